@@ -21,11 +21,7 @@ Result<core::Isa> ChooseIsaUnder(int32_t max_isa) {
 Result<std::unique_ptr<GemmPlan>> PlanOf(Result<std::shared_ptr<const LinearWeights>> weights, core::Isa isa,
                                          int64_t usual_m) {
   if (!weights) return weights.error();
-  Taps taps;
-  taps.depth = (*weights)->k();
-  auto plan = GemmPlan::Create(std::move(*weights), std::move(taps), isa, {1, usual_m});
-  if (plan && !(*plan)->data().problem.has_given_b) (*plan)->DropUnreadPanels();
-  return plan;
+  return GemmPlan::Create(std::move(*weights), isa, usual_m);
 }
 
 // Weights of a convolution: a depth for each (tap, channel of the group), dense by output channel.

@@ -38,21 +38,22 @@ thread_local char last_error[512] = "";
 
 void PrintPlan(const GemmPlan& plan, const Stopwatch& watch) {
   std::fprintf(stderr, "intact: plan n=%lld k=%lld %s mode=%s %.1f us\n",
-               static_cast<long long>(plan.data().n), static_cast<long long>(plan.data().k),
-               plan.kernel_name().c_str(), ModeName(plan.data().problem.mode), watch.Microseconds());
+               static_cast<long long>(plan.weights().n()), static_cast<long long>(plan.weights().k()),
+               plan.kernel_name().c_str(), ModeName(plan.problem().mode), watch.Microseconds());
 }
 
 // `part`: "threads=2" or "part=0/4".
-void PrintRun(const GemmPlan& plan, int64_t m, const std::string& part, const Stopwatch& watch) {
-  std::fprintf(stderr, "intact: run m=%lld n=%lld k=%lld %s mode=%s %s %.1f us\n", static_cast<long long>(m),
-               static_cast<long long>(plan.data().n), static_cast<long long>(plan.data().k),
-               plan.KernelNameFor(m).c_str(), ModeName(plan.data().problem.mode), part.c_str(),
-               watch.Microseconds());
+void PrintRun(const GemmPlan& plan, const intact_gemm_args& args, const std::string& part,
+              const Stopwatch& watch) {
+  std::fprintf(stderr, "intact: run m=%lld n=%lld k=%lld %s mode=%s %s %.1f us\n",
+               static_cast<long long>(args.m), static_cast<long long>(plan.weights().n()),
+               static_cast<long long>(plan.weights().k()), plan.KernelNameFor(args).c_str(),
+               ModeName(plan.problem().mode), part.c_str(), watch.Microseconds());
 }
 
 void PrintTuned(const GemmPlan& plan, int64_t m, const Tuned& tuned) {
   std::fprintf(stderr, "intact: tune m=%lld n=%lld k=%lld %s\n", static_cast<long long>(m),
-               static_cast<long long>(plan.data().n), static_cast<long long>(plan.data().k),
+               static_cast<long long>(plan.weights().n()), static_cast<long long>(plan.weights().k()),
                TextOf(tuned).c_str());
 }
 
@@ -78,7 +79,7 @@ Error Create(const intact_gemm_desc* given_desc, const intact_linear_desc* given
 
 // UNSUPPORTED where runs give the weights: `what` is for those of a plan.
 Error CheckHasWeights(const intact_gemm& gemm, const char* what) {
-  if (!gemm.plan->data().problem.has_given_b) return {};
+  if (!gemm.plan->problem().has_given_b) return {};
   return {INTACT_UNSUPPORTED,
           std::string("each run gives the plan's B (b_from_run): there is nothing to ") + what};
 }
@@ -234,7 +235,7 @@ intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* a
     const Stopwatch watch;
     return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
       RETURN_IF_ERROR(gemm->plan->Run(own));
-      PrintIfVerbose([&] { PrintRun(*gemm->plan, own.m, "threads=" + std::to_string(own.threads), watch); });
+      PrintIfVerbose([&] { PrintRun(*gemm->plan, own, "threads=" + std::to_string(own.threads), watch); });
       return {};
     });
   });
@@ -247,7 +248,7 @@ intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_ar
     return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
       RETURN_IF_ERROR(gemm->plan->RunPart(own, part, parts));
       PrintIfVerbose([&] {
-        PrintRun(*gemm->plan, own.m, "part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
+        PrintRun(*gemm->plan, own, "part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
       });
       return {};
     });
@@ -259,10 +260,10 @@ intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info)
     if (gemm == nullptr) return NullArgument("gemm");
     RETURN_IF_ERROR(CheckStructSize("info", info));
     const GemmPlan& plan = *gemm->plan;
-    const LinearProblem& problem = plan.data().problem;
+    const LinearProblem& problem = plan.problem();
     intact_gemm_info made = INTACT_GEMM_INFO_INIT;
-    made.n = plan.data().n;
-    made.k = plan.data().k;
+    made.n = plan.weights().n();
+    made.k = plan.weights().k();
     made.a_type = problem.a_type;
     made.b_type = problem.b_type;
     made.c_type = problem.output.c_type;
@@ -273,8 +274,8 @@ intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info)
     made.packed_bytes = plan.packed_bytes();
     made.accumulator_min = plan.weights().certificate().accumulator_min;
     made.accumulator_max = plan.weights().certificate().accumulator_max;
-    made.a_quantization = plan.data().problem.a_quantization;
-    made.a_source_type = plan.data().problem.a_source_type;
+    made.a_quantization = plan.problem().a_quantization;
+    made.a_source_type = plan.problem().a_source_type;
     WriteStruct(made, info);
     return {};
   });

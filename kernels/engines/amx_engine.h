@@ -70,9 +70,9 @@ class AmxEngine final : public Engine {
   int nr() const override { return 2 * kPanelColumns; }
   int row_step() const override { return kTileRows; }
   int column_step() const override { return kPanelColumns; }
+  EngineId id() const override { return {EngineId::Kind::kTiles}; }
   std::string KernelName() const override { return kernel_name_; }
   int64_t packed_bytes() const override { return static_cast<int64_t>(initial_.bytes()); }
-  bool ReadsPanels() const override { return true; }
   double Cost(int64_t m) const override;
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;

@@ -1,5 +1,6 @@
 #include "kernels/engines/engine.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/isas.h"
@@ -42,6 +43,47 @@ KernelData::KernelData(std::shared_ptr<const LinearWeights> given, core::Isa isa
       k(linear->k()),
       epilogue(EpilogueOf(*linear, folds_zero_points)),
       constants(MakeEpilogueConstants(problem.output.bounds, problem.output.residual, isa)) {}
+
+Error GemmData::SetSkippingInitial() {
+  if (IsPlanar()) return {};
+  const Taps& taps = this->taps();
+  if (taps.line_taps.empty() && !taps.HasLineEnds()) return {};
+  std::vector<TapRange> ranges = {{0, taps.count()}};
+  for (const TapRange& range : taps.line_taps) {
+    if (std::find(ranges.begin(), ranges.end(), range) == ranges.end()) ranges.push_back(range);
+  }
+  for (const TapRange& range : ranges) {
+    RETURN_IF_ERROR(AddSkippingInitial(range));
+  }
+  return {};
+}
+
+// Padding contributes za'·Σ b' (pack.h), which the column's constant takes over.
+Error GemmData::AddSkippingInitial(const TapRange& range) {
+  const Taps& taps = this->taps();
+  const auto zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint());
+  const size_t columns = initial.size();
+  std::vector<uint32_t> padding(3 * columns);
+  uint32_t* const rows = padding.data();
+  uint32_t* const first = rows + columns;
+  uint32_t* const last = first + columns;
+  AddDepths(weights, 0, range.first * taps.depth, rows);
+  AddDepths(weights, range.end * taps.depth, k, rows);
+  std::copy_n(rows, columns, first);
+  std::copy_n(rows, columns, last);
+  for (int64_t tap = range.first; tap < range.end; ++tap) {
+    AddDepths(weights, tap * taps.depth, tap * taps.depth + taps.head, first);
+    AddDepths(weights, (tap + 1) * taps.depth - taps.tail, (tap + 1) * taps.depth, last);
+  }
+  SkippingInitial& made = skipping_initial.emplace_back();
+  made.taps = range;
+  if (!made.columns.Resize(padding.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+  for (size_t i = 0; i < padding.size(); ++i) {
+    const auto start = static_cast<uint32_t>(initial[i % columns]);
+    made.columns[i] = static_cast<int32_t>(start + zero_point * padding[i]);
+  }
+  return {};
+}
 
 Error UnshiftInitial(const KernelData& data, AlignedBuffer<int32_t>* initial) {
   const int64_t shift = data.a_flip();

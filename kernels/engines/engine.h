@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "core/isas.h"
+#include "core/result.h"
 #include "core/types.h"
+#include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/epilogue.h"
 #include "kernels/codegen/quantizer.h"
 #include "kernels/problem/access.h"
@@ -21,6 +23,7 @@
 #include "kernels/weights/given_weights.h"
 #include "kernels/weights/linear_weights.h"
 #include "kernels/weights/pack.h"
+#include "kernels/weights/schedule.h"
 
 namespace intact::kernels {
 
@@ -104,6 +107,8 @@ struct GemmData : KernelData {
   GemmData(std::shared_ptr<const LinearWeights> packed, Access given, core::Isa isa)
       : KernelData(std::move(packed), isa, std::holds_alternative<PlanarAccess>(given)),
         access(std::move(given)) {}
+  /// Fills in `skipping_initial`, before engines are made. Errors: OUT_OF_MEMORY.
+  Error SetSkippingInitial();
 
   Access access;
   std::vector<SkippingInitial> skipping_initial;  // for all taps, then each range of Taps::line_taps
@@ -111,6 +116,17 @@ struct GemmData : KernelData {
   bool IsPlanar() const { return std::holds_alternative<PlanarAccess>(access); }
   const Taps& taps() const { return *std::get_if<Taps>(&access); }
   const PlanarAccess& planar() const { return *std::get_if<PlanarAccess>(&access); }
+
+ private:
+  Error AddSkippingInitial(const TapRange& range);
+};
+
+/// Which engine of a plan: the same value for all plans that have it.
+struct EngineId {
+  enum class Kind : uint8_t { kPortable, kPanels, kScheduled, kPlanar, kTiles };
+  Kind kind = Kind::kPortable;
+  KernelBlock block = {};  // of kPanels
+  bool operator==(const EngineId&) const = default;
 };
 
 class Engine {
@@ -129,14 +145,16 @@ class Engine {
   virtual int least_row_step() const { return 0; }
   /// The last columns of a range are computed as if they were a multiple of as many.
   virtual int column_step() const = 0;
+  virtual EngineId id() const = 0;
   /// Name of the main kernel.
   virtual std::string KernelName() const = 0;
-  /// The same without what depends on the weights' values: engines of one kind for several weights share it.
-  virtual std::string KindName() const { return KernelName(); }
   /// Memory of this engine's own copy of the weights.
   virtual int64_t packed_bytes() const { return 0; }
-  /// Whether its kernels read the canonical panels.
-  virtual bool ReadsPanels() const = 0;
+  /// What its kernels read that the canonical panels can be restored from; null: they read those panels, or
+  /// nothing restores them.
+  virtual std::shared_ptr<const PanelSource> panel_source() const { return nullptr; }
+  /// What its schedule came to; zeros if it runs none.
+  virtual ScheduleStatistics statistics() const { return {}; }
   /// Predicted time for `m` rows, in times that the ISA's own sequence (vpdpbusd, or the triple before it)
   /// takes for a row: engines of one plan are compared by it.
   virtual double Cost(int64_t m) const = 0;

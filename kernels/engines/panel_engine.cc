@@ -169,12 +169,7 @@ Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
     spec.shared = {std::move(placed.pattern), static_cast<int>(data_.taps().depth / kQuad)};
     functions.pixel_offsets = std::move(placed.offsets);
   }
-  if (spec.mr == block_.mr && kernel_name_.empty()) {
-    kernel_name_ = spec.Name();
-    MicrokernelSpec kind = spec;
-    kind.largest_group = 0;
-    kind_name_ = kind.Name();
-  }
+  if (spec.mr == block_.mr && kernel_name_.empty()) kernel_name_ = spec.Name();
   for (unsigned index = 0; index < Variant::kCount; ++index) {
     const Variant variant = Variant::Of(index);
     if (variant.is_edge != is_edge || !IsNeeded(variant, spec.mr)) continue;

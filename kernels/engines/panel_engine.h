@@ -39,12 +39,15 @@ class PanelEngine final : public Engine {
   int nr() const override { return nr_; }
   int row_step() const override { return 1; }
   int column_step() const override { return lanes_; }
+  EngineId id() const override { return {EngineId::Kind::kPanels, block_}; }
   std::string KernelName() const override { return kernel_name_; }
-  std::string KindName() const override { return kind_name_; }
   int64_t packed_bytes() const override {
     return static_cast<int64_t>(initial_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes());
   }
-  bool ReadsPanels() const override { return schedule_ == nullptr; }
+  std::shared_ptr<const PanelSource> panel_source() const override { return schedule_; }
+  ScheduleStatistics statistics() const override {
+    return schedule_ == nullptr ? ScheduleStatistics() : schedule_->statistics();
+  }
   double Cost(int64_t m) const override { return cost_.Of(m); }
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
@@ -129,7 +132,7 @@ class PanelEngine final : public Engine {
   std::shared_ptr<const ScheduledVectors> schedule_;
   BlockCost cost_;
   AlignedBuffer<int32_t> initial_;  // instead of data_'s where is_signed_
-  std::string kernel_name_, kind_name_;
+  std::string kernel_name_;
   std::vector<Functions> functions_;  // [rows − 1]; only those that n can need are set
 };
 

@@ -25,8 +25,8 @@ class PortableEngine final : public Engine {
   int nr() const override { return kPanelColumns; }
   int row_step() const override { return 1; }
   int column_step() const override { return kPanelColumns; }
+  EngineId id() const override { return {EngineId::Kind::kPortable}; }
   std::string KernelName() const override;
-  bool ReadsPanels() const override { return true; }
   double Cost(int64_t m) const override { return static_cast<double>(m); }
   int64_t ScratchBytes(int64_t /*rows*/) const override { return 0; }
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;

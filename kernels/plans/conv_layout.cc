@@ -270,8 +270,8 @@ Error ConvLayout::MakeModels() {
     } else {
       std::get<Taps>(access).depth = depth();
     }
-    ASSIGN_OR_RETURN(std::unique_ptr<GemmPlan> model,
-                     GemmPlan::Create(weights, std::move(access), isa_, {kUsualPixels}));
+    ASSIGN_OR_RETURN(std::unique_ptr<UnitPlan> model,
+                     UnitPlan::Create(weights, std::move(access), isa_, {kUsualPixels}));
     models_.push_back(std::move(model));
   }
   return {};

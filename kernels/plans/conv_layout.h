@@ -9,7 +9,7 @@
 // channels fill their k-quads; quads at the end of a tap read into what follows it, against weights that
 // contribute nothing.
 //
-// A unit is what one GemmPlan computes: a group, or several of few channels side by side, whose weights are
+// A unit is what one UnitPlan computes: a group, or several of few channels side by side, whose weights are
 // then block-diagonal, so that their columns fill a vector.
 //
 //   weights of a unit of two groups      columns of group 0   columns of group 1
@@ -19,7 +19,7 @@
 // A neutral weight equals its column's zero point, so that it contributes nothing whatever the activation. In
 // saturating mode it must not clamp either: it is 0 as kernels see it, and what it meets is the zero point.
 //
-// Units whose columns fill just one vector are a single GemmPlan all the same: each vector of a tile then
+// Units whose columns fill just one vector are a single UnitPlan all the same: each vector of a tile then
 // reads its own channels (Taps::vector_step).
 //
 // Depthwise convolutions have kernels of their own (depthwise_conv.h).
@@ -34,7 +34,7 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/plans/gemm_plan.h"
+#include "kernels/plans/unit_plan.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/linear_problem.h"
 #include "kernels/staging/band.h"
@@ -104,7 +104,7 @@ class ConvLayout {
     return weights_[static_cast<size_t>(unit)];
   }
   /// Where extents are open, a plan that those of a unit for given extents are made like; else null.
-  const GemmPlan* model(int64_t unit) const {
+  const UnitPlan* model(int64_t unit) const {
     return models_.empty() ? nullptr : models_[static_cast<size_t>(unit)].get();
   }
 
@@ -169,7 +169,7 @@ class ConvLayout {
   int64_t tap_depth_ = 0, vector_step_ = 0;
   bool may_skip_padding_ = false;
   std::vector<std::shared_ptr<const LinearWeights>> weights_;  // by unit
-  std::vector<std::unique_ptr<GemmPlan>> models_;              // likewise
+  std::vector<std::unique_ptr<UnitPlan>> models_;              // likewise
 };
 
 }  // namespace intact::kernels

@@ -147,7 +147,7 @@ std::vector<int64_t> PaddingExcess::WithoutTaps(const std::vector<int64_t>& taps
 
 // ----- bare pixels -----------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<GemmPlan>> MakeBarePlan(const LinearProblem& problem,
+Result<std::unique_ptr<UnitPlan>> MakeBarePlan(const LinearProblem& problem,
                                                const std::vector<int64_t>& excess, core::Isa isa) {
   LinearProblem bare = problem;
   bare.clamp_excess = excess;
@@ -163,7 +163,7 @@ Result<std::unique_ptr<GemmPlan>> MakeBarePlan(const LinearProblem& problem,
                                        PairsSaturate(isa, problem.mode)));
   Taps taps;
   taps.depth = 1;
-  return GemmPlan::Create(std::move(packed), std::move(taps), isa);
+  return UnitPlan::Create(std::move(packed), std::move(taps), isa);
 }
 
 bool BarePixels::Has(const ConvGeometry& transposed, const std::vector<ConvPhase>& phases) {
@@ -173,7 +173,7 @@ bool BarePixels::Has(const ConvGeometry& transposed, const std::vector<ConvPhase
   return bare != 0;
 }
 
-BarePixels::BarePixels(const ConvGeometry& transposed, const GemmPlan& plan)
+BarePixels::BarePixels(const ConvGeometry& transposed, const UnitPlan& plan)
     : geometry_(transposed),
       plan_(plan),
       zero_point_(static_cast<uint8_t>(plan.data().problem.a_zero_point)) {
@@ -187,11 +187,6 @@ BarePixels::BarePixels(const ConvGeometry& transposed, const GemmPlan& plan)
 bool BarePixels::HasTaps(Dimension dimension, int64_t output) const {
   const std::vector<int64_t>& residues = residues_[dimension];
   return std::binary_search(residues.begin(), residues.end(), output % geometry_.stride[dimension]);
-}
-
-int64_t BarePixels::ScratchBytes() const {
-  const int64_t width = geometry_.output[kWidth];
-  return plan_.ShareBytes(plan_.EngineFor(width), width);
 }
 
 template <class Run>
@@ -215,28 +210,22 @@ void BarePixels::ForEachRun(int64_t batch, int64_t part, int64_t parts, const Ru
   }
 }
 
-void BarePixels::RunShare(const OutputMap& output, int64_t batch, int part, int parts,
+void BarePixels::RunShare(const Engine& engine, const OutputMap& output, int64_t batch, int part, int parts,
                           uint8_t* scratch) const {
+  RunBuffers buffers;
+  buffers.a = RowMap(&zero_point_, 0);
   ForEachRun(batch, part, parts, [&](int64_t pixel, int64_t step, int64_t count) {
-    RunPixels(output, pixel, step, count, scratch);
+    buffers.output = output.EveryRow(step, pixel);
+    plan_.RunShare(engine, buffers, {0, count, 0, plan_.data().n}, scratch);
   });
 }
 
-void BarePixels::AddShare(int64_t batch, int part, int parts, Share* share) const {
+void BarePixels::AddShare(const Engine& engine, int64_t batch, int part, int parts, Share* share) const {
   ForEachRun(batch, part, parts, [&](int64_t pixel, int64_t step, int64_t count) {
     const Range range{0, count, 0, plan_.data().n};
     share->Add(pixel, step, range);
-    share->work += plan_.Work(plan_.EngineFor(geometry_.output[kWidth]), range);
+    share->work += plan_.engines().Work(engine, range);
   });
-}
-
-void BarePixels::RunPixels(const OutputMap& output, int64_t pixel, int64_t step, int64_t count,
-                           uint8_t* scratch) const {
-  RunBuffers buffers;
-  buffers.a = RowMap(&zero_point_, 0);
-  buffers.output = output.EveryRow(step, pixel);
-  const Engine& engine = plan_.EngineFor(geometry_.output[kWidth]);
-  plan_.RunShare(engine, buffers, {0, count, 0, plan_.data().n}, scratch);
 }
 
 }  // namespace intact::kernels

@@ -24,7 +24,8 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/plans/gemm_plan.h"
+#include "kernels/plans/share.h"
+#include "kernels/plans/unit_plan.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/output_grid.h"
 
@@ -60,37 +61,40 @@ class PaddingExcess {
 
 /// The plan of bare pixels, of any extents: its depth is 1, and its weights contribute nothing. `excess`:
 /// that of all taps.
-Result<std::unique_ptr<GemmPlan>> MakeBarePlan(const LinearProblem& problem,
+Result<std::unique_ptr<UnitPlan>> MakeBarePlan(const LinearProblem& problem,
                                                const std::vector<int64_t>& excess, core::Isa isa);
 
 /// The bare pixels of an output.
 class BarePixels {
  public:
   /// `transposed` has given extents; `plan` computes the pixels, and outlives this.
-  BarePixels(const ConvGeometry& transposed, const GemmPlan& plan);
+  BarePixels(const ConvGeometry& transposed, const UnitPlan& plan);
 
   /// Whether an output has any, beside the phases'.
   static bool Has(const ConvGeometry& transposed, const std::vector<ConvPhase>& phases);
 
   /// More shares than these are empty.
   int64_t Parts(int64_t batch) const { return batch * geometry_.output[kDepth] * geometry_.output[kHeight]; }
+  /// The engine for all runs, decided once for those of a batch.
+  const Engine& EngineOf() const { return plan_.engines().For(geometry_.output[kWidth]); }
   /// Scratch that a share needs, aligned to 64 bytes.
-  int64_t ScratchBytes() const;
+  int64_t ScratchBytes(const Engine& engine) const {
+    return plan_.ShareBytes(engine, geometry_.output[kWidth]);
+  }
   /// `output`: the caller's pixels.
-  void RunShare(const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
+  void RunShare(const Engine& engine, const OutputMap& output, int64_t batch, int part, int parts,
+                uint8_t* scratch) const;
   /// Adds to `share` what RunShare() computes.
-  void AddShare(int64_t batch, int part, int parts, Share* share) const;
+  void AddShare(const Engine& engine, int64_t batch, int part, int parts, Share* share) const;
 
  private:
   /// Calls run(pixel, step, count) for the pixels of a share: `count` of them from `pixel` on, `step` apart.
   template <class Run>
   void ForEachRun(int64_t batch, int64_t part, int64_t parts, const Run& run) const;
   bool HasTaps(Dimension dimension, int64_t output) const;
-  /// `count` pixels, `step` apart.
-  void RunPixels(const OutputMap& output, int64_t pixel, int64_t step, int64_t count, uint8_t* scratch) const;
 
   ConvGeometry geometry_;
-  const GemmPlan& plan_;
+  const UnitPlan& plan_;
   uint8_t zero_point_;                                             // what the plan reads
   std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // with taps, ascending
 };

@@ -31,25 +31,28 @@ std::string NameOf(const ConvLayout::Form& form, const std::string& kernel) {
   return form.ToString() + ": " + kernel;
 }
 
-// A form that has been made, and its kernels.
+// A form that has been made, and the engines that may run it.
 struct TriedForm {
   std::unique_ptr<ConvPlan> plan;
-  ConvPlan::Candidates candidates;
-  size_t model = 0;               // which of the kernels the cost model chooses
-  std::vector<double> seconds{};  // of first runs, the least, by kernel
+  std::vector<EngineChoice> choices;
+  std::vector<ConvRun> runs;      // of a batch of one, by choice
+  size_t model = 0;               // which of the choices is the cost model's
+  std::vector<double> seconds{};  // of first runs, the least, by choice
 };
 
-// A kernel of a form.
+// A form on an engine.
 struct Contender {
-  size_t form = 0, kernel = 0;
+  size_t form = 0, choice = 0;
 };
 
 Result<TriedForm> TryForm(std::unique_ptr<ConvPlan> plan) {
-  ASSIGN_OR_RETURN(ConvPlan::Candidates candidates, plan->MakeCandidates());
-  const auto model =
-      std::ranges::find(candidates.shapes, plan->ModelShape().engines, &ConvPlan::Shape::engines);
-  const auto place = static_cast<size_t>(model - candidates.shapes.begin());
-  return TriedForm{std::move(plan), std::move(candidates), place};
+  TriedForm tried;
+  ASSIGN_OR_RETURN(tried.choices, plan->MakeCandidates());
+  for (const EngineChoice& choice : tried.choices) tried.runs.push_back(plan->Decide(1, choice));
+  const auto model = std::ranges::find(tried.choices, plan->ModelChoice());
+  tried.model = static_cast<size_t>(model - tried.choices.begin());
+  tried.plan = std::move(plan);
+  return tried;
 }
 
 }  // namespace
@@ -75,21 +78,21 @@ class Convolution::Timer {
                             problem.output.has_residual() ? residual_.data() : nullptr, 0);
     return {};
   }
-  /// Before runs of `shape`.
-  Error MakeRoom(const ConvPlan::Shape& shape) {
-    const auto bytes = static_cast<size_t>(shape.bytes);
+  /// Before runs of `run`.
+  Error MakeRoom(const ConvRun& run) {
+    const auto bytes = static_cast<size_t>(run.bytes);
     if (bytes <= scratch_.size() || scratch_.Resize(bytes)) return {};
     return {INTACT_OUT_OF_MEMORY, "no memory to tune in"};
   }
-  void Run(const ConvPlan& plan, const ConvPlan::Shape& shape) const {
-    plan.RunShare(input_, output_, shape, 0, 1, scratch_data());
+  void Run(const ConvPlan& plan, const ConvRun& run) const {
+    plan.RunShare(input_, output_, run, {0, run.output.m, 0, run.output.n}, scratch_data());
   }
-  /// Runs each kernel of `form` a few times.
+  /// Runs each choice of `form` a few times.
   Error RunFirst(TriedForm* form) {
-    for (const ConvPlan::Shape& shape : form->candidates.shapes) {
-      RETURN_IF_ERROR(MakeRoom(shape));
+    for (const ConvRun& run : form->runs) {
+      RETURN_IF_ERROR(MakeRoom(run));
       std::array<double, kFirstRuns> seconds = {};
-      for (double& of_run : seconds) of_run = TimeRuns(1, [&] { Run(*form->plan, shape); });
+      for (double& of_run : seconds) of_run = TimeRuns(1, [&] { Run(*form->plan, run); });
       form->seconds.push_back(*std::ranges::min_element(seconds));
     }
     return {};
@@ -136,12 +139,7 @@ Result<std::unique_ptr<ConvPlan>> Convolution::MakePlanAs(const SizedPhase& phas
 Result<std::unique_ptr<ConvPlan>> Convolution::MakeChosenPlan(const SizedPhase& phase, const Choice& choice) {
   Result<std::unique_ptr<ConvPlan>> plan = ConvPlan::Create(choice.layout, phase.geometry, phase.grid);
   if (!plan) return plan;
-  ASSIGN_OR_RETURN(ConvPlan::Candidates candidates, (*plan)->MakeCandidates());
-  const auto found = std::ranges::find(candidates.kernels, choice.kernel);
-  if (found == candidates.kernels.end()) {
-    return Error{INTACT_UNSUPPORTED, "there is no kernel " + choice.kernel};
-  }
-  (*plan)->Choose(static_cast<size_t>(found - candidates.kernels.begin()), &candidates);
+  RETURN_IF_ERROR((*plan)->Choose(choice.engine));
   return plan;
 }
 
@@ -155,7 +153,7 @@ Result<Convolution::TunedPhase> Convolution::TunePhase(const SizedPhase& phase, 
   int candidates = 0;
   for (const ConvLayout::Form& form : FormsOf(phase)) {
     ASSIGN_OR_RETURN(std::unique_ptr<ConvPlan> plan, MakePlanAs(phase, form));
-    if (tried.empty()) plan->RunAllAs(run_all_as_);
+    if (tried.empty()) plan->mutable_kernels()->RunAllAs(run_all_as_);
     ASSIGN_OR_RETURN(TriedForm next, TryForm(std::move(plan)));
     RETURN_IF_ERROR(timer->RunFirst(&next));
     candidates += static_cast<int>(next.seconds.size());
@@ -166,31 +164,30 @@ Result<Convolution::TunedPhase> Convolution::TunePhase(const SizedPhase& phase, 
 
   std::vector<Contender> contenders = {{0, tried.front().model}};
   for (size_t form = 0; form < tried.size(); ++form) {
-    for (size_t kernel = 0; kernel < tried[form].seconds.size(); ++kernel) {
-      const bool is_model = form == 0 && kernel == tried[form].model;
-      if (!is_model && tried[form].seconds[kernel] <= kHopeless * least) contenders.push_back({form, kernel});
+    for (size_t choice = 0; choice < tried[form].seconds.size(); ++choice) {
+      const bool is_model = form == 0 && choice == tried[form].model;
+      if (!is_model && tried[form].seconds[choice] <= kHopeless * least) contenders.push_back({form, choice});
     }
   }
   const std::vector<TurnTimes> times =
       TimeInTurns(contenders.size(), budget - (std::chrono::steady_clock::now() - begin), [&](size_t i) {
         const TriedForm& form = tried[contenders[i].form];
-        timer->Run(*form.plan, form.candidates.shapes[contenders[i].kernel]);
+        timer->Run(*form.plan, form.runs[contenders[i].choice]);
       });
   const size_t fastest = ChooseByTime(times, 0);
 
+  const auto choice_of = [&](size_t i) { return tried[contenders[i].form].choices[contenders[i].choice]; };
   const auto name_of = [&](size_t i) {
-    const TriedForm& form = tried[contenders[i].form];
-    return NameOf(form.plan->layout().form(), form.candidates.kernels[contenders[i].kernel]);
+    const ConvPlan& plan = *tried[contenders[i].form].plan;
+    return NameOf(plan.layout().form(), plan.kernels().KernelNameOf(choice_of(i)));
   };
   TunedPhase made;
   made.tuned = {name_of(fastest), times[fastest].median * kMicroseconds, name_of(0),
                 times[0].median * kMicroseconds, candidates};
-  TriedForm& chosen = tried[contenders[fastest].form];
-  const size_t kernel = contenders[fastest].kernel;
-  chosen.plan->Choose(kernel, &chosen.candidates);
-  made.choice = {phase.geometry.input, phase.number, chosen.plan->shared_layout(),
-                 chosen.candidates.kernels[kernel]};
-  made.plan = std::move(chosen.plan);
+  made.plan = std::move(tried[contenders[fastest].form].plan);
+  made.choice = {phase.geometry.input, phase.number, made.plan->shared_layout(), choice_of(fastest), {}};
+  RETURN_IF_ERROR(made.plan->Choose(made.choice.engine));
+  made.choice.kernel = made.plan->kernel_name();
   return made;
 }
 
@@ -238,7 +235,7 @@ void Convolution::Adopt(std::shared_ptr<const Plans> plans, std::vector<Choice> 
     NameKernel(*plans);
     Fix(std::move(plans));
   } else {
-    used_.push_front(Cut(plans, 1));
+    used_.push_front(Decide(plans, 1));
     if (used_.size() > kMostPrepared) used_.pop_back();
   }
   std::ranges::move(choices, std::back_inserter(tuned_));
@@ -257,9 +254,10 @@ Result<std::vector<TunedChoices::ConvChoice>> Convolution::ListCandidates(const 
   for (const SizedPhase& phase : phases) {
     for (const ConvLayout::Form& form : FormsOf(phase)) {
       ASSIGN_OR_RETURN(const std::unique_ptr<ConvPlan> plan, MakePlanAs(phase, form));
-      ASSIGN_OR_RETURN(const ConvPlan::Candidates candidates, plan->MakeCandidates());
-      for (const std::string& kernel : candidates.kernels) {
-        all.push_back({phase.geometry.input, static_cast<int64_t>(phase.number), form.ToString(), kernel});
+      ASSIGN_OR_RETURN(const std::vector<EngineChoice> choices, plan->MakeCandidates());
+      for (const EngineChoice& choice : choices) {
+        all.push_back({phase.geometry.input, static_cast<int64_t>(phase.number), form.ToString(),
+                       plan->kernels().KernelNameOf(choice)});
       }
     }
   }
@@ -318,10 +316,15 @@ Result<Convolution::TunedPhase> Convolution::RestorePhase(
   const std::vector<ConvLayout::Form> forms = FormsOf(phase);
   const auto form = std::ranges::find(forms, found->form, &ConvLayout::Form::ToString);
   if (form == forms.end()) return Error{INTACT_UNSUPPORTED, "there is no form " + found->form};
-  ASSIGN_OR_RETURN(auto layout, FindOrMakeLayout(phase.number, *form));
   TunedPhase made;
-  made.choice = {phase.geometry.input, phase.number, std::move(layout), found->kernel};
-  ASSIGN_OR_RETURN(made.plan, MakeChosenPlan(phase, made.choice));
+  ASSIGN_OR_RETURN(made.plan, MakePlanAs(phase, *form));
+  ASSIGN_OR_RETURN(const std::vector<EngineChoice> choices, made.plan->MakeCandidates());
+  const auto choice = std::ranges::find(choices, found->kernel, [&](const EngineChoice& candidate) {
+    return made.plan->kernels().KernelNameOf(candidate);
+  });
+  if (choice == choices.end()) return Error{INTACT_UNSUPPORTED, "there is no kernel " + found->kernel};
+  made.choice = {phase.geometry.input, phase.number, made.plan->shared_layout(), *choice, found->kernel};
+  RETURN_IF_ERROR(made.plan->Choose(*choice));
   return made;
 }
 

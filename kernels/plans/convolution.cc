@@ -1,6 +1,7 @@
 #include "kernels/plans/convolution.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -30,9 +31,10 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, 
 }
 
 void Convolution::Fix(std::shared_ptr<const Plans> plans) {
-  PreparedPointer cut = Cut(plans, 1);  // may throw: before panels go that those until now may read
-  for (const auto& plan : plans->plans) plan->DropUnreadPanels();  // each has a layout of its own
-  fixed_ = std::move(cut);
+  PreparedPointer prepared = Decide(plans, 1);  // may throw: before panels go that those until now may read
+  // No other plan reads them: each has a layout of its own.
+  for (const auto& plan : plans->plans) plan->mutable_kernels()->DropUnreadPanels();
+  fixed_ = std::move(prepared);
 }
 
 void Convolution::NameKernel(const Plans& plans) {
@@ -124,7 +126,7 @@ Result<std::shared_ptr<const ConvLayout>> Convolution::MakeLayout(size_t phase,
 int64_t Convolution::packed_bytes() const {
   int64_t bytes = bare_plan_ == nullptr ? 0 : bare_plan_->packed_bytes();
   if (fixed_ != nullptr) {
-    for (const auto& plan : fixed_->plans->plans) bytes += plan->packed_bytes();
+    for (const auto& plan : fixed_->plans->plans) bytes += plan->kernels().packed_bytes();
   } else {
     for (const auto& layout : layouts_) bytes += layout->packed_bytes();
     for (const Choice& choice : tuned_) {
@@ -137,7 +139,7 @@ int64_t Convolution::packed_bytes() const {
 ScheduleStatistics Convolution::schedule_statistics() const {
   ScheduleStatistics all;
   if (fixed_ != nullptr) {
-    for (const auto& plan : fixed_->plans->plans) all += plan->schedule_statistics();
+    for (const auto& plan : fixed_->plans->plans) all += plan->kernels().schedule_statistics();
     return all;
   }
   for (const auto& layout : layouts_) {
@@ -150,10 +152,10 @@ ScheduleStatistics Convolution::schedule_statistics() const {
 
 void Convolution::RunAllAs(int64_t m) {
   run_all_as_ = m;
-  if (bare_plan_ != nullptr) bare_plan_->RunAllAs(m);
+  if (bare_plan_ != nullptr) bare_plan_->mutable_engines()->RunAllAs(m);
   if (fixed_ == nullptr) return;
-  for (const auto& plan : fixed_->plans->plans) plan->RunAllAs(m);
-  fixed_ = Cut(fixed_->plans, 1);
+  for (const auto& plan : fixed_->plans->plans) plan->mutable_kernels()->RunAllAs(m);
+  fixed_ = Decide(fixed_->plans, 1);
 }
 
 Result<Convolution::CopyColumn> Convolution::ColumnsAt(int64_t pitch) const {
@@ -244,12 +246,13 @@ Result<std::unique_ptr<ConvPlan>> Convolution::MakePlan(const SizedPhase& phase)
     auto plan = MakeChosenPlan(phase, choice);
     if (plan) return plan;
   }
-  std::shared_ptr<const ConvLayout> layout = layouts_[phase.number];
-  if (!ConvPlan::Fits(*layout, phase.geometry)) {
-    ASSIGN_OR_RETURN(layout, LayoutWithoutPlanarBand(phase.number));
+  const std::shared_ptr<const ConvLayout>& own = layouts_[phase.number];
+  auto plan = ConvPlan::Create(own, phase.geometry, phase.grid);
+  if (!plan && plan.error().status == INTACT_UNSUPPORTED && own->IsPlanar()) {
+    ASSIGN_OR_RETURN(std::shared_ptr<const ConvLayout> layout, LayoutWithoutPlanarBand(phase.number));
+    plan = ConvPlan::Create(std::move(layout), phase.geometry, phase.grid);
   }
-  auto plan = ConvPlan::Create(std::move(layout), phase.geometry, phase.grid);
-  if (plan) (*plan)->RunAllAs(run_all_as_);
+  if (plan) (*plan)->mutable_kernels()->RunAllAs(run_all_as_);
   return plan;
 }
 
@@ -274,27 +277,19 @@ std::shared_ptr<const Convolution::Plans> Convolution::Combine(
   return made;
 }
 
-Convolution::PreparedPointer Convolution::Cut(std::shared_ptr<const Plans> plans, int64_t batch) {
+Convolution::PreparedPointer Convolution::Decide(std::shared_ptr<const Plans> plans, int64_t batch) {
   auto prepared = std::make_shared<Prepared>();
   prepared->batch = batch;
   for (const auto& plan : plans->plans) {
-    const ConvPlan::Shape& shape = prepared->shapes.emplace_back(plan->ShapeOf(batch));
-    prepared->bytes = std::max(prepared->bytes, shape.bytes);
+    const ConvRun& run = prepared->runs.emplace_back(plan->Decide(batch));
+    prepared->bytes = std::max(prepared->bytes, run.bytes);
   }
   if (plans->bare != nullptr) {
-    prepared->bytes = std::max(prepared->bytes, plans->bare->ScratchBytes());
+    prepared->bare = &plans->bare->EngineOf();
+    prepared->bytes = std::max(prepared->bytes, plans->bare->ScratchBytes(*prepared->bare));
   }
   prepared->plans = std::move(plans);
   return prepared;
-}
-
-int Convolution::Prepared::Parts(int threads) const {
-  int64_t parts = 1;
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    parts = std::max<int64_t>(parts, plans->plans[i]->Cut(shapes[i], threads).parts());
-  }
-  if (plans->bare != nullptr) parts = std::max(parts, std::min<int64_t>(plans->bare->Parts(batch), threads));
-  return static_cast<int>(parts);
 }
 
 Result<Convolution::PreparedPointer> Convolution::Find(const intact_conv_args& args) const {
@@ -331,7 +326,7 @@ Result<Convolution::PreparedPointer> Convolution::FindOrMake(const Spatial& inpu
   if (plans == nullptr) {
     ASSIGN_OR_RETURN(plans, MakePlans(sized));
   }
-  PreparedPointer prepared = Cut(std::move(plans), args.batch);
+  PreparedPointer prepared = Decide(std::move(plans), args.batch);
   PreparedPointer evicted;  // destroyed after the lock: other threads' runs do not wait for it
   const std::lock_guard lock(mutex_);
   for (auto i = used_.begin(); i != used_.end(); ++i) {  // another thread may have been faster
@@ -349,11 +344,46 @@ Result<Convolution::PreparedPointer> Convolution::FindOrMake(const Spatial& inpu
 
 // ----- runs ------------------------------------------------------------------------------------------------
 
+/// How a run of some plans is cut for a number of threads: found once, by the thread that begins it. A run takes
+/// no memory, so cuts are kept for so many phases of a transposed convolution; those of more, which would be
+/// very small, are found anew by each part.
+class Convolution::Cuts {
+ public:
+  Cuts(const Prepared& prepared, int parts) : prepared_(prepared), asked_parts_(parts) {
+    for (size_t i = 0; i < prepared.runs.size(); ++i) {
+      const Partition cut = Find(i);
+      parts_ = std::max<int64_t>(parts_, cut.parts());
+      if (i < kKept) kept_[i] = cut;
+    }
+    const BarePixels* const bare = prepared.plans->bare.get();
+    if (bare != nullptr) parts_ = std::max(parts_, std::min<int64_t>(bare->Parts(prepared.batch), parts));
+  }
+  const Prepared& prepared() const { return prepared_; }
+  /// Parts that the run was to be cut into, and how many there are: more would be empty.
+  int asked_parts() const { return asked_parts_; }
+  int parts() const { return static_cast<int>(parts_); }
+  /// What part `part` computes of plan `plan`.
+  Range Share(size_t plan, int part) const {
+    return plan < kKept ? kept_[plan].Share(part) : Find(plan).Share(part);
+  }
+
+ private:
+  static constexpr size_t kKept = 16;
+  Partition Find(size_t plan) const {
+    return prepared_.plans->plans[plan]->Cut(prepared_.runs[plan], asked_parts_);
+  }
+
+  const Prepared& prepared_;
+  int asked_parts_;
+  int64_t parts_ = 1;
+  std::array<Partition, kKept> kept_;
+};
+
 Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) const {
   RETURN_IF_ERROR(CheckThreads(args.threads));
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
   const Prepared& prepared = *found;
-  const ThreadCount count = CountThreads(prepared.Parts(prepared.Threads(args.threads, isa())));
+  const ThreadCount count = CountThreads(Cuts(prepared, prepared.Threads(args.threads, isa())).parts());
   const Spatial& output = prepared.plans->geometry.output;
   std::fill(std::begin(info->output), std::end(info->output), 1);
   std::copy(output.end() - geometry_.dims, output.end(), info->output);
@@ -365,14 +395,15 @@ Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) 
 Result<std::vector<Share>> Convolution::Shares(const intact_conv_args& args) const {
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
   const Prepared& prepared = *found;
-  const int threads = prepared.Threads(args.threads, isa());
-  std::vector<Share> shares(static_cast<size_t>(prepared.Parts(threads)));
+  const Cuts cuts(prepared, prepared.Threads(args.threads, isa()));
+  std::vector<Share> shares(static_cast<size_t>(cuts.parts()));
   for (int part = 0; part < std::ssize(shares); ++part) {
     Share& share = shares[static_cast<size_t>(part)];
-    for (size_t i = 0; i < prepared.shapes.size(); ++i) {
-      prepared.plans->plans[i]->AddShare(prepared.shapes[i], part, threads, &share);
+    for (size_t i = 0; i < prepared.runs.size(); ++i) {
+      prepared.plans->plans[i]->AddShare(prepared.runs[i], cuts.Share(i, part), &share);
     }
-    if (prepared.plans->bare != nullptr) prepared.plans->bare->AddShare(args.batch, part, threads, &share);
+    if (prepared.bare == nullptr) continue;
+    prepared.plans->bare->AddShare(*prepared.bare, args.batch, part, cuts.asked_parts(), &share);
   }
   return shares;
 }
@@ -411,18 +442,17 @@ Error Convolution::CheckSizedArguments(const intact_conv_args& args, const ConvG
                             core::BytesOf(problem_.output.residual_type)));
 }
 
-void Convolution::RunShare(const intact_conv_args& args, const Prepared& prepared, int part, int parts,
-                           uint8_t* scratch) const {
+void Convolution::RunShare(const intact_conv_args& args, const Cuts& cuts, int part, uint8_t* scratch) const {
+  const Prepared& prepared = cuts.prepared();
   const ConvInput input{static_cast<const uint8_t*>(args.a),
                         args.a_stride == 0 ? geometry_.input_channels : args.a_stride};
   const OutputMap output = OutputMap::Of(problem_.output, geometry_.output_channels, args.c, args.c_stride,
                                          args.residual, args.residual_stride);
-  for (size_t i = 0; i < prepared.shapes.size(); ++i) {
-    prepared.plans->plans[i]->RunShare(input, output, prepared.shapes[i], part, parts, scratch);
+  for (size_t i = 0; i < prepared.runs.size(); ++i) {
+    prepared.plans->plans[i]->RunShare(input, output, prepared.runs[i], cuts.Share(i, part), scratch);
   }
-  if (prepared.plans->bare != nullptr) {
-    prepared.plans->bare->RunShare(output, args.batch, part, parts, scratch);
-  }
+  if (prepared.bare == nullptr) return;
+  prepared.plans->bare->RunShare(*prepared.bare, output, args.batch, part, cuts.asked_parts(), scratch);
 }
 
 Error Convolution::Run(const intact_conv_args& args) const {
@@ -431,13 +461,12 @@ Error Convolution::Run(const intact_conv_args& args) const {
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
   const Prepared& prepared = *found;
   RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
-  const int threads = prepared.Threads(args.threads, isa());
-  ThreadCount count = CountThreads(prepared.Parts(threads));
+  const Cuts cuts(prepared, prepared.Threads(args.threads, isa()));
+  ThreadCount count = CountThreads(cuts.parts());
   ASSIGN_OR_RETURN(uint8_t* const scratch,
                    ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes, &count.threads));
-  RunParts(count, [&](int part, int thread) {
-    RunShare(args, prepared, part, threads, scratch + thread * prepared.bytes);
-  });
+  RunParts(count,
+           [&](int part, int thread) { RunShare(args, cuts, part, scratch + thread * prepared.bytes); });
   return {};
 }
 
@@ -449,7 +478,7 @@ Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t p
   int threads = 1;
   ASSIGN_OR_RETURN(uint8_t* const scratch,
                    ScratchOf(args.scratch, args.scratch_bytes, found->bytes, &threads));
-  RunShare(args, *found, part, parts, scratch);
+  RunShare(args, Cuts(*found, parts), part, scratch);
   return {};
 }
 

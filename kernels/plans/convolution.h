@@ -2,9 +2,9 @@
 // phases (conv_transposed.h), and plans for the sizes that run (conv_plan.h).
 //
 //   Create:   phases ─► a layout each; plans, if all extents are known
-//   Prepare:  extents and batch ─► plans and how they are cut, kept for the sizes used last
+//   Prepare:  extents and batch ─► plans, and what all runs of them share, kept for the sizes used last
 //   Tune:     time all forms of layouts and kernels for an input's extents (conv_tuning.cc)
-//   Run:      shares to threads ─► a share of each plan
+//   Run:      how each plan is cut for the threads ─► threads ─► a share of each plan
 #ifndef INTACT_KERNELS_PLANS_CONVOLUTION_H_
 #define INTACT_KERNELS_PLANS_CONVOLUTION_H_
 
@@ -61,11 +61,11 @@ class Convolution {
   Result<std::vector<TunedChoices::ConvChoice>> ListCandidates(const int64_t* input) const;
   /// What Tune() chose, and where.
   TunedChoices tuned() const;
-  /// Chooses as `tuned` tells, if that was measured on a CPU of this kind; what there is none of any more, or
-  /// no memory for, is passed over.
+  /// Chooses as `tuned` says, if that was measured on a CPU of this kind. Skips choices whose form or kernel no
+  /// longer exists or does not fit in memory.
   void Restore(const TunedChoices& tuned);
 
-  /// For tests: has the cost model choose for all rows as for `m`. See GemmPlan::RunAllAs().
+  /// For tests: has the cost model choose for all rows as for `m`. See EngineSet::RunAllAs().
   void RunAllAs(int64_t m);
   /// Covers all output channels, whatever the layout, for the pairs of an intact_pairing. Each call passes over
   /// the packed weights.
@@ -91,19 +91,19 @@ class Convolution {
     std::vector<std::unique_ptr<ConvPlan>> plans;  // may be none of a transposed convolution
     std::unique_ptr<BarePixels> bare;              // null: there are none
   };
-  /// How a run of them is cut.
+  /// What is decided once for runs of them.
   struct Prepared {
     std::shared_ptr<const Plans> plans;
     int64_t batch = 0;
-    std::vector<ConvPlan::Shape> shapes;  // of each plan
-    int64_t bytes = 0;                    // scratch of a share, aligned to 64 bytes
-    /// How many shares a run has that is cut for `threads`: more would be empty.
-    int Parts(int threads) const;
+    std::vector<ConvRun> runs;     // of each plan
+    const Engine* bare = nullptr;  // of the bare pixels
+    int64_t bytes = 0;             // scratch of a share, aligned to 64 bytes
     /// How many a run is cut for that asks for `wanted`.
     int Threads(int32_t wanted, core::Isa isa) const {
       return ThreadsOf(wanted, plans->geometry.MultiplyAdds(batch), isa);
     }
   };
+  class Cuts;
   using PreparedPointer = std::shared_ptr<const Prepared>;
   /// A phase of an input of given extents; the only one unless transposed.
   struct SizedPhase {
@@ -116,7 +116,8 @@ class Convolution {
     Spatial input = {};
     size_t phase = 0;
     std::shared_ptr<const ConvLayout> layout;
-    std::string kernel;
+    EngineChoice engine;
+    std::string kernel;  // its name, for files
   };
   /// A phase's plan as tuned, and how it was chosen.
   struct TunedPhase {
@@ -158,15 +159,14 @@ class Convolution {
   void Adopt(std::shared_ptr<const Plans> plans, std::vector<Choice> choices);
   /// Has all runs take these plans, the only ones from now on.
   void Fix(std::shared_ptr<const Plans> plans);
-  static PreparedPointer Cut(std::shared_ptr<const Plans> plans, int64_t batch);
+  static PreparedPointer Decide(std::shared_ptr<const Plans> plans, int64_t batch);
   /// What the arguments' batch and extents need: kept, or made.
   Result<PreparedPointer> Find(const intact_conv_args& args) const;
   Result<PreparedPointer> FindOrMake(const Spatial& input, const intact_conv_args& args) const;
   static Error CheckBatch(const ConvGeometry& sized, int64_t batch);
   Error CheckArguments(const intact_conv_args& args) const;
   Error CheckSizedArguments(const intact_conv_args& args, const ConvGeometry& sized) const;
-  void RunShare(const intact_conv_args& args, const Prepared& prepared, int part, int parts,
-                uint8_t* scratch) const;
+  void RunShare(const intact_conv_args& args, const Cuts& cuts, int part, uint8_t* scratch) const;
 
   LinearProblem problem_;
   ConvGeometry geometry_;
@@ -177,7 +177,7 @@ class Convolution {
   std::vector<std::vector<int64_t>> layout_taps_;
   std::vector<int64_t> unread_taps_;
   std::vector<int8_t> unread_weights_;
-  std::unique_ptr<GemmPlan> bare_plan_;
+  std::unique_ptr<UnitPlan> bare_plan_;
   std::list<std::string> kernel_names_;  // of the plan with most products, the present one last
   std::vector<Choice> tuned_;            // by rising extents and phase
   int64_t run_all_as_ = 0;               // see RunAllAs()

@@ -12,13 +12,12 @@ namespace intact::kernels {
 
 static_assert(Band::kSlackBytes >= DepthwiseEngine::kSlackBytes);
 
-Result<std::unique_ptr<DepthwiseConv>> DepthwiseConv::Create(const KernelData& data,
-                                                             const ConvGeometry& geometry, uint8_t padding,
-                                                             uint8_t flip, core::Isa isa) {
-  std::unique_ptr<DepthwiseConv> conv(new DepthwiseConv(data, geometry, padding, flip));
-  RETURN_IF_ERROR(conv->MakeLines(isa));
-  RETURN_IF_ERROR(conv->MakeInner(isa));
-  return conv;
+Result<std::unique_ptr<ConvKernels>> DepthwiseConv::Create(const ConvLayout& layout,
+                                                           const ConvGeometry& geometry) {
+  std::unique_ptr<DepthwiseConv> conv(new DepthwiseConv(layout, geometry));
+  RETURN_IF_ERROR(conv->MakeLines());
+  RETURN_IF_ERROR(conv->MakeInner());
+  return std::unique_ptr<ConvKernels>(std::move(conv));
 }
 
 TapGrid DepthwiseConv::GridOf(const Band& band) const {
@@ -32,10 +31,10 @@ TapGrid DepthwiseConv::GridOf(const Band& band) const {
   return grid;
 }
 
-Error DepthwiseConv::MakeLines(core::Isa isa) {
+Error DepthwiseConv::MakeLines() {
   const int64_t repeats = geometry_.group_outputs();
-  lines_.band = Band(geometry_, {geometry_.input_channels, repeats, data_.n}, padding_, flip_);
-  ASSIGN_OR_RETURN(lines_.engine, DepthwiseEngine::Create(data_, GridOf(lines_.band), isa));
+  lines_.band = BandOf(geometry_, {geometry_.input_channels, repeats, data_.n});
+  ASSIGN_OR_RETURN(lines_.engine, DepthwiseEngine::Create(data_, GridOf(lines_.band), layout_.isa()));
   return {};
 }
 
@@ -52,38 +51,39 @@ DepthwiseConv::Inner DepthwiseConv::InnerOf(Dimension dimension) const {
   return inner;
 }
 
-Error DepthwiseConv::MakeInner(core::Isa isa) {
+Error DepthwiseConv::MakeInner() {
   inner_x_ = InnerOf(kWidth);
   inner_y_ = InnerOf(kHeight);
   const bool is_flat = geometry_.kernel[kDepth] == 1 && geometry_.input[kDepth] == 1 &&
                        geometry_.output[kDepth] == 1 && !geometry_.HasPadding(kDepth);
-  if (!is_flat || flip_ != 0 || geometry_.group_outputs() != 1) return {};
+  if (!is_flat || layout_.problem().a_flip() != 0 || geometry_.group_outputs() != 1) return {};
   if (inner_x_.size() < costs::kLeastInnerPixels || inner_y_.size() == 0) return {};
   TapGrid grid = GridOf(lines_.band);
   grid.row_strides_bytes = {0, geometry_.dilation[kHeight] * geometry_.input[kWidth] * data_.n};
-  ASSIGN_OR_RETURN(std::unique_ptr<DepthwiseEngine> engine, DepthwiseEngine::Create(data_, grid, isa));
-  Error error = MakeColumns(0, inner_x_.begin, isa, &left_);
+  ASSIGN_OR_RETURN(std::unique_ptr<DepthwiseEngine> engine,
+                   DepthwiseEngine::Create(data_, grid, layout_.isa()));
+  Error error = MakeColumns(0, inner_x_.begin, &left_);
   if (error.status == INTACT_OK) {
-    error = MakeColumns(inner_x_.end, geometry_.output[kWidth] - inner_x_.end, isa, &right_);
+    error = MakeColumns(inner_x_.end, geometry_.output[kWidth] - inner_x_.end, &right_);
   }
   inner_ = std::move(engine);
   return error;
 }
 
-Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, core::Isa isa, Part* part) const {
+Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, Part* part) const {
   if (count == 0) return {};
   ConvGeometry columns = geometry_;
   columns.output[kWidth] = count;
   columns.pad_begin[kWidth] -= begin * columns.stride[kWidth];
-  part->band = Band(columns, {data_.n, 1, data_.n}, padding_, flip_);
+  part->band = BandOf(columns, {data_.n, 1, data_.n});
   TapGrid grid = GridOf(part->band);
   grid.pixel_stride_bytes = part->band.line_stride();
-  ASSIGN_OR_RETURN(part->engine, DepthwiseEngine::Create(data_, grid, isa));
+  ASSIGN_OR_RETURN(part->engine, DepthwiseEngine::Create(data_, grid, layout_.isa()));
   return {};
 }
 
 int64_t DepthwiseConv::packed_bytes() const {
-  int64_t bytes = 0;
+  int64_t bytes = layout_.packed_bytes();
   for (const auto* engine : {lines_.engine.get(), inner_.get(), left_.engine.get(), right_.engine.get()}) {
     if (engine != nullptr) bytes += engine->packed_bytes();
   }
@@ -98,9 +98,19 @@ int64_t DepthwiseConv::ScratchBytes() const {
   return bytes;
 }
 
-double DepthwiseConv::Work(const Range& range) const {
-  const int64_t channels = RoundUp(range.column_end - range.column_begin, lines_.engine->channel_step());
-  return static_cast<double>((range.row_end - range.row_begin) * channels * data_.k);
+void DepthwiseConv::Decide(const EngineChoice& /*choice*/, ConvRun* run) const {
+  run->output.row_step = geometry_.output[kWidth];
+  // A ragged vector reads the residual of channels before it, which another thread may be overwriting.
+  const int64_t step = lines_.engine->channel_step();
+  const bool is_ragged = geometry_.output_channels % step != 0;
+  if (!is_ragged || !data_.problem.output.has_residual()) run->output.column_step = step;
+  run->output.column_bytes = 0;  // a share reads its own channels alone: lines are cut first
+  run->bytes = run->spread_bytes + RoundUp(ScratchBytes(), 64);
+}
+
+double DepthwiseConv::Work(const ConvRun& /*run*/, const Range& piece) const {
+  const int64_t channels = RoundUp(piece.column_end - piece.column_begin, lines_.engine->channel_step());
+  return static_cast<double>((piece.row_end - piece.row_begin) * channels * data_.k);
 }
 
 bool DepthwiseConv::CanReadInPlace(const ConvInput& input, const OutputMap& output) const {
@@ -108,14 +118,14 @@ bool DepthwiseConv::CanReadInPlace(const ConvInput& input, const OutputMap& outp
          inner_->ReadsOnlyTaps(inner_x_.size(), output.c_stride_bytes);
 }
 
-void DepthwiseConv::Run(const ConvInput& input, const OutputMap& output, const Range& range,
-                        uint8_t* scratch) const noexcept {
+void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& /*run*/,
+                        const Range& piece, uint8_t* scratch) const {
   const ScopedFloatEnvironment float_environment;
   const int64_t height = geometry_.output[kHeight];
-  const int64_t line_end = range.row_end / geometry_.output[kWidth];  // over all planes
-  const Call call{input, output, range.column_begin, range.column_end, scratch};
-  const bool is_in_place = CanReadInPlace(input, output);
-  for (int64_t line = range.row_begin / geometry_.output[kWidth]; line < line_end;) {
+  const int64_t line_end = piece.row_end / geometry_.output[kWidth];  // over all planes
+  const Call call{input, buffers.output, piece.column_begin, piece.column_end, scratch};
+  const bool is_in_place = CanReadInPlace(input, buffers.output);
+  for (int64_t line = piece.row_begin / geometry_.output[kWidth]; line < line_end;) {
     const int64_t plane = line / height;
     const Inner all{line % height, std::min(height, line % height + line_end - line)};
     if (is_in_place) {

@@ -19,28 +19,28 @@
 #include "core/result.h"
 #include "kernels/engines/depthwise_engine.h"
 #include "kernels/engines/engine.h"
+#include "kernels/plans/conv_kernels.h"
+#include "kernels/plans/conv_layout.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/staging/band.h"
 
 namespace intact::kernels {
 
-class DepthwiseConv {
+class DepthwiseConv final : public ConvKernels {
  public:
-  /// `padding` and `flip` as for Band; `data` outlives it.
-  static Result<std::unique_ptr<DepthwiseConv>> Create(const KernelData& data, const ConvGeometry& geometry,
-                                                       uint8_t padding, uint8_t flip, core::Isa isa);
+  /// `layout` outlives it.
+  static Result<std::unique_ptr<ConvKernels>> Create(const ConvLayout& layout, const ConvGeometry& geometry);
 
-  std::string KernelName() const { return lines_.engine->KernelName(); }
-  int64_t packed_bytes() const;
-  /// Scratch that Run() needs, aligned to 64 bytes.
-  int64_t ScratchBytes() const;
-  /// Shares of C are cut between multiples of as many channels.
-  int64_t channel_step() const { return lines_.engine->channel_step(); }
-  /// Computes `range` of C: whole lines.
-  void Run(const ConvInput& input, const OutputMap& output, const Range& range,
-           uint8_t* scratch) const noexcept;
-  /// What Run() of `range` takes, see Share::work: all pixels take the same.
-  double Work(const Range& range) const;
+  std::string KernelName() const override { return lines_.engine->KernelName(); }
+  int64_t packed_bytes() const override;
+  int64_t LeastPieceRows() const override { return geometry_.output[kWidth]; }
+  void Decide(const EngineChoice& choice, ConvRun* run) const override;
+  /// All pixels take the same.
+  double RowsCost(const ConvRun& /*run*/, int64_t rows) const override { return static_cast<double>(rows); }
+  double Work(const ConvRun& run, const Range& piece) const override;
+  /// `piece`: whole lines.
+  void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
+           uint8_t* scratch) const override;
 
  private:
   /// A band and the engine that reads it; without an engine there is nothing for it.
@@ -62,14 +62,18 @@ class DepthwiseConv {
     uint8_t* scratch;
   };
 
-  DepthwiseConv(const KernelData& data, const ConvGeometry& geometry, uint8_t padding, uint8_t flip)
-      : data_(data), geometry_(geometry), padding_(padding), flip_(flip) {}
+  DepthwiseConv(const ConvLayout& layout, const ConvGeometry& geometry)
+      : layout_(layout), data_(layout.weights(0), layout.isa(), false), geometry_(geometry) {}
+  /// A band of the layout's input.
+  Band BandOf(const ConvGeometry& geometry, const BandChannels& channels) const {
+    return Band(geometry, channels, layout_.padding(), layout_.problem().a_flip());
+  }
   Inner InnerOf(Dimension dimension) const;
   TapGrid GridOf(const Band& band) const;
-  Error MakeLines(core::Isa isa);
-  Error MakeInner(core::Isa isa);
+  Error MakeLines();
+  Error MakeInner();
   /// Columns [begin, begin + count) of the output, whose pixels are those of a column.
-  Error MakeColumns(int64_t begin, int64_t count, core::Isa isa, Part* part) const;
+  Error MakeColumns(int64_t begin, int64_t count, Part* part) const;
   bool CanReadInPlace(const ConvInput& input, const OutputMap& output) const;
   /// Pixels of C from (plane, line, x) on, `stride` rows apart.
   DepthwiseRow RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x, int64_t stride) const;
@@ -79,9 +83,12 @@ class DepthwiseConv {
   void RunColumns(const Part& part, int64_t begin, const Call& call, int64_t plane,
                   const Inner& lines) const noexcept;
 
-  const KernelData& data_;
+  /// Scratch that Run() needs.
+  int64_t ScratchBytes() const;
+
+  const ConvLayout& layout_;
+  KernelData data_;
   ConvGeometry geometry_;
-  uint8_t padding_, flip_;
   Part lines_;
   Inner inner_x_, inner_y_;
   std::unique_ptr<DepthwiseEngine> inner_;  // null: all lines come from lines_

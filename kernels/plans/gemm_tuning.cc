@@ -1,12 +1,11 @@
 // Choosing by stopwatch (tuning.h) among the engines of a GEMM.
-#include "core/result.h"
-#include "jit/isa.h"
-#include "kernels/plans/tuning.h"
-
 #include <algorithm>
 #include <random>
 
+#include "core/result.h"
+#include "jit/isa.h"
 #include "kernels/plans/gemm_plan.h"
+#include "kernels/plans/tuning.h"
 #include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
@@ -14,6 +13,47 @@ namespace {
 
 // More rows are as many blocks of rows more.
 constexpr int64_t kMostTimedRows = 8192;
+
+// What runs of a unit read and write while they are timed.
+class RunMemory {
+ public:
+  // For `m` rows on any of `engines`.
+  Error Allocate(const UnitPlan& unit, std::span<const Engine* const> engines, int64_t m) {
+    const GemmData& data = unit.data();
+    const LinearProblem& problem = data.problem;
+    int64_t scratch_bytes = 0;
+    for (const Engine* const engine : engines) {
+      scratch_bytes = std::max(scratch_bytes, unit.ShareBytes(*engine, m));
+    }
+    const auto size = [m](int64_t row_bytes) { return static_cast<size_t>(m * row_bytes); };
+    if (!a_.Resize(size(data.k * problem.a_bytes())) || !row_scales_.Resize(size(1)) ||
+        !c_.Resize(size(data.n * data.element_bytes())) ||
+        !residual_.Resize(size(data.n * data.residual_bytes())) ||
+        !scratch_.Resize(static_cast<size_t>(scratch_bytes))) {
+      return {INTACT_OUT_OF_MEMORY, "no memory to tune in"};
+    }
+    if (problem.IsDynamic()) {
+      std::fill_n(a_.data(), a_.size(), uint8_t{0});
+    } else {
+      FillActivations(problem, a_.data(), a_.size());
+    }
+    std::fill_n(row_scales_.data(), row_scales_.size(), 1.0f);
+    std::fill_n(residual_.data(), residual_.size(), uint8_t{0});
+    args_.m = m;
+    args_.a = a_.data();
+    args_.c = c_.data();
+    if (data.epilogue.has_residual()) args_.residual = residual_.data();
+    if (problem.HasRowScales()) args_.a_scales = row_scales_.data();
+    return {};
+  }
+  const intact_gemm_args& args() const { return args_; }
+  uint8_t* scratch() { return scratch_.data(); }
+
+ private:
+  AlignedBuffer<uint8_t> a_, c_, residual_, scratch_;
+  AlignedBuffer<float> row_scales_;
+  intact_gemm_args args_ = INTACT_GEMM_ARGS_INIT;
+};
 
 }  // namespace
 
@@ -26,160 +66,72 @@ void FillActivations(const LinearProblem& problem, uint8_t* a, size_t size) {
   }
 }
 
-const Engine* GemmPlan::Candidates::Find(const std::string& name) const {
-  const auto found =
-      std::ranges::find_if(all, [&](const Engine* engine) { return engine->KernelName() == name; });
-  return found == all.end() ? nullptr : *found;
-}
-
-std::vector<const Engine*> GemmPlan::OwnEngines() const {
-  std::vector<const Engine*> own;
-  for (const auto& engine : engines_) own.push_back(engine.get());
-  for (const auto& engine : tuned_engines_) own.push_back(engine.get());
-  return own;
-}
-
-Result<GemmPlan::Candidates> GemmPlan::MakeCandidates() const {
-  Candidates candidates;
-  candidates.all = OwnEngines();
-  candidates.vectors = vectors_;
-  RETURN_IF_ERROR(weights().RestorePanels());
-  const auto is_scheduled = [](const Engine* engine) { return engine->KindName() == ScheduledEngine::kKind; };
-  if (std::ranges::none_of(candidates.all, is_scheduled)) {
-    ASSIGN_OR_RETURN(std::unique_ptr<ScheduledEngine> scheduled, MakeScheduledEngine(nullptr));
-    if (scheduled != nullptr) {
-      RETURN_IF_ERROR(scheduled->Build());
-      candidates.all.push_back(scheduled.get());
-      candidates.others.push_back(std::move(scheduled));
-    }
-  }
-  for (const KernelBlock& block : kKernels) {
-    if (!CanRun(block)) continue;
-    ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, MakePanelEngine(block, &candidates.vectors));
-    if (candidates.Find(engine->KernelName()) != nullptr) continue;
-    if (block.dot == jit::DotKind::kScheduled) candidates.scheduled = engine.get();
-    candidates.all.push_back(engine.get());
-    candidates.others.push_back(std::move(engine));
-  }
-  return candidates;
-}
-
-void GemmPlan::Keep(const Engine* engine, Candidates* candidates) {
-  const auto other = std::ranges::find(candidates->others, engine, &std::unique_ptr<Engine>::get);
-  if (other == candidates->others.end()) return;
-  if (engine == candidates->scheduled) vectors_ = candidates->vectors;
-  tuned_engines_.push_back(std::move(*other));
-  candidates->others.erase(other);
-}
-
-// Of the other candidates the plan keeps those that it has chosen.
-void GemmPlan::Choose(int64_t m, const Engine* engine, Candidates* candidates) {
-  Keep(engine, candidates);
-  const auto place = tuned_.begin() + (FirstTunedFrom(m) - tuned_.begin());
-  if (place != tuned_.end() && place->first == m) {
-    place->second = engine;
-  } else {
-    tuned_.emplace(place, m, engine);
-  }
-}
-
-// Those that another has taken the place of.
-void GemmPlan::DropUnchosen() {
-  std::erase_if(tuned_engines_, [&](const auto& engine) {
-    return std::ranges::find(tuned_, engine.get(), &TunedEngines::value_type::second) == tuned_.end();
-  });
-  const std::vector<const Engine*> own = OwnEngines();
-  const auto runs_vectors = [](const Engine* engine) {
-    return !engine->ReadsPanels() && engine->KindName() != ScheduledEngine::kKind;
-  };
-  if (std::ranges::none_of(own, runs_vectors)) vectors_ = nullptr;
-}
-
 Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
   const ScopedFloatEnvironment float_environment;
   const int64_t m = std::min(tuned_m, kMostTimedRows);
-  Result<Candidates> candidates = MakeCandidates();
-  if (!candidates) {
-    DropUnreadPanels();
-    return candidates.error();
+  EngineSet* const set = unit_->mutable_engines();
+  const auto all = set->MakeAll();
+  RunMemory memory;
+  Error error = all ? memory.Allocate(*unit_, *all, m) : all.error();
+  if (error.status != INTACT_OK) {
+    DropUnused();
+    return error;
   }
-  const std::vector<const Engine*>& engines = candidates->all;
-
-  AlignedBuffer<uint8_t> a, c, residual, scratch;
-  AlignedBuffer<float> row_scales;
-  int64_t scratch_bytes = 0;
-  for (const Engine* const engine : engines) scratch_bytes = std::max(scratch_bytes, ShareBytes(*engine, m));
-  const auto size = [m](int64_t row_bytes) { return static_cast<size_t>(m * row_bytes); };
-  const LinearProblem& problem = data_.problem;
-  if (!a.Resize(size(data_.k * problem.a_bytes())) || !row_scales.Resize(size(1)) ||
-      !c.Resize(size(data_.n * data_.element_bytes())) ||
-      !residual.Resize(size(data_.n * data_.residual_bytes())) ||
-      !scratch.Resize(static_cast<size_t>(scratch_bytes))) {
-    DropUnreadPanels();
-    return Error{INTACT_OUT_OF_MEMORY, "no memory to tune in"};
-  }
-  if (problem.IsDynamic()) {
-    std::fill_n(a.data(), a.size(), uint8_t{0});
-  } else {
-    FillActivations(problem, a.data(), a.size());
-  }
-  std::fill_n(row_scales.data(), row_scales.size(), 1.0f);
-  std::fill_n(residual.data(), residual.size(), uint8_t{0});
-  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-  args.m = m;
-  args.a = a.data();
-  args.c = c.data();
-  if (data_.epilogue.has_residual()) args.residual = residual.data();
-  if (problem.HasRowScales()) args.a_scales = row_scales.data();
-  const RunBuffers buffers = BuffersOf(args);
+  const std::vector<const Engine*>& engines = *all;
+  const RunBuffers buffers = BuffersOf(memory.args());
   const std::vector<TurnTimes> times = TimeInTurns(engines.size(), budget, [&](size_t i) {
-    RunShare(*engines[i], buffers, {0, m, 0, data_.n}, scratch.data());
+    unit_->RunShare(*engines[i], buffers, {0, m, 0, weights().n()}, memory.scratch());
   });
 
-  const Engine& model = ModelEngineFor(tuned_m);
+  const Engine& model = set->ModelFor(tuned_m);
   const auto model_place = static_cast<size_t>(std::ranges::find(engines, &model) - engines.begin());
   const size_t chosen = ChooseByTime(times, model_place);
-  const Engine* const fastest = engines[chosen];
   constexpr double kMicroseconds = 1e6;
-  Tuned tuned = {fastest->KernelName(), times[chosen].median * kMicroseconds, model.KernelName(),
+  Tuned tuned = {engines[chosen]->KernelName(), times[chosen].median * kMicroseconds, model.KernelName(),
                  times[model_place].median * kMicroseconds, static_cast<int>(engines.size())};
-  Choose(tuned_m, fastest, &*candidates);
-  DropUnchosen();
-  DropUnreadPanels();
+  set->Choose(tuned_m, engines[chosen]);
+  DropUnused();
   return tuned;
 }
 
-Result<std::vector<std::string>> GemmPlan::CandidateNames() const {
-  ASSIGN_OR_RETURN(const Candidates candidates, MakeCandidates());
+Result<std::vector<std::string>> GemmPlan::CandidateNames() {
+  ASSIGN_OR_RETURN(const std::vector<const Engine*> all, unit_->mutable_engines()->MakeAll());
   std::vector<std::string> names;
-  for (const Engine* const engine : candidates.all) names.push_back(engine->KernelName());
+  for (const Engine* const engine : all) names.push_back(engine->KernelName());
+  DropUnused();
   return names;
 }
 
 TunedChoices GemmPlan::tuned() const {
   TunedChoices tuned;
   tuned.cpu = jit::HostCpu().ToString();
-  for (const auto& [m, engine] : tuned_) tuned.choices.push_back({m, engine->KernelName()});
+  for (const auto& [m, engine] : unit_->engines().choices()) {
+    tuned.choices.push_back({m, engine->KernelName()});
+  }
   return tuned;
 }
 
+// The names of kernels are those of engines here alone: some depend on the weights' values, so that only an
+// engine that has been made knows its own.
 void GemmPlan::Restore(const TunedChoices& tuned) {
   if (tuned.choices.empty() || tuned.cpu != jit::HostCpu().ToString()) return;
-  Candidates candidates;
-  candidates.all = OwnEngines();
-  const bool has_all = std::ranges::all_of(tuned.choices, [&](const TunedChoices::Choice& choice) {
-    return candidates.Find(choice.kernel) != nullptr;
-  });
-  if (!has_all) {
-    Result<Candidates> made = MakeCandidates();
-    if (made) candidates = std::move(*made);
+  EngineSet* const set = unit_->mutable_engines();
+  const auto choose_named = [&](std::span<const Engine* const> engines) {
+    bool found_all = true;
+    for (const TunedChoices::Choice& choice : tuned.choices) {
+      const auto named = std::ranges::find(engines, choice.kernel, &Engine::KernelName);
+      if (named != engines.end()) {
+        set->Choose(choice.m, *named);
+      } else {
+        found_all = false;
+      }
+    }
+    return found_all;
+  };
+  if (!choose_named(set->Made())) {
+    if (const auto all = set->MakeAll(); all) choose_named(*all);
   }
-  for (const TunedChoices::Choice& choice : tuned.choices) {
-    const Engine* const engine = candidates.Find(choice.kernel);
-    if (engine != nullptr) Choose(choice.m, engine, &candidates);
-  }
-  DropUnchosen();
-  DropUnreadPanels();
+  DropUnused();
 }
 
 }  // namespace intact::kernels

@@ -52,6 +52,17 @@ class RowCost {
   ~RowCost() = default;
 };
 
+/// As `of(rows)` says.
+template <class Function>
+class RowCostOf final : public RowCost {
+ public:
+  explicit RowCostOf(const Function& of) : of_(of) {}
+  double Of(int64_t rows) const override { return of_(rows); }
+
+ private:
+  const Function& of_;
+};
+
 /// How an output is cut into shares: into bands of rows, and each band into cells of columns. Where the
 /// number of shares is no product of two good numbers, the first bands have a cell more than the others, and
 /// as many more rows.

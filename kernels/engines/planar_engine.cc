@@ -1,0 +1,86 @@
+#include "kernels/engines/planar_engine.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/codegen/dispatch.h"
+#include "kernels/engines/cost_constants.h"
+
+namespace intact::kernels {
+namespace {
+
+using costs::StripForm;
+
+std::vector<StripForm> FormsOf(core::Isa isa, int64_t group_columns) {
+  const bool is_zmm = jit::VectorBytes(isa) == 64;
+  costs::Forms forms = is_zmm ? costs::kPlanarZmmVnniForms : costs::kPlanarYmmVnniForms;
+  if (UsesSchedule(isa, INTACT_EXACT)) forms = is_zmm ? costs::kPlanarZmmForms : costs::kPlanarYmmForms;
+  std::vector<StripForm> own(forms.begin(), forms.end());
+  std::erase_if(own, [&](const StripForm& form) { return group_columns % form.columns != 0; });
+  return own;
+}
+
+// Its offsets depend on the extents.
+Result<ScheduledSums::Schedule> MakeSchedule(const GemmData& data, const ScheduleSpec& spec,
+                                             const ScheduledSums::Schedule& like) {
+  auto made = std::make_shared<ScheduledWeights>();
+  if (!(like == nullptr ? made->Build(data.weights, spec) : made->CopyFrom(*like))) {
+    return Error{INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
+  }
+  if (!data.planar().IsModel()) made->Relocate(data.planar());
+  return ScheduledSums::Schedule(std::move(made));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PlanarEngine>> PlanarEngine::Create(const GemmData& data, core::Isa isa,
+                                                           const ScheduledSums* like) {
+  std::unique_ptr<PlanarEngine> engine(new PlanarEngine(data, isa));
+  ScheduleSpec spec;
+  spec.group_columns = data.planar().group_columns;
+  if (data.problem.HasWeightZeroPoints()) spec.zero_points = data.problem.b_zero_points.data();
+  RETURN_IF_ERROR(engine->sums_.Choose(FormsOf(isa, spec.group_columns), spec, like));
+  RETURN_IF_ERROR(engine->sums_.Build(MakeSchedule));
+  return engine;
+}
+
+int64_t PlanarEngine::ScratchBytes(int64_t /*rows*/) const {
+  const int64_t bytes = sums_.ScratchBytes();
+  return sums_.fallback() == nullptr ? bytes : std::max(bytes, sums_.fallback()->ScratchBytes());
+}
+
+void PlanarEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
+  const PlanarRows& band = buffers.planar();
+  const ScheduledSums& sums = sums_.For(band.largest);
+  const auto position_of = [&](int64_t row) {
+    const int64_t from_first = row - band.first_row;
+    const PlanarAccess& planar = data_.planar();
+    return from_first / planar.line_rows * planar.line_positions + from_first % planar.line_rows;
+  };
+  const int64_t position_end = position_of(range.row_end - 1) + 1;
+  for (int64_t position = position_of(range.row_begin); position < position_end;
+       position += sums.tile_rows()) {
+    const int64_t positions = std::min<int64_t>(sums.tile_rows(), position_end - position);
+    ScheduledSums::TileRows rows = RowsOf(buffers, position, positions, sums.Drop(scratch));
+    const uint8_t* const a = RowMap::Pointer(band.origin + static_cast<uintptr_t>(position * kQuad));
+    sums.RunTile(buffers, rows, a, range.column_begin, range.column_end, scratch);
+  }
+}
+
+ScheduledSums::TileRows PlanarEngine::RowsOf(const RunBuffers& buffers, int64_t position, int64_t positions,
+                                             uint8_t* drop) const noexcept {
+  const PlanarAccess& planar = data_.planar();
+  ScheduledSums::TileRows rows;
+  int64_t line = position / planar.line_positions;
+  int64_t x = position % planar.line_positions;
+  for (int64_t left = positions; left > 0; left = positions - rows.count, ++line, x = 0) {
+    const int64_t valid = std::clamp<int64_t>(planar.line_rows - x, 0, left);
+    const int64_t row = buffers.planar().first_row + line * planar.line_rows + x;
+    rows.Add(static_cast<int32_t>(row), valid, buffers.output.C(row, 0), buffers.output.c_stride_bytes);
+    rows.AddDropped(std::min(planar.line_positions - x, left) - valid, drop);
+  }
+  rows.FillVector(sums_.lanes(), drop);
+  return rows;
+}
+
+}  // namespace intact::kernels

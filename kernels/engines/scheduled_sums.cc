@@ -1,0 +1,242 @@
+#include "kernels/engines/scheduled_sums.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "kernels/codegen/dispatch.h"
+#include "kernels/runtime/caches.h"
+
+namespace intact::kernels {
+
+using costs::StripForm;
+
+namespace {
+
+double PredictedCost(const StripForm& form, const ScheduleStatistics& statistics) {
+  const auto quads = static_cast<double>(std::max<int64_t>(statistics.quads, 1));
+  return (form.item_cost * static_cast<double>(statistics.items) +
+          form.group_cost * static_cast<double>(statistics.groups)) /
+         quads;
+}
+
+}  // namespace
+
+// The row of C that row i of a tile is; less than 0 if it is none.
+class ScheduledSums::RowOf {
+ public:
+  explicit RowOf(const TileRows& rows) : rows_(rows) {}
+  int64_t operator()(int64_t i) const {
+    return i < rows_.count ? rows_.row[static_cast<size_t>(i)] : TileRows::kDropped;
+  }
+
+ private:
+  const TileRows& rows_;
+};
+
+ScheduledSums::ScheduledSums(const GemmData& data, core::Isa isa, int amax)
+    : data_(data), isa_(isa), amax_(amax), lanes_(jit::VectorBytes(isa) / 4) {}
+
+// ----- which strips ----------------------------------------------------------------------------------------
+
+Error ScheduledSums::Choose(std::span<const StripForm> forms, const ScheduleSpec& spec,
+                            const ScheduledSums* like) {
+  const LinearProblem& problem = data_.problem;
+  if (UsesSchedule(isa_, problem.mode) && problem.range.high < 255 && problem.IsRangeChecked()) {
+    fallback_.reset(new ScheduledSums(data_, isa_, 255));
+    RETURN_IF_ERROR(fallback_->ChooseForm(forms, spec, like == nullptr ? nullptr : like->fallback()));
+  }
+  return ChooseForm(forms, spec, like);
+}
+
+ScheduleSpec ScheduledSums::SpecFor(const StripForm& form, ScheduleSpec spec) const {
+  const int rows = form.vectors * lanes_ * form.blocks;
+  spec.strip_columns = form.columns;
+  spec.rows = rows;
+  spec.window_quads =
+      std::clamp<int64_t>(Caches().ScheduledWindow() / (rows * kQuad), 16, (kMostWindowOffset - 1) / rows);
+  spec.amax = amax_;
+  spec.saturates = UsesSchedule(isa_, INTACT_EXACT);
+  const bool is_shallow = std::min(data_.weights.quads(), spec.window_quads) <= costs::kShallowQuads;
+  if (spec.saturates && is_shallow) spec.largest_group = costs::kShallowGroup;
+  return spec;
+}
+
+Error ScheduledSums::ChooseForm(std::span<const StripForm> forms, const ScheduleSpec& spec,
+                                const ScheduledSums* like) {
+  like_ = like;
+  if (like != nullptr) {
+    form_ = like->form_;
+    return {};
+  }
+  form_.row_cost = std::numeric_limits<double>::infinity();
+  for (const StripForm& form : forms) {
+    const ScheduleSpec own = SpecFor(form, spec);
+    const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, own);
+    if (!statistics) return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
+    const double cost = PredictedCost(form, *statistics);
+    if (cost < form_.row_cost || form_.vectors == 0) form_ = {own, form.vectors, cost};
+  }
+  // Statistics are of whole panels, costs of the vectors that there are.
+  form_.row_cost *= static_cast<double>(data_.weights.panels() * kPanelColumns) /
+                    static_cast<double>(RoundUp(data_.n, lanes_));
+  return {};
+}
+
+Error ScheduledSums::Build(MakeSchedule make) {
+  if (fallback_ != nullptr) {
+    RETURN_IF_ERROR(fallback_->Build(make));
+  }
+  const ScheduledSums* const like = std::exchange(like_, nullptr);
+  ASSIGN_OR_RETURN(schedule_, make(data_, form_.spec, like == nullptr ? nullptr : like->schedule_));
+  return GenerateKernels();
+}
+
+Error ScheduledSums::GenerateKernels() {
+  ScheduledKernelSpec spec{isa_,      1, tile_rows() / lanes_, strip_columns(), schedule_->largest_group(),
+                           IsPlanar()};
+  if (CanPair()) {
+    spec.is_paired = true;
+    ASSIGN_OR_RETURN(paired_kernel_, GetScheduledKernel(spec));
+    spec.is_paired = false;
+  }
+  for (; spec.vectors <= form_.vectors; ++spec.vectors) {
+    ASSIGN_OR_RETURN(const ScheduledKernelFunction kernel, GetScheduledKernel(spec));
+    kernels_.push_back(kernel);
+    kernel_name_ = spec.Name();
+  }
+  tile_columns_ = TileColumns(isa_, data_.epilogue);
+  const auto make = [&](const EpilogueSpec& of, int columns, TileEpilogueFunction* function) -> Error {
+    ASSIGN_OR_RETURN(*function, GetTileEpilogue(isa_, of, tile_rows(), columns));
+    return {};
+  };
+  Error error = make(data_.epilogue, tile_columns_, &epilogue_);
+  if (error.status != INTACT_OK || data_.element_bytes() == 1) return error;
+  if (tile_columns_ != lanes_) return make(data_.epilogue, lanes_, &vector_epilogue_);
+  if (lanes_ != 16 || data_.element_bytes() != 4) return {};
+  EpilogueSpec streaming = data_.epilogue;
+  streaming.form.streams = true;
+  return make(streaming, tile_columns_, &streaming_epilogue_);
+}
+
+bool ScheduledSums::CanPair() const {
+  return !IsPlanar() && strip_columns() == 2 && UsesSchedule(isa_, INTACT_EXACT);
+}
+
+double ScheduledSums::Cost(int64_t m, double packing) const {
+  // Costs are told for a vector of columns: `overhead` is what a row costs beside its items, `call` what a
+  // kernel call does.
+  const auto quads = static_cast<double>(data_.weights.quads());
+  const auto columns = static_cast<double>(data_.n);
+  const auto vectors = static_cast<double>(CeilDivide(data_.n, lanes_));
+  const double output = data_.element_bytes() == 1 ? costs::kTurnedByteOutputs : costs::kTurnedOutputs;
+  const double overhead = (output * columns / lanes_ / quads + packing) / vectors;
+  const double call = costs::kStripTurn * columns / strip_columns() / vectors / quads;
+  // An item loads its offset, the weights of its columns, and a vector of A for each of rows.
+  const auto loads = [&](double row_vectors) {
+    const double strip = strip_columns();
+    return (1 + strip + row_vectors) / (strip * row_vectors);
+  };
+  // Lanes without a row cost as much as others, and blocks of few vectors share the broadcasts among fewer.
+  const double row_cost = form_.row_cost;
+  const auto block_cost = [&](int64_t rows) {
+    if (CanPair() && 2 * rows <= lanes_) return lanes_ * (row_cost * costs::kPairedShare + overhead);
+    const int64_t padded_rows = RoundUp(rows, lanes_);
+    const double more_loads = loads(static_cast<double>(padded_rows) / lanes_) / loads(form_.vectors) - 1;
+    const double load_share = lanes_ == 16 ? costs::kZmmLoadShare : costs::kLoadShare;
+    return static_cast<double>(padded_rows) * (row_cost * (1 + load_share * more_loads) + overhead);
+  };
+  const int64_t rest = m % block_rows();
+  const int64_t calls = CeilDivide(m - rest, tile_rows()) + (rest == 0 ? 0 : 1);
+  return static_cast<double>(m - rest) * (row_cost + overhead) + (rest == 0 ? 0 : block_cost(rest)) +
+         static_cast<double>(calls) * call;
+}
+
+int64_t ScheduledSums::PanelsPerChunk() const {
+  const int64_t panel_bytes = std::max<int64_t>(schedule_->bytes() / data_.weights.panels(), 1);
+  return std::clamp<int64_t>(Caches().ScheduledPanels() / panel_bytes, 1, 32);
+}
+
+// ----- a tile ----------------------------------------------------------------------------------------------
+
+void ScheduledSums::RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a,
+                            int64_t column_begin, int64_t column_end, uint8_t* scratch) const noexcept {
+  auto* const accumulators = reinterpret_cast<int32_t*>(scratch);
+  const int64_t panel_end = CeilDivide(column_end, kPanelColumns);
+  for (int64_t panel = column_begin / kPanelColumns; panel < panel_end; panel += PanelsAtOnce()) {
+    const int64_t end = std::min(panel_end, panel + PanelsAtOnce());
+    Accumulate(a, rows.count, panel, end, accumulators);
+    Store(buffers, rows, panel * kPanelColumns, std::min(column_end, end * kPanelColumns), accumulators,
+          scratch);
+  }
+}
+
+void ScheduledSums::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
+                               int32_t* accumulators) const noexcept {
+  const int64_t panel_size = int64_t{kPanelColumns} * tile_rows();
+  const int64_t window_bytes = IsPlanar() ? 0 : form_.spec.window_quads * kQuad * tile_rows();
+  ScheduledKernelArgs args;
+  for (int64_t window = 0; window < schedule_->windows(); ++window, a += window_bytes) {
+    for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+      args.strips = schedule_->Strips(window, panel);
+      const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
+      args.strip_count = (columns + strip_columns() - 1) / strip_columns();
+      args.initial = window == 0 ? data_.initial.data() + panel * kPanelColumns : nullptr;
+      args.a = a;
+      args.accumulators = accumulators + (panel - panel_begin) * panel_size;
+      args.blocks = rows / block_rows();
+      if (args.blocks > 0) kernels_.back()(&args);
+      const int64_t rest = rows % block_rows();
+      if (rest == 0) continue;
+      args.a += (rows - rest) * kQuad;
+      args.accumulators += rows - rest;
+      args.blocks = 1;
+      ArePaired(rest) ? paired_kernel_(&args) : kernels_[static_cast<size_t>((rest - 1) / lanes_)](&args);
+    }
+  }
+}
+
+void ScheduledSums::Store(const RunBuffers& buffers, const TileRows& rows, int64_t column_begin,
+                          int64_t column_end, const int32_t* accumulators, uint8_t* scratch) const noexcept {
+  TileEpilogueArgs args;
+  args.rows = rows.count;
+  args.c = rows.c.data();
+  int64_t columns = 0;
+  for (int64_t column = column_begin; column < column_end; column += columns) {
+    const bool is_vector = vector_epilogue_ && column_end - column < tile_columns_;
+    const int64_t most = is_vector ? lanes_ : tile_columns_;
+    columns = std::min<int64_t>(most, column_end - column);
+    args.accumulators = accumulators + (column - column_begin) * tile_rows();
+    args.c_offset = column * data_.element_bytes();
+    args.epilogue = data_.EpilogueAt(buffers, rows.row[0], column);
+    if (columns != most) {
+      StoreEdge(buffers, rows, column, columns, args, Edge(scratch));
+      continue;
+    }
+    if (!rows.is_adjacent) {
+      const ScratchTile residual(buffers.output, rows.count, tile_columns_, Edge(scratch));
+      residual.LoadRows(RowOf(rows), column, columns);
+      args.epilogue.residual = residual.map().residual;
+      args.epilogue.residual_stride_bytes = residual.map().residual_stride_bytes;
+    }
+    const bool streams = buffers.may_stream && streaming_epilogue_;
+    (streams ? streaming_epilogue_ : is_vector ? vector_epilogue_ : epilogue_)(&args);
+  }
+}
+
+// Whole vectors to scratch, and what is of C from there.
+void ScheduledSums::StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column,
+                              int64_t columns, TileEpilogueArgs args, uint8_t* scratch) const noexcept {
+  const ScratchTile tile(buffers.output, RoundUp(rows.count, lanes_), tile_columns_, scratch);
+  tile.LoadRows(RowOf(rows), column, columns);
+  std::array<uint8_t*, kMaxTileRows> c;
+  for (int64_t i = 0; i < RoundUp(rows.count, lanes_); ++i) c[static_cast<size_t>(i)] = tile.map().C(i, 0);
+  args.c = c.data();
+  args.c_offset = 0;
+  args.epilogue.residual = tile.map().residual;
+  args.epilogue.residual_stride_bytes = tile.map().residual_stride_bytes;
+  (vector_epilogue_ ? vector_epilogue_ : epilogue_)(&args);
+  tile.StoreRows(RowOf(rows), column, columns);
+}
+
+}  // namespace intact::kernels

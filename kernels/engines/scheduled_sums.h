@@ -1,0 +1,155 @@
+// Tiles of C from scheduled weights (schedule.h): what the engines that run schedules have in common.
+// ScheduledEngine packs rows of A for it; PlanarEngine finds them in planar bands.
+//
+//   RunTile ─► panels whose accumulators are in memory together ─► windows of depth: one scheduled kernel
+//   call for each panel ─► tile epilogue
+//
+// A tile has several register blocks side by side, so that the branch predictor learns from the first block
+// where the loops over a strip's groups end.
+#ifndef INTACT_KERNELS_ENGINES_SCHEDULED_SUMS_H_
+#define INTACT_KERNELS_ENGINES_SCHEDULED_SUMS_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/isas.h"
+#include "core/result.h"
+#include "kernels/codegen/scheduled_kernel.h"
+#include "kernels/codegen/tile_epilogue.h"
+#include "kernels/engines/cost_constants.h"
+#include "kernels/engines/engine.h"
+#include "kernels/weights/schedule.h"
+
+namespace intact::kernels {
+
+class ScheduledSums {
+ public:
+  static constexpr int kMaxTileRows = 128;  // a whole number of vectors
+
+  /// Where the rows of a tile go.
+  struct TileRows {
+    static constexpr int32_t kDropped = -1;  // a row between two lines of a planar band
+
+    int64_t count = 0;
+    bool is_adjacent = true;                // rows of C that follow each other, none dropped
+    std::array<int32_t, kMaxTileRows> row;  // of C, or kDropped
+    std::array<uint8_t*, kMaxTileRows> c;   // column 0; whole vectors of them
+
+    void Add(int32_t first, int64_t rows, uint8_t* to, int64_t stride) {
+      int32_t* const to_row = row.data() + count;
+      uint8_t** const to_c = c.data() + count;
+      for (int32_t i = 0; i < rows; ++i) to_row[i] = first + i;
+      for (int64_t i = 0; i < rows; ++i) to_c[i] = to + i * stride;
+      count += rows;
+    }
+    void AddDropped(int64_t rows, uint8_t* to) {
+      if (rows > 0) is_adjacent = false;
+      std::fill_n(row.data() + count, rows, kDropped);
+      std::fill_n(c.data() + count, rows, to);
+      count += rows;
+    }
+    /// Gives the last vector's missing rows a place.
+    void FillVector(int lanes, uint8_t* to) {
+      std::fill_n(c.data() + count, RoundUp(count, lanes) - count, to);
+    }
+  };
+
+  /// `data` outlives it.
+  ScheduledSums(const GemmData& data, core::Isa isa) : ScheduledSums(data, isa, data.problem.range.high) {}
+
+  /// Chooses the strips that the cost model finds cheaper for the declared range, or those of `like`, which is
+  /// of the same weights for other extents of a convolution's input and outlives Build(). `forms`: to choose
+  /// from, the last of one column, which suits any weights. `spec`: what all forms share.
+  Error Choose(std::span<const costs::StripForm> forms, const ScheduleSpec& spec, const ScheduledSums* like);
+  /// Makes the schedule of `data` for `spec`; `like`: that of other extents, or null.
+  using Schedule = std::shared_ptr<const ScheduledWeights>;
+  using MakeSchedule = Result<Schedule> (*)(const GemmData& data, const ScheduleSpec& spec,
+                                            const Schedule& like);
+  /// Schedules the weights and generates kernels, after Choose(). Until then there are costs alone.
+  Error Build(MakeSchedule make);
+
+  int lanes() const { return lanes_; }
+  int tile_rows() const { return form_.spec.rows; }
+  int strip_columns() const { return form_.spec.strip_columns; }
+  const std::string& kernel_name() const { return kernel_name_; }
+  const Schedule& schedule() const { return schedule_; }
+  int64_t packed_bytes() const {
+    return schedule_->bytes() + (fallback_ == nullptr ? 0 : fallback_->packed_bytes());
+  }
+  /// See Engine::Cost(). `packing`: what it costs to pack a quad of a row.
+  double Cost(int64_t m, double packing) const;
+  /// Those for a tile whose largest activation is `largest`: rows beyond the declared range have their own.
+  const ScheduledSums& For(uint8_t largest) const {
+    return largest > amax_ && fallback_ != nullptr ? *fallback_ : *this;
+  }
+  const ScheduledSums* fallback() const { return fallback_.get(); }
+
+  /// Whether `rows` rows that fill no block run twice in a vector, each for a column of its own.
+  bool ArePaired(int64_t rows) const { return rows != 0 && paired_kernel_ && 2 * rows <= lanes_; }
+  int block_rows() const { return form_.vectors * lanes_; }
+  int64_t PanelsPerChunk() const;
+  /// Scratch that RunTile() needs, a multiple of 64.
+  int64_t ScratchBytes() const { return AccumulatorBytes() + EdgeBytes() + DropBytes(); }
+  /// Of it, a row of C for what is dropped.
+  uint8_t* Drop(uint8_t* scratch) const { return Edge(scratch) + EdgeBytes(); }
+  /// Computes columns [column_begin, column_end) of `rows` from `a`, where the kernels find row 0 of the tile.
+  void RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a, int64_t column_begin,
+               int64_t column_end, uint8_t* scratch) const noexcept;
+
+ private:
+  struct Form {
+    ScheduleSpec spec;
+    int vectors = 0;      // of a register block
+    double row_cost = 0;  // of a full block, see Cost()
+  };
+  class RowOf;
+
+  /// For activations in [0, amax]. Rows that hold a larger one are left to `fallback_`; without one the caller
+  /// guarantees that there are none.
+  ScheduledSums(const GemmData& data, core::Isa isa, int amax);
+  Error ChooseForm(std::span<const costs::StripForm> forms, const ScheduleSpec& spec,
+                   const ScheduledSums* like);
+  ScheduleSpec SpecFor(const costs::StripForm& form, ScheduleSpec spec) const;
+  Error GenerateKernels();
+  bool IsPlanar() const { return form_.spec.group_columns != 0; }
+  bool CanPair() const;
+  /// Panels whose accumulators are in memory at a time: a chunk's, if they wait for further windows.
+  int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
+  // Scratch: accumulators, a tile of C where columns are no whole tile, a row of C for what is dropped.
+  int64_t AccumulatorBytes() const { return PanelsAtOnce() * kPanelColumns * tile_rows() * 4; }
+  int64_t EdgeBytes() const {
+    return ScratchTile::Bytes(RoundUp(tile_rows(), lanes_), tile_columns_, data_.epilogue.has_residual());
+  }
+  int64_t DropBytes() const { return RoundUp((data_.n + tile_columns_) * data_.element_bytes(), 64); }
+  uint8_t* Edge(uint8_t* scratch) const { return scratch + AccumulatorBytes(); }
+  /// Sums `rows` rows, at most tile_rows().
+  void Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
+                  int32_t* accumulators) const noexcept;
+  void Store(const RunBuffers& buffers, const TileRows& rows, int64_t column_begin, int64_t column_end,
+             const int32_t* accumulators, uint8_t* scratch) const noexcept;
+  void StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column, int64_t columns,
+                 TileEpilogueArgs args, uint8_t* scratch) const noexcept;
+
+  const GemmData& data_;
+  core::Isa isa_;
+  int amax_, lanes_;
+  std::unique_ptr<ScheduledSums> fallback_;
+  const ScheduledSums* like_ = nullptr;  // until it is built
+  Form form_;
+  int tile_columns_ = 0;  // that are stored at a time
+  Schedule schedule_;
+  std::string kernel_name_;
+  std::vector<ScheduledKernelFunction> kernels_;  // [vectors − 1]
+  ScheduledKernelFunction paired_kernel_;         // for half a vector of rows; of strips of two columns
+  TileEpilogueFunction epilogue_;
+  TileEpilogueFunction vector_epilogue_;     // for the rest of the columns, where tiles have several vectors
+  TileEpilogueFunction streaming_epilogue_;  // where a row of a tile is a whole cache line of C
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_ENGINES_SCHEDULED_SUMS_H_

@@ -1,0 +1,188 @@
+#include "kernels/plans/engine_maker.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "kernels/engines/amx_engine.h"
+#include "kernels/engines/block_cost.h"
+#include "kernels/engines/panel_engine.h"
+#include "kernels/engines/planar_engine.h"
+#include "kernels/engines/portable_engine.h"
+
+namespace intact::kernels {
+namespace {
+
+Error OutOfMemory() { return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"}; }
+
+// The unique_ptr of a base class.
+template <class Made>
+Result<std::unique_ptr<Engine>> AsEngine(Result<std::unique_ptr<Made>> made) {
+  if (!made) return made.error();
+  return std::unique_ptr<Engine>(std::move(*made));
+}
+
+}  // namespace
+
+// Activations beyond a declared range that is checked run on these vectors too.
+ScheduleSpec EngineMaker::VectorSpec(core::Isa isa) const {
+  const int amax = data_.problem.IsRangeChecked() ? 255 : data_.problem.range.high;
+  return ScheduledVectors::SpecFor(data_.weights, jit::VectorBytes(isa) / kQuad, amax);
+}
+
+bool EngineMaker::HasSchedule() const {
+  return UsesSchedule(isa_, data_.problem.mode) && !data_.problem.has_given_b && !data_.IsPlanar();
+}
+
+bool EngineMaker::CanRun(const KernelBlock& block) const {
+  if (data_.IsPlanar() || !Computes(block, isa_, data_.problem.mode)) return false;
+  if (block.dot != jit::DotKind::kScheduled) return true;
+  return !data_.problem.has_given_b && data_.taps().vector_step == 0 &&
+         data_.weights.quads() <= kMaxVectorQuads;
+}
+
+Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* scheduled, UsualRows usual,
+                                                       bool is_like_another) const {
+  struct Candidate {
+    KernelBlock block;
+    BlockCost cost;
+  };
+  std::vector<Candidate> candidates;
+  const std::shared_ptr<const ScheduledVectors> vectors = vectors_.lock();
+  for (const KernelBlock& block : kKernels) {
+    if (!CanRun(block)) continue;
+    ScheduleStatistics statistics;
+    if (block.dot == jit::DotKind::kScheduled) {
+      if (vectors != nullptr) {
+        statistics = vectors->statistics();
+      } else if (is_like_another) {
+        continue;
+      } else {
+        const auto estimate = EstimateSchedule(data_.weights, VectorSpec(block.isa));
+        if (!estimate) return OutOfMemory();
+        statistics = *estimate;
+      }
+    }
+    candidates.push_back({block, BlockCost(block, data_, statistics)});
+  }
+  // The best for `m` rows; null: the scheduled engine.
+  const auto best = [&](int64_t m) {
+    const auto cost = [&](const Candidate& candidate) {
+      // One more form takes as much memory as the weights.
+      const bool is_wasted =
+          usual.named == 0 && m < usual.least && candidate.block.dot == jit::DotKind::kScheduled;
+      return is_wasted ? std::numeric_limits<double>::infinity() : candidate.cost.Of(m);
+    };
+    const auto is_cheaper = [&](const Candidate& a, const Candidate& b) { return cost(a) < cost(b); };
+    const auto found = std::min_element(candidates.begin(), candidates.end(), is_cheaper);
+    const bool has = found != candidates.end();
+    if (scheduled != nullptr && (!has || scheduled->Cost(m) < cost(*found))) return candidates.end();
+    return found;
+  };
+  // One form for all rows.
+  if (usual.named != 0 && UsesSchedule(isa_, data_.problem.mode)) {
+    const auto found = best(usual.named);
+    if (found == candidates.end()) return Needed{{}, true};
+    const bool is_scheduled = found->block.dot == jit::DotKind::kScheduled;
+    std::erase_if(candidates, [&](const Candidate& candidate) {
+      return (candidate.block.dot == jit::DotKind::kScheduled) != is_scheduled;
+    });
+    scheduled = nullptr;
+  }
+  Needed needed;
+  for (int64_t m = 1; m <= kLargeM; m = m < 4 * 16 ? m + 1 : 2 * m) {
+    const auto found = best(m);
+    if (found == candidates.end()) {
+      needed.scheduled = true;
+    } else if (std::ranges::find(needed.blocks, found->block) == needed.blocks.end()) {
+      needed.blocks.push_back(found->block);
+    }
+  }
+  return needed;
+}
+
+Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const EngineMaker* like) {
+  if (like != nullptr) {
+    sums_ = like->sums_;
+    vectors_ = like->vectors_;
+  }
+  Engines engines;
+  if (core::IsCompiled(isa_)) {
+    engines.push_back(std::make_unique<PortableEngine>(data_));
+    return engines;
+  }
+  if (data_.IsPlanar()) {
+    ASSIGN_OR_RETURN(std::unique_ptr<PlanarEngine> planar,
+                     PlanarEngine::Create(data_, VectorIsa(isa_), sums_));
+    sums_ = &planar->sums();
+    engines.push_back(std::move(planar));
+    return engines;
+  }
+  std::unique_ptr<ScheduledEngine> scheduled;
+  if (HasSchedule() && (like == nullptr || sums_ != nullptr)) {
+    ASSIGN_OR_RETURN(scheduled, PlanScheduled());
+  }
+  ASSIGN_OR_RETURN(const Needed needed, NeededEngines(scheduled.get(), usual, like != nullptr));
+  sums_ = nullptr;
+  if (needed.scheduled) {
+    RETURN_IF_ERROR(scheduled->Build());
+    sums_ = &scheduled->sums();
+    engines.push_back(std::move(scheduled));
+  }
+  for (const KernelBlock& block : needed.blocks) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Engine> panels, MakePanels(block));
+    engines.push_back(std::move(panels));
+  }
+  if (UsesTiles(isa_)) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Engine> tiles, AmxEngine::Create(data_));
+    engines.push_back(std::move(tiles));
+  }
+  return engines;
+}
+
+std::vector<EngineId> EngineMaker::Possible() const {
+  if (core::IsCompiled(isa_)) return {EngineId{EngineId::Kind::kPortable}};
+  if (data_.IsPlanar()) return {EngineId{EngineId::Kind::kPlanar}};
+  std::vector<EngineId> possible;
+  if (HasSchedule()) possible.push_back({EngineId::Kind::kScheduled});
+  for (const KernelBlock& block : kKernels) {
+    if (CanRun(block)) possible.push_back({EngineId::Kind::kPanels, block});
+  }
+  if (UsesTiles(isa_)) possible.push_back({EngineId::Kind::kTiles});
+  return possible;
+}
+
+Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
+  switch (id.kind) {
+    case EngineId::Kind::kScheduled: {
+      ASSIGN_OR_RETURN(std::unique_ptr<ScheduledEngine> scheduled, PlanScheduled());
+      RETURN_IF_ERROR(scheduled->Build());
+      return std::unique_ptr<Engine>(std::move(scheduled));
+    }
+    case EngineId::Kind::kPlanar:
+      return AsEngine(PlanarEngine::Create(data_, VectorIsa(isa_), nullptr));
+    case EngineId::Kind::kPanels:
+      return MakePanels(id.block);
+    case EngineId::Kind::kTiles:
+      return AmxEngine::Create(data_);
+    case EngineId::Kind::kPortable:
+      break;
+  }
+  return std::unique_ptr<Engine>(std::make_unique<PortableEngine>(data_));
+}
+
+Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block) {
+  std::shared_ptr<const ScheduledVectors> vectors;
+  if (block.dot == jit::DotKind::kScheduled) {
+    vectors = vectors_.lock();
+    if (vectors == nullptr) {
+      auto made = std::make_shared<ScheduledVectors>();
+      if (!made->Build(data_.weights, VectorSpec(block.isa))) return OutOfMemory();
+      vectors_ = vectors = std::move(made);
+    }
+  }
+  return PanelEngine::Create(data_, block, std::move(vectors));
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,64 @@
+// Makes the engines of a plan: those that the cost model wants, or one that a stopwatch is to time.
+#ifndef INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
+#define INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/isas.h"
+#include "core/result.h"
+#include "kernels/codegen/dispatch.h"
+#include "kernels/engines/engine.h"
+#include "kernels/engines/scheduled_engine.h"
+#include "kernels/weights/scheduled_vectors.h"
+
+namespace intact::kernels {
+
+/// How many rows runs have, as far as is known: memory for others would be wasted. Any number runs.
+struct UsualRows {
+  int64_t least = 1;  // expected minimum; tails may have fewer
+  int64_t named = 0;  // expected rows: the plan keeps only the weight layout best for them; 0: unknown
+};
+
+/// Rows beyond which the engine does not change: a plan's kernel is named for them.
+inline constexpr int64_t kLargeM = 1024;
+
+class EngineMaker {
+ public:
+  /// `data` outlives the maker.
+  EngineMaker(const GemmData& data, core::Isa isa) : data_(data), isa_(isa) {}
+
+  /// The engines that the cost model chooses for some number of rows, at least one. `like`: of a plan of the
+  /// same weights for other extents of a convolution's input, whose schedules the engines share; or null.
+  using Engines = std::vector<std::unique_ptr<Engine>>;
+  Result<Engines> MakeUsual(UsualRows usual, const EngineMaker* like);
+  /// All engines that can run the plan.
+  std::vector<EngineId> Possible() const;
+  /// One of Possible(). The weights have their panels.
+  Result<std::unique_ptr<Engine>> Make(const EngineId& id);
+
+ private:
+  /// What runs need: the blocks of panel engines, and whether the scheduled engine.
+  struct Needed {
+    std::vector<KernelBlock> blocks;
+    bool scheduled = false;
+  };
+  /// `scheduled` may be null, and need not be built.
+  Result<Needed> NeededEngines(const ScheduledEngine* scheduled, UsualRows usual, bool is_like_another) const;
+  bool HasSchedule() const;
+  bool CanRun(const KernelBlock& block) const;
+  Result<std::unique_ptr<ScheduledEngine>> PlanScheduled() const {
+    return ScheduledEngine::Create(data_, VectorIsa(isa_), sums_);
+  }
+  Result<std::unique_ptr<Engine>> MakePanels(const KernelBlock& block);
+  ScheduleSpec VectorSpec(core::Isa isa) const;
+
+  const GemmData& data_;
+  core::Isa isa_;
+  const ScheduledSums* sums_ = nullptr;            // of the usual scheduled or planar engine
+  std::weak_ptr<const ScheduledVectors> vectors_;  // of panel engines that run them
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PLANS_ENGINE_MAKER_H_

@@ -1,0 +1,175 @@
+#include "kernels/plans/engine_set.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace intact::kernels {
+
+Error EngineSet::MakeUsual(UsualRows usual, const EngineSet* like) {
+  ASSIGN_OR_RETURN(usual_, maker_.MakeUsual(usual, like == nullptr ? nullptr : &like->maker_));
+  return {};
+}
+
+// ----- which engine ----------------------------------------------------------------------------------------
+
+const Engine& EngineSet::For(int64_t m) const {
+  const auto chosen = std::ranges::lower_bound(choices_, m, {}, &Choices::value_type::first);
+  return chosen != choices_.end() && chosen->first == m ? *chosen->second : ModelFor(m);
+}
+
+const Engine& EngineSet::ModelFor(int64_t m) const {
+  if (run_all_as_ != 0) m = run_all_as_;
+  const auto cheaper = [&](const auto& a, const auto& b) { return a->Cost(m) < b->Cost(m); };
+  return **std::min_element(usual_.begin(), usual_.end(), cheaper);
+}
+
+EngineSet::Split EngineSet::SplitOf(const Engine& engine, int64_t rows) const {
+  const int64_t whole = engine.WholeRows(rows);
+  if (whole == rows || whole == 0 || run_all_as_ != 0) return {rows};
+  const Engine& other = For(rows - whole);
+  if (engine.Cost(whole) + other.Cost(rows - whole) >= engine.Cost(rows)) return {rows};
+  return {whole, &other};
+}
+
+EngineSet::Split EngineSet::SplitOf(const Engine& engine, const Range& range) const {
+  const int64_t rows = range.row_end - range.row_begin;
+  const Split split = SplitOf(engine, rows);
+  const auto is_cut = [&](int64_t column) { return column == data_.n || column % split.tail->nr() == 0; };
+  const bool can_split = split.tail != nullptr && is_cut(range.column_begin) && is_cut(range.column_end);
+  return can_split ? split : Split{rows};
+}
+
+// ----- a run -----------------------------------------------------------------------------------------------
+
+void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range& range,
+                    uint8_t* scratch) const {
+  const Split split = SplitOf(engine, range);
+  if (split.tail == nullptr) return engine.RunRange(buffers, range, scratch);
+  Range whole = range;
+  Range tail = range;
+  whole.row_end = tail.row_begin = range.row_begin + split.whole;
+  engine.RunRange(buffers, whole, scratch);
+  split.tail->RunRange(buffers, tail, scratch);
+}
+
+int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
+  int64_t bytes = engine.ScratchBytes(m);
+  // A tail of rows may be another's.
+  ForEach([&](const Engine& other) {
+    bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, engine.mr())));
+  });
+  return RoundUp(bytes, 64);
+}
+
+double EngineSet::RowsCost(const Engine& engine, int64_t rows) const {
+  const Split split = SplitOf(engine, rows);
+  const double cost = engine.Cost(split.whole);
+  return split.tail == nullptr ? cost : cost + split.tail->Cost(rows - split.whole);
+}
+
+double EngineSet::Work(const Engine& engine, const Range& range) const {
+  if (range.Empty()) return 0;
+  const auto work = [&](const Engine& runs, int64_t m) {
+    const int64_t columns = RoundUp(range.column_end - range.column_begin, runs.column_step());
+    return runs.Cost(m) * static_cast<double>(columns * data_.k);
+  };
+  const Split split = SplitOf(engine, range);
+  const double whole = work(engine, split.whole);
+  return split.tail == nullptr ? whole
+                               : whole + work(*split.tail, range.row_end - range.row_begin - split.whole);
+}
+
+int64_t EngineSet::AnyColumnStep() const {
+  int64_t step = 1;
+  ForEach([&](const Engine& engine) { step = std::lcm(step, engine.nr()); });
+  return step;
+}
+
+Partition EngineSet::Cut(const Engine& engine, int64_t m, int parts) const {
+  SharedOutput output;
+  output.m = m;
+  output.n = data_.n;
+  output.row_step = engine.row_step();
+  output.least_row_step = engine.least_row_step();
+  output.any_column_step = AnyColumnStep();
+  output.column_step = engine.nr();
+  output.line_columns = LineColumns(data_.n, data_.element_bytes());
+  return Partition::Choose(output, parts, RowCostOf([&](int64_t rows) { return RowsCost(engine, rows); }));
+}
+
+// ----- candidates ------------------------------------------------------------------------------------------
+
+Result<std::vector<const Engine*>> EngineSet::MakeAll() {
+  for (const EngineId& id : maker_.Possible()) {
+    if (const auto made = FindOrMake(id); !made) {
+      DropUnchosen();
+      return made.error();
+    }
+  }
+  return Made();
+}
+
+std::vector<const Engine*> EngineSet::Made() const {
+  std::vector<const Engine*> all;
+  ForEach([&](const Engine& engine) { all.push_back(&engine); });
+  return all;
+}
+
+const Engine* EngineSet::Find(const EngineId& id) const {
+  const Engine* found = nullptr;
+  ForEach([&](const Engine& engine) {
+    if (engine.id() == id) found = &engine;
+  });
+  return found;
+}
+
+Result<const Engine*> EngineSet::FindOrMake(const EngineId& id) {
+  if (const Engine* const found = Find(id); found != nullptr) return found;
+  const std::vector<EngineId> possible = maker_.Possible();
+  if (std::ranges::find(possible, id) == possible.end()) {
+    return Error{INTACT_UNSUPPORTED, "the plan has no such engine"};
+  }
+  RETURN_IF_ERROR(data_.linear->RestorePanels());
+  ASSIGN_OR_RETURN(std::unique_ptr<Engine> made, maker_.Make(id));
+  return others_.emplace_back(std::move(made)).get();
+}
+
+void EngineSet::Choose(int64_t m, const Engine* engine) {
+  const auto place = std::ranges::lower_bound(choices_, m, {}, &Choices::value_type::first);
+  if (place != choices_.end() && place->first == m) {
+    place->second = engine;
+  } else {
+    choices_.emplace(place, m, engine);
+  }
+}
+
+void EngineSet::DropUnchosen(const Engine* kept) {
+  std::erase_if(others_, [&](const auto& engine) {
+    return engine.get() != kept &&
+           std::ranges::find(choices_, engine.get(), &Choices::value_type::second) == choices_.end();
+  });
+}
+
+std::shared_ptr<const PanelSource> EngineSet::PanelsFrom() const {
+  std::shared_ptr<const PanelSource> source = usual_.front()->panel_source();
+  ForEach([&](const Engine& engine) {
+    if (engine.panel_source() == nullptr) source = nullptr;
+  });
+  return source;
+}
+
+ScheduleStatistics EngineSet::statistics() const {
+  ScheduleStatistics statistics;
+  ForEach([&](const Engine& engine) {
+    if (statistics.quads == 0) statistics = engine.statistics();
+  });
+  return statistics;
+}
+
+int64_t EngineSet::packed_bytes() const {
+  int64_t bytes = 0;
+  ForEach([&](const Engine& engine) { bytes += engine.packed_bytes(); });
+  return bytes;
+}
+
+}  // namespace intact::kernels

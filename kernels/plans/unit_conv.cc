@@ -1,0 +1,292 @@
+#include "kernels/plans/unit_conv.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/codegen/dispatch.h"
+#include "kernels/engines/cost_constants.h"
+
+namespace intact::kernels {
+
+Result<std::unique_ptr<ConvKernels>> UnitConv::Create(const ConvLayout& layout, const ConvGeometry& geometry,
+                                                      const OutputGrid& grid) {
+  std::unique_ptr<UnitConv> conv(new UnitConv(layout, geometry, grid));
+  RETURN_IF_ERROR(conv->MakeUnits());
+  return std::unique_ptr<ConvKernels>(std::move(conv));
+}
+
+Error UnitConv::MakeUnits() {
+  ASSIGN_OR_RETURN(const Access access, MakeSource());
+  const int64_t pixels = geometry_.output[kDepth] * geometry_.plane_pixels();
+  const UsualRows usual{kUsualPixels, layout_.geometry().IsOpen() ? 0 : pixels};
+  for (int64_t i = 0; i < layout_.units(); ++i) {
+    ASSIGN_OR_RETURN(std::unique_ptr<UnitPlan> unit,
+                     UnitPlan::Create(layout_.weights(i), access, layout_.isa(), usual, layout_.model(i)));
+    units_.push_back(std::move(unit));
+  }
+  return {};
+}
+
+// ----- how input is read -----------------------------------------------------------------------------------
+
+Result<Access> UnitConv::MakeSource() {
+  const LinearProblem& problem = layout_.problem();
+  switch (layout_.reading()) {
+    case ConvLayout::Reading::kPlanarBand: {
+      PlanarBand band(geometry_, static_cast<uint8_t>(problem.a_zero_point), problem.a_flip());
+      if (!layout_.channel_order().empty()) band.OrderChannels(layout_.channel_order());
+      if (!band.IsSmall()) return Error{INTACT_UNSUPPORTED, "the input is too large for a planar band"};
+      RETURN_IF_ERROR(band.GenerateKernel());
+      Access access = band.MakeAccess();
+      source_ = std::make_unique<PlanarSource>(std::move(band));
+      return access;
+    }
+    case ConvLayout::Reading::kInPlace: {
+      source_ = std::make_unique<InPlaceSource>(geometry_);
+      Taps taps;
+      taps.depth = layout_.tap_depth();
+      return Access(std::move(taps));
+    }
+    default: {
+      const Band band(geometry_, layout_.channels(), layout_.padding(), problem.a_flip());
+      const bool is_per_unit = layout_.reading() == ConvLayout::Reading::kBandPerUnit;
+      source_ = std::make_unique<BandSource>(band, is_per_unit ? layout_.unit_groups() : geometry_.groups,
+                                             geometry_.group_inputs());
+      return Access(MakeTaps(band));
+    }
+  }
+}
+
+Taps UnitConv::MakeTaps(const Band& band) const {
+  const Spatial& kernel = geometry_.kernel;
+  Taps taps;
+  taps.offsets.clear();
+  for (int64_t depth = 0; depth < kernel[kDepth]; ++depth) {
+    for (int64_t height = 0; height < kernel[kHeight]; ++height) {
+      for (int64_t width = 0; width < (layout_.joins_width() ? 1 : kernel[kWidth]); ++width) {
+        taps.offsets.push_back(band.TapOffset(depth, height, width));
+      }
+    }
+  }
+  taps.depth = layout_.tap_depth();
+  taps.vector_step = layout_.vector_step();
+  if (taps.vector_step != 0) SharePixels(band, &taps);
+  if (layout_.may_skip_padding()) {
+    SetLineTaps(&taps);
+    SetLineEnds(band, &taps);
+  }
+  return taps;
+}
+
+// Worth it where lines fill tiles, and the taps of a line of the filter, which kernels unroll, are few.
+void UnitConv::SharePixels(const Band& band, Taps* taps) const {
+  const int64_t width = geometry_.kernel[kWidth];
+  const int64_t rows = geometry_.output[kWidth];
+  if (width == 1 || width * taps->depth / kQuad > costs::kMostSharingQuads || rows < costs::kLeastSharingRows)
+    return;
+  taps->shared = {width, band.TapOffset(0, 0, 1), band.row_stride()};
+  taps->line_rows = geometry_.output[kWidth];
+}
+
+// Lines above the input and below it are padding for all their pixels.
+void UnitConv::SetLineTaps(Taps* taps) const {
+  const int64_t heights = geometry_.kernel[kHeight];
+  constexpr int64_t kMostLines = 4096;  // a range is kept for each
+  constexpr int64_t kMostHeights = 16;  // and constants for each that differs: more save little
+  if (geometry_.kernel[kDepth] > 1 || geometry_.HasPadding(kDepth)) return;
+  if (geometry_.output[kHeight] > kMostLines || heights > kMostHeights) return;
+  const int64_t per_height = taps->count() / heights;
+  for (int64_t line = 0; line < geometry_.output[kHeight]; ++line) {
+    TapRange range{taps->count(), 0};
+    for (int64_t height = 0; height < heights; ++height) {
+      const int64_t y = line * geometry_.stride[kHeight] - geometry_.pad_begin[kHeight] +
+                        height * geometry_.dilation[kHeight];
+      if (y < 0 || y >= geometry_.input[kHeight]) continue;
+      range.first = std::min(range.first, height * per_height);
+      range.end = (height + 1) * per_height;
+    }
+    // A line of padding alone: taps all the same, since kernels run some.
+    if (range.end == 0) range = {0, per_height};
+    taps->line_taps.push_back(range);
+  }
+  const auto is_whole = [&](const TapRange& range) { return range == TapRange{0, taps->count()}; };
+  if (std::all_of(taps->line_taps.begin(), taps->line_taps.end(), is_whole)) taps->line_taps.clear();
+}
+
+// Where a line begins, the first pixels of its taps may lie before the input; where it ends, the last beyond.
+void UnitConv::SetLineEnds(const Band& band, Taps* taps) const {
+  if (!layout_.joins_width() || geometry_.input_channels % kQuad != 0) return;
+  const int64_t width = geometry_.kernel[kWidth];
+  const int64_t last =
+      (geometry_.output[kWidth] - 1) * geometry_.stride[kWidth] - geometry_.pad_begin[kWidth];
+  const int64_t head = std::clamp<int64_t>(geometry_.pad_begin[kWidth], 0, width - 1);
+  const int64_t tail = std::clamp<int64_t>(last + width - geometry_.input[kWidth], 0, width - 1 - head);
+  taps->head = head * band.pixel_bytes();
+  taps->tail = tail == 0 ? 0 : taps->depth - (width - tail) * band.pixel_bytes();
+  taps->line_rows = geometry_.output[kWidth];
+}
+
+// ----- how a run is cut ------------------------------------------------------------------------------------
+
+void UnitConv::Decide(const EngineChoice& choice, ConvRun* run) const {
+  run->piece_rows = std::min(run->piece_rows, source_->max_rows());
+  run->staged_bytes = RoundUp(source_->bytes(), 64);
+  run->run_rows = run->is_by_line ? geometry_.output[kWidth] : run->piece_rows;
+  for (const auto& unit : units_) {
+    const EngineSet& engines = unit->engines();
+    const Engine& engine = choice ? *engines.Find(*choice) : engines.For(run->run_rows);
+    run->engines.push_back(&engine);
+    run->bytes =
+        std::max(run->bytes, run->spread_bytes + run->staged_bytes + unit->ShareBytes(engine, run->run_rows));
+  }
+  const Engine& engine = *run->engines.front();
+  SharedOutput& output = run->output;
+  output.row_step = engine.row_step();
+  output.least_row_step = engine.least_row_step();
+  output.any_column_step = HasOneUnit() ? units_.front()->engines().AnyColumnStep() : layout_.unit_outputs();
+  output.column_step = HasOneUnit() ? engine.nr() : layout_.unit_outputs();
+  const int64_t plane = geometry_.input[kHeight] * geometry_.input[kWidth];
+  output.row_bytes = CeilDivide(geometry_.input_channels * plane, geometry_.plane_pixels());
+  output.column_bytes = layout_.weights(0)->packed().k;
+}
+
+// A line at a time saves the copies where it fills the tiles: scheduled weights want more rows.
+bool UnitConv::RunsByLine() const {
+  const core::Isa isa = layout_.isa();
+  return !UsesSchedule(isa, layout_.problem().mode) && !UsesTiles(isa) && !layout_.IsPlanar() &&
+         geometry_.output[kWidth] >= costs::kLeastLineRows;
+}
+
+// As if the share began with a line and with a piece.
+double UnitConv::RowsCost(const ConvRun& run, int64_t rows) const {
+  const EngineSet& engines = units_.front()->engines();
+  const Engine& engine = *run.engines.front();
+  const int64_t rest = rows % run.run_rows;
+  const double cost = rest == 0 ? 0 : engines.RowsCost(engine, rest);
+  if (rows < run.run_rows) return cost;
+  return cost + static_cast<double>(rows / run.run_rows) * engines.RowsCost(engine, run.run_rows);
+}
+
+double UnitConv::Work(const ConvRun& run, const Range& piece) const {
+  const auto of_unit = [&](size_t number, const Range& range) {
+    const EngineSet& engines = units_[number]->engines();
+    const Engine& engine = *run.engines[number];
+    if (!run.is_by_line) return engines.Work(engine, range);
+    double work = 0;
+    grid_.ForEachLine(range.row_begin, range.row_end, [&](int64_t row, int64_t /*pixel*/, int64_t rows) {
+      work += engines.Work(engine, {row, row + rows, range.column_begin, range.column_end});
+    });
+    return work;
+  };
+  if (HasOneUnit()) return of_unit(0, piece);
+  double work = 0;
+  const int64_t columns = layout_.unit_outputs();
+  for (int64_t unit = piece.column_begin / columns; unit * columns < piece.column_end; ++unit) {
+    work += of_unit(static_cast<size_t>(unit), {piece.row_begin, piece.row_end, 0, columns});
+  }
+  return work;
+}
+
+// ----- a run -----------------------------------------------------------------------------------------------
+
+void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
+                   uint8_t* scratch) const {
+  const int64_t group_outputs = geometry_.group_outputs();
+  const int64_t unit_outputs = layout_.unit_outputs();
+  const int64_t staged_columns = source_->groups() * group_outputs;
+  for (int64_t first = 0; first < geometry_.output_channels; first += staged_columns) {
+    Range staged = piece;
+    staged.column_begin = std::max(piece.column_begin, first);
+    staged.column_end = std::min(piece.column_end, first + staged_columns);
+    if (staged.Empty()) continue;
+    RunBuffers unit_buffers = buffers;
+    unit_buffers.a = source_->Stage(input, first / group_outputs, piece.row_begin, piece.row_end, scratch);
+    if (HasOneUnit()) {
+      RunUnit(0, run, unit_buffers, staged, scratch);
+      continue;
+    }
+    const RowMap rows = unit_buffers.rows();
+    for (int64_t column = staged.column_begin; column < staged.column_end; column += unit_outputs) {
+      RowMap own = rows;
+      own.origin += static_cast<uintptr_t>((column - first) / group_outputs * geometry_.group_inputs());
+      unit_buffers.a = own;
+      unit_buffers.output = buffers.output.FromColumn(column);
+      RunUnit(static_cast<size_t>(column / unit_outputs), run, unit_buffers,
+              {piece.row_begin, piece.row_end, 0, unit_outputs}, scratch);
+    }
+  }
+}
+
+void UnitConv::RunUnit(size_t number, const ConvRun& run, const RunBuffers& buffers, const Range& range,
+                       uint8_t* scratch) const {
+  const UnitPlan& unit = *units_[number];
+  const Engine& engine = *run.engines[number];
+  if (!run.is_by_line) return unit.RunShare(engine, buffers, range, scratch + run.staged_bytes);
+  grid_.ForEachLine(range.row_begin, range.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+    RunBuffers line_buffers = buffers;
+    line_buffers.output = buffers.output.EveryRow(grid_.RowStep(), pixel, row);
+    Range line = range;
+    line.row_begin = row;
+    line.row_end = row + rows;
+    unit.RunShare(engine, line_buffers, line, scratch + run.staged_bytes);
+  });
+}
+
+// ----- candidates ------------------------------------------------------------------------------------------
+
+Result<std::vector<EngineChoice>> UnitConv::MakeCandidates() {
+  for (const auto& unit : units_) {
+    if (const auto made = unit->mutable_engines()->MakeAll(); !made) {
+      for (const auto& other : units_) other->mutable_engines()->DropUnchosen();
+      return made.error();
+    }
+  }
+  std::vector<EngineChoice> candidates;
+  for (const Engine* const engine : units_.front()->engines().Made()) candidates.emplace_back(engine->id());
+  return candidates;
+}
+
+EngineChoice UnitConv::ModelChoice(int64_t rows) const {
+  const EngineId first = units_.front()->engines().For(rows).id();
+  const auto is_first = [&](const auto& unit) { return unit->engines().For(rows).id() == first; };
+  return std::ranges::all_of(units_, is_first) ? EngineChoice(first) : EngineChoice();
+}
+
+Error UnitConv::Keep(const EngineChoice& choice) {
+  for (const auto& unit : units_) {
+    EngineSet* const engines = unit->mutable_engines();
+    const Engine* kept = nullptr;
+    if (choice) {
+      ASSIGN_OR_RETURN(kept, engines->FindOrMake(*choice));
+    }
+    engines->DropUnchosen(kept);
+  }
+  return {};
+}
+
+std::string UnitConv::KernelNameOf(const EngineChoice& choice) const {
+  const EngineSet& engines = units_.front()->engines();
+  return choice ? engines.Find(*choice)->KernelName() : KernelName() + " and others, by unit";
+}
+
+void UnitConv::RunAllAs(int64_t m) {
+  for (const auto& unit : units_) unit->mutable_engines()->RunAllAs(m);
+}
+
+void UnitConv::DropUnreadPanels() {
+  for (const auto& unit : units_) unit->DropUnreadPanels();
+}
+
+int64_t UnitConv::packed_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& unit : units_) bytes += unit->packed_bytes();
+  return bytes;
+}
+
+ScheduleStatistics UnitConv::schedule_statistics() const {
+  ScheduleStatistics all;
+  for (const auto& unit : units_) all += unit->schedule_statistics();
+  return all;
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,68 @@
+// A convolution of given extents as GEMMs: a plan for each unit of its layout (conv_layout.h).
+//
+//   Run   a piece of output pixels × channels ─► staged input (input_source.h) ─► units ─► UnitPlan::RunShare()
+#ifndef INTACT_KERNELS_PLANS_UNIT_CONV_H_
+#define INTACT_KERNELS_PLANS_UNIT_CONV_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "kernels/plans/conv_kernels.h"
+#include "kernels/plans/conv_layout.h"
+#include "kernels/plans/unit_plan.h"
+#include "kernels/problem/conv_geometry.h"
+#include "kernels/problem/output_grid.h"
+#include "kernels/staging/input_source.h"
+
+namespace intact::kernels {
+
+class UnitConv final : public ConvKernels {
+ public:
+  /// `layout` and `grid` outlive it. UNSUPPORTED if a planar layout cannot serve such extents.
+  static Result<std::unique_ptr<ConvKernels>> Create(const ConvLayout& layout, const ConvGeometry& geometry,
+                                                     const OutputGrid& grid);
+
+  std::string KernelName() const override { return units_.front()->kernel_name(); }
+  std::string KernelNameOf(const EngineChoice& choice) const override;
+  int64_t packed_bytes() const override;
+  ScheduleStatistics schedule_statistics() const override;
+  void DropUnreadPanels() override;
+  void RunAllAs(int64_t m) override;
+  bool RunsByLine() const override;
+  bool CanStream() const override { return HasOneUnit(); }
+  void Decide(const EngineChoice& choice, ConvRun* run) const override;
+  int64_t PieceEnd(int64_t row, int64_t row_end) const override { return source_->EndFrom(row, row_end); }
+  double RowsCost(const ConvRun& run, int64_t rows) const override;
+  double Work(const ConvRun& run, const Range& piece) const override;
+  void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
+           uint8_t* scratch) const override;
+  Result<std::vector<EngineChoice>> MakeCandidates() override;
+  EngineChoice ModelChoice(int64_t rows) const override;
+  Error Keep(const EngineChoice& choice) override;
+
+ private:
+  UnitConv(const ConvLayout& layout, const ConvGeometry& geometry, const OutputGrid& grid)
+      : layout_(layout), geometry_(geometry), grid_(grid) {}
+  Error MakeUnits();
+  Result<Access> MakeSource();
+  Taps MakeTaps(const Band& band) const;
+  void SharePixels(const Band& band, Taps* taps) const;
+  void SetLineTaps(Taps* taps) const;
+  void SetLineEnds(const Band& band, Taps* taps) const;
+  bool HasOneUnit() const { return units_.size() == 1; }
+  /// `buffers` are those of the unit, and `range` is of its columns.
+  void RunUnit(size_t number, const ConvRun& run, const RunBuffers& buffers, const Range& range,
+               uint8_t* scratch) const;
+
+  const ConvLayout& layout_;
+  ConvGeometry geometry_;
+  const OutputGrid& grid_;
+  std::unique_ptr<InputSource> source_;
+  std::vector<std::unique_ptr<UnitPlan>> units_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PLANS_UNIT_CONV_H_

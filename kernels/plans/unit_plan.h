@@ -1,0 +1,68 @@
+// Some weights, how A is found, and the engines that compute from them on one ISA: what a GEMM has one of, and
+// a convolution one for each unit of its weights (conv_layout.h).
+//
+//   Create     bound what depends on the access → make engines
+//   RunShare   a thread's share of a run, or a piece of it ─► pieces of prepared rows ─► Engine::RunRange()
+//
+// Which engine runs is decided once for a run, by whoever begins it, and passed on: engines().For(m).
+#ifndef INTACT_KERNELS_PLANS_UNIT_PLAN_H_
+#define INTACT_KERNELS_PLANS_UNIT_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/isas.h"
+#include "core/result.h"
+#include "kernels/engines/engine.h"
+#include "kernels/plans/engine_set.h"
+#include "kernels/plans/row_preparer.h"
+#include "kernels/problem/access.h"
+#include "kernels/weights/linear_weights.h"
+
+namespace intact::kernels {
+
+class UnitPlan {
+ public:
+  /// `like`: a plan of the same weights for other extents of a convolution's input, whose schedules it
+  /// shares; or null.
+  static Result<std::unique_ptr<UnitPlan>> Create(std::shared_ptr<const LinearWeights> weights, Access access,
+                                                  core::Isa isa, UsualRows usual = {},
+                                                  const UnitPlan* like = nullptr);
+
+  const GemmData& data() const { return data_; }
+  const LinearWeights& weights() const { return *data_.linear; }
+  core::Isa isa() const { return isa_; }
+  const EngineSet& engines() const { return engines_; }
+  EngineSet* mutable_engines() { return &engines_; }
+  const RowPreparer& rows() const { return rows_; }
+  /// The kernel that runs large M, or the named one.
+  const std::string& kernel_name() const { return kernel_name_; }
+
+  /// Scratch for one thread's share of a run of `m` rows.
+  int64_t ShareBytes(const Engine& engine, int64_t m) const {
+    return rows_.ScratchBytes(m) + engines_.ScratchBytes(engine, m);
+  }
+  void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
+
+  /// Memory of the weights, in all forms.
+  int64_t packed_bytes() const;
+  /// Frees the canonical panels if no engine reads them. Not while others use the plan or its weights; no
+  /// other plan reads those.
+  void DropUnreadPanels();
+  ScheduleStatistics schedule_statistics() const;
+
+ private:
+  UnitPlan(std::shared_ptr<const LinearWeights> weights, Access access, core::Isa isa)
+      : data_(std::move(weights), std::move(access), isa), engines_(data_, isa), rows_(data_), isa_(isa) {}
+
+  GemmData data_;
+  EngineSet engines_;
+  RowPreparer rows_;
+  std::string kernel_name_;
+  core::Isa isa_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PLANS_UNIT_PLAN_H_
