@@ -51,12 +51,12 @@ reference::Gemm MakeGemm(const Case& c, int64_t m, int64_t n, int64_t k) {
   problem.c_type = INTACT_U8;
   problem.scale = verify::ScaleKind::kChannel;
   problem.activation = INTACT_ACTIVATION_RELU;
-  if (!c.shape.batch) return verify::Materialize(problem);
+  if (!c.shape.batch) return verify::MaterializeGemm(problem);
   problem.batch = c.shape.batch->items;
   problem.own_b = true;
   problem.b_type = c.shape.batch->b_type;
   problem.scale = verify::ScaleKind::kTensor;
-  return verify::Materialize(problem);
+  return verify::MaterializeGemm(problem);
 }
 
 /// Gives `gemm`, a problem of MakeGemm(), the weights of a trained layer, if `c` has them; and the scales
@@ -143,7 +143,7 @@ Sources MakeNumbers(const Shape& shape, Quantization quantization) {
   problem.quantization = quantization == Quantization::kRow ? INTACT_QUANTIZATION_DYNAMIC_ROWS
                                                             : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
   problem.numbers = verify::Numbers::kNormal;
-  reference::Gemm gemm = verify::Materialize(problem);
+  reference::Gemm gemm = verify::MaterializeGemm(problem);
   const auto source = [&]() -> Source {
     return {ToBytes(gemm.a_source), {gemm.a, gemm.a_zero_points, gemm.a_scales}};
   };

@@ -194,10 +194,10 @@ class Call {
         args->c = nullptr;
         return;
       case 3:
-        args->a_stride = bad_stride(InputColumns(operation_));
+        args->a_stride = bad_stride(InputOf(operation_).columns);
         return;
       case 4:
-        args->c_stride = bad_stride(OutputColumns(operation_));
+        args->c_stride = bad_stride(OutputOf(operation_).columns);
         return;
       case 5:
         DropItems(args);
@@ -280,12 +280,8 @@ class Call {
     return given.is_spoilt() ? Versioned<Args>(args, &plain) : given;
   }
 
-  static int64_t InputColumns(const reference::Gemm& gemm) { return gemm.k; }
-  static int64_t InputColumns(const reference::Conv& conv) { return conv.geometry.input_channels; }
-  static int64_t OutputColumns(const reference::Gemm& gemm) { return gemm.n; }
-  static int64_t OutputColumns(const reference::Conv& conv) { return conv.geometry.output_channels; }
-  static int64_t OutputRows(const reference::Gemm& gemm) { return gemm.m; }
-  static int64_t OutputRows(const reference::Conv& conv) { return conv.geometry.OutputPixels(); }
+  static int64_t RowsOfItem(const reference::Gemm& gemm) { return gemm.m; }
+  static int64_t RowsOfItem(const reference::Conv& conv) { return OutputOf(conv).rows; }
 
   // Items' outputs and what lies between their rows.
   std::vector<uint8_t> OutputBytes(const intact_gemm_args& args) const {
@@ -305,8 +301,8 @@ class Call {
   // Of `c`, from element `first` on.
   void AppendOutput(const void* c, int64_t first, std::vector<uint8_t>* bytes) const {
     const int64_t element = core::BytesOf(operation_.c_type);
-    const int64_t columns = OutputColumns(operation_);
-    const int64_t elements = (OutputRows(operation_) - 1) * (columns + options_.c_pad) + columns;
+    const int64_t columns = OutputOf(operation_).columns;
+    const int64_t elements = (RowsOfItem(operation_) - 1) * (columns + options_.c_pad) + columns;
     const auto* const from = static_cast<const uint8_t*>(c) + first * element;
     bytes->insert(bytes->end(), from, from + elements * element);
   }

@@ -78,8 +78,6 @@ void ReadFeatures(Input* input, const Features& features, intact_gemm_desc* desc
 }
 
 std::string FeatureRun::Read(const Features& features) {
-  gemm_.a_quantization = static_cast<intact_quantization>(linear_.a_quantization);
-  gemm_.a_source_type = static_cast<intact_type>(linear_.a_source_type);
   gemm_.has_own_b = features.has_own_b;
   if (features.has_batch) gemm_.batch = input_.Integer(1, 5);
   gemm_.m = input_.OneIn(8) ? input_.Integer(1, 300) : input_.Integer(1, 40);
@@ -144,7 +142,7 @@ std::vector<uint8_t> FeatureRun::ReadNumbers(int64_t count) {
   problem.k = gemm_.k;
   problem.numbers = verify::AllNumbers()[input_.Byte() % verify::AllNumbers().size()];
   problem.seed = input_.Byte();
-  std::vector<uint8_t> numbers = verify::Materialize(problem).a_source;
+  std::vector<uint8_t> numbers = verify::MaterializeGemm(problem).a_source;
   const auto element = static_cast<size_t>(core::BytesOf(gemm_.a_source_type));
   numbers.resize(static_cast<size_t>(count) * element);
   for (int64_t left = input_.Integer(0, 3); left > 0; --left) {
@@ -164,7 +162,7 @@ void FeatureRun::ReadRowValues() {
   problem.row_zero_points = input_.OneIn(2);
   problem.m = gemm_.rows();
   problem.seed = input_.Byte();
-  reference::Gemm rows = verify::Materialize(problem);
+  reference::Gemm rows = verify::MaterializeGemm(problem);
   gemm_.a_zero_points = std::move(rows.a_zero_points);
   gemm_.a_scales = std::move(rows.a_scales);
   if (!gemm_.a_scales.empty() && input_.OneIn(4)) AnyOf(&input_, &gemm_.a_scales) = ReadScale(&input_);

@@ -81,8 +81,8 @@ struct Tensors {
 };
 
 bool CanBeRun(const verify::Layer& layer) {
-  if (!layer.conv) return true;
-  const reference::ConvGeometry& g = layer.conv->geometry;
+  if (layer.conv() == nullptr) return true;
+  const reference::ConvGeometry& g = layer.conv()->geometry;
   const int64_t outputs = g.OutputPixels() * g.output_channels;
   return outputs <= kMostOutputs && outputs * g.Taps() * g.TapDepth() <= kMostProducts;
 }

@@ -31,11 +31,7 @@ std::string CheckProblem(std::span<const uint8_t> bytes) {
   const int64_t foreseen = verify::MemoryOf(*problem);
   if (foreseen > kMostBytes) return "";
   const PeakMemory peak;
-  if (problem->conv) {
-    verify::MaterializeConv(*problem);
-  } else {
-    verify::Materialize(*problem);
-  }
+  verify::Materialize(*problem);
   if (peak.Bytes() <= foreseen) return "";
   return fmt::format("{} takes {} bytes, not {}", problem->ToString(), peak.Bytes(), foreseen);
 }

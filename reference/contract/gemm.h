@@ -29,10 +29,7 @@ struct Gemm : Linear {
   bool has_own_b = false;
   std::vector<float> item_scales;         // of own Bs, in place of scales: one for each item; or empty
   std::vector<int32_t> item_zero_points;  // likewise in place of b_zero_points
-  // What a dynamic quantization makes a, a_zero_points and a_scales of: elements of a_source_type, shaped as
-  // A. See quantize.h.
-  std::vector<uint8_t> a_source;
-  std::optional<Taps> taps;  // it is a lowered convolution
+  std::optional<Taps> taps;               // it is a lowered convolution
 
   int64_t rows() const { return batch * m; }
 };

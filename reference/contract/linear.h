@@ -21,21 +21,18 @@ struct Linear : core::Linear {
   std::vector<int32_t> a_zero_points;
   std::vector<float> a_scales;
   std::vector<uint8_t> a;  // s8 in two's complement
-  std::vector<int8_t> b;   // u8 in the same bits
+  // What a dynamic quantization makes a, a_zero_points and a_scales of: elements of a_source_type, shaped as
+  // A. See quantize.h.
+  std::vector<uint8_t> a_source;
+  std::vector<int8_t> b;  // u8 in the same bits
   // For engines that add the bias before scaling; N, or empty: bias_f32/scale and scale stand for them.
   std::vector<FloatSteps> float_steps;
   std::vector<uint8_t> residual;  // elements of its type, shaped as C; empty if none is added
-};
 
-/// Calls visit(name, vector, …) for the tensors and for the vectors that runs give.
-template <class Visit, class... Linears>
-void ForEachTensor(Visit&& visit, Linears&... o) {
-  visit("a", o.a...);
-  visit("a_zero_points", o.a_zero_points...);
-  visit("a_scales", o.a_scales...);
-  visit("b", o.b...);
-  visit("residual", o.residual...);
-}
+  /// A as runs are given it, and the bytes of an element.
+  const std::vector<uint8_t>& GivenA() const { return IsDynamic() ? a_source : a; }
+  int GivenABytes() const { return IsDynamic() ? core::BytesOf(a_source_type) : 1; }
+};
 
 /// u8×s8 instructions take s8 activations and u8 weights shifted by these, zero points included.
 constexpr int32_t ActivationShift(const Linear& linear) noexcept {

@@ -41,6 +41,8 @@ std::optional<Arithmetic> ParseArithmetic(std::string_view text) {
 
 Predictor::Predictor(const Gemm& gemm) : Predictor(gemm.c_type, ItemsOf(gemm), 1) {}
 Predictor::Predictor(const Conv& conv) : Predictor(conv.c_type, Lower(conv), conv.geometry.groups) {}
+Predictor::Predictor(const Operation& operation)
+    : Predictor(std::visit([](const auto& one) { return Predictor(one); }, operation)) {}
 
 Predictor::Predictor(intact_type type, std::vector<Gemm> gemms, int64_t side_by_side)
     : type_(type),
@@ -136,8 +138,6 @@ std::vector<uint8_t> Predictor::Outputs(std::span<const int32_t> accumulators, R
   return bytes;
 }
 
-namespace {
-
 std::vector<uint8_t> Predict(const Predictor& predictor, const Arithmetic& arithmetic) {
   std::vector<uint8_t> outputs =
       predictor.Outputs(predictor.Accumulators(arithmetic.model), arithmetic.rounding);
@@ -148,16 +148,6 @@ std::vector<uint8_t> Predict(const Predictor& predictor, const Arithmetic& arith
                          &outputs[static_cast<size_t>(overflow.output) * size]);
   }
   return outputs;
-}
-
-}  // namespace
-
-std::vector<uint8_t> Predict(const Gemm& gemm, const Arithmetic& arithmetic) {
-  return Predict(Predictor(gemm), arithmetic);
-}
-
-std::vector<uint8_t> Predict(const Conv& conv, const Arithmetic& arithmetic) {
-  return Predict(Predictor(conv), arithmetic);
 }
 
 }  // namespace intact::reference

@@ -10,8 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/contract/conv.h"
-#include "reference/contract/gemm.h"
+#include "reference/contract/operation.h"
 #include "reference/models/lowering.h"
 #include "reference/models/models.h"
 #include "reference/models/operands.h"
@@ -41,8 +40,9 @@ struct Overflow {
 /// Predicts the outputs of an operation one by one. Outputs are numbered as they lie in C.
 class Predictor {
  public:
-  explicit Predictor(const Gemm& gemm);
-  explicit Predictor(const Conv& conv);
+  Predictor(const Gemm& gemm);            // NOLINT(google-explicit-constructor): Predict() takes all three
+  Predictor(const Conv& conv);            // NOLINT(google-explicit-constructor)
+  Predictor(const Operation& operation);  // NOLINT(google-explicit-constructor)
 
   /// An output, and the GEMM that it belongs to: the item of a batch, or the lowered group of a convolution.
   struct Output {
@@ -90,8 +90,7 @@ class Predictor {
 
 /// Output bytes, dense as Outputs() gives them. The contract is computed in 64 bits: where a sum leaves int32 its
 /// output is that of StoreExact(). Other arithmetics wrap.
-std::vector<uint8_t> Predict(const Gemm& gemm, const Arithmetic& arithmetic);
-std::vector<uint8_t> Predict(const Conv& conv, const Arithmetic& arithmetic);
+std::vector<uint8_t> Predict(const Predictor& predictor, const Arithmetic& arithmetic);
 
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_MODELS_ARITHMETIC_H_

@@ -112,4 +112,8 @@ std::vector<int32_t> Accumulators(const Conv& conv, const Model& model) {
   return Accumulators(std::vector<Operands>(gemms.begin(), gemms.end()), model);
 }
 
+std::vector<int32_t> Accumulators(const Operation& operation, const Model& model) {
+  return std::visit([&](const auto& one) { return Accumulators(one, model); }, operation);
+}
+
 }  // namespace intact::reference

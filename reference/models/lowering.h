@@ -21,8 +21,7 @@
 #include <span>
 #include <vector>
 
-#include "reference/contract/conv.h"
-#include "reference/contract/gemm.h"
+#include "reference/contract/operation.h"
 #include "reference/models/models.h"
 
 namespace intact::reference {
@@ -35,6 +34,8 @@ std::vector<Gemm> Lower(const Conv& conv, std::span<const int64_t> rows);
 
 /// y of every output pixel and channel, as `model` accumulates the lowered GEMMs. kExact is the contract.
 std::vector<int32_t> Accumulators(const Conv& conv, const Model& model);
+/// The same of either.
+std::vector<int32_t> Accumulators(const Operation& operation, const Model& model);
 
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_MODELS_LOWERING_H_

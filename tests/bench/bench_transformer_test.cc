@@ -154,7 +154,7 @@ reference::Gemm Numbers(int64_t m, int64_t k, bool by_row) {
   problem.scale = verify::ScaleKind::kChannel;
   problem.quantization = by_row ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
   problem.numbers = verify::Numbers::kHalves;
-  return verify::Materialize(problem);
+  return verify::MaterializeGemm(problem);
 }
 
 // The passes around exact sums give the contract's bytes, of whole vectors and of what is left over.

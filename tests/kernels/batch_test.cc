@@ -40,7 +40,7 @@ class Items : public OnEachIsa<> {
   static void Expect(const char* line, const Run& run) {
     Problem problem = Parsed(line);
     problem.isa = ThisIsa();
-    const reference::Gemm gemm = verify::Materialize(problem);
+    const reference::Gemm gemm = verify::MaterializeGemm(problem);
     const verify::RunOptions options = verify::RunOptionsOf(problem);
     const Result<Gemm> plan = verify::CreatePlan(gemm, options);
     ASSERT_TRUE(plan) << plan.error().message;

@@ -227,7 +227,7 @@ std::map<intact_isa, std::vector<uint8_t>> OutputsOnEveryIsa(const Conv& conv, R
     // Emulated, these would take minutes more, nearly all of them in AVX-VNNI's instruction once again.
     if (isa == INTACT_ISA_AVX_VNNI_INT8 && tests::EmulatedIsas::Has(isa)) continue;
     options.isa = isa;
-    Result<std::vector<uint8_t>> output = IntactTarget().RunConv(conv, options);
+    Result<std::vector<uint8_t>> output = IntactTarget().Run(conv, options);
     EXPECT_TRUE(output) << intact_isa_name(isa) << ": " << output.error().message;
     if (output) outputs[isa] = *output;
   }

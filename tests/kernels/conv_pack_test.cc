@@ -360,7 +360,7 @@ TEST(ConvRefusals, OfOtherFiles) {
   expect_refused({}, "empty");
   expect_refused(Bytes(5000, 'x'), "not a pack file");
 
-  const reference::Gemm gemm = verify::Materialize(Parsed(kSmallGemm));
+  const reference::Gemm gemm = verify::MaterializeGemm(Parsed(kSmallGemm));
   const Result<Plan> plan = CreatePlan(Parsed(kSmallGemm), gemm);
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_EQ(intact_gemm_save(plan->get(), path.c_str()), INTACT_OK) << intact_last_error();

@@ -327,7 +327,7 @@ TEST(Epilogue, ExtremeClampsAndScales) {
     for (const auto& [low, high] : kClamps) {
       for (const float scale : kScales) {
         SCOPED_TRACE(testing::Message() << line << " clamp " << low << " to " << high << " scale " << scale);
-        reference::Gemm gemm = Materialize(tests::Parsed(line));
+        reference::Gemm gemm = MaterializeGemm(tests::Parsed(line));
         for (int64_t n = 0; n < gemm.n; n += 5) {  // accumulators of zero
           for (int64_t k = 0; k < gemm.k; ++k) gemm.b[static_cast<size_t>(k * gemm.n + n)] = 0;
         }
@@ -355,7 +355,7 @@ TEST(Epilogue, ExtremeResiduals) {
         for (const float residual_scale : {1.0f, std::numeric_limits<float>::denorm_min(), kLargest}) {
           SCOPED_TRACE(testing::Message() << line << " activation " << activation << " scale " << scale
                                           << " residual_scale " << residual_scale);
-          reference::Gemm gemm = Materialize(tests::Parsed(line));
+          reference::Gemm gemm = MaterializeGemm(tests::Parsed(line));
           for (size_t i = 0; gemm.residual_type() == INTACT_F32 && i < gemm.residual.size() / 4; ++i) {
             std::memcpy(&gemm.residual[4 * i], &kValues[i % std::size(kValues)], 4);
           }

@@ -152,7 +152,7 @@ class OpenExtents : public testing::TestWithParam<std::tuple<intact_isa, ConvLay
     Case made{OnInput(problem_, layer_, extents, batch, random->Next() >> 1), options_, {}};
     made.options.threads = random->Integer(0, 3) == 0 ? 2 : 1;
     made.expected = ExpectedOutput(made.conv, made.options);
-    const Result<Bytes> fixed = verify::IntactTarget().RunConv(made.conv, made.options);
+    const Result<Bytes> fixed = verify::IntactTarget().Run(made.conv, made.options);
     EXPECT_TRUE(fixed) << Text(made) << ": " << fixed.error().message;
     EXPECT_TRUE(!fixed || *fixed == made.expected) << Text(made) << ": the plan of this size is wrong";
     return made;

@@ -35,7 +35,8 @@ class FewColumns : public OnEachIsa<intact_mode> {
 TEST_P(FewColumns, HoldAboutTheirBytes) {
   for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 8}) {
     const Problem problem = OnThis("gemm u8s8s32 m=1 n=" + std::to_string(n) + " k=4096 fill=laplace");
-    const Result<Gemm> plan = verify::CreatePlan(verify::Materialize(problem), verify::RunOptionsOf(problem));
+    const Result<Gemm> plan =
+        verify::CreatePlan(verify::MaterializeGemm(problem), verify::RunOptionsOf(problem));
     ASSERT_TRUE(plan) << plan.error().message;
     const int64_t weights = n * problem.k;
     EXPECT_LE(plan->Info().packed_bytes, 4 * weights) << n << " columns";
@@ -85,9 +86,9 @@ TEST_P(FewColumns, GiveTheReferencesBytes) {
 TEST_P(FewColumns, EveryCandidateGivesTheSameBytes) {
   for (const char* shape : {"m=13 n=1 k=1100", "m=50 n=2 k=140", "m=7 n=4 k=300", "m=21 n=8 k=67"}) {
     const Problem problem = OnThis(std::string("gemm u8s8s32 za=3 fill=laplace ") + shape);
-    const reference::Gemm gemm = verify::Materialize(problem);
+    const reference::Gemm gemm = verify::MaterializeGemm(problem);
     const verify::RunOptions options = verify::RunOptionsOf(problem);
-    const auto model = verify::ExpectedModel(options.mode, options.isa);
+    const auto model = verify::ExpectedModel(gemm.mode, options.isa);
     const std::vector<uint8_t> expected = reference::Outputs(gemm, reference::Accumulators(gemm, model));
     const GemmDesc desc = verify::DescOf(gemm, options);
     const auto plan = kernels::MakePlan(desc, desc.linear, gemm.b.data());

@@ -39,7 +39,7 @@ class NamedRows : public testing::TestWithParam<intact_isa> {
     verify::Problem problem = Parsed(line.c_str());
     problem.isa = GetParam();
     options_ = verify::RunOptionsOf(problem);
-    gemm_ = verify::Materialize(problem);
+    gemm_ = verify::MaterializeGemm(problem);
     expected_ = reference::Outputs(gemm_, reference::Accumulators(gemm_, reference::Model::kExact));
   }
 
@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(Isas, NamedRows, testing::Values(INTACT_ISA_AVX2, INTAC
 
 TEST(NamedRowsArguments, AreChecked) {
   const verify::Problem problem = Parsed("gemm u8s8s32 m=4 n=3 k=5");
-  const reference::Gemm gemm = verify::Materialize(problem);
+  const reference::Gemm gemm = verify::MaterializeGemm(problem);
   for (const int64_t usual_m : {int64_t{-1}, int64_t{1} << 31}) {
     GemmDesc desc = verify::DescOf(gemm, verify::RunOptionsOf(problem));
     desc.usual_m = usual_m;

@@ -84,7 +84,7 @@ class PackFile : public testing::Test {
 
   // A plan of `problem`, which must be possible.
   static Plan Create(const Problem& problem) {
-    Result<Plan> plan = CreatePlan(problem, verify::Materialize(problem));
+    Result<Plan> plan = CreatePlan(problem, verify::MaterializeGemm(problem));
     EXPECT_TRUE(plan) << plan.error().message;
     return plan ? std::move(*plan) : nullptr;
   }
@@ -126,7 +126,7 @@ TEST_F(PackFile, ComputesTheSameBytesOnEveryIsa) {
       if (intact_isa_available(saver) == 0) continue;
       Problem problem = Parsed(line);
       problem.isa = saver;
-      const reference::Gemm gemm = verify::Materialize(problem);
+      const reference::Gemm gemm = verify::MaterializeGemm(problem);
       ASSERT_EQ(intact_gemm_save(Create(problem).get(), path_.c_str()), INTACT_OK) << intact_last_error();
       const Bytes image = Read(path_);
       if (first_image.empty()) first_image = image;
@@ -177,7 +177,7 @@ TEST_F(PackFile, KeepsTheCertificateAndSavesAsItWasLoaded) {
 
 TEST_F(PackFile, OutlivesItsName) {
   const Problem problem = Parsed(kProblems[0]);
-  const reference::Gemm gemm = verify::Materialize(problem);
+  const reference::Gemm gemm = verify::MaterializeGemm(problem);
   const Bytes expected = Output(Create(problem), gemm);
   (void)Image(kProblems[0]);
   const Result<Plan> loaded = LoadPlan(path_, INTACT_ISA_ANY);
@@ -189,7 +189,7 @@ TEST_F(PackFile, OutlivesItsName) {
 TEST_F(PackFile, CrossesProcessesUnderMaxIsa) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   const std::string line = kProblems[0];
-  const reference::Gemm gemm = verify::Materialize(Parsed(line));
+  const reference::Gemm gemm = verify::MaterializeGemm(Parsed(line));
   const Bytes expected = reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact));
   const auto child = [&](const std::string& action) {
     const std::string command =
@@ -571,7 +571,7 @@ TEST_F(PackFile, RefusesABiasThatAPlanWouldRefuse) {
 // The epilogue relies on bounds that lie within the type: a file's are clamped to it, as a descriptor's are.
 TEST_F(PackFile, BoundsOf8BitOutputsAreWithinTheType) {
   const Problem problem = Parsed("gemm u8s8u8 m=9 n=3 k=5 zc=9 bias=f32 fill=extremes");
-  const reference::Gemm gemm = verify::Materialize(problem);
+  const reference::Gemm gemm = verify::MaterializeGemm(problem);
   const Bytes image = Image(problem.ToString().c_str());
   const Bytes expected = Output(Create(problem), gemm);
   const std::pair<size_t, uint32_t> beyond[] = {

@@ -42,7 +42,7 @@ class SameBytes : public testing::TestWithParam<intact_isa> {
   void Use(const char* line) {
     Problem problem = Parsed(line);
     problem.isa = GetParam();
-    gemm_ = verify::Materialize(problem);
+    gemm_ = verify::MaterializeGemm(problem);
     Result<Plan> plan = CreatePlan(problem, gemm_);
     ASSERT_TRUE(plan) << plan.error().message;
     plan_ = std::move(*plan);

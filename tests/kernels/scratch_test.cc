@@ -158,7 +158,7 @@ TEST(AllocationCounter, SeesEveryWay) {
 // The library's own scratch, which it has to allocate: what the tests below would see.
 TEST(AllocationCounter, SeesTheLibrary) {
   if (!kCanCount) GTEST_SKIP() << "the sanitizer has the allocator";
-  const reference::Gemm gemm = verify::Materialize(Parsed("gemm u8s8s32 m=70 n=40 k=300"));
+  const reference::Gemm gemm = verify::MaterializeGemm(Parsed("gemm u8s8s32 m=70 n=40 k=300"));
   const Result<Plan> plan = CreatePlan(Parsed("gemm u8s8s32 m=70 n=40 k=300"), gemm);
   ASSERT_TRUE(plan) << plan.error().message;
   Bytes c(static_cast<size_t>(gemm.m * gemm.n * 4));
@@ -306,12 +306,12 @@ class ScratchOnIsa : public testing::TestWithParam<std::tuple<intact_isa, int>> 
     SCOPED_TRACE(line);
     Problem problem = Parsed(line);
     std::tie(problem.isa, problem.threads) = GetParam();
-    const reference::Gemm gemm = verify::Materialize(problem);
+    const reference::Gemm gemm = verify::MaterializeGemm(problem);
     const Result<Plan> plan = CreatePlan(problem, gemm);
     ASSERT_TRUE(plan) << plan.error().message;
     const verify::RunOptions options = verify::RunOptionsOf(problem);
     Bytes expected = reference::Outputs(
-        gemm, reference::Accumulators(gemm, verify::ExpectedModel(options.mode, options.isa)));
+        gemm, reference::Accumulators(gemm, verify::ExpectedModel(gemm.mode, options.isa)));
     Bytes c(expected.size());
     intact_gemm_args args =
         verify::ArgsOf(gemm, options, {gemm.a.data(), c.data(), DataOrNull(gemm.residual)});

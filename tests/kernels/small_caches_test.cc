@@ -199,7 +199,7 @@ template <class Operation>
 std::string WhyWrong(const Operation& operation, const RunOptions& options,
                      const Result<std::vector<uint8_t>>& output) {
   if (!output) return output.error().message;
-  const auto model = ExpectedModel(options.mode, options.isa);
+  const auto model = ExpectedModel(operation.mode, options.isa);
   const ByteComparison bytes = CompareBytes(
       operation.c_type, reference::Outputs(operation, reference::Accumulators(operation, model)), *output);
   if (bytes.differing == 0) return {};
@@ -247,7 +247,7 @@ class SmallCaches : public tests::OnEachIsa<intact_mode> {
     const std::string why =
         problem.conv
             ? WhyWrong<kernels::Convolution, intact_conv_args>(MaterializeConv(problem), options, manner)
-            : WhyWrong<kernels::GemmPlan, intact_gemm_args>(Materialize(problem), options, manner);
+            : WhyWrong<kernels::GemmPlan, intact_gemm_args>(MaterializeGemm(problem), options, manner);
     if (!why.empty()) RC_FAIL(why);
   }
 };

@@ -79,7 +79,7 @@ class CaseOf : public Case {
         options_(options),
         expected_(reference::Outputs(
             operation_,
-            reference::Accumulators(operation_, verify::ExpectedModel(options_.mode, options_.isa)))),
+            reference::Accumulators(operation_, verify::ExpectedModel(operation_.mode, options_.isa)))),
         is_shared_(is_shared) {
     if (is_shared) shared_ = Create();
   }
@@ -138,7 +138,8 @@ std::unique_ptr<Case> MakeCase(const char* line, bool is_shared) {
     return std::make_unique<CaseOf<Conv, reference::Conv>>(verify::MaterializeConv(*problem), options,
                                                            is_shared);
   }
-  return std::make_unique<CaseOf<Gemm, reference::Gemm>>(verify::Materialize(*problem), options, is_shared);
+  return std::make_unique<CaseOf<Gemm, reference::Gemm>>(verify::MaterializeGemm(*problem), options,
+                                                         is_shared);
 }
 
 TEST(Threads, CreateRunSaveLoadTuneAndDestroyAtOnce) {

@@ -55,7 +55,7 @@ class Tune : public testing::TestWithParam<intact_isa> {
   void Use(const char* line) {
     verify::Problem problem = Parsed(line);
     problem.isa = GetParam();
-    gemm_ = verify::Materialize(problem);
+    gemm_ = verify::MaterializeGemm(problem);
     const GemmDesc desc = verify::DescOf(gemm_, verify::RunOptionsOf(problem));
     auto plan = kernels::MakePlan(desc, desc.linear, gemm_.b.data());
     ASSERT_TRUE(plan) << plan.error().message;
@@ -452,7 +452,7 @@ TEST(TuneArguments, OfConvolutionsAreChecked) {
 
 TEST(TuneArguments, AreChecked) {
   const verify::Problem problem = Parsed("gemm u8s8s32 m=4 n=3 k=5");
-  const Result<Plan> plan = CreatePlan(problem, verify::Materialize(problem));
+  const Result<Plan> plan = CreatePlan(problem, verify::MaterializeGemm(problem));
   ASSERT_TRUE(plan);
   const auto expect = [](intact_status status, const char* words) {
     EXPECT_EQ(status, INTACT_INVALID_ARGUMENT);

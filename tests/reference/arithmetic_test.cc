@@ -98,7 +98,7 @@ TEST(Predict, IsWhatTheReferenceComputes) {
        {"gemm u8s8u8 m=5 n=9 k=33 za=3 fill=bait", "gemm s8u8f32 m=5 n=9 k=33 zb=9 bias=f32 res=f32",
         "gemm u8s8bf16 m=5 n=9 k=33 batch=3 ownb=yes scale=item",
         "gemm u8s8f32 m=5 n=9 k=33 quant=dynamic_rows bias=f32"}) {
-    const Gemm gemm = verify::Materialize(tests::Parsed(line));
+    const Gemm gemm = verify::MaterializeGemm(tests::Parsed(line));
     for (const Model& model : {Model::kExact, Model::kTriple}) {
       EXPECT_EQ(Predict(gemm, {model}), Outputs(gemm, Accumulators(gemm, model))) << line;
     }

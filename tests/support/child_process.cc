@@ -19,7 +19,7 @@ int Fail(const Error& error) {
 
 int PrintIsa() {
   const auto problem = verify::Problem::Parse("gemm u8s8s32 m=1 n=1 k=1");
-  const reference::Gemm gemm = verify::Materialize(*problem);
+  const reference::Gemm gemm = verify::MaterializeGemm(*problem);
   const Result<Plan> plan = CreatePlan(*problem, gemm);
   if (!plan) return Fail(plan.error());
   intact_gemm_info info = INTACT_GEMM_INFO_INIT;
@@ -29,7 +29,7 @@ int PrintIsa() {
 }
 
 int Save(const std::string& pack, const verify::Problem& problem) {
-  const Result<Plan> plan = CreatePlan(problem, verify::Materialize(problem));
+  const Result<Plan> plan = CreatePlan(problem, verify::MaterializeGemm(problem));
   if (!plan) return Fail(plan.error());
   const intact_status status = intact_gemm_save(plan->get(), pack.c_str());
   return status == INTACT_OK ? 0 : Fail(LastError(status));
@@ -38,7 +38,7 @@ int Save(const std::string& pack, const verify::Problem& problem) {
 int Run(const std::string& pack, const verify::Problem& problem) {
   const Result<Plan> plan = LoadPlan(pack, INTACT_ISA_ANY);
   if (!plan) return Fail(plan.error());
-  const auto output = RunPlan(*plan, verify::Materialize(problem));
+  const auto output = RunPlan(*plan, verify::MaterializeGemm(problem));
   if (!output) return Fail(output.error());
   std::ofstream(pack + ".out", std::ios::binary)
       .write(reinterpret_cast<const char*>(output->data()), std::ssize(*output));

@@ -139,7 +139,7 @@ inline std::vector<unsigned> OpenDimensions(int dims) {
 
 /// What the scalar model of the mode and the ISA makes of `conv`.
 inline std::vector<uint8_t> ExpectedOutput(const reference::Conv& conv, const verify::RunOptions& options) {
-  const auto model = verify::ExpectedModel(options.mode, options.isa);
+  const auto model = verify::ExpectedModel(conv.mode, options.isa);
   return reference::Outputs(conv, reference::Accumulators(conv, model));
 }
 

@@ -24,14 +24,14 @@ inline verify::Problem Parsed(std::string_view line) {
 }
 
 /// Asserts that what the target makes of `operation` is what ExpectedModel() computes.
-template <class Operation>
-void ExpectItsModel(const Operation& operation, const verify::RunOptions& options,
-                    const verify::Target& target) {
-  const Result<std::vector<uint8_t>> actual = verify::RunOn(target, operation, options);
+inline void ExpectItsModel(const reference::Operation& operation, const verify::RunOptions& options,
+                           const verify::Target& target) {
+  const Result<std::vector<uint8_t>> actual = target.Run(operation, options);
   ASSERT_TRUE(actual) << actual.error().message;
-  const auto model = verify::ExpectedModel(options.mode, options.isa);
-  const verify::ByteComparison bytes = verify::CompareBytes(
-      operation.c_type, reference::Outputs(operation, reference::Accumulators(operation, model)), *actual);
+  const auto model = verify::ExpectedModel(LinearOf(operation).mode, options.isa);
+  const verify::ByteComparison bytes =
+      verify::CompareBytes(LinearOf(operation).c_type,
+                           reference::Outputs(operation, reference::Accumulators(operation, model)), *actual);
   ASSERT_EQ(bytes.differing, 0) << "of " << bytes.outputs << ", first at " << bytes.first_differing;
 }
 
@@ -40,12 +40,7 @@ void ExpectItsModel(const Operation& operation, const verify::RunOptions& option
 inline void ExpectItsModel(const verify::Problem& problem,
                            const verify::Target& target = verify::IntactTarget()) {
   SCOPED_TRACE(target.Name() + ": intact verify replay '" + problem.ToString() + "'");
-  const verify::RunOptions options = verify::RunOptionsOf(problem);
-  if (problem.conv) {
-    ExpectItsModel(verify::MaterializeConv(problem), options, target);
-  } else {
-    ExpectItsModel(verify::Materialize(problem), options, target);
-  }
+  ExpectItsModel(verify::Materialize(problem), verify::RunOptionsOf(problem), target);
 }
 
 }  // namespace intact::tests

@@ -20,14 +20,12 @@ class TilesTarget final : public verify::Target {
  public:
   std::string Name() const override { return "tiles"; }
 
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm,
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const verify::RunOptions& options) const override {
-    return RunPlan<kernels::GemmPlan, intact_gemm_args>(gemm, options);
-  }
-
-  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv,
-                                       const verify::RunOptions& options) const override {
-    return RunPlan<kernels::Convolution, intact_conv_args>(conv, options);
+    if (const auto* gemm = std::get_if<reference::Gemm>(&operation)) {
+      return RunPlan<kernels::GemmPlan, intact_gemm_args>(*gemm, options);
+    }
+    return RunPlan<kernels::Convolution, intact_conv_args>(std::get<reference::Conv>(operation), options);
   }
 
  private:

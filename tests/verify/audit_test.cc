@@ -99,7 +99,7 @@ class GoldenAudit : public testing::TestWithParam<Golden> {};
 TEST_P(GoldenAudit, Verdict) {
   const Result<Layer> layer = ReadLayer(std::string(INTACT_TEST_DATA "/torch-layers/") + GetParam().layer);
   ASSERT_TRUE(layer);
-  const Audit audit = AuditReduceRange(layer->gemm, layer->reduce_range);
+  const Audit audit = AuditReduceRange(layer->gemm(), layer->reduce_range);
   EXPECT_EQ(ToString(audit.verdict()), ToString(GetParam().verdict));
   EXPECT_EQ(audit.max_activation, GetParam().max_activation);
 }

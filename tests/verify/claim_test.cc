@@ -54,9 +54,9 @@ class Clamping : public ReferenceTarget {
  public:
   explicit Clamping(std::string claims) : claims_(std::move(claims)) {}
   std::string Arithmetic() const override { return claims_; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions&) const override {
-    const bool clamps = gemm.a_type == INTACT_U8;
-    return reference::Predict(gemm, {clamps ? reference::Model::kTriple : reference::Model::kExact});
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation, const RunOptions&) const override {
+    const bool clamps = LinearOf(operation).a_type == INTACT_U8;
+    return reference::Predict(operation, {clamps ? reference::Model::kTriple : reference::Model::kExact});
   }
 
  private:

@@ -320,7 +320,7 @@ TEST(SaturatedPairs, SeesSignedActivationsAfterTheShift) {
 class ShortTarget : public Target {
  public:
   std::string Name() const override { return "short"; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm&, const RunOptions&) const override {
+  Result<std::vector<uint8_t>> Run(const reference::Operation&, const RunOptions&) const override {
     return std::vector<uint8_t>(3);
   }
 };

@@ -69,7 +69,7 @@ TEST_F(MeasuredCost, FullRangeLayer) {
   EXPECT_EQ(cost.why_not_seven_bits, "activations reach 255");
   EXPECT_THAT(RowsOf(cost), testing::IsSupersetOf(ExpectedRows(false)));
   EXPECT_TRUE(cost.AllRight());
-  const Audit audit = AuditReduceRange(layer.gemm, layer.reduce_range);
+  const Audit audit = AuditReduceRange(layer.gemm(), layer.reduce_range);
   ASSERT_GT(audit.declared.pairs_at_risk, 0);
   for (const Timing& timing : cost.timings) {
     EXPECT_FALSE(timing.seven_bits);
@@ -97,7 +97,7 @@ TEST_F(MeasuredCost, SevenBitsDoNotApply) {
   EXPECT_THAT(shifted.why_not_seven_bits, testing::HasSubstr("s8"));
   EXPECT_EQ(shifted.Find(INTACT_ISA_AVX2, INTACT_EXACT, true), nullptr);
   Layer layer = Builtin("builtin_u7");
-  layer.gemm.a_zero_point = 128;
+  layer.gemm().a_zero_point = 128;
   EXPECT_EQ(CostOf(layer).why_not_seven_bits, "the zero point is 128");
 }
 

@@ -1,5 +1,6 @@
 // Problems fitted to what targets take: valid, distinct, within what they take, and many.
 #include "verify/targets/fit.h"
+#include "tests/support/gemm_target.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,9 +43,7 @@ uint64_t Bits(Features... features) {
 constexpr uint64_t kAll = INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1;
 
 uint64_t FeaturesOf(const Problem& problem) {
-  const RunOptions options = RunOptionsOf(problem);
-  return problem.conv ? verify::FeaturesOf(MaterializeConv(problem), options)
-                      : verify::FeaturesOf(Materialize(problem), options);
+  return verify::FeaturesOf(Materialize(problem), RunOptionsOf(problem));
 }
 
 std::vector<Taken> AllTypes() {
@@ -172,15 +171,16 @@ TEST(Fit, TakesOutEachFeature) {
 class Picky : public Target {
  public:
   std::string Name() const override { return "picky"; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm,
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& /*options*/) const override {
-    const bool takes = gemm.m >= 16 && gemm.a_type == gemm.b_type && gemm.b_type == gemm.c_type;
+    const reference::Linear& linear = LinearOf(operation);
+    const auto* gemm = std::get_if<reference::Gemm>(&operation);
+    const bool takes =
+        gemm == nullptr ? linear.c_type == INTACT_S32
+                        : gemm->m >= 16 && linear.a_type == linear.b_type && linear.b_type == linear.c_type;
     if (!takes) return Error{INTACT_UNSUPPORTED, "not that"};
-    return reference::Predict(gemm, {});
-  }
-  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions&) const override {
-    if (conv.c_type != INTACT_S32) return Error{INTACT_UNSUPPORTED, "not that"};
-    return Error{INTACT_CODEGEN_FAILED, "broken"};
+    if (gemm == nullptr) return Error{INTACT_CODEGEN_FAILED, "broken"};
+    return reference::Predict(operation, {});
   }
 };
 
@@ -193,15 +193,15 @@ TEST(TakesOf, AsksForTypesTogether) {
 }
 
 // Takes nothing but columns by 100, u8×s8 or s8×s8.
-class Granular : public Target {
+class Granular : public GemmTarget {
  public:
   std::string Name() const override { return "granular"; }
   uint64_t Features() const override {
     return Bits(INTACT_TARGET_GEMM, INTACT_TARGET_A_U8, INTACT_TARGET_A_S8, INTACT_TARGET_B_S8,
                 INTACT_TARGET_C_S32);
   }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm,
-                                   const RunOptions& /*options*/) const override {
+  Result<std::vector<uint8_t>> RunGemm(const reference::Gemm& gemm,
+                                       const RunOptions& /*options*/) const override {
     if (gemm.n % 100 != 0) return Error{INTACT_UNSUPPORTED, "columns by 100"};
     return reference::Predict(gemm, {});
   }
@@ -218,14 +218,19 @@ TEST(TakesOf, IsWhatIsDeclaredWhereNoSmallProblemIsTaken) {
 class Blocked : public Target {
  public:
   std::string Name() const override { return "blocked"; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions&) const override {
-    if (gemm.k % 4 != 0) return Error{INTACT_UNSUPPORTED, "depths by 4"};
-    if (gemm.n % 16 != 0 && gemm.b_type == INTACT_U8) return Error{INTACT_UNSUPPORTED, "columns by 16"};
-    return reference::Predict(gemm, {});
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation, const RunOptions&) const override {
+    const std::string why = std::visit([](const auto& one) { return WhyRefused(one); }, operation);
+    if (!why.empty()) return Error{INTACT_UNSUPPORTED, why};
+    return reference::Predict(operation, {});
   }
-  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions&) const override {
-    if (conv.geometry.GroupInputs() % 8 != 0) return Error{INTACT_UNSUPPORTED, "channels by 8"};
-    return reference::Predict(conv, {});
+
+ private:
+  static std::string WhyRefused(const reference::Gemm& gemm) {
+    if (gemm.k % 4 != 0) return "depths by 4";
+    return gemm.n % 16 != 0 && gemm.b_type == INTACT_U8 ? "columns by 16" : "";
+  }
+  static std::string WhyRefused(const reference::Conv& conv) {
+    return conv.geometry.GroupInputs() % 8 != 0 ? "channels by 8" : "";
   }
 };
 
@@ -249,9 +254,10 @@ TEST(TakesOf, FindsTheMultiplesThatSizesHaveToBe) {
 class Remembering : public Picky {
  public:
   std::unique_ptr<Target> Fresh() const override { return std::make_unique<Remembering>(); }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
-    ++runs;
-    return Picky::Run(gemm, options);
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& options) const override {
+    if (std::holds_alternative<reference::Gemm>(operation)) ++runs;
+    return Picky::Run(operation, options);
   }
   mutable int runs = 0;
 };

@@ -266,7 +266,8 @@ reference::Gemm CancelledByResidual(intact_type c_type) {
 }
 
 std::vector<reference::Gemm> RoundingGemms(intact_type c_type) {
-  std::vector<reference::Gemm> gemms = {Materialize(tests::Parsed("gemm u8s8s32 m=6 n=16 k=64 fill=bait"))};
+  std::vector<reference::Gemm> gemms = {
+      MaterializeGemm(tests::Parsed("gemm u8s8s32 m=6 n=16 k=64 fill=bait"))};
   if (c_type == INTACT_S32) {
     gemms[0].bias_s32.assign(16, (1 << 24) + 1);
     return gemms;
@@ -316,7 +317,7 @@ INSTANTIATE_TEST_SUITE_P(All, Types,
 
 // ----- what is claimed ------------------------------------------------------------------------------------
 
-reference::Gemm GemmOf(std::string_view line) { return Materialize(tests::Parsed(line)); }
+reference::Gemm GemmOf(std::string_view line) { return MaterializeGemm(tests::Parsed(line)); }
 
 TEST(Identifier, ClaimsNothingThatCouldNotShow) {
   const reference::Gemm gemm = GemmOf("gemm u8s8u8 m=9 n=9 k=64 amax=127 zc=128");

@@ -54,9 +54,9 @@ TEST_P(GoldenLayer, ModelsEqualPyTorch) {
   const auto saturating = ReadExpected(*layer, "output_avx2.npy");
   ASSERT_TRUE(exact) << exact.error().message;
   ASSERT_TRUE(saturating) << saturating.error().message;
-  EXPECT_EQ(ModelOutputs(layer->gemm, Model::kExact), *exact);
-  EXPECT_EQ(ModelOutputs(layer->gemm, Model::kTriple), *saturating);
-  ExpectIdentified(layer->gemm, *exact, *saturating);
+  EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kExact), *exact);
+  EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kTriple), *saturating);
+  ExpectIdentified(layer->gemm(), *exact, *saturating);
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenLayer,
@@ -70,8 +70,8 @@ TEST_P(GoldenConv, ModelsEqualPyTorch) {
     GTEST_SKIP() << "sanitizers see one layer";
   const Result<Layer> layer = ReadLayer(kLayers + GetParam());
   ASSERT_TRUE(layer) << layer.error().message;
-  ASSERT_TRUE(layer->conv);
-  const reference::Conv& conv = *layer->conv;
+  ASSERT_NE(layer->conv(), nullptr);
+  const reference::Conv& conv = *layer->conv();
   const auto exact = ReadExpected(*layer, "output_onednn.npy");
   const auto saturating = ReadExpected(*layer, "output_avx2.npy");
   ASSERT_TRUE(exact) << exact.error().message;
@@ -95,8 +95,8 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenConv,
 TEST(GoldenConv, EveryDifferenceOfTheFirstLayerHasItsPairs) {
   const Result<Layer> layer = ReadLayer(kLayers + "u8_0_0");
   ASSERT_TRUE(layer);
-  const Comparison comparison = Compare(*layer->conv, *ReadExpected(*layer, "output_avx2.npy"), std::nullopt,
-                                        std::numeric_limits<int64_t>::max());
+  const Comparison comparison = Compare(*layer->conv(), *ReadExpected(*layer, "output_avx2.npy"),
+                                        std::nullopt, std::numeric_limits<int64_t>::max());
   EXPECT_EQ(comparison.saturated_pairs, 2914);
   EXPECT_EQ(comparison.off_triple, 0);
   EXPECT_GT(comparison.differing, 1000);
@@ -181,8 +181,8 @@ TEST_F(DynamicLayer, ModelsEqualOnnxRuntime) {
   ASSERT_TRUE(layer) << layer.error().message;
   const auto expected = ReadExpected(*layer, "output.npy");
   ASSERT_TRUE(expected) << expected.error().message;
-  EXPECT_EQ(ModelOutputs(layer->gemm, Model::kTriple), *expected);
-  EXPECT_NE(ModelOutputs(layer->gemm, Model::kExact), *expected);
+  EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kTriple), *expected);
+  EXPECT_NE(ModelOutputs(layer->gemm(), Model::kExact), *expected);
 }
 
 TEST_F(DynamicLayer, WrongFields) {
@@ -232,9 +232,9 @@ TEST_F(BadConv, MayBeTransposed) {
   WriteText(json_.dump());
   const Result<Layer> layer = ReadLayer(folder_);
   ASSERT_TRUE(layer) << layer.error().message;
-  EXPECT_TRUE(layer->conv->geometry.IsTransposed());
-  EXPECT_EQ(layer->conv->geometry.axes[1].Output(), 15 * 2 - 2 + 2 + 1);
-  EXPECT_EQ(layer->conv->geometry.axes[2].Output(), 15 * 3 + 2 + 2 + 1);
+  EXPECT_TRUE(layer->conv()->geometry.IsTransposed());
+  EXPECT_EQ(layer->conv()->geometry.axes[1].Output(), 15 * 2 - 2 + 2 + 1);
+  EXPECT_EQ(layer->conv()->geometry.axes[2].Output(), 15 * 3 + 2 + 2 + 1);
   EXPECT_THAT(ErrorWith("/output_padding/1", 3),
               HasSubstr("output_padding[1]: is 3; expected 0 to 2, less than stride or dilation"));
   EXPECT_THAT(ErrorWith("/output_padding", 1), HasSubstr("output_padding: is 1; expected an array"));
@@ -275,7 +275,7 @@ TEST_F(ChangedLayer, U8WeightsComputeTheSame) {
   const Result<Layer> original = ReadLayer(folder_);
   ASSERT_TRUE(original) << original.error().message;
   bytes.replace(bytes.find("|i1"), 3, "|u1");
-  for (size_t i = bytes.size() - original->gemm.b.size(); i < bytes.size(); ++i) {
+  for (size_t i = bytes.size() - original->gemm().b.size(); i < bytes.size(); ++i) {
     bytes[i] = static_cast<char>(bytes[i] ^ 0x80);
   }
   std::ofstream(path, std::ios::binary) << bytes;
@@ -284,12 +284,12 @@ TEST_F(ChangedLayer, U8WeightsComputeTheSame) {
     WriteText(json_.dump());
     const Result<Layer> layer = ReadLayer(folder_);
     ASSERT_TRUE(layer) << layer.error().message;
-    EXPECT_EQ(layer->gemm.b_type, INTACT_U8);
-    EXPECT_EQ(layer->gemm.b_zero_points.size(), zero_points.size());
-    EXPECT_EQ(ModelOutputs(layer->gemm, Model::kExact), *ReadExpected(*layer, "output_onednn.npy"));
-    EXPECT_EQ(ModelOutputs(layer->gemm, Model::kTriple), *ReadExpected(*layer, "output_avx2.npy"));
-    const Audit audit = AuditReduceRange(layer->gemm, false);
-    const Audit expected = AuditReduceRange(original->gemm, false);
+    EXPECT_EQ(layer->gemm().b_type, INTACT_U8);
+    EXPECT_EQ(layer->gemm().b_zero_points.size(), zero_points.size());
+    EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kExact), *ReadExpected(*layer, "output_onednn.npy"));
+    EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kTriple), *ReadExpected(*layer, "output_avx2.npy"));
+    const Audit audit = AuditReduceRange(layer->gemm(), false);
+    const Audit expected = AuditReduceRange(original->gemm(), false);
     EXPECT_EQ(audit.max_weight, expected.max_weight);
     EXPECT_EQ(audit.largest_safe_activation, expected.largest_safe_activation);
     EXPECT_EQ(audit.sqnr_7bit_weights_db, expected.sqnr_7bit_weights_db);
@@ -427,9 +427,9 @@ TEST(Layer, FolderMustExist) {
 TEST(BuiltinLayers, FillTheOutputRangeWithoutLeavingIt) {
   for (const Layer& layer : BuiltinLayers()) {
     SCOPED_TRACE(layer.name);
-    const std::vector<int32_t> y = reference::Accumulators(layer.gemm, Model::kExact);
+    const std::vector<int32_t> y = reference::Accumulators(layer.gemm(), Model::kExact);
     const auto [low, high] = std::ranges::minmax(y);
-    const float widest = static_cast<float>(std::max(-low, high)) * layer.gemm.scales[0];
+    const float widest = static_cast<float>(std::max(-low, high)) * layer.gemm().scales[0];
     EXPECT_GT(widest, 120.0f);
     EXPECT_LT(widest, 128.5f);
   }

@@ -1,5 +1,6 @@
 // Targets with several arithmetics are told by all of them, with what separates their problems.
 #include "verify/sweep/mixture.h"
+#include "tests/support/gemm_target.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -24,14 +25,14 @@ using testing::HasSubstr;
 const Model kFourApart = {.sum = reference::Summation::kInt16, .distance = 4};
 
 /// Computes each GEMM by the arithmetic that `choose` has for it.
-class MixedTarget : public Target {
+class MixedTarget : public GemmTarget {
  public:
   using Choose = std::function<reference::Arithmetic(const reference::Gemm&)>;
   explicit MixedTarget(Choose choose) : choose_(std::move(choose)) {}
   std::string Name() const override { return "mixed"; }
   std::string Arithmetic() const override { return "any"; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm,
-                                   const RunOptions& /*options*/) const override {
+  Result<std::vector<uint8_t>> RunGemm(const reference::Gemm& gemm,
+                                       const RunOptions& /*options*/) const override {
     std::vector<uint8_t> output = reference::Predict(gemm, choose_(gemm));
     if (gemm.m == 7 && gemm.n == 5) output[3] ^= 0x10;  // a mistake
     return output;
@@ -254,12 +255,12 @@ TEST(Mixtures, TellOfARoundingWhatIsThereAlone) {
 
 // Of a loop over columns whose tail rounds otherwise each output has a cause, but the problem no arithmetic.
 TEST(Mixtures, TellWhatNoOneArithmeticReproducesInParts) {
-  class TailTarget : public Target {
+  class TailTarget : public GemmTarget {
    public:
     std::string Name() const override { return "tail"; }
     std::string Arithmetic() const override { return "any"; }
-    Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm,
-                                     const RunOptions& /*options*/) const override {
+    Result<std::vector<uint8_t>> RunGemm(const reference::Gemm& gemm,
+                                         const RunOptions& /*options*/) const override {
       std::vector<uint8_t> output = reference::Predict(gemm, {});
       if (gemm.c_type != INTACT_U8) return output;
       const std::vector<uint8_t> tail =

@@ -88,12 +88,12 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
 
   // What the library makes of it where pairs saturate as ONNX Runtime's, or where nothing does.
   template <class Operation>
-  static void ExpectOfLibrary(const Operation& operation, const Bytes& expected) {
+  static void ExpectOfLibrary(Operation operation, const Bytes& expected) {
     if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
     verify::RunOptions options;
     options.isa = INTACT_ISA_AVX2;
-    if (ModelOf(operation) == Model::kTriple) options.mode = INTACT_SATURATING;
-    const Result<Bytes> output = verify::RunOn(verify::IntactTarget(), operation, options);
+    if (ModelOf(operation) == Model::kTriple) operation.mode = INTACT_SATURATING;
+    const Result<Bytes> output = verify::IntactTarget().Run(operation, options);
     ASSERT_TRUE(output) << output.error().message;
     EXPECT_EQ(*output, expected);
   }

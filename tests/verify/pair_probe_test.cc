@@ -34,11 +34,8 @@ class ModelTarget : public Target {
       : model_(model), features_(features) {}
   std::string Name() const override { return "a model"; }
   uint64_t Features() const override { return features_; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions&) const override {
-    return reference::Outputs(gemm, reference::Accumulators(gemm, model_));
-  }
-  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions&) const override {
-    return reference::Outputs(conv, reference::Accumulators(conv, model_));
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation, const RunOptions&) const override {
+    return reference::Outputs(operation, reference::Accumulators(operation, model_));
   }
 
  private:
@@ -137,7 +134,7 @@ TEST(PairProbe, TextJoinsTypesWithTheSamePairs) {
 class Refuser : public ModelTarget {
  public:
   explicit Refuser(intact_status status) : ModelTarget(Model::kExact), status_(status) {}
-  Result<std::vector<uint8_t>> Run(const reference::Gemm&, const RunOptions&) const override {
+  Result<std::vector<uint8_t>> Run(const reference::Operation&, const RunOptions&) const override {
     return Error{status_, "not today"};
   }
 

@@ -204,7 +204,7 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
 }
 
 std::vector<int64_t> Weights(std::string_view line) {
-  const reference::Gemm gemm = Materialize(Parsed(line));
+  const reference::Gemm gemm = MaterializeGemm(Parsed(line));
   return {gemm.b.begin(), gemm.b.end()};
 }
 
@@ -258,7 +258,7 @@ TEST(MaterializeConv, OfOneTapIsTheGemm) {
     Problem gemm = Parsed("gemm u8s8u8 m=9 n=5 k=7 za=3 bias=f32 scale=channel act=clamp");
     conv.fill = gemm.fill = fill;
     const reference::Conv x = MaterializeConv(conv);
-    const reference::Gemm y = Materialize(gemm);
+    const reference::Gemm y = MaterializeGemm(gemm);
     EXPECT_EQ(x.a, y.a) << ToString(fill);
     EXPECT_EQ(reference::FromColumns(x.b, 5, 7), y.b) << ToString(fill);
     EXPECT_EQ(x.bias_f32, y.bias_f32);
@@ -272,15 +272,15 @@ TEST(Materialize, U8WeightsAreS8OnesPlus128) {
   for (const Fill fill : AllFills()) {
     Problem problem = Parsed("gemm u8s8s32 m=1 n=5 k=9 wmax=128");
     problem.fill = fill;
-    const reference::Gemm s8 = Materialize(problem);
+    const reference::Gemm s8 = MaterializeGemm(problem);
     problem.b_type = INTACT_U8;
-    const reference::Gemm u8 = Materialize(problem);
+    const reference::Gemm u8 = MaterializeGemm(problem);
     for (size_t i = 0; i < s8.b.size(); ++i) EXPECT_EQ(static_cast<uint8_t>(u8.b[i]), s8.b[i] + 128);
   }
 }
 
 TEST(Materialize, WeightZeroPoints) {
-  const auto zero_points = [](std::string_view line) { return Materialize(Parsed(line)).b_zero_points; };
+  const auto zero_points = [](std::string_view line) { return MaterializeGemm(Parsed(line)).b_zero_points; };
   EXPECT_EQ(zero_points("gemm u8u8s32 m=1 n=9 k=1"), std::vector<int32_t>());
   EXPECT_EQ(zero_points("gemm u8u8s32 m=1 n=9 k=1 zb=200"), std::vector<int32_t>{200});
   for (const auto& [types, low] : {std::pair{"u8u8s32", 0}, {"u8s8s32", -128}}) {
@@ -301,8 +301,8 @@ TEST(Materialize, ASmallerProblemIsTheCornerOfALargerOne) {
     small.m = 3;
     small.n = 4;
     small.k = 10;
-    const reference::Gemm x = Materialize(large);
-    const reference::Gemm y = Materialize(small);
+    const reference::Gemm x = MaterializeGemm(large);
+    const reference::Gemm y = MaterializeGemm(small);
     for (size_t m = 0; m < 3; ++m) {
       for (size_t k = 0; k < 10; ++k) EXPECT_EQ(x.a[m * 20 + k], y.a[m * 10 + k]) << ToString(fill);
     }
@@ -317,8 +317,8 @@ TEST(Materialize, SeedsDiffer) {
 }
 
 TEST(Materialize, ResidualsAreOfTheirTypeAndShape) {
-  EXPECT_TRUE(Materialize(Parsed("gemm u8s8u8 m=3 n=5 k=2")).residual.empty());
-  const reference::Gemm u8 = Materialize(Parsed("gemm u8s8u8 m=40 n=50 k=2 res=u8 zres=9"));
+  EXPECT_TRUE(MaterializeGemm(Parsed("gemm u8s8u8 m=3 n=5 k=2")).residual.empty());
+  const reference::Gemm u8 = MaterializeGemm(Parsed("gemm u8s8u8 m=40 n=50 k=2 res=u8 zres=9"));
   const auto* const added = u8.post_ops.Find<core::AddResidual>();
   ASSERT_NE(added, nullptr);
   EXPECT_EQ(added->type, INTACT_U8);
@@ -326,7 +326,7 @@ TEST(Materialize, ResidualsAreOfTheirTypeAndShape) {
   EXPECT_GT(added->scale, 0.0f);
   EXPECT_EQ(std::set<uint8_t>(u8.residual.begin(), u8.residual.end()).size(), 256u);
   EXPECT_EQ(u8.residual.size(), 40u * 50u);
-  const reference::Gemm f32 = Materialize(Parsed("gemm u8s8u8 m=3 n=5 k=2 res=f32"));
+  const reference::Gemm f32 = MaterializeGemm(Parsed("gemm u8s8u8 m=3 n=5 k=2 res=f32"));
   EXPECT_EQ(f32.residual.size(), 3u * 5u * 4u);
   float value = 0;
   std::memcpy(&value, f32.residual.data(), sizeof(value));
@@ -335,14 +335,14 @@ TEST(Materialize, ResidualsAreOfTheirTypeAndShape) {
 }
 
 std::vector<float> NumbersOf(std::string_view line) {
-  return reference::SourceNumbers(Materialize(Parsed(line)));
+  return reference::SourceNumbers(MaterializeGemm(Parsed(line)));
 }
 
 TEST(MaterializeNumbers, HalvesAreTies) {
   for (const char* line : {"gemm u8s8f32 m=20 n=1 k=40 quant=dynamic_rows x=halves",
                            "gemm s8s8f32 m=20 n=1 k=40 quant=dynamic_rows x=halves",
                            "gemm u8s8f32 m=20 n=1 k=40 quant=dynamic_tensor x=halves"}) {
-    const reference::Gemm gemm = Materialize(Parsed(line));
+    const reference::Gemm gemm = MaterializeGemm(Parsed(line));
     const std::vector<float> x = reference::SourceNumbers(gemm);
     for (size_t i = 0; i < x.size(); ++i) {
       const float steps = x[i] / gemm.a_scales[i / 40];
@@ -360,13 +360,13 @@ TEST(MaterializeNumbers, AreWhatTheirNamesSay) {
   EXPECT_TRUE(std::all_of(zeros.begin(), zeros.begin() + 20, [](float x) { return x == 0.0f; }));
   EXPECT_TRUE(std::any_of(zeros.begin(), zeros.begin() + 20, [](float x) { return std::signbit(x); }));
   EXPECT_TRUE(std::all_of(zeros.begin() + 20, zeros.end(), [](float x) { return x != 0.0f; }));
-  const reference::Gemm tiny = Materialize(Parsed("gemm u8s8f32 m=40 n=1 k=9 quant=dynamic_rows x=tiny"));
+  const reference::Gemm tiny = MaterializeGemm(Parsed("gemm u8s8f32 m=40 n=1 k=9 quant=dynamic_rows x=tiny"));
   for (const float x : reference::SourceNumbers(tiny)) EXPECT_FALSE(std::isnormal(x));
   EXPECT_EQ(std::ranges::max(tiny.a_scales), 1.0f);
   EXPECT_LT(std::ranges::min(tiny.a_scales), std::numeric_limits<float>::min());
   for (const char* quantization : {"dynamic_rows", "dynamic_tensor"}) {
     const reference::Gemm gemm =
-        Materialize(Parsed(std::string("gemm u8s8f32 m=10 n=1 k=9 x=nonfinite quant=") + quantization));
+        MaterializeGemm(Parsed(std::string("gemm u8s8f32 m=10 n=1 k=9 x=nonfinite quant=") + quantization));
     const auto without = std::ranges::count_if(gemm.a_scales, [](float s) { return std::isnan(s); });
     EXPECT_EQ(without, quantization == std::string("dynamic_rows") ? 8 : 10);
   }
@@ -376,7 +376,7 @@ TEST(MaterializeNumbers, OfBfloat16AreRepresentable) {
   for (const Numbers numbers : AllNumbers()) {
     Problem problem = Parsed("gemm s8s8f32 m=9 n=2 k=7 quant=dynamic_rows src=bf16");
     problem.numbers = numbers;
-    const reference::Gemm gemm = Materialize(problem);
+    const reference::Gemm gemm = MaterializeGemm(problem);
     EXPECT_EQ(gemm.a_source.size(), 2u * 9 * 7);
     EXPECT_EQ(gemm.a.size(), 9u * 7);
     for (const float scale : gemm.scales) EXPECT_TRUE(std::isfinite(scale) && scale > 0.0f);
@@ -384,7 +384,7 @@ TEST(MaterializeNumbers, OfBfloat16AreRepresentable) {
 }
 
 TEST(MaterializeItems, HaveTheirOwn) {
-  const reference::Gemm gemm = Materialize(
+  const reference::Gemm gemm = MaterializeGemm(
       Parsed("gemm u8u8f32 m=4 n=5 k=6 batch=3 ownb=yes zb=9 zbper=item scale=item quant=rows zaper=row"));
   EXPECT_EQ(gemm.a.size(), 3u * 4 * 6);
   EXPECT_EQ(gemm.b.size(), 3u * 5 * 6);
@@ -406,7 +406,7 @@ TEST_P(Fills, StayWithinTheirRanges) {
                            "gemm s8s8s32 m=9 n=17 k=65 adecl=90 za=-100"}) {
     Problem problem = Parsed(line);
     problem.fill = GetParam();
-    const reference::Gemm gemm = Materialize(problem);
+    const reference::Gemm gemm = MaterializeGemm(problem);
     const reference::Operands operands(gemm);
     const int largest = *std::max_element(operands.a.begin(), operands.a.end());
     EXPECT_LE(largest, problem.fill == Fill::kStray ? 255 : problem.LargestActivation());
@@ -420,7 +420,7 @@ TEST_P(Fills, SpreadEightBitOutputs) {
                            "gemm u8s8u8 m=32 n=48 k=144 za=5 zc=128 scale=channel res=s8 zres=4"}) {
     Problem problem = Parsed(line);
     problem.fill = GetParam();
-    const reference::Gemm gemm = Materialize(problem);
+    const reference::Gemm gemm = MaterializeGemm(problem);
     const auto y = reference::Accumulators(gemm, reference::Model::kExact);
     std::set<uint8_t> distinct;
     int64_t clamped = 0;
@@ -437,7 +437,7 @@ TEST_P(Fills, SpreadEightBitOutputs) {
 TEST_P(Fills, KeepBiasedAccumulatorsInInt32) {
   Problem problem = Parsed("gemm u8s8u8 m=2 n=3 k=66000 bias=s32");
   problem.fill = GetParam();
-  const reference::Gemm gemm = Materialize(problem);
+  const reference::Gemm gemm = MaterializeGemm(problem);
   for (int64_t n = 0; n < gemm.n; ++n) {
     int64_t farthest = std::abs(int64_t{gemm.bias_s32[static_cast<size_t>(n)]});
     for (int64_t k = 0; k < gemm.k; ++k) {
@@ -478,7 +478,7 @@ TEST(Fill, DrawsAreCentredAndOfTheRightVariance) {
 }
 
 TEST(Fill, BaitSaturatesInEverySecondRow) {
-  const reference::Gemm gemm = Materialize(Parsed("gemm u8s8s32 m=6 n=8 k=32 fill=bait"));
+  const reference::Gemm gemm = MaterializeGemm(Parsed("gemm u8s8s32 m=6 n=8 k=32 fill=bait"));
   for (int64_t m = 0; m < gemm.m; ++m) {
     for (int64_t n = 0; n < gemm.n; ++n) EXPECT_EQ(SaturatedPairs(gemm, m, n).empty(), m % 2 == 1);
   }
@@ -511,7 +511,7 @@ TEST(Fill, BoundReachesTheCapacityOfInt16AndOneBeyond) {
            Case{"gemm u8s8s32 m=8 n=4 k=400 wmax=128 adecl=200 fill=bound", 200 * 163, -200 * 163, 200},
            Case{"gemm u8s8s32 m=8 n=4 k=400 wmax=128 adecl=128 fill=bound", 128 * 127, -128 * 256, 128},
        }) {
-    const reference::Gemm gemm = Materialize(Parsed(c.line));
+    const reference::Gemm gemm = MaterializeGemm(Parsed(c.line));
     EXPECT_GT(CountPairSums(gemm, c.high), 0) << c.line;
     EXPECT_GT(CountPairSums(gemm, c.low), 0) << c.line;
     EXPECT_GT(CountPairSums(gemm, c.high + c.largest), 0) << c.line;
@@ -562,7 +562,7 @@ TEST(Fill, ConvolutionsStayWithinTheDeclaredRange) {
 }
 
 TEST(Fill, StrayLeavesTheDeclaredRangeInEvery155thRow) {
-  const reference::Gemm gemm = Materialize(Parsed("gemm u8s8s32 m=311 n=1 k=33 adecl=100 fill=stray"));
+  const reference::Gemm gemm = MaterializeGemm(Parsed("gemm u8s8s32 m=311 n=1 k=33 adecl=100 fill=stray"));
   for (int64_t m = 0; m < gemm.m; ++m) {
     const auto row = gemm.a.begin() + m * gemm.k;
     EXPECT_EQ(*std::max_element(row, row + gemm.k) > 100, m % 155 == 0) << m;
@@ -570,7 +570,7 @@ TEST(Fill, StrayLeavesTheDeclaredRangeInEvery155thRow) {
 }
 
 TEST(Fill, TiesAreTies) {
-  const reference::Gemm gemm = Materialize(Parsed("gemm u8s8u8 m=16 n=16 k=40 za=9 zc=128 fill=ties"));
+  const reference::Gemm gemm = MaterializeGemm(Parsed("gemm u8s8u8 m=16 n=16 k=40 za=9 zc=128 fill=ties"));
   int64_t ties = 0;
   for (const int32_t y : reference::Accumulators(gemm, reference::Model::kExact)) ties += y % 2 != 0 ? 1 : 0;
   ASSERT_EQ(gemm.scales, std::vector<float>{0.5f});
@@ -578,7 +578,7 @@ TEST(Fill, TiesAreTies) {
 }
 
 TEST(Fill, OneHotRowsHaveOneActivation) {
-  const reference::Gemm gemm = Materialize(Parsed("gemm u8s8s32 m=8 n=1 k=33 za=7 fill=one_hot"));
+  const reference::Gemm gemm = MaterializeGemm(Parsed("gemm u8s8s32 m=8 n=1 k=33 za=7 fill=one_hot"));
   for (int64_t m = 0; m < gemm.m; ++m) {
     const auto row = gemm.a.begin() + m * gemm.k;
     EXPECT_GE(std::count(row, row + gemm.k, 7), gemm.k - 1);

@@ -21,7 +21,7 @@ Layer Golden(const std::string& name) {
 }
 
 std::vector<uint8_t> ModelOutputs(const Layer& layer, Model model) {
-  return reference::Outputs(layer.gemm, reference::Accumulators(layer.gemm, model));
+  return reference::Outputs(layer.gemm(), reference::Accumulators(layer.gemm(), model));
 }
 
 // What PyTorch itself computed.
@@ -74,7 +74,7 @@ TEST(Ramp, BuiltinLayersShowWhatHelps) {
 TEST(Ramp, AnyLayerCanBeProbed) {
   const Result<Layer> ramp = AsRamp(Golden("u8_11"));
   ASSERT_TRUE(ramp);
-  EXPECT_EQ(ramp->gemm.m, 256);
+  EXPECT_EQ(ramp->gemm().m, 256);
   EXPECT_EQ(FindKinks(*ramp, ModelOutputs(*ramp, Model::kExact)).NonMonotonic(), 0);
   Layer crooked = Golden("u8_ramp_64x10");
   crooked.gemm.a[64 * 7 + 3] ^= 1;

@@ -2,6 +2,7 @@
 // it has met.
 #include "verify/sweep/random_sweep.h"
 #include "core/isas.h"
+#include "tests/support/gemm_target.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -146,15 +147,15 @@ TEST(RunRandomSweep, FindsNothingAndTellsWhatItMet) {
 }
 
 // In s32, as the reference has them, but for one output where `IsWrong()`.
-class Sums : public Target {
+class Sums : public GemmTarget {
  public:
   std::string Name() const override { return "sums"; }
   uint64_t Features() const override {
     return INTACT_TARGET_BIT(INTACT_TARGET_GEMM) | INTACT_TARGET_BIT(INTACT_TARGET_A_U8) |
            INTACT_TARGET_BIT(INTACT_TARGET_B_S8) | INTACT_TARGET_BIT(INTACT_TARGET_C_S32);
   }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm,
-                                   const RunOptions& /*options*/) const override {
+  Result<std::vector<uint8_t>> RunGemm(const reference::Gemm& gemm,
+                                       const RunOptions& /*options*/) const override {
     std::vector<uint8_t> output = reference::Predict(gemm, {});
     if (IsWrong(gemm)) output[0] ^= 1;
     return output;

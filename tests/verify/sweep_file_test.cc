@@ -24,11 +24,14 @@ using testing::HasSubstr;
 /// Right, wrong where that is soon explained, broken or not there, by the number of columns.
 class MoodyTarget : public ReferenceTarget {
  public:
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& options) const override {
+    if (!std::holds_alternative<reference::Gemm>(operation)) return ReferenceTarget::Run(operation, options);
+    const auto& gemm = std::get<reference::Gemm>(operation);
     ++runs;
     if (gemm.n % 7 == 3) return Error{INTACT_UNSUPPORTED, "no \"kernel\"\nof seven"};
     if (gemm.n % 11 == 5 && gemm.m * gemm.n < 200) return Error{INTACT_CODEGEN_FAILED, "broken"};
-    Result<std::vector<uint8_t>> output = ReferenceTarget::Run(gemm, options);
+    Result<std::vector<uint8_t>> output = ReferenceTarget::Run(operation, options);
     const bool is_wrong = gemm.n % 5 == 2 && output && output->size() < 200;
     if (is_wrong) output->at(output->size() / 2) ^= 1;
     return output;

@@ -193,7 +193,7 @@ TEST(DeclaredMinimum, KeepsFillsAndZeroPointsAboveIt) {
     Problem problem = *Problem::Parse("gemm u8s8s32 m=20 n=5 k=40 za=120 adeclmin=100 adecl=200");
     problem.fill = fill;
     EXPECT_EQ(problem, *Problem::Parse(problem.ToString()));
-    const std::vector<uint8_t> a = Materialize(problem).a;
+    const std::vector<uint8_t> a = MaterializeGemm(problem).a;
     const auto [low, high] = std::ranges::minmax(a);
     EXPECT_EQ(low < 100, fill == Fill::kStray) << ToString(fill);
     EXPECT_EQ(high > 200, fill == Fill::kStray) << ToString(fill);
@@ -281,7 +281,7 @@ class NoTarget : public Target {
  public:
   explicit NoTarget(intact_status status) : status_(status) {}
   std::string Name() const override { return "none"; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm&, const RunOptions&) const override {
+  Result<std::vector<uint8_t>> Run(const reference::Operation&, const RunOptions&) const override {
     return Error{status_, "there is no such thing"};
   }
 
@@ -310,9 +310,12 @@ class WrongAtARest : public ReferenceTarget {
  public:
   WrongAtARest(int64_t reference::Gemm::*size, int64_t rest, intact_type a_type)
       : size_(size), rest_(rest), a_type_(a_type) {}
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
-    Result<std::vector<uint8_t>> output = ReferenceTarget::Run(gemm, options);
-    if (output && gemm.*size_ % 16 == rest_ && gemm.a_type == a_type_) output->back() ^= 1;
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& options) const override {
+    Result<std::vector<uint8_t>> output = ReferenceTarget::Run(operation, options);
+    const auto* gemm = std::get_if<reference::Gemm>(&operation);
+    const bool is_wrong = gemm != nullptr && gemm->*size_ % 16 == rest_ && gemm->a_type == a_type_;
+    if (output && is_wrong) output->back() ^= 1;
     return output;
   }
 
@@ -405,8 +408,9 @@ TEST(Judge, ASaturatingTargetMustSaturate) {
   // Exact where it should clamp: no output differs from the exact reference, and yet it is wrong.
   const auto problem = Problem::Parse("gemm u8s8s32 m=4 n=8 k=16 fill=bait mode=saturating isa=avx2");
   class ExactTarget : public ReferenceTarget {
-    Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions&) const override {
-      return ReferenceTarget::Run(gemm, {});
+    Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                     const RunOptions&) const override {
+      return reference::Predict(operation, {});
     }
   };
   const Result<Judgement> judgement = Judge(ExactTarget(), *problem);

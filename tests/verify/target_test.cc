@@ -175,7 +175,7 @@ RunOptions Named(const std::string& line) {
   return options;
 }
 
-reference::Gemm SmallGemm() { return Materialize(*Problem::Parse("gemm u8s8s32 m=2 n=3 k=4")); }
+reference::Gemm SmallGemm() { return MaterializeGemm(*Problem::Parse("gemm u8s8s32 m=2 n=3 k=4")); }
 
 // In its own session or in another.
 class Leaving : public testing::TestWithParam<const char*> {};

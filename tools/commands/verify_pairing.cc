@@ -29,10 +29,8 @@ int RunPairing(PairingOptions options) {
   if (const int status = options.choice.Resolve(); status != kParity) return status;
   const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
   if (!target) return Fail(target.error());
-  verify::RunSettings settings;
-  settings.mode = options.choice.mode;
-  settings.isa = options.choice.isa;
-  const std::vector<verify::ProbedPairs> probed = verify::ProbePairs(**target, settings);
+  const std::vector<verify::ProbedPairs> probed =
+      verify::ProbePairs(**target, options.choice.mode, options.choice.isa);
   const auto has_result = [](const verify::ProbedPairs& pairs) { return pairs.error.ok(); };
   const auto failed = [](const verify::ProbedPairs& pairs) { return verify::PairingOf(pairs) == "failed"; };
   if (probed.empty()) return Fail("verify pairing: the target takes none of the probes");

@@ -45,10 +45,11 @@ int RunRamp(RampOptions options) {
   }
   Print("{}", verify::ToText(*ramp));
   // A target may claim to turn back.
-  const bool passed = options.target.IsPlugin() ? !verify::Fails(**target, layer->gemm, {}) : ramp->Passed();
+  const bool passed =
+      options.target.IsPlugin() ? !verify::Fails(**target, layer->gemm(), {}) : ramp->Passed();
   if (options.target.IsPlugin()) {
     Print("{}as the target claims: {}\n", passed ? "" : "not ",
-          verify::ClaimOf((*target)->Arithmetic(), verify::KindOf(layer->gemm)));
+          verify::ClaimOf((*target)->Arithmetic(), verify::KindOf(layer->gemm())));
   }
   return WriteJson(options.json, verify::ToJson(*ramp), passed ? kParity : kDifference);
 }

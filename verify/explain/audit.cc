@@ -275,24 +275,22 @@ std::string_view InWords(Verdict verdict) {
   return verdict == Verdict::kHoldsOnData ? "holds on data" : ToString(verdict);
 }
 
-Audit AuditReduceRange(const reference::Gemm& gemm, bool reduce_range) {
-  return AuditGroups({&gemm, 1}, reduce_range, INTACT_PAIRING_WITHIN_TAP);
-}
-
-Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range, intact_pairing pairing) {
+Audit AuditReduceRange(const reference::Operation& operation, bool reduce_range, intact_pairing pairing) {
+  if (const auto* gemm = std::get_if<reference::Gemm>(&operation)) {
+    return AuditGroups({gemm, 1}, reduce_range, INTACT_PAIRING_WITHIN_TAP);
+  }
+  const auto& conv = std::get<reference::Conv>(operation);
   Audit audit = AuditGroups(reference::Lower(conv), reduce_range, pairing);
   audit.conv = conv.geometry;
   return audit;
 }
 
-std::vector<Audit> AuditEachPairing(const reference::Gemm& gemm, bool reduce_range) {
-  return {AuditReduceRange(gemm, reduce_range)};
-}
-
-std::vector<Audit> AuditEachPairing(const reference::Conv& conv, bool reduce_range) {
+std::vector<Audit> AuditEachPairing(const reference::Operation& operation, bool reduce_range) {
+  const auto* conv = std::get_if<reference::Conv>(&operation);
+  if (conv == nullptr) return {AuditReduceRange(operation, reduce_range)};
   std::vector<Audit> audits;
-  for (const intact_pairing pairing : PairingsOf(ShapeOf(conv.geometry))) {
-    audits.push_back(AuditReduceRange(conv, reduce_range, pairing));
+  for (const intact_pairing pairing : PairingsOf(ShapeOf(conv->geometry))) {
+    audits.push_back(AuditReduceRange(operation, reduce_range, pairing));
   }
   // Verdicts are ordered from the best to the worst.
   std::ranges::stable_sort(audits, std::greater(), [](const Audit& audit) { return audit.verdict(); });

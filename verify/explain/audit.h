@@ -36,8 +36,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reference/contract/conv.h"
-#include "reference/contract/gemm.h"
+#include "reference/contract/operation.h"
 
 namespace intact::verify {
 
@@ -90,12 +89,11 @@ struct Audit {
 };
 
 /// `reduce_range`: whether the layer says that its activations were calibrated for 7 bits.
-Audit AuditReduceRange(const reference::Gemm& gemm, bool reduce_range);
-/// Padding takes part in pairs, with the zero point.
-Audit AuditReduceRange(const reference::Conv& conv, bool reduce_range, intact_pairing pairing);
+/// `pairing` is a convolution's; padding takes part in pairs, with the zero point.
+Audit AuditReduceRange(const reference::Operation& operation, bool reduce_range,
+                       intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP);
 /// One for each pairing that pairs other depths, the worst verdict first.
-std::vector<Audit> AuditEachPairing(const reference::Gemm& gemm, bool reduce_range);
-std::vector<Audit> AuditEachPairing(const reference::Conv& conv, bool reduce_range);
+std::vector<Audit> AuditEachPairing(const reference::Operation& operation, bool reduce_range);
 
 /// The ISA that the library chooses here when none is asked for; ANY if it can use none.
 intact_isa BestIsa();

@@ -270,35 +270,29 @@ class Comparer {
 };
 
 // The same operation with its accumulators as output.
-template <class Operation>
-Operation AccumulatorProblem(Operation operation) {
-  if constexpr (requires { operation.item_scales; }) operation.item_scales.clear();
-  operation.c_type = INTACT_S32;
-  operation.c_zero_point = 0;
-  operation.scales.clear();
-  operation.a_scales.clear();
-  operation.bias_f32.clear();
-  operation.float_steps.clear();
-  operation.post_ops = {};
-  operation.residual.clear();
+reference::Operation AccumulatorProblem(reference::Operation operation) {
+  if (auto* gemm = std::get_if<reference::Gemm>(&operation)) gemm->item_scales.clear();
+  reference::Linear& linear = LinearOf(operation);
+  linear.c_type = INTACT_S32;
+  linear.c_zero_point = 0;
+  linear.scales.clear();
+  linear.a_scales.clear();
+  linear.bias_f32.clear();
+  linear.float_steps.clear();
+  linear.post_ops = {};
+  linear.residual.clear();
   return operation;
 }
 
-// A dynamic quantization has none to tell of: with its activations given, its faults would not show.
-bool TellsAccumulators(const reference::Gemm& gemm) { return !gemm.IsDynamic(); }
-bool TellsAccumulators(const reference::Conv& /*conv*/) { return true; }
-
 Answer::Accumulators RunForAccumulators(const Target& target, const Oracle& oracle,
                                         const RunOptions& options) {
-  const auto run = [&](const auto& operation) -> Answer::Accumulators {
-    if (!TellsAccumulators(operation)) return std::nullopt;
-    const Result<std::vector<uint8_t>> bytes = RunOn(target, AccumulatorProblem(operation), options);
-    if (!bytes || std::ssize(*bytes) != oracle.outputs() * int64_t{sizeof(int32_t)}) return std::nullopt;
-    std::vector<int32_t> accumulators(bytes->size() / sizeof(int32_t));
-    std::memcpy(accumulators.data(), bytes->data(), bytes->size());
-    return accumulators;
-  };
-  return std::visit(run, oracle.operation());
+  // A dynamic quantization has none to tell of: with its activations given, its faults would not show.
+  if (oracle.linear().IsDynamic()) return std::nullopt;
+  const Result<std::vector<uint8_t>> bytes = target.Run(AccumulatorProblem(oracle.operation()), options);
+  if (!bytes || std::ssize(*bytes) != oracle.outputs() * int64_t{sizeof(int32_t)}) return std::nullopt;
+  std::vector<int32_t> accumulators(bytes->size() / sizeof(int32_t));
+  std::memcpy(accumulators.data(), bytes->data(), bytes->size());
+  return accumulators;
 }
 
 }  // namespace
@@ -378,8 +372,7 @@ Comparison Compare(const Oracle& oracle, const std::vector<uint8_t>& actual,
 
 Result<std::vector<uint8_t>> RunChecked(const Target& target, const Oracle& oracle,
                                         const RunOptions& options) {
-  Result<std::vector<uint8_t>> output = std::visit(
-      [&](const auto& operation) { return RunOn(target, operation, options); }, oracle.operation());
+  Result<std::vector<uint8_t>> output = target.Run(oracle.operation(), options);
   const int64_t size = oracle.outputs() * core::BytesOf(oracle.type());
   if (output && std::ssize(*output) != size) {
     return Error{INTACT_INVALID_ARGUMENT, fmt::format("target {} gave {} bytes of output; expected {}",

@@ -465,10 +465,7 @@ int Strangeness(const Arithmetic& arithmetic) {
 
 // ----- candidates and words -------------------------------------------------------------------------------
 
-OperationKind KindOf(const Oracle& oracle) {
-  return std::visit([&](const auto& operation) { return KindOf(operation, oracle.geometry()); },
-                    oracle.operation());
-}
+OperationKind KindOf(const Oracle& oracle) { return KindOf(oracle.linear(), oracle.geometry()); }
 OperationKind KindOf(const Problem& problem) {
   return KindOf(problem, problem.conv ? &*problem.conv : nullptr);
 }

@@ -33,17 +33,17 @@ std::string FailureOfSaturating(const Comparison& comparison) {
                      comparison.outputs);
 }
 
-std::string FailureOf(const RunOptions& options, const Comparison& comparison) {
-  const bool saturates = ExpectedModel(options.mode, options.isa) == reference::Model::kTriple;
+std::string FailureOf(const reference::Model& model, const Comparison& comparison) {
+  const bool saturates = model == reference::Model::kTriple;
   return saturates ? FailureOfSaturating(comparison) : Describe(comparison, comparison.listed.at(0));
 }
 
 // The arithmetics of which a target has to have one that claims this; none if it claims nothing.
-Result<std::vector<Arithmetic>> Promised(const std::string& claim, const RunOptions& options) {
+Result<std::vector<Arithmetic>> Promised(const std::string& claim, intact_mode mode, intact_isa isa) {
   if (claim == "any") return std::vector<Arithmetic>();
   if (claim == "exact") {
-    std::vector<Arithmetic> promised = {{ExpectedModel(options.mode, options.isa)}};
-    if (promised[0] != Arithmetic() && options.isa == INTACT_ISA_ANY) promised.emplace_back();
+    std::vector<Arithmetic> promised = {{ExpectedModel(mode, isa)}};
+    if (promised[0] != Arithmetic() && isa == INTACT_ISA_ANY) promised.emplace_back();
     return promised;
   }
   if (const std::optional<Arithmetic> arithmetic = reference::ParseArithmetic(claim)) return {{*arithmetic}};
@@ -100,7 +100,8 @@ std::string MessageOf(const Error& error) {
 Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
                         Arithmetics preferred) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
-  ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised, Promised(claim, options));
+  ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised,
+                   Promised(claim, oracle.linear().mode, options.isa));
   ASSIGN_OR_RETURN(const Bytes output, RunChecked(target, oracle, options));
   Judgement judgement = {Explain(target, oracle, options, output, kMaxDifferencesListed, preferred), {}};
   // Whoever is to be exact has no right s32 output where the sum leaves int32: the comparison knows.
@@ -110,7 +111,7 @@ Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOpt
   if (promised.empty()) {
     judgement.failure = FailureOfAny(judgement.comparison);
   } else if (claim == "exact") {
-    judgement.failure = FailureOf(options, judgement.comparison);
+    judgement.failure = FailureOf(ExpectedModel(oracle.linear().mode, options.isa), judgement.comparison);
   } else {
     judgement.failure = FailureOfClaim(oracle, promised.front(), output, judgement.comparison);
   }
@@ -124,7 +125,7 @@ Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetic
 bool IsBroken(const Target& target, const Oracle& oracle, const RunOptions& options, const Bytes& output,
               const Comparison* comparison) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
-  const Result<std::vector<Arithmetic>> promised = Promised(claim, options);
+  const Result<std::vector<Arithmetic>> promised = Promised(claim, oracle.linear().mode, options.isa);
   if (!promised) return true;
   if (IsAsPromised(oracle, *promised, output)) return false;
   if (!promised->empty()) return true;
@@ -134,7 +135,7 @@ bool IsBroken(const Target& target, const Oracle& oracle, const RunOptions& opti
 
 bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
-  if (!Promised(claim, options)) return true;
+  if (!Promised(claim, oracle.linear().mode, options.isa)) return true;
   const Result<Bytes> output = RunChecked(target, oracle, options);
   if (!output) return output.error().status != INTACT_UNSUPPORTED;
   return IsBroken(target, oracle, options, *output, nullptr);

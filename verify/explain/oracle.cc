@@ -12,19 +12,6 @@ using reference::Model;
 using reference::Predictor;
 using reference::Rounding;
 
-Oracle::Operation Materialized(const Problem& problem) {
-  if (problem.conv) return MaterializeConv(problem);
-  return Materialize(problem);
-}
-
-int64_t OutputsOf(const reference::Gemm& gemm) { return gemm.rows() * gemm.n; }
-int64_t OutputsOf(const reference::Conv& conv) {
-  return conv.geometry.OutputPixels() * conv.geometry.output_channels;
-}
-
-int64_t ColumnsOf(const reference::Gemm& gemm) { return gemm.n; }
-int64_t ColumnsOf(const reference::Conv& conv) { return conv.geometry.output_channels; }
-
 // The value that `known` has for `key`; make() gives it at first.
 template <class Known, class Key, class Make>
 const auto& Once(Known* known, const Key& key, const Make& make) {
@@ -35,29 +22,13 @@ const auto& Once(Known* known, const Key& key, const Make& make) {
 
 }  // namespace
 
-Oracle::Oracle(const Problem& problem) : operation_(Materialized(problem)) {}
-
-intact_type Oracle::type() const {
-  return std::visit([](const auto& operation) { return operation.c_type; }, operation_);
-}
-
-int64_t Oracle::outputs() const {
-  return std::visit([](const auto& operation) { return OutputsOf(operation); }, operation_);
-}
-
-int64_t Oracle::columns() const {
-  return std::visit([](const auto& operation) { return ColumnsOf(operation); }, operation_);
-}
-
 const reference::ConvGeometry* Oracle::geometry() const {
   const auto* conv = std::get_if<reference::Conv>(&operation_);
   return conv != nullptr ? &conv->geometry : nullptr;
 }
 
 const Predictor& Oracle::predictor() const {
-  if (!predictor_) {
-    std::visit([this](const auto& operation) { predictor_.emplace(operation); }, operation_);
-  }
+  if (!predictor_) predictor_.emplace(operation_);
   return *predictor_;
 }
 

@@ -8,11 +8,9 @@
 #include <map>
 #include <optional>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "reference/contract/conv.h"
-#include "reference/contract/gemm.h"
+#include "reference/contract/operation.h"
 #include "reference/models/arithmetic.h"
 #include "verify/problem/problem.h"
 
@@ -21,19 +19,21 @@ namespace intact::verify {
 /// Computes each result when it is first asked for, and keeps it: not for several threads at once.
 class Oracle {
  public:
-  using Operation = std::variant<reference::Gemm, reference::Conv>;
   using Bytes = std::vector<uint8_t>;
 
   // Whatever asks for an oracle takes an operation in its place.
+  Oracle(reference::Operation operation)  // NOLINT(google-explicit-constructor)
+      : operation_(std::move(operation)) {}
   Oracle(reference::Gemm gemm) : operation_(std::move(gemm)) {}  // NOLINT(google-explicit-constructor)
   Oracle(reference::Conv conv) : operation_(std::move(conv)) {}  // NOLINT(google-explicit-constructor)
-  explicit Oracle(const Problem& problem);
+  explicit Oracle(const Problem& problem) : operation_(Materialize(problem)) {}
 
-  const Operation& operation() const { return operation_; }
-  intact_type type() const;
+  const reference::Operation& operation() const { return operation_; }
+  const reference::Linear& linear() const { return LinearOf(operation_); }
+  intact_type type() const { return linear().c_type; }
   /// The number of output elements, and those of one row of C.
-  int64_t outputs() const;
-  int64_t columns() const;
+  int64_t outputs() const { return OutputOf(operation_).rows * columns(); }
+  int64_t columns() const { return OutputOf(operation_).columns; }
   /// Of a convolution; nullptr for a GEMM.
   const reference::ConvGeometry* geometry() const;
 
@@ -50,7 +50,7 @@ class Oracle {
   const Bytes& Predict(const reference::Arithmetic& arithmetic) const;
 
  private:
-  const Operation operation_;
+  const reference::Operation operation_;
   mutable std::optional<reference::Predictor> predictor_;
   mutable std::deque<std::pair<reference::Model, std::vector<int32_t>>> accumulators_;
   mutable std::deque<std::pair<reference::Arithmetic, Bytes>> wrapped_;

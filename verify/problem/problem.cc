@@ -602,13 +602,20 @@ std::optional<Error> Problem::Check() const {
 
 namespace {
 
-// Types, zero points and tensors; `a` and `b` as the fills make them.
-void FillOperation(const Problem& problem, reference::Linear* operation) {
+// What both share, without the epilogue; `a` and `b` as the fills make them.
+void FillLinear(const Problem& problem, reference::Linear* operation) {
   operation->a_type = problem.a_type;
   operation->b_type = problem.b_type;
   operation->c_type = problem.c_type;
+  operation->mode = problem.mode;
   operation->a_zero_point = problem.za;
   operation->c_zero_point = problem.zc;
+  if (problem.declared_min > 0 || problem.declared < 255) {
+    operation->a_min = core::LowestOf(problem.a_type) + problem.declared_min;
+    operation->a_max = core::LowestOf(problem.a_type) + problem.declared;
+  }
+  operation->range_check = problem.range_check;
+  operation->a_quantization = problem.quantization;
   operation->a = FillActivations(problem);
   if (problem.a_type == INTACT_S8) {
     for (uint8_t& a : operation->a) a = static_cast<uint8_t>(a ^ 0x80);  // the distance d becomes d − 128
@@ -622,7 +629,12 @@ void FillOperation(const Problem& problem, reference::Linear* operation) {
 
 }  // namespace
 
-reference::Gemm Materialize(const Problem& problem) {
+reference::Operation Materialize(const Problem& problem) {
+  if (problem.conv) return MaterializeConv(problem);
+  return MaterializeGemm(problem);
+}
+
+reference::Gemm MaterializeGemm(const Problem& problem) {
   assert(!problem.conv);
   reference::Gemm gemm;
   gemm.m = problem.m;
@@ -630,8 +642,7 @@ reference::Gemm Materialize(const Problem& problem) {
   gemm.k = problem.k;
   gemm.batch = problem.batch;
   gemm.has_own_b = problem.own_b;
-  gemm.a_quantization = problem.quantization;
-  FillOperation(problem, &gemm);
+  FillLinear(problem, &gemm);
   if (problem.zb_kind == ZeroPointKind::kItem) {
     gemm.item_zero_points = std::exchange(gemm.b_zero_points, {problem.zb});
   }
@@ -647,20 +658,16 @@ reference::Conv MaterializeConv(const Problem& problem) {
   assert(problem.conv);
   reference::Conv conv;
   conv.geometry = *problem.conv;
-  FillOperation(problem, &conv);
+  FillLinear(problem, &conv);
   FillEpilogue(problem, reference::Lower(conv), &conv);
   return conv;
 }
 
 RunOptions RunOptionsOf(const Problem& problem) {
-  return {{problem.mode,
-           problem.isa,
+  return {{problem.isa,
            problem.a_pad,
            problem.c_pad,
            problem.threads,
-           problem.declared_min,
-           problem.declared,
-           problem.range_check,
            problem.res_pad,
            problem.in_place,
            problem.open_extents,

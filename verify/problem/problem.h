@@ -29,8 +29,7 @@
 #include <string>
 #include <string_view>
 
-#include "reference/contract/conv.h"
-#include "reference/contract/gemm.h"
+#include "reference/contract/operation.h"
 #include "verify/problem/target.h"
 
 namespace intact::verify {
@@ -146,10 +145,10 @@ struct Problem {
   static Result<Problem> Parse(std::string_view line);
 };
 
-/// The tensors of a GEMM, which must be one that Parse() would accept.
-reference::Gemm Materialize(const Problem& problem);
-
-/// The tensors of a convolution.
+/// The operation with its tensors. The problem must be one that Parse() would accept.
+reference::Operation Materialize(const Problem& problem);
+/// Of a problem that is a GEMM, or a convolution.
+reference::Gemm MaterializeGemm(const Problem& problem);
 reference::Conv MaterializeConv(const Problem& problem);
 
 /// How `problem` asks to be run.

@@ -11,24 +11,18 @@
 #include <string>
 #include <vector>
 
-#include "reference/contract/conv.h"
-#include "reference/contract/gemm.h"
+#include "reference/contract/operation.h"
 #include "verify/problem/surroundings.h"
 
 namespace intact::verify {
 
 /// How a target is to run an operation, apart from its tensors: what makes a difference to it.
 struct RunSettings {
-  intact_mode mode = INTACT_EXACT;
   intact_isa isa = INTACT_ISA_ANY;  // exactly this ISA; ANY = the target's own choice
   // Elements between rows or pixels, beyond their columns or channels.
   int64_t a_pad = 0;
   int64_t c_pad = 0;
   int32_t threads = 1;
-  // Activations lie in [declared_min, declared], as distances from the type's minimum.
-  int32_t declared_min = 0;
-  int32_t declared = 255;
-  intact_range_check range_check = INTACT_RANGE_CHECKED;
   int64_t res_pad = 0;
   bool in_place = false;  // the residual is where C is to be, with c_pad
   // See Problem; targets without such a thing run as ever.
@@ -70,22 +64,11 @@ class Target {
   /// What it wrote to stdout and stderr in the last run in which it wrote anything, where that is kept from
   /// them.
   virtual std::string Printed() const { return {}; }
-  /// Output bytes, dense m×n of gemm.c_type, item after item. UNSUPPORTED where the machine or the target
-  /// cannot run it.
-  virtual Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const = 0;
-  /// The same, dense [batch][OD][OH][OW][output_channels].
-  virtual Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions& options) const;
+  /// Output bytes, dense rows of c_type: of a GEMM m×n, item after item, of a convolution
+  /// [batch][OD][OH][OW][output_channels]. UNSUPPORTED where the machine or the target cannot run it.
+  virtual Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                           const RunOptions& options) const = 0;
 };
-
-/// Run() or RunConv().
-inline Result<std::vector<uint8_t>> RunOn(const Target& target, const reference::Gemm& gemm,
-                                          const RunOptions& options) {
-  return target.Run(gemm, options);
-}
-inline Result<std::vector<uint8_t>> RunOn(const Target& target, const reference::Conv& conv,
-                                          const RunOptions& options) {
-  return target.RunConv(conv, options);
-}
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_PROBLEM_TARGET_H_

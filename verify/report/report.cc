@@ -37,7 +37,7 @@ Result<std::vector<Ramp>> RunBuiltinRamps() {
 std::vector<LayerAudit> AuditBuiltinLayers() {
   std::vector<LayerAudit> audits;
   for (const Layer& layer : BuiltinLayers()) {
-    audits.push_back({layer.name, AuditReduceRange(layer.gemm, layer.reduce_range)});
+    audits.push_back({layer.name, AuditReduceRange(layer.gemm(), layer.reduce_range)});
   }
   return audits;
 }

@@ -35,15 +35,16 @@ std::string WhyNotSevenBits(const reference::Linear& operation) {
   return {};
 }
 
-std::vector<RunOptions> VariantsOn(intact_isa isa, bool seven_bits) {
-  RunOptions exact;
-  exact.isa = isa;
-  if (!core::SaturatesInt16(isa)) return {exact};
-  RunOptions saturating = exact;
-  saturating.mode = INTACT_SATURATING;
-  std::vector<RunOptions> variants = {saturating, exact};
-  if (seven_bits) variants.push_back(exact);
-  if (seven_bits) variants.back().declared = kSevenBits;
+// How an operation's plan is asked for.
+struct Variant {
+  intact_mode mode;
+  int32_t a_max;  // declared; 0: all of the type
+};
+
+std::vector<Variant> VariantsOn(intact_isa isa, bool seven_bits) {
+  if (!core::SaturatesInt16(isa)) return {{INTACT_EXACT, 0}};
+  std::vector<Variant> variants = {{INTACT_SATURATING, 0}, {INTACT_EXACT, 0}};
+  if (seven_bits) variants.push_back({INTACT_EXACT, kSevenBits});
   return variants;
 }
 
@@ -64,11 +65,6 @@ double TimedRun(const Contender& contender, std::vector<uint8_t>* output) {
   return Microseconds(Clock::now() - start).count();
 }
 
-const uint8_t* InputOf(const reference::Gemm& gemm) {
-  return gemm.IsDynamic() ? gemm.a_source.data() : gemm.a.data();
-}
-const uint8_t* InputOf(const reference::Conv& conv) { return conv.a.data(); }
-
 intact_status RunPlan(const Gemm& plan, const intact_gemm_args& args) {
   return intact_gemm_run(plan.handle(), &args);
 }
@@ -87,11 +83,15 @@ class Timer {
   /// An ISA that this machine lacks, or for which the library has no kernel, is left out.
   Error AddIsa(intact_isa isa, bool seven_bits) {
     std::vector<Plan> plans;
-    for (const RunOptions& options : VariantsOn(isa, seven_bits)) {
+    RunOptions options;
+    options.isa = isa;
+    for (const Variant& variant : VariantsOn(isa, seven_bits)) {
+      operation_.mode = variant.mode;
+      operation_.a_max = variant.a_max;
       Result<Plan> plan = CreatePlan(operation_, options);
       if (!plan && plan.error().status == INTACT_UNSUPPORTED) continue;
       if (!plan) return plan.error();
-      RETURN_IF_ERROR(AddTiming(*plan, options));
+      RETURN_IF_ERROR(AddTiming(*plan, isa));
       plans.push_back(std::move(*plan));
     }
     TimeLast(plans);
@@ -101,12 +101,12 @@ class Timer {
   std::vector<Timing> Timings() && { return std::move(timings_); }
 
  private:
-  Error AddTiming(const Plan& plan, const RunOptions& options) {
+  Error AddTiming(const Plan& plan, intact_isa isa) {
     ASSIGN_OR_RETURN(const intact_certificate certificate, plan.Certificate(INTACT_PAIRING_WITHIN_TAP));
     Timing timing;
-    timing.isa = options.isa;
-    timing.mode = options.mode;
-    timing.seven_bits = options.declared == kSevenBits;
+    timing.isa = isa;
+    timing.mode = operation_.mode;
+    timing.seven_bits = operation_.a_max == kSevenBits;
     timing.kernel = plan.Info().kernel;
     timing.certificate = certificate;
     timings_.push_back(std::move(timing));
@@ -131,10 +131,10 @@ class Timer {
   }
 
   intact_status Run(const Plan& plan, uint8_t* c) const {
-    return RunPlan(plan, ArgsOf(operation_, RunOptions(), {InputOf(operation_), c}));
+    return RunPlan(plan, ArgsOf(operation_, RunOptions(), {operation_.GivenA().data(), c}));
   }
 
-  const Operation& operation_;
+  Operation operation_;
   std::vector<uint8_t> exact_, triple_;
   std::vector<Timing> timings_;
 };
@@ -150,7 +150,7 @@ Layer LaplaceLayer(std::string name, int32_t amax) {
   Layer layer;
   layer.name = std::move(name);
   layer.op = "linear";
-  layer.gemm = Materialize(problem);
+  layer.operation = Materialize(problem);
   return layer;
 }
 
@@ -219,19 +219,15 @@ Result<std::vector<Timing>> TimePlans(const Operation& operation, bool seven_bit
 Result<Cost> MeasureCost(const Layer& layer) {
   Cost cost;
   cost.layer = layer.name;
-  cost.why_not_seven_bits =
-      VisitOperation(layer, [](const reference::Linear& operation) { return WhyNotSevenBits(operation); });
+  cost.why_not_seven_bits = WhyNotSevenBits(LinearOf(layer.operation));
   const bool seven_bits = cost.why_not_seven_bits.empty();
-  ASSIGN_OR_RETURN(cost.timings, layer.conv ? TimePlans<Conv>(*layer.conv, seven_bits)
-                                            : TimePlans<Gemm>(layer.gemm, seven_bits));
-  if (layer.conv) {
-    const reference::ConvGeometry& geometry = layer.conv->geometry;
-    cost.m = geometry.OutputPixels();
-    cost.n = geometry.output_channels;
-    cost.k = geometry.Taps() * geometry.GroupInputs();
-  } else {
-    std::tie(cost.m, cost.n, cost.k) = std::tie(layer.gemm.m, layer.gemm.n, layer.gemm.k);
-  }
+  ASSIGN_OR_RETURN(cost.timings, layer.conv() != nullptr ? TimePlans<Conv>(*layer.conv(), seven_bits)
+                                                         : TimePlans<Gemm>(layer.gemm(), seven_bits));
+  const auto [rows, columns] = OutputOf(layer.operation);
+  cost.m = rows;
+  cost.n = columns;
+  cost.k = layer.conv() != nullptr ? layer.conv()->geometry.Taps() * layer.conv()->geometry.GroupInputs()
+                                   : layer.gemm().k;
   return cost;
 }
 

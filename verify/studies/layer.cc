@@ -440,9 +440,9 @@ constexpr std::string_view kConvolutions[] = {"conv1d",           "conv2d",     
 std::optional<Error> ReadOperation(const std::string& folder, Fields* fields, Layer* layer) {
   if (layer->op == "linear" || layer->op == "linear_dynamic") {
     const bool is_dynamic = layer->op == "linear_dynamic";
-    if (std::optional<Error> error = ReadLinear(folder, is_dynamic, &layer->gemm)) return error;
-    if (is_dynamic) return ReadDynamic(folder, fields, &layer->gemm);
-    return ReadQuantization(folder, layer->gemm.n, fields, &layer->gemm);
+    if (std::optional<Error> error = ReadLinear(folder, is_dynamic, &layer->gemm())) return error;
+    if (is_dynamic) return ReadDynamic(folder, fields, &layer->gemm());
+    return ReadQuantization(folder, layer->gemm().n, fields, &layer->gemm());
   }
   const auto* op = std::ranges::find(kConvolutions, layer->op);
   if (op == std::end(kConvolutions)) {
@@ -452,7 +452,7 @@ std::optional<Error> ReadOperation(const std::string& folder, Fields* fields, La
                              ExcerptOf(layer->op)));
     return fields->error();
   }
-  reference::Conv& conv = layer->conv.emplace();
+  reference::Conv& conv = layer->operation.emplace<reference::Conv>();
   const auto number = static_cast<size_t>(op - kConvolutions);
   conv.geometry = ReadGeometry(number % INTACT_MAX_SPATIAL + 1, number >= INTACT_MAX_SPATIAL, fields);
   if (fields->error()) return fields->error();
@@ -462,8 +462,8 @@ std::optional<Error> ReadOperation(const std::string& folder, Fields* fields, La
 
 /// The output's extents, as ReadExpected() wants them.
 std::vector<int64_t> OutputShape(const Layer& layer) {
-  if (!layer.conv) return {layer.gemm.m, layer.gemm.n};
-  const reference::ConvGeometry& geometry = layer.conv->geometry;
+  if (layer.conv() == nullptr) return {layer.gemm().m, layer.gemm().n};
+  const reference::ConvGeometry& geometry = layer.conv()->geometry;
   std::vector<int64_t> shape = {geometry.batch};
   for (const reference::Axis& axis : std::span(geometry.axes).last(static_cast<size_t>(geometry.dims))) {
     shape.push_back(axis.Output());
@@ -486,7 +486,7 @@ Layer MakeRampLayer(const RampSpec& spec) {
   layer.op = "linear";
   layer.reduce_range = spec.reduce_range;
   layer.is_ramp = true;
-  reference::Gemm& gemm = layer.gemm;
+  reference::Gemm& gemm = layer.gemm();
   gemm.m = spec.high - spec.low + 1;
   gemm.n = 10;
   gemm.k = 64;
@@ -528,7 +528,7 @@ Result<Layer> ReadLayer(const std::string& folder) {
   if (fields.error()) return *fields.error();
   if (std::optional<Error> error = ReadOperation(folder, &fields, &layer)) return *error;
   layer.reduce_range = fields.Has("reduce_range") && fields.Boolean("reduce_range");
-  if (!layer.gemm.IsDynamic()) {
+  if (!LinearOf(layer.operation).IsDynamic()) {
     layer.is_ramp = fields.Has("ramp");
     for (const char* for_people : {"ramp.from", "ramp.to", "ramp.step"}) (void)fields.Has(for_people);
   }
@@ -540,7 +540,7 @@ Result<Layer> ReadLayer(const std::string& folder) {
 Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string& file) {
   const std::string path = (std::filesystem::path(layer.folder) / file).string();  // an absolute `file` wins
   ASSIGN_OR_RETURN(const support::NpyArray expected, support::ReadNpy(path));
-  const intact_type type = VisitOperation(layer, [](const auto& operation) { return operation.c_type; });
+  const intact_type type = LinearOf(layer.operation).c_type;
   const std::vector<int64_t> shape = OutputShape(layer);
   if (expected.type != type || expected.shape != shape) {
     return WrongTensor(path, expected,

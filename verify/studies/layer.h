@@ -39,8 +39,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/contract/conv.h"
-#include "reference/contract/gemm.h"
+#include "reference/contract/operation.h"
 
 namespace intact::verify {
 
@@ -50,15 +49,14 @@ struct Layer {
   std::string op;      // "linear", "conv2d", …
   bool reduce_range = false;
   bool is_ramp = false;
-  reference::Gemm gemm;                 // of a linear layer
-  std::optional<reference::Conv> conv;  // it is a convolution
-};
+  reference::Operation operation;
 
-/// Calls visit(the layer's GEMM or convolution).
-template <class Visit>
-auto VisitOperation(const Layer& layer, Visit visit) {
-  return layer.conv ? visit(*layer.conv) : visit(layer.gemm);
-}
+  /// Of a linear layer.
+  const reference::Gemm& gemm() const { return std::get<reference::Gemm>(operation); }
+  reference::Gemm& gemm() { return std::get<reference::Gemm>(operation); }
+  /// nullptr for a linear layer.
+  const reference::Conv* conv() const { return std::get_if<reference::Conv>(&operation); }
+};
 
 /// Errors are one line that names the file and the field, what was wrong and what was expected.
 Result<Layer> ReadLayer(const std::string& folder);

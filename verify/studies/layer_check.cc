@@ -33,7 +33,6 @@ std::optional<Error> Examine(const Oracle& oracle, const std::optional<Expectati
   const IntactTarget own;
   const Target& target = named != nullptr ? *named : own;
   if (named == nullptr) {
-    options.mode = check->mode;
     options.isa = check->isa;
   }
   ASSIGN_OR_RETURN(const std::vector<uint8_t> output, RunChecked(target, oracle, options));
@@ -69,8 +68,8 @@ std::string EnginesInWords(const reference::Arithmetic& arithmetic, const Paired
 
 std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs) {
   std::vector<Recorded> recorded;
-  const PairedShape shape = layer.conv ? ShapeOf(layer.conv->geometry) : PairedShape();
-  const Oracle oracle = VisitOperation(layer, [](const auto& operation) { return Oracle(operation); });
+  const PairedShape shape = layer.conv() != nullptr ? ShapeOf(layer.conv()->geometry) : PairedShape();
+  const Oracle oracle(layer.operation);
   for (const Expectation& output : outputs) {
     recorded.push_back({output.file, layer.name, shape, Identify(oracle, output.output),
                         Compare(oracle, output.output, std::nullopt, kMaxDifferencesListed)});
@@ -86,10 +85,10 @@ Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa i
   check.op = layer.op;
   check.mode = mode;
   check.isa = isa == INTACT_ISA_ANY && by.target == nullptr ? BestIsa() : isa;
-  const std::optional<Error> error = VisitOperation(layer, [&](const auto& operation) {
-    check.audits = AuditEachPairing(operation, layer.reduce_range);
-    return Examine(operation, expectation, by.target, &check);
-  });
+  reference::Operation operation = layer.operation;
+  if (by.target == nullptr) LinearOf(operation).mode = mode;
+  check.audits = AuditEachPairing(operation, layer.reduce_range);
+  const std::optional<Error> error = Examine(std::move(operation), expectation, by.target, &check);
   if (error) return *error;
   return check;
 }

@@ -190,28 +190,29 @@ void Sort(const reference::Linear& operation, const std::vector<std::optional<De
                          probed->clamping.end());
 }
 
-template <class Operation>
-void Run(const Target& target, Operation operation, const Operator& op, const RunOptions& options,
-         int64_t columns, ProbedPairs* probed) {
+void Run(const Target& target, reference::Operation operation, const Operator& op, const RunOptions& options,
+         ProbedPairs* probed) {
+  const int64_t columns = OutputOf(operation).columns;
   const std::vector<DepthPair> pairs = AllPairs(probed->depths);
   const std::vector<std::optional<DepthPair>> of_columns = PairsOfColumns(op, pairs, columns);
   const int32_t weight = op.is_all_padding ? -kLargestWeight : kLargestWeight;
   const bool has_zero_points = (target.Features() & INTACT_TARGET_BIT(INTACT_TARGET_B_ZERO_POINT)) != 0;
-  SetOperands(of_columns, probed->depths, weight, has_zero_points, op.rows == 0, &operation);
+  reference::Linear& linear = LinearOf(operation);
+  SetOperands(of_columns, probed->depths, weight, has_zero_points, op.rows == 0, &linear);
   const Expected expected =
       Expect(reference::Accumulators(operation, reference::Model::kExact), of_columns, weight);
-  if (operation.c_type != INTACT_S32) operation.scales = {ScaleOf(expected)};
-  const Result<std::vector<uint8_t>> output = RunOn(target, operation, options);
+  if (linear.c_type != INTACT_S32) linear.scales = {ScaleOf(expected)};
+  const Result<std::vector<uint8_t>> output = target.Run(operation, options);
   if (!output) {
     probed->error = output.error();
     return;
   }
-  Sort(operation, of_columns, expected, *output, probed);
+  Sort(linear, of_columns, expected, *output, probed);
 }
 
 // Nothing where the operator needs what the target lacks.
 std::optional<ProbedPairs> Probe(const Target& target, const Operator& op, const Taken& taken,
-                                 const RunSettings& settings) {
+                                 intact_mode mode, intact_isa isa) {
   ProbedPairs probed;
   probed.operation = op.name;
   probed.types = ToString(taken);
@@ -221,15 +222,12 @@ std::optional<ProbedPairs> Probe(const Target& target, const Operator& op, const
       ProblemOf(op, taken, probed.depths, probed.depths * (probed.depths - 1) / 2);
   if (!problem) return std::nullopt;
   RunOptions options = RunOptionsOf(*problem);
-  static_cast<RunSettings&>(options) = settings;
-  const auto run = [&](auto operation, int64_t columns) {
-    if ((FeaturesOf(operation, options) & ~target.Features()) != 0) return false;
-    Run(target, std::move(operation), op, options, columns, &probed);
-    return true;
-  };
-  const bool has_run = problem->conv ? run(MaterializeConv(*problem), problem->conv->output_channels)
-                                     : run(Materialize(*problem), problem->n);
-  return has_run ? std::optional(std::move(probed)) : std::nullopt;
+  options.isa = isa;
+  reference::Operation operation = Materialize(*problem);
+  LinearOf(operation).mode = mode;
+  if ((FeaturesOf(operation, options) & ~target.Features()) != 0) return std::nullopt;
+  Run(target, std::move(operation), op, options, &probed);
+  return probed;
 }
 
 std::string PairInWords(const ProbedPairs& pairs, const DepthPair& pair) {
@@ -295,12 +293,12 @@ std::string InWords(const ProbedPairs& pairs) {
   return fmt::format("{} pairs: {}", pairs.clamping.size(), List(pairs));
 }
 
-std::vector<ProbedPairs> ProbePairs(const Target& target, const RunSettings& settings) {
+std::vector<ProbedPairs> ProbePairs(const Target& target, intact_mode mode, intact_isa isa) {
   const Takes takes = TakesOf(target);
   std::vector<ProbedPairs> all;
   for (const Operator& op : kOperators) {
     for (const Taken& taken : op.rows != 0 ? takes.gemm : takes.conv) {
-      if (std::optional<ProbedPairs> probed = Probe(target, op, taken, settings))
+      if (std::optional<ProbedPairs> probed = Probe(target, op, taken, mode, isa))
         all.push_back(std::move(*probed));
     }
   }

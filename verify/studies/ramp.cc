@@ -64,12 +64,12 @@ bool Ramp::Passed() const {
 }
 
 Result<Layer> AsRamp(Layer layer) {
-  if (layer.conv) {
+  if (layer.conv() != nullptr) {
     return Error{INTACT_UNSUPPORTED,
                  fmt::format("{}/layer.json: operator: is \"{}\"; a ramp probes a linear layer", layer.folder,
                              layer.op)};
   }
-  reference::Gemm& gemm = layer.gemm;
+  reference::Gemm& gemm = layer.gemm();
   const auto depth = static_cast<size_t>(gemm.k);
   if (layer.is_ramp) {
     for (size_t i = 0; i < gemm.a.size(); ++i) {
@@ -90,7 +90,7 @@ Result<Layer> AsRamp(Layer layer) {
 }
 
 Ramp FindKinks(const Layer& ramp, const std::vector<uint8_t>& output) {
-  const reference::Gemm& gemm = ramp.gemm;
+  const reference::Gemm& gemm = ramp.gemm();
   const auto outputs_of = [&](reference::Model model) {
     return Values(gemm.c_type, reference::Outputs(gemm, reference::Accumulators(gemm, model)));
   };
@@ -130,10 +130,11 @@ Ramp FindKinks(const Layer& ramp, const std::vector<uint8_t>& output) {
 }
 
 Result<Ramp> RunRamp(const Target& target, const Layer& ramp, intact_mode mode, intact_isa isa) {
+  reference::Gemm gemm = ramp.gemm();
+  gemm.mode = mode;
   RunOptions options;
-  options.mode = mode;
   options.isa = isa;
-  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(ramp.gemm, options));
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(std::move(gemm), options));
   Ramp result = FindKinks(ramp, output);
   result.mode = mode;
   result.isa = isa;

@@ -156,13 +156,7 @@ class Soak {
   }
 
   std::string Make(Soaked* soaked) {
-    const Problem& problem = soaked->problem;
-    if (problem.conv) return MakeOf(MaterializeConv(problem), soaked);
-    return MakeOf(Materialize(problem), soaked);
-  }
-
-  template <class Operation>
-  std::string MakeOf(Operation operation, Soaked* soaked) {
+    reference::Operation operation = Materialize(soaked->problem);
     soaked->expected =
         reference::Outputs(operation, reference::Accumulators(operation, reference::Model::kExact));
     const auto inside = calls_.Enter();

@@ -54,27 +54,25 @@ std::string ReasonAlone(const Target& target, const Oracle& oracle, const RunOpt
 }
 
 // The activation in the declared range that is nearest to zero.
-uint8_t SmallestActivation(intact_type a_type, const RunOptions& options) {
-  const int32_t lowest = core::LowestOf(a_type);
-  return static_cast<uint8_t>(std::clamp(0, lowest + options.declared_min, lowest + options.declared));
+uint8_t SmallestActivation(const core::Linear& linear) {
+  const bool is_declared = linear.a_min != 0 || linear.a_max != 0;
+  return static_cast<uint8_t>(is_declared ? std::clamp(0, linear.a_min, linear.a_max) : 0);
 }
 
 // Makes as many values zero as the failure leaves: all, halves, quarters …
-template <class Operation>
 class Zeroing {
  public:
-  Zeroing(const Target& target, const RunOptions& options, Operation* operation)
+  Zeroing(const Target& target, const RunOptions& options, reference::Operation* operation)
       : target_(target),
         options_(options),
         operation_(*operation),
         end_(std::chrono::steady_clock::now() + kValuesTime) {}
 
-  // `value`: what counts as zero.
+  // `values` are the operation's. `value`: what counts as zero.
   template <class T>
-  void Run(std::vector<T> Operation::*member, T value) {
-    std::vector<T>& values = operation_.*member;
-    for (size_t size = values.size(); size > 0; size = size == 1 ? 0 : (size + 1) / 2) {
-      for (size_t first = 0; first < values.size(); first += size) TryZero(&values, first, size, value);
+  void Run(std::vector<T>* values, T value) {
+    for (size_t size = values->size(); size > 0; size = size == 1 ? 0 : (size + 1) / 2) {
+      for (size_t first = 0; first < values->size(); first += size) TryZero(values, first, size, value);
     }
   }
 
@@ -91,23 +89,21 @@ class Zeroing {
 
   const Target& target_;
   const RunOptions& options_;
-  Operation& operation_;
+  reference::Operation& operation_;
   const std::chrono::steady_clock::time_point end_;
 };
 
-template <class Operation>
-void SimplifyValues(const Target& target, const RunOptions& options, Operation* operation) {
-  Zeroing<Operation> zeroing(target, options, operation);
-  zeroing.Run(static_cast<std::vector<int32_t> Operation::*>(&Operation::bias_s32), 0);
-  zeroing.Run(static_cast<std::vector<float> Operation::*>(&Operation::bias_f32), 0.0f);
-  zeroing.Run(static_cast<std::vector<int8_t> Operation::*>(&Operation::b), int8_t{0});
-  zeroing.Run(static_cast<std::vector<uint8_t> Operation::*>(&Operation::a),
-              SmallestActivation(operation->a_type, options));
-  zeroing.Run(static_cast<std::vector<uint8_t> Operation::*>(&Operation::residual), uint8_t{0});
+void SimplifyValues(const Target& target, const RunOptions& options, reference::Operation* operation) {
+  Zeroing zeroing(target, options, operation);
+  reference::Linear& linear = LinearOf(*operation);
+  zeroing.Run(&linear.bias_s32, 0);
+  zeroing.Run(&linear.bias_f32, 0.0f);
+  zeroing.Run(&linear.b, int8_t{0});
+  zeroing.Run(&linear.a, SmallestActivation(linear));
+  zeroing.Run(&linear.residual, uint8_t{0});
 }
 
-// ----- C
-// ----------------------------------------------------------------------------------------------------
+// ----- C --------------------------------------------------------------------------------------------------
 
 template <class T>
 std::string Array(std::string_view type, std::string_view name, std::span<const T> values) {
@@ -207,24 +203,12 @@ std::string TypedArray(intact_type type, std::string_view name, const void* data
   return {};
 }
 
-Image InputImage(const reference::Gemm& gemm, const intact_gemm_args& args) {
-  return {gemm.m, gemm.k, args.a_stride};
-}
-Image InputImage(const reference::Conv& conv, const intact_conv_args& args) {
-  return {conv.geometry.InputPixels(), conv.geometry.input_channels, args.a_stride};
-}
-Image WeightsImage(const reference::Gemm& gemm, const RunOptions& options) {
-  const int64_t rows = options.b_by_columns ? gemm.n : gemm.k;
-  const int64_t columns = options.b_by_columns ? gemm.k : gemm.n;
-  return {rows, columns, columns + options.b_pad};
-}
-Image WeightsImage(const reference::Conv& conv, const RunOptions& /*options*/) {
-  const auto count = static_cast<int64_t>(conv.b.size());
-  return {1, count, count};
-}
-Image OutputImage(const reference::Gemm& gemm, int64_t stride) { return {gemm.m, gemm.n, stride}; }
-Image OutputImage(const reference::Conv& conv, int64_t stride) {
-  return {conv.geometry.OutputPixels(), conv.geometry.output_channels, stride};
+// "gemm" or "conv", as it is written in C.
+struct Word {
+  std::string_view small, large;
+};
+Word WordOf(const reference::Operation& operation) {
+  return std::holds_alternative<reference::Gemm>(operation) ? Word{"gemm", "GEMM"} : Word{"conv", "CONV"};
 }
 
 std::string ArgsFields(const reference::Gemm& gemm) {
@@ -233,11 +217,6 @@ std::string ArgsFields(const reference::Gemm& gemm) {
 std::string ArgsFields(const reference::Conv& conv) {
   return fmt::format("  args.batch = {};\n", conv.geometry.batch);
 }
-
-constexpr std::string_view Word(const reference::Gemm& /*gemm*/) { return "gemm"; }
-constexpr std::string_view Word(const reference::Conv& /*conv*/) { return "conv"; }
-constexpr std::string_view Macro(const reference::Gemm& /*gemm*/) { return "GEMM"; }
-constexpr std::string_view Macro(const reference::Conv& /*conv*/) { return "CONV"; }
 
 // {0} the target as the user named it, {1} the reason, {2} what else is to be known, {3} the command that
 // runs the problem again, {4} the one that compiles the file
@@ -413,18 +392,13 @@ int main(void) {{
 }}
 )";
 
-std::string VectorsOf(const intact_linear_desc& linear, int64_t columns) {
+std::string VectorsOf(const core::Linear& linear) {
   std::string text;
-  if (linear.b_zero_points != nullptr) {
-    text +=
-        Array("int32_t", "b_zero_points", Elements<int32_t>(linear.b_zero_points, linear.b_zero_point_count));
-  }
-  if (linear.bias_s32 != nullptr)
-    text += Array("int32_t", "bias_s32", Elements<int32_t>(linear.bias_s32, columns));
-  if (linear.bias_f32 != nullptr)
-    text += Array("float", "bias_f32", Elements<float>(linear.bias_f32, columns));
-  if (linear.scales != nullptr)
-    text += Array("float", "scales", Elements<float>(linear.scales, linear.scale_count));
+  const auto add = [&text]<class T>(std::string_view name, const std::vector<T>& values) {
+    const std::string_view type = std::is_floating_point_v<T> ? "float" : "int32_t";
+    if (!values.empty()) text += Array(type, name, std::span(values));
+  };
+  core::ForEachColumnVector(add, linear);
   return text;
 }
 
@@ -456,68 +430,82 @@ struct Images {
   }
 };
 
-template <class Operation>
-Images ImagesOf(const Operation& operation, const RunOptions& options) {
-  const auto args = ArgsOf(operation, options, {});
-  Images images = {InputImage(operation, args),
-                   WeightsImage(operation, options),
-                   OutputImage(operation, args.c_stride),
+Images ImagesOf(const reference::Operation& operation, const RunOptions& options) {
+  const auto image = [](const reference::Extents& tensor, int64_t pad) {
+    return Image{tensor.rows, tensor.columns, tensor.columns + pad};
+  };
+  const WeightLayout b = std::visit([&](const auto& one) { return WeightLayoutOf(one, options); }, operation);
+  Images images = {image(InputOf(operation), options.a_pad),
+                   {b.rows, b.elements, b.stride},
+                   image(OutputOf(operation), options.c_pad),
                    {}};
-  if (operation.HasResidual()) {
-    images.residual = OutputImage(operation, args.residual_stride);
+  if (LinearOf(operation).HasResidual()) {
+    images.residual = image(OutputOf(operation), options.in_place ? options.c_pad : options.res_pad);
   }
   return images;
 }
 
-template <class Operation>
-std::string WriteArrays(const Operation& operation, const Bytes& expected, RunOptions options,
-                        const Images& images, const intact_linear_desc& linear) {
+std::string WriteArrays(const reference::Operation& operation, const Bytes& expected, RunOptions options,
+                        const Images& images) {
   options.b_pad = 0;
-  std::string text = TypedArray(operation.a_type, "a", operation.a.data(), images.a.elements());
-  text += TypedArray(operation.b_type, "b", StoredWeights(operation, options).data(), images.b.elements());
-  text += VectorsOf(linear, images.c.columns);
-  text += TypedArray(operation.residual_type(), "residual", operation.residual.data(),
-                     images.residual.elements());
-  return text + TypedArray(operation.c_type, "expected", expected.data(), images.c.elements());
+  const reference::Linear& linear = LinearOf(operation);
+  const std::vector<int8_t> b =
+      std::visit([&](const auto& one) { return StoredWeights(one, options); }, operation);
+  std::string text = TypedArray(linear.a_type, "a", linear.a.data(), images.a.elements());
+  text += TypedArray(linear.b_type, "b", b.data(), images.b.elements());
+  text += VectorsOf(linear);
+  text += TypedArray(linear.residual_type(), "residual", linear.residual.data(), images.residual.elements());
+  return text + TypedArray(linear.c_type, "expected", expected.data(), images.c.elements());
 }
 
 // What `args` is, with the tensors `b_data` and `c`.
-template <class Operation>
-std::string WriteArgs(const Operation& operation, const RunOptions& options, const Images& images) {
-  const bool has_residual = operation.HasResidual();
-  std::string text = ArgsFields(operation);
+std::string WriteArgs(const reference::Operation& operation, const RunOptions& options,
+                      const Images& images) {
+  const reference::Linear& linear = LinearOf(operation);
+  const bool has_residual = linear.HasResidual();
+  std::string text = std::visit([](const auto& one) { return ArgsFields(one); }, operation);
   text +=
       fmt::format("  args.a = {};\n  args.a_stride = {};\n", InC("Input", images.a, 1, "a"), images.a.stride);
   text += fmt::format("  const void* b_data = {};\n", InC("Input", images.b, 1, "b"));
   text +=
-      fmt::format("  const Tensor* c = {};\n", InC("Allocate", images.c, core::BytesOf(operation.c_type),
+      fmt::format("  const Tensor* c = {};\n", InC("Allocate", images.c, core::BytesOf(linear.c_type),
                                                    has_residual && options.in_place ? "residual" : "NULL"));
   text += fmt::format("  args.c = c->data;\n  args.c_stride = {};\n", images.c.stride);
   text += fmt::format("  args.threads = {};\n", options.threads);
   if (!has_residual) return text;
   const std::string residual =
       options.in_place ? "c->data"
-                       : InC("Input", images.residual, core::BytesOf(operation.residual_type()), "residual");
+                       : InC("Input", images.residual, core::BytesOf(linear.residual_type()), "residual");
   return text + fmt::format("  args.residual = {};\n  args.residual_stride = {};\n", residual,
                             images.residual.stride);
 }
 
-template <class Operation>
-std::string WriteC(const Operation& operation, const Bytes& expected, const RunOptions& options,
+std::string WriteC(const reference::Operation& operation, const Bytes& expected, const RunOptions& options,
                    const Images& images, const std::string& plugin_options) {
-  const auto desc = DescOf(operation, options);
-  const std::string_view type = core::TraitsOf(operation.c_type).c_name;
-  std::string text = WriteArrays(operation, expected, options, images, desc.linear);
+  const intact_type c_type = LinearOf(operation).c_type;
+  const std::string_view type = core::TraitsOf(c_type).c_name;
+  std::string text = WriteArrays(operation, expected, options, images);
   text += kMemory;
-  text += operation.c_type == INTACT_BF16 ? std::string(kValueOfBf16) : fmt::format(kValue, type);
-  text += fmt::format(kRun, Word(operation), Macro(operation), LinearFields(desc.linear), DescFields(desc),
-                      WriteArgs(operation, options, images), type, images.c.rows, images.c.columns);
+  text += c_type == INTACT_BF16 ? std::string(kValueOfBf16) : fmt::format(kValue, type);
+  const auto [small, large] = WordOf(operation);
+  const auto [linear, desc] = std::visit(
+      [&](const auto& one) {
+        const auto described = DescOf(one, options);
+        return std::pair(LinearFields(described.linear), DescFields(described));
+      },
+      operation);
+  text += fmt::format(kRun, small, large, linear, desc, WriteArgs(operation, options, images), type,
+                      images.c.rows, images.c.columns);
   return text + fmt::format(kMain, support::c::String(plugin_options));
 }
 
-template <class Operation>
-Result<std::string> Write(const Target& target, Operation operation, const Problem& problem,
-                          const ReproducerOptions& names) {
+}  // namespace
+
+Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names) {
+  const bool is_plain =
+      problem.batch == 1 && !problem.own_b && problem.quantization == INTACT_QUANTIZATION_STATIC;
+  if (!is_plain) return NoFile("it has a batch, a B that runs give, or quantization other than static");
+  reference::Operation operation = Materialize(problem);
   RunOptions options = RunOptionsOf(problem);
   options.open_extents = false;
   options.in_all_places = true;
@@ -538,17 +526,6 @@ Result<std::string> Write(const Target& target, Operation operation, const Probl
   }
   return Head(target, problem, names, reason) +
          WriteC(operation, Expected(target, oracle), options, images, names.options);
-}
-
-}  // namespace
-
-Result<std::string> Reproducer(const Target& target, const Problem& problem,
-                               const ReproducerOptions& options) {
-  if (problem.conv) return Write(target, MaterializeConv(problem), problem, options);
-  const bool is_plain =
-      problem.batch == 1 && !problem.own_b && problem.quantization == INTACT_QUANTIZATION_STATIC;
-  if (!is_plain) return NoFile("it has a batch, a B that runs give, or quantization other than static");
-  return Write(target, Materialize(problem), problem, options);
 }
 
 }  // namespace intact::verify

@@ -32,8 +32,7 @@ struct ReproducerOptions {
 /// where such a file would not show it: what does not fail in a process that has run nothing, or ends it with
 /// status 0; batches, B that runs give, quantization other than static; and a tensor, the output too, of more
 /// than 4096 elements without padding.
-Result<std::string> Reproducer(const Target& target, const Problem& problem,
-                               const ReproducerOptions& options);
+Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_SWEEP_REPRODUCER_H_

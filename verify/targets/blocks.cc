@@ -60,7 +60,7 @@ Result<std::string> KernelOf(const Problem& problem) {
     ASSIGN_OR_RETURN(const auto plan, PlanOf(MaterializeConv(problem), options));
     return plan->kernel_name();
   }
-  ASSIGN_OR_RETURN(const auto plan, PlanOf(Materialize(problem), options));
+  ASSIGN_OR_RETURN(const auto plan, PlanOf(MaterializeGemm(problem), options));
   return plan->KernelNameFor(problem.m);
 }
 

@@ -92,7 +92,7 @@ bool HasNonZero(std::span<const int32_t> values) {
   return std::ranges::any_of(values, [](int32_t value) { return value != 0; });
 }
 
-Features OfBoth(const reference::Linear& operation, const RunOptions& options) {
+uint64_t LinearFeatures(const reference::Linear& operation, const RunOptions& options) {
   Features features;
   features.AddIf(true, operation.a_type == INTACT_S8 ? INTACT_TARGET_A_S8 : INTACT_TARGET_A_U8);
   features.AddIf(true, operation.b_type == INTACT_U8 ? INTACT_TARGET_B_U8 : INTACT_TARGET_B_S8);
@@ -114,13 +114,11 @@ Features OfBoth(const reference::Linear& operation, const RunOptions& options) {
   features.AddIf(options.a_pad != 0 || options.c_pad != 0 || (has_residual && options.res_pad != 0),
                  INTACT_TARGET_STRIDES);
   features.AddIf(options.threads != 1, INTACT_TARGET_THREADS);
-  return features;
+  return features.bits();
 }
 
-}  // namespace
-
-uint64_t FeaturesOf(const reference::Gemm& gemm, const RunOptions& options) {
-  Features features = OfBoth(gemm, options);
+uint64_t ShapeFeatures(const reference::Gemm& gemm, const RunOptions& options) {
+  Features features;
   features.AddIf(true, INTACT_TARGET_GEMM);
   features.AddIf(options.b_by_columns || options.b_pad != 0, INTACT_TARGET_B_LAYOUTS);
   features.AddIf(gemm.has_own_b, INTACT_TARGET_B_FROM_RUN);
@@ -134,9 +132,9 @@ uint64_t FeaturesOf(const reference::Gemm& gemm, const RunOptions& options) {
   return features.bits();
 }
 
-uint64_t FeaturesOf(const reference::Conv& conv, const RunOptions& options) {
+uint64_t ShapeFeatures(const reference::Conv& conv, const RunOptions& /*options*/) {
   const reference::ConvGeometry& geometry = conv.geometry;
-  Features features = OfBoth(conv, options);
+  Features features;
   constexpr std::array kDims = {INTACT_TARGET_CONV_1D, INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_3D};
   features.AddIf(true, kDims.at(static_cast<size_t>(geometry.dims) - 1));
   if (geometry.groups > 1) {
@@ -151,6 +149,13 @@ uint64_t FeaturesOf(const reference::Conv& conv, const RunOptions& options) {
     features.AddIf(axis.dilation != 1, INTACT_TARGET_CONV_DILATION);
   }
   return features.bits();
+}
+
+}  // namespace
+
+uint64_t FeaturesOf(const reference::Operation& operation, const RunOptions& options) {
+  const auto of_shape = [&](const auto& one) { return ShapeFeatures(one, options); };
+  return LinearFeatures(reference::LinearOf(operation), options) | std::visit(of_shape, operation);
 }
 
 std::string FeatureNames(uint64_t features) {

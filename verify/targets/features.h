@@ -10,8 +10,7 @@
 namespace intact::verify {
 
 /// The intact_target_feature bits that an operation needs, run as `options` say.
-uint64_t FeaturesOf(const reference::Gemm& gemm, const RunOptions& options);
-uint64_t FeaturesOf(const reference::Conv& conv, const RunOptions& options);
+uint64_t FeaturesOf(const reference::Operation& operation, const RunOptions& options);
 
 /// Features in words: "zero points of activations, a residual".
 std::string FeatureNames(uint64_t features);

@@ -37,7 +37,6 @@ uint64_t FeaturesOf(Problem problem) {
     g.groups = std::min<int64_t>(g.groups, 2);
     g.input_channels = g.groups * inputs;
     g.output_channels = g.groups * outputs;
-    return verify::FeaturesOf(MaterializeConv(problem), options);
   }
   problem.m = problem.k = 1;
   problem.n = std::min<int64_t>(problem.n, 2);
@@ -71,9 +70,7 @@ constexpr std::array<std::string_view, 4> kWholeConvs = {
     "conv {0} in=8 kernel=3 o={2} c={3}", "conv {0} in=4x4x4 kernel=3x3x3 o={2} c={3}"};
 
 bool IsTaken(const Target& target, const Problem& probe) {
-  const RunOptions options = RunOptionsOf(probe);
-  const Result<std::vector<uint8_t>> output =
-      probe.conv ? target.RunConv(MaterializeConv(probe), options) : target.Run(Materialize(probe), options);
+  const Result<std::vector<uint8_t>> output = target.Run(Materialize(probe), RunOptionsOf(probe));
   return output || output.error().status != INTACT_UNSUPPORTED;
 }
 

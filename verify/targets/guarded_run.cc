@@ -24,14 +24,7 @@ const T* DataOrNull(const std::vector<T>& values) {
 
 intact_linear_desc LinearDescOf(const reference::Linear& operation, const RunOptions& options) {
   intact_linear_desc desc = core::DescOf(operation);
-  desc.mode = options.mode;
   desc.max_isa = options.isa;
-  if (options.declared_min > 0 || options.declared < 255) {
-    const int32_t lowest = core::LowestOf(operation.a_type);
-    desc.a_min = lowest + options.declared_min;
-    desc.a_max = lowest + options.declared;
-  }
-  desc.range_check = options.range_check;
   return desc;
 }
 
@@ -98,17 +91,14 @@ class GuardedTensor {
 
 // B as options lay it out, or a filter.
 Rows WeightsOf(const reference::Gemm& gemm, const RunOptions& options) {
-  const int64_t rows = options.b_by_columns ? gemm.n : gemm.k;
-  const int64_t elements = options.b_by_columns ? gemm.k : gemm.n;
-  return {rows,
-          elements,
-          elements + options.b_pad,
-          gemm.has_own_b ? gemm.batch : 1,
-          options.item_pad,
-          gemm.has_own_b && options.item_pointers};
+  const WeightLayout layout = WeightLayoutOf(gemm, options);
+  return {layout.rows,      layout.elements,
+          layout.stride,    gemm.has_own_b ? gemm.batch : 1,
+          options.item_pad, gemm.has_own_b && options.item_pointers};
 }
-Rows WeightsOf(const reference::Conv& conv, const RunOptions& /*options*/) {
-  return {1, std::ssize(conv.b), std::ssize(conv.b)};
+Rows WeightsOf(const reference::Conv& conv, const RunOptions& options) {
+  const WeightLayout layout = WeightLayoutOf(conv, options);
+  return {layout.rows, layout.elements, layout.stride};
 }
 
 std::vector<int8_t> LaidOut(const reference::Gemm& gemm, const RunOptions& options) {
@@ -130,35 +120,23 @@ Result<GuardedTensor> LoadWeights(const Operation& operation, const RunOptions& 
 bool IsGivenByRuns(const reference::Gemm& gemm) { return gemm.has_own_b; }
 bool IsGivenByRuns(const reference::Conv& /*conv*/) { return false; }
 
-Rows ItemRows(const reference::Gemm& gemm, int64_t columns, int64_t pad, const RunOptions& options) {
-  return {gemm.m, columns, columns + pad, gemm.batch, options.item_pad, options.item_pointers};
+Rows PaddedRows(const reference::Gemm& gemm, const reference::Extents& tensor, int64_t pad,
+                const RunOptions& options) {
+  return {gemm.m, tensor.columns, tensor.columns + pad, gemm.batch, options.item_pad, options.item_pointers};
 }
-Rows InputOf(const reference::Gemm& gemm, const RunOptions& options) {
-  return ItemRows(gemm, gemm.k, options.a_pad, options);
+Rows PaddedRows(const reference::Conv& /*conv*/, const reference::Extents& tensor, int64_t pad,
+                const RunOptions& /*options*/) {
+  return {tensor.rows, tensor.columns, tensor.columns + pad};
 }
-Rows InputOf(const reference::Conv& conv, const RunOptions& options) {
-  const int64_t channels = conv.geometry.input_channels;
-  return {conv.geometry.InputPixels(), channels, channels + options.a_pad};
+template <class Operation>
+Rows InputOf(const Operation& operation, const RunOptions& options) {
+  return PaddedRows(operation, reference::InputOf(operation), options.a_pad, options);
 }
-Rows OutputOf(const reference::Gemm& gemm, int64_t pad, const RunOptions& options) {
-  return ItemRows(gemm, gemm.n, pad, options);
-}
-Rows OutputOf(const reference::Conv& conv, int64_t pad, const RunOptions& /*options*/) {
-  const int64_t channels = conv.geometry.output_channels;
-  return {conv.geometry.OutputPixels(), channels, channels + pad};
+template <class Operation>
+Rows OutputOf(const Operation& operation, int64_t pad, const RunOptions& options) {
+  return PaddedRows(operation, reference::OutputOf(operation), pad, options);
 }
 int64_t ResidualPad(const RunOptions& options) { return options.in_place ? options.c_pad : options.res_pad; }
-
-// A as a run reads it.
-struct Activations {
-  const uint8_t* data;
-  int64_t element_size;
-};
-Activations ActivationsOf(const reference::Gemm& gemm) {
-  if (!gemm.IsDynamic()) return {gemm.a.data(), 1};
-  return {gemm.a_source.data(), core::BytesOf(gemm.a_source_type)};
-}
-Activations ActivationsOf(const reference::Conv& conv) { return {conv.a.data(), 1}; }
 
 // Vectors in guarded memory.
 class GuardedVectors {
@@ -224,13 +202,12 @@ Error GuardOthers(const reference::Conv& /*conv*/, const RunOptions& /*options*/
 template <class Operation, class Run>
 Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const RunOptions& options,
                                               const Run& run) {
-  const Activations input = ActivationsOf(operation);
   ASSIGN_OR_RETURN(GuardedTensor a, GuardedTensor::Allocate("A", InputOf(operation, options),
-                                                            input.element_size, options.surroundings));
+                                                            operation.GivenABytes(), options.surroundings));
   ASSIGN_OR_RETURN(GuardedTensor c,
                    GuardedTensor::Allocate("C", OutputOf(operation, options.c_pad, options),
                                            core::BytesOf(operation.c_type), options.surroundings));
-  a.Load(input.data);
+  a.Load(operation.GivenA().data());
   GuardedRun guarded{std::move(a), std::move(c), {}, {}, GuardedVectors(options.surroundings)};
   if (operation.HasResidual() && options.in_place) {
     guarded.c.Write(operation.residual.data());
@@ -253,17 +230,14 @@ Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const 
   return guarded.c.Dense();
 }
 
-int64_t Columns(const reference::Gemm& gemm) { return gemm.n; }
-int64_t Columns(const reference::Conv& conv) { return conv.geometry.output_channels; }
-
 template <class Operation, class Call>
 Error CallBetweenGuards(const Operation& operation, const RunOptions& options, const Call& call) {
   auto desc = DescOf(operation, options);
   intact_linear_desc& linear = desc.linear;
   GuardedVectors vectors(options.surroundings);
   RETURN_IF_ERROR(vectors.Guard("b_zero_points", &linear.b_zero_points, linear.b_zero_point_count));
-  RETURN_IF_ERROR(vectors.Guard("bias_s32", &linear.bias_s32, Columns(operation)));
-  RETURN_IF_ERROR(vectors.Guard("bias_f32", &linear.bias_f32, Columns(operation)));
+  RETURN_IF_ERROR(vectors.Guard("bias_s32", &linear.bias_s32, std::ssize(operation.bias_s32)));
+  RETURN_IF_ERROR(vectors.Guard("bias_f32", &linear.bias_f32, std::ssize(operation.bias_f32)));
   RETURN_IF_ERROR(vectors.Guard("scales", &linear.scales, linear.scale_count));
   if (IsGivenByRuns(operation)) return call(desc, nullptr);
   const Result<GuardedTensor> b = LoadWeights(operation, options);
@@ -271,6 +245,16 @@ Error CallBetweenGuards(const Operation& operation, const RunOptions& options, c
 }
 
 }  // namespace
+
+WeightLayout WeightLayoutOf(const reference::Gemm& gemm, const RunOptions& options) {
+  const int64_t rows = options.b_by_columns ? gemm.n : gemm.k;
+  const int64_t elements = options.b_by_columns ? gemm.k : gemm.n;
+  return {rows, elements, elements + options.b_pad};
+}
+
+WeightLayout WeightLayoutOf(const reference::Conv& conv, const RunOptions& /*options*/) {
+  return {1, std::ssize(conv.b), std::ssize(conv.b)};
+}
 
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
   GemmDesc desc = MakeGemmDesc();

@@ -16,6 +16,13 @@ namespace intact::verify {
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options);
 ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options);
 
+/// How B, or the filter, lies in memory: rows of elements, `stride` from one to the next.
+struct WeightLayout {
+  int64_t rows, elements, stride;
+};
+WeightLayout WeightLayoutOf(const reference::Gemm& gemm, const RunOptions& options);
+WeightLayout WeightLayoutOf(const reference::Conv& conv, const RunOptions& options);
+
 /// B, or the filter, as `options` lay it out for such a plan; empty where runs give it.
 std::vector<int8_t> StoredWeights(const reference::Gemm& gemm, const RunOptions& options);
 std::vector<int8_t> StoredWeights(const reference::Conv& conv, const RunOptions& options);

@@ -31,7 +31,7 @@ Result<Plan> CreateExactly(const Operation& operation, const RunOptions& options
     return Error{INTACT_UNSUPPORTED, fmt::format("asked for {}, the plan chose {}",
                                                  intact_isa_name(options.isa), intact_isa_name(info.isa))};
   }
-  if (info.mode != options.mode) return Failed("the plan has another mode than asked for");
+  if (info.mode != operation.mode) return Failed("the plan has another mode than asked for");
   return plan;
 }
 
@@ -110,17 +110,20 @@ Error RunAs(const Plan& plan, Args args, const RunOptions& options) {
 }
 
 template <class Plan, class Operation>
+Result<std::vector<uint8_t>> RunKept(const KeptPlan<Plan>& kept, const Operation& operation,
+                                     const RunOptions& options) {
+  const auto run = [&](const auto& args) { return RunAs(*kept.plan, args, options); };
+  return Named(RunGuarded(operation, options, run), *kept.plan);
+}
+
+template <class Plan, class Operation>
 class HeldOperation : public HeldPlan {
  public:
   HeldOperation(Operation operation, const RunOptions& options)
       : operation_(std::move(operation)), options_(options) {}
 
   Error Create() { return Make(operation_, options_, &kept_); }
-
-  Result<std::vector<uint8_t>> Run() const override {
-    const auto run = [this](const auto& args) { return RunAs(*kept_.plan, args, options_); };
-    return Named(RunGuarded(operation_, options_, run), *kept_.plan);
-  }
+  Result<std::vector<uint8_t>> Run() const override { return RunKept(kept_, operation_, options_); }
 
  private:
   const Operation operation_;
@@ -135,30 +138,25 @@ Result<std::unique_ptr<HeldPlan>> HoldPlan(Operation operation, const RunOptions
   return std::unique_ptr<HeldPlan>(std::move(held));
 }
 
+// Kernels go with their last plan: each plan lives until the next one is made, and neighbours share them.
+template <class Plan, class Operation>
+Result<std::vector<uint8_t>> RunOnNewPlan(const Operation& operation, const RunOptions& options) {
+  thread_local KeptPlan<Plan> kept;
+  RETURN_IF_ERROR(Make(operation, options, &kept));
+  return RunKept(kept, operation, options);
+}
+
 }  // namespace
 
-Result<std::unique_ptr<HeldPlan>> Hold(reference::Gemm gemm, const RunOptions& options) {
-  return HoldPlan<Gemm>(std::move(gemm), options);
+Result<std::unique_ptr<HeldPlan>> Hold(reference::Operation operation, const RunOptions& options) {
+  if (auto* gemm = std::get_if<reference::Gemm>(&operation)) return HoldPlan<Gemm>(std::move(*gemm), options);
+  return HoldPlan<Conv>(std::get<reference::Conv>(std::move(operation)), options);
 }
 
-Result<std::unique_ptr<HeldPlan>> Hold(reference::Conv conv, const RunOptions& options) {
-  return HoldPlan<Conv>(std::move(conv), options);
-}
-
-Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
-  // Kernels go with their last plan: each plan lives until the next one is made, and neighbours share them.
-  thread_local KeptPlan<Gemm> kept;
-  RETURN_IF_ERROR(Make(gemm, options, &kept));
-  const auto run = [&](const intact_gemm_args& args) { return RunAs(*kept.plan, args, options); };
-  return Named(RunGuarded(gemm, options, run), *kept.plan);
-}
-
-Result<std::vector<uint8_t>> IntactTarget::RunConv(const reference::Conv& conv,
-                                                   const RunOptions& options) const {
-  thread_local KeptPlan<Conv> kept;  // until the next one is made, as in Run()
-  RETURN_IF_ERROR(Make(conv, options, &kept));
-  const auto run = [&](const intact_conv_args& args) { return RunAs(*kept.plan, args, options); };
-  return Named(RunGuarded(conv, options, run), *kept.plan);
+Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Operation& operation,
+                                               const RunOptions& options) const {
+  if (const auto* gemm = std::get_if<reference::Gemm>(&operation)) return RunOnNewPlan<Gemm>(*gemm, options);
+  return RunOnNewPlan<Conv>(std::get<reference::Conv>(operation), options);
 }
 
 }  // namespace intact::verify

@@ -21,15 +21,14 @@ class HeldPlan {
   /// Runs guarded; output bytes, dense.
   virtual Result<std::vector<uint8_t>> Run() const = 0;
 };
-Result<std::unique_ptr<HeldPlan>> Hold(reference::Gemm gemm, const RunOptions& options);
-Result<std::unique_ptr<HeldPlan>> Hold(reference::Conv conv, const RunOptions& options);
+Result<std::unique_ptr<HeldPlan>> Hold(reference::Operation operation, const RunOptions& options);
 
 /// Runs guarded.
 class IntactTarget : public Target {
  public:
   std::string Name() const override { return "intact"; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override;
-  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions& options) const override;
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& options) const override;
 };
 
 }  // namespace intact::verify

@@ -18,7 +18,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-enum class Request : uint8_t { kName, kGemm, kConv };
+enum class Request : uint8_t { kName, kRun };
 
 constexpr int kRepetitions = 8;  // of a run whose outputs change, to see whether they do by themselves
 
@@ -47,9 +47,7 @@ class Server {
     WireReader request(bytes);
     auto kind = Request::kName;
     request(kind);
-    if (kind == Request::kName) return Introduce();
-    return kind == Request::kGemm ? RunTarget<reference::Gemm>(&request)
-                                  : RunTarget<reference::Conv>(&request);
+    return kind == Request::kName ? Introduce() : RunTarget(&request);
   }
 
  private:
@@ -66,23 +64,18 @@ class Server {
     return answer.bytes();
   }
 
-  template <class Operation>
   Bytes RunTarget(WireReader* request) {
-    Operation operation;
+    const reference::Operation operation = ReadOperation(request);
     RunOptions options;
-    ArchiveFields(*request, operation);
     (*request)(static_cast<RunSettings&>(options));
     WireWriter answer;
-    Put(RunOn(*target_, operation, options), &answer);
+    Put(target_->Run(operation, options), &answer);
     return answer.bytes();
   }
 
   const TargetFactory& factory_;
   std::unique_ptr<Target> target_;
 };
-
-Request KindOf(const reference::Gemm& /*gemm*/) { return Request::kGemm; }
-Request KindOf(const reference::Conv& /*conv*/) { return Request::kConv; }
 
 Error Broken() { return {INTACT_CODEGEN_FAILED, "overwrote memory that is not its own"}; }
 
@@ -150,14 +143,14 @@ std::string IsolatedTarget::WhyGivenUp() const {
                      static_cast<double>(deadline_.count()) / 1e3, hangs_);
 }
 
-template <class Operation>
-Result<Bytes> IsolatedTarget::RunOnce(const Operation& operation, const RunOptions& options) const {
+Result<Bytes> IsolatedTarget::RunOnce(const reference::Operation& operation,
+                                      const RunOptions& options) const {
   if (worker_ == nullptr) {
     RETURN_IF_ERROR(StartWorker().error());
   }
   WireWriter request;
-  request(KindOf(operation));
-  ArchiveFields(request, operation);
+  request(Request::kRun);
+  Write(operation, &request);
   request(static_cast<const RunSettings&>(options));
   const auto start = std::chrono::steady_clock::now();
   const Result<Bytes> bytes = worker_->Ask(request.bytes(), patience_);
@@ -188,8 +181,7 @@ Result<Bytes> IsolatedTarget::RunOnce(const Operation& operation, const RunOptio
   return output;
 }
 
-template <class Operation>
-Result<Bytes> IsolatedTarget::RunSteadily(const Operation& operation, const RunOptions& options) const {
+Result<Bytes> IsolatedTarget::Run(const reference::Operation& operation, const RunOptions& options) const {
   Result<Bytes> first = RunOnce(operation, options);
   if (!first) return first;
   for (const Surroundings& elsewhere : PlacesOf(options)) {
@@ -198,9 +190,8 @@ Result<Bytes> IsolatedTarget::RunSteadily(const Operation& operation, const RunO
   return first;
 }
 
-template <class Operation>
-Error IsolatedTarget::RunElsewhere(const Operation& operation, RunOptions options, const Bytes& first,
-                                   const Surroundings& place) const {
+Error IsolatedTarget::RunElsewhere(const reference::Operation& operation, RunOptions options,
+                                   const Bytes& first, const Surroundings& place) const {
   const Surroundings usual = options.surroundings;
   options.surroundings = place;
   const Result<Bytes> elsewhere = RunOnce(operation, options);
@@ -230,14 +221,6 @@ Error IsolatedTarget::RunElsewhere(const Operation& operation, RunOptions option
   const bool is_contents = !other_contents || *other_contents != first;
   return Unsteady(is_contents ? "with the contents of memory that nobody has written"
                               : "with the alignment of its tensors");
-}
-
-Result<Bytes> IsolatedTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
-  return RunSteadily(gemm, options);
-}
-
-Result<Bytes> IsolatedTarget::RunConv(const reference::Conv& conv, const RunOptions& options) const {
-  return RunSteadily(conv, options);
 }
 
 }  // namespace intact::verify

@@ -55,8 +55,8 @@ class IsolatedTarget : public Target {
   bool Hung() const override { return hung_; }
   std::string WhyGivenUp() const override;
   std::string Printed() const override { return printed_; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override;
-  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions& options) const override;
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& options) const override;
 
  private:
   // What the target says of itself.
@@ -69,13 +69,10 @@ class IsolatedTarget : public Target {
   // Sets worker_.
   Result<Introduction> StartWorker() const;
   // The error of a run with its tensors elsewhere, or that its outputs are not `first`.
-  template <class Operation>
-  Error RunElsewhere(const Operation& operation, RunOptions options, const std::vector<uint8_t>& first,
-                     const Surroundings& place) const;
-  template <class Operation>
-  Result<std::vector<uint8_t>> RunSteadily(const Operation& operation, const RunOptions& options) const;
-  template <class Operation>
-  Result<std::vector<uint8_t>> RunOnce(const Operation& operation, const RunOptions& options) const;
+  Error RunElsewhere(const reference::Operation& operation, RunOptions options,
+                     const std::vector<uint8_t>& first, const Surroundings& place) const;
+  Result<std::vector<uint8_t>> RunOnce(const reference::Operation& operation,
+                                       const RunOptions& options) const;
 
   const TargetFactory factory_;
   const std::chrono::milliseconds deadline_;

@@ -68,13 +68,10 @@ void ScribbleOnHeap(uint8_t byte) {
   }
 }
 
-template <class Operation, class Call>
-Result<std::vector<uint8_t>> RunPlugin(const intact_target& target, const Operation& operation,
-                                       RunOptions options, const Call& function) {
-  options.open_extents = false;
-  if (const uint64_t missing = FeaturesOf(operation, options) & ~target.supports; missing != 0) {
-    return Error{INTACT_UNSUPPORTED, "the target does not declare " + FeatureNames(missing)};
-  }
+// Calls `function`, which is target.gemm or target.conv.
+template <class GemmOrConv, class Call>
+Result<std::vector<uint8_t>> RunPlugin(const GemmOrConv& operation, const RunOptions& options,
+                                       const Call& function) {
   Result<std::vector<uint8_t>> output = Error{};
   Error error = CallGuarded(operation, options, [&](const auto& desc, const void* weights) {
     output = RunGuarded(operation, options, [&](const auto& args) -> Error {
@@ -166,13 +163,16 @@ std::string PluginTarget::Arithmetic() const {
   return target_.arithmetic == nullptr ? "exact" : support::Excerpt(target_.arithmetic);
 }
 
-Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Gemm& gemm, const RunOptions& options) const {
-  return RunPlugin(target_, gemm, options, target_.gemm);
-}
-
-Result<std::vector<uint8_t>> PluginTarget::RunConv(const reference::Conv& conv,
-                                                   const RunOptions& options) const {
-  return RunPlugin(target_, conv, options, target_.conv);
+Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Operation& operation,
+                                               const RunOptions& given) const {
+  RunOptions options = given;
+  options.open_extents = false;
+  if (const uint64_t missing = FeaturesOf(operation, options) & ~target_.supports; missing != 0) {
+    return Error{INTACT_UNSUPPORTED, "the target does not declare " + FeatureNames(missing)};
+  }
+  if (const auto* gemm = std::get_if<reference::Gemm>(&operation))
+    return RunPlugin(*gemm, options, target_.gemm);
+  return RunPlugin(std::get<reference::Conv>(operation), options, target_.conv);
 }
 
 }  // namespace intact::verify

@@ -22,8 +22,8 @@ class PluginTarget : public Target {
   std::string Arithmetic() const override;
   uint64_t Features() const override { return target_.supports; }
   /// Runs guarded. UNSUPPORTED for what the plug-in does not declare or refuses.
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override;
-  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions& options) const override;
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& options) const override;
 
  private:
   explicit PluginTarget(const intact_target& target) : target_(target) {}

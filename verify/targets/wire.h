@@ -10,9 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/operation.h"
-#include "reference/contract/conv.h"
-#include "reference/contract/gemm.h"
+#include "reference/contract/operation.h"
 #include "verify/problem/target.h"
 
 namespace intact::verify {
@@ -83,20 +81,27 @@ class WireReader {
   bool failed_ = false;
 };
 
-/// Passes all fields to `archive`, a writer or a reader.
+/// Passes all fields to `archive`, a writer or a reader, of the kind that `operation` holds.
 template <class Archive>
 void ArchiveFields(Archive& archive, auto& operation) {
-  const auto pass = [&archive](auto, auto& field) { archive(field); };
-  core::ForEachField(pass, operation);
-  reference::ForEachTensor(pass, operation);
-  if constexpr (requires { operation.geometry; }) {
-    archive(operation.geometry);
-  } else {
-    archive(operation.m), archive(operation.n), archive(operation.k);
-    archive(operation.batch), archive(operation.has_own_b);
-    archive(operation.item_scales), archive(operation.item_zero_points);
-    archive(operation.a_source);
-  }
+  std::visit(
+      [&archive](auto& one) {
+        reference::ForEachField([&archive](auto, auto& field) { archive(field); }, one);
+      },
+      operation);
+}
+
+inline void Write(const reference::Operation& operation, WireWriter* writer) {
+  (*writer)(operation.index());
+  ArchiveFields(*writer, operation);
+}
+inline reference::Operation ReadOperation(WireReader* reader) {
+  size_t index = 0;
+  (*reader)(index);
+  reference::Operation operation;
+  if (index == 1) operation.emplace<reference::Conv>();
+  ArchiveFields(*reader, operation);
+  return operation;
 }
 
 }  // namespace intact::verify

@@ -17,14 +17,14 @@ class MutantTarget : public Target {
   MutantTarget(std::string name, Computation gemm, ConvComputation conv)
       : name_(std::move(name)), gemm_(std::move(gemm)), conv_(std::move(conv)) {}
   std::string Name() const override { return name_; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
-    if (!gemm_) return Error{INTACT_UNSUPPORTED, "target " + name_ + " runs convolutions only"};
-    return gemm_(gemm, ExpectedModel(options.mode, options.isa));
-  }
-  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv,
-                                       const RunOptions& options) const override {
-    if (!conv_) return Target::RunConv(conv, options);
-    return conv_(conv, ExpectedModel(options.mode, options.isa));
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& options) const override {
+    const Model model = ExpectedModel(LinearOf(operation).mode, options.isa);
+    const auto* gemm = std::get_if<reference::Gemm>(&operation);
+    if (gemm != nullptr && gemm_) return gemm_(*gemm, model);
+    if (gemm == nullptr && conv_) return conv_(std::get<reference::Conv>(operation), model);
+    return Error{INTACT_UNSUPPORTED,
+                 "target " + name_ + " runs no " + (gemm != nullptr ? "GEMMs" : "convolutions")};
   }
 
  private:

@@ -284,21 +284,22 @@ std::vector<uint8_t> SwapCrop(const reference::Conv& honest, Model model) {
 class Overeager : public IntactTarget {
  public:
   std::string Name() const override { return "one_pair_too_many"; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override {
-    return IntactTarget::Run(gemm, Narrowed(gemm, options));
-  }
-  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv,
-                                       const RunOptions& options) const override {
-    return IntactTarget::RunConv(conv, Narrowed(conv, options));
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& options) const override {
+    reference::Operation narrowed = operation;
+    Narrow(&LinearOf(narrowed));
+    return IntactTarget::Run(narrowed, options);
   }
 
  private:
-  static RunOptions Narrowed(const reference::Linear& operation, const RunOptions& options) {
-    RunOptions narrow = options;
-    const int32_t zero = operation.a_zero_point + reference::ActivationShift(operation);
-    narrow.declared = std::max({options.declared - 1, zero, 1});  // a range must hold the zero point
-    narrow.range_check = INTACT_RANGE_UNCHECKED;
-    return narrow;
+  static void Narrow(core::Linear* linear) {
+    const int32_t lowest = core::LowestOf(linear->a_type);
+    const bool is_declared = linear->a_min != 0 || linear->a_max != 0;
+    const int32_t highest = is_declared ? linear->a_max : core::HighestOf(linear->a_type);
+    if (!is_declared) linear->a_min = lowest;
+    // A range must hold the zero point.
+    linear->a_max = std::max({highest - 1, linear->a_zero_point, lowest + 1});
+    linear->range_check = INTACT_RANGE_UNCHECKED;
   }
 };
 
@@ -339,16 +340,13 @@ std::string_view ProblemOf(const WrongQuantizer& wrong) {
 
 }  // namespace
 
-Result<std::vector<uint8_t>> ReferenceTarget::Run(const reference::Gemm& gemm,
+Result<std::vector<uint8_t>> ReferenceTarget::Run(const reference::Operation& operation,
                                                   const RunOptions& options) const {
-  return Compute(gemm, ExpectedModel(options.mode, options.isa));
-}
-
-Result<std::vector<uint8_t>> ReferenceTarget::RunConv(const reference::Conv& conv,
-                                                      const RunOptions& options) const {
-  const Model model = ExpectedModel(options.mode, options.isa);
+  const Model model = ExpectedModel(LinearOf(operation).mode, options.isa);
+  const auto* conv = std::get_if<reference::Conv>(&operation);
+  const bool is_exact_conv = conv != nullptr && model == Model::kExact;
   return reference::Outputs(
-      conv, model == Model::kExact ? reference::Convolve(conv) : reference::Accumulators(conv, model));
+      operation, is_exact_conv ? reference::Convolve(*conv) : reference::Accumulators(operation, model));
 }
 
 std::unique_ptr<Target> OvereagerTarget() { return std::make_unique<Overeager>(); }

@@ -17,9 +17,9 @@ namespace intact::verify {
 class ReferenceTarget : public Target {
  public:
   std::string Name() const override { return "reference"; }
-  Result<std::vector<uint8_t>> Run(const reference::Gemm& gemm, const RunOptions& options) const override;
-  /// The loop nest where its model is the exact one.
-  Result<std::vector<uint8_t>> RunConv(const reference::Conv& conv, const RunOptions& options) const override;
+  /// Convolutions by the loop nest where their model is the exact one.
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& options) const override;
 };
 
 struct Mutant {

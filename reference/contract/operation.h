@@ -1,0 +1,75 @@
+// A GEMM or a convolution with its tensors.
+#ifndef INTACT_REFERENCE_CONTRACT_OPERATION_H_
+#define INTACT_REFERENCE_CONTRACT_OPERATION_H_
+
+#include <cstdint>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "reference/contract/conv.h"
+#include "reference/contract/gemm.h"
+
+namespace intact::reference {
+
+using Operation = std::variant<Gemm, Conv>;
+
+/// What both share.
+inline const Linear& LinearOf(const Operation& operation) {
+  return std::visit([](const Linear& one) -> const Linear& { return one; }, operation);
+}
+inline Linear& LinearOf(Operation& operation) {
+  return std::visit([](Linear& one) -> Linear& { return one; }, operation);
+}
+
+/// A tensor of an operation: dense rows, or pixels with their channels.
+struct Extents {
+  int64_t rows, columns;
+};
+/// Of A and of C; all items of a batch.
+inline Extents InputOf(const Gemm& gemm) { return {gemm.rows(), gemm.k}; }
+inline Extents InputOf(const Conv& conv) {
+  return {conv.geometry.InputPixels(), conv.geometry.input_channels};
+}
+inline Extents OutputOf(const Gemm& gemm) { return {gemm.rows(), gemm.n}; }
+inline Extents OutputOf(const Conv& conv) {
+  return {conv.geometry.OutputPixels(), conv.geometry.output_channels};
+}
+inline Extents InputOf(const Operation& operation) {
+  return std::visit([](const auto& one) { return InputOf(one); }, operation);
+}
+inline Extents OutputOf(const Operation& operation) {
+  return std::visit([](const auto& one) { return OutputOf(one); }, operation);
+}
+
+/// Output bytes from accumulators.
+inline std::vector<uint8_t> Outputs(const Operation& operation, const std::vector<int32_t>& accumulators) {
+  return std::visit([&](const auto& one) { return Outputs(one, accumulators); }, operation);
+}
+
+/// Calls visit(name, field) for each field of a Gemm or a Conv, except for those that only models read:
+/// float_steps and taps.
+template <class Visit, class GemmOrConv>
+void ForEachField(Visit&& visit, GemmOrConv& o) {
+  core::ForEachField(visit, o);
+  visit("a", o.a);
+  visit("a_source", o.a_source);
+  visit("a_zero_points", o.a_zero_points);
+  visit("a_scales", o.a_scales);
+  visit("b", o.b);
+  visit("residual", o.residual);
+  if constexpr (std::is_base_of_v<Conv, GemmOrConv>) {
+    visit("geometry", o.geometry);
+  } else {
+    visit("m", o.m);
+    visit("n", o.n);
+    visit("k", o.k);
+    visit("batch", o.batch);
+    visit("has_own_b", o.has_own_b);
+    visit("item_scales", o.item_scales);
+    visit("item_zero_points", o.item_zero_points);
+  }
+}
+
+}  // namespace intact::reference
+#endif  // INTACT_REFERENCE_CONTRACT_OPERATION_H_
