@@ -127,8 +127,9 @@ Field Required(Field field) {
   return field;
 }
 
-template <class T>
-Field Number(std::string_view key, T Problem::*member) {
+// `Of` is Problem, or what it is derived from.
+template <class T, class Of>
+Field Number(std::string_view key, T Of::*member) {
   return {key, [member](const Problem& p) { return fmt::format("{}", p.*member); },
           [key, member](std::string_view text, Problem* p) -> std::optional<Error> {
             ASSIGN_OR_RETURN(const int64_t value, NumberOf(key, text));
@@ -138,8 +139,8 @@ Field Number(std::string_view key, T Problem::*member) {
           }};
 }
 
-template <class E, class Names>
-Field Choice(std::string_view key, E Problem::*member, const Names& names) {
+template <class E, class Of, class Names>
+Field Choice(std::string_view key, E Of::*member, const Names& names) {
   return {key, [member, &names](const Problem& p) { return std::string(NameOf(names, p.*member)); },
           [key, member, &names](std::string_view text, Problem* p) -> std::optional<Error> {
             ASSIGN_OR_RETURN(p->*member, ValueOf(names, key, text));
@@ -663,24 +664,7 @@ reference::Conv MaterializeConv(const Problem& problem) {
   return conv;
 }
 
-RunOptions RunOptionsOf(const Problem& problem) {
-  return {{problem.isa,
-           problem.a_pad,
-           problem.c_pad,
-           problem.threads,
-           problem.res_pad,
-           problem.in_place,
-           problem.open_extents,
-           problem.own_scratch,
-           problem.saved,
-           problem.usual_m,
-           problem.item_pointers,
-           problem.item_pad,
-           problem.b_by_columns,
-           problem.b_pad,
-           {}},
-          problem.ToString()};
-}
+RunOptions RunOptionsOf(const Problem& problem) { return {problem, problem.ToString(), false, {}}; }
 
 namespace {
 

@@ -80,18 +80,15 @@ enum class ZeroPointKind : uint8_t {
   kItem,     // item 0 likewise
 };
 
-struct Problem {
+struct Problem : RunSettings {
   intact_type a_type = INTACT_U8;  // u8s8s32: a, b, c
   intact_type b_type = INTACT_S8;
   intact_type c_type = INTACT_S32;
+  intact_mode mode = INTACT_EXACT;
   int64_t m = 1, n = 1, k = 1;                  // of a GEMM
   std::optional<reference::ConvGeometry> conv;  // it is a convolution; m, n, k are 1
   int64_t batch = 1;                            // of GEMMs
-  int64_t item_pad = 0;
-  int64_t b_pad = 0;  // elements by which B's row stride exceeds n, or a column's k
-  bool item_pointers = false;
   bool own_b = false;
-  bool b_by_columns = false;
   bool row_zero_points = false;
   intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
   intact_type source = INTACT_F32;  // of a dynamic quantization, as the numbers are
@@ -114,20 +111,6 @@ struct Problem {
   int32_t zres = 0;  // residual_zero_point
   Fill fill = Fill::kUniform;
   uint64_t seed = 1;
-  int64_t a_pad = 0;    // elements by which A's row stride exceeds k, or a pixel's the input channels
-  int64_t c_pad = 0;    // the same for C and n, or the output channels
-  int64_t res_pad = 0;  // and the residual
-  // The residual lies where C is to be; as C, it has c_pad and elements of c_type's size.
-  bool in_place = false;
-  // How the plan comes about and runs: a convolution's extents are given with the run, memory is the
-  // caller's, the plan was saved and loaded. None of it makes a difference.
-  bool open_extents = false;
-  bool own_scratch = false;
-  bool saved = false;
-  int64_t usual_m = 0;  // the rows that a GEMM's plan is made for; 0: any
-  int32_t threads = 1;
-  intact_mode mode = INTACT_EXACT;
-  intact_isa isa = INTACT_ISA_ANY;
 
   bool operator==(const Problem&) const = default;
 

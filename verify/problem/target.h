@@ -19,22 +19,26 @@ namespace intact::verify {
 /// How a target is to run an operation, apart from its tensors: what makes a difference to it.
 struct RunSettings {
   intact_isa isa = INTACT_ISA_ANY;  // exactly this ISA; ANY = the target's own choice
-  // Elements between rows or pixels, beyond their columns or channels.
-  int64_t a_pad = 0;
-  int64_t c_pad = 0;
   int32_t threads = 1;
-  int64_t res_pad = 0;
-  bool in_place = false;  // the residual is where C is to be, with c_pad
-  // See Problem; targets without such a thing run as ever.
+  int64_t a_pad = 0;    // elements by which A's row stride exceeds k, or a pixel's the input channels
+  int64_t c_pad = 0;    // the same for C and n, or the output channels
+  int64_t res_pad = 0;  // and the residual
+  // The residual lies where C is to be; as C, it has c_pad and elements of c_type's size.
+  bool in_place = false;
+  // How the plan comes about and runs: a convolution's extents are given with the run, memory is the
+  // caller's, the plan was saved and loaded. None of it makes a difference, and targets without such a thing
+  // run as ever.
   bool open_extents = false;
   bool own_scratch = false;
   bool saved = false;
-  int64_t usual_m = 0;
+  int64_t usual_m = 0;  // the rows that a GEMM's plan is made for; 0: any
+  // Where the items of a batch are: item_pad elements apart, or each where its pointer says.
   bool item_pointers = false;
   int64_t item_pad = 0;
-  bool b_by_columns = false;
-  int64_t b_pad = 0;
-  Surroundings surroundings;
+  bool b_by_columns = false;  // B is N×K in memory
+  int64_t b_pad = 0;          // elements by which B's row stride exceeds n, or a column's k
+
+  bool operator==(const RunSettings&) const = default;
 };
 
 struct RunOptions : RunSettings {
@@ -42,6 +46,7 @@ struct RunOptions : RunSettings {
   // Whether a target in a process of its own (isolated_target.h) is to be run with its tensors in all places
   // that are tried; else, for there are many problems, in one beside the usual.
   bool in_all_places = false;
+  Surroundings surroundings;
 };
 
 class Target {

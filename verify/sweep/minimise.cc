@@ -9,11 +9,18 @@ namespace {
 constexpr uint64_t kSeedsTried = 24;
 
 // Adds `problem` with another value of one field, unless it has that value already.
-template <class T>
-void Try(const Problem& problem, T Problem::*field, T value, std::vector<Problem>* candidates) {
+template <class T, class Of>
+void Try(const Problem& problem, T Of::*field, T value, std::vector<Problem>* candidates) {
   if (problem.*field == value) return;
   candidates->push_back(problem);
   candidates->back().*field = value;
+}
+
+// Adds problems one of whose `fields` each is as in a new problem.
+template <class... Fields>
+void TryDefaults(const Problem& problem, std::vector<Problem>* candidates, Fields... fields) {
+  const Problem defaults;
+  (Try(problem, fields, defaults.*fields, candidates), ...);
 }
 
 // Adds problems with smaller values than `size`, from `low` on; set(&problem, value) makes one of them.
@@ -54,13 +61,8 @@ void TrySmallerGemm(const Problem& problem, std::vector<Problem>* candidates) {
   if (problem.scale == ScaleKind::kItem) with_one_b.scale = ScaleKind::kTensor;
   if (problem.zb_kind == ZeroPointKind::kItem) with_one_b.zb_kind = ZeroPointKind::kTensor;
   if (with_one_b != problem) candidates->push_back(with_one_b);
-  Try(problem, &Problem::row_zero_points, false, candidates);
-  Try(problem, &Problem::source, INTACT_F32, candidates);
-  Try(problem, &Problem::numbers, Numbers::kScaled, candidates);
-  Try(problem, &Problem::item_pointers, false, candidates);
-  Try(problem, &Problem::item_pad, int64_t{0}, candidates);
-  Try(problem, &Problem::b_by_columns, false, candidates);
-  Try(problem, &Problem::b_pad, int64_t{0}, candidates);
+  TryDefaults(problem, candidates, &Problem::row_zero_points, &Problem::source, &Problem::numbers,
+              &Problem::item_pointers, &Problem::item_pad, &Problem::b_by_columns, &Problem::b_pad);
 }
 
 void TrySmallerAxis(const Problem& problem, size_t i, std::vector<Problem>* candidates) {
@@ -139,30 +141,13 @@ std::vector<Problem> Simpler(const Problem& problem) {
   } else {
     TrySmallerGemm(problem, &candidates);
   }
-  Try(problem, &Problem::threads, 1, &candidates);
-  Try(problem, &Problem::open_extents, false, &candidates);
-  Try(problem, &Problem::own_scratch, false, &candidates);
-  Try(problem, &Problem::saved, false, &candidates);
-  Try(problem, &Problem::usual_m, int64_t{0}, &candidates);
-  Try(problem, &Problem::a_pad, int64_t{0}, &candidates);
-  Try(problem, &Problem::c_pad, int64_t{0}, &candidates);
-  Try(problem, &Problem::res_pad, int64_t{0}, &candidates);
-  Try(problem, &Problem::in_place, false, &candidates);
-  Try(problem, &Problem::zres, 0, &candidates);
-  Try(problem, &Problem::activation, INTACT_ACTIVATION_NONE, &candidates);
-  Try(problem, &Problem::bias, BiasKind::kNone, &candidates);
+  TryDefaults(problem, &candidates, &Problem::threads, &Problem::open_extents, &Problem::own_scratch,
+              &Problem::saved, &Problem::usual_m, &Problem::a_pad, &Problem::c_pad, &Problem::res_pad,
+              &Problem::in_place, &Problem::zres, &Problem::activation, &Problem::bias);
   if (problem.scale >= ScaleKind::kChannel) Try(problem, &Problem::scale, ScaleKind::kTensor, &candidates);
-  Try(problem, &Problem::zc, 0, &candidates);
-  Try(problem, &Problem::za, 0, &candidates);
-  Try(problem, &Problem::zb_kind, ZeroPointKind::kTensor, &candidates);
-  Try(problem, &Problem::zb, 0, &candidates);
-  Try(problem, &Problem::declared_min, 0, &candidates);
-  Try(problem, &Problem::declared, 255, &candidates);
-  Try(problem, &Problem::range_check, INTACT_RANGE_CHECKED, &candidates);
-  Try(problem, &Problem::amax, 255, &candidates);
-  Try(problem, &Problem::wmax, 127, &candidates);
-  Try(problem, &Problem::fill, Fill::kUniform, &candidates);
-  Try(problem, &Problem::seed, uint64_t{1}, &candidates);
+  TryDefaults(problem, &candidates, &Problem::zc, &Problem::za, &Problem::zb_kind, &Problem::zb,
+              &Problem::declared_min, &Problem::declared, &Problem::range_check, &Problem::amax,
+              &Problem::wmax, &Problem::fill, &Problem::seed);
   return candidates;
 }
 

@@ -68,6 +68,7 @@ class Server {
     const reference::Operation operation = ReadOperation(request);
     RunOptions options;
     (*request)(static_cast<RunSettings&>(options));
+    (*request)(options.surroundings);
     WireWriter answer;
     Put(target_->Run(operation, options), &answer);
     return answer.bytes();
@@ -152,6 +153,7 @@ Result<Bytes> IsolatedTarget::RunOnce(const reference::Operation& operation,
   request(Request::kRun);
   Write(operation, &request);
   request(static_cast<const RunSettings&>(options));
+  request(options.surroundings);
   const auto start = std::chrono::steady_clock::now();
   const Result<Bytes> bytes = worker_->Ask(request.bytes(), patience_);
   if (bytes) slowest_ = std::max(slowest_, std::chrono::steady_clock::now() - start);
