@@ -235,10 +235,12 @@ Error CallBetweenGuards(const Operation& operation, const RunOptions& options, c
   auto desc = DescOf(operation, options);
   intact_linear_desc& linear = desc.linear;
   GuardedVectors vectors(options.surroundings);
-  RETURN_IF_ERROR(vectors.Guard("b_zero_points", &linear.b_zero_points, linear.b_zero_point_count));
-  RETURN_IF_ERROR(vectors.Guard("bias_s32", &linear.bias_s32, std::ssize(operation.bias_s32)));
-  RETURN_IF_ERROR(vectors.Guard("bias_f32", &linear.bias_f32, std::ssize(operation.bias_f32)));
-  RETURN_IF_ERROR(vectors.Guard("scales", &linear.scales, linear.scale_count));
+  Error error;
+  const auto guard = [&](std::string_view name, auto& pointer, const auto& values) {
+    if (error.ok()) error = vectors.Guard(name.data(), &pointer, std::ssize(values));
+  };
+  core::ForEachColumnVector(guard, linear, operation);
+  RETURN_IF_ERROR(error);
   if (IsGivenByRuns(operation)) return call(desc, nullptr);
   const Result<GuardedTensor> b = LoadWeights(operation, options);
   return b ? call(desc, b->data()) : b.error();
