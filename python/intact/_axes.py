@@ -313,7 +313,7 @@ class Axes:
         self.leaves: dict[str, tuple] = {tensor.name: tuple(tensor.dims) for tensor in self.graph.initializer}
         self.lazy: dict[str, int] = {}  # tensors computed from constants alone: the node that makes them
         self.captured = names_that_inner_graphs_read(self.graph)
-        self.hints = _hints(proto)
+        self.hints = shapes_of(proto)
         self._run()
 
     # ----- names ------------------------------------------------------------------------------------------------------
@@ -1379,8 +1379,9 @@ def names_that_inner_graphs_read(graph: Any) -> set[str]:
     return found - {""}
 
 
-def _hints(proto: Any) -> dict[str, list]:
-    """Shapes that the file states or that onnx infers; None for sizes that are not known."""
+def shapes_of(proto: Any, open_size: int = 0) -> dict[str, list]:
+    """Shapes that the file states or that onnx infers; None for sizes that are not known. `open_size`: what open sizes of the inputs are
+    taken for, the first one of each for 1; then the file's other shapes do not count."""
     import onnx
 
     light = onnx.ModelProto()
@@ -1390,7 +1391,13 @@ def _hints(proto: Any) -> dict[str, list]:
     light.graph.node.extend(proto.graph.node)
     light.graph.input.extend(proto.graph.input)
     light.graph.output.extend(proto.graph.output)
-    light.graph.value_info.extend(proto.graph.value_info)
+    if open_size:
+        for value in [*light.graph.input, *light.graph.output]:
+            for d, size in enumerate(value.type.tensor_type.shape.dim):
+                if not size.HasField("dim_value"):
+                    size.dim_value = (open_size if d else 1) if value in light.graph.input else 0
+    else:
+        light.graph.value_info.extend(proto.graph.value_info)
     light.functions.extend(proto.functions)
     for tensor in proto.graph.initializer:
         if math.prod(tensor.dims) <= _MOST_VECTOR and tensor.data_location != 1:
