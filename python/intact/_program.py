@@ -103,9 +103,9 @@ def _repair(arguments: list[str]) -> int:
                         help=f"engines: {', '.join(engines())}, or all, with commas between; may be given more than once "
                              "(default: onnxruntime)")
     parser.add_argument("--bit-exact", action="store_true", help="adds no floats in a new order, as LayerNormalization would")
-    parser.add_argument("--keep-channels", action="store_true", help="adds no zero channels beside heavy ones")
+    parser.add_argument("--keep-channels", action="store_true", help="adds no copied channels beside heavy ones")
     parser.add_argument("--max-depth", type=_amount, metavar="P",
-                        help="zero channels add at most P percent of the model's multiply-adds (default: 12)")
+                        help="copied channels add at most P percent of the model's multiply-adds (default: 12)")
     parser.add_argument("--max-noise", type=_amount, default=0.0, metavar="X",
                         help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared "
                              "steps of its weights; rounding to 8 bits makes 0.083 (default 0: lossless)")
@@ -113,7 +113,7 @@ def _repair(arguments: list[str]) -> int:
                         help="first gives 7-bit weights the full range of 8 bits, rounded from this model's, the one before "
                              "quantization; with --data also activations that have 7 bits on it")
     parser.add_argument("--allow-u8-weights", action="store_true",
-                        help="with --undo-reduce-range: 8 bits also where only zero channels or u8 weights make them safe, "
+                        help="with --undo-reduce-range: 8 bits also where only copied channels or u8 weights make them safe, "
                              "which is slower")
     parser.add_argument("--check", action="store_true",
                         help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")

@@ -21,7 +21,7 @@ from ._axes import Axes, Axis, Dim, factors, names_that_inner_graphs_read, resol
 from ._library import Error, excerpt, invalid
 from ._model import QuantizedLayer
 from ._onnx import Scope, array_of_tensor, attributes, load_onnx
-from ._repair_plan import MOST_DEPTH, Means, Planner, Work, channels_of, gather_obstacle, moved, own_order, spread, worst
+from ._repair_plan import MOST_DEPTH, Means, Planner, Work, channels_of, gather_obstacle, moved, own_order, plan_of, spread, worst
 from ._run import as_u8, exact_variant, weights_zero_point
 from ._shorten import Halving, halved, halving, shortened, squares, weights_key
 
@@ -520,7 +520,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                     root = factor.axis.root()
                     if root.sums:
                         root.freeze(f"--bit-exact: another order of its channels changes sums of floats ({root.sums})")
-        plan = Planner(result, axes, max_depth, max_noise, add_gathers)
+        plan = plan_of(result, axes, max_depth, max_noise, add_gathers)
         done = Repair(result, names, orders=len(plan.orders), copied_channels=sum(int(zero.sum()) for zero in plan.copies.values()),
                       max_depth=max_depth, max_noise=max_noise, depth=plan.work.percent(plan.added), work=plan.work, widened=widened)
         editor = _Editor(proto, path.parent)
@@ -619,7 +619,7 @@ def _gather_rest(editor: _Editor, after: Audit, done: Repair, plan: Planner) -> 
         layer = after.layers[i].layer
         if not after.layers[i].fails(done.engines):
             continue
-        source, copies = own_order(layer, {after.layers[i].engines[name].pairing for name in done.engines}, done.max_noise)
+        source, copies = own_order(layer, {after.layers[i].engines[name].pairing for name in done.engines}, plan.max_noise)
         reason = editor.gather(layer, places[id(layer.graph_node)], places[id(layer.weights_node)], scope, source, copies)
         if reason:
             refused[i] = f"no Gather in front: {reason}"

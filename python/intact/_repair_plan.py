@@ -38,7 +38,7 @@ _U8_OUTPUT = 26  # and an output: 125 ps, 178 ps
 _GATHERED = 26  # an element that a Gather in front, and the Transposes around it, move: 150 ps
 _GATHERED_PLANE = 700  # a plane of a channel: 4 ns
 _GATHER = 500_000  # these operators, whatever they move: 3 us
-MOST_DEPTH = 12.0  # percent of the model's multiply-adds that copied channels may add
+MOST_DEPTH = 100.0  # percent of the model's multiply-adds that copied channels may add
 _OPEN_SIZE = 64  # what a size counts as that the file leaves open, the first one of a tensor as 1
 _MULTIPLES = (2, 4, 8, 16)  # numbers of channels that are tried
 _MOST_TRIED = 48  # channels among which a group is looked for, and groups of four that are tried for a channel
@@ -177,7 +177,8 @@ def _in_threes(rows: np.ndarray) -> list[list[int]]:
     """Disjoint groups of three channels that fit into four places, those with the fewest partners first; the best of some tries."""
     count = len(rows)
     by_channel: list[list[tuple[int, int]]] = [[] for _ in rows]
-    near = [np.arange(count)] * count if count <= _MOST_TRIED else [(k + np.arange(_MOST_TRIED)) % count for k in range(count)]
+    width = count if count <= _MOST_TRIED else max(_MOST_TRIED ** 2 // count, 16)
+    near = [np.sort((k + np.arange(width)) % count) for k in range(count)]
     for one in range(count):
         for two in near[one][near[one] > one].tolist():
             others = near[one][near[one] > two]
@@ -185,20 +186,21 @@ def _in_threes(rows: np.ndarray) -> list[list[int]]:
                 for k, pair in ((one, (two, three)), (two, (one, three)), (three, (one, two))):
                     by_channel[k].append(pair)
     best: list[list[int]] = []
-    for seed in range(_TRIES):
-        chance = np.random.default_rng(seed).random(count)
-        degree = np.array([len(pairs) for pairs in by_channel])
-        is_free, groups = np.ones(count, bool), []
-        while len(best) < count // 3 and (degree > 0).any():
-            one = int((np.where(degree > 0, degree, np.inf) + chance).argmin())
-            pairs = [pair for pair in by_channel[one] if is_free[list(pair)].all()]
-            degree[one] = 0
+    for seed in range(_TRIES if any(by_channel) else 0):
+        chance = np.random.default_rng(seed).random(count).tolist()
+        # The fewer groups a channel may be in, the earlier it is dealt with, and the rather it is taken as a partner.
+        rank = [len(pairs) + chance[k] for k, pairs in enumerate(by_channel)]
+        is_free, groups = [True] * count, []
+        for one in sorted(range(count), key=rank.__getitem__):
+            pairs = [pair for pair in by_channel[one] if is_free[pair[0]] and is_free[pair[1]]] if is_free[one] else []
             if pairs:
-                group = [one, *min(pairs, key=lambda pair: (degree[list(pair)] + chance[list(pair)]).sum())]
+                group = [one, *min(pairs, key=lambda pair: rank[pair[0]] + rank[pair[1]])]
                 groups.append(group)
-                is_free[group] = False
-                degree[group] = 0
+                for k in group:
+                    is_free[k] = False
         best = max(best, groups, key=len)
+        if len(best) == count // 3:
+            break
     return best
 
 
@@ -326,19 +328,22 @@ class _Product:
 
     def __init__(self, dims: list, positions: int, node: Any, is_depthwise: bool):
         self.dims, self.positions, self.is_depthwise = dims, positions, is_depthwise
+        self.known: dict[tuple, tuple[int, float]] = {}
+        self.axes = list(dict.fromkeys(factor.axis.root() for dim in dims for factor in factors(dim)))
         self.groups = attributes(node).get("group", 1) if node.op_type in ("Conv", "QLinearConv", "ConvInteger") else 1
         depth = [d for d, dim in enumerate(dims) if any(factor.is_depth for factor in factors(dim))]
         self.outputs = len(dims) - 1 if depth and depth[0] == len(dims) - 2 and len(dims) < 4 else len(dims) - 2 if depth and (
             depth[0] == len(dims) - 1) else 0
 
-    def work(self, lengths: "dict[Axis, int]") -> int:
-        return self.positions * math.prod(_length(dim, lengths) for dim in self.dims)
-
-    def time(self, lengths: "dict[Axis, int]") -> float:
-        if self.is_depthwise:
-            return _DEPTHWISE * self.work(lengths)
-        outputs = _length(self.dims[self.outputs], lengths)
-        return _time(self.positions, outputs, self.work(lengths) / max(self.positions * outputs, 1), self.groups)
+    def cost(self, lengths: "dict[Axis, int]") -> tuple[int, float]:
+        """Multiply-adds and time where axes get these lengths."""
+        key = tuple(lengths.get(axis) for axis in self.axes)
+        if key not in self.known:
+            work = self.positions * math.prod(_length(dim, lengths) for dim in self.dims)
+            outputs = _length(self.dims[self.outputs], lengths)
+            self.known[key] = work, _DEPTHWISE * work if self.is_depthwise else _time(
+                self.positions, outputs, work / max(self.positions * outputs, 1), self.groups)
+        return self.known[key]
 
 
 def _length(dim: Dim, lengths: "dict[Axis, int]") -> int:
@@ -377,12 +382,11 @@ class Work:
                          for place, dims in axes.products]
         self.of_axis: dict[Axis, list[int]] = {}
         for k, product in enumerate(self.products):
-            for root in {factor.axis.root() for dim in product.dims for factor in factors(dim)}:
+            for root in product.axes:
                 self.of_axis.setdefault(root, []).append(k)
         known = {place for place, _ in axes.products}
-        self.total = sum(product.work({}) for product in self.products)
+        self.total, self.total_time = map(sum, zip((0, 0.0), *(product.cost({}) for product in self.products)))
         self.total += sum(work for work, place in zip(self.layers, self.places) if place not in known)
-        self.total_time = sum(product.time({}) for product in self.products)
         self.total_time += sum(_time(*self._shape(i)) for i, place in enumerate(self.places) if place not in known)
 
     def _positions(self, place: int) -> int | None:
@@ -413,7 +417,7 @@ class Work:
     def u8_time(self, i: int) -> float:
         """What u8 weights add to a layer's time."""
         rows, outputs, depth, _ = self._shape(i)
-        return rows * outputs * (depth * _U8_WEIGHT + _U8_OUTPUT - (_DEPTH_TAIL if depth % 4 else 0))
+        return rows * outputs * max(depth * _U8_WEIGHT + _U8_OUTPUT - (_DEPTH_TAIL if depth % 4 else 0), 0)
 
     def gather_time(self, i: int, length: int) -> float:
         """What a Gather in front, which makes this number of channels, adds to a convolution's time."""
@@ -425,14 +429,11 @@ class Work:
         return (_time(rows, outputs, longer) - _time(rows, outputs, depth) + _GATHER + pixels * length * _GATHERED
                 + (sizes[0] or 1 if sizes else 1) * length * _GATHERED_PLANE)
 
-    def added(self, lengths: "dict[Axis, int]") -> int:
-        """How many multiply-adds are added where axes get these lengths."""
-        touched = {k for root in lengths for k in self.of_axis.get(root, ())}
-        return sum(self.products[k].work(lengths) - self.products[k].work({}) for k in touched)
-
-    def added_time(self, lengths: "dict[Axis, int]") -> float:
-        touched = {k for root in lengths for k in self.of_axis.get(root, ())}
-        return sum(self.products[k].time(lengths) - self.products[k].time({}) for k in touched)
+    def added(self, lengths: "dict[Axis, int]") -> tuple[int, float]:
+        """How many multiply-adds, and how much time, are added where axes get these lengths."""
+        touched = [self.products[k] for k in {k for root in lengths for k in self.of_axis.get(root, ())}]
+        costs = [(product.cost(lengths), product.cost({})) for product in touched]
+        return sum(new[0] - old[0] for new, old in costs), sum(new[1] - old[1] for new, old in costs)
 
     def percent(self, work: float) -> float:
         return 100 * work / max(self.total, 1)
@@ -443,7 +444,7 @@ class Work:
 
 class Planner:
     """Chooses an order for each axis that layers with unsafe pairs read: `orders`, `copies`. `gathered`: layers that a Gather in
-    front had better order. `reasons`: by layer, why no order makes it safe."""
+    front orders. `unsafe`: layers that stay unsafe. `reasons`: by layer, why no order makes it safe."""
 
     def __init__(self, result: Audit, axes: Axes, max_depth: float, max_noise: float, add_gathers: bool):
         self.result, self.axes, self.names, self.max_noise = result, axes, result.engines, max_noise
@@ -667,7 +668,7 @@ class Planner:
         long = min((len(c.source) for c in candidates if c.copies.any() and not c.changes[i]), default=None)
         if long:
             means.copied_channels = long - root.size
-            means.depth = self.work.percent(self.work.added({root: long}))
+            means.depth = self.work.percent(self.work.added({root: long})[0])
 
     # ----- all axes together ------------------------------------------------------------------------------------------
 
@@ -682,16 +683,20 @@ class Planner:
             self.gathers[i] = None
             if (self.add_gathers and layer.is_convolution and layer.groups == 1 and layer.weights_node is not None
                     and not gather_obstacle(layer, self.axes.scope) and self._reads_alone(i)):
-                length, count = len(own_order(layer, self._pairings(i), self.max_noise)[0]), layer.weights.shape[-1]
-                self.gathers[i] = self.work.layers[i] // count * (length - count), self.work.gather_time(i, length)
-                self.means[i].gather = self.work.percent_of_time(self.gathers[i][1])
+                count = layer.weights.shape[-1]
+                time = self.work.gather_time(i, count + -count % 4)  # at least
+                if not self._u8_helps(i) or time < self.work.u8_time(i):
+                    length = len(own_order(layer, self._pairings(i), self.max_noise)[0])
+                    time = self.work.gather_time(i, length)
+                    self.gathers[i] = self.work.layers[i] // count * (length - count), time
+                self.means[i].gather = self.work.percent_of_time(time)
         return self.gathers[i]
 
-    def _rest(self, chosen: "dict[Axis, _Candidate]", budget: float) -> "tuple[int, float, set[int]]":
-        """Of the layers that candidates leave: the multiply-adds of those that stay unsafe, the time that Gathers and u8 weights add
-        to the others, and those that get a Gather."""
+    def _rest(self, chosen: "dict[Axis, _Candidate]", budget: float) -> "tuple[list[int], float, set[int]]":
+        """Of the layers that candidates leave: those that stay unsafe, the time that Gathers and u8 weights add to the others, and those
+        that get a Gather."""
         left = self.alone.union(*(candidate.left for candidate in chosen.values()))
-        unsafe, time, gathered = 0, 0.0, set()
+        unsafe, time, gathered = [], 0.0, set()
         for i in sorted(left, key=lambda i: (self._u8_helps(i), -self.work.layers[i])):
             gather, u8 = self.gather(i), self.work.u8_time(i) if self._u8_helps(i) else math.inf
             if gather is not None and gather[0] <= budget and gather[1] < u8:
@@ -701,38 +706,48 @@ class Planner:
             elif u8 < math.inf:
                 time += u8
             else:
-                unsafe += self.work.layers[i]
+                unsafe.append(i)
         return unsafe, time, gathered
 
     def _key(self, chosen: "dict[Axis, _Candidate]") -> "tuple | None":
         """What candidates of all axes cost together; the smallest is the best. None if they exceed the budget."""
         lengths = {root: len(candidate.source) for root, candidate in chosen.items() if candidate.copies.any()}
-        added = self.work.added(lengths)
+        added, longer = self.work.added(lengths)
         if added > self.budget:
             return None
         unsafe, time, _ = self._rest(chosen, self.budget - added)
-        return (unsafe, time + self.work.added_time(lengths), sum(candidate.noise for candidate in chosen.values()),
+        return (sum(self.work.layers[i] for i in unsafe), time + longer, sum(candidate.noise for candidate in chosen.values()),
                 sum(not candidate.is_stored for candidate in chosen.values()))
 
     def _choose(self, candidates: "dict[Axis, list[_Candidate]]", consumers: "dict[Axis, list[_Consumer]]") -> None:
-        """Starts with the stored orders, and lets each axis choose in turn, those first that gain most for what they add."""
+        """Starts with the stored orders, and lets each axis choose in turn: at first what gains most for what it adds, then, with what
+        is left of the budget, what is best."""
         chosen = {root: found[0] for root, found in candidates.items()}
-        for _ in range(_ROUNDS):
-            now = self._key(chosen)
-            best = {}
-            for root, found in candidates.items():
-                keys = [(self._key({**chosen, root: candidate}), k) for k, candidate in enumerate(found)]
-                key, k = min((key, k) for key, k in keys if key is not None)
-                added = max(self.work.added({root: len(found[k].source)}) if found[k].copies.any() else 0, 1)
-                best[root] = tuple((after - before) / added for before, after in zip(now, key))
-            for root in sorted(best, key=best.__getitem__):
-                keys = [(self._key({**chosen, root: candidate}), k) for k, candidate in enumerate(candidates[root])]
-                chosen[root] = candidates[root][min((key, k) for key, k in keys if key is not None)[1]]
-            if self._key(chosen) == now:
+
+        def added(candidate: _Candidate, root: Axis) -> int:
+            return self.work.added({root: len(candidate.source)})[0] if candidate.copies.any() else 0
+
+        def choices(root: Axis, is_last: bool) -> list[tuple]:
+            """What is better than what the axis has, the best first."""
+            now, found = self._key(chosen), []
+            for k, candidate in enumerate(candidates[root]):
+                key = self._key({**chosen, root: candidate})
+                if key is not None and key < now:
+                    more = 1 if is_last else max(added(candidate, root) - added(chosen[root], root), 1)
+                    found.append((tuple((after - before) / more for before, after in zip(now, key)), k))
+            return sorted(found)
+
+        for turn in range(2 * _ROUNDS):
+            is_last = turn >= _ROUNDS
+            first = {root: found[0] for root in candidates for found in [choices(root, is_last)] if found}
+            for root in sorted(first, key=first.__getitem__):
+                for _, k in choices(root, is_last)[:1]:
+                    chosen[root] = candidates[root][k]
+            if not first and is_last:
                 break
         lengths = {root: len(c.source) for root, c in chosen.items() if c.copies.any()}
-        self.added = self.work.added(lengths)
-        self.gathered = self._rest(chosen, self.budget - self.added)[2]
+        self.added = self.work.added(lengths)[0]
+        self.unsafe, _, self.gathered = self._rest(chosen, self.budget - self.added)
         self.fillers = {root: c.fillers for root, c in chosen.items() if c.fillers.any()}
         for root, candidate in chosen.items():
             for i in candidate.left:
@@ -798,3 +813,14 @@ def worst(audited: AuditedLayer, names: Iterable[str]) -> tuple[int, int]:
     """The most pairs that can saturate in an engine, and its pairs."""
     found = max((audited.engines[name] for name in names), key=lambda c: c.failing_pairs)
     return found.failing_pairs, found.pairs
+
+
+def plan_of(result: Audit, axes: Axes, max_depth: float, max_noise: float, add_gathers: bool) -> Planner:
+    """The plan that leaves the fewest layers unsafe. Noise may spend the budget otherwise, but never leaves more of them."""
+    plan = Planner(result, axes, max_depth, max_noise, add_gathers)
+    if max_noise and plan.unsafe:
+        lossless = Planner(result, axes, max_depth, 0.0, add_gathers)
+        if len(lossless.unsafe) < len(plan.unsafe):
+            lossless.means = plan.means
+            return lossless
+    return plan
