@@ -532,6 +532,15 @@ def test_the_command(tmp_path):
     assert [layer["made_safe_by"] for layer in found["layers"]] == ["u8 weights", "folded order"]
     assert run(tmp_path / "m.onnx", "-o", out, "--for", "onednn").returncode == 1  # u8 weights help only ONNX Runtime
     assert run(tmp_path / "m.onnx", "-o", out, "--for", "nobody").returncode == 2
+    for arguments, words in [
+            ((), "MODEL, -o/--output: missing; `intact repair --help` says what is expected"),
+            (("m", "-o"), "-o/--output: has no value; expected one"),
+            (("m", "-o", "r", "--max-noise", "two\nlines"), r"--max-noise: is 'two\nlines'; expected a number"),
+            (("m", "-o", "r", "--max", "3"), "--max: is short for several; expected one of --max-depth, --max-noise"),
+            (("m", "-o", "r", "--bit-exact=3"), "--bit-exact: is '3'; expected no value"),
+            (("m", "-o", "r", "n"), "n: no argument of intact repair; expected one that `intact repair --help` lists")]:
+        refused = run(*arguments)
+        assert refused.returncode == 2 and refused.stdout == "" and refused.stderr == f"intact: {words}\n"
     assert run(tmp_path / "m.onnx", "-o", out, "--data", "x.npz").returncode == 2
 
 
