@@ -20,7 +20,7 @@ from ._audit import Audit, audit
 from ._axes import Axes, Axis, Dim, factors, names_that_inner_graphs_read, resolved, segment_size
 from ._library import Error, excerpt, invalid
 from ._model import QuantizedLayer
-from ._onnx import Scope, array_of_tensor, attributes, load_onnx
+from ._onnx import Scope, array_of_tensor, attributes, every_node, load_onnx
 from ._repair_plan import MOST_DEPTH, Means, Planner, Work, channels_of, gather_obstacle, moved, own_order, plan_of, spread, worst
 from ._run import as_u8, exact_variant, weights_zero_point
 from ._shorten import Halving, halved, halving, shortened, squares, weights_key
@@ -184,8 +184,9 @@ class _Editor:
         self.before: dict[int, list] = {}  # operators to insert in front of others
         graph = self.proto.graph
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
-        self.names = {name for node in graph.node for name in [*node.input, *node.output]} | set(self.initializers)
+        self.names = set(self.initializers)
         self.names |= {value.name for value in [*graph.input, *graph.output]}
+        self.names |= {name for node in every_node(graph) for name in [*node.input, *node.output]}
 
     def unique(self, name: str) -> str:
         candidate, count = name, 1
@@ -320,14 +321,15 @@ class _Editor:
         self.proto.graph.node.extend(nodes)
         self.before.clear()
 
-    def store_as_u8(self, layer: QuantizedLayer, place: int, scope: Scope) -> str:
-        """Weights become u8, with zero points 128 higher: the same integers. Gives why not, if not."""
-        node = self.proto.graph.node[place]
+    def store_as_u8(self, layer: QuantizedLayer, node: Any) -> str:
+        """Weights that `node` reads become u8, with zero points 128 higher: the same integers. Gives why not, if not."""
+        scope = layer.scope
         name = node.input[layer.weights_input]
         weights = scope.constant(name)
         if weights is None or weights.dtype != np.int8:
             return "its weights are not s8"
-        if name in scope.overridable or node.input[min(layer.point_input, len(node.input) - 1)] in scope.overridable:
+        read = [name, node.input[min(layer.point_input, len(node.input) - 1)]]
+        if any(one in source.overridable for one in read for source in [scope.scope_of(one)] if source is not None):
             return "weights that a caller may override"
         point = weights_zero_point(layer, node, scope)
         if point is None:
@@ -681,25 +683,22 @@ def _store_rest_as_u8(editor: _Editor, after: Audit, done: Repair, _: Planner) -
     """u8 weights for all layers that can still saturate. Returns whether some layer got them, and why others did not."""
     if "onnxruntime" not in done.engines:
         return False, {}
-    places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
-    scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
+    places = {id(node): i for i, node in enumerate(every_node(after.model.proto.graph))}
+    nodes = list(every_node(editor.proto.graph))
+    readers = [one.layer.weights_node if one.layer.inner_node is None else one.layer.inner_node for one in after.layers]
     unsafe = [i for i, audited in enumerate(after.layers) if audited.fails(["onnxruntime"])]
-    recurrent = {id(after.layers[i].layer.graph_node) for i in unsafe if after.layers[i].layer.op_type == "DynamicQuantizeLSTM"}
-    unsafe += [i for i, audited in enumerate(after.layers) if i not in unsafe and audited.layer.graph_node is not None
-               and id(audited.layer.graph_node) in recurrent]  # an LSTM's weights have one type
+    recurrent = {id(readers[i]) for i in unsafe if after.layers[i].layer.op_type == "DynamicQuantizeLSTM"}
+    unsafe += [i for i, reader in enumerate(readers) if i not in unsafe and id(reader) in recurrent]  # an LSTM's weights have one type
     refused: dict[int, str] = {}
     changed = set()
     for i in unsafe:
         layer = after.layers[i].layer
-        if layer.weights_node is None:
-            refused[i] = "an inner graph"
-            continue
         if layer.a_type != "u8":
             continue
-        key = (places[id(layer.weights_node)], layer.weights_input)
+        key = (places[id(readers[i])], layer.weights_input)
         if key in changed:
             continue
-        reason = editor.store_as_u8(layer, key[0], scope)
+        reason = editor.store_as_u8(layer, nodes[key[0]])
         if reason:
             refused[i] = reason
         else:

@@ -514,7 +514,7 @@ class Planner:
                 return []
         reader = self.readers.get(i)
         if reader is None:
-            self.reasons[i] = "an inner graph" if layer.graph_node is None else "weights or activations whose axes are not known"
+            self.reasons[i] = f"it is in {layer.within}" if layer.graph_node is None else "weights or activations whose axes are not known"
             return []
         rows = channels_of(layer)
         offset, direction = 0, 0

@@ -223,16 +223,38 @@ def test_what_an_inner_graph_reads_keeps_its_order():
     assert same(in_onnxruntime(model, data_of(1, 5, 16)), in_onnxruntime(repaired, data_of(1, 5, 16)))
 
 
-def test_layers_of_an_inner_graph_are_left():
-    inner = Builder()
-    y = inner.linear("x", 16, 8)
-    branches = [helper.make_graph(inner.nodes, f"g{k}", [], [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
-                                  [numpy_helper.from_array(v, n) for n, v in inner.constants.items()]) for k in (0, 1)]
+def branched():
+    """Two branches, with other weights of the same names; and the branches as models."""
+    branches, flat = [], []
+    for k in (0, 1):
+        inner = Builder()
+        w = inner.rng.integers(-30, 31, (16, 8)).astype(np.int8)
+        w[:2 + k, 0] = 95
+        y = inner.linear("x", 16, 8, inner.constant(w))
+        flat.append(inner.model([y]))
+        branches.append(helper.make_graph(inner.nodes, f"g{k}", [], [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
+                                          [numpy_helper.from_array(v, n) for n, v in inner.constants.items()]))
     b = Builder()
-    condition = b.constant(np.array(True))
-    b.nodes.append(helper.make_node("If", [condition], ["chosen"], then_branch=branches[0], else_branch=branches[1]))
-    _, done = intact.repair(b.model(["chosen"]))
-    assert hows(done) == ["left", "left"] and done.layers[0].reason == "an inner graph" and not done.is_proven
+    flag = b.node("Cast", ["flag"], to=TensorProto.BOOL)
+    b.nodes.append(helper.make_node("If", [flag], ["chosen"], name="choice", then_branch=branches[0], else_branch=branches[1]))
+    return b.model(["chosen"], [("x", (1, 5, 16)), ("flag", ())]), flat
+
+
+def test_layers_of_an_inner_graph_keep_their_order():
+    _, done = intact.repair(branched()[0], engines=["fbgemm"])
+    assert hows(done) == ["left", "left"] and not done.is_proven
+    assert {layer.reason for layer in done.layers} == {f"it is in the {name} of If 'choice'" for name in ("then_branch", "else_branch")}
+
+
+def test_layers_of_an_inner_graph_get_u8_weights():
+    model, flat = branched()
+    repaired, done = intact.repair(model)
+    assert hows(done) == ["u8 weights", "u8 weights"] and done.is_proven
+    for flag in (0, 1):
+        x = data_of(1, 5, 16)
+        data = {**x, "flag": np.array(flag, np.float32)}
+        assert same(in_onnxruntime(repaired, data), evaluate(flat[1 - flag], x))
+        assert same(in_onnxruntime(exact_variant(done.before), data), evaluate(flat[1 - flag], x))
 
 
 @pytest.mark.parametrize("op,reason", [
