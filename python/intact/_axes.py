@@ -288,6 +288,10 @@ _MICROSOFT = {"QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", 
               "QuickGelu", "Gelu", "FastGelu", "BiasGelu", "QuantizeLinear", "DequantizeLinear", "SkipLayerNormalization",
               "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization", "MultiHeadAttention"}
 _KEEPS_UNIFORM = {"Slice", "Expand", "Transpose", "Unsqueeze", "Squeeze", "Reshape", "Identity", "Cast", "Gather", "Split"}
+# Operators that onnx knows no shapes of, as ones that it does, and which of their inputs count.
+_SHAPED_LIKE = {"QLinearAdd": ("Add", (0, 3)), "QLinearMul": ("Mul", (0, 3)), "QLinearSigmoid": ("Identity", (0,)),
+                "QLinearLeakyRelu": ("Identity", (0,)), "QLinearAveragePool": ("AveragePool", (0,)),
+                "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,))}
 _MOST_VECTOR = 64  # elements of a tensor that is followed as a list of sizes
 
 
@@ -1396,6 +1400,13 @@ def shapes_of(proto: Any, open_size: int = 0) -> dict[str, list]:
             for d, size in enumerate(value.type.tensor_type.shape.dim):
                 if not size.HasField("dim_value"):
                     size.dim_value = (open_size if d else 1) if value in light.graph.input else 0
+        for node in light.graph.node:
+            if node.op_type in _SHAPED_LIKE:
+                op, inputs = _SHAPED_LIKE[node.op_type]
+                names = [node.input[i] for i in inputs if i < len(node.input)]
+                node.op_type, node.domain = op, ""
+                del node.input[:]
+                node.input.extend(names)
     else:
         light.graph.value_info.extend(proto.graph.value_info)
     light.functions.extend(proto.functions)

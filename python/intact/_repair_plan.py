@@ -136,14 +136,14 @@ def _within(weights: np.ndarray, mates: np.ndarray) -> np.ndarray:
     return np.clip(weights, np.where(mates < 0, -least - mates, -128), np.where(mates > 0, most - mates, 127))
 
 
-def spread(rows: np.ndarray, source: np.ndarray, copies: np.ndarray) -> np.ndarray:
+def spread(rows: np.ndarray, source: np.ndarray, copies: np.ndarray, fillers: "np.ndarray | None" = None) -> np.ndarray:
     """s8 weights, a row for each channel, in an order. A copy carries what makes its channel's pair unsafe: the sum of both weights
-    is the stored one."""
+    is the stored one. `fillers`: copies that shall carry none."""
     placed = rows[source]
     placed[copies] = 0
     first = np.zeros(len(rows), np.int64)
     first[source[~copies]] = np.flatnonzero(~copies)
-    for place in np.flatnonzero(copies):
+    for place in np.flatnonzero(copies if fillers is None else copies & ~fillers):
         one = first[source[place]]
         if one ^ 1 >= len(placed):
             continue
@@ -157,10 +157,8 @@ def spread(rows: np.ndarray, source: np.ndarray, copies: np.ndarray) -> np.ndarr
 
 
 def _neighbours(matrix: np.ndarray, source: np.ndarray, copies: np.ndarray, fillers: np.ndarray) -> np.ndarray:
-    """A consumer's weights in an order, fillers left out; pairs are rows (0, 1), (2, 3), ..."""
-    placed = spread(matrix, source, copies & ~fillers)
-    placed[fillers] = 0
-    return placed[:len(placed) // 2 * 2]
+    """A consumer's weights in an order; pairs are rows (0, 1), (2, 3), ..."""
+    return spread(matrix, source, copies, fillers)[:len(source) // 2 * 2]
 
 
 def _sums_fit(one: np.ndarray, other: np.ndarray, more: np.ndarray) -> np.ndarray:

@@ -49,6 +49,11 @@ def copied_channels(monkeypatch):
     monkeypatch.setattr(random_graphs, "HEAVY", 2 / 3)
 
 
+@pytest.fixture
+def slow_u8_weights(monkeypatch):
+    monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
+
+
 def keeps_its_outputs(seeds, run):
     """How many copied channels and orders the repaired random models have."""
     added = orders = 0
@@ -1009,6 +1014,85 @@ def test_copied_channels_keep_to_the_budget():
         assert (layer.means.copied_channels, layer.means.depth) == (4, pytest.approx(each)) and layer.means.order_leaves == 2 * 8
 
 
+# ----- copies that carry weights ---------------------------------------------------------------------------------------
+
+
+def test_three_channels_of_which_no_two_are_safe_share_a_copy():
+    rows = np.array([[85, -100, 127], [85, -100, 0], [85, -56, 2]], np.int8)
+    source, copies = np.array([1, 0, 2, 0]), np.array([False, False, False, True])
+    placed = _repair_plan.spread(rows, source, copies)
+    assert placed.tolist() == [[85, -100, 0], [43, -28, 127], [85, -56, 2], [42, -72, 0]]
+    assert _repair_plan._in_threes(rows.astype(np.int16)) and not _repair_plan._in_threes(rows.astype(np.int16) + [2, 0, 0])
+    assert not _repair_plan._in_threes(rows.astype(np.int16) - [0, 1, 0])
+
+
+def test_four_channels_share_two_copies():
+    rows = np.array([[100, -5], [92, -128], [100, 127], [92, 1]], np.int16)
+    assert _repair_plan._in_fours(rows) == [[0, 1, 2, 3]]
+    rows[0, 0] += 1
+    assert _repair_plan._in_fours(rows) != [[0, 1, 2, 3]]  # the copies' sum would be 129
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_copies_keep_every_sum(seed):
+    """Groups of random channels: weights add up to the stored ones, and no pair can saturate."""
+    rng = np.random.default_rng(seed)
+    channels, columns = int(rng.integers(1, 120)), int(rng.integers(1, 40))
+    rows = np.clip(rng.normal(0, 50, (channels, columns)), -128, 127).astype(np.int8)
+    consumers = [_repair_plan._Consumer(0, rows, 255)]
+    order = _repair_plan._longer(consumers, [0], [rows.size])[0]
+    source, copies, fillers = _repair_plan._padded(order, 4)
+    assert len(source) % 4 == 0 and sorted(source[~copies].tolist()) == list(range(channels)) and copies[fillers].all()
+    placed = _repair_plan.spread(rows, source, copies, fillers)
+    assert not placed[fillers].any() and not _order.clamping(np.arange(len(source)).reshape(-1, 2), placed, 255).any()
+    for placed in (placed, _repair_plan.spread(rows, source, copies)):
+        sums = np.zeros(rows.shape, np.int64)
+        np.add.at(sums, source, placed)
+        assert np.array_equal(sums, rows)
+
+
+def three_heavy_channels(b):
+    """A layer of three channels of which no two are a safe pair, and whose weights fit into four places."""
+    hidden = b.node("Relu", [b.linear("x", 16, 3)])
+    return b.linear(hidden, 3, 8, b.constant(np.tile(np.array([[85], [84], [86]], np.int8), 8)))
+
+
+def test_a_copy_carries_a_part_of_the_weights(slow_u8_weights):
+    b = Builder()
+    model = b.model([three_heavy_channels(b)])
+    repaired, done = intact.repair(model)
+    assert done.layers[1].how == "folded order" and done.copied_channels == 1
+    assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
+    assert same(in_onnxruntime(exact_variant(done.before), data_of(1, 5, 16)), in_onnxruntime(repaired, data_of(1, 5, 16)))
+
+
+def test_noise_never_leaves_more_layers_unsafe(monkeypatch):
+    """With noise, the plan spends the budget on the layer of more multiply-adds; without, on several of fewer."""
+    plans = []
+
+    class Planned:
+        def __init__(self, result, axes, max_depth, max_noise, add_gathers):
+            self.max_noise, self.unsafe, self.means = max_noise, [0, 1, 2] if max_noise else [3, 4], []
+            plans.append(self)
+
+    monkeypatch.setattr(_repair_plan, "Planner", Planned)
+    assert _repair_plan.plan_of(None, None, 12.0, 0.05, True) is plans[1] and plans[1].max_noise == 0 and plans[1].means is plans[0].means
+    assert _repair_plan.plan_of(None, None, 12.0, 0.0, True) is plans[2] and len(plans) == 3
+
+
+def test_sizes_that_a_convolution_model_leaves_open():
+    """Strides count, whatever the size: the second convolution has a quarter of the first one's pixels."""
+    b = Builder()
+    scale, point, zero = b.constant(np.float32(0.1)), b.constant(np.uint8(0)), b.constant(np.zeros(8, np.int8))
+    steps, x = b.constant(np.full(8, 0.1, np.float32)), b.node("QuantizeLinear", ["x", b.constant(np.float32(0.1)), point])
+    for stride in (1, 2):
+        w = b.constant(b.rng.integers(-30, 31, (8, 8, 1, 1)).astype(np.int8))
+        x = b.node("QLinearConv", [x, scale, point, w, steps, zero, scale, point], strides=[stride] * 2)
+    model = b.model([x], [("x", ("n", 8, "h", "w"))], kinds={x: TensorProto.UINT8})
+    _, done = intact.repair(model)
+    assert done.work.unit == "multiply-adds" and done.work.layers == [64 * 64 * 64, 64 * 32 * 32]
+
+
 # ----- a Gather in front -------------------------------------------------------------------------------------------------
 
 
@@ -1029,11 +1113,6 @@ def first_convolution(is_qdq, channels=3, bound=None, kernel=3):
     else:
         y = b.node("QLinearConv", [q, scale, point, b.constant(w), steps, zero, scale, point], **options)
     return b.model([y], [("x", (1, channels, 6, 6))], kinds={y: TensorProto.UINT8})
-
-
-@pytest.fixture
-def slow_u8_weights(monkeypatch):
-    monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
 
 
 @pytest.mark.parametrize("is_qdq", [False, True])
