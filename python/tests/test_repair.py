@@ -1024,6 +1024,10 @@ def test_three_channels_of_which_no_two_are_safe_share_a_copy():
     assert placed.tolist() == [[85, -100, 0], [43, -28, 127], [85, -56, 2], [42, -72, 0]]
     assert _repair_plan._in_threes(rows.astype(np.int16)) and not _repair_plan._in_threes(rows.astype(np.int16) + [2, 0, 0])
     assert not _repair_plan._in_threes(rows.astype(np.int16) - [0, 1, 0])
+    for sums, fits in ((256, True), (257, False), (-256, True), (-257, False)):
+        rows = np.array([[65], [64], [127]], np.int16) * np.sign(sums)
+        rows[0] += sums - rows.sum()
+        assert bool(_repair_plan._in_threes(rows)) == fits
 
 
 def test_four_channels_share_two_copies():
@@ -1038,7 +1042,7 @@ def test_copies_keep_every_sum(seed):
     """Groups of random channels: weights add up to the stored ones, and no pair can saturate."""
     rng = np.random.default_rng(seed)
     channels, columns = int(rng.integers(1, 120)), int(rng.integers(1, 40))
-    rows = np.clip(rng.normal(0, 50, (channels, columns)), -128, 127).astype(np.int8)
+    rows = np.clip(rng.normal(0, rng.integers(50, 90), (channels, columns)), -128, 127).astype(np.int8)
     consumers = [_repair_plan._Consumer(0, rows, 255)]
     order = _repair_plan._longer(consumers, [0], [rows.size])[0]
     source, copies, fillers = _repair_plan._padded(order, 4)
@@ -1134,6 +1138,20 @@ def test_a_gather_in_front_of_the_first_convolution(is_qdq, channels, slow_u8_we
     # Where copied channels do not fit into the budget, ONNX Runtime gets u8 weights, and others nothing.
     kept = [intact.repair(model, engines=engines, max_depth=10)[1].layers[0] for engines in (["onnxruntime"], ["fbgemm"])]
     assert [layer.how for layer in kept] == ["u8 weights", "left"] and kept[0].means.gather > 0
+
+
+def test_gathers_and_copies_have_one_budget():
+    b = Builder()
+    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.zeros(8, np.int8))
+    q, steps = b.node("QuantizeLinear", ["x", scale, point]), b.constant(np.full(8, 2.0 ** -7, np.float32))
+    y = []
+    for _ in range(2):  # each wants 5 channels more
+        w = b.constant(b.rng.choice([-120, 120], (8, 3, 3, 3)).astype(np.int8))
+        y.append(b.node("QLinearConv", [q, scale, point, w, steps, zero, scale, point], pads=[1] * 4))
+    model = b.model(y, [("x", (1, 3, 6, 6))], kinds=dict.fromkeys(y, TensorProto.UINT8))
+    for max_depth, expected in ((83, ["left"] * 2), (84, ["gathered order", "left"]), (167, ["gathered order"] * 2)):
+        _, done = intact.repair(model, engines=["fbgemm"], max_depth=max_depth)
+        assert sorted(hows(done)) == expected and done.depth <= max_depth
 
 
 def test_a_gather_costs_more_than_u8_weights_where_the_layer_is_small():
