@@ -182,6 +182,7 @@ class _Editor:
         self.made: dict[tuple[str, str, bytes], str] = {}  # other weights instead of the stored ones
         self.gathered: dict[tuple[str, bytes], str] = {}  # by tensor and order
         self.before: dict[int, list] = {}  # operators to insert in front of others
+        self.replaced: set[str] = set()  # tensors that some operator does not read any more
         graph = self.proto.graph
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.names = set(self.initializers)
@@ -305,6 +306,7 @@ class _Editor:
         found = self.gathered[key]
         if maker is not None:
             copied = copy.deepcopy(maker)
+            self.replaced.add(maker.output[0])
             copied.name, copied.input[0] = self.unique(f"{maker.name}_gathered"), found
             copied.output[0] = self.unique(f"{found}_real")
             self.before.setdefault(place, []).append(copied)
@@ -314,9 +316,13 @@ class _Editor:
         return ""
 
     def insert(self) -> None:
-        """Inserts the operators that gather() made."""
+        """Inserts the operators that gather() made, and drops each DequantizeLinear that nothing reads any more: ONNX Runtime would
+        run it."""
         nodes = [node for place, node in enumerate(self.proto.graph.node) for node in [*self.before.get(place, ()), node]]
-        nodes = [copy.deepcopy(node) for node in nodes]
+        read = {name for node in nodes for name in node.input} | names_that_inner_graphs_read(self.proto.graph)
+        read |= {value.name for value in self.proto.graph.output}
+        nodes = [copy.deepcopy(node) for node in nodes if node.op_type != "DequantizeLinear" or node.output[0] in read
+                 or node.output[0] not in self.replaced]
         del self.proto.graph.node[:]
         self.proto.graph.node.extend(nodes)
         self.before.clear()

@@ -1131,6 +1131,8 @@ def test_a_gather_in_front_of_the_first_convolution(is_qdq, channels, slow_u8_we
         assert done.depth == pytest.approx(100 * layer.copied_channels / channels)
         assert "1 by a Gather in front" in to_text(done)
         (gather,) = [node for node in repaired.graph.node if node.op_type == "Gather"]
+        read = {name for node in repaired.graph.node for name in node.input} | {value.name for value in repaired.graph.output}
+        assert read >= {name for node in repaired.graph.node for name in node.output}
         order = constants_of(repaired)[gather.input[1]]
         assert set(order.tolist()) == set(range(channels)) and len(order) == channels + layer.copied_channels
         assert same(evaluate(model, data), evaluate(repaired, data))
