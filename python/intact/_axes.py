@@ -288,6 +288,10 @@ _MICROSOFT = {"QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", 
               "QuickGelu", "Gelu", "FastGelu", "BiasGelu", "QuantizeLinear", "DequantizeLinear", "SkipLayerNormalization",
               "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization", "MultiHeadAttention"}
 _KEEPS_UNIFORM = {"Slice", "Expand", "Transpose", "Unsqueeze", "Squeeze", "Reshape", "Identity", "Cast", "Gather", "Split"}
+# Operators that onnx knows no shapes of, as ones that it does, and which of their inputs count.
+_SHAPED_LIKE = {"QLinearAdd": ("Add", (0, 3)), "QLinearMul": ("Mul", (0, 3)), "QLinearSigmoid": ("Identity", (0,)),
+                "QLinearLeakyRelu": ("Identity", (0,)), "QLinearAveragePool": ("AveragePool", (0,)),
+                "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,))}
 _MOST_VECTOR = 64  # elements of a tensor that is followed as a list of sizes
 
 
@@ -313,7 +317,7 @@ class Axes:
         self.leaves: dict[str, tuple] = {tensor.name: tuple(tensor.dims) for tensor in self.graph.initializer}
         self.lazy: dict[str, int] = {}  # tensors computed from constants alone: the node that makes them
         self.captured = names_that_inner_graphs_read(self.graph)
-        self.hints = _hints(proto)
+        self.hints = shapes_of(proto)
         self._run()
 
     # ----- names ------------------------------------------------------------------------------------------------------
@@ -1379,8 +1383,9 @@ def names_that_inner_graphs_read(graph: Any) -> set[str]:
     return found - {""}
 
 
-def _hints(proto: Any) -> dict[str, list]:
-    """Shapes that the file states or that onnx infers; None for sizes that are not known."""
+def shapes_of(proto: Any, open_size: int = 0) -> dict[str, list]:
+    """Shapes that the file states or that onnx infers; None for sizes that are not known. `open_size`: what open sizes of the inputs are
+    taken for, the first one of each for 1; then the file's other shapes do not count."""
     import onnx
 
     light = onnx.ModelProto()
@@ -1390,7 +1395,20 @@ def _hints(proto: Any) -> dict[str, list]:
     light.graph.node.extend(proto.graph.node)
     light.graph.input.extend(proto.graph.input)
     light.graph.output.extend(proto.graph.output)
-    light.graph.value_info.extend(proto.graph.value_info)
+    if open_size:
+        for value in [*light.graph.input, *light.graph.output]:
+            for d, size in enumerate(value.type.tensor_type.shape.dim):
+                if not size.HasField("dim_value"):
+                    size.dim_value = (open_size if d else 1) if value in light.graph.input else 0
+        for node in light.graph.node:
+            if node.op_type in _SHAPED_LIKE:
+                op, inputs = _SHAPED_LIKE[node.op_type]
+                names = [node.input[i] for i in inputs if i < len(node.input)]
+                node.op_type, node.domain = op, ""
+                del node.input[:]
+                node.input.extend(names)
+    else:
+        light.graph.value_info.extend(proto.graph.value_info)
     light.functions.extend(proto.functions)
     for tensor in proto.graph.initializer:
         if math.prod(tensor.dims) <= _MOST_VECTOR and tensor.data_location != 1:

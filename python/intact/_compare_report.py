@@ -157,7 +157,11 @@ def summary(comparison: Comparison) -> list[str]:
     if same and not any(layer.differs_here for layer in same):
         where = "the emulated CPU" if comparison.is_emulated else "this CPU"
         lines.append(f"ONNX Runtime on {where}: {len(same)} layers alone differ from exact by no more than the control")
-    lines += [f"not compared: {layer.name}: {layer.reason}" for layer in comparison.layers if layer.reason]
+    reasons: dict[str, list[str]] = {}
+    for layer in comparison.layers:
+        if layer.reason:
+            reasons.setdefault(layer.reason, []).append(layer.name)
+    lines += [f"not compared, as {reason}: {', '.join(names)}" for reason, names in reasons.items()]
     if comparison.samples < 2:
         lines.append("one sample: how errors differ between samples is not known; --each, or a folder of .npz files, gives more")
     lines += [f"would help: {_advice(advice)}" for advice in comparison.advice if advice.helps]

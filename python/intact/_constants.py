@@ -1,4 +1,5 @@
-"""Which constant of the float model quantized weights were made from, whatever operator reads it.
+"""Which constant of the float model quantized weights were made from, whatever operator reads it; and what such a search needs:
+names without what tools append, how alike weights are, and where the scale of an integer product is.
 
 The search tries names first. Tools rename constants, so the values decide: dequantized weights are close to the float constant
 that they were made from, and to no other. They also say which constant of a quantized model is the scale.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Container, Iterator
 
 import numpy as np
 
@@ -18,7 +19,9 @@ from ._run import decibels, power
 
 LEAST_AGREEMENT = 10.0  # decibels; weights of another layer agree by 0 or less
 _SAMPLE = 1 << 14  # elements that decide between constants
-_SUFFIXES = ("_quantized", "_Transposed", "_DequantizeLinear_Output", "_QuantizeLinear_Output")  # of ONNX Runtime's tool
+# What tools append to the names of tensors and of nodes.
+_SUFFIXES = ("_quantized", "_quant", "_nchwc", "_MatMul", "_Transposed", "_DequantizeLinear_Output", "_QuantizeLinear_Output")
+_WALK = 8  # operators behind a product
 _FLOATS = {1, 10, 11}  # FLOAT, FLOAT16, DOUBLE of onnx.TensorProto
 
 
@@ -37,6 +40,44 @@ def agreement(values: np.ndarray, dequantized: np.ndarray) -> float:
     return decibels(power(values), float(np.square(np.subtract(values, dequantized, dtype=np.float64)).sum()))
 
 
+def names_before(name: str) -> list[str]:
+    """The names that a tensor or a node may have had before tools appended to it: this one, then shorter ones."""
+    found = []
+    while name:
+        found.append(name)
+        name = next((name[:-len(suffix)] for suffix in _SUFFIXES if name.endswith(suffix)), "")
+    return found
+
+
+def samples_of(*arrays: np.ndarray) -> list[np.ndarray]:
+    """The same elements of arrays of one size, few enough to decide by."""
+    return [array.reshape(-1)[::max(array.size // _SAMPLE, 1)] for array in arrays]
+
+
+def correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """How alike weights are, whatever their scales: 1 if they are proportional."""
+    a, b = samples_of(a, b)
+    lengths = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
+    return float(a @ b) / lengths if lengths > 0 and np.isfinite(lengths) else 0.0
+
+
+def multipliers(scope: Scope, node: Any, kept: Container[str] = ()) -> tuple[list[tuple[Any, int]], str]:
+    """The Muls that scale the sums of an integer product, each with the number of its other input. And the tensor where the walk ended
+    because it is `kept`, or has no reader or several; else ""."""
+    found, name = [], node.output[0]
+    for _ in range(_WALK):
+        readers = scope.consumers.get(name, [])
+        if name in kept or len(readers) != 1:
+            return found, name
+        (reader,) = readers
+        if reader.op_type == "Mul":
+            found.append((reader, 1 - list(reader.input).index(name)))
+        elif reader.op_type not in ("Cast", "Identity"):
+            break
+        name = reader.output[0]
+    return found, ""
+
+
 class FloatConstants:
     """The float constants of an ONNX file. `scope` names the operators that read them. Raises `Error` for a file that cannot be
     read."""
@@ -51,10 +92,8 @@ class FloatConstants:
                 self.shapes[node.output[0]] = value.shape
 
     def name_of(self, name: str) -> str:
-        """The constant of this name, or of this name without what ONNX Runtime's tool appends; "" if there is none."""
-        while name and name not in self.shapes:
-            name = next((name[:-len(suffix)] for suffix in _SUFFIXES if name.endswith(suffix)), "")
-        return name
+        """The constant of this name, or of one that it may have had before; "" if there is none."""
+        return next((one for one in names_before(name) if one in self.shapes), "")
 
     def values(self, name: str) -> np.ndarray | None:
         value = self.scope.constant(name) if name in self.shapes else None
@@ -81,9 +120,7 @@ class FloatConstants:
 
     def _closest(self, names: "list[str] | dict", dequantized: np.ndarray) -> Match | None:
         shape = dequantized.shape
-        step = max(dequantized.size // _SAMPLE, 1)
-        sample = dequantized.reshape(-1)[::step]
-        found = [(agreement(values.reshape(-1)[::step], sample), name, values)
+        found = [(agreement(*samples_of(values, dequantized)), name, values)
                  for name in names for values in self._layouts(name, shape)]
         if not found:
             return None

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ._constants import correlation, multipliers, names_before
 from ._library import excerpt, invalid
 from ._model import QuantizedLayer
 from ._onnx import Scope, as_matrix, attributes, load_onnx
 
 ALIKE = 0.7  # correlation of weights that are taken for one another
-_MOST = 1 << 16  # weights that a correlation looks at
 _CHAIN = 4  # operators between a product and the tensor that is compared
-# What quantizers add to the name of a node.
-_SUFFIXES = re.compile(r"(_MatMul)?(_quantized|_quant|_nchwc)*$")
 _PER_CHANNEL = {"Add", "Sub", "Mul", "Div", "BatchNormalization", "Relu", "Clip", "LeakyRelu", "Identity"}
 
 
@@ -167,24 +164,11 @@ def _weights_scale(layer: QuantizedLayer, scope: Scope) -> np.ndarray | None:
     node = layer.weights_node
     if layer.scale_input is not None:
         return _constant(scope, node, layer.scale_input)
-    scaled = _scaled(scope, node)
-    for name in scaled.input if scaled is not None else []:
-        scales = scope.producer(name)
-        if scales is not None and scales.op_type == "Mul":
-            constants = [value for value in map(scope.constant, scales.input) if value is not None]
-            return constants[0] if len(constants) == 1 else None
-    return None
-
-
-def _scaled(scope: Scope, node: Any) -> Any:
-    """The Mul that makes floats of an integer operator's sums."""
-    for _ in range(3):
-        readers = scope.consumers.get(node.output[0], [])
-        if len(readers) != 1 or readers[0].op_type not in ("Cast", "Mul"):
-            return None
-        node = readers[0]
-        if node.op_type == "Mul":
-            return node
+    for mul, i in multipliers(scope, node)[0][:1]:
+        maker = scope.producer(mul.input[i])
+        factors = maker.input if maker is not None and maker.op_type == "Mul" else [mul.input[i]]
+        constants = [value for value in map(scope.constant, factors) if value is not None]
+        return constants[0] if len(constants) == 1 else None
     return None
 
 
@@ -258,9 +242,10 @@ def _find_outputs(layer: QuantizedLayer, scope: Scope) -> list[Output]:
         if len(node.input) > place and node.input[place]:
             return quantized(node.output[0], _constant(scope, node, place), _constant(scope, node, place + 1))
     if layer.op_type in ("MatMulInteger", "ConvInteger"):
-        node = _scaled(scope, node)
-        if node is None:
+        scaled = multipliers(scope, node)[0]
+        if not scaled:
             return []
+        node = scaled[0][0]
     names = [node.output[0], *following(scope, node.output[0])]
     for name in names if layer.is_qdq else []:
         for reader in scope.consumers.get(name, []):
@@ -289,12 +274,6 @@ def _find_biases(matched: Matched, scope: Scope, before: Scope) -> None:
     if stored is not None and wanted is not None and stored.size == wanted.size == columns:
         wanted = wanted.reshape(-1) * attributes(other.node).get("beta", 1.0)
         matched.biases = stored.reshape(-1).astype(np.float32), wanted.astype(np.float32)
-
-
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
-    a, b = (x.reshape(-1)[::max(1, x.size // _MOST)] for x in (a, b))
-    lengths = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
-    return float(a @ b) / lengths if lengths > 0 and np.isfinite(lengths) else 0.0
 
 
 def match(audit: Any, float_path: str | Path) -> tuple[list[Matched], Any]:
@@ -327,12 +306,12 @@ def match(audit: Any, float_path: str | Path) -> tuple[list[Matched], Any]:
         real = matched.real
         if matched.smooth is not None:
             real = real * (matched.smooth if layer.is_convolution else matched.smooth[:, None])
-        mine = _SUFFIXES.sub("", layer.graph_node.name or layer.graph_node.output[0])
+        mine = names_before(layer.graph_node.name or layer.graph_node.output[0])
         for k, node in enumerate(nodes):
             if node.weights.shape != real.shape:
                 continue
-            has_name = mine == (node.node.name or node.node.output[0])
-            alike = _correlation(real, node.weights)
+            has_name = (node.node.name or node.node.output[0]) in mine
+            alike = correlation(real, node.weights)
             if alike >= ALIKE or has_name and _is_part(layer, node):
                 scores.append((-round(alike, 3), not has_name, abs(i - k), i, k, alike))
     taken: set[tuple] = set()

@@ -34,6 +34,9 @@ class QuantizedLayer:
     activation: str = ""  # the quantized activations' tensor; "" where they cannot be seen on data
     graph_node: Any = None  # the operator, in the outermost graph; None elsewhere
     weights_node: Any = None  # the node that reads the weights: the operator, or their DequantizeLinear
+    inner_node: Any = None  # the same of an operator in an inner graph
+    within: str = ""  # which inner graph
+    scope: Any = None  # the names that its graph sees
     weights_input: int = 1  # which of its inputs they are
     point_input: int = 2  # and which their zero point is
     view: Any = None  # makes `weights` of the constant, and of any array with its shape

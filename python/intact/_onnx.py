@@ -9,7 +9,7 @@ import math
 import warnings
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import numpy as np
 
@@ -30,14 +30,24 @@ _OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul",
     ("com.microsoft", op) for op in ("QLinearConv", "QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention")}
 _ELEMENTWISE = {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSigmoid",
                 "QLinearLeakyRelu", "QLinearSoftmax", "QLinearReduceMean", "QLinearWhere"}
+_DEEPEST = 16  # graphs in graphs
 _BLOCKS = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
+
+
+def every_node(graph: Any, depth: int = 0) -> Iterator[Any]:
+    """The nodes of a graph and of its inner graphs, each followed by those of its own."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute if depth < _DEEPEST else ():
+            for inner in ([attribute.g] if attribute.type == 5 else attribute.graphs):
+                yield from every_node(inner, depth + 1)
 
 
 class Scope:
     """A graph's constants and producers, and those of the graphs around it."""
 
-    def __init__(self, graph: Any, folder: Path, parent: "Scope | None" = None):
-        self.folder, self.parent = folder, parent
+    def __init__(self, graph: Any, folder: Path, parent: "Scope | None" = None, within: str = ""):
+        self.folder, self.parent, self.within = folder, parent, within
         inputs = {value.name for value in graph.input}
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.overridable = inputs & set(self.initializers)
@@ -273,16 +283,17 @@ class _Reader:
     def __init__(self, model: QuantizedModel, folder: Path):
         self.model, self.folder = model, folder
 
-    def read(self, graph: Any, parent: Scope | None = None, depth: int = 0) -> None:
-        if depth > 16:
-            raise invalid("graphs are nested more than 16 deep")
-        scope = Scope(graph, self.folder, parent)
+    def read(self, graph: Any, parent: Scope | None = None, depth: int = 0, within: str = "") -> None:
+        if depth > _DEEPEST:
+            raise invalid(f"graphs are nested more than {_DEEPEST} deep")
+        scope = Scope(graph, self.folder, parent, within)
         for node in graph.node:
             self.model.operators += 1
             self._node(scope, node)
             for attribute in node.attribute:
                 for inner in ([attribute.g] if attribute.type == 5 else attribute.graphs):
-                    self.read(inner, scope, depth + 1)
+                    name = excerpt(node.name or next(iter(node.output), ""))
+                    self.read(inner, scope, depth + 1, f"the {attribute.name} of {node.op_type} {name!r}")
 
     def _node(self, scope: Scope, node: Any) -> None:
         op = node.op_type
@@ -456,6 +467,7 @@ class _Reader:
             name, operator, node.op_type, qdq, a_type, b_type, weights, (low, high), why, steps, groups, note,
             activation="" if hidden else a, graph_node=node if scope.parent is None else None,
             weights_node=weights_node if scope.parent is None else None,
+            inner_node=None if scope.parent is None else weights_node, within=scope.within, scope=scope,
             weights_input=weights_input, point_input=point_input,
             view=(lambda constant: arrange(scope.integers(node.input[1], stored=constant))) if qdq else arrange))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import traceback
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NoReturn
 
 import numpy as np
 
@@ -44,8 +45,28 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+_REWORDED = [(r"argument (.*): expected (one|at least one) argument", r"\1: has no value; expected \2"),
+             (r"argument (.*?): ignored explicit argument (.*)", r"\1: is \2; expected no value"),
+             (r"argument (.*)", r"\1"),
+             (r"the following arguments are required: (.*)", r"\1: missing; `{0} --help` says what is expected"),
+             (r"unrecognized arguments: (.*)", r"\1: no argument of {0}; expected one that `{0} --help` lists"),
+             (r"ambiguous option: (.*) could match (.*)", r"\1: is short for several; expected one of \2")]
+
+
+class _Parser(argparse.ArgumentParser):
+    """A bad argument gets one line: its name, its value, what was expected."""
+
+    def error(self, message: str) -> NoReturn:
+        for pattern, text in _REWORDED:
+            match = re.fullmatch(pattern, message, re.DOTALL)
+            if match:
+                message = match.expand(text.replace("{0}", self.prog))
+                break
+        self.exit(2, f"intact: {excerpt(message, 400)}\n")
+
+
 def _audit(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="intact audit", description="Says which layers of a quantized model can saturate.")
+    parser = _Parser(prog="intact audit", description="Says which layers of a quantized model can saturate.")
     parser.add_argument("model", metavar="MODEL", help="an ONNX file, a TFLite file, or the .xml of an OpenVINO IR")
     parser.add_argument("--engine", action="append", metavar="NAME",
                         help=f"an engine: {', '.join(engines())}, or all; may be given more than once "
@@ -95,7 +116,7 @@ def _repair(arguments: list[str]) -> int:
     from . import _repair_report
     from ._repair import repair_file
 
-    parser = argparse.ArgumentParser(prog="intact repair",
+    parser = _Parser(prog="intact repair",
                                      description="Reorders the channels of a quantized model so that no layer can saturate.")
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the repaired model")
@@ -103,9 +124,9 @@ def _repair(arguments: list[str]) -> int:
                         help=f"engines: {', '.join(engines())}, or all, with commas between; may be given more than once "
                              "(default: onnxruntime)")
     parser.add_argument("--bit-exact", action="store_true", help="adds no floats in a new order, as LayerNormalization would")
-    parser.add_argument("--keep-channels", action="store_true", help="adds no zero channels beside heavy ones")
+    parser.add_argument("--keep-channels", action="store_true", help="adds no copied channels beside heavy ones")
     parser.add_argument("--max-depth", type=_amount, metavar="P",
-                        help="zero channels add at most P percent of the model's multiply-adds (default: 12)")
+                        help="copied channels add at most P percent of the model's multiply-adds (default: 100)")
     parser.add_argument("--max-noise", type=_amount, default=0.0, metavar="X",
                         help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared "
                              "steps of its weights; rounding to 8 bits makes 0.083 (default 0: lossless)")
@@ -113,7 +134,7 @@ def _repair(arguments: list[str]) -> int:
                         help="first gives 7-bit weights the full range of 8 bits, rounded from this model's, the one before "
                              "quantization; with --data also activations that have 7 bits on it")
     parser.add_argument("--allow-u8-weights", action="store_true",
-                        help="with --undo-reduce-range: 8 bits also where only zero channels or u8 weights make them safe, "
+                        help="with --undo-reduce-range: 8 bits also where only copied channels or u8 weights make them safe, "
                              "which is slower")
     parser.add_argument("--check", action="store_true",
                         help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
@@ -158,7 +179,7 @@ def _compare(arguments: list[str]) -> int:
     from . import _compare_report
     from ._compare import compare
 
-    parser = argparse.ArgumentParser(prog="intact compare",
+    parser = _Parser(prog="intact compare",
                                      description="Compares a quantized model with its float model, layer by layer.")
     parser.add_argument("model", metavar="MODEL", help="the quantized ONNX model")
     parser.add_argument("float_model", metavar="FLOAT_MODEL", help="the ONNX model before quantization")

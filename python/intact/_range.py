@@ -18,7 +18,7 @@ import numpy as np
 
 from ._audit import Audit, engines, pairing, slices
 from ._axes import names_that_inner_graphs_read
-from ._constants import FloatConstants, Match, agreement
+from ._constants import FloatConstants, Match, agreement, multipliers
 from ._library import excerpt, invalid
 from ._model import QuantizedLayer
 from ._onnx import MOVED_THROUGH, Scope, attributes
@@ -275,27 +275,18 @@ class _Widener:
     def _multipliers(self, node: Any) -> tuple[list[tuple[int, int]], str]:
         """Constants that an integer product is multiplied by, alone or with the activations' scale."""
         found: list[tuple[int, int]] = []
-        name = node.output[0]
-        for _ in range(8):
-            readers = self.scope.consumers.get(name, [])
-            if name in self.kept or len(readers) != 1:
-                return found, "" if found else f"its sums {excerpt(name)!r} have other readers than a Mul by its scale"
-            reader = readers[0]
-            if reader.op_type == "Mul":
-                k = 1 - list(reader.input).index(name)
-                other = reader.input[k]
-                maker = self.scope.producer(other)
-                if self.scope.constant(other) is not None:
-                    found.append((self.places[id(reader)], k))
-                elif maker is not None and maker.op_type == "Mul" and id(maker) in self.places:
-                    constants = [i for i in (0, 1) if self.scope.constant(maker.input[i]) is not None]
-                    if constants and (len(self.scope.consumers[other]) > 1 or other in self.kept):
-                        return found, f"its scale {excerpt(other)!r} has other readers"
-                    found += [(self.places[id(maker)], i) for i in constants]
-            elif reader.op_type not in ("Cast", "Identity"):
-                break
-            name = reader.output[0]
-        return found, ""
+        muls, end = multipliers(self.scope, node, self.kept)
+        for mul, k in muls:
+            other = mul.input[k]
+            maker = self.scope.producer(other)
+            if self.scope.constant(other) is not None:
+                found.append((self.places[id(mul)], k))
+            elif maker is not None and maker.op_type == "Mul" and id(maker) in self.places:
+                constants = [i for i in (0, 1) if self.scope.constant(maker.input[i]) is not None]
+                if constants and (len(self.scope.consumers[other]) > 1 or other in self.kept):
+                    return found, f"its scale {excerpt(other)!r} has other readers"
+                found += [(self.places[id(maker)], i) for i in constants]
+        return found, f"its sums {excerpt(end)!r} have other readers than a Mul by its scale" if end and not found else ""
 
     @staticmethod
     def _shape(layer: QuantizedLayer, node: Any, stored: np.ndarray, scale: np.ndarray) -> "tuple[int, ...] | None":

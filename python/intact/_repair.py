@@ -20,11 +20,10 @@ from ._audit import Audit, audit
 from ._axes import Axes, Axis, Dim, factors, names_that_inner_graphs_read, resolved, segment_size
 from ._library import Error, excerpt, invalid
 from ._model import QuantizedLayer
-from ._onnx import Scope, array_of_tensor, attributes, load_onnx
-from . import _repair_plan
-from ._repair_plan import Means, Planner, channels_of, moved, own_order, worst
+from ._onnx import Scope, array_of_tensor, attributes, every_node, load_onnx
+from ._repair_plan import MOST_DEPTH, Means, Planner, Work, channels_of, gather_obstacle, moved, own_order, plan_of, spread, worst
 from ._run import as_u8, exact_variant, weights_zero_point
-from ._shorten import Halving, halved, halving, has_zero_in_the_middle, shortened, squares, weights_key
+from ._shorten import Halving, halved, halving, shortened, squares, weights_key
 
 _MOST_PROTOBUF = (1 << 31) - 1
 
@@ -40,7 +39,7 @@ class RepairedLayer:
     left: int = 0
     how: str = ""
     reason: str = ""  # why no order makes it safe
-    zero_channels: int = 0  # that its input got
+    copied_channels: int = 0  # that its input got
     noise: float = 0.0  # of shortened weights: the mean squared change of the layer's weights, in stored steps
     is_gathered: bool = False  # whether a Gather in front orders its channels
     shortened: int = 0  # how many weights are not the stored ones
@@ -57,12 +56,12 @@ class Repair:
     layers: list[RepairedLayer] = field(default_factory=list)
     orders: int = 0
     sums: list[str] = field(default_factory=list)
-    zero_channels: int = 0  # that were added, in all tensors
+    copied_channels: int = 0  # that were added, in all tensors
     gathers: list[str] = field(default_factory=list)  # the graph's outputs that a Gather puts back in the stored order
     max_depth: float = 0.0
     max_noise: float = 0.0
-    depth: float = 0.0  # percent of the model's multiply-adds that zero channels add
-    work: Any = None
+    depth: float = 0.0  # percent of the model's multiply-adds that copied channels add
+    work: "Work | None" = None
     ordered: Any = None  # if weights were shortened: the exact variant of the model before
     after: Any = None
     check: Any = None
@@ -133,13 +132,13 @@ def _index(dims: "list[Dim]", d: int, orders: "dict[Axis, np.ndarray]", digits: 
     return np.concatenate(wide, axis=d)
 
 
-def _zero_places(dim: Dim, orders: "dict[Axis, np.ndarray]", zeros: "dict[Axis, np.ndarray]", only_depths: bool) -> np.ndarray:
-    """Places along a dimension that zero channels were given."""
+def _copied_places(dim: Dim, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]", only_depths: bool) -> np.ndarray:
+    """Places along a dimension that copied channels were given."""
     found = []
     for segment in dim:
         root = segment[0].axis.root() if segment else None
-        if root in zeros:
-            found.append(zeros[root] if segment[0].is_depth or not only_depths else np.zeros(len(zeros[root]), bool))
+        if root in copies:
+            found.append(copies[root] if segment[0].is_depth or not only_depths else np.zeros(len(copies[root]), bool))
         else:
             found.append(np.zeros(len(orders[root]) if root in orders and len(segment) == 1 and segment[0].is_whole
                                   else segment_size(segment) or 0, bool))
@@ -147,7 +146,7 @@ def _zero_places(dim: Dim, orders: "dict[Axis, np.ndarray]", zeros: "dict[Axis, 
 
 
 def arranged(array: np.ndarray, dims: "list[Dim]", orders: "dict[Axis, np.ndarray]",
-             zeros: "dict[Axis, np.ndarray] | None" = None) -> np.ndarray:
+             copies: "dict[Axis, np.ndarray] | None" = None) -> np.ndarray:
     """A constant's values in the new order of the axes of its dimensions."""
     dims = [resolved(dim) for dim in dims]
     digits = _digits(dims)
@@ -156,8 +155,13 @@ def arranged(array: np.ndarray, dims: "list[Dim]", orders: "dict[Axis, np.ndarra
         if index is None:
             continue
         if index.size == index.shape[d]:
-            array = array.take(index.reshape(-1), axis=d)
-            none = _zero_places(dims[d], orders, zeros or {}, True)
+            index, none = index.reshape(-1), _copied_places(dims[d], orders, copies or {}, True)
+            if none.any() and array.dtype == np.int8:
+                rows = np.moveaxis(array, d, 0)
+                placed = spread(rows.reshape(len(rows), -1), index, none)
+                array = np.moveaxis(placed.reshape(len(index), *rows.shape[1:]), 0, d)
+                continue
+            array = array.take(index, axis=d)
             if none.any():
                 array[(slice(None),) * d + (none,)] = 0
         else:
@@ -178,10 +182,12 @@ class _Editor:
         self.made: dict[tuple[str, str, bytes], str] = {}  # other weights instead of the stored ones
         self.gathered: dict[tuple[str, bytes], str] = {}  # by tensor and order
         self.before: dict[int, list] = {}  # operators to insert in front of others
+        self.replaced: set[str] = set()  # tensors that some operator does not read any more
         graph = self.proto.graph
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
-        self.names = {name for node in graph.node for name in [*node.input, *node.output]} | set(self.initializers)
+        self.names = set(self.initializers)
         self.names |= {value.name for value in [*graph.input, *graph.output]}
+        self.names |= {name for node in every_node(graph) for name in [*node.input, *node.output]}
 
     def unique(self, name: str) -> str:
         candidate, count = name, 1
@@ -203,9 +209,9 @@ class _Editor:
 
         self.initializers[name].CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
 
-    def fold(self, axes: Axes, orders: "dict[Axis, np.ndarray]", zeros: "dict[Axis, np.ndarray]") -> None:
+    def fold(self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]") -> None:
         """Reorders every constant that has an ordered axis. One that operators read in several layouts is copied."""
-        self._lengthen(axes, orders, zeros)
+        self._lengthen(axes, orders, copies)
         graph = self.proto.graph
         uses: dict[str, list] = {}
         for use in axes.uses:
@@ -220,7 +226,7 @@ class _Editor:
             stored = axes.scope.constant(name)
             layouts: list[tuple[np.ndarray, list]] = []
             for use in found_uses:
-                array = arranged(stored, use.dims, orders, zeros)
+                array = arranged(stored, use.dims, orders, copies)
                 same = next((found for other, found in layouts
                              if other.shape == array.shape and other.tobytes() == array.tobytes()), None)
                 if same is None:
@@ -236,21 +242,21 @@ class _Editor:
                 for use in found:
                     graph.node[use.node].input[use.input] = new
 
-    def _lengthen(self, axes: Axes, orders: "dict[Axis, np.ndarray]", zeros: "dict[Axis, np.ndarray]") -> None:
+    def _lengthen(self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]") -> None:
         """What states a number of channels: groups of depthwise convolutions, and shapes of tensors in between."""
         graph = self.proto.graph
         for place, dim in axes.depthwise.items():
-            if any(factor.axis.root() in zeros for factor in factors(dim)):
+            if any(factor.axis.root() in copies for factor in factors(dim)):
                 for attribute in graph.node[place].attribute:
                     if attribute.name == "group":
-                        attribute.i = len(_zero_places(resolved(dim), orders, zeros, False))
+                        attribute.i = len(_copied_places(resolved(dim), orders, copies, False))
         longer = {name for name, dims in axes.dims.items()
-                  if any(factor.axis.root() in zeros for dim in dims or [] for factor in factors(dim))}
+                  if any(factor.axis.root() in copies for dim in dims or [] for factor in factors(dim))}
         for i in reversed(range(len(graph.value_info))):
             if graph.value_info[i].name in longer:
                 del graph.value_info[i]
 
-    def restore_outputs(self, axes: Axes, orders: "dict[Axis, np.ndarray]", zeros: "dict[Axis, np.ndarray]") -> list[str]:
+    def restore_outputs(self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]") -> list[str]:
         """The graph's outputs get their stored order back, by Gather."""
         from onnx import helper
 
@@ -261,7 +267,7 @@ class _Editor:
                 one = [resolved(dims[d])]
                 index = _index(one, 0, orders, {})
                 if index is not None:
-                    kept = np.flatnonzero(~_zero_places(one[0], orders, zeros, False))
+                    kept = np.flatnonzero(~_copied_places(one[0], orders, copies, False))
                     indices.append((d, kept[np.argsort(index[kept])]))
             if not indices:
                 continue
@@ -281,27 +287,16 @@ class _Editor:
         return restored
 
     def gather(self, layer: QuantizedLayer, place: int, weights_place: int, scope: Scope, source: np.ndarray,
-               zeros: np.ndarray) -> str:
+               copies: np.ndarray) -> str:
         """Puts a Gather in front of a convolution, which brings its input channels into an order. Gives why not, if not."""
         from onnx import helper
 
-        node, weights_node = layer.graph_node, layer.weights_node
-        name = weights_node.input[layer.weights_input]
-        tensor, maker = node.input[0], None
-        if name in scope.overridable:
-            return "weights that a caller may override"
-        if not has_zero_in_the_middle(layer, scope):
-            return "its weights' zero point is not in the middle"
-        if layer.is_qdq:
-            maker = scope.producer(tensor)
-            scales = [scope.constant(one.input[1]) for one in (maker, weights_node) if one is not None]
-            axis = attributes(weights_node).get("axis", 1)
-            if (maker is None or maker.op_type != "DequantizeLinear" or scope.producer(node.input[1]) is not weights_node
-                    or len(scope.consumers[node.input[1]]) > 1):
-                return "an operator between DequantizeLinear and it"
-            if any(scale is None for scale in scales) or scales[0].size > 1 or (scales[1].size > 1 and axis):
-                return "scales for each input channel"
-            tensor = maker.input[0]
+        node = layer.graph_node
+        reason = gather_obstacle(layer, scope)
+        if reason:
+            return reason
+        maker = scope.producer(node.input[0]) if layer.is_qdq else None
+        tensor = node.input[0] if maker is None else maker.input[0]
         key = (tensor, source.tobytes())
         if key not in self.gathered:
             index = self.add(f"{tensor}_channels", source.astype(np.int64))
@@ -311,30 +306,36 @@ class _Editor:
         found = self.gathered[key]
         if maker is not None:
             copied = copy.deepcopy(maker)
+            self.replaced.add(maker.output[0])
             copied.name, copied.input[0] = self.unique(f"{maker.name}_gathered"), found
             copied.output[0] = self.unique(f"{found}_real")
             self.before.setdefault(place, []).append(copied)
             found = copied.output[0]
         self.proto.graph.node[place].input[0] = found
-        self.set_weights(layer, weights_place, np.moveaxis(moved(layer, source, zeros), -1, 1), "gathered")
+        self.set_weights(layer, weights_place, np.moveaxis(moved(layer, source, copies), -1, 1), "gathered")
         return ""
 
     def insert(self) -> None:
-        """Inserts the operators that gather() made."""
+        """Inserts the operators that gather() made, and drops each DequantizeLinear that nothing reads any more: ONNX Runtime would
+        run it."""
         nodes = [node for place, node in enumerate(self.proto.graph.node) for node in [*self.before.get(place, ()), node]]
-        nodes = [copy.deepcopy(node) for node in nodes]
+        read = {name for node in nodes for name in node.input} | names_that_inner_graphs_read(self.proto.graph)
+        read |= {value.name for value in self.proto.graph.output}
+        nodes = [copy.deepcopy(node) for node in nodes if node.op_type != "DequantizeLinear" or node.output[0] in read
+                 or node.output[0] not in self.replaced]
         del self.proto.graph.node[:]
         self.proto.graph.node.extend(nodes)
         self.before.clear()
 
-    def store_as_u8(self, layer: QuantizedLayer, place: int, scope: Scope) -> str:
-        """Weights become u8, with zero points 128 higher: the same integers. Gives why not, if not."""
-        node = self.proto.graph.node[place]
+    def store_as_u8(self, layer: QuantizedLayer, node: Any) -> str:
+        """Weights that `node` reads become u8, with zero points 128 higher: the same integers. Gives why not, if not."""
+        scope = layer.scope
         name = node.input[layer.weights_input]
         weights = scope.constant(name)
         if weights is None or weights.dtype != np.int8:
             return "its weights are not s8"
-        if name in scope.overridable or node.input[min(layer.point_input, len(node.input) - 1)] in scope.overridable:
+        read = [name, node.input[min(layer.point_input, len(node.input) - 1)]]
+        if any(one in source.overridable for one in read for source in [scope.scope_of(one)] if source is not None):
             return "weights that a caller may override"
         point = weights_zero_point(layer, node, scope)
         if point is None:
@@ -453,8 +454,8 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
     - `engines`: in which no pair shall saturate, names of engines.json; by default ONNX Runtime.
     - `bit_exact`: adds no floats in a new order.
-    - `keep_channels`: adds no zero channels.
-    - `max_depth`: zero channels add at most so many percent of the model's multiply-adds; 12 by default.
+    - `keep_channels`: adds no copied channels.
+    - `max_depth`: copied channels add at most so many percent of the model's multiply-adds; 12 by default.
     - `max_noise`: weights may be shortened where no order helps, by at most this mean squared change of a layer's weights, in
       steps of the stored weights; rounding to 8 bits makes 0.083.
     - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits. Where only u8 weights, which are slower, make
@@ -491,7 +492,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         raise invalid(f"{excerpt(out)}: is a folder; expected a file's name for the repaired model")
     if not 0 <= max_noise < math.inf:
         raise invalid(f"--max-noise: is {max_noise!r}; expected a number of 0 or more, in squared steps of the weights")
-    max_depth = 0.0 if keep_channels else _repair_plan.MOST_DEPTH if max_depth is None else max_depth
+    max_depth = 0.0 if keep_channels else MOST_DEPTH if max_depth is None else max_depth
     if not 0 <= max_depth < math.inf:
         raise invalid(f"--max-depth: is {max_depth!r}; expected a number of 0 or more, in percent of the model's multiply-adds")
     result = audit(path, engines_asked=engines_asked, progress=progress)
@@ -527,12 +528,12 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                     root = factor.axis.root()
                     if root.sums:
                         root.freeze(f"--bit-exact: another order of its channels changes sums of floats ({root.sums})")
-        plan = Planner(result, axes, max_depth, max_noise)
-        done = Repair(result, names, orders=len(plan.orders), zero_channels=sum(int(zero.sum()) for zero in plan.zeros.values()),
+        plan = plan_of(result, axes, max_depth, max_noise, add_gathers)
+        done = Repair(result, names, orders=len(plan.orders), copied_channels=sum(int(zero.sum()) for zero in plan.copies.values()),
                       max_depth=max_depth, max_noise=max_noise, depth=plan.work.percent(plan.added), work=plan.work, widened=widened)
         editor = _Editor(proto, path.parent)
-        editor.fold(axes, plan.orders, plan.zeros)
-        done.gathers = editor.restore_outputs(axes, plan.orders, plan.zeros)
+        editor.fold(axes, plan.orders, plan.copies)
+        done.gathers = editor.restore_outputs(axes, plan.orders, plan.copies)
     except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise invalid(f"{excerpt(path)}: a node or a tensor is malformed, or nested too deep: {excerpt(repr(error))}") from None
     done.sums = sorted({root.sums for root in plan.orders if root.sums})
@@ -547,8 +548,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         if len(after.layers) != len(result.layers):
             raise Error("INTERNAL", f"the repaired model has {len(after.layers)} layers; the stored one has {len(result.layers)}")
         refused: dict[int, str] = {}
-        for change in ([_gather_rest] if add_gathers else []) + ([_shorten_rest] if max_noise else []) + [_store_rest_as_u8]:
-            is_changed, why = change(editor, after, done)
+        for change in [_gather_rest] + ([_shorten_rest] if max_noise else []) + [_store_rest_as_u8]:
+            is_changed, why = change(editor, after, done, plan)
             refused.update(why)
             if is_changed:
                 if change is _shorten_rest:
@@ -615,45 +616,31 @@ def _weights_readers(after: Audit, scope: Scope) -> list[list[int]]:
     return list(readers.values())
 
 
-def _gather_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
-    """A Gather in front of convolutions that can still saturate, where this costs less than u8 weights, or where these do not
-    help. Whole planes of pixels move. Returns whether some layer got one, and why others did not."""
+def _gather_rest(editor: _Editor, after: Audit, done: Repair, plan: Planner) -> tuple[bool, dict[int, str]]:
+    """A Gather in front of the convolutions for which the plan has one, and that can still saturate. Whole planes of pixels move.
+    Returns whether some layer got one, and why others did not."""
     places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
     scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
-    work = done.work
-    budget = (done.max_depth - done.depth) / 100 * work.total
     is_changed = False
     refused: dict[int, str] = {}
-    for members in _weights_readers(after, scope):
-        i, layer = members[0], after.layers[members[0]].layer
-        if len(members) > 1 or not layer.is_convolution or layer.groups > 1 or not after.layers[i].fails(done.engines):
+    for i in sorted(plan.gathered):
+        layer = after.layers[i].layer
+        if not after.layers[i].fails(done.engines):
             continue
-        if done.max_noise:
-            change = _change(after, members, scope.constant(layer.weights_node.input[layer.weights_input]), scope, done.engines)
-            if change.squares[i] <= done.max_noise * layer.weights.size:
-                continue
-        pairings = {after.layers[i].engines[name].pairing for name in done.engines}
-        source, zeros = own_order(layer, pairings, done.max_noise)
-        count = layer.weights.shape[-1]
-        added = (len(source) - count) * work.layers[i] // count
-        cost = 0 if count % 4 else added + _repair_plan.GATHER * work.layers[i]
-        done.layers[i].means.gather = work.percent(cost)
-        u8_helps = not after.layers[i].fails([name for name in done.engines if name != "onnxruntime"])
-        if added > budget or (u8_helps and cost > _repair_plan.U8_WEIGHTS * work.layers[i]):
-            continue
-        reason = editor.gather(layer, places[id(layer.graph_node)], places[id(layer.weights_node)], scope, source, zeros)
+        source, copies = own_order(layer, {after.layers[i].engines[name].pairing for name in done.engines}, plan.max_noise)
+        reason = editor.gather(layer, places[id(layer.graph_node)], places[id(layer.weights_node)], scope, source, copies)
         if reason:
             refused[i] = f"no Gather in front: {reason}"
             continue
         is_changed = done.layers[i].is_gathered = True
-        budget -= added
-        done.depth += work.percent(added)
-        done.zero_channels += len(source) - count
+        count = layer.weights.shape[-1]
+        done.depth += plan.work.percent((len(source) - count) * plan.work.layers[i] // done.before.layers[i].layer.weights.shape[-1])
+        done.copied_channels += len(source) - count
     editor.insert()
     return is_changed, refused
 
 
-def _shorten_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
+def _shorten_rest(editor: _Editor, after: Audit, done: Repair, _: Planner) -> tuple[bool, dict[int, str]]:
     """Shortened weights for layers that can still saturate, where the noise is small enough. Returns whether some layer got them,
     and why others did not."""
     places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
@@ -698,29 +685,26 @@ def _shorten_rest(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, di
     return is_changed, refused
 
 
-def _store_rest_as_u8(editor: _Editor, after: Audit, done: Repair) -> tuple[bool, dict[int, str]]:
+def _store_rest_as_u8(editor: _Editor, after: Audit, done: Repair, _: Planner) -> tuple[bool, dict[int, str]]:
     """u8 weights for all layers that can still saturate. Returns whether some layer got them, and why others did not."""
     if "onnxruntime" not in done.engines:
         return False, {}
-    places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
-    scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
+    places = {id(node): i for i, node in enumerate(every_node(after.model.proto.graph))}
+    nodes = list(every_node(editor.proto.graph))
+    readers = [one.layer.weights_node if one.layer.inner_node is None else one.layer.inner_node for one in after.layers]
     unsafe = [i for i, audited in enumerate(after.layers) if audited.fails(["onnxruntime"])]
-    recurrent = {id(after.layers[i].layer.graph_node) for i in unsafe if after.layers[i].layer.op_type == "DynamicQuantizeLSTM"}
-    unsafe += [i for i, audited in enumerate(after.layers) if i not in unsafe and audited.layer.graph_node is not None
-               and id(audited.layer.graph_node) in recurrent]  # an LSTM's weights have one type
+    recurrent = {id(readers[i]) for i in unsafe if after.layers[i].layer.op_type == "DynamicQuantizeLSTM"}
+    unsafe += [i for i, reader in enumerate(readers) if i not in unsafe and id(reader) in recurrent]  # an LSTM's weights have one type
     refused: dict[int, str] = {}
     changed = set()
     for i in unsafe:
         layer = after.layers[i].layer
-        if layer.weights_node is None:
-            refused[i] = "an inner graph"
-            continue
         if layer.a_type != "u8":
             continue
-        key = (places[id(layer.weights_node)], layer.weights_input)
+        key = (places[id(readers[i])], layer.weights_input)
         if key in changed:
             continue
-        reason = editor.store_as_u8(layer, key[0], scope)
+        reason = editor.store_as_u8(layer, nodes[key[0]])
         if reason:
             refused[i] = reason
         else:
@@ -731,7 +715,7 @@ def _store_rest_as_u8(editor: _Editor, after: Audit, done: Repair) -> tuple[bool
 def _describe(done: Repair, before: Audit, after: Audit, plan: Planner, refused: "dict[int, str]") -> None:
     for i, (row, old, new) in enumerate(zip(done.layers, before.layers, after.layers)):
         row.left = worst(new, done.engines)[0]
-        row.zero_channels = len(channels_of(new.layer)) - len(channels_of(old.layer))
+        row.copied_channels = len(channels_of(new.layer)) - len(channels_of(old.layer))
         reason = plan.reasons.get(i, "")
         is_u8 = new.layer.b_type == "u8" and old.layer.b_type == "s8"
         row.reason = "; ".join(dict.fromkeys(filter(None, [reason, refused.get(i)])))

@@ -1,31 +1,50 @@
-"""Which orders of channels, and which zero channels, make the layers of a model safe at the least cost.
+"""Which orders of channels, and which copied channels, make the layers of a model safe at the least cost.
 
 Layers that read one axis share its order. For each axis there are several candidates: an order in which the fewest layers have
-unsafe pairs, orders in which the change of weights that removes all unsafe pairs is least, and orders with zero channels. What a
-candidate leaves unsafe is shortened, if the noise is small enough, or gets u8 weights, or stays unsafe.
+unsafe pairs, orders in which the change of weights that removes all unsafe pairs is least, and orders with copied channels. What
+a candidate leaves unsafe is shortened, if the noise is small enough, or gets u8 weights, or stays unsafe.
+
+A copied channel has zeros as weights, or it carries a part of its channel's weights: x * w = x * u + x * v. Three channels of which
+no two are a safe pair mostly fit into four places, with a copy of one of them.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field, replace
-from typing import Iterable
+from typing import Any, Iterable
 
 import numpy as np
 
 from ._audit import Audit, AuditedLayer
-from ._axes import Axes, Axis, Reader, factors, resolved, segment_size, size_of
+from ._axes import Axes, Axis, Dim, Reader, factors, resolved, segment_size, shapes_of, size_of
 from ._model import QuantizedLayer
-from ._order import order_channels
-from ._shorten import Halving, centered, change_of, halving, largest_activation, shortened, squares, unsafe_by_output, weights_key
+from ._onnx import Scope, attributes
+from ._order import limits, order_channels
+from ._shorten import (Halving, centered, change_of, halving, has_zero_in_the_middle, largest_activation, shortened, squares,
+                       unsafe_by_output, weights_key)
 
-# Costs are in multiply-adds of s8 weights: the time of a product is taken to grow with them.
-U8_WEIGHTS = 0.16  # of a product's time: ONNX Runtime on AVX2 without VNNI (T5 encoder, Zen 3, docs/peers.md; with AMX: 1 to 2)
-# Of a convolution's time: a Gather in front (ONNX Runtime 1.32 on a Xeon with AMX, one thread, 2026-11-26: 0.93 to 1.12 times
-# the product's time for 16 to 64 channels). Where it makes the number of channels a multiple of 4 that was none before, the
-# convolution takes no more time, zero channels included (0.4 to 1.05 times, 1 to 33 channels). AVX2 was not measured.
-GATHER = 0.1
-MOST_DEPTH = 12.0  # percent of the model's multiply-adds that zero channels may add
+# Times are in multiply-adds of s8 weights. Measured by the node with ONNX Runtime 1.32 on an Intel Xeon with AMX, one thread, 2026-11-26,
+# natively, without AMX, and with a masked CPUID that leaves AVX2. The mean of AVX2 and VNNI counts, as one plan serves all CPUs.
+# A multiply-add takes 8.7 ps with AVX2, 2.7 with VNNI.
+_OUTPUT = 25  # an output, whatever its depth: 160 ps, 130 ps
+_DEPTH_TAIL = 35  # an output whose depth is no multiple of 4: 200 ps on both
+_ROW_TAILS = ((16, 0), (8, 180), (4, 500), (1, 1500))  # a row of outputs, by what divides their number: 0.3 to 12 ns
+_NARROW_ROW = 1000  # the same of fewer than 16 outputs: 6 ns
+_DEPTHWISE = 9  # a multiply-add of a depthwise convolution: 67 ps, 32 ps
+_DEPTHWISE_TAIL = 7  # more where the number of channels is no multiple of 16: 20 ps, 55 ps
+_DEPTHWISE_ROW = 2500  # a pixel where it is no multiple of 8: 15 ns
+_U8_WEIGHT = 1.0  # u8 weights, beyond s8 ones: 3.7 ps, 7.6 ps
+_U8_OUTPUT = 26  # and an output: 125 ps, 178 ps
+_GATHERED = 26  # an element that a Gather in front, and the Transposes around it, move: 150 ps
+_GATHERED_PLANE = 700  # a plane of a channel: 4 ns
+_GATHER = 500_000  # these operators, whatever they move: 3 us
+MOST_DEPTH = 100.0  # percent of the model's multiply-adds that copied channels may add
+_OPEN_SIZE = 64  # what a size counts as that the file leaves open, the first one of a tensor as 1
+_MULTIPLES = (2, 4, 8, 16)  # numbers of channels that are tried
+_MOST_TRIED = 48  # channels among which a group is looked for, and groups of four that are tried for a channel
+_TRIES = 20
 _ROUNDS = 4  # in which layers that are too noisy are left out of the matching of the least change
 _PIECE = 1 << 22  # weights that are looked at together
 
@@ -33,13 +52,12 @@ _PIECE = 1 << 22  # weights that are looked at together
 @dataclass
 class Means:
     """What each means would cost a layer; None: it does not apply or was not looked at. `order_leaves`: unsafe pairs in the order
-    with the fewest unsafe layers. `zero_channels`: that its input needs, and `depth`: how many percent of the model's
+    with the fewest unsafe layers. `copied_channels`: that its input needs, and `depth`: how many percent of the model's
     multiply-adds they add.
-    `noise`: of shortened weights. `u8_weights`, `gather`: the time that u8 weights take, and that a Gather in front takes, in
-    percent of the model's multiply-adds."""
+    `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of the model's products, in percent."""
 
     order_leaves: int | None = None
-    zero_channels: int | None = None
+    copied_channels: int | None = None
     depth: float | None = None
     noise: float | None = None
     u8_weights: float | None = None
@@ -74,19 +92,20 @@ class _Consumer:
 
 @dataclass
 class _Candidate:
-    """`source`: where the channel of each place comes from. `zeros`: places of zero channels: copies of others, with zeros as
-    weights. `changes`: by layer, the squared change that makes all its pairs safe; `pairs`: how many pairs that are."""
+    """`source`: where the channel of each place comes from. `copies`: places of copied channels. `fillers`: those of them that
+    need not carry weights, so that they may copy any channel. `changes`: by layer, the squared change that makes all its pairs safe; `pairs`: how many pairs that are."""
 
     source: np.ndarray
-    zeros: np.ndarray
+    copies: np.ndarray
+    fillers: np.ndarray
     changes: dict[int, float] = field(default_factory=dict)
     pairs: dict[int, int] = field(default_factory=dict)
     left: set[int] = field(default_factory=set)  # layers that are not shortened
-    key: tuple = ()  # the smallest is the best
+    noise: float = 0.0  # of those that are
 
     @property
     def is_stored(self) -> bool:
-        return not self.zeros.any() and np.array_equal(self.source, np.arange(len(self.source)))
+        return not self.copies.any() and np.array_equal(self.source, np.arange(len(self.source)))
 
 
 def channels_of(layer: QuantizedLayer) -> np.ndarray:
@@ -113,128 +132,327 @@ def _changes(matrix: np.ndarray, high: int, pairs: np.ndarray) -> tuple[np.ndarr
     return by_pair, by_column, count
 
 
-def _pairs(source: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """Pairs of channels that are not zero."""
-    pairs = np.where(zeros, -1, source)[:len(source) // 2 * 2].reshape(-1, 2)
-    return pairs[(pairs >= 0).all(axis=1)]
+def _within(weights: np.ndarray, mates: np.ndarray) -> np.ndarray:
+    """What weights are cut to so that they make safe pairs with these, for every range of activations."""
+    most, least = limits(255)
+    return np.clip(weights, np.where(mates < 0, -least - mates, -128), np.where(mates > 0, most - mates, 127))
 
 
-def _sources_with_zeros(consumers: list[_Consumer], allowed: list[float], sizes: list[int]) -> list[np.ndarray]:
-    """Orders with zero channels, -1, beside all channels that no safe pair is left for; and beside as few as the squared changes
-    allow that the consumers may have."""
+def spread(rows: np.ndarray, source: np.ndarray, copies: np.ndarray, fillers: "np.ndarray | None" = None) -> np.ndarray:
+    """s8 weights, a row for each channel, in an order. A copy carries what makes its channel's pair unsafe: the sum of both weights
+    is the stored one. `fillers`: copies that shall carry none."""
+    placed = rows[source]
+    placed[copies] = 0
+    first = np.zeros(len(rows), np.int64)
+    first[source[~copies]] = np.flatnonzero(~copies)
+    for place in np.flatnonzero(copies if fillers is None else copies & ~fillers):
+        one = first[source[place]]
+        if one ^ 1 >= len(placed):
+            continue
+        weights = placed[one].astype(np.int16)
+        excess = weights - _within(weights, placed[one ^ 1].astype(np.int16))
+        if excess.any():
+            other = placed[place ^ 1].astype(np.int16) if place ^ 1 < len(placed) else np.zeros_like(weights)
+            carried = _within(excess, other)
+            placed[place], placed[one] = carried, weights - carried
+    return placed
+
+
+def _neighbours(matrix: np.ndarray, source: np.ndarray, copies: np.ndarray, fillers: np.ndarray) -> np.ndarray:
+    """A consumer's weights in an order; pairs are rows (0, 1), (2, 3), ..."""
+    return spread(matrix, source, copies, fillers)[:len(source) // 2 * 2]
+
+
+def _sums_fit(one: np.ndarray, other: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """Whether two channels and one of `more` fit into four places: no column has three weights of one sign, and a larger sum than two
+    pairs may have."""
+    most, least = limits(255)
+    sums = one + other
+    high = np.flatnonzero((one > 0) & (other > 0) & (sums > 2 * most - 127))
+    low = np.flatnonzero((one < 0) & (other < 0) & (sums < 128 - 2 * least))
+    return (more[:, high] <= 2 * most - sums[high]).all(axis=1) & (more[:, low] >= -2 * least - sums[low]).all(axis=1)
+
+
+def _in_threes(rows: np.ndarray) -> list[list[int]]:
+    """Disjoint groups of three channels that fit into four places, those with the fewest partners first; the best of some tries."""
+    count = len(rows)
+    by_channel: list[list[tuple[int, int]]] = [[] for _ in rows]
+    width = count if count <= _MOST_TRIED else max(_MOST_TRIED ** 2 // count, 16)
+    near = [np.sort((k + np.arange(width)) % count) for k in range(count)]
+    for one in range(count):
+        for two in near[one][near[one] > one].tolist():
+            others = near[one][near[one] > two]
+            for three in others[_sums_fit(rows[one], rows[two], rows[others])].tolist():
+                for k, pair in ((one, (two, three)), (two, (one, three)), (three, (one, two))):
+                    by_channel[k].append(pair)
+    best: list[list[int]] = []
+    for seed in range(_TRIES if any(by_channel) else 0):
+        chance = np.random.default_rng(seed).random(count).tolist()
+        # The fewer groups a channel may be in, the earlier it is dealt with, and the rather it is taken as a partner.
+        rank = [len(pairs) + chance[k] for k, pairs in enumerate(by_channel)]
+        is_free, groups = [True] * count, []
+        for one in sorted(range(count), key=rank.__getitem__):
+            pairs = [pair for pair in by_channel[one] if is_free[pair[0]] and is_free[pair[1]]] if is_free[one] else []
+            if pairs:
+                group = [one, *min(pairs, key=lambda pair: rank[pair[0]] + rank[pair[1]])]
+                groups.append(group)
+                for k in group:
+                    is_free[k] = False
+        best = max(best, groups, key=len)
+        if len(best) == count // 3:
+            break
+    return best
+
+
+def _in_fours(rows: np.ndarray) -> list[list[int]]:
+    """Disjoint groups of four channels that fit into six places: the copies of one and of the third are a pair."""
+    groups, left = [], list(range(len(rows)))
+    while len(left) > 3:
+        one, found = left[0], None
+        for two, three, four in itertools.islice(itertools.permutations(left[1:], 3), _MOST_TRIED):
+            excess = [rows[k] - _within(rows[k], rows[mate]) for k, mate in ((one, two), (three, four))]
+            if (_within(*excess) == excess[0]).all():
+                found = [one, two, three, four]
+                break
+        left = [k for k in left[1:] if k not in (found or ())]
+        groups += [found] if found else []
+    return groups
+
+
+def _grouped(consumers: list[_Consumer], channels: np.ndarray) -> "tuple[np.ndarray, np.ndarray]":
+    """An order with copies of channels that no safe pair is left for: three channels share a copy, four share two, or a channel has its
+    own, -1, which may copy any channel. And which places are copies."""
+    rows = np.concatenate([c.matrix[channels] for c in consumers], axis=1).astype(np.int16)
+    source: list[int] = []
+    threes = _in_threes(rows)
+    rest = np.setdiff1d(np.arange(len(rows)), np.array(threes, np.int64))
+    fours = [[int(rest[k]) for k in group] for group in _in_fours(rows[rest])]
+    alone = np.setdiff1d(rest, np.array(fours, np.int64)).tolist()
+    for one, two, three in threes:
+        source += [two, one, three, one]
+    for one, two, three, four in fours:
+        source += [two, one, four, three, one, three]
+    places = np.array(source, np.int64)
+    copies = np.arange(len(places)) != np.unique(places, return_index=True)[1][np.unique(places, return_inverse=True)[1]]
+    apart = np.stack([np.array(alone, np.int64), np.full(len(alone), -1)], axis=1).reshape(-1)
+    found = np.concatenate([channels[places], np.where(apart < 0, -1, channels[apart])])
+    return found, np.concatenate([copies, apart < 0])
+
+
+def _longer(consumers: list[_Consumer], allowed: list[float], sizes: list[int]) -> "list[tuple[np.ndarray, np.ndarray]]":
+    """Orders with copies, and which places are copies; -1: a copy of any channel. Each channel that no safe pair is left for gets
+    one, or three such channels share one. And with as few copies as the squared changes allow that the consumers may have."""
     matrices, highs = [c.matrix for c in consumers], [c.high for c in consumers]
     found = order_channels(matrices, highs, allow_zero_channels=True)
     single = np.array(found.single, np.int64)
     pairs = found.order[~np.isin(found.order, single)]
 
-    def apart(channels: np.ndarray) -> np.ndarray:
-        return np.stack([channels, np.full(len(channels), -1)], axis=1).reshape(-1)
+    def made(pairs: list[np.ndarray], apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        source, copies = _grouped(consumers, apart)
+        return np.concatenate([*pairs, source]), np.concatenate([np.zeros(sum(map(len, pairs)), bool), copies])
 
-    sources = [np.concatenate([pairs, apart(single)])]
+    orders = [made([pairs], single)]
     if any(allowed) and len(single):
         rows = order_channels([matrix[single] for matrix in matrices], highs, least_change=True,
                               weights=[1 / size for size in sizes]).order
         even = len(rows) // 2 * 2
         together = single[rows[:even]].reshape(-1, 2)
         changes = np.stack([_changes(c.matrix, c.high, together)[0] for c in consumers]).astype(float)
-        limits = np.array(allowed)[:, None]
-        order = (changes / np.maximum(limits, 1e-9)).max(axis=0).argsort(kind="stable")
-        count = int(np.count_nonzero((changes[:, order].cumsum(axis=1) <= limits).all(axis=0)))
-        alone = np.concatenate([together[order[count:]].reshape(-1), single[rows[even:]]])
-        sources.append(np.concatenate([pairs, together[order[:count]].reshape(-1), apart(alone)]))
-    return sources
+        limits_of = np.array(allowed)[:, None]
+        order = (changes / np.maximum(limits_of, 1e-9)).max(axis=0).argsort(kind="stable")
+        count = int(np.count_nonzero((changes[:, order].cumsum(axis=1) <= limits_of).all(axis=0)))
+        apart = np.concatenate([together[order[count:]].reshape(-1), single[rows[even:]]])
+        orders.append(made([pairs, together[order[:count]].reshape(-1)], apart))
+    return orders
 
 
-def _padded(source: np.ndarray, multiple: int) -> tuple[np.ndarray, np.ndarray]:
-    """The order with zero channels up to a multiple, and the places of all zero channels. They copy another channel, which leaves
-    ranges of activations as they are: the first one, until an order is chosen."""
-    source = np.concatenate([source, np.full(-len(source) % multiple, -1)])
-    return np.where(source < 0, source[0], source), source < 0
+def _padded(order: "tuple[np.ndarray, np.ndarray]", multiple: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The order with copies up to a multiple, all copies, and those that may copy any channel: the first one, until an order is
+    chosen. Copies leave ranges of activations as they are."""
+    source, copies = (np.concatenate([part, np.full(-len(part) % multiple, more)]) for part, more in zip(order, (-1, True)))
+    return np.where(source < 0, source[0], source), copies, source < 0
 
 
 def own_order(layer: QuantizedLayer, pairings: set[str], max_noise: float) -> "tuple[np.ndarray, np.ndarray]":
-    """The shortest order of a convolution's input channels, with zero channels where it needs some, that leaves the layer with no
-    more noise than this: the source of each place, and whether its channel is zero."""
+    """The shortest order of a convolution's input channels, with copies where it needs some, that leaves the layer with no more noise
+    than this: the source of each place, and whether its channel is a copy."""
     consumer = _Consumer(0, channels_of(layer), max(largest_activation(layer), 1))
-    count, allowed = layer.weights.shape[-1], max_noise * layer.weights.size
+    allowed = max_noise * layer.weights.size
     orders = [order_channels([consumer.matrix], consumer.high)]
     if max_noise:
         orders.append(order_channels([consumer.matrix], consumer.high, least_change=True))
-    found = [_padded(order.order, 1 if count % 4 == 0 else 4) for order in orders]
-    found += [_padded(source, 4) for source in _sources_with_zeros([consumer], [allowed], [layer.weights.size])]
-    found = [(source, zeros) for source, zeros in found
-             if _change_of(replace(layer, weights=moved(layer, source, zeros)), pairings) <= allowed]
-    return min(found, key=lambda pair: len(pair[0]))
+    found = [(order.order, np.zeros(len(order.order), bool)) for order in orders]
+    found += _longer([consumer], [allowed], [layer.weights.size])
+    padded = [_padded(order, 1 if not order[1].any() and len(order[0]) % 4 == 0 else 4)[:2] for order in found]
+    apart = np.stack([np.arange(len(consumer.matrix)), np.full(len(consumer.matrix), -1)], axis=1).reshape(-1)
+    padded.append(_padded((apart, apart < 0), 4)[:2])  # safe in every pairing
+    return min(((source, copies) for source, copies in padded
+                if _change_of(replace(layer, weights=moved(layer, source, copies)), pairings) <= allowed), key=lambda one: len(one[0]))
+
+
+def gather_obstacle(layer: QuantizedLayer, scope: Scope) -> str:
+    """Why a convolution can have no Gather in front, or ""."""
+    node, weights_node = layer.graph_node, layer.weights_node
+    if weights_node.input[layer.weights_input] in scope.overridable:
+        return "weights that a caller may override"
+    if not has_zero_in_the_middle(layer, scope):
+        return "its weights' zero point is not in the middle"
+    if layer.is_qdq:
+        maker = scope.producer(node.input[0])
+        scales = [scope.constant(one.input[1]) for one in (maker, weights_node) if one is not None]
+        if (maker is None or maker.op_type != "DequantizeLinear" or scope.producer(node.input[1]) is not weights_node
+                or len(scope.consumers[node.input[1]]) > 1):
+            return "an operator between DequantizeLinear and it"
+        if any(scale is None for scale in scales) or scales[0].size > 1 or (
+                scales[1].size > 1 and attributes(weights_node).get("axis", 1)):
+            return "scales for each input channel"
+    return ""
 
 
 def _change_of(layer: QuantizedLayer, pairings: set[str]) -> int:
     return int(squares(layer, shortened(layer, pairings)).sum())
 
 
-def moved(layer: QuantizedLayer, source: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """A convolution's weights in an order of its input channels."""
-    weights = layer.weights[..., source]
-    weights[..., zeros] = 128 if weights.dtype == np.uint8 else 0
-    return weights
+def moved(layer: QuantizedLayer, source: np.ndarray, copies: np.ndarray) -> np.ndarray:
+    """A layer's weights in an order of its input channels."""
+    axis = layer.weights.ndim - 1 if layer.is_convolution else 0
+    rows = np.moveaxis(centered(layer.weights), axis, 0)
+    placed = spread(rows.reshape(len(rows), -1), source, copies).reshape(len(source), *rows.shape[1:])
+    placed = np.moveaxis(placed, 0, axis)
+    return placed if layer.weights.dtype == np.int8 else (placed.astype(np.int16) + 128).astype(np.uint8)
+
+
+class _Product:
+    """An operator with constant weights. `groups` of its outputs have depths of their own. `outputs`: which of its weights'
+    dimensions number these."""
+
+    def __init__(self, dims: list, positions: int, node: Any, is_depthwise: bool):
+        self.dims, self.positions, self.is_depthwise = dims, positions, is_depthwise
+        self.known: dict[tuple, tuple[int, float]] = {}
+        self.axes = list(dict.fromkeys(factor.axis.root() for dim in dims for factor in factors(dim)))
+        self.groups = attributes(node).get("group", 1) if node.op_type in ("Conv", "QLinearConv", "ConvInteger") else 1
+        depth = [d for d, dim in enumerate(dims) if any(factor.is_depth for factor in factors(dim))]
+        self.outputs = len(dims) - 1 if depth and depth[0] == len(dims) - 2 and len(dims) < 4 else len(dims) - 2 if depth and (
+            depth[0] == len(dims) - 1) else 0
+
+    def cost(self, lengths: "dict[Axis, int]") -> tuple[int, float]:
+        """Multiply-adds and time where axes get these lengths."""
+        key = tuple(lengths.get(axis) for axis in self.axes)
+        if key not in self.known:
+            work = self.positions * math.prod(_length(dim, lengths) for dim in self.dims)
+            outputs = _length(self.dims[self.outputs], lengths)
+            if self.is_depthwise:
+                time = (_DEPTHWISE + (_DEPTHWISE_TAIL if outputs % 16 else 0)) * work + (
+                    _DEPTHWISE_ROW * self.positions if outputs % 8 else 0)
+            else:
+                time = _time(self.positions, outputs, work / max(self.positions * outputs, 1), self.groups)
+            self.known[key] = work, time
+        return self.known[key]
+
+
+def _length(dim: Dim, lengths: "dict[Axis, int]") -> int:
+    """The number of indices of a dimension where axes get these lengths."""
+    total = 0
+    for segment in resolved(dim):
+        root = segment[0].axis.root() if len(segment) == 1 and segment[0].is_whole else None
+        total += lengths[root] if root in lengths else segment_size(segment) or 1
+    return total
+
+
+def _time(rows: int, outputs: int, depth: float, groups: int = 1) -> float:
+    """The time of a product with s8 weights."""
+    own = outputs // groups
+    tail = next(time for multiple, time in _ROW_TAILS if own % multiple == 0) + (_NARROW_ROW if own < 16 else 0)
+    return rows * (outputs * (depth + _OUTPUT + (_DEPTH_TAIL if depth % 4 else 0)) + groups * tail)
 
 
 class Work:
-    """The multiply-adds of products with constant weights. Sizes that the file does not state count as 1; where the sizes of a
-    convolution's output are not known at all, weights are counted instead."""
+    """The multiply-adds of products with constant weights, and their times. Sizes that the file leaves open count as 1 where they
+    are a tensor's first one, else as 64. Where the sizes of a convolution's output are not known at all, weights are counted
+    instead."""
 
     def __init__(self, axes: Axes, layers: list[AuditedLayer]):
         self.axes = axes
-        places = [axes.places.get(id(audited.layer.graph_node), -1) for audited in layers]
-        positions = {place: self._positions(place) for place in {*places, *(place for place, _ in axes.products)} - {-1}}
-        self.unit = "weights" if None in positions.values() else "multiply-adds"
+        self.sizes = shapes_of(axes.proto, _OPEN_SIZE)
+        self.places = [axes.places.get(id(audited.layer.graph_node), -1) for audited in layers]
+        self.positions = {place: self._positions(place)
+                          for place in {*self.places, *(place for place, _ in axes.products)} - {-1}}
+        self.unit = "weights" if None in self.positions.values() else "multiply-adds"
         if self.unit == "weights":
-            positions = dict.fromkeys(positions, 1)
-        self.layers = [audited.layer.weights.size * positions.get(place, 1) for audited, place in zip(layers, places)]
-        self.products = [(dims, positions[place]) for place, dims in axes.products]
+            self.positions = dict.fromkeys(self.positions, 1)
+        self.stored = [audited.layer for audited in layers]
+        self.layers = [audited.layer.weights.size * self.positions.get(place, 1) for audited, place in zip(layers, self.places)]
+        self.products = [_Product(dims, self.positions[place], axes.nodes[place], place in axes.depthwise)
+                         for place, dims in axes.products]
         self.of_axis: dict[Axis, list[int]] = {}
-        for k, (dims, _) in enumerate(self.products):
-            for root in {factor.axis.root() for dim in dims for factor in factors(dim)}:
+        for k, product in enumerate(self.products):
+            for root in product.axes:
                 self.of_axis.setdefault(root, []).append(k)
         known = {place for place, _ in axes.products}
-        self.total = sum(self._count(k, {}) for k in range(len(self.products)))
-        self.total += sum(work for work, place in zip(self.layers, places) if place not in known)
+        self.total, self.total_time = map(sum, zip((0, 0.0), *(product.cost({}) for product in self.products)))
+        self.total += sum(work for work, place in zip(self.layers, self.places) if place not in known)
+        self.total_time += sum(_time(*self._shape(i)) for i, place in enumerate(self.places) if place not in known)
 
     def _positions(self, place: int) -> int | None:
         node = self.axes.nodes[place]
         dims = self.axes.dims.get(node.output[0])
+        sizes = self._sizes(node.output[0], dims)
         if node.op_type in ("Conv", "QLinearConv", "ConvInteger"):
-            sizes = None if dims is None else [size_of(dim) for dim in dims[2:]]
-            if sizes is None or not any(sizes):
-                return None
-            return math.prod(size or 1 for size in [size_of(dims[0]), *sizes])
+            return None if sizes is None or len(sizes) < 3 or None in sizes[2:] else math.prod([sizes[0] or 1, *sizes[2:]])
         if node.op_type == "DynamicQuantizeLSTM":
-            dims = (self.axes.dims.get(node.input[0]) or [])[:3]
-        return math.prod(size_of(dim) or 1 for dim in (dims or [])[:-1])
+            sizes = self._sizes(node.input[0], self.axes.dims.get(node.input[0]))
+            sizes = sizes and sizes[:3]
+        return math.prod(size or 1 for size in (sizes or [])[:-1])
 
-    def _count(self, k: int, lengths: "dict[Axis, int]") -> int:
-        dims, positions = self.products[k]
+    def _sizes(self, name: str, dims: "list[Dim] | None") -> "list[int | None] | None":
+        """A tensor's sizes, known ones first."""
+        guessed = self.sizes.get(name)
+        if dims is None:
+            return guessed
+        known = [size_of(dim) for dim in dims]
+        return [size or other for size, other in zip(known, guessed)] if guessed and len(guessed) == len(known) else known
 
-        def size(segment: list) -> int:
-            root = segment[0].axis.root() if len(segment) == 1 and segment[0].is_whole else None
-            return lengths[root] if root in lengths else segment_size(segment) or 1
+    def _shape(self, i: int) -> tuple[int, int, float, int]:
+        """Rows, outputs, depth and groups of a layer."""
+        layer = self.stored[i]
+        outputs = layer.weights.shape[0 if layer.is_convolution else -1]
+        return self.positions.get(self.places[i], 1), outputs, layer.weights.size / max(outputs, 1), layer.groups
 
-        return positions * math.prod(sum(size(segment) for segment in resolved(dim)) for dim in dims)
+    def u8_time(self, i: int) -> float:
+        """What u8 weights add to a layer's time."""
+        rows, outputs, depth, _ = self._shape(i)
+        return rows * outputs * max(depth * _U8_WEIGHT + _U8_OUTPUT - (_DEPTH_TAIL if depth % 4 else 0), 0)
 
-    def added(self, lengths: "dict[Axis, int]") -> int:
-        """How many are added where axes get these lengths."""
-        touched = {k for root in lengths for k in self.of_axis.get(root, ())}
-        return sum(self._count(k, lengths) - self._count(k, {}) for k in touched)
+    def gather_time(self, i: int, length: int) -> float:
+        """What a Gather in front, which makes this number of channels, adds to a convolution's time."""
+        rows, outputs, depth, _ = self._shape(i)
+        node = self.stored[i].graph_node
+        sizes = self._sizes(node.input[0], self.axes.dims.get(node.input[0])) or []
+        pixels = math.prod(size or 1 for size in [*sizes[:1], *sizes[2:]]) if self.unit == "multiply-adds" else rows
+        longer = depth / self.stored[i].weights.shape[-1] * length
+        return (_time(rows, outputs, longer) - _time(rows, outputs, depth) + _GATHER + pixels * length * _GATHERED
+                + (sizes[0] or 1 if sizes else 1) * length * _GATHERED_PLANE)
+
+    def added(self, lengths: "dict[Axis, int]") -> tuple[int, float]:
+        """How many multiply-adds, and how much time, are added where axes get these lengths."""
+        touched = [self.products[k] for k in {k for root in lengths for k in self.of_axis.get(root, ())}]
+        costs = [(product.cost(lengths), product.cost({})) for product in touched]
+        return sum(new[0] - old[0] for new, old in costs), sum(new[1] - old[1] for new, old in costs)
 
     def percent(self, work: float) -> float:
         return 100 * work / max(self.total, 1)
 
+    def percent_of_time(self, time: float) -> float:
+        return 100 * time / max(self.total_time, 1)
+
 
 class Planner:
-    """Chooses an order for each axis that layers with unsafe pairs read: `orders`, `zeros`. `reasons`: by layer, why no order
-    makes it safe."""
+    """Chooses an order for each axis that layers with unsafe pairs read: `orders`, `copies`. `gathered`: layers that a Gather in
+    front orders. `unsafe`: layers that stay unsafe. `reasons`: by layer, why no order makes it safe."""
 
-    def __init__(self, result: Audit, axes: Axes, max_depth: float, max_noise: float):
+    def __init__(self, result: Audit, axes: Axes, max_depth: float, max_noise: float, add_gathers: bool):
         self.result, self.axes, self.names, self.max_noise = result, axes, result.engines, max_noise
+        self.add_gathers = add_gathers
         self.has_u8 = self.names == ["onnxruntime"]  # whether every layer without a safe order gets u8 weights
         self.work = Work(axes, result.layers)
         self.budget = max_depth / 100 * self.work.total
@@ -249,13 +467,17 @@ class Planner:
         self.noted: set[int] = set()
         self.fixed: dict[int, float] = {}  # squared changes that no order of an axis can avoid
         self.orders: dict[Axis, np.ndarray] = {}  # where the channel of each place comes from
-        self.zeros: dict[Axis, np.ndarray] = {}
+        self.copies: dict[Axis, np.ndarray] = {}
+        self.gathers: dict[int, tuple[int, float] | None] = {}
         consumers: dict[Axis, list[_Consumer]] = {}
         done: dict[tuple, int] = {}
         for i, audited in enumerate(result.layers):
             if any(audited.engines[name].pairing != "none" for name in self.names):
                 for root, consumer in self._join(i, audited, done):
                     consumers.setdefault(root, []).append(consumer)
+        ordered = {consumer.layer for found in consumers.values() for consumer in found}
+        self.alone = {i for i, audited in enumerate(result.layers)
+                      if i not in ordered and audited.fails(self.names) and self.means[i].noise > max_noise}
         self._choose({root: self._candidates(root, found) for root, found in consumers.items()}, consumers)
 
     # ----- what an axis's order makes safe ----------------------------------------------------------------------------
@@ -274,9 +496,9 @@ class Planner:
         if i in self.halvings:
             change = np.minimum(change, self.halvings[i].cost)
         noise = float(change.sum()) / audited.layer.weights.size
-        u8 = U8_WEIGHTS * self.work.layers[i] if "onnxruntime" in self.names and audited.fails(["onnxruntime"]) else None
+        u8 = self.work.u8_time(i) if "onnxruntime" in self.names and audited.fails(["onnxruntime"]) else None
         return Means(max(audited.engines[name].failing_pairs for name in self.names), noise=noise,
-                     u8_weights=None if u8 is None else self.work.percent(u8))
+                     u8_weights=None if u8 is None else self.work.percent_of_time(u8))
 
     def _pairings(self, i: int) -> set[str]:
         return {self.result.layers[i].engines[name].pairing for name in self.names}
@@ -296,7 +518,7 @@ class Planner:
                 return []
         reader = self.readers.get(i)
         if reader is None:
-            self.reasons[i] = "an inner graph" if layer.graph_node is None else "weights or activations whose axes are not known"
+            self.reasons[i] = f"it is in {layer.within}" if layer.graph_node is None else "weights or activations whose axes are not known"
             return []
         rows = channels_of(layer)
         offset, direction = 0, 0
@@ -354,10 +576,13 @@ class Planner:
         allowed = self.max_noise * self.result.layers[consumer.layer].layer.weights.size - self.fixed.get(consumer.layer, 0)
         return max(allowed, 0) * consumer.share
 
-    def _judged(self, root: Axis, consumers: list[_Consumer], source: np.ndarray, zeros: np.ndarray) -> _Candidate:
+    def _judged(self, root: Axis, consumers: list[_Consumer], source: np.ndarray, copies: "np.ndarray | None" = None,
+                fillers: "np.ndarray | None" = None) -> _Candidate:
         """A candidate with what it leaves and costs."""
-        found = _Candidate(source, zeros)
-        pairs = _pairs(source, zeros)
+        none = np.zeros(len(source), bool)
+        copies, fillers = (none if part is None else part for part in (copies, fillers))
+        found = _Candidate(source, copies, fillers)
+        pairs = np.arange(len(source) // 2 * 2).reshape(-1, 2)
         is_noisy = {}
         for consumer in consumers:
             i = consumer.layer
@@ -366,24 +591,19 @@ class Planner:
                 by_column = squares(layer, shortened(layer, self._pairings(i)))
                 count = int(np.count_nonzero(by_column))
             else:
-                _, by_column, count = _changes(consumer.matrix, consumer.high, pairs)
+                matrix = _neighbours(consumer.matrix, source, copies, fillers)
+                _, by_column, count = _changes(matrix, consumer.high, pairs)
             change = float(consumer.by_output(by_column).sum())
             found.changes[i] = found.changes.get(i, 0) + change
             found.pairs[i] = found.pairs.get(i, 0) + count
             is_noisy[i] = is_noisy.get(i, False) or change > self._allowed(consumer)
         found.left = {i for i, change in found.changes.items() if change > 0 and is_noisy[i]}
-        work = sum(self.work.layers[i] for i in found.left)
-        time = self.work.added({root: len(source)}) if zeros.any() else 0
-        if "onnxruntime" in self.names:
-            time += U8_WEIGHTS * work
-        noise = sum(change / self.result.layers[i].layer.weights.size for i, change in found.changes.items()
-                    if i not in found.left)
-        found.key = (0 if self.has_u8 else work, time, noise, not found.is_stored)
+        found.noise = sum(change / self.result.layers[i].layer.weights.size for i, change in found.changes.items()
+                          if i not in found.left)
         return found
 
     def _candidates(self, root: Axis, consumers: list[_Consumer]) -> list[_Candidate]:
-        none = np.zeros(root.size, bool)
-        stored = self._judged(root, consumers, np.arange(root.size), none)
+        stored = self._judged(root, consumers, np.arange(root.size))
         if not any(stored.changes.values()):
             for i in sorted({c.layer for c in consumers}):
                 self._note(i, root, [stored, stored])
@@ -392,12 +612,12 @@ class Planner:
         largest = max(c.matrix.size for c in consumers)
         found = order_channels([c.matrix for c in consumers], [c.high for c in consumers], blocks=blocks,
                                weights=[c.matrix.size / largest for c in consumers])
-        best = self._judged(root, consumers, found.order, none)
+        best = self._judged(root, consumers, found.order)
         candidates = [stored, best]
         if self.max_noise and any(best.changes.values()):
             candidates += self._least_changes(root, consumers, blocks)
         if any(best.changes.values()):
-            candidates += self._with_zeros(root, consumers)
+            candidates += self._longer(root, consumers)
         for i in sorted({c.layer for c in consumers}):
             self._note(i, root, candidates)
         return candidates
@@ -410,27 +630,33 @@ class Planner:
             sizes = [self.result.layers[c.layer].layer.weights.size for c in among]
             order = order_channels([c.matrix for c in among], [c.high for c in among], blocks=blocks, least_change=True,
                                    weights=[1 / size for size in sizes]).order
-            none = np.zeros(root.size, bool)
-            candidate = self._judged(root, consumers, order, none)
+            candidate = self._judged(root, consumers, order)
             found.append(candidate)
-            rest = [c.without_halved(_changes(c.matrix, c.high, _pairs(order, none))[1]) for c in among
-                    if c.layer not in candidate.left]
+            rest = [c.without_halved(_changes(c.matrix, c.high, order[:len(order) // 2 * 2].reshape(-1, 2))[1])
+                    for c in among if c.layer not in candidate.left]
             rest = [c for c in rest if c.matrix.size]
             if not rest or sum(c.matrix.size for c in rest) == sum(c.matrix.size for c in among):
                 break
             among = rest
         return found
 
-    def _with_zeros(self, root: Axis, consumers: list[_Consumer]) -> list[_Candidate]:
-        """Zero channels beside all channels that no safe pair is left for, and beside as few as the noise allows."""
+    def _longer(self, root: Axis, consumers: list[_Consumer]) -> list[_Candidate]:
+        """With copied channels: for all channels that no safe pair is left for, for those of the largest layers alone, and as few as the
+        noise allows."""
         if not self.budget or root.has_fixed_size:
             return []
-        sizes = [self.result.layers[c.layer].layer.weights.size for c in consumers]
-        candidates = []
-        for source in _sources_with_zeros(consumers, [self._allowed(c) for c in consumers], sizes):
-            source, zeros = _padded(source, math.gcd(root.size, 8) if root.size % 2 == 0 else 2)
-            if len(source) > root.size:
-                candidates.append(self._judged(root, consumers, source, zeros))
+        candidates, lengths = [], set()
+        largest = max(consumers, key=lambda c: self.work.layers[c.layer]).layer
+        for among in (consumers, [c for c in consumers if c.layer == largest]):
+            sizes = [self.result.layers[c.layer].layer.weights.size for c in among]
+            for order in _longer(among, [self._allowed(c) for c in among], sizes):
+                for multiple in _MULTIPLES:
+                    padded = _padded(order, multiple)
+                    if len(padded[0]) > root.size and (id(order[0]), len(padded[0])) not in lengths:
+                        lengths.add((id(order[0]), len(padded[0])))
+                        candidates.append(self._judged(root, consumers, *padded))
+            if len({c.layer for c in consumers}) == 1:
+                break
         return candidates
 
     def _note(self, i: int, root: Axis, candidates: list[_Candidate]) -> None:
@@ -442,27 +668,91 @@ class Planner:
             self.noted.add(i)
             means.order_leaves, means.noise = 0, 0.0
         means.order_leaves += candidates[1].pairs[i]
-        means.noise += min(c.changes[i] for c in candidates if not c.zeros.any()) / size
-        long = [c for c in candidates if c.zeros.any() and not c.changes[i]]
+        means.noise += min(c.changes[i] for c in candidates if not c.copies.any()) / size
+        long = min((len(c.source) for c in candidates if c.copies.any() and not c.changes[i]), default=None)
         if long:
-            means.zero_channels = int(long[0].zeros.sum())
-            means.depth = self.work.percent(self.work.added({root: len(long[0].source)}))
+            means.copied_channels = long - root.size
+            means.depth = self.work.percent(self.work.added({root: long})[0])
 
     # ----- all axes together ------------------------------------------------------------------------------------------
 
+    def _u8_helps(self, i: int) -> bool:
+        """Whether u8 weights make a layer safe."""
+        return "onnxruntime" in self.names and not self.result.layers[i].fails([n for n in self.names if n != "onnxruntime"])
+
+    def gather(self, i: int) -> "tuple[int, float] | None":
+        """What a Gather in front of a layer adds, multiply-adds and time; None if there can be none."""
+        layer = self.result.layers[i].layer
+        if i not in self.gathers:
+            self.gathers[i] = None
+            if (self.add_gathers and layer.is_convolution and layer.groups == 1 and layer.weights_node is not None
+                    and not gather_obstacle(layer, self.axes.scope) and self._reads_alone(i)):
+                count = layer.weights.shape[-1]
+                time = self.work.gather_time(i, count + -count % 4)  # at least
+                if not self._u8_helps(i) or time < self.work.u8_time(i):
+                    length = len(own_order(layer, self._pairings(i), self.max_noise)[0])
+                    time = self.work.gather_time(i, length)
+                    self.gathers[i] = self.work.layers[i] // count * (length - count), time
+                self.means[i].gather = self.work.percent_of_time(time)
+        return self.gathers[i]
+
+    def _rest(self, chosen: "dict[Axis, _Candidate]", budget: float) -> "tuple[list[int], float, set[int]]":
+        """Of the layers that candidates leave: those that stay unsafe, the time that Gathers and u8 weights add to the others, and those
+        that get a Gather."""
+        left = self.alone.union(*(candidate.left for candidate in chosen.values()))
+        unsafe, time, gathered = [], 0.0, set()
+        for i in sorted(left, key=lambda i: (self._u8_helps(i), -self.work.layers[i])):
+            gather, u8 = self.gather(i), self.work.u8_time(i) if self._u8_helps(i) else math.inf
+            if gather is not None and gather[0] <= budget and gather[1] < u8:
+                budget -= gather[0]
+                time += gather[1]
+                gathered.add(i)
+            elif u8 < math.inf:
+                time += u8
+            else:
+                unsafe.append(i)
+        return unsafe, time, gathered
+
+    def _key(self, chosen: "dict[Axis, _Candidate]") -> "tuple | None":
+        """What candidates of all axes cost together; the smallest is the best. None if they exceed the budget."""
+        lengths = {root: len(candidate.source) for root, candidate in chosen.items() if candidate.copies.any()}
+        added, longer = self.work.added(lengths)
+        if added > self.budget:
+            return None
+        unsafe, time, _ = self._rest(chosen, self.budget - added)
+        return (sum(self.work.layers[i] for i in unsafe), time + longer, sum(candidate.noise for candidate in chosen.values()),
+                sum(not candidate.is_stored for candidate in chosen.values()))
+
     def _choose(self, candidates: "dict[Axis, list[_Candidate]]", consumers: "dict[Axis, list[_Consumer]]") -> None:
-        """The best candidate of each axis, as far as zero channels fit into the budget."""
-        chosen = {root: min(found, key=lambda c: c.key) for root, found in candidates.items()}
+        """Starts with the stored orders, and lets each axis choose in turn: at first what gains most for what it adds, then, with what
+        is left of the budget, what is best."""
+        chosen = {root: found[0] for root, found in candidates.items()}
 
-        def added() -> int:
-            return self.work.added({root: len(c.source) for root, c in chosen.items() if c.zeros.any()})
+        def added(candidate: _Candidate, root: Axis) -> int:
+            return self.work.added({root: len(candidate.source)})[0] if candidate.copies.any() else 0
 
-        while added() > self.budget:
-            # Gives up the zero channels that save the least for what they add.
-            root, other = min(((root, other) for root, c in chosen.items() for other in candidates[root]
-                               if other.zeros.sum() < c.zeros.sum()),
-                              key=lambda pair: self._loss(pair[0], chosen[pair[0]], pair[1]))
-            chosen[root] = other
+        def choices(root: Axis, is_last: bool) -> list[tuple]:
+            """What is better than what the axis has, the best first."""
+            now, found = self._key(chosen), []
+            for k, candidate in enumerate(candidates[root]):
+                key = self._key({**chosen, root: candidate})
+                if key is not None and key < now:
+                    more = 1 if is_last else max(added(candidate, root) - added(chosen[root], root), 1)
+                    found.append((tuple((after - before) / more for before, after in zip(now, key)), k))
+            return sorted(found)
+
+        for turn in range(2 * _ROUNDS):
+            is_last = turn >= _ROUNDS
+            first = {root: found[0] for root in candidates for found in [choices(root, is_last)] if found}
+            for root in sorted(first, key=first.__getitem__):
+                for _, k in choices(root, is_last)[:1]:
+                    chosen[root] = candidates[root][k]
+            if not first and is_last:
+                break
+        lengths = {root: len(c.source) for root, c in chosen.items() if c.copies.any()}
+        self.added = self.work.added(lengths)[0]
+        self.unsafe, _, self.gathered = self._rest(chosen, self.budget - self.added)
+        self.fillers = {root: c.fillers for root, c in chosen.items() if c.fillers.any()}
         for root, candidate in chosen.items():
             for i in candidate.left:
                 is_odd = any(c.needs_even for c in consumers[root] if c.layer == i)
@@ -471,14 +761,13 @@ class Planner:
             if candidate.is_stored:
                 continue
             self.orders[root] = candidate.source
-            if candidate.zeros.any():
-                self.zeros[root] = candidate.zeros
-        self.added = added()
+            if candidate.copies.any():
+                self.copies[root] = candidate.copies
         self._choose_copied()
 
     def _choose_copied(self) -> None:
-        """Zero channels copy the channel for which the layers that make it have the fewest unsafe pairs."""
-        unsafe = {root: np.zeros(root.size, np.int64) for root in self.zeros}
+        """Fillers copy the channel for which the layers that make it have the fewest unsafe pairs."""
+        unsafe = {root: np.zeros(root.size, np.int64) for root in self.fillers}
         for i, audited in enumerate(self.result.layers if unsafe else ()):
             layer = audited.layer
             if layer.graph_node is None or layer.op_type == "DynamicQuantizeLSTM":
@@ -493,10 +782,10 @@ class Planner:
                     found = counts[offset:offset + root.size]
                     unsafe[root][:len(found)] += found
                 offset += segment_size(segment) or 0
-        for root, zeros in self.zeros.items():
+        for root, fillers in self.fillers.items():
             source = self.orders[root]
-            placed = source[~zeros]
-            source[zeros] = placed[unsafe[root][placed].argmin()]
+            placed = source[~self.copies[root]]
+            source[fillers] = placed[unsafe[root][placed].argmin()]
 
     def _ordered(self, i: int) -> QuantizedLayer:
         """A layer with its weights in the order that its one axis has been given."""
@@ -505,17 +794,8 @@ class Planner:
         root = segments[0][0].axis.root() if len(segments) == 1 and len(segments[0]) == 1 and segments[0][0].is_whole else None
         if root not in self.orders or layer.groups > 1:
             return layer
-        source, zeros = self.orders[root], self.zeros.get(root, np.zeros(len(self.orders[root]), bool))
-        if layer.is_convolution:
-            return replace(layer, weights=moved(layer, source, zeros))
-        weights = layer.weights[source]
-        weights[zeros] = 128 if weights.dtype == np.uint8 else 0
-        return replace(layer, weights=weights)
-
-    def _loss(self, root: Axis, candidate: _Candidate, other: _Candidate) -> tuple:
-        saved = max(self.work.added({root: len(candidate.source)})
-                    - (self.work.added({root: len(other.source)}) if other.zeros.any() else 0), 1)
-        return tuple((after - before) / saved for before, after in zip(candidate.key, other.key))
+        source = self.orders[root]
+        return replace(layer, weights=moved(layer, source, self.copies.get(root, np.zeros(len(source), bool))))
 
 
 def _readers(axes: Axes, layers: list[AuditedLayer]) -> "dict[int, Reader]":
@@ -537,3 +817,14 @@ def worst(audited: AuditedLayer, names: Iterable[str]) -> tuple[int, int]:
     """The most pairs that can saturate in an engine, and its pairs."""
     found = max((audited.engines[name] for name in names), key=lambda c: c.failing_pairs)
     return found.failing_pairs, found.pairs
+
+
+def plan_of(result: Audit, axes: Axes, max_depth: float, max_noise: float, add_gathers: bool) -> Planner:
+    """The plan that leaves the fewest layers unsafe. Noise may spend the budget otherwise, but never leaves more of them."""
+    plan = Planner(result, axes, max_depth, max_noise, add_gathers)
+    if max_noise and plan.unsafe:
+        lossless = Planner(result, axes, max_depth, 0.0, add_gathers)
+        if len(lossless.unsafe) < len(plan.unsafe):
+            lossless.means = plan.means
+            return lossless
+    return plan

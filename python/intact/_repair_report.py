@@ -27,7 +27,7 @@ def summary(repair: Repair) -> str:
     return f"{unsafe} of {len(repair.layers)} layers could saturate" + ("; " + ", ".join(parts) if parts else "")
 
 
-_ALTERNATIVES = ["order leaves", "zero channels", "Gather", "u8 weights", "noise"]
+_ALTERNATIVES = ["order leaves", "copied channels", "Gather", "u8 weights", "noise"]
 
 
 def _alternatives(layer: RepairedLayer) -> list[str]:
@@ -37,7 +37,7 @@ def _alternatives(layer: RepairedLayer) -> list[str]:
     def percent(value: "float | None") -> str:
         return "-" if value is None else f"+{value:.2g} %"
 
-    zeros = "-" if means.zero_channels is None else f"{means.zero_channels}, {percent(means.depth)}"
+    zeros = "-" if means.copied_channels is None else f"{means.copied_channels}, {percent(means.depth)}"
     return ["-" if means.order_leaves is None else f"{means.order_leaves:,}", zeros, percent(means.gather),
             percent(means.u8_weights), "-" if means.noise is None else f"{means.noise:.2g}"]
 
@@ -78,7 +78,7 @@ def to_text(repair: Repair) -> str:
     head = ["layer", "operator", "unsafe pairs", "after", *_ALTERNATIVES, "made safe by"]
     rows = [head]
     for layer in repair.layers:
-        how = layer.how + (f", {layer.zero_channels} zero channels" if layer.zero_channels else "")
+        how = layer.how + (f", {layer.copied_channels} copied channels" if layer.copied_channels else "")
         if layer.shortened:
             how += f", {layer.shortened:,} of them, noise {layer.noise:.2g}" + (
                 f", {layer.halved} outputs of 7 bits" if layer.halved else "")
@@ -89,8 +89,8 @@ def to_text(repair: Repair) -> str:
     lines += table_lines(rows, _WIDEST)
     if repair.orders:
         lines.append(f"orders: {repair.orders}, folded into the constants")
-    if repair.zero_channels:
-        lines.append(f"zero channels: {repair.zero_channels} in all; they add {repair.depth:.2g} % to the model's "
+    if repair.copied_channels:
+        lines.append(f"copied channels: {repair.copied_channels} in all; they add {repair.depth:.2g} % to the model's "
                      f"{repair.work.unit} (--max-depth {repair.max_depth:g})")
     shortened = [layer for layer in repair.layers if layer.shortened]
     if shortened:
@@ -128,7 +128,7 @@ def to_json(repair: Repair) -> dict[str, Any]:
         "verdict": verdict(repair.after),
         "proven": repair.is_proven,
         "orders": repair.orders,
-        "zero_channels": repair.zero_channels,
+        "copied_channels": repair.copied_channels,
         "work_added_percent": repair.depth,
         "work_unit": repair.work.unit,
         "max_depth": repair.max_depth,
@@ -138,7 +138,7 @@ def to_json(repair: Repair) -> dict[str, Any]:
         "undo_reduce_range": _widened_json(repair.widened),
         "check": repair.check.to_json() if repair.check else None,
         "layers": [{"name": layer.name, "operator": layer.operator, "pairs": layer.pairs, "unsafe_pairs": layer.unsafe,
-                    "unsafe_pairs_after": layer.left, "made_safe_by": layer.how, "zero_channels": layer.zero_channels,
+                    "unsafe_pairs_after": layer.left, "made_safe_by": layer.how, "copied_channels": layer.copied_channels,
                     "changed_weights": layer.shortened, "outputs_of_7_bits": layer.halved, "noise": layer.noise,
                     "reason": layer.reason, "alternatives": vars(layer.means)}
                    for layer in repair.layers],

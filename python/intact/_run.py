@@ -21,7 +21,7 @@ import numpy as np
 from ._audit import Audit, engines, pairing, slices
 from ._gemm import Gemm
 from ._library import excerpt, invalid
-from ._onnx import QuantizedLayer, Scope, array_of_tensor, attributes
+from ._onnx import QuantizedLayer, Scope, array_of_tensor, attributes, every_node
 
 CONTROL = 1e-7  # relative change of the control's float constants
 
@@ -173,8 +173,9 @@ def exact_variant(audit: Audit) -> Any:
 
     # Layers hold nodes of the model read; positions find them in the copy.
     proto = copy.deepcopy(audit.model.proto)
-    places = {id(node): i for i, node in enumerate(audit.model.proto.graph.node)}
-    made: dict[str, str] = {}
+    places = {id(node): i for i, node in enumerate(every_node(audit.model.proto.graph))}
+    copies = list(every_node(proto.graph))
+    made: dict[tuple[int, str], str] = {}
 
     def constant(name: str, array: np.ndarray) -> str:
         tensor = numpy_helper.from_array(np.asarray(array, order="C"), name)
@@ -183,21 +184,22 @@ def exact_variant(audit: Audit) -> Any:
 
     folder = Path(audit.model.path).parent
     take_data_in(proto, folder)
-    scope = Scope(audit.model.proto.graph, folder)
     changed = set()
     for audited in audit.layers:
-        layer = audited.layer
-        if layer.weights_node is None or layer.b_type != "s8" or layer.a_type != "u8":
+        layer, scope = audited.layer, audited.layer.scope
+        reader = layer.weights_node if layer.inner_node is None else layer.inner_node
+        if reader is None or layer.b_type != "s8" or layer.a_type != "u8":
             continue
-        place = places[id(layer.weights_node)]
+        place = places[id(reader)]
         if (place, layer.weights_input) in changed:
             continue
         changed.add((place, layer.weights_input))
-        node = proto.graph.node[place]
+        node = copies[place]
         name = node.input[layer.weights_input]
-        if name not in made:
-            made[name] = constant(f"{name}__u8", as_u8(scope.constant(name)))
-        node.input[layer.weights_input] = made[name]
+        key = id(scope.scope_of(name)), name  # inner graphs may have constants of one name
+        if key not in made:
+            made[key] = constant(f"{name}__u8" + (f"_{place}" if layer.within else ""), as_u8(scope.constant(name)))
+        node.input[layer.weights_input] = made[key]
         point = weights_zero_point(layer, node, scope)
         if point is None:
             raise invalid(f"{layer.name}: its weights' zero point or scale is no constant: no exact variant can be made")

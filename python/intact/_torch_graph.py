@@ -1069,6 +1069,6 @@ def write_back(translation: Translation, repaired: Any) -> None:
             weight = torch._make_per_tensor_quantized_tensor(values, float(parts["scale"]), int(parts["zero_point"]))
         groups = 1 if owner.is_linear else owner.option("groups")
         if groups > 1 and values.shape[1] == 1 and owner.weight_bias()[0].shape[0] == groups:
-            groups = len(values)  # depthwise, with zero channels
+            groups = len(values)  # depthwise, with copied channels
         bias = parts.get("bias")
         owner.set(weight, None if bias is None else torch.tensor(bias), groups)

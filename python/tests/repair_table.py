@@ -12,7 +12,7 @@ NETS is the output of networks.py; NAME is a network, all by default. For each s
 
 Columns: layers that can saturate in the engine; held-out digits that are recognised, on this CPU and on a Haswell that Debian's
 qemu-user emulates; decibels from the float model's outputs, on both; time of a run on this CPU over that of the stored model, one
-thread, the first decile of interleaved runs. OpenVINO gets the static models, repaired for OpenVINO; `changed` counts digits whose
+thread, CPU time, the median of interleaved runs. OpenVINO gets the static models, repaired for OpenVINO; `changed` counts digits whose
 outputs differ from the stored model's on this CPU by more than 1e-4 of the largest.
 """
 
@@ -122,13 +122,12 @@ def ratios(engine: str, paths: dict[str, str], x: np.ndarray) -> dict[str, float
     order = np.random.default_rng(0)
     for i in range(ROUNDS + 2):
         for what in order.permutation(list(runs)):  # another load of the machine must not hit one of them every time
-            start = time.perf_counter()
+            start = time.process_time()
             runs[what](x[:BATCH])
             if i >= 2:
-                taken[what].append(time.perf_counter() - start)
-    # Not the median: on a busy machine most runs wait for the CPU.
-    quick = {what: float(np.quantile(seconds, 0.1)) for what, seconds in taken.items()}
-    return {what: seconds / quick["stored"] for what, seconds in quick.items()}
+                taken[what].append(time.process_time() - start)
+    medians = {what: float(np.median(seconds)) for what, seconds in taken.items()}
+    return {what: seconds / medians["stored"] for what, seconds in medians.items()}
 
 
 def decibels(y: np.ndarray, wanted: np.ndarray) -> float:

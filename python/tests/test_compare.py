@@ -164,7 +164,8 @@ def test_bad_input(tmp_path):
         assert run.returncode == 2 and words in run.stderr and run.stderr.count("\n") == 1, run.stderr
     (tmp_path / "m.tflite").write_bytes(b"\0\0\0\0TFL3")
     assert program("compare", tmp_path / "m.tflite", pair.float, "--data", data).returncode == 2
-    assert program("compare", pair.quantized, pair.float).returncode == 2  # no --data
+    run = program("compare", pair.quantized, pair.float)
+    assert run.returncode == 2 and run.stderr == "intact: --data: missing; `intact compare --help` says what is expected\n"
 
 
 # ----- planted faults ---------------------------------------------------------------------------------------------------
@@ -450,7 +451,7 @@ def test_what_is_left_out_is_said(tmp_path):
     found = compare(pair.quantized, other, tmp_path / "data")
     text = to_text(found)
     assert "1 of 2 layers have a float node" in text
-    assert "not compared: two: no float node has weights like these, or its name" in text
+    assert "not compared, as no float node has weights like these, or its name: two\n" in text
     assert to_json(found)["layers"][1]["weights"] is None and "not compared" in to_html(found)
 
 

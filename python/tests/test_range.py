@@ -724,15 +724,15 @@ def test_the_repair_makes_8_bits_safe(tmp_path):
 
 
 @needs_orders
-def test_zero_channels_need_leave_to_cost_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(_repair_plan, "U8_WEIGHTS", 1000)
+def test_copied_channels_need_leave_to_cost_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
     b = Builder()
     options = chain(b, heavy=9)
     path, out, source = files_of(tmp_path, b, b.model(**options))
     done = repair_file(path, out, float_model=source, allow_u8_weights=True, max_depth=100)
-    assert done.zero_channels and not done.widened.layers[1].bounded
+    assert done.copied_channels and not done.widened.layers[1].bounded
     done = repair_file(path, out, float_model=source, max_depth=100)
-    assert not done.zero_channels and done.widened.layers[1].bounded and not done.widened.layers[1].reason and done.is_proven
+    assert not done.copied_channels and done.widened.layers[1].bounded and not done.widened.layers[1].reason and done.is_proven
 
 
 @needs_orders

@@ -42,15 +42,20 @@ def same(a, b):
 
 
 @pytest.fixture
-def zero_channels(monkeypatch):
-    """Zero channels wherever they are possible, and many heavy channels."""
-    monkeypatch.setattr(_repair_plan, "U8_WEIGHTS", 1000)
+def copied_channels(monkeypatch):
+    """Copied channels wherever they are possible, and many heavy channels."""
+    monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
     monkeypatch.setattr(_repair_plan, "MOST_DEPTH", 1000)
     monkeypatch.setattr(random_graphs, "HEAVY", 2 / 3)
 
 
+@pytest.fixture
+def slow_u8_weights(monkeypatch):
+    monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
+
+
 def keeps_its_outputs(seeds, run):
-    """How many zero channels and orders the repaired random models have."""
+    """How many copied channels and orders the repaired random models have."""
     added = orders = 0
     for seed in seeds:
         model, data = random_graph(seed)
@@ -58,7 +63,7 @@ def keeps_its_outputs(seeds, run):
             model = onnx.shape_inference.infer_shapes(model)  # states the shapes of tensors in between
         repaired, done = intact.repair(model)
         assert done.is_proven, seed
-        added, orders = added + done.zero_channels, orders + done.orders
+        added, orders = added + done.copied_channels, orders + done.orders
         a, b = run(model, data), run(repaired, data)
         if done.sums:
             assert all(np.allclose(x, y, 1e-2, 1e-2 * np.abs(x).max()) for x, y in zip(a, b)), seed
@@ -72,7 +77,7 @@ def test_random_graphs_keep_their_outputs(first):
     assert keeps_its_outputs(range(first, first + 10), evaluate)[1]
 
 
-def test_random_graphs_with_zero_channels_keep_their_outputs(zero_channels):
+def test_random_graphs_with_copied_channels_keep_their_outputs(copied_channels):
     assert keeps_its_outputs(range(2000, 2060), evaluate)[0]
 
 
@@ -82,7 +87,7 @@ def test_random_graphs_in_onnxruntime():
 
 
 @pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
-def test_random_graphs_with_zero_channels_in_onnxruntime(zero_channels):
+def test_random_graphs_with_copied_channels_in_onnxruntime(copied_channels):
     assert keeps_its_outputs(range(3000, 3080), in_onnxruntime)[0]
 
 
@@ -154,7 +159,7 @@ def test_what_a_caller_gives_gets_u8_weights():
 
 
 @pytest.mark.parametrize("heavy", [2, 9])
-def test_the_zero_point_of_pytorchs_biases_lets_channels_move(heavy, zero_channels):
+def test_the_zero_point_of_pytorchs_biases_lets_channels_move(heavy, copied_channels):
     b = Builder()
     point = b.node("Cast", [b.node("ConstantOfShape", [b.constant(np.array([16]))])], to=6)
 
@@ -173,7 +178,7 @@ def test_the_zero_point_of_pytorchs_biases_lets_channels_move(heavy, zero_channe
     model = b.model([y], [("x", (5, 16))])
     repaired, done = intact.repair(model)
     assert hows(done) == ["u8 weights", "folded order" if heavy == 2 else "u8 weights"]
-    assert not done.zero_channels  # the zero point states how many channels there are
+    assert not done.copied_channels  # the zero point states how many channels there are
     assert same(evaluate(model, data_of(5, 16)), evaluate(repaired, data_of(5, 16)))
 
 
@@ -223,16 +228,38 @@ def test_what_an_inner_graph_reads_keeps_its_order():
     assert same(in_onnxruntime(model, data_of(1, 5, 16)), in_onnxruntime(repaired, data_of(1, 5, 16)))
 
 
-def test_layers_of_an_inner_graph_are_left():
-    inner = Builder()
-    y = inner.linear("x", 16, 8)
-    branches = [helper.make_graph(inner.nodes, f"g{k}", [], [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
-                                  [numpy_helper.from_array(v, n) for n, v in inner.constants.items()]) for k in (0, 1)]
+def branched():
+    """Two branches, with other weights of the same names; and the branches as models."""
+    branches, flat = [], []
+    for k in (0, 1):
+        inner = Builder()
+        w = inner.rng.integers(-30, 31, (16, 8)).astype(np.int8)
+        w[:2 + k, 0] = 95
+        y = inner.linear("x", 16, 8, inner.constant(w))
+        flat.append(inner.model([y]))
+        branches.append(helper.make_graph(inner.nodes, f"g{k}", [], [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
+                                          [numpy_helper.from_array(v, n) for n, v in inner.constants.items()]))
     b = Builder()
-    condition = b.constant(np.array(True))
-    b.nodes.append(helper.make_node("If", [condition], ["chosen"], then_branch=branches[0], else_branch=branches[1]))
-    _, done = intact.repair(b.model(["chosen"]))
-    assert hows(done) == ["left", "left"] and done.layers[0].reason == "an inner graph" and not done.is_proven
+    flag = b.node("Cast", ["flag"], to=TensorProto.BOOL)
+    b.nodes.append(helper.make_node("If", [flag], ["chosen"], name="choice", then_branch=branches[0], else_branch=branches[1]))
+    return b.model(["chosen"], [("x", (1, 5, 16)), ("flag", ())]), flat
+
+
+def test_layers_of_an_inner_graph_keep_their_order():
+    _, done = intact.repair(branched()[0], engines=["fbgemm"])
+    assert hows(done) == ["left", "left"] and not done.is_proven
+    assert {layer.reason for layer in done.layers} == {f"it is in the {name} of If 'choice'" for name in ("then_branch", "else_branch")}
+
+
+def test_layers_of_an_inner_graph_get_u8_weights():
+    model, flat = branched()
+    repaired, done = intact.repair(model)
+    assert hows(done) == ["u8 weights", "u8 weights"] and done.is_proven
+    for flag in (0, 1):
+        x = data_of(1, 5, 16)
+        data = {**x, "flag": np.array(flag, np.float32)}
+        assert same(in_onnxruntime(repaired, data), evaluate(flat[1 - flag], x))
+        assert same(in_onnxruntime(exact_variant(done.before), data), evaluate(flat[1 - flag], x))
 
 
 @pytest.mark.parametrize("op,reason", [
@@ -379,7 +406,7 @@ def test_opsets(opset):
     assert same(evaluate(model, data), evaluate(repaired, data))
 
 
-def test_zero_channels_beside_heavy_ones(zero_channels):
+def test_copied_channels_beside_heavy_ones(copied_channels):
     b = Builder()
     w = np.full((32, 8), 20, np.int8)
     w[:18] = 100  # four pairs too many
@@ -387,34 +414,34 @@ def test_zero_channels_beside_heavy_ones(zero_channels):
     model = b.model([hidden, b.linear(hidden, 32, 8, b.constant(w))])
     repaired, done = intact.repair(model)
     assert hows(done) == ["u8 weights", "folded order"]
-    assert done.layers[1].zero_channels == done.zero_channels == 8  # eight by eight
+    assert done.layers[1].copied_channels == done.copied_channels == 8  # 4 would do; 40 channels take less time than 36
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
     kept = intact.repair(model, keep_channels=True)[1]
-    assert hows(kept) == ["u8 weights"] * 2 and not kept.zero_channels
+    assert hows(kept) == ["u8 weights"] * 2 and not kept.copied_channels
     # Zeros are no zeros where the weights' zero point is 3.
     product = next(node for node in model.graph.node if node.op_type == "MatMulInteger" and node.input[1] == "c2")
     product.input.append("three")
     model.graph.initializer.append(numpy_helper.from_array(np.array(3, np.int8), "three"))
-    assert not intact.repair(model)[1].zero_channels
+    assert not intact.repair(model)[1].copied_channels
     # Where the number of channels shows, it stays.
     b.nodes.append(helper.make_node("Shape", [hidden], ["sizes"]))
     shown = b.model([b.nodes[-2].output[0], "sizes"], kinds={"sizes": TensorProto.INT64})
-    assert not intact.repair(shown)[1].zero_channels
+    assert not intact.repair(shown)[1].copied_channels
 
 
-def test_zero_channels_copy_a_channel_without_unsafe_pairs(zero_channels):
+def test_copied_channels_copy_a_channel_without_unsafe_pairs(copied_channels):
     b = Builder()
     first, second = np.full((16, 32), 100, np.int8), np.full((32, 8), 20, np.int8)
     first[:, [21, 23]], second[:18] = 20, 100
     hidden = b.linear("x", 16, 32, b.constant(first))
     model = b.model([hidden, b.linear(hidden, 32, 8, b.constant(second))])
     repaired, done = intact.repair(model, engines=["fbgemm"])
-    assert done.layers[0].unsafe == done.layers[0].left == 30 * 8 and done.layers[1].zero_channels == 8 and not done.layers[1].left
+    assert done.layers[0].unsafe == done.layers[0].left == 30 * 8 and done.layers[1].copied_channels == 8 and not done.layers[1].left
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
 
 
 @pytest.mark.parametrize("op", ["LayerNormalization", "ReduceMean", "DynamicQuantizeLSTM", "Split"])
-def test_no_zero_channels_where_they_would_count(op, zero_channels, monkeypatch):
+def test_no_copied_channels_where_they_would_count(op, copied_channels, monkeypatch):
     def many_heavy(rng, k, *columns):
         return np.where(np.arange(k) < 0.6 * k, 100, 20).reshape(k, *[1] * len(columns)) * np.ones((k, *columns), np.int8)
 
@@ -437,7 +464,7 @@ def test_no_zero_channels_where_they_would_count(op, zero_channels, monkeypatch)
         hidden, size = b.node("Squeeze", [hidden, b.constant(np.array([1]))]), 16
     model = b.model([b.linear(hidden, size, 8)])
     repaired, done = intact.repair(model)
-    assert not done.zero_channels and done.is_proven
+    assert not done.copied_channels and done.is_proven
     data = data_of(1, 5, 16)
     assert all(np.allclose(*pair, 1e-3, 1e-2) for pair in zip(in_onnxruntime(model, data), in_onnxruntime(repaired, data)))
 
@@ -532,6 +559,15 @@ def test_the_command(tmp_path):
     assert [layer["made_safe_by"] for layer in found["layers"]] == ["u8 weights", "folded order"]
     assert run(tmp_path / "m.onnx", "-o", out, "--for", "onednn").returncode == 1  # u8 weights help only ONNX Runtime
     assert run(tmp_path / "m.onnx", "-o", out, "--for", "nobody").returncode == 2
+    for arguments, words in [
+            ((), "MODEL, -o/--output: missing; `intact repair --help` says what is expected"),
+            (("m", "-o"), "-o/--output: has no value; expected one"),
+            (("m", "-o", "r", "--max-noise", "two\nlines"), r"--max-noise: is 'two\nlines'; expected a number"),
+            (("m", "-o", "r", "--max", "3"), "--max: is short for several; expected one of --max-depth, --max-noise"),
+            (("m", "-o", "r", "--bit-exact=3"), "--bit-exact: is '3'; expected no value"),
+            (("m", "-o", "r", "n"), "n: no argument of intact repair; expected one that `intact repair --help` lists")]:
+        refused = run(*arguments)
+        assert refused.returncode == 2 and refused.stdout == "" and refused.stderr == f"intact: {words}\n"
     assert run(tmp_path / "m.onnx", "-o", out, "--data", "x.npz").returncode == 2
 
 
@@ -603,8 +639,8 @@ def test_the_check_names_what_is_wrong_with_the_data(tmp_path, arrays, words):
 
 @pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
 @pytest.mark.parametrize("kind", ["slice", "split", "shape"])
-def test_zero_channels_do_not_move_cuts(kind, monkeypatch):
-    monkeypatch.setattr(_repair_plan, "U8_WEIGHTS", 1000)
+def test_copied_channels_do_not_move_cuts(kind, monkeypatch):
+    monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
     monkeypatch.setattr(_repair_plan, "MOST_DEPTH", 1000)
     b = Builder()
     heavy = b.rng.integers(-3, 4, (64, 512)).astype(np.int8)
@@ -762,7 +798,7 @@ def test_the_order_of_the_least_change_is_chosen():
     w[17:20] = 0
     model = b.model([b.linear(b.linear("x", 16, 32), 32, 8, b.constant(w))])
     first, layer = intact.repair(model, max_noise=2000)[1].layers
-    assert (layer.how, layer.zero_channels, layer.left) == ("shortened weights", 0, 0) and layer.noise == layer.means.noise
+    assert (layer.how, layer.copied_channels, layer.left) == ("shortened weights", 0, 0) and layer.noise == layer.means.noise
     change = _shorten.change_of(w[:, None], w[None], 255).sum(-1)
 
     networkx = pytest.importorskip("networkx")
@@ -960,7 +996,7 @@ def test_what_is_no_amount(arguments, words):
         intact.repair(b.model([b.linear("x", 16, 8)]), **arguments)
 
 
-def test_zero_channels_keep_to_the_budget():
+def test_copied_channels_keep_to_the_budget():
     b = Builder()
     w = np.full((32, 8), 20, np.int8)
     w[:18] = 100
@@ -969,13 +1005,96 @@ def test_zero_channels_keep_to_the_budget():
     y = [b.linear(hidden, 32, 8, b.constant(w)), b.linear(other, 32, 8, b.constant(w))]
     model = b.model(y)
     whole = 2 * (16 * 32 + 32 * 8)
-    each = 100 * 8 * (16 + 8) / whole  # percent that eight channels add
+    each = 100 * 4 * (16 + 8) / whole  # percent that four channels add
     for max_depth, count in ((each * 0.99, 0), (each, 1), (2 * each * 0.99, 1), (2 * each, 2)):
         _, done = intact.repair(model, engines=["fbgemm"], max_depth=max_depth)
-        assert done.zero_channels == 8 * count and hows(done).count("folded order") == count
+        assert done.copied_channels == 4 * count and hows(done).count("folded order") == count
         assert done.depth == pytest.approx(count * each) and done.depth <= max_depth + 1e-9
     for layer in done.layers[2:]:
-        assert (layer.means.zero_channels, layer.means.depth) == (8, pytest.approx(each)) and layer.means.order_leaves == 2 * 8
+        assert (layer.means.copied_channels, layer.means.depth) == (4, pytest.approx(each)) and layer.means.order_leaves == 2 * 8
+
+
+# ----- copies that carry weights ---------------------------------------------------------------------------------------
+
+
+def test_three_channels_of_which_no_two_are_safe_share_a_copy():
+    rows = np.array([[85, -100, 127], [85, -100, 0], [85, -56, 2]], np.int8)
+    source, copies = np.array([1, 0, 2, 0]), np.array([False, False, False, True])
+    placed = _repair_plan.spread(rows, source, copies)
+    assert placed.tolist() == [[85, -100, 0], [43, -28, 127], [85, -56, 2], [42, -72, 0]]
+    assert _repair_plan._in_threes(rows.astype(np.int16)) and not _repair_plan._in_threes(rows.astype(np.int16) + [2, 0, 0])
+    assert not _repair_plan._in_threes(rows.astype(np.int16) - [0, 1, 0])
+    for sums, fits in ((256, True), (257, False), (-256, True), (-257, False)):
+        rows = np.array([[65], [64], [127]], np.int16) * np.sign(sums)
+        rows[0] += sums - rows.sum()
+        assert bool(_repair_plan._in_threes(rows)) == fits
+
+
+def test_four_channels_share_two_copies():
+    rows = np.array([[100, -5], [92, -128], [100, 127], [92, 1]], np.int16)
+    assert _repair_plan._in_fours(rows) == [[0, 1, 2, 3]]
+    rows[0, 0] += 1
+    assert _repair_plan._in_fours(rows) != [[0, 1, 2, 3]]  # the copies' sum would be 129
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_copies_keep_every_sum(seed):
+    """Groups of random channels: weights add up to the stored ones, and no pair can saturate."""
+    rng = np.random.default_rng(seed)
+    channels, columns = int(rng.integers(1, 120)), int(rng.integers(1, 40))
+    rows = np.clip(rng.normal(0, rng.integers(50, 90), (channels, columns)), -128, 127).astype(np.int8)
+    consumers = [_repair_plan._Consumer(0, rows, 255)]
+    order = _repair_plan._longer(consumers, [0], [rows.size])[0]
+    source, copies, fillers = _repair_plan._padded(order, 4)
+    assert len(source) % 4 == 0 and sorted(source[~copies].tolist()) == list(range(channels)) and copies[fillers].all()
+    placed = _repair_plan.spread(rows, source, copies, fillers)
+    assert not placed[fillers].any() and not _order.clamping(np.arange(len(source)).reshape(-1, 2), placed, 255).any()
+    for placed in (placed, _repair_plan.spread(rows, source, copies)):
+        sums = np.zeros(rows.shape, np.int64)
+        np.add.at(sums, source, placed)
+        assert np.array_equal(sums, rows)
+
+
+def three_heavy_channels(b):
+    """A layer of three channels of which no two are a safe pair, and whose weights fit into four places."""
+    hidden = b.node("Relu", [b.linear("x", 16, 3)])
+    return b.linear(hidden, 3, 8, b.constant(np.tile(np.array([[85], [84], [86]], np.int8), 8)))
+
+
+def test_a_copy_carries_a_part_of_the_weights(slow_u8_weights):
+    b = Builder()
+    model = b.model([three_heavy_channels(b)])
+    repaired, done = intact.repair(model)
+    assert done.layers[1].how == "folded order" and done.copied_channels == 1
+    assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
+    assert same(in_onnxruntime(exact_variant(done.before), data_of(1, 5, 16)), in_onnxruntime(repaired, data_of(1, 5, 16)))
+
+
+def test_noise_never_leaves_more_layers_unsafe(monkeypatch):
+    """With noise, the plan spends the budget on the layer of more multiply-adds; without, on several of fewer."""
+    plans = []
+
+    class Planned:
+        def __init__(self, result, axes, max_depth, max_noise, add_gathers):
+            self.max_noise, self.unsafe, self.means = max_noise, [0, 1, 2] if max_noise else [3, 4], []
+            plans.append(self)
+
+    monkeypatch.setattr(_repair_plan, "Planner", Planned)
+    assert _repair_plan.plan_of(None, None, 12.0, 0.05, True) is plans[1] and plans[1].max_noise == 0 and plans[1].means is plans[0].means
+    assert _repair_plan.plan_of(None, None, 12.0, 0.0, True) is plans[2] and len(plans) == 3
+
+
+def test_sizes_that_a_convolution_model_leaves_open():
+    """Strides count, whatever the size: the second convolution has a quarter of the first one's pixels."""
+    b = Builder()
+    scale, point, zero = b.constant(np.float32(0.1)), b.constant(np.uint8(0)), b.constant(np.zeros(8, np.int8))
+    steps, x = b.constant(np.full(8, 0.1, np.float32)), b.node("QuantizeLinear", ["x", b.constant(np.float32(0.1)), point])
+    for stride in (1, 2):
+        w = b.constant(b.rng.integers(-30, 31, (8, 8, 1, 1)).astype(np.int8))
+        x = b.node("QLinearConv", [x, scale, point, w, steps, zero, scale, point], strides=[stride] * 2)
+    model = b.model([x], [("x", ("n", 8, "h", "w"))], kinds={x: TensorProto.UINT8})
+    _, done = intact.repair(model)
+    assert done.work.unit == "multiply-adds" and done.work.layers == [64 * 64 * 64, 64 * 32 * 32]
 
 
 # ----- a Gather in front -------------------------------------------------------------------------------------------------
@@ -1002,26 +1121,47 @@ def first_convolution(is_qdq, channels=3, bound=None, kernel=3):
 
 @pytest.mark.parametrize("is_qdq", [False, True])
 @pytest.mark.parametrize("channels", [1, 3, 5])
-def test_a_gather_in_front_of_the_first_convolution(is_qdq, channels):
+def test_a_gather_in_front_of_the_first_convolution(is_qdq, channels, slow_u8_weights):
     model, data = first_convolution(is_qdq, channels), data_of(1, channels, 6, 6)
     for engines in (["onnxruntime"], ALL):
         repaired, done = intact.repair(model, engines=engines, max_depth=700)
         (layer,) = done.layers
         assert (layer.how, layer.left, layer.is_gathered) == ("gathered order", 0, True) and done.is_proven
-        assert layer.zero_channels == done.zero_channels == (-channels % 4 if channels == 1 else -2 * channels % 4 + channels)
-        assert done.depth == pytest.approx(100 * layer.zero_channels / channels)
+        assert layer.copied_channels == done.copied_channels == (-channels % 4 if channels == 1 else -2 * channels % 4 + channels)
+        assert done.depth == pytest.approx(100 * layer.copied_channels / channels)
         assert "1 by a Gather in front" in to_text(done)
         (gather,) = [node for node in repaired.graph.node if node.op_type == "Gather"]
+        read = {name for node in repaired.graph.node for name in node.input} | {value.name for value in repaired.graph.output}
+        assert read >= {name for node in repaired.graph.node for name in node.output}
         order = constants_of(repaired)[gather.input[1]]
-        assert set(order.tolist()) == set(range(channels)) and len(order) == channels + layer.zero_channels
+        assert set(order.tolist()) == set(range(channels)) and len(order) == channels + layer.copied_channels
         assert same(evaluate(model, data), evaluate(repaired, data))
         assert same(in_onnxruntime(repaired, data), in_onnxruntime(exact_variant(done.before), data))
-    # Where zero channels do not fit into the budget, ONNX Runtime gets u8 weights, and others nothing.
+    # Where copied channels do not fit into the budget, ONNX Runtime gets u8 weights, and others nothing.
     kept = [intact.repair(model, engines=engines, max_depth=10)[1].layers[0] for engines in (["onnxruntime"], ["fbgemm"])]
-    assert [layer.how for layer in kept] == ["u8 weights", "left"] and kept[0].means.gather == 0
+    assert [layer.how for layer in kept] == ["u8 weights", "left"] and kept[0].means.gather > 0
 
 
-def test_a_gather_keeps_the_range_of_activations():
+def test_gathers_and_copies_have_one_budget():
+    b = Builder()
+    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.zeros(8, np.int8))
+    q, steps = b.node("QuantizeLinear", ["x", scale, point]), b.constant(np.full(8, 2.0 ** -7, np.float32))
+    y = []
+    for _ in range(2):  # each wants 5 channels more
+        w = b.constant(b.rng.choice([-120, 120], (8, 3, 3, 3)).astype(np.int8))
+        y.append(b.node("QLinearConv", [q, scale, point, w, steps, zero, scale, point], pads=[1] * 4))
+    model = b.model(y, [("x", (1, 3, 6, 6))], kinds=dict.fromkeys(y, TensorProto.UINT8))
+    for max_depth, expected in ((83, ["left"] * 2), (84, ["gathered order", "left"]), (167, ["gathered order"] * 2)):
+        _, done = intact.repair(model, engines=["fbgemm"], max_depth=max_depth)
+        assert sorted(hows(done)) == expected and done.depth <= max_depth
+
+
+def test_a_gather_costs_more_than_u8_weights_where_the_layer_is_small():
+    (layer,) = intact.repair(first_convolution(True), engines=["onnxruntime"])[1].layers
+    assert layer.how == "u8 weights" and layer.means.gather > layer.means.u8_weights
+
+
+def test_a_gather_keeps_the_range_of_activations(slow_u8_weights):
     model = first_convolution(True, 3, bound=9.0)
     _, done = intact.repair(model, engines=["onnxruntime"], max_depth=700)
     before, after = (done.before.layers[0].layer, done.after.layers[0].layer)
@@ -1034,7 +1174,7 @@ def test_no_gather_where_the_channels_are_not_planes():
     assert hows(done) == ["left"] and done.layers[0].means.gather is None
 
 
-def test_pointwise_convolutions_of_an_odd_number_of_channels():
+def test_pointwise_convolutions_of_an_odd_number_of_channels(slow_u8_weights):
     """One tap has no pairs across taps: the last channel is alone."""
     model = first_convolution(False, 5, kernel=1)
     for tensor in model.graph.initializer:

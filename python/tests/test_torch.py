@@ -319,10 +319,10 @@ def test_an_odd_number_of_channels_gets_a_zero_channel():
     rng = np.random.default_rng(0)
     module = Steps([quantize(), conv(rng, 4, 15, is_safe=True), conv(rng, 15, 12), nnq.DeQuantize()])
     repaired, done = intact.torch.repair(module)
-    assert done.zero_channels == 1 and repaired.layers[1].out_channels == 16 == repaired.layers[2].in_channels
+    assert done.copied_channels == 1 and repaired.layers[1].out_channels == 16 == repaired.layers[2].in_channels
     assert same(run(module, images()), run(repaired, images()))
     repaired, done = intact.torch.repair(module, keep_channels=True)
-    assert not done.zero_channels and done.layers[1].how == "left"
+    assert not done.copied_channels and done.layers[1].how == "left"
 
 
 # ----- shortened weights ---------------------------------------------------------------------------------------------------
