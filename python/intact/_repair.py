@@ -530,7 +530,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                         root.freeze(f"--bit-exact: another order of its channels changes sums of floats ({root.sums})")
         plan = plan_of(result, axes, max_depth, max_noise, add_gathers)
         done = Repair(result, names, orders=len(plan.orders), copied_channels=sum(int(zero.sum()) for zero in plan.copies.values()),
-                      max_depth=max_depth, max_noise=max_noise, depth=plan.work.percent(plan.added), work=plan.work, widened=widened)
+                      max_depth=max_depth, max_noise=max_noise, depth=plan.work.percent(plan.added), work=plan.work,
+                      widened=widened)
         editor = _Editor(proto, path.parent)
         editor.fold(axes, plan.orders, plan.copies)
         done.gathers = editor.restore_outputs(axes, plan.orders, plan.copies)
@@ -634,7 +635,8 @@ def _gather_rest(editor: _Editor, after: Audit, done: Repair, plan: Planner) -> 
             continue
         is_changed = done.layers[i].is_gathered = True
         count = layer.weights.shape[-1]
-        done.depth += plan.work.percent((len(source) - count) * plan.work.layers[i] // done.before.layers[i].layer.weights.shape[-1])
+        work = plan.work.layers[i] // done.before.layers[i].layer.weights.shape[-1]  # of a channel
+        done.depth += plan.work.percent((len(source) - count) * work)
         done.copied_channels += len(source) - count
     editor.insert()
     return is_changed, refused
@@ -694,7 +696,8 @@ def _store_rest_as_u8(editor: _Editor, after: Audit, done: Repair, _: Planner) -
     readers = [one.layer.weights_node if one.layer.inner_node is None else one.layer.inner_node for one in after.layers]
     unsafe = [i for i, audited in enumerate(after.layers) if audited.fails(["onnxruntime"])]
     recurrent = {id(readers[i]) for i in unsafe if after.layers[i].layer.op_type == "DynamicQuantizeLSTM"}
-    unsafe += [i for i, reader in enumerate(readers) if i not in unsafe and id(reader) in recurrent]  # an LSTM's weights have one type
+    # An LSTM's weights have one type.
+    unsafe += [i for i, reader in enumerate(readers) if i not in unsafe and id(reader) in recurrent]
     refused: dict[int, str] = {}
     changed = set()
     for i in unsafe:

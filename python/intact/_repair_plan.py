@@ -25,8 +25,8 @@ from ._order import limits, order_channels
 from ._shorten import (Halving, centered, change_of, halving, has_zero_in_the_middle, largest_activation, shortened, squares,
                        unsafe_by_output, weights_key)
 
-# Times are in multiply-adds of s8 weights. Measured by the node with ONNX Runtime 1.32 on an Intel Xeon with AMX, one thread, 2026-11-26,
-# natively, without AMX, and with a masked CPUID that leaves AVX2. The mean of AVX2 and VNNI counts, as one plan serves all CPUs.
+# Times are in multiply-adds of s8 weights. Measured by the node with ONNX Runtime 1.32 on an Intel Xeon with AMX, one thread,
+# 2026-11-26, natively, without AMX, and with a masked CPUID that leaves AVX2. The mean of AVX2 and VNNI counts, as one plan serves all CPUs.
 # A multiply-add takes 8.7 ps with AVX2, 2.7 with VNNI.
 _OUTPUT = 25  # an output, whatever its depth: 160 ps, 130 ps
 _DEPTH_TAIL = 35  # an output whose depth is no multiple of 4: 200 ps on both
@@ -93,7 +93,8 @@ class _Consumer:
 @dataclass
 class _Candidate:
     """`source`: where the channel of each place comes from. `copies`: places of copied channels. `fillers`: those of them that
-    need not carry weights, so that they may copy any channel. `changes`: by layer, the squared change that makes all its pairs safe; `pairs`: how many pairs that are."""
+    need not carry weights, so that they may copy any channel. `changes`: by layer, the squared change that makes all its pairs
+    safe; `pairs`: how many pairs that are."""
 
     source: np.ndarray
     copies: np.ndarray
@@ -164,8 +165,8 @@ def _neighbours(matrix: np.ndarray, source: np.ndarray, copies: np.ndarray, fill
 
 
 def _sums_fit(one: np.ndarray, other: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Whether two channels and one of `more` fit into four places: no column has three weights of one sign, and a larger sum than two
-    pairs may have."""
+    """Whether two channels and one of `more` fit into four places: no column has three weights of one sign, and a larger sum
+    than two pairs may have."""
     most, least = limits(255)
     sums = one + other
     high = np.flatnonzero((one > 0) & (other > 0) & (sums > 2 * most - 127))
@@ -220,8 +221,8 @@ def _in_fours(rows: np.ndarray) -> list[list[int]]:
 
 
 def _grouped(consumers: list[_Consumer], channels: np.ndarray) -> "tuple[np.ndarray, np.ndarray]":
-    """An order with copies of channels that no safe pair is left for: three channels share a copy, four share two, or a channel has its
-    own, -1, which may copy any channel. And which places are copies."""
+    """An order with copies of channels that no safe pair is left for: three channels share a copy, four share two, or a channel
+    has its own, -1, which may copy any channel. And which places are copies."""
     rows = np.concatenate([c.matrix[channels] for c in consumers], axis=1).astype(np.int16)
     source: list[int] = []
     threes = _in_threes(rows)
@@ -274,8 +275,8 @@ def _padded(order: "tuple[np.ndarray, np.ndarray]", multiple: int) -> tuple[np.n
 
 
 def own_order(layer: QuantizedLayer, pairings: set[str], max_noise: float) -> "tuple[np.ndarray, np.ndarray]":
-    """The shortest order of a convolution's input channels, with copies where it needs some, that leaves the layer with no more noise
-    than this: the source of each place, and whether its channel is a copy."""
+    """The shortest order of a convolution's input channels, with copies where it needs some, that leaves the layer with no more
+    noise than this: the source of each place, and whether its channel is a copy."""
     consumer = _Consumer(0, channels_of(layer), max(largest_activation(layer), 1))
     allowed = max_noise * layer.weights.size
     orders = [order_channels([consumer.matrix], consumer.high)]
@@ -286,8 +287,9 @@ def own_order(layer: QuantizedLayer, pairings: set[str], max_noise: float) -> "t
     padded = [_padded(order, 1 if not order[1].any() and len(order[0]) % 4 == 0 else 4)[:2] for order in found]
     apart = np.stack([np.arange(len(consumer.matrix)), np.full(len(consumer.matrix), -1)], axis=1).reshape(-1)
     padded.append(_padded((apart, apart < 0), 4)[:2])  # safe in every pairing
-    return min(((source, copies) for source, copies in padded
-                if _change_of(replace(layer, weights=moved(layer, source, copies)), pairings) <= allowed), key=lambda one: len(one[0]))
+    found = [(source, copies) for source, copies in padded
+             if _change_of(replace(layer, weights=moved(layer, source, copies)), pairings) <= allowed]
+    return min(found, key=lambda one: len(one[0]))
 
 
 def gather_obstacle(layer: QuantizedLayer, scope: Scope) -> str:
@@ -518,7 +520,8 @@ class Planner:
                 return []
         reader = self.readers.get(i)
         if reader is None:
-            self.reasons[i] = f"it is in {layer.within}" if layer.graph_node is None else "weights or activations whose axes are not known"
+            self.reasons[i] = (f"it is in {layer.within}" if layer.graph_node is None else
+                               "weights or activations whose axes are not known")
             return []
         rows = channels_of(layer)
         offset, direction = 0, 0
@@ -641,8 +644,8 @@ class Planner:
         return found
 
     def _longer(self, root: Axis, consumers: list[_Consumer]) -> list[_Candidate]:
-        """With copied channels: for all channels that no safe pair is left for, for those of the largest layers alone, and as few as the
-        noise allows."""
+        """With copied channels: for all channels that no safe pair is left for, for those of the largest layer alone, and as few
+        as the noise allows."""
         if not self.budget or root.has_fixed_size:
             return []
         candidates, lengths = [], set()
@@ -697,8 +700,8 @@ class Planner:
         return self.gathers[i]
 
     def _rest(self, chosen: "dict[Axis, _Candidate]", budget: float) -> "tuple[list[int], float, set[int]]":
-        """Of the layers that candidates leave: those that stay unsafe, the time that Gathers and u8 weights add to the others, and those
-        that get a Gather."""
+        """Of the layers that candidates leave: those that stay unsafe, the time that Gathers and u8 weights add to the others,
+        and those that get a Gather."""
         left = self.alone.union(*(candidate.left for candidate in chosen.values()))
         unsafe, time, gathered = [], 0.0, set()
         for i in sorted(left, key=lambda i: (self._u8_helps(i), -self.work.layers[i])):
@@ -724,8 +727,8 @@ class Planner:
                 sum(not candidate.is_stored for candidate in chosen.values()))
 
     def _choose(self, candidates: "dict[Axis, list[_Candidate]]", consumers: "dict[Axis, list[_Consumer]]") -> None:
-        """Starts with the stored orders, and lets each axis choose in turn: at first what gains most for what it adds, then, with what
-        is left of the budget, what is best."""
+        """Starts with the stored orders, and lets each axis choose in turn: at first what gains most for what it adds, then, with
+        what is left of the budget, what is best."""
         chosen = {root: found[0] for root, found in candidates.items()}
 
         def added(candidate: _Candidate, root: Axis) -> int:
