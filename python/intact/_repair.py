@@ -455,7 +455,7 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
     - `engines`: in which no pair shall saturate, names of engines.json; by default ONNX Runtime.
     - `bit_exact`: adds no floats in a new order.
     - `keep_channels`: adds no copied channels.
-    - `max_depth`: copied channels add at most so many percent of the model's multiply-adds; 12 by default.
+    - `max_depth`: copied channels add at most so many percent of the model's multiply-adds; 100 by default.
     - `max_noise`: weights may be shortened where no order helps, by at most this mean squared change of a layer's weights, in
       steps of the stored weights; rounding to 8 bits makes 0.083.
     - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits. Where only u8 weights, which are slower, make
