@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/types.h"
 #include "reference/contract/gemm.h"
 #include "reference/contract/quantize.h"
@@ -505,10 +506,7 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
             "b is given to a run; expected none, for B is constant in the plan");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, DynamicGemm,
-                         testing::Values(INTACT_ISA_PORTABLE, INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI,
-                                         INTACT_ISA_AVX_VNNI_INT8, INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI,
-                                         INTACT_ISA_AMX_INT8),
+INSTANTIATE_TEST_SUITE_P(All, DynamicGemm, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& test) { return std::string(intact_isa_name(test.param)); });
 
 }  // namespace
