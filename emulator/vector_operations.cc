@@ -373,9 +373,9 @@ constexpr VectorOperation kOperations[] = {
 
     // dot products
     Op{"vpdpbusd",   k0F38, k66, 0x50, k0, k0, 4, 4, Dot4<false, true>}.Emulated(),
-    Op{"vpdpbssd",   k0F38, kF2, 0x50, k0, kNo, 0, 0, Dot4<true, true>}.Emulated(),
-    Op{"vpdpbsud",   k0F38, kF3, 0x50, k0, kNo, 0, 0, Dot4<true, false>}.Emulated(),
-    Op{"vpdpbuud",   k0F38, kNoPrefix, 0x50, k0, kNo, 0, 0, Dot4<false, false>}.Emulated(),
+    Op{"vpdpbssd",   k0F38, kF2, 0x50, k0, k0, 4, 4, Dot4<true, true>}.Emulated(),
+    Op{"vpdpbsud",   k0F38, kF3, 0x50, k0, k0, 4, 4, Dot4<true, false>}.Emulated(),
+    Op{"vpdpbuud",   k0F38, kNoPrefix, 0x50, k0, k0, 4, 4, Dot4<false, false>}.Emulated(),
 
     // bits
     Op{"vpand",      k0F, k66, 0xDB, kAny, k0, 4, 4, kBitwiseAnd},

@@ -107,9 +107,9 @@ typedef enum intact_mode {
 /** An instruction set. As a cap it stands for a machine: a plan capped at AVX512 behaves as on a machine with
  * AVX-512 and without VNNI. A cap only removes.
  *
- * The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. The cap AMX_INT8 removes nothing; it is the only other
- * cap that keeps AVX_VNNI_INT8, because some machines with AMX have that ISA and machines with AVX512_VNNI
- * but without AMX do not. Every cap keeps PORTABLE, which is chosen only where there is nothing else.
+ * The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. The cap AVX10_2 removes only AMX_INT8. The cap AMX_INT8
+ * removes nothing, because some machines with AMX have AVX_VNNI_INT8 and AVX10_2 too. No other cap keeps these
+ * two ISAs. Every cap keeps PORTABLE, which is chosen only where there is nothing else.
  * Enumerator values are not ordered. */
 typedef enum intact_isa {
   INTACT_ISA_ANY = 0,           /**< all that the machine offers */
@@ -119,7 +119,8 @@ typedef enum intact_isa {
   INTACT_ISA_AVX512_VNNI = 4,   /**< AVX512 and AVX512-VNNI: VPDPBUSD on zmm registers */
   INTACT_ISA_AMX_INT8 = 5,      /**< AVX512_VNNI and AMX-TILE, AMX-INT8 */
   INTACT_ISA_AVX_VNNI_INT8 = 6, /**< AVX-VNNI and AVX-VNNI-INT8: s8×s8 without a shift */
-  INTACT_ISA_PORTABLE = 7 /**< compiled code for any x86-64 CPU, many times slower; no code is generated */
+  INTACT_ISA_PORTABLE = 7, /**< compiled code for any x86-64 CPU, many times slower; no code is generated */
+  INTACT_ISA_AVX10_2 = 8   /**< AVX512_VNNI and AVX10.2: s8×s8 without a shift on zmm registers */
 } intact_isa;
 
 /** What a run does about activations outside the activation range of the plan (a_min, a_max). */
@@ -430,7 +431,7 @@ INTACT_API const char* intact_last_error(void);
 INTACT_API const char* intact_status_name(int32_t status);
 
 /** The name of an intact_isa: "portable", "avx2", "avx_vnni", "avx_vnni_int8", "avx512", "avx512_vnni",
- * "amx_int8", or "any"; NULL for other values. Thread-safe; the string is constant. */
+ * "avx10_2", "amx_int8", or "any"; NULL for other values. Thread-safe; the string is constant. */
 INTACT_API const char* intact_isa_name(int32_t isa);
 
 /** 1 if the CPU, the operating system, INTACT_MAX_ISA and this process's rights permit `isa`, else 0.

@@ -183,22 +183,20 @@ const char* VnniInstruction(DotSigns signs) {
 // asmjit of 2022 knows vpdpbusd alone. The others differ from it in the mandatory prefix, which is the low
 // two bits of the third byte:
 //
-//   C4 | ~R ~X ~B 00010 | W ~vvvv L pp | 50 | …     pp   0 uud   1 usd   2 sud   3 ssd
+//   C4 | ~R ~X ~B 00010   | W ~vvvv L pp | 50 | …                    pp   0 uud   1 usd   2 sud   3 ssd
+//   62 | ~R ~X ~B ~R 0010 | W ~vvvv 1 pp | z L L b ~V aaa | 50 | …
 void EmitDot(asmjit::x86::Assembler& code, core::Encoding encoding, DotSigns signs, const Vec& accumulator,
              const Vec& a, const asmjit::Operand_& b) {
-  if (encoding == core::Encoding::kEvex) {
-    assert(signs == DotSigns());
-    code.evex().emit(x86::Inst::kIdVpdpbusd, accumulator, a, b);
-    return;
-  }
-  constexpr size_t kLeastBytes = 5;
-  const size_t begin = code.offset();
+  const bool is_vex = encoding == core::Encoding::kVex;
+  const size_t begin = code.offset(), opcode = is_vex ? 3 : 4;
   code.setInlineComment(VnniInstruction(signs));  // the listing calls it vpdpbusd
-  code.vex().emit(x86::Inst::kIdVpdpbusd, accumulator, a, b);
+  (is_vex ? code.vex() : code.evex()).emit(x86::Inst::kIdVpdpbusd, accumulator, a, b);
   uint8_t* const bytes = code.bufferData() + begin;
-  if (code.offset() < begin + kLeastBytes || bytes[0] != 0xc4 || (bytes[1] & 0x1f) != 2 ||
-      (bytes[2] & 0x83) != 1 || bytes[3] != 0x50) {
-    code.reportError(asmjit::kErrorInvalidInstruction, "vpdpbusd has another encoding than that of VEX");
+  const bool is_known = code.offset() >= begin + opcode + 2 && bytes[opcode] == 0x50 &&
+                        (is_vex ? bytes[0] == 0xc4 && (bytes[1] & 0x1f) == 2 && (bytes[2] & 0x83) == 1
+                                : bytes[0] == 0x62 && (bytes[1] & 0x0f) == 2 && (bytes[2] & 0x87) == 5);
+  if (!is_known) {
+    code.reportError(asmjit::kErrorInvalidInstruction, "vpdpbusd has another encoding");
     return;
   }
   const int prefix = (signs.a_signed ? 2 : 0) + (signs.b_signed ? 1 : 0);
