@@ -51,8 +51,7 @@ def check(status: int) -> None:
 
 _DTYPES = {"u8": np.uint8, "s8": np.int8, "s32": np.int32, "f32": np.float32, "bf16": _bfloat16}
 DTYPES = {name: np.dtype(dtype) for name, dtype in _DTYPES.items()}
-_TYPES = {"u8": lib.INTACT_U8, "s8": lib.INTACT_S8, "s32": lib.INTACT_S32, "f32": lib.INTACT_F32,
-          "bf16": lib.INTACT_BF16, None: lib.INTACT_TYPE_NONE}
+_TYPES = {name: getattr(lib, f"INTACT_{name.upper()}") for name in DTYPES} | {None: lib.INTACT_TYPE_NONE}
 TYPE_NAMES = {value: name for name, value in _TYPES.items()}
 _ISAS = {text(lib.intact_isa_name(isa)): isa
          for isa in itertools.takewhile(lib.intact_isa_name, itertools.count(lib.INTACT_ISA_ANY + 1))}

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/types.h"
+
 namespace intact::verify {
 namespace {
 
@@ -71,21 +73,14 @@ class Features {
   uint64_t bits_ = 0;
 };
 
+// In the order of core::kOutputTypes.
+constexpr std::array kOutputFeatures = {INTACT_TARGET_C_S32, INTACT_TARGET_C_F32, INTACT_TARGET_C_U8,
+                                        INTACT_TARGET_C_S8, INTACT_TARGET_C_BF16};
+static_assert(kOutputFeatures.size() == core::kOutputTypes.size());
+
 intact_target_feature OutputFeature(intact_type type) {
-  switch (type) {
-    case INTACT_F32:
-      return INTACT_TARGET_C_F32;
-    case INTACT_BF16:
-      return INTACT_TARGET_C_BF16;
-    case INTACT_U8:
-      return INTACT_TARGET_C_U8;
-    case INTACT_S8:
-      return INTACT_TARGET_C_S8;
-    case INTACT_S32:
-    case INTACT_TYPE_NONE:
-      break;
-  }
-  return INTACT_TARGET_C_S32;
+  const auto place = std::ranges::find(core::kOutputTypes, type) - core::kOutputTypes.begin();
+  return kOutputFeatures.at(static_cast<size_t>(place));
 }
 
 bool HasNonZero(std::span<const int32_t> values) {
@@ -156,6 +151,12 @@ uint64_t ShapeFeatures(const reference::Conv& conv, const RunOptions& /*options*
 uint64_t FeaturesOf(const reference::Operation& operation, const RunOptions& options) {
   const auto of_shape = [&](const auto& one) { return ShapeFeatures(one, options); };
   return LinearFeatures(reference::LinearOf(operation), options) | std::visit(of_shape, operation);
+}
+
+uint64_t OutputFeatures() {
+  uint64_t bits = 0;
+  for (const intact_target_feature feature : kOutputFeatures) bits |= INTACT_TARGET_BIT(feature);
+  return bits;
 }
 
 std::string FeatureNames(uint64_t features) {

@@ -26,14 +26,14 @@ using reference::Requantization;
 
 // Appends f as an output, rounded as it is to be.
 void Store(float f, const Requantization& q, std::vector<uint8_t>* bytes) {
-  const auto append = [bytes](const auto& element) {
-    const auto raw = std::bit_cast<std::array<uint8_t, sizeof element>>(element);
-    bytes->insert(bytes->end(), raw.begin(), raw.end());
-  };
-  if (q.c_type == INTACT_F32) return append(f);
-  if (q.c_type == INTACT_BF16) return append(reference::ToBfloat16(f));
-  if (std::isnan(f)) f = -std::numeric_limits<float>::infinity();
-  append(static_cast<uint8_t>(reference::RoundToType(f, q.c_type, q.zero_point)));
+  std::array<uint8_t, 4> element;
+  const bool is_float = core::IsFloat(q.c_type);
+  if (!is_float && std::isnan(f)) f = -std::numeric_limits<float>::infinity();
+  core::Encode(
+      q.c_type,
+      is_float ? reference::RoundToFloat(f, q.c_type) : reference::RoundToType(f, q.c_type, q.zero_point),
+      element.data());
+  bytes->insert(bytes->end(), element.begin(), element.begin() + core::BytesOf(q.c_type));
 }
 
 // Output bytes of value(accumulator, requantization of the output, scales of its row and its column), a
