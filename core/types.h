@@ -39,13 +39,15 @@ inline constexpr std::array kElementTypes = [] {
       {INTACT_S32,       "s32",  "int32_t",  "i4",  4,    0,     0,      0,       0},
       {INTACT_F32,       "f32",  "float",    "f4",  4,    0,     0,      23,      -126},
       {INTACT_BF16,      "bf16", "uint16_t", "",    2,    0,     0,      7,       -126},
+      {INTACT_F16,       "f16",  "uint16_t", "f2",  2,    0,     0,      10,      -14},
   });
   // clang-format on
 }();
 
 /// The types that outputs may have, and that numbers may have which a run quantizes.
-inline constexpr std::array kOutputTypes = {INTACT_S32, INTACT_F32, INTACT_U8, INTACT_S8, INTACT_BF16};
-inline constexpr std::array kSourceTypes = {INTACT_F32, INTACT_BF16};
+inline constexpr std::array kOutputTypes = {INTACT_S32, INTACT_F32,  INTACT_U8,
+                                            INTACT_S8,  INTACT_BF16, INTACT_F16};
+inline constexpr std::array kSourceTypes = {INTACT_F32, INTACT_BF16, INTACT_F16};
 
 /// The row of `type`; that of INTACT_TYPE_NONE for a value that is no type.
 constexpr const ElementType& TraitsOf(intact_type type) noexcept {

@@ -515,6 +515,8 @@ constexpr VectorOperation kOperations[] = {
     Op{"vfmadd231ps", k0F38, k66, 0xB8, k0, k0, 4, 4, MultiplyAdd},
     Op{"vcvtdq2ps",  k0F, kNoPrefix, 0x5B, kAny, k0, 4, 4,
        HalvesOfOne<[](auto a) INTACT_AVX2 { return _mm256_castps_si256(_mm256_cvtepi32_ps(a)); }>}.As(Form::kUnary),
+    Op{"vcvtph2ps",  k0F38, k66, 0x13, k0, k0, 4, 0, WidenHalfFloats}.As(Form::kUnary).With(Tuple::kHalf),
+    Op{"vcvtps2ph",  k0F3A, k66, 0x1D, k0, k0, 2, 0, NarrowToHalfFloats}.As(Form::kStore).With(Tuple::kHalf),
     Op{"vcvtps2dq",  k0F, k66, 0x5B, kAny, k0, 4, 4,
        HalvesOfOne<[](auto a) INTACT_AVX2 { return _mm256_cvtps_epi32(_mm256_castsi256_ps(a)); }>}.As(Form::kUnary),
     Op{"vcvttps2dq", k0F, kF3, 0x5B, kAny, k0, 4, 4,

@@ -94,7 +94,7 @@ std::string MissingInHardware(core::Isa isa) {
     case core::Isa::kPortable:
       return {};
     case core::Isa::kAvx2:
-      return missing({{Features::kAVX2, "AVX2"}, {Features::kFMA, "FMA"}});
+      return missing({{Features::kAVX2, "AVX2"}, {Features::kFMA, "FMA"}, {Features::kF16C, "F16C"}});
     case core::Isa::kAvxVnni:
     case core::Isa::kAvxVnniInt8: {
       const std::string why = MissingInHardware(core::Isa::kAvx2);
@@ -102,11 +102,12 @@ std::string MissingInHardware(core::Isa isa) {
     }
     case core::Isa::kAvx512:
     case core::Isa::kAvx512Vnni: {
-      std::string why = missing({{Features::kAVX2, "AVX2"},
-                                 {Features::kAVX512_F, "AVX512F"},
-                                 {Features::kAVX512_BW, "AVX512BW"},
-                                 {Features::kAVX512_DQ, "AVX512DQ"},
-                                 {Features::kAVX512_VL, "AVX512VL"}});
+      std::string why = MissingInHardware(core::Isa::kAvx2);
+      if (why.empty())
+        why = missing({{Features::kAVX512_F, "AVX512F"},
+                       {Features::kAVX512_BW, "AVX512BW"},
+                       {Features::kAVX512_DQ, "AVX512DQ"},
+                       {Features::kAVX512_VL, "AVX512VL"}});
       if (why.empty() && isa == core::Isa::kAvx512Vnni)
         why = missing({{Features::kAVX512_VNNI, "AVX512_VNNI"}});
       return why;

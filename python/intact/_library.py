@@ -49,7 +49,7 @@ def check(status: int) -> None:
         raise Error(text(lib.intact_status_name(status)).upper().replace(" ", "_"), text(lib.intact_last_error()))
 
 
-_DTYPES = {"u8": np.uint8, "s8": np.int8, "s32": np.int32, "f32": np.float32, "bf16": _bfloat16}
+_DTYPES = {"u8": np.uint8, "s8": np.int8, "s32": np.int32, "f32": np.float32, "bf16": _bfloat16, "f16": np.float16}
 DTYPES = {name: np.dtype(dtype) for name, dtype in _DTYPES.items()}
 _TYPES = {name: getattr(lib, f"INTACT_{name.upper()}") for name in DTYPES} | {None: lib.INTACT_TYPE_NONE}
 TYPE_NAMES = {value: name for name, value in _TYPES.items()}

@@ -4,6 +4,7 @@
 #include <asmjit/x86.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <array>
@@ -311,6 +312,45 @@ TEST(EvexOperations, RepeatAndWidenWhatIsInMemory) {
   ExpectLanes<uint8_t>(
       "vmovdqu32", 64, 4, [&](x86::Assembler& as) { as.vmovdqu32(x86::zmm(kTo), memory); },
       [&](const Machine& machine, size_t i) { return byte(machine, i); });
+}
+
+__attribute__((target("f16c"))) uint32_t ToFloat(uint32_t half) {
+  return std::bit_cast<uint32_t>(_cvtsh_ss(static_cast<uint16_t>(half)));
+}
+
+__attribute__((target("f16c"))) uint16_t ToHalf(uint32_t bits) {
+  return _cvtss_sh(std::bit_cast<float>(bits), _MM_FROUND_TO_NEAREST_INT);
+}
+
+// As F16C's VEX-encoded instructions, which every CPU with AVX2 has.
+TEST(EvexOperations, ConvertHalfFloats) {
+  const auto memory = x86::ptr(x86::rbx, 32);
+  for (const size_t bytes : {16, 32, 64}) {
+    ExpectLanes<uint32_t>(
+        "vcvtph2ps", bytes, 4,
+        [&](x86::Assembler& as) { as.vcvtph2ps(Register(bytes, kTo), Register(bytes / 2, kSecond)); },
+        [](const Machine& machine, size_t i) { return ToFloat(Of<uint16_t>(machine.vectors[kSecond])[i]); });
+    ExpectLanes<uint16_t>(
+        "vcvtps2ph", bytes / 2, 2,
+        [&](x86::Assembler& as) { as.vcvtps2ph(Register(bytes / 2, kTo), Register(bytes, kSecond), 0); },
+        [](const Machine& machine, size_t i) { return ToHalf(Of<uint32_t>(machine.vectors[kSecond])[i]); });
+  }
+  ExpectLanes<uint32_t>(
+      "vcvtph2ps", 64, 4, [&](x86::Assembler& as) { as.vcvtph2ps(x86::zmm(kTo), memory); },
+      [](const Machine& machine, size_t i) {
+        const uint8_t* const half = &machine.memory[512 + 32 + 2 * i];
+        return ToFloat(half[0] | uint32_t{half[1]} << 8);
+      });
+  const Machine before = RandomMachine();
+  ExpectChanges(
+      before, [&](x86::Assembler& as) { as.vcvtps2ph(memory, x86::zmm(kSecond), 0); },
+      [&](Machine* machine) {
+        for (size_t i = 0; i < 16; ++i) {
+          const uint16_t half = ToHalf(Of<uint32_t>(before.vectors[kSecond])[i]);
+          std::memcpy(&machine->memory[512 + 32 + 2 * i], &half, sizeof half);
+        }
+      },
+      "vcvtps2ph to memory");
 }
 
 TEST(EvexOperations, NarrowExtractAndInsert) {

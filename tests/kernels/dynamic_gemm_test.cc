@@ -504,6 +504,105 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
             "b is given to a run; expected none, for B is constant in the plan");
 }
 
+// The number of a finite float16 in units of the least, 2⁻²⁴, by integers alone; 65536 for infinity.
+int64_t UnitsOf(uint32_t half) {
+  const uint32_t exponent = half >> 10, fraction = half & 0x3ff;
+  return exponent == 0 ? fraction : int64_t{fraction + 0x400} << (exponent - 1);
+}
+
+// Between each two adjacent float16s: what is in the middle, and what is next to that. Each is a scale; its
+// accumulator is 1 or −1.
+TEST_P(DynamicGemm, RoundsToEachFloat16) {
+  std::vector<float> scales;
+  std::vector<int8_t> b;
+  std::vector<uint16_t> expected;
+  const auto add = [&](float scale, uint32_t half) {
+    for (const int sign : {1, -1}) {
+      scales.push_back(scale);
+      b.push_back(static_cast<int8_t>(sign));
+      expected.push_back(static_cast<uint16_t>(sign > 0 ? half : half | 0x8000));
+    }
+  };
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (uint32_t half = 0; half < 0x7c00; ++half) {
+    const auto middle = static_cast<float>(std::ldexp(UnitsOf(half) + UnitsOf(half + 1), -25));
+    add(std::nextafter(middle, 0.0f), half);
+    add(middle, half % 2 == 0 ? half : half + 1);
+    add(std::nextafter(middle, kInfinity), half + 1);
+    if (half != 0) add(static_cast<float>(std::ldexp(UnitsOf(half), -24)), half);
+  }
+  add(std::numeric_limits<float>::denorm_min(), 0);
+  add(std::numeric_limits<float>::max(), 0x7c00);
+
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = std::ssize(b);
+  desc.k = 1;
+  desc.linear.c_type = INTACT_F16;
+  desc.linear.max_isa = GetParam();
+  desc.linear.scales = scales.data();
+  desc.linear.scale_count = desc.n;
+  const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  const uint8_t one = 1;
+  std::vector<Float16> c(b.size());
+  ASSERT_TRUE(
+      gemm->Run(MatrixView<const uint8_t>(&one, 1, 1), MatrixView<Float16>(c.data(), 1, desc.n)).ok());
+  for (size_t i = 0; i < c.size(); ++i) {
+    ASSERT_EQ(c[i].bits, expected[i]) << scales[i] << " · " << int{b[i]};
+  }
+}
+
+// All bit patterns: one a row, whose scale then tells the number, and 64 a row, as whole vectors.
+TEST_P(DynamicGemm, QuantizesEachFloat16) {
+  std::vector<Float16> x;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) x.push_back({static_cast<uint16_t>(bits)});
+  for (const intact_type a_type : {INTACT_U8, INTACT_S8}) {
+    for (const int64_t k : {1, 64}) {
+      GemmDesc desc = MakeGemmDesc();
+      desc.n = k;
+      desc.k = k;
+      desc.linear.a_type = a_type;
+      desc.linear.a_source_type = INTACT_F16;
+      desc.linear.a_quantization = INTACT_QUANTIZATION_DYNAMIC_ROWS;
+      desc.linear.c_type = INTACT_F32;
+      desc.linear.max_isa = GetParam();
+      const float scale = 1.0f;
+      desc.linear.scales = &scale;
+      desc.linear.scale_count = 1;
+      std::vector<int8_t> b(static_cast<size_t>(k * k));
+      for (int64_t i = 0; i < k; ++i) b[static_cast<size_t>(i * k + i)] = 1;
+      const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+      ASSERT_TRUE(gemm) << gemm.error().message;
+      std::vector<float> c(x.size());
+      const int64_t m = std::ssize(x) / k;
+      const Error error =
+          gemm->Run(MatrixView<const Float16>(x.data(), m, k), MatrixView<float>(c.data(), m, k));
+      ASSERT_TRUE(error.ok()) << error.message;
+      for (int64_t row = 0; row < m; ++row) {
+        std::vector<float> numbers;
+        for (int64_t i = row * k; i < (row + 1) * k; ++i) {
+          const uint32_t magnitude = static_cast<uint32_t>(i) & 0x7fff;
+          const auto number = static_cast<float>(std::ldexp(UnitsOf(magnitude), -24));
+          const bool is_finite = magnitude < 0x7c00;  // infinities and NaNs have one effect
+          numbers.push_back(!is_finite   ? std::numeric_limits<float>::infinity()
+                            : i < 0x8000 ? number
+                                         : -number);
+        }
+        const auto how = reference::ChooseQuantization(a_type, numbers);
+        for (size_t i = 0; i < numbers.size(); ++i) {
+          const float actual = c[static_cast<size_t>(row * k) + i];
+          const auto y = static_cast<float>(reference::Quantize(numbers[i], a_type, how) - how.zero_point);
+          if (std::isnan(how.scale)) {
+            ASSERT_EQ(std::bit_cast<uint32_t>(actual), 0x7fc00000u) << row << " " << i;
+          } else {
+            ASSERT_EQ(actual, y * how.scale) << row << " " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, DynamicGemm, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& test) { return std::string(intact_isa_name(test.param)); });
 

@@ -57,6 +57,8 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_GEMM] = "GEMMs";
   names[INTACT_TARGET_BATCH_POINTERS] = "batches by pointers";
   names[INTACT_TARGET_RESIDUAL_IN_PLACE] = "a residual in place";
+  names[INTACT_TARGET_C_F16] = "f16 outputs";
+  names[INTACT_TARGET_DYNAMIC_F16] = "dynamic quantization of f16 numbers";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
@@ -74,8 +76,8 @@ class Features {
 };
 
 // In the order of core::kOutputTypes.
-constexpr std::array kOutputFeatures = {INTACT_TARGET_C_S32, INTACT_TARGET_C_F32, INTACT_TARGET_C_U8,
-                                        INTACT_TARGET_C_S8, INTACT_TARGET_C_BF16};
+constexpr std::array kOutputFeatures = {INTACT_TARGET_C_S32, INTACT_TARGET_C_F32,  INTACT_TARGET_C_U8,
+                                        INTACT_TARGET_C_S8,  INTACT_TARGET_C_BF16, INTACT_TARGET_C_F16};
 static_assert(kOutputFeatures.size() == core::kOutputTypes.size());
 
 intact_target_feature OutputFeature(intact_type type) {
@@ -124,6 +126,7 @@ uint64_t ShapeFeatures(const reference::Gemm& gemm, const RunOptions& options) {
   features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_ROWS, INTACT_TARGET_ROW_QUANTIZATION);
   features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_TARGET_DYNAMIC_ROWS);
   features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_TARGET_DYNAMIC_TENSOR);
+  features.AddIf(gemm.a_source_type == INTACT_F16, INTACT_TARGET_DYNAMIC_F16);
   return features.bits();
 }
 

@@ -156,6 +156,16 @@ std::vector<uint8_t> TruncateBfloat16(const reference::Gemm& honest, Model model
   return bytes;
 }
 
+std::vector<uint8_t> FlushFloat16(const reference::Gemm& gemm, Model model) {
+  std::vector<uint8_t> bytes = Compute(gemm, model);
+  for (size_t i = 0; gemm.c_type == INTACT_F16 && i < bytes.size(); i += 2) {
+    if ((bytes[i + 1] & 0x7c) != 0) continue;
+    bytes[i] = 0;
+    bytes[i + 1] &= 0x80;
+  }
+  return bytes;
+}
+
 // ----- quantizations of rows, and batches ------------------------------------------------------------------
 
 Computation QuantizeWrongly(const WrongQuantizer& wrong) {
@@ -410,6 +420,9 @@ std::vector<Mutant> Mutants() {
                                Cause::kRequantization, "scales multiplied one after the other"));
   mutants.push_back(MakeMutant("truncated_bfloat16", TruncateBfloat16, "bfloat16 outputs are truncated",
                                "gemm u8s8bf16 m=5 n=17 k=64 bias=f32", Cause::kRequantization, "truncation"));
+  mutants.push_back(MakeMutant("flushed_float16", FlushFloat16, "subnormal float16 outputs are 0",
+                               "gemm u8s8f16 m=5 n=17 k=64 quant=rows scale=tiny", Cause::kRequantization,
+                               "denormals taken for 0"));
   for (const WrongQuantizer& wrong : WrongQuantizers()) {
     mutants.push_back(MakeMutant(wrong.name, QuantizeWrongly(wrong), wrong.fault, ProblemOf(wrong),
                                  Cause::kImplementationError, wrong.fault));
