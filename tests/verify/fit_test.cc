@@ -168,6 +168,22 @@ TEST(Fit, TakesOutEachFeature) {
   }
 }
 
+// A target without the bit still meets the dynamic quantization, of finite numbers.
+TEST(Fit, TakesOutNumbersThatHaveNoScale) {
+  const Takes takes = {kAll & ~Bits(INTACT_TARGET_DYNAMIC_NAN), AllTypes(), AllTypes()};
+  for (const std::string source : {"f32", "bf16", "f16"}) {
+    for (const std::string quantization : {"dynamic_rows", "dynamic_tensor"}) {
+      const std::string line = "gemm u8s8f32 m=9 n=3 k=7 quant=" + quantization + " src=" + source;
+      const Problem problem = *Problem::Parse(line + " x=nonfinite");
+      EXPECT_NE(FeaturesOf(problem) & INTACT_TARGET_BIT(INTACT_TARGET_DYNAMIC_NAN), 0u) << line;
+      const std::optional<Problem> fitted = Fit(problem, takes);
+      ASSERT_TRUE(fitted) << line;
+      EXPECT_EQ(*fitted, *Problem::Parse(line + " x=normal"));
+      EXPECT_EQ(FeaturesOf(*fitted) & INTACT_TARGET_BIT(INTACT_TARGET_DYNAMIC_NAN), 0u) << line;
+    }
+  }
+}
+
 // Takes u8×u8→u8 and s8×s8→s8, GEMMs of at least 16 rows, and fails at convolutions.
 class Picky : public Target {
  public:

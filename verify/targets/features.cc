@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,7 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_RESIDUAL_IN_PLACE] = "a residual in place";
   names[INTACT_TARGET_C_F16] = "f16 outputs";
   names[INTACT_TARGET_DYNAMIC_F16] = "dynamic quantization of f16 numbers";
+  names[INTACT_TARGET_DYNAMIC_NAN] = "dynamic quantization of NaNs and infinities";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
@@ -127,6 +129,8 @@ uint64_t ShapeFeatures(const reference::Gemm& gemm, const RunOptions& options) {
   features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_TARGET_DYNAMIC_ROWS);
   features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_TARGET_DYNAMIC_TENSOR);
   features.AddIf(gemm.a_source_type == INTACT_F16, INTACT_TARGET_DYNAMIC_F16);
+  const auto has_scale = [](float scale) { return !std::isnan(scale); };
+  features.AddIf(!std::ranges::all_of(gemm.a_scales, has_scale), INTACT_TARGET_DYNAMIC_NAN);
   return features.bits();
 }
 

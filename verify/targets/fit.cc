@@ -304,6 +304,9 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
       p->source = INTACT_F32;
       p->numbers = Numbers::kScaled;
       break;
+    case INTACT_TARGET_DYNAMIC_NAN:
+      p->numbers = Numbers::kNormal;
+      break;
     case INTACT_TARGET_DYNAMIC_F16:
       p->source = INTACT_F32;
       break;
