@@ -43,8 +43,9 @@ dnnl::cpu_isa CapOf(core::Isa isa) {
       return dnnl::cpu_isa::avx512_core_vnni;
     case core::Isa::kAmxInt8:
       return dnnl::cpu_isa::avx512_core_amx;
+    default:  // ISAs that oneDNN 2 does not know
+      return onednn::kAnyIsa;
   }
-  return onednn::kAnyIsa;
 }
 
 /// An output's type.

@@ -4,7 +4,8 @@
 // The ISAs form a ladder with one side step. A cap names a machine, and keeps what that machine has:
 //
 //   portable ──► avx2 ──► avx_vnni ──► avx_vnni_int8 ──► (client CPUs)
-//                  └────► avx512 ──► avx512_vnni ──► amx_int8
+//                  └────► avx512 ──► avx512_vnni ──► avx10_2
+//                                          └───────► amx_int8
 //
 //   cap            keeps, beside portable
 //   portable       –
@@ -13,7 +14,8 @@
 //   avx_vnni_int8  avx2, avx_vnni, avx_vnni_int8
 //   avx512         avx2, avx512
 //   avx512_vnni    avx2, avx_vnni, avx512, avx512_vnni
-//   amx_int8       all: of the machines with AMX the newest have AVX-VNNI-INT8, those without AMX do not
+//   avx10_2        all but amx_int8
+//   amx_int8       all: the newest machines with AMX have AVX-VNNI-INT8 and AVX10.2
 #ifndef INTACT_CORE_ISAS_H_
 #define INTACT_CORE_ISAS_H_
 
@@ -40,6 +42,7 @@ enum class Isa : uint8_t {
   kAmxInt8 = INTACT_ISA_AMX_INT8,
   kAvxVnniInt8 = INTACT_ISA_AVX_VNNI_INT8,
   kPortable = INTACT_ISA_PORTABLE,
+  kAvx10_2 = INTACT_ISA_AVX10_2,
 };
 
 class IsaSet {
@@ -109,9 +112,12 @@ inline constexpr std::array kIsaTraits = [] {
       {kAvx512,      "avx512",        kZmm,         kNone,     false, 2, {kPortable, kAvx2, kAvx512}},
       {kAvx512Vnni,  "avx512_vnni",   kZmm,         kU8S8,     false, 5, {kPortable, kAvx2, kAvxVnni, kAvx512,
                                                                           kAvx512Vnni}},
-      {kAmxInt8,     "amx_int8",      kZmm,         kU8S8,     true,  6, {kPortable, kAvx2, kAvxVnni,
+      {kAvx10_2,     "avx10_2",       kZmm,         kAllSigns, false, 6, {kPortable, kAvx2, kAvxVnni,
                                                                           kAvxVnniInt8, kAvx512, kAvx512Vnni,
-                                                                          kAmxInt8}},
+                                                                          kAvx10_2}},
+      {kAmxInt8,     "amx_int8",      kZmm,         kU8S8,     true,  7, {kPortable, kAvx2, kAvxVnni,
+                                                                          kAvxVnniInt8, kAvx512, kAvx512Vnni,
+                                                                          kAvx10_2, kAmxInt8}},
   });
   // clang-format on
 }();

@@ -4,11 +4,14 @@
 
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 namespace intact::core {
@@ -20,23 +23,31 @@ struct ElementType {
   std::string_view c_name;  // "uint8_t": an element in C
   std::string_view npy;     // "u1": in files of NumPy
   int bytes;                // of an element
-  bool is_float;
   int32_t lowest, highest;  // elements of quantized types; 0 for other types
+  // Floats of IEEE 754: bits of the fraction, without the leading 1, and the exponent of the least normal
+  // number; 0 for other types. The exponent's bits are what sign and fraction leave.
+  int fraction, exponent;
 };
 
 inline constexpr std::array kElementTypes = [] {
   // clang-format off
   return std::to_array<ElementType>({
-      // type            name    in C        NumPy  bytes float  lowest highest
-      {INTACT_TYPE_NONE, "none", "void",     "",    1,    false, 0,     0},
-      {INTACT_U8,        "u8",   "uint8_t",  "u1",  1,    false, 0,     255},
-      {INTACT_S8,        "s8",   "int8_t",   "i1",  1,    false, -128,  127},
-      {INTACT_S32,       "s32",  "int32_t",  "i4",  4,    false, 0,     0},
-      {INTACT_F32,       "f32",  "float",    "f4",  4,    true,  0,     0},
-      {INTACT_BF16,      "bf16", "uint16_t", "",    2,    true,  0,     0},
+      // type            name    in C        NumPy  bytes lowest highest fraction exponent
+      {INTACT_TYPE_NONE, "none", "void",     "",    1,    0,     0,      0,       0},
+      {INTACT_U8,        "u8",   "uint8_t",  "u1",  1,    0,     255,    0,       0},
+      {INTACT_S8,        "s8",   "int8_t",   "i1",  1,    -128,  127,    0,       0},
+      {INTACT_S32,       "s32",  "int32_t",  "i4",  4,    0,     0,      0,       0},
+      {INTACT_F32,       "f32",  "float",    "f4",  4,    0,     0,      23,      -126},
+      {INTACT_BF16,      "bf16", "uint16_t", "",    2,    0,     0,      7,       -126},
+      {INTACT_F16,       "f16",  "uint16_t", "f2",  2,    0,     0,      10,      -14},
   });
   // clang-format on
 }();
+
+/// The types that outputs may have, and that numbers may have which a run quantizes.
+inline constexpr std::array kOutputTypes = {INTACT_S32, INTACT_F32,  INTACT_U8,
+                                            INTACT_S8,  INTACT_BF16, INTACT_F16};
+inline constexpr std::array kSourceTypes = {INTACT_F32, INTACT_BF16, INTACT_F16};
 
 /// The row of `type`; that of INTACT_TYPE_NONE for a value that is no type.
 constexpr const ElementType& TraitsOf(intact_type type) noexcept {
@@ -56,7 +67,9 @@ static_assert(
 constexpr int BytesOf(intact_type type) noexcept { return TraitsOf(type).bytes; }
 /// "u8", "bf16"; "none" for INTACT_TYPE_NONE.
 constexpr std::string_view NameOf(intact_type type) noexcept { return TraitsOf(type).name; }
-constexpr bool IsFloat(intact_type type) noexcept { return TraitsOf(type).is_float; }
+constexpr bool IsFloat(intact_type type) noexcept { return TraitsOf(type).fraction != 0; }
+/// Whether it is a float of two bytes.
+constexpr bool IsHalfFloat(intact_type type) noexcept { return IsFloat(type) && BytesOf(type) == 2; }
 /// Whether it is a quantized type: u8 or s8.
 constexpr bool IsInt8(intact_type type) noexcept { return type == INTACT_U8 || type == INTACT_S8; }
 /// The least and the greatest element of a quantized type, which also bound its zero points; 0 for other
@@ -75,26 +88,59 @@ constexpr int32_t DecodeInt8(intact_type type, uint8_t byte) noexcept {
   return type == INTACT_S8 ? int32_t{static_cast<int8_t>(byte)} : int32_t{byte};
 }
 
+/// The bits of an infinity of a float type.
+constexpr uint32_t InfinityOf(const ElementType& type) noexcept {
+  return (uint32_t{1} << (8 * type.bytes - 1)) - (uint32_t{1} << type.fraction);
+}
+/// The largest finite number of a float type.
+inline double LargestOf(intact_type type) noexcept {
+  const ElementType& traits = TraitsOf(type);
+  return (2 - std::ldexp(1.0, -traits.fraction)) * std::ldexp(1.0, 1 - traits.exponent);
+}
+
+/// The number that the bits of a float type stand for, exactly.
+inline double DecodeFloat(const ElementType& type, uint32_t bits) noexcept {
+  const uint32_t infinity = InfinityOf(type);
+  const uint32_t magnitude = bits & ((uint32_t{1} << (8 * type.bytes - 1)) - 1);
+  const uint32_t fraction = magnitude & ((uint32_t{1} << type.fraction) - 1);
+  const auto exponent = static_cast<int>(magnitude >> type.fraction);
+  const double significand = exponent == 0 ? fraction : fraction + (uint32_t{1} << type.fraction);
+  const double number =
+      magnitude > infinity ? std::numeric_limits<double>::quiet_NaN()
+      : magnitude == infinity
+          ? std::numeric_limits<double>::infinity()
+          : std::ldexp(significand, std::max(exponent, 1) - 1 + type.exponent - type.fraction);
+  return bits == magnitude ? number : -number;
+}
+
+/// The bits of a number that a float type can hold; of any NaN those of one quiet NaN.
+inline uint32_t EncodeFloat(const ElementType& type, double number) noexcept {
+  const uint32_t infinity = InfinityOf(type);
+  if (std::isnan(number)) return infinity | uint32_t{1} << (type.fraction - 1);
+  const uint32_t sign = std::signbit(number) ? uint32_t{1} << (8 * type.bytes - 1) : 0;
+  if (std::isinf(number)) return sign | infinity;
+  const int exponent = number == 0 ? type.exponent : std::max(std::ilogb(number), type.exponent);
+  const auto significand = static_cast<uint32_t>(std::ldexp(std::fabs(number), type.fraction - exponent));
+  // The leading 1 of a normal number adds 1 to the exponent's field, which is 0 for subnormal numbers.
+  return sign | (significand + (static_cast<uint32_t>(exponent - type.exponent) << type.fraction));
+}
+
 /// The number that an element stands for, exactly; 0 for INTACT_TYPE_NONE and for a value that is no type.
 inline double Decode(intact_type type, const uint8_t* element) noexcept {
   if (IsInt8(type)) return DecodeInt8(type, *element);
   if (TraitsOf(type).type == INTACT_TYPE_NONE) return 0;
   uint32_t bits = 0;
   std::memcpy(&bits, element, static_cast<size_t>(BytesOf(type)));
-  if (type == INTACT_S32) return static_cast<int32_t>(bits);
-  return std::bit_cast<float>(type == INTACT_BF16 ? bits << 16 : bits);
+  if (type == INTACT_F32) return std::bit_cast<float>(bits);
+  return IsFloat(type) ? DecodeFloat(TraitsOf(type), bits) : static_cast<int32_t>(bits);
 }
 
 /// Stores a number that the type can hold. Nothing for INTACT_TYPE_NONE and for a value that is no type.
 inline void Encode(intact_type type, double number, uint8_t* element) noexcept {
   if (TraitsOf(type).type == INTACT_TYPE_NONE) return;
-  uint32_t bits = 0;
-  if (IsFloat(type)) {
-    bits = std::bit_cast<uint32_t>(static_cast<float>(number));
-    if (type == INTACT_BF16) bits >>= 16;
-  } else {
-    bits = static_cast<uint32_t>(static_cast<int64_t>(number));
-  }
+  const uint32_t bits = type == INTACT_F32 ? std::bit_cast<uint32_t>(static_cast<float>(number))
+                        : IsFloat(type)    ? EncodeFloat(TraitsOf(type), number)
+                                           : static_cast<uint32_t>(static_cast<int64_t>(number));
   std::memcpy(element, &bits, static_cast<size_t>(BytesOf(type)));
 }
 

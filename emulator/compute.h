@@ -125,6 +125,24 @@ INTACT_AVX2 void Widen(const Operands& in, Vector* out) {
   Put(result, out);
 }
 
+/// VCVTPH2PS.
+__attribute__((target("avx2,f16c"))) inline void WidenHalfFloats(const Operands& in, Vector* out) {
+  for (size_t half = 0; half < 2; ++half) {
+    const auto* const from = reinterpret_cast<const __m128i*>(in.second.bytes.data() + 16 * half);
+    StoreHalf(_mm256_castps_si256(_mm256_cvtph_ps(_mm_load_si128(from))), half, out);
+  }
+}
+
+/// VCVTPS2PH, to nearest even, as kernels ask for.
+__attribute__((target("avx2,f16c"))) inline void NarrowToHalfFloats(const Operands& in, Vector* out) {
+  *out = {};
+  for (size_t half = 0; half < 2; ++half) {
+    const __m256 from = _mm256_castsi256_ps(LoadHalf(in.second, half));
+    auto* const to = reinterpret_cast<__m128i*>(out->bytes.data() + 16 * half);
+    _mm_store_si128(to, _mm256_cvtps_ph(from, _MM_FROUND_TO_NEAREST_INT));
+  }
+}
+
 /// VPMOVDB and the like: elements narrowed, to a part of the vector. Signed or unsigned, they saturate at the
 /// limits of the narrow type; `kSaturates` not, they are cut.
 template <class From, class To, bool kSaturates>

@@ -1,5 +1,5 @@
-// Executes in software what the CPU at hand lacks, so that kernels for AVX-VNNI, AVX-VNNI-INT8, AVX-512 and
-// AMX can be tested on any machine with AVX2. The CPU refuses such an instruction by SIGILL; the handler
+// Executes in software what the CPU at hand lacks, so that kernels for all ISAs can be tested on any machine
+// with AVX2. The CPU refuses such an instruction by SIGILL; the handler
 // carries it out on the registers that the kernel saved, and goes on with the instructions behind it until
 // the function returns:
 //
@@ -8,8 +8,8 @@
 // What is not known to the interpreter is left to the CPU, where registers hold nothing that it lacks. It is
 // slow (some 10 ns an instruction, microseconds a call), and for tests and the verifier only.
 //
-// Emulated: VEX-encoded VPDPBUSD, VPDPBSSD, VPDPBSUD and VPDPBUUD; EVEX-encoded instructions and opmasks, as
-// far as vector_operations.cc and mask_operations.cc list them; LDTILECFG, STTILECFG, TILERELEASE, TILEZERO,
+// Emulated: dot products of bytes, EVEX-encoded instructions and opmasks, as far as vector_operations.cc and
+// mask_operations.cc list them; LDTILECFG, STTILECFG, TILERELEASE, TILEZERO,
 // TILELOADD, TILELOADDT1, TILESTORED, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD. A CPU that has an instruction
 // executes it itself, and nothing here runs, but for those that follow a refused one.
 #ifndef INTACT_EMULATOR_EMULATOR_H_

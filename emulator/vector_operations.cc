@@ -373,9 +373,9 @@ constexpr VectorOperation kOperations[] = {
 
     // dot products
     Op{"vpdpbusd",   k0F38, k66, 0x50, k0, k0, 4, 4, Dot4<false, true>}.Emulated(),
-    Op{"vpdpbssd",   k0F38, kF2, 0x50, k0, kNo, 0, 0, Dot4<true, true>}.Emulated(),
-    Op{"vpdpbsud",   k0F38, kF3, 0x50, k0, kNo, 0, 0, Dot4<true, false>}.Emulated(),
-    Op{"vpdpbuud",   k0F38, kNoPrefix, 0x50, k0, kNo, 0, 0, Dot4<false, false>}.Emulated(),
+    Op{"vpdpbssd",   k0F38, kF2, 0x50, k0, k0, 4, 4, Dot4<true, true>}.Emulated(),
+    Op{"vpdpbsud",   k0F38, kF3, 0x50, k0, k0, 4, 4, Dot4<true, false>}.Emulated(),
+    Op{"vpdpbuud",   k0F38, kNoPrefix, 0x50, k0, k0, 4, 4, Dot4<false, false>}.Emulated(),
 
     // bits
     Op{"vpand",      k0F, k66, 0xDB, kAny, k0, 4, 4, kBitwiseAnd},
@@ -515,6 +515,8 @@ constexpr VectorOperation kOperations[] = {
     Op{"vfmadd231ps", k0F38, k66, 0xB8, k0, k0, 4, 4, MultiplyAdd},
     Op{"vcvtdq2ps",  k0F, kNoPrefix, 0x5B, kAny, k0, 4, 4,
        HalvesOfOne<[](auto a) INTACT_AVX2 { return _mm256_castps_si256(_mm256_cvtepi32_ps(a)); }>}.As(Form::kUnary),
+    Op{"vcvtph2ps",  k0F38, k66, 0x13, k0, k0, 4, 0, WidenHalfFloats}.As(Form::kUnary).With(Tuple::kHalf),
+    Op{"vcvtps2ph",  k0F3A, k66, 0x1D, k0, k0, 2, 0, NarrowToHalfFloats}.As(Form::kStore).With(Tuple::kHalf),
     Op{"vcvtps2dq",  k0F, k66, 0x5B, kAny, k0, 4, 4,
        HalvesOfOne<[](auto a) INTACT_AVX2 { return _mm256_cvtps_epi32(_mm256_castsi256_ps(a)); }>}.As(Form::kUnary),
     Op{"vcvttps2dq", k0F, kF3, 0x5B, kAny, k0, 4, 4,

@@ -1,6 +1,5 @@
-// Instructions of vector registers: VEX-encoded ones of AVX, AVX2, AVX-VNNI and AVX-VNNI-INT8, EVEX-encoded
-// ones of AVX-512F, BW, DQ, VL and VNNI, with opmasks, broadcast operands and compressed displacements. A
-// table says of each how its operands are found and what is computed of them.
+// Instructions of vector registers: VEX-encoded, and EVEX-encoded with opmasks, broadcast operands and
+// compressed displacements. A table says of each how its operands are found and what is computed of them.
 //
 //   vvvv ────────────────┐
 //   rm, or memory ───────┼──► compute 64 bytes ──► keep the instruction's bytes, by the mask ──► destination

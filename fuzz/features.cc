@@ -22,7 +22,11 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 constexpr std::array<int32_t, 4> kScaledTypes = {INTACT_F32, INTACT_U8, INTACT_BF16, INTACT_S8};
-constexpr std::array<int32_t, 1> kBfloat16 = {INTACT_BF16};
+constexpr auto kHalfFloats = [] {  // source types but the first, f32
+  std::array<int32_t, core::kSourceTypes.size() - 1> types = {};
+  std::copy(core::kSourceTypes.begin() + 1, core::kSourceTypes.end(), types.begin());
+  return types;
+}();
 
 bool IsDynamic(int32_t quantization) {
   return quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS ||
@@ -48,14 +52,14 @@ Features::Features(uint8_t byte)
     : quantization(static_cast<intact_quantization>(byte & 3)),
       has_batch((byte & 4) != 0),
       has_own_b((byte & 8) != 0),
-      is_bf16((byte & 16) != 0) {}
+      is_half((byte & 16) != 0) {}
 
 bool Features::Any() const {
-  return quantization != INTACT_QUANTIZATION_STATIC || has_batch || has_own_b || is_bf16;
+  return quantization != INTACT_QUANTIZATION_STATIC || has_batch || has_own_b || is_half;
 }
 
 std::span<const int32_t> Features::OutputTypes() const {
-  if (is_bf16) return kBfloat16;
+  if (is_half) return kHalfFloats;
   return IsDynamic(quantization) ? std::span<const int32_t>(kScaledTypes) : kOutputTypes;
 }
 
@@ -65,7 +69,7 @@ void ReadFeatures(Input* input, const Features& features, intact_gemm_desc* desc
   linear->a_quantization = features.quantization;
   if (features.quantization != INTACT_QUANTIZATION_STATIC) linear->a_zero_point = 0;
   if (IsDynamic(features.quantization)) {
-    linear->a_source_type = input->Pick({INTACT_F32, INTACT_BF16});
+    linear->a_source_type = core::kSourceTypes[input->Byte() % core::kSourceTypes.size()];
     linear->a_min = 0;
     linear->a_max = 0;
   }

@@ -1,5 +1,5 @@
 // What calls of GEMMs have beyond those of the ABI's first version, and convolutions have not: activations
-// that runs quantize or that have values for each row, batches, B given by runs, bfloat16 outputs.
+// that runs quantize or that have values for each row, batches, B given by runs, outputs of half floats.
 #ifndef INTACT_FUZZ_FEATURES_H_
 #define INTACT_FUZZ_FEATURES_H_
 
@@ -20,7 +20,7 @@ namespace intact::fuzz {
 
 /// The byte that a call begins with: 0, and the call has none of them.
 ///
-///   | … | bfloat16 output | own B | batch | quantization (2 bits) |
+///   | … | half float output | own B | batch | quantization (2 bits) |
 struct Features {
   explicit Features(uint8_t byte);
   bool Any() const;
@@ -28,7 +28,7 @@ struct Features {
   std::span<const int32_t> OutputTypes() const;
 
   intact_quantization quantization;
-  bool has_batch, has_own_b, is_bf16;
+  bool has_batch, has_own_b, is_half;
 };
 
 /// The fields that features set in descriptors already read, now and then wrong.

@@ -5,6 +5,7 @@
 #include <bit>
 #include <limits>
 
+#include "core/isas.h"
 #include "core/operation.h"
 #include "core/types.h"
 #include "support/random.h"
@@ -154,9 +155,8 @@ void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
   desc.b_type = input->Pick({INTACT_S8, INTACT_S8, INTACT_U8});
   desc.c_type = c_types[input->Byte() % c_types.size()];
   desc.mode = input->OneIn(8) ? INTACT_SATURATING : INTACT_EXACT;
-  desc.max_isa = input->Pick<int32_t>({INTACT_ISA_ANY, INTACT_ISA_ANY, INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI,
-                                       INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8,
-                                       INTACT_ISA_AVX_VNNI_INT8, INTACT_ISA_PORTABLE});
+  constexpr auto kHighestIsa = static_cast<int32_t>(core::kIsaLadder.size());
+  desc.max_isa = static_cast<int32_t>(input->Integer(INTACT_ISA_ANY, kHighestIsa));
   ReadRange(input, linear);
   ReadZeroPoints(input, columns, linear);
   ReadBiases(input, columns, linear);
@@ -165,7 +165,7 @@ void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
   input->Spoil(&desc.b_type, {0, INTACT_S32, INTACT_F32, 5, -1, kLowestInt});
   input->Spoil(&desc.c_type, {0, 5, -1, kHighestInt});
   input->Spoil(&desc.mode, {2, -1, kHighestInt});
-  input->Spoil(&desc.max_isa, {8, -1, kHighestInt, kLowestInt});
+  input->Spoil(&desc.max_isa, {kHighestIsa + 1, -1, kHighestInt, kLowestInt});
 }
 
 void Describe(const intact_linear_desc& desc, int64_t columns, reference::Linear* operation) {

@@ -31,6 +31,20 @@ std::string MissingForVnni(bool int8) {
   return int8 && (edx & kAvxVnniInt8Bit) == 0 ? "the CPU lacks AVX-VNNI-INT8" : "";
 }
 
+// CPUID leaf 7, subleaf 1, EDX bit 19 is AVX10, whose version leaf 0x24 has in EBX bits 0 to 7; bit 18 there
+// stands for zmm registers. Their state is AVX-512's, which asmjit checks with AVX512F.
+std::string MissingForAvx10() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  constexpr unsigned kAvx10Bit = 1u << 19, kVersion = 0xff, kZmmBit = 1u << 18;
+  if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAvx10Bit) == 0) {
+    return "the CPU lacks AVX10";
+  }
+  if (__get_cpuid_count(0x24, 0, &eax, &ebx, &ecx, &edx) == 0 || (ebx & kVersion) < 2) {
+    return "the CPU lacks AVX10.2";
+  }
+  return (ebx & kZmmBit) == 0 ? "the CPU lacks AVX10.2 on zmm registers" : "";
+}
+
 uint64_t EnabledState() {  // XCR0
   unsigned low = 0, high = 0;
   asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -80,7 +94,7 @@ std::string MissingInHardware(core::Isa isa) {
     case core::Isa::kPortable:
       return {};
     case core::Isa::kAvx2:
-      return missing({{Features::kAVX2, "AVX2"}, {Features::kFMA, "FMA"}});
+      return missing({{Features::kAVX2, "AVX2"}, {Features::kFMA, "FMA"}, {Features::kF16C, "F16C"}});
     case core::Isa::kAvxVnni:
     case core::Isa::kAvxVnniInt8: {
       const std::string why = MissingInHardware(core::Isa::kAvx2);
@@ -88,14 +102,19 @@ std::string MissingInHardware(core::Isa isa) {
     }
     case core::Isa::kAvx512:
     case core::Isa::kAvx512Vnni: {
-      std::string why = missing({{Features::kAVX2, "AVX2"},
-                                 {Features::kAVX512_F, "AVX512F"},
-                                 {Features::kAVX512_BW, "AVX512BW"},
-                                 {Features::kAVX512_DQ, "AVX512DQ"},
-                                 {Features::kAVX512_VL, "AVX512VL"}});
+      std::string why = MissingInHardware(core::Isa::kAvx2);
+      if (why.empty())
+        why = missing({{Features::kAVX512_F, "AVX512F"},
+                       {Features::kAVX512_BW, "AVX512BW"},
+                       {Features::kAVX512_DQ, "AVX512DQ"},
+                       {Features::kAVX512_VL, "AVX512VL"}});
       if (why.empty() && isa == core::Isa::kAvx512Vnni)
         why = missing({{Features::kAVX512_VNNI, "AVX512_VNNI"}});
       return why;
+    }
+    case core::Isa::kAvx10_2: {
+      std::string why = MissingInHardware(core::Isa::kAvx512Vnni);
+      return why.empty() ? MissingForAvx10() : why;
     }
     case core::Isa::kAmxInt8: {
       std::string why = MissingInHardware(core::Isa::kAvx512Vnni);

@@ -50,7 +50,7 @@ static int Array(const void* data, int64_t count, int64_t size) {
 }
 
 static int64_t ElementSize(int32_t type) {
-  return type == INTACT_U8 || type == INTACT_S8 ? 1 : type == INTACT_BF16 ? 2 : 4;
+  return type == INTACT_U8 || type == INTACT_S8 ? 1 : type == INTACT_S32 || type == INTACT_F32 ? 4 : 2;
 }
 
 static int Linear(const intact_linear_desc* linear, int64_t columns) {

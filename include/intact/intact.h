@@ -14,8 +14,9 @@
  *     f        = activation(f)                                   an f32 output is f
  *     c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne: to nearest even
  *
- * A bf16 output is f rounded to nearest even. A NaN can only come from a residual (a NaN, or infinities that
- * cancel) or from scales whose product is infinite. It counts as −∞.
+ * A bf16 or f16 output is f rounded to nearest even. An f16 output keeps subnormal numbers, and is infinite
+ * from 65520 on. A NaN can only come from a residual (a NaN, or infinities that cancel) or from scales whose
+ * product is infinite. It counts as −∞.
  *
  * Where each row of A has its own zero point and scale (intact_quantization), a_zero_point is the zero point
  * of row m, and f = float(y) · (a_scales[m]·scales[n]), where the product in brackets is rounded to float32
@@ -87,7 +88,8 @@ typedef enum intact_type {
   INTACT_S8 = 2,        /**< int8_t */
   INTACT_S32 = 3,       /**< int32_t */
   INTACT_F32 = 4,       /**< float: IEEE 754 binary32 */
-  INTACT_BF16 = 5       /**< bfloat16: the upper half of a float32 */
+  INTACT_BF16 = 5,      /**< bfloat16: the upper half of a float32 */
+  INTACT_F16 = 6        /**< float16: IEEE 754 binary16 */
 } intact_type;
 
 /** Whether sums are exact. */
@@ -107,19 +109,20 @@ typedef enum intact_mode {
 /** An instruction set. As a cap it stands for a machine: a plan capped at AVX512 behaves as on a machine with
  * AVX-512 and without VNNI. A cap only removes.
  *
- * The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. The cap AMX_INT8 removes nothing; it is the only other
- * cap that keeps AVX_VNNI_INT8, because some machines with AMX have that ISA and machines with AVX512_VNNI
- * but without AMX do not. Every cap keeps PORTABLE, which is chosen only where there is nothing else.
+ * The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. The cap AVX10_2 removes only AMX_INT8. The cap AMX_INT8
+ * removes nothing, because some machines with AMX have AVX_VNNI_INT8 and AVX10_2 too. No other cap keeps these
+ * two ISAs. Every cap keeps PORTABLE, which is chosen only where there is nothing else.
  * Enumerator values are not ordered. */
 typedef enum intact_isa {
   INTACT_ISA_ANY = 0,           /**< all that the machine offers */
-  INTACT_ISA_AVX2 = 1,          /**< AVX2 and FMA */
+  INTACT_ISA_AVX2 = 1,          /**< AVX2, FMA and F16C */
   INTACT_ISA_AVX_VNNI = 2,      /**< AVX2 and AVX-VNNI: VPDPBUSD on ymm registers */
   INTACT_ISA_AVX512 = 3,        /**< F, BW, DQ, VL */
   INTACT_ISA_AVX512_VNNI = 4,   /**< AVX512 and AVX512-VNNI: VPDPBUSD on zmm registers */
   INTACT_ISA_AMX_INT8 = 5,      /**< AVX512_VNNI and AMX-TILE, AMX-INT8 */
   INTACT_ISA_AVX_VNNI_INT8 = 6, /**< AVX-VNNI and AVX-VNNI-INT8: s8×s8 without a shift */
-  INTACT_ISA_PORTABLE = 7 /**< compiled code for any x86-64 CPU, many times slower; no code is generated */
+  INTACT_ISA_PORTABLE = 7, /**< compiled code for any x86-64 CPU, many times slower; no code is generated */
+  INTACT_ISA_AVX10_2 = 8   /**< AVX512_VNNI and AVX10.2: s8×s8 without a shift on zmm registers */
 } intact_isa;
 
 /** What a run does about activations outside the activation range of the plan (a_min, a_max). */
@@ -153,8 +156,8 @@ typedef enum intact_activation {
  *     scale = 1 where that is 0;   a = sat(rne(x/scale) + zero_point)
  *
  * There is no scale if some x is a NaN or infinite, or if hi − lo is not a finite float32. Then all outputs
- * of the row, or of the tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0). As for any NaN, 8-bit outputs are
- * those of −∞. */
+ * of the row, or of the tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0; float16: 0x7E00). As for any NaN,
+ * 8-bit outputs are those of −∞. */
 typedef enum intact_quantization {
   /** One zero point, a_zero_point; `scales` contain the scale of A as a factor. The default. */
   INTACT_QUANTIZATION_STATIC = 0,
@@ -169,15 +172,15 @@ typedef enum intact_quantization {
 /** The arithmetic that a GEMM and a convolution share. "Columns" are the columns of B and C, or the output
  * channels of a convolution; n is their number. Pointers are read only during creation. */
 typedef struct intact_linear_desc {
-  size_t struct_size;           /**< sizeof(intact_linear_desc) */
-  int32_t a_type;               /**< INTACT_U8 or INTACT_S8 */
-  int32_t b_type;               /**< INTACT_S8 or INTACT_U8 */
-  int32_t c_type;               /**< INTACT_S32, INTACT_F32, INTACT_BF16, INTACT_U8 or INTACT_S8 */
-  int32_t mode;                 /**< an intact_mode: INTACT_EXACT unless asked for by name */
-  int32_t max_isa;              /**< an intact_isa, the cap; INTACT_ISA_ANY = all that the machine offers */
-  int32_t a_zero_point;         /**< within the activation range; 0 unless a_quantization is STATIC */
-  int32_t c_zero_point;         /**< within c_type's range; 0 for s32 and f32 outputs */
-  int32_t activation;           /**< an intact_activation; must be NONE for s32 output */
+  size_t struct_size;   /**< sizeof(intact_linear_desc) */
+  int32_t a_type;       /**< INTACT_U8 or INTACT_S8 */
+  int32_t b_type;       /**< INTACT_S8 or INTACT_U8 */
+  int32_t c_type;       /**< INTACT_S32, INTACT_F32, INTACT_BF16, INTACT_F16, INTACT_U8 or INTACT_S8 */
+  int32_t mode;         /**< an intact_mode: INTACT_EXACT unless asked for by name */
+  int32_t max_isa;      /**< an intact_isa, the cap; INTACT_ISA_ANY = all that the machine offers */
+  int32_t a_zero_point; /**< within the activation range; 0 unless a_quantization is STATIC */
+  int32_t c_zero_point; /**< within c_type's range; 0 for s32 and f32 outputs */
+  int32_t activation;   /**< an intact_activation; must be NONE for s32 output */
   const int32_t* b_zero_points; /**< b_zero_point_count values within b_type's range; NULL: all are 0 */
   int64_t b_zero_point_count;   /**< 1 (per tensor) or n (per column); 0 with NULL. Zero points of B
                                      other than 0 (s8) and 128 (u8) make runs sum each row of A. */
@@ -199,7 +202,8 @@ typedef struct intact_linear_desc {
   /** An intact_quantization. All except STATIC need an a_zero_point of 0. The DYNAMIC ones also need an
    * output type with scales, and a_min and a_max of 0. */
   int32_t a_quantization;
-  int32_t a_source_type; /**< INTACT_F32 or INTACT_BF16 with a DYNAMIC quantization, else INTACT_TYPE_NONE */
+  /** INTACT_F32, INTACT_BF16 or INTACT_F16 with a DYNAMIC quantization, else INTACT_TYPE_NONE. */
+  int32_t a_source_type;
 } intact_linear_desc;
 
 /** u8×s8→s32, exact, the best ISA. */
@@ -430,7 +434,7 @@ INTACT_API const char* intact_last_error(void);
 INTACT_API const char* intact_status_name(int32_t status);
 
 /** The name of an intact_isa: "portable", "avx2", "avx_vnni", "avx_vnni_int8", "avx512", "avx512_vnni",
- * "amx_int8", or "any"; NULL for other values. Thread-safe; the string is constant. */
+ * "avx10_2", "amx_int8", or "any"; NULL for other values. Thread-safe; the string is constant. */
 INTACT_API const char* intact_isa_name(int32_t isa);
 
 /** 1 if the CPU, the operating system, INTACT_MAX_ISA and this process's rights permit `isa`, else 0.

@@ -50,6 +50,11 @@ struct Bfloat16 {
   uint16_t bits = 0;  ///< the upper half of a float's bits
 };
 
+/// A float16.
+struct Float16 {
+  uint16_t bits = 0;  ///< IEEE 754 binary16
+};
+
 /// The intact_type of T; other types do not compile.
 template <class T>
 inline constexpr intact_type kTypeOf = kTypeOf<std::remove_const_t<T>>;
@@ -68,6 +73,9 @@ inline constexpr intact_type kTypeOf<float> = INTACT_F32;
 /// \copydoc kTypeOf
 template <>
 inline constexpr intact_type kTypeOf<Bfloat16> = INTACT_BF16;
+/// \copydoc kTypeOf
+template <>
+inline constexpr intact_type kTypeOf<Float16> = INTACT_F16;
 
 /// Pixels that the caller owns, channels innermost (NWC, NHWC, NDHWC).
 template <class T>
@@ -125,6 +133,7 @@ inline Error CheckType(const char* view, int32_t type, int32_t wanted) {
            : t == INTACT_S32  ? "int32_t"
            : t == INTACT_F32  ? "float"
            : t == INTACT_BF16 ? "Bfloat16"
+           : t == INTACT_F16  ? "Float16"
                               : "none";
   };
   return {INTACT_INVALID_ARGUMENT,

@@ -76,7 +76,10 @@ typedef enum intact_target_feature {
   INTACT_TARGET_GEMM = 37,              /**< GEMMs */
   INTACT_TARGET_BATCH_POINTERS = 38,    /**< batches with a pointer for each item */
   INTACT_TARGET_RESIDUAL_IN_PLACE = 39, /**< a residual that is C itself */
-  INTACT_TARGET_FEATURES = 40           /**< how many there are */
+  INTACT_TARGET_C_F16 = 40,             /**< float16 outputs */
+  INTACT_TARGET_DYNAMIC_F16 = 41,       /**< dynamic quantization of float16 numbers */
+  INTACT_TARGET_DYNAMIC_NAN = 42,       /**< dynamic quantization of NaNs and infinities */
+  INTACT_TARGET_FEATURES = 43           /**< how many there are */
 } intact_target_feature;
 
 /** The bit of a feature in intact_target::supports. */

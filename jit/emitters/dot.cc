@@ -11,17 +11,14 @@ namespace x86 = asmjit::x86;
 
 class VnniForm final : public DotForm {
  public:
-  VnniForm(Emitter& emitter, bool vex, DotSigns signs) : DotForm(emitter), vex_(vex), signs_(signs) {
-    assert(vex || (!signs.a_signed && signs.b_signed));
-  }
-  // Without AVX-512 there is the VEX encoding only; asmjit prefers EVEX.
+  VnniForm(Emitter& emitter, core::Encoding encoding, DotSigns signs)
+      : DotForm(emitter), encoding_(encoding), signs_(signs) {}
   void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
-    if (vex_) return EmitVexDot(code(), signs_, sum, a, b);
-    code().emit(x86::Inst::kIdVpdpbusd, sum, a, b);
+    EmitDot(code(), encoding_, signs_, sum, a, b);
   }
 
  private:
-  bool vex_;
+  core::Encoding encoding_;
   DotSigns signs_;
 };
 
@@ -186,17 +183,20 @@ const char* VnniInstruction(DotSigns signs) {
 // asmjit of 2022 knows vpdpbusd alone. The others differ from it in the mandatory prefix, which is the low
 // two bits of the third byte:
 //
-//   C4 | ~R ~X ~B 00010 | W ~vvvv L pp | 50 | …     pp   0 uud   1 usd   2 sud   3 ssd
-void EmitVexDot(asmjit::x86::Assembler& code, DotSigns signs, const Vec& accumulator, const Vec& a,
-                const asmjit::Operand_& b) {
-  constexpr size_t kLeastBytes = 5;
-  const size_t begin = code.offset();
+//   C4 | ~R ~X ~B 00010   | W ~vvvv L pp | 50 | …                    pp   0 uud   1 usd   2 sud   3 ssd
+//   62 | ~R ~X ~B ~R 0010 | W ~vvvv 1 pp | z L L b ~V aaa | 50 | …
+void EmitDot(asmjit::x86::Assembler& code, core::Encoding encoding, DotSigns signs, const Vec& accumulator,
+             const Vec& a, const asmjit::Operand_& b) {
+  const bool is_vex = encoding == core::Encoding::kVex;
+  const size_t begin = code.offset(), opcode = is_vex ? 3 : 4;
   code.setInlineComment(VnniInstruction(signs));  // the listing calls it vpdpbusd
-  code.vex().emit(asmjit::x86::Inst::kIdVpdpbusd, accumulator, a, b);
+  (is_vex ? code.vex() : code.evex()).emit(x86::Inst::kIdVpdpbusd, accumulator, a, b);
   uint8_t* const bytes = code.bufferData() + begin;
-  if (code.offset() < begin + kLeastBytes || bytes[0] != 0xc4 || (bytes[1] & 0x1f) != 2 ||
-      (bytes[2] & 0x83) != 1 || bytes[3] != 0x50) {
-    code.reportError(asmjit::kErrorInvalidInstruction, "vpdpbusd has another encoding than that of VEX");
+  const bool is_known = code.offset() >= begin + opcode + 2 && bytes[opcode] == 0x50 &&
+                        (is_vex ? bytes[0] == 0xc4 && (bytes[1] & 0x1f) == 2 && (bytes[2] & 0x83) == 1
+                                : bytes[0] == 0x62 && (bytes[1] & 0x0f) == 2 && (bytes[2] & 0x87) == 5);
+  if (!is_known) {
+    code.reportError(asmjit::kErrorInvalidInstruction, "vpdpbusd has another encoding");
     return;
   }
   const int prefix = (signs.a_signed ? 2 : 0) + (signs.b_signed ? 1 : 0);
@@ -206,8 +206,7 @@ void EmitVexDot(asmjit::x86::Assembler& code, DotSigns signs, const Vec& accumul
 std::unique_ptr<DotForm> MakeDotForm(DotKind kind, core::Isa isa, Emitter& emitter, DotSigns signs) {
   switch (kind) {
     case DotKind::kVnni:
-      return std::make_unique<VnniForm>(emitter, core::TraitsOf(isa).vectors.encoding == core::Encoding::kVex,
-                                        signs);
+      return std::make_unique<VnniForm>(emitter, core::TraitsOf(isa).vectors.encoding, signs);
     case DotKind::kTriple:
       return std::make_unique<TripleForm>(emitter);
     case DotKind::kWide:

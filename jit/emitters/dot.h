@@ -108,9 +108,9 @@ std::unique_ptr<DotForm> MakeDotForm(DotKind kind, core::Isa isa, Emitter& emitt
 /// "vpdpbusd", "vpdpbssd", …
 const char* VnniInstruction(DotSigns signs);
 
-/// Emits that instruction in its VEX encoding; `b` is a register or memory.
-void EmitVexDot(asmjit::x86::Assembler& code, DotSigns signs, const Vec& accumulator, const Vec& a,
-                const asmjit::Operand_& b);
+/// Emits that instruction, for CPUs that have it in this encoding; `b` is a register or memory.
+void EmitDot(asmjit::x86::Assembler& code, core::Encoding encoding, DotSigns signs, const Vec& accumulator,
+             const Vec& a, const asmjit::Operand_& b);
 
 /// Fills `words` with int16 whose low `bits` are set.
 void SetLowBits(Emitter& emitter, const Vec& words, int bits);

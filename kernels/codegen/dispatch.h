@@ -44,6 +44,9 @@ inline constexpr std::array kKernels = {
     KernelBlock{core::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
     KernelBlock{core::Isa::kAvx512Vnni, jit::DotKind::kVnni, 7, 4},
     KernelBlock{core::Isa::kAvx512Vnni, jit::DotKind::kVnni, 6, 4},
+    KernelBlock{core::Isa::kAvx10_2, jit::DotKind::kVnni, 8, 3},
+    KernelBlock{core::Isa::kAvx10_2, jit::DotKind::kVnni, 7, 4},
+    KernelBlock{core::Isa::kAvx10_2, jit::DotKind::kVnni, 6, 4},
 };
 
 /// Whether plans can run on `isa` where the machine permits it.

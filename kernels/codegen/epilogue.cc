@@ -130,7 +130,7 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
     }
     return;
   }
-  if (spec_.c_type == INTACT_BF16) {
+  if (core::IsHalfFloat(spec_.c_type)) {
     for (size_t j = 0; j < accumulators.size(); ++j) StoreHalves(accumulators[j], address(j));
     return;
   }
@@ -189,10 +189,15 @@ void Epilogue::StoreBytes(const std::vector<jit::Vec>& accumulators, size_t firs
   emitter_.StoreLow(to, vectors[0], static_cast<int>(count) * emitter_.lanes());
 }
 
-// To nearest even: what is cut off is half of the last bit or more where the addition carries, and half
-// itself only carries from odd to even. A NaN is none: Bound() has made −∞ of it.
+// To nearest even. Of bfloat16 what is cut off is half of the last bit or more where the addition carries,
+// and half itself only carries from odd to even. A NaN is none: Bound() has made −∞ of it.
 void Epilogue::StoreHalves(const jit::Vec& accumulator, const jit::Mem& to) {
   x86::Assembler& code = emitter_.code();
+  if (spec_.c_type == INTACT_F16) {
+    constexpr int kToNearestEven = 0;  // whatever MXCSR says; subnormal results are never flushed
+    code.vcvtps2ph(to, accumulator, kToNearestEven);
+    return;
+  }
   const jit::Vec odd = emitter_.registers().NewVector("last bit");
   code.vpslld(odd, accumulator, 15);
   code.vpsrld(odd, odd, 31);

@@ -6,7 +6,7 @@
 //                     [− za[m]·Σ_k (b[k,n] − zb[n]), where rows have zero points; this one in a_type]
 //   s32   y
 //   f32   f = min(max(float(y)·scale [+ bias] [+ float(r − zr)·residual_scale], lo), hi)
-//   bf16  f, rounded
+//   half  f, rounded: a float of two bytes
 //   8-bit max(saturate(rne(min(f, hi)) + zero_point), lowest)
 //
 // where scale is scales[n], or the row's scale times scales[n], rounded.
@@ -160,7 +160,7 @@ class Epilogue {
   /// each.
   bool SharesRegister() const { return spec_.has_residual() || spec_.has_row_values(); }
   void LoadColumns(size_t member);
-  /// Stores bfloat16s.
+  /// Stores half floats.
   void StoreHalves(const jit::Vec& accumulator, const jit::Mem& to);
 
   EpilogueSpec spec_;

@@ -31,6 +31,17 @@ constexpr int64_t kLargestBlock = 64;  // numbers
 // To nearest even: the environment is the default one.
 int32_t Round(float value) noexcept { return _mm_cvtss_si32(_mm_set_ss(value)); }
 
+// The number of a half float. The exponent of a float16 is 112 less than that of a float. The product is exact,
+// of subnormal numbers too.
+float Widen(intact_type type, uint32_t half) noexcept {
+  if (type == INTACT_BF16) return std::bit_cast<float>(half << 16);
+  const uint32_t sign = (half & 0x8000) << 16, magnitude = (half & 0x7fff) << 13;
+  const bool is_finite = (half & 0x7c00) != 0x7c00;
+  const float number =
+      is_finite ? std::bit_cast<float>(magnitude) * 0x1p112f : std::bit_cast<float>(magnitude | 0x7f800000);
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(number) | sign);
+}
+
 }  // namespace
 
 Result<Quantizer> Quantizer::Create(core::Isa isa, intact_type a_type, intact_type source) {
@@ -155,6 +166,8 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
     const Vec& vector = vectors[static_cast<size_t>(i)];
     if (spec.source == INTACT_F32) {
       emitter->Load(number, x86::ptr(x, i * step));
+    } else if (spec.source == INTACT_F16) {
+      code.vcvtph2ps(number, x86::ptr(x, i * step));
     } else {
       code.vpmovzxwd(number, x86::ptr(x, i * step));
       code.vpslld(number, number, 16);
@@ -190,13 +203,14 @@ float Quantizer::At(const uint8_t* x) const noexcept {
     return std::bit_cast<float>(bits);
   }
   std::memcpy(&bits, x, 2);
-  return std::bit_cast<float>(bits << 16);
+  return Widen(source_, bits);
 }
 
 NumberRange Quantizer::RangeOf(const ScanArgs& args) const noexcept {
-  const int shift = source_ == INTACT_F32 ? 0 : 16;
-  return {static_cast<int32_t>(static_cast<uint32_t>(args.positive) << shift),
-          static_cast<uint32_t>(args.negative) << shift};
+  const auto positive = static_cast<uint32_t>(args.positive), negative = static_cast<uint32_t>(args.negative);
+  if (source_ == INTACT_F32) return {static_cast<int32_t>(positive), negative};
+  return {std::bit_cast<int32_t>(Widen(source_, positive & 0xffff)),
+          std::bit_cast<uint32_t>(Widen(source_, negative & 0xffff))};
 }
 
 NumberRange Quantizer::Scan(const uint8_t* x, int64_t count) const noexcept {

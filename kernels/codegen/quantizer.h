@@ -40,7 +40,7 @@ struct NumberRange {
 class Quantizer {
  public:
   Quantizer() = default;
-  /// To `a_type` from `source`, f32 or bf16. CODEGEN_FAILED names the kernel.
+  /// To `a_type` from `source`, one of core::kSourceTypes. CODEGEN_FAILED names the kernel.
   static Result<Quantizer> Create(core::Isa isa, intact_type a_type, intact_type source);
 
   /// The range of `count` numbers. No alignment is needed, here and below.

@@ -75,14 +75,33 @@ struct OwnValues {
   }
 };
 
-// A bfloat16 is rounded to nearest even: see Epilogue.
+// Cuts off `count` bits, 31 at most, to nearest even: see Epilogue.
+uint32_t CutOff(uint32_t bits, uint32_t count) noexcept {
+  return (bits + (uint32_t{1} << (count - 1)) - 1 + (bits >> count & 1)) >> count;
+}
+
+// To nearest even. f is no NaN.
+uint16_t ToFloat16(float f) noexcept {
+  constexpr uint32_t kExcess = 112;  // of a float's exponent over a float16's
+  constexpr uint32_t kInfinity = 0x7c00;
+  const auto bits = std::bit_cast<uint32_t>(f);
+  const uint32_t sign = bits >> 31 << 15, magnitude = bits & 0x7fffffff, exponent = magnitude >> 23;
+  uint32_t half = 0;
+  if (exponent > kExcess) {
+    half = std::min(CutOff(magnitude - (kExcess << 23), 13), kInfinity);
+  } else if (exponent + 11 > kExcess) {  // subnormal numbers, and the least normal one
+    half = CutOff((magnitude & 0x7fffff) | 0x800000, 14 + kExcess - exponent);
+  }
+  return static_cast<uint16_t>(sign | half);
+}
+
 void StoreFloat(intact_type type, float f, size_t i, uint8_t* c) noexcept {
   if (type == INTACT_F32) {
     std::memcpy(c + i * sizeof(f), &f, sizeof(f));
     return;
   }
-  const auto bits = std::bit_cast<uint32_t>(f);
-  const auto rounded = static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+  const auto rounded =
+      type == INTACT_F16 ? ToFloat16(f) : static_cast<uint16_t>(CutOff(std::bit_cast<uint32_t>(f), 16));
   std::memcpy(c + i * sizeof(rounded), &rounded, sizeof(rounded));
 }
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cctype>
 #include <charconv>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -25,6 +27,26 @@ std::string Got(const char* field, int64_t value) {
 
 bool IsOneOf(int64_t value, std::initializer_list<int64_t> values) {
   return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+bool IsOneOf(int64_t value, std::span<const intact_type> types) {
+  return std::find(types.begin(), types.end(), value) != types.end();
+}
+
+std::string NameOf(intact_type type) {
+  std::string name = "INTACT_";
+  for (const char letter : core::NameOf(type)) name += static_cast<char>(std::toupper(letter));
+  return name;
+}
+
+// "INTACT_F32 or INTACT_BF16"
+std::string NamesOf(std::span<const intact_type> types) {
+  std::string names;
+  for (const intact_type& type : types) {
+    names += &type == &types.front() ? "" : &type == &types.back() ? " or " : ", ";
+    names += NameOf(type);
+  }
+  return names;
 }
 
 struct Limits {
@@ -48,9 +70,8 @@ Error CheckTypes(const intact_linear_desc& desc) {
   if (!IsOneOf(b_type, {INTACT_U8, INTACT_S8})) {
     return InvalidArgument(Got("b_type", b_type) + "; expected INTACT_U8 or INTACT_S8");
   }
-  if (!IsOneOf(c_type, {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32, INTACT_BF16})) {
-    return InvalidArgument(Got("c_type", c_type) +
-                           "; expected INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32 or INTACT_BF16");
+  if (!IsOneOf(c_type, core::kOutputTypes)) {
+    return InvalidArgument(Got("c_type", c_type) + "; expected " + NamesOf(core::kOutputTypes));
   }
   if (!IsOneOf(mode, {INTACT_EXACT, INTACT_SATURATING})) {
     return InvalidArgument(Got("mode", mode) + "; expected INTACT_EXACT or INTACT_SATURATING");
@@ -123,9 +144,9 @@ Error CheckQuantization(const intact_linear_desc& desc) {
   if (!is_dynamic && !IsOneOf(quantization, {INTACT_QUANTIZATION_STATIC, INTACT_QUANTIZATION_ROWS})) {
     return InvalidArgument(Got("a_quantization", quantization) + "; expected an intact_quantization");
   }
-  if (is_dynamic && !IsOneOf(source, {INTACT_F32, INTACT_BF16})) {
-    return InvalidArgument(Got("a_source_type", source) +
-                           "; expected INTACT_F32 or INTACT_BF16 with a dynamic a_quantization");
+  if (is_dynamic && !IsOneOf(source, core::kSourceTypes)) {
+    return InvalidArgument(Got("a_source_type", source) + "; expected " + NamesOf(core::kSourceTypes) +
+                           " with a dynamic a_quantization");
   }
   if (!is_dynamic && source != INTACT_TYPE_NONE) {
     return InvalidArgument(Got("a_source_type", source) +
@@ -385,8 +406,8 @@ Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n)
     return Unsupported("a_quantization is " + std::to_string(desc.a_quantization) +
                        "; expected INTACT_QUANTIZATION_STATIC, for this is a convolution");
   }
-  if (desc.c_type == INTACT_BF16) {
-    return Unsupported("c_type is INTACT_BF16; expected another type, for this is a convolution");
+  if (const auto c_type = static_cast<intact_type>(desc.c_type); core::IsHalfFloat(c_type)) {
+    return Unsupported("c_type is " + NameOf(c_type) + "; expected another type, for this is a convolution");
   }
   return CheckLinear(desc, n);
 }

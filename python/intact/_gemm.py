@@ -40,7 +40,7 @@ class Gemm(Plan):
     `b` is K×N, int8 or uint8; any strides are taken as they are (`weights.T` of N×K weights is not copied), and the
     plan keeps a packed copy. Other arguments:
 
-    - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "u8" or "s8"; by default "s32", with `scales` "f32".
+    - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "f16", "u8" or "s8"; by default "s32", with `scales` "f32".
     - `scales`: one number, or one for each column. The output is
       clamp(round_half_even(sum·scale + bias) + c_zero_point), in float32 steps; sums have the zero points subtracted.
     - `bias`: one value for each column. Integers are added to the sums, floats to the scaled sums.

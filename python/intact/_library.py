@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,12 @@ def check(status: int) -> None:
         raise Error(text(lib.intact_status_name(status)).upper().replace(" ", "_"), text(lib.intact_last_error()))
 
 
-_DTYPES = {"u8": np.uint8, "s8": np.int8, "s32": np.int32, "f32": np.float32, "bf16": _bfloat16}
+_DTYPES = {"u8": np.uint8, "s8": np.int8, "s32": np.int32, "f32": np.float32, "bf16": _bfloat16, "f16": np.float16}
 DTYPES = {name: np.dtype(dtype) for name, dtype in _DTYPES.items()}
-_TYPES = {"u8": lib.INTACT_U8, "s8": lib.INTACT_S8, "s32": lib.INTACT_S32, "f32": lib.INTACT_F32,
-          "bf16": lib.INTACT_BF16, None: lib.INTACT_TYPE_NONE}
+_TYPES = {name: getattr(lib, f"INTACT_{name.upper()}") for name in DTYPES} | {None: lib.INTACT_TYPE_NONE}
 TYPE_NAMES = {value: name for name, value in _TYPES.items()}
-_ISAS = {text(lib.intact_isa_name(isa)): isa for isa in range(lib.INTACT_ISA_AVX2, lib.INTACT_ISA_PORTABLE + 1)}
+_ISAS = {text(lib.intact_isa_name(isa)): isa
+         for isa in itertools.takewhile(lib.intact_isa_name, itertools.count(lib.INTACT_ISA_ANY + 1))}
 _MODES = {"exact": lib.INTACT_EXACT, "saturating": lib.INTACT_SATURATING}
 _ACTIVATIONS = {None: lib.INTACT_ACTIVATION_NONE, "relu": lib.INTACT_ACTIVATION_RELU}
 _QUANTIZATIONS = {"static": lib.INTACT_QUANTIZATION_STATIC, "rows": lib.INTACT_QUANTIZATION_ROWS,

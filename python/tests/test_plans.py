@@ -56,6 +56,16 @@ def test_any_weights(b):
     assert np.array_equal(intact.Gemm(b).run(a), a.astype(np.int32) @ b.astype(np.int32))
 
 
+def test_float16_outputs_are_numpys():
+    a, b = random((9, 32), np.uint8), random((32, 40), np.int8)
+    scales = np.ldexp(np.float32(1.1), np.arange(-36, 4))  # from subnormal numbers to infinity
+    c = intact.Gemm(b, c_type="f16", scales=scales).run(a)
+    with np.errstate(over="ignore"):
+        expected = ((a.astype(np.int32) @ b.astype(np.int32)).astype(np.float32) * scales).astype(np.float16)
+    assert c.dtype == np.float16 and np.array_equal(c.view(np.uint16), expected.view(np.uint16))
+    assert np.isinf(c).any() and ((c != 0) & (abs(c) < 2.0**-14)).any()
+
+
 def test_requantization_of_batches_with_a_residual():
     a, b = random((3, 4, 32), np.uint8), random((32, 16), np.int8)
     scales, bias = np.linspace(0.001, 0.01, 16, dtype=np.float32), np.arange(16) * 0.3

@@ -56,19 +56,9 @@ Requantization AtOutput(Requantization q, const Linear& linear, int64_t columns,
 }
 
 void StoreOutput(int64_t y, const Requantization& q, uint8_t* destination) noexcept {
-  switch (q.c_type) {
-    case INTACT_TYPE_NONE:
-      return;
-    case INTACT_S32:
-      return Store(static_cast<int32_t>(static_cast<uint32_t>(y)), destination);
-    case INTACT_F32:
-      return Store(FloatOutput(y, q), destination);
-    case INTACT_BF16:
-      return Store(ToBfloat16(FloatOutput(y, q)), destination);
-    case INTACT_U8:
-    case INTACT_S8:
-      return Store(static_cast<uint8_t>(Requantize(y, q)), destination);
-  }
+  if (q.c_type == INTACT_S32) return Store(static_cast<int32_t>(static_cast<uint32_t>(y)), destination);
+  if (core::IsInt8(q.c_type)) return Store(static_cast<uint8_t>(Requantize(y, q)), destination);
+  core::Encode(q.c_type, RoundToFloat(FloatOutput(y, q), q.c_type), destination);
 }
 
 std::vector<uint8_t> Outputs(const Linear& linear, int64_t columns,

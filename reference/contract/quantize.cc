@@ -1,7 +1,6 @@
 #include "reference/contract/quantize.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -35,11 +34,13 @@ int32_t Quantize(float x, intact_type type, const Quantization& q) noexcept {
   return RoundToType(x / q.scale, type, q.zero_point);
 }
 
-uint16_t ToBfloat16(float f) noexcept {
-  if (std::isnan(f)) return 0x7FC0;
-  const auto bits = std::bit_cast<uint32_t>(f);
-  const uint32_t is_odd = bits >> 16 & 1;
-  return static_cast<uint16_t>((bits + 0x7FFF + is_odd) >> 16);
+double RoundToFloat(float f, intact_type type, double (*round)(double)) noexcept {
+  if (type == INTACT_F32 || !std::isfinite(f) || f == 0) return f;
+  const core::ElementType& traits = core::TraitsOf(type);
+  const int last_bit = std::max(std::ilogb(f), traits.exponent) - traits.fraction;
+  const double rounded = std::ldexp(round(std::ldexp(double{f}, -last_bit)), last_bit);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return std::fabs(rounded) > core::LargestOf(type) ? std::copysign(kInfinity, rounded) : rounded;
 }
 
 std::vector<float> SourceNumbers(const Gemm& gemm) {

@@ -1,10 +1,11 @@
-// The dynamic quantization of the contract (include/intact/intact.h), in scalar code, and bfloat16. All of it
+// The dynamic quantization of the contract (include/intact/intact.h), in scalar code, and float types. All of it
 // assumes the default floating-point environment, as requantize.h does.
 #ifndef INTACT_REFERENCE_CONTRACT_QUANTIZE_H_
 #define INTACT_REFERENCE_CONTRACT_QUANTIZE_H_
 
 #include <intact/intact.h>
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -24,8 +25,9 @@ Quantization ChooseQuantization(intact_type type, std::span<const float> x) noex
 /// sat(rne(x/scale) + zero_point); zero_point where there is no scale.
 int32_t Quantize(float x, intact_type type, const Quantization& q) noexcept;
 
-/// To nearest even; NaNs become 0x7FC0.
-uint16_t ToBfloat16(float f) noexcept;
+/// The multiple of the last bit of a float type's numbers about `f` that `round` makes of f: a number of that
+/// type, or infinite. `round` takes f in units of the last bit.
+double RoundToFloat(float f, intact_type type, double (*round)(double) = std::nearbyint) noexcept;
 
 /// The two steps of a dynamic quantization. Any but these are faulty.
 struct Quantizer {

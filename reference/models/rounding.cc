@@ -1,7 +1,6 @@
 #include "reference/models/rounding.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -187,11 +186,17 @@ uint8_t Int8(int32_t y, const Requantization& q, const Scales& scales, Rounding 
 
 // ----- other types ----------------------------------------------------------------------------------------
 
-uint16_t Bfloat16(float f, Rounding rounding) noexcept {
-  const auto bits = std::bit_cast<uint32_t>(f);
-  if (rounding == Rounding::kTruncation) return static_cast<uint16_t>(bits >> 16);
-  if (rounding == Rounding::kHalfAway) return static_cast<uint16_t>((bits + 0x8000) >> 16);
-  return ToBfloat16(f);
+// Truncation makes no infinity of a number, and who takes denormals for 0 writes none.
+double RoundedToFloat(float f, intact_type type, Rounding rounding) noexcept {
+  if (rounding == Rounding::kHalfAway) return RoundToFloat(f, type, std::round);
+  if (rounding == Rounding::kTruncation) {
+    const auto largest = static_cast<float>(core::LargestOf(type));
+    return RoundToFloat(std::isinf(f) ? f : std::clamp(f, -largest, largest), type, std::trunc);
+  }
+  const double rounded = RoundToFloat(f, type);
+  const bool is_flushed =
+      rounding == Rounding::kFlushed && rounded != 0 && std::ilogb(rounded) < core::TraitsOf(type).exponent;
+  return is_flushed ? std::copysign(0.0, rounded) : rounded;
 }
 
 int32_t ThroughFloat(int32_t y) noexcept {
@@ -264,8 +269,7 @@ void StoreRounded(int32_t y, const Requantization& q, const Scales& scales, Roun
   }
   if (core::IsInt8(q.c_type)) return Store(Int8(y, q, scales, rounding), destination);
   const auto f = static_cast<float>(Value(y, q, scales, rounding));
-  if (q.c_type == INTACT_BF16) return Store(Bfloat16(f, rounding), destination);
-  if (q.c_type == INTACT_F32) Store(f, destination);
+  core::Encode(q.c_type, RoundedToFloat(f, q.c_type, rounding), destination);
 }
 
 }  // namespace intact::reference

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace intact::core {
 namespace {
@@ -47,6 +48,30 @@ TEST(Types, ElementsSurviveDecodingAndEncoding) {
     Encode(INTACT_S32, number, element.data());
     EXPECT_EQ(Decode(INTACT_S32, element.data()), number);
   }
+}
+
+// A float16 by integers alone, in units of the least, 2⁻²⁴.
+TEST(Types, Float16IsBinary16) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    std::array<uint8_t, 2> element, again = {};
+    std::memcpy(element.data(), &bits, element.size());
+    const double number = Decode(INTACT_F16, element.data());
+    const uint32_t exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
+    const bool is_nan = exponent == 31 && fraction != 0;
+    ASSERT_EQ(std::isnan(number), is_nan) << bits;
+    if (!is_nan) {
+      const int64_t units = exponent == 0 ? fraction : int64_t{fraction + 0x400} << (exponent - 1);
+      const double magnitude =
+          exponent == 31 ? std::numeric_limits<double>::infinity() : static_cast<double>(units) / (1 << 24);
+      ASSERT_EQ(std::bit_cast<uint64_t>(number),
+                std::bit_cast<uint64_t>(bits >> 15 ? -magnitude : magnitude));
+    }
+    Encode(INTACT_F16, number, again.data());
+    constexpr std::array<uint8_t, 2> kNan = {0x00, 0x7e};
+    ASSERT_EQ(again, is_nan ? kNan : element) << bits;
+  }
+  EXPECT_EQ(LargestOf(INTACT_F16), 65504);
+  EXPECT_EQ(LargestOf(INTACT_F32), std::numeric_limits<float>::max());
 }
 
 TEST(Types, WhatIsNoTypeIsNeitherReadNorWritten) {

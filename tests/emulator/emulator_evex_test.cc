@@ -4,6 +4,7 @@
 #include <asmjit/x86.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/isas.h"
+#include "jit/emitters/dot.h"
 #include "tests/support/emulated_machine.h"
 #include "tests/support/instruction_twins.h"
 
@@ -160,23 +163,56 @@ void ExpectLanes(const std::string& what, size_t bytes, size_t element, const Em
   }
 }
 
+constexpr jit::DotSigns kAllSigns[] = {{false, false}, {false, true}, {true, false}, {true, true}};
+
 TEST(EvexOperations, MultiplyBytes) {
-  for (const size_t bytes : {16, 32, 64}) {
-    ExpectLanes<uint32_t>(
-        "vpdpbusd", bytes, 4,
-        [&](x86::Assembler& as) {
-          as.emit(x86::Inst::kIdVpdpbusd, Register(bytes, kTo), Register(bytes, kFirst),
-                  Register(bytes, kSecond));
-        },
-        [](const Machine& machine, size_t lane) {
-          uint32_t sum = Of<uint32_t>(machine.vectors[kTo])[lane];
-          for (size_t i = 4 * lane; i < 4 * lane + 4; ++i) {
-            sum += static_cast<uint32_t>(machine.vectors[kFirst].bytes[i] *
-                                         static_cast<int8_t>(machine.vectors[kSecond].bytes[i]));
-          }
-          return sum;
-        });
+  const auto value = [](uint8_t byte, bool is_signed) {
+    return is_signed ? static_cast<int8_t>(byte) : int{byte};
+  };
+  for (const jit::DotSigns signs : kAllSigns) {
+    for (const size_t bytes : {16, 32, 64}) {
+      ExpectLanes<uint32_t>(
+          jit::VnniInstruction(signs), bytes, 4,
+          [&](x86::Assembler& as) {
+            jit::EmitDot(as, core::Encoding::kEvex, signs, Register(bytes, kTo), Register(bytes, kFirst),
+                         Register(bytes, kSecond));
+          },
+          [&](const Machine& machine, size_t lane) {
+            uint32_t sum = Of<uint32_t>(machine.vectors[kTo])[lane];
+            for (size_t i = 4 * lane; i < 4 * lane + 4; ++i) {
+              sum += static_cast<uint32_t>(value(machine.vectors[kFirst].bytes[i], signs.a_signed) *
+                                           value(machine.vectors[kSecond].bytes[i], signs.b_signed));
+            }
+            return sum;
+          });
+    }
   }
+}
+
+// As GNU as 2.44 encodes them.
+TEST(EvexDot, HasItsEncodings) {
+  const auto bytes = [](jit::DotSigns signs, const x86::Vec& to, const x86::Vec& first,
+                        const asmjit::Operand_& second) {
+    asmjit::CodeHolder code;
+    code.init(asmjit::Environment::host());
+    x86::Assembler as(&code);
+    jit::EmitDot(as, core::Encoding::kEvex, signs, to, first, second);
+    const std::span<const uint8_t> emitted(code.textSection()->data(), code.textSection()->bufferSize());
+    return std::vector<uint8_t>(emitted.begin(), emitted.end());
+  };
+  using Bytes = std::vector<uint8_t>;
+  const auto& [uu, us, su, ss] = kAllSigns;
+  EXPECT_EQ(bytes(ss, x86::zmm1, x86::zmm2, x86::zmm3), (Bytes{0x62, 0xf2, 0x6f, 0x48, 0x50, 0xcb}));
+  EXPECT_EQ(bytes(su, x86::zmm1, x86::zmm2, x86::zmm3), (Bytes{0x62, 0xf2, 0x6e, 0x48, 0x50, 0xcb}));
+  EXPECT_EQ(bytes(uu, x86::zmm1, x86::zmm2, x86::zmm3), (Bytes{0x62, 0xf2, 0x6c, 0x48, 0x50, 0xcb}));
+  EXPECT_EQ(bytes(us, x86::zmm1, x86::zmm2, x86::zmm3), (Bytes{0x62, 0xf2, 0x6d, 0x48, 0x50, 0xcb}));
+  EXPECT_EQ(bytes(ss, x86::zmm29, x86::zmm30, x86::zmm31), (Bytes{0x62, 0x02, 0x0f, 0x40, 0x50, 0xef}));
+  EXPECT_EQ(bytes(su, x86::zmm9, x86::zmm10, x86::ptr(x86::rax, x86::r9, 3, 0x40)),
+            (Bytes{0x62, 0x32, 0x2e, 0x48, 0x50, 0x4c, 0xc8, 0x01}));
+  EXPECT_EQ(bytes(su, x86::zmm9, x86::zmm10, x86::ptr(x86::rax, x86::r9, 3, 0x44)),
+            (Bytes{0x62, 0x32, 0x2e, 0x48, 0x50, 0x8c, 0xc8, 0x44, 0x00, 0x00, 0x00}));
+  EXPECT_EQ(bytes(uu, x86::zmm15, x86::zmm2, x86::ptr(x86::r12)),
+            (Bytes{0x62, 0x52, 0x6c, 0x48, 0x50, 0x3c, 0x24}));
 }
 
 TEST(EvexOperations, Permute) {
@@ -276,6 +312,45 @@ TEST(EvexOperations, RepeatAndWidenWhatIsInMemory) {
   ExpectLanes<uint8_t>(
       "vmovdqu32", 64, 4, [&](x86::Assembler& as) { as.vmovdqu32(x86::zmm(kTo), memory); },
       [&](const Machine& machine, size_t i) { return byte(machine, i); });
+}
+
+__attribute__((target("f16c"))) uint32_t ToFloat(uint32_t half) {
+  return std::bit_cast<uint32_t>(_cvtsh_ss(static_cast<uint16_t>(half)));
+}
+
+__attribute__((target("f16c"))) uint16_t ToHalf(uint32_t bits) {
+  return _cvtss_sh(std::bit_cast<float>(bits), _MM_FROUND_TO_NEAREST_INT);
+}
+
+// As F16C's VEX-encoded instructions, which every CPU with AVX2 has.
+TEST(EvexOperations, ConvertHalfFloats) {
+  const auto memory = x86::ptr(x86::rbx, 32);
+  for (const size_t bytes : {16, 32, 64}) {
+    ExpectLanes<uint32_t>(
+        "vcvtph2ps", bytes, 4,
+        [&](x86::Assembler& as) { as.vcvtph2ps(Register(bytes, kTo), Register(bytes / 2, kSecond)); },
+        [](const Machine& machine, size_t i) { return ToFloat(Of<uint16_t>(machine.vectors[kSecond])[i]); });
+    ExpectLanes<uint16_t>(
+        "vcvtps2ph", bytes / 2, 2,
+        [&](x86::Assembler& as) { as.vcvtps2ph(Register(bytes / 2, kTo), Register(bytes, kSecond), 0); },
+        [](const Machine& machine, size_t i) { return ToHalf(Of<uint32_t>(machine.vectors[kSecond])[i]); });
+  }
+  ExpectLanes<uint32_t>(
+      "vcvtph2ps", 64, 4, [&](x86::Assembler& as) { as.vcvtph2ps(x86::zmm(kTo), memory); },
+      [](const Machine& machine, size_t i) {
+        const uint8_t* const half = &machine.memory[512 + 32 + 2 * i];
+        return ToFloat(half[0] | uint32_t{half[1]} << 8);
+      });
+  const Machine before = RandomMachine();
+  ExpectChanges(
+      before, [&](x86::Assembler& as) { as.vcvtps2ph(memory, x86::zmm(kSecond), 0); },
+      [&](Machine* machine) {
+        for (size_t i = 0; i < 16; ++i) {
+          const uint16_t half = ToHalf(Of<uint32_t>(before.vectors[kSecond])[i]);
+          std::memcpy(&machine->memory[512 + 32 + 2 * i], &half, sizeof half);
+        }
+      },
+      "vcvtps2ph to memory");
 }
 
 TEST(EvexOperations, NarrowExtractAndInsert) {

@@ -80,6 +80,11 @@ constexpr DotSigns kAllSigns[] = {{false, false}, {false, true}, {true, false}, 
 
 int Value(uint8_t byte, bool is_signed) { return is_signed ? static_cast<int8_t>(byte) : int{byte}; }
 
+void EmitVexDot(x86::Assembler& as, DotSigns signs, const x86::Vec& accumulator, const x86::Vec& a,
+                const asmjit::Operand_& b) {
+  jit::EmitDot(as, core::Encoding::kVex, signs, accumulator, a, b);
+}
+
 bool HasAvx512() { return asmjit::CpuInfo::host().hasFeature(asmjit::CpuFeatures::X86::kAVX512_F); }
 
 /// All sixteen registers that VEX can name, with what AVX-512 puts above them (zero without it).
@@ -140,7 +145,7 @@ TEST(VexDot, HasItsEncodings) {
     asmjit::CodeHolder code;
     code.init(asmjit::Environment::host());
     x86::Assembler as(&code);
-    jit::EmitVexDot(as, signs, dst, first, second);
+    EmitVexDot(as, signs, dst, first, second);
     const uint8_t* const begin = code.textSection()->data();
     return std::vector<uint8_t>(begin, begin + code.textSection()->bufferSize());
   };
@@ -165,7 +170,7 @@ TEST(VexDot, RefusesWhatVexDoesNotEncode) {
   code.init(asmjit::Environment::host());
   code.setErrorHandler(&recorder);
   x86::Assembler as(&code);
-  jit::EmitVexDot(as, {true, true}, x86::zmm1, x86::zmm2, x86::zmm3);
+  EmitVexDot(as, {true, true}, x86::zmm1, x86::zmm2, x86::zmm3);
   EXPECT_TRUE(recorder.has_error);
 }
 
@@ -183,8 +188,8 @@ TEST_P(EmulatedDot, TakesEveryRegisterInEveryPlace) {
         RegisterFile after;
         RunEmitted([&](x86::Assembler& as) {
           EmitMoveAll(as, before, true);
-          jit::EmitVexDot(as, GetParam(), VectorRegister(is_256, dst), VectorRegister(is_256, first),
-                          VectorRegister(is_256, second));
+          EmitVexDot(as, GetParam(), VectorRegister(is_256, dst), VectorRegister(is_256, first),
+                     VectorRegister(is_256, second));
           EmitMoveAll(as, after, false);
           as.vzeroupper();
         });
@@ -311,7 +316,7 @@ TEST_P(EmulatedDot, MultipliesExtremes) {
           RegisterFile after;
           RunEmitted([&](x86::Assembler& as) {
             EmitMoveAll(as, before, true);
-            jit::EmitVexDot(as, GetParam(), x86::ymm1, x86::ymm2, x86::ymm3);
+            EmitVexDot(as, GetParam(), x86::ymm1, x86::ymm2, x86::ymm3);
             EmitMoveAll(as, after, false);
             as.vzeroupper();
           });
@@ -340,8 +345,8 @@ TEST_P(EmulatedDot, TakesEveryFormOfMemoryOperand) {
           if (form.base == kRsp) EmitCopyToStack(as, form, address, is_256);
           EmitMoveAll(as, before, true);
           EmitPoint(as, form, address);
-          jit::EmitVexDot(as, GetParam(), VectorRegister(is_256, 9), VectorRegister(is_256, 10),
-                          form.Operand(address));
+          EmitVexDot(as, GetParam(), VectorRegister(is_256, 9), VectorRegister(is_256, 10),
+                     form.Operand(address));
           EmitMoveAll(as, after, false);
         });
       });
@@ -364,7 +369,7 @@ TEST_P(EmulatedDot, TakesRipRelativeOperands) {
       as.embed(operand.data(), operand.size());
       as.bind(code);
       EmitMoveAll(as, before, true);
-      jit::EmitVexDot(as, GetParam(), x86::ymm3, x86::ymm14, x86::ptr(data));
+      EmitVexDot(as, GetParam(), x86::ymm3, x86::ymm14, x86::ptr(data));
       EmitMoveAll(as, after, false);
       as.vzeroupper();
     });
@@ -380,7 +385,7 @@ TEST_P(EmulatedDot, ReadsRegistersInTheirInitialStateAsZero) {
     RunEmitted([&](x86::Assembler& as) {
       as.mov(x86::rax, reinterpret_cast<uint64_t>(operand.data()));
       as.vzeroall();
-      jit::EmitVexDot(as, GetParam(), x86::ymm1, x86::ymm2, x86::ptr(x86::rax));
+      EmitVexDot(as, GetParam(), x86::ymm1, x86::ymm2, x86::ptr(x86::rax));
       EmitMoveAll(as, after, false);
     });
     EXPECT_TRUE(after == RegisterFile());

@@ -187,9 +187,28 @@ TEST(Blocks, MultiplyEachDepthOfEachRowByItsWeight) {
   });
 }
 
+std::vector<intact_isa> IsasOfAllSigns() {
+  std::vector<intact_isa> isas;
+  for (const intact_isa isa : core::kIsaLadder) {
+    const core::IsaTraits& traits = core::TraitsOf(static_cast<core::Isa>(isa));
+    if (traits.dot_products == core::DotProducts::kAllSigns) isas.push_back(isa);
+  }
+  return isas;
+}
+
+class AllSigns : public ::testing::TestWithParam<intact_isa> {
+ protected:
+  void SetUp() override {
+    if (intact_isa_available(GetParam()) == 0) INTACT_SKIP_ISA(intact_isa_name(GetParam()));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, AllSigns, ::testing::ValuesIn(IsasOfAllSigns()),
+                         [](const auto& test) { return std::string(intact_isa_name(test.param)); });
+
 // Plans use the kernels for s8 weights alone, since packed weights are s8 (pack.h).
-TEST(VnniInt8Kernels, MultiplyInAllSignsAndShapes) {
-  if (intact_isa_available(INTACT_ISA_AVX_VNNI_INT8) == 0) INTACT_SKIP_ISA("avx_vnni_int8");
+TEST_P(AllSigns, MultiplyInAllShapes) {
+  const auto isa = static_cast<core::Isa>(GetParam());
   constexpr int64_t kDepth = 20, kColumns = kernels::kPanelColumns, kMostRows = 7;
   std::mt19937 generator(1);
   std::vector<uint8_t> a(kMostRows * kDepth), b(kDepth * kColumns);
@@ -209,11 +228,11 @@ TEST(VnniInt8Kernels, MultiplyInAllSignsAndShapes) {
        {jit::DotSigns{false, false}, {false, true}, {true, false}, {true, true}}) {
     for (int mr = 1; mr <= kMostRows; ++mr) {
       kernels::MicrokernelSpec spec;
-      spec.isa = core::Isa::kAvxVnniInt8;
+      spec.isa = isa;
       spec.dot = jit::DotKind::kVnni;
       spec.signs = signs;
       spec.mr = mr;
-      spec.vectors = 2;
+      spec.vectors = static_cast<int>(kColumns) * 4 / jit::VectorBytes(isa);
       SCOPED_TRACE(spec.Name());
       const std::vector<int32_t> c = RunTile(spec, a.data(), kDepth, b.data(), std::ssize(b), initial);
       ASSERT_EQ(std::ssize(c), mr * kColumns);
@@ -231,22 +250,23 @@ TEST(VnniInt8Kernels, MultiplyInAllSignsAndShapes) {
   }
 }
 
-TEST(VnniInt8Kernels, TakeSignedActivationsAsTheyAre) {
-  if (intact_isa_available(INTACT_ISA_AVX_VNNI_INT8) == 0) INTACT_SKIP_ISA("avx_vnni_int8");
+TEST_P(AllSigns, TakeSignedActivationsAsTheyAre) {
   const auto kernel = [](intact_type a_type, intact_type b_type) {
     GemmDesc desc = MakeGemmDesc();
     desc.n = 64;
     desc.k = 64;
     desc.linear.a_type = a_type;
     desc.linear.b_type = b_type;
-    desc.linear.max_isa = INTACT_ISA_AVX_VNNI_INT8;
+    desc.linear.max_isa = GetParam();
     const std::vector<int8_t> b(64 * 64, 1);
     const Result<Gemm> gemm = Gemm::Create(desc, b.data());
     return gemm ? std::string(gemm->Info().kernel) : gemm.error().message;
   };
-  EXPECT_EQ(kernel(INTACT_U8, INTACT_S8), "u8s8s32_gemm_7x16c4_vnni_avxvnniint8");
-  EXPECT_EQ(kernel(INTACT_S8, INTACT_S8), "s8s8s32_gemm_7x16c4_vnni_avxvnniint8");
-  EXPECT_EQ(kernel(INTACT_S8, INTACT_U8).substr(0, 4), "s8s8");
+  const std::string end = "_vnni_" + core::CompactName(static_cast<core::Isa>(GetParam()));
+  using testing::AllOf, testing::EndsWith, testing::StartsWith;
+  EXPECT_THAT(kernel(INTACT_U8, INTACT_S8), AllOf(StartsWith("u8s8s32_gemm_"), EndsWith(end)));
+  EXPECT_THAT(kernel(INTACT_S8, INTACT_S8), AllOf(StartsWith("s8s8s32_gemm_"), EndsWith(end)));
+  EXPECT_THAT(kernel(INTACT_S8, INTACT_U8), AllOf(StartsWith("s8s8s32_"), EndsWith(end)));
 }
 
 // ----- the library -----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/isas.h"
 #include "core/types.h"
 #include "reference/contract/gemm.h"
 #include "reference/contract/quantize.h"
@@ -129,15 +130,14 @@ class Problem {
       for (size_t k = 0; row % 9 == 4 && k < static_cast<size_t>(gemm_.k); ++k)
         at(k) = k % 2 == 0 ? 0.0f : -0.0f;
       for (size_t k = 0; row % 9 == 5 && k < static_cast<size_t>(gemm_.k); ++k) at(k) *= 1e-41f;
-      if (row % 9 == 6) at(random_()) = 1e9f;
+      if (row % 9 == 6) at(random_()) = std::min(1e9f, static_cast<float>(core::LargestOf(test_.source)));
       if (row % 9 == 7 && may_be_none) at(random_()) = std::numeric_limits<float>::quiet_NaN();
       if (row % 9 == 8 && may_be_none) at(random_()) = -std::numeric_limits<float>::infinity();
     }
     const auto bytes = static_cast<size_t>(core::BytesOf(test_.source));
     source_.resize(x.size() * bytes);
     for (size_t i = 0; i < x.size(); ++i) {
-      const uint16_t half = reference::ToBfloat16(x[i]);
-      std::memcpy(&source_[i * bytes], bytes == 2 ? static_cast<const void*>(&half) : &x[i], bytes);
+      core::Encode(test_.source, reference::RoundToFloat(x[i], test_.source), &source_[i * bytes]);
       x[i] = static_cast<float>(core::Decode(test_.source, &source_[i * bytes]));
     }
     gemm_.a_quantization = test_.quantization;
@@ -215,18 +215,16 @@ std::vector<Case> Cases() {
                                         {200, 19, 130},
                                         {700, 24, 36}}};
   std::minstd_rand random(7);
-  const auto pick = [&](auto... values) {
-    const std::array all = {values...};
-    return all[random() / 7 % all.size()];
-  };
+  const auto pick_of = [&](const auto& all) { return all[random() / 7 % all.size()]; };
+  const auto pick = [&](auto... values) { return pick_of(std::array{values...}); };
   for (int i = 0; i < 160; ++i) {
     Case test;
     test.quantization =
         pick(INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_QUANTIZATION_DYNAMIC_TENSOR);
-    test.source = pick(INTACT_F32, INTACT_BF16);
+    test.source = pick_of(core::kSourceTypes);
     test.a = pick(INTACT_U8, INTACT_S8);
     test.b = pick(INTACT_U8, INTACT_S8);
-    test.c = pick(INTACT_F32, INTACT_BF16, INTACT_U8, INTACT_S8, INTACT_S32);
+    test.c = pick_of(core::kOutputTypes);
     if (test.c == INTACT_S32 && IsDynamic(test)) test.c = INTACT_F32;
     test.shape = shapes[static_cast<size_t>(i) % shapes.size()];
     test.has_bias = test.c != INTACT_S32 && pick(false, true);
@@ -412,8 +410,9 @@ TEST(DynamicRefusals, OfDescriptorsNameTheField) {
   EXPECT_EQ(of([](intact_linear_desc*) {}), "");
   EXPECT_EQ(of([](auto* linear) { linear->a_quantization = 9; }),
             "a_quantization is 9; expected an intact_quantization");
-  EXPECT_EQ(of([](auto* linear) { linear->a_source_type = INTACT_U8; }),
-            "a_source_type is 1; expected INTACT_F32 or INTACT_BF16 with a dynamic a_quantization");
+  EXPECT_TRUE(of([](auto* linear) {
+                linear->a_source_type = INTACT_U8;
+              }).starts_with("a_source_type is 1; expected INTACT_F32"));
   EXPECT_EQ(of([](auto* linear) { linear->a_quantization = INTACT_QUANTIZATION_STATIC; }),
             "a_source_type is 4; expected INTACT_TYPE_NONE, for a_quantization is not dynamic");
   EXPECT_EQ(of([](auto* linear) { linear->a_zero_point = 3; }),
@@ -505,10 +504,106 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
             "b is given to a run; expected none, for B is constant in the plan");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, DynamicGemm,
-                         testing::Values(INTACT_ISA_PORTABLE, INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI,
-                                         INTACT_ISA_AVX_VNNI_INT8, INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI,
-                                         INTACT_ISA_AMX_INT8),
+// The number of a finite float16 in units of the least, 2⁻²⁴, by integers alone; 65536 for infinity.
+int64_t UnitsOf(uint32_t half) {
+  const uint32_t exponent = half >> 10, fraction = half & 0x3ff;
+  return exponent == 0 ? fraction : int64_t{fraction + 0x400} << (exponent - 1);
+}
+
+// Between each two adjacent float16s: what is in the middle, and what is next to that. Each is a scale; its
+// accumulator is 1 or −1.
+TEST_P(DynamicGemm, RoundsToEachFloat16) {
+  std::vector<float> scales;
+  std::vector<int8_t> b;
+  std::vector<uint16_t> expected;
+  const auto add = [&](float scale, uint32_t half) {
+    for (const int sign : {1, -1}) {
+      scales.push_back(scale);
+      b.push_back(static_cast<int8_t>(sign));
+      expected.push_back(static_cast<uint16_t>(sign > 0 ? half : half | 0x8000));
+    }
+  };
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (uint32_t half = 0; half < 0x7c00; ++half) {
+    const auto middle = static_cast<float>(std::ldexp(UnitsOf(half) + UnitsOf(half + 1), -25));
+    add(std::nextafter(middle, 0.0f), half);
+    add(middle, half % 2 == 0 ? half : half + 1);
+    add(std::nextafter(middle, kInfinity), half + 1);
+    if (half != 0) add(static_cast<float>(std::ldexp(UnitsOf(half), -24)), half);
+  }
+  add(std::numeric_limits<float>::denorm_min(), 0);
+  add(std::numeric_limits<float>::max(), 0x7c00);
+
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = std::ssize(b);
+  desc.k = 1;
+  desc.linear.c_type = INTACT_F16;
+  desc.linear.max_isa = GetParam();
+  desc.linear.scales = scales.data();
+  desc.linear.scale_count = desc.n;
+  const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  const uint8_t one = 1;
+  std::vector<Float16> c(b.size());
+  ASSERT_TRUE(
+      gemm->Run(MatrixView<const uint8_t>(&one, 1, 1), MatrixView<Float16>(c.data(), 1, desc.n)).ok());
+  for (size_t i = 0; i < c.size(); ++i) {
+    ASSERT_EQ(c[i].bits, expected[i]) << scales[i] << " · " << int{b[i]};
+  }
+}
+
+// All bit patterns: one a row, whose scale then tells the number, and 64 a row, as whole vectors.
+TEST_P(DynamicGemm, QuantizesEachFloat16) {
+  std::vector<Float16> x;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) x.push_back({static_cast<uint16_t>(bits)});
+  for (const intact_type a_type : {INTACT_U8, INTACT_S8}) {
+    for (const int64_t k : {1, 64}) {
+      GemmDesc desc = MakeGemmDesc();
+      desc.n = k;
+      desc.k = k;
+      desc.linear.a_type = a_type;
+      desc.linear.a_source_type = INTACT_F16;
+      desc.linear.a_quantization = INTACT_QUANTIZATION_DYNAMIC_ROWS;
+      desc.linear.c_type = INTACT_F32;
+      desc.linear.max_isa = GetParam();
+      const float scale = 1.0f;
+      desc.linear.scales = &scale;
+      desc.linear.scale_count = 1;
+      std::vector<int8_t> b(static_cast<size_t>(k * k));
+      for (int64_t i = 0; i < k; ++i) b[static_cast<size_t>(i * k + i)] = 1;
+      const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+      ASSERT_TRUE(gemm) << gemm.error().message;
+      std::vector<float> c(x.size());
+      const int64_t m = std::ssize(x) / k;
+      const Error error =
+          gemm->Run(MatrixView<const Float16>(x.data(), m, k), MatrixView<float>(c.data(), m, k));
+      ASSERT_TRUE(error.ok()) << error.message;
+      for (int64_t row = 0; row < m; ++row) {
+        std::vector<float> numbers;
+        for (int64_t i = row * k; i < (row + 1) * k; ++i) {
+          const uint32_t magnitude = static_cast<uint32_t>(i) & 0x7fff;
+          const auto number = static_cast<float>(std::ldexp(UnitsOf(magnitude), -24));
+          const bool is_finite = magnitude < 0x7c00;  // infinities and NaNs have one effect
+          numbers.push_back(!is_finite   ? std::numeric_limits<float>::infinity()
+                            : i < 0x8000 ? number
+                                         : -number);
+        }
+        const auto how = reference::ChooseQuantization(a_type, numbers);
+        for (size_t i = 0; i < numbers.size(); ++i) {
+          const float actual = c[static_cast<size_t>(row * k) + i];
+          const auto y = static_cast<float>(reference::Quantize(numbers[i], a_type, how) - how.zero_point);
+          if (std::isnan(how.scale)) {
+            ASSERT_EQ(std::bit_cast<uint32_t>(actual), 0x7fc00000u) << row << " " << i;
+          } else {
+            ASSERT_EQ(actual, y * how.scale) << row << " " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DynamicGemm, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& test) { return std::string(intact_isa_name(test.param)); });
 
 }  // namespace

@@ -21,10 +21,16 @@ class EmulatedIsas : public ::testing::Environment {
   /// Whether `isa` is there only because of this.
   static bool Has(intact_isa isa) { return Emulated().Has(static_cast<core::Isa>(isa)); }
 
-  /// Whether all dot products of an `isa` that is emulated are: AVX-VNNI-INT8 has AVX-VNNI's too, which the
-  /// CPU may execute.
+  /// Whether `isa` is emulated and multiplies u8 by s8 as another ISA does, which the other tests of that ISA
+  /// see: an ISA with dot products of all signs differs from it in s8 activations alone.
+  static bool HasAllSigns(intact_isa isa) {
+    return Has(isa) &&
+           core::TraitsOf(static_cast<core::Isa>(isa)).dot_products == core::DotProducts::kAllSigns;
+  }
+
+  /// Whether all dot products of an `isa` that is emulated are: this CPU may have those of u8 by s8.
   static bool IsWhollyEmulated(intact_isa isa) {
-    return isa != INTACT_ISA_AVX_VNNI_INT8 || Has(INTACT_ISA_AVX_VNNI);
+    return !HasAllSigns(isa) || (Has(INTACT_ISA_AVX_VNNI) && Has(INTACT_ISA_AVX512_VNNI));
   }
 
   void SetUp() override {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/types.h"
 #include "reference/models/arithmetic.h"
 #include "tests/support/sanitized.h"
 #include "verify/sweep/sweep.h"
@@ -48,7 +49,7 @@ uint64_t FeaturesOf(const Problem& problem) {
 
 std::vector<Taken> AllTypes() {
   std::vector<Taken> all;
-  for (const intact_type c : {INTACT_S32, INTACT_F32, INTACT_U8, INTACT_S8, INTACT_BF16}) {
+  for (const intact_type c : core::kOutputTypes) {
     for (const intact_type a : {INTACT_U8, INTACT_S8}) {
       for (const intact_type b : {INTACT_U8, INTACT_S8}) all.push_back(Taken{{a, b, c}});
     }
@@ -167,6 +168,22 @@ TEST(Fit, TakesOutEachFeature) {
   }
 }
 
+// A target without the bit still meets the dynamic quantization, of finite numbers.
+TEST(Fit, TakesOutNumbersThatHaveNoScale) {
+  const Takes takes = {kAll & ~Bits(INTACT_TARGET_DYNAMIC_NAN), AllTypes(), AllTypes()};
+  for (const std::string source : {"f32", "bf16", "f16"}) {
+    for (const std::string quantization : {"dynamic_rows", "dynamic_tensor"}) {
+      const std::string line = "gemm u8s8f32 m=9 n=3 k=7 quant=" + quantization + " src=" + source;
+      const Problem problem = *Problem::Parse(line + " x=nonfinite");
+      EXPECT_NE(FeaturesOf(problem) & INTACT_TARGET_BIT(INTACT_TARGET_DYNAMIC_NAN), 0u) << line;
+      const std::optional<Problem> fitted = Fit(problem, takes);
+      ASSERT_TRUE(fitted) << line;
+      EXPECT_EQ(*fitted, *Problem::Parse(line + " x=normal"));
+      EXPECT_EQ(FeaturesOf(*fitted) & INTACT_TARGET_BIT(INTACT_TARGET_DYNAMIC_NAN), 0u) << line;
+    }
+  }
+}
+
 // Takes u8×u8→u8 and s8×s8→s8, GEMMs of at least 16 rows, and fails at convolutions.
 class Picky : public Target {
  public:
@@ -237,11 +254,11 @@ class Blocked : public Target {
 TEST(TakesOf, FindsTheMultiplesThatSizesHaveToBe) {
   const Takes takes = TakesOf(Blocked());
   using Multiples = std::array<int64_t, 3>;
-  ASSERT_EQ(takes.gemm.size(), 20u);
+  ASSERT_EQ(takes.gemm.size(), AllTypes().size());
   for (const Taken& taken : takes.gemm) {
     EXPECT_EQ(taken.multiples, (Multiples{1, taken.b == INTACT_U8 ? 16 : 1, 4})) << ToString(taken);
   }
-  ASSERT_EQ(takes.conv.size(), 20u);
+  ASSERT_EQ(takes.conv.size(), AllTypes().size());
   for (const Taken& taken : takes.conv) EXPECT_EQ(taken.multiples, (Multiples{1, 1, 8})) << ToString(taken);
   const Counts counts = CheckedFit(takes, 7 * kStep);
   EXPECT_GT(counts.gemms, 400 / kStep);
@@ -271,7 +288,7 @@ TEST(TakesOf, AsksAProcessOfItsOwn) {
 TEST(FittedText, EndsWhereNothingIsLacking) {
   const std::vector<Problem> standard = Standard();
   const FittedProblems fitted = Fit(standard, {kAll, AllTypes(), AllTypes()});
-  EXPECT_THAT(ToText(fitted, ""), testing::EndsWith(" s8s8bf16\n"));
+  EXPECT_THAT(ToText(fitted, ""), testing::EndsWith(ToString(AllTypes().back()) + "\n"));
 }
 
 TEST(FittedText, SaysWhatIsTakenAndByWhat) {

@@ -524,7 +524,7 @@ std::vector<Rounding> CandidateRoundings(intact_type c_type) {
                                 rounding == R::kResidualLast;
     // Integers have no −0, and what is next to nothing rounds to 0.
     const bool is_of_floats = rounding == R::kReluByFactor || rounding == R::kFlushed;
-    const bool applies = c_type == INTACT_BF16 ? !is_of_integers : !is_of_floats;
+    const bool applies = core::IsHalfFloat(c_type) ? !is_of_integers : !is_of_floats;
     if (applies && rounding != R::kThroughFloat) roundings.push_back(rounding);
   }
   return roundings;

@@ -338,9 +338,10 @@ float ScaleFor(double magnitude, support::Random& random) {
   return static_cast<float>(std::clamp(reach / magnitude, 1e-30, 1e30));
 }
 
-// Denormal, or but little larger, after the multiplication by a row's scale.
-float TinyScaleFor(double row_scale, support::Random& random) {
-  const auto exponent = static_cast<int>(random.Integer(-146, -120));
+// Denormal in the type of outputs, or but little larger, after the multiplication by a row's scale.
+float TinyScaleFor(intact_type c_type, double row_scale, support::Random& random) {
+  const int least = core::TraitsOf(core::IsFloat(c_type) ? c_type : INTACT_F32).exponent;
+  const auto exponent = static_cast<int>(random.Integer(least - 20, least + 6));
   return static_cast<float>(std::ldexp(1.0 + random.Unit(), exponent) / row_scale);
 }
 
@@ -354,7 +355,7 @@ void FillScales(const Problem& p, std::span<const reference::Operands> groups, r
   for (int64_t n = 0; n < count; ++n) {
     support::Random random(p.seed, kScaleStream, static_cast<uint64_t>(n));
     if (p.scale == ScaleKind::kTiny) {
-      operation->scales.push_back(TinyScaleFor(row_scale, random));
+      operation->scales.push_back(TinyScaleFor(p.c_type, row_scale, random));
       continue;
     }
     const double magnitude = count == 1 ? largest : magnitudes[static_cast<size_t>(n)];
@@ -481,7 +482,8 @@ class NumberMaker {
   }
 
   void Tiny(support::Random& of_unit, support::Random& random, std::span<float> x) const {
-    const int smallest = p_.source == INTACT_BF16 ? -133 : -149;
+    const core::ElementType& source = core::TraitsOf(p_.source);
+    const int smallest = source.exponent - source.fraction;
     const auto largest = static_cast<int64_t>(Power(of_unit, 3, 14));
     for (float& value : x) {
       const int64_t steps = random.Integer(-largest / 4, largest);
@@ -509,18 +511,14 @@ void FillNumbers(const Problem& p, reference::Gemm* gemm) {
   const std::vector<uint8_t> distances = FillActivations(p);
   const auto k = static_cast<size_t>(p.k);
   const NumberMaker maker(p, gemm->rows());
-  const auto store = [gemm](const auto& element) {
-    const auto bytes = std::bit_cast<std::array<uint8_t, sizeof element>>(element);
-    gemm->a_source.insert(gemm->a_source.end(), bytes.begin(), bytes.end());
-  };
+  std::vector<uint8_t> element(static_cast<size_t>(core::BytesOf(p.source)));
+  const auto largest = static_cast<float>(core::LargestOf(p.source));
   for (int64_t row = 0; row < gemm->rows(); ++row) {
     const auto of_row = std::span(distances).subspan(static_cast<size_t>(row) * k, k);
     for (const float x : maker.Row(row, of_row)) {
-      if (p.source == INTACT_BF16) {
-        store(reference::ToBfloat16(x));
-      } else {
-        store(x);
-      }
+      const float number = std::isfinite(x) ? std::clamp(x, -largest, largest) : x;
+      core::Encode(p.source, reference::RoundToFloat(number, p.source), element.data());
+      gemm->a_source.insert(gemm->a_source.end(), element.begin(), element.end());
     }
   }
 }

@@ -49,7 +49,12 @@ constexpr auto kTypes = [] {  // all but INTACT_TYPE_NONE, the first
     names[i] = {core::kElementTypes[i + 1].name, core::kElementTypes[i + 1].type};
   return names;
 }();
-constexpr Name<intact_type> kSources[] = {{"f32", INTACT_F32}, {"bf16", INTACT_BF16}};
+constexpr auto kSources = [] {
+  std::array<Name<intact_type>, core::kSourceTypes.size()> names = {};
+  for (size_t i = 0; i < names.size(); ++i)
+    names[i] = {core::NameOf(core::kSourceTypes[i]), core::kSourceTypes[i]};
+  return names;
+}();
 constexpr Name<intact_quantization> kQuantizations[] = {
     {"static", INTACT_QUANTIZATION_STATIC},
     {"rows", INTACT_QUANTIZATION_ROWS},

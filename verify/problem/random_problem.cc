@@ -33,7 +33,7 @@ class Draw {
     p.m = Extent(block_.rows, most_ / 4);
     p.n = Extent(block_.columns, most_ / 4 / p.m);
     p.k = Extent(Of(kDepths), std::min(kMostDepth, most_ / p.m / p.n));
-    SetTypes(Of<intact_type>({INTACT_S32, INTACT_U8, INTACT_S8, INTACT_F32, INTACT_BF16}));
+    SetTypes(Of(core::kOutputTypes));
     SetQuantization();
     SetItems();
     p.usual_m = Of<int64_t>({0, 0, p.m, 1, 8, 128});
@@ -120,7 +120,7 @@ class Draw {
     p.row_zero_points = p.quantization == INTACT_QUANTIZATION_ROWS && OneIn(2);
     if (!p.IsDynamic()) return;
     p.numbers = Of(AllNumbers());
-    p.source = Of({INTACT_F32, INTACT_BF16});
+    p.source = Of(core::kSourceTypes);
   }
 
   void SetItems() {

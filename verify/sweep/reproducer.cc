@@ -195,12 +195,9 @@ std::string TypedArray(intact_type type, std::string_view name, const void* data
       return Array("int32_t", name, Elements<int32_t>(data, count));
     case INTACT_F32:
       return Array("float", name, Elements<float>(data, count));
-    case INTACT_BF16:
-      return Array("uint16_t", name, Elements<uint16_t>(data, count));
-    case INTACT_TYPE_NONE:
-      break;
+    default:  // half floats by their bits
+      return Array("uint16_t", name, Elements<uint16_t>(data, core::IsHalfFloat(type) ? count : 0));
   }
-  return {};
 }
 
 // "gemm" or "conv", as it is written in C.
@@ -228,6 +225,7 @@ constexpr std::string_view kHead = R"(/* {0}
  * and where intact is not installed, with -I and the folder include of its source. */
 #include <intact/target.h>
 #include <malloc.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,13 +330,17 @@ static unsigned FloatControl(void) {
 constexpr std::string_view kValue = R"(
 static double Value({} output) {{ return (double)output; }}
 )";
-constexpr std::string_view kValueOfBf16 = R"(
-static double Value(uint16_t bf16) {
-  const uint32_t bits = (uint32_t)bf16 << 16;
+// Of half floats: {0} bits of the fraction, {1} the bits of an infinity, {2} the exponent of the least normal
+// number, in excess of a float's.
+constexpr std::string_view kValueOfHalf = R"(
+static double Value(uint16_t half) {{
+  const uint32_t magnitude = half & 0x7fff, bits = magnitude << (23 - {0});
   float output;
   memcpy(&output, &bits, sizeof output);
-  return output;
-}
+  output *= 0x1p{2}f;
+  if (magnitude >= {1:#x}) output = magnitude > {1:#x} ? NAN : INFINITY;
+  return half >> 15 ? -output : output;
+}}
 )";
 
 // {0} gemm or conv, {1} GEMM or CONV, {2} fields of linear, {3} fields of desc, {4} fields of args, {5} the
@@ -480,13 +482,19 @@ std::string WriteArgs(const reference::Operation& operation, const RunOptions& o
                             images.residual.stride);
 }
 
+std::string ValueOf(const core::ElementType& type) {
+  if (!core::IsHalfFloat(type.type)) return fmt::format(kValue, type.c_name);
+  const int excess = type.exponent - core::TraitsOf(INTACT_F32).exponent;
+  return fmt::format(kValueOfHalf, type.fraction, core::InfinityOf(type), excess);
+}
+
 std::string WriteC(const reference::Operation& operation, const Bytes& expected, const RunOptions& options,
                    const Images& images, const std::string& plugin_options) {
   const intact_type c_type = LinearOf(operation).c_type;
   const std::string_view type = core::TraitsOf(c_type).c_name;
   std::string text = WriteArrays(operation, expected, options, images);
   text += kMemory;
-  text += c_type == INTACT_BF16 ? std::string(kValueOfBf16) : fmt::format(kValue, type);
+  text += ValueOf(core::TraitsOf(c_type));
   const auto [small, large] = WordOf(operation);
   const auto [linear, desc] = std::visit(
       [&](const auto& one) {

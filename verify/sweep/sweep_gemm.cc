@@ -2,6 +2,7 @@
 #include <array>
 #include <utility>
 
+#include "core/types.h"
 #include "support/random.h"
 #include "verify/sweep/sweep_problems.h"
 
@@ -342,14 +343,27 @@ class ProblemList {
             problem.quantization = quantization;
             problem.numbers = numbers;
             problem.source = random.Integer(0, 2) == 0 ? INTACT_BF16 : INTACT_F32;
-            Add(problem);
+            AddInHalfFloats(problem);
           }
         }
       }
     }
   }
 
-  // What rows and items have of their own, and bfloat16 outputs.
+  // A problem, and if it has bfloat16, the same with each other half float.
+  void AddInHalfFloats(Problem problem) {
+    Add(problem);
+    const bool is_output = problem.c_type == INTACT_BF16, is_source = problem.source == INTACT_BF16;
+    if (!is_output && !is_source) return;
+    for (const intact_type type : core::kSourceTypes) {
+      if (!core::IsHalfFloat(type) || type == INTACT_BF16) continue;
+      if (is_output) problem.c_type = type;
+      if (is_source) problem.source = type;
+      Add(problem);
+    }
+  }
+
+  // What rows and items have of their own, and half float outputs.
   void AddRowsAndBatches() {
     constexpr std::array kQuantizations = {INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_STATIC,
                                            INTACT_QUANTIZATION_STATIC, INTACT_QUANTIZATION_DYNAMIC_ROWS};
@@ -365,12 +379,12 @@ class ProblemList {
               problem.row_zero_points = quantization == INTACT_QUANTIZATION_ROWS && random.Integer(0, 3) != 0;
               if (quantization == INTACT_QUANTIZATION_STATIC) problem.za = a == INTACT_S8 ? -7 : 9;
               problem.own_b = own_b;
-              const bool is_real = c == INTACT_F32 || c == INTACT_BF16;
+              const bool is_real = core::IsFloat(c);
               if (quantization == INTACT_QUANTIZATION_ROWS && is_real && i == 0) MakeTiny(&problem);
               if (own_b && random.Integer(0, 1) == 0) problem.zb_kind = ZeroPointKind::kItem;
               if (own_b && c != INTACT_S32 && problem.scale != ScaleKind::kTiny && random.Integer(0, 1) == 0)
                 problem.scale = ScaleKind::kItem;
-              if (!problem.Check()) Add(problem);  // a dynamic quantization has no s32 output
+              if (!problem.Check()) AddInHalfFloats(problem);  // a dynamic quantization has no s32 output
             }
           }
         }

@@ -21,13 +21,9 @@ using kernels::KernelBlock;
 constexpr Block kPortable = {16, 16};
 constexpr Block kTiles = {2 * kernels::kTileRows, 2 * kernels::kTileRows};
 
-bool IsYmm(core::Isa isa) {
-  return isa == core::Isa::kAvx2 || isa == core::Isa::kAvxVnni || isa == core::Isa::kAvxVnniInt8;
-}
-
 // Rows of scheduled kernels fill the lanes, and columns are theirs one by one.
 Block BlockOf(const KernelBlock& block) {
-  const int lanes = IsYmm(block.isa) ? 8 : 16;
+  const int lanes = core::TraitsOf(block.isa).vectors.bytes / 4;
   if (block.dot == jit::DotKind::kScheduled) return {4 * lanes, block.mr};
   return {block.mr, block.vectors * lanes};
 }

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "core/types.h"
 
 namespace intact::verify {
 namespace {
@@ -55,6 +58,9 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_GEMM] = "GEMMs";
   names[INTACT_TARGET_BATCH_POINTERS] = "batches by pointers";
   names[INTACT_TARGET_RESIDUAL_IN_PLACE] = "a residual in place";
+  names[INTACT_TARGET_C_F16] = "f16 outputs";
+  names[INTACT_TARGET_DYNAMIC_F16] = "dynamic quantization of f16 numbers";
+  names[INTACT_TARGET_DYNAMIC_NAN] = "dynamic quantization of NaNs and infinities";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
@@ -71,21 +77,14 @@ class Features {
   uint64_t bits_ = 0;
 };
 
+// In the order of core::kOutputTypes.
+constexpr std::array kOutputFeatures = {INTACT_TARGET_C_S32, INTACT_TARGET_C_F32,  INTACT_TARGET_C_U8,
+                                        INTACT_TARGET_C_S8,  INTACT_TARGET_C_BF16, INTACT_TARGET_C_F16};
+static_assert(kOutputFeatures.size() == core::kOutputTypes.size());
+
 intact_target_feature OutputFeature(intact_type type) {
-  switch (type) {
-    case INTACT_F32:
-      return INTACT_TARGET_C_F32;
-    case INTACT_BF16:
-      return INTACT_TARGET_C_BF16;
-    case INTACT_U8:
-      return INTACT_TARGET_C_U8;
-    case INTACT_S8:
-      return INTACT_TARGET_C_S8;
-    case INTACT_S32:
-    case INTACT_TYPE_NONE:
-      break;
-  }
-  return INTACT_TARGET_C_S32;
+  const auto place = std::ranges::find(core::kOutputTypes, type) - core::kOutputTypes.begin();
+  return kOutputFeatures.at(static_cast<size_t>(place));
 }
 
 bool HasNonZero(std::span<const int32_t> values) {
@@ -129,6 +128,9 @@ uint64_t ShapeFeatures(const reference::Gemm& gemm, const RunOptions& options) {
   features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_ROWS, INTACT_TARGET_ROW_QUANTIZATION);
   features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_TARGET_DYNAMIC_ROWS);
   features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_TARGET_DYNAMIC_TENSOR);
+  features.AddIf(gemm.a_source_type == INTACT_F16, INTACT_TARGET_DYNAMIC_F16);
+  const auto has_scale = [](float scale) { return !std::isnan(scale); };
+  features.AddIf(!std::ranges::all_of(gemm.a_scales, has_scale), INTACT_TARGET_DYNAMIC_NAN);
   return features.bits();
 }
 
@@ -156,6 +158,12 @@ uint64_t ShapeFeatures(const reference::Conv& conv, const RunOptions& /*options*
 uint64_t FeaturesOf(const reference::Operation& operation, const RunOptions& options) {
   const auto of_shape = [&](const auto& one) { return ShapeFeatures(one, options); };
   return LinearFeatures(reference::LinearOf(operation), options) | std::visit(of_shape, operation);
+}
+
+uint64_t OutputFeatures() {
+  uint64_t bits = 0;
+  for (const intact_target_feature feature : kOutputFeatures) bits |= INTACT_TARGET_BIT(feature);
+  return bits;
 }
 
 std::string FeatureNames(uint64_t features) {

@@ -9,6 +9,9 @@
 
 namespace intact::verify {
 
+/// The intact_target_feature bits of the types of outputs.
+uint64_t OutputFeatures();
+
 /// The intact_target_feature bits that an operation needs, run as `options` say.
 uint64_t FeaturesOf(const reference::Operation& operation, const RunOptions& options);
 

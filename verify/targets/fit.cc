@@ -22,7 +22,6 @@ using reference::Axis;
 using reference::ConvGeometry;
 
 constexpr std::array kInputTypes = {INTACT_U8, INTACT_S8};
-constexpr std::array kOutputTypes = {INTACT_S32, INTACT_F32, INTACT_U8, INTACT_S8, INTACT_BF16};
 
 Types TypesOf(const Problem& problem) { return {problem.a_type, problem.b_type, problem.c_type}; }
 
@@ -80,7 +79,7 @@ bool IsTaken(const Target& target, const Problem& probe) {
 std::vector<Taken> TypesTaken(const Target& target, uint64_t features,
                               std::span<const std::string_view> probes) {
   std::vector<Taken> declared, taken;
-  for (const intact_type c : kOutputTypes) {
+  for (const intact_type c : core::kOutputTypes) {
     for (const intact_type a : kInputTypes) {
       for (const intact_type b : kInputTypes) {
         const Types types = {a, b, c};
@@ -304,6 +303,12 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
       p->row_zero_points = false;
       p->source = INTACT_F32;
       p->numbers = Numbers::kScaled;
+      break;
+    case INTACT_TARGET_DYNAMIC_NAN:
+      p->numbers = Numbers::kNormal;
+      break;
+    case INTACT_TARGET_DYNAMIC_F16:
+      p->source = INTACT_F32;
       break;
     case INTACT_TARGET_THREADS:
       p->threads = 1;

@@ -119,10 +119,7 @@ std::string WhyNoTarget(const intact_target& target) {
   }
   if (!has(INTACT_TARGET_A_U8, INTACT_TARGET_A_S8)) return "its `supports` has no type of activations";
   if (!has(INTACT_TARGET_B_U8, INTACT_TARGET_B_S8)) return "its `supports` has no type of weights";
-  if (!has(INTACT_TARGET_C_S32, INTACT_TARGET_C_F32, INTACT_TARGET_C_U8, INTACT_TARGET_C_S8,
-           INTACT_TARGET_C_BF16)) {
-    return "its `supports` has no type of outputs";
-  }
+  if ((target.supports & OutputFeatures()) == 0) return "its `supports` has no type of outputs";
   const bool has_gemms = has(INTACT_TARGET_GEMM);
   const bool has_convs = has(INTACT_TARGET_CONV_1D, INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_3D);
   if (!has_gemms && !has_convs) {

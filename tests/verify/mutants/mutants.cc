@@ -26,14 +26,14 @@ using reference::Requantization;
 
 // Appends f as an output, rounded as it is to be.
 void Store(float f, const Requantization& q, std::vector<uint8_t>* bytes) {
-  const auto append = [bytes](const auto& element) {
-    const auto raw = std::bit_cast<std::array<uint8_t, sizeof element>>(element);
-    bytes->insert(bytes->end(), raw.begin(), raw.end());
-  };
-  if (q.c_type == INTACT_F32) return append(f);
-  if (q.c_type == INTACT_BF16) return append(reference::ToBfloat16(f));
-  if (std::isnan(f)) f = -std::numeric_limits<float>::infinity();
-  append(static_cast<uint8_t>(reference::RoundToType(f, q.c_type, q.zero_point)));
+  std::array<uint8_t, 4> element;
+  const bool is_float = core::IsFloat(q.c_type);
+  if (!is_float && std::isnan(f)) f = -std::numeric_limits<float>::infinity();
+  core::Encode(
+      q.c_type,
+      is_float ? reference::RoundToFloat(f, q.c_type) : reference::RoundToType(f, q.c_type, q.zero_point),
+      element.data());
+  bytes->insert(bytes->end(), element.begin(), element.begin() + core::BytesOf(q.c_type));
 }
 
 // Output bytes of value(accumulator, requantization of the output, scales of its row and its column), a
@@ -153,6 +153,16 @@ std::vector<uint8_t> TruncateBfloat16(const reference::Gemm& honest, Model model
   const std::vector<uint8_t> floats = Compute(gemm, model);
   std::vector<uint8_t> bytes;
   for (size_t i = 0; i < floats.size(); i += 4) bytes.insert(bytes.end(), &floats[i + 2], &floats[i] + 4);
+  return bytes;
+}
+
+std::vector<uint8_t> FlushFloat16(const reference::Gemm& gemm, Model model) {
+  std::vector<uint8_t> bytes = Compute(gemm, model);
+  for (size_t i = 0; gemm.c_type == INTACT_F16 && i < bytes.size(); i += 2) {
+    if ((bytes[i + 1] & 0x7c) != 0) continue;
+    bytes[i] = 0;
+    bytes[i + 1] &= 0x80;
+  }
   return bytes;
 }
 
@@ -410,6 +420,9 @@ std::vector<Mutant> Mutants() {
                                Cause::kRequantization, "scales multiplied one after the other"));
   mutants.push_back(MakeMutant("truncated_bfloat16", TruncateBfloat16, "bfloat16 outputs are truncated",
                                "gemm u8s8bf16 m=5 n=17 k=64 bias=f32", Cause::kRequantization, "truncation"));
+  mutants.push_back(MakeMutant("flushed_float16", FlushFloat16, "subnormal float16 outputs are 0",
+                               "gemm u8s8f16 m=5 n=17 k=64 quant=rows scale=tiny", Cause::kRequantization,
+                               "denormals taken for 0"));
   for (const WrongQuantizer& wrong : WrongQuantizers()) {
     mutants.push_back(MakeMutant(wrong.name, QuantizeWrongly(wrong), wrong.fault, ProblemOf(wrong),
                                  Cause::kImplementationError, wrong.fault));
