@@ -9,7 +9,7 @@
 
 namespace intact::bench {
 
-Probes::Probes(const GemmOrConv& operation)
+Probes::Probes(const reference::Operation& operation)
     : pieces_(std::visit([](const auto& one) { return PiecesOf(one); }, operation)) {
   const Piece& last = pieces_.back();
   columns_ = last.first_column + last.gemm.n;
@@ -43,7 +43,7 @@ void Probes::Piece::Add(const Activations& x, int64_t row, size_t probe) {
   gemm.m = std::ssize(probes);
 }
 
-void Probes::Add(const GemmOrConv& operation, const Activations& x, const std::vector<int64_t>& rows) {
+void Probes::Add(const reference::Operation& operation, const Activations& x, const std::vector<int64_t>& rows) {
   std::visit([&](const auto& one) { Add(one, x, rows); }, operation);
   count_ += rows.size();
 }

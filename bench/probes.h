@@ -5,15 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <variant>
 #include <vector>
 
-#include "reference/contract/conv.h"
-#include "reference/contract/gemm.h"
+#include "reference/contract/operation.h"
 
 namespace intact::bench {
-
-using GemmOrConv = std::variant<reference::Gemm, reference::Conv>;
 
 /// A of a GEMM, of all items of a batch, or a convolution's input; in u8.
 struct Activations {
@@ -30,12 +26,12 @@ struct Sums {
 class Probes {
  public:
   /// The activations of `operation` do not matter.
-  explicit Probes(const GemmOrConv& operation);
+  explicit Probes(const reference::Operation& operation);
 
   size_t count() const { return count_; }
   /// Rows `rows` of the output that `operation`, the same, makes of `x` are the probes from number count()
   /// on.
-  void Add(const GemmOrConv& operation, const Activations& x, const std::vector<int64_t>& rows);
+  void Add(const reference::Operation& operation, const Activations& x, const std::vector<int64_t>& rows);
   /// Of all probes, a value for each column.
   Sums Accumulate() const;
 

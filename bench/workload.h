@@ -21,15 +21,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <variant>
 #include <vector>
 
 #include "bench/case.h"
 #include "bench/contender.h"
 #include "bench/probes.h"
 #include "kernels/runtime/aligned_buffer.h"
-#include "reference/contract/conv.h"
-#include "reference/contract/gemm.h"
+#include "reference/contract/operation.h"
 #include "reference/models/models.h"
 
 namespace intact::bench {
@@ -46,9 +44,7 @@ class Workload {
   const reference::Gemm& gemm() const { return std::get<reference::Gemm>(operation_); }
   const reference::Conv& conv() const { return std::get<reference::Conv>(operation_); }
   /// What both have.
-  const reference::Linear& operation() const {
-    return std::visit([](const auto& one) -> const reference::Linear& { return one; }, operation_);
-  }
+  const reference::Linear& operation() const { return LinearOf(operation_); }
   /// Of outputs: see Format.
   core::PostOps PostOpsOf(const Format& format) const;
   /// The ordinary input as a contender of `format` takes it, u8 or floats; aligned to a cache line.
@@ -79,7 +75,7 @@ class Workload {
               reference::Model model) const;
 
   Shape shape_;
-  GemmOrConv operation_;
+  reference::Operation operation_;
   std::vector<int8_t> b_by_columns_;  // of a batch that has its Bs so
   // Probes are rows of the output whose accumulators are known: of each ordinary input, then of its maximum.
   std::vector<int64_t> ordinary_probes_, maximum_probes_;

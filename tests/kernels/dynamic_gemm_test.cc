@@ -59,6 +59,8 @@ class Problem {
     gemm_.a_type = test.a;
     gemm_.b_type = test.b;
     gemm_.c_type = test.c;
+    gemm_.mode = test.mode;
+    gemm_.a_quantization = test.quantization;
     if (IsDynamic(test)) {
       MakeNumbers();
     } else {
@@ -78,26 +80,7 @@ class Problem {
     if (test.has_residual) MakeResidual();
   }
 
-  intact_linear_desc Linear() const {
-    intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
-    linear.a_type = test_.a;
-    linear.b_type = test_.b;
-    linear.c_type = test_.c;
-    linear.mode = test_.mode;
-    linear.a_quantization = test_.quantization;
-    linear.a_source_type = IsDynamic(test_) ? test_.source : INTACT_TYPE_NONE;
-    if (!gemm_.scales.empty()) {
-      linear.scales = gemm_.scales.data();
-      linear.scale_count = gemm_.n;
-    }
-    if (test_.has_bias) linear.bias_f32 = gemm_.bias_f32.data();
-    if (test_.has_b_zero_points) {
-      linear.b_zero_points = gemm_.b_zero_points.data();
-      linear.b_zero_point_count = gemm_.n;
-    }
-    core::SetPostOps(gemm_.post_ops, &linear);
-    return linear;
-  }
+  intact_linear_desc Linear() const { return core::DescOf(gemm_); }
   intact_gemm_args Args(std::vector<uint8_t>* c) const {
     c->assign(static_cast<size_t>(gemm_.m * gemm_.n * core::BytesOf(test_.c)), 0xAB);
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
@@ -140,7 +123,6 @@ class Problem {
       core::Encode(test_.source, reference::RoundToFloat(x[i], test_.source), &source_[i * bytes]);
       x[i] = static_cast<float>(core::Decode(test_.source, &source_[i * bytes]));
     }
-    gemm_.a_quantization = test_.quantization;
     gemm_.a_source_type = test_.source;
     gemm_.a_source = source_;
     reference::QuantizeActivations(&gemm_);

@@ -77,7 +77,7 @@ TEST(Ramp, AnyLayerCanBeProbed) {
   EXPECT_EQ(ramp->gemm().m, 256);
   EXPECT_EQ(FindKinks(*ramp, ModelOutputs(*ramp, Model::kExact)).NonMonotonic(), 0);
   Layer crooked = Golden("u8_ramp_64x10");
-  crooked.gemm.a[64 * 7 + 3] ^= 1;
+  crooked.gemm().a[64 * 7 + 3] ^= 1;
   EXPECT_THAT(AsRamp(crooked).error().message, testing::HasSubstr("row 7 is not constant"));
 }
 
