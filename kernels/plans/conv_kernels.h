@@ -69,7 +69,7 @@ class ConvKernels {
   virtual void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
                    uint8_t* scratch) const = 0;
 
-  /// What a stopwatch may choose from: makes the engines for it. If that fails nothing has changed.
+  /// What a stopwatch may choose from: makes the engines for it, until Keep().
   virtual Result<std::vector<EngineChoice>> MakeCandidates() { return std::vector<EngineChoice>(1); }
   /// Of these, what the cost model chooses for runs of `rows` rows at a time.
   virtual EngineChoice ModelChoice(int64_t /*rows*/) const { return {}; }

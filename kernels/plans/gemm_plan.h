@@ -88,7 +88,12 @@ class GemmPlan {
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
   /// Computes share number `share` of a batch whose items are cut alike.
   void RunShare(const Decision& run, int64_t share, const RowQuantization& tensor, uint8_t* scratch) const;
+  /// Destroys engines that are not used, and weights that no engine reads.
   void DropUnused();
+  struct UnusedDropper {
+    GemmPlan* plan;
+    ~UnusedDropper() { plan->DropUnused(); }
+  };
 
   std::unique_ptr<UnitPlan> unit_;
   int64_t usual_m_;
