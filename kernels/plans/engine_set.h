@@ -71,7 +71,7 @@ class EngineSet {
     const Engine* tail = nullptr;
   };
   Split SplitOf(const Engine& engine, int64_t rows) const;
-  /// The same, but that `tail` can begin and end where the range does.
+  /// The same, without a tail that cannot begin or end at the range's columns.
   Split SplitOf(const Engine& engine, const Range& range) const;
   template <class Visit>
   void ForEach(const Visit& visit) const {
