@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -190,8 +191,7 @@ intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info)
     }
     made.kernel = plan.kernel_name().c_str();
     made.packed_bytes = plan.packed_bytes();
-    made.accumulator_min = plan.accumulator_min();
-    made.accumulator_max = plan.accumulator_max();
+    std::tie(made.accumulator_min, made.accumulator_max) = plan.AccumulatorBounds();
     WriteStruct(made, info);
     return {};
   });

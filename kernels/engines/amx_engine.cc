@@ -62,18 +62,20 @@ bool ReadsLinesInPlace(int64_t line, int64_t panels, int64_t tap_count, int64_t 
   return in_place <= staged;
 }
 
+bool StagesLines(int64_t line, int64_t panels, const Taps& taps) {
+  return (taps.count() > 1 && taps.depth % kTileDepth != 0) ||
+         !ReadsLinesInPlace(line, panels, taps.count(), taps.depth);
+}
+
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,
                               const CacheSizes& caches) {
   const int64_t k = taps.count() * taps.depth;
-  // Short ranges of a longer line may reach into the next; they are in place all the same.
-  const bool has_lines = rows.line < rows.count;
   AmxBlocking blocking;
   const auto is_too_far_apart = [&] {
     const int64_t block_rows = std::min<int64_t>(rows.count, 2 * kTileRows);
     return taps.count() == 1 && panels > costs::kFewPanels && block_rows * rows.stride > caches.AmxRows();
   };
-  blocking.stages_a = (taps.count() > 1 && taps.depth % kTileDepth != 0) || is_too_far_apart() ||
-                      (has_lines && !ReadsLinesInPlace(rows.line, panels, taps.count(), taps.depth));
+  blocking.stages_a = taps.stages_tiles || is_too_far_apart();
   blocking.tile_rows = EvenTile(blocking.stages_a ? rows.count : std::min(rows.count, rows.line));
   const int64_t tiles = CeilDivide(rows.count, blocking.tile_rows);
   blocking.row_tiles = panels == 1 && tiles >= kMaxBlockTiles ? kMaxBlockTiles : std::min<int64_t>(tiles, 2);
@@ -363,7 +365,7 @@ double AmxEngine::Cost(int64_t m) const {
 }
 
 int64_t AmxEngine::MaxBlocks() const {
-  if (data_.k <= MaxDepth(mr(), Caches())) return 1;
+  if (data_.k <= MaxDepth(kBlockRows, Caches())) return 1;
   return CeilDivide(std::min(data_.weights.panels(), MaxChunkPanels(data_.k, Caches())), 2);
 }
 

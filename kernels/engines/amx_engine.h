@@ -60,17 +60,16 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
 /// With several taps, reading in place needs taps of whole tiles: they are estimated as if padded to that,
 /// the staged ones not.
 bool ReadsLinesInPlace(int64_t line, int64_t panels, int64_t tap_count, int64_t tap_depth);
+/// Taps::stages_tiles of a convolution whose lines have `line` rows.
+bool StagesLines(int64_t line, int64_t panels, const Taps& taps);
 
 class AmxEngine final : public Engine {
  public:
   /// `data` outlives the engine.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data);
 
-  int mr() const override { return 2 * kTileRows; }
-  int nr() const override { return 2 * kPanelColumns; }
-  int row_step() const override { return kTileRows; }
-  int column_step() const override { return kPanelColumns; }
   EngineId id() const override { return {EngineId::Kind::kTiles}; }
+  EngineTile tile() const override { return {kBlockRows, 2 * kPanelColumns, kPanelColumns, kTileRows}; }
   std::string KernelName() const override { return kernel_name_; }
   int64_t packed_bytes() const override { return static_cast<int64_t>(initial_.bytes()); }
   double Cost(int64_t m) const override;
@@ -79,6 +78,7 @@ class AmxEngine final : public Engine {
 
  private:
   class Region;  // one RunRange()
+  static constexpr int kBlockRows = 2 * kTileRows;
 
   explicit AmxEngine(const GemmData& data) : data_(data) {}
   Error GenerateKernels();

@@ -129,6 +129,14 @@ struct EngineId {
   bool operator==(const EngineId&) const = default;
 };
 
+/// How an engine cuts C.
+struct EngineTile {
+  int rows, columns;       // the largest tile; threads cut C between multiples of its columns
+  int column_step;         // the last columns of a range are computed as if they were a multiple of it
+  int row_step = 1;        // threads cut C between multiples of it
+  int least_row_step = 0;  // a finer step, where another engine had better run the tail; 0: none
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -136,16 +144,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// The largest tile.
-  virtual int mr() const = 0;
-  virtual int nr() const = 0;
-  /// C is cut among threads between multiples of as many rows, and of nr() columns.
-  virtual int row_step() const = 0;
-  /// Or of fewer, where rows beyond row_step() had better be another engine's; 0: not.
-  virtual int least_row_step() const { return 0; }
-  /// The last columns of a range are computed as if they were a multiple of as many.
-  virtual int column_step() const = 0;
   virtual EngineId id() const = 0;
+  virtual EngineTile tile() const = 0;
   /// Name of the main kernel.
   virtual std::string KernelName() const = 0;
   /// Memory of this engine's own copy of the weights.

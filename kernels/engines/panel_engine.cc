@@ -130,10 +130,8 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block,
                                                     std::shared_ptr<const ScheduledVectors> schedule) {
   std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block, std::move(schedule)));
-  Error error;
-  if (engine->is_signed_) error = UnshiftInitial(data, &engine->initial_);
-  if (error.status == INTACT_OK) error = engine->GenerateKernels();
-  if (error.status != INTACT_OK) return error;
+  if (engine->is_signed_) RETURN_IF_ERROR(UnshiftInitial(data, &engine->initial_));
+  RETURN_IF_ERROR(engine->GenerateKernels());
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

@@ -35,11 +35,8 @@ class PanelEngine final : public Engine {
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block,
                                                 std::shared_ptr<const ScheduledVectors> schedule);
 
-  int mr() const override { return block_.mr; }
-  int nr() const override { return nr_; }
-  int row_step() const override { return 1; }
-  int column_step() const override { return lanes_; }
   EngineId id() const override { return {EngineId::Kind::kPanels, block_}; }
+  EngineTile tile() const override { return {block_.mr, nr_, lanes_}; }
   std::string KernelName() const override { return kernel_name_; }
   int64_t packed_bytes() const override {
     return static_cast<int64_t>(initial_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes());

@@ -26,10 +26,9 @@ class PlanarEngine final : public Engine {
                                                       const ScheduledSums* like);
 
   EngineId id() const override { return {EngineId::Kind::kPlanar}; }
-  int mr() const override { return sums_.tile_rows(); }
-  int nr() const override { return kPanelColumns; }
-  int row_step() const override { return sums_.lanes(); }
-  int column_step() const override { return sums_.strip_columns(); }
+  EngineTile tile() const override {
+    return {sums_.tile_rows(), kPanelColumns, sums_.strip_columns(), sums_.lanes()};
+  }
   std::string KernelName() const override { return sums_.kernel_name(); }
   ScheduleStatistics statistics() const override { return sums_.schedule()->statistics(); }
   double Cost(int64_t m) const override { return sums_.Cost(m, 0); }

@@ -21,11 +21,8 @@ class PortableEngine final : public Engine {
   /// `data`, of which rows are not planar, outlives the engine.
   explicit PortableEngine(const GemmData& data) : data_(data) {}
 
-  int mr() const override { return kRows; }
-  int nr() const override { return kPanelColumns; }
-  int row_step() const override { return 1; }
-  int column_step() const override { return kPanelColumns; }
   EngineId id() const override { return {EngineId::Kind::kPortable}; }
+  EngineTile tile() const override { return {kRows, kPanelColumns, kPanelColumns}; }
   std::string KernelName() const override;
   double Cost(int64_t m) const override { return static_cast<double>(m); }
   int64_t ScratchBytes(int64_t /*rows*/) const override { return 0; }

@@ -28,11 +28,9 @@ class ScheduledEngine final : public Engine {
   Error Build();
 
   EngineId id() const override { return {EngineId::Kind::kScheduled}; }
-  int mr() const override { return sums_.tile_rows(); }
-  int nr() const override { return kPanelColumns; }
-  int row_step() const override { return sums_.lanes(); }
-  int least_row_step() const override { return 1; }
-  int column_step() const override { return sums_.strip_columns(); }
+  EngineTile tile() const override {
+    return {sums_.tile_rows(), kPanelColumns, sums_.strip_columns(), sums_.lanes(), 1};
+  }
   std::string KernelName() const override { return sums_.kernel_name(); }
   std::shared_ptr<const PanelSource> panel_source() const override { return sums_.schedule(); }
   ScheduleStatistics statistics() const override { return sums_.schedule()->statistics(); }

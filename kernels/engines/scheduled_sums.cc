@@ -22,18 +22,6 @@ double PredictedCost(const StripForm& form, const ScheduleStatistics& statistics
 
 }  // namespace
 
-// The row of C that row i of a tile is; less than 0 if it is none.
-class ScheduledSums::RowOf {
- public:
-  explicit RowOf(const TileRows& rows) : rows_(rows) {}
-  int64_t operator()(int64_t i) const {
-    return i < rows_.count ? rows_.row[static_cast<size_t>(i)] : TileRows::kDropped;
-  }
-
- private:
-  const TileRows& rows_;
-};
-
 ScheduledSums::ScheduledSums(const GemmData& data, core::Isa isa, int amax)
     : data_(data), isa_(isa), amax_(amax), lanes_(jit::VectorBytes(isa) / 4) {}
 
@@ -214,8 +202,9 @@ void ScheduledSums::Store(const RunBuffers& buffers, const TileRows& rows, int64
       continue;
     }
     if (!rows.is_adjacent) {
+      const auto row_of = [&](int64_t i) { return rows.At(i); };
       const ScratchTile residual(buffers.output, rows.count, tile_columns_, Edge(scratch));
-      residual.LoadRows(RowOf(rows), column, columns);
+      residual.LoadRows(row_of, column, columns);
       args.epilogue.residual = residual.map().residual;
       args.epilogue.residual_stride_bytes = residual.map().residual_stride_bytes;
     }
@@ -227,8 +216,9 @@ void ScheduledSums::Store(const RunBuffers& buffers, const TileRows& rows, int64
 // Whole vectors to scratch, and what is of C from there.
 void ScheduledSums::StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column,
                               int64_t columns, TileEpilogueArgs args, uint8_t* scratch) const noexcept {
+  const auto row_of = [&](int64_t i) { return rows.At(i); };
   const ScratchTile tile(buffers.output, RoundUp(rows.count, lanes_), tile_columns_, scratch);
-  tile.LoadRows(RowOf(rows), column, columns);
+  tile.LoadRows(row_of, column, columns);
   std::array<uint8_t*, kMaxTileRows> c;
   for (int64_t i = 0; i < RoundUp(rows.count, lanes_); ++i) c[static_cast<size_t>(i)] = tile.map().C(i, 0);
   args.c = c.data();
@@ -236,7 +226,7 @@ void ScheduledSums::StoreEdge(const RunBuffers& buffers, const TileRows& rows, i
   args.epilogue.residual = tile.map().residual;
   args.epilogue.residual_stride_bytes = tile.map().residual_stride_bytes;
   (vector_epilogue_ ? vector_epilogue_ : epilogue_)(&args);
-  tile.StoreRows(RowOf(rows), column, columns);
+  tile.StoreRows(row_of, column, columns);
 }
 
 }  // namespace intact::kernels

@@ -40,6 +40,8 @@ class ScheduledSums {
     std::array<int32_t, kMaxTileRows> row;  // of C, or kDropped
     std::array<uint8_t*, kMaxTileRows> c;   // column 0; whole vectors of them
 
+    /// The row of C that row i is; less than 0 if it is none.
+    int64_t At(int64_t i) const { return i < count ? row[static_cast<size_t>(i)] : kDropped; }
     void Add(int32_t first, int64_t rows, uint8_t* to, int64_t stride) {
       int32_t* const to_row = row.data() + count;
       uint8_t** const to_c = c.data() + count;
@@ -107,8 +109,6 @@ class ScheduledSums {
     int vectors = 0;      // of a register block
     double row_cost = 0;  // of a full block, see Cost()
   };
-  class RowOf;
-
   /// For activations in [0, amax]. Rows that hold a larger one are left to `fallback_`; without one the caller
   /// guarantees that there are none.
   ScheduledSums(const GemmData& data, core::Isa isa, int amax);

@@ -169,12 +169,9 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
   if (args.m * items > kMostRows) {
     return Unexpected("m·batch", args.m * items, "at most 2147483647");
   }
-  Error error = CheckItems("a", args.a, args.a_items, args.a_batch_stride);
-  if (error.status == INTACT_OK) error = CheckItems("c", args.c, args.c_items, args.c_batch_stride);
-  if (error.status == INTACT_OK) {
-    error = CheckItems("residual", args.residual, args.residual_items, args.residual_batch_stride);
-  }
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(CheckItems("a", args.a, args.a_items, args.a_batch_stride));
+  RETURN_IF_ERROR(CheckItems("c", args.c, args.c_items, args.c_batch_stride));
+  RETURN_IF_ERROR(CheckItems("residual", args.residual, args.residual_items, args.residual_batch_stride));
   if (!problem.has_given_b) {
     const char* const given = args.b != nullptr               ? "b"
                               : args.b_items != nullptr       ? "b_items"
@@ -209,11 +206,11 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
 
 Error CheckBatchArrays(const intact_gemm_args& args, const LinearProblem& problem) {
   const int64_t items = ItemsOf(args);
-  Error error = CheckPointers("a", args.a_items, items);
-  if (error.status == INTACT_OK) error = CheckPointers("c", args.c_items, items);
-  if (error.status == INTACT_OK) error = CheckPointers("residual", args.residual_items, items);
-  if (error.status == INTACT_OK) error = CheckPointers("b", args.b_items, items);
-  return error.status == INTACT_OK ? CheckGivenValues(args, problem, items) : error;
+  RETURN_IF_ERROR(CheckPointers("a", args.a_items, items));
+  RETURN_IF_ERROR(CheckPointers("c", args.c_items, items));
+  RETURN_IF_ERROR(CheckPointers("residual", args.residual_items, items));
+  RETURN_IF_ERROR(CheckPointers("b", args.b_items, items));
+  return CheckGivenValues(args, problem, items);
 }
 
 }  // namespace intact::kernels

@@ -16,15 +16,15 @@
 
 namespace intact::kernels {
 
-/// The engine that all units of a convolution run, as a stopwatch chose it. None: the cost model's, which units
-/// may have different ones of; and where there are no units.
+/// The engine that all units of a convolution run, as a stopwatch chose it. None: the cost model chooses one for
+/// each unit, or there are no units.
 using EngineChoice = std::optional<EngineId>;
 
 /// What is decided once for runs of a batch, and passed to all that computes them.
 struct ConvRun {
   int64_t rows = 0;          // output pixels of the run
   int64_t piece_rows = 0;    // that a thread computes at a time, at most
-  int64_t run_rows = 0;      // that an engine is told to run at a time, at most
+  int64_t run_rows = 0;      // that an engine runs at a time, at most
   SharedOutput output;       // as it is cut among threads
   int64_t spread_bytes = 0;  // of a piece of C and the residual in scratch; 0: it lies in its places
   bool is_by_line = false;   // lines are run one by one
@@ -52,12 +52,12 @@ class ConvKernels {
 
   /// Whether a line at a time fills the tiles, so that outputs need no copies to places within lines.
   virtual bool RunsByLine() const { return false; }
-  /// Rows that a piece has at least, if there are as many.
+  /// Rows that a piece has at least, unless the run has fewer.
   virtual int64_t LeastPieceRows() const { return 1; }
   /// Whether stores may bypass the caches.
   virtual bool CanStream() const { return false; }
-  /// Completes a run that has its rows, and how they lie in C: run_rows and on, the steps of `output`, and
-  /// pieces that are no larger than can be staged.
+  /// Completes a run whose rows, spread_bytes and is_by_line are set: the other members, the steps of `output`,
+  /// and fewer rows of a piece where more cannot be staged.
   virtual void Decide(const EngineChoice& choice, ConvRun* run) const = 0;
   /// Where a piece ends that begins at `row`, at most `row_end`.
   virtual int64_t PieceEnd(int64_t /*row*/, int64_t row_end) const { return row_end; }
@@ -69,12 +69,12 @@ class ConvKernels {
   virtual void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
                    uint8_t* scratch) const = 0;
 
-  /// What a stopwatch may choose from: makes the engines for it. If that fails nothing has changed.
+  /// What a stopwatch may choose from: makes the engines for it, until Keep().
   virtual Result<std::vector<EngineChoice>> MakeCandidates() { return std::vector<EngineChoice>(1); }
   /// Of these, what the cost model chooses for runs of `rows` rows at a time.
   virtual EngineChoice ModelChoice(int64_t /*rows*/) const { return {}; }
-  /// Makes what `choice` runs, if need be, and destroys what MakeCandidates() made beside. UNSUPPORTED if there
-  /// is no such engine.
+  /// Makes the engines of `choice`, if need be, and destroys all others that MakeCandidates() made. UNSUPPORTED
+  /// if there is no such engine.
   virtual Error Keep(const EngineChoice& /*choice*/) { return {}; }
 };
 

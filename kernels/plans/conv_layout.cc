@@ -1,6 +1,7 @@
 #include "kernels/plans/conv_layout.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/isas.h"
@@ -23,22 +24,8 @@ int64_t LargestDivisor(int64_t number, int64_t limit) {
 }  // namespace
 
 std::string ConvLayout::Form::ToString() const {
-  const auto name = [&]() -> std::string {
-    switch (reading) {
-      case Reading::kInPlace:
-        return "in place";
-      case Reading::kBand:
-        return "band";
-      case Reading::kBandPerUnit:
-        return "bands of units";
-      case Reading::kPlanarBand:
-        return "planar band";
-      case Reading::kDepthwise:
-        return "depthwise";
-    }
-    return {};
-  };
-  std::string text = name();
+  constexpr std::array kReadings = {"in place", "band", "bands of units", "planar band", "depthwise"};
+  std::string text = kReadings[static_cast<size_t>(reading)];
   if (unit_groups != 1) text += ", " + std::to_string(unit_groups) + " groups";
   if (has_whole_tiles) text += ", whole tiles";
   return text;
@@ -51,9 +38,8 @@ Result<std::shared_ptr<const ConvLayout>> ConvLayout::Create(const LinearProblem
   std::shared_ptr<ConvLayout> layout(new ConvLayout(problem, geometry, isa));
   layout->SetForm(form);
   if (layout->IsPlanar()) layout->OrderChannels(weights);
-  Error error = layout->PackUnits(weights);
-  if (error.status == INTACT_OK && geometry.IsOpen()) error = layout->MakeModels();
-  if (error.status != INTACT_OK) return error;
+  RETURN_IF_ERROR(layout->PackUnits(weights));
+  if (geometry.IsOpen()) RETURN_IF_ERROR(layout->MakeModels());
   return std::shared_ptr<const ConvLayout>(std::move(layout));
 }
 

@@ -48,7 +48,7 @@ inline constexpr int64_t kUsualPixels = 32;
 
 class ConvLayout {
  public:
-  /// How input is read.
+  /// How input is read; ToString() has a name for each.
   enum class Reading : uint8_t {
     kInPlace,
     kBand,         // of all channels

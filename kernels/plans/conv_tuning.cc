@@ -57,40 +57,25 @@ Result<TriedForm> TryForm(std::unique_ptr<ConvPlan> plan) {
 
 }  // namespace
 
-/// What runs of a convolution read and write while they are timed: an input of given extents.
+/// Runs of a convolution that are timed, of an input of given extents.
 class Convolution::Timer {
  public:
   Error Allocate(const Convolution& convolution, const ConvGeometry& sized) {
-    const LinearProblem& problem = convolution.problem();
-    const int64_t inputs = PixelsOf(sized.input) * sized.input_channels;
-    const int64_t outputs = PixelsOf(sized.output) * sized.output_channels;
-    const int64_t residual_bytes =
-        problem.output.has_residual() ? outputs * core::BytesOf(problem.output.residual_type) : 0;
-    const auto size = [](int64_t bytes) { return static_cast<size_t>(bytes); };
-    if (!a_.Resize(size(inputs)) || !c_.Resize(size(outputs * core::BytesOf(problem.output.c_type))) ||
-        !residual_.Resize(size(residual_bytes))) {
-      return {INTACT_OUT_OF_MEMORY, "no memory to tune in"};
-    }
-    FillActivations(problem, a_.data(), a_.size());
-    std::fill_n(residual_.data(), residual_.size(), uint8_t{0});
-    input_ = {a_.data(), sized.input_channels};
-    output_ = OutputMap::Of(problem.output, sized.output_channels, c_.data(), 0,
-                            problem.output.has_residual() ? residual_.data() : nullptr, 0);
+    const Requantization& output = convolution.problem().output;
+    RETURN_IF_ERROR(memory_.Allocate(convolution.problem(), PixelsOf(sized.input) * sized.input_channels,
+                                     PixelsOf(sized.output) * sized.output_channels));
+    input_ = {memory_.a.data(), sized.input_channels};
+    output_ = OutputMap::Of(output, sized.output_channels, memory_.c.data(), 0,
+                            output.has_residual() ? memory_.residual.data() : nullptr, 0);
     return {};
   }
-  /// Before runs of `run`.
-  Error MakeRoom(const ConvRun& run) {
-    const auto bytes = static_cast<size_t>(run.bytes);
-    if (bytes <= scratch_.size() || scratch_.Resize(bytes)) return {};
-    return {INTACT_OUT_OF_MEMORY, "no memory to tune in"};
-  }
-  void Run(const ConvPlan& plan, const ConvRun& run) const {
-    plan.RunShare(input_, output_, run, {0, run.output.m, 0, run.output.n}, scratch_data());
+  void Run(const ConvPlan& plan, const ConvRun& run) {
+    plan.RunShare(input_, output_, run, {0, run.output.m, 0, run.output.n}, memory_.scratch.data());
   }
   /// Runs each choice of `form` a few times.
   Error RunFirst(TriedForm* form) {
     for (const ConvRun& run : form->runs) {
-      RETURN_IF_ERROR(MakeRoom(run));
+      RETURN_IF_ERROR(memory_.MakeRoom(run.bytes));
       std::array<double, kFirstRuns> seconds = {};
       for (double& of_run : seconds) of_run = TimeRuns(1, [&] { Run(*form->plan, run); });
       form->seconds.push_back(*std::ranges::min_element(seconds));
@@ -99,9 +84,7 @@ class Convolution::Timer {
   }
 
  private:
-  uint8_t* scratch_data() const { return const_cast<uint8_t*>(scratch_.data()); }
-
-  AlignedBuffer<uint8_t> a_, c_, residual_, scratch_;
+  TimedMemory memory_;
   ConvInput input_ = {};
   OutputMap output_ = {};
 };

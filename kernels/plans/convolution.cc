@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "core/isas.h"
@@ -190,8 +191,7 @@ Result<Certificate> Convolution::MakeCertificate(int32_t pairing) const {
   ASSIGN_OR_RETURN(const PairedColumns pairs, Pairs(pairing));
   Result<Certificate> certificate = Certify(pairs, problem_.range);
   if (!certificate) return certificate;
-  certificate->accumulator_min = accumulator_min();
-  certificate->accumulator_max = accumulator_max();
+  std::tie(certificate->accumulator_min, certificate->accumulator_max) = AccumulatorBounds();
   return certificate;
 }
 
@@ -201,26 +201,17 @@ Result<std::vector<FailingPair>> Convolution::ListFailingPairs(int32_t pairing, 
   return kernels::ListFailingPairs(pairs, problem_.range, first, count);
 }
 
-int64_t Convolution::accumulator_min() const {
-  int64_t least = std::numeric_limits<int64_t>::max();
-  if (bare_plan_ != nullptr) least = bare_plan_->weights().certificate().accumulator_min;
+std::pair<int64_t, int64_t> Convolution::AccumulatorBounds() const {
+  std::pair bounds = {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  const auto include = [&](const LinearWeights& weights) {
+    bounds.first = std::min(bounds.first, weights.certificate().accumulator_min);
+    bounds.second = std::max(bounds.second, weights.certificate().accumulator_max);
+  };
+  if (bare_plan_ != nullptr) include(bare_plan_->weights());
   for (const auto& layout : layouts_) {
-    for (int64_t unit = 0; unit < layout->units(); ++unit) {
-      least = std::min(least, layout->weights(unit)->certificate().accumulator_min);
-    }
+    for (int64_t unit = 0; unit < layout->units(); ++unit) include(*layout->weights(unit));
   }
-  return least;
-}
-
-int64_t Convolution::accumulator_max() const {
-  int64_t most = std::numeric_limits<int64_t>::min();
-  if (bare_plan_ != nullptr) most = bare_plan_->weights().certificate().accumulator_max;
-  for (const auto& layout : layouts_) {
-    for (int64_t unit = 0; unit < layout->units(); ++unit) {
-      most = std::max(most, layout->weights(unit)->certificate().accumulator_max);
-    }
-  }
-  return most;
+  return bounds;
 }
 
 // ----- sizes -----------------------------------------------------------------------------------------------

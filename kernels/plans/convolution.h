@@ -76,8 +76,8 @@ class Convolution {
   int64_t PairPitch(int32_t pairing) const {
     return RoundUp(geometry_.group_inputs(), pairing == INTACT_PAIRING_WITHIN_TAP ? 2 : 1);
   }
-  int64_t accumulator_min() const;
-  int64_t accumulator_max() const;
+  /// The least accumulator that activations in the activation range can make, and the greatest.
+  std::pair<int64_t, int64_t> AccumulatorBounds() const;
   ScheduleStatistics schedule_statistics() const;
   /// What copies the weights of output channels as kernels see them: each tap's channels from a multiple of
   /// `pitch` on. It refers to this.

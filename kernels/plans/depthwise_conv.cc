@@ -62,12 +62,9 @@ Error DepthwiseConv::MakeInner() {
   grid.row_strides_bytes = {0, geometry_.dilation[kHeight] * geometry_.input[kWidth] * data_.n};
   ASSIGN_OR_RETURN(std::unique_ptr<DepthwiseEngine> engine,
                    DepthwiseEngine::Create(data_, grid, layout_.isa()));
-  Error error = MakeColumns(0, inner_x_.begin, &left_);
-  if (error.status == INTACT_OK) {
-    error = MakeColumns(inner_x_.end, geometry_.output[kWidth] - inner_x_.end, &right_);
-  }
   inner_ = std::move(engine);
-  return error;
+  RETURN_IF_ERROR(MakeColumns(0, inner_x_.begin, &left_));
+  return MakeColumns(inner_x_.end, geometry_.output[kWidth] - inner_x_.end, &right_);
 }
 
 Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, Part* part) const {

@@ -34,7 +34,9 @@ EngineSet::Split EngineSet::SplitOf(const Engine& engine, int64_t rows) const {
 EngineSet::Split EngineSet::SplitOf(const Engine& engine, const Range& range) const {
   const int64_t rows = range.row_end - range.row_begin;
   const Split split = SplitOf(engine, rows);
-  const auto is_cut = [&](int64_t column) { return column == data_.n || column % split.tail->nr() == 0; };
+  const auto is_cut = [&](int64_t column) {
+    return column == data_.n || column % split.tail->tile().columns == 0;
+  };
   const bool can_split = split.tail != nullptr && is_cut(range.column_begin) && is_cut(range.column_end);
   return can_split ? split : Split{rows};
 }
@@ -56,7 +58,7 @@ int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
   int64_t bytes = engine.ScratchBytes(m);
   // A tail of rows may be another's.
   ForEach([&](const Engine& other) {
-    bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, engine.mr())));
+    bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, engine.tile().rows)));
   });
   return RoundUp(bytes, 64);
 }
@@ -70,7 +72,7 @@ double EngineSet::RowsCost(const Engine& engine, int64_t rows) const {
 double EngineSet::Work(const Engine& engine, const Range& range) const {
   if (range.Empty()) return 0;
   const auto work = [&](const Engine& runs, int64_t m) {
-    const int64_t columns = RoundUp(range.column_end - range.column_begin, runs.column_step());
+    const int64_t columns = RoundUp(range.column_end - range.column_begin, runs.tile().column_step);
     return runs.Cost(m) * static_cast<double>(columns * data_.k);
   };
   const Split split = SplitOf(engine, range);
@@ -79,20 +81,22 @@ double EngineSet::Work(const Engine& engine, const Range& range) const {
                                : whole + work(*split.tail, range.row_end - range.row_begin - split.whole);
 }
 
-int64_t EngineSet::AnyColumnStep() const {
-  int64_t step = 1;
-  ForEach([&](const Engine& engine) { step = std::lcm(step, engine.nr()); });
-  return step;
+void EngineSet::SetSteps(const Engine& engine, SharedOutput* output) const {
+  const EngineTile tile = engine.tile();
+  output->row_step = tile.row_step;
+  output->least_row_step = tile.least_row_step;
+  output->column_step = tile.columns;
+  output->any_column_step = 1;
+  ForEach([&](const Engine& any) {
+    output->any_column_step = std::lcm(output->any_column_step, any.tile().columns);
+  });
 }
 
 Partition EngineSet::Cut(const Engine& engine, int64_t m, int parts) const {
   SharedOutput output;
   output.m = m;
   output.n = data_.n;
-  output.row_step = engine.row_step();
-  output.least_row_step = engine.least_row_step();
-  output.any_column_step = AnyColumnStep();
-  output.column_step = engine.nr();
+  SetSteps(engine, &output);
   output.line_columns = LineColumns(data_.n, data_.element_bytes());
   return Partition::Choose(output, parts, RowCostOf([&](int64_t rows) { return RowsCost(engine, rows); }));
 }
@@ -101,10 +105,7 @@ Partition EngineSet::Cut(const Engine& engine, int64_t m, int parts) const {
 
 Result<std::vector<const Engine*>> EngineSet::MakeAll() {
   for (const EngineId& id : maker_.Possible()) {
-    if (const auto made = FindOrMake(id); !made) {
-      DropUnchosen();
-      return made.error();
-    }
+    if (const auto made = FindOrMake(id); !made) return made.error();
   }
   return Made();
 }

@@ -39,13 +39,13 @@ class EngineSet {
   double RowsCost(const Engine& engine, int64_t rows) const;
   /// What Run() of `range` takes, see Share::work.
   double Work(const Engine& engine, const Range& range) const;
-  /// Columns between multiples of which any engine can begin and end.
-  int64_t AnyColumnStep() const;
+  /// Sets the steps between which runs on `engine` are cut.
+  void SetSteps(const Engine& engine, SharedOutput* output) const;
 
   /// The engines that there are.
   std::vector<const Engine*> Made() const;
-  /// Makes all engines that can run the plan, for a stopwatch, and returns them. If that fails the set is what
-  /// it was. Here and below: not while others use the plan.
+  /// Makes all engines that can run the plan, for a stopwatch, and returns them. DropUnchosen() afterwards, also
+  /// if that fails. Here and below: not while others use the plan.
   Result<std::vector<const Engine*>> MakeAll();
   /// The engine `id`; null if there is none.
   const Engine* Find(const EngineId& id) const;
@@ -71,7 +71,7 @@ class EngineSet {
     const Engine* tail = nullptr;
   };
   Split SplitOf(const Engine& engine, int64_t rows) const;
-  /// The same, but that `tail` can begin and end where the range does.
+  /// The same, without a tail that cannot begin or end at the range's columns.
   Split SplitOf(const Engine& engine, const Range& range) const;
   template <class Visit>
   void ForEach(const Visit& visit) const {

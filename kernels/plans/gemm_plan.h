@@ -53,8 +53,8 @@ class GemmPlan {
   ScheduleStatistics schedule_statistics() const { return unit_->schedule_statistics(); }
 
   /// Times every kernel that can run `m` rows (8192 of them at most), in turns until `budget` is spent, four
-  /// runs of each at least, and runs as many rows on the fastest from now on. All compute the same bytes. Not
-  /// while others use the plan.
+  /// runs of each at least. Later runs of `m` rows take the fastest. All compute the same bytes. Not while
+  /// others use the plan.
   Result<Tuned> Tune(int64_t m, TuningBudget budget);
   /// The kernels that Tune() would time.
   Result<std::vector<std::string>> CandidateNames();
@@ -86,9 +86,14 @@ class GemmPlan {
   Error CheckArguments(const intact_gemm_args& args) const;
   Error CheckItemApart(const intact_gemm_args& item) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
-  /// Computes share number `share` of a batch whose items are cut alike.
+  /// Computes share number `share`: of the items in their order, those of one item after the other.
   void RunShare(const Decision& run, int64_t share, const RowQuantization& tensor, uint8_t* scratch) const;
+  /// Destroys engines that are not used, and weights that no engine reads.
   void DropUnused();
+  struct UnusedDropper {
+    GemmPlan* plan;
+    ~UnusedDropper() { plan->DropUnused(); }
+  };
 
   std::unique_ptr<UnitPlan> unit_;
   int64_t usual_m_;

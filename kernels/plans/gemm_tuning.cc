@@ -3,6 +3,7 @@
 #include <random>
 
 #include "core/result.h"
+#include "core/types.h"
 #include "jit/isa.h"
 #include "kernels/plans/gemm_plan.h"
 #include "kernels/plans/tuning.h"
@@ -14,91 +15,71 @@ namespace {
 // More rows are as many blocks of rows more.
 constexpr int64_t kMostTimedRows = 8192;
 
-// What runs of a unit read and write while they are timed.
-class RunMemory {
- public:
-  // For `m` rows on any of `engines`.
-  Error Allocate(const UnitPlan& unit, std::span<const Engine* const> engines, int64_t m) {
-    const GemmData& data = unit.data();
-    const LinearProblem& problem = data.problem;
-    int64_t scratch_bytes = 0;
-    for (const Engine* const engine : engines) {
-      scratch_bytes = std::max(scratch_bytes, unit.ShareBytes(*engine, m));
-    }
-    const auto size = [m](int64_t row_bytes) { return static_cast<size_t>(m * row_bytes); };
-    if (!a_.Resize(size(data.k * problem.a_bytes())) || !row_scales_.Resize(size(1)) ||
-        !c_.Resize(size(data.n * data.element_bytes())) ||
-        !residual_.Resize(size(data.n * data.residual_bytes())) ||
-        !scratch_.Resize(static_cast<size_t>(scratch_bytes))) {
-      return {INTACT_OUT_OF_MEMORY, "no memory to tune in"};
-    }
-    if (problem.IsDynamic()) {
-      std::fill_n(a_.data(), a_.size(), uint8_t{0});
-    } else {
-      FillActivations(problem, a_.data(), a_.size());
-    }
-    std::fill_n(row_scales_.data(), row_scales_.size(), 1.0f);
-    std::fill_n(residual_.data(), residual_.size(), uint8_t{0});
-    args_.m = m;
-    args_.a = a_.data();
-    args_.c = c_.data();
-    if (data.epilogue.has_residual()) args_.residual = residual_.data();
-    if (problem.HasRowScales()) args_.a_scales = row_scales_.data();
-    return {};
-  }
-  const intact_gemm_args& args() const { return args_; }
-  uint8_t* scratch() { return scratch_.data(); }
-
- private:
-  AlignedBuffer<uint8_t> a_, c_, residual_, scratch_;
-  AlignedBuffer<float> row_scales_;
-  intact_gemm_args args_ = INTACT_GEMM_ARGS_INIT;
-};
+Error OutOfMemory() { return {INTACT_OUT_OF_MEMORY, "no memory to tune in"}; }
 
 }  // namespace
 
-void FillActivations(const LinearProblem& problem, uint8_t* a, size_t size) {
+Error TimedMemory::Allocate(const LinearProblem& problem, int64_t inputs, int64_t outputs) {
+  const auto size = [](int64_t elements, int64_t bytes) { return static_cast<size_t>(elements * bytes); };
+  const Requantization& output = problem.output;
+  if (!a.Resize(size(inputs, problem.a_bytes())) || !c.Resize(size(outputs, core::BytesOf(output.c_type))) ||
+      !residual.Resize(size(outputs, output.has_residual() ? core::BytesOf(output.residual_type) : 0))) {
+    return OutOfMemory();
+  }
+  std::fill_n(a.data(), a.size(), uint8_t{0});
+  std::fill_n(residual.data(), residual.size(), uint8_t{0});
+  if (problem.IsDynamic()) return {};
   const int low = problem.range.low, values = problem.range.high - low + 1;
   std::minstd_rand random;
-  for (size_t i = 0; i < size; ++i) {
+  for (size_t i = 0; i < a.size(); ++i) {
     const int value = low + static_cast<int>(random() % static_cast<unsigned>(values));
     a[i] = static_cast<uint8_t>(value ^ problem.a_flip());
   }
+  return {};
+}
+
+Error TimedMemory::MakeRoom(int64_t scratch_bytes) {
+  const auto bytes = static_cast<size_t>(scratch_bytes);
+  return bytes <= scratch.size() || scratch.Resize(bytes) ? Error() : OutOfMemory();
 }
 
 Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
   const ScopedFloatEnvironment float_environment;
   const int64_t m = std::min(tuned_m, kMostTimedRows);
   EngineSet* const set = unit_->mutable_engines();
-  const auto all = set->MakeAll();
-  RunMemory memory;
-  Error error = all ? memory.Allocate(*unit_, *all, m) : all.error();
-  if (error.status != INTACT_OK) {
-    DropUnused();
-    return error;
-  }
-  const std::vector<const Engine*>& engines = *all;
-  const RunBuffers buffers = BuffersOf(memory.args());
+  const UnusedDropper dropper{this};
+  ASSIGN_OR_RETURN(const std::vector<const Engine*> engines, set->MakeAll());
+  TimedMemory memory;
+  RETURN_IF_ERROR(memory.Allocate(problem(), m * weights().k(), m * weights().n()));
+  for (const Engine* const engine : engines) RETURN_IF_ERROR(memory.MakeRoom(unit_->ShareBytes(*engine, m)));
+  AlignedBuffer<float> row_scales;
+  if (!row_scales.Resize(problem().HasRowScales() ? static_cast<size_t>(m) : 0)) return OutOfMemory();
+  std::fill_n(row_scales.data(), row_scales.size(), 1.0f);
+  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+  args.m = m;
+  args.a = memory.a.data();
+  args.c = memory.c.data();
+  if (problem().output.has_residual()) args.residual = memory.residual.data();
+  if (problem().HasRowScales()) args.a_scales = row_scales.data();
+  const RunBuffers buffers = BuffersOf(args);
   const std::vector<TurnTimes> times = TimeInTurns(engines.size(), budget, [&](size_t i) {
-    unit_->RunShare(*engines[i], buffers, {0, m, 0, weights().n()}, memory.scratch());
+    unit_->RunShare(*engines[i], buffers, {0, m, 0, weights().n()}, memory.scratch.data());
   });
 
   const Engine& model = set->ModelFor(tuned_m);
   const auto model_place = static_cast<size_t>(std::ranges::find(engines, &model) - engines.begin());
   const size_t chosen = ChooseByTime(times, model_place);
   constexpr double kMicroseconds = 1e6;
-  Tuned tuned = {engines[chosen]->KernelName(), times[chosen].median * kMicroseconds, model.KernelName(),
-                 times[model_place].median * kMicroseconds, static_cast<int>(engines.size())};
   set->Choose(tuned_m, engines[chosen]);
-  DropUnused();
-  return tuned;
+  return Tuned{engines[chosen]->KernelName(), times[chosen].median * kMicroseconds, model.KernelName(),
+               times[model_place].median * kMicroseconds, static_cast<int>(engines.size())};
 }
 
 Result<std::vector<std::string>> GemmPlan::CandidateNames() {
+  const UnusedDropper dropper{this};
   ASSIGN_OR_RETURN(const std::vector<const Engine*> all, unit_->mutable_engines()->MakeAll());
   std::vector<std::string> names;
   for (const Engine* const engine : all) names.push_back(engine->KernelName());
-  DropUnused();
   return names;
 }
 
@@ -111,27 +92,23 @@ TunedChoices GemmPlan::tuned() const {
   return tuned;
 }
 
-// The names of kernels are those of engines here alone: some depend on the weights' values, so that only an
-// engine that has been made knows its own.
+// Files have names of kernels. Some depend on the weights' values, so that only an engine that has been made
+// knows its own.
 void GemmPlan::Restore(const TunedChoices& tuned) {
   if (tuned.choices.empty() || tuned.cpu != jit::HostCpu().ToString()) return;
   EngineSet* const set = unit_->mutable_engines();
+  const UnusedDropper dropper{this};
   const auto choose_named = [&](std::span<const Engine* const> engines) {
     bool found_all = true;
     for (const TunedChoices::Choice& choice : tuned.choices) {
       const auto named = std::ranges::find(engines, choice.kernel, &Engine::KernelName);
-      if (named != engines.end()) {
-        set->Choose(choice.m, *named);
-      } else {
-        found_all = false;
-      }
+      found_all = found_all && named != engines.end();
+      if (named != engines.end()) set->Choose(choice.m, *named);
     }
     return found_all;
   };
-  if (!choose_named(set->Made())) {
-    if (const auto all = set->MakeAll(); all) choose_named(*all);
-  }
-  DropUnused();
+  if (choose_named(set->Made())) return;
+  if (const auto all = set->MakeAll(); all) choose_named(*all);
 }
 
 }  // namespace intact::kernels

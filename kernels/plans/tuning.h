@@ -15,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/problem/linear_problem.h"
+#include "kernels/runtime/aligned_buffer.h"
 
 namespace intact::kernels {
 
@@ -95,8 +97,16 @@ inline size_t ChooseByTime(const std::vector<TurnTimes>& times, size_t model) {
   return chosen;
 }
 
-/// Fills `a` with activations within the declared range, as callers have them: others run more slowly.
-void FillActivations(const LinearProblem& problem, uint8_t* a, size_t size);
+/// What runs read and write while they are timed: activations within the declared range, as callers have them,
+/// since others run more slowly.
+struct TimedMemory {
+  AlignedBuffer<uint8_t> a, c, residual, scratch;  // no residual where the problem has none
+
+  /// `inputs` and `outputs`: elements. Errors, here and below: OUT_OF_MEMORY.
+  Error Allocate(const LinearProblem& problem, int64_t inputs, int64_t outputs);
+  /// Has `scratch` hold so many bytes or more.
+  Error MakeRoom(int64_t scratch_bytes);
+};
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_PLANS_TUNING_H_

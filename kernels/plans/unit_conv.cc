@@ -1,9 +1,11 @@
 #include "kernels/plans/unit_conv.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "kernels/codegen/dispatch.h"
+#include "kernels/engines/amx_engine.h"
 #include "kernels/engines/cost_constants.h"
 
 namespace intact::kernels {
@@ -45,6 +47,7 @@ Result<Access> UnitConv::MakeSource() {
       source_ = std::make_unique<InPlaceSource>(geometry_);
       Taps taps;
       taps.depth = layout_.tap_depth();
+      if (geometry_.input != geometry_.output) SetStaging(&taps);
       return Access(std::move(taps));
     }
     default: {
@@ -71,11 +74,20 @@ Taps UnitConv::MakeTaps(const Band& band) const {
   taps.depth = layout_.tap_depth();
   taps.vector_step = layout_.vector_step();
   if (taps.vector_step != 0) SharePixels(band, &taps);
+  SetStaging(&taps);
   if (layout_.may_skip_padding()) {
     SetLineTaps(&taps);
     SetLineEnds(band, &taps);
   }
   return taps;
+}
+
+// Rows of a single line are all one stride apart.
+void UnitConv::SetStaging(Taps* taps) const {
+  if (!UsesTiles(layout_.isa())) return;
+  const bool has_lines = geometry_.output[kDepth] * geometry_.output[kHeight] > 1;
+  const int64_t line = has_lines ? geometry_.output[kWidth] : std::numeric_limits<int32_t>::max();
+  taps->stages_tiles = StagesLines(line, CeilDivide(layout_.unit_outputs(), kPanelColumns), *taps);
 }
 
 // Worth it where lines fill tiles, and the taps of a line of the filter, which kernels unroll, are few.
@@ -139,12 +151,9 @@ void UnitConv::Decide(const EngineChoice& choice, ConvRun* run) const {
     run->bytes =
         std::max(run->bytes, run->spread_bytes + run->staged_bytes + unit->ShareBytes(engine, run->run_rows));
   }
-  const Engine& engine = *run->engines.front();
   SharedOutput& output = run->output;
-  output.row_step = engine.row_step();
-  output.least_row_step = engine.least_row_step();
-  output.any_column_step = HasOneUnit() ? units_.front()->engines().AnyColumnStep() : layout_.unit_outputs();
-  output.column_step = HasOneUnit() ? engine.nr() : layout_.unit_outputs();
+  units_.front()->engines().SetSteps(*run->engines.front(), &output);
+  if (!HasOneUnit()) output.column_step = output.any_column_step = layout_.unit_outputs();
   const int64_t plane = geometry_.input[kHeight] * geometry_.input[kWidth];
   output.row_bytes = CeilDivide(geometry_.input_channels * plane, geometry_.plane_pixels());
   output.column_bytes = layout_.weights(0)->packed().k;
@@ -236,10 +245,7 @@ void UnitConv::RunUnit(size_t number, const ConvRun& run, const RunBuffers& buff
 
 Result<std::vector<EngineChoice>> UnitConv::MakeCandidates() {
   for (const auto& unit : units_) {
-    if (const auto made = unit->mutable_engines()->MakeAll(); !made) {
-      for (const auto& other : units_) other->mutable_engines()->DropUnchosen();
-      return made.error();
-    }
+    if (const auto made = unit->mutable_engines()->MakeAll(); !made) return made.error();
   }
   std::vector<EngineChoice> candidates;
   for (const Engine* const engine : units_.front()->engines().Made()) candidates.emplace_back(engine->id());

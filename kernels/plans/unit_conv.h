@@ -49,6 +49,7 @@ class UnitConv final : public ConvKernels {
   Error MakeUnits();
   Result<Access> MakeSource();
   Taps MakeTaps(const Band& band) const;
+  void SetStaging(Taps* taps) const;
   void SharePixels(const Band& band, Taps* taps) const;
   void SetLineTaps(Taps* taps) const;
   void SetLineEnds(const Band& band, Taps* taps) const;

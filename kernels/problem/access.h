@@ -72,6 +72,7 @@ struct Taps {
   // the last: not computed either. Whole quads, less than the depth together; 0 where that cannot be used.
   int64_t head = 0, tail = 0;
   std::optional<SharedPixels> shared;  // where kernels are to use that
+  bool stages_tiles = false;           // AMX: rows are copied, not loaded from their lines (amx_engine.h)
   int64_t line_rows = 0;               // of an output line, where it is used, or one of the above is not 0
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }
   bool HasLineEnds() const { return head != 0 || tail != 0; }

@@ -285,7 +285,8 @@ TEST(AmxBlocks, StayInTheirCaches) {
 
 TEST(AmxBlocks, ReadLongLinesOfWholeTapsInPlace) {
   const CacheSizes caches{48 << 10, 2 << 20};
-  const auto choose = [&](int64_t line, int64_t panels, const Taps& taps) {
+  const auto choose = [&](int64_t line, int64_t panels, Taps taps) {
+    taps.stages_tiles = StagesLines(line, panels, taps);
     return ChooseAmxBlocking({1000, 64, line}, panels, taps, caches);
   };
   EXPECT_FALSE(choose(56, 4, SomeTaps(3, 192)).stages_a);

@@ -217,6 +217,7 @@ constexpr const char* kSplitLines[] = {
     "conv u8s8u8 in=5x13 c=20 o=33 kernel=4x4 stride=2x2 pad=1x1 transposed=yes za=9 zc=3 batch=3",
     "conv s8s8s32 in=9x9 c=24 o=24 kernel=3x2 stride=2x3 groups=24 transposed=yes za=-3 bias=s32 batch=4",
     "conv u8s8f32 in=31 c=16 o=20 kernel=8 stride=4 pad=2 transposed=yes za=9 scale=channel batch=3",
+    "conv u8s8u8 in=5x4 c=8 o=9 kernel=5x5 stride=5x5 pad=1x1 transposed=yes za=9 zc=3 batch=2",  // 25 phases
 };
 
 /// Every ISA that is here and what it makes of `conv`.

@@ -135,6 +135,16 @@ TEST_P(TuneHere, CorrectsAWrongChoiceOfTheModel) {
   EXPECT_EQ(Run(*plan_, 240), expected_);
 }
 
+// Items whose rows follow each other are one item, and its rows decide.
+TEST_P(TuneHere, JoinedItemsRunAsTheirRows) {
+  Use("gemm u8s8s32 m=240 n=256 k=768 fill=laplace");
+  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+  args.m = 1;
+  args.batch = 240;
+  EXPECT_EQ(plan_->KernelNameFor(args), plan_->KernelNameFor(240));
+  EXPECT_NE(plan_->KernelNameFor(args), plan_->KernelNameFor(1));
+}
+
 TEST_P(TuneHere, ChoicesAreSavedWithTheirCpu) {
   Use("gemm u8s8s32 m=40 n=85 k=137 fill=laplace");
   const std::string cpu = jit::HostCpu().ToString();
