@@ -31,8 +31,8 @@ constexpr int64_t kLargestBlock = 64;  // numbers
 // To nearest even: the environment is the default one.
 int32_t Round(float value) noexcept { return _mm_cvtss_si32(_mm_set_ss(value)); }
 
-// The number of a half float. The exponent of a float16 is 112 less than that of a float. The product is exact,
-// of subnormal numbers too.
+// The number of a half float. The exponent of a float16 is 112 less than that of a float. The product is
+// exact, of subnormal numbers too.
 float Widen(intact_type type, uint32_t half) noexcept {
   if (type == INTACT_BF16) return std::bit_cast<float>(half << 16);
   const uint32_t sign = (half & 0x8000) << 16, magnitude = (half & 0x7fff) << 13;

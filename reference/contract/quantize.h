@@ -1,5 +1,5 @@
-// The dynamic quantization of the contract (include/intact/intact.h), in scalar code, and float types. All of it
-// assumes the default floating-point environment, as requantize.h does.
+// The dynamic quantization of the contract (include/intact/intact.h), in scalar code, and float types. All
+// of it assumes the default floating-point environment, as requantize.h does.
 #ifndef INTACT_REFERENCE_CONTRACT_QUANTIZE_H_
 #define INTACT_REFERENCE_CONTRACT_QUANTIZE_H_
 
