@@ -17,7 +17,7 @@ std::string TypeName(intact_type type) { return std::string(core::NameOf(type));
 }  // namespace
 
 std::string EpilogueSpec::Name() const {
-  return TypeName(c_type) + (has_bias ? "_bias" : "") + (has_b_zero_points ? "_zb" : "") +
+  return TypeName(c_type) + (scaling.has_addends ? "_bias" : "") + (has_b_zero_points ? "_zb" : "") +
          (has_row_zero_points ? "_za" : "") + (has_row_scales ? "_rows" : "") +
          (has_residual() ? "_plus_" + TypeName(residual) : "") + (form.streams ? "_streamed" : "") +
          (form.is_dealt ? "_dealt" : "") +
@@ -82,13 +82,13 @@ void Epilogue::Prepare(const jit::Gp& args, int offset) {
   };
   if (spec_.has_row_values()) row_ = load("row", offsetof(EpilogueArgs, row_values));
   if (spec_.c_type != INTACT_S32 || SharesRegister()) {
-    scales_ = load("scales", offsetof(EpilogueArgs, scales));
+    scales_ = load("scales", offsetof(EpilogueArgs, factors));
   }
   if (spec_.c_type == INTACT_S32) return;
   if (SharesRegister()) {
     bias_ = scales_;
-  } else if (spec_.has_bias) {
-    bias_ = load("bias", offsetof(EpilogueArgs, bias));
+  } else if (spec_.scaling.has_addends) {
+    bias_ = load("bias", offsetof(EpilogueArgs, addends));
   }
   constants_ = load("constants", offsetof(EpilogueArgs, constants));
   if (spec_.has_residual()) residual_ = load("residual", offsetof(EpilogueArgs, residual));
@@ -108,9 +108,9 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
   SubtractZeroPoints(accumulators, first_vector);
   if (spec_.c_type != INTACT_S32) {
     Scale(accumulators, first_vector);
-    if (spec_.has_bias) LoadColumns(offsetof(EpilogueArgs, bias));
+    if (spec_.scaling.has_addends) LoadColumns(offsetof(EpilogueArgs, addends));
     for (size_t j = 0; j < accumulators.size(); ++j) {
-      if (spec_.has_bias) AddBias(accumulators[j], first_vector + static_cast<int>(j));
+      if (spec_.scaling.has_addends) AddBias(accumulators[j], first_vector + static_cast<int>(j));
       if (!spec_.has_residual()) Bound(accumulators[j]);
     }
   }
@@ -152,7 +152,7 @@ void Epilogue::PackColumns(const std::vector<jit::Mem>& accumulators, int column
     code.vcvtdq2ps(vector, accumulators[i]);
     code.vbroadcastss(factor, x86::ptr(scales_, offset));
     code.vmulps(vector, vector, factor);
-    if (spec_.has_bias) {
+    if (spec_.scaling.has_addends) {
       code.vbroadcastss(factor, x86::ptr(bias_, offset));
       code.vaddps(vector, vector, factor);
     }
@@ -231,7 +231,7 @@ void Epilogue::SubtractProducts(const std::vector<jit::Vec>& accumulators, int f
 
 void Epilogue::Scale(const std::vector<jit::Vec>& accumulators, int first_vector) {
   x86::Assembler& code = emitter_.code();
-  LoadColumns(offsetof(EpilogueArgs, scales));
+  LoadColumns(offsetof(EpilogueArgs, factors));
   for (const jit::Vec& accumulator : accumulators) code.vcvtdq2ps(accumulator, accumulator);
   if (!spec_.has_row_scales) {
     for (const jit::Vec& accumulator : accumulators) {

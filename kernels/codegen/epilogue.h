@@ -29,7 +29,7 @@
 
 #include "core/isas.h"
 #include "jit/emitters/emitter.h"
-#include "kernels/problem/requantization.h"
+#include "kernels/problem/linear_problem.h"
 
 namespace intact::kernels {
 
@@ -57,7 +57,7 @@ struct EpilogueForm {
 /// What the emitted code depends on.
 struct EpilogueSpec {
   intact_type c_type = INTACT_S32;
-  bool has_bias = false;             // float32 bias
+  Scaling scaling;                   // not read with s32 output
   bool has_b_zero_points = false;    // and so rows' sums
   bool has_row_zero_points = false;  // and so columns' sums
   bool has_row_scales = false;
@@ -98,8 +98,8 @@ EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const Residu
 /// What the emitted code reads, for the columns of one tile. The arrays cover the tile's whole vectors; of
 /// the residual too, whole vectors are read.
 struct EpilogueArgs {
-  const float* scales = nullptr;
-  const float* bias = nullptr;
+  const void* factors = nullptr;  // float32 scales
+  const void* addends = nullptr;  // float32 bias
   const EpilogueConstants* constants = nullptr;
   const int32_t* b_zero_points = nullptr;
   const int32_t* column_sums = nullptr;  // Σ_k (b − zb) as kernels see them
@@ -107,6 +107,11 @@ struct EpilogueArgs {
   const uint8_t* residual = nullptr;     // at the tile's first row
   int64_t residual_stride_bytes = 0;
 };
+
+/// Column `column` of LinearProblem::Factors() or Addends(), which may be null.
+inline const void* ColumnAt(const void* columns, int64_t column) {
+  return columns == nullptr ? nullptr : static_cast<const uint8_t*>(columns) + 4 * column;
+}
 
 class Epilogue {
  public:

@@ -52,6 +52,14 @@ float ResidualAt(const Requantization& output, const uint8_t* residual, size_t i
   return static_cast<float>(value - output.residual.zero_point);
 }
 
+/// Column `column` of EpilogueArgs::factors or addends.
+template <class T>
+T ColumnValue(const void* columns, size_t column) {
+  T value;
+  std::memcpy(&value, ColumnAt(columns, static_cast<int64_t>(column)), sizeof(value));
+  return value;
+}
+
 /// What the row of some outputs has of its own; zeros where it has nothing.
 struct OwnValues {
   uint32_t sum = 0, zero_point = 0;
@@ -162,9 +170,9 @@ void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const 
       std::memcpy(c + i * sizeof(y), &y, sizeof(y));
       continue;
     }
-    const float scale = data.epilogue.has_row_scales ? row.scale * args.scales[i] : args.scales[i];
-    float f = static_cast<float>(y) * scale;
-    if (args.bias != nullptr) f += args.bias[i];
+    const auto scale = ColumnValue<float>(args.factors, i);
+    float f = static_cast<float>(y) * (data.epilogue.has_row_scales ? row.scale * scale : scale);
+    if (args.addends != nullptr) f += ColumnValue<float>(args.addends, i);
     if (args.residual != nullptr) {
       f += ResidualAt(requantization, args.residual, i) * requantization.residual.scale;
     }

@@ -9,6 +9,9 @@
 
 #include <intact/intact.h>
 
+#include <cmath>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +21,12 @@
 #include "kernels/problem/requantization.h"
 
 namespace intact::kernels {
+
+/// How sums are scaled, as far as kernels are generated for it.
+struct Scaling {
+  bool has_addends = false;
+  auto operator<=>(const Scaling&) const = default;
+};
 
 /// Vectors have a value for each column, padded as told above, or are empty. Zero points of weights are as
 /// kernels see them. The declared range and the post-operations have one form: a_min and a_max are 0 for the
@@ -52,6 +61,18 @@ struct LinearProblem : core::Linear {
     return a_quantization == INTACT_QUANTIZATION_ROWS || (IsDynamic() && a_type == INTACT_U8);
   }
   bool HasRowValues() const { return HasWeightZeroPoints() || HasRowScales() || HasRowZeroPoints(); }
+  /// What the epilogue reads of each column, 4 bytes a column: a factor (the scale) and an addend (the float32
+  /// bias). Null where there is none.
+  const void* Factors() const { return scales.empty() ? nullptr : scales.data(); }
+  const void* Addends() const { return bias_f32.empty() ? nullptr : bias_f32.data(); }
+  Scaling ScalingOf() const { return {Addends() != nullptr}; }
+  /// Whether runs may give scales in place of the problem's.
+  bool HasScales() const { return !scales.empty(); }
+  /// The most that an output of `column` can be before its activation and its residual, of sums up to `sum`.
+  double LargestOutput(size_t column, double sum) const {
+    const double scaled = scales.empty() ? sum : sum * double{scales[column]};
+    return bias_f32.empty() ? scaled : scaled + std::abs(double{bias_f32[column]});
+  }
   /// Bytes of an element of A as runs give it.
   int a_bytes() const { return IsDynamic() ? core::BytesOf(a_source_type) : 1; }
 };
