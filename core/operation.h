@@ -72,6 +72,12 @@ constexpr void ForEachColumnVector(Visit&& visit, Objects&... o) {
   visit("scales", o.scales...);
 }
 
+/// The number of elements of the column vector `name` of a descriptor for `columns` columns.
+constexpr int64_t ElementsOf(std::string_view name, const intact_linear_desc& desc, int64_t columns) {
+  if (name.starts_with("bias")) return columns;
+  return name == "b_zero_points" ? desc.b_zero_point_count : desc.scale_count;
+}
+
 /// All fields of Linear.
 template <class Visit, class... Linears>
 constexpr void ForEachField(Visit&& visit, Linears&... o) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <string_view>
 
 #include "core/operation.h"
 #include "core/types.h"
@@ -148,8 +149,10 @@ float ReadScale(Input* input) {
   return input->Pick({kLargest, kSmallest, 1.0f, 0.5f, 0x1p-126f, 0x1p100f, 0x1p-100f, 3.0f});
 }
 
-void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types, Linear* linear) {
+void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
+                intact_quantization quantization, Linear* linear) {
   intact_linear_desc& desc = linear->desc;
+  desc.a_quantization = quantization;
   desc.a_type = input->Pick({INTACT_U8, INTACT_S8});
   desc.b_type = input->Pick({INTACT_S8, INTACT_S8, INTACT_U8});
   desc.c_type = c_types[input->Byte() % c_types.size()];
@@ -170,10 +173,10 @@ void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
 
 void Describe(const intact_linear_desc& desc, int64_t columns, reference::Linear* operation) {
   static_cast<core::Linear&>(*operation) = core::NumbersOf(desc);
-  operation->b_zero_points = Copy(desc.b_zero_points, desc.b_zero_point_count);
-  operation->bias_s32 = Copy(desc.bias_s32, columns);
-  operation->bias_f32 = Copy(desc.bias_f32, columns);
-  operation->scales = Copy(desc.scales, desc.scale_count);
+  const auto copy = [&](std::string_view name, auto& to, const auto* from) {
+    to = Copy(from, core::ElementsOf(name, desc, columns));
+  };
+  core::ForEachColumnVector(copy, *operation, desc);
 }
 
 std::vector<uint8_t> ReadTensor(Input* input, int64_t count) {

@@ -415,16 +415,13 @@ int main(void) {{
 
 std::string VectorsOf(const intact_linear_desc& linear, int64_t columns) {
   std::string text;
-  if (linear.b_zero_points != nullptr) {
-    text +=
-        Array("int32_t", "b_zero_points", Elements<int32_t>(linear.b_zero_points, linear.b_zero_point_count));
-  }
-  if (linear.bias_s32 != nullptr)
-    text += Array("int32_t", "bias_s32", Elements<int32_t>(linear.bias_s32, columns));
-  if (linear.bias_f32 != nullptr)
-    text += Array("float", "bias_f32", Elements<float>(linear.bias_f32, columns));
-  if (linear.scales != nullptr)
-    text += Array("float", "scales", Elements<float>(linear.scales, linear.scale_count));
+  const auto add = [&](std::string_view name, const auto* values) {
+    using T = std::remove_cvref_t<decltype(*values)>;
+    if (values == nullptr) return;
+    text += Array(std::is_same_v<T, float> ? "float" : "int32_t", name,
+                  Elements<T>(values, core::ElementsOf(name, linear, columns)));
+  };
+  core::ForEachColumnVector(add, linear);
   return text;
 }
 
