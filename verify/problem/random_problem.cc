@@ -237,12 +237,31 @@ bool IsModest(const Problem& problem) {
 
 }  // namespace
 
-Problem DrawProblem(std::span<const Block> blocks, intact_mode mode, support::Random* random) {
+namespace {
+
+template <class Of>
+Problem DrawUntilModest(std::span<const Block> blocks, intact_mode mode, support::Random* random, Of of) {
   for (;;) {
     Draw draw(blocks, mode, random);
-    const Problem problem = random->Integer(0, 2) == 0 ? draw.Conv() : draw.Gemm();
+    const Problem problem = of(&draw);
     if (!problem.Check() && IsModest(problem)) return problem;
   }
+}
+
+}  // namespace
+
+Problem DrawProblem(std::span<const Block> blocks, intact_mode mode, support::Random* random) {
+  return DrawUntilModest(blocks, mode, random, [random](Draw* draw) {
+    return random->Integer(0, 2) == 0 ? draw->Conv() : draw->Gemm();
+  });
+}
+
+Problem DrawGemm(std::span<const Block> blocks, intact_mode mode, support::Random* random) {
+  return DrawUntilModest(blocks, mode, random, [](Draw* draw) { return draw->Gemm(); });
+}
+
+Problem DrawConv(std::span<const Block> blocks, intact_mode mode, support::Random* random) {
+  return DrawUntilModest(blocks, mode, random, [](Draw* draw) { return draw->Conv(); });
 }
 
 }  // namespace intact::verify
