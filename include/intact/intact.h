@@ -166,6 +166,13 @@ typedef enum intact_quantization {
   INTACT_QUANTIZATION_DYNAMIC_TENSOR = 3
 } intact_quantization;
 
+/** How integers become 8-bit outputs without float scales; see the arithmetic at the top. */
+typedef enum intact_fixed_point {
+  INTACT_FIXED_POINT_NONE = 0,      /**< by float scales. The default. */
+  INTACT_FIXED_POINT_HALF_AWAY = 1, /**< by multipliers and shifts; a shift rounds ties away from zero */
+  INTACT_FIXED_POINT_HALF_UP = 2    /**< by multipliers and shifts; a shift rounds ties up */
+} intact_fixed_point;
+
 /** The arithmetic that a GEMM and a convolution share. "Columns" are the columns of B and C, or the output
  * channels of a convolution; n is their number. Pointers are read only during creation. */
 typedef struct intact_linear_desc {
