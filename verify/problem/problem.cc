@@ -535,6 +535,21 @@ std::optional<Error> CheckConv(const Problem& p) {
 
 }  // namespace
 
+void Problem::Reset(std::string_view key) {
+  const Problem defaults = Defaults(a_type, b_type, c_type, conv);
+  for (const std::vector<Field>* fields : {&KindOf(*this).fields, &SharedFields()}) {
+    for (const Field& field : *fields) {
+      if (field.key == key) (void)field.read(field.print(defaults), this);
+    }
+  }
+}
+
+void Problem::SetOutput(intact_type type) {
+  c_type = type;
+  if (core::IsInt8(type)) return;
+  for (const std::string_view key : {"zc"}) Reset(key);
+}
+
 std::string Problem::ToString() const {
   const Problem defaults = Defaults(a_type, b_type, c_type, conv);
   const Kind& kind = KindOf(*this);

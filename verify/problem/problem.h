@@ -142,6 +142,10 @@ struct Problem {
   std::string ToString() const;
   /// Nothing, or which field is out of range: what Parse() checks.
   std::optional<Error> Check() const;
+  /// Gives `key` the value that it has in a line without it.
+  void Reset(std::string_view key);
+  /// Changes c_type; what only 8-bit outputs have is reset for other types.
+  void SetOutput(intact_type type);
   /// Errors name the word at fault and what was expected.
   static Result<Problem> Parse(std::string_view line);
 };

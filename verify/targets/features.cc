@@ -59,6 +59,18 @@ constexpr auto kNames = [] {
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
 
+constexpr auto kKeys = [] {
+  std::array<std::string_view, INTACT_TARGET_FEATURES> keys;
+  keys[INTACT_TARGET_B_ZERO_POINT] = "zb";
+  keys[INTACT_TARGET_B_ZERO_POINTS] = "zbper";
+  keys[INTACT_TARGET_C_ZERO_POINT] = "zc";
+  keys[INTACT_TARGET_CHANNEL_SCALES] = "scale";
+  keys[INTACT_TARGET_BATCH_POINTERS] = "items";
+  keys[INTACT_TARGET_THREADS] = "threads";
+  keys[INTACT_TARGET_RESIDUAL_IN_PLACE] = "inplace";
+  return keys;
+}();
+
 // Gathers bits.
 class Features {
  public:
@@ -152,6 +164,8 @@ uint64_t FeaturesOf(const reference::Conv& conv, const RunOptions& options) {
   }
   return features.bits();
 }
+
+std::string_view KeyOf(intact_target_feature feature) { return kKeys.at(static_cast<size_t>(feature)); }
 
 std::string FeatureNames(uint64_t features) {
   std::vector<std::string_view> names;

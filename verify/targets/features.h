@@ -13,6 +13,9 @@ namespace intact::verify {
 uint64_t FeaturesOf(const reference::Gemm& gemm, const RunOptions& options);
 uint64_t FeaturesOf(const reference::Conv& conv, const RunOptions& options);
 
+/// The key of problem lines whose default takes `feature` out of a problem; empty where it takes more.
+std::string_view KeyOf(intact_target_feature feature);
+
 /// Features in words: "zero points of activations, a residual".
 std::string FeatureNames(uint64_t features);
 
