@@ -131,6 +131,23 @@ def version() -> str:
     return text(lib.intact_version())
 
 
+# What Linear takes, for the documentation of classes that pass it on.
+ARGUMENTS = """\
+    - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "u8" or "s8"; by default "s32", with `scales` "f32".
+    - `scales`: one number, or one for each column. The output is
+      clamp(round_half_even(sum·scale + bias) + c_zero_point), in float32 steps; sums have the zero points subtracted.
+    - `bias`: one value for each column. Integers are added to the sums, floats to the scaled sums.
+    - `a_zero_point`, `c_zero_point`: integers. `b_zero_points`: one integer, or one for each column.
+    - `activation="relu"`, or `clamp=(low, high)` in units of the output before its zero point.
+    - `a_range=(low, high)`: what activations can be; makes kernels without VNNI faster. It is checked in each run
+      unless `check_range=False`.
+    - `residual_type` "u8", "s8" or "f32": each run adds (residual − `residual_zero_point`)·`residual_scale`.
+    - `quantization`: "static"; "rows" (each run gives `a_scales`, `a_zero_points`); "dynamic_rows", "dynamic_tensor"
+      (A is float32, quantized to `a_type` in the run).
+    - `mode="saturating"` computes what VPMADDUBSW does, for study. `max_isa`: a cap, one of `intact.isas()`.
+"""
+
+
 class Linear:
     """The arithmetic that a product and a convolution share: intact_linear_desc, and the arrays that it points to."""
 
