@@ -37,7 +37,9 @@ struct Linear {
   std::vector<int32_t> b_zero_points;  // N, 1, or empty (all 0)
   std::vector<int32_t> bias_s32;       // N or empty
   std::vector<float> bias_f32;         // N or empty
-  std::vector<float> scales;           // N, 1, or empty (s32 output)
+  std::vector<float> scales;           // N, 1, or empty (s32 output, fixed point)
+  intact_fixed_point fixed_point = INTACT_FIXED_POINT_NONE;
+  std::vector<int32_t> multipliers, shifts;  // of fixed point: N or 1; no multipliers: shifts alone
 
   bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
   bool HasResidual() const { return post_ops.Has<AddResidual>(); }
@@ -61,6 +63,7 @@ constexpr void ForEachNumber(Visit&& visit, Objects&... o) {
   visit("range_check", o.range_check...);
   visit("a_quantization", o.a_quantization...);
   visit("a_source_type", o.a_source_type...);
+  visit("fixed_point", o.fixed_point...);
 }
 
 /// The vectors with a value for each column: of intact_linear_desc and Linear.
@@ -70,6 +73,8 @@ constexpr void ForEachColumnVector(Visit&& visit, Objects&... o) {
   visit("bias_s32", o.bias_s32...);
   visit("bias_f32", o.bias_f32...);
   visit("scales", o.scales...);
+  visit("multipliers", o.multipliers...);
+  visit("shifts", o.shifts...);
 }
 
 /// The number of elements of the column vector `name` of a descriptor for `columns` columns.
@@ -139,7 +144,7 @@ inline intact_linear_desc DescOf(const Linear& linear) {
   const auto point = [](auto, auto& to, const auto& from) { to = from.empty() ? nullptr : from.data(); };
   ForEachColumnVector(point, desc, linear);
   desc.b_zero_point_count = static_cast<int64_t>(linear.b_zero_points.size());
-  desc.scale_count = static_cast<int64_t>(linear.scales.size());
+  desc.scale_count = static_cast<int64_t>(linear.scales.size() + linear.shifts.size());
   return desc;
 }
 

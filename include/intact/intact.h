@@ -21,6 +21,16 @@
  * of row m, and f = float(y) · (a_scales[m]·scales[n]), where the product in brackets is rounded to float32
  * first.
  *
+ * Where the plan has a fixed point (intact_fixed_point), f = v: whole numbers take the place of scales[n] and of
+ * bias_f32. With multiplier q = multipliers[n] and shift s = shifts[n]
+ *
+ *     z = clamp(y·2^max(s, 0), int32's range)
+ *     h = floor((z·q + 2^30) / 2^31)          the high half of the doubled product; h = z without multipliers
+ *     v = h / 2^max(−s, 0)                    rounded to an integer: ties away from zero, or up
+ *
+ * These are SaturatingRoundingDoublingHighMul and RoundingDivideByPOT of gemmlowp (fixedpoint/fixedpoint.h), as
+ * TensorFlow Lite's MultiplyByQuantizedMultiplier joins them; its optimized kernels round ties up.
+ *
  * A convolution has the same arithmetic; its sum runs over taps and input channels, see intact_conv_desc.
  *
  * The result does not depend on the ISA, on the number of threads or on how M is split. Only a plan that was
@@ -191,7 +201,7 @@ typedef struct intact_linear_desc {
   const int32_t* bias_s32;      /**< n values in the accumulator's scale, or NULL */
   const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output */
   const float* scales;          /**< scale_count finite values > 0; NULL (with count 0) for s32 output only */
-  int64_t scale_count;          /**< 1 (per tensor) or n (per channel) */
+  int64_t scale_count;          /**< 1 (per tensor) or n (per channel); of multipliers and shifts too */
   float clamp_min;              /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
   float clamp_max;              /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
   int32_t a_min;                /**< least activation; a_min and a_max both 0: the whole range of a_type */
@@ -207,6 +217,12 @@ typedef struct intact_linear_desc {
    * output type with scales, and a_min and a_max of 0. */
   int32_t a_quantization;
   int32_t a_source_type; /**< INTACT_F32 or INTACT_BF16 with a DYNAMIC quantization, else INTACT_TYPE_NONE */
+  /** With a fixed_point: scale_count values, each 0 or 2^30 to 2^31 − 1. NULL: the shift alone. */
+  const int32_t* multipliers;
+  const int32_t* shifts; /**< with a fixed_point: scale_count values, −31 to 30; above 0: to the left */
+  /** An intact_fixed_point. All except NONE need a c_type of u8 or s8 and a STATIC a_quantization; scales,
+   * bias_f32 and the residual must then be absent. */
+  int32_t fixed_point;
 } intact_linear_desc;
 
 /** u8×s8→s32, exact, the best ISA. */
@@ -214,7 +230,8 @@ typedef struct intact_linear_desc {
   {                                                                                                   \
     sizeof(intact_linear_desc), INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, \
         INTACT_ACTIVATION_NONE, NULL, 0, NULL, NULL, NULL, 0, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED, \
-        INTACT_TYPE_NONE, 0.0f, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE                       \
+        INTACT_TYPE_NONE, 0.0f, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE, NULL, NULL,          \
+        INTACT_FIXED_POINT_NONE                                                                       \
   }
 
 /** The weights of a GEMM: B is k×n. Limits: n and k at most 2^31 − 1, n·k at most 2^40. */

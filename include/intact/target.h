@@ -76,7 +76,8 @@ typedef enum intact_target_feature {
   INTACT_TARGET_GEMM = 37,              /**< GEMMs */
   INTACT_TARGET_BATCH_POINTERS = 38,    /**< batches with a pointer for each item */
   INTACT_TARGET_RESIDUAL_IN_PLACE = 39, /**< a residual that is C itself */
-  INTACT_TARGET_FEATURES = 40           /**< how many there are */
+  INTACT_TARGET_FIXED_POINT = 40,       /**< an intact_fixed_point, with multipliers or without */
+  INTACT_TARGET_FEATURES = 41           /**< how many there are */
 } intact_target_feature;
 
 /** The bit of a feature in intact_target::supports. */

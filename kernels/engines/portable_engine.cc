@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <span>
 
 #include "core/types.h"
@@ -82,6 +84,28 @@ struct OwnValues {
     return terms;
   }
 };
+
+// The fixed point of the contract (include/intact/intact.h), by 64-bit integers.
+int32_t MultiplyFixed(int32_t y, std::optional<int32_t> multiplier, int32_t shift, bool is_away) noexcept {
+  using Limits = std::numeric_limits<int32_t>;
+  int64_t v = std::clamp(int64_t{y} * (int64_t{1} << std::max(shift, 0)), int64_t{Limits::min()},
+                         int64_t{Limits::max()});
+  if (multiplier) v = (v * *multiplier + (int64_t{1} << 30)) >> 31;
+  if (shift >= 0) return static_cast<int32_t>(v);
+  const int64_t below_half = (int64_t{1} << (-shift - 1)) - 1;
+  return static_cast<int32_t>((v + below_half + (is_away && v < 0 ? 0 : 1)) >> -shift);
+}
+
+uint8_t FixedPointOutput(const LinearProblem& problem, int32_t y, const EpilogueArgs& args,
+                         size_t i) noexcept {
+  std::optional<int32_t> multiplier;
+  if (args.factors != nullptr) multiplier = ColumnValue<int32_t>(args.factors, i);
+  const int32_t v = MultiplyFixed(y, multiplier, ColumnValue<int32_t>(args.addends, i),
+                                  problem.fixed_point == INTACT_FIXED_POINT_HALF_AWAY);
+  const OutputBounds& bounds = problem.output.bounds;
+  const float f = Min(Max(static_cast<float>(v), bounds.lo), bounds.hi);
+  return static_cast<uint8_t>(_mm_cvtss_si32(_mm_set_ss(f)) + bounds.zero_point);
+}
 
 // A bfloat16 is rounded to nearest even: see Epilogue.
 void StoreFloat(intact_type type, float f, size_t i, uint8_t* c) noexcept {
@@ -168,6 +192,10 @@ void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const 
     const auto y = static_cast<int32_t>(sums[i] - row.ZeroPointTerms(data.epilogue, args, i));
     if (requantization.c_type == INTACT_S32) {
       std::memcpy(c + i * sizeof(y), &y, sizeof(y));
+      continue;
+    }
+    if (data.epilogue.is_fixed()) {
+      c[i] = FixedPointOutput(data.problem, y, args, i);
       continue;
     }
     const auto scale = ColumnValue<float>(args.factors, i);

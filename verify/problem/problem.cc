@@ -66,6 +66,11 @@ constexpr Name<intact_range_check> kRangeChecks[] = {{"checked", INTACT_RANGE_CH
                                                      {"unchecked", INTACT_RANGE_UNCHECKED}};
 constexpr Name<BiasKind> kBiases[] = {
     {"none", BiasKind::kNone}, {"s32", BiasKind::kS32}, {"f32", BiasKind::kF32}};
+constexpr Name<FixedKind> kFixed[] = {{"none", FixedKind::kNone},
+                                      {"away", FixedKind::kAway},
+                                      {"up", FixedKind::kUp},
+                                      {"away_shift", FixedKind::kAwayShift},
+                                      {"up_shift", FixedKind::kUpShift}};
 constexpr Name<ScaleKind> kScales[] = {{"none", ScaleKind::kNone},
                                        {"tensor", ScaleKind::kTensor},
                                        {"channel", ScaleKind::kChannel},
@@ -260,6 +265,7 @@ const std::vector<Field>& SharedFields() {
       Choice("rangecheck", &Problem::range_check, kRangeChecks),
       Choice("bias", &Problem::bias, kBiases),
       Choice("scale", &Problem::scale, kScales),
+      Choice("fixed", &Problem::fixed, kFixed),
       Choice("act", &Problem::activation, kActivations),
       Choice("res", &Problem::residual, kResiduals),
       Number("zres", &Problem::zres),
@@ -436,6 +442,15 @@ std::optional<Error> CheckEpilogue(const Problem& p) {
   return std::nullopt;
 }
 
+std::optional<Error> CheckFixed(const Problem& p) {
+  if (p.fixed == FixedKind::kNone) return std::nullopt;
+  const bool is_alone = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 &&
+                        p.residual == INTACT_TYPE_NONE && p.quantization == INTACT_QUANTIZATION_STATIC;
+  if (!is_alone) return Invalid("fixed: needs 8-bit outputs, no f32 bias, no residual and no quant");
+  if (p.scale == ScaleKind::kTensor || p.scale == ScaleKind::kChannel) return std::nullopt;
+  return Invalid("fixed: needs scale=tensor or scale=channel");
+}
+
 std::optional<Error> CheckQuantization(const Problem& p) {
   const bool is_static = p.quantization == INTACT_QUANTIZATION_STATIC;
   if (!is_static && p.za != 0) return Invalid(fmt::format("za: {} beside quant; expected 0", p.za));
@@ -547,7 +562,7 @@ void Problem::Reset(std::string_view key) {
 void Problem::SetOutput(intact_type type) {
   c_type = type;
   if (core::IsInt8(type)) return;
-  for (const std::string_view key : {"zc"}) Reset(key);
+  for (const std::string_view key : {"zc", "fixed"}) Reset(key);
 }
 
 std::string Problem::ToString() const {

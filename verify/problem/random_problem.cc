@@ -214,6 +214,12 @@ class Draw {
       return;
     }
     p.activation = Of({INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP});
+    const bool may_be_fixed = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 &&
+                              p.scale != ScaleKind::kItem && p.quantization == INTACT_QUANTIZATION_STATIC;
+    if (may_be_fixed && OneIn(2)) {
+      p.fixed = Of({FixedKind::kAway, FixedKind::kUp, FixedKind::kAwayShift, FixedKind::kUpShift});
+      return;
+    }
     if (!OneIn(3)) return;
     p.residual = Of({INTACT_U8, INTACT_S8, INTACT_F32});
     p.zres = ZeroPoint(p.residual);

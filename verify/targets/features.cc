@@ -55,6 +55,7 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_GEMM] = "GEMMs";
   names[INTACT_TARGET_BATCH_POINTERS] = "batches by pointers";
   names[INTACT_TARGET_RESIDUAL_IN_PLACE] = "a residual in place";
+  names[INTACT_TARGET_FIXED_POINT] = "fixed-point multipliers";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
@@ -68,6 +69,7 @@ constexpr auto kKeys = [] {
   keys[INTACT_TARGET_BATCH_POINTERS] = "items";
   keys[INTACT_TARGET_THREADS] = "threads";
   keys[INTACT_TARGET_RESIDUAL_IN_PLACE] = "inplace";
+  keys[INTACT_TARGET_FIXED_POINT] = "fixed";
   return keys;
 }();
 
@@ -117,7 +119,8 @@ Features OfBoth(const reference::Linear& operation, const RunOptions& options) {
   features.AddIf(operation.c_zero_point != 0, INTACT_TARGET_C_ZERO_POINT);
   features.AddIf(!operation.bias_s32.empty(), INTACT_TARGET_BIAS_S32);
   features.AddIf(!operation.bias_f32.empty(), INTACT_TARGET_BIAS_F32);
-  features.AddIf(operation.scales.size() > 1, INTACT_TARGET_CHANNEL_SCALES);
+  features.AddIf(operation.scales.size() > 1 || operation.shifts.size() > 1, INTACT_TARGET_CHANNEL_SCALES);
+  features.AddIf(!operation.shifts.empty(), INTACT_TARGET_FIXED_POINT);
   features.AddIf(operation.post_ops.Has<core::Relu>(), INTACT_TARGET_RELU);
   features.AddIf(operation.post_ops.Has<core::Clamp>(), INTACT_TARGET_CLAMP);
   const bool has_residual = operation.HasResidual();

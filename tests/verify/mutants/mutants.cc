@@ -12,6 +12,7 @@
 
 #include "core/types.h"
 #include "reference/contract/quantize.h"
+#include "reference/models/fixed_point.h"
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
 #include "tests/verify/mutants/mutant_parts.h"
@@ -122,6 +123,25 @@ std::vector<uint8_t> RoundHalfUp(const reference::Gemm& gemm, Model model) {
   return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float, float) {
     const float f = reference::Dequantize(y, q);
     return core::BytesOf(q.c_type) == 1 ? std::floor(f + 0.5f) : f;
+  });
+}
+
+// Fixed point by another rule.
+std::vector<uint8_t> RoundHalfAway(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  gemm.fixed_point = INTACT_FIXED_POINT_HALF_AWAY;
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> RoundShiftsUp(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  gemm.fixed_point = INTACT_FIXED_POINT_HALF_UP;
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> RoundProductOnce(const reference::Gemm& gemm, Model model) {
+  return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float, float) {
+    return reference::AfterBias(static_cast<float>(reference::MultiplyRoundedOnce(y, q.fixed)), q);
   });
 }
 
@@ -392,6 +412,18 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(MakeMutant("half_up", RoundHalfUp, "ties are rounded up instead of to even",
                                "gemm u8s8u8 m=16 n=16 k=64 za=9 zc=128 fill=ties", Cause::kRequantization,
                                "half up"));
+  mutants.push_back(MakeMutant("shift_half_up", RoundShiftsUp,
+                               "a fixed-point shift rounds ties up instead of away from zero",
+                               "gemm u8s8s8 m=16 n=16 k=64 za=9 fill=ties scale=channel fixed=away",
+                               Cause::kRequantization, "fixed-point multiplier, rounded twice, half up"));
+  mutants.push_back(MakeMutant("shift_half_away", RoundHalfAway,
+                               "a fixed-point shift rounds ties away from zero instead of up",
+                               "gemm u8s8s8 m=16 n=16 k=64 za=9 fill=ties scale=channel fixed=up_shift",
+                               Cause::kRequantization, "fixed-point multiplier, rounded twice"));
+  mutants.push_back(MakeMutant("rounded_once", RoundProductOnce,
+                               "a fixed-point product is rounded once, by its whole shift",
+                               "gemm u8s8s8 m=16 n=65 k=64 za=9 fill=ties scale=channel fixed=up",
+                               Cause::kRequantization, "fixed-point multiplier, rounded once"));
   mutants.push_back(MakeMutant("late_residual", AddResidualLast,
                                "the residual is added after the activation instead of before it",
                                "gemm u8s8u8 m=8 n=17 k=64 za=128 zc=128 act=relu res=s8 zres=-3",
