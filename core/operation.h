@@ -40,6 +40,7 @@ struct Linear {
   std::vector<float> scales;           // N, 1, or empty (s32 output, fixed point)
   intact_fixed_point fixed_point = INTACT_FIXED_POINT_NONE;
   std::vector<int32_t> multipliers, shifts;  // of fixed point: N or 1; no multipliers: shifts alone
+  std::vector<uint8_t> lookup_table;         // 256 elements of c_type, or empty
 
   bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
   bool HasResidual() const { return post_ops.Has<AddResidual>(); }
@@ -89,6 +90,7 @@ constexpr void ForEachField(Visit&& visit, Linears&... o) {
   ForEachNumber(visit, o...);
   visit("post_ops", o.post_ops...);
   ForEachColumnVector(visit, o...);
+  visit("lookup_table", o.lookup_table...);
 }
 
 /// A GEMM's shape and weights: of intact_gemm_desc.
@@ -145,7 +147,16 @@ inline intact_linear_desc DescOf(const Linear& linear) {
   ForEachColumnVector(point, desc, linear);
   desc.b_zero_point_count = static_cast<int64_t>(linear.b_zero_points.size());
   desc.scale_count = static_cast<int64_t>(linear.scales.size() + linear.shifts.size());
+  if (!linear.lookup_table.empty()) desc.lookup_table = linear.lookup_table.data();
   return desc;
+}
+
+/// Elements of a lookup table, one for each value of an 8-bit output.
+inline constexpr int64_t kTableElements = 256;
+/// The elements of a descriptor's lookup table, or none.
+inline std::vector<uint8_t> LookupTableOf(const intact_linear_desc& desc) {
+  const auto* const table = static_cast<const uint8_t*>(desc.lookup_table);
+  return table == nullptr ? std::vector<uint8_t>() : std::vector<uint8_t>(table, table + kTableElements);
 }
 
 }  // namespace intact::core

@@ -193,6 +193,9 @@ void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
   ReadBiases(input, columns, linear);
   ReadEpilogue(input, columns, linear);
   ReadFixedPoint(input, columns, linear);
+  const bool is_8_bit = core::IsInt8(static_cast<intact_type>(desc.c_type));
+  if (is_8_bit && input->OneIn(4)) linear->lookup_table = ReadTensor(input, 256);
+  if (!linear->lookup_table.empty()) desc.lookup_table = linear->lookup_table.data();
   input->Spoil(&desc.a_type, {0, INTACT_S32, INTACT_F32, 5, -1, kLowestInt});
   input->Spoil(&desc.b_type, {0, INTACT_S32, INTACT_F32, 5, -1, kLowestInt});
   input->Spoil(&desc.c_type, {0, 5, -1, kHighestInt});
@@ -206,6 +209,7 @@ void Describe(const intact_linear_desc& desc, int64_t columns, reference::Linear
     to = Copy(from, core::ElementsOf(name, desc, columns));
   };
   core::ForEachColumnVector(copy, *operation, desc);
+  operation->lookup_table = core::LookupTableOf(desc);
 }
 
 std::vector<uint8_t> ReadTensor(Input* input, int64_t count) {

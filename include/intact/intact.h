@@ -14,6 +14,8 @@
  *     f        = activation(f)                                   an f32 output is f
  *     c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne: to nearest even
  *
+ * With a lookup table, an 8-bit output is lookup_table[c − lowest(c_type)]: any function of one 8-bit value.
+ *
  * A bf16 output is f rounded to nearest even. A NaN can only come from a residual (a NaN, or infinities that
  * cancel) or from scales whose product is infinite. It counts as −∞.
  *
@@ -223,6 +225,13 @@ typedef struct intact_linear_desc {
   /** An intact_fixed_point. All except NONE need a c_type of u8 or s8 and a STATIC a_quantization; scales,
    * bias_f32 and the residual must then be absent. */
   int32_t fixed_point;
+  /** 256 elements of c_type, u8 or s8, or NULL: outputs are lookup_table[c − lowest(c_type)], where c is as the
+   * other fields have it, and lowest is 0 or −128. The sigmoid of a sum, for outputs in units of 1/256, where c
+   * is an s8 of scale 1/16:
+   *
+   *     for (int c = -128; c < 128; ++c) table[c + 128] = min(255, rint(256 / (1 + exp(-c / 16.0))));
+   */
+  const void* lookup_table;
 } intact_linear_desc;
 
 /** u8×s8→s32, exact, the best ISA. */
@@ -231,7 +240,7 @@ typedef struct intact_linear_desc {
     sizeof(intact_linear_desc), INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, \
         INTACT_ACTIVATION_NONE, NULL, 0, NULL, NULL, NULL, 0, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED, \
         INTACT_TYPE_NONE, 0.0f, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE, NULL, NULL,          \
-        INTACT_FIXED_POINT_NONE                                                                       \
+        INTACT_FIXED_POINT_NONE, NULL                                                                 \
   }
 
 /** The weights of a GEMM: B is k×n. Limits: n and k at most 2^31 − 1, n·k at most 2^40. */

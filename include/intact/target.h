@@ -77,7 +77,8 @@ typedef enum intact_target_feature {
   INTACT_TARGET_BATCH_POINTERS = 38,    /**< batches with a pointer for each item */
   INTACT_TARGET_RESIDUAL_IN_PLACE = 39, /**< a residual that is C itself */
   INTACT_TARGET_FIXED_POINT = 40,       /**< an intact_fixed_point, with multipliers or without */
-  INTACT_TARGET_FEATURES = 41           /**< how many there are */
+  INTACT_TARGET_LOOKUP_TABLE = 41,      /**< a lookup table */
+  INTACT_TARGET_FEATURES = 42           /**< how many there are */
 } intact_target_feature;
 
 /** The bit of a feature in intact_target::supports. */

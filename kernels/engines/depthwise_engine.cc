@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/isas.h"
+#include "core/types.h"
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
@@ -209,13 +210,18 @@ int64_t DepthwiseEngine::packed_bytes() const {
 
 void DepthwiseEngine::RunRow(const DepthwiseRow& row, int64_t channel_begin,
                              int64_t channel_end) const noexcept {
-  if (!by_channels_.kernel) return RunPortably(row, channel_begin, channel_end);
   const bool has_all = channel_begin == 0 && channel_end == data_.n;
-  if (has_all && RunsFlat(row.pixels, row.output.c_stride_bytes)) {
+  if (!by_channels_.kernel) {
+    RunPortably(row, channel_begin, channel_end);
+  } else if (has_all && RunsFlat(row.pixels, row.output.c_stride_bytes)) {
     RunFlat(row);
   } else {
     RunByChannels(row, channel_begin, channel_end);
   }
+  const LinearProblem& problem = data_.problem;
+  if (problem.lookup_table.empty()) return;
+  LookUp(problem.lookup_table.data(), core::LowestOf(problem.c_type), row.output, 0, row.pixels,
+         channel_begin, channel_end - channel_begin);
 }
 
 void DepthwiseEngine::RunPortably(const DepthwiseRow& row, int64_t channel_begin,

@@ -414,6 +414,10 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
   RETURN_IF_ERROR(CheckZeroPoints(desc));
   RETURN_IF_ERROR(CheckWeightZeroPoints(desc, n));
   RETURN_IF_ERROR(CheckResidualFields(desc));
+  if (desc.lookup_table != nullptr && !core::IsInt8(static_cast<intact_type>(desc.c_type))) {
+    return InvalidArgument(Got("c_type", desc.c_type) +
+                           " with a lookup_table; expected INTACT_U8 or INTACT_S8");
+  }
   LinearProblem problem;
   static_cast<core::Linear&>(problem) = core::NumbersOf(desc);
   problem.n = n;
@@ -425,6 +429,7 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
   problem.bias_s32 = ReadColumns(desc.bias_s32, n, n);
   problem.bias_f32 = ReadColumns(desc.bias_f32, n, n);
   problem.scales = ReadColumns(desc.scales, desc.scale_count, n);
+  problem.lookup_table = core::LookupTableOf(desc);
   problem.shifts = ReadColumns(desc.shifts, desc.scale_count, n);
   problem.multipliers = ReadColumns(desc.multipliers, desc.scale_count, n);
   return problem;

@@ -37,7 +37,7 @@ struct PackHeader {
   // intact_linear_desc: the bits of its fields in their lists' order (core/operation.h), then 0
   std::array<uint32_t, 24> numbers;
   std::array<uint32_t, 16> post_ops;
-  uint32_t vectors;  // bit i: column vector i of its list is there
+  uint32_t vectors;  // bit i: column vector i of its list is there; bit 31: the lookup table
   // intact_conv_desc; all 0 in the file of a GEMM
   int32_t spatial_dims, transposed;
   uint32_t choices;  // of TunedChoices
@@ -57,6 +57,9 @@ constexpr size_t kColumnVectors = [] {
   core::ForEachColumnVector([&count](auto, const auto&) { ++count; }, desc);
   return count;
 }();
+
+constexpr uint32_t kTableBit = 1u << 31;
+bool HasLookupTable(const PackHeader& header) { return (header.vectors & kTableBit) != 0; }
 
 // A visitor of fields that writes their bits to an array, and one that reads them.
 template <class Array>
@@ -93,6 +96,7 @@ Error Refused(const std::string& why) { return {INTACT_INVALID_ARGUMENT, why}; }
 struct Layout {
   int64_t weights, panels, choices, end;
   std::array<int64_t, kColumnVectors> vectors;  // of those that are not there: of the next
+  int64_t lookup_table;
 };
 
 Layout LayoutOf(const PackHeader& header) {
@@ -106,6 +110,8 @@ Layout LayoutOf(const PackHeader& header) {
     layout.vectors[i] = layout.panels;
     if ((header.vectors >> i & 1) != 0) layout.panels += column_bytes;
   }
+  layout.lookup_table = layout.panels;
+  if (HasLookupTable(header)) layout.panels += core::kTableElements;
   layout.choices = layout.panels + RoundUp(panels * static_cast<int64_t>(sizeof(int64_t)), kAlignment);
   layout.end = layout.choices;
   if (header.choices != 0) {
@@ -135,7 +141,7 @@ Error CheckShape(const PackHeader& header) {
       header.n > (int64_t{1} << 40) / header.k) {
     return Refused("n or k is out of range");
   }
-  if (header.vectors >> kColumnVectors != 0) return Refused("a flag is out of range");
+  if ((header.vectors & ~kTableBit) >> kColumnVectors != 0) return Refused("a flag is out of range");
   const std::array<std::array<int64_t, INTACT_MAX_SPATIAL>, 7> extents = {
       header.input,     header.kernel,  header.stride,    header.dilation,
       header.pad_begin, header.pad_end, header.output_pad};
@@ -224,6 +230,7 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   std::vector<const void*> vectors;
   core::ForEachColumnVector([&vectors](auto, const auto* values) { vectors.push_back(values); }, linear);
   for (size_t i = 0; i < vectors.size(); ++i) header.vectors |= (vectors[i] != nullptr ? 1u : 0u) << i;
+  if (linear.lookup_table != nullptr) header.vectors |= kTableBit;
   if (conv) core::ForEachGeometryField(core::kCopyField, header, *conv);
   header.pairs = certificate.pairs;
   header.failing_pairs = certificate.failing_pairs;
@@ -240,6 +247,7 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   for (size_t i = 0; i < vectors.size(); ++i) {
     if (vectors[i] != nullptr) CopyTo(&image, layout.vectors[i], vectors[i], column_bytes);
   }
+  CopyTo(&image, layout.lookup_table, linear.lookup_table, problem.lookup_table.size());
   CopyTo(&image, layout.panels, certificate.panel_failing_pairs.data(),
          certificate.panel_failing_pairs.size() * sizeof(int64_t));
   if (choices != 0) CopyChoices(tuned, conv.has_value(), layout, &image);
@@ -264,6 +272,7 @@ intact_linear_desc LinearOf(const PackHeader& header, const Layout& layout, cons
     ++i;
   };
   core::ForEachColumnVector(point, linear);
+  if (HasLookupTable(header)) linear.lookup_table = image + layout.lookup_table;
   if (linear.b_zero_points != nullptr) linear.b_zero_point_count = header.n;
   if (linear.c_type != INTACT_S32) linear.scale_count = header.n;
   return linear;

@@ -10,6 +10,7 @@
 //                             output channels
 //                 vectors     of those that there are of zero points of the weights, bias_s32, bias_f32,
 //                             scales, …, in the order of core/operation.h: 32 bits[⌈n/16⌉·16]
+//                 table       lookup_table, u8[256] or s8[256], if there is one
 //                 panels      failing pairs of each panel of the certificate, s64[⌈n/16⌉]
 //                 choices     of a plan that was tuned: the CPU, char[64], then
 //                               of a GEMM for each number of rows: it, s64, and the kernel's name, char[120]

@@ -143,6 +143,7 @@ ARGUMENTS = """\
     - `activation="relu"`, or `clamp=(low, high)` in units of the output before its zero point.
     - `fixed_point` "half_away" or "half_up": `multipliers` (2^30 to 2^31 − 1, or none) and `shifts` in the place of
       `scales`, one of each or one for each column, as TensorFlow Lite has them (intact.h); 8-bit outputs only.
+    - `lookup_table`: 256 elements of an 8-bit `c_type`; outputs q become lookup_table[q − lowest of `c_type`].
     - `a_range=(low, high)`: what activations can be; makes kernels without VNNI faster. It is checked in each run
       unless `check_range=False`.
     - `residual_type` "u8", "s8" or "f32": each run adds (residual − `residual_zero_point`)·`residual_scale`.
@@ -160,7 +161,7 @@ class Linear:
                  clamp: tuple[float, float] | None = None, a_range: tuple[int, int] | None = None,
                  check_range: bool = True, residual_type: str | None = None, residual_scale: float | None = None,
                  residual_zero_point: int = 0, quantization: str = "static", a_source_type: str | None = None,
-                 fixed_point: str | None = None, multipliers: Any = None, shifts: Any = None, mode: str = "exact",
+                 fixed_point: str | None = None, multipliers: Any = None, shifts: Any = None, lookup_table: Any = None, mode: str = "exact",
                  max_isa: str | None = None):
         if c_type is None:
             c_type = "s32" if scales is None else "f32"
@@ -192,6 +193,13 @@ class Linear:
             if multiplier_count not in (0, shift_count):
                 raise invalid(f"multipliers: has {multiplier_count} values; expected {shift_count}, as shifts have")
             d.scale_count = shift_count
+        if lookup_table is not None:
+            table = np.ascontiguousarray(array_of("lookup_table", lookup_table))
+            if c_type not in ("u8", "s8") or table.dtype != DTYPES[c_type] or table.shape != (256,):
+                raise invalid(f"lookup_table: has shape {table.shape} and dtype {table.dtype}; expected 256 elements of an "
+                              "8-bit c_type")
+            self._kept.append(table)
+            d.lookup_table = ffi.cast("void *", address(table))
         self.bias_count = None
         if bias is not None:
             bias = numbers("bias", bias)

@@ -83,6 +83,15 @@ def test_fixed_point(rule):
         intact.Gemm(b, c_type="s8", fixed_point=rule, multipliers=multipliers, shifts=-7)
 
 
+def test_lookup_table():
+    a, b = random((9, 32), np.uint8), random((32, 16), np.int8)
+    table = np.random.default_rng(1).permutation(256).astype(np.uint8).view(np.int8)
+    plain, mapped = (intact.Gemm(b, c_type="s8", scales=0.003, lookup_table=t).run(a) for t in (None, table))
+    assert np.array_equal(mapped, table[plain.astype(int) + 128])
+    with pytest.raises(intact.Error, match=r"lookup_table: has shape \(255,\)"):
+        intact.Gemm(b, c_type="s8", scales=0.003, lookup_table=table[1:])
+
+
 def test_quantization_of_rows():
     a, b = random((6, 32), np.uint8), random((32, 8), np.int8)
     scales, points = np.linspace(0.5, 1, 6, dtype=np.float32), np.arange(6, dtype=np.int32)

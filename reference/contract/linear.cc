@@ -40,6 +40,7 @@ Requantization RequantizationOf(const Linear& linear, int64_t n) {
   q.has_bias_f32 = !linear.bias_f32.empty();
   if (q.has_bias_f32) q.bias_f32 = linear.bias_f32[column];
   if (!linear.float_steps.empty()) q.float_steps = linear.float_steps[column];
+  if (!linear.lookup_table.empty()) q.lookup_table = linear.lookup_table.data();
   q.post_ops = linear.post_ops;
   q.zero_point = linear.c_zero_point;
   return q;

@@ -70,9 +70,15 @@ float Dequantize(int64_t y, const Requantization& q) noexcept {
 int32_t Requantize(int64_t y, const Requantization& q) noexcept {
   if (q.fixed.rule != INTACT_FIXED_POINT_NONE) {
     const float v = AfterBias(static_cast<float>(MultiplyFixed(y, q.fixed)), q);
-    return RoundToType(v, q.c_type, q.zero_point);
+    return LookUp(RoundToType(v, q.c_type, q.zero_point), q);
   }
-  return RoundToType(Dequantize(y, q), q.c_type, q.zero_point);
+  return LookUp(RoundToType(Dequantize(y, q), q.c_type, q.zero_point), q);
+}
+
+int32_t LookUp(int32_t output, const Requantization& q) noexcept {
+  if (q.lookup_table == nullptr) return output;
+  const uint8_t element = q.lookup_table[q.c_type == INTACT_S8 ? output + 128 : output];
+  return q.c_type == INTACT_S8 ? static_cast<int8_t>(element) : element;
 }
 
 int32_t RoundToType(float f, intact_type c_type, int32_t zero_point) noexcept {

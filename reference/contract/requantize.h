@@ -40,6 +40,7 @@ struct Requantization {
   core::PostOps post_ops;
   float residual = 0.0f;  // the output's element, less its zero point, if one is added
   int32_t zero_point = 0;
+  const uint8_t* lookup_table = nullptr;  // 256 elements of c_type, or none
 };
 
 /// v of fixed point, from a y within int32.
@@ -51,8 +52,12 @@ float AfterBias(float f, const Requantization& q) noexcept;
 /// float(y)·scale (+ bias), then the post-operations: the f32 output.
 float Dequantize(int64_t y, const Requantization& q) noexcept;
 
-/// The u8 or s8 output as an integer: clamp(rne(f) + zero_point) to the type's range.
+/// The u8 or s8 output as an integer: clamp(rne(f) + zero_point) to the type's range, or what the table has in
+/// its place.
 int32_t Requantize(int64_t y, const Requantization& q) noexcept;
+
+/// What the table of `q`, if there is one, has in the place of an 8-bit output.
+int32_t LookUp(int32_t output, const Requantization& q) noexcept;
 
 /// clamp(rne(f) + zero_point) to the range of `c_type`, u8 or s8; infinities clamp.
 int32_t RoundToType(float f, intact_type c_type, int32_t zero_point) noexcept;

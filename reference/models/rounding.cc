@@ -196,7 +196,7 @@ double RoundedWithZeroPoint(int32_t y, const Requantization& q, const Scales& sc
 uint8_t Int8(int32_t y, const Requantization& q, const Scales& scales, Rounding rounding) noexcept {
   const double low = q.c_type == INTACT_U8 ? 0.0 : -128.0;
   const double value = std::clamp(RoundedWithZeroPoint(y, q, scales, rounding), low, low + 255.0);
-  return static_cast<uint8_t>(static_cast<int32_t>(value));
+  return static_cast<uint8_t>(LookUp(static_cast<int32_t>(value), q));
 }
 
 // ----- other types ----------------------------------------------------------------------------------------

@@ -259,7 +259,8 @@ TEST_P(EightBitOutputs, EqualTheReference) {
       "conv u8s8u8 in=5x5 c=9 o=17 kernel=3x3 stride=2x2 transposed=yes zc=12 scale=channel",
   };
   for (const std::string& line : lines) {
-    for (const char* const words : {"", " fixed=away", " fixed=up", " fixed=away_shift", " fixed=up_shift"}) {
+    for (const char* const words : {"", " fixed=away", " fixed=up", " fixed=away_shift", " fixed=up_shift",
+                                    " table=yes", " fixed=up table=yes"}) {
       for (const verify::Fill fill : {verify::Fill::kUniform, verify::Fill::kTies}) {
         verify::Problem problem = Parsed(line + words);
         problem.isa = GetParam();

@@ -205,6 +205,27 @@ std::optional<std::string> OtherActivation(const Observation& seen) {
   return "ReLU at 0 instead of at the output's zero point";
 }
 
+// What may go wrong with a lookup table.
+std::optional<std::string> OtherLookup(const Observation& seen) {
+  const Requantization q = seen.OwnRequantization();
+  if (q.lookup_table == nullptr) return std::nullopt;
+  Requantization other = q;
+  other.lookup_table = nullptr;
+  if (SameElement(seen, seen.exact, other)) return "the lookup table left out";
+  std::array<uint8_t, 256> table;
+  const auto is_from = [&](auto index) {
+    for (int i = 0; i < 256; ++i) table.at(static_cast<size_t>(i)) = q.lookup_table[index(i) & 0xff];
+    other.lookup_table = table.data();
+    return SameElement(seen, seen.exact, other);
+  };
+  if (is_from([](int i) { return i + 1; })) return "the element after the lookup table's right one";
+  if (is_from([](int i) { return i - 1; })) return "the element before the lookup table's right one";
+  if (q.c_type == INTACT_S8 && is_from([](int i) { return i ^ 0x80; })) {
+    return "the lookup table's element 0 taken for that of 0, not of -128";
+  }
+  return std::nullopt;
+}
+
 // How else the output may have been brought to 8 bits.
 std::optional<std::string> OtherNarrowing(const Observation& seen) {
   const Requantization q = seen.OwnRequantization();
@@ -231,7 +252,7 @@ bool IsZeroOfFourBytes(const Observation& seen) {
 
 std::string DiagnoseRequantization(const Observation& seen) {
   std::string text = "accumulator right, requantization wrong";
-  for (const auto& find : {OtherActivation, OtherNarrowing, OtherScale, OtherResidual}) {
+  for (const auto& find : {OtherLookup, OtherActivation, OtherNarrowing, OtherScale, OtherResidual}) {
     if (const std::optional<std::string> found = find(seen)) return text + ": " + *found;
   }
   return text;

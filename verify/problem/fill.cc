@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "core/types.h"
@@ -30,7 +31,8 @@ enum Stream : uint64_t {
   kResidualStream,
   kRowStream,
   kNumberStream,
-  kFixedPointStream
+  kFixedPointStream,
+  kTableStream
 };
 
 // What the fills see of a problem: a GEMM is a convolution of one tap, whose pixels are the rows of A.
@@ -387,6 +389,17 @@ void FillFixedPoint(const Problem& p, reference::Linear* operation) {
   operation->scales.clear();
 }
 
+// A permutation, so that each wrong index shows.
+void FillTable(const Problem& p, reference::Linear* operation) {
+  std::vector<uint8_t>& table = operation->lookup_table;
+  table.resize(256);
+  std::iota(table.begin(), table.end(), uint8_t{0});
+  support::Random random(p.seed, kTableStream, 0);
+  for (size_t i = table.size() - 1; i > 0; --i) {
+    std::swap(table[i], table[static_cast<size_t>(random.Integer(0, static_cast<int64_t>(i)))]);
+  }
+}
+
 // Full range, uniform; with their scale they reach 20 to 60 from the zero point, in halves for kTies.
 void FillResidual(const Problem& p, reference::Linear* operation) {
   support::Random scale_random(p.seed, kResidualStream, 0);
@@ -622,6 +635,7 @@ void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> group
   if (problem.bias == BiasKind::kF32) FillBiasF32(problem, operation);
   if (problem.scale != ScaleKind::kNone) FillScales(problem, operands, operation);
   if (problem.fixed != FixedKind::kNone) FillFixedPoint(problem, operation);
+  if (problem.has_table) FillTable(problem, operation);
   if (problem.residual != INTACT_TYPE_NONE) FillResidual(problem, operation);
   if (problem.activation == INTACT_ACTIVATION_RELU) operation->post_ops.Add(core::Relu{});
   if (problem.activation == INTACT_ACTIVATION_CLAMP) {

@@ -267,6 +267,7 @@ const std::vector<Field>& SharedFields() {
       Choice("scale", &Problem::scale, kScales),
       Choice("fixed", &Problem::fixed, kFixed),
       Choice("act", &Problem::activation, kActivations),
+      Choice("table", &Problem::has_table, kNoYes),
       Choice("res", &Problem::residual, kResiduals),
       Number("zres", &Problem::zres),
       Choice("inplace", &Problem::in_place, kNoYes),
@@ -443,6 +444,7 @@ std::optional<Error> CheckEpilogue(const Problem& p) {
 }
 
 std::optional<Error> CheckFixed(const Problem& p) {
+  if (p.has_table && !core::IsInt8(p.c_type)) return Invalid("table: needs 8-bit outputs");
   if (p.fixed == FixedKind::kNone) return std::nullopt;
   const bool is_alone = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 &&
                         p.residual == INTACT_TYPE_NONE && p.quantization == INTACT_QUANTIZATION_STATIC;
@@ -562,7 +564,7 @@ void Problem::Reset(std::string_view key) {
 void Problem::SetOutput(intact_type type) {
   c_type = type;
   if (core::IsInt8(type)) return;
-  for (const std::string_view key : {"zc", "fixed"}) Reset(key);
+  for (const std::string_view key : {"zc", "fixed", "table"}) Reset(key);
 }
 
 std::string Problem::ToString() const {

@@ -116,6 +116,7 @@ struct Problem {
   ScaleKind scale = ScaleKind::kNone;  // kTensor unless s32 output
   FixedKind fixed = FixedKind::kNone;  // of 8-bit outputs; `scale` says whose the multipliers and shifts are
   intact_activation activation = INTACT_ACTIVATION_NONE;
+  bool has_table = false;  // a lookup table, of 8-bit outputs
   intact_type residual = INTACT_TYPE_NONE;
   int32_t zres = 0;  // residual_zero_point
   Fill fill = Fill::kUniform;

@@ -214,6 +214,7 @@ class Draw {
       return;
     }
     p.activation = Of({INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP});
+    p.has_table = core::IsInt8(p.c_type) && OneIn(3);
     const bool may_be_fixed = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 &&
                               p.scale != ScaleKind::kItem && p.quantization == INTACT_QUANTIZATION_STATIC;
     if (may_be_fixed && OneIn(2)) {

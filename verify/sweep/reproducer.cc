@@ -159,6 +159,7 @@ std::string LinearFields(const intact_linear_desc& linear) {
   core::ForEachPostOpField(fields, linear, usual);
   core::ForEachColumnVector(
       [&fields](std::string_view name, const auto* values) { fields.SetVector(name, values, name); }, linear);
+  fields.SetVector("lookup_table", linear.lookup_table, "lookup_table");
   fields("b_zero_point_count", linear.b_zero_point_count, usual.b_zero_point_count);
   fields("scale_count", linear.scale_count, usual.scale_count);
   return fields.text();
@@ -422,6 +423,9 @@ std::string VectorsOf(const intact_linear_desc& linear, int64_t columns) {
                   Elements<T>(values, core::ElementsOf(name, linear, columns)));
   };
   core::ForEachColumnVector(add, linear);
+  if (linear.lookup_table != nullptr) {
+    text += Array("uint8_t", "lookup_table", Elements<uint8_t>(linear.lookup_table, core::kTableElements));
+  }
   return text;
 }
 

@@ -56,6 +56,7 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_BATCH_POINTERS] = "batches by pointers";
   names[INTACT_TARGET_RESIDUAL_IN_PLACE] = "a residual in place";
   names[INTACT_TARGET_FIXED_POINT] = "fixed-point multipliers";
+  names[INTACT_TARGET_LOOKUP_TABLE] = "a lookup table";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
@@ -70,6 +71,7 @@ constexpr auto kKeys = [] {
   keys[INTACT_TARGET_THREADS] = "threads";
   keys[INTACT_TARGET_RESIDUAL_IN_PLACE] = "inplace";
   keys[INTACT_TARGET_FIXED_POINT] = "fixed";
+  keys[INTACT_TARGET_LOOKUP_TABLE] = "table";
   return keys;
 }();
 
@@ -121,6 +123,7 @@ Features OfBoth(const reference::Linear& operation, const RunOptions& options) {
   features.AddIf(!operation.bias_f32.empty(), INTACT_TARGET_BIAS_F32);
   features.AddIf(operation.scales.size() > 1 || operation.shifts.size() > 1, INTACT_TARGET_CHANNEL_SCALES);
   features.AddIf(!operation.shifts.empty(), INTACT_TARGET_FIXED_POINT);
+  features.AddIf(!operation.lookup_table.empty(), INTACT_TARGET_LOOKUP_TABLE);
   features.AddIf(operation.post_ops.Has<core::Relu>(), INTACT_TARGET_RELU);
   features.AddIf(operation.post_ops.Has<core::Clamp>(), INTACT_TARGET_CLAMP);
   const bool has_residual = operation.HasResidual();

@@ -145,6 +145,18 @@ std::vector<uint8_t> RoundProductOnce(const reference::Gemm& gemm, Model model) 
   });
 }
 
+// By an index that is `offset` too large, and has the top bit flipped where `flip` is 0x80.
+auto LookUpElsewhere(int offset, int flip) {
+  return [=](const reference::Gemm& honest, Model model) {
+    reference::Gemm gemm = honest;
+    for (size_t i = 0; i < gemm.lookup_table.size(); ++i) {
+      gemm.lookup_table[i] =
+          honest.lookup_table[((i ^ static_cast<size_t>(flip)) + static_cast<size_t>(offset)) % 256];
+    }
+    return Compute(gemm, model);
+  };
+}
+
 std::vector<uint8_t> AddResidualLast(const reference::Gemm& gemm, Model model) {
   return ComputeValues(gemm, model, [](int32_t y, Requantization q, float, float) {
     const std::optional<float> residual = TakeResidual(&q);
@@ -424,6 +436,14 @@ std::vector<Mutant> Mutants() {
                                "a fixed-point product is rounded once, by its whole shift",
                                "gemm u8s8s8 m=16 n=65 k=64 za=9 fill=ties scale=channel fixed=up",
                                Cause::kRequantization, "fixed-point multiplier, rounded once"));
+  mutants.push_back(MakeMutant("next_of_table", LookUpElsewhere(1, 0),
+                               "outputs are the lookup table's next elements",
+                               "gemm u8s8u8 m=5 n=17 k=64 za=9 zc=128 table=yes", Cause::kImplementationError,
+                               "the element after the lookup table's right one"));
+  mutants.push_back(MakeMutant("unsigned_table", LookUpElsewhere(0, 0x80),
+                               "s8 outputs are the lookup table's index as they are",
+                               "gemm u8s8s8 m=5 n=17 k=64 za=9 table=yes", Cause::kImplementationError,
+                               "the lookup table's element 0 taken for that of 0, not of -128"));
   mutants.push_back(MakeMutant("late_residual", AddResidualLast,
                                "the residual is added after the activation instead of before it",
                                "gemm u8s8u8 m=8 n=17 k=64 za=128 zc=128 act=relu res=s8 zres=-3",
