@@ -627,6 +627,7 @@ std::optional<Error> Problem::Check() const {
   if (error) return error;
   if (std::optional<Error> range = CheckDeclaredRange(*this)) return range;
   if (std::optional<Error> epilogue = CheckEpilogue(*this)) return epilogue;
+  if (std::optional<Error> fixed_error = CheckFixed(*this)) return fixed_error;
   if (std::optional<Error> residual_error = CheckResidual(*this)) return residual_error;
   if (open_extents && !conv) return Invalid("open: only a convolution has extents");
   return conv ? CheckConv(*this) : CheckGemm(*this);
