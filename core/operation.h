@@ -37,7 +37,10 @@ struct Linear {
   std::vector<int32_t> b_zero_points;  // N, 1, or empty (all 0)
   std::vector<int32_t> bias_s32;       // N or empty
   std::vector<float> bias_f32;         // N or empty
-  std::vector<float> scales;           // N, 1, or empty (s32 output)
+  std::vector<float> scales;           // N, 1, or empty (s32 output, fixed point)
+  intact_fixed_point fixed_point = INTACT_FIXED_POINT_NONE;
+  std::vector<int32_t> multipliers, shifts;  // of fixed point: N or 1; no multipliers: shifts alone
+  std::vector<uint8_t> lookup_table;         // 256 elements of c_type, or empty
 
   bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
   bool HasResidual() const { return post_ops.Has<AddResidual>(); }
@@ -61,6 +64,7 @@ constexpr void ForEachNumber(Visit&& visit, Objects&... o) {
   visit("range_check", o.range_check...);
   visit("a_quantization", o.a_quantization...);
   visit("a_source_type", o.a_source_type...);
+  visit("fixed_point", o.fixed_point...);
 }
 
 /// The vectors with a value for each column: of intact_linear_desc and Linear.
@@ -70,6 +74,14 @@ constexpr void ForEachColumnVector(Visit&& visit, Objects&... o) {
   visit("bias_s32", o.bias_s32...);
   visit("bias_f32", o.bias_f32...);
   visit("scales", o.scales...);
+  visit("multipliers", o.multipliers...);
+  visit("shifts", o.shifts...);
+}
+
+/// The number of elements of the column vector `name` of a descriptor for `columns` columns.
+constexpr int64_t ElementsOf(std::string_view name, const intact_linear_desc& desc, int64_t columns) {
+  if (name.starts_with("bias")) return columns;
+  return name == "b_zero_points" ? desc.b_zero_point_count : desc.scale_count;
 }
 
 /// All fields of Linear.
@@ -78,6 +90,7 @@ constexpr void ForEachField(Visit&& visit, Linears&... o) {
   ForEachNumber(visit, o...);
   visit("post_ops", o.post_ops...);
   ForEachColumnVector(visit, o...);
+  visit("lookup_table", o.lookup_table...);
 }
 
 /// A GEMM's shape and weights: of intact_gemm_desc.
@@ -133,8 +146,17 @@ inline intact_linear_desc DescOf(const Linear& linear) {
   const auto point = [](auto, auto& to, const auto& from) { to = from.empty() ? nullptr : from.data(); };
   ForEachColumnVector(point, desc, linear);
   desc.b_zero_point_count = static_cast<int64_t>(linear.b_zero_points.size());
-  desc.scale_count = static_cast<int64_t>(linear.scales.size());
+  desc.scale_count = static_cast<int64_t>(linear.scales.size() + linear.shifts.size());
+  if (!linear.lookup_table.empty()) desc.lookup_table = linear.lookup_table.data();
   return desc;
+}
+
+/// Elements of a lookup table, one for each value of an 8-bit output.
+inline constexpr int64_t kTableElements = 256;
+/// The elements of a descriptor's lookup table, or none.
+inline std::vector<uint8_t> LookupTableOf(const intact_linear_desc& desc) {
+  const auto* const table = static_cast<const uint8_t*>(desc.lookup_table);
+  return table == nullptr ? std::vector<uint8_t>() : std::vector<uint8_t>(table, table + kTableElements);
 }
 
 }  // namespace intact::core

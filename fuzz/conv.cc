@@ -116,7 +116,7 @@ std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper) {
   const int64_t depth = operation.geometry.Taps() * operation.geometry.GroupInputs();
   if (columns * depth > int64_t{1} << 16) return "";
   Linear linear;
-  ReadLinear(&input, columns, kOutputTypes, &linear);
+  ReadLinear(&input, columns, kOutputTypes, INTACT_QUANTIZATION_STATIC, &linear);
   Spoil(&input, &desc);
   const std::vector<uint8_t> weights = ReadTensor(&input, columns * depth);
   verify::RunOptions options;

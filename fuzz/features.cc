@@ -66,7 +66,6 @@ std::span<const int32_t> Features::OutputTypes() const {
 void ReadFeatures(Input* input, const Features& features, intact_gemm_desc* desc,
                   intact_linear_desc* linear) {
   desc->b_from_run = features.has_own_b ? 1 : 0;
-  linear->a_quantization = features.quantization;
   if (features.quantization != INTACT_QUANTIZATION_STATIC) linear->a_zero_point = 0;
   if (IsDynamic(features.quantization)) {
     linear->a_source_type = core::kSourceTypes[input->Byte() % core::kSourceTypes.size()];
@@ -173,7 +172,7 @@ void FeatureRun::ReadRowValues() {
 }
 
 void FeatureRun::ReadItemValues() {
-  const bool has_scales = input_.OneIn(2) && gemm_.c_type != INTACT_S32;
+  const bool has_scales = input_.OneIn(2) && !gemm_.scales.empty();
   const bool has_zero_points = input_.OneIn(2) && linear_.b_zero_points != nullptr;
   for (int64_t item = 0; item < gemm_.batch; ++item) {
     if (has_scales) gemm_.item_scales.push_back(ReadScale(&input_));

@@ -135,7 +135,7 @@ std::string CheckGemm(std::span<const uint8_t> bytes, const Tamper& tamper) {
   operation.k = desc.k;
   const Layout layout = LayoutOf(desc);
   Linear linear;
-  ReadLinear(&input, desc.n, features.OutputTypes(), &linear);
+  ReadLinear(&input, desc.n, features.OutputTypes(), features.quantization, &linear);
   Spoil(&input, &desc);
   bool gives_weights = !features.has_own_b;
   if (features.Any()) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <string_view>
 
 #include "core/isas.h"
 #include "core/operation.h"
@@ -136,6 +137,34 @@ void ReadEpilogue(Input* input, int64_t columns, Linear* linear) {
   input->Spoil(&desc.residual_zero_point, {-129, 256, kLowestInt, kHighestInt, 1});
 }
 
+// In the place of scales, of float bias and of a residual.
+void ReadFixedPoint(Input* input, int64_t columns, Linear* linear) {
+  intact_linear_desc& desc = linear->desc;
+  const bool may_be_fixed = core::IsInt8(static_cast<intact_type>(desc.c_type)) &&
+                            desc.a_quantization == INTACT_QUANTIZATION_STATIC;
+  if (may_be_fixed && input->OneIn(4)) {
+    desc.fixed_point = input->Pick({INTACT_FIXED_POINT_HALF_AWAY, INTACT_FIXED_POINT_HALF_UP});
+    support::Random random(input->Byte(), 2, 0);
+    const bool is_steep = input->OneIn(4);
+    for (int64_t i = 0; i < columns; ++i) {
+      linear->multipliers.push_back(static_cast<int32_t>(random.Integer(1 << 30, kHighestInt)));
+      linear->shifts.push_back(
+          static_cast<int32_t>(is_steep ? random.Integer(-31, 30) : random.Integer(-12, 0)));
+    }
+    input->Spoil(&linear->multipliers.back(), {0, -1, 1, kLowestInt, kHighestInt});
+    input->Spoil(&linear->shifts.back(), {-32, 31, kLowestInt, kHighestInt});
+    if (!input->OneIn(3)) desc.multipliers = linear->multipliers.data();
+    desc.shifts = linear->shifts.data();
+    desc.scales = nullptr;
+    desc.bias_f32 = nullptr;
+    desc.residual_type = INTACT_TYPE_NONE;
+    desc.residual_scale = 0.0f;
+    desc.residual_zero_point = 0;
+  }
+  input->Spoil(&desc.fixed_point, {3, -1, kLowestInt, INTACT_FIXED_POINT_HALF_UP, INTACT_FIXED_POINT_NONE});
+  input->Spoil(&desc.shifts, {nullptr});
+}
+
 template <class T>
 std::vector<T> Copy(const T* from, int64_t count) {
   return from == nullptr ? std::vector<T>() : std::vector<T>(from, from + count);
@@ -149,8 +178,10 @@ float ReadScale(Input* input) {
   return input->Pick({kLargest, kSmallest, 1.0f, 0.5f, 0x1p-126f, 0x1p100f, 0x1p-100f, 3.0f});
 }
 
-void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types, Linear* linear) {
+void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
+                intact_quantization quantization, Linear* linear) {
   intact_linear_desc& desc = linear->desc;
+  desc.a_quantization = quantization;
   desc.a_type = input->Pick({INTACT_U8, INTACT_S8});
   desc.b_type = input->Pick({INTACT_S8, INTACT_S8, INTACT_U8});
   desc.c_type = c_types[input->Byte() % c_types.size()];
@@ -161,6 +192,10 @@ void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
   ReadZeroPoints(input, columns, linear);
   ReadBiases(input, columns, linear);
   ReadEpilogue(input, columns, linear);
+  ReadFixedPoint(input, columns, linear);
+  const bool is_8_bit = core::IsInt8(static_cast<intact_type>(desc.c_type));
+  if (is_8_bit && input->OneIn(4)) linear->lookup_table = ReadTensor(input, 256);
+  if (!linear->lookup_table.empty()) desc.lookup_table = linear->lookup_table.data();
   input->Spoil(&desc.a_type, {0, INTACT_S32, INTACT_F32, 5, -1, kLowestInt});
   input->Spoil(&desc.b_type, {0, INTACT_S32, INTACT_F32, 5, -1, kLowestInt});
   input->Spoil(&desc.c_type, {0, 5, -1, kHighestInt});
@@ -170,10 +205,11 @@ void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
 
 void Describe(const intact_linear_desc& desc, int64_t columns, reference::Linear* operation) {
   static_cast<core::Linear&>(*operation) = core::NumbersOf(desc);
-  operation->b_zero_points = Copy(desc.b_zero_points, desc.b_zero_point_count);
-  operation->bias_s32 = Copy(desc.bias_s32, columns);
-  operation->bias_f32 = Copy(desc.bias_f32, columns);
-  operation->scales = Copy(desc.scales, desc.scale_count);
+  const auto copy = [&](std::string_view name, auto& to, const auto* from) {
+    to = Copy(from, core::ElementsOf(name, desc, columns));
+  };
+  core::ForEachColumnVector(copy, *operation, desc);
+  operation->lookup_table = core::LookupTableOf(desc);
 }
 
 std::vector<uint8_t> ReadTensor(Input* input, int64_t count) {

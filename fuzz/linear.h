@@ -15,18 +15,17 @@
 
 namespace intact::fuzz {
 
-struct Linear {
+/// A descriptor, and the column vectors that it points to, with a value for each column.
+struct Linear : core::Linear {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
-  // One value a column.
-  std::vector<int32_t> b_zero_points, bias_s32;
-  std::vector<float> bias_f32, scales;
 };
 
 /// The types of outputs that GEMMs and convolutions have both.
 inline constexpr std::array<int32_t, 4> kOutputTypes = {INTACT_S32, INTACT_U8, INTACT_F32, INTACT_S8};
 
 /// Mostly valid, with an output of one of `c_types`; its pointers are into `*linear`.
-void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types, Linear* linear);
+void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
+                intact_quantization quantization, Linear* linear);
 
 /// Finite, above 0: mostly of sizes that spread outputs over 8 bits.
 float ReadScale(Input* input);

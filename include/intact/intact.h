@@ -14,6 +14,8 @@
  *     f        = activation(f)                                   an f32 output is f
  *     c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne: to nearest even
  *
+ * With a lookup table, an 8-bit output is lookup_table[c − lowest(c_type)]: any function of one 8-bit value.
+ *
  * A bf16 or f16 output is f rounded to nearest even. An f16 output keeps subnormal numbers, and is infinite
  * from 65520 on. A NaN can only come from a residual (a NaN, or infinities that cancel) or from scales whose
  * product is infinite. It counts as −∞.
@@ -21,6 +23,16 @@
  * Where each row of A has its own zero point and scale (intact_quantization), a_zero_point is the zero point
  * of row m, and f = float(y) · (a_scales[m]·scales[n]), where the product in brackets is rounded to float32
  * first.
+ *
+ * Where the plan has a fixed point (intact_fixed_point), f = v: whole numbers take the place of scales[n] and of
+ * bias_f32. With multiplier q = multipliers[n] and shift s = shifts[n]
+ *
+ *     z = clamp(y·2^max(s, 0), int32's range)
+ *     h = floor((z·q + 2^30) / 2^31)          the high half of the doubled product; h = z without multipliers
+ *     v = h / 2^max(−s, 0)                    rounded to an integer: ties away from zero, or up
+ *
+ * These are SaturatingRoundingDoublingHighMul and RoundingDivideByPOT of gemmlowp (fixedpoint/fixedpoint.h), as
+ * TensorFlow Lite's MultiplyByQuantizedMultiplier joins them; its optimized kernels round ties up.
  *
  * A convolution has the same arithmetic; its sum runs over taps and input channels, see intact_conv_desc.
  *
@@ -169,6 +181,13 @@ typedef enum intact_quantization {
   INTACT_QUANTIZATION_DYNAMIC_TENSOR = 3
 } intact_quantization;
 
+/** How integers become 8-bit outputs without float scales; see the arithmetic at the top. */
+typedef enum intact_fixed_point {
+  INTACT_FIXED_POINT_NONE = 0,      /**< by float scales. The default. */
+  INTACT_FIXED_POINT_HALF_AWAY = 1, /**< by multipliers and shifts; a shift rounds ties away from zero */
+  INTACT_FIXED_POINT_HALF_UP = 2    /**< by multipliers and shifts; a shift rounds ties up */
+} intact_fixed_point;
+
 /** The arithmetic that a GEMM and a convolution share. "Columns" are the columns of B and C, or the output
  * channels of a convolution; n is their number. Pointers are read only during creation. */
 typedef struct intact_linear_desc {
@@ -187,7 +206,7 @@ typedef struct intact_linear_desc {
   const int32_t* bias_s32;      /**< n values in the accumulator's scale, or NULL */
   const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output */
   const float* scales;          /**< scale_count finite values > 0; NULL (with count 0) for s32 output only */
-  int64_t scale_count;          /**< 1 (per tensor) or n (per channel) */
+  int64_t scale_count;          /**< 1 (per tensor) or n (per channel); of multipliers and shifts too */
   float clamp_min;              /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
   float clamp_max;              /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
   int32_t a_min;                /**< least activation; a_min and a_max both 0: the whole range of a_type */
@@ -204,6 +223,19 @@ typedef struct intact_linear_desc {
   int32_t a_quantization;
   /** INTACT_F32, INTACT_BF16 or INTACT_F16 with a DYNAMIC quantization, else INTACT_TYPE_NONE. */
   int32_t a_source_type;
+  /** With a fixed_point: scale_count values, each 0 or 2^30 to 2^31 − 1. NULL: the shift alone. */
+  const int32_t* multipliers;
+  const int32_t* shifts; /**< with a fixed_point: scale_count values, −31 to 30; above 0: to the left */
+  /** An intact_fixed_point. All except NONE need a c_type of u8 or s8 and a STATIC a_quantization; scales,
+   * bias_f32 and the residual must then be absent. */
+  int32_t fixed_point;
+  /** 256 elements of c_type, u8 or s8, or NULL: outputs are lookup_table[c − lowest(c_type)], where c is as the
+   * other fields have it, and lowest is 0 or −128. The sigmoid of a sum, for outputs in units of 1/256, where c
+   * is an s8 of scale 1/16:
+   *
+   *     for (int c = -128; c < 128; ++c) table[c + 128] = min(255, rint(256 / (1 + exp(-c / 16.0))));
+   */
+  const void* lookup_table;
 } intact_linear_desc;
 
 /** u8×s8→s32, exact, the best ISA. */
@@ -211,7 +243,8 @@ typedef struct intact_linear_desc {
   {                                                                                                   \
     sizeof(intact_linear_desc), INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, \
         INTACT_ACTIVATION_NONE, NULL, 0, NULL, NULL, NULL, 0, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED, \
-        INTACT_TYPE_NONE, 0.0f, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE                       \
+        INTACT_TYPE_NONE, 0.0f, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE, NULL, NULL,          \
+        INTACT_FIXED_POINT_NONE, NULL                                                                 \
   }
 
 /** The weights of a GEMM: B is k×n. Limits: n and k at most 2^31 − 1, n·k at most 2^40. */

@@ -53,7 +53,7 @@ struct DepthwiseKernelArgs {
   const uint8_t* record = nullptr;
   uint8_t* c = nullptr;
   int64_t c_stride_bytes = 0;
-  EpilogueArgs epilogue;  // scales and bias dealt where DepthwiseKernelSpec::is_dealt()
+  EpilogueArgs epilogue;  // factors and addends dealt where DepthwiseKernelSpec::is_dealt()
 };
 
 using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include "core/isas.h"
 #include "core/types.h"
@@ -17,10 +18,13 @@ std::string TypeName(intact_type type) { return std::string(core::NameOf(type));
 }  // namespace
 
 std::string EpilogueSpec::Name() const {
-  return TypeName(c_type) + (has_bias ? "_bias" : "") + (has_b_zero_points ? "_zb" : "") +
-         (has_row_zero_points ? "_za" : "") + (has_row_scales ? "_rows" : "") +
-         (has_residual() ? "_plus_" + TypeName(residual) : "") + (form.streams ? "_streamed" : "") +
-         (form.is_dealt ? "_dealt" : "") +
+  const std::string fixed = scaling.fixed_point == INTACT_FIXED_POINT_HALF_UP ? "_up" : "_away";
+  const std::string scale = is_fixed() ? fixed + (scaling.has_multipliers ? "" : "_shift") +
+                                             (scaling.has_left_shifts ? "_left" : "")
+                                       : (scaling.has_addends ? "_bias" : "");
+  return TypeName(c_type) + scale + (has_b_zero_points ? "_zb" : "") + (has_row_zero_points ? "_za" : "") +
+         (has_row_scales ? "_rows" : "") + (has_residual() ? "_plus_" + TypeName(residual) : "") +
+         (form.streams ? "_streamed" : "") + (form.is_dealt ? "_dealt" : "") +
          (form.is_bounded_above   ? ""
           : form.is_bounded_below ? "_floored"
                                   : "_plain") +
@@ -69,6 +73,11 @@ EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const Residu
   constants.half_order.fill(0);
   for (int i = 0; i < 8; ++i) constants.half_order[static_cast<size_t>(i)] = i / 2 * 4 + i % 2;
   constants.bfloat16_middle.fill(0x7FFF);
+  constants.half_product.fill(int64_t{1} << 30);
+  constants.least.fill(std::numeric_limits<int32_t>::min());
+  constants.most.fill(std::numeric_limits<int32_t>::max());
+  constants.one.fill(1);
+  constants.minus_one.fill(-1);
   return constants;
 }
 
@@ -82,13 +91,13 @@ void Epilogue::Prepare(const jit::Gp& args, int offset) {
   };
   if (spec_.has_row_values()) row_ = load("row", offsetof(EpilogueArgs, row_values));
   if (spec_.c_type != INTACT_S32 || SharesRegister()) {
-    scales_ = load("scales", offsetof(EpilogueArgs, scales));
+    scales_ = load("scales", offsetof(EpilogueArgs, factors));
   }
   if (spec_.c_type == INTACT_S32) return;
   if (SharesRegister()) {
     bias_ = scales_;
-  } else if (spec_.has_bias) {
-    bias_ = load("bias", offsetof(EpilogueArgs, bias));
+  } else if (spec_.scaling.has_addends) {
+    bias_ = load("bias", offsetof(EpilogueArgs, addends));
   }
   constants_ = load("constants", offsetof(EpilogueArgs, constants));
   if (spec_.has_residual()) residual_ = load("residual", offsetof(EpilogueArgs, residual));
@@ -106,11 +115,13 @@ void Epilogue::LoadColumns(size_t member) {
 
 void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector) {
   SubtractZeroPoints(accumulators, first_vector);
-  if (spec_.c_type != INTACT_S32) {
+  if (spec_.is_fixed()) {
+    MultiplyFixed(accumulators, first_vector);
+  } else if (spec_.c_type != INTACT_S32) {
     Scale(accumulators, first_vector);
-    if (spec_.has_bias) LoadColumns(offsetof(EpilogueArgs, bias));
+    if (spec_.scaling.has_addends) LoadColumns(offsetof(EpilogueArgs, addends));
     for (size_t j = 0; j < accumulators.size(); ++j) {
-      if (spec_.has_bias) AddBias(accumulators[j], first_vector + static_cast<int>(j));
+      if (spec_.scaling.has_addends) AddBias(accumulators[j], first_vector + static_cast<int>(j));
       if (!spec_.has_residual()) Bound(accumulators[j]);
     }
   }
@@ -149,10 +160,22 @@ void Epilogue::PackColumns(const std::vector<jit::Mem>& accumulators, int column
   for (size_t i = 0; i < vectors.size(); ++i) {
     const jit::Vec& vector = vectors[i];
     const int offset = column++ * 4;
+    if (spec_.is_fixed()) {
+      emitter_.Load(vector, accumulators[i]);
+      code.vpbroadcastd(factor, x86::ptr(bias_, offset));
+      if (spec_.scaling.has_left_shifts) ShiftLeft(vector, factor);
+      if (spec_.scaling.has_multipliers) {
+        code.vpbroadcastd(factor, x86::ptr(scales_, offset));
+        MultiplyHigh(vector, factor);
+        code.vpbroadcastd(factor, x86::ptr(bias_, offset));
+      }
+      ShiftRight(vector, factor);
+      continue;
+    }
     code.vcvtdq2ps(vector, accumulators[i]);
     code.vbroadcastss(factor, x86::ptr(scales_, offset));
     code.vmulps(vector, vector, factor);
-    if (spec_.has_bias) {
+    if (spec_.scaling.has_addends) {
       code.vbroadcastss(factor, x86::ptr(bias_, offset));
       code.vaddps(vector, vector, factor);
     }
@@ -236,7 +259,7 @@ void Epilogue::SubtractProducts(const std::vector<jit::Vec>& accumulators, int f
 
 void Epilogue::Scale(const std::vector<jit::Vec>& accumulators, int first_vector) {
   x86::Assembler& code = emitter_.code();
-  LoadColumns(offsetof(EpilogueArgs, scales));
+  LoadColumns(offsetof(EpilogueArgs, factors));
   for (const jit::Vec& accumulator : accumulators) code.vcvtdq2ps(accumulator, accumulator);
   if (!spec_.has_row_scales) {
     for (const jit::Vec& accumulator : accumulators) {
@@ -268,6 +291,102 @@ void Epilogue::ForProducts(const std::vector<jit::Vec>& accumulators, int first_
   }
   if (has_value) registers.Free(value);
   registers.Free(product);
+}
+
+void Epilogue::MultiplyFixed(const std::vector<jit::Vec>& accumulators, int first_vector) {
+  const auto for_each = [&](size_t member, const jit::Gp& columns, auto step) {
+    LoadColumns(member);
+    int offset = first_vector * emitter_.vector_bytes();
+    for (const jit::Vec& y : accumulators) {
+      step(y, x86::ptr(columns, offset));
+      offset += emitter_.vector_bytes();
+    }
+  };
+  constexpr size_t kFactors = offsetof(EpilogueArgs, factors), kAddends = offsetof(EpilogueArgs, addends);
+  if (spec_.scaling.has_left_shifts) {
+    for_each(kAddends, bias_, [&](const jit::Vec& y, const jit::Mem& shifts) { ShiftLeft(y, shifts); });
+  }
+  if (spec_.scaling.has_multipliers) {
+    for_each(kFactors, scales_, [&](const jit::Vec& y, const jit::Mem& values) { MultiplyHigh(y, values); });
+  }
+  for_each(kAddends, bias_, [&](const jit::Vec& y, const jit::Mem& shifts) { ShiftRight(y, shifts); });
+}
+
+// With a shift to the left of L, y beyond [−2^(31 − L), 2^(31 − L) − 1] counts as the nearer end: then v is
+// beyond all 8-bit outputs, as it is of the whole y, for multipliers are at least 2^30, or 0.
+template <class Operand>
+void Epilogue::ShiftLeft(const jit::Vec& y, const Operand& shifts) {
+  x86::Assembler& code = emitter_.code();
+  const jit::Vec left = emitter_.registers().NewVector("shift to the left");
+  const jit::Vec bound = emitter_.registers().NewVector("bound");
+  emitter_.Zero(left);
+  code.vpmaxsd(left, left, shifts);
+  emitter_.Load(bound, Constant(offsetof(EpilogueConstants, least)));
+  code.vpsravd(bound, bound, left);
+  code.vpmaxsd(y, y, bound);
+  emitter_.Load(bound, Constant(offsetof(EpilogueConstants, most)));
+  code.vpsravd(bound, bound, left);
+  code.vpminsd(y, y, bound);
+  code.vpsllvd(y, y, left);
+  emitter_.registers().Free(bound);
+  emitter_.registers().Free(left);
+}
+
+// Bits 31 to 62 of y·multiplier + 2^30: of even lanes and of odd ones by themselves.
+template <class Operand>
+void Epilogue::MultiplyHigh(const jit::Vec& y, const Operand& multipliers) {
+  x86::Assembler& code = emitter_.code();
+  const jit::Mem half = Constant(offsetof(EpilogueConstants, half_product));
+  const jit::Vec odd = emitter_.registers().NewVector("odd lanes");
+  const jit::Vec odd_multipliers = emitter_.registers().NewVector("their multipliers");
+  code.vpsrlq(odd, y, 32);
+  code.vpshufd(odd_multipliers, multipliers, 0xF5);
+  code.vpmuldq(odd, odd, odd_multipliers);
+  code.vpmuldq(y, y, multipliers);
+  code.vpaddq(odd, odd, half);
+  code.vpaddq(y, y, half);
+  code.vpsrlq(odd, odd, 31);
+  code.vpsllq(odd, odd, 32);
+  code.vpsllq(y, y, 1);
+  code.vpsrlq(y, y, 32);
+  code.vpaddd(y, y, odd);
+  emitter_.registers().Free(odd_multipliers);
+  emitter_.registers().Free(odd);
+}
+
+// floor(y/2^r) + bit r − 1 of y rounds ties up, where r = max(−shift, 0); a count of −1 shifts all bits out.
+// With 1 subtracted from negative y where r > 0, ties below 0 go down. INT32_MIN then counts as −INT32_MAX,
+// which gives the same except where r = 0, and then both are beyond all 8-bit outputs. No high half of a
+// product is INT32_MIN.
+template <class Operand>
+void Epilogue::ShiftRight(const jit::Vec& y, const Operand& shifts) {
+  x86::Assembler& code = emitter_.code();
+  const jit::Mem minus_one = Constant(offsetof(EpilogueConstants, minus_one));
+  const jit::Vec right = emitter_.registers().NewVector("shift to the right");
+  const jit::Vec other = emitter_.registers().NewVector("rounding");
+  emitter_.Zero(right);
+  code.vpminsd(right, right, shifts);
+  emitter_.Load(other, minus_one);
+  code.vpsubd(right, other, right);  // r − 1
+  if (spec_.scaling.fixed_point == INTACT_FIXED_POINT_HALF_AWAY) {
+    if (!spec_.scaling.has_multipliers) {
+      emitter_.Load(other, Constant(offsetof(EpilogueConstants, least)));
+      code.vpsubd(other, other, minus_one);
+      code.vpmaxsd(y, y, other);
+    }
+    code.vpsrad(other, y, 31);
+    code.vpsrlvd(other, other, right);
+    code.vpminud(other, other, Constant(offsetof(EpilogueConstants, one)));
+    code.vpsubd(y, y, other);
+  }
+  code.vpsrlvd(other, y, right);
+  code.vpslld(other, other, 31);
+  code.vpsrld(other, other, 31);
+  code.vpsubd(right, right, minus_one);
+  code.vpsravd(y, y, right);
+  code.vpaddd(y, y, other);
+  emitter_.registers().Free(other);
+  emitter_.registers().Free(right);
 }
 
 void Epilogue::AddBias(const jit::Vec& accumulator, int vector) {

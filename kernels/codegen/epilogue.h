@@ -8,13 +8,15 @@
 //   f32   f = min(max(float(y)·scale [+ bias] [+ float(r − zr)·residual_scale], lo), hi)
 //   half  f, rounded: a float of two bytes
 //   8-bit max(saturate(rne(min(f, hi)) + zero_point), lowest)
+//         fixed point: min(max(saturate(v + zero_point), lowest), highest)
 //
 // where scale is scales[n], or the row's scale times scales[n], rounded.
 // For 8-bit outputs lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. The
 // type's bounds are integers and rounding is monotonic, so clamping before rounding equals clamping after it:
 // above it is done before, where the conversion could leave int32 (below, it gives the least int32), and
 // below after packing, a byte a value. lowest = rne(lo) + zero_point. Where f is known to lie within int32,
-// above it is done after packing too, and where zero point and bounds change nothing, packing is all. With a
+// above it is done after packing too, and where zero point and bounds change nothing, packing is all. So it is
+// of fixed point, whose v is an int32. With a
 // residual, which can make a NaN, below is done before as well: max(NaN, lo) is lo.
 #ifndef INTACT_KERNELS_CODEGEN_EPILOGUE_H_
 #define INTACT_KERNELS_CODEGEN_EPILOGUE_H_
@@ -29,7 +31,7 @@
 
 #include "core/isas.h"
 #include "jit/emitters/emitter.h"
-#include "kernels/problem/requantization.h"
+#include "kernels/problem/linear_problem.h"
 
 namespace intact::kernels {
 
@@ -57,7 +59,7 @@ struct EpilogueForm {
 /// What the emitted code depends on.
 struct EpilogueSpec {
   intact_type c_type = INTACT_S32;
-  bool has_bias = false;             // float32 bias
+  Scaling scaling;                   // not read with s32 output
   bool has_b_zero_points = false;    // and so rows' sums
   bool has_row_zero_points = false;  // and so columns' sums
   bool has_row_scales = false;
@@ -65,6 +67,7 @@ struct EpilogueSpec {
   EpilogueForm form;
   auto operator<=>(const EpilogueSpec&) const = default;
   bool has_residual() const { return residual != INTACT_TYPE_NONE; }
+  bool is_fixed() const { return scaling.fixed_point != INTACT_FIXED_POINT_NONE; }
   bool has_row_values() const { return has_b_zero_points || has_row_zero_points || has_row_scales; }
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8", "bf16_za_rows"
 };
@@ -88,6 +91,8 @@ struct alignas(64) EpilogueConstants {
   std::array<int32_t, 16> residual_zero_point;
   std::array<int32_t, 16> half_order;  // of the dwords of a vector whose halves were packed by themselves
   std::array<int32_t, 16> bfloat16_middle;  // a little less than half of a bfloat16's last bit
+  std::array<int64_t, 8> half_product;      // of a doubled product's high half
+  std::array<int32_t, 16> least, most, one, minus_one;
 };
 /// What is known of an output of `type`, a scaled accumulator with its bias and residual of at most
 /// `largest`.
@@ -98,8 +103,8 @@ EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const Residu
 /// What the emitted code reads, for the columns of one tile. The arrays cover the tile's whole vectors; of
 /// the residual too, whole vectors are read.
 struct EpilogueArgs {
-  const float* scales = nullptr;
-  const float* bias = nullptr;
+  const void* factors = nullptr;  // float32 scales; of fixed point int32 multipliers
+  const void* addends = nullptr;  // float32 bias; of fixed point int32 shifts
   const EpilogueConstants* constants = nullptr;
   const int32_t* b_zero_points = nullptr;
   const int32_t* column_sums = nullptr;  // Σ_k (b − zb) as kernels see them
@@ -107,6 +112,11 @@ struct EpilogueArgs {
   const uint8_t* residual = nullptr;     // at the tile's first row
   int64_t residual_stride_bytes = 0;
 };
+
+/// Column `column` of LinearProblem::Factors() or Addends(), which may be null.
+inline const void* ColumnAt(const void* columns, int64_t column) {
+  return columns == nullptr ? nullptr : static_cast<const uint8_t*>(columns) + 4 * column;
+}
 
 class Epilogue {
  public:
@@ -142,6 +152,16 @@ class Epilogue {
   template <class Multiply, class Use>
   void ForProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
                    Multiply multiply, Use use);
+  /// v of fixed point, of a row, or of the part of it that begins with `first_vector`.
+  void MultiplyFixed(const std::vector<jit::Vec>& accumulators, int first_vector);
+  /// The steps of fixed point; `multipliers` and `shifts` are a vector or its place in memory. Each needs two
+  /// free registers.
+  template <class Operand>
+  void ShiftLeft(const jit::Vec& y, const Operand& shifts);
+  template <class Operand>
+  void MultiplyHigh(const jit::Vec& y, const Operand& multipliers);
+  template <class Operand>
+  void ShiftRight(const jit::Vec& y, const Operand& shifts);
   void AddBias(const jit::Vec& accumulator, int vector);
   /// To a whole row.
   void AddResidual(const std::vector<jit::Vec>& accumulators);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/isas.h"
+#include "core/types.h"
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
@@ -155,20 +156,22 @@ Error DepthwiseEngine::Fill(const GroupWeights& weights, Cover* cover) const {
     FillRecord(weights, cover->starts[i],
                cover->records.data() + static_cast<int64_t>(i) * cover->record_bytes);
   }
-  const auto arrange = [&](const std::vector<float>& from, AlignedBuffer<float>* to) {
-    if (from.empty()) return true;
+  const auto arrange = [&](const void* from, AlignedBuffer<uint32_t>* to) {
+    if (from == nullptr) return true;
     if (!to->Resize(vectors * static_cast<size_t>(v_))) return false;
     for (size_t vector = 0; vector < vectors; ++vector) {
       for (int64_t i = 0; i < v_; ++i) {
         const int64_t place = spec_.is_dealt() ? DealtIndex(i, v_ / kVectors) : i;
-        (*to)[vector * static_cast<size_t>(v_) + static_cast<size_t>(place)] =
-            from[static_cast<size_t>(ChannelAt(cover->starts[vector], i))];
+        std::memcpy(&(*to)[vector * static_cast<size_t>(v_) + static_cast<size_t>(place)],
+                    ColumnAt(from, ChannelAt(cover->starts[vector], i)), sizeof(uint32_t));
       }
     }
     return true;
   };
-  if (!arrange(data_.problem.scales, &cover->scales) || !arrange(data_.problem.bias_f32, &cover->bias))
+  if (!arrange(data_.problem.Factors(), &cover->factors) ||
+      !arrange(data_.problem.Addends(), &cover->addends)) {
     return out_of_memory;
+  }
   return {};
 }
 
@@ -198,7 +201,7 @@ void DepthwiseEngine::FillRecord(const GroupWeights& weights, int64_t start, uin
 int64_t DepthwiseEngine::packed_bytes() const {
   int64_t bytes = 0;
   for (const Cover* cover : {&by_channels_, &flat_}) {
-    bytes += static_cast<int64_t>(cover->records.bytes() + cover->scales.bytes() + cover->bias.bytes() +
+    bytes += static_cast<int64_t>(cover->records.bytes() + cover->factors.bytes() + cover->addends.bytes() +
                                   cover->taps.size() * sizeof(int64_t));
   }
   return bytes + static_cast<int64_t>(portable_.offsets.size() * sizeof(int64_t) +
@@ -207,13 +210,18 @@ int64_t DepthwiseEngine::packed_bytes() const {
 
 void DepthwiseEngine::RunRow(const DepthwiseRow& row, int64_t channel_begin,
                              int64_t channel_end) const noexcept {
-  if (!by_channels_.kernel) return RunPortably(row, channel_begin, channel_end);
   const bool has_all = channel_begin == 0 && channel_end == data_.n;
-  if (has_all && RunsFlat(row.pixels, row.output.c_stride_bytes)) {
+  if (!by_channels_.kernel) {
+    RunPortably(row, channel_begin, channel_end);
+  } else if (has_all && RunsFlat(row.pixels, row.output.c_stride_bytes)) {
     RunFlat(row);
   } else {
     RunByChannels(row, channel_begin, channel_end);
   }
+  const LinearProblem& problem = data_.problem;
+  if (problem.lookup_table.empty()) return;
+  LookUp(problem.lookup_table.data(), core::LowestOf(problem.c_type), row.output, 0, row.pixels,
+         channel_begin, channel_end - channel_begin);
 }
 
 void DepthwiseEngine::RunPortably(const DepthwiseRow& row, int64_t channel_begin,
@@ -260,8 +268,8 @@ void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const Depthwi
   args.epilogue.residual = row.output.residual;
   args.epilogue.residual_stride_bytes = row.output.residual_stride_bytes;
   const int64_t column = static_cast<int64_t>(vector) * v_;
-  if (cover.scales.size() != 0) args.epilogue.scales = cover.scales.data() + column;
-  if (cover.bias.size() != 0) args.epilogue.bias = cover.bias.data() + column;
+  if (cover.factors.size() != 0) args.epilogue.factors = cover.factors.data() + column;
+  if (cover.addends.size() != 0) args.epilogue.addends = cover.addends.data() + column;
   cover.kernel(&args);
 }
 

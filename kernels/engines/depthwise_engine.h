@@ -69,7 +69,7 @@ class DepthwiseEngine {
   void RunRow(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
 
  private:
-  /// Vectors of channels, each with its record and, for outputs that are scaled, its scales and bias.
+  /// Vectors of channels, each with its record and, for outputs that are scaled, its factors and addends.
   struct Cover {
     DepthwiseKernelFunction kernel;
     std::vector<int64_t> starts;  // where vectors begin in the line of channels
@@ -79,7 +79,7 @@ class DepthwiseEngine {
     int64_t block_stride_bytes = 0;
     int64_t record_bytes = 0;
     AlignedBuffer<uint8_t> records;
-    AlignedBuffer<float> scales, bias;
+    AlignedBuffer<uint32_t> factors, addends;  // of EpilogueArgs
   };
 
   /// What compiled code reads.

@@ -14,7 +14,7 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
   const LinearProblem& problem = weights.problem();
   EpilogueSpec epilogue;
   epilogue.c_type = problem.output.c_type;
-  epilogue.has_bias = !problem.bias_f32.empty();
+  epilogue.scaling = problem.ScalingOf();
   epilogue.has_b_zero_points = problem.HasWeightZeroPoints() && !folds_zero_points;
   epilogue.has_row_zero_points = problem.HasRowZeroPoints();
   epilogue.has_row_scales = problem.HasRowScales();

@@ -77,12 +77,12 @@ struct KernelData {
   EpilogueArgs EpilogueAt(const RunBuffers& buffers, int64_t row, int64_t column) const {
     EpilogueArgs args;
     args.constants = &constants;
-    if (!problem.scales.empty()) args.scales = problem.scales.data() + column;
-    if (!problem.bias_f32.empty()) args.bias = problem.bias_f32.data() + column;
+    args.factors = ColumnAt(problem.Factors(), column);
+    args.addends = ColumnAt(problem.Addends(), column);
     if (!problem.b_zero_points.empty()) args.b_zero_points = problem.b_zero_points.data() + column;
     if (linear->column_sums().size() != 0) args.column_sums = linear->column_sums().data() + column;
     if (const GivenWeights* const given = buffers.weights; given != nullptr) {
-      if (given->scales != nullptr) args.scales = given->scales + column;
+      args.factors = ColumnAt(given->factors, column);
       if (given->zero_points != nullptr) args.b_zero_points = given->zero_points + column;
       args.column_sums = given->column_sums + column;
     }

@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <span>
 
 #include "core/types.h"
@@ -52,6 +54,14 @@ float ResidualAt(const Requantization& output, const uint8_t* residual, size_t i
   return static_cast<float>(value - output.residual.zero_point);
 }
 
+/// Column `column` of EpilogueArgs::factors or addends.
+template <class T>
+T ColumnValue(const void* columns, size_t column) {
+  T value;
+  std::memcpy(&value, ColumnAt(columns, static_cast<int64_t>(column)), sizeof(value));
+  return value;
+}
+
 /// What the row of some outputs has of its own; zeros where it has nothing.
 struct OwnValues {
   uint32_t sum = 0, zero_point = 0;
@@ -74,6 +84,28 @@ struct OwnValues {
     return terms;
   }
 };
+
+// The fixed point of the contract (include/intact/intact.h), by 64-bit integers.
+int32_t MultiplyFixed(int32_t y, std::optional<int32_t> multiplier, int32_t shift, bool is_away) noexcept {
+  using Limits = std::numeric_limits<int32_t>;
+  int64_t v = std::clamp(int64_t{y} * (int64_t{1} << std::max(shift, 0)), int64_t{Limits::min()},
+                         int64_t{Limits::max()});
+  if (multiplier) v = (v * *multiplier + (int64_t{1} << 30)) >> 31;
+  if (shift >= 0) return static_cast<int32_t>(v);
+  const int64_t below_half = (int64_t{1} << (-shift - 1)) - 1;
+  return static_cast<int32_t>((v + below_half + (is_away && v < 0 ? 0 : 1)) >> -shift);
+}
+
+uint8_t FixedPointOutput(const LinearProblem& problem, int32_t y, const EpilogueArgs& args,
+                         size_t i) noexcept {
+  std::optional<int32_t> multiplier;
+  if (args.factors != nullptr) multiplier = ColumnValue<int32_t>(args.factors, i);
+  const int32_t v = MultiplyFixed(y, multiplier, ColumnValue<int32_t>(args.addends, i),
+                                  problem.fixed_point == INTACT_FIXED_POINT_HALF_AWAY);
+  const OutputBounds& bounds = problem.output.bounds;
+  const float f = Min(Max(static_cast<float>(v), bounds.lo), bounds.hi);
+  return static_cast<uint8_t>(_mm_cvtss_si32(_mm_set_ss(f)) + bounds.zero_point);
+}
 
 // Cuts off `count` bits, 31 at most, to nearest even: see Epilogue.
 uint32_t CutOff(uint32_t bits, uint32_t count) noexcept {
@@ -181,9 +213,13 @@ void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const 
       std::memcpy(c + i * sizeof(y), &y, sizeof(y));
       continue;
     }
-    const float scale = data.epilogue.has_row_scales ? row.scale * args.scales[i] : args.scales[i];
-    float f = static_cast<float>(y) * scale;
-    if (args.bias != nullptr) f += args.bias[i];
+    if (data.epilogue.is_fixed()) {
+      c[i] = FixedPointOutput(data.problem, y, args, i);
+      continue;
+    }
+    const auto scale = ColumnValue<float>(args.factors, i);
+    float f = static_cast<float>(y) * (data.epilogue.has_row_scales ? row.scale * scale : scale);
+    if (args.addends != nullptr) f += ColumnValue<float>(args.addends, i);
     if (args.residual != nullptr) {
       f += ResidualAt(requantization, args.residual, i) * requantization.residual.scale;
     }

@@ -64,8 +64,8 @@ Error CheckPointers(const std::string& name, const void* const* pointers, int64_
 // What a run gives of B, of a plan that wants it.
 Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem) {
   RETURN_IF_ERROR(CheckItems("b", args.b, args.b_items, args.b_batch_stride));
-  if (args.b_scales != nullptr && problem.output.c_type == INTACT_S32) {
-    return InvalidArgument("b_scales are given for s32 output; expected NULL");
+  if (args.b_scales != nullptr && !problem.HasScales()) {
+    return InvalidArgument("b_scales are given; expected NULL, for the plan's outputs have no scales");
   }
   if (args.b_zero_points != nullptr && !problem.may_have_b_zero_points) {
     return InvalidArgument("b_zero_points are given; expected NULL, for the plan was made without");

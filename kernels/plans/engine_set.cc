@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/types.h"
+
 namespace intact::kernels {
 
 Error EngineSet::MakeUsual(UsualRows usual, const EngineSet* like) {
@@ -46,12 +48,15 @@ EngineSet::Split EngineSet::SplitOf(const Engine& engine, const Range& range) co
 void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range& range,
                     uint8_t* scratch) const {
   const Split split = SplitOf(engine, range);
-  if (split.tail == nullptr) return engine.RunRange(buffers, range, scratch);
   Range whole = range;
   Range tail = range;
   whole.row_end = tail.row_begin = range.row_begin + split.whole;
   engine.RunRange(buffers, whole, scratch);
-  split.tail->RunRange(buffers, tail, scratch);
+  if (split.tail != nullptr) split.tail->RunRange(buffers, tail, scratch);
+  const LinearProblem& problem = data_.problem;
+  if (problem.lookup_table.empty()) return;
+  LookUp(problem.lookup_table.data(), core::LowestOf(problem.c_type), buffers.output, range.row_begin,
+         range.row_end, range.column_begin, range.column_end - range.column_begin);
 }
 
 int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {

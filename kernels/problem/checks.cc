@@ -201,7 +201,58 @@ Error CheckWeightZeroPoints(const intact_linear_desc& desc, int64_t n) {
   return {};
 }
 
+// What may not be there besides multipliers and shifts.
+Error CheckAlone(const intact_linear_desc& desc) {
+  if (!core::IsInt8(static_cast<intact_type>(desc.c_type))) {
+    return InvalidArgument(Got("c_type", desc.c_type) +
+                           " with a fixed_point; expected INTACT_U8 or INTACT_S8");
+  }
+  if (desc.scales != nullptr) return InvalidArgument("scales are given with a fixed_point; expected NULL");
+  if (desc.bias_f32 != nullptr) return InvalidArgument("bias_f32 is given with a fixed_point; expected NULL");
+  if (desc.a_quantization != INTACT_QUANTIZATION_STATIC) {
+    return InvalidArgument(Got("a_quantization", desc.a_quantization) +
+                           " with a fixed_point; expected INTACT_QUANTIZATION_STATIC");
+  }
+  if (desc.residual_type != INTACT_TYPE_NONE) {
+    return InvalidArgument(Got("residual_type", desc.residual_type) +
+                           " with a fixed_point; expected INTACT_TYPE_NONE");
+  }
+  return {};
+}
+
+Error CheckScaleCount(const intact_linear_desc& desc, int64_t n) {
+  if (desc.scale_count == 1 || desc.scale_count == n) return {};
+  return InvalidArgument(Got("scale_count", desc.scale_count) + "; expected 1 or n = " + std::to_string(n));
+}
+
+Error CheckFixedPoint(const intact_linear_desc& desc, int64_t n) {
+  const int64_t fixed_point = desc.fixed_point;
+  if (!IsOneOf(fixed_point, {INTACT_FIXED_POINT_HALF_AWAY, INTACT_FIXED_POINT_HALF_UP})) {
+    return InvalidArgument(Got("fixed_point", fixed_point) + "; expected an intact_fixed_point");
+  }
+  RETURN_IF_ERROR(CheckAlone(desc));
+  if (desc.shifts == nullptr) {
+    return InvalidArgument("shifts is NULL with a fixed_point; expected 1 or n values");
+  }
+  RETURN_IF_ERROR(CheckScaleCount(desc, n));
+  for (int64_t i = 0; i < desc.scale_count; ++i) {
+    if (desc.shifts[i] < -31 || desc.shifts[i] > 30) {
+      return Unexpected("shifts[" + std::to_string(i) + "]", desc.shifts[i], "-31 to 30");
+    }
+    if (desc.multipliers == nullptr || desc.multipliers[i] == 0 || desc.multipliers[i] >= 1 << 30) continue;
+    return Unexpected("multipliers[" + std::to_string(i) + "]", desc.multipliers[i],
+                      "0 or 1073741824 to 2147483647");
+  }
+  return {};
+}
+
 Error CheckScales(const intact_linear_desc& desc, int64_t n) {
+  if (desc.fixed_point != INTACT_FIXED_POINT_NONE) return CheckFixedPoint(desc, n);
+  if (desc.multipliers != nullptr || desc.shifts != nullptr) {
+    return InvalidArgument(
+        "multipliers or shifts are given, and fixed_point is INTACT_FIXED_POINT_NONE; "
+        "expected NULL");
+  }
   if (desc.c_type == INTACT_S32) {
     if (desc.scales != nullptr || desc.scale_count != 0)
       return InvalidArgument(
@@ -216,10 +267,7 @@ Error CheckScales(const intact_linear_desc& desc, int64_t n) {
   }
   if (desc.scales == nullptr)
     return InvalidArgument("scales is NULL; expected 1 or n values for this c_type");
-  if (desc.scale_count != 1 && desc.scale_count != n) {
-    return InvalidArgument("scale_count is " + std::to_string(desc.scale_count) +
-                           "; expected 1 or n = " + std::to_string(n));
-  }
+  RETURN_IF_ERROR(CheckScaleCount(desc, n));
   for (int64_t i = 0; i < desc.scale_count; ++i) {
     if (!IsFiniteAndPositive(desc.scales[i])) {
       return UnexpectedNumber("scales[" + std::to_string(i) + "]", desc.scales[i], "a finite value above 0");
@@ -387,6 +435,10 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
   RETURN_IF_ERROR(CheckZeroPoints(desc));
   RETURN_IF_ERROR(CheckWeightZeroPoints(desc, n));
   RETURN_IF_ERROR(CheckResidualFields(desc));
+  if (desc.lookup_table != nullptr && !core::IsInt8(static_cast<intact_type>(desc.c_type))) {
+    return InvalidArgument(Got("c_type", desc.c_type) +
+                           " with a lookup_table; expected INTACT_U8 or INTACT_S8");
+  }
   LinearProblem problem;
   static_cast<core::Linear&>(problem) = core::NumbersOf(desc);
   problem.n = n;
@@ -398,6 +450,9 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
   problem.bias_s32 = ReadColumns(desc.bias_s32, n, n);
   problem.bias_f32 = ReadColumns(desc.bias_f32, n, n);
   problem.scales = ReadColumns(desc.scales, desc.scale_count, n);
+  problem.lookup_table = core::LookupTableOf(desc);
+  problem.shifts = ReadColumns(desc.shifts, desc.scale_count, n);
+  problem.multipliers = ReadColumns(desc.multipliers, desc.scale_count, n);
   return problem;
 }
 

@@ -42,7 +42,7 @@ intact_linear_desc DescOf(const LinearProblem& problem, std::vector<int32_t>* b_
   PadColumns(b_zero_points);
   desc.b_zero_points = b_zero_points->data();
   desc.b_zero_point_count = problem.n;
-  desc.scale_count = problem.scales.empty() ? 0 : problem.n;
+  if (desc.scale_count != 0) desc.scale_count = problem.n;
   return desc;
 }
 

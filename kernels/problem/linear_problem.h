@@ -9,6 +9,10 @@
 
 #include <intact/intact.h>
 
+#include <algorithm>
+#include <cmath>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +22,14 @@
 #include "kernels/problem/requantization.h"
 
 namespace intact::kernels {
+
+/// How sums are scaled, as far as kernels are generated for it.
+struct Scaling {
+  bool has_addends = false;
+  intact_fixed_point fixed_point = INTACT_FIXED_POINT_NONE;
+  bool has_multipliers = false, has_left_shifts = false;  // of fixed point
+  auto operator<=>(const Scaling&) const = default;
+};
 
 /// Vectors have a value for each column, padded as told above, or are empty. Zero points of weights are as
 /// kernels see them. The declared range and the post-operations have one form: a_min and a_max are 0 for the
@@ -52,6 +64,28 @@ struct LinearProblem : core::Linear {
     return a_quantization == INTACT_QUANTIZATION_ROWS || (IsDynamic() && a_type == INTACT_U8);
   }
   bool HasRowValues() const { return HasWeightZeroPoints() || HasRowScales() || HasRowZeroPoints(); }
+  /// What the epilogue reads of each column, 4 bytes a column: a factor (the scale or the multiplier) and an
+  /// addend (the float32 bias or the shift). Null where there is none.
+  const void* Factors() const {
+    if (!multipliers.empty()) return multipliers.data();
+    return scales.empty() ? nullptr : scales.data();
+  }
+  const void* Addends() const {
+    if (!shifts.empty()) return shifts.data();
+    return bias_f32.empty() ? nullptr : bias_f32.data();
+  }
+  Scaling ScalingOf() const {
+    const bool has_left = std::any_of(shifts.begin(), shifts.end(), [](int32_t shift) { return shift > 0; });
+    return {Addends() != nullptr, fixed_point, !multipliers.empty(), has_left};
+  }
+  /// Whether runs may give scales in place of the problem's.
+  bool HasScales() const { return !scales.empty(); }
+  /// The most that an output of `column` can be before its activation and its residual, of sums up to `sum`.
+  double LargestOutput(size_t column, double sum) const {
+    if (!shifts.empty()) return 0.0;  // integers already
+    const double scaled = scales.empty() ? sum : sum * double{scales[column]};
+    return bias_f32.empty() ? scaled : scaled + std::abs(double{bias_f32[column]});
+  }
   /// Bytes of an element of A as runs give it.
   int a_bytes() const { return IsDynamic() ? core::BytesOf(a_source_type) : 1; }
 };

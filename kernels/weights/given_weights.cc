@@ -76,10 +76,10 @@ GivenWeights PackGiven(const LinearWeights& weights, const GivenB& b, int64_t be
     std::fill(to.zero_points + first, to.zero_points + last, 0);
     given.zero_points = to.zero_points;
   }
-  given.scales = problem.scales.empty() ? nullptr : problem.scales.data();
+  given.factors = problem.Factors();
   if (b.scale != nullptr) {
     std::fill(to.scales + first, to.scales + last, *b.scale);
-    given.scales = to.scales;
+    given.factors = to.scales;
   }
   for (int64_t n = first; n < last; n += kPanelColumns) {
     FillPanel(problem, view.k, weights.initial().data(), given.zero_points, n, to);

@@ -24,7 +24,7 @@ struct GivenWeights {
   const int32_t* unshifted_initial = nullptr;  // UnshiftInitial()
   const int32_t* column_sums = nullptr;
   const int32_t* zero_points = nullptr;  // where there may be any
-  const float* scales = nullptr;         // where outputs have any
+  const void* factors = nullptr;         // LinearProblem::Factors(), or the run's scale
 };
 
 /// Scratch that PackGiven() takes.

@@ -114,9 +114,9 @@ Result<std::shared_ptr<const PackedWeights>> LinearWeights::Panels() const {
 int64_t LinearWeights::bytes() const {
   int64_t bytes = (dropped_to_ == nullptr && packed_.data != nullptr ? packed_.bytes() : 0) +
                   static_cast<int64_t>(initial_.bytes() + column_sums_.bytes());
-  for (const size_t values : {problem_.bias_s32.size(), problem_.b_zero_points.size(), problem_.scales.size(),
-                              problem_.bias_f32.size()}) {
-    bytes += static_cast<int64_t>(values * sizeof(int32_t));
+  for (const bool has_values : {!problem_.bias_s32.empty(), !problem_.b_zero_points.empty(),
+                                problem_.Factors() != nullptr, problem_.Addends() != nullptr}) {
+    if (has_values) bytes += packed_.panels() * kPanelColumns * static_cast<int64_t>(sizeof(int32_t));
   }
   return bytes;
 }
@@ -192,9 +192,7 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
   for (const ColumnBound& bound : bounds) {
     const double largest = std::max(std::abs(static_cast<double>(constant + bound.lowest)),
                                     std::abs(static_cast<double>(constant + bound.highest)));
-    const double scale = problem_.scales.empty() ? 1.0 : double{problem_.scales[i]};
-    const double added = problem_.bias_f32.empty() ? 0.0 : std::abs(double{problem_.bias_f32[i]});
-    largest_output_ = std::max(largest_output_, largest * scale + added);
+    largest_output_ = std::max(largest_output_, problem_.LargestOutput(i, largest));
   }
   // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
   const int64_t start = initial + (pairs_saturate ? excess : 0);

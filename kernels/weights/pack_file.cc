@@ -24,7 +24,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
-constexpr uint32_t kVersion = 8;
+constexpr uint32_t kVersion = 9;
 constexpr int64_t kAlignment = 64;
 
 struct PackHeader {
@@ -34,15 +34,10 @@ struct PackHeader {
   uint64_t file_bytes;
   uint64_t checksum;  // of all that follows
   int64_t n, k;
-  // intact_linear_desc
-  int32_t a_type, b_type, c_type, mode;
-  int32_t a_zero_point, c_zero_point, activation, range_check;
-  float clamp_min, clamp_max;
-  int32_t a_min, a_max;
-  int32_t residual_type, residual_zero_point;
-  float residual_scale;
-  int32_t a_quantization, a_source_type;
-  uint32_t has_bias_f32, has_bias_s32;
+  // intact_linear_desc: the bits of its fields in their lists' order (core/operation.h), then 0
+  std::array<uint32_t, 24> numbers;
+  std::array<uint32_t, 16> post_ops;
+  uint32_t vectors;  // bit i: column vector i of its list is there; bit 31: the lookup table
   // intact_conv_desc; all 0 in the file of a GEMM
   int32_t spatial_dims, transposed;
   uint32_t choices;  // of TunedChoices
@@ -54,6 +49,30 @@ struct PackHeader {
 };
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
 static_assert(std::endian::native == std::endian::little);
+
+// The number of column vectors in intact_linear_desc.
+constexpr size_t kColumnVectors = [] {
+  size_t count = 0;
+  const intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
+  core::ForEachColumnVector([&count](auto, const auto&) { ++count; }, desc);
+  return count;
+}();
+
+constexpr uint32_t kTableBit = 1u << 31;
+bool HasLookupTable(const PackHeader& header) { return (header.vectors & kTableBit) != 0; }
+
+// A visitor of fields that writes their bits to an array, and one that reads them.
+template <class Array>
+auto WriteBits(Array* bits) {
+  return
+      [next = bits->begin()](auto, const auto& field) mutable { *next++ = std::bit_cast<uint32_t>(field); };
+}
+template <class Array>
+auto ReadBits(const Array& bits) {
+  return [next = bits.begin()](auto, auto& field) mutable {
+    field = std::bit_cast<std::remove_reference_t<decltype(field)>>(*next++);
+  };
+}
 
 struct PackedCpu {
   std::array<char, 64> name;
@@ -73,9 +92,11 @@ static_assert(sizeof(PackedChoice) % kAlignment == 0 && sizeof(PackedCpu) % kAli
 
 Error Refused(const std::string& why) { return {INTACT_INVALID_ARGUMENT, why}; }
 
-// Where the sections lie; all of it follows from the header's n, k, c_type, flags and number of choices.
+// Where the sections lie; all of it follows from the header's n, k, vectors and number of choices.
 struct Layout {
-  int64_t weights, scales, bias_f32, bias_s32, b_zero_points, panels, choices, end;
+  int64_t weights, panels, choices, end;
+  std::array<int64_t, kColumnVectors> vectors;  // of those that are not there: of the next
+  int64_t lookup_table;
 };
 
 Layout LayoutOf(const PackHeader& header) {
@@ -84,11 +105,13 @@ Layout LayoutOf(const PackHeader& header) {
   const int64_t column_bytes = RoundUp(panels * kPanelColumns * 4, kAlignment);
   Layout layout{};
   layout.weights = RoundUp(sizeof(PackHeader), kAlignment);
-  layout.scales = layout.weights + weights.bytes();
-  layout.bias_f32 = layout.scales + (header.c_type == INTACT_S32 ? 0 : column_bytes);
-  layout.bias_s32 = layout.bias_f32 + (header.has_bias_f32 != 0 ? column_bytes : 0);
-  layout.b_zero_points = layout.bias_s32 + (header.has_bias_s32 != 0 ? column_bytes : 0);
-  layout.panels = layout.b_zero_points + column_bytes;
+  layout.panels = layout.weights + weights.bytes();
+  for (size_t i = 0; i < kColumnVectors; ++i) {
+    layout.vectors[i] = layout.panels;
+    if ((header.vectors >> i & 1) != 0) layout.panels += column_bytes;
+  }
+  layout.lookup_table = layout.panels;
+  if (HasLookupTable(header)) layout.panels += core::kTableElements;
   layout.choices = layout.panels + RoundUp(panels * static_cast<int64_t>(sizeof(int64_t)), kAlignment);
   layout.end = layout.choices;
   if (header.choices != 0) {
@@ -118,7 +141,7 @@ Error CheckShape(const PackHeader& header) {
       header.n > (int64_t{1} << 40) / header.k) {
     return Refused("n or k is out of range");
   }
-  if (header.has_bias_f32 > 1 || header.has_bias_s32 > 1) return Refused("a flag is out of range");
+  if ((header.vectors & ~kTableBit) >> kColumnVectors != 0) return Refused("a flag is out of range");
   const std::array<std::array<int64_t, INTACT_MAX_SPATIAL>, 7> extents = {
       header.input,     header.kernel,  header.stride,    header.dilation,
       header.pad_begin, header.pad_end, header.output_pad};
@@ -202,10 +225,12 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   header.header_bytes = sizeof(PackHeader);
   header.n = weights.n;
   header.k = weights.k;
-  core::ForEachNumber(core::kCopyField, header, linear);
-  core::ForEachPostOpField(core::kCopyField, header, linear);
-  header.has_bias_f32 = linear.bias_f32 != nullptr ? 1 : 0;
-  header.has_bias_s32 = linear.bias_s32 != nullptr ? 1 : 0;
+  core::ForEachNumber(WriteBits(&header.numbers), linear);
+  core::ForEachPostOpField(WriteBits(&header.post_ops), linear);
+  std::vector<const void*> vectors;
+  core::ForEachColumnVector([&vectors](auto, const auto* values) { vectors.push_back(values); }, linear);
+  for (size_t i = 0; i < vectors.size(); ++i) header.vectors |= (vectors[i] != nullptr ? 1u : 0u) << i;
+  if (linear.lookup_table != nullptr) header.vectors |= kTableBit;
   if (conv) core::ForEachGeometryField(core::kCopyField, header, *conv);
   header.pairs = certificate.pairs;
   header.failing_pairs = certificate.failing_pairs;
@@ -217,15 +242,14 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   const Layout layout = LayoutOf(header);
   header.file_bytes = static_cast<uint64_t>(layout.end);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
-  const auto copy_columns = [&](int64_t offset, const auto& values) {
-    CopyTo(&image, offset, values.data(), values.size() * sizeof(values[0]));
-  };
   CopyTo(&image, layout.weights, weights.data, static_cast<size_t>(weights.bytes()));
-  copy_columns(layout.scales, problem.scales);
-  copy_columns(layout.bias_f32, problem.bias_f32);
-  copy_columns(layout.bias_s32, problem.bias_s32);
-  copy_columns(layout.b_zero_points, b_zero_points);
-  copy_columns(layout.panels, certificate.panel_failing_pairs);
+  const auto column_bytes = static_cast<size_t>(weights.panels() * kPanelColumns * 4);
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    if (vectors[i] != nullptr) CopyTo(&image, layout.vectors[i], vectors[i], column_bytes);
+  }
+  CopyTo(&image, layout.lookup_table, linear.lookup_table, problem.lookup_table.size());
+  CopyTo(&image, layout.panels, certificate.panel_failing_pairs.data(),
+         certificate.panel_failing_pairs.size() * sizeof(int64_t));
   if (choices != 0) CopyChoices(tuned, conv.has_value(), layout, &image);
   CopyTo(&image, 0, &header, sizeof(header));
   header.checksum = Checksum(image.data(), image.size());
@@ -237,16 +261,20 @@ namespace {
 
 intact_linear_desc LinearOf(const PackHeader& header, const Layout& layout, const uint8_t* image) {
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
-  core::ForEachNumber(core::kCopyField, linear, header);
-  core::ForEachPostOpField(core::kCopyField, linear, header);
-  const auto columns = [&](int64_t offset) { return static_cast<const void*>(image + offset); };
-  linear.b_zero_points = static_cast<const int32_t*>(columns(layout.b_zero_points));
-  linear.b_zero_point_count = header.n;
-  if (header.has_bias_s32 != 0) linear.bias_s32 = static_cast<const int32_t*>(columns(layout.bias_s32));
-  if (header.has_bias_f32 != 0) linear.bias_f32 = static_cast<const float*>(columns(layout.bias_f32));
-  if (header.c_type == INTACT_S32) return linear;
-  linear.scales = static_cast<const float*>(columns(layout.scales));
-  linear.scale_count = header.n;
+  core::ForEachNumber(ReadBits(header.numbers), linear);
+  core::ForEachPostOpField(ReadBits(header.post_ops), linear);
+  size_t i = 0;
+  const auto point = [&](auto, auto& values) {
+    if ((header.vectors >> i & 1) != 0) {
+      const void* const section = image + layout.vectors[i];
+      values = static_cast<std::remove_reference_t<decltype(values)>>(section);
+    }
+    ++i;
+  };
+  core::ForEachColumnVector(point, linear);
+  if (HasLookupTable(header)) linear.lookup_table = image + layout.lookup_table;
+  if (linear.b_zero_points != nullptr) linear.b_zero_point_count = header.n;
+  if (linear.c_type != INTACT_S32) linear.scale_count = header.n;
   return linear;
 }
 

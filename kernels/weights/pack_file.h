@@ -3,15 +3,14 @@
 // convolution's own layout) is derived when it is loaded.
 //
 //   offset        contents, little-endian
-//   0             PackHeader, version 8: what it is of, the descriptors, the certificate
+//   0             PackHeader, version 9: what it is of, the descriptors, the certificate
 //   then, each aligned to 64 bytes and padded with zeros to 64:
 //                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes, or a narrow one and its line of zeros
 //                             (pack.h); of a convolution depth k is (tap, channel of the group), and n the
 //                             output channels
-//                 scales      f32[⌈n/16⌉·16]   unless c_type is s32
-//                 bias_f32    f32[⌈n/16⌉·16]   if has_bias_f32
-//                 bias_s32    s32[⌈n/16⌉·16]   if has_bias_s32
-//                 zero points s32[⌈n/16⌉·16]   of the weights, in their type
+//                 vectors     of those that there are of zero points of the weights, bias_s32, bias_f32,
+//                             scales, …, in the order of core/operation.h: 32 bits[⌈n/16⌉·16]
+//                 table       lookup_table, u8[256] or s8[256], if there is one
 //                 panels      failing pairs of each panel of the certificate, s64[⌈n/16⌉]
 //                 choices     of a plan that was tuned: the CPU, char[64], then
 //                               of a GEMM for each number of rows: it, s64, and the kernel's name, char[120]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._library import DTYPES, Linear, array_of, ffi, integer, invalid, lib
+from ._library import ARGUMENTS, DTYPES, Linear, array_of, ffi, integer, invalid, lib
 from ._plan import Call, Certificate, Plan, Tuned, nothing, pointer, row_strides
 
 
@@ -35,24 +35,12 @@ def type_name(argument: str, array: np.ndarray, names: tuple) -> str:
 
 
 class Gemm(Plan):
-    """A product C = A·B with constant weights B, exact on every CPU.
+    __doc__ = """A product C = A·B with constant weights B, exact on every CPU.
 
     `b` is K×N, int8 or uint8; any strides are taken as they are (`weights.T` of N×K weights is not copied), and the
     plan keeps a packed copy. Other arguments:
 
-    - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "f16", "u8" or "s8"; by default "s32", with `scales` "f32".
-    - `scales`: one number, or one for each column. The output is
-      clamp(round_half_even(sum·scale + bias) + c_zero_point), in float32 steps; sums have the zero points subtracted.
-    - `bias`: one value for each column. Integers are added to the sums, floats to the scaled sums.
-    - `a_zero_point`, `c_zero_point`: integers. `b_zero_points`: one integer, or one for each column.
-    - `activation="relu"`, or `clamp=(low, high)` in units of the output before its zero point.
-    - `a_range=(low, high)`: what activations can be; makes kernels without VNNI faster. It is checked in each run
-      unless `check_range=False`.
-    - `residual_type` "u8", "s8" or "f32": each run adds (residual − `residual_zero_point`)·`residual_scale`.
-    - `quantization`: "static"; "rows" (each run gives `a_scales`, `a_zero_points`); "dynamic_rows", "dynamic_tensor"
-      (A is float32, quantized to `a_type` in the run).
-    - `mode="saturating"` computes what VPMADDUBSW does, for study. `max_isa`: a cap, one of `intact.isas()`.
-    - `usual_m`: expected rows of a run, 0 if unknown.
+""" + ARGUMENTS + """    - `usual_m`: expected rows of a run, 0 if unknown.
 
     Raises `intact.Error`. Any number of threads may run one plan at once."""
 

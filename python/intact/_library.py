@@ -60,6 +60,8 @@ _ACTIVATIONS = {None: lib.INTACT_ACTIVATION_NONE, "relu": lib.INTACT_ACTIVATION_
 _QUANTIZATIONS = {"static": lib.INTACT_QUANTIZATION_STATIC, "rows": lib.INTACT_QUANTIZATION_ROWS,
                   "dynamic_rows": lib.INTACT_QUANTIZATION_DYNAMIC_ROWS,
                   "dynamic_tensor": lib.INTACT_QUANTIZATION_DYNAMIC_TENSOR}
+_FIXED_POINTS = {None: lib.INTACT_FIXED_POINT_NONE, "half_away": lib.INTACT_FIXED_POINT_HALF_AWAY,
+                 "half_up": lib.INTACT_FIXED_POINT_HALF_UP}
 _PAIRINGS = {"within_tap": lib.INTACT_PAIRING_WITHIN_TAP, "flattened": lib.INTACT_PAIRING_FLATTENED}
 
 
@@ -132,6 +134,26 @@ def version() -> str:
     return text(lib.intact_version())
 
 
+# What Linear takes, for the documentation of classes that pass it on.
+ARGUMENTS = """\
+    - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "f16", "u8" or "s8"; by default "s32", with `scales` "f32".
+    - `scales`: one number, or one for each column. The output is
+      clamp(round_half_even(sum·scale + bias) + c_zero_point), in float32 steps; sums have the zero points subtracted.
+    - `bias`: one value for each column. Integers are added to the sums, floats to the scaled sums.
+    - `a_zero_point`, `c_zero_point`: integers. `b_zero_points`: one integer, or one for each column.
+    - `activation="relu"`, or `clamp=(low, high)` in units of the output before its zero point.
+    - `fixed_point` "half_away" or "half_up": `multipliers` (2^30 to 2^31 − 1, or none) and `shifts` in the place of
+      `scales`, one of each or one for each column, as TensorFlow Lite has them (intact.h); 8-bit outputs only.
+    - `lookup_table`: 256 elements of an 8-bit `c_type`; outputs q become lookup_table[q − lowest of `c_type`].
+    - `a_range=(low, high)`: what activations can be; makes kernels without VNNI faster. It is checked in each run
+      unless `check_range=False`.
+    - `residual_type` "u8", "s8" or "f32": each run adds (residual − `residual_zero_point`)·`residual_scale`.
+    - `quantization`: "static"; "rows" (each run gives `a_scales`, `a_zero_points`); "dynamic_rows", "dynamic_tensor"
+      (A is float32, quantized to `a_type` in the run).
+    - `mode="saturating"` computes what VPMADDUBSW does, for study. `max_isa`: a cap, one of `intact.isas()`.
+"""
+
+
 class Linear:
     """The arithmetic that a product and a convolution share: intact_linear_desc, and the arrays that it points to."""
 
@@ -140,7 +162,8 @@ class Linear:
                  clamp: tuple[float, float] | None = None, a_range: tuple[int, int] | None = None,
                  check_range: bool = True, residual_type: str | None = None, residual_scale: float | None = None,
                  residual_zero_point: int = 0, quantization: str = "static", a_source_type: str | None = None,
-                 mode: str = "exact", max_isa: str | None = None):
+                 fixed_point: str | None = None, multipliers: Any = None, shifts: Any = None, lookup_table: Any = None, mode: str = "exact",
+                 max_isa: str | None = None):
         if c_type is None:
             c_type = "s32" if scales is None else "f32"
         if str(quantization).startswith("dynamic") and a_source_type is None:
@@ -164,6 +187,20 @@ class Linear:
         d.range_check = lib.INTACT_RANGE_CHECKED if check_range else lib.INTACT_RANGE_UNCHECKED
         d.b_zero_points, d.b_zero_point_count = self._values("b_zero_points", b_zero_points, np.int32)
         d.scales, d.scale_count = self._values("scales", scales, np.float32)
+        d.fixed_point = choice("fixed_point", fixed_point, _FIXED_POINTS)
+        d.multipliers, multiplier_count = self._values("multipliers", multipliers, np.int32)
+        d.shifts, shift_count = self._values("shifts", shifts, np.int32)
+        if shift_count:
+            if multiplier_count not in (0, shift_count):
+                raise invalid(f"multipliers: has {multiplier_count} values; expected {shift_count}, as shifts have")
+            d.scale_count = shift_count
+        if lookup_table is not None:
+            table = np.ascontiguousarray(array_of("lookup_table", lookup_table))
+            if c_type not in ("u8", "s8") or table.dtype != DTYPES[c_type] or table.shape != (256,):
+                raise invalid(f"lookup_table: has shape {table.shape} and dtype {table.dtype}; expected 256 elements of an "
+                              "8-bit c_type")
+            self._kept.append(table)
+            d.lookup_table = ffi.cast("void *", address(table))
         self.bias_count = None
         if bias is not None:
             bias = numbers("bias", bias)

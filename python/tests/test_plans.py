@@ -79,6 +79,29 @@ def test_requantization_of_batches_with_a_residual():
     assert np.array_equal(gemm.run(a, residual=residual), expected)
 
 
+@pytest.mark.parametrize("rule", ["half_away", "half_up"])
+def test_fixed_point(rule):
+    a, b = random((9, 32), np.uint8), random((32, 16), np.int8)
+    multipliers, shifts = np.arange(16) * 12345 + (1 << 30), np.arange(16) % 3 - 9
+    sums = a.astype(np.int64) @ b.astype(np.int64)
+    high = (sums * multipliers + (1 << 30)) >> 31
+    halves = (1 << -shifts) >> 1
+    shifted = (high + halves - ((high < 0) if rule == "half_away" else 0)) >> -shifts
+    gemm = intact.Gemm(b, c_type="s8", fixed_point=rule, multipliers=multipliers, shifts=shifts, c_zero_point=3)
+    assert np.array_equal(gemm.run(a), np.clip(shifted + 3, -128, 127).astype(np.int8))
+    with pytest.raises(intact.Error, match="multipliers: has 16 values; expected 1"):
+        intact.Gemm(b, c_type="s8", fixed_point=rule, multipliers=multipliers, shifts=-7)
+
+
+def test_lookup_table():
+    a, b = random((9, 32), np.uint8), random((32, 16), np.int8)
+    table = np.random.default_rng(1).permutation(256).astype(np.uint8).view(np.int8)
+    plain, mapped = (intact.Gemm(b, c_type="s8", scales=0.003, lookup_table=t).run(a) for t in (None, table))
+    assert np.array_equal(mapped, table[plain.astype(int) + 128])
+    with pytest.raises(intact.Error, match=r"lookup_table: has shape \(255,\)"):
+        intact.Gemm(b, c_type="s8", scales=0.003, lookup_table=table[1:])
+
+
 def test_quantization_of_rows():
     a, b = random((6, 32), np.uint8), random((32, 8), np.int8)
     scales, points = np.linspace(0.5, 1, 6, dtype=np.float32), np.arange(6, dtype=np.int32)

@@ -33,9 +33,14 @@ Requantization RequantizationOf(const Linear& linear, int64_t n) {
   Requantization q;
   q.c_type = linear.c_type;
   if (!linear.scales.empty()) q.scale = linear.scales[linear.scales.size() == 1 ? 0 : column];
+  const auto of_column = [column](const auto& values) { return values[values.size() == 1 ? 0 : column]; };
+  q.fixed.rule = linear.fixed_point;
+  if (!linear.multipliers.empty()) q.fixed.multiplier = of_column(linear.multipliers);
+  if (!linear.shifts.empty()) q.fixed.shift = of_column(linear.shifts);
   q.has_bias_f32 = !linear.bias_f32.empty();
   if (q.has_bias_f32) q.bias_f32 = linear.bias_f32[column];
   if (!linear.float_steps.empty()) q.float_steps = linear.float_steps[column];
+  if (!linear.lookup_table.empty()) q.lookup_table = linear.lookup_table.data();
   q.post_ops = linear.post_ops;
   q.zero_point = linear.c_zero_point;
   return q;

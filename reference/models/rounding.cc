@@ -86,9 +86,9 @@ double WithFloatScale(int32_t y, const Requantization& q) noexcept {
 }
 
 double WithBiasFirst(int32_t y, const Requantization& q) noexcept {
-  const auto [bias, scale] =
-      q.float_steps.value_or(FloatSteps{static_cast<float>(BiasOverScale(q)), q.scale});
-  return AfterBias((static_cast<float>(y) + bias) * scale, q);
+  const FloatSteps steps =
+      q.float_steps.value_or(FloatSteps{static_cast<float>(BiasOverScale(q)), q.scale, double{q.scale}});
+  return AfterBias((static_cast<float>(y) + steps.bias) * steps.scale, q);
 }
 
 int32_t WithRoundedBias(int32_t y, const Requantization& q) noexcept {
@@ -163,25 +163,39 @@ double RoundToInteger(double f, Rounding rounding) noexcept {
   }
 }
 
+bool IsFixed(Rounding rounding) noexcept {
+  return rounding == Rounding::kGemmlowp || rounding == Rounding::kGemmlowpUp ||
+         rounding == Rounding::kFixedPoint;
+}
+
+// y scaled as fixed-point `rounding` has it: by the multiplier of the operation, or of its scale.
+int32_t MultiplyAsFixed(int32_t y, const Requantization& q, Rounding rounding) noexcept {
+  const auto rule =
+      rounding == Rounding::kGemmlowp ? INTACT_FIXED_POINT_HALF_AWAY : INTACT_FIXED_POINT_HALF_UP;
+  FixedPoint fixed = q.fixed;
+  fixed.rule = rule;
+  if (q.fixed.rule == INTACT_FIXED_POINT_NONE) {
+    fixed = FixedPointOf(q.float_steps ? q.float_steps->exact_scale : double{q.scale}, rule);
+  }
+  return rounding == Rounding::kFixedPoint ? MultiplyRoundedOnce(y, fixed) : MultiplyRoundedTwice(y, fixed);
+}
+
 double RoundedWithZeroPoint(int32_t y, const Requantization& q, const Scales& scales,
                             Rounding rounding) noexcept {
   if (rounding == Rounding::kZeroPointFirst) {
     return std::nearbyint(Dequantize(y, q) + static_cast<float>(q.zero_point));
   }
-  const bool is_fixed = rounding == Rounding::kGemmlowp || rounding == Rounding::kFixedPoint;
-  if (!is_fixed || q.post_ops.Has<core::AddResidual>() || !std::isfinite(q.scale)) {
+  if (!IsFixed(rounding) || q.post_ops.Has<core::AddResidual>() || !std::isfinite(q.scale)) {
     return RoundToInteger(Value(y, q, scales, rounding), rounding) + q.zero_point;
   }
-  const int32_t biased = WithRoundedBias(y, q);
-  const int32_t integer = rounding == Rounding::kGemmlowp ? MultiplyRoundedTwice(biased, q.scale)
-                                                          : MultiplyRoundedOnce(biased, q.scale);
+  const int32_t integer = MultiplyAsFixed(WithRoundedBias(y, q), q, rounding);
   return RoundToInteger(AfterBias(static_cast<float>(integer), q), rounding) + q.zero_point;
 }
 
 uint8_t Int8(int32_t y, const Requantization& q, const Scales& scales, Rounding rounding) noexcept {
   const double low = q.c_type == INTACT_U8 ? 0.0 : -128.0;
   const double value = std::clamp(RoundedWithZeroPoint(y, q, scales, rounding), low, low + 255.0);
-  return static_cast<uint8_t>(static_cast<int32_t>(value));
+  return static_cast<uint8_t>(LookUp(static_cast<int32_t>(value), q));
 }
 
 // ----- other types ----------------------------------------------------------------------------------------
@@ -241,6 +255,8 @@ std::string_view ToString(Rounding rounding) {
       return "bias rounded to int32";
     case Rounding::kGemmlowp:
       return "fixed-point multiplier, rounded twice";
+    case Rounding::kGemmlowpUp:
+      return "fixed-point multiplier, rounded twice, half up";
     case Rounding::kFixedPoint:
       return "fixed-point multiplier, rounded once";
     case Rounding::kReluByFactor:
@@ -263,7 +279,9 @@ std::optional<Rounding> ParseRounding(std::string_view text) {
 void StoreRounded(int32_t y, const Requantization& q, const Scales& scales, Rounding rounding,
                   uint8_t* destination) noexcept {
   // Where there is no scale there is nothing to round.
-  if (rounding == Rounding::kContract || std::isnan(q.scale)) return StoreOutput(y, q, destination);
+  const bool is_of_floats = q.fixed.rule != INTACT_FIXED_POINT_NONE && !IsFixed(rounding);
+  if (rounding == Rounding::kContract || is_of_floats || std::isnan(q.scale))
+    return StoreOutput(y, q, destination);
   if (q.c_type == INTACT_S32) {
     return Store(rounding == Rounding::kThroughFloat ? ThroughFloat(y) : y, destination);
   }

@@ -33,17 +33,19 @@ enum class Rounding : uint8_t {
   kBiasRounded,  // (y + rne(bias/scale))·scale: an int32 bias (QNNPACK)
   kGemmlowp,     // kBiasRounded; scale as fixed point of 31 bits, high half of the doubled product rounded,
                  // shifted and rounded half away from zero (gemmlowp, TensorFlow Lite)
+  kGemmlowpUp,   // the same, the shift rounded half up (TensorFlow Lite's optimized kernels)
   kFixedPoint,   // kBiasRounded; the same fixed point, the product of 64 bits rounded once, half up (XNNPACK)
   kReluByFactor,  // ReLU is a product with 0 below 0, which makes −0 (oneDNN's reference)
   kResidualLast,  // the residual is added to what is already 8 bits, where there is no activation
   kThroughFloat,  // s32 outputs: int32(float(y))
 };
 inline constexpr std::array kAllRoundings = {
-    Rounding::kContract,     Rounding::kHalfUp,         Rounding::kHalfAway,     Rounding::kTruncation,
-    Rounding::kFloatScale,   Rounding::kBiasFirst,      Rounding::kFused,        Rounding::kResidualFused,
-    Rounding::kDouble,       Rounding::kZeroPointFirst, Rounding::kDivision,     Rounding::kRowFirst,
-    Rounding::kColumnFirst,  Rounding::kBiasRounded,    Rounding::kGemmlowp,     Rounding::kFixedPoint,
-    Rounding::kResidualLast, Rounding::kThroughFloat,   Rounding::kReluByFactor, Rounding::kFlushed};
+    Rounding::kContract,    Rounding::kHalfUp,         Rounding::kHalfAway,     Rounding::kTruncation,
+    Rounding::kFloatScale,  Rounding::kBiasFirst,      Rounding::kFused,        Rounding::kResidualFused,
+    Rounding::kDouble,      Rounding::kZeroPointFirst, Rounding::kDivision,     Rounding::kRowFirst,
+    Rounding::kColumnFirst, Rounding::kBiasRounded,    Rounding::kGemmlowp,     Rounding::kGemmlowpUp,
+    Rounding::kFixedPoint,  Rounding::kResidualLast,   Rounding::kThroughFloat, Rounding::kReluByFactor,
+    Rounding::kFlushed};
 
 /// "half up", "fused multiply-add", …
 std::string_view ToString(Rounding rounding);

@@ -212,7 +212,7 @@ TEST_F(AmxKernels, TellTheirNames) {
   EXPECT_EQ(AmxKernelSpec().Name(), "u8s8s32_gemm_32x32c4_tdpbusd_amxint8");
   AmxKernelSpec spec{true, false, 1, 4, {}};
   spec.epilogue.c_type = INTACT_U8;
-  spec.epilogue.has_bias = true;
+  spec.epilogue.scaling.has_addends = true;
   EXPECT_EQ(spec.Name(), "s8u8u8_bias_gemm_16x64c4_tdpbsud_amxint8");
 }
 

@@ -219,10 +219,10 @@ constexpr const char* kSmallGemm = "gemm u8s8u8 m=1 n=3 k=4 bias=f32";
 
 // Where sections begin, of an image with a section of each kind, as kernels/weights/pack_file.h tells them:
 // 3 output channels are a panel of four, whose 4 depths are padded to 64, and a line.
-constexpr size_t kScalesAt = kWeightsAt + 64 * 4 + 64;
-constexpr size_t kBiasAt = kScalesAt + 64;
-constexpr size_t kZeroPointsAt = kBiasAt + 64;
-constexpr size_t kPanelsAt = kZeroPointsAt + 64;
+constexpr size_t kZeroPointsAt = kWeightsAt + 64 * 4 + 64;
+constexpr size_t kBiasAt = kZeroPointsAt + 64;
+constexpr size_t kScalesAt = kBiasAt + 64;
+constexpr size_t kPanelsAt = kScalesAt + 64;
 constexpr size_t kEnd = kPanelsAt + 64;
 
 TEST(SavedConvMemory, EveryAlignmentLoads) {
@@ -383,7 +383,7 @@ TEST(ConvRefusals, OfTruncations) {
     ExpectRefused(Bytes(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(size)), "truncated");
     if (HasFailure()) return;
   }
-  for (const size_t boundary : {kHeaderBytes, kWeightsAt, kScalesAt, kBiasAt, kZeroPointsAt, kPanelsAt}) {
+  for (const size_t boundary : {kHeaderBytes, kWeightsAt, kZeroPointsAt, kBiasAt, kScalesAt, kPanelsAt}) {
     const std::string path = TempPath();
     Write(path, Bytes(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(boundary)));
     EXPECT_THAT(Conv::Load(path).error().message, HasSubstr("truncated: " + std::to_string(boundary) +
@@ -433,7 +433,7 @@ TEST(ConvForgeries, TheLayoutIsAsTheyTakeItToBe) {
   EXPECT_EQ(Field<int32_t>(image, kCTypeAt), INTACT_U8);
   EXPECT_EQ(Field<int32_t>(image, kAZeroPointAt), 3);
   EXPECT_EQ(Field<int32_t>(image, kCZeroPointAt), 9);
-  EXPECT_EQ(Field<uint32_t>(image, kHasBiasF32At), 1u);
+  EXPECT_EQ(Field<uint32_t>(image, kVectorsAt), 0xdu);
   EXPECT_EQ(Field<int32_t>(image, kSpatialDimsAt), 2);
   EXPECT_EQ(Field<int64_t>(image, kInputChannelsAt), 2);
   EXPECT_EQ(Field<int64_t>(image, kOutputChannelsAt), 3);
@@ -512,7 +512,7 @@ TEST(ConvForgeries, OfArithmetic) {
       {kATypeAt, INTACT_S32, "a_type is 3"},
       {kBTypeAt, INTACT_F32, "b_type is 4"},
       {kCTypeAt, 9, "c_type is 9"},
-      {kCTypeAt, INTACT_S32, "size"},  // it has no scales
+      {kCTypeAt, INTACT_S32, "scales are given for s32 output"},
       {kModeAt, 2, "mode is 2"},
       {kAZeroPointAt, 256, "a_zero_point is 256"},
       {kAZeroPointAt, -1, "a_zero_point is -1"},
@@ -524,10 +524,9 @@ TEST(ConvForgeries, OfArithmetic) {
       {kResidualTypeAt, INTACT_S32, "residual_type is 3"},
       {kResidualTypeAt, INTACT_U8, "residual_scale is"},
       {kResidualScaleAt, 0x3f800000, "residual_scale is 1"},
-      {kHasBiasF32At, 2, "flag"},
-      {kHasBiasF32At, 0, "size"},
-      {kHasBiasS32At, 1, "size"},
-      {kHasBiasS32At, -1, "flag"},
+      {kVectorsAt, 0x9, "size"},
+      {kVectorsAt, 0xf, "size"},
+      {kVectorsAt, -1, "flag"},
       {kScalesAt, 0, "scales[0] is 0"},
       {kScalesAt + 8, 0x7fc00000, "scales[2] is nan"},
       {kBiasAt + 4, 0x7f800000, "bias_f32[1] is inf"},
@@ -556,7 +555,7 @@ TEST(ConvForgeries, OfTheCertificate) {
 TEST(ConvForgeries, OfThePadding) {
   const Bytes image = ImageOf(kSmall);
   // Weights of a panel lie by quad of depths, then column: 16 quads of 16 columns.
-  for (const size_t at : {kWeightsAt + 3 * 4, kWeightsAt + 15 * 4 + 3, kWeightsAt + 64, kScalesAt - 1}) {
+  for (const size_t at : {kWeightsAt + 3 * 4, kWeightsAt + 15 * 4 + 3, kWeightsAt + 64, kZeroPointsAt - 1}) {
     Bytes forged = image;
     ASSERT_EQ(forged[at], 0) << at;
     forged[at] = 1;

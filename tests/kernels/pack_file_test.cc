@@ -221,7 +221,7 @@ TEST_F(PackFile, RefusesForeignFiles) {
   Bytes image = Image(kProblems[0]);
   image[8] = 1;
   Write(path_, image);
-  ExpectRefused(path_, "format version 1; expected 8");
+  ExpectRefused(path_, "format version 1; expected 9");
 }
 
 TEST_F(PackFile, RefusesEveryTruncationAndEveryExcess) {
@@ -517,12 +517,11 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Spoilt{kU8, kBTypeAt, 0, "b_type is 0"},
            Spoilt{kU8, kCTypeAt, 9, "c_type is 9"},
            Spoilt{kU8, kCTypeAt, 0xffffffff, "c_type is -1"},
-           Spoilt{kU8, kCTypeAt, INTACT_S32, "size"},
+           Spoilt{kU8, kCTypeAt, INTACT_S32, "scales are given for s32 output"},
            Spoilt{kU8, kModeAt, 2, "mode is 2"},
-           Spoilt{kU8, kHasBiasF32At, 2, "flag"},
-           Spoilt{kU8, kHasBiasS32At, 2, "flag"},
-           Spoilt{kU8, kHasBiasF32At, 0, "size"},
-           Spoilt{kU8, kHasBiasS32At, 1, "size"},
+           Spoilt{kU8, kVectorsAt, 0x8000000d, "flag"},
+           Spoilt{kU8, kVectorsAt, 0x9, "size"},
+           Spoilt{kU8, kVectorsAt, 0xf, "size"},
            Spoilt{kU8, kRangeCheckAt, 2, "range_check is 2"},
            Spoilt{kU8, kAZeroPointAt, 256, "a_zero_point is 256"},
            Spoilt{kU8, kAZeroPointAt, 0x7fffffff, "a_zero_point is 2147483647"},
@@ -564,7 +563,7 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
 
 // The place of one is the other's.
 TEST_F(PackFile, RefusesABiasThatAPlanWouldRefuse) {
-  Write(path_, Forged(Forged(Image(kS32), kHasBiasS32At, 0), kHasBiasF32At, 1));
+  Write(path_, Forged(Image(kS32), kVectorsAt, 0x5));
   ExpectRefused(path_, "bias_f32 is given for s32 output");
 }
 
@@ -618,8 +617,8 @@ TEST_F(PackFile, RefusesResidualsThatAPlanWouldRefuse) {
 
 TEST_F(PackFile, RefusesFloatsThatAPlanWouldRefuse) {
   const Bytes image = Image(kU8);
-  constexpr size_t kScalesAt = kWeightsAt + kNarrowBytes;
-  constexpr size_t kBiasAt = kScalesAt + 64;
+  constexpr size_t kBiasAt = kWeightsAt + kNarrowBytes + 64;  // after the zero points
+  constexpr size_t kScalesAt = kBiasAt + 64;
   for (const uint32_t bits : {0x7fc00000u, 0x7f800000u, 0u, 0xbf800000u}) {  // NaN, ∞, 0, −1
     Write(path_, Forged(image, kScalesAt, bits));
     ExpectRefused(path_, "scales[0]");

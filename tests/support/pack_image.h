@@ -18,20 +18,21 @@ using fuzz::Seal;
 
 inline constexpr size_t kVersionAt = 8, kHeaderBytesAt = 12, kFileBytesAt = 16, kNAt = 32, kKAt = 40;
 inline constexpr size_t kATypeAt = 48, kBTypeAt = 52, kCTypeAt = 56, kModeAt = 60;
-inline constexpr size_t kAZeroPointAt = 64, kCZeroPointAt = 68, kActivationAt = 72, kRangeCheckAt = 76;
-inline constexpr size_t kClampMinAt = 80, kClampMaxAt = 84, kAMinAt = 88, kAMaxAt = 92;
-inline constexpr size_t kResidualTypeAt = 96, kResidualZeroPointAt = 100, kResidualScaleAt = 104;
-inline constexpr size_t kAQuantizationAt = 108, kASourceTypeAt = 112;
-inline constexpr size_t kHasBiasF32At = 116, kHasBiasS32At = 120;
-inline constexpr size_t kSpatialDimsAt = 124, kTransposedAt = 128, kChoicesAt = 132;
+inline constexpr size_t kAZeroPointAt = 64, kCZeroPointAt = 68, kAMinAt = 72, kAMaxAt = 76;
+inline constexpr size_t kRangeCheckAt = 80, kAQuantizationAt = 84, kASourceTypeAt = 88;
+inline constexpr size_t kActivationAt = 144, kClampMinAt = 148, kClampMaxAt = 152;
+inline constexpr size_t kResidualTypeAt = 156, kResidualScaleAt = 160, kResidualZeroPointAt = 164;
+// Bits: zero points of weights, bias_s32, bias_f32, scales.
+inline constexpr size_t kVectorsAt = 208;
+inline constexpr size_t kSpatialDimsAt = 212, kTransposedAt = 216, kChoicesAt = 220;
 // A convolution's; 0 in the file of a GEMM.
-inline constexpr size_t kInputChannelsAt = 136, kOutputChannelsAt = 144, kGroupsAt = 152;
-inline constexpr size_t kInputAt = 160, kKernelAt = 184, kStrideAt = 208, kDilationAt = 232;
-inline constexpr size_t kPadBeginAt = 256, kPadEndAt = 280, kOutputPadAt = 304;
+inline constexpr size_t kInputChannelsAt = 224, kOutputChannelsAt = 232, kGroupsAt = 240;
+inline constexpr size_t kInputAt = 248, kKernelAt = 272, kStrideAt = 296, kDilationAt = 320;
+inline constexpr size_t kPadBeginAt = 344, kPadEndAt = 368, kOutputPadAt = 392;
 // The certificate.
-inline constexpr size_t kPairsAt = 328, kFailingPairsAt = 336;
-inline constexpr size_t kWorstColumnAt = 344, kWorstFailingPairsAt = 352;
-inline constexpr size_t kHeaderBytes = 368, kWeightsAt = 384;
+inline constexpr size_t kPairsAt = 416, kFailingPairsAt = 424;
+inline constexpr size_t kWorstColumnAt = 432, kWorstFailingPairsAt = 440;
+inline constexpr size_t kHeaderBytes = 456, kWeightsAt = 512;
 
 template <class T>
 T Field(std::span<const uint8_t> image, size_t at) {

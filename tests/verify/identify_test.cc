@@ -279,7 +279,7 @@ std::vector<reference::Gemm> RoundingGemms(intact_type c_type) {
   gemms.push_back(CancelledByResidual(c_type));
   gemms.push_back(Scaled(c_type, 0.011f));  // a layer's: float32 steps that differ from its scale and bias
   gemms.back().bias_f32.assign(static_cast<size_t>(gemms.back().n), 1.1f);
-  gemms.back().float_steps.assign(static_cast<size_t>(gemms.back().n), {150.0f, 0.0114f});
+  gemms.back().float_steps.assign(static_cast<size_t>(gemms.back().n), {150.0f, 0.0114f, 0.0114});
   gemms.push_back(Scaled(c_type, 0.5f));
   gemms.back().post_ops.Add(core::Relu{});
   for (const bool has_rows : {false, true}) {

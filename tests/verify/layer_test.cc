@@ -13,6 +13,7 @@
 #include <string>
 
 #include "support/npy.h"
+#include "tests/support/npy_text.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/temp_path.h"
 #include "verify/explain/audit.h"
@@ -408,6 +409,23 @@ TEST_F(BadLayer, WrongTensors) {
               HasSubstr("weights.npy: is f4 (160,); expected i1 or u1 (N, K)"));
   std::filesystem::remove(folder_ + "/weights.npy");
   EXPECT_THAT(ErrorOf(), HasSubstr("weights.npy: no such file"));
+}
+
+// In the place of bias.npy.
+TEST_F(BadLayer, IntegerBias) {
+  const auto write = [&](const std::string& type, const std::string& elements) {
+    std::ofstream(folder_ + "/bias_int32.npy", std::ios::binary)
+        << tests::Npy(tests::Dict(type, "(10,)"), elements);
+  };
+  write("<f4", std::string(40, '\0'));
+  EXPECT_THAT(ErrorOf(), HasSubstr("bias_int32.npy: is f4 (10,); expected i4 (10,)"));
+  std::string elements(40, '\0');
+  elements[4] = 7;
+  write("<i4", elements);
+  const Result<Layer> layer = ReadLayer(folder_);
+  ASSERT_TRUE(layer) << layer.error().message;
+  EXPECT_TRUE(layer->gemm.bias_f32.empty());
+  EXPECT_THAT(layer->gemm.bias_s32, testing::ElementsAre(0, 7, 0, 0, 0, 0, 0, 0, 0, 0));
 }
 
 TEST_F(BadLayer, WrongExpectation) {

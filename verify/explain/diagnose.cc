@@ -214,6 +214,27 @@ Mistake OtherActivation(const Observation& seen) {
   return Same("ReLU at 0 instead of at the output's zero point");
 }
 
+// What may go wrong with a lookup table.
+Mistake OtherLookup(const Observation& seen) {
+  const Requantization q = seen.OwnRequantization();
+  if (q.lookup_table == nullptr) return std::nullopt;
+  Requantization other = q;
+  other.lookup_table = nullptr;
+  if (SameElement(seen, seen.exact, other)) return Same("the lookup table left out");
+  std::array<uint8_t, 256> table;
+  const auto is_from = [&](auto index) {
+    for (int i = 0; i < 256; ++i) table.at(static_cast<size_t>(i)) = q.lookup_table[index(i) & 0xff];
+    other.lookup_table = table.data();
+    return SameElement(seen, seen.exact, other);
+  };
+  if (is_from([](int i) { return i + 1; })) return Same("the element after the lookup table's right one");
+  if (is_from([](int i) { return i - 1; })) return Same("the element before the lookup table's right one");
+  if (q.c_type == INTACT_S8 && is_from([](int i) { return i ^ 0x80; })) {
+    return Same("the lookup table's element 0 taken for that of 0, not of -128");
+  }
+  return std::nullopt;
+}
+
 // How else the output may have been brought to 8 bits.
 Mistake OtherNarrowing(const Observation& seen) {
   const Requantization q = seen.OwnRequantization();
@@ -246,7 +267,7 @@ Diagnosis With(const Diagnosis& accumulator, const Diagnosis& mistake) {
 }
 
 Diagnosis DiagnoseRequantization(const Observation& seen) {
-  for (const auto& find : {OtherActivation, OtherNarrowing, OtherScale, OtherResidual}) {
+  for (const auto& find : {OtherLookup, OtherActivation, OtherNarrowing, OtherScale, OtherResidual}) {
     if (const Mistake found = find(seen)) return With(Same(kRight), *found);
   }
   return Same(kRight);

@@ -520,8 +520,8 @@ std::vector<Rounding> CandidateRoundings(intact_type c_type) {
   std::vector<Rounding> roundings;
   for (const Rounding rounding : reference::kAllRoundings) {
     const bool is_of_integers = rounding == R::kHalfUp || rounding == R::kZeroPointFirst ||
-                                rounding == R::kGemmlowp || rounding == R::kFixedPoint ||
-                                rounding == R::kResidualLast;
+                                rounding == R::kGemmlowp || rounding == R::kGemmlowpUp ||
+                                rounding == R::kFixedPoint || rounding == R::kResidualLast;
     // Integers have no −0, and what is next to nothing rounds to 0.
     const bool is_of_floats = rounding == R::kReluByFactor || rounding == R::kFlushed;
     const bool applies = core::IsHalfFloat(c_type) ? !is_of_integers : !is_of_floats;

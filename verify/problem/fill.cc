@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "core/types.h"
@@ -29,7 +30,9 @@ enum Stream : uint64_t {
   kZeroPointStream,
   kResidualStream,
   kRowStream,
-  kNumberStream
+  kNumberStream,
+  kFixedPointStream,
+  kTableStream
 };
 
 // What the fills see of a problem: a GEMM is a convolution of one tap, whose pixels are the rows of A.
@@ -365,6 +368,39 @@ void FillScales(const Problem& p, std::span<const reference::Operands> groups, r
   }
 }
 
+// In the scales' place: their next fixed point, with bits below those of a float. Every fifth shift, of every
+// column in turn, goes to the left, and its outputs clamp.
+void FillFixedPoint(const Problem& p, reference::Linear* operation) {
+  const bool is_up = p.fixed == FixedKind::kUp || p.fixed == FixedKind::kUpShift;
+  operation->fixed_point = is_up ? INTACT_FIXED_POINT_HALF_UP : INTACT_FIXED_POINT_HALF_AWAY;
+  const bool has_multipliers = p.fixed == FixedKind::kUp || p.fixed == FixedKind::kAway;
+  for (size_t n = 0; n < operation->scales.size(); ++n) {
+    support::Random random(p.seed, kFixedPointStream, n);
+    int shift = 0;
+    const double mantissa = std::frexp(operation->scales[n], &shift);
+    const int64_t low_bits = p.fill == Fill::kTies ? 0 : random.Integer(0, 127);
+    if (has_multipliers) {
+      operation->multipliers.push_back(static_cast<int32_t>(std::ldexp(mantissa, 31)) +
+                                       static_cast<int32_t>(low_bits));
+    }
+    const bool is_left = operation->scales.size() > 1 && random.Integer(0, 4) == 0;
+    operation->shifts.push_back(is_left ? static_cast<int32_t>(random.Integer(0, 30))
+                                        : std::clamp(shift, -31, 30));
+  }
+  operation->scales.clear();
+}
+
+// A permutation, so that each wrong index shows.
+void FillTable(const Problem& p, reference::Linear* operation) {
+  std::vector<uint8_t>& table = operation->lookup_table;
+  table.resize(256);
+  std::iota(table.begin(), table.end(), uint8_t{0});
+  support::Random random(p.seed, kTableStream, 0);
+  for (size_t i = table.size() - 1; i > 0; --i) {
+    std::swap(table[i], table[static_cast<size_t>(random.Integer(0, static_cast<int64_t>(i)))]);
+  }
+}
+
 // Full range, uniform; with their scale they reach 20 to 60 from the zero point, in halves for kTies.
 void FillResidual(const Problem& p, reference::Linear* operation) {
   support::Random scale_random(p.seed, kResidualStream, 0);
@@ -596,6 +632,8 @@ void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> group
   if (problem.bias == BiasKind::kS32) FillBiasS32(problem, operands, operation);
   if (problem.bias == BiasKind::kF32) FillBiasF32(problem, operation);
   if (problem.scale != ScaleKind::kNone) FillScales(problem, operands, operation);
+  if (problem.fixed != FixedKind::kNone) FillFixedPoint(problem, operation);
+  if (problem.has_table) FillTable(problem, operation);
   if (problem.residual != INTACT_TYPE_NONE) FillResidual(problem, operation);
   if (problem.activation == INTACT_ACTIVATION_RELU) operation->post_ops.Add(core::Relu{});
   if (problem.activation == INTACT_ACTIVATION_CLAMP) {

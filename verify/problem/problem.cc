@@ -71,6 +71,11 @@ constexpr Name<intact_range_check> kRangeChecks[] = {{"checked", INTACT_RANGE_CH
                                                      {"unchecked", INTACT_RANGE_UNCHECKED}};
 constexpr Name<BiasKind> kBiases[] = {
     {"none", BiasKind::kNone}, {"s32", BiasKind::kS32}, {"f32", BiasKind::kF32}};
+constexpr Name<FixedKind> kFixed[] = {{"none", FixedKind::kNone},
+                                      {"away", FixedKind::kAway},
+                                      {"up", FixedKind::kUp},
+                                      {"away_shift", FixedKind::kAwayShift},
+                                      {"up_shift", FixedKind::kUpShift}};
 constexpr Name<ScaleKind> kScales[] = {{"none", ScaleKind::kNone},
                                        {"tensor", ScaleKind::kTensor},
                                        {"channel", ScaleKind::kChannel},
@@ -266,7 +271,9 @@ const std::vector<Field>& SharedFields() {
       Choice("rangecheck", &Problem::range_check, kRangeChecks),
       Choice("bias", &Problem::bias, kBiases),
       Choice("scale", &Problem::scale, kScales),
+      Choice("fixed", &Problem::fixed, kFixed),
       Choice("act", &Problem::activation, kActivations),
+      Choice("table", &Problem::has_table, kNoYes),
       Choice("res", &Problem::residual, kResiduals),
       Number("zres", &Problem::zres),
       Choice("inplace", &Problem::in_place, kNoYes),
@@ -442,6 +449,16 @@ std::optional<Error> CheckEpilogue(const Problem& p) {
   return std::nullopt;
 }
 
+std::optional<Error> CheckFixed(const Problem& p) {
+  if (p.has_table && !core::IsInt8(p.c_type)) return Invalid("table: needs 8-bit outputs");
+  if (p.fixed == FixedKind::kNone) return std::nullopt;
+  const bool is_alone = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 &&
+                        p.residual == INTACT_TYPE_NONE && p.quantization == INTACT_QUANTIZATION_STATIC;
+  if (!is_alone) return Invalid("fixed: needs 8-bit outputs, no f32 bias, no residual and no quant");
+  if (p.scale == ScaleKind::kTensor || p.scale == ScaleKind::kChannel) return std::nullopt;
+  return Invalid("fixed: needs scale=tensor or scale=channel");
+}
+
 std::optional<Error> CheckQuantization(const Problem& p) {
   const bool is_static = p.quantization == INTACT_QUANTIZATION_STATIC;
   if (!is_static && p.za != 0) return Invalid(fmt::format("za: {} beside quant; expected 0", p.za));
@@ -541,6 +558,21 @@ std::optional<Error> CheckConv(const Problem& p) {
 
 }  // namespace
 
+void Problem::Reset(std::string_view key) {
+  const Problem defaults = Defaults(a_type, b_type, c_type, conv);
+  for (const std::vector<Field>* fields : {&KindOf(*this).fields, &SharedFields()}) {
+    for (const Field& field : *fields) {
+      if (field.key == key) (void)field.read(field.print(defaults), this);
+    }
+  }
+}
+
+void Problem::SetOutput(intact_type type) {
+  c_type = type;
+  if (core::IsInt8(type)) return;
+  for (const std::string_view key : {"zc", "fixed", "table"}) Reset(key);
+}
+
 std::string Problem::ToString() const {
   const Problem defaults = Defaults(a_type, b_type, c_type, conv);
   const Kind& kind = KindOf(*this);
@@ -601,6 +633,7 @@ std::optional<Error> Problem::Check() const {
   if (error) return error;
   if (std::optional<Error> range = CheckDeclaredRange(*this)) return range;
   if (std::optional<Error> epilogue = CheckEpilogue(*this)) return epilogue;
+  if (std::optional<Error> fixed_error = CheckFixed(*this)) return fixed_error;
   if (std::optional<Error> residual_error = CheckResidual(*this)) return residual_error;
   if (open_extents && !conv) return Invalid("open: only a convolution has extents");
   return conv ? CheckConv(*this) : CheckGemm(*this);

@@ -3,6 +3,7 @@
 //   gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2
 //   gemm u8s8bf16 m=5 n=16 k=64 batch=3 items=pointers quant=dynamic_rows src=bf16 x=outlier bias=f32
 //   gemm u8u8f32 m=5 n=16 k=64 batch=3 itempad=7 ownb=yes blayout=nk bpad=1 zb=9 zbper=item scale=item
+//   gemm u8s8s8 m=5 n=16 k=64 scale=channel fixed=away
 //   conv u8s8u8 in=56x56 c=64 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=4 batch=2 za=3 isa=avx512
 //
 // `in` has an extent for each spatial dimension, outermost first, and so have kernel, stride and dilation;
@@ -73,6 +74,9 @@ enum class ScaleKind : uint8_t {
   kItem,
 };
 
+/// Fixed point in place of scales: how ties are rounded, and whether there are multipliers beside shifts.
+enum class FixedKind : uint8_t { kNone, kAway, kUp, kAwayShift, kUpShift };
+
 /// Whose a zero point of weights is.
 enum class ZeroPointKind : uint8_t {
   kTensor,
@@ -106,7 +110,9 @@ struct Problem : RunSettings {
   intact_range_check range_check = INTACT_RANGE_CHECKED;
   BiasKind bias = BiasKind::kNone;
   ScaleKind scale = ScaleKind::kNone;  // kTensor unless s32 output
+  FixedKind fixed = FixedKind::kNone;  // of 8-bit outputs; `scale` says whose the multipliers and shifts are
   intact_activation activation = INTACT_ACTIVATION_NONE;
+  bool has_table = false;  // a lookup table, of 8-bit outputs
   intact_type residual = INTACT_TYPE_NONE;
   int32_t zres = 0;  // residual_zero_point
   Fill fill = Fill::kUniform;
@@ -124,6 +130,10 @@ struct Problem : RunSettings {
   std::string ToString() const;
   /// Nothing, or which field is out of range: what Parse() checks.
   std::optional<Error> Check() const;
+  /// Gives `key` the value that it has in a line without it.
+  void Reset(std::string_view key);
+  /// Changes c_type; what only 8-bit outputs have is reset for other types.
+  void SetOutput(intact_type type);
   /// Errors name the word at fault and what was expected.
   static Result<Problem> Parse(std::string_view line);
 };

@@ -214,6 +214,13 @@ class Draw {
       return;
     }
     p.activation = Of({INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP});
+    p.has_table = core::IsInt8(p.c_type) && OneIn(3);
+    const bool may_be_fixed = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 &&
+                              p.scale != ScaleKind::kItem && p.quantization == INTACT_QUANTIZATION_STATIC;
+    if (may_be_fixed && OneIn(2)) {
+      p.fixed = Of({FixedKind::kAway, FixedKind::kUp, FixedKind::kAwayShift, FixedKind::kUpShift});
+      return;
+    }
     if (!OneIn(3)) return;
     p.residual = Of({INTACT_U8, INTACT_S8, INTACT_F32});
     p.zres = ZeroPoint(p.residual);
@@ -237,12 +244,31 @@ bool IsModest(const Problem& problem) {
 
 }  // namespace
 
-Problem DrawProblem(std::span<const Block> blocks, intact_mode mode, support::Random* random) {
+namespace {
+
+template <class Of>
+Problem DrawUntilModest(std::span<const Block> blocks, intact_mode mode, support::Random* random, Of of) {
   for (;;) {
     Draw draw(blocks, mode, random);
-    const Problem problem = random->Integer(0, 2) == 0 ? draw.Conv() : draw.Gemm();
+    const Problem problem = of(&draw);
     if (!problem.Check() && IsModest(problem)) return problem;
   }
+}
+
+}  // namespace
+
+Problem DrawProblem(std::span<const Block> blocks, intact_mode mode, support::Random* random) {
+  return DrawUntilModest(blocks, mode, random, [random](Draw* draw) {
+    return random->Integer(0, 2) == 0 ? draw->Conv() : draw->Gemm();
+  });
+}
+
+Problem DrawGemm(std::span<const Block> blocks, intact_mode mode, support::Random* random) {
+  return DrawUntilModest(blocks, mode, random, [](Draw* draw) { return draw->Gemm(); });
+}
+
+Problem DrawConv(std::span<const Block> blocks, intact_mode mode, support::Random* random) {
+  return DrawUntilModest(blocks, mode, random, [](Draw* draw) { return draw->Conv(); });
 }
 
 }  // namespace intact::verify

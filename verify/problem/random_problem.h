@@ -19,6 +19,9 @@ struct Block {
 
 /// A problem in `mode` that names no ISA, around one of `blocks`.
 Problem DrawProblem(std::span<const Block> blocks, intact_mode mode, support::Random* random);
+/// One of a kind.
+Problem DrawGemm(std::span<const Block> blocks, intact_mode mode, support::Random* random);
+Problem DrawConv(std::span<const Block> blocks, intact_mode mode, support::Random* random);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_PROBLEM_RANDOM_PROBLEM_H_

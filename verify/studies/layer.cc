@@ -343,7 +343,17 @@ struct LayerScales {
   double output = 1.0;
 };
 
-/// The layer's bias, a value for each column, or none.
+/// bias_s32 from `path`.
+std::optional<Error> ReadIntegerBias(const std::string& path, int64_t columns, reference::Linear* operation) {
+  ASSIGN_OR_RETURN(const support::NpyArray bias, support::ReadNpy(path));
+  if (bias.type != INTACT_S32 || bias.shape != std::vector<int64_t>{columns}) {
+    return WrongTensor(path, bias, fmt::format("i4 ({},), N as in weights.npy", columns));
+  }
+  operation->bias_s32 = bias.Values<int32_t>();
+  return std::nullopt;
+}
+
+/// The layer's bias as real numbers, a value for each column, or none.
 Result<std::vector<float>> ReadBias(const std::string& folder, int64_t columns) {
   const std::string path = folder + "/bias.npy";
   if (!std::filesystem::exists(path)) return std::vector<float>();
@@ -375,8 +385,9 @@ void SetFloatSteps(const LayerScales& scales, const std::vector<float>& bias, in
   for (size_t n = 0; n < static_cast<size_t>(columns); ++n) {
     const double weight_scale = scales.weights[scales.weights.size() == 1 ? 0 : n];
     const float of_sums = static_cast<float>(scales.input) * static_cast<float>(weight_scale);
-    operation->float_steps.push_back(
-        {bias.empty() ? 0.0f : bias[n] / of_sums, of_sums / static_cast<float>(scales.output)});
+    operation->float_steps.push_back({bias.empty() ? 0.0f : bias[n] / of_sums,
+                                      of_sums / static_cast<float>(scales.output),
+                                      scales.input * weight_scale / scales.output});
   }
 }
 
@@ -401,6 +412,11 @@ Result<std::vector<float>> ReadEpilogue(const std::string& folder, const LayerSc
   operation->b_zero_points = fields->ZeroPoints("weight.zero_points", columns, operation->b_type);
   if (fields->Boolean("relu")) operation->post_ops.Add(core::Relu{});
   if (fields->error()) return *fields->error();
+  const std::string integers = folder + "/bias_int32.npy";
+  if (std::filesystem::exists(integers)) {
+    if (std::optional<Error> error = ReadIntegerBias(integers, columns, operation)) return *error;
+    return std::vector<float>();
+  }
   Result<std::vector<float>> bias = ReadBias(folder, columns);
   if (!bias) return bias;
   if (std::optional<Error> error = SetBias(folder, *bias, scales.output, operation)) return *error;

@@ -4,6 +4,7 @@
 //   activations.npy  u1 (or i1); linear [M, K], conv2d [batch, H, W, C]
 //   weights.npy      i1 (or u1); linear [N, K], conv2d [N, KH, KW, C/groups], transposed too
 //   bias.npy         f4, [N]; absent when the layer has none
+//   bias_int32.npy   i4, [N]: the bias in units of si·sw[n], added to the sums; bias.npy is then not read
 //   output_*.npy     what some engine computed; of the activations' type; [M, N] or [batch, OH, OW, N]
 //
 // layer.json:

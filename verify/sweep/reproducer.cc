@@ -160,6 +160,7 @@ std::string LinearFields(const intact_linear_desc& linear) {
   core::ForEachPostOpField(fields, linear, usual);
   core::ForEachColumnVector(
       [&fields](std::string_view name, const auto* values) { fields.SetVector(name, values, name); }, linear);
+  fields.SetVector("lookup_table", linear.lookup_table, "lookup_table");
   fields("b_zero_point_count", linear.b_zero_point_count, usual.b_zero_point_count);
   fields("scale_count", linear.scale_count, usual.scale_count);
   return fields.text();
@@ -406,6 +407,7 @@ std::string VectorsOf(const core::Linear& linear) {
     if (!values.empty()) text += Array(type, name, std::span(values));
   };
   core::ForEachColumnVector(add, linear);
+  if (!linear.lookup_table.empty()) text += Array("uint8_t", "lookup_table", std::span(linear.lookup_table));
   return text;
 }
 

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include "support/random.h"
+#include "verify/problem/random_problem.h"
 #include "verify/sweep/sweep_problems.h"
 
 namespace intact::verify {
@@ -217,6 +219,7 @@ class ConvList {
     AddChannels();
     AddFills();
     AddLarge();
+    AddDrawn();
     return std::move(problems_);
   }
 
@@ -327,6 +330,14 @@ class ConvList {
         problem.threads = fill == Fill::kUniform ? 2 : 3;
         Add(problem);
       }
+    }
+  }
+
+  // Every field drawn: what the lists above do not have is here.
+  void AddDrawn() {
+    for (uint64_t i = 0; i < 150; ++i) {
+      support::Random random(seed_, 4, i);
+      Add(DrawConv({}, INTACT_EXACT, &random));
     }
   }
 

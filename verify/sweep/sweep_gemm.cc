@@ -4,6 +4,7 @@
 
 #include "core/types.h"
 #include "support/random.h"
+#include "verify/problem/random_problem.h"
 #include "verify/sweep/sweep_problems.h"
 
 namespace intact::verify {
@@ -50,6 +51,7 @@ class ProblemList {
     AddDynamic();
     AddRowsAndBatches();
     AddLargeBatches();
+    AddDrawn();
     return std::move(problems_);
   }
 
@@ -417,6 +419,14 @@ class ProblemList {
     thin.item_pointers = true;
     thin.threads = 2;
     Add(thin);
+  }
+
+  // Every field drawn: what the lists above do not have is here.
+  void AddDrawn() {
+    for (uint64_t i = 0; i < 300; ++i) {
+      support::Random random(seed_, 3, i);
+      Add(DrawGemm({}, INTACT_EXACT, &random));
+    }
   }
 
   static constexpr intact_type kActivationTypes[] = {INTACT_U8, INTACT_S8, INTACT_U8};

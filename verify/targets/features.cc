@@ -61,9 +61,26 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_C_F16] = "f16 outputs";
   names[INTACT_TARGET_DYNAMIC_F16] = "dynamic quantization of f16 numbers";
   names[INTACT_TARGET_DYNAMIC_NAN] = "dynamic quantization of NaNs and infinities";
+  names[INTACT_TARGET_FIXED_POINT] = "fixed-point multipliers";
+  names[INTACT_TARGET_LOOKUP_TABLE] = "a lookup table";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
+
+constexpr auto kKeys = [] {
+  std::array<std::string_view, INTACT_TARGET_FEATURES> keys;
+  keys[INTACT_TARGET_B_ZERO_POINT] = "zb";
+  keys[INTACT_TARGET_B_ZERO_POINTS] = "zbper";
+  keys[INTACT_TARGET_C_ZERO_POINT] = "zc";
+  keys[INTACT_TARGET_CHANNEL_SCALES] = "scale";
+  keys[INTACT_TARGET_BATCH_POINTERS] = "items";
+  keys[INTACT_TARGET_THREADS] = "threads";
+  keys[INTACT_TARGET_RESIDUAL_IN_PLACE] = "inplace";
+  keys[INTACT_TARGET_DYNAMIC_F16] = "src";
+  keys[INTACT_TARGET_FIXED_POINT] = "fixed";
+  keys[INTACT_TARGET_LOOKUP_TABLE] = "table";
+  return keys;
+}();
 
 // Gathers bits.
 class Features {
@@ -104,7 +121,9 @@ uint64_t LinearFeatures(const reference::Linear& operation, const RunOptions& op
   features.AddIf(operation.c_zero_point != 0, INTACT_TARGET_C_ZERO_POINT);
   features.AddIf(!operation.bias_s32.empty(), INTACT_TARGET_BIAS_S32);
   features.AddIf(!operation.bias_f32.empty(), INTACT_TARGET_BIAS_F32);
-  features.AddIf(operation.scales.size() > 1, INTACT_TARGET_CHANNEL_SCALES);
+  features.AddIf(operation.scales.size() > 1 || operation.shifts.size() > 1, INTACT_TARGET_CHANNEL_SCALES);
+  features.AddIf(!operation.shifts.empty(), INTACT_TARGET_FIXED_POINT);
+  features.AddIf(!operation.lookup_table.empty(), INTACT_TARGET_LOOKUP_TABLE);
   features.AddIf(operation.post_ops.Has<core::Relu>(), INTACT_TARGET_RELU);
   features.AddIf(operation.post_ops.Has<core::Clamp>(), INTACT_TARGET_CLAMP);
   const bool has_residual = operation.HasResidual();
@@ -154,6 +173,8 @@ uint64_t ShapeFeatures(const reference::Conv& conv, const RunOptions& /*options*
 }
 
 }  // namespace
+
+std::string_view KeyOf(intact_target_feature feature) { return kKeys.at(static_cast<size_t>(feature)); }
 
 uint64_t FeaturesOf(const reference::Operation& operation, const RunOptions& options) {
   const auto of_shape = [&](const auto& one) { return ShapeFeatures(one, options); };

@@ -15,6 +15,9 @@ uint64_t OutputFeatures();
 /// The intact_target_feature bits that an operation needs, run as `options` say.
 uint64_t FeaturesOf(const reference::Operation& operation, const RunOptions& options);
 
+/// The key of problem lines whose default takes `feature` out of a problem; empty where it takes more.
+std::string_view KeyOf(intact_target_feature feature);
+
 /// Features in words: "zero points of activations, a residual".
 std::string FeatureNames(uint64_t features);
 

@@ -156,8 +156,8 @@ void SetTypes(const Types& types, Problem* problem) {
   p.b_type = types.b;
   KeepToRange(&p);
   if (types.c == p.c_type) return;
-  p.zc = core::IsInt8(types.c) && core::IsInt8(p.c_type) ? ZeroPointAs(types.c, p.c_type, p.zc) : 0;
-  p.c_type = types.c;
+  if (core::IsInt8(p.c_type)) p.zc = ZeroPointAs(types.c, p.c_type, p.zc);
+  p.SetOutput(types.c);
   if (p.in_place) DropResidual(&p);
   if (types.c != INTACT_S32) {
     const bool is_fit = p.scale != ScaleKind::kNone && (p.scale != ScaleKind::kTiny || types.c == INTACT_F32);
@@ -249,24 +249,12 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
       p->za = 0;
       KeepToRange(p);
       break;
-    case INTACT_TARGET_B_ZERO_POINTS:
-      p->zb_kind = ZeroPointKind::kTensor;
-      break;
-    case INTACT_TARGET_B_ZERO_POINT:
-      p->zb = 0;
-      break;
-    case INTACT_TARGET_C_ZERO_POINT:
-      p->zc = 0;
-      break;
     case INTACT_TARGET_BIAS_S32:
-      p->bias =
-          Has(has, INTACT_TARGET_BIAS_F32) && p->c_type != INTACT_S32 ? BiasKind::kF32 : BiasKind::kNone;
+      p->bias = Has(has, INTACT_TARGET_BIAS_F32) ? BiasKind::kF32 : BiasKind::kNone;
+      if (p->Check()) p->bias = BiasKind::kNone;
       break;
     case INTACT_TARGET_BIAS_F32:
       p->bias = Has(has, INTACT_TARGET_BIAS_S32) ? BiasKind::kS32 : BiasKind::kNone;
-      break;
-    case INTACT_TARGET_CHANNEL_SCALES:
-      p->scale = ScaleKind::kTensor;
       break;
     case INTACT_TARGET_RELU:
       p->activation = Has(has, INTACT_TARGET_CLAMP) ? INTACT_ACTIVATION_CLAMP : INTACT_ACTIVATION_NONE;
@@ -276,9 +264,6 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
       break;
     case INTACT_TARGET_RESIDUAL:
       DropResidual(p);
-      break;
-    case INTACT_TARGET_RESIDUAL_IN_PLACE:
-      p->in_place = false;
       break;
     case INTACT_TARGET_STRIDES:
       p->a_pad = p->c_pad = p->res_pad = 0;
@@ -293,9 +278,6 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
     case INTACT_TARGET_BATCH:
       DropItems(p);
       break;
-    case INTACT_TARGET_BATCH_POINTERS:
-      p->item_pointers = false;
-      break;
     case INTACT_TARGET_ROW_QUANTIZATION:
     case INTACT_TARGET_DYNAMIC_ROWS:
     case INTACT_TARGET_DYNAMIC_TENSOR:
@@ -307,13 +289,8 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
     case INTACT_TARGET_DYNAMIC_NAN:
       p->numbers = Numbers::kNormal;
       break;
-    case INTACT_TARGET_DYNAMIC_F16:
-      p->source = INTACT_F32;
-      break;
-    case INTACT_TARGET_THREADS:
-      p->threads = 1;
-      break;
     default:
+      p->Reset(KeyOf(feature));
       if (p->conv) DropFromConv(feature, has, &*p->conv);
   }
 }

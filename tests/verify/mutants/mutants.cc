@@ -12,6 +12,7 @@
 
 #include "core/types.h"
 #include "reference/contract/quantize.h"
+#include "reference/models/fixed_point.h"
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
 #include "tests/verify/mutants/mutant_parts.h"
@@ -123,6 +124,37 @@ std::vector<uint8_t> RoundHalfUp(const reference::Gemm& gemm, Model model) {
     const float f = reference::Dequantize(y, q);
     return core::BytesOf(q.c_type) == 1 ? std::floor(f + 0.5f) : f;
   });
+}
+
+// Fixed point by another rule.
+std::vector<uint8_t> RoundHalfAway(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  gemm.fixed_point = INTACT_FIXED_POINT_HALF_AWAY;
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> RoundShiftsUp(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  gemm.fixed_point = INTACT_FIXED_POINT_HALF_UP;
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> RoundProductOnce(const reference::Gemm& gemm, Model model) {
+  return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float, float) {
+    return reference::AfterBias(static_cast<float>(reference::MultiplyRoundedOnce(y, q.fixed)), q);
+  });
+}
+
+// By an index that is `offset` too large, and has the top bit flipped where `flip` is 0x80.
+auto LookUpElsewhere(int offset, int flip) {
+  return [=](const reference::Gemm& honest, Model model) {
+    reference::Gemm gemm = honest;
+    for (size_t i = 0; i < gemm.lookup_table.size(); ++i) {
+      gemm.lookup_table[i] =
+          honest.lookup_table[((i ^ static_cast<size_t>(flip)) + static_cast<size_t>(offset)) % 256];
+    }
+    return Compute(gemm, model);
+  };
 }
 
 std::vector<uint8_t> AddResidualLast(const reference::Gemm& gemm, Model model) {
@@ -400,6 +432,26 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(MakeMutant("half_up", RoundHalfUp, "ties are rounded up instead of to even",
                                "gemm u8s8u8 m=16 n=16 k=64 za=9 zc=128 fill=ties", Cause::kRequantization,
                                "half up"));
+  mutants.push_back(MakeMutant("shift_half_up", RoundShiftsUp,
+                               "a fixed-point shift rounds ties up instead of away from zero",
+                               "gemm u8s8s8 m=16 n=16 k=64 za=9 fill=ties scale=channel fixed=away",
+                               Cause::kRequantization, "fixed-point multiplier, rounded twice, half up"));
+  mutants.push_back(MakeMutant("shift_half_away", RoundHalfAway,
+                               "a fixed-point shift rounds ties away from zero instead of up",
+                               "gemm u8s8s8 m=16 n=16 k=64 za=9 fill=ties scale=channel fixed=up_shift",
+                               Cause::kRequantization, "fixed-point multiplier, rounded twice"));
+  mutants.push_back(MakeMutant("rounded_once", RoundProductOnce,
+                               "a fixed-point product is rounded once, by its whole shift",
+                               "gemm u8s8s8 m=16 n=65 k=64 za=9 fill=ties scale=channel fixed=up",
+                               Cause::kRequantization, "fixed-point multiplier, rounded once"));
+  mutants.push_back(MakeMutant("next_of_table", LookUpElsewhere(1, 0),
+                               "outputs are the lookup table's next elements",
+                               "gemm u8s8u8 m=5 n=17 k=64 za=9 zc=128 table=yes", Cause::kImplementationError,
+                               "the element after the lookup table's right one"));
+  mutants.push_back(MakeMutant("unsigned_table", LookUpElsewhere(0, 0x80),
+                               "s8 outputs are the lookup table's index as they are",
+                               "gemm u8s8s8 m=5 n=17 k=64 za=9 table=yes", Cause::kImplementationError,
+                               "the lookup table's element 0 taken for that of 0, not of -128"));
   mutants.push_back(MakeMutant("late_residual", AddResidualLast,
                                "the residual is added after the activation instead of before it",
                                "gemm u8s8u8 m=8 n=17 k=64 za=128 zc=128 act=relu res=s8 zres=-3",

@@ -188,7 +188,10 @@ int32_t AddResidualToOutput(int32_t y, Requantization q) {
 
 int32_t RoundTwice(int32_t y, const Requantization& q) {
   const int32_t lowest = LowestOf(q);
-  return std::clamp(reference::MultiplyRoundedTwice(y, q.scale) + q.zero_point, lowest, lowest + 255);
+  return std::clamp(
+      reference::MultiplyRoundedTwice(y, reference::FixedPointOf(q.scale, INTACT_FIXED_POINT_HALF_AWAY)) +
+          q.zero_point,
+      lowest, lowest + 255);
 }
 
 int32_t RoundHalfAway(int32_t y, const Requantization& q) {
