@@ -19,7 +19,7 @@ intact_linear_desc FullDesc(const Linear& vectors) {
   auto& [struct_size, a_type, b_type, c_type, mode, max_isa, a_zero_point, c_zero_point, activation,
          b_zero_points, b_zero_point_count, bias_s32, bias_f32, scales, scale_count, clamp_min, clamp_max,
          a_min, a_max, range_check, residual_type, residual_scale, residual_zero_point, a_quantization,
-         a_source_type] = desc;
+         a_source_type, multipliers, shifts, fixed_point, lookup_table] = desc;
   a_type = INTACT_S8;
   b_type = INTACT_U8;
   c_type = INTACT_F32;
@@ -33,7 +33,11 @@ intact_linear_desc FullDesc(const Linear& vectors) {
   bias_s32 = vectors.bias_s32.data();
   bias_f32 = vectors.bias_f32.data();
   scales = vectors.scales.data();
-  scale_count = std::ssize(vectors.scales);
+  multipliers = vectors.multipliers.data();
+  shifts = vectors.shifts.data();
+  scale_count = std::ssize(vectors.scales) + std::ssize(vectors.shifts);
+  fixed_point = INTACT_FIXED_POINT_HALF_UP;
+  lookup_table = vectors.lookup_table.data();
   clamp_min = -3.0f;
   clamp_max = 4.0f;
   a_min = -5;
@@ -53,11 +57,15 @@ TEST(Linear, HoldsAllOfADescriptorButTheCap) {
   vectors.bias_s32 = {3, 4};
   vectors.bias_f32 = {5.0f, 6.0f};
   vectors.scales = {7.0f};
+  vectors.multipliers = {8};
+  vectors.shifts = {9};
+  vectors.lookup_table = {10};
   intact_linear_desc desc = FullDesc(vectors);
   Linear linear = NumbersOf(desc);
   EXPECT_TRUE(linear.IsDynamic());
   EXPECT_EQ(linear.residual_type(), INTACT_U8);
   ForEachColumnVector([](auto, auto& to, auto& from) { to.swap(from); }, linear, vectors);
+  linear.lookup_table.swap(vectors.lookup_table);
   const intact_linear_desc again = DescOf(linear);
   EXPECT_EQ(again.max_isa, INTACT_ISA_ANY);
   desc.max_isa = INTACT_ISA_ANY;
@@ -77,9 +85,9 @@ TEST(Linear, ListsEachOfItsFieldsOnce) {
   std::ranges::sort(names);
   EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
   [[maybe_unused]] auto& [a_type, b_type, c_type, mode, a_zero_point, c_zero_point, a_min, a_max, range_check,
-                          a_quantization, a_source_type, post_ops, b_zero_points, bias_s32, bias_f32,
-                          scales] = linear;
-  EXPECT_EQ(names.size(), 16u) << "as many as are bound above";
+                          a_quantization, a_source_type, post_ops, b_zero_points, bias_s32, bias_f32, scales,
+                          fixed_point, multipliers, shifts, lookup_table] = linear;
+  EXPECT_EQ(names.size(), 20u) << "as many as are bound above";
 }
 
 TEST(PostOps, AreKeptInTheirOrder) {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,11 +33,13 @@ constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
 Int128 FloorDivide(Int128 x, Int128 divisor) { return x / divisor - (x % divisor < 0 ? 1 : 0); }
 
+constexpr int64_t kNoMultiplier = int64_t{1} << 31;  // which changes nothing
+
 // The formula of include/intact/intact.h.
-int64_t Oracle(int64_t y, std::optional<int32_t> multiplier, int32_t shift, intact_fixed_point rule) {
+int64_t Oracle(int64_t y, int64_t multiplier, int32_t shift, intact_fixed_point rule) {
   const Int128 one = 1;
   Int128 v = std::clamp<Int128>(Int128{y} * (one << std::max(shift, 0)), kLeast, kMost);
-  if (multiplier) v = FloorDivide(v * *multiplier + (one << 30), one << 31);
+  v = FloorDivide(v * multiplier + (one << 30), one << 31);
   const Int128 divisor = one << std::max(-shift, 0);
   if (rule == INTACT_FIXED_POINT_HALF_UP || v >= 0) {
     return static_cast<int64_t>(FloorDivide(2 * v + divisor, 2 * divisor));
@@ -48,10 +49,10 @@ int64_t Oracle(int64_t y, std::optional<int32_t> multiplier, int32_t shift, inta
 
 TEST(Oracle, RoundsAsGemmlowpDoes) {
   constexpr auto kAway = INTACT_FIXED_POINT_HALF_AWAY, kUp = INTACT_FIXED_POINT_HALF_UP;
-  EXPECT_EQ(Oracle(10, std::nullopt, -2, kAway), 3);
-  EXPECT_EQ(Oracle(-10, std::nullopt, -2, kAway), -3);
-  EXPECT_EQ(Oracle(-10, std::nullopt, -2, kUp), -2);
-  EXPECT_EQ(Oracle(-11, std::nullopt, -2, kUp), -3);
+  EXPECT_EQ(Oracle(10, kNoMultiplier, -2, kAway), 3);
+  EXPECT_EQ(Oracle(-10, kNoMultiplier, -2, kAway), -3);
+  EXPECT_EQ(Oracle(-10, kNoMultiplier, -2, kUp), -2);
+  EXPECT_EQ(Oracle(-11, kNoMultiplier, -2, kUp), -3);
   EXPECT_EQ(Oracle(3, 1 << 30, 0, kAway), 2);    // 1.5
   EXPECT_EQ(Oracle(-3, 1 << 30, 0, kAway), -1);  // the product's ties go up
   EXPECT_EQ(Oracle(-3, 1 << 30, 1, kAway), -3);
@@ -143,8 +144,7 @@ class EdgeLayer {
     linear_.c_zero_point = zero_point;
     std::vector<uint8_t> expected;
     for (size_t i = 0; i < bias_.size(); ++i) {
-      const auto multiplier =
-          linear_.multipliers == nullptr ? std::nullopt : std::optional<int32_t>(multipliers_[i]);
+      const int64_t multiplier = linear_.multipliers == nullptr ? kNoMultiplier : multipliers_[i];
       const int64_t value = Oracle(bias_[i], multiplier, shifts_[i], rule) + zero_point;
       expected.push_back(
           static_cast<uint8_t>(std::clamp<int64_t>(value, core::LowestOf(type), core::HighestOf(type))));

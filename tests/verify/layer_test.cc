@@ -424,8 +424,8 @@ TEST_F(BadLayer, IntegerBias) {
   write("<i4", elements);
   const Result<Layer> layer = ReadLayer(folder_);
   ASSERT_TRUE(layer) << layer.error().message;
-  EXPECT_TRUE(layer->gemm.bias_f32.empty());
-  EXPECT_THAT(layer->gemm.bias_s32, testing::ElementsAre(0, 7, 0, 0, 0, 0, 0, 0, 0, 0));
+  EXPECT_TRUE(layer->gemm().bias_f32.empty());
+  EXPECT_THAT(layer->gemm().bias_s32, testing::ElementsAre(0, 7, 0, 0, 0, 0, 0, 0, 0, 0));
 }
 
 TEST_F(BadLayer, WrongExpectation) {

@@ -446,7 +446,7 @@ std::vector<Mutant> Mutants() {
                                Cause::kRequantization, "fixed-point multiplier, rounded once"));
   mutants.push_back(MakeMutant("next_of_table", LookUpElsewhere(1, 0),
                                "outputs are the lookup table's next elements",
-                               "gemm u8s8u8 m=5 n=17 k=64 za=9 zc=128 table=yes", Cause::kImplementationError,
+                               "gemm u8s8u8 m=5 n=17 k=64 za=9 zc=128 fixed=away table=yes", Cause::kImplementationError,
                                "the element after the lookup table's right one"));
   mutants.push_back(MakeMutant("unsigned_table", LookUpElsewhere(0, 0x80),
                                "s8 outputs are the lookup table's index as they are",
