@@ -74,7 +74,9 @@ TEST(Claims, AreHeldToByOperation) {
   EXPECT_TRUE(Fails(lying, clamped));
   EXPECT_TRUE(Fails(lying, exact));
   EXPECT_THAT(Judge(lying, clamped)->failure, HasSubstr("int16 saturation"));
+  EXPECT_EQ(Judge(lying, clamped)->kind.Text(), "wrong output: int16 saturation, triple");
   EXPECT_THAT(Judge(lying, exact)->failure, HasSubstr("; all are exact"));
+  EXPECT_EQ(Judge(lying, exact)->kind.Text(), "outputs that are not as claimed: all are exact");
 }
 
 }  // namespace

@@ -305,7 +305,7 @@ TEST(Mixtures, TellKindsApartAndWhatGaveNoOutputs) {
                     Computed("conv u8s8u8 in=4 c=4 o=4 kernel=2", {"triple; half up"}),
                     Computed("conv u8s8s32 in=4 c=4 o=4 kernel=2 groups=4", {}),
                     Computed("conv s8s8s32 in=4 c=4 o=4 kernel=2 groups=4 transposed=yes", {})};
-  sweep.failures = {{"conv u8s8s32 in=4 c=4 o=4 kernel=3", "crashed", "", ""}};
+  sweep.failures = {{"conv u8s8s32 in=4 c=4 o=4 kernel=3", "crashed", "crash", "", ""}};
   std::vector<std::string> told;
   for (const Mixture& mixture : Mixtures(sweep)) told.push_back(mixture.operation + ": " + InWords(mixture));
   EXPECT_THAT(

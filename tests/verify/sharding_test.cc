@@ -63,6 +63,7 @@ TEST_F(Sharding, RandomFindingsAreMerged) {
 
   second["random"]["failures"].push_back({{"problem", "gemm u8s8s32 m=1 n=1 k=1"},
                                           {"reason", "planted"},
+                                          {"kind", "wrong output"},
                                           {"minimised", ""},
                                           {"minimised_reason", ""}});
   std::ofstream(Path("2.json")) << second.dump(1);

@@ -127,8 +127,9 @@ SweepResult MadeUp(std::span<const Problem> problems, support::Journal* journal)
       if (hash % 3 == 0 || !outcome.outputs) {
         const char kind = static_cast<char>('a' + hash % 23 % 19);  // more of some kinds
         outcome.failure = fmt::format("output {} differs \xff{}", hash, kind);
+        outcome.kind = std::string(1, kind);
       }
-      const bool minimise = !outcome.failure.empty() && choice.Take(outcome.failure);
+      const bool minimise = !outcome.failure.empty() && choice.Take(outcome.kind);
       if (minimise) outcome.minimised = fmt::format("smaller than {}", hash);
       if (minimise) outcome.minimised_reason = fmt::format("less than {}", hash);
     }
@@ -346,7 +347,7 @@ class Merge : public SweepFile {
       run.shard = {index, 4};
       SweepResult result;
       for (const Problem& problem : ProblemsOf(problems, run.shard)) {
-        result.Add({problem.ToString(), problem.isa, problem.mode, "", "", "", "",
+        result.Add({problem.ToString(), problem.isa, problem.mode, "", "", "", "", "",
                     SweepOutcome::Outputs{1, 0, {}, 7, {}}});
       }
       parts_.push_back({"file" + std::to_string(index), run, result, {}});
@@ -414,7 +415,7 @@ TEST_F(Merge, EachShardHasJustItsProblems) {
   ++second.cells[0].problems;
   EXPECT_THAT(Refusal(), HasSubstr("file2: its cells count "));
   second = right[1].result;
-  second.failures.push_back({line, "which no cell counts", "", ""});
+  second.failures.push_back({line, "which no cell counts", "", "", ""});
   EXPECT_THAT(Refusal(), HasSubstr("file2: its cells count "));
 }
 

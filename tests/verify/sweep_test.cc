@@ -422,28 +422,12 @@ TEST(Judge, ASaturatingTargetMustSaturate) {
   EXPECT_TRUE(Judge(ExactTarget(), any)->Passed());
 }
 
-TEST(KindOfReason, HasNoNumbersAndPlaces) {
-  EXPECT_EQ(KindOfReason(
-                "output m 0 n 5 is -58753 instead of -65934: int16 saturation, accumulator -7 instead of 12"),
-            ": int16 saturation, accumulator # instead of #");
-  EXPECT_EQ(KindOfReason("output y 1 x 2 oc 3 is nan instead of 1.5e-10: requantization, half up"),
-            ": requantization, half up");
-  EXPECT_EQ(
-      KindOfReason("the target crashed (SIGSEGV): a read at address 0x7fff12ab, after 'gemm u8s8s32 m=1'"),
-      "the target crashed (SIGSEGV): a read at address #, after '");
-  EXPECT_EQ(KindOfReason("a read 17 byte(s) beyond the end of A"),
-            KindOfReason("a read 1 byte(s) beyond the end of A"));
-  EXPECT_NE(KindOfReason("a read 1 byte(s) beyond the end of A"),
-            KindOfReason("a read 1 byte(s) beyond the end of C"));
-  EXPECT_EQ(KindOfReason(""), "");
-}
-
 TEST(MinimisedChoice, IsOfTheFirstOfEachKind) {
   MinimisedChoice choice;
   size_t taken = 0;
-  for (int i = 0; i < 100; ++i) taken += choice.Take(fmt::format("output {} differs", i)) ? 1 : 0;
+  for (int i = 0; i < 100; ++i) taken += choice.Take("wrong output") ? 1 : 0;
   EXPECT_EQ(taken, kMinimisedOfAKind);
-  EXPECT_TRUE(choice.Take("the target hangs"));
+  EXPECT_TRUE(choice.Take("no return"));
   for (char kind = 'a'; kind <= 'z'; ++kind) {
     for (int i = 0; i < 3; ++i) taken += choice.Take(std::string(1, kind)) ? 1 : 0;
   }

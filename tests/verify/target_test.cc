@@ -271,6 +271,30 @@ TEST(Isolated, IsGivenUpAfterHangs) {
   EXPECT_EQ(ToJson(sweep)["not_run"]["problems"], sweep.not_run);
 }
 
+TEST(Isolated, KnowsTheKindOfItsLastFailure) {
+  struct Kind {
+    const char *fault, *text;
+  };
+  for (const Kind& kind :
+       {Kind{"crash", "crash: SIGSEGV, a write"}, Kind{"abort", "crash: SIGABRT"},
+        Kind{"closed_pipe", "crash: SIGPIPE"}, Kind{"reads_beyond", "crash: SIGSEGV, a read beyond A"},
+        Kind{"reads_before", "crash: SIGSEGV, a read before A"},
+        Kind{"writes_input", "crash: SIGSEGV, a write to A"}, Kind{"writes_before", "write outside C"},
+        Kind{"flush_denormals", "floating-point control changed"}, Kind{"exit", "exit"},
+        Kind{"exit_0", "exit with status 0"}, Kind{"hang", "no return"}, Kind{"error", "error"},
+        Kind{"refuses_again", "refusal in a second run"}, Kind{"clock", "change from run to run"},
+        Kind{"forgets", "change with the contents of memory"},
+        Kind{"misaligned_output", "change with the alignment"}}) {
+    const Result<std::unique_ptr<Target>> target = Faulty(kind.fault);
+    ASSERT_TRUE(target) << target.error().message;
+    RunOptions options;
+    options.in_all_places = true;
+    const Result<std::vector<uint8_t>> output = (*target)->Run(SmallGemm(), options);
+    ASSERT_FALSE(output) << kind.fault;
+    EXPECT_EQ((*target)->LastFailure().Text(), kind.text) << kind.fault << ": " << output.error().message;
+  }
+}
+
 TEST(TellingLine, IsTheErrorOrTheLast) {
   EXPECT_EQ(TellingLine(""), "");
   EXPECT_EQ(TellingLine(" \n\n"), "");

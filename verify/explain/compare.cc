@@ -207,9 +207,12 @@ class Comparer {
     if (overflows) {
       difference.detail = fmt::format("the exact sum {} leaves int32", overflow->second);
     } else if (explanation != nullptr) {
+      difference.of = ToString(explanation->arithmetic);
       Detail(seen, *explanation, &difference);
     } else {
-      difference.detail = Diagnose(seen, Suspect(seen, output));
+      Diagnosis diagnosis = Diagnose(seen, Suspect(seen, output));
+      difference.of = std::move(diagnosis.of);
+      difference.detail = std::move(diagnosis.text);
     }
     result_.listed.push_back(std::move(difference));
   }

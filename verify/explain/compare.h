@@ -67,6 +67,7 @@ struct Difference {
   int32_t accumulator = 0;  // the exact one
   Cause cause = Cause::kImplementationError;
   std::string_view hypothesis;       // the name of the one that explains it, see hypotheses.h; or ""
+  std::string of;                    // what such differences have in common: an arithmetic, a mistake
   std::string detail;                // e.g. "half up", "accumulator 17 instead of 12"
   std::vector<SaturatedPair> pairs;  // kInt16Saturation: what clamps, at most kMaxPairsListed of them
   int64_t pair_count = 0;            // how many clamp in all

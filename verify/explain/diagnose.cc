@@ -72,9 +72,11 @@ void SuspectWeightZeroPoint(const Observation& seen, std::vector<Suspicion>* sus
   for (const int64_t other : {seen.n - 1, seen.n + 1, int64_t{0}, 2 * seen.n}) {
     if (other < 0 || other >= count) continue;
     const int64_t step = zb - seen.gemm.b_zero_points[static_cast<size_t>(other)];
-    suspicions->push_back({fmt::format("the zero point of column {} taken for that of column {}",
-                                       seen.first_column + other, seen.first_column + seen.n),
-                           Wrap(seen.exact + step * activations)});
+    suspicions->push_back({"the zero point of another column",
+                           Wrap(seen.exact + step * activations),
+                           {},
+                           fmt::format("the zero point of column {} taken for that of column {}",
+                                       seen.first_column + other, seen.first_column + seen.n)});
   }
   if (seen.gemm.b_type == INTACT_U8) {
     suspicions->push_back(
@@ -122,9 +124,9 @@ void SuspectSigns(const Observation& seen, std::vector<Suspicion>* suspicions) {
     return fmt::format("{} read as {}", operand, type == INTACT_U8 ? "s8" : "u8");
   };
   const std::string a_text = text("A", seen.gemm.a_type), b_text = text("B", seen.gemm.b_type);
-  suspicions->push_back({a_text, Wrap(seen.exact + of_a)});
-  suspicions->push_back({b_text, Wrap(seen.exact + of_b)});
-  suspicions->push_back({a_text + " and " + b_text, Wrap(seen.exact + of_both)});
+  suspicions->push_back({"the sign of A", Wrap(seen.exact + of_a), {}, a_text});
+  suspicions->push_back({"the sign of B", Wrap(seen.exact + of_b), {}, b_text});
+  suspicions->push_back({"the signs of A and B", Wrap(seen.exact + of_both), {}, a_text + " and " + b_text});
 }
 
 void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
@@ -134,9 +136,10 @@ void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
     if (from == k) continue;
     const std::string text = fmt::format("depth tail k={}…{} missing", from, k - 1);
     const int64_t zero_point = seen.operands.a_zero_points[static_cast<size_t>(seen.m)];
-    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, 0, 0))});
-    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, zero_point, 0))});
-    suspicions->push_back({text, Wrap(seen.exact - Products(seen, from, zero_point, ZeroPoint(seen)))});
+    for (const int64_t missing : {Products(seen, from, 0, 0), Products(seen, from, zero_point, 0),
+                                  Products(seen, from, zero_point, ZeroPoint(seen))}) {
+      suspicions->push_back({"depth tail missing", Wrap(seen.exact - missing), {}, text});
+    }
   }
 }
 
@@ -156,69 +159,75 @@ std::vector<Suspicion> Suspicions(const Observation& seen, std::vector<Suspicion
   return suspicions;
 }
 
+// What is wrong with a requantization.
+using Mistake = std::optional<Diagnosis>;
+
+Diagnosis Same(const char* mistake) { return {mistake, mistake}; }
+
 // Another column's scale, nearest first.
-std::optional<std::string> OtherScale(const Observation& seen) {
+Mistake OtherScale(const Observation& seen) {
   if (seen.gemm.scales.size() < 2) return std::nullopt;
   Requantization q = seen.OwnRequantization();
   for (const int64_t column : {seen.n - 1, seen.n + 1, int64_t{0}, seen.gemm.n - 1}) {
     if (column < 0 || column >= seen.gemm.n || column == seen.n) continue;
     q.scale = seen.gemm.scales[static_cast<size_t>(column)] * seen.RowScale();
     if (SameElement(seen, seen.exact, q)) {
-      return fmt::format("the scale of column {} gives this output of column {}", seen.first_column + column,
-                         seen.first_column + seen.n);
+      return Diagnosis{"the scale of another column",
+                       fmt::format("the scale of column {} gives this output of column {}",
+                                   seen.first_column + column, seen.first_column + seen.n)};
     }
   }
   return std::nullopt;
 }
 
 // What may go wrong with a residual.
-std::optional<std::string> OtherResidual(const Observation& seen) {
+Mistake OtherResidual(const Observation& seen) {
   const Requantization q = seen.OwnRequantization();
   const auto* const added = q.post_ops.Find<core::AddResidual>();
   if (added == nullptr) return std::nullopt;
   Requantization other = q;
   other.post_ops = q.post_ops.Without<core::AddResidual>();
-  if (SameElement(seen, seen.exact, other)) return "the residual left out";
+  if (SameElement(seen, seen.exact, other)) return Same("the residual left out");
   other = q;
   other.residual = q.residual + static_cast<float>(added->zero_point);
-  if (SameElement(seen, seen.exact, other)) return "the residual's zero point not subtracted";
+  if (SameElement(seen, seen.exact, other)) return Same("the residual's zero point not subtracted");
   other.post_ops = q.post_ops.Without<core::AddResidual>();
   const float before = reference::Dequantize(seen.exact, other);
   other.scale = 1.0f;
   other.has_bias_f32 = true;
   other.bias_f32 = before + q.residual * added->scale;
   other.post_ops = {};
-  if (SameElement(seen, 0, other)) return "the residual added after the activation";
+  if (SameElement(seen, 0, other)) return Same("the residual added after the activation");
   return std::nullopt;
 }
 
 // What may go wrong with an activation.
-std::optional<std::string> OtherActivation(const Observation& seen) {
+Mistake OtherActivation(const Observation& seen) {
   Requantization q = seen.OwnRequantization();
   const bool is_relu = q.post_ops.Has<core::Relu>();
   if (!q.post_ops.HasActivation()) return std::nullopt;
   q.post_ops = q.post_ops.WithoutActivation();
-  if (SameElement(seen, seen.exact, q)) return "the activation left out";
+  if (SameElement(seen, seen.exact, q)) return Same("the activation left out");
   if (!is_relu || core::BytesOf(q.c_type) != 1) return std::nullopt;
   const int32_t at_zero = std::max(reference::Requantize(seen.exact, q), 0);
   if (static_cast<uint8_t>(at_zero) != *seen.element) return std::nullopt;
-  return "ReLU at 0 instead of at the output's zero point";
+  return Same("ReLU at 0 instead of at the output's zero point");
 }
 
 // How else the output may have been brought to 8 bits.
-std::optional<std::string> OtherNarrowing(const Observation& seen) {
+Mistake OtherNarrowing(const Observation& seen) {
   const Requantization q = seen.OwnRequantization();
   if (core::BytesOf(q.c_type) != 1 || std::isnan(q.scale)) return std::nullopt;
   const float f = reference::Dequantize(seen.exact, q);
   const int32_t clamped = reference::RoundToType(f, q.c_type, 0) + q.zero_point;
   const int32_t lowest = q.c_type == INTACT_U8 ? 0 : -128;
   if (static_cast<uint8_t>(std::clamp(clamped, lowest, lowest + 255)) == *seen.element) {
-    return "the zero point added after clamping";
+    return Same("the zero point added after clamping");
   }
   constexpr float kMost = 0x1p30f;  // conversions of more are undefined
   if (std::fabs(f) > kMost) return std::nullopt;
   const int64_t wrapped = std::llrint(f) + q.zero_point;
-  if (static_cast<uint8_t>(wrapped) == *seen.element) return "wrapped to 8 bits instead of clamped";
+  if (static_cast<uint8_t>(wrapped) == *seen.element) return Same("wrapped to 8 bits instead of clamped");
   return std::nullopt;
 }
 
@@ -229,12 +238,25 @@ bool IsZeroOfFourBytes(const Observation& seen) {
          std::all_of(seen.element, seen.element + kSize, [](uint8_t byte) { return byte == 0; });
 }
 
-std::string DiagnoseRequantization(const Observation& seen) {
-  std::string text = "accumulator right, requantization wrong";
+constexpr const char* kRight = "accumulator right, requantization wrong";
+
+// `accumulator`: what is known of the accumulator, without numbers and with them.
+Diagnosis With(const Diagnosis& accumulator, const Diagnosis& mistake) {
+  return {accumulator.of + ": " + mistake.of, accumulator.text + ": " + mistake.text};
+}
+
+Diagnosis DiagnoseRequantization(const Observation& seen) {
   for (const auto& find : {OtherActivation, OtherNarrowing, OtherScale, OtherResidual}) {
-    if (const std::optional<std::string> found = find(seen)) return text + ": " + *found;
+    if (const Mistake found = find(seen)) return With(Same(kRight), *found);
   }
-  return text;
+  return Same(kRight);
+}
+
+Diagnosis DiagnoseAccumulator(const Observation& seen) {
+  if (!seen.actual_accumulator) return Same("accumulator not known");
+  if (seen.actual_accumulator == seen.exact) return DiagnoseRequantization(seen);
+  return {"accumulator wrong",
+          fmt::format("accumulator {} instead of {}", *seen.actual_accumulator, seen.exact)};
 }
 
 }  // namespace
@@ -267,26 +289,25 @@ bool Observation::GivenBy(int32_t y, reference::Rounding rounding) const {
   return std::memcmp(bytes, element, static_cast<size_t>(core::BytesOf(q.c_type))) == 0;
 }
 
-std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operation) {
-  std::string text = "accumulator not known";
-  if (seen.actual_accumulator) {
-    text = fmt::format("accumulator {} instead of {}", *seen.actual_accumulator, seen.exact);
+Diagnosis Diagnose(const Observation& seen, std::vector<Suspicion> of_operation) {
+  const Diagnosis known = DiagnoseAccumulator(seen);
+  if (seen.actual_accumulator == 0 && IsZeroOfFourBytes(seen)) {
+    return With(known, Same("0, as if nothing was added up or written"));
   }
-  if (seen.actual_accumulator == seen.exact) text = DiagnoseRequantization(seen);
-  if (seen.actual_accumulator == 0 && IsZeroOfFourBytes(seen))
-    return text + ": 0, as if nothing was added up or written";
   for (const Suspicion& suspicion : Suspicions(seen, std::move(of_operation))) {
-    if (seen.GivenBy(suspicion.accumulator, suspicion.scale))
-      return fmt::format("{}: {}", text, suspicion.text);
+    if (!seen.GivenBy(suspicion.accumulator, suspicion.scale)) continue;
+    const std::string mistake(suspicion.mistake);
+    return With(known, {mistake, suspicion.text.empty() ? mistake : suspicion.text});
   }
-  if (seen.actual_accumulator == seen.exact) return text;
+  if (seen.actual_accumulator == seen.exact) return known;
   if (seen.actual_accumulator) {
     const int64_t off = int64_t{*seen.actual_accumulator} - seen.exact;
-    return off % 65536 == 0 ? fmt::format("{}: off by {}·65536, int16 sums wrapped", text, off / 65536)
-                            : text;
+    if (off % 65536 != 0) return known;
+    return With(known,
+                {"int16 sums wrapped", fmt::format("off by {}·65536, int16 sums wrapped", off / 65536)});
   }
-  const std::optional<std::string> scale = OtherScale(seen);
-  return scale ? fmt::format("{}: {}", text, *scale) : text;
+  const Mistake scale = OtherScale(seen);
+  return scale ? With(known, *scale) : known;
 }
 
 }  // namespace intact::verify

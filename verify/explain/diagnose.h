@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/contract/gemm.h"
@@ -37,14 +38,20 @@ struct Observation {
 
 /// A mistake, the accumulator that it would make, and the scale that it would take for this output's.
 struct Suspicion {
-  std::string text;
+  std::string_view mistake;  // without numbers
   int32_t accumulator;
   std::optional<float> scale = {};
+  std::string text = {};  // with its numbers, if it has some
+};
+
+/// What an output looks like: what such outputs have in common, and a text for people.
+struct Diagnosis {
+  std::string of, text;
 };
 
 /// What an output that nothing explains looks like, for whoever has to find the bug. `of_operation`: what
 /// else may have gone wrong, likeliest first.
-std::string Diagnose(const Observation& seen, std::vector<Suspicion> of_operation);
+Diagnosis Diagnose(const Observation& seen, std::vector<Suspicion> of_operation);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_EXPLAIN_DIAGNOSE_H_

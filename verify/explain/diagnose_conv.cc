@@ -69,9 +69,9 @@ void SuspectPhases(const ConvGeometry& g, const Suspect& suspect) {
     for (const int64_t shift : {-1, 1}) {
       Reading shifted{g};
       shifted.geometry.axes[i].pad_begin += shift;
-      suspect(fmt::format("that of output o{} {} instead: of another phase, or cropped otherwise", "dhw"[i],
-                          shift < 0 ? "- 1" : "+ 1"),
-              shifted);
+      suspect("that of another output", shifted,
+              fmt::format("that of output o{} {} instead: of another phase, or cropped otherwise", "dhw"[i],
+                          shift < 0 ? "- 1" : "+ 1"));
     }
   }
 }
@@ -95,8 +95,8 @@ std::optional<int64_t> RowThatFollows(const ConvGeometry& g, const reference::Pi
 std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, int64_t n) {
   const ConvGeometry& g = conv.geometry;
   std::vector<Suspicion> suspicions;
-  const auto suspect = [&](std::string text, const Reading& reading) {
-    suspicions.push_back({std::move(text), AccumulatorUnder(reading, conv, m, n)});
+  const auto suspect = [&](std::string_view mistake, const Reading& reading, std::string text = {}) {
+    suspicions.push_back({mistake, AccumulatorUnder(reading, conv, m, n), {}, std::move(text)});
   };
   Reading padded{g};
   padded.padding = 0;
@@ -113,8 +113,9 @@ std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, i
     for (Axis& axis : std::span(dilated.geometry.axes).last(static_cast<size_t>(g.dims))) {
       axis.dilation = dilation_of(axis);
     }
-    suspect(fmt::format("taps read {} pixels apart instead of {}", Dilations(dilated.geometry), Dilations(g)),
-            dilated);
+    suspect(
+        "another dilation", dilated,
+        fmt::format("taps read {} pixels apart instead of {}", Dilations(dilated.geometry), Dilations(g)));
   };
   suspect_dilation([](const Axis& axis) { return std::max<int64_t>(axis.dilation - 1, 1); });
   suspect_dilation([](const Axis&) { return int64_t{1}; });
@@ -137,7 +138,8 @@ std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, i
     if (group + step < 0 || group + step >= g.groups) continue;
     Reading shifted{g};
     shifted.group_step = step;
-    suspect(fmt::format("read the channels of group {} instead of group {}", group + step, group), shifted);
+    suspect("the channels of another group", shifted,
+            fmt::format("read the channels of group {} instead of group {}", group + step, group));
   }
   return suspicions;
 }

@@ -73,15 +73,17 @@ void GemmSuspects::SuspectRow(const Observation& seen, std::vector<Suspicion>* s
       for (const int32_t w : column) sum += w;
       const int64_t step = gemm.a_zero_points[own] - gemm.a_zero_points[other];
       y = static_cast<int32_t>(static_cast<uint32_t>(seen.exact + step * sum));
-      suspicions->push_back(
-          {fmt::format("the zero point of row {} taken for that of row {}", row, seen.m), y, {}});
+      suspicions->push_back({"the zero point of another row",
+                             y,
+                             {},
+                             fmt::format("the zero point of row {} taken for that of row {}", row, seen.m)});
     }
     if (gemm.a_scales.empty()) continue;
     const float scale = gemm.a_scales[other] * ColumnScale(seen);
-    suspicions->push_back(
-        {fmt::format("the scale of row {} taken for that of row {}", row, seen.m), seen.exact, scale});
-    suspicions->push_back(
-        {fmt::format("the quantization of row {} taken for that of row {}", row, seen.m), y, scale});
+    suspicions->push_back({"the scale of another row", seen.exact, scale,
+                           fmt::format("the scale of row {} taken for that of row {}", row, seen.m)});
+    suspicions->push_back({"the quantization of another row", y, scale,
+                           fmt::format("the quantization of row {} taken for that of row {}", row, seen.m)});
   }
 }
 
@@ -95,12 +97,14 @@ void GemmSuspects::SuspectItem(const Observation& seen, int64_t item,
       const int32_t b = core::DecodeInt8(gemm_.b_type, static_cast<uint8_t>(gemm_.b[at]));
       column.push_back(b - static_cast<int32_t>(zero_point));
     }
-    suspicions->push_back({fmt::format("B of item {} taken for that of item {}", other, item),
+    suspicions->push_back({"B of another item",
                            Accumulator(seen.gemm, seen.m, seen.n, column),
-                           {}});
+                           {},
+                           fmt::format("B of item {} taken for that of item {}", other, item)});
     if (gemm_.item_scales.empty()) continue;
-    suspicions->push_back({fmt::format("the scale of item {} taken for that of item {}", other, item),
-                           seen.exact, gemm_.item_scales[static_cast<size_t>(other)] * seen.RowScale()});
+    suspicions->push_back({"the scale of another item", seen.exact,
+                           gemm_.item_scales[static_cast<size_t>(other)] * seen.RowScale(),
+                           fmt::format("the scale of item {} taken for that of item {}", other, item)});
   }
 }
 

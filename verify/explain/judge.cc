@@ -24,18 +24,32 @@ std::string Describe(const Comparison& comparison, const Difference& d) {
                      ToString(d.cause), d.detail);
 }
 
-// Why a target that is to saturate as the triple model says did not.
-std::string FailureOfSaturating(const Comparison& comparison) {
-  for (const Difference& difference : comparison.listed) {
-    if (difference.cause != Cause::kInt16Saturation) return Describe(comparison, difference);
-  }
-  return fmt::format("{} of {} outputs are not what pairs clamped to int16 make", comparison.off_triple,
-                     comparison.outputs);
+void FailBy(const Difference& difference, Judgement* judgement) {
+  judgement->failure = Describe(judgement->comparison, difference);
+  judgement->kind = {FailureKind::kOutput, std::string(ToString(difference.cause))};
+  if (!difference.of.empty()) judgement->kind.of += ", " + difference.of;
 }
 
-std::string FailureOf(const reference::Model& model, const Comparison& comparison) {
-  const bool saturates = model == reference::Model::kTriple;
-  return saturates ? FailureOfSaturating(comparison) : Describe(comparison, comparison.listed.at(0));
+// The first of those listed that is or is not of this cause.
+const Difference* FirstListed(const Comparison& comparison, Cause cause, bool is_of_it) {
+  for (const Difference& difference : comparison.listed) {
+    if ((difference.cause == cause) == is_of_it) return &difference;
+  }
+  return nullptr;
+}
+
+// Why a target that claims to be exact, or to saturate as the triple model says, did not.
+void FailAsExact(const reference::Model& model, Judgement* judgement) {
+  const Comparison& comparison = judgement->comparison;
+  if (model != reference::Model::kTriple) {
+    return FailBy(comparison.listed.at(0), judgement);
+  }
+  if (const Difference* other = FirstListed(comparison, Cause::kInt16Saturation, false)) {
+    return FailBy(*other, judgement);
+  }
+  judgement->failure = fmt::format("{} of {} outputs are not what pairs clamped to int16 make",
+                                   comparison.off_triple, comparison.outputs);
+  judgement->kind = {FailureKind::kSaturation};
 }
 
 // The arithmetics of which a target has to have one that claims this; none if it claims nothing.
@@ -57,32 +71,38 @@ bool IsAsPromised(const Oracle& oracle, std::vector<Arithmetic> promised, const 
       promised, [&](const Arithmetic& arithmetic) { return oracle.Predict(arithmetic) == output; });
 }
 
-// Why outputs cannot be those of a target that claims nothing: no cause but a mistake; empty if each has one.
-std::string FailureOfAny(const Comparison& comparison) {
-  if (comparison.Unexplained() == 0) return {};
-  for (const Difference& difference : comparison.listed) {
-    if (difference.cause == Cause::kImplementationError) return Describe(comparison, difference);
+// Why outputs cannot be those of a target that claims nothing: no cause but a mistake. None if each has one.
+void FailAsAny(Judgement* judgement) {
+  const Comparison& comparison = judgement->comparison;
+  if (comparison.Unexplained() == 0) return;
+  if (const Difference* mistake = FirstListed(comparison, Cause::kImplementationError, true)) {
+    return FailBy(*mistake, judgement);
   }
-  return fmt::format("{} of {} outputs are unexplained", comparison.Unexplained(), comparison.outputs);
+  judgement->failure =
+      fmt::format("{} of {} outputs are unexplained", comparison.Unexplained(), comparison.outputs);
+  judgement->kind = {FailureKind::kOutput, std::string(ToString(Cause::kImplementationError))};
 }
 
 // What makes all outputs in place of what was claimed; "" if nothing that is known does.
 std::string Instead(const Comparison& comparison) {
-  if (comparison.Parity()) return "; all are exact";
+  if (comparison.Parity()) return "all are exact";
   if (!comparison.naming || comparison.naming->reproduced_by.empty()) return {};
-  return "; all are those of " + InWords(comparison.naming->reproduced_by.front());
+  return "all are those of " + InWords(comparison.naming->reproduced_by.front());
 }
 
-// Why outputs are not those of an arithmetic that the target claims to have. `comparison`: with the contract.
-std::string FailureOfClaim(const Oracle& oracle, const Arithmetic& claim, const Bytes& output,
-                           const Comparison& comparison) {
+// Why outputs are not those of an arithmetic that the target claims to have.
+void FailAsClaimed(const Oracle& oracle, const Arithmetic& claim, const Bytes& output, Judgement* judgement) {
+  const Comparison& comparison = judgement->comparison;
   const ByteComparison compared = CompareBytes(oracle.type(), oracle.Predict(claim), output);
   Difference first;
   first.m = compared.first_differing / oracle.columns();
   first.n = compared.first_differing % oracle.columns();
-  return fmt::format("output {} is {} instead of {}; {} of {} outputs are not as claimed: {}{}",
-                     PlaceOf(comparison, first), compared.first_actual, compared.first_expected,
-                     compared.differing, compared.outputs, InWords(claim), Instead(comparison));
+  const std::string instead = Instead(comparison);
+  judgement->failure =
+      fmt::format("output {} is {} instead of {}; {} of {} outputs are not as claimed: {}{}{}",
+                  PlaceOf(comparison, first), compared.first_actual, compared.first_expected,
+                  compared.differing, compared.outputs, InWords(claim), instead.empty() ? "" : "; ", instead);
+  judgement->kind = {FailureKind::kClaim, instead};
 }
 
 }  // namespace
@@ -109,11 +129,11 @@ Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOpt
   if (is_to_be_exact ? judgement.comparison.Parity() : IsAsPromised(oracle, promised, output))
     return judgement;
   if (promised.empty()) {
-    judgement.failure = FailureOfAny(judgement.comparison);
+    FailAsAny(&judgement);
   } else if (claim == "exact") {
-    judgement.failure = FailureOf(ExpectedModel(oracle.linear().mode, options.isa), judgement.comparison);
+    FailAsExact(ExpectedModel(oracle.linear().mode, options.isa), &judgement);
   } else {
-    judgement.failure = FailureOfClaim(oracle, promised.front(), output, judgement.comparison);
+    FailAsClaimed(oracle, promised.front(), output, &judgement);
   }
   return judgement;
 }

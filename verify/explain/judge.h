@@ -17,6 +17,7 @@ namespace intact::verify {
 struct Judgement {
   Comparison comparison;  // with the exact reference
   std::string failure;    // empty if it did; else the first difference in words
+  Failure kind = {};      // if it did not
   bool Passed() const { return failure.empty(); }
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "reference/contract/operation.h"
+#include "verify/problem/failure.h"
 #include "verify/problem/surroundings.h"
 
 namespace intact::verify {
@@ -62,8 +63,8 @@ class Target {
   /// The same, where calls may not return: they are given what others of this target took many times over,
   /// rather than the whole deadline.
   virtual std::unique_ptr<Target> FreshForHangs() const { return Fresh(); }
-  /// Whether its last call did not return.
-  virtual bool Hung() const { return false; }
+  /// What kind the error of its last run was of, if that had one.
+  virtual Failure LastFailure() const { return {}; }
   /// Why there is no point in running it any more; "" as long as there is.
   virtual std::string WhyGivenUp() const { return {}; }
   /// What it wrote to stdout and stderr in the last run in which it wrote anything, where that is kept from

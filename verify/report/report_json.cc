@@ -355,6 +355,7 @@ Json ToJson(const SweepCell& cell) {
 Json ToJson(const SweepFailure& failure) {
   return {{"problem", failure.problem},
           {"reason", failure.reason},
+          {"kind", failure.kind},
           {"minimised", failure.minimised},
           {"minimised_reason", failure.minimised_reason}};
 }

@@ -453,7 +453,7 @@ std::vector<LikeFailures> Grouped(const std::vector<SweepFailure>& failures) {
   std::set<std::string> kinds;
   for (LikeFailures& group : groups) {
     if (group.first->minimised.empty()) continue;
-    const bool is_first = kinds.insert(KindOfReason(group.first->reason)).second;
+    const bool is_first = kinds.insert(group.first->kind).second;
     group.rank = is_first ? LikeFailures::Rank::kFirstOfItsKind : LikeFailures::Rank::kMinimised;
   }
   std::ranges::stable_sort(groups, {}, &LikeFailures::rank);

@@ -92,6 +92,7 @@ Json ToJson(const SweepOutcome& outcome) {
   }
   if (!outcome.failure.empty()) {
     json["failure"] = outcome.failure;
+    json["kind"] = outcome.kind;
     json["minimised"] = outcome.minimised;
     json["minimised_reason"] = outcome.minimised_reason;
   }
@@ -251,6 +252,7 @@ SweepOutcome ParseOutcome(const Input& json) {
   outcome.mode = problem.mode;
   outcome.skipped = json.value("skipped", "");
   outcome.failure = json.value("failure", "");
+  if (!outcome.failure.empty()) outcome.kind = json.at("kind");
   outcome.minimised = json.value("minimised", "");
   outcome.minimised_reason = json.value("minimised_reason", "");
   if (json.contains("outputs")) {
@@ -282,8 +284,8 @@ SweepResult ParseFindings(const Input& json) {
                             Count(cell.at("differing")), Causes(cell.at("causes"))});
   }
   for (const Input& failure : json.at("failures")) {
-    result.failures.push_back({failure.at("problem"), failure.at("reason"), failure.at("minimised"),
-                               failure.at("minimised_reason")});
+    result.failures.push_back({failure.at("problem"), failure.at("reason"), failure.at("kind"),
+                               failure.at("minimised"), failure.at("minimised_reason")});
   }
   return result;
 }
@@ -392,14 +394,14 @@ void SweepRun::Describe(std::span<const Problem> all) {
   problems_digest = support::Fnv1a(lines);
 }
 
-std::optional<std::string> Mismatch(const SweepRun& there, const SweepRun& here) {
+std::optional<RunMismatch> Mismatch(const SweepRun& there, const SweepRun& here) {
   SweepRun as_here = there;
   as_here.target.text = here.target.text;
   const Json a = ToJson(as_here, kSweepSchema), b = ToJson(here, kSweepSchema);
   for (const auto& [key, value] : a.items()) {
     const std::string left = Line(value), right = Line(b.at(key));  // as text, which is all that files keep
     if (key == "shard" || left == right) continue;
-    return fmt::format("{} is {} there, {} here", key, left, right);
+    return RunMismatch{key, fmt::format("{} is {} there, {} here", key, left, right)};
   }
   return std::nullopt;
 }
@@ -440,11 +442,12 @@ Result<SweepOutcomes> Resume(const std::string& path, const SweepRun& run, suppo
   if (!WithoutCheck(lines[0])) {
     return Invalid(path, "line 1 does not match its checksum: it was changed or damaged");
   }
-  std::optional<std::string> mismatch = Mismatch(journaled, run);
+  std::optional<RunMismatch> mismatch = Mismatch(journaled, run);
   if (!mismatch && journaled.shard != run.shard) {
-    mismatch = fmt::format("it is shard {} there, {} here", journaled.shard.ToString(), run.shard.ToString());
+    mismatch = {"shard", fmt::format("it is shard {} there, {} here", journaled.shard.ToString(),
+                                     run.shard.ToString())};
   }
-  if (mismatch) return Invalid(path, "is the journal of another run: " + *mismatch);
+  if (mismatch) return Invalid(path, "is the journal of another run: " + mismatch->text);
   ASSIGN_OR_RETURN(std::vector<SweepOutcome> outcomes, ParseOutcomes(path, lines));
   SweepOutcomes known;
   for (SweepOutcome& outcome : outcomes) {

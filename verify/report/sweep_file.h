@@ -1,8 +1,8 @@
 // What a sweep leaves behind: its JSON, whole or of a shard, and the journal from which a killed one goes on.
 //
-// `verify sweep --json`, schema version 2:
+// `verify sweep --json`, schema version 3:
 //
-//   schema           "intact-sweep"; schema_version 2; version of intact; build, the digest of the program
+//   schema           "intact-sweep"; schema_version 3; version of intact; build, the digest of the program
 //   machine          cpu, family, model (as CPUID tells them)
 //   target           whose kernels: name, options, build (the digest of a plug-in's file, else ""), text (as
 //                    --target named it) and deadline, and takes, what problems were fitted to
@@ -36,7 +36,7 @@
 //   skipped          why it was not run; then nothing else
 //   outputs, differing, causes {}, digest   of the outputs, where the target gave some
 //   telling, reproduced_by[], in_parts   as above, as texts
-//   failure, minimised, minimised_reason   where it failed; as reason, … of report.json
+//   failure, kind, minimised, minimised_reason   where it failed; as reason, … of report.json
 //
 // The last member of each line is check: the FNV-1a of the line without it. A line that was changed is refused.
 #ifndef INTACT_VERIFY_REPORT_SWEEP_FILE_H_
@@ -86,9 +86,12 @@ struct SweepRun {
   void Describe(std::span<const Problem> all);
 };
 
-/// What of two runs is not the same, apart from their shards: "mode is "exact" there, "saturating" here";
-/// nothing if they are of one sweep.
-std::optional<std::string> Mismatch(const SweepRun& there, const SweepRun& here);
+/// A field of two runs that is not the same: "mode is "exact" there, "saturating" here".
+struct RunMismatch {
+  std::string field, text;
+};
+/// The first such field, apart from their shards; nothing if they are of one sweep.
+std::optional<RunMismatch> Mismatch(const SweepRun& there, const SweepRun& here);
 
 Json ToJson(const SweepRun& run, const SweepResult& result);
 

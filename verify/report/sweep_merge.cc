@@ -23,10 +23,10 @@ std::optional<Error> WhyNotOneSweep(std::span<const SweepPart> parts) {
   const int64_t count = first.run.shard.count;
   std::vector<const SweepPart*> shards(static_cast<size_t>(count));
   for (const SweepPart& part : parts) {
-    if (const std::optional<std::string> mismatch = Mismatch(first.run, part.run)) {
-      const bool is_machine = mismatch->starts_with("machine ");
+    if (const std::optional<RunMismatch> mismatch = Mismatch(first.run, part.run)) {
+      const bool is_machine = mismatch->field == "machine";
       return Invalid(part,
-                     fmt::format("is not of the sweep that {} is of: {}{}", first.path, *mismatch,
+                     fmt::format("is not of the sweep that {} is of: {}{}", first.path, mismatch->text,
                                  is_machine ? "; machines are compared by `intact verify compare`" : ""));
     }
     const Shard& shard = part.run.shard;
@@ -147,7 +147,7 @@ Result<SweepPart> MergeSweeps(std::span<const SweepPart> parts) {
   // Shards have minimised more failures than the whole sweep would; the whole's choice is among theirs.
   MinimisedChoice choice;
   for (SweepFailure& failure : merged.failures) {
-    if (choice.Take(failure.reason)) continue;
+    if (choice.Take(failure.kind)) continue;
     failure.minimised.clear();
     failure.minimised_reason.clear();
   }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,8 +13,6 @@ namespace intact::verify {
 namespace {
 
 using Fresh = FailureAlone::Fresh;
-
-constexpr std::string_view kFromRunToRun = "change from run to run";
 
 std::unique_ptr<Target> Alone(const Fresh& fresh, const Problem& /*candidate*/) { return fresh(); }
 
@@ -57,12 +54,11 @@ std::string FailureAlone::Reason(const Target& target, const Problem& candidate,
 }
 
 FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const Oracle& oracle,
-                            std::string_view reason, std::span<const Problem> before,
+                            FailureKind kind, std::span<const Problem> before,
                             std::chrono::steady_clock::time_point end) {
-  const bool hangs = target.Hung();
+  const bool hangs = kind == FailureKind::kHang;
   FailureAlone alone = {"", Alone, hangs};
-  const bool is_known_to_change = reason.find(kFromRunToRun) != std::string_view::npos;
-  if (is_known_to_change || target.Fresh() == nullptr) return alone;
+  if (kind == FailureKind::kChangesFromRunToRun || target.Fresh() == nullptr) return alone;
   // How often of `most` times the problem fails, or does not, up to the first time that it does otherwise.
   const auto times_in_a_row = [&](const FailureAlone& failure, bool fails, int most) {
     int times = 0;

@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "verify/explain/judge.h"
 #include "verify/problem/problem.h"
@@ -40,10 +39,10 @@ inline constexpr int kFreshProcesses = 5;
 /// So often it must be wrong after the call that is blamed.
 inline constexpr int kTimesBlamed = 3;
 
-/// `problem`, of `oracle`, failed on `target`, just now, with `reason`, after `before`, in this order. Of
+/// `problem`, of `oracle`, failed on `target`, just now, as `kind` says, after `before`, in this order. Of
 /// these none is tried after `end`.
 FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const Oracle& oracle,
-                            std::string_view reason, std::span<const Problem> before,
+                            FailureKind kind, std::span<const Problem> before,
                             std::chrono::steady_clock::time_point end);
 
 }  // namespace intact::verify

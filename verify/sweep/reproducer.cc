@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/operation.h"
+#include "core/result.h"
 #include "core/types.h"
 #include "reference/models/arithmetic.h"
 #include "support/c_text.h"
@@ -45,12 +46,16 @@ bool FailsAlone(const Target& target, const Oracle& oracle, const RunOptions& op
   return Fails(fresh ? *fresh : target, oracle, options);
 }
 
-// Why it fails there, in words.
-std::string ReasonAlone(const Target& target, const Oracle& oracle, const RunOptions& options) {
+// Why it fails there, in words; an error if a file would not show it.
+Result<std::string> ReasonAlone(const Target& target, const Oracle& oracle, const RunOptions& options) {
   const std::unique_ptr<Target> fresh = target.Fresh();
-  const Result<Judgement> judgement = Judge(fresh ? *fresh : target, oracle, options);
-  if (!judgement) return judgement.error().message;
-  return judgement->Passed() ? "it fails now and then" : judgement->failure;
+  const Target& alone = fresh ? *fresh : target;
+  const Result<Judgement> judgement = Judge(alone, oracle, options);
+  if (judgement) return judgement->Passed() ? "it fails now and then" : judgement->failure;
+  if (alone.LastFailure().kind == FailureKind::kCleanExit) {
+    return NoFile("it ends the process with status 0, as a program does that finds nothing wrong");
+  }
+  return judgement.error().message;
 }
 
 // The activation in the declared range that is nearest to zero.
@@ -528,10 +533,7 @@ Result<std::string> Reproducer(const Target& target, const Problem& problem, con
   if (!fails) return NoFile("it does not fail in a process that has run nothing else");
   SimplifyValues(target, options, &operation);
   const Oracle oracle(operation);
-  const std::string reason = ReasonAlone(target, oracle, options);
-  if (reason.find("ended its process with status 0") != std::string::npos) {
-    return NoFile("it ends the process with status 0, as a program does that finds nothing wrong");
-  }
+  ASSIGN_OR_RETURN(const std::string reason, ReasonAlone(target, oracle, options));
   return Head(target, problem, names, reason) +
          WriteC(operation, Expected(target, oracle), options, images, names.options);
 }

@@ -33,10 +33,10 @@ bool IsRightWithOneThread(const Target& target, Problem problem, const Oracle& o
 
 // Finds a smaller problem that fails likewise; `before` is what ran on the target before, `explanations` what
 // made the problem's outputs. Of few outputs many arithmetics would.
-void AddMinimised(const Target& target, const Problem& problem, const Oracle& oracle,
+void AddMinimised(const Target& target, const Problem& problem, const Oracle& oracle, FailureKind kind,
                   std::span<const Problem> before, Arithmetics explanations, SweepOutcome* outcome) {
   const auto end = std::chrono::steady_clock::now() + kMinimiseTime;
-  const FailureAlone alone = ReproduceAlone(target, problem, oracle, outcome->failure, before, end);
+  const FailureAlone alone = ReproduceAlone(target, problem, oracle, kind, before, end);
   const std::string claims = target.Arithmetic();
   const std::string claim = ClaimOf(claims, KindOf(problem));
   const auto fails = [&](const Problem& candidate) {
@@ -86,43 +86,8 @@ SweepOutcome OutcomeOf(const Problem& problem, const std::string& line, const Re
 
 }  // namespace
 
-namespace {
-
-// "output m 0 n 5 is 3 instead of 4: why" without what is before the colon.
-std::string_view WithoutPlace(std::string_view reason) {
-  const size_t instead = reason.find(" instead of ");
-  if (!reason.starts_with("output ") || instead == std::string_view::npos) return reason;
-  return reason.substr(std::min(reason.find_first_of(":;", instead), reason.size()));
-}
-
-bool IsIn(std::string_view set, char c) { return set.find(c) != std::string_view::npos; }
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsOfAWord(char c) { return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
-}  // namespace
-
-std::string KindOfReason(std::string_view reason) {
-  reason = WithoutPlace(reason);
-  std::string kind;
-  bool is_number = false, is_word = false, is_quoted = false;
-  for (size_t i = 0; i < reason.size(); ++i) {
-    const char c = reason[i];
-    if (c == '\'') is_quoted = !is_quoted;
-    const bool is_ascii = static_cast<unsigned char>(c) < 0x80;  // files may have replaced what is not
-    if (is_quoted || !is_ascii) continue;
-    const bool is_sign = IsIn("+-", c) && i + 1 < reason.size() && IsDigit(reason[i + 1]);
-    const bool is_exponent = is_sign && is_number && IsIn("eE", reason[i - 1]);
-    const bool begins = IsDigit(c) && !is_number && !is_word;  // as "int16" does not
-    if (begins) kind += '#';
-    is_number = begins || (is_number && (IsOfAWord(c) || c == '.' || is_exponent));
-    is_word = !is_number && IsOfAWord(c);
-    if (!is_number && !is_sign) kind += c;
-  }
-  return kind;
-}
-
-bool MinimisedChoice::Take(std::string_view reason) {
-  size_t& taken = taken_[KindOfReason(reason)];
+bool MinimisedChoice::Take(const std::string& kind) {
+  size_t& taken = taken_[kind];
   if (taken == kMinimisedOfAKind || all_ == kMaxMinimised) return false;
   ++taken;
   ++all_;
@@ -133,10 +98,12 @@ SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
   const Oracle oracle(problem);
   const Result<Judgement> judgement = Judge(target_, oracle, RunOptionsOf(problem));
   SweepOutcome outcome = OutcomeOf(problem, line, judgement);
-  if (!outcome.failure.empty() && choice_.Take(outcome.failure)) {
+  const Failure failure = judgement ? judgement->kind : target_.LastFailure();
+  if (!outcome.failure.empty()) outcome.kind = failure.Text();
+  if (!outcome.failure.empty() && choice_.Take(outcome.kind)) {
     const std::vector<reference::Arithmetic> explanations =
         judgement ? judgement->comparison.Explanations() : std::vector<reference::Arithmetic>();
-    AddMinimised(target_, problem, oracle, before_, explanations, &outcome);
+    AddMinimised(target_, problem, oracle, failure.kind, before_, explanations, &outcome);
   }
   if (!outcome.skipped.empty()) return outcome;
   if (before_.size() == kMostEarlierCalls) before_.erase(before_.begin());
@@ -145,7 +112,7 @@ SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
 }
 
 void Sweeper::Know(const SweepOutcome& outcome) {
-  if (!outcome.failure.empty()) (void)choice_.Take(outcome.failure);
+  if (!outcome.failure.empty()) (void)choice_.Take(outcome.kind);
 }
 
 std::vector<SkipReason> SkipReasons(const std::vector<SweepSkip>& skips) {
@@ -227,7 +194,8 @@ void SweepResult::Add(const SweepOutcome& outcome) {
   }
   if (outcome.failure.empty()) return;
   ++cell.failed;
-  failures.push_back({outcome.problem, outcome.failure, outcome.minimised, outcome.minimised_reason});
+  failures.push_back(
+      {outcome.problem, outcome.failure, outcome.kind, outcome.minimised, outcome.minimised_reason});
 }
 
 std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<const intact_mode> modes,

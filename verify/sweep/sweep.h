@@ -50,6 +50,7 @@ struct SweepCell {
 struct SweepFailure {
   std::string problem;           // the line
   std::string reason;            // first difference, or the target's error
+  std::string kind;              // Failure::Text(): failures of one kind have it in common
   std::string minimised;         // the smallest line found that still fails, where MinimisedChoice takes it
   std::string minimised_reason;  // its own, and on what earlier calls that depends
   /// The line that is to be run again, and what it is to show.
@@ -57,15 +58,11 @@ struct SweepFailure {
   const std::string& Reason() const { return minimised.empty() ? reason : minimised_reason; }
 };
 
-/// What a reason has beside numbers, places and the lines of problems: failures of one kind have it in
-/// common.
-std::string KindOfReason(std::string_view reason);
-
 /// Which failures of a sweep are minimised: the first of each kind, lest those of one kind hide all others.
 class MinimisedChoice {
  public:
-  /// Whether the next failure is, which has this reason.
-  bool Take(std::string_view reason);
+  /// Whether the next failure is, which is of this kind.
+  bool Take(const std::string& kind);
 
  private:
   std::map<std::string, size_t> taken_;
@@ -116,6 +113,7 @@ struct SweepOutcome {
   intact_mode mode = INTACT_EXACT;
   std::string skipped;    // why it was not run, or ""
   std::string failure;    // the first difference, the target's error, or ""
+  std::string kind;       // see SweepFailure
   std::string minimised;  // see SweepFailure
   std::string minimised_reason;
   struct Outputs {

@@ -32,9 +32,11 @@ std::span<const Surroundings> PlacesOf(const RunOptions& options) {
   return std::span(kElsewhere).subspan(line.empty() ? 0 : hash >> 32 & 1, 1);
 }
 
-void Put(const Result<Bytes>& output, WireWriter* answer) {
+void Put(const Result<Bytes>& output, const Failure& failure, WireWriter* answer) {
   (*answer)(output ? INTACT_OK : output.error().status);
   (*answer)(output ? std::string() : output.error().message);
+  (*answer)(failure.kind);
+  (*answer)(failure.of);
   (*answer)(output ? *output : Bytes());
 }
 
@@ -70,7 +72,8 @@ class Server {
     (*request)(static_cast<RunSettings&>(options));
     (*request)(options.surroundings);
     WireWriter answer;
-    Put(target_->Run(operation, options), &answer);
+    const Result<Bytes> output = target_->Run(operation, options);
+    Put(output, target_->LastFailure(), &answer);
     return answer.bytes();
   }
 
@@ -79,10 +82,6 @@ class Server {
 };
 
 Error Broken() { return {INTACT_CODEGEN_FAILED, "overwrote memory that is not its own"}; }
-
-Error Unsteady(std::string_view with) {
-  return {INTACT_CODEGEN_FAILED, fmt::format("the outputs change {}", with)};
-}
 
 }  // namespace
 
@@ -105,8 +104,11 @@ Result<IsolatedTarget::Introduction> IsolatedTarget::StartWorker() const {
   WireWriter request;
   request(Request::kName);
   const Result<Bytes> bytes = (*worker)->Ask(request.bytes(), deadline_);
-  if (!bytes && (*worker)->loss() == Worker::Loss::kNoAnswer) ++hangs_;
-  if (!bytes) return Error{bytes.error().status, "while it was loaded, the target " + bytes.error().message};
+  if (!bytes) {
+    failure_ = (*worker)->failure();
+    if (failure_.kind == FailureKind::kHang) ++hangs_;
+    return Error{bytes.error().status, "while it was loaded, the target " + bytes.error().message};
+  }
   WireReader answer(*bytes);
   Error error;
   Introduction introduction;
@@ -146,6 +148,7 @@ std::string IsolatedTarget::WhyGivenUp() const {
 
 Result<Bytes> IsolatedTarget::RunOnce(const reference::Operation& operation,
                                       const RunOptions& options) const {
+  failure_ = {};
   if (worker_ == nullptr) {
     RETURN_IF_ERROR(StartWorker().error());
   }
@@ -157,16 +160,16 @@ Result<Bytes> IsolatedTarget::RunOnce(const reference::Operation& operation,
   const auto start = std::chrono::steady_clock::now();
   const Result<Bytes> bytes = worker_->Ask(request.bytes(), patience_);
   if (bytes) slowest_ = std::max(slowest_, std::chrono::steady_clock::now() - start);
-  hung_ = !bytes && worker_->loss() == Worker::Loss::kNoAnswer;
   const std::string ran = std::exchange(ran_, options.line.empty() ? "a call" : "'" + options.line + "'");
   if (std::string printed = worker_->Printed(); !printed.empty()) printed_ = std::move(printed);
   if (!bytes) {
-    const Worker::Loss loss = worker_->loss();
+    failure_ = worker_->failure();
+    const bool died_between = worker_->died_between();
     worker_.reset();
     ran_ = kCreation;
-    if (hung_) ++hangs_;
+    if (failure_.kind == FailureKind::kHang) ++hangs_;
     std::string what = "the target " + bytes.error().message;
-    if (loss == Worker::Loss::kDiedBetween) what += fmt::format(", between calls, after {}", ran);
+    if (died_between) what += fmt::format(", between calls, after {}", ran);
     return Error{bytes.error().status, std::move(what)};
   }
   WireReader answer(*bytes);
@@ -174,9 +177,12 @@ Result<Bytes> IsolatedTarget::RunOnce(const reference::Operation& operation,
   Bytes output;
   answer(error.status);
   answer(error.message);
+  answer(failure_.kind);
+  answer(failure_.of);
   answer(output);
   if (answer.failed()) {
     worker_.reset();
+    failure_ = {FailureKind::kBrokenMemory};
     return Broken();
   }
   if (!error.ok()) return error;
@@ -192,6 +198,11 @@ Result<Bytes> IsolatedTarget::Run(const reference::Operation& operation, const R
   return first;
 }
 
+Error IsolatedTarget::Unsteady(FailureKind kind, std::string_view with) const {
+  failure_ = {kind};
+  return {INTACT_CODEGEN_FAILED, fmt::format("the outputs change {}", with)};
+}
+
 Error IsolatedTarget::RunElsewhere(const reference::Operation& operation, RunOptions options,
                                    const Bytes& first, const Surroundings& place) const {
   const Surroundings usual = options.surroundings;
@@ -201,6 +212,7 @@ Error IsolatedTarget::RunElsewhere(const reference::Operation& operation, RunOpt
     Error error = elsewhere.error();
     if (error.status == INTACT_UNSUPPORTED) {  // which would be no finding
       error = {INTACT_CODEGEN_FAILED, "the target answers differently: it refuses, " + error.message};
+      failure_ = {FailureKind::kRefusal};
     }
     error.message += ", in a second run, with other alignments and other contents of memory";
     return error;
@@ -212,17 +224,19 @@ Error IsolatedTarget::RunElsewhere(const reference::Operation& operation, RunOpt
     options.surroundings = place;
     const Result<Bytes> elsewhere_again = RunOnce(operation, options);
     for (const Result<Bytes>* run : {&again, &elsewhere_again}) {
-      if (!*run) return Unsteady(fmt::format("from run to run, and once {}", run->error().message));
+      if (*run) continue;
+      return Unsteady(FailureKind::kChangesFromRunToRun,
+                      fmt::format("from run to run, and once {}", run->error().message));
     }
     const bool is_steady = *again == first && *elsewhere_again == *elsewhere;
-    if (!is_steady) return Unsteady("from run to run");
+    if (!is_steady) return Unsteady(FailureKind::kChangesFromRunToRun, "from run to run");
   }
   options.surroundings = usual;
   options.surroundings.canary = place.canary;
   const Result<Bytes> other_contents = RunOnce(operation, options);
   const bool is_contents = !other_contents || *other_contents != first;
-  return Unsteady(is_contents ? "with the contents of memory that nobody has written"
-                              : "with the alignment of its tensors");
+  if (!is_contents) return Unsteady(FailureKind::kChangesWithAlignment, "with the alignment of its tensors");
+  return Unsteady(FailureKind::kChangesWithMemory, "with the contents of memory that nobody has written");
 }
 
 }  // namespace intact::verify

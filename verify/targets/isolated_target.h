@@ -24,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "verify/problem/target.h"
@@ -52,7 +53,7 @@ class IsolatedTarget : public Target {
   uint64_t Features() const override { return introduction_.features; }
   std::unique_ptr<Target> Fresh() const override;
   std::unique_ptr<Target> FreshForHangs() const override;
-  bool Hung() const override { return hung_; }
+  Failure LastFailure() const override { return failure_; }
   std::string WhyGivenUp() const override;
   std::string Printed() const override { return printed_; }
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
@@ -68,6 +69,8 @@ class IsolatedTarget : public Target {
   IsolatedTarget(TargetFactory factory, std::chrono::milliseconds deadline);
   // Sets worker_.
   Result<Introduction> StartWorker() const;
+  // The error of outputs that change: `with` what, in words.
+  Error Unsteady(FailureKind kind, std::string_view with) const;
   // The error of a run with its tensors elsewhere, or that its outputs are not `first`.
   Error RunElsewhere(const reference::Operation& operation, RunOptions options,
                      const std::vector<uint8_t>& first, const Surroundings& place) const;
@@ -84,7 +87,7 @@ class IsolatedTarget : public Target {
   mutable std::string ran_ = kCreation;  // what it did last
   mutable std::string printed_;
   mutable int hangs_ = 0;
-  mutable bool hung_ = false;  // in the last call
+  mutable Failure failure_;  // of the last run
 };
 
 }  // namespace intact::verify

@@ -71,7 +71,7 @@ void ScribbleOnHeap(uint8_t byte) {
 // Calls `function`, which is target.gemm or target.conv.
 template <class GemmOrConv, class Call>
 Result<std::vector<uint8_t>> RunPlugin(const GemmOrConv& operation, const RunOptions& options,
-                                       const Call& function) {
+                                       const Call& function, Failure* failure) {
   Result<std::vector<uint8_t>> output = Error{};
   Error error = CallGuarded(operation, options, [&](const auto& desc, const void* weights) {
     output = RunGuarded(operation, options, [&](const auto& args) -> Error {
@@ -80,7 +80,12 @@ Result<std::vector<uint8_t>> RunPlugin(const GemmOrConv& operation, const RunOpt
       ScribbleOnHeap(options.surroundings.canary);
       ScribbleOnStack(options.surroundings.canary);
       const intact_status status = function(&desc, &desc.linear, weights, &args, message.data());
-      if (before == FloatControl()) return ErrorOf(status, message);
+      // If there is no other error, a write outside C may follow.
+      if (before == FloatControl()) {
+        *failure = {status == INTACT_OK ? FailureKind::kStrayWrite : FailureKind::kError};
+        return ErrorOf(status, message);
+      }
+      *failure = {FailureKind::kFloatControl};
       _mm_setcsr(before.mxcsr);
       std::fesetround(before.rounding);
       return {INTACT_CODEGEN_FAILED, "the target left floating-point control (MXCSR) changed"};
@@ -163,13 +168,14 @@ std::string PluginTarget::Arithmetic() const {
 Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Operation& operation,
                                                const RunOptions& given) const {
   RunOptions options = given;
+  failure_ = {};
   options.open_extents = false;
   if (const uint64_t missing = FeaturesOf(operation, options) & ~target_.supports; missing != 0) {
     return Error{INTACT_UNSUPPORTED, "the target does not declare " + FeatureNames(missing)};
   }
   if (const auto* gemm = std::get_if<reference::Gemm>(&operation))
-    return RunPlugin(*gemm, options, target_.gemm);
-  return RunPlugin(std::get<reference::Conv>(operation), options, target_.conv);
+    return RunPlugin(*gemm, options, target_.gemm, &failure_);
+  return RunPlugin(std::get<reference::Conv>(operation), options, target_.conv, &failure_);
 }
 
 }  // namespace intact::verify

@@ -21,6 +21,7 @@ class PluginTarget : public Target {
   std::string Name() const override;
   std::string Arithmetic() const override;
   uint64_t Features() const override { return target_.supports; }
+  Failure LastFailure() const override { return failure_; }
   /// Runs guarded. UNSUPPORTED for what the plug-in does not declare or refuses.
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& options) const override;
@@ -29,6 +30,7 @@ class PluginTarget : public Target {
   explicit PluginTarget(const intact_target& target) : target_(target) {}
 
   intact_target target_;
+  mutable Failure failure_;  // of the last run
 };
 
 }  // namespace intact::verify

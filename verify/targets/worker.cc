@@ -114,6 +114,21 @@ std::string SignalName(int signal) {
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }
 
+// What faults of one kind have in common.
+std::string AccessOf(const Fault& fault) {
+  std::string text = SignalName(fault.signal);
+  const bool has_place = (fault.signal == SIGSEGV || fault.signal == SIGBUS) && fault.code > 0;
+  if (!has_place || fault.code == SI_KERNEL) return text;
+  text += fault.is_write ? ", a write" : ", a read";
+  if (fault.tensor[0] == '\0') return text;
+  const bool is_inside = fault.offset >= 0 && fault.offset < fault.size;
+  return fmt::format("{} {} {}", text,
+                     is_inside          ? "to"
+                     : fault.offset < 0 ? "before"
+                                        : "beyond",
+                     fault.tensor.data());
+}
+
 std::string Describe(const Fault& fault) {
   const std::string name = SignalName(fault.signal);
   if (fault.signal == SIGABRT) return "aborted (SIGABRT)";
@@ -376,23 +391,26 @@ Result<std::vector<uint8_t>> Worker::Ask(std::span<const uint8_t> request,
   memory_->header()->request_bytes = request.size();
   const Waited waited = SendOne(socket_, ++sequence_) ? AwaitAnswer(deadline) : Waited::kGone;
   if (waited == Waited::kTimeout) {
-    loss_ = Loss::kNoAnswer;
+    failure_ = {FailureKind::kHang};
     return Error{INTACT_CODEGEN_FAILED,
                  AfterPrinting(fmt::format("did not return within {:g} s",
                                            static_cast<double>(deadline.count()) / 1e3))};
   }
   if (waited == Waited::kFlood) {
-    loss_ = Loss::kFlood;
+    failure_ = {FailureKind::kFlood};
     return Error{INTACT_CODEGEN_FAILED,
                  AfterPrinting(fmt::format("printed more than {} MiB", kMostPrinted >> 20))};
   }
   if (waited == Waited::kGone) {
     std::string obituary = Obituary();  // waits for the end
-    loss_ = memory_->header()->taken == sequence_ ? Loss::kDied : Loss::kDiedBetween;
+    died_between_ = memory_->header()->taken != sequence_;
     return Error{INTACT_CODEGEN_FAILED, std::move(obituary)};
   }
   const size_t bytes = memory_->header()->answer_bytes;
-  if (!memory_->Follow(bytes)) return Error{INTACT_CODEGEN_FAILED, "overwrote memory that is not its own"};
+  if (!memory_->Follow(bytes)) {
+    failure_ = {FailureKind::kBrokenMemory};
+    return Error{INTACT_CODEGEN_FAILED, "overwrote memory that is not its own"};
+  }
   return std::vector<uint8_t>(memory_->payload(), memory_->payload() + bytes);
 }
 
@@ -438,18 +456,22 @@ std::optional<Worker::Note> Worker::AwaitEnd() const {
   return End();
 }
 
-std::string Worker::Obituary() const {
+std::string Worker::Obituary() {
   const std::optional<Note> end = AwaitEnd();
+  failure_ = {FailureKind::kLostConnection};
   if (!end) return "closed its connection and goes on";
   Fault fault = memory_->header()->fault;
   fault.tensor.back() = '\0';  // the memory is not ours alone
   std::string text;
   if (end->code == CLD_EXITED) {
     text = fmt::format("ended its process with status {}", end->status);
+    failure_ = {end->status == 0 ? FailureKind::kCleanExit : FailureKind::kExit};
   } else if (fault.signal != 0) {
     text = Describe(fault);
+    failure_ = {FailureKind::kCrash, AccessOf(fault)};
   } else {
     text = "was ended by " + SignalName(end->status);
+    failure_ = {FailureKind::kCrash, SignalName(end->status)};
     if (end->status == SIGPIPE) text += ": it wrote to a pipe or a socket that nobody reads";
   }
   return AfterPrinting(text);

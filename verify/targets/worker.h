@@ -27,6 +27,8 @@
 #include <string_view>
 #include <vector>
 
+#include "verify/problem/failure.h"
+
 namespace intact::verify {
 
 class Worker {
@@ -46,15 +48,10 @@ class Worker {
   /// deadline; and what it printed.
   Result<std::vector<uint8_t>> Ask(std::span<const uint8_t> request, std::chrono::milliseconds deadline);
 
-  /// How a worker was lost.
-  enum class Loss : uint8_t {
-    kDied,         // while it answered
-    kDiedBetween,  // after it had answered one request, before it took the next
-    kNoAnswer,     // within the deadline
-    kFlood,        // it printed more than is kept
-  };
-  /// After an error of Ask().
-  Loss loss() const { return loss_; }
+  /// After an error of Ask(): how the worker was lost, and whether it died after it had answered one request,
+  /// before it took the next.
+  const Failure& failure() const { return failure_; }
+  bool died_between() const { return died_between_; }
   /// What the worker printed while it answered the last request, on stdout and stderr: of much the beginning
   /// and the end, 64 KiB each.
   std::string Printed() const;
@@ -83,8 +80,8 @@ class Worker {
   std::optional<Note> End() const;
   /// Nothing if the worker lives on for two seconds.
   std::optional<Note> AwaitEnd() const;
-  /// What became of a worker that ended by itself.
-  std::string Obituary() const;
+  /// What became of a worker that ended by itself, in words and in failure_.
+  std::string Obituary();
   /// `what`, and what the worker printed before it.
   std::string AfterPrinting(const std::string& what) const;
   std::string PrintedAt(off_t begin, size_t most) const;
@@ -94,7 +91,8 @@ class Worker {
   const int keeper_socket_;  // closed, it ends the keeper and its worker
   const pid_t keeper_;
   uint64_t sequence_ = 0;  // of the last request
-  Loss loss_ = Loss::kDied;
+  Failure failure_;
+  bool died_between_ = false;
 };
 
 /// The line of what a program printed before its end that tells most of it: the first that has "error:" in

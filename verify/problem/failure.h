@@ -1,0 +1,84 @@
+// What kind a failure is of: failures of one kind are likely one bug. Texts for people stand beside the kind,
+// and no program reads them.
+#ifndef INTACT_VERIFY_PROBLEM_FAILURE_H_
+#define INTACT_VERIFY_PROBLEM_FAILURE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace intact::verify {
+
+enum class FailureKind : uint8_t {
+  kError,  // the target says so itself, or cannot be run
+  kRefusal,
+  kCrash,
+  kCleanExit,
+  kExit,
+  kHang,
+  kFlood,
+  kLostConnection,
+  kBrokenMemory,
+  kStrayWrite,
+  kFloatControl,
+  kChangesFromRunToRun,
+  kChangesWithMemory,
+  kChangesWithAlignment,
+  kOutput,
+  kSaturation,
+  kClaim,
+};
+
+constexpr std::string_view ToString(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kError:
+      return "error";
+    case FailureKind::kRefusal:
+      return "refusal in a second run";
+    case FailureKind::kCrash:
+      return "crash";
+    case FailureKind::kCleanExit:
+      return "exit with status 0";
+    case FailureKind::kExit:
+      return "exit";
+    case FailureKind::kHang:
+      return "no return";
+    case FailureKind::kFlood:
+      return "flood of output";
+    case FailureKind::kLostConnection:
+      return "lost connection";
+    case FailureKind::kBrokenMemory:
+      return "memory overwritten";
+    case FailureKind::kStrayWrite:
+      return "write outside C";
+    case FailureKind::kFloatControl:
+      return "floating-point control changed";
+    case FailureKind::kChangesFromRunToRun:
+      return "change from run to run";
+    case FailureKind::kChangesWithMemory:
+      return "change with the contents of memory";
+    case FailureKind::kChangesWithAlignment:
+      return "change with the alignment";
+    case FailureKind::kOutput:
+      return "wrong output";
+    case FailureKind::kSaturation:
+      return "missing saturation";
+    case FailureKind::kClaim:
+      return "outputs that are not as claimed";
+  }
+  return "unknown";
+}
+
+struct Failure {
+  FailureKind kind = FailureKind::kError;
+  std::string of =
+      {};  // what tells it from others of its kind: a signal and a tensor, a cause, an arithmetic
+  /// "crash: SIGSEGV, a read beyond A"
+  std::string Text() const {
+    const std::string text(ToString(kind));
+    return of.empty() ? text : text + ": " + of;
+  }
+};
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_PROBLEM_FAILURE_H_
