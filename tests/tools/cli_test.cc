@@ -772,15 +772,12 @@ TEST_F(Cli, SweepGoesOnForHours) {
       Run("verify sweep --quick --isa portable --hours 0.0001 --seed 7 --json '" + file + "'");
   EXPECT_EQ(sweep.status, 0) << sweep.out << sweep.err;
   EXPECT_THAT(sweep.out, HasSubstr("random problems: "));
-  EXPECT_THAT(sweep.out, HasSubstr("gemm 16x16"));
   const json report = json::parse(Contents(file));
   const json& random = report["random"];
   EXPECT_EQ(random["seed"], 7);
   EXPECT_EQ(random["stream"], 1);
   EXPECT_GT(random["problems"], 0);
   EXPECT_EQ(random["cells"][0]["problems"], random["problems"]);
-  EXPECT_EQ(random["combinations"], 18 * 12 * 20);
-  EXPECT_FALSE(random["blocks"].empty());
   EXPECT_EQ(report["cells"][0]["problems"], report["digests"].size());  // of the standard ones
   const std::string shard = folder_ + "/shard.json";
   const Outcome second =

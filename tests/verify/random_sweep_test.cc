@@ -125,25 +125,17 @@ TEST(RandomSweepProblem, FollowsFromSeedStreamAndNumber) {
   EXPECT_THAT(at(5, 1, 9), HasSubstr("isa=avx512"));
 }
 
-TEST(RunRandomSweep, FindsNothingAndTellsWhatItMet) {
+TEST(RunRandomSweep, FindsNothing) {
   constexpr int64_t kProblems = 150;
   const std::array isas = {INTACT_ISA_PORTABLE};
   const RandomSweepResult result = RunRandomSweep(
-      {}, isas, [](const RandomSweepResult& now) { return now.coverage.problems() < kProblems; });
+      {}, isas, [](const RandomSweepResult& now) { return now.problems < kProblems; });
   EXPECT_TRUE(result.sweep.Passed()) << ToText(result.sweep);
   ASSERT_EQ(result.sweep.cells.size(), 1u);
   EXPECT_EQ(result.sweep.cells[0].problems, kProblems);
   const Json json = ToJson(result);
   EXPECT_EQ(json["problems"], kProblems);
-  EXPECT_EQ(json["combinations"], 18 * 12 * 20);
-  int64_t problems = 0;
-  for (const Json& block : json["blocks"]) {
-    problems += block["problems"].get<int64_t>();
-    EXPECT_LE(block["combinations"], block["problems"]);
-    EXPECT_GE(block["combinations"], block["edges"]);
-    EXPECT_THAT(ToText(result), HasSubstr(block["block"].get<std::string>()));
-  }
-  EXPECT_EQ(problems, kProblems);
+  EXPECT_THAT(ToText(result), HasSubstr("random problems: 150\n"));
 }
 
 // In s32, as the reference has them, but for one output where `IsWrong()`.
@@ -222,36 +214,9 @@ TEST(RunRandomSweep, CountsFailuresThatItDoesNotKeep) {
   EXPECT_THAT(ToText(result), HasSubstr(std::to_string(kFailures)));
 }
 
-TEST(Blocks, AreInTheNamesOfKernels) {
-  EXPECT_EQ(BlockIn("u8s8_gemm_8x48c4_avx512vnni"), (Block{8, 48}));
-  EXPECT_EQ(BlockIn("u8s8_scheduled_32of128x1c4_by4_avx2"), (Block{32, 1}));
-  EXPECT_EQ(BlockIn("u8s8u8_plain_depthwise_3x3_x1_s3_4x64_vnni_avx512vnni"), (Block{4, 64}));
-  EXPECT_EQ(BlockIn("nothing"), (Block{1, 1}));
-  EXPECT_EQ(BlockName("u8s8s32_gemm_4x16c4_inplace_avx2"), "gemm 4x16");
-  EXPECT_EQ(BlockName("u8s8_scheduled_32of128x1c4_by4_avx2"), "scheduled 32x1");
+TEST(Blocks, AreOfEachIsa) {
   for (const intact_isa isa : core::kIsaLadder) EXPECT_FALSE(BlocksOf(isa).empty()) << intact_isa_name(isa);
   EXPECT_GT(BlocksOf(INTACT_ISA_ANY).size(), BlocksOf(INTACT_ISA_AVX2).size());
-}
-
-TEST(Coverage, CountsEachCombinationOnce) {
-  Coverage coverage;
-  const auto add = [&](const char* line) {
-    const Result<Problem> problem = Problem::Parse(line);
-    ASSERT_TRUE(problem) << problem.error().message;
-    coverage.Add(*problem, "u8s8_gemm_8x48c4_avx512vnni");
-  };
-  add("gemm u8s8s32 m=8 n=48 k=4 isa=avx512_vnni");
-  add("gemm u8s8s32 m=16 n=96 k=64 isa=avx512_vnni seed=7");  // the same edges, fill and types
-  add("gemm u8s8s32 m=7 n=48 k=4 isa=avx512_vnni");
-  add("gemm u8s8s32 m=9 n=48 k=5 fill=bait isa=avx512_vnni");
-  add("gemm s8u8f32 m=9 n=48 k=5 fill=bait isa=avx512_vnni");
-  ASSERT_EQ(coverage.blocks().size(), 1u);
-  const Coverage::Met& met = coverage.blocks().begin()->second;
-  EXPECT_EQ(met.problems, 5);
-  EXPECT_EQ(met.edges.size(), 3u);
-  EXPECT_EQ(met.fills.size(), 2u);
-  EXPECT_EQ(met.types.size(), 2u);
-  EXPECT_EQ(met.combinations.size(), 4u);
 }
 
 }  // namespace

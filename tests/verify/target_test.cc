@@ -86,7 +86,7 @@ TEST(Plugin, IsSweptAtRandom) {
   ASSERT_TRUE(target) << target.error().message;
   const RandomSweepResult random =
       RunRandomSweep({}, **target, TakesOf(**target), [](const RandomSweepResult& now) {
-        return now.sweep.failures.empty() && now.coverage.problems() < 2000;
+        return now.sweep.failures.empty() && now.problems < 2000;
       });
   ASSERT_EQ(random.sweep.failures.size(), 1u);
   EXPECT_THAT(random.sweep.failures[0].minimised, HasSubstr("gemm u8s8s32 m=1 n=1 k=1"));

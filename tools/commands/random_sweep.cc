@@ -34,7 +34,7 @@ class Watch {
   bool GoesOn(const verify::RandomSweepResult& now) {
     if (Seconds() >= next_line_) {
       next_line_ += step_;
-      PrintError("sweep: {} random problems, {} failed, {} left\n", now.coverage.problems(),
+      PrintError("sweep: {} random problems, {} failed, {} left\n", now.problems,
                  now.sweep.Failed(), Duration(all_ - Seconds()));
     }
     return !IsInterrupted() && Seconds() < all_;

@@ -35,7 +35,8 @@
 //                    groups_per_quad (of the plan's schedule for many rows, as is kernel; null where it has
 //                    none)
 //   failures[]       what the sweep found wrong: problem (repro line: `intact verify replay '<line>'`),
-//                    reason, kind (failures of one kind have it in common), minimised (a smaller line that fails too, or ""), minimised_reason
+//                    reason, kind (failures of one kind have it in common), minimised (a smaller line that
+//                    fails too, or ""), minimised_reason
 //   parity           whether all of the above is as it should be: the exit status
 //
 // `verify layer --json` writes an array of objects, a layer each: layer, operator, isa, mode, outputs, expect

@@ -374,9 +374,13 @@ Json ToJson(const SweepResult& sweep) {
 
 namespace {
 
+Json ToJson(const Mixture::Sizes& sizes) { return {{"m", sizes[0]}, {"n", sizes[1]}, {"k", sizes[2]}}; }
+
 Json ToJson(const Mixture::Rest& rest) {
-  return {
-      {"problems", rest.problems}, {"example", rest.example}, {"known", rest.known}, {"where", rest.where}};
+  return {{"problems", rest.problems},
+          {"example", rest.example},
+          {"known", rest.known},
+          {"sizes", ToJson(rest.sizes)}};
 }
 
 }  // namespace
@@ -389,13 +393,12 @@ Json ToJson(const std::vector<Mixture>& mixtures) {
       parts.push_back({{"arithmetic", reference::ToString(part.arithmetic)},
                        {"in_words", InWords(part.arithmetic)},
                        {"problems", part.problems},
-                       {"where", part.where}});
+                       {"sizes", ToJson(part.sizes)}});
     }
     all.push_back({{"operation", mixture.operation},
                    {"problems", mixture.problems},
                    {"exact", mixture.exact},
                    {"telling", mixture.telling},
-                   {"exact_where", mixture.exact_where},
                    {"parts", std::move(parts)},
                    {"in_parts", ToJson(mixture.in_parts)},
                    {"unexplained", ToJson(mixture.unexplained)},
@@ -406,27 +409,11 @@ Json ToJson(const std::vector<Mixture>& mixtures) {
 }
 
 Json ToJson(const RandomSweepResult& random) {
-  const Coverage& coverage = random.coverage;
-  Json json = {{"seed", random.options.seed},
-               {"stream", random.options.stream},
-               {"cells", ArrayOf(random.sweep.cells)},
-               {"failures", ArrayOf(random.sweep.failures)},
-               {"problems", coverage.problems()},
-               {"edges", Coverage::kEdges},
-               {"fills", AllFills().size()},
-               {"types", Coverage::kTypes},
-               {"combinations", Coverage::Combinations()},
-               {"blocks", Json::array()}};
-  for (const auto& [block, met] : coverage.blocks()) {
-    json["blocks"].push_back({{"isa", intact_isa_name(block.first)},
-                              {"block", block.second},
-                              {"problems", met.problems},
-                              {"edges", met.edges.size()},
-                              {"fills", met.fills.size()},
-                              {"types", met.types.size()},
-                              {"combinations", met.combinations.size()}});
-  }
-  return json;
+  return {{"seed", random.options.seed},
+          {"stream", random.options.stream},
+          {"cells", ArrayOf(random.sweep.cells)},
+          {"failures", ArrayOf(random.sweep.failures)},
+          {"problems", random.problems}};
 }
 
 Json ToJson(const Report& report) {

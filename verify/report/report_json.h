@@ -48,7 +48,6 @@ Json ToJson(const SweepSkip& skip);
 Json ToJson(const SweepResult& sweep);
 
 Json ToJson(const std::vector<Mixture>& mixtures);
-/// blocks[]: what each has met of so many edges, fills, types and combinations.
 Json ToJson(const RandomSweepResult& random);
 Json ToJson(const Report& report);
 

@@ -554,17 +554,7 @@ std::string NotRunText(const SweepResult& sweep) {
 }
 
 std::string ToText(const RandomSweepResult& random, const std::string& target) {
-  const Coverage& coverage = random.coverage;
-  std::string text = fmt::format("random problems: {}, by the block that ran them\n", coverage.problems());
-  text +=
-      fmt::format("  {:<13} {:<17} {:>9} {:>9} {:>9} {:>9} {:>12}\n", "ISA", "block", "problems",
-                  fmt::format("edges/{}", Coverage::kEdges), fmt::format("fills/{}", AllFills().size()),
-                  fmt::format("types/{}", Coverage::kTypes), fmt::format("all/{}", Coverage::Combinations()));
-  for (const auto& [block, met] : coverage.blocks()) {
-    text += fmt::format("  {:<13} {:<17} {:>9} {:>9} {:>9} {:>9} {:>12}\n", intact_isa_name(block.first),
-                        block.second, met.problems, met.edges.size(), met.fills.size(), met.types.size(),
-                        met.combinations.size());
-  }
+  std::string text = fmt::format("random problems: {}\n", random.problems);
   text += CellsText(random.sweep, target);
   if (random.sweep.computed.size() >= kMaxRandomComputed) {
     text += fmt::format("  of the first {} problems, and of those that failed and are kept:\n",

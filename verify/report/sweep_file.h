@@ -18,8 +18,8 @@
 //                    arithmetics[] of those that reproduce all of them, where they differ; in_parts where
 //                    none does, but each output that differs has one
 //   computes[]       what follows from that (verify/sweep/mixture.h): operation, problems, exact, telling,
-//                    exact_where, parts[] (arithmetic, in_words, problems, where); in_parts,
-//                    unexplained and without_outputs, each with problems, where, example (a line) and what is
+//                    parts[] (arithmetic, in_words, problems, sizes); in_parts,
+//                    unexplained and without_outputs, each with problems, sizes, example (a line) and what is
 //                    known of that; and, all in words, in_words
 //   random           what random problems that came after met (report_json.h), of failures the first hundred
 //                    and those that are minimised; of a merged sweep: shards (how many of them told),

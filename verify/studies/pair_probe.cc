@@ -215,6 +215,7 @@ std::optional<ProbedPairs> Probe(const Target& target, const Operator& op, const
                                  intact_mode mode, intact_isa isa) {
   ProbedPairs probed;
   probed.operation = op.name;
+  probed.is_padding = op.is_all_padding;
   probed.types = ToString(taken);
   probed.channels = op.channels;
   probed.depths = op.rows != 0 ? RoundedUp(kProductDepths, taken.multiples[2]) : op.channels * kTaps;
@@ -249,8 +250,6 @@ std::string List(const ProbedPairs& pairs) {
   return fmt::format("{}{}", fmt::join(words, ", "), pairs.clamping.size() > kPairsListed ? ", ..." : "");
 }
 
-bool IsPadding(const ProbedPairs& pairs) { return pairs.operation.starts_with("padding"); }
-
 }  // namespace
 
 std::string PairingOf(const ProbedPairs& pairs) {
@@ -259,7 +258,7 @@ std::string PairingOf(const ProbedPairs& pairs) {
   if (pairs.clamping.empty()) return "none";
   const bool is_flattened = pairs.clamping == AdjacentPairs(0, pairs.depths);
   if (pairs.channels == 0 && is_flattened) return "depths";
-  if (IsPadding(pairs)) {
+  if (pairs.is_padding) {
     if (is_flattened) return "multiplied";
     return pairs.clamping == AdjacentPairs(kCentre * pairs.channels, (kCentre + 1) * pairs.channels)
                ? "skipped"

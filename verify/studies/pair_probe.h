@@ -21,9 +21,10 @@ namespace intact::verify {
 
 /// The pairs of one operator, for one combination of types.
 struct ProbedPairs {
-  std::string operation;  // "product", "convolution 3x3, 4 channels", …
-  std::string types;      // "u8s8s32"
-  int64_t channels = 0;   // of a group; 0: a product
+  std::string operation;    // "product", "convolution 3x3, 4 channels", …
+  bool is_padding = false;  // whether it reads one pixel inside padding
+  std::string types;        // "u8s8s32"
+  int64_t channels = 0;     // of a group; 0: a product
   int64_t depths = 0;
   std::vector<std::pair<int64_t, int64_t>> clamping;  // ascending
   int64_t other_sums = 0;  // columns whose sum is neither exact nor that of a pair added in int16

@@ -4,14 +4,16 @@
 //
 // Of each kind of operation, problems whose outputs are those of the contract are exact. The others are dealt
 // to as few arithmetics as a greedy choice finds: the one that reproduces most of those that are left, until
-// none reproduces any; where a less strange one will do beside the others, it takes its place. A condition is
-// told where one property of problems, such as a zero point, a depth or its rest by a block, or either of
-// two, holds for all problems of an arithmetic, but for few, and for none that it does not reproduce.
+// none reproduces any; where a less strange one will do beside the others, it takes its place.
+//
+// Of each arithmetic, and of what has none, the mixture keeps the sizes of its problems.
 #ifndef INTACT_VERIFY_SWEEP_MIXTURE_H_
 #define INTACT_VERIFY_SWEEP_MIXTURE_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/models/arithmetic.h"
@@ -24,12 +26,13 @@ struct Mixture {
   std::string operation;  // "gemm u8s8", "conv …", "depthwise …", "deconvolution …": types of A and B
   int64_t problems = 0;
   int64_t exact = 0;
-  int64_t telling = 0;      // exact ones of which adjacent pairs clamped to int16 make other bytes
-  std::string exact_where;  // what separates those from problems that clamp: "only where …"; or ""
+  int64_t telling = 0;  // exact ones of which adjacent pairs clamped to int16 make other bytes
+  /// The least and the largest m, n and k; of convolutions those of the GEMM of a group.
+  using Sizes = std::array<std::pair<int64_t, int64_t>, 3>;
   struct Part {
     reference::Arithmetic arithmetic;
     int64_t problems = 0;  // those of them that no part before reproduces
-    std::string where;     // likewise
+    Sizes sizes;
   };
   std::vector<Part> parts;
   /// Problems that no arithmetic reproduces.
@@ -37,7 +40,7 @@ struct Mixture {
     int64_t problems = 0;
     std::string example;  // the first's line; in parts, that of which most outputs differ
     std::string known;    // of the example
-    std::string where;    // what separates them from those that are right or explained; or ""
+    Sizes sizes = {};
   };
   Rest in_parts;         // each output that differs has an arithmetic; known: PartsInWords()
   Rest unexplained;      // some have none
@@ -47,6 +50,8 @@ struct Mixture {
 /// One for each kind, in the order in which they first come; none of our own kernels.
 std::vector<Mixture> Mixtures(const SweepResult& sweep);
 
+/// "m 1 to 65, n 16, k 2 to 600"
+std::string InWords(const Mixture::Sizes& sizes);
 /// "749 of 1262 problems: pairs of adjacent depths clamped to int16 (triple)", "513: exact; …": a phrase for
 /// each arithmetic, and one for what has none.
 std::vector<std::string> Phrases(const Mixture& mixture);

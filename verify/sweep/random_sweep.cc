@@ -26,11 +26,10 @@ void Add(const SweepOutcome& outcome, SweepResult* all) {
   if (is_computed_of_it && !is_kept && all->computed.size() > kMaxRandomComputed) all->computed.pop_back();
 }
 
-// Whether it was run, and not skipped.
-bool RunOne(const Problem& problem, Sweeper* sweeper, SweepResult* all) {
+void RunOne(const Problem& problem, Sweeper* sweeper, RandomSweepResult* result) {
   const SweepOutcome outcome = sweeper->Run(problem, problem.ToString());
-  Add(outcome, all);
-  return outcome.skipped.empty();
+  Add(outcome, &result->sweep);
+  result->problems += outcome.skipped.empty() ? 1 : 0;
 }
 
 }  // namespace
@@ -51,10 +50,7 @@ RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, std::span<co
   const IntactTarget target;
   Sweeper sweeper(target);
   for (uint64_t number = 0; !isas.empty(); ++number) {
-    const Problem problem = RandomSweepProblem(options, isas, number);
-    const bool ran = RunOne(problem, &sweeper, &result.sweep);
-    const Result<std::string> kernel = ran ? KernelOf(problem) : Error{INTACT_UNSUPPORTED, ""};
-    if (kernel) result.coverage.Add(problem, *kernel);
+    RunOne(RandomSweepProblem(options, isas, number), &sweeper, &result);
     if (!goes_on(result)) break;
   }
   return result;
@@ -71,9 +67,7 @@ RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, const Target
     support::Random random(options.seed, options.stream, number);
     const Problem drawn = DrawProblem(BlocksOf(isa), options.mode, &random);
     const std::optional<Problem> problem = Fit(drawn, takes);
-    if (problem && RunOne(*problem, &sweeper, &result.sweep)) {
-      result.coverage.Add(*problem, problem->conv ? "conv_16x16c1" : "gemm_16x16c1");
-    }
+    if (problem) RunOne(*problem, &sweeper, &result);
     if (!goes_on(result)) break;
   }
   return result;

@@ -1,4 +1,4 @@
-// A sweep that goes on with random problems for as long as is asked, and tells what it has met.
+// A sweep that goes on with random problems for as long as is asked.
 //
 // Problem number i follows from the seed, the stream, the ISAs and i alone, so that parts of a sweep on
 // machines of their own differ by their streams, and a run can be done again.
@@ -10,7 +10,6 @@
 #include <functional>
 #include <span>
 
-#include "verify/sweep/coverage.h"
 #include "verify/sweep/sweep.h"
 #include "verify/targets/fit.h"
 
@@ -27,7 +26,7 @@ struct RandomSweepResult {
   // Without digests and skips; of failures the first kMaxRandomFailures and the minimised, and of what is
   // computed that of those and of the first kMaxRandomComputed problems.
   SweepResult sweep;
-  Coverage coverage;
+  int64_t problems = 0;  // that were run
 };
 
 inline constexpr size_t kMaxRandomFailures = 100;
@@ -41,8 +40,7 @@ Problem RandomSweepProblem(const RandomSweepOptions& options, std::span<const in
 RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, std::span<const intact_isa> isas,
                                  const std::function<bool(const RandomSweepResult&)>& goes_on);
 
-/// The same on a target, as far as it takes them; or until it is given up. What blocks it has is not known:
-/// edges are counted of 16×16.
+/// The same on a target, as far as it takes them; or until it is given up.
 RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, const Target& target, const Takes& takes,
                                  const std::function<bool(const RandomSweepResult&)>& goes_on);
 

@@ -1,17 +1,8 @@
 #include "verify/targets/blocks.h"
 
-#include <cstdint>
-#include <memory>
-#include <utility>
-
 #include "core/isas.h"
-#include "core/result.h"
-#include "kernels/api/create.h"
 #include "kernels/codegen/amx_kernel.h"
 #include "kernels/codegen/dispatch.h"
-#include "kernels/plans/convolution.h"
-#include "kernels/plans/gemm_plan.h"
-#include "verify/targets/intact_target.h"
 
 namespace intact::verify {
 namespace {
@@ -28,13 +19,6 @@ Block BlockOf(const KernelBlock& block) {
   return {block.mr, block.vectors * lanes};
 }
 
-template <class Operation>
-auto PlanOf(const Operation& operation, const RunOptions& options) {
-  const auto desc = DescOf(operation, options);
-  const std::vector<int8_t> weights = StoredWeights(operation, options);
-  return kernels::MakePlan(desc, desc.linear, weights.empty() ? nullptr : weights.data());
-}
-
 }  // namespace
 
 std::vector<Block> BlocksOf(intact_isa isa) {
@@ -47,17 +31,6 @@ std::vector<Block> BlocksOf(intact_isa isa) {
   if (is_any || isa == INTACT_ISA_AMX_INT8) blocks.push_back(kTiles);
   if (is_any || isa == INTACT_ISA_PORTABLE) blocks.push_back(kPortable);
   return blocks;
-}
-
-Result<std::string> KernelOf(const Problem& problem) {
-  RunOptions options = RunOptionsOf(problem);
-  if (problem.conv) {
-    options.open_extents = false;
-    ASSIGN_OR_RETURN(const auto plan, PlanOf(MaterializeConv(problem), options));
-    return plan->kernel_name();
-  }
-  ASSIGN_OR_RETURN(const auto plan, PlanOf(MaterializeGemm(problem), options));
-  return plan->KernelNameFor(problem.m);
 }
 
 }  // namespace intact::verify

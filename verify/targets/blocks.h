@@ -1,4 +1,4 @@
-// What runs a problem inside the library: the blocks of kernels, and the kernel that a plan chooses.
+// The register blocks of the library's kernels.
 #ifndef INTACT_VERIFY_TARGETS_BLOCKS_H_
 #define INTACT_VERIFY_TARGETS_BLOCKS_H_
 
@@ -12,9 +12,6 @@ namespace intact::verify {
 
 /// The register blocks of kernels on `isa`; of all ISAs, for ANY. The same on every machine.
 std::vector<Block> BlocksOf(intact_isa isa);
-
-/// The name of the kernel that runs `problem`; of a convolution, its main one.
-Result<std::string> KernelOf(const Problem& problem);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_TARGETS_BLOCKS_H_
