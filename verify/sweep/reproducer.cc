@@ -201,8 +201,10 @@ std::string TypedArray(intact_type type, std::string_view name, const void* data
       return Array("int32_t", name, Elements<int32_t>(data, count));
     case INTACT_F32:
       return Array("float", name, Elements<float>(data, count));
+    case INTACT_TYPE_NONE:
+      return {};
     default:  // half floats by their bits
-      return Array("uint16_t", name, Elements<uint16_t>(data, core::IsHalfFloat(type) ? count : 0));
+      return Array("uint16_t", name, Elements<uint16_t>(data, count));
   }
 }
 
