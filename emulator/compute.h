@@ -88,15 +88,6 @@ void Put(const Elements<Element>& elements, Vector* out) {
   std::memcpy(out->bytes.data(), elements.data(), sizeof(elements));
 }
 
-/// Element by element of two sources.
-template <class Element, auto kOperation>
-INTACT_AVX2 void ByElements(const Operands& in, Vector* out) {
-  const auto first = Of<Element>(in.first), second = Of<Element>(in.second);
-  Elements<Element> result;
-  for (size_t i = 0; i < result.size(); ++i) result[i] = kOperation(first[i], second[i]);
-  Put(result, out);
-}
-
 /// VFMADD231PS: first·second + destination, rounded once. Of NaNs the instruction itself chooses.
 INTACT_AVX2 inline void MultiplyAdd(const Operands& in, Vector* out) {
   for (size_t half = 0; half < 2; ++half) {

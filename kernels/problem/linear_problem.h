@@ -63,7 +63,6 @@ struct LinearProblem : core::Linear {
   bool HasRowZeroPoints() const {
     return a_quantization == INTACT_QUANTIZATION_ROWS || (IsDynamic() && a_type == INTACT_U8);
   }
-  bool HasRowValues() const { return HasWeightZeroPoints() || HasRowScales() || HasRowZeroPoints(); }
   /// What the epilogue reads of each column, 4 bytes a column: a factor (the scale or the multiplier) and an
   /// addend (the float32 bias or the shift). Null where there is none.
   const void* Factors() const {
