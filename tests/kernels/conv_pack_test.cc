@@ -328,7 +328,7 @@ TEST(SavedConvMemory, NullArguments) {
   expect_null(intact_conv_load("/tmp/nothing", INTACT_ISA_ANY, nullptr), "conv is NULL");
   expect_null(intact_conv_load_memory(nullptr, 100, INTACT_ISA_ANY, &loaded), "data is NULL");
   expect_null(intact_conv_load_memory(image.data(), image.size(), INTACT_ISA_ANY, nullptr), "conv is NULL");
-  expect_null(intact_conv_load_memory(image.data(), image.size(), 8, &loaded), "max_isa is 8");
+  expect_null(intact_conv_load_memory(image.data(), image.size(), 9, &loaded), "max_isa is 9");
   EXPECT_EQ(loaded, nullptr);
 }
 
@@ -505,8 +505,8 @@ TEST(ConvForgeries, OfGeometry) {
 
 TEST(ConvForgeries, OfArithmetic) {
   ExpectForgeriesRefused<int32_t>({
-      {kVersionAt, 7, "format version 7"},
-      {kVersionAt, 9, "format version 9"},
+      {kVersionAt, 8, "format version 8"},
+      {kVersionAt, 10, "format version 10"},
       {kHeaderBytesAt, 360, "format version"},
       {kATypeAt, 0, "a_type is 0"},
       {kATypeAt, INTACT_S32, "a_type is 3"},

@@ -255,14 +255,14 @@ TEST_F(PackFile, RefusesEveryFlippedBit) {
 }
 
 TEST_F(PackFile, RefusesMisalignedMemory) {
-  alignas(64) uint8_t bytes[256] = {};
+  alignas(64) uint8_t bytes[512] = {};
   intact_gemm* gemm = nullptr;
-  EXPECT_EQ(intact_gemm_load_memory(bytes + 8, 200, INTACT_ISA_ANY, &gemm), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_gemm_load_memory(bytes + 8, 500, INTACT_ISA_ANY, &gemm), INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("aligned to 64"));
   EXPECT_EQ(intact_gemm_load_memory(bytes, 0, INTACT_ISA_ANY, &gemm), INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("truncated"));
-  EXPECT_EQ(intact_gemm_load_memory(bytes, 200, 8, &gemm), INTACT_INVALID_ARGUMENT);
-  EXPECT_THAT(intact_last_error(), HasSubstr("max_isa is 8"));
+  EXPECT_EQ(intact_gemm_load_memory(bytes, 500, 9, &gemm), INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("max_isa is 9"));
 }
 
 TEST_F(PackFile, LeavesNothingBehindWhereItCannotWrite) {
@@ -519,7 +519,8 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Spoilt{kU8, kCTypeAt, 0xffffffff, "c_type is -1"},
            Spoilt{kU8, kCTypeAt, INTACT_S32, "scales are given for s32 output"},
            Spoilt{kU8, kModeAt, 2, "mode is 2"},
-           Spoilt{kU8, kVectorsAt, 0x8000000d, "flag"},
+           Spoilt{kU8, kVectorsAt, 0x4000000d, "flag"},
+           Spoilt{kU8, kVectorsAt, 0x8000000d, "size"},  // a lookup table
            Spoilt{kU8, kVectorsAt, 0x9, "size"},
            Spoilt{kU8, kVectorsAt, 0xf, "size"},
            Spoilt{kU8, kRangeCheckAt, 2, "range_check is 2"},

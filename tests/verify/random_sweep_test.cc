@@ -2,6 +2,7 @@
 // it has met.
 #include "verify/sweep/random_sweep.h"
 #include "core/isas.h"
+#include "core/types.h"
 #include "tests/support/gemm_target.h"
 
 #include <gmock/gmock.h>
@@ -67,6 +68,8 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "bias ", p.bias);
     Note(&met, "scale ", p.scale);
     Note(&met, "activation ", p.activation);
+    Note(&met, "fixed ", p.fixed);
+    Note(&met, "table ", p.has_table);
     Note(&met, "residual ", p.residual);
     Note(&met, "quantization ", p.quantization);
     if (p.IsDynamic()) Note(&met, "numbers ", p.numbers);
@@ -92,9 +95,9 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "output pad ", p.conv->axes.back().output_pad > 0);
     Note(&met, "asymmetric ", p.conv->axes.back().pad_begin != p.conv->axes.back().pad_end);
   }
-  const size_t types = 4 * 5 + 4 * 4;
-  EXPECT_EQ(met.size(), types + AllFills().size() + 3 + 3 + 4 + 3 + 4 + 4 + AllNumbers().size() + 2 + 12 * 2 +
-                            4 + 2 + 3 + 4 * 2)
+  const size_t types = 4 * core::kOutputTypes.size() + 4 * 4;
+  EXPECT_EQ(met.size(), types + AllFills().size() + 3 + 3 + 4 + 3 + 4 + 4 + AllNumbers().size() +
+                            core::kSourceTypes.size() + 5 + 13 * 2 + 4 + 2 + 3 + 4 * 2)
       << ::testing::PrintToString(met);
 }
 
@@ -128,8 +131,8 @@ TEST(RandomSweepProblem, FollowsFromSeedStreamAndNumber) {
 TEST(RunRandomSweep, FindsNothing) {
   constexpr int64_t kProblems = 150;
   const std::array isas = {INTACT_ISA_PORTABLE};
-  const RandomSweepResult result = RunRandomSweep(
-      {}, isas, [](const RandomSweepResult& now) { return now.problems < kProblems; });
+  const RandomSweepResult result =
+      RunRandomSweep({}, isas, [](const RandomSweepResult& now) { return now.problems < kProblems; });
   EXPECT_TRUE(result.sweep.Passed()) << ToText(result.sweep);
   ASSERT_EQ(result.sweep.cells.size(), 1u);
   EXPECT_EQ(result.sweep.cells[0].problems, kProblems);

@@ -42,7 +42,7 @@ TEST(SweepProblems, AreValidAndDistinct) {
 }
 
 TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
-  std::set<std::string> met;
+  std::set<std::string> met, declared;
   for (const Problem& p : SweepProblems(kAvx2, kBothModes, Effort::kStandard)) {
     met.insert("fill " + std::string(ToString(p.fill)));
     met.insert("a " + std::string(ToString(p.a_type)) + " c " + std::string(ToString(p.c_type)));
@@ -50,10 +50,14 @@ TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
     met.insert("scale " + std::to_string(static_cast<int>(p.scale)));
     met.insert("activation " + std::to_string(p.activation));
     met.insert("threads " + std::to_string(p.threads));
+    met.insert("fixed " + std::to_string(static_cast<int>(p.fixed)));
+    met.insert("table " + std::to_string(p.has_table));
     if (p.declared_min == 0)
-      met.insert("declared " + std::to_string(p.declared) + " " + std::to_string(p.range_check));
+      declared.insert(std::to_string(p.declared) + " " + std::to_string(p.range_check));
   }
-  EXPECT_EQ(met.size(), AllFills().size() + 10 + 3 + 5 + 3 + 4 + 2 * 7);
+  EXPECT_EQ(met.size(), AllFills().size() + 2 * core::kOutputTypes.size() + 3 + 5 + 3 + 4 + 5 + 2)
+      << ::testing::PrintToString(met);
+  EXPECT_GE(declared.size(), 2u * 7);
 }
 
 TEST(SweepProblems, MeetEveryQuantizationAndBatch) {
@@ -70,24 +74,26 @@ TEST(SweepProblems, MeetEveryQuantizationAndBatch) {
     if (p.own_b) met.insert("own B, scale " + std::to_string(static_cast<int>(p.scale)));
     if (p.own_b) met.insert("own B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
   }
-  EXPECT_EQ(met.size(), (5u + 4 + 4) * 2 + 8 * 2 + 2 + 4 + 2 * 10 + 5 + 3) << ::testing::PrintToString(met);
+  constexpr size_t kOutputs = core::kOutputTypes.size(), kSources = core::kSourceTypes.size();
+  EXPECT_EQ(met.size(), (3 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * kOutputs + 5 + 3)
+      << ::testing::PrintToString(met);
 }
 
 TEST(SweepProblems, MeetEveryResidualEvenIfQuick) {
   std::set<std::string> met;
   for (const Problem& p : SweepProblems(kAvx2, kBothModes, Effort::kQuick)) {
-    if (p.residual == INTACT_TYPE_NONE || p.c_type == INTACT_BF16) continue;
+    if (p.residual == INTACT_TYPE_NONE || core::IsHalfFloat(p.c_type)) continue;
     met.insert("c " + std::string(ToString(p.c_type)) + " res " + std::string(ToString(p.residual)));
     met.insert("bias " + std::to_string(static_cast<int>(p.bias)));
     met.insert("activation " + std::to_string(p.activation));
     met.insert("in place " + std::to_string(p.in_place));
-    met.insert("pad " + std::to_string(p.res_pad));
+    met.insert("pad " + std::to_string(p.res_pad > 0));
     met.insert("edge " + std::to_string(p.n % 16 != 0));
     const bool has_zero_point = p.zb != (p.b_type == INTACT_U8 ? 128 : 0);
     met.insert("weight zero point " + std::to_string(has_zero_point));
     met.insert("rows " + std::to_string(p.m > 16));
   }
-  EXPECT_EQ(met.size(), 9u + 3 + 3 + 2 + 3 + 2 + 2 + 2);
+  EXPECT_EQ(met.size(), 9u + 3 + 3 + 2 + 2 + 2 + 2 + 2) << ::testing::PrintToString(met);
 }
 
 void AddEdgesOfTransposed(const reference::ConvGeometry& g, std::set<std::string>* met) {
