@@ -50,7 +50,7 @@ struct Linear {
   }
 };
 
-/// The numbers of intact_linear_desc, Linear and a pack file's header, except for post-operations.
+/// The numbers of intact_linear_desc and Linear, except for post-operations.
 template <class Visit, class... Objects>
 constexpr void ForEachNumber(Visit&& visit, Objects&... o) {
   visit("a_type", o.a_type...);
@@ -146,7 +146,8 @@ inline intact_linear_desc DescOf(const Linear& linear) {
   const auto point = [](auto, auto& to, const auto& from) { to = from.empty() ? nullptr : from.data(); };
   ForEachColumnVector(point, desc, linear);
   desc.b_zero_point_count = static_cast<int64_t>(linear.b_zero_points.size());
-  desc.scale_count = static_cast<int64_t>(linear.scales.size() + linear.shifts.size());
+  const bool is_fixed = !linear.shifts.empty();  // then there are no scales
+  desc.scale_count = static_cast<int64_t>(is_fixed ? linear.shifts.size() : linear.scales.size());
   if (!linear.lookup_table.empty()) desc.lookup_table = linear.lookup_table.data();
   return desc;
 }

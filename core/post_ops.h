@@ -82,8 +82,8 @@ class PostOps {
   size_t count_ = 0;
 };
 
-/// The fields of the C interface that say which post-operations there are: of intact_linear_desc and of a
-/// pack file's header. See ForEachField() in operation.h.
+/// The fields of intact_linear_desc that say which post-operations there are. See ForEachField() in
+/// operation.h.
 template <class Visit, class... Objects>
 constexpr void ForEachPostOpField(Visit&& visit, Objects&... o) {
   visit("activation", o.activation...);

@@ -129,7 +129,7 @@ typedef enum intact_isa {
   INTACT_ISA_ANY = 0,           /**< all that the machine offers */
   INTACT_ISA_AVX2 = 1,          /**< AVX2, FMA and F16C */
   INTACT_ISA_AVX_VNNI = 2,      /**< AVX2 and AVX-VNNI: VPDPBUSD on ymm registers */
-  INTACT_ISA_AVX512 = 3,        /**< F, BW, DQ, VL */
+  INTACT_ISA_AVX512 = 3,        /**< AVX2, and AVX-512 F, BW, DQ, VL */
   INTACT_ISA_AVX512_VNNI = 4,   /**< AVX512 and AVX512-VNNI: VPDPBUSD on zmm registers */
   INTACT_ISA_AMX_INT8 = 5,      /**< AVX512_VNNI and AMX-TILE, AMX-INT8 */
   INTACT_ISA_AVX_VNNI_INT8 = 6, /**< AVX-VNNI and AVX-VNNI-INT8: s8×s8 without a shift */
@@ -191,25 +191,27 @@ typedef enum intact_fixed_point {
 /** The arithmetic that a GEMM and a convolution share. "Columns" are the columns of B and C, or the output
  * channels of a convolution; n is their number. Pointers are read only during creation. */
 typedef struct intact_linear_desc {
-  size_t struct_size;   /**< sizeof(intact_linear_desc) */
-  int32_t a_type;       /**< INTACT_U8 or INTACT_S8 */
-  int32_t b_type;       /**< INTACT_S8 or INTACT_U8 */
-  int32_t c_type;       /**< INTACT_S32, INTACT_F32, INTACT_BF16, INTACT_F16, INTACT_U8 or INTACT_S8 */
-  int32_t mode;         /**< an intact_mode: INTACT_EXACT unless asked for by name */
-  int32_t max_isa;      /**< an intact_isa, the cap; INTACT_ISA_ANY = all that the machine offers */
-  int32_t a_zero_point; /**< within the activation range; 0 unless a_quantization is STATIC */
-  int32_t c_zero_point; /**< within c_type's range; 0 for s32 and f32 outputs */
-  int32_t activation;   /**< an intact_activation; must be NONE for s32 output */
+  size_t struct_size;           /**< sizeof(intact_linear_desc) */
+  int32_t a_type;               /**< INTACT_U8 or INTACT_S8 */
+  int32_t b_type;               /**< INTACT_S8 or INTACT_U8 */
+  int32_t c_type;               /**< S32, F32, U8 or S8; of GEMMs also BF16 and F16 */
+  int32_t mode;                 /**< an intact_mode: INTACT_EXACT unless asked for by name */
+  int32_t max_isa;              /**< an intact_isa, the cap; INTACT_ISA_ANY = all that the machine offers */
+  int32_t a_zero_point;         /**< within the activation range; 0 unless a_quantization is STATIC */
+  int32_t c_zero_point;         /**< within c_type's range; 0 except for u8 and s8 outputs */
+  int32_t activation;           /**< an intact_activation; must be NONE for s32 output */
   const int32_t* b_zero_points; /**< b_zero_point_count values within b_type's range; NULL: all are 0 */
   int64_t b_zero_point_count;   /**< 1 (per tensor) or n (per column); 0 with NULL. Zero points of B
                                      other than 0 (s8) and 128 (u8) make runs sum each row of A. */
   const int32_t* bias_s32;      /**< n values in the accumulator's scale, or NULL */
-  const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output */
-  const float* scales;          /**< scale_count finite values > 0; NULL (with count 0) for s32 output only */
-  int64_t scale_count;          /**< 1 (per tensor) or n (per channel); of multipliers and shifts too */
-  float clamp_min;              /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
-  float clamp_max;              /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
-  int32_t a_min;                /**< least activation; a_min and a_max both 0: the whole range of a_type */
+  const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output or a
+                                     fixed_point */
+  const float* scales; /**< scale_count finite values > 0; NULL for s32 output and with a fixed_point */
+  int64_t scale_count; /**< 1 (per tensor) or n (per channel); of multipliers and shifts too; 0 for
+                                     s32 output */
+  float clamp_min;     /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
+  float clamp_max;     /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
+  int32_t a_min;       /**< least activation; a_min and a_max both 0: the whole range of a_type */
   int32_t a_max; /**< greatest activation. A smaller a_max (of s8 activations too) makes exact kernels without
                     VNNI faster, and the certificate sharper. */
   int32_t range_check; /**< an intact_range_check, for a_min and a_max */
@@ -320,7 +322,7 @@ typedef struct intact_gemm_args {
   const void* const* b_items; /**< `batch` pointers to items of B, with `b` NULL; or NULL */
   const void* b; /**< with b_from_run: B, b_type elements, laid out by the strides of the plan's descriptor */
   /** With b_from_run: `batch` finite values > 0, one for each item, in place of the plan's scales. NULL: the
-   * plan's scales. */
+   * plan's scales; required for s32 output and with a fixed_point. */
   const float* b_scales;
   /** With b_from_run, if the plan was created with b_zero_points: `batch` zero points of B within the range
    * of b_type, one for each item. NULL: the plan's. */

@@ -15,9 +15,9 @@
 // type's bounds are integers and rounding is monotonic, so clamping before rounding equals clamping after it:
 // above it is done before, where the conversion could leave int32 (below, it gives the least int32), and
 // below after packing, a byte a value. lowest = rne(lo) + zero_point. Where f is known to lie within int32,
-// above it is done after packing too, and where zero point and bounds change nothing, packing is all. So it is
-// of fixed point, whose v is an int32. With a
-// residual, which can make a NaN, below is done before as well: max(NaN, lo) is lo.
+// above it is done after packing too, and where zero point and bounds change nothing, packing is all. With
+// fixed point, v is an int32, so both bounds are applied after packing. A residual can make a NaN, so the lower
+// bound is then also applied before: max(NaN, lo) is lo.
 #ifndef INTACT_KERNELS_CODEGEN_EPILOGUE_H_
 #define INTACT_KERNELS_CODEGEN_EPILOGUE_H_
 

@@ -43,9 +43,9 @@ class Quantizer {
   /// To `a_type` from `source`, one of core::kSourceTypes. CODEGEN_FAILED names the kernel.
   static Result<Quantizer> Create(core::Isa isa, intact_type a_type, intact_type source);
 
-  /// The range of `count` numbers. No alignment is needed, here and below.
+  /// The range of `count` numbers. No alignment is needed. In the default floating-point environment, here and
+  /// below.
   NumberRange Scan(const uint8_t* x, int64_t count) const noexcept;
-  /// In the default floating-point environment, here and below.
   RowQuantization Choose(const NumberRange& range) const noexcept;
   /// Writes `count` bytes; zero points where there is no scale. The kernel multiplies where the definition
   /// divides: x·high + x·low, the second product rounded and the sum once. It rounds to the integer that the

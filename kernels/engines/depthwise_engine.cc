@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/isas.h"
-#include "core/types.h"
 #include "core/result.h"
+#include "core/types.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/cost_constants.h"
 #include "kernels/engines/portable_engine.h"

@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cmath>
-#include <limits>
+#include <cstring>
 
 #include "core/types.h"
 #include "kernels/runtime/threads.h"
@@ -12,10 +12,9 @@ namespace {
 
 // Outputs of rows that have no scale are NaNs, see the contract.
 void FillWithNan(intact_type c_type, int64_t columns, uint8_t* c) {
+  const uint32_t nan = c_type == INTACT_F32 ? 0x7fc00000 : c_type == INTACT_F16 ? 0x7e00 : 0x7fc0;
   const auto bytes = static_cast<size_t>(core::BytesOf(c_type));
-  for (int64_t i = 0; i < columns; ++i, c += bytes) {
-    core::Encode(c_type, std::numeric_limits<double>::quiet_NaN(), c);
-  }
+  for (int64_t i = 0; i < columns; ++i, c += bytes) std::memcpy(c, &nan, bytes);
 }
 
 }  // namespace
@@ -104,6 +103,7 @@ RowQuantization RowPreparer::FindTensor(const Batch& batch, int threads) const {
   std::array<NumberRange, kMostShares> ranges;
   const int shares = std::min(threads, kMostShares);
   RunParts({shares, shares}, [&](int share, int /*thread*/) {
+    const ScopedFloatEnvironment of_the_thread;
     NumberRange* const range = &ranges[static_cast<size_t>(share)];
     const int64_t end = batch.rows() * (share + 1) / shares;
     for (int64_t row = batch.rows() * share / shares; row < end;) {

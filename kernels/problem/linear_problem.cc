@@ -29,6 +29,10 @@ LinearProblem LinearProblem::Slice(int64_t first, int64_t count) const {
 LinearProblem LinearProblem::WithShiftedActivations() const {
   LinearProblem shifted = *this;
   shifted.a_zero_point = ActivationZeroPoint();
+  if (a_min != 0 || a_max != 0) {
+    shifted.a_min += a_flip();
+    shifted.a_max += a_flip();
+  }
   shifted.a_type = INTACT_U8;
   return shifted;
 }

@@ -56,11 +56,11 @@ struct OutputMap {
 
 /// Replaces bytes of an 8-bit output, `columns` of each row in [row, row_end), by elements of `table`, which
 /// begins with that of `lowest`.
-inline void LookUp(const uint8_t* table, int32_t lowest, const OutputMap& output, int64_t row,
+inline void LookUp(const uint8_t* __restrict table, int32_t lowest, const OutputMap& output, int64_t row,
                    int64_t row_end, int64_t column, int64_t columns) noexcept {
   const auto flip = static_cast<uint8_t>(lowest);  // 0, or the sign
   for (; row < row_end; ++row) {
-    uint8_t* const c = output.C(row, column);
+    uint8_t* __restrict const c = output.C(row, column);
     for (int64_t i = 0; i < columns; ++i) c[i] = table[c[i] ^ flip];
   }
 }

@@ -50,13 +50,21 @@ struct PackHeader {
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
 static_assert(std::endian::native == std::endian::little);
 
-// The number of column vectors in intact_linear_desc.
-constexpr size_t kColumnVectors = [] {
-  size_t count = 0;
+// How many fields of intact_linear_desc each list has.
+struct FieldCounts {
+  size_t numbers = 0, post_ops = 0, column_vectors = 0;
+};
+constexpr FieldCounts kCounts = [] {
+  FieldCounts counts;
   const intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
-  core::ForEachColumnVector([&count](auto, const auto&) { ++count; }, desc);
-  return count;
+  core::ForEachNumber([&](auto, const auto&) { ++counts.numbers; }, desc);
+  core::ForEachPostOpField([&](auto, const auto&) { ++counts.post_ops; }, desc);
+  core::ForEachColumnVector([&](auto, const auto&) { ++counts.column_vectors; }, desc);
+  return counts;
 }();
+static_assert(kCounts.numbers <= decltype(PackHeader::numbers)().size());
+static_assert(kCounts.post_ops <= decltype(PackHeader::post_ops)().size());
+static_assert(kCounts.column_vectors < 31, "bit 31 is the table's");
 
 constexpr uint32_t kTableBit = 1u << 31;
 bool HasLookupTable(const PackHeader& header) { return (header.vectors & kTableBit) != 0; }
@@ -95,7 +103,7 @@ Error Refused(const std::string& why) { return {INTACT_INVALID_ARGUMENT, why}; }
 // Where the sections lie; all of it follows from the header's n, k, vectors and number of choices.
 struct Layout {
   int64_t weights, panels, choices, end;
-  std::array<int64_t, kColumnVectors> vectors;  // of those that are not there: of the next
+  std::array<int64_t, kCounts.column_vectors> vectors;  // of those that are not there: of the next
   int64_t lookup_table;
 };
 
@@ -106,7 +114,7 @@ Layout LayoutOf(const PackHeader& header) {
   Layout layout{};
   layout.weights = RoundUp(sizeof(PackHeader), kAlignment);
   layout.panels = layout.weights + weights.bytes();
-  for (size_t i = 0; i < kColumnVectors; ++i) {
+  for (size_t i = 0; i < kCounts.column_vectors; ++i) {
     layout.vectors[i] = layout.panels;
     if ((header.vectors >> i & 1) != 0) layout.panels += column_bytes;
   }
@@ -141,7 +149,14 @@ Error CheckShape(const PackHeader& header) {
       header.n > (int64_t{1} << 40) / header.k) {
     return Refused("n or k is out of range");
   }
-  if ((header.vectors & ~kTableBit) >> kColumnVectors != 0) return Refused("a flag is out of range");
+  if ((header.vectors & ~kTableBit) >> kCounts.column_vectors != 0) return Refused("a flag is out of range");
+  const auto is_0_from = [](const auto& words, size_t begin) {
+    return std::all_of(words.begin() + static_cast<ptrdiff_t>(begin), words.end(),
+                       [](uint32_t word) { return word == 0; });
+  };
+  if (!is_0_from(header.numbers, kCounts.numbers) || !is_0_from(header.post_ops, kCounts.post_ops)) {
+    return Refused("a number is not 0 that this version does not know");
+  }
   const std::array<std::array<int64_t, INTACT_MAX_SPATIAL>, 7> extents = {
       header.input,     header.kernel,  header.stride,    header.dilation,
       header.pad_begin, header.pad_end, header.output_pad};

@@ -137,6 +137,11 @@ def depths(dim: Dim) -> Dim:
     return [[factor._replace(is_depth=True) for factor in segment] for segment in dim]
 
 
+def not_depths(dim: Dim) -> Dim:
+    """The same channels of a tensor that is no weights."""
+    return [[factor._replace(is_depth=False) for factor in segment] for segment in dim]
+
+
 def fix_size(*dims: Dim) -> None:
     for dim in dims:
         for factor in factors(dim):
@@ -412,9 +417,10 @@ class Axes:
         if values.get("block_size"):
             freeze(dims, "scales for blocks of weights")
         axis = values.get("axis", 1)
+        dim = dims[axis] if -len(dims) <= axis < len(dims) else [[]]
         for i in (1, 2):
             if i < len(node.input) and node.input[i]:
-                self.along(node, i, dims[axis] if -len(dims) <= axis < len(dims) else [[]], dims)
+                self.along(node, i, not_depths(dim), dims)  # a copied depth has its channel's scale
 
     def along(self, node: Any, i: int, dim: Dim, others: Any = ()) -> None:
         """An input with a value for each index of a dimension, or one for all."""

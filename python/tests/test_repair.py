@@ -1070,6 +1070,21 @@ def test_a_copy_carries_a_part_of_the_weights(slow_u8_weights):
     assert same(in_onnxruntime(exact_variant(done.before), data_of(1, 5, 16)), in_onnxruntime(repaired, data_of(1, 5, 16)))
 
 
+def test_a_copy_has_the_scale_of_its_channel(slow_u8_weights):
+    """A second reader multiplies by the same weights, dequantized with a scale for each input channel."""
+    b = Builder()
+    hidden = b.node("Relu", [b.linear("x", 16, 3)])
+    weights = b.constant(np.tile(np.array([[85], [84], [86]], np.int8), 8))
+    scales = b.constant(np.array([0.01, 0.02, 0.03], np.float32))
+    floats = b.node("MatMul", [hidden, b.node("DequantizeLinear", [weights, scales], axis=0)])
+    model = b.model([b.linear(hidden, 3, 8, weights), floats])
+    repaired, done = intact.repair(model)
+    assert done.copied_channels == 1
+    stored, after = (in_onnxruntime(m, data_of(1, 5, 16)) for m in (exact_variant(done.before), repaired))
+    assert same(stored[:1], after[:1])
+    np.testing.assert_allclose(after[1], stored[1], rtol=1e-5)  # floats are added in another order
+
+
 def test_noise_never_leaves_more_layers_unsafe(monkeypatch):
     """With noise, the plan spends the budget on the layer of more multiply-adds; without, on several of fewer."""
     plans = []

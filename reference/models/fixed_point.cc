@@ -34,7 +34,7 @@ int32_t MultiplyRoundedTwice(int32_t y, const FixedPoint& scale) noexcept {
 int32_t MultiplyRoundedOnce(int32_t y, const FixedPoint& scale) noexcept {
   if (!scale.multiplier) return MultiplyRoundedTwice(y, scale);
   const int64_t product = int64_t{y} * *scale.multiplier;
-  // With fewer bits than that to shift out, every product except 0 is beyond int32, shifted or not.
+  // With fewer bits than that to shift out, almost every product except 0 is beyond int32, shifted or not.
   const int right = std::clamp(31 - scale.shift, 0, 62);
   const int64_t half = right == 0 ? 0 : int64_t{1} << (right - 1);
   return ClampToInt32((product + half) >> right);

@@ -43,6 +43,9 @@ TEST(Types, ElementsSurviveDecodingAndEncoding) {
     Encode(INTACT_BF16, number, again.data());
     EXPECT_EQ(again, element);
   }
+  uint16_t nan = 0;
+  Encode(INTACT_BF16, std::numeric_limits<double>::quiet_NaN(), reinterpret_cast<uint8_t*>(&nan));
+  EXPECT_EQ(nan, 0x7fc0);
   for (const double number : {0.0, 1.0, -1.0, 2147483647.0, -2147483648.0}) {
     std::array<uint8_t, 4> element = {};
     Encode(INTACT_S32, number, element.data());

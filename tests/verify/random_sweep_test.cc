@@ -1,5 +1,4 @@
-// Problems that are drawn: valid, of all kinds, at the edges of blocks; and a sweep of them that tells what
-// it has met.
+// Problems that are drawn: valid, of all kinds, at the edges of blocks; and a sweep of them.
 #include "verify/sweep/random_sweep.h"
 #include "core/isas.h"
 #include "core/types.h"

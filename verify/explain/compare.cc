@@ -282,6 +282,10 @@ reference::Operation AccumulatorProblem(reference::Operation operation) {
   linear.a_scales.clear();
   linear.bias_f32.clear();
   linear.float_steps.clear();
+  linear.fixed_point = INTACT_FIXED_POINT_NONE;
+  linear.multipliers.clear();
+  linear.shifts.clear();
+  linear.lookup_table.clear();
   linear.post_ops = {};
   linear.residual.clear();
   return operation;

@@ -125,10 +125,9 @@ void DropResidual(Problem* problem) {
 std::vector<Problem> Simpler(const Problem& problem) {
   std::vector<Problem> candidates;
   Problem bare = problem;
-  bare.c_type = INTACT_S32;
+  bare.SetOutput(INTACT_S32);
   bare.scale = ScaleKind::kNone;
   bare.activation = INTACT_ACTIVATION_NONE;
-  bare.zc = 0;
   DropResidual(&bare);
   if (bare.IsDynamic()) bare = problem;  // its output is scaled
   if (bare.bias == BiasKind::kF32) bare.bias = BiasKind::kNone;
@@ -145,9 +144,9 @@ std::vector<Problem> Simpler(const Problem& problem) {
               &Problem::saved, &Problem::usual_m, &Problem::a_pad, &Problem::c_pad, &Problem::res_pad,
               &Problem::in_place, &Problem::zres, &Problem::activation, &Problem::bias);
   if (problem.scale >= ScaleKind::kChannel) Try(problem, &Problem::scale, ScaleKind::kTensor, &candidates);
-  TryDefaults(problem, &candidates, &Problem::zc, &Problem::za, &Problem::zb_kind, &Problem::zb,
-              &Problem::declared_min, &Problem::declared, &Problem::range_check, &Problem::amax,
-              &Problem::wmax, &Problem::fill, &Problem::seed);
+  TryDefaults(problem, &candidates, &Problem::has_table, &Problem::fixed, &Problem::zc, &Problem::za,
+              &Problem::zb_kind, &Problem::zb, &Problem::declared_min, &Problem::declared,
+              &Problem::range_check, &Problem::amax, &Problem::wmax, &Problem::fill, &Problem::seed);
   return candidates;
 }
 

@@ -1,5 +1,5 @@
 // What a target computes, told of many problems: which arithmetic (reference/models/arithmetic.h) reproduces
-// how many of them byte for byte, and what problems those are. A library may have several, as oneDNN has, whose
+// how many of them byte for byte. A library may have several, as oneDNN has, whose
 // GEMMs before VNNI clamp pairs but are exact where there is a zero point.
 //
 // Of each kind of operation, problems whose outputs are those of the contract are exact. The others are dealt

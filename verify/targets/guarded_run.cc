@@ -240,6 +240,9 @@ Error CallBetweenGuards(const Operation& operation, const RunOptions& options, c
     if (error.ok()) error = vectors.Guard(name.data(), &pointer, std::ssize(values));
   };
   core::ForEachColumnVector(guard, linear, operation);
+  const auto* table = static_cast<const uint8_t*>(linear.lookup_table);
+  if (error.ok()) error = vectors.Guard("lookup_table", &table, core::kTableElements);
+  linear.lookup_table = table;
   RETURN_IF_ERROR(error);
   if (IsGivenByRuns(operation)) return call(desc, nullptr);
   const Result<GuardedTensor> b = LoadWeights(operation, options);

@@ -129,17 +129,18 @@ std::vector<uint8_t> RoundHalfUp(const reference::Gemm& gemm, Model model) {
 // Fixed point by another rule.
 std::vector<uint8_t> RoundHalfAway(const reference::Gemm& honest, Model model) {
   reference::Gemm gemm = honest;
-  gemm.fixed_point = INTACT_FIXED_POINT_HALF_AWAY;
+  if (gemm.fixed_point != INTACT_FIXED_POINT_NONE) gemm.fixed_point = INTACT_FIXED_POINT_HALF_AWAY;
   return Compute(gemm, model);
 }
 
 std::vector<uint8_t> RoundShiftsUp(const reference::Gemm& honest, Model model) {
   reference::Gemm gemm = honest;
-  gemm.fixed_point = INTACT_FIXED_POINT_HALF_UP;
+  if (gemm.fixed_point != INTACT_FIXED_POINT_NONE) gemm.fixed_point = INTACT_FIXED_POINT_HALF_UP;
   return Compute(gemm, model);
 }
 
 std::vector<uint8_t> RoundProductOnce(const reference::Gemm& gemm, Model model) {
+  if (gemm.fixed_point == INTACT_FIXED_POINT_NONE) return Compute(gemm, model);
   return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float, float) {
     return reference::AfterBias(static_cast<float>(reference::MultiplyRoundedOnce(y, q.fixed)), q);
   });
@@ -149,6 +150,7 @@ std::vector<uint8_t> RoundProductOnce(const reference::Gemm& gemm, Model model) 
 auto LookUpElsewhere(int offset, int flip) {
   return [=](const reference::Gemm& honest, Model model) {
     reference::Gemm gemm = honest;
+    if (flip != 0 && gemm.c_type != INTACT_S8) return Compute(gemm, model);
     for (size_t i = 0; i < gemm.lookup_table.size(); ++i) {
       gemm.lookup_table[i] =
           honest.lookup_table[((i ^ static_cast<size_t>(flip)) + static_cast<size_t>(offset)) % 256];
@@ -444,10 +446,10 @@ std::vector<Mutant> Mutants() {
                                "a fixed-point product is rounded once, by its whole shift",
                                "gemm u8s8s8 m=16 n=65 k=64 za=9 fill=ties scale=channel fixed=up",
                                Cause::kRequantization, "fixed-point multiplier, rounded once"));
-  mutants.push_back(MakeMutant("next_of_table", LookUpElsewhere(1, 0),
-                               "outputs are the lookup table's next elements",
-                               "gemm u8s8u8 m=5 n=17 k=64 za=9 zc=128 fixed=away table=yes", Cause::kImplementationError,
-                               "the element after the lookup table's right one"));
+  mutants.push_back(
+      MakeMutant("next_of_table", LookUpElsewhere(1, 0), "outputs are the lookup table's next elements",
+                 "gemm u8s8u8 m=5 n=17 k=64 za=9 zc=128 fixed=away table=yes", Cause::kImplementationError,
+                 "the element after the lookup table's right one"));
   mutants.push_back(MakeMutant("unsigned_table", LookUpElsewhere(0, 0x80),
                                "s8 outputs are the lookup table's index as they are",
                                "gemm u8s8s8 m=5 n=17 k=64 za=9 table=yes", Cause::kImplementationError,
