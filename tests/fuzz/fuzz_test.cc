@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <intact/intact.hpp>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -91,6 +92,12 @@ TEST(Fuzz, MostLinesAndFilesOfTheCorporaAreTaken) {
   EXPECT_GT(taken("sweep_file",
                   [](const Bytes& bytes) { return verify::ReadSweepPart(WriteScratch("sweep", bytes)); }),
             20);
+  EXPECT_GT(taken("pack_file",
+                  [](const Bytes& bytes) {
+                    const std::string path = WriteScratch("pack", bytes);
+                    return Gemm::Load(path) || Conv::Load(path);
+                  }),
+            16);
   EXPECT_GT(
       taken("problem",
             [](const Bytes& bytes) {
