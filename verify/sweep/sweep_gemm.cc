@@ -51,6 +51,7 @@ class ProblemList {
     AddDynamic();
     AddRowsAndBatches();
     AddLargeBatches();
+    AddFixedPoint();
     AddDrawn();
     return std::move(problems_);
   }
@@ -419,6 +420,19 @@ class ProblemList {
     thin.item_pointers = true;
     thin.threads = 2;
     Add(thin);
+  }
+
+  // Ties of both signs, which the rules round apart.
+  void AddFixedPoint() {
+    for (const FixedKind fixed :
+         {FixedKind::kAway, FixedKind::kUp, FixedKind::kAwayShift, FixedKind::kUpShift}) {
+      Problem problem = Shape(16, 16, 64);
+      types_.Set(INTACT_U8, INTACT_S8, &problem);
+      problem.fill = Fill::kTies;
+      problem.scale = ScaleKind::kChannel;
+      problem.fixed = fixed;
+      Add(problem);
+    }
   }
 
   // Every field drawn: what the lists above do not have is here.
