@@ -35,7 +35,7 @@ intact_linear_desc FullDesc(const Linear& vectors) {
   scales = vectors.scales.data();
   multipliers = vectors.multipliers.data();
   shifts = vectors.shifts.data();
-  scale_count = std::ssize(vectors.scales) + std::ssize(vectors.shifts);
+  scale_count = std::ssize(vectors.shifts);
   fixed_point = INTACT_FIXED_POINT_HALF_UP;
   lookup_table = vectors.lookup_table.data();
   clamp_min = -3.0f;
