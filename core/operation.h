@@ -138,7 +138,7 @@ inline Linear NumbersOf(const intact_linear_desc& desc) {
   return linear;
 }
 
-/// The descriptor of `linear`, whose vectors it points to. A vector of one element is one for all columns.
+/// A descriptor that points to the vectors of `linear`. A vector of one element stands for all columns.
 inline intact_linear_desc DescOf(const Linear& linear) {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
   ForEachNumber(kCopyField, desc, linear);

@@ -31,8 +31,8 @@ std::string MissingForVnni(bool int8) {
   return int8 && (edx & kAvxVnniInt8Bit) == 0 ? "the CPU lacks AVX-VNNI-INT8" : "";
 }
 
-// CPUID leaf 7, subleaf 1, EDX bit 19 is AVX10, whose version leaf 0x24 has in EBX bits 0 to 7; bit 18 there
-// stands for zmm registers. Their state is AVX-512's, which asmjit checks with AVX512F.
+// CPUID leaf 7, subleaf 1: EDX bit 19 is AVX10. Leaf 0x24: EBX bits 0 to 7 are its version, bit 18 says that it
+// has zmm registers. asmjit checks their state with AVX512F.
 std::string MissingForAvx10() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   constexpr unsigned kAvx10Bit = 1u << 19, kVersion = 0xff, kZmmBit = 1u << 18;

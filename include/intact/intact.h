@@ -17,8 +17,8 @@
  * With a lookup table, an 8-bit output is lookup_table[c − lowest(c_type)]: any function of one 8-bit value.
  *
  * A bf16 or f16 output is f rounded to nearest even. An f16 output keeps subnormal numbers, and is infinite
- * from 65520 on. A NaN can only come from a residual (a NaN, or infinities that cancel) or from scales whose
- * product is infinite. It counts as −∞.
+ * from 65520 on. A NaN comes only from a residual (a NaN, or infinities that cancel) or from scales with an
+ * infinite product. It counts as −∞.
  *
  * Where each row of A has its own zero point and scale (intact_quantization), a_zero_point is the zero point
  * of row m, and f = float(y) · (a_scales[m]·scales[n]), where the product in brackets is rounded to float32

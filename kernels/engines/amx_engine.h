@@ -60,7 +60,7 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
 /// With several taps, reading in place needs taps of whole tiles: they are estimated as if padded to that,
 /// the staged ones not.
 bool ReadsLinesInPlace(int64_t line, int64_t panels, int64_t tap_count, int64_t tap_depth);
-/// Taps::stages_tiles of a convolution whose lines have `line` rows.
+/// The value of Taps::stages_tiles for a convolution with lines of `line` rows.
 bool StagesLines(int64_t line, int64_t panels, const Taps& taps);
 
 class AmxEngine final : public Engine {

@@ -40,7 +40,8 @@ class PlanarEngine final : public Engine {
 
  private:
   PlanarEngine(const GemmData& data, core::Isa isa) : data_(data), sums_(data, isa) {}
-  /// The rows of C at band positions [position, position + positions), and `drop` for those that are none.
+  /// Where the rows of C at band positions [position, position + positions) lie. A position without a row is
+  /// written to `drop`.
   ScheduledSums::TileRows RowsOf(const RunBuffers& buffers, int64_t position, int64_t positions,
                                  uint8_t* drop) const noexcept;
 

@@ -112,8 +112,7 @@ bool ScheduledSums::CanPair() const {
 }
 
 double ScheduledSums::Cost(int64_t m, double packing) const {
-  // Costs are told for a vector of columns: `overhead` is what a row costs beside its items, `call` what a
-  // kernel call does.
+  // Costs are per vector of columns. A row costs `overhead` beside its items; a kernel call costs `call`.
   const auto quads = static_cast<double>(data_.weights.quads());
   const auto columns = static_cast<double>(data_.n);
   const auto vectors = static_cast<double>(CeilDivide(data_.n, lanes_));

@@ -1,8 +1,8 @@
 // Tiles of C from scheduled weights (schedule.h): what the engines that run schedules have in common.
 // ScheduledEngine packs rows of A for it; PlanarEngine finds them in planar bands.
 //
-//   RunTile ─► panels whose accumulators are in memory together ─► windows of depth: one scheduled kernel
-//   call for each panel ─► tile epilogue
+//   RunTile ─► panels with accumulators in one buffer ─► windows of depth: one scheduled kernel call for each
+//   panel ─► tile epilogue
 //
 // A tile has several register blocks side by side, so that the branch predictor learns from the first block
 // where the loops over a strip's groups end.
@@ -85,7 +85,8 @@ class ScheduledSums {
   }
   /// See Engine::Cost(). `packing`: what it costs to pack a quad of a row.
   double Cost(int64_t m, double packing) const;
-  /// Those for a tile whose largest activation is `largest`: rows beyond the declared range have their own.
+  /// The sums for a tile with `largest` as its largest activation. Rows beyond the declared range have sums of
+  /// their own.
   const ScheduledSums& For(uint8_t largest) const {
     return largest > amax_ && fallback_ != nullptr ? *fallback_ : *this;
   }

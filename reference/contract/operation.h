@@ -14,7 +14,7 @@ namespace intact::reference {
 
 using Operation = std::variant<Gemm, Conv>;
 
-/// What both share.
+/// What a GEMM and a convolution share.
 inline const Linear& LinearOf(const Operation& operation) {
   return std::visit([](const Linear& one) -> const Linear& { return one; }, operation);
 }

@@ -134,7 +134,7 @@ TEST_F(ReadDigestsTest, ReadsASweep) {
 
 TEST_F(ReadDigestsTest, ReadsAReportOfTargets) {
   const Result<ReportDigests> digests = Read(
-      R"({"schema": "intact-target-report", "schema_version": 1, "machine": {"cpu": "X"}, "targets": [
+      R"({"schema": "intact-target-report", "schema_version": 2, "machine": {"cpu": "X"}, "targets": [
           {"target": "a.so", "name": "mine 1", "sweep": {"digests": {"gemm u8s8s32 m=1 n=1 k=1": "00ff"}}},
           {"target": "b.so", "name": "mine 2", "sweep": {"digests": {"gemm u8s8s32 m=1 n=1 k=1": "00fe"}}}]})");
   ASSERT_TRUE(digests) << digests.error().message;

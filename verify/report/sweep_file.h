@@ -21,9 +21,9 @@
 //                    parts[] (arithmetic, in_words, problems, sizes); in_parts,
 //                    unexplained and without_outputs, each with problems, sizes, example (a line) and what is
 //                    known of that; and, all in words, in_words
-//   random           what random problems that came after met (report_json.h), of failures the first hundred
-//                    and those that are minimised; of a merged sweep: shards (how many of them told),
-//                    problems, cells[], failures[]
+//   random           the random problems that came after: seed, stream, problems, cells[], failures[] (the
+//                    first hundred, and those that are minimised); of a merged sweep: shards (how many had
+//                    random problems), problems, cells[], failures[]
 //
 // Lists are in the order of the sweep's problems. A sweep that was interrupted and resumed, and one that was
 // run in shards and merged, have the JSON of one that was neither, byte for byte; as far as the target does

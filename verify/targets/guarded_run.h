@@ -12,7 +12,7 @@
 
 namespace intact::verify {
 
-/// The descriptor of an operation, whose vectors it points to, for `options`.
+/// A descriptor for `options` that points to the vectors of an operation.
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options);
 ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options);
 
