@@ -41,6 +41,8 @@ struct Linear {
   intact_fixed_point fixed_point = INTACT_FIXED_POINT_NONE;
   std::vector<int32_t> multipliers, shifts;  // of fixed point: N or 1; no multipliers: shifts alone
   std::vector<uint8_t> lookup_table;         // 256 elements of c_type, or empty
+  intact_overflow overflow = INTACT_OVERFLOW_REFUSED;
+  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // of INTACT_SATURATING
 
   bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
   bool HasResidual() const { return post_ops.Has<AddResidual>(); }
@@ -65,6 +67,8 @@ constexpr void ForEachNumber(Visit&& visit, Objects&... o) {
   visit("a_quantization", o.a_quantization...);
   visit("a_source_type", o.a_source_type...);
   visit("fixed_point", o.fixed_point...);
+  visit("overflow", o.overflow...);
+  visit("pairing", o.pairing...);
 }
 
 /// The vectors with a value for each column: of intact_linear_desc and Linear.

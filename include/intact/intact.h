@@ -153,8 +153,8 @@ typedef enum intact_activation {
   INTACT_ACTIVATION_CLAMP = 2 /**< min(max(f, clamp_min), clamp_max) */
 } intact_activation;
 
-/** How activations represent real numbers: the real number is (a − zero_point)·scale. Convolutions take only
- * STATIC.
+/** How activations represent real numbers: the real number is (a − zero_point)·scale. Convolutions take
+ * STATIC, TENSOR and DYNAMIC_TENSOR.
  *
  * The DYNAMIC quantizations compute a scale and a zero point from the real numbers x, of one row or of the
  * whole tensor. To u8 this is DynamicQuantizeLinear of ONNX (operator set 11), to s8 its symmetric
@@ -178,8 +178,16 @@ typedef enum intact_quantization {
   /** A holds real numbers of a_source_type. Each run quantizes each row to a_type while it reads the row. */
   INTACT_QUANTIZATION_DYNAMIC_ROWS = 2,
   /** As DYNAMIC_ROWS, with one scale and zero point for all rows of the run, of all items of a batch. */
-  INTACT_QUANTIZATION_DYNAMIC_TENSOR = 3
+  INTACT_QUANTIZATION_DYNAMIC_TENSOR = 3,
+  /** Each run gives one zero point and one scale for all of A: a_zero_points and a_scales of its arguments. */
+  INTACT_QUANTIZATION_TENSOR = 4
 } intact_quantization;
+
+/** What happens where activations within the activation range could make a sum leave int32. */
+typedef enum intact_overflow {
+  INTACT_OVERFLOW_REFUSED = 0, /**< no plan is created: the error is INTACT_OVERFLOW. The default. */
+  INTACT_OVERFLOW_WRAPS = 1 /**< y is the int32 that equals the sum modulo 2^32, as int32 additions make it */
+} intact_overflow;
 
 /** How integers become 8-bit outputs without float scales; see the arithmetic at the top. */
 typedef enum intact_fixed_point {
@@ -238,6 +246,9 @@ typedef struct intact_linear_desc {
    *     for (int c = -128; c < 128; ++c) table[c + 128] = min(255, rint(256 / (1 + exp(-c / 16.0))));
    */
   const void* lookup_table;
+  int32_t overflow; /**< an intact_overflow */
+  /** With INTACT_SATURATING: an intact_pairing, which depths of a convolution are added in int16. Else 0. */
+  int32_t pairing;
 } intact_linear_desc;
 
 /** u8×s8→s32, exact, the best ISA. */
@@ -246,7 +257,7 @@ typedef struct intact_linear_desc {
     sizeof(intact_linear_desc), INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, \
         INTACT_ACTIVATION_NONE, NULL, 0, NULL, NULL, NULL, 0, 0.0f, 0.0f, 0, 0, INTACT_RANGE_CHECKED, \
         INTACT_TYPE_NONE, 0.0f, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE, NULL, NULL,          \
-        INTACT_FIXED_POINT_NONE, NULL                                                                 \
+        INTACT_FIXED_POINT_NONE, NULL, INTACT_OVERFLOW_REFUSED, INTACT_PAIRING_WITHIN_TAP             \
   }
 
 /** The weights of a GEMM: B is k×n. Limits: n and k at most 2^31 − 1, n·k at most 2^40. */
@@ -327,13 +338,19 @@ typedef struct intact_gemm_args {
   /** With b_from_run, if the plan was created with b_zero_points: `batch` zero points of B within the range
    * of b_type, one for each item. NULL: the plan's. */
   const int32_t* b_zero_points;
+  /** 1: A is k×m, so a_stride leads from a depth to the next, m to 2^40; 0 = m. Else 0. */
+  int32_t a_transposed;
+  int32_t reserved; /**< 0 */
+  /** Values of b_scales for each item: 1, or n, one for each column, item after item; 0 = 1. */
+  int64_t b_scale_count;
+  int64_t b_zero_point_count; /**< values of b_zero_points for each item: 1 or n; 0 = 1 */
 } intact_gemm_args;
 
 /** One item, on OpenMP's default number of threads; m and the buffers are to be set. */
 #define INTACT_GEMM_ARGS_INIT                                                                            \
   {                                                                                                      \
     sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, NULL, \
-        NULL, NULL, NULL, NULL, NULL, NULL                                                               \
+        NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0                                                   \
   }
 
 /** What a run needs, and the shape of its output. */
@@ -650,13 +667,13 @@ typedef struct intact_conv_args {
   /** Extents that the caller expects of the output. A run with another extent is refused; 0: not checked.
    * intact_conv_prepare() does not read it. */
   int64_t output[INTACT_MAX_SPATIAL];
+  const int32_t* a_zero_points; /**< with INTACT_QUANTIZATION_TENSOR: one zero point of A; NULL: 0 */
+  const float* a_scales; /**< with INTACT_QUANTIZATION_TENSOR: one finite value > 0; NULL with s32 output */
 } intact_conv_args;
 
 /** OpenMP's default number of threads; batch and buffers are to be set. */
-#define INTACT_CONV_ARGS_INIT                                                      \
-  {                                                                                \
-    sizeof(intact_conv_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, {0}, { 0 } \
-  }
+#define INTACT_CONV_ARGS_INIT \
+  { sizeof(intact_conv_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, {0}, {0}, NULL, NULL }
 
 /** A plan of a convolution: packed weights and kernels. See intact_conv_create(). */
 typedef struct intact_conv intact_conv;
@@ -683,13 +700,15 @@ typedef struct intact_conv_info {
   int64_t
       accumulator_min; /**< least y that activations in the activation range can make, bias_s32 included */
   int64_t accumulator_max; /**< greatest y; both are within int32 */
+  int32_t a_quantization;  /**< as in the descriptor */
+  int32_t a_source_type;   /**< as in the descriptor */
 } intact_conv_info;
 
 /** To be filled by a call. */
 #define INTACT_CONV_INFO_INIT                                                                        \
   {                                                                                                  \
     sizeof(intact_conv_info), 2, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_TYPE_NONE, INTACT_ISA_ANY, \
-        INTACT_EXACT, 0, 0, {0}, {0}, NULL, 0, 0, 0                                                  \
+        INTACT_EXACT, 0, 0, {0}, {0}, NULL, 0, 0, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE    \
   }
 
 /** Packs `weights`, dense O…I as intact_conv_desc describes, and chooses kernels. `linear`: NULL for the

@@ -103,15 +103,18 @@ struct ConvDesc : intact_conv_desc {
 /// set.
 inline ConvDesc MakeConvDesc() { return {INTACT_CONV_DESC_INIT}; }
 
-/// Options of a run, see intact_gemm_args. Convolutions read only the first three.
+/// Options of a run, see intact_gemm_args. Convolutions read only the first five.
 struct RunOptions {
   int threads = 0;                         ///< 0: OpenMP's default
   void* scratch = nullptr;                 ///< memory for the run to work in
   size_t scratch_bytes = 0;                ///< its size
-  const int32_t* a_zero_points = nullptr;  ///< zero points of A's rows
-  const float* a_scales = nullptr;         ///< scales of A's rows
+  const int32_t* a_zero_points = nullptr;  ///< zero points of A's rows, or of A
+  const float* a_scales = nullptr;         ///< scales of A's rows, or of A
   const float* b_scales = nullptr;         ///< scales of B's items
   const int32_t* b_zero_points = nullptr;  ///< zero points of B's items
+  int64_t b_scale_count = 0;               ///< scales of each item: 1 or n; 0 = 1
+  int64_t b_zero_point_count = 0;          ///< zero points of each item: 1 or n; 0 = 1
+  bool a_transposed = false;               ///< A is k×m
 };
 
 /// @cond private
@@ -232,6 +235,7 @@ class Gemm {
   Result<intact_run_info> Prepare(int64_t m, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = m;
+    args.a_transposed = options.a_transposed ? 1 : 0;
     detail::SetOptions(options, &args);
     intact_run_info info = INTACT_RUN_INFO_INIT;
     Error error = detail::LastError(intact_gemm_prepare(handle_.get(), &args, &info));
@@ -334,11 +338,17 @@ class Gemm {
     const bool is_dynamic = info_.a_source_type != INTACT_TYPE_NONE;
     Error error = detail::CheckType("a", kTypeOf<A>, is_dynamic ? info_.a_source_type : info_.a_type);
     if (error.ok()) error = detail::CheckType("c", kTypeOf<C>, info_.c_type);
-    if (error.ok()) error = detail::CheckExtent("the number of a's columns", a.columns, info_.k);
+    const int64_t m = options.a_transposed ? a.columns : a.rows;
+    if (error.ok() && options.a_transposed) {
+      error = detail::CheckExtent("the number of a's rows", a.rows, info_.k);
+    } else if (error.ok()) {
+      error = detail::CheckExtent("the number of a's columns", a.columns, info_.k);
+    }
     if (error.ok()) error = detail::CheckExtent("the number of c's columns", c.columns, info_.n);
-    if (error.ok()) error = detail::CheckExtent("the number of c's rows", c.rows, a.rows);
+    if (error.ok()) error = detail::CheckExtent("the number of c's rows", c.rows, m);
     if (!error.ok()) return error;
-    args->m = a.rows;
+    args->a_transposed = options.a_transposed ? 1 : 0;
+    args->m = m;
     args->a = a.data;
     args->a_stride = a.stride;
     args->c = c.data;
@@ -348,6 +358,8 @@ class Gemm {
     args->a_scales = options.a_scales;
     args->b_scales = options.b_scales;
     args->b_zero_points = options.b_zero_points;
+    args->b_scale_count = options.b_scale_count;
+    args->b_zero_point_count = options.b_zero_point_count;
     return {};
   }
 
@@ -526,7 +538,8 @@ class Conv {
   template <class A, class C>
   Error Arguments(const PixelView<const A>& a, const PixelView<C>& c, const RunOptions& options,
                   intact_conv_args* args) const {
-    Error error = detail::CheckType("a", kTypeOf<A>, info_.a_type);
+    const bool is_dynamic = info_.a_source_type != INTACT_TYPE_NONE;
+    Error error = detail::CheckType("a", kTypeOf<A>, is_dynamic ? info_.a_source_type : info_.a_type);
     if (error.ok()) error = detail::CheckType("c", kTypeOf<C>, info_.c_type);
     if (error.ok()) {
       error = detail::CheckExtent("the number of a's channels", a.channels, info_.input_channels);
@@ -551,6 +564,8 @@ class Conv {
     args->c = c.data;
     args->c_stride = c.stride;
     detail::SetOptions(options, args);
+    args->a_zero_points = options.a_zero_points;
+    args->a_scales = options.a_scales;
     return {};
   }
 

@@ -388,6 +388,19 @@ std::string Shortest(Float value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
+// What happens to sums in int16, and beyond int32.
+Error CheckSums(const intact_linear_desc& desc) {
+  if (!IsOneOf(desc.overflow, {INTACT_OVERFLOW_REFUSED, INTACT_OVERFLOW_WRAPS})) {
+    return InvalidArgument(Got("overflow", desc.overflow) + "; expected an intact_overflow");
+  }
+  RETURN_IF_ERROR(CheckPairing(desc.pairing));
+  if (desc.pairing != INTACT_PAIRING_WITHIN_TAP && desc.mode != INTACT_SATURATING) {
+    return InvalidArgument(Got("pairing", desc.pairing) +
+                           " in exact mode; expected 0, or the mode INTACT_SATURATING");
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string Text(float value) { return Shortest(value); }
@@ -435,6 +448,7 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
   RETURN_IF_ERROR(CheckZeroPoints(desc));
   RETURN_IF_ERROR(CheckWeightZeroPoints(desc, n));
   RETURN_IF_ERROR(CheckResidualFields(desc));
+  RETURN_IF_ERROR(CheckSums(desc));
   if (desc.lookup_table != nullptr && !core::IsInt8(static_cast<intact_type>(desc.c_type))) {
     return InvalidArgument(Got("c_type", desc.c_type) +
                            " with a lookup_table; expected INTACT_U8 or INTACT_S8");

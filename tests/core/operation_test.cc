@@ -19,7 +19,7 @@ intact_linear_desc FullDesc(const Linear& vectors) {
   auto& [struct_size, a_type, b_type, c_type, mode, max_isa, a_zero_point, c_zero_point, activation,
          b_zero_points, b_zero_point_count, bias_s32, bias_f32, scales, scale_count, clamp_min, clamp_max,
          a_min, a_max, range_check, residual_type, residual_scale, residual_zero_point, a_quantization,
-         a_source_type, multipliers, shifts, fixed_point, lookup_table] = desc;
+         a_source_type, multipliers, shifts, fixed_point, lookup_table, overflow, pairing] = desc;
   a_type = INTACT_S8;
   b_type = INTACT_U8;
   c_type = INTACT_F32;
@@ -38,6 +38,8 @@ intact_linear_desc FullDesc(const Linear& vectors) {
   scale_count = std::ssize(vectors.shifts);
   fixed_point = INTACT_FIXED_POINT_HALF_UP;
   lookup_table = vectors.lookup_table.data();
+  overflow = INTACT_OVERFLOW_WRAPS;
+  pairing = INTACT_PAIRING_FLATTENED;
   clamp_min = -3.0f;
   clamp_max = 4.0f;
   a_min = -5;
@@ -86,8 +88,8 @@ TEST(Linear, ListsEachOfItsFieldsOnce) {
   EXPECT_EQ(std::ranges::adjacent_find(names), names.end());
   [[maybe_unused]] auto& [a_type, b_type, c_type, mode, a_zero_point, c_zero_point, a_min, a_max, range_check,
                           a_quantization, a_source_type, post_ops, b_zero_points, bias_s32, bias_f32, scales,
-                          fixed_point, multipliers, shifts, lookup_table] = linear;
-  EXPECT_EQ(names.size(), 20u) << "as many as are bound above";
+                          fixed_point, multipliers, shifts, lookup_table, overflow, pairing] = linear;
+  EXPECT_EQ(names.size(), 22u) << "as many as are bound above";
 }
 
 TEST(PostOps, AreKeptInTheirOrder) {
