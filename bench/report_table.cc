@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/isas.h"
 #include "support/turns.h"
 #include "verify/report/report_terminal.h"
 
@@ -174,7 +175,7 @@ class Builder {
       table_.notes.emplace_back(
           "! saturates in int16: equal to the model of its instructions, not to the exact result");
     }
-    if (rows_.front().peak.starts_with("triple")) {
+    if (const auto isa = core::ParseIsa(rows_.front().isa); isa && core::SaturatesInt16(*isa)) {
       table_.notes.emplace_back(
           "the peak widens after each k-quad; exact kernels widen once a group, and may exceed it");
     }

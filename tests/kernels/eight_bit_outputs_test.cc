@@ -274,6 +274,27 @@ TEST_P(EightBitOutputs, EqualTheReference) {
   }
 }
 
+// Tables replace what the residual was read from, on several threads; saved plans keep multipliers and tables.
+TEST_P(EightBitOutputs, EqualTheReferenceInPlaceAndSaved) {
+  for (const char* line : {
+           "gemm u8s8s8 m=70 n=33 k=64 zc=-7 res=s8 zres=4 inplace=yes threads=3 scale=channel table=yes",
+           "gemm s8s8u8 m=1 n=130 k=67 res=u8 inplace=yes threads=2 act=relu scale=tensor table=yes "
+           "saved=yes",
+           "conv u8s8u8 in=9x9 c=16 o=24 kernel=3x3 pad=1x1 za=3 zc=9 res=u8 inplace=yes threads=2 table=yes",
+           "conv u8s8s8 in=11x11 c=40 o=40 groups=40 kernel=3x3 res=s8 inplace=yes threads=2 table=yes "
+           "saved=yes",
+           "gemm u8s8s8 m=33 n=19 k=96 za=3 bias=s32 scale=channel fixed=away table=yes saved=yes threads=2",
+           "gemm s8u8u8 m=3 n=48 k=33 zc=7 scale=tensor fixed=up_shift saved=yes",
+           "conv u8s8s8 in=6x6 c=12 o=24 groups=4 kernel=3x3 pad=1x1 scale=channel fixed=up table=yes "
+           "saved=yes",
+       }) {
+    verify::Problem problem = Parsed(line);
+    problem.isa = GetParam();
+    ExpectItsModel(problem);
+    if (HasFatalFailure()) return;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EightBitOutputs, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 

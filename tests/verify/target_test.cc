@@ -84,10 +84,9 @@ TEST(Plugin, WithoutAFaultPasses) {
 TEST(Plugin, IsSweptAtRandom) {
   const Result<std::unique_ptr<Target>> target = Faulty("edge_column");
   ASSERT_TRUE(target) << target.error().message;
-  const RandomSweepResult random =
-      RunRandomSweep({}, **target, TakesOf(**target), [](const RandomSweepResult& now) {
-        return now.sweep.failures.empty() && now.problems < 2000;
-      });
+  const RandomSweepResult random = RunRandomSweep(
+      {}, **target, TakesOf(**target),
+      [](const RandomSweepResult& now) { return now.sweep.failures.empty() && now.problems < 2000; });
   ASSERT_EQ(random.sweep.failures.size(), 1u);
   EXPECT_THAT(random.sweep.failures[0].minimised, HasSubstr("gemm u8s8s32 m=1 n=1 k=1"));
   EXPECT_THAT(ToText(random, "./faulty.so"), HasSubstr("' --target ./faulty.so\n"));
@@ -281,9 +280,9 @@ TEST(Isolated, KnowsTheKindOfItsLastFailure) {
         Kind{"reads_before", "crash: SIGSEGV, a read before A"},
         Kind{"writes_input", "crash: SIGSEGV, a write to A"}, Kind{"writes_before", "write outside C"},
         Kind{"flush_denormals", "floating-point control changed"}, Kind{"exit", "exit"},
-        Kind{"exit_0", "exit with status 0"}, Kind{"hang", "no return"}, Kind{"error", "error"},
-        Kind{"refuses_again", "refusal in a second run"}, Kind{"clock", "change from run to run"},
-        Kind{"forgets", "change with the contents of memory"},
+        Kind{"exit_0", "exit with status 0"}, Kind{"hang", "no return"},
+        Kind{"error", "error: code generation failed"}, Kind{"refuses_again", "refusal in a second run"},
+        Kind{"clock", "change from run to run"}, Kind{"forgets", "change with the contents of memory"},
         Kind{"misaligned_output", "change with the alignment"}}) {
     const Result<std::unique_ptr<Target>> target = Faulty(kind.fault);
     ASSERT_TRUE(target) << target.error().message;

@@ -82,7 +82,8 @@ Result<std::vector<uint8_t>> RunPlugin(const GemmOrConv& operation, const RunOpt
       const intact_status status = function(&desc, &desc.linear, weights, &args, message.data());
       // If there is no other error, a write outside C may follow.
       if (before == FloatControl()) {
-        *failure = {status == INTACT_OK ? FailureKind::kStrayWrite : FailureKind::kError};
+        *failure = status == INTACT_OK ? Failure{FailureKind::kStrayWrite}
+                                       : Failure{FailureKind::kError, intact_status_name(status)};
         return ErrorOf(status, message);
       }
       *failure = {FailureKind::kFloatControl};
