@@ -84,10 +84,9 @@ TEST(Plugin, WithoutAFaultPasses) {
 TEST(Plugin, IsSweptAtRandom) {
   const Result<std::unique_ptr<Target>> target = Faulty("edge_column");
   ASSERT_TRUE(target) << target.error().message;
-  const RandomSweepResult random =
-      RunRandomSweep({}, **target, TakesOf(**target), [](const RandomSweepResult& now) {
-        return now.sweep.failures.empty() && now.problems < 2000;
-      });
+  const RandomSweepResult random = RunRandomSweep(
+      {}, **target, TakesOf(**target),
+      [](const RandomSweepResult& now) { return now.sweep.failures.empty() && now.problems < 2000; });
   ASSERT_EQ(random.sweep.failures.size(), 1u);
   EXPECT_THAT(random.sweep.failures[0].minimised, HasSubstr("gemm u8s8s32 m=1 n=1 k=1"));
   EXPECT_THAT(ToText(random, "./faulty.so"), HasSubstr("' --target ./faulty.so\n"));
@@ -764,6 +763,8 @@ const Fault kFaults[] = {
     Fault{"hang", "did not return within 0.5 s, after printing \"waiting for a lock\""},
     Fault{"flood", "printed more than 64 MiB, after printing \"\\.\\.\\.", 1 << 20},
     Fault{"error", "status 4: no kernel for"},
+    Fault{"refuses_nothing", "status 1: expected a row"},
+    Fault{"writes_nothing", "a write 1 byte\\(s\\) beyond the end of C"},
     Fault{"reads_beyond", "a read 1 byte\\(s\\) beyond the end of A"},
     Fault{"reads_before", "a read 1 byte\\(s\\) before A, in a second run"},
     Fault{"writes_beyond", "a write 1 byte\\(s\\) beyond the end of C"},
