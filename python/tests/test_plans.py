@@ -354,6 +354,8 @@ REFUSED = {
     "out: is read-only": lambda: intact.Gemm(B).run(A, np.broadcast_to(np.int32(0), (4, 8))),
     "residual: is given; the plan has no residual_type": lambda: intact.Gemm(B).run(A, residual=A),
     "a_scales: is given": lambda: intact.Gemm(B).run(A, a_scales=[1.0]),
+    "b_stride_k is 1 and b_stride_n is 1, so elements of b overlap": lambda: intact.Gemm(
+        np.lib.stride_tricks.as_strided(B, (3, 4), (1, 1))),
     "threads is -1": lambda: intact.Gemm(B).run(A, threads=-1),
     "stride: has 1 entries; expected 2": lambda: intact.Conv(random((2, 3, 3, 2), np.int8), stride=[1]),
     "a: pixels are not at one distance": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(

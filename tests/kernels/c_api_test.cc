@@ -580,6 +580,27 @@ TEST_F(Run, OfNothingDoesNothing) {
   }
 }
 
+TEST(RunInCpp, OfNothingDoesNothing) {
+  const std::array<int8_t, 6> b = {1, 2, 3, 4, 5, 6};
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = 3;
+  desc.k = 2;
+  const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  const MatrixView<const uint8_t> a(nullptr, 0, 2);
+  const MatrixView<int32_t> c(nullptr, 0, 3);
+  EXPECT_TRUE(gemm->Run(a, c).ok());
+  EXPECT_TRUE(gemm->RunPart(a, c, 1, 2).ok());
+  for (const auto& [rows, items] : {std::pair<int64_t, int64_t>{0, 2}, {4, 0}}) {
+    const BatchView<const uint8_t> all_a = {{nullptr, rows, 2}, items};
+    const BatchView<int32_t> all_c = {{nullptr, rows, 3}, items};
+    EXPECT_TRUE(gemm->Run(all_a, all_c).ok());
+  }
+  const Result<intact_run_info> info = gemm->Prepare(0);
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_EQ(info->scratch_bytes, 0u);
+}
+
 // A struct of the first version has no `batch`: it is one item.
 TEST_F(Run, OfAStructWithoutABatchHasOneItem) {
   args_.batch = 0;  // beyond the struct's end

@@ -363,6 +363,16 @@ TEST_F(ConvRun, OfNothingDoesNothing) {
     args.a_stride = 3;
     EXPECT_THAT(conv_->Run(args).message, HasSubstr("a_stride is 3; expected 0 or at least 4"));
     args.a_stride = 0;
+    PixelView<const uint8_t> a;
+    a.batch = 0;
+    a.extents = {4, 6, 1};
+    a.channels = 4;
+    PixelView<uint8_t> c;
+    c.batch = 0;
+    c.extents = {4, 6, 1};
+    c.channels = 6;
+    EXPECT_EQ(conv_->Run(a, c).message, "");
+    EXPECT_EQ(conv_->RunPart(a, c, 1, 2).message, "");
     args.input[0] = 5;
     EXPECT_THAT(conv_->Run(args).message, HasSubstr("input[0] is 5; expected the descriptor's"));
     EXPECT_EQ(intact_conv_prepare(conv_->handle(), &args, &info), INTACT_INVALID_ARGUMENT);
