@@ -90,16 +90,19 @@ TEST_P(EdgeValues, ScalesAreZero) {
 
 TEST_P(EdgeValues, NothingIsRun) {
   for (const char* line : kNothing) Expect(line);
+  Expect("gemm u8s8s32 m=5 n=33 k=67");  // so that an ISA that is emulated is seen
+}
+
+// "avx2_exact"
+std::string NameOfCase(const ::testing::TestParamInfo<EdgeValues::ParamType>& test) {
+  const auto& [isa, mode] = test.param;
+  return std::string(intact_isa_name(isa)) + "_" + std::string(verify::ToString(mode));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EdgeValues,
                          ::testing::Combine(::testing::ValuesIn(core::kIsaLadder),
                                             ::testing::Values(INTACT_EXACT, INTACT_SATURATING)),
-                         [](const auto& test) {
-                           const auto& [isa, mode] = test.param;
-                           return std::string(intact_isa_name(isa)) + "_" +
-                                  std::string(verify::ToString(mode));
-                         });
+                         NameOfCase);
 
 // Each of the problems has such sums, and is refused if they may not wrap.
 TEST(WrappingSums, LeaveInt32) {
