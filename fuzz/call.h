@@ -70,6 +70,14 @@ inline std::string WrongRefusal(const char* call, intact_status status, bool is_
   return fmt::format("status {}: {}", int{status}, message);
 }
 
+/// The same for the creation of a plan. Sums that may wrap are never refused.
+inline std::string WrongCreation(const char* call, intact_status status, const intact_linear_desc& linear,
+                                 bool is_spoilt) {
+  if (status == INTACT_OVERFLOW && linear.overflow == INTACT_OVERFLOW_WRAPS)
+    return "sums that may wrap are refused";
+  return WrongRefusal(call, status, is_spoilt);
+}
+
 template <class Api>
 struct DestroyPlan {
   void operator()(typename Api::Plan* plan) const { Api::Destroy(plan); }
@@ -123,6 +131,7 @@ class Call {
     const auto output = verify::RunGuarded(operation_, options_, [&](Args args) -> Error {
       others_.amend(&args);
       wrong = RunSpoilt(plan.get(), args);
+      if (wrong.empty()) wrong = RunNothing(plan.get(), args);
       if (!wrong.empty()) return {INTACT_INVALID_ARGUMENT, wrong};
       return Run(plan.get(), args);
     });
@@ -176,6 +185,28 @@ class Call {
     return wrong;
   }
 
+  // Without rows or items a run does nothing, whatever its pointers are.
+  std::string RunNothing(const typename Api::Plan* plan, const Args& good) {
+    if (!input_.OneIn(16)) return "";
+    Args args = WithoutArrays(good);
+    if (!input_.OneIn(4) || !SetItems(&args, 0)) SetRows(&args, 0);
+    if (input_.OneIn(2)) {
+      DropItems(&args);
+      args.a = nullptr;
+      args.c = nullptr;
+      args.residual = nullptr;
+    }
+    const std::vector<uint8_t> before = OutputBytes(good);
+    intact_run_info info = INTACT_RUN_INFO_INIT;
+    const bool is_part = input_.OneIn(4);
+    if (Api::Prepare(plan, &args, &info) != INTACT_OK ||
+        (is_part ? Api::RunPart(plan, &args, 1, 3) : Api::Run(plan, &args)) != INTACT_OK) {
+      return fmt::format("a run of nothing is refused: {}", intact_last_error());
+    }
+    if (info.scratch_bytes + info.part_scratch_bytes != 0) return "a run of nothing needs scratch";
+    return before == OutputBytes(good) ? "" : "a run of nothing writes";
+  }
+
   void SpoilOne(Args* args) {
     constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
     constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
@@ -184,7 +215,7 @@ class Call {
     };
     switch (input_.Byte() % 9) {
       case 0:
-        return SetRows(args, input_.Pick({int64_t{0}, int64_t{-1}, kLowest, kHighest, int64_t{1} << 31}));
+        return SetRows(args, input_.Pick({int64_t{-1}, kLowest, kHighest, int64_t{1} << 31}));
       case 1:
         DropItems(args);
         args->a = nullptr;
@@ -226,6 +257,12 @@ class Call {
 
   static void SetRows(intact_gemm_args* args, int64_t rows) { args->m = rows; }
   static void SetRows(intact_conv_args* args, int64_t rows) { args->batch = rows; }
+  // False where there are no items.
+  static bool SetItems(intact_gemm_args* args, int64_t items) {
+    args->batch = items;
+    return true;
+  }
+  static bool SetItems(intact_conv_args* /*args*/, int64_t /*items*/) { return false; }
 
   Error Run(const typename Api::Plan* plan, Args args) {
     const auto answer = [](intact_status status) {

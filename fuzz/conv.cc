@@ -138,7 +138,7 @@ std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper) {
   const bool is_spoilt = input.is_spoilt() || given.is_spoilt() || given_linear.is_spoilt();
   if (status != INTACT_OK) {
     if (created != nullptr) return "a plan that is refused is made";
-    return WrongRefusal("intact_conv_create", status, is_spoilt || !has_output);
+    return WrongCreation("intact_conv_create", status, linear.desc, is_spoilt || !has_output);
   }
   if (given.is_spoilt() || given_linear.is_spoilt()) return "a struct of a wrong size is taken";
 

@@ -38,7 +38,7 @@ int32_t WrongZeroPoint(Input* input, intact_type type) {
   return input->Pick({core::LowestOf(type) - 1, core::LowestOf(type) + 256, kLowestInt, kHighestInt});
 }
 
-float WrongScale(Input* input) { return input->Pick({0.0f, -1.0f, kNan, kInfinity, -kInfinity, -0.0f}); }
+float WrongScale(Input* input) { return input->Pick({-0x1p-149f, -1.0f, kNan, kInfinity, -kInfinity}); }
 
 // One of the values.
 template <class T>
@@ -186,7 +186,6 @@ void FeatureRun::ReadOptions(verify::RunOptions* options) {
 }
 
 void FeatureRun::Amend(intact_gemm_args* args) {
-  if (gemm_.batch == 1) args->batch = input_.Pick<int64_t>({1, 0});
   if (a_items_) {
     args->a_stride = a_stride_;
     a_items_->Give(&args->a, &args->a_items, &args->a_batch_stride);

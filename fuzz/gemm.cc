@@ -116,8 +116,9 @@ PlanOwner<GemmApi> Create(Input* input, const intact_gemm_desc& desc, const inta
   const bool is_wrongly_given = gives_weights == (desc.b_from_run != 0);
   const bool is_spoilt = given.is_spoilt() || given_linear.is_spoilt() || is_wrongly_given;
   if (status != INTACT_OK) {
-    *wrong = created != nullptr ? "a plan that is refused is made"
-                                : WrongRefusal("intact_gemm_create", status, input->is_spoilt() || is_spoilt);
+    *wrong = created != nullptr
+                 ? "a plan that is refused is made"
+                 : WrongCreation("intact_gemm_create", status, linear, input->is_spoilt() || is_spoilt);
     return nullptr;
   }
   if (is_spoilt) *wrong = "a struct of a wrong size is taken, or a B that is not to be given";

@@ -41,8 +41,9 @@ std::vector<float> Scales(Input* input, int64_t columns) {
   for (size_t i = 0; i < scales.size() && step != 0; ++i) {
     scales[i] = std::min(first * static_cast<float>(1 + i * step % 7), kLargest);
   }
+  if (input->OneIn(8)) scales[static_cast<size_t>(input->Byte()) % scales.size()] = 0.0f;
   input->Spoil(&scales[static_cast<size_t>(input->Byte()) % scales.size()],
-               {0.0f, -1.0f, kNan, kInfinity, -kInfinity, -0.0f});
+               {-kSmallest, -1.0f, kNan, kInfinity, -kInfinity});
   return scales;
 }
 
@@ -92,6 +93,8 @@ void ReadBiases(Input* input, int64_t columns, Linear* linear) {
       linear->bias_s32.push_back(is_large ? drawn : drawn >> 12);
     }
     if (input->OneIn(16)) linear->bias_s32.back() = input->Pick({kLowestInt, kHighestInt, kLowestInt + 1});
+    if (is_large) desc.overflow = input->Pick({INTACT_OVERFLOW_WRAPS, INTACT_OVERFLOW_REFUSED});
+    input->Spoil(&desc.overflow, {2, -1, kLowestInt, INTACT_OVERFLOW_WRAPS});
     desc.bias_s32 = linear->bias_s32.data();
   }
   if (kind >= 2 && desc.c_type != INTACT_S32) {
@@ -121,7 +124,7 @@ void ReadEpilogue(Input* input, int64_t columns, Linear* linear) {
         {INTACT_TYPE_NONE, INTACT_TYPE_NONE, INTACT_U8, INTACT_S8, INTACT_F32, INTACT_TYPE_NONE});
   }
   if (desc.residual_type != INTACT_TYPE_NONE) {
-    desc.residual_scale = ReadScale(input);
+    desc.residual_scale = std::max(ReadScale(input), kSmallest);
     if (desc.residual_type != INTACT_F32) {
       desc.residual_zero_point = LimitsOf(desc.residual_type).low + static_cast<int32_t>(input->Byte());
     }
@@ -175,7 +178,7 @@ std::vector<T> Copy(const T* from, int64_t count) {
 float ReadScale(Input* input) {
   const float plain = static_cast<float>(1 + input->Byte()) / 4096.0f;
   if (!input->OneIn(16)) return plain;
-  return input->Pick({kLargest, kSmallest, 1.0f, 0.5f, 0x1p-126f, 0x1p100f, 0x1p-100f, 3.0f});
+  return input->Pick({kLargest, kSmallest, 1.0f, 0.5f, 0x1p-126f, 0x1p100f, 0x1p-100f, 3.0f, 0.0f, -0.0f});
 }
 
 void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,

@@ -27,7 +27,7 @@ inline constexpr std::array<int32_t, 4> kOutputTypes = {INTACT_S32, INTACT_U8, I
 void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
                 intact_quantization quantization, Linear* linear);
 
-/// Finite, above 0: mostly of sizes that spread outputs over 8 bits.
+/// Finite, and not below 0: mostly of sizes that spread outputs over 8 bits.
 float ReadScale(Input* input);
 
 /// What `desc`, which the library accepted, means. Without tensors.

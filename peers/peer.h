@@ -159,7 +159,7 @@ inline std::vector<Product> ProductsOf(const intact_gemm_desc& desc, const intac
       or_default(args.residual_batch_stride, args.m * first.residual_stride);
   const int64_t b_batch_stride = or_default(args.b_batch_stride, desc.n * desc.k);
   std::vector<Product> products;
-  for (int64_t i = 0; i < std::max<int64_t>(args.batch, 1); ++i) {
+  for (int64_t i = 0; i < args.batch; ++i) {
     Product item = first;
     item.a = args.a_items != nullptr ? args.a_items[i] : Advance(args.a, i * a_batch_stride, linear.a_type);
     item.c = args.c_items != nullptr ? args.c_items[i] : Advance(args.c, i * c_batch_stride, linear.c_type);

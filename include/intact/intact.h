@@ -8,7 +8,7 @@
  * With activations A (M×K), weights B (K×N) and output C (M×N):
  *
  *     acc[m,n] = Σ_k (a[m,k] − a_zero_point)·(b[k,n] − b_zero_points[n])    exact integer arithmetic
- *     y        = acc + bias_s32[n]                               int32; an s32 output is y
+ *     y        = acc + bias_s32[n]            int32, see intact_overflow; an s32 output is y
  *     f        = float(y) · scales[n]  (+ bias_f32[n])           separate float32 roundings, no FMA
  *    (f        = f + float(r[m,n] − residual_zero_point) · residual_scale)       with a residual r, M×N
  *     f        = activation(f)                                   an f32 output is f
@@ -18,7 +18,8 @@
  *
  * A bf16 or f16 output is f rounded to nearest even. An f16 output keeps subnormal numbers, and is infinite
  * from 65520 on. A NaN comes only from a residual (a NaN, or infinities that cancel) or from scales with an
- * infinite product. It counts as −∞.
+ * infinite product. It counts as −∞. A scale may be 0, as that of a pruned channel: then float(y) · 0 is 0,
+ * or −0 for a negative y.
  *
  * Where each row of A has its own zero point and scale (intact_quantization), a_zero_point is the zero point
  * of row m, and f = float(y) · (a_scales[m]·scales[n]), where the product in brackets is rounded to float32
@@ -88,9 +89,9 @@ typedef enum intact_status {
   INTACT_OK = 0,               /**< success */
   INTACT_INVALID_ARGUMENT = 1, /**< an argument is wrong; the message names it and its value */
   INTACT_UNSUPPORTED = 2,      /**< valid, but not offered (by this ISA, for this combination of types) */
-  INTACT_OVERFLOW = 3,       /**< some activation within the activation range could make a sum leave int32 */
-  INTACT_CODEGEN_FAILED = 4, /**< a kernel could not be generated: a bug of the library */
-  INTACT_OUT_OF_MEMORY = 5   /**< memory ran out; a later call may succeed */
+  INTACT_OVERFLOW = 3,         /**< some activation could make a sum leave int32: see intact_overflow */
+  INTACT_CODEGEN_FAILED = 4,   /**< a kernel could not be generated: a bug of the library */
+  INTACT_OUT_OF_MEMORY = 5     /**< memory ran out; a later call may succeed */
 } intact_status;
 
 /** The element type of a tensor. */
@@ -183,10 +184,13 @@ typedef enum intact_quantization {
   INTACT_QUANTIZATION_TENSOR = 4
 } intact_quantization;
 
-/** What happens where activations within the activation range could make a sum leave int32. */
+/** What happens where activations could make acc + bias_s32 leave int32: activations of the activation range,
+ * or of the whole type where runs check the range. */
 typedef enum intact_overflow {
   INTACT_OVERFLOW_REFUSED = 0, /**< no plan is created: the error is INTACT_OVERFLOW. The default. */
-  INTACT_OVERFLOW_WRAPS = 1 /**< y is the int32 that equals the sum modulo 2^32, as int32 additions make it */
+  /** y is the int32 that equals acc + bias_s32 modulo 2^32: what engines get whose int32 additions wrap
+   * (docs/engines.md). Costs nothing. */
+  INTACT_OVERFLOW_WRAPS = 1
 } intact_overflow;
 
 /** How integers become 8-bit outputs without float scales; see the arithmetic at the top. */
@@ -214,7 +218,7 @@ typedef struct intact_linear_desc {
   const int32_t* bias_s32;      /**< n values in the accumulator's scale, or NULL */
   const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output or a
                                      fixed_point */
-  const float* scales; /**< scale_count finite values > 0; NULL for s32 output and with a fixed_point */
+  const float* scales; /**< scale_count finite values ≥ 0; NULL for s32 output and with a fixed_point */
   int64_t scale_count; /**< 1 (per tensor) or n (per channel); of multipliers and shifts too; 0 for
                                      s32 output */
   float clamp_min;     /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
@@ -276,7 +280,7 @@ typedef struct intact_gemm_desc {
    * − 1. */
   int64_t usual_m;
   /** 1: B is passed to each run (with the strides above) and packed there; create the plan with `b` NULL. The
-   * plan is exact for all weights, and OVERFLOW is decided for the worst weights. Tuning, certificates and
+   * plan is exact for all weights, and an overflow is decided for the worst weights. Tuning, certificates and
    * saving are UNSUPPORTED. INTACT_SATURATING works as for constant weights. Else 0. */
   int32_t b_from_run;
   int32_t reserved; /**< 0 */
@@ -295,10 +299,13 @@ typedef struct intact_gemm_desc {
  * A batch is `batch` items of m rows each, with one B for all items or, with b_from_run, one B for each. Item
  * i of A begins at a + i·a_batch_stride elements, or at a_items[i] where a_items is given; then `a` must be
  * NULL, and the stride is not read. C, the residual and B work the same way. Items of A, of B and of the
- * residual may share memory; items of C must not. Limit: m·batch at most 2^31 − 1. */
+ * residual may share memory; items of C must not. Limit: m·batch at most 2^31 − 1.
+ *
+ * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no memory,
+ * so each pointer may be NULL. Sizes, strides and threads are checked all the same. */
 typedef struct intact_gemm_args {
   size_t struct_size;      /**< sizeof(intact_gemm_args) */
-  int64_t m;               /**< rows, ≥ 1 */
+  int64_t m;               /**< rows, ≥ 0 */
   const void* a;           /**< m×k activations: a_type, or a_source_type with a dynamic quantization */
   int64_t a_stride;        /**< elements between rows of A, k to 2^40; 0 = k */
   void* c;                 /**< m×n outputs of c_type */
@@ -319,8 +326,8 @@ typedef struct intact_gemm_args {
    * the activation range of the plan is. NULL: all are 0. */
   const int32_t* a_zero_points;
   const float*
-      a_scales;  /**< with INTACT_QUANTIZATION_ROWS: m·batch finite values > 0; NULL with s32 output */
-  int64_t batch; /**< items, ≥ 0; 0 = 1 */
+      a_scales;  /**< with INTACT_QUANTIZATION_ROWS: m·batch finite values ≥ 0; NULL with s32 output */
+  int64_t batch; /**< items, ≥ 0; a struct that ends before this field has one */
   int64_t a_batch_stride; /**< elements from an item of A to the next, at most 2^40; 0 = m·a_stride */
   int64_t c_batch_stride; /**< elements from an item of C to the next; 0 = m·c_stride */
   int64_t
@@ -332,7 +339,7 @@ typedef struct intact_gemm_args {
       residual_items;         /**< `batch` pointers to items of the residual, with `residual` NULL; or NULL */
   const void* const* b_items; /**< `batch` pointers to items of B, with `b` NULL; or NULL */
   const void* b; /**< with b_from_run: B, b_type elements, laid out by the strides of the plan's descriptor */
-  /** With b_from_run: `batch` finite values > 0, one for each item, in place of the plan's scales. NULL: the
+  /** With b_from_run: `batch` finite values ≥ 0, one for each item, in place of the plan's scales. NULL: the
    * plan's scales; required for s32 output and with a fixed_point. */
   const float* b_scales;
   /** With b_from_run, if the plan was created with b_zero_points: `batch` zero points of B within the range
@@ -349,7 +356,7 @@ typedef struct intact_gemm_args {
 /** One item, on OpenMP's default number of threads; m and the buffers are to be set. */
 #define INTACT_GEMM_ARGS_INIT                                                                            \
   {                                                                                                      \
-    sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, NULL, \
+    sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, NULL, NULL, 1, 0, 0, 0, 0, NULL, \
         NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0                                                   \
   }
 
@@ -385,9 +392,10 @@ typedef struct intact_gemm_info {
   int64_t packed_bytes;  /**< memory that the packed weights occupy */
   int64_t
       accumulator_min; /**< least y that activations in the activation range can make, bias_s32 included */
-  int64_t accumulator_max; /**< greatest y; both are within int32 */
-  int32_t a_quantization;  /**< as in the descriptor */
-  int32_t a_source_type;   /**< as in the descriptor */
+  int64_t
+      accumulator_max; /**< greatest y; both are within int32, but see intact_certificate of those that wrap */
+  int32_t a_quantization; /**< as in the descriptor */
+  int32_t a_source_type;  /**< as in the descriptor */
 } intact_gemm_info;
 
 /** To be filled by a call. */
@@ -442,8 +450,10 @@ typedef struct intact_certificate {
   int64_t worst_column;               /**< the column with most failing pairs */
   int64_t worst_column_failing_pairs; /**< failing pairs of that column */
   int64_t accumulator_min; /**< least y that activations in the range can make, bias_s32 included */
-  int64_t accumulator_max; /**< greatest y; both are within int32 */
-  int64_t panels;          /**< ⌈n/16⌉ */
+  /** Greatest y. Both are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of
+   * acc + bias_s32 before it wraps, and if one of them is beyond int32, some y may be any int32. */
+  int64_t accumulator_max;
+  int64_t panels; /**< ⌈n/16⌉ */
   /** The schedule of exact kernels without VNNI, for many rows or for usual_m, counted over columns: quads. A
    * quad is four depths of a column. 0 without a schedule. */
   int64_t schedule_quads;
@@ -643,10 +653,13 @@ typedef struct intact_conv_desc {
 
 /** The buffers of one run. No alignment is needed. Nothing beyond the channels of the pixels is read or
  * written. The output must not overlap the input or the residual, except that the residual may be the output
- * itself: the same pointer, stride and element size. Limit: batch × output pixels at most 2^31 − 1. */
+ * itself: the same pointer, stride and element size. Limit: batch × output pixels at most 2^31 − 1.
+ *
+ * With batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no memory, so
+ * each pointer may be NULL. Extents, strides and threads are checked all the same. */
 typedef struct intact_conv_args {
   size_t struct_size; /**< sizeof(intact_conv_args) */
-  int64_t batch;      /**< images, ≥ 1 */
+  int64_t batch;      /**< images, ≥ 0 */
   const void* a;      /**< the input */
   int64_t a_stride;   /**< elements between adjacent pixels of the input, input_channels to 2^40; 0 =
                          input_channels */
@@ -668,12 +681,12 @@ typedef struct intact_conv_args {
    * intact_conv_prepare() does not read it. */
   int64_t output[INTACT_MAX_SPATIAL];
   const int32_t* a_zero_points; /**< with INTACT_QUANTIZATION_TENSOR: one zero point of A; NULL: 0 */
-  const float* a_scales; /**< with INTACT_QUANTIZATION_TENSOR: one finite value > 0; NULL with s32 output */
+  const float* a_scales; /**< with INTACT_QUANTIZATION_TENSOR: one finite value ≥ 0; NULL with s32 output */
 } intact_conv_args;
 
-/** OpenMP's default number of threads; batch and buffers are to be set. */
+/** One image, on OpenMP's default number of threads; the buffers are to be set. */
 #define INTACT_CONV_ARGS_INIT \
-  { sizeof(intact_conv_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, {0}, {0}, NULL, NULL }
+  { sizeof(intact_conv_args), 1, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, {0}, {0}, NULL, NULL }
 
 /** A plan of a convolution: packed weights and kernels. See intact_conv_create(). */
 typedef struct intact_conv intact_conv;
@@ -699,9 +712,10 @@ typedef struct intact_conv_info {
   int64_t packed_bytes;
   int64_t
       accumulator_min; /**< least y that activations in the activation range can make, bias_s32 included */
-  int64_t accumulator_max; /**< greatest y; both are within int32 */
-  int32_t a_quantization;  /**< as in the descriptor */
-  int32_t a_source_type;   /**< as in the descriptor */
+  int64_t
+      accumulator_max; /**< greatest y; both are within int32, but see intact_certificate of those that wrap */
+  int32_t a_quantization; /**< as in the descriptor */
+  int32_t a_source_type;  /**< as in the descriptor */
 } intact_conv_info;
 
 /** To be filled by a call. */

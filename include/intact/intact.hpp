@@ -243,7 +243,7 @@ class Gemm {
     return info;
   }
 
-  /// Computes `c`, m×n of the plan's c_type, from `a`, m×k of its a_type (or a_source_type), m ≥ 1. They must
+  /// Computes `c`, m×n of the plan's c_type, from `a`, m×k of its a_type (or a_source_type). They must
   /// not overlap. Errors: a view whose shape or element type is not the plan's, and those of
   /// intact_gemm_run().
   template <class A, class C>
@@ -258,8 +258,7 @@ class Gemm {
   Error Run(const BatchView<const A>& a, const BatchView<C>& c, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     Error error = Arguments(a, c, options, &args);
-    if (!error.ok() || a.items == 0) return error;
-    return detail::LastError(intact_gemm_run(handle_.get(), &args));
+    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
   }
 
   /// Run() for a plan with b_from_run: `b` has elements of its b_type, laid out by the descriptor's strides,
@@ -271,8 +270,7 @@ class Gemm {
     args.b = b;
     args.b_batch_stride = b_step;
     Error error = Arguments(a, c, options, &args);
-    if (!error.ok() || a.items == 0) return error;
-    return detail::LastError(intact_gemm_run(handle_.get(), &args));
+    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
   }
 
   /// Run() for a plan with a residual: `residual` is m×n of its residual_type, and may be `c` itself.

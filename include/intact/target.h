@@ -81,7 +81,10 @@ typedef enum intact_target_feature {
   INTACT_TARGET_DYNAMIC_NAN = 42,       /**< dynamic quantization of NaNs and infinities */
   INTACT_TARGET_FIXED_POINT = 43,       /**< an intact_fixed_point, with multipliers or without */
   INTACT_TARGET_LOOKUP_TABLE = 44,      /**< a lookup table */
-  INTACT_TARGET_FEATURES = 45           /**< how many there are */
+  INTACT_TARGET_OVERFLOW_WRAPS = 45,    /**< INTACT_OVERFLOW_WRAPS: sums beyond int32, modulo 2^32 */
+  INTACT_TARGET_SCALE_ZERO = 46,        /**< a scale of 0 */
+  INTACT_TARGET_EMPTY = 47,             /**< runs of no rows, no items or no images: nothing to do */
+  INTACT_TARGET_FEATURES = 48           /**< how many there are */
 } intact_target_feature;
 
 /** The bit of a feature in intact_target::supports. */

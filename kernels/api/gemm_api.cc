@@ -220,7 +220,7 @@ intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_arg
 intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds, intact_tune_info* info) {
   return Guard("intact_gemm_tune", [&]() -> Error {
     if (gemm == nullptr) return NullArgument("gemm");
-    RETURN_IF_ERROR(CheckRows(m));
+    RETURN_IF_ERROR(CheckRows(m, 1));
     RETURN_IF_ERROR(CheckTuning(milliseconds, info));
     RETURN_IF_ERROR(CheckHasWeights(*gemm, "tune"));
     ASSIGN_OR_RETURN(const Tuned tuned, gemm->plan->Tune(m, BudgetOf(milliseconds)));

@@ -234,7 +234,7 @@ void Epilogue::StoreHalves(const jit::Vec& accumulator, const jit::Mem& to) {
   emitter_.StoreLow(to, accumulator, emitter_.vector_bytes() / 2);
 }
 
-// Modulo 2³², as all accumulation; the plan has proven that the result fits.
+// Modulo 2³², as all accumulation; the plan has proven that the result fits, or it may wrap.
 void Epilogue::SubtractZeroPoints(const std::vector<jit::Vec>& accumulators, int first_vector) {
   if (spec_.has_b_zero_points) {
     SubtractProducts(accumulators, first_vector, offsetof(RowValues, sums),

@@ -12,8 +12,6 @@
 namespace intact::kernels {
 namespace {
 
-int64_t ItemsOf(const intact_gemm_args& args) { return std::max<int64_t>(args.batch, 1); }
-
 // A stride where 0 stands for `dense`.
 int64_t OrDense(int64_t stride, int64_t dense) { return stride == 0 ? dense : stride; }
 
@@ -74,17 +72,16 @@ Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem) {
 }
 
 // The scales and zero points of the Bs that a run gives.
-Error CheckGivenValues(const intact_gemm_args& args, const LinearProblem& problem, int64_t items) {
+Error CheckGivenValues(const intact_gemm_args& args, const LinearProblem& problem) {
   const int32_t least = core::LowestOf(problem.b_type);
-  for (int64_t i = 0; i < items; ++i) {
-    const auto named = [i](const char* name) { return std::string(name) + '[' + std::to_string(i) + ']'; };
-    if (args.b_scales != nullptr && !IsFiniteAndPositive(args.b_scales[i])) {
-      return UnexpectedNumber(named("b_scales"), args.b_scales[i], "a finite value above 0");
+  for (int64_t i = 0; i < args.batch; ++i) {
+    if (args.b_scales != nullptr) {
+      RETURN_IF_ERROR(CheckScale("b_scales", i, args.b_scales[i]));
     }
     if (args.b_zero_points == nullptr) continue;
     const int32_t zero_point = args.b_zero_points[i];
     if (zero_point < least || zero_point > least + 255) {
-      return Unexpected(named("b_zero_points"), zero_point,
+      return Unexpected("b_zero_points[" + std::to_string(i) + "]", zero_point,
                         std::to_string(least) + " to " + std::to_string(least + 255));
     }
   }
@@ -105,7 +102,7 @@ Pointer* ItemAt(Pointer* base, Pointer* const* pointers, int64_t i, int64_t step
 }  // namespace
 
 Batch::Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k)
-    : args_(args), problem_(problem), items_(ItemsOf(args)), m_(args.m) {
+    : args_(args), problem_(problem), items_(args.batch), m_(args.m) {
   const Steps steps = StepsOf(args, problem.n, k);
   a_step_ = steps.item_a;
   c_step_ = steps.item_c;
@@ -165,9 +162,8 @@ int Batch::PartsPerItem(int parts) const {
 Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
   if (args.batch < 0 || args.batch > kMostRows) return Unexpected("batch", args.batch, "0 to 2147483647");
-  const int64_t items = ItemsOf(args);
-  if (args.m * items > kMostRows) {
-    return Unexpected("m·batch", args.m * items, "at most 2147483647");
+  if (args.m * args.batch > kMostRows) {
+    return Unexpected("m·batch", args.m * args.batch, "at most 2147483647");
   }
   RETURN_IF_ERROR(CheckItems("a", args.a, args.a_items, args.a_batch_stride));
   RETURN_IF_ERROR(CheckItems("c", args.c, args.c_items, args.c_batch_stride));
@@ -186,17 +182,17 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
   } else {
     RETURN_IF_ERROR(CheckGivenB(args, problem));
   }
+  if (args.batch < 2 || args.m == 0) return {};
   const Steps steps = StepsOf(args, problem.n, k);
   // Items of C follow each other, or alternate row by row.
   const int64_t item_c = Plus(Times(args.m - 1, steps.c), problem.n);
   const bool alternate = steps.item_c >= problem.n &&
-                         (args.m == 1 || steps.c >= Plus(Times(items - 1, steps.item_c), problem.n));
-  if (items > 1 && args.c_items == nullptr && steps.item_c < item_c && !alternate) {
+                         (args.m == 1 || steps.c >= Plus(Times(args.batch - 1, steps.item_c), problem.n));
+  if (args.c_items == nullptr && steps.item_c < item_c && !alternate) {
     return Unexpected("c_batch_stride", args.c_batch_stride,
                       "0 or at least " + std::to_string(item_c) + ", for items of c must not overlap");
   }
-  if (items > 1 && args.residual != nullptr && args.residual == args.c &&
-      steps.item_residual != steps.item_c) {
+  if (args.residual != nullptr && args.residual == args.c && steps.item_residual != steps.item_c) {
     return Unexpected(
         "residual_batch_stride", args.residual_batch_stride,
         "c_batch_stride, which is " + std::to_string(args.c_batch_stride) + ", for residual is c");
@@ -205,12 +201,11 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
 }
 
 Error CheckBatchArrays(const intact_gemm_args& args, const LinearProblem& problem) {
-  const int64_t items = ItemsOf(args);
-  RETURN_IF_ERROR(CheckPointers("a", args.a_items, items));
-  RETURN_IF_ERROR(CheckPointers("c", args.c_items, items));
-  RETURN_IF_ERROR(CheckPointers("residual", args.residual_items, items));
-  RETURN_IF_ERROR(CheckPointers("b", args.b_items, items));
-  return CheckGivenValues(args, problem, items);
+  RETURN_IF_ERROR(CheckPointers("a", args.a_items, args.batch));
+  RETURN_IF_ERROR(CheckPointers("c", args.c_items, args.batch));
+  RETURN_IF_ERROR(CheckPointers("residual", args.residual_items, args.batch));
+  RETURN_IF_ERROR(CheckPointers("b", args.b_items, args.batch));
+  return CheckGivenValues(args, problem);
 }
 
 }  // namespace intact::kernels

@@ -13,9 +13,9 @@ namespace intact::kernels {
 
 class Batch {
  public:
-  /// `args` are checked, and to a plan whose B is k×n; they and `problem` outlive the batch. Items whose rows
-  /// follow one another at one distance, of A and of all else, are joined: they are one item of all the rows.
-  /// So do those of one row, whatever the distance.
+  /// `args` are checked, not IsEmpty(), and to a plan whose B is k×n; they and `problem` outlive the batch.
+  /// Items whose rows follow one another at one distance, of A and of all else, are joined: they are one item
+  /// of all the rows. So do those of one row, whatever the distance.
   Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
 
   int64_t items() const { return items_; }
@@ -35,7 +35,9 @@ class Batch {
   bool joins_rows_ = false;  // which are those steps apart
 };
 
-/// That a run has items, and that they are told in one way. Reads no array. Errors name the argument.
+/// Whether a run has no rows, or no items: then there is nothing to do.
+inline bool IsEmpty(const intact_gemm_args& args) { return args.m == 0 || args.batch == 0; }
+/// How many items a run has, and that they are told in one way. Reads no array. Errors name the argument.
 Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
 /// What the arrays of a run hold that CheckBatch() takes: pointers of items, scales and zero points of Bs.
 Error CheckBatchArrays(const intact_gemm_args& args, const LinearProblem& problem);

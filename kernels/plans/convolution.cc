@@ -16,8 +16,8 @@ namespace intact::kernels {
 
 Error Convolution::CheckBatch(const ConvGeometry& sized, int64_t batch) {
   const int64_t most = std::numeric_limits<int32_t>::max() / (sized.output[kDepth] * sized.plane_pixels());
-  if (batch >= 1 && batch <= most) return {};
-  return Unexpected("batch", batch, "1 to " + std::to_string(most));
+  if (batch >= 0 && batch <= most) return {};
+  return Unexpected("batch", batch, "0 to " + std::to_string(most));
 }
 
 Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, const ConvGeometry& geometry,
@@ -372,12 +372,19 @@ class Convolution::Cuts {
 
 Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) const {
   RETURN_IF_ERROR(CheckThreads(args.threads));
+  const auto report = [&](const Spatial& output) {
+    std::fill(std::begin(info->output), std::end(info->output), 1);
+    std::copy(output.end() - geometry_.dims, output.end(), info->output);
+  };
+  if (args.batch == 0) {
+    ASSIGN_OR_RETURN(const ConvGeometry sized, Sized(geometry_, args.input));
+    report(sized.output);
+    return {};
+  }
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
   const Prepared& prepared = *found;
   const ThreadCount count = CountThreads(Cuts(prepared, prepared.Threads(args.threads, isa())).parts());
-  const Spatial& output = prepared.plans->geometry.output;
-  std::fill(std::begin(info->output), std::end(info->output), 1);
-  std::copy(output.end() - geometry_.dims, output.end(), info->output);
+  report(prepared.plans->geometry.output);
   info->scratch_bytes = ScratchSize(prepared.bytes * count.threads);
   info->part_scratch_bytes = ScratchSize(prepared.bytes);
   return {};
@@ -400,10 +407,12 @@ Result<std::vector<Share>> Convolution::Shares(const intact_conv_args& args) con
 }
 
 Error Convolution::CheckArguments(const intact_conv_args& args) const {
-  if (args.a == nullptr) return InvalidArgument("a is NULL");
+  const OutputArguments output = {args.c, args.c_stride, args.residual, args.residual_stride};
   RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, geometry_.input_channels));
-  return CheckOutput(problem_.output, geometry_.output_channels,
-                     {args.c, args.c_stride, args.residual, args.residual_stride});
+  RETURN_IF_ERROR(CheckOutputStrides(geometry_.output_channels, output));
+  if (args.batch == 0) return {};
+  if (args.a == nullptr) return InvalidArgument("a is NULL");
+  return CheckOutput(problem_.output, geometry_.output_channels, output);
 }
 
 // What depends on the extents: those that the caller expects of the output, and that C has no byte of its inputs,
@@ -415,6 +424,7 @@ Error Convolution::CheckSizedArguments(const intact_conv_args& args, const ConvG
     return Unexpected("output[" + std::to_string(i) + "]", args.output[i],
                       std::to_string(extent) + ", which follows from the input");
   }
+  if (args.batch == 0) return {};
   const auto pixels_of = [&](const Spatial& extents) {
     return args.batch * extents[0] * extents[1] * extents[2];
   };
@@ -433,6 +443,11 @@ Error Convolution::CheckSizedArguments(const intact_conv_args& args, const ConvG
                             core::BytesOf(problem_.output.residual_type)));
 }
 
+Error Convolution::RunNothing(const intact_conv_args& args) const {
+  ASSIGN_OR_RETURN(const ConvGeometry sized, Sized(geometry_, args.input));
+  return CheckSizedArguments(args, sized);
+}
+
 void Convolution::RunShare(const intact_conv_args& args, const Cuts& cuts, int part, uint8_t* scratch) const {
   const Prepared& prepared = cuts.prepared();
   const ConvInput input{static_cast<const uint8_t*>(args.a),
@@ -449,6 +464,7 @@ void Convolution::RunShare(const intact_conv_args& args, const Cuts& cuts, int p
 Error Convolution::Run(const intact_conv_args& args) const {
   RETURN_IF_ERROR(CheckArguments(args));
   RETURN_IF_ERROR(CheckThreads(args.threads));
+  if (args.batch == 0) return RunNothing(args);
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
   const Prepared& prepared = *found;
   RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
@@ -464,6 +480,7 @@ Error Convolution::Run(const intact_conv_args& args) const {
 Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const {
   RETURN_IF_ERROR(CheckArguments(args));
   RETURN_IF_ERROR(CheckPart(part, parts));
+  if (args.batch == 0) return RunNothing(args);
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
   RETURN_IF_ERROR(CheckSizedArguments(args, found->plans->geometry));
   int threads = 1;

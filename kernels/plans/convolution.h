@@ -38,6 +38,7 @@ class Convolution {
   static Result<std::unique_ptr<Convolution>> Create(LinearProblem problem, const ConvGeometry& geometry,
                                                      const WeightView& weights, core::Isa isa);
 
+  /// `info` is all zeros.
   Error Prepare(const intact_conv_args& args, intact_run_info* info) const;
   Error Run(const intact_conv_args& args) const;
   Error RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const;
@@ -166,6 +167,8 @@ class Convolution {
   static Error CheckBatch(const ConvGeometry& sized, int64_t batch);
   Error CheckArguments(const intact_conv_args& args) const;
   Error CheckSizedArguments(const intact_conv_args& args, const ConvGeometry& sized) const;
+  /// A run without images: checks what is checked of others.
+  Error RunNothing(const intact_conv_args& args) const;
   void RunShare(const intact_conv_args& args, const Cuts& cuts, int part, uint8_t* scratch) const;
 
   LinearProblem problem_;

@@ -19,11 +19,13 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(std::shared_ptr<const LinearW
 // ----- checks ----------------------------------------------------------------------------------------------
 
 Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
-  RETURN_IF_ERROR(CheckRows(args.m));
+  RETURN_IF_ERROR(CheckRows(args.m, 0));
   RETURN_IF_ERROR(CheckBatch(args, problem(), weights().k()));
+  RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, weights().k()));
+  RETURN_IF_ERROR(CheckOutputStrides(weights().n(), {nullptr, args.c_stride, nullptr, args.residual_stride}));
+  if (IsEmpty(args)) return {};
   RETURN_IF_ERROR(CheckBatchArrays(args, problem()));
   const Batch batch(args, problem(), weights().k());
-  RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, weights().k()));
   for (int64_t i = 0; i < batch.items(); ++i) {
     const intact_gemm_args item = batch.Item(i);
     if (item.a == nullptr) return InvalidArgument("a is NULL");
@@ -65,7 +67,7 @@ RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
 }
 
 int GemmPlan::Threads(const intact_gemm_args& args) const {
-  const double rows = static_cast<double>(args.m) * static_cast<double>(std::max<int64_t>(args.batch, 1));
+  const double rows = static_cast<double>(args.m) * static_cast<double>(args.batch);
   return ThreadsOf(args.threads, rows * static_cast<double>(weights().n() * weights().k()), isa());
 }
 
@@ -84,14 +86,15 @@ ThreadCount GemmPlan::Decision::Count(int threads) const {
 }
 
 Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) const {
-  RETURN_IF_ERROR(CheckRows(args.m));
+  RETURN_IF_ERROR(CheckRows(args.m, 0));
   RETURN_IF_ERROR(CheckThreads(args.threads));
   RETURN_IF_ERROR(CheckBatch(args, problem(), weights().k()));
-  const int threads = Threads(args);
-  const Decision run = Decide(args, threads);
   info->output[0] = args.m;
   info->output[1] = weights().n();
   info->output[2] = 1;
+  if (IsEmpty(args)) return {};
+  const int threads = Threads(args);
+  const Decision run = Decide(args, threads);
   info->scratch_bytes = ScratchSize(run.share_bytes * run.Count(threads).threads);
   info->part_scratch_bytes = ScratchSize(run.share_bytes);
   return {};
@@ -131,6 +134,7 @@ void GemmPlan::RunShare(const Decision& run, int64_t share, const RowQuantizatio
 Error GemmPlan::Run(const intact_gemm_args& args) const {
   RETURN_IF_ERROR(CheckArguments(args));
   RETURN_IF_ERROR(CheckThreads(args.threads));
+  if (IsEmpty(args)) return {};
   const int threads = Threads(args);
   const Decision run = Decide(args, threads);
   ThreadCount count = run.Count(threads);
@@ -145,6 +149,7 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
 Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t parts) const {
   RETURN_IF_ERROR(CheckArguments(args));
   RETURN_IF_ERROR(CheckPart(part, parts));
+  if (IsEmpty(args)) return {};
   const Decision run = Decide(args, parts);
   int threads = 1;
   ASSIGN_OR_RETURN(uint8_t* const scratch,

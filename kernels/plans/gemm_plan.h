@@ -33,6 +33,7 @@ class GemmPlan {
   static Result<std::unique_ptr<GemmPlan>> Create(std::shared_ptr<const LinearWeights> weights, core::Isa isa,
                                                   int64_t usual_m);
 
+  /// `info` is all zeros.
   Error Prepare(const intact_gemm_args& args, intact_run_info* info) const;
   Error Run(const intact_gemm_args& args) const;
   Error RunPart(const intact_gemm_args& args, int32_t part, int32_t parts) const;
@@ -47,7 +48,7 @@ class GemmPlan {
   /// The kernel that runs `m` rows, and that of a run.
   std::string KernelNameFor(int64_t m) const { return unit_->engines().For(m).KernelName(); }
   std::string KernelNameFor(const intact_gemm_args& args) const {
-    return KernelNameFor(Batch(args, problem(), weights().k()).m());
+    return IsEmpty(args) ? "nothing" : KernelNameFor(Batch(args, problem(), weights().k()).m());
   }
   int64_t packed_bytes() const { return unit_->packed_bytes(); }
   ScheduleStatistics schedule_statistics() const { return unit_->schedule_statistics(); }

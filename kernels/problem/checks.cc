@@ -269,9 +269,7 @@ Error CheckScales(const intact_linear_desc& desc, int64_t n) {
     return InvalidArgument("scales is NULL; expected 1 or n values for this c_type");
   RETURN_IF_ERROR(CheckScaleCount(desc, n));
   for (int64_t i = 0; i < desc.scale_count; ++i) {
-    if (!IsFiniteAndPositive(desc.scales[i])) {
-      return UnexpectedNumber("scales[" + std::to_string(i) + "]", desc.scales[i], "a finite value above 0");
-    }
+    RETURN_IF_ERROR(CheckScale("scales", i, desc.scales[i]));
   }
   for (int64_t i = 0; desc.bias_f32 != nullptr && i < n; ++i) {
     if (!IsFinite(desc.bias_f32[i])) {
@@ -413,9 +411,15 @@ bool IsFiniteAndPositive(float value) {
   return bits > 0 && bits < 0x7f800000u;
 }
 
-Error CheckRows(int64_t m) {
-  if (m >= 1 && m <= std::numeric_limits<int32_t>::max()) return {};
-  return Unexpected("m", m, "1 to 2147483647");
+Error CheckScale(const char* field, int64_t i, float scale) {
+  if (IsFiniteAndPositive(scale) || std::bit_cast<uint32_t>(scale) << 1 == 0) return {};  // 0 of either sign
+  return UnexpectedNumber(std::string(field) + "[" + std::to_string(i) + "]", scale,
+                          "a finite value of at least 0");
+}
+
+Error CheckRows(int64_t m, int64_t least) {
+  if (m >= least && m <= std::numeric_limits<int32_t>::max()) return {};
+  return Unexpected("m", m, std::to_string(least) + " to 2147483647");
 }
 
 Error Unexpected(const std::string& field, int64_t value, const std::string& expected) {
@@ -535,16 +539,19 @@ Error CheckApart(const MemoryRows& c, const MemoryRows& other) {
   return InvalidArgument(std::string("c overlaps ") + other.name + "; expected buffers that are apart");
 }
 
+Error CheckOutputStrides(int64_t columns, const OutputArguments& arguments) {
+  RETURN_IF_ERROR(CheckStride("c_stride", arguments.c_stride, columns));
+  return CheckStride("residual_stride", arguments.residual_stride, columns);
+}
+
 Error CheckOutput(const Requantization& output, int64_t columns, const OutputArguments& arguments) {
   if (arguments.c == nullptr) return InvalidArgument("c is NULL");
-  RETURN_IF_ERROR(CheckStride("c_stride", arguments.c_stride, columns));
   const bool is_given = arguments.residual != nullptr;
   if (is_given != output.has_residual()) {
     return InvalidArgument(is_given ? "residual is given; expected NULL, for the plan has none"
                                     : "residual is NULL; expected a tensor of the plan's type");
   }
   const int64_t stride = arguments.residual_stride;
-  RETURN_IF_ERROR(CheckStride("residual_stride", stride, columns));
   if (!is_given || arguments.residual != arguments.c) return {};
   const int bytes = core::BytesOf(output.residual_type);
   if (bytes != core::BytesOf(output.c_type)) {
@@ -578,9 +585,7 @@ Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* 
     }
   }
   for (int64_t row = 0; takes_scales && row < m; ++row) {
-    if (!IsFiniteAndPositive(scales[row])) {
-      return UnexpectedNumber("a_scales[" + std::to_string(row) + "]", scales[row], "a finite value above 0");
-    }
+    RETURN_IF_ERROR(CheckScale("a_scales", row, scales[row]));
   }
   return {};
 }

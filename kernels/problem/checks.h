@@ -28,9 +28,11 @@ std::string Text(double value);
 /// Whether a value is finite, and above 0, whatever the caller's float environment takes denormals for.
 bool IsFinite(float value);
 bool IsFiniteAndPositive(float value);
+/// Element `i` of the scales that `field` names: finite, and at least 0.
+Error CheckScale(const char* field, int64_t i, float scale);
 
-/// The rows of a GEMM's run.
-Error CheckRows(int64_t m);
+/// The rows of a GEMM, `least` or more.
+Error CheckRows(int64_t m, int64_t least);
 
 /// The permitted ISAs under a plan's own cap: an intact_isa, if the caller gave one.
 Result<core::IsaSet> PermittedIsas(int32_t max_isa);
@@ -65,7 +67,9 @@ struct MemoryRows {
 };
 /// That no byte belongs to both. Rows may alternate, as two slices of the channels of one tensor do.
 Error CheckApart(const MemoryRows& c, const MemoryRows& other);
-/// Against what a plan of `columns` columns wants.
+/// The strides of `arguments`, of a plan of `columns` columns.
+Error CheckOutputStrides(int64_t columns, const OutputArguments& arguments);
+/// Against what a plan of `columns` columns wants, after CheckOutputStrides().
 Error CheckOutput(const Requantization& output, int64_t columns, const OutputArguments& arguments);
 /// What a run gives of its `m` rows, with INTACT_QUANTIZATION_ROWS.
 Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* zero_points,

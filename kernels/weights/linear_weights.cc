@@ -13,6 +13,11 @@
 namespace intact::kernels {
 namespace {
 
+constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
+constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+
+bool FitsInt32(int64_t sum) { return sum >= kMin && sum <= kMax; }
+
 Error NoMemoryForPanels() { return {INTACT_OUT_OF_MEMORY, "no memory for packed weights"}; }
 
 // Panels for `packed`, which has sizes alone; false if memory ran out.
@@ -80,14 +85,38 @@ Error LinearWeights::BoundGiven() {
   int64_t most = k() * factors;
   // Pairs that clamp change Σ a·w, of which zero points then subtract what they would subtract anyway.
   if (problem_.mode == INTACT_SATURATING) most = 3 * most;
-  int64_t bias = 0;
-  for (const int32_t value : problem_.bias_s32) bias = std::max(bias, std::abs(int64_t{value}));
-  certificate_.accumulator_min = -most - bias;
-  certificate_.accumulator_max = most + bias;
+  certificate_.accumulator_min = -most;
+  certificate_.accumulator_max = most;
   largest_output_ = std::numeric_limits<double>::infinity();
-  if (most + bias <= std::numeric_limits<int32_t>::max()) return {};
-  return {INTACT_OVERFLOW, "weights that runs give can accumulate " + std::to_string(most + bias) +
-                               ", which leaves int32; their depth is " + std::to_string(k())};
+  for (int64_t column = 0; column < n(); ++column) {
+    const int64_t bias = problem_.bias_s32.empty() ? 0 : problem_.bias_s32[static_cast<size_t>(column)];
+    const int64_t sum = bias < 0 ? bias - most : bias + most;
+    certificate_.accumulator_min = std::min(certificate_.accumulator_min, sum);
+    certificate_.accumulator_max = std::max(certificate_.accumulator_max, sum);
+    if (FitsInt32(sum) || problem_.overflow == INTACT_OVERFLOW_WRAPS) continue;
+    return Overflow(column, sum, "weights that runs give");
+  }
+  return {};
+}
+
+Error LinearWeights::Overflow(int64_t n, int64_t sum, const std::string& what) const {
+  const int64_t bias = problem_.bias_s32.empty() ? 0 : problem_.bias_s32[static_cast<size_t>(n)];
+  const int64_t products = sum - bias;
+  const std::string wraps = "the overflow INTACT_OVERFLOW_WRAPS";
+  if (!FitsInt32(products)) {
+    return {INTACT_OVERFLOW, what + " can accumulate " + std::to_string(sum) +
+                                 ", which leaves int32; the depth is " +
+                                 std::to_string(naming_.depth == 0 ? k() : naming_.depth) +
+                                 "; expected a smaller one, or " + wraps};
+  }
+  const std::string limit = sum < kMin ? "at least " + std::to_string(kMin - products)
+                                       : "at most " + std::to_string(kMax - products);
+  const bool may_be_float = problem_.c_type != INTACT_S32 && problem_.fixed_point == INTACT_FIXED_POINT_NONE;
+  return {INTACT_OVERFLOW, "bias_s32[" + std::to_string(naming_.first_column + n) + "] is " +
+                               std::to_string(bias) + ", and the products of " + what + " reach " +
+                               std::to_string(products) + ": their sum " + std::to_string(sum) +
+                               " leaves int32; expected a bias of " + limit +
+                               (may_be_float ? ", a bias_f32, or " : ", or ") + wraps};
 }
 
 void LinearWeights::DropPanels(std::shared_ptr<const PanelSource> source) const {
@@ -152,8 +181,6 @@ Error LinearWeights::BoundAccumulators(bool pairs_saturate) {
 
 Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible,
                                  bool pairs_saturate) {
-  constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
-  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   constexpr int kMaxZeroPoint = 255;  // of activations, as kernels see them
   const auto i = static_cast<size_t>(n);
   const int64_t bias = problem_.bias_s32.empty() ? 0 : problem_.bias_s32[i];
@@ -179,22 +206,18 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
       bounds.back().highest -= std::min<int64_t>(most, 0);
     }
   }
+  int64_t largest = 0;
   for (const ColumnBound& bound : bounds) {
-    const int64_t lowest = constant + bound.lowest;
-    const int64_t highest = constant + bound.highest;
-    if (lowest >= kMin && highest <= kMax) continue;
-    return {INTACT_OVERFLOW, std::string(naming_.column) + " " + std::to_string(naming_.first_column + n) +
-                                 " of " + naming_.weights + " can accumulate " +
-                                 std::to_string(lowest < kMin ? lowest : highest) +
-                                 ", which leaves int32; its depth is " +
-                                 std::to_string(naming_.depth == 0 ? k() : naming_.depth)};
+    for (const int64_t sum : {constant + bound.lowest, constant + bound.highest}) {
+      largest = std::max(largest, FitsInt32(sum) ? std::abs(sum) : -kMin);
+      if (FitsInt32(sum) || problem_.overflow == INTACT_OVERFLOW_WRAPS) continue;
+      return Overflow(n, sum,
+                      std::string(naming_.column) + " " + std::to_string(naming_.first_column + n) + " of " +
+                          naming_.weights);
+    }
   }
-  for (const ColumnBound& bound : bounds) {
-    const double largest = std::max(std::abs(static_cast<double>(constant + bound.lowest)),
-                                    std::abs(static_cast<double>(constant + bound.highest)));
-    largest_output_ = std::max(largest_output_, problem_.LargestOutput(i, largest));
-  }
-  // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
+  largest_output_ = std::max(largest_output_, problem_.LargestOutput(i, static_cast<double>(largest)));
+  // Modulo 2³²: intermediate sums may wrap. The final one is proven to fit, or may wrap.
   const int64_t start = initial + (pairs_saturate ? excess : 0);
   initial_[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
   if (has_row_zero_points) column_sums_[i] = static_cast<int32_t>(parts.positive + parts.negative);

@@ -1,10 +1,11 @@
-// The weights of a linear problem: packed, certified, and proven to keep accumulators within int32. They know
-// of no engine, no extent and no register block: plans of any size share them.
+// The weights of a linear problem: packed, certified, and proven to keep accumulators within int32, unless
+// those may wrap. They know of no engine, no extent and no register block: plans of any size share them.
 #ifndef INTACT_KERNELS_WEIGHTS_LINEAR_WEIGHTS_H_
 #define INTACT_KERNELS_WEIGHTS_LINEAR_WEIGHTS_H_
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "core/result.h"
 #include "kernels/problem/linear_problem.h"
@@ -67,6 +68,9 @@ class LinearWeights {
   LinearWeights() = default;
   Error BoundAccumulators(bool pairs_saturate);
   Error BoundGiven();
+  /// The error of column `n` of `what`, whose sums reach `sum`, beyond int32. It names the bias if the
+  /// products alone are within int32.
+  Error Overflow(int64_t n, int64_t sum, const std::string& what) const;
   Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible, bool pairs_saturate);
 
   LinearProblem problem_;

@@ -83,8 +83,6 @@ class Conv(Plan):
         a = self._input("a", a, self.a_dtype, dims + 2)
         if a.shape[-1] != self.input_channels:
             raise invalid(f"a: has {a.shape[-1]} channels; expected {self.input_channels}")
-        if a.shape[0] == 0:
-            raise invalid("a: has no images; expected at least one")
         args = ffi.new("intact_conv_args *")
         args.struct_size = ffi.sizeof(args[0])
         args.batch = a.shape[0]

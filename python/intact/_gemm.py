@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._library import ARGUMENTS, DTYPES, Linear, array_of, ffi, integer, invalid, lib
-from ._plan import Call, Certificate, Plan, Tuned, nothing, pointer, row_strides
+from ._plan import Call, Certificate, Plan, Tuned, pointer, row_strides
 
 
 _FLOAT32, _INT32 = np.dtype(np.float32), np.dtype(np.int32)
@@ -79,8 +79,6 @@ class Gemm(Plan):
         if a.shape[-1] != self.k:
             raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")
         out = self._output(out, a.shape[:-1] + (self.n,), self.c_dtype)
-        if out.size == 0:
-            return Call(nothing, self, None, (), out)
         args = ffi.new("intact_gemm_args *")
         args.struct_size = _ARGS_SIZE
         kept = [a, out]
@@ -91,8 +89,7 @@ class Gemm(Plan):
             self._place("residual", residual, args)
             kept.append(residual)
         args.m = a.shape[-2]
-        if a.ndim == 3:
-            args.batch = a.shape[0]
+        args.batch = a.shape[0] if a.ndim == 3 else 1
         args.threads = integer("threads", threads)
         for name, values, dtype, kind in (("a_scales", a_scales, _FLOAT32, "float *"),
                                           ("a_zero_points", a_zero_points, _INT32, "int32_t *")):

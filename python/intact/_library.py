@@ -62,6 +62,7 @@ _QUANTIZATIONS = {"static": lib.INTACT_QUANTIZATION_STATIC, "rows": lib.INTACT_Q
                   "dynamic_tensor": lib.INTACT_QUANTIZATION_DYNAMIC_TENSOR}
 _FIXED_POINTS = {None: lib.INTACT_FIXED_POINT_NONE, "half_away": lib.INTACT_FIXED_POINT_HALF_AWAY,
                  "half_up": lib.INTACT_FIXED_POINT_HALF_UP}
+_OVERFLOWS = {"refused": lib.INTACT_OVERFLOW_REFUSED, "wraps": lib.INTACT_OVERFLOW_WRAPS}
 _PAIRINGS = {"within_tap": lib.INTACT_PAIRING_WITHIN_TAP, "flattened": lib.INTACT_PAIRING_FLATTENED}
 
 
@@ -137,7 +138,7 @@ def version() -> str:
 # What Linear takes, for the documentation of classes that pass it on.
 ARGUMENTS = """\
     - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "f16", "u8" or "s8"; by default "s32", with `scales` "f32".
-    - `scales`: one number, or one for each column. The output is
+    - `scales`: one number, or one for each column; 0 for a pruned one. The output is
       clamp(round_half_even(sum·scale + bias) + c_zero_point), in float32 steps; sums have the zero points subtracted.
     - `bias`: one value for each column. Integers are added to the sums, floats to the scaled sums.
     - `a_zero_point`, `c_zero_point`: integers. `b_zero_points`: one integer, or one for each column.
@@ -145,6 +146,8 @@ ARGUMENTS = """\
     - `fixed_point` "half_away" or "half_up": `multipliers` (2^30 to 2^31 − 1, or none) and `shifts` in the place of
       `scales`, one of each or one for each column, as TensorFlow Lite has them (intact.h); 8-bit outputs only.
     - `lookup_table`: 256 elements of an 8-bit `c_type`; outputs q become lookup_table[q − lowest of `c_type`].
+    - `overflow`: "refused" raises an error where activations could make a sum, its integer bias included, leave int32;
+      with "wraps" such sums are taken modulo 2^32, as int32 additions wrap.
     - `a_range=(low, high)`: what activations can be; makes kernels without VNNI faster. It is checked in each run
       unless `check_range=False`.
     - `residual_type` "u8", "s8" or "f32": each run adds (residual − `residual_zero_point`)·`residual_scale`.
@@ -162,8 +165,8 @@ class Linear:
                  clamp: tuple[float, float] | None = None, a_range: tuple[int, int] | None = None,
                  check_range: bool = True, residual_type: str | None = None, residual_scale: float | None = None,
                  residual_zero_point: int = 0, quantization: str = "static", a_source_type: str | None = None,
-                 fixed_point: str | None = None, multipliers: Any = None, shifts: Any = None, lookup_table: Any = None, mode: str = "exact",
-                 max_isa: str | None = None):
+                 fixed_point: str | None = None, multipliers: Any = None, shifts: Any = None, lookup_table: Any = None, overflow: str = "refused",
+                 mode: str = "exact", max_isa: str | None = None):
         if c_type is None:
             c_type = "s32" if scales is None else "f32"
         if str(quantization).startswith("dynamic") and a_source_type is None:
@@ -208,6 +211,7 @@ class Linear:
                 d.bias_f32, self.bias_count = self._values("bias", bias, np.float32)
             else:
                 d.bias_s32, self.bias_count = self._values("bias", bias, np.int32)
+        d.overflow = choice("overflow", overflow, _OVERFLOWS)
         d.residual_type = type_of("residual_type", residual_type)
         d.residual_scale = (0.0 if residual_type is None else 1.0) if residual_scale is None else residual_scale
         d.residual_zero_point = integer("residual_zero_point", residual_zero_point)

@@ -12,7 +12,8 @@ from ._library import TYPE_NAMES, DTYPES, address, array_of, check, ffi, invalid
 
 class Certificate(NamedTuple):
     """Which weights can make VPMADDUBSW saturate, for activations of `a_min` to `a_max`: `failing_pairs` of `pairs`.
-    0 failing pairs are a proof that none can. Sums of products stay within `accumulator_min` and `accumulator_max`."""
+    0 failing pairs are a proof that none can. Sums of products stay within `accumulator_min` and `accumulator_max`, which
+    are beyond int32 where sums wrap."""
 
     a_min: int
     a_max: int
@@ -41,11 +42,6 @@ class Tuned(NamedTuple):
     microseconds: float
     model_kernel: str
     model_microseconds: float
-
-
-def nothing(plan: Any, args: Any) -> int:
-    """The run of an output without elements."""
-    return 0
 
 
 class Call:

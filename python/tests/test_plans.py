@@ -93,6 +93,32 @@ def test_fixed_point(rule):
         intact.Gemm(b, c_type="s8", fixed_point=rule, multipliers=multipliers, shifts=-7)
 
 
+def test_sums_that_leave_int32_wrap_or_are_refused():
+    a, b = np.full((2, 2), 255, np.uint8), np.ones((2, 3), np.int8)
+    bias = np.array([2147483647, 0, 2147483138])
+    with pytest.raises(intact.Error, match=r"bias_s32\[0\] is 2147483647, and the products of column 0 of b reach 510"):
+        intact.Gemm(b, bias=bias)
+    gemm = intact.Gemm(b, bias=bias, overflow="wraps")
+    assert gemm.info.accumulator_max == 2147484157
+    assert np.array_equal(gemm.run(a), [[-2147483139, 510, -2147483648]] * 2)
+    weights = np.ones((3, 1, 1, 2), np.int8)
+    conv = intact.Conv(weights, bias=bias, overflow="wraps")
+    assert np.array_equal(conv.run(a.reshape(1, 2, 1, 2)).reshape(2, 3), gemm.run(a))
+    with pytest.raises(intact.Error, match="overflow: is 'clamps'; expected 'refused', 'wraps'"):
+        intact.Gemm(b, overflow="clamps")
+
+
+def test_scales_of_pruned_channels():
+    a, b = random((9, 32), np.uint8), random((32, 2), np.int8)
+    bias = np.array([0.5, -3.0], np.float32)
+    assert np.array_equal(intact.Gemm(b, scales=[0.0, 1.0], bias=bias).run(a)[:, 0], np.full(9, 0.5, np.float32))
+    assert np.array_equal(intact.Gemm(b, scales=0, c_type="u8", c_zero_point=7).run(a), np.full((9, 2), 7, np.uint8))
+    conv = intact.Conv(b.T.reshape(2, 1, 1, 32), scales=[0, 0.25], bias=bias)
+    assert np.array_equal(conv.run(a.reshape(1, 9, 1, 32))[..., 0].ravel(), np.full(9, 0.5, np.float32))
+    with pytest.raises(intact.Error, match=r"scales\[1\] is -1e-30; expected a finite value of at least 0"):
+        intact.Gemm(b, scales=[1.0, -1e-30])
+
+
 def test_lookup_table():
     a, b = random((9, 32), np.uint8), random((32, 16), np.int8)
     table = np.random.default_rng(1).permutation(256).astype(np.uint8).view(np.int8)
@@ -122,6 +148,13 @@ def test_no_rows():
     gemm = intact.Gemm(random((8, 4), np.int8))
     assert gemm.run(np.empty((0, 8), np.uint8)).shape == (0, 4)
     assert gemm.run(np.empty((3, 0, 8), np.uint8)).shape == (3, 0, 4)
+    assert gemm.run(np.empty((0, 3, 8), np.uint8)).shape == (0, 3, 4)
+    with pytest.raises(intact.Error, match="out: has shape"):
+        gemm.run(np.empty((0, 8), np.uint8), np.empty((1, 4), np.int32))
+    conv = intact.Conv(np.ones((4, 3, 3, 2), np.int8))
+    assert conv.run(np.empty((0, 5, 6, 2), np.uint8)).shape == (0, 3, 4, 4)
+    with pytest.raises(intact.Error, match="the padded input"):
+        conv.run(np.empty((0, 2, 6, 2), np.uint8))
 
 
 def test_certificate_and_failing_pairs():
@@ -321,6 +354,8 @@ REFUSED = {
     "out: is read-only": lambda: intact.Gemm(B).run(A, np.broadcast_to(np.int32(0), (4, 8))),
     "residual: is given; the plan has no residual_type": lambda: intact.Gemm(B).run(A, residual=A),
     "a_scales: is given": lambda: intact.Gemm(B).run(A, a_scales=[1.0]),
+    "b_stride_k is 1 and b_stride_n is 1, so elements of b overlap": lambda: intact.Gemm(
+        np.lib.stride_tricks.as_strided(B, (3, 4), (1, 1))),
     "threads is -1": lambda: intact.Gemm(B).run(A, threads=-1),
     "stride: has 1 entries; expected 2": lambda: intact.Conv(random((2, 3, 3, 2), np.int8), stride=[1]),
     "a: pixels are not at one distance": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(

@@ -41,7 +41,7 @@ Gemm Item(const Gemm& gemm, int64_t i);
 std::vector<int8_t> FromColumns(std::span<const int8_t> columns, int64_t n, int64_t k);
 
 /// The contract as include/intact/intact.h states it: y[m,n] = Σ_k (a − za)·(b − zb) + bias_s32, batch·m·n
-/// values modulo 2³².
+/// values modulo 2³². That is the definition of INTACT_OVERFLOW_WRAPS; other sums are within int32.
 std::vector<int32_t> Multiply(const Gemm& gemm);
 
 /// Output bytes, dense batch×m×n of c_type, from accumulators.

@@ -17,7 +17,12 @@ constexpr std::string_view kSemicolon = "; ";
 std::vector<Gemm> ItemsOf(const Gemm& gemm) {
   if (gemm.batch == 1 && !gemm.has_own_b) return {gemm};
   std::vector<Gemm> items;
-  for (int64_t i = 0; i < gemm.batch; ++i) items.push_back(Item(gemm, i));
+  if (gemm.rows() == 0) {  // one, without rows, so that there is a first
+    items.push_back(gemm);
+    items.front().m = 0;
+    items.front().batch = 1;
+  }
+  for (int64_t i = 0; i < gemm.batch && gemm.rows() > 0; ++i) items.push_back(Item(gemm, i));
   return items;
 }
 
@@ -91,6 +96,7 @@ std::vector<Overflow> Predictor::Overflows() const {
   constexpr int64_t kLargestProduct = 255 * 255;
   std::vector<Overflow> overflows;
   for (size_t i = 0; i < gemms_.size(); ++i) {
+    if (gemms_[i].overflow == INTACT_OVERFLOW_WRAPS) continue;
     const Operands& operands = operands_[i];
     int64_t largest_bias = 0;
     for (const int32_t bias : operands.bias) largest_bias = std::max(largest_bias, std::abs(int64_t{bias}));

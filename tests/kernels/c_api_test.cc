@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -179,7 +181,6 @@ std::vector<Refusal> Refusals() {
       {"scale_count is 0", [](Draft* d) { d->desc.linear.scale_count = 0; }},
       {"scales[1] is nan", [](Draft* d) { d->scales[1] = kNan; }},
       {"scales[2] is inf", [](Draft* d) { d->scales[2] = kInfinity; }},
-      {"scales[0] is 0", [](Draft* d) { d->scales[0] = 0.0f; }},
       {"scales[0] is -0.5", [](Draft* d) { d->scales[0] = -0.5f; }},
       {"scales", [](Draft* d) { d->desc.linear.c_type = INTACT_S32; }},
       {"bias_f32[2] is nan",
@@ -220,7 +221,8 @@ std::vector<Refusal> Refusals() {
        }},
       {"clamp_min and clamp_max are 0; expected the bounds of INTACT_ACTIVATION_CLAMP",
        [](Draft* d) { d->desc.linear.activation = INTACT_ACTIVATION_CLAMP; }},
-      {"scales[1] is -1e-40; expected a finite value above 0", [](Draft* d) { d->scales[1] = -1e-40f; }},
+      {"scales[1] is -1e-40; expected a finite value of at least 0",
+       [](Draft* d) { d->scales[1] = -1e-40f; }},
       {"residual_type is 3; expected INTACT_TYPE_NONE, INTACT_U8, INTACT_S8 or INTACT_F32",
        [](Draft* d) { d->AddResidual(INTACT_S32, 1.0f, 0); }},
       {"residual_type is -1", [](Draft* d) { d->desc.linear.residual_type = -1; }},
@@ -327,6 +329,73 @@ TEST(Overflow, CountsBiasAndZeroPoint) {
   EXPECT_EQ(CreateColumn(130000, 127, [](GemmDesc* desc) { desc->linear.a_zero_point = 128; }), INTACT_OK);
 }
 
+// Where the products alone stay within int32, the bias is named, and what it may be.
+TEST(Overflow, NamesTheBias) {
+  std::array<int32_t, 1> bias = {2147483647};
+  float scale = 1e-9f;
+  const auto with_bias = [&](GemmDesc* desc) { desc->linear.bias_s32 = bias.data(); };
+  const auto scaled = [&](GemmDesc* desc) {
+    with_bias(desc);
+    desc->linear.c_type = INTACT_U8;
+    desc->linear.scales = &scale;
+    desc->linear.scale_count = 1;
+  };
+  EXPECT_EQ(CreateColumn(2, 1, scaled), INTACT_OVERFLOW);
+  EXPECT_STREQ(intact_last_error(),
+               "intact_gemm_create: bias_s32[0] is 2147483647, and the products of column 0 of b reach 510: "
+               "their sum 2147484157 leaves int32; expected a bias of at most 2147483137, a bias_f32, or the "
+               "overflow INTACT_OVERFLOW_WRAPS");
+  bias[0] = 2147483137;
+  EXPECT_EQ(CreateColumn(2, 1, scaled), INTACT_OK);
+  bias[0] = -2147483647;
+  EXPECT_EQ(CreateColumn(2, -1, with_bias), INTACT_OVERFLOW);
+  EXPECT_THAT(
+      intact_last_error(),
+      HasSubstr("bias_s32[0] is -2147483647, and the products of column 0 of b reach -510: their sum "
+                "-2147484157 leaves int32; expected a bias of at least -2147483138, or the overflow"));
+  // With weights that runs give, and with products that leave int32 by themselves.
+  const auto of_run = [&](GemmDesc* desc) {
+    with_bias(desc);
+    desc->b_from_run = 1;
+  };
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = 1;
+  desc.k = 2;
+  of_run(&desc);
+  intact_gemm* gemm = nullptr;
+  EXPECT_EQ(intact_gemm_create(&desc, &desc.linear, nullptr, &gemm), INTACT_OVERFLOW);
+  EXPECT_THAT(intact_last_error(), HasSubstr("and the products of weights that runs give reach -65280: their "
+                                             "sum -2147548927 leaves int32; expected a bias of at least "
+                                             "-2147418368"));
+  desc.linear.overflow = INTACT_OVERFLOW_WRAPS;
+  EXPECT_EQ(intact_gemm_create(&desc, &desc.linear, nullptr, &gemm), INTACT_OK) << intact_last_error();
+  intact_gemm_destroy(gemm);
+  bias[0] = 1;
+  EXPECT_EQ(CreateColumn(66312, 127, with_bias), INTACT_OVERFLOW);
+  EXPECT_THAT(intact_last_error(),
+              HasSubstr("column 0 of b can accumulate 2147514121, which leaves int32; the "
+                        "depth is 66312; expected a smaller one, or the overflow"));
+}
+
+// Bounds of sums that may wrap are those of the sums.
+TEST(Overflow, OfSumsThatWrapIsReported) {
+  const std::array<int8_t, 2> b = {1, 1};
+  const std::array<int32_t, 1> bias = {2147483647};
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = 1;
+  desc.k = 2;
+  desc.linear.bias_s32 = bias.data();
+  desc.linear.overflow = INTACT_OVERFLOW_WRAPS;
+  const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  EXPECT_EQ(gemm->Info().accumulator_min, 2147483647);
+  EXPECT_EQ(gemm->Info().accumulator_max, 2147484157);
+  const std::array<uint8_t, 4> a = {255, 255, 0, 0};
+  std::array<int32_t, 2> c = {};
+  ASSERT_TRUE(gemm->Run(MatrixView(a.data(), 2, 2), MatrixView(c.data(), 2, 1)).ok());
+  EXPECT_THAT(c, testing::ElementsAre(-2147483139, 2147483647));
+}
+
 TEST(Overflow, CountsWeightZeroPoints) {
   int32_t zero_point = 127;
   const auto with_zero_point = [&](GemmDesc* desc) {
@@ -377,6 +446,39 @@ TEST(Overflow, BelievesADeclaredRangeOnlyUnchecked) {
   EXPECT_EQ(CreateColumn(100000, 127, declared(INTACT_RANGE_UNCHECKED)), INTACT_OK);
 }
 
+// ----- scales of 0 -----------------------------------------------------------------------------------------
+
+// A pruned channel's outputs are the bias or the zero point, of negative sums too.
+TEST(ScaleZero, OfPrunedChannels) {
+  const std::array<int8_t, 4> b = {0, -1, 0, -2};
+  const std::array<float, 2> scales = {0.0f, -0.0f}, bias = {0.25f, -1.5f};
+  const std::array<uint8_t, 2> a = {3, 255};
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = desc.k = 2;
+  desc.linear.scales = scales.data();
+  desc.linear.scale_count = 2;
+  desc.linear.c_type = INTACT_F32;
+  std::array<float, 2> f = {9.0f, 9.0f};
+  Result<Gemm> gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  ASSERT_TRUE(gemm->Run(MatrixView(a.data(), 1, 2), MatrixView(f.data(), 1, 2)).ok());
+  EXPECT_THAT(f, testing::ElementsAre(0.0f, 0.0f));
+  EXPECT_FALSE(std::signbit(f[0]));  // 0·0
+  EXPECT_FALSE(std::signbit(f[1]));  // a negative sum times −0
+  desc.linear.bias_f32 = bias.data();
+  gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  ASSERT_TRUE(gemm->Run(MatrixView(a.data(), 1, 2), MatrixView(f.data(), 1, 2)).ok());
+  EXPECT_THAT(f, testing::ElementsAre(0.25f, -1.5f));
+  desc.linear.c_type = INTACT_U8;
+  desc.linear.c_zero_point = 7;
+  std::array<uint8_t, 2> c = {};
+  gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  ASSERT_TRUE(gemm->Run(MatrixView(a.data(), 1, 2), MatrixView(c.data(), 1, 2)).ok());
+  EXPECT_THAT(c, testing::ElementsAre(7, 5));
+}
+
 // ----- refusals of a run -----------------------------------------------------------------------------------
 
 class Run : public testing::Test {
@@ -410,7 +512,6 @@ class Run : public testing::Test {
 TEST_F(Run, RefusesArgumentsByNameAndValue) {
   const std::pair<const char*, std::function<void(intact_gemm_args*)>> cases[] = {
       {"args->struct_size is 1", [](intact_gemm_args* args) { args->struct_size = 1; }},
-      {"m is 0", [](intact_gemm_args* args) { args->m = 0; }},
       {"m is -1", [](intact_gemm_args* args) { args->m = -1; }},
       {"m is 4294967296", [](intact_gemm_args* args) { args->m = int64_t{1} << 32; }},
       {"a is NULL", [](intact_gemm_args* args) { args->a = nullptr; }},
@@ -438,6 +539,74 @@ TEST_F(Run, RefusesArgumentsByNameAndValue) {
   ExpectRefused(intact_gemm_run_part(plan_.get(), &args_, 0, 0), "part is 0 of 0");
   EXPECT_EQ(intact_gemm_run(plan_.get(), &args_), INTACT_OK);
   EXPECT_STREQ(intact_last_error(), "");
+}
+
+// Of no rows or no items: nothing is read or written, whatever is NULL; sizes are reported and checked.
+TEST_F(Run, OfNothingDoesNothing) {
+  Draft draft;
+  draft.AddResidual(INTACT_U8, 1.0f, 3);
+  draft.desc.linear.a_quantization = INTACT_QUANTIZATION_ROWS;
+  for (const bool has_residual : {false, true}) {
+    Use(has_residual ? draft : Draft());
+    for (const auto& [m, batch] : {std::pair<int64_t, int64_t>{0, 1}, {2, 0}, {0, 0}, {0, 3}}) {
+      for (const bool has_pointers : {false, true}) {
+        intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+        args.m = m;
+        args.batch = batch;
+        if (has_pointers) {
+          args.a = args_.a;
+          args.c = args_.c;
+        }
+        intact_run_info info = INTACT_RUN_INFO_INIT;
+        info.scratch_bytes = info.part_scratch_bytes = 1;
+        EXPECT_EQ(intact_gemm_prepare(plan_.get(), &args, &info), INTACT_OK) << intact_last_error();
+        EXPECT_THAT(info.output, testing::ElementsAre(m, 3, 1));
+        EXPECT_EQ(info.scratch_bytes, 0u);
+        EXPECT_EQ(info.part_scratch_bytes, 0u);
+        EXPECT_EQ(intact_gemm_run(plan_.get(), &args), INTACT_OK) << intact_last_error();
+        EXPECT_EQ(intact_gemm_run_part(plan_.get(), &args, 1, 2), INTACT_OK) << intact_last_error();
+        EXPECT_THAT(c_, testing::Each(0xa5));
+        args.c_stride = 2;
+        ExpectRefused(intact_gemm_run(plan_.get(), &args), "c_stride is 2; expected 0 or at least 3");
+        args.c_stride = 0;
+        args.threads = -1;
+        ExpectRefused(intact_gemm_run(plan_.get(), &args), "threads is -1");
+        ExpectRefused(intact_gemm_prepare(plan_.get(), &args, &info), "threads is -1");
+        ExpectRefused(intact_gemm_run_part(plan_.get(), &args, 2, 2), "part is 2 of 2");
+        args.m = -1;
+        ExpectRefused(intact_gemm_run(plan_.get(), &args), "m is -1; expected 0 to 2147483647");
+      }
+    }
+  }
+}
+
+TEST(RunInCpp, OfNothingDoesNothing) {
+  const std::array<int8_t, 6> b = {1, 2, 3, 4, 5, 6};
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = 3;
+  desc.k = 2;
+  const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  const MatrixView<const uint8_t> a(nullptr, 0, 2);
+  const MatrixView<int32_t> c(nullptr, 0, 3);
+  EXPECT_TRUE(gemm->Run(a, c).ok());
+  EXPECT_TRUE(gemm->RunPart(a, c, 1, 2).ok());
+  for (const auto& [rows, items] : {std::pair<int64_t, int64_t>{0, 2}, {4, 0}}) {
+    const BatchView<const uint8_t> all_a = {{nullptr, rows, 2}, items};
+    const BatchView<int32_t> all_c = {{nullptr, rows, 3}, items};
+    EXPECT_TRUE(gemm->Run(all_a, all_c).ok());
+  }
+  const Result<intact_run_info> info = gemm->Prepare(0);
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_EQ(info->scratch_bytes, 0u);
+}
+
+// A struct of the first version has no `batch`: it is one item.
+TEST_F(Run, OfAStructWithoutABatchHasOneItem) {
+  args_.batch = 0;  // beyond the struct's end
+  args_.struct_size = offsetof(intact_gemm_args, a_zero_points);
+  EXPECT_EQ(intact_gemm_run(plan_.get(), &args_), INTACT_OK) << intact_last_error();
+  EXPECT_THAT(c_, testing::Each(0));
 }
 
 TEST_F(Run, RefusesAResidualThatThePlanDoesNotHave) {

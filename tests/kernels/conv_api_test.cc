@@ -302,6 +302,26 @@ TEST(ConvDescriptor, OverflowIsRefusedOnEveryIsa) {
   }
 }
 
+// The bias that makes a sum leave int32 is named, of all output channels whatever unit they are in.
+TEST(ConvDescriptor, OverflowNamesTheBias) {
+  for (const intact_isa isa : core::kIsaLadder) {
+    Draft draft;
+    const std::vector<int32_t> bias = {0, 0, 0, 0, 2147483647, 0};
+    draft.desc.linear.bias_s32 = bias.data();
+    draft.desc.linear.max_isa = isa;
+    Result<Conv> conv = draft.Create();
+    ASSERT_FALSE(conv);
+    EXPECT_EQ(conv.error().status, INTACT_OVERFLOW);
+    EXPECT_THAT(
+        conv.error().message,
+        HasSubstr("bias_s32[4] is 2147483647, and the products of output channel 4 of weights reach"));
+    EXPECT_THAT(conv.error().message, HasSubstr("or the overflow INTACT_OVERFLOW_WRAPS"));
+    draft.desc.linear.overflow = INTACT_OVERFLOW_WRAPS;
+    conv = draft.Create();
+    EXPECT_TRUE(conv) << conv.error().message;
+  }
+}
+
 class ConvRun : public testing::Test {
  protected:
   void SetUp() override {
@@ -319,11 +339,51 @@ class ConvRun : public testing::Test {
   intact_conv_args args_ = INTACT_CONV_ARGS_INIT;
 };
 
+// Without images: nothing is read or written, whatever is NULL; sizes are reported and checked.
+TEST_F(ConvRun, OfNothingDoesNothing) {
+  for (const bool has_pointers : {false, true}) {
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    EXPECT_EQ(args.batch, 1);
+    args.batch = 0;
+    args.a = has_pointers ? a_.data() : nullptr;
+    args.c = has_pointers ? c_.data() : nullptr;
+    intact_run_info info = INTACT_RUN_INFO_INIT;
+    info.scratch_bytes = info.part_scratch_bytes = 1;
+    EXPECT_EQ(intact_conv_prepare(conv_->handle(), &args, &info), INTACT_OK) << intact_last_error();
+    EXPECT_THAT(info.output, testing::ElementsAre(4, 6, 1));
+    EXPECT_EQ(info.scratch_bytes, 0u);
+    EXPECT_EQ(info.part_scratch_bytes, 0u);
+    EXPECT_EQ(conv_->Run(args).status, INTACT_OK) << intact_last_error();
+    EXPECT_EQ(conv_->RunPart(args, 1, 2).status, INTACT_OK) << intact_last_error();
+    EXPECT_THAT(c_, testing::Each(99));
+    EXPECT_EQ(conv_->RunPart(args, 2, 2).status, INTACT_INVALID_ARGUMENT);
+    args.output[1] = 5;
+    EXPECT_THAT(conv_->Run(args).message, HasSubstr("output[1] is 5; expected 6"));
+    args.output[1] = 0;
+    args.a_stride = 3;
+    EXPECT_THAT(conv_->Run(args).message, HasSubstr("a_stride is 3; expected 0 or at least 4"));
+    args.a_stride = 0;
+    PixelView<const uint8_t> a;
+    a.batch = 0;
+    a.extents = {4, 6, 1};
+    a.channels = 4;
+    PixelView<uint8_t> c;
+    c.batch = 0;
+    c.extents = {4, 6, 1};
+    c.channels = 6;
+    EXPECT_EQ(conv_->Run(a, c).message, "");
+    EXPECT_EQ(conv_->RunPart(a, c, 1, 2).message, "");
+    args.input[0] = 5;
+    EXPECT_THAT(conv_->Run(args).message, HasSubstr("input[0] is 5; expected the descriptor's"));
+    EXPECT_EQ(intact_conv_prepare(conv_->handle(), &args, &info), INTACT_INVALID_ARGUMENT);
+  }
+}
+
 TEST_F(ConvRun, RefusalsNameTheArgumentAndWriteNothing) {
   const std::vector<std::pair<const char*, std::function<void(intact_conv_args*)>>> refusals = {
       {"args->struct_size is 1", [](intact_conv_args* a) { a->struct_size = 1; }},
-      {"batch is 0; expected 1 to", [](intact_conv_args* a) { a->batch = 0; }},
-      {"batch is 9223372036854775807; expected 1 to", [](intact_conv_args* a) { a->batch = INT64_MAX; }},
+      {"batch is -1; expected 0 to", [](intact_conv_args* a) { a->batch = -1; }},
+      {"batch is 9223372036854775807; expected 0 to", [](intact_conv_args* a) { a->batch = INT64_MAX; }},
       {"a is NULL", [](intact_conv_args* a) { a->a = nullptr; }},
       {"c is NULL", [](intact_conv_args* a) { a->c = nullptr; }},
       {"a_stride is 3; expected 0 or at least 4", [](intact_conv_args* a) { a->a_stride = 3; }},

@@ -441,7 +441,7 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
   EXPECT_EQ(MessageOfRun(rows, [](auto* args) { args->a_zero_points = zero_points.data(); }),
             "a_zero_points[2] is 256; expected 0 to 255");
   EXPECT_EQ(MessageOfRun(rows, [](auto* args) { args->a_scales = scales.data(); }),
-            "a_scales[3] is -0.5; expected a finite value above 0");
+            "a_scales[3] is -0.5; expected a finite value of at least 0");
   EXPECT_EQ(MessageOfRun(rows, [](auto* args) { args->a_scales = nullptr; }),
             "a_scales is NULL; expected a value for each row");
   EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->a_scales = scales.data(); }),

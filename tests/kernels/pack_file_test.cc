@@ -524,6 +524,7 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Spoilt{kU8, kVectorsAt, 0x9, "size"},
            Spoilt{kU8, kVectorsAt, 0xf, "size"},
            Spoilt{kU8, kRangeCheckAt, 2, "range_check is 2"},
+           Spoilt{kU8, kOverflowAt, 2, "overflow is 2"},
            Spoilt{kU8, kAZeroPointAt, 256, "a_zero_point is 256"},
            Spoilt{kU8, kAZeroPointAt, 0x7fffffff, "a_zero_point is 2147483647"},
            Spoilt{kU8, kCZeroPointAt, 256, "c_zero_point is 256"},
@@ -620,7 +621,7 @@ TEST_F(PackFile, RefusesFloatsThatAPlanWouldRefuse) {
   const Bytes image = Image(kU8);
   constexpr size_t kBiasAt = kWeightsAt + kNarrowBytes + 64;  // after the zero points
   constexpr size_t kScalesAt = kBiasAt + 64;
-  for (const uint32_t bits : {0x7fc00000u, 0x7f800000u, 0u, 0xbf800000u}) {  // NaN, ∞, 0, −1
+  for (const uint32_t bits : {0x7fc00000u, 0x7f800000u, 0x80000001u, 0xbf800000u}) {  // NaN, ∞, −2⁻¹⁴⁹, −1
     Write(path_, Forged(image, kScalesAt, bits));
     ExpectRefused(path_, "scales[0]");
   }

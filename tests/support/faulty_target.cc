@@ -307,6 +307,7 @@ void Misbehave(const intact_gemm_desc& desc, const intact_linear_desc& linear, c
   if (Is("many_and_few") && desc.k > 64) (void)a[a_bytes];
   if (Is("writes_beyond")) c[c_bytes] = 1;
   if (Is("writes_before")) c[-1] = 1;
+  if (Is("writes_nothing") && args.m == 0) c[0] = 1;
   if (Is("writes_between") && args.c_stride > desc.n && args.m > 1) c[desc.n * element] = 1;
   if (Is("writes_input")) const_cast<volatile uint8_t&>(a[0]) = 1;
   if (Is("reads_scales_beyond") && linear.scale_count > 1) {
@@ -329,6 +330,10 @@ intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* li
     ++calls;
     std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "no time");
     return INTACT_UNSUPPORTED;
+  }
+  if (Is("refuses_nothing") && args->m == 0) {
+    std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "expected a row");
+    return INTACT_INVALID_ARGUMENT;
   }
   if (Is("refuses_all") || (Is("depths_by_4") && desc->k % 4 != 0)) {
     std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "not that");
@@ -409,6 +414,7 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
     target.supports |= Bits({INTACT_TARGET_CONV_2D});
     target.conv = RunConv;
   }
+  if (Is("refuses_nothing") || Is("writes_nothing")) target.supports |= Bits({INTACT_TARGET_EMPTY});
   if (Is("no_residual")) target.supports |= Bits({INTACT_TARGET_RESIDUAL, INTACT_TARGET_RESIDUAL_IN_PLACE});
   if (Is("swapped_pair_u8")) target.supports &= ~Bits({INTACT_TARGET_C_S32, INTACT_TARGET_C_F32});
   if (Is("truncated_bf16")) target.supports |= Bits({INTACT_TARGET_C_BF16});

@@ -379,6 +379,10 @@ TEST_F(BadLayer, WrongValues) {
   EXPECT_THAT(ErrorWith("/input/scale", -0.5),
               HasSubstr("input.scale: is -0.5; expected a finite scale above 0"));
   EXPECT_THAT(ErrorWith("/input/scale", 0), HasSubstr("input.scale"));
+  EXPECT_EQ(ErrorWith("/weight/scales/0", 0), "no error");  // a pruned channel
+  EXPECT_THAT(ErrorWith("/weight/scales/0", -1e-30),
+              HasSubstr("weight.scales[0]: is -1e-30; expected a finite scale of at least 0"));
+  EXPECT_THAT(ErrorWith("/weight/scales/0", 1e-60), HasSubstr("in float32; expected a finite scale above 0"));
   EXPECT_THAT(ErrorWith("/output/scale", "x"), HasSubstr("output.scale: is \"x\"; expected a number"));
   EXPECT_THAT(ErrorWith("/output/scale", 1e-300), HasSubstr("in float32; expected a finite scale"));
   EXPECT_THAT(ErrorWith("/input/zero_point", 256), HasSubstr("input.zero_point: is 256; expected 0 to 255"));

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "reference/contract/quantize.h"
+#include "reference/models/arithmetic.h"
 #include "support/random.h"
 #include "tests/support/printers.h"
 #include "verify/explain/compare.h"
@@ -56,6 +57,10 @@ TEST(ProblemText, RoundTrips) {
            "gemm s8u8f32 m=1 n=2 k=3 batch=4 itempad=5 ownb=yes blayout=nk bpad=6 zb=7 zbper=item scale=item",
            "gemm s8s8s32 m=1 n=2 k=3 quant=rows zaper=row",
            "gemm u8s8u8 m=1 n=2 k=3 quant=dynamic_tensor x=nonfinite zc=3",
+           "gemm u8s8f32 m=1 n=2 k=3 overflow=wraps bias=s32 scale=pruned",
+           "gemm u8s8s32 m=0 n=2 k=3",
+           "gemm u8s8u8 m=2 n=2 k=3 batch=0 quant=rows",
+           "conv u8s8s32 in=4 c=1 o=2 kernel=3 batch=0",
        }) {
     EXPECT_EQ(Parsed(line).ToString(), line);
     EXPECT_EQ(Parsed(Parsed(line).ToString()), Parsed(line));
@@ -381,6 +386,17 @@ TEST(MaterializeNumbers, OfBfloat16AreRepresentable) {
     EXPECT_EQ(gemm.a.size(), 9u * 7);
     for (const float scale : gemm.scales) EXPECT_TRUE(std::isfinite(scale) && scale > 0.0f);
   }
+}
+
+TEST(MaterializeEdges, OfWrappingSumsAndPrunedChannels) {
+  const reference::Gemm gemm =
+      MaterializeGemm(Parsed("gemm u8s8f32 m=9 n=40 k=64 overflow=wraps bias=s32 scale=pruned"));
+  EXPECT_EQ(gemm.overflow, INTACT_OVERFLOW_WRAPS);
+  reference::Gemm refused = gemm;
+  refused.overflow = INTACT_OVERFLOW_REFUSED;
+  EXPECT_GT(reference::Predictor(refused).Overflows().size(), 20u);
+  EXPECT_TRUE(reference::Predictor(gemm).Overflows().empty());
+  for (size_t n = 0; n < gemm.scales.size(); ++n) EXPECT_EQ(gemm.scales[n] == 0.0f, n % 3 == 0) << n;
 }
 
 TEST(MaterializeItems, HaveTheirOwn) {

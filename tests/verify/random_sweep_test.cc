@@ -78,6 +78,8 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "own B ", p.own_b);
     Note(&met, "by columns ", p.b_by_columns);
     Note(&met, "check ", p.range_check);
+    Note(&met, "overflow ", p.overflow);
+    Note(&met, "nothing ", (p.conv ? p.conv->batch : p.m * p.batch) == 0);
     Note(&met, "in place ", p.in_place);
     Note(&met, "open ", p.open_extents);
     Note(&met, "scratch ", p.own_scratch);
@@ -95,8 +97,8 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "asymmetric ", p.conv->axes.back().pad_begin != p.conv->axes.back().pad_end);
   }
   const size_t types = 4 * core::kOutputTypes.size() + 4 * 4;
-  EXPECT_EQ(met.size(), types + AllFills().size() + 3 + 3 + 4 + 3 + 4 + 4 + AllNumbers().size() +
-                            core::kSourceTypes.size() + 5 + 13 * 2 + 4 + 2 + 3 + 4 * 2)
+  EXPECT_EQ(met.size(), types + AllFills().size() + 3 + 3 + 5 + 3 + 4 + 4 + AllNumbers().size() +
+                            core::kSourceTypes.size() + 5 + 15 * 2 + 4 + 2 + 3 + 4 * 2)
       << ::testing::PrintToString(met);
 }
 

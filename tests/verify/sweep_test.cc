@@ -52,10 +52,12 @@ TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
     met.insert("threads " + std::to_string(p.threads));
     met.insert("fixed " + std::to_string(static_cast<int>(p.fixed)));
     met.insert("table " + std::to_string(p.has_table));
+    met.insert("overflow " + std::to_string(p.overflow));
+    met.insert("nothing " + std::to_string(p.m * p.batch == 0));
     if (p.declared_min == 0)
       declared.insert(std::to_string(p.declared) + " " + std::to_string(p.range_check));
   }
-  EXPECT_EQ(met.size(), AllFills().size() + 2 * core::kOutputTypes.size() + 3 + 5 + 3 + 4 + 5 + 2)
+  EXPECT_EQ(met.size(), AllFills().size() + 2 * core::kOutputTypes.size() + 3 + 6 + 3 + 4 + 5 + 2 + 2 + 2)
       << ::testing::PrintToString(met);
   EXPECT_GE(declared.size(), 2u * 7);
 }
@@ -75,7 +77,7 @@ TEST(SweepProblems, MeetEveryQuantizationAndBatch) {
     if (p.own_b) met.insert("own B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
   }
   constexpr size_t kOutputs = core::kOutputTypes.size(), kSources = core::kSourceTypes.size();
-  EXPECT_EQ(met.size(), (3 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * kOutputs + 5 + 3)
+  EXPECT_EQ(met.size(), (3 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * kOutputs + 6 + 3)
       << ::testing::PrintToString(met);
 }
 

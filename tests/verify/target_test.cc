@@ -763,6 +763,8 @@ const Fault kFaults[] = {
     Fault{"hang", "did not return within 0.5 s, after printing \"waiting for a lock\""},
     Fault{"flood", "printed more than 64 MiB, after printing \"\\.\\.\\.", 1 << 20},
     Fault{"error", "status 4: no kernel for"},
+    Fault{"refuses_nothing", "status 1: expected a row"},
+    Fault{"writes_nothing", "a write 1 byte\\(s\\) beyond the end of C"},
     Fault{"reads_beyond", "a read 1 byte\\(s\\) beyond the end of A"},
     Fault{"reads_before", "a read 1 byte\\(s\\) before A, in a second run"},
     Fault{"writes_beyond", "a write 1 byte\\(s\\) beyond the end of C"},

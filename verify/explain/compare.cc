@@ -195,9 +195,12 @@ class Comparer {
         core::Decode(oracle_.type(), &oracle_.expected()[static_cast<size_t>(output) * size_]);
     difference.actual = core::Decode(oracle_.type(), seen.element);
     difference.accumulator = seen.exact;
+    const std::optional<std::string> not_wrapped = HowNotWrapped(seen);
     if (overflows) {
       difference.cause = Cause::kInt32Overflow;
       if (oracle_.type() == INTACT_S32) difference.expected = static_cast<double>(overflow->second);
+    } else if (not_wrapped) {
+      difference.cause = Cause::kInt32Overflow;
     } else if (explanation != nullptr) {
       difference.cause = CauseOf(seen, *explanation);
       difference.hypothesis = explanation->hypothesis;
@@ -206,6 +209,8 @@ class Comparer {
     if (std::ssize(result_.listed) >= max_listed_) return;
     if (overflows) {
       difference.detail = fmt::format("the exact sum {} leaves int32", overflow->second);
+    } else if (not_wrapped) {
+      difference.detail = *not_wrapped;
     } else if (explanation != nullptr) {
       difference.of = ToString(explanation->arithmetic);
       Detail(seen, *explanation, &difference);

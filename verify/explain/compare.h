@@ -5,7 +5,8 @@
 //   int16 saturation      pairs clamped to int16, or int16 sums; the detail names pairs that are not
 //                         adjacent
 //   int32 overflow        the saturating int32 accumulation (VPDPBUSDS); or the exact sum leaves int32: then
-//                         what wraps or clamps is wrong, and an s32 output has no right value
+//                         what wraps or clamps is wrong, and an s32 output has no right value. Where sums
+//                         are to wrap (INTACT_OVERFLOW_WRAPS): a sum that was clamped or kept
 //   reduced weights       weights were halved and rounded
 //   float sums            an s32 output went through float
 //   requantization        the accumulator is right and rounded otherwise (half up, FMA, fixed point, …)

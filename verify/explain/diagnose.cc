@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,7 @@ namespace {
 
 using reference::Requantization;
 
-bool SameElement(const Observation& seen, int32_t y, const Requantization& q) {
+bool SameElement(const Observation& seen, int64_t y, const Requantization& q) {
   uint8_t element[4] = {};
   reference::StoreOutput(y, q, element);
   return std::memcmp(element, seen.element, static_cast<size_t>(core::BytesOf(q.c_type))) == 0;
@@ -164,10 +165,14 @@ using Mistake = std::optional<Diagnosis>;
 
 Diagnosis Same(const char* mistake) { return {mistake, mistake}; }
 
-// Another column's scale, nearest first.
+// Another column's scale, nearest first; or 1 in place of 0, as who divides by scales would have it.
 Mistake OtherScale(const Observation& seen) {
-  if (seen.gemm.scales.size() < 2) return std::nullopt;
   Requantization q = seen.OwnRequantization();
+  if (q.scale == 0.0f) {
+    q.scale = 1.0f;
+    if (SameElement(seen, seen.exact, q)) return Same("the scale 0 taken for 1");
+  }
+  if (seen.gemm.scales.size() < 2) return std::nullopt;
   for (const int64_t column : {seen.n - 1, seen.n + 1, int64_t{0}, seen.gemm.n - 1}) {
     if (column < 0 || column >= seen.gemm.n || column == seen.n) continue;
     q.scale = seen.gemm.scales[static_cast<size_t>(column)] * seen.RowScale();
@@ -308,6 +313,23 @@ bool Observation::GivenBy(int32_t y, reference::Rounding rounding) const {
   uint8_t bytes[4] = {};
   reference::StoreRounded(y, q, {RowScale(), reference::RequantizationOf(gemm, n).scale}, rounding, bytes);
   return std::memcmp(bytes, element, static_cast<size_t>(core::BytesOf(q.c_type))) == 0;
+}
+
+std::optional<std::string> HowNotWrapped(const Observation& seen) {
+  if (seen.gemm.overflow != INTACT_OVERFLOW_WRAPS) return std::nullopt;
+  using Limits = std::numeric_limits<int32_t>;
+  const int64_t sum =
+      seen.operands.bias[static_cast<size_t>(seen.n)] +
+      Products(seen, 0, seen.operands.a_zero_points[static_cast<size_t>(seen.m)], ZeroPoint(seen));
+  const auto clamped = static_cast<int32_t>(std::clamp<int64_t>(sum, Limits::min(), Limits::max()));
+  if (clamped == sum) return std::nullopt;
+  const auto told = [sum](std::string_view how) {
+    return fmt::format("the exact sum {} was {} instead of wrapped to int32", sum, how);
+  };
+  if (seen.GivenBy(clamped)) return told("clamped");
+  const bool is_known = seen.actual_accumulator && *seen.actual_accumulator != seen.exact;
+  if (is_known || seen.gemm.c_type == INTACT_S32) return std::nullopt;
+  return SameElement(seen, sum, seen.OwnRequantization()) ? std::optional(told("kept")) : std::nullopt;
 }
 
 Diagnosis Diagnose(const Observation& seen, std::vector<Suspicion> of_operation) {

@@ -49,6 +49,9 @@ struct Diagnosis {
   std::string of, text;
 };
 
+/// Where a sum beyond int32 is to wrap: what was made of it instead. Nothing if the output does not show it.
+std::optional<std::string> HowNotWrapped(const Observation& seen);
+
 /// What an output that nothing explains looks like, for whoever has to find the bug. `of_operation`: what
 /// else may have gone wrong, likeliest first.
 Diagnosis Diagnose(const Observation& seen, std::vector<Suspicion> of_operation);

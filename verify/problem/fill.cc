@@ -278,7 +278,7 @@ void AddTypicalMagnitudes(const reference::Operands& operands, const std::vector
     sum += d;
     squares += d * d;
   }
-  const auto count = static_cast<double>(operands.a.size());
+  const auto count = static_cast<double>(std::max<size_t>(operands.a.size(), 1));
   const double mean = sum / count;
   const double variance = squares / count - mean * mean;
   for (int64_t n = 0; n < operands.n; ++n) {
@@ -302,6 +302,15 @@ int64_t BiasHeadroom(const reference::Operands& operands, int64_t n, int64_t zer
   return std::max<int64_t>(std::numeric_limits<int32_t>::max() - weights * farthest, 0);
 }
 
+// At an end of int32, or next to it, or anywhere.
+int64_t BiasAtTheEdge(support::Random& random) {
+  constexpr int64_t kMin = std::numeric_limits<int32_t>::min(), kMax = std::numeric_limits<int32_t>::max();
+  const int64_t step = random.Integer(0, 1 << 16);
+  const std::array<int64_t, 6> biases = {kMin,        kMax,        kMax - step,
+                                         kMin + step, kMax - step, random.Integer(kMin, kMax)};
+  return biases[static_cast<size_t>(random.Integer(0, std::ssize(biases) - 1))];
+}
+
 void FillBiasS32(const Problem& p, std::span<const reference::Operands> groups,
                  reference::Linear* operation) {
   // About the size of the sum itself for short depths, and of the size of its deviation for long ones.
@@ -311,7 +320,9 @@ void FillBiasS32(const Problem& p, std::span<const reference::Operands> groups,
       const bool is_static = p.quantization == INTACT_QUANTIZATION_STATIC;
       const int64_t limit = std::min(reach, BiasHeadroom(operands, n, is_static ? ZeroDistance(p) : 0));
       support::Random random(p.seed, kBiasStream, operation->bias_s32.size());
-      operation->bias_s32.push_back(static_cast<int32_t>(random.Integer(-limit, limit)));
+      const bool may_wrap = p.overflow == INTACT_OVERFLOW_WRAPS && p.fill != Fill::kTies;
+      operation->bias_s32.push_back(
+          static_cast<int32_t>(may_wrap ? BiasAtTheEdge(random) : random.Integer(-limit, limit)));
     }
   }
 }
@@ -359,6 +370,11 @@ void FillScales(const Problem& p, std::span<const reference::Operands> groups, r
     support::Random random(p.seed, kScaleStream, static_cast<uint64_t>(n));
     if (p.scale == ScaleKind::kTiny) {
       operation->scales.push_back(TinyScaleFor(p.c_type, row_scale, random));
+      continue;
+    }
+    constexpr int64_t kPrunedStep = 3;
+    if (p.scale == ScaleKind::kPruned && n % kPrunedStep == 0) {
+      operation->scales.push_back(0.0f);
       continue;
     }
     const double magnitude = count == 1 ? largest : magnitudes[static_cast<size_t>(n)];

@@ -69,6 +69,8 @@ constexpr Name<bool> kTensorOrRow[] = {{"tensor", false}, {"row", true}};
 constexpr Name<intact_mode> kModes[] = {{"exact", INTACT_EXACT}, {"saturating", INTACT_SATURATING}};
 constexpr Name<intact_range_check> kRangeChecks[] = {{"checked", INTACT_RANGE_CHECKED},
                                                      {"unchecked", INTACT_RANGE_UNCHECKED}};
+constexpr Name<intact_overflow> kOverflows[] = {{"refused", INTACT_OVERFLOW_REFUSED},
+                                                {"wraps", INTACT_OVERFLOW_WRAPS}};
 constexpr Name<BiasKind> kBiases[] = {
     {"none", BiasKind::kNone}, {"s32", BiasKind::kS32}, {"f32", BiasKind::kF32}};
 constexpr Name<FixedKind> kFixed[] = {{"none", FixedKind::kNone},
@@ -76,11 +78,9 @@ constexpr Name<FixedKind> kFixed[] = {{"none", FixedKind::kNone},
                                       {"up", FixedKind::kUp},
                                       {"away_shift", FixedKind::kAwayShift},
                                       {"up_shift", FixedKind::kUpShift}};
-constexpr Name<ScaleKind> kScales[] = {{"none", ScaleKind::kNone},
-                                       {"tensor", ScaleKind::kTensor},
-                                       {"channel", ScaleKind::kChannel},
-                                       {"tiny", ScaleKind::kTiny},
-                                       {"item", ScaleKind::kItem}};
+constexpr Name<ScaleKind> kScales[] = {{"none", ScaleKind::kNone},       {"tensor", ScaleKind::kTensor},
+                                       {"channel", ScaleKind::kChannel}, {"tiny", ScaleKind::kTiny},
+                                       {"pruned", ScaleKind::kPruned},   {"item", ScaleKind::kItem}};
 constexpr Name<ZeroPointKind> kZeroPointKinds[] = {
     {"tensor", ZeroPointKind::kTensor}, {"channel", ZeroPointKind::kChannel}, {"item", ZeroPointKind::kItem}};
 constexpr Name<intact_activation> kActivations[] = {
@@ -269,6 +269,7 @@ const std::vector<Field>& SharedFields() {
       Number("adeclmin", &Problem::declared_min),
       Number("adecl", &Problem::declared),
       Choice("rangecheck", &Problem::range_check, kRangeChecks),
+      Choice("overflow", &Problem::overflow, kOverflows),
       Choice("bias", &Problem::bias, kBiases),
       Choice("scale", &Problem::scale, kScales),
       Choice("fixed", &Problem::fixed, kFixed),
@@ -475,6 +476,7 @@ std::optional<Error> CheckQuantization(const Problem& p) {
 
 std::optional<Error> CheckItems(const Problem& p) {
   if (p.item_pointers && p.item_pad != 0) return Invalid("itempad: items that pointers tell have none");
+  if (p.own_b && p.batch == 0) return Invalid("batch: 0 items have no B of their own, which ownb asks for");
   if (p.own_b && p.saved) return Invalid("saved: a plan without B cannot be");
   if (p.own_b) return std::nullopt;
   if (p.scale == ScaleKind::kItem) return Invalid("scale: items have scales of their own with ownb only");
@@ -495,10 +497,10 @@ std::optional<Error> CheckResidual(const Problem& p) {
 }
 
 std::optional<Error> CheckGemm(const Problem& p) {
-  if (auto error = CheckRanges({{"m", p.m, 1, kMaxDimension},
+  if (auto error = CheckRanges({{"m", p.m, 0, kMaxDimension},
                                 {"n", p.n, 1, kMaxDimension},
                                 {"k", p.k, 1, kMaxDimension},
-                                {"batch", p.batch, 1, kMaxExtent},
+                                {"batch", p.batch, 0, kMaxExtent},
                                 {"itempad", p.item_pad, 0, 1 << 16},
                                 {"bpad", p.b_pad, 0, 1 << 16},
                                 {"usual", p.usual_m, 0, kMaxDimension}})) {
@@ -543,7 +545,7 @@ std::optional<Error> CheckConv(const Problem& p) {
   if (auto error = CheckRanges({{"c", g.input_channels, 1, kMaxDimension},
                                 {"o", g.output_channels, 1, kMaxDimension},
                                 {"groups", g.groups, 1, kMaxDimension},
-                                {"batch", g.batch, 1, kMaxDimension}})) {
+                                {"batch", g.batch, 0, kMaxDimension}})) {
     return error;
   }
   for (const auto& [key, channels] : {std::pair{"c", g.input_channels}, {"o", g.output_channels}}) {
@@ -654,6 +656,7 @@ void FillLinear(const Problem& problem, reference::Linear* operation) {
     operation->a_max = core::LowestOf(problem.a_type) + problem.declared;
   }
   operation->range_check = problem.range_check;
+  operation->overflow = problem.overflow;
   operation->a_quantization = problem.quantization;
   operation->a = FillActivations(problem);
   if (problem.a_type == INTACT_S8) {

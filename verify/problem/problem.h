@@ -70,7 +70,8 @@ enum class ScaleKind : uint8_t {
   kNone,
   kTensor,
   kChannel,
-  kTiny,  // channels have their own, which are denormal, or would be times the scale of a row
+  kTiny,    // channels have their own, which are denormal, or would be times the scale of a row
+  kPruned,  // channels have their own; that of every third, from the first on, is 0
   kItem,
 };
 
@@ -89,7 +90,7 @@ struct Problem : RunSettings {
   intact_type b_type = INTACT_S8;
   intact_type c_type = INTACT_S32;
   intact_mode mode = INTACT_EXACT;
-  int64_t m = 1, n = 1, k = 1;                  // of a GEMM
+  int64_t m = 1, n = 1, k = 1;                  // of a GEMM; m, or a batch, of 0: there is nothing to do
   std::optional<reference::ConvGeometry> conv;  // it is a convolution; m, n, k are 1
   int64_t batch = 1;                            // of GEMMs
   bool own_b = false;
@@ -108,6 +109,7 @@ struct Problem : RunSettings {
   int32_t declared_min = 0;
   int32_t declared = 255;
   intact_range_check range_check = INTACT_RANGE_CHECKED;
+  intact_overflow overflow = INTACT_OVERFLOW_REFUSED;  // WRAPS: biases lie at the ends of int32
   BiasKind bias = BiasKind::kNone;
   ScaleKind scale = ScaleKind::kNone;  // kTensor unless s32 output
   FixedKind fixed = FixedKind::kNone;  // of 8-bit outputs; `scale` says whose the multipliers and shifts are

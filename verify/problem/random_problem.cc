@@ -36,6 +36,7 @@ class Draw {
     SetTypes(Of(core::kOutputTypes));
     SetQuantization();
     SetItems();
+    if (OneIn(60)) (p.own_b || OneIn(2) ? p.m : p.batch) = 0;
     p.usual_m = Of<int64_t>({0, 0, p.m, 1, 8, 128});
     SetOthers();
     return p;
@@ -44,7 +45,7 @@ class Draw {
   Problem Conv() {
     ConvGeometry& g = problem_.conv.emplace();
     g.dims = static_cast<int>(Of<int64_t>({2, 2, 1, 3}));
-    g.batch = Of<int64_t>({1, 1, 1, 2, 3});
+    g.batch = OneIn(60) ? 0 : Of<int64_t>({1, 1, 1, 2, 3});
     SetChannels(&g);
     SetAxes(&g);
     SetTypes(Of<intact_type>({INTACT_S32, INTACT_U8, INTACT_S8, INTACT_F32}));
@@ -104,7 +105,9 @@ class Draw {
     p.zb = OneIn(2) ? 0 : ZeroPoint(p.b_type);
     p.zb_kind = OneIn(4) ? ZeroPointKind::kChannel : ZeroPointKind::kTensor;
     p.zc = ZeroPoint(p.c_type);
-    p.scale = c == INTACT_S32 ? ScaleKind::kNone : Of({ScaleKind::kTensor, ScaleKind::kChannel});
+    p.scale = c == INTACT_S32 ? ScaleKind::kNone
+                              : Of({ScaleKind::kTensor, ScaleKind::kTensor, ScaleKind::kChannel,
+                                    ScaleKind::kChannel, ScaleKind::kPruned});
   }
 
   // Rows' own, and real numbers; with them types.
@@ -182,6 +185,7 @@ class Draw {
     if (OneIn(3)) p.wmax = static_cast<int32_t>(Of<int64_t>({128, 128, 64, random_.Integer(1, 128)}));
     if (OneIn(6)) p.amax = static_cast<int32_t>(random_.Integer(0, 255));
     DeclareRange();
+    if (OneIn(5)) p.overflow = INTACT_OVERFLOW_WRAPS;
     SetEpilogue();
     p.a_pad = Pad();
     p.c_pad = Pad();
@@ -216,7 +220,7 @@ class Draw {
     p.activation = Of({INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP});
     p.has_table = core::IsInt8(p.c_type) && OneIn(3);
     const bool may_be_fixed = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 &&
-                              p.scale != ScaleKind::kItem && p.quantization == INTACT_QUANTIZATION_STATIC;
+                              p.scale <= ScaleKind::kChannel && p.quantization == INTACT_QUANTIZATION_STATIC;
     if (may_be_fixed && OneIn(2)) {
       p.fixed = Of({FixedKind::kAway, FixedKind::kUp, FixedKind::kAwayShift, FixedKind::kUpShift});
       return;

@@ -83,15 +83,16 @@ class Fields {
 
   double Scale(std::string_view name) {
     const json* value = Require(name, &json::is_number, "a number");
-    return value ? CheckedScale(name, *value) : 1.0;
+    return value ? CheckedScale(name, *value, false) : 1.0;
   }
 
+  /// Those of pruned channels may be 0.
   std::vector<double> Scales(std::string_view name, int64_t channels) {
     std::vector<double> scales;
     for (const json& element : PerChannel(name, channels)) {
       const std::string label = fmt::format("{}[{}]", name, scales.size());
       if (!element.is_number()) Fail(label, fmt::format("is {}; expected a number", ExcerptOf(element)));
-      scales.push_back(element.is_number() ? CheckedScale(label, element) : 1.0);
+      scales.push_back(element.is_number() ? CheckedScale(label, element, true) : 1.0);
     }
     return scales;
   }
@@ -204,13 +205,12 @@ class Fields {
     return static_cast<int64_t>(count);
   }
 
-  double CheckedScale(std::string_view name, const json& value) {
+  double CheckedScale(std::string_view name, const json& value, bool may_be_zero) {
     const double scale = value.get<double>();
-    if (!std::isfinite(scale) || scale <= 0) {
-      Fail(name, fmt::format("is {}; expected a finite scale above 0", ExcerptOf(value)));
-      return 1.0;
-    }
-    return scale;
+    if (std::isfinite(scale) && (scale > 0 || (scale == 0 && may_be_zero))) return scale;
+    Fail(name, fmt::format("is {}; expected a finite scale {}", ExcerptOf(value),
+                           may_be_zero ? "of at least 0" : "above 0"));
+    return 1.0;
   }
 
   std::string path_;
@@ -395,7 +395,7 @@ void SetFloatSteps(const LayerScales& scales, const std::vector<float>& bias, in
 void SetScales(const LayerScales& scales, Fields* fields, reference::Linear* operation) {
   for (const double weight_scale : scales.weights) {
     const auto scale = static_cast<float>(scales.input * weight_scale / scales.output);
-    if (!std::isfinite(scale) || scale <= 0) {
+    if (!std::isfinite(scale) || (scale == 0 && weight_scale != 0)) {
       fields->Fail(
           fmt::format("weight.scales[{}]", operation->scales.size()),
           fmt::format("makes input.scale*scale/output.scale {} in float32; expected a finite scale above 0",

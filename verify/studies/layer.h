@@ -12,7 +12,7 @@
 //                                                                  "conv_transpose1d", …2d, …3d
 //     "input":  {"scale": 0.032, "zero_point": 146},
 //     "output": {"scale": 0.017, "zero_point": 139},
-//     "weight": {"scales": [0.001, …], "zero_points": [0, …]},      1 or N of each
+//     "weight": {"scales": [0.001, …], "zero_points": [0, …]},      1 or N of each; scales ≥ 0
 //     "stride": [2, 2], "padding": [1, 1], "dilation": [1, 1],     convolutions, a value for each dimension;
 //     "groups": 1, "output_padding": [0, 0],                       none needs to be there; padding at both
 //                                                                  ends, unless "padding_end" is there too;

@@ -146,7 +146,8 @@ std::vector<Problem> Simpler(const Problem& problem) {
   if (problem.scale >= ScaleKind::kChannel) Try(problem, &Problem::scale, ScaleKind::kTensor, &candidates);
   TryDefaults(problem, &candidates, &Problem::has_table, &Problem::fixed, &Problem::zc, &Problem::za,
               &Problem::zb_kind, &Problem::zb, &Problem::declared_min, &Problem::declared,
-              &Problem::range_check, &Problem::amax, &Problem::wmax, &Problem::fill, &Problem::seed);
+              &Problem::range_check, &Problem::overflow, &Problem::amax, &Problem::wmax, &Problem::fill,
+              &Problem::seed);
   return candidates;
 }
 

@@ -522,6 +522,7 @@ Result<std::string> Reproducer(const Target& target, const Problem& problem, con
   const bool is_plain =
       problem.batch == 1 && !problem.own_b && problem.quantization == INTACT_QUANTIZATION_STATIC;
   if (!is_plain) return NoFile("it has a batch, a B that runs give, or quantization other than static");
+  if (problem.m == 0 || (problem.conv && problem.conv->batch == 0)) return NoFile("it has no outputs");
   reference::Operation operation = Materialize(problem);
   RunOptions options = RunOptionsOf(problem);
   options.open_extents = false;

@@ -194,7 +194,9 @@ constexpr intact_type kOutputTypes[] = {INTACT_U8, INTACT_F32, INTACT_S8, INTACT
 constexpr int32_t kDeclared[] = {255, 127, 200, 128, 64, 255, 254};
 constexpr intact_range_check kRangeChecks[] = {INTACT_RANGE_CHECKED, INTACT_RANGE_UNCHECKED};
 constexpr BiasKind kBiases[] = {BiasKind::kNone, BiasKind::kS32, BiasKind::kF32, BiasKind::kS32};
-constexpr ScaleKind kScales[] = {ScaleKind::kChannel, ScaleKind::kTensor, ScaleKind::kChannel};
+constexpr ScaleKind kScales[] = {ScaleKind::kChannel, ScaleKind::kTensor, ScaleKind::kPruned};
+constexpr intact_overflow kOverflows[] = {INTACT_OVERFLOW_REFUSED, INTACT_OVERFLOW_REFUSED,
+                                          INTACT_OVERFLOW_WRAPS};
 constexpr intact_activation kActivations[] = {INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU,
                                               INTACT_ACTIVATION_CLAMP, INTACT_ACTIVATION_NONE,
                                               INTACT_ACTIVATION_RELU};
@@ -219,6 +221,7 @@ class ConvList {
     AddChannels();
     AddFills();
     AddLarge();
+    AddEmpty();
     AddDrawn();
     return std::move(problems_);
   }
@@ -271,6 +274,7 @@ class ConvList {
     types_.Set(a_types_.Next(), c_types_.Next(), &problem);
     problem.fill = fills_.Next();
     problem.bias = biases_.Next();
+    problem.overflow = overflows_.Next();
     problem.a_pad = a_pads_.Next();
     problem.c_pad = c_pads_.Next();
     problem.threads = threads_.Next();
@@ -333,6 +337,15 @@ class ConvList {
     }
   }
 
+  void AddEmpty() {
+    for (const std::string_view geometry : kKinds) {
+      Problem problem = Parsed(geometry);
+      types_.Set(a_types_.Next(), c_types_.Next(), &problem);
+      problem.conv->batch = 0;
+      Add(problem);
+    }
+  }
+
   // Every field drawn: what the lists above do not have is here.
   void AddDrawn() {
     for (uint64_t i = 0; i < 150; ++i) {
@@ -350,6 +363,7 @@ class ConvList {
   Cycle<intact_range_check> checks_{kRangeChecks};
   Cycle<BiasKind> biases_{kBiases};
   Cycle<ScaleKind> scales_{kScales};
+  Cycle<intact_overflow> overflows_{kOverflows};
   Cycle<intact_activation> activations_{kActivations};
   Cycle<int64_t> a_pads_{kInputPads}, c_pads_{kOutputPads}, r_pads_{kResidualPads};
   Cycle<intact_type> residuals_{kResiduals};

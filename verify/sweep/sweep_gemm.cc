@@ -52,6 +52,9 @@ class ProblemList {
     AddRowsAndBatches();
     AddLargeBatches();
     AddFixedPoint();
+    AddWrapping();
+    AddPruned();
+    AddEmpty();
     AddDrawn();
     return std::move(problems_);
   }
@@ -435,6 +438,53 @@ class ProblemList {
     }
   }
 
+  // Sums beyond int32: by their bias, and by their depth. 255·127·66400 > 2³¹.
+  void AddWrapping() {
+    for (const intact_type c : core::kOutputTypes) {
+      for (const int64_t m : {1, 5, 37}) {
+        Problem problem = Shape(m, epilogue_columns_.Next(), epilogue_depths_.Next());
+        types_.Set(shape_types_.Next(), c, &problem);
+        problem.fill = fills_.Next();
+        problem.bias = BiasKind::kS32;
+        problem.scale = c == INTACT_S32 ? ScaleKind::kNone : scales_.Next();
+        problem.overflow = INTACT_OVERFLOW_WRAPS;
+        Add(problem);
+      }
+    }
+    for (Problem problem : {Shape(2, 17, 66400), Shape(33, 3, 66400)}) {
+      problem.fill = Fill::kExtremes;
+      problem.overflow = INTACT_OVERFLOW_WRAPS;
+      Add(problem);
+    }
+  }
+
+  void AddPruned() {
+    for (const intact_type c : core::kOutputTypes) {
+      if (c == INTACT_S32) continue;
+      for (const BiasKind bias : kBiases) {
+        Problem problem = Shape(epilogue_rows_.Next(), epilogue_columns_.Next(), epilogue_depths_.Next());
+        types_.Set(shape_types_.Next(), c, &problem);
+        problem.fill = fills_.Next();
+        problem.bias = bias;
+        problem.scale = ScaleKind::kPruned;
+        Add(problem);
+      }
+    }
+  }
+
+  void AddEmpty() {
+    for (const intact_type c : {INTACT_S32, INTACT_U8}) {
+      for (const bool has_rows : {false, true}) {
+        Problem problem = Shape(has_rows ? 3 : 0, 17, 64);
+        if (c == INTACT_U8) types_.Set(shape_types_.Next(), c, &problem);
+        problem.batch = has_rows ? 0 : c == INTACT_U8 ? 2 : 1;
+        problem.own_b = problem.batch == 2;
+        problem.c_pad = 3;
+        Add(problem);
+      }
+    }
+  }
+
   // Every field drawn: what the lists above do not have is here.
   void AddDrawn() {
     for (uint64_t i = 0; i < 300; ++i) {
@@ -462,6 +512,7 @@ class ProblemList {
   Cycle<intact_type> shape_types_{kActivationTypes}, c_types_{kOutputTypes};
   Cycle<Fill> fills_{AllFills()};
   Cycle<intact_range_check> checks_{kRangeChecks};
+  Cycle<ScaleKind> scales_{kScales};
 };
 
 }  // namespace

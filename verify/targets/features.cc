@@ -63,6 +63,9 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_DYNAMIC_NAN] = "dynamic quantization of NaNs and infinities";
   names[INTACT_TARGET_FIXED_POINT] = "fixed-point multipliers";
   names[INTACT_TARGET_LOOKUP_TABLE] = "a lookup table";
+  names[INTACT_TARGET_OVERFLOW_WRAPS] = "sums that wrap";
+  names[INTACT_TARGET_SCALE_ZERO] = "a scale of 0";
+  names[INTACT_TARGET_EMPTY] = "runs of nothing";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
@@ -79,6 +82,8 @@ constexpr auto kKeys = [] {
   keys[INTACT_TARGET_DYNAMIC_F16] = "src";
   keys[INTACT_TARGET_FIXED_POINT] = "fixed";
   keys[INTACT_TARGET_LOOKUP_TABLE] = "table";
+  keys[INTACT_TARGET_OVERFLOW_WRAPS] = "overflow";
+  keys[INTACT_TARGET_SCALE_ZERO] = "scale";
   return keys;
 }();
 
@@ -104,6 +109,8 @@ intact_target_feature OutputFeature(intact_type type) {
   return kOutputFeatures.at(static_cast<size_t>(place));
 }
 
+bool HasZero(std::span<const float> values) { return std::ranges::find(values, 0.0f) != values.end(); }
+
 bool HasNonZero(std::span<const int32_t> values) {
   return std::ranges::any_of(values, [](int32_t value) { return value != 0; });
 }
@@ -124,6 +131,8 @@ uint64_t LinearFeatures(const reference::Linear& operation, const RunOptions& op
   features.AddIf(operation.scales.size() > 1 || operation.shifts.size() > 1, INTACT_TARGET_CHANNEL_SCALES);
   features.AddIf(!operation.shifts.empty(), INTACT_TARGET_FIXED_POINT);
   features.AddIf(!operation.lookup_table.empty(), INTACT_TARGET_LOOKUP_TABLE);
+  features.AddIf(operation.overflow == INTACT_OVERFLOW_WRAPS, INTACT_TARGET_OVERFLOW_WRAPS);
+  features.AddIf(HasZero(operation.scales) || HasZero(operation.a_scales), INTACT_TARGET_SCALE_ZERO);
   features.AddIf(operation.post_ops.Has<core::Relu>(), INTACT_TARGET_RELU);
   features.AddIf(operation.post_ops.Has<core::Clamp>(), INTACT_TARGET_CLAMP);
   const bool has_residual = operation.HasResidual();
@@ -138,10 +147,12 @@ uint64_t LinearFeatures(const reference::Linear& operation, const RunOptions& op
 uint64_t ShapeFeatures(const reference::Gemm& gemm, const RunOptions& options) {
   Features features;
   features.AddIf(true, INTACT_TARGET_GEMM);
+  features.AddIf(gemm.rows() == 0, INTACT_TARGET_EMPTY);
   features.AddIf(options.b_by_columns || options.b_pad != 0, INTACT_TARGET_B_LAYOUTS);
   features.AddIf(gemm.has_own_b, INTACT_TARGET_B_FROM_RUN);
   features.AddIf(HasNonZero(gemm.item_zero_points), INTACT_TARGET_B_ZERO_POINTS);
   features.AddIf(!gemm.item_scales.empty(), INTACT_TARGET_CHANNEL_SCALES);
+  features.AddIf(HasZero(gemm.item_scales), INTACT_TARGET_SCALE_ZERO);
   features.AddIf(options.item_pointers, INTACT_TARGET_BATCH_POINTERS);  // of one item too
   features.AddIf(gemm.batch > 1 && !options.item_pointers, INTACT_TARGET_BATCH);
   features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_ROWS, INTACT_TARGET_ROW_QUANTIZATION);
@@ -158,6 +169,7 @@ uint64_t ShapeFeatures(const reference::Conv& conv, const RunOptions& /*options*
   Features features;
   constexpr std::array kDims = {INTACT_TARGET_CONV_1D, INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_3D};
   features.AddIf(true, kDims.at(static_cast<size_t>(geometry.dims) - 1));
+  features.AddIf(geometry.batch == 0, INTACT_TARGET_EMPTY);
   if (geometry.groups > 1) {
     features.AddIf(true,
                    geometry.GroupInputs() == 1 ? INTACT_TARGET_CONV_DEPTHWISE : INTACT_TARGET_CONV_GROUPS);

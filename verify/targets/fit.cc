@@ -37,7 +37,8 @@ uint64_t FeaturesOf(Problem problem) {
     g.input_channels = g.groups * inputs;
     g.output_channels = g.groups * outputs;
   }
-  problem.m = problem.k = 1;
+  problem.m = std::min<int64_t>(problem.m, 1);
+  problem.k = 1;
   problem.n = std::min<int64_t>(problem.n, 2);
   problem.batch = std::min<int64_t>(problem.batch, 2);
   return verify::FeaturesOf(Materialize(problem), options);
@@ -285,6 +286,11 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
       p->row_zero_points = false;
       p->source = INTACT_F32;
       p->numbers = Numbers::kScaled;
+      break;
+    case INTACT_TARGET_EMPTY:
+      p->m = std::max<int64_t>(p->m, 1);
+      p->batch = std::max<int64_t>(p->batch, 1);
+      if (p->conv) p->conv->batch = std::max<int64_t>(p->conv->batch, 1);
       break;
     case INTACT_TARGET_DYNAMIC_NAN:
       p->numbers = Numbers::kNormal;

@@ -15,9 +15,10 @@ Result<GuardedMatrix> GuardedMatrix::Allocate(int64_t rows, int64_t row_bytes, i
 Result<GuardedMatrix> GuardedMatrix::Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes,
                                               int64_t item_rows, int64_t item_pad_bytes,
                                               const Surroundings& surroundings, const char* name) {
-  const int64_t last = (rows - 1) * stride_bytes + (rows - 1) / item_rows * item_pad_bytes;
+  const int64_t last = rows == 0 ? 0 : rows - 1;
+  const int64_t bytes = rows == 0 ? 0 : last * stride_bytes + last / item_rows * item_pad_bytes + row_bytes;
   ASSIGN_OR_RETURN(GuardedBuffer buffer,
-                   GuardedBuffer::Allocate(static_cast<size_t>(last + row_bytes), surroundings, name));
+                   GuardedBuffer::Allocate(static_cast<size_t>(bytes), surroundings, name));
   return GuardedMatrix(std::move(buffer), rows, row_bytes, stride_bytes, item_rows, item_pad_bytes);
 }
 

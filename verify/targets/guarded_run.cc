@@ -44,20 +44,23 @@ class GuardedTensor {
                                         const Surroundings& surroundings) {
     GuardedTensor tensor;
     const int64_t matrices = rows.has_pointers ? rows.items : 1;
+    const int64_t items = rows.has_pointers ? 1 : rows.items;  // of a matrix
     for (int64_t i = 0; i < matrices; ++i) {
       ASSIGN_OR_RETURN(GuardedMatrix matrix,
-                       GuardedMatrix::Allocate(rows.items / matrices * rows.count,
-                                               rows.elements * element_size, rows.stride * element_size,
-                                               rows.count, rows.item_pad * element_size, surroundings, name));
+                       GuardedMatrix::Allocate(items * rows.count, rows.elements * element_size,
+                                               rows.stride * element_size, rows.count,
+                                               rows.item_pad * element_size, surroundings, name));
       if (rows.has_pointers) tensor.items_.push_back(matrix.data());
       tensor.matrices_.push_back(std::move(matrix));
     }
-    tensor.matrix_bytes_ = rows.items / matrices * rows.count * rows.elements * element_size;
+    tensor.matrix_bytes_ = items * rows.count * rows.elements * element_size;
     return tensor;
   }
 
-  // One of them is nullptr.
-  uint8_t* data() const noexcept { return items_.empty() ? matrices_.front().data() : nullptr; }
+  // One of them is nullptr; both are where pointers lead to no items.
+  uint8_t* data() const noexcept {
+    return items_.empty() && !matrices_.empty() ? matrices_.front().data() : nullptr;
+  }
   void* const* items() const noexcept { return items_.empty() ? nullptr : items_.data(); }
 
   void Write(const uint8_t* dense) noexcept {

@@ -12,6 +12,7 @@
 
 #include "core/types.h"
 #include "reference/contract/quantize.h"
+#include "reference/models/arithmetic.h"
 #include "reference/models/fixed_point.h"
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
@@ -241,6 +242,34 @@ std::vector<uint8_t> ForgetResidualZeroPoint(const reference::Gemm& honest, Mode
   return Compute(gemm, model);
 }
 
+// Sums beyond int32 as they are, or clamped, where they are to wrap.
+template <class Operation>
+std::vector<uint8_t> KeepSums(const Operation& honest, Model model) {
+  if (model != Model::kExact) return Compute(honest, model);
+  Operation operation = honest;
+  operation.overflow = INTACT_OVERFLOW_REFUSED;
+  return reference::Predict(operation, {});
+}
+template <class Operation>
+std::vector<uint8_t> ClampSums(const Operation& honest, Model model) {
+  Operation operation = honest;
+  operation.overflow = INTACT_OVERFLOW_REFUSED;
+  std::vector<int32_t> y = reference::Accumulators(honest, model);
+  using Limits = std::numeric_limits<int32_t>;
+  for (const auto& [output, sum] : reference::Predictor(operation).Overflows()) {
+    y[static_cast<size_t>(output)] = sum < 0 ? Limits::min() : Limits::max();
+  }
+  return reference::Outputs(honest, y);
+}
+
+// As who divides by scales would have it.
+template <class Operation>
+std::vector<uint8_t> ScaleByOne(const Operation& honest, Model model) {
+  Operation operation = honest;
+  std::ranges::replace(operation.scales, 0.0f, 1.0f);
+  return Compute(operation, model);
+}
+
 std::vector<uint8_t> SaturateInt32(const reference::Gemm& gemm, Model /*model*/) {
   return Compute(gemm, Model::kDpbusds);
 }
@@ -465,6 +494,19 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(
       MakeMutant("saturating_int32_adds", SaturateInt32, "VPDPBUSDS: intermediate sums are clamped to int32",
                  "gemm u8s8s32 m=1 n=1 k=70000 za=128 fill=extremes", Cause::kInt32Overflow, "left int32"));
+  mutants.push_back(MakeMutant("clamped_sums", ClampSums<reference::Gemm>, ClampSums<reference::Conv>,
+                               "sums beyond int32 are clamped instead of wrapped",
+                               "gemm s8s8s32 m=5 n=17 k=64 za=3 bias=s32 overflow=wraps",
+                               Cause::kInt32Overflow, "was clamped instead of wrapped to int32"));
+  mutants.push_back(
+      MakeMutant("kept_sums", KeepSums<reference::Gemm>, KeepSums<reference::Conv>,
+                 "sums beyond int32 are kept instead of wrapped",
+                 "conv u8s8u8 in=6x6 c=5 o=9 kernel=3x3 pad=1x1 za=3 zc=128 bias=s32 overflow=wraps",
+                 Cause::kInt32Overflow, "was kept instead of wrapped to int32"));
+  mutants.push_back(MakeMutant("pruned_scale_of_one", ScaleByOne<reference::Gemm>,
+                               ScaleByOne<reference::Conv>, "a scale of 0 is taken for 1",
+                               "gemm u8s8f32 m=5 n=17 k=64 za=3 bias=f32 scale=pruned",
+                               Cause::kImplementationError, "the scale 0 taken for 1"));
   mutants.push_back(MakeMutant("fused_bias", FuseBias, "scale and bias are rounded once, by an FMA",
                                "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows bias=f32",
                                Cause::kRequantization, "fused multiply-add"));

@@ -112,14 +112,14 @@ std::vector<uint8_t> AccumulateInFloat(const Gemm& gemm, Model /*model*/) {
   std::vector<int32_t> y;
   for (int64_t m = 0; m < gemm.m; ++m) {
     for (int64_t n = 0; n < gemm.n; ++n) {
-      int32_t sum = 0;
+      int64_t sum = 0;
       for (int64_t k = 0; k < gemm.k; ++k) {
         sum += (ActivationAt(gemm, m, k) - gemm.a_zero_point) *
                (WeightAt(gemm, k, n) - reference::WeightZeroPoint(gemm, n));
         const bool ends = k % kBlock == kBlock - 1 || k == gemm.k - 1;
-        if (ends) sum = static_cast<int32_t>(static_cast<float>(sum));
+        if (ends) sum = static_cast<int64_t>(static_cast<float>(sum));
       }
-      y.push_back(sum);
+      y.push_back(static_cast<int32_t>(sum));
     }
   }
   return reference::Outputs(gemm, y);
@@ -135,7 +135,7 @@ std::vector<uint8_t> HalveWeights(const Conv& honest, Model model) {
   Conv conv = honest;
   for (int8_t& w : conv.b) w = static_cast<int8_t>(std::nearbyint(w / 2.0));
   std::vector<int32_t> y = reference::Accumulators(conv, model);
-  for (int32_t& sum : y) sum *= 2;
+  for (int32_t& sum : y) sum = static_cast<int32_t>(int64_t{sum} * 2);
   return reference::Outputs(honest, y);
 }
 
@@ -244,9 +244,11 @@ std::vector<uint8_t> ReadOn(const Conv& conv, Model model) {
           const int64_t channel = n / g.GroupOutputs() * g.GroupInputs() + c;
           const uint8_t a = conv.a[static_cast<size_t>(*row * g.input_channels + channel)];
           const int8_t b = conv.b[static_cast<size_t>((n * g.Taps() + tap) * g.GroupInputs() + c)];
-          y[static_cast<size_t>(m * g.output_channels + n)] +=
-              (core::DecodeInt8(conv.a_type, a) - conv.a_zero_point) *
+          int32_t& sum = y[static_cast<size_t>(m * g.output_channels + n)];
+          const int64_t product =
+              int64_t{core::DecodeInt8(conv.a_type, a) - conv.a_zero_point} *
               (core::DecodeInt8(conv.b_type, static_cast<uint8_t>(b)) - reference::WeightZeroPoint(conv, n));
+          sum = static_cast<int32_t>(sum + product);
         }
       }
     }
