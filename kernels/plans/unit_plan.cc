@@ -25,6 +25,7 @@ void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
                      [&](const RunBuffers& ready, const Range& piece, uint8_t* rest) {
                        engines_.Run(engine, ready, piece, rest);
                      });
+  if (buffers.columns != nullptr && !buffers.columns->has_scale) FillWithNan(buffers.output, range, data_);
   if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
 }
 
