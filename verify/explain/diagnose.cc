@@ -283,7 +283,7 @@ Diagnosis DiagnoseAccumulator(const Observation& seen) {
 }  // namespace
 
 float Observation::RowScale() const {
-  return gemm.a_scales.empty() ? 1.0f : gemm.a_scales[static_cast<size_t>(m)];
+  return reference::ActivationScale(gemm, m);
 }
 
 bool Observation::GivenBy(int32_t y, std::optional<float> scale) const {
