@@ -109,6 +109,7 @@ bool CanBeRun(const reference::ConvGeometry& g) {
 
 std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper) {
   Input input(bytes);
+  const Features features = Features(input.Byte()).OfConv();
   intact_conv_desc desc = ReadDesc(&input);
   reference::Conv operation;
   operation.geometry = GeometryOf(desc);
@@ -117,7 +118,6 @@ std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper) {
   const int64_t depth = operation.geometry.Taps() * operation.geometry.GroupInputs();
   if (columns * depth > int64_t{1} << 16) return "";
   Linear linear;
-  const Features features = Features(input.Byte()).OfConv();
   ReadLinear(&input, columns, features.OutputTypes(), features.quantization, &linear);
   Spoil(&input, &desc);
   if (features.Any()) ReadFeatures(&input, features, &linear.desc);

@@ -19,7 +19,7 @@
 
 namespace intact::fuzz {
 
-/// The byte that tells them: 0, and the call has none of them.
+/// The byte that a call begins with: 0, and the call has none of them.
 ///
 ///   | … | TENSOR | half float output | own B | batch | quantization (2 bits) |
 struct Features {
