@@ -68,9 +68,10 @@ std::vector<uint8_t> ReadNumbers(Input* input, const reference::Linear& linear, 
   return numbers;
 }
 
-// The zero point within the declared range, or none, and the scale that a run gives for all of A: `values` times
-// each.
-void ReadTensorValues(Input* input, const intact_linear_desc& desc, int64_t values, reference::Linear* linear) {
+// The zero point within the declared range, or none, and the scale that a run gives for all of A: `values`
+// times each.
+void ReadTensorValues(Input* input, const intact_linear_desc& desc, int64_t values,
+                      reference::Linear* linear) {
   const bool is_declared = desc.a_min != 0 || desc.a_max != 0;
   const int32_t low = is_declared ? desc.a_min : core::LowestOf(linear->a_type);
   const int32_t high = is_declared ? desc.a_max : core::HighestOf(linear->a_type);
@@ -85,7 +86,8 @@ void ReadTensorValues(Input* input, const intact_linear_desc& desc, int64_t valu
 }  // namespace
 
 Features::Features(uint8_t byte)
-    : quantization((byte & 32) != 0 ? INTACT_QUANTIZATION_TENSOR : static_cast<intact_quantization>(byte & 3)),
+    : quantization((byte & 32) != 0 ? INTACT_QUANTIZATION_TENSOR
+                                    : static_cast<intact_quantization>(byte & 3)),
       has_batch((byte & 4) != 0),
       has_own_b((byte & 8) != 0),
       is_half((byte & 16) != 0) {}

@@ -24,8 +24,8 @@ std::string EpilogueSpec::Name() const {
                                        : (scaling.has_addends ? "_bias" : "");
   return TypeName(c_type) + scale + (has_b_zero_points ? "_zb" : "") + (has_row_zero_points ? "_za" : "") +
          (has_row_scales ? "_rows" : "") + (has_run_scale ? "_run" : "") +
-         (has_residual() ? "_plus_" + TypeName(residual) : "") +
-         (form.streams ? "_streamed" : "") + (form.is_dealt ? "_dealt" : "") +
+         (has_residual() ? "_plus_" + TypeName(residual) : "") + (form.streams ? "_streamed" : "") +
+         (form.is_dealt ? "_dealt" : "") +
          (form.is_bounded_above   ? ""
           : form.is_bounded_below ? "_floored"
                                   : "_plain") +

@@ -63,7 +63,7 @@ struct EpilogueSpec {
   bool has_b_zero_points = false;    // and so rows' sums
   bool has_row_zero_points = false;  // and so columns' sums
   bool has_row_scales = false;
-  bool has_run_scale = false;  // scales of columns are a run's: NaNs where A has no scale
+  bool has_run_scale = false;               // scales of columns are a run's: NaNs where A has no scale
   intact_type residual = INTACT_TYPE_NONE;  // u8, s8 or f32; not with s32 output
   EpilogueForm form;
   auto operator<=>(const EpilogueSpec&) const = default;

@@ -64,7 +64,9 @@ class DepthwiseEngine {
   int64_t packed_bytes() const;
 
   /// Scratch for a run's own constants of columns beside those of KernelData, a multiple of 64.
-  int64_t RunColumnBytes() const { return data_.HasRunColumns() ? RunBytes(by_channels_) + RunBytes(flat_) : 0; }
+  int64_t RunColumnBytes() const {
+    return data_.HasRunColumns() ? RunBytes(by_channels_) + RunBytes(flat_) : 0;
+  }
   /// Makes them of KernelData's at `to`, aligned to 64 bytes.
   DepthwiseColumns MakeRunColumns(const RunColumns& columns, uint8_t* to) const noexcept;
 

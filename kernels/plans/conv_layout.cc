@@ -115,8 +115,7 @@ int64_t ConvLayout::JoinedGroups() const {
 
 bool ConvLayout::MayBePlanar() const {
   return !core::IsCompiled(isa_) && problem_.mode == INTACT_EXACT && geometry_.groups > 1 &&
-         !HasDepthwiseForm() &&
-         PlanarBand(geometry_, problem_.a_flip()).IsSmall();
+         !HasDepthwiseForm() && PlanarBand(geometry_, problem_.a_flip()).IsSmall();
 }
 
 // Whether rows are to fill the lanes, from a planar band.

@@ -166,9 +166,8 @@ Result<std::unique_ptr<UnitPlan>> MakeBarePlan(LinearProblem problem, core::Isa 
   }
   const WeightView view{weights.data(), 1, problem.n, problem.n, 1, problem.b_flip()};
   const bool pairs_saturate = PairsSaturate(isa, problem.mode);
-  ASSIGN_OR_RETURN(auto packed,
-                   LinearWeights::Pack(std::move(problem), view, {"output channel", "weights", 0, 0},
-                                       pairs_saturate));
+  ASSIGN_OR_RETURN(auto packed, LinearWeights::Pack(std::move(problem), view,
+                                                    {"output channel", "weights", 0, 0}, pairs_saturate));
   Taps taps;
   taps.depth = 1;
   return UnitPlan::Create(std::move(packed), std::move(taps), isa);

@@ -62,12 +62,13 @@ class PaddingExcess {
   std::vector<int64_t> all_taps_;    // [output channel]: their sum; empty likewise
 };
 
-/// LinearProblem::clamp_excess of all taps but these, from the excess of each zero point; empty in exact mode.
+/// LinearProblem::clamp_excess of all taps but these, from the excess of each zero point; empty in exact
+/// mode.
 std::vector<std::vector<int64_t>> ExcessWithoutTaps(const std::vector<PaddingExcess>& of_zero_points,
                                                     const std::vector<int64_t>& taps);
 
-/// The plan of bare pixels, of any extents: its depth is 1, and its weights contribute nothing. Its problem has
-/// the excess of all taps.
+/// The plan of bare pixels, of any extents: its depth is 1, and its weights contribute nothing. Its problem
+/// has the excess of all taps.
 Result<std::unique_ptr<UnitPlan>> MakeBarePlan(LinearProblem problem, core::Isa isa);
 
 /// The bare pixels of an output.

@@ -62,7 +62,8 @@ class Convolution::Timer {
  public:
   Error Allocate(const Convolution& convolution, const ConvGeometry& sized) {
     const Requantization& output = convolution.problem().output;
-    RETURN_IF_ERROR(memory_.Allocate(convolution.layout_problem_, PixelsOf(sized.input) * sized.input_channels,
+    RETURN_IF_ERROR(memory_.Allocate(convolution.layout_problem_,
+                                     PixelsOf(sized.input) * sized.input_channels,
                                      PixelsOf(sized.output) * sized.output_channels));
     input_ = {memory_.a.data(), sized.input_channels, convolution.padding_.data()};
     output_ = OutputMap::Of(output, sized.output_channels, memory_.c.data(), 0,

@@ -302,7 +302,8 @@ void Convolution::PlaceShared(Prepared* prepared) const {
     end += plan->kernels().RunColumnBytes();
   }
   prepared->bare_columns_at = end;
-  if (plans.bare != nullptr) end += RoundUp(sizeof(RunColumns), 64) + plans.bare->plan().data().RunColumnBytes();
+  if (plans.bare != nullptr)
+    end += RoundUp(sizeof(RunColumns), 64) + plans.bare->plan().data().RunColumnBytes();
   prepared->quantized_at = end;
   if (problem_.IsDynamic()) end += RoundUp(prepared->pixels().end * geometry_.input_channels, 64);
 }
@@ -462,9 +463,8 @@ Error Convolution::CheckSizedArguments(const intact_conv_args& args, const ConvG
   const int64_t channels = geometry_.output_channels;
   const MemoryRows c =
       rows("c", args.c, outputs, channels, args.c_stride, core::BytesOf(problem_.output.c_type));
-  Error error =
-      CheckApart(c, rows("a", args.a, pixels_of(sized.input), geometry_.input_channels, args.a_stride,
-                         problem_.a_bytes()));
+  Error error = CheckApart(c, rows("a", args.a, pixels_of(sized.input), geometry_.input_channels,
+                                   args.a_stride, problem_.a_bytes()));
   if (error.status != INTACT_OK || args.residual == nullptr || args.residual == args.c) return error;
   return CheckApart(c, rows("the residual", args.residual, outputs, channels, args.residual_stride,
                             core::BytesOf(problem_.output.residual_type)));
@@ -473,14 +473,16 @@ Error Convolution::CheckSizedArguments(const intact_conv_args& args, const ConvG
 // Calls visit(numbers, first, count) for adjacent numbers of pixels: `count` of them from number `first` of a
 // dense tensor on.
 template <class Visit>
-void Convolution::ForEachSpan(const intact_conv_args& args, const InputPixels& pixels, const Visit& visit) const {
+void Convolution::ForEachSpan(const intact_conv_args& args, const InputPixels& pixels,
+                              const Visit& visit) const {
   const int64_t channels = geometry_.input_channels;
   const int64_t stride = args.a_stride == 0 ? channels : args.a_stride;
   const auto* const x = static_cast<const uint8_t*>(args.a);
   const int64_t bytes = problem_.a_bytes();
   if (stride == channels) {
     if (pixels.begin < pixels.end) {
-      visit(x + pixels.begin * channels * bytes, pixels.begin * channels, (pixels.end - pixels.begin) * channels);
+      visit(x + pixels.begin * channels * bytes, pixels.begin * channels,
+            (pixels.end - pixels.begin) * channels);
     }
     return;
   }
@@ -581,8 +583,8 @@ Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t p
   const Prepared& prepared = *found;
   RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
   int threads = 1;
-  ASSIGN_OR_RETURN(uint8_t* const shared, ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes, &threads,
-                                                    prepared.shared_bytes));
+  ASSIGN_OR_RETURN(uint8_t* const shared, ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes,
+                                                    &threads, prepared.shared_bytes));
   const Cuts cuts(prepared, parts);
   const RunInput from = MakeInput(args, prepared, cuts.PixelsOf(part), 1, shared);
   RunShare(args, from, cuts, part, shared + prepared.shared_bytes);

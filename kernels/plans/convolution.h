@@ -6,9 +6,9 @@
 //   Tune:     time all forms of layouts and kernels for an input's extents (conv_tuning.cc)
 //   Run:      how each plan is cut for the threads ─► threads ─► a share of each plan
 //
-// Where runs have the zero point and the scale of A, a run begins with what all its shares read: the quantized
-// input, if it is dynamic, a pixel of padding, and the constants of columns that each plan makes (run_columns.h).
-// Everything else is as for a static plan.
+// Where runs have the zero point and the scale of A, a run begins with what all its shares read: the
+// quantized input, if it is dynamic, a pixel of padding, and the constants of columns that each plan makes
+// (run_columns.h). Everything else is as for a static plan.
 #ifndef INTACT_KERNELS_PLANS_CONVOLUTION_H_
 #define INTACT_KERNELS_PLANS_CONVOLUTION_H_
 
@@ -103,8 +103,8 @@ class Convolution {
     std::vector<ConvRun> runs;     // of each plan
     const Engine* bare = nullptr;  // of the bare pixels
     int64_t bytes = 0;             // scratch of a share, aligned to 64 bytes
-    // Scratch that shares have in common, likewise, 0 of a static plan: a pixel of padding, and at these places
-    // the constants of columns of each plan, those of the bare pixels and the quantized input.
+    // Scratch that shares have in common, likewise, 0 of a static plan: a pixel of padding, and at these
+    // places the constants of columns of each plan, those of the bare pixels and the quantized input.
     int64_t shared_bytes = 0;
     std::vector<int64_t> columns_at;
     int64_t bare_columns_at = 0, quantized_at = 0;
@@ -196,7 +196,8 @@ class Convolution {
   Error CheckArguments(const intact_conv_args& args) const;
   Error CheckSizedArguments(const intact_conv_args& args, const ConvGeometry& sized) const;
   /// The quantization of a run's input, found by `threads` threads where it is dynamic.
-  RowQuantization FindQuantizationOf(const intact_conv_args& args, const Prepared& prepared, int threads) const;
+  RowQuantization FindQuantizationOf(const intact_conv_args& args, const Prepared& prepared,
+                                     int threads) const;
   template <class Visit>
   void ForEachSpan(const intact_conv_args& args, const InputPixels& pixels, const Visit& visit) const;
   /// Makes in `shared` what a run reads there; of its input `pixels`.
@@ -208,8 +209,8 @@ class Convolution {
   LinearProblem problem_, layout_problem_;  // as the caller has it, and as layouts compute it
   ConvGeometry geometry_;
   core::Isa isa_;
-  std::vector<uint8_t> padding_;  // a pixel of it, of a static plan
-  Quantizer quantizer_;           // of a dynamic plan
+  std::vector<uint8_t> padding_;                            // a pixel of it, of a static plan
+  Quantizer quantizer_;                                     // of a dynamic plan
   std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // by phase
   // A transposed one has the caller's number of each layout's taps; then taps that no output reads, with
   // their weights, [output channel][tap][channel], as kernels see them, for the certificate.

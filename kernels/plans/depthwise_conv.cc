@@ -149,7 +149,8 @@ void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const
 int64_t DepthwiseConv::RunColumnBytes() const {
   if (!data_.HasRunColumns()) return 0;
   int64_t bytes = RoundUp(kEngines * sizeof(DepthwiseColumns), 64) + data_.RunColumnBytes();
-  for (const DepthwiseEngine* const engine : Engines()) bytes += engine == nullptr ? 0 : engine->RunColumnBytes();
+  for (const DepthwiseEngine* const engine : Engines())
+    bytes += engine == nullptr ? 0 : engine->RunColumnBytes();
   return bytes;
 }
 

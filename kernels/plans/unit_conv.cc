@@ -239,8 +239,7 @@ void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const Conv
       unit_buffers.output = buffers.output.FromColumn(column);
       const auto unit = static_cast<size_t>(column / unit_outputs);
       if (buffers.columns != nullptr) unit_buffers.columns = buffers.columns + unit;
-      RunUnit(unit, run, unit_buffers,
-              {piece.row_begin, piece.row_end, 0, unit_outputs}, scratch);
+      RunUnit(unit, run, unit_buffers, {piece.row_begin, piece.row_end, 0, unit_outputs}, scratch);
     }
   }
 }

@@ -50,8 +50,8 @@ struct LinearProblem : core::Linear {
   LinearProblem Slice(int64_t first, int64_t count) const;
   /// The same problem of activations that were shifted to u8 on the way (a convolution's band).
   LinearProblem WithShiftedActivations() const;
-  /// The problem that is left where runs quantize A as a whole beforehand, or get it so, and make constants of
-  /// columns of its zero point and its scale.
+  /// The problem that is left where runs quantize A as a whole beforehand, or get it so, and make constants
+  /// of columns of its zero point and its scale.
   LinearProblem WithRunColumns() const;
 
   uint8_t a_flip() const { return ActivationFlip(a_type); }

@@ -16,8 +16,8 @@ namespace intact::reference {
 
 /// Gemm and Conv, which are derived from this, say how `a` and `b` are laid out.
 struct Linear : core::Linear {
-  // Where runs have their own (intact_quantization), in place of a_zero_point, and beside scales: a value a row,
-  // of a convolution one for all; else empty. A NaN is the scale of a row that has none.
+  // Where runs have their own (intact_quantization), in place of a_zero_point, and beside scales: a value a
+  // row, of a convolution one for all; else empty. A NaN is the scale of a row that has none.
   std::vector<int32_t> a_zero_points;
   std::vector<float> a_scales;
   std::vector<uint8_t> a;  // s8 in two's complement

@@ -410,8 +410,8 @@ TEST(ConvRunOfFloats, QuantizesTheInput) {
                                 PixelView<Float16>{y.data(), 1, {4, 6}, 6}, {.threads = 2});
   ASSERT_TRUE(error.ok()) << error.message;
   EXPECT_EQ(y[0].bits, 0x4c00);  // 16: a corner sees four taps of four channels, 2 each, by 0.5
-  const Error wrong = conv->Run(PixelView<const uint8_t>{nullptr, 1, {4, 6}, 4},
-                                PixelView<Float16>{y.data(), 1, {4, 6}, 6});
+  const Error wrong =
+      conv->Run(PixelView<const uint8_t>{nullptr, 1, {4, 6}, 4}, PixelView<Float16>{y.data(), 1, {4, 6}, 6});
   EXPECT_EQ(wrong.status, INTACT_INVALID_ARGUMENT);
 }
 

@@ -206,26 +206,30 @@ TEST_P(ConvDifferential, Transposed) {
   }
 }
 
-// The zero point and the scale of the input from the run, or found there: each way to read the input, each kind
-// of kernel, padding that is skipped and padding that clamps.
+// The zero point and the scale of the input from the run, or found there: each way to read the input, each
+// kind of kernel, padding that is skipped and padding that clamps.
 TEST_P(ConvDifferential, QuantizationsOfTheInput) {
   for (const char* line : {
            "conv u8u8f32 in=8x8 c=3 o=4 kernel=3x3 pad=1x1 quant=dynamic_tensor x=normal zb=142",
            "conv u8s8f32 in=7x7 c=33 o=33 kernel=3x3 pad=1x1 groups=33 quant=dynamic_tensor x=normal batch=2",
            "conv u8s8u8 in=6x20 c=24 o=24 kernel=3x3 pad=1x1 groups=24 quant=tensor za=77 zc=3 scale=channel",
            "conv s8s8f32 in=6x5 c=48 o=96 kernel=5x5 pad=2x2 groups=48 quant=tensor za=-100",
-           "conv s8u8bf16 in=6x9 c=20 o=20 kernel=3x3 groups=20 quant=dynamic_tensor src=bf16 zb=9 zbper=channel",
+           "conv s8u8bf16 in=6x9 c=20 o=20 kernel=3x3 groups=20 quant=dynamic_tensor src=bf16 zb=9 "
+           "zbper=channel",
            "conv u8s8f16 in=6x7 c=64 o=64 kernel=3x3 pad=1x1 groups=16 quant=dynamic_tensor x=outlier",
            "conv u8s8s32 in=6x5 c=32 o=32 kernel=3x3 pad=1x1 groups=8 quant=tensor za=200",
            "conv u8u8s32 in=6x5 c=24 o=36 kernel=3x3 pad=1x1 groups=6 quant=tensor za=3 zb=131 zbper=channel",
            "conv s8s8s32 in=9x8 c=33 o=17 kernel=1x1 quant=tensor za=-77 batch=2 threads=2",
            "conv u8s8f32 in=9x7 c=64 o=48 kernel=1x1 stride=2x2 quant=dynamic_tensor src=f16 apad=3",
-           "conv u8s8u8 in=17x17 c=3 o=16 kernel=7x7 stride=2x2 pad=3x3 quant=tensor za=128 zc=7 bias=f32 act=relu",
+           "conv u8s8u8 in=17x17 c=3 o=16 kernel=7x7 stride=2x2 pad=3x3 quant=tensor za=128 zc=7 bias=f32 "
+           "act=relu",
            "conv u8s8f32 in=6x17 c=24 o=24 kernel=3x3 pad=1x1 groups=3 quant=tensor za=3 batch=2",
            "conv u8s8s32 in=7x7 c=16 o=24 kernel=3x3 pad=1x1 quant=tensor za=255 adecl=255 bias=s32",
            "conv s8s8f32 in=3x3 c=8 o=16 kernel=3x3 pad=3x3 quant=dynamic_tensor x=normal scale=channel",
-           "conv s8s8f32 in=4x5x6 c=8 o=16 kernel=3x3x3 pad=1x1x1 quant=dynamic_tensor open=yes batch=2 scratch=yes",
-           "conv u8s8f32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 quant=dynamic_tensor res=f32 inplace=yes saved=yes",
+           "conv s8s8f32 in=4x5x6 c=8 o=16 kernel=3x3x3 pad=1x1x1 quant=dynamic_tensor open=yes batch=2 "
+           "scratch=yes",
+           "conv u8s8f32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 quant=dynamic_tensor res=f32 inplace=yes "
+           "saved=yes",
            "conv u8s8u8 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 quant=dynamic_tensor x=halves table=yes zc=9",
            "conv u8s8s32 in=9x9 c=32 o=32 kernel=3x3 pad=1x1 quant=tensor za=100 adecl=127 adeclmin=50",
            "conv s8u8f32 in=9 c=4 o=3 kernel=4 stride=2 pad=3:1 quant=tensor za=7 zb=3 open=yes threads=3",
@@ -241,7 +245,8 @@ TEST_P(ConvDifferential, QuantizationsOfTransposed) {
            "conv u8u8f32 in=2x2 c=12 o=5 kernel=1x1 stride=3x2 outpad=2x0 quant=dynamic_tensor bias=f32",
            "conv u8s8u8 in=3x4 c=6 o=18 kernel=3x3 stride=2x2 pad=1x1 quant=dynamic_tensor zc=128 batch=2",
            "conv s8s8bf16 in=3x9 c=16 o=16 kernel=2x3 stride=2x2 groups=16 quant=dynamic_tensor x=normal",
-           "conv u8s8s32 in=3x4 c=8 o=12 kernel=3x2 stride=2x3 groups=2 quant=tensor za=255 threads=2 open=yes",
+           "conv u8s8s32 in=3x4 c=8 o=12 kernel=3x2 stride=2x3 groups=2 quant=tensor za=255 threads=2 "
+           "open=yes",
        }) {
     ExpectItsModel(OnThis(std::string(line) + " transposed=yes"));
   }
@@ -300,10 +305,13 @@ constexpr const char* kSplitLines[] = {
 // Of all images together.
 constexpr const char* kWholeLines[] = {
     "conv u8s8f32 in=11x13 c=20 o=33 kernel=3x3 pad=1x1 quant=dynamic_tensor x=normal scale=channel batch=4",
-    "conv u8u8f32 in=9x14x7 c=5 o=9 kernel=3x2x3 stride=2x1x2 pad=1x0x1 quant=dynamic_tensor x=outlier batch=3",
-    "conv s8s8u8 in=9x9 c=40 o=40 kernel=3x3 dilation=2x1 pad=1x1 groups=40 quant=dynamic_tensor zc=9 batch=3",
+    "conv u8u8f32 in=9x14x7 c=5 o=9 kernel=3x2x3 stride=2x1x2 pad=1x0x1 quant=dynamic_tensor x=outlier "
+    "batch=3",
+    "conv s8s8u8 in=9x9 c=40 o=40 kernel=3x3 dilation=2x1 pad=1x1 groups=40 quant=dynamic_tensor zc=9 "
+    "batch=3",
     "conv u8s8bf16 in=15x6 c=16 o=32 kernel=1x1 stride=2x1 quant=dynamic_tensor src=bf16 apad=3 batch=2",
-    "conv u8s8f32 in=9x13 c=20 o=33 kernel=2x4 stride=3x2 pad=3x1 transposed=yes quant=dynamic_tensor batch=3",
+    "conv u8s8f32 in=9x13 c=20 o=33 kernel=2x4 stride=3x2 pad=3x1 transposed=yes quant=dynamic_tensor "
+    "batch=3",
     "conv u8s8f32 in=31x5 c=64 o=64 kernel=5x3 pad=9x1 groups=16 quant=dynamic_tensor x=normal",
 };
 
@@ -385,8 +393,8 @@ TEST(ConvBytes, AreTheSameInParts) {
   }
 }
 
-// A published model's ConvInteger after DynamicQuantizeLinear: the first channels of its first layer, whose sums
-// were recorded. tests/data/conv_integer_dynamic, channels last.
+// A published model's ConvInteger after DynamicQuantizeLinear: the first channels of its first layer, whose
+// sums were recorded. tests/data/conv_integer_dynamic, channels last.
 TEST(ConvBytes, AreThoseOfARecordedConvInteger) {
   const auto read = [](const char* name) {
     const auto tensor = support::ReadNpy(std::string(INTACT_TEST_DATA "/conv_integer_dynamic/") + name);

@@ -1,5 +1,5 @@
-// What the wrong outputs of a convolution look like: the mistakes that people make about its geometry and about
-// the quantization of its input.
+// What the wrong outputs of a convolution look like: the mistakes that people make about its geometry and
+// about the quantization of its input.
 #ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_CONV_H_
 #define INTACT_VERIFY_EXPLAIN_DIAGNOSE_CONV_H_
 

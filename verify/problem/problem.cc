@@ -468,8 +468,8 @@ std::optional<Error> CheckQuantization(const Problem& p) {
   const bool has_za =
       p.quantization == INTACT_QUANTIZATION_STATIC || p.quantization == INTACT_QUANTIZATION_TENSOR;
   if (!has_za && p.za != 0) return Invalid(fmt::format("za: {} beside quant; expected 0", p.za));
-  const bool by_rows = p.quantization == INTACT_QUANTIZATION_ROWS ||
-                       p.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
+  const bool by_rows =
+      p.quantization == INTACT_QUANTIZATION_ROWS || p.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
   if (p.conv && by_rows) {
     return Invalid("quant: a convolution has no rows; expected static, tensor or dynamic_tensor");
   }

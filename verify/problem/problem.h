@@ -15,8 +15,8 @@
 // A batch of GEMMs is `batch` items of m rows, itempad elements apart (A, C, the residual, Bs), or each where
 // its pointer says. ownb=yes: B is no constant, each item has its own. blayout: B is K×N or N×K in memory.
 // quant: whose the quantization of activations is; zaper=row: the caller gives rows' zero points beside their
-// scales. With quant=tensor each run gives za, and a scale. A dynamic one takes real numbers of type src, which
-// x makes; a_type is what they become.
+// scales. With quant=tensor each run gives za, and a scale. A dynamic one takes real numbers of type src,
+// which x makes; a_type is what they become.
 //
 // Every failure prints such a line and `intact verify replay '<line>'` runs it again, on any machine.
 #ifndef INTACT_VERIFY_PROBLEM_PROBLEM_H_

@@ -109,8 +109,8 @@ class Draw {
     p.scale = c == INTACT_S32 ? ScaleKind::kNone : Of({ScaleKind::kTensor, ScaleKind::kChannel});
   }
 
-  // One of these in three times; the first for s32 outputs if it is dynamic. Runs' own, and real numbers; with
-  // them types.
+  // One of these in three times; the first for s32 outputs if it is dynamic. Runs' own, and real numbers;
+  // with them types.
   void SetQuantization(std::initializer_list<intact_quantization> quantizations) {
     Problem& p = problem_;
     if (!OneIn(3)) return;

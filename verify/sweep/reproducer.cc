@@ -492,13 +492,11 @@ std::string WriteArgs(const reference::Operation& operation, const RunOptions& o
   const reference::Linear& linear = LinearOf(operation);
   const bool has_residual = linear.HasResidual();
   std::string text = std::visit([](const auto& one) { return ArgsFields(one); }, operation);
-  text +=
-      fmt::format("  args.a = {};\n  args.a_stride = {};\n",
-                  InC("Input", images.a, linear.GivenABytes(), "a"), images.a.stride);
+  text += fmt::format("  args.a = {};\n  args.a_stride = {};\n",
+                      InC("Input", images.a, linear.GivenABytes(), "a"), images.a.stride);
   Fields args("args");
-  ForEachGiven(operation, [&](std::string_view name, const auto& values) {
-    args.SetVector(name, values.data(), name);
-  });
+  ForEachGiven(operation,
+               [&](std::string_view name, const auto& values) { args.SetVector(name, values.data(), name); });
   text += args.text();
   text += fmt::format("  const void* b_data = {};\n", InC("Input", images.b, 1, "b"));
   text +=

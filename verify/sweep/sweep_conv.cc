@@ -341,8 +341,8 @@ class ConvList {
     }
   }
 
-  // What runs have of the input as a whole, and half float outputs; of each kind, transposed ones too, and of each
-  // source and type of numbers.
+  // What runs have of the input as a whole, and half float outputs; of each kind, transposed ones too, and of
+  // each source and type of numbers.
   void AddQuantizations() {
     Cycle<Numbers> numbers(AllNumbers());
     Cycle<intact_type> sources(core::kSourceTypes);

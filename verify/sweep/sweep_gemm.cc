@@ -381,8 +381,8 @@ class ProblemList {
               Problem problem = Drawn(a, c, &random);
               problem.quantization = quantization;
               problem.row_zero_points = quantization == INTACT_QUANTIZATION_ROWS && random.Integer(0, 3) != 0;
-              const bool has_one = quantization == INTACT_QUANTIZATION_STATIC ||
-                                   quantization == INTACT_QUANTIZATION_TENSOR;
+              const bool has_one =
+                  quantization == INTACT_QUANTIZATION_STATIC || quantization == INTACT_QUANTIZATION_TENSOR;
               if (has_one) problem.za = a == INTACT_S8 ? -7 : 9;
               problem.own_b = own_b;
               const bool is_real = core::IsFloat(c);

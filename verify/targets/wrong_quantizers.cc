@@ -105,9 +105,13 @@ constexpr WrongQuantizer kWrongQuantizers[] = {
     {"early_zero_point", "the zero point is added before numbers are rounded", QuantizeBy<AddZeroPointFirst>},
     {"late_zero_point", "the zero point is added after numbers are clamped", QuantizeBy<AddZeroPointLast>},
     {"range_without_zero", "the range of numbers need not include 0",
-     [](reference::Operation* operation) { QuantizeWith({LeaveOutZero, reference::Quantize}, operation); }},
+     [](reference::Operation* operation) {
+       QuantizeWith({LeaveOutZero, reference::Quantize}, operation);
+     }},
     {"zeros_without_scale", "numbers that are all 0 have no scale",
-     [](reference::Operation* operation) { QuantizeWith({DivideByZero, reference::Quantize}, operation); }},
+     [](reference::Operation* operation) {
+       QuantizeWith({DivideByZero, reference::Quantize}, operation);
+     }},
     {"rows_for_tensor", "the rows are quantized together instead of each, or each instead of together",
      QuantizeOthersTogether},
     {"range_of_first_item", "the tensor is quantized by the range of its first item or image",

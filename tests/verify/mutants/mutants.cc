@@ -519,14 +519,15 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(MakeConvMutant("zero_padding", PadWithZero, "padding is 0 instead of the zero point",
                                    "conv u8s8s32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 za=77",
                                    "padding read as 0 instead of the zero point"));
-  mutants.push_back(MakeConvMutant("zero_padding_of_a_run", PadRunWithZero,
-                                   "padding is 0 instead of the run's zero point",
-                                   "conv u8s8f32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 quant=dynamic_tensor x=normal",
-                                   "padding read as 0 instead of the zero point"));
+  mutants.push_back(
+      MakeConvMutant("zero_padding_of_a_run", PadRunWithZero, "padding is 0 instead of the run's zero point",
+                     "conv u8s8f32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 quant=dynamic_tensor x=normal",
+                     "padding read as 0 instead of the zero point"));
   const WrongQuantizer& of_first = WrongQuantizers().back();
-  mutants.push_back(MakeConvMutant(
-      "range_of_first_image", QuantizeConvWrongly(of_first), of_first.fault,
-      "conv u8s8f32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 batch=2 quant=dynamic_tensor x=normal", of_first.fault));
+  mutants.push_back(
+      MakeConvMutant("range_of_first_image", QuantizeConvWrongly(of_first), of_first.fault,
+                     "conv u8s8f32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 batch=2 quant=dynamic_tensor x=normal",
+                     of_first.fault));
   mutants.push_back(MakeConvMutant("narrow_dilation", NarrowDilation, "taps lie one pixel too near",
                                    "conv u8s8s32 in=9x9 c=5 o=4 kernel=3x3 dilation=2x3 pad=2x3 za=3",
                                    "taps read 1x2 pixels apart instead of 2x3"));
