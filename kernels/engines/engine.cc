@@ -37,8 +37,7 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
   return epilogue;
 }
 
-// to[i] = initial[i's column] + zero_point·paddings[i], modulo 2³²: what padding that is not computed would
-// add.
+// to[i] = initial[column] + zero_point·paddings[i], modulo 2³²: what padding that is not computed would add.
 void AddPadding(const int32_t* initial, uint32_t zero_point, std::span<const uint32_t> paddings,
                 int32_t* to) noexcept {
   const size_t columns = paddings.size() / 3;

@@ -115,8 +115,7 @@ struct SkippingInitial {
   TapRange taps;
   // [3][padded columns]: for most rows; for those that skip Taps::head; for those that skip Taps::tail
   AlignedBuffer<int32_t> columns;
-  AlignedBuffer<uint32_t>
-      paddings;  // likewise, Σ b of what is not computed; empty unless runs know zero points
+  AlignedBuffer<uint32_t> paddings;  // likewise, Σ b of what is not computed, where runs have zero points
 };
 
 /// What the engines of a plan share: its weights, and how they find A.

@@ -32,7 +32,7 @@ void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
 int64_t UnitPlan::packed_bytes() const {
   int64_t bytes = weights().bytes() + engines_.packed_bytes();
   for (const SkippingInitial& skipping : data_.skipping_initial) {
-    bytes += static_cast<int64_t>(skipping.columns.bytes());
+    bytes += static_cast<int64_t>(skipping.columns.bytes() + skipping.paddings.bytes());
   }
   return bytes;
 }
