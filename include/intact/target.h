@@ -84,7 +84,9 @@ typedef enum intact_target_feature {
   INTACT_TARGET_OVERFLOW_WRAPS = 45,    /**< INTACT_OVERFLOW_WRAPS: sums beyond int32, modulo 2^32 */
   INTACT_TARGET_SCALE_ZERO = 46,        /**< a scale of 0 */
   INTACT_TARGET_EMPTY = 47,             /**< runs of no rows, no items or no images: nothing to do */
-  INTACT_TARGET_FEATURES = 48           /**< how many there are */
+  /** INTACT_QUANTIZATION_TENSOR */
+  INTACT_TARGET_TENSOR_QUANTIZATION = 48,
+  INTACT_TARGET_FEATURES = 49           /**< how many there are */
 } intact_target_feature;
 
 /** The bit of a feature in intact_target::supports. */

@@ -71,7 +71,7 @@ Error CheckApart(const MemoryRows& c, const MemoryRows& other);
 Error CheckOutputStrides(int64_t columns, const OutputArguments& arguments);
 /// Against what a plan of `columns` columns wants, after CheckOutputStrides().
 Error CheckOutput(const Requantization& output, int64_t columns, const OutputArguments& arguments);
-/// What a run gives of its `m` rows, with INTACT_QUANTIZATION_ROWS.
+/// What a run gives of its `m` rows with INTACT_QUANTIZATION_ROWS, or of A with TENSOR.
 Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* zero_points,
                         const float* scales);
 Error CheckPart(int32_t part, int32_t parts);
