@@ -50,6 +50,9 @@ class Draw {
     SetTypes(Of<intact_type>({INTACT_S32, INTACT_U8, INTACT_S8, INTACT_F32}));
     problem_.open_extents = OneIn(3);
     SetOthers();
+    if (problem_.mode == INTACT_SATURATING && !g.IsTransposed() && OneIn(2)) {
+      problem_.pairing = INTACT_PAIRING_FLATTENED;
+    }
     return problem_;
   }
 
