@@ -23,6 +23,8 @@ void RegisterPlans(std::span<const core::Isa> isas);    // plan/create/isa:avx2/
 /// conv/…/open: a plan that leaves the input's extents to the run; the counter of_fixed is how many times as
 /// fast it is as one that knows them, in turns. …/tuned: a plan that was tuned by measurement;
 /// of_model, as the same plan with the cost model's choice. The label tells both.
+/// conv/…/flattened: saturating kernels with INTACT_PAIRING_FLATTENED; of_within_tap, as those with
+/// INTACT_PAIRING_WITHIN_TAP.
 void RegisterPairs(std::span<const Layer> layers, std::span<const core::Isa> isas);
 
 /// What `c` computes on. The last one is kept, until the next call: a benchmark's function is called several

@@ -103,6 +103,7 @@ std::string Case::Name() const {
   }
   name += NameOf(shape);
   if (threads != 1) name += fmt::format("/threads:{}", threads);
+  if (pairing == INTACT_PAIRING_FLATTENED) name += "/flattened";
   if (is_open) name += "/open";
   if (is_tuned) name += "/tuned";
   return name;

@@ -167,6 +167,7 @@ struct Case {
   std::string peer;                 // "" for intact
   intact_mode mode = INTACT_EXACT;  // of intact
   int threads = 1;
+  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // of a convolution in saturating mode
   bool is_open = false;   // a convolution whose plan leaves the input's extents to the run; of intact
   bool is_tuned = false;  // what runs is chosen by measurement; of intact
 
@@ -174,8 +175,9 @@ struct Case {
   /// /amax:127, /quant:row, /c:u8 and /threads:2 where they differ from the default. A batch ends with
   /// /batch:12/b:run, where Bs are u8 with /b_type:u8, where they are N×K with /b_order:nk.
   /// conv/isa:avx2/mode:exact/weights:laplace/c:u8/in:56x56/c_in:64/c_out:64/kernel:3x3/stride:1/groups:1/
-  /// batch:1 (in one word): the same, with /c: always; /transposed at the end of a transposed one's, /open at
-  /// that of an open one's, /tuned at that of a tuned plan's.
+  /// batch:1 (in one word): the same, with /c: always; /transposed at the end of a transposed one's,
+  /// /flattened where that is the pairing, /open at the end of an open one's, /tuned at that of a tuned
+  /// plan's.
   std::string Name() const;
 };
 

@@ -90,6 +90,7 @@ intact_linear_desc LinearDescOf(const Workload& workload, const reference::Linea
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
   desc.c_type = c.format.c_type;
   desc.mode = c.mode;
+  desc.pairing = c.pairing;
   desc.max_isa = static_cast<int32_t>(c.isa);
   desc.a_max = c.amax;
   if (c.shape.batch) desc.b_type = c.shape.batch->b_type;

@@ -1,5 +1,6 @@
 // What a choice of the plan's maker is worth: two plans run the same input in turns. Extents of a convolution
-// that are left open against known ones; kernels chosen by measurement against the cost model's.
+// that are left open against known ones; kernels chosen by measurement against the cost model's; pairs of the
+// flattened window against pairs within a tap.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -11,6 +12,7 @@
 #include "bench/contender.h"
 #include "bench/workload.h"
 #include "core/isas.h"
+#include "kernels/codegen/dispatch.h"
 #include "support/turns.h"
 
 namespace intact::bench {
@@ -73,6 +75,12 @@ void RegisterPairs(std::span<const Layer> layers, std::span<const core::Isa> isa
         Case tuned = c;
         tuned.is_tuned = true;
         Register(tuned, c, "of_model");
+        if (!kernels::PairsSaturate(isa, INTACT_SATURATING) || layer.shape.conv->transposed) continue;
+        Case within_tap = c;
+        within_tap.mode = INTACT_SATURATING;
+        Case flattened = within_tap;
+        flattened.pairing = INTACT_PAIRING_FLATTENED;
+        Register(flattened, within_tap, "of_within_tap");
         continue;
       }
       for (const Weights& weights : WeightsOf(layer)) {

@@ -6,6 +6,7 @@
 
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
+#include "verify/explain/pairing.h"
 
 namespace intact::bench {
 
@@ -43,7 +44,8 @@ void Probes::Piece::Add(const Activations& x, int64_t row, size_t probe) {
   gemm.m = std::ssize(probes);
 }
 
-void Probes::Add(const reference::Operation& operation, const Activations& x, const std::vector<int64_t>& rows) {
+void Probes::Add(const reference::Operation& operation, const Activations& x,
+                 const std::vector<int64_t>& rows) {
   std::visit([&](const auto& one) { Add(one, x, rows); }, operation);
   count_ += rows.size();
 }
@@ -68,7 +70,7 @@ void Probes::Add(reference::Conv conv, const Activations& x, const std::vector<i
 
 Sums Probes::Accumulate() const {
   const size_t size = count_ * static_cast<size_t>(columns_);
-  Sums sums = {std::vector<int32_t>(size), std::vector<int32_t>(size)};
+  Sums sums = {std::vector<int32_t>(size), std::vector<int32_t>(size), std::vector<int32_t>(size)};
   for (const Piece& piece : pieces_) {
     const reference::Operands operands(piece.gemm);
     const auto accumulate = [&](reference::Model model, std::vector<int32_t>* all) {
@@ -82,6 +84,9 @@ Sums Probes::Accumulate() const {
     };
     accumulate(reference::Model::kExact, &sums.exact);
     accumulate(reference::Model::kTriple, &sums.triple);
+    const bool crosses_taps = operands.depths.taps > 1 && operands.depths.channels % 2 != 0;
+    accumulate(crosses_taps ? verify::TripleOf(INTACT_PAIRING_FLATTENED) : reference::Model::kTriple,
+               &sums.flattened);
   }
   return sums;
 }

@@ -21,6 +21,7 @@ struct Activations {
 /// Accumulators, by the models.
 struct Sums {
   std::vector<int32_t> exact, triple;
+  std::vector<int32_t> flattened;  // triple, with pairs that cross taps
 };
 
 class Probes {

@@ -12,6 +12,7 @@
 #include "core/types.h"
 #include "kernels/codegen/dispatch.h"
 #include "reference/contract/quantize.h"
+#include "verify/explain/pairing.h"
 #include "verify/problem/fill.h"
 
 namespace intact::bench {
@@ -310,7 +311,9 @@ std::optional<reference::Model> Workload::Recognise(Contender* contender, const 
 bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, const Format& format,
                       reference::Model model) const {
   const Input& input = InputFor(format);
-  const std::vector<int32_t>& all = model == reference::Model::kTriple ? sums_.triple : sums_.exact;
+  const std::vector<int32_t>& all = model == reference::Model::kExact    ? sums_.exact
+                                    : model == reference::Model::kTriple ? sums_.triple
+                                                                         : sums_.flattened;
   const auto begin = all.begin() + static_cast<int64_t>(input.first_probe) * shape_.n;
   const auto probes = static_cast<int64_t>(ordinary_probes_.size() + maximum_probes_.size());
   const std::vector<uint8_t> expected =
@@ -335,7 +338,10 @@ bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, const Forma
 std::span<const reference::Model> AdmissibleModels(const Case& c) {
   if (c.format.quantization == Quantization::kNone) return kExactOnly;
   if (!c.peer.empty()) return kEither;
-  if (kernels::PairsSaturate(c.isa, c.mode)) return kTripleOnly;
+  if (kernels::PairsSaturate(c.isa, c.mode)) {
+    static const std::array kFlattenedOnly = {verify::TripleOf(INTACT_PAIRING_FLATTENED)};
+    return c.pairing == INTACT_PAIRING_FLATTENED ? std::span(kFlattenedOnly) : kTripleOnly;
+  }
   return kExactOnly;
 }
 

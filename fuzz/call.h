@@ -138,8 +138,7 @@ class Call {
     if (!output) return fmt::format("{}: {}", info.kernel, output.error().message);
     std::vector<uint8_t> actual = *output;
     if (tamper) tamper(&actual);
-    const reference::Model model =
-        verify::ExpectedModel(static_cast<intact_mode>(info.mode), static_cast<intact_isa>(info.isa));
+    const reference::Model model = verify::ExpectedModel(operation_, static_cast<intact_isa>(info.isa));
     const auto expected = reference::Outputs(operation_, reference::Accumulators(operation_, model));
     const auto compared = verify::CompareBytes(operation_.c_type, expected, actual);
     if (!is_loaded_) Retire<Api>(std::move(plan));

@@ -204,6 +204,8 @@ void ReadLinear(Input* input, int64_t columns, std::span<const int32_t> c_types,
   input->Spoil(&desc.c_type, {0, 5, -1, kHighestInt});
   input->Spoil(&desc.mode, {2, -1, kHighestInt});
   input->Spoil(&desc.max_isa, {kHighestIsa + 1, -1, kHighestInt, kLowestInt});
+  if (desc.mode == INTACT_SATURATING && input->OneIn(2)) desc.pairing = INTACT_PAIRING_FLATTENED;
+  input->Spoil(&desc.pairing, {2, -1, kHighestInt, kLowestInt});
 }
 
 void Describe(const intact_linear_desc& desc, int64_t columns, reference::Linear* operation) {

@@ -112,10 +112,10 @@ typedef enum intact_mode {
   /** What kernels built on VPMADDUBSW compute on CPUs without VNNI: the products of two adjacent depths (k,
    * k+1), k even, are added in int16 with saturation. s8 activations are shifted by +128 first, u8 weights by
    * −128. For GEMMs this is what FBGEMM and ONNX Runtime compute, and oneDNN up to some depth (docs/peers.md).
-   * A convolution pairs adjacent channels within a tap, and padding takes part with the value of the zero
-   * point; oneDNN pairs the same channels and leaves padding out, FBGEMM and ONNX Runtime pair depths of the
-   * flattened window. Equal to INTACT_EXACT on VNNI, AMX and PORTABLE. For study and comparison; nothing
-   * chooses it silently. */
+   * Which depths of a convolution are adjacent is the descriptor's `pairing`; padding takes part with the value
+   * of the zero point. With INTACT_PAIRING_FLATTENED this is what FBGEMM computes, and ONNX Runtime except for
+   * its exact depthwise kernels; oneDNN pairs as INTACT_PAIRING_WITHIN_TAP does and leaves padding out. Equal
+   * to INTACT_EXACT on VNNI, AMX and PORTABLE. For study and comparison; nothing chooses it silently. */
   INTACT_SATURATING = 1
 } intact_mode;
 
@@ -253,7 +253,8 @@ typedef struct intact_linear_desc {
    */
   const void* lookup_table;
   int32_t overflow; /**< an intact_overflow */
-  /** With INTACT_SATURATING: an intact_pairing, which depths of a convolution are added in int16. Else 0. */
+  /** With INTACT_SATURATING: an intact_pairing, which depths of a convolution are added in int16 (a GEMM's are
+   * the same in each). Else 0. */
   int32_t pairing;
 } intact_linear_desc;
 
@@ -605,8 +606,13 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  * kd·dilation, …). A tap outside the input contributes zero: padding has the value of the zero point. Output
  * channel n belongs to group n / (output_channels/groups) and reads the input channels of its group.
  *
- * In INTACT_SATURATING mode without VNNI, pairs are adjacent channels of a tap, (c, c+1) with c even within
- * the group; an odd last channel is alone.
+ * In INTACT_SATURATING mode without VNNI, `pairing` says which products are added in int16:
+ *   - INTACT_PAIRING_WITHIN_TAP: adjacent channels of a tap, (c, c+1) with c even within the group; an odd last
+ *     channel is alone. Depthwise convolutions have no pairs.
+ *   - INTACT_PAIRING_FLATTENED: depths (k, k+1), k even, where k = (tap, channel of the group) as above; an odd
+ *     last depth is alone. With an odd number of channels pairs cross taps; a depthwise convolution pairs
+ *     adjacent taps. A transposed convolution must then have one tap, or an even number of channels per group;
+ *     else it is UNSUPPORTED.
  *
  * **Transposed convolution** ("deconvolution"; ConvTranspose of ONNX and PyTorch): the same tensors, but
  * input pixel i contributes with tap k to output o:

@@ -86,7 +86,7 @@ typedef enum intact_target_feature {
   INTACT_TARGET_EMPTY = 47,             /**< runs of no rows, no items or no images: nothing to do */
   /** INTACT_QUANTIZATION_TENSOR */
   INTACT_TARGET_TENSOR_QUANTIZATION = 48,
-  INTACT_TARGET_FEATURES = 49           /**< how many there are */
+  INTACT_TARGET_FEATURES = 49 /**< how many there are */
 } intact_target_feature;
 
 /** The bit of a feature in intact_target::supports. */
@@ -107,9 +107,9 @@ typedef struct intact_target {
   const char* arithmetic;
   /** Computes C of a GEMM. `b` is laid out by the descriptor's strides; NULL with b_from_run. The function is
    * called many times, with the same or other weights; it may keep something between calls. The pointers are
-   * valid during the call. args->scratch is NULL. linear->mode, max_isa, the activation range and usual_m may
-   * be ignored. Returns INTACT_OK; INTACT_UNSUPPORTED for a problem that it does not run, which is skipped;
-   * any other status is a failure. Unless OK, the function may write a line to `message`. */
+   * valid during the call. args->scratch is NULL. linear->mode, pairing, max_isa, the activation range and
+   * usual_m may be ignored. Returns INTACT_OK; INTACT_UNSUPPORTED for a problem that it does not run, which is
+   * skipped; any other status is a failure. Unless OK, the function may write a line to `message`. */
   intact_status (*gemm)(const intact_gemm_desc* desc, const intact_linear_desc* linear, const void* b,
                         const intact_gemm_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]);
   /** Computes the output of a convolution, under the rules of `gemm`. The descriptor gives all extents. NULL:

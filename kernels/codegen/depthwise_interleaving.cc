@@ -32,6 +32,11 @@ std::vector<int64_t> TapGrid::PlaceOffsets(int pixels) const {
 DepthwiseInterleaving::DepthwiseInterleaving(FilterPattern filter, jit::DotKind dot)
     : filter_(std::move(filter)), dot_(dot) {
   const int pixels = filter_.columns.pixels;
+  if (dot == jit::DotKind::kTriple) {
+    Choose({.sharing = 1, .across_rows = false, .fills_groups = true});
+    cost_ = CostOf(pixels);
+    return;
+  }
   Layout best;
   for (const int sharing : {1, 2}) {
     if (pixels % sharing != 0) continue;
@@ -175,7 +180,7 @@ DepthwiseInterleaving::Cost DepthwiseInterleaving::CostOf(int pixels) const {
     for (size_t i = 0; i < group.places.size(); i += 2) pairs.emplace(group.places[i], group.places[i + 1]);
     uses += group.uses.size();
   }
-  const size_t dot_instructions = dot_ == jit::DotKind::kVnni ? 1 : 2;
+  const size_t dot_instructions = dot_ == jit::DotKind::kVnni ? 1 : dot_ == jit::DotKind::kWide ? 2 : 3;
   return {static_cast<double>(2 * pairs.size() + 4 * groups.size()) / pixels,
           static_cast<double>(4 * dot_instructions * uses) / pixels};
 }

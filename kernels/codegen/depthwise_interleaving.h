@@ -13,6 +13,7 @@
 // A *layout* says how many adjacent pixels share the places that they want between them, and whether groups
 // run along filter rows or across them: across rows, a column's group serves all pixels that see the column.
 // Which is best depends on filter, stride and instruction; the cheapest is chosen by counting instructions.
+// Where pairs saturate there is one layout: groups are taps in their order, because adjacent taps are pairs.
 #ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
 #define INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
 
@@ -72,7 +73,7 @@ struct TapGroup {
 };
 
 /// Taps that one step of `dot` adds up.
-constexpr int TapsPerGroup(jit::DotKind dot) { return dot == jit::DotKind::kVnni ? 4 : 2; }
+constexpr int TapsPerGroup(jit::DotKind dot) { return dot == jit::DotKind::kWide ? 2 : 4; }
 
 class DepthwiseInterleaving {
  public:

@@ -174,6 +174,9 @@ class DepthwiseKernel {
       product_ = registers_.NewVector("product");
       zero_ = registers_.NewVector("zero");
       emitter_->Zero(zero_);
+    } else {
+      dot_->TakeRegisters();
+      dot_->Prepare();
     }
     max_pairs_ = static_cast<size_t>(registers_.FreeVectors()) / 2;
   }
@@ -185,7 +188,7 @@ class DepthwiseKernel {
     }
     pairs_.clear();
     registers_.Free(operand_);
-    if (spec_.dot != jit::DotKind::kWide) return;
+    if (spec_.dot != jit::DotKind::kWide) return dot_->Release();
     registers_.Free(product_);
     registers_.Free(zero_);
   }
@@ -324,7 +327,7 @@ class DepthwiseKernel {
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
-  std::unique_ptr<jit::DotForm> dot_;  // vnni's
+  std::unique_ptr<jit::DotForm> dot_;  // unless wide
   Epilogue epilogue_;
 
   Gp input_, pixels_, record_, c_;

@@ -4,7 +4,7 @@
 //
 //   load            a0 a1 a2 … of the same channels at the 4 or 2 places of a group
 //   unpack bytes    two vectors of pairs of taps
-//   unpack again    four vectors, a dword a channel: 4 bytes (vnni), or 2 words extended with zeros (wide)
+//   unpack again    four vectors, a dword a channel: 4 bytes, or 2 words extended with zeros (wide)
 //   dot             accumulator of each pixel that wants the group += its weights, read from memory
 //
 // depthwise_interleaving.h tells the groups.
@@ -13,9 +13,10 @@
 // is channel 16q + 4i + d. Weights and initial accumulators are arranged alike, and packing to bytes undoes
 // it; 4-byte outputs, and where a residual is added, are put in order by a transposition.
 //
-//   form   dot                                        weights
-//   vnni   vpdpbusd                                   4 × s8 a dword
-//   wide   vpmaddwd, vpaddd; exact for any weights    2 × s16 a dword, so that w − zb fits as well
+//   form     dot                                        weights
+//   vnni     vpdpbusd                                   4 × s8 a dword
+//   triple   vpmaddubsw, vpmaddwd(1), vpaddd            4 × s8 a dword; pairs of adjacent taps saturate
+//   wide     vpmaddwd, vpaddd; exact for any weights    2 × s16 a dword, so that w − zb fits as well
 //
 // A record holds what a vector of channels needs: the initial accumulators, then the weights.
 //
@@ -60,7 +61,7 @@ using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
 
 struct DepthwiseKernelSpec {
   core::Isa isa = core::Isa::kAvx2;
-  jit::DotKind dot = jit::DotKind::kWide;  // or kVnni
+  jit::DotKind dot = jit::DotKind::kWide;  // or kVnni, kTriple
   FilterPattern taps;                      // of pixels() pixels; where it loops, of the first tap alone
   bool loops = false;
   EpilogueSpec epilogue;  // has_b_zero_points is not for this kernel: weights carry them

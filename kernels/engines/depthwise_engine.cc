@@ -38,7 +38,10 @@ double VectorCost(const DepthwiseKernelSpec& spec) {
 
 jit::DotKind KernelDot(const KernelData& data, core::Isa isa) {
   // Less its zero point a weight is int16.
-  return data.epilogue.has_b_zero_points ? jit::DotKind::kWide : DotOf(isa, INTACT_EXACT);
+  if (data.epilogue.has_b_zero_points) return jit::DotKind::kWide;
+  // A tap has one channel: pairs within it are none.
+  const bool pairs_taps = data.problem.pairing == INTACT_PAIRING_FLATTENED;
+  return DotOf(isa, pairs_taps ? data.problem.mode : INTACT_EXACT);
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ int64_t LargestDivisor(int64_t number, int64_t limit) {
 }  // namespace
 
 std::string ConvLayout::Form::ToString() const {
-  constexpr std::array kReadings = {"in place", "band", "bands of units", "planar band", "depthwise"};
+  constexpr std::array kReadings = {"in place", "band",        "bands of units",
+                                    "windows",  "planar band", "depthwise"};
   std::string text = kReadings[static_cast<size_t>(reading)];
   if (unit_groups != 1) text += ", " + std::to_string(unit_groups) + " groups";
   if (has_whole_tiles) text += ", whole tiles";
@@ -44,6 +45,11 @@ Result<std::shared_ptr<const ConvLayout>> ConvLayout::Create(const LinearProblem
 }
 
 // ----- which form ------------------------------------------------------------------------------------------
+
+bool ConvLayout::PairsCrossTaps(const LinearProblem& problem, const ConvGeometry& geometry) {
+  return problem.mode == INTACT_SATURATING && problem.pairing == INTACT_PAIRING_FLATTENED &&
+         geometry.taps() > 1 && geometry.group_inputs() % 2 != 0;
+}
 
 ConvLayout::Form ConvLayout::ModelForm(const LinearProblem& problem, const ConvGeometry& geometry,
                                        core::Isa isa, bool may_be_planar) {
@@ -86,6 +92,12 @@ std::vector<ConvLayout::Form> ConvLayout::FormsOf(const LinearProblem& problem, 
   return forms;
 }
 
+// Depthwise kernels multiply by weights less their zero points, which would make other pairs.
+bool ConvLayout::HasDepthwiseForm() const {
+  const bool has_other_pairs = PairsCrossTaps(problem_, geometry_) && problem_.HasWeightZeroPoints();
+  return geometry_.group_inputs() == 1 && geometry_.groups > 1 && !has_other_pairs;
+}
+
 bool ConvLayout::NeedsBand() const {
   return geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
 }
@@ -97,8 +109,18 @@ bool ConvLayout::NeedsOwnChannels() const {
          geometry_.group_inputs() % kQuad != 0;
 }
 
+// Whether pairs cross taps of a band that are not side by side, or neutral weights would be in them.
+bool ConvLayout::NeedsWindows() const {
+  if (!PairsCrossTaps(problem_, geometry_)) return false;
+  const int64_t width = geometry_.kernel[kWidth];
+  const bool is_even = width % 2 == 0 || geometry_.taps() == width;  // from line to line of the filter
+  return !is_even || geometry_.dilation[kWidth] != 1 || geometry_.groups > 1 ||
+         problem_.HasWeightZeroPoints();
+}
+
 ConvLayout::Reading ConvLayout::RowReading() const {
   if (!NeedsBand()) return Reading::kInPlace;
+  if (NeedsWindows()) return Reading::kWindows;
   return NeedsOwnChannels() && geometry_.groups > 1 ? Reading::kBandPerUnit : Reading::kBand;
 }
 
@@ -147,7 +169,8 @@ bool ConvLayout::PlanesAreEven() const {
 bool ConvLayout::MayPadForTiles() const {
   // What follows a tap must not meet zero points in saturating mode.
   const bool clamps = problem_.mode == INTACT_SATURATING && problem_.HasWeightZeroPoints();
-  if (!UsesTiles(isa_) || form_.reading == Reading::kInPlace || clamps) return false;
+  const bool is_whole = form_.reading == Reading::kInPlace || form_.reading == Reading::kWindows;
+  if (!UsesTiles(isa_) || is_whole || clamps) return false;
   const int64_t padded = RoundUp(tap_depth_, kTileDepth);
   return padded != tap_depth_ &&
          (tap_count() * padded <= costs::kFewPaddedDepths || padded <= costs::kMostPaddedGrowth * tap_depth_);
@@ -175,6 +198,11 @@ void ConvLayout::SetForm(const Form& form) {
     tap_depth_ = RoundUp(inputs, kQuad);
     return;
   }
+  if (form.reading == Reading::kWindows) {
+    channels_ = {inputs, 1, inputs};
+    tap_depth_ = RoundUp(geometry_.taps() * inputs, kQuad);
+    return;
+  }
   if (!UsesSchedule(isa_, problem_.mode) && MayJoinGroups()) {
     const bool fills_vector =
         unit_outputs() == jit::VectorBytes(isa_) / 4 && form.unit_groups < geometry_.groups;
@@ -183,7 +211,7 @@ void ConvLayout::SetForm(const Form& form) {
   channels_ = {geometry_.input_channels, 1, geometry_.input_channels};
   if (NeedsOwnChannels()) channels_ = {inputs, 1, RoundUp(inputs, kQuad)};
   joins_width_ = reads_band && geometry_.dilation[kWidth] == 1 && channels_.count == unit_inputs() &&
-                 (!saturates || channels_.pitch % 2 == 0);
+                 (!saturates || channels_.pitch % 2 == 0 || PairsCrossTaps(problem_, geometry_));
   tap_depth_ = unit_inputs() + (joins_width_ ? (geometry_.kernel[kWidth] - 1) * channels_.pitch : 0);
   if (reads_band) tap_depth_ = RoundUp(tap_depth_, kQuad);
   if (form.has_whole_tiles) tap_depth_ = RoundUp(tap_depth_, kTileDepth);
@@ -211,6 +239,7 @@ int64_t ConvLayout::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
         channel_places_.empty() ? channel : channel_places_[static_cast<size_t>(first + channel)] - first;
     return (place / kQuad * geometry_.taps() + tap) * kQuad + place % kQuad;
   }
+  if (form_.reading == Reading::kWindows) return tap * geometry_.group_inputs() + channel;
   channel += n / geometry_.group_outputs() % form_.unit_groups * geometry_.group_inputs();
   if (!joins_width_) return tap * tap_depth_ + channel;
   const int64_t width = geometry_.kernel[kWidth];

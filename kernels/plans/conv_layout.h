@@ -9,6 +9,10 @@
 // channels fill their k-quads; quads at the end of a tap read into what follows it, against weights that
 // contribute nothing.
 //
+// Where pairs that saturate cross taps (INTACT_PAIRING_FLATTENED, an odd number of channels per group), all
+// taps are one: a row is the whole window of an output pixel (WindowSource). A band is read where that gives
+// the same pairs.
+//
 // A unit is what one UnitPlan computes: a group, or several of few channels side by side, whose weights are
 // then block-diagonal, so that their columns fill a vector.
 //
@@ -53,6 +57,7 @@ class ConvLayout {
     kInPlace,
     kBand,         // of all channels
     kBandPerUnit,  // of a unit's channels alone
+    kWindows,      // of a unit's channels: all taps of a pixel side by side
     kPlanarBand,
     kDepthwise,  // as DepthwiseConv does it
   };
@@ -66,6 +71,8 @@ class ConvLayout {
     /// "in place", "band", "planar band"; "band, 4 groups, whole tiles".
     std::string ToString() const;
   };
+  /// Whether pairs of adjacent depths cross taps: in all modes but that one the pairs make no difference.
+  static bool PairsCrossTaps(const LinearProblem& problem, const ConvGeometry& geometry);
   /// `geometry` as for Create(). `may_be_planar`: whether every extent fits a planar band, as far as the
   /// caller knows.
   static Form ModelForm(const LinearProblem& problem, const ConvGeometry& geometry, core::Isa isa,
@@ -113,7 +120,10 @@ class ConvLayout {
   bool joins_width() const { return joins_width_; }
   /// Depths of a tap, and taps of a column's depth.
   int64_t tap_depth() const { return tap_depth_; }
-  int64_t tap_count() const { return geometry_.taps() / (joins_width_ ? geometry_.kernel[kWidth] : 1); }
+  int64_t tap_count() const {
+    if (form_.reading == Reading::kWindows) return 1;
+    return geometry_.taps() / (joins_width_ ? geometry_.kernel[kWidth] : 1);
+  }
   /// See Taps::vector_step.
   int64_t vector_step() const { return vector_step_; }
   /// Whether padding need not be computed.
@@ -133,9 +143,10 @@ class ConvLayout {
   Form ModelForm(bool may_be_planar);
   /// How rows are read, if not from a planar band.
   Reading RowReading() const;
-  bool HasDepthwiseForm() const { return geometry_.group_inputs() == 1 && geometry_.groups > 1; }
+  bool HasDepthwiseForm() const;
   bool NeedsBand() const;
   bool NeedsOwnChannels() const;
+  bool NeedsWindows() const;
   bool PlanesAreEven() const;
   bool MayBePlanar() const;
   bool WantsPlanar() const;

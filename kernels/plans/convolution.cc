@@ -60,7 +60,14 @@ void Convolution::NameKernel(const Plans& plans) {
 
 Error Convolution::MakeLayouts(const WeightView& weights) {
   ASSIGN_OR_RETURN(const ConvGeometry sized, TypicallySized(geometry_));
-  if (geometry_.is_transposed) return MakePhases(sized, weights);
+  if (geometry_.is_transposed) {
+    if (ConvLayout::PairsCrossTaps(problem_, geometry_)) {
+      return Unsupported("pairing is " + std::to_string(problem_.pairing) +
+                         " in a transposed convolution with " + std::to_string(geometry_.group_inputs()) +
+                         " input channels per group; expected 0, or an even number of channels");
+    }
+    return MakePhases(sized, weights);
+  }
   ASSIGN_OR_RETURN(auto layout, ConvLayout::Create(layout_problem_, weights, sized, isa_,
                                                    ConvLayout::ModelForm(layout_problem_, sized, isa_)));
   layouts_.push_back(std::move(layout));

@@ -50,6 +50,13 @@ Result<Access> UnitConv::MakeSource() {
       if (geometry_.input != geometry_.output) SetStaging(&taps);
       return Access(std::move(taps));
     }
+    case ConvLayout::Reading::kWindows: {
+      const Band band(geometry_, layout_.channels(), layout_.padding(), problem.a_flip());
+      source_ = std::make_unique<WindowSource>(geometry_, band, layout_.padding(), layout_.tap_depth());
+      Taps taps;
+      taps.depth = layout_.tap_depth();
+      return Access(std::move(taps));
+    }
     default: {
       const Band band(geometry_, layout_.channels(), problem.a_flip());
       const bool is_per_unit = layout_.reading() == ConvLayout::Reading::kBandPerUnit;

@@ -1,13 +1,16 @@
-// Where a convolution's kernels find their input: in place, in a band (band.h) or in a planar band
-// (planar_band.h). Each stages what some output pixels read, and tells where it is.
+// Where a convolution's kernels find their input: in place, in a band (band.h), in windows or in a planar
+// band (planar_band.h). Each stages what some output pixels read, and tells where it is.
 #ifndef INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
 #define INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "kernels/problem/access.h"
 #include "kernels/problem/conv_geometry.h"
+#include "kernels/runtime/blocking.h"
 #include "kernels/staging/band.h"
 #include "kernels/staging/planar_band.h"
 
@@ -72,6 +75,36 @@ class BandSource final : public InputSource {
  private:
   Band band_;
   int64_t groups_, group_inputs_;
+};
+
+/// Windows: for each output pixel what its taps read of a group, in the order (depth, height, width, channel)
+/// and without gaps, so that pairs of adjacent depths cross taps. They are copied from a band.
+class WindowSource final : public InputSource {
+ public:
+  /// `band` holds the channels of one group. Windows are `window_bytes` apart, a multiple of a quad; the quad
+  /// that the taps do not fill ends with `padding`.
+  WindowSource(const ConvGeometry& geometry, const Band& band, uint8_t padding, int64_t window_bytes);
+  int64_t max_rows() const override { return max_rows_; }
+  int64_t EndFrom(int64_t row, int64_t row_end) const override {
+    return band_.EndFrom(row, std::min(row_end, row + max_rows_));
+  }
+  int64_t bytes() const override { return windows_bytes() + band_.bytes(); }
+  int64_t groups() const override { return 1; }
+  InputRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
+                  uint8_t* to) const noexcept override;
+
+ private:
+  /// Of max_rows_ windows, and what copies of whole vectors write beyond them.
+  int64_t windows_bytes() const { return RoundUp(max_rows_ * window_bytes_ + kCopyBytes, 64); }
+  static constexpr int64_t kCopyBytes = 32;
+
+  Band band_;
+  int64_t group_inputs_;
+  uint8_t padding_;
+  int64_t window_bytes_;
+  std::vector<int64_t> run_offsets_;  // taps that are adjacent in the band, from a pixel's first tap
+  int64_t run_bytes_;
+  int64_t max_rows_;
 };
 
 class PlanarSource final : public InputSource {

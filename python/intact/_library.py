@@ -155,7 +155,8 @@ ARGUMENTS = """\
     - `quantization`: "static"; "tensor" (each run gives one value of `a_scales` and `a_zero_points` for all of A);
       "rows" (a value for each row); "dynamic_rows", "dynamic_tensor" (A is float32, quantized to `a_type` in the run).
       Convolutions have no rows.
-    - `mode="saturating"` computes what VPMADDUBSW does, for study. `max_isa`: a cap, one of `intact.isas()`.
+    - `mode="saturating"` computes what VPMADDUBSW does, for study; of convolutions in the pairs of `pairing`, "within_tap"
+      (oneDNN) or "flattened" (FBGEMM, ONNX Runtime). `max_isa`: a cap, one of `intact.isas()`.
 """
 
 
@@ -168,7 +169,7 @@ class Linear:
                  check_range: bool = True, residual_type: str | None = None, residual_scale: float | None = None,
                  residual_zero_point: int = 0, quantization: str = "static", a_source_type: str | None = None,
                  fixed_point: str | None = None, multipliers: Any = None, shifts: Any = None, lookup_table: Any = None, overflow: str = "refused",
-                 mode: str = "exact", max_isa: str | None = None):
+                 mode: str = "exact", pairing: str = "within_tap", max_isa: str | None = None):
         if c_type is None:
             c_type = "s32" if scales is None else "f32"
         if str(quantization).startswith("dynamic") and a_source_type is None:
@@ -177,7 +178,7 @@ class Linear:
         d = self.desc = ffi.new("intact_linear_desc *")
         d.struct_size = ffi.sizeof(d[0])
         d.a_type, d.b_type, d.c_type = type_of("a_type", a_type), type_of("b_type", b_type), type_of("c_type", c_type)
-        d.mode, d.max_isa = choice("mode", mode, _MODES), isa_of(max_isa)
+        d.mode, d.pairing, d.max_isa = choice("mode", mode, _MODES), pairing_of(pairing), isa_of(max_isa)
         d.a_zero_point, d.c_zero_point = integer("a_zero_point", a_zero_point), integer("c_zero_point", c_zero_point)
         d.activation = choice("activation", activation, _ACTIVATIONS)
         if clamp is not None:

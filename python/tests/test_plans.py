@@ -281,6 +281,13 @@ def test_pairings_differ():
     assert pair.tap[:2] == (0, 0) and pair.sum > 32767
 
 
+def test_saturating_pairs_cross_taps_if_asked():
+    w, a = np.full((1, 1, 2, 1), 127, np.int8), np.full((1, 1, 2, 1), 255, np.uint8)
+    is_avx2 = intact.Conv(w, max_isa="avx2").info.isa == "avx2"
+    for pairing, expected in (("within_tap", 64770), ("flattened", 32767 if is_avx2 else 64770)):
+        assert intact.Conv(w, mode="saturating", pairing=pairing, max_isa="avx2").run(a)[0, 0, 0, 0] == expected
+
+
 def test_bound_calls_see_what_the_arrays_hold():
     a, b = random((4, 16), np.uint8), random((16, 8), np.int8)
     call = intact.Gemm(b).bind(a)

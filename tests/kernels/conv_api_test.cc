@@ -139,6 +139,13 @@ TEST(ConvDescriptor, RefusalsNameTheFieldAndItsValue) {
        }},
       {"scale_count is 4; expected 1 or n = 6", [](ConvDesc* d) { d->linear.scale_count = 4; }},
       {"a_zero_point is 256", [](ConvDesc* d) { d->linear.a_zero_point = 256; }},
+      {"pairing is 1 in exact mode; expected 0, or the mode INTACT_SATURATING",
+       [](ConvDesc* d) { d->linear.pairing = INTACT_PAIRING_FLATTENED; }},
+      {"pairing is 2; expected an intact_pairing",
+       [](ConvDesc* d) {
+         d->linear.mode = INTACT_SATURATING;
+         d->linear.pairing = 2;
+       }},
   };
   for (const Refusal& refusal : refusals) {
     SCOPED_TRACE(refusal.message);
@@ -150,6 +157,22 @@ TEST(ConvDescriptor, RefusalsNameTheFieldAndItsValue) {
     EXPECT_THAT(conv.error().message, StartsWith("intact_conv_create: "));
     EXPECT_THAT(conv.error().message, HasSubstr(refusal.message));
   }
+}
+
+TEST(ConvDescriptor, PairsOfTransposedOnesDoNotCrossTaps) {
+  Draft draft;
+  draft.desc.transposed = 1;
+  draft.desc.linear.mode = INTACT_SATURATING;
+  draft.desc.linear.pairing = INTACT_PAIRING_FLATTENED;
+  EXPECT_TRUE(draft.Create());
+  draft.desc.input_channels = 3;
+  const Result<Conv> odd = draft.Create();
+  ASSERT_FALSE(odd);
+  EXPECT_EQ(odd.error().status, INTACT_UNSUPPORTED);
+  EXPECT_EQ(odd.error().message,
+            "intact_conv_create: pairing is 1 in a transposed convolution with 3 input channels per group; "
+            "expected 0, "
+            "or an even number of channels");
 }
 
 TEST(ConvDescriptor, NullArguments) {

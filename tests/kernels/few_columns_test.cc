@@ -88,7 +88,7 @@ TEST_P(FewColumns, EveryCandidateGivesTheSameBytes) {
     const Problem problem = OnThis(std::string("gemm u8s8s32 za=3 fill=laplace ") + shape);
     const reference::Gemm gemm = verify::MaterializeGemm(problem);
     const verify::RunOptions options = verify::RunOptionsOf(problem);
-    const auto model = verify::ExpectedModel(gemm.mode, options.isa);
+    const auto model = verify::ExpectedModel(gemm, options.isa);
     const std::vector<uint8_t> expected = reference::Outputs(gemm, reference::Accumulators(gemm, model));
     const GemmDesc desc = verify::DescOf(gemm, options);
     const auto plan = kernels::MakePlan(desc, desc.linear, gemm.b.data());

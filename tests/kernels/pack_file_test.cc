@@ -139,7 +139,7 @@ TEST_F(PackFile, ComputesTheSameBytesOnEveryIsa) {
         problem.isa = loader;
         const Plan created = Create(problem);
         EXPECT_EQ(Output(*loaded, gemm), Output(created, gemm));
-        const auto model = verify::ExpectedModel(problem.mode, loader);
+        const auto model = verify::ExpectedModel(gemm, loader);
         EXPECT_EQ(Output(*loaded, gemm), reference::Outputs(gemm, reference::Accumulators(gemm, model)));
         problem.isa = saver;
         ++pairs;

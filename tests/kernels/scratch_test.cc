@@ -310,8 +310,8 @@ class ScratchOnIsa : public testing::TestWithParam<std::tuple<intact_isa, int>> 
     const Result<Plan> plan = CreatePlan(problem, gemm);
     ASSERT_TRUE(plan) << plan.error().message;
     const verify::RunOptions options = verify::RunOptionsOf(problem);
-    Bytes expected = reference::Outputs(
-        gemm, reference::Accumulators(gemm, verify::ExpectedModel(gemm.mode, options.isa)));
+    Bytes expected =
+        reference::Outputs(gemm, reference::Accumulators(gemm, verify::ExpectedModel(gemm, options.isa)));
     Bytes c(expected.size());
     intact_gemm_args args =
         verify::ArgsOf(gemm, options, {gemm.a.data(), c.data(), DataOrNull(gemm.residual)});

@@ -199,7 +199,7 @@ template <class Operation>
 std::string WhyWrong(const Operation& operation, const RunOptions& options,
                      const Result<std::vector<uint8_t>>& output) {
   if (!output) return output.error().message;
-  const auto model = ExpectedModel(operation.mode, options.isa);
+  const auto model = ExpectedModel(operation, options.isa);
   const ByteComparison bytes = CompareBytes(
       operation.c_type, reference::Outputs(operation, reference::Accumulators(operation, model)), *output);
   if (bytes.differing == 0) return {};

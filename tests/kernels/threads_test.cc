@@ -79,7 +79,7 @@ class CaseOf : public Case {
         options_(options),
         expected_(reference::Outputs(
             operation_,
-            reference::Accumulators(operation_, verify::ExpectedModel(operation_.mode, options_.isa)))),
+            reference::Accumulators(operation_, verify::ExpectedModel(operation_, options_.isa)))),
         is_shared_(is_shared) {
     if (is_shared) shared_ = Create();
   }

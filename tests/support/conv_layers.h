@@ -37,6 +37,33 @@ inline constexpr ConvLayer kConvLayers[] = {
     {"AsymmetricStride2", "conv u8s8s32 in=12x9 c=5 o=10 kernel=5x5 stride=2x2 pad=2x1:1x3 za=9 bias=s32"},
     {"AsymmetricSaturating",
      "conv s8s8s32 in=12x9 c=5 o=10 kernel=5x5 stride=2x2 pad=2x1:1x3 za=-40 fill=bait mode=saturating"},
+    {"FlattenedFirst",
+     "conv u8s8u8 in=13x11 c=3 o=20 kernel=5x5 stride=2x2 pad=2x2:1x3 pairing=flattened za=30 zc=7 bias=f32 "
+     "scale=channel fill=bait mode=saturating"},
+    {"FlattenedSigned",
+     "conv s8s8s32 in=9x11 c=5 o=18 kernel=3x3 dilation=1x2 pad=1x2 pairing=flattened za=-40 fill=bait "
+     "mode=saturating"},
+    {"FlattenedZeroPoints",
+     "conv u8u8s32 in=8x7 c=7 o=18 kernel=3x3 pad=1x1 pairing=flattened za=9 zb=77 zbper=channel fill=bait "
+     "mode=saturating"},
+    {"FlattenedGroups",
+     "conv u8s8s32 in=9x8 c=15 o=10 groups=5 kernel=3x3 pad=1x1 pairing=flattened za=60 fill=bait "
+     "mode=saturating"},
+    {"FlattenedEvenLines",
+     "conv u8s8s32 in=9x11 c=5 o=18 kernel=3x4 pad=1x2 pairing=flattened za=60 fill=bait mode=saturating"},
+    {"FlattenedVolume",
+     "conv s8u8s8 in=4x5x7 c=3 o=9 kernel=3x3x3 pad=1x1x1 pairing=flattened za=-7 zc=3 fill=bait "
+     "mode=saturating"},
+    {"FlattenedDepthwise",
+     "conv u8s8s32 in=9x21 c=40 o=40 groups=40 kernel=3x3 pad=1x1 pairing=flattened za=17 fill=bait "
+     "mode=saturating"},
+    {"FlattenedDepthwiseMultiplier2",
+     "conv s8s8s32 in=9x11 c=19 o=38 groups=19 kernel=5x5 stride=2x2 pad=2x2 pairing=flattened za=-7 "
+     "fill=bait "
+     "mode=saturating"},
+    {"FlattenedDepthwiseZeroPoints",
+     "conv u8u8s32 in=6x7 c=9 o=9 groups=9 kernel=5x3 pad=2x1 pairing=flattened za=9 zb=100 fill=bait "
+     "mode=saturating"},
     {"InPlace1x1", "conv s8s8u8 in=7x9 c=33 o=20 kernel=1x1 za=-5 zc=128 bias=s32 fill=laplace"},
     {"InPlace1x1Saturating", "conv u8u8s32 in=7x9 c=33 o=20 kernel=1x1 za=5 zb=90 fill=bait mode=saturating"},
     {"Strided1x1",
@@ -139,7 +166,7 @@ inline std::vector<unsigned> OpenDimensions(int dims) {
 
 /// What the scalar model of the mode and the ISA makes of `conv`.
 inline std::vector<uint8_t> ExpectedOutput(const reference::Conv& conv, const verify::RunOptions& options) {
-  const auto model = verify::ExpectedModel(conv.mode, options.isa);
+  const auto model = verify::ExpectedModel(conv, options.isa);
   return reference::Outputs(conv, reference::Accumulators(conv, model));
 }
 

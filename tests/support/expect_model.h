@@ -28,7 +28,7 @@ inline void ExpectItsModel(const reference::Operation& operation, const verify::
                            const verify::Target& target) {
   const Result<std::vector<uint8_t>> actual = target.Run(operation, options);
   ASSERT_TRUE(actual) << actual.error().message;
-  const auto model = verify::ExpectedModel(LinearOf(operation).mode, options.isa);
+  const auto model = verify::ExpectedModel(LinearOf(operation), options.isa);
   const verify::ByteComparison bytes =
       verify::CompareBytes(LinearOf(operation).c_type,
                            reference::Outputs(operation, reference::Accumulators(operation, model)), *actual);

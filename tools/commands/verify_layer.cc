@@ -80,8 +80,10 @@ Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions&
   if (options.expect.empty() && !is_plugin) {
     ASSIGN_OR_RETURN(recorded, ReadRecorded(layer));
   }
+  verify::Layer run = layer;
+  LinearOf(run.operation).pairing = options.choice.pairing;
   Result<verify::LayerCheck> check = verify::CheckLayer(
-      layer, options.choice.mode, options.choice.isa, expectation,
+      run, options.choice.mode, options.choice.isa, expectation,
       is_plugin ? verify::LayerTarget{options.target.text, &target} : verify::LayerTarget());
   if (!check) return failed(check.error());
   check->recorded = verify::ExplainRecorded(layer, recorded);
@@ -147,6 +149,7 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
       ->type_name("")
       ->required();
   options->choice.AddOptions(layer);
+  options->choice.AddPairing(layer);
   options->target.Add(layer);
   RefuseEmpty(
       layer->add_option("--expect", options->expect, ".npy file to equal, in the layer's folder or absolute"))

@@ -30,7 +30,7 @@ int RunPairing(PairingOptions options) {
   const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
   if (!target) return Fail(target.error());
   const std::vector<verify::ProbedPairs> probed =
-      verify::ProbePairs(**target, options.choice.mode, options.choice.isa);
+      verify::ProbePairs(**target, options.choice.mode, options.choice.isa, options.choice.pairing);
   const auto has_result = [](const verify::ProbedPairs& pairs) { return pairs.error.ok(); };
   const auto failed = [](const verify::ProbedPairs& pairs) { return verify::PairingOf(pairs) == "failed"; };
   if (probed.empty()) return Fail("verify pairing: the target takes none of the probes");
@@ -53,6 +53,7 @@ void AddVerifyPairing(CLI::App* verify, Command* command) {
   CLI::App* pairing =
       verify->add_subcommand("pairing", "which products kernels add in int16, found by probing pair by pair");
   options->choice.AddOptions(pairing);
+  options->choice.AddPairing(pairing);
   options->target.Add(pairing);
   AddJsonOption(pairing, &options->json, "write the pairs");
   pairing->callback([options, command] { *command = [options] { return RunPairing(*options); }; });

@@ -74,9 +74,14 @@ struct RunChoice {
   std::string mode_name = "exact";
   intact_isa isa = INTACT_ISA_ANY;
   intact_mode mode = INTACT_EXACT;
+  std::string pairing_name = "within_tap";
+  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;
 
   void AddOptions(CLI::App* app);
-  /// Fills isa and mode from the names; says what is wrong with them, also if this machine lacks the ISA.
+  /// --pairing, of convolutions in saturating mode.
+  void AddPairing(CLI::App* app);
+  /// Fills isa, mode and pairing from the names; says what is wrong with them, also if this machine lacks the
+  /// ISA.
   int Resolve();
 };
 

@@ -87,6 +87,12 @@ void RunChoice::AddOptions(CLI::App* app) {
       ->capture_default_str();
 }
 
+void RunChoice::AddPairing(CLI::App* app) {
+  app->add_option("--pairing", pairing_name, "which depths of a convolution saturating kernels add in int16")
+      ->type_name("{within_tap,flattened}")
+      ->capture_default_str();
+}
+
 std::string IsaNames() {
   std::string names;
   for (const intact_isa each : core::kIsaLadder) names += fmt::format("{},", intact_isa_name(each));
@@ -106,8 +112,14 @@ int RunChoice::Resolve() {
   if (!resolved_isa) return Fail(resolved_isa.error());
   const Result<intact_mode> parsed_mode = verify::ParseMode(mode_name);
   if (!parsed_mode) return Fail("--" + parsed_mode.error().message);
+  const Result<intact_pairing> parsed_pairing = verify::ParsePairing(pairing_name);
+  if (!parsed_pairing) return Fail("--" + parsed_pairing.error().message);
+  if (*parsed_pairing != INTACT_PAIRING_WITHIN_TAP && *parsed_mode != INTACT_SATURATING) {
+    return Fail("--pairing: is " + pairing_name + " in exact mode; expected --mode saturating beside it");
+  }
   isa = *resolved_isa;
   mode = *parsed_mode;
+  pairing = *parsed_pairing;
   return kParity;
 }
 

@@ -227,8 +227,7 @@ int32_t LargestSafeActivation(const Groups& groups) {
 Audit AuditGroups(std::span<const reference::Gemm> gemms, bool reduce_range, intact_pairing pairing) {
   Groups groups;
   for (const reference::Gemm& gemm : gemms) groups.operands.emplace_back(gemm);
-  reference::Model model = reference::Model::kTriple;
-  model.order = OrderOf(pairing);
+  const reference::Model model = TripleOf(pairing);
   groups.in_pairs = reference::InPairs(model, groups.operands.front().depths);
   const intact_type a_type = gemms.front().a_type;
   int32_t max_activation = 0;

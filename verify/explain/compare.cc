@@ -23,6 +23,7 @@
 #include "verify/explain/diagnose_gemm.h"
 #include "verify/explain/hypotheses.h"
 #include "verify/explain/identify.h"
+#include "verify/explain/pairing.h"
 #include "verify/problem/element.h"
 #include "verify/problem/place.h"
 
@@ -47,6 +48,7 @@ class Comparer {
   Comparer(const Oracle& oracle, const std::vector<uint8_t>& actual, int64_t max_listed)
       : oracle_(oracle),
         answer_(oracle, actual),
+        triple_(TripleOf(oracle.linear().pairing)),
         size_(static_cast<size_t>(core::BytesOf(oracle.type()))),
         max_listed_(max_listed) {
     if (const auto* gemm = std::get_if<reference::Gemm>(&oracle.operation())) {
@@ -64,7 +66,7 @@ class Comparer {
       if (answer_.Differs(i)) result_.first_differing = i;
     }
     result_.digest = support::Fnv1a(actual);
-    result_.off_triple = CompareBytes(oracle.type(), oracle.Wrapped({Model::kTriple}), actual).differing;
+    result_.off_triple = CompareBytes(oracle.type(), oracle.Wrapped({triple_}), actual).differing;
   }
 
   /// Run() is to say what may have computed all outputs.
@@ -111,14 +113,23 @@ class Comparer {
 
   void CountSaturation() {
     for (const reference::Operands& operands : oracle_.predictor().operands()) {
+      const std::vector<int64_t> in_pairs = reference::InPairs(triple_, operands.depths);
       for (int64_t m = 0; m < operands.m; ++m) {
         for (int64_t n = 0; n < operands.n; ++n) {
-          const int64_t pairs = reference::CountClampedPairs(operands.Row(m), operands.Column(n));
+          const int64_t pairs = CountClamped(operands.Row(m), operands.Column(n), in_pairs);
           result_.saturated_pairs += pairs;
           result_.saturated_accumulators += pairs > 0 ? 1 : 0;
         }
       }
     }
+  }
+
+  // The pairs of an output that clamp.
+  int64_t CountClamped(std::span<const uint8_t> a, std::span<const int8_t> w,
+                       std::span<const int64_t> in_pairs) const {
+    if (triple_ == Model::kTriple) return reference::CountClampedPairs(a, w);
+    const std::vector<int32_t> sums = reference::PairSumsOf(triple_.signs, a, w, in_pairs).sums;
+    return std::ranges::count_if(sums, [](int32_t sum) { return sum != std::clamp(sum, -32768, 32767); });
   }
 
   bool IsOfOneArithmetic() const {
@@ -245,7 +256,7 @@ class Comparer {
     return Cause::kImplementationError;
   }
 
-  static void Detail(const Observation& seen, const Explanation& explanation, Difference* difference) {
+  void Detail(const Observation& seen, const Explanation& explanation, Difference* difference) const {
     const auto& [model, rounding] = explanation.arithmetic;
     if (explanation.accumulator == seen.exact) {
       difference->detail = reference::ToString(rounding);
@@ -253,7 +264,7 @@ class Comparer {
     }
     difference->detail = fmt::format("accumulator {} instead of {}", explanation.accumulator, seen.exact);
     if (model == Model::kDpbusds) difference->detail += ": the sum of products left int32 and was clamped";
-    if (model != Model::kTriple && model != Model::kDpbusds) difference->detail += ": " + InWords({model});
+    if (model != triple_ && model != Model::kDpbusds) difference->detail += ": " + InWords({model});
     if (rounding != Rounding::kContract)
       difference->detail.append("; ").append(reference::ToString(rounding));
     if (difference->cause != Cause::kInt16Saturation) return;
@@ -268,6 +279,7 @@ class Comparer {
 
   const Oracle& oracle_;
   Answer answer_;
+  const Model triple_;
   const size_t size_;  // of an element
   const int64_t max_listed_;
   bool names_ = false;
@@ -278,7 +290,19 @@ class Comparer {
   Comparison result_;
 };
 
-// The same operation with its accumulators as output.
+Answer::Accumulators RunForAccumulators(const Target& target, const Oracle& oracle,
+                                        const RunOptions& options) {
+  // A dynamic quantization has none to tell of: with its activations given, its faults would not show.
+  if (oracle.linear().IsDynamic()) return std::nullopt;
+  const Result<std::vector<uint8_t>> bytes = target.Run(AccumulatorProblem(oracle.operation()), options);
+  if (!bytes || std::ssize(*bytes) != oracle.outputs() * int64_t{sizeof(int32_t)}) return std::nullopt;
+  std::vector<int32_t> accumulators(bytes->size() / sizeof(int32_t));
+  std::memcpy(accumulators.data(), bytes->data(), bytes->size());
+  return accumulators;
+}
+
+}  // namespace
+
 reference::Operation AccumulatorProblem(reference::Operation operation) {
   if (auto* gemm = std::get_if<reference::Gemm>(&operation)) gemm->item_scales.clear();
   reference::Linear& linear = LinearOf(operation);
@@ -296,19 +320,6 @@ reference::Operation AccumulatorProblem(reference::Operation operation) {
   linear.residual.clear();
   return operation;
 }
-
-Answer::Accumulators RunForAccumulators(const Target& target, const Oracle& oracle,
-                                        const RunOptions& options) {
-  // A dynamic quantization has none to tell of: with its activations given, its faults would not show.
-  if (oracle.linear().IsDynamic()) return std::nullopt;
-  const Result<std::vector<uint8_t>> bytes = target.Run(AccumulatorProblem(oracle.operation()), options);
-  if (!bytes || std::ssize(*bytes) != oracle.outputs() * int64_t{sizeof(int32_t)}) return std::nullopt;
-  std::vector<int32_t> accumulators(bytes->size() / sizeof(int32_t));
-  std::memcpy(accumulators.data(), bytes->data(), bytes->size());
-  return accumulators;
-}
-
-}  // namespace
 
 std::string_view ToString(Cause cause) {
   switch (cause) {
@@ -408,9 +419,12 @@ Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions&
                       prejudice);
 }
 
-Model ExpectedModel(intact_mode mode, intact_isa isa) {
-  const bool clamps = core::SaturatesInt16(isa) || isa == INTACT_ISA_ANY;
-  return mode == INTACT_SATURATING && clamps ? Model::kTriple : Model::kExact;
+bool Saturates(intact_mode mode, intact_isa isa) {
+  return mode == INTACT_SATURATING && (core::SaturatesInt16(isa) || isa == INTACT_ISA_ANY);
+}
+
+Model ExpectedModel(const core::Linear& linear, intact_isa isa) {
+  return Saturates(linear.mode, isa) ? TripleOf(linear.pairing) : Model::kExact;
 }
 
 std::vector<SaturatedPair> SaturatedPairs(const reference::Operands& operands, int64_t m, int64_t n,

@@ -29,6 +29,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/operation.h"
 #include "reference/models/arithmetic.h"
 #include "reference/models/models.h"
 #include "reference/models/operands.h"
@@ -94,7 +95,7 @@ struct Comparison {
   std::vector<Difference> listed;                  // the first max_listed
   int64_t saturated_accumulators = 0;              // outputs of which some pair would clamp in int16
   int64_t saturated_pairs = 0;                     // how many pair sums in all
-  int64_t off_triple = 0;                          // outputs that differ from the triple model's
+  int64_t off_triple = 0;                          // outputs that differ from those of TripleOf() its pairing
   uint64_t digest = 0;                             // FNV-1a of the target's bytes
   std::optional<Naming> naming;                    // where no ISA is named, as for targets that are not ours
   /// Outputs that differ and are one arithmetic's.
@@ -140,6 +141,9 @@ Comparison Compare(const Oracle& oracle, const std::vector<uint8_t>& actual,
 Result<std::vector<uint8_t>> RunChecked(const Target& target, const Oracle& oracle,
                                         const RunOptions& options);
 
+/// The same operation with its accumulators as output.
+reference::Operation AccumulatorProblem(reference::Operation operation);
+
 /// Compares what RunChecked() gave. Where it differs from the reference, `target` is run for s32 output too;
 /// and where `options` name no ISA, the comparison names the arithmetics that it may have. Of several that
 /// make all outputs the first of `preferred` is believed.
@@ -147,9 +151,10 @@ Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions&
                    const std::vector<uint8_t>& output, int64_t max_listed = kMaxDifferencesListed,
                    std::span<const reference::Arithmetic> preferred = {});
 
-/// The model that a target must equal on `isa` in `mode`: kTriple for a saturating one without VNNI and AMX,
-/// and where no ISA is named.
-reference::Model ExpectedModel(intact_mode mode, intact_isa isa);
+/// Whether `mode` clamps pairs on `isa`: a saturating one without VNNI and AMX, and where no ISA is named.
+bool Saturates(intact_mode mode, intact_isa isa);
+/// The model that a target must equal on `isa`: TripleOf() its pairing where the mode saturates.
+reference::Model ExpectedModel(const core::Linear& linear, intact_isa isa);
 
 /// All pairs of output (m, n) that clamp, as the model pairs depths.
 std::vector<SaturatedPair> SaturatedPairs(const reference::Operands& operands, int64_t m, int64_t n,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/types.h"
+#include "verify/explain/pairing.h"
 #include "verify/problem/element.h"
 
 namespace intact::verify {
@@ -49,7 +50,10 @@ constexpr CommonHypothesis kOfAllOutputs[] = {
      [](const Answer& answer, const Prejudice&, const Arithmetic& arithmetic) {
        return MakesAll(answer, arithmetic);
      }},
-    {"VPMADDUBSW", [](const Answer&, const Prejudice&) { return std::vector<Arithmetic>{{Model::kTriple}}; },
+    {"VPMADDUBSW",
+     [](const Answer& answer, const Prejudice&) {
+       return std::vector<Arithmetic>{{TripleOf(answer.oracle().linear().pairing)}};
+     },
      [](const Answer& answer, const Prejudice&, const Arithmetic& arithmetic) {
        return answer.oracle().Wrapped(arithmetic) == answer.actual();
      }},
@@ -116,10 +120,11 @@ constexpr OutputHypothesis kOfOneOutput[] = {
      }},
     {"adjacent pairs",
      [](const Context& context, const Observation& seen, int64_t output) -> std::optional<Prediction> {
-       const auto row = seen.operands.Row(seen.m);
-       if (reference::CountClampedPairs(row, seen.operands.Column(seen.n)) == 0) return std::nullopt;
-       const std::vector<int32_t>& y = context.answer.oracle().Accumulators(Model::kTriple);
-       return Prediction{Model::kTriple, y[static_cast<size_t>(output)]};
+       const Oracle& oracle = context.answer.oracle();
+       const Model model = TripleOf(oracle.linear().pairing);
+       const int32_t y = oracle.Accumulators(model)[static_cast<size_t>(output)];
+       if (y == seen.exact) return std::nullopt;
+       return Prediction{model, y};
      },
      AsTheContract},
     {"VPDPBUSDS",

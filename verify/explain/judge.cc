@@ -41,7 +41,7 @@ const Difference* FirstListed(const Comparison& comparison, Cause cause, bool is
 // Why a target that claims to be exact, or to saturate as the triple model says, did not.
 void FailAsExact(const reference::Model& model, Judgement* judgement) {
   const Comparison& comparison = judgement->comparison;
-  if (model != reference::Model::kTriple) {
+  if (model == reference::Model::kExact) {
     return FailBy(comparison.listed.at(0), judgement);
   }
   if (const Difference* other = FirstListed(comparison, Cause::kInt16Saturation, false)) {
@@ -53,10 +53,11 @@ void FailAsExact(const reference::Model& model, Judgement* judgement) {
 }
 
 // The arithmetics of which a target has to have one that claims this; none if it claims nothing.
-Result<std::vector<Arithmetic>> Promised(const std::string& claim, intact_mode mode, intact_isa isa) {
+Result<std::vector<Arithmetic>> Promised(const std::string& claim, const core::Linear& linear,
+                                         intact_isa isa) {
   if (claim == "any") return std::vector<Arithmetic>();
   if (claim == "exact") {
-    std::vector<Arithmetic> promised = {{ExpectedModel(mode, isa)}};
+    std::vector<Arithmetic> promised = {{ExpectedModel(linear, isa)}};
     if (promised[0] != Arithmetic() && isa == INTACT_ISA_ANY) promised.emplace_back();
     return promised;
   }
@@ -120,8 +121,7 @@ std::string MessageOf(const Error& error) {
 Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
                         Arithmetics preferred) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
-  ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised,
-                   Promised(claim, oracle.linear().mode, options.isa));
+  ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised, Promised(claim, oracle.linear(), options.isa));
   ASSIGN_OR_RETURN(const Bytes output, RunChecked(target, oracle, options));
   Judgement judgement = {Explain(target, oracle, options, output, kMaxDifferencesListed, preferred), {}};
   // Whoever is to be exact has no right s32 output where the sum leaves int32: the comparison knows.
@@ -131,7 +131,7 @@ Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOpt
   if (promised.empty()) {
     FailAsAny(&judgement);
   } else if (claim == "exact") {
-    FailAsExact(ExpectedModel(oracle.linear().mode, options.isa), &judgement);
+    FailAsExact(ExpectedModel(oracle.linear(), options.isa), &judgement);
   } else {
     FailAsClaimed(oracle, promised.front(), output, &judgement);
   }
@@ -145,7 +145,7 @@ Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetic
 bool IsBroken(const Target& target, const Oracle& oracle, const RunOptions& options, const Bytes& output,
               const Comparison* comparison) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
-  const Result<std::vector<Arithmetic>> promised = Promised(claim, oracle.linear().mode, options.isa);
+  const Result<std::vector<Arithmetic>> promised = Promised(claim, oracle.linear(), options.isa);
   if (!promised) return true;
   if (IsAsPromised(oracle, *promised, output)) return false;
   if (!promised->empty()) return true;
@@ -155,7 +155,7 @@ bool IsBroken(const Target& target, const Oracle& oracle, const RunOptions& opti
 
 bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
-  if (!Promised(claim, oracle.linear().mode, options.isa)) return true;
+  if (!Promised(claim, oracle.linear(), options.isa)) return true;
   const Result<Bytes> output = RunChecked(target, oracle, options);
   if (!output) return output.error().status != INTACT_UNSUPPORTED;
   return IsBroken(target, oracle, options, *output, nullptr);

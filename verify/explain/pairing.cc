@@ -70,6 +70,12 @@ reference::DepthOrder OrderOf(intact_pairing pairing) {
                                              : reference::DepthOrder::kTaps;
 }
 
+reference::Model TripleOf(intact_pairing pairing) {
+  reference::Model model = reference::Model::kTriple;
+  model.order = OrderOf(pairing);
+  return model;
+}
+
 PairedShape ShapeOf(const MaybeConv& conv) {
   if (!conv) return {};
   return {true, conv->groups, conv->GroupInputs(), conv->GroupOutputs(), conv->Taps()};

@@ -68,6 +68,8 @@ constexpr Name<bool> kItems[] = {{"strided", false}, {"pointers", true}};
 constexpr Name<bool> kLayouts[] = {{"kn", false}, {"nk", true}};
 constexpr Name<bool> kTensorOrRow[] = {{"tensor", false}, {"row", true}};
 constexpr Name<intact_mode> kModes[] = {{"exact", INTACT_EXACT}, {"saturating", INTACT_SATURATING}};
+constexpr Name<intact_pairing> kPairings[] = {{"within_tap", INTACT_PAIRING_WITHIN_TAP},
+                                              {"flattened", INTACT_PAIRING_FLATTENED}};
 constexpr Name<intact_range_check> kRangeChecks[] = {{"checked", INTACT_RANGE_CHECKED},
                                                      {"unchecked", INTACT_RANGE_UNCHECKED}};
 constexpr Name<intact_overflow> kOverflows[] = {{"refused", INTACT_OVERFLOW_REFUSED},
@@ -324,7 +326,8 @@ const Kind& ConvKind() {
        Required(Count("o", &ConvGeometry::output_channels)), Required(Extents("kernel", &Axis::kernel)),
        Extents("stride", &Axis::stride), Extents("dilation", &Axis::dilation), Padding(), Transposed(),
        Extents("outpad", &Axis::output_pad), Count("groups", &ConvGeometry::groups),
-       Count("batch", &ConvGeometry::batch), Quantization(), Source(), NumbersField()}};
+       Count("batch", &ConvGeometry::batch), Choice("pairing", &Problem::pairing, kPairings), Quantization(),
+       Source(), NumbersField()}};
   return kConv;
 }
 
@@ -553,6 +556,9 @@ std::optional<Error> CheckAxis(const Axis& axis) {
 std::optional<Error> CheckConv(const Problem& p) {
   const ConvGeometry& g = *p.conv;
   if (auto error = CheckQuantization(p)) return error;
+  if (p.pairing != INTACT_PAIRING_WITHIN_TAP && p.mode != INTACT_SATURATING) {
+    return Invalid("pairing: flattened needs mode=saturating");
+  }
   if (auto error = CheckItems(p)) return error;
   if (auto error = CheckRanges({{"c", g.input_channels, 1, kMaxDimension},
                                 {"o", g.output_channels, 1, kMaxDimension},
@@ -661,6 +667,7 @@ void FillLinear(const Problem& problem, reference::Linear* operation) {
   operation->b_type = problem.b_type;
   operation->c_type = problem.c_type;
   operation->mode = problem.mode;
+  operation->pairing = problem.pairing;
   if (problem.quantization == INTACT_QUANTIZATION_STATIC) operation->a_zero_point = problem.za;
   operation->c_zero_point = problem.zc;
   if (problem.declared_min > 0 || problem.declared < 255) {
@@ -747,5 +754,6 @@ std::string_view ToString(intact_mode mode) { return NameOf(kModes, mode); }
 std::string_view ToString(intact_type type) { return core::NameOf(type); }
 Result<intact_isa> ParseIsa(std::string_view name) { return ValueOf(Isas(), "isa", name); }
 Result<intact_mode> ParseMode(std::string_view name) { return ValueOf(kModes, "mode", name); }
+Result<intact_pairing> ParsePairing(std::string_view name) { return ValueOf(kPairings, "pairing", name); }
 
 }  // namespace intact::verify

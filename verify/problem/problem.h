@@ -6,6 +6,7 @@
 //   gemm u8s8s8 m=5 n=16 k=64 scale=channel fixed=away
 //   conv u8u8f32 in=8x8 c=3 o=4 kernel=3x3 pad=1x1 quant=dynamic_tensor src=f32 x=normal
 //   conv u8s8u8 in=56x56 c=64 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=4 batch=2 za=3 isa=avx512
+//   conv u8s8s32 in=56x56 c=3 o=32 kernel=3x3 pairing=flattened fill=bait mode=saturating isa=avx2
 //
 // `in` has an extent for each spatial dimension, outermost first, and so have kernel, stride and dilation;
 // pad=1x1:0x2 is what stands before and behind the input, pad=1x1 the same on both sides; c and o are all
@@ -92,6 +93,7 @@ struct Problem : RunSettings {
   intact_type b_type = INTACT_S8;
   intact_type c_type = INTACT_S32;
   intact_mode mode = INTACT_EXACT;
+  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // of a convolution in saturating mode
   int64_t m = 1, n = 1, k = 1;                  // of a GEMM; m, or a batch, of 0: there is nothing to do
   std::optional<reference::ConvGeometry> conv;  // it is a convolution; m, n, k are 1
   int64_t batch = 1;                            // of GEMMs
@@ -159,8 +161,9 @@ std::string_view ToString(Fill fill);
 std::string_view ToString(Numbers numbers);
 std::string_view ToString(intact_mode mode);
 std::string_view ToString(intact_type type);
-Result<intact_isa> ParseIsa(std::string_view name);    // "avx2", …; the error lists what is known
-Result<intact_mode> ParseMode(std::string_view name);  // "exact", "saturating"
+Result<intact_isa> ParseIsa(std::string_view name);          // "avx2", …; the error lists what is known
+Result<intact_mode> ParseMode(std::string_view name);        // "exact", "saturating"
+Result<intact_pairing> ParsePairing(std::string_view name);  // "within_tap", "flattened"
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_PROBLEM_PROBLEM_H_

@@ -53,6 +53,9 @@ class Draw {
     SetQuantization({INTACT_QUANTIZATION_TENSOR, INTACT_QUANTIZATION_DYNAMIC_TENSOR});
     problem_.open_extents = OneIn(3);
     SetOthers();
+    if (problem_.mode == INTACT_SATURATING && !g.IsTransposed() && OneIn(2)) {
+      problem_.pairing = INTACT_PAIRING_FLATTENED;
+    }
     return problem_;
   }
 

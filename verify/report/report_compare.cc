@@ -60,8 +60,8 @@ std::vector<Digests> DigestsIn(const nlohmann::json& report) {
 
 /// The problem without what its output does not depend on.
 std::string KeyOf(Problem problem) {
-  const bool saturates = ExpectedModel(problem.mode, problem.isa) == reference::Model::kTriple;
-  problem.mode = saturates ? INTACT_SATURATING : INTACT_EXACT;
+  problem.mode = Saturates(problem.mode, problem.isa) ? INTACT_SATURATING : INTACT_EXACT;
+  if (problem.mode == INTACT_EXACT) problem.pairing = INTACT_PAIRING_WITHIN_TAP;
   problem.isa = INTACT_ISA_ANY;
   return problem.ToString();
 }

@@ -120,7 +120,7 @@ class Timer {
     const std::span<Timing> last = std::span(timings_).last(plans.size());
     std::vector<Contender> contenders;
     for (size_t i = 0; i < plans.size(); ++i) {
-      const bool saturates = ExpectedModel(last[i].mode, last[i].isa) == reference::Model::kTriple;
+      const bool saturates = Saturates(last[i].mode, last[i].isa);
       contenders.push_back(
           {[this, &plans, i](uint8_t* c) { return Run(plans[i], c); }, saturates ? triple_ : exact_});
     }

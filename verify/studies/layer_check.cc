@@ -42,7 +42,7 @@ std::optional<Error> Examine(const Oracle& oracle, const std::optional<Expectati
     check->identity = Identify(oracle, output);
     check->is_broken = IsBroken(target, oracle, options, output, &check->against_exact);
   } else {
-    check->model = ExpectedModel(check->mode, check->isa);
+    check->model = ExpectedModel(oracle.linear(), check->isa);
     check->against_model = CompareBytes(oracle.type(), oracle.Wrapped({check->model}), output);
   }
   if (expectation) {

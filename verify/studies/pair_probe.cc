@@ -212,7 +212,7 @@ void Run(const Target& target, reference::Operation operation, const Operator& o
 
 // Nothing where the operator needs what the target lacks.
 std::optional<ProbedPairs> Probe(const Target& target, const Operator& op, const Taken& taken,
-                                 intact_mode mode, intact_isa isa) {
+                                 intact_mode mode, intact_isa isa, intact_pairing pairing) {
   ProbedPairs probed;
   probed.operation = op.name;
   probed.is_padding = op.is_all_padding;
@@ -226,6 +226,7 @@ std::optional<ProbedPairs> Probe(const Target& target, const Operator& op, const
   options.isa = isa;
   reference::Operation operation = Materialize(*problem);
   LinearOf(operation).mode = mode;
+  LinearOf(operation).pairing = pairing;
   if ((FeaturesOf(operation, options) & ~target.Features()) != 0) return std::nullopt;
   Run(target, std::move(operation), op, options, &probed);
   return probed;
@@ -292,12 +293,13 @@ std::string InWords(const ProbedPairs& pairs) {
   return fmt::format("{} pairs: {}", pairs.clamping.size(), List(pairs));
 }
 
-std::vector<ProbedPairs> ProbePairs(const Target& target, intact_mode mode, intact_isa isa) {
+std::vector<ProbedPairs> ProbePairs(const Target& target, intact_mode mode, intact_isa isa,
+                                    intact_pairing pairing) {
   const Takes takes = TakesOf(target);
   std::vector<ProbedPairs> all;
   for (const Operator& op : kOperators) {
     for (const Taken& taken : op.rows != 0 ? takes.gemm : takes.conv) {
-      if (std::optional<ProbedPairs> probed = Probe(target, op, taken, mode, isa))
+      if (std::optional<ProbedPairs> probed = Probe(target, op, taken, mode, isa, pairing))
         all.push_back(std::move(*probed));
     }
   }

@@ -39,9 +39,10 @@ std::string InWords(const ProbedPairs& pairs);
 
 /// Probes products of one row and of five, and convolutions of 3×3: 1, 3 and 4 channels, groups of 3 and of 4, depthwise with
 /// one output and with two for each channel, and padding. Each is probed for all types that `target` takes. Operators that
-/// need a feature which the target lacks are left out. `mode` and `isa` are for our own kernels.
+/// need a feature which the target lacks are left out. `mode`, `isa` and `pairing` are for our own kernels.
 std::vector<ProbedPairs> ProbePairs(const Target& target, intact_mode mode = INTACT_EXACT,
-                                    intact_isa isa = INTACT_ISA_ANY);
+                                    intact_isa isa = INTACT_ISA_ANY,
+                                    intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP);
 
 /// One line for each operator and each combination of types.
 std::string ToText(const std::vector<ProbedPairs>& probed);

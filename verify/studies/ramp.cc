@@ -59,9 +59,7 @@ int64_t Ramp::Unexplained() const {
   return std::ranges::count_if(kinks, [](const Kink& kink) { return !kink.explained; });
 }
 
-bool Ramp::Passed() const {
-  return ExpectedModel(mode, isa) == reference::Model::kTriple ? Unexplained() == 0 : kinks.empty();
-}
+bool Ramp::Passed() const { return Saturates(mode, isa) ? Unexplained() == 0 : kinks.empty(); }
 
 Result<Layer> AsRamp(Layer layer) {
   if (layer.conv() != nullptr) {

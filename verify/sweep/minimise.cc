@@ -118,6 +118,7 @@ void TrySmallerConv(const Problem& problem, std::vector<Problem>* candidates) {
       problem, outputs, 1, [=, &g](Problem* p, int64_t value) { set_channels(p, g.groups, inputs, value); },
       candidates);
   for (size_t i = first_axis; i < g.axes.size(); ++i) TrySmallerAxis(problem, i, candidates);
+  TryDefaults(problem, candidates, &Problem::pairing);
 }
 
 void DropResidual(Problem* problem) {

@@ -10,6 +10,7 @@
 
 #include "verify/explain/claim.h"
 #include "verify/explain/judge.h"
+#include "verify/explain/pairing.h"
 #include "verify/sweep/earlier_calls.h"
 #include "verify/sweep/minimise.h"
 #include "verify/sweep/sweep_problems.h"
@@ -198,6 +199,16 @@ void SweepResult::Add(const SweepOutcome& outcome) {
       {outcome.problem, outcome.failure, outcome.kind, outcome.minimised, outcome.minimised_reason});
 }
 
+namespace {
+
+// Whether other depths of our saturating kernels clamp with another pairing.
+bool HasTwoPairings(const Problem& problem) {
+  return problem.mode == INTACT_SATURATING && problem.conv && !problem.conv->IsTransposed() &&
+         PairingsOf(ShapeOf(problem.conv)).size() > 1;
+}
+
+}  // namespace
+
 std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<const intact_mode> modes,
                                    Effort effort) {
   const uint64_t seeds = effort == Effort::kThorough ? 4 : 1;
@@ -212,6 +223,9 @@ std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<c
         const auto add = [&](Problem problem) {
           problem.isa = isa;
           problem.mode = mode;
+          problems.push_back(problem);
+          if (!HasTwoPairings(problem)) return;
+          problem.pairing = INTACT_PAIRING_FLATTENED;
           problems.push_back(problem);
         };
         std::ranges::for_each(ResidueProblems(seed), add);

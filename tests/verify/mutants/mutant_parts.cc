@@ -19,7 +19,7 @@ class MutantTarget : public Target {
   std::string Name() const override { return name_; }
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& options) const override {
-    const Model model = ExpectedModel(LinearOf(operation).mode, options.isa);
+    const Model model = ExpectedModel(LinearOf(operation), options.isa);
     const auto* gemm = std::get_if<reference::Gemm>(&operation);
     if (gemm != nullptr && gemm_) return gemm_(*gemm, model);
     if (gemm == nullptr && conv_) return conv_(std::get<reference::Conv>(operation), model);

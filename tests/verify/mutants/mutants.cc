@@ -369,6 +369,12 @@ std::vector<uint8_t> SwapCrop(const reference::Conv& honest, Model model) {
   return Compute(conv, model);
 }
 
+// Pairs end with taps.
+std::vector<uint8_t> PairWithinTaps(const reference::Conv& conv, Model model) {
+  model.order = reference::DepthOrder::kTaps;
+  return Compute(conv, model);
+}
+
 // ----- targets --------------------------------------------------------------------------------------------
 
 class Overeager : public IntactTarget {
@@ -433,7 +439,7 @@ std::string_view ProblemOf(const WrongQuantizer& wrong) {
 
 Result<std::vector<uint8_t>> ReferenceTarget::Run(const reference::Operation& operation,
                                                   const RunOptions& options) const {
-  const Model model = ExpectedModel(LinearOf(operation).mode, options.isa);
+  const Model model = ExpectedModel(LinearOf(operation), options.isa);
   const auto* conv = std::get_if<reference::Conv>(&operation);
   const bool is_exact_conv = conv != nullptr && model == Model::kExact;
   return reference::Outputs(
@@ -592,6 +598,11 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(MakeConvMutant("swapped_crop", SwapCrop, "output cropped at the wrong ends",
                                    "conv u8s8s32 in=5 c=5 o=4 kernel=6 stride=2 pad=3:1 transposed=yes za=3",
                                    "padding at the end taken for that at the beginning"));
+  mutants.push_back(
+      MakeMutant("pairs_within_taps", nullptr, PairWithinTaps, "pairs end with taps instead of crossing them",
+                 "conv u8s8s32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 za=77 pairing=flattened fill=bait "
+                 "mode=saturating isa=avx2",
+                 Cause::kInt16Saturation, "pairs of adjacent depths clamped to int16 (triple)"));
   std::ranges::move(ReportedMutants(), std::back_inserter(mutants));
   return mutants;
 }
