@@ -678,7 +678,7 @@ TEST_F(Cli, Replay) {
   EXPECT_EQ(Run("verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=bait seed=7'").status, 0);
   EXPECT_EQ(Run("verify replay 'conv u8s8u8 in=5x5 c=6 o=4 kernel=3x3 pad=1x1 groups=2 za=7'").status, 0);
   ExpectBadInput("verify replay 'conv u8s8u8 in=5x5 c=6 o=4 kernel=3'", "kernel: '3' has 1 extents");
-  ExpectBadInput("verify replay 'gemm u8s8s32 m=0 n=16 k=64'", "m: 0 is out of range");
+  ExpectBadInput("verify replay 'gemm u8s8s32 m=-1 n=16 k=64'", "m: -1 is out of range");
   ExpectBadInput("verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=sand'", "sand");
   ExpectBadInput("verify replay ''", "replay");
   const std::string good = "gemm u8s8s32 m=5 n=16 k=64", other = "gemm u8s8s32 m=1 n=1 k=4";

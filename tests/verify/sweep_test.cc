@@ -263,7 +263,9 @@ TEST(RunSweep, FindsEveryMutantAndMinimisesIt) {
     for (size_t i = 0; i < problems.size(); ++i) {
       if (problems[i].conv.has_value() != mutant.problem.conv.has_value()) continue;
       const bool small = Products(problems[i]) < 200000;
-      const bool is_rare = problems[i].fixed != FixedKind::kNone || problems[i].has_table;
+      const bool is_rare = problems[i].fixed != FixedKind::kNone || problems[i].has_table ||
+                           problems[i].overflow != INTACT_OVERFLOW_REFUSED ||
+                           problems[i].scale == ScaleKind::kPruned;
       const size_t step = is_rare ? 1 : problems[i].conv ? 3 : 5;
       if ((i % step == 0 && small) || problems[i].k > 60000) some.push_back(problems[i]);
     }

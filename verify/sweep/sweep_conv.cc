@@ -203,6 +203,7 @@ constexpr intact_range_check kRangeChecks[] = {INTACT_RANGE_CHECKED, INTACT_RANG
 constexpr BiasKind kBiases[] = {BiasKind::kNone, BiasKind::kS32, BiasKind::kF32, BiasKind::kS32};
 constexpr ScaleKind kScales[] = {ScaleKind::kChannel, ScaleKind::kTensor, ScaleKind::kPruned};
 constexpr intact_overflow kOverflows[] = {INTACT_OVERFLOW_REFUSED, INTACT_OVERFLOW_REFUSED,
+                                          INTACT_OVERFLOW_WRAPS, INTACT_OVERFLOW_REFUSED,
                                           INTACT_OVERFLOW_WRAPS};
 constexpr intact_activation kActivations[] = {INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU,
                                               INTACT_ACTIVATION_CLAMP, INTACT_ACTIVATION_NONE,
