@@ -645,7 +645,8 @@ typedef struct intact_conv_desc {
 
 /** The buffers of one run. No alignment is needed. Nothing beyond the channels of the pixels is read or
  * written. The output must not overlap the input or the residual, except that the residual may be the output
- * itself: the same pointer, stride and element size. Limit: batch × output pixels at most 2^31 − 1. */
+ * itself: the same pointer, stride and element size. Limits: batch × output pixels at most 2^31 − 1; with a
+ * dynamic quantization batch × pixels × channels of the input at most 2^40. */
 typedef struct intact_conv_args {
   size_t struct_size; /**< sizeof(intact_conv_args) */
   int64_t batch;      /**< images, ≥ 1 */

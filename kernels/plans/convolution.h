@@ -192,7 +192,7 @@ class Convolution {
   /// What the arguments' batch and extents need: kept, or made.
   Result<PreparedPointer> Find(const intact_conv_args& args) const;
   Result<PreparedPointer> FindOrMake(const Spatial& input, const intact_conv_args& args) const;
-  static Error CheckBatch(const ConvGeometry& sized, int64_t batch);
+  Error CheckBatch(const ConvGeometry& sized, int64_t batch) const;
   Error CheckArguments(const intact_conv_args& args) const;
   Error CheckSizedArguments(const intact_conv_args& args, const ConvGeometry& sized) const;
   /// The quantization of a run's input, found by `threads` threads where it is dynamic.
