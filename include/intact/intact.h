@@ -661,7 +661,8 @@ typedef struct intact_conv_desc {
 
 /** The buffers of one run. No alignment is needed. Nothing beyond the channels of the pixels is read or
  * written. The output must not overlap the input or the residual, except that the residual may be the output
- * itself: the same pointer, stride and element size. Limit: batch × output pixels at most 2^31 − 1.
+ * itself: the same pointer, stride and element size. Limits: batch × output pixels at most 2^31 − 1; with a
+ * dynamic quantization batch × pixels × channels of the input at most 2^40.
  *
  * With batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no memory, so
  * each pointer may be NULL. Extents, strides and threads are checked all the same. */

@@ -15,8 +15,13 @@
 
 namespace intact::kernels {
 
-Error Convolution::CheckBatch(const ConvGeometry& sized, int64_t batch) {
-  const int64_t most = std::numeric_limits<int32_t>::max() / (sized.output[kDepth] * sized.plane_pixels());
+Error Convolution::CheckBatch(const ConvGeometry& sized, int64_t batch) const {
+  int64_t most = std::numeric_limits<int32_t>::max() / (sized.output[kDepth] * sized.plane_pixels());
+  if (problem_.IsDynamic()) {
+    constexpr int64_t kMostElements = int64_t{1} << 40;  // that are quantized in scratch
+    const auto& [depth, height, width] = sized.input;
+    most = std::min(most, kMostElements / (depth * height * width * sized.input_channels));
+  }
   if (batch >= 0 && batch <= most) return {};
   return Unexpected("batch", batch, "0 to " + std::to_string(most));
 }

@@ -193,7 +193,7 @@ class Convolution {
   /// What the arguments' batch and extents need: kept, or made.
   Result<PreparedPointer> Find(const intact_conv_args& args) const;
   Result<PreparedPointer> FindOrMake(const Spatial& input, const intact_conv_args& args) const;
-  static Error CheckBatch(const ConvGeometry& sized, int64_t batch);
+  Error CheckBatch(const ConvGeometry& sized, int64_t batch) const;
   Error CheckArguments(const intact_conv_args& args) const;
   Error CheckSizedArguments(const intact_conv_args& args, const ConvGeometry& sized) const;
   /// A run without images: checks what is checked of others.

@@ -51,8 +51,8 @@ Result<Access> UnitConv::MakeSource() {
       return Access(std::move(taps));
     }
     case ConvLayout::Reading::kWindows: {
-      const Band band(geometry_, layout_.channels(), layout_.padding(), problem.a_flip());
-      source_ = std::make_unique<WindowSource>(geometry_, band, layout_.padding(), layout_.tap_depth());
+      const Band band(geometry_, layout_.channels(), problem.a_flip());
+      source_ = std::make_unique<WindowSource>(geometry_, band, layout_.tap_depth());
       Taps taps;
       taps.depth = layout_.tap_depth();
       return Access(std::move(taps));

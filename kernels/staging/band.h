@@ -53,6 +53,8 @@ class Band {
   /// `flip`: ActivationFlip(). A negative pad_begin of the width: lines begin within the input.
   Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t flip);
 
+  /// Padding as kernels see it.
+  uint8_t PaddingOf(const ConvInput& input) const { return *input.padding ^ flip_; }
   /// Bytes that Stage() writes, and some that kernels may read beyond.
   int64_t bytes() const { return planes_ * plane_bytes_ + kSlackBytes; }
   int64_t pixel_bytes() const { return channels_.pitch; }
@@ -101,8 +103,6 @@ class Band {
   void StageSliceOfPixels(const ConvInput& input, const Slice& slice, const uint8_t* line, int64_t first,
                           int64_t pixels, uint8_t* to) const noexcept;
   void CopyPixels(const ConvInput& input, const uint8_t* from, int64_t pixels, uint8_t* to) const noexcept;
-  /// Padding as kernels see it.
-  uint8_t PaddingOf(const ConvInput& input) const { return *input.padding ^ flip_; }
 
   ConvGeometry geometry_;
   BandChannels channels_;

@@ -8,9 +8,8 @@
 
 namespace intact::kernels {
 
-WindowSource::WindowSource(const ConvGeometry& geometry, const Band& band, uint8_t padding,
-                           int64_t window_bytes)
-    : band_(band), group_inputs_(geometry.group_inputs()), padding_(padding), window_bytes_(window_bytes) {
+WindowSource::WindowSource(const ConvGeometry& geometry, const Band& band, int64_t window_bytes)
+    : band_(band), group_inputs_(geometry.group_inputs()), window_bytes_(window_bytes) {
   static_assert(kCopyBytes <= Band::kSlackBytes);
   const auto& [depth, height, width] = geometry.kernel;
   const int64_t adjacent = geometry.dilation[kWidth] == 1 ? width : 1;
@@ -42,7 +41,7 @@ InputRows WindowSource::Stage(const ConvInput& input, int64_t group, int64_t row
       }
       run += run_bytes_;
     }
-    std::memset(run, padding_, kQuad);
+    std::memset(run, band_.PaddingOf(input), kQuad);
   }
   RowMap windows(to, window_bytes_);
   windows.origin -= static_cast<uintptr_t>(row_begin * window_bytes_);

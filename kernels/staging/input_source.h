@@ -82,8 +82,8 @@ class BandSource final : public InputSource {
 class WindowSource final : public InputSource {
  public:
   /// `band` holds the channels of one group. Windows are `window_bytes` apart, a multiple of a quad; the quad
-  /// that the taps do not fill ends with `padding`.
-  WindowSource(const ConvGeometry& geometry, const Band& band, uint8_t padding, int64_t window_bytes);
+  /// that the taps do not fill ends with padding.
+  WindowSource(const ConvGeometry& geometry, const Band& band, int64_t window_bytes);
   int64_t max_rows() const override { return max_rows_; }
   int64_t EndFrom(int64_t row, int64_t row_end) const override {
     return band_.EndFrom(row, std::min(row_end, row + max_rows_));
@@ -100,7 +100,6 @@ class WindowSource final : public InputSource {
 
   Band band_;
   int64_t group_inputs_;
-  uint8_t padding_;
   int64_t window_bytes_;
   std::vector<int64_t> run_offsets_;  // taps that are adjacent in the band, from a pixel's first tap
   int64_t run_bytes_;

@@ -478,6 +478,20 @@ TEST(ConvDescriptor, QuantizationsByRowsAreUnsupported) {
   }
 }
 
+// Its quantized input would not fit in scratch.
+TEST(ConvDescriptor, BatchesOfADynamicInputAreLimited) {
+  Draft draft;
+  draft.desc.linear.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  draft.desc.linear.a_source_type = INTACT_F32;
+  draft.desc.input[0] = draft.desc.input[1] = draft.desc.stride[0] = draft.desc.stride[1] = 1 << 18;
+  const Result<Conv> conv = draft.Create();
+  ASSERT_TRUE(conv) << conv.error().message;
+  EXPECT_TRUE(conv->Prepare(4));
+  const Result<intact_run_info> run = conv->Prepare(5);
+  ASSERT_FALSE(run);
+  EXPECT_THAT(run.error().message, HasSubstr("batch is 5; expected 1 to 4"));
+}
+
 // Floats through the C++ interface: x has the range [0, 255], so that the scale is 1 and the zero point 0.
 TEST(ConvRunOfFloats, QuantizesTheInput) {
   Draft draft;
