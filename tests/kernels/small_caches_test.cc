@@ -236,6 +236,9 @@ class SmallCaches : public tests::OnEachIsa<intact_mode> {
     std::tie(problem.isa, problem.mode) = GetParam();
     SetTensors(&problem);
     SetEpilogue(&problem);
+    const bool may_cross_taps =
+        problem.mode == INTACT_SATURATING && problem.conv && !problem.conv->IsTransposed();
+    if (may_cross_taps && AnyBool()) problem.pairing = INTACT_PAIRING_FLATTENED;
     const CacheSizes caches = AnyCaches();
     const Manner manner = AnyManner();
     RC_LOG() << problem.ToString() << "\nl1d_bytes=" << caches.l1d_bytes << " l2_bytes=" << caches.l2_bytes

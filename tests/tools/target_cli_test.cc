@@ -197,6 +197,11 @@ TEST_F(TargetCli, PairingIsProbed) {
   EXPECT_EQ(Run("verify pairing --target '" + kFaulty + ":error'").status, 1);
   EXPECT_THAT(Run("verify pairing --mode saturating --isa avx2").out,
               HasSubstr(": adjacent depths: 0-1, 2-3, "));
+  const std::string flattened = "verify pairing --mode saturating --pairing flattened --isa avx2";
+  EXPECT_THAT(Run(flattened).out,
+              ContainsRegex("depthwise 3x3 .*: adjacent taps: .0,0.-.0,1., .0,2.-.1,0.,"));
+  EXPECT_THAT(Run("verify pairing --pairing flattened").err,
+              HasSubstr("--pairing: is flattened in exact mode; expected --mode saturating beside it"));
 }
 
 TEST_F(TargetCli, SweepGoesOnForHours) {

@@ -37,6 +37,7 @@ Problem Parsed(std::string_view line) {
 TEST(ProblemText, RoundTrips) {
   for (const char* line : {
            "gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2",
+           "conv u8s8s32 in=5x4 c=3 o=2 kernel=3x3 pad=1x1 pairing=flattened fill=bait mode=saturating",
            "gemm u8s8s32 m=1 n=1 k=1",
            "gemm s8s8u8 m=2 n=3 k=4 za=-128 zc=255 amax=127 wmax=128 bias=f32 scale=channel act=clamp",
            "gemm u8s8s32 m=2 n=3 k=4 fill=ties seed=9223372036854775807 apad=3 threads=2 isa=avx512_vnni",
@@ -205,6 +206,10 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"conv u8s8s32 in=9999999x9999999x9999999 c=9999999 o=1 kernel=1x1x1", "the input has"},
       {"conv u8s8s32 in=1000x1000 c=64 o=1 kernel=9x9 pad=4x4", "the input under all taps has 5184000000"},
       {"conv u8s8s32 in=5 c=1 o=1 kernel=1 isa=sse2", "'sse2' is unknown"},
+      {"conv u8s8s32 in=5 c=1 o=1 kernel=3 pairing=taps",
+       "'taps' is unknown; expected one of within_tap, flattened"},
+      {"conv u8s8s32 in=5 c=1 o=1 kernel=3 pairing=flattened", "pairing: flattened needs mode=saturating"},
+      {"gemm u8s8s32 m=1 n=1 k=1 pairing=flattened", "key 'pairing' is unknown to a gemm"},
   };
   for (const auto& [line, message] : cases) {
     const Result<Problem> problem = Problem::Parse(line);
