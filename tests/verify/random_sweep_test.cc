@@ -76,6 +76,7 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "rows' zero points ", p.row_zero_points);
     Note(&met, "pointers ", p.item_pointers);
     Note(&met, "own B ", p.own_b);
+    Note(&met, "A by columns ", p.a_by_columns);
     Note(&met, "by columns ", p.b_by_columns);
     Note(&met, "check ", p.range_check);
     Note(&met, "in place ", p.in_place);
@@ -95,8 +96,8 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "asymmetric ", p.conv->axes.back().pad_begin != p.conv->axes.back().pad_end);
   }
   const size_t types = 4 * core::kOutputTypes.size() + 4 * 4;
-  EXPECT_EQ(met.size(), types + AllFills().size() + 3 + 3 + 4 + 3 + 4 + 4 + AllNumbers().size() +
-                            core::kSourceTypes.size() + 5 + 13 * 2 + 4 + 2 + 3 + 4 * 2)
+  EXPECT_EQ(met.size(), types + AllFills().size() + 4 + 3 + 5 + 3 + 4 + 4 + AllNumbers().size() +
+                            core::kSourceTypes.size() + 5 + 14 * 2 + 4 + 2 + 3 + 4 * 2)
       << ::testing::PrintToString(met);
 }
 

@@ -125,6 +125,7 @@ class Draw {
 
   void SetItems() {
     Problem& p = problem_;
+    p.a_by_columns = OneIn(4);
     p.b_by_columns = OneIn(3);
     p.b_pad = Pad();
     if (!OneIn(4)) return;
@@ -133,8 +134,8 @@ class Draw {
     p.item_pad = p.item_pointers ? 0 : Pad();
     p.own_b = OneIn(2);
     if (!p.own_b) return;
-    if (OneIn(2)) p.zb_kind = ZeroPointKind::kItem;
-    if (p.c_type != INTACT_S32 && OneIn(2)) p.scale = ScaleKind::kItem;
+    if (OneIn(2)) p.zb_kind = Of({ZeroPointKind::kItem, ZeroPointKind::kItemColumn});
+    if (p.c_type != INTACT_S32 && OneIn(2)) p.scale = Of({ScaleKind::kItem, ScaleKind::kItemColumn});
   }
 
   void SetChannels(ConvGeometry* g) {
@@ -215,8 +216,8 @@ class Draw {
     }
     p.activation = Of({INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP});
     p.has_table = core::IsInt8(p.c_type) && OneIn(3);
-    const bool may_be_fixed = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 &&
-                              p.scale != ScaleKind::kItem && p.quantization == INTACT_QUANTIZATION_STATIC;
+    const bool may_be_fixed = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 && !IsOfItems(p.scale) &&
+                              p.quantization == INTACT_QUANTIZATION_STATIC;
     if (may_be_fixed && OneIn(2)) {
       p.fixed = Of({FixedKind::kAway, FixedKind::kUp, FixedKind::kAwayShift, FixedKind::kUpShift});
       return;

@@ -445,8 +445,9 @@ Images ImagesOf(const reference::Operation& operation, const RunOptions& options
   const auto image = [](const reference::Extents& tensor, int64_t pad) {
     return Image{tensor.rows, tensor.columns, tensor.columns + pad};
   };
-  const WeightLayout b = std::visit([&](const auto& one) { return WeightLayoutOf(one, options); }, operation);
-  Images images = {image(InputOf(operation), options.a_pad),
+  const TensorLayout a = std::visit([&](const auto& one) { return InputLayoutOf(one, options); }, operation);
+  const TensorLayout b = std::visit([&](const auto& one) { return WeightLayoutOf(one, options); }, operation);
+  Images images = {{a.rows, a.elements, a.stride},
                    {b.rows, b.elements, b.stride},
                    image(OutputOf(operation), options.c_pad),
                    {}};
@@ -462,7 +463,9 @@ std::string WriteArrays(const reference::Operation& operation, const Bytes& expe
   const reference::Linear& linear = LinearOf(operation);
   const std::vector<int8_t> b =
       std::visit([&](const auto& one) { return StoredWeights(one, options); }, operation);
-  std::string text = TypedArray(linear.a_type, "a", linear.a.data(), images.a.elements());
+  const std::vector<uint8_t> a =
+      std::visit([&](const auto& one) { return StoredInput(one, options); }, operation);
+  std::string text = TypedArray(linear.a_type, "a", a.data(), images.a.elements());
   text += TypedArray(linear.b_type, "b", b.data(), images.b.elements());
   text += VectorsOf(linear);
   text += TypedArray(linear.residual_type(), "residual", linear.residual.data(), images.residual.elements());
@@ -477,6 +480,7 @@ std::string WriteArgs(const reference::Operation& operation, const RunOptions& o
   std::string text = std::visit([](const auto& one) { return ArgsFields(one); }, operation);
   text +=
       fmt::format("  args.a = {};\n  args.a_stride = {};\n", InC("Input", images.a, 1, "a"), images.a.stride);
+  if (options.a_by_columns) text += "  args.a_transposed = 1;\n";
   text += fmt::format("  const void* b_data = {};\n", InC("Input", images.b, 1, "b"));
   text +=
       fmt::format("  const Tensor* c = {};\n", InC("Allocate", images.c, core::BytesOf(linear.c_type),

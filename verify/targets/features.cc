@@ -63,6 +63,8 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_DYNAMIC_NAN] = "dynamic quantization of NaNs and infinities";
   names[INTACT_TARGET_FIXED_POINT] = "fixed-point multipliers";
   names[INTACT_TARGET_LOOKUP_TABLE] = "a lookup table";
+  names[INTACT_TARGET_A_TRANSPOSED] = "a transposed A";
+  names[INTACT_TARGET_ITEM_COLUMNS] = "values of columns of items";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
@@ -79,6 +81,7 @@ constexpr auto kKeys = [] {
   keys[INTACT_TARGET_DYNAMIC_F16] = "src";
   keys[INTACT_TARGET_FIXED_POINT] = "fixed";
   keys[INTACT_TARGET_LOOKUP_TABLE] = "table";
+  keys[INTACT_TARGET_A_TRANSPOSED] = "alayout";
   return keys;
 }();
 
@@ -142,6 +145,10 @@ uint64_t ShapeFeatures(const reference::Gemm& gemm, const RunOptions& options) {
   features.AddIf(gemm.has_own_b, INTACT_TARGET_B_FROM_RUN);
   features.AddIf(HasNonZero(gemm.item_zero_points), INTACT_TARGET_B_ZERO_POINTS);
   features.AddIf(!gemm.item_scales.empty(), INTACT_TARGET_CHANNEL_SCALES);
+  features.AddIf(
+      std::max(gemm.item_scales.size(), gemm.item_zero_points.size()) > static_cast<size_t>(gemm.batch),
+      INTACT_TARGET_ITEM_COLUMNS);
+  features.AddIf(options.a_by_columns, INTACT_TARGET_A_TRANSPOSED);
   features.AddIf(options.item_pointers, INTACT_TARGET_BATCH_POINTERS);  // of one item too
   features.AddIf(gemm.batch > 1 && !options.item_pointers, INTACT_TARGET_BATCH);
   features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_ROWS, INTACT_TARGET_ROW_QUANTIZATION);
