@@ -224,7 +224,7 @@ class Call {
         args->c = nullptr;
         return;
       case 3:
-        args->a_stride = bad_stride(InputOf(operation_).columns);
+        args->a_stride = bad_stride(InputLayoutOf(operation_, options_).elements);
         return;
       case 4:
         args->c_stride = bad_stride(OutputOf(operation_).columns);

@@ -90,11 +90,12 @@ Features::Features(uint8_t byte)
                                     : static_cast<intact_quantization>(byte & 3)),
       has_batch((byte & 4) != 0),
       has_own_b((byte & 8) != 0),
-      is_half((byte & 16) != 0) {}
+      is_half((byte & 16) != 0),
+      is_transposed((byte & 64) != 0) {}
 
 Features Features::OfConv() const {
   Features features = *this;
-  features.has_batch = features.has_own_b = false;
+  features.has_batch = features.has_own_b = features.is_transposed = false;
   const bool is_by_rows =
       quantization == INTACT_QUANTIZATION_ROWS || quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
   if (is_by_rows) features.quantization = INTACT_QUANTIZATION_TENSOR;
@@ -102,7 +103,7 @@ Features Features::OfConv() const {
 }
 
 bool Features::Any() const {
-  return quantization != INTACT_QUANTIZATION_STATIC || has_batch || has_own_b || is_half;
+  return quantization != INTACT_QUANTIZATION_STATIC || has_batch || has_own_b || is_half || is_transposed;
 }
 
 std::span<const int32_t> Features::OutputTypes() const {
@@ -133,6 +134,7 @@ void ReadFeatures(Input* input, const Features& features, intact_linear_desc* li
 
 std::string FeatureRun::Read(const Features& features) {
   gemm_.has_own_b = features.has_own_b;
+  is_transposed_ = features.is_transposed;
   if (features.has_batch) gemm_.batch = input_.Integer(1, 5);
   gemm_.m = input_.OneIn(8) ? input_.Integer(1, 300) : input_.Integer(1, 40);
   if (features.has_batch && input_.OneIn(3)) gemm_.m = 1;
@@ -154,10 +156,11 @@ std::string FeatureRun::ReadA(bool has_batch) {
     dense = ReadActivations(gemm_.rows() * gemm_.k);
     return "";
   }
-  a_stride_ = gemm_.k + input_.Pick<int64_t>({0, 1, 16});
+  a_stride_ = (is_transposed_ ? gemm_.m : gemm_.k) + input_.Pick<int64_t>({0, 1, 16});
   const bool has_pointers = input_.OneIn(2);
-  const int64_t step = ReadStep(&input_, gemm_.m * a_stride_, has_pointers);
-  const Layout layout = {gemm_.m, a_stride_, gemm_.k, 1, gemm_.batch, step};
+  const int64_t step = ReadStep(&input_, (is_transposed_ ? gemm_.k : gemm_.m) * a_stride_, has_pointers);
+  const int64_t row_step = is_transposed_ ? 1 : a_stride_, column_step = is_transposed_ ? a_stride_ : 1;
+  const Layout layout = {gemm_.m, row_step, gemm_.k, column_step, gemm_.batch, step};
   const std::vector<uint8_t> memory = ReadActivations(layout.Extent());
   dense = Dense(memory, layout, element);
   Result<Items> items = Items::Make(memory, layout, element, has_pointers);
@@ -206,13 +209,20 @@ void FeatureRun::ReadRowValues() {
 void FeatureRun::ReadItemValues() {
   const bool has_scales = input_.OneIn(2) && !gemm_.scales.empty();
   const bool has_zero_points = input_.OneIn(2) && linear_.b_zero_points != nullptr;
-  for (int64_t item = 0; item < gemm_.batch; ++item) {
-    if (has_scales) gemm_.item_scales.push_back(ReadScale(&input_));
-    if (has_zero_points) gemm_.item_zero_points.push_back(core::LowestOf(gemm_.b_type) + input_.Byte());
+  for (int64_t left = has_scales ? ReadCount() : 0; left > 0; --left) {
+    gemm_.item_scales.push_back(ReadScale(&input_));
+  }
+  for (int64_t left = has_zero_points ? ReadCount() : 0; left > 0; --left) {
+    gemm_.item_zero_points.push_back(core::LowestOf(gemm_.b_type) + input_.Byte());
   }
 }
 
-void FeatureRun::ReadOptions(verify::RunOptions* options) {
+// How many values all items have: one each, or n.
+int64_t FeatureRun::ReadCount() { return gemm_.batch * (input_.OneIn(3) ? gemm_.n : 1); }
+
+void FeatureRun::ReadOptions(const Features& features, verify::RunOptions* options) {
+  options->a_by_columns = features.is_transposed;
+  if (!features.has_batch) return;
   options->item_pointers = input_.OneIn(3);
   if (!options->item_pointers) options->item_pad = input_.Pick<int64_t>({0, 0, 1, 7, 64});
 }
@@ -232,7 +242,7 @@ void FeatureRun::Amend(intact_gemm_args* args) {
 }
 
 bool FeatureRun::Spoil(intact_gemm_args* args) {
-  switch (input_.Byte() % 8) {
+  switch (input_.Byte() % 9) {
     case 1:
       args->batch = input_.Pick({int64_t{-1}, kLowest, kHighest, int64_t{1} << 31});
       return true;
@@ -247,6 +257,9 @@ bool FeatureRun::Spoil(intact_gemm_args* args) {
     case 6:
     case 7:
       return SpoilB(args);
+    case 8:
+      (input_.OneIn(2) ? args->a_transposed : args->reserved) = input_.Pick({2, -1, kLowestInt, kHighestInt});
+      return true;
     default:
       return false;
   }
@@ -335,7 +348,7 @@ bool FeatureRun::SpoilRows(intact_gemm_args* args) {
 // B where there is none, none where runs give it, and values of items that are none.
 bool FeatureRun::SpoilB(intact_gemm_args* args) {
   const auto items = static_cast<size_t>(gemm_.batch);
-  switch (input_.Byte() % 3) {
+  switch (input_.Byte() % 4) {
     case 0:
       args->b = gemm_.has_own_b ? nullptr : args;
       args->b_items = nullptr;
@@ -344,11 +357,17 @@ bool FeatureRun::SpoilB(intact_gemm_args* args) {
       scales_.assign(items, 1.0f);
       if (gemm_.has_own_b) AnyOf(&input_, &scales_) = WrongScale(&input_);
       args->b_scales = scales_.data();
+      args->b_scale_count = 0;
+      return true;
+    case 2:
+      (input_.OneIn(2) ? args->b_scale_count : args->b_zero_point_count) =
+          input_.Pick({int64_t{-1}, gemm_.n + 1, kLowest, kHighest});
       return true;
     default:
       zero_points_.assign(items, 0);
       if (gemm_.has_own_b) AnyOf(&input_, &zero_points_) = WrongZeroPoint(&input_, gemm_.b_type);
       args->b_zero_points = zero_points_.data();
+      args->b_zero_point_count = 0;
       return true;
   }
 }

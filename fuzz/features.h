@@ -21,7 +21,7 @@ namespace intact::fuzz {
 
 /// The byte that a call begins with: 0, and the call has none of them.
 ///
-///   | … | TENSOR | half float output | own B | batch | quantization (2 bits) |
+///   | transposed A | TENSOR | half float output | own B | batch | quantization (2 bits) |
 struct Features {
   explicit Features(uint8_t byte);
   /// Those that convolutions have: TENSOR in place of what is by rows.
@@ -31,7 +31,7 @@ struct Features {
   std::span<const int32_t> OutputTypes() const;
 
   intact_quantization quantization;
-  bool has_batch, has_own_b, is_half;
+  bool has_batch, has_own_b, is_half, is_transposed;
 };
 
 /// The fields that features set in descriptors already read, now and then wrong.
@@ -57,8 +57,8 @@ class FeatureRun {
 
   /// Fills m, the batch, A, the values of rows and of items, and B if runs give it. "", or what is wrong.
   std::string Read(const Features& features);
-  /// How the batch lies in memory.
-  void ReadOptions(verify::RunOptions* options);
+  /// How A and the batch lie in memory.
+  void ReadOptions(const Features& features, verify::RunOptions* options);
   /// Gives what RunGuarded() does not, or gives otherwise.
   void Amend(intact_gemm_args* args);
   /// Makes one argument of features wrong; or none, and false.
@@ -70,6 +70,7 @@ class FeatureRun {
   void ReadItemValues();
   std::string ReadA(bool has_batch);
   std::string ReadB();
+  int64_t ReadCount();
   bool SpoilItems(intact_gemm_args* args);
   bool SpoilStride(intact_gemm_args* args);
   bool SpoilResidual(intact_gemm_args* args);
@@ -82,6 +83,7 @@ class FeatureRun {
   reference::Gemm& gemm_;
   std::optional<Items> a_items_, b_items_;  // where they are not RunGuarded()'s
   int64_t a_stride_ = 0;                    // of those
+  bool is_transposed_ = false;
   // What spoilt arguments point to.
   std::vector<const void*> pointers_;
   std::vector<int32_t> zero_points_;

@@ -158,7 +158,7 @@ std::string CheckGemm(std::span<const uint8_t> bytes, const Tamper& tamper) {
   wrong = run.Read(features);
   if (!wrong.empty()) return wrong;
   verify::RunOptions options = ReadOptions(&input, operation.rows() * operation.n, &operation);
-  if (features.has_batch) run.ReadOptions(&options);
+  run.ReadOptions(features, &options);
   wrong = Examine(&input, operation, plan.get());
   if (!wrong.empty()) return wrong;
   Others<intact_gemm_args> others;

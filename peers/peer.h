@@ -173,6 +173,7 @@ inline std::vector<Product> ProductsOf(const intact_gemm_desc& desc, const intac
     } else if (desc.b_from_run != 0) {
       item.b = Advance(args.b, i * b_batch_stride, linear.b_type);
     }
+    // One value for each item: a peer lacks INTACT_TARGET_ITEM_COLUMNS.
     if (args.b_scales != nullptr) item.scales = {args.b_scales[i]};
     if (args.b_zero_points != nullptr) item.b_zero_points = {args.b_zero_points[i]};
     products.push_back(std::move(item));

@@ -293,8 +293,8 @@ typedef struct intact_gemm_desc {
 #define INTACT_GEMM_DESC_INIT \
   { sizeof(intact_gemm_desc), 0, 0, 0, 0, 0, 0, 0 }
 
-/** The buffers of one run. A is m×k, C and the residual are m×n, row-major. No alignment is needed. Nothing
- * beyond the m·k and m·n elements is read or written.
+/** The buffers of one run. A is m×k, or k×m with a_transposed. C and the residual are m×n. All are row-major.
+ * No alignment is needed. Nothing beyond the m·k and m·n elements is read or written.
  *
  * C must not overlap A, B or the residual, except that the residual may be C itself: the same pointer, stride
  * and element size. The library checks that exception and the strides; it does not compare all addresses.
@@ -310,7 +310,7 @@ typedef struct intact_gemm_args {
   size_t struct_size;      /**< sizeof(intact_gemm_args) */
   int64_t m;               /**< rows, ≥ 0 */
   const void* a;           /**< m×k activations: a_type, or a_source_type with a dynamic quantization */
-  int64_t a_stride;        /**< elements between rows of A, k to 2^40; 0 = k */
+  int64_t a_stride;        /**< elements between rows of A, k to 2^40; 0 = k. See a_transposed */
   void* c;                 /**< m×n outputs of c_type */
   int64_t c_stride;        /**< elements between rows of C, n to 2^40; 0 = n */
   const void* residual;    /**< m×n elements of the plan's residual_type; NULL if the plan has no residual */
@@ -330,8 +330,9 @@ typedef struct intact_gemm_args {
   const int32_t* a_zero_points;
   /** With INTACT_QUANTIZATION_ROWS: m·batch finite values ≥ 0; with TENSOR: one; NULL with s32 output. */
   const float* a_scales;
-  int64_t batch;          /**< items, ≥ 0; a struct that ends before this field has one */
-  int64_t a_batch_stride; /**< elements from an item of A to the next, at most 2^40; 0 = m·a_stride */
+  int64_t batch; /**< items, ≥ 0; a struct that ends before this field has one */
+  /** Elements from an item of A to the next, at most 2^40; 0 = m·a_stride, k·a_stride with a_transposed. */
+  int64_t a_batch_stride;
   int64_t c_batch_stride; /**< elements from an item of C to the next; 0 = m·c_stride */
   int64_t
       residual_batch_stride; /**< elements from an item of the residual to the next; 0 = m·residual_stride */
@@ -342,18 +343,19 @@ typedef struct intact_gemm_args {
       residual_items;         /**< `batch` pointers to items of the residual, with `residual` NULL; or NULL */
   const void* const* b_items; /**< `batch` pointers to items of B, with `b` NULL; or NULL */
   const void* b; /**< with b_from_run: B, b_type elements, laid out by the strides of the plan's descriptor */
-  /** With b_from_run: `batch` finite values ≥ 0, one for each item, in place of the plan's scales. NULL: the
-   * plan's scales; required for s32 output and with a fixed_point. */
+  /** With b_from_run: finite values ≥ 0 in place of the plan's scales, b_scale_count of each item, item after
+   * item. NULL: the plan's scales; required for s32 output and with a fixed_point. */
   const float* b_scales;
-  /** With b_from_run, if the plan was created with b_zero_points: `batch` zero points of B within the range
-   * of b_type, one for each item. NULL: the plan's. */
+  /** With b_from_run, if the plan was created with b_zero_points: zero points of B within the range of
+   * b_type, b_zero_point_count of each item, item after item. NULL: the plan's. */
   const int32_t* b_zero_points;
-  /** 1: A is k×m, so a_stride leads from a depth to the next, m to 2^40; 0 = m. Else 0. */
+  /** 1: A is k×m. Its element of row i and depth j is at a + j·a_stride + i, and a_stride is m to 2^40; 0 = m.
+   * The rows of all other fields stay those of the product. The run copies some rows at a time into its
+   * scratch. Else 0. */
   int32_t a_transposed;
-  int32_t reserved; /**< 0 */
-  /** Values of b_scales for each item: 1, or n, one for each column, item after item; 0 = 1. */
-  int64_t b_scale_count;
-  int64_t b_zero_point_count; /**< values of b_zero_points for each item: 1 or n; 0 = 1 */
+  int32_t reserved;           /**< 0 */
+  int64_t b_scale_count;      /**< scales of each item: 1, or n, one for each column; 0 = 1. 0 with NULL */
+  int64_t b_zero_point_count; /**< zero points of each item: 1 or n; 0 = 1. 0 with NULL */
 } intact_gemm_args;
 
 /** One item, on OpenMP's default number of threads; m and the buffers are to be set. */

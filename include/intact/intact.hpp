@@ -231,7 +231,7 @@ class Gemm {
     return info;
   }
 
-  /// Reports what a run of `m` rows needs. Errors: see intact_gemm_prepare().
+  /// Reports what a run of `m` rows needs, also with options.a_transposed. Errors: see intact_gemm_prepare().
   Result<intact_run_info> Prepare(int64_t m, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = m;
@@ -243,9 +243,9 @@ class Gemm {
     return info;
   }
 
-  /// Computes `c`, m×n of the plan's c_type, from `a`, m×k of its a_type (or a_source_type). They must
-  /// not overlap. Errors: a view whose shape or element type is not the plan's, and those of
-  /// intact_gemm_run().
+  /// Computes `c`, m×n of the plan's c_type, from `a`, m×k of its a_type (or a_source_type); k×m with
+  /// options.a_transposed. They must not overlap. Errors: a view whose shape or element type is not the
+  /// plan's, and those of intact_gemm_run().
   template <class A, class C>
   Error Run(MatrixView<const A> a, MatrixView<C> c, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;

@@ -86,7 +86,9 @@ typedef enum intact_target_feature {
   INTACT_TARGET_EMPTY = 47,             /**< runs of no rows, no items or no images: nothing to do */
   /** INTACT_QUANTIZATION_TENSOR */
   INTACT_TARGET_TENSOR_QUANTIZATION = 48,
-  INTACT_TARGET_FEATURES = 49 /**< how many there are */
+  INTACT_TARGET_A_TRANSPOSED = 49, /**< a_transposed: A as K×M */
+  INTACT_TARGET_ITEM_COLUMNS = 50, /**< zero points or scales of B for each column of each item */
+  INTACT_TARGET_FEATURES = 51      /**< how many there are */
 } intact_target_feature;
 
 /** The bit of a feature in intact_target::supports. */

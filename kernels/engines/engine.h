@@ -30,7 +30,7 @@ namespace intact::kernels {
 
 /// One run's buffers, with defaults filled in.
 struct RunBuffers {
-  InputRows a;  // where runs quantize A, of its numbers until a plan has
+  InputRows a;  // where runs quantize or transpose A, of what they are given until a plan has
   OutputMap output;
   /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueForm::streams.
   bool may_stream = false;
@@ -50,6 +50,7 @@ struct RunBuffers {
 
   const RowMap& rows() const { return *std::get_if<RowMap>(&a); }
   const PlanarRows& planar() const { return *std::get_if<PlanarRows>(&a); }
+  bool IsTransposed() const { return std::holds_alternative<RowMap>(a) && rows().IsTransposed(); }
 };
 
 /// What kernels need to know of some weights, on one ISA. Immutable; engines keep references to it.

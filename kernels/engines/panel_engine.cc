@@ -219,8 +219,7 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
     RowMap a = buffers.rows();
     if (is_staged_) {
       Stage(a, block, block_end, staged);
-      a = RowMap(staged, StagedStride());
-      a.origin -= static_cast<uintptr_t>(block * StagedStride());
+      a = RowMap::From(block, staged, StagedStride());
     }
     for (int64_t column = range.column_begin; column < range.column_end; column += chunk) {
       const int64_t chunk_end = std::min(range.column_end, column + chunk);

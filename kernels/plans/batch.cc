@@ -15,6 +15,9 @@ namespace {
 // A stride where 0 stands for `dense`.
 int64_t OrDense(int64_t stride, int64_t dense) { return stride == 0 ? dense : stride; }
 
+// Values of each item, where 0 stands for one.
+int64_t CountOf(int64_t count) { return std::max<int64_t>(count, 1); }
+
 // a·b, or the largest there is: strides may be anything until they are checked.
 int64_t Times(int64_t a, int64_t b) {
   int64_t product = 0;
@@ -28,16 +31,19 @@ int64_t Plus(int64_t a, int64_t b) {
 }
 
 struct Steps {
-  int64_t a, c, residual;                 // elements from a row to the next
+  int64_t a_stride;        // elements from a row of A to the next, or from a depth where it is transposed
+  int64_t a, c, residual;  // elements from a row to the next
   int64_t item_a, item_c, item_residual;  // and from an item to the next
 };
 
 Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
   Steps steps{};
-  steps.a = OrDense(args.a_stride, k);
+  const bool transposed = args.a_transposed != 0;
+  steps.a_stride = OrDense(args.a_stride, transposed ? args.m : k);
+  steps.a = transposed ? 1 : steps.a_stride;
   steps.c = OrDense(args.c_stride, n);
   steps.residual = OrDense(args.residual_stride, n);
-  steps.item_a = OrDense(args.a_batch_stride, Times(args.m, steps.a));
+  steps.item_a = OrDense(args.a_batch_stride, Times(transposed ? k : args.m, steps.a_stride));
   steps.item_c = OrDense(args.c_batch_stride, Times(args.m, steps.c));
   steps.item_residual = OrDense(args.residual_batch_stride, Times(args.m, steps.residual));
   return steps;
@@ -59,6 +65,13 @@ Error CheckPointers(const std::string& name, const void* const* pointers, int64_
   return {};
 }
 
+// How many values there are for each of `n` columns or for each item: of `name`s, if there are any.
+Error CheckCount(const std::string& name, bool are_given, int64_t count, int64_t n) {
+  if (!are_given && count != 0) return Unexpected(name + "_count", count, "0, for " + name + "s is NULL");
+  if (count == 0 || count == 1 || count == n) return {};
+  return Unexpected(name + "_count", count, "0, 1 or n, which is " + std::to_string(n));
+}
+
 // What a run gives of B, of a plan that wants it.
 Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem) {
   RETURN_IF_ERROR(CheckItems("b", args.b, args.b_items, args.b_batch_stride));
@@ -68,22 +81,22 @@ Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem) {
   if (args.b_zero_points != nullptr && !problem.may_have_b_zero_points) {
     return InvalidArgument("b_zero_points are given; expected NULL, for the plan was made without");
   }
-  return {};
+  RETURN_IF_ERROR(CheckCount("b_scale", args.b_scales != nullptr, args.b_scale_count, problem.n));
+  return CheckCount("b_zero_point", args.b_zero_points != nullptr, args.b_zero_point_count, problem.n);
 }
 
 // The scales and zero points of the Bs that a run gives.
 Error CheckGivenValues(const intact_gemm_args& args, const LinearProblem& problem) {
+  const int64_t scales = args.b_scales == nullptr ? 0 : args.batch * CountOf(args.b_scale_count);
+  for (int64_t i = 0; i < scales; ++i) RETURN_IF_ERROR(CheckScale("b_scales", i, args.b_scales[i]));
   const int32_t least = core::LowestOf(problem.b_type);
-  for (int64_t i = 0; i < args.batch; ++i) {
-    if (args.b_scales != nullptr) {
-      RETURN_IF_ERROR(CheckScale("b_scales", i, args.b_scales[i]));
-    }
-    if (args.b_zero_points == nullptr) continue;
+  const int64_t zero_points =
+      args.b_zero_points == nullptr ? 0 : args.batch * CountOf(args.b_zero_point_count);
+  for (int64_t i = 0; i < zero_points; ++i) {
     const int32_t zero_point = args.b_zero_points[i];
-    if (zero_point < least || zero_point > least + 255) {
-      return Unexpected("b_zero_points[" + std::to_string(i) + "]", zero_point,
-                        std::to_string(least) + " to " + std::to_string(least + 255));
-    }
+    if (zero_point >= least && zero_point <= least + 255) continue;
+    return Unexpected("b_zero_points[" + std::to_string(i) + "]", zero_point,
+                      std::to_string(least) + " to " + std::to_string(least + 255));
   }
   return {};
 }
@@ -104,6 +117,7 @@ Pointer* ItemAt(Pointer* base, Pointer* const* pointers, int64_t i, int64_t step
 Batch::Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k)
     : args_(args), problem_(problem), items_(args.batch), m_(args.m) {
   const Steps steps = StepsOf(args, problem.n, k);
+  a_stride_ = steps.a_stride;
   a_step_ = steps.item_a;
   c_step_ = steps.item_c;
   residual_step_ = steps.item_residual;
@@ -113,7 +127,7 @@ Batch::Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t
                       (!problem.output.has_residual() || residual_step_ == Times(m_, steps.residual));
   b_step_ = OrDense(args.b_batch_stride, problem.n * k);
   if (has_pointers || problem.has_given_b) return;
-  joins_rows_ = !follow && m_ == 1 && a_step_ >= k && c_step_ >= problem.n &&
+  joins_rows_ = !follow && m_ == 1 && args.a_transposed == 0 && a_step_ >= k && c_step_ >= problem.n &&
                 (!problem.output.has_residual() || residual_step_ >= problem.n);
   if (!follow && !joins_rows_) return;
   m_ *= items_;
@@ -123,6 +137,7 @@ Batch::Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t
 intact_gemm_args Batch::Item(int64_t i) const {
   intact_gemm_args item = args_;
   item.m = m_;
+  item.a_stride = a_stride_;
   item.batch = 1;
   item.a_items = nullptr;
   item.c_items = nullptr;
@@ -138,8 +153,8 @@ intact_gemm_args Batch::Item(int64_t i) const {
                          core::BytesOf(problem_.output.residual_type));
   item.b_items = nullptr;
   item.b = ItemAt(args_.b, args_.b_items, i, b_step_, 1);
-  if (args_.b_scales != nullptr) item.b_scales += i;
-  if (args_.b_zero_points != nullptr) item.b_zero_points += i;
+  if (args_.b_scales != nullptr) item.b_scales += i * CountOf(args_.b_scale_count);
+  if (args_.b_zero_points != nullptr) item.b_zero_points += i * CountOf(args_.b_zero_point_count);
   if (problem_.a_quantization == INTACT_QUANTIZATION_TENSOR) return item;  // one value for all
   if (args_.a_zero_points != nullptr) item.a_zero_points += i * m_;
   if (args_.a_scales != nullptr) item.a_scales += i * m_;
@@ -163,6 +178,10 @@ int Batch::PartsPerItem(int parts) const {
 Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
   if (args.batch < 0 || args.batch > kMostRows) return Unexpected("batch", args.batch, "0 to 2147483647");
+  if (args.a_transposed != 0 && args.a_transposed != 1) {
+    return Unexpected("a_transposed", args.a_transposed, "0 or 1");
+  }
+  if (args.reserved != 0) return Unexpected("reserved", args.reserved, "0");
   if (args.m * args.batch > kMostRows) {
     return Unexpected("m·batch", args.m * args.batch, "at most 2147483647");
   }
@@ -175,6 +194,8 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
                               : args.b_scales != nullptr      ? "b_scales"
                               : args.b_zero_points != nullptr ? "b_zero_points"
                               : args.b_batch_stride != 0      ? "b_batch_stride"
+                              : args.b_scale_count != 0       ? "b_scale_count"
+                              : args.b_zero_point_count != 0  ? "b_zero_point_count"
                                                               : nullptr;
     if (given != nullptr) {
       return InvalidArgument(std::string(given) +

@@ -21,7 +21,7 @@ class Batch {
   int64_t items() const { return items_; }
   int64_t m() const { return m_; }  // rows of each
   int64_t rows() const { return items_ * m_; }
-  /// The arguments of item `i` alone.
+  /// The arguments of item `i` alone; its a_stride is never 0.
   intact_gemm_args Item(int64_t i) const;
   /// How many parts each item is cut into, so that `parts` threads have about as much to do each.
   int PartsPerItem(int parts) const;
@@ -30,6 +30,7 @@ class Batch {
   const intact_gemm_args& args_;
   const LinearProblem& problem_;
   int64_t items_, m_;
+  int64_t a_stride_;  // elements between A's rows, or its depths where it is transposed
   // Elements from an item to the next.
   int64_t a_step_, c_step_, residual_step_, b_step_;
   bool joins_rows_ = false;  // which are those steps apart

@@ -21,7 +21,7 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(std::shared_ptr<const LinearW
 Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
   RETURN_IF_ERROR(CheckRows(args.m, 0));
   RETURN_IF_ERROR(CheckBatch(args, problem(), weights().k()));
-  RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, weights().k()));
+  RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, args.a_transposed != 0 ? args.m : weights().k()));
   RETURN_IF_ERROR(CheckOutputStrides(weights().n(), {nullptr, args.c_stride, nullptr, args.residual_stride}));
   if (IsEmpty(args)) return {};
   RETURN_IF_ERROR(CheckBatchArrays(args, problem()));
@@ -46,7 +46,12 @@ Error GemmPlan::CheckItemApart(const intact_gemm_args& item) const {
   };
   const Requantization& output = problem().output;
   const MemoryRows c = rows("c", item.c, weights().n(), item.c_stride, core::BytesOf(output.c_type));
-  Error error = CheckApart(c, rows("a", item.a, weights().k(), item.a_stride, problem().a_bytes()));
+  MemoryRows a = rows("a", item.a, weights().k(), item.a_stride, problem().a_bytes());
+  if (item.a_transposed != 0) {
+    a.rows = weights().k();
+    a.row_bytes = item.m * problem().a_bytes();
+  }
+  Error error = CheckApart(c, a);
   if (error.status != INTACT_OK || item.residual == nullptr || item.residual == item.c) return error;
   return CheckApart(c, rows("the residual", item.residual, weights().n(), item.residual_stride,
                             core::BytesOf(output.residual_type)));
@@ -74,7 +79,7 @@ int GemmPlan::Threads(const intact_gemm_args& args) const {
 GemmPlan::Decision GemmPlan::Decide(const intact_gemm_args& args, int parts) const {
   const Batch batch(args, problem(), weights().k());
   const Engine& engine = unit_->engines().For(batch.m());
-  int64_t bytes = unit_->ShareBytes(engine, batch.m());
+  int64_t bytes = unit_->ShareBytes(engine, batch.m(), args.a_transposed != 0);
   if (problem().has_given_b) bytes += GivenBytes(weights());
   return {batch, &engine, unit_->engines().Cut(engine, batch.m(), batch.PartsPerItem(parts)), bytes};
 }
@@ -123,8 +128,9 @@ void GemmPlan::RunShare(const Decision& run, int64_t share, const RowQuantizatio
   buffers.tensor = tensor;
   GivenWeights given;
   if (problem().has_given_b) {
-    given = PackGiven(weights(), {static_cast<const int8_t*>(item.b), item.b_scales, item.b_zero_points},
-                      range.column_begin, range.column_end, scratch);
+    const GivenB b = {static_cast<const int8_t*>(item.b), item.b_scales, item.b_scale_count > 1,
+                      item.b_zero_points, item.b_zero_point_count > 1};
+    given = PackGiven(weights(), b, range.column_begin, range.column_end, scratch);
     buffers.weights = &given;
     buffers.columns = &given;
     scratch += GivenBytes(weights());

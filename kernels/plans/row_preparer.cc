@@ -1,8 +1,11 @@
 #include "kernels/plans/row_preparer.h"
 
 #include <cmath>
+#include <cstring>
+#include <utility>
 
 #include "kernels/runtime/threads.h"
+#include "kernels/staging/transpose.h"
 
 namespace intact::kernels {
 
@@ -24,39 +27,51 @@ int64_t RowPreparer::PieceRows() const {
   return std::min(RowsPerBlock(data_.k, kUnit), RowValues::kRows);
 }
 
-// A line more than the row, so that the rows of a tile do not meet in the same sets of L1.
-int64_t RowPreparer::QuantizedStride() const { return RoundUp(data_.k, 64) + 64; }
-
-RowMap RowPreparer::RowsOf(const intact_gemm_args& args) const {
-  return RowMap(static_cast<const uint8_t*>(args.a),
-                (args.a_stride == 0 ? data_.k : args.a_stride) * data_.problem.a_bytes());
+RowMap RowPreparer::RowsOf(const intact_gemm_args& item) const {
+  const int bytes = data_.problem.a_bytes();
+  RowMap rows(static_cast<const uint8_t*>(item.a), item.a_stride * bytes);
+  if (item.a_transposed != 0) rows.depth_stride = std::exchange(rows.stride, bytes);
+  return rows;
 }
 
-void RowPreparer::Prepare(const Range& piece, uint8_t* quantized, RowValues* values,
+void RowPreparer::Prepare(const Range& piece, uint8_t* copied, uint8_t* numbers, RowValues* values,
                           RunBuffers* buffers) const noexcept {
   if (data_.problem.IsDynamic()) {
-    buffers->a = Quantize(buffers->rows(), buffers->tensor, piece, quantized, values);
-  } else if (data_.problem.a_quantization != INTACT_QUANTIZATION_STATIC) {
-    CopyGiven(*buffers, piece, values);
+    buffers->a = Quantize(buffers->rows(), buffers->tensor, piece, copied, numbers, values);
+  } else if (buffers->IsTransposed()) {
+    buffers->a = CopyTransposed(buffers->rows(), piece.row_begin, piece.row_end, copied, CopiedStride());
   }
+  const bool has_given =
+      !data_.problem.IsDynamic() && data_.problem.a_quantization != INTACT_QUANTIZATION_STATIC;
+  if (has_given) CopyGiven(*buffers, piece, values);
   if (data_.epilogue.has_b_zero_points) {
     row_sums_.Sum(buffers->rows(), piece.row_begin, piece.row_end, data_.taps(), values->sums.data());
   }
 }
 
+RowMap RowPreparer::CopyTransposed(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* to,
+                                   int64_t stride) const noexcept {
+  Transpose(a.At(row_begin), a.depth_stride, row_end - row_begin, data_.k, data_.problem.a_bytes(), to,
+            stride);
+  return RowMap::From(row_begin, to, stride);
+}
+
 RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor, const Range& piece,
-                             uint8_t* quantized, RowValues* values) const noexcept {
-  const int64_t stride = QuantizedStride();
-  RowMap rows(quantized, stride);
-  rows.origin -= static_cast<uintptr_t>(piece.row_begin * stride);
-  RowCursor cursor(source, piece.row_begin);
-  for (size_t i = 0; i < static_cast<size_t>(piece.row_end - piece.row_begin); ++i, quantized += stride) {
-    const uint8_t* const x = cursor.Next();
-    const bool is_by_rows = data_.problem.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
-    const RowQuantization how = is_by_rows ? quantizer_.Choose(quantizer_.Scan(x, data_.k)) : tensor;
-    quantizer_.Quantize(x, data_.k, how, quantized);
-    values->zero_points[i] = how.zero_point;
-    values->scales[i] = how.scale;
+                             uint8_t* quantized, uint8_t* numbers, RowValues* values) const noexcept {
+  const bool is_by_rows = data_.problem.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
+  const RowMap rows = RowMap::From(piece.row_begin, quantized, CopiedStride());
+  for (int64_t row = piece.row_begin; row < piece.row_end;) {
+    const int64_t end = source.IsTransposed() ? std::min(piece.row_end, row + NumberRows()) : piece.row_end;
+    const RowMap x_rows =
+        source.IsTransposed() ? CopyTransposed(source, row, end, numbers, NumberStride()) : source;
+    for (RowCursor cursor(x_rows, row); row < end; ++row, quantized += CopiedStride()) {
+      const uint8_t* const x = cursor.Next();
+      const RowQuantization how = is_by_rows ? quantizer_.Choose(quantizer_.Scan(x, data_.k)) : tensor;
+      quantizer_.Quantize(x, data_.k, how, quantized);
+      const auto i = static_cast<size_t>(row - piece.row_begin);
+      values->zero_points[i] = how.zero_point;
+      values->scales[i] = how.scale;
+    }
   }
   return rows;
 }
@@ -83,15 +98,19 @@ void RowPreparer::FillWithoutScale(const RowValues& values, const OutputMap& out
   }
 }
 
+// Lines are rows, or the depths of a transposed A.
 RowQuantization RowPreparer::FindTensor(const Batch& batch, int threads) const {
   if (data_.problem.a_quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return {};
-  return FindQuantization(quantizer_, batch.rows(), threads, [&](int64_t row, int64_t end) {
+  const bool transposed = RowsOf(batch.Item(0)).IsTransposed();
+  const int64_t item_lines = transposed ? data_.k : batch.m(), numbers = transposed ? batch.m() : data_.k;
+  return FindQuantization(quantizer_, batch.items() * item_lines, threads, [&](int64_t line, int64_t end) {
     NumberRange range;
-    while (row < end) {
-      const RowMap rows = RowsOf(batch.Item(row / batch.m()));
-      const int64_t item_end = std::min(end, (row / batch.m() + 1) * batch.m());
-      for (RowCursor cursor(rows, row % batch.m()); row < item_end; ++row) {
-        range.Add(quantizer_.Scan(cursor.Next(), data_.k));
+    while (line < end) {
+      RowMap rows = RowsOf(batch.Item(line / item_lines));
+      if (transposed) rows.stride = rows.depth_stride;
+      const int64_t item_end = std::min(end, (line / item_lines + 1) * item_lines);
+      for (RowCursor cursor(rows, line % item_lines); line < item_end; ++line) {
+        range.Add(quantizer_.Scan(cursor.Next(), numbers));
       }
     }
     return range;

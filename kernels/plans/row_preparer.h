@@ -1,6 +1,6 @@
 // What runs find out about rows of A before an engine reads them: their sums, where weights have zero points;
-// their scales and zero points, where these are not the plan's; and with dynamic quantization the rows of 8
-// bits themselves.
+// their scales and zero points, where these are not the plan's; with dynamic quantization the rows of 8 bits
+// themselves; and the rows of a transposed A.
 #ifndef INTACT_KERNELS_PLANS_ROW_PREPARER_H_
 #define INTACT_KERNELS_PLANS_ROW_PREPARER_H_
 
@@ -25,50 +25,68 @@ class RowPreparer {
   explicit RowPreparer(const GemmData& data) : data_(data) {}
   Error MakeKernels(core::Isa isa);
 
-  /// Where A of a run is, before anything is quantized.
-  RowMap RowsOf(const intact_gemm_args& args) const;
+  /// Where A of an item is, before anything is quantized or transposed.
+  RowMap RowsOf(const intact_gemm_args& item) const;
   /// The quantization of all rows of a batch, found by `threads` threads, where the plan wants one for all.
   RowQuantization FindTensor(const Batch& batch, int threads) const;
-  /// Scratch for `m` rows; a multiple of 64.
-  int64_t ScratchBytes(int64_t m) const { return ValueBytes() + QuantizedBytes(m); }
+  /// Scratch for `m` rows, of a transposed A or not; a multiple of 64.
+  int64_t ScratchBytes(int64_t m, bool transposed) const {
+    return ValueBytes() + CopiedBytes(m, transposed) + NumberBytes(transposed);
+  }
   /// Calls run(buffers, piece, scratch) for pieces of `range` one after the other, whose rows are ready;
   /// `scratch` is then what follows the preparer's own.
   template <class Run>
   void ForEachPiece(const RunBuffers& given, const Range& range, uint8_t* scratch, const Run& run) const {
-    if (!data_.epilogue.has_row_values()) return run(given, range, scratch);
+    const bool transposed = given.IsTransposed();
+    if (!data_.epilogue.has_row_values() && !transposed) return run(given, range, scratch);
     RunBuffers buffers = given;
     auto* const values = reinterpret_cast<RowValues*>(scratch);
-    uint8_t* const quantized = scratch + ValueBytes();
-    uint8_t* const rest = quantized + QuantizedBytes(range.row_end - range.row_begin);
-    buffers.row_values = values;
+    uint8_t* const copied = scratch + ValueBytes();
+    uint8_t* const numbers = copied + CopiedBytes(range.row_end - range.row_begin, transposed);
+    uint8_t* const rest = numbers + NumberBytes(transposed);
+    if (data_.epilogue.has_row_values()) buffers.row_values = values;
     Range piece = range;
     for (; piece.row_begin < range.row_end; piece.row_begin = piece.row_end) {
       piece.row_end = std::min(range.row_end, piece.row_begin + PieceRows());
       buffers.a = given.a;
       buffers.row_values_begin = piece.row_begin;
-      Prepare(piece, quantized, values, &buffers);
+      Prepare(piece, copied, numbers, values, &buffers);
       run(buffers, piece, rest);
       if (data_.problem.IsDynamic()) FillWithoutScale(*values, buffers.output, piece);
     }
   }
 
  private:
-  // Scratch: what rows have of their own, then those that are quantized.
+  // Scratch: what rows have of their own; rows that are quantized, or transposed; numbers that are
+  // transposed before they are quantized.
   int64_t ValueBytes() const {
     return data_.epilogue.has_row_values() ? RoundUp(static_cast<int64_t>(sizeof(RowValues)), 64) : 0;
   }
-  int64_t QuantizedBytes(int64_t m) const {
-    return data_.problem.IsDynamic() ? std::min(PieceRows(), m) * QuantizedStride() : 0;
+  int64_t CopiedBytes(int64_t m, bool transposed) const {
+    return data_.problem.IsDynamic() || transposed ? std::min(PieceRows(), m) * CopiedStride() : 0;
+  }
+  int64_t NumberBytes(bool transposed) const {
+    return data_.problem.IsDynamic() && transposed ? NumberRows() * NumberStride() : 0;
   }
   /// Rows whose values are found at a time.
   int64_t PieceRows() const;
-  /// Bytes from a row that was quantized to the next.
-  int64_t QuantizedStride() const;
-  /// Finds the values of `piece` and quantizes its rows.
-  void Prepare(const Range& piece, uint8_t* quantized, RowValues* values, RunBuffers* buffers) const noexcept;
+  /// Rows of numbers that are transposed at a time: a cache line of each depth.
+  int64_t NumberRows() const { return 64 / data_.problem.a_bytes(); }
+  /// Bytes from a row that was copied to the next, and from a row of numbers.
+  int64_t CopiedStride() const { return PaddedStride(data_.k); }
+  int64_t NumberStride() const { return PaddedStride(data_.k * data_.problem.a_bytes()); }
+  // A line more than the row, so that the rows of a tile do not meet in the same sets of L1.
+  static int64_t PaddedStride(int64_t row_bytes) { return RoundUp(row_bytes, 64) + 64; }
+  /// Finds the values of `piece`, and quantizes or transposes its rows.
+  void Prepare(const Range& piece, uint8_t* copied, uint8_t* numbers, RowValues* values,
+               RunBuffers* buffers) const noexcept;
+  /// Copies rows [row_begin, row_end) of a transposed A to where they are `stride` bytes apart, and tells
+  /// where they then are, under the same numbers.
+  RowMap CopyTransposed(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* to,
+                        int64_t stride) const noexcept;
   /// Quantizes the rows of `piece`, and tells where they then are, under the same numbers.
   RowMap Quantize(const RowMap& source, const RowQuantization& tensor, const Range& piece, uint8_t* quantized,
-                  RowValues* values) const noexcept;
+                  uint8_t* numbers, RowValues* values) const noexcept;
   void CopyGiven(const RunBuffers& buffers, const Range& piece, RowValues* values) const noexcept;
   /// Stores the outputs of rows that have no scale.
   void FillWithoutScale(const RowValues& values, const OutputMap& output, const Range& piece) const noexcept;

@@ -40,9 +40,9 @@ class UnitPlan {
   /// The kernel that runs large M, or the named one.
   const std::string& kernel_name() const { return kernel_name_; }
 
-  /// Scratch for one thread's share of a run of `m` rows.
-  int64_t ShareBytes(const Engine& engine, int64_t m) const {
-    return rows_.ScratchBytes(m) + engines_.ScratchBytes(engine, m);
+  /// Scratch for one thread's share of a run of `m` rows, of a transposed A or not.
+  int64_t ShareBytes(const Engine& engine, int64_t m, bool transposed = false) const {
+    return rows_.ScratchBytes(m, transposed) + engines_.ScratchBytes(engine, m);
   }
   void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
 

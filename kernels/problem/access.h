@@ -89,12 +89,22 @@ struct RowMap {
   int64_t line_stride = 0;
   int64_t plane_lines = std::numeric_limits<int64_t>::max();
   int64_t plane_stride = 0;
+  // Of a transposed A, whose rows are to be copied (row_preparer.h): from an element of a row to the next.
+  // 0: they lie side by side, as kernels read them.
+  int64_t depth_stride = 0;
 
   RowMap() = default;
   /// Rows `row_stride` apart.
   RowMap(const uint8_t* first, int64_t row_stride)
       : origin(reinterpret_cast<uintptr_t>(first)), stride(row_stride) {}
+  /// Rows from number `row` on, which is at `first`, `row_stride` apart.
+  static RowMap From(int64_t row, const uint8_t* first, int64_t row_stride) {
+    RowMap rows(first, row_stride);
+    rows.origin -= static_cast<uintptr_t>(row * row_stride);
+    return rows;
+  }
 
+  bool IsTransposed() const { return depth_stride != 0; }
   /// Whether all rows are one stride apart.
   bool IsEven() const { return line_rows == std::numeric_limits<int64_t>::max(); }
   const uint8_t* At(int64_t row) const {

@@ -19,6 +19,18 @@ Columns Place(int64_t columns, uint8_t* at) {
           reinterpret_cast<float*>(values + 4 * columns)};
 }
 
+// The values of columns [first, last), of which those from `end` on are a panel's padding: all are values[0],
+// or each column has its own.
+template <class T>
+void Spread(const T* values, bool are_of_columns, int64_t first, int64_t end, int64_t last, T* to) {
+  if (are_of_columns) {
+    std::copy(values + first, values + end, to + first);
+    std::fill(to + end, to + last, values[end - 1]);
+  } else {
+    std::fill(to + first, to + last, values[0]);
+  }
+}
+
 // The values of one panel's columns, from `first` on, of whose weights `sums` are the sums: what
 // LinearWeights has of constant weights, see there. All sums are modulo 2³².
 void FillPanel(const LinearProblem& problem, int64_t k, const int32_t* bias, const int32_t* zero_points,
@@ -69,16 +81,17 @@ GivenWeights PackGiven(const LinearWeights& weights, const GivenB& b, int64_t be
   given.unshifted_initial = to.unshifted_initial;
   given.column_sums = to.sums;
   given.zero_points = problem.b_zero_points.empty() ? nullptr : problem.b_zero_points.data();
-  if (b.zero_point != nullptr) {
-    std::fill(to.zero_points + first, to.zero_points + last, *b.zero_point - problem.b_flip());
+  if (b.zero_points != nullptr) {
+    Spread(b.zero_points, b.has_column_zero_points, first, end, last, to.zero_points);
+    for (int64_t n = first; n < last; ++n) to.zero_points[n] -= problem.b_flip();
     given.zero_points = to.zero_points;
   } else if (given.zero_points == nullptr && problem.HasWeightZeroPoints()) {
     std::fill(to.zero_points + first, to.zero_points + last, 0);
     given.zero_points = to.zero_points;
   }
   given.factors = problem.Factors();
-  if (b.scale != nullptr) {
-    std::fill(to.scales + first, to.scales + last, *b.scale);
+  if (b.scales != nullptr) {
+    Spread(b.scales, b.has_column_scales, first, end, last, to.scales);
     given.factors = to.scales;
   }
   for (int64_t n = first; n < last; n += kPanelColumns) {

@@ -9,12 +9,14 @@
 
 namespace intact::kernels {
 
-/// What a run gives of one item: B, laid out as LinearWeights::layout() tells, and for all of its columns a
-/// scale and a zero point in b_type, or null: the plan's.
+/// What a run gives of one item: B, laid out as LinearWeights::layout() tells; scales, and zero points in
+/// b_type, one for each column or one for all, or null: the plan's.
 struct GivenB {
   const int8_t* data = nullptr;
-  const float* scale = nullptr;
-  const int32_t* zero_point = nullptr;
+  const float* scales = nullptr;
+  bool has_column_scales = false;
+  const int32_t* zero_points = nullptr;
+  bool has_column_zero_points = false;
 };
 
 /// What engines read of them. Columns count from those of C; only those that were asked for are there, and

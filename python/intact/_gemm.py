@@ -33,6 +33,20 @@ def type_name(argument: str, array: np.ndarray, names: tuple) -> str:
     raise invalid(f"{argument}: has dtype {array.dtype}; expected " + " or ".join(str(DTYPES[name]) for name in names))
 
 
+def strides_of(b: np.ndarray) -> tuple:
+    """Elements from a depth of `b` to the next, and from a column. The strides of a dimension of 1 mean nothing to NumPy."""
+    (k, n), (stride_k, stride_n) = b.shape[-2:], b.strides[-2:]
+    if k == 1:
+        return n * (1 if n == 1 else stride_n), 1 if n == 1 else stride_n
+    return stride_k, k * stride_k if n == 1 else stride_n
+
+
+def is_transposed(a: np.ndarray) -> bool:
+    """Whether the columns of `a` are dense in memory and its rows are not."""
+    m, k = a.shape[-2:]
+    return k > 1 and a.strides[-1] != a.itemsize and (m == 1 or a.strides[-2] == a.itemsize)
+
+
 class Gemm(Plan):
     __doc__ = """A product C = A·B with constant weights B, exact on every CPU.
 
@@ -40,12 +54,15 @@ class Gemm(Plan):
     plan keeps a packed copy. Other arguments:
 
 """ + ARGUMENTS + """    - `usual_m`: expected rows of a run, 0 if unknown.
+    - `b_from_run=True`: each run gives B. Only the shape, the dtype and the strides of `b` are kept; every B has these.
 
     Raises `intact.Error`. Any number of threads may run one plan at once."""
 
     _kind = "gemm"
 
-    def __init__(self, b: Any, *, usual_m: int = 0, **linear: Any):
+    _b_strides: tuple | None = None  # of the B that each run gives
+
+    def __init__(self, b: Any, *, usual_m: int = 0, b_from_run: bool = False, **linear: Any):
         b = array_of("b", b)
         if b.ndim != 2:
             raise invalid(f"b: has {b.ndim} dimensions; expected 2, K×N")
@@ -56,31 +73,35 @@ class Gemm(Plan):
         arithmetic.check_columns(desc.n)
         if any(stride <= 0 for stride in b.strides):  # reversed, or broadcast
             b = np.ascontiguousarray(b)
-        desc.b_stride_k, desc.b_stride_n = b.strides
-        # The strides of a dimension of 1 mean nothing to NumPy.
-        if desc.k == 1:
-            desc.b_stride_k = desc.b_stride_n * desc.n
-        if desc.n == 1:
-            desc.b_stride_n = desc.b_stride_k * desc.k
+        desc.b_stride_k, desc.b_stride_n = strides_of(b)
         desc.usual_m = integer("usual_m", usual_m)
+        desc.b_from_run = bool(b_from_run)
         handle = ffi.new("intact_gemm **")
-        self._call("create", desc, arithmetic.desc, pointer(b), handle)
+        self._call("create", desc, arithmetic.desc, ffi.NULL if b_from_run else pointer(b), handle)
         super().__init__(handle[0])
+        if b_from_run:
+            self._b_strides = strides_of(b)
 
     def _describe(self, info: Any) -> None:
         self.k, self.n = info.k, info.n
 
     def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
-             threads: int = 0) -> Call:
+             b: Any = None, b_scales: Any = None, b_zero_points: Any = None, threads: int = 0) -> Call:
         """A run with these arrays, to be called again and again. Arguments are those of run()."""
         a = self._input("a", a, self.a_dtype, (2, 3))
         if a.shape[-1] != self.k:
             raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")
         out = self._output(out, a.shape[:-1] + (self.n,), self.c_dtype)
+        if (b is None) != (self._b_strides is None):
+            raise invalid("b: is not given; the plan has b_from_run" if b is None else "b: is given; the plan has no b_from_run")
         args = ffi.new("intact_gemm_args *")
         args.struct_size = _ARGS_SIZE
         kept = [a, out]
-        self._place("a", a, args)
+        if is_transposed(a):
+            args.a_transposed = 1
+            self._place("a", a.swapaxes(-1, -2), args)
+        else:
+            self._place("a", a, args)
         self._place("c", out, args)
         if residual is not None:
             residual = self._residual(residual, out.shape)
@@ -89,6 +110,12 @@ class Gemm(Plan):
         args.m = a.shape[-2]
         args.batch = a.shape[0] if a.ndim == 3 else 1
         args.threads = integer("threads", threads)
+        if b is not None:
+            kept.append(self._place_b(b, a.shape[:-2], args))
+        for name, values, dtype, kind in (("b_scale", b_scales, _FLOAT32, "float *"),
+                                          ("b_zero_point", b_zero_points, _INT32, "int32_t *")):
+            if values is not None:
+                kept.append(self._place_b_values(name, values, dtype, kind, args))
         kept += self._quantize(args, a_scales, a_zero_points, out.size // self.n)
         return Call(lib.intact_gemm_run, self, args, tuple(kept), out)
 
@@ -103,12 +130,38 @@ class Gemm(Plan):
         if array.ndim == 3 and array.shape[0] > 1:
             setattr(args, name + "_batch_stride", strides[0])
 
+    def _place_b(self, b: Any, items: tuple, args: Any) -> np.ndarray:
+        b = self._input("b", b, self.b_dtype, len(items) + 2)
+        if b.shape != items + (self.k, self.n) or strides_of(b) != self._b_strides:
+            raise invalid(f"b: has shape {b.shape} and strides {b.strides}; expected {items + (self.k, self.n)} and, within "
+                          f"an item, {self._b_strides}")
+        args.b = pointer(b)
+        if items and items[0] > 1:
+            if b.strides[0] <= 0:
+                raise invalid(f"b: has a stride of {b.strides[0]} bytes; expected more than 0")
+            args.b_batch_stride = b.strides[0]
+        return b
+
+    def _place_b_values(self, name: str, values: Any, dtype: np.dtype, kind: str, args: Any) -> np.ndarray:
+        values = self._input(name + "s", values, dtype, (1, 2))
+        if not values.flags.c_contiguous:
+            raise invalid(f"{name}s: is not contiguous")
+        items = args.batch
+        if values.size not in (items, items * self.n):
+            raise invalid(f"{name}s: has {values.size} values; expected {items}, one for each item, or {items * self.n}")
+        setattr(args, name + "s", ffi.cast(kind, pointer(values)))
+        setattr(args, name + "_count", values.size // items)
+        return values
+
     def run(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
-            threads: int = 0) -> np.ndarray:
-        """The product of `a`, (M, K) or (items, M, K), in a new array, or in `out`. Rows may have any stride; nothing is
-        copied. `threads`: 0 is OpenMP's default. `a_scales` (float32), `a_zero_points` (int32): arrays of a
-        value for each row of `a`, or one value where the plan's quantization is "tensor"."""
-        return self.bind(a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, threads=threads)()
+            b: Any = None, b_scales: Any = None, b_zero_points: Any = None, threads: int = 0) -> np.ndarray:
+        """The product of `a`, (M, K) or (items, M, K), in a new array, or in `out`. Rows, or the columns of a transposed
+        array such as `x.T`, may have any stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales` (float32),
+        `a_zero_points` (int32): arrays of a value for each row of `a`, or one value where the plan's quantization is
+        "tensor". With `b_from_run`: `b` (K, N), or (items, K, N); `b_scales` (float32) and `b_zero_points` (int32) in place
+        of the plan's, of shape (items,) or (items, N). Zero points need a plan with `b_zero_points`."""
+        return self.bind(a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, b=b, b_scales=b_scales,
+                         b_zero_points=b_zero_points, threads=threads)()
 
     def tune(self, m: int, *, milliseconds: float = 0.0) -> Tuned:
         """Times the kernels for `m` rows, for at most about `milliseconds` (0: the default), and keeps the fastest. No

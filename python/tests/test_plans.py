@@ -351,6 +351,49 @@ def test_dlpack():
     assert np.array_equal(intact.Gemm(DLPack(b)).run(DLPack(a)), a.astype(np.int32) @ b.astype(np.int32))
 
 
+@pytest.mark.parametrize("isa", intact.isas())
+def test_transposed_views_are_taken_as_they_are(isa):
+    b = random((70, 9), np.int8)
+    gemm = intact.Gemm(b, max_isa=isa)
+    x = random((70, 40), np.uint8)
+    expected = x.T.astype(np.int32) @ b.astype(np.int32)
+    assert np.array_equal(gemm.run(x.T), expected)
+    assert np.array_equal(gemm.run(np.asfortranarray(x.T)), expected)
+    assert np.array_equal(gemm.run(x[:, 3:20].T), expected[3:20])
+    assert np.array_equal(gemm.run(x[:, 5:6].T), expected[5:6])
+    items = random((3, 70, 11), np.uint8)
+    assert np.array_equal(gemm.run(items.swapaxes(1, 2)), items.swapaxes(1, 2).astype(np.int32) @ b.astype(np.int32))
+    assert np.array_equal(gemm.run(x.reshape(70, 4, 10).transpose(1, 2, 0)), expected.reshape(4, 10, 9))
+
+
+def test_transposed_numbers_are_quantized_by_row():
+    x, b = random((40, 7), np.uint8).astype(np.float32) - 100, random((40, 5), np.int8)
+    gemm = intact.Gemm(b, scales=0.01, quantization="dynamic_rows")
+    assert np.array_equal(gemm.run(x.T), gemm.run(np.ascontiguousarray(x.T)))
+
+
+@pytest.mark.parametrize("isa", intact.isas())
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_runs_give_b(isa, by_columns):
+    a = random((3, 5, 20), np.uint8)
+    b = random((3, 9, 20), np.uint8, 1).swapaxes(1, 2) if by_columns else random((3, 20, 9), np.uint8, 1)
+    zero_points = random((3, 9), np.uint8, 2).astype(np.int32)
+    scales = random((3, 9), np.uint8, 3).astype(np.float32) + 1
+    gemm = intact.Gemm(b[0], b_from_run=True, b_zero_points=0, scales=1.0, max_isa=isa)
+    sums = np.stack([a[i].astype(np.int32) @ (b[i].astype(np.int32) - zero_points[i]) for i in range(3)])
+    assert np.array_equal(gemm.run(a, b=b, b_zero_points=zero_points, b_scales=scales),
+                          sums.astype(np.float32) * scales[:, None])
+    assert np.array_equal(gemm.run(a[2], b=b[2], b_zero_points=zero_points[2]), sums[2].astype(np.float32))
+    by_item = np.stack([a[i].astype(np.int32) @ (b[i].astype(np.int32) - zero_points[i, 0]) for i in range(3)])
+    assert np.array_equal(gemm.run(a, b=b, b_zero_points=zero_points[:, 0].copy()), by_item.astype(np.float32))
+
+
+def test_runs_give_b_of_one_column_or_depth():
+    for k, n in ((1, 4), (4, 1), (1, 1)):
+        a, b = random((2, k), np.uint8), random((k, n), np.int8)
+        assert np.array_equal(intact.Gemm(b, b_from_run=True).run(a, b=b), a.astype(np.int32) @ b.astype(np.int32))
+
+
 B = random((16, 8), np.int8)
 A = random((4, 16), np.uint8)
 REFUSED = {
@@ -398,6 +441,13 @@ REFUSED = {
     "stride: has 1 entries; expected 2": lambda: intact.Conv(random((2, 3, 3, 2), np.int8), stride=[1]),
     "a: pixels are not at one distance": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(
         random((1, 4, 8, 3), np.uint8)[:, :, :5]),
+    "b: is not given; the plan has b_from_run": lambda: intact.Gemm(B, b_from_run=True).run(A),
+    "b: is given; the plan has no b_from_run": lambda: intact.Gemm(B).run(A, b=B),
+    "b: has shape .15, 8. and strides .8, 1.; expected .16, 8.": lambda: intact.Gemm(B, b_from_run=True).run(A, b=B[:15]),
+    "b: has shape .16, 8. and strides .1, 16.": lambda: intact.Gemm(B, b_from_run=True).run(A, b=np.asfortranarray(B)),
+    "b_zero_points: has 3 values; expected 1, one for each item, or 8": lambda: intact.Gemm(
+        B, b_from_run=True, b_zero_points=0).run(A, b=B, b_zero_points=np.zeros(3, np.int32)),
+    "b_scales is given to a run; expected none": lambda: intact.Gemm(B, scales=1.0).run(A, b_scales=np.ones(1, np.float32)),
     "no such file|cannot be|No such": lambda: intact.Gemm.load("/nonexistent"),
 }
 

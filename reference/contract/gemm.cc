@@ -1,11 +1,18 @@
 #include "reference/contract/gemm.h"
 
 #include <cstddef>
+#include <iterator>
 
 #include "core/types.h"
 
 namespace intact::reference {
 namespace {
+
+// How many of `values`, which items of a batch have, each item has.
+template <class T>
+int64_t EachOf(const Gemm& gemm, const std::vector<T>& values) {
+  return values.empty() ? 0 : std::ssize(values) / gemm.batch;
+}
 
 // Elements [i·size, (i + 1)·size) of `values`, if there are any.
 template <class T>
@@ -24,8 +31,13 @@ int32_t CenteredActivation(const Gemm& gemm, int64_t row, int64_t k) noexcept {
 // b − zb of an item.
 int32_t CenteredWeight(const Gemm& gemm, int64_t item, int64_t k, int64_t n) noexcept {
   const int64_t at = ((gemm.has_own_b ? item * gemm.k : 0) + k) * gemm.n + n;
-  const int32_t zero_point = gemm.item_zero_points.empty() ? WeightZeroPoint(gemm, n)
-                                                           : gemm.item_zero_points[static_cast<size_t>(item)];
+  int32_t zero_point = 0;
+  if (gemm.item_zero_points.empty()) {
+    zero_point = WeightZeroPoint(gemm, n);
+  } else {
+    const int64_t each = EachOf(gemm, gemm.item_zero_points);
+    zero_point = gemm.item_zero_points[static_cast<size_t>(item * each + (each == 1 ? 0 : n))];
+  }
   return core::DecodeInt8(gemm.b_type, static_cast<uint8_t>(gemm.b[static_cast<size_t>(at)])) - zero_point;
 }
 
@@ -53,8 +65,9 @@ Gemm Item(const Gemm& gemm, int64_t i) {
   item.residual = Slice(gemm.residual, i, gemm.m * gemm.n * core::BytesOf(gemm.residual_type()));
   if (!gemm.has_own_b) return item;
   item.b = Slice(gemm.b, i, gemm.k * gemm.n);
-  if (!gemm.item_zero_points.empty()) item.b_zero_points = Slice(gemm.item_zero_points, i, 1);
-  if (!gemm.item_scales.empty()) item.scales = Slice(gemm.item_scales, i, 1);
+  const int64_t zero_points = EachOf(gemm, gemm.item_zero_points), scales = EachOf(gemm, gemm.item_scales);
+  if (zero_points != 0) item.b_zero_points = Slice(gemm.item_zero_points, i, zero_points);
+  if (scales != 0) item.scales = Slice(gemm.item_scales, i, scales);
   item.item_zero_points.clear();
   item.item_scales.clear();
   return item;

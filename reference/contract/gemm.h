@@ -27,8 +27,9 @@ struct Gemm : Linear {
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
   bool has_own_b = false;
-  std::vector<float> item_scales;         // of own Bs, in place of scales: one for each item; or empty
-  std::vector<int32_t> item_zero_points;  // likewise in place of b_zero_points
+  std::vector<float>
+      item_scales;  // of own Bs, in place of scales: one for each item, n for each item, or empty
+  std::vector<int32_t> item_zero_points;  // in place of b_zero_points: the same
   std::optional<Taps> taps;               // it is a lowered convolution
 
   int64_t rows() const { return batch * m; }

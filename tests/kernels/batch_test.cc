@@ -1,5 +1,5 @@
-// Rows quantized each and batches of items: every ISA equals the reference, however a run is shared among
-// threads and parts, with every buffer between guards.
+// Rows quantized each, batches of items and a transposed A: every ISA equals the reference, however a run is
+// shared among threads and parts, with every buffer between guards.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -31,6 +31,23 @@ constexpr const char* kLines[] = {
     "gemm u8u8f32 m=20 n=33 k=64 batch=3 ownb=yes blayout=nk bpad=3 zb=9 zbper=item scale=item",
     "gemm s8s8s32 m=20 n=64 k=35 batch=5 items=pointers ownb=yes fill=bait",
     "gemm u8s8f32 m=9 n=24 k=64 batch=2 ownb=yes scale=item quant=dynamic_rows x=halves",
+    "gemm s8u8s32 m=20 n=33 k=65 batch=3 ownb=yes zb=9 zbper=item_column",
+    "gemm u8u8f32 m=31 n=50 k=66 batch=3 items=pointers ownb=yes zb=9 zbper=item_column scale=item_column "
+    "bias=f32",
+    "gemm s8s8u8 m=9 n=17 k=64 batch=4 ownb=yes blayout=nk zbper=item scale=item_column quant=rows zaper=row "
+    "zc=3",
+    "gemm u8u8bf16 m=5 n=40 k=67 batch=3 ownb=yes zb=3 zbper=item_column scale=item quant=dynamic_rows",
+    "gemm u8s8s32 m=70 n=33 k=130 alayout=km za=3 fill=bait",
+    "gemm s8s8u8 m=1 n=65 k=70 alayout=km apad=3 zc=9 res=s8",
+    "gemm s8u8s32 m=15 n=17 k=16 alayout=km zb=9 zbper=channel",
+    "gemm u8s8s32 m=161 n=20 k=65 alayout=km apad=1 adecl=127 fill=stray",
+    "gemm u8s8u8 m=700 n=40 k=1000 alayout=km za=3 zc=7",
+    "gemm u8u8f32 m=33 n=40 k=67 alayout=km quant=rows zaper=row zb=131 scale=channel",
+    "gemm u8s8f32 m=67 n=33 k=130 alayout=km quant=dynamic_rows x=normal bias=f32",
+    "gemm s8s8bf16 m=35 n=17 k=68 alayout=km apad=5 quant=dynamic_rows src=bf16 x=nonfinite",
+    "gemm u8u8f16 m=9 n=65 k=67 batch=4 alayout=km itempad=5 quant=dynamic_tensor src=f16 x=outlier zb=131",
+    "gemm u8s8f32 m=3 n=20 k=33 batch=3 alayout=km items=pointers quant=dynamic_tensor",
+    "gemm s8s8s32 m=20 n=64 k=35 batch=3 alayout=km ownb=yes blayout=nk",
 };
 
 class Items : public OnEachIsa<> {
@@ -100,7 +117,7 @@ void Hide(T** array) {
 TEST_P(Items, AreToldOfWithoutTheirArrays) {
   for (const char* line :
        {"gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers quant=rows zaper=row res=s8",
-        "gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers ownb=yes zb=9 zbper=item scale=item"}) {
+        "gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers ownb=yes zb=9 zbper=item scale=item_column"}) {
     SCOPED_TRACE(line);
     Expect(line, [](const intact_gemm* plan, const intact_gemm_args& args) {
       intact_gemm_args asked = args;
@@ -117,6 +134,42 @@ TEST_P(Items, AreToldOfWithoutTheirArrays) {
       return error.ok() ? ErrorOf(intact_gemm_run(plan, &args)) : error;
     });
   }
+}
+
+// Items that are slices of the rows of one k×m matrix, which are computed as one item.
+TEST_P(Items, OfATransposedALieSideBySide) {
+  constexpr int64_t kM = 7, kItems = 3;
+  Problem problem = Parsed("gemm u8s8f32 m=21 n=18 k=65 alayout=km apad=2 quant=dynamic_tensor");
+  problem.isa = ThisIsa();
+  const reference::Gemm gemm = verify::MaterializeGemm(problem);
+  const verify::RunOptions options = verify::RunOptionsOf(problem);
+  const Result<Gemm> plan = verify::CreatePlan(gemm, options);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const Result<Bytes> output = verify::RunGuarded(gemm, options, [&](intact_gemm_args args) {
+    args.m = kM;
+    args.batch = kItems;
+    args.a_batch_stride = kM;
+    return ErrorOf(intact_gemm_run(plan->handle(), &args));
+  });
+  ASSERT_TRUE(output) << output.error().message;
+  EXPECT_EQ(*output, reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact)));
+}
+
+// A copy of some rows, not of all of A.
+TEST_P(Items, ScratchOfATransposedAIsThatOfABlock) {
+  const Problem problem = Parsed("gemm u8s8f32 m=1 n=40 k=500 quant=dynamic_rows");
+  verify::RunOptions options = verify::RunOptionsOf(problem);
+  options.isa = ThisIsa();
+  const Result<Gemm> plan = verify::CreatePlan(verify::MaterializeGemm(problem), options);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto scratch_of = [&](int64_t m, bool transposed) {
+    const Result<intact_run_info> info = plan->Prepare(m, {.threads = 1, .a_transposed = transposed});
+    EXPECT_TRUE(info) << info.error().message;
+    return info ? info->scratch_bytes : 0;
+  };
+  EXPECT_GT(scratch_of(9, true), scratch_of(9, false));
+  EXPECT_EQ(scratch_of(10000, true), scratch_of(100000, true));
+  EXPECT_LT(scratch_of(100000, true), size_t{4} << 20);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Items, ::testing::Combine(::testing::ValuesIn(core::kIsaLadder)),

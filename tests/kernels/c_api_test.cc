@@ -520,6 +520,20 @@ TEST_F(Run, RefusesArgumentsByNameAndValue) {
       {"a_stride is -4", [](intact_gemm_args* args) { args->a_stride = -4; }},
       {"c_stride is 2", [](intact_gemm_args* args) { args->c_stride = 2; }},
       {"a_stride is 9223372036854775807", [](intact_gemm_args* args) { args->a_stride = INT64_MAX; }},
+      {"a_transposed is 2; expected 0 or 1", [](intact_gemm_args* args) { args->a_transposed = 2; }},
+      {"a_transposed is -1; expected 0 or 1", [](intact_gemm_args* args) { args->a_transposed = -1; }},
+      {"reserved is 1; expected 0", [](intact_gemm_args* args) { args->reserved = 1; }},
+      {"a_stride is 1; expected 0 or at least 2",
+       [](intact_gemm_args* args) {
+         args->a_transposed = 1;
+         args->a_stride = 1;
+       }},
+      {"c overlaps a",
+       [](intact_gemm_args* args) {  // the last of the depths that are 3 apart
+         args->a_transposed = 1;
+         args->a_stride = 3;
+         args->a = static_cast<const uint8_t*>(args->c) - 10;
+       }},
       {"c_stride is 9223372036854775807", [](intact_gemm_args* args) { args->c_stride = INT64_MAX; }},
   };
   for (const auto& [words, spoil] : cases) {
@@ -719,6 +733,12 @@ TEST_F(Run, NamesWhatIsGivenToAConstantB) {
   args_.b_scales = nullptr;
   args_.b_zero_points = &zero_point;
   ExpectRefused(intact_gemm_run(plan_.get(), &args_), "b_zero_points is given to a run; expected none");
+  args_.b_zero_points = nullptr;
+  args_.b_scale_count = 3;
+  ExpectRefused(intact_gemm_run(plan_.get(), &args_), "b_scale_count is given to a run; expected none");
+  args_.b_scale_count = 0;
+  args_.b_zero_point_count = 1;
+  ExpectRefused(intact_gemm_run(plan_.get(), &args_), "b_zero_point_count is given to a run; expected none");
 }
 
 TEST_F(Run, RefusesAResidualInPlaceOfSmallerElements) {
@@ -885,6 +905,22 @@ TEST(Wrapper, RunsBatches) {
   options.b_zero_points = zero_points.data();
   EXPECT_EQ(given->Run(a_view, b.data(), 12, c_view, options).status, INTACT_OK);
   EXPECT_EQ(c, (std::array<int32_t, 6>{0, 0, 0, 78, 78, 78}));
+  const std::array<int32_t, 6> column_zero_points = {1, 0, 0, 0, 0, -1};
+  options.b_zero_points = column_zero_points.data();
+  options.b_zero_point_count = 3;
+  EXPECT_EQ(given->Run(a_view, b.data(), 12, c_view, options).status, INTACT_OK);
+  EXPECT_EQ(c, (std::array<int32_t, 6>{0, 10, 10, 52, 52, 78}));
+  options.b_zero_point_count = 2;
+  ExpectRefused(given->Run(a_view, b.data(), 12, c_view, options),
+                "b_zero_point_count is 2; expected 0, 1 or n, which is 3");
+  options.b_zero_points = nullptr;
+  options.b_zero_point_count = 3;
+  ExpectRefused(given->Run(a_view, b.data(), 12, c_view, options),
+                "b_zero_point_count is 3; expected 0, for b_zero_points is NULL");
+  options.b_zero_point_count = 0;
+  options.b_scale_count = 1;
+  ExpectRefused(given->Run(a_view, b.data(), 12, c_view, options),
+                "b_scale_count is 1; expected 0, for b_scales is NULL");
   ExpectRefused(given->Run(a_view, c_view), "b is NULL; expected B, for runs give it (b_from_run)");
   ExpectRefused(constant->Run(a_view, BatchView<int32_t>{{c.data(), 1, 3}, 1}),
                 "the number of c's items is 1; expected 2");
@@ -900,6 +936,27 @@ TEST(Wrapper, RunsBatches) {
   ExpectRefused(
       constant->Run(BatchView<const uint8_t>{{a.data(), 1, 4}, -1}, BatchView<int32_t>{{c.data(), 1, 3}, -1}),
       "the number of a's items is -1; expected 0 or more");
+}
+
+// Two rows of four depths, as 4×2 in lines of three elements.
+TEST(Wrapper, RunsATransposedA) {
+  const std::array<uint8_t, 11> a = {1, 5, 99, 2, 6, 99, 3, 7, 99, 4, 8};
+  std::array<int8_t, 12> b = {};
+  b.fill(1);
+  std::array<int32_t, 6> c = {};
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = 3;
+  desc.k = 4;
+  const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  const RunOptions options = {.a_transposed = true};
+  const MatrixView<int32_t> c_view(c.data(), 2, 3);
+  EXPECT_EQ(gemm->Run(MatrixView<const uint8_t>(a.data(), 4, 2, 3), c_view, options).status, INTACT_OK);
+  EXPECT_EQ(c, (std::array<int32_t, 6>{10, 10, 10, 26, 26, 26}));
+  ExpectRefused(gemm->Run(MatrixView<const uint8_t>(a.data(), 2, 4), c_view, options),
+                "the number of a's rows is 2; expected 4");
+  ExpectRefused(gemm->Run(MatrixView<const uint8_t>(a.data(), 4, 3), c_view, options),
+                "the number of c's rows is 2; expected 3");
 }
 
 // ----- INTACT_MAX_ISA --------------------------------------------------------------------------------------

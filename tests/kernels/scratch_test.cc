@@ -312,9 +312,9 @@ class ScratchOnIsa : public testing::TestWithParam<std::tuple<intact_isa, int>> 
     const verify::RunOptions options = verify::RunOptionsOf(problem);
     Bytes expected =
         reference::Outputs(gemm, reference::Accumulators(gemm, verify::ExpectedModel(gemm, options.isa)));
+    const Bytes a = verify::StoredInput(gemm, options);
     Bytes c(expected.size());
-    intact_gemm_args args =
-        verify::ArgsOf(gemm, options, {gemm.a.data(), c.data(), DataOrNull(gemm.residual)});
+    intact_gemm_args args = verify::ArgsOf(gemm, options, {a.data(), c.data(), DataOrNull(gemm.residual)});
     const auto with = [&](void* scratch, size_t bytes) {
       intact_gemm_args own = args;
       own.scratch = scratch;
@@ -394,6 +394,8 @@ constexpr const char* kGemms[] = {
     "gemm u8u8s32 m=50 n=33 k=65 zb=9 zbper=channel",
     "gemm u8s8s32 m=160 n=20 k=64 adecl=127 fill=stray",
     "gemm s8u8f32 m=9 n=20 k=63 zb=9 fill=bait mode=saturating",
+    "gemm u8s8u8 m=70 n=33 k=129 alayout=km za=3 zc=9",
+    "gemm u8u8f32 m=50 n=33 k=65 alayout=km quant=dynamic_rows zb=9",
 };
 
 TEST_P(ScratchOnIsa, GemmsTakeNoMemory) {

@@ -117,6 +117,7 @@ int64_t AnyExtent(int64_t most) {
 Problem AnyGemm(int64_t products) {
   Problem problem;
   problem.m = AnyBool() ? AnyExtent(products) : AnyOfRange(1, 450);
+  problem.a_by_columns = AnyOf({false, false, true});
   problem.n = AnyExtent(products / problem.m);
   problem.k = AnyOfRange(1, std::min<int64_t>(products / problem.m / problem.n, 700));
   return problem;

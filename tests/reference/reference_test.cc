@@ -21,6 +21,7 @@ TEST(Reference, IsTheContract) {
         "gemm u8u8s32 m=3 n=5 k=7", "gemm u8u8s32 m=3 n=5 k=7 za=200 zb=255 zbper=channel bias=s32",
         "gemm s8u8s32 m=3 n=5 k=7 za=-128 zb=128", "gemm s8u8s32 m=3 n=5 k=64 za=5 zb=1 zbper=channel",
         "gemm u8s8s32 m=3 n=5 k=7 batch=3 ownb=yes zb=9 zbper=item",
+        "gemm s8u8s32 m=3 n=5 k=7 batch=3 ownb=yes zb=9 zbper=item_column",
         "gemm u8s8f32 m=3 n=5 k=7 quant=rows zaper=row"}) {
     const Gemm gemm = verify::MaterializeGemm(tests::Parsed(line));
     EXPECT_EQ(Accumulators(gemm, Model::kExact), Multiply(gemm)) << line;

@@ -43,9 +43,13 @@ bool Is(std::string_view name) { return fault == name; }
 class Sum {
  public:
   Sum(const intact_gemm_desc& desc, const intact_gemm_args& args, const int8_t* b, int64_t m, int64_t n)
-      : desc_(desc), a_(static_cast<const uint8_t*>(args.a) + m * args.a_stride), b_(b), n_(n) {}
+      : desc_(desc), a_(static_cast<const uint8_t*>(args.a)), a_step_(1), b_(b), n_(n) {
+    const bool is_transposed = args.a_transposed != 0 && !Is("wrong_a_layout");
+    a_ += is_transposed ? m : m * args.a_stride;
+    if (is_transposed) a_step_ = args.a_stride;
+  }
 
-  int64_t A(int64_t k) const { return a_[k]; }
+  int64_t A(int64_t k) const { return a_[k * a_step_]; }
   int64_t B(int64_t k) const {
     const int64_t stride_k = desc_.b_stride_k == 0 ? desc_.n : desc_.b_stride_k;
     return b_[k * stride_k + n_ * std::max<int64_t>(desc_.b_stride_n, 1)];
@@ -88,6 +92,7 @@ class Sum {
  private:
   const intact_gemm_desc& desc_;
   const uint8_t* a_;
+  int64_t a_step_;
   const int8_t* b_;
   int64_t n_;
 };
@@ -418,6 +423,7 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
   if (Is("no_residual")) target.supports |= Bits({INTACT_TARGET_RESIDUAL, INTACT_TARGET_RESIDUAL_IN_PLACE});
   if (Is("swapped_pair_u8")) target.supports &= ~Bits({INTACT_TARGET_C_S32, INTACT_TARGET_C_F32});
   if (Is("truncated_bf16")) target.supports |= Bits({INTACT_TARGET_C_BF16});
+  if (Is("wrong_a_layout")) target.supports |= Bits({INTACT_TARGET_A_TRANSPOSED});
   if (Is("wrong_b_layout")) target.supports |= Bits({INTACT_TARGET_B_LAYOUTS});
   if (Is("no_outputs"))
     target.supports &= ~Bits({INTACT_TARGET_C_S32, INTACT_TARGET_C_U8, INTACT_TARGET_C_F32});

@@ -56,6 +56,7 @@ TEST(ProblemText, RoundTrips) {
            "gemm u8s8f32 m=1 n=2 k=3 res=f32 inplace=yes cpad=1",
            "gemm u8s8bf16 m=1 n=2 k=3 batch=4 items=pointers quant=dynamic_rows src=bf16 x=outlier usual=8",
            "gemm s8u8f32 m=1 n=2 k=3 batch=4 itempad=5 ownb=yes blayout=nk bpad=6 zb=7 zbper=item scale=item",
+           "gemm s8u8f32 m=1 n=2 k=3 alayout=km ownb=yes zb=7 zbper=item_column scale=item_column apad=2",
            "gemm s8s8s32 m=1 n=2 k=3 quant=rows zaper=row",
            "gemm u8s8u8 m=1 n=2 k=3 quant=dynamic_tensor x=nonfinite zc=3",
            "gemm u8s8f32 m=1 n=2 k=3 overflow=wraps bias=s32 scale=pruned",
@@ -165,6 +166,11 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"gemm u8s8f32 m=1 n=1 k=1 ownb=yes saved=yes", "saved: a plan without B cannot be"},
       {"gemm u8s8f32 m=1 n=1 k=1 scale=item", "scale: items have scales of their own with ownb only"},
       {"gemm u8s8f32 m=1 n=1 k=1 zbper=item", "zbper: items have their own with ownb only"},
+      {"gemm u8s8f32 m=1 n=1 k=1 scale=item_column", "scale: items have scales of their own with ownb only"},
+      {"gemm u8s8f32 m=1 n=1 k=1 zbper=item_column", "zbper: items have their own with ownb only"},
+      {"gemm u8s8f32 m=1 n=1 k=1 alayout=kn", "alayout: 'kn' is unknown; expected one of mk, km"},
+      {"gemm u8s8s32 m=1 n=1 k=16777216 alayout=km apad=65536", "A has "},
+      {"conv u8s8u8 in=5 c=1 o=1 kernel=1 alayout=km", "key 'alayout' is unknown to a conv"},
       {"gemm u8s8s32 m=65536 n=1 k=65536 batch=65536", "A has 281474976710656 elements"},
       {"conv u8s8u8 in=5 c=1 o=1 kernel=1 zbper=item", "zbper: items have their own with ownb only"},
       {"conv u8s8u8 in=5 c=1 o=1 kernel=1 quant=rows", "quant: a convolution has no rows"},
@@ -424,6 +430,20 @@ TEST(MaterializeItems, HaveTheirOwn) {
   EXPECT_NE(last.b, reference::Item(gemm, 0).b);
   EXPECT_EQ(last.scales, std::vector<float>{gemm.item_scales[2]});
   EXPECT_EQ(last.b_zero_points, std::vector<int32_t>{gemm.item_zero_points[2]});
+}
+
+TEST(MaterializeItems, HaveTheirOwnColumns) {
+  const reference::Gemm gemm = MaterializeGemm(
+      Parsed("gemm u8u8f32 m=4 n=5 k=6 batch=3 ownb=yes zb=9 zbper=item_column scale=item_column"));
+  ASSERT_EQ(gemm.item_zero_points.size(), 15u);
+  ASSERT_EQ(gemm.item_scales.size(), 15u);
+  EXPECT_EQ(gemm.item_zero_points[0], 9);
+  const reference::Gemm middle = reference::Item(gemm, 1);
+  EXPECT_EQ(middle.scales, std::vector<float>(&gemm.item_scales[5], &gemm.item_scales[10]));
+  EXPECT_EQ(middle.b_zero_points,
+            std::vector<int32_t>(&gemm.item_zero_points[5], &gemm.item_zero_points[10]));
+  const std::set<float> scales(gemm.item_scales.begin(), gemm.item_scales.end());
+  EXPECT_EQ(scales.size(), 15u);
 }
 
 class Fills : public ::testing::TestWithParam<Fill> {};

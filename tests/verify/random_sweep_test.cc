@@ -76,6 +76,7 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "rows' zero points ", p.row_zero_points);
     Note(&met, "pointers ", p.item_pointers);
     Note(&met, "own B ", p.own_b);
+    Note(&met, "A by columns ", p.a_by_columns);
     Note(&met, "by columns ", p.b_by_columns);
     Note(&met, "check ", p.range_check);
     Note(&met, "overflow ", p.overflow);
@@ -97,8 +98,8 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "asymmetric ", p.conv->axes.back().pad_begin != p.conv->axes.back().pad_end);
   }
   const size_t types = 2 * 4 * core::kOutputTypes.size();
-  EXPECT_EQ(met.size(), types + AllFills().size() + 3 + 3 + 5 + 3 + 4 + 5 + AllNumbers().size() +
-                            core::kSourceTypes.size() + 5 + 15 * 2 + 4 + 2 + 3 + 4 * 2)
+  EXPECT_EQ(met.size(), types + AllFills().size() + 4 + 3 + 6 + 3 + 4 + 5 + AllNumbers().size() +
+                            core::kSourceTypes.size() + 5 + 16 * 2 + 4 + 2 + 3 + 4 * 2)
       << ::testing::PrintToString(met);
 }
 

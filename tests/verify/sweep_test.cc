@@ -73,11 +73,12 @@ TEST(SweepProblems, MeetEveryQuantizationAndBatch) {
     if (p.batch == 1) continue;
     met.insert(fmt::format("batch, pointers {} own B {}", p.item_pointers, p.own_b));
     met.insert("batch, by columns " + std::to_string(p.b_by_columns) + " " + types);
+    met.insert("batch, A by columns " + std::to_string(p.a_by_columns) + " " + types);
     if (p.own_b) met.insert("own B, scale " + std::to_string(static_cast<int>(p.scale)));
     if (p.own_b) met.insert("own B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
   }
   constexpr size_t kOutputs = core::kOutputTypes.size(), kSources = core::kSourceTypes.size();
-  EXPECT_EQ(met.size(), (4 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * kOutputs + 6 + 3)
+  EXPECT_EQ(met.size(), (4 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * 2 * kOutputs + 7 + 4)
       << ::testing::PrintToString(met);
 }
 
@@ -179,7 +180,7 @@ TEST(SweepProblems, HaveLargeOutputsOfFewRowsAndOfMany) {
 TEST(SweepProblems, MeetEveryCombinationOfTypesAndZeroPointsInEveryFill) {
   std::set<std::string> met;
   for (const Problem& p : SweepProblems(kAvx2, kBothModes, Effort::kStandard)) {
-    if (p.zb_kind == ZeroPointKind::kItem) continue;
+    if (IsOfItems(p.zb_kind)) continue;
     const bool has_zero_point = p.zb != 0 || p.zb_kind == ZeroPointKind::kChannel;
     met.insert(std::string(ToString(p.a_type)) + std::string(ToString(p.b_type)) + " " +
                std::to_string(has_zero_point) + " " + std::to_string(static_cast<int>(p.zb_kind)) + " " +

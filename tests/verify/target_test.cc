@@ -628,6 +628,7 @@ INSTANTIATE_TEST_SUITE_P(
         Finding{"wrong_f32", "gemm u8s8f32 m=1 n=1 k=1", 1, kWrong},
         Finding{"truncated_bf16", "gemm u8s8bf16 m=2 n=5 k=4", 1,
                 "is -?[0-9]+\\.[0-9]+ instead of -?[0-9]+\\.[0-9]+"},
+        Finding{"wrong_a_layout", "gemm u8s8s32 m=3 n=5 k=4 alayout=km apad=1", 1, "row 0, column 4 is "},
         Finding{"wrong_b_layout", "gemm u8s8s32 m=3 n=5 k=4 bpad=3", 1, "row 0, column 4 is "},
         Finding{"wrong_b_layout", "gemm u8s8s32 m=3 n=5 k=4 blayout=nk bpad=3", 1, "row 0, column 4 is "},
         Finding{"crash", kOne, 128 + SIGSEGV, ""}, Finding{"illegal", kOne, 128 + SIGILL, ""},

@@ -69,6 +69,11 @@ class Comparer {
     result_.off_triple = CompareBytes(oracle.type(), oracle.Wrapped({triple_}), actual).differing;
   }
 
+  /// The target was given a transposed A.
+  void KnowTransposed() {
+    if (gemm_suspects_) gemm_suspects_->KnowTransposed();
+  }
+
   /// Run() is to say what may have computed all outputs.
   void AskForNames() { names_ = true; }
 
@@ -409,6 +414,7 @@ Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions&
                    const std::vector<uint8_t>& output, int64_t max_listed,
                    std::span<const Arithmetic> preferred) {
   Comparer comparer(oracle, output, max_listed);
+  if (options.a_by_columns && !comparer.Parity()) comparer.KnowTransposed();
   // Our own kernels are swept by ISA: what they compute is known.
   if (options.isa == INTACT_ISA_ANY) comparer.AskForNames();
   // One that claims nothing is to have any arithmetic; of others a mistake in few outputs is no chance to be

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <variant>
 
 #include "core/types.h"
+#include "reference/contract/quantize.h"
 #include "verify/targets/wrong_quantizers.h"
 
 namespace intact::verify {
@@ -38,8 +40,27 @@ float ColumnScale(const Observation& seen) { return reference::RequantizationOf(
 
 }  // namespace
 
+reference::Gemm ReadByRows(const Gemm& gemm) {
+  const auto m = static_cast<size_t>(gemm.m), k = static_cast<size_t>(gemm.k);
+  const auto read = [=](const std::vector<uint8_t>& a, size_t element) {
+    std::vector<uint8_t> elements(a.size());
+    for (size_t i = 0; i < a.size() / element; ++i) {
+      const size_t place = i % (m * k);
+      std::copy_n(&a[(i - place + place % m * k + place / m) * element], element, &elements[i * element]);
+    }
+    return elements;
+  };
+  Gemm misread = gemm;
+  misread.a = read(gemm.a, 1);
+  if (!gemm.IsDynamic()) return misread;
+  misread.a_source = read(gemm.a_source, static_cast<size_t>(gemm.GivenABytes()));
+  reference::QuantizeActivations(&misread);
+  return misread;
+}
+
 std::vector<Suspicion> GemmSuspects::Of(const Observation& seen, int64_t item) {
   std::vector<Suspicion> suspicions;
+  if (read_by_rows_) SuspectLayout(seen, item, &suspicions);
   if (gemm_.IsDynamic()) SuspectQuantizer(seen, item, &suspicions);
   SuspectRow(seen, &suspicions);
   if (gemm_.has_own_b) SuspectItem(seen, item, &suspicions);
@@ -62,6 +83,16 @@ void GemmSuspects::SuspectQuantizer(const Observation& seen, int64_t item,
     suspicions->push_back({WrongQuantizers()[i].fault, Accumulator(wrong, row, seen.n, column),
                            wrong.a_scales[static_cast<size_t>(row)] * ColumnScale(seen)});
   }
+}
+
+void GemmSuspects::SuspectLayout(const Observation& seen, int64_t item,
+                                 std::vector<Suspicion>* suspicions) const {
+  const int64_t row = item * gemm_.m + seen.m;
+  Suspicion suspicion = {"A read as m×k, which is k×m",
+                         Accumulator(*read_by_rows_, row, seen.n, seen.operands.CenteredColumn(seen.n))};
+  if (gemm_.IsDynamic())
+    suspicion.scale = read_by_rows_->a_scales[static_cast<size_t>(row)] * ColumnScale(seen);
+  suspicions->push_back(std::move(suspicion));
 }
 
 void GemmSuspects::SuspectRow(const Observation& seen, std::vector<Suspicion>* suspicions) const {
@@ -94,19 +125,30 @@ void GemmSuspects::SuspectItem(const Observation& seen, int64_t item,
                                std::vector<Suspicion>* suspicions) const {
   for (const int64_t other : Neighbours(item, gemm_.batch)) {
     const int64_t zero_point = reference::WeightZeroPoint(seen.gemm, seen.n);
+    const Gemm neighbour = reference::Item(gemm_, other);
     std::vector<int32_t> column;
     for (int64_t k = 0; k < gemm_.k; ++k) {
-      const auto at = static_cast<size_t>((other * gemm_.k + k) * gemm_.n + seen.n);
-      const int32_t b = core::DecodeInt8(gemm_.b_type, static_cast<uint8_t>(gemm_.b[at]));
+      const auto at = static_cast<size_t>(k * gemm_.n + seen.n);
+      const int32_t b = core::DecodeInt8(gemm_.b_type, static_cast<uint8_t>(neighbour.b[at]));
       column.push_back(b - static_cast<int32_t>(zero_point));
     }
     suspicions->push_back({"B of another item",
                            Accumulator(seen.gemm, seen.m, seen.n, column),
                            {},
                            fmt::format("B of item {} taken for that of item {}", other, item)});
+    if (!gemm_.item_zero_points.empty()) {
+      column = seen.operands.CenteredColumn(seen.n);
+      const int32_t step = reference::WeightZeroPoint(neighbour, seen.n) - static_cast<int32_t>(zero_point);
+      for (int32_t& w : column) w -= step;
+      suspicions->push_back(
+          {"the zero point of another item",
+           Accumulator(seen.gemm, seen.m, seen.n, column),
+           {},
+           fmt::format("the zero point of item {} taken for that of item {}", other, item)});
+    }
     if (gemm_.item_scales.empty()) continue;
     suspicions->push_back({"the scale of another item", seen.exact,
-                           gemm_.item_scales[static_cast<size_t>(other)] * seen.RowScale(),
+                           reference::RequantizationOf(neighbour, seen.n).scale * seen.RowScale(),
                            fmt::format("the scale of item {} taken for that of item {}", other, item)});
   }
 }

@@ -619,8 +619,9 @@ std::vector<int32_t> FillWeightZeroPoints(const Problem& problem) {
     return problem.zb == 0 ? std::vector<int32_t>() : std::vector<int32_t>{problem.zb};
   }
   const int32_t lowest = core::LowestOf(problem.b_type);
-  const bool by_items = problem.zb_kind == ZeroPointKind::kItem;
-  const int64_t count = by_items ? problem.batch : ShapeOf(problem).output_channels;
+  const int64_t items = IsOfItems(problem.zb_kind) ? problem.batch : 1;
+  const int64_t count =
+      problem.zb_kind == ZeroPointKind::kItem ? items : items * ShapeOf(problem).output_channels;
   std::vector<int32_t> zero_points = {problem.zb};
   for (int64_t n = 1; n < count; ++n) {
     support::Random random(problem.seed, kZeroPointStream, static_cast<uint64_t>(n));
@@ -653,10 +654,13 @@ void FillItemScales(const Problem& problem, reference::Gemm* gemm) {
     const reference::Gemm item = reference::Item(*gemm, i);
     std::vector<double> magnitudes;
     AddTypicalMagnitudes(reference::Operands(item), gemm->bias_s32, &magnitudes);
-    support::Random random(problem.seed, kScaleStream, static_cast<uint64_t>(i));
-    const double largest = *std::ranges::max_element(magnitudes);
-    const float scale = ScaleFor(largest * TypicalRowScale(item), random);
-    scales.push_back(problem.fill == Fill::kTies ? 0.5f : scale);
+    if (problem.scale == ScaleKind::kItem) magnitudes = {*std::ranges::max_element(magnitudes)};
+    for (size_t n = 0; n < magnitudes.size(); ++n) {
+      support::Random random(problem.seed, kScaleStream, scales.size());
+      const float scale = ScaleFor(magnitudes[n] * TypicalRowScale(item), random);
+      const float tie_scale = n % 2 == 0 ? 0.5f : 0.25f;
+      scales.push_back(problem.fill == Fill::kTies ? tie_scale : scale);
+    }
   }
   gemm->item_scales = std::move(scales);
 }

@@ -65,7 +65,8 @@ constexpr Name<intact_type> kResiduals[] = {
     {"none", INTACT_TYPE_NONE}, {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"f32", INTACT_F32}};
 constexpr Name<bool> kNoYes[] = {{"no", false}, {"yes", true}};
 constexpr Name<bool> kItems[] = {{"strided", false}, {"pointers", true}};
-constexpr Name<bool> kLayouts[] = {{"kn", false}, {"nk", true}};
+constexpr Name<bool> kALayouts[] = {{"mk", false}, {"km", true}};
+constexpr Name<bool> kBLayouts[] = {{"kn", false}, {"nk", true}};
 constexpr Name<bool> kTensorOrRow[] = {{"tensor", false}, {"row", true}};
 constexpr Name<intact_mode> kModes[] = {{"exact", INTACT_EXACT}, {"saturating", INTACT_SATURATING}};
 constexpr Name<intact_pairing> kPairings[] = {{"within_tap", INTACT_PAIRING_WITHIN_TAP},
@@ -81,11 +82,17 @@ constexpr Name<FixedKind> kFixed[] = {{"none", FixedKind::kNone},
                                       {"up", FixedKind::kUp},
                                       {"away_shift", FixedKind::kAwayShift},
                                       {"up_shift", FixedKind::kUpShift}};
-constexpr Name<ScaleKind> kScales[] = {{"none", ScaleKind::kNone},       {"tensor", ScaleKind::kTensor},
-                                       {"channel", ScaleKind::kChannel}, {"tiny", ScaleKind::kTiny},
-                                       {"pruned", ScaleKind::kPruned},   {"item", ScaleKind::kItem}};
-constexpr Name<ZeroPointKind> kZeroPointKinds[] = {
-    {"tensor", ZeroPointKind::kTensor}, {"channel", ZeroPointKind::kChannel}, {"item", ZeroPointKind::kItem}};
+constexpr Name<ScaleKind> kScales[] = {{"none", ScaleKind::kNone},
+                                       {"tensor", ScaleKind::kTensor},
+                                       {"channel", ScaleKind::kChannel},
+                                       {"tiny", ScaleKind::kTiny},
+                                       {"pruned", ScaleKind::kPruned},
+                                       {"item", ScaleKind::kItem},
+                                       {"item_column", ScaleKind::kItemColumn}};
+constexpr Name<ZeroPointKind> kZeroPointKinds[] = {{"tensor", ZeroPointKind::kTensor},
+                                                   {"channel", ZeroPointKind::kChannel},
+                                                   {"item", ZeroPointKind::kItem},
+                                                   {"item_column", ZeroPointKind::kItemColumn}};
 constexpr Name<intact_activation> kActivations[] = {
     {"none", INTACT_ACTIVATION_NONE}, {"relu", INTACT_ACTIVATION_RELU}, {"clamp", INTACT_ACTIVATION_CLAMP}};
 
@@ -312,8 +319,8 @@ const Kind& GemmKind() {
       {Required(Number("m", &Problem::m)), Required(Number("n", &Problem::n)),
        Required(Number("k", &Problem::k)), Number("batch", &Problem::batch),
        Choice("items", &Problem::item_pointers, kItems), Number("itempad", &Problem::item_pad),
-       Choice("ownb", &Problem::own_b, kNoYes), Choice("blayout", &Problem::b_by_columns, kLayouts),
-       Number("bpad", &Problem::b_pad), Quantization(),
+       Choice("alayout", &Problem::a_by_columns, kALayouts), Choice("ownb", &Problem::own_b, kNoYes),
+       Choice("blayout", &Problem::b_by_columns, kBLayouts), Number("bpad", &Problem::b_pad), Quantization(),
        Choice("zaper", &Problem::row_zero_points, kTensorOrRow), Source(), NumbersField(),
        Number("usual", &Problem::usual_m)}};
   return kGemm;
@@ -493,8 +500,8 @@ std::optional<Error> CheckItems(const Problem& p) {
   if (p.own_b && p.batch == 0) return Invalid("batch: 0 items have no B of their own, which ownb asks for");
   if (p.own_b && p.saved) return Invalid("saved: a plan without B cannot be");
   if (p.own_b) return std::nullopt;
-  if (p.scale == ScaleKind::kItem) return Invalid("scale: items have scales of their own with ownb only");
-  if (p.zb_kind == ZeroPointKind::kItem) return Invalid("zbper: items have their own with ownb only");
+  if (IsOfItems(p.scale)) return Invalid("scale: items have scales of their own with ownb only");
+  if (IsOfItems(p.zb_kind)) return Invalid("zbper: items have their own with ownb only");
   return std::nullopt;
 }
 
@@ -704,14 +711,14 @@ reference::Gemm MaterializeGemm(const Problem& problem) {
   gemm.batch = problem.batch;
   gemm.has_own_b = problem.own_b;
   FillLinear(problem, &gemm);
-  if (problem.zb_kind == ZeroPointKind::kItem) {
+  if (IsOfItems(problem.zb_kind)) {
     gemm.item_zero_points = std::exchange(gemm.b_zero_points, {problem.zb});
   }
   gemm.b = reference::FromColumns(gemm.b, gemm.n, gemm.k);
   FillQuantization(problem, &gemm);
   const reference::Gemm first = gemm.has_own_b ? reference::Item(gemm, 0) : gemm;
   FillEpilogue(problem, {&first, 1}, &gemm);
-  if (problem.scale == ScaleKind::kItem) FillItemScales(problem, &gemm);
+  if (IsOfItems(problem.scale)) FillItemScales(problem, &gemm);
   return gemm;
 }
 

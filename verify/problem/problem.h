@@ -3,6 +3,7 @@
 //   gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2
 //   gemm u8s8bf16 m=5 n=16 k=64 batch=3 items=pointers quant=dynamic_rows src=bf16 x=outlier bias=f32
 //   gemm u8u8f32 m=5 n=16 k=64 batch=3 itempad=7 ownb=yes blayout=nk bpad=1 zb=9 zbper=item scale=item
+//   gemm s8u8f32 m=5 n=16 k=64 batch=3 alayout=km ownb=yes zb=9 zbper=item_column scale=item_column
 //   gemm u8s8s8 m=5 n=16 k=64 scale=channel fixed=away
 //   conv u8u8f32 in=8x8 c=3 o=4 kernel=3x3 pad=1x1 quant=dynamic_tensor src=f32 x=normal
 //   conv u8s8u8 in=56x56 c=64 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=4 batch=2 za=3 isa=avx512
@@ -14,7 +15,8 @@
 // outpad=1x0 adds to its end.
 //
 // A batch of GEMMs is `batch` items of m rows, itempad elements apart (A, C, the residual, Bs), or each where
-// its pointer says. ownb=yes: B is no constant, each item has its own. blayout: B is K×N or N×K in memory.
+// its pointer says. ownb=yes: B is no constant, each item has its own. alayout: A is M×K or K×M in memory;
+// blayout: B is K×N or N×K.
 // quant: whose the quantization of activations is; zaper=row: the caller gives rows' zero points beside their
 // scales. With quant=tensor each run gives za, and a scale. A dynamic one takes real numbers of type src,
 // which x makes; a_type is what they become.
@@ -76,6 +78,7 @@ enum class ScaleKind : uint8_t {
   kTiny,    // channels have their own, which are denormal, or would be times the scale of a row
   kPruned,  // channels have their own; that of every third, from the first on, is 0
   kItem,
+  kItemColumn,  // each column of each item
 };
 
 /// Fixed point in place of scales: how ties are rounded, and whether there are multipliers beside shifts.
@@ -84,9 +87,18 @@ enum class FixedKind : uint8_t { kNone, kAway, kUp, kAwayShift, kUpShift };
 /// Whose a zero point of weights is.
 enum class ZeroPointKind : uint8_t {
   kTensor,
-  kChannel,  // column 0 has Problem::zb, the others have extremes and values of their own
-  kItem,     // item 0 likewise
+  kChannel,     // column 0 has Problem::zb, the others have extremes and values of their own
+  kItem,        // item 0 likewise
+  kItemColumn,  // column 0 of item 0 likewise
 };
+
+/// Whether items of a batch have values of their own.
+constexpr bool IsOfItems(ScaleKind kind) {
+  return kind == ScaleKind::kItem || kind == ScaleKind::kItemColumn;
+}
+constexpr bool IsOfItems(ZeroPointKind kind) {
+  return kind == ZeroPointKind::kItem || kind == ZeroPointKind::kItemColumn;
+}
 
 struct Problem : RunSettings {
   intact_type a_type = INTACT_U8;  // u8s8s32: a, b, c

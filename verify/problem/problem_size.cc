@@ -65,7 +65,7 @@ std::optional<Error> CheckGemmSizes(const Problem& p) {
   };
   const int64_t b_rows = p.b_by_columns ? p.n : p.k;
   std::optional<Error> error =
-      CheckTensors({{"A", items(p.m, p.k + p.a_pad)},
+      CheckTensors({{"A", p.a_by_columns ? items(p.k, p.m + p.a_pad) : items(p.m, p.k + p.a_pad)},
                     {"B", Product({p.own_b ? p.batch : 1, b_rows, p.n + p.k - b_rows + p.b_pad})},
                     {"C", items(p.m, p.n + p.c_pad)},
                     {"the residual", items(p.m, p.n + p.res_pad)}});

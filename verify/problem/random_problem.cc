@@ -132,6 +132,7 @@ class Draw {
 
   void SetItems() {
     Problem& p = problem_;
+    p.a_by_columns = OneIn(4);
     p.b_by_columns = OneIn(3);
     p.b_pad = Pad();
     if (!OneIn(4)) return;
@@ -140,8 +141,8 @@ class Draw {
     p.item_pad = p.item_pointers ? 0 : Pad();
     p.own_b = OneIn(2);
     if (!p.own_b) return;
-    if (OneIn(2)) p.zb_kind = ZeroPointKind::kItem;
-    if (p.c_type != INTACT_S32 && OneIn(2)) p.scale = ScaleKind::kItem;
+    if (OneIn(2)) p.zb_kind = Of({ZeroPointKind::kItem, ZeroPointKind::kItemColumn});
+    if (p.c_type != INTACT_S32 && OneIn(2)) p.scale = Of({ScaleKind::kItem, ScaleKind::kItemColumn});
   }
 
   void SetChannels(ConvGeometry* g) {

@@ -21,7 +21,8 @@ namespace intact::verify {
 struct RunSettings {
   intact_isa isa = INTACT_ISA_ANY;  // exactly this ISA; ANY = the target's own choice
   int32_t threads = 1;
-  int64_t a_pad = 0;    // elements by which A's row stride exceeds k, or a pixel's the input channels
+  int64_t a_pad =
+      0;  // elements by which A's row stride exceeds k, or a pixel's the input channels; or a column's m
   int64_t c_pad = 0;    // the same for C and n, or the output channels
   int64_t res_pad = 0;  // and the residual
   // The residual lies where C is to be; as C, it has c_pad and elements of c_type's size.
@@ -36,6 +37,7 @@ struct RunSettings {
   // Where the items of a batch are: item_pad elements apart, or each where its pointer says.
   bool item_pointers = false;
   int64_t item_pad = 0;
+  bool a_by_columns = false;  // A is K×M in memory
   bool b_by_columns = false;  // B is N×K in memory
   int64_t b_pad = 0;          // elements by which B's row stride exceeds n, or a column's k
 

@@ -62,11 +62,16 @@ void TrySmallerGemm(const Problem& problem, std::vector<Problem>* candidates) {
   TryStatic(problem, candidates);
   Problem with_one_b = problem;
   with_one_b.own_b = false;
-  if (problem.scale == ScaleKind::kItem) with_one_b.scale = ScaleKind::kTensor;
-  if (problem.zb_kind == ZeroPointKind::kItem) with_one_b.zb_kind = ZeroPointKind::kTensor;
+  if (IsOfItems(problem.scale)) with_one_b.scale = ScaleKind::kTensor;
+  if (IsOfItems(problem.zb_kind)) with_one_b.zb_kind = ZeroPointKind::kTensor;
   if (with_one_b != problem) candidates->push_back(with_one_b);
+  Problem by_items = problem;
+  if (problem.scale == ScaleKind::kItemColumn) by_items.scale = ScaleKind::kItem;
+  if (problem.zb_kind == ZeroPointKind::kItemColumn) by_items.zb_kind = ZeroPointKind::kItem;
+  if (by_items != problem) candidates->push_back(by_items);
   TryDefaults(problem, candidates, &Problem::row_zero_points, &Problem::source, &Problem::numbers,
-              &Problem::item_pointers, &Problem::item_pad, &Problem::b_by_columns, &Problem::b_pad);
+              &Problem::item_pointers, &Problem::item_pad, &Problem::a_by_columns, &Problem::b_by_columns,
+              &Problem::b_pad);
 }
 
 void TrySmallerAxis(const Problem& problem, size_t i, std::vector<Problem>* candidates) {

@@ -458,8 +458,9 @@ Images ImagesOf(const reference::Operation& operation, const RunOptions& options
   const auto image = [](const reference::Extents& tensor, int64_t pad) {
     return Image{tensor.rows, tensor.columns, tensor.columns + pad};
   };
-  const WeightLayout b = std::visit([&](const auto& one) { return WeightLayoutOf(one, options); }, operation);
-  Images images = {image(InputOf(operation), options.a_pad),
+  const TensorLayout a = std::visit([&](const auto& one) { return InputLayoutOf(one, options); }, operation);
+  const TensorLayout b = std::visit([&](const auto& one) { return WeightLayoutOf(one, options); }, operation);
+  Images images = {{a.rows, a.elements, a.stride},
                    {b.rows, b.elements, b.stride},
                    image(OutputOf(operation), options.c_pad),
                    {}};
@@ -475,8 +476,10 @@ std::string WriteArrays(const reference::Operation& operation, const Bytes& expe
   const reference::Linear& linear = LinearOf(operation);
   const std::vector<int8_t> b =
       std::visit([&](const auto& one) { return StoredWeights(one, options); }, operation);
-  std::string text = TypedArray(linear.IsDynamic() ? linear.a_source_type : linear.a_type, "a",
-                                linear.GivenA().data(), images.a.elements());
+  const std::vector<uint8_t> a =
+      std::visit([&](const auto& one) { return StoredInput(one, options); }, operation);
+  std::string text = TypedArray(linear.IsDynamic() ? linear.a_source_type : linear.a_type, "a", a.data(),
+                                images.a.elements());
   ForEachGiven(operation, [&]<class T>(std::string_view name, std::span<const T> values) {
     text += Array(std::is_floating_point_v<T> ? "float" : "int32_t", name, values);
   });
@@ -494,6 +497,7 @@ std::string WriteArgs(const reference::Operation& operation, const RunOptions& o
   std::string text = std::visit([](const auto& one) { return ArgsFields(one); }, operation);
   text += fmt::format("  args.a = {};\n  args.a_stride = {};\n",
                       InC("Input", images.a, linear.GivenABytes(), "a"), images.a.stride);
+  if (options.a_by_columns) text += "  args.a_transposed = 1;\n";
   Fields args("args");
   ForEachGiven(operation,
                [&](std::string_view name, const auto& values) { args.SetVector(name, values.data(), name); });

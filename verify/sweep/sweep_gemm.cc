@@ -51,6 +51,7 @@ class ProblemList {
     AddDynamic();
     AddRowsAndBatches();
     AddLargeBatches();
+    AddTransposed();
     AddFixedPoint();
     AddWrapping();
     AddPruned();
@@ -315,6 +316,7 @@ class ProblemList {
     problem.batch = draw(kBatches);
     problem.item_pointers = random->Integer(0, 2) == 0;
     problem.item_pad = problem.item_pointers ? 0 : draw(kPads);
+    problem.a_by_columns = random->Integer(0, 3) == 0;
     problem.b_by_columns = random->Integer(0, 2) == 0;
     problem.b_pad = draw(kPads);
     problem.a_pad = draw(kPads);
@@ -390,14 +392,49 @@ class ProblemList {
               problem.own_b = own_b;
               const bool is_real = core::IsFloat(c);
               if (quantization == INTACT_QUANTIZATION_ROWS && is_real && i == 0) MakeTiny(&problem);
-              if (own_b && random.Integer(0, 1) == 0) problem.zb_kind = ZeroPointKind::kItem;
-              if (own_b && c != INTACT_S32 && problem.scale != ScaleKind::kTiny && random.Integer(0, 1) == 0)
-                problem.scale = ScaleKind::kItem;
+              if (own_b) SetItemValues(&problem, &random);
               if (!problem.Check()) AddInHalfFloats(problem);  // a dynamic quantization has no s32 output
             }
           }
         }
       }
+    }
+  }
+
+  // Zero points and scales for each item, or for each column of each item, in two of three problems.
+  static void SetItemValues(Problem* problem, support::Random* random) {
+    constexpr std::array kZeroPoints = {ZeroPointKind::kTensor, ZeroPointKind::kItem,
+                                        ZeroPointKind::kItemColumn};
+    constexpr std::array kItemScales = {ScaleKind::kItem, ScaleKind::kItemColumn};
+    problem->zb_kind = kZeroPoints.at(static_cast<size_t>(random->Integer(0, 2)));
+    const auto scales = static_cast<size_t>(random->Integer(0, 2));
+    if (problem->c_type == INTACT_S32 || problem->scale == ScaleKind::kTiny || scales == 2) return;
+    problem->scale = kItemScales.at(scales);
+  }
+
+  // A by columns: of sizes that end at and beside what is transposed at a time, and more rows than a piece of
+  // them.
+  void AddTransposed() {
+    uint64_t number = 0;
+    for (const intact_quantization quantization :
+         {INTACT_QUANTIZATION_STATIC, INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS,
+          INTACT_QUANTIZATION_DYNAMIC_TENSOR}) {
+      for (const int64_t m : {1, 4, 15, 16, 17, 33, 64, 65, 130}) {
+        support::Random random(seed_, 5, number++);
+        Problem problem = Drawn(m % 2 == 0 ? INTACT_S8 : INTACT_U8, INTACT_F32, &random);
+        problem.m = m;
+        problem.quantization = quantization;
+        if (problem.IsDynamic()) problem.source = random.Integer(0, 2) == 0 ? INTACT_BF16 : INTACT_F32;
+        problem.a_by_columns = true;
+        AddInHalfFloats(problem);
+      }
+      Problem many = Shape(700, 40, 1000);
+      types_.Set(INTACT_U8, INTACT_F32, &many);
+      many.za = 0;
+      many.quantization = quantization;
+      many.a_by_columns = true;
+      many.threads = 2;
+      Add(many);
     }
   }
 

@@ -67,6 +67,8 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_SCALE_ZERO] = "a scale of 0";
   names[INTACT_TARGET_EMPTY] = "runs of nothing";
   names[INTACT_TARGET_TENSOR_QUANTIZATION] = "a quantization of the tensor from the run";
+  names[INTACT_TARGET_A_TRANSPOSED] = "a transposed A";
+  names[INTACT_TARGET_ITEM_COLUMNS] = "values of columns of items";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
@@ -85,6 +87,7 @@ constexpr auto kKeys = [] {
   keys[INTACT_TARGET_LOOKUP_TABLE] = "table";
   keys[INTACT_TARGET_OVERFLOW_WRAPS] = "overflow";
   keys[INTACT_TARGET_SCALE_ZERO] = "scale";
+  keys[INTACT_TARGET_A_TRANSPOSED] = "alayout";
   return keys;
 }();
 
@@ -162,6 +165,10 @@ uint64_t ShapeFeatures(const reference::Gemm& gemm, const RunOptions& options) {
   features.AddIf(HasNonZero(gemm.item_zero_points), INTACT_TARGET_B_ZERO_POINTS);
   features.AddIf(!gemm.item_scales.empty(), INTACT_TARGET_CHANNEL_SCALES);
   features.AddIf(HasZero(gemm.item_scales), INTACT_TARGET_SCALE_ZERO);
+  features.AddIf(
+      std::max(gemm.item_scales.size(), gemm.item_zero_points.size()) > static_cast<size_t>(gemm.batch),
+      INTACT_TARGET_ITEM_COLUMNS);
+  features.AddIf(options.a_by_columns, INTACT_TARGET_A_TRANSPOSED);
   features.AddIf(options.item_pointers, INTACT_TARGET_BATCH_POINTERS);  // of one item too
   features.AddIf(gemm.batch > 1 && !options.item_pointers, INTACT_TARGET_BATCH);
   return features.bits();

@@ -240,8 +240,8 @@ void DropItems(Problem* p) {
 
 void DropOwnB(Problem* p) {
   p->own_b = false;
-  if (p->scale == ScaleKind::kItem) p->scale = ScaleKind::kTensor;
-  if (p->zb_kind == ZeroPointKind::kItem) p->zb_kind = ZeroPointKind::kTensor;
+  if (IsOfItems(p->scale)) p->scale = ScaleKind::kTensor;
+  if (IsOfItems(p->zb_kind)) p->zb_kind = ZeroPointKind::kTensor;
 }
 
 // Takes `feature` out of a problem; what is like it and is in `has` comes in its place.
@@ -279,6 +279,10 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
       break;
     case INTACT_TARGET_BATCH:
       DropItems(p);
+      break;
+    case INTACT_TARGET_ITEM_COLUMNS:
+      if (p->scale == ScaleKind::kItemColumn) p->scale = ScaleKind::kItem;
+      if (p->zb_kind == ZeroPointKind::kItemColumn) p->zb_kind = ZeroPointKind::kItem;
       break;
     case INTACT_TARGET_ROW_QUANTIZATION:
     case INTACT_TARGET_TENSOR_QUANTIZATION:

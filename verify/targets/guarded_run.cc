@@ -94,13 +94,13 @@ class GuardedTensor {
 
 // B as options lay it out, or a filter.
 Rows WeightsOf(const reference::Gemm& gemm, const RunOptions& options) {
-  const WeightLayout layout = WeightLayoutOf(gemm, options);
+  const TensorLayout layout = WeightLayoutOf(gemm, options);
   return {layout.rows,      layout.elements,
           layout.stride,    gemm.has_own_b ? gemm.batch : 1,
           options.item_pad, gemm.has_own_b && options.item_pointers};
 }
 Rows WeightsOf(const reference::Conv& conv, const RunOptions& options) {
-  const WeightLayout layout = WeightLayoutOf(conv, options);
+  const TensorLayout layout = WeightLayoutOf(conv, options);
   return {layout.rows, layout.elements, layout.stride};
 }
 
@@ -131,9 +131,12 @@ Rows PaddedRows(const reference::Conv& /*conv*/, const reference::Extents& tenso
                 const RunOptions& /*options*/) {
   return {tensor.rows, tensor.columns, tensor.columns + pad};
 }
-template <class Operation>
-Rows InputOf(const Operation& operation, const RunOptions& options) {
-  return PaddedRows(operation, reference::InputOf(operation), options.a_pad, options);
+Rows InputOf(const reference::Gemm& gemm, const RunOptions& options) {
+  const TensorLayout layout = InputLayoutOf(gemm, options);
+  return {layout.rows, layout.elements, layout.stride, gemm.batch, options.item_pad, options.item_pointers};
+}
+Rows InputOf(const reference::Conv& conv, const RunOptions& options) {
+  return PaddedRows(conv, reference::InputOf(conv), options.a_pad, options);
 }
 template <class Operation>
 Rows OutputOf(const Operation& operation, int64_t pad, const RunOptions& options) {
@@ -194,8 +197,8 @@ Error GuardOthers(const reference::Gemm& gemm, const RunOptions& options, Guarde
   const int64_t values = gemm.a_quantization == INTACT_QUANTIZATION_TENSOR ? 1 : gemm.rows();
   RETURN_IF_ERROR(vectors->Guard("a_zero_points", &args->a_zero_points, values));
   RETURN_IF_ERROR(vectors->Guard("a_scales", &args->a_scales, values));
-  RETURN_IF_ERROR(vectors->Guard("b_scales", &args->b_scales, gemm.batch));
-  return vectors->Guard("b_zero_points", &args->b_zero_points, gemm.batch);
+  RETURN_IF_ERROR(vectors->Guard("b_scales", &args->b_scales, std::ssize(gemm.item_scales)));
+  return vectors->Guard("b_zero_points", &args->b_zero_points, std::ssize(gemm.item_zero_points));
 }
 Error GuardOthers(const reference::Conv& /*conv*/, const RunOptions& /*options*/, GuardedRun* guarded,
                   intact_conv_args* args) {
@@ -223,7 +226,7 @@ Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const 
   ASSIGN_OR_RETURN(GuardedTensor c,
                    GuardedTensor::Allocate("C", OutputOf(operation, options.c_pad, options),
                                            core::BytesOf(operation.c_type), options.surroundings));
-  a.Load(operation.GivenA().data());
+  a.Load(StoredInput(operation, options).data());
   GuardedRun guarded{std::move(a), std::move(c), {}, {}, GuardedVectors(options.surroundings)};
   if (operation.HasResidual() && options.in_place) {
     guarded.c.Write(operation.residual.data());
@@ -267,13 +270,24 @@ Error CallBetweenGuards(const Operation& operation, const RunOptions& options, c
 
 }  // namespace
 
-WeightLayout WeightLayoutOf(const reference::Gemm& gemm, const RunOptions& options) {
+TensorLayout InputLayoutOf(const reference::Gemm& gemm, const RunOptions& options) {
+  const int64_t rows = options.a_by_columns ? gemm.k : gemm.m;
+  const int64_t elements = options.a_by_columns ? gemm.m : gemm.k;
+  return {rows, elements, elements + options.a_pad};
+}
+
+TensorLayout InputLayoutOf(const reference::Conv& conv, const RunOptions& options) {
+  const reference::Extents input = reference::InputOf(conv);
+  return {input.rows, input.columns, input.columns + options.a_pad};
+}
+
+TensorLayout WeightLayoutOf(const reference::Gemm& gemm, const RunOptions& options) {
   const int64_t rows = options.b_by_columns ? gemm.n : gemm.k;
   const int64_t elements = options.b_by_columns ? gemm.k : gemm.n;
   return {rows, elements, elements + options.b_pad};
 }
 
-WeightLayout WeightLayoutOf(const reference::Conv& conv, const RunOptions& /*options*/) {
+TensorLayout WeightLayoutOf(const reference::Conv& conv, const RunOptions& /*options*/) {
   return {1, std::ssize(conv.b), std::ssize(conv.b)};
 }
 
@@ -320,7 +334,8 @@ intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, 
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
   args.m = gemm.m;
   args.a = buffers.a;
-  args.a_stride = gemm.k + options.a_pad;
+  args.a_stride = InputLayoutOf(gemm, options).stride;
+  args.a_transposed = options.a_by_columns ? 1 : 0;
   args.c = buffers.c;
   args.c_stride = gemm.n + options.c_pad;
   args.residual = buffers.residual;
@@ -336,8 +351,14 @@ intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, 
   if (!gemm.has_own_b) return args;
   args.b = gemm.b.data();
   if (options.item_pad + options.b_pad != 0) args.b_batch_stride = WeightsOf(gemm, options).ItemStride();
+  // 0 stands for 1.
+  const auto count_of = [&gemm](const auto& values) {
+    return std::ssize(values) == gemm.batch || values.empty() ? 0 : std::ssize(values) / gemm.batch;
+  };
   args.b_scales = DataOrNull(gemm.item_scales);
+  args.b_scale_count = count_of(gemm.item_scales);
   args.b_zero_points = DataOrNull(gemm.item_zero_points);
+  args.b_zero_point_count = count_of(gemm.item_zero_points);
   return args;
 }
 
@@ -391,6 +412,23 @@ std::vector<int8_t> StoredWeights(const reference::Gemm& gemm, const RunOptions&
 
 std::vector<int8_t> StoredWeights(const reference::Conv& conv, const RunOptions& /*options*/) {
   return conv.b;
+}
+
+std::vector<uint8_t> StoredInput(const reference::Gemm& gemm, const RunOptions& options) {
+  const std::vector<uint8_t>& dense = gemm.GivenA();
+  if (!options.a_by_columns) return dense;
+  const auto element = static_cast<size_t>(gemm.GivenABytes());
+  const auto m = static_cast<size_t>(gemm.m), k = static_cast<size_t>(gemm.k);
+  std::vector<uint8_t> stored(dense.size());
+  for (size_t at = 0; at < dense.size(); at += element) {
+    const size_t number = at / element, row = number / k % m, depth = number % k;
+    std::copy_n(&dense[at], element, &stored[(number - row * k - depth + depth * m + row) * element]);
+  }
+  return stored;
+}
+
+std::vector<uint8_t> StoredInput(const reference::Conv& conv, const RunOptions& /*options*/) {
+  return conv.GivenA();
 }
 
 }  // namespace intact::verify

@@ -16,16 +16,24 @@ namespace intact::verify {
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options);
 ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options);
 
-/// How B, or the filter, lies in memory: rows of elements, `stride` from one to the next.
-struct WeightLayout {
+/// How a tensor of an item lies in memory: rows of elements, `stride` from one to the next.
+struct TensorLayout {
   int64_t rows, elements, stride;
 };
-WeightLayout WeightLayoutOf(const reference::Gemm& gemm, const RunOptions& options);
-WeightLayout WeightLayoutOf(const reference::Conv& conv, const RunOptions& options);
+/// A, or the input.
+TensorLayout InputLayoutOf(const reference::Gemm& gemm, const RunOptions& options);
+TensorLayout InputLayoutOf(const reference::Conv& conv, const RunOptions& options);
+/// B, or the filter.
+TensorLayout WeightLayoutOf(const reference::Gemm& gemm, const RunOptions& options);
+TensorLayout WeightLayoutOf(const reference::Conv& conv, const RunOptions& options);
 
 /// B, or the filter, as `options` lay it out for such a plan; empty where runs give it.
 std::vector<int8_t> StoredWeights(const reference::Gemm& gemm, const RunOptions& options);
 std::vector<int8_t> StoredWeights(const reference::Conv& conv, const RunOptions& options);
+
+/// A, or the input, as `options` lay it out, without what lies between rows.
+std::vector<uint8_t> StoredInput(const reference::Gemm& gemm, const RunOptions& options);
+std::vector<uint8_t> StoredInput(const reference::Conv& conv, const RunOptions& options);
 
 /// The tensors of a run.
 struct Buffers {

@@ -18,6 +18,7 @@
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
 #include "tests/verify/mutants/mutant_parts.h"
+#include "verify/explain/diagnose_gemm.h"
 #include "verify/targets/intact_target.h"
 #include "verify/targets/wrong_quantizers.h"
 
@@ -241,9 +242,21 @@ std::vector<uint8_t> TakeNextB(const reference::Gemm& honest, Model model) {
   return Compute(gemm, model);
 }
 
+// What items have one or n of.
+template <class T>
+void TakeNextOfItems(const reference::Gemm& gemm, std::vector<T>* values) {
+  if (!values->empty()) TakeNext(values, std::ssize(*values) / gemm.batch);
+}
+
 std::vector<uint8_t> TakeNextItemScale(const reference::Gemm& honest, Model model) {
   reference::Gemm gemm = honest;
-  TakeNext(&gemm.item_scales, 1);
+  TakeNextOfItems(gemm, &gemm.item_scales);
+  return Compute(gemm, model);
+}
+
+std::vector<uint8_t> TakeNextItemZeroPoint(const reference::Gemm& honest, Model model) {
+  reference::Gemm gemm = honest;
+  TakeNextOfItems(gemm, &gemm.item_zero_points);
   return Compute(gemm, model);
 }
 
@@ -396,6 +409,18 @@ class Overeager : public IntactTarget {
     // A range must hold the zero point.
     linear->a_max = std::max({highest - 1, linear->a_zero_point, lowest + 1});
     linear->range_check = INTACT_RANGE_UNCHECKED;
+  }
+};
+
+// A transposed A is read as if it were not.
+class RowReader : public ReferenceTarget {
+ public:
+  std::string Name() const override { return "transposed_a_read_by_rows"; }
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& options) const override {
+    const auto* gemm = std::get_if<reference::Gemm>(&operation);
+    if (gemm == nullptr) return Error{INTACT_UNSUPPORTED, "target " + Name() + " runs no convolutions"};
+    return ReferenceTarget::Run(options.a_by_columns ? ReadByRows(*gemm) : *gemm, options);
   }
 };
 
@@ -557,6 +582,13 @@ std::vector<Mutant> Mutants() {
                                "items of a batch have the scale of the next",
                                "gemm u8s8f32 m=5 n=17 k=64 batch=3 ownb=yes scale=item",
                                Cause::kImplementationError, "the scale of item 1 taken for that of item 0"));
+  mutants.push_back(MakeMutant(
+      "next_item_zero_point", TakeNextItemZeroPoint, "columns of an item have the zero points of the next",
+      "gemm s8u8f32 m=5 n=17 k=64 batch=3 ownb=yes zb=9 zbper=item_column scale=item_column",
+      Cause::kImplementationError, "the zero point of item 1 taken for that of item 0"));
+  mutants.push_back({std::make_unique<RowReader>(), "a transposed A is read by rows",
+                     ProblemOf("gemm u8s8s32 m=5 n=17 k=64 alayout=km za=3"), Cause::kImplementationError,
+                     "A read as m×k, which is k×m"});
   mutants.push_back({OvereagerTarget(), "int16 groups take one pair too many",
                      ProblemOf("gemm u8s8s32 m=480 n=64 k=64 wmax=128 fill=bound isa=avx2"),
                      Cause::kImplementationError, "int16 sums wrapped"});
