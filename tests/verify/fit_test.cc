@@ -121,15 +121,16 @@ TEST(Features, HaveItemsByPointersWhateverTheirNumber) {
 TEST(Fit, FindsManyProblemsForTheLeastTarget) {
   const uint64_t least = Bits(INTACT_TARGET_A_S8, INTACT_TARGET_B_S8, INTACT_TARGET_C_S8, INTACT_TARGET_GEMM,
                               INTACT_TARGET_CONV_2D);
-  const std::vector<Taken> types = {{INTACT_S8, INTACT_S8, INTACT_S8}};
+  const std::vector<Taken> types = {Taken{{INTACT_S8, INTACT_S8, INTACT_S8}}};
   const Counts counts = CheckedFit({least, types, types});
   EXPECT_GT(counts.gemms, 2000 / kStep);
   EXPECT_GT(counts.convs, 250 / kStep);
 }
 
 TEST(Fit, KeepsToTypesThatAreTakenTogether) {
-  const std::vector<Taken> types = {{INTACT_U8, INTACT_U8, INTACT_U8}, {INTACT_S8, INTACT_S8, INTACT_S32}};
-  const Counts counts = CheckedFit({kAll, types, {{INTACT_S8, INTACT_U8, INTACT_F32}}});
+  const std::vector<Taken> types = {Taken{{INTACT_U8, INTACT_U8, INTACT_U8}},
+                                    Taken{{INTACT_S8, INTACT_S8, INTACT_S32}}};
+  const Counts counts = CheckedFit({kAll, types, {Taken{{INTACT_S8, INTACT_U8, INTACT_F32}}}});
   EXPECT_GT(counts.gemms, 3000 / kStep);
   EXPECT_GT(counts.convs, 500 / kStep);
 }
@@ -137,13 +138,13 @@ TEST(Fit, KeepsToTypesThatAreTakenTogether) {
 TEST(Fit, HasOnlyWhatIsTaken) {
   const uint64_t gemm = Bits(INTACT_TARGET_A_U8, INTACT_TARGET_B_S8, INTACT_TARGET_C_S32, INTACT_TARGET_GEMM,
                              INTACT_TARGET_THREADS, INTACT_TARGET_A_ZERO_POINT);
-  const Counts gemms = CheckedFit({gemm, {{INTACT_U8, INTACT_S8, INTACT_S32}}, {}});
+  const Counts gemms = CheckedFit({gemm, {Taken{{INTACT_U8, INTACT_S8, INTACT_S32}}}, {}});
   EXPECT_GT(gemms.gemms, 1000 / kStep);
   EXPECT_EQ(gemms.convs, 0);
   const uint64_t conv = Bits(INTACT_TARGET_A_U8, INTACT_TARGET_B_S8, INTACT_TARGET_C_F32,
                              INTACT_TARGET_CONV_3D, INTACT_TARGET_CONV_DEPTHWISE,
                              INTACT_TARGET_CONV_TRANSPOSED, INTACT_TARGET_BIAS_S32, INTACT_TARGET_RELU);
-  const Counts convs = CheckedFit({conv, {}, {{INTACT_U8, INTACT_S8, INTACT_F32}}});
+  const Counts convs = CheckedFit({conv, {}, {Taken{{INTACT_U8, INTACT_S8, INTACT_F32}}}});
   EXPECT_EQ(convs.gemms, 0);
   EXPECT_GT(convs.convs, 200 / kStep);
 }
