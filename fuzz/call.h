@@ -190,7 +190,6 @@ class Call {
     Args args = WithoutArrays(good);
     if (!input_.OneIn(4) || !SetItems(&args, 0)) SetRows(&args, 0);
     if (input_.OneIn(2)) {
-      DropItems(&args);
       args.a = nullptr;
       args.c = nullptr;
       args.residual = nullptr;

@@ -321,13 +321,16 @@ std::optional<std::string> HowNotWrapped(const Observation& seen) {
       Products(seen, 0, seen.operands.a_zero_points[static_cast<size_t>(seen.m)], ZeroPoint(seen));
   const auto clamped = static_cast<int32_t>(std::clamp<int64_t>(sum, Limits::min(), Limits::max()));
   if (clamped == sum) return std::nullopt;
-  const auto told = [sum](std::string_view how) {
-    return fmt::format("the exact sum {} was {} instead of wrapped to int32", sum, how);
-  };
-  if (seen.GivenBy(clamped)) return told("clamped");
-  const bool is_known = seen.actual_accumulator && *seen.actual_accumulator != seen.exact;
-  if (is_known || seen.gemm.c_type == INTACT_S32) return std::nullopt;
-  return SameElement(seen, sum, seen.OwnRequantization()) ? std::optional(told("kept")) : std::nullopt;
+  const bool is_clamped = seen.GivenBy(clamped);
+  // An s32 output of a sum that is kept is wrapped by its type.
+  const bool may_be_kept =
+      seen.gemm.c_type != INTACT_S32 && (!seen.actual_accumulator || *seen.actual_accumulator == seen.exact);
+  const bool is_kept = may_be_kept && SameElement(seen, sum, seen.OwnRequantization());
+  if (!is_clamped && !is_kept) return std::nullopt;
+  return fmt::format("the exact sum {} was {} instead of wrapped to int32", sum,
+                     !is_clamped ? "kept"
+                     : is_kept   ? "kept or clamped"
+                                 : "clamped");
 }
 
 Diagnosis Diagnose(const Observation& seen, std::vector<Suspicion> of_operation) {
