@@ -92,7 +92,7 @@ std::vector<ConvLayout::Form> ConvLayout::FormsOf(const LinearProblem& problem, 
   return forms;
 }
 
-// Depthwise kernels multiply by weights less their zero points, which would make other pairs.
+// Depthwise kernels subtract zero points from weights, which would make pairs clamp elsewhere.
 bool ConvLayout::HasDepthwiseForm() const {
   const bool has_other_pairs = PairsCrossTaps(problem_, geometry_) && problem_.HasWeightZeroPoints();
   return geometry_.group_inputs() == 1 && geometry_.groups > 1 && !has_other_pairs;
@@ -109,7 +109,8 @@ bool ConvLayout::NeedsOwnChannels() const {
          geometry_.group_inputs() % kQuad != 0;
 }
 
-// Whether pairs cross taps of a band that are not side by side, or neutral weights would be in them.
+// Whether pairs cross taps and a band does not hold them: their taps are not side by side, or what follows a
+// tap would meet zero points of weights.
 bool ConvLayout::NeedsWindows() const {
   if (!PairsCrossTaps(problem_, geometry_)) return false;
   const int64_t width = geometry_.kernel[kWidth];

@@ -71,7 +71,8 @@ class ConvLayout {
     /// "in place", "band", "planar band"; "band, 4 groups, whole tiles".
     std::string ToString() const;
   };
-  /// Whether pairs of adjacent depths cross taps: in all modes but that one the pairs make no difference.
+  /// Whether pairs that saturate cross taps: INTACT_PAIRING_FLATTENED, several taps of an odd number of
+  /// channels.
   static bool PairsCrossTaps(const LinearProblem& problem, const ConvGeometry& geometry);
   /// `geometry` as for Create(). `may_be_planar`: whether every extent fits a planar band, as far as the
   /// caller knows.
