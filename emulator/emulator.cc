@@ -95,15 +95,21 @@ std::string ScopedEmulator::TakeFault() {
   return std::exchange(first_fault, "");
 }
 
-core::IsaSet AddMissingIsas() {
-  core::IsaSet added;
+core::IsaSet MissingIsas() {
+  core::IsaSet missing;
   const core::IsaSet here = jit::HardwareIsas();
   for (const core::Isa isa : core::kAllIsas) {
-    if (here.Has(isa) || !here.Has(core::Isa::kAvx2)) continue;
-    jit::AddEmulatedIsa(isa);
-    added.Add(isa);
+    if (!here.Has(isa) && here.Has(core::Isa::kAvx2)) missing.Add(isa);
   }
-  return added;
+  return missing;
+}
+
+core::IsaSet AddMissingIsas() {
+  const core::IsaSet missing = MissingIsas();
+  for (const core::Isa isa : core::kAllIsas) {
+    if (missing.Has(isa)) jit::AddEmulatedIsa(isa);
+  }
+  return missing;
 }
 
 }  // namespace intact::emulator

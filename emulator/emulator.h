@@ -48,8 +48,10 @@ class ScopedEmulator {
   static std::string TakeFault();
 };
 
-/// Lets plans choose the ISAs that this machine lacks and the emulator has, for the rest of the process. They
-/// run only while a ScopedEmulator lives. Returns them: none without AVX2.
+/// The ISAs that this machine lacks and the emulator has: none without AVX2.
+core::IsaSet MissingIsas();
+/// Lets plans choose MissingIsas() for the rest of the process. They run only while a ScopedEmulator lives.
+/// Returns them.
 core::IsaSet AddMissingIsas();
 
 }  // namespace intact::emulator

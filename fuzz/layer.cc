@@ -36,11 +36,14 @@ std::vector<uint8_t> Npy(std::string_view descr, const std::vector<int64_t>& sha
   image.insert(image.end(), header.begin(), header.end());
   support::Random random(1, 0, static_cast<uint64_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    if (descr != "<f4") {
+    if (descr.ends_with('1')) {
       image.push_back(static_cast<uint8_t>(random.Integer(0, 255)));
       continue;
     }
-    const auto value = std::bit_cast<std::array<uint8_t, 4>>(static_cast<float>(random.Gauss()));
+    const auto value =
+        descr == "<i4"
+            ? std::bit_cast<std::array<uint8_t, 4>>(static_cast<int32_t>(random.Integer(-9999, 9999)))
+            : std::bit_cast<std::array<uint8_t, 4>>(static_cast<float>(random.Gauss()));
     image.insert(image.end(), value.begin(), value.end());
   }
   return image;
@@ -52,14 +55,18 @@ struct Tensors {
       : rank(input->Pick<size_t>({2, 4, 3, 5})),
         a_type(input->Pick({"|u1", "|i1", "<f4"})),
         b_type(input->Pick({"|i1", "|u1"})),
-        has_bias(input->OneIn(2)),
+        extras(input->Byte()),
         a_depth(input->Pick<int64_t>({6, 2, 3})),
         b_depth(input->Pick<int64_t>({6, 2, 1, 3})) {}
 
   // Three positions of each dimension for the input, two for a filter; four columns.
   std::string Write() const {
-    std::string name =
-        fmt::format("layer_{}_{}_{}_{}_{}_{}/", rank, a_type[1], b_type[1], has_bias, a_depth, b_depth);
+    constexpr std::array<std::string_view, 4> kResiduals = {"", "|u1", "|i1", "<f4"};
+    const bool has_bias = extras % 2 == 1, has_integer_bias = extras / 2 % 4 == 3;
+    const std::string_view residual = kResiduals[extras / 8 % 4];
+    std::string name = fmt::format("layer_{}_{}_{}_{}{}{}_{}_{}/", rank, a_type[1], b_type[1], has_bias,
+                                   has_integer_bias ? "s" : "", residual.empty() ? "" : residual.substr(1),
+                                   a_depth, b_depth);
     static std::vector<std::string> made;
     if (std::ranges::find(made, name) != made.end()) return name;
     std::vector<int64_t> a(rank, 3);
@@ -70,13 +77,20 @@ struct Tensors {
     WriteScratch(name + "activations.npy", Npy(a_type, a));
     WriteScratch(name + "weights.npy", Npy(b_type, b));
     if (has_bias) WriteScratch(name + "bias.npy", Npy("<f4", {4}));
+    if (has_integer_bias) WriteScratch(name + "bias_int32.npy", Npy("<i4", {4}));
+    if (!residual.empty()) {  // of the output that is plainest
+      std::vector<int64_t> c(rank, 2);
+      c.front() = 3;
+      c.back() = 4;
+      WriteScratch(name + "residual.npy", Npy(residual, c));
+    }
     made.push_back(name);
     return name;
   }
 
   size_t rank;
   std::string_view a_type, b_type;
-  bool has_bias;
+  uint8_t extras;  // which of the other tensors there are
   int64_t a_depth, b_depth;
 };
 

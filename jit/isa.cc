@@ -199,7 +199,7 @@ Result<core::IsaSet> PermittedIsas(std::optional<core::Isa> cap) {
 }
 
 std::string WhyNotPermitted(core::Isa isa) {
-  if (!HardwareIsas().Has(isa)) return MissingInHardware(isa);
+  if (!HardwareIsas().Has(isa) && !IsEmulated(isa)) return MissingInHardware(isa);
   const Result<core::IsaSet>& cap = EnvironmentCap();
   if (!cap) return cap.error().message;
   if (!cap->Has(isa)) return std::string("removed by INTACT_MAX_ISA=") + std::getenv("INTACT_MAX_ISA");

@@ -252,7 +252,7 @@ Result<NpyArray> ReadNpy(const std::string& path) {
   }
   const core::ElementType* const element = FindElementType(*header->descr);
   if (element == nullptr) {
-    return BadFile(path, fmt::format("holds elements of type '{}'; expected '|u1', '|i1', '<i4' or '<f4'",
+    return BadFile(path, fmt::format("holds elements of type '{}'; expected '|u1', '|i1', '<i4', '<f4' or '<f2'",
                                      *header->descr));
   }
   if (header->shape->size() > kMaxDimensions) {

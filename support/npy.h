@@ -1,7 +1,7 @@
 // Reads NumPy's .npy files, so that people can bring their tensors as they are.
 //
-// Read are format versions 1.0 and 2.0 with little-endian u1, i1, i4 or f4 elements, in C or
-// Fortran order:
+// Read are format versions 1.0 and 2.0 with little-endian u1, i1, i4, f4 or f2 elements, in C
+// or Fortran order:
 //
 //   "\x93NUMPY" major minor | header length (u16 in 1.0, u32 in 2.0) | header, a Python dict | elements
 //

@@ -237,7 +237,7 @@ TEST_F(Cli, FilesThatAreNone) {
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
   ExpectBadInput("verify certify " + weights + " --json '" + folder_ + "'",
                  "cannot be written: is there, and not a file");
-  EXPECT_EQ(json::parse(Contents(folder_ + "/read"))["pairings"][0]["pairs"], 800);
+  EXPECT_EQ(json::parse(Contents(folder_ + "/read"))["files"][0]["pairings"][0]["pairs"], 800);
   ExpectBadInput("verify certify /dev/null", "/dev/null: is neither a regular file nor a pipe");
   std::filesystem::create_symlink("loop", folder_ + "/loop");
   ExpectBadInput("verify layer '" + folder_ + "/loop'", "loop: is not a folder");
@@ -406,6 +406,53 @@ TEST_F(Cli, RecordedOutputsAreIdentified) {
   EXPECT_EQ(recorded[0]["engines"], "as oneDNN, OpenVINO on CPUs without VNNI");
 }
 
+// What the library computes of a layer of PyTorch's with a residual, bounds and another type of outputs, on
+// every ISA; and of one whose outputs are sums.
+TEST_F(Cli, LayersWithOtherEpilogues) {
+  const std::string layer = folder_ + "/layer";
+  std::filesystem::copy(kLayers + "u8_3_0", layer);
+  std::filesystem::copy(layer + "/output_onednn.npy", layer + "/residual.npy");
+  json fields = json::parse(Contents(layer + "/layer.json"));
+  fields.erase("relu");
+  fields["activation"] = "relu6";
+  fields["residual"] = {{"scale", 0.02}, {"zero_point", 100}};
+  fields["output"]["type"] = "s8";
+  fields["output"]["zero_point"] = -100;
+  const auto expect_right = [&](const char* type) {
+    std::ofstream(layer + "/layer.json") << fields;
+    for (const auto& file : std::filesystem::directory_iterator(layer)) {
+      if (file.path().filename().string().starts_with("output_")) std::filesystem::remove(file);
+    }
+    const json results = LayerJson("'" + layer + "'", 0);
+    ASSERT_EQ(results.size(), 1u) << type;
+    EXPECT_EQ(results[0]["differing"], 0) << type;
+    EXPECT_GT(results[0]["cost"]["timings"].size(), 0u);
+    for (const json& timing : results[0]["cost"]["timings"])
+      EXPECT_EQ(timing["right"], true) << type << timing;
+  };
+  expect_right("s8");
+  fields["output"] = {{"type", "f32"}};
+  fields["padding"] = "SAME";
+  std::filesystem::remove(layer + "/residual.npy");
+  fields.erase("residual");
+  expect_right("f32");
+  fields["output"] = {{"type", "s32"}};
+  fields.erase("activation");
+  fields["input"].erase("scale");
+  fields["weight"].erase("scales");
+  std::filesystem::remove(layer + "/bias.npy");
+  expect_right("s32");
+  ExpectBadInput("verify ramp '" + layer + "'", "a ramp probes a linear layer");
+  const std::string linear = folder_ + "/linear";
+  std::filesystem::copy(kLayers + "u8_11", linear);
+  fields = json::parse(Contents(linear + "/layer.json"));
+  fields["output"] = {{"type", "f32"}};
+  std::ofstream(linear + "/layer.json") << fields;
+  ExpectBadInput(
+      "verify ramp '" + linear + "'",
+      "layer.json: has f32 outputs; a ramp probes 8-bit activations and outputs without a residual");
+}
+
 // The same of a target that runs the layer in place of our kernels.
 TEST_F(Cli, ATargetRunsALayer) {
   const std::string layer = kLayers + "u8_ramp_64x10";
@@ -495,7 +542,7 @@ TEST_F(Cli, Certify) {
   const Outcome outcome = Run("verify certify " + weights + " --json '" + path + "'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("93 of 320 pairs (29.06 %) can saturate"));
-  const json certificate = json::parse(Contents(path));
+  const json certificate = json::parse(Contents(path))["files"][0];
   EXPECT_EQ(certificate["columns"], 10);
   EXPECT_EQ(certificate["depth"], 64);
   EXPECT_EQ(certificate["proven"], false);
@@ -544,7 +591,7 @@ TEST_F(Cli, CertifyConvolution) {
               HasSubstr("adjacent depths of the flattened window (FBGEMM, ONNX Runtime): 2 of 18 pairs"));
   EXPECT_THAT(outcome.out, HasSubstr("column 1 tap kh 0 kw 0, channel 2 and tap kh 0 kw 1, channel 0: "
                                      "255·(127) + 255·(127) = 64770"));
-  const json certificate = json::parse(Contents(path));
+  const json certificate = json::parse(Contents(path))["files"][0];
   EXPECT_EQ(certificate["kernel"], (std::vector<int>{2, 3}));
   EXPECT_EQ(certificate["channels"], 3);
   EXPECT_EQ(certificate["proven"], false);
@@ -624,6 +671,153 @@ TEST_F(Cli, CertifyPairsOfTaps) {
               HasSubstr("(FBGEMM, ONNX Runtime, oneDNN, OpenVINO): 16 of 16"));
 }
 
+// The same convolution in each order of dimensions: 2 output channels, 3×3 taps, 5 input channels.
+TEST_F(Cli, CertifyInEveryOrder) {
+  const auto value = [](size_t o, size_t tap, size_t i) {
+    return static_cast<char>((o * 131 + tap * 37 + i * 59) % 255 - 127);
+  };
+  const auto write = [&](const std::string& name, const std::string& shape, auto place) {
+    std::string weights(size_t{2} * 9 * 5, '\0');
+    for (size_t o = 0; o < 2; ++o) {
+      for (size_t tap = 0; tap < 9; ++tap) {
+        for (size_t i = 0; i < 5; ++i) weights[place(o, tap, i)] = value(o, tap, i);
+      }
+    }
+    const std::string file = folder_ + "/" + name + ".npy";
+    std::ofstream(file, std::ios::binary) << intact::tests::Npy(intact::tests::Dict("|i1", shape), weights);
+    return " '" + file + "'";
+  };
+  const std::string ohwi =
+      write("ohwi", "(2, 3, 3, 5)", [](size_t o, size_t tap, size_t i) { return (o * 9 + tap) * 5 + i; });
+  const std::string oihw =
+      write("oihw", "(2, 5, 3, 3)", [](size_t o, size_t tap, size_t i) { return (o * 5 + i) * 9 + tap; });
+  const std::string hwio =
+      write("hwio", "(3, 3, 5, 2)", [](size_t o, size_t tap, size_t i) { return (tap * 5 + i) * 2 + o; });
+  const auto pairings = [this](const std::string& arguments) {
+    const std::string path = folder_ + "/certificate.json";
+    const Outcome outcome = Run("verify certify" + arguments + " --json '" + path + "'");
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json::parse(Contents(path))["files"][0];
+  };
+  const json right = pairings(ohwi);
+  EXPECT_EQ(right["layout"], "ohwi");
+  EXPECT_FALSE(right.contains("warning"));
+  EXPECT_GT(right["pairings"][1]["failing_pairs"], 0);
+  for (const auto& [order, file] :
+       {std::pair("oihw", oihw), std::pair("hwio", hwio), std::pair("ohwi", ohwi)}) {
+    const json certificate = pairings(std::string(" --layout ") + order + file);
+    EXPECT_EQ(certificate["layout"], order);
+    EXPECT_EQ(certificate["pairings"], right["pairings"]) << order;
+    EXPECT_EQ(certificate["kernel"], right["kernel"]);
+    EXPECT_FALSE(certificate.contains("warning"));
+  }
+  EXPECT_NE(pairings(oihw)["pairings"], right["pairings"]);
+  EXPECT_THAT(Run("verify certify" + oihw).out,
+              HasSubstr("oihw.npy: 2 columns × 5×3 taps × 3 channels, read as ohwi"));
+  EXPECT_THAT(
+      Run("verify certify" + oihw).out,
+      HasSubstr("warning: the shape (2, 5, 3, 3) looks like oihw, and is read as ohwi; --layout names "
+                "the order"));
+  EXPECT_THAT(Run("verify certify" + hwio).out,
+              HasSubstr("(3, 3, 5, 2) looks like hwio, and is read as ohwi"));
+  const std::string cube =
+      write("cube", "(10, 3, 3, 1)", [](size_t o, size_t tap, size_t i) { return (o * 9 + tap) * 5 + i; });
+  EXPECT_THAT(Run("verify certify" + cube).out, Not(HasSubstr("warning")));
+}
+
+TEST_F(Cli, CertifyWarnsWhereTheOrderIsNotPlain) {
+  const auto out_of = [this](const std::string& shape, size_t elements) {
+    const std::string file = folder_ + "/weights.npy";
+    std::ofstream(file, std::ios::binary)
+        << intact::tests::Npy(intact::tests::Dict("|i1", shape), std::string(elements, '\1'));
+    return Run("verify certify '" + file + "'").out;
+  };
+  EXPECT_THAT(out_of("(32, 3, 3, 3)", 864), HasSubstr("(32, 3, 3, 3) also fits oihw, and is read as ohwi"));
+  EXPECT_THAT(out_of("(32, 16, 1, 1)", 512), HasSubstr("looks like oihw"));
+  EXPECT_THAT(out_of("(32, 16, 3)", 1536), HasSubstr("(32, 16, 3) looks like oiw, and is read as owi"));
+  EXPECT_THAT(out_of("(32, 16, 3, 3, 3)", 13824), HasSubstr("looks like oidhw, and is read as odhwi"));
+  for (const auto& [shape, elements] :
+       {std::pair("(32, 7, 7, 3)", 4704), std::pair("(32, 1, 1, 16)", 512), std::pair("(32, 3, 3, 1)", 288),
+        std::pair("(32, 1, 7, 16)", 3584), std::pair("(32, 1, 1, 1)", 32), std::pair("(32, 3, 16)", 1536),
+        std::pair("(16, 3)", 48)}) {
+    EXPECT_THAT(out_of(shape, static_cast<size_t>(elements)), Not(HasSubstr("warning"))) << shape;
+  }
+}
+
+TEST_F(Cli, CertifySeveralFiles) {
+  const std::string ramp = kLayers + "u8_ramp_64x10/weights.npy", conv = kLayers + "u8_0_0/weights.npy";
+  const std::string safe = folder_ + "/safe.npy", path = folder_ + "/certificates.json";
+  std::ofstream(safe, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 4)"), std::string(8, '\1'));
+  const Outcome outcome =
+      Run("verify certify " + ramp + " '" + safe + "' " + conv + " --json '" + path + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("u8_ramp_64x10/weights.npy: 10 columns × 64 depths, read as nk; adjacent "
+                        "depths: 93 of 320 pairs (29.06 %)\n"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("safe.npy: 2 columns × 4 depths, read as nk; adjacent depths: proven\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("3 files: 1 proven, 2 with pairs that can saturate VPMADDUBSW\n"));
+  const json report = json::parse(Contents(path));
+  ASSERT_EQ(report["files"].size(), 3u);
+  const json& summary = report["summary"];
+  EXPECT_EQ(summary["files"], 3);
+  EXPECT_EQ(summary["proven"], 1);
+  ASSERT_EQ(summary["totals"].size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const json& of_conv = report["files"][2]["pairings"][i];
+    const json& total = summary["totals"][i];
+    EXPECT_EQ(total["pairing"], of_conv["pairing"]);
+    EXPECT_EQ(total["pairs"], 320 + 4 + of_conv["pairs"].get<int>());
+    EXPECT_EQ(total["failing_pairs"], 93 + of_conv["failing_pairs"].get<int>());
+    EXPECT_EQ(total["worst_file"], of_conv["failing_pairs"] > 93 ? conv : ramp);
+    EXPECT_EQ(total["worst_file_failing_pairs"], std::max(93, of_conv["failing_pairs"].get<int>()));
+  }
+  EXPECT_THAT(outcome.out, HasSubstr(fmt::format("adjacent channels of a tap: {} of {} pairs",
+                                                 summary["totals"][0]["failing_pairs"].get<int>(),
+                                                 summary["totals"][0]["pairs"].get<int>())));
+  const Outcome onednn = Run("verify certify " + ramp + " " + conv + " --engine onednn");
+  EXPECT_THAT(onednn.out,
+              HasSubstr(fmt::format("\n  oneDNN: {} of", summary["totals"][0]["failing_pairs"].get<int>())));
+  EXPECT_THAT(onednn.out, Not(HasSubstr("flattened")));
+  // What cannot be read is an error, and the others are done.
+  const Outcome mixed = Run("verify certify /nowhere.npy " + ramp + " --json '" + path + "'");
+  EXPECT_EQ(mixed.status, 2);
+  EXPECT_EQ(mixed.err, "intact: /nowhere.npy: no such file\n");
+  EXPECT_THAT(mixed.out, HasSubstr("1 file: 0 proven"));
+  EXPECT_EQ(json::parse(Contents(path))["files"].size(), 1u);
+}
+
+// A zero point moves the accumulators of u8 weights; pairs are those of weights less 128.
+TEST_F(Cli, CertifyZeroPoints) {
+  const std::string file = folder_ + "/weights.npy", zero_points = folder_ + "/zero_points.npy";
+  std::ofstream(file, std::ios::binary) << intact::tests::Npy(
+      intact::tests::Dict("|u1", "(2, 4)"), std::string("\xff\xff\x80\x80\x8a\x80\x80\x80", 8));
+  std::ofstream(zero_points, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|u1", "(2,)"), std::string("\xff\x80", 2));
+  const std::string certify = "verify certify '" + file + "'";
+  const auto out_of = [&](const std::string& more) { return Run(certify + more).out; };
+  for (const std::string& more :
+       {std::string(), std::string(" --zero-point 128"), " --zero-point '" + zero_points + "'"}) {
+    EXPECT_THAT(out_of(more), HasSubstr("1 of 4 pairs (25.00 %)")) << more;
+  }
+  EXPECT_THAT(out_of(""), HasSubstr(fmt::format("accumulators from 0 to {}", 255 * (255 + 255 + 128 + 128))));
+  EXPECT_THAT(out_of(" --zero-point 128"),
+              HasSubstr(fmt::format("accumulators from 0 to {}", 255 * (127 + 127))));
+  EXPECT_THAT(out_of(" --zero-point '" + zero_points + "'"),
+              HasSubstr(fmt::format("accumulators from {} to {}", -255 * (127 + 127), 255 * 10)));
+  EXPECT_THAT(out_of(" --zero-point 128"), HasSubstr("zero point of weights 128"));
+  EXPECT_THAT(out_of(" --zero-point '" + zero_points + "'"), HasSubstr("zero points of weights 128 to 255"));
+  ExpectBadInput(certify + " --zero-point 256", "--zero-point: 256 is beyond the u8 weights of ");
+  ExpectBadInput(certify + " --zero-point none.npy", "none.npy: no such file");
+  ExpectBadInput("verify certify " + kLayers + "u8_11/weights.npy --zero-point '" + zero_points + "'",
+                 "has 2 values; expected 1, or 10, the output channels of");
+  ExpectBadInput("verify certify " + kLayers + "u8_11/weights.npy --zero-point 128",
+                 "--zero-point: 128 is beyond the s8 weights of ");
+  ExpectBadInput(certify + " --zero-point '" + kLayers + "u8_11/bias.npy'",
+                 "bias.npy: is f4 (10,); expected u1, i1 or i4");
+}
+
 #if !defined(__SANITIZE_ADDRESS__)
 // A single column, whose panel of sixteen would take sixteen times its bytes; and one plan lives at a time.
 TEST_F(Cli, CertifyHoldsAFewTimesTheWeights) {
@@ -672,6 +866,28 @@ TEST_F(Cli, CertifyRefusesBadInput) {
                  "not in range");
   ExpectBadInput("verify certify " + layer + "weights.npy --json '" + folder_ + "/out/x.json'",
                  "cannot be written");
+  ExpectBadInput("verify certify " + layer + "weights.npy --layout ihwo" + write,
+                 "--layout: ihwo not in {nk,kn,ohwi");
+  ExpectBadInput("verify certify " + layer + "weights.npy --layout oihw" + write,
+                 "weights.npy: is of linear layers, and --layout oihw is not; expected nk or kn too");
+  ExpectBadInput("verify certify " + layer + "weights.npy --layout nk,kn" + write,
+                 "--layout: nk and kn are both of linear layers; expected one");
+}
+
+// A matrix of ONNX is K×N.
+TEST_F(Cli, CertifyTransposedMatrix) {
+  const std::string file = folder_ + "/weights.npy";
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 3)"), std::string("\x7f\1\1\x7f\1\1", 6));
+  const Outcome nk = Run("verify certify '" + file + "'");
+  EXPECT_THAT(nk.out, HasSubstr("2 columns × 3 depths, read as nk"));
+  EXPECT_THAT(nk.out, HasSubstr("proven: none of 4 pairs"));
+  const Outcome kn = Run("verify certify --layout kn '" + file + "'");
+  EXPECT_THAT(kn.out, HasSubstr("3 columns × 2 depths, read as kn"));
+  EXPECT_THAT(kn.out, HasSubstr("1 of 3 pairs (33.33 %)"));
+  EXPECT_THAT(kn.out, HasSubstr("column 0 depths 0, 1: 255·(127) + 255·(127) = 64770"));
+  EXPECT_THAT(Run("verify certify --operator conv --layout hwio '" + file + "'").out,
+              HasSubstr("3 columns × 1 taps × 2 channels, read as io"));
 }
 
 TEST_F(Cli, Replay) {
@@ -687,6 +903,38 @@ TEST_F(Cli, Replay) {
   EXPECT_THAT(mixed.out, testing::AllOf(HasSubstr(good), HasSubstr(other)));
   EXPECT_EQ(std::ranges::count(mixed.err, '\n'), 2) << mixed.err;
   EXPECT_THAT(mixed.err, HasSubstr("sand"));
+}
+
+// Lines and layers of an ISA that the CPU lacks, and of one that it has.
+TEST_F(Cli, ReplaysAndLayersInTheEmulator) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string layer = "verify layer " + kLayers + "u8_11 --expect output_onednn.npy --isa ";
+  for (const intact_isa isa : intact::core::kIsaLadder) {
+    const std::string name = intact_isa_name(isa);
+    const std::string lines = "verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=bait isa=" + name +
+                              "' 'conv s8s8u8 in=5x5 c=6 o=4 kernel=3x3 za=7 isa=" + name + "'";
+    if (intact_isa_available(isa) == 0) {
+      ExpectBadInput("verify replay 'gemm u8s8s32 m=5 n=16 k=64 isa=" + name + "'",
+                     "replay: isa=" + name + ": not available here: ");
+      EXPECT_THAT(Run(lines).err, HasSubstr("; --emulate runs it in software\n"));
+      EXPECT_THAT(Run(layer + name).err, HasSubstr("; --emulate runs it in software\n"));
+    } else {
+      EXPECT_EQ(Run(lines).status, 0) << name;
+    }
+    const Outcome replayed = Run(lines + " --emulate");
+    EXPECT_EQ(replayed.status, 0) << name << replayed.out << replayed.err;
+    const json results = LayerJson(kLayers + "u8_11 --expect output_onednn.npy --emulate --isa " + name, 0);
+    ASSERT_EQ(results.size(), 1u);
+    EXPECT_EQ(results[0]["isa"], name);
+    EXPECT_EQ(results[0]["differing"], 0);
+    EXPECT_FALSE(results[0].contains("cost")) << "times of the emulator mean nothing";
+  }
+  const std::string capped = "verify replay 'gemm u8s8s32 m=5 n=16 k=64 isa=avx512' --emulate";
+  ExpectBadInput(capped, "replay: isa=avx512: not available here: removed by INTACT_MAX_ISA=avx2",
+                 "INTACT_MAX_ISA=avx2");
+  ExpectBadInput("verify replay 'gemm u8s8s32 m=1 n=1 k=4' --emulate --target ./mine.so",
+                 "--emulate is for our own kernels, not for a --target");
+  ExpectBadInput(layer + "any --emulate --target ./mine.so", "--emulate is for our own kernels");
 }
 
 TEST_F(Cli, DumpsOfTheCode) {
@@ -747,7 +995,9 @@ TEST_F(Cli, SweepsIsasThatTheCpuLacks) {
   const std::string path = folder_ + "/sweep.json";
   const std::string sweep = "verify sweep --quick --isa avx_vnni_int8 --json '" + path + "'";
   const bool is_here = intact_isa_available(INTACT_ISA_AVX_VNNI_INT8) != 0;
-  EXPECT_EQ(Run(sweep).status, is_here ? 0 : 2);
+  const Outcome native = Run(sweep);
+  EXPECT_EQ(native.status, is_here ? 0 : 2);
+  EXPECT_EQ(native.err.find("; --emulate runs it in software\n") == std::string::npos, is_here);
   const Outcome outcome = Run(sweep + " --emulate");
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
   const json cells = json::parse(Contents(path))["cells"];

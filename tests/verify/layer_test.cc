@@ -3,15 +3,21 @@
 #include "reference/models/operands.h"
 #include "verify/explain/identify.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/types.h"
+#include "reference/contract/quantize.h"
 #include "support/npy.h"
 #include "tests/support/npy_text.h"
 #include "tests/support/sanitized.h"
@@ -188,15 +194,319 @@ TEST_F(DynamicLayer, ModelsEqualOnnxRuntime) {
 
 TEST_F(DynamicLayer, WrongFields) {
   EXPECT_THAT(ErrorWith("/input/type", "u4"), HasSubstr(R"(input.type: is "u4"; expected "u8" or "s8")"));
-  EXPECT_THAT(ErrorWith("/input/per", 3), HasSubstr("input.per: is 3; expected a string"));
+  EXPECT_THAT(ErrorWith("/input/per", 3), HasSubstr(R"(input.per: is 3; expected "tensor" or "row")"));
   EXPECT_THAT(ErrorWith("/input/scale", 0.5), HasSubstr("input.scale: is unknown, or has no meaning"));
   EXPECT_THAT(ErrorWith("/ramp", {{"from", 0}}), HasSubstr("ramp: is unknown, or has no meaning"));
   EXPECT_THAT(ErrorWith("/operator", "linear"),
               HasSubstr("activations.npy: is f4 (9, 200); expected u1 or i1"));
 }
 
+/// The tensor of `path` as a file of another shape.
+std::string Reshaped(const std::string& path, const std::string& shape) {
+  const support::NpyArray npy = *support::ReadNpy(path);
+  const std::string type = core::BytesOf(npy.type) == 1 ? "|" : "<";
+  return tests::Npy(tests::Dict(type + std::string(core::TraitsOf(npy.type).npy), shape),
+                    std::string(npy.bytes.begin(), npy.bytes.end()));
+}
+
+// A layer of 1×1 pixels computes what the linear layer computes, and is quantized where it is read.
+TEST_F(DynamicLayer, ConvolutionEqualsOnnxRuntime) {
+  const Result<Layer> linear = ReadLayer(folder_);
+  ASSERT_TRUE(linear) << linear.error().message;
+  const auto write = [&](const std::string& file, const std::string& shape) {
+    const std::string npy = Reshaped(folder_ + "/" + file, shape);
+    std::ofstream(folder_ + "/" + file, std::ios::binary) << npy;
+  };
+  write("activations.npy", "(1, 3, 3, 200)");
+  write("weights.npy", "(48, 1, 1, 200)");
+  write("output.npy", "(1, 3, 3, 48)");
+  json_["operator"] = "conv2d_dynamic";
+  WriteText(json_.dump());
+  const Result<Layer> layer = ReadLayer(folder_);
+  ASSERT_TRUE(layer) << layer.error().message;
+  ASSERT_NE(layer->conv(), nullptr);
+  EXPECT_EQ(layer->conv()->a, linear->gemm().a);
+  EXPECT_EQ(layer->conv()->a_zero_point, linear->gemm().a_zero_points[0]);
+  EXPECT_EQ(reference::Outputs(*layer->conv(), reference::Accumulators(*layer->conv(), Model::kTriple)),
+            *ReadExpected(*layer, "output.npy"));
+  // ConvInteger alone.
+  json_["output"] = {{"type", "s32"}};
+  json_["weight"].erase("scales");
+  std::filesystem::remove(folder_ + "/bias.npy");
+  WriteText(json_.dump());
+  const Result<Layer> sums = ReadLayer(folder_);
+  ASSERT_TRUE(sums) << sums.error().message;
+  EXPECT_EQ(reference::Accumulators(*sums->conv(), Model::kExact),
+            reference::Accumulators(linear->gemm(), Model::kExact));
+  EXPECT_THAT(ErrorWith("/input/per", "row"), HasSubstr("input.per: is \"row\"; expected \"tensor\""));
+}
+
+TEST_F(DynamicLayer, SumsAreThoseOfTheScaledOutputs) {
+  const Result<Layer> scaled = ReadLayer(folder_);
+  ASSERT_TRUE(scaled) << scaled.error().message;
+  json_["output"] = {{"type", "s32"}};
+  json_["weight"].erase("scales");
+  WriteText(json_.dump());
+  EXPECT_THAT(ErrorOf(), HasSubstr("bias.npy: is there; expected bias_int32.npy, for the output is s32"));
+  std::filesystem::remove(folder_ + "/bias.npy");
+  const Result<Layer> layer = ReadLayer(folder_);
+  ASSERT_TRUE(layer) << layer.error().message;
+  EXPECT_FALSE(layer->gemm().IsDynamic());
+  EXPECT_EQ(reference::Accumulators(layer->gemm(), Model::kTriple),
+            reference::Accumulators(scaled->gemm(), Model::kTriple));
+}
+
+TEST_F(DynamicLayer, NumbersWithoutAScale) {
+  json_["output"] = {{"type", "s32"}};
+  json_["weight"].erase("scales");
+  std::filesystem::remove(folder_ + "/bias.npy");
+  WriteText(json_.dump());
+  std::vector<float> x(9 * 200, 1.0f);
+  x[7] = std::numeric_limits<float>::infinity();
+  std::ofstream(folder_ + "/activations.npy", std::ios::binary)
+      << tests::Npy(tests::Dict("<f4", "(9, 200)"),
+                    std::string(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float)));
+  EXPECT_THAT(ErrorOf(), HasSubstr("activations.npy: has no scale; expected finite numbers"));
+}
+
+// MatMulInteger of ONNX Runtime on AVX2: pairs are exact where both operands are u8, else they are clamped.
+class IntegerLayer : public LayerCopy {
+ protected:
+  void Copy(const std::string& of) {
+    const std::string from = INTACT_TEST_DATA "/onnxruntime-avx2/" + of + "/";
+    const auto copy = [&](const char* file, const char* to) {
+      std::filesystem::copy_file(from + file, folder_ + "/" + to,
+                                 std::filesystem::copy_options::overwrite_existing);
+    };
+    copy("a.npy", "activations.npy");
+    copy("output_c.npy", "output.npy");
+    const support::NpyArray b = *support::ReadNpy(from + "b.npy");
+    std::string columns(b.bytes.size(), '\0');
+    const auto depth = static_cast<size_t>(b.shape[0]), n = static_cast<size_t>(b.shape[1]);
+    for (size_t i = 0; i < columns.size(); ++i) {
+      columns[i] = static_cast<char>(b.bytes[i % depth * n + i / depth]);
+    }
+    std::ofstream(folder_ + "/weights.npy", std::ios::binary) << tests::Npy(
+        tests::Dict(b.type == INTACT_U8 ? "|u1" : "|i1", fmt::format("({}, {})", n, depth)), columns);
+    std::filesystem::remove(folder_ + "/bias.npy");
+    const support::NpyArray za = *support::ReadNpy(from + "za.npy"), zb = *support::ReadNpy(from + "zb.npy");
+    std::vector<int32_t> zero_points;
+    for (const uint8_t byte : zb.bytes) zero_points.push_back(core::DecodeInt8(zb.type, byte));
+    json_ = {{"operator", "linear"},
+             {"input", {{"zero_point", core::DecodeInt8(za.type, za.bytes[0])}}},
+             {"output", {{"type", "s32"}}},
+             {"weight", {{"zero_points", zero_points}}}};
+    WriteText(json_.dump());
+  }
+};
+
+TEST_F(IntegerLayer, ModelsEqualOnnxRuntime) {
+  for (const auto& [name, model] : {std::pair("matmul_integer_u8u8_6x40x192", Model::kExact),
+                                    std::pair("matmul_integer_u8s8_16x48x255", Model::kTriple)}) {
+    SCOPED_TRACE(name);
+    Copy(name);
+    const Result<Layer> layer = ReadLayer(folder_);
+    ASSERT_TRUE(layer) << layer.error().message;
+    EXPECT_EQ(layer->gemm().c_type, INTACT_S32);
+    const auto expected = ReadExpected(*layer, "output.npy");
+    ASSERT_TRUE(expected) << expected.error().message;
+    EXPECT_EQ(ModelOutputs(layer->gemm(), model), *expected);
+  }
+}
+
+TEST_F(IntegerLayer, TakesNoScales) {
+  Copy("matmul_integer_u8s8_5x17x64");
+  EXPECT_EQ(ErrorOf(), "no error");
+  EXPECT_THAT(ErrorWith("/input/scale", 0.5), HasSubstr("input.scale: is unknown, or has no meaning"));
+  EXPECT_THAT(ErrorWith("/weight/scales", {0.5}), HasSubstr("weight.scales: is unknown, or has no meaning"));
+  EXPECT_EQ(ErrorWith("/relu", false), "no error");
+  EXPECT_THAT(ErrorWith("/relu", true), HasSubstr("relu: is true; expected false, for the output is s32"));
+  EXPECT_THAT(ErrorWith("/activation", "relu6"), HasSubstr("activation: is \"relu6\"; expected \"none\""));
+  EXPECT_THAT(ErrorWith("/residual", {{"scale", 1}}),
+              HasSubstr("residual.npy: is asked for; expected no residual, for the output is s32"));
+  EXPECT_THAT(ErrorWith("/output/type", "s16"),
+              HasSubstr("output.type: is \"s16\"; expected \"u8\", \"s8\", \"s32\", \"f32\" or \"f16\""));
+}
+
 using BadLayer = LayerCopy;
-using ChangedLayer = LayerCopy;
+
+/// A layer of PyTorch's with other outputs.
+class ChangedLayer : public LayerCopy {
+ protected:
+  Layer Changed() {
+    WriteText(json_.dump());
+    Result<Layer> layer = ReadLayer(folder_);
+    EXPECT_TRUE(layer) << layer.error().message;
+    return layer ? std::move(*layer) : Layer();
+  }
+  /// The outputs of PyTorch's exact engine as integers.
+  std::vector<int32_t> Recorded() {
+    const support::NpyArray npy = *support::ReadNpy(folder_ + "/output_onednn.npy");
+    return std::vector<int32_t>(npy.bytes.begin(), npy.bytes.end());
+  }
+  std::vector<int32_t> Outputs(const Layer& layer) {
+    std::vector<int32_t> outputs;
+    for (const uint8_t byte : ModelOutputs(layer.gemm(), Model::kExact)) {
+      outputs.push_back(core::DecodeInt8(layer.gemm().c_type, byte));
+    }
+    return outputs;
+  }
+};
+
+// Bounds in real numbers clamp the outputs to the integers that they round to.
+TEST_F(ChangedLayer, Activations) {
+  const double scale = json_["output"]["scale"];
+  const int32_t zero_point = json_["output"]["zero_point"];
+  json_.erase("relu");
+  json_["activation"] = "none";
+  const std::vector<int32_t> plain = Outputs(Changed());
+  EXPECT_EQ(plain, Recorded());
+  const auto clamped = [&](double low, double high) {
+    std::vector<int32_t> outputs;
+    for (const int32_t output : plain) {
+      outputs.push_back(std::clamp(output, zero_point + static_cast<int32_t>(std::nearbyint(low / scale)),
+                                   zero_point + static_cast<int32_t>(std::nearbyint(high / scale))));
+    }
+    return outputs;
+  };
+  json_["activation"] = "relu";
+  EXPECT_EQ(Outputs(Changed()), clamped(0, 1e6 * scale));
+  json_["activation"] = "relu6";
+  EXPECT_EQ(Outputs(Changed()), clamped(0, 6));
+  const double step = 10.3 * scale;
+  json_["activation"] = {{"min", -2 * step}, {"max", step}};
+  EXPECT_EQ(Outputs(Changed()), clamped(-2 * step, step));
+  EXPECT_NE(Outputs(Changed()), plain);
+}
+
+// The same numbers with a zero point 128 lower.
+TEST_F(ChangedLayer, OutputTypeOtherThanTheInputs) {
+  json_["output"]["type"] = "s8";
+  json_["output"]["zero_point"] = json_["output"]["zero_point"].get<int>() - 128;
+  const Layer layer = Changed();
+  EXPECT_EQ(layer.gemm().a_type, INTACT_U8);
+  std::vector<int32_t> expected = Recorded();
+  for (int32_t& output : expected) output -= 128;
+  EXPECT_EQ(Outputs(layer), expected);
+}
+
+template <class T>
+std::vector<T> ValuesOf(const std::vector<uint8_t>& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+// float(sum)·scale + bias, with the bounds and the bias as they are; the same rounded to float16.
+TEST_F(ChangedLayer, RealOutputs) {
+  const double input_scale = json_["input"]["scale"];
+  const std::vector<double> weight_scales = json_["weight"]["scales"];
+  const std::vector<float> bias = support::ReadNpy(folder_ + "/bias.npy")->Values<float>();
+  json_["output"] = {{"type", "f32"}};
+  json_["activation"] = "relu6";
+  json_.erase("relu");
+  const Layer layer = Changed();
+  const std::vector<int32_t> sums = reference::Accumulators(layer.gemm(), Model::kExact);
+  std::vector<float> expected;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const size_t n = i % bias.size();
+    const auto scale = static_cast<float>(input_scale * weight_scales[weight_scales.size() == 1 ? 0 : n]);
+    const float scaled = static_cast<float>(sums[i]) * scale;
+    expected.push_back(std::clamp(scaled + bias[n], 0.0f, 6.0f));
+  }
+  EXPECT_EQ(ValuesOf<float>(ModelOutputs(layer.gemm(), Model::kExact)), expected);
+  json_["output"] = {{"type", "f16"}};
+  const std::vector<uint8_t> halves = ModelOutputs(Changed().gemm(), Model::kExact);
+  ASSERT_EQ(halves.size(), 2 * expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(core::Decode(INTACT_F16, &halves[2 * i]), reference::RoundToFloat(expected[i], INTACT_F16))
+        << i;
+  }
+  EXPECT_THAT(ErrorWith("/output/scale", 0.5), HasSubstr("output.scale: is unknown, or has no meaning"));
+}
+
+// (r − zero point)·scale/output scale is added before the activation.
+TEST_F(ChangedLayer, Residual) {
+  const double output_scale = json_["output"]["scale"];
+  const std::vector<int32_t> recorded = Recorded();
+  const std::string shape = support::ShapeString(support::ReadNpy(folder_ + "/output_onednn.npy")->shape);
+  const auto write = [&](const std::string& type, const std::string& elements) {
+    std::ofstream(folder_ + "/residual.npy", std::ios::binary)
+        << tests::Npy(tests::Dict(type, shape), elements);
+  };
+  // A residual of whole output steps moves an output by these steps.
+  std::string bytes, reals;
+  std::vector<int32_t> expected;
+  for (size_t i = 0; i < recorded.size(); ++i) {
+    const auto steps = static_cast<int32_t>(i % 41) - 20;
+    bytes += static_cast<char>(steps + 20);
+    const auto real = static_cast<float>(steps);
+    reals.append(reinterpret_cast<const char*>(&real), sizeof real);
+    expected.push_back(std::clamp(recorded[i] + steps, 0, 255));
+  }
+  json_["residual"] = {{"scale", output_scale}, {"zero_point", 20}};
+  for (const char* type : {"|u1", "|i1"}) {
+    write(type, bytes);
+    const Layer layer = Changed();
+    EXPECT_EQ(layer.gemm().residual_type(), type[1] == 'u' ? INTACT_U8 : INTACT_S8);
+    EXPECT_EQ(Outputs(layer), expected);
+  }
+  json_["activation"] = "relu";  // after the addition
+  json_.erase("relu");
+  std::vector<int32_t> positive = expected;
+  for (int32_t& output : positive) output = std::max<int32_t>(output, json_["output"]["zero_point"]);
+  EXPECT_EQ(Outputs(Changed()), positive);
+  json_["activation"] = "none";
+  write("<f4", reals);
+  EXPECT_THAT(ErrorWith("/reduce_range", false),
+              HasSubstr("residual.zero_point: is unknown, or has no meaning"));
+  json_["residual"].erase("zero_point");
+  EXPECT_EQ(Outputs(Changed()), expected);
+}
+
+TEST_F(ChangedLayer, WrongResiduals) {
+  json_["residual"] = {{"scale", 1.0}, {"zero_point", 300}};
+  WriteText(json_.dump());
+  EXPECT_THAT(ErrorOf(), HasSubstr("residual.npy: no such file"));
+  const auto write = [&](const std::string& from) {
+    std::filesystem::copy_file(kLayers + from, folder_ + "/residual.npy",
+                               std::filesystem::copy_options::overwrite_existing);
+  };
+  write("u8_9/output_onednn.npy");
+  EXPECT_THAT(ErrorOf(),
+              HasSubstr("residual.npy: is u1 (4, 160); expected u1, i1 or f4 (4, 10), the output's shape"));
+  write("u8_11/output_onednn.npy");
+  EXPECT_THAT(ErrorOf(), HasSubstr("residual.zero_point: is 300; expected 0 to 255"));
+  json_["residual"]["zero_point"] = 3;
+  EXPECT_THAT(ErrorWith("/residual/scale", -1),
+              HasSubstr("residual.scale: is -1; expected a finite scale above 0"));
+  EXPECT_THAT(ErrorWith("/residual/scale", 1e300),
+              HasSubstr("residual.scale: divided by output.scale is inf"));
+  json_.erase("residual");
+  WriteText(json_.dump());
+  EXPECT_THAT(ErrorOf(), HasSubstr("residual.scale: is missing; expected a number"));
+}
+
+TEST_F(ChangedLayer, WrongActivations) {
+  EXPECT_THAT(ErrorWith("/activation", "relu"),
+              HasSubstr("relu: stands beside activation; expected one of the two"));
+  json_.erase("relu");
+  EXPECT_THAT(
+      ErrorWith("/activation", "gelu"),
+      HasSubstr(
+          R"(activation: is "gelu"; expected "none", "relu", "relu6" or {"min": number, "max": number})"));
+  EXPECT_THAT(ErrorWith("/activation", 6), HasSubstr("activation: is 6; expected"));
+  EXPECT_THAT(ErrorWith("/activation", {{"min", 0}}),
+              HasSubstr("activation.max: is missing; expected a number"));
+  EXPECT_THAT(ErrorWith("/activation", {{"min", 2}, {"max", "x"}}),
+              HasSubstr("activation.max: is \"x\"; expected a number"));
+  EXPECT_THAT(ErrorWith("/activation", {{"min", 2}, {"max", 1}}),
+              HasSubstr("in units of the output; expected finite bounds in ascending order, not both 0"));
+  EXPECT_THAT(ErrorWith("/activation", {{"min", 0}, {"max", 1e-9}}),
+              HasSubstr("activation: has the bounds 0 and 0"));
+  EXPECT_THAT(ErrorWith("/activation", {{"min", 0}, {"max", 1}, {"mid", 1}}),
+              HasSubstr("activation.mid: is unknown"));
+}
 
 class BadConv : public LayerCopy {
  protected:
@@ -251,6 +561,44 @@ TEST_F(BadConv, OutputBeyondWhatCanBeVerified) {
   json_["operator"] = "conv2d";
   EXPECT_THAT(ErrorWith("/padding", {1 << 20, 1 << 20}), HasSubstr("layer.json: the output has"));
   EXPECT_THAT(ErrorWith("/padding", {1 << 8, 1 << 8}), HasSubstr("layer.json: the input under all taps has"));
+}
+
+// As TensorFlow Lite and ONNX define it.
+TEST_F(BadConv, PaddingInAWord) {
+  struct Case {
+    const char* word;
+    int64_t stride, dilation, begin, end, output;
+  };
+  for (const auto& [word, stride, dilation, begin, end, output] :
+       {Case{"SAME", 1, 1, 1, 1, 16}, Case{"SAME", 2, 1, 0, 1, 8}, Case{"SAME_UPPER", 2, 1, 0, 1, 8},
+        Case{"SAME_LOWER", 2, 1, 1, 0, 8}, Case{"SAME", 3, 1, 1, 1, 6}, Case{"SAME_LOWER", 1, 3, 3, 3, 16},
+        Case{"SAME", 2, 2, 1, 2, 8}, Case{"SAME", 5, 1, 1, 1, 4}, Case{"SAME", 16, 1, 0, 0, 1},
+        Case{"VALID", 1, 1, 0, 0, 14}, Case{"VALID", 2, 1, 0, 0, 7}}) {
+    json_["stride"] = {stride, 1};
+    json_["dilation"] = {dilation, 1};
+    json_["padding"] = word;
+    WriteText(json_.dump());
+    const Result<Layer> layer = ReadLayer(folder_);
+    ASSERT_TRUE(layer) << layer.error().message;
+    const reference::Axis& axis = layer->conv()->geometry.axes[1];
+    EXPECT_EQ(axis.pad_begin, begin) << word << " " << stride;
+    EXPECT_EQ(axis.pad_end, end) << word << " " << stride;
+    EXPECT_EQ(axis.Output(), output) << word << " " << stride;
+    EXPECT_EQ(layer->conv()->geometry.axes[2].Output(), word[0] == 'S' ? 16 : 14);
+  }
+  EXPECT_THAT(
+      ErrorWith("/padding", "same"),
+      HasSubstr(
+          R"(padding: is "same"; expected "SAME", "SAME_UPPER", "SAME_LOWER", "VALID" or an array of integers)"));
+  EXPECT_THAT(ErrorWith("/padding", 1), HasSubstr("padding: is 1; expected \"SAME\""));
+  EXPECT_THAT(ErrorWith("/padding_end", {1, 1}), HasSubstr("padding_end: is unknown, or has no meaning"));
+  EXPECT_THAT(ErrorWith("/operator", "conv_transpose2d"),
+              HasSubstr("padding: is \"VALID\"; expected an array"));
+}
+
+TEST_F(BadConv, HasNoFloat16Outputs) {
+  EXPECT_THAT(ErrorWith("/output/type", "f16"),
+              HasSubstr(R"(output.type: is "f16"; expected "u8", "s8", "s32" or "f32")"));
 }
 
 TEST_F(BadConv, WrongTensors) {
@@ -370,9 +718,10 @@ TEST_F(BadLayer, MissingKeys) {
 TEST_F(BadLayer, WrongValues) {
   EXPECT_THAT(ErrorWith("/operator", "conv2d"), HasSubstr("expected i1 or u1 (N, KH, KW, C/groups)"));
   EXPECT_THAT(ErrorWith("/operator", "softmax"),
-              HasSubstr("operator: is \"softmax\"; expected \"linear\", \"linear_dynamic\", \"conv1d\", "
-                        "\"conv2d\", \"conv3d\", "
-                        "\"conv_transpose1d\", \"conv_transpose2d\" or \"conv_transpose3d\""));
+              HasSubstr("operator: is \"softmax\"; expected \"linear\", \"conv1d\", \"conv2d\", \"conv3d\", "
+                        "\"conv_transpose1d\", \"conv_transpose2d\", \"conv_transpose3d\", or one of these "
+                        "followed by \"_dynamic\""));
+  EXPECT_THAT(ErrorWith("/operator", "_dynamic"), HasSubstr("operator: is \"_dynamic\"; expected"));
   EXPECT_THAT(ErrorWith("/operator", 3), HasSubstr("operator: is 3; expected a string"));
   EXPECT_THAT(ErrorWith("/relu", "yes"), HasSubstr("relu: is \"yes\"; expected true or false"));
   EXPECT_THAT(ErrorWith("/input", 1), HasSubstr("input.zero_point: is missing"));
@@ -413,6 +762,14 @@ TEST_F(BadLayer, WrongTensors) {
               HasSubstr("weights.npy: is f4 (160,); expected i1 or u1 (N, K)"));
   std::filesystem::remove(folder_ + "/weights.npy");
   EXPECT_THAT(ErrorOf(), HasSubstr("weights.npy: no such file"));
+}
+
+TEST_F(BadLayer, IntegerBiasUnderTheNameOfTheOther) {
+  std::ofstream(folder_ + "/bias.npy", std::ios::binary)
+      << tests::Npy(tests::Dict("<i4", "(10,)"), std::string(40, '\0'));
+  EXPECT_THAT(ErrorOf(),
+              HasSubstr("bias.npy: is i4 (10,); expected f4 (10,), N as in weights.npy; a bias of the "
+                        "sums is bias_int32.npy"));
 }
 
 // In the place of bias.npy.

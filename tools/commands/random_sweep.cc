@@ -34,8 +34,8 @@ class Watch {
   bool GoesOn(const verify::RandomSweepResult& now) {
     if (Seconds() >= next_line_) {
       next_line_ += step_;
-      PrintError("sweep: {} random problems, {} failed, {} left\n", now.problems,
-                 now.sweep.Failed(), Duration(all_ - Seconds()));
+      PrintError("sweep: {} random problems, {} failed, {} left\n", now.problems, now.sweep.Failed(),
+                 Duration(all_ - Seconds()));
     }
     return !IsInterrupted() && Seconds() < all_;
   }
@@ -62,14 +62,14 @@ Result<verify::RandomSweepResult> RandomSweepChoice::Run(Clock::time_point start
                                                          bool emulate) const {
   std::optional<emulator::ScopedEmulator> emulator;
   if (emulate) emulator.emplace();
-  std::string fault;
+  Error fault;
   Watch watch(start, hours);
   verify::RandomSweepResult result =
       verify::RunRandomSweep(options, isas, [&](const verify::RandomSweepResult& now) {
-        fault = emulator::ScopedEmulator::TakeFault();
-        return fault.empty() && watch.GoesOn(now);
+        fault = EmulateOption::TakeFault();
+        return fault.ok() && watch.GoesOn(now);
       });
-  if (!fault.empty()) return Error{INTACT_CODEGEN_FAILED, "--emulate: " + fault};
+  if (!fault.ok()) return fault;
   return result;
 }
 

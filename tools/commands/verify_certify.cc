@@ -9,12 +9,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "support/npy.h"
+#include "tools/commands/certify_weights.h"
 #include "tools/console/commands.h"
 #include "tools/console/terminal.h"
 #include "verify/explain/audit.h"
@@ -28,30 +29,11 @@ namespace {
 constexpr int64_t kWitnessesListed = 8;
 
 struct CertifyOptions {
-  std::string file;
+  std::vector<std::string> files;
+  WeightChoice weights;
   int amax = 255;
-  int64_t groups = 1;
-  std::string op;      // "linear", "conv" or "": as the file's dimensions say
   std::string engine;  // "": all
   std::string json;
-};
-
-struct Weights {
-  int64_t n = 0, k = 0;
-  verify::MaybeConv conv;  // with the weights' channels, kernel and groups
-  intact_type type = INTACT_S8;
-  std::vector<uint8_t> values;  // n×k; s8 in two's complement
-  // "64 depths", "3×3 taps × 20 channels"
-  std::string Depths() const {
-    if (!conv) return fmt::format("{} depths", k);
-    return fmt::format("{} taps × {} channels{}", fmt::join(Kernel(), "×"), conv->GroupInputs(),
-                       conv->groups == 1 ? "" : fmt::format(" of {} groups", conv->groups));
-  }
-  std::vector<int64_t> Kernel() const {
-    std::vector<int64_t> kernel;
-    for (int i = 3 - conv->dims; i < 3; ++i) kernel.push_back(conv->axes[static_cast<size_t>(i)].kernel);
-    return kernel;
-  }
 };
 
 // What exact kernels of an ISA without VNNI run.
@@ -92,54 +74,11 @@ struct Findings {
   }
 };
 
-Result<Weights> ReadWeights(const CertifyOptions& options) {
-  const std::string& file = options.file;
-  ASSIGN_OR_RETURN(support::NpyArray npy, support::ReadNpy(file));
-  const auto invalid = [&](const std::string& what) {
-    return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", file, what)};
-  };
-  if (npy.type != INTACT_S8 && npy.type != INTACT_U8) return invalid("elements are not int8 or uint8");
-  if (npy.shape.size() < 2) {
-    return invalid(
-        fmt::format("shape is {}; expected (columns, depth) or (output channels, kernel…, channels)",
-                    support::ShapeString(npy.shape)));
-  }
-  if (npy.shape.size() > 2 + INTACT_MAX_SPATIAL) {
-    return invalid(fmt::format("shape is {}; expected a kernel of at most {} dimensions",
-                               support::ShapeString(npy.shape), INTACT_MAX_SPATIAL));
-  }
-  Weights weights;
-  weights.n = npy.shape[0];
-  const bool is_conv = options.op.empty() ? npy.shape.size() > 2 : options.op == "conv";
-  if (!is_conv && options.groups != 1) {
-    return Error{INTACT_INVALID_ARGUMENT,
-                 fmt::format("--groups is {}; expected 1, for these are the weights of a linear layer",
-                             options.groups)};
-  }
-  if (weights.n % options.groups != 0) {
-    return Error{INTACT_INVALID_ARGUMENT,
-                 fmt::format("--groups is {}; expected a divisor of the {} output channels of {}",
-                             options.groups, weights.n, file)};
-  }
-  if (is_conv && npy.shape.size() == 2) npy.shape.insert(npy.shape.begin() + 1, 1);
-  if (is_conv) {
-    reference::ConvGeometry& conv = weights.conv.emplace();
-    conv.dims = static_cast<int>(npy.shape.size()) - 2;
-    for (size_t i = 1; i + 1 < npy.shape.size(); ++i) {
-      conv.axes[i + 2 - static_cast<size_t>(conv.dims)].kernel = npy.shape[i];
-    }
-    conv.input_channels = npy.shape.back() * options.groups;
-    conv.output_channels = weights.n;
-    conv.groups = options.groups;
-  }
-  weights.type = npy.type;
-  weights.values = std::move(npy.bytes);
-  weights.k = std::ssize(weights.values) / weights.n;
-  return weights;
-}
-
 // What the certificate is to hold for, whatever is beyond.
-void SetRange(int amax, intact_isa isa, intact_linear_desc* linear) {
+void SetLinear(const Weights& weights, int amax, intact_isa isa, intact_linear_desc* linear) {
+  linear->b_type = weights.type;
+  if (!weights.zero_points.empty()) linear->b_zero_points = weights.zero_points.data();
+  linear->b_zero_point_count = std::ssize(weights.zero_points);
   linear->a_max = amax;
   linear->range_check = INTACT_RANGE_UNCHECKED;
   linear->max_isa = isa;
@@ -149,10 +88,9 @@ Result<Gemm> CreateGemm(const Weights& weights, int amax, intact_isa isa) {
   GemmDesc desc = MakeGemmDesc();
   desc.n = weights.n;
   desc.k = weights.k;
-  desc.linear.b_type = weights.type;
   desc.b_stride_k = 1;
   desc.b_stride_n = weights.k;
-  SetRange(amax, isa, &desc.linear);
+  SetLinear(weights, amax, isa, &desc.linear);
   return Gemm::Create(desc, weights.values.data());
 }
 
@@ -166,8 +104,7 @@ Result<Conv> CreateConv(const Weights& weights, int amax, intact_isa isa) {
   desc.groups = weights.conv->groups;
   std::copy(kernel.begin(), kernel.end(), std::begin(desc.input));
   std::copy(kernel.begin(), kernel.end(), std::begin(desc.kernel));
-  desc.linear.b_type = weights.type;
-  SetRange(amax, isa, &desc.linear);
+  SetLinear(weights, amax, isa, &desc.linear);
   return Conv::Create(desc, weights.values.data());
 }
 
@@ -265,22 +202,55 @@ std::vector<intact_pairing> PairingsOf(const Weights& weights, const verify::Eng
   return {*pairing};
 }
 
+// "3 of 27 pairs (11.11 %)".
+std::string ShareText(int64_t failing_pairs, int64_t pairs) {
+  return fmt::format("{} of {} pairs ({:.2f} %)", failing_pairs, pairs,
+                     100 * static_cast<double>(failing_pairs) / static_cast<double>(pairs));
+}
+
 std::string PairsText(const PairingFindings& of) {
   const intact_certificate& c = of.certificate;
   if (c.failing_pairs == 0) {
     return fmt::format("proven: none of {} pairs can saturate VPMADDUBSW, whatever the activations", c.pairs);
   }
-  return fmt::format("{} of {} pairs ({:.2f} %) can saturate VPMADDUBSW; worst column {} with {}",
-                     c.failing_pairs, c.pairs, 100 * of.FailingShare(), c.worst_column,
-                     c.worst_column_failing_pairs);
+  return fmt::format("{} can saturate VPMADDUBSW; worst column {} with {}",
+                     ShareText(c.failing_pairs, c.pairs), c.worst_column, c.worst_column_failing_pairs);
+}
+
+// "w.npy: 64 columns × 3×3 taps × 3 channels, read as ohwi".
+std::string Heading(const std::string& file, const Weights& weights) {
+  return fmt::format("{}: {} columns × {}, read as {}", file, weights.n, weights.Depths(), weights.order);
+}
+
+std::string ZeroPointsText(const Weights& weights) {
+  if (weights.zero_points.empty()) return {};
+  const auto [low, high] = std::ranges::minmax(weights.zero_points);
+  if (low == high) return fmt::format(", zero point of weights {}", low);
+  return fmt::format(", zero points of weights {} to {}", low, high);
+}
+
+void PrintWarning(const Weights& weights) {
+  if (!weights.warning.empty()) Print("  warning: {}\n", weights.warning);
+}
+
+// One of several files.
+void PrintLine(const std::string& file, const Weights& weights, const Findings& findings) {
+  std::string text;
+  for (const PairingFindings& of : findings.pairings) {
+    const intact_certificate& c = of.certificate;
+    text += fmt::format("; {}: {}", verify::InWords(of.pairing, weights.conv),
+                        c.failing_pairs == 0 ? "proven" : ShareText(c.failing_pairs, c.pairs));
+  }
+  Print("{}{}\n", Heading(file, weights), findings.pairings.empty() ? "; no pairs: proven" : text);
+  PrintWarning(weights);
 }
 
 void PrintFindings(const std::string& file, const Weights& weights, const verify::Engine* engine,
                    const Findings& findings) {
   const intact_certificate& c = findings.certificate;
   const verify::PairedShape shape = verify::ShapeOf(weights.conv);
-  Print("{}: {} columns × {}, activations in [{}, {}]\n", file, weights.n, weights.Depths(), c.a_min,
-        c.a_max);
+  Print("{}, activations in [{}, {}]{}\n", Heading(file, weights), c.a_min, c.a_max, ZeroPointsText(weights));
+  PrintWarning(weights);
   for (const PairingFindings& of : findings.pairings) {
     Print("  {} ({}): {}\n", verify::InWords(of.pairing, weights.conv),
           engine != nullptr ? fmt::format("{}, {}", engine->words, engine->versions)
@@ -336,6 +306,8 @@ support::Json ToJson(const std::string& file, const Weights& weights, const Find
   support::Json json = {{"file", file},
                         {"columns", weights.n},
                         {"depth", weights.k},
+                        {"shape", weights.shape},
+                        {"layout", weights.order},
                         {"activation_min", c.a_min},
                         {"activation_max", c.a_max},
                         {"proven", findings.IsProven()},
@@ -343,6 +315,7 @@ support::Json ToJson(const std::string& file, const Weights& weights, const Find
                         {"accumulator_min", c.accumulator_min},
                         {"accumulator_max", c.accumulator_max},
                         {"schedules", support::Json::array()}};
+  if (!weights.warning.empty()) json["warning"] = weights.warning;
   for (const PairingFindings& of : findings.pairings) json["pairings"].push_back(ToJson(of, weights));
   if (weights.conv) {
     json["kernel"] = weights.Kernel();
@@ -365,38 +338,151 @@ support::Json ToJson(const std::string& file, const Weights& weights, const Find
   return json;
 }
 
+// The pairs of all files, in one pairing or as one engine pairs them.
+class Total {
+ public:
+  // `key`, `name`: what JSON calls it.
+  Total(std::string_view words, std::string key, std::string_view name)
+      : words_(words), key_(std::move(key)), name_(name) {}
+
+  void Add(const std::string& file, const intact_certificate& c) {
+    pairs_ += c.pairs;
+    failing_pairs_ += c.failing_pairs;
+    if (c.failing_pairs <= worst_failing_pairs_) return;
+    worst_failing_pairs_ = c.failing_pairs;
+    worst_pairs_ = c.pairs;
+    worst_file_ = file;
+  }
+
+  std::string ToText() const {
+    if (failing_pairs_ == 0) return fmt::format("  {}: proven: none of {} pairs\n", words_, pairs_);
+    return fmt::format("  {}: {}; worst file {} with {}\n", words_, ShareText(failing_pairs_, pairs_),
+                       worst_file_, ShareText(worst_failing_pairs_, worst_pairs_));
+  }
+
+  support::Json ToJson() const {
+    support::Json json = {{key_, name_}, {"pairs", pairs_}, {"failing_pairs", failing_pairs_}};
+    if (failing_pairs_ == 0) return json;
+    json["worst_file"] = worst_file_;
+    json["worst_file_failing_pairs"] = worst_failing_pairs_;
+    return json;
+  }
+
+ private:
+  std::string words_, key_, name_;
+  int64_t pairs_ = 0, failing_pairs_ = 0;
+  std::string worst_file_;
+  int64_t worst_pairs_ = 0, worst_failing_pairs_ = 0;
+};
+
+// What several files come to.
+class Summary {
+ public:
+  explicit Summary(const verify::Engine* engine) {
+    if (engine != nullptr) {
+      totals_.emplace_back(engine->words, "engine", engine->name);
+      return;
+    }
+    // A matrix has the same pairs in both.
+    for (const intact_pairing pairing : {INTACT_PAIRING_WITHIN_TAP, INTACT_PAIRING_FLATTENED}) {
+      totals_.emplace_back(verify::InWords(pairing, reference::ConvGeometry()), "pairing",
+                           verify::NameOf(pairing));
+    }
+  }
+
+  void Add(const std::string& file, const Findings& findings) {
+    ++files_;
+    if (findings.IsProven()) ++proven_;
+    if (findings.pairings.empty()) return;
+    for (size_t i = 0; i < totals_.size(); ++i) {
+      totals_[i].Add(file, findings.pairings[std::min(i, findings.pairings.size() - 1)].certificate);
+    }
+  }
+
+  std::string ToText() const {
+    std::string text = fmt::format("{} file{}: {} proven, {} with pairs that can saturate VPMADDUBSW\n",
+                                   files_, files_ == 1 ? "" : "s", proven_, files_ - proven_);
+    for (const Total& total : totals_) text += total.ToText();
+    return text;
+  }
+
+  support::Json ToJson() const {
+    support::Json json = {{"files", files_}, {"proven", proven_}, {"totals", support::Json::array()}};
+    for (const Total& total : totals_) json["totals"].push_back(total.ToJson());
+    return json;
+  }
+
+ private:
+  int64_t files_ = 0, proven_ = 0;
+  std::vector<Total> totals_;
+};
+
 int RunCertify(const CertifyOptions& options) {
   const verify::Engine* engine = verify::FindEngine(options.engine);
-  const Result<Weights> weights = ReadWeights(options);
-  if (!weights) return Fail(weights.error());
-  const Result<Findings> findings = Certify(*weights, PairingsOf(*weights, engine), options.amax);
-  if (!findings) return Fail(options.file + ": " + findings.error().message);
-  PrintFindings(options.file, *weights, engine, *findings);
-  return WriteJson(options.json, ToJson(options.file, *weights, *findings), kParity);
+  if (const std::optional<Error> error = options.weights.WhyNot()) return Fail(*error);
+  int status = kParity;
+  Summary summary(engine);
+  support::Json files = support::Json::array();
+  for (const std::string& file : options.files) {
+    const Result<Weights> weights = ReadWeights(file, options.weights);
+    if (!weights) {
+      status = Fail(weights.error());
+      continue;
+    }
+    const Result<Findings> findings = Certify(*weights, PairingsOf(*weights, engine), options.amax);
+    if (!findings) {
+      status = Fail(file + ": " + findings.error().message);
+      continue;
+    }
+    if (options.files.size() == 1) {
+      PrintFindings(file, *weights, engine, *findings);
+    } else {
+      PrintLine(file, *weights, *findings);
+    }
+    summary.Add(file, *findings);
+    files.push_back(ToJson(file, *weights, *findings));
+  }
+  if (files.empty()) return status;
+  if (options.files.size() > 1) Print("{}", summary.ToText());
+  return WriteJson(options.json, {{"files", std::move(files)}, {"summary", summary.ToJson()}}, status);
 }
 
 }  // namespace
 
 void AddVerifyCertify(CLI::App* verify, Command* command) {
   auto options = std::make_shared<CertifyOptions>();
-  CLI::App* certify = verify->add_subcommand("certify",
-                                             "which weights can make VPMADDUBSW saturate, in each engine's "
-                                             "pairs of depths, and what accumulators reach where "
-                                             "zero points are 0; information, not a verdict: exit status 0");
-  RefuseEmpty(certify->add_option("WEIGHTS", options->file,
-                                  ".npy file of int8 or uint8: (columns, depth), or (output channels, "
-                                  "kernel…, channels) of a convolution"))
+  CLI::App* certify =
+      verify->add_subcommand("certify",
+                             "which weights can make VPMADDUBSW saturate, in each engine's "
+                             "pairs of depths, and what accumulators reach where activations' "
+                             "zero points are 0; information, not a verdict: exit status 0");
+  RefuseEmpty(certify->add_option("WEIGHTS", options->files,
+                                  ".npy files of int8 or uint8: (columns, depth), or (output channels, "
+                                  "kernel…, channels) of a convolution; of several, a line each and totals"))
       ->type_name("FILE")
       ->required();
   certify->add_option("--amax", options->amax, "activations as the instruction sees them lie in [0, amax]")
       ->check(CLI::Range(1, 255))
       ->capture_default_str();
-  certify->add_option("--groups", options->groups, "groups of the convolution")
+  certify
+      ->add_option(
+          "--layout", options->weights.layouts,
+          "order of the files' dimensions: ohwi (default: TensorFlow Lite), oihw (ONNX, PyTorch) or hwio "
+          "of convolutions, with any number of dimensions; nk (default) or kn of matrices; ohwi,kn")
+      ->type_name(fmt::format("{{{}}}", fmt::join(OrderNames(), ",")))
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember(OrderNames()).description(""));
+  RefuseEmpty(certify->add_option("--zero-point", options->weights.zero_points,
+                                  "zero point of the weights, or a .npy file of one for each output channel: "
+                                  "changes accumulators, not pairs"))
+      ->type_name("N|FILE");
+  certify->add_option("--groups", options->weights.groups, "groups of the convolution")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31).description(""))
       ->capture_default_str();
   certify
-      ->add_option("--operator", options->op,
+      ->add_option("--operator", options->weights.op,
                    "linear, or conv; without it two dimensions are linear and more a convolution")
       ->check(CLI::IsMember({"linear", "conv"}));
   std::vector<std::string> engines;
@@ -406,7 +492,7 @@ void AddVerifyCertify(CLI::App* verify, Command* command) {
                    "certify for this engine's pairs only: " + fmt::format("{}", fmt::join(engines, ", ")))
       ->type_name("ENGINE")
       ->check(CLI::IsMember(engines).description(""));
-  AddJsonOption(certify, &options->json, "write the certificate");
+  AddJsonOption(certify, &options->json, "write the certificates and their totals");
   certify->callback([options, command] { *command = [options] { return RunCertify(*options); }; });
 }
 

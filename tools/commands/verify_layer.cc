@@ -25,6 +25,7 @@ struct LayerOptions {
   std::vector<std::string> folders;
   RunChoice choice;
   TargetOption target;
+  EmulateOption emulate;
   std::string expect;
   std::string json;
 };
@@ -61,7 +62,7 @@ std::vector<std::string> LayersIn(const std::string& folder) {
 
 struct LayerFindings {
   verify::LayerCheck check;
-  std::optional<verify::Cost> cost;  // of our own kernels
+  std::optional<verify::Cost> cost;  // of our own kernels on the CPU
 };
 
 Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions& options,
@@ -82,12 +83,14 @@ Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions&
   }
   verify::Layer run = layer;
   LinearOf(run.operation).pairing = options.choice.pairing;
-  Result<verify::LayerCheck> check = verify::CheckLayer(
-      run, options.choice.mode, options.choice.isa, expectation,
-      is_plugin ? verify::LayerTarget{options.target.text, &target} : verify::LayerTarget());
+  Result<verify::LayerCheck> check = options.emulate.Emulated([&] {
+    return verify::CheckLayer(
+        run, options.choice.mode, options.choice.isa, expectation,
+        is_plugin ? verify::LayerTarget{options.target.text, &target} : verify::LayerTarget());
+  });
   if (!check) return failed(check.error());
   check->recorded = verify::ExplainRecorded(layer, recorded);
-  if (is_plugin) return LayerFindings{std::move(*check), std::nullopt};
+  if (is_plugin || options.emulate.on) return LayerFindings{std::move(*check), std::nullopt};
   Result<verify::Cost> cost = verify::MeasureCost(layer);
   if (!cost) return failed(cost.error());
   return LayerFindings{std::move(*check), std::move(*cost)};
@@ -112,7 +115,8 @@ int PrintRecorded(const std::string& folder, const std::vector<std::string>& lay
 }
 
 int RunLayers(LayerOptions options) {
-  if (const int status = options.choice.Resolve(); status != kParity) return status;
+  if (const Error error = options.emulate.Prepare(options.target.IsPlugin()); !error.ok()) return Fail(error);
+  if (const int status = options.choice.Resolve(&options.emulate); status != kParity) return status;
   const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
   if (!target) return Fail(target.error());
   int status = kParity;
@@ -151,6 +155,7 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
   options->choice.AddOptions(layer);
   options->choice.AddPairing(layer);
   options->target.Add(layer);
+  options->emulate.Add(layer);
   RefuseEmpty(
       layer->add_option("--expect", options->expect, ".npy file to equal, in the layer's folder or absolute"))
       ->type_name("FILE");

@@ -20,6 +20,7 @@ namespace {
 struct ReplayOptions {
   std::vector<std::string> lines;
   TargetOption target;
+  EmulateOption emulate;
   std::string reproduce;
 };
 
@@ -43,7 +44,8 @@ int Replay(const ReplayOptions& options, const verify::Problem& problem) {
   choice.mode = problem.mode;
   const Result<std::unique_ptr<verify::Target>> target = options.target.Open(choice);
   if (!target) return Fail(target.error());
-  const Result<verify::Judgement> judgement = verify::Judge(**target, problem);
+  const Result<verify::Judgement> judgement =
+      options.emulate.Emulated([&] { return verify::Judge(**target, problem); });
   const std::string printed = (*target)->Printed();
   if (!printed.empty()) PrintError("{}{}", printed, printed.ends_with('\n') ? "" : "\n");
   if (!judgement) {
@@ -72,11 +74,17 @@ int ReplayLine(const ReplayOptions& options, const std::string& line) {
     return Fail(
         fmt::format("replay: '{}': isa= and mode= choose among our own kernels; a --target has none", line));
   }
+  if (problem->isa != INTACT_ISA_ANY && intact_isa_available(problem->isa) == 0) {
+    return Fail(fmt::format("replay: isa={}: {}", intact_isa_name(problem->isa),
+                            NotAvailable(problem->isa, &options.emulate)));
+  }
   return Replay(options, *problem);
 }
 
 int ReplayAll(const ReplayOptions& options) {
   if (options.lines.size() > 1 && !options.reproduce.empty()) return Fail("--reproduce: takes one LINE");
+  const Error error = options.emulate.Prepare(options.target.IsPlugin());
+  if (!error.ok()) return Fail(error);
   int worst = kParity;
   for (const std::string& line : options.lines) worst = std::max(worst, ReplayLine(options, line));
   return worst;
@@ -94,6 +102,7 @@ void AddVerifyReplay(CLI::App* verify, Command* command) {
                    "'conv u8s8u8 in=28x28 c=64 o=32 kernel=3x3 pad=1x1 groups=4 za=3'")
       ->required();
   options->target.Add(replay);
+  options->emulate.Add(replay);
   AddFileOption(replay, "--reproduce", &options->reproduce,
                 "write it, if a --target fails, as a C file that needs no intact")
       ->needs("--target");

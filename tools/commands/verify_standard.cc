@@ -31,7 +31,7 @@ constexpr std::array kBothModes = {INTACT_EXACT, INTACT_SATURATING};
 struct StandardOptions {
   std::string folder = "report";
   bool quick = false;
-  bool emulate = false;
+  EmulateOption emulate;
   std::vector<std::string> targets;
   double deadline = TargetOption().deadline;
 };
@@ -61,7 +61,7 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   ReportStep("cost of exactness");
   ASSIGN_OR_RETURN(report.costs, verify::MeasureBuiltinCosts());
   print(verify::ToText(std::span<const verify::Cost>(report.costs)));
-  if (options.emulate) {  // after what is measured
+  if (options.emulate.on) {  // after what is measured
     const core::IsaSet emulated = emulator::AddMissingIsas();
     for (support::IsaStatus& status : report.isas) {
       const bool is_swept =
@@ -70,7 +70,7 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
     }
   }
   ASSIGN_OR_RETURN(report.sweep,
-                   SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate));
+                   SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate.on));
   print(verify::ToText(report.sweep));
   return report;
 }
@@ -135,7 +135,7 @@ int Standard(const StandardOptions& options) {
     }
   }
   if (!options.targets.empty()) {
-    if (options.emulate) return Fail("--emulate is for our own kernels, not for a --target");
+    if (const Error error = options.emulate.Prepare(true); !error.ok()) return Fail(error);
     return ExamineTargets(options, files);
   }
   return Write(RunAll(options), files);
@@ -149,7 +149,7 @@ void AddVerifyStandard(CLI::App* verify, Command* command) {
       ->type_name("DIR")
       ->capture_default_str();
   verify->add_flag("--quick", options->quick, "a fifth of the sweep's problems");
-  AddEmulateFlag(verify, &options->emulate);
+  options->emulate.Add(verify);
   RefuseEmpty(
       verify->add_option("--target", options->targets,
                          "in place of our own kernels those of FILE.so, a plug-in (docs/targets.md), or of a "

@@ -56,8 +56,8 @@ Result<verify::SweepResult> RunSweep(std::span<const verify::Problem> problems, 
   std::optional<emulator::ScopedEmulator> emulator;
   if (emulate) emulator.emplace();
   const auto record = [&](const verify::SweepOutcome& outcome) -> std::optional<Error> {
-    const std::string fault = emulator::ScopedEmulator::TakeFault();
-    if (!fault.empty()) return Error{INTACT_CODEGEN_FAILED, "--emulate: " + fault};
+    Error fault = EmulateOption::TakeFault();
+    if (!fault.ok()) return fault;
     return memory.record(outcome);
   };
   return verify::RunSweep(problems, target, memory.known, record, ReportProgress(step));
@@ -71,10 +71,6 @@ Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const int
   return RunSweep(problems, verify::IntactTarget(), emulate, {}, "sweep");
 }
 
-void AddEmulateFlag(CLI::App* app, bool* emulate) {
-  app->add_flag("--emulate", *emulate, "sweep the ISAs that this CPU lacks too, in software (with AVX2)");
-}
-
 verify::Effort EffortOf(bool quick) { return quick ? verify::Effort::kQuick : verify::Effort::kStandard; }
 
 namespace {
@@ -83,7 +79,7 @@ struct SweepOptions {
   RunChoice choice;
   TargetOption target;
   bool quick = false;
-  bool emulate = false;
+  EmulateOption emulate;
   std::string shard = "1/1";
   std::string journal;
   RandomSweepChoice random;
@@ -173,7 +169,7 @@ Result<verify::SweepRun> DescribeRun(const SweepOptions& options, const verify::
   }
   run.mode = options.choice.mode;
   run.effort = EffortOf(options.quick);
-  run.emulated = options.emulate;
+  run.emulated = options.emulate.on;
   run.shard = *shard;
   return run;
 }
@@ -183,14 +179,14 @@ Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::
                                      std::span<const verify::Problem> problems,
                                      const verify::Target& target) {
   const std::string step = options.target.IsPlugin() ? target.Name() : "sweep";
-  if (options.journal.empty()) return RunSweep(problems, target, options.emulate, {}, step);
+  if (options.journal.empty()) return RunSweep(problems, target, options.emulate.on, {}, step);
   ASSIGN_OR_RETURN(support::Journal journal, support::Journal::Open(options.journal));
   ASSIGN_OR_RETURN(verify::SweepOutcomes known, verify::Resume(options.journal, run, &journal));
   if (!known.empty()) {
     PrintError("{}: {} of {} problems are done\n", options.journal, known.size(), problems.size());
   }
   const auto record = [&](const verify::SweepOutcome& outcome) { return verify::Append(outcome, &journal); };
-  return RunSweep(problems, target, options.emulate, {std::move(known), record}, step);
+  return RunSweep(problems, target, options.emulate.on, {std::move(known), record}, step);
 }
 
 /// Goes on with random problems, of which each shard has others.
@@ -201,19 +197,16 @@ Result<verify::RandomSweepResult> SweepOn(const SweepOptions& options, const ver
   choice.options.stream = static_cast<uint64_t>(run.shard.index);
   choice.options.mode = run.mode;
   if (run.target.takes) return choice.Run(start, target, *run.target.takes);
-  return choice.Run(start, run.isas, options.emulate);
+  return choice.Run(start, run.isas, options.emulate.on);
 }
 
 int Sweep(SweepOptions options) {
   const auto start = std::chrono::steady_clock::now();
-  if (options.emulate && options.target.IsPlugin()) {
-    return Fail("--emulate is for our own kernels, not for a --target");
-  }
+  if (const Error error = options.emulate.Prepare(options.target.IsPlugin()); !error.ok()) return Fail(error);
   if (!options.journal.empty() && !options.json.empty() && AreOneFile(options.journal, options.json)) {
     return Fail("--journal and --json are one file; expected two");
   }
-  if (options.emulate) emulator::AddMissingIsas();
-  if (const int status = options.choice.Resolve(); status != kParity) return status;
+  if (const int status = options.choice.Resolve(&options.emulate); status != kParity) return status;
   const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
   if (!target) return Fail(target.error());
   Result<verify::SweepRun> run = DescribeRun(options, **target);
@@ -278,7 +271,7 @@ void AddVerifySweep(CLI::App* verify, Command* command) {
   options->choice.AddOptions(sweep);
   options->target.Add(sweep);
   sweep->add_flag("--quick", options->quick, "a fifth of the problems");
-  AddEmulateFlag(sweep, &options->emulate);
+  options->emulate.Add(sweep);
   sweep
       ->add_option("--shard", options->shard,
                    "run part I of N, for `verify merge`; auto or auto/N: as Slurm, Kubernetes or MPI number "

@@ -13,7 +13,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
+#include "emulator/emulator.h"
 #include "verify/sweep/sweep.h"
 
 namespace intact::tools {
@@ -53,7 +55,27 @@ inline int StatusOf(verify::SweepVerdict verdict) {
 Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
                                              verify::Effort effort, bool emulate);
 verify::Effort EffortOf(bool quick);
-void AddEmulateFlag(CLI::App* app, bool* emulate);
+
+/// --emulate: the ISAs that this CPU lacks are there too, in software.
+struct EmulateOption {
+  bool on = false;
+
+  void Add(CLI::App* app);
+  /// Lets plans choose these ISAs; call it before an ISA is resolved. An error if there is a target too.
+  Error Prepare(bool has_target) const;
+  /// What `run` returns, a Result; or what the emulator could not carry out.
+  template <class Run>
+  auto Emulated(const Run& run) const -> decltype(run()) {
+    if (!on) return run();
+    const emulator::ScopedEmulator emulator;
+    auto result = run();
+    Error fault = TakeFault();
+    if (!fault.ok()) return fault;
+    return result;
+  }
+  /// The first fault of the emulator since the last call, as an error.
+  static Error TakeFault();
+};
 
 /// The variables that the library reads, for the end of --help.
 inline constexpr const char* kEnvironmentHelp =
@@ -66,7 +88,10 @@ inline constexpr const char* kEnvironmentHelp =
 /// The names that --isa takes, as the type of that option: {avx2,...,any}.
 std::string IsaNames();
 /// The ISA of that name, as --isa gives it. The error names the option; also if this machine lacks the ISA.
-Result<intact_isa> ResolveIsa(const std::string& name);
+/// `emulate`: of a command that has this option.
+Result<intact_isa> ResolveIsa(const std::string& name, const EmulateOption* emulate = nullptr);
+/// Why an ISA is not available here, and that --emulate runs it where this option is there and off.
+std::string NotAvailable(intact_isa isa, const EmulateOption* emulate);
 
 /// --isa and --mode.
 struct RunChoice {
@@ -82,7 +107,7 @@ struct RunChoice {
   void AddPairing(CLI::App* app);
   /// Fills isa, mode and pairing from the names; says what is wrong with them, also if this machine lacks the
   /// ISA.
-  int Resolve();
+  int Resolve(const EmulateOption* emulate = nullptr);
 };
 
 /// Whether two paths name one file, which need not be there.

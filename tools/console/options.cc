@@ -99,16 +99,40 @@ std::string IsaNames() {
   return "{" + names + "any}";
 }
 
-Result<intact_isa> ResolveIsa(const std::string& name) {
+void EmulateOption::Add(CLI::App* app) {
+  app->add_flag("--emulate", on, "run the kernels of ISAs that this CPU lacks too, in software (with AVX2)");
+}
+
+Error EmulateOption::Prepare(bool has_target) const {
+  if (!on) return {};
+  if (has_target) {
+    return Error{INTACT_INVALID_ARGUMENT, "--emulate is for our own kernels, not for a --target"};
+  }
+  emulator::AddMissingIsas();
+  return {};
+}
+
+Error EmulateOption::TakeFault() {
+  const std::string fault = emulator::ScopedEmulator::TakeFault();
+  return fault.empty() ? Error() : Error{INTACT_CODEGEN_FAILED, "--emulate: " + fault};
+}
+
+std::string NotAvailable(intact_isa isa, const EmulateOption* emulate) {
+  const bool would_help =
+      emulate != nullptr && !emulate->on && emulator::MissingIsas().Has(static_cast<core::Isa>(isa));
+  return fmt::format("not available here: {}{}", support::WhyNotAvailable(isa),
+                     would_help ? "; --emulate runs it in software" : "");
+}
+
+Result<intact_isa> ResolveIsa(const std::string& name, const EmulateOption* emulate) {
   Result<intact_isa> isa = verify::ParseIsa(name);
   if (!isa) return Error{isa.error().status, "--" + isa.error().message};
   if (*isa == INTACT_ISA_ANY || intact_isa_available(*isa) != 0) return isa;
-  return Error{INTACT_UNSUPPORTED,
-               fmt::format("--isa {}: not available here: {}", name, support::WhyNotAvailable(*isa))};
+  return Error{INTACT_UNSUPPORTED, fmt::format("--isa {}: {}", name, NotAvailable(*isa, emulate))};
 }
 
-int RunChoice::Resolve() {
-  const Result<intact_isa> resolved_isa = ResolveIsa(isa_name);
+int RunChoice::Resolve(const EmulateOption* emulate) {
+  const Result<intact_isa> resolved_isa = ResolveIsa(isa_name, emulate);
   if (!resolved_isa) return Fail(resolved_isa.error());
   const Result<intact_mode> parsed_mode = verify::ParseMode(mode_name);
   if (!parsed_mode) return Fail("--" + parsed_mode.error().message);

@@ -133,7 +133,8 @@ class Timer {
   }
 
   intact_status Run(const Plan& plan, uint8_t* c) const {
-    return RunPlan(plan, ArgsOf(operation_, RunOptions(), {operation_.GivenA().data(), c}));
+    const void* const residual = operation_.HasResidual() ? operation_.residual.data() : nullptr;
+    return RunPlan(plan, ArgsOf(operation_, RunOptions(), {operation_.GivenA().data(), c, residual}));
   }
 
   Operation operation_;

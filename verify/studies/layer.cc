@@ -1,12 +1,14 @@
 #include "verify/studies/layer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -62,13 +64,26 @@ class Fields {
     return value ? value->get<std::string>() : std::string();
   }
 
-  /// One of two strings.
-  std::string OneOf(std::string_view name, const std::array<const char*, 2>& values) {
-    std::string value = String(name);
-    if (!error_ && value != values[0] && value != values[1]) {
-      Fail(name, fmt::format(R"(is {}; expected "{}" or "{}")", ExcerptOf(value), values[0], values[1]));
+  bool IsArray(std::string_view name) {
+    const json* value = Find(name);
+    return value != nullptr && value->is_array();
+  }
+
+  /// One of some strings. `other`: what else the field may be.
+  std::string OneOf(std::string_view name, std::span<const std::string_view> values,
+                    std::string_view other = {}) {
+    const std::string wanted = Alternatives(values, other);
+    const json* value = Require(name, &json::is_string, wanted);
+    if (value == nullptr) return {};
+    auto text = value->get<std::string>();
+    if (std::ranges::find(values, text) == values.end()) {
+      Fail(name, fmt::format("is {}; expected {}", ExcerptOf(text), wanted));
     }
-    return value;
+    return text;
+  }
+  std::string OneOf(std::string_view name, std::initializer_list<std::string_view> values,
+                    std::string_view other = {}) {
+    return OneOf(name, std::span(values.begin(), values.size()), other);
   }
 
   bool Boolean(std::string_view name) {
@@ -79,6 +94,14 @@ class Fields {
   int32_t ZeroPoint(std::string_view name, intact_type type) {
     const json* value = Require(name, &json::is_number_integer, "an integer");
     return value ? CheckedZeroPoint(name, *value, type) : 0;
+  }
+
+  /// A finite number.
+  double Number(std::string_view name) {
+    const json* value = Require(name, &json::is_number, "a number");
+    if (value == nullptr || std::isfinite(value->get<double>())) return value ? value->get<double>() : 0.0;
+    Fail(name, fmt::format("is {}; expected a finite number", ExcerptOf(*value)));
+    return 0.0;
   }
 
   double Scale(std::string_view name) {
@@ -143,11 +166,21 @@ class Fields {
       const auto within = asked_for_.lower_bound(name + ".");
       const bool has_fields = within != asked_for_.end() && within->starts_with(name + ".");
       if (key.find('.') != std::string::npos || !(has_fields || asked_for_.contains(name))) {
-        Fail(support::Excerpt(name), "is unknown, or has no meaning for this operator");
+        Fail(support::Excerpt(name), "is unknown, or has no meaning for this operator or output type");
       } else if (value.is_object()) {
         RefuseOthers(name + ".", value);
       }
     }
+  }
+
+  /// `"a", "b" or "c"`, or `"a", "b" or OTHER`.
+  static std::string Alternatives(std::span<const std::string_view> values, std::string_view other) {
+    std::vector<std::string> words;
+    for (const std::string_view value : values) words.push_back(fmt::format("\"{}\"", value));
+    if (!other.empty()) words.emplace_back(other);
+    const std::string last = std::move(words.back());
+    words.pop_back();
+    return words.empty() ? last : fmt::format("{} or {}", fmt::join(words, ", "), last);
   }
 
   const json* Find(std::string_view name) {
@@ -255,8 +288,10 @@ Result<Tensors> ReadTensors(const std::string& folder, size_t rank, int64_t grou
 }
 
 void SetTensors(const Tensors& tensors, reference::Linear* operation) {
-  if (tensors.activations.type != INTACT_F32) {
-    operation->a_type = operation->c_type = tensors.activations.type;
+  if (tensors.activations.type == INTACT_F32) {
+    operation->a_source = tensors.activations.bytes;
+  } else {
+    operation->a_type = tensors.activations.type;
     operation->a = tensors.activations.bytes;
   }
   operation->b_type = tensors.weights.type;
@@ -267,7 +302,6 @@ std::optional<Error> ReadLinear(const std::string& folder, bool is_dynamic, refe
   ASSIGN_OR_RETURN(const Tensors tensors,
                    ReadTensors(folder, 2, 1, "(M, {}), K as in weights.npy", "(N, K)", is_dynamic));
   SetTensors(tensors, gemm);
-  if (is_dynamic) gemm->a_source = tensors.activations.bytes;
   gemm->m = tensors.activations.shape[0];
   gemm->n = tensors.weights.shape[0];
   gemm->k = tensors.weights.shape[1];
@@ -275,15 +309,39 @@ std::optional<Error> ReadLinear(const std::string& folder, bool is_dynamic, refe
   return std::nullopt;
 }
 
-/// What layer.json tells of a convolution: all but the extents of its tensors.
-reference::ConvGeometry ReadGeometry(size_t dims, bool transposed, Fields* fields) {
+/// Padding in a word: none, or so much that the output has ⌈input/stride⌉ pixels. An odd pixel of it is
+/// behind the input, or before it.
+enum class Padding : uint8_t { kValid, kSameUpper, kSameLower };
+
+/// "padding", unless it is an array, as it must be for a transposed convolution.
+std::optional<Padding> ReadPaddingWord(bool transposed, Fields* fields) {
+  if (transposed || !fields->Has("padding") || fields->IsArray("padding")) return std::nullopt;
+  const std::string word =
+      fields->OneOf("padding", {"SAME", "SAME_UPPER", "SAME_LOWER", "VALID"}, "an array of integers");
+  if (word == "SAME_LOWER") return Padding::kSameLower;
+  return word == "VALID" ? Padding::kValid : Padding::kSameUpper;
+}
+
+void Pad(std::optional<Padding> padding, reference::Axis* axis) {
+  if (!padding || padding == Padding::kValid) return;
+  const int64_t outputs = (axis->input + axis->stride - 1) / axis->stride;
+  const int64_t window = (axis->kernel - 1) * axis->dilation + 1;
+  const int64_t total = std::max<int64_t>((outputs - 1) * axis->stride + window - axis->input, 0);
+  axis->pad_begin = (total + (padding == Padding::kSameLower ? 1 : 0)) / 2;
+  axis->pad_end = total - axis->pad_begin;
+}
+
+/// What layer.json says about a convolution, without what depends on the extents of its tensors, such as the
+/// padding that a word asks for.
+reference::ConvGeometry ReadGeometry(size_t dims, bool transposed, bool has_padding_word, Fields* fields) {
   reference::ConvGeometry geometry;
   geometry.dims = static_cast<int>(dims);
   const std::vector<int64_t> stride = fields->Extents("stride", dims, 1);
   const std::vector<int64_t> dilation = fields->Extents("dilation", dims, 1);
-  const std::vector<int64_t> begin = fields->Extents("padding", dims, 0);
-  const std::vector<int64_t> end =
-      fields->Has("padding_end") ? fields->Extents("padding_end", dims, 0) : begin;
+  std::vector<int64_t> begin(dims, 0);
+  if (!has_padding_word) begin = fields->Extents("padding", dims, 0);
+  const bool has_end = !has_padding_word && fields->Has("padding_end");
+  const std::vector<int64_t> end = has_end ? fields->Extents("padding_end", dims, 0) : begin;
   const std::vector<int64_t> output_pad = fields->Extents("output_padding", dims, 0);
   if (fields->error()) return geometry;
   const auto axes = std::span(geometry.axes).last(dims);
@@ -299,16 +357,18 @@ reference::ConvGeometry ReadGeometry(size_t dims, bool transposed, Fields* field
   return geometry;
 }
 
-/// Reads the tensors of a convolution whose geometry is known but for their extents.
-std::optional<Error> ReadConv(const std::string& folder, reference::Conv* conv) {
+/// Reads the tensors of a convolution, and the part of its geometry that depends on their extents.
+std::optional<Error> ReadConv(const std::string& folder, bool is_dynamic, std::optional<Padding> padding,
+                              reference::Conv* conv) {
   static constexpr const char* kInputs[] = {"(batch, W, {})", "(batch, H, W, {})", "(batch, D, H, W, {})"};
   static constexpr const char* kFilters[] = {"(N, KW, C/groups)", "(N, KH, KW, C/groups)",
                                              "(N, KD, KH, KW, C/groups)"};
   reference::ConvGeometry& geometry = conv->geometry;
   const auto dims = static_cast<size_t>(geometry.dims);
-  ASSIGN_OR_RETURN(const Tensors tensors,
-                   ReadTensors(folder, dims + 2, geometry.groups,
-                               std::string(kInputs[dims - 1]) + ", C as in weights.npy", kFilters[dims - 1]));
+  ASSIGN_OR_RETURN(
+      const Tensors tensors,
+      ReadTensors(folder, dims + 2, geometry.groups, std::string(kInputs[dims - 1]) + ", C as in weights.npy",
+                  kFilters[dims - 1], is_dynamic));
   SetTensors(tensors, conv);
   const std::vector<int64_t>& input = tensors.activations.shape;
   const std::vector<int64_t>& filter = tensors.weights.shape;
@@ -323,6 +383,7 @@ std::optional<Error> ReadConv(const std::string& folder, reference::Conv* conv) 
   for (size_t i = 0; i < dims; ++i) {
     axes[i].input = input[i + 1];
     axes[i].kernel = filter[i + 1];
+    Pad(padding, &axes[i]);
     if (axes[i].Output() > 0) continue;
     return WrongTensor(folder + "/weights.npy", tensors.weights,
                        axes[i].transposed
@@ -341,6 +402,8 @@ struct LayerScales {
   double input = 1.0;
   std::vector<double> weights;
   double output = 1.0;
+  // Whether the input's scale follows from the activations: the others are then one float32 before it comes.
+  bool is_dynamic = false;
 };
 
 /// bias_s32 from `path`.
@@ -359,7 +422,9 @@ Result<std::vector<float>> ReadBias(const std::string& folder, int64_t columns) 
   if (!std::filesystem::exists(path)) return std::vector<float>();
   ASSIGN_OR_RETURN(const support::NpyArray bias, support::ReadNpy(path));
   if (bias.type != INTACT_F32 || bias.shape != std::vector<int64_t>{columns}) {
-    return WrongTensor(path, bias, fmt::format("f4 ({},), N as in weights.npy", columns));
+    return WrongTensor(path, bias,
+                       fmt::format("f4 ({},), N as in weights.npy{}", columns,
+                                   bias.type == INTACT_S32 ? "; a bias of the sums is bias_int32.npy" : ""));
   }
   return bias.Values<float>();
 }
@@ -391,10 +456,14 @@ void SetFloatSteps(const LayerScales& scales, const std::vector<float>& bias, in
   }
 }
 
-/// scale[n] = si·sw[n]/so in double precision, rounded to float32 once.
+/// scale[n] = si·sw[n]/so in double precision, rounded to float32 once; of a dynamic layer sw[n]/so is
+/// rounded first.
 void SetScales(const LayerScales& scales, Fields* fields, reference::Linear* operation) {
   for (const double weight_scale : scales.weights) {
-    const auto scale = static_cast<float>(scales.input * weight_scale / scales.output);
+    const double exact = scales.is_dynamic
+                             ? scales.input * double{static_cast<float>(weight_scale / scales.output)}
+                             : scales.input * weight_scale / scales.output;
+    const auto scale = static_cast<float>(exact);
     if (!std::isfinite(scale) || (scale == 0 && weight_scale != 0)) {
       fields->Fail(
           fmt::format("weight.scales[{}]", operation->scales.size()),
@@ -405,78 +474,160 @@ void SetScales(const LayerScales& scales, Fields* fields, reference::Linear* ope
   }
 }
 
-/// Zero points of the weights and epilogue. Returns the bias as the layer has it.
-Result<std::vector<float>> ReadEpilogue(const std::string& folder, const LayerScales& scales, int64_t columns,
-                                        Fields* fields, reference::Linear* operation) {
-  SetScales(scales, fields, operation);
-  operation->b_zero_points = fields->ZeroPoints("weight.zero_points", columns, operation->b_type);
-  if (fields->Boolean("relu")) operation->post_ops.Add(core::Relu{});
-  if (fields->error()) return *fields->error();
+/// bias_int32.npy, or else bias.npy, whose real numbers are returned.
+Result<std::vector<float>> ReadAnyBias(const std::string& folder, int64_t columns, double output_scale,
+                                       reference::Linear* operation) {
   const std::string integers = folder + "/bias_int32.npy";
   if (std::filesystem::exists(integers)) {
     if (std::optional<Error> error = ReadIntegerBias(integers, columns, operation)) return *error;
     return std::vector<float>();
   }
-  Result<std::vector<float>> bias = ReadBias(folder, columns);
-  if (!bias) return bias;
-  if (std::optional<Error> error = SetBias(folder, *bias, scales.output, operation)) return *error;
+  ASSIGN_OR_RETURN(std::vector<float> bias, ReadBias(folder, columns));
+  if (!bias.empty() && operation->c_type == INTACT_S32) {
+    return Invalid(folder + "/bias.npy: is there; expected bias_int32.npy, for the output is s32");
+  }
+  if (std::optional<Error> error = SetBias(folder, bias, output_scale, operation)) return *error;
   return bias;
 }
 
-/// Zero points and epilogue of an operation whose tensors have been read.
-std::optional<Error> ReadQuantization(const std::string& folder, int64_t columns, Fields* fields,
-                                      reference::Linear* operation) {
-  operation->a_zero_point = fields->ZeroPoint("input.zero_point", operation->a_type);
-  operation->c_zero_point = fields->ZeroPoint("output.zero_point", operation->c_type);
-  const LayerScales scales = {fields->Scale("input.scale"), fields->Scales("weight.scales", columns),
-                              fields->Scale("output.scale")};
-  ASSIGN_OR_RETURN(const std::vector<float> bias, ReadEpilogue(folder, scales, columns, fields, operation));
-  SetFloatSteps(scales, bias, columns, operation);
+/// The residual, which is added in units of the output.
+std::optional<Error> ReadResidual(const std::string& folder, const std::vector<int64_t>& shape,
+                                  double output_scale, Fields* fields, reference::Linear* operation) {
+  const std::string path = folder + "/residual.npy";
+  const bool has_file = std::filesystem::exists(path);
+  if (!has_file && !fields->Has("residual")) return std::nullopt;
+  if (operation->c_type == INTACT_S32) {
+    return Invalid(path + ": is asked for; expected no residual, for the output is s32");
+  }
+  ASSIGN_OR_RETURN(support::NpyArray residual, support::ReadNpy(path));
+  if ((!core::IsInt8(residual.type) && residual.type != INTACT_F32) || residual.shape != shape) {
+    return WrongTensor(path, residual,
+                       fmt::format("u1, i1 or f4 {}, the output's shape", support::ShapeString(shape)));
+  }
+  core::AddResidual added;
+  added.type = residual.type;
+  added.scale = static_cast<float>(fields->Scale("residual.scale") / output_scale);
+  if (core::IsInt8(residual.type)) added.zero_point = fields->ZeroPoint("residual.zero_point", residual.type);
+  if (!std::isfinite(added.scale) || added.scale <= 0) {
+    fields->Fail("residual.scale", fmt::format("divided by output.scale is {} in float32; expected a finite "
+                                               "scale above 0",
+                                               added.scale));
+  }
+  operation->post_ops.Add(added);
+  operation->residual = std::move(residual.bytes);
+  return fields->error();
+}
+
+/// Bounds in real numbers become bounds in units of the output: whole steps of an 8-bit output.
+void AddClamp(double low, double high, double output_scale, Fields* fields, reference::Linear* operation) {
+  const auto in_steps = [&](double bound) {
+    const double steps = bound / output_scale;
+    return static_cast<float>(core::IsInt8(operation->c_type) ? std::nearbyint(steps) : steps);
+  };
+  const core::Clamp clamp = {in_steps(low), in_steps(high)};
+  const bool are_finite = std::isfinite(clamp.low) && std::isfinite(clamp.high);
+  if (!are_finite || clamp.low > clamp.high || (clamp.low == 0 && clamp.high == 0)) {
+    fields->Fail("activation", fmt::format("has the bounds {} and {} in units of the output; expected finite "
+                                           "bounds in ascending order, not both 0",
+                                           clamp.low, clamp.high));
+  }
+  operation->post_ops.Add(clamp);
+}
+
+/// "activation", or "relu" in its place. An s32 output needs neither.
+void ReadActivation(double output_scale, Fields* fields, reference::Linear* operation) {
+  const bool is_s32 = operation->c_type == INTACT_S32;
+  const bool has_activation = fields->Has("activation");
+  if (fields->Has("relu")) {
+    const bool relu = fields->Boolean("relu");
+    if (has_activation) fields->Fail("relu", "stands beside activation; expected one of the two");
+    if (relu && is_s32) fields->Fail("relu", "is true; expected false, for the output is s32");
+    if (relu) operation->post_ops.Add(core::Relu{});
+    return;
+  }
+  if (is_s32) {
+    if (has_activation) fields->OneOf("activation", {"none"});
+    return;
+  }
+  if (fields->Has("activation.min") || fields->Has("activation.max")) {
+    const double low = fields->Number("activation.min");
+    const double high = fields->Number("activation.max");
+    if (!fields->error()) AddClamp(low, high, output_scale, fields, operation);
+    return;
+  }
+  const std::string name = fields->OneOf("activation", {"none", "relu", "relu6"},
+                                         R"({"min": number, "max": number}, or relu in its place)");
+  if (name == "relu") operation->post_ops.Add(core::Relu{});
+  if (name == "relu6") AddClamp(0.0, 6.0, output_scale, fields, operation);
+}
+
+/// Zero points of weights and output, scales and all that follows the sums.
+std::optional<Error> ReadEpilogue(const std::string& folder, const std::vector<int64_t>& shape,
+                                  LayerScales scales, Fields* fields, reference::Linear* operation) {
+  const int64_t columns = shape.back();
+  operation->b_zero_points = fields->ZeroPoints("weight.zero_points", columns, operation->b_type);
+  const bool has_scales = operation->c_type != INTACT_S32;
+  if (has_scales) {
+    if (!scales.is_dynamic) scales.input = fields->Scale("input.scale");
+    scales.weights = fields->Scales("weight.scales", columns);
+  }
+  if (core::IsInt8(operation->c_type)) {
+    operation->c_zero_point = fields->ZeroPoint("output.zero_point", operation->c_type);
+    scales.output = fields->Scale("output.scale");
+  }
+  SetScales(scales, fields, operation);
+  if (fields->error()) return fields->error();
+  if (auto error = ReadResidual(folder, shape, scales.output, fields, operation)) return error;
+  ReadActivation(scales.output, fields, operation);
+  if (fields->error()) return fields->error();
+  ASSIGN_OR_RETURN(const std::vector<float> bias, ReadAnyBias(folder, columns, scales.output, operation));
+  if (has_scales && operation->a_scales.empty()) SetFloatSteps(scales, bias, columns, operation);
   return std::nullopt;
 }
 
-/// The quantization of a dynamic layer whose tensors have been read, and its epilogue.
-std::optional<Error> ReadDynamic(const std::string& folder, Fields* fields, reference::Gemm* gemm) {
-  const bool is_s8 = fields->OneOf("input.type", {"u8", "s8"}) == "s8";
+/// Quantizes the whole of a_source, as a run of a dynamic layer does: what is left is a layer with that zero
+/// point and scale, which is returned.
+Result<float> QuantizeTensor(const std::string& folder, reference::Linear* operation) {
+  std::vector<float> x(operation->a_source.size() / sizeof(float));
+  std::memcpy(x.data(), operation->a_source.data(), operation->a_source.size());
+  const reference::Quantization q = reference::ChooseQuantization(operation->a_type, x);
+  if (std::isnan(q.scale)) {
+    return Invalid(folder + "/activations.npy: has no scale; expected finite numbers, max − min too");
+  }
+  operation->a_zero_point = q.zero_point;
+  for (const float value : x) {
+    operation->a.push_back(static_cast<uint8_t>(reference::Quantize(value, operation->a_type, q)));
+  }
+  operation->a_source.clear();
+  return q.scale;
+}
+
+/// How the activations of a dynamic layer are quantized. The library quantizes those of linear layers whose
+/// outputs have scales; others are quantized here.
+Result<LayerScales> ReadDynamicInput(const std::string& folder, Fields* fields, Layer* layer) {
+  reference::Linear& operation = LinearOf(layer->operation);
+  operation.a_type = fields->OneOf("input.type", {"u8", "s8"}) == "s8" ? INTACT_S8 : INTACT_U8;
+  LayerScales scales;
+  scales.is_dynamic = true;
+  if (layer->conv() != nullptr || operation.c_type == INTACT_S32) {
+    fields->OneOf("input.per", {"tensor"});
+    if (fields->error()) return *fields->error();
+    ASSIGN_OR_RETURN(scales.input, QuantizeTensor(folder, &operation));
+    return scales;
+  }
   const bool by_rows = fields->OneOf("input.per", {"tensor", "row"}) == "row";
-  gemm->a_type = is_s8 ? INTACT_S8 : INTACT_U8;
-  gemm->c_type = INTACT_F32;
-  gemm->a_quantization = by_rows ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
-  gemm->a_source_type = INTACT_F32;
-  reference::QuantizeActivations(gemm);
-  const LayerScales scales = {1.0, fields->Scales("weight.scales", gemm->n), 1.0};
-  RETURN_IF_ERROR(ReadEpilogue(folder, scales, gemm->n, fields, gemm).error());
-  return std::nullopt;
+  if (fields->error()) return *fields->error();
+  operation.a_quantization = by_rows ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  operation.a_source_type = INTACT_F32;
+  reference::QuantizeActivations(&layer->gemm());
+  return scales;
 }
 
 /// The operators of 1, 2 and 3 spatial dimensions, then the transposed ones.
 constexpr std::string_view kConvolutions[] = {"conv1d",           "conv2d",           "conv3d",
                                               "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"};
 
-std::optional<Error> ReadOperation(const std::string& folder, Fields* fields, Layer* layer) {
-  if (layer->op == "linear" || layer->op == "linear_dynamic") {
-    const bool is_dynamic = layer->op == "linear_dynamic";
-    if (std::optional<Error> error = ReadLinear(folder, is_dynamic, &layer->gemm())) return error;
-    if (is_dynamic) return ReadDynamic(folder, fields, &layer->gemm());
-    return ReadQuantization(folder, layer->gemm().n, fields, &layer->gemm());
-  }
-  const auto* op = std::ranges::find(kConvolutions, layer->op);
-  if (op == std::end(kConvolutions)) {
-    fields->Fail("operator",
-                 fmt::format(R"(is {}; expected "linear", "linear_dynamic", "conv1d", "conv2d", "conv3d", )"
-                             R"("conv_transpose1d", "conv_transpose2d" or "conv_transpose3d")",
-                             ExcerptOf(layer->op)));
-    return fields->error();
-  }
-  reference::Conv& conv = layer->operation.emplace<reference::Conv>();
-  const auto number = static_cast<size_t>(op - kConvolutions);
-  conv.geometry = ReadGeometry(number % INTACT_MAX_SPATIAL + 1, number >= INTACT_MAX_SPATIAL, fields);
-  if (fields->error()) return fields->error();
-  if (std::optional<Error> error = ReadConv(folder, &conv)) return error;
-  return ReadQuantization(folder, conv.geometry.output_channels, fields, &conv);
-}
-
-/// The output's extents, as ReadExpected() wants them.
+/// The extents of the output, and of a residual.
 std::vector<int64_t> OutputShape(const Layer& layer) {
   if (layer.conv() == nullptr) return {layer.gemm().m, layer.gemm().n};
   const reference::ConvGeometry& geometry = layer.conv()->geometry;
@@ -486,6 +637,55 @@ std::vector<int64_t> OutputShape(const Layer& layer) {
   }
   shape.push_back(geometry.output_channels);
   return shape;
+}
+
+constexpr std::string_view kDynamic = "_dynamic";  // ends the operators that quantize their input
+
+/// Operator, geometry and tensors.
+std::optional<Error> ReadTensorsOf(const std::string& folder, bool is_dynamic, Fields* fields, Layer* layer) {
+  const std::string_view name =
+      std::string_view(layer->op).substr(0, layer->op.size() - (is_dynamic ? kDynamic.size() : 0));
+  if (name == "linear") return ReadLinear(folder, is_dynamic, &layer->gemm());
+  const auto* op = std::ranges::find(kConvolutions, name);
+  if (op == std::end(kConvolutions)) {
+    fields->Fail("operator",
+                 fmt::format(R"(is {}; expected "linear", "{}", or one of these followed by "{}")",
+                             ExcerptOf(layer->op), fmt::join(kConvolutions, R"(", ")"), kDynamic));
+    return fields->error();
+  }
+  reference::Conv& conv = layer->operation.emplace<reference::Conv>();
+  const auto number = static_cast<size_t>(op - kConvolutions);
+  const bool transposed = number >= INTACT_MAX_SPATIAL;
+  const std::optional<Padding> padding = ReadPaddingWord(transposed, fields);
+  conv.geometry = ReadGeometry(number % INTACT_MAX_SPATIAL + 1, transposed, padding.has_value(), fields);
+  if (fields->error()) return fields->error();
+  return ReadConv(folder, is_dynamic, padding, &conv);
+}
+
+/// The type of the outputs; `usual` where layer.json does not say it.
+intact_type ReadOutputType(bool is_conv, intact_type usual, Fields* fields) {
+  if (!fields->Has("output.type")) return usual;
+  std::vector<std::string_view> names;
+  for (const intact_type type : {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32, INTACT_F16}) {
+    if (type != INTACT_F16 || !is_conv) names.push_back(core::NameOf(type));
+  }
+  const std::string name = fields->OneOf("output.type", names);
+  const auto* row = std::ranges::find(core::kElementTypes, name, &core::ElementType::name);
+  return row == core::kElementTypes.end() ? usual : row->type;
+}
+
+std::optional<Error> ReadOperation(const std::string& folder, bool is_dynamic, Fields* fields, Layer* layer) {
+  if (std::optional<Error> error = ReadTensorsOf(folder, is_dynamic, fields, layer)) return error;
+  reference::Linear& operation = LinearOf(layer->operation);
+  operation.c_type =
+      ReadOutputType(layer->conv() != nullptr, is_dynamic ? INTACT_F32 : operation.a_type, fields);
+  LayerScales scales;
+  if (is_dynamic) {
+    ASSIGN_OR_RETURN(scales, ReadDynamicInput(folder, fields, layer));
+  } else {
+    operation.a_zero_point = fields->ZeroPoint("input.zero_point", operation.a_type);
+  }
+  return ReadEpilogue(folder, OutputShape(*layer), std::move(scales), fields, &operation);
 }
 
 struct RampSpec {
@@ -542,9 +742,10 @@ Result<Layer> ReadLayer(const std::string& folder) {
   layer.name = canonical.filename().empty() ? canonical.string() : canonical.filename().string();
   layer.op = fields.String("operator");
   if (fields.error()) return *fields.error();
-  if (std::optional<Error> error = ReadOperation(folder, &fields, &layer)) return *error;
+  const bool is_dynamic = layer.op.ends_with(kDynamic);
+  if (std::optional<Error> error = ReadOperation(folder, is_dynamic, &fields, &layer)) return *error;
   layer.reduce_range = fields.Has("reduce_range") && fields.Boolean("reduce_range");
-  if (!LinearOf(layer.operation).IsDynamic()) {
+  if (!is_dynamic) {
     layer.is_ramp = fields.Has("ramp");
     for (const char* for_people : {"ramp.from", "ramp.to", "ramp.step"}) (void)fields.Has(for_people);
   }

@@ -5,32 +5,53 @@
 //   weights.npy      i1 (or u1); linear [N, K], conv2d [N, KH, KW, C/groups], transposed too
 //   bias.npy         f4, [N]; absent when the layer has none
 //   bias_int32.npy   i4, [N]: the bias in units of si·sw[n], added to the sums; bias.npy is then not read
-//   output_*.npy     what some engine computed; of the activations' type; [M, N] or [batch, OH, OW, N]
+//   residual.npy     u1, i1 or f4, shaped as the output; absent when the layer adds none
+//   output_*.npy     what some engine computed; of the output's type; [M, N] or [batch, OH, OW, N]
 //
 // layer.json:
-//   { "operator": "linear", "relu": false,                         or "conv1d", "conv2d", "conv3d",
+//   { "operator": "linear",                                        or "conv1d", "conv2d", "conv3d",
 //                                                                  "conv_transpose1d", …2d, …3d
+//     "activation": "none",                                        or "relu", "relu6", or bounds in real
+//                                                                  numbers, {"min": -1, "max": 1};
+//                                                                  "relu": true or false in its place
 //     "input":  {"scale": 0.032, "zero_point": 146},
-//     "output": {"scale": 0.017, "zero_point": 139},
+//     "output": {"scale": 0.017, "zero_point": 139,
+//                "type": "u8"},                                    or "s8", "s32", "f32"; "f16" of linear
+//                                                                  layers; without it the activations' type
 //     "weight": {"scales": [0.001, …], "zero_points": [0, …]},      1 or N of each; scales ≥ 0
+//     "residual": {"scale": 0.02, "zero_point": 128},              with residual.npy; f4 has no zero point
 //     "stride": [2, 2], "padding": [1, 1], "dilation": [1, 1],     convolutions, a value for each dimension;
 //     "groups": 1, "output_padding": [0, 0],                       none needs to be there; padding at both
-//                                                                  ends, unless "padding_end" is there too;
-//                                                                  output_padding of transposed ones
+//                                                                  ends, unless "padding_end" is there too,
+//                                                                  or as a word, see below; output_padding
+//                                                                  of transposed ones
 //     "reduce_range": false,                                       optional: calibrated for 7 bits
 //     "ramp": {"from": -4.0, "to": 4.0, "step": 0.01} }             optional: rows hold rising constants
 //
-// A layer that quantizes its activations as they come has operator "linear_dynamic", real numbers in
-// activations.npy and output_*.npy (f4), and in place of the scales and zero points of input and output
+// Outputs of type f32 and f16 are real numbers: "output" then has neither scale nor zero point. Outputs of
+// type s32 are the sums (ConvInteger, MatMulInteger): there are no scales at all, no activation, no residual,
+// and the bias is bias_int32.npy.
 //
-//     "input":  {"type": "u8", "per": "tensor"},                   or "s8"; or "row"
+// Words for padding: "VALID" is none. "SAME" is TensorFlow Lite's and ONNX's SAME_UPPER, so much that the
+// output has ⌈input/stride⌉ pixels, an odd pixel behind the input; "SAME_LOWER" has that pixel before the
+// input.
 //
-// A key that is not among these, that has no meaning for the operator or that stands there twice is an error.
+// A layer that quantizes its activations as they come has an operator that ends in "_dynamic"
+// ("linear_dynamic", "conv2d_dynamic"), real numbers in activations.npy (f4), outputs of type f32 unless
+// output.type says otherwise, and for the input
 //
-// The requantization is the frameworks': the output type is the activations' type, scale[n] = si·sw[n]/so
-// rounded to float32 once, bias_f32[n] = bias[n]/so, and ReLU where the layer has one. PyTorch's own outputs
-// confirm it byte for byte (tests/verify/layer_test.cc). A dynamic layer's output is that of the contract,
-// with the weights' scales and the bias as they are.
+//     "input":  {"type": "u8", "per": "tensor"},                   or "s8"; of linear layers also "row"
+//
+// The library quantizes the activations of linear layers whose outputs have scales. Those of other dynamic
+// layers are quantized when they are read, as DynamicQuantizeLinear of ONNX does it; the layer then runs with
+// the zero point and the scale that come out, which gives the same bytes.
+//
+// A key that is not among these, that has no meaning for the layer or that stands there twice is an error.
+//
+// The requantization is the frameworks': scale[n] = si·sw[n]/so rounded to float32 once, bias_f32[n] =
+// bias[n]/so, residual_scale = sr/so, and the activation's bounds in units of so, rounded to integers for
+// 8-bit outputs. so is 1 for other outputs. PyTorch's own outputs confirm it byte for byte
+// (tests/verify/layer_test.cc). A dynamic layer computes what the contract says with scales[n] = sw[n]/so.
 #ifndef INTACT_VERIFY_STUDIES_LAYER_H_
 #define INTACT_VERIFY_STUDIES_LAYER_H_
 
@@ -47,7 +68,7 @@ namespace intact::verify {
 struct Layer {
   std::string name;    // the folder's own name
   std::string folder;  // as given; empty for a layer made by code
-  std::string op;      // "linear", "conv2d", …
+  std::string op;      // "linear", "conv2d", "conv2d_dynamic", …
   bool reduce_range = false;
   bool is_ramp = false;
   reference::Operation operation;

@@ -68,6 +68,15 @@ Result<Layer> AsRamp(Layer layer) {
                              layer.op)};
   }
   reference::Gemm& gemm = layer.gemm();
+  if (gemm.IsDynamic() || gemm.HasResidual() || !core::IsInt8(gemm.c_type)) {
+    return Error{INTACT_UNSUPPORTED,
+                 fmt::format("{}/layer.json: has {}; a ramp probes 8-bit activations and outputs without a "
+                             "residual",
+                             layer.folder,
+                             gemm.IsDynamic()     ? "dynamic activations"
+                             : gemm.HasResidual() ? "a residual"
+                                                  : fmt::format("{} outputs", core::NameOf(gemm.c_type)))};
+  }
   const auto depth = static_cast<size_t>(gemm.k);
   if (layer.is_ramp) {
     for (size_t i = 0; i < gemm.a.size(); ++i) {
