@@ -27,7 +27,7 @@ class OnnxRuntime:
     name = f"ONNX Runtime {onnxruntime.__version__}"
     supports = ["gemm", "conv_2d", "a_u8", "a_s8", "b_s8", "b_u8", "c_s32", "c_u8", "c_s8", "a_zero_point", "b_zero_point",
                 "c_zero_point", "channel_scales", "conv_padding", "conv_padding_ends", "conv_stride", "conv_dilation", "conv_groups",
-                "conv_depthwise"]
+                "conv_depthwise", "overflow_wraps", "scale_zero"]
     arithmetic = "any"
 
     def run(self, p, integer, quantized, a, w, channels, **attributes):
