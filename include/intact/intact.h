@@ -349,7 +349,7 @@ typedef struct intact_gemm_args {
   /** With b_from_run, if the plan was created with b_zero_points: zero points of B within the range of
    * b_type, b_zero_point_count of each item, item after item. NULL: the plan's. */
   const int32_t* b_zero_points;
-  /** 1: A is k×m. Its element of row i and depth j is at a + j·a_stride + i, and a_stride is m to 2^40; 0 = m.
+  /** 1: A is k×m. Its element of row i and depth j is at a + j·a_stride + i; a_stride is m to 2^40; 0 = m.
    * The rows of all other fields stay those of the product. The run copies some rows at a time into its
    * scratch. Else 0. */
   int32_t a_transposed;

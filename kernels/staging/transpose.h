@@ -14,8 +14,8 @@
 
 namespace intact::kernels {
 
-/// Copies `rows` rows of `depths` elements, 1, 2 or 4 bytes each. Adjacent elements of a row are `line_stride`
-/// bytes apart at `from`. At `to` they lie side by side, and rows are `row_stride` bytes apart.
+/// Copies `rows` rows of `depths` elements, 1, 2 or 4 bytes each. Adjacent elements of a row are
+/// `line_stride` bytes apart at `from`. At `to` they lie side by side, and rows are `row_stride` bytes apart.
 void Transpose(const uint8_t* from, int64_t line_stride, int64_t rows, int64_t depths, int element_bytes,
                uint8_t* to, int64_t row_stride) noexcept;
 

@@ -1,6 +1,6 @@
-// What may be wrong with an output of a GEMM whose rows are quantized each, whose batch has items of their own,
-// or whose A is transposed: how A was quantized and read, and whose quantization, B, zero point or scale was
-// taken.
+// What may be wrong with an output of a GEMM whose rows are quantized each, whose batch has items of their
+// own, or whose A is transposed: how A was quantized and read, and whose quantization, B, zero point or scale
+// was taken.
 #ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_GEMM_H_
 #define INTACT_VERIFY_EXPLAIN_DIAGNOSE_GEMM_H_
 

@@ -29,8 +29,8 @@ std::vector<uint8_t> FillActivations(const Problem& problem);
 /// Weights w: n×k, of each item with its own B, or output channels × taps × channels of a group.
 std::vector<int8_t> FillWeights(const Problem& problem);
 
-/// The zero points of weights, in the type of weights: none if all are 0, else one, n, one for each item, or n
-/// for each item.
+/// The zero points of weights, in the type of weights: none if all are 0, else one, n, one for each item, or
+/// n for each item.
 std::vector<int32_t> FillWeightZeroPoints(const Problem& problem);
 
 /// The zero points and scales of rows or of all of A, if runs give them; or the numbers of a dynamic
