@@ -304,8 +304,8 @@ typedef struct intact_gemm_desc {
  * NULL, and the stride is not read. C, the residual and B work the same way. Items of A, of B and of the
  * residual may share memory; items of C must not. Limit: m·batch at most 2^31 − 1.
  *
- * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no memory,
- * so each pointer may be NULL. Sizes, strides and threads are checked all the same. */
+ * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch, touches no memory, so
+ * each pointer may be NULL. Sizes, strides and threads are checked all the same. */
 typedef struct intact_gemm_args {
   size_t struct_size;      /**< sizeof(intact_gemm_args) */
   int64_t m;               /**< rows, ≥ 0 */
@@ -397,10 +397,9 @@ typedef struct intact_gemm_info {
   int64_t packed_bytes;  /**< memory that the packed weights occupy */
   int64_t
       accumulator_min; /**< least y that activations in the activation range can make, bias_s32 included */
-  int64_t
-      accumulator_max; /**< greatest y; both are within int32, but see intact_certificate of those that wrap */
-  int32_t a_quantization; /**< as in the descriptor */
-  int32_t a_source_type;  /**< as in the descriptor */
+  int64_t accumulator_max; /**< greatest y; both are within int32; of sums that wrap see intact_certificate */
+  int32_t a_quantization;  /**< as in the descriptor */
+  int32_t a_source_type;   /**< as in the descriptor */
 } intact_gemm_info;
 
 /** To be filled by a call. */
@@ -724,10 +723,9 @@ typedef struct intact_conv_info {
   int64_t packed_bytes;
   int64_t
       accumulator_min; /**< least y that activations in the activation range can make, bias_s32 included */
-  int64_t
-      accumulator_max; /**< greatest y; both are within int32, but see intact_certificate of those that wrap */
-  int32_t a_quantization; /**< as in the descriptor */
-  int32_t a_source_type;  /**< as in the descriptor */
+  int64_t accumulator_max; /**< greatest y; both are within int32; of sums that wrap see intact_certificate */
+  int32_t a_quantization;  /**< as in the descriptor */
+  int32_t a_source_type;   /**< as in the descriptor */
 } intact_conv_info;
 
 /** To be filled by a call. */

@@ -68,8 +68,8 @@ class Predictor {
   std::vector<int32_t> Accumulators(const Model& model) const;
   /// The output's accumulator; `in_pairs` is InPairs(model, depths()).
   int32_t Accumulator(const Model& model, std::span<const int64_t> in_pairs, int64_t output) const;
-  /// Outputs whose sums leave int32, by number; none with INTACT_OVERFLOW_WRAPS. Everything else here computes
-  /// sums modulo 2³².
+  /// Outputs whose sums leave int32, by number; none with INTACT_OVERFLOW_WRAPS. All else here computes sums
+  /// modulo 2³².
   std::vector<Overflow> Overflows() const;
   /// Writes the output of the contract for a sum that may leave int32; an s32 output has none, and is that modulo 2³².
   void StoreExact(int64_t output, int64_t y, uint8_t* destination) const noexcept;
