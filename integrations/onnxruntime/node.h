@@ -51,6 +51,8 @@ class Node {
 
   /// Whether the input is given. Optional ones need not be.
   bool Has(size_t input) const;
+  /// Whether the input is given, and no constant.
+  bool IsFromRun(size_t input) const { return Has(input) && !FindConstant(input); }
   /// The input's constant; none if it is computed by each run, or not given.
   std::optional<Constant> FindConstant(size_t input) const;
   /// As FindConstant(), where there must be one of `type`.

@@ -123,20 +123,23 @@ float ScaleOf(const Run& run, size_t input) {
 // Products of matrices. A is [..., K]; leading extents make rows.
 class MatMul : public Layer {
  public:
-  // Where runs find what changes; none: the plan has it.
+  // The zero point and the scale of A where each run gives at least one of them: its input, or else the constant.
   struct FromRun {
-    std::optional<size_t> a_zero_point = {}, a_scale = {};
+    std::optional<size_t> zero_point_input = {}, scale_input = {};
+    int32_t zero_point = 0;
+    std::optional<float> scale = {};  // with neither, outputs have no scales
   };
 
   // `b`: the weights; `transposed`: N×K.
-  MatMul(const Constant& b, bool transposed, Linear linear, FromRun from_run) : from_run_(from_run) {
+  MatMul(const Constant& b, bool transposed, Linear linear, std::optional<FromRun> from_run = {})
+      : from_run_(from_run) {
     if (b.shape.size() != 2)
       throw Refusal("B: has " + std::to_string(b.shape.size()) + " dimensions; expected 2");
     intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
     desc.k = k_ = b.shape[transposed ? 1 : 0];
     desc.n = n_ = b.shape[transposed ? 0 : 1];
     if (transposed) desc.b_stride_k = 1, desc.b_stride_n = desc.k;
-    if (from_run.a_zero_point || from_run.a_scale) linear.desc.a_quantization = INTACT_QUANTIZATION_ROWS;
+    if (from_run) linear.desc.a_quantization = INTACT_QUANTIZATION_ROWS;
     intact_gemm* plan = nullptr;
     RefuseUnlessOk(intact_gemm_create(&desc, linear.Complete(), b.data, &plan));
     plan_.reset(plan);
@@ -154,15 +157,18 @@ class MatMul : public Layer {
     args.a = a.GetTensorRawData();
     args.c = run.Output(shape);
     if (args.m == 0) return;
+    // One of each for all of A, as for rows.
     std::vector<int32_t> zero_points;
-    if (from_run_.a_zero_point) {
-      zero_points.assign(static_cast<size_t>(args.m), ZeroPointOf(run, *from_run_.a_zero_point));
-      args.a_zero_points = zero_points.data();
-    }
     std::vector<float> scales;
-    if (from_run_.a_scale) {
-      scales.assign(static_cast<size_t>(args.m), ScaleOf(run, *from_run_.a_scale));
-      args.a_scales = scales.data();
+    const auto rows = static_cast<size_t>(args.m);
+    if (from_run_) {
+      const auto& [zero_point_input, scale_input, zero_point, scale] = *from_run_;
+      zero_points.assign(rows, zero_point_input ? ZeroPointOf(run, *zero_point_input) : zero_point);
+      args.a_zero_points = zero_points.data();
+      if (scale_input || scale) {
+        scales.assign(rows, scale_input ? ScaleOf(run, *scale_input) : *scale);
+        args.a_scales = scales.data();
+      }
     }
     run.Compute(*plan_, args,
                 static_cast<double>(args.m) * static_cast<double>(n_) * static_cast<double>(k_));
@@ -177,7 +183,7 @@ class MatMul : public Layer {
  private:
   std::unique_ptr<intact_gemm, DestroyGemm> plan_;
   int64_t n_ = 0, k_ = 0;
-  FromRun from_run_;
+  std::optional<FromRun> from_run_;
 };
 
 std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Settings& settings) {
@@ -186,9 +192,9 @@ std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Settings& setti
   const Constant weights = node.Weights(1, b);
   Linear linear(settings, a, b, INTACT_S32);
   linear.b_zero_points = node.ZeroPoints(3, b, weights.shape.back());
-  MatMul::FromRun from_run;
-  if (node.Has(2) && !node.FindConstant(2)) {
-    from_run.a_zero_point = 2;
+  std::optional<MatMul::FromRun> from_run;
+  if (node.IsFromRun(2)) {
+    from_run.emplace().zero_point_input = 2;
   } else {
     linear.desc.a_zero_point = node.ZeroPoint(2, a);
   }
@@ -206,7 +212,7 @@ std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Settings& setti
   linear.desc.c_zero_point = node.ZeroPoint(7, y);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   linear.scales = OutputScales(node.Scale(1), node.Scales(4, columns), node.Scale(6));
-  return std::make_unique<MatMul>(weights, false, std::move(linear), MatMul::FromRun{});
+  return std::make_unique<MatMul>(weights, false, std::move(linear));
 }
 
 std::unique_ptr<Layer> MakeQGemm(const Node& node, const Settings& settings) {
@@ -226,7 +232,7 @@ std::unique_ptr<Layer> MakeQGemm(const Node& node, const Settings& settings) {
     linear.desc.c_zero_point = node.ZeroPoint(8, static_cast<intact_type>(linear.desc.c_type));
   }
   linear.scales = OutputScales(node.Float("alpha", 1) * node.Scale(1), node.Scales(4, columns), y_scale);
-  return std::make_unique<MatMul>(weights, transposed, std::move(linear), MatMul::FromRun{});
+  return std::make_unique<MatMul>(weights, transposed, std::move(linear));
 }
 
 std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Settings& settings) {
@@ -240,7 +246,7 @@ std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Setting
   linear.scales = node.Scales(2, columns);
   linear.b_zero_points = node.ZeroPoints(3, b, columns);
   linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, columns);
-  return std::make_unique<MatMul>(weights, false, std::move(linear), MatMul::FromRun{});
+  return std::make_unique<MatMul>(weights, false, std::move(linear));
 }
 
 std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Settings& settings) {
@@ -251,14 +257,23 @@ std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Settings
   Linear linear(settings, a, b, INTACT_F32);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, columns);
-  MatMul::FromRun from_run;
-  if (node.FindConstant(2) && (!node.Has(4) || node.FindConstant(4))) {
+  std::optional<MatMul::FromRun> from_run;
+  if (node.IsFromRun(2) || node.IsFromRun(4)) {
+    from_run.emplace();
+    linear.scales = node.Scales(3, columns);
+    if (node.IsFromRun(2)) {
+      from_run->scale_input = 2;
+    } else {
+      from_run->scale = node.Scale(2);
+    }
+    if (node.IsFromRun(4)) {
+      from_run->zero_point_input = 4;
+    } else {
+      from_run->zero_point = node.ZeroPoint(4, a);
+    }
+  } else {
     linear.desc.a_zero_point = node.ZeroPoint(4, a);
     linear.scales = OutputScales(node.Scale(2), node.Scales(3, columns), {});
-  } else {
-    from_run.a_scale = 2;
-    if (node.Has(4)) from_run.a_zero_point = 4;
-    linear.scales = node.Scales(3, columns);
   }
   return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
 }
