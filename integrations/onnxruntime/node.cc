@@ -45,6 +45,16 @@ intact_type TypeOf(const Ort::ConstValueInfo& value) {
                                                 : INTACT_TYPE_NONE;
 }
 
+intact_type CheckedType(const Ort::ConstValueInfo& value, const char* name,
+                        std::initializer_list<intact_type> allowed) {
+  const intact_type type = TypeOf(value);
+  if (std::ranges::find(allowed, type) != allowed.end()) return type;
+  std::string expected;
+  for (const intact_type each : allowed)
+    expected += (expected.empty() ? "" : " or ") + std::string(NameOf(each));
+  throw Refusal(std::string(name) + ": is " + NameOf(type) + "; expected " + expected);
+}
+
 }  // namespace
 
 int64_t CountOf(std::span<const int64_t> shape) {
@@ -59,7 +69,11 @@ int32_t Constant::Integer(int64_t i) const {
 }
 
 Node::Node(Ort::ConstNode node, std::vector<const char*> names)
-    : node_(node), inputs_(node.GetInputs()), names_(std::move(names)) {}
+    : Node(node, node.GetInputs(), node.GetOutputs().at(0), std::move(names)) {}
+
+Node::Node(Ort::ConstNode node, std::vector<Ort::ConstValueInfo> inputs, Ort::ConstValueInfo output,
+           std::vector<const char*> names)
+    : node_(node), inputs_(std::move(inputs)), output_(output), names_(std::move(names)) {}
 
 bool Node::Has(size_t input) const {
   return input < inputs_.size() && inputs_[input] != nullptr && !inputs_[input].GetName().empty();
@@ -121,15 +135,12 @@ std::vector<int32_t> Node::ZeroPoints(size_t input, intact_type type, int64_t co
 int32_t Node::ZeroPoint(size_t input, intact_type type) const { return ZeroPoints(input, type, 1).front(); }
 
 intact_type Node::Type(size_t input, std::initializer_list<intact_type> allowed) const {
-  const intact_type type = TypeOf(inputs_.at(input));
-  if (std::ranges::find(allowed, type) != allowed.end()) return type;
-  std::string expected;
-  for (const intact_type each : allowed)
-    expected += (expected.empty() ? "" : " or ") + std::string(NameOf(each));
-  throw Refusal(std::string(names_[input]) + ": is " + NameOf(type) + "; expected " + expected);
+  return CheckedType(inputs_.at(input), names_[input], allowed);
 }
 
-intact_type Node::OutputType() const { return TypeOf(node_.GetOutputs().at(0)); }
+intact_type Node::OutputType(std::initializer_list<intact_type> allowed) const {
+  return CheckedType(output_, "output", allowed);
+}
 
 Shape Node::ShapeOf(size_t input) const {
   const auto info = inputs_.at(input).TypeInfo();

@@ -5,6 +5,7 @@
 #include <intact/intact.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -42,12 +43,15 @@ struct Constant {
   int32_t Integer(int64_t i) const;
 };
 
-/// A node as it is asked for: inputs by their place in the operator's definition. An error is a Refusal that
+/// An operator as it is asked for: inputs by their place in the operator's definition. An error is a Refusal that
 /// names the input or attribute.
 class Node {
  public:
   /// `names`: what the operator's definition calls its inputs, in order.
   Node(Ort::ConstNode node, std::vector<const char*> names);
+  /// The attributes of a node with other inputs and another output.
+  Node(Ort::ConstNode node, std::vector<Ort::ConstValueInfo> inputs, Ort::ConstValueInfo output,
+       std::vector<const char*> names);
 
   /// Whether the input is given. Optional ones need not be.
   bool Has(size_t input) const;
@@ -69,8 +73,8 @@ class Node {
   int32_t ZeroPoint(size_t input, intact_type type) const;
   /// The element type of an input: one of `allowed`.
   intact_type Type(size_t input, std::initializer_list<intact_type> allowed) const;
-  /// The element type of the output.
-  intact_type OutputType() const;
+  /// The element type of the output: one of `allowed`.
+  intact_type OutputType(std::initializer_list<intact_type> allowed) const;
   /// The extents of an input, −1 where unknown; empty if not even their number is known.
   Shape ShapeOf(size_t input) const;
 
@@ -87,6 +91,7 @@ class Node {
 
   Ort::ConstNode node_;
   std::vector<Ort::ConstValueInfo> inputs_;
+  Ort::ConstValueInfo output_;
   std::vector<const char*> names_;
 };
 

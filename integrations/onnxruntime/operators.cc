@@ -204,7 +204,7 @@ std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Settings& setti
 std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Settings& settings) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
-  const intact_type y = node.Type(7, {INTACT_U8, INTACT_S8});
+  const intact_type y = node.OutputType({INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, b);
   const int64_t columns = weights.shape.back();
   Linear linear(settings, a, b, y);
@@ -222,7 +222,7 @@ std::unique_ptr<Layer> MakeQGemm(const Node& node, const Settings& settings) {
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, b);
   const int64_t columns = transposed ? weights.shape.front() : weights.shape.back();
-  Linear linear(settings, a, b, node.OutputType());
+  Linear linear(settings, a, b, node.OutputType({INTACT_F32, INTACT_U8, INTACT_S8}));
   linear.desc.a_zero_point = node.ZeroPoint(2, a);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   linear.bias_s32 = Bias<int32_t>(node, 6, INTACT_S32, columns);
@@ -413,7 +413,7 @@ std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Settings& setting
 std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Settings& settings) {
   const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type w = node.Type(3, {INTACT_U8, INTACT_S8});
-  const intact_type y = node.Type(7, {INTACT_U8, INTACT_S8});
+  const intact_type y = node.OutputType({INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, w);
   const int64_t channels = weights.shape.front();
   Linear linear(settings, x, w, y);
@@ -445,12 +445,14 @@ const std::array kOperators = {
 
 }  // namespace
 
-std::unique_ptr<Layer> MakeLayer(Ort::ConstNode node, const Settings& settings) {
-  std::string domain = node.GetDomain();
-  if (domain == "ai.onnx") domain.clear();
-  const std::string type = node.GetOperatorType();
-  for (const Operator& each : kOperators)
-    if (domain == each.domain && type == each.type) return each.make(Node(node, each.inputs), settings);
+std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
+  for (const Operator& each : kOperators) {
+    if (group.domain != each.domain || group.type != each.type) continue;
+    const Node node(group.nodes.front(), group.inputs, group.output, each.inputs);
+    if (!node.IsFromRun(0))
+      throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
+    return each.make(node, settings);
+  }
   throw Refusal("no operator of this provider");
 }
 

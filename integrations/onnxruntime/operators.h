@@ -5,23 +5,23 @@
 #include <memory>
 #include <string>
 
-#include "ort.h"
+#include "groups.h"
 #include "run.h"
 
 namespace intact::onnxruntime {
 
-/// A node that the provider computes.
+/// An operator that the provider computes.
 class Layer {
  public:
   virtual ~Layer() = default;
-  /// Computes the node. Any number of threads may.
+  /// Computes the output. Any number of threads may.
   virtual void Compute(Run& run) const = 0;
   /// What its plan chose: the name of the kernel.
   virtual std::string Kernel() const = 0;
 };
 
-/// The layer of a node. Throws Refusal if the node is to stay with ONNX Runtime.
-std::unique_ptr<Layer> MakeLayer(Ort::ConstNode node, const Settings& settings);
+/// The layer of an operator. Throws Refusal if its nodes are to stay with ONNX Runtime.
+std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings);
 
 }  // namespace intact::onnxruntime
 #endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_OPERATORS_H_

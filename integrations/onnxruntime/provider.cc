@@ -43,27 +43,18 @@ std::string Quoted(const std::string& text) {
   return quoted + '"';
 }
 
-// What became of the nodes of a session, in the model's order. The session's provider writes it while the session is made.
-class Report {
- public:
-  // Forgets the nodes of a graph, which the provider is asked about again.
-  void Forget(const std::string& graph) { graphs_[graph].clear(); }
-  void AddNode(const std::string& graph, Ort::ConstNode node, bool is_taken, const std::string& detail) {
-    graphs_[graph].push_back(
-        "{\"name\": " + Quoted(node.GetName()) + ", \"op\": " + Quoted(node.GetOperatorType()) +
-        ", \"domain\": " + Quoted(node.GetDomain()) +
-        ", \"taken\": " + (is_taken ? "true, \"kernel\": " : "false, \"reason\": ") + Quoted(detail) + "}");
-  }
-  std::string Json() const {
-    std::string json;
-    for (const auto& [graph, nodes] : graphs_)
-      for (const std::string& node : nodes) json += (json.empty() ? "" : ",\n ") + node;
-    return "[" + json + "]";
-  }
-
- private:
-  std::map<std::string, std::vector<std::string>> graphs_;
+// What became of a node: the kernel that computes it, or why none does.
+struct Fate {
+  bool is_taken;
+  std::string detail;
 };
+
+std::string JsonOf(Ort::ConstNode node, const Fate& fate) {
+  return "{\"name\": " + Quoted(node.GetName()) + ", \"op\": " + Quoted(node.GetOperatorType()) +
+         ", \"domain\": " + Quoted(node.GetDomain()) +
+         ", \"taken\": " + (fate.is_taken ? "true, \"kernel\": " : "false, \"reason\": ") +
+         Quoted(fate.detail) + "}";
+}
 
 // Reports by the option `report`, which whoever wants to read a report gives its session.
 class Reports {
@@ -122,7 +113,7 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
 
 class Provider;
 
-// A node as a session runs it.
+// A group of nodes as a session runs it.
 struct Compiled : OrtNodeComputeInfo {
   Compiled(const Provider& owner, std::unique_ptr<Layer> computed, std::vector<int> places);
 
@@ -140,12 +131,11 @@ class Provider : public OrtEp {
     OrtEp::GetCapability = [](OrtEp* self, const OrtGraph* graph, OrtEpGraphSupportInfo* info) noexcept {
       return Guard([&] { static_cast<Provider*>(self)->TakeNodes(Ort::ConstGraph(graph), info); });
     };
-    OrtEp::Compile = [](OrtEp* self, const OrtGraph** graphs, const OrtNode** fused, size_t count,
+    OrtEp::Compile = [](OrtEp* self, const OrtGraph**, const OrtNode** fused, size_t count,
                         OrtNodeComputeInfo** compiled, OrtNode**) noexcept {
       return Guard([&] {
         for (size_t i = 0; i < count; ++i)
-          compiled[i] =
-              static_cast<Provider*>(self)->CompileNode(Ort::ConstGraph(graphs[i]), Ort::ConstNode(fused[i]));
+          compiled[i] = static_cast<Provider*>(self)->CompileGroup(Ort::ConstNode(fused[i]));
       });
     };
     OrtEp::ReleaseNodeComputeInfos = [](OrtEp*, OrtNodeComputeInfo** compiled, size_t count) noexcept {
@@ -161,51 +151,64 @@ class Provider : public OrtEp {
 
  private:
   void TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info);
-  Compiled* CompileNode(Ort::ConstGraph graph, Ort::ConstNode fused);
+  Compiled* CompileGroup(Ort::ConstNode fused);
 
   const Settings settings_;
   const std::string report_id_;
   const Ort::MemoryInfo memory_ = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
-  Report report_;
-  // Layers of the graph that the session asked about last, by the name of their output: it compiles them next.
-  std::map<std::string, std::unique_ptr<Layer>> layers_;
+  std::map<std::string, std::string> reports_;  // by the name of the graph: a model may have subgraphs
+  // Of the graph that the session asked about last, by the name of the output: it compiles them next.
+  struct Taken {
+    std::vector<std::string> inputs;  // names; "": not given
+    std::unique_ptr<Layer> layer;
+  };
+  std::map<std::string, Taken> taken_;
 };
 
 void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
-  const std::string name = graph.GetName();
-  report_.Forget(name);
-  layers_.clear();
-  for (const Ort::ConstNode& node : graph.GetNodes()) {
+  taken_.clear();
+  const auto nodes = graph.GetNodes();
+  std::map<size_t, Fate> fates;
+  for (const Ort::ConstNode& node : nodes) {
+    Group group;
     std::unique_ptr<Layer> layer;
-    std::string reason;
     try {
-      layer = MakeLayer(node, settings_);
-    } catch (const Refusal& refusal) {
-      reason = refusal.what();
+      group = GroupOf(node);
+      layer = MakeLayer(group, settings_);
+    } catch (const std::exception& error) {
+      fates.try_emplace(node.GetId(), Fate{false, error.what()});  // unless a group has the node
+      continue;
     }
-    report_.AddNode(name, node, layer != nullptr, layer ? layer->Kernel() : reason);
-    if (!layer) continue;
-    layers_[node.GetOutputs().at(0).GetName()] = std::move(layer);
-    // The plan has the constants.
-    const OrtNodeFusionOptions options{ORT_API_VERSION, true};
-    const OrtNode* const nodes[] = {node};
-    Ort::ThrowOnError(Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, nodes, 1, &options));
+    for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel()};
+    Taken& taken = taken_[group.output.GetName()];
+    for (const auto& input : group.inputs) taken.inputs.push_back(input == nullptr ? "" : input.GetName());
+    taken.layer = std::move(layer);
+    const std::vector<const OrtNode*> fused(group.nodes.begin(), group.nodes.end());
+    const OrtNodeFusionOptions options{ORT_API_VERSION, true};  // the plan has the constants
+    Ort::ThrowOnError(
+        Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, fused.data(), fused.size(), &options));
   }
-  Reports::Set(report_id_, report_.Json());
+  std::string& report = reports_[graph.GetName()];
+  report.clear();
+  for (const auto& node : nodes)
+    report += (report.empty() ? "" : ",\n ") + JsonOf(node, fates.at(node.GetId()));
+  std::string all;
+  for (const auto& [name, part] : reports_) all += (all.empty() || part.empty() ? "" : ",\n ") + part;
+  Reports::Set(report_id_, "[" + all + "]");
 }
 
-Compiled* Provider::CompileNode(Ort::ConstGraph graph, Ort::ConstNode fused) {
-  const Ort::ConstNode node = graph.GetNodes().at(0);
-  auto layer = layers_.extract(node.GetOutputs().at(0).GetName());
-  if (layer.empty()) throw std::runtime_error("node " + node.GetName() + " was not taken");
+Compiled* Provider::CompileGroup(Ort::ConstNode fused) {
+  const std::string output = fused.GetOutputs().at(0).GetName();
+  auto found = taken_.extract(output);
+  if (found.empty()) throw std::runtime_error("output " + output + ": is of no node that was taken");
   std::vector<std::string> given;
   for (const auto& input : fused.GetInputs()) given.push_back(input.GetName());
   std::vector<int> places;
-  for (const auto& input : node.GetInputs()) {
-    const auto found = input == nullptr ? given.end() : std::ranges::find(given, input.GetName());
-    places.push_back(found == given.end() ? -1 : static_cast<int>(found - given.begin()));
+  for (const std::string& input : found.mapped().inputs) {
+    const auto place = std::ranges::find(given, input);
+    places.push_back(place == given.end() ? -1 : static_cast<int>(place - given.begin()));
   }
-  return new Compiled(*this, std::move(layer.mapped()), std::move(places));
+  return new Compiled(*this, std::move(found.mapped().layer), std::move(places));
 }
 
 Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, std::vector<int> places)
