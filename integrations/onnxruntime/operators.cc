@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -105,8 +106,8 @@ int32_t ZeroPointOf(const Run& run, size_t input) {
   const auto value = run.Input(input);
   const auto info = value.GetTensorTypeAndShapeInfo();
   if (info.GetElementCount() != 1)
-    throw std::runtime_error("the zero point of A has " + std::to_string(info.GetElementCount()) +
-                             " values; expected 1");
+    throw std::invalid_argument("the zero point of A has " + std::to_string(info.GetElementCount()) +
+                                " values; expected 1");
   const void* const data = value.GetTensorRawData();
   return info.GetElementType() == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8 ? *static_cast<const uint8_t*>(data)
                                                                       : *static_cast<const int8_t*>(data);
@@ -116,7 +117,7 @@ float ScaleOf(const Run& run, size_t input) {
   const auto value = run.Input(input);
   const size_t count = value.GetTensorTypeAndShapeInfo().GetElementCount();
   if (count != 1)
-    throw std::runtime_error("the scale of A has " + std::to_string(count) + " values; expected 1");
+    throw std::invalid_argument("the scale of A has " + std::to_string(count) + " values; expected 1");
   return value.GetTensorData<float>()[0];
 }
 
@@ -149,8 +150,8 @@ class MatMul : public Layer {
     const auto a = run.Input(0);
     Shape shape = a.GetTensorTypeAndShapeInfo().GetShape();
     if (shape.empty() || shape.back() != k_)
-      throw std::runtime_error("A: has rows of " + std::to_string(shape.empty() ? 0 : shape.back()) +
-                               " elements; expected " + std::to_string(k_));
+      throw std::invalid_argument("A: has rows of " + std::to_string(shape.empty() ? 0 : shape.back()) +
+                                  " elements; expected " + std::to_string(k_));
     shape.back() = n_;
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = CountOf(shape) / n_;
@@ -313,12 +314,12 @@ class Conv : public Layer {
     const auto dims = static_cast<size_t>(desc_.spatial_dims);
     const size_t first = channels_last_ ? 1 : 2;
     if (shape.size() != dims + 2)
-      throw std::runtime_error("X: has " + std::to_string(shape.size()) + " dimensions; expected " +
-                               std::to_string(dims + 2));
+      throw std::invalid_argument("X: has " + std::to_string(shape.size()) + " dimensions; expected " +
+                                  std::to_string(dims + 2));
     const int64_t channels = shape[channels_last_ ? dims + 1 : 1];
     if (channels != desc_.input_channels)
-      throw std::runtime_error("X: has " + std::to_string(channels) + " channels; expected " +
-                               std::to_string(desc_.input_channels));
+      throw std::invalid_argument("X: has " + std::to_string(channels) + " channels; expected " +
+                                  std::to_string(desc_.input_channels));
 
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
     args.batch = shape[0];
@@ -362,8 +363,8 @@ class Conv : public Layer {
   int64_t OutputExtent(size_t i, int64_t input) const {
     const int64_t padded = input + desc_.pad_begin[i] + desc_.pad_end[i];
     if (padded < Reach(i))
-      throw std::runtime_error("X: has extent " + std::to_string(padded) +
-                               " with its padding; expected at least " + std::to_string(Reach(i)));
+      throw std::invalid_argument("X: has extent " + std::to_string(padded) +
+                                  " with its padding; expected at least " + std::to_string(Reach(i)));
     return (padded - Reach(i)) / desc_.stride[i] + 1;
   }
 

@@ -20,7 +20,8 @@ namespace {
 
 constexpr char kName[] = "IntactExecutionProvider";
 
-// Calls body() for a function of ONNX Runtime's C interface: what it throws becomes a status.
+// Calls body() for a function of ONNX Runtime's C interface: what it throws becomes a status. It is never ORT_EP_FAIL,
+// behind which onnxruntime.InferenceSession would go on with other providers.
 template <class Body>
 OrtStatus* Guard(Body body) noexcept {
   try {
@@ -28,8 +29,11 @@ OrtStatus* Guard(Body body) noexcept {
     return nullptr;
   } catch (const Ort::Exception& error) {
     return Ort::GetApi().CreateStatus(error.GetOrtErrorCode(), error.what());
+  } catch (const std::invalid_argument& error) {
+    return Ort::GetApi().CreateStatus(ORT_INVALID_ARGUMENT, (std::string("intact: ") + error.what()).c_str());
   } catch (const std::exception& error) {
-    return Ort::GetApi().CreateStatus(ORT_EP_FAIL, (std::string("intact: ") + error.what()).c_str());
+    return Ort::GetApi().CreateStatus(ORT_RUNTIME_EXCEPTION,
+                                      (std::string("intact: ") + error.what()).c_str());
   }
 }
 
@@ -85,7 +89,7 @@ int32_t AvailableThreads() {
 
 [[noreturn]] void RefuseOption(const std::string& option, const std::string& value,
                                const std::string& expected) {
-  throw std::runtime_error(option + ": is '" + value + "'; expected " + expected);
+  throw std::invalid_argument(option + ": is '" + value + "'; expected " + expected);
 }
 
 Settings ReadSettings(const std::map<std::string, std::string>& options) {
