@@ -266,7 +266,11 @@ class Call {
     Hide(&args.b_zero_points);
     return args;
   }
-  static intact_conv_args WithoutArrays(const intact_conv_args& args) { return args; }
+  static intact_conv_args WithoutArrays(intact_conv_args args) {
+    Hide(&args.a_zero_points);
+    Hide(&args.a_scales);
+    return args;
+  }
   template <class T>
   static void Hide(T** array) {
     constexpr uintptr_t kNowhere = 64;

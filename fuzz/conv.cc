@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "fuzz/call.h"
+#include "fuzz/features.h"
 #include "verify/targets/guarded_buffer.h"
 
 namespace intact::fuzz {
@@ -108,6 +109,7 @@ bool CanBeRun(const reference::ConvGeometry& g) {
 
 std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper) {
   Input input(bytes);
+  const Features features = Features(input.Byte()).OfConv();
   intact_conv_desc desc = ReadDesc(&input);
   reference::Conv operation;
   operation.geometry = GeometryOf(desc);
@@ -116,8 +118,9 @@ std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper) {
   const int64_t depth = operation.geometry.Taps() * operation.geometry.GroupInputs();
   if (columns * depth > int64_t{1} << 16) return "";
   Linear linear;
-  ReadLinear(&input, columns, kOutputTypes, INTACT_QUANTIZATION_STATIC, &linear);
+  ReadLinear(&input, columns, features.OutputTypes(), features.quantization, &linear);
   Spoil(&input, &desc);
+  if (features.Any()) ReadFeatures(&input, features, &linear.desc);
   const std::vector<uint8_t> weights = ReadTensor(&input, columns * depth);
   verify::RunOptions options;
   options.open_extents = input.OneIn(3);
@@ -156,8 +159,7 @@ std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper) {
   if (!CanBeRun(operation.geometry)) return "";
   Describe(linear.desc, columns, &operation);
   operation.b.assign(weights.begin(), weights.end());
-  operation.a = ReadTensor(&input, operation.geometry.InputPixels() * desc.input_channels);
-  if (linear.desc.range_check == INTACT_RANGE_UNCHECKED) ClampToDeclared(linear.desc, &operation.a);
+  ReadInput(&input, linear.desc, &operation);
   const bool is_open = options.open_extents;
   options = ReadOptions(&input, operation.geometry.OutputPixels() * columns, &operation);
   options.open_extents = is_open;
@@ -172,7 +174,15 @@ std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper) {
       return intact_last_error();
     }
   }
-  return Call<ConvApi>(&input, "intact_conv_run", operation, options).Check(std::move(plan), tamper);
+  WrongTensorValue wrong;
+  Others<intact_conv_args> others;
+  others.spoil = [&](intact_conv_args* args) {
+    if (!features.Any() || !input.OneIn(4)) return false;
+    wrong.Give(&input, operation, args);
+    return true;
+  };
+  return Call<ConvApi>(&input, "intact_conv_run", operation, options, std::move(others))
+      .Check(std::move(plan), tamper);
 }
 
 }  // namespace intact::fuzz

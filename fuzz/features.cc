@@ -46,13 +46,60 @@ T& AnyOf(Input* input, std::vector<T>* values) {
   return (*values)[static_cast<size_t>(input->Integer(0, std::ssize(*values) - 1))];
 }
 
+// Numbers of one of the verifier's kinds, `row` of them in a row, of which a few are any bits.
+std::vector<uint8_t> ReadNumbers(Input* input, const reference::Linear& linear, int64_t row, int64_t count) {
+  verify::Problem problem;
+  problem.a_type = linear.a_type;
+  problem.c_type = INTACT_F32;
+  problem.scale = verify::ScaleKind::kTensor;
+  problem.quantization = linear.a_quantization;
+  problem.source = linear.a_source_type;
+  problem.m = (count + row - 1) / row;
+  problem.k = row;
+  problem.numbers = verify::AllNumbers()[input->Byte() % verify::AllNumbers().size()];
+  problem.seed = input->Byte();
+  std::vector<uint8_t> numbers = verify::MaterializeGemm(problem).a_source;
+  const auto element = static_cast<size_t>(core::BytesOf(linear.a_source_type));
+  numbers.resize(static_cast<size_t>(count) * element);
+  for (int64_t left = input->Integer(0, 3); left > 0; --left) {
+    const auto at = static_cast<size_t>(input->Integer(0, std::min<int64_t>(count, 1 << 16) - 1));
+    for (size_t byte = 0; byte < element; ++byte) numbers[at * element + byte] = input->Byte();
+  }
+  return numbers;
+}
+
+// The zero point within the declared range, or none, and the scale that a run gives for all of A: `values`
+// times each.
+void ReadTensorValues(Input* input, const intact_linear_desc& desc, int64_t values,
+                      reference::Linear* linear) {
+  const bool is_declared = desc.a_min != 0 || desc.a_max != 0;
+  const int32_t low = is_declared ? desc.a_min : core::LowestOf(linear->a_type);
+  const int32_t high = is_declared ? desc.a_max : core::HighestOf(linear->a_type);
+  const bool may_be_none = low <= 0 && high >= 0;
+  const auto count = static_cast<size_t>(values);
+  if (!may_be_none || !input->OneIn(3)) {
+    linear->a_zero_points.assign(count, low + static_cast<int32_t>(input->Integer(0, high - low)));
+  }
+  if (linear->c_type != INTACT_S32) linear->a_scales.assign(count, ReadScale(input));
+}
+
 }  // namespace
 
 Features::Features(uint8_t byte)
-    : quantization(static_cast<intact_quantization>(byte & 3)),
+    : quantization((byte & 32) != 0 ? INTACT_QUANTIZATION_TENSOR
+                                    : static_cast<intact_quantization>(byte & 3)),
       has_batch((byte & 4) != 0),
       has_own_b((byte & 8) != 0),
       is_half((byte & 16) != 0) {}
+
+Features Features::OfConv() const {
+  Features features = *this;
+  features.has_batch = features.has_own_b = false;
+  const bool is_by_rows =
+      quantization == INTACT_QUANTIZATION_ROWS || quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
+  if (is_by_rows) features.quantization = INTACT_QUANTIZATION_TENSOR;
+  return features;
+}
 
 bool Features::Any() const {
   return quantization != INTACT_QUANTIZATION_STATIC || has_batch || has_own_b || is_half;
@@ -66,15 +113,19 @@ std::span<const int32_t> Features::OutputTypes() const {
 void ReadFeatures(Input* input, const Features& features, intact_gemm_desc* desc,
                   intact_linear_desc* linear) {
   desc->b_from_run = features.has_own_b ? 1 : 0;
+  input->Spoil(&desc->b_from_run, {2, -1, kLowestInt});
+  input->Spoil(&desc->reserved, {1, -1, kLowestInt});
+  ReadFeatures(input, features, linear);
+}
+
+void ReadFeatures(Input* input, const Features& features, intact_linear_desc* linear) {
   if (features.quantization != INTACT_QUANTIZATION_STATIC) linear->a_zero_point = 0;
   if (IsDynamic(features.quantization)) {
     linear->a_source_type = core::kSourceTypes[input->Byte() % core::kSourceTypes.size()];
     linear->a_min = 0;
     linear->a_max = 0;
   }
-  input->Spoil(&desc->b_from_run, {2, -1, kLowestInt});
-  input->Spoil(&desc->reserved, {1, -1, kLowestInt});
-  input->Spoil(&linear->a_quantization, {0, 1, 2, 3, 4, -1, kLowestInt});
+  input->Spoil(&linear->a_quantization, {0, 1, 2, 3, 4, 5, -1, kLowestInt});
   input->Spoil(&linear->a_source_type, {INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16, INTACT_S32, -1});
   input->Spoil(&linear->a_zero_point, {1, -1, kLowestInt});
   input->Spoil(&linear->a_max, {127, 255});
@@ -88,6 +139,9 @@ std::string FeatureRun::Read(const Features& features) {
   std::string wrong = ReadA(features.has_batch);
   if (wrong.empty() && features.has_own_b) wrong = ReadB();
   if (gemm_.a_quantization == INTACT_QUANTIZATION_ROWS) ReadRowValues();
+  if (gemm_.a_quantization == INTACT_QUANTIZATION_TENSOR) {
+    ReadTensorValues(&input_, linear_, gemm_.rows(), &gemm_);
+  }
   if (gemm_.IsDynamic()) reference::QuantizeActivations(&gemm_);
   if (features.has_own_b) ReadItemValues();
   return wrong;
@@ -127,32 +181,10 @@ std::string FeatureRun::ReadB() {
 
 // `count` elements, as runs are given them.
 std::vector<uint8_t> FeatureRun::ReadActivations(int64_t count) {
-  if (gemm_.IsDynamic()) return ReadNumbers(count);
+  if (gemm_.IsDynamic()) return ReadNumbers(&input_, gemm_, gemm_.k, count);
   std::vector<uint8_t> a = ReadTensor(&input_, count);
   if (linear_.range_check == INTACT_RANGE_UNCHECKED) ClampToDeclared(linear_, &a);
   return a;
-}
-
-// Numbers of one of the verifier's kinds, of which a few are any bits.
-std::vector<uint8_t> FeatureRun::ReadNumbers(int64_t count) {
-  verify::Problem problem;
-  problem.a_type = gemm_.a_type;
-  problem.c_type = INTACT_F32;
-  problem.scale = verify::ScaleKind::kTensor;
-  problem.quantization = gemm_.a_quantization;
-  problem.source = gemm_.a_source_type;
-  problem.m = (count + gemm_.k - 1) / gemm_.k;
-  problem.k = gemm_.k;
-  problem.numbers = verify::AllNumbers()[input_.Byte() % verify::AllNumbers().size()];
-  problem.seed = input_.Byte();
-  std::vector<uint8_t> numbers = verify::MaterializeGemm(problem).a_source;
-  const auto element = static_cast<size_t>(core::BytesOf(gemm_.a_source_type));
-  numbers.resize(static_cast<size_t>(count) * element);
-  for (int64_t left = input_.Integer(0, 3); left > 0; --left) {
-    const auto at = static_cast<size_t>(input_.Integer(0, std::min<int64_t>(count, 1 << 16) - 1));
-    for (size_t byte = 0; byte < element; ++byte) numbers[at * element + byte] = input_.Byte();
-  }
-  return numbers;
 }
 
 // The zero points and scales of rows, the verifier's; of the latter one of any size.
@@ -285,8 +317,9 @@ bool FeatureRun::SpoilResidual(intact_gemm_args* args) {
 }
 
 bool FeatureRun::SpoilRows(intact_gemm_args* args) {
-  const auto rows = static_cast<size_t>(gemm_.rows());
-  const bool takes_rows = gemm_.a_quantization == INTACT_QUANTIZATION_ROWS;
+  const bool has_one = gemm_.a_quantization == INTACT_QUANTIZATION_TENSOR;
+  const auto rows = static_cast<size_t>(has_one ? 1 : gemm_.rows());
+  const bool takes_rows = has_one || gemm_.a_quantization == INTACT_QUANTIZATION_ROWS;
   if (input_.OneIn(2)) {
     zero_points_.assign(rows, 0);
     if (takes_rows) AnyOf(&input_, &zero_points_) = WrongZeroPoint(&input_, gemm_.a_type);
@@ -319,6 +352,30 @@ bool FeatureRun::SpoilB(intact_gemm_args* args) {
       args->b_zero_points = zero_points_.data();
       return true;
   }
+}
+
+void ReadInput(Input* input, const intact_linear_desc& linear, reference::Conv* conv) {
+  const int64_t channels = conv->geometry.input_channels;
+  const int64_t count = conv->geometry.InputPixels() * channels;
+  if (conv->IsDynamic()) {
+    conv->a_source = ReadNumbers(input, *conv, channels, count);
+    return reference::QuantizeActivations(conv);
+  }
+  conv->a = ReadTensor(input, count);
+  if (linear.range_check == INTACT_RANGE_UNCHECKED) ClampToDeclared(linear, &conv->a);
+  if (conv->a_quantization == INTACT_QUANTIZATION_TENSOR) ReadTensorValues(input, linear, 1, conv);
+}
+
+void WrongTensorValue::Give(Input* input, const reference::Conv& conv, intact_conv_args* args) {
+  const bool takes_values = conv.a_quantization == INTACT_QUANTIZATION_TENSOR;
+  if (input->OneIn(2)) {
+    if (takes_values) zero_point = WrongZeroPoint(input, conv.a_type);
+    args->a_zero_points = &zero_point;
+    return;
+  }
+  const bool takes_scale = takes_values && conv.c_type != INTACT_S32;
+  if (takes_scale) scale = WrongScale(input);
+  args->a_scales = takes_scale && input->OneIn(4) ? nullptr : &scale;
 }
 
 }  // namespace intact::fuzz

@@ -1,5 +1,5 @@
-// What calls of GEMMs have beyond those of the ABI's first version, and convolutions have not: activations
-// that runs quantize or that have values for each row, batches, B given by runs, outputs of half floats.
+// What calls have beyond those of the ABI's first version: activations that runs quantize or have values for,
+// outputs of half floats, and of GEMMs batches and B given by runs.
 #ifndef INTACT_FUZZ_FEATURES_H_
 #define INTACT_FUZZ_FEATURES_H_
 
@@ -13,6 +13,7 @@
 
 #include "fuzz/input.h"
 #include "fuzz/items.h"
+#include "reference/contract/conv.h"
 #include "reference/contract/gemm.h"
 #include "verify/problem/target.h"
 
@@ -20,9 +21,11 @@ namespace intact::fuzz {
 
 /// The byte that a call begins with: 0, and the call has none of them.
 ///
-///   | … | half float output | own B | batch | quantization (2 bits) |
+///   | … | TENSOR | half float output | own B | batch | quantization (2 bits) |
 struct Features {
   explicit Features(uint8_t byte);
+  /// Those that convolutions have: TENSOR in place of what is by rows.
+  Features OfConv() const;
   bool Any() const;
   /// The types that an output may have.
   std::span<const int32_t> OutputTypes() const;
@@ -33,6 +36,16 @@ struct Features {
 
 /// The fields that features set in descriptors already read, now and then wrong.
 void ReadFeatures(Input* input, const Features& features, intact_gemm_desc* desc, intact_linear_desc* linear);
+void ReadFeatures(Input* input, const Features& features, intact_linear_desc* linear);
+
+/// The input of a run of `*conv`, which has all but tensors and values of A; `linear` is its descriptor.
+void ReadInput(Input* input, const intact_linear_desc& linear, reference::Conv* conv);
+/// Makes one of these values wrong.
+struct WrongTensorValue {
+  int32_t zero_point = 0;
+  float scale = 1.0f;
+  void Give(Input* input, const reference::Conv& conv, intact_conv_args* args);
+};
 
 /// The tensors of a run and what else it is given of its features.
 class FeatureRun {
@@ -53,7 +66,6 @@ class FeatureRun {
 
  private:
   std::vector<uint8_t> ReadActivations(int64_t count);
-  std::vector<uint8_t> ReadNumbers(int64_t count);
   void ReadRowValues();
   void ReadItemValues();
   std::string ReadA(bool has_batch);

@@ -20,7 +20,7 @@ struct Linear : core::Linear {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
 };
 
-/// The types of outputs that GEMMs and convolutions have both.
+/// The types of outputs without a feature.
 inline constexpr std::array<int32_t, 4> kOutputTypes = {INTACT_S32, INTACT_U8, INTACT_F32, INTACT_S8};
 
 /// Mostly valid, with an output of one of `c_types`; its pointers are into `*linear`.

@@ -226,6 +226,9 @@ intact_status Conv(const intact_conv_desc* desc, const intact_linear_desc* linea
                    const intact_conv_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]) {
   return AnswerOf(message, [&] {
     CheckLinear(*linear);
+    if (linear->a_quantization != INTACT_QUANTIZATION_STATIC) {
+      throw Unsupported("the quantization of a convolution's input is not the plan's");
+    }
     SetThreads(args->threads);
     const Convolution conv = ConvolutionOf(*desc, *args);
     const at::Tensor output = Convolve(conv, *linear, weights, args->a);

@@ -20,9 +20,9 @@
  * from 65520 on. A NaN comes only from a residual (a NaN, or infinities that cancel) or from scales with an
  * infinite product. It counts as −∞.
  *
- * Where each row of A has its own zero point and scale (intact_quantization), a_zero_point is the zero point
- * of row m, and f = float(y) · (a_scales[m]·scales[n]), where the product in brackets is rounded to float32
- * first.
+ * Where A has its zero point and scale from the run (intact_quantization), a_zero_point is the zero point of
+ * row m, or that of all of A, and f = float(y) · (a_scales[m]·scales[n]), where the product in brackets is
+ * rounded to float32 first.
  *
  * Where the plan has a fixed point (intact_fixed_point), f = v: whole numbers take the place of scales[n] and of
  * bias_f32. With multiplier q = multipliers[n] and shift s = shifts[n]
@@ -154,7 +154,8 @@ typedef enum intact_activation {
 } intact_activation;
 
 /** How activations represent real numbers: the real number is (a − zero_point)·scale. Convolutions take
- * STATIC, TENSOR and DYNAMIC_TENSOR.
+ * STATIC, TENSOR and DYNAMIC_TENSOR. Their padding has the value of the zero point, and the DYNAMIC range is
+ * that of the input without padding.
  *
  * The DYNAMIC quantizations compute a scale and a zero point from the real numbers x, of one row or of the
  * whole tensor. To u8 this is DynamicQuantizeLinear of ONNX (operator set 11), to s8 its symmetric
@@ -177,7 +178,8 @@ typedef enum intact_quantization {
   INTACT_QUANTIZATION_ROWS = 1,
   /** A holds real numbers of a_source_type. Each run quantizes each row to a_type while it reads the row. */
   INTACT_QUANTIZATION_DYNAMIC_ROWS = 2,
-  /** As DYNAMIC_ROWS, with one scale and zero point for all rows of the run, of all items of a batch. */
+  /** As DYNAMIC_ROWS, with one scale and zero point for all of A: all rows of all items of a batch, or all
+   * images. A convolution quantizes its input into scratch, a byte for each element. */
   INTACT_QUANTIZATION_DYNAMIC_TENSOR = 3,
   /** Each run gives one zero point and one scale for all of A: a_zero_points and a_scales of its arguments. */
   INTACT_QUANTIZATION_TENSOR = 4
@@ -202,7 +204,7 @@ typedef struct intact_linear_desc {
   size_t struct_size;           /**< sizeof(intact_linear_desc) */
   int32_t a_type;               /**< INTACT_U8 or INTACT_S8 */
   int32_t b_type;               /**< INTACT_S8 or INTACT_U8 */
-  int32_t c_type;               /**< S32, F32, U8 or S8; of GEMMs also BF16 and F16 */
+  int32_t c_type;               /**< S32, F32, BF16, F16, U8 or S8 */
   int32_t mode;                 /**< an intact_mode: INTACT_EXACT unless asked for by name */
   int32_t max_isa;              /**< an intact_isa, the cap; INTACT_ISA_ANY = all that the machine offers */
   int32_t a_zero_point;         /**< within the activation range; 0 unless a_quantization is STATIC */
@@ -316,11 +318,11 @@ typedef struct intact_gemm_args {
    * less, the run uses as many threads as the scratch serves, and is refused if it serves none. */
   size_t scratch_bytes;
   /** With INTACT_QUANTIZATION_ROWS: m·batch zero points within the range of a_type, item after item, whatever
-   * the activation range of the plan is. NULL: all are 0. */
+   * the activation range of the plan is. With TENSOR: one, within the activation range. NULL: all are 0. */
   const int32_t* a_zero_points;
-  const float*
-      a_scales;  /**< with INTACT_QUANTIZATION_ROWS: m·batch finite values > 0; NULL with s32 output */
-  int64_t batch; /**< items, ≥ 0; 0 = 1 */
+  /** With INTACT_QUANTIZATION_ROWS: m·batch finite values > 0; with TENSOR: one; NULL with s32 output. */
+  const float* a_scales;
+  int64_t batch;          /**< items, ≥ 0; 0 = 1 */
   int64_t a_batch_stride; /**< elements from an item of A to the next, at most 2^40; 0 = m·a_stride */
   int64_t c_batch_stride; /**< elements from an item of C to the next; 0 = m·c_stride */
   int64_t
@@ -582,7 +584,7 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
 
 /** A convolution with constant weights: channels-last, with any stride, dilation, padding and groups.
  *
- *     input    [batch][D][H][W][input_channels]              NWC, NHWC or NDHWC, a_type
+ *     input    [batch][D][H][W][input_channels]              NWC, NHWC or NDHWC, a_type or a_source_type
  *     weights  [output_channels][KD][KH][KW][input_channels/groups]   OWI, OHWI or ODHWI, b_type
  *     output   [batch][OD][OH][OW][output_channels]          c_type
  *
@@ -590,7 +592,7 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  *
  * It is a GEMM with a row for each output pixel and a column for each output channel. Depth k is (tap,
  * channel of the group); tap (kd, kh, kw) of output (od, oh, ow) reads input pixel (od·stride − pad_begin +
- * kd·dilation, …). A tap outside the input contributes zero: padding has the value a_zero_point. Output
+ * kd·dilation, …). A tap outside the input contributes zero: padding has the value of the zero point. Output
  * channel n belongs to group n / (output_channels/groups) and reads the input channels of its group.
  *
  * In INTACT_SATURATING mode without VNNI, pairs are adjacent channels of a tap, (c, c+1) with c even within
@@ -643,11 +645,12 @@ typedef struct intact_conv_desc {
 
 /** The buffers of one run. No alignment is needed. Nothing beyond the channels of the pixels is read or
  * written. The output must not overlap the input or the residual, except that the residual may be the output
- * itself: the same pointer, stride and element size. Limit: batch × output pixels at most 2^31 − 1. */
+ * itself: the same pointer, stride and element size. Limits: batch × output pixels at most 2^31 − 1; with a
+ * dynamic quantization batch × pixels × channels of the input at most 2^40. */
 typedef struct intact_conv_args {
   size_t struct_size; /**< sizeof(intact_conv_args) */
   int64_t batch;      /**< images, ≥ 1 */
-  const void* a;      /**< the input */
+  const void* a;      /**< the input: a_type, or a_source_type with a dynamic quantization */
   int64_t a_stride;   /**< elements between adjacent pixels of the input, input_channels to 2^40; 0 =
                          input_channels */
   void* c;            /**< the output */
@@ -667,7 +670,8 @@ typedef struct intact_conv_args {
   /** Extents that the caller expects of the output. A run with another extent is refused; 0: not checked.
    * intact_conv_prepare() does not read it. */
   int64_t output[INTACT_MAX_SPATIAL];
-  const int32_t* a_zero_points; /**< with INTACT_QUANTIZATION_TENSOR: one zero point of A; NULL: 0 */
+  /** With INTACT_QUANTIZATION_TENSOR: one zero point of A, within the activation range; NULL: 0. */
+  const int32_t* a_zero_points;
   const float* a_scales; /**< with INTACT_QUANTIZATION_TENSOR: one finite value > 0; NULL with s32 output */
 } intact_conv_args;
 

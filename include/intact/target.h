@@ -81,7 +81,9 @@ typedef enum intact_target_feature {
   INTACT_TARGET_DYNAMIC_NAN = 42,       /**< dynamic quantization of NaNs and infinities */
   INTACT_TARGET_FIXED_POINT = 43,       /**< an intact_fixed_point, with multipliers or without */
   INTACT_TARGET_LOOKUP_TABLE = 44,      /**< a lookup table */
-  INTACT_TARGET_FEATURES = 45           /**< how many there are */
+  /** INTACT_QUANTIZATION_TENSOR */
+  INTACT_TARGET_TENSOR_QUANTIZATION = 45,
+  INTACT_TARGET_FEATURES = 46 /**< how many there are */
 } intact_target_feature;
 
 /** The bit of a feature in intact_target::supports. */

@@ -192,6 +192,8 @@ intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info)
     made.kernel = plan.kernel_name().c_str();
     made.packed_bytes = plan.packed_bytes();
     std::tie(made.accumulator_min, made.accumulator_max) = plan.AccumulatorBounds();
+    made.a_quantization = plan.problem().a_quantization;
+    made.a_source_type = plan.problem().a_source_type;
     WriteStruct(made, info);
     return {};
   });

@@ -23,8 +23,9 @@ std::string EpilogueSpec::Name() const {
                                              (scaling.has_left_shifts ? "_left" : "")
                                        : (scaling.has_addends ? "_bias" : "");
   return TypeName(c_type) + scale + (has_b_zero_points ? "_zb" : "") + (has_row_zero_points ? "_za" : "") +
-         (has_row_scales ? "_rows" : "") + (has_residual() ? "_plus_" + TypeName(residual) : "") +
-         (form.streams ? "_streamed" : "") + (form.is_dealt ? "_dealt" : "") +
+         (has_row_scales ? "_rows" : "") + (has_run_scale ? "_run" : "") +
+         (has_residual() ? "_plus_" + TypeName(residual) : "") + (form.streams ? "_streamed" : "") +
+         (form.is_dealt ? "_dealt" : "") +
          (form.is_bounded_above   ? ""
           : form.is_bounded_below ? "_floored"
                                   : "_plain") +
@@ -425,7 +426,7 @@ void Epilogue::Bound(const jit::Vec& accumulator) {
   // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0; and so do NaNs.
   const bool is_float = core::IsFloat(spec_.c_type);
   const bool is_known = spec_.form.known != KnownOutput::kNothing;
-  const bool may_be_nan = (spec_.has_residual() || spec_.has_row_scales) && !is_known;
+  const bool may_be_nan = spec_.MayBeNan() && !is_known;
   if (is_float ? spec_.form.is_bounded_below : may_be_nan) {
     code.vmaxps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, lo)));
   }

@@ -63,10 +63,12 @@ struct EpilogueSpec {
   bool has_b_zero_points = false;    // and so rows' sums
   bool has_row_zero_points = false;  // and so columns' sums
   bool has_row_scales = false;
+  bool has_run_scale = false;               // scales of columns are a run's: NaNs where A has no scale
   intact_type residual = INTACT_TYPE_NONE;  // u8, s8 or f32; not with s32 output
   EpilogueForm form;
   auto operator<=>(const EpilogueSpec&) const = default;
   bool has_residual() const { return residual != INTACT_TYPE_NONE; }
+  bool MayBeNan() const { return has_residual() || has_row_scales || has_run_scale; }
   bool is_fixed() const { return scaling.fixed_point != INTACT_FIXED_POINT_NONE; }
   bool has_row_values() const { return has_b_zero_points || has_row_zero_points || has_row_scales; }
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8", "bf16_za_rows"

@@ -83,8 +83,7 @@ class AmxEngine final : public Engine {
   explicit AmxEngine(const GemmData& data) : data_(data) {}
   Error GenerateKernels();
   const int32_t* initial(const RunBuffers& buffers) const {
-    if (initial_.size() == 0) return data_.InitialOf(buffers);
-    return buffers.weights == nullptr ? initial_.data() : buffers.weights->unshifted_initial;
+    return data_.UnshiftedInitialOf(buffers, initial_);
   }
   /// Blocks of sums that may wait for their next depths at a time.
   int64_t MaxBlocks() const;

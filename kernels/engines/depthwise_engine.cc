@@ -159,13 +159,7 @@ Error DepthwiseEngine::Fill(const GroupWeights& weights, Cover* cover) const {
   const auto arrange = [&](const void* from, AlignedBuffer<uint32_t>* to) {
     if (from == nullptr) return true;
     if (!to->Resize(vectors * static_cast<size_t>(v_))) return false;
-    for (size_t vector = 0; vector < vectors; ++vector) {
-      for (int64_t i = 0; i < v_; ++i) {
-        const int64_t place = spec_.is_dealt() ? DealtIndex(i, v_ / kVectors) : i;
-        std::memcpy(&(*to)[vector * static_cast<size_t>(v_) + static_cast<size_t>(place)],
-                    ColumnAt(from, ChannelAt(cover->starts[vector], i)), sizeof(uint32_t));
-      }
-    }
+    Arrange(from, *cover, reinterpret_cast<uint8_t*>(to->data()));
     return true;
   };
   if (!arrange(data_.problem.Factors(), &cover->factors) ||
@@ -175,16 +169,45 @@ Error DepthwiseEngine::Fill(const GroupWeights& weights, Cover* cover) const {
   return {};
 }
 
+void DepthwiseEngine::Arrange(const void* from, const Cover& cover, uint8_t* to) const noexcept {
+  for (const int64_t start : cover.starts) {
+    for (int64_t i = 0; i < v_; ++i) {
+      const int64_t place = spec_.is_dealt() ? DealtIndex(i, v_ / kVectors) : i;
+      std::memcpy(to + 4 * place, ColumnAt(from, ChannelAt(start, i)), 4);
+    }
+    to += 4 * v_;
+  }
+}
+
+void DepthwiseEngine::SetInitial(const int32_t* initial, int64_t start, uint8_t* record) const noexcept {
+  for (int64_t i = 0; i < v_; ++i) {
+    std::memcpy(record + DealtIndex(i, v_ / kVectors) * 4, initial + ChannelAt(start, i), sizeof(int32_t));
+  }
+}
+
+DepthwiseColumns DepthwiseEngine::MakeRunColumns(const RunColumns& columns, uint8_t* to) const noexcept {
+  DepthwiseColumns made{columns, to};
+  for (const Cover* const cover : {&by_channels_, &flat_}) {
+    std::copy_n(cover->records.data(), cover->records.bytes(), to);
+    for (size_t i = 0; i < cover->starts.size(); ++i) {
+      SetInitial(columns.initial, cover->starts[i], to + static_cast<int64_t>(i) * cover->record_bytes);
+    }
+    if (cover->factors.size() != 0) Arrange(columns.factors, *cover, to + RecordBytes(*cover));
+    to += RunBytes(*cover);
+  }
+  return made;
+}
+
 int32_t DepthwiseEngine::Weight(int64_t tap, int64_t channel) const {
   return data_.weights.At(tap, channel) - data_.problem.WeightZeroPoint(channel);
 }
 
 void DepthwiseEngine::FillRecord(const GroupWeights& weights, int64_t start, uint8_t* record) const {
   const bool is_wide = spec_.dot == jit::DotKind::kWide;
+  SetInitial(data_.initial.data(), start, record);
   for (int64_t i = 0; i < v_; ++i) {
     const int64_t channel = ChannelAt(start, i);
     uint8_t* to = record + DealtIndex(i, v_ / kVectors) * 4;
-    std::memcpy(to, &data_.initial[static_cast<size_t>(channel)], sizeof(int32_t));
     for (const std::vector<int>& taps : weights) {
       to += kVectors * v_;
       uint32_t dword = 0;
@@ -230,10 +253,11 @@ void DepthwiseEngine::RunPortably(const DepthwiseRow& row, int64_t channel_begin
   std::array<uint32_t, kChannels> sums;
   RunBuffers buffers;
   buffers.output = row.output;
+  buffers.columns = row.columns;
   for (int64_t pixel = 0; pixel < row.pixels; ++pixel) {
     for (int64_t first = channel_begin; first < channel_end; first += kChannels) {
       const int64_t channels = std::min(kChannels, channel_end - first);
-      std::copy_n(&data_.initial[static_cast<size_t>(first)], channels, sums.begin());
+      std::copy_n(data_.InitialOf(buffers) + first, channels, sums.begin());
       for (size_t tap = 0; tap < portable_.offsets.size(); ++tap) {
         const uint8_t* const a =
             row.pixel0 + pixel * taps_.pixel_stride_bytes + portable_.offsets[tap] + first;
@@ -250,7 +274,7 @@ void DepthwiseEngine::RunPortably(const DepthwiseRow& row, int64_t channel_begin
 
 DepthwiseRow DepthwiseEngine::From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const {
   return {row.pixel0 + pixel * taps_.pixel_stride_bytes + channel, row.pixels - pixel,
-          row.output.EveryRow(1, pixel).FromColumn(channel)};
+          row.output.EveryRow(1, pixel).FromColumn(channel), row.columns};
 }
 
 void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept {
@@ -261,14 +285,20 @@ void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const Depthwi
   args.groups = std::ssize(cover.taps) / TapsPerGroup(spec_.dot);
   args.block_stride_bytes = cover.block_stride_bytes;
   args.pixels = row.pixels;
-  args.record = cover.records.data() + static_cast<int64_t>(vector) * cover.record_bytes;
+  const uint8_t* records = cover.records.data();
+  const void* factors = cover.factors.size() != 0 ? cover.factors.data() : nullptr;
+  if (row.columns != nullptr) {
+    records = row.columns->covers + (&cover == &flat_ ? RunBytes(by_channels_) : 0);
+    if (factors != nullptr) factors = records + RecordBytes(cover);
+  }
+  args.record = records + static_cast<int64_t>(vector) * cover.record_bytes;
   args.c = row.output.c;
   args.c_stride_bytes = row.output.c_stride_bytes;
   args.epilogue.constants = &data_.constants;
   args.epilogue.residual = row.output.residual;
   args.epilogue.residual_stride_bytes = row.output.residual_stride_bytes;
   const int64_t column = static_cast<int64_t>(vector) * v_;
-  if (cover.factors.size() != 0) args.epilogue.factors = cover.factors.data() + column;
+  args.epilogue.factors = ColumnAt(factors, column);
   if (cover.addends.size() != 0) args.epilogue.addends = cover.addends.data() + column;
   cover.kernel(&args);
 }
@@ -294,7 +324,7 @@ void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
   const int64_t step = flat_.step_pixels * data_.n;
   const size_t last = flat_.starts.size() - 1;
   const auto run = [&](size_t vector, int64_t start, int64_t count) {
-    DepthwiseRow part{row.pixel0 + start, count, row.output};
+    DepthwiseRow part{row.pixel0 + start, count, row.output, row.columns};
     part.output.c += start * element;
     part.output.c_stride_bytes = step * element;
     RunVector(flat_, vector, part);
@@ -318,7 +348,7 @@ void DepthwiseEngine::RunThroughScratch(size_t vector, int64_t done, const Depth
     const int64_t pixels = std::min(kPixels, rest.pixels);
     const ScratchTile tile(rest.output, pixels, v_, scratch.data());
     tile.Load(0, 0, channels);
-    RunVector(by_channels_, vector, {rest.pixel0, pixels, tile.map()});
+    RunVector(by_channels_, vector, {rest.pixel0, pixels, tile.map(), row.columns});
     tile.Store(0, 0, done - start, channels);
   }
 }

@@ -35,11 +35,17 @@
 
 namespace intact::kernels {
 
+/// A run's own constants of columns, also as kernels read them.
+struct DepthwiseColumns : RunColumns {
+  const uint8_t* covers = nullptr;  // DepthwiseEngine::Cover::records and factors, cover by cover
+};
+
 /// Adjacent output pixels of a row.
 struct DepthwiseRow {
   const uint8_t* pixel0 = nullptr;  // the first one's first tap
   int64_t pixels = 0;
-  OutputMap output;  // a row for each pixel
+  OutputMap output;                           // a row for each pixel
+  const DepthwiseColumns* columns = nullptr;  // null: the plan's
 };
 
 class DepthwiseEngine {
@@ -56,6 +62,13 @@ class DepthwiseEngine {
   /// Channels of a vector.
   int64_t channel_step() const { return v_; }
   int64_t packed_bytes() const;
+
+  /// Scratch for a run's own constants of columns beside those of KernelData, a multiple of 64.
+  int64_t RunColumnBytes() const {
+    return data_.HasRunColumns() ? RunBytes(by_channels_) + RunBytes(flat_) : 0;
+  }
+  /// Makes them of KernelData's at `to`, aligned to 64 bytes.
+  DepthwiseColumns MakeRunColumns(const RunColumns& columns, uint8_t* to) const noexcept;
 
   /// Whether RunRow() reads nothing beyond the taps of its pixels, for rows of `pixels` or more: otherwise
   /// kSlackBytes after them too.
@@ -81,6 +94,16 @@ class DepthwiseEngine {
     AlignedBuffer<uint8_t> records;
     AlignedBuffer<uint32_t> factors, addends;  // of EpilogueArgs
   };
+
+  /// Of a run's own records and factors of a cover: whole cache lines each.
+  static int64_t RecordBytes(const Cover& cover) { return static_cast<int64_t>(cover.records.bytes()); }
+  static int64_t RunBytes(const Cover& cover) {
+    return RecordBytes(cover) + static_cast<int64_t>(cover.factors.bytes());
+  }
+  /// Copies column values of 4 bytes, `from`, to where the vectors of `cover` read them.
+  void Arrange(const void* from, const Cover& cover, uint8_t* to) const noexcept;
+  /// Writes the accumulators' start of each channel of a vector's record.
+  void SetInitial(const int32_t* initial, int64_t start, uint8_t* record) const noexcept;
 
   /// What compiled code reads.
   struct Portable {

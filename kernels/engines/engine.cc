@@ -1,7 +1,11 @@
 #include "kernels/engines/engine.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <limits>
+#include <span>
+#include <utility>
 
 #include "core/isas.h"
 #include "core/types.h"
@@ -18,12 +22,13 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
   epilogue.has_b_zero_points = problem.HasWeightZeroPoints() && !folds_zero_points;
   epilogue.has_row_zero_points = problem.HasRowZeroPoints();
   epilogue.has_row_scales = problem.HasRowScales();
+  epilogue.has_run_scale = problem.has_run_scale;
   epilogue.residual = problem.output.residual_type;
-  const bool may_be_anything = epilogue.residual == INTACT_F32 || epilogue.has_row_scales;
+  const bool may_be_anything =
+      epilogue.residual == INTACT_F32 || epilogue.has_row_scales || epilogue.has_run_scale;
   if (core::IsFloat(epilogue.c_type)) {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    const bool may_be_nan = epilogue.has_residual() || epilogue.has_row_scales;
-    epilogue.form.is_bounded_below = problem.output.bounds.lo != -kInfinity || may_be_nan;
+    epilogue.form.is_bounded_below = problem.output.bounds.lo != -kInfinity || epilogue.MayBeNan();
     epilogue.form.is_bounded_above = problem.output.bounds.hi != kInfinity;
   }
   if (may_be_anything) return epilogue;
@@ -31,6 +36,27 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
   epilogue.form.known = KnowOutput(epilogue.c_type, problem.output.bounds, largest);
   return epilogue;
 }
+
+// to[i] = initial[column] + zero_point·paddings[i], modulo 2³²: what padding that is not computed would add.
+void AddPadding(const int32_t* initial, uint32_t zero_point, std::span<const uint32_t> paddings,
+                int32_t* to) noexcept {
+  const size_t columns = paddings.size() / 3;
+  for (size_t i = 0; i < paddings.size(); ++i) {
+    to[i] = static_cast<int32_t>(static_cast<uint32_t>(initial[i % columns]) + zero_point * paddings[i]);
+  }
+}
+
+// `initial` without the shift of s8 activations.
+void Unshift(const KernelData& data, const int32_t* initial, int32_t* to) noexcept {
+  for (size_t n = 0; n < data.initial.size(); ++n) {
+    const ColumnParts& sums = data.linear->certificate().column_sums[n];
+    const int64_t unshifted = initial[n] + int64_t{data.a_flip()} * (sums.positive + sums.negative);
+    to[n] = static_cast<int32_t>(static_cast<uint32_t>(unshifted));
+  }
+}
+
+// Of a value for each column, padded to whole panels: whole cache lines.
+int64_t ColumnArrayBytes(const KernelData& data) { return static_cast<int64_t>(data.initial.bytes()); }
 
 }  // namespace
 
@@ -78,23 +104,77 @@ Error GemmData::AddSkippingInitial(const TapRange& range) {
   SkippingInitial& made = skipping_initial.emplace_back();
   made.taps = range;
   if (!made.columns.Resize(padding.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
-  for (size_t i = 0; i < padding.size(); ++i) {
-    const auto start = static_cast<uint32_t>(initial[i % columns]);
-    made.columns[i] = static_cast<int32_t>(start + zero_point * padding[i]);
-  }
+  AddPadding(initial.data(), zero_point, padding, made.columns.data());
+  if (!problem.has_run_zero_point) return {};
+  if (!made.paddings.Resize(padding.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+  std::ranges::copy(padding, made.paddings.data());
   return {};
 }
 
 Error UnshiftInitial(const KernelData& data, AlignedBuffer<int32_t>* initial) {
-  const int64_t shift = data.a_flip();
-  if (shift == 0) return {};
+  if (data.a_flip() == 0) return {};
   if (!initial->Resize(data.initial.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
-  for (size_t n = 0; n < initial->size(); ++n) {
-    const ColumnParts& sums = data.linear->certificate().column_sums[n];
-    const int64_t unshifted = data.initial[n] + shift * (sums.positive + sums.negative);
-    (*initial)[n] = static_cast<int32_t>(static_cast<uint32_t>(unshifted));
-  }
+  Unshift(data, data.initial.data(), initial->data());
   return {};
+}
+
+// ----- constants of columns that runs make -----------------------------------------------------------------
+
+int64_t KernelData::RunColumnBytes() const {
+  const int64_t arrays = 1 + (a_flip() != 0 ? 1 : 0) + (problem.has_run_scale ? 1 : 0);
+  return HasRunColumns() ? arrays * ColumnArrayBytes(*this) : 0;
+}
+
+RunColumns KernelData::MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept {
+  const auto next = [&] { return std::exchange(to, to + ColumnArrayBytes(*this)); };
+  RunColumns made;
+  auto* const start = reinterpret_cast<int32_t*>(next());
+  linear->InitialOf(a.zero_point, start);
+  made.initial = start;
+  if (a_flip() != 0) {
+    auto* const unshifted = reinterpret_cast<int32_t*>(next());
+    Unshift(*this, start, unshifted);
+    made.unshifted_initial = unshifted;
+  }
+  made.factors = problem.Factors();
+  if (!problem.has_run_scale) return made;
+  auto* const scales = reinterpret_cast<float*>(next());
+  for (size_t i = 0; i < initial.size(); ++i) scales[i] = a.scale * problem.scales[i];
+  made.factors = scales;
+  made.has_scale = !std::isnan(a.scale);
+  return made;
+}
+
+int64_t GemmData::RunColumnBytes() const {
+  const int64_t skipping = 3 * std::ssize(skipping_initial) * ColumnArrayBytes(*this);
+  return HasRunColumns() ? KernelData::RunColumnBytes() + skipping : 0;
+}
+
+RunColumns GemmData::MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept {
+  RunColumns made = KernelData::MakeRunColumns(a, to);
+  auto* skipping = reinterpret_cast<int32_t*>(to + KernelData::RunColumnBytes());
+  made.skipping_initial = skipping;
+  const auto zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint() + a.zero_point);
+  for (const SkippingInitial& of_range : skipping_initial) {
+    if (problem.has_run_zero_point) {
+      AddPadding(made.initial, zero_point, {of_range.paddings.data(), of_range.paddings.size()}, skipping);
+    } else {
+      std::copy_n(of_range.columns.data(), of_range.columns.size(), skipping);
+    }
+    skipping += of_range.columns.size();
+  }
+  return made;
+}
+
+void FillWithNan(const OutputMap& output, const Range& range, const KernelData& data) noexcept {
+  const intact_type type = data.problem.output.c_type;
+  if (!core::IsFloat(type)) return;
+  const uint32_t nan = type == INTACT_F32 ? 0x7fc00000 : type == INTACT_F16 ? 0x7e00 : 0x7fc0;
+  const auto bytes = static_cast<size_t>(core::BytesOf(type));
+  for (int64_t row = range.row_begin; row < range.row_end; ++row) {
+    uint8_t* c = output.C(row, range.column_begin);
+    for (int64_t i = range.column_begin; i < range.column_end; ++i, c += bytes) std::memcpy(c, &nan, bytes);
+  }
 }
 
 bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes) {

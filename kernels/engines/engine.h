@@ -23,6 +23,7 @@
 #include "kernels/weights/given_weights.h"
 #include "kernels/weights/linear_weights.h"
 #include "kernels/weights/pack.h"
+#include "kernels/weights/run_columns.h"
 #include "kernels/weights/schedule.h"
 
 namespace intact::kernels {
@@ -36,13 +37,16 @@ struct RunBuffers {
   /// What row `row_values_begin` of A and those that follow have; null where EpilogueSpec has no row values.
   const RowValues* row_values = nullptr;
   int64_t row_values_begin = 0;
-  /// What the caller gives of rows, with INTACT_QUANTIZATION_ROWS: zero points may be null.
+  /// What the caller gives of rows, with INTACT_QUANTIZATION_ROWS, or of all with TENSOR: zero points may be
+  /// null.
   const int32_t* given_zero_points = nullptr;
   const float* given_scales = nullptr;
   /// The quantization of all rows, with INTACT_QUANTIZATION_DYNAMIC_TENSOR.
   RowQuantization tensor;
   /// Null where the plan has the weights.
   const GivenWeights* weights = nullptr;
+  /// Null where the plan has all constants of columns. Of a convolution an array, one for each unit.
+  const RunColumns* columns = nullptr;
 
   const RowMap& rows() const { return *std::get_if<RowMap>(&a); }
   const PlanarRows& planar() const { return *std::get_if<PlanarRows>(&a); }
@@ -71,8 +75,19 @@ struct KernelData {
     return buffers.weights == nullptr ? weights.data : buffers.weights->panels;
   }
   const int32_t* InitialOf(const RunBuffers& buffers) const {
-    return buffers.weights == nullptr ? initial.data() : buffers.weights->initial;
+    return buffers.columns == nullptr ? initial.data() : buffers.columns->initial;
   }
+  /// The same for kernels that multiply s8 activations as they are; `own`: UnshiftInitial() of the plan.
+  const int32_t* UnshiftedInitialOf(const RunBuffers& buffers, const AlignedBuffer<int32_t>& own) const {
+    if (own.size() == 0) return InitialOf(buffers);
+    return buffers.columns == nullptr ? own.data() : buffers.columns->unshifted_initial;
+  }
+  /// Whether runs have constants of columns of their own, of A's zero point and scale.
+  bool HasRunColumns() const { return problem.has_run_zero_point || problem.has_run_scale; }
+  /// Scratch for them, a multiple of 64.
+  int64_t RunColumnBytes() const;
+  /// Makes them at `to`, aligned to 64 bytes.
+  RunColumns MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
   /// For the tile of C that begins at (row, column).
   EpilogueArgs EpilogueAt(const RunBuffers& buffers, int64_t row, int64_t column) const {
     EpilogueArgs args;
@@ -81,8 +96,8 @@ struct KernelData {
     args.addends = ColumnAt(problem.Addends(), column);
     if (!problem.b_zero_points.empty()) args.b_zero_points = problem.b_zero_points.data() + column;
     if (linear->column_sums().size() != 0) args.column_sums = linear->column_sums().data() + column;
+    if (buffers.columns != nullptr) args.factors = ColumnAt(buffers.columns->factors, column);
     if (const GivenWeights* const given = buffers.weights; given != nullptr) {
-      args.factors = ColumnAt(given->factors, column);
       if (given->zero_points != nullptr) args.b_zero_points = given->zero_points + column;
       args.column_sums = given->column_sums + column;
     }
@@ -100,6 +115,7 @@ struct SkippingInitial {
   TapRange taps;
   // [3][padded columns]: for most rows; for those that skip Taps::head; for those that skip Taps::tail
   AlignedBuffer<int32_t> columns;
+  AlignedBuffer<uint32_t> paddings;  // likewise, Σ b of what is not computed, where runs have zero points
 };
 
 /// What the engines of a plan share: its weights, and how they find A.
@@ -112,6 +128,15 @@ struct GemmData : KernelData {
 
   Access access;
   std::vector<SkippingInitial> skipping_initial;  // for all taps, then each range of Taps::line_taps
+
+  const int32_t* SkippingInitialOf(const RunBuffers& buffers, const SkippingInitial& skipping) const {
+    if (buffers.columns == nullptr) return skipping.columns.data();
+    const auto before = &skipping - skipping_initial.data();
+    return buffers.columns->skipping_initial + before * static_cast<int64_t>(skipping.columns.size());
+  }
+  /// Those of KernelData, and skipping_initial.
+  int64_t RunColumnBytes() const;
+  RunColumns MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
 
   bool IsPlanar() const { return std::holds_alternative<PlanarAccess>(access); }
   const Taps& taps() const { return *std::get_if<Taps>(&access); }
@@ -169,6 +194,9 @@ class Engine {
 /// KernelData::initial without the shift of s8 activations, for kernels that multiply those as they are.
 /// Leaves `initial` empty where there is no shift.
 Error UnshiftInitial(const KernelData& data, AlignedBuffer<int32_t>* initial);
+
+/// Fills outputs that have no scale: a float is a NaN, see the contract. An 8-bit output is that already.
+void FillWithNan(const OutputMap& output, const Range& range, const KernelData& data) noexcept;
 
 /// Whether non-temporal stores pay for `rows` rows of C, `row_bytes` each: RunBuffers::may_stream.
 bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes);

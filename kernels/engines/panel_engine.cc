@@ -375,7 +375,7 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
                           MicrokernelArgs* call) const {
   const int64_t first_tap = tiles.initial == nullptr ? 0 : tiles.initial->taps.first;
   const int32_t* const initial =
-      tiles.initial == nullptr ? InitialOf(buffers) : tiles.initial->columns.data();
+      tiles.initial == nullptr ? InitialOf(buffers) : data_.SkippingInitialOf(buffers, *tiles.initial);
   call->b = Columns(buffers, column) + first_tap * data_.taps().depth * data_.weights.width;
   call->initial = initial + column;
   call->a_offset = column / lanes_ * data_.taps().vector_step;

@@ -87,8 +87,7 @@ class PanelEngine final : public Engine {
     return reinterpret_cast<const uint8_t*>(data_.PanelsOf(buffers)) + offset;
   }
   const int32_t* InitialOf(const RunBuffers& buffers) const {
-    if (!is_signed_ || initial_.size() == 0) return data_.InitialOf(buffers);
-    return buffers.weights == nullptr ? initial_.data() : buffers.weights->unshifted_initial;
+    return is_signed_ ? data_.UnshiftedInitialOf(buffers, initial_) : data_.InitialOf(buffers);
   }
   int64_t ColumnBytes() const {
     return schedule_ != nullptr ? CeilDivide(schedule_->bytes(), data_.n)

@@ -152,14 +152,14 @@ void ScheduledSums::RunTile(const RunBuffers& buffers, const TileRows& rows, con
   const int64_t panel_end = CeilDivide(column_end, kPanelColumns);
   for (int64_t panel = column_begin / kPanelColumns; panel < panel_end; panel += PanelsAtOnce()) {
     const int64_t end = std::min(panel_end, panel + PanelsAtOnce());
-    Accumulate(a, rows.count, panel, end, accumulators);
+    Accumulate(buffers, a, rows.count, panel, end, accumulators);
     Store(buffers, rows, panel * kPanelColumns, std::min(column_end, end * kPanelColumns), accumulators,
           scratch);
   }
 }
 
-void ScheduledSums::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
-                               int32_t* accumulators) const noexcept {
+void ScheduledSums::Accumulate(const RunBuffers& buffers, const uint8_t* a, int64_t rows, int64_t panel_begin,
+                               int64_t panel_end, int32_t* accumulators) const noexcept {
   const int64_t panel_size = int64_t{kPanelColumns} * tile_rows();
   const int64_t window_bytes = IsPlanar() ? 0 : form_.spec.window_quads * kQuad * tile_rows();
   ScheduledKernelArgs args;
@@ -168,7 +168,7 @@ void ScheduledSums::Accumulate(const uint8_t* a, int64_t rows, int64_t panel_beg
       args.strips = schedule_->Strips(window, panel);
       const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
       args.strip_count = (columns + strip_columns() - 1) / strip_columns();
-      args.initial = window == 0 ? data_.initial.data() + panel * kPanelColumns : nullptr;
+      args.initial = window == 0 ? data_.InitialOf(buffers) + panel * kPanelColumns : nullptr;
       args.a = a;
       args.accumulators = accumulators + (panel - panel_begin) * panel_size;
       args.blocks = rows / block_rows();

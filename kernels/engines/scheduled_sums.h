@@ -129,8 +129,8 @@ class ScheduledSums {
   int64_t DropBytes() const { return RoundUp((data_.n + tile_columns_) * data_.element_bytes(), 64); }
   uint8_t* Edge(uint8_t* scratch) const { return scratch + AccumulatorBytes(); }
   /// Sums `rows` rows, at most tile_rows().
-  void Accumulate(const uint8_t* a, int64_t rows, int64_t panel_begin, int64_t panel_end,
-                  int32_t* accumulators) const noexcept;
+  void Accumulate(const RunBuffers& buffers, const uint8_t* a, int64_t rows, int64_t panel_begin,
+                  int64_t panel_end, int32_t* accumulators) const noexcept;
   void Store(const RunBuffers& buffers, const TileRows& rows, int64_t column_begin, int64_t column_end,
              const int32_t* accumulators, uint8_t* scratch) const noexcept;
   void StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column, int64_t columns,

@@ -143,6 +143,7 @@ intact_gemm_args Batch::Item(int64_t i) const {
   item.b = ItemAt(args_.b, args_.b_items, i, b_step_, 1);
   if (args_.b_scales != nullptr) item.b_scales += i;
   if (args_.b_zero_points != nullptr) item.b_zero_points += i;
+  if (problem_.a_quantization == INTACT_QUANTIZATION_TENSOR) return item;  // one value for all
   if (args_.a_zero_points != nullptr) item.a_zero_points += i * m_;
   if (args_.a_scales != nullptr) item.a_scales += i * m_;
   return item;

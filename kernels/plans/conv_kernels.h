@@ -65,6 +65,10 @@ class ConvKernels {
   virtual double RowsCost(const ConvRun& run, int64_t rows) const = 0;
   /// What Run() of `piece` takes, see Share::work.
   virtual double Work(const ConvRun& run, const Range& piece) const = 0;
+  /// Scratch for what runs make of columns' constants, a multiple of 64; 0 where the plan has them all.
+  virtual int64_t RunColumnBytes() const = 0;
+  /// Makes them at `to`, aligned to 64 bytes, where A is quantized like this: RunBuffers::columns.
+  virtual const RunColumns* MakeRunColumns(const RowQuantization& a, uint8_t* to) const = 0;
   /// Computes a piece. `scratch`: behind what is spread.
   virtual void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
                    uint8_t* scratch) const = 0;

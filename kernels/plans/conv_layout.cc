@@ -115,8 +115,7 @@ int64_t ConvLayout::JoinedGroups() const {
 
 bool ConvLayout::MayBePlanar() const {
   return !core::IsCompiled(isa_) && problem_.mode == INTACT_EXACT && geometry_.groups > 1 &&
-         !HasDepthwiseForm() &&
-         PlanarBand(geometry_, static_cast<uint8_t>(problem_.a_zero_point), problem_.a_flip()).IsSmall();
+         !HasDepthwiseForm() && PlanarBand(geometry_, problem_.a_flip()).IsSmall();
 }
 
 // Whether rows are to fill the lanes, from a planar band.
@@ -193,7 +192,7 @@ void ConvLayout::SetForm(const Form& form) {
 }
 
 void ConvLayout::OrderChannels(const WeightView& weights) {
-  const PlanarBand band(geometry_, static_cast<uint8_t>(problem_.a_zero_point), problem_.a_flip());
+  const PlanarBand band(geometry_, problem_.a_flip());
   if (!UsesSchedule(isa_, problem_.mode) || !band.CanOrderChannels()) return;
   channel_order_ = PairChannels(problem_, weights, geometry_);
   channel_places_.resize(channel_order_.size());

@@ -89,8 +89,6 @@ class ConvLayout {
   /// That the layout was chosen for: types, channels, groups and the kernel are those of all sizes.
   const ConvGeometry& geometry() const { return geometry_; }
   core::Isa isa() const { return isa_; }
-  /// Padding as kernels see it.
-  uint8_t padding() const { return static_cast<uint8_t>(problem_.ActivationZeroPoint()); }
 
   /// Channels that a column's depth is made of, and columns of a unit.
   int64_t unit_inputs() const { return form_.unit_groups * geometry_.group_inputs(); }

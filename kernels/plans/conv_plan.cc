@@ -74,11 +74,12 @@ Error ConvPlan::Choose(const EngineChoice& choice) {
 
 // ----- a run -----------------------------------------------------------------------------------------------
 
-void ConvPlan::RunShare(const ConvInput& input, const OutputMap& output, const ConvRun& run,
-                        const Range& range, uint8_t* scratch) const {
+void ConvPlan::RunShare(const ConvInput& input, const RunColumns* columns, const OutputMap& output,
+                        const ConvRun& run, const Range& range, uint8_t* scratch) const {
   if (range.Empty()) return;
   RunBuffers buffers;
   buffers.output = output;
+  buffers.columns = columns;
   if (run.spread_bytes == 0 && !run.is_by_line) {
     buffers.may_stream =
         kernels_->CanStream() && MayStream(output, run.rows, geometry_.output_channels * output.c_bytes);
@@ -86,7 +87,7 @@ void ConvPlan::RunShare(const ConvInput& input, const OutputMap& output, const C
   }
   ForEachPiece(run, range, [&](const Range& piece) {
     if (run.spread_bytes > 0) {
-      RunSpread(input, output, run, piece, scratch);
+      RunSpread(input, buffers, run, piece, scratch);
     } else {
       kernels_->Run(input, buffers, run, piece, scratch);
     }
@@ -103,8 +104,37 @@ void ConvPlan::AddShare(const ConvRun& run, const Range& range, Share* share) co
   });
 }
 
-void ConvPlan::RunSpread(const ConvInput& input, const OutputMap& output, const ConvRun& run,
+InputPixels ConvPlan::PixelsOf(const Range& range) const {
+  if (range.Empty()) return {};
+  const Spatial& input = geometry_.input;
+  const int64_t planes = geometry_.output[kDepth];
+  const auto clamped = [&](Dimension dimension, int64_t position) {
+    return std::clamp<int64_t>(position - geometry_.pad_begin[dimension], 0, input[dimension] - 1);
+  };
+  const auto first = [&](Dimension dimension, int64_t output) {
+    return clamped(dimension, output * geometry_.stride[dimension]);
+  };
+  const auto last = [&](Dimension dimension, int64_t output) {
+    return clamped(dimension, output * geometry_.stride[dimension] + geometry_.Span(dimension, 1) - 1);
+  };
+  const auto line_at = [&](int64_t image, int64_t z, int64_t y) {
+    return ((image * input[kDepth] + z) * input[kHeight] + y) * input[kWidth];
+  };
+  const int64_t line = range.row_begin / geometry_.output[kWidth];
+  const int64_t end_line = (range.row_end - 1) / geometry_.output[kWidth];
+  const int64_t plane = line / geometry_.output[kHeight];
+  const int64_t end_plane = end_line / geometry_.output[kHeight];
+  const bool is_one_plane = plane == end_plane;
+  const int64_t y = is_one_plane ? first(kHeight, line % geometry_.output[kHeight]) : 0;
+  const int64_t end_y =
+      is_one_plane ? last(kHeight, end_line % geometry_.output[kHeight]) : input[kHeight] - 1;
+  return {line_at(plane / planes, first(kDepth, plane % planes), y),
+          line_at(end_plane / planes, last(kDepth, end_plane % planes), end_y) + input[kWidth]};
+}
+
+void ConvPlan::RunSpread(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run,
                          const Range& piece, uint8_t* scratch) const {
+  const OutputMap& output = buffers.output;
   const int64_t columns = piece.column_end - piece.column_begin;
   const int64_t step = grid_.RowStep();
   OutputMap dense = output;
@@ -121,9 +151,9 @@ void ConvPlan::RunSpread(const ConvInput& input, const OutputMap& output, const 
                dense.residual_stride_bytes);
     });
   }
-  RunBuffers buffers;
-  buffers.output = dense.EveryRow(1, 0, piece.row_begin);
-  kernels_->Run(input, buffers, run, piece, scratch + run.spread_bytes);
+  RunBuffers own = buffers;
+  own.output = dense.EveryRow(1, 0, piece.row_begin);
+  kernels_->Run(input, own, run, piece, scratch + run.spread_bytes);
   grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
     CopyTile(dense.C(row - piece.row_begin, piece.column_begin), dense.c_stride_bytes, rows,
              columns * output.c_bytes, output.C(pixel, piece.column_begin), step * output.c_stride_bytes);

@@ -27,6 +27,11 @@
 
 namespace intact::kernels {
 
+/// Pixels [begin, end) of the input, those of all images numbered.
+struct InputPixels {
+  int64_t begin = 0, end = 0;
+};
+
 class ConvPlan {
  public:
   /// `geometry`: the layout's, of given extents. `grid`: the geometry's output among the caller's.
@@ -40,9 +45,12 @@ class ConvPlan {
   ConvRun Decide(int64_t batch, const EngineChoice& choice) const;
   /// How a run is cut for `parts` threads.
   Partition Cut(const ConvRun& run, int parts) const;
-  /// Computes a share of a cut. `output`: the caller's pixels.
-  void RunShare(const ConvInput& input, const OutputMap& output, const ConvRun& run, const Range& range,
-                uint8_t* scratch) const;
+  /// Computes a share of a cut. `columns`: ConvKernels::MakeRunColumns(), null where the plan has them.
+  /// `output`: the caller's pixels.
+  void RunShare(const ConvInput& input, const RunColumns* columns, const OutputMap& output,
+                const ConvRun& run, const Range& range, uint8_t* scratch) const;
+  /// Pixels of the input, of all images, that RunShare() of `range` may read, and others between them.
+  InputPixels PixelsOf(const Range& range) const;
   /// Adds to `share` what RunShare() of `range` computes.
   void AddShare(const ConvRun& run, const Range& range, Share* share) const;
 
@@ -79,7 +87,7 @@ class ConvPlan {
     }
   }
   /// Computes a piece in scratch, between copies from and to where `output` says.
-  void RunSpread(const ConvInput& input, const OutputMap& output, const ConvRun& run, const Range& piece,
+  void RunSpread(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
                  uint8_t* scratch) const;
 
   std::shared_ptr<const ConvLayout> layout_;

@@ -115,11 +115,10 @@ std::vector<int8_t> WeightsOf(const std::vector<int64_t>& taps, const ConvGeomet
 // ----- padding that clamps ---------------------------------------------------------------------------------
 
 PaddingExcess::PaddingExcess(const ConvGeometry& geometry, const LinearProblem& problem,
-                             const WeightView& weights) {
+                             const WeightView& weights, int32_t zero_point) {
   if (problem.mode != INTACT_SATURATING) return;
   constexpr int64_t kMin = std::numeric_limits<int16_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int16_t>::max();
-  const int64_t zero_point = problem.ActivationZeroPoint();
   const int64_t inputs = geometry.group_inputs();
   tap_excess_.resize(static_cast<size_t>(geometry.taps() * problem.n));
   all_taps_.resize(static_cast<size_t>(problem.n));
@@ -127,7 +126,7 @@ PaddingExcess::PaddingExcess(const ConvGeometry& geometry, const LinearProblem& 
     for (int64_t tap = 0; tap < geometry.taps(); ++tap) {
       int64_t& excess = tap_excess_[static_cast<size_t>(tap * problem.n + column)];
       for (int64_t i = tap * inputs; i + 1 < (tap + 1) * inputs; i += 2) {
-        const int64_t sum = zero_point * (weights.At(i, column) + weights.At(i + 1, column));
+        const int64_t sum = int64_t{zero_point} * (weights.At(i, column) + weights.At(i + 1, column));
         excess += std::clamp(sum, kMin, kMax) - sum;
       }
       all_taps_[static_cast<size_t>(column)] += excess;
@@ -145,22 +144,30 @@ std::vector<int64_t> PaddingExcess::WithoutTaps(const std::vector<int64_t>& taps
   return excess;
 }
 
+std::vector<std::vector<int64_t>> ExcessWithoutTaps(const std::vector<PaddingExcess>& of_zero_points,
+                                                    const std::vector<int64_t>& taps) {
+  std::vector<std::vector<int64_t>> all;
+  for (const PaddingExcess& excess : of_zero_points) {
+    std::vector<int64_t> columns = excess.WithoutTaps(taps);
+    if (columns.empty()) return {};
+    PadColumns(&columns);
+    all.push_back(std::move(columns));
+  }
+  return all;
+}
+
 // ----- bare pixels -----------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<UnitPlan>> MakeBarePlan(const LinearProblem& problem,
-                                               const std::vector<int64_t>& excess, core::Isa isa) {
-  LinearProblem bare = problem;
-  bare.clamp_excess = excess;
-  PadColumns(&bare.clamp_excess);
+Result<std::unique_ptr<UnitPlan>> MakeBarePlan(LinearProblem problem, core::Isa isa) {
   std::vector<int8_t> weights;
   for (int64_t n = 0; n < problem.n; ++n) {
     const auto neutral = static_cast<uint8_t>(problem.WeightZeroPoint(n));
     weights.push_back(static_cast<int8_t>(neutral ^ problem.b_flip()));
   }
   const WeightView view{weights.data(), 1, problem.n, problem.n, 1, problem.b_flip()};
-  ASSIGN_OR_RETURN(auto packed,
-                   LinearWeights::Pack(std::move(bare), view, {"output channel", "weights", 0, 0},
-                                       PairsSaturate(isa, problem.mode)));
+  const bool pairs_saturate = PairsSaturate(isa, problem.mode);
+  ASSIGN_OR_RETURN(auto packed, LinearWeights::Pack(std::move(problem), view,
+                                                    {"output channel", "weights", 0, 0}, pairs_saturate));
   Taps taps;
   taps.depth = 1;
   return UnitPlan::Create(std::move(packed), std::move(taps), isa);
@@ -174,9 +181,7 @@ bool BarePixels::Has(const ConvGeometry& transposed, const std::vector<ConvPhase
 }
 
 BarePixels::BarePixels(const ConvGeometry& transposed, const UnitPlan& plan)
-    : geometry_(transposed),
-      plan_(plan),
-      zero_point_(static_cast<uint8_t>(plan.data().problem.a_zero_point)) {
+    : geometry_(transposed), plan_(plan) {
   for (const Dimension dimension : {kDepth, kHeight, kWidth}) {
     std::vector<int64_t>& residues = residues_[dimension];
     for (const AxisPhase& phase : AxisPhasesOf(transposed, dimension)) residues.push_back(phase.residue);
@@ -210,10 +215,12 @@ void BarePixels::ForEachRun(int64_t batch, int64_t part, int64_t parts, const Ru
   }
 }
 
-void BarePixels::RunShare(const Engine& engine, const OutputMap& output, int64_t batch, int part, int parts,
+void BarePixels::RunShare(const Engine& engine, const ConvInput& input, const RunColumns* columns,
+                          const OutputMap& output, int64_t batch, int part, int parts,
                           uint8_t* scratch) const {
   RunBuffers buffers;
-  buffers.a = RowMap(&zero_point_, 0);
+  buffers.a = RowMap(input.padding, 0);  // all rows are one pixel of padding
+  buffers.columns = columns;
   ForEachRun(batch, part, parts, [&](int64_t pixel, int64_t step, int64_t count) {
     buffers.output = output.EveryRow(step, pixel);
     plan_.RunShare(engine, buffers, {0, count, 0, plan_.data().n}, scratch);

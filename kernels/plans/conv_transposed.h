@@ -28,6 +28,7 @@
 #include "kernels/plans/unit_plan.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/output_grid.h"
+#include "kernels/staging/band.h"
 
 namespace intact::kernels {
 
@@ -50,7 +51,9 @@ std::vector<int8_t> WeightsOf(const std::vector<int64_t>& taps, const ConvGeomet
 /// whose activations are the zero point. 0 in exact mode.
 class PaddingExcess {
  public:
-  PaddingExcess(const ConvGeometry& geometry, const LinearProblem& problem, const WeightView& weights);
+  /// For padding of `zero_point`, as kernels see it.
+  PaddingExcess(const ConvGeometry& geometry, const LinearProblem& problem, const WeightView& weights,
+                int32_t zero_point);
   /// The excess of all taps but these, for each output channel; empty in exact mode.
   std::vector<int64_t> WithoutTaps(const std::vector<int64_t>& taps) const;
 
@@ -59,10 +62,14 @@ class PaddingExcess {
   std::vector<int64_t> all_taps_;    // [output channel]: their sum; empty likewise
 };
 
-/// The plan of bare pixels, of any extents: its depth is 1, and its weights contribute nothing. `excess`:
-/// that of all taps.
-Result<std::unique_ptr<UnitPlan>> MakeBarePlan(const LinearProblem& problem,
-                                               const std::vector<int64_t>& excess, core::Isa isa);
+/// LinearProblem::clamp_excess of all taps but these, from the excess of each zero point; empty in exact
+/// mode.
+std::vector<std::vector<int64_t>> ExcessWithoutTaps(const std::vector<PaddingExcess>& of_zero_points,
+                                                    const std::vector<int64_t>& taps);
+
+/// The plan of bare pixels, of any extents: its depth is 1, and its weights contribute nothing. Its problem
+/// has the excess of all taps.
+Result<std::unique_ptr<UnitPlan>> MakeBarePlan(LinearProblem problem, core::Isa isa);
 
 /// The bare pixels of an output.
 class BarePixels {
@@ -81,9 +88,10 @@ class BarePixels {
   int64_t ScratchBytes(const Engine& engine) const {
     return plan_.ShareBytes(engine, geometry_.output[kWidth]);
   }
-  /// `output`: the caller's pixels.
-  void RunShare(const Engine& engine, const OutputMap& output, int64_t batch, int part, int parts,
-                uint8_t* scratch) const;
+  const UnitPlan& plan() const { return plan_; }
+  /// `columns`: GemmData::MakeRunColumns(), null where the plan has them. `output`: the caller's pixels.
+  void RunShare(const Engine& engine, const ConvInput& input, const RunColumns* columns,
+                const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
   /// Adds to `share` what RunShare() computes.
   void AddShare(const Engine& engine, int64_t batch, int part, int parts, Share* share) const;
 
@@ -95,7 +103,6 @@ class BarePixels {
 
   ConvGeometry geometry_;
   const UnitPlan& plan_;
-  uint8_t zero_point_;                                             // what the plan reads
   std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // with taps, ascending
 };
 

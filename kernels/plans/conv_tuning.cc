@@ -62,20 +62,25 @@ class Convolution::Timer {
  public:
   Error Allocate(const Convolution& convolution, const ConvGeometry& sized) {
     const Requantization& output = convolution.problem().output;
-    RETURN_IF_ERROR(memory_.Allocate(convolution.problem(), PixelsOf(sized.input) * sized.input_channels,
+    RETURN_IF_ERROR(memory_.Allocate(convolution.layout_problem_,
+                                     PixelsOf(sized.input) * sized.input_channels,
                                      PixelsOf(sized.output) * sized.output_channels));
-    input_ = {memory_.a.data(), sized.input_channels};
+    input_ = {memory_.a.data(), sized.input_channels, convolution.padding_.data()};
     output_ = OutputMap::Of(output, sized.output_channels, memory_.c.data(), 0,
                             output.has_residual() ? memory_.residual.data() : nullptr, 0);
     return {};
   }
   void Run(const ConvPlan& plan, const ConvRun& run) {
-    plan.RunShare(input_, output_, run, {0, run.output.m, 0, run.output.n}, memory_.scratch.data());
+    uint8_t* const scratch = memory_.scratch.data();
+    const int64_t column_bytes = plan.kernels().RunColumnBytes();
+    const RunColumns* const columns =
+        column_bytes == 0 ? nullptr : plan.kernels().MakeRunColumns({1.0f, 0}, scratch);
+    plan.RunShare(input_, columns, output_, run, {0, run.output.m, 0, run.output.n}, scratch + column_bytes);
   }
   /// Runs each choice of `form` a few times.
   Error RunFirst(TriedForm* form) {
     for (const ConvRun& run : form->runs) {
-      RETURN_IF_ERROR(memory_.MakeRoom(run.bytes));
+      RETURN_IF_ERROR(memory_.MakeRoom(form->plan->kernels().RunColumnBytes() + run.bytes));
       std::array<double, kFirstRuns> seconds = {};
       for (double& of_run : seconds) of_run = TimeRuns(1, [&] { Run(*form->plan, run); });
       form->seconds.push_back(*std::ranges::min_element(seconds));

@@ -9,13 +9,19 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
+#include "kernels/plans/tensor_quantization.h"
 #include "kernels/problem/checks.h"
 #include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
 
-Error Convolution::CheckBatch(const ConvGeometry& sized, int64_t batch) {
-  const int64_t most = std::numeric_limits<int32_t>::max() / (sized.output[kDepth] * sized.plane_pixels());
+Error Convolution::CheckBatch(const ConvGeometry& sized, int64_t batch) const {
+  int64_t most = std::numeric_limits<int32_t>::max() / (sized.output[kDepth] * sized.plane_pixels());
+  if (problem_.IsDynamic()) {
+    constexpr int64_t kMostElements = int64_t{1} << 40;  // that are quantized in scratch
+    const auto& [depth, height, width] = sized.input;
+    most = std::min(most, kMostElements / (depth * height * width * sized.input_channels));
+  }
   if (batch >= 1 && batch <= most) return {};
   return Unexpected("batch", batch, "1 to " + std::to_string(most));
 }
@@ -23,6 +29,10 @@ Error Convolution::CheckBatch(const ConvGeometry& sized, int64_t batch) {
 Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, const ConvGeometry& geometry,
                                                          const WeightView& weights, core::Isa isa) {
   std::unique_ptr<Convolution> made(new Convolution(std::move(problem), geometry, isa));
+  const LinearProblem& own = made->problem_;
+  if (own.IsDynamic()) {
+    ASSIGN_OR_RETURN(made->quantizer_, Quantizer::Create(isa, own.a_type, own.a_source_type));
+  }
   RETURN_IF_ERROR(made->MakeLayouts(weights));
   ASSIGN_OR_RETURN(const ConvGeometry sized, TypicallySized(geometry));
   ASSIGN_OR_RETURN(const std::shared_ptr<const Plans> plans, made->MakePlans(sized));
@@ -56,21 +66,23 @@ void Convolution::NameKernel(const Plans& plans) {
 Error Convolution::MakeLayouts(const WeightView& weights) {
   ASSIGN_OR_RETURN(const ConvGeometry sized, TypicallySized(geometry_));
   if (geometry_.is_transposed) return MakePhases(sized, weights);
-  ASSIGN_OR_RETURN(auto layout, ConvLayout::Create(problem_, weights, sized, isa_,
-                                                   ConvLayout::ModelForm(problem_, sized, isa_)));
+  ASSIGN_OR_RETURN(auto layout, ConvLayout::Create(layout_problem_, weights, sized, isa_,
+                                                   ConvLayout::ModelForm(layout_problem_, sized, isa_)));
   layouts_.push_back(std::move(layout));
   return {};
 }
 
 Error Convolution::MakePhases(const ConvGeometry& sized, const WeightView& weights) {
   const std::vector<ConvPhase> phases = PhasesOf(sized);
-  const PaddingExcess excess(geometry_, problem_, weights);
+  std::vector<PaddingExcess> excess;
+  for (const int32_t zero_point : layout_problem_.PaddingZeroPoints()) {
+    excess.emplace_back(geometry_, layout_problem_, weights, zero_point);
+  }
   for (const ConvPhase& phase : phases) {
     const std::vector<int8_t> own = WeightsOf(phase.taps, geometry_, weights);
     const int64_t k = phase.geometry.taps() * geometry_.group_inputs();
-    LinearProblem problem = problem_;
-    problem.clamp_excess = excess.WithoutTaps(phase.taps);
-    PadColumns(&problem.clamp_excess);
+    LinearProblem problem = layout_problem_;
+    problem.clamp_excess = ExcessWithoutTaps(excess, phase.taps);
     ASSIGN_OR_RETURN(auto layout, ConvLayout::Create(problem, {own.data(), k, problem_.n, 1, k, weights.flip},
                                                      phase.geometry, isa_,
                                                      ConvLayout::ModelForm(problem, phase.geometry, isa_)));
@@ -79,7 +91,9 @@ Error Convolution::MakePhases(const ConvGeometry& sized, const WeightView& weigh
   }
   KeepUnreadTaps(weights);
   if (!geometry_.IsOpen() && !BarePixels::Has(sized, phases)) return {};
-  ASSIGN_OR_RETURN(bare_plan_, MakeBarePlan(problem_, excess.WithoutTaps({}), isa_));
+  LinearProblem problem = layout_problem_;
+  problem.clamp_excess = ExcessWithoutTaps(excess, {});
+  ASSIGN_OR_RETURN(bare_plan_, MakeBarePlan(std::move(problem), isa_));
   return {};
 }
 
@@ -268,7 +282,7 @@ std::shared_ptr<const Convolution::Plans> Convolution::Combine(
   return made;
 }
 
-Convolution::PreparedPointer Convolution::Decide(std::shared_ptr<const Plans> plans, int64_t batch) {
+Convolution::PreparedPointer Convolution::Decide(std::shared_ptr<const Plans> plans, int64_t batch) const {
   auto prepared = std::make_shared<Prepared>();
   prepared->batch = batch;
   for (const auto& plan : plans->plans) {
@@ -280,7 +294,23 @@ Convolution::PreparedPointer Convolution::Decide(std::shared_ptr<const Plans> pl
     prepared->bytes = std::max(prepared->bytes, plans->bare->ScratchBytes(*prepared->bare));
   }
   prepared->plans = std::move(plans);
+  if (!IsStatic()) PlaceShared(prepared.get());
   return prepared;
+}
+
+void Convolution::PlaceShared(Prepared* prepared) const {
+  const Plans& plans = *prepared->plans;
+  int64_t& end = prepared->shared_bytes;
+  end = RoundUp(geometry_.input_channels, 64);
+  for (const auto& plan : plans.plans) {
+    prepared->columns_at.push_back(end);
+    end += plan->kernels().RunColumnBytes();
+  }
+  prepared->bare_columns_at = end;
+  if (plans.bare != nullptr)
+    end += RoundUp(sizeof(RunColumns), 64) + plans.bare->plan().data().RunColumnBytes();
+  prepared->quantized_at = end;
+  if (problem_.IsDynamic()) end += RoundUp(prepared->pixels().end * geometry_.input_channels, 64);
 }
 
 Result<Convolution::PreparedPointer> Convolution::Find(const intact_conv_args& args) const {
@@ -353,6 +383,17 @@ class Convolution::Cuts {
   /// Parts that the run was to be cut into, and how many there are: more would be empty.
   int asked_parts() const { return asked_parts_; }
   int parts() const { return static_cast<int>(parts_); }
+  /// Pixels of the input that part `part` reads, and others between them.
+  InputPixels PixelsOf(int part) const {
+    InputPixels all;
+    for (size_t i = 0; i < prepared_.runs.size(); ++i) {
+      const InputPixels own = prepared_.plans->plans[i]->PixelsOf(Share(i, part));
+      if (own.begin == own.end) continue;
+      const bool is_first = all.begin == all.end;
+      all = {is_first ? own.begin : std::min(all.begin, own.begin), std::max(all.end, own.end)};
+    }
+    return all;
+  }
   /// What part `part` computes of plan `plan`.
   Range Share(size_t plan, int part) const {
     return plan < kKept ? kept_[plan].Share(part) : Find(plan).Share(part);
@@ -378,8 +419,8 @@ Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) 
   const Spatial& output = prepared.plans->geometry.output;
   std::fill(std::begin(info->output), std::end(info->output), 1);
   std::copy(output.end() - geometry_.dims, output.end(), info->output);
-  info->scratch_bytes = ScratchSize(prepared.bytes * count.threads);
-  info->part_scratch_bytes = ScratchSize(prepared.bytes);
+  info->scratch_bytes = ScratchSize(prepared.shared_bytes + prepared.bytes * count.threads);
+  info->part_scratch_bytes = ScratchSize(prepared.shared_bytes + prepared.bytes);
   return {};
 }
 
@@ -402,6 +443,7 @@ Result<std::vector<Share>> Convolution::Shares(const intact_conv_args& args) con
 Error Convolution::CheckArguments(const intact_conv_args& args) const {
   if (args.a == nullptr) return InvalidArgument("a is NULL");
   RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, geometry_.input_channels));
+  RETURN_IF_ERROR(CheckRowArguments(problem_, 1, args.a_zero_points, args.a_scales));
   return CheckOutput(problem_.output, geometry_.output_channels,
                      {args.c, args.c_stride, args.residual, args.residual_stride});
 }
@@ -426,24 +468,99 @@ Error Convolution::CheckSizedArguments(const intact_conv_args& args, const ConvG
   const int64_t channels = geometry_.output_channels;
   const MemoryRows c =
       rows("c", args.c, outputs, channels, args.c_stride, core::BytesOf(problem_.output.c_type));
-  Error error =
-      CheckApart(c, rows("a", args.a, pixels_of(sized.input), geometry_.input_channels, args.a_stride, 1));
+  Error error = CheckApart(c, rows("a", args.a, pixels_of(sized.input), geometry_.input_channels,
+                                   args.a_stride, problem_.a_bytes()));
   if (error.status != INTACT_OK || args.residual == nullptr || args.residual == args.c) return error;
   return CheckApart(c, rows("the residual", args.residual, outputs, channels, args.residual_stride,
                             core::BytesOf(problem_.output.residual_type)));
 }
 
-void Convolution::RunShare(const intact_conv_args& args, const Cuts& cuts, int part, uint8_t* scratch) const {
+// Calls visit(numbers, first, count) for adjacent numbers of pixels: `count` of them from number `first` of a
+// dense tensor on.
+template <class Visit>
+void Convolution::ForEachSpan(const intact_conv_args& args, const InputPixels& pixels,
+                              const Visit& visit) const {
+  const int64_t channels = geometry_.input_channels;
+  const int64_t stride = args.a_stride == 0 ? channels : args.a_stride;
+  const auto* const x = static_cast<const uint8_t*>(args.a);
+  const int64_t bytes = problem_.a_bytes();
+  if (stride == channels) {
+    if (pixels.begin < pixels.end) {
+      visit(x + pixels.begin * channels * bytes, pixels.begin * channels,
+            (pixels.end - pixels.begin) * channels);
+    }
+    return;
+  }
+  for (int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
+    visit(x + pixel * stride * bytes, pixel * channels, channels);
+  }
+}
+
+RowQuantization Convolution::FindQuantizationOf(const intact_conv_args& args, const Prepared& prepared,
+                                                int threads) const {
+  if (!problem_.IsDynamic()) {
+    return {args.a_scales == nullptr ? 1.0f : *args.a_scales,
+            args.a_zero_points == nullptr ? 0 : *args.a_zero_points};
+  }
+  return FindQuantization(quantizer_, prepared.pixels().end, threads, [&](int64_t begin, int64_t end) {
+    NumberRange range;
+    ForEachSpan(args, {begin, end}, [&](const uint8_t* x, int64_t /*first*/, int64_t count) {
+      range.Add(quantizer_.Scan(x, count));
+    });
+    return range;
+  });
+}
+
+Convolution::RunInput Convolution::MakeInput(const intact_conv_args& args, const Prepared& prepared,
+                                             const InputPixels& pixels, int threads, uint8_t* shared) const {
+  const int64_t channels = geometry_.input_channels;
+  RunInput made;
+  made.input = {static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? channels : args.a_stride,
+                padding_.data()};
+  if (IsStatic()) return made;
+  const ScopedFloatEnvironment float_environment;
+  made.shared = shared;
+  const RowQuantization how = FindQuantizationOf(args, prepared, threads);
+  std::fill_n(shared, channels, static_cast<uint8_t>(how.zero_point));
+  made.input.padding = shared;
+  const Plans& plans = *prepared.plans;
+  for (size_t i = 0; i < plans.plans.size(); ++i) {
+    plans.plans[i]->kernels().MakeRunColumns(how, shared + prepared.columns_at[i]);
+  }
+  if (plans.bare != nullptr) {
+    uint8_t* const at = shared + prepared.bare_columns_at;
+    *reinterpret_cast<RunColumns*>(at) =
+        plans.bare->plan().data().MakeRunColumns(how, at + RoundUp(sizeof(RunColumns), 64));
+  }
+  if (!problem_.IsDynamic()) return made;
+  uint8_t* const quantized = shared + prepared.quantized_at;
+  RunParts({threads, threads}, [&](int share, int /*thread*/) {
+    const ScopedFloatEnvironment of_the_thread;
+    const int64_t count = pixels.end - pixels.begin;
+    const InputPixels own{pixels.begin + count * share / threads,
+                          pixels.begin + count * (share + 1) / threads};
+    ForEachSpan(args, own, [&](const uint8_t* x, int64_t first, int64_t numbers) {
+      quantizer_.Quantize(x, numbers, how, quantized + first);
+    });
+  });
+  made.input.a = quantized;
+  made.input.stride = channels;
+  return made;
+}
+
+void Convolution::RunShare(const intact_conv_args& args, const RunInput& from, const Cuts& cuts, int part,
+                           uint8_t* scratch) const {
   const Prepared& prepared = cuts.prepared();
-  const ConvInput input{static_cast<const uint8_t*>(args.a),
-                        args.a_stride == 0 ? geometry_.input_channels : args.a_stride};
+  const Plans& plans = *prepared.plans;
   const OutputMap output = OutputMap::Of(problem_.output, geometry_.output_channels, args.c, args.c_stride,
                                          args.residual, args.residual_stride);
   for (size_t i = 0; i < prepared.runs.size(); ++i) {
-    prepared.plans->plans[i]->RunShare(input, output, prepared.runs[i], cuts.Share(i, part), scratch);
+    const RunColumns* const columns = IsStatic() ? nullptr : from.ColumnsAt(prepared.columns_at[i]);
+    plans.plans[i]->RunShare(from.input, columns, output, prepared.runs[i], cuts.Share(i, part), scratch);
   }
   if (prepared.bare == nullptr) return;
-  prepared.plans->bare->RunShare(*prepared.bare, output, args.batch, part, cuts.asked_parts(), scratch);
+  plans.bare->RunShare(*prepared.bare, from.input, from.ColumnsAt(prepared.bare_columns_at), output,
+                       args.batch, part, cuts.asked_parts(), scratch);
 }
 
 Error Convolution::Run(const intact_conv_args& args) const {
@@ -454,10 +571,13 @@ Error Convolution::Run(const intact_conv_args& args) const {
   RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
   const Cuts cuts(prepared, prepared.Threads(args.threads, isa()));
   ThreadCount count = CountThreads(cuts.parts());
-  ASSIGN_OR_RETURN(uint8_t* const scratch,
-                   ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes, &count.threads));
-  RunParts(count,
-           [&](int part, int thread) { RunShare(args, cuts, part, scratch + thread * prepared.bytes); });
+  ASSIGN_OR_RETURN(uint8_t* const shared, ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes,
+                                                    &count.threads, prepared.shared_bytes));
+  const RunInput from = MakeInput(args, prepared, prepared.pixels(), count.threads, shared);
+  uint8_t* const scratch = shared + prepared.shared_bytes;
+  RunParts(count, [&](int part, int thread) {
+    RunShare(args, from, cuts, part, scratch + thread * prepared.bytes);
+  });
   return {};
 }
 
@@ -465,11 +585,14 @@ Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t p
   RETURN_IF_ERROR(CheckArguments(args));
   RETURN_IF_ERROR(CheckPart(part, parts));
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
-  RETURN_IF_ERROR(CheckSizedArguments(args, found->plans->geometry));
+  const Prepared& prepared = *found;
+  RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
   int threads = 1;
-  ASSIGN_OR_RETURN(uint8_t* const scratch,
-                   ScratchOf(args.scratch, args.scratch_bytes, found->bytes, &threads));
-  RunShare(args, Cuts(*found, parts), part, scratch);
+  ASSIGN_OR_RETURN(uint8_t* const shared, ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes,
+                                                    &threads, prepared.shared_bytes));
+  const Cuts cuts(prepared, parts);
+  const RunInput from = MakeInput(args, prepared, cuts.PixelsOf(part), 1, shared);
+  RunShare(args, from, cuts, part, shared + prepared.shared_bytes);
   return {};
 }
 

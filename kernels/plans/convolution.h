@@ -5,6 +5,10 @@
 //   Prepare:  extents and batch ─► plans, and what all runs of them share, kept for the sizes used last
 //   Tune:     time all forms of layouts and kernels for an input's extents (conv_tuning.cc)
 //   Run:      how each plan is cut for the threads ─► threads ─► a share of each plan
+//
+// Where runs have the zero point and the scale of A, a run begins with what all its shares read: the
+// quantized input, if it is dynamic, a pixel of padding, and the constants of columns that each plan makes
+// (run_columns.h). Everything else is as for a static plan.
 #ifndef INTACT_KERNELS_PLANS_CONVOLUTION_H_
 #define INTACT_KERNELS_PLANS_CONVOLUTION_H_
 
@@ -20,6 +24,7 @@
 
 #include "core/isas.h"
 #include "core/result.h"
+#include "kernels/codegen/quantizer.h"
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/conv_plan.h"
 #include "kernels/plans/conv_transposed.h"
@@ -98,12 +103,30 @@ class Convolution {
     std::vector<ConvRun> runs;     // of each plan
     const Engine* bare = nullptr;  // of the bare pixels
     int64_t bytes = 0;             // scratch of a share, aligned to 64 bytes
+    // Scratch that shares have in common, likewise, 0 of a static plan: a pixel of padding, and at these
+    // places the constants of columns of each plan, those of the bare pixels and the quantized input.
+    int64_t shared_bytes = 0;
+    std::vector<int64_t> columns_at;
+    int64_t bare_columns_at = 0, quantized_at = 0;
+    /// All pixels of the input.
+    InputPixels pixels() const {
+      const Spatial& input = plans->geometry.input;
+      return {0, batch * input[kDepth] * input[kHeight] * input[kWidth]};
+    }
     /// How many a run is cut for that asks for `wanted`.
     int Threads(int32_t wanted, core::Isa isa) const {
       return ThreadsOf(wanted, plans->geometry.MultiplyAdds(batch), isa);
     }
   };
   class Cuts;
+  /// What all shares of a run read.
+  struct RunInput {
+    ConvInput input;
+    const uint8_t* shared = nullptr;  // see Prepared::shared_bytes; null of a static plan
+    const RunColumns* ColumnsAt(int64_t place) const {
+      return shared == nullptr ? nullptr : reinterpret_cast<const RunColumns*>(shared + place);
+    }
+  };
   using PreparedPointer = std::shared_ptr<const Prepared>;
   /// A phase of an input of given extents; the only one unless transposed.
   struct SizedPhase {
@@ -129,7 +152,12 @@ class Convolution {
   static constexpr size_t kMostPrepared = 64;  // as intact.h promises
 
   Convolution(LinearProblem problem, const ConvGeometry& geometry, core::Isa isa)
-      : problem_(std::move(problem)), geometry_(geometry), isa_(isa) {}
+      : problem_(std::move(problem)),
+        layout_problem_(IsStatic() ? problem_ : problem_.WithRunColumns()),
+        geometry_(geometry),
+        isa_(isa),
+        padding_(static_cast<size_t>(geometry.input_channels), static_cast<uint8_t>(problem_.a_zero_point)) {}
+  bool IsStatic() const { return problem_.a_quantization == INTACT_QUANTIZATION_STATIC; }
   Error MakeLayouts(const WeightView& weights);
   Error MakePhases(const ConvGeometry& sized, const WeightView& weights);
   void KeepUnreadTaps(const WeightView& weights);
@@ -159,18 +187,30 @@ class Convolution {
   void Adopt(std::shared_ptr<const Plans> plans, std::vector<Choice> choices);
   /// Has all runs take these plans, the only ones from now on.
   void Fix(std::shared_ptr<const Plans> plans);
-  static PreparedPointer Decide(std::shared_ptr<const Plans> plans, int64_t batch);
+  PreparedPointer Decide(std::shared_ptr<const Plans> plans, int64_t batch) const;
+  void PlaceShared(Prepared* prepared) const;
   /// What the arguments' batch and extents need: kept, or made.
   Result<PreparedPointer> Find(const intact_conv_args& args) const;
   Result<PreparedPointer> FindOrMake(const Spatial& input, const intact_conv_args& args) const;
-  static Error CheckBatch(const ConvGeometry& sized, int64_t batch);
+  Error CheckBatch(const ConvGeometry& sized, int64_t batch) const;
   Error CheckArguments(const intact_conv_args& args) const;
   Error CheckSizedArguments(const intact_conv_args& args, const ConvGeometry& sized) const;
-  void RunShare(const intact_conv_args& args, const Cuts& cuts, int part, uint8_t* scratch) const;
+  /// The quantization of a run's input, found by `threads` threads where it is dynamic.
+  RowQuantization FindQuantizationOf(const intact_conv_args& args, const Prepared& prepared,
+                                     int threads) const;
+  template <class Visit>
+  void ForEachSpan(const intact_conv_args& args, const InputPixels& pixels, const Visit& visit) const;
+  /// Makes in `shared` what a run reads there; of its input `pixels`.
+  RunInput MakeInput(const intact_conv_args& args, const Prepared& prepared, const InputPixels& pixels,
+                     int threads, uint8_t* shared) const;
+  void RunShare(const intact_conv_args& args, const RunInput& from, const Cuts& cuts, int part,
+                uint8_t* scratch) const;
 
-  LinearProblem problem_;
+  LinearProblem problem_, layout_problem_;  // as the caller has it, and as layouts compute it
   ConvGeometry geometry_;
   core::Isa isa_;
+  std::vector<uint8_t> padding_;                            // a pixel of it, of a static plan
+  Quantizer quantizer_;                                     // of a dynamic plan
   std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // by phase
   // A transposed one has the caller's number of each layout's taps; then taps that no output reads, with
   // their weights, [output channel][tap][channel], as kernels see them, for the certificate.

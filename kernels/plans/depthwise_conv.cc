@@ -81,7 +81,7 @@ Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, Part* part) const
 
 int64_t DepthwiseConv::packed_bytes() const {
   int64_t bytes = layout_.packed_bytes();
-  for (const auto* engine : {lines_.engine.get(), inner_.get(), left_.engine.get(), right_.engine.get()}) {
+  for (const DepthwiseEngine* const engine : Engines()) {
     if (engine != nullptr) bytes += engine->packed_bytes();
   }
   return bytes;
@@ -120,7 +120,12 @@ void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const
   const ScopedFloatEnvironment float_environment;
   const int64_t height = geometry_.output[kHeight];
   const int64_t line_end = piece.row_end / geometry_.output[kWidth];  // over all planes
-  const Call call{input, buffers.output, piece.column_begin, piece.column_end, scratch};
+  const Call call{input,
+                  buffers.output,
+                  piece.column_begin,
+                  piece.column_end,
+                  scratch,
+                  static_cast<const DepthwiseColumns*>(buffers.columns)};
   const bool is_in_place = CanReadInPlace(input, buffers.output);
   for (int64_t line = piece.row_begin / geometry_.output[kWidth]; line < line_end;) {
     const int64_t plane = line / height;
@@ -130,20 +135,49 @@ void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const
                         std::clamp(inner_y_.end, all.begin, all.end)};
       RunLines(call, plane, {all.begin, inner.begin});
       RunInner(call, plane, inner);
-      RunColumns(left_, 0, call, plane, inner);
-      RunColumns(right_, inner_x_.end, call, plane, inner);
+      RunColumnsOf(kLeft, left_, 0, call, plane, inner);
+      RunColumnsOf(kRight, right_, inner_x_.end, call, plane, inner);
       RunLines(call, plane, {inner.end, all.end});
     } else {
       RunLines(call, plane, all);
     }
     line += all.size();
   }
+  if (call.columns != nullptr && !call.columns->has_scale) FillWithNan(buffers.output, piece, data_);
+}
+
+int64_t DepthwiseConv::RunColumnBytes() const {
+  if (!data_.HasRunColumns()) return 0;
+  int64_t bytes = RoundUp(kEngines * sizeof(DepthwiseColumns), 64) + data_.RunColumnBytes();
+  for (const DepthwiseEngine* const engine : Engines())
+    bytes += engine == nullptr ? 0 : engine->RunColumnBytes();
+  return bytes;
+}
+
+const RunColumns* DepthwiseConv::MakeRunColumns(const RowQuantization& a, uint8_t* to) const {
+  auto* const made = reinterpret_cast<DepthwiseColumns*>(to);
+  to += RoundUp(kEngines * sizeof(DepthwiseColumns), 64);
+  const RunColumns columns = data_.MakeRunColumns(a, to);
+  to += data_.RunColumnBytes();
+  const auto engines = Engines();
+  for (size_t i = 0; i < kEngines; ++i) {
+    if (engines[i] == nullptr) continue;
+    made[i] = engines[i]->MakeRunColumns(columns, to);
+    to += engines[i]->RunColumnBytes();
+  }
+  return made;
+}
+
+void DepthwiseConv::RunEngine(Engine which, const Call& call, DepthwiseRow row) const noexcept {
+  if (call.columns != nullptr) row.columns = call.columns + which;
+  const auto engines = Engines();
+  engines[which]->RunRow(row, call.channel_begin, call.channel_end);
 }
 
 DepthwiseRow DepthwiseConv::RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x,
                                   int64_t stride) const {
   const int64_t row = (plane * geometry_.output[kHeight] + line) * geometry_.output[kWidth] + x;
-  return {nullptr, 0, output.EveryRow(stride, row)};
+  return {nullptr, 0, output.EveryRow(stride, row), nullptr};
 }
 
 void DepthwiseConv::RunLines(const Call& call, int64_t plane, const Inner& lines) const noexcept {
@@ -158,7 +192,7 @@ void DepthwiseConv::RunLines(const Call& call, int64_t plane, const Inner& lines
       DepthwiseRow to = RowAt(call.output, plane, (row - first_row) / width, 0, 1);
       to.pixel0 = map.At(row);
       to.pixels = width;
-      lines_.engine->RunRow(to, call.channel_begin, call.channel_end);
+      RunEngine(kLines, call, to);
     }
   }
 }
@@ -171,12 +205,12 @@ void DepthwiseConv::RunInner(const Call& call, int64_t plane, const Inner& lines
     DepthwiseRow to = RowAt(call.output, plane, line, inner_x_.begin, 1);
     to.pixel0 = call.input.a + pixel * call.input.stride;
     to.pixels = inner_x_.size();
-    inner_->RunRow(to, call.channel_begin, call.channel_end);
+    RunEngine(kInner, call, to);
   }
 }
 
-void DepthwiseConv::RunColumns(const Part& part, int64_t begin, const Call& call, int64_t plane,
-                               const Inner& lines) const noexcept {
+void DepthwiseConv::RunColumnsOf(Engine which, const Part& part, int64_t begin, const Call& call,
+                                 int64_t plane, const Inner& lines) const noexcept {
   if (part.engine == nullptr) return;
   const int64_t columns = part.band.line_rows();
   const int64_t first_row = plane * geometry_.output[kHeight] * columns;
@@ -190,7 +224,7 @@ void DepthwiseConv::RunColumns(const Part& part, int64_t begin, const Call& call
           RowAt(call.output, plane, (row - first_row) / columns, begin + column, geometry_.output[kWidth]);
       to.pixel0 = map.At(row + column);
       to.pixels = (band_end - row) / columns;
-      part.engine->RunRow(to, call.channel_begin, call.channel_end);
+      RunEngine(which, call, to);
     }
     row = band_end;
   }

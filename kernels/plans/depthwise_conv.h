@@ -11,6 +11,7 @@
 #ifndef INTACT_KERNELS_PLANS_DEPTHWISE_CONV_H_
 #define INTACT_KERNELS_PLANS_DEPTHWISE_CONV_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,6 +39,8 @@ class DepthwiseConv final : public ConvKernels {
   /// All pixels take the same.
   double RowsCost(const ConvRun& /*run*/, int64_t rows) const override { return static_cast<double>(rows); }
   double Work(const ConvRun& run, const Range& piece) const override;
+  int64_t RunColumnBytes() const override;
+  const RunColumns* MakeRunColumns(const RowQuantization& a, uint8_t* to) const override;
   /// `piece`: whole lines.
   void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
            uint8_t* scratch) const override;
@@ -60,14 +63,23 @@ class DepthwiseConv final : public ConvKernels {
     const OutputMap& output;
     int64_t channel_begin, channel_end;
     uint8_t* scratch;
+    const DepthwiseColumns* columns;  // of each engine of Engines(); null: the plan's
   };
 
   DepthwiseConv(const ConvLayout& layout, const ConvGeometry& geometry)
       : layout_(layout), data_(layout.weights(0), layout.isa(), false), geometry_(geometry) {}
   /// A band of the layout's input.
   Band BandOf(const ConvGeometry& geometry, const BandChannels& channels) const {
-    return Band(geometry, channels, layout_.padding(), layout_.problem().a_flip());
+    return Band(geometry, channels, layout_.problem().a_flip());
   }
+  /// All engines, null where there is none.
+  static constexpr size_t kEngines = 4;
+  enum Engine : uint8_t { kLines, kInner, kLeft, kRight };
+  std::array<const DepthwiseEngine*, kEngines> Engines() const {
+    return {lines_.engine.get(), inner_.get(), left_.engine.get(), right_.engine.get()};
+  }
+  /// Runs an engine with its own columns.
+  void RunEngine(Engine which, const Call& call, DepthwiseRow row) const noexcept;
   Inner InnerOf(Dimension dimension) const;
   TapGrid GridOf(const Band& band) const;
   Error MakeLines();
@@ -80,8 +92,9 @@ class DepthwiseConv final : public ConvKernels {
 
   void RunLines(const Call& call, int64_t plane, const Inner& lines) const noexcept;
   void RunInner(const Call& call, int64_t plane, const Inner& lines) const noexcept;
-  void RunColumns(const Part& part, int64_t begin, const Call& call, int64_t plane,
-                  const Inner& lines) const noexcept;
+  /// Of kLeft or kRight.
+  void RunColumnsOf(Engine which, const Part& part, int64_t begin, const Call& call, int64_t plane,
+                    const Inner& lines) const noexcept;
 
   /// Scratch that Run() needs.
   int64_t ScratchBytes() const;

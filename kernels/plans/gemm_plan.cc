@@ -123,6 +123,7 @@ void GemmPlan::RunShare(const Decision& run, int64_t share, const RowQuantizatio
     given = PackGiven(weights(), {static_cast<const int8_t*>(item.b), item.b_scales, item.b_zero_points},
                       range.column_begin, range.column_end, scratch);
     buffers.weights = &given;
+    buffers.columns = &given;
     scratch += GivenBytes(weights());
   }
   unit_->RunShare(*run.engine, buffers, range, scratch);

@@ -1,23 +1,10 @@
 #include "kernels/plans/row_preparer.h"
 
-#include <array>
 #include <cmath>
-#include <cstring>
 
-#include "core/types.h"
 #include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
-namespace {
-
-// Outputs of rows that have no scale are NaNs, see the contract.
-void FillWithNan(intact_type c_type, int64_t columns, uint8_t* c) {
-  const uint32_t nan = c_type == INTACT_F32 ? 0x7fc00000 : c_type == INTACT_F16 ? 0x7e00 : 0x7fc0;
-  const auto bytes = static_cast<size_t>(core::BytesOf(c_type));
-  for (int64_t i = 0; i < columns; ++i, c += bytes) std::memcpy(c, &nan, bytes);
-}
-
-}  // namespace
 
 Error RowPreparer::MakeKernels(core::Isa isa) {
   const LinearProblem& problem = data_.problem;
@@ -49,7 +36,7 @@ void RowPreparer::Prepare(const Range& piece, uint8_t* quantized, RowValues* val
                           RunBuffers* buffers) const noexcept {
   if (data_.problem.IsDynamic()) {
     buffers->a = Quantize(buffers->rows(), buffers->tensor, piece, quantized, values);
-  } else if (data_.problem.a_quantization == INTACT_QUANTIZATION_ROWS) {
+  } else if (data_.problem.a_quantization != INTACT_QUANTIZATION_STATIC) {
     CopyGiven(*buffers, piece, values);
   }
   if (data_.epilogue.has_b_zero_points) {
@@ -76,46 +63,39 @@ RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor
 
 void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& piece, RowValues* values) const noexcept {
   const int64_t rows = piece.row_end - piece.row_begin;
+  const bool has_one = data_.problem.a_quantization == INTACT_QUANTIZATION_TENSOR;
+  const auto copy = [&](const auto* from, auto* to) {
+    has_one ? std::fill_n(to, rows, *from) : std::copy_n(from + piece.row_begin, rows, to);
+  };
   if (buffers.given_zero_points == nullptr) {
     std::fill_n(values->zero_points.begin(), rows, 0);
   } else {
-    std::copy_n(buffers.given_zero_points + piece.row_begin, rows, values->zero_points.begin());
+    copy(buffers.given_zero_points, values->zero_points.data());
   }
-  if (buffers.given_scales == nullptr) return;
-  std::copy_n(buffers.given_scales + piece.row_begin, rows, values->scales.begin());
+  if (buffers.given_scales != nullptr) copy(buffers.given_scales, values->scales.data());
 }
 
 void RowPreparer::FillWithoutScale(const RowValues& values, const OutputMap& output,
                                    const Range& piece) const noexcept {
-  const intact_type c_type = data_.problem.output.c_type;
-  if (!core::IsFloat(c_type)) return;
   for (int64_t row = piece.row_begin; row < piece.row_end; ++row) {
     if (!std::isnan(values.scales[static_cast<size_t>(row - piece.row_begin)])) continue;
-    FillWithNan(c_type, piece.column_end - piece.column_begin, output.C(row, piece.column_begin));
+    FillWithNan(output, {row, row + 1, piece.column_begin, piece.column_end}, data_);
   }
 }
 
-// Shares of many threads: each finds the range of some rows.
 RowQuantization RowPreparer::FindTensor(const Batch& batch, int threads) const {
   if (data_.problem.a_quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return {};
-  const ScopedFloatEnvironment float_environment;
-  constexpr int kMostShares = 64;
-  std::array<NumberRange, kMostShares> ranges;
-  const int shares = std::min(threads, kMostShares);
-  RunParts({shares, shares}, [&](int share, int /*thread*/) {
-    const ScopedFloatEnvironment of_the_thread;
-    NumberRange* const range = &ranges[static_cast<size_t>(share)];
-    const int64_t end = batch.rows() * (share + 1) / shares;
-    for (int64_t row = batch.rows() * share / shares; row < end;) {
+  return FindQuantization(quantizer_, batch.rows(), threads, [&](int64_t row, int64_t end) {
+    NumberRange range;
+    while (row < end) {
       const RowMap rows = RowsOf(batch.Item(row / batch.m()));
       const int64_t item_end = std::min(end, (row / batch.m() + 1) * batch.m());
       for (RowCursor cursor(rows, row % batch.m()); row < item_end; ++row) {
-        range->Add(quantizer_.Scan(cursor.Next(), data_.k));
+        range.Add(quantizer_.Scan(cursor.Next(), data_.k));
       }
     }
+    return range;
   });
-  for (int share = 1; share < shares; ++share) ranges[0].Add(ranges[static_cast<size_t>(share)]);
-  return quantizer_.Choose(ranges[0]);
 }
 
 }  // namespace intact::kernels

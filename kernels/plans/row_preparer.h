@@ -15,6 +15,7 @@
 #include "kernels/codegen/row_sums.h"
 #include "kernels/engines/engine.h"
 #include "kernels/plans/batch.h"
+#include "kernels/plans/tensor_quantization.h"
 
 namespace intact::kernels {
 

@@ -35,7 +35,7 @@ Result<Access> UnitConv::MakeSource() {
   const LinearProblem& problem = layout_.problem();
   switch (layout_.reading()) {
     case ConvLayout::Reading::kPlanarBand: {
-      PlanarBand band(geometry_, static_cast<uint8_t>(problem.a_zero_point), problem.a_flip());
+      PlanarBand band(geometry_, problem.a_flip());
       if (!layout_.channel_order().empty()) band.OrderChannels(layout_.channel_order());
       if (!band.IsSmall()) return Error{INTACT_UNSUPPORTED, "the input is too large for a planar band"};
       RETURN_IF_ERROR(band.GenerateKernel());
@@ -51,7 +51,7 @@ Result<Access> UnitConv::MakeSource() {
       return Access(std::move(taps));
     }
     default: {
-      const Band band(geometry_, layout_.channels(), layout_.padding(), problem.a_flip());
+      const Band band(geometry_, layout_.channels(), problem.a_flip());
       const bool is_per_unit = layout_.reading() == ConvLayout::Reading::kBandPerUnit;
       source_ = std::make_unique<BandSource>(band, is_per_unit ? layout_.unit_groups() : geometry_.groups,
                                              geometry_.group_inputs());
@@ -198,6 +198,23 @@ double UnitConv::Work(const ConvRun& run, const Range& piece) const {
 
 // ----- a run -----------------------------------------------------------------------------------------------
 
+int64_t UnitConv::RunColumnBytes() const {
+  if (!units_.front()->data().HasRunColumns()) return 0;
+  int64_t bytes = RoundUp(std::ssize(units_) * static_cast<int64_t>(sizeof(RunColumns)), 64);
+  for (const auto& unit : units_) bytes += unit->data().RunColumnBytes();
+  return bytes;
+}
+
+const RunColumns* UnitConv::MakeRunColumns(const RowQuantization& a, uint8_t* to) const {
+  auto* const made = reinterpret_cast<RunColumns*>(to);
+  to += RoundUp(std::ssize(units_) * static_cast<int64_t>(sizeof(RunColumns)), 64);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    made[i] = units_[i]->data().MakeRunColumns(a, to);
+    to += units_[i]->data().RunColumnBytes();
+  }
+  return made;
+}
+
 void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
                    uint8_t* scratch) const {
   const int64_t group_outputs = geometry_.group_outputs();
@@ -220,8 +237,9 @@ void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const Conv
       own.origin += static_cast<uintptr_t>((column - first) / group_outputs * geometry_.group_inputs());
       unit_buffers.a = own;
       unit_buffers.output = buffers.output.FromColumn(column);
-      RunUnit(static_cast<size_t>(column / unit_outputs), run, unit_buffers,
-              {piece.row_begin, piece.row_end, 0, unit_outputs}, scratch);
+      const auto unit = static_cast<size_t>(column / unit_outputs);
+      if (buffers.columns != nullptr) unit_buffers.columns = buffers.columns + unit;
+      RunUnit(unit, run, unit_buffers, {piece.row_begin, piece.row_end, 0, unit_outputs}, scratch);
     }
   }
 }

@@ -37,6 +37,8 @@ class UnitConv final : public ConvKernels {
   int64_t PieceEnd(int64_t row, int64_t row_end) const override { return source_->EndFrom(row, row_end); }
   double RowsCost(const ConvRun& run, int64_t rows) const override;
   double Work(const ConvRun& run, const Range& piece) const override;
+  int64_t RunColumnBytes() const override;
+  const RunColumns* MakeRunColumns(const RowQuantization& a, uint8_t* to) const override;
   void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
            uint8_t* scratch) const override;
   Result<std::vector<EngineChoice>> MakeCandidates() override;

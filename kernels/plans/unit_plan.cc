@@ -25,13 +25,14 @@ void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
                      [&](const RunBuffers& ready, const Range& piece, uint8_t* rest) {
                        engines_.Run(engine, ready, piece, rest);
                      });
+  if (buffers.columns != nullptr && !buffers.columns->has_scale) FillWithNan(buffers.output, range, data_);
   if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
 }
 
 int64_t UnitPlan::packed_bytes() const {
   int64_t bytes = weights().bytes() + engines_.packed_bytes();
   for (const SkippingInitial& skipping : data_.skipping_initial) {
-    bytes += static_cast<int64_t>(skipping.columns.bytes());
+    bytes += static_cast<int64_t>(skipping.columns.bytes() + skipping.paddings.bytes());
   }
   return bytes;
 }

@@ -141,7 +141,8 @@ Error CheckQuantization(const intact_linear_desc& desc) {
   const int64_t source = desc.a_source_type;
   const bool is_dynamic =
       IsOneOf(quantization, {INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_QUANTIZATION_DYNAMIC_TENSOR});
-  if (!is_dynamic && !IsOneOf(quantization, {INTACT_QUANTIZATION_STATIC, INTACT_QUANTIZATION_ROWS})) {
+  if (!is_dynamic && !IsOneOf(quantization, {INTACT_QUANTIZATION_STATIC, INTACT_QUANTIZATION_ROWS,
+                                             INTACT_QUANTIZATION_TENSOR})) {
     return InvalidArgument(Got("a_quantization", quantization) + "; expected an intact_quantization");
   }
   if (is_dynamic && !IsOneOf(source, core::kSourceTypes)) {
@@ -154,7 +155,7 @@ Error CheckQuantization(const intact_linear_desc& desc) {
   }
   if (quantization != INTACT_QUANTIZATION_STATIC && desc.a_zero_point != 0) {
     return InvalidArgument(Got("a_zero_point", desc.a_zero_point) +
-                           "; expected 0, for rows have their own (a_quantization)");
+                           "; expected 0, for each run has its own (a_quantization)");
   }
   if (!is_dynamic) return {};
   if (desc.c_type == INTACT_S32) {
@@ -471,12 +472,9 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
 }
 
 Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n) {
-  if (desc.a_quantization != INTACT_QUANTIZATION_STATIC) {
-    return Unsupported("a_quantization is " + std::to_string(desc.a_quantization) +
-                       "; expected INTACT_QUANTIZATION_STATIC, for this is a convolution");
-  }
-  if (const auto c_type = static_cast<intact_type>(desc.c_type); core::IsHalfFloat(c_type)) {
-    return Unsupported("c_type is " + NameOf(c_type) + "; expected another type, for this is a convolution");
+  if (IsOneOf(desc.a_quantization, {INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS})) {
+    return Unsupported(Got("a_quantization", desc.a_quantization) +
+                       "; expected STATIC, TENSOR or DYNAMIC_TENSOR, for this is a convolution");
   }
   return CheckLinear(desc, n);
 }
@@ -561,23 +559,31 @@ Error CheckOutput(const Requantization& output, int64_t columns, const OutputArg
 
 Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* zero_points,
                         const float* scales) {
-  const bool takes_rows = problem.a_quantization == INTACT_QUANTIZATION_ROWS;
-  const bool takes_scales = takes_rows && problem.HasRowScales();
-  if (zero_points != nullptr && !takes_rows) {
+  const bool has_one = problem.a_quantization == INTACT_QUANTIZATION_TENSOR;
+  const bool takes_values = has_one || problem.a_quantization == INTACT_QUANTIZATION_ROWS;
+  const bool takes_scales = takes_values && problem.HasRowScales();
+  if (zero_points != nullptr && !takes_values) {
     return InvalidArgument(
-        "a_zero_points are given; expected NULL, for the plan's a_quantization is not ROWS");
+        "a_zero_points are given; expected NULL, for the plan's a_quantization is not ROWS or TENSOR");
   }
   if ((scales != nullptr) != takes_scales) {
-    return InvalidArgument(takes_scales ? "a_scales is NULL; expected a value for each row"
+    const std::string wanted = has_one ? "one value" : "a value for each row";
+    return InvalidArgument(takes_scales ? "a_scales is NULL; expected " + wanted
                                         : "a_scales are given; expected NULL, for the plan takes none");
   }
-  const Limits limits = TypeLimits(problem.a_type);
-  for (int64_t row = 0; zero_points != nullptr && row < m; ++row) {
+  // Padding of a convolution has the value of the one zero point.
+  const Limits limits =
+      has_one ? Limits{problem.range.low - problem.a_flip(), problem.range.high - problem.a_flip()}
+              : TypeLimits(problem.a_type);
+  const int64_t values = has_one ? 1 : m;
+  constexpr int32_t kDefault = 0;
+  if (has_one && zero_points == nullptr) zero_points = &kDefault;
+  for (int64_t row = 0; zero_points != nullptr && row < values; ++row) {
     if (zero_points[row] < limits.min || zero_points[row] > limits.max) {
       return Unexpected("a_zero_points[" + std::to_string(row) + "]", zero_points[row], RangeText(limits));
     }
   }
-  for (int64_t row = 0; takes_scales && row < m; ++row) {
+  for (int64_t row = 0; takes_scales && row < values; ++row) {
     if (!IsFiniteAndPositive(scales[row])) {
       return UnexpectedNumber("a_scales[" + std::to_string(row) + "]", scales[row], "a finite value above 0");
     }

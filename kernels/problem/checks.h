@@ -67,7 +67,7 @@ struct MemoryRows {
 Error CheckApart(const MemoryRows& c, const MemoryRows& other);
 /// Against what a plan of `columns` columns wants.
 Error CheckOutput(const Requantization& output, int64_t columns, const OutputArguments& arguments);
-/// What a run gives of its `m` rows, with INTACT_QUANTIZATION_ROWS.
+/// What a run gives of its `m` rows with INTACT_QUANTIZATION_ROWS, or of A with TENSOR.
 Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* zero_points,
                         const float* scales);
 Error CheckPart(int32_t part, int32_t parts);

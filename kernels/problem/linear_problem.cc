@@ -1,6 +1,7 @@
 #include "kernels/problem/linear_problem.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace intact::kernels {
 namespace {
@@ -18,7 +19,7 @@ LinearProblem LinearProblem::Slice(int64_t first, int64_t count) const {
   LinearProblem slice = *this;
   slice.n = count;
   core::ForEachColumnVector([=](auto, auto& values) { SliceColumns(first, count, &values); }, slice);
-  SliceColumns(first, count, &slice.clamp_excess);
+  for (std::vector<int64_t>& excess : slice.clamp_excess) SliceColumns(first, count, &excess);
   const auto is_zero = [](int32_t zero_point) { return zero_point == 0; };
   if (std::all_of(slice.b_zero_points.begin(), slice.b_zero_points.end(), is_zero)) {
     slice.b_zero_points.clear();
@@ -35,6 +36,22 @@ LinearProblem LinearProblem::WithShiftedActivations() const {
   }
   shifted.a_type = INTACT_U8;
   return shifted;
+}
+
+LinearProblem LinearProblem::WithRunColumns() const {
+  LinearProblem by_columns = *this;
+  by_columns.has_run_zero_point = HasRowZeroPoints();
+  by_columns.has_run_scale = HasRowScales();
+  by_columns.a_quantization = INTACT_QUANTIZATION_STATIC;
+  by_columns.a_source_type = INTACT_TYPE_NONE;
+  return by_columns;
+}
+
+std::vector<int32_t> LinearProblem::PaddingZeroPoints() const {
+  if (!has_run_zero_point) return {ActivationZeroPoint()};
+  std::vector<int32_t> all(kActivationValues);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 intact_linear_desc DescOf(const LinearProblem& problem, std::vector<int32_t>* b_zero_points) {

@@ -39,15 +39,20 @@ struct LinearProblem : core::Linear {
   ActivationRange range;                // declared, as kernels see it
   bool has_given_b = false;             // each run gives the weights
   bool may_have_b_zero_points = false;  // and their zero points
+  // Each run gives A's zero point, or its scale, which its own constants of columns take in (run_columns.h).
+  bool has_run_zero_point = false, has_run_scale = false;
   Requantization output;  // c_type, c_zero_point and post_ops, as kernels are generated for them
   // What accumulators get beside, on ISAs where pairs saturate: the clamping of padding that is not computed
-  // (conv_transposed.h).
-  std::vector<int64_t> clamp_excess;
+  // (conv_transposed.h). Empty, or a vector for each zero point that padding may have (PaddingZeroPoints()).
+  std::vector<std::vector<int64_t>> clamp_excess;
 
   /// The problem of columns [first, first + count).
   LinearProblem Slice(int64_t first, int64_t count) const;
   /// The same problem of activations that were shifted to u8 on the way (a convolution's band).
   LinearProblem WithShiftedActivations() const;
+  /// The problem that is left where runs quantize A as a whole beforehand, or get it so, and make constants
+  /// of columns of its zero point and its scale.
+  LinearProblem WithRunColumns() const;
 
   uint8_t a_flip() const { return ActivationFlip(a_type); }
   uint8_t b_flip() const { return WeightFlip(b_type); }
@@ -56,13 +61,18 @@ struct LinearProblem : core::Linear {
   int32_t WeightZeroPoint(int64_t column) const {
     return b_zero_points.empty() ? 0 : b_zero_points[static_cast<size_t>(column)];
   }
+  /// The zero points that A may have, as kernels see them: the plan's, or all.
+  std::vector<int32_t> PaddingZeroPoints() const;
   bool HasWeightZeroPoints() const { return !b_zero_points.empty() || may_have_b_zero_points; }
   bool IsRangeChecked() const { return range_check == INTACT_RANGE_CHECKED; }
   /// Whether each row of A has a scale, or a zero point, of its own.
   bool HasRowScales() const { return a_quantization != INTACT_QUANTIZATION_STATIC && c_type != INTACT_S32; }
   bool HasRowZeroPoints() const {
-    return a_quantization == INTACT_QUANTIZATION_ROWS || (IsDynamic() && a_type == INTACT_U8);
+    return a_quantization == INTACT_QUANTIZATION_ROWS || a_quantization == INTACT_QUANTIZATION_TENSOR ||
+           (IsDynamic() && a_type == INTACT_U8);
   }
+  /// Whether the zero point of A is known to runs alone.
+  bool HasOpenZeroPoint() const { return HasRowZeroPoints() || has_run_zero_point; }
   /// What the epilogue reads of each column, 4 bytes a column: a factor (the scale or the multiplier) and an
   /// addend (the float32 bias or the shift). Null where there is none.
   const void* Factors() const {

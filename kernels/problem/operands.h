@@ -20,6 +20,9 @@ inline constexpr int kPanelColumns = 16;
 /// Depths in a quad (kr, "c4").
 inline constexpr int kQuad = 4;
 
+/// Values of an activation.
+inline constexpr int kActivationValues = 256;
+
 /// Flips the top bit of activations of `type`, so that they become u8: see above.
 constexpr uint8_t ActivationFlip(intact_type type) { return type == INTACT_S8 ? 0x80 : 0; }
 /// Flips the top bit of weights of `type`, so that they become s8.

@@ -55,22 +55,23 @@ uint8_t* ThreadScratch(int64_t bytes) {
 
 }  // namespace
 
-Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads) {
+Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads,
+                           int64_t shared_bytes) {
   const auto refused = [&](const std::string& why) {
     return Error{INTACT_INVALID_ARGUMENT, "scratch_bytes is " + std::to_string(scratch_bytes) + why};
   };
   if (scratch == nullptr) {
     if (scratch_bytes != 0) return refused(" and scratch is NULL; expected 0");
-    const int64_t bytes = share_bytes * *threads;
+    const int64_t bytes = shared_bytes + share_bytes * *threads;
     uint8_t* const own = ThreadScratch(bytes);
     if (own == nullptr && bytes > 0) return Error{INTACT_OUT_OF_MEMORY, "no scratch memory"};
     DefineForValgrind(own, static_cast<size_t>(bytes));
     return own;
   }
-  const size_t least = ScratchSize(share_bytes);
+  const size_t least = ScratchSize(shared_bytes + share_bytes);
   if (scratch_bytes < least) return refused("; expected at least " + std::to_string(least));
   if (share_bytes > 0) {
-    const size_t served = (scratch_bytes - ScratchSize(0)) / static_cast<size_t>(share_bytes);
+    const size_t served = (scratch_bytes - ScratchSize(shared_bytes)) / static_cast<size_t>(share_bytes);
     *threads = static_cast<int>(std::min(static_cast<size_t>(*threads), served));
   }
   DefineForValgrind(scratch, scratch_bytes);

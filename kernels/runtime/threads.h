@@ -32,11 +32,13 @@ class ScopedFloatEnvironment {
 /// What callers who bring their own scratch must bring where `bytes` are used, which are aligned to 64.
 inline size_t ScratchSize(int64_t bytes) { return static_cast<size_t>(bytes) + 63; }
 
-/// Scratch memory for `*threads` shares of `share_bytes` each, aligned to 64: the caller's, if there is any,
-/// or memory of the calling thread that is kept between runs. OpenMP's default may have grown since the
-/// caller asked how much to bring: where the caller's serves fewer, `*threads` becomes how many it serves.
-/// Errors: INVALID_ARGUMENT (it serves none, or has a size and is NULL), OUT_OF_MEMORY.
-Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads);
+/// Scratch memory for `shared_bytes` that all threads share, and behind them `*threads` shares of
+/// `share_bytes` each, all aligned to 64: the caller's, if there is any, or memory of the calling thread that
+/// is kept between runs. OpenMP's default may have grown since the caller asked how much to bring: where the
+/// caller's serves fewer, `*threads` becomes how many it serves. Errors: INVALID_ARGUMENT (it serves none, or
+/// has a size and is NULL), OUT_OF_MEMORY.
+Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads,
+                           int64_t shared_bytes = 0);
 
 /// The threads that a caller asks for: `wanted`; where that is 0, OpenMP's default, or fewer if so many would
 /// have less than a few microseconds' work each of `multiply_adds` by kernels of `isa`.

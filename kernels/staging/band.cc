@@ -19,8 +19,8 @@ const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, i
   return input.a + ((image * extents[kDepth] + z) * extents[kHeight] + line) * extents[kWidth] * input.stride;
 }
 
-Band::Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t padding, uint8_t flip)
-    : geometry_(geometry), channels_(channels), padding_(padding), flip_(flip) {
+Band::Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t flip)
+    : geometry_(geometry), channels_(channels), flip_(flip) {
   const int64_t budget = Caches().BandLines();
   pixel_step_ = TapStep(kWidth, width());
   line_bytes_ = Positions(kWidth, width()) * channels.pitch;
@@ -66,7 +66,7 @@ int64_t Band::EndFrom(int64_t row, int64_t row_end) const {
 
 RowMap Band::Stage(const ConvInput& input, int64_t first_channel, int64_t row_begin, int64_t row_end,
                    uint8_t* to) const noexcept {
-  return StageRows({input.a + first_channel, input.stride}, {0, channels_.pitch}, row_begin, row_end, to);
+  return StageRows(input.FromChannel(first_channel), {0, channels_.pitch}, row_begin, row_end, to);
 }
 
 RowMap Band::StageSlice(const ConvInput& input, int64_t begin, int64_t end, int64_t row_begin,
@@ -111,7 +111,7 @@ void Band::StageLines(const ConvInput& input, const Slice& slice, int64_t plane,
       StageLine(input, slice, InputLine(geometry_, input, plane, tap, y), to + i * line_bytes_);
     }
     // What the last quad of a tap may read of the next line; slices that follow are staged after this.
-    std::memset(to + staged * line_bytes_, padding_, kQuad);
+    std::memset(to + staged * line_bytes_, PaddingOf(input), kQuad);
   }
 }
 
@@ -135,6 +135,7 @@ void Band::StageLine(const ConvInput& input, const Slice& slice, const uint8_t* 
 void Band::StagePixels(const ConvInput& input, const uint8_t* line, int64_t first, int64_t pixels,
                        uint8_t* to) const noexcept {
   const int64_t pitch = channels_.pitch;
+  const uint8_t value = PaddingOf(input);
   const int64_t padding = geometry_.pad_begin[kWidth] - first;
   int64_t begin = pixels;
   int64_t end = pixels;
@@ -142,17 +143,18 @@ void Band::StagePixels(const ConvInput& input, const uint8_t* line, int64_t firs
     begin = std::clamp<int64_t>(padding, 0, pixels);
     end = std::clamp(padding + geometry_.input[kWidth], begin, pixels);
   }
-  std::memset(to, padding_, static_cast<size_t>(begin * pitch));
+  std::memset(to, value, static_cast<size_t>(begin * pitch));
   if (begin < end) {
-    CopyPixels(line + (begin - padding) * input.stride, input.stride, end - begin, to + begin * pitch);
+    CopyPixels(input, line + (begin - padding) * input.stride, end - begin, to + begin * pitch);
   }
-  std::memset(to + end * pitch, padding_, static_cast<size_t>((pixels - end) * pitch));
+  std::memset(to + end * pitch, value, static_cast<size_t>((pixels - end) * pitch));
 }
 
 void Band::StageSliceOfPixels(const ConvInput& input, const Slice& slice, const uint8_t* line, int64_t first,
                               int64_t pixels, uint8_t* to) const noexcept {
   const int64_t begin = first - geometry_.pad_begin[kWidth];
   const int64_t repeats = channels_.repeats;
+  const uint8_t padding = PaddingOf(input);
   const int64_t end = std::min(slice.end, channels_.count * repeats);  // padding follows
   uint8_t* pixel = to + slice.begin;
   for (int64_t x = begin; x < begin + pixels; ++x) {
@@ -166,12 +168,15 @@ void Band::StageSliceOfPixels(const ConvInput& input, const Slice& slice, const 
         for (int64_t i = 0; i < filled; ++i) pixel[i] = from[(slice.begin + i) / repeats] ^ flip_;
       }
     }
-    std::memset(pixel + filled, padding_, static_cast<size_t>(slice.size() - filled));
+    std::memset(pixel + filled, padding, static_cast<size_t>(slice.size() - filled));
     pixel += channels_.pitch;
   }
 }
 
-void Band::CopyPixels(const uint8_t* from, int64_t stride, int64_t pixels, uint8_t* to) const noexcept {
+void Band::CopyPixels(const ConvInput& input, const uint8_t* from, int64_t pixels,
+                      uint8_t* to) const noexcept {
+  const int64_t stride = input.stride;
+  const uint8_t padding = PaddingOf(input);
   const int64_t count = channels_.count;
   if (channels_.repeats == 1 && count == stride && count == channels_.pitch) {
     return CopyActivations(from, pixels * count, flip_, to);
@@ -183,7 +188,7 @@ void Band::CopyPixels(const uint8_t* from, int64_t stride, int64_t pixels, uint8
       for (int64_t i = 0; i < count * channels_.repeats; ++i) to[i] = from[i / channels_.repeats] ^ flip_;
     }
     const int64_t filled = count * channels_.repeats;
-    std::memset(to + filled, padding_, static_cast<size_t>(channels_.pitch - filled));
+    std::memset(to + filled, padding, static_cast<size_t>(channels_.pitch - filled));
   }
 }
 

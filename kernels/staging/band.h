@@ -24,7 +24,10 @@ namespace intact::kernels {
 /// The input of one run.
 struct ConvInput {
   const uint8_t* a = nullptr;
-  int64_t stride = 0;  // bytes between pixels
+  int64_t stride = 0;                // bytes between pixels
+  const uint8_t* padding = nullptr;  // a pixel of padding: the zero point in all channels, as A has it
+  /// The input whose first channel is `channel` of this one.
+  ConvInput FromChannel(int64_t channel) const { return {a + channel, stride, padding}; }
 };
 
 /// The channels of a pixel that a band copies, from the one on that Stage() is told.
@@ -47,9 +50,8 @@ class Band {
   static constexpr int64_t kSlackBytes = 128;
 
   Band() = default;
-  /// `padding` and `flip` as kernels see activations: the zero point, and ActivationFlip(). A negative
-  /// pad_begin of the width: lines begin within the input.
-  Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t padding, uint8_t flip);
+  /// `flip`: ActivationFlip(). A negative pad_begin of the width: lines begin within the input.
+  Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t flip);
 
   /// Bytes that Stage() writes, and some that kernels may read beyond.
   int64_t bytes() const { return planes_ * plane_bytes_ + kSlackBytes; }
@@ -98,11 +100,13 @@ class Band {
                    uint8_t* to) const noexcept;
   void StageSliceOfPixels(const ConvInput& input, const Slice& slice, const uint8_t* line, int64_t first,
                           int64_t pixels, uint8_t* to) const noexcept;
-  void CopyPixels(const uint8_t* from, int64_t stride, int64_t pixels, uint8_t* to) const noexcept;
+  void CopyPixels(const ConvInput& input, const uint8_t* from, int64_t pixels, uint8_t* to) const noexcept;
+  /// Padding as kernels see it.
+  uint8_t PaddingOf(const ConvInput& input) const { return *input.padding ^ flip_; }
 
   ConvGeometry geometry_;
   BandChannels channels_;
-  uint8_t padding_ = 0, flip_ = 0;
+  uint8_t flip_ = 0;
   int64_t lines_ = 0;                       // output lines that a band of one plane holds
   int64_t planes_ = 0;                      // whole planes that it holds; 1 if not all lines of one
   int64_t line_step_ = 0, pixel_step_ = 0;  // TapStep()

@@ -41,11 +41,8 @@ int64_t ChooseGroups(const ConvGeometry& geometry) {
 
 }  // namespace
 
-PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t flip)
-    : geometry_(geometry),
-      padding_(static_cast<size_t>(geometry.input_channels), padding),
-      flip_(flip),
-      line_phases_(UsedPhases(geometry, kHeight)) {
+PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t flip)
+    : geometry_(geometry), flip_(flip), line_phases_(UsedPhases(geometry, kHeight)) {
   const Spatial& stride = geometry.stride;
   for (const int64_t phase : UsedPhases(geometry, kWidth)) {
     const int64_t first_x = phase - geometry.pad_begin[kWidth];
@@ -187,7 +184,7 @@ PlanarRows PlanarBand::Stage(const ConvInput& input, int64_t group, int64_t row_
       int64_t y = first_line * geometry_.stride[kHeight] + line_phase - geometry_.pad_begin[kHeight];
       for (const int64_t end = y - line_phase + span; y < end; y += geometry_.stride[kHeight]) {
         const bool is_inside = image != nullptr && y >= 0 && y < geometry_.input[kHeight];
-        const PixelLine line{is_inside ? image + y * line_bytes : nullptr, input.stride};
+        const PixelLine line{is_inside ? image + y * line_bytes : nullptr, input.stride, input.padding};
         rows.largest = std::max(rows.largest, StageLine(line, group, to_line));
         to_line += line_positions_ * kQuad;
       }
@@ -218,13 +215,13 @@ void PlanarBand::ListPixels(const PixelLine& line, const PixelPhase& phase, int6
   const int64_t count = std::ssize(pixels);
   const int64_t begin = line.first == nullptr ? count : std::clamp<int64_t>(phase.begin - first, 0, count);
   const int64_t end = line.first == nullptr ? count : std::clamp<int64_t>(phase.end - first, begin, count);
-  std::fill_n(pixels.begin(), begin, padding_.data());
+  std::fill_n(pixels.begin(), begin, line.padding);
   if (begin < end) {
     const int64_t step = geometry_.stride[kWidth] * line.stride;
     const uint8_t* pixel = line.first + phase.first_x * line.stride + (first + begin) * step;
     for (int64_t i = begin; i < end; ++i, pixel += step) pixels[static_cast<size_t>(i)] = pixel;
   }
-  std::fill(pixels.begin() + end, pixels.end(), padding_.data());
+  std::fill(pixels.begin() + end, pixels.end(), line.padding);
 }
 
 uint8_t PlanarBand::Transpose(std::span<const uint8_t* const> pixels, int64_t group,

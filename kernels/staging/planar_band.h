@@ -35,8 +35,7 @@ namespace intact::kernels {
 class PlanarBand {
  public:
   PlanarBand() = default;
-  /// `padding`: the zero point, in the caller's type.
-  PlanarBand(const ConvGeometry& geometry, uint8_t padding, uint8_t flip);
+  PlanarBand(const ConvGeometry& geometry, uint8_t flip);
   /// Whether channels may have another order within their group: where one shuffle reaches them all.
   bool CanOrderChannels() const;
   /// The channel at each place, group by group; if CanOrderChannels().
@@ -93,6 +92,7 @@ class PlanarBand {
   struct PixelLine {
     const uint8_t* first;
     int64_t stride;
+    const uint8_t* padding;
   };
   /// Stages all phases of the groups from `group` on.
   uint8_t StageLine(const PixelLine& line, int64_t group, uint8_t* to) const noexcept;
@@ -101,7 +101,6 @@ class PlanarBand {
   uint8_t Transpose(std::span<const uint8_t* const> pixels, int64_t group, uint8_t* to) const noexcept;
 
   ConvGeometry geometry_;
-  std::vector<uint8_t> padding_;  // a pixel
   uint8_t flip_ = 0;
   int64_t lines_ = 0;        // output lines that a band holds
   int64_t line_length_ = 0;  // positions that a line fills, some of them those of the next

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/weights/linear_weights.h"
+#include "kernels/weights/run_columns.h"
 
 namespace intact::kernels {
 
@@ -18,13 +19,10 @@ struct GivenB {
 
 /// What engines read of them. Columns count from those of C; only those that were asked for are there, and
 /// the rest of their panels.
-struct GivenWeights {
+struct GivenWeights : RunColumns {
   const int8_t* panels = nullptr;  // canonical (pack.h)
-  const int32_t* initial = nullptr;
-  const int32_t* unshifted_initial = nullptr;  // UnshiftInitial()
   const int32_t* column_sums = nullptr;
   const int32_t* zero_points = nullptr;  // where there may be any
-  const void* factors = nullptr;         // LinearProblem::Factors(), or the run's scale
 };
 
 /// Scratch that PackGiven() takes.

@@ -34,7 +34,8 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::Pack(LinearProblem p
   weights->naming_ = naming;
   if (!PackWeights(b, &weights->packed_)) return NoMemoryForPanels();
   weights->certificate_ = Certify(weights->packed_, weights->problem_.range);
-  RETURN_IF_ERROR(weights->BoundAccumulators(pairs_saturate));
+  weights->pairs_saturate_ = pairs_saturate;
+  RETURN_IF_ERROR(weights->BoundAccumulators());
   return std::shared_ptr<const LinearWeights>(std::move(weights));
 }
 
@@ -48,7 +49,8 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::Borrow(LinearProblem
   weights->packed_ = std::move(packed);
   weights->certificate_ = std::move(certificate);
   weights->mapping_ = std::move(mapping);
-  RETURN_IF_ERROR(weights->BoundAccumulators(pairs_saturate));
+  weights->pairs_saturate_ = pairs_saturate;
+  RETURN_IF_ERROR(weights->BoundAccumulators());
   return std::shared_ptr<const LinearWeights>(std::move(weights));
 }
 
@@ -121,12 +123,24 @@ int64_t LinearWeights::bytes() const {
   return bytes;
 }
 
-Error LinearWeights::BoundAccumulators(bool pairs_saturate) {
+void LinearWeights::InitialOf(int32_t zero_point, int32_t* to) const noexcept {
+  std::copy_n(initial_.data(), initial_.size(), to);
+  if (!problem_.has_run_zero_point) return;
+  const auto add = [to](size_t n, int64_t value) {
+    to[n] = static_cast<int32_t>(static_cast<uint32_t>(to[n]) + static_cast<uint32_t>(value));
+  };
+  for (size_t n = 0; n < initial_.size(); ++n) add(n, -int64_t{zero_point} * column_sums_[n]);
+  if (!pairs_saturate_ || problem_.clamp_excess.empty()) return;
+  const auto place = static_cast<size_t>(problem_.ActivationZeroPoint() + zero_point);
+  for (size_t n = 0; n < initial_.size(); ++n) add(n, problem_.clamp_excess[place][n]);
+}
+
+Error LinearWeights::BoundAccumulators() {
   // A checked range is a hint: any activation must come out right.
   const ActivationRange admissible = problem_.IsRangeChecked() ? ActivationRange{} : problem_.range;
   const auto padded = static_cast<size_t>(packed_.panels() * kPanelColumns);
   if (!initial_.Resize(padded)) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
-  if (problem_.HasRowZeroPoints()) {
+  if (problem_.HasOpenZeroPoint()) {
     if (!column_sums_.Resize(padded)) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
     std::fill_n(column_sums_.data(), padded, 0);
   }
@@ -144,36 +158,41 @@ Error LinearWeights::BoundAccumulators(bool pairs_saturate) {
       parts = SumPanel(packed_, panel, zero_points);
     }
     for (size_t i = 0; i < columns; ++i) {
-      RETURN_IF_ERROR(BoundColumn(first + static_cast<int64_t>(i), parts[i], admissible, pairs_saturate));
+      RETURN_IF_ERROR(BoundColumn(first + static_cast<int64_t>(i), parts[i], admissible));
     }
   }
   return {};
 }
 
-Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible,
-                                 bool pairs_saturate) {
+Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible) {
   constexpr int64_t kMin = std::numeric_limits<int32_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   constexpr int kMaxZeroPoint = 255;  // of activations, as kernels see them
   const auto i = static_cast<size_t>(n);
   const int64_t bias = problem_.bias_s32.empty() ? 0 : problem_.bias_s32[i];
   const int64_t initial = bias - problem_.ActivationZeroPoint() * (parts.positive + parts.negative);
-  // Zero points of rows may be any that the type holds.
-  const bool has_row_zero_points = problem_.HasRowZeroPoints();
-  const int64_t constant = has_row_zero_points ? bias : initial;
+  // Zero points that runs know may be any that the type holds.
+  const bool has_open_zero_point = problem_.HasOpenZeroPoint();
+  const int64_t constant = has_open_zero_point ? bias : initial;
   const auto centered = [&](ActivationRange range) {
-    if (has_row_zero_points) range.low -= kMaxZeroPoint;
+    if (has_open_zero_point) range.low -= kMaxZeroPoint;
     return range;
   };
   // The exact sums decide in both modes, and clamped ones in saturating mode on every ISA, so that every ISA
   // refuses the same problems.
   std::vector<ColumnBound> bounds = {parts.Bound(centered(admissible))};
-  const int64_t excess = problem_.clamp_excess.empty() ? 0 : problem_.clamp_excess[i];
+  int64_t least_excess = 0;
+  int64_t most_excess = 0;
+  for (const std::vector<int64_t>& excess : problem_.clamp_excess) {
+    const bool is_first = &excess == &problem_.clamp_excess.front();
+    least_excess = is_first ? excess[i] : std::min(least_excess, excess[i]);
+    most_excess = is_first ? excess[i] : std::max(most_excess, excess[i]);
+  }
   if (problem_.mode == INTACT_SATURATING) {
     bounds.push_back(BoundSaturatingColumn(packed_, n, problem_.WeightZeroPoint(n), admissible));
-    bounds.back().lowest += excess;
-    bounds.back().highest += excess;
-    if (has_row_zero_points) {
+    bounds.back().lowest += least_excess;
+    bounds.back().highest += most_excess;
+    if (has_open_zero_point) {
       const int64_t most = kMaxZeroPoint * (parts.positive + parts.negative);
       bounds.back().lowest -= std::max<int64_t>(most, 0);
       bounds.back().highest -= std::min<int64_t>(most, 0);
@@ -195,9 +214,10 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
     largest_output_ = std::max(largest_output_, problem_.LargestOutput(i, largest));
   }
   // Modulo 2³²: intermediate sums may wrap, the final one is proven to fit.
-  const int64_t start = initial + (pairs_saturate ? excess : 0);
+  const bool has_excess = pairs_saturate_ && !problem_.has_run_zero_point;
+  const int64_t start = initial + (has_excess ? most_excess : 0);
   initial_[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
-  if (has_row_zero_points) column_sums_[i] = static_cast<int32_t>(parts.positive + parts.negative);
+  if (has_open_zero_point) column_sums_[i] = static_cast<int32_t>(parts.positive + parts.negative);
   const ColumnBound declared = parts.Bound(centered(problem_.range));
   certificate_.accumulator_min = std::min(certificate_.accumulator_min, constant + declared.lowest);
   certificate_.accumulator_max = std::max(certificate_.accumulator_max, constant + declared.highest);

@@ -56,7 +56,9 @@ class LinearWeights {
   /// What accumulators start from, of each column: bias_s32 − za·Σ_k (b − zb), as kernels see them. Padded to
   /// whole panels. Of weights that runs give, the bias alone.
   const AlignedBuffer<int32_t>& initial() const { return initial_; }
-  /// Σ_k (b − zb) of each column, as kernels see them, likewise; empty but where rows have zero points.
+  /// The same where a run gives the zero point of A, `zero_point` in a_type: as many values to `to`.
+  void InitialOf(int32_t zero_point, int32_t* to) const noexcept;
+  /// Σ_k (b − zb) of each column, as kernels see them, likewise; empty but where runs know A's zero points.
   const AlignedBuffer<int32_t>& column_sums() const { return column_sums_; }
   /// |float(y)·scale + bias| at most, over all admissible activations.
   double largest_output() const { return largest_output_; }
@@ -65,9 +67,9 @@ class LinearWeights {
 
  private:
   LinearWeights() = default;
-  Error BoundAccumulators(bool pairs_saturate);
+  Error BoundAccumulators();
   Error BoundGiven();
-  Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible, bool pairs_saturate);
+  Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible);
 
   LinearProblem problem_;
   Naming naming_;
@@ -79,6 +81,7 @@ class LinearWeights {
   AlignedBuffer<int32_t> initial_;
   AlignedBuffer<int32_t> column_sums_;
   double largest_output_ = 0;
+  bool pairs_saturate_ = false;
 };
 
 }  // namespace intact::kernels

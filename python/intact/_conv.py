@@ -77,7 +77,8 @@ class Conv(Plan):
         self.spatial_dims = info.spatial_dims
         self.input_channels, self.output_channels = info.input_channels, info.output_channels
 
-    def bind(self, a: Any, out: Any = None, *, residual: Any = None, threads: int = 0) -> Call:
+    def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
+             threads: int = 0) -> Call:
         """A run with these arrays, to be called again and again. Arguments are those of run()."""
         dims = self.spatial_dims
         a = self._input("a", a, self.a_dtype, dims + 2)
@@ -103,6 +104,7 @@ class Conv(Plan):
             self._place("residual", residual, args)
             kept.append(residual)
         args.threads = integer("threads", threads)
+        kept += self._quantize(args, a_scales, a_zero_points, 0)
         return Call(lib.intact_conv_run, self, args, tuple(kept), out)
 
     @staticmethod
@@ -124,10 +126,12 @@ class Conv(Plan):
         setattr(args, name, pointer(array))
         setattr(args, name + "_stride", step // array.itemsize)
 
-    def run(self, a: Any, out: Any = None, *, residual: Any = None, threads: int = 0) -> np.ndarray:
+    def run(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
+            threads: int = 0) -> np.ndarray:
         """The convolution of `a`, (batch, *extents, I), in a new array, or in `out`. Pixels may have any stride; nothing is
-        copied. `threads`: 0 is OpenMP's default."""
-        return self.bind(a, out, residual=residual, threads=threads)()
+        copied. `threads`: 0 is OpenMP's default. `a_scales`, `a_zero_points`: one value each, where the plan's quantization
+        is "tensor"."""
+        return self.bind(a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, threads=threads)()
 
     def tune(self, input: Sequence[int] | None = None, *, milliseconds: float = 0.0) -> Tuned:
         """Times the ways to compute an input of these extents, for at most about `milliseconds` (0: the default), and keeps

@@ -10,7 +10,6 @@ from ._library import ARGUMENTS, DTYPES, Linear, array_of, ffi, integer, invalid
 from ._plan import Call, Certificate, Plan, Tuned, nothing, pointer, row_strides
 
 
-_FLOAT32, _INT32 = np.dtype(np.float32), np.dtype(np.int32)
 _ARGS_SIZE = ffi.sizeof("intact_gemm_args")
 
 
@@ -70,7 +69,6 @@ class Gemm(Plan):
 
     def _describe(self, info: Any) -> None:
         self.k, self.n = info.k, info.n
-        self._has_rows = info.a_quantization == lib.INTACT_QUANTIZATION_ROWS
 
     def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
              threads: int = 0) -> Call:
@@ -94,19 +92,7 @@ class Gemm(Plan):
         if a.ndim == 3:
             args.batch = a.shape[0]
         args.threads = integer("threads", threads)
-        for name, values, dtype, kind in (("a_scales", a_scales, _FLOAT32, "float *"),
-                                          ("a_zero_points", a_zero_points, _INT32, "int32_t *")):
-            if values is None:
-                continue
-            if not self._has_rows:
-                raise invalid(f'{name}: is given; the plan has no quantization="rows"')
-            values = self._input(name, values, dtype, (1, 2))
-            if not values.flags.c_contiguous:
-                raise invalid(f"{name}: is not contiguous")
-            if values.size != out.size // self.n:
-                raise invalid(f"{name}: has {values.size} values; expected {out.size // self.n}, one for each row")
-            setattr(args, name, ffi.cast(kind, pointer(values)))
-            kept.append(values)
+        kept += self._quantize(args, a_scales, a_zero_points, out.size // self.n)
         return Call(lib.intact_gemm_run, self, args, tuple(kept), out)
 
     @staticmethod
@@ -124,7 +110,7 @@ class Gemm(Plan):
             threads: int = 0) -> np.ndarray:
         """The product of `a`, (M, K) or (items, M, K), in a new array, or in `out`. Rows may have any stride; nothing is
         copied. `threads`: 0 is OpenMP's default. `a_scales` (float32), `a_zero_points` (int32): arrays of a
-        value for each row of `a`."""
+        value for each row of `a`, or one value where the plan's quantization is "tensor"."""
         return self.bind(a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, threads=threads)()
 
     def tune(self, m: int, *, milliseconds: float = 0.0) -> Tuned:

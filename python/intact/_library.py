@@ -59,7 +59,8 @@ _MODES = {"exact": lib.INTACT_EXACT, "saturating": lib.INTACT_SATURATING}
 _ACTIVATIONS = {None: lib.INTACT_ACTIVATION_NONE, "relu": lib.INTACT_ACTIVATION_RELU}
 _QUANTIZATIONS = {"static": lib.INTACT_QUANTIZATION_STATIC, "rows": lib.INTACT_QUANTIZATION_ROWS,
                   "dynamic_rows": lib.INTACT_QUANTIZATION_DYNAMIC_ROWS,
-                  "dynamic_tensor": lib.INTACT_QUANTIZATION_DYNAMIC_TENSOR}
+                  "dynamic_tensor": lib.INTACT_QUANTIZATION_DYNAMIC_TENSOR,
+                  "tensor": lib.INTACT_QUANTIZATION_TENSOR}
 _FIXED_POINTS = {None: lib.INTACT_FIXED_POINT_NONE, "half_away": lib.INTACT_FIXED_POINT_HALF_AWAY,
                  "half_up": lib.INTACT_FIXED_POINT_HALF_UP}
 _PAIRINGS = {"within_tap": lib.INTACT_PAIRING_WITHIN_TAP, "flattened": lib.INTACT_PAIRING_FLATTENED}
@@ -148,8 +149,9 @@ ARGUMENTS = """\
     - `a_range=(low, high)`: what activations can be; makes kernels without VNNI faster. It is checked in each run
       unless `check_range=False`.
     - `residual_type` "u8", "s8" or "f32": each run adds (residual − `residual_zero_point`)·`residual_scale`.
-    - `quantization`: "static"; "rows" (each run gives `a_scales`, `a_zero_points`); "dynamic_rows", "dynamic_tensor"
-      (A is float32, quantized to `a_type` in the run).
+    - `quantization`: "static"; "tensor" (each run gives one value of `a_scales` and `a_zero_points` for all of A);
+      "rows" (a value for each row); "dynamic_rows", "dynamic_tensor" (A is float32, quantized to `a_type` in the run).
+      Convolutions have no rows.
     - `mode="saturating"` computes what VPMADDUBSW does, for study. `max_isa`: a cap, one of `intact.isas()`.
 """
 

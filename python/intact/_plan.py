@@ -10,6 +10,9 @@ import numpy as np
 from ._library import TYPE_NAMES, DTYPES, address, array_of, check, ffi, invalid, isa_of, lib, text
 
 
+_FLOAT32, _INT32 = np.dtype(np.float32), np.dtype(np.int32)
+
+
 class Certificate(NamedTuple):
     """Which weights can make VPMADDUBSW saturate, for activations of `a_min` to `a_max`: `failing_pairs` of `pairs`.
     0 failing pairs are a proof that none can. Sums of products stay within `accumulator_min` and `accumulator_max`."""
@@ -73,7 +76,8 @@ class Plan:
     def __init__(self, handle: Any):
         self.handle = ffi.gc(handle, getattr(lib, f"intact_{self._kind}_destroy"))
         info = self._query()
-        self.a_dtype = DTYPES[TYPE_NAMES[getattr(info, "a_source_type", 0) or info.a_type]]
+        self.a_dtype = DTYPES[TYPE_NAMES[info.a_source_type or info.a_type]]
+        self._quantization = info.a_quantization
         self.b_dtype = DTYPES[TYPE_NAMES[info.b_type]]
         self.c_dtype = DTYPES[TYPE_NAMES[info.c_type]]
         name = TYPE_NAMES[info.residual_type]
@@ -150,6 +154,27 @@ class Plan:
             expected = " or ".join(str(d) for d in (dims if isinstance(dims, tuple) else (dims,)))
             raise invalid(f"{argument}: has {array.ndim} dimensions; expected {expected}")
         return array
+
+    def _quantize(self, args: Any, a_scales: Any, a_zero_points: Any, rows: int) -> list:
+        """Gives a run of `rows` rows what it has of A's quantization. Returns the arrays that must live as long."""
+        kept = []
+        for name, values, dtype, kind in (("a_scales", a_scales, _FLOAT32, "float *"),
+                                          ("a_zero_points", a_zero_points, _INT32, "int32_t *")):
+            if values is None:
+                continue
+            if self._quantization == lib.INTACT_QUANTIZATION_TENSOR:
+                values, count, each = np.atleast_1d(np.asarray(values, dtype)), 1, "for all of a"
+            elif self._quantization == lib.INTACT_QUANTIZATION_ROWS:
+                values, count, each = self._input(name, values, dtype, (1, 2)), rows, "one for each row"
+            else:
+                raise invalid(f'{name}: is given; the plan has no quantization="rows" or "tensor"')
+            if not values.flags.c_contiguous:
+                raise invalid(f"{name}: is not contiguous")
+            if values.size != count:
+                raise invalid(f"{name}: has {values.size} values; expected {count}, {each}")
+            setattr(args, name, ffi.cast(kind, pointer(values)))
+            kept.append(values)
+        return kept
 
     def _residual(self, residual: Any, shape: tuple) -> np.ndarray:
         if self.residual_dtype is None:

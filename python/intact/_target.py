@@ -16,7 +16,7 @@ from ._library import DTYPES, TYPE_NAMES, ffi, lib
 _MESSAGE = 256  # INTACT_TARGET_MESSAGE_BYTES
 # Features that a class in Python cannot have: it gets dense tensors of one item, one thread, and no dynamic quantization.
 _NOT_HERE = {"STRIDES", "B_LAYOUTS", "B_FROM_RUN", "BATCH", "BATCH_POINTERS", "RESIDUAL_IN_PLACE", "THREADS", "ROW_QUANTIZATION",
-             "FIXED_POINT", "LOOKUP_TABLE"}
+             "TENSOR_QUANTIZATION", "FIXED_POINT", "LOOKUP_TABLE"}
 FEATURES = {name.removeprefix("INTACT_TARGET_").lower(): getattr(lib, name) for name in dir(lib)
             if name.startswith("INTACT_TARGET_") and not name.startswith("INTACT_TARGET_DYNAMIC_")
             and name.removeprefix("INTACT_TARGET_") not in _NOT_HERE | {"FEATURES"}}

@@ -110,6 +110,34 @@ def test_quantization_of_rows():
     assert np.array_equal(gemm.run(a, a_scales=scales, a_zero_points=points), sums.astype(np.float32) * scales[:, None])
 
 
+def test_quantization_of_the_tensor():
+    a, b = random((6, 32), np.uint8), random((32, 8), np.int8)
+    gemm = intact.Gemm(b, scales=0.25, quantization="tensor")
+    sums = (a.astype(np.int32) - 9) @ b.astype(np.int32)
+    assert np.array_equal(gemm.run(a, a_scales=0.5, a_zero_points=9), sums.astype(np.float32) * np.float32(0.125))
+    a, w = random((2, 7, 8, 5), np.uint8), random((12, 3, 3, 5), np.int8)
+    conv = intact.Conv(w, padding=1, quantization="tensor")
+    centered = convolved(a.astype(np.int32) - 77, w, 1, ((1, 1), (1, 1)), 1, 1)
+    assert np.array_equal(conv.run(a, a_zero_points=np.array([77], np.int32)), centered)
+    assert not np.array_equal(conv.run(a), centered)
+
+
+@pytest.mark.parametrize("isa", intact.isas())
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_convolutions_quantize_their_input(groups, isa):
+    x, w = np.random.default_rng(0).normal(size=(2, 9, 10, 6)).astype(np.float32), random((12, 3, 3, 6 // groups), np.int8)
+    low, high = min(np.float32(0), x.min()), max(np.float32(0), x.max())
+    scale = (high - low) / np.float32(255)
+    zero_point = int(np.clip(np.rint(np.float32(0) - low / scale), 0, 255))
+    a = np.clip(np.rint(x / scale) + zero_point, 0, 255).astype(np.int32)
+    sums = convolved(a - zero_point, w, 1, ((1, 1), (1, 1)), 1, groups)
+    conv = intact.Conv(w, padding=1, groups=groups, scales=0.01, quantization="dynamic_tensor", max_isa=isa)
+    assert conv.a_dtype == np.float32
+    assert np.array_equal(conv.run(x), sums.astype(np.float32) * (scale * np.float32(0.01)))
+    x[1, 2, 3, 4] = np.nan
+    assert np.isnan(conv.run(x)).all()
+
+
 def test_dynamic_quantization_reads_floats():
     a = np.random.default_rng(0).normal(size=(4, 64)).astype(np.float32)
     b = random((64, 8), np.int8)
@@ -321,6 +349,9 @@ REFUSED = {
     "out: is read-only": lambda: intact.Gemm(B).run(A, np.broadcast_to(np.int32(0), (4, 8))),
     "residual: is given; the plan has no residual_type": lambda: intact.Gemm(B).run(A, residual=A),
     "a_scales: is given": lambda: intact.Gemm(B).run(A, a_scales=[1.0]),
+    "a_zero_points: has 2 values; expected 1": lambda: intact.Gemm(B, quantization="tensor").run(A, a_zero_points=[1, 2]),
+    "a_zero_points: is given; the plan has no": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(
+        random((1, 4, 8, 3), np.uint8), a_zero_points=1),
     "threads is -1": lambda: intact.Gemm(B).run(A, threads=-1),
     "stride: has 1 entries; expected 2": lambda: intact.Conv(random((2, 3, 3, 2), np.int8), stride=[1]),
     "a: pixels are not at one distance": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(

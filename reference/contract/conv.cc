@@ -18,7 +18,7 @@ Spatial Unravel(int64_t index, const Spatial& extents) noexcept {
 int32_t CenteredActivation(const Conv& conv, int64_t input_row, int64_t channel) noexcept {
   if (input_row < 0) return 0;
   const int64_t at = input_row * conv.geometry.input_channels + channel;
-  return core::DecodeInt8(conv.a_type, conv.a[static_cast<size_t>(at)]) - conv.a_zero_point;
+  return core::DecodeInt8(conv.a_type, conv.a[static_cast<size_t>(at)]) - ActivationZeroPoint(conv);
 }
 
 // b − zb.

@@ -17,9 +17,8 @@ std::vector<T> Slice(const std::vector<T>& values, int64_t i, int64_t size) {
 
 // a − za.
 int32_t CenteredActivation(const Gemm& gemm, int64_t row, int64_t k) noexcept {
-  const int32_t zero_point =
-      gemm.a_zero_points.empty() ? gemm.a_zero_point : gemm.a_zero_points[static_cast<size_t>(row)];
-  return core::DecodeInt8(gemm.a_type, gemm.a[static_cast<size_t>(row * gemm.k + k)]) - zero_point;
+  const uint8_t a = gemm.a[static_cast<size_t>(row * gemm.k + k)];
+  return core::DecodeInt8(gemm.a_type, a) - ActivationZeroPoint(gemm, row);
 }
 
 // b − zb of an item.

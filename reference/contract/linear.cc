@@ -23,6 +23,16 @@ void Store(T value, uint8_t* destination) noexcept {
 
 }  // namespace
 
+int32_t ActivationZeroPoint(const Linear& linear, int64_t row) noexcept {
+  if (linear.a_zero_points.empty()) return linear.a_zero_point;
+  return linear.a_zero_points[linear.a_zero_points.size() == 1 ? 0 : static_cast<size_t>(row)];
+}
+
+float ActivationScale(const Linear& linear, int64_t row) noexcept {
+  if (linear.a_scales.empty()) return 1.0f;
+  return linear.a_scales[linear.a_scales.size() == 1 ? 0 : static_cast<size_t>(row)];
+}
+
 int32_t WeightZeroPoint(const Linear& linear, int64_t n) noexcept {
   if (linear.b_zero_points.empty()) return 0;
   return linear.b_zero_points[linear.b_zero_points.size() == 1 ? 0 : static_cast<size_t>(n)];
@@ -47,7 +57,7 @@ Requantization RequantizationOf(const Linear& linear, int64_t n) {
 }
 
 Requantization AtOutput(Requantization q, const Linear& linear, int64_t columns, int64_t output) {
-  if (!linear.a_scales.empty()) q.scale *= linear.a_scales[static_cast<size_t>(output / columns)];
+  if (!linear.a_scales.empty()) q.scale *= ActivationScale(linear, output / columns);
   const auto* const added = linear.post_ops.Find<core::AddResidual>();
   if (added == nullptr) return q;
   const auto size = static_cast<size_t>(core::BytesOf(added->type));

@@ -16,8 +16,8 @@ namespace intact::reference {
 
 /// Gemm and Conv, which are derived from this, say how `a` and `b` are laid out.
 struct Linear : core::Linear {
-  // Where rows have their own (intact_quantization), in place of a_zero_point, and beside scales: a value a
-  // row; else empty. A NaN is the scale of a row that has none.
+  // Where runs have their own (intact_quantization), in place of a_zero_point, and beside scales: a value a
+  // row, of a convolution one for all; else empty. A NaN is the scale of a row that has none.
   std::vector<int32_t> a_zero_points;
   std::vector<float> a_scales;
   std::vector<uint8_t> a;  // s8 in two's complement
@@ -39,6 +39,12 @@ constexpr int32_t ActivationShift(const Linear& linear) noexcept {
   return linear.a_type == INTACT_S8 ? 128 : 0;
 }
 constexpr int32_t WeightShift(const Linear& linear) noexcept { return linear.b_type == INTACT_U8 ? -128 : 0; }
+
+/// The zero point of row `row` of A, of a convolution that of all.
+int32_t ActivationZeroPoint(const Linear& linear, int64_t row = 0) noexcept;
+
+/// Its scale, which counts beside the columns'; 1 where it has none of its own.
+float ActivationScale(const Linear& linear, int64_t row = 0) noexcept;
 
 /// The zero point of column n.
 int32_t WeightZeroPoint(const Linear& linear, int64_t n) noexcept;

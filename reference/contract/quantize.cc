@@ -43,32 +43,47 @@ double RoundToFloat(float f, intact_type type, double (*round)(double)) noexcept
   return std::fabs(rounded) > core::LargestOf(type) ? std::copysign(kInfinity, rounded) : rounded;
 }
 
-std::vector<float> SourceNumbers(const Gemm& gemm) {
-  const auto size = static_cast<size_t>(core::BytesOf(gemm.a_source_type));
-  std::vector<float> numbers(gemm.a_source.size() / size);
+std::vector<float> SourceNumbers(const Linear& linear) {
+  const auto size = static_cast<size_t>(core::BytesOf(linear.a_source_type));
+  std::vector<float> numbers(linear.a_source.size() / size);
   for (size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = static_cast<float>(core::Decode(gemm.a_source_type, &gemm.a_source[i * size]));
+    numbers[i] = static_cast<float>(core::Decode(linear.a_source_type, &linear.a_source[i * size]));
   }
   return numbers;
 }
 
-void QuantizeActivations(Gemm* gemm, const Quantizer& quantizer) {
-  const std::vector<float> x = SourceNumbers(*gemm);
-  const auto k = static_cast<size_t>(gemm->k);
-  const size_t rows = x.size() / k;
-  const size_t together = gemm->a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR ? rows : 1;
-  gemm->a.clear();
-  gemm->a_zero_points.clear();
-  gemm->a_scales.clear();
-  for (size_t row = 0; row < rows; row += together) {
-    const std::span<const float> numbers = std::span(x).subspan(row * k, together * k);
-    const Quantization q = quantizer.choose(gemm->a_type, numbers);
+namespace {
+
+// Units of so many numbers, each of which has its zero point and scale for `rows` rows.
+void QuantizeUnits(size_t unit, size_t rows, const Quantizer& quantizer, Linear* linear) {
+  const std::vector<float> x = SourceNumbers(*linear);
+  linear->a.clear();
+  linear->a_zero_points.clear();
+  linear->a_scales.clear();
+  for (size_t first = 0; first < x.size(); first += unit) {
+    const std::span<const float> numbers = std::span(x).subspan(first, unit);
+    const Quantization q = quantizer.choose(linear->a_type, numbers);
     for (const float value : numbers) {
-      gemm->a.push_back(static_cast<uint8_t>(quantizer.quantize(value, gemm->a_type, q)));
+      linear->a.push_back(static_cast<uint8_t>(quantizer.quantize(value, linear->a_type, q)));
     }
-    gemm->a_zero_points.insert(gemm->a_zero_points.end(), together, q.zero_point);
-    gemm->a_scales.insert(gemm->a_scales.end(), together, q.scale);
+    linear->a_zero_points.insert(linear->a_zero_points.end(), rows, q.zero_point);
+    linear->a_scales.insert(linear->a_scales.end(), rows, q.scale);
   }
+}
+
+}  // namespace
+
+void QuantizeActivations(Gemm* gemm, const Quantizer& quantizer) {
+  const bool is_together = gemm->a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  const auto k = static_cast<size_t>(gemm->k);
+  const size_t rows = gemm->a_source.size() / static_cast<size_t>(core::BytesOf(gemm->a_source_type)) / k;
+  const size_t together = is_together ? rows : 1;
+  QuantizeUnits(together * k, together, quantizer, gemm);
+}
+
+void QuantizeActivations(Conv* conv, const Quantizer& quantizer) {
+  const ConvGeometry& g = conv->geometry;
+  QuantizeUnits(static_cast<size_t>(g.InputPixels() * g.input_channels), 1, quantizer, conv);
 }
 
 }  // namespace intact::reference

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "reference/contract/conv.h"
 #include "reference/contract/gemm.h"
 
 namespace intact::reference {
@@ -36,11 +37,12 @@ struct Quantizer {
 };
 
 /// The numbers of a_source.
-std::vector<float> SourceNumbers(const Gemm& gemm);
+std::vector<float> SourceNumbers(const Linear& linear);
 
-/// Fills a, a_zero_points and a_scales of `gemm` from a_source, which its dynamic quantization takes by rows
-/// or all together.
+/// Fills a, a_zero_points and a_scales from a_source, which a dynamic quantization takes by rows or all
+/// together.
 void QuantizeActivations(Gemm* gemm, const Quantizer& quantizer = {});
+void QuantizeActivations(Conv* conv, const Quantizer& quantizer = {});
 
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_CONTRACT_QUANTIZE_H_

@@ -66,8 +66,7 @@ Requantization Predictor::Output::OwnRequantization() const {
 }
 
 Scales Predictor::Output::OwnScales() const {
-  return {gemm.a_scales.empty() ? 1.0f : gemm.a_scales[static_cast<size_t>(m)],
-          RequantizationOf(gemm, n).scale};
+  return {ActivationScale(gemm, m), RequantizationOf(gemm, n).scale};
 }
 
 std::vector<int32_t> Predictor::Accumulators(const Model& model) const {

@@ -49,6 +49,8 @@ Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   gemm.float_steps = GroupShare(conv.float_steps, g, group);
   gemm.residual = GroupResidual(conv, group, rows);
   gemm.m = std::ssize(rows);
+  if (!conv.a_zero_points.empty()) gemm.a_zero_points.assign(rows.size(), conv.a_zero_points.front());
+  if (!conv.a_scales.empty()) gemm.a_scales.assign(rows.size(), conv.a_scales.front());
   gemm.n = g.GroupOutputs();
   gemm.k = g.Taps() * g.TapDepth();
   gemm.taps = Taps{g.Taps(), g.GroupInputs(), TapsOutside(g, rows)};
@@ -58,7 +60,7 @@ Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
 // im2col.
 std::vector<uint8_t> LoweredActivations(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   const ConvGeometry& g = conv.geometry;
-  const auto zero_point = static_cast<uint8_t>(conv.a_zero_point);
+  const auto zero_point = static_cast<uint8_t>(ActivationZeroPoint(conv));
   std::vector<uint8_t> a(rows.size() * static_cast<size_t>(g.Taps() * g.TapDepth()), zero_point);
   auto to = a.begin();
   for (const int64_t m : rows) {

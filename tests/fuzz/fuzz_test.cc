@@ -112,10 +112,12 @@ TEST(Fuzz, AWrongOutputIsFound) {
 }
 
 TEST(Fuzz, AFeaturesByteMakesItsPlainestCall) {
-  for (uint8_t features = 0; features < 32; ++features) {
+  for (uint8_t features = 0; features < 64; ++features) {
     SCOPED_TRACE(int{features});
     EXPECT_EQ(CheckGemm(Bytes{features}), "");
     EXPECT_NE(CheckGemm(Bytes{features}, FlipLast), "");
+    EXPECT_EQ(CheckConv(Bytes{features}), "");
+    EXPECT_NE(CheckConv(Bytes{features}, FlipLast), "");
   }
 }
 

@@ -347,6 +347,88 @@ TEST_F(ConvRun, RefusalsNameTheArgumentAndWriteNothing) {
   EXPECT_THAT(c_, testing::Each(99));
 }
 
+TEST_F(ConvRun, TheRunsQuantizationIsChecked) {
+  Draft draft;
+  draft.desc.linear.a_quantization = INTACT_QUANTIZATION_TENSOR;
+  draft.desc.linear.a_min = 5;
+  draft.desc.linear.a_max = 100;
+  Result<Conv> conv = draft.Create();
+  ASSERT_TRUE(conv) << conv.error().message;
+  EXPECT_EQ(conv->Info().a_quantization, INTACT_QUANTIZATION_TENSOR);
+  EXPECT_EQ(conv->Info().a_source_type, INTACT_TYPE_NONE);
+  static const std::array<int32_t, 3> zero_points = {101, 4, 7};
+  static const std::array<float, 3> scales = {0.0f, -1.0f, 0.5f};
+  args_.a_zero_points = &zero_points[2];
+  args_.a_scales = &scales[2];
+  EXPECT_EQ(conv->Run(args_).status, INTACT_OK) << intact_last_error();
+  std::fill(c_.begin(), c_.end(), 99);
+  const std::vector<std::pair<const char*, std::function<void(intact_conv_args*)>>> refusals = {
+      {"a_zero_points[0] is 101; expected 5 to 100", [](auto* a) { a->a_zero_points = zero_points.data(); }},
+      {"a_zero_points[0] is 4; expected 5 to 100", [](auto* a) { a->a_zero_points = &zero_points[1]; }},
+      {"a_zero_points[0] is 0; expected 5 to 100", [](auto* a) { a->a_zero_points = nullptr; }},
+      {"a_scales[0] is 0; expected a finite value above 0", [](auto* a) { a->a_scales = scales.data(); }},
+      {"a_scales[0] is -1; expected a finite value above 0", [](auto* a) { a->a_scales = &scales[1]; }},
+      {"a_scales is NULL; expected one value", [](auto* a) { a->a_scales = nullptr; }},
+  };
+  for (const auto& [message, spoil] : refusals) {
+    SCOPED_TRACE(message);
+    intact_conv_args args = args_;
+    spoil(&args);
+    EXPECT_EQ(conv->Run(args).status, INTACT_INVALID_ARGUMENT);
+    EXPECT_THAT(intact_last_error(), HasSubstr(message));
+    EXPECT_THAT(c_, testing::Each(99));
+  }
+  // A static plan takes none.
+  EXPECT_EQ(conv_->Run(args_).status, INTACT_INVALID_ARGUMENT);
+  EXPECT_THAT(intact_last_error(), HasSubstr("a_zero_points are given; expected NULL"));
+  EXPECT_THAT(c_, testing::Each(99));
+}
+
+TEST(ConvDescriptor, QuantizationsByRowsAreUnsupported) {
+  for (const auto quantization : {INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS}) {
+    Draft draft;
+    draft.desc.linear.a_quantization = quantization;
+    const Result<Conv> conv = draft.Create();
+    ASSERT_FALSE(conv);
+    EXPECT_EQ(conv.error().status, INTACT_UNSUPPORTED);
+    EXPECT_THAT(conv.error().message, HasSubstr("expected STATIC, TENSOR or DYNAMIC_TENSOR"));
+  }
+}
+
+// Its quantized input would not fit in scratch.
+TEST(ConvDescriptor, BatchesOfADynamicInputAreLimited) {
+  Draft draft;
+  draft.desc.linear.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  draft.desc.linear.a_source_type = INTACT_F32;
+  draft.desc.input[0] = draft.desc.input[1] = draft.desc.stride[0] = draft.desc.stride[1] = 1 << 18;
+  const Result<Conv> conv = draft.Create();
+  ASSERT_TRUE(conv) << conv.error().message;
+  EXPECT_TRUE(conv->Prepare(4));
+  const Result<intact_run_info> run = conv->Prepare(5);
+  ASSERT_FALSE(run);
+  EXPECT_THAT(run.error().message, HasSubstr("batch is 5; expected 1 to 4"));
+}
+
+// Floats through the C++ interface: x has the range [0, 255], so that the scale is 1 and the zero point 0.
+TEST(ConvRunOfFloats, QuantizesTheInput) {
+  Draft draft;
+  draft.desc.linear.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  draft.desc.linear.a_source_type = INTACT_F32;
+  draft.desc.linear.c_type = INTACT_F16;
+  const Result<Conv> conv = draft.Create();
+  ASSERT_TRUE(conv) << conv.error().message;
+  std::vector<float> x(4 * 6 * 4, 2.25f);
+  x.back() = 255.0f;
+  std::vector<Float16> y(4 * 6 * 6);
+  const Error error = conv->Run(PixelView<const float>{x.data(), 1, {4, 6}, 4},
+                                PixelView<Float16>{y.data(), 1, {4, 6}, 6}, {.threads = 2});
+  ASSERT_TRUE(error.ok()) << error.message;
+  EXPECT_EQ(y[0].bits, 0x4c00);  // 16: a corner sees four taps of four channels, 2 each, by 0.5
+  const Error wrong =
+      conv->Run(PixelView<const uint8_t>{nullptr, 1, {4, 6}, 4}, PixelView<Float16>{y.data(), 1, {4, 6}, 6});
+  EXPECT_EQ(wrong.status, INTACT_INVALID_ARGUMENT);
+}
+
 TEST_F(ConvRun, PartsMakeTheWhole) {
   ASSERT_EQ(conv_->Run(args_).status, INTACT_OK);
   const std::vector<uint8_t> whole = c_;

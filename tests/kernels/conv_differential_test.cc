@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <string>
@@ -12,6 +14,8 @@
 #include <vector>
 
 #include "core/isas.h"
+#include "reference/contract/quantize.h"
+#include "support/npy.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
 #include "tests/support/on_every_isa.h"
@@ -202,6 +206,81 @@ TEST_P(ConvDifferential, Transposed) {
   }
 }
 
+// The zero point and the scale of the input from the run, or found there: each way to read the input, each
+// kind of kernel, padding that is skipped and padding that clamps.
+TEST_P(ConvDifferential, QuantizationsOfTheInput) {
+  for (const char* line : {
+           "conv u8u8f32 in=8x8 c=3 o=4 kernel=3x3 pad=1x1 quant=dynamic_tensor x=normal zb=142",
+           "conv u8s8f32 in=7x7 c=33 o=33 kernel=3x3 pad=1x1 groups=33 quant=dynamic_tensor x=normal batch=2",
+           "conv u8s8u8 in=6x20 c=24 o=24 kernel=3x3 pad=1x1 groups=24 quant=tensor za=77 zc=3 scale=channel",
+           "conv s8s8f32 in=6x5 c=48 o=96 kernel=5x5 pad=2x2 groups=48 quant=tensor za=-100",
+           "conv s8u8bf16 in=6x9 c=20 o=20 kernel=3x3 groups=20 quant=dynamic_tensor src=bf16 zb=9 "
+           "zbper=channel",
+           "conv u8s8f16 in=6x7 c=64 o=64 kernel=3x3 pad=1x1 groups=16 quant=dynamic_tensor x=outlier",
+           "conv u8s8s32 in=6x5 c=32 o=32 kernel=3x3 pad=1x1 groups=8 quant=tensor za=200",
+           "conv u8u8s32 in=6x5 c=24 o=36 kernel=3x3 pad=1x1 groups=6 quant=tensor za=3 zb=131 zbper=channel",
+           "conv s8s8s32 in=9x8 c=33 o=17 kernel=1x1 quant=tensor za=-77 batch=2 threads=2",
+           "conv u8s8f32 in=9x7 c=64 o=48 kernel=1x1 stride=2x2 quant=dynamic_tensor src=f16 apad=3",
+           "conv u8s8u8 in=17x17 c=3 o=16 kernel=7x7 stride=2x2 pad=3x3 quant=tensor za=128 zc=7 bias=f32 "
+           "act=relu",
+           "conv u8s8f32 in=6x17 c=24 o=24 kernel=3x3 pad=1x1 groups=3 quant=tensor za=3 batch=2",
+           "conv u8s8s32 in=7x7 c=16 o=24 kernel=3x3 pad=1x1 quant=tensor za=255 adecl=255 bias=s32",
+           "conv s8s8f32 in=3x3 c=8 o=16 kernel=3x3 pad=3x3 quant=dynamic_tensor x=normal scale=channel",
+           "conv s8s8f32 in=4x5x6 c=8 o=16 kernel=3x3x3 pad=1x1x1 quant=dynamic_tensor open=yes batch=2 "
+           "scratch=yes",
+           "conv u8s8f32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 quant=dynamic_tensor res=f32 inplace=yes "
+           "saved=yes",
+           "conv u8s8u8 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 quant=dynamic_tensor x=halves table=yes zc=9",
+           "conv u8s8s32 in=9x9 c=32 o=32 kernel=3x3 pad=1x1 quant=tensor za=100 adecl=127 adeclmin=50",
+           "conv s8u8f32 in=9 c=4 o=3 kernel=4 stride=2 pad=3:1 quant=tensor za=7 zb=3 open=yes threads=3",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+TEST_P(ConvDifferential, QuantizationsOfTransposed) {
+  for (const char* line : {
+           "conv u8s8s32 in=4x5 c=9 o=17 kernel=4x4 stride=2x2 pad=1x1 quant=tensor za=200",
+           "conv s8s8f32 in=5x4 c=16 o=16 kernel=1x1 stride=2x2 quant=tensor za=-3 bias=s32",
+           "conv u8u8f32 in=2x2 c=12 o=5 kernel=1x1 stride=3x2 outpad=2x0 quant=dynamic_tensor bias=f32",
+           "conv u8s8u8 in=3x4 c=6 o=18 kernel=3x3 stride=2x2 pad=1x1 quant=dynamic_tensor zc=128 batch=2",
+           "conv s8s8bf16 in=3x9 c=16 o=16 kernel=2x3 stride=2x2 groups=16 quant=dynamic_tensor x=normal",
+           "conv u8s8s32 in=3x4 c=8 o=12 kernel=3x2 stride=2x3 groups=2 quant=tensor za=255 threads=2 "
+           "open=yes",
+       }) {
+    ExpectItsModel(OnThis(std::string(line) + " transposed=yes"));
+  }
+}
+
+// No scale, so all outputs are NaNs, or what −∞ is.
+TEST_P(ConvDifferential, InputsWithoutAScale) {
+  for (const char* line : {
+           "conv u8s8f32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 act=relu bias=f32",
+           "conv s8s8u8 in=6x5 c=18 o=18 kernel=3x3 pad=1x1 groups=18 zc=9",
+           "conv u8s8bf16 in=6x5 c=18 o=18 kernel=3x3 pad=1x1 groups=18 src=bf16",
+           "conv u8s8s8 in=6x5 c=16 o=16 kernel=3x3 pad=1x1 groups=4 act=clamp",
+           "conv u8u8f16 in=6x5 c=16 o=20 kernel=1x1 src=f16 threads=2",
+           "conv u8s8f32 in=4x5 c=9 o=17 kernel=1x2 stride=2x2 transposed=yes res=f32",
+       }) {
+    ExpectItsModel(OnThis(std::string(line) + " quant=dynamic_tensor x=nonfinite"));
+  }
+}
+
+TEST_P(ConvDifferential, HalfFloatOutputs) {
+  for (const char* line : {
+           "conv u8s8bf16 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=77 bias=f32 scale=channel cpad=3",
+           "conv s8s8f16 in=6x5 c=18 o=18 kernel=3x3 pad=1x1 groups=18 za=-7 act=relu bias=f32",
+           "conv u8u8bf16 in=6x9 c=33 o=33 kernel=3x3 pad=1x1 groups=33 za=3 zb=131 cpad=1 threads=2",
+           "conv u8s8f16 in=6x7 c=64 o=64 kernel=3x3 pad=1x1 groups=16 za=9 res=u8 zres=3",
+           "conv u8s8bf16 in=9x8 c=33 o=17 kernel=1x1 za=9 res=f32 act=clamp batch=2",
+           "conv s8u8f16 in=3x4 c=9 o=17 kernel=4x4 stride=2x2 pad=1x1 za=3 zb=9 transposed=yes bias=s32",
+           "conv u8s8bf16 in=3x4 c=16 o=16 kernel=2x3 stride=3x2 groups=16 transposed=yes res=s8 za=9 cpad=5",
+           "conv u8s8f16 in=6x17 c=24 o=24 kernel=3x3 pad=1x1 groups=3 za=3 batch=2 scale=tiny",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
 INTACT_INSTANTIATE_ON_EVERY_ISA(ConvDifferential);
 
 // ----- the same bytes --------------------------------------------------------------------------------------
@@ -218,7 +297,29 @@ constexpr const char* kSplitLines[] = {
     "conv s8s8s32 in=9x9 c=24 o=24 kernel=3x2 stride=2x3 groups=24 transposed=yes za=-3 bias=s32 batch=4",
     "conv u8s8f32 in=31 c=16 o=20 kernel=8 stride=4 pad=2 transposed=yes za=9 scale=channel batch=3",
     "conv u8s8u8 in=5x4 c=8 o=9 kernel=5x5 stride=5x5 pad=1x1 transposed=yes za=9 zc=3 batch=2",  // 25 phases
+    "conv u8s8f32 in=11x13 c=20 o=33 kernel=3x3 pad=1x1 quant=tensor za=9 scale=channel batch=4",
+    "conv s8s8bf16 in=9x9 c=40 o=40 kernel=3x3 stride=2x2 pad=1x1 groups=40 quant=tensor za=-3 batch=3",
+    "conv u8s8f16 in=5x13 c=20 o=33 kernel=2x4 stride=3x2 pad=0x1 transposed=yes quant=tensor za=9 batch=3",
 };
+
+// Of all images together.
+constexpr const char* kWholeLines[] = {
+    "conv u8s8f32 in=11x13 c=20 o=33 kernel=3x3 pad=1x1 quant=dynamic_tensor x=normal scale=channel batch=4",
+    "conv u8u8f32 in=9x14x7 c=5 o=9 kernel=3x2x3 stride=2x1x2 pad=1x0x1 quant=dynamic_tensor x=outlier "
+    "batch=3",
+    "conv s8s8u8 in=9x9 c=40 o=40 kernel=3x3 dilation=2x1 pad=1x1 groups=40 quant=dynamic_tensor zc=9 "
+    "batch=3",
+    "conv u8s8bf16 in=15x6 c=16 o=32 kernel=1x1 stride=2x1 quant=dynamic_tensor src=bf16 apad=3 batch=2",
+    "conv u8s8f32 in=9x13 c=20 o=33 kernel=2x4 stride=3x2 pad=3x1 transposed=yes quant=dynamic_tensor "
+    "batch=3",
+    "conv u8s8f32 in=31x5 c=64 o=64 kernel=5x3 pad=9x1 groups=16 quant=dynamic_tensor x=normal",
+};
+
+std::vector<const char*> AllLines() {
+  std::vector<const char*> lines(std::begin(kSplitLines), std::end(kSplitLines));
+  lines.insert(lines.end(), std::begin(kWholeLines), std::end(kWholeLines));
+  return lines;
+}
 
 /// Every ISA that is here and what it makes of `conv`.
 std::map<intact_isa, std::vector<uint8_t>> OutputsOnEveryIsa(const Conv& conv, RunOptions options) {
@@ -236,7 +337,7 @@ std::map<intact_isa, std::vector<uint8_t>> OutputsOnEveryIsa(const Conv& conv, R
 }
 
 TEST(ConvBytes, AreTheSameOnEveryIsaAndForEveryNumberOfThreads) {
-  for (const char* line : kSplitLines) {
+  for (const char* line : AllLines()) {
     const Conv conv = MaterializeConv(tests::Parsed(line));
     const std::vector<uint8_t> expected = reference::Outputs(conv, reference::Convolve(conv));
     for (const int32_t threads : {1, 2, 3, 7}) {
@@ -269,7 +370,7 @@ TEST(ConvBytes, AreTheSameImageByImage) {
 }
 
 TEST(ConvBytes, AreTheSameInParts) {
-  for (const char* line : kSplitLines) {
+  for (const char* line : AllLines()) {
     const Conv conv = MaterializeConv(tests::Parsed(line));
     for (const auto& [isa, expected] : OutputsOnEveryIsa(conv, {})) {
       RunOptions options;
@@ -289,6 +390,47 @@ TEST(ConvBytes, AreTheSameInParts) {
         EXPECT_EQ(*output, expected) << line << " on " << intact_isa_name(isa) << ", " << parts << " parts";
       }
     }
+  }
+}
+
+// A published model's ConvInteger after DynamicQuantizeLinear: the first channels of its first layer, whose
+// sums were recorded. tests/data/conv_integer_dynamic, channels last.
+TEST(ConvBytes, AreThoseOfARecordedConvInteger) {
+  const auto read = [](const char* name) {
+    const auto tensor = support::ReadNpy(std::string(INTACT_TEST_DATA "/conv_integer_dynamic/") + name);
+    EXPECT_TRUE(tensor) << tensor.error().message;
+    return tensor ? *tensor : support::NpyArray();
+  };
+  const support::NpyArray y = read("y.npy");
+  const std::vector<int32_t> sums = y.Values<int32_t>();
+  Conv conv;
+  conv.geometry.input_channels = 3;
+  conv.geometry.output_channels = 4;
+  conv.geometry.axes[1] = conv.geometry.axes[2] = {8, 3, 1, 1, 1, 1};
+  conv.b_type = INTACT_U8;
+  conv.b_zero_points = {142};
+  for (const uint8_t weight : read("weights.npy").bytes) conv.b.push_back(static_cast<int8_t>(weight));
+  conv.c_type = INTACT_F32;
+  conv.scales = {1.0f};
+  conv.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  conv.a_source_type = INTACT_F32;
+  conv.a_source = read("x.npy").bytes;
+  reference::QuantizeActivations(&conv);
+  EXPECT_EQ(conv.a_zero_points, std::vector<int32_t>{139});
+  std::vector<float> expected;
+  for (const int32_t sum : sums) expected.push_back(static_cast<float>(sum) * conv.a_scales.front());
+  for (const auto& [isa, output] : OutputsOnEveryIsa(conv, {})) {
+    ASSERT_EQ(output.size(), expected.size() * sizeof(float));
+    EXPECT_EQ(std::memcmp(output.data(), expected.data(), output.size()), 0) << intact_isa_name(isa);
+  }
+  // The quantized input, and its zero point from the run.
+  conv.c_type = INTACT_S32;
+  conv.scales.clear();
+  conv.a_scales.clear();
+  conv.a_quantization = INTACT_QUANTIZATION_TENSOR;
+  conv.a_source_type = INTACT_TYPE_NONE;
+  for (const auto& [isa, output] : OutputsOnEveryIsa(conv, {})) {
+    EXPECT_EQ(output, y.bytes) << intact_isa_name(isa);
   }
 }
 

@@ -398,7 +398,7 @@ TEST(DynamicRefusals, OfDescriptorsNameTheField) {
   EXPECT_EQ(of([](auto* linear) { linear->a_quantization = INTACT_QUANTIZATION_STATIC; }),
             "a_source_type is 4; expected INTACT_TYPE_NONE, for a_quantization is not dynamic");
   EXPECT_EQ(of([](auto* linear) { linear->a_zero_point = 3; }),
-            "a_zero_point is 3; expected 0, for rows have their own (a_quantization)");
+            "a_zero_point is 3; expected 0, for each run has its own (a_quantization)");
   EXPECT_EQ(of([](auto* linear) { linear->a_max = 127; }),
             "a_min is 0 and a_max is 127; expected 0 with a dynamic a_quantization");
   EXPECT_EQ(of([](auto* linear) {

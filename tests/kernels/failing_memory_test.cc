@@ -137,6 +137,7 @@ struct Layer {
   int64_t inputs, outputs, groups;
   int32_t transposed = 0;
   bool is_open = false;  // its extents
+  int32_t quantization = INTACT_QUANTIZATION_STATIC;
 
   intact_conv_desc Desc() const {
     intact_conv_desc desc = INTACT_CONV_DESC_INIT;
@@ -158,6 +159,7 @@ struct Layer {
     const intact_conv_desc desc = Desc();
     intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
     linear.c_type = INTACT_S32;
+    linear.a_quantization = quantization;
     return intact_conv_create(&desc, &linear, kWeights.data(), conv);
   }
 
@@ -487,6 +489,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"transposed_convolution",
              [] {
                return Convolve({8, 8, 1, 1});
+             }},
+        Case{"zero_point_of_the_run",
+             [] {
+               return Convolve({16, 24, 1, 0, false, INTACT_QUANTIZATION_TENSOR});
+             }},
+        Case{"depthwise_zero_point_of_the_run",
+             [] {
+               return Convolve({24, 24, 24, 0, false, INTACT_QUANTIZATION_TENSOR});
              }},
         Case{"open_extents", PrepareOpenExtents}, Case{"conv_save_and_load", SaveAndLoadConv},
         Case{"conv_memory", KeepConvInMemory}, Case{"conv_tune", TuneConv}),

@@ -94,8 +94,8 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "output pad ", p.conv->axes.back().output_pad > 0);
     Note(&met, "asymmetric ", p.conv->axes.back().pad_begin != p.conv->axes.back().pad_end);
   }
-  const size_t types = 4 * core::kOutputTypes.size() + 4 * 4;
-  EXPECT_EQ(met.size(), types + AllFills().size() + 3 + 3 + 4 + 3 + 4 + 4 + AllNumbers().size() +
+  const size_t types = 2 * 4 * core::kOutputTypes.size();
+  EXPECT_EQ(met.size(), types + AllFills().size() + 3 + 3 + 4 + 3 + 4 + 5 + AllNumbers().size() +
                             core::kSourceTypes.size() + 5 + 13 * 2 + 4 + 2 + 3 + 4 * 2)
       << ::testing::PrintToString(met);
 }

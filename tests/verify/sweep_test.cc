@@ -75,7 +75,7 @@ TEST(SweepProblems, MeetEveryQuantizationAndBatch) {
     if (p.own_b) met.insert("own B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
   }
   constexpr size_t kOutputs = core::kOutputTypes.size(), kSources = core::kSourceTypes.size();
-  EXPECT_EQ(met.size(), (3 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * kOutputs + 5 + 3)
+  EXPECT_EQ(met.size(), (4 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * kOutputs + 5 + 3)
       << ::testing::PrintToString(met);
 }
 

@@ -54,6 +54,7 @@ class Comparer {
       gemm_suspects_.emplace(*gemm);
     } else {
       result_.conv = *oracle.geometry();
+      conv_suspects_.emplace(std::get<reference::Conv>(oracle.operation()));
     }
     const ByteComparison bytes = CompareBytes(oracle.type(), oracle.expected(), actual);
     result_.outputs = bytes.outputs;
@@ -178,8 +179,7 @@ class Comparer {
   // What may be wrong with an output that nothing explains, beside what may be in any GEMM.
   std::vector<Suspicion> Suspect(const Observation& seen, int64_t output) {
     if (gemm_suspects_) return gemm_suspects_->Of(seen, oracle_.predictor().At(output).item);
-    return SuspectGeometry(std::get<reference::Conv>(oracle_.operation()), seen.m,
-                           seen.first_column + seen.n);
+    return conv_suspects_->Of(seen);
   }
 
   void List(int64_t output) {
@@ -269,6 +269,7 @@ class Comparer {
   std::map<int64_t, Explanation> explanations_;  // of outputs that differ
   std::vector<Comparison::Part> its_outputs_;    // how many of them each arithmetic has, most first
   std::optional<GemmSuspects> gemm_suspects_;
+  std::optional<ConvSuspects> conv_suspects_;
   Comparison result_;
 };
 

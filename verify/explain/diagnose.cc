@@ -282,9 +282,7 @@ Diagnosis DiagnoseAccumulator(const Observation& seen) {
 
 }  // namespace
 
-float Observation::RowScale() const {
-  return gemm.a_scales.empty() ? 1.0f : gemm.a_scales[static_cast<size_t>(m)];
-}
+float Observation::RowScale() const { return reference::ActivationScale(gemm, m); }
 
 bool Observation::GivenBy(int32_t y, std::optional<float> scale) const {
   if (actual_accumulator && *actual_accumulator != y) return false;

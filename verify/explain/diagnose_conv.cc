@@ -7,8 +7,10 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "core/types.h"
+#include "verify/targets/wrong_quantizers.h"
 
 namespace intact::verify {
 namespace {
@@ -31,7 +33,8 @@ int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, in
   const ConvGeometry& g = conv.geometry;
   const reference::Pixel pixel = reference::PixelOf(g, m);
   const int64_t first_channel = (n / g.GroupOutputs() + reading.group_step) * g.GroupInputs();
-  const int32_t padding = reading.padding.value_or(conv.a_zero_point);
+  const int32_t zero_point = reference::ActivationZeroPoint(conv);
+  const int32_t padding = reading.padding.value_or(zero_point);
   int64_t sum = conv.bias_s32.empty() ? 0 : conv.bias_s32[static_cast<size_t>(n)];
   for (int64_t tap = 0; tap < g.Taps(); ++tap) {
     Spatial at = reference::TapOf(g, tap);
@@ -44,7 +47,7 @@ int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, in
       const auto b_at = static_cast<size_t>((n * g.Taps() + tap) * g.GroupInputs() + c);
       const int64_t a = row < 0 ? padding : core::DecodeInt8(conv.a_type, conv.a[a_at]);
       const int64_t b = core::DecodeInt8(conv.b_type, static_cast<uint8_t>(conv.b[b_at]));
-      sum += (a - conv.a_zero_point) * (b - reference::WeightZeroPoint(conv, n));
+      sum += (a - zero_point) * (b - reference::WeightZeroPoint(conv, n));
     }
   }
   return static_cast<int32_t>(static_cast<uint64_t>(sum));
@@ -76,27 +79,11 @@ void SuspectPhases(const ConvGeometry& g, const Suspect& suspect) {
   }
 }
 
-}  // namespace
-
-std::optional<int64_t> RowThatFollows(const ConvGeometry& g, const reference::Pixel& output,
-                                      const Spatial& tap) {
-  int64_t row = output.batch;
-  bool is_beyond = false;
-  for (size_t i = 0; i < g.axes.size(); ++i) {
-    const int64_t position = g.axes[i].Position(output.at[i], tap[i]);
-    if (position < 0) return std::nullopt;
-    is_beyond = is_beyond || position >= g.axes[i].input;
-    row = row * g.axes[i].input + position;
-  }
-  if (!is_beyond || row >= g.InputPixels()) return std::nullopt;
-  return row;
-}
-
-std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, int64_t n) {
+// What accumulator (m, n) would be under each mistake about the geometry; n is the output channel.
+void SuspectGeometry(const reference::Conv& conv, int64_t m, int64_t n, std::vector<Suspicion>* suspicions) {
   const ConvGeometry& g = conv.geometry;
-  std::vector<Suspicion> suspicions;
   const auto suspect = [&](std::string_view mistake, const Reading& reading, std::string text = {}) {
-    suspicions.push_back({mistake, AccumulatorUnder(reading, conv, m, n), {}, std::move(text)});
+    suspicions->push_back({mistake, AccumulatorUnder(reading, conv, m, n), {}, std::move(text)});
   };
   Reading padded{g};
   padded.padding = 0;
@@ -141,6 +128,42 @@ std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, i
     suspect("the channels of another group", shifted,
             fmt::format("read the channels of group {} instead of group {}", group + step, group));
   }
+}
+
+}  // namespace
+
+std::optional<int64_t> RowThatFollows(const ConvGeometry& g, const reference::Pixel& output,
+                                      const Spatial& tap) {
+  int64_t row = output.batch;
+  bool is_beyond = false;
+  for (size_t i = 0; i < g.axes.size(); ++i) {
+    const int64_t position = g.axes[i].Position(output.at[i], tap[i]);
+    if (position < 0) return std::nullopt;
+    is_beyond = is_beyond || position >= g.axes[i].input;
+    row = row * g.axes[i].input + position;
+  }
+  if (!is_beyond || row >= g.InputPixels()) return std::nullopt;
+  return row;
+}
+
+std::vector<Suspicion> ConvSuspects::Of(const Observation& seen) {
+  const int64_t n = seen.first_column + seen.n;
+  std::vector<Suspicion> suspicions;
+  if (conv_.IsDynamic()) {
+    if (wrongly_quantized_.empty()) {
+      for (const WrongQuantizer& wrong : WrongQuantizers()) {
+        reference::Operation operation = conv_;
+        wrong.quantize(&operation);
+        wrongly_quantized_.push_back(std::get<reference::Conv>(std::move(operation)));
+      }
+    }
+    for (size_t i = 0; i < wrongly_quantized_.size(); ++i) {
+      const reference::Conv& wrong = wrongly_quantized_[i];
+      suspicions.push_back({WrongQuantizers()[i].fault, AccumulatorUnder({wrong.geometry}, wrong, seen.m, n),
+                            reference::ActivationScale(wrong) * reference::RequantizationOf(wrong, n).scale});
+    }
+  }
+  SuspectGeometry(conv_, seen.m, n, &suspicions);
   return suspicions;
 }
 

@@ -1,4 +1,5 @@
-// What the wrong outputs of a convolution look like: the mistakes about its geometry that people make.
+// What the wrong outputs of a convolution look like: the mistakes that people make about its geometry and
+// about the quantization of its input.
 #ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_CONV_H_
 #define INTACT_VERIFY_EXPLAIN_DIAGNOSE_CONV_H_
 
@@ -17,8 +18,16 @@ namespace intact::verify {
 std::optional<int64_t> RowThatFollows(const reference::ConvGeometry& geometry, const reference::Pixel& output,
                                       const reference::Spatial& tap);
 
-/// What accumulator (m, n) would be under each mistake; n is the output channel.
-std::vector<Suspicion> SuspectGeometry(const reference::Conv& conv, int64_t m, int64_t n);
+/// What may be wrong with an output: where its taps were read, and how a dynamic input was quantized.
+class ConvSuspects {
+ public:
+  explicit ConvSuspects(const reference::Conv& conv) : conv_(conv) {}
+  std::vector<Suspicion> Of(const Observation& seen);
+
+ private:
+  const reference::Conv& conv_;
+  std::vector<reference::Conv> wrongly_quantized_;  // by WrongQuantizers(), once it is needed
+};
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_EXPLAIN_DIAGNOSE_CONV_H_

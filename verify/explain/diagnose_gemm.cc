@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <span>
+#include <utility>
+#include <variant>
 
 #include "core/types.h"
 #include "verify/targets/wrong_quantizers.h"
@@ -24,7 +26,7 @@ std::vector<int64_t> Neighbours(int64_t own, int64_t count) {
 // The accumulator of a row of `gemm` with `column`, weights less their zero point.
 int32_t Accumulator(const Gemm& gemm, int64_t row, int64_t n, std::span<const int32_t> column) {
   const auto at = static_cast<size_t>(row);
-  const int64_t zero_point = gemm.a_zero_points.empty() ? gemm.a_zero_point : gemm.a_zero_points[at];
+  const int64_t zero_point = reference::ActivationZeroPoint(gemm, row);
   int64_t sum = gemm.bias_s32.empty() ? 0 : gemm.bias_s32[static_cast<size_t>(n)];
   for (size_t k = 0; k < column.size(); ++k) {
     sum += (core::DecodeInt8(gemm.a_type, gemm.a[at * column.size() + k]) - zero_point) * column[k];
@@ -48,8 +50,9 @@ void GemmSuspects::SuspectQuantizer(const Observation& seen, int64_t item,
                                     std::vector<Suspicion>* suspicions) {
   if (wrongly_quantized_.empty()) {
     for (const WrongQuantizer& wrong : WrongQuantizers()) {
-      wrongly_quantized_.push_back(gemm_);
-      wrong.quantize(&wrongly_quantized_.back());
+      reference::Operation operation = gemm_;
+      wrong.quantize(&operation);
+      wrongly_quantized_.push_back(std::get<Gemm>(std::move(operation)));
     }
   }
   const std::vector<int32_t> column = seen.operands.CenteredColumn(seen.n);

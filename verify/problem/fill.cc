@@ -423,8 +423,16 @@ void FillResidual(const Problem& p, reference::Linear* operation) {
   }
 }
 
-// ----- quantizations of rows
-// --------------------------------------------------------------------------------
+// ----- quantizations ---------------------------------------------------------------------------------------
+
+// The zero point and the scale that a run gives for all of A: for each row of a GEMM, whose rows share them.
+void FillTensor(const Problem& p, size_t rows, reference::Linear* linear) {
+  support::Random random(p.seed, kRowStream, 0);
+  const auto power = static_cast<float>(std::ldexp(1.0, static_cast<int>(random.Integer(-1, 1))));
+  const double factor = p.fill == Fill::kTies ? 1.0 : 1.0 + random.Unit();
+  if (p.za != 0) linear->a_zero_points.assign(rows, p.za);
+  if (p.c_type != INTACT_S32) linear->a_scales.assign(rows, static_cast<float>(power * factor));
+}
 
 void FillRows(const Problem& p, reference::Gemm* gemm) {
   const int32_t lowest = core::LowestOf(p.a_type);
@@ -542,19 +550,20 @@ class NumberMaker {
   const int64_t rows_;
 };
 
-void FillNumbers(const Problem& p, reference::Gemm* gemm) {
-  gemm->a_source_type = p.source;
+void FillNumbers(const Problem& p, reference::Linear* linear) {
+  linear->a_source_type = p.source;
   const std::vector<uint8_t> distances = FillActivations(p);
-  const auto k = static_cast<size_t>(p.k);
-  const NumberMaker maker(p, gemm->rows());
+  const ConvGeometry shape = ShapeOf(p);
+  const auto k = static_cast<size_t>(shape.input_channels);
+  const NumberMaker maker(p, shape.InputPixels());
   std::vector<uint8_t> element(static_cast<size_t>(core::BytesOf(p.source)));
   const auto largest = static_cast<float>(core::LargestOf(p.source));
-  for (int64_t row = 0; row < gemm->rows(); ++row) {
+  for (int64_t row = 0; row < shape.InputPixels(); ++row) {
     const auto of_row = std::span(distances).subspan(static_cast<size_t>(row) * k, k);
     for (const float x : maker.Row(row, of_row)) {
       const float number = std::isfinite(x) ? std::clamp(x, -largest, largest) : x;
       core::Encode(p.source, reference::RoundToFloat(number, p.source), element.data());
-      gemm->a_source.insert(gemm->a_source.end(), element.begin(), element.end());
+      linear->a_source.insert(linear->a_source.end(), element.begin(), element.end());
     }
   }
 }
@@ -607,9 +616,19 @@ std::vector<int32_t> FillWeightZeroPoints(const Problem& problem) {
 
 void FillQuantization(const Problem& problem, reference::Gemm* gemm) {
   if (problem.quantization == INTACT_QUANTIZATION_ROWS) FillRows(problem, gemm);
+  if (problem.quantization == INTACT_QUANTIZATION_TENSOR) {
+    FillTensor(problem, static_cast<size_t>(gemm->rows()), gemm);
+  }
   if (!problem.IsDynamic()) return;
   FillNumbers(problem, gemm);
   reference::QuantizeActivations(gemm);
+}
+
+void FillQuantization(const Problem& problem, reference::Conv* conv) {
+  if (problem.quantization == INTACT_QUANTIZATION_TENSOR) FillTensor(problem, 1, conv);
+  if (!problem.IsDynamic()) return;
+  FillNumbers(problem, conv);
+  reference::QuantizeActivations(conv);
 }
 
 void FillItemScales(const Problem& problem, reference::Gemm* gemm) {

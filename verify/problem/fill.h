@@ -32,9 +32,10 @@ std::vector<int8_t> FillWeights(const Problem& problem);
 /// The zero points of weights, in the type of weights: none if all are 0, else one, n or one for each item.
 std::vector<int32_t> FillWeightZeroPoints(const Problem& problem);
 
-/// The zero points and scales of rows, if they are given; or the numbers of a dynamic quantization, and what
-/// the reference makes of them.
+/// The zero points and scales of rows or of all of A, if runs give them; or the numbers of a dynamic
+/// quantization, and what the reference makes of them.
 void FillQuantization(const Problem& problem, reference::Gemm* gemm);
+void FillQuantization(const Problem& problem, reference::Conv* conv);
 
 /// Bias, scales, residual and clamp of `operation`, whose tensors are already made, and `groups` of them as
 /// GEMMs (a GEMM is its own only one): chosen so that 8-bit outputs spread over the type's range, and so that

@@ -59,7 +59,8 @@ constexpr Name<intact_quantization> kQuantizations[] = {
     {"static", INTACT_QUANTIZATION_STATIC},
     {"rows", INTACT_QUANTIZATION_ROWS},
     {"dynamic_rows", INTACT_QUANTIZATION_DYNAMIC_ROWS},
-    {"dynamic_tensor", INTACT_QUANTIZATION_DYNAMIC_TENSOR}};
+    {"dynamic_tensor", INTACT_QUANTIZATION_DYNAMIC_TENSOR},
+    {"tensor", INTACT_QUANTIZATION_TENSOR}};
 constexpr Name<intact_type> kResiduals[] = {
     {"none", INTACT_TYPE_NONE}, {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"f32", INTACT_F32}};
 constexpr Name<bool> kNoYes[] = {{"no", false}, {"yes", true}};
@@ -258,6 +259,10 @@ Field Count(std::string_view key, int64_t ConvGeometry::*member) {
 
 // ----- all keys -------------------------------------------------------------------------------------------
 
+Field Quantization() { return Choice("quant", &Problem::quantization, kQuantizations); }
+Field Source() { return Choice("src", &Problem::source, kSources); }
+Field NumbersField() { return Choice("x", &Problem::numbers, kNumbers); }
+
 const std::vector<Field>& SharedFields() {
   static const std::vector<Field> kFields = {
       Number("za", &Problem::za),
@@ -305,9 +310,9 @@ const Kind& GemmKind() {
        Required(Number("k", &Problem::k)), Number("batch", &Problem::batch),
        Choice("items", &Problem::item_pointers, kItems), Number("itempad", &Problem::item_pad),
        Choice("ownb", &Problem::own_b, kNoYes), Choice("blayout", &Problem::b_by_columns, kLayouts),
-       Number("bpad", &Problem::b_pad), Choice("quant", &Problem::quantization, kQuantizations),
-       Choice("zaper", &Problem::row_zero_points, kTensorOrRow), Choice("src", &Problem::source, kSources),
-       Choice("x", &Problem::numbers, kNumbers), Number("usual", &Problem::usual_m)}};
+       Number("bpad", &Problem::b_pad), Quantization(),
+       Choice("zaper", &Problem::row_zero_points, kTensorOrRow), Source(), NumbersField(),
+       Number("usual", &Problem::usual_m)}};
   return kGemm;
 }
 
@@ -318,7 +323,7 @@ const Kind& ConvKind() {
        Required(Count("o", &ConvGeometry::output_channels)), Required(Extents("kernel", &Axis::kernel)),
        Extents("stride", &Axis::stride), Extents("dilation", &Axis::dilation), Padding(), Transposed(),
        Extents("outpad", &Axis::output_pad), Count("groups", &ConvGeometry::groups),
-       Count("batch", &ConvGeometry::batch)}};
+       Count("batch", &ConvGeometry::batch), Quantization(), Source(), NumbersField()}};
   return kConv;
 }
 
@@ -460,8 +465,14 @@ std::optional<Error> CheckFixed(const Problem& p) {
 }
 
 std::optional<Error> CheckQuantization(const Problem& p) {
-  const bool is_static = p.quantization == INTACT_QUANTIZATION_STATIC;
-  if (!is_static && p.za != 0) return Invalid(fmt::format("za: {} beside quant; expected 0", p.za));
+  const bool has_za =
+      p.quantization == INTACT_QUANTIZATION_STATIC || p.quantization == INTACT_QUANTIZATION_TENSOR;
+  if (!has_za && p.za != 0) return Invalid(fmt::format("za: {} beside quant; expected 0", p.za));
+  const bool by_rows =
+      p.quantization == INTACT_QUANTIZATION_ROWS || p.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
+  if (p.conv && by_rows) {
+    return Invalid("quant: a convolution has no rows; expected static, tensor or dynamic_tensor");
+  }
   if (p.row_zero_points && p.quantization != INTACT_QUANTIZATION_ROWS) {
     return Invalid("zaper: rows have zero points of their own with quant=rows only");
   }
@@ -539,6 +550,7 @@ std::optional<Error> CheckAxis(const Axis& axis) {
 
 std::optional<Error> CheckConv(const Problem& p) {
   const ConvGeometry& g = *p.conv;
+  if (auto error = CheckQuantization(p)) return error;
   if (auto error = CheckItems(p)) return error;
   if (auto error = CheckRanges({{"c", g.input_channels, 1, kMaxDimension},
                                 {"o", g.output_channels, 1, kMaxDimension},
@@ -647,7 +659,7 @@ void FillLinear(const Problem& problem, reference::Linear* operation) {
   operation->b_type = problem.b_type;
   operation->c_type = problem.c_type;
   operation->mode = problem.mode;
-  operation->a_zero_point = problem.za;
+  if (problem.quantization == INTACT_QUANTIZATION_STATIC) operation->a_zero_point = problem.za;
   operation->c_zero_point = problem.zc;
   if (problem.declared_min > 0 || problem.declared < 255) {
     operation->a_min = core::LowestOf(problem.a_type) + problem.declared_min;
@@ -698,6 +710,7 @@ reference::Conv MaterializeConv(const Problem& problem) {
   reference::Conv conv;
   conv.geometry = *problem.conv;
   FillLinear(problem, &conv);
+  FillQuantization(problem, &conv);
   FillEpilogue(problem, reference::Lower(conv), &conv);
   return conv;
 }

@@ -4,6 +4,7 @@
 //   gemm u8s8bf16 m=5 n=16 k=64 batch=3 items=pointers quant=dynamic_rows src=bf16 x=outlier bias=f32
 //   gemm u8u8f32 m=5 n=16 k=64 batch=3 itempad=7 ownb=yes blayout=nk bpad=1 zb=9 zbper=item scale=item
 //   gemm u8s8s8 m=5 n=16 k=64 scale=channel fixed=away
+//   conv u8u8f32 in=8x8 c=3 o=4 kernel=3x3 pad=1x1 quant=dynamic_tensor src=f32 x=normal
 //   conv u8s8u8 in=56x56 c=64 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=4 batch=2 za=3 isa=avx512
 //
 // `in` has an extent for each spatial dimension, outermost first, and so have kernel, stride and dilation;
@@ -14,7 +15,8 @@
 // A batch of GEMMs is `batch` items of m rows, itempad elements apart (A, C, the residual, Bs), or each where
 // its pointer says. ownb=yes: B is no constant, each item has its own. blayout: B is K×N or N×K in memory.
 // quant: whose the quantization of activations is; zaper=row: the caller gives rows' zero points beside their
-// scales. A dynamic one takes real numbers of type src, which x makes; a_type is what they become.
+// scales. With quant=tensor each run gives za, and a scale. A dynamic one takes real numbers of type src,
+// which x makes; a_type is what they become.
 //
 // Every failure prints such a line and `intact verify replay '<line>'` runs it again, on any machine.
 #ifndef INTACT_VERIFY_PROBLEM_PROBLEM_H_

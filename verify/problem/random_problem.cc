@@ -34,7 +34,8 @@ class Draw {
     p.n = Extent(block_.columns, most_ / 4 / p.m);
     p.k = Extent(Of(kDepths), std::min(kMostDepth, most_ / p.m / p.n));
     SetTypes(Of(core::kOutputTypes));
-    SetQuantization();
+    SetQuantization({INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS,
+                     INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_QUANTIZATION_TENSOR});
     SetItems();
     p.usual_m = Of<int64_t>({0, 0, p.m, 1, 8, 128});
     SetOthers();
@@ -47,7 +48,8 @@ class Draw {
     g.batch = Of<int64_t>({1, 1, 1, 2, 3});
     SetChannels(&g);
     SetAxes(&g);
-    SetTypes(Of<intact_type>({INTACT_S32, INTACT_U8, INTACT_S8, INTACT_F32}));
+    SetTypes(Of(core::kOutputTypes));
+    SetQuantization({INTACT_QUANTIZATION_TENSOR, INTACT_QUANTIZATION_DYNAMIC_TENSOR});
     problem_.open_extents = OneIn(3);
     SetOthers();
     return problem_;
@@ -107,15 +109,14 @@ class Draw {
     p.scale = c == INTACT_S32 ? ScaleKind::kNone : Of({ScaleKind::kTensor, ScaleKind::kChannel});
   }
 
-  // Rows' own, and real numbers; with them types.
-  void SetQuantization() {
+  // One of these in three times; the first for s32 outputs if it is dynamic. Runs' own, and real numbers;
+  // with them types.
+  void SetQuantization(std::initializer_list<intact_quantization> quantizations) {
     Problem& p = problem_;
     if (!OneIn(3)) return;
-    p.quantization =
-        Of({INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_QUANTIZATION_DYNAMIC_TENSOR});
-    if (p.quantization != INTACT_QUANTIZATION_ROWS && p.c_type == INTACT_S32) {
-      p.quantization = INTACT_QUANTIZATION_ROWS;
-    }
+    p.quantization = Of(quantizations);
+    if (p.IsDynamic() && p.c_type == INTACT_S32) p.quantization = *quantizations.begin();
+    if (p.quantization == INTACT_QUANTIZATION_TENSOR) return;
     p.za = 0;
     p.row_zero_points = p.quantization == INTACT_QUANTIZATION_ROWS && OneIn(2);
     if (!p.IsDynamic()) return;
@@ -198,7 +199,7 @@ class Draw {
     p.range_check = p.fill != Fill::kStray && OneIn(2) ? INTACT_RANGE_UNCHECKED : INTACT_RANGE_CHECKED;
     const auto lowest = static_cast<int32_t>(core::LowestOf(p.a_type));
     // Zero points of rows, and 0 in their place, lie anywhere.
-    if (p.quantization == INTACT_QUANTIZATION_STATIC) {
+    if (p.quantization == INTACT_QUANTIZATION_STATIC || p.quantization == INTACT_QUANTIZATION_TENSOR) {
       p.za = std::clamp(p.za, lowest + p.declared_min, lowest + p.declared);
     } else {
       p.declared_min = 0;

@@ -27,11 +27,13 @@ constexpr int32_t kSevenBits = 127;
 constexpr Microseconds kBudget(5e3);
 
 std::string WhyNotSevenBits(const reference::Linear& operation) {
-  if (!operation.a_scales.empty()) return "activations are quantized as they are read";
+  const bool is_given = operation.a_quantization == INTACT_QUANTIZATION_TENSOR;
+  if (!operation.a_scales.empty() && !is_given) return "activations are quantized as they are read";
   if (operation.a_type == INTACT_S8) return "s8 activations, shifted by 128, leave [0, 127]";
   const int32_t largest = *std::ranges::max_element(operation.a);
   if (largest > kSevenBits) return fmt::format("activations reach {}", largest);
-  if (operation.a_zero_point > kSevenBits) return fmt::format("the zero point is {}", operation.a_zero_point);
+  const int32_t zero_point = reference::ActivationZeroPoint(operation);
+  if (zero_point > kSevenBits) return fmt::format("the zero point is {}", zero_point);
   return {};
 }
 

@@ -36,6 +36,15 @@ void TrySmaller(const Problem& problem, int64_t size, int64_t low, Set set,
   }
 }
 
+void TryStatic(const Problem& problem, std::vector<Problem>* candidates) {
+  Problem static_one = problem;
+  static_one.quantization = INTACT_QUANTIZATION_STATIC;
+  static_one.row_zero_points = false;
+  static_one.source = INTACT_F32;
+  static_one.numbers = Numbers::kScaled;
+  if (static_one != problem) candidates->push_back(static_one);
+}
+
 void TrySmallerGemm(const Problem& problem, std::vector<Problem>* candidates) {
   for (int64_t Problem::*dimension : {&Problem::m, &Problem::n, &Problem::k}) {
     TrySmaller(
@@ -50,12 +59,7 @@ void TrySmallerGemm(const Problem& problem, std::vector<Problem>* candidates) {
   }
   TrySmaller(
       problem, problem.batch, 1, [](Problem* p, int64_t value) { p->batch = value; }, candidates);
-  Problem static_one = problem;
-  static_one.quantization = INTACT_QUANTIZATION_STATIC;
-  static_one.row_zero_points = false;
-  static_one.source = INTACT_F32;
-  static_one.numbers = Numbers::kScaled;
-  if (static_one != problem) candidates->push_back(static_one);
+  TryStatic(problem, candidates);
   Problem with_one_b = problem;
   with_one_b.own_b = false;
   if (problem.scale == ScaleKind::kItem) with_one_b.scale = ScaleKind::kTensor;
@@ -94,6 +98,8 @@ void TrySmallerConv(const Problem& problem, std::vector<Problem>* candidates) {
   }
   TrySmaller(
       problem, g.batch, 1, [](Problem* p, int64_t value) { p->conv->batch = value; }, candidates);
+  TryStatic(problem, candidates);
+  TryDefaults(problem, candidates, &Problem::source, &Problem::numbers);
   // Groups as they are, and fewer of them.
   const auto set_channels = [](Problem* p, int64_t groups, int64_t inputs, int64_t outputs) {
     p->conv->groups = groups;

@@ -104,7 +104,7 @@ void SimplifyValues(const Target& target, const RunOptions& options, reference::
   zeroing.Run(&linear.bias_s32, 0);
   zeroing.Run(&linear.bias_f32, 0.0f);
   zeroing.Run(&linear.b, int8_t{0});
-  zeroing.Run(&linear.a, SmallestActivation(linear));
+  if (!linear.IsDynamic()) zeroing.Run(&linear.a, SmallestActivation(linear));
   zeroing.Run(&linear.residual, uint8_t{0});
 }
 
@@ -214,6 +214,19 @@ struct Word {
 };
 Word WordOf(const reference::Operation& operation) {
   return std::holds_alternative<reference::Gemm>(operation) ? Word{"gemm", "GEMM"} : Word{"conv", "CONV"};
+}
+
+// Calls visit(name, values) for the zero points and the scales of A that runs are given.
+template <class Visit>
+void ForEachGiven(const reference::Operation& operation, const Visit& visit) {
+  const reference::Linear& linear = LinearOf(operation);
+  if (linear.IsDynamic()) return;
+  const bool has_one = linear.a_quantization == INTACT_QUANTIZATION_TENSOR;
+  const auto given = [has_one](const auto& values) {
+    return std::span(values).first(std::min(values.size(), has_one ? 1 : values.size()));
+  };
+  if (!linear.a_zero_points.empty()) visit("a_zero_points", given(linear.a_zero_points));
+  if (!linear.a_scales.empty()) visit("a_scales", given(linear.a_scales));
 }
 
 std::string ArgsFields(const reference::Gemm& gemm) {
@@ -462,7 +475,11 @@ std::string WriteArrays(const reference::Operation& operation, const Bytes& expe
   const reference::Linear& linear = LinearOf(operation);
   const std::vector<int8_t> b =
       std::visit([&](const auto& one) { return StoredWeights(one, options); }, operation);
-  std::string text = TypedArray(linear.a_type, "a", linear.a.data(), images.a.elements());
+  std::string text = TypedArray(linear.IsDynamic() ? linear.a_source_type : linear.a_type, "a",
+                                linear.GivenA().data(), images.a.elements());
+  ForEachGiven(operation, [&]<class T>(std::string_view name, std::span<const T> values) {
+    text += Array(std::is_floating_point_v<T> ? "float" : "int32_t", name, values);
+  });
   text += TypedArray(linear.b_type, "b", b.data(), images.b.elements());
   text += VectorsOf(linear);
   text += TypedArray(linear.residual_type(), "residual", linear.residual.data(), images.residual.elements());
@@ -475,8 +492,12 @@ std::string WriteArgs(const reference::Operation& operation, const RunOptions& o
   const reference::Linear& linear = LinearOf(operation);
   const bool has_residual = linear.HasResidual();
   std::string text = std::visit([](const auto& one) { return ArgsFields(one); }, operation);
-  text +=
-      fmt::format("  args.a = {};\n  args.a_stride = {};\n", InC("Input", images.a, 1, "a"), images.a.stride);
+  text += fmt::format("  args.a = {};\n  args.a_stride = {};\n",
+                      InC("Input", images.a, linear.GivenABytes(), "a"), images.a.stride);
+  Fields args("args");
+  ForEachGiven(operation,
+               [&](std::string_view name, const auto& values) { args.SetVector(name, values.data(), name); });
+  text += args.text();
   text += fmt::format("  const void* b_data = {};\n", InC("Input", images.b, 1, "b"));
   text +=
       fmt::format("  const Tensor* c = {};\n", InC("Allocate", images.c, core::BytesOf(linear.c_type),
@@ -519,9 +540,7 @@ std::string WriteC(const reference::Operation& operation, const Bytes& expected,
 }  // namespace
 
 Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names) {
-  const bool is_plain =
-      problem.batch == 1 && !problem.own_b && problem.quantization == INTACT_QUANTIZATION_STATIC;
-  if (!is_plain) return NoFile("it has a batch, a B that runs give, or quantization other than static");
+  if (problem.batch != 1 || problem.own_b) return NoFile("it has a batch, or a B that runs give");
   reference::Operation operation = Materialize(problem);
   RunOptions options = RunOptionsOf(problem);
   options.open_extents = false;

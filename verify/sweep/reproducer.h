@@ -30,8 +30,8 @@ struct ReproducerOptions {
 
 /// The text of such a file for `problem`, which fails on `target`. UNSUPPORTED, with the reason in words,
 /// where such a file would not show it: what does not fail in a process that has run nothing, or ends it with
-/// status 0; batches, B that runs give, quantization other than static; and a tensor, the output too, of more
-/// than 4096 elements without padding.
+/// status 0; batches and B that runs give; and a tensor, the output too, of more than 4096 elements without
+/// padding.
 Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names);
 
 }  // namespace intact::verify

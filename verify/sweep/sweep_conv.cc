@@ -177,6 +177,13 @@ constexpr std::string_view kKinds[] = {
     "in=7x6 c=19 o=20 kernel=1x1",
 };
 
+// Phases of unequal taps, cropped, and bare pixels.
+constexpr std::string_view kTransposedKinds[] = {
+    "in=6x5 c=17 o=18 kernel=4x4 stride=2x2 pad=1x1",
+    "in=4x5 c=9 o=18 kernel=2x3 stride=3x4 outpad=2x3",
+    "in=5x5 c=18 o=18 kernel=3x3 stride=2x2 pad=1x1 groups=18",
+};
+
 // Enough work for more than one thread, and more than one block or band of input.
 constexpr std::string_view kLarge[] = {
     "in=28x28 c=32 o=40 kernel=3x3 pad=1x1",
@@ -219,6 +226,7 @@ class ConvList {
     AddChannels();
     AddFills();
     AddLarge();
+    AddQuantizations();
     AddDrawn();
     return std::move(problems_);
   }
@@ -329,6 +337,42 @@ class ConvList {
         problem.fill = fill;
         problem.threads = fill == Fill::kUniform ? 2 : 3;
         Add(problem);
+      }
+    }
+  }
+
+  // What runs have of the input as a whole, and half float outputs; of each kind, transposed ones too, and of
+  // each source and type of numbers.
+  void AddQuantizations() {
+    Cycle<Numbers> numbers(AllNumbers());
+    Cycle<intact_type> sources(core::kSourceTypes);
+    Cycle<intact_type> outputs(core::kOutputTypes);
+    std::vector<std::string> geometries(std::begin(kKinds), std::end(kKinds));
+    for (const std::string_view kind : kTransposedKinds) {
+      geometries.push_back(std::string("transposed=yes ").append(kind));
+    }
+    for (const intact_quantization quantization :
+         {INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_QUANTIZATION_TENSOR, INTACT_QUANTIZATION_STATIC}) {
+      for (const std::string& geometry : geometries) {
+        for (const intact_type a : {INTACT_U8, INTACT_S8}) {
+          for (int i = 0; i < 3; ++i) {
+            Problem problem = Parsed(geometry);
+            types_.Set(a, outputs.Next(), &problem);
+            problem.quantization = quantization;
+            problem.conv->batch = i == 0 ? 2 : 1;
+            problem.fill = fills_.Next();
+            problem.bias = problem.c_type == INTACT_S32 ? BiasKind::kS32 : biases_.Next();
+            problem.threads = threads_.Next();
+            problem.a_pad = a_pads_.Next();
+            if (problem.IsDynamic()) {
+              if (problem.c_type == INTACT_S32) types_.Set(a, outputs.Next(), &problem);
+              problem.za = 0;
+              problem.numbers = numbers.Next();
+              problem.source = sources.Next();
+            }
+            Add(problem);
+          }
+        }
       }
     }
   }

@@ -369,7 +369,8 @@ class ProblemList {
   // What rows and items have of their own, and half float outputs.
   void AddRowsAndBatches() {
     constexpr std::array kQuantizations = {INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_STATIC,
-                                           INTACT_QUANTIZATION_STATIC, INTACT_QUANTIZATION_DYNAMIC_ROWS};
+                                           INTACT_QUANTIZATION_STATIC, INTACT_QUANTIZATION_DYNAMIC_ROWS,
+                                           INTACT_QUANTIZATION_TENSOR};
     uint64_t number = 0;
     for (const intact_quantization quantization : kQuantizations) {
       for (const bool own_b : {false, true}) {
@@ -380,7 +381,9 @@ class ProblemList {
               Problem problem = Drawn(a, c, &random);
               problem.quantization = quantization;
               problem.row_zero_points = quantization == INTACT_QUANTIZATION_ROWS && random.Integer(0, 3) != 0;
-              if (quantization == INTACT_QUANTIZATION_STATIC) problem.za = a == INTACT_S8 ? -7 : 9;
+              const bool has_one =
+                  quantization == INTACT_QUANTIZATION_STATIC || quantization == INTACT_QUANTIZATION_TENSOR;
+              if (has_one) problem.za = a == INTACT_S8 ? -7 : 9;
               problem.own_b = own_b;
               const bool is_real = core::IsFloat(c);
               if (quantization == INTACT_QUANTIZATION_ROWS && is_real && i == 0) MakeTiny(&problem);

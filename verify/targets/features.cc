@@ -63,6 +63,7 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_DYNAMIC_NAN] = "dynamic quantization of NaNs and infinities";
   names[INTACT_TARGET_FIXED_POINT] = "fixed-point multipliers";
   names[INTACT_TARGET_LOOKUP_TABLE] = "a lookup table";
+  names[INTACT_TARGET_TENSOR_QUANTIZATION] = "a quantization of the tensor from the run";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
@@ -132,6 +133,14 @@ uint64_t LinearFeatures(const reference::Linear& operation, const RunOptions& op
   features.AddIf(options.a_pad != 0 || options.c_pad != 0 || (has_residual && options.res_pad != 0),
                  INTACT_TARGET_STRIDES);
   features.AddIf(options.threads != 1, INTACT_TARGET_THREADS);
+  const intact_quantization quantization = operation.a_quantization;
+  features.AddIf(quantization == INTACT_QUANTIZATION_ROWS, INTACT_TARGET_ROW_QUANTIZATION);
+  features.AddIf(quantization == INTACT_QUANTIZATION_TENSOR, INTACT_TARGET_TENSOR_QUANTIZATION);
+  features.AddIf(quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_TARGET_DYNAMIC_ROWS);
+  features.AddIf(quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_TARGET_DYNAMIC_TENSOR);
+  features.AddIf(operation.a_source_type == INTACT_F16, INTACT_TARGET_DYNAMIC_F16);
+  const auto has_scale = [](float scale) { return !std::isnan(scale); };
+  features.AddIf(!std::ranges::all_of(operation.a_scales, has_scale), INTACT_TARGET_DYNAMIC_NAN);
   return features.bits();
 }
 
@@ -144,12 +153,6 @@ uint64_t ShapeFeatures(const reference::Gemm& gemm, const RunOptions& options) {
   features.AddIf(!gemm.item_scales.empty(), INTACT_TARGET_CHANNEL_SCALES);
   features.AddIf(options.item_pointers, INTACT_TARGET_BATCH_POINTERS);  // of one item too
   features.AddIf(gemm.batch > 1 && !options.item_pointers, INTACT_TARGET_BATCH);
-  features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_ROWS, INTACT_TARGET_ROW_QUANTIZATION);
-  features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_TARGET_DYNAMIC_ROWS);
-  features.AddIf(gemm.a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_TARGET_DYNAMIC_TENSOR);
-  features.AddIf(gemm.a_source_type == INTACT_F16, INTACT_TARGET_DYNAMIC_F16);
-  const auto has_scale = [](float scale) { return !std::isnan(scale); };
-  features.AddIf(!std::ranges::all_of(gemm.a_scales, has_scale), INTACT_TARGET_DYNAMIC_NAN);
   return features.bits();
 }
 

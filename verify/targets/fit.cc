@@ -168,6 +168,7 @@ void SetTypes(const Types& types, Problem* problem) {
   if (p.bias == BiasKind::kF32) p.bias = BiasKind::kS32;
   p.activation = INTACT_ACTIVATION_NONE;
   DropResidual(&p);
+  if (p.quantization == INTACT_QUANTIZATION_TENSOR) return;  // without a scale
   p.quantization = INTACT_QUANTIZATION_STATIC;
   p.row_zero_points = false;
   p.source = INTACT_F32;
@@ -279,6 +280,7 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
       DropItems(p);
       break;
     case INTACT_TARGET_ROW_QUANTIZATION:
+    case INTACT_TARGET_TENSOR_QUANTIZATION:
     case INTACT_TARGET_DYNAMIC_ROWS:
     case INTACT_TARGET_DYNAMIC_TENSOR:
       p->quantization = INTACT_QUANTIZATION_STATIC;

@@ -188,14 +188,27 @@ Error GuardOthers(const reference::Gemm& gemm, const RunOptions& options, Guarde
     args->b_items = guarded->b->items();
   }
   GuardedVectors* vectors = &guarded->vectors;
-  RETURN_IF_ERROR(vectors->Guard("a_zero_points", &args->a_zero_points, gemm.rows()));
-  RETURN_IF_ERROR(vectors->Guard("a_scales", &args->a_scales, gemm.rows()));
+  const int64_t values = gemm.a_quantization == INTACT_QUANTIZATION_TENSOR ? 1 : gemm.rows();
+  RETURN_IF_ERROR(vectors->Guard("a_zero_points", &args->a_zero_points, values));
+  RETURN_IF_ERROR(vectors->Guard("a_scales", &args->a_scales, values));
   RETURN_IF_ERROR(vectors->Guard("b_scales", &args->b_scales, gemm.batch));
   return vectors->Guard("b_zero_points", &args->b_zero_points, gemm.batch);
 }
-Error GuardOthers(const reference::Conv& /*conv*/, const RunOptions& /*options*/, GuardedRun* /*guarded*/,
-                  intact_conv_args* /*args*/) {
-  return {};
+Error GuardOthers(const reference::Conv& /*conv*/, const RunOptions& /*options*/, GuardedRun* guarded,
+                  intact_conv_args* args) {
+  RETURN_IF_ERROR(guarded->vectors.Guard("a_zero_points", &args->a_zero_points, 1));
+  return guarded->vectors.Guard("a_scales", &args->a_scales, 1);
+}
+
+// What runs give of A's quantization, if it is not theirs to find.
+template <class Args>
+void SetQuantization(const reference::Linear& operation, Args* args) {
+  if (operation.a_quantization != INTACT_QUANTIZATION_ROWS &&
+      operation.a_quantization != INTACT_QUANTIZATION_TENSOR) {
+    return;
+  }
+  args->a_zero_points = DataOrNull(operation.a_zero_points);
+  args->a_scales = DataOrNull(operation.a_scales);
 }
 
 // Calls run(arguments), which returns an Error, on guarded tensors.
@@ -316,10 +329,7 @@ intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, 
     args.c_batch_stride = OutputOf(gemm, options.c_pad, options).ItemStride();
     args.residual_batch_stride = OutputOf(gemm, ResidualPad(options), options).ItemStride();
   }
-  if (gemm.a_quantization == INTACT_QUANTIZATION_ROWS) {
-    args.a_zero_points = DataOrNull(gemm.a_zero_points);
-    args.a_scales = DataOrNull(gemm.a_scales);
-  }
+  SetQuantization(gemm, &args);
   if (!gemm.has_own_b) return args;
   args.b = gemm.b.data();
   if (options.item_pad + options.b_pad != 0) args.b_batch_stride = WeightsOf(gemm, options).ItemStride();
@@ -341,6 +351,7 @@ intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, 
   args.residual = buffers.residual;
   args.residual_stride = geometry.output_channels + ResidualPad(options);
   args.threads = options.threads;
+  SetQuantization(conv, &args);
   return args;
 }
 

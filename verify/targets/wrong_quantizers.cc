@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <variant>
+#include <vector>
 
 #include "reference/contract/quantize.h"
 
@@ -50,21 +53,48 @@ Quantization DivideByZero(intact_type type, std::span<const float> x) noexcept {
   return reference::ChooseQuantization(type, x);
 }
 
+void QuantizeWith(const reference::Quantizer& quantizer, reference::Operation* operation) {
+  std::visit([&](auto& one) { reference::QuantizeActivations(&one, quantizer); }, *operation);
+}
+
 // A row or tensor without a scale stays so.
 template <int32_t (*kQuantize)(float, intact_type, const Quantization&) noexcept>
-void QuantizeBy(reference::Gemm* gemm) {
+void QuantizeBy(reference::Operation* operation) {
   const auto quantize = [](float x, intact_type type, const Quantization& q) noexcept {
     return std::isnan(q.scale) ? q.zero_point : kQuantize(x, type, q);
   };
-  reference::QuantizeActivations(gemm, {reference::ChooseQuantization, quantize});
+  QuantizeWith({reference::ChooseQuantization, quantize}, operation);
 }
 
-void QuantizeOthersTogether(reference::Gemm* gemm) {
+// A convolution has no rows to be taken for its tensor.
+void QuantizeOthersTogether(reference::Operation* operation) {
+  auto* const gemm = std::get_if<reference::Gemm>(operation);
+  if (gemm == nullptr) return QuantizeWith({}, operation);
   const intact_quantization right = gemm->a_quantization;
   gemm->a_quantization = right == INTACT_QUANTIZATION_DYNAMIC_ROWS ? INTACT_QUANTIZATION_DYNAMIC_TENSOR
                                                                    : INTACT_QUANTIZATION_DYNAMIC_ROWS;
   reference::QuantizeActivations(gemm);
   gemm->a_quantization = right;
+}
+
+int64_t ItemsOf(const reference::Gemm& gemm) { return gemm.batch; }
+int64_t ItemsOf(const reference::Conv& conv) { return conv.geometry.batch; }
+
+// The tensor by the zero point and the scale of its first item or image.
+void QuantizeByFirstItem(reference::Operation* operation) {
+  const auto quantize = [](auto& one) {
+    reference::QuantizeActivations(&one);
+    if (one.a_quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return;
+    const std::vector<float> x = reference::SourceNumbers(one);
+    const size_t first = x.size() / static_cast<size_t>(ItemsOf(one));
+    const Quantization q = reference::ChooseQuantization(one.a_type, std::span(x).first(first));
+    for (size_t i = 0; i < x.size(); ++i) {
+      one.a[i] = static_cast<uint8_t>(reference::Quantize(x[i], one.a_type, q));
+    }
+    std::ranges::fill(one.a_zero_points, q.zero_point);
+    std::ranges::fill(one.a_scales, q.scale);
+  };
+  std::visit(quantize, *operation);
 }
 
 constexpr WrongQuantizer kWrongQuantizers[] = {
@@ -75,15 +105,17 @@ constexpr WrongQuantizer kWrongQuantizers[] = {
     {"early_zero_point", "the zero point is added before numbers are rounded", QuantizeBy<AddZeroPointFirst>},
     {"late_zero_point", "the zero point is added after numbers are clamped", QuantizeBy<AddZeroPointLast>},
     {"range_without_zero", "the range of numbers need not include 0",
-     [](reference::Gemm* gemm) {
-       reference::QuantizeActivations(gemm, {LeaveOutZero, reference::Quantize});
+     [](reference::Operation* operation) {
+       QuantizeWith({LeaveOutZero, reference::Quantize}, operation);
      }},
     {"zeros_without_scale", "numbers that are all 0 have no scale",
-     [](reference::Gemm* gemm) {
-       reference::QuantizeActivations(gemm, {DivideByZero, reference::Quantize});
+     [](reference::Operation* operation) {
+       QuantizeWith({DivideByZero, reference::Quantize}, operation);
      }},
     {"rows_for_tensor", "the rows are quantized together instead of each, or each instead of together",
      QuantizeOthersTogether},
+    {"range_of_first_item", "the tensor is quantized by the range of its first item or image",
+     QuantizeByFirstItem},
 };
 
 }  // namespace

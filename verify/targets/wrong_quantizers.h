@@ -5,14 +5,14 @@
 
 #include <span>
 
-#include "reference/contract/gemm.h"
+#include "reference/contract/operation.h"
 
 namespace intact::verify {
 
 struct WrongQuantizer {
   const char* name;
-  const char* fault;                        // in words
-  void (*quantize)(reference::Gemm* gemm);  // in place of reference::QuantizeActivations()
+  const char* fault;                                  // in words
+  void (*quantize)(reference::Operation* operation);  // in place of reference::QuantizeActivations()
 };
 
 std::span<const WrongQuantizer> WrongQuantizers();

@@ -34,10 +34,9 @@ void ForEachOutput(const reference::Linear& operation, int64_t columns,
                    const std::vector<int32_t>& accumulators, const Visit& visit) {
   for (size_t output = 0; output < accumulators.size(); ++output) {
     const auto at = static_cast<int64_t>(output);
-    const auto row = static_cast<size_t>(at / columns);
     const reference::Requantization column = reference::RequantizationOf(operation, at % columns);
     visit(accumulators[output], reference::AtOutput(column, operation, columns, at),
-          operation.a_scales.empty() ? 1.0f : operation.a_scales[row], column.scale);
+          reference::ActivationScale(operation, at / columns), column.scale);
   }
 }
 template <class Visit>

@@ -9,6 +9,7 @@
 #include <limits>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "core/types.h"
 #include "reference/contract/quantize.h"
@@ -204,9 +205,19 @@ std::vector<uint8_t> FlushFloat16(const reference::Gemm& gemm, Model model) {
 
 Computation QuantizeWrongly(const WrongQuantizer& wrong) {
   return [&wrong](const reference::Gemm& honest, Model model) {
-    reference::Gemm gemm = honest;
-    if (gemm.IsDynamic()) wrong.quantize(&gemm);
-    return Compute(gemm, model);
+    if (!honest.IsDynamic()) return Compute(honest, model);
+    reference::Operation operation = honest;
+    wrong.quantize(&operation);
+    return Compute(std::get<reference::Gemm>(operation), model);
+  };
+}
+
+ConvComputation QuantizeConvWrongly(const WrongQuantizer& wrong) {
+  return [&wrong](const reference::Conv& honest, Model model) {
+    if (!honest.IsDynamic()) return Compute(honest, model);
+    reference::Operation operation = honest;
+    wrong.quantize(&operation);
+    return Compute(std::get<reference::Conv>(operation), model);
   };
 }
 
@@ -249,6 +260,12 @@ std::vector<uint8_t> SaturateInt32(const reference::Gemm& gemm, Model /*model*/)
 
 std::vector<uint8_t> PadWithZero(const reference::Conv& honest, Model model) {
   return PadWith(honest, 0, model);
+}
+
+// The same where the run has the zero point.
+std::vector<uint8_t> PadRunWithZero(const reference::Conv& honest, Model model) {
+  const bool is_static = honest.a_quantization == INTACT_QUANTIZATION_STATIC;
+  return is_static ? Compute(honest, model) : PadWith(honest, 0, model);
 }
 
 // Taps lie one pixel too near; as many outputs as before.
@@ -375,6 +392,7 @@ std::string_view ProblemOf(const WrongQuantizer& wrong) {
       {"range_without_zero", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows x=constant"},
       {"zeros_without_scale", "gemm u8s8f32 m=6 n=17 k=64 quant=dynamic_rows x=zeros"},
       {"rows_for_tensor", "gemm u8s8f32 m=5 n=17 k=64 batch=2 quant=dynamic_tensor x=normal"},
+      {"range_of_first_item", "gemm u8s8f32 m=5 n=17 k=64 batch=2 quant=dynamic_tensor x=normal seed=2"},
   };
   const auto* line =
       std::ranges::find(kLines, wrong.name, &std::pair<std::string_view, std::string_view>::first);
@@ -501,6 +519,15 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(MakeConvMutant("zero_padding", PadWithZero, "padding is 0 instead of the zero point",
                                    "conv u8s8s32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 za=77",
                                    "padding read as 0 instead of the zero point"));
+  mutants.push_back(
+      MakeConvMutant("zero_padding_of_a_run", PadRunWithZero, "padding is 0 instead of the run's zero point",
+                     "conv u8s8f32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 quant=dynamic_tensor x=normal",
+                     "padding read as 0 instead of the zero point"));
+  const WrongQuantizer& of_first = WrongQuantizers().back();
+  mutants.push_back(
+      MakeConvMutant("range_of_first_image", QuantizeConvWrongly(of_first), of_first.fault,
+                     "conv u8s8f32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 batch=2 quant=dynamic_tensor x=normal",
+                     of_first.fault));
   mutants.push_back(MakeConvMutant("narrow_dilation", NarrowDilation, "taps lie one pixel too near",
                                    "conv u8s8s32 in=9x9 c=5 o=4 kernel=3x3 dilation=2x3 pad=2x3 za=3",
                                    "taps read 1x2 pixels apart instead of 2x3"));
