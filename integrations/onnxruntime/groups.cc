@@ -113,10 +113,16 @@ Group DequantizedGroup(Ort::ConstNode node) {
   return group;
 }
 
-// One value, or one for each column, as the last dimension of a product has them.
-bool IsRow(Ort::ConstValueInfo value) {
-  return value != nullptr && value.IsConstantInitializer() &&
-         value.TypeInfo().GetTensorTypeAndShapeInfo().GetShape().size() <= 1;
+// Whether a value is a constant that has one element for each column of a product, for each channel of a convolution with
+// weights of `dimensions`, or one for all, and does not change the shape that it is broadcast to.
+bool IsOfColumns(Ort::ConstValueInfo value, bool is_conv, size_t dimensions) {
+  if (value == nullptr || !value.IsConstantInitializer()) return false;
+  const Shape shape = value.TypeInfo().GetTensorTypeAndShapeInfo().GetShape();
+  if (!is_conv) return shape.size() <= 1;
+  // Behind the channels, which are dimension 1, each other extent is 1.
+  return shape.size() <= dimensions &&
+         (CountOf(shape) == 1 ||
+          (shape.size() + 1 >= dimensions && shape[shape.size() + 1 - dimensions] == CountOf(shape)));
 }
 
 // The input of a node of two that is not `value`.
@@ -124,7 +130,7 @@ Ort::ConstValueInfo OtherInput(Ort::ConstNode node, Ort::ConstValueInfo value) {
   return InputOf(node, InputOf(node, 0).GetName() == value.GetName() ? 1 : 0);
 }
 
-// MatMulInteger of DynamicQuantizeLinear's output, the product of both scales, and a bias:
+// MatMulInteger or ConvInteger of DynamicQuantizeLinear's output, the product of both scales, and a bias:
 //     Add(Mul(Cast(MatMulInteger(a, B, a_zero_point, b_zero_point)), Mul(a_scale, b_scale)), bias)
 std::optional<Group> DynamicGroup(Ort::ConstNode node) {
   const auto a = InputOf(node, 0);
@@ -142,18 +148,22 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
   const bool has_scale =
       InputOf(scales, 0).GetName() == a_scale.GetName() || InputOf(scales, 1).GetName() == a_scale.GetName();
   const auto zero_point = InputOf(node, 2);
-  if (!has_scale || !IsRow(b_scale) || zero_point == nullptr ||
+  const bool is_conv = Is(node, "ConvInteger");
+  const auto is_of_columns = [&, dimensions = Node(node, {}).ShapeOf(1).size()](Ort::ConstValueInfo value) {
+    return IsOfColumns(value, is_conv, dimensions);
+  };
+  if (!has_scale || !is_of_columns(b_scale) || zero_point == nullptr ||
       zero_point.GetName() != a_zero_point.GetName())
     return {};
 
-  Group group{.domain = kMicrosoft,
+  Group group{.domain = is_conv ? kGroupDomain : kMicrosoft,
               .type = "",
               .inputs = {},
               .output = OutputOf(mul),
               .nodes = {node, cast, scales, mul}};
   Ort::ConstValueInfo bias;
   const auto add = SoleConsumer(group.output);
-  if (Is(add, "Add") && IsRow(OtherInput(add, group.output))) {
+  if (Is(add, "Add") && is_of_columns(OtherInput(add, group.output))) {
     bias = OtherInput(add, group.output);
     group.output = OutputOf(add);
     group.nodes.push_back(add);
@@ -163,10 +173,10 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
       SoleConsumer(a) != nullptr && SoleConsumer(a_scale) != nullptr && SoleConsumer(a_zero_point) != nullptr;
   if (is_alone) {
     group.nodes.push_back(quantizer);
-    group.type = "DynamicQuantizeMatMul";
+    group.type = is_conv ? "DynamicQuantizeConv" : "DynamicQuantizeMatMul";
     group.inputs = {InputOf(quantizer, 0), b, b_scale, b_zero_point, bias};
   } else {
-    group.type = "MatMulIntegerToFloat";
+    group.type = is_conv ? "ConvIntegerToFloat" : "MatMulIntegerToFloat";
     group.inputs = {a, b, a_scale, b_scale, a_zero_point, b_zero_point, bias};
   }
   return group;
@@ -176,7 +186,7 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
 
 Group GroupOf(Ort::ConstNode node) {
   if (Is(node, "Conv") || Is(node, "Gemm") || Is(node, "MatMul")) return DequantizedGroup(node);
-  if (Is(node, "MatMulInteger"))
+  if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
   std::string domain = node.GetDomain();
   if (domain == "ai.onnx") domain.clear();

@@ -10,6 +10,9 @@
 
 namespace intact::onnxruntime {
 
+/// The domain of operators that only groups are.
+inline constexpr char kGroupDomain[] = "intact";
+
 /// An operator and the nodes of the model that it stands for.
 struct Group {
   std::string domain, type;  ///< the operator

@@ -22,10 +22,15 @@ const std::vector<const char*> kQGemm = {"A", "a_scale", "a_zero_point", "B", "b
 const std::vector<const char*> kDynamicQuantizeMatMul = {"A", "B", "b_scale", "b_zero_point", "bias"};
 const std::vector<const char*> kMatMulIntegerToFloat = {
     "A", "B", "a_scale", "b_scale", "a_zero_point", "b_zero_point", "bias"};
+// Convolutions of a group, for which ONNX Runtime has no operators: as DynamicQuantizeMatMul and MatMulIntegerToFloat.
+const std::vector<const char*> kDynamicQuantizeConv = {"x", "w", "w_scale", "w_zero_point", "bias"};
+const std::vector<const char*> kConvIntegerToFloat = {
+    "x", "w", "x_scale", "w_scale", "x_zero_point", "w_zero_point", "bias"};
 const std::vector<const char*> kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
 const std::vector<const char*> kQLinearConv = {
     "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"};
 
+// Bytes of an element; of eight bits also without a type.
 constexpr size_t SizeOf(int32_t type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
 
 // O…I from OI….
@@ -84,8 +89,11 @@ std::vector<T> Bias(const Node& node, size_t input, intact_type type, int64_t co
   const Constant constant = node.ConstantOf(input, type);
   const auto values = constant.As<T>();
   if (constant.count == 1) return std::vector<T>(static_cast<size_t>(columns), values[0]);
-  const bool is_row = constant.count == columns && constant.shape.back() == columns;
-  if (!is_row) throw Refusal("bias: has one value for each output; expected one for each column");
+  const bool is_row =
+      constant.count == columns && std::ranges::find(constant.shape, columns) != constant.shape.end();
+  if (!is_row)
+    throw Refusal("bias: has " + std::to_string(constant.count) + " values; expected 1 or " +
+                  std::to_string(columns));
   return {values.begin(), values.end()};
 }
 
@@ -101,36 +109,79 @@ void RefuseUnlessOk(intact_status status) {
   if (status != INTACT_OK) throw Refusal(intact_last_error());
 }
 
-// The zero point of A that a run gives, or a constant.
-int32_t ZeroPointOf(const Run& run, size_t input) {
-  const auto value = run.Input(input);
-  const auto info = value.GetTensorTypeAndShapeInfo();
-  if (info.GetElementCount() != 1)
-    throw std::invalid_argument("the zero point of A has " + std::to_string(info.GetElementCount()) +
-                                " values; expected 1");
-  const void* const data = value.GetTensorRawData();
-  return info.GetElementType() == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8 ? *static_cast<const uint8_t*>(data)
-                                                                      : *static_cast<const int8_t*>(data);
-}
-
-float ScaleOf(const Run& run, size_t input) {
+// An input of one element.
+Ort::ConstValue ElementOf(const Run& run, size_t input, const char* name) {
   const auto value = run.Input(input);
   const size_t count = value.GetTensorTypeAndShapeInfo().GetElementCount();
   if (count != 1)
-    throw std::invalid_argument("the scale of A has " + std::to_string(count) + " values; expected 1");
-  return value.GetTensorData<float>()[0];
+    throw std::invalid_argument(std::string(name) + ": has " + std::to_string(count) + " values; expected 1");
+  return value;
+}
+
+// The zero point and the scale of A where each run gives at least one of them: its input, or else the constant.
+struct FromRun {
+  std::optional<size_t> zero_point_input = {}, scale_input = {};
+  int32_t zero_point = 0;
+  std::optional<float> scale = {};  // with neither, outputs have no scales
+
+  struct Values {
+    int32_t zero_point = 0;
+    float scale = 1;
+  };
+  // Reads a run's values, and lets `args` point to them.
+  template <class Args>
+  void Read(const Run& run, Values& values, Args& args) const {
+    values.zero_point = zero_point;
+    if (zero_point_input) {
+      const auto given = ElementOf(run, *zero_point_input, "zero point of A");
+      const bool is_signed =
+          given.GetTensorTypeAndShapeInfo().GetElementType() == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8;
+      values.zero_point = is_signed ? *static_cast<const int8_t*>(given.GetTensorRawData())
+                                    : *static_cast<const uint8_t*>(given.GetTensorRawData());
+    }
+    args.a_zero_points = &values.zero_point;
+    if (!scale_input && !scale) return;
+    values.scale = scale_input ? *ElementOf(run, *scale_input, "scale of A").GetTensorData<float>() : *scale;
+    args.a_scales = &values.scale;
+  }
+};
+
+// Sets the zero point of A and the scales of outputs, which are products with the scale of A. `scale`: none where outputs
+// are sums. Returns how runs give one of them, if they do.
+std::optional<FromRun> SetQuantization(const Node& node, size_t zero_point, std::optional<size_t> scale,
+                                       std::vector<float> b_scales, Linear& linear) {
+  const auto a = static_cast<intact_type>(linear.desc.a_type);
+  if (!node.IsFromRun(zero_point) && !(scale && node.IsFromRun(*scale))) {
+    linear.desc.a_zero_point = node.ZeroPoint(zero_point, a);
+    if (scale) linear.scales = OutputScales(node.Scale(*scale), std::move(b_scales), {});
+    return {};
+  }
+  FromRun from_run;
+  if (node.IsFromRun(zero_point)) {
+    from_run.zero_point_input = zero_point;
+  } else {
+    from_run.zero_point = node.ZeroPoint(zero_point, a);
+  }
+  if (scale && node.IsFromRun(*scale)) {
+    from_run.scale_input = scale;
+  } else if (scale) {
+    from_run.scale = node.Scale(*scale);
+  }
+  linear.scales = std::move(b_scales);
+  linear.desc.a_quantization = INTACT_QUANTIZATION_TENSOR;
+  return from_run;
+}
+
+// A is float, and each run quantizes it.
+void SetDynamicQuantization(std::vector<float> b_scales, Linear& linear) {
+  linear.desc.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  linear.desc.a_source_type = INTACT_F32;
+  linear.scales = std::move(b_scales);
 }
 
 // Products of matrices. A is [..., K]; leading extents make rows.
 class MatMul : public Layer {
  public:
-  // The zero point and the scale of A where each run gives at least one of them: its input, or else the constant.
-  struct FromRun {
-    std::optional<size_t> zero_point_input = {}, scale_input = {};
-    int32_t zero_point = 0;
-    std::optional<float> scale = {};  // with neither, outputs have no scales
-  };
-
   // `b`: the weights; `transposed`: N×K.
   MatMul(const Constant& b, bool transposed, Linear linear, std::optional<FromRun> from_run = {})
       : from_run_(from_run) {
@@ -140,7 +191,6 @@ class MatMul : public Layer {
     desc.k = k_ = b.shape[transposed ? 1 : 0];
     desc.n = n_ = b.shape[transposed ? 0 : 1];
     if (transposed) desc.b_stride_k = 1, desc.b_stride_n = desc.k;
-    if (from_run) linear.desc.a_quantization = INTACT_QUANTIZATION_ROWS;
     intact_gemm* plan = nullptr;
     RefuseUnlessOk(intact_gemm_create(&desc, linear.Complete(), b.data, &plan));
     plan_.reset(plan);
@@ -158,19 +208,8 @@ class MatMul : public Layer {
     args.a = a.GetTensorRawData();
     args.c = run.Output(shape);
     if (args.m == 0) return;
-    // One of each for all of A, as for rows.
-    std::vector<int32_t> zero_points;
-    std::vector<float> scales;
-    const auto rows = static_cast<size_t>(args.m);
-    if (from_run_) {
-      const auto& [zero_point_input, scale_input, zero_point, scale] = *from_run_;
-      zero_points.assign(rows, zero_point_input ? ZeroPointOf(run, *zero_point_input) : zero_point);
-      args.a_zero_points = zero_points.data();
-      if (scale_input || scale) {
-        scales.assign(rows, scale_input ? ScaleOf(run, *scale_input) : *scale);
-        args.a_scales = scales.data();
-      }
-    }
+    FromRun::Values values;
+    if (from_run_) from_run_->Read(run, values, args);
     run.Compute(*plan_, args,
                 static_cast<double>(args.m) * static_cast<double>(n_) * static_cast<double>(k_));
   }
@@ -193,12 +232,7 @@ std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Settings& setti
   const Constant weights = node.Weights(1, b);
   Linear linear(settings, a, b, INTACT_S32);
   linear.b_zero_points = node.ZeroPoints(3, b, weights.shape.back());
-  std::optional<MatMul::FromRun> from_run;
-  if (node.IsFromRun(2)) {
-    from_run.emplace().zero_point_input = 2;
-  } else {
-    linear.desc.a_zero_point = node.ZeroPoint(2, a);
-  }
+  const auto from_run = SetQuantization(node, 2, {}, {}, linear);
   return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
 }
 
@@ -242,9 +276,7 @@ std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Setting
   const Constant weights = node.Weights(1, b);
   const int64_t columns = weights.shape.back();
   Linear linear(settings, INTACT_U8, b, INTACT_F32);
-  linear.desc.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
-  linear.desc.a_source_type = INTACT_F32;
-  linear.scales = node.Scales(2, columns);
+  SetDynamicQuantization(node.Scales(2, columns), linear);
   linear.b_zero_points = node.ZeroPoints(3, b, columns);
   linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, columns);
   return std::make_unique<MatMul>(weights, false, std::move(linear));
@@ -258,24 +290,7 @@ std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Settings
   Linear linear(settings, a, b, INTACT_F32);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, columns);
-  std::optional<MatMul::FromRun> from_run;
-  if (node.IsFromRun(2) || node.IsFromRun(4)) {
-    from_run.emplace();
-    linear.scales = node.Scales(3, columns);
-    if (node.IsFromRun(2)) {
-      from_run->scale_input = 2;
-    } else {
-      from_run->scale = node.Scale(2);
-    }
-    if (node.IsFromRun(4)) {
-      from_run->zero_point_input = 4;
-    } else {
-      from_run->zero_point = node.ZeroPoint(4, a);
-    }
-  } else {
-    linear.desc.a_zero_point = node.ZeroPoint(4, a);
-    linear.scales = OutputScales(node.Scale(2), node.Scales(3, columns), {});
-  }
+  const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, columns), linear);
   return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
 }
 
@@ -283,7 +298,10 @@ std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Settings
 class Conv : public Layer {
  public:
   // Reads the geometry of a node with weights OI….
-  Conv(const Node& node, const Constant& w, Linear linear) : c_type_(linear.desc.c_type) {
+  Conv(const Node& node, const Constant& w, Linear linear, std::optional<FromRun> from_run = {})
+      : from_run_(from_run),
+        x_bytes_(SizeOf(linear.desc.a_source_type)),
+        y_bytes_(SizeOf(linear.desc.c_type)) {
     if (w.shape.size() < 3 || w.shape.size() > 2 + INTACT_MAX_SPATIAL)
       throw Refusal("W: has " + std::to_string(w.shape.size()) + " dimensions; expected 3 to 5");
     const size_t dims = w.shape.size() - 2;
@@ -340,14 +358,15 @@ class Conv : public Layer {
     const bool turns_y = !channels_last_ && desc_.output_channels > 1 && out_pixels > 1;
     args.a = x.GetTensorRawData();
     if (turns_x) {
-      void* const pixels = run.Allocate(static_cast<size_t>(args.batch * channels * in_pixels));
-      run.Transpose(args.a, pixels, 1, args.batch, channels, in_pixels);
+      void* const pixels = run.Allocate(static_cast<size_t>(args.batch * channels * in_pixels) * x_bytes_);
+      run.Transpose(args.a, pixels, x_bytes_, args.batch, channels, in_pixels);
       args.a = pixels;
     }
-    const size_t y_bytes = SizeOf(c_type_);
-    args.c = turns_y ? run.Allocate(static_cast<size_t>(CountOf(out)) * y_bytes) : y;
+    args.c = turns_y ? run.Allocate(static_cast<size_t>(CountOf(out)) * y_bytes_) : y;
+    FromRun::Values values;
+    if (from_run_) from_run_->Read(run, values, args);
     run.Compute(*plan_, args, static_cast<double>(args.batch * out_pixels) * multiply_adds_);
-    if (turns_y) run.Transpose(args.c, y, y_bytes, args.batch, out_pixels, desc_.output_channels);
+    if (turns_y) run.Transpose(args.c, y, y_bytes_, args.batch, out_pixels, desc_.output_channels);
   }
 
   std::string Kernel() const override {
@@ -396,7 +415,8 @@ class Conv : public Layer {
 
   intact_conv_desc desc_ = INTACT_CONV_DESC_INIT;
   std::unique_ptr<intact_conv, DestroyConv> plan_;
-  int32_t c_type_;
+  std::optional<FromRun> from_run_;
+  size_t x_bytes_, y_bytes_;  // of an element
   bool channels_last_ = false;
   double multiply_adds_ = 0;  // of an output pixel
 };
@@ -406,9 +426,32 @@ std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Settings& setting
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, w);
   Linear linear(settings, x, w, INTACT_S32);
-  linear.desc.a_zero_point = node.ZeroPoint(2, x);
   linear.b_zero_points = node.ZeroPoints(3, w, weights.shape.front());
+  const auto from_run = SetQuantization(node, 2, {}, {}, linear);
+  return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
+}
+
+std::unique_ptr<Layer> MakeDynamicQuantizeConv(const Node& node, const Settings& settings) {
+  const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(1, w);
+  const int64_t channels = weights.shape.front();
+  Linear linear(settings, INTACT_U8, w, INTACT_F32);
+  SetDynamicQuantization(node.Scales(2, channels), linear);
+  linear.b_zero_points = node.ZeroPoints(3, w, channels);
+  linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, channels);
   return std::make_unique<Conv>(node, weights, std::move(linear));
+}
+
+std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Settings& settings) {
+  const intact_type x = node.Type(0, {INTACT_U8});
+  const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(1, w);
+  const int64_t channels = weights.shape.front();
+  Linear linear(settings, x, w, INTACT_F32);
+  linear.b_zero_points = node.ZeroPoints(5, w, channels);
+  linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, channels);
+  const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, channels), linear);
+  return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
 }
 
 std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Settings& settings) {
@@ -438,6 +481,8 @@ const std::array kOperators = {
     Operator{"", "QLinearMatMul", kQLinearMatMul, MakeQLinearMatMul},
     Operator{"", "ConvInteger", kConvInteger, MakeConvInteger},
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
+    Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
+    Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},

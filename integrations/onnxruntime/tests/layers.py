@@ -259,14 +259,21 @@ def conv_integer(seed: int) -> Layer:
     x_type, w_type, _ = r.types()
     shape, declared, attributes, pads, input_shape = _geometry(r)
     w = r.integers(w_type, shape)
-    x_zero = r.one_of(None, r.integers(x_type))
+    x_zero = r.one_of(None, r.integers(x_type), (x_type, []))  # the last: each run gives it
     on_cpu = x_type == w_type == np.uint8
     w_zero = None if x_zero is None else r.one_of(None, r.integers(w_type), *([] if on_cpu else [r.integers(w_type, shape[0])]))
     model = one_node("ConvInteger", [("x", (x_type, declared)), ("w", w), ("x_zero", x_zero), ("w_zero", w_zero)],
                      (np.int32, None), **attributes)
-    return Layer(model, lambda: {"x": r.integers(x_type, input_shape())}, lambda given: convolution(
-        given["x"], 0 if x_zero is None else x_zero, w, 0 if w_zero is None else w_zero, attributes["strides"],
-        attributes["dilations"], pads, attributes["group"]).astype(np.int32), on_cpu)
+
+    def inputs() -> dict:
+        return {"x": r.integers(x_type, input_shape())} | ({"x_zero": r.integers(x_type)} if isinstance(x_zero, tuple) else {})
+
+    def exact(given: dict) -> np.ndarray:
+        zero = given.get("x_zero", x_zero if isinstance(x_zero, np.ndarray) else 0)
+        return convolution(given["x"], zero, w, 0 if w_zero is None else w_zero, attributes["strides"], attributes["dilations"],
+                           pads, attributes["group"]).astype(np.int32)
+
+    return Layer(model, inputs, exact, on_cpu)
 
 
 def qlinear_conv(seed: int, channels_last: bool = False) -> Layer:

@@ -83,11 +83,11 @@ def quantized_network(name: str, how: str, signed: bool = False) -> tuple[bytes,
 
 @pytest.mark.parametrize("name, how, signed", [("cnn", "QOperator", False), ("cnn", "QDQ", False), ("cnn", "QDQ", True),
                                                ("mlp", "QOperator", False), ("mlp", "QDQ", False), ("mlp", "QDQ", True),
-                                               ("mlp", "dynamic", False)])
+                                               ("cnn", "dynamic", False), ("mlp", "dynamic", False)])
 def test_networks_equal_the_cpu_provider(name, how, signed):
     model, given = quantized_network(name, how, signed)
     session = session_of(model, threads=2)
-    main = {"QLinearConv", "QGemm", "QLinearMatMul", "MatMulInteger", "Conv", "Gemm", "MatMul"}
+    main = {"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger", "Conv", "Gemm", "MatMul"}
     nodes = [node for node in intact.onnxruntime.report(session) if node["op"] in main]
     assert len(nodes) == LAYERS[name] and all(node["taken"] for node in nodes)
     expected = session.run(None, given)[0]
