@@ -113,8 +113,9 @@ Group DequantizedGroup(Ort::ConstNode node) {
   return group;
 }
 
-// Whether a value is a constant that has one element for each column of a product, for each channel of a convolution with
-// weights of `dimensions`, or one for all, and does not change the shape that it is broadcast to.
+// Whether a value is a constant that has one element for each column of a product, for each channel of a
+// convolution with weights of `dimensions`, or one for all, and does not change the shape that it is
+// broadcast to.
 bool IsOfColumns(Ort::ConstValueInfo value, bool is_conv, size_t dimensions) {
   if (value == nullptr || !value.IsConstantInitializer()) return false;
   const Shape shape = value.TypeInfo().GetTensorTypeAndShapeInfo().GetShape();

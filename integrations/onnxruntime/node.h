@@ -43,8 +43,8 @@ struct Constant {
   int32_t Integer(int64_t i) const;
 };
 
-/// An operator as it is asked for: inputs by their place in the operator's definition. An error is a Refusal that
-/// names the input or attribute.
+/// An operator as it is asked for: inputs by their place in the operator's definition. An error is a Refusal
+/// that names the input or attribute.
 class Node {
  public:
   /// `names`: what the operator's definition calls its inputs, in order.

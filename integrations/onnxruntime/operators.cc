@@ -22,7 +22,8 @@ const std::vector<const char*> kQGemm = {"A", "a_scale", "a_zero_point", "B", "b
 const std::vector<const char*> kDynamicQuantizeMatMul = {"A", "B", "b_scale", "b_zero_point", "bias"};
 const std::vector<const char*> kMatMulIntegerToFloat = {
     "A", "B", "a_scale", "b_scale", "a_zero_point", "b_zero_point", "bias"};
-// Convolutions of a group, for which ONNX Runtime has no operators: as DynamicQuantizeMatMul and MatMulIntegerToFloat.
+// Convolutions of a group, for which ONNX Runtime has no operators: as DynamicQuantizeMatMul and
+// MatMulIntegerToFloat.
 const std::vector<const char*> kDynamicQuantizeConv = {"x", "w", "w_scale", "w_zero_point", "bias"};
 const std::vector<const char*> kConvIntegerToFloat = {
     "x", "w", "x_scale", "w_scale", "x_zero_point", "w_zero_point", "bias"};
@@ -73,7 +74,8 @@ struct Linear {
   }
 };
 
-// Scales of outputs as ONNX Runtime computes them: each product and the quotient rounded to float32, in this order.
+// Scales of outputs as ONNX Runtime computes them: each product and the quotient rounded to float32, in this
+// order.
 std::vector<float> OutputScales(float a_scale, std::vector<float> b_scales, std::optional<float> y_scale) {
   for (float& scale : b_scales) {
     scale = a_scale * scale;
@@ -82,18 +84,19 @@ std::vector<float> OutputScales(float a_scale, std::vector<float> b_scales, std:
   return b_scales;
 }
 
-// The bias of an input, if there is one: one value, repeated, or one for each column.
+// The bias of an input, if there is one: one value, repeated, or one for each column. `behind`: how many
+// dimensions of extent 1 follow the columns.
 template <class T>
-std::vector<T> Bias(const Node& node, size_t input, intact_type type, int64_t columns) {
+std::vector<T> Bias(const Node& node, size_t input, intact_type type, int64_t columns, size_t behind = 0) {
   if (!node.Has(input)) return {};
   const Constant constant = node.ConstantOf(input, type);
   const auto values = constant.As<T>();
   if (constant.count == 1) return std::vector<T>(static_cast<size_t>(columns), values[0]);
-  const bool is_row =
-      constant.count == columns && std::ranges::find(constant.shape, columns) != constant.shape.end();
-  if (!is_row)
-    throw Refusal("bias: has " + std::to_string(constant.count) + " values; expected 1 or " +
-                  std::to_string(columns));
+  const size_t dimensions = constant.shape.size();
+  const bool has_columns = dimensions > behind && constant.shape[dimensions - 1 - behind] == columns;
+  if (constant.count != columns || !has_columns)
+    throw Refusal("bias: has another shape than the columns; expected 1 or " + std::to_string(columns) +
+                  " values");
   return {values.begin(), values.end()};
 }
 
@@ -118,7 +121,8 @@ Ort::ConstValue ElementOf(const Run& run, size_t input, const char* name) {
   return value;
 }
 
-// The zero point and the scale of A where each run gives at least one of them: its input, or else the constant.
+// The zero point and the scale of A where each run gives at least one of them: its input, or else the
+// constant.
 struct FromRun {
   std::optional<size_t> zero_point_input = {}, scale_input = {};
   int32_t zero_point = 0;
@@ -146,8 +150,8 @@ struct FromRun {
   }
 };
 
-// Sets the zero point of A and the scales of outputs, which are products with the scale of A. `scale`: none where outputs
-// are sums. Returns how runs give one of them, if they do.
+// Sets the zero point of A and the scales of outputs, which are products with the scale of A. `scale`: none
+// where outputs are sums. Returns how runs give one of them, if they do.
 std::optional<FromRun> SetQuantization(const Node& node, size_t zero_point, std::optional<size_t> scale,
                                        std::vector<float> b_scales, Linear& linear) {
   const auto a = static_cast<intact_type>(linear.desc.a_type);
@@ -396,7 +400,8 @@ class Conv : public Layer {
       std::copy_n(pads.begin() + static_cast<int64_t>(dims), dims, desc_.pad_end);
       return;
     }
-    // SAME_UPPER, SAME_LOWER: ⌈input/stride⌉ outputs. With a stride the padding depends on the input's extents.
+    // SAME_UPPER, SAME_LOWER: ⌈input/stride⌉ outputs. With a stride the padding depends on the input's
+    // extents.
     const Shape shape = node.ShapeOf(0);
     for (size_t i = 0; i < dims; ++i) {
       const size_t place = (channels_last_ ? 1 : 2) + i;
@@ -438,7 +443,7 @@ std::unique_ptr<Layer> MakeDynamicQuantizeConv(const Node& node, const Settings&
   Linear linear(settings, INTACT_U8, w, INTACT_F32);
   SetDynamicQuantization(node.Scales(2, channels), linear);
   linear.b_zero_points = node.ZeroPoints(3, w, channels);
-  linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, channels);
+  linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, channels, weights.shape.size() - 2);
   return std::make_unique<Conv>(node, weights, std::move(linear));
 }
 
@@ -449,7 +454,7 @@ std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Settings& 
   const int64_t channels = weights.shape.front();
   Linear linear(settings, x, w, INTACT_F32);
   linear.b_zero_points = node.ZeroPoints(5, w, channels);
-  linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, channels);
+  linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, channels, weights.shape.size() - 2);
   const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, channels), linear);
   return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
 }

@@ -1,4 +1,5 @@
-// ONNX Runtime's headers, for a library that the runtime loads: the API comes from the runtime, not from a link.
+// ONNX Runtime's headers, for a library that the runtime loads: the API comes from the runtime, not from a
+// link.
 #ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_ORT_H_
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_ORT_H_
 

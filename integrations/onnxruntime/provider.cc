@@ -20,8 +20,8 @@ namespace {
 
 constexpr char kName[] = "IntactExecutionProvider";
 
-// Calls body() for a function of ONNX Runtime's C interface: what it throws becomes a status. It is never ORT_EP_FAIL,
-// behind which onnxruntime.InferenceSession would go on with other providers.
+// Calls body() for a function of ONNX Runtime's C interface: what it throws becomes a status. It is never
+// ORT_EP_FAIL, behind which onnxruntime.InferenceSession would go on with other providers.
 template <class Body>
 OrtStatus* Guard(Body body) noexcept {
   try {
@@ -60,26 +60,28 @@ std::string JsonOf(Ort::ConstNode node, const Fate& fate) {
          Quoted(fate.detail) + "}";
 }
 
-// Reports by the option `report`, which whoever wants to read a report gives its session.
+// Reports by the option `report`, which whoever wants to read a report gives its session. Of several sessions
+// with one value it is the last one's.
 class Reports {
  public:
-  static void Set(const std::string& id, std::string json) {
+  static void Set(const std::string& id, const void* session, std::string json) {
     const std::lock_guard lock(mutex_);
-    reports_[id] = std::move(json);
+    reports_[id] = {session, std::move(json)};
   }
   static std::string Get(const std::string& id) {
     const std::lock_guard lock(mutex_);
     const auto found = reports_.find(id);
-    return found == reports_.end() ? "" : found->second;
+    return found == reports_.end() ? "" : found->second.second;
   }
-  static void Drop(const std::string& id) {
+  static void Drop(const std::string& id, const void* session) {
     const std::lock_guard lock(mutex_);
-    reports_.erase(id);
+    const auto found = reports_.find(id);
+    if (found != reports_.end() && found->second.first == session) reports_.erase(found);
   }
 
  private:
   static inline std::mutex mutex_;
-  static inline std::map<std::string, std::string> reports_;
+  static inline std::map<std::string, std::pair<const void*, std::string>> reports_;
 };
 
 int32_t AvailableThreads() {
@@ -146,7 +148,7 @@ class Provider : public OrtEp {
       for (size_t i = 0; i < count; ++i) delete static_cast<Compiled*>(compiled[i]);
     };
   }
-  ~Provider() { Reports::Drop(report_id_); }
+  ~Provider() { Reports::Drop(report_id_, this); }
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
 
@@ -198,7 +200,7 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
     report += (report.empty() ? "" : ",\n ") + JsonOf(node, fates.at(node.GetId()));
   std::string all;
   for (const auto& [name, part] : reports_) all += (all.empty() || part.empty() ? "" : ",\n ") + part;
-  Reports::Set(report_id_, "[" + all + "]");
+  if (!report_id_.empty()) Reports::Set(report_id_, this, "[" + all + "]");
 }
 
 Compiled* Provider::CompileGroup(Ort::ConstNode fused) {
@@ -309,9 +311,10 @@ INTACT_API OrtStatus* ReleaseEpFactory(OrtEpFactory* factory) {
   return nullptr;
 }
 
-/** Copies what became of the nodes of the session with the option `report` = `id`: JSON, a list of objects with "name",
- * "op", "domain", "taken" and "kernel" or "reason". At most `size` bytes are written to `json`, a zero at the end among
- * them. Returns the bytes that all of it takes; 1 if there is no such session. */
+/** Copies what became of the nodes of the session with the option `report` = `id`: JSON, a list of objects
+ * with "name", "op", "domain", "taken" and "kernel" or "reason". At most `size` bytes are written to `json`,
+ * a zero at the end among them. Returns the bytes that all of it takes; 1 if there is no such session; 0 if
+ * memory ran out. */
 INTACT_API size_t intact_onnxruntime_report(const char* id, char* json, size_t size) {
   try {
     const std::string report = intact::onnxruntime::Reports::Get(id);

@@ -23,7 +23,7 @@ struct Settings {
 /// One run of a node.
 class Run {
  public:
-  /// `inputs`: for each input of the operator its place among the inputs of the run, −1 where there is none.
+  /// `inputs`: for each input of the operator its place among the run's inputs, −1 where there is none.
   /// `memory`: the kind that Allocate() returns.
   Run(OrtKernelContext* context, const std::vector<int>& inputs, const Settings& settings,
       const OrtMemoryInfo* memory);

@@ -181,6 +181,10 @@ def test_reasons():
                                                        ("b_scale", scale), ("b_zero", np.int8(0)), ("y_scale", scale),
                                                        ("y_zero", zero)], (np.uint8, None))) == (
         "a_scale: is computed by each run; expected a constant")
+    assert reason_of(layers.one_node("QGemm", [("a", (np.uint8, [3, 8])), ("a_scale", scale), ("a_zero", zero), ("b", b),
+                                               ("b_scale", scale), ("b_zero", np.int8(0)),
+                                               ("c", np.ones((3, 1), np.int32))], (np.float32, None), layers.MICROSOFT)) == (
+        "bias: has another shape than the columns; expected 1 or 3 values")
     assert reason_of(layers.one_node("ConvInteger", [("x", (np.uint8, ["n", 1, "h", "w"])), ("w", np.ones((1, 1, 3, 3), np.uint8))],
                                      (np.int32, None), auto_pad="SAME_UPPER", strides=[2, 2])) == (
         "auto_pad: is SAME_UPPER with stride 2 and an input of unknown extents; expected explicit pads")
@@ -276,6 +280,15 @@ def test_python_arguments_are_checked():
     with pytest.raises(intact.Error, match="has no IntactExecutionProvider"):
         intact.onnxruntime.report(cpu_session_of(model))
     assert [node["taken"] for node in intact.onnxruntime.report(model)] == [True]
+
+
+def test_a_report_lives_as_long_as_its_session():
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    options = onnxruntime.SessionOptions()
+    intact.onnxruntime.add(options)
+    first, second = (onnxruntime.InferenceSession(model, options) for _ in range(2))
+    del first
+    assert_taken(second)
 
 
 def test_threads_of_a_program_share_a_session():
