@@ -245,8 +245,9 @@ onnxruntime_headers() {
   if [[ ! -f $folder/headers/usr/include/onnxruntime/onnxruntime_ep_c_api.h ]]; then
     # shellcheck disable=SC2016  # what apt expands
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' 'Component: main' | head -n 1)
+    [[ $mirror ]] || fail "apt's sources name no mirror of Debian; install ONNX Runtime's headers in /usr/include/onnxruntime"
     mkdir -p "$folder"/apt/{lists,cache/archives}/partial
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${mirror:-http://deb.debian.org/debian} sid main" \
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror sid main" \
       >"$folder/apt/sources.list"
     options=(-qq -o "Dir::Etc::SourceList=$folder/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
       -o "Dir::State::Lists=$folder/apt/lists" -o "Dir::Cache=$folder/apt/cache" -o APT::Sandbox::User=)
