@@ -68,6 +68,25 @@ def test_operators_are_exact(operator, seed):
             assert_same(cpu.run(None, given)[0], expected, "ONNX Runtime's CPU provider")
 
 
+def test_scales_are_multiplied_in_onnx_runtimes_order():
+    """Enough outputs that the last bit of a scale decides how some are rounded."""
+    r = layers.Random(7)
+    rows, depth, columns = 4096, 3, 256
+    a, b = r.integers(np.uint8, (rows, depth)), r.integers(np.int8, (depth, columns))
+    a_scale, b_scale, zero = r.scale(), r.scale(columns), np.uint8(128)
+    sums = layers.product(a, zero, b, 0)
+    y_scale = np.float32(np.abs(sums).max() * a_scale * b_scale.min() / 128)
+    expected = layers.quantized(sums, a_scale * b_scale / y_scale, zero)
+    for other in (a_scale * (b_scale / y_scale), a_scale / y_scale * b_scale):
+        assert (layers.quantized(sums, other, zero) != expected).any()
+    model = layers.one_node("QLinearMatMul", [("a", (np.uint8, None)), ("a_scale", a_scale), ("a_zero", zero), ("b", b),
+                                              ("b_scale", b_scale), ("b_zero", np.zeros(columns, np.int8)),
+                                              ("y_scale", y_scale), ("y_zero", zero)], (np.uint8, None))
+    assert_same(session_of(model).run(None, {"a": a})[0], expected, "intact")
+    if CPU_IS_EXACT:
+        assert_same(cpu_session_of(model).run(None, {"a": a})[0], expected, "ONNX Runtime's CPU provider")
+
+
 NETWORKS = {"cnn": ([("conv", 16, 3, 2, 1), ("conv", 16, 3, 1, 1), ("conv", 16, 3, 1, 1), ("add", 2), ("conv", 16, 3, 1, 16),
                      ("conv", 24, 1, 1, 1), ("pool",), ("gemm", 10)], [2, 3, 31, 33]),
             "mlp": ([("matmul", 200), ("matmul", 65)] * 2, [17, 64])}
