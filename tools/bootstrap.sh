@@ -32,6 +32,9 @@ Each command installs the Debian packages that are missing, then configures and 
   pytorch  build PyTorch's operators, run their tests, the story of a saturated network, which goes to
            report/pytorch/, and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
            python3-torch and others);                  arguments go to the comparison (--help)
+  onnxruntime  build ONNX Runtime's execution provider (Debian has the headers in sid, from where they are taken unless they
+           are installed), run its tests and a comparison with ONNX Runtime's CPU provider (takes ONNX Runtime from
+           PyPI);                                      arguments go to the comparison (--help)
   wheel    build the Python package's wheel in build/wheels, check it with auditwheel, install it into an empty virtual
            environment and run its tests there (takes build tools from PyPI)
   story    audit and repair a published model, and run it as on a CPU without VNNI (docs/story.md); the tables and the plot go
@@ -112,12 +115,13 @@ bench() {
   build/release/bench/intact_bench "${outputs[@]}" "$@"
 }
 
-# build PRESET [ARGUMENT...]
+# build PRESET [ARGUMENT...]: with the caller's `definitions` for CMake, if there are any.
 build() {
   local preset=$1
   shift
   say "configuring build/$preset"
-  cmake --preset "$preset" -DINTACT_BUILD_PYTORCH="${build_pytorch:-OFF}" >/dev/null
+  cmake --preset "$preset" -DINTACT_BUILD_PYTORCH="${build_pytorch:-OFF}" \
+    -DINTACT_BUILD_ONNXRUNTIME="${build_onnxruntime:-OFF}" "${definitions[@]}" >/dev/null
   say "building build/$preset (minutes the first time)"
   cmake --build --preset "$preset" "$@"
 }
@@ -230,6 +234,44 @@ tell_story() {
   PYTHONPATH=build/release/python "$environment/bin/python" tools/story.py "$@"
 }
 
+# Prints the folder of ONNX Runtime's headers: the installed ones, or those of Debian sid, of which only they are taken. apt
+# gets sources, lists and a cache of its own, so the machine's packages stay what they are.
+onnxruntime_headers() {
+  local folder=$root/build/onnxruntime mirror options
+  if [[ -f /usr/include/onnxruntime/onnxruntime_ep_c_api.h ]]; then
+    echo /usr/include/onnxruntime
+    return
+  fi
+  if [[ ! -f $folder/headers/usr/include/onnxruntime/onnxruntime_ep_c_api.h ]]; then
+    # shellcheck disable=SC2016  # what apt expands
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' 'Component: main' | head -n 1)
+    [[ $mirror ]] || fail "apt's sources name no mirror of Debian; install ONNX Runtime's headers in /usr/include/onnxruntime"
+    mkdir -p "$folder"/apt/{lists,cache/archives}/partial
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror sid main" \
+      >"$folder/apt/sources.list"
+    options=(-qq -o "Dir::Etc::SourceList=$folder/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
+      -o "Dir::State::Lists=$folder/apt/lists" -o "Dir::Cache=$folder/apt/cache" -o APT::Sandbox::User=)
+    apt-get "${options[@]}" update >&2
+    (cd "$folder/apt" && apt-get "${options[@]}" download libonnxruntime-dev >&2)
+    dpkg-deb --extract "$folder"/apt/libonnxruntime-dev_*.deb "$folder/headers"
+    rm -r "$folder/apt"
+  fi
+  echo "$folder/headers/usr/include/onnxruntime"
+}
+
+# A virtual environment has ONNX Runtime and what the package needs; the package comes from the build.
+test_onnxruntime() {
+  local environment=$root/build/onnxruntime/environment headers build_onnxruntime=ON definitions
+  headers=$(onnxruntime_headers)
+  python3 -m venv "$environment"
+  "$environment/bin/pip" install --quiet --disable-pip-version-check cffi numpy onnx onnxruntime==1.32.0 pytest
+  definitions=(-DONNXRUNTIME_INCLUDE_DIR="$headers" -DINTACT_ONNXRUNTIME_PYTHON="$environment/bin/python")
+  build release --target intact_onnxruntime_ep intact_python_stage
+  run_ctest release --tests-regex '^onnxruntime\.'
+  say "comparing with ONNX Runtime's CPU provider (a minute)"
+  PYTHONPATH=build/release/python "$environment/bin/python" integrations/onnxruntime/scripts/bench.py "$@"
+}
+
 lint() {
   local tool sources
   for tool in git clang-format run-clang-tidy; do
@@ -279,6 +321,10 @@ case $command in
     install_packages "${testing[@]}" "${pytorch[@]}"
     install_peers
     try_install openmpi-bin || say "going on without openmpi-bin"
+    ;;
+  onnxruntime)
+    install_packages "${testing[@]}" python3-venv
+    test_onnxruntime "$@"
     ;;
   wheel)
     install_packages python3-venv liblemon-dev

@@ -1,0 +1,197 @@
+#include "groups.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "node.h"
+
+namespace intact::onnxruntime {
+namespace {
+
+constexpr char kMicrosoft[] = "com.microsoft";
+
+bool Is(Ort::ConstNode node, const char* type) {
+  return node != nullptr && node.GetOperatorType() == type &&
+         (node.GetDomain().empty() || node.GetDomain() == "ai.onnx");
+}
+
+// The node that alone reads a value; null if there is none.
+Ort::ConstNode SoleConsumer(Ort::ConstValueInfo value) {
+  if (value == nullptr || value.IsGraphOutput()) return {};
+  const auto consumers = value.GetConsumers();
+  return consumers.size() == 1 && consumers[0].index >= 0 ? consumers[0].node : Ort::ConstNode();
+}
+
+Ort::ConstNode ProducerOf(Ort::ConstValueInfo value) {
+  return value == nullptr ? Ort::ConstNode() : value.GetProducerNode().node;
+}
+
+Ort::ConstValueInfo InputOf(Ort::ConstNode node, size_t i) {
+  const auto inputs = node.GetInputs();
+  return i < inputs.size() ? inputs[i] : Ort::ConstValueInfo();
+}
+
+Ort::ConstValueInfo OutputOf(Ort::ConstNode node, size_t i = 0) { return node.GetOutputs().at(i); }
+
+// The DequantizeLinear that makes input i of `node`, for this node alone.
+Ort::ConstNode DequantizerOf(Ort::ConstNode node, size_t i, const char* name) {
+  const auto value = InputOf(node, i);
+  const auto dequantizer = ProducerOf(value);
+  if (!Is(dequantizer, "DequantizeLinear"))
+    throw Refusal(std::string(name) + ": is float; expected the output of a DequantizeLinear");
+  if (SoleConsumer(value) == nullptr)
+    throw Refusal(std::string(name) + ": other nodes read it too; expected a DequantizeLinear of its own");
+  return dequantizer;
+}
+
+// That the scales of weights, where there are several, belong to dimension `axis`.
+void CheckAxis(Ort::ConstNode dequantizer, int64_t axis) {
+  const Node node(dequantizer, {"x", "x_scale", "x_zero_point"});
+  if (CountOf(node.ShapeOf(1)) == 1) return;
+  const auto dimensions = static_cast<int64_t>(node.ShapeOf(0).size());
+  int64_t given = node.Integer("axis", 1);
+  if (given < 0) given += dimensions;
+  if (given != axis || node.Integer("block_size", 0) != 0)
+    throw Refusal("axis: is " + std::to_string(given) + " for the scales of the weights; expected " +
+                  std::to_string(axis) + " without blocks");
+}
+
+// Conv, Gemm or MatMul of dequantized values, and what follows.
+Group DequantizedGroup(Ort::ConstNode node) {
+  const std::string type = node.GetOperatorType();
+  const bool is_conv = type == "Conv", is_gemm = type == "Gemm";
+  Group group{.domain = "", .type = "", .inputs = {}, .nodes = {node}};
+  const auto add_inputs = [&group](Ort::ConstNode dequantizer) {
+    for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
+    group.nodes.push_back(dequantizer);
+  };
+  add_inputs(DequantizerOf(node, 0, "A"));
+  const auto weights = DequantizerOf(node, 1, "B");
+  const Node attributes(node, {});
+  CheckAxis(weights, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
+  add_inputs(weights);
+  Ort::ConstValueInfo bias;
+  if (InputOf(node, 2) != nullptr) {
+    if (is_gemm && attributes.Float("beta", 1) != 1) throw Refusal("beta: is not 1; expected 1 with a bias");
+    const auto dequantizer = DequantizerOf(node, 2, "bias");
+    bias = InputOf(dequantizer, 0);
+    group.nodes.push_back(dequantizer);
+  }
+
+  // With a zero point at the end of the range, quantizing clamps as Relu does.
+  group.output = OutputOf(node);
+  auto quantizer = SoleConsumer(group.output);
+  Ort::ConstNode relu;
+  if (Is(quantizer, "Relu")) relu = std::exchange(quantizer, SoleConsumer(OutputOf(quantizer)));
+  if (Is(quantizer, "QuantizeLinear")) {
+    group.output = OutputOf(quantizer);
+    const Node quantized(quantizer, {"x", "y_scale", "y_zero_point"});
+    if (relu != nullptr) {
+      const bool is_signed = quantized.Has(2) && quantized.Type(2, {INTACT_U8, INTACT_S8}) == INTACT_S8;
+      if (quantized.ZeroPoint(2, is_signed ? INTACT_S8 : INTACT_U8) != (is_signed ? -128 : 0))
+        throw Refusal("y_zero_point: is not the lowest value; expected that behind a Relu");
+      group.nodes.push_back(relu);
+    }
+    group.nodes.push_back(quantizer);
+    group.type = is_conv ? "QLinearConv" : is_gemm ? "QGemm" : "QLinearMatMul";
+    if (is_gemm) group.inputs.push_back(bias);
+    group.inputs.push_back(InputOf(quantizer, 1));
+    group.inputs.push_back(InputOf(quantizer, 2));
+    if (is_conv) group.inputs.push_back(bias);
+  } else if (is_gemm) {
+    group.type = "QGemm";
+    group.inputs.push_back(bias);
+  } else if (!is_conv) {
+    const auto given = std::exchange(group.inputs, {});
+    group.type = "MatMulIntegerToFloat";
+    group.inputs = {given[0], given[3], given[1], given[4], given[2], given[5]};
+  } else {
+    throw Refusal("output: stays float; expected a QuantizeLinear behind it");
+  }
+  if (is_gemm || group.type == "MatMulIntegerToFloat") group.domain = kMicrosoft;
+  return group;
+}
+
+// Whether a value is a constant that has one element for each column of a product, for each channel of a
+// convolution with weights of `dimensions`, or one for all, and does not change the shape that it is
+// broadcast to.
+bool IsOfColumns(Ort::ConstValueInfo value, bool is_conv, size_t dimensions) {
+  if (value == nullptr || !value.IsConstantInitializer()) return false;
+  const Shape shape = value.TypeInfo().GetTensorTypeAndShapeInfo().GetShape();
+  if (!is_conv) return shape.size() <= 1;
+  // Behind the channels, which are dimension 1, each other extent is 1.
+  return shape.size() <= dimensions &&
+         (CountOf(shape) == 1 ||
+          (shape.size() + 1 >= dimensions && shape[shape.size() + 1 - dimensions] == CountOf(shape)));
+}
+
+// The input of a node of two that is not `value`.
+Ort::ConstValueInfo OtherInput(Ort::ConstNode node, Ort::ConstValueInfo value) {
+  return InputOf(node, InputOf(node, 0).GetName() == value.GetName() ? 1 : 0);
+}
+
+// MatMulInteger or ConvInteger of DynamicQuantizeLinear's output, the product of both scales, and a bias:
+//     Add(Mul(Cast(MatMulInteger(a, B, a_zero_point, b_zero_point)), Mul(a_scale, b_scale)), bias)
+std::optional<Group> DynamicGroup(Ort::ConstNode node) {
+  const auto a = InputOf(node, 0);
+  const auto quantizer = ProducerOf(a);
+  const auto cast = SoleConsumer(OutputOf(node));
+  if (!Is(quantizer, "DynamicQuantizeLinear") || !Is(cast, "Cast")) return {};
+  if (Node(cast, {}).Integer("to", 0) != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) return {};
+  const auto mul = SoleConsumer(OutputOf(cast));
+  if (!Is(mul, "Mul")) return {};
+  const auto factor = OtherInput(mul, OutputOf(cast));
+  const auto scales = ProducerOf(factor);
+  const auto a_scale = OutputOf(quantizer, 1), a_zero_point = OutputOf(quantizer, 2);
+  if (!Is(scales, "Mul") || SoleConsumer(factor) == nullptr) return {};
+  const auto b_scale = OtherInput(scales, a_scale);
+  const bool has_scale =
+      InputOf(scales, 0).GetName() == a_scale.GetName() || InputOf(scales, 1).GetName() == a_scale.GetName();
+  const auto zero_point = InputOf(node, 2);
+  const bool is_conv = Is(node, "ConvInteger");
+  const auto is_of_columns = [&, dimensions = Node(node, {}).ShapeOf(1).size()](Ort::ConstValueInfo value) {
+    return IsOfColumns(value, is_conv, dimensions);
+  };
+  if (!has_scale || !is_of_columns(b_scale) || zero_point == nullptr ||
+      zero_point.GetName() != a_zero_point.GetName())
+    return {};
+
+  Group group{.domain = is_conv ? kGroupDomain : kMicrosoft,
+              .type = "",
+              .inputs = {},
+              .output = OutputOf(mul),
+              .nodes = {node, cast, scales, mul}};
+  Ort::ConstValueInfo bias;
+  const auto add = SoleConsumer(group.output);
+  if (Is(add, "Add") && is_of_columns(OtherInput(add, group.output))) {
+    bias = OtherInput(add, group.output);
+    group.output = OutputOf(add);
+    group.nodes.push_back(add);
+  }
+  const auto b = InputOf(node, 1), b_zero_point = InputOf(node, 3);
+  const bool is_alone =
+      SoleConsumer(a) != nullptr && SoleConsumer(a_scale) != nullptr && SoleConsumer(a_zero_point) != nullptr;
+  if (is_alone) {
+    group.nodes.push_back(quantizer);
+    group.type = is_conv ? "DynamicQuantizeConv" : "DynamicQuantizeMatMul";
+    group.inputs = {InputOf(quantizer, 0), b, b_scale, b_zero_point, bias};
+  } else {
+    group.type = is_conv ? "ConvIntegerToFloat" : "MatMulIntegerToFloat";
+    group.inputs = {a, b, a_scale, b_scale, a_zero_point, b_zero_point, bias};
+  }
+  return group;
+}
+
+}  // namespace
+
+Group GroupOf(Ort::ConstNode node) {
+  if (Is(node, "Conv") || Is(node, "Gemm") || Is(node, "MatMul")) return DequantizedGroup(node);
+  if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
+    if (auto group = DynamicGroup(node)) return *std::move(group);
+  std::string domain = node.GetDomain();
+  if (domain == "ai.onnx") domain.clear();
+  return {std::move(domain), node.GetOperatorType(), node.GetInputs(), OutputOf(node), {node}};
+}
+
+}  // namespace intact::onnxruntime

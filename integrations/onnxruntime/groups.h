@@ -1,0 +1,31 @@
+// Nodes that are one quantized operator together: between DequantizeLinear and QuantizeLinear, or behind
+// DynamicQuantizeLinear.
+#ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_GROUPS_H_
+#define INTACT_INTEGRATIONS_ONNXRUNTIME_GROUPS_H_
+
+#include <string>
+#include <vector>
+
+#include "ort.h"
+
+namespace intact::onnxruntime {
+
+/// The domain of operators that only groups are.
+inline constexpr char kGroupDomain[] = "intact";
+
+/// An operator and the nodes of the model that it stands for.
+struct Group {
+  std::string domain, type;  ///< the operator
+  /// The operator's, in the order of its definition; null: not given.
+  std::vector<Ort::ConstValueInfo> inputs;
+  Ort::ConstValueInfo output = {};    ///< the operator's
+  std::vector<Ort::ConstNode> nodes;  ///< the first one has the operator's attributes
+};
+
+/// The group whose main node is `node`: the product or the convolution. Another node is a group of its own.
+/// ONNX Runtime's CPU provider makes the same operators of the same groups. Throws Refusal if a product or a
+/// convolution of floats is no such group.
+Group GroupOf(Ort::ConstNode node);
+
+}  // namespace intact::onnxruntime
+#endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_GROUPS_H_

@@ -1,0 +1,510 @@
+#include "operators.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "node.h"
+
+namespace intact::onnxruntime {
+namespace {
+
+// Of each operator, as the operator's definition names its inputs.
+const std::vector<const char*> kMatMulInteger = {"A", "B", "a_zero_point", "b_zero_point"};
+const std::vector<const char*> kQLinearMatMul = {"a",       "a_scale",      "a_zero_point", "b",
+                                                 "b_scale", "b_zero_point", "y_scale",      "y_zero_point"};
+const std::vector<const char*> kQGemm = {"A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point",
+                                         "C", "y_scale", "y_zero_point"};
+const std::vector<const char*> kDynamicQuantizeMatMul = {"A", "B", "b_scale", "b_zero_point", "bias"};
+const std::vector<const char*> kMatMulIntegerToFloat = {
+    "A", "B", "a_scale", "b_scale", "a_zero_point", "b_zero_point", "bias"};
+// Convolutions of a group, for which ONNX Runtime has no operators: as DynamicQuantizeMatMul and
+// MatMulIntegerToFloat.
+const std::vector<const char*> kDynamicQuantizeConv = {"x", "w", "w_scale", "w_zero_point", "bias"};
+const std::vector<const char*> kConvIntegerToFloat = {
+    "x", "w", "x_scale", "w_scale", "x_zero_point", "w_zero_point", "bias"};
+const std::vector<const char*> kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
+const std::vector<const char*> kQLinearConv = {
+    "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"};
+
+// Bytes of an element; of eight bits also without a type.
+constexpr size_t SizeOf(int32_t type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
+
+// O…I from OI….
+std::vector<std::byte> ChannelsLast(const Constant& weights) {
+  const int64_t channels = weights.shape[1];
+  const int64_t taps = CountOf(std::span(weights.shape).subspan(2));
+  const auto* const source = static_cast<const std::byte*>(weights.data);
+  std::vector<std::byte> reordered(static_cast<size_t>(weights.count));
+  std::byte* target = reordered.data();
+  for (int64_t o = 0; o < weights.shape[0]; ++o)
+    for (int64_t t = 0; t < taps; ++t)
+      for (int64_t c = 0; c < channels; ++c) *target++ = source[(o * channels + c) * taps + t];
+  return reordered;
+}
+
+// A descriptor with the memory that it points to.
+struct Linear {
+  intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
+  std::vector<int32_t> b_zero_points = {}, bias_s32 = {};
+  std::vector<float> scales = {}, bias_f32 = {};
+
+  Linear(const Settings& settings, intact_type a, intact_type b, intact_type c) {
+    desc.mode = settings.mode;
+    desc.max_isa = settings.max_isa;
+    desc.a_type = a;
+    desc.b_type = b;
+    desc.c_type = c;
+  }
+
+  const intact_linear_desc* Complete() {
+    if (std::ranges::any_of(b_zero_points, [](int32_t value) { return value != 0; })) {
+      desc.b_zero_points = b_zero_points.data();
+      desc.b_zero_point_count = static_cast<int64_t>(b_zero_points.size());
+    }
+    if (!bias_s32.empty()) desc.bias_s32 = bias_s32.data();
+    if (!bias_f32.empty()) desc.bias_f32 = bias_f32.data();
+    if (!scales.empty()) desc.scales = scales.data();
+    desc.scale_count = static_cast<int64_t>(scales.size());
+    return &desc;
+  }
+};
+
+// Scales of outputs as ONNX Runtime computes them: each product and the quotient rounded to float32, in this
+// order.
+std::vector<float> OutputScales(float a_scale, std::vector<float> b_scales, std::optional<float> y_scale) {
+  for (float& scale : b_scales) {
+    scale = a_scale * scale;
+    if (y_scale) scale /= *y_scale;
+  }
+  return b_scales;
+}
+
+// The bias of an input, if there is one: one value, repeated, or one for each column. `behind`: how many
+// dimensions of extent 1 follow the columns.
+template <class T>
+std::vector<T> Bias(const Node& node, size_t input, intact_type type, int64_t columns, size_t behind = 0) {
+  if (!node.Has(input)) return {};
+  const Constant constant = node.ConstantOf(input, type);
+  const auto values = constant.As<T>();
+  if (constant.count == 1) return std::vector<T>(static_cast<size_t>(columns), values[0]);
+  const size_t dimensions = constant.shape.size();
+  const bool has_columns = dimensions > behind && constant.shape[dimensions - 1 - behind] == columns;
+  if (constant.count != columns || !has_columns)
+    throw Refusal("bias: has another shape than the columns; expected 1 or " + std::to_string(columns) +
+                  " values");
+  return {values.begin(), values.end()};
+}
+
+struct DestroyGemm {
+  void operator()(intact_gemm* plan) const { intact_gemm_destroy(plan); }
+};
+struct DestroyConv {
+  void operator()(intact_conv* plan) const { intact_conv_destroy(plan); }
+};
+
+// A plan cannot hold the node: intact's own words.
+void RefuseUnlessOk(intact_status status) {
+  if (status != INTACT_OK) throw Refusal(intact_last_error());
+}
+
+// An input of one element.
+Ort::ConstValue ElementOf(const Run& run, size_t input, const char* name) {
+  const auto value = run.Input(input);
+  const size_t count = value.GetTensorTypeAndShapeInfo().GetElementCount();
+  if (count != 1)
+    throw std::invalid_argument(std::string(name) + ": has " + std::to_string(count) + " values; expected 1");
+  return value;
+}
+
+// The zero point and the scale of A where each run gives at least one of them: its input, or else the
+// constant.
+struct FromRun {
+  std::optional<size_t> zero_point_input = {}, scale_input = {};
+  int32_t zero_point = 0;
+  std::optional<float> scale = {};  // with neither, outputs have no scales
+
+  struct Values {
+    int32_t zero_point = 0;
+    float scale = 1;
+  };
+  // Reads a run's values, and lets `args` point to them.
+  template <class Args>
+  void Read(const Run& run, Values& values, Args& args) const {
+    values.zero_point = zero_point;
+    if (zero_point_input) {
+      const auto given = ElementOf(run, *zero_point_input, "zero point of A");
+      const bool is_signed =
+          given.GetTensorTypeAndShapeInfo().GetElementType() == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8;
+      values.zero_point = is_signed ? *static_cast<const int8_t*>(given.GetTensorRawData())
+                                    : *static_cast<const uint8_t*>(given.GetTensorRawData());
+    }
+    args.a_zero_points = &values.zero_point;
+    if (!scale_input && !scale) return;
+    values.scale = scale_input ? *ElementOf(run, *scale_input, "scale of A").GetTensorData<float>() : *scale;
+    args.a_scales = &values.scale;
+  }
+};
+
+// Sets the zero point of A and the scales of outputs, which are products with the scale of A. `scale`: none
+// where outputs are sums. Returns how runs give one of them, if they do.
+std::optional<FromRun> SetQuantization(const Node& node, size_t zero_point, std::optional<size_t> scale,
+                                       std::vector<float> b_scales, Linear& linear) {
+  const auto a = static_cast<intact_type>(linear.desc.a_type);
+  if (!node.IsFromRun(zero_point) && !(scale && node.IsFromRun(*scale))) {
+    linear.desc.a_zero_point = node.ZeroPoint(zero_point, a);
+    if (scale) linear.scales = OutputScales(node.Scale(*scale), std::move(b_scales), {});
+    return {};
+  }
+  FromRun from_run;
+  if (node.IsFromRun(zero_point)) {
+    from_run.zero_point_input = zero_point;
+  } else {
+    from_run.zero_point = node.ZeroPoint(zero_point, a);
+  }
+  if (scale && node.IsFromRun(*scale)) {
+    from_run.scale_input = scale;
+  } else if (scale) {
+    from_run.scale = node.Scale(*scale);
+  }
+  linear.scales = std::move(b_scales);
+  linear.desc.a_quantization = INTACT_QUANTIZATION_TENSOR;
+  return from_run;
+}
+
+// A is float, and each run quantizes it.
+void SetDynamicQuantization(std::vector<float> b_scales, Linear& linear) {
+  linear.desc.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  linear.desc.a_source_type = INTACT_F32;
+  linear.scales = std::move(b_scales);
+}
+
+// Products of matrices. A is [..., K]; leading extents make rows.
+class MatMul : public Layer {
+ public:
+  // `b`: the weights; `transposed`: N×K.
+  MatMul(const Constant& b, bool transposed, Linear linear, std::optional<FromRun> from_run = {})
+      : from_run_(from_run) {
+    if (b.shape.size() != 2)
+      throw Refusal("B: has " + std::to_string(b.shape.size()) + " dimensions; expected 2");
+    intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
+    desc.k = k_ = b.shape[transposed ? 1 : 0];
+    desc.n = n_ = b.shape[transposed ? 0 : 1];
+    if (transposed) desc.b_stride_k = 1, desc.b_stride_n = desc.k;
+    intact_gemm* plan = nullptr;
+    RefuseUnlessOk(intact_gemm_create(&desc, linear.Complete(), b.data, &plan));
+    plan_.reset(plan);
+  }
+
+  void Compute(Run& run) const override {
+    const auto a = run.Input(0);
+    Shape shape = a.GetTensorTypeAndShapeInfo().GetShape();
+    if (shape.empty() || shape.back() != k_)
+      throw std::invalid_argument("A: has rows of " + std::to_string(shape.empty() ? 0 : shape.back()) +
+                                  " elements; expected " + std::to_string(k_));
+    shape.back() = n_;
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.m = CountOf(shape) / n_;
+    args.a = a.GetTensorRawData();
+    args.c = run.Output(shape);
+    if (args.m == 0) return;
+    FromRun::Values values;
+    if (from_run_) from_run_->Read(run, values, args);
+    run.Compute(*plan_, args,
+                static_cast<double>(args.m) * static_cast<double>(n_) * static_cast<double>(k_));
+  }
+
+  std::string Kernel() const override {
+    intact_gemm_info info = INTACT_GEMM_INFO_INIT;
+    Check(intact_gemm_query(plan_.get(), &info));
+    return info.kernel;
+  }
+
+ private:
+  std::unique_ptr<intact_gemm, DestroyGemm> plan_;
+  int64_t n_ = 0, k_ = 0;
+  std::optional<FromRun> from_run_;
+};
+
+std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Settings& settings) {
+  const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
+  const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(1, b);
+  Linear linear(settings, a, b, INTACT_S32);
+  linear.b_zero_points = node.ZeroPoints(3, b, weights.shape.back());
+  const auto from_run = SetQuantization(node, 2, {}, {}, linear);
+  return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
+}
+
+std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Settings& settings) {
+  const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
+  const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
+  const intact_type y = node.OutputType({INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(3, b);
+  const int64_t columns = weights.shape.back();
+  Linear linear(settings, a, b, y);
+  linear.desc.a_zero_point = node.ZeroPoint(2, a);
+  linear.desc.c_zero_point = node.ZeroPoint(7, y);
+  linear.b_zero_points = node.ZeroPoints(5, b, columns);
+  linear.scales = OutputScales(node.Scale(1), node.Scales(4, columns), node.Scale(6));
+  return std::make_unique<MatMul>(weights, false, std::move(linear));
+}
+
+std::unique_ptr<Layer> MakeQGemm(const Node& node, const Settings& settings) {
+  if (node.Integer("transA", 0) != 0) throw Refusal("transA: is 1; expected 0");
+  const bool transposed = node.Integer("transB", 0) != 0;
+  const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
+  const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(3, b);
+  const int64_t columns = transposed ? weights.shape.front() : weights.shape.back();
+  Linear linear(settings, a, b, node.OutputType({INTACT_F32, INTACT_U8, INTACT_S8}));
+  linear.desc.a_zero_point = node.ZeroPoint(2, a);
+  linear.b_zero_points = node.ZeroPoints(5, b, columns);
+  linear.bias_s32 = Bias<int32_t>(node, 6, INTACT_S32, columns);
+  std::optional<float> y_scale;
+  if (linear.desc.c_type != INTACT_F32) {
+    y_scale = node.Scale(7);
+    linear.desc.c_zero_point = node.ZeroPoint(8, static_cast<intact_type>(linear.desc.c_type));
+  }
+  linear.scales = OutputScales(node.Float("alpha", 1) * node.Scale(1), node.Scales(4, columns), y_scale);
+  return std::make_unique<MatMul>(weights, transposed, std::move(linear));
+}
+
+std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Settings& settings) {
+  node.Type(0, {INTACT_F32});
+  const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(1, b);
+  const int64_t columns = weights.shape.back();
+  Linear linear(settings, INTACT_U8, b, INTACT_F32);
+  SetDynamicQuantization(node.Scales(2, columns), linear);
+  linear.b_zero_points = node.ZeroPoints(3, b, columns);
+  linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, columns);
+  return std::make_unique<MatMul>(weights, false, std::move(linear));
+}
+
+std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Settings& settings) {
+  const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
+  const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(1, b);
+  const int64_t columns = weights.shape.back();
+  Linear linear(settings, a, b, INTACT_F32);
+  linear.b_zero_points = node.ZeroPoints(5, b, columns);
+  linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, columns);
+  const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, columns), linear);
+  return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
+}
+
+// Convolutions of NC… tensors, or N…C ones with `channels_last`.
+class Conv : public Layer {
+ public:
+  // Reads the geometry of a node with weights OI….
+  Conv(const Node& node, const Constant& w, Linear linear, std::optional<FromRun> from_run = {})
+      : from_run_(from_run),
+        x_bytes_(SizeOf(linear.desc.a_source_type)),
+        y_bytes_(SizeOf(linear.desc.c_type)) {
+    if (w.shape.size() < 3 || w.shape.size() > 2 + INTACT_MAX_SPATIAL)
+      throw Refusal("W: has " + std::to_string(w.shape.size()) + " dimensions; expected 3 to 5");
+    const size_t dims = w.shape.size() - 2;
+    channels_last_ = node.Integer("channels_last", 0) != 0;
+    desc_.spatial_dims = static_cast<int32_t>(dims);
+    desc_.groups = node.Integer("group", 1);
+    desc_.output_channels = w.shape[0];
+    desc_.input_channels = w.shape[1] * desc_.groups;
+    const Shape strides = node.Integers("strides", dims, 1);
+    const Shape dilations = node.Integers("dilations", dims, 1);
+    for (size_t i = 0; i < dims; ++i) {
+      desc_.input[i] = INTACT_ANY_EXTENT;
+      desc_.kernel[i] = w.shape[2 + i];
+      desc_.stride[i] = strides[i];
+      desc_.dilation[i] = dilations[i];
+    }
+    SetPadding(node, dims);
+    multiply_adds_ = static_cast<double>(w.count);
+    intact_conv* plan = nullptr;
+    const auto weights = ChannelsLast(w);
+    RefuseUnlessOk(intact_conv_create(&desc_, linear.Complete(), weights.data(), &plan));
+    plan_.reset(plan);
+  }
+
+  void Compute(Run& run) const override {
+    const auto x = run.Input(0);
+    const Shape shape = x.GetTensorTypeAndShapeInfo().GetShape();
+    const auto dims = static_cast<size_t>(desc_.spatial_dims);
+    const size_t first = channels_last_ ? 1 : 2;
+    if (shape.size() != dims + 2)
+      throw std::invalid_argument("X: has " + std::to_string(shape.size()) + " dimensions; expected " +
+                                  std::to_string(dims + 2));
+    const int64_t channels = shape[channels_last_ ? dims + 1 : 1];
+    if (channels != desc_.input_channels)
+      throw std::invalid_argument("X: has " + std::to_string(channels) + " channels; expected " +
+                                  std::to_string(desc_.input_channels));
+
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    args.batch = shape[0];
+    Shape out(dims + 2);
+    out[0] = shape[0];
+    out[channels_last_ ? dims + 1 : 1] = desc_.output_channels;
+    for (size_t i = 0; i < dims; ++i) {
+      args.input[i] = shape[first + i];
+      out[first + i] = OutputExtent(i, args.input[i]);
+    }
+    void* const y = run.Output(out);
+    if (args.batch == 0) return;
+
+    const int64_t in_pixels = CountOf(std::span(args.input).first(dims));
+    const int64_t out_pixels = CountOf(std::span(out).subspan(first, dims));
+    // A matrix of one row or one column is its own transpose.
+    const bool turns_x = !channels_last_ && desc_.input_channels > 1 && in_pixels > 1;
+    const bool turns_y = !channels_last_ && desc_.output_channels > 1 && out_pixels > 1;
+    args.a = x.GetTensorRawData();
+    if (turns_x) {
+      void* const pixels = run.Allocate(static_cast<size_t>(args.batch * channels * in_pixels) * x_bytes_);
+      run.Transpose(args.a, pixels, x_bytes_, args.batch, channels, in_pixels);
+      args.a = pixels;
+    }
+    args.c = turns_y ? run.Allocate(static_cast<size_t>(CountOf(out)) * y_bytes_) : y;
+    FromRun::Values values;
+    if (from_run_) from_run_->Read(run, values, args);
+    run.Compute(*plan_, args, static_cast<double>(args.batch * out_pixels) * multiply_adds_);
+    if (turns_y) run.Transpose(args.c, y, y_bytes_, args.batch, out_pixels, desc_.output_channels);
+  }
+
+  std::string Kernel() const override {
+    intact_conv_info info = INTACT_CONV_INFO_INIT;
+    Check(intact_conv_query(plan_.get(), &info));
+    return info.kernel;
+  }
+
+ private:
+  // The extent of the kernel with its dilation.
+  int64_t Reach(size_t i) const { return desc_.dilation[i] * (desc_.kernel[i] - 1) + 1; }
+
+  int64_t OutputExtent(size_t i, int64_t input) const {
+    const int64_t padded = input + desc_.pad_begin[i] + desc_.pad_end[i];
+    if (padded < Reach(i))
+      throw std::invalid_argument("X: has extent " + std::to_string(padded) +
+                                  " with its padding; expected at least " + std::to_string(Reach(i)));
+    return (padded - Reach(i)) / desc_.stride[i] + 1;
+  }
+
+  void SetPadding(const Node& node, size_t dims) {
+    const std::string automatic = node.String("auto_pad", "NOTSET");
+    if (automatic == "VALID") return;
+    if (automatic == "NOTSET") {
+      const Shape pads = node.Integers("pads", 2 * dims, 0);
+      std::copy_n(pads.begin(), dims, desc_.pad_begin);
+      std::copy_n(pads.begin() + static_cast<int64_t>(dims), dims, desc_.pad_end);
+      return;
+    }
+    // SAME_UPPER, SAME_LOWER: ⌈input/stride⌉ outputs. With a stride the padding depends on the input's
+    // extents.
+    const Shape shape = node.ShapeOf(0);
+    for (size_t i = 0; i < dims; ++i) {
+      const size_t place = (channels_last_ ? 1 : 2) + i;
+      const int64_t stride = desc_.stride[i];
+      const int64_t input = place < shape.size() ? shape[place] : -1;
+      if (stride > 1 && input < 0)
+        throw Refusal("auto_pad: is " + automatic + " with stride " + std::to_string(stride) +
+                      " and an input of unknown extents; expected explicit pads");
+      const int64_t last = stride > 1 ? (input + stride - 1) / stride * stride - stride - input : -1;
+      const int64_t padding = std::max<int64_t>(last + Reach(i), 0);
+      const int64_t less = padding / 2;
+      desc_.pad_begin[i] = automatic == "SAME_LOWER" ? padding - less : less;
+      desc_.pad_end[i] = padding - desc_.pad_begin[i];
+    }
+  }
+
+  intact_conv_desc desc_ = INTACT_CONV_DESC_INIT;
+  std::unique_ptr<intact_conv, DestroyConv> plan_;
+  std::optional<FromRun> from_run_;
+  size_t x_bytes_, y_bytes_;  // of an element
+  bool channels_last_ = false;
+  double multiply_adds_ = 0;  // of an output pixel
+};
+
+std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Settings& settings) {
+  const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8});
+  const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(1, w);
+  Linear linear(settings, x, w, INTACT_S32);
+  linear.b_zero_points = node.ZeroPoints(3, w, weights.shape.front());
+  const auto from_run = SetQuantization(node, 2, {}, {}, linear);
+  return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
+}
+
+std::unique_ptr<Layer> MakeDynamicQuantizeConv(const Node& node, const Settings& settings) {
+  const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(1, w);
+  const int64_t channels = weights.shape.front();
+  Linear linear(settings, INTACT_U8, w, INTACT_F32);
+  SetDynamicQuantization(node.Scales(2, channels), linear);
+  linear.b_zero_points = node.ZeroPoints(3, w, channels);
+  linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, channels, weights.shape.size() - 2);
+  return std::make_unique<Conv>(node, weights, std::move(linear));
+}
+
+std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Settings& settings) {
+  const intact_type x = node.Type(0, {INTACT_U8});
+  const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(1, w);
+  const int64_t channels = weights.shape.front();
+  Linear linear(settings, x, w, INTACT_F32);
+  linear.b_zero_points = node.ZeroPoints(5, w, channels);
+  linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, channels, weights.shape.size() - 2);
+  const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, channels), linear);
+  return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
+}
+
+std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Settings& settings) {
+  const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8});
+  const intact_type w = node.Type(3, {INTACT_U8, INTACT_S8});
+  const intact_type y = node.OutputType({INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(3, w);
+  const int64_t channels = weights.shape.front();
+  Linear linear(settings, x, w, y);
+  linear.desc.a_zero_point = node.ZeroPoint(2, x);
+  linear.desc.c_zero_point = node.ZeroPoint(7, y);
+  linear.b_zero_points = node.ZeroPoints(5, w, channels);
+  linear.scales = OutputScales(node.Scale(1), node.Scales(4, channels), node.Scale(6));
+  linear.bias_s32 = Bias<int32_t>(node, 8, INTACT_S32, channels);
+  return std::make_unique<Conv>(node, weights, std::move(linear));
+}
+
+struct Operator {
+  const char* domain;
+  const char* type;
+  const std::vector<const char*>& inputs;
+  std::unique_ptr<Layer> (*make)(const Node& node, const Settings& settings);
+};
+
+const std::array kOperators = {
+    Operator{"", "MatMulInteger", kMatMulInteger, MakeMatMulInteger},
+    Operator{"", "QLinearMatMul", kQLinearMatMul, MakeQLinearMatMul},
+    Operator{"", "ConvInteger", kConvInteger, MakeConvInteger},
+    Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
+    Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
+    Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
+    Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
+    Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
+    Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
+    Operator{"com.microsoft", "MatMulIntegerToFloat", kMatMulIntegerToFloat, MakeMatMulIntegerToFloat},
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
+  for (const Operator& each : kOperators) {
+    if (group.domain != each.domain || group.type != each.type) continue;
+    const Node node(group.nodes.front(), group.inputs, group.output, each.inputs);
+    if (!node.IsFromRun(0))
+      throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
+    return each.make(node, settings);
+  }
+  throw Refusal("no operator of this provider");
+}
+
+}  // namespace intact::onnxruntime

@@ -1,0 +1,331 @@
+// The execution provider that ONNX Runtime loads: a factory, a provider for each session, its compiled nodes.
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "node.h"
+#include "operators.h"
+
+namespace intact::onnxruntime {
+namespace {
+
+constexpr char kName[] = "IntactExecutionProvider";
+
+// Calls body() for a function of ONNX Runtime's C interface: what it throws becomes a status. It is never
+// ORT_EP_FAIL, behind which onnxruntime.InferenceSession would go on with other providers.
+template <class Body>
+OrtStatus* Guard(Body body) noexcept {
+  try {
+    body();
+    return nullptr;
+  } catch (const Ort::Exception& error) {
+    return Ort::GetApi().CreateStatus(error.GetOrtErrorCode(), error.what());
+  } catch (const std::invalid_argument& error) {
+    return Ort::GetApi().CreateStatus(ORT_INVALID_ARGUMENT, (std::string("intact: ") + error.what()).c_str());
+  } catch (const std::exception& error) {
+    return Ort::GetApi().CreateStatus(ORT_RUNTIME_EXCEPTION,
+                                      (std::string("intact: ") + error.what()).c_str());
+  }
+}
+
+// A JSON string.
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (static_cast<unsigned char>(c) >= ' ') quoted += c;
+  }
+  return quoted + '"';
+}
+
+// What became of a node: the kernel that computes it, or why none does.
+struct Fate {
+  bool is_taken;
+  std::string detail;
+};
+
+std::string JsonOf(Ort::ConstNode node, const Fate& fate) {
+  return "{\"name\": " + Quoted(node.GetName()) + ", \"op\": " + Quoted(node.GetOperatorType()) +
+         ", \"domain\": " + Quoted(node.GetDomain()) +
+         ", \"taken\": " + (fate.is_taken ? "true, \"kernel\": " : "false, \"reason\": ") +
+         Quoted(fate.detail) + "}";
+}
+
+// Reports by the option `report`, which whoever wants to read a report gives its session. Of several sessions
+// with one value it is the last one's.
+class Reports {
+ public:
+  static void Set(const std::string& id, const void* session, std::string json) {
+    const std::lock_guard lock(mutex_);
+    reports_[id] = {session, std::move(json)};
+  }
+  static std::string Get(const std::string& id) {
+    const std::lock_guard lock(mutex_);
+    const auto found = reports_.find(id);
+    return found == reports_.end() ? "" : found->second.second;
+  }
+  static void Drop(const std::string& id, const void* session) {
+    const std::lock_guard lock(mutex_);
+    const auto found = reports_.find(id);
+    if (found != reports_.end() && found->second.first == session) reports_.erase(found);
+  }
+
+ private:
+  static inline std::mutex mutex_;
+  static inline std::map<std::string, std::pair<const void*, std::string>> reports_;
+};
+
+int32_t AvailableThreads() {
+  cpu_set_t processors;
+  return sched_getaffinity(0, sizeof processors, &processors) == 0 ? CPU_COUNT(&processors) : 1;
+}
+
+[[noreturn]] void RefuseOption(const std::string& option, const std::string& value,
+                               const std::string& expected) {
+  throw std::invalid_argument(option + ": is '" + value + "'; expected " + expected);
+}
+
+Settings ReadSettings(const std::map<std::string, std::string>& options) {
+  Settings settings;
+  settings.threads = AvailableThreads();
+  for (const auto& [option, value] : options) {
+    if (value.empty()) continue;
+    if (option == "mode") {
+      if (value != "exact" && value != "saturating") RefuseOption(option, value, "exact or saturating");
+      settings.mode = value == "exact" ? INTACT_EXACT : INTACT_SATURATING;
+    } else if (option == "max_isa") {
+      int32_t isa = INTACT_ISA_ANY;
+      for (const char* name; (name = intact_isa_name(isa)) != nullptr && value != name;) ++isa;
+      if (intact_isa_name(isa) == nullptr)
+        RefuseOption(option, value, "a name of intact_isa_name(), such as avx2");
+      settings.max_isa = isa;
+    } else if (option == "threads") {
+      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), settings.threads);
+      if (error != std::errc() || *end != '\0' || settings.threads < 1)
+        RefuseOption(option, value, "a positive number");
+    }
+  }
+  return settings;
+}
+
+class Provider;
+
+// A group of nodes as a session runs it.
+struct Compiled : OrtNodeComputeInfo {
+  Compiled(const Provider& owner, std::unique_ptr<Layer> computed, std::vector<int> places);
+
+  const Provider& provider;
+  const std::unique_ptr<Layer> layer;
+  const std::vector<int> inputs;  // places among the inputs of a run
+};
+
+class Provider : public OrtEp {
+ public:
+  Provider(Settings settings, std::string report_id)
+      : OrtEp{}, settings_(settings), report_id_(std::move(report_id)) {
+    ort_version_supported = ORT_API_VERSION;
+    OrtEp::GetName = [](const OrtEp*) noexcept { return kName; };
+    OrtEp::GetCapability = [](OrtEp* self, const OrtGraph* graph, OrtEpGraphSupportInfo* info) noexcept {
+      return Guard([&] { static_cast<Provider*>(self)->TakeNodes(Ort::ConstGraph(graph), info); });
+    };
+    OrtEp::Compile = [](OrtEp* self, const OrtGraph**, const OrtNode** fused, size_t count,
+                        OrtNodeComputeInfo** compiled, OrtNode**) noexcept {
+      return Guard([&] {
+        for (size_t i = 0; i < count; ++i)
+          compiled[i] = static_cast<Provider*>(self)->CompileGroup(Ort::ConstNode(fused[i]));
+      });
+    };
+    OrtEp::ReleaseNodeComputeInfos = [](OrtEp*, OrtNodeComputeInfo** compiled, size_t count) noexcept {
+      for (size_t i = 0; i < count; ++i) delete static_cast<Compiled*>(compiled[i]);
+    };
+  }
+  ~Provider() { Reports::Drop(report_id_, this); }
+  Provider(const Provider&) = delete;
+  Provider& operator=(const Provider&) = delete;
+
+  const Settings& settings() const { return settings_; }
+  const OrtMemoryInfo* memory() const { return memory_; }
+
+ private:
+  void TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info);
+  Compiled* CompileGroup(Ort::ConstNode fused);
+
+  const Settings settings_;
+  const std::string report_id_;
+  const Ort::MemoryInfo memory_ = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
+  std::map<std::string, std::string> reports_;  // by the name of the graph: a model may have subgraphs
+  // Of the graph that the session asked about last, by the name of the output: it compiles them next.
+  struct Taken {
+    std::vector<std::string> inputs;  // names; "": not given
+    std::unique_ptr<Layer> layer;
+  };
+  std::map<std::string, Taken> taken_;
+};
+
+void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
+  taken_.clear();
+  const auto nodes = graph.GetNodes();
+  std::map<size_t, Fate> fates;
+  for (const Ort::ConstNode& node : nodes) {
+    Group group;
+    std::unique_ptr<Layer> layer;
+    try {
+      group = GroupOf(node);
+      layer = MakeLayer(group, settings_);
+    } catch (const std::exception& error) {
+      fates.try_emplace(node.GetId(), Fate{false, error.what()});  // unless a group has the node
+      continue;
+    }
+    for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel()};
+    Taken& taken = taken_[group.output.GetName()];
+    for (const auto& input : group.inputs) taken.inputs.push_back(input == nullptr ? "" : input.GetName());
+    taken.layer = std::move(layer);
+    const std::vector<const OrtNode*> fused(group.nodes.begin(), group.nodes.end());
+    const OrtNodeFusionOptions options{ORT_API_VERSION, true};  // the plan has the constants
+    Ort::ThrowOnError(
+        Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, fused.data(), fused.size(), &options));
+  }
+  std::string& report = reports_[graph.GetName()];
+  report.clear();
+  for (const auto& node : nodes)
+    report += (report.empty() ? "" : ",\n ") + JsonOf(node, fates.at(node.GetId()));
+  std::string all;
+  for (const auto& [name, part] : reports_) all += (all.empty() || part.empty() ? "" : ",\n ") + part;
+  if (!report_id_.empty()) Reports::Set(report_id_, this, "[" + all + "]");
+}
+
+Compiled* Provider::CompileGroup(Ort::ConstNode fused) {
+  const std::string output = fused.GetOutputs().at(0).GetName();
+  auto found = taken_.extract(output);
+  if (found.empty()) throw std::runtime_error("output " + output + ": is of no node that was taken");
+  std::vector<std::string> given;
+  for (const auto& input : fused.GetInputs()) given.push_back(input.GetName());
+  std::vector<int> places;
+  for (const std::string& input : found.mapped().inputs) {
+    const auto place = std::ranges::find(given, input);
+    places.push_back(place == given.end() ? -1 : static_cast<int>(place - given.begin()));
+  }
+  return new Compiled(*this, std::move(found.mapped().layer), std::move(places));
+}
+
+Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, std::vector<int> places)
+    : OrtNodeComputeInfo{}, provider(owner), layer(std::move(computed)), inputs(std::move(places)) {
+  ort_version_supported = ORT_API_VERSION;
+  OrtNodeComputeInfo::CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*,
+                                       void** state) -> OrtStatus* {
+    *state = self;
+    return nullptr;
+  };
+  OrtNodeComputeInfo::ReleaseState = [](OrtNodeComputeInfo*, void*) {};
+  OrtNodeComputeInfo::Compute = [](OrtNodeComputeInfo* self, void*, OrtKernelContext* context) {
+    return Guard([&] {
+      const auto& compiled = *static_cast<Compiled*>(self);
+      Run run(context, compiled.inputs, compiled.provider.settings(), compiled.provider.memory());
+      compiled.layer->Compute(run);
+    });
+  };
+}
+
+class Factory : public OrtEpFactory {
+ public:
+  Factory() : OrtEpFactory{} {
+    ort_version_supported = ORT_API_VERSION;
+    OrtEpFactory::GetName = [](const OrtEpFactory*) noexcept { return kName; };
+    OrtEpFactory::GetVendor = [](const OrtEpFactory*) noexcept { return "intact"; };
+    OrtEpFactory::GetVendorId = [](const OrtEpFactory*) noexcept { return uint32_t{0}; };
+    OrtEpFactory::GetVersion = [](const OrtEpFactory*) noexcept { return intact_version(); };
+    OrtEpFactory::GetSupportedDevices = [](OrtEpFactory* self, const OrtHardwareDevice* const* devices,
+                                           size_t count, OrtEpDevice** found, size_t most,
+                                           size_t* found_count) noexcept {
+      return Guard([&] {
+        *found_count = 0;
+        for (size_t i = 0; i < count && *found_count < most; ++i) {
+          if (Ort::GetApi().HardwareDevice_Type(devices[i]) != OrtHardwareDeviceType_CPU) continue;
+          Ort::ThrowOnError(
+              Ort::GetEpApi().CreateEpDevice(self, devices[i], nullptr, nullptr, &found[*found_count]));
+          ++*found_count;
+        }
+      });
+    };
+    OrtEpFactory::CreateEp = [](OrtEpFactory*, const OrtHardwareDevice* const*,
+                                const OrtKeyValuePairs* const*, size_t, const OrtSessionOptions* session,
+                                const OrtLogger*, OrtEp** created) noexcept {
+      return Guard([&] {
+        const Ort::ConstSessionOptions options(session);
+        std::string prefix = std::string("ep.") + kName + ".";
+        std::ranges::transform(prefix, prefix.begin(), [](unsigned char c) { return std::tolower(c); });
+        std::map<std::string, std::string> given;
+        for (const char* const option : {"mode", "max_isa", "threads", "report"})
+          given[option] = options.GetConfigEntryOrDefault((prefix + option).c_str(), "");
+        *created = new Provider(ReadSettings(given), given["report"]);
+      });
+    };
+    OrtEpFactory::ReleaseEp = [](OrtEpFactory*, OrtEp* provider) noexcept {
+      delete static_cast<Provider*>(provider);
+    };
+    OrtEpFactory::CreateAllocator = [](OrtEpFactory*, const OrtMemoryInfo*, const OrtKeyValuePairs*,
+                                       OrtAllocator** allocator) noexcept -> OrtStatus* {
+      *allocator = nullptr;  // the CPU's
+      return nullptr;
+    };
+    OrtEpFactory::ReleaseAllocator = [](OrtEpFactory*, OrtAllocator*) noexcept {};
+    OrtEpFactory::CreateDataTransfer = [](OrtEpFactory*,
+                                          OrtDataTransferImpl** transfer) noexcept -> OrtStatus* {
+      *transfer = nullptr;
+      return nullptr;
+    };
+    OrtEpFactory::IsStreamAware = [](const OrtEpFactory*) noexcept { return false; };
+  }
+};
+
+}  // namespace
+}  // namespace intact::onnxruntime
+
+extern "C" {
+
+/** ONNX Runtime's entry point: makes the factory. */
+INTACT_API OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base, const OrtLogger*,
+                                        OrtEpFactory** factories, size_t most, size_t* count) {
+  const OrtApi* const api = base->GetApi(ORT_API_VERSION);
+  if (api == nullptr) return nullptr;  // an older runtime; it has printed why
+  Ort::InitApi(api);
+  return intact::onnxruntime::Guard([&] {
+    *count = 0;
+    if (most < 1) throw std::runtime_error("there is no room for a factory; expected room for 1");
+    factories[(*count)++] = new intact::onnxruntime::Factory();
+  });
+}
+
+/** ONNX Runtime's entry point: the factory goes. */
+INTACT_API OrtStatus* ReleaseEpFactory(OrtEpFactory* factory) {
+  delete static_cast<intact::onnxruntime::Factory*>(factory);
+  return nullptr;
+}
+
+/** Copies what became of the nodes of the session with the option `report` = `id`: JSON, a list of objects
+ * with "name", "op", "domain", "taken" and "kernel" or "reason". At most `size` bytes are written to `json`,
+ * a zero at the end among them. Returns the bytes that all of it takes; 1 if there is no such session; 0 if
+ * memory ran out. */
+INTACT_API size_t intact_onnxruntime_report(const char* id, char* json, size_t size) {
+  try {
+    const std::string report = intact::onnxruntime::Reports::Get(id);
+    if (size > 0) {
+      const size_t copied = std::min(report.size(), size - 1);
+      std::memcpy(json, report.data(), copied);
+      json[copied] = '\0';
+    }
+    return report.size() + 1;
+  } catch (const std::exception&) {
+    return 0;  // no memory
+  }
+}
+}

@@ -1,0 +1,145 @@
+#include "run.h"
+
+#include <emmintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+namespace intact::onnxruntime {
+namespace {
+
+// Below this a part costs more than it saves: some microseconds of work.
+constexpr double kMultiplyAddsOfPart = 1 << 20;
+constexpr int64_t kBytesOfPart = 1 << 16;
+
+template <class Element>
+__m128i UnpackLow(__m128i a, __m128i b) {
+  return sizeof(Element) == 1 ? _mm_unpacklo_epi8(a, b) : _mm_unpacklo_epi32(a, b);
+}
+template <class Element>
+__m128i UnpackHigh(__m128i a, __m128i b) {
+  return sizeof(Element) == 1 ? _mm_unpackhi_epi8(a, b) : _mm_unpackhi_epi32(a, b);
+}
+
+// Transposes a square of kSide elements each way, as many as a vector has. Row i and row i + kSide/2 are
+// interleaved; after log2(kSide) rounds element (i, j) has moved to (j, i).
+template <class Element>
+void TransposeSquare(const Element* source, int64_t source_stride, Element* target, int64_t target_stride) {
+  constexpr size_t kSide = 16 / sizeof(Element);
+  __m128i rows[kSide], next[kSide];
+  for (size_t i = 0; i < kSide; ++i)
+    rows[i] =
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + static_cast<int64_t>(i) * source_stride));
+  for (size_t round = 1; round < kSide; round *= 2) {
+    for (size_t i = 0; i < kSide / 2; ++i) {
+      next[2 * i] = UnpackLow<Element>(rows[i], rows[i + kSide / 2]);
+      next[2 * i + 1] = UnpackHigh<Element>(rows[i], rows[i + kSide / 2]);
+    }
+    std::copy_n(next, kSide, rows);
+  }
+  for (size_t i = 0; i < kSide; ++i)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(target + static_cast<int64_t>(i) * target_stride), rows[i]);
+}
+
+// Rows [0, rows) and columns [begin, end) of a matrix.
+template <class Element>
+void TransposeColumns(const Element* source, Element* target, int64_t rows, int64_t columns, int64_t begin,
+                      int64_t end) {
+  constexpr int64_t kSide = 16 / sizeof(Element);
+  const auto by_element = [&](int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end) {
+    for (int64_t c = column_begin; c < column_end; ++c)
+      for (int64_t r = row_begin; r < row_end; ++r) target[c * rows + r] = source[r * columns + c];
+  };
+  const int64_t square_rows = rows - rows % kSide;
+  const int64_t square_end = end - (end - begin) % kSide;
+  for (int64_t c = begin; c < square_end; c += kSide)
+    for (int64_t r = 0; r < square_rows; r += kSide)
+      TransposeSquare(source + r * columns + c, columns, target + c * rows + r, rows);
+  by_element(square_rows, rows, begin, square_end);
+  by_element(0, rows, square_end, end);
+}
+
+}  // namespace
+
+void Check(intact_status status) {
+  if (status != INTACT_OK) throw std::runtime_error(intact_last_error());
+}
+
+Run::Run(OrtKernelContext* context, const std::vector<int>& inputs, const Settings& settings,
+         const OrtMemoryInfo* memory)
+    : context_(context), inputs_(inputs), settings_(settings), allocator_(context_.GetAllocator(*memory)) {}
+
+void* Run::Allocate(size_t bytes) {
+  void* const memory = allocator_->Alloc(allocator_.get(), std::max<size_t>(bytes, 1));
+  if (memory == nullptr) throw std::bad_alloc();
+  memory_.emplace_back(memory, Free{allocator_.get()});
+  return memory;
+}
+
+template <class Work>
+void Run::ForEach(int64_t count, Work work) const {
+  if (count == 1) return work(0);
+  struct Call {
+    Work& work;
+    std::atomic<bool> has_failed = false;
+    std::exception_ptr failure;
+  } call{work, {}, {}};
+  const auto call_one = [](void* data, size_t i) {
+    auto& called = *static_cast<Call*>(data);
+    try {
+      called.work(static_cast<int64_t>(i));
+    } catch (...) {
+      if (!called.has_failed.exchange(true)) called.failure = std::current_exception();
+    }
+  };
+  context_.ParallelFor(call_one, static_cast<size_t>(count), 0, &call);
+  if (call.failure) std::rethrow_exception(call.failure);
+}
+
+template <class Plan, class Args, class Prepare, class RunPart>
+void Run::ComputeParts(const Plan& plan, Args args, double multiply_adds, Prepare prepare, RunPart run_part) {
+  intact_run_info info = INTACT_RUN_INFO_INIT;
+  Check(prepare(&plan, &args, &info));
+  const int parts =
+      static_cast<int>(std::clamp(multiply_adds / kMultiplyAddsOfPart, 1.0, double(settings_.threads)));
+  auto* const scratch =
+      static_cast<std::byte*>(Allocate(static_cast<size_t>(parts) * info.part_scratch_bytes));
+  ForEach(parts, [&](int64_t part) {
+    Args own = args;
+    own.scratch = scratch + static_cast<size_t>(part) * info.part_scratch_bytes;
+    own.scratch_bytes = info.part_scratch_bytes;
+    Check(run_part(&plan, &own, static_cast<int32_t>(part), parts));
+  });
+}
+
+void Run::Compute(const intact_gemm& plan, const intact_gemm_args& args, double multiply_adds) {
+  ComputeParts(plan, args, multiply_adds, intact_gemm_prepare, intact_gemm_run_part);
+}
+void Run::Compute(const intact_conv& plan, const intact_conv_args& args, double multiply_adds) {
+  ComputeParts(plan, args, multiply_adds, intact_conv_prepare, intact_conv_run_part);
+}
+
+void Run::Transpose(const void* source, void* target, size_t element_bytes, int64_t matrices, int64_t rows,
+                    int64_t columns) const {
+  // Each item is a block of columns of one matrix, of about kBytesOfPart.
+  const int64_t row_bytes = rows * static_cast<int64_t>(element_bytes);
+  const int64_t block = (std::max<int64_t>(kBytesOfPart / row_bytes, 1) + 15) / 16 * 16;
+  const int64_t blocks = (columns + block - 1) / block;
+  const auto transpose = [&]<class Element>(const Element* from, Element* to) {
+    ForEach(matrices * blocks, [&](int64_t item) {
+      const int64_t matrix = item / blocks * rows * columns;
+      const int64_t begin = item % blocks * block;
+      TransposeColumns(from + matrix, to + matrix, rows, columns, begin, std::min(begin + block, columns));
+    });
+  };
+  if (element_bytes == 1) {
+    transpose(static_cast<const uint8_t*>(source), static_cast<uint8_t*>(target));
+  } else {
+    transpose(static_cast<const int32_t*>(source), static_cast<int32_t*>(target));
+  }
+}
+
+}  // namespace intact::onnxruntime

@@ -1,0 +1,76 @@
+// What a run of a node works with: the session's threads, memory, and transposition between NCHW and NHWC.
+#ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_RUN_H_
+#define INTACT_INTEGRATIONS_ONNXRUNTIME_RUN_H_
+
+#include <intact/intact.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ort.h"
+
+namespace intact::onnxruntime {
+
+/// What the options of a session say; see docs/onnxruntime.md.
+struct Settings {
+  int32_t mode = INTACT_EXACT;       ///< an intact_mode
+  int32_t max_isa = INTACT_ISA_ANY;  ///< an intact_isa, the cap
+  int32_t threads = 1;               ///< most parts that a run is cut into
+};
+
+/// One run of a node.
+class Run {
+ public:
+  /// `inputs`: for each input of the operator its place among the run's inputs, −1 where there is none.
+  /// `memory`: the kind that Allocate() returns.
+  Run(OrtKernelContext* context, const std::vector<int>& inputs, const Settings& settings,
+      const OrtMemoryInfo* memory);
+
+  /// The input that the operator's definition has at `input`.
+  Ort::ConstValue Input(size_t input) const {
+    return context_.GetInput(static_cast<size_t>(inputs_.at(input)));
+  }
+  /// The output's elements.
+  void* Output(const std::vector<int64_t>& shape) const {
+    return context_.GetOutput(0, shape).GetTensorMutableRawData();
+  }
+  /// Memory of the session's allocator, until the end of the run.
+  void* Allocate(size_t bytes);
+
+  /// Calls work(i) for each i in [0, count), on the session's threads. Throws what one of them throws.
+  template <class Work>
+  void ForEach(int64_t count, Work work) const;
+  /// Runs a plan in parts. `multiply_adds`: its work, which decides how many.
+  void Compute(const intact_gemm& plan, const intact_gemm_args& args, double multiply_adds);
+  void Compute(const intact_conv& plan, const intact_conv_args& args, double multiply_adds);
+
+  /// Writes the transpose of `matrices` row-major matrices of rows × columns elements, of one or four bytes.
+  void Transpose(const void* source, void* target, size_t element_bytes, int64_t matrices, int64_t rows,
+                 int64_t columns) const;
+
+ private:
+  struct Free {
+    OrtAllocator* allocator;
+    void operator()(void* memory) const { allocator->Free(allocator, memory); }
+  };
+  struct ReleaseAllocator {
+    void operator()(OrtAllocator* allocator) const { Ort::GetApi().ReleaseAllocator(allocator); }
+  };
+
+  template <class Plan, class Args, class Prepare, class RunPart>
+  void ComputeParts(const Plan& plan, Args args, double multiply_adds, Prepare prepare, RunPart run_part);
+
+  Ort::KernelContext context_;
+  const std::vector<int>& inputs_;
+  const Settings& settings_;
+  std::unique_ptr<OrtAllocator, ReleaseAllocator> allocator_;
+  std::vector<std::unique_ptr<void, Free>> memory_;
+};
+
+/// Throws the message of this thread's last call of intact, unless `status` is INTACT_OK.
+void Check(intact_status status);
+
+}  // namespace intact::onnxruntime
+#endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_RUN_H_

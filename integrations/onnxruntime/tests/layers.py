@@ -1,0 +1,314 @@
+"""Random quantized layers: a model of one node, its inputs, and what it must compute, by NumPy's integers and float32."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+MICROSOFT = "com.microsoft"
+_ONNX_TYPES = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8,
+               np.dtype(np.int32): TensorProto.INT32, np.dtype(np.float32): TensorProto.FLOAT}
+
+
+@dataclasses.dataclass
+class Layer:
+    model: bytes
+    inputs: Callable[[], dict[str, np.ndarray]]  # random ones, of a random shape
+    exact: Callable[[dict[str, np.ndarray]], np.ndarray]
+    on_cpu: bool = True  # whether ONNX Runtime's CPU provider has the operator with these types
+
+
+def model_of(nodes: list, inputs: dict[str, tuple], outputs: dict[str, tuple], constants: dict[str, np.ndarray]) -> bytes:
+    """Inputs and outputs: (dtype, shape), with names for extents that runs give."""
+    graph = helper.make_graph(
+        nodes, "layers", [helper.make_tensor_value_info(name, _ONNX_TYPES[np.dtype(t)], s) for name, (t, s) in inputs.items()],
+        [helper.make_tensor_value_info(name, _ONNX_TYPES[np.dtype(t)], s) for name, (t, s) in outputs.items()],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
+    return helper.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString()
+
+
+def one_node(op: str, arguments: list[tuple[str, Any]], output: tuple, domain: str = "", **attributes: Any) -> bytes:
+    """Arguments: a name with an array, a constant; with (dtype, shape), an input; with None, not given."""
+    names = [name if value is not None else "" for name, value in arguments]
+    node = helper.make_node(op, names, ["y"], name=op, domain=domain, **attributes)
+    inputs = {name: value for name, value in arguments if isinstance(value, tuple)}
+    constants = {name: value for name, value in arguments if isinstance(value, (np.ndarray, np.generic))}
+    return model_of([node], inputs, {"y": output}, constants)
+
+
+class Random:
+    def __init__(self, seed: int):
+        self.rng = np.random.default_rng(seed)
+
+    def below(self, most: int) -> int:
+        return int(self.rng.integers(1, most + 1))
+
+    def one_of(self, *values: Any) -> Any:
+        return values[self.rng.integers(len(values))]
+
+    def integers(self, dtype: Any, shape: Any = ()) -> np.ndarray:
+        info = np.iinfo(dtype)
+        return np.asarray(self.rng.integers(info.min, info.max + 1, shape), dtype)
+
+    def bias(self, columns: int) -> np.ndarray:
+        return self.rng.integers(-(1 << 14), 1 << 14, columns).astype(np.int32)
+
+    def scale(self, shape: Any = ()) -> np.ndarray:
+        return np.asarray(np.exp(self.rng.uniform(-6, -3, shape)), np.float32)
+
+    def types(self) -> tuple[Any, Any, bool]:
+        """Activations', weights', and whether ONNX Runtime's CPU provider has them."""
+        return self.one_of((np.uint8, np.int8, True), (np.uint8, np.uint8, True), (np.int8, np.int8, True),
+                           (np.int8, np.uint8, False))
+
+    def y_scale(self, depth: int, x_scale: np.ndarray, w_scale: np.ndarray) -> np.ndarray:
+        """One that makes most outputs fit into eight bits."""
+        return np.float32(x_scale * np.max(w_scale) * 100 * np.sqrt(depth) * self.rng.uniform(0.5, 2))
+
+
+def quantized(sums: np.ndarray, scales: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
+    info = np.iinfo(zero_point.dtype)
+    rounded = np.rint(sums.astype(np.float32) * scales).astype(np.float64)
+    return np.clip(rounded + int(zero_point), info.min, info.max).astype(zero_point.dtype)
+
+
+def product(a: np.ndarray, a_zero: Any, b: np.ndarray, b_zero: Any) -> np.ndarray:
+    return (a.astype(np.int64) - int(a_zero)) @ (b.astype(np.int64) - np.asarray(b_zero, np.int64))
+
+
+def convolution(x: np.ndarray, x_zero: Any, w: np.ndarray, w_zero: np.ndarray, strides: list, dilations: list, pads: list,
+                groups: int) -> np.ndarray:
+    dims = w.ndim - 2
+    x = x.astype(np.int64) - int(x_zero)
+    w = w.astype(np.int64) - np.asarray(w_zero, np.int64).reshape([-1] + [1] * (dims + 1))
+    x = np.pad(x, [(0, 0), (0, 0)] + [(pads[i], pads[dims + i]) for i in range(dims)])
+    extents = [(x.shape[2 + i] - dilations[i] * (w.shape[2 + i] - 1) - 1) // strides[i] + 1 for i in range(dims)]
+    x = x.reshape([x.shape[0], groups, -1, *x.shape[2:]])
+    w = w.reshape([groups, -1, *w.shape[1:]])
+    y = np.zeros([x.shape[0], groups, w.shape[1], *extents], np.int64)
+    for tap in np.ndindex(*w.shape[3:]):
+        window = tuple(slice(t * d, t * d + (e - 1) * s + 1, s) for t, d, e, s in zip(tap, dilations, extents, strides))
+        y += np.einsum("bgc...,goc->bgo...", x[(slice(None),) * 3 + window], w[(slice(None),) * 3 + tap])
+    return y.reshape([y.shape[0], -1, *extents])
+
+
+def matrices(r: Random, dtype: Any, depth: int) -> np.ndarray:
+    """Of one to four dimensions."""
+    extents = [r.below(most) for most in r.one_of((), (40,), (3, 20), (2, 2, 9))]
+    return r.integers(dtype, [*extents, depth])
+
+
+def matmul_integer(seed: int) -> Layer:
+    r = Random(seed)
+    a_type, b_type, on_cpu = r.types()
+    k, n = r.below(300), r.below(100)
+    b = r.integers(b_type, (k, n))
+    b_zero = r.one_of(None, r.integers(b_type), r.integers(b_type, n))
+    a_zero = r.one_of(None, r.integers(a_type), (a_type, []))  # the last: each run gives it
+    if a_zero is None:
+        b_zero = None
+    model = one_node("MatMulInteger", [("a", (a_type, None)), ("b", b), ("a_zero", a_zero), ("b_zero", b_zero)],
+                     (np.int32, None))
+
+    def inputs() -> dict:
+        return {"a": matrices(r, a_type, k)} | ({"a_zero": r.integers(a_type)} if isinstance(a_zero, tuple) else {})
+
+    def exact(given: dict) -> np.ndarray:
+        zero = given.get("a_zero", a_zero if isinstance(a_zero, np.ndarray) else 0)
+        return product(given["a"], zero, b, 0 if b_zero is None else b_zero).astype(np.int32)
+
+    return Layer(model, inputs, exact, on_cpu)
+
+
+def qlinear_matmul(seed: int) -> Layer:
+    r = Random(seed)
+    a_type, b_type, on_cpu = r.types()
+    k, n = r.below(300), r.below(100)
+    columns = r.one_of((), n)
+    b, b_scale, b_zero = r.integers(b_type, (k, n)), r.scale(columns), r.integers(b_type, columns)
+    a_scale, a_zero, y_zero = r.scale(), r.integers(a_type), r.integers(a_type)
+    y_scale = r.y_scale(k, a_scale, b_scale)
+    model = one_node("QLinearMatMul", [("a", (a_type, None)), ("a_scale", a_scale), ("a_zero", a_zero), ("b", b),
+                                       ("b_scale", b_scale), ("b_zero", b_zero), ("y_scale", y_scale), ("y_zero", y_zero)],
+                     (a_type, None))
+    return Layer(model, lambda: {"a": matrices(r, a_type, k)}, lambda given: quantized(
+        product(given["a"], a_zero, b, b_zero), a_scale * b_scale / y_scale, y_zero), on_cpu)
+
+
+def qgemm(seed: int) -> Layer:
+    r = Random(seed)
+    a_type, b_type, on_cpu = r.types()
+    k, n = r.below(300), r.below(100)
+    columns = r.one_of((), n)
+    b, b_scale, b_zero = r.integers(b_type, (k, n)), r.scale(columns), r.integers(b_type, columns)
+    a_scale, a_zero, y_zero = r.scale(), r.integers(a_type), r.integers(a_type)
+    y_scale = r.y_scale(k, a_scale, b_scale)
+    bias = r.one_of(None, r.bias(n), r.bias(1)[0], r.bias(n).reshape(1, n))
+    transposed, is_float, alpha = r.one_of(0, 1), r.one_of(False, True), np.float32(r.one_of(1, 0.75, 1.3))
+    arguments = [("a", (a_type, ["m", k])), ("a_scale", a_scale), ("a_zero", a_zero), ("b", b.T.copy() if transposed else b),
+                 ("b_scale", b_scale), ("b_zero", b_zero), ("c", bias)]
+    if not is_float:
+        arguments += [("y_scale", y_scale), ("y_zero", y_zero)]
+    model = one_node("QGemm", arguments, (np.float32 if is_float else a_type, ["m", n]), MICROSOFT, transB=transposed,
+                     alpha=float(alpha))
+
+    def exact(given: dict) -> np.ndarray:
+        sums = product(given["a"], a_zero, b, b_zero) + (0 if bias is None else bias)
+        scales = alpha * a_scale * b_scale
+        return sums.astype(np.float32) * scales if is_float else quantized(sums, scales / y_scale, y_zero)
+
+    return Layer(model, lambda: {"a": r.integers(a_type, (r.below(40), k))}, exact, on_cpu)
+
+
+def dynamic_quantize_matmul(seed: int) -> Layer:
+    r = Random(seed)
+    b_type = r.one_of(np.uint8, np.int8)
+    k, n = r.below(300), r.below(100)
+    columns = r.one_of((), n)
+    b, b_scale = r.integers(b_type, (k, n)), r.scale(columns)
+    b_zero = r.one_of(None, r.integers(b_type, columns))
+    bias = r.one_of(None, r.rng.normal(size=n).astype(np.float32))
+    model = one_node("DynamicQuantizeMatMul", [("a", (np.float32, None)), ("b", b), ("b_scale", b_scale), ("b_zero", b_zero),
+                                               ("bias", bias)], (np.float32, None), MICROSOFT)
+
+    def inputs() -> dict:
+        shape = matrices(r, np.uint8, k).shape
+        return {"a": (r.rng.normal(size=shape) * r.one_of(1, 1e-3, 1e6) + r.one_of(0, 3)).astype(np.float32)}
+
+    def exact(given: dict) -> np.ndarray:
+        a = given["a"]
+        low, high = np.float32(min(a.min(), 0)), np.float32(max(a.max(), 0))
+        scale = (high - low) / np.float32(255) if high > low else np.float32(1)
+        zero = np.uint8(np.clip(np.rint(0 - low / scale), 0, 255))
+        values = np.clip(np.rint(a / scale) + np.float32(zero), 0, 255).astype(np.uint8)
+        y = product(values, zero, b, 0 if b_zero is None else b_zero).astype(np.float32) * (scale * b_scale)
+        return y if bias is None else y + bias
+
+    return Layer(model, inputs, exact)
+
+
+def matmul_integer_to_float(seed: int) -> Layer:
+    r = Random(seed)
+    a_type, b_type, on_cpu = r.types()
+    k, n = r.below(300), r.below(100)
+    columns = r.one_of((), n)
+    b, b_scale = r.integers(b_type, (k, n)), r.scale(columns)
+    b_zero = r.one_of(None, r.integers(b_type, columns))
+    bias = r.one_of(None, r.rng.normal(size=n).astype(np.float32))
+    a_scale, a_zero = r.one_of((np.float32, []), r.scale()), r.one_of((a_type, []), r.integers(a_type), None)
+    model = one_node("MatMulIntegerToFloat", [("a", (a_type, None)), ("b", b), ("a_scale", a_scale), ("b_scale", b_scale),
+                                              ("a_zero", a_zero), ("b_zero", b_zero), ("bias", bias)],
+                     (np.float32, None), MICROSOFT)
+
+    def inputs() -> dict:
+        given = {"a": matrices(r, a_type, k)}
+        if isinstance(a_scale, tuple):
+            given["a_scale"] = r.scale()
+        if isinstance(a_zero, tuple):
+            given["a_zero"] = r.integers(a_type)
+        return given
+
+    def exact(given: dict) -> np.ndarray:
+        zero = given.get("a_zero", 0 if a_zero is None else a_zero)
+        scale = given.get("a_scale", a_scale)
+        y = product(given["a"], zero, b, 0 if b_zero is None else b_zero).astype(np.float32) * (scale * b_scale)
+        return y if bias is None else y + bias
+
+    return Layer(model, inputs, exact, on_cpu)
+
+
+def _geometry(r: Random) -> tuple:
+    dims = r.one_of(1, 2, 2, 2, 3)
+    groups = r.one_of(1, 1, 1, 2, 3, r.below(40))
+    inputs, outputs = r.below(20), r.below(20)
+    if groups > 3:  # depthwise, or one input channel for each group
+        inputs, outputs = 1, r.one_of(1, 1, 2)
+    kernel = [r.below([9, 5, 3][dims - 1]) for _ in range(dims)]
+    automatic = r.one_of("NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+    strides = [r.below(3) for _ in range(dims)]
+    dilations = [r.below(3) for _ in range(dims)]
+    pads = [int(r.rng.integers(0, 3)) for _ in range(2 * dims)]
+    extents: list = ["h", "w", "d"][:dims]
+    if automatic.startswith("SAME"):
+        dilations = [1] * dims  # as ONNX Runtime wants it
+        sizes = [kernel[i] + r.below(20 // dims) for i in range(dims)]
+        if max(strides) > 1:
+            extents = sizes
+        need = [max((-(-size // s) - 1) * s + k - size, 0) for size, s, k in zip(sizes, strides, kernel)]
+        less, more = [n // 2 for n in need], [n - n // 2 for n in need]
+        pads = less + more if automatic == "SAME_UPPER" else more + less
+    elif automatic == "VALID":
+        pads = [0] * (2 * dims)
+    attributes = {"group": groups, "strides": strides, "dilations": dilations, "kernel_shape": kernel, "auto_pad": automatic}
+    if automatic == "NOTSET":
+        attributes["pads"] = pads
+
+    def shape() -> list:
+        own = extents if isinstance(extents[0], int) else [d * k + r.below(20 // dims) for d, k in zip(dilations, kernel)]
+        return [r.below(3), inputs * groups, *own]
+
+    return ((outputs * groups, inputs, *kernel), ["n", inputs * groups, *extents], attributes, pads, shape)
+
+
+def conv_integer(seed: int) -> Layer:
+    r = Random(seed)
+    x_type, w_type, _ = r.types()
+    shape, declared, attributes, pads, input_shape = _geometry(r)
+    w = r.integers(w_type, shape)
+    x_zero = r.one_of(None, r.integers(x_type), (x_type, []))  # the last: each run gives it
+    on_cpu = x_type == w_type == np.uint8
+    w_zero = None if x_zero is None else r.one_of(None, r.integers(w_type), *([] if on_cpu else [r.integers(w_type, shape[0])]))
+    model = one_node("ConvInteger", [("x", (x_type, declared)), ("w", w), ("x_zero", x_zero), ("w_zero", w_zero)],
+                     (np.int32, None), **attributes)
+
+    def inputs() -> dict:
+        return {"x": r.integers(x_type, input_shape())} | ({"x_zero": r.integers(x_type)} if isinstance(x_zero, tuple) else {})
+
+    def exact(given: dict) -> np.ndarray:
+        zero = given.get("x_zero", x_zero if isinstance(x_zero, np.ndarray) else 0)
+        return convolution(given["x"], zero, w, 0 if w_zero is None else w_zero, attributes["strides"], attributes["dilations"],
+                           pads, attributes["group"]).astype(np.int32)
+
+    return Layer(model, inputs, exact, on_cpu)
+
+
+def qlinear_conv(seed: int, channels_last: bool = False) -> Layer:
+    r = Random(seed)
+    x_type, w_type, on_cpu = r.types()
+    shape, declared, attributes, pads, input_shape = _geometry(r)
+    w, bias = r.integers(w_type, shape), r.one_of(None, r.bias(shape[0]))
+    w_scale, w_zero = r.scale(r.one_of((), shape[0])), r.integers(w_type)
+    x_scale, x_zero, y_zero = r.scale(), r.integers(x_type), r.integers(x_type)
+    y_scale = r.y_scale(int(np.prod(shape[1:])), x_scale, w_scale)
+    if channels_last:
+        attributes["channels_last"] = 1
+        declared = [declared[0], *declared[2:], declared[1]]
+    model = one_node("QLinearConv", [("x", (x_type, declared)), ("x_scale", x_scale), ("x_zero", x_zero), ("w", w),
+                                     ("w_scale", w_scale), ("w_zero", w_zero), ("y_scale", y_scale), ("y_zero", y_zero),
+                                     ("bias", bias)], (x_type, None), MICROSOFT if channels_last else "", **attributes)
+
+    def inputs() -> dict:
+        x = r.integers(x_type, input_shape())
+        return {"x": np.moveaxis(x, 1, -1).copy() if channels_last else x}
+
+    def exact(given: dict) -> np.ndarray:
+        x = np.moveaxis(given["x"], -1, 1) if channels_last else given["x"]
+        sums = convolution(x, x_zero, w, w_zero, attributes["strides"], attributes["dilations"], pads, attributes["group"])
+        column = [-1] + [1] * (len(shape) - 2)
+        sums = sums + (0 if bias is None else bias.reshape(column))
+        y = quantized(sums, (x_scale * w_scale / y_scale).reshape(column), y_zero)
+        return np.moveaxis(y, 1, -1) if channels_last else y
+
+    return Layer(model, inputs, exact, on_cpu)
+
+
+def qlinear_conv_channels_last(seed: int) -> Layer:
+    return qlinear_conv(seed, True)
+
+
+OPERATORS = [matmul_integer, qlinear_matmul, qgemm, dynamic_quantize_matmul, matmul_integer_to_float, conv_integer, qlinear_conv,
+             qlinear_conv_channels_last]

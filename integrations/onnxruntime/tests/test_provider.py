@@ -1,0 +1,340 @@
+"""The execution provider against exact arithmetic and against ONNX Runtime's own CPU provider: every byte."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+onnxruntime = pytest.importorskip("onnxruntime", minversion="1.23", reason="needs onnxruntime 1.23")
+onnx = pytest.importorskip("onnx", reason="needs onnx")
+
+import intact
+import intact.onnxruntime
+import layers
+
+if not Path(intact.__file__).with_name("libintact_onnxruntime_ep.so").exists():
+    pytest.skip("needs a build with INTACT_BUILD_ONNXRUNTIME=ON", allow_module_level=True)
+
+# ONNX Runtime's own kernels clamp sums to int16 on other CPUs.
+CPU_IS_EXACT = {"avx_vnni", "avx512_vnni"} & set(intact.isas())
+
+
+def session_of(model: bytes, threads: int = 1, **arguments) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads
+    intact.onnxruntime.add(options, **arguments)
+    return onnxruntime.InferenceSession(model, options)
+
+
+def cpu_session_of(model: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def assert_taken(session: onnxruntime.InferenceSession) -> None:
+    assert [node for node in intact.onnxruntime.report(session) if not node["taken"]] == []
+
+
+def assert_same(computed: np.ndarray, expected: np.ndarray, of: str) -> None:
+    assert (computed.dtype, computed.shape) == (expected.dtype, expected.shape), of
+    different = computed.view(np.uint8) != np.ascontiguousarray(expected).view(np.uint8)
+    assert not different.any(), f"{of}: {np.count_nonzero(different)} of {different.size} bytes differ"
+
+
+@pytest.mark.parametrize("operator", layers.OPERATORS, ids=lambda operator: operator.__name__)
+@pytest.mark.parametrize("seed", range(25))
+def test_operators_are_exact(operator, seed):
+    layer = operator(seed)
+    sessions = {isa: session_of(layer.model, max_isa=isa) for isa in (None, "avx2", "avx512")}
+    sessions["threads"] = session_of(layer.model, threads=4)
+    cpu = cpu_session_of(layer.model) if layer.on_cpu and CPU_IS_EXACT else None
+    for session in sessions.values():
+        assert_taken(session)
+    for _ in range(3):
+        given = layer.inputs()
+        expected = layer.exact(given)
+        for name, session in sessions.items():
+            assert_same(session.run(None, given)[0], expected, name)
+        if cpu:
+            assert_same(cpu.run(None, given)[0], expected, "ONNX Runtime's CPU provider")
+
+
+def test_scales_are_multiplied_in_onnx_runtimes_order():
+    """Enough outputs that the last bit of a scale decides how some are rounded."""
+    r = layers.Random(7)
+    rows, depth, columns = 4096, 3, 256
+    a, b = r.integers(np.uint8, (rows, depth)), r.integers(np.int8, (depth, columns))
+    a_scale, b_scale, zero = r.scale(), r.scale(columns), np.uint8(128)
+    sums = layers.product(a, zero, b, 0)
+    y_scale = np.float32(np.abs(sums).max() * a_scale * b_scale.min() / 128)
+    expected = layers.quantized(sums, a_scale * b_scale / y_scale, zero)
+    for other in (a_scale * (b_scale / y_scale), a_scale / y_scale * b_scale):
+        assert (layers.quantized(sums, other, zero) != expected).any()
+    model = layers.one_node("QLinearMatMul", [("a", (np.uint8, None)), ("a_scale", a_scale), ("a_zero", zero), ("b", b),
+                                              ("b_scale", b_scale), ("b_zero", np.zeros(columns, np.int8)),
+                                              ("y_scale", y_scale), ("y_zero", zero)], (np.uint8, None))
+    assert_same(session_of(model).run(None, {"a": a})[0], expected, "intact")
+    if CPU_IS_EXACT:
+        assert_same(cpu_session_of(model).run(None, {"a": a})[0], expected, "ONNX Runtime's CPU provider")
+
+
+NETWORKS = {"cnn": ([("conv", 16, 3, 2, 1), ("conv", 16, 3, 1, 1), ("conv", 16, 3, 1, 1), ("add", 2), ("conv", 16, 3, 1, 16),
+                     ("conv", 24, 1, 1, 1), ("pool",), ("gemm", 10)], [2, 3, 31, 33]),
+            "mlp": ([("matmul", 200), ("matmul", 65)] * 2, [17, 64])}
+LAYERS = {"cnn": 6, "mlp": 4}
+
+
+def quantized_network(name: str, how: str, signed: bool = False) -> tuple[bytes, dict]:
+    networks = pytest.importorskip("networks", reason="needs onnxruntime.quantization")
+    shape, rng = NETWORKS[name][1], np.random.default_rng(2)
+    model = networks.quantized(networks.network(*NETWORKS[name]), how, shape, signed)
+    return model, {"x": rng.normal(size=shape).astype(np.float32)}
+
+
+@pytest.mark.parametrize("name, how, signed", [("cnn", "QOperator", False), ("cnn", "QDQ", False), ("cnn", "QDQ", True),
+                                               ("mlp", "QOperator", False), ("mlp", "QDQ", False), ("mlp", "QDQ", True),
+                                               ("cnn", "dynamic", False), ("mlp", "dynamic", False)])
+def test_networks_equal_the_cpu_provider(name, how, signed):
+    model, given = quantized_network(name, how, signed)
+    session = session_of(model, threads=2)
+    main = {"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger", "Conv", "Gemm", "MatMul"}
+    nodes = [node for node in intact.onnxruntime.report(session) if node["op"] in main]
+    assert len(nodes) == LAYERS[name] and all(node["taken"] for node in nodes)
+    expected = session.run(None, given)[0]
+    for isa in ("avx2", "avx512"):
+        assert_same(session_of(model, max_isa=isa).run(None, given)[0], expected, isa)
+    if CPU_IS_EXACT:
+        assert_same(cpu_session_of(model).run(None, given)[0], expected, "ONNX Runtime's CPU provider")
+
+
+RUN_IN_CHILD = """
+import sys, numpy, test_provider
+model, given = test_provider.quantized_network(sys.argv[1], "QDQ")
+session = test_provider.session_of(model)
+print([node["kernel"] for node in test_provider.intact.onnxruntime.report(session) if node["op"] in ("Conv", "MatMul")][-1])
+sys.stdout.flush()
+sys.stdout.buffer.write(session.run(None, given)[0].tobytes())
+"""
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_bytes_do_not_depend_on_the_isa_of_the_environment(name):
+    model, given = quantized_network(name, "QDQ")
+    expected = session_of(model).run(None, given)[0].tobytes()
+    kernels = set()
+    for isa in ("avx2", "avx512", "portable"):
+        done = subprocess.run([sys.executable, "-B", "-c", RUN_IN_CHILD, name], capture_output=True, cwd=Path(__file__).parent,
+                              timeout=120,
+                              env=os.environ | {"INTACT_MAX_ISA": isa, "PYTHONPATH": str(Path(intact.__file__).parents[1])})
+        assert done.returncode == 0, done.stderr.decode()
+        kernel, computed = done.stdout.split(b"\n", 1)
+        kernels.add(kernel)
+        assert computed == expected, isa
+    assert len(kernels) == 1 + len({"avx2", "avx512"} & set(intact.isas())), kernels
+
+
+def test_a_clamped_sum_is_found():
+    """What the comparisons above are for: kernels that clamp sums to int16 are a planted fault."""
+    b = np.full((64, 32), 127, np.int8)
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", b)], (np.int32, None))
+    given = {"a": np.full((40, 64), 255, np.uint8)}
+    expected = layers.product(given["a"], 0, b, 0).astype(np.int32)
+    assert_same(session_of(model, max_isa="avx2").run(None, given)[0], expected, "exact")
+    with pytest.raises(AssertionError, match="bytes differ"):
+        assert_same(session_of(model, mode="saturating", max_isa="avx2").run(None, given)[0], expected, "saturating")
+
+
+def backend_cases() -> list:
+    """ONNX's own cases. Each module adds its cases when it is imported; collect_testcases() would import all operators'."""
+    cases = importlib.import_module("onnx.backend.test.case.node")
+    for operator in ("qlinearconv", "qlinearmatmul", "convinteger", "matmulinteger"):
+        importlib.import_module(f"{cases.__name__}.{operator}")
+    return [case for case in cases._NodeTestCases if not case.name.endswith("float16")]  # which ONNX Runtime lacks
+
+
+@pytest.mark.parametrize("case", backend_cases(), ids=lambda case: case.name)
+def test_onnx_backend_cases(case):
+    """All inputs except the first become constants."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    model.ir_version = 9
+    first, *others = list(model.graph.input)
+    values, (expected,) = case.data_sets[0]
+    for constant, value in zip(others, values[1:]):
+        model.graph.input.remove(constant)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), constant.name))
+    session = session_of(model.SerializeToString())
+    if expected.ndim == 3:  # a matrix for each item of the batch
+        assert {node["reason"] for node in intact.onnxruntime.report(session)} == {"B: has 3 dimensions; expected 2"}
+    else:
+        assert_taken(session)
+    assert_same(session.run(None, {first.name: values[0]})[0], expected, case.name)
+
+
+def reason_of(layer_model: bytes) -> str:
+    (node,) = intact.onnxruntime.report(session_of(layer_model))
+    assert not node["taken"]
+    return node["reason"]
+
+
+def test_reasons():
+    a = ("a", (np.uint8, ["m", 8]))
+    b = np.ones((8, 3), np.int8)
+    assert reason_of(layers.one_node("MatMulInteger", [a, ("b", (np.int8, [8, 3]))], (np.int32, None))) == (
+        "B: is computed by each run; expected a constant")
+    assert reason_of(layers.one_node("MatMulInteger", [a, ("b", np.ones((2, 8, 3), np.int8))], (np.int32, None))) == (
+        "B: has 3 dimensions; expected 2")
+    deep = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.full((70000, 1), 127, np.int8))], (np.int32, None))
+    assert "int32" in reason_of(deep)
+    scale, zero = np.float32(0.1), np.uint8(0)
+    assert reason_of(layers.one_node("QLinearMatMul", [a, ("a_scale", (np.float32, [])), ("a_zero", zero), ("b", b),
+                                                       ("b_scale", scale), ("b_zero", np.int8(0)), ("y_scale", scale),
+                                                       ("y_zero", zero)], (np.uint8, None))) == (
+        "a_scale: is computed by each run; expected a constant")
+    assert reason_of(layers.one_node("QGemm", [("a", (np.uint8, [3, 8])), ("a_scale", scale), ("a_zero", zero), ("b", b),
+                                               ("b_scale", scale), ("b_zero", np.int8(0)),
+                                               ("c", np.ones((3, 1), np.int32))], (np.float32, None), layers.MICROSOFT)) == (
+        "bias: has another shape than the columns; expected 1 or 3 values")
+    assert reason_of(layers.one_node("ConvInteger", [("x", (np.uint8, ["n", 1, "h", "w"])), ("w", np.ones((1, 1, 3, 3), np.uint8))],
+                                     (np.int32, None), auto_pad="SAME_UPPER", strides=[2, 2])) == (
+        "auto_pad: is SAME_UPPER with stride 2 and an input of unknown extents; expected explicit pads")
+    assert reason_of(layers.one_node("Sigmoid", [("x", (np.float32, ["n"]))], (np.float32, ["n"]))) == (
+        "no operator of this provider")
+
+
+def qdq_conv(**changes) -> bytes:
+    """DequantizeLinear, Conv, Relu, QuantizeLinear; `changes`: of the constants, or `axis`."""
+    rng = np.random.default_rng(0)
+    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "w": rng.integers(-128, 128, (4, 4, 3, 3)).astype(np.int8),
+                 "ws": rng.uniform(0.01, 0.02, 4).astype(np.float32), "wz": np.zeros(4, np.int8),
+                 "b": rng.integers(-9999, 9999, 4).astype(np.int32), "ys": np.float32(0.3), "yz": np.uint8(0)}
+    axis = changes.pop("axis", 0)
+    constants |= changes
+    constants["bs"] = constants["xs"] * constants["ws"]
+    node = onnx.helper.make_node
+    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=axis),
+             node("DequantizeLinear", ["b", "bs"], ["bf"], axis=0), node("Conv", ["xf", "wf", "bf"], ["c"], pads=[1] * 4),
+             node("Relu", ["c"], ["r"]), node("QuantizeLinear", ["r", "ys", "yz"], ["y"])]
+    return layers.model_of(nodes, {"x": (np.uint8, ["n", 4, "h", "w"])}, {"y": (np.uint8, None)}, constants)
+
+
+def test_a_relu_is_part_of_a_group_only_where_quantizing_clamps_alike():
+    given = {"x": np.random.default_rng(1).integers(0, 256, (2, 4, 9, 8)).astype(np.uint8)}
+    model = qdq_conv()
+    assert_taken(session_of(model))
+    if CPU_IS_EXACT:
+        assert_same(session_of(model).run(None, given)[0], cpu_session_of(model).run(None, given)[0], "with Relu")
+    for changed, reason in (({"yz": np.uint8(3)}, "y_zero_point: is not the lowest value; expected that behind a Relu"),
+                            ({"axis": 1}, "axis: is 1 for the scales of the weights; expected 0 without blocks")):
+        model = qdq_conv(**changed)
+        session = session_of(model)
+        assert [node["reason"] for node in intact.onnxruntime.report(session) if node["op"] == "Conv"] == [reason]
+        assert_same(session.run(None, given)[0], cpu_session_of(model).run(None, given)[0], reason)
+
+
+def test_branches_of_one_model_have_their_own_layers():
+    """Subgraphs whose values have the same names."""
+    def branch(fill: int) -> onnx.GraphProto:
+        return onnx.helper.make_graph(
+            [onnx.helper.make_node("MatMulInteger", ["a", "b"], ["y"])], f"branch{fill}", [],
+            [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, None)],
+            [onnx.numpy_helper.from_array(np.full((8, 3), fill, np.int8), "b")])
+
+    node = onnx.helper.make_node("If", ["c"], ["z"], then_branch=branch(1), else_branch=branch(2))
+    graph = onnx.helper.make_graph([node], "g", [onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []),
+                                                 onnx.helper.make_tensor_value_info("a", onnx.TensorProto.UINT8, [1, 8])],
+                                   [onnx.helper.make_tensor_value_info("z", onnx.TensorProto.INT32, None)])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    session = session_of(model.SerializeToString())
+    assert sorted(node["taken"] for node in intact.onnxruntime.report(session)) == [False, True, True]
+    a = np.arange(8, dtype=np.uint8).reshape(1, 8)
+    for c, factor in ((True, 1), (False, 2)):
+        assert (session.run(None, {"c": np.asarray(c), "a": a})[0] == factor * a.sum()).all()
+
+
+def test_runs_are_refused_in_one_line():
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    with pytest.raises(Exception, match="intact: A: has rows of 7 elements; expected 8"):
+        session_of(model).run(None, {"a": np.zeros((2, 7), np.uint8)})
+    model = layers.one_node("ConvInteger", [("x", (np.uint8, None)), ("w", np.ones((1, 2, 3), np.uint8))], (np.int32, None))
+    with pytest.raises(Exception, match="intact: X: has 1 channels; expected 2"):
+        session_of(model).run(None, {"x": np.zeros((1, 1, 9), np.uint8)})
+    with pytest.raises(Exception, match="intact: X: has extent 2 with its padding; expected at least 3"):
+        session_of(model).run(None, {"x": np.zeros((1, 2, 2), np.uint8)})
+
+
+def test_empty_batches():
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    assert session_of(model).run(None, {"a": np.zeros((0, 8), np.uint8)})[0].shape == (0, 3)
+    model = layers.one_node("ConvInteger", [("x", (np.uint8, None)), ("w", np.ones((5, 2, 3), np.uint8))], (np.int32, None))
+    assert session_of(model).run(None, {"x": np.zeros((0, 2, 9), np.uint8)})[0].shape == (0, 5, 7)
+
+
+@pytest.mark.parametrize("option, value, expected", [("mode", "fast", "exact or saturating"), ("threads", "0", "a positive number"),
+                                                     ("max_isa", "sse9", "a name of intact_isa_name")])
+def test_options_are_checked(option, value, expected):
+    intact.onnxruntime.register()
+    options = onnxruntime.SessionOptions()
+    device = next(each for each in onnxruntime.get_ep_devices() if each.ep_name == intact.onnxruntime.NAME)
+    options.add_provider_for_devices([device], {option: value})
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    with pytest.raises(Exception, match=f"intact: {option}: is '{value}'; expected {expected}"):
+        onnxruntime.InferenceSession(model, options)
+
+
+def test_python_arguments_are_checked():
+    for arguments in ({"mode": "fast"}, {"max_isa": "sse9"}):
+        with pytest.raises(intact.Error):
+            intact.onnxruntime.add(onnxruntime.SessionOptions(), **arguments)
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    with pytest.raises(intact.Error, match="has no IntactExecutionProvider"):
+        intact.onnxruntime.report(cpu_session_of(model))
+    assert [node["taken"] for node in intact.onnxruntime.report(model)] == [True]
+
+
+def test_a_report_lives_as_long_as_its_session():
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    options = onnxruntime.SessionOptions()
+    intact.onnxruntime.add(options)
+    first, second = (onnxruntime.InferenceSession(model, options) for _ in range(2))
+    del first
+    assert_taken(second)
+
+
+def test_threads_of_a_program_share_a_session():
+    for name in NETWORKS:
+        model, given = quantized_network(name, "QDQ")
+        session = session_of(model, threads=2)
+        expected = session.run(None, given)[0].tobytes()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            runs = [pool.submit(lambda: session.run(None, given)[0].tobytes()) for _ in range(200)]
+            assert {run.result() for run in runs} == {expected}
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_thousand_runs_of_changing_shapes_leave_memory_flat():
+    rng = np.random.default_rng(3)
+    operators = [layers.qlinear_conv(3), layers.qlinear_matmul(1), layers.matmul_integer_to_float(4)]
+    sessions = [session_of(layer.model, threads=2) for layer in operators]
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            i = rng.integers(len(operators))
+            sessions[i].run(None, operators[i].inputs())
+
+    run(500)
+    before = resident_bytes()
+    run(1000)
+    assert resident_bytes() - before < 4 << 20

@@ -1,0 +1,90 @@
+"""ONNX Runtime's execution provider: quantized layers of a session run on intact, all else on ONNX Runtime.
+
+    import onnxruntime, intact.onnxruntime
+
+    intact.onnxruntime.register()
+    options = onnxruntime.SessionOptions()
+    intact.onnxruntime.add(options)
+    session = onnxruntime.InferenceSession("model.onnx", options)
+    for node in intact.onnxruntime.report(session):
+        print(node)
+
+docs/onnxruntime.md lists the operators. Needs onnxruntime 1.23 or newer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from ._library import Error, choice, invalid, isa_of
+from ._library import _MODES  # the names of modes
+
+__all__ = ["NAME", "add", "register", "report"]
+
+NAME = "IntactExecutionProvider"
+_OPTION = f"ep.{NAME.lower()}.report"  # as ONNX Runtime stores a provider's option in a session's
+_ids = itertools.count(1)
+_library: ctypes.CDLL | None = None
+
+
+def register(library: str | os.PathLike | None = None) -> None:
+    """Loads the provider into this process. `library`: the path of libintact_onnxruntime_ep.so; by default the one in this
+    package. Another call does nothing."""
+    global _library
+    if _library is not None:
+        return
+    path = Path(library) if library is not None else Path(__file__).with_name("libintact_onnxruntime_ep.so")
+    if not hasattr(onnxruntime, "register_execution_provider_library"):
+        raise invalid(f"onnxruntime: is {onnxruntime.__version__}; expected 1.23 or newer")
+    if not path.is_file():
+        raise invalid(f"library: there is no {path}; expected libintact_onnxruntime_ep.so (docs/onnxruntime.md)")
+    onnxruntime.register_execution_provider_library(NAME, str(path))
+    found = ctypes.CDLL(str(path))  # the copy that is loaded already
+    found.intact_onnxruntime_report.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    found.intact_onnxruntime_report.restype = ctypes.c_size_t
+    _library = found
+
+
+def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: int | None = None) -> None:
+    """Makes sessions with these onnxruntime.SessionOptions use intact.
+
+    - `mode`: "exact", or "saturating", what kernels without VNNI compute (intact_mode).
+    - `max_isa`: no instruction set beyond it is used, "avx2" for instance.
+    - `threads`: into how many parts a node is cut at most. By default `options.intra_op_num_threads`; where that is 0, the
+      processors that the process may use. Nodes run on the session's threads.
+    """
+    register()
+    choice("mode", mode, _MODES)
+    isa_of(max_isa)
+    threads = options.intra_op_num_threads or None if threads is None else threads
+    given = {"mode": mode, "max_isa": max_isa, "threads": threads, "report": next(_ids)}
+    devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
+    options.add_provider_for_devices(devices[:1], {key: str(value) for key, value in given.items() if value is not None})
+
+
+def report(session_or_model: Any) -> list[dict]:
+    """What became of each node of a session that add() prepared, in the model's order: a dict with "name", "op", "domain"
+    and "taken"; "kernel", the main kernel of a node that intact computes; "reason", why another one stays with ONNX
+    Runtime. Of a model, a path or its bytes, a session is made. Of several sessions with the same SessionOptions it is the
+    last one's."""
+    if not isinstance(session_or_model, onnxruntime.InferenceSession):
+        options = onnxruntime.SessionOptions()
+        add(options)
+        session_or_model = onnxruntime.InferenceSession(session_or_model, options)
+    try:
+        name = session_or_model.get_session_options().get_session_config_entry(_OPTION)
+    except RuntimeError:
+        raise invalid("session: has no IntactExecutionProvider; expected one with options that add() prepared") from None
+    assert _library is not None
+    size = _library.intact_onnxruntime_report(name.encode(), None, 0)
+    text = ctypes.create_string_buffer(size)
+    if size < 2 or _library.intact_onnxruntime_report(name.encode(), text, size) != size:
+        raise Error("OUT_OF_MEMORY", "report: the session has none")
+    return json.loads(text.value)
