@@ -186,8 +186,9 @@ typedef enum intact_quantization {
   INTACT_QUANTIZATION_TENSOR = 4
 } intact_quantization;
 
-/** What happens where activations could make acc + bias_s32 leave int32: activations of the activation range,
- * or of the whole type where runs check the range. */
+/** What happens where activations could make acc + bias_s32 leave int32. With INTACT_RANGE_UNCHECKED only
+ * activations of the activation range count, with INTACT_RANGE_CHECKED all of the type, for a run computes
+ * these too. */
 typedef enum intact_overflow {
   INTACT_OVERFLOW_REFUSED = 0, /**< no plan is created: the error is INTACT_OVERFLOW. The default. */
   /** y is the int32 that equals acc + bias_s32 modulo 2^32: what engines get whose int32 additions wrap

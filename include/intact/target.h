@@ -43,7 +43,7 @@ typedef enum intact_target_feature {
   INTACT_TARGET_C_F32 = 5,          /**< float32 outputs */
   INTACT_TARGET_C_U8 = 6,           /**< u8 outputs */
   INTACT_TARGET_C_S8 = 7,           /**< s8 outputs */
-  INTACT_TARGET_C_BF16 = 8,         /**< bfloat16 outputs */
+  INTACT_TARGET_C_BF16 = 8,         /**< bfloat16 outputs, of convolutions too */
   INTACT_TARGET_A_ZERO_POINT = 9,   /**< a zero point of activations other than 0 */
   INTACT_TARGET_B_ZERO_POINT = 10,  /**< a zero point of weights other than 0, one for the tensor */
   INTACT_TARGET_B_ZERO_POINTS = 11, /**< a zero point for each column, or for each item */
@@ -61,7 +61,7 @@ typedef enum intact_target_feature {
   INTACT_TARGET_BATCH = 22,             /**< GEMMs of several items, a stride apart */
   INTACT_TARGET_ROW_QUANTIZATION = 23,  /**< INTACT_QUANTIZATION_ROWS */
   INTACT_TARGET_DYNAMIC_ROWS = 24,      /**< INTACT_QUANTIZATION_DYNAMIC_ROWS */
-  INTACT_TARGET_DYNAMIC_TENSOR = 25,    /**< INTACT_QUANTIZATION_DYNAMIC_TENSOR */
+  INTACT_TARGET_DYNAMIC_TENSOR = 25,    /**< INTACT_QUANTIZATION_DYNAMIC_TENSOR, of convolutions too */
   INTACT_TARGET_THREADS = 26,           /**< numbers of threads other than 1 */
   INTACT_TARGET_CONV_1D = 27,           /**< convolutions of one spatial dimension */
   INTACT_TARGET_CONV_2D = 28,           /**< of two */
@@ -76,7 +76,7 @@ typedef enum intact_target_feature {
   INTACT_TARGET_GEMM = 37,              /**< GEMMs */
   INTACT_TARGET_BATCH_POINTERS = 38,    /**< batches with a pointer for each item */
   INTACT_TARGET_RESIDUAL_IN_PLACE = 39, /**< a residual that is C itself */
-  INTACT_TARGET_C_F16 = 40,             /**< float16 outputs */
+  INTACT_TARGET_C_F16 = 40,             /**< float16 outputs, of convolutions too */
   INTACT_TARGET_DYNAMIC_F16 = 41,       /**< dynamic quantization of float16 numbers */
   INTACT_TARGET_DYNAMIC_NAN = 42,       /**< dynamic quantization of NaNs and infinities */
   INTACT_TARGET_FIXED_POINT = 43,       /**< an intact_fixed_point, with multipliers or without */

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._library import ARGUMENTS, DTYPES, Linear, array_of, ffi, integer, invalid, lib
-from ._plan import Call, Certificate, Plan, Tuned, pointer, row_strides
+from ._plan import FLOAT32, INT32, Call, Certificate, Plan, Tuned, pointer, row_strides
 
 
 _ARGS_SIZE = ffi.sizeof("intact_gemm_args")
@@ -112,10 +112,10 @@ class Gemm(Plan):
         args.threads = integer("threads", threads)
         if b is not None:
             kept.append(self._place_b(b, a.shape[:-2], args))
-        for name, values, dtype, kind in (("b_scale", b_scales, _FLOAT32, "float *"),
-                                          ("b_zero_point", b_zero_points, _INT32, "int32_t *")):
+        for name, values, dtype, kind in (("b_scale", b_scales, FLOAT32, "float *"),
+                                          ("b_zero_point", b_zero_points, INT32, "int32_t *")):
             if values is not None:
-                kept.append(self._place_b_values(name, values, dtype, kind, args))
+                kept.append(self._place_b_values(name, values, dtype, kind, a.shape[:-2], args))
         kept += self._quantize(args, a_scales, a_zero_points, out.size // self.n)
         return Call(lib.intact_gemm_run, self, args, tuple(kept), out)
 
@@ -142,15 +142,15 @@ class Gemm(Plan):
             args.b_batch_stride = b.strides[0]
         return b
 
-    def _place_b_values(self, name: str, values: Any, dtype: np.dtype, kind: str, args: Any) -> np.ndarray:
+    def _place_b_values(self, name: str, values: Any, dtype: np.dtype, kind: str, items: tuple, args: Any) -> np.ndarray:
         values = self._input(name + "s", values, dtype, (1, 2))
         if not values.flags.c_contiguous:
             raise invalid(f"{name}s: is not contiguous")
-        items = args.batch
-        if values.size not in (items, items * self.n):
-            raise invalid(f"{name}s: has {values.size} values; expected {items}, one for each item, or {items * self.n}")
+        of_items, of_columns = items or (1,), items + (self.n,)
+        if values.shape not in (of_items, of_columns):
+            raise invalid(f"{name}s: has shape {values.shape}; expected {of_items}, or with a value for each column {of_columns}")
         setattr(args, name + "s", ffi.cast(kind, pointer(values)))
-        setattr(args, name + "_count", values.size // items)
+        setattr(args, name + "_count", 1 if values.shape == of_items else self.n)
         return values
 
     def run(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._library import TYPE_NAMES, DTYPES, address, array_of, check, ffi, invalid, isa_of, lib, text
+from ._library import TYPE_NAMES, DTYPES, address, array_of, check, ffi, integer, invalid, isa_of, lib, numbers, text
 
 
-_FLOAT32, _INT32 = np.dtype(np.float32), np.dtype(np.int32)
+FLOAT32, INT32 = np.dtype(np.float32), np.dtype(np.int32)
 
 
 class Certificate(NamedTuple):
@@ -154,12 +154,12 @@ class Plan:
     def _quantize(self, args: Any, a_scales: Any, a_zero_points: Any, rows: int) -> list:
         """Gives a run of `rows` rows what it has of A's quantization. Returns the arrays that must live as long."""
         kept = []
-        for name, values, dtype, kind in (("a_scales", a_scales, _FLOAT32, "float *"),
-                                          ("a_zero_points", a_zero_points, _INT32, "int32_t *")):
+        for name, values, dtype, kind in (("a_scales", a_scales, FLOAT32, "float *"),
+                                          ("a_zero_points", a_zero_points, INT32, "int32_t *")):
             if values is None:
                 continue
             if self._quantization == lib.INTACT_QUANTIZATION_TENSOR:
-                values, count, each = np.atleast_1d(np.asarray(values, dtype)), 1, "for all of a"
+                values, count, each = self._of_tensor(name, values, dtype), 1, "for all of a"
             elif self._quantization == lib.INTACT_QUANTIZATION_ROWS:
                 values, count, each = self._input(name, values, dtype, (1, 2)), rows, "one for each row"
             else:
@@ -171,6 +171,13 @@ class Plan:
             setattr(args, name, ffi.cast(kind, pointer(values)))
             kept.append(values)
         return kept
+
+    def _of_tensor(self, argument: str, values: Any, dtype: np.dtype) -> np.ndarray:
+        """A number, or an array of `dtype`, which is not copied."""
+        if isinstance(values, np.ndarray):
+            return self._input(argument, values, dtype, 1)
+        given = numbers(argument, values)
+        return np.array([integer(argument, v) for v in given.tolist()], dtype) if dtype == INT32 else given.astype(dtype)
 
     def _residual(self, residual: Any, shape: tuple) -> np.ndarray:
         if self.residual_dtype is None:

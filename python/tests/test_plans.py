@@ -384,6 +384,8 @@ def test_runs_give_b(isa, by_columns):
     assert np.array_equal(gemm.run(a, b=b, b_zero_points=zero_points, b_scales=scales),
                           sums.astype(np.float32) * scales[:, None])
     assert np.array_equal(gemm.run(a[2], b=b[2], b_zero_points=zero_points[2]), sums[2].astype(np.float32))
+    nothing = gemm.run(a[:0], b=b[:0], b_scales=scales[:0], b_zero_points=zero_points[:0])
+    assert nothing.shape == (0, 5, 9)
     by_item = np.stack([a[i].astype(np.int32) @ (b[i].astype(np.int32) - zero_points[i, 0]) for i in range(3)])
     assert np.array_equal(gemm.run(a, b=b, b_zero_points=zero_points[:, 0].copy()), by_item.astype(np.float32))
 
@@ -445,8 +447,15 @@ REFUSED = {
     "b: is given; the plan has no b_from_run": lambda: intact.Gemm(B).run(A, b=B),
     "b: has shape .15, 8. and strides .8, 1.; expected .16, 8.": lambda: intact.Gemm(B, b_from_run=True).run(A, b=B[:15]),
     "b: has shape .16, 8. and strides .1, 16.": lambda: intact.Gemm(B, b_from_run=True).run(A, b=np.asfortranarray(B)),
-    "b_zero_points: has 3 values; expected 1, one for each item, or 8": lambda: intact.Gemm(
+    "b_zero_points: has shape .3,.; expected .1,., or with a value for each column .8,.": lambda: intact.Gemm(
         B, b_from_run=True, b_zero_points=0).run(A, b=B, b_zero_points=np.zeros(3, np.int32)),
+    "b_scales: has shape .8, 1.; expected": lambda: intact.Gemm(B, b_from_run=True, scales=1.0).run(
+        A, b=B, b_scales=np.ones((8, 1), np.float32)),
+    "a_zero_points: is 3.7; expected an integer": lambda: intact.Gemm(B, quantization="tensor").run(A, a_zero_points=3.7),
+    "a_zero_points: is 1099511627776; expected": lambda: intact.Gemm(B, quantization="tensor").run(A, a_zero_points=1 << 40),
+    "a_scales: has shape .1,. and dtype <U1": lambda: intact.Gemm(B, quantization="tensor", scales=1.0).run(A, a_scales="x"),
+    "a_scales: has dtype float64; expected float32": lambda: intact.Gemm(B, quantization="tensor", scales=1.0).run(
+        A, a_scales=np.ones(1)),
     "b_scales is given to a run; expected none": lambda: intact.Gemm(B, scales=1.0).run(A, b_scales=np.ones(1, np.float32)),
     "no such file|cannot be|No such": lambda: intact.Gemm.load("/nonexistent"),
 }
