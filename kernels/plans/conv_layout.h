@@ -26,7 +26,8 @@
 // Units whose columns fill just one vector are a single UnitPlan all the same: each vector of a tile then
 // reads its own channels (Taps::vector_step).
 //
-// Depthwise convolutions have kernels of their own (depthwise_conv.h).
+// Depthwise convolutions have kernels of their own (depthwise_conv.h), except where pairs cross taps and weights
+// have zero points: those read windows.
 #ifndef INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 #define INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 

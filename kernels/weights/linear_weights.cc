@@ -194,16 +194,17 @@ Error LinearWeights::BoundAccumulators() {
 }
 
 Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible) {
-  constexpr int kMaxZeroPoint = 255;  // of activations, as kernels see them
   const auto i = static_cast<size_t>(n);
   const int64_t bias = problem_.bias_s32.empty() ? 0 : problem_.bias_s32[i];
   const int64_t initial = bias - problem_.ActivationZeroPoint() * (parts.positive + parts.negative);
-  // Zero points that runs know may be any that the type holds.
+  // Zero points that runs know may be any that the type holds, or the activation range where all of A has one.
   const bool has_open_zero_point = problem_.HasOpenZeroPoint();
   const int64_t constant = has_open_zero_point ? bias : initial;
-  const auto centered = [&](ActivationRange range) {
-    if (has_open_zero_point) range.low -= kMaxZeroPoint;
-    return range;
+  const bool is_in_range = problem_.a_quantization == INTACT_QUANTIZATION_TENSOR;
+  const ActivationRange zero_points = is_in_range ? problem_.range : ActivationRange();
+  const auto centered = [&](const ActivationRange& range) {
+    if (!has_open_zero_point) return range;
+    return ActivationRange{range.low - zero_points.high, range.high - zero_points.low};
   };
   // The exact sums decide in both modes, and clamped ones in saturating mode on every ISA, so that every ISA
   // refuses the same problems.
@@ -220,9 +221,9 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
     bounds.back().lowest += least_excess;
     bounds.back().highest += most_excess;
     if (has_open_zero_point) {
-      const int64_t most = kMaxZeroPoint * (parts.positive + parts.negative);
-      bounds.back().lowest -= std::max<int64_t>(most, 0);
-      bounds.back().highest -= std::min<int64_t>(most, 0);
+      const int64_t sum = parts.positive + parts.negative;
+      bounds.back().lowest -= std::max(zero_points.low * sum, zero_points.high * sum);
+      bounds.back().highest -= std::min(zero_points.low * sum, zero_points.high * sum);
     }
   }
   int64_t largest = 0;
