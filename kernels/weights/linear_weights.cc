@@ -197,10 +197,11 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
   const auto i = static_cast<size_t>(n);
   const int64_t bias = problem_.bias_s32.empty() ? 0 : problem_.bias_s32[i];
   const int64_t initial = bias - problem_.ActivationZeroPoint() * (parts.positive + parts.negative);
-  // Zero points that runs know may be any that the type holds, or the activation range where all of A has one.
+  // Zero points that runs know may be any that the type holds; one of all of A lies in the activation range.
   const bool has_open_zero_point = problem_.HasOpenZeroPoint();
   const int64_t constant = has_open_zero_point ? bias : initial;
-  const bool is_in_range = problem_.a_quantization == INTACT_QUANTIZATION_TENSOR;
+  const bool is_in_range =
+      problem_.has_run_zero_point || problem_.a_quantization == INTACT_QUANTIZATION_TENSOR;
   const ActivationRange zero_points = is_in_range ? problem_.range : ActivationRange();
   const auto centered = [&](const ActivationRange& range) {
     if (!has_open_zero_point) return range;

@@ -440,17 +440,17 @@ TEST_F(ConvRun, TheRunsQuantizationIsChecked) {
   EXPECT_EQ(conv->Info().a_quantization, INTACT_QUANTIZATION_TENSOR);
   EXPECT_EQ(conv->Info().a_source_type, INTACT_TYPE_NONE);
   static const std::array<int32_t, 3> zero_points = {101, 4, 7};
-  static const std::array<float, 3> scales = {0.0f, -1.0f, 0.5f};
+  static const std::array<float, 2> scales = {-1.0f, 0.5f};
   args_.a_zero_points = &zero_points[2];
-  args_.a_scales = &scales[2];
+  args_.a_scales = &scales[1];
   EXPECT_EQ(conv->Run(args_).status, INTACT_OK) << intact_last_error();
   std::fill(c_.begin(), c_.end(), 99);
   const std::vector<std::pair<const char*, std::function<void(intact_conv_args*)>>> refusals = {
       {"a_zero_points[0] is 101; expected 5 to 100", [](auto* a) { a->a_zero_points = zero_points.data(); }},
       {"a_zero_points[0] is 4; expected 5 to 100", [](auto* a) { a->a_zero_points = &zero_points[1]; }},
       {"a_zero_points[0] is 0; expected 5 to 100", [](auto* a) { a->a_zero_points = nullptr; }},
-      {"a_scales[0] is 0; expected a finite value above 0", [](auto* a) { a->a_scales = scales.data(); }},
-      {"a_scales[0] is -1; expected a finite value above 0", [](auto* a) { a->a_scales = &scales[1]; }},
+      {"a_scales[0] is -1; expected a finite value of at least 0",
+       [](auto* a) { a->a_scales = scales.data(); }},
       {"a_scales is NULL; expected one value", [](auto* a) { a->a_scales = nullptr; }},
   };
   for (const auto& [message, spoil] : refusals) {
@@ -707,6 +707,36 @@ TEST(ConvCertificate, ListsFromAnyNumberOn) {
             INTACT_INVALID_ARGUMENT);
   EXPECT_EQ(intact_conv_failing_pairs(nullptr, INTACT_PAIRING_WITHIN_TAP, 0, 1, pairs.data(), &written),
             INTACT_INVALID_ARGUMENT);
+}
+
+// Activations of 0 to 10 less a zero point of 0 to 10, four of them times 100.
+TEST(ConvQuantizationOfRuns, BoundsSumsByTheActivationRange) {
+  ConvDesc desc = MakeConvDesc();
+  desc.input_channels = 4;
+  desc.output_channels = 1;
+  desc.input[0] = desc.input[1] = 2;
+  desc.linear.a_max = 10;
+  desc.linear.range_check = INTACT_RANGE_UNCHECKED;
+  desc.linear.a_quantization = INTACT_QUANTIZATION_TENSOR;
+  const std::vector<int8_t> weights(4, 100);
+  for (const int32_t mode : {INTACT_EXACT, INTACT_SATURATING}) {
+    desc.linear.mode = mode;
+    const Result<Conv> conv = Conv::Create(desc, weights.data());
+    ASSERT_TRUE(conv) << conv.error().message;
+    intact_conv_info info = INTACT_CONV_INFO_INIT;
+    ASSERT_EQ(intact_conv_query(conv->handle(), &info), INTACT_OK);
+    EXPECT_EQ(info.accumulator_min, -4000);
+    EXPECT_EQ(info.accumulator_max, 4000);
+  }
+  GemmDesc gemm = MakeGemmDesc();
+  gemm.n = 1;
+  gemm.k = 100000;
+  gemm.linear = desc.linear;
+  gemm.linear.mode = INTACT_EXACT;
+  gemm.linear.a_max = 127;
+  const std::vector<int8_t> b(100000, 127);
+  const Result<Gemm> plan = Gemm::Create(gemm, b.data());
+  EXPECT_TRUE(plan) << plan.error().message;
 }
 
 TEST(ConvCertificate, NeedsItsStruct) {
