@@ -92,6 +92,29 @@ TEST_F(MeasuredCost, SevenBitLayer) {
   EXPECT_EQ(declared->certificate.a_max, 127);
 }
 
+// A convolution of three channels, whose pairings add other products.
+TEST_F(MeasuredCost, PairingOfTheLayer) {
+  Result<Layer> layer = ReadLayer(INTACT_TEST_DATA "/torch-2.13-avx2/conv_3x16x3x3x2x1x1x1_uniform_pc");
+  ASSERT_TRUE(layer) << layer.error().message;
+  std::vector<int64_t> at_risk;
+  for (const intact_pairing pairing : {INTACT_PAIRING_WITHIN_TAP, INTACT_PAIRING_FLATTENED}) {
+    LinearOf(layer->operation).pairing = pairing;
+    const Cost cost = CostOf(*layer);
+    EXPECT_TRUE(cost.AllRight()) << "the saturating kernels clamp these pairs";
+    EXPECT_NE(cost.Find(INTACT_ISA_AVX2, INTACT_SATURATING, false), nullptr);
+    EXPECT_NE(cost.Find(INTACT_ISA_AVX2, INTACT_EXACT, false), nullptr);
+    const Audit audit = AuditReduceRange(layer->operation, false, pairing);
+    at_risk.push_back(audit.declared.pairs_at_risk);
+    for (const Timing& timing : cost.timings) {
+      if (timing.seven_bits) continue;
+      EXPECT_EQ(timing.certificate.pairing, pairing);
+      EXPECT_EQ(timing.certificate.failing_pairs, audit.declared.pairs_at_risk);
+      EXPECT_EQ(timing.certificate.pairs, audit.weight_pairs);
+    }
+  }
+  EXPECT_NE(at_risk[0], at_risk[1]);
+}
+
 TEST_F(MeasuredCost, SevenBitsDoNotApply) {
   const Cost shifted = CostOf(Builtin("builtin_s7"));
   EXPECT_THAT(shifted.why_not_seven_bits, testing::HasSubstr("s8"));

@@ -91,7 +91,7 @@ Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions&
   if (!check) return failed(check.error());
   check->recorded = verify::ExplainRecorded(layer, recorded);
   if (is_plugin || options.emulate.on) return LayerFindings{std::move(*check), std::nullopt};
-  Result<verify::Cost> cost = verify::MeasureCost(layer);
+  Result<verify::Cost> cost = verify::MeasureCost(run);
   if (!cost) return failed(cost.error());
   return LayerFindings{std::move(*check), std::move(*cost)};
 }

@@ -14,6 +14,7 @@
 #include "support/turns.h"
 #include "verify/explain/audit.h"
 #include "verify/explain/compare.h"
+#include "verify/explain/pairing.h"
 #include "verify/problem/problem.h"
 #include "verify/targets/intact_target.h"
 
@@ -79,8 +80,9 @@ class Timer {
  public:
   explicit Timer(const Operation& operation)
       : operation_(operation),
+        pairing_(operation.pairing),
         exact_(OutputsOf(reference::Model::kExact)),
-        triple_(OutputsOf(reference::Model::kTriple)) {}
+        triple_(OutputsOf(TripleOf(pairing_))) {}
 
   /// An ISA that this machine lacks, or for which the library has no kernel, is left out.
   Error AddIsa(intact_isa isa, bool seven_bits) {
@@ -89,6 +91,8 @@ class Timer {
     options.isa = isa;
     for (const Variant& variant : VariantsOn(isa, seven_bits)) {
       operation_.mode = variant.mode;
+      // Exact plans have no pairing of their own.
+      operation_.pairing = variant.mode == INTACT_SATURATING ? pairing_ : INTACT_PAIRING_WITHIN_TAP;
       operation_.a_max = variant.a_max;
       Result<Plan> plan = CreatePlan(operation_, options);
       if (!plan && plan.error().status == INTACT_UNSUPPORTED) continue;
@@ -104,7 +108,7 @@ class Timer {
 
  private:
   Error AddTiming(const Plan& plan, intact_isa isa) {
-    ASSIGN_OR_RETURN(const intact_certificate certificate, plan.Certificate(INTACT_PAIRING_WITHIN_TAP));
+    ASSIGN_OR_RETURN(const intact_certificate certificate, plan.Certificate(pairing_));
     Timing timing;
     timing.isa = isa;
     timing.mode = operation_.mode;
@@ -138,6 +142,7 @@ class Timer {
   }
 
   Operation operation_;
+  intact_pairing pairing_;  // of the saturating plans, and of all certificates
   std::vector<uint8_t> exact_, triple_;
   std::vector<Timing> timings_;
 };

@@ -67,7 +67,8 @@ struct Contender {
 /// The time of each contender, of some 5 ms of turns in all; nothing for those whose output is wrong.
 std::vector<std::optional<Time>> Race(std::span<const Contender> contenders);
 
-/// Errors are those of creating a plan.
+/// The saturating kernels and the certificates have the layer's own pairing. Errors are those of creating a
+/// plan.
 Result<Cost> MeasureCost(const Layer& layer);
 
 /// The costs of the built-in layers, and of two of a size that networks have: 128×768×768, Laplace weights,
