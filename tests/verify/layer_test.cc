@@ -209,7 +209,8 @@ std::string Reshaped(const std::string& path, const std::string& shape) {
                     std::string(npy.bytes.begin(), npy.bytes.end()));
 }
 
-// A layer of 1×1 pixels computes what the linear layer computes, and is quantized where it is read.
+// A layer of 1×1 pixels computes what the linear layer computes. The library quantizes its activations unless
+// its outputs are sums.
 TEST_F(DynamicLayer, ConvolutionEqualsOnnxRuntime) {
   const Result<Layer> linear = ReadLayer(folder_);
   ASSERT_TRUE(linear) << linear.error().message;
@@ -226,9 +227,13 @@ TEST_F(DynamicLayer, ConvolutionEqualsOnnxRuntime) {
   ASSERT_TRUE(layer) << layer.error().message;
   ASSERT_NE(layer->conv(), nullptr);
   EXPECT_EQ(layer->conv()->a, linear->gemm().a);
-  EXPECT_EQ(layer->conv()->a_zero_point, linear->gemm().a_zero_points[0]);
+  EXPECT_EQ(layer->conv()->a_quantization, INTACT_QUANTIZATION_DYNAMIC_TENSOR);
+  EXPECT_TRUE(layer->conv()->IsDynamic());
+  EXPECT_EQ(layer->conv()->a_zero_points, std::vector<int32_t>{linear->gemm().a_zero_points[0]});
+  EXPECT_EQ(layer->conv()->a_scales, std::vector<float>{linear->gemm().a_scales[0]});
   EXPECT_EQ(reference::Outputs(*layer->conv(), reference::Accumulators(*layer->conv(), Model::kTriple)),
             *ReadExpected(*layer, "output.npy"));
+  EXPECT_THAT(ErrorWith("/input/per", "row"), HasSubstr("input.per: is \"row\"; expected \"tensor\""));
   // ConvInteger alone.
   json_["output"] = {{"type", "s32"}};
   json_["weight"].erase("scales");
@@ -236,6 +241,8 @@ TEST_F(DynamicLayer, ConvolutionEqualsOnnxRuntime) {
   WriteText(json_.dump());
   const Result<Layer> sums = ReadLayer(folder_);
   ASSERT_TRUE(sums) << sums.error().message;
+  EXPECT_FALSE(sums->conv()->IsDynamic());
+  EXPECT_EQ(sums->conv()->a_zero_point, linear->gemm().a_zero_points[0]);
   EXPECT_EQ(reference::Accumulators(*sums->conv(), Model::kExact),
             reference::Accumulators(linear->gemm(), Model::kExact));
   EXPECT_THAT(ErrorWith("/input/per", "row"), HasSubstr("input.per: is \"row\"; expected \"tensor\""));
@@ -425,6 +432,36 @@ TEST_F(ChangedLayer, RealOutputs) {
   EXPECT_THAT(ErrorWith("/output/scale", 0.5), HasSubstr("output.scale: is unknown, or has no meaning"));
 }
 
+// A bias at the end of int32: sums are taken modulo 2³² where the layer asks for it.
+TEST_F(ChangedLayer, SumsThatWrap) {
+  json_ = {{"operator", "linear"},
+           {"input", {{"zero_point", json_["input"]["zero_point"]}}},
+           {"output", {{"type", "s32"}}},
+           {"weight", {{"zero_points", {0}}}}};
+  std::filesystem::remove(folder_ + "/bias.npy");
+  const std::vector<int32_t> plain = reference::Accumulators(Changed().gemm(), Model::kExact);
+  EXPECT_GT(*std::ranges::max_element(plain), 0);
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  std::string bias;
+  for (int i = 0; i < 10; ++i) bias.append(reinterpret_cast<const char*>(&kMost), sizeof kMost);
+  std::ofstream(folder_ + "/bias_int32.npy", std::ios::binary)
+      << tests::Npy(tests::Dict("<i4", "(10,)"), bias);
+  EXPECT_EQ(Changed().gemm().overflow, INTACT_OVERFLOW_REFUSED);
+  json_["overflow"] = "refused";
+  EXPECT_EQ(Changed().gemm().overflow, INTACT_OVERFLOW_REFUSED);
+  json_["overflow"] = "wraps";
+  const Layer layer = Changed();
+  EXPECT_EQ(layer.gemm().overflow, INTACT_OVERFLOW_WRAPS);
+  std::vector<int32_t> expected;
+  for (const int32_t sum : plain) {
+    expected.push_back(static_cast<int32_t>(static_cast<uint32_t>(sum) + uint32_t{kMost}));
+  }
+  EXPECT_EQ(ValuesOf<int32_t>(ModelOutputs(layer.gemm(), Model::kExact)), expected);
+  EXPECT_THAT(ErrorWith("/overflow", "clamps"),
+              HasSubstr(R"(overflow: is "clamps"; expected "refused" or "wraps")"));
+  EXPECT_THAT(ErrorWith("/overflow", 1), HasSubstr(R"(overflow: is 1; expected "refused" or "wraps")"));
+}
+
 // (r − zero point)·scale/output scale is added before the activation.
 TEST_F(ChangedLayer, Residual) {
   const double output_scale = json_["output"]["scale"];
@@ -596,9 +633,23 @@ TEST_F(BadConv, PaddingInAWord) {
               HasSubstr("padding: is \"VALID\"; expected an array"));
 }
 
-TEST_F(BadConv, HasNoFloat16Outputs) {
-  EXPECT_THAT(ErrorWith("/output/type", "f16"),
-              HasSubstr(R"(output.type: is "f16"; expected "u8", "s8", "s32" or "f32")"));
+// Those of type f32, rounded.
+TEST_F(BadConv, Float16Outputs) {
+  const auto outputs = [this](const char* type) {
+    json_["output"] = {{"type", type}};
+    WriteText(json_.dump());
+    const Result<Layer> layer = ReadLayer(folder_);
+    EXPECT_TRUE(layer) << layer.error().message;
+    if (!layer) return std::vector<uint8_t>();
+    const reference::Conv& conv = *layer->conv();
+    return reference::Outputs(conv, reference::Accumulators(conv, Model::kExact));
+  };
+  const std::vector<float> floats = ValuesOf<float>(outputs("f32"));
+  const std::vector<uint8_t> halves = outputs("f16");
+  ASSERT_EQ(halves.size(), 2 * floats.size());
+  for (size_t i = 0; i < floats.size(); ++i) {
+    ASSERT_EQ(core::Decode(INTACT_F16, &halves[2 * i]), reference::RoundToFloat(floats[i], INTACT_F16)) << i;
+  }
 }
 
 TEST_F(BadConv, WrongTensors) {

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <variant>
 
 #include "core/result.h"
 #include "core/types.h"
@@ -602,24 +603,26 @@ Result<float> QuantizeTensor(const std::string& folder, reference::Linear* opera
   return q.scale;
 }
 
-/// How the activations of a dynamic layer are quantized. The library quantizes those of linear layers whose
-/// outputs have scales; others are quantized here.
+/// How the activations of a dynamic layer are quantized. The library quantizes those of layers whose outputs
+/// have scales; those of layers whose outputs are sums are quantized here.
 Result<LayerScales> ReadDynamicInput(const std::string& folder, Fields* fields, Layer* layer) {
   reference::Linear& operation = LinearOf(layer->operation);
   operation.a_type = fields->OneOf("input.type", {"u8", "s8"}) == "s8" ? INTACT_S8 : INTACT_U8;
   LayerScales scales;
   scales.is_dynamic = true;
-  if (layer->conv() != nullptr || operation.c_type == INTACT_S32) {
-    fields->OneOf("input.per", {"tensor"});
-    if (fields->error()) return *fields->error();
+  const bool has_sums = operation.c_type == INTACT_S32;
+  const bool may_have_rows = layer->conv() == nullptr && !has_sums;
+  const std::string per =
+      may_have_rows ? fields->OneOf("input.per", {"tensor", "row"}) : fields->OneOf("input.per", {"tensor"});
+  if (fields->error()) return *fields->error();
+  if (has_sums) {
     ASSIGN_OR_RETURN(scales.input, QuantizeTensor(folder, &operation));
     return scales;
   }
-  const bool by_rows = fields->OneOf("input.per", {"tensor", "row"}) == "row";
-  if (fields->error()) return *fields->error();
-  operation.a_quantization = by_rows ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+  operation.a_quantization =
+      per == "row" ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
   operation.a_source_type = INTACT_F32;
-  reference::QuantizeActivations(&layer->gemm());
+  std::visit([](auto& one) { reference::QuantizeActivations(&one); }, layer->operation);
   return scales;
 }
 
@@ -663,11 +666,11 @@ std::optional<Error> ReadTensorsOf(const std::string& folder, bool is_dynamic, F
 }
 
 /// The type of the outputs; `usual` where layer.json does not say it.
-intact_type ReadOutputType(bool is_conv, intact_type usual, Fields* fields) {
+intact_type ReadOutputType(intact_type usual, Fields* fields) {
   if (!fields->Has("output.type")) return usual;
   std::vector<std::string_view> names;
   for (const intact_type type : {INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32, INTACT_F16}) {
-    if (type != INTACT_F16 || !is_conv) names.push_back(core::NameOf(type));
+    names.push_back(core::NameOf(type));
   }
   const std::string name = fields->OneOf("output.type", names);
   const auto* row = std::ranges::find(core::kElementTypes, name, &core::ElementType::name);
@@ -677,8 +680,10 @@ intact_type ReadOutputType(bool is_conv, intact_type usual, Fields* fields) {
 std::optional<Error> ReadOperation(const std::string& folder, bool is_dynamic, Fields* fields, Layer* layer) {
   if (std::optional<Error> error = ReadTensorsOf(folder, is_dynamic, fields, layer)) return error;
   reference::Linear& operation = LinearOf(layer->operation);
-  operation.c_type =
-      ReadOutputType(layer->conv() != nullptr, is_dynamic ? INTACT_F32 : operation.a_type, fields);
+  operation.c_type = ReadOutputType(is_dynamic ? INTACT_F32 : operation.a_type, fields);
+  if (fields->Has("overflow") && fields->OneOf("overflow", {"refused", "wraps"}) == "wraps") {
+    operation.overflow = INTACT_OVERFLOW_WRAPS;
+  }
   LayerScales scales;
   if (is_dynamic) {
     ASSIGN_OR_RETURN(scales, ReadDynamicInput(folder, fields, layer));

@@ -16,8 +16,8 @@
 //                                                                  "relu": true or false in its place
 //     "input":  {"scale": 0.032, "zero_point": 146},
 //     "output": {"scale": 0.017, "zero_point": 139,
-//                "type": "u8"},                                    or "s8", "s32", "f32"; "f16" of linear
-//                                                                  layers; without it the activations' type
+//                "type": "u8"},                                    or "s8", "s32", "f32", "f16"; without it
+//                                                                  the activations' type
 //     "weight": {"scales": [0.001, …], "zero_points": [0, …]},      1 or N of each; scales ≥ 0
 //     "residual": {"scale": 0.02, "zero_point": 128},              with residual.npy; f4 has no zero point
 //     "stride": [2, 2], "padding": [1, 1], "dilation": [1, 1],     convolutions, a value for each dimension;
@@ -26,6 +26,8 @@
 //                                                                  or as a word, see below; output_padding
 //                                                                  of transposed ones
 //     "reduce_range": false,                                       optional: calibrated for 7 bits
+//     "overflow": "refused",                                       optional; or "wraps": sums beyond int32
+//                                                                  are taken modulo 2³²
 //     "ramp": {"from": -4.0, "to": 4.0, "step": 0.01} }             optional: rows hold rising constants
 //
 // Outputs of type f32 and f16 are real numbers: "output" then has neither scale nor zero point. Outputs of
@@ -42,9 +44,9 @@
 //
 //     "input":  {"type": "u8", "per": "tensor"},                   or "s8"; of linear layers also "row"
 //
-// The library quantizes the activations of linear layers whose outputs have scales. Those of other dynamic
-// layers are quantized when they are read, as DynamicQuantizeLinear of ONNX does it; the layer then runs with
-// the zero point and the scale that come out, which gives the same bytes.
+// The library quantizes the activations of dynamic layers whose outputs have scales. Where the outputs are
+// sums, the activations are quantized when they are read, as DynamicQuantizeLinear of ONNX does it; the layer
+// then runs with the zero point that comes out.
 //
 // A key that is not among these, that has no meaning for the layer or that stands there twice is an error.
 //
