@@ -15,8 +15,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <tuple>
 
 #include "core/isas.h"
+#include "support/npy.h"
 #include "tests/support/binary_test.h"
 #include "tests/support/npy_text.h"
 #include "tests/support/require_isas.h"
@@ -431,6 +433,8 @@ TEST_F(Cli, LayersWithOtherEpilogues) {
       EXPECT_EQ(timing["right"], true) << type << timing;
   };
   expect_right("s8");
+  fields["output"] = {{"type", "f16"}};
+  expect_right("f16");
   fields["output"] = {{"type", "f32"}};
   fields["padding"] = "SAME";
   std::filesystem::remove(layer + "/residual.npy");
@@ -451,6 +455,86 @@ TEST_F(Cli, LayersWithOtherEpilogues) {
   ExpectBadInput(
       "verify ramp '" + linear + "'",
       "layer.json: has f32 outputs; a ramp probes 8-bit activations and outputs without a residual");
+}
+
+// A sum beyond int32 is refused, or taken modulo 2^32 where the layer says that it wraps.
+TEST_F(Cli, LayerWhoseSumsWrap) {
+  const std::string layer = folder_ + "/layer";
+  std::filesystem::create_directory(layer);
+  const auto write = [&](const char* file, const char* type, char byte) {
+    std::ofstream(layer + file, std::ios::binary)
+        << intact::tests::Npy(intact::tests::Dict(type, "(1, 66312)"), std::string(66312, byte));
+  };
+  write("/activations.npy", "|u1", '\xff');
+  write("/weights.npy", "|i1", '\x7f');
+  json fields = {{"operator", "linear"},
+                 {"input", {{"zero_point", 0}}},
+                 {"output", {{"type", "s32"}}},
+                 {"weight", {{"zero_points", {0}}}}};
+  std::ofstream(layer + "/layer.json") << fields;
+  ExpectBadInput("verify layer '" + layer + "'", "leaves int32");
+  fields["overflow"] = "wraps";
+  std::ofstream(layer + "/layer.json") << fields;
+  for (const intact_isa isa : intact::core::kIsaLadder) {
+    if (intact_isa_available(isa) == 0) continue;
+    const json result = LayerJson("'" + layer + "' --isa " + intact_isa_name(isa), 0)[0];
+    EXPECT_EQ(result["differing"], 0);
+    for (const json& timing : result["cost"]["timings"]) EXPECT_EQ(timing["right"], true) << timing;
+  }
+}
+
+// A convolution that quantizes its activations, on every ISA, with real and with 8-bit outputs.
+TEST_F(Cli, DynamicConvolution) {
+  const std::string layer = folder_ + "/layer";
+  std::filesystem::create_directory(layer);
+  for (const char* file : {"/weights.npy", "/bias.npy", "/layer.json"}) {
+    std::filesystem::copy(kLayers + "u8_3_0" + file, layer + file);
+  }
+  auto npy = intact::support::ReadNpy(kLayers + "u8_3_0/activations.npy");
+  ASSERT_TRUE(npy) << npy.error().message;
+  npy->bytes.resize(npy->bytes.size() / static_cast<size_t>(npy->shape[0]));  // the first image
+  npy->shape[0] = 1;
+  std::string numbers;
+  for (const uint8_t byte : npy->bytes) {
+    const float x = 0.03f * static_cast<float>(byte) - 2.2f;
+    numbers.append(reinterpret_cast<const char*>(&x), sizeof x);
+  }
+  std::ofstream(layer + "/activations.npy", std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("<f4", intact::support::ShapeString(npy->shape)), numbers);
+  json fields = json::parse(Contents(layer + "/layer.json"));
+  json output = fields["output"];
+  output["type"] = "u8";
+  fields["operator"] = "conv2d_dynamic";
+  fields.erase("ramp");
+  for (const json& of_outputs : {json{{"type", "f32"}}, json{{"type", "f16"}}, output}) {
+    fields["output"] = of_outputs;
+    for (const char* type : {"u8", "s8"}) {
+      fields["input"] = {{"type", type}, {"per", "tensor"}};
+      std::ofstream(layer + "/layer.json") << fields;
+      for (const intact_isa isa : intact::core::kIsaLadder) {
+        if (intact_isa_available(isa) == 0) continue;
+        const json result = LayerJson("'" + layer + "' --isa " + intact_isa_name(isa), 0)[0];
+        EXPECT_EQ(result["differing"], 0) << of_outputs << type;
+        for (const json& timing : result["cost"]["timings"]) EXPECT_EQ(timing["right"], true) << timing;
+      }
+    }
+  }
+}
+
+// The cost has the pairing of the layer's run.
+TEST_F(Cli, CostOfAPairing) {
+  if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
+  const std::string layer = kLayers + "u8_0_0 --mode saturating --isa avx2 --pairing ";
+  const std::string weights = kLayers + "u8_0_0/weights.npy", path = folder_ + "/certificate.json";
+  EXPECT_EQ(Run("verify certify " + weights + " --json '" + path + "'").status, 0);
+  const json pairings = json::parse(Contents(path))["files"][0]["pairings"];
+  ASSERT_EQ(pairings.size(), 2u);
+  EXPECT_NE(pairings[0]["failing_pairs"], pairings[1]["failing_pairs"]);
+  for (const json& pairing : pairings) {
+    const json cost = LayerJson(layer + pairing["pairing"].get<std::string>(), 0)[0]["cost"];
+    EXPECT_EQ(cost["certificate"]["failing_pairs"], pairing["failing_pairs"]);
+    for (const json& timing : cost["timings"]) EXPECT_EQ(timing["right"], true) << timing;
+  }
 }
 
 // The same of a target that runs the layer in place of our kernels.
@@ -726,20 +810,27 @@ TEST_F(Cli, CertifyInEveryOrder) {
 }
 
 TEST_F(Cli, CertifyWarnsWhereTheOrderIsNotPlain) {
-  const auto out_of = [this](const std::string& shape, size_t elements) {
+  const auto out_of = [this](const std::string& shape, size_t elements, const std::string& option = "") {
     const std::string file = folder_ + "/weights.npy";
     std::ofstream(file, std::ios::binary)
         << intact::tests::Npy(intact::tests::Dict("|i1", shape), std::string(elements, '\1'));
-    return Run("verify certify '" + file + "'").out;
+    return Run("verify certify '" + file + "'" + option).out;
   };
   EXPECT_THAT(out_of("(32, 3, 3, 3)", 864), HasSubstr("(32, 3, 3, 3) also fits oihw, and is read as ohwi"));
   EXPECT_THAT(out_of("(32, 16, 1, 1)", 512), HasSubstr("looks like oihw"));
   EXPECT_THAT(out_of("(32, 16, 3)", 1536), HasSubstr("(32, 16, 3) looks like oiw, and is read as owi"));
   EXPECT_THAT(out_of("(32, 16, 3, 3, 3)", 13824), HasSubstr("looks like oidhw, and is read as odhwi"));
+  for (const char* option : {"", " --layout ohwi"}) {
+    EXPECT_THAT(out_of("(1, 3, 3, 40)", 360, option),
+                HasSubstr("warning: the shape (1, 3, 3, 40) looks like a depthwise kernel; expected "
+                          "(C, KH, KW, 1) and --groups C\n"));
+  }
+  EXPECT_THAT(out_of("(1, 1, 1, 16)", 16), Not(HasSubstr("depthwise")));
+  EXPECT_THAT(out_of("(3, 3, 40, 1)", 360, " --layout hwio"), Not(HasSubstr("depthwise")));
   for (const auto& [shape, elements] :
        {std::pair("(32, 7, 7, 3)", 4704), std::pair("(32, 1, 1, 16)", 512), std::pair("(32, 3, 3, 1)", 288),
-        std::pair("(32, 1, 7, 16)", 3584), std::pair("(32, 1, 1, 1)", 32), std::pair("(32, 3, 16)", 1536),
-        std::pair("(16, 3)", 48)}) {
+        std::pair("(1, 3, 3, 1)", 9), std::pair("(32, 1, 7, 16)", 3584), std::pair("(32, 1, 1, 1)", 32),
+        std::pair("(32, 3, 16)", 1536), std::pair("(16, 3)", 48)}) {
     EXPECT_THAT(out_of(shape, static_cast<size_t>(elements)), Not(HasSubstr("warning"))) << shape;
   }
 }
@@ -809,7 +900,11 @@ TEST_F(Cli, CertifyZeroPoints) {
   EXPECT_THAT(out_of(" --zero-point 128"), HasSubstr("zero point of weights 128"));
   EXPECT_THAT(out_of(" --zero-point '" + zero_points + "'"), HasSubstr("zero points of weights 128 to 255"));
   ExpectBadInput(certify + " --zero-point 256", "--zero-point: 256 is beyond the u8 weights of ");
-  ExpectBadInput(certify + " --zero-point none.npy", "none.npy: no such file");
+  for (const std::string wrong : {"none.npy", "1.5"}) {
+    ExpectBadInput(certify + " --zero-point " + wrong,
+                   "--zero-point: " + wrong + ": no such file; expected an integer or a .npy file");
+  }
+  ExpectBadInput(certify + " --zero-point '" + kLayers + "u8_11/layer.json'", "--zero-point: " + kLayers);
   ExpectBadInput("verify certify " + kLayers + "u8_11/weights.npy --zero-point '" + zero_points + "'",
                  "has 2 values; expected 1, or 10, the output channels of");
   ExpectBadInput("verify certify " + kLayers + "u8_11/weights.npy --zero-point 128",
@@ -872,6 +967,30 @@ TEST_F(Cli, CertifyRefusesBadInput) {
                  "weights.npy: is of linear layers, and --layout oihw is not; expected nk or kn too");
   ExpectBadInput("verify certify " + layer + "weights.npy --layout nk,kn" + write,
                  "--layout: nk and kn are both of linear layers; expected one");
+  ExpectBadInput("verify certify " + layer + "weights.npy --layout nk,nk,kn" + write,
+                 "--layout: nk and kn are both of linear layers; expected one");
+  EXPECT_THAT(Run("verify certify " + layer + "weights.npy --layout nk,oihw,nk,oihw").out,
+              HasSubstr("read as nk"));
+}
+
+// Pairs are certified of weights, whatever their sums reach.
+TEST_F(Cli, CertifySumsBeyondInt32) {
+  const std::string file = folder_ + "/weights.npy";
+  for (const auto& [shape, columns, depth] :
+       {std::tuple("(2, 70000)", 2, 70000), std::tuple("(2, 1, 1, 70000)", 2, 70000),
+        std::tuple("(1, 66312)", 1, 66312)}) {
+    std::ofstream(file, std::ios::binary) << intact::tests::Npy(
+        intact::tests::Dict("|i1", shape), std::string(static_cast<size_t>(columns) * depth, '\x7f'));
+    const Outcome outcome = Run("verify certify '" + file + "'");
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr(fmt::format("accumulators from 0 to {} (leaves int32)\n",
+                                                   int64_t{255} * 127 * depth)));
+  }
+  // The greatest depth whose sums stay within.
+  std::ofstream(file, std::ios::binary)
+      << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 66311)"), std::string(66311, '\x7f'));
+  EXPECT_THAT(Run("verify certify '" + file + "'").out,
+              HasSubstr(fmt::format("accumulators from 0 to {}\n", 255 * 127 * 66311)));
 }
 
 // A matrix of ONNX is K×N.

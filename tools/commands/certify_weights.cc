@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <numeric>
@@ -86,6 +87,13 @@ std::string WarningOf(const std::vector<int64_t>& shape, Order order) {
                      fmt::join(others, " or "), NameOf(order, shape.size(), true));
 }
 
+/// Whether a convolution's weights look like those of TensorFlow Lite's DepthwiseConv2D: one output channel,
+/// and more than one tap and input channel.
+bool LooksDepthwise(const std::vector<int64_t>& shape, Order order) {
+  return order == Order::kInputsLast && shape.size() == 4 && shape[0] == 1 && shape[1] * shape[2] > 1 &&
+         shape[3] > 1;
+}
+
 /// Output channel by output channel, taps, input channels.
 std::vector<uint8_t> InputsLast(std::vector<uint8_t> values, Order order, int64_t outputs, int64_t inputs) {
   if (order == Order::kInputsLast) return values;
@@ -122,7 +130,15 @@ Result<std::vector<int32_t>> ReadZeroPoints(const std::string& text, intact_type
   std::vector<int32_t> zero_points(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), zero_points[0]);
   if (error != std::errc() || end != text.data() + text.size()) {
-    ASSIGN_OR_RETURN(const support::NpyArray npy, support::ReadNpy(text));
+    const Result<support::NpyArray> read = support::ReadNpy(text);
+    if (!read) {
+      std::error_code ignored;
+      return Error{
+          read.error().status,
+          fmt::format("--zero-point: {}{}", read.error().message,
+                      std::filesystem::exists(text, ignored) ? "" : "; expected an integer or a .npy file")};
+    }
+    const support::NpyArray& npy = *read;
     const auto bytes = static_cast<size_t>(core::BytesOf(npy.type));
     if ((!core::IsInt8(npy.type) && npy.type != INTACT_S32) || npy.shape.size() > 1) {
       return Invalid(fmt::format("--zero-point: {}: is {} {}; expected u1, i1 or i4, one value or {}", text,
@@ -174,7 +190,8 @@ std::optional<Error> WeightChoice::WhyNot() const {
     const auto of_kind = [&](const std::string& name) { return FindOrder(name, is_conv).has_value(); };
     const auto first = std::ranges::find_if(layouts, of_kind);
     if (first == layouts.end()) continue;
-    const auto second = std::find_if(first + 1, layouts.end(), of_kind);
+    const auto second = std::find_if(
+        first + 1, layouts.end(), [&](const std::string& name) { return of_kind(name) && name != *first; });
     if (second == layouts.end()) continue;
     return Invalid(fmt::format("--layout: {} and {} are both of {}; expected one", *first, *second,
                                KindInWords(is_conv)));
@@ -231,7 +248,13 @@ Result<Weights> ReadWeights(const std::string& file, const WeightChoice& choice)
   Weights weights;
   weights.shape = npy.shape;
   weights.order = NameOf(order, dimensions, is_conv);
-  if (is_conv && dimensions > 2 && !*wanted) weights.warning = WarningOf(npy.shape, order);
+  if (is_conv && LooksDepthwise(npy.shape, order)) {
+    weights.warning =
+        fmt::format("the shape {} looks like a depthwise kernel; expected (C, KH, KW, 1) and --groups C",
+                    support::ShapeString(npy.shape));
+  } else if (is_conv && dimensions > 2 && !*wanted) {
+    weights.warning = WarningOf(npy.shape, order);
+  }
   weights.type = npy.type;
   weights.n = npy.shape[places.outputs];
   if (weights.n % choice.groups != 0) {

@@ -42,7 +42,7 @@ struct WeightChoice {
 struct Weights {
   std::vector<int64_t> shape;  // as in the file
   std::string order;           // how it was read: "ohwi"
-  std::string warning;         // if another order is plausible and none was asked for
+  std::string warning;         // if another order is plausible, and was not ruled out
   int64_t n = 0, k = 0;
   verify::MaybeConv conv;  // with the weights' channels, kernel and groups
   intact_type type = INTACT_S8;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -74,13 +76,15 @@ struct Findings {
   }
 };
 
-// What the certificate is to hold for, whatever is beyond.
+// What the certificate is to hold for, whatever is beyond. Sums may leave int32, as the accumulators' bounds
+// then tell.
 void SetLinear(const Weights& weights, int amax, intact_isa isa, intact_linear_desc* linear) {
   linear->b_type = weights.type;
   if (!weights.zero_points.empty()) linear->b_zero_points = weights.zero_points.data();
   linear->b_zero_point_count = std::ssize(weights.zero_points);
   linear->a_max = amax;
   linear->range_check = INTACT_RANGE_UNCHECKED;
+  linear->overflow = INTACT_OVERFLOW_WRAPS;
   linear->max_isa = isa;
 }
 
@@ -222,6 +226,11 @@ std::string Heading(const std::string& file, const Weights& weights) {
   return fmt::format("{}: {} columns × {}, read as {}", file, weights.n, weights.Depths(), weights.order);
 }
 
+bool LeaveInt32(const intact_certificate& c) {
+  return c.accumulator_min < std::numeric_limits<int32_t>::min() ||
+         c.accumulator_max > std::numeric_limits<int32_t>::max();
+}
+
 std::string ZeroPointsText(const Weights& weights) {
   if (weights.zero_points.empty()) return {};
   const auto [low, high] = std::ranges::minmax(weights.zero_points);
@@ -268,7 +277,8 @@ void PrintFindings(const std::string& file, const Weights& weights, const verify
   if (!findings.panels.empty()) {
     Print("  adjacent k-quads that int16 can add up anywhere: {}\n", findings.SafeDepthQuads());
   }
-  Print("  accumulators from {} to {}\n", c.accumulator_min, c.accumulator_max);
+  Print("  accumulators from {} to {}{}\n", c.accumulator_min, c.accumulator_max,
+        LeaveInt32(c) ? " (leaves int32)" : "");
   for (const Schedule& schedule : findings.schedules) {
     Print("  exact on {}: {:.2f} items and {:.2f} widenings a k-quad (saturating: 1 and 1)\n",
           intact_isa_name(schedule.isa), schedule.PerQuad(schedule.items), schedule.PerQuad(schedule.groups));
