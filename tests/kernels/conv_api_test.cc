@@ -489,7 +489,7 @@ TEST(ConvDescriptor, BatchesOfADynamicInputAreLimited) {
   EXPECT_TRUE(conv->Prepare(4));
   const Result<intact_run_info> run = conv->Prepare(5);
   ASSERT_FALSE(run);
-  EXPECT_THAT(run.error().message, HasSubstr("batch is 5; expected 1 to 4"));
+  EXPECT_THAT(run.error().message, HasSubstr("batch is 5; expected 0 to 4"));
 }
 
 // Floats through the C++ interface: x has the range [0, 255], so that the scale is 1 and the zero point 0.
