@@ -442,6 +442,6 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
     std::memcpy(longer.data(), &target, sizeof target);
     return reinterpret_cast<const intact_target*>(longer.data());
   }
-  if (Is("no_feature")) target.supports |= uint64_t{1} << 50;
+  if (Is("no_feature")) target.supports |= uint64_t{1} << INTACT_TARGET_FEATURES;
   return &target;
 }

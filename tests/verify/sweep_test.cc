@@ -57,7 +57,7 @@ TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
     if (p.declared_min == 0)
       declared.insert(std::to_string(p.declared) + " " + std::to_string(p.range_check));
   }
-  EXPECT_EQ(met.size(), AllFills().size() + 2 * core::kOutputTypes.size() + 3 + 6 + 3 + 4 + 5 + 2 + 2 + 2)
+  EXPECT_EQ(met.size(), AllFills().size() + 2 * core::kOutputTypes.size() + 3 + 7 + 3 + 4 + 5 + 2 + 2 + 2)
       << ::testing::PrintToString(met);
   EXPECT_GE(declared.size(), 2u * 7);
 }
