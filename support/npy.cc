@@ -252,8 +252,9 @@ Result<NpyArray> ReadNpy(const std::string& path) {
   }
   const core::ElementType* const element = FindElementType(*header->descr);
   if (element == nullptr) {
-    return BadFile(path, fmt::format("holds elements of type '{}'; expected '|u1', '|i1', '<i4', '<f4' or '<f2'",
-                                     *header->descr));
+    return BadFile(path,
+                   fmt::format("holds elements of type '{}'; expected '|u1', '|i1', '<i4', '<f4' or '<f2'",
+                               *header->descr));
   }
   if (header->shape->size() > kMaxDimensions) {
     return BadFile(path, fmt::format("has {} dimensions; expected at most {}, as NumPy",
