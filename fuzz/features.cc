@@ -46,7 +46,7 @@ T& AnyOf(Input* input, std::vector<T>* values) {
   return (*values)[static_cast<size_t>(input->Integer(0, std::ssize(*values) - 1))];
 }
 
-// Numbers of one of the verifier's kinds, `row` of them in a row, of which a few are any bits.
+// Numbers of one of the verifier's kinds, in rows of `row` numbers. A few numbers get random bits.
 std::vector<uint8_t> ReadNumbers(Input* input, const reference::Linear& linear, int64_t row, int64_t count) {
   verify::Problem problem;
   problem.a_type = linear.a_type;

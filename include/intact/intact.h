@@ -191,8 +191,8 @@ typedef enum intact_quantization {
  * these too. */
 typedef enum intact_overflow {
   INTACT_OVERFLOW_REFUSED = 0, /**< no plan is created: the error is INTACT_OVERFLOW. The default. */
-  /** y is the int32 that equals acc + bias_s32 modulo 2^32: what engines get whose int32 additions wrap
-   * (docs/engines.md). Costs nothing. */
+  /** y is the int32 that equals acc + bias_s32 modulo 2^32. Engines with int32 additions that wrap compute the
+   * same (docs/engines.md). Costs nothing. */
   INTACT_OVERFLOW_WRAPS = 1
 } intact_overflow;
 

@@ -22,7 +22,7 @@ struct Group {
   std::vector<Ort::ConstNode> nodes;  ///< the first one has the operator's attributes
 };
 
-/// The group whose main node is `node`: the product or the convolution. Another node is a group of its own.
+/// The group around `node`, a product or a convolution. Any other node is a group by itself.
 /// ONNX Runtime's CPU provider makes the same operators of the same groups. Throws Refusal if a product or a
 /// convolution of floats is no such group.
 Group GroupOf(Ort::ConstNode node);

@@ -240,18 +240,23 @@ std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Settings& setti
   return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
 }
 
-std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Settings& settings) {
+// The arithmetic of QLinearMatMul and QLinearConv: the activations are inputs 0 to 2, each with its scale and its
+// zero point, the weights inputs 3 to 5. Inputs 6 and 7 are the scale and the zero point of the output.
+Linear QLinear(const Node& node, const Settings& settings, intact_type b, int64_t columns) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
-  const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
   const intact_type y = node.OutputType({INTACT_U8, INTACT_S8});
-  const Constant weights = node.Weights(3, b);
-  const int64_t columns = weights.shape.back();
   Linear linear(settings, a, b, y);
   linear.desc.a_zero_point = node.ZeroPoint(2, a);
   linear.desc.c_zero_point = node.ZeroPoint(7, y);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   linear.scales = OutputScales(node.Scale(1), node.Scales(4, columns), node.Scale(6));
-  return std::make_unique<MatMul>(weights, false, std::move(linear));
+  return linear;
+}
+
+std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Settings& settings) {
+  const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(3, b);
+  return std::make_unique<MatMul>(weights, false, QLinear(node, settings, b, weights.shape.back()));
 }
 
 std::unique_ptr<Layer> MakeQGemm(const Node& node, const Settings& settings) {
@@ -460,16 +465,10 @@ std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Settings& 
 }
 
 std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Settings& settings) {
-  const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type w = node.Type(3, {INTACT_U8, INTACT_S8});
-  const intact_type y = node.OutputType({INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, w);
   const int64_t channels = weights.shape.front();
-  Linear linear(settings, x, w, y);
-  linear.desc.a_zero_point = node.ZeroPoint(2, x);
-  linear.desc.c_zero_point = node.ZeroPoint(7, y);
-  linear.b_zero_points = node.ZeroPoints(5, w, channels);
-  linear.scales = OutputScales(node.Scale(1), node.Scales(4, channels), node.Scale(6));
+  Linear linear = QLinear(node, settings, w, channels);
   linear.bias_s32 = Bias<int32_t>(node, 8, INTACT_S32, channels);
   return std::make_unique<Conv>(node, weights, std::move(linear));
 }
