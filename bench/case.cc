@@ -17,7 +17,7 @@ std::string NameOf(const Shape& shape) {
   if (!shape.conv) {
     std::string name = fmt::format("/m:{}/n:{}/k:{}", shape.m, shape.n, shape.k);
     if (!shape.batch) return name;
-    name += fmt::format("/batch:{}/b:run", shape.batch->items);
+    name += fmt::format("/batch:{}/b:runtime", shape.batch->items);
     if (shape.batch->b_type != INTACT_S8)
       name += fmt::format("/b_type:{}", verify::ToString(shape.batch->b_type));
     return name + (shape.batch->b_by_columns ? "/b_order:nk" : "");

@@ -162,7 +162,7 @@ struct Case {
   Shape shape;
   Format format;
   Weights weights = kLaplace;
-  int amax = 0;  // the declared range of activations, and the largest of them; 0 = full range
+  int amax = 0;  // the activation range of activations, and the largest of them; 0 = full range
   core::Isa isa = core::Isa::kAvx2;
   std::string peer;                 // "" for intact
   intact_mode mode = INTACT_EXACT;  // of intact
@@ -173,7 +173,7 @@ struct Case {
 
   /// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072; a peer's has peer:onednn in mode's place;
   /// /amax:127, /quant:row, /c:u8 and /threads:2 where they differ from the default. A batch ends with
-  /// /batch:12/b:run, where Bs are u8 with /b_type:u8, where they are N×K with /b_order:nk.
+  /// /batch:12/b:runtime, where Bs are u8 with /b_type:u8, where they are N×K with /b_order:nk.
   /// conv/isa:avx2/mode:exact/weights:laplace/c:u8/in:56x56/c_in:64/c_out:64/kernel:3x3/stride:1/groups:1/
   /// batch:1 (in one word): the same, with /c: always; /transposed at the end of a transposed one's,
   /// /flattened where that is the pairing, /open at the end of an open one's, /tuned at that of a tuned

@@ -19,7 +19,7 @@ namespace intact::bench {
 namespace {
 
 // Up to here reading the weights may be what limits.
-constexpr int64_t kThinM = 16;
+constexpr int64_t kFewRows = 16;
 
 void RunCase(benchmark::State& state, const Case& c) {
   const Workload& workload = WorkloadOf(c);
@@ -27,9 +27,9 @@ void RunCase(benchmark::State& state, const Case& c) {
   if (!contender) return Fail(state, contender.error().message);
   const auto model = workload.Recognise(contender->get(), c.format, AdmissibleModels(c));
   if (!model) return Fail(state, "the result is wrong: not timed");
-  const bool is_thin = c.shape.m <= kThinM;
+  const bool has_few_rows = c.shape.m <= kFewRows;
   double gigabytes_per_second = 0;
-  if (is_thin) {
+  if (has_few_rows) {
     const Result<ReadBandwidth> read = ReadBandwidth::Create(c.isa, c.shape.WeightBytes());
     if (!read) return Fail(state, read.error().message);
     gigabytes_per_second = read->Measure();
@@ -44,11 +44,11 @@ void RunCase(benchmark::State& state, const Case& c) {
   const double operations = 1e-9 * c.shape.Operations() * runs;
   state.counters["GOPS"] = rate(operations);
   state.counters["of_peak"] = rate(operations / peak / c.threads);
-  if (is_thin) {
+  if (has_few_rows) {
     const double gigabytes = 1e-9 * static_cast<double>(c.shape.WeightBytes()) * runs;
     state.counters["of_bandwidth"] = rate(gigabytes / gigabytes_per_second);
   }
-  const bool saturates = !c.peer.empty() && *model == reference::Model::kTriple;
+  const bool saturates = !c.peer.empty() && *model == reference::Model::kMaddubs;
   state.SetLabel((*contender)->Implementation() + (saturates ? "; saturates" : ""));
 }
 
@@ -65,12 +65,12 @@ void RegisterFormats(Case c) {
   }
 }
 
-/// intact's, with all weights that `layer` is measured with, and declared ranges.
+/// intact's, with all weights that `layer` is measured with, and activation ranges.
 void RegisterVariants(Case c, const Layer& layer) {
   c.shape = layer.shape;
   for (const Weights& weights : WeightsOf(layer)) {
     c.weights = weights;
-    // A declared range changes exact kernels without VNNI only.
+    // An activation range changes exact kernels without VNNI only.
     const bool has_range =
         kernels::UsesSchedule(c.isa, c.mode) && !layer.shape.is_dynamic && !layer.shape.batch;
     for (const int amax : has_range ? std::vector<int>{0, 127} : std::vector<int>{0}) {

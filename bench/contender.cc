@@ -129,7 +129,7 @@ GemmDesc GemmDescOf(const Workload& workload, const Case& c) {
   desc.n = workload.gemm().n;
   desc.k = workload.gemm().k;
   if (!c.shape.batch) return desc;
-  desc.b_from_run = 1;
+  desc.runtime_b = 1;
   desc.b_stride_k = c.shape.batch->b_by_columns ? 1 : desc.n;
   desc.b_stride_n = c.shape.batch->b_by_columns ? desc.k : 1;
   return desc;

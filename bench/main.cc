@@ -66,7 +66,7 @@ std::string Description() {
   return text +
          "\nWith --benchmark_... options (--benchmark_filter=REGEX, --benchmark_list_tests=true, ...) it "
          "runs "
-         "its named benchmarks, those of --suite (default: figures, thin and conv) and --isa, by Google "
+         "its named benchmarks, those of --suite (default: figures, small-m and conv) and --isa, by Google "
          "Benchmark.";
 }
 
@@ -158,7 +158,7 @@ int RunNamed(const Options& options, const std::vector<core::Isa>& isas, std::ve
   RegisterBandwidth(best);
   RegisterPlans(isas);
   const std::vector<std::string> suites = options.suite.empty()
-                                              ? std::vector<std::string>{"figures", "thin", "conv"}
+                                              ? std::vector<std::string>{"figures", "small-m", "conv"}
                                               : std::vector{options.suite};
   std::vector<Layer> layers;
   for (const std::string& suite : suites) {

@@ -3,7 +3,7 @@
 // A row is one shape on one ISA: intact and the peers, in all formats, the instruction peak and the read
 // bandwidth take turns, and medians count. A turn of a contender is a run that brings its operands
 // into the caches, then runs that are timed. Nothing is timed that has not been recognised as what the
-// reference, or for a peer also the triple model, computes.
+// reference, or for a peer also the maddubs model, computes.
 #ifndef INTACT_BENCH_MEASURE_H_
 #define INTACT_BENCH_MEASURE_H_
 

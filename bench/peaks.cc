@@ -47,18 +47,18 @@ Loop Finish(Session& session, const jit::RegisterFile& registers, double multipl
   return {LoopFunction(std::move(*function)), kUnroll * multiply_adds};
 }
 
-// As many independent accumulators as the form leaves registers for, so that latency is hidden.
+// As many independent accumulators as the variant leaves registers for, so that latency is hidden.
 Loop GenerateVectorLoop(const Peak& peak) {
   Session session("peak_" + peak.name);
   jit::RegisterFile registers = jit::MakeRegisterFile(peak.isa);
   const auto emitter = jit::MakeEmitter(peak.isa, session.code(), registers);
-  const auto form = jit::MakeDotForm(peak.dot, peak.isa, *emitter, peak.signs);
+  const auto variant = jit::MakeDotVariant(peak.dot, peak.isa, *emitter, peak.signs);
   session.Begin(registers);
   const jit::Vec a = registers.NewVector("a");
   jit::Operand b;
-  for (int i = 0; i < form->b_registers(); ++i) b.push_back(registers.NewVector("b"));
-  form->TakeRegisters();
-  form->Prepare();
+  for (int i = 0; i < variant->b_registers(); ++i) b.push_back(registers.NewVector("b"));
+  variant->TakeRegisters();
+  variant->Prepare();
   std::vector<jit::Vec> sums;
   while (registers.FreeVectors() > 0) sums.push_back(registers.NewVector("accumulator"));
   emitter->Zero(a);
@@ -67,8 +67,8 @@ Loop GenerateVectorLoop(const Peak& peak) {
   }
   EmitLoop(session, registers, [&] {
     for (const jit::Vec& sum : sums) {
-      for (int step = 0; step < form->steps(); ++step)
-        form->Dot(sum, a, b[static_cast<size_t>(step) % b.size()]);
+      for (int step = 0; step < variant->steps(); ++step)
+        variant->Dot(sum, a, b[static_cast<size_t>(step) % b.size()]);
     }
   });
   return Finish(session, registers, static_cast<double>(sums.size()) * registers.vector_bytes());
@@ -108,16 +108,16 @@ bool IsZmm(core::Isa isa) { return jit::VectorBytes(isa) == 64; }
 
 Peak MakePeak(core::Isa isa, jit::DotKind dot, jit::DotSigns signs = {}) {
   if (kernels::UsesTiles(isa)) return {"tdpbusd/tmm", isa, dot};
-  const char* sequence = dot == jit::DotKind::kVnni     ? jit::VnniInstruction(signs)
-                         : dot == jit::DotKind::kTriple ? "triple"
-                                                        : "wide";
+  const char* sequence = dot == jit::DotKind::kVnni      ? jit::VnniInstruction(signs)
+                         : dot == jit::DotKind::kMaddubs ? "maddubs"
+                                                         : "wide";
   return {std::string(sequence) + (IsZmm(isa) ? "/zmm" : "/ymm"), isa, dot, signs};
 }
 
 }  // namespace
 
 // Each ISA's own, the best first, beside it that of s8 activations where they have another, and then those of
-// the exact forms. ISAs whose kernels run the same loop share a peak.
+// the exact variants. ISAs whose kernels run the same loop share a peak.
 std::vector<Peak> AvailablePeaks() {
   std::vector<Peak> peaks;
   const Result<core::IsaSet> permitted = jit::PermittedIsas();

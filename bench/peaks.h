@@ -1,4 +1,4 @@
-// Instruction peaks: what a dot form reaches with operands in registers, no memory, independent accumulators.
+// Instruction peaks: what a dot variant reaches with operands in registers, no memory, independent accumulators.
 // Every share of peak in the benchmarks refers to one of these, measured in the same run.
 #ifndef INTACT_BENCH_PEAKS_H_
 #define INTACT_BENCH_PEAKS_H_
@@ -18,7 +18,7 @@ constexpr core::Isa YardstickOf(core::Isa isa) { return core::IsCompiled(isa) ? 
 
 /// A registers-only loop of one instruction sequence.
 struct Peak {
-  std::string name;  // "tdpbusd/tmm", "vpdpbusd/zmm", "vpdpbssd/ymm", "triple/ymm", …
+  std::string name;  // "tdpbusd/tmm", "vpdpbusd/zmm", "vpdpbssd/ymm", "maddubs/ymm", …
   core::Isa isa;
   jit::DotKind dot;  // of vectors; it says nothing of tiles
   jit::DotSigns signs = {};
@@ -27,7 +27,7 @@ struct Peak {
 /// The sequences that this machine can run.
 std::vector<Peak> AvailablePeaks();
 
-/// The sequence that `isa`'s kernels are measured by: tdpbusd for AMX, vpdpbusd for the VNNIs, the triple
+/// The sequence that `isa`'s kernels are measured by: tdpbusd for AMX, vpdpbusd for the VNNIs, the maddubs sequence
 /// for others.
 Peak PeakOf(core::Isa isa);
 

@@ -18,9 +18,9 @@ Probes::Probes(const reference::Operation& operation)
 
 std::vector<Probes::Piece> Probes::PiecesOf(const reference::Gemm& gemm) {
   std::vector<Piece> pieces;
-  for (int64_t i = 0; i < (gemm.has_own_b ? gemm.batch : 1); ++i) {
+  for (int64_t i = 0; i < (gemm.has_runtime_b ? gemm.batch : 1); ++i) {
     reference::Gemm& item = pieces.emplace_back().gemm;
-    item = gemm.has_own_b ? reference::Item(gemm, i) : gemm;
+    item = gemm.has_runtime_b ? reference::Item(gemm, i) : gemm;
     item.a.clear();
   }
   return pieces;
@@ -52,7 +52,7 @@ void Probes::Add(const reference::Operation& operation, const Activations& x,
 
 void Probes::Add(const reference::Gemm& gemm, const Activations& x, const std::vector<int64_t>& rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
-    const int64_t item = gemm.has_own_b ? rows[i] / gemm.m : 0;
+    const int64_t item = gemm.has_runtime_b ? rows[i] / gemm.m : 0;
     pieces_[static_cast<size_t>(item)].Add(x, rows[i], count_ + i);
   }
 }
@@ -83,9 +83,9 @@ Sums Probes::Accumulate() const {
       }
     };
     accumulate(reference::Model::kExact, &sums.exact);
-    accumulate(reference::Model::kTriple, &sums.triple);
+    accumulate(reference::Model::kMaddubs, &sums.maddubs);
     const bool crosses_taps = operands.depths.taps > 1 && operands.depths.channels % 2 != 0;
-    accumulate(crosses_taps ? verify::TripleOf(INTACT_PAIRING_FLATTENED) : reference::Model::kTriple,
+    accumulate(crosses_taps ? verify::MaddubsOf(INTACT_PAIRING_FLATTENED) : reference::Model::kMaddubs,
                &sums.flattened);
   }
   return sums;

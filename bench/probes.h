@@ -20,8 +20,8 @@ struct Activations {
 
 /// Accumulators, by the models.
 struct Sums {
-  std::vector<int32_t> exact, triple;
-  std::vector<int32_t> flattened;  // triple, with pairs that cross taps
+  std::vector<int32_t> exact, maddubs;
+  std::vector<int32_t> flattened;  // maddubs, with pairs that cross taps
 };
 
 class Probes {

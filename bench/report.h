@@ -24,7 +24,7 @@
 //                    and quantized in the run, by one scale or each row by its own; "none": all is in
 //                    float), c_type ("s32"; "u8": per-channel scales and ReLU; "f32": scales; a convolution
 //                    in float has ReLU), implementation (as its library names it; intact's is the kernel for
-//                    many rows), result ("exact"; "saturates": equal to the triple model, not to the exact
+//                    many rows), result ("exact"; "saturates": equal to the maddubs model, not to the exact
 //                    result; else why it is not timed), microseconds (null if not timed), spread
 //                    (interquartile range over median), over_static (time of "tensor" or "row" over that of
 //                    "static" with the same c_type, the median of turns; else null), gops, of_peak,

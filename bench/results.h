@@ -27,7 +27,7 @@ struct Timing {
   std::string contender;  // kIntact, kSaturating, or a peer's name
   Format format;
   std::string implementation;
-  std::string result;  // kExact; kSaturates: equal to the triple model instead; kWrong; or why it cannot run
+  std::string result;  // kExact; kSaturates: equal to the maddubs model instead; kWrong; or why it cannot run
   double microseconds = 0;  // median; 0 = not timed
   double spread = 0;        // interquartile range over the median
   // Of a format that quantizes in the run: its time over that of kF32, the median of the turns' ratios; 0 =

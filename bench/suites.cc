@@ -81,7 +81,7 @@ constexpr auto kBert = Gemms({
 });
 
 // One sample, and a few.
-constexpr auto kThin = ForEachM({1, 2, 4, 8, 16}, {{768, 768}, {1024, 4096}, {4096, 4096}});
+constexpr auto kSmallM = ForEachM({1, 2, 4, 8, 16}, {{768, 768}, {1024, 4096}, {4096, 4096}});
 
 // As in a decoder of 7 billion weights.
 constexpr auto kLlm = ForEachM({1, 8, 32, 128}, {{4096, 4096}, {11008, 4096}, {4096, 11008}});
@@ -229,7 +229,7 @@ constexpr auto kTune = [] {
 constexpr std::array kSuites = {
     Suite{"short", "a few of each of the others, in less than a minute", kShort},
     Suite{"figures", "twelve GEMMs from thin to square", kFigures},
-    Suite{"thin", "M = 1, 2, 4, 8, 16 on weights K×N 768×768, 4096×1024, 4096×4096", kThin},
+    Suite{"small-m", "M = 1, 2, 4, 8, 16 on weights K×N 768×768, 4096×1024, 4096×4096", kSmallM},
     Suite{"bert", "BERT base and large, 128 and 384 tokens", kBert},
     Suite{"llm", "M = 1, 8, 32, 128 on weights K×N 4096×4096, 4096×11008, 11008×4096", kLlm},
     Suite{"transformer", "float32 matrices of BERT-base and a 7B decoder, M = 1 to 128, and attention",

@@ -19,8 +19,8 @@ namespace intact::bench {
 namespace {
 
 constexpr std::array kExactOnly = {reference::Model::kExact};
-constexpr std::array kTripleOnly = {reference::Model::kTriple};
-constexpr std::array kEither = {reference::Model::kExact, reference::Model::kTriple};
+constexpr std::array kMaddubsOnly = {reference::Model::kMaddubs};
+constexpr std::array kEither = {reference::Model::kExact, reference::Model::kMaddubs};
 
 constexpr int kFullRange = 255;
 constexpr uint8_t kUnwritten = 0xa5;
@@ -54,7 +54,7 @@ reference::Gemm MakeGemm(const Case& c, int64_t m, int64_t n, int64_t k) {
   problem.activation = INTACT_ACTIVATION_RELU;
   if (!c.shape.batch) return verify::MaterializeGemm(problem);
   problem.batch = c.shape.batch->items;
-  problem.own_b = true;
+  problem.runtime_b = true;
   problem.b_type = c.shape.batch->b_type;
   problem.scale = verify::ScaleKind::kTensor;
   return verify::MaterializeGemm(problem);
@@ -159,7 +159,7 @@ Sources MakeNumbers(const Shape& shape, Quantization quantization) {
 /// What rows of the maximum that are equal have in common: the item, and the taps that are inside the input.
 using Likeness = std::pair<int64_t, std::vector<bool>>;
 Likeness LikenessOf(const reference::Gemm& gemm, int64_t row) {
-  return {gemm.has_own_b ? row / gemm.m : 0, {}};
+  return {gemm.has_runtime_b ? row / gemm.m : 0, {}};
 }
 Likeness LikenessOf(const reference::Conv& conv, int64_t row) {
   const reference::ConvGeometry& g = conv.geometry;
@@ -311,9 +311,9 @@ std::optional<reference::Model> Workload::Recognise(Contender* contender, const 
 bool Workload::Equals(const uint8_t* c, const uint8_t* c_of_maximum, const Format& format,
                       reference::Model model) const {
   const Input& input = InputFor(format);
-  const std::vector<int32_t>& all = model == reference::Model::kExact    ? sums_.exact
-                                    : model == reference::Model::kTriple ? sums_.triple
-                                                                         : sums_.flattened;
+  const std::vector<int32_t>& all = model == reference::Model::kExact     ? sums_.exact
+                                    : model == reference::Model::kMaddubs ? sums_.maddubs
+                                                                          : sums_.flattened;
   const auto begin = all.begin() + static_cast<int64_t>(input.first_probe) * shape_.n;
   const auto probes = static_cast<int64_t>(ordinary_probes_.size() + maximum_probes_.size());
   const std::vector<uint8_t> expected =
@@ -339,8 +339,8 @@ std::span<const reference::Model> AdmissibleModels(const Case& c) {
   if (c.format.quantization == Quantization::kNone) return kExactOnly;
   if (!c.peer.empty()) return kEither;
   if (kernels::PairsSaturate(c.isa, c.mode)) {
-    static const std::array kFlattenedOnly = {verify::TripleOf(INTACT_PAIRING_FLATTENED)};
-    return c.pairing == INTACT_PAIRING_FLATTENED ? std::span(kFlattenedOnly) : kTripleOnly;
+    static const std::array kFlattenedOnly = {verify::MaddubsOf(INTACT_PAIRING_FLATTENED)};
+    return c.pairing == INTACT_PAIRING_FLATTENED ? std::span(kFlattenedOnly) : kMaddubsOnly;
   }
   return kExactOnly;
 }

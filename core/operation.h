@@ -29,7 +29,7 @@ struct Linear {
   intact_mode mode = INTACT_EXACT;
   int32_t a_zero_point = 0;  // 0 where rows have their own
   int32_t c_zero_point = 0;
-  int32_t a_min = 0, a_max = 0;  // declared range of activations; both 0: all of the type
+  int32_t a_min = 0, a_max = 0;  // activation range of activations; both 0: all of the type
   intact_range_check range_check = INTACT_RANGE_CHECKED;
   intact_quantization a_quantization = INTACT_QUANTIZATION_STATIC;
   intact_type a_source_type = INTACT_TYPE_NONE;  // of A, where runs quantize it
@@ -104,7 +104,7 @@ constexpr void ForEachGemmNumber(Visit&& visit, Objects&... o) {
   visit("k", o.k...);
   visit("b_stride_k", o.b_stride_k...);
   visit("b_stride_n", o.b_stride_n...);
-  visit("b_from_run", o.b_from_run...);
+  visit("runtime_b", o.runtime_b...);
 }
 
 /// A convolution's geometry: of intact_conv_desc and a pack file's header. The last seven fields are arrays

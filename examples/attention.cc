@@ -17,7 +17,7 @@ int main() {
   desc.k = depth;
   desc.b_stride_k = 1;
   desc.b_stride_n = depth;
-  desc.b_from_run = 1;
+  desc.runtime_b = 1;
   desc.linear.a_zero_point = 128;
   const auto gemm = intact::Gemm::Create(desc, nullptr);  // exact for any weights
   if (!gemm) return std::fprintf(stderr, "Create: %s\n", gemm.error().message.c_str()), 1;

@@ -148,7 +148,7 @@ class Call {
   }
 
  private:
-  static bool HasWeights(const reference::Gemm& gemm) { return !gemm.has_own_b; }
+  static bool HasWeights(const reference::Gemm& gemm) { return !gemm.has_runtime_b; }
   static bool HasWeights(const reference::Conv& /*conv*/) { return true; }
 
   // Plans without weights cannot be saved.

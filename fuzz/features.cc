@@ -68,13 +68,13 @@ std::vector<uint8_t> ReadNumbers(Input* input, const reference::Linear& linear, 
   return numbers;
 }
 
-// The zero point within the declared range, or none, and the scale that a run gives for all of A: `values`
+// The zero point within the activation range, or none, and the scale that a run gives for all of A: `values`
 // times each.
 void ReadTensorValues(Input* input, const intact_linear_desc& desc, int64_t values,
                       reference::Linear* linear) {
-  const bool is_declared = desc.a_min != 0 || desc.a_max != 0;
-  const int32_t low = is_declared ? desc.a_min : core::LowestOf(linear->a_type);
-  const int32_t high = is_declared ? desc.a_max : core::HighestOf(linear->a_type);
+  const bool has_range = desc.a_min != 0 || desc.a_max != 0;
+  const int32_t low = has_range ? desc.a_min : core::LowestOf(linear->a_type);
+  const int32_t high = has_range ? desc.a_max : core::HighestOf(linear->a_type);
   const bool may_be_none = low <= 0 && high >= 0;
   const auto count = static_cast<size_t>(values);
   if (!may_be_none || !input->OneIn(3)) {
@@ -89,13 +89,13 @@ Features::Features(uint8_t byte)
     : quantization((byte & 32) != 0 ? INTACT_QUANTIZATION_TENSOR
                                     : static_cast<intact_quantization>(byte & 3)),
       has_batch((byte & 4) != 0),
-      has_own_b((byte & 8) != 0),
+      has_runtime_b((byte & 8) != 0),
       is_half((byte & 16) != 0),
       is_transposed((byte & 64) != 0) {}
 
 Features Features::OfConv() const {
   Features features = *this;
-  features.has_batch = features.has_own_b = features.is_transposed = false;
+  features.has_batch = features.has_runtime_b = features.is_transposed = false;
   const bool is_by_rows =
       quantization == INTACT_QUANTIZATION_ROWS || quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
   if (is_by_rows) features.quantization = INTACT_QUANTIZATION_TENSOR;
@@ -103,7 +103,7 @@ Features Features::OfConv() const {
 }
 
 bool Features::Any() const {
-  return quantization != INTACT_QUANTIZATION_STATIC || has_batch || has_own_b || is_half || is_transposed;
+  return quantization != INTACT_QUANTIZATION_STATIC || has_batch || has_runtime_b || is_half || is_transposed;
 }
 
 std::span<const int32_t> Features::OutputTypes() const {
@@ -113,8 +113,8 @@ std::span<const int32_t> Features::OutputTypes() const {
 
 void ReadFeatures(Input* input, const Features& features, intact_gemm_desc* desc,
                   intact_linear_desc* linear) {
-  desc->b_from_run = features.has_own_b ? 1 : 0;
-  input->Spoil(&desc->b_from_run, {2, -1, kLowestInt});
+  desc->runtime_b = features.has_runtime_b ? 1 : 0;
+  input->Spoil(&desc->runtime_b, {2, -1, kLowestInt});
   input->Spoil(&desc->reserved, {1, -1, kLowestInt});
   ReadFeatures(input, features, linear);
 }
@@ -133,19 +133,19 @@ void ReadFeatures(Input* input, const Features& features, intact_linear_desc* li
 }
 
 std::string FeatureRun::Read(const Features& features) {
-  gemm_.has_own_b = features.has_own_b;
+  gemm_.has_runtime_b = features.has_runtime_b;
   is_transposed_ = features.is_transposed;
   if (features.has_batch) gemm_.batch = input_.Integer(1, 5);
   gemm_.m = input_.OneIn(8) ? input_.Integer(1, 300) : input_.Integer(1, 40);
   if (features.has_batch && input_.OneIn(3)) gemm_.m = 1;
   std::string wrong = ReadA(features.has_batch);
-  if (wrong.empty() && features.has_own_b) wrong = ReadB();
+  if (wrong.empty() && features.has_runtime_b) wrong = ReadB();
   if (gemm_.a_quantization == INTACT_QUANTIZATION_ROWS) ReadRowValues();
   if (gemm_.a_quantization == INTACT_QUANTIZATION_TENSOR) {
     ReadTensorValues(&input_, linear_, gemm_.rows(), &gemm_);
   }
   if (gemm_.IsDynamic()) reference::QuantizeActivations(&gemm_);
-  if (features.has_own_b) ReadItemValues();
+  if (features.has_runtime_b) ReadItemValues();
   return wrong;
 }
 
@@ -186,7 +186,7 @@ std::string FeatureRun::ReadB() {
 std::vector<uint8_t> FeatureRun::ReadActivations(int64_t count) {
   if (gemm_.IsDynamic()) return ReadNumbers(&input_, gemm_, gemm_.k, count);
   std::vector<uint8_t> a = ReadTensor(&input_, count);
-  if (linear_.range_check == INTACT_RANGE_UNCHECKED) ClampToDeclared(linear_, &a);
+  if (linear_.range_check == INTACT_RANGE_UNCHECKED) ClampToActivationRange(linear_, &a);
   return a;
 }
 
@@ -350,12 +350,12 @@ bool FeatureRun::SpoilB(intact_gemm_args* args) {
   const auto items = static_cast<size_t>(gemm_.batch);
   switch (input_.Byte() % 4) {
     case 0:
-      args->b = gemm_.has_own_b ? nullptr : args;
+      args->b = gemm_.has_runtime_b ? nullptr : args;
       args->b_items = nullptr;
       return true;
     case 1:
       scales_.assign(items, 1.0f);
-      if (gemm_.has_own_b) AnyOf(&input_, &scales_) = WrongScale(&input_);
+      if (gemm_.has_runtime_b) AnyOf(&input_, &scales_) = WrongScale(&input_);
       args->b_scales = scales_.data();
       args->b_scale_count = 0;
       return true;
@@ -365,7 +365,7 @@ bool FeatureRun::SpoilB(intact_gemm_args* args) {
       return true;
     default:
       zero_points_.assign(items, 0);
-      if (gemm_.has_own_b) AnyOf(&input_, &zero_points_) = WrongZeroPoint(&input_, gemm_.b_type);
+      if (gemm_.has_runtime_b) AnyOf(&input_, &zero_points_) = WrongZeroPoint(&input_, gemm_.b_type);
       args->b_zero_points = zero_points_.data();
       args->b_zero_point_count = 0;
       return true;
@@ -380,7 +380,7 @@ void ReadInput(Input* input, const intact_linear_desc& linear, reference::Conv* 
     return reference::QuantizeActivations(conv);
   }
   conv->a = ReadTensor(input, count);
-  if (linear.range_check == INTACT_RANGE_UNCHECKED) ClampToDeclared(linear, &conv->a);
+  if (linear.range_check == INTACT_RANGE_UNCHECKED) ClampToActivationRange(linear, &conv->a);
   if (conv->a_quantization == INTACT_QUANTIZATION_TENSOR) ReadTensorValues(input, linear, 1, conv);
 }
 

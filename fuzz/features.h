@@ -31,7 +31,7 @@ struct Features {
   std::span<const int32_t> OutputTypes() const;
 
   intact_quantization quantization;
-  bool has_batch, has_own_b, is_half, is_transposed;
+  bool has_batch, has_runtime_b, is_half, is_transposed;
 };
 
 /// The fields that features set in descriptors already read, now and then wrong.

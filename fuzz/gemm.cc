@@ -83,10 +83,10 @@ std::string CheckTellsNothing(intact_gemm* gemm) {
 // Certificates, and now and then a tuning.
 std::string Examine(Input* input, const reference::Gemm& operation, intact_gemm* gemm) {
   if (input->OneIn(4)) {
-    std::string wrong = operation.has_own_b ? CheckTellsNothing(gemm) : CheckCertificate(gemm, operation);
+    std::string wrong = operation.has_runtime_b ? CheckTellsNothing(gemm) : CheckCertificate(gemm, operation);
     if (!wrong.empty()) return wrong;
   }
-  if (!input->OneIn(64) || operation.has_own_b) return "";
+  if (!input->OneIn(64) || operation.has_runtime_b) return "";
   return intact_gemm_tune(gemm, operation.m, 0, nullptr) == INTACT_OK ? "" : intact_last_error();
 }
 
@@ -113,7 +113,7 @@ PlanOwner<GemmApi> Create(Input* input, const intact_gemm_desc& desc, const inta
   const intact_status status = intact_gemm_create(given.get(), given_linear.get(),
                                                   gives_weights ? b->data().data() : nullptr, &created);
   PlanOwner<GemmApi> plan(created);
-  const bool is_wrongly_given = gives_weights == (desc.b_from_run != 0);
+  const bool is_wrongly_given = gives_weights == (desc.runtime_b != 0);
   const bool is_spoilt = given.is_spoilt() || given_linear.is_spoilt() || is_wrongly_given;
   if (status != INTACT_OK) {
     *wrong = created != nullptr
@@ -138,19 +138,19 @@ std::string CheckGemm(std::span<const uint8_t> bytes, const Tamper& tamper) {
   Linear linear;
   ReadLinear(&input, desc.n, features.OutputTypes(), features.quantization, &linear);
   Spoil(&input, &desc);
-  bool gives_weights = !features.has_own_b;
+  bool gives_weights = !features.has_runtime_b;
   if (features.Any()) {
     ReadFeatures(&input, features, &desc, &linear.desc);
-    input.Spoil(&gives_weights, {features.has_own_b});
+    input.Spoil(&gives_weights, {features.has_runtime_b});
   }
   const std::vector<uint8_t> weights =
-      features.has_own_b ? std::vector<uint8_t>(1) : ReadTensor(&input, layout.Extent());
+      features.has_runtime_b ? std::vector<uint8_t>(1) : ReadTensor(&input, layout.Extent());
   std::string wrong;
   PlanOwner<GemmApi> plan = Create(&input, desc, linear.desc, gives_weights, weights, &wrong);
   if (plan == nullptr) return wrong;
 
   Describe(linear.desc, operation.n, &operation);
-  if (!features.has_own_b) {
+  if (!features.has_runtime_b) {
     const std::vector<uint8_t> b = Dense(weights, layout, 1);
     operation.b.assign(b.begin(), b.end());
   }

@@ -234,7 +234,7 @@ std::vector<uint8_t> ReadTensor(Input* input, int64_t count) {
   return bytes;
 }
 
-void ClampToDeclared(const intact_linear_desc& desc, std::vector<uint8_t>* a) {
+void ClampToActivationRange(const intact_linear_desc& desc, std::vector<uint8_t>* a) {
   if (desc.a_min == 0 && desc.a_max == 0) return;
   for (uint8_t& byte : *a) {
     const int32_t value = core::DecodeInt8(static_cast<intact_type>(desc.a_type), byte);

@@ -36,8 +36,8 @@ void Describe(const intact_linear_desc& desc, int64_t columns, reference::Linear
 /// `count` bytes in a style that the input chooses: drawn from a seed, few values, or extremes.
 std::vector<uint8_t> ReadTensor(Input* input, int64_t count);
 
-/// Brings activations, bytes of desc.a_type, into the declared range.
-void ClampToDeclared(const intact_linear_desc& desc, std::vector<uint8_t>* a);
+/// Brings activations, bytes of desc.a_type, into the activation range.
+void ClampToActivationRange(const intact_linear_desc& desc, std::vector<uint8_t>* a);
 
 }  // namespace intact::fuzz
 #endif  // INTACT_FUZZ_LINEAR_H_

@@ -295,7 +295,7 @@ intact_status Gemm(const intact_gemm_desc* desc, const intact_linear_desc* linea
       PlaceResidual(*linear, product.m, product.n, product.residual, product.residual_stride, product.c,
                     product.c_stride);
     }
-    const bool is_b_constant = desc->b_from_run == 0;
+    const bool is_b_constant = desc->runtime_b == 0;
     const bool has_own = args->a_items != nullptr || args->c_items != nullptr || args->b_items != nullptr ||
                          args->b_scales != nullptr || args->b_zero_points != nullptr ||
                          args->a_scales != nullptr;
@@ -451,18 +451,17 @@ const intact_target* Open(const char* options) {
   static const intact_target kTarget = {
       .struct_size = sizeof(intact_target),
       .name = kName.c_str(),
-      .supports = Supports(INTACT_TARGET_A_U8, INTACT_TARGET_A_S8, INTACT_TARGET_B_S8, INTACT_TARGET_C_S32,
-                           INTACT_TARGET_C_F32, INTACT_TARGET_C_U8, INTACT_TARGET_C_S8, INTACT_TARGET_C_BF16,
-                           INTACT_TARGET_A_ZERO_POINT, INTACT_TARGET_B_ZERO_POINT, INTACT_TARGET_C_ZERO_POINT,
-                           INTACT_TARGET_BIAS_S32, INTACT_TARGET_BIAS_F32, INTACT_TARGET_CHANNEL_SCALES,
-                           INTACT_TARGET_RELU, INTACT_TARGET_CLAMP, INTACT_TARGET_RESIDUAL,
-                           INTACT_TARGET_RESIDUAL_IN_PLACE, INTACT_TARGET_STRIDES, INTACT_TARGET_B_LAYOUTS,
-                           INTACT_TARGET_B_FROM_RUN, INTACT_TARGET_BATCH, INTACT_TARGET_BATCH_POINTERS,
-                           INTACT_TARGET_ROW_QUANTIZATION, INTACT_TARGET_THREADS, INTACT_TARGET_CONV_1D,
-                           INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_3D, INTACT_TARGET_CONV_GROUPS,
-                           INTACT_TARGET_CONV_DEPTHWISE, INTACT_TARGET_CONV_PADDING,
-                           INTACT_TARGET_CONV_PADDING_ENDS, INTACT_TARGET_CONV_STRIDE,
-                           INTACT_TARGET_CONV_DILATION, INTACT_TARGET_CONV_TRANSPOSED, INTACT_TARGET_GEMM),
+      .supports = Supports(
+          INTACT_TARGET_A_U8, INTACT_TARGET_A_S8, INTACT_TARGET_B_S8, INTACT_TARGET_C_S32,
+          INTACT_TARGET_C_F32, INTACT_TARGET_C_U8, INTACT_TARGET_C_S8, INTACT_TARGET_C_BF16,
+          INTACT_TARGET_A_ZERO_POINT, INTACT_TARGET_B_ZERO_POINT, INTACT_TARGET_C_ZERO_POINT,
+          INTACT_TARGET_BIAS_S32, INTACT_TARGET_BIAS_F32, INTACT_TARGET_CHANNEL_SCALES, INTACT_TARGET_RELU,
+          INTACT_TARGET_CLAMP, INTACT_TARGET_RESIDUAL, INTACT_TARGET_RESIDUAL_IN_PLACE, INTACT_TARGET_STRIDES,
+          INTACT_TARGET_B_LAYOUTS, INTACT_TARGET_RUNTIME_B, INTACT_TARGET_BATCH, INTACT_TARGET_BATCH_POINTERS,
+          INTACT_TARGET_ROW_QUANTIZATION, INTACT_TARGET_THREADS, INTACT_TARGET_CONV_1D, INTACT_TARGET_CONV_2D,
+          INTACT_TARGET_CONV_3D, INTACT_TARGET_CONV_GROUPS, INTACT_TARGET_CONV_DEPTHWISE,
+          INTACT_TARGET_CONV_PADDING, INTACT_TARGET_CONV_PADDING_ENDS, INTACT_TARGET_CONV_STRIDE,
+          INTACT_TARGET_CONV_DILATION, INTACT_TARGET_CONV_TRANSPOSED, INTACT_TARGET_GEMM),
       .arithmetic = "any",
       .gemm = Gemm,
       .conv = Conv};

@@ -144,7 +144,7 @@ inline std::vector<Product> ProductsOf(const intact_gemm_desc& desc, const intac
                    .k = desc.k,
                    .a = args.a,
                    .a_stride = or_default(args.a_stride, desc.k),
-                   .b = desc.b_from_run != 0 ? args.b : b,
+                   .b = desc.runtime_b != 0 ? args.b : b,
                    .b_stride_k = or_default(desc.b_stride_k, desc.n),
                    .b_stride_n = or_default(desc.b_stride_n, 1),
                    .c = args.c,
@@ -170,7 +170,7 @@ inline std::vector<Product> ProductsOf(const intact_gemm_desc& desc, const intac
     }
     if (args.b_items != nullptr) {
       item.b = args.b_items[i];
-    } else if (desc.b_from_run != 0) {
+    } else if (desc.runtime_b != 0) {
       item.b = Advance(args.b, i * b_batch_stride, linear.b_type);
     }
     // One value for each item: a peer lacks INTACT_TARGET_ITEM_COLUMNS.

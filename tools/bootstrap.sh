@@ -12,7 +12,7 @@ readonly testing=(python3 python3-cffi python3-numpy python3-pytest python3-onnx
 # Tests that search for values and run the same code thousands of times, as a regular expression. Sanitizers do not run
 # them: other tests go through each part of this code.
 readonly searches='RunSweep\.FindsEveryMutant|^RunRandomSweep\.|Kinds\.(EachModelIsFound|NoTwoCandidatesAreTheSame)'\
-'|CodeOfPlans\.LeavesMemoryFlat|AmxEngines\.PassTheSweep|SweepProblems\.ShowAFaultAtAnyRest|Isolated\.ComputesWhatTheTargetDoes'
+'|CodeOfPlans\.LeavesMemoryFlat|AmxEngines\.PassTheSweep|SweepProblems\.ShowAFaultAtAnyTail|Isolated\.ComputesWhatTheTargetDoes'
 readonly pytorch=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 
 usage() {

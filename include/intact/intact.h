@@ -286,7 +286,7 @@ typedef struct intact_gemm_desc {
   /** 1: B is passed to each run (with the strides above) and packed there; create the plan with `b` NULL. The
    * plan is exact for all weights, and an overflow is decided for the worst weights. Tuning, certificates and
    * saving are UNSUPPORTED. INTACT_SATURATING works as for constant weights. Else 0. */
-  int32_t b_from_run;
+  int32_t runtime_b;
   int32_t reserved; /**< 0 */
 } intact_gemm_desc;
 
@@ -300,7 +300,7 @@ typedef struct intact_gemm_desc {
  * C must not overlap A, B or the residual, except that the residual may be C itself: the same pointer, stride
  * and element size. The library checks that exception and the strides; it does not compare all addresses.
  *
- * A batch is `batch` items of m rows each, with one B for all items or, with b_from_run, one B for each. Item
+ * A batch is `batch` items of m rows each, with one B for all items or, with runtime_b, one B for each. Item
  * i of A begins at a + i·a_batch_stride elements, or at a_items[i] where a_items is given; then `a` must be
  * NULL, and the stride is not read. C, the residual and B work the same way. Items of A, of B and of the
  * residual may share memory; items of C must not. Limit: m·batch at most 2^31 − 1.
@@ -337,17 +337,17 @@ typedef struct intact_gemm_args {
   int64_t c_batch_stride; /**< elements from an item of C to the next; 0 = m·c_stride */
   int64_t
       residual_batch_stride; /**< elements from an item of the residual to the next; 0 = m·residual_stride */
-  int64_t b_batch_stride;    /**< elements from an item of B to the next; 0 = n·k. Only with b_from_run */
+  int64_t b_batch_stride;    /**< elements from an item of B to the next; 0 = n·k. Only with runtime_b */
   const void* const* a_items; /**< `batch` pointers to items of A, with `a` NULL; or NULL */
   void* const* c_items;       /**< `batch` pointers to items of C, with `c` NULL; or NULL */
   const void* const*
       residual_items;         /**< `batch` pointers to items of the residual, with `residual` NULL; or NULL */
   const void* const* b_items; /**< `batch` pointers to items of B, with `b` NULL; or NULL */
-  const void* b; /**< with b_from_run: B, b_type elements, laid out by the strides of the plan's descriptor */
-  /** With b_from_run: finite values ≥ 0 in place of the plan's scales, b_scale_count of each item, item after
+  const void* b; /**< with runtime_b: B, b_type elements, laid out by the strides of the plan's descriptor */
+  /** With runtime_b: finite values ≥ 0 in place of the plan's scales, b_scale_count of each item, item after
    * item. NULL: the plan's scales; required for s32 output and with a fixed_point. */
   const float* b_scales;
-  /** With b_from_run, if the plan was created with b_zero_points: zero points of B within the range of
+  /** With runtime_b, if the plan was created with b_zero_points: zero points of B within the range of
    * b_type, b_zero_point_count of each item, item after item. NULL: the plan's. */
   const int32_t* b_zero_points;
   /** 1: A is k×m. Its element of row i and depth j is at a + j·a_stride + i; a_stride is m to 2^40; 0 = m.
@@ -509,7 +509,7 @@ INTACT_API const char* intact_isa_name(int32_t isa);
 INTACT_API int32_t intact_isa_available(int32_t isa);
 
 /** Packs `b` and chooses kernels. `linear`: NULL for the defaults. `b` holds linear->b_type elements;
- * b[k,n] is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->b_from_run. On success
+ * b[k,n] is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On success
  * `*gemm` owns a copy of all that it needs; destroy it with intact_gemm_destroy(). Thread-safe. Errors:
  * INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
@@ -548,17 +548,17 @@ INTACT_API intact_status intact_gemm_run_part(const intact_gemm* gemm, const int
 INTACT_API intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info);
 
 /** Reports which weights can make VPMADDUBSW saturate: see intact_certificate. Thread-safe. Errors:
- * INVALID_ARGUMENT; UNSUPPORTED with b_from_run. */
+ * INVALID_ARGUMENT; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate);
 
 /** Copies the certificates of panels [first, first + count) to `panels`, which has room for `count`.
  * Thread-safe. A plan with usual_m unpacks its weights in each call. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY;
- * UNSUPPORTED with b_from_run. */
+ * UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t first, int64_t count,
                                                         intact_panel_certificate* panels);
 
 /** Lists failing pairs by column, then depth, from number `first` on: at most `count`, to `pairs`. `*written`
- * is their number. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY; UNSUPPORTED with b_from_run. */
+ * is their number. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, int64_t count,
                                                    intact_failing_pair* pairs, int64_t* written);
 
@@ -566,13 +566,13 @@ INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int6
  * loads on any ISA. The file appears whole or not at all. A
  * new file has the permissions that the umask leaves; a file that is replaced keeps its own. Symbolic links
  * are followed. Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be written; the message says why),
- * OUT_OF_MEMORY; UNSUPPORTED with b_from_run. */
+ * OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
 /** Writes the bytes of intact_gemm_save() to `data`, which has room for `*size` bytes; then `*size` is the
  * number of bytes that the plan takes. With `data` NULL, or with too little room, nothing is written to
  * `data`. Thread-safe. Errors: INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with
- * b_from_run. */
+ * runtime_b. */
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,

@@ -191,7 +191,7 @@ Result<std::vector<uint8_t>> SaveToVector(const Save& save) {
 /// threads may call Run() at once. Dimensions and strides are in elements.
 class Gemm {
  public:
-  /// Copies and packs `b`, which desc.b_stride_k and desc.b_stride_n address; null with desc.b_from_run.
+  /// Copies and packs `b`, which desc.b_stride_k and desc.b_stride_n address; null with desc.runtime_b.
   /// Keeps no pointer to the caller's memory. Errors: see intact_gemm_create().
   static Result<Gemm> Create(const GemmDesc& desc, const void* b) {
     intact_gemm* handle = nullptr;
@@ -261,7 +261,7 @@ class Gemm {
     return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
   }
 
-  /// Run() for a plan with b_from_run: `b` has elements of its b_type, laid out by the descriptor's strides,
+  /// Run() for a plan with runtime_b: `b` has elements of its b_type, laid out by the descriptor's strides,
   /// with `b_step` elements from an item to the next; 0 = n·k.
   template <class A, class C>
   Error Run(const BatchView<const A>& a, const void* b, int64_t b_step, const BatchView<C>& c,

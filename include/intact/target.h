@@ -57,7 +57,7 @@ typedef enum intact_target_feature {
   INTACT_TARGET_RESIDUAL = 18,  /**< a residual */
   INTACT_TARGET_STRIDES = 19,   /**< rows of A, C and the residual with gaps between them */
   INTACT_TARGET_B_LAYOUTS = 20, /**< B as N×K or with a stride; without this bit a GEMM's B is a dense K×N */
-  INTACT_TARGET_B_FROM_RUN = 21,        /**< b_from_run: B comes with the arguments */
+  INTACT_TARGET_RUNTIME_B = 21,         /**< runtime_b: B comes with the arguments */
   INTACT_TARGET_BATCH = 22,             /**< GEMMs of several items, a stride apart */
   INTACT_TARGET_ROW_QUANTIZATION = 23,  /**< INTACT_QUANTIZATION_ROWS */
   INTACT_TARGET_DYNAMIC_ROWS = 24,      /**< INTACT_QUANTIZATION_DYNAMIC_ROWS */
@@ -104,10 +104,10 @@ typedef struct intact_target {
    * computes anything else. NULL: "exact", the arithmetic of intact.h. "any": no claim; the verifier finds
    * the arithmetic. Then the target fails where no model explains an output, and passes as MIXED where
    * outputs of one problem have different models. Operations with different claims are joined by "|", each
-   * but the last with its operations in front, as reports name them: "u8s8: triple | depthwise: any |
-   * deconvolution s8s8u8: triple | exact". */
+   * but the last with its operations in front, as reports name them: "u8s8: maddubs | depthwise: any |
+   * deconvolution s8s8u8: maddubs | exact". */
   const char* arithmetic;
-  /** Computes C of a GEMM. `b` is laid out by the descriptor's strides; NULL with b_from_run. The function is
+  /** Computes C of a GEMM. `b` is laid out by the descriptor's strides; NULL with runtime_b. The function is
    * called many times, with the same or other weights; it may keep something between calls. The pointers are
    * valid during the call. args->scratch is NULL. linear->mode, pairing, max_isa, the activation range and
    * usual_m may be ignored. Returns INTACT_OK; INTACT_UNSUPPORTED for a problem that it does not run, which is

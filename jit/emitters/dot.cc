@@ -9,10 +9,10 @@ namespace {
 
 namespace x86 = asmjit::x86;
 
-class VnniForm final : public DotForm {
+class VnniVariant final : public DotVariant {
  public:
-  VnniForm(Emitter& emitter, core::Encoding encoding, DotSigns signs)
-      : DotForm(emitter), encoding_(encoding), signs_(signs) {}
+  VnniVariant(Emitter& emitter, core::Encoding encoding, DotSigns signs)
+      : DotVariant(emitter), encoding_(encoding), signs_(signs) {}
   void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
     EmitDot(code(), encoding_, signs_, sum, a, b);
   }
@@ -23,9 +23,9 @@ class VnniForm final : public DotForm {
 };
 
 // What widens int16 pairs by vpmaddwd with ones.
-class WideningForm : public DotForm {
+class WideningVariant : public DotVariant {
  public:
-  using DotForm::DotForm;
+  using DotVariant::DotVariant;
   void TakeRegisters() override {
     product_ = registers().NewVector("product");
     ones_ = registers().NewVector("ones");
@@ -45,9 +45,9 @@ class WideningForm : public DotForm {
 };
 
 // Exact only for pairs whose sum fits int16: VPMADDUBSW clamps it, and 2·255·127 is beyond.
-class TripleForm final : public WideningForm {
+class MaddubsVariant final : public WideningVariant {
  public:
-  using WideningForm::WideningForm;
+  using WideningVariant::WideningVariant;
   void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
     code().emit(x86::Inst::kIdVpmaddubsw, product(), a, b);  // 2 products → int16
     code().vpmaddwd(product(), product(), ones());           // 2 pair sums → int32
@@ -55,9 +55,9 @@ class TripleForm final : public WideningForm {
   }
 };
 
-class WideForm : public DotForm {
+class WideVariant : public DotVariant {
  public:
-  using DotForm::DotForm;
+  using DotVariant::DotVariant;
   int steps() const override { return 2; }
   int b_registers() const override { return 2; }
   void TakeRegisters() override { product_ = registers().NewVector("product"); }
@@ -77,17 +77,17 @@ class WideForm : public DotForm {
   Vec product_;
 };
 
-class WideInPlaceForm final : public WideForm {
+class WideInPlaceVariant final : public WideVariant {
  public:
-  using WideForm::WideForm;
+  using WideVariant::WideVariant;
   bool takes_quads_apart() const override { return true; }
   void TakeRegisters() override {
-    WideForm::TakeRegisters();
+    WideVariant::TakeRegisters();
     even_ = registers().NewVector("even depths");
     mask_ = registers().NewVector("mask");
   }
   void Release() override {
-    WideForm::Release();
+    WideVariant::Release();
     registers().Free(even_);
     registers().Free(mask_);
   }
@@ -106,9 +106,9 @@ class WideInPlaceForm final : public WideForm {
   Vec even_, mask_;
 };
 
-class SplitForm final : public DotForm {
+class SplitVariant final : public DotVariant {
  public:
-  using DotForm::DotForm;
+  using DotVariant::DotVariant;
   int steps() const override { return 2; }
   int group_quads() const override { return 8; }
   void TakeRegisters() override { product_ = registers().NewVector("product"); }
@@ -138,9 +138,9 @@ class SplitForm final : public DotForm {
 };
 
 // Exact where the weights of a group are light enough for its sum.
-class ScheduledForm final : public WideningForm {
+class ScheduledVariant final : public WideningVariant {
  public:
-  using WideningForm::WideningForm;
+  using WideningVariant::WideningVariant;
   int group_quads() const override { return 8; }
   void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
     code().emit(x86::Inst::kIdVpmaddubsw, product(), a, b);
@@ -161,8 +161,8 @@ std::string_view ToString(DotKind kind) {
   switch (kind) {
     case DotKind::kVnni:
       return "vnni";
-    case DotKind::kTriple:
-      return "triple";
+    case DotKind::kMaddubs:
+      return "maddubs";
     case DotKind::kWide:
       return "wide";
     case DotKind::kWideInPlace:
@@ -203,20 +203,20 @@ void EmitDot(asmjit::x86::Assembler& code, core::Encoding encoding, DotSigns sig
   bytes[2] = static_cast<uint8_t>((bytes[2] & ~3) | prefix);
 }
 
-std::unique_ptr<DotForm> MakeDotForm(DotKind kind, core::Isa isa, Emitter& emitter, DotSigns signs) {
+std::unique_ptr<DotVariant> MakeDotVariant(DotKind kind, core::Isa isa, Emitter& emitter, DotSigns signs) {
   switch (kind) {
     case DotKind::kVnni:
-      return std::make_unique<VnniForm>(emitter, core::TraitsOf(isa).vectors.encoding, signs);
-    case DotKind::kTriple:
-      return std::make_unique<TripleForm>(emitter);
+      return std::make_unique<VnniVariant>(emitter, core::TraitsOf(isa).vectors.encoding, signs);
+    case DotKind::kMaddubs:
+      return std::make_unique<MaddubsVariant>(emitter);
     case DotKind::kWide:
-      return std::make_unique<WideForm>(emitter);
+      return std::make_unique<WideVariant>(emitter);
     case DotKind::kWideInPlace:
-      return std::make_unique<WideInPlaceForm>(emitter);
+      return std::make_unique<WideInPlaceVariant>(emitter);
     case DotKind::kSplit:
-      return std::make_unique<SplitForm>(emitter);
+      return std::make_unique<SplitVariant>(emitter);
     case DotKind::kScheduled:
-      return std::make_unique<ScheduledForm>(emitter);
+      return std::make_unique<ScheduledVariant>(emitter);
   }
   return nullptr;
 }

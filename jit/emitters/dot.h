@@ -1,31 +1,31 @@
 // The dot verbs: how four adjacent depths (a k-quad) of u8 activations and s8 weights are multiplied into
 // int32 accumulators. One class per instruction sequence; the loops around them exist once, in the generator.
 //
-//   form       instructions per vector and quad               exact
+//   variant       instructions per vector and quad               exact
 //   vnni       vpdpbusd, or its like for other signs           always
-//   triple     vpmaddubsw, vpmaddwd(1), vpaddd                 only where no pair sum leaves int16
+//   maddubs     vpmaddubsw, vpmaddwd(1), vpaddd                 only where no pair sum leaves int16
 //   wide       2 × (vpmaddwd, vpaddd) on int16 operands         always
 //   inplace    the same, from activations as they are          always
 //   split      2 × (vpmaddubsw, vpaddw), widened every eighth  always
 //   scheduled  vpmaddubsw, vpaddw, widened after each group    where a group's weights are light enough
 //
 // A quad takes one step or more: each broadcasts one dword of A and multiplies it with the B vectors. The
-// wide form has two, for the even and the odd depths, from an A that is staged as int16; what it takes a
-// vector of B apart with is shared by a tile's rows. The inplace form does without that A: it takes a
+// wide variant has two, for the even and the odd depths, from an A that is staged as int16; what it takes a
+// vector of B apart with is shared by a tile's rows. The inplace variant does without that A: it takes a
 // broadcast quad apart in registers, two instructions that a tile's vectors share, which is the cheaper way
 // where columns are few.
 //
-// The split form takes an activation apart, a = 16·h + l with h and l ≤ 15. A pair sum of either is at most
+// The split variant takes an activation apart, a = 16·h + l with h and l ≤ 15. A pair sum of either is at most
 // 2·15·128 = 3840, so eight quads of any weights add up within int16, 30720, before they are widened: l's by
 // vpmaddwd with 1, h's with 16. Its A is staged with both halves, which are its steps. It is for tiles of few
 // rows: a tile needs three registers for each of its vectors.
 //
-// The scheduled form runs quads in the order and the groups of a schedule of its weights
+// The scheduled variant runs quads in the order and the groups of a schedule of its weights
 // (kernels/weights/scheduled_vectors.h).
 //
-//   A quad   vnni, triple, inplace: a0 a1 a2 a3 (u8)
+//   A quad   vnni, maddubs, inplace: a0 a1 a2 a3 (u8)
 //            wide: a0 a2 | a1 a3 (u16)   split: l0 l1 l2 l3 | h0 h1 h2 h3
-//   B quad   b0 b1 b2 b3 (s8) for all forms; the wide ones split a loaded vector with shifts
+//   B quad   b0 b1 b2 b3 (s8) for all variants; the wide ones split a loaded vector with shifts
 #ifndef INTACT_JIT_EMITTERS_DOT_H_
 #define INTACT_JIT_EMITTERS_DOT_H_
 
@@ -40,14 +40,14 @@
 
 namespace intact::jit {
 
-/// What a vnni form takes the bytes of A and of B for. All other forms multiply u8 by s8, and so does
+/// What a vnni variant takes the bytes of A and of B for. All other variants multiply u8 by s8, and so does
 /// AVX-512's VNNI.
 struct DotSigns {
   bool a_signed = false, b_signed = true;
   auto operator<=>(const DotSigns&) const = default;
 };
 
-enum class DotKind : uint8_t { kVnni, kTriple, kWide, kWideInPlace, kSplit, kScheduled };
+enum class DotKind : uint8_t { kVnni, kMaddubs, kWide, kWideInPlace, kSplit, kScheduled };
 std::string_view ToString(DotKind kind);
 /// Bytes of a row's quad in A as kernels read it.
 constexpr int ActivationQuadBytes(DotKind kind) {
@@ -57,12 +57,12 @@ constexpr int ActivationQuadBytes(DotKind kind) {
 /// Registers that together hold one B vector.
 using Operand = std::vector<Vec>;
 
-class DotForm {
+class DotVariant {
  public:
-  explicit DotForm(Emitter& emitter) : emitter_(emitter) {}
-  virtual ~DotForm() = default;
-  DotForm(const DotForm&) = delete;
-  DotForm& operator=(const DotForm&) = delete;
+  explicit DotVariant(Emitter& emitter) : emitter_(emitter) {}
+  virtual ~DotVariant() = default;
+  DotVariant(const DotVariant&) = delete;
+  DotVariant& operator=(const DotVariant&) = delete;
 
   /// Steps of a quad: each multiplies a dword of A that is broadcast.
   virtual int steps() const { return 1; }
@@ -77,7 +77,7 @@ class DotForm {
   virtual int b_registers() const { return 1; }
   /// Loads the first `bytes` of a B vector (Emitter::LoadFirst()).
   virtual void LoadB(const Operand& b, const Mem& from, int bytes) { emitter().LoadFirst(b[0], from, bytes); }
-  /// Takes the form's own registers; Release() frees them, so that the epilogue may have them.
+  /// Takes the variant's own registers; Release() frees them, so that the epilogue may have them.
   virtual void TakeRegisters() {}
   virtual void Release() {}
   /// Emits constants.
@@ -103,7 +103,8 @@ class DotForm {
 };
 
 /// Other `signs` than the usual ones need an ISA with DotProducts::kAllSigns.
-std::unique_ptr<DotForm> MakeDotForm(DotKind kind, core::Isa isa, Emitter& emitter, DotSigns signs = {});
+std::unique_ptr<DotVariant> MakeDotVariant(DotKind kind, core::Isa isa, Emitter& emitter,
+                                           DotSigns signs = {});
 
 /// "vpdpbusd", "vpdpbssd", …
 const char* VnniInstruction(DotSigns signs);

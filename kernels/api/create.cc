@@ -25,9 +25,9 @@ Result<std::unique_ptr<GemmPlan>> PlanOf(Result<std::shared_ptr<const LinearWeig
 }
 
 // Weights of a convolution: a depth for each (tap, channel of the group), dense by output channel.
-WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t flip) {
+WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t shift) {
   const int64_t k = geometry.taps() * geometry.group_inputs();
-  return {weights, k, geometry.output_channels, 1, k, flip};
+  return {weights, k, geometry.output_channels, 1, k, shift};
 }
 
 }  // namespace
@@ -36,13 +36,14 @@ Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const i
                                            const void* b) {
   const ScopedFloatEnvironment float_environment;
   ASSIGN_OR_RETURN(WeightView view, CheckGemm(desc, b));
-  RETURN_IF_ERROR(CheckGivenBounds(linear));
+  RETURN_IF_ERROR(CheckAccumulatorBounds(linear));
   ASSIGN_OR_RETURN(LinearProblem problem, CheckLinear(linear, desc.n));
-  view.flip = problem.b_flip();
-  problem.has_given_b = desc.b_from_run != 0;
-  problem.may_have_b_zero_points = problem.has_given_b && linear.b_zero_points != nullptr;
+  view.shift = problem.b_shift();
+  problem.has_runtime_b = desc.runtime_b != 0;
+  problem.may_have_b_zero_points = problem.has_runtime_b && linear.b_zero_points != nullptr;
   ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(linear.max_isa));
-  if (problem.has_given_b) return PlanOf(LinearWeights::Given(std::move(problem), view), isa, desc.usual_m);
+  if (problem.has_runtime_b)
+    return PlanOf(LinearWeights::OfRuntimeB(std::move(problem), view), isa, desc.usual_m);
   const bool pairs_saturate = PairsSaturate(isa, problem.mode);
   return PlanOf(LinearWeights::Pack(std::move(problem), view, {}, pairs_saturate), isa, desc.usual_m);
 }
@@ -52,10 +53,10 @@ Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, cons
   const ScopedFloatEnvironment float_environment;
   if (weights == nullptr) return InvalidArgument("weights is NULL");
   ASSIGN_OR_RETURN(const ConvGeometry geometry, CheckGeometry(desc));
-  RETURN_IF_ERROR(CheckGivenBounds(linear));
+  RETURN_IF_ERROR(CheckAccumulatorBounds(linear));
   ASSIGN_OR_RETURN(LinearProblem problem, CheckConvLinear(linear, geometry.output_channels));
   ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(linear.max_isa));
-  const WeightView view = ViewOf(static_cast<const int8_t*>(weights), geometry, problem.b_flip());
+  const WeightView view = ViewOf(static_cast<const int8_t*>(weights), geometry, problem.b_shift());
   return Convolution::Create(std::move(problem), geometry, view, isa);
 }
 
@@ -92,8 +93,8 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
   ASSIGN_OR_RETURN(LinearProblem problem, CheckConvLinear(contents.linear, packed.n));
   std::vector<int8_t> weights(static_cast<size_t>(k * packed.n));
   for (int64_t n = 0; n < packed.n; ++n) CopyDepths(packed, 0, n, k, &weights[static_cast<size_t>(n * k)]);
-  for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem.b_flip());
-  const WeightView view = ViewOf(weights.data(), geometry, problem.b_flip());
+  for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem.b_shift());
+  const WeightView view = ViewOf(weights.data(), geometry, problem.b_shift());
   ASSIGN_OR_RETURN(std::unique_ptr<Convolution> plan,
                    Convolution::Create(std::move(problem), geometry, view, isa));
   ASSIGN_OR_RETURN(const Certificate certificate, plan->MakeCertificate(INTACT_PAIRING_WITHIN_TAP));

@@ -79,9 +79,9 @@ Error Create(const intact_gemm_desc* given_desc, const intact_linear_desc* given
 
 // UNSUPPORTED where runs give the weights: `what` is for those of a plan.
 Error CheckHasWeights(const intact_gemm& gemm, const char* what) {
-  if (!gemm.plan->problem().has_given_b) return {};
+  if (!gemm.plan->problem().has_runtime_b) return {};
   return {INTACT_UNSUPPORTED,
-          std::string("each run gives the plan's B (b_from_run): there is nothing to ") + what};
+          std::string("each run gives the plan's B (runtime_b): there is nothing to ") + what};
 }
 
 // Runs `run` on arguments of this version.
@@ -104,7 +104,7 @@ intact_status ReportStatus(intact_status status, const char* message) noexcept {
 
 intact_certificate ToStruct(const Certificate& certificate, intact_type a_type,
                             const ScheduleStatistics& schedule, int32_t pairing) {
-  const int shift = ActivationFlip(a_type);
+  const int shift = ActivationShift(a_type);
   return {sizeof(intact_certificate),
           certificate.range.low - shift,
           certificate.range.high - shift,

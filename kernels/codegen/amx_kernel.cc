@@ -61,7 +61,7 @@ class RowStore {
     code().bind(none);
   }
 
-  void StoreRest() {
+  void StoreTail() {
     const asmjit::Label next = code().newLabel();
     const asmjit::Label none = code().newLabel();
     code().bind(next);
@@ -112,7 +112,7 @@ class AmxKernel {
     LoadSeed();
     Prologue();
     Segments();
-    store_.StoreRest();
+    store_.StoreTail();
     StoreSums();
     session_.End();
     return session_.Finish(registers_);
@@ -305,7 +305,7 @@ Result<jit::Code> GenerateStore(const AmxStoreSpec& spec) {
   store.TakeRegisters();
   session.Begin(registers);
   store.Prepare();
-  store.StoreRest();
+  store.StoreTail();
   session.End();
   return session.Finish(registers);
 }

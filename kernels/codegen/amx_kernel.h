@@ -17,7 +17,7 @@
 // is loaded again as soon as its last dot product is issued, so that loads overlap with products; B comes by
 // TILELOADDT1, which does not displace A from the first-level cache.
 //
-// Sums start from `seed`: a row of initial values (stride 0 repeats it), which costs no instruction more than
+// Sums start from `seed`: a row of compensation (stride 0 repeats it), which costs no instruction more than
 // zeroing, or the sums of the depths before. They end in memory, in a block that stays in the first-level
 // cache. While a kernel multiplies, it requantizes the block that was finished before it, a row after each
 // dot product: the vector units are idle otherwise.

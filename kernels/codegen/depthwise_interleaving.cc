@@ -32,7 +32,7 @@ std::vector<int64_t> TapGrid::PlaceOffsets(int pixels) const {
 DepthwiseInterleaving::DepthwiseInterleaving(FilterPattern filter, jit::DotKind dot)
     : filter_(std::move(filter)), dot_(dot) {
   const int pixels = filter_.columns.pixels;
-  if (dot == jit::DotKind::kTriple) {
+  if (dot == jit::DotKind::kMaddubs) {
     Choose({.sharing = 1, .across_rows = false, .fills_groups = true});
     cost_ = CostOf(pixels);
     return;

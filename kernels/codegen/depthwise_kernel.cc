@@ -25,7 +25,7 @@ constexpr int kLoopRegisters = 4;
 
 EpilogueSpec KernelEpilogue(const DepthwiseKernelSpec& spec) {
   EpilogueSpec epilogue = spec.epilogue;
-  epilogue.form.is_dealt = spec.is_dealt();
+  epilogue.variant.is_dealt = spec.is_dealt();
   return epilogue;
 }
 
@@ -38,7 +38,7 @@ class DepthwiseKernel {
         session_(spec.Name()),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
-        dot_(jit::MakeDotForm(spec.dot, spec.isa, *emitter_)),
+        dot_(jit::MakeDotVariant(spec.dot, spec.isa, *emitter_)),
         epilogue_(KernelEpilogue(spec), *emitter_) {}
 
   Result<jit::Code> Generate() {
@@ -115,14 +115,14 @@ class DepthwiseKernel {
     }
   }
 
-  // Blocks of spec_.pixels() pixels, and one for the rest.
+  // Blocks of spec_.pixels() pixels, and one for the tail.
   void PixelLoop() {
     const int most = spec_.pixels();
     const asmjit::Label main = code().newLabel();
-    const asmjit::Label rest = code().newLabel();
+    const asmjit::Label tail = code().newLabel();
     const asmjit::Label done = code().newLabel();
     code().cmp(pixels_, most);
-    code().jl(rest);
+    code().jl(tail);
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(main);
     Pixels(most);
@@ -131,7 +131,7 @@ class DepthwiseKernel {
     code().sub(pixels_, most);
     code().cmp(pixels_, most);
     code().jge(main);
-    code().bind(rest);
+    code().bind(tail);
     for (int count = most - 1; count > 0; --count) {
       const asmjit::Label fewer = code().newLabel();
       code().cmp(pixels_, count);
@@ -327,7 +327,7 @@ class DepthwiseKernel {
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
-  std::unique_ptr<jit::DotForm> dot_;  // unless wide
+  std::unique_ptr<jit::DotVariant> dot_;  // unless wide
   Epilogue epilogue_;
 
   Gp input_, pixels_, record_, c_;

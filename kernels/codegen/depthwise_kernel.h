@@ -10,15 +10,15 @@
 // depthwise_interleaving.h tells the groups.
 //
 // Unpacks work within 128-bit quarters, so that the channels come out dealt: dword d of quarter q of vector i
-// is channel 16q + 4i + d. Weights and initial accumulators are arranged alike, and packing to bytes undoes
+// is channel 16q + 4i + d. Weights and compensation are arranged alike, and packing to bytes undoes
 // it; 4-byte outputs, and where a residual is added, are put in order by a transposition.
 //
-//   form     dot                                        weights
+//   variant     dot                                        weights
 //   vnni     vpdpbusd                                   4 × s8 a dword
-//   triple   vpmaddubsw, vpmaddwd(1), vpaddd            4 × s8 a dword; pairs of adjacent taps saturate
+//   maddubs   vpmaddubsw, vpmaddwd(1), vpaddd            4 × s8 a dword; pairs of adjacent taps saturate
 //   wide     vpmaddwd, vpaddd; exact for any weights    2 × s16 a dword, so that w − zb fits as well
 //
-// A record holds what a vector of channels needs: the initial accumulators, then the weights.
+// A record holds what a vector of channels needs: the compensation, then the weights.
 //
 //   [4][V/4] int32   |   [groups' weights][4][V/4] dwords of 4 or 2 weights
 //
@@ -61,7 +61,7 @@ using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
 
 struct DepthwiseKernelSpec {
   core::Isa isa = core::Isa::kAvx2;
-  jit::DotKind dot = jit::DotKind::kWide;  // or kVnni, kTriple
+  jit::DotKind dot = jit::DotKind::kWide;  // or kVnni, kMaddubs
   FilterPattern taps;                      // of pixels() pixels; where it loops, of the first tap alone
   bool loops = false;
   EpilogueSpec epilogue;  // has_b_zero_points is not for this kernel: weights carry them

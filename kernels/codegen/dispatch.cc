@@ -37,12 +37,12 @@ core::Isa VectorIsa(core::Isa isa) { return UsesTiles(isa) ? core::Isa::kAvx512V
 
 jit::DotKind DotOf(core::Isa isa, intact_mode mode) {
   if (HasVnni(isa)) return jit::DotKind::kVnni;
-  return mode == INTACT_SATURATING ? jit::DotKind::kTriple : jit::DotKind::kWide;
+  return mode == INTACT_SATURATING ? jit::DotKind::kMaddubs : jit::DotKind::kWide;
 }
 
 bool Computes(const KernelBlock& block, core::Isa isa, intact_mode mode) {
   return block.isa == VectorIsa(isa) &&
-         (block.dot == jit::DotKind::kTriple) == (DotOf(isa, mode) == jit::DotKind::kTriple);
+         (block.dot == jit::DotKind::kMaddubs) == (DotOf(isa, mode) == jit::DotKind::kMaddubs);
 }
 
 bool TakesSigned(const KernelBlock& block) {

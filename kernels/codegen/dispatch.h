@@ -1,5 +1,5 @@
-// Which kernels can run a problem: the list of all register blocks, and what decides among ISAs and forms.
-// Which block runs, of the forms that compute what the mode promises, is decided by M and N
+// Which kernels can run a problem: the list of all register blocks, and what decides among ISAs and variants.
+// Which block runs, of the variants that compute what the mode promises, is decided by M and N
 // (PanelEngine::Cost).
 //
 // kKernels is the one list that dispatch and tests expand: no kernel can exist untested. AMX is
@@ -27,7 +27,7 @@ struct KernelBlock {
 };
 
 inline constexpr std::array kKernels = {
-    KernelBlock{core::Isa::kAvx2, jit::DotKind::kTriple, 4, 2},
+    KernelBlock{core::Isa::kAvx2, jit::DotKind::kMaddubs, 4, 2},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kWide, 5, 2},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kWideInPlace, 4, 2},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kSplit, 2, 2},
@@ -35,7 +35,7 @@ inline constexpr std::array kKernels = {
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kScheduled, 6, 1},
     KernelBlock{core::Isa::kAvxVnni, jit::DotKind::kVnni, 7, 2},
     KernelBlock{core::Isa::kAvxVnniInt8, jit::DotKind::kVnni, 7, 2},
-    KernelBlock{core::Isa::kAvx512, jit::DotKind::kTriple, 8, 3},
+    KernelBlock{core::Isa::kAvx512, jit::DotKind::kMaddubs, 8, 3},
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kWideInPlace, 8, 2},
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kSplit, 2, 2},
@@ -64,7 +64,7 @@ bool UsesTiles(core::Isa isa);
 /// The ISA of the vector kernels in kKernels that plans on `isa` run: itself, or AVX-512-VNNI's for AMX.
 core::Isa VectorIsa(core::Isa isa);
 
-/// The form of the dot product that `mode` on `isa` takes from the canonical panels, where rows are many.
+/// The variant of the dot product that `mode` on `isa` takes from the canonical panels, where rows are many.
 jit::DotKind DotOf(core::Isa isa, intact_mode mode);
 
 /// Whether `block` computes what `mode` on `isa` promises.

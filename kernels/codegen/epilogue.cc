@@ -24,14 +24,14 @@ std::string EpilogueSpec::Name() const {
                                        : (scaling.has_addends ? "_bias" : "");
   return TypeName(c_type) + scale + (has_b_zero_points ? "_zb" : "") + (has_row_zero_points ? "_za" : "") +
          (has_row_scales ? "_rows" : "") + (has_run_scale ? "_run" : "") +
-         (has_residual() ? "_plus_" + TypeName(residual) : "") + (form.streams ? "_streamed" : "") +
-         (form.is_dealt ? "_dealt" : "") +
-         (form.is_bounded_above   ? ""
-          : form.is_bounded_below ? "_floored"
-                                  : "_plain") +
-         (form.known == KnownOutput::kNothing     ? ""
-          : form.known == KnownOutput::kFitsInt32 ? "_int32"
-                                                  : "_plain");
+         (has_residual() ? "_plus_" + TypeName(residual) : "") + (variant.streams ? "_streamed" : "") +
+         (variant.is_dealt ? "_dealt" : "") +
+         (variant.is_bounded_above   ? ""
+          : variant.is_bounded_below ? "_floored"
+                                     : "_plain") +
+         (variant.known == KnownOutput::kNothing     ? ""
+          : variant.known == KnownOutput::kFitsInt32 ? "_int32"
+                                                     : "_plain");
 }
 
 namespace {
@@ -134,7 +134,7 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
   };
   if (core::BytesOf(spec_.c_type) == 4) {
     for (size_t j = 0; j < accumulators.size(); ++j) {
-      if (spec_.form.streams) {
+      if (spec_.variant.streams) {
         emitter_.code().vmovntdq(address(j), accumulators[j]);
       } else {
         emitter_.Store(address(j), accumulators[j]);
@@ -193,15 +193,15 @@ void Epilogue::PackBytes(const std::vector<jit::Vec>& vectors) {
   const jit::Mem lowest = Constant(offsetof(EpilogueConstants, lowest));
   const jit::Mem highest = Constant(offsetof(EpilogueConstants, highest));
   const jit::Vec& packed = vectors[0];
-  const bool is_bounded = spec_.form.known != KnownOutput::kSaturates;
-  if (spec_.form.is_dealt) {
+  const bool is_bounded = spec_.variant.known != KnownOutput::kSaturates;
+  if (spec_.variant.is_dealt) {
     emitter_.PackDealtBytes(vectors, is_bounded ? &zero_point : nullptr, is_signed);
   } else {
     emitter_.PackBytes(vectors, zero_point, is_signed, Constant(offsetof(EpilogueConstants, pack_order)));
   }
   if (!is_bounded) return;
   is_signed ? code.vpmaxsb(packed, packed, lowest) : code.vpmaxub(packed, packed, lowest);
-  if (spec_.form.known == KnownOutput::kNothing && !spec_.is_fixed()) return;  // Bound() has
+  if (spec_.variant.known == KnownOutput::kNothing && !spec_.is_fixed()) return;  // Bound() has
   is_signed ? code.vpminsb(packed, packed, highest) : code.vpminub(packed, packed, highest);
 }
 
@@ -425,12 +425,12 @@ void Epilogue::Bound(const jit::Vec& accumulator) {
   x86::Assembler& code = emitter_.code();
   // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0; and so do NaNs.
   const bool is_float = core::IsFloat(spec_.c_type);
-  const bool is_known = spec_.form.known != KnownOutput::kNothing;
+  const bool is_known = spec_.variant.known != KnownOutput::kNothing;
   const bool may_be_nan = spec_.MayBeNan() && !is_known;
-  if (is_float ? spec_.form.is_bounded_below : may_be_nan) {
+  if (is_float ? spec_.variant.is_bounded_below : may_be_nan) {
     code.vmaxps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, lo)));
   }
-  if (is_float ? spec_.form.is_bounded_above : !is_known) {
+  if (is_float ? spec_.variant.is_bounded_above : !is_known) {
     code.vminps(accumulator, accumulator, Constant(offsetof(EpilogueConstants, hi)));
   }
   if (is_float) return;

@@ -43,7 +43,7 @@ enum class KnownOutput : uint8_t {
 };
 
 /// How an epilogue is emitted: it changes no byte of C.
-struct EpilogueForm {
+struct EpilogueVariant {
   // Non-temporal stores: C is larger than L2, so that each of its lines would be read only to be overwritten.
   // Needs vectors of a whole cache line, aligned to it, and a store fence before others may read.
   bool streams = false;
@@ -53,7 +53,7 @@ struct EpilogueForm {
   KnownOutput known = KnownOutput::kNothing;  // which it is with an f32 residual
   // Of outputs that hold f: whether anything lies beyond lo, a NaN being one that does, and beyond hi.
   bool is_bounded_below = true, is_bounded_above = true;
-  auto operator<=>(const EpilogueForm&) const = default;
+  auto operator<=>(const EpilogueVariant&) const = default;
 };
 
 /// What the emitted code depends on.
@@ -65,7 +65,7 @@ struct EpilogueSpec {
   bool has_row_scales = false;
   bool has_run_scale = false;               // scales of columns are a run's: NaNs where A has no scale
   intact_type residual = INTACT_TYPE_NONE;  // u8, s8 or f32; not with s32 output
-  EpilogueForm form;
+  EpilogueVariant variant;
   auto operator<=>(const EpilogueSpec&) const = default;
   bool has_residual() const { return residual != INTACT_TYPE_NONE; }
   bool MayBeNan() const { return has_residual() || has_row_scales || has_run_scale; }

@@ -20,8 +20,8 @@ using jit::Gp;
 using jit::Mem;
 using jit::Vec;
 
-constexpr int kUnroll = 4;  // quads in the main loop, unless the form sums more
-// How many bytes of weights ahead forms fetch that wait for them; measured on Zen 3.
+constexpr int kUnroll = 4;  // quads in the main loop, unless the variant sums more
+// How many bytes of weights ahead variants fetch that wait for them; measured on Zen 3.
 constexpr int kSplitAhead = 4096;
 constexpr int kStripAhead = 2048;
 constexpr int kStripFarAhead = 40960;  // into L2, about the next strip of a deep A
@@ -34,7 +34,7 @@ class Microkernel {
         session_(spec.Name()),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
-        dot_(jit::MakeDotForm(spec.dot, spec.isa, *emitter_, spec.signs)),
+        dot_(jit::MakeDotVariant(spec.dot, spec.isa, *emitter_, spec.signs)),
         epilogue_(spec.epilogue, *emitter_) {}
 
   Result<jit::Code> Generate() {
@@ -66,7 +66,7 @@ class Microkernel {
     return accumulators_[static_cast<size_t>(chain) * static_cast<size_t>(spec_.mr) +
                          static_cast<size_t>(row)][static_cast<size_t>(vector)];
   }
-  // Quads in the main loop: a group's, if the form sums groups.
+  // Quads in the main loop: a group's, if the variant sums groups.
   int unroll() const { return std::max(kUnroll, dot_->group_quads()); }
   int a_bytes() const { return jit::ActivationQuadBytes(spec_.dot); }  // of a row's quad
   int panels() const { return (spec_.nr() + kPanelColumns - 1) / kPanelColumns; }
@@ -114,7 +114,7 @@ class Microkernel {
   void TakeSums() {
     for (const std::vector<Vec>& row : accumulators_) {
       for (const Vec& accumulator : row) {
-        jit::DotForm::Sums& sums = sums_.emplace_back();
+        jit::DotVariant::Sums& sums = sums_.emplace_back();
         sums.accumulator = accumulator;
         for (int i = 0; i < dot_->steps(); ++i)
           sums.of_step.at(static_cast<size_t>(i)) = registers_.NewVector("sum");
@@ -137,17 +137,17 @@ class Microkernel {
   void Prologue() {
     const int first = spec_.begins_line ? 1 : 0;
     const int last = spec_.mr - (spec_.ends_line ? 1 : 0);
-    code().mov(taps_, Argument(offsetof(MicrokernelArgs, initial)));
-    LoadInitial(first);
+    code().mov(taps_, Argument(offsetof(MicrokernelArgs, compensation)));
+    LoadCompensation(first);
     for (int j = 0; j < spec_.vectors; ++j) {
       for (int i = first + 1; i < last; ++i) emitter_->Copy(accumulator(0, i, j), accumulator(0, first, j));
     }
     if (spec_.begins_line || spec_.ends_line) {
-      code().mov(end_, Argument(offsetof(MicrokernelArgs, initial_stride_bytes)));
+      code().mov(end_, Argument(offsetof(MicrokernelArgs, compensation_stride_bytes)));
       code().add(taps_, end_);
-      if (spec_.begins_line) LoadInitial(0);
+      if (spec_.begins_line) LoadCompensation(0);
       code().add(taps_, end_);
-      if (spec_.ends_line) LoadInitial(last);
+      if (spec_.ends_line) LoadCompensation(last);
     }
     for (int chain = 1; chain < chains_; ++chain) {
       for (int i = 0; i < spec_.mr; ++i) {
@@ -176,7 +176,7 @@ class Microkernel {
   }
 
   // From taps_.
-  void LoadInitial(int row) {
+  void LoadCompensation(int row) {
     for (int j = 0; j < spec_.vectors; ++j) {
       emitter_->Load(accumulator(0, row, j), x86::ptr(taps_, j * registers_.vector_bytes()));
     }
@@ -286,7 +286,7 @@ class Microkernel {
       b = b_operands_[vector][dot_->b_registers() == 1 ? 0 : static_cast<size_t>(step)];
     }
     if (sums_.empty()) return dot_->Dot(accumulator(quad % chains_, i, j), a, b);
-    const jit::DotForm::Sums& sums =
+    const jit::DotVariant::Sums& sums =
         sums_[static_cast<size_t>(i) * static_cast<size_t>(spec_.vectors) + vector];
     const Vec& sum = sums.of_step.at(static_cast<size_t>(step));
     if (begins_group_ && quad == 0) {
@@ -296,17 +296,17 @@ class Microkernel {
     }
   }
 
-  // The split form's tiles are of few rows, and may wait for memory: they fetch every line ahead, in each
+  // The split variant's tiles are of few rows, and may wait for memory: they fetch every line ahead, in each
   // panel.
-  bool IsThin() const { return spec_.dot == jit::DotKind::kSplit; }
+  bool HasFewRows() const { return spec_.dot == jit::DotKind::kSplit; }
 
   void Prefetch(int quad) {
     if (spec_.prefetches) code().prefetcht1(x86::ptr(prefetch_, quad * kPrefetchQuadBytes));
-    if (IsThin() ? quad * quad_bytes() % kLine != 0 : quad != 0) return;
+    if (HasFewRows() ? quad * quad_bytes() % kLine != 0 : quad != 0) return;
     constexpr int kPage = 4096;
     for (int panel = 0; panel < panels(); ++panel) {
       Mem ahead = BAddress(panel * kPanelQuadBytes / registers_.vector_bytes(), quad);
-      ahead.addOffset(IsThin() ? kSplitAhead : kPage);
+      ahead.addOffset(HasFewRows() ? kSplitAhead : kPage);
       code().prefetcht0(ahead);
     }
   }
@@ -458,12 +458,12 @@ class Microkernel {
     code().add(end_, x86::ptr(taps_));
     if (spec_.steps) code().add(end_, Argument(offsetof(MicrokernelArgs, a_offset)));
     const asmjit::Label main = code().newLabel();
-    const asmjit::Label rest = code().newLabel();
+    const asmjit::Label tail = code().newLabel();
     const asmjit::Label single = code().newLabel();
     const asmjit::Label done = code().newLabel();
     code().sub(end_, unroll() * a_bytes());
     code().cmp(offset_, end_);
-    code().jg(rest);
+    code().jg(tail);
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(main);
     begins_group_ = true;
@@ -472,12 +472,12 @@ class Microkernel {
     dot_->Widen(sums_);
     code().cmp(offset_, end_);
     code().jle(main);
-    code().bind(rest);
+    code().bind(tail);
     code().add(end_, unroll() * a_bytes());
     code().cmp(offset_, end_);
     code().je(done);
     begins_group_ = false;
-    for (const jit::DotForm::Sums& sums : sums_) {
+    for (const jit::DotVariant::Sums& sums : sums_) {
       for (const Vec& sum : sums.of_step) emitter_->Zero(sum);
     }
     code().bind(single);
@@ -504,7 +504,7 @@ class Microkernel {
     for (const jit::Operand& operand : b_operands_) {
       for (const Vec& vector : operand) registers_.Free(vector);
     }
-    for (const jit::DotForm::Sums& sums : sums_) {
+    for (const jit::DotVariant::Sums& sums : sums_) {
       for (int i = 0; i < dot_->steps(); ++i) registers_.Free(sums.of_step.at(static_cast<size_t>(i)));
     }
     registers_.Free(a_operand_);
@@ -540,7 +540,7 @@ class Microkernel {
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
-  std::unique_ptr<jit::DotForm> dot_;
+  std::unique_ptr<jit::DotVariant> dot_;
   Epilogue epilogue_;
 
   std::vector<Gp> rows_;
@@ -550,7 +550,7 @@ class Microkernel {
   Gp pixel_offsets_, other_pixel_;  // where some have none: their table, and one of them
   int chains_ = 1;
   std::vector<std::vector<Vec>> accumulators_;  // [chains][mr]: a row of vectors
-  std::vector<jit::DotForm::Sums> sums_;        // [mr·vectors], if quads are summed in int16
+  std::vector<jit::DotVariant::Sums> sums_;     // [mr·vectors], if quads are summed in int16
   bool begins_group_ = false;                   // whether the next quad 0 begins them
   std::vector<jit::Operand> b_operands_;
   Vec a_operand_;

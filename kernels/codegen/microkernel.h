@@ -1,6 +1,6 @@
 // The microkernel: C[mr × nr] = Requantize(A rows · B panels), the innermost function of everything.
 //
-// One generator over a dot form (jit/emitters/dot.h) and an emitter; the loops exist here, once.
+// One generator over a dot variant (jit/emitters/dot.h) and an emitter; the loops exist here, once.
 //
 //   A through row pointers and taps     B panels, canonical   [nr/16][quads][16][4]
 //
@@ -10,7 +10,7 @@
 //
 // Taps (access.h) follow each other in the depth: a GEMM has one, a convolution's filter several. Each quad
 // broadcasts four bytes of every row and multiplies them with all columns' vectors; accumulators stay in
-// registers over the whole depth, so the epilogue is fused. They start from `initial`, which carries bias and
+// registers over the whole depth, so the epilogue is fused. They start from `compensation`, which carries bias and
 // the constant term of zero points per column (pack.h), so those of activations cost nothing. Small tiles
 // have too few accumulators to hide the latency of vpdpbusd: they spread the quads over several sets, added
 // at the end.
@@ -35,16 +35,16 @@
 //   rows[2] ×                                     tap 0                    tap 1              tap 2
 //
 // Weights come from L2 or beyond, in one stream a panel. Hardware prefetchers stop at the end of a page, so
-// each pass of the loop fetches a line of the page after, and the split form, whose tiles are of few rows,
+// each pass of the loop fetches a line of the page after, and the split variant, whose tiles are of few rows,
 // every line a stretch ahead. Kernels that prefetch also fetch another region, a line a quad, for the tiles
 // to come.
 //
-// The scheduled form takes its weights from a strip (scheduled_vectors.h): a group's quads lie anywhere in
+// The scheduled variant takes its weights from a strip (scheduled_vectors.h): a group's quads lie anywhere in
 // the rows, at the numbers that the strip gives.
 //
 // A call runs tiles one below the other, so that short ones do not wait for calls.
 //
-// Contract: rows and `b` are readable for whole quads, `initial` (each that a kernel at a line's end reads),
+// Contract: rows and `b` are readable for whole quads, `compensation` (each that a kernel at a line's end reads),
 // scales and bias for nr elements, and exactly tiles × mr × nr elements of C are written. No alignment is
 // needed. Registers follow the System V ABI.
 #ifndef INTACT_KERNELS_CODEGEN_MICROKERNEL_H_
@@ -80,16 +80,16 @@ struct MicrokernelArgs {
   // vector to vector.
   int64_t a_offset = 0, vector_step = 0;
   const int64_t* pixel_offsets = nullptr;  // of each column of SharedTaps::pattern
-  const void* b = nullptr;                 // panels; the scheduled form's strip (scheduled_vectors.h)
+  const void* b = nullptr;                 // panels; the scheduled variant's strip (scheduled_vectors.h)
   int64_t b_panel_stride_bytes = 0;
   int64_t windows = 0;             // of a strip
   const void* prefetch = nullptr;  // the region that a prefetching kernel brings into L2; may end anywhere
   void* c = nullptr;
   int64_t c_stride_bytes = 0;
-  const int32_t* initial = nullptr;
-  // From `initial` to that of the first row, in kernels that begin lines; twice it to that of the last row,
+  const int32_t* compensation = nullptr;
+  // From `compensation` to that of the first row, in kernels that begin lines; twice it to that of the last row,
   // in those that end lines.
-  int64_t initial_stride_bytes = 0;
+  int64_t compensation_stride_bytes = 0;
   EpilogueArgs epilogue;
 };
 
@@ -105,19 +105,19 @@ struct SharedTaps {
 
 struct MicrokernelSpec {
   core::Isa isa = core::Isa::kAvx2;
-  jit::DotKind dot = jit::DotKind::kTriple;
+  jit::DotKind dot = jit::DotKind::kMaddubs;
   jit::DotSigns signs;
   int mr = 1;       // rows
   int vectors = 1;  // columns, in vectors of the ISA
   bool prefetches = false;
-  // Each vector of columns reads activations of its own. Not with forms of several steps, nor with
+  // Each vector of columns reads activations of its own. Not with variants of several steps, nor with
   // prefetching.
   bool steps = false;
   std::optional<SharedTaps> shared;  // where rows share pixels; with steps, and not at a line's ends
-  // The first row begins a line, the last one ends it; from mr = 2 on. Not with forms whose A is
+  // The first row begins a line, the last one ends it; from mr = 2 on. Not with variants whose A is
   // staged.
   bool begins_line = false, ends_line = false;
-  // Items of the largest group in the schedule that the scheduled form runs; 0 for the other forms. Its tiles
+  // Items of the largest group in the schedule that the scheduled variant runs; 0 for the other variants. Its tiles
   // are one vector wide and their rows one tap long, and it has none of the above.
   int largest_group = 0;
   int width = kPanelColumns;  // PackedWeights::width; of a narrow panel a kernel reads one vector

@@ -21,10 +21,10 @@ using jit::Mem;
 using jit::Vec;
 
 struct PixelTransposeSpec {
-  bool flips = false, shuffles = false;
+  bool shifts_to_u8 = false, shuffles = false;
   auto operator<=>(const PixelTransposeSpec&) const = default;
   std::string Name() const {
-    return std::string(flips ? "s8" : "u8") + "_pixel_transpose_8x16" + (shuffles ? "_shuffled" : "");
+    return std::string(shifts_to_u8 ? "s8" : "u8") + "_pixel_transpose_8x16" + (shuffles ? "_shuffled" : "");
   }
 };
 
@@ -39,10 +39,10 @@ class PixelTranspose {
     code().mov(pixels_, Argument(offsetof(PixelTransposeArgs, pixels)));
     code().mov(quad_bytes_, Argument(offsetof(PixelTransposeArgs, quad_bytes)));
     code().vmovdqu(largest_, Argument(offsetof(PixelTransposeArgs, largest)));
-    if (spec_.flips) {
-      code().vpcmpeqd(flip_, flip_, flip_);
-      code().vpsllw(flip_, flip_, 15);
-      code().vpacksswb(flip_, flip_, flip_);  // −32768 saturates to 0x80
+    if (spec_.shifts_to_u8) {
+      code().vpcmpeqd(shift_, shift_, shift_);
+      code().vpsllw(shift_, shift_, 15);
+      code().vpacksswb(shift_, shift_, shift_);  // −32768 saturates to 0x80
     }
     const asmjit::Label eight = code().newLabel();
     code().bind(eight);
@@ -74,7 +74,7 @@ class PixelTranspose {
       turned_.push_back(registers_.NewVector("turned"));
     }
     largest_ = registers_.NewVector("largest");
-    if (spec_.flips) flip_ = registers_.NewVector("flip");
+    if (spec_.shifts_to_u8) shift_ = registers_.NewVector("shift");
     if (spec_.shuffles) shuffle_ = registers_.NewVector("shuffle");
   }
 
@@ -108,7 +108,7 @@ class PixelTranspose {
       const Vec& row = rows_[i];
       code().vmovdqu(row.xmm(), x86::ptr(pixel_[i], offset_));
       code().vinserti128(row, row, x86::ptr(pixel_[i + 4], offset_), 1);
-      if (spec_.flips) code().vpxor(row, row, flip_);
+      if (spec_.shifts_to_u8) code().vpxor(row, row, shift_);
       if (spec_.shuffles) code().vpshufb(row, row, shuffle_);
       code().vpmaxub(largest_, largest_, row);
     }
@@ -134,7 +134,7 @@ class PixelTranspose {
   std::vector<Gp> pixel_;
   Gp pixels_, source_, offset_, to_, quad_bytes_;
   std::vector<Vec> rows_, turned_;
-  Vec largest_, flip_, shuffle_;
+  Vec largest_, shift_, shuffle_;
 };
 
 }  // namespace
@@ -149,9 +149,9 @@ uint8_t PixelTransposeArgs::Largest() const {
   return static_cast<uint8_t>(_mm_cvtsi128_si32(most));
 }
 
-Result<PixelTransposeFunction> GetPixelTranspose(bool flips, bool shuffles) {
+Result<PixelTransposeFunction> GetPixelTranspose(bool shifts_to_u8, bool shuffles) {
   return jit::GetFunction<PixelTransposeFunction>(
-      PixelTransposeSpec{flips, shuffles},
+      PixelTransposeSpec{shifts_to_u8, shuffles},
       [](const PixelTransposeSpec& spec) { return PixelTranspose(spec).Generate(); });
 }
 

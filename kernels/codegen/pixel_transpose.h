@@ -43,8 +43,8 @@ struct PixelTransposeArgs {
 
 using PixelTransposeFunction = jit::Function<void(PixelTransposeArgs*)>;
 
-/// `flips`: the top bit of each byte, see ActivationFlip(). `shuffles`: whether any source needs it.
-Result<PixelTransposeFunction> GetPixelTranspose(bool flips, bool shuffles);
+/// `shifts_to_u8`: the top bit of each byte, see ActivationShift(). `shuffles`: whether any source needs it.
+Result<PixelTransposeFunction> GetPixelTranspose(bool shifts_to_u8, bool shuffles);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_CODEGEN_PIXEL_TRANSPOSE_H_

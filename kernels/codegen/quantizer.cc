@@ -151,7 +151,7 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   code.mov(a, argument(offsetof(QuantizeArgs, a)));
   code.mov(blocks, argument(offsetof(QuantizeArgs, blocks)));
   const Vec high = registers.NewVector("reciprocal");
-  const Vec low = registers.NewVector("reciprocal's rest");
+  const Vec low = registers.NewVector("reciprocal's tail");
   const Vec number = registers.NewVector("number");
   code.vbroadcastss(high, argument(offsetof(QuantizeArgs, reciprocal.high)));
   code.vbroadcastss(low, argument(offsetof(QuantizeArgs, reciprocal.low)));
@@ -192,8 +192,8 @@ bool Quantizer::HasReciprocal(float scale) noexcept { return scale >= 0x1p-60f &
 // The product of two floats is exact in double, and so is its distance from 1.
 Quantizer::Reciprocal Quantizer::ReciprocalOf(float scale) noexcept {
   const float high = 1.0f / scale;
-  const double rest = 1.0 - double{scale} * double{high};
-  return {high, static_cast<float>(rest / double{scale})};
+  const double tail = 1.0 - double{scale} * double{high};
+  return {high, static_cast<float>(tail / double{scale})};
 }
 
 float Quantizer::At(const uint8_t* x) const noexcept {
@@ -263,16 +263,16 @@ void Quantizer::Quantize(const uint8_t* x, int64_t count, const RowQuantization&
     args.pack_order = pack_order_;
     if (args.blocks != 0) quantize_(&args);
     if (done == count) return;
-    // The rest as a whole block.
-    std::array<uint8_t, size_t{kLargestBlock}* 4> rest_x = {};
-    std::array<uint8_t, kLargestBlock> rest_a;
-    std::memcpy(rest_x.data(), x + done * source_bytes(),
+    // The tail as a whole block.
+    std::array<uint8_t, size_t{kLargestBlock}* 4> tail_x = {};
+    std::array<uint8_t, kLargestBlock> tail_a;
+    std::memcpy(tail_x.data(), x + done * source_bytes(),
                 static_cast<size_t>((count - done) * source_bytes()));
-    args.x = rest_x.data();
-    args.a = rest_a.data();
+    args.x = tail_x.data();
+    args.a = tail_a.data();
     args.blocks = 1;
     quantize_(&args);
-    std::copy_n(rest_a.begin(), count - done, a + done);
+    std::copy_n(tail_a.begin(), count - done, a + done);
     return;
   }
   // Read once: the compiler must assume that writing a[i] changes members.

@@ -27,16 +27,16 @@ using jit::Vec;
 constexpr int kRows = 4;
 
 // The bytes [depth, k) of a row, flipped and added up.
-uint32_t SumRest(const uint8_t* a, int64_t depth, int64_t k, uint8_t flip) {
-  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+uint32_t SumTail(const uint8_t* a, int64_t depth, int64_t k, uint8_t shift) {
+  const __m128i shift_bytes = _mm_set1_epi8(static_cast<char>(shift));
   __m128i sums = _mm_setzero_si128();
   for (; depth + 16 <= k; depth += 16) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth));
-    sums = _mm_add_epi64(sums, _mm_sad_epu8(_mm_xor_si128(bytes, flip_bytes), _mm_setzero_si128()));
+    sums = _mm_add_epi64(sums, _mm_sad_epu8(_mm_xor_si128(bytes, shift_bytes), _mm_setzero_si128()));
   }
   const __m128i both = _mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums));
   auto sum = static_cast<uint32_t>(_mm_cvtsi128_si32(both));
-  for (; depth < k; ++depth) sum += static_cast<uint8_t>(a[depth] ^ flip);
+  for (; depth < k; ++depth) sum += static_cast<uint8_t>(a[depth] ^ shift);
   return sum;
 }
 
@@ -53,8 +53,8 @@ Result<RowSums> RowSums::Create(core::Isa isa, intact_type a_type) {
 
 // Adds the sums of rows of whole vectors, kRows at a time.
 Result<jit::Code> RowSums::Generate(const Spec& spec) {
-  const uint8_t flip = ActivationFlip(spec.a_type);
-  jit::Assembler session((flip != 0 ? "s8_row_sums_4_" : "u8_row_sums_4_") + core::CompactName(spec.isa));
+  const uint8_t shift = ActivationShift(spec.a_type);
+  jit::Assembler session((shift != 0 ? "s8_row_sums_4_" : "u8_row_sums_4_") + core::CompactName(spec.isa));
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();
@@ -77,11 +77,11 @@ Result<jit::Code> RowSums::Generate(const Spec& spec) {
   code.mov(to, argument(offsetof(Args, sums)));
   const Vec zero = registers.NewVector("zero");
   emitter->Zero(zero);
-  Vec flips;
-  if (flip != 0) {
-    flips = jit::NewOnes(*emitter);
-    code.vpsllw(flips, flips, 15);
-    code.vpacksswb(flips, flips, flips);  // bytes of -128, which flip as they are added
+  Vec shifts;
+  if (shift != 0) {
+    shifts = jit::NewOnes(*emitter);
+    code.vpsllw(shifts, shifts, 15);
+    code.vpacksswb(shifts, shifts, shifts);  // bytes of -128, which shift as they are added
   }
   std::array<Vec, kRows> sums;
   for (Vec& sum : sums) sum = registers.NewVector("sum");
@@ -97,7 +97,7 @@ Result<jit::Code> RowSums::Generate(const Spec& spec) {
                                       x86::ptr(a, stride3)};
   for (size_t i = 0; i < kRows; ++i) {
     emitter->Load(bytes, row[i]);
-    if (flip != 0) code.vpaddb(bytes, bytes, flips);
+    if (shift != 0) code.vpaddb(bytes, bytes, shifts);
     code.vpsadbw(bytes, bytes, zero);
     code.vpaddd(sums[i], sums[i], bytes);
   }
@@ -128,7 +128,7 @@ void RowSums::Sum(const RowMap& a, int64_t row_begin, int64_t row_end, const Tap
 
 void RowSums::AddRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k,
                       int32_t* sums) const noexcept {
-  const uint8_t flip = ActivationFlip(a_type_);
+  const uint8_t shift = ActivationShift(a_type_);
   const int64_t vectors = function_ ? k / vector_bytes_ : 0;
   const auto add = [](int32_t* sum, uint32_t more) {
     *sum = static_cast<int32_t>(static_cast<uint32_t>(*sum) + more);
@@ -141,9 +141,9 @@ void RowSums::AddRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k,
     const int64_t depth = vectors * vector_bytes_;
     const int64_t summed = fours * kRows;
     if (depth == k) row = summed;
-    for (; row < summed; ++row) add(&sums[row], SumRest(a + row * stride, depth, k, flip));
+    for (; row < summed; ++row) add(&sums[row], SumTail(a + row * stride, depth, k, shift));
   }
-  for (; row < rows; ++row) add(&sums[row], SumRest(a + row * stride, 0, k, flip));
+  for (; row < rows; ++row) add(&sums[row], SumTail(a + row * stride, 0, k, shift));
 }
 
 }  // namespace intact::kernels

@@ -1,7 +1,7 @@
 // Sums of the rows of A: what weight zero points are multiplied with (pack.h).
 //
 // They are taken from the caller's rows, apart from all packing, so that any engine can have them however it
-// reads A. Four rows at a time go through VPSADBW, which adds up eight bytes, in whole vectors; the rest, and
+// reads A. Four rows at a time go through VPSADBW, which adds up eight bytes, in whole vectors; the tail, and
 // all of portable plans, goes through SSE2.
 #ifndef INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 #define INTACT_KERNELS_CODEGEN_ROW_SUMS_H_

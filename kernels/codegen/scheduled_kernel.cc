@@ -44,7 +44,7 @@ class ScheduledKernel {
     session_.Begin(registers_);
     code().mov(items_, Argument(offsetof(ScheduledKernelArgs, strips)));
     code().mov(strips_, Argument(offsetof(ScheduledKernelArgs, strip_count)));
-    code().mov(initial_, Argument(offsetof(ScheduledKernelArgs, initial)));
+    code().mov(compensation_, Argument(offsetof(ScheduledKernelArgs, compensation)));
     code().mov(strip_result_, Argument(offsetof(ScheduledKernelArgs, accumulators)));
     if (!spec_.IsVnni() && !has_ones_register_)
       code().mov(ones_pointer_, reinterpret_cast<uint64_t>(kOnes.data()));
@@ -75,7 +75,7 @@ class ScheduledKernel {
     items_ = registers_.NewGeneral("items");
     strips_ = registers_.NewGeneral("strips");
     result_ = registers_.NewGeneral("result");
-    initial_ = registers_.NewGeneral("initial");
+    compensation_ = registers_.NewGeneral("compensation");
     counts_ = registers_.NewGeneral("counts");
     count_ = registers_.NewGeneral("count");
     quad_ = registers_.NewGeneral("quad");
@@ -84,7 +84,7 @@ class ScheduledKernel {
       if (!spec_.IsVnni()) sums_.push_back(registers_.NewVector("sum"));
     }
     if (spec_.IsVnni()) {
-      dot_ = jit::MakeDotForm(jit::DotKind::kVnni, spec_.isa, *emitter_);
+      dot_ = jit::MakeDotVariant(jit::DotKind::kVnni, spec_.isa, *emitter_);
       for (int i = 0; i < spec_.vectors; ++i) vectors_.push_back(registers_.NewVector("activations"));
       weights_.push_back(registers_.NewVector("weights"));
       return;
@@ -124,9 +124,9 @@ class ScheduledKernel {
     code().jnz(block);
     code().add(strip_result_, spec_.strip_columns * spec_.block_vectors * registers_.vector_bytes());
     const asmjit::Label continues = code().newLabel();
-    code().test(initial_, initial_);
+    code().test(compensation_, compensation_);
     code().jz(continues);
-    code().add(initial_, spec_.strip_columns * 4);
+    code().add(compensation_, spec_.strip_columns * 4);
     code().bind(continues);
   }
 
@@ -164,10 +164,10 @@ class ScheduledKernel {
     if (spec_.is_paired) return InitialisePair();
     const asmjit::Label resume = code().newLabel();
     const asmjit::Label done = code().newLabel();
-    code().test(initial_, initial_);
+    code().test(compensation_, compensation_);
     code().jz(resume);
     for (int column = 0; column < spec_.strip_columns; ++column) {
-      code().vpbroadcastd(accumulators_[Index(0, column)], x86::ptr(initial_, column * 4));
+      code().vpbroadcastd(accumulators_[Index(0, column)], x86::ptr(compensation_, column * 4));
       for (int vector = 1; vector < spec_.vectors; ++vector) {
         emitter_->Copy(accumulators_[Index(vector, column)], accumulators_[Index(0, column)]);
       }
@@ -185,9 +185,9 @@ class ScheduledKernel {
   void InitialisePair() {
     const asmjit::Label resume = code().newLabel();
     const asmjit::Label done = code().newLabel();
-    code().test(initial_, initial_);
+    code().test(compensation_, compensation_);
     code().jz(resume);
-    code().vpbroadcastq(accumulators_[0], x86::ptr(initial_));
+    code().vpbroadcastq(accumulators_[0], x86::ptr(compensation_));
     code().jmp(done);
     code().bind(resume);
     emitter_->Load(accumulators_[0], ResultAt(0, 0));
@@ -274,9 +274,10 @@ class ScheduledKernel {
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
-  std::unique_ptr<jit::DotForm> dot_;  // VPDPBUSD
+  std::unique_ptr<jit::DotVariant> dot_;  // VPDPBUSD
 
-  Gp blocks_, strip_result_, a_, items_, strips_, result_, initial_, counts_, count_, quad_, ones_pointer_;
+  Gp blocks_, strip_result_, a_, items_, strips_, result_, compensation_, counts_, count_, quad_,
+      ones_pointer_;
   std::vector<Vec> accumulators_, sums_, weights_, vectors_;
   Vec activations_, product_, ones_;
   bool has_ones_register_ = false;

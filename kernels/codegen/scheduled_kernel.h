@@ -11,7 +11,7 @@
 //
 // VPDPBUSD adds each item to the accumulators itself; groups are then no more than the loop's unrolling.
 //
-// The first window's accumulators start from `initial`, which carries constants per column; later windows
+// The first window's accumulators start from `compensation`, which carries constants per column; later windows
 // add to what is there. They lie in memory, column by column: [columns][rows], block_vectors·lanes rows. They
 // hold the result of a tile transposed; the tile epilogue (tile_epilogue.h) turns it and requantizes it.
 #ifndef INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_
@@ -34,8 +34,8 @@ struct ScheduledKernelArgs {
   const uint8_t* a = nullptr;       // the window of the A panel
   const uint8_t* strips = nullptr;  // ScheduledWeights::Strips()
   int64_t strip_count = 0;
-  const int32_t* initial = nullptr;  // one per column; null: continue from `accumulators`
-  int32_t* accumulators = nullptr;   // [strip_count·strip_columns][rows]
+  const int32_t* compensation = nullptr;  // one per column; null: continue from `accumulators`
+  int32_t* accumulators = nullptr;        // [strip_count·strip_columns][rows]
 };
 
 using ScheduledKernelFunction = jit::Function<void(const ScheduledKernelArgs*)>;

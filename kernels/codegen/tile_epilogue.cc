@@ -51,7 +51,7 @@ class TileEpilogue {
   Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
-    ForTiles([&] { spec_.epilogue.form.is_dealt ? StoreBytes() : StoreRows(); });
+    ForTiles([&] { spec_.epilogue.variant.is_dealt ? StoreBytes() : StoreRows(); });
     session_.End();
     return session_.Finish(registers_);
   }
@@ -181,7 +181,7 @@ int TileColumns(core::Isa isa, const EpilogueSpec& epilogue) {
 
 Result<TileEpilogueFunction> GetTileEpilogue(core::Isa isa, EpilogueSpec epilogue, int tile_rows,
                                              int columns) {
-  epilogue.form.is_dealt = core::BytesOf(epilogue.c_type) == 1 && !HasRowOperands(epilogue);
+  epilogue.variant.is_dealt = core::BytesOf(epilogue.c_type) == 1 && !HasRowOperands(epilogue);
   return jit::GetFunction<TileEpilogueFunction>(
       TileEpilogueSpec{isa, epilogue, tile_rows, columns},
       [](const TileEpilogueSpec& spec) { return TileEpilogue(spec).Generate(); });

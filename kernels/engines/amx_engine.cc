@@ -175,7 +175,7 @@ class AmxEngine::Region {
     }
   }
 
-  // Depths [begin, end) of A: in place as far as tiles can be loaded there, the rest staged.
+  // Depths [begin, end) of A: in place as far as tiles can be loaded there, the others staged.
   void SetSegments(int64_t begin, int64_t end) {
     segments_end_ = segments_;
     if (!blocking_.stages_a) begin = AddTaps();
@@ -220,7 +220,8 @@ class AmxEngine::Region {
     args_.seed_stride_bytes = depth == 0 ? 0 : columns * 4;
     for (size_t i = 0; i < row_tiles(); ++i) {
       args_.sums[i] = sums + tiles_[i].sums * columns;
-      args_.seed[i] = depth == 0 ? engine_.initial(buffers_) + block.panel * kPanelColumns : args_.sums[i];
+      args_.seed[i] =
+          depth == 0 ? engine_.compensation(buffers_) + block.panel * kPanelColumns : args_.sums[i];
     }
     if (AmxKernelPrefetches(static_cast<int>(row_tiles_), static_cast<int>(block.panels))) {
       SetPrefetch(block, depth, depth_end);
@@ -317,7 +318,7 @@ class AmxEngine::Region {
 
 Result<std::unique_ptr<Engine>> AmxEngine::Create(const GemmData& data) {
   std::unique_ptr<AmxEngine> engine(new AmxEngine(data));
-  RETURN_IF_ERROR(UnshiftInitial(data, &engine->initial_));
+  RETURN_IF_ERROR(UnshiftCompensation(data, &engine->compensation_));
   RETURN_IF_ERROR(engine->GenerateKernels());
   return std::unique_ptr<Engine>(std::move(engine));
 }
@@ -332,7 +333,7 @@ Error AmxEngine::GenerateKernels() {
   for (const bool streams : {false, true}) {
     if (streams && !can_stream_) continue;
     spec.epilogue = data_.epilogue;
-    spec.epilogue.form.streams = streams;
+    spec.epilogue.variant.streams = streams;
     for (spec.panels = 1; spec.panels <= most_panels; ++spec.panels) {
       const auto panels = static_cast<size_t>(spec.panels);
       ASSIGN_OR_RETURN(stores_[streams][panels], GetAmxStore({spec.panels, spec.epilogue}));

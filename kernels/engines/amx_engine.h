@@ -46,7 +46,7 @@ struct AmxRows {
 /// How a rectangle of C is cut.
 struct AmxBlocking {
   int64_t tile_rows = 0;     // 1 to 16, and no more than the count or a line
-  int64_t row_tiles = 0;     // of a block: 1, 2 or 4; what is no such block goes by 2, and the rest by 1
+  int64_t row_tiles = 0;     // of a block: 1, 2 or 4; what is no such block goes by 2, then by 1
   int64_t depth = 0;         // of a depth block, a multiple of 64; at least k if there is one only
   bool stages_a = false;     // all of it, not the end of rows alone; then all rows are one line
   int64_t chunk_panels = 0;  // panels of B that stay in L2
@@ -71,7 +71,7 @@ class AmxEngine final : public Engine {
   EngineId id() const override { return {EngineId::Kind::kTiles}; }
   EngineTile tile() const override { return {kBlockRows, 2 * kPanelColumns, kPanelColumns, kTileRows}; }
   std::string KernelName() const override { return kernel_name_; }
-  int64_t packed_bytes() const override { return static_cast<int64_t>(initial_.bytes()); }
+  int64_t packed_bytes() const override { return static_cast<int64_t>(compensation_.bytes()); }
   double Cost(int64_t m) const override;
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
@@ -82,8 +82,8 @@ class AmxEngine final : public Engine {
 
   explicit AmxEngine(const GemmData& data) : data_(data) {}
   Error GenerateKernels();
-  const int32_t* initial(const RunBuffers& buffers) const {
-    return data_.UnshiftedInitialOf(buffers, initial_);
+  const int32_t* compensation(const RunBuffers& buffers) const {
+    return data_.UnshiftedCompensationOf(buffers, compensation_);
   }
   /// Blocks of sums that may wait for their next depths at a time.
   int64_t MaxBlocks() const;
@@ -97,7 +97,7 @@ class AmxEngine final : public Engine {
 
   const GemmData& data_;
   AlignedBuffer<int32_t>
-      initial_;  // as KernelData::initial, without the shift that s8 activations need elsewhere
+      compensation_;  // as KernelData::compensation, without the shift that s8 activations need elsewhere
   std::string kernel_name_;
   TileFunctions tile_functions_;
   std::array<PerPanels<AmxKernelFunction>, kMaxBlockTiles + 1> kernels_ = {};  // [row tiles][streams][panels]

@@ -12,17 +12,17 @@ namespace {
 
 using costs::PanelCosts;
 
-// Null for forms that are told another way.
-const PanelCosts* FormOf(jit::DotKind dot) {
+// Null for variants that have a cost model of another kind.
+const PanelCosts* CostsOf(jit::DotKind dot) {
   static const bool kIsAmd = jit::HostCpu().IsAmd();
-  const costs::FormCosts& forms = kIsAmd ? costs::kFormsOnAmd : costs::kFormsElsewhere;
+  const costs::VariantCosts& variants = kIsAmd ? costs::kVariantsOnAmd : costs::kVariantsElsewhere;
   switch (dot) {
     case jit::DotKind::kWide:
-      return &forms.wide;
+      return &variants.wide;
     case jit::DotKind::kWideInPlace:
-      return &forms.in_place;
+      return &variants.in_place;
     case jit::DotKind::kSplit:
-      return &forms.split;
+      return &variants.split;
     default:
       return nullptr;
   }
@@ -31,12 +31,12 @@ const PanelCosts* FormOf(jit::DotKind dot) {
 }  // namespace
 
 bool BlockCost::IsSigned(const KernelBlock& block, const GemmData& data) {
-  return data.problem.a_type == INTACT_S8 && TakesSigned(block) && data.skipping_initial.empty();
+  return data.problem.a_type == INTACT_S8 && TakesSigned(block) && data.skipping_compensation.empty();
 }
 
 bool BlockCost::IsStaged(const KernelBlock& block, const GemmData& data) {
-  const bool is_shifted = data.a_flip() != 0 && !IsSigned(block, data);
-  const bool has_taps = data.taps().count() > 1 || !data.skipping_initial.empty();
+  const bool is_shifted = data.a_shift() != 0 && !IsSigned(block, data);
+  const bool has_taps = data.taps().count() > 1 || !data.skipping_compensation.empty();
   return jit::ActivationQuadBytes(block.dot) != kQuad || is_shifted || data.taps().depth % kQuad != 0 ||
          (block.dot == jit::DotKind::kScheduled && has_taps);
 }
@@ -69,9 +69,9 @@ void BlockCost::CutAtLines(const Taps& taps) {
   const int64_t run_rows = lines * taps.line_rows;
   // The first and the last row of a run leave a part of each tap out.
   const double saved_rows = static_cast<double>(taps.head + taps.tail) / static_cast<double>(taps.depth);
-  const PanelCosts* const form = FormOf(block_.dot);
+  const PanelCosts* const variant = CostsOf(block_.dot);
   const double saved =
-      saved_rows * static_cast<double>(vectors_) * quads_ * (form == nullptr ? 1 : form->product);
+      saved_rows * static_cast<double>(vectors_) * quads_ * (variant == nullptr ? 1 : variant->product);
   const int64_t call_rows = int64_t{block_.mr} * kMaxTiles;
   const double uncut = OfRows(call_rows) / static_cast<double>(call_rows) * static_cast<double>(run_rows);
   const auto more_calls = static_cast<double>(std::min<int64_t>(CeilDivide(run_rows, block_.mr), 3) - 1);
@@ -99,10 +99,10 @@ double BlockCost::OfRows(int64_t rows) const {
   if (rows == 0) return 0;
   const int64_t tiles = CeilDivide(rows, block_.mr);
   const int64_t whole = vectors_ / block_.vectors;
-  const int64_t rest = vectors_ % block_.vectors;
+  const int64_t tail = vectors_ % block_.vectors;
   const auto of_tiles = [&](int64_t count, int64_t tile_rows) {
     return static_cast<double>(count) *
-           (static_cast<double>(whole) * OfTile(tile_rows, block_.vectors) + OfTile(tile_rows, rest));
+           (static_cast<double>(whole) * OfTile(tile_rows, block_.vectors) + OfTile(tile_rows, tail));
   };
   const double staging = static_cast<double>(rows) * OfStagedRow();
   const auto calls = static_cast<double>(CeilDivide(tiles, kMaxTiles) * CeilDivide(vectors_, block_.vectors));
@@ -113,23 +113,23 @@ double BlockCost::OfRows(int64_t rows) const {
 // With VNNI it is in what a tile costs.
 double BlockCost::OfCall() const {
   if (block_.dot == jit::DotKind::kScheduled) return costs::kVectorStrip;
-  return FormOf(block_.dot) == nullptr ? 0 : costs::kCall;
+  return CostsOf(block_.dot) == nullptr ? 0 : costs::kCall;
 }
 
-// Forms that have no costs of their own for it copy rows, as the in-place form does.
+// Variants that have no costs of their own for it copy rows, as the in-place variant does.
 double BlockCost::OfStagedRow() const {
   if (!is_staged_ || block_.dot == jit::DotKind::kVnni) return 0;
-  const PanelCosts* const own = FormOf(block_.dot);
-  const PanelCosts& form = own == nullptr ? *FormOf(jit::DotKind::kWideInPlace) : *own;
-  return form.row * static_cast<double>(taps_) + form.row_quad * quads_;
+  const PanelCosts* const own = CostsOf(block_.dot);
+  const PanelCosts& variant = own == nullptr ? *CostsOf(jit::DotKind::kWideInPlace) : *own;
+  return variant.row * static_cast<double>(taps_) + variant.row_quad * quads_;
 }
 
 double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
   if (vectors == 0) return 0;
-  if (const PanelCosts* const form = FormOf(block_.dot)) {
-    const double quad = form->product * static_cast<double>(rows) + form->vector;
-    const double output = stores_bytes_ ? form->output * static_cast<double>(rows) : 0;
-    return (quads_ * quad + output) * static_cast<double>(vectors) + form->tile;
+  if (const PanelCosts* const variant = CostsOf(block_.dot)) {
+    const double quad = variant->product * static_cast<double>(rows) + variant->vector;
+    const double output = stores_bytes_ ? variant->output * static_cast<double>(rows) : 0;
+    return (quads_ * quad + output) * static_cast<double>(vectors) + variant->tile;
   }
   if (block_.dot == jit::DotKind::kScheduled) {
     const double row = costs::kItemRow * items_ + costs::kGroupRow * groups_;

@@ -6,9 +6,9 @@
 //
 // A tile takes, in dot products of a vector,
 //
-//   Σ over quads of max(rows × vectors, those that the latency or the weights' way from L2 take)  +  the rest
+//   Σ over quads of max(rows × vectors, those that the latency or the weights' way from L2 take)  +  the tail
 //
-// The forms before VNNI count a product and a vector of weights apart, the scheduled one the items and groups
+// The variants before VNNI count a product and a vector of weights apart, the scheduled one the items and groups
 // of its schedule instead of quads; and beside these outputs of a byte, calls of several tiles, and rows that
 // are staged.
 #ifndef INTACT_KERNELS_ENGINES_BLOCK_COST_H_
@@ -28,7 +28,7 @@ inline constexpr int kMaxTiles = 16;
 /// The model of one block for one plan's weights.
 class BlockCost {
  public:
-  /// `statistics`: of the schedule that the scheduled form runs; others have none.
+  /// `statistics`: of the schedule that the scheduled variant runs; others have none.
   BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics = {});
 
   /// Time for `m` rows, in times that the ISA's own sequence takes for a row.
@@ -40,7 +40,7 @@ class BlockCost {
   /// shift; they are there for bands alone, which hold u8.
   static bool IsSigned(const KernelBlock& block, const GemmData& data);
   /// Whether kernels of `block` cannot read A where it is: s8 must be shifted for most, a depth that is no
-  /// multiple of four padded, the wide and split forms read it taken apart, the scheduled one as a single
+  /// multiple of four padded, the wide and split variants read it taken apart, the scheduled one as a single
   /// tap.
   static bool IsStaged(const KernelBlock& block, const GemmData& data);
 

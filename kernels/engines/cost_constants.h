@@ -3,7 +3,7 @@
 // that are wrong on a CPU is told by `intact_bench --suite tune`.
 //
 // Costs are compared within a plan only, so their unit is that of the plan's ISA: the time that the ISA's own
-// sequence takes for a vector of columns and a k-quad of a row, vpdpbusd with VNNI and the triple before it.
+// sequence takes for a vector of columns and a k-quad of a row, vpdpbusd with VNNI and the maddubs sequence before it.
 #ifndef INTACT_KERNELS_ENGINES_COST_CONSTANTS_H_
 #define INTACT_KERNELS_ENGINES_COST_CONSTANTS_H_
 
@@ -24,26 +24,26 @@ inline constexpr double kVectorPassing = 0.3;  // what it costs beside where pro
 inline constexpr double kVectorFromMemory =
     1.02;  // per product, where a vector of weights is read for each row
 
-// What forms take that are exact without VNNI: a product; a vector of weights, which a tile's rows share (its
+// What variants take that are exact without VNNI: a product; a vector of weights, which a tile's rows share (its
 // widening, its way from the caches); a tile; a row of a vector of outputs of a byte, which those of four
 // bytes do not take beside products; and where A is staged, each tap of its rows, and each quad of these.
-// (The in-place form reads A where it is if it can, and copies rows elsewhere: assumed.)
+// (The in-place variant reads A where it is if it can, and copies rows elsewhere: assumed.)
 struct PanelCosts {
   double product, vector, tile, output, row, row_quad;
 };
-struct FormCosts {
+struct VariantCosts {
   PanelCosts wide, in_place, split;
 };
-// Fitted to 1,900 GEMMs of 1 to 3136 rows, 16 to 1024 columns and depths of 12 to 4096 on Zen 3, each form in
+// Fitted to 1,900 GEMMs of 1 to 3136 rows, 16 to 1024 columns and depths of 12 to 4096 on Zen 3, each variant in
 // turns with the others.
-inline constexpr FormCosts kFormsOnAmd = {
+inline constexpr VariantCosts kVariantsOnAmd = {
     {1.30, 0.77, 9, 2.9, 23, 0.55}, {1.40, 0.84, 11, 3.0, 20, 0.2}, {1.35, 0.3, 8, 4.9, 26, 0.5}};
 // Products and vectors counted, for three vector ports of which two multiply and shift; not measured.
-inline constexpr FormCosts kFormsElsewhere = {
+inline constexpr VariantCosts kVariantsElsewhere = {
     {1.33, 1.0, 9, 2.9, 23, 0.55}, {1.67, 1.0, 11, 3.0, 20, 0.2}, {1.5, 0.5, 8, 4.9, 26, 0.5}};
 inline constexpr double kCall = 32;  // of their kernels
 
-// The scheduled form, fitted to the same GEMMs.
+// The scheduled variant, fitted to the same GEMMs.
 inline constexpr double kItemRow = 0.64;   // a row of an item
 inline constexpr double kGroupRow = 0.39;  // a row of a group
 inline constexpr double kItem = 1.33;      // an item beside its rows
@@ -51,11 +51,11 @@ inline constexpr double kScheduledTile = 16;
 inline constexpr double kVectorStrip = 25;  // a call, whose loops end unpredicted for the first tile
 inline constexpr double kVectorOutput = 0.4, kVectorByteOutput = 3.9;  // a row of a vector of outputs
 
-// ----- schedules whose rows fill the lanes (scheduled_engine.h), in triples --------------------------------
+// ----- schedules whose rows fill the lanes (scheduled_engine.h), in maddubs sequences ----------------------
 
 /// A way to run a schedule: its register block, and what an item and a group cost, as shares of the time that
-/// the triple takes for a quad.
-struct StripForm {
+/// the maddubs sequence takes for a quad.
+struct StripVariant {
   int columns;
   int vectors;
   double item_cost;
@@ -63,23 +63,27 @@ struct StripForm {
   int blocks = 1;  // of registers, in a tile of a planar band
 };
 // Strips of several columns, and of one, which suits any weights.
-using Forms = std::array<StripForm, 2>;
+using Variants = std::array<StripVariant, 2>;
 
 // What half a vector of rows takes on a kernel for pairs of columns, of the time for a vector of a full
 // block; measured on Zen 3 for ymm, taken for zmm.
 inline constexpr double kPairedShare = 1.05;
 
 // Fitted to the kernel's rates with Laplace, Gaussian and uniform weights on Zen 4.
-inline constexpr Forms kYmmForms = {StripForm{2, 3, 0.70, 0.43}, StripForm{1, 4, 0.85, 0.43}};
-inline constexpr Forms kZmmForms = {StripForm{2, 4, 0.69, 0.55}, StripForm{1, 4, 0.78, 0.30}};
+inline constexpr Variants kYmmVariants = {StripVariant{2, 3, 0.70, 0.43}, StripVariant{1, 4, 0.85, 0.43}};
+inline constexpr Variants kZmmVariants = {StripVariant{2, 4, 0.69, 0.55}, StripVariant{1, 4, 0.78, 0.30}};
 
 // From a planar band, whose vectors lie across cache lines: each load counts twice there, so that several
 // columns should share it. Fitted to Laplace weights on Emerald Rapids. With VPDPBUSD there is one item a
 // quad, and as many registers as accumulators need.
-inline constexpr Forms kPlanarYmmForms = {StripForm{2, 3, 0.67, 0.33, 5}, StripForm{1, 4, 0.79, 0.39, 2}};
-inline constexpr Forms kPlanarZmmForms = {StripForm{2, 4, 0.67, 0.33, 2}, StripForm{1, 4, 0.89, 0.45, 2}};
-inline constexpr Forms kPlanarYmmVnniForms = {StripForm{4, 3, 1.0, 0.0, 3}, StripForm{1, 4, 1.5, 0.0, 2}};
-inline constexpr Forms kPlanarZmmVnniForms = {StripForm{4, 4, 1.0, 0.0}, StripForm{1, 4, 1.5, 0.0, 2}};
+inline constexpr Variants kPlanarYmmVariants = {StripVariant{2, 3, 0.67, 0.33, 5},
+                                                StripVariant{1, 4, 0.79, 0.39, 2}};
+inline constexpr Variants kPlanarZmmVariants = {StripVariant{2, 4, 0.67, 0.33, 2},
+                                                StripVariant{1, 4, 0.89, 0.45, 2}};
+inline constexpr Variants kPlanarYmmVnniVariants = {StripVariant{4, 3, 1.0, 0.0, 3},
+                                                    StripVariant{1, 4, 1.5, 0.0, 2}};
+inline constexpr Variants kPlanarZmmVnniVariants = {StripVariant{4, 4, 1.0, 0.0},
+                                                    StripVariant{1, 4, 1.5, 0.0, 2}};
 
 // What rows cost beside items, fitted on Zen 3 to the GEMMs above: a quad to be packed; as many outputs as a
 // vector of columns has; and a strip each time that the kernel comes to it, when its loops end unpredicted.
@@ -90,7 +94,7 @@ inline constexpr double kStripTurn = 6;
 // unpredicted, which takes longer than what groups of more items save. Measured on Zen 3 at 10 to 192 quads.
 inline constexpr int64_t kShallowQuads = 64;
 inline constexpr int kShallowGroup = 4;
-// How much of the time grows with the loads a product takes, where a block has fewer vectors than the form:
+// How much of the time grows with the loads a product takes, where a block has fewer vectors than the variant:
 // measured 1.4 times the time for one vector on Zen 4, 1.75 on Zen 3, whose ymm take two loads a cycle.
 inline constexpr double kLoadShare = 0.75;
 inline constexpr double kZmmLoadShare = 0.4;

@@ -182,9 +182,11 @@ void DepthwiseEngine::Arrange(const void* from, const Cover& cover, uint8_t* to)
   }
 }
 
-void DepthwiseEngine::SetInitial(const int32_t* initial, int64_t start, uint8_t* record) const noexcept {
+void DepthwiseEngine::SetCompensation(const int32_t* compensation, int64_t start,
+                                      uint8_t* record) const noexcept {
   for (int64_t i = 0; i < v_; ++i) {
-    std::memcpy(record + DealtIndex(i, v_ / kVectors) * 4, initial + ChannelAt(start, i), sizeof(int32_t));
+    std::memcpy(record + DealtIndex(i, v_ / kVectors) * 4, compensation + ChannelAt(start, i),
+                sizeof(int32_t));
   }
 }
 
@@ -193,7 +195,8 @@ DepthwiseColumns DepthwiseEngine::MakeRunColumns(const RunColumns& columns, uint
   for (const Cover* const cover : {&by_channels_, &flat_}) {
     std::copy_n(cover->records.data(), cover->records.bytes(), to);
     for (size_t i = 0; i < cover->starts.size(); ++i) {
-      SetInitial(columns.initial, cover->starts[i], to + static_cast<int64_t>(i) * cover->record_bytes);
+      SetCompensation(columns.compensation, cover->starts[i],
+                      to + static_cast<int64_t>(i) * cover->record_bytes);
     }
     if (cover->factors.size() != 0) Arrange(columns.factors, *cover, to + RecordBytes(*cover));
     to += RunBytes(*cover);
@@ -207,7 +210,7 @@ int32_t DepthwiseEngine::Weight(int64_t tap, int64_t channel) const {
 
 void DepthwiseEngine::FillRecord(const GroupWeights& weights, int64_t start, uint8_t* record) const {
   const bool is_wide = spec_.dot == jit::DotKind::kWide;
-  SetInitial(data_.initial.data(), start, record);
+  SetCompensation(data_.compensation.data(), start, record);
   for (int64_t i = 0; i < v_; ++i) {
     const int64_t channel = ChannelAt(start, i);
     uint8_t* to = record + DealtIndex(i, v_ / kVectors) * 4;
@@ -260,7 +263,7 @@ void DepthwiseEngine::RunPortably(const DepthwiseRow& row, int64_t channel_begin
   for (int64_t pixel = 0; pixel < row.pixels; ++pixel) {
     for (int64_t first = channel_begin; first < channel_end; first += kChannels) {
       const int64_t channels = std::min(kChannels, channel_end - first);
-      std::copy_n(data_.InitialOf(buffers) + first, channels, sums.begin());
+      std::copy_n(data_.CompensationOf(buffers) + first, channels, sums.begin());
       for (size_t tap = 0; tap < portable_.offsets.size(); ++tap) {
         const uint8_t* const a =
             row.pixel0 + pixel * taps_.pixel_stride_bytes + portable_.offsets[tap] + first;
@@ -347,11 +350,11 @@ void DepthwiseEngine::RunThroughScratch(size_t vector, int64_t done, const Depth
   const int64_t start = by_channels_.starts[vector];
   const int64_t channels = std::min(data_.n - start, v_);
   for (int64_t pixel = 0; pixel < row.pixels; pixel += kPixels) {
-    const DepthwiseRow rest = From(row, pixel, start);
-    const int64_t pixels = std::min(kPixels, rest.pixels);
-    const ScratchTile tile(rest.output, pixels, v_, scratch.data());
+    const DepthwiseRow tail = From(row, pixel, start);
+    const int64_t pixels = std::min(kPixels, tail.pixels);
+    const ScratchTile tile(tail.output, pixels, v_, scratch.data());
     tile.Load(0, 0, channels);
-    RunVector(by_channels_, vector, {rest.pixel0, pixels, tile.map(), row.columns});
+    RunVector(by_channels_, vector, {tail.pixel0, pixels, tile.map(), row.columns});
     tile.Store(0, 0, done - start, channels);
   }
 }

@@ -103,7 +103,7 @@ class DepthwiseEngine {
   /// Copies column values of 4 bytes, `from`, to where the vectors of `cover` read them.
   void Arrange(const void* from, const Cover& cover, uint8_t* to) const noexcept;
   /// Writes the accumulators' start of each channel of a vector's record.
-  void SetInitial(const int32_t* initial, int64_t start, uint8_t* record) const noexcept;
+  void SetCompensation(const int32_t* compensation, int64_t start, uint8_t* record) const noexcept;
 
   /// What compiled code reads.
   struct Portable {

@@ -28,35 +28,35 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
       epilogue.residual == INTACT_F32 || epilogue.has_row_scales || epilogue.has_run_scale;
   if (core::IsFloat(epilogue.c_type)) {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    epilogue.form.is_bounded_below = problem.output.bounds.lo != -kInfinity || epilogue.MayBeNan();
-    epilogue.form.is_bounded_above = problem.output.bounds.hi != kInfinity;
+    epilogue.variant.is_bounded_below = problem.output.bounds.lo != -kInfinity || epilogue.MayBeNan();
+    epilogue.variant.is_bounded_above = problem.output.bounds.hi != kInfinity;
   }
   if (may_be_anything) return epilogue;
   const double largest = weights.largest_output() + 255.0 * double{problem.output.residual.scale};
-  epilogue.form.known = KnowOutput(epilogue.c_type, problem.output.bounds, largest);
+  epilogue.variant.known = KnowOutput(epilogue.c_type, problem.output.bounds, largest);
   return epilogue;
 }
 
-// to[i] = initial[column] + zero_point·paddings[i], modulo 2³²: what padding that is not computed would add.
-void AddPadding(const int32_t* initial, uint32_t zero_point, std::span<const uint32_t> paddings,
+// to[i] = compensation[column] + zero_point·paddings[i], modulo 2³²: what padding that is not computed would add.
+void AddPadding(const int32_t* compensation, uint32_t zero_point, std::span<const uint32_t> paddings,
                 int32_t* to) noexcept {
   const size_t columns = paddings.size() / 3;
   for (size_t i = 0; i < paddings.size(); ++i) {
-    to[i] = static_cast<int32_t>(static_cast<uint32_t>(initial[i % columns]) + zero_point * paddings[i]);
+    to[i] = static_cast<int32_t>(static_cast<uint32_t>(compensation[i % columns]) + zero_point * paddings[i]);
   }
 }
 
-// `initial` without the shift of s8 activations.
-void Unshift(const KernelData& data, const int32_t* initial, int32_t* to) noexcept {
-  for (size_t n = 0; n < data.initial.size(); ++n) {
+// `compensation` without the shift of s8 activations.
+void Unshift(const KernelData& data, const int32_t* compensation, int32_t* to) noexcept {
+  for (size_t n = 0; n < data.compensation.size(); ++n) {
     const ColumnParts& sums = data.linear->certificate().column_sums[n];
-    const int64_t unshifted = initial[n] + int64_t{data.a_flip()} * (sums.positive + sums.negative);
+    const int64_t unshifted = compensation[n] + int64_t{data.a_shift()} * (sums.positive + sums.negative);
     to[n] = static_cast<int32_t>(static_cast<uint32_t>(unshifted));
   }
 }
 
 // Of a value for each column, padded to whole panels: whole cache lines.
-int64_t ColumnArrayBytes(const KernelData& data) { return static_cast<int64_t>(data.initial.bytes()); }
+int64_t ColumnArrayBytes(const KernelData& data) { return static_cast<int64_t>(data.compensation.bytes()); }
 
 }  // namespace
 
@@ -64,13 +64,13 @@ KernelData::KernelData(std::shared_ptr<const LinearWeights> given, core::Isa isa
     : linear(std::move(given)),
       problem(linear->problem()),
       weights(linear->packed()),
-      initial(linear->initial()),
+      compensation(linear->compensation()),
       n(linear->n()),
       k(linear->k()),
       epilogue(EpilogueOf(*linear, folds_zero_points)),
       constants(MakeEpilogueConstants(problem.output.bounds, problem.output.residual, isa)) {}
 
-Error GemmData::SetSkippingInitial() {
+Error GemmData::SetSkippingCompensation() {
   if (IsPlanar()) return {};
   const Taps& taps = this->taps();
   if (taps.line_taps.empty() && !taps.HasLineEnds()) return {};
@@ -79,16 +79,16 @@ Error GemmData::SetSkippingInitial() {
     if (std::find(ranges.begin(), ranges.end(), range) == ranges.end()) ranges.push_back(range);
   }
   for (const TapRange& range : ranges) {
-    RETURN_IF_ERROR(AddSkippingInitial(range));
+    RETURN_IF_ERROR(AddSkippingCompensation(range));
   }
   return {};
 }
 
 // Padding contributes za'·Σ b' (pack.h), which the column's constant takes over.
-Error GemmData::AddSkippingInitial(const TapRange& range) {
+Error GemmData::AddSkippingCompensation(const TapRange& range) {
   const Taps& taps = this->taps();
   const auto zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint());
-  const size_t columns = initial.size();
+  const size_t columns = compensation.size();
   std::vector<uint32_t> padding(3 * columns);
   uint32_t* const rows = padding.data();
   uint32_t* const first = rows + columns;
@@ -101,27 +101,28 @@ Error GemmData::AddSkippingInitial(const TapRange& range) {
     AddDepths(weights, tap * taps.depth, tap * taps.depth + taps.head, first);
     AddDepths(weights, (tap + 1) * taps.depth - taps.tail, (tap + 1) * taps.depth, last);
   }
-  SkippingInitial& made = skipping_initial.emplace_back();
+  SkippingCompensation& made = skipping_compensation.emplace_back();
   made.taps = range;
   if (!made.columns.Resize(padding.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
-  AddPadding(initial.data(), zero_point, padding, made.columns.data());
+  AddPadding(compensation.data(), zero_point, padding, made.columns.data());
   if (!problem.has_run_zero_point) return {};
   if (!made.paddings.Resize(padding.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
   std::ranges::copy(padding, made.paddings.data());
   return {};
 }
 
-Error UnshiftInitial(const KernelData& data, AlignedBuffer<int32_t>* initial) {
-  if (data.a_flip() == 0) return {};
-  if (!initial->Resize(data.initial.size())) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
-  Unshift(data, data.initial.data(), initial->data());
+Error UnshiftCompensation(const KernelData& data, AlignedBuffer<int32_t>* compensation) {
+  if (data.a_shift() == 0) return {};
+  if (!compensation->Resize(data.compensation.size()))
+    return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+  Unshift(data, data.compensation.data(), compensation->data());
   return {};
 }
 
 // ----- constants of columns that runs make -----------------------------------------------------------------
 
 int64_t KernelData::RunColumnBytes() const {
-  const int64_t arrays = 1 + (a_flip() != 0 ? 1 : 0) + (problem.has_run_scale ? 1 : 0);
+  const int64_t arrays = 1 + (a_shift() != 0 ? 1 : 0) + (problem.has_run_scale ? 1 : 0);
   return HasRunColumns() ? arrays * ColumnArrayBytes(*this) : 0;
 }
 
@@ -129,35 +130,36 @@ RunColumns KernelData::MakeRunColumns(const RowQuantization& a, uint8_t* to) con
   const auto next = [&] { return std::exchange(to, to + ColumnArrayBytes(*this)); };
   RunColumns made;
   auto* const start = reinterpret_cast<int32_t*>(next());
-  linear->InitialOf(a.zero_point, start);
-  made.initial = start;
-  if (a_flip() != 0) {
+  linear->CompensationOf(a.zero_point, start);
+  made.compensation = start;
+  if (a_shift() != 0) {
     auto* const unshifted = reinterpret_cast<int32_t*>(next());
     Unshift(*this, start, unshifted);
-    made.unshifted_initial = unshifted;
+    made.unshifted_compensation = unshifted;
   }
   made.factors = problem.Factors();
   if (!problem.has_run_scale) return made;
   auto* const scales = reinterpret_cast<float*>(next());
-  for (size_t i = 0; i < initial.size(); ++i) scales[i] = a.scale * problem.scales[i];
+  for (size_t i = 0; i < compensation.size(); ++i) scales[i] = a.scale * problem.scales[i];
   made.factors = scales;
   made.has_scale = !std::isnan(a.scale);
   return made;
 }
 
 int64_t GemmData::RunColumnBytes() const {
-  const int64_t skipping = 3 * std::ssize(skipping_initial) * ColumnArrayBytes(*this);
+  const int64_t skipping = 3 * std::ssize(skipping_compensation) * ColumnArrayBytes(*this);
   return HasRunColumns() ? KernelData::RunColumnBytes() + skipping : 0;
 }
 
 RunColumns GemmData::MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept {
   RunColumns made = KernelData::MakeRunColumns(a, to);
   auto* skipping = reinterpret_cast<int32_t*>(to + KernelData::RunColumnBytes());
-  made.skipping_initial = skipping;
+  made.skipping_compensation = skipping;
   const auto zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint() + a.zero_point);
-  for (const SkippingInitial& of_range : skipping_initial) {
+  for (const SkippingCompensation& of_range : skipping_compensation) {
     if (problem.has_run_zero_point) {
-      AddPadding(made.initial, zero_point, {of_range.paddings.data(), of_range.paddings.size()}, skipping);
+      AddPadding(made.compensation, zero_point, {of_range.paddings.data(), of_range.paddings.size()},
+                 skipping);
     } else {
       std::copy_n(of_range.columns.data(), of_range.columns.size(), skipping);
     }

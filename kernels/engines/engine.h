@@ -20,10 +20,10 @@
 #include "kernels/problem/output_map.h"
 #include "kernels/runtime/aligned_buffer.h"
 #include "kernels/runtime/blocking.h"
-#include "kernels/weights/given_weights.h"
 #include "kernels/weights/linear_weights.h"
 #include "kernels/weights/pack.h"
 #include "kernels/weights/run_columns.h"
+#include "kernels/weights/runtime_weights.h"
 #include "kernels/weights/schedule.h"
 
 namespace intact::kernels {
@@ -32,7 +32,7 @@ namespace intact::kernels {
 struct RunBuffers {
   InputRows a;  // where runs quantize or transpose A, of what they are given until a plan has
   OutputMap output;
-  /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueForm::streams.
+  /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueVariant::streams.
   bool may_stream = false;
   /// What row `row_values_begin` of A and those that follow have; null where EpilogueSpec has no row values.
   const RowValues* row_values = nullptr;
@@ -44,7 +44,7 @@ struct RunBuffers {
   /// The quantization of all rows, with INTACT_QUANTIZATION_DYNAMIC_TENSOR.
   RowQuantization tensor;
   /// Null where the plan has the weights.
-  const GivenWeights* weights = nullptr;
+  const RuntimeWeights* weights = nullptr;
   /// Null where the plan has all constants of columns. Of a convolution an array, one for each unit.
   const RunColumns* columns = nullptr;
 
@@ -63,25 +63,25 @@ struct KernelData {
   std::shared_ptr<const LinearWeights> linear;
   const LinearProblem& problem;
   const PackedWeights& weights;
-  const AlignedBuffer<int32_t>& initial;
+  const AlignedBuffer<int32_t>& compensation;
   int64_t n, k;
   EpilogueSpec epilogue;
   EpilogueConstants constants;  // bounds and residual, for the plan's ISA
 
-  uint8_t a_flip() const { return problem.a_flip(); }
+  uint8_t a_shift() const { return problem.a_shift(); }
   int element_bytes() const { return core::BytesOf(epilogue.c_type); }
   int residual_bytes() const { return core::BytesOf(epilogue.residual); }  // of an element
   /// The panels of a run: panel p is panel_stride_bytes()·p from there.
   const int8_t* PanelsOf(const RunBuffers& buffers) const {
     return buffers.weights == nullptr ? weights.data : buffers.weights->panels;
   }
-  const int32_t* InitialOf(const RunBuffers& buffers) const {
-    return buffers.columns == nullptr ? initial.data() : buffers.columns->initial;
+  const int32_t* CompensationOf(const RunBuffers& buffers) const {
+    return buffers.columns == nullptr ? compensation.data() : buffers.columns->compensation;
   }
-  /// The same for kernels that multiply s8 activations as they are; `own`: UnshiftInitial() of the plan.
-  const int32_t* UnshiftedInitialOf(const RunBuffers& buffers, const AlignedBuffer<int32_t>& own) const {
-    if (own.size() == 0) return InitialOf(buffers);
-    return buffers.columns == nullptr ? own.data() : buffers.columns->unshifted_initial;
+  /// The same for kernels that multiply s8 activations as they are; `own`: UnshiftCompensation() of the plan.
+  const int32_t* UnshiftedCompensationOf(const RunBuffers& buffers, const AlignedBuffer<int32_t>& own) const {
+    if (own.size() == 0) return CompensationOf(buffers);
+    return buffers.columns == nullptr ? own.data() : buffers.columns->unshifted_compensation;
   }
   /// Whether runs have constants of columns of their own, of A's zero point and scale.
   bool HasRunColumns() const { return problem.has_run_zero_point || problem.has_run_scale; }
@@ -98,7 +98,7 @@ struct KernelData {
     if (!problem.b_zero_points.empty()) args.b_zero_points = problem.b_zero_points.data() + column;
     if (linear->column_sums().size() != 0) args.column_sums = linear->column_sums().data() + column;
     if (buffers.columns != nullptr) args.factors = ColumnAt(buffers.columns->factors, column);
-    if (const GivenWeights* const given = buffers.weights; given != nullptr) {
+    if (const RuntimeWeights* const given = buffers.weights; given != nullptr) {
       if (given->zero_points != nullptr) args.b_zero_points = given->zero_points + column;
       args.column_sums = given->column_sums + column;
     }
@@ -111,8 +111,8 @@ struct KernelData {
   }
 };
 
-/// KernelData::initial where padding is not computed, for tiles that run the taps of one range.
-struct SkippingInitial {
+/// KernelData::compensation where padding is not computed, for tiles that run the taps of one range.
+struct SkippingCompensation {
   TapRange taps;
   // [3][padded columns]: for most rows; for those that skip Taps::head; for those that skip Taps::tail
   AlignedBuffer<int32_t> columns;
@@ -124,18 +124,20 @@ struct GemmData : KernelData {
   GemmData(std::shared_ptr<const LinearWeights> packed, Access given, core::Isa isa)
       : KernelData(std::move(packed), isa, std::holds_alternative<PlanarAccess>(given)),
         access(std::move(given)) {}
-  /// Fills in `skipping_initial`, before engines are made. Errors: OUT_OF_MEMORY.
-  Error SetSkippingInitial();
+  /// Fills in `skipping_compensation`, before engines are made. Errors: OUT_OF_MEMORY.
+  Error SetSkippingCompensation();
 
   Access access;
-  std::vector<SkippingInitial> skipping_initial;  // for all taps, then each range of Taps::line_taps
+  std::vector<SkippingCompensation>
+      skipping_compensation;  // for all taps, then each range of Taps::line_taps
 
-  const int32_t* SkippingInitialOf(const RunBuffers& buffers, const SkippingInitial& skipping) const {
+  const int32_t* SkippingCompensationOf(const RunBuffers& buffers,
+                                        const SkippingCompensation& skipping) const {
     if (buffers.columns == nullptr) return skipping.columns.data();
-    const auto before = &skipping - skipping_initial.data();
-    return buffers.columns->skipping_initial + before * static_cast<int64_t>(skipping.columns.size());
+    const auto before = &skipping - skipping_compensation.data();
+    return buffers.columns->skipping_compensation + before * static_cast<int64_t>(skipping.columns.size());
   }
-  /// Those of KernelData, and skipping_initial.
+  /// Those of KernelData, and skipping_compensation.
   int64_t RunColumnBytes() const;
   RunColumns MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
 
@@ -144,7 +146,7 @@ struct GemmData : KernelData {
   const PlanarAccess& planar() const { return *std::get_if<PlanarAccess>(&access); }
 
  private:
-  Error AddSkippingInitial(const TapRange& range);
+  Error AddSkippingCompensation(const TapRange& range);
 };
 
 /// Which engine of a plan: the same value for all plans that have it.
@@ -181,7 +183,7 @@ class Engine {
   virtual std::shared_ptr<const PanelSource> panel_source() const { return nullptr; }
   /// What its schedule came to; zeros if it runs none.
   virtual ScheduleStatistics statistics() const { return {}; }
-  /// Predicted time for `m` rows, in times that the ISA's own sequence (vpdpbusd, or the triple before it)
+  /// Predicted time for `m` rows, in times that the ISA's own sequence (vpdpbusd, or the maddubs sequence before it)
   /// takes for a row: engines of one plan are compared by it.
   virtual double Cost(int64_t m) const = 0;
   /// How many of `m` rows fill its vectors: the others may be cheaper on another engine.
@@ -192,9 +194,9 @@ class Engine {
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
 };
 
-/// KernelData::initial without the shift of s8 activations, for kernels that multiply those as they are.
-/// Leaves `initial` empty where there is no shift.
-Error UnshiftInitial(const KernelData& data, AlignedBuffer<int32_t>* initial);
+/// KernelData::compensation without the shift of s8 activations, for kernels that multiply those as they are.
+/// Leaves `compensation` empty where there is no shift.
+Error UnshiftCompensation(const KernelData& data, AlignedBuffer<int32_t>* compensation);
 
 /// Fills outputs that have no scale: a float is a NaN, see the contract. An 8-bit output is that already.
 void FillWithNan(const OutputMap& output, const Range& range, const KernelData& data) noexcept;

@@ -90,13 +90,13 @@ struct PanelEngine::Tiles {
   int64_t rows = 0;  // of each
   int64_t count = 0;
   bool begins_line = false, ends_line = false;
-  const SkippingInitial* initial = nullptr;  // null: KernelData::initial
+  const SkippingCompensation* compensation = nullptr;  // null: KernelData::compensation
   const Functions* functions = nullptr;
 
   int64_t all_rows() const { return rows * count; }
   bool IsLike(const Tiles& other) const {
     return rows == other.rows && begins_line == other.begins_line && ends_line == other.ends_line &&
-           initial == other.initial;
+           compensation == other.compensation;
   }
   /// Runs the kernel for `variant` of tiles that are like these.
   void Run(Variant variant, MicrokernelArgs* call) const {
@@ -130,7 +130,7 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block,
                                                     std::shared_ptr<const ScheduledVectors> schedule) {
   std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block, std::move(schedule)));
-  if (engine->is_signed_) RETURN_IF_ERROR(UnshiftInitial(data, &engine->initial_));
+  if (engine->is_signed_) RETURN_IF_ERROR(UnshiftCompensation(data, &engine->compensation_));
   RETURN_IF_ERROR(engine->GenerateKernels());
   return std::unique_ptr<Engine>(std::move(engine));
 }
@@ -171,7 +171,7 @@ Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
   for (unsigned index = 0; index < Variant::kCount; ++index) {
     const Variant variant = Variant::Of(index);
     if (variant.is_edge != is_edge || !IsNeeded(variant, spec.mr)) continue;
-    spec.epilogue.form.streams = variant.streams;
+    spec.epilogue.variant.streams = variant.streams;
     spec.prefetches = variant.prefetches;
     spec.begins_line = variant.begins_line;
     spec.ends_line = variant.ends_line;
@@ -191,7 +191,7 @@ bool PanelEngine::CanSkip(int64_t padding, int64_t rows) const {
   return cost_.run_rows() != 0 && padding != 0 && rows > 1;
 }
 
-// The split form fetches them by itself, and a line a quad is one panel's.
+// The split variant fetches them by itself, and a line a quad is one panel's.
 bool PanelEngine::CanFetchOwn() const {
   return nr_ == kPanelColumns && CanPrefetch() && block_.dot != jit::DotKind::kVnni &&
          block_.dot != jit::DotKind::kSplit;
@@ -231,20 +231,20 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
 
 void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept {
   const StageFunction stage = StageFor(block_.dot);
-  const uint8_t flip = is_signed_ ? 0 : data_.a_flip();
+  const uint8_t shift = is_signed_ ? 0 : data_.a_shift();
   RowCursor cursor(a, row_begin);
   for (int64_t row = row_begin; row < row_end; ++row, staged += StagedStride()) {
     const uint8_t* const from = cursor.Next();
     uint8_t* to = staged;
     for (const int64_t tap : data_.taps().offsets) {
-      stage(from + tap, data_.taps().depth, flip, to);
+      stage(from + tap, data_.taps().depth, shift, to);
       to += StagedTapBytes();
     }
   }
 }
 
 // Sets taps, and for them the depth's beginning in `b` and the columns' constants: all at column 0.
-void PanelEngine::SetTaps(const SkippingInitial* initial, MicrokernelArgs* call) const {
+void PanelEngine::SetTaps(const SkippingCompensation* compensation, MicrokernelArgs* call) const {
   static constexpr int64_t kOneTap = 0;
   if (is_staged_) {
     call->taps = &kOneTap;
@@ -252,7 +252,7 @@ void PanelEngine::SetTaps(const SkippingInitial* initial, MicrokernelArgs* call)
     call->tap_bytes = data_.taps().count() * StagedTapBytes();
     return;
   }
-  const TapRange range = initial == nullptr ? TapRange{0, data_.taps().count()} : initial->taps;
+  const TapRange range = compensation == nullptr ? TapRange{0, data_.taps().count()} : compensation->taps;
   call->taps = data_.taps().offsets.data() + range.first;
   call->taps_end = data_.taps().offsets.data() + range.end;
   call->tap_bytes = data_.taps().depth;
@@ -260,26 +260,26 @@ void PanelEngine::SetTaps(const SkippingInitial* initial, MicrokernelArgs* call)
   call->tail_begin = data_.taps().depth - data_.taps().tail;
 }
 
-// The initial sums of all taps if none were made for `range`.
-const SkippingInitial* PanelEngine::FindInitial(const TapRange& range) const {
-  const auto found = std::find_if(data_.skipping_initial.begin(), data_.skipping_initial.end(),
-                                  [&](const SkippingInitial& made) { return made.taps == range; });
-  return found == data_.skipping_initial.end() ? &data_.skipping_initial.front() : &*found;
+// The compensation of all taps if none were made for `range`.
+const SkippingCompensation* PanelEngine::FindCompensation(const TapRange& range) const {
+  const auto found = std::find_if(data_.skipping_compensation.begin(), data_.skipping_compensation.end(),
+                                  [&](const SkippingCompensation& made) { return made.taps == range; });
+  return found == data_.skipping_compensation.end() ? &data_.skipping_compensation.front() : &*found;
 }
 
 // The next tiles of one kind, or the first of them, and pointers to their rows. Members are set one by one:
 // see MicrokernelArgs.
 void PanelEngine::NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
                             const uint8_t** pointers, Tiles* tiles) const noexcept {
-  const bool has_lines = !is_staged_ && !data_.skipping_initial.empty();
+  const bool has_lines = !is_staged_ && !data_.skipping_compensation.empty();
   tiles->row_begin = cutter->row();
   tiles->count = cutter->Next(has_lines ? 1 : max, &tiles->rows);
   if (tiles->count == 0) return;
   tiles->functions = &functions_[static_cast<size_t>(tiles->rows - 1)];
   if (!has_lines) return cursor->Take(tiles->all_rows(), pointers);
-  tiles->initial = &data_.skipping_initial.front();
+  tiles->compensation = &data_.skipping_compensation.front();
   if (!data_.taps().line_taps.empty()) {
-    tiles->initial = FindInitial(NeededTaps(data_.taps().line_taps, a, *cursor, tiles->rows));
+    tiles->compensation = FindCompensation(NeededTaps(data_.taps().line_taps, a, *cursor, tiles->rows));
   }
   tiles->begins_line = CanSkip(data_.taps().head, tiles->rows) && cursor->BeginsLine();
   cursor->Take(tiles->rows, pointers);
@@ -299,7 +299,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
   // Where it waits for its own weights, fetching others would only hold them up; and where L2 does not hold
   // both, throw its own out: at a depth of 11008 on Zen 5, 1.1 times as fast without.
   const bool fits = 2 * ColumnBytes() * (range.column_end - range.column_begin) <= Caches().TwoChunks();
-  const bool has_next = next_end > range.column_end && fits && !IsThin(range) && CanPrefetch();
+  const bool has_next = next_end > range.column_end && fits && !HasFewRows(range) && CanPrefetch();
   PrefetchRegion region;
   if (has_next) {
     region = {Columns(buffers, range.column_end),
@@ -337,8 +337,8 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   call.vector_step = data_.taps().vector_step;
   if (schedule_ != nullptr) call.windows = schedule_->windows();
   call.pixel_offsets = tiles.functions->pixel_offsets.data();
-  call.initial_stride_bytes = static_cast<int64_t>(data_.initial.bytes());
-  SetTaps(tiles.initial, &call);
+  call.compensation_stride_bytes = static_cast<int64_t>(data_.compensation.bytes());
+  SetTaps(tiles.compensation, &call);
   const bool streams = buffers.may_stream && CanStream();
   const bool fetches_own = FetchesOwn(range);
   const int64_t edge_begin = range.column_end - (range.column_end - range.column_begin) % nr_;
@@ -372,11 +372,12 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
 // What depends on where the tiles begin in C.
 void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column,
                           MicrokernelArgs* call) const {
-  const int64_t first_tap = tiles.initial == nullptr ? 0 : tiles.initial->taps.first;
-  const int32_t* const initial =
-      tiles.initial == nullptr ? InitialOf(buffers) : data_.SkippingInitialOf(buffers, *tiles.initial);
+  const int64_t first_tap = tiles.compensation == nullptr ? 0 : tiles.compensation->taps.first;
+  const int32_t* const compensation = tiles.compensation == nullptr
+                                          ? CompensationOf(buffers)
+                                          : data_.SkippingCompensationOf(buffers, *tiles.compensation);
   call->b = Columns(buffers, column) + first_tap * data_.taps().depth * data_.weights.width;
-  call->initial = initial + column;
+  call->compensation = compensation + column;
   call->a_offset = column / lanes_ * data_.taps().vector_step;
   call->c = buffers.output.C(tiles.row_begin, column);
   call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);

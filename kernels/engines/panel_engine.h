@@ -7,7 +7,7 @@
 //               columns
 //
 // A is read where it is, unless kernels cannot read it there: s8 must be shifted where the ISA multiplies u8
-// alone, a depth that is no multiple of four padded, the wide and split forms read it taken apart, and the
+// alone, a depth that is no multiple of four padded, the wide and split variants read it taken apart, and the
 // scheduled one as a single tap. Such rows are staged, a block at a time, their taps joined. An edge within a
 // vector goes through a scratch tile.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
@@ -30,7 +30,7 @@ namespace intact::kernels {
 
 class PanelEngine final : public Engine {
  public:
-  /// `data` outlives the engine; `schedule`: what the scheduled form runs, null for others. CODEGEN_FAILED
+  /// `data` outlives the engine; `schedule`: what the scheduled variant runs, null for others. CODEGEN_FAILED
   /// names the kernel.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block,
                                                 std::shared_ptr<const ScheduledVectors> schedule);
@@ -39,7 +39,7 @@ class PanelEngine final : public Engine {
   EngineTile tile() const override { return {block_.mr, nr_, lanes_}; }
   std::string KernelName() const override { return kernel_name_; }
   int64_t packed_bytes() const override {
-    return static_cast<int64_t>(initial_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes());
+    return static_cast<int64_t>(compensation_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes());
   }
   std::shared_ptr<const PanelSource> panel_source() const override { return schedule_; }
   ScheduleStatistics statistics() const override {
@@ -86,8 +86,8 @@ class PanelEngine final : public Engine {
     const int64_t offset = column / kPanelColumns * data_.weights.panel_stride_bytes();
     return reinterpret_cast<const uint8_t*>(data_.PanelsOf(buffers)) + offset;
   }
-  const int32_t* InitialOf(const RunBuffers& buffers) const {
-    return is_signed_ ? data_.UnshiftedInitialOf(buffers, initial_) : data_.InitialOf(buffers);
+  const int32_t* CompensationOf(const RunBuffers& buffers) const {
+    return is_signed_ ? data_.UnshiftedCompensationOf(buffers, compensation_) : data_.CompensationOf(buffers);
   }
   int64_t ColumnBytes() const {
     return schedule_ != nullptr ? CeilDivide(schedule_->bytes(), data_.n)
@@ -104,18 +104,18 @@ class PanelEngine final : public Engine {
   /// The columns of `range` for `tiles`, which share of `region` is fetched meanwhile.
   void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
                 const uint8_t* const* pointers, PrefetchRegion* region, uint8_t* scratch_tile) const noexcept;
-  void SetTaps(const SkippingInitial* initial, MicrokernelArgs* call) const;
+  void SetTaps(const SkippingCompensation* compensation, MicrokernelArgs* call) const;
   void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;
-  const SkippingInitial* FindInitial(const TapRange& range) const;
+  const SkippingCompensation* FindCompensation(const TapRange& range) const;
   void RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
                uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept;
   /// Whether thin ranges may fetch their own weights by what kernels prefetch.
   bool CanFetchOwn() const;
   /// So few rows of tiles that they wait for their own weights.
-  bool IsThin(const Range& range) const {
+  bool HasFewRows(const Range& range) const {
     return range.row_end - range.row_begin <= (CanFetchOwn() ? 2 : 1) * block_.mr;
   }
-  bool FetchesOwn(const Range& range) const { return CanFetchOwn() && IsThin(range); }
+  bool FetchesOwn(const Range& range) const { return CanFetchOwn() && HasFewRows(range); }
   /// Columns of groups have few weights: kernels need not fetch those of others. A strip is one stream.
   bool CanPrefetch() const { return data_.taps().vector_step == 0 && schedule_ == nullptr; }
   /// Whether whole vectors are whole cache lines of a 4-byte output.
@@ -127,7 +127,7 @@ class PanelEngine final : public Engine {
   bool is_signed_, is_staged_;
   std::shared_ptr<const ScheduledVectors> schedule_;
   BlockCost cost_;
-  AlignedBuffer<int32_t> initial_;  // instead of data_'s where is_signed_
+  AlignedBuffer<int32_t> compensation_;  // instead of data_'s where is_signed_
   std::string kernel_name_;
   std::vector<Functions> functions_;  // [rows − 1]; only those that n can need are set
 };

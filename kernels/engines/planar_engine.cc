@@ -9,14 +9,15 @@
 namespace intact::kernels {
 namespace {
 
-using costs::StripForm;
+using costs::StripVariant;
 
-std::vector<StripForm> FormsOf(core::Isa isa, int64_t group_columns) {
+std::vector<StripVariant> VariantsOf(core::Isa isa, int64_t group_columns) {
   const bool is_zmm = jit::VectorBytes(isa) == 64;
-  costs::Forms forms = is_zmm ? costs::kPlanarZmmVnniForms : costs::kPlanarYmmVnniForms;
-  if (UsesSchedule(isa, INTACT_EXACT)) forms = is_zmm ? costs::kPlanarZmmForms : costs::kPlanarYmmForms;
-  std::vector<StripForm> own(forms.begin(), forms.end());
-  std::erase_if(own, [&](const StripForm& form) { return group_columns % form.columns != 0; });
+  costs::Variants variants = is_zmm ? costs::kPlanarZmmVnniVariants : costs::kPlanarYmmVnniVariants;
+  if (UsesSchedule(isa, INTACT_EXACT))
+    variants = is_zmm ? costs::kPlanarZmmVariants : costs::kPlanarYmmVariants;
+  std::vector<StripVariant> own(variants.begin(), variants.end());
+  std::erase_if(own, [&](const StripVariant& variant) { return group_columns % variant.columns != 0; });
   return own;
 }
 
@@ -39,7 +40,7 @@ Result<std::unique_ptr<PlanarEngine>> PlanarEngine::Create(const GemmData& data,
   ScheduleSpec spec;
   spec.group_columns = data.planar().group_columns;
   if (data.problem.HasWeightZeroPoints()) spec.zero_points = data.problem.b_zero_points.data();
-  RETURN_IF_ERROR(engine->sums_.Choose(FormsOf(isa, spec.group_columns), spec, like));
+  RETURN_IF_ERROR(engine->sums_.Choose(VariantsOf(isa, spec.group_columns), spec, like));
   RETURN_IF_ERROR(engine->sums_.Build(MakeSchedule));
   return engine;
 }

@@ -140,7 +140,7 @@ void StoreFloat(intact_type type, float f, size_t i, uint8_t* c) noexcept {
 }  // namespace
 
 std::string PortableEngine::KernelName() const {
-  return (data_.a_flip() == 0 ? "u8s8" : "s8s8") + data_.epilogue.Name() + "_gemm_" + std::to_string(kRows) +
+  return (data_.a_shift() == 0 ? "u8s8" : "s8s8") + data_.epilogue.Name() + "_gemm_" + std::to_string(kRows) +
          "x" + std::to_string(kPanelColumns) + "c4_portable";
 }
 
@@ -156,7 +156,7 @@ void PortableEngine::RunRange(const RunBuffers& buffers, const Range& range,
     for (int64_t column = range.column_begin; column < range.column_end; column += kPanelColumns) {
       const int64_t panel = column / kPanelColumns;
       for (int64_t i = 0; i < rows; ++i)
-        std::copy_n(data_.InitialOf(buffers) + column, kPanelColumns, sums[i].data());
+        std::copy_n(data_.CompensationOf(buffers) + column, kPanelColumns, sums[i].data());
       for (int64_t tap = 0; tap < taps.count(); ++tap) {
         AddTap(pointers.data(), rows, taps.offsets[static_cast<size_t>(tap)] + panel * taps.vector_step,
                data_.PanelsOf(buffers) + panel * data_.weights.panel_stride_bytes(), tap * taps.depth,
@@ -173,7 +173,7 @@ void PortableEngine::RunRange(const RunBuffers& buffers, const Range& range,
 
 void PortableEngine::AddTap(const uint8_t* const* rows, int64_t row_count, int64_t offset,
                             const int8_t* panel, int64_t first_depth, Sums* sums) const noexcept {
-  const uint8_t flip = data_.a_flip();
+  const uint8_t shift = data_.a_shift();
   const int64_t depth = data_.taps().depth;
   std::array<WideQuad, kQuads> wide;
   for (int64_t begin = 0; begin < depth; begin += kQuads * kQuad) {
@@ -187,7 +187,7 @@ void PortableEngine::AddTap(const uint8_t* const* rows, int64_t row_count, int64
       Row own;
       std::memcpy(&own, sums[row].data(), sizeof(own));
       for (int64_t i = 0; i < quads; ++i) {
-        const uint32_t quad = FirstQuad(a + i * kQuad, depth - begin - i * kQuad, flip);
+        const uint32_t quad = FirstQuad(a + i * kQuad, depth - begin - i * kQuad, shift);
         for (size_t pair = 0; pair < 2; ++pair) {
           const __m128i activations = _mm_set1_epi32(static_cast<int>((quad >> (8 * pair)) & 0x00ff00ff));
           for (size_t n = 0; n < kVectors; ++n) {

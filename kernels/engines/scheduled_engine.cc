@@ -27,13 +27,13 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData&
                                                                  const ScheduledSums* like) {
   std::unique_ptr<ScheduledEngine> engine(new ScheduledEngine(data, isa));
   const int lanes = engine->sums_.lanes();
-  costs::Forms forms = lanes == 16 ? costs::kZmmForms : costs::kYmmForms;
-  for (costs::StripForm& form : forms) {
-    const int64_t rows = int64_t{form.vectors} * lanes;
+  costs::Variants variants = lanes == 16 ? costs::kZmmVariants : costs::kYmmVariants;
+  for (costs::StripVariant& variant : variants) {
+    const int64_t rows = int64_t{variant.vectors} * lanes;
     const int64_t in_l1 = Caches().ScheduledBlocks() / (rows * data.k);
-    form.blocks = static_cast<int>(std::clamp<int64_t>(in_l1, 1, ScheduledSums::kMaxTileRows / rows));
+    variant.blocks = static_cast<int>(std::clamp<int64_t>(in_l1, 1, ScheduledSums::kMaxTileRows / rows));
   }
-  RETURN_IF_ERROR(engine->sums_.Choose(forms, {}, like));
+  RETURN_IF_ERROR(engine->sums_.Choose(variants, {}, like));
   return engine;
 }
 
@@ -83,16 +83,17 @@ void ScheduledEngine::RunRange(const ScheduledSums& sums, const RunBuffers& buff
 uint8_t ScheduledEngine::Pack(const ScheduledSums& sums, RowCursor* cursor, int64_t rows,
                               uint8_t* panel) const noexcept {
   std::array<const uint8_t*, ScheduledSums::kMaxTileRows> pointers;
-  const int64_t rest = rows % sums.block_rows();
-  const int64_t paired = sums.ArePaired(rest) ? rest : 0;
+  const int64_t tail = rows % sums.block_rows();
+  const int64_t paired = sums.ArePaired(tail) ? tail : 0;
   const uint8_t** next = pointers.data();
   for (int64_t i = 0; i < rows - paired; ++i) *next++ = cursor->Next();
   for (int64_t i = 0; i < paired; ++i, next += 2) next[0] = next[1] = cursor->Next();
   rows += paired;
   uint8_t largest = 0;
   for (const int64_t tap : data_.taps().offsets) {
-    largest = std::max(largest, PackActivations({pointers.data(), static_cast<size_t>(rows)}, tap,
-                                                data_.taps().depth, data_.a_flip(), sums.tile_rows(), panel));
+    largest =
+        std::max(largest, PackActivations({pointers.data(), static_cast<size_t>(rows)}, tap,
+                                          data_.taps().depth, data_.a_shift(), sums.tile_rows(), panel));
     panel += ActivationPanelBytes(sums.tile_rows(), data_.taps().depth);
   }
   return largest;

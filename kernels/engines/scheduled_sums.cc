@@ -9,14 +9,14 @@
 
 namespace intact::kernels {
 
-using costs::StripForm;
+using costs::StripVariant;
 
 namespace {
 
-double PredictedCost(const StripForm& form, const ScheduleStatistics& statistics) {
+double PredictedCost(const StripVariant& variant, const ScheduleStatistics& statistics) {
   const auto quads = static_cast<double>(std::max<int64_t>(statistics.quads, 1));
-  return (form.item_cost * static_cast<double>(statistics.items) +
-          form.group_cost * static_cast<double>(statistics.groups)) /
+  return (variant.item_cost * static_cast<double>(statistics.items) +
+          variant.group_cost * static_cast<double>(statistics.groups)) /
          quads;
 }
 
@@ -27,19 +27,19 @@ ScheduledSums::ScheduledSums(const GemmData& data, core::Isa isa, int amax)
 
 // ----- which strips ----------------------------------------------------------------------------------------
 
-Error ScheduledSums::Choose(std::span<const StripForm> forms, const ScheduleSpec& spec,
+Error ScheduledSums::Choose(std::span<const StripVariant> variants, const ScheduleSpec& spec,
                             const ScheduledSums* like) {
   const LinearProblem& problem = data_.problem;
   if (UsesSchedule(isa_, problem.mode) && problem.range.high < 255 && problem.IsRangeChecked()) {
     fallback_.reset(new ScheduledSums(data_, isa_, 255));
-    RETURN_IF_ERROR(fallback_->ChooseForm(forms, spec, like == nullptr ? nullptr : like->fallback()));
+    RETURN_IF_ERROR(fallback_->ChooseVariant(variants, spec, like == nullptr ? nullptr : like->fallback()));
   }
-  return ChooseForm(forms, spec, like);
+  return ChooseVariant(variants, spec, like);
 }
 
-ScheduleSpec ScheduledSums::SpecFor(const StripForm& form, ScheduleSpec spec) const {
-  const int rows = form.vectors * lanes_ * form.blocks;
-  spec.strip_columns = form.columns;
+ScheduleSpec ScheduledSums::SpecFor(const StripVariant& variant, ScheduleSpec spec) const {
+  const int rows = variant.vectors * lanes_ * variant.blocks;
+  spec.strip_columns = variant.columns;
   spec.rows = rows;
   spec.window_quads =
       std::clamp<int64_t>(Caches().ScheduledWindow() / (rows * kQuad), 16, (kMostWindowOffset - 1) / rows);
@@ -50,24 +50,24 @@ ScheduleSpec ScheduledSums::SpecFor(const StripForm& form, ScheduleSpec spec) co
   return spec;
 }
 
-Error ScheduledSums::ChooseForm(std::span<const StripForm> forms, const ScheduleSpec& spec,
-                                const ScheduledSums* like) {
+Error ScheduledSums::ChooseVariant(std::span<const StripVariant> variants, const ScheduleSpec& spec,
+                                   const ScheduledSums* like) {
   like_ = like;
   if (like != nullptr) {
-    form_ = like->form_;
+    variant_ = like->variant_;
     return {};
   }
-  form_.row_cost = std::numeric_limits<double>::infinity();
-  for (const StripForm& form : forms) {
-    const ScheduleSpec own = SpecFor(form, spec);
+  variant_.row_cost = std::numeric_limits<double>::infinity();
+  for (const StripVariant& variant : variants) {
+    const ScheduleSpec own = SpecFor(variant, spec);
     const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, own);
     if (!statistics) return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
-    const double cost = PredictedCost(form, *statistics);
-    if (cost < form_.row_cost || form_.vectors == 0) form_ = {own, form.vectors, cost};
+    const double cost = PredictedCost(variant, *statistics);
+    if (cost < variant_.row_cost || variant_.vectors == 0) variant_ = {own, variant.vectors, cost};
   }
   // Statistics are of whole panels, costs of the vectors that there are.
-  form_.row_cost *= static_cast<double>(data_.weights.panels() * kPanelColumns) /
-                    static_cast<double>(RoundUp(data_.n, lanes_));
+  variant_.row_cost *= static_cast<double>(data_.weights.panels() * kPanelColumns) /
+                       static_cast<double>(RoundUp(data_.n, lanes_));
   return {};
 }
 
@@ -76,7 +76,7 @@ Error ScheduledSums::Build(MakeSchedule make) {
     RETURN_IF_ERROR(fallback_->Build(make));
   }
   const ScheduledSums* const like = std::exchange(like_, nullptr);
-  ASSIGN_OR_RETURN(schedule_, make(data_, form_.spec, like == nullptr ? nullptr : like->schedule_));
+  ASSIGN_OR_RETURN(schedule_, make(data_, variant_.spec, like == nullptr ? nullptr : like->schedule_));
   return GenerateKernels();
 }
 
@@ -88,7 +88,7 @@ Error ScheduledSums::GenerateKernels() {
     ASSIGN_OR_RETURN(paired_kernel_, GetScheduledKernel(spec));
     spec.is_paired = false;
   }
-  for (; spec.vectors <= form_.vectors; ++spec.vectors) {
+  for (; spec.vectors <= variant_.vectors; ++spec.vectors) {
     ASSIGN_OR_RETURN(const ScheduledKernelFunction kernel, GetScheduledKernel(spec));
     kernels_.push_back(kernel);
     kernel_name_ = spec.Name();
@@ -103,7 +103,7 @@ Error ScheduledSums::GenerateKernels() {
   if (tile_columns_ != lanes_) return make(data_.epilogue, lanes_, &vector_epilogue_);
   if (lanes_ != 16 || data_.element_bytes() != 4) return {};
   EpilogueSpec streaming = data_.epilogue;
-  streaming.form.streams = true;
+  streaming.variant.streams = true;
   return make(streaming, tile_columns_, &streaming_epilogue_);
 }
 
@@ -125,17 +125,17 @@ double ScheduledSums::Cost(int64_t m, double packing) const {
     return (1 + strip + row_vectors) / (strip * row_vectors);
   };
   // Lanes without a row cost as much as others, and blocks of few vectors share the broadcasts among fewer.
-  const double row_cost = form_.row_cost;
+  const double row_cost = variant_.row_cost;
   const auto block_cost = [&](int64_t rows) {
     if (CanPair() && 2 * rows <= lanes_) return lanes_ * (row_cost * costs::kPairedShare + overhead);
     const int64_t padded_rows = RoundUp(rows, lanes_);
-    const double more_loads = loads(static_cast<double>(padded_rows) / lanes_) / loads(form_.vectors) - 1;
+    const double more_loads = loads(static_cast<double>(padded_rows) / lanes_) / loads(variant_.vectors) - 1;
     const double load_share = lanes_ == 16 ? costs::kZmmLoadShare : costs::kLoadShare;
     return static_cast<double>(padded_rows) * (row_cost * (1 + load_share * more_loads) + overhead);
   };
-  const int64_t rest = m % block_rows();
-  const int64_t calls = CeilDivide(m - rest, tile_rows()) + (rest == 0 ? 0 : 1);
-  return static_cast<double>(m - rest) * (row_cost + overhead) + (rest == 0 ? 0 : block_cost(rest)) +
+  const int64_t tail = m % block_rows();
+  const int64_t calls = CeilDivide(m - tail, tile_rows()) + (tail == 0 ? 0 : 1);
+  return static_cast<double>(m - tail) * (row_cost + overhead) + (tail == 0 ? 0 : block_cost(tail)) +
          static_cast<double>(calls) * call;
 }
 
@@ -161,24 +161,24 @@ void ScheduledSums::RunTile(const RunBuffers& buffers, const TileRows& rows, con
 void ScheduledSums::Accumulate(const RunBuffers& buffers, const uint8_t* a, int64_t rows, int64_t panel_begin,
                                int64_t panel_end, int32_t* accumulators) const noexcept {
   const int64_t panel_size = int64_t{kPanelColumns} * tile_rows();
-  const int64_t window_bytes = IsPlanar() ? 0 : form_.spec.window_quads * kQuad * tile_rows();
+  const int64_t window_bytes = IsPlanar() ? 0 : variant_.spec.window_quads * kQuad * tile_rows();
   ScheduledKernelArgs args;
   for (int64_t window = 0; window < schedule_->windows(); ++window, a += window_bytes) {
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
       args.strips = schedule_->Strips(window, panel);
       const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
       args.strip_count = (columns + strip_columns() - 1) / strip_columns();
-      args.initial = window == 0 ? data_.InitialOf(buffers) + panel * kPanelColumns : nullptr;
+      args.compensation = window == 0 ? data_.CompensationOf(buffers) + panel * kPanelColumns : nullptr;
       args.a = a;
       args.accumulators = accumulators + (panel - panel_begin) * panel_size;
       args.blocks = rows / block_rows();
       if (args.blocks > 0) kernels_.back()(&args);
-      const int64_t rest = rows % block_rows();
-      if (rest == 0) continue;
-      args.a += (rows - rest) * kQuad;
-      args.accumulators += rows - rest;
+      const int64_t tail = rows % block_rows();
+      if (tail == 0) continue;
+      args.a += (rows - tail) * kQuad;
+      args.accumulators += rows - tail;
       args.blocks = 1;
-      ArePaired(rest) ? paired_kernel_(&args) : kernels_[static_cast<size_t>((rest - 1) / lanes_)](&args);
+      ArePaired(tail) ? paired_kernel_(&args) : kernels_[static_cast<size_t>((tail - 1) / lanes_)](&args);
     }
   }
 }

@@ -64,10 +64,11 @@ class ScheduledSums {
   /// `data` outlives it.
   ScheduledSums(const GemmData& data, core::Isa isa) : ScheduledSums(data, isa, data.problem.range.high) {}
 
-  /// Chooses the strips that the cost model finds cheaper for the declared range, or those of `like`, which is
-  /// of the same weights for other extents of a convolution's input and outlives Build(). `forms`: to choose
-  /// from, the last of one column, which suits any weights. `spec`: what all forms share.
-  Error Choose(std::span<const costs::StripForm> forms, const ScheduleSpec& spec, const ScheduledSums* like);
+  /// Chooses the strips that the cost model finds cheaper for the activation range, or those of `like`, which is
+  /// of the same weights for other extents of a convolution's input and outlives Build(). `variants`: to choose
+  /// from, the last of one column, which suits any weights. `spec`: what all variants share.
+  Error Choose(std::span<const costs::StripVariant> variants, const ScheduleSpec& spec,
+               const ScheduledSums* like);
   /// Makes the schedule of `data` for `spec`; `like`: that of other extents, or null.
   using Schedule = std::shared_ptr<const ScheduledWeights>;
   using MakeSchedule = Result<Schedule> (*)(const GemmData& data, const ScheduleSpec& spec,
@@ -76,8 +77,8 @@ class ScheduledSums {
   Error Build(MakeSchedule make);
 
   int lanes() const { return lanes_; }
-  int tile_rows() const { return form_.spec.rows; }
-  int strip_columns() const { return form_.spec.strip_columns; }
+  int tile_rows() const { return variant_.spec.rows; }
+  int strip_columns() const { return variant_.spec.strip_columns; }
   const std::string& kernel_name() const { return kernel_name_; }
   const Schedule& schedule() const { return schedule_; }
   int64_t packed_bytes() const {
@@ -85,7 +86,7 @@ class ScheduledSums {
   }
   /// See Engine::Cost(). `packing`: what it costs to pack a quad of a row.
   double Cost(int64_t m, double packing) const;
-  /// The sums for a tile with `largest` as its largest activation. Rows beyond the declared range have sums of
+  /// The sums for a tile with `largest` as its largest activation. Rows beyond the activation range have sums of
   /// their own.
   const ScheduledSums& For(uint8_t largest) const {
     return largest > amax_ && fallback_ != nullptr ? *fallback_ : *this;
@@ -94,7 +95,7 @@ class ScheduledSums {
 
   /// Whether `rows` rows that fill no block run twice in a vector, each for a column of its own.
   bool ArePaired(int64_t rows) const { return rows != 0 && paired_kernel_ && 2 * rows <= lanes_; }
-  int block_rows() const { return form_.vectors * lanes_; }
+  int block_rows() const { return variant_.vectors * lanes_; }
   int64_t PanelsPerChunk() const;
   /// Scratch that RunTile() needs, a multiple of 64.
   int64_t ScratchBytes() const { return AccumulatorBytes() + EdgeBytes() + DropBytes(); }
@@ -105,7 +106,7 @@ class ScheduledSums {
                int64_t column_end, uint8_t* scratch) const noexcept;
 
  private:
-  struct Form {
+  struct Variant {
     ScheduleSpec spec;
     int vectors = 0;      // of a register block
     double row_cost = 0;  // of a full block, see Cost()
@@ -113,11 +114,11 @@ class ScheduledSums {
   /// For activations in [0, amax]. Rows that hold a larger one are left to `fallback_`; without one the caller
   /// guarantees that there are none.
   ScheduledSums(const GemmData& data, core::Isa isa, int amax);
-  Error ChooseForm(std::span<const costs::StripForm> forms, const ScheduleSpec& spec,
-                   const ScheduledSums* like);
-  ScheduleSpec SpecFor(const costs::StripForm& form, ScheduleSpec spec) const;
+  Error ChooseVariant(std::span<const costs::StripVariant> variants, const ScheduleSpec& spec,
+                      const ScheduledSums* like);
+  ScheduleSpec SpecFor(const costs::StripVariant& variant, ScheduleSpec spec) const;
   Error GenerateKernels();
-  bool IsPlanar() const { return form_.spec.group_columns != 0; }
+  bool IsPlanar() const { return variant_.spec.group_columns != 0; }
   bool CanPair() const;
   /// Panels whose accumulators are in memory at a time: a chunk's, if they wait for further windows.
   int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
@@ -141,14 +142,14 @@ class ScheduledSums {
   int amax_, lanes_;
   std::unique_ptr<ScheduledSums> fallback_;
   const ScheduledSums* like_ = nullptr;  // until it is built
-  Form form_;
+  Variant variant_;
   int tile_columns_ = 0;  // that are stored at a time
   Schedule schedule_;
   std::string kernel_name_;
   std::vector<ScheduledKernelFunction> kernels_;  // [vectors − 1]
   ScheduledKernelFunction paired_kernel_;         // for half a vector of rows; of strips of two columns
   TileEpilogueFunction epilogue_;
-  TileEpilogueFunction vector_epilogue_;     // for the rest of the columns, where tiles have several vectors
+  TileEpilogueFunction vector_epilogue_;     // for the columns left over, where tiles have several vectors
   TileEpilogueFunction streaming_epilogue_;  // where a row of a tile is a whole cache line of C
 };
 

@@ -73,7 +73,7 @@ Error CheckCount(const std::string& name, bool are_given, int64_t count, int64_t
 }
 
 // What a run gives of B, of a plan that wants it.
-Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem) {
+Error CheckRuntimeB(const intact_gemm_args& args, const LinearProblem& problem) {
   RETURN_IF_ERROR(CheckItems("b", args.b, args.b_items, args.b_batch_stride));
   if (args.b_scales != nullptr && !problem.HasScales()) {
     return InvalidArgument("b_scales are given; expected NULL, for the plan's outputs have no scales");
@@ -86,7 +86,7 @@ Error CheckGivenB(const intact_gemm_args& args, const LinearProblem& problem) {
 }
 
 // The scales and zero points of the Bs that a run gives.
-Error CheckGivenValues(const intact_gemm_args& args, const LinearProblem& problem) {
+Error CheckRuntimeValues(const intact_gemm_args& args, const LinearProblem& problem) {
   const int64_t scales = args.b_scales == nullptr ? 0 : args.batch * CountOf(args.b_scale_count);
   for (int64_t i = 0; i < scales; ++i) RETURN_IF_ERROR(CheckScale("b_scales", i, args.b_scales[i]));
   const int32_t least = core::LowestOf(problem.b_type);
@@ -126,7 +126,7 @@ Batch::Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t
   const bool follow = a_step_ == Times(m_, steps.a) && c_step_ == Times(m_, steps.c) &&
                       (!problem.output.has_residual() || residual_step_ == Times(m_, steps.residual));
   b_step_ = OrDense(args.b_batch_stride, problem.n * k);
-  if (has_pointers || problem.has_given_b) return;
+  if (has_pointers || problem.has_runtime_b) return;
   joins_rows_ = !follow && m_ == 1 && args.a_transposed == 0 && a_step_ >= k && c_step_ >= problem.n &&
                 (!problem.output.has_residual() || residual_step_ >= problem.n);
   if (!follow && !joins_rows_) return;
@@ -188,7 +188,7 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
   RETURN_IF_ERROR(CheckItems("a", args.a, args.a_items, args.a_batch_stride));
   RETURN_IF_ERROR(CheckItems("c", args.c, args.c_items, args.c_batch_stride));
   RETURN_IF_ERROR(CheckItems("residual", args.residual, args.residual_items, args.residual_batch_stride));
-  if (!problem.has_given_b) {
+  if (!problem.has_runtime_b) {
     const char* const given = args.b != nullptr               ? "b"
                               : args.b_items != nullptr       ? "b_items"
                               : args.b_scales != nullptr      ? "b_scales"
@@ -202,7 +202,7 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
                              " is given to a run; expected none, for B is constant in the plan");
     }
   } else {
-    RETURN_IF_ERROR(CheckGivenB(args, problem));
+    RETURN_IF_ERROR(CheckRuntimeB(args, problem));
   }
   if (args.batch < 2 || args.m == 0) return {};
   const Steps steps = StepsOf(args, problem.n, k);
@@ -227,7 +227,7 @@ Error CheckBatchArrays(const intact_gemm_args& args, const LinearProblem& proble
   RETURN_IF_ERROR(CheckPointers("c", args.c_items, args.batch));
   RETURN_IF_ERROR(CheckPointers("residual", args.residual_items, args.batch));
   RETURN_IF_ERROR(CheckPointers("b", args.b_items, args.batch));
-  return CheckGivenValues(args, problem);
+  return CheckRuntimeValues(args, problem);
 }
 
 }  // namespace intact::kernels

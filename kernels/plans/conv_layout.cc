@@ -23,7 +23,7 @@ int64_t LargestDivisor(int64_t number, int64_t limit) {
 
 }  // namespace
 
-std::string ConvLayout::Form::ToString() const {
+std::string ConvLayout::Variant::ToString() const {
   constexpr std::array kReadings = {"in place", "band",        "bands of units",
                                     "windows",  "planar band", "depthwise"};
   std::string text = kReadings[static_cast<size_t>(reading)];
@@ -35,65 +35,65 @@ std::string ConvLayout::Form::ToString() const {
 Result<std::shared_ptr<const ConvLayout>> ConvLayout::Create(const LinearProblem& problem,
                                                              const WeightView& weights,
                                                              const ConvGeometry& geometry, core::Isa isa,
-                                                             const Form& form) {
+                                                             const Variant& variant) {
   std::shared_ptr<ConvLayout> layout(new ConvLayout(problem, geometry, isa));
-  layout->SetForm(form);
+  layout->SetVariant(variant);
   if (layout->IsPlanar()) layout->OrderChannels(weights);
   RETURN_IF_ERROR(layout->PackUnits(weights));
   if (geometry.IsOpen()) RETURN_IF_ERROR(layout->MakeModels());
   return std::shared_ptr<const ConvLayout>(std::move(layout));
 }
 
-// ----- which form ------------------------------------------------------------------------------------------
+// ----- which variant ---------------------------------------------------------------------------------------
 
 bool ConvLayout::PairsCrossTaps(const LinearProblem& problem, const ConvGeometry& geometry) {
   return problem.mode == INTACT_SATURATING && problem.pairing == INTACT_PAIRING_FLATTENED &&
          geometry.taps() > 1 && geometry.group_inputs() % 2 != 0;
 }
 
-ConvLayout::Form ConvLayout::ModelForm(const LinearProblem& problem, const ConvGeometry& geometry,
-                                       core::Isa isa, bool may_be_planar) {
-  return ConvLayout(problem, geometry, isa).ModelForm(may_be_planar);
+ConvLayout::Variant ConvLayout::ModelVariant(const LinearProblem& problem, const ConvGeometry& geometry,
+                                             core::Isa isa, bool may_be_planar) {
+  return ConvLayout(problem, geometry, isa).ModelVariant(may_be_planar);
 }
 
-ConvLayout::Form ConvLayout::ModelForm(bool may_be_planar) {
-  if (HasDepthwiseForm()) return {Reading::kDepthwise};
+ConvLayout::Variant ConvLayout::ModelVariant(bool may_be_planar) {
+  if (HasDepthwiseVariant()) return {Reading::kDepthwise};
   if (may_be_planar && WantsPlanar() && MayBePlanar()) return {Reading::kPlanarBand};
-  Form form = {RowReading()};
+  Variant variant = {RowReading()};
   // Before VNNI rows fill the lanes, not columns.
-  if (!UsesSchedule(isa_, problem_.mode) && MayJoinGroups()) form.unit_groups = JoinedGroups();
-  SetForm(form);
-  form.has_whole_tiles = MayPadForTiles() && WantsWholeTiles();
-  return form;
+  if (!UsesSchedule(isa_, problem_.mode) && MayJoinGroups()) variant.unit_groups = JoinedGroups();
+  SetVariant(variant);
+  variant.has_whole_tiles = MayPadForTiles() && WantsWholeTiles();
+  return variant;
 }
 
-std::vector<ConvLayout::Form> ConvLayout::FormsOf(const LinearProblem& problem, const ConvGeometry& geometry,
-                                                  core::Isa isa) {
+std::vector<ConvLayout::Variant> ConvLayout::VariantsOf(const LinearProblem& problem,
+                                                        const ConvGeometry& geometry, core::Isa isa) {
   ConvLayout layout(problem, geometry, isa);
-  std::vector<Form> forms = {layout.ModelForm(true)};
-  // Which products are added in int16 is the form's matter, where they saturate.
-  if (layout.HasDepthwiseForm() || problem.mode == INTACT_SATURATING) return forms;
-  const auto add = [&](const Form& form) {
-    if (std::find(forms.begin(), forms.end(), form) == forms.end()) forms.push_back(form);
+  std::vector<Variant> variants = {layout.ModelVariant(true)};
+  // Which products are added in int16 is the variant's matter, where they saturate.
+  if (layout.HasDepthwiseVariant() || problem.mode == INTACT_SATURATING) return variants;
+  const auto add = [&](const Variant& variant) {
+    if (std::find(variants.begin(), variants.end(), variant) == variants.end()) variants.push_back(variant);
   };
   std::vector<int64_t> unit_groups = {1};
   if (layout.MayJoinGroups()) unit_groups.push_back(layout.JoinedGroups());
   for (const Reading reading : {Reading::kInPlace, Reading::kBand}) {
     if (reading == Reading::kInPlace && layout.NeedsBand()) continue;
     for (const int64_t groups : unit_groups) {
-      Form form = {reading, groups};
-      add(form);
-      layout.SetForm(form);
-      form.has_whole_tiles = true;
-      if (layout.MayPadForTiles()) add(form);
+      Variant variant = {reading, groups};
+      add(variant);
+      layout.SetVariant(variant);
+      variant.has_whole_tiles = true;
+      if (layout.MayPadForTiles()) add(variant);
     }
   }
   if (layout.MayBePlanar()) add({Reading::kPlanarBand});
-  return forms;
+  return variants;
 }
 
 // Depthwise kernels subtract zero points from weights, which would make pairs clamp elsewhere.
-bool ConvLayout::HasDepthwiseForm() const {
+bool ConvLayout::HasDepthwiseVariant() const {
   const bool has_other_pairs = PairsCrossTaps(problem_, geometry_) && problem_.HasWeightZeroPoints();
   return geometry_.group_inputs() == 1 && geometry_.groups > 1 && !has_other_pairs;
 }
@@ -138,7 +138,7 @@ int64_t ConvLayout::JoinedGroups() const {
 
 bool ConvLayout::MayBePlanar() const {
   return !core::IsCompiled(isa_) && problem_.mode == INTACT_EXACT && geometry_.groups > 1 &&
-         !HasDepthwiseForm() && PlanarBand(geometry_, problem_.a_flip()).IsSmall();
+         !HasDepthwiseVariant() && PlanarBand(geometry_, problem_.a_shift()).IsSmall();
 }
 
 // Whether rows are to fill the lanes, from a planar band.
@@ -166,11 +166,11 @@ bool ConvLayout::PlanesAreEven() const {
   return geometry_.input[kDepth] == geometry_.output[kDepth] * geometry_.stride[kDepth];
 }
 
-// Whether tiles could read whole taps of form_ in place if those were padded.
+// Whether tiles could read whole taps of variant_ in place if those were padded.
 bool ConvLayout::MayPadForTiles() const {
   // What follows a tap must not meet zero points in saturating mode.
   const bool clamps = problem_.mode == INTACT_SATURATING && problem_.HasWeightZeroPoints();
-  const bool is_whole = form_.reading == Reading::kInPlace || form_.reading == Reading::kWindows;
+  const bool is_whole = variant_.reading == Reading::kInPlace || variant_.reading == Reading::kWindows;
   if (!UsesTiles(isa_) || is_whole || clamps) return false;
   const int64_t padded = RoundUp(tap_depth_, kTileDepth);
   return padded != tap_depth_ &&
@@ -182,12 +182,12 @@ bool ConvLayout::WantsWholeTiles() const {
   return ReadsLinesInPlace(geometry_.output[kWidth], panels, tap_count(), tap_depth_);
 }
 
-// What follows from the form.
-void ConvLayout::SetForm(const Form& form) {
-  form_ = form;
+// What follows from the variant.
+void ConvLayout::SetVariant(const Variant& variant) {
+  variant_ = variant;
   const bool saturates = problem_.mode == INTACT_SATURATING;
   const bool has_zero_points = problem_.HasWeightZeroPoints();
-  const bool reads_band = form.reading == Reading::kBand || form.reading == Reading::kBandPerUnit;
+  const bool reads_band = variant.reading == Reading::kBand || variant.reading == Reading::kBandPerUnit;
   const int64_t inputs = geometry_.group_inputs();
   has_neutral_zeros_ = saturates;
   vector_step_ = 0;
@@ -199,14 +199,14 @@ void ConvLayout::SetForm(const Form& form) {
     tap_depth_ = RoundUp(inputs, kQuad);
     return;
   }
-  if (form.reading == Reading::kWindows) {
+  if (variant.reading == Reading::kWindows) {
     channels_ = {inputs, 1, inputs};
     tap_depth_ = RoundUp(geometry_.taps() * inputs, kQuad);
     return;
   }
   if (!UsesSchedule(isa_, problem_.mode) && MayJoinGroups()) {
     const bool fills_vector =
-        unit_outputs() == jit::VectorBytes(isa_) / 4 && form.unit_groups < geometry_.groups;
+        unit_outputs() == jit::VectorBytes(isa_) / 4 && variant.unit_groups < geometry_.groups;
     if (fills_vector && reads_band && !has_zero_points && !UsesTiles(isa_)) vector_step_ = unit_inputs();
   }
   channels_ = {geometry_.input_channels, 1, geometry_.input_channels};
@@ -215,13 +215,13 @@ void ConvLayout::SetForm(const Form& form) {
                  (!saturates || channels_.pitch % 2 == 0 || PairsCrossTaps(problem_, geometry_));
   tap_depth_ = unit_inputs() + (joins_width_ ? (geometry_.kernel[kWidth] - 1) * channels_.pitch : 0);
   if (reads_band) tap_depth_ = RoundUp(tap_depth_, kQuad);
-  if (form.has_whole_tiles) tap_depth_ = RoundUp(tap_depth_, kTileDepth);
+  if (variant.has_whole_tiles) tap_depth_ = RoundUp(tap_depth_, kTileDepth);
   // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
   may_skip_padding_ = !saturates && !has_zero_points;
 }
 
 void ConvLayout::OrderChannels(const WeightView& weights) {
-  const PlanarBand band(geometry_, problem_.a_flip());
+  const PlanarBand band(geometry_, problem_.a_shift());
   if (!UsesSchedule(isa_, problem_.mode) || !band.CanOrderChannels()) return;
   channel_order_ = PairChannels(problem_, weights, geometry_);
   channel_places_.resize(channel_order_.size());
@@ -240,8 +240,8 @@ int64_t ConvLayout::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
         channel_places_.empty() ? channel : channel_places_[static_cast<size_t>(first + channel)] - first;
     return (place / kQuad * geometry_.taps() + tap) * kQuad + place % kQuad;
   }
-  if (form_.reading == Reading::kWindows) return tap * geometry_.group_inputs() + channel;
-  channel += n / geometry_.group_outputs() % form_.unit_groups * geometry_.group_inputs();
+  if (variant_.reading == Reading::kWindows) return tap * geometry_.group_inputs() + channel;
+  channel += n / geometry_.group_outputs() % variant_.unit_groups * geometry_.group_inputs();
   if (!joins_width_) return tap * tap_depth_ + channel;
   const int64_t width = geometry_.kernel[kWidth];
   return tap / width * tap_depth_ + tap % width * channels_.pitch + channel;
@@ -258,11 +258,11 @@ void ConvLayout::ForEachRun(int64_t tap, int64_t n, const Run& run) const {
 }
 
 Error ConvLayout::PackUnits(const WeightView& weights) {
-  const bool is_in_place = form_.reading == Reading::kInPlace;
+  const bool is_in_place = variant_.reading == Reading::kInPlace;
   const LinearProblem problem = is_in_place ? problem_ : problem_.WithShiftedActivations();
   for (int64_t first = 0; first < geometry_.output_channels; first += unit_outputs()) {
     const std::vector<int8_t> own = UnitWeights(weights, first / unit_outputs());
-    const WeightView view{own.data(), depth(), unit_outputs(), 1, depth(), weights.flip};
+    const WeightView view{own.data(), depth(), unit_outputs(), 1, depth(), weights.shift};
     const Naming naming{"output channel", "weights", first, geometry_.taps() * geometry_.group_inputs()};
     ASSIGN_OR_RETURN(auto packed, LinearWeights::Pack(problem.Slice(first, unit_outputs()), view, naming,
                                                       PairsSaturate(isa_, problem_.mode)));
@@ -300,7 +300,7 @@ std::vector<int8_t> ConvLayout::UnitWeights(const WeightView& weights, int64_t u
     const int64_t column = unit * unit_outputs() + n;
     const int32_t neutral = has_neutral_zeros_ ? 0 : problem_.WeightZeroPoint(column);
     int8_t* const to = &own[static_cast<size_t>(n * depth())];
-    std::fill_n(to, depth(), static_cast<int8_t>(static_cast<uint8_t>(neutral) ^ weights.flip));
+    std::fill_n(to, depth(), static_cast<int8_t>(static_cast<uint8_t>(neutral) ^ weights.shift));
     for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
       const int8_t* const from = weights.data + column * weights.stride_n + tap * inputs;
       ForEachRun(tap, n, [&](int64_t channel, int64_t depth_begin, int64_t count) {

@@ -48,7 +48,7 @@
 
 namespace intact::kernels {
 
-/// Runs of convolutions have as many output pixels or more, but for the rests of lines and of images.
+/// Runs of convolutions have as many output pixels or more, but for the tails of lines and of images.
 inline constexpr int64_t kUsualPixels = 32;
 
 class ConvLayout {
@@ -62,13 +62,13 @@ class ConvLayout {
     kPlanarBand,
     kDepthwise,  // as DepthwiseConv does it
   };
-  /// What the model chooses and a stopwatch may choose otherwise: all forms of a convolution give the same
+  /// What the model chooses and a stopwatch may choose otherwise: all variants of a convolution give the same
   /// bytes.
-  struct Form {
+  struct Variant {
     Reading reading = Reading::kInPlace;
     int64_t unit_groups = 1;       // groups side by side in a unit
     bool has_whole_tiles = false;  // taps are padded, so that tiles read them in place
-    bool operator==(const Form&) const = default;
+    bool operator==(const Variant&) const = default;
     /// "in place", "band", "planar band"; "band, 4 groups, whole tiles".
     std::string ToString() const;
   };
@@ -77,35 +77,36 @@ class ConvLayout {
   static bool PairsCrossTaps(const LinearProblem& problem, const ConvGeometry& geometry);
   /// `geometry` as for Create(). `may_be_planar`: whether every extent fits a planar band, as far as the
   /// caller knows.
-  static Form ModelForm(const LinearProblem& problem, const ConvGeometry& geometry, core::Isa isa,
-                        bool may_be_planar = true);
-  /// All forms that compute the problem; the model's is the first.
-  static std::vector<Form> FormsOf(const LinearProblem& problem, const ConvGeometry& geometry, core::Isa isa);
+  static Variant ModelVariant(const LinearProblem& problem, const ConvGeometry& geometry, core::Isa isa,
+                              bool may_be_planar = true);
+  /// All variants that compute the problem; the model's is the first.
+  static std::vector<Variant> VariantsOf(const LinearProblem& problem, const ConvGeometry& geometry,
+                                         core::Isa isa);
 
   /// `geometry` is not transposed; where extents are open it is of typical ones, for which the layout is
-  /// chosen. `weights` hold a depth for each (tap, channel of the group). `form`: one of FormsOf(). Errors:
+  /// chosen. `weights` hold a depth for each (tap, channel of the group). `variant`: one of VariantsOf(). Errors:
   /// those of creation.
   static Result<std::shared_ptr<const ConvLayout>> Create(const LinearProblem& problem,
                                                           const WeightView& weights,
                                                           const ConvGeometry& geometry, core::Isa isa,
-                                                          const Form& form);
+                                                          const Variant& variant);
 
-  const Form& form() const { return form_; }
-  Reading reading() const { return form_.reading; }
-  bool IsPlanar() const { return form_.reading == Reading::kPlanarBand; }
-  bool IsDepthwise() const { return form_.reading == Reading::kDepthwise; }
+  const Variant& variant() const { return variant_; }
+  Reading reading() const { return variant_.reading; }
+  bool IsPlanar() const { return variant_.reading == Reading::kPlanarBand; }
+  bool IsDepthwise() const { return variant_.reading == Reading::kDepthwise; }
   const LinearProblem& problem() const { return problem_; }
   /// That the layout was chosen for: types, channels, groups and the kernel are those of all sizes.
   const ConvGeometry& geometry() const { return geometry_; }
   core::Isa isa() const { return isa_; }
 
   /// Channels that a column's depth is made of, and columns of a unit.
-  int64_t unit_inputs() const { return form_.unit_groups * geometry_.group_inputs(); }
+  int64_t unit_inputs() const { return variant_.unit_groups * geometry_.group_inputs(); }
   int64_t unit_outputs() const {
     const bool has_all = vector_step_ != 0 || IsPlanar() || IsDepthwise();
-    return (has_all ? geometry_.groups : form_.unit_groups) * geometry_.group_outputs();
+    return (has_all ? geometry_.groups : variant_.unit_groups) * geometry_.group_outputs();
   }
-  int64_t unit_groups() const { return form_.unit_groups; }
+  int64_t unit_groups() const { return variant_.unit_groups; }
   int64_t units() const { return static_cast<int64_t>(weights_.size()); }
   const std::shared_ptr<const LinearWeights>& weights(int64_t unit) const {
     return weights_[static_cast<size_t>(unit)];
@@ -123,7 +124,7 @@ class ConvLayout {
   /// Depths of a tap, and taps of a column's depth.
   int64_t tap_depth() const { return tap_depth_; }
   int64_t tap_count() const {
-    if (form_.reading == Reading::kWindows) return 1;
+    if (variant_.reading == Reading::kWindows) return 1;
     return geometry_.taps() / (joins_width_ ? geometry_.kernel[kWidth] : 1);
   }
   /// See Taps::vector_step.
@@ -142,10 +143,10 @@ class ConvLayout {
  private:
   ConvLayout(LinearProblem problem, const ConvGeometry& geometry, core::Isa isa)
       : problem_(std::move(problem)), geometry_(geometry), isa_(isa) {}
-  Form ModelForm(bool may_be_planar);
+  Variant ModelVariant(bool may_be_planar);
   /// How rows are read, if not from a planar band.
   Reading RowReading() const;
-  bool HasDepthwiseForm() const;
+  bool HasDepthwiseVariant() const;
   bool NeedsBand() const;
   bool NeedsOwnChannels() const;
   bool NeedsWindows() const;
@@ -156,7 +157,7 @@ class ConvLayout {
   int64_t JoinedGroups() const;
   bool MayPadForTiles() const;
   bool WantsWholeTiles() const;
-  void SetForm(const Form& form);
+  void SetVariant(const Variant& variant);
   void OrderChannels(const WeightView& weights);
   int64_t depth() const { return tap_count() * tap_depth_; }
   Error PackUnits(const WeightView& weights);
@@ -172,7 +173,7 @@ class ConvLayout {
   LinearProblem problem_;
   ConvGeometry geometry_;
   core::Isa isa_;
-  Form form_;
+  Variant variant_;
   BandChannels channels_;
   std::vector<int64_t> channel_order_, channel_places_;
   bool has_neutral_zeros_ = false;  // neutral weights are 0 as kernels see them, not the zero point

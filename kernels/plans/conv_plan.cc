@@ -25,14 +25,14 @@ Result<std::unique_ptr<ConvPlan>> ConvPlan::Create(std::shared_ptr<const ConvLay
 ConvRun ConvPlan::Decide(int64_t batch, const EngineChoice& choice) const {
   ConvRun run;
   run.rows = batch * geometry_.output[kDepth] * geometry_.plane_pixels();
-  run.piece_rows = run.rows;
+  run.chunk_rows = run.rows;
   run.output.m = run.rows;
   run.output.n = run.output.column_step = geometry_.output_channels;
   run.output.line_columns = LineColumns(geometry_.output_channels, core::BytesOf(output().c_type));
   run.is_by_line = !grid_.IsEven(batch) && kernels_->RunsByLine();
   if (!grid_.IsEven(batch) && !run.is_by_line) {
-    run.piece_rows = std::min(run.rows, MostSpreadRows());
-    run.spread_bytes = RoundUp(run.piece_rows * SpreadRowBytes(), 64);
+    run.chunk_rows = std::min(run.rows, MostSpreadRows());
+    run.spread_bytes = RoundUp(run.chunk_rows * SpreadRowBytes(), 64);
   }
   kernels_->Decide(choice, &run);
   return run;
@@ -48,7 +48,7 @@ int64_t ConvPlan::SpreadRowBytes() const {
 int64_t ConvPlan::MostSpreadRows() const {
   const int64_t rows = std::max<int64_t>(Caches().SpreadRows() / SpreadRowBytes(), 1);
   const int64_t line = geometry_.output[kWidth];
-  return rows < line ? std::max(rows, kernels_->LeastPieceRows()) : rows / line * line;
+  return rows < line ? std::max(rows, kernels_->LeastChunkRows()) : rows / line * line;
 }
 
 Partition ConvPlan::Cut(const ConvRun& run, int parts) const {
@@ -85,21 +85,21 @@ void ConvPlan::RunShare(const ConvInput& input, const RunColumns* columns, const
         kernels_->CanStream() && MayStream(output, run.rows, geometry_.output_channels * output.c_bytes);
     buffers.output = output.EveryRow(grid_.RowStep(), grid_.FirstPixel());
   }
-  ForEachPiece(run, range, [&](const Range& piece) {
+  ForEachChunk(run, range, [&](const Range& chunk) {
     if (run.spread_bytes > 0) {
-      RunSpread(input, buffers, run, piece, scratch);
+      RunSpread(input, buffers, run, chunk, scratch);
     } else {
-      kernels_->Run(input, buffers, run, piece, scratch);
+      kernels_->Run(input, buffers, run, chunk, scratch);
     }
   });
 }
 
 void ConvPlan::AddShare(const ConvRun& run, const Range& range, Share* share) const {
   if (range.Empty()) return;
-  ForEachPiece(run, range, [&](const Range& piece) {
-    share->work += kernels_->Work(run, piece);
-    grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
-      share->Add(pixel, grid_.RowStep(), {row, row + rows, piece.column_begin, piece.column_end});
+  ForEachChunk(run, range, [&](const Range& chunk) {
+    share->work += kernels_->Work(run, chunk);
+    grid_.ForEachLine(chunk.row_begin, chunk.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+      share->Add(pixel, grid_.RowStep(), {row, row + rows, chunk.column_begin, chunk.column_end});
     });
   });
 }
@@ -133,30 +133,30 @@ InputPixels ConvPlan::PixelsOf(const Range& range) const {
 }
 
 void ConvPlan::RunSpread(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run,
-                         const Range& piece, uint8_t* scratch) const {
+                         const Range& chunk, uint8_t* scratch) const {
   const OutputMap& output = buffers.output;
-  const int64_t columns = piece.column_end - piece.column_begin;
+  const int64_t columns = chunk.column_end - chunk.column_begin;
   const int64_t step = grid_.RowStep();
   OutputMap dense = output;
   dense.c_stride_bytes = geometry_.output_channels * output.c_bytes;
   dense.residual_stride_bytes = geometry_.output_channels * output.residual_bytes;
   dense.c = scratch;
-  uint8_t* const residual = scratch + run.piece_rows * dense.c_stride_bytes;
+  uint8_t* const residual = scratch + run.chunk_rows * dense.c_stride_bytes;
   if (output.residual != nullptr) {
     dense.residual = residual;
-    grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
-      const int64_t place = (row - piece.row_begin) * dense.residual_stride_bytes;
-      CopyTile(output.Residual(pixel, piece.column_begin), step * output.residual_stride_bytes, rows,
-               columns * output.residual_bytes, residual + place + piece.column_begin * output.residual_bytes,
+    grid_.ForEachLine(chunk.row_begin, chunk.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+      const int64_t place = (row - chunk.row_begin) * dense.residual_stride_bytes;
+      CopyTile(output.Residual(pixel, chunk.column_begin), step * output.residual_stride_bytes, rows,
+               columns * output.residual_bytes, residual + place + chunk.column_begin * output.residual_bytes,
                dense.residual_stride_bytes);
     });
   }
   RunBuffers own = buffers;
-  own.output = dense.EveryRow(1, 0, piece.row_begin);
-  kernels_->Run(input, own, run, piece, scratch + run.spread_bytes);
-  grid_.ForEachLine(piece.row_begin, piece.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
-    CopyTile(dense.C(row - piece.row_begin, piece.column_begin), dense.c_stride_bytes, rows,
-             columns * output.c_bytes, output.C(pixel, piece.column_begin), step * output.c_stride_bytes);
+  own.output = dense.EveryRow(1, 0, chunk.row_begin);
+  kernels_->Run(input, own, run, chunk, scratch + run.spread_bytes);
+  grid_.ForEachLine(chunk.row_begin, chunk.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
+    CopyTile(dense.C(row - chunk.row_begin, chunk.column_begin), dense.c_stride_bytes, rows,
+             columns * output.c_bytes, output.C(pixel, chunk.column_begin), step * output.c_stride_bytes);
   });
 }
 

@@ -1,11 +1,11 @@
 // A convolution of given extents: a layout of weights (conv_layout.h), the kernels that compute from it
 // (conv_kernels.h), and all that extents decide.
 //
-//   Decide:    what all runs of a batch share: steps, sizes of pieces, scratch, engines
-//   RunShare:  a share of output pixels × channels ─► pieces of pixels ─► ConvKernels::Run()
+//   Decide:    what all runs of a batch share: steps, sizes of chunks, scratch, engines
+//   RunShare:  a share of output pixels × channels ─► chunks of pixels ─► ConvKernels::Run()
 //
 // Output pixels that do not lie at even distances (output_grid.h) do so within a line: lines are run one by
-// one, or a piece of the output is computed in scratch and copied to its places.
+// one, or a chunk of the output is computed in scratch and copied to its places.
 #ifndef INTACT_KERNELS_PLANS_CONV_PLAN_H_
 #define INTACT_KERNELS_PLANS_CONV_PLAN_H_
 
@@ -76,18 +76,18 @@ class ConvPlan {
   /// Bytes of a row of C and of the residual.
   int64_t SpreadRowBytes() const;
   int64_t MostSpreadRows() const;
-  /// Calls visit(piece) for the pieces that a thread computes one after the other.
+  /// Calls visit(chunk) for the chunks that a thread computes one after the other.
   template <class Visit>
-  void ForEachPiece(const ConvRun& run, const Range& share, const Visit& visit) const {
-    Range piece = share;
-    for (; piece.row_begin < share.row_end; piece.row_begin = piece.row_end) {
-      piece.row_end = std::min(share.row_end, piece.row_begin + run.piece_rows);
-      piece.row_end = kernels_->PieceEnd(piece.row_begin, piece.row_end);
-      visit(piece);
+  void ForEachChunk(const ConvRun& run, const Range& share, const Visit& visit) const {
+    Range chunk = share;
+    for (; chunk.row_begin < share.row_end; chunk.row_begin = chunk.row_end) {
+      chunk.row_end = std::min(share.row_end, chunk.row_begin + run.chunk_rows);
+      chunk.row_end = kernels_->ChunkEnd(chunk.row_begin, chunk.row_end);
+      visit(chunk);
     }
   }
-  /// Computes a piece in scratch, between copies from and to where `output` says.
-  void RunSpread(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
+  /// Computes a chunk in scratch, between copies from and to where `output` says.
+  void RunSpread(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
                  uint8_t* scratch) const;
 
   std::shared_ptr<const ConvLayout> layout_;

@@ -162,9 +162,9 @@ Result<std::unique_ptr<UnitPlan>> MakeBarePlan(LinearProblem problem, core::Isa 
   std::vector<int8_t> weights;
   for (int64_t n = 0; n < problem.n; ++n) {
     const auto neutral = static_cast<uint8_t>(problem.WeightZeroPoint(n));
-    weights.push_back(static_cast<int8_t>(neutral ^ problem.b_flip()));
+    weights.push_back(static_cast<int8_t>(neutral ^ problem.b_shift()));
   }
-  const WeightView view{weights.data(), 1, problem.n, problem.n, 1, problem.b_flip()};
+  const WeightView view{weights.data(), 1, problem.n, problem.n, 1, problem.b_shift()};
   const bool pairs_saturate = PairsSaturate(isa, problem.mode);
   ASSIGN_OR_RETURN(auto packed, LinearWeights::Pack(std::move(problem), view,
                                                     {"output channel", "weights", 0, 0}, pairs_saturate));

@@ -1,7 +1,7 @@
 // Choosing by stopwatch (tuning.h) among the ways to compute a convolution: how its input is read, which
 // groups lie side by side, and with each of these which kernel runs.
 //
-// A form's layout, plan and engines are made when its turn comes, and dropped unless one of its kernels is
+// A variant's layout, plan and engines are made when its turn comes, and dropped unless one of its kernels is
 // near the fastest.
 #include <algorithm>
 #include <array>
@@ -27,12 +27,12 @@ constexpr double kMicroseconds = 1e6;
 
 int64_t PixelsOf(const Spatial& extents) { return extents[kDepth] * extents[kHeight] * extents[kWidth]; }
 
-std::string NameOf(const ConvLayout::Form& form, const std::string& kernel) {
-  return form.ToString() + ": " + kernel;
+std::string NameOf(const ConvLayout::Variant& variant, const std::string& kernel) {
+  return variant.ToString() + ": " + kernel;
 }
 
-// A form that has been made, and the engines that may run it.
-struct TriedForm {
+// A variant that has been made, and the engines that may run it.
+struct TriedVariant {
   std::unique_ptr<ConvPlan> plan;
   std::vector<EngineChoice> choices;
   std::vector<ConvRun> runs;      // of a batch of one, by choice
@@ -40,13 +40,13 @@ struct TriedForm {
   std::vector<double> seconds{};  // of first runs, the least, by choice
 };
 
-// A form on an engine.
+// A variant on an engine.
 struct Contender {
-  size_t form = 0, choice = 0;
+  size_t variant = 0, choice = 0;
 };
 
-Result<TriedForm> TryForm(std::unique_ptr<ConvPlan> plan) {
-  TriedForm tried;
+Result<TriedVariant> TryVariant(std::unique_ptr<ConvPlan> plan) {
+  TriedVariant tried;
   ASSIGN_OR_RETURN(tried.choices, plan->MakeCandidates());
   for (const EngineChoice& choice : tried.choices) tried.runs.push_back(plan->Decide(1, choice));
   const auto model = std::ranges::find(tried.choices, plan->ModelChoice());
@@ -77,13 +77,13 @@ class Convolution::Timer {
         column_bytes == 0 ? nullptr : plan.kernels().MakeRunColumns({1.0f, 0}, scratch);
     plan.RunShare(input_, columns, output_, run, {0, run.output.m, 0, run.output.n}, scratch + column_bytes);
   }
-  /// Runs each choice of `form` a few times.
-  Error RunFirst(TriedForm* form) {
-    for (const ConvRun& run : form->runs) {
-      RETURN_IF_ERROR(memory_.MakeRoom(form->plan->kernels().RunColumnBytes() + run.bytes));
+  /// Runs each choice of `variant` a few times.
+  Error RunFirst(TriedVariant* variant) {
+    for (const ConvRun& run : variant->runs) {
+      RETURN_IF_ERROR(memory_.MakeRoom(variant->plan->kernels().RunColumnBytes() + run.bytes));
       std::array<double, kFirstRuns> seconds = {};
-      for (double& of_run : seconds) of_run = TimeRuns(1, [&] { Run(*form->plan, run); });
-      form->seconds.push_back(*std::ranges::min_element(seconds));
+      for (double& of_run : seconds) of_run = TimeRuns(1, [&] { Run(*variant->plan, run); });
+      variant->seconds.push_back(*std::ranges::min_element(seconds));
     }
     return {};
   }
@@ -94,33 +94,33 @@ class Convolution::Timer {
   OutputMap output_ = {};
 };
 
-// ----- forms -----------------------------------------------------------------------------------------------
+// ----- variants --------------------------------------------------------------------------------------------
 
 // Where extents are open the model chooses for typical ones, and for others if they do not fit that.
-std::vector<ConvLayout::Form> Convolution::FormsOf(const SizedPhase& phase) const {
+std::vector<ConvLayout::Variant> Convolution::VariantsOf(const SizedPhase& phase) const {
   const ConvLayout& layout = *layouts_[phase.number];
-  std::vector<ConvLayout::Form> forms = ConvLayout::FormsOf(layout.problem(), phase.geometry, isa_);
-  const bool may_be_planar =
-      std::ranges::find(forms, ConvLayout::Reading::kPlanarBand, &ConvLayout::Form::reading) != forms.end();
-  const ConvLayout::Form model =
-      ConvLayout::ModelForm(layout.problem(), layout.geometry(), isa_, may_be_planar);
-  std::erase(forms, model);
-  forms.insert(forms.begin(), model);
-  return forms;
+  std::vector<ConvLayout::Variant> variants = ConvLayout::VariantsOf(layout.problem(), phase.geometry, isa_);
+  const bool may_be_planar = std::ranges::find(variants, ConvLayout::Reading::kPlanarBand,
+                                               &ConvLayout::Variant::reading) != variants.end();
+  const ConvLayout::Variant model =
+      ConvLayout::ModelVariant(layout.problem(), layout.geometry(), isa_, may_be_planar);
+  std::erase(variants, model);
+  variants.insert(variants.begin(), model);
+  return variants;
 }
 
-Result<std::shared_ptr<const ConvLayout>> Convolution::FindOrMakeLayout(size_t phase,
-                                                                        const ConvLayout::Form& form) const {
-  if (layouts_[phase]->form() == form) return layouts_[phase];
+Result<std::shared_ptr<const ConvLayout>> Convolution::FindOrMakeLayout(
+    size_t phase, const ConvLayout::Variant& variant) const {
+  if (layouts_[phase]->variant() == variant) return layouts_[phase];
   for (const Choice& choice : tuned_) {
-    if (choice.phase == phase && choice.layout->form() == form) return choice.layout;
+    if (choice.phase == phase && choice.layout->variant() == variant) return choice.layout;
   }
-  return MakeLayout(phase, form);
+  return MakeLayout(phase, variant);
 }
 
 Result<std::unique_ptr<ConvPlan>> Convolution::MakePlanAs(const SizedPhase& phase,
-                                                          const ConvLayout::Form& form) const {
-  ASSIGN_OR_RETURN(auto layout, FindOrMakeLayout(phase.number, form));
+                                                          const ConvLayout::Variant& variant) const {
+  ASSIGN_OR_RETURN(auto layout, FindOrMakeLayout(phase.number, variant));
   return ConvPlan::Create(std::move(layout), phase.geometry, phase.grid);
 }
 
@@ -136,13 +136,13 @@ Result<std::unique_ptr<ConvPlan>> Convolution::MakeChosenPlan(const SizedPhase& 
 Result<Convolution::TunedPhase> Convolution::TunePhase(const SizedPhase& phase, Timer* timer,
                                                        TuningBudget budget) const {
   const auto begin = std::chrono::steady_clock::now();
-  std::vector<TriedForm> tried;  // the model's is the first
+  std::vector<TriedVariant> tried;  // the model's is the first
   double least = 0;
   int candidates = 0;
-  for (const ConvLayout::Form& form : FormsOf(phase)) {
-    ASSIGN_OR_RETURN(std::unique_ptr<ConvPlan> plan, MakePlanAs(phase, form));
+  for (const ConvLayout::Variant& variant : VariantsOf(phase)) {
+    ASSIGN_OR_RETURN(std::unique_ptr<ConvPlan> plan, MakePlanAs(phase, variant));
     if (tried.empty()) plan->mutable_kernels()->RunAllAs(run_all_as_);
-    ASSIGN_OR_RETURN(TriedForm next, TryForm(std::move(plan)));
+    ASSIGN_OR_RETURN(TriedVariant next, TryVariant(std::move(plan)));
     RETURN_IF_ERROR(timer->RunFirst(&next));
     candidates += static_cast<int>(next.seconds.size());
     const double own = *std::ranges::min_element(next.seconds);
@@ -151,28 +151,29 @@ Result<Convolution::TunedPhase> Convolution::TunePhase(const SizedPhase& phase, 
   }
 
   std::vector<Contender> contenders = {{0, tried.front().model}};
-  for (size_t form = 0; form < tried.size(); ++form) {
-    for (size_t choice = 0; choice < tried[form].seconds.size(); ++choice) {
-      const bool is_model = form == 0 && choice == tried[form].model;
-      if (!is_model && tried[form].seconds[choice] <= kHopeless * least) contenders.push_back({form, choice});
+  for (size_t variant = 0; variant < tried.size(); ++variant) {
+    for (size_t choice = 0; choice < tried[variant].seconds.size(); ++choice) {
+      const bool is_model = variant == 0 && choice == tried[variant].model;
+      if (!is_model && tried[variant].seconds[choice] <= kHopeless * least)
+        contenders.push_back({variant, choice});
     }
   }
   const std::vector<TurnTimes> times =
       TimeInTurns(contenders.size(), budget - (std::chrono::steady_clock::now() - begin), [&](size_t i) {
-        const TriedForm& form = tried[contenders[i].form];
-        timer->Run(*form.plan, form.runs[contenders[i].choice]);
+        const TriedVariant& variant = tried[contenders[i].variant];
+        timer->Run(*variant.plan, variant.runs[contenders[i].choice]);
       });
   const size_t fastest = ChooseByTime(times, 0);
 
-  const auto choice_of = [&](size_t i) { return tried[contenders[i].form].choices[contenders[i].choice]; };
+  const auto choice_of = [&](size_t i) { return tried[contenders[i].variant].choices[contenders[i].choice]; };
   const auto name_of = [&](size_t i) {
-    const ConvPlan& plan = *tried[contenders[i].form].plan;
-    return NameOf(plan.layout().form(), plan.kernels().KernelNameOf(choice_of(i)));
+    const ConvPlan& plan = *tried[contenders[i].variant].plan;
+    return NameOf(plan.layout().variant(), plan.kernels().KernelNameOf(choice_of(i)));
   };
   TunedPhase made;
   made.tuned = {name_of(fastest), times[fastest].median * kMicroseconds, name_of(0),
                 times[0].median * kMicroseconds, candidates};
-  made.plan = std::move(tried[contenders[fastest].form].plan);
+  made.plan = std::move(tried[contenders[fastest].variant].plan);
   made.choice = {phase.geometry.input, phase.number, made.plan->shared_layout(), choice_of(fastest), {}};
   RETURN_IF_ERROR(made.plan->Choose(made.choice.engine));
   made.choice.kernel = made.plan->kernel_name();
@@ -240,11 +241,11 @@ Result<std::vector<TunedChoices::ConvChoice>> Convolution::ListCandidates(const 
   ASSIGN_OR_RETURN(const std::vector<SizedPhase> phases, PhasesFor(sized));
   std::vector<TunedChoices::ConvChoice> all;
   for (const SizedPhase& phase : phases) {
-    for (const ConvLayout::Form& form : FormsOf(phase)) {
-      ASSIGN_OR_RETURN(const std::unique_ptr<ConvPlan> plan, MakePlanAs(phase, form));
+    for (const ConvLayout::Variant& variant : VariantsOf(phase)) {
+      ASSIGN_OR_RETURN(const std::unique_ptr<ConvPlan> plan, MakePlanAs(phase, variant));
       ASSIGN_OR_RETURN(const std::vector<EngineChoice> choices, plan->MakeCandidates());
       for (const EngineChoice& choice : choices) {
-        all.push_back({phase.geometry.input, static_cast<int64_t>(phase.number), form.ToString(),
+        all.push_back({phase.geometry.input, static_cast<int64_t>(phase.number), variant.ToString(),
                        plan->kernels().KernelNameOf(choice)});
       }
     }
@@ -256,8 +257,8 @@ TunedChoices Convolution::tuned() const {
   TunedChoices tuned;
   tuned.cpu = jit::HostCpu().ToString();
   for (const Choice& choice : tuned_) {
-    tuned.conv_choices.push_back(
-        {choice.input, static_cast<int64_t>(choice.phase), choice.layout->form().ToString(), choice.kernel});
+    tuned.conv_choices.push_back({choice.input, static_cast<int64_t>(choice.phase),
+                                  choice.layout->variant().ToString(), choice.kernel});
   }
   return tuned;
 }
@@ -301,11 +302,11 @@ Result<Convolution::TunedPhase> Convolution::RestorePhase(
   const auto found =
       std::ranges::find(held, static_cast<int64_t>(phase.number), &TunedChoices::ConvChoice::phase);
   if (found == held.end()) return Error{INTACT_UNSUPPORTED, "there is no choice for the phase"};
-  const std::vector<ConvLayout::Form> forms = FormsOf(phase);
-  const auto form = std::ranges::find(forms, found->form, &ConvLayout::Form::ToString);
-  if (form == forms.end()) return Error{INTACT_UNSUPPORTED, "there is no form " + found->form};
+  const std::vector<ConvLayout::Variant> variants = VariantsOf(phase);
+  const auto variant = std::ranges::find(variants, found->variant, &ConvLayout::Variant::ToString);
+  if (variant == variants.end()) return Error{INTACT_UNSUPPORTED, "there is no variant " + found->variant};
   TunedPhase made;
-  ASSIGN_OR_RETURN(made.plan, MakePlanAs(phase, *form));
+  ASSIGN_OR_RETURN(made.plan, MakePlanAs(phase, *variant));
   ASSIGN_OR_RETURN(const std::vector<EngineChoice> choices, made.plan->MakeCandidates());
   const auto choice = std::ranges::find(choices, found->kernel, [&](const EngineChoice& candidate) {
     return made.plan->kernels().KernelNameOf(candidate);

@@ -74,7 +74,7 @@ Error Convolution::MakeLayouts(const WeightView& weights) {
     return MakePhases(sized, weights);
   }
   ASSIGN_OR_RETURN(auto layout, ConvLayout::Create(layout_problem_, weights, sized, isa_,
-                                                   ConvLayout::ModelForm(layout_problem_, sized, isa_)));
+                                                   ConvLayout::ModelVariant(layout_problem_, sized, isa_)));
   layouts_.push_back(std::move(layout));
   return {};
 }
@@ -90,9 +90,10 @@ Error Convolution::MakePhases(const ConvGeometry& sized, const WeightView& weigh
     const int64_t k = phase.geometry.taps() * geometry_.group_inputs();
     LinearProblem problem = layout_problem_;
     problem.clamp_excess = ExcessWithoutTaps(excess, phase.taps);
-    ASSIGN_OR_RETURN(auto layout, ConvLayout::Create(problem, {own.data(), k, problem_.n, 1, k, weights.flip},
-                                                     phase.geometry, isa_,
-                                                     ConvLayout::ModelForm(problem, phase.geometry, isa_)));
+    ASSIGN_OR_RETURN(
+        auto layout,
+        ConvLayout::Create(problem, {own.data(), k, problem_.n, 1, k, weights.shift}, phase.geometry, isa_,
+                           ConvLayout::ModelVariant(problem, phase.geometry, isa_)));
     layouts_.push_back(std::move(layout));
     layout_taps_.push_back(phase.taps);
   }
@@ -113,7 +114,7 @@ void Convolution::KeepUnreadTaps(const WeightView& weights) {
     if (!is_read[static_cast<size_t>(tap)]) unread_taps_.push_back(tap);
   }
   unread_weights_ = WeightsOf(unread_taps_, geometry_, weights);
-  for (int8_t& weight : unread_weights_) weight = static_cast<int8_t>(weight ^ weights.flip);
+  for (int8_t& weight : unread_weights_) weight = static_cast<int8_t>(weight ^ weights.shift);
 }
 
 Result<std::shared_ptr<const ConvLayout>> Convolution::LayoutWithoutPlanarBand(size_t phase) const {
@@ -122,13 +123,13 @@ Result<std::shared_ptr<const ConvLayout>> Convolution::LayoutWithoutPlanarBand(s
   std::shared_ptr<const ConvLayout>& kept = without_planar_band_[phase];
   if (kept != nullptr) return kept;
   const ConvLayout& planar = *layouts_[phase];
-  auto layout = MakeLayout(phase, ConvLayout::ModelForm(planar.problem(), planar.geometry(), isa_, false));
+  auto layout = MakeLayout(phase, ConvLayout::ModelVariant(planar.problem(), planar.geometry(), isa_, false));
   if (layout) kept = *layout;
   return layout;
 }
 
 Result<std::shared_ptr<const ConvLayout>> Convolution::MakeLayout(size_t phase,
-                                                                  const ConvLayout::Form& form) const {
+                                                                  const ConvLayout::Variant& variant) const {
   const ConvLayout& other = *layouts_[phase];
   const ConvGeometry& geometry = other.geometry();
   const int64_t inputs = geometry.group_inputs();
@@ -140,9 +141,9 @@ Result<std::shared_ptr<const ConvLayout>> Convolution::MakeLayout(size_t phase,
       other.CopyTap(panels, column, tap, &weights[static_cast<size_t>(column * k + tap * inputs)]);
     }
   }
-  for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem_.b_flip());
-  return ConvLayout::Create(other.problem(), {weights.data(), k, problem_.n, 1, k, problem_.b_flip()},
-                            geometry, isa_, form);
+  for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem_.b_shift());
+  return ConvLayout::Create(other.problem(), {weights.data(), k, problem_.n, 1, k, problem_.b_shift()},
+                            geometry, isa_, variant);
 }
 
 int64_t Convolution::packed_bytes() const {

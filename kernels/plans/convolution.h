@@ -3,7 +3,7 @@
 //
 //   Create:   phases ─► a layout each; plans, if all extents are known
 //   Prepare:  extents and batch ─► plans, and what all runs of them share, kept for the sizes used last
-//   Tune:     time all forms of layouts and kernels for an input's extents (conv_tuning.cc)
+//   Tune:     time all variants of layouts and kernels for an input's extents (conv_tuning.cc)
 //   Run:      how each plan is cut for the threads ─► threads ─► a share of each plan
 //
 // Where runs have the zero point and the scale of A, a run begins with what all its shares read: the
@@ -67,7 +67,7 @@ class Convolution {
   Result<std::vector<TunedChoices::ConvChoice>> ListCandidates(const int64_t* input) const;
   /// What Tune() chose, and where.
   TunedChoices tuned() const;
-  /// Chooses as `tuned` says, if that was measured on a CPU of this kind. Skips choices whose form or kernel no
+  /// Chooses as `tuned` says, if that was measured on a CPU of this kind. Skips choices whose variant or kernel no
   /// longer exists or does not fit in memory.
   void Restore(const TunedChoices& tuned);
 
@@ -171,14 +171,16 @@ class Convolution {
   Result<std::unique_ptr<ConvPlan>> MakePlan(const SizedPhase& phase) const;
   Result<std::shared_ptr<const ConvLayout>> LayoutWithoutPlanarBand(size_t phase) const;
   /// From the weights of the layout there is.
-  Result<std::shared_ptr<const ConvLayout>> MakeLayout(size_t phase, const ConvLayout::Form& form) const;
+  Result<std::shared_ptr<const ConvLayout>> MakeLayout(size_t phase,
+                                                       const ConvLayout::Variant& variant) const;
   void NameKernel(const Plans& plans);
 
-  /// All forms of a phase's layout, the model's first.
-  std::vector<ConvLayout::Form> FormsOf(const SizedPhase& phase) const;
+  /// All variants of a phase's layout, the model's first.
+  std::vector<ConvLayout::Variant> VariantsOf(const SizedPhase& phase) const;
   Result<std::shared_ptr<const ConvLayout>> FindOrMakeLayout(size_t phase,
-                                                             const ConvLayout::Form& form) const;
-  Result<std::unique_ptr<ConvPlan>> MakePlanAs(const SizedPhase& phase, const ConvLayout::Form& form) const;
+                                                             const ConvLayout::Variant& variant) const;
+  Result<std::unique_ptr<ConvPlan>> MakePlanAs(const SizedPhase& phase,
+                                               const ConvLayout::Variant& variant) const;
   static Result<std::unique_ptr<ConvPlan>> MakeChosenPlan(const SizedPhase& phase, const Choice& choice);
   Result<TunedPhase> TunePhase(const SizedPhase& phase, Timer* timer, TuningBudget budget) const;
   void RestoreSize(const std::vector<TunedChoices::ConvChoice>& held);

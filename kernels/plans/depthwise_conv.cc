@@ -56,7 +56,7 @@ Error DepthwiseConv::MakeInner() {
   inner_y_ = InnerOf(kHeight);
   const bool is_flat = geometry_.kernel[kDepth] == 1 && geometry_.input[kDepth] == 1 &&
                        geometry_.output[kDepth] == 1 && !geometry_.HasPadding(kDepth);
-  if (!is_flat || layout_.problem().a_flip() != 0 || geometry_.group_outputs() != 1) return {};
+  if (!is_flat || layout_.problem().a_shift() != 0 || geometry_.group_outputs() != 1) return {};
   if (inner_x_.size() < costs::kLeastInnerPixels || inner_y_.size() == 0) return {};
   TapGrid grid = GridOf(lines_.band);
   grid.row_strides_bytes = {0, geometry_.dilation[kHeight] * geometry_.input[kWidth] * data_.n};
@@ -105,9 +105,9 @@ void DepthwiseConv::Decide(const EngineChoice& /*choice*/, ConvRun* run) const {
   run->bytes = run->spread_bytes + RoundUp(ScratchBytes(), 64);
 }
 
-double DepthwiseConv::Work(const ConvRun& /*run*/, const Range& piece) const {
-  const int64_t channels = RoundUp(piece.column_end - piece.column_begin, lines_.engine->channel_step());
-  return static_cast<double>((piece.row_end - piece.row_begin) * channels * data_.k);
+double DepthwiseConv::Work(const ConvRun& /*run*/, const Range& chunk) const {
+  const int64_t channels = RoundUp(chunk.column_end - chunk.column_begin, lines_.engine->channel_step());
+  return static_cast<double>((chunk.row_end - chunk.row_begin) * channels * data_.k);
 }
 
 bool DepthwiseConv::CanReadInPlace(const ConvInput& input, const OutputMap& output) const {
@@ -116,18 +116,18 @@ bool DepthwiseConv::CanReadInPlace(const ConvInput& input, const OutputMap& outp
 }
 
 void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& /*run*/,
-                        const Range& piece, uint8_t* scratch) const {
+                        const Range& chunk, uint8_t* scratch) const {
   const ScopedFloatEnvironment float_environment;
   const int64_t height = geometry_.output[kHeight];
-  const int64_t line_end = piece.row_end / geometry_.output[kWidth];  // over all planes
+  const int64_t line_end = chunk.row_end / geometry_.output[kWidth];  // over all planes
   const Call call{input,
                   buffers.output,
-                  piece.column_begin,
-                  piece.column_end,
+                  chunk.column_begin,
+                  chunk.column_end,
                   scratch,
                   static_cast<const DepthwiseColumns*>(buffers.columns)};
   const bool is_in_place = CanReadInPlace(input, buffers.output);
-  for (int64_t line = piece.row_begin / geometry_.output[kWidth]; line < line_end;) {
+  for (int64_t line = chunk.row_begin / geometry_.output[kWidth]; line < line_end;) {
     const int64_t plane = line / height;
     const Inner all{line % height, std::min(height, line % height + line_end - line)};
     if (is_in_place) {
@@ -143,7 +143,7 @@ void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const
     }
     line += all.size();
   }
-  if (call.columns != nullptr && !call.columns->has_scale) FillWithNan(buffers.output, piece, data_);
+  if (call.columns != nullptr && !call.columns->has_scale) FillWithNan(buffers.output, chunk, data_);
 }
 
 int64_t DepthwiseConv::RunColumnBytes() const {

@@ -34,15 +34,15 @@ class DepthwiseConv final : public ConvKernels {
 
   std::string KernelName() const override { return lines_.engine->KernelName(); }
   int64_t packed_bytes() const override;
-  int64_t LeastPieceRows() const override { return geometry_.output[kWidth]; }
+  int64_t LeastChunkRows() const override { return geometry_.output[kWidth]; }
   void Decide(const EngineChoice& choice, ConvRun* run) const override;
   /// All pixels take the same.
   double RowsCost(const ConvRun& /*run*/, int64_t rows) const override { return static_cast<double>(rows); }
-  double Work(const ConvRun& run, const Range& piece) const override;
+  double Work(const ConvRun& run, const Range& chunk) const override;
   int64_t RunColumnBytes() const override;
   const RunColumns* MakeRunColumns(const RowQuantization& a, uint8_t* to) const override;
-  /// `piece`: whole lines.
-  void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
+  /// `chunk`: whole lines.
+  void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
            uint8_t* scratch) const override;
 
  private:
@@ -70,7 +70,7 @@ class DepthwiseConv final : public ConvKernels {
       : layout_(layout), data_(layout.weights(0), layout.isa(), false), geometry_(geometry) {}
   /// A band of the layout's input.
   Band BandOf(const ConvGeometry& geometry, const BandChannels& channels) const {
-    return Band(geometry, channels, layout_.problem().a_flip());
+    return Band(geometry, channels, layout_.problem().a_shift());
   }
   /// All engines, null where there is none.
   static constexpr size_t kEngines = 4;

@@ -29,8 +29,8 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
   for (int64_t i = 0; i < batch.items(); ++i) {
     const intact_gemm_args item = batch.Item(i);
     if (item.a == nullptr) return InvalidArgument("a is NULL");
-    if (problem().has_given_b && item.b == nullptr)
-      return InvalidArgument("b is NULL; expected B, for runs give it (b_from_run)");
+    if (problem().has_runtime_b && item.b == nullptr)
+      return InvalidArgument("b is NULL; expected B, for runs give it (runtime_b)");
     // The strides as they are given: an item of joined rows has others.
     RETURN_IF_ERROR(CheckOutput(problem().output, weights().n(),
                                 {item.c, args.c_stride, item.residual, args.residual_stride}));
@@ -80,7 +80,7 @@ GemmPlan::Decision GemmPlan::Decide(const intact_gemm_args& args, int parts) con
   const Batch batch(args, problem(), weights().k());
   const Engine& engine = unit_->engines().For(batch.m());
   int64_t bytes = unit_->ShareBytes(engine, batch.m(), args.a_transposed != 0);
-  if (problem().has_given_b) bytes += GivenBytes(weights());
+  if (problem().has_runtime_b) bytes += RuntimeWeightBytes(weights());
   return {batch, &engine, unit_->engines().Cut(engine, batch.m(), batch.PartsPerItem(parts)), bytes};
 }
 
@@ -126,14 +126,14 @@ void GemmPlan::RunShare(const Decision& run, int64_t share, const RowQuantizatio
   if (range.Empty()) return;
   RunBuffers buffers = BuffersOf(item);
   buffers.tensor = tensor;
-  GivenWeights given;
-  if (problem().has_given_b) {
-    const GivenB b = {static_cast<const int8_t*>(item.b), item.b_scales, item.b_scale_count > 1,
-                      item.b_zero_points, item.b_zero_point_count > 1};
-    given = PackGiven(weights(), b, range.column_begin, range.column_end, scratch);
+  RuntimeWeights given;
+  if (problem().has_runtime_b) {
+    const RuntimeB b = {static_cast<const int8_t*>(item.b), item.b_scales, item.b_scale_count > 1,
+                        item.b_zero_points, item.b_zero_point_count > 1};
+    given = PackRuntimeB(weights(), b, range.column_begin, range.column_end, scratch);
     buffers.weights = &given;
     buffers.columns = &given;
-    scratch += GivenBytes(weights());
+    scratch += RuntimeWeightBytes(weights());
   }
   unit_->RunShare(*run.engine, buffers, range, scratch);
 }
@@ -175,7 +175,7 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t part
 
 void GemmPlan::DropUnused() {
   unit_->mutable_engines()->DropUnchosen();
-  if (!problem().has_given_b) unit_->DropUnreadPanels();
+  if (!problem().has_runtime_b) unit_->DropUnreadPanels();
 }
 
 }  // namespace intact::kernels

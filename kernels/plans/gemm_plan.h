@@ -28,7 +28,7 @@ namespace intact::kernels {
 
 class GemmPlan {
  public:
-  /// `usual_m`: rows that runs are expected to have; 0: unknown. Without weights (LinearWeights::Given()) runs
+  /// `usual_m`: rows that runs are expected to have; 0: unknown. Without weights (LinearWeights::OfRuntimeB()) runs
   /// give them.
   static Result<std::unique_ptr<GemmPlan>> Create(std::shared_ptr<const LinearWeights> weights, core::Isa isa,
                                                   int64_t usual_m);

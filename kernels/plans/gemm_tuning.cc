@@ -33,7 +33,7 @@ Error TimedMemory::Allocate(const LinearProblem& problem, int64_t inputs, int64_
   std::minstd_rand random;
   for (size_t i = 0; i < a.size(); ++i) {
     const int value = low + static_cast<int>(random() % static_cast<unsigned>(values));
-    a[i] = static_cast<uint8_t>(value ^ problem.a_flip());
+    a[i] = static_cast<uint8_t>(value ^ problem.a_shift());
   }
   return {};
 }

@@ -22,7 +22,7 @@ Error RowPreparer::MakeKernels(core::Isa isa) {
 
 // Whole blocks of most engines that stay in half of L2, where the engine then finds them; and few enough to
 // bound the memory for the values.
-int64_t RowPreparer::PieceRows() const {
+int64_t RowPreparer::ChunkRows() const {
   constexpr int kUnit = 192;
   return std::min(RowsPerBlock(data_.k, kUnit), RowValues::kRows);
 }
@@ -34,18 +34,18 @@ RowMap RowPreparer::RowsOf(const intact_gemm_args& item) const {
   return rows;
 }
 
-void RowPreparer::Prepare(const Range& piece, uint8_t* copied, uint8_t* numbers, RowValues* values,
+void RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, RowValues* values,
                           RunBuffers* buffers) const noexcept {
   if (data_.problem.IsDynamic()) {
-    buffers->a = Quantize(buffers->rows(), buffers->tensor, piece, copied, numbers, values);
+    buffers->a = Quantize(buffers->rows(), buffers->tensor, chunk, copied, numbers, values);
   } else if (buffers->IsTransposed()) {
-    buffers->a = CopyTransposed(buffers->rows(), piece.row_begin, piece.row_end, copied, CopiedStride());
+    buffers->a = CopyTransposed(buffers->rows(), chunk.row_begin, chunk.row_end, copied, CopiedStride());
   }
   const bool has_given =
       !data_.problem.IsDynamic() && data_.problem.a_quantization != INTACT_QUANTIZATION_STATIC;
-  if (has_given) CopyGiven(*buffers, piece, values);
+  if (has_given) CopyGiven(*buffers, chunk, values);
   if (data_.epilogue.has_b_zero_points) {
-    row_sums_.Sum(buffers->rows(), piece.row_begin, piece.row_end, data_.taps(), values->sums.data());
+    row_sums_.Sum(buffers->rows(), chunk.row_begin, chunk.row_end, data_.taps(), values->sums.data());
   }
 }
 
@@ -56,19 +56,19 @@ RowMap RowPreparer::CopyTransposed(const RowMap& a, int64_t row_begin, int64_t r
   return RowMap::From(row_begin, to, stride);
 }
 
-RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor, const Range& piece,
+RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk,
                              uint8_t* quantized, uint8_t* numbers, RowValues* values) const noexcept {
   const bool is_by_rows = data_.problem.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
-  const RowMap rows = RowMap::From(piece.row_begin, quantized, CopiedStride());
-  for (int64_t row = piece.row_begin; row < piece.row_end;) {
-    const int64_t end = source.IsTransposed() ? std::min(piece.row_end, row + NumberRows()) : piece.row_end;
+  const RowMap rows = RowMap::From(chunk.row_begin, quantized, CopiedStride());
+  for (int64_t row = chunk.row_begin; row < chunk.row_end;) {
+    const int64_t end = source.IsTransposed() ? std::min(chunk.row_end, row + NumberRows()) : chunk.row_end;
     const RowMap x_rows =
         source.IsTransposed() ? CopyTransposed(source, row, end, numbers, NumberStride()) : source;
     for (RowCursor cursor(x_rows, row); row < end; ++row, quantized += CopiedStride()) {
       const uint8_t* const x = cursor.Next();
       const RowQuantization how = is_by_rows ? quantizer_.Choose(quantizer_.Scan(x, data_.k)) : tensor;
       quantizer_.Quantize(x, data_.k, how, quantized);
-      const auto i = static_cast<size_t>(row - piece.row_begin);
+      const auto i = static_cast<size_t>(row - chunk.row_begin);
       values->zero_points[i] = how.zero_point;
       values->scales[i] = how.scale;
     }
@@ -76,11 +76,11 @@ RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor
   return rows;
 }
 
-void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& piece, RowValues* values) const noexcept {
-  const int64_t rows = piece.row_end - piece.row_begin;
+void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& chunk, RowValues* values) const noexcept {
+  const int64_t rows = chunk.row_end - chunk.row_begin;
   const bool has_one = data_.problem.a_quantization == INTACT_QUANTIZATION_TENSOR;
   const auto copy = [&](const auto* from, auto* to) {
-    has_one ? std::fill_n(to, rows, *from) : std::copy_n(from + piece.row_begin, rows, to);
+    has_one ? std::fill_n(to, rows, *from) : std::copy_n(from + chunk.row_begin, rows, to);
   };
   if (buffers.given_zero_points == nullptr) {
     std::fill_n(values->zero_points.begin(), rows, 0);
@@ -91,10 +91,10 @@ void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& piece, RowVa
 }
 
 void RowPreparer::FillWithoutScale(const RowValues& values, const OutputMap& output,
-                                   const Range& piece) const noexcept {
-  for (int64_t row = piece.row_begin; row < piece.row_end; ++row) {
-    if (!std::isnan(values.scales[static_cast<size_t>(row - piece.row_begin)])) continue;
-    FillWithNan(output, {row, row + 1, piece.column_begin, piece.column_end}, data_);
+                                   const Range& chunk) const noexcept {
+  for (int64_t row = chunk.row_begin; row < chunk.row_end; ++row) {
+    if (!std::isnan(values.scales[static_cast<size_t>(row - chunk.row_begin)])) continue;
+    FillWithNan(output, {row, row + 1, chunk.column_begin, chunk.column_end}, data_);
   }
 }
 

@@ -33,10 +33,10 @@ class RowPreparer {
   int64_t ScratchBytes(int64_t m, bool transposed) const {
     return ValueBytes() + CopiedBytes(m, transposed) + NumberBytes(transposed);
   }
-  /// Calls run(buffers, piece, scratch) for pieces of `range` one after the other, whose rows are ready;
+  /// Calls run(buffers, chunk, scratch) for chunks of `range` one after the other, whose rows are ready;
   /// `scratch` is then what follows the preparer's own.
   template <class Run>
-  void ForEachPiece(const RunBuffers& given, const Range& range, uint8_t* scratch, const Run& run) const {
+  void ForEachChunk(const RunBuffers& given, const Range& range, uint8_t* scratch, const Run& run) const {
     const bool transposed = given.IsTransposed();
     if (!data_.epilogue.has_row_values() && !transposed) return run(given, range, scratch);
     RunBuffers buffers = given;
@@ -45,14 +45,14 @@ class RowPreparer {
     uint8_t* const numbers = copied + CopiedBytes(range.row_end - range.row_begin, transposed);
     uint8_t* const rest = numbers + NumberBytes(transposed);
     if (data_.epilogue.has_row_values()) buffers.row_values = values;
-    Range piece = range;
-    for (; piece.row_begin < range.row_end; piece.row_begin = piece.row_end) {
-      piece.row_end = std::min(range.row_end, piece.row_begin + PieceRows());
+    Range chunk = range;
+    for (; chunk.row_begin < range.row_end; chunk.row_begin = chunk.row_end) {
+      chunk.row_end = std::min(range.row_end, chunk.row_begin + ChunkRows());
       buffers.a = given.a;
-      buffers.row_values_begin = piece.row_begin;
-      Prepare(piece, copied, numbers, values, &buffers);
-      run(buffers, piece, rest);
-      if (data_.problem.IsDynamic()) FillWithoutScale(*values, buffers.output, piece);
+      buffers.row_values_begin = chunk.row_begin;
+      Prepare(chunk, copied, numbers, values, &buffers);
+      run(buffers, chunk, rest);
+      if (data_.problem.IsDynamic()) FillWithoutScale(*values, buffers.output, chunk);
     }
   }
 
@@ -63,13 +63,13 @@ class RowPreparer {
     return data_.epilogue.has_row_values() ? RoundUp(static_cast<int64_t>(sizeof(RowValues)), 64) : 0;
   }
   int64_t CopiedBytes(int64_t m, bool transposed) const {
-    return data_.problem.IsDynamic() || transposed ? std::min(PieceRows(), m) * CopiedStride() : 0;
+    return data_.problem.IsDynamic() || transposed ? std::min(ChunkRows(), m) * CopiedStride() : 0;
   }
   int64_t NumberBytes(bool transposed) const {
     return data_.problem.IsDynamic() && transposed ? NumberRows() * NumberStride() : 0;
   }
   /// Rows whose values are found at a time.
-  int64_t PieceRows() const;
+  int64_t ChunkRows() const;
   /// Rows of numbers that are transposed at a time: a cache line of each depth.
   int64_t NumberRows() const { return 64 / data_.problem.a_bytes(); }
   /// Bytes from a row that was copied to the next, and from a row of numbers.
@@ -77,19 +77,19 @@ class RowPreparer {
   int64_t NumberStride() const { return PaddedStride(data_.k * data_.problem.a_bytes()); }
   // A line more than the row, so that the rows of a tile do not meet in the same sets of L1.
   static int64_t PaddedStride(int64_t row_bytes) { return RoundUp(row_bytes, 64) + 64; }
-  /// Finds the values of `piece`, and quantizes or transposes its rows.
-  void Prepare(const Range& piece, uint8_t* copied, uint8_t* numbers, RowValues* values,
+  /// Finds the values of `chunk`, and quantizes or transposes its rows.
+  void Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, RowValues* values,
                RunBuffers* buffers) const noexcept;
   /// Copies rows [row_begin, row_end) of a transposed A to where they are `stride` bytes apart, and tells
   /// where they then are, under the same numbers.
   RowMap CopyTransposed(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* to,
                         int64_t stride) const noexcept;
-  /// Quantizes the rows of `piece`, and tells where they then are, under the same numbers.
-  RowMap Quantize(const RowMap& source, const RowQuantization& tensor, const Range& piece, uint8_t* quantized,
+  /// Quantizes the rows of `chunk`, and tells where they then are, under the same numbers.
+  RowMap Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk, uint8_t* quantized,
                   uint8_t* numbers, RowValues* values) const noexcept;
-  void CopyGiven(const RunBuffers& buffers, const Range& piece, RowValues* values) const noexcept;
+  void CopyGiven(const RunBuffers& buffers, const Range& chunk, RowValues* values) const noexcept;
   /// Stores the outputs of rows that have no scale.
-  void FillWithoutScale(const RowValues& values, const OutputMap& output, const Range& piece) const noexcept;
+  void FillWithoutScale(const RowValues& values, const OutputMap& output, const Range& chunk) const noexcept;
 
   const GemmData& data_;
   RowSums row_sums_;     // where the epilogue has weight zero points

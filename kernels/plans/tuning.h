@@ -97,7 +97,7 @@ inline size_t ChooseByTime(const std::vector<TurnTimes>& times, size_t model) {
   return chosen;
 }
 
-/// What runs read and write while they are timed: activations within the declared range, as callers have them,
+/// What runs read and write while they are timed: activations within the activation range, as callers have them,
 /// since others run more slowly.
 struct TimedMemory {
   AlignedBuffer<uint8_t> a, c, residual, scratch;  // no residual where the problem has none

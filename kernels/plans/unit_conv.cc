@@ -35,7 +35,7 @@ Result<Access> UnitConv::MakeSource() {
   const LinearProblem& problem = layout_.problem();
   switch (layout_.reading()) {
     case ConvLayout::Reading::kPlanarBand: {
-      PlanarBand band(geometry_, problem.a_flip());
+      PlanarBand band(geometry_, problem.a_shift());
       if (!layout_.channel_order().empty()) band.OrderChannels(layout_.channel_order());
       if (!band.IsSmall()) return Error{INTACT_UNSUPPORTED, "the input is too large for a planar band"};
       RETURN_IF_ERROR(band.GenerateKernel());
@@ -51,14 +51,14 @@ Result<Access> UnitConv::MakeSource() {
       return Access(std::move(taps));
     }
     case ConvLayout::Reading::kWindows: {
-      const Band band(geometry_, layout_.channels(), problem.a_flip());
+      const Band band(geometry_, layout_.channels(), problem.a_shift());
       source_ = std::make_unique<WindowSource>(geometry_, band, layout_.tap_depth());
       Taps taps;
       taps.depth = layout_.tap_depth();
       return Access(std::move(taps));
     }
     default: {
-      const Band band(geometry_, layout_.channels(), problem.a_flip());
+      const Band band(geometry_, layout_.channels(), problem.a_shift());
       const bool is_per_unit = layout_.reading() == ConvLayout::Reading::kBandPerUnit;
       source_ = std::make_unique<BandSource>(band, is_per_unit ? layout_.unit_groups() : geometry_.groups,
                                              geometry_.group_inputs());
@@ -148,9 +148,9 @@ void UnitConv::SetLineEnds(const Band& band, Taps* taps) const {
 // ----- how a run is cut ------------------------------------------------------------------------------------
 
 void UnitConv::Decide(const EngineChoice& choice, ConvRun* run) const {
-  run->piece_rows = std::min(run->piece_rows, source_->max_rows());
+  run->chunk_rows = std::min(run->chunk_rows, source_->max_rows());
   run->staged_bytes = RoundUp(source_->bytes(), 64);
-  run->run_rows = run->is_by_line ? geometry_.output[kWidth] : run->piece_rows;
+  run->run_rows = run->is_by_line ? geometry_.output[kWidth] : run->chunk_rows;
   for (const auto& unit : units_) {
     const EngineSet& engines = unit->engines();
     const Engine& engine = choice ? *engines.Find(*choice) : engines.For(run->run_rows);
@@ -173,17 +173,17 @@ bool UnitConv::RunsByLine() const {
          geometry_.output[kWidth] >= costs::kLeastLineRows;
 }
 
-// As if the share began with a line and with a piece.
+// As if the share began with a line and with a chunk.
 double UnitConv::RowsCost(const ConvRun& run, int64_t rows) const {
   const EngineSet& engines = units_.front()->engines();
   const Engine& engine = *run.engines.front();
-  const int64_t rest = rows % run.run_rows;
-  const double cost = rest == 0 ? 0 : engines.RowsCost(engine, rest);
+  const int64_t tail = rows % run.run_rows;
+  const double cost = tail == 0 ? 0 : engines.RowsCost(engine, tail);
   if (rows < run.run_rows) return cost;
   return cost + static_cast<double>(rows / run.run_rows) * engines.RowsCost(engine, run.run_rows);
 }
 
-double UnitConv::Work(const ConvRun& run, const Range& piece) const {
+double UnitConv::Work(const ConvRun& run, const Range& chunk) const {
   const auto of_unit = [&](size_t number, const Range& range) {
     const EngineSet& engines = units_[number]->engines();
     const Engine& engine = *run.engines[number];
@@ -194,11 +194,11 @@ double UnitConv::Work(const ConvRun& run, const Range& piece) const {
     });
     return work;
   };
-  if (HasOneUnit()) return of_unit(0, piece);
+  if (HasOneUnit()) return of_unit(0, chunk);
   double work = 0;
   const int64_t columns = layout_.unit_outputs();
-  for (int64_t unit = piece.column_begin / columns; unit * columns < piece.column_end; ++unit) {
-    work += of_unit(static_cast<size_t>(unit), {piece.row_begin, piece.row_end, 0, columns});
+  for (int64_t unit = chunk.column_begin / columns; unit * columns < chunk.column_end; ++unit) {
+    work += of_unit(static_cast<size_t>(unit), {chunk.row_begin, chunk.row_end, 0, columns});
   }
   return work;
 }
@@ -222,18 +222,18 @@ const RunColumns* UnitConv::MakeRunColumns(const RowQuantization& a, uint8_t* to
   return made;
 }
 
-void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
+void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
                    uint8_t* scratch) const {
   const int64_t group_outputs = geometry_.group_outputs();
   const int64_t unit_outputs = layout_.unit_outputs();
   const int64_t staged_columns = source_->groups() * group_outputs;
   for (int64_t first = 0; first < geometry_.output_channels; first += staged_columns) {
-    Range staged = piece;
-    staged.column_begin = std::max(piece.column_begin, first);
-    staged.column_end = std::min(piece.column_end, first + staged_columns);
+    Range staged = chunk;
+    staged.column_begin = std::max(chunk.column_begin, first);
+    staged.column_end = std::min(chunk.column_end, first + staged_columns);
     if (staged.Empty()) continue;
     RunBuffers unit_buffers = buffers;
-    unit_buffers.a = source_->Stage(input, first / group_outputs, piece.row_begin, piece.row_end, scratch);
+    unit_buffers.a = source_->Stage(input, first / group_outputs, chunk.row_begin, chunk.row_end, scratch);
     if (HasOneUnit()) {
       RunUnit(0, run, unit_buffers, staged, scratch);
       continue;
@@ -246,7 +246,7 @@ void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const Conv
       unit_buffers.output = buffers.output.FromColumn(column);
       const auto unit = static_cast<size_t>(column / unit_outputs);
       if (buffers.columns != nullptr) unit_buffers.columns = buffers.columns + unit;
-      RunUnit(unit, run, unit_buffers, {piece.row_begin, piece.row_end, 0, unit_outputs}, scratch);
+      RunUnit(unit, run, unit_buffers, {chunk.row_begin, chunk.row_end, 0, unit_outputs}, scratch);
     }
   }
 }

@@ -1,6 +1,6 @@
 // A convolution of given extents as GEMMs: a plan for each unit of its layout (conv_layout.h).
 //
-//   Run   a piece of output pixels × channels ─► staged input (input_source.h) ─► units ─► UnitPlan::RunShare()
+//   Run   a chunk of output pixels × channels ─► staged input (input_source.h) ─► units ─► UnitPlan::RunShare()
 #ifndef INTACT_KERNELS_PLANS_UNIT_CONV_H_
 #define INTACT_KERNELS_PLANS_UNIT_CONV_H_
 
@@ -34,12 +34,12 @@ class UnitConv final : public ConvKernels {
   bool RunsByLine() const override;
   bool CanStream() const override { return HasOneUnit(); }
   void Decide(const EngineChoice& choice, ConvRun* run) const override;
-  int64_t PieceEnd(int64_t row, int64_t row_end) const override { return source_->EndFrom(row, row_end); }
+  int64_t ChunkEnd(int64_t row, int64_t row_end) const override { return source_->EndFrom(row, row_end); }
   double RowsCost(const ConvRun& run, int64_t rows) const override;
-  double Work(const ConvRun& run, const Range& piece) const override;
+  double Work(const ConvRun& run, const Range& chunk) const override;
   int64_t RunColumnBytes() const override;
   const RunColumns* MakeRunColumns(const RowQuantization& a, uint8_t* to) const override;
-  void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& piece,
+  void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
            uint8_t* scratch) const override;
   Result<std::vector<EngineChoice>> MakeCandidates() override;
   EngineChoice ModelChoice(int64_t rows) const override;

@@ -10,7 +10,7 @@ Result<std::unique_ptr<UnitPlan>> UnitPlan::Create(std::shared_ptr<const LinearW
                                                    const UnitPlan* like) {
   RETURN_IF_ERROR(weights->RestorePanels());
   std::unique_ptr<UnitPlan> plan(new UnitPlan(std::move(weights), std::move(access), isa));
-  RETURN_IF_ERROR(plan->data_.SetSkippingInitial());
+  RETURN_IF_ERROR(plan->data_.SetSkippingCompensation());
   RETURN_IF_ERROR(plan->engines_.MakeUsual(usual, like == nullptr ? nullptr : &like->engines_));
   RETURN_IF_ERROR(plan->rows_.MakeKernels(isa));
   plan->kernel_name_ = plan->engines_.For(usual.named == 0 ? kLargeM : usual.named).KernelName();
@@ -21,9 +21,9 @@ void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
                         uint8_t* scratch) const {
   if (range.Empty()) return;
   const ScopedFloatEnvironment float_environment;
-  rows_.ForEachPiece(buffers, range, scratch,
-                     [&](const RunBuffers& ready, const Range& piece, uint8_t* rest) {
-                       engines_.Run(engine, ready, piece, rest);
+  rows_.ForEachChunk(buffers, range, scratch,
+                     [&](const RunBuffers& ready, const Range& chunk, uint8_t* rest) {
+                       engines_.Run(engine, ready, chunk, rest);
                      });
   if (buffers.columns != nullptr && !buffers.columns->has_scale) FillWithNan(buffers.output, range, data_);
   if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
@@ -31,7 +31,7 @@ void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
 
 int64_t UnitPlan::packed_bytes() const {
   int64_t bytes = weights().bytes() + engines_.packed_bytes();
-  for (const SkippingInitial& skipping : data_.skipping_initial) {
+  for (const SkippingCompensation& skipping : data_.skipping_compensation) {
     bytes += static_cast<int64_t>(skipping.columns.bytes() + skipping.paddings.bytes());
   }
   return bytes;

@@ -2,7 +2,7 @@
 // a convolution one for each unit of its weights (conv_layout.h).
 //
 //   Create     bound what depends on the access → make engines
-//   RunShare   a thread's share of a run, or a piece of it ─► pieces of prepared rows ─► Engine::RunRange()
+//   RunShare   a thread's share of a run, or a chunk of it ─► chunks of prepared rows ─► Engine::RunRange()
 //
 // Which engine runs is decided once for a run, by whoever begins it, and passed on: engines().For(m).
 #ifndef INTACT_KERNELS_PLANS_UNIT_PLAN_H_
@@ -46,7 +46,7 @@ class UnitPlan {
   }
   void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
 
-  /// Memory of the weights, in all forms.
+  /// Memory of the weights, in all variants.
   int64_t packed_bytes() const;
   /// Frees the canonical panels if no engine reads them. Not while others use the plan or its weights; no
   /// other plan reads those.

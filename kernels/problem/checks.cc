@@ -103,8 +103,8 @@ Error CheckShape(const intact_gemm_desc& desc) {
                            ", so elements of b overlap; expected b_stride_k > (n − 1)·" +
                            "b_stride_n (K×N) or b_stride_n > (k − 1)·b_stride_k (N×K: 1 and k)");
   }
-  if (!IsOneOf(desc.b_from_run, {0, 1})) {
-    return InvalidArgument(Got("b_from_run", desc.b_from_run) + "; expected 0 or 1");
+  if (!IsOneOf(desc.runtime_b, {0, 1})) {
+    return InvalidArgument(Got("runtime_b", desc.runtime_b) + "; expected 0 or 1");
   }
   if (desc.reserved != 0) return InvalidArgument(Got("reserved", desc.reserved) + "; expected 0");
   if (desc.usual_m < 0 || desc.usual_m > kMaxDimension) {
@@ -117,14 +117,14 @@ std::string RangeText(Limits limits) {
   return std::to_string(limits.min) + " to " + std::to_string(limits.max);
 }
 
-// The declared range of activations; all of the type if none is.
-Limits DeclaredLimits(const intact_linear_desc& desc) {
+// The activation range of activations; all of the type if none is.
+Limits ActivationLimits(const intact_linear_desc& desc) {
   return desc.a_min == 0 && desc.a_max == 0 ? TypeLimits(desc.a_type) : Limits{desc.a_min, desc.a_max};
 }
 
 Error CheckRange(const intact_linear_desc& desc) {
   const Limits type = TypeLimits(desc.a_type);
-  const Limits declared = DeclaredLimits(desc);
+  const Limits declared = ActivationLimits(desc);
   if (declared.min > declared.max || declared.min < type.min || declared.max > type.max) {
     return InvalidArgument("a_min is " + std::to_string(desc.a_min) + " and a_max is " +
                            std::to_string(desc.a_max) + "; expected a range within " + RangeText(type));
@@ -169,7 +169,7 @@ Error CheckQuantization(const intact_linear_desc& desc) {
 }
 
 Error CheckZeroPoints(const intact_linear_desc& desc) {
-  const Limits a = DeclaredLimits(desc);
+  const Limits a = ActivationLimits(desc);
   const bool is_static = desc.a_quantization == INTACT_QUANTIZATION_STATIC;
   if (is_static && (desc.a_zero_point < a.min || desc.a_zero_point > a.max)) {
     return InvalidArgument(Got("a_zero_point", desc.a_zero_point) + "; expected " + RangeText(a));
@@ -363,13 +363,13 @@ std::vector<T> ReadColumns(const T* from, int64_t count, int64_t n) {
 
 // Empty if all are 0 as kernels see them.
 std::vector<int32_t> ReadWeightZeroPoints(const intact_linear_desc& desc, int64_t n) {
-  const int32_t flip = WeightFlip(static_cast<intact_type>(desc.b_type));
+  const int32_t shift = WeightShift(static_cast<intact_type>(desc.b_type));
   std::vector<int32_t> values = ReadColumns(desc.b_zero_points, desc.b_zero_point_count, n);
-  if (values.empty() && flip != 0) {
+  if (values.empty() && shift != 0) {
     values.assign(static_cast<size_t>(n), 0);
     PadColumns(&values);
   }
-  for (int32_t& value : values) value -= flip;
+  for (int32_t& value : values) value -= shift;
   const bool are_zero = std::all_of(values.begin(), values.end(), [](int32_t value) { return value == 0; });
   return are_zero ? std::vector<int32_t>() : values;
 }
@@ -437,7 +437,7 @@ Result<core::IsaSet> PermittedIsas(int32_t max_isa) {
   return jit::PermittedIsas(cap);
 }
 
-Error CheckGivenBounds(const intact_linear_desc& desc) {
+Error CheckAccumulatorBounds(const intact_linear_desc& desc) {
   const auto is_unset = [](float bound) { return std::bit_cast<uint32_t>(bound) == 0; };
   if (desc.activation != INTACT_ACTIVATION_CLAMP || !is_unset(desc.clamp_min) || !is_unset(desc.clamp_max))
     return {};
@@ -461,8 +461,8 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
   LinearProblem problem;
   static_cast<core::Linear&>(problem) = core::NumbersOf(desc);
   problem.n = n;
-  const Limits range = DeclaredLimits(desc);
-  problem.range = {range.min + problem.a_flip(), range.max + problem.a_flip()};
+  const Limits range = ActivationLimits(desc);
+  problem.range = {range.min + problem.a_shift(), range.max + problem.a_shift()};
   if (problem.range.IsFull()) problem.a_min = problem.a_max = 0;
   problem.output = TakeOutput(&problem);
   problem.b_zero_points = ReadWeightZeroPoints(desc, n);
@@ -485,10 +485,10 @@ Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n)
 
 Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b) {
   RETURN_IF_ERROR(CheckShape(desc));
-  if (desc.b_from_run != 0 && b != nullptr) {
-    return InvalidArgument("b is given, and b_from_run is 1; expected NULL, for runs give it");
+  if (desc.runtime_b != 0 && b != nullptr) {
+    return InvalidArgument("b is given, and runtime_b is 1; expected NULL, for runs give it");
   }
-  if (desc.b_from_run == 0 && b == nullptr) return InvalidArgument("b is NULL");
+  if (desc.runtime_b == 0 && b == nullptr) return InvalidArgument("b is NULL");
   return WeightView{static_cast<const int8_t*>(b),
                     desc.k,
                     desc.n,
@@ -580,7 +580,7 @@ Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* 
   }
   // Padding of a convolution has the value of the one zero point.
   const Limits limits =
-      has_one ? Limits{problem.range.low - problem.a_flip(), problem.range.high - problem.a_flip()}
+      has_one ? Limits{problem.range.low - problem.a_shift(), problem.range.high - problem.a_shift()}
               : TypeLimits(problem.a_type);
   const int64_t values = has_one ? 1 : m;
   constexpr int32_t kDefault = 0;

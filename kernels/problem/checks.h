@@ -38,14 +38,14 @@ Error CheckRows(int64_t m, int64_t least);
 Result<core::IsaSet> PermittedIsas(int32_t max_isa);
 
 /// What a caller's descriptor must not leave out, and a saved plan may hold: the bounds of CLAMP.
-Error CheckGivenBounds(const intact_linear_desc& desc);
+Error CheckAccumulatorBounds(const intact_linear_desc& desc);
 
 /// The linear problem of `n` columns.
 Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n);
 /// The same for a convolution, which is not offered all of it.
 Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n);
 
-/// The shape and layout of a GEMM's weights, whose type, and so their flip, is yet to be checked.
+/// The shape and layout of a GEMM's weights, whose type, and so their shift, is yet to be checked.
 Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b);
 
 /// A run's rows beside A: where C and the residual lie.

@@ -31,8 +31,8 @@ LinearProblem LinearProblem::WithShiftedActivations() const {
   LinearProblem shifted = *this;
   shifted.a_zero_point = ActivationZeroPoint();
   if (a_min != 0 || a_max != 0) {
-    shifted.a_min += a_flip();
-    shifted.a_max += a_flip();
+    shifted.a_min += a_shift();
+    shifted.a_max += a_shift();
   }
   shifted.a_type = INTACT_U8;
   return shifted;
@@ -58,7 +58,7 @@ intact_linear_desc DescOf(const LinearProblem& problem, std::vector<int32_t>* b_
   intact_linear_desc desc = core::DescOf(problem);
   b_zero_points->resize(static_cast<size_t>(problem.n));
   for (int64_t i = 0; i < problem.n; ++i) {
-    (*b_zero_points)[static_cast<size_t>(i)] = problem.WeightZeroPoint(i) + problem.b_flip();
+    (*b_zero_points)[static_cast<size_t>(i)] = problem.WeightZeroPoint(i) + problem.b_shift();
   }
   PadColumns(b_zero_points);
   desc.b_zero_points = b_zero_points->data();

@@ -32,12 +32,12 @@ struct Scaling {
 };
 
 /// Vectors have a value for each column, padded as told above, or are empty. Zero points of weights are as
-/// kernels see them. The declared range and the post-operations have one form: a_min and a_max are 0 for the
+/// kernels see them. The activation range and the post-operations have one form: a_min and a_max are 0 for the
 /// whole range, and an output that is not s32 ends with a Clamp to what the activation and the type leave.
 struct LinearProblem : core::Linear {
   int64_t n = 0;                        // columns
   ActivationRange range;                // declared, as kernels see it
-  bool has_given_b = false;             // each run gives the weights
+  bool has_runtime_b = false;           // each run gives the weights
   bool may_have_b_zero_points = false;  // and their zero points
   // Each run gives A's zero point, or its scale, which its own constants of columns take in (run_columns.h).
   bool has_run_zero_point = false, has_run_scale = false;
@@ -54,10 +54,10 @@ struct LinearProblem : core::Linear {
   /// of columns of its zero point and its scale.
   LinearProblem WithRunColumns() const;
 
-  uint8_t a_flip() const { return ActivationFlip(a_type); }
-  uint8_t b_flip() const { return WeightFlip(b_type); }
+  uint8_t a_shift() const { return ActivationShift(a_type); }
+  uint8_t b_shift() const { return WeightShift(b_type); }
   /// As kernels see them: the zero point of activations, and a column's of weights.
-  int32_t ActivationZeroPoint() const { return a_zero_point + a_flip(); }
+  int32_t ActivationZeroPoint() const { return a_zero_point + a_shift(); }
   int32_t WeightZeroPoint(int64_t column) const {
     return b_zero_points.empty() ? 0 : b_zero_points[static_cast<size_t>(column)];
   }

@@ -23,10 +23,10 @@ inline constexpr int kQuad = 4;
 /// Values of an activation.
 inline constexpr int kActivationValues = 256;
 
-/// Flips the top bit of activations of `type`, so that they become u8: see above.
-constexpr uint8_t ActivationFlip(intact_type type) { return type == INTACT_S8 ? 0x80 : 0; }
-/// Flips the top bit of weights of `type`, so that they become s8.
-constexpr uint8_t WeightFlip(intact_type type) { return type == INTACT_U8 ? 0x80 : 0; }
+/// Shifts the top bit of activations of `type`, so that they become u8: see above.
+constexpr uint8_t ActivationShift(intact_type type) { return type == INTACT_S8 ? 0x80 : 0; }
+/// Shifts the top bit of weights of `type`, so that they become s8.
+constexpr uint8_t WeightShift(intact_type type) { return type == INTACT_U8 ? 0x80 : 0; }
 
 /// Activations as kernels see them.
 struct ActivationRange {
@@ -40,10 +40,10 @@ struct WeightView {
   const int8_t* data = nullptr;  // u8 in the same bits
   int64_t k = 0, n = 0;
   int64_t stride_k = 0, stride_n = 0;
-  uint8_t flip = 0;  // WeightFlip()
+  uint8_t shift = 0;  // WeightShift()
   /// As kernels see it.
   int8_t At(int64_t row, int64_t column) const {
-    return static_cast<int8_t>(data[row * stride_k + column * stride_n] ^ flip);
+    return static_cast<int8_t>(data[row * stride_k + column * stride_n] ^ shift);
   }
 };
 

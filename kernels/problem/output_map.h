@@ -58,10 +58,10 @@ struct OutputMap {
 /// begins with that of `lowest`.
 inline void LookUp(const uint8_t* __restrict table, int32_t lowest, const OutputMap& output, int64_t row,
                    int64_t row_end, int64_t column, int64_t columns) noexcept {
-  const auto flip = static_cast<uint8_t>(lowest);  // 0, or the sign
+  const auto shift = static_cast<uint8_t>(lowest);  // 0, or the sign
   for (; row < row_end; ++row) {
     uint8_t* __restrict const c = output.C(row, column);
-    for (int64_t i = 0; i < columns; ++i) c[i] = table[c[i] ^ flip];
+    for (int64_t i = 0; i < columns; ++i) c[i] = table[c[i] ^ shift];
   }
 }
 

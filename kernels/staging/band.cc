@@ -19,8 +19,8 @@ const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, i
   return input.a + ((image * extents[kDepth] + z) * extents[kHeight] + line) * extents[kWidth] * input.stride;
 }
 
-Band::Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t flip)
-    : geometry_(geometry), channels_(channels), flip_(flip) {
+Band::Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t shift)
+    : geometry_(geometry), channels_(channels), shift_(shift) {
   const int64_t budget = Caches().BandLines();
   pixel_step_ = TapStep(kWidth, width());
   line_bytes_ = Positions(kWidth, width()) * channels.pitch;
@@ -163,9 +163,9 @@ void Band::StageSliceOfPixels(const ConvInput& input, const Slice& slice, const 
       filled = end - slice.begin;
       const uint8_t* const from = line + x * input.stride;
       if (repeats == 1) {
-        CopyActivations(from + slice.begin, filled, flip_, pixel);
+        CopyActivations(from + slice.begin, filled, shift_, pixel);
       } else {
-        for (int64_t i = 0; i < filled; ++i) pixel[i] = from[(slice.begin + i) / repeats] ^ flip_;
+        for (int64_t i = 0; i < filled; ++i) pixel[i] = from[(slice.begin + i) / repeats] ^ shift_;
       }
     }
     std::memset(pixel + filled, padding, static_cast<size_t>(slice.size() - filled));
@@ -179,13 +179,13 @@ void Band::CopyPixels(const ConvInput& input, const uint8_t* from, int64_t pixel
   const uint8_t padding = PaddingOf(input);
   const int64_t count = channels_.count;
   if (channels_.repeats == 1 && count == stride && count == channels_.pitch) {
-    return CopyActivations(from, pixels * count, flip_, to);
+    return CopyActivations(from, pixels * count, shift_, to);
   }
   for (int64_t pixel = 0; pixel < pixels; ++pixel, from += stride, to += channels_.pitch) {
     if (channels_.repeats == 1) {
-      CopyActivations(from, count, flip_, to);
+      CopyActivations(from, count, shift_, to);
     } else {
-      for (int64_t i = 0; i < count * channels_.repeats; ++i) to[i] = from[i / channels_.repeats] ^ flip_;
+      for (int64_t i = 0; i < count * channels_.repeats; ++i) to[i] = from[i / channels_.repeats] ^ shift_;
     }
     const int64_t filled = count * channels_.repeats;
     std::memset(to + filled, padding, static_cast<size_t>(channels_.pitch - filled));

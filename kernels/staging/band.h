@@ -46,15 +46,15 @@ class Band {
  public:
   /// Beyond what is staged; kernels may read them against weights that contribute nothing: the end of a tap's
   /// last quad, or of its last tile. They need not be written. What such reads find within a band must be
-  /// activations of the declared range, so each line is staged, also where no tap reads it.
+  /// activations of the activation range, so each line is staged, also where no tap reads it.
   static constexpr int64_t kSlackBytes = 128;
 
   Band() = default;
-  /// `flip`: ActivationFlip(). A negative pad_begin of the width: lines begin within the input.
-  Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t flip);
+  /// `shift`: ActivationShift(). A negative pad_begin of the width: lines begin within the input.
+  Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t shift);
 
   /// Padding as kernels see it.
-  uint8_t PaddingOf(const ConvInput& input) const { return *input.padding ^ flip_; }
+  uint8_t PaddingOf(const ConvInput& input) const { return *input.padding ^ shift_; }
   /// Bytes that Stage() writes, and some that kernels may read beyond.
   int64_t bytes() const { return planes_ * plane_bytes_ + kSlackBytes; }
   int64_t pixel_bytes() const { return channels_.pitch; }
@@ -106,7 +106,7 @@ class Band {
 
   ConvGeometry geometry_;
   BandChannels channels_;
-  uint8_t flip_ = 0;
+  uint8_t shift_ = 0;
   int64_t lines_ = 0;                       // output lines that a band of one plane holds
   int64_t planes_ = 0;                      // whole planes that it holds; 1 if not all lines of one
   int64_t line_step_ = 0, pixel_step_ = 0;  // TapStep()

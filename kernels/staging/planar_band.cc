@@ -41,8 +41,8 @@ int64_t ChooseGroups(const ConvGeometry& geometry) {
 
 }  // namespace
 
-PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t flip)
-    : geometry_(geometry), flip_(flip), line_phases_(UsedPhases(geometry, kHeight)) {
+PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t shift)
+    : geometry_(geometry), shift_(shift), line_phases_(UsedPhases(geometry, kHeight)) {
   const Spatial& stride = geometry.stride;
   for (const int64_t phase : UsedPhases(geometry, kWidth)) {
     const int64_t first_x = phase - geometry.pad_begin[kWidth];
@@ -121,7 +121,7 @@ Error PlanarBand::GenerateKernel() {
     }
     return false;
   });
-  ASSIGN_OR_RETURN(transpose_, GetPixelTranspose(flip_ != 0, shuffles));
+  ASSIGN_OR_RETURN(transpose_, GetPixelTranspose(shift_ != 0, shuffles));
   return {};
 }
 
@@ -230,7 +230,7 @@ uint8_t PlanarBand::Transpose(std::span<const uint8_t* const> pixels, int64_t gr
   if (!transpose_) {
     const int64_t inputs = geometry_.group_inputs();
     for (int64_t i = 0; i < std::min(groups_, geometry_.groups - group); ++i) {
-      largest = std::max(largest, PackActivations(pixels, (group + i) * inputs, inputs, flip_,
+      largest = std::max(largest, PackActivations(pixels, (group + i) * inputs, inputs, shift_,
                                                   quad_bytes_ / kQuad, to + i * group_quads() * quad_bytes_));
     }
     return largest;

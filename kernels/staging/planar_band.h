@@ -35,7 +35,7 @@ namespace intact::kernels {
 class PlanarBand {
  public:
   PlanarBand() = default;
-  PlanarBand(const ConvGeometry& geometry, uint8_t flip);
+  PlanarBand(const ConvGeometry& geometry, uint8_t shift);
   /// Whether channels may have another order within their group: where one shuffle reaches them all.
   bool CanOrderChannels() const;
   /// The channel at each place, group by group; if CanOrderChannels().
@@ -101,7 +101,7 @@ class PlanarBand {
   uint8_t Transpose(std::span<const uint8_t* const> pixels, int64_t group, uint8_t* to) const noexcept;
 
   ConvGeometry geometry_;
-  uint8_t flip_ = 0;
+  uint8_t shift_ = 0;
   int64_t lines_ = 0;        // output lines that a band holds
   int64_t line_length_ = 0;  // positions that a line fills, some of them those of the next
   int64_t line_positions_ = 0, phase_positions_ = 0, slice_positions_ = 0;

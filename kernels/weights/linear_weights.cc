@@ -59,30 +59,30 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::Borrow(LinearProblem
   return std::shared_ptr<const LinearWeights>(std::move(weights));
 }
 
-Result<std::shared_ptr<const LinearWeights>> LinearWeights::Given(LinearProblem problem,
-                                                                  const WeightView& layout) {
+Result<std::shared_ptr<const LinearWeights>> LinearWeights::OfRuntimeB(LinearProblem problem,
+                                                                       const WeightView& layout) {
   std::shared_ptr<LinearWeights> weights(new LinearWeights);
   weights->problem_ = std::move(problem);
   weights->layout_ = layout;
   weights->packed_ = PackedWeights(layout.k, weights->problem_.n);
   const auto padded = static_cast<size_t>(weights->packed_.panels() * kPanelColumns);
-  if (!weights->initial_.Resize(padded)) return Error{INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+  if (!weights->compensation_.Resize(padded)) return Error{INTACT_OUT_OF_MEMORY, "no memory for column sums"};
   const std::vector<int32_t>& bias = weights->problem_.bias_s32;
   if (bias.empty()) {
-    std::fill_n(weights->initial_.data(), padded, 0);
+    std::fill_n(weights->compensation_.data(), padded, 0);
   } else {
-    std::copy_n(bias.begin(), padded, weights->initial_.data());
+    std::copy_n(bias.begin(), padded, weights->compensation_.data());
   }
   weights->certificate_.range = weights->problem_.range;
   weights->certificate_.pairs = (layout.k + 1) / 2 * weights->problem_.n;
   weights->certificate_.failing_pairs = weights->certificate_.pairs;  // nothing is proven
   weights->certificate_.column_sums.resize(padded);
-  RETURN_IF_ERROR(weights->BoundGiven());
+  RETURN_IF_ERROR(weights->BoundRuntimeB());
   return std::shared_ptr<const LinearWeights>(std::move(weights));
 }
 
 // The worst of all weights: every product as large as can be, and of one sign.
-Error LinearWeights::BoundGiven() {
+Error LinearWeights::BoundRuntimeB() {
   const int64_t factors = int64_t{255} * (problem_.HasWeightZeroPoints() ? 255 : 128);
   int64_t most = k() * factors;
   // Pairs that clamp change Σ a·w, of which zero points then subtract what they would subtract anyway.
@@ -144,7 +144,7 @@ Result<std::shared_ptr<const PackedWeights>> LinearWeights::Panels() const {
 
 int64_t LinearWeights::bytes() const {
   int64_t bytes = (dropped_to_ == nullptr && packed_.data != nullptr ? packed_.bytes() : 0) +
-                  static_cast<int64_t>(initial_.bytes() + column_sums_.bytes());
+                  static_cast<int64_t>(compensation_.bytes() + column_sums_.bytes());
   for (const bool has_values : {!problem_.bias_s32.empty(), !problem_.b_zero_points.empty(),
                                 problem_.Factors() != nullptr, problem_.Addends() != nullptr}) {
     if (has_values) bytes += packed_.panels() * kPanelColumns * static_cast<int64_t>(sizeof(int32_t));
@@ -152,30 +152,30 @@ int64_t LinearWeights::bytes() const {
   return bytes;
 }
 
-void LinearWeights::InitialOf(int32_t zero_point, int32_t* to) const noexcept {
-  std::copy_n(initial_.data(), initial_.size(), to);
+void LinearWeights::CompensationOf(int32_t zero_point, int32_t* to) const noexcept {
+  std::copy_n(compensation_.data(), compensation_.size(), to);
   if (!problem_.has_run_zero_point) return;
   const auto add = [to](size_t n, int64_t value) {
     to[n] = static_cast<int32_t>(static_cast<uint32_t>(to[n]) + static_cast<uint32_t>(value));
   };
-  for (size_t n = 0; n < initial_.size(); ++n) add(n, -int64_t{zero_point} * column_sums_[n]);
+  for (size_t n = 0; n < compensation_.size(); ++n) add(n, -int64_t{zero_point} * column_sums_[n]);
   if (!pairs_saturate_ || problem_.clamp_excess.empty()) return;
   const auto place = static_cast<size_t>(problem_.ActivationZeroPoint() + zero_point);
-  for (size_t n = 0; n < initial_.size(); ++n) add(n, problem_.clamp_excess[place][n]);
+  for (size_t n = 0; n < compensation_.size(); ++n) add(n, problem_.clamp_excess[place][n]);
 }
 
 Error LinearWeights::BoundAccumulators() {
   // A checked range is a hint: any activation must come out right.
   const ActivationRange admissible = problem_.IsRangeChecked() ? ActivationRange{} : problem_.range;
   const auto padded = static_cast<size_t>(packed_.panels() * kPanelColumns);
-  if (!initial_.Resize(padded)) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
+  if (!compensation_.Resize(padded)) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
   if (problem_.HasOpenZeroPoint()) {
     if (!column_sums_.Resize(padded)) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
     std::fill_n(column_sums_.data(), padded, 0);
   }
   certificate_.accumulator_min = std::numeric_limits<int64_t>::max();
   certificate_.accumulator_max = std::numeric_limits<int64_t>::min();
-  std::fill_n(initial_.data(), padded, 0);  // padding columns are computed and dropped
+  std::fill_n(compensation_.data(), padded, 0);  // padding columns are computed and dropped
   for (int64_t panel = 0; panel < packed_.panels(); ++panel) {
     const int64_t first = panel * kPanelColumns;
     const auto columns = static_cast<size_t>(std::min<int64_t>(kPanelColumns, n() - first));
@@ -196,10 +196,10 @@ Error LinearWeights::BoundAccumulators() {
 Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible) {
   const auto i = static_cast<size_t>(n);
   const int64_t bias = problem_.bias_s32.empty() ? 0 : problem_.bias_s32[i];
-  const int64_t initial = bias - problem_.ActivationZeroPoint() * (parts.positive + parts.negative);
+  const int64_t compensation = bias - problem_.ActivationZeroPoint() * (parts.positive + parts.negative);
   // Zero points that runs know may be any that the type holds; one of all of A lies in the activation range.
   const bool has_open_zero_point = problem_.HasOpenZeroPoint();
-  const int64_t constant = has_open_zero_point ? bias : initial;
+  const int64_t constant = has_open_zero_point ? bias : compensation;
   const bool is_in_range =
       problem_.has_run_zero_point || problem_.a_quantization == INTACT_QUANTIZATION_TENSOR;
   const ActivationRange zero_points = is_in_range ? problem_.range : ActivationRange();
@@ -240,8 +240,8 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
   largest_output_ = std::max(largest_output_, problem_.LargestOutput(i, static_cast<double>(largest)));
   // Modulo 2³²: intermediate sums may wrap. The final one is proven to fit, or may wrap.
   const bool has_excess = pairs_saturate_ && !problem_.has_run_zero_point;
-  const int64_t start = initial + (has_excess ? most_excess : 0);
-  initial_[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
+  const int64_t start = compensation + (has_excess ? most_excess : 0);
+  compensation_[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
   if (has_open_zero_point) column_sums_[i] = static_cast<int32_t>(parts.positive + parts.negative);
   const ColumnBound declared = parts.Bound(centered(problem_.range));
   certificate_.accumulator_min = std::min(certificate_.accumulator_min, constant + declared.lowest);

@@ -37,7 +37,8 @@ class LinearWeights {
 
   /// For weights that runs give, laid out as `layout` tells: sizes, and bounds of the worst. Errors:
   /// OVERFLOW, OUT_OF_MEMORY.
-  static Result<std::shared_ptr<const LinearWeights>> Given(LinearProblem problem, const WeightView& layout);
+  static Result<std::shared_ptr<const LinearWeights>> OfRuntimeB(LinearProblem problem,
+                                                                 const WeightView& layout);
 
   const LinearProblem& problem() const { return problem_; }
   int64_t n() const { return problem_.n; }
@@ -56,9 +57,9 @@ class LinearWeights {
   const Certificate& certificate() const { return certificate_; }
   /// What accumulators start from, of each column: bias_s32 − za·Σ_k (b − zb), as kernels see them. Padded to
   /// whole panels. Of weights that runs give, the bias alone.
-  const AlignedBuffer<int32_t>& initial() const { return initial_; }
+  const AlignedBuffer<int32_t>& compensation() const { return compensation_; }
   /// The same where a run gives the zero point of A, `zero_point` in a_type: as many values to `to`.
-  void InitialOf(int32_t zero_point, int32_t* to) const noexcept;
+  void CompensationOf(int32_t zero_point, int32_t* to) const noexcept;
   /// Σ_k (b − zb) of each column, as kernels see them, likewise; empty but where runs know A's zero points.
   const AlignedBuffer<int32_t>& column_sums() const { return column_sums_; }
   /// |float(y)·scale + bias| at most, over all admissible activations.
@@ -69,7 +70,7 @@ class LinearWeights {
  private:
   LinearWeights() = default;
   Error BoundAccumulators();
-  Error BoundGiven();
+  Error BoundRuntimeB();
   /// The error of column `n` of `what`, whose sums reach `sum`, beyond int32. It names the bias if the
   /// products alone are within int32.
   Error Overflow(int64_t n, int64_t sum, const std::string& what) const;
@@ -82,7 +83,7 @@ class LinearWeights {
   mutable std::shared_ptr<const PanelSource> dropped_to_;  // null: panels are kept
   std::shared_ptr<const void> mapping_;
   Certificate certificate_;
-  AlignedBuffer<int32_t> initial_;
+  AlignedBuffer<int32_t> compensation_;
   AlignedBuffer<int32_t> column_sums_;
   double largest_output_ = 0;
   bool pairs_saturate_ = false;

@@ -34,17 +34,17 @@ int LoadQuad(const uint8_t* from) {
 // Packs quads of rows, and remembers the largest activation among them.
 class QuadPacker {
  public:
-  QuadPacker(uint8_t flip, int64_t quad_stride)
-      : flip_(_mm_set1_epi8(static_cast<char>(flip))), quad_stride_(quad_stride) {}
+  QuadPacker(uint8_t shift, int64_t quad_stride)
+      : shift_(_mm_set1_epi8(static_cast<char>(shift))), quad_stride_(quad_stride) {}
 
   // Four rows, whole quads: sixteen depths at a time are a 4×4 transpose.
   void FourRows(const uint8_t* const* rows, int64_t offset, int64_t depth, uint8_t* panel) {
     int64_t k = 0;
     for (; k + kVector <= depth; k += kVector, panel += 4 * quad_stride_) {
-      const __m128i row0 = Flip(LoadVector(rows[0] + offset + k));
-      const __m128i row1 = Flip(LoadVector(rows[1] + offset + k));
-      const __m128i row2 = Flip(LoadVector(rows[2] + offset + k));
-      const __m128i row3 = Flip(LoadVector(rows[3] + offset + k));
+      const __m128i row0 = Shift(LoadVector(rows[0] + offset + k));
+      const __m128i row1 = Shift(LoadVector(rows[1] + offset + k));
+      const __m128i row2 = Shift(LoadVector(rows[2] + offset + k));
+      const __m128i row3 = Shift(LoadVector(rows[3] + offset + k));
       const __m128i low01 = _mm_unpacklo_epi32(row0, row1);
       const __m128i low23 = _mm_unpacklo_epi32(row2, row3);
       const __m128i high01 = _mm_unpackhi_epi32(row0, row1);
@@ -56,8 +56,8 @@ class QuadPacker {
     }
     if (k + kVector / 2 <= depth) {
       const auto half = [&](int row) { return LoadHalf(rows[row] + offset + k); };
-      const __m128i rows01 = Flip(_mm_unpacklo_epi32(half(0), half(1)));
-      const __m128i rows23 = Flip(_mm_unpacklo_epi32(half(2), half(3)));
+      const __m128i rows01 = Shift(_mm_unpacklo_epi32(half(0), half(1)));
+      const __m128i rows23 = Shift(_mm_unpacklo_epi32(half(2), half(3)));
       StoreVector(panel, _mm_unpacklo_epi64(rows01, rows23));
       StoreVector(panel + quad_stride_, _mm_unpackhi_epi64(rows01, rows23));
       k += kVector / 2;
@@ -65,7 +65,7 @@ class QuadPacker {
     }
     for (; k < depth; k += kQuad, panel += quad_stride_) {
       const auto quad = [&](int row) { return LoadQuad(rows[row] + offset + k); };
-      StoreVector(panel, Flip(_mm_setr_epi32(quad(0), quad(1), quad(2), quad(3))));
+      StoreVector(panel, Shift(_mm_setr_epi32(quad(0), quad(1), quad(2), quad(3))));
     }
   }
 
@@ -74,7 +74,7 @@ class QuadPacker {
   void OneRow(const uint8_t* row, int64_t begin, int64_t k, uint8_t* panel) {
     int64_t depth = begin;
     for (; depth + kVector <= k; depth += kVector) {
-      const __m128i quads = Flip(LoadVector(row + depth));
+      const __m128i quads = Shift(LoadVector(row + depth));
       uint8_t* const to = panel + depth / kQuad * quad_stride_;
       StoreQuad(to, quads);
       StoreQuad(to + quad_stride_, _mm_srli_si128(quads, kQuad));
@@ -82,8 +82,8 @@ class QuadPacker {
       StoreQuad(to + 3 * quad_stride_, _mm_srli_si128(quads, 3 * kQuad));
     }
     for (; depth < k; depth += kQuad) {
-      const auto flip = static_cast<uint8_t>(_mm_cvtsi128_si32(flip_));
-      const __m128i quad = _mm_cvtsi32_si128(static_cast<int>(FirstQuad(row + depth, k - depth, flip)));
+      const auto shift = static_cast<uint8_t>(_mm_cvtsi128_si32(shift_));
+      const __m128i quad = _mm_cvtsi32_si128(static_cast<int>(FirstQuad(row + depth, k - depth, shift)));
       Count(quad);
       StoreQuad(panel + depth / kQuad * quad_stride_, quad);
     }
@@ -98,13 +98,13 @@ class QuadPacker {
   }
 
  private:
-  __m128i Flip(__m128i bytes) {
-    const __m128i flipped = _mm_xor_si128(bytes, flip_);
+  __m128i Shift(__m128i bytes) {
+    const __m128i flipped = _mm_xor_si128(bytes, shift_);
     largest_ = _mm_max_epu8(largest_, flipped);
     return flipped;
   }
 
-  __m128i flip_;
+  __m128i shift_;
   int64_t quad_stride_;
   __m128i largest_ = _mm_setzero_si128();
 };
@@ -133,8 +133,9 @@ bool HasAvx2() {
 // QuadPacker::FourRows() for row_count rows, eight at a time, and for whole vectors of 16 depths, or of 8 at
 // the end. Returns the largest activation of each byte.
 [[gnu::target("avx2")]] __m128i PackEights(const uint8_t* const* rows, size_t row_count, int64_t offset,
-                                           int64_t depth, uint8_t flip, int64_t quad_stride, uint8_t* panel) {
-  const __m256i flips = _mm256_set1_epi8(static_cast<char>(flip));
+                                           int64_t depth, uint8_t shift, int64_t quad_stride,
+                                           uint8_t* panel) {
+  const __m256i shifts = _mm256_set1_epi8(static_cast<char>(shift));
   __m256i largest = _mm256_setzero_si256();
   for (size_t first = 0; first < row_count; first += 8, panel += 8 * kQuad) {
     const uint8_t* const* const eight = rows + first;
@@ -142,10 +143,10 @@ bool HasAvx2() {
     int64_t k = 0;
     for (; k + kVector <= depth; k += kVector, to += 4 * quad_stride) {
       const int64_t at = offset + k;
-      const __m256i rows0 = _mm256_xor_si256(LoadRows(eight[0] + at, eight[4] + at), flips);
-      const __m256i rows1 = _mm256_xor_si256(LoadRows(eight[1] + at, eight[5] + at), flips);
-      const __m256i rows2 = _mm256_xor_si256(LoadRows(eight[2] + at, eight[6] + at), flips);
-      const __m256i rows3 = _mm256_xor_si256(LoadRows(eight[3] + at, eight[7] + at), flips);
+      const __m256i rows0 = _mm256_xor_si256(LoadRows(eight[0] + at, eight[4] + at), shifts);
+      const __m256i rows1 = _mm256_xor_si256(LoadRows(eight[1] + at, eight[5] + at), shifts);
+      const __m256i rows2 = _mm256_xor_si256(LoadRows(eight[2] + at, eight[6] + at), shifts);
+      const __m256i rows3 = _mm256_xor_si256(LoadRows(eight[3] + at, eight[7] + at), shifts);
       largest = _mm256_max_epu8(
           largest, _mm256_max_epu8(_mm256_max_epu8(rows0, rows1), _mm256_max_epu8(rows2, rows3)));
       const __m256i low01 = _mm256_unpacklo_epi32(rows0, rows1);
@@ -158,8 +159,8 @@ bool HasAvx2() {
       StoreRows(to + 3 * quad_stride, _mm256_unpackhi_epi64(high01, high23));
     }
     if (k == depth) continue;
-    const __m256i rows01 = _mm256_xor_si256(LoadHalves(eight, offset + k), flips);
-    const __m256i rows23 = _mm256_xor_si256(LoadHalves(eight + 2, offset + k), flips);
+    const __m256i rows01 = _mm256_xor_si256(LoadHalves(eight, offset + k), shifts);
+    const __m256i rows23 = _mm256_xor_si256(LoadHalves(eight + 2, offset + k), shifts);
     largest = _mm256_max_epu8(largest, _mm256_max_epu8(rows01, rows23));
     StoreRows(to, _mm256_unpacklo_epi64(rows01, rows23));
     StoreRows(to + quad_stride, _mm256_unpackhi_epi64(rows01, rows23));
@@ -168,20 +169,22 @@ bool HasAvx2() {
 }
 
 // `columns` bytes of a row, flipped, and padded with zeros to 16.
-__m128i LoadColumns(const int8_t* row, int64_t columns, uint8_t flip) {
+__m128i LoadColumns(const int8_t* row, int64_t columns, uint8_t shift) {
   if (columns == kPanelColumns) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row));
-    return _mm_xor_si128(bytes, _mm_set1_epi8(static_cast<char>(flip)));
+    return _mm_xor_si128(bytes, _mm_set1_epi8(static_cast<char>(shift)));
   }
   alignas(16) std::array<int8_t, kPanelColumns> padded = {};
-  std::transform(row, row + columns, padded.begin(), [&](int8_t w) { return static_cast<int8_t>(w ^ flip); });
+  std::transform(row, row + columns, padded.begin(),
+                 [&](int8_t w) { return static_cast<int8_t>(w ^ shift); });
   return _mm_load_si128(reinterpret_cast<const __m128i*>(padded.data()));
 }
 
-// A quad of a panel from `depths` rows of `columns`; the rest is zero.
-void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t columns, uint8_t flip, int8_t* to) {
+// A quad of a panel from `depths` rows of `columns`; the tail is zero.
+void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t columns, uint8_t shift,
+              int8_t* to) {
   const auto row = [&](int64_t i) {
-    return i < depths ? LoadColumns(from + i * stride, columns, flip) : _mm_setzero_si128();
+    return i < depths ? LoadColumns(from + i * stride, columns, shift) : _mm_setzero_si128();
   };
   const __m128i row0 = row(0);
   const __m128i row1 = row(1);
@@ -210,20 +213,20 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
     for (int64_t i = 0; i < columns; ++i) {
       column[static_cast<size_t>(i)] = reinterpret_cast<const uint8_t*>(b.data) + (first + i) * b.stride_n;
     }
-    PackActivations({column.data(), static_cast<size_t>(columns)}, 0, b.k, b.flip, sizes.width,
+    PackActivations({column.data(), static_cast<size_t>(columns)}, 0, b.k, b.shift, sizes.width,
                     reinterpret_cast<uint8_t*>(to));
   }
 }
 
 // The same for whole quads of two panels at once, `quads` of them; the second panel lies `panel_stride` bytes
 // after the first.
-[[gnu::target("avx2")]] void PackQuadsOfTwo(const int8_t* from, int64_t stride, int64_t quads, uint8_t flip,
+[[gnu::target("avx2")]] void PackQuadsOfTwo(const int8_t* from, int64_t stride, int64_t quads, uint8_t shift,
                                             int64_t panel_stride, int8_t* to) {
-  const __m256i flips = _mm256_set1_epi8(static_cast<char>(flip));
+  const __m256i shifts = _mm256_set1_epi8(static_cast<char>(shift));
   for (int64_t quad = 0; quad < quads; ++quad, from += kQuad * stride, to += kPanelQuadBytes) {
     const auto row = [&](int64_t i) __attribute__((target("avx2"))) {
       const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i * stride));
-      return _mm256_xor_si256(bytes, flips);
+      return _mm256_xor_si256(bytes, shifts);
     };
     const __m256i row0 = row(0);
     const __m256i row1 = row(1);
@@ -261,7 +264,7 @@ void PackRows(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
         const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
         int8_t* const to = panels + panel * sizes.panel_stride_bytes();
         if (is_whole && first + 2 * kPanelColumns <= b.n && panel + 1 < end && HasAvx2()) {
-          PackQuadsOfTwo(b.data + block * kQuad * b.stride_k + first, b.stride_k, kQuadsAtOnce, b.flip,
+          PackQuadsOfTwo(b.data + block * kQuad * b.stride_k + first, b.stride_k, kQuadsAtOnce, b.shift,
                          sizes.panel_stride_bytes(), to + block * kPanelQuadBytes);
           ++panel;
           continue;
@@ -269,7 +272,7 @@ void PackRows(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
         for (int64_t quad = block; quad < block + kQuadsAtOnce; ++quad) {
           const int64_t depths = std::clamp<int64_t>(b.k - quad * kQuad, 0, kQuad);
           const int8_t* const from = b.data + quad * kQuad * b.stride_k + first;
-          PackQuad(from, b.stride_k, depths, columns, b.flip, to + quad * sizes.quad_bytes());
+          PackQuad(from, b.stride_k, depths, columns, b.shift, to + quad * sizes.quad_bytes());
         }
       }
     }
@@ -370,7 +373,7 @@ void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uin
   }
 }
 
-uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
+uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t shift,
                         int64_t panel_rows, uint8_t* panel) noexcept {
   // A cache line of each row at a time: as many quads as can be written side by side.
   constexpr int64_t kLine = 64;
@@ -378,12 +381,12 @@ uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, in
   const size_t in_fours = rows.size() / 4 * 4;
   const size_t in_eights = whole % (kVector / 2) == 0 && HasAvx2() ? rows.size() / 8 * 8 : 0;
   const int64_t quad_stride = panel_rows * kQuad;
-  QuadPacker packer(flip, quad_stride);
+  QuadPacker packer(shift, quad_stride);
   const auto to = [&](size_t row) { return panel + static_cast<int64_t>(row) * kQuad; };
   for (int64_t begin = 0; begin < whole; begin += kLine) {
     const int64_t depth = std::min(kLine, whole - begin);
     if (in_eights != 0) {
-      packer.Count(PackEights(rows.data(), in_eights, offset + begin, depth, flip, quad_stride,
+      packer.Count(PackEights(rows.data(), in_eights, offset + begin, depth, shift, quad_stride,
                               panel + begin * panel_rows));
     }
     for (size_t row = in_eights; row < in_fours; row += 4) {
@@ -396,22 +399,22 @@ uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, in
   return packer.Largest();
 }
 
-void CopyActivations(const uint8_t* a, int64_t count, uint8_t flip, uint8_t* to) noexcept {
-  if (flip == 0) {
+void CopyActivations(const uint8_t* a, int64_t count, uint8_t shift, uint8_t* to) noexcept {
+  if (shift == 0) {
     std::memcpy(to, a, static_cast<size_t>(count));
     return;
   }
-  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+  const __m128i shift_bytes = _mm_set1_epi8(static_cast<char>(shift));
   int64_t i = 0;
   for (; i + kVector <= count; i += kVector) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + i));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_xor_si128(bytes, flip_bytes));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_xor_si128(bytes, shift_bytes));
   }
-  for (; i < count; ++i) to[i] = a[i] ^ flip;
+  for (; i < count; ++i) to[i] = a[i] ^ shift;
 }
 
-void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
-  CopyActivations(a, k, flip, staged);
+void StageRow(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept {
+  CopyActivations(a, k, shift, staged);
   for (int64_t depth = k; depth % kQuad != 0; ++depth) staged[depth] = 0;
 }
 
@@ -419,20 +422,20 @@ namespace {
 
 // Writes two dwords for each quad, both under `mask`: its bits as they are, and moved right by `shift`.
 template <int shift>
-void StageParts(const uint8_t* a, int64_t k, uint8_t flip, uint32_t mask, uint8_t* staged) {
-  const __m128i flip_bytes = _mm_set1_epi8(static_cast<char>(flip));
+void StageParts(const uint8_t* a, int64_t k, uint8_t shift, uint32_t mask, uint8_t* staged) {
+  const __m128i shift_bytes = _mm_set1_epi8(static_cast<char>(shift));
   const __m128i masks = _mm_set1_epi32(static_cast<int>(mask));
   int64_t depth = 0;
   for (; depth + kVector <= k; depth += kVector, staged += 2 * kVector) {
     const __m128i bytes =
-        _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth)), flip_bytes);
+        _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth)), shift_bytes);
     const __m128i first = _mm_and_si128(bytes, masks);
     const __m128i second = _mm_and_si128(_mm_srli_epi32(bytes, shift), masks);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(staged), _mm_unpacklo_epi32(first, second));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + kVector), _mm_unpackhi_epi32(first, second));
   }
   for (; depth < k; depth += kQuad, staged += 2 * kQuad) {
-    const uint32_t quad = FirstQuad(a + depth, k - depth, flip);
+    const uint32_t quad = FirstQuad(a + depth, k - depth, shift);
     const std::array<uint32_t, 2> parts = {quad & mask, (quad >> shift) & mask};
     std::memcpy(staged, parts.data(), sizeof(parts));
   }
@@ -440,12 +443,12 @@ void StageParts(const uint8_t* a, int64_t k, uint8_t flip, uint32_t mask, uint8_
 
 }  // namespace
 
-void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
-  StageParts<8>(a, k, flip, 0x00ff00ff, staged);
+void StageWide(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept {
+  StageParts<8>(a, k, shift, 0x00ff00ff, staged);
 }
 
-void StageSplit(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept {
-  StageParts<4>(a, k, flip, 0x0f0f0f0f, staged);
+void StageSplit(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept {
+  StageParts<4>(a, k, shift, 0x0f0f0f0f, staged);
 }
 
 }  // namespace intact::kernels

@@ -59,7 +59,7 @@ struct PackedWeights {
   AlignedBuffer<int8_t> owned;  // what `data` points to, unless it is borrowed
 
   int64_t panels() const { return (n + kPanelColumns - 1) / kPanelColumns; }
-  int64_t quads() const { return (k + kQuad - 1) / kQuad; }  // those a kernel must run; the rest is padding
+  int64_t quads() const { return (k + kQuad - 1) / kQuad; }  // those a kernel must run; the tail is padding
   int quad_bytes() const { return width * kQuad; }           // from a quad of a panel to the next
   int64_t panel_stride_bytes() const { return (k + 63) / 64 * 64 * width; }
   int64_t bytes() const {
@@ -71,7 +71,7 @@ struct PackedWeights {
   }
 };
 
-/// A form of weights that the panels can be made from again.
+/// A variant of weights that the panels can be made from again.
 class PanelSource {
  public:
   virtual ~PanelSource() = default;
@@ -98,39 +98,39 @@ void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t coun
 void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept;
 
 /// Packs `k` activations at `offset` of each of `rows` into a panel for `panel_rows` ≥ rows.size(); the rows
-/// beyond are left as they are. `flip` is ActivationFlip(). Returns the largest activation packed, after the
+/// beyond are left as they are. `shift` is ActivationShift(). Returns the largest activation packed, after the
 /// shift.
-uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t flip,
+uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t shift,
                         int64_t panel_rows, uint8_t* panel) noexcept;
 
 /// Copies `count` activations, shifted like PackActivations().
-void CopyActivations(const uint8_t* a, int64_t count, uint8_t flip, uint8_t* to) noexcept;
+void CopyActivations(const uint8_t* a, int64_t count, uint8_t shift, uint8_t* to) noexcept;
 
 /// The first four of `count` activations as a dword, shifted like PackActivations(); zeros for those that
 /// are not there.
-inline uint32_t FirstQuad(const uint8_t* a, int64_t count, uint8_t flip) noexcept {
+inline uint32_t FirstQuad(const uint8_t* a, int64_t count, uint8_t shift) noexcept {
   constexpr uint32_t kEveryByte = 0x01010101;
   uint32_t quad = 0;
   if (count >= kQuad) {
     std::memcpy(&quad, a, sizeof(quad));
-    return quad ^ (flip * kEveryByte);
+    return quad ^ (shift * kEveryByte);
   }
-  for (int64_t i = 0; i < count; ++i) quad |= static_cast<uint32_t>(a[i] ^ flip) << (8 * i);
+  for (int64_t i = 0; i < count; ++i) quad |= static_cast<uint32_t>(a[i] ^ shift) << (8 * i);
   return quad;
 }
 
 /// Copies a row of `k` activations, padded with zeros to whole quads, and shifts it like PackActivations().
-void StageRow(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
+void StageRow(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
-/// The same spread to int16 for the wide dot form: a0 a1 a2 a3 → a0 a2 | a1 a3, twice the bytes.
-void StageWide(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
+/// The same spread to int16 for the wide dot variant: a0 a1 a2 a3 → a0 a2 | a1 a3, twice the bytes.
+void StageWide(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
-/// The same taken apart for the split dot form, a = 16·h + l: a0 a1 a2 a3 → l0 l1 l2 l3 | h0 h1 h2 h3, twice
+/// The same taken apart for the split dot variant, a = 16·h + l: a0 a1 a2 a3 → l0 l1 l2 l3 | h0 h1 h2 h3, twice
 /// the bytes.
-void StageSplit(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
+void StageSplit(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
-/// What stages a row as kernels of form `dot` read it.
-using StageFunction = void (*)(const uint8_t* a, int64_t k, uint8_t flip, uint8_t* staged) noexcept;
+/// What stages a row as kernels of variant `dot` read it.
+using StageFunction = void (*)(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 constexpr StageFunction StageFor(jit::DotKind dot) {
   return dot == jit::DotKind::kWide ? StageWide : dot == jit::DotKind::kSplit ? StageSplit : StageRow;
 }

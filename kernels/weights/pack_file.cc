@@ -92,7 +92,7 @@ struct PackedChoice {
 struct PackedConvChoice {
   std::array<int64_t, INTACT_MAX_SPATIAL> input;
   int64_t phase;
-  std::array<char, 32> form;
+  std::array<char, 32> variant;
   std::array<char, 128> kernel;
 };
 static_assert(sizeof(PackedChoice) % kAlignment == 0 && sizeof(PackedCpu) % kAlignment == 0 &&
@@ -214,7 +214,7 @@ void CopyChoices(const TunedChoices& tuned, bool is_conv, const Layout& layout, 
   if (is_conv) {
     for (const TunedChoices::ConvChoice& choice : tuned.conv_choices) {
       PackedConvChoice packed{choice.input, choice.phase, {}, {}};
-      CopyName(choice.form, &packed.form);
+      CopyName(choice.variant, &packed.variant);
       CopyName(choice.kernel, &packed.kernel);
       add(packed);
     }
@@ -311,15 +311,15 @@ std::optional<TunedChoices::Choice> ChoiceOf(const PackedChoice& packed, const T
 
 std::optional<TunedChoices::ConvChoice> ChoiceOf(const PackedConvChoice& packed,
                                                  const TunedChoices::ConvChoice* last) {
-  const std::optional<std::string> form = NameOf(packed.form);
+  const std::optional<std::string> variant = NameOf(packed.variant);
   const std::optional<std::string> kernel = NameOf(packed.kernel);
-  if (!form || !kernel || !std::all_of(packed.input.begin(), packed.input.end(), IsExtent) ||
+  if (!variant || !kernel || !std::all_of(packed.input.begin(), packed.input.end(), IsExtent) ||
       !IsWithin(packed.phase, 0, std::numeric_limits<int32_t>::max())) {
     return std::nullopt;
   }
   const auto place = [](const auto& choice) { return std::pair(choice.input, choice.phase); };
   if (last != nullptr && place(packed) <= place(*last)) return std::nullopt;
-  return TunedChoices::ConvChoice{packed.input, packed.phase, *form, *kernel};
+  return TunedChoices::ConvChoice{packed.input, packed.phase, *variant, *kernel};
 }
 
 // `count` of them at `at`. False if one makes no sense.
@@ -335,7 +335,7 @@ bool ReadChoices(const uint8_t* at, uint32_t count, std::vector<Choice>* choices
   return true;
 }
 
-// What forms and kernels there are is the plan's business.
+// What variants and kernels there are is the plan's business.
 Result<TunedChoices> ChoicesOf(const PackHeader& header, const Layout& layout, const uint8_t* image) {
   TunedChoices tuned;
   if (header.choices == 0) return tuned;

@@ -15,7 +15,7 @@
 //                 choices     of a plan that was tuned: the CPU, char[64], then
 //                               of a GEMM for each number of rows: it, s64, and the kernel's name, char[120]
 //                               of a convolution for each input and phase: its extents, s64[3], the phase,
-//                               s64, the form of its layout (conv_layout.h), char[32], and the kernel's
+//                               s64, the variant of its layout (conv_layout.h), char[32], and the kernel's
 //                               name, char[128]
 //                             names end with zeros
 //
@@ -52,7 +52,7 @@ struct TunedChoices {
   struct ConvChoice {
     std::array<int64_t, INTACT_MAX_SPATIAL> input = {};  // missing dimensions are outermost, of extent 1
     int64_t phase = 0;                                   // of a transposed convolution, else 0
-    std::string form, kernel;
+    std::string variant, kernel;
   };
   std::string cpu;                            // jit::CpuKind::ToString()
   std::vector<Choice> choices;                // of a GEMM, by rising rows

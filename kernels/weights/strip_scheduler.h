@@ -1,4 +1,4 @@
-// How a strip of columns becomes groups of items that int16 sums hold: see schedule.h. Shared by the forms in
+// How a strip of columns becomes groups of items that int16 sums hold: see schedule.h. Shared by the variants in
 // which schedules are stored.
 #ifndef INTACT_KERNELS_WEIGHTS_STRIP_SCHEDULER_H_
 #define INTACT_KERNELS_WEIGHTS_STRIP_SCHEDULER_H_
@@ -272,7 +272,7 @@ class StripScheduler {
     const int64_t end = std::min(weights.quads(), begin + spec_.window_quads);
     CollectItems(weights, column, begin, end);
     SortItems();
-    FormGroups();
+    MakeGroups();
     statistics->quads += (end - begin) * kColumns;
     statistics->items += static_cast<int64_t>(item_count_) * kColumns;
     statistics->groups += std::ssize(groups_) * kColumns;
@@ -422,7 +422,7 @@ class StripScheduler {
 
   // First fit, heaviest first: an item joins the first group that has room for it. The same group by group:
   // each takes the first item left that fits, until it is full or none does.
-  void FormGroups() {
+  void MakeGroups() {
     const auto most = static_cast<size_t>(spec_.largest_group);
     index_.Reset({sorted_loads_.data(), item_count_}, heaviest_of_all_);
     groups_.clear();

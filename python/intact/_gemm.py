@@ -54,7 +54,7 @@ class Gemm(Plan):
     plan keeps a packed copy. Other arguments:
 
 """ + ARGUMENTS + """    - `usual_m`: expected rows of a run, 0 if unknown.
-    - `b_from_run=True`: each run gives B. Only the shape, the dtype and the strides of `b` are kept; every B has these.
+    - `runtime_b=True`: each run gives B. Only the shape, the dtype and the strides of `b` are kept; every B has these.
 
     Raises `intact.Error`. Any number of threads may run one plan at once."""
 
@@ -62,7 +62,7 @@ class Gemm(Plan):
 
     _b_strides: tuple | None = None  # of the B that each run gives
 
-    def __init__(self, b: Any, *, usual_m: int = 0, b_from_run: bool = False, **linear: Any):
+    def __init__(self, b: Any, *, usual_m: int = 0, runtime_b: bool = False, **linear: Any):
         b = array_of("b", b)
         if b.ndim != 2:
             raise invalid(f"b: has {b.ndim} dimensions; expected 2, K×N")
@@ -75,11 +75,11 @@ class Gemm(Plan):
             b = np.ascontiguousarray(b)
         desc.b_stride_k, desc.b_stride_n = strides_of(b)
         desc.usual_m = integer("usual_m", usual_m)
-        desc.b_from_run = bool(b_from_run)
+        desc.runtime_b = bool(runtime_b)
         handle = ffi.new("intact_gemm **")
-        self._call("create", desc, arithmetic.desc, ffi.NULL if b_from_run else pointer(b), handle)
+        self._call("create", desc, arithmetic.desc, ffi.NULL if runtime_b else pointer(b), handle)
         super().__init__(handle[0])
-        if b_from_run:
+        if runtime_b:
             self._b_strides = strides_of(b)
 
     def _describe(self, info: Any) -> None:
@@ -93,7 +93,7 @@ class Gemm(Plan):
             raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")
         out = self._output(out, a.shape[:-1] + (self.n,), self.c_dtype)
         if (b is None) != (self._b_strides is None):
-            raise invalid("b: is not given; the plan has b_from_run" if b is None else "b: is given; the plan has no b_from_run")
+            raise invalid("b: is not given; the plan has runtime_b" if b is None else "b: is given; the plan has no runtime_b")
         args = ffi.new("intact_gemm_args *")
         args.struct_size = _ARGS_SIZE
         kept = [a, out]
@@ -158,7 +158,7 @@ class Gemm(Plan):
         """The product of `a`, (M, K) or (items, M, K), in a new array, or in `out`. Rows, or the columns of a transposed
         array such as `x.T`, may have any stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales` (float32),
         `a_zero_points` (int32): arrays of a value for each row of `a`, or one value where the plan's quantization is
-        "tensor". With `b_from_run`: `b` (K, N), or (items, K, N); `b_scales` (float32) and `b_zero_points` (int32) in place
+        "tensor". With `runtime_b`: `b` (K, N), or (items, K, N); `b_scales` (float32) and `b_zero_points` (int32) in place
         of the plan's, of shape (items,) or (items, N). Zero points need a plan with `b_zero_points`."""
         return self.bind(a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, b=b, b_scales=b_scales,
                          b_zero_points=b_zero_points, threads=threads)()

@@ -379,7 +379,7 @@ def test_runs_give_b(isa, by_columns):
     b = random((3, 9, 20), np.uint8, 1).swapaxes(1, 2) if by_columns else random((3, 20, 9), np.uint8, 1)
     zero_points = random((3, 9), np.uint8, 2).astype(np.int32)
     scales = random((3, 9), np.uint8, 3).astype(np.float32) + 1
-    gemm = intact.Gemm(b[0], b_from_run=True, b_zero_points=0, scales=1.0, max_isa=isa)
+    gemm = intact.Gemm(b[0], runtime_b=True, b_zero_points=0, scales=1.0, max_isa=isa)
     sums = np.stack([a[i].astype(np.int32) @ (b[i].astype(np.int32) - zero_points[i]) for i in range(3)])
     assert np.array_equal(gemm.run(a, b=b, b_zero_points=zero_points, b_scales=scales),
                           sums.astype(np.float32) * scales[:, None])
@@ -393,7 +393,7 @@ def test_runs_give_b(isa, by_columns):
 def test_runs_give_b_of_one_column_or_depth():
     for k, n in ((1, 4), (4, 1), (1, 1)):
         a, b = random((2, k), np.uint8), random((k, n), np.int8)
-        assert np.array_equal(intact.Gemm(b, b_from_run=True).run(a, b=b), a.astype(np.int32) @ b.astype(np.int32))
+        assert np.array_equal(intact.Gemm(b, runtime_b=True).run(a, b=b), a.astype(np.int32) @ b.astype(np.int32))
 
 
 B = random((16, 8), np.int8)
@@ -443,13 +443,13 @@ REFUSED = {
     "stride: has 1 entries; expected 2": lambda: intact.Conv(random((2, 3, 3, 2), np.int8), stride=[1]),
     "a: pixels are not at one distance": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(
         random((1, 4, 8, 3), np.uint8)[:, :, :5]),
-    "b: is not given; the plan has b_from_run": lambda: intact.Gemm(B, b_from_run=True).run(A),
-    "b: is given; the plan has no b_from_run": lambda: intact.Gemm(B).run(A, b=B),
-    "b: has shape .15, 8. and strides .8, 1.; expected .16, 8.": lambda: intact.Gemm(B, b_from_run=True).run(A, b=B[:15]),
-    "b: has shape .16, 8. and strides .1, 16.": lambda: intact.Gemm(B, b_from_run=True).run(A, b=np.asfortranarray(B)),
+    "b: is not given; the plan has runtime_b": lambda: intact.Gemm(B, runtime_b=True).run(A),
+    "b: is given; the plan has no runtime_b": lambda: intact.Gemm(B).run(A, b=B),
+    "b: has shape .15, 8. and strides .8, 1.; expected .16, 8.": lambda: intact.Gemm(B, runtime_b=True).run(A, b=B[:15]),
+    "b: has shape .16, 8. and strides .1, 16.": lambda: intact.Gemm(B, runtime_b=True).run(A, b=np.asfortranarray(B)),
     "b_zero_points: has shape .3,.; expected .1,., or with a value for each column .8,.": lambda: intact.Gemm(
-        B, b_from_run=True, b_zero_points=0).run(A, b=B, b_zero_points=np.zeros(3, np.int32)),
-    "b_scales: has shape .8, 1.; expected": lambda: intact.Gemm(B, b_from_run=True, scales=1.0).run(
+        B, runtime_b=True, b_zero_points=0).run(A, b=B, b_zero_points=np.zeros(3, np.int32)),
+    "b_scales: has shape .8, 1.; expected": lambda: intact.Gemm(B, runtime_b=True, scales=1.0).run(
         A, b=B, b_scales=np.ones((8, 1), np.float32)),
     "a_zero_points: is 3.7; expected an integer": lambda: intact.Gemm(B, quantization="tensor").run(A, a_zero_points=3.7),
     "a_zero_points: is 1099511627776; expected": lambda: intact.Gemm(B, quantization="tensor").run(A, a_zero_points=1 << 40),

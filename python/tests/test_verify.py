@@ -103,7 +103,7 @@ def test_a_wrong_one_is_found():
 
 def test_saturation_is_named():
     sweep = intact.verify.sweep(Clamps)
-    assert "clamped to int16 (triple)" in sweep.text
+    assert "clamped to int16 (maddubs)" in sweep.text
 
 
 @pytest.mark.parametrize("target,words", [(Raises, "KeyError: 'scales'"), (WrongShape, r"gave (1, 1) of float64; expected (")])

@@ -30,7 +30,7 @@ int32_t CenteredActivation(const Gemm& gemm, int64_t row, int64_t k) noexcept {
 
 // b − zb of an item.
 int32_t CenteredWeight(const Gemm& gemm, int64_t item, int64_t k, int64_t n) noexcept {
-  const int64_t at = ((gemm.has_own_b ? item * gemm.k : 0) + k) * gemm.n + n;
+  const int64_t at = ((gemm.has_runtime_b ? item * gemm.k : 0) + k) * gemm.n + n;
   int32_t zero_point = 0;
   if (gemm.item_zero_points.empty()) {
     zero_point = WeightZeroPoint(gemm, n);
@@ -57,13 +57,13 @@ std::vector<int8_t> FromColumns(std::span<const int8_t> columns, int64_t n, int6
 Gemm Item(const Gemm& gemm, int64_t i) {
   Gemm item = gemm;
   item.batch = 1;
-  item.has_own_b = false;
+  item.has_runtime_b = false;
   item.a = Slice(gemm.a, i, gemm.m * gemm.k);
   item.a_source = Slice(gemm.a_source, i, gemm.m * gemm.k * core::BytesOf(gemm.a_source_type));
   item.a_zero_points = Slice(gemm.a_zero_points, i, gemm.m);
   item.a_scales = Slice(gemm.a_scales, i, gemm.m);
   item.residual = Slice(gemm.residual, i, gemm.m * gemm.n * core::BytesOf(gemm.residual_type()));
-  if (!gemm.has_own_b) return item;
+  if (!gemm.has_runtime_b) return item;
   item.b = Slice(gemm.b, i, gemm.k * gemm.n);
   const int64_t zero_points = EachOf(gemm, gemm.item_zero_points), scales = EachOf(gemm, gemm.item_scales);
   if (zero_points != 0) item.b_zero_points = Slice(gemm.item_zero_points, i, zero_points);
@@ -87,7 +87,7 @@ std::vector<int32_t> Multiply(const Gemm& gemm) {
 }
 
 std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accumulators) {
-  if (!gemm.has_own_b) return Outputs(static_cast<const Linear&>(gemm), gemm.n, accumulators);
+  if (!gemm.has_runtime_b) return Outputs(static_cast<const Linear&>(gemm), gemm.n, accumulators);
   std::vector<uint8_t> bytes;
   for (int64_t i = 0; i < gemm.batch; ++i) {
     const Gemm item = Item(gemm, i);

@@ -26,7 +26,7 @@ struct Taps {
 struct Gemm : Linear {
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
-  bool has_own_b = false;
+  bool has_runtime_b = false;
   std::vector<float>
       item_scales;  // of own Bs, in place of scales: one for each item, n for each item, or empty
   std::vector<int32_t> item_zero_points;  // in place of b_zero_points: the same

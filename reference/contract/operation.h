@@ -65,7 +65,7 @@ void ForEachField(Visit&& visit, GemmOrConv& o) {
     visit("n", o.n);
     visit("k", o.k);
     visit("batch", o.batch);
-    visit("has_own_b", o.has_own_b);
+    visit("has_runtime_b", o.has_runtime_b);
     visit("item_scales", o.item_scales);
     visit("item_zero_points", o.item_zero_points);
   }

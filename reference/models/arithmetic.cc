@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kSemicolon = "; ";
 
 std::vector<Gemm> ItemsOf(const Gemm& gemm) {
-  if (gemm.batch == 1 && !gemm.has_own_b) return {gemm};
+  if (gemm.batch == 1 && !gemm.has_runtime_b) return {gemm};
   std::vector<Gemm> items;
   if (gemm.rows() == 0) {  // one, without rows, so that there is a first
     items.push_back(gemm);

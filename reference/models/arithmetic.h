@@ -25,7 +25,7 @@ struct Arithmetic {
   bool operator==(const Arithmetic&) const = default;
 };
 
-/// "exact", "triple, flattened depth; half away from zero", …: the model's text and, unless it is the
+/// "exact", "maddubs, flattened depth; half away from zero", …: the model's text and, unless it is the
 /// contract's, the rounding's.
 std::string ToString(const Arithmetic& arithmetic);
 /// What ToString() gave.

@@ -29,7 +29,7 @@ int32_t AccumulateExact(int32_t acc, std::span<const uint8_t> a, std::span<const
   return acc;
 }
 
-int32_t AccumulateTriple(int32_t acc, std::span<const uint8_t> a, std::span<const int8_t> w) noexcept {
+int32_t AccumulateMaddubs(int32_t acc, std::span<const uint8_t> a, std::span<const int8_t> w) noexcept {
   const size_t even = a.size() & ~size_t{1};
   for (size_t k = 0; k < even; k += 2) acc = WrappingAdd(acc, Maddubs(a[k], a[k + 1], w[k], w[k + 1]));
   if (even < a.size()) acc = WrappingAdd(acc, Maddubs(a[even], 0, w[even], 0));
@@ -62,10 +62,10 @@ class Products {
   std::span<const int64_t> in_pairs_;
 };
 
-// Whether it is the triple; what it makes of padding is its caller's.
+// Whether it is the maddubs sequence; what it makes of padding is its caller's.
 bool PairsInOrder(Model model) noexcept {
   model.skips_padding = false;
-  return model == Model::kTriple;
+  return model == Model::kMaddubs;
 }
 
 int32_t AddInt16(int32_t x, int32_t y, bool wraps) noexcept {
@@ -143,7 +143,7 @@ struct Prefixed {
 constexpr Prefixed kDistance = {"depths ", " apart"};
 constexpr Prefixed kSpill = {"widened every ", " pairs"};
 constexpr Prefixed kLanes = {"", " lanes"};
-constexpr std::string_view kTriple = "triple", kAcc16 = "acc16", kFlat = "flattened depth",
+constexpr std::string_view kMaddubs = "maddubs", kAcc16 = "acc16", kFlat = "flattened depth",
                            kChannels = "taps before channels", kHalves = "depths K/2 apart",
                            kUnsignedWeights = "unsigned weights", kMoved = "moved signs",
                            kWhole = "widened at the end", kWraps = "wrapping",
@@ -184,7 +184,7 @@ std::string_view NameOf(const Model& model) {
     case Summation::kExact:
       return "exact";
     case Summation::kInt16:
-      return model.spill == 1 ? kTriple : kAcc16;
+      return model.spill == 1 ? kMaddubs : kAcc16;
     case Summation::kInt32:
       return "dpbusds";
     case Summation::kHalvedWeights:
@@ -358,32 +358,32 @@ int32_t SumInt16(const Model& model, std::span<const int32_t> pair_sums) noexcep
   return total;
 }
 
-int32_t Accumulate(const Model& model, int32_t initial, std::span<const uint8_t> a, std::span<const int8_t> w,
-                   std::span<const int64_t> in_pairs) {
+int32_t Accumulate(const Model& model, int32_t compensation, std::span<const uint8_t> a,
+                   std::span<const int8_t> w, std::span<const int64_t> in_pairs) {
   assert(a.size() == w.size());
   switch (model.sum) {
     case Summation::kExact:
-      return AccumulateExact(initial, a, w);
+      return AccumulateExact(compensation, a, w);
     case Summation::kHalvedWeights:
-      return AccumulateHalved(initial, a, w);
+      return AccumulateHalved(compensation, a, w);
     case Summation::kInt16: {
-      if (PairsInOrder(model)) return AccumulateTriple(initial, a, w);
+      if (PairsInOrder(model)) return AccumulateMaddubs(compensation, a, w);
       const PairSums pairs = PairSumsOf(model.signs, a, w, in_pairs);
-      return WrappingAdd(initial,
+      return WrappingAdd(compensation,
                          WrappingAdd(SumInt16(model, pairs.sums), Shift(model.signs, a, w, pairs.meant)));
     }
     case Summation::kInt32:
-      return WrappingAdd(SumInt32(initial, {model.signs, a, w, in_pairs}),
+      return WrappingAdd(SumInt32(compensation, {model.signs, a, w, in_pairs}),
                          Shift(model.signs, a, w, MeantSum(model.signs, a, w, in_pairs)));
   }
-  return initial;
+  return compensation;
 }
 
-int32_t Accumulate(const Model& model, int32_t initial, std::span<const uint8_t> a,
+int32_t Accumulate(const Model& model, int32_t compensation, std::span<const uint8_t> a,
                    std::span<const int8_t> w) {
   const bool takes_all_in_order = model.sum == Summation::kExact || PairsInOrder(model);
   const Depths depths = DepthsOf(takes_all_in_order ? 0 : std::ssize(a));
-  return Accumulate(model, initial, a, w, InPairs(model, depths));
+  return Accumulate(model, compensation, a, w, InPairs(model, depths));
 }
 
 }  // namespace intact::reference

@@ -72,18 +72,18 @@ struct Model {
   bool operator==(const Model&) const = default;
 
   static const Model kExact;    // the contract
-  static const Model kTriple;   // the contract's saturating mode: adjacent pairs, widened at once
+  static const Model kMaddubs;  // the contract's saturating mode: adjacent pairs, widened at once
   static const Model kDpbusds;  // adjacent quads
 };
 inline constexpr int32_t kHalfDepth = 0;
 inline constexpr int32_t kWholeDepth = 0;
 inline constexpr int32_t kMaxLanes = 64;
 inline constexpr Model Model::kExact = {};
-inline constexpr Model Model::kTriple = {Summation::kInt16};
+inline constexpr Model Model::kMaddubs = {Summation::kInt16};
 inline constexpr Model Model::kDpbusds = {Summation::kInt32};
 
-/// "exact", "triple", "triple, flattened depth, depths 4 apart", "acc16, widened every 8 pairs, 2 lanes",
-/// "triple, cut in two from 257 to 767 depths", "triple, without padding", "dpbusds", "halved weights", …
+/// "exact", "maddubs", "maddubs, flattened depth, depths 4 apart", "acc16, widened every 8 pairs, 2 lanes",
+/// "maddubs, cut in two from 257 to 767 depths", "maddubs, without padding", "dpbusds", "halved weights", …
 std::string ToString(const Model& model);
 /// What ToString() gave.
 std::optional<Model> ParseModel(std::string_view text);
@@ -135,12 +135,12 @@ PairSums PairSumsOf(Signs signs, std::span<const uint8_t> a, std::span<const int
 /// What a model of Summation::kInt16 makes of pair sums.
 int32_t SumInt16(const Model& model, std::span<const int32_t> pair_sums) noexcept;
 
-/// What `model` accumulates over a whole depth, starting from `initial`. `in_pairs` is InPairs(model, …).
+/// What `model` accumulates over a whole depth, starting from `compensation`. `in_pairs` is InPairs(model, …).
 /// Where factors are not a and w themselves, the difference is compensated. a.size() == w.size().
-int32_t Accumulate(const Model& model, int32_t initial, std::span<const uint8_t> a, std::span<const int8_t> w,
-                   std::span<const int64_t> in_pairs);
+int32_t Accumulate(const Model& model, int32_t compensation, std::span<const uint8_t> a,
+                   std::span<const int8_t> w, std::span<const int64_t> in_pairs);
 /// The same of a GEMM's depth.
-int32_t Accumulate(const Model& model, int32_t initial, std::span<const uint8_t> a,
+int32_t Accumulate(const Model& model, int32_t compensation, std::span<const uint8_t> a,
                    std::span<const int8_t> w);
 
 /// 2·rne(w/2).

@@ -109,7 +109,7 @@ std::span<const int8_t> Operands::Column(int64_t column) const noexcept {
 }
 
 std::vector<int32_t> Accumulators(const Gemm& gemm, const Model& model) {
-  if (!gemm.has_own_b) return Accumulators(Operands(gemm), model);
+  if (!gemm.has_runtime_b) return Accumulators(Operands(gemm), model);
   std::vector<int32_t> y;
   for (int64_t i = 0; i < gemm.batch; ++i) {
     const std::vector<int32_t> item = Accumulators(Operands(Item(gemm, i)), model);

@@ -99,7 +99,7 @@ TEST_F(BenchCli, NamedBenchmarks) {
     EXPECT_GT(benchmark["of_peak"], 0);
     EXPECT_GT(benchmark["of_bandwidth"], 0);
     EXPECT_EQ(label.find("saturates") != std::string::npos, is_peer) << label;
-    EXPECT_FALSE(is_exact && label.find("triple") != std::string::npos) << label;
+    EXPECT_FALSE(is_exact && label.find("maddubs") != std::string::npos) << label;
   }
   std::vector<std::string> expected;
   std::vector<std::string> contenders = {"mode:exact", "mode:saturating"};
@@ -138,7 +138,7 @@ TEST_F(BenchCli, NamedConvolutions) {
 TEST_F(BenchCli, NamedTransformers) {
   const json benchmarks = Named(
       "--suite transformer --isa avx2 '--benchmark_filter=weights:laplace/.*(m:8/n:768/k:768|n:64/k:128/"
-      "batch:12/b:run.*)$'");
+      "batch:12/b:runtime.*)$'");
   std::vector<std::string> names;
   for (const json& benchmark : benchmarks) {
     names.push_back(benchmark["name"]);
@@ -151,7 +151,7 @@ TEST_F(BenchCli, NamedTransformers) {
       expected.push_back(fmt::format("gemm/isa:avx2/{}/weights:laplace{}{}", contender, format, shape));
     }
   };
-  const std::string gemm = "/m:8/n:768/k:768", batch = "/m:128/n:64/k:128/batch:12/b:run";
+  const std::string gemm = "/m:8/n:768/k:768", batch = "/m:128/n:64/k:128/batch:12/b:runtime";
   for (const char* mode : {"mode:exact", "mode:saturating"}) {
     expect(mode, gemm, {"/c:f32", "/quant:tensor/c:f32", "/quant:row/c:f32"});
     expect(mode, batch + "/b_type:u8", {"", "/c:f32"});
@@ -179,7 +179,7 @@ TEST_F(BenchCli, SuitesAndVariantsAreListed) {
   const Outcome listed = Run("--benchmark_list_tests=true");
   EXPECT_EQ(listed.status, 0) << listed.err;
   for (const char* name :
-       {"peak/triple/ymm\n", "gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072\n",
+       {"peak/maddubs/ymm\n", "gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072\n",
         "gemm/isa:avx2/mode:exact/weights:t4/amax:127/c:u8/m:2048/n:2048/k:2048\n",
         "gemm/isa:avx2/mode:exact/weights:laplace/m:1024/n:1024/k:1024/threads:2/real_time\n",
         "gemm/isa:avx2/mode:saturating/weights:uniform/c:u8/m:2/n:768/k:768\n",
@@ -203,10 +203,8 @@ TEST_F(BenchCli, SuitesAndVariantsAreListed) {
   const Outcome transformer = Run("--suite transformer --benchmark_list_tests=true");
   EXPECT_THAT(transformer.out,
               HasSubstr("gemm/isa:avx2/mode:exact/weights:laplace/quant:row/c:f32/m:1/n:4096/k:4096\n"));
-  EXPECT_THAT(
-      transformer.out,
-      HasSubstr(
-          "gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:128/k:64/batch:12/b:run/b_type:u8/b_order:nk\n"));
+  EXPECT_THAT(transformer.out, HasSubstr("gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:128/k:64/batch:12/"
+                                         "b:runtime/b_type:u8/b_order:nk\n"));
   EXPECT_THAT(transformer.out, testing::Not(testing::ContainsRegex("amax:.*quant:")));
   EXPECT_THAT(transformer.out, testing::Not(testing::ContainsRegex("batch:12[^\n]*/tuned")))
       << "nothing to tune";
@@ -270,7 +268,7 @@ TEST_F(BenchCli, TableJsonAndPage) {
                               "/first.json' --json '" + report + ".json' --html '" + report + ".html'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("suite square"));
-  EXPECT_THAT(outcome.out, HasSubstr("\navx2: peak is triple/ymm\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\navx2: peak is maddubs/ymm\n"));
   EXPECT_THAT(outcome.out, HasSubstr("wrote " + report + ".json\nwrote " + report + ".html\n"));
   EXPECT_THAT(outcome.err, HasSubstr("(100 %)"));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/first.json")) << "the last one counts";
@@ -278,7 +276,7 @@ TEST_F(BenchCli, TableJsonAndPage) {
   EXPECT_EQ(results["schema"], "intact-bench");
   EXPECT_EQ(results["rows"].size(), 6u);
   const std::string page = Contents(report + ".html");
-  EXPECT_THAT(page, HasSubstr("<h2>avx2: peak is triple/ymm</h2>"));
+  EXPECT_THAT(page, HasSubstr("<h2>avx2: peak is maddubs/ymm</h2>"));
   EXPECT_THAT(page, HasSubstr(" UTC · <code>"));
   EXPECT_THAT(page, HasSubstr("intact_bench --suite square --isa avx2 "));
   EXPECT_THAT(page, HasSubstr("<span class=\"good\">All that intact computed was right.</span>"));

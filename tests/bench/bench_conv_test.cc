@@ -193,7 +193,7 @@ TEST(RecognitionOfConvolutions, SignOfFloatZeroDoesNotCount) {
 Results MadeUpNetwork() {
   Results results = MadeUpResults();
   const auto row = [](const Geometry& geometry, int times, double ours, double theirs, double in_float) {
-    Row made = {"avx2", Shape::Of(geometry), times, "triple/ymm", 200, 20, {}};
+    Row made = {"avx2", Shape::Of(geometry), times, "maddubs/ymm", 200, 20, {}};
     made.timings = {{"intact", kS32, "ours", "exact", ours, 0.01},
                     {"intact", kU8, "ours", "exact", ours, 0.01},
                     {"onednn", kS32, "theirs", "exact", 3 * theirs, 0.01},
@@ -262,7 +262,7 @@ TEST(BenchReport, JsonOfANetwork) {
 
 TEST(BenchReport, TextOfANetwork) {
   const std::string text = ToText(MadeUpNetwork());
-  EXPECT_THAT(text, HasSubstr("avx2, convolutions: peak is triple/ymm"));
+  EXPECT_THAT(text, HasSubstr("avx2, convolutions: peak is maddubs/ymm"));
   EXPECT_THAT(text, testing::ContainsRegex("64×28×28→64 3×3 +2 +57\\.8 +4\\.8 +12\\.00x"));
   EXPECT_THAT(text, testing::ContainsRegex("geometric mean, dense +6\\.00x"));
   EXPECT_THAT(text, testing::ContainsRegex("worst ratio +3\\.00x +1\\.00x! +1\\.00x\n"));

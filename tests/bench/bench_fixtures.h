@@ -107,7 +107,7 @@ inline Case SmallCase() {
   return c;
 }
 
-inline constexpr std::array kBoth = {reference::Model::kExact, reference::Model::kTriple};
+inline constexpr std::array kBoth = {reference::Model::kExact, reference::Model::kMaddubs};
 
 /// What Workload::Recognise() is to tell.
 struct Recognised {
@@ -168,19 +168,20 @@ inline Results MadeUpResults() {
   results.weights = "laplace";
   results.machine.cpu = "A <CPU> & more";
   results.isas = {{INTACT_ISA_AVX2, true, ""}, {INTACT_ISA_AMX_INT8, false, "no tiles"}};
-  results.peaks = {{"triple/ymm", 200}};
+  results.peaks = {{"maddubs/ymm", 200}};
   results.reads = {{int64_t{16} << 20, "L3", 20}};
   results.peers = {{"onednn", "2.6.3"}};
-  Row compute = {"avx2", {100, 100, 50}, 1, "triple/ymm", 200, 20, {}};  // 1e6 operations
+  Row compute = {"avx2", {100, 100, 50}, 1, "maddubs/ymm", 200, 20, {}};  // 1e6 operations
   compute.timings = {{"intact", kS32, "ours", "exact", 10, 0.01},
                      {"intact", kU8, "ours", "exact", 10.5, 0.01},
                      {"onednn", kS32, "theirs", "saturates", 20, 0.02},
                      {"onednn", kU8, "theirs", "wrong: not timed", 0, 0}};
-  Row thin = {"avx2", {1, 1000, 100}, 1, "triple/ymm", 200, 20, {}};  // 100 kB of weights: 5 us at 20 GB/s
-  thin.timings = {{"intact", kS32, "ours", "exact", 20, 0.01},
-                  {"intact", kU8, "ours", "exact", 20, 0.01},
-                  {"onednn", kS32, "theirs", "saturates", 80, 0.02},
-                  {"onednn", kU8, "theirs", "exact", 40, 0.02}};
+  Row few_rows = {"avx2", {1, 1000, 100}, 1, "maddubs/ymm", 200, 20,
+                  {}};  // 100 kB of weights: 5 us at 20 GB/s
+  few_rows.timings = {{"intact", kS32, "ours", "exact", 20, 0.01},
+                      {"intact", kU8, "ours", "exact", 20, 0.01},
+                      {"onednn", kS32, "theirs", "saturates", 80, 0.02},
+                      {"onednn", kU8, "theirs", "exact", 40, 0.02}};
   results.rows = {compute, thin};
   results.first_calls = {{"avx2", "", 12.5, 3.25, 1.95}};
   return results;

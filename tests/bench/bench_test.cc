@@ -49,8 +49,8 @@ TEST(Suites, ContainWhatTheySay) {
     }
   }
   EXPECT_THAT(
-      names, testing::UnorderedElementsAre("short", "figures", "thin", "bert", "llm", "transformer", "square",
-                                           "conv", "transposed", "resnet50", "mobilenet_v2", "tune",
+      names, testing::UnorderedElementsAre("short", "figures", "small-m", "bert", "llm", "transformer",
+                                           "square", "conv", "transposed", "resnet50", "mobilenet_v2", "tune",
                                            "segmentation", "text_detection", "text_recognition"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 
@@ -92,9 +92,9 @@ TEST_P(Recognition, TellsTheModels) {
   EXPECT_EQ(Recognise(Fake(Model::kExact), {kBoth.data(), 1}), Model::kExact);
   // Nothing saturates with a pair's one channel, or with an eighth of the range.
   const bool saturates = KindOf(GetParam().shape) != Kind::kDepthwise && GetParam().format != kFloat;
-  EXPECT_EQ(Recognise(Fake(Model::kTriple)), saturates ? Model::kTriple : Model::kExact);
+  EXPECT_EQ(Recognise(Fake(Model::kMaddubs)), saturates ? Model::kMaddubs : Model::kExact);
   if (!saturates) return;
-  EXPECT_EQ(Recognise(Fake(Model::kTriple), {kBoth.data(), 1}), std::nullopt) << "exact is asked for";
+  EXPECT_EQ(Recognise(Fake(Model::kMaddubs), {kBoth.data(), 1}), std::nullopt) << "exact is asked for";
   EXPECT_EQ(Recognise(Fake(Model::kExact), {kBoth.data() + 1, 1}), std::nullopt) << "saturating is asked for";
 }
 
@@ -153,9 +153,9 @@ TEST_F(MeasuredRow, WhatIsWrongIsNotTimed) {
   std::vector<Entrant> entrants;
   entrants.push_back({c, &workload, fake(Model::kExact)});
   entrants.push_back({c, &workload, fake(Model::kExact, spoil)});
-  entrants.push_back({c, &workload, fake(Model::kTriple)});
-  entrants.push_back({peer, &workload, fake(Model::kTriple)});
-  entrants.push_back({peer, &workload, fake(Model::kTriple, spoil)});
+  entrants.push_back({c, &workload, fake(Model::kMaddubs)});
+  entrants.push_back({peer, &workload, fake(Model::kMaddubs)});
+  entrants.push_back({peer, &workload, fake(Model::kMaddubs, spoil)});
   entrants.push_back({peer, &workload, Error{INTACT_UNSUPPORTED, "not today"}});
   const Result<Row> row = MeasureRow(entrants, Seconds(0));
   ASSERT_TRUE(row) << row.error().message;
@@ -218,7 +218,7 @@ TEST_F(MeasuredRow, PortableKernelsAreMeasuredBesideAvx2sPeak) {
   const Results results = RunTiny(kTinySuite, {core::Isa::kPortable});
   EXPECT_TRUE(results.AllRight()) << ToText(results);
   for (const Row& row : results.rows) {
-    EXPECT_EQ(row.peak, "triple/ymm");
+    EXPECT_EQ(row.peak, "maddubs/ymm");
     for (const Timing& timing : row.timings) {
       EXPECT_TRUE(timing.contender != kIntact || timing.result == kExact) << timing.result;
     }
@@ -256,7 +256,7 @@ TEST(BenchReport, Derives) {
   EXPECT_EQ(SpeedUp(compute, "onednn", kU8), std::nullopt);
   EXPECT_NEAR(*CostOf(compute, kU8), 0.05, 1e-9);
   EXPECT_TRUE(IsMemoryBound(thin));
-  EXPECT_DOUBLE_EQ(OfRoof(thin, *thin.Find("intact", kS32)), 0.25);
+  EXPECT_DOUBLE_EQ(OfRoof(few_rows, *few_rows.Find("intact", kS32)), 0.25);
   EXPECT_TRUE(results.AllRight()) << "a peer's failure is not ours";
   Results wrong = results;
   wrong.rows[0].timings[0].microseconds = 0;
@@ -280,7 +280,7 @@ TEST(BenchReport, Json) {
   EXPECT_EQ(json["schema"], "intact-bench");
   EXPECT_EQ(json["schema_version"], 3);
   EXPECT_EQ(json["isas"][1]["reason"], "no tiles");
-  EXPECT_EQ(json["peaks"][0], nlohmann::ordered_json({{"gops", 200.0}, {"name", "triple/ymm"}}));
+  EXPECT_EQ(json["peaks"][0], nlohmann::ordered_json({{"gops", 200.0}, {"name", "maddubs/ymm"}}));
   const auto& row = json["rows"][0];
   EXPECT_THAT(Keys(row), testing::UnorderedElementsAre("isa", "m", "n", "k", "conv", "batch", "dynamic",
                                                        "times", "peak", "peak_gops", "read_gb_per_s",

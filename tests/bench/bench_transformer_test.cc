@@ -74,9 +74,9 @@ TEST(Case, NamesOfTransformers) {
   c.shape = Batched(1, 2, 3, kKeys);
   c.format = kS32;
   EXPECT_EQ(c.Name(),
-            "gemm/isa:avx2/mode:exact/weights:laplace/m:1/n:2/k:3/batch:3/b:run/b_type:u8/b_order:nk");
+            "gemm/isa:avx2/mode:exact/weights:laplace/m:1/n:2/k:3/batch:3/b:runtime/b_type:u8/b_order:nk");
   c.shape = Batched(1, 2, 3, kValues);
-  EXPECT_THAT(c.Name(), testing::EndsWith("/m:1/n:2/k:3/batch:3/b:run"));
+  EXPECT_THAT(c.Name(), testing::EndsWith("/m:1/n:2/k:3/batch:3/b:runtime"));
   std::vector<std::string> formats(kFormats.size());
   std::ranges::transform(kFormats, formats.begin(), [](const Format& format) { return ToString(format); });
   EXPECT_THAT(formats, ElementsAre("s32", "u8", "f32", "f32 by tensor", "f32 by row", "float"));
@@ -251,7 +251,7 @@ TEST(MeasuredTransformer, CostIsOverStatic) {
 /// A dynamic GEMM on one ISA, of 10 us if it is static, and a batch of which peers take s8 Bs only.
 Results MadeUpTransformer() {
   Results results = MadeUpResults();
-  Row dynamic = {"avx2", Dynamic(128, 768, 768), 1, "triple/ymm", 30000, 1000, {}};
+  Row dynamic = {"avx2", Dynamic(128, 768, 768), 1, "maddubs/ymm", 30000, 1000, {}};
   dynamic.timings = {{"intact", kF32, "ours", "exact", 10, 0.01},
                      {"intact", kByTensor, "ours", "exact", 10.6, 0.01, 1.05},
                      {"intact", kByRow, "ours", "exact", 10.3, 0.01, 1.02},
@@ -259,7 +259,7 @@ Results MadeUpTransformer() {
                      {"onednn", kByTensor, "theirs", "saturates", 31.8, 0.02, 1.59},
                      {"onednn", kByRow, "theirs", "wrong: not timed"},
                      {"onednn", kFloat, "theirs", "exact", 53, 0.02}};
-  Row batch = {"avx2", Batched(128, 128, 64, kKeys), 1, "triple/ymm", 200, 20, {}};
+  Row batch = {"avx2", Batched(128, 128, 64, kKeys), 1, "maddubs/ymm", 200, 20, {}};
   batch.timings = {
       {"intact", kS32, "ours", "exact", 100, 0.01},        {"intact", kF32, "ours", "exact", 110, 0.01},
       {"saturating", kS32, "ours", "saturates", 80, 0.01}, {"onednn", kS32, "theirs", "saturates", 150, 0.02},
@@ -283,7 +283,7 @@ TEST(BenchReport, OfTransformersDerives) {
 
 TEST(BenchReport, TextOfTransformers) {
   const std::string text = ToText(MadeUpTransformer());
-  EXPECT_THAT(text, HasSubstr("\navx2, from float32 to float32: peak is triple/ymm\n"));
+  EXPECT_THAT(text, HasSubstr("\navx2, from float32 to float32: peak is maddubs/ymm\n"));
   EXPECT_THAT(text, testing::ContainsRegex("static GOPS +onednn +ratio +of roof +by tensor +onednn +ratio "
                                            "+by row +onednn +ratio +onednn f32 +ratio\n"));
   EXPECT_THAT(text, testing::ContainsRegex(
@@ -291,7 +291,7 @@ TEST(BenchReport, TextOfTransformers) {
                         "+3\\.00x +\\+2\\.0 % +- +- +2849\\.0 +5\\.00x\n"));
   EXPECT_THAT(text, HasSubstr("onednn f32: in float; its ratio is that of intact's f32 by tensor\n"));
   EXPECT_THAT(text, HasSubstr("128×768×768, onednn, f32 by row: wrong: not timed\n"));
-  EXPECT_THAT(text, HasSubstr("\navx2, batches whose runs give B: peak is triple/ymm\n"));
+  EXPECT_THAT(text, HasSubstr("\navx2, batches whose runs give B: peak is maddubs/ymm\n"));
   EXPECT_THAT(
       text, testing::ContainsRegex("3×\\(128×128×64\\) u8×u8ᵀ +62\\.9 +78\\.6! +0\\.80x +41\\.9! +1\\.50x"));
   EXPECT_THAT(text, HasSubstr("peers take no u8 Bs, and are given s8 ones\n"));

@@ -15,7 +15,7 @@ trap 'rm -rf "$folder"' EXIT
 here=$(dirname "$0")
 
 # Three targets: one that is right, one that saturates, one that crashes.
-"$intact" verify --quick --target "$plugin:=any" --target "$plugin:triple=any" --target "$plugin:crash" \
+"$intact" verify --quick --target "$plugin:=any" --target "$plugin:maddubs=any" --target "$plugin:crash" \
   --report "$folder" >"$folder/out.txt" 2>"$folder/err.txt" && status=0 || status=$?
 if [ "$status" -ne 1 ]; then
   cat "$folder/out.txt" "$folder/err.txt"

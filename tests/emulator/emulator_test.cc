@@ -71,7 +71,7 @@ void StateWhoExecutes(const Run& run) {
              emulated > 0 ? fmt::format("{} instructions emulated", emulated) : "executed by the CPU itself");
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 // VPDPBUSD and its like for other signs
 
 using jit::DotSigns;
@@ -441,7 +441,7 @@ TEST(VectorState, NeedsTheKernelsMagic) {
   }
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 // AMX. This process never asks the kernel for the tiles, so these run emulated on CPUs with AMX too.
 
 /// What LDTILECFG loads.
@@ -723,7 +723,7 @@ TEST(ScopedEmulator, TurnsAFaultIntoATestFailure) {
       "TILEZERO: #UD: no tiles are configured");
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 // Signals of other origin
 
 std::atomic<int> others = 0;

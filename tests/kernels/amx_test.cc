@@ -85,10 +85,10 @@ struct Segments {
         tile_rows(rows / row_tiles),
         first(Cut(operands, 0, steps)),
         rest(Cut(operands, steps, operands.depth / kTileDepth)) {
-    const int64_t rest_steps = operands.depth / kTileDepth - steps;
+    const int64_t tail_steps = operands.depth / kTileDepth - steps;
     list[0] = At(*first, steps);
-    if (rest_steps > 0) list[1] = At(*rest, rest_steps);
-    end = list.data() + (rest_steps > 0 ? 2 : 1);
+    if (tail_steps > 0) list[1] = At(*rest, tail_steps);
+    end = list.data() + (tail_steps > 0 ? 2 : 1);
   }
 
   static Result<GuardedMatrix> Cut(const Operands& operands, int64_t begin, int64_t end) {

@@ -28,26 +28,28 @@ constexpr const char* kLines[] = {
     "gemm u8s8f32 m=1 n=33 k=70 batch=19 itempad=7 quant=rows zaper=row res=s8",
     "gemm u8s8f32 m=1 n=65 k=70 batch=19 itempad=7 quant=dynamic_tensor x=normal",
     "gemm u8s8u8 m=20 n=33 k=64 batch=3 itempad=16 za=3 zc=7 res=u8 inplace=yes cpad=3",
-    "gemm u8u8f32 m=20 n=33 k=64 batch=3 ownb=yes blayout=nk bpad=3 zb=9 zbper=item scale=item",
-    "gemm s8s8s32 m=20 n=64 k=35 batch=5 items=pointers ownb=yes fill=bait",
-    "gemm u8s8f32 m=9 n=24 k=64 batch=2 ownb=yes scale=item quant=dynamic_rows x=halves",
-    "gemm s8u8s32 m=20 n=33 k=65 batch=3 ownb=yes zb=9 zbper=item_column",
-    "gemm u8u8f32 m=31 n=50 k=66 batch=3 items=pointers ownb=yes zb=9 zbper=item_column scale=item_column "
+    "gemm u8u8f32 m=20 n=33 k=64 batch=3 runtimeb=yes blayout=nk bpad=3 zb=9 zbper=item scale=item",
+    "gemm s8s8s32 m=20 n=64 k=35 batch=5 items=pointers runtimeb=yes fill=bait",
+    "gemm u8s8f32 m=9 n=24 k=64 batch=2 runtimeb=yes scale=item quant=dynamic_rows x=halves",
+    "gemm s8u8s32 m=20 n=33 k=65 batch=3 runtimeb=yes zb=9 zbper=item_column",
+    "gemm u8u8f32 m=31 n=50 k=66 batch=3 items=pointers runtimeb=yes zb=9 zbper=item_column "
+    "scale=item_column "
     "bias=f32",
-    "gemm s8s8u8 m=9 n=17 k=64 batch=4 ownb=yes blayout=nk zbper=item scale=item_column quant=rows zaper=row "
+    "gemm s8s8u8 m=9 n=17 k=64 batch=4 runtimeb=yes blayout=nk zbper=item scale=item_column quant=rows "
+    "zaper=row "
     "zc=3",
-    "gemm u8u8bf16 m=5 n=40 k=67 batch=3 ownb=yes zb=3 zbper=item_column scale=item quant=dynamic_rows",
+    "gemm u8u8bf16 m=5 n=40 k=67 batch=3 runtimeb=yes zb=3 zbper=item_column scale=item quant=dynamic_rows",
     "gemm u8s8s32 m=70 n=33 k=130 alayout=km za=3 fill=bait",
     "gemm s8s8u8 m=1 n=65 k=70 alayout=km apad=3 zc=9 res=s8",
     "gemm s8u8s32 m=15 n=17 k=16 alayout=km zb=9 zbper=channel",
-    "gemm u8s8s32 m=161 n=20 k=65 alayout=km apad=1 adecl=127 fill=stray",
+    "gemm u8s8s32 m=161 n=20 k=65 alayout=km apad=1 arange=127 fill=stray",
     "gemm u8s8u8 m=700 n=40 k=1000 alayout=km za=3 zc=7",
     "gemm u8u8f32 m=33 n=40 k=67 alayout=km quant=rows zaper=row zb=131 scale=channel",
     "gemm u8s8f32 m=67 n=33 k=130 alayout=km quant=dynamic_rows x=normal bias=f32",
     "gemm s8s8bf16 m=35 n=17 k=68 alayout=km apad=5 quant=dynamic_rows src=bf16 x=nonfinite",
     "gemm u8u8f16 m=9 n=65 k=67 batch=4 alayout=km itempad=5 quant=dynamic_tensor src=f16 x=outlier zb=131",
     "gemm u8s8f32 m=3 n=20 k=33 batch=3 alayout=km items=pointers quant=dynamic_tensor",
-    "gemm s8s8s32 m=20 n=64 k=35 batch=3 alayout=km ownb=yes blayout=nk",
+    "gemm s8s8s32 m=20 n=64 k=35 batch=3 alayout=km runtimeb=yes blayout=nk",
 };
 
 class Items : public OnEachIsa<> {
@@ -98,7 +100,7 @@ TEST_P(Items, InAnyNumberOfParts) {
 }
 
 TEST_P(Items, ByPointersReadNoStride) {
-  Expect("gemm u8s8u8 m=67 n=65 k=130 batch=3 items=pointers ownb=yes res=s8",
+  Expect("gemm u8s8u8 m=67 n=65 k=130 batch=3 items=pointers runtimeb=yes res=s8",
          [](const intact_gemm* plan, intact_gemm_args args) {
            args.a_batch_stride = -1;
            args.c_batch_stride = std::numeric_limits<int64_t>::min();
@@ -115,9 +117,9 @@ void Hide(T** array) {
 }
 
 TEST_P(Items, AreToldOfWithoutTheirArrays) {
-  for (const char* line :
-       {"gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers quant=rows zaper=row res=s8",
-        "gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers ownb=yes zb=9 zbper=item scale=item_column"}) {
+  for (const char* line : {"gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers quant=rows zaper=row res=s8",
+                           "gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers runtimeb=yes zb=9 zbper=item "
+                           "scale=item_column"}) {
     SCOPED_TRACE(line);
     Expect(line, [](const intact_gemm* plan, const intact_gemm_args& args) {
       intact_gemm_args asked = args;

@@ -356,7 +356,7 @@ TEST(Overflow, NamesTheBias) {
   // With weights that runs give, and with products that leave int32 by themselves.
   const auto of_run = [&](GemmDesc* desc) {
     with_bias(desc);
-    desc->b_from_run = 1;
+    desc->runtime_b = 1;
   };
   GemmDesc desc = MakeGemmDesc();
   desc.n = 1;
@@ -892,7 +892,7 @@ TEST(Wrapper, RunsBatches) {
   ASSERT_TRUE(constant) << constant.error().message;
   EXPECT_EQ(constant->Run(a_view, c_view).status, INTACT_OK);
   EXPECT_EQ(c, (std::array<int32_t, 6>{10, 10, 10, 26, 26, 26}));
-  desc.b_from_run = 1;
+  desc.runtime_b = 1;
   const int32_t zero_point = 0;
   desc.linear.b_zero_points = &zero_point;
   desc.linear.b_zero_point_count = 1;
@@ -921,7 +921,7 @@ TEST(Wrapper, RunsBatches) {
   options.b_scale_count = 1;
   ExpectRefused(given->Run(a_view, b.data(), 12, c_view, options),
                 "b_scale_count is 1; expected 0, for b_scales is NULL");
-  ExpectRefused(given->Run(a_view, c_view), "b is NULL; expected B, for runs give it (b_from_run)");
+  ExpectRefused(given->Run(a_view, c_view), "b is NULL; expected B, for runs give it (runtime_b)");
   ExpectRefused(constant->Run(a_view, BatchView<int32_t>{{c.data(), 1, 3}, 1}),
                 "the number of c's items is 1; expected 2");
   c.fill(7);

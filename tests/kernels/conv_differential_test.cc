@@ -89,14 +89,15 @@ TEST_P(ConvDifferential, TapsFarApart) {
 }
 
 // Lines between outputs that are further apart than taps reach: the last quad of a line's last tap reads into
-// them, and what is counted there must be activations of the declared range. The scratch holds none. Strays
+// them, and what is counted there must be activations of the activation range. The scratch holds none. Strays
 // are for ranges that are checked.
 TEST_P(ConvDifferential, OutputsFarApart) {
   for (const char* line : {
-           "conv u8s8s32 in=7x15 c=5 o=58 kernel=1x3 stride=2x1 pad=0x1 za=128 zb=-128 adeclmin=87 adecl=128",
+           "conv u8s8s32 in=7x15 c=5 o=58 kernel=1x3 stride=2x1 pad=0x1 za=128 zb=-128 arangemin=87 "
+           "arange=128",
            "conv s8u8u8 in=12x12 c=117 o=15 kernel=1x5 stride=2x3 pad=1x4:0x4 batch=3 za=25 zbper=channel "
            "zc=128 "
-           "adeclmin=91 adecl=153 bias=f32 scale=channel act=relu",
+           "arangemin=91 arange=153 bias=f32 scale=channel act=relu",
        }) {
     Problem problem = OnThis(line);
     problem.own_scratch = true;
@@ -135,7 +136,7 @@ TEST_P(ConvDifferential, GroupsWithWeightZeroPoints) {
            "conv u8u8s32 in=9x4 c=50 o=70 kernel=1x1 groups=10 za=1 zb=77 zbper=channel threads=2",
            "conv u8u8u8 in=6x5 c=30 o=30 kernel=3x3 pad=1x1 groups=6 za=7 zb=128 bias=f32 res=u8 inplace=yes",
            "conv s8s8f32 in=7x4 c=16 o=32 kernel=3x3 groups=2 za=7 zb=-3 zbper=channel scale=channel res=f32",
-           "conv u8s8s8 in=5x5x4 c=8 o=24 kernel=2x3x2 groups=2 za=7 zb=9 bias=s32 act=clamp adecl=127",
+           "conv u8s8s8 in=5x5x4 c=8 o=24 kernel=2x3x2 groups=2 za=7 zb=9 bias=s32 act=clamp arange=127",
        }) {
     ExpectItsModel(OnThis(line));
   }
@@ -224,14 +225,14 @@ TEST_P(ConvDifferential, QuantizationsOfTheInput) {
            "conv u8s8u8 in=17x17 c=3 o=16 kernel=7x7 stride=2x2 pad=3x3 quant=tensor za=128 zc=7 bias=f32 "
            "act=relu",
            "conv u8s8f32 in=6x17 c=24 o=24 kernel=3x3 pad=1x1 groups=3 quant=tensor za=3 batch=2",
-           "conv u8s8s32 in=7x7 c=16 o=24 kernel=3x3 pad=1x1 quant=tensor za=255 adecl=255 bias=s32",
+           "conv u8s8s32 in=7x7 c=16 o=24 kernel=3x3 pad=1x1 quant=tensor za=255 arange=255 bias=s32",
            "conv s8s8f32 in=3x3 c=8 o=16 kernel=3x3 pad=3x3 quant=dynamic_tensor x=normal scale=channel",
            "conv s8s8f32 in=4x5x6 c=8 o=16 kernel=3x3x3 pad=1x1x1 quant=dynamic_tensor open=yes batch=2 "
            "scratch=yes",
            "conv u8s8f32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 quant=dynamic_tensor res=f32 inplace=yes "
            "saved=yes",
            "conv u8s8u8 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 quant=dynamic_tensor x=halves table=yes zc=9",
-           "conv u8s8s32 in=9x9 c=32 o=32 kernel=3x3 pad=1x1 quant=tensor za=100 adecl=127 adeclmin=50",
+           "conv u8s8s32 in=9x9 c=32 o=32 kernel=3x3 pad=1x1 quant=tensor za=100 arange=127 arangemin=50",
            "conv s8u8f32 in=9 c=4 o=3 kernel=4 stride=2 pad=3:1 quant=tensor za=7 zb=3 open=yes threads=3",
        }) {
     ExpectItsModel(OnThis(line));

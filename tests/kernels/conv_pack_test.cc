@@ -573,7 +573,7 @@ TEST(ConvForgeries, OfAnything) {
   int accepted = 0;
   int refused = 0;
   for (const char* line :
-       {kSmall, "conv s8s8s32 in=6 c=8 o=8 groups=4 kernel=3 pad=1 za=-3 bias=s32 adecl=127",
+       {kSmall, "conv s8s8s32 in=6 c=8 o=8 groups=4 kernel=3 pad=1 za=-3 bias=s32 arange=127",
         "conv u8u8s32 in=3x4 c=4 o=8 groups=4 kernel=2x2 zb=9 pad=1x0",
         "conv u8s8s32 in=3x3x3 c=4 o=4 groups=2 kernel=2x1x2 stride=2x1x1 mode=saturating fill=bait",
         "conv u8s8u8 in=3x4 c=2 o=3 kernel=2x2 stride=3x2 za=7 res=s8 transposed=yes"}) {

@@ -145,7 +145,7 @@ int64_t PanelsOf(int64_t columns) { return kernels::CeilDivide(columns, kernels:
 TEST(Blocks, ComputeAtTheirLargestSums) {
   ForEachBlock([](const kernels::KernelBlock& block, int mr, int64_t nr) {
     for (const int weight : {-128, -64, 64, 127}) {
-      if (block.dot == jit::DotKind::kTriple && std::abs(weight) > 64) continue;  // may saturate
+      if (block.dot == jit::DotKind::kMaddubs && std::abs(weight) > 64) continue;  // may saturate
       const std::vector<uint8_t> a(static_cast<size_t>(mr * kBlockDepth), 255);
       const std::vector<int8_t> b(static_cast<size_t>(PanelsOf(nr) * kBlockDepth * kernels::kPanelColumns),
                                   static_cast<int8_t>(weight));
@@ -160,7 +160,7 @@ TEST(Blocks, ComputeAtTheirLargestSums) {
 TEST(Blocks, MultiplyEachDepthOfEachRowByItsWeight) {
   std::mt19937 generator(1);
   ForEachBlock([&](const kernels::KernelBlock& block, int mr, int64_t nr) {
-    const uint32_t most = block.dot == jit::DotKind::kTriple ? 64 : 128;  // more may saturate
+    const uint32_t most = block.dot == jit::DotKind::kMaddubs ? 64 : 128;  // more may saturate
     std::vector<uint8_t> a(static_cast<size_t>(mr * kBlockDepth));
     for (uint8_t& byte : a) byte = static_cast<uint8_t>(generator() >> 8);
     std::vector<int8_t> b(static_cast<size_t>(PanelsOf(nr) * kBlockDepth * kernels::kPanelColumns));

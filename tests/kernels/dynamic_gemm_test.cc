@@ -163,7 +163,7 @@ Plan Create(const Problem& problem, intact_isa isa) {
 std::vector<uint8_t> Expected(const Case& test, const Problem& problem, intact_isa isa) {
   const bool saturates =
       test.mode == INTACT_SATURATING && (isa == INTACT_ISA_AVX2 || isa == INTACT_ISA_AVX512);
-  const auto model = saturates ? reference::Model::kTriple : reference::Model::kExact;
+  const auto model = saturates ? reference::Model::kMaddubs : reference::Model::kExact;
   return reference::Outputs(problem.gemm(), reference::Accumulators(problem.gemm(), model));
 }
 
@@ -407,10 +407,10 @@ TEST(DynamicRefusals, OfDescriptorsNameTheField) {
               linear->scale_count = 0;
             }),
             "c_type is INTACT_S32 with a dynamic a_quantization; expected a type with scales");
-  EXPECT_EQ(MessageOfPlan(dynamic, [](auto* desc, auto*) { desc->b_from_run = 2; }),
-            "b_from_run is 2; expected 0 or 1");
-  EXPECT_EQ(MessageOfPlan(dynamic, [](auto* desc, auto*) { desc->b_from_run = 1; }),
-            "b is given, and b_from_run is 1; expected NULL, for runs give it");
+  EXPECT_EQ(MessageOfPlan(dynamic, [](auto* desc, auto*) { desc->runtime_b = 2; }),
+            "runtime_b is 2; expected 0 or 1");
+  EXPECT_EQ(MessageOfPlan(dynamic, [](auto* desc, auto*) { desc->runtime_b = 1; }),
+            "b is given, and runtime_b is 1; expected NULL, for runs give it");
 }
 
 // The message of a run that `change` makes of a good one; "" if it runs.

@@ -252,7 +252,7 @@ TEST_P(EightBitOutputs, EqualTheReference) {
       "gemm u8u8u8 m=70 n=48 k=300 za=9 zb=128 zc=130 scale=tensor",
       "gemm s8s8u8 m=200 n=130 k=64 zc=100 bias=s32 scale=channel",
       "gemm u8s8u8 m=40 n=7 k=512 scale=channel",
-      "gemm u8s8s8 m=32 n=6 k=31 batch=2 ownb=yes zc=-128 bias=s32 act=clamp seed=51256062 scale=tensor",
+      "gemm u8s8s8 m=32 n=6 k=31 batch=2 runtimeb=yes zc=-128 bias=s32 act=clamp seed=51256062 scale=tensor",
       "conv u8s8u8 in=9x9 c=16 o=24 kernel=3x3 pad=1x1 za=3 zc=100 scale=channel",
       "conv s8s8s8 in=12x12 c=8 o=20 kernel=3x3 stride=2x2 za=-3 zc=4 act=relu scale=channel",
       "conv u8s8u8 in=11x11 c=40 o=40 groups=40 kernel=3x3 pad=1x1 zc=7 scale=channel",

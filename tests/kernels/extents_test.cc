@@ -252,7 +252,7 @@ TEST_P(OpenExtentsOnIsa, LinesThatAreTooLongForAPlanarBand) {
   constexpr const char* kLines[] = {
       "conv u8s8u8 in=5x5 c=16 o=16 groups=8 kernel=3x3 pad=1x1 za=3 bias=f32",
       "conv s8s8s32 in=5x5 c=32 o=16 groups=8 kernel=3x3 pad=1x1 za=-3 fill=extremes",
-      "conv u8s8s32 in=5x5 c=16 o=16 groups=4 kernel=3x3 pad=1x1 adecl=127 za=9 fill=stray",
+      "conv u8s8s32 in=5x5 c=16 o=16 groups=4 kernel=3x3 pad=1x1 arange=127 za=9 fill=stray",
       "conv u8u8s32 in=5x5 c=16 o=8 groups=8 kernel=3x3 stride=2x2 pad=1x1 zb=3 zbper=channel",
       "conv u8s8s32 in=5x5 c=16 o=16 groups=8 kernel=4x4 stride=2x2 pad=1x1 za=3 transposed=yes"};
   // Quick: a line for each ISA. They take seconds each.

@@ -291,14 +291,14 @@ intact_status KeepInMemory() {
 constexpr int64_t kItems = 3;
 
 /// Items of kM rows each, that have one B or the same one each.
-intact_status RunBatch(int32_t b_from_run) {
+intact_status RunBatch(int32_t runtime_b) {
   intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
   desc.n = kN;
   desc.k = kK;
-  desc.b_from_run = b_from_run;
+  desc.runtime_b = runtime_b;
   intact_gemm* gemm = nullptr;
   intact_status status =
-      intact_gemm_create(&desc, nullptr, b_from_run != 0 ? nullptr : kWeights.data(), &gemm);
+      intact_gemm_create(&desc, nullptr, runtime_b != 0 ? nullptr : kWeights.data(), &gemm);
   static std::array<int32_t, kItems * kM * kN> c;
   c = {};
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
@@ -309,7 +309,7 @@ intact_status RunBatch(int32_t b_from_run) {
   args.batch = kItems;
   std::array<const void*, kItems> b_items = {};
   b_items.fill(kWeights.data());
-  if (b_from_run != 0) args.b_items = b_items.data();
+  if (runtime_b != 0) args.b_items = b_items.data();
   if (status == INTACT_OK) status = intact_gemm_run(gemm, &args);
   intact_gemm_destroy(gemm);
   if (status != INTACT_OK) return status;
@@ -473,7 +473,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"exact_for_one_m", [] { return CreateAndRun(INTACT_EXACT, kM); }},
         Case{"saturating", [] { return CreateAndRun(INTACT_SATURATING, 0); }},
         Case{"save_and_load", SaveAndLoad}, Case{"memory", KeepInMemory}, Case{"tune", TuneAndAsk},
-        Case{"batch", [] { return RunBatch(0); }}, Case{"b_from_run", [] { return RunBatch(1); }},
+        Case{"batch", [] { return RunBatch(0); }}, Case{"runtime_b", [] { return RunBatch(1); }},
         Case{"dynamic_rows", [] { return Quantize(INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_F32); }},
         Case{"dynamic_tensor", [] { return Quantize(INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_F32); }},
         Case{"bf16", [] { return Quantize(INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_BF16); }},

@@ -79,8 +79,8 @@ constexpr const char* kWithRowOperands =
 constexpr const char* kLines[] = {
     "gemm u8s8s32 m=251 n=85 k=137 za=3 fill=uniform",  // tiles of several blocks
     "gemm u8s8s32 m=61 n=24 k=4111 fill=laplace",       // many windows
-    "gemm u8s8s32 m=251 n=40 k=64 adecl=127 fill=stray",
-    "gemm u8s8f32 m=61 n=33 k=1030 adecl=127 rangecheck=unchecked fill=gauss bias=f32",
+    "gemm u8s8s32 m=251 n=40 k=64 arange=127 fill=stray",
+    "gemm u8s8f32 m=61 n=33 k=1030 arange=127 rangecheck=unchecked fill=gauss bias=f32",
     kWithRowOperands,
     "gemm u8s8f32 m=251 n=29 k=60 fill=laplace bias=f32 scale=channel",  // columns: 16, a vector, an edge
     "gemm u8s8s32 m=251 n=20 k=40 wmax=128 fill=extremes",

@@ -45,16 +45,16 @@ using Bytes = std::vector<uint8_t>;
 
 const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
-// Every output type, kind of bias and scale, types of activations, modes and declared ranges.
+// Every output type, kind of bias and scale, types of activations, modes and activation ranges.
 constexpr const char* kProblems[] = {
     "gemm u8s8s32 m=70 n=37 k=131 za=3 bias=s32",
     "gemm s8s8s32 m=5 n=1 k=1 za=-128",
     "gemm s8s8u8 m=33 n=50 k=67 za=7 zc=9 bias=f32 scale=channel act=relu fill=laplace",
     "gemm u8s8s8 m=33 n=16 k=64 za=255 zc=-128 bias=s32 act=clamp wmax=128",
     "gemm u8s8f32 m=9 n=100 k=300 bias=f32 scale=channel fill=student",
-    "gemm u8s8s32 m=70 n=20 k=1100 adecl=127 fill=bound",
-    "gemm u8s8s32 m=200 n=20 k=70 adecl=127 fill=stray",
-    "gemm s8s8u8 m=70 n=20 k=400 za=-99 adecl=30 rangecheck=unchecked",
+    "gemm u8s8s32 m=70 n=20 k=1100 arange=127 fill=bound",
+    "gemm u8s8s32 m=200 n=20 k=70 arange=127 fill=stray",
+    "gemm s8s8u8 m=70 n=20 k=400 za=-99 arange=30 rangecheck=unchecked",
     "gemm u8s8s32 m=30 n=20 k=70 fill=bait mode=saturating",
     "gemm u8u8s32 m=30 n=20 k=70 zb=128",
     "gemm s8u8u8 m=30 n=37 k=70 za=-9 zb=3 zbper=channel zc=128 bias=f32",
@@ -457,7 +457,7 @@ TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
   int accepted = 0;
   int refused = 0;
   for (const char* line :
-       {"gemm u8s8u8 m=1 n=3 k=5 bias=f32", "gemm s8s8s32 m=1 n=20 k=70 bias=s32 adecl=127 za=-9",
+       {"gemm u8s8u8 m=1 n=3 k=5 bias=f32", "gemm s8s8s32 m=1 n=20 k=70 bias=s32 arange=127 za=-9",
         "gemm u8s8f32 m=1 n=16 k=64 bias=f32 scale=channel mode=saturating",
         "gemm s8u8u8 m=1 n=9 k=66 zb=200 zbper=channel bias=f32",
         "gemm u8s8s8 m=1 n=9 k=66 bias=f32 res=u8 zres=9"}) {

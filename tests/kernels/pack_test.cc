@@ -18,7 +18,7 @@ struct Sizes {
 // Less than a quad's and a panel's ends; and several of what is packed at once, with rests.
 constexpr Sizes kSizes[] = {{38, 18}, {64, 32}, {150, 83}, {70, 9}};
 // Of panels narrower than 16 columns.
-constexpr Sizes kThinSizes[] = {{1, 1}, {64, 1}, {150, 1}, {129, 2}, {38, 3}, {64, 4}, {70, 5}, {150, 8}};
+constexpr Sizes kNarrowSizes[] = {{1, 1}, {64, 1}, {150, 1}, {129, 2}, {38, 3}, {64, 4}, {70, 5}, {150, 8}};
 
 struct Strides {
   int64_t k, n;
@@ -40,7 +40,7 @@ TEST(PackWeights, ShiftsU8By128AndPadsWithZeros) {
     for (const auto& [stride_k, stride_n] : StridesOf({depths, columns})) {
       PackedWeights packed;
       ASSERT_TRUE(
-          PackWeights({b.data(), depths, columns, stride_k, stride_n, WeightFlip(INTACT_U8)}, &packed));
+          PackWeights({b.data(), depths, columns, stride_k, stride_n, WeightShift(INTACT_U8)}, &packed));
       for (int64_t k = 0; k < (depths + 63) / 64 * 64; ++k) {
         for (int64_t n = 0; n < packed.panels() * kPanelColumns; ++n) {
           int expected = 0;
@@ -55,7 +55,7 @@ TEST(PackWeights, ShiftsU8By128AndPadsWithZeros) {
 }
 
 TEST(PackWeights, GivesFewColumnsANarrowPanel) {
-  for (const auto& [depths, columns] : kThinSizes) {
+  for (const auto& [depths, columns] : kNarrowSizes) {
     const std::vector<int8_t> b = Weights(2 * depths * columns);
     const int64_t width = columns > 4 ? 8 : columns > 2 ? 4 : columns;
     const int64_t line_at = (depths + 63) / 64 * 64 * width;
@@ -77,7 +77,7 @@ TEST(PackWeights, GivesFewColumnsANarrowPanel) {
 
 TEST(AddDepths, AddsWholeQuadsOfEachColumn) {
   std::vector<Sizes> all_sizes(std::begin(kSizes), std::end(kSizes));
-  all_sizes.insert(all_sizes.end(), std::begin(kThinSizes), std::end(kThinSizes));
+  all_sizes.insert(all_sizes.end(), std::begin(kNarrowSizes), std::end(kNarrowSizes));
   for (const auto& [depths, columns] : all_sizes) {
     const std::vector<int8_t> b = Weights(depths * columns);
     PackedWeights packed;

@@ -83,7 +83,7 @@ constexpr const char* kLines[] = {
     "gemm u8s8s32 m=157 n=85 k=137 za=3 fill=laplace",
     "gemm s8s8u8 m=157 n=85 k=137 za=-3 zc=9 scale=channel bias=f32",
     "gemm u8s8f32 m=70 n=33 k=900 fill=student scale=channel",
-    "gemm u8s8s32 m=330 n=40 k=64 adecl=127 fill=stray",
+    "gemm u8s8s32 m=330 n=40 k=64 arange=127 fill=stray",
     "gemm u8u8s32 m=157 n=85 k=137 za=3 zb=131 zbper=channel",
     "gemm s8u8u8 m=70 n=33 k=900 za=-7 zb=17 zc=128 fill=laplace scale=channel bias=f32",
     "gemm u8s8u8 m=157 n=85 k=137 za=3 zc=7 bias=f32 act=relu res=s8 zres=-9",
@@ -177,7 +177,7 @@ TEST_P(SameBytes, WithAResidualInPlaceOfTheOutput) {
   for (const char* line : {"gemm u8s8u8 m=157 n=85 k=137 za=3 zc=7 bias=f32 act=relu res=s8 zres=-9",
                            "gemm s8s8s8 m=157 n=85 k=137 res=s8 zres=5 scale=channel",
                            "gemm u8u8f32 m=157 n=85 k=137 zb=131 bias=f32 res=f32",
-                           "gemm u8s8f32 m=330 n=40 k=64 adecl=127 fill=stray res=f32"}) {
+                           "gemm u8s8f32 m=330 n=40 k=64 arange=127 fill=stray res=f32"}) {
     ASSERT_NO_FATAL_FAILURE(Use(line));
     for (const int32_t parts : {1, 2, 5, 16}) {
       Bytes c = gemm_.residual;

@@ -273,7 +273,7 @@ Case AnyCase() {
   c.spec.rows = *rc::gen::element(8, 24, 64);
   c.spec.window_quads = *rc::gen::inRange<int64_t>(1, 90);
   c.spec.amax = *rc::gen::oneOf(rc::gen::element(255, 127, 128), rc::gen::inRange(1, 256));
-  c.problem.declared = c.spec.amax;
+  c.problem.range_max = c.spec.amax;
   c.spec.largest_group = *rc::gen::element(kMaxGroup, 4, 1);
   if (*rc::gen::arbitrary<bool>()) {
     const auto count = static_cast<size_t>(c.problem.n);
@@ -395,7 +395,7 @@ TEST(Schedule, GroupsAreFilledToTheirCapacity) {
   // Otherwise the tests above could not see one pair too many.
   for (const int amax : {255, 127}) {
     Problem problem = tests::Parsed("gemm u8s8s32 m=1 n=16 k=512 wmax=128 fill=bound");
-    problem.declared = amax;
+    problem.range_max = amax;
     const PackedWeights weights = Pack(problem);
     const auto strips = Decoder(Schedule(weights, {1, 24, 256, amax}), weights).Decode();
     int64_t full = 0;
@@ -475,7 +475,7 @@ TEST(OnePairTooMany, IsFoundInTheKernelsOutput) {
   for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX512}) {
     if (intact_isa_available(isa) == 0) INTACT_SKIP_ISA(intact_isa_name(isa));
     for (const char* line : {"gemm u8s8s32 m=64 n=32 k=512 wmax=128 fill=bound",
-                             "gemm s8s8s32 m=64 n=32 k=512 za=-9 wmax=128 adecl=127 fill=bound"}) {
+                             "gemm s8s8s32 m=64 n=32 k=512 za=-9 wmax=128 arange=127 fill=bound"}) {
       Problem problem = tests::Parsed(line);
       problem.isa = isa;
       tests::ExpectItsModel(problem);

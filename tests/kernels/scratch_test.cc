@@ -392,7 +392,7 @@ constexpr const char* kGemms[] = {
     "gemm u8s8u8 m=70 n=33 k=129 za=3 zc=9 bias=f32 res=s8 zres=-9",
     "gemm s8s8s8 m=37 n=20 k=64 za=-3 scale=channel",
     "gemm u8u8s32 m=50 n=33 k=65 zb=9 zbper=channel",
-    "gemm u8s8s32 m=160 n=20 k=64 adecl=127 fill=stray",
+    "gemm u8s8s32 m=160 n=20 k=64 arange=127 fill=stray",
     "gemm s8u8f32 m=9 n=20 k=63 zb=9 fill=bait mode=saturating",
     "gemm u8s8u8 m=70 n=33 k=129 alayout=km za=3 zc=9",
     "gemm u8u8f32 m=50 n=33 k=65 alayout=km quant=dynamic_rows zb=9",

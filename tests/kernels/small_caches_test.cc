@@ -84,9 +84,9 @@ void SetTensors(Problem* problem) {
   problem->wmax = AnyOf({127, 128, 20});
   problem->fill = *rc::gen::elementOf(std::vector<Fill>(AllFills().begin(), AllFills().end()));
   if (AnyBool()) return;
-  // A declared range that ends at the zero point or beyond.
+  // An activation range that ends at the zero point or beyond.
   const int32_t zero = problem->za + (problem->a_type == INTACT_S8 ? 128 : 0);
-  problem->declared = static_cast<int32_t>(AnyOfRange(std::max(zero, 1), 255));
+  problem->range_max = static_cast<int32_t>(AnyOfRange(std::max(zero, 1), 255));
   if (problem->fill == Fill::kStray) return;
   problem->range_check = AnyOf({INTACT_RANGE_CHECKED, INTACT_RANGE_UNCHECKED});
 }

@@ -39,7 +39,7 @@ constexpr const char* kProblems[] = {
     "gemm u8s8s32 m=33 n=40 k=130 threads=2",
     "gemm u8s8s32 m=33 n=40 k=130 threads=0 fill=laplace scratch=yes",
     "gemm s8s8u8 m=5 n=70 k=67 za=-9 zb=3 bias=f32 scale=channel act=relu",
-    "gemm u8s8f32 m=140 n=64 k=300 res=f32 adecl=127 fill=stray threads=3",
+    "gemm u8s8f32 m=140 n=64 k=300 res=f32 arange=127 fill=stray threads=3",
     "gemm u8s8s32 m=9 n=20 k=64 mode=saturating isa=avx2 fill=ramp",
     "conv u8s8u8 in=9x8 c=16 o=24 kernel=3x3 pad=1x1 threads=2",
     "conv u8s8s32 in=9x8 c=16 o=24 kernel=3x3 pad=1x1 open=yes threads=2 scratch=yes",

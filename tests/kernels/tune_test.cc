@@ -88,7 +88,7 @@ class Tune : public testing::TestWithParam<intact_isa> {
 TEST_P(Tune, EveryCandidateGivesTheSameBytes) {
   for (const char* const line : {"gemm u8s8s32 m=61 n=85 k=137 za=3 fill=uniform",
                                  "gemm u8s8s32 m=61 n=24 k=4111 fill=laplace",  // three windows of a strip
-                                 "gemm u8s8s32 m=61 n=40 k=64 adecl=127 fill=stray",
+                                 "gemm u8s8s32 m=61 n=40 k=64 arange=127 fill=stray",
                                  "gemm s8u8u8 m=61 n=33 k=300 za=-7 zb=17 zc=128 fill=laplace scale=channel "
                                  "bias=f32 act=relu res=s8 zres=-9"}) {
     SCOPED_TRACE(line);

@@ -20,8 +20,8 @@ using Order = std::vector<int64_t>;
 
 TEST(InPairs, FillsTapsOrCrossesThem) {
   const Depths depths = {2, 3, 4};  // two taps of three channels
-  EXPECT_EQ(InPairs(Model::kTriple, depths), (Order{0, 1, 2, -1, 4, 5, 6, -1}));
-  Model model = Model::kTriple;
+  EXPECT_EQ(InPairs(Model::kMaddubs, depths), (Order{0, 1, 2, -1, 4, 5, 6, -1}));
+  Model model = Model::kMaddubs;
   model.order = DepthOrder::kFlattened;
   EXPECT_EQ(InPairs(model, depths), (Order{0, 1, 2, 4, 5, 6}));
   model.order = DepthOrder::kChannels;
@@ -29,7 +29,7 @@ TEST(InPairs, FillsTapsOrCrossesThem) {
 }
 
 TEST(InPairs, TakesDepthsThatAreApart) {
-  Model model = Model::kTriple;
+  Model model = Model::kMaddubs;
   model.distance = 2;
   EXPECT_EQ(InPairs(model, DepthsOf(7)), (Order{0, 2, 1, 3, 4, 6, 5, -1}));
   model.distance = kHalfDepth;
@@ -73,7 +73,7 @@ TEST(MovedSigns, LeaveMinus128AsItIs) {
   gemm.a = {0xfd, 5};  // −3
   gemm.b = {-128, 127};
   gemm.a_zero_point = 11;
-  Model model = Model::kTriple;
+  Model model = Model::kMaddubs;
   model.signs = Signs::kMoved;
   const int32_t exact = Accumulators(gemm, Model::kExact)[0];
   EXPECT_EQ(Accumulators(gemm, model)[0], exact - 2 * 3 * 128);
@@ -85,7 +85,7 @@ TEST(UnsignedWeights, AreShiftedInsteadOfActivations) {
   gemm.k = 2;
   gemm.a = {255, 255};  // 127 and 127
   gemm.b = {127, 127};  // 255 and 255: 64770
-  Model model = Model::kTriple;
+  Model model = Model::kMaddubs;
   model.signs = Signs::kUnsignedWeights;
   EXPECT_EQ(Accumulators(gemm, model)[0], 64770 - 64770 + 32767);
   gemm.b = {-128, -128};  // 0 and 0
@@ -96,17 +96,17 @@ TEST(UnsignedWeights, AreShiftedInsteadOfActivations) {
 TEST(Predict, IsWhatTheReferenceComputes) {
   for (const char* line :
        {"gemm u8s8u8 m=5 n=9 k=33 za=3 fill=bait", "gemm s8u8f32 m=5 n=9 k=33 zb=9 bias=f32 res=f32",
-        "gemm u8s8bf16 m=5 n=9 k=33 batch=3 ownb=yes scale=item",
+        "gemm u8s8bf16 m=5 n=9 k=33 batch=3 runtimeb=yes scale=item",
         "gemm u8s8f32 m=5 n=9 k=33 quant=dynamic_rows bias=f32"}) {
     const Gemm gemm = verify::MaterializeGemm(tests::Parsed(line));
-    for (const Model& model : {Model::kExact, Model::kTriple}) {
+    for (const Model& model : {Model::kExact, Model::kMaddubs}) {
       EXPECT_EQ(Predict(gemm, {model}), Outputs(gemm, Accumulators(gemm, model))) << line;
     }
   }
   for (const char* line : {"conv u8s8s32 in=5x6 c=3 o=4 kernel=3x3 pad=1x1 za=3 fill=bait batch=2",
                            "conv s8s8u8 in=5x6 c=6 o=4 kernel=3x2 groups=2 za=-3 scale=channel res=u8"}) {
     const Conv conv = verify::MaterializeConv(tests::Parsed(line));
-    for (const Model& model : {Model::kExact, Model::kTriple}) {
+    for (const Model& model : {Model::kExact, Model::kMaddubs}) {
       EXPECT_EQ(Predict(conv, {model}), Outputs(conv, Accumulators(conv, model))) << line;
     }
   }
@@ -244,11 +244,11 @@ TEST(Rounding, OfOtherTypes) {
 }
 
 TEST(Arithmetic, RefusesTextThatItDoesNotPrint) {
-  EXPECT_EQ(ToString(*ParseArithmetic("triple, flattened depth; half away from zero")),
-            "triple, flattened depth; half away from zero");
+  EXPECT_EQ(ToString(*ParseArithmetic("maddubs, flattened depth; half away from zero")),
+            "maddubs, flattened depth; half away from zero");
   for (const char* text :
-       {"", "Triple", "exact, ", "triple, depths 0 apart", "triple, depths x apart", "triple; ",
-        "triple; half", "triple, lanes", "acc16 wrapping", "exact; half up; half up"}) {
+       {"", "Maddubs", "exact, ", "maddubs, depths 0 apart", "maddubs, depths x apart", "maddubs; ",
+        "maddubs; half", "maddubs, lanes", "acc16 wrapping", "exact; half up; half up"}) {
     EXPECT_FALSE(ParseArithmetic(text)) << text;
   }
 }

@@ -195,7 +195,7 @@ TEST(Lowering, PairsChannelsWithinATap) {
   conv.a = {255, 255, 255, 255, 0, 0};
   conv.b = {127, 127, 127, 127, 0, 0};
   EXPECT_EQ(Exact(conv), (Values{4 * 255 * 127}));
-  EXPECT_EQ(Accumulators(conv, Model::kTriple), (Values{32767 + 2 * 255 * 127}));
+  EXPECT_EQ(Accumulators(conv, Model::kMaddubs), (Values{32767 + 2 * 255 * 127}));
   const std::vector<Gemm> groups = Lower(conv);
   EXPECT_EQ(groups[0].k, 8);
   EXPECT_EQ(TapChannelOf(conv.geometry, 2), (TapChannel{{0, 0, 0}, 2}));
@@ -217,7 +217,7 @@ TEST(Lowering, TheLastOddChannelIsAlone) {
       conv.a = {static_cast<uint8_t>(a == INTACT_U8 ? 200 : 72)};
       conv.b = {static_cast<int8_t>(b == INTACT_U8 ? 255 : 127)};
       EXPECT_EQ(Exact(conv), (Values{-55 * 255}));
-      EXPECT_EQ(Accumulators(conv, Model::kTriple), (Values{-55 * 255}));
+      EXPECT_EQ(Accumulators(conv, Model::kMaddubs), (Values{-55 * 255}));
     }
   }
 }
@@ -231,7 +231,7 @@ TEST(Lowering, PaddingIsTheZeroPointToTheInstruction) {
   conv.b = {127, 127, 0, 0};
   conv.a_zero_point = 255;
   EXPECT_EQ(Exact(conv), (Values{0}));
-  EXPECT_EQ(Accumulators(conv, Model::kTriple), (Values{32767 - 255 * 254}));
+  EXPECT_EQ(Accumulators(conv, Model::kMaddubs), (Values{32767 - 255 * 254}));
 }
 
 // As if the zero point stood between the input's pixels.
@@ -243,7 +243,7 @@ TEST(Lowering, PaddingBetweenPixelsIsTheZeroPointToTheInstruction) {
   conv.b = {0, 0, 127, 127};
   conv.a_zero_point = 255;
   EXPECT_EQ(Exact(conv), (Values{0, 0}));
-  EXPECT_EQ(Accumulators(conv, Model::kTriple), (Values{32767 - 255 * 254, 32767 - 255 * 254}));
+  EXPECT_EQ(Accumulators(conv, Model::kMaddubs), (Values{32767 - 255 * 254, 32767 - 255 * 254}));
 }
 
 TEST(Geometry, PlacesOfRows) {
@@ -294,13 +294,13 @@ TEST(Lowering, PaddingMayBeLeftOutOfPairs) {
   EXPECT_EQ(Convolve(conv), (std::vector<int32_t>{5 * 128, -5 * 127}));
   // With padding both pairs clamp in either pixel, without it only the one that is multiplied does.
   const int32_t compensation = -255 * (127 + 127 - 128 - 128);
-  Model model = Model::kTriple;
+  Model model = Model::kMaddubs;
   EXPECT_EQ(Accumulators(conv, model),
             (std::vector<int32_t>{32767 - 32768 + compensation, 32767 - 32768 + compensation}));
   model.skips_padding = true;
   EXPECT_EQ(Accumulators(conv, model), (std::vector<int32_t>{-32768 + 255 * 256, 32767 - 255 * 254}));
   conv.a_zero_point = 0;
-  EXPECT_EQ(Accumulators(conv, model), Accumulators(conv, Model::kTriple));
+  EXPECT_EQ(Accumulators(conv, model), Accumulators(conv, Model::kMaddubs));
 }
 
 }  // namespace

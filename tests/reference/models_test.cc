@@ -69,7 +69,7 @@ __m128i Load(const void* bytes, size_t size) {
   return value;
 }
 
-__attribute__((target("ssse3"))) int32_t InstructionTriple(const Quad& quad) {
+__attribute__((target("ssse3"))) int32_t InstructionMaddubs(const Quad& quad) {
   const __m128i pairs = _mm_maddubs_epi16(Load(quad.a, 4), Load(quad.w, 4));
   const __m128i sum = _mm_madd_epi16(pairs, _mm_set1_epi16(1));
   return _mm_cvtsi128_si32(_mm_add_epi32(_mm_cvtsi32_si128(quad.acc), sum));
@@ -115,10 +115,10 @@ bool HasAvx512Vnni() {
   return message;
 }
 
-TEST(Models, TripleEqualsTheInstructions) {
+TEST(Models, MaddubsEqualsTheInstructions) {
   if (!__builtin_cpu_supports("ssse3")) GTEST_SKIP() << "ssse3 is not available";
   for (const Quad& quad : Quads()) {
-    ASSERT_EQ(Accumulate(Model::kTriple, quad.acc, quad.a, quad.w), InstructionTriple(quad)) << Print(quad);
+    ASSERT_EQ(Accumulate(Model::kMaddubs, quad.acc, quad.a, quad.w), InstructionMaddubs(quad)) << Print(quad);
   }
 }
 
@@ -126,7 +126,7 @@ TEST(Models, MaddubsEqualsTheInstruction) {
   if (!__builtin_cpu_supports("ssse3")) GTEST_SKIP() << "ssse3 is not available";
   for (const Quad& quad : Quads()) {
     const Quad pair = {0, {quad.a[0], quad.a[1]}, {quad.w[0], quad.w[1]}};
-    ASSERT_EQ(Maddubs(quad.a[0], quad.a[1], quad.w[0], quad.w[1]), InstructionTriple(pair)) << Print(quad);
+    ASSERT_EQ(Maddubs(quad.a[0], quad.a[1], quad.w[0], quad.w[1]), InstructionMaddubs(pair)) << Print(quad);
   }
 }
 
@@ -173,7 +173,7 @@ TEST(Models, ClampOnlyWhereTheyAreSaidTo) {
   const std::vector<uint8_t> a = {255, 255, 255, 255, 255};
   const std::vector<int8_t> w = {127, 127, -128, -128, 127};
   EXPECT_EQ(Accumulate(Model::kExact, 7, a, w), 7 + 255 * 125);
-  EXPECT_EQ(Accumulate(Model::kTriple, 7, a, w), 7 + 32767 - 32768 + 255 * 127);
+  EXPECT_EQ(Accumulate(Model::kMaddubs, 7, a, w), 7 + 32767 - 32768 + 255 * 127);
   EXPECT_EQ(Accumulate(Model::kDpbusds, kInt32Max, a, w), kInt32Max);
   EXPECT_EQ(CountClampedPairs(a, w), 2);
 }
@@ -181,7 +181,7 @@ TEST(Models, ClampOnlyWhereTheyAreSaidTo) {
 TEST(Models, PairsBeginAnewWhereTheDepthIsCutInTwo) {
   const std::vector<uint8_t> a(11, 255);
   const std::vector<int8_t> w(11, 127);
-  Model model = Model::kTriple;
+  Model model = Model::kMaddubs;
   EXPECT_EQ(Accumulate(model, 0, a, w), 5 * 32767 + 255 * 127);
   const auto cut = [&](int32_t from, int32_t to, size_t depths) {
     model.cut = {from, to};
@@ -197,7 +197,7 @@ TEST(Models, PairsBeginAnewWhereTheDepthIsCutInTwo) {
 TEST(Models, AnOddDepthIsPaddedWithZeros) {
   const std::vector<uint8_t> a = {255, 3, 255};
   const std::vector<int8_t> w = {127, 4, -128};
-  for (const Model model : {Model::kExact, Model::kTriple, Model::kDpbusds}) {
+  for (const Model model : {Model::kExact, Model::kMaddubs, Model::kDpbusds}) {
     EXPECT_EQ(Accumulate(model, -5, a, w), -5 + 255 * 127 + 12 - 255 * 128) << ToString(model);
   }
 }

@@ -20,8 +20,8 @@ TEST(Reference, IsTheContract) {
         "gemm u8s8s32 m=3 n=5 k=7 za=9 zb=-128", "gemm s8s8s32 m=3 n=5 k=33 za=127 zb=5 zbper=channel",
         "gemm u8u8s32 m=3 n=5 k=7", "gemm u8u8s32 m=3 n=5 k=7 za=200 zb=255 zbper=channel bias=s32",
         "gemm s8u8s32 m=3 n=5 k=7 za=-128 zb=128", "gemm s8u8s32 m=3 n=5 k=64 za=5 zb=1 zbper=channel",
-        "gemm u8s8s32 m=3 n=5 k=7 batch=3 ownb=yes zb=9 zbper=item",
-        "gemm s8u8s32 m=3 n=5 k=7 batch=3 ownb=yes zb=9 zbper=item_column",
+        "gemm u8s8s32 m=3 n=5 k=7 batch=3 runtimeb=yes zb=9 zbper=item",
+        "gemm s8u8s32 m=3 n=5 k=7 batch=3 runtimeb=yes zb=9 zbper=item_column",
         "gemm u8s8f32 m=3 n=5 k=7 quant=rows zaper=row"}) {
     const Gemm gemm = verify::MaterializeGemm(tests::Parsed(line));
     EXPECT_EQ(Accumulators(gemm, Model::kExact), Multiply(gemm)) << line;
@@ -43,7 +43,7 @@ TEST(Reference, MultipliesByTheContract) {
                                                   (3 - 1) * (-3 - 2) + (4 - 1) * (7 - 2) + 100}));
   gemm.batch = 2;
   gemm.m = 1;
-  gemm.has_own_b = true;
+  gemm.has_runtime_b = true;
   gemm.b = {-3, 7, 1, 1};
   gemm.item_zero_points = {2, 0};
   EXPECT_EQ(Multiply(gemm), (std::vector<int32_t>{5 * -5 + 195 * 5 + 100, 2 * 1 + 3 * 1 + 100}));
@@ -61,10 +61,10 @@ TEST(Reference, ClampsPairsOfShiftedU8Weights) {
     gemm.b_zero_points = {zb};
     const int32_t exact = 255 * (255 + 250 - 2 * zb);
     EXPECT_EQ(Accumulators(gemm, Model::kExact)[0], exact);
-    EXPECT_EQ(Accumulators(gemm, Model::kTriple)[0], exact - (255 * (127 + 122) - 32767));
+    EXPECT_EQ(Accumulators(gemm, Model::kMaddubs)[0], exact - (255 * (127 + 122) - 32767));
   }
   gemm.b = {static_cast<int8_t>(190), static_cast<int8_t>(190)};  // 510·62 fits
-  EXPECT_EQ(Accumulators(gemm, Model::kTriple), Accumulators(gemm, Model::kExact));
+  EXPECT_EQ(Accumulators(gemm, Model::kMaddubs), Accumulators(gemm, Model::kExact));
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ inline constexpr ConvLayer kConvLayers[] = {
      "conv s8u8u8 in=9x11 c=24 o=16 groups=8 kernel=3x3 pad=1x1 za=4 zb=9 zbper=channel"},
     {"GroupedStride2",
      "conv u8s8s32 in=9x11 c=64 o=64 groups=8 kernel=3x3 stride=2x2 pad=1x1 za=3 fill=gauss"},
-    {"GroupedRange", "conv u8s8s32 in=9x11 c=64 o=64 groups=8 kernel=3x3 pad=1x1 adecl=127 fill=stray"},
+    {"GroupedRange", "conv u8s8s32 in=9x11 c=64 o=64 groups=8 kernel=3x3 pad=1x1 arange=127 fill=stray"},
     {"GroupedSaturating",
      "conv u8s8s32 in=9x11 c=24 o=16 groups=8 kernel=3x3 pad=1x1 za=60 fill=bait mode=saturating"},
     {"Grouped1x1", "conv u8s8u8 in=5x6 c=32 o=64 groups=4 kernel=1x1 za=3"},

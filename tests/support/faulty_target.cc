@@ -99,7 +99,7 @@ class Sum {
 
 int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
   const int64_t compensation = -za * sum.Weights();
-  if (Is("triple")) return static_cast<int32_t>(sum.Pairs(1) + compensation);
+  if (Is("maddubs")) return static_cast<int32_t>(sum.Pairs(1) + compensation);
   if (Is("swapped_pair") || Is("swapped_pair_u8")) return static_cast<int32_t>(sum.Pairs(2) + compensation);
   if (Is("late_spill")) return static_cast<int32_t>(sum.Spilled(8) + compensation);
   if (Is("later_spill")) return static_cast<int32_t>(sum.Spilled(9) + compensation);  // one pair too late

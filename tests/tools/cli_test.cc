@@ -378,13 +378,13 @@ TEST_F(Cli, AnExpectedOutputIsIdentified) {
   // Of 64 depths and few columns: sums in other orders clamp alike.
   EXPECT_THAT(
       first_line("output_avx2.npy", 1),
-      testing::StartsWith("output_avx2.npy: pairs of adjacent depths clamped to int16 (triple): all 8000 "
+      testing::StartsWith("output_avx2.npy: pairs of adjacent depths clamped to int16 (maddubs): all 8000 "
                           "outputs reproduced, 2974 of them differ from exact"));
   EXPECT_EQ(first_line("output_onednn.npy", 0),
             "output_onednn.npy: exact: all 8000 outputs reproduced; saturation would have shown");
 
   const json expected = LayerJson(kLayers + "u8_ramp_64x10 --expect output_avx2.npy", 1)[0]["expected"];
-  EXPECT_EQ(expected["arithmetic"], "triple");
+  EXPECT_EQ(expected["arithmetic"], "maddubs");
   EXPECT_EQ(expected["unexplained_by_it"], 0);
   EXPECT_EQ(expected["saturation_shows"], true);
   EXPECT_EQ(expected["differing_from_exact"], 2974);
@@ -550,13 +550,13 @@ TEST_F(Cli, ATargetRunsALayer) {
     return outcome.out.substr(target.size() + 2, outcome.out.find('\n') - target.size() - 2);
   };
   EXPECT_EQ(first_line("=any", 0), "exact: all 8000 outputs reproduced; saturation would have shown");
-  const std::string triple =
-      "pairs of adjacent depths clamped to int16 (triple): all 8000 outputs reproduced, 2974 of them differ";
-  EXPECT_THAT(first_line("triple=any", 0), testing::StartsWith(triple));
-  EXPECT_THAT(first_line("triple", 1), testing::StartsWith(triple)) << "for it claims to be exact";
-  const std::string target = " --target " + faulty + ":triple=any";
+  const std::string maddubs =
+      "pairs of adjacent depths clamped to int16 (maddubs): all 8000 outputs reproduced, 2974 of them differ";
+  EXPECT_THAT(first_line("maddubs=any", 0), testing::StartsWith(maddubs));
+  EXPECT_THAT(first_line("maddubs", 1), testing::StartsWith(maddubs)) << "for it claims to be exact";
+  const std::string target = " --target " + faulty + ":maddubs=any";
   const json found = LayerJson(layer + target, 0)[0];
-  EXPECT_EQ(found["computed"]["arithmetic"], "triple");
+  EXPECT_EQ(found["computed"]["arithmetic"], "maddubs");
   EXPECT_EQ(found["as_claimed"], true);
   EXPECT_FALSE(found.contains("model"));
   EXPECT_FALSE(found.contains("cost"));
@@ -575,7 +575,7 @@ TEST_F(Cli, AnExpectedOutputThatNothingMakesIsSaidToBe) {
   EXPECT_TRUE(outcome.out.starts_with(
       file +
       ": no model reproduces it: 1 of 8000 outputs are unexplained, the first at m 799 n 9: "
-      "implementation error; closest: pairs of adjacent depths clamped to int16 (triple)\n"))
+      "implementation error; closest: pairs of adjacent depths clamped to int16 (maddubs)\n"))
       << outcome.out;
   EXPECT_THAT(outcome.out, testing::HasSubstr("2973 int16 saturation, 1 implementation error"));
 }
@@ -603,7 +603,7 @@ TEST_F(Cli, DifferencesOfAConvolutionHaveTheirTapsAndChannels) {
     }
   }
   EXPECT_EQ(layer["reduce_range"][0]["verdict"], "violated");
-  EXPECT_EQ(layer["reduce_range"][0]["declared"]["witness"]["channels"], json::array({0, 1}));
+  EXPECT_EQ(layer["reduce_range"][0]["stated"]["witness"]["channels"], json::array({0, 1}));
   const Outcome text = Run("verify layer " + kLayers + choice);
   EXPECT_THAT(text.out, testing::ContainsRegex(R"(\[n [0-3] oh [0-9]+ ow [0-9]+ oc [0-9]+\] )"));
   EXPECT_THAT(text.out, testing::ContainsRegex("oc [0-9]+ tap kh [0-4] kw [0-4], channels 0 1: [0-9]+\\*"));

@@ -179,11 +179,11 @@ TEST_F(TargetCli, RampsAreHeldToTheClaim) {
     return Run("verify ramp --target '" + kFaulty + fault + "'");
   };
   EXPECT_EQ(ramp("").status, 0);
-  EXPECT_EQ(ramp(":triple").status, 1);
-  const Outcome claimed = ramp(":triple=triple");
+  EXPECT_EQ(ramp(":maddubs").status, 1);
+  const Outcome claimed = ramp(":maddubs=maddubs");
   EXPECT_EQ(claimed.status, 0);
-  EXPECT_THAT(claimed.out, HasSubstr("\nas the target claims: triple\n"));
-  EXPECT_THAT(ramp(":=triple").out, HasSubstr("\nnot as the target claims: triple\n"));
+  EXPECT_THAT(claimed.out, HasSubstr("\nas the target claims: maddubs\n"));
+  EXPECT_THAT(ramp(":=maddubs").out, HasSubstr("\nnot as the target claims: maddubs\n"));
 }
 
 TEST_F(TargetCli, PairingIsProbed) {

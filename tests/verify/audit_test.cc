@@ -52,8 +52,8 @@ TEST(Audit, SevenBitsDoNotHelpShiftedInputs) {
 
 TEST(Audit, WitnessesDoClamp) {
   const Audit audit = AuditReduceRange(OnePair(INTACT_U8, 1, 1, -100, -90), false);
-  ASSERT_TRUE(audit.declared.witness);
-  const Witness& w = *audit.declared.witness;
+  ASSERT_TRUE(audit.stated.witness);
+  const Witness& w = *audit.stated.witness;
   EXPECT_EQ(w.sum, reference::PairSum(w.a0, w.a1, w.w0, w.w1));
   EXPECT_NE(w.sum, reference::Maddubs(w.a0, w.a1, w.w0, w.w1));
 }

@@ -43,13 +43,13 @@ TEST(Compare, FindsParity) {
   EXPECT_EQ(comparison.first_differing, -1);
   EXPECT_EQ(comparison.saturated_accumulators, 1);
   EXPECT_EQ(comparison.saturated_pairs, 1);
-  EXPECT_EQ(comparison.off_triple, 1);
+  EXPECT_EQ(comparison.off_maddubs, 1);
 }
 
 TEST(Compare, GoesItemByItem) {
   reference::Gemm batch = OnePair(INTACT_S32);
   batch.batch = 3;
-  batch.has_own_b = true;
+  batch.has_runtime_b = true;
   batch.a = {1, 2, 3, 4, 5, 6};
   batch.b = {1, 1, 2, 2, 4, 4};  // 3, 14, 44
   std::vector<uint8_t> actual;
@@ -71,7 +71,7 @@ TEST(Compare, AttributesSaturationToItsPair) {
   const Comparison comparison = Compare(OnePair(INTACT_S32), Bytes(32767), std::nullopt);
   EXPECT_EQ(OnlyCause(comparison), Cause::kInt16Saturation);
   EXPECT_EQ(comparison.max_abs_difference, 64770 - 32767);
-  EXPECT_EQ(comparison.off_triple, 0);
+  EXPECT_EQ(comparison.off_maddubs, 0);
   EXPECT_EQ(comparison.Explained(), 1);
   const Difference& difference = comparison.listed[0];
   EXPECT_EQ(difference.hypothesis, "the arithmetic of all outputs");
@@ -96,13 +96,13 @@ TEST(Compare, NamesPairsOtherThanAdjacentOnes) {
   EXPECT_EQ(OnlyCause(comparison), Cause::kInt16Saturation);
   const Difference& difference = comparison.listed[0];
   EXPECT_EQ(difference.detail,
-            "accumulator 32769 instead of 64772: pairs of depths 2 apart clamped to int16 (triple, depths 2 "
+            "accumulator 32769 instead of 64772: pairs of depths 2 apart clamped to int16 (maddubs, depths 2 "
             "apart)");
   ASSERT_EQ(difference.pairs.size(), 1u);
   EXPECT_EQ(difference.pairs[0].k, 0);
   EXPECT_EQ(difference.pairs[0].k1, 2);
   EXPECT_EQ(difference.pairs[0].clamped_sum, 32767);
-  EXPECT_EQ(comparison.off_triple, 1);
+  EXPECT_EQ(comparison.off_maddubs, 1);
 }
 
 TEST(Compare, NamesPairsThatCrossTaps) {

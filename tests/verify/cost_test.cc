@@ -70,10 +70,10 @@ TEST_F(MeasuredCost, FullRangeLayer) {
   EXPECT_THAT(RowsOf(cost), testing::IsSupersetOf(ExpectedRows(false)));
   EXPECT_TRUE(cost.AllRight());
   const Audit audit = AuditReduceRange(layer.gemm(), layer.reduce_range);
-  ASSERT_GT(audit.declared.pairs_at_risk, 0);
+  ASSERT_GT(audit.stated.pairs_at_risk, 0);
   for (const Timing& timing : cost.timings) {
     EXPECT_FALSE(timing.seven_bits);
-    EXPECT_EQ(timing.certificate.failing_pairs, audit.declared.pairs_at_risk);
+    EXPECT_EQ(timing.certificate.failing_pairs, audit.stated.pairs_at_risk);
     EXPECT_EQ(timing.certificate.pairs, audit.weight_pairs);
     EXPECT_EQ(cost.SpeedUp(timing).has_value(), core::SaturatesInt16(timing.isa));
   }
@@ -104,11 +104,11 @@ TEST_F(MeasuredCost, PairingOfTheLayer) {
     EXPECT_NE(cost.Find(INTACT_ISA_AVX2, INTACT_SATURATING, false), nullptr);
     EXPECT_NE(cost.Find(INTACT_ISA_AVX2, INTACT_EXACT, false), nullptr);
     const Audit audit = AuditReduceRange(layer->operation, false, pairing);
-    at_risk.push_back(audit.declared.pairs_at_risk);
+    at_risk.push_back(audit.stated.pairs_at_risk);
     for (const Timing& timing : cost.timings) {
       if (timing.seven_bits) continue;
       EXPECT_EQ(timing.certificate.pairing, pairing);
-      EXPECT_EQ(timing.certificate.failing_pairs, audit.declared.pairs_at_risk);
+      EXPECT_EQ(timing.certificate.failing_pairs, audit.stated.pairs_at_risk);
       EXPECT_EQ(timing.certificate.pairs, audit.weight_pairs);
     }
   }

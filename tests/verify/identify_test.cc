@@ -296,8 +296,8 @@ TEST_P(Types, EachRoundingIsFound) {
   const intact_type type = GetParam().second;
   const std::vector<reference::Gemm> gemms = RoundingGemms(type);
   for (const Rounding rounding : CandidateRoundings(type)) {
-    for (const Model& model : {Model::kExact, Model::kTriple}) {
-      if (tests::kSanitized && model == Model::kTriple) continue;
+    for (const Model& model : {Model::kExact, Model::kMaddubs}) {
+      if (tests::kSanitized && model == Model::kMaddubs) continue;
       Common common;
       for (const reference::Gemm& gemm : gemms) common.Add(gemm, {model, rounding});
       ASSERT_FALSE(common.found().empty());
@@ -321,11 +321,11 @@ reference::Gemm GemmOf(std::string_view line) { return MaterializeGemm(tests::Pa
 
 TEST(Identifier, ClaimsNothingThatCouldNotShow) {
   const reference::Gemm gemm = GemmOf("gemm u8s8u8 m=9 n=9 k=64 amax=127 zc=128");
-  const Identity identity = Identify(gemm, reference::Predict(gemm, {Model::kTriple}));
+  const Identity identity = Identify(gemm, reference::Predict(gemm, {Model::kMaddubs}));
   EXPECT_EQ(identity.arithmetic, Arithmetic());
   EXPECT_FALSE(identity.telling);
   EXPECT_EQ(InWords(identity), "exact: all 81 outputs reproduced; none of them could have shown saturation");
-  EXPECT_THAT(identity.also, testing::Contains(Arithmetic{Model::kTriple}));
+  EXPECT_THAT(identity.also, testing::Contains(Arithmetic{Model::kMaddubs}));
 }
 
 TEST(Identifier, SaysWhatItFound) {
@@ -334,8 +334,8 @@ TEST(Identifier, SaysWhatItFound) {
             "exact: all 96 outputs reproduced; saturation would have shown");
   const reference::Gemm gemm = GemmOf("gemm u8s8s32 m=16 n=16 k=505");
   EXPECT_EQ(
-      InWords(Identify(gemm, reference::Predict(gemm, {Model::kTriple}))),
-      "pairs of adjacent depths clamped to int16 (triple): all 256 outputs reproduced, 256 of them differ "
+      InWords(Identify(gemm, reference::Predict(gemm, {Model::kMaddubs}))),
+      "pairs of adjacent depths clamped to int16 (maddubs): all 256 outputs reproduced, 256 of them differ "
       "from exact");
 }
 
@@ -343,7 +343,7 @@ TEST(Identifier, TellsKindsApart) {
   const reference::Gemm gemm = GemmOf("gemm s8s8s32 m=4 n=4 k=600");
   const reference::Conv conv =
       MaterializeConv(tests::Parsed("conv u8s8s32 in=9x9 c=3 o=4 kernel=3x3 pad=1x1 fill=uniform"));
-  const Model flattened = *reference::ParseModel("triple, flattened depth");
+  const Model flattened = *reference::ParseModel("maddubs, flattened depth");
   EXPECT_EQ(ToString(Identify(gemm, reference::Predict(gemm, {})).kind), "gemm s8s8s32");
   const Identity identity = Identify(conv, reference::Predict(conv, {flattened}));
   EXPECT_EQ(ToString(identity.kind), "conv u8s8s32");
@@ -352,14 +352,14 @@ TEST(Identifier, TellsKindsApart) {
 
 TEST(Identifier, TellsTheClosestWhereNothingReproducesAll) {
   const reference::Gemm gemm = GemmOf("gemm u8s8s32 m=7 n=16 k=600 seed=2");
-  std::vector<uint8_t> output = reference::Predict(gemm, {Model::kTriple});
+  std::vector<uint8_t> output = reference::Predict(gemm, {Model::kMaddubs});
   output[4 * (16 * 3 + 5)] ^= 1;
   output[4 * (16 * 6 + 7)] ^= 1;
   const Identity identity = Identify(gemm, output);
   EXPECT_FALSE(identity.Found());
   EXPECT_EQ(identity.unexplained, 2);
   EXPECT_EQ(identity.first_place, "m 3 n 5");
-  EXPECT_EQ(identity.arithmetic, Arithmetic{Model::kTriple});
+  EXPECT_EQ(identity.arithmetic, Arithmetic{Model::kMaddubs});
   EXPECT_THAT(InWords(identity),
               HasSubstr("no model reproduces it: 2 of 112 outputs are unexplained, the first at m 3 n 5: "
                         "implementation error; closest: pairs of adjacent depths"));

@@ -45,7 +45,7 @@ void ExpectIdentified(const Operation& operation, const std::vector<uint8_t>& ex
   const Identity of_exact = Identify(operation, exact);
   EXPECT_EQ(of_exact.arithmetic, reference::Arithmetic()) << InWords(of_exact);
   const Identity of_saturating = Identify(operation, saturating);
-  const Model model = exact == saturating ? Model::kExact : Model::kTriple;
+  const Model model = exact == saturating ? Model::kExact : Model::kMaddubs;
   EXPECT_EQ(of_saturating.arithmetic, reference::Arithmetic{model}) << InWords(of_saturating);
   EXPECT_EQ(of_exact.telling, exact == saturating ? 0 : 1);
 }
@@ -62,7 +62,7 @@ TEST_P(GoldenLayer, ModelsEqualPyTorch) {
   ASSERT_TRUE(exact) << exact.error().message;
   ASSERT_TRUE(saturating) << saturating.error().message;
   EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kExact), *exact);
-  EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kTriple), *saturating);
+  EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kMaddubs), *saturating);
   ExpectIdentified(layer->gemm(), *exact, *saturating);
 }
 
@@ -89,7 +89,7 @@ TEST_P(GoldenConv, ModelsEqualPyTorch) {
   EXPECT_LE(nest.differing * 10000, nest.outputs);
   EXPECT_LE(nest.max_abs_difference, 1);
   EXPECT_EQ(nest.differing, 0);
-  EXPECT_EQ(reference::Outputs(conv, reference::Accumulators(conv, Model::kTriple)), *saturating);
+  EXPECT_EQ(reference::Outputs(conv, reference::Accumulators(conv, Model::kMaddubs)), *saturating);
   ExpectIdentified(conv, *exact, *saturating);
 }
 
@@ -105,7 +105,7 @@ TEST(GoldenConv, EveryDifferenceOfTheFirstLayerHasItsPairs) {
   const Comparison comparison = Compare(*layer->conv(), *ReadExpected(*layer, "output_avx2.npy"),
                                         std::nullopt, std::numeric_limits<int64_t>::max());
   EXPECT_EQ(comparison.saturated_pairs, 2914);
-  EXPECT_EQ(comparison.off_triple, 0);
+  EXPECT_EQ(comparison.off_maddubs, 0);
   EXPECT_GT(comparison.differing, 1000);
   EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], comparison.differing);
   for (const Difference& difference : comparison.listed) {
@@ -188,7 +188,7 @@ TEST_F(DynamicLayer, ModelsEqualOnnxRuntime) {
   ASSERT_TRUE(layer) << layer.error().message;
   const auto expected = ReadExpected(*layer, "output.npy");
   ASSERT_TRUE(expected) << expected.error().message;
-  EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kTriple), *expected);
+  EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kMaddubs), *expected);
   EXPECT_NE(ModelOutputs(layer->gemm(), Model::kExact), *expected);
 }
 
@@ -231,7 +231,7 @@ TEST_F(DynamicLayer, ConvolutionEqualsOnnxRuntime) {
   EXPECT_TRUE(layer->conv()->IsDynamic());
   EXPECT_EQ(layer->conv()->a_zero_points, std::vector<int32_t>{linear->gemm().a_zero_points[0]});
   EXPECT_EQ(layer->conv()->a_scales, std::vector<float>{linear->gemm().a_scales[0]});
-  EXPECT_EQ(reference::Outputs(*layer->conv(), reference::Accumulators(*layer->conv(), Model::kTriple)),
+  EXPECT_EQ(reference::Outputs(*layer->conv(), reference::Accumulators(*layer->conv(), Model::kMaddubs)),
             *ReadExpected(*layer, "output.npy"));
   EXPECT_THAT(ErrorWith("/input/per", "row"), HasSubstr("input.per: is \"row\"; expected \"tensor\""));
   // ConvInteger alone.
@@ -259,8 +259,8 @@ TEST_F(DynamicLayer, SumsAreThoseOfTheScaledOutputs) {
   const Result<Layer> layer = ReadLayer(folder_);
   ASSERT_TRUE(layer) << layer.error().message;
   EXPECT_FALSE(layer->gemm().IsDynamic());
-  EXPECT_EQ(reference::Accumulators(layer->gemm(), Model::kTriple),
-            reference::Accumulators(scaled->gemm(), Model::kTriple));
+  EXPECT_EQ(reference::Accumulators(layer->gemm(), Model::kMaddubs),
+            reference::Accumulators(scaled->gemm(), Model::kMaddubs));
 }
 
 TEST_F(DynamicLayer, NumbersWithoutAScale) {
@@ -309,7 +309,7 @@ class IntegerLayer : public LayerCopy {
 
 TEST_F(IntegerLayer, ModelsEqualOnnxRuntime) {
   for (const auto& [name, model] : {std::pair("matmul_integer_u8u8_6x40x192", Model::kExact),
-                                    std::pair("matmul_integer_u8s8_16x48x255", Model::kTriple)}) {
+                                    std::pair("matmul_integer_u8s8_16x48x255", Model::kMaddubs)}) {
     SCOPED_TRACE(name);
     Copy(name);
     const Result<Layer> layer = ReadLayer(folder_);
@@ -687,7 +687,7 @@ TEST_F(ChangedLayer, U8WeightsComputeTheSame) {
     EXPECT_EQ(layer->gemm().b_type, INTACT_U8);
     EXPECT_EQ(layer->gemm().b_zero_points.size(), zero_points.size());
     EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kExact), *ReadExpected(*layer, "output_onednn.npy"));
-    EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kTriple), *ReadExpected(*layer, "output_avx2.npy"));
+    EXPECT_EQ(ModelOutputs(layer->gemm(), Model::kMaddubs), *ReadExpected(*layer, "output_avx2.npy"));
     const Audit audit = AuditReduceRange(layer->gemm(), false);
     const Audit expected = AuditReduceRange(original->gemm(), false);
     EXPECT_EQ(audit.max_weight, expected.max_weight);

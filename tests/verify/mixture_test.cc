@@ -70,12 +70,12 @@ TEST(Mixtures, TellHowOftenATargetIsExact) {
                                          Gemms("s8s8u8", kDepths, " zb=-7 fill=bait");
   const std::vector<Mixture> mixtures = Mixtures(Sweep(lines, [](const reference::Gemm& gemm) {
     const bool has_zero_point = gemm.a_zero_point != 0 || !gemm.b_zero_points.empty();
-    return has_zero_point ? Arithmetic() : Arithmetic{Model::kTriple};
+    return has_zero_point ? Arithmetic() : Arithmetic{Model::kMaddubs};
   }));
   ASSERT_EQ(mixtures.size(), 1u);
   EXPECT_THAT(Phrases(mixtures[0]),
               ElementsAre("12 of 18 problems: exact, 12 of which could have shown saturation",
-                          "6: pairs of adjacent depths clamped to int16 (triple)"));
+                          "6: pairs of adjacent depths clamped to int16 (maddubs)"));
 }
 
 TEST(Mixtures, TellTheSizesAndWhatNothingReproduces) {
@@ -83,13 +83,13 @@ TEST(Mixtures, TellTheSizesAndWhatNothingReproduces) {
       Gemms("u8s8s32", kDepths, "") + Gemms("u8s8s32", kDepths, " seed=2") +
       Gemms("u8s8s32", kDepths, " seed=3") + std::vector<std::string>{"gemm u8s8s32 m=7 n=5 k=40 fill=bait"};
   const SweepResult sweep = Sweep(lines, [](const reference::Gemm& gemm) {
-    return Arithmetic{gemm.k < 257 ? Model::kTriple : kFourApart};
+    return Arithmetic{gemm.k < 257 ? Model::kMaddubs : kFourApart};
   });
   ASSERT_EQ(sweep.failures.size(), 1u);
   const std::string text = ToText(sweep);
   EXPECT_THAT(text, HasSubstr("gemm u8s8            12 of 19 problems: pairs of adjacent depths clamped to "
-                              "int16 (triple)"));
-  EXPECT_THAT(text, HasSubstr("6: pairs of depths 4 apart clamped to int16 (triple, depths 4 apart)\n"));
+                              "int16 (maddubs)"));
+  EXPECT_THAT(text, HasSubstr("6: pairs of depths 4 apart clamped to int16 (maddubs, depths 4 apart)\n"));
   EXPECT_THAT(text,
               HasSubstr("1: no model reproduces all that differs; 'gemm u8s8s32 m=7 n=5 k=40 fill=bait'\n"));
   const std::vector<Mixture> mixtures = Mixtures(sweep);
@@ -115,8 +115,8 @@ SweepComputed Computed(const std::string& problem, const std::vector<std::string
 }
 
 TEST(Mixtures, DoNotJoinTwoArithmeticsToAThird) {
-  const std::string unsigned_weights = "triple, unsigned weights", fused = "triple; fused multiply-add";
-  const std::string joined = "triple, unsigned weights; fused multiply-add of the residual";
+  const std::string unsigned_weights = "maddubs, unsigned weights", fused = "maddubs; fused multiply-add";
+  const std::string joined = "maddubs, unsigned weights; fused multiply-add of the residual";
   SweepResult sweep;
   const auto add = [&sweep](int problems, const std::vector<std::string>& reproduced_by) {
     for (int i = 0; i < problems; ++i) {
@@ -140,24 +140,24 @@ TEST(Mixtures, LeaveOutAnArithmeticThatOthersMakeNeedless) {
   const auto add = [&sweep](int k, const std::vector<std::string>& reproduced_by) {
     sweep.computed.push_back(Computed(fmt::format("gemm u8s8s32 m=1 n=1 k={}", k), reproduced_by));
   };
-  for (const int k : {2, 3}) add(k, {"triple", "dpbusds"});  // most by dpbusds, and yet it is not needed
-  add(4, {"triple"});
-  add(5, {"triple"});
+  for (const int k : {2, 3}) add(k, {"maddubs", "dpbusds"});  // most by dpbusds, and yet it is not needed
+  add(4, {"maddubs"});
+  add(5, {"maddubs"});
   for (const int k : {6, 7}) add(k, {"dpbusds", "halved weights"});
   add(8, {"dpbusds", "halved weights"});
   add(9, {"halved weights"});
   const Mixture mixture = Mixtures(sweep).at(0);
   ASSERT_EQ(mixture.parts.size(), 2u);
-  EXPECT_EQ(ToString(mixture.parts[0].arithmetic), "triple");
+  EXPECT_EQ(ToString(mixture.parts[0].arithmetic), "maddubs");
   EXPECT_EQ(mixture.parts[0].problems, 4);
   EXPECT_EQ(ToString(mixture.parts[1].arithmetic), "halved weights");
 }
 
 TEST(Mixtures, LeaveOutAnArithmeticThatALessStrangeOneMakesNeedless) {
-  const std::string apart = "triple, depths 2 apart; half up", half_up = "triple; half up";
+  const std::string apart = "maddubs, depths 2 apart; half up", half_up = "maddubs; half up";
   const std::vector<std::vector<std::string>> reproduced_by = {
-      {apart, half_up},   {apart, half_up},    {apart, "dpbusds"}, {apart, "dpbusds"},
-      {apart, "dpbusds"}, {half_up, "triple"}, {"dpbusds"},        {half_up, "triple"}};
+      {apart, half_up},   {apart, half_up},     {apart, "dpbusds"}, {apart, "dpbusds"},
+      {apart, "dpbusds"}, {half_up, "maddubs"}, {"dpbusds"},        {half_up, "maddubs"}};
   SweepResult sweep;
   for (const std::vector<std::string>& texts : reproduced_by) {
     sweep.computed.push_back(
@@ -186,7 +186,7 @@ TEST(Mixtures, DoubtAModelOfFewWhereMoreHaveNone) {
   for (int k = 2; k < 12; ++k) {
     sweep.computed.push_back({"gemm u8s8s32 m=3 n=1 k=" + std::to_string(k), 1, true, {}, {}});
   }
-  sweep.computed.push_back(Computed("gemm u8s8s32 m=1 n=1 k=2", {"triple"}));
+  sweep.computed.push_back(Computed("gemm u8s8s32 m=1 n=1 k=2", {"maddubs"}));
   EXPECT_THAT(Phrases(Mixtures(sweep)[0]).at(0),
               HasSubstr("1 of 11 problems: perhaps pairs of adjacent depths"));
 }
@@ -229,7 +229,7 @@ TEST(Mixtures, BelieveOutputsWhereAccumulatorsAreAnotherKernels) {
   const std::vector<std::string> lines = {"gemm u8s8u8 m=16 n=20 k=8 zc=128 fill=ties",
                                           "gemm u8s8s32 m=16 n=20 k=8 fill=bait"};
   const SweepResult sweep = Sweep(lines, [](const reference::Gemm& gemm) {
-    if (gemm.c_type == INTACT_S32) return Arithmetic{Model::kTriple};
+    if (gemm.c_type == INTACT_S32) return Arithmetic{Model::kMaddubs};
     return Arithmetic{Model::kExact, reference::Rounding::kHalfAway};
   });
   EXPECT_TRUE(sweep.failures.empty()) << sweep.failures[0].reason;
@@ -242,19 +242,20 @@ TEST(Mixtures, TellKindsApartAndWhatGaveNoOutputs) {
   SweepResult sweep;
   EXPECT_TRUE(Mixtures(sweep).empty());
   sweep.computed = {Computed("gemm u8s8s32 m=1 n=1 k=9", {}),
-                    Computed("conv u8s8u8 in=4 c=4 o=4 kernel=2", {"triple; half up"}),
+                    Computed("conv u8s8u8 in=4 c=4 o=4 kernel=2", {"maddubs; half up"}),
                     Computed("conv u8s8s32 in=4 c=4 o=4 kernel=2 groups=4", {}),
                     Computed("conv s8s8s32 in=4 c=4 o=4 kernel=2 groups=4 transposed=yes", {})};
   sweep.failures = {{"conv u8s8s32 in=4 c=4 o=4 kernel=3", "crashed", "crash", "", ""}};
   std::vector<std::string> told;
   for (const Mixture& mixture : Mixtures(sweep)) told.push_back(mixture.operation + ": " + InWords(mixture));
   EXPECT_THAT(
-      told, ElementsAre(
-                "gemm u8s8: 1 of 1 problems: exact, 1 of which could have shown saturation",
-                "conv u8s8: 1 of 2 problems: pairs of adjacent depths clamped to int16 (triple); half up; 1: "
-                "no outputs; 'conv u8s8s32 in=4 c=4 o=4 kernel=3': crashed",
-                "depthwise u8s8: 1 of 1 problems: exact, 1 of which could have shown saturation",
-                "deconvolution s8s8: 1 of 1 problems: exact, 1 of which could have shown saturation"));
+      told,
+      ElementsAre(
+          "gemm u8s8: 1 of 1 problems: exact, 1 of which could have shown saturation",
+          "conv u8s8: 1 of 2 problems: pairs of adjacent depths clamped to int16 (maddubs); half up; 1: "
+          "no outputs; 'conv u8s8s32 in=4 c=4 o=4 kernel=3': crashed",
+          "depthwise u8s8: 1 of 1 problems: exact, 1 of which could have shown saturation",
+          "deconvolution s8s8: 1 of 1 problems: exact, 1 of which could have shown saturation"));
 }
 
 }  // namespace

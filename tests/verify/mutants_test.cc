@@ -55,7 +55,7 @@ TEST_P(MutantTest, ItsProblemIsAtParityWithoutTheFault) {
   if (mutant_.problem.mode == INTACT_EXACT) {
     EXPECT_TRUE(comparison.Parity());
   } else {
-    EXPECT_EQ(comparison.off_triple, 0);
+    EXPECT_EQ(comparison.off_maddubs, 0);
   }
 }
 
@@ -76,7 +76,7 @@ TEST(HonestTarget, SaturatesAsTheModelSaysWithItsPairs) {
     const Comparison comparison = VerifyOn(honest, Parsed(line));
     EXPECT_GT(comparison.differing, 0) << line;
     EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], comparison.differing);
-    EXPECT_EQ(comparison.off_triple, 0);
+    EXPECT_EQ(comparison.off_maddubs, 0);
     EXPECT_EQ(comparison.saturated_accumulators, 3 * 16);  // every second row
     for (const Difference& difference : comparison.listed) {
       EXPECT_EQ(difference.m % 2, 0);

@@ -83,7 +83,7 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
 
   static Model ModelOf(const reference::Linear& operation) {
     const bool saturates = operation.a_type == INTACT_U8 && operation.b_type == INTACT_S8;
-    return saturates ? Model::kTriple : Model::kExact;
+    return saturates ? Model::kMaddubs : Model::kExact;
   }
 
   // What the library makes of it where pairs saturate as ONNX Runtime's, or where nothing does.
@@ -92,7 +92,7 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
     if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
     verify::RunOptions options;
     options.isa = INTACT_ISA_AVX2;
-    if (ModelOf(operation) == Model::kTriple) operation.mode = INTACT_SATURATING;
+    if (ModelOf(operation) == Model::kMaddubs) operation.mode = INTACT_SATURATING;
     const Result<Bytes> output = verify::IntactTarget().Run(operation, options);
     ASSERT_TRUE(output) << output.error().message;
     EXPECT_EQ(*output, expected);
@@ -259,7 +259,7 @@ TEST_P(Conv, IsPredictedAndEqual) {
   const Bytes expected = ChannelsLast(Tensor("output_c"), static_cast<size_t>(core::BytesOf(conv.c_type)));
   const bool is_depthwise = g.groups == g.input_channels;
   Model model = is_depthwise ? Model::kExact : ModelOf(conv);
-  const bool pairs_cross_taps = model == Model::kTriple && g.GroupInputs() % 2 != 0;
+  const bool pairs_cross_taps = model == Model::kMaddubs && g.GroupInputs() % 2 != 0;
   if (pairs_cross_taps) model.order = reference::DepthOrder::kFlattened;
   ExpectIdentified(conv, expected, model);
   if (model != Model::kExact) conv.pairing = INTACT_PAIRING_FLATTENED;

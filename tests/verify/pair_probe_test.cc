@@ -69,8 +69,8 @@ std::map<std::string, std::string> Expected(const std::string& product, const st
           {"padding, convolution 3x3, 4 channels", padding}};
 }
 
-Model Triple(DepthOrder order, bool skips_padding = false) {
-  Model model = Model::kTriple;
+Model Maddubs(DepthOrder order, bool skips_padding = false) {
+  Model model = Model::kMaddubs;
   model.order = order;
   model.skips_padding = skips_padding;
   return model;
@@ -78,11 +78,11 @@ Model Triple(DepthOrder order, bool skips_padding = false) {
 
 TEST(PairProbe, FindsThePairsOfEachOrder) {
   EXPECT_EQ(Pairings(ModelTarget(Model::kExact)), Expected("none", "none", "none", "none", "none"));
-  EXPECT_EQ(Pairings(ModelTarget(Triple(DepthOrder::kTaps))),
+  EXPECT_EQ(Pairings(ModelTarget(Maddubs(DepthOrder::kTaps))),
             Expected("depths", "none", "within_tap", "within_tap_or_flattened", "multiplied"));
-  EXPECT_EQ(Pairings(ModelTarget(Triple(DepthOrder::kTaps, true))),
+  EXPECT_EQ(Pairings(ModelTarget(Maddubs(DepthOrder::kTaps, true))),
             Expected("depths", "none", "within_tap", "within_tap_or_flattened", "skipped"));
-  EXPECT_EQ(Pairings(ModelTarget(Triple(DepthOrder::kFlattened))),
+  EXPECT_EQ(Pairings(ModelTarget(Maddubs(DepthOrder::kFlattened))),
             Expected("depths", "flattened", "flattened", "within_tap_or_flattened", "multiplied"));
 }
 
@@ -91,18 +91,18 @@ TEST(PairProbe, SeesPairsBehindEveryType) {
                                         INTACT_TARGET_C_U8, INTACT_TARGET_C_S8}) {
     const uint64_t features =
         kU8S8 | Bits({c, INTACT_TARGET_A_S8, INTACT_TARGET_B_U8, INTACT_TARGET_B_ZERO_POINT});
-    EXPECT_EQ(Pairings(ModelTarget(Triple(DepthOrder::kFlattened), features)),
+    EXPECT_EQ(Pairings(ModelTarget(Maddubs(DepthOrder::kFlattened), features)),
               Expected("depths", "flattened", "flattened", "within_tap_or_flattened", "multiplied"))
         << c;
   }
   // u8 weights without a zero point.
   const uint64_t features =
       Bits({INTACT_TARGET_GEMM, INTACT_TARGET_A_U8, INTACT_TARGET_B_U8, INTACT_TARGET_C_S32});
-  EXPECT_EQ(Pairings(ModelTarget(Model::kTriple, features)).at("product, 1 row"), "depths");
+  EXPECT_EQ(Pairings(ModelTarget(Model::kMaddubs, features)).at("product, 1 row"), "depths");
 }
 
 TEST(PairProbe, ReportsOtherPairsAndOtherSums) {
-  Model quads = Model::kTriple;
+  Model quads = Model::kMaddubs;
   quads.distance = 2;
   const std::vector<ProbedPairs> probed = ProbePairs(ModelTarget(quads), {});
   EXPECT_EQ(PairingOf(probed.front()), "other");

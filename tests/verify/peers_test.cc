@@ -56,7 +56,7 @@ void ExpectClampedPairs(const std::string& peer, const std::string& options, con
   const Result<Comparison> comparison = VerifyLine(peer, options, line);
   INTACT_ASSERT_RAN(comparison);
   EXPECT_GT(comparison->differing, 0);
-  EXPECT_EQ(comparison->off_triple, 0);
+  EXPECT_EQ(comparison->off_maddubs, 0);
 }
 
 std::string WhyRefused(const std::string& peer, const std::string& options) {
@@ -147,7 +147,7 @@ TEST(Gemmlowp, HasExactSumsAndARoundingOfItsOwn) {
   for (const std::string peer : {"gemmlowp", "gemmlowp_sse4", "gemmlowp_avx2"}) {
     INTACT_SKIP_WITHOUT(peer);
     ExpectExact(peer, "", "gemm u8u8s32 m=5 n=17 k=66 za=3 zb=9 zbper=channel bias=s32 fill=bait");
-    ExpectExact(peer, "", "gemm u8u8s32 m=5 n=17 k=66 batch=3 ownb=yes blayout=nk quant=rows zaper=row");
+    ExpectExact(peer, "", "gemm u8u8s32 m=5 n=17 k=66 batch=3 runtimeb=yes blayout=nk quant=rows zaper=row");
     ExpectExact(peer, "", "gemm u8u8u8 m=5 n=17 k=66 zc=7 act=relu");
     const Result<Comparison> ties = VerifyLine(peer, "", "gemm u8u8u8 m=40 n=17 k=3 zc=7 fill=ties");
     INTACT_ASSERT_RAN(ties);

@@ -46,9 +46,9 @@ TEST(Place, OfAPairThatClamps) {
   conv.b.resize(16);
   conv.b[3 * 4 + 2] = 120;
   conv.b[3 * 4 + 3] = 100;
-  const std::vector<uint8_t> triple =
-      reference::Outputs(conv, reference::Accumulators(conv, reference::Model::kTriple));
-  const Comparison comparison = Compare(conv, triple, std::nullopt);
+  const std::vector<uint8_t> maddubs =
+      reference::Outputs(conv, reference::Accumulators(conv, reference::Model::kMaddubs));
+  const Comparison comparison = Compare(conv, maddubs, std::nullopt);
   ASSERT_EQ(comparison.differing, 1);
   const Difference& difference = comparison.listed[0];
   EXPECT_EQ(difference.cause, Cause::kInt16Saturation);

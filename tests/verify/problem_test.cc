@@ -43,7 +43,7 @@ TEST(ProblemText, RoundTrips) {
            "gemm u8s8s32 m=2 n=3 k=4 fill=ties seed=9223372036854775807 apad=3 threads=2 isa=avx512_vnni",
            "gemm u8s8s32 m=2 n=3 k=4 cpad=5",
            "gemm u8s8f32 m=16 n=16 k=16 bias=s32 act=relu fill=one_hot threads=0",
-           "gemm s8s8s32 m=1 n=1 k=1 za=-28 adecl=100 rangecheck=unchecked fill=bound",
+           "gemm s8s8s32 m=1 n=1 k=1 za=-28 arange=100 rangecheck=unchecked fill=bound",
            "gemm u8u8s32 m=1 n=2 k=1 za=9 zb=255",
            "gemm s8u8u8 m=1 n=2 k=1 zb=3 zbper=channel",
            "gemm s8s8s32 m=1 n=2 k=1 zb=-128",
@@ -55,8 +55,9 @@ TEST(ProblemText, RoundTrips) {
            "gemm u8s8u8 m=1 n=2 k=3 act=relu res=s8 zres=-7 respad=3",
            "gemm u8s8f32 m=1 n=2 k=3 res=f32 inplace=yes cpad=1",
            "gemm u8s8bf16 m=1 n=2 k=3 batch=4 items=pointers quant=dynamic_rows src=bf16 x=outlier usual=8",
-           "gemm s8u8f32 m=1 n=2 k=3 batch=4 itempad=5 ownb=yes blayout=nk bpad=6 zb=7 zbper=item scale=item",
-           "gemm s8u8f32 m=1 n=2 k=3 alayout=km ownb=yes zb=7 zbper=item_column scale=item_column apad=2",
+           "gemm s8u8f32 m=1 n=2 k=3 batch=4 itempad=5 runtimeb=yes blayout=nk bpad=6 zb=7 zbper=item "
+           "scale=item",
+           "gemm s8u8f32 m=1 n=2 k=3 alayout=km runtimeb=yes zb=7 zbper=item_column scale=item_column apad=2",
            "gemm s8s8s32 m=1 n=2 k=3 quant=rows zaper=row",
            "gemm u8s8u8 m=1 n=2 k=3 quant=dynamic_tensor x=nonfinite zc=3",
            "gemm u8s8f32 m=1 n=2 k=3 overflow=wraps bias=s32 scale=pruned",
@@ -134,11 +135,12 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"gemm u8s8u8 m=1 n=1 k=1 scale=none", "scale: output u8 needs"},
       {"gemm u8s8u8 m=1 n=1 k=1 wmax=129", "wmax: 129"},
       {"gemm u8s8u8 m=1 n=1 k=1 amax=-1", "amax: -1"},
-      {"gemm u8s8u8 m=1 n=1 k=1 adecl=0", "adecl: 0"},
-      {"gemm u8s8u8 m=1 n=1 k=1 adecl=256", "adecl: 256"},
-      {"gemm s8s8u8 m=1 n=1 k=1 za=-27 adecl=100", "za: -27 is beyond the declared range, which ends at -28"},
+      {"gemm u8s8u8 m=1 n=1 k=1 arange=0", "arange: 0"},
+      {"gemm u8s8u8 m=1 n=1 k=1 arange=256", "arange: 256"},
+      {"gemm s8s8u8 m=1 n=1 k=1 za=-27 arange=100",
+       "za: -27 is beyond the activation range, which ends at -28"},
       {"gemm u8s8u8 m=1 n=1 k=1 rangecheck=maybe", "'maybe' is unknown"},
-      {"gemm u8s8u8 m=1 n=1 k=1 adecl=9 rangecheck=unchecked fill=stray", "fill: stray"},
+      {"gemm u8s8u8 m=1 n=1 k=1 arange=9 rangecheck=unchecked fill=stray", "fill: stray"},
       {"gemm u8s8u8 m=1 n=1 k=1 apad=-1", "apad: -1"},
       {"gemm u8s8u8 m=1 n=1 k=1 res=s32", "'s32' is unknown; expected one of none, u8, s8, f32"},
       {"gemm u8s8s32 m=1 n=1 k=1 res=u8", "res: an s32 output has none"},
@@ -156,29 +158,31 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"gemm u8s8f32 m=1 n=1 k=1 quant=rows za=1", "za: 1 beside quant; expected 0"},
       {"gemm u8s8f32 m=1 n=1 k=1 quant=dynamic_rows zaper=row", "zaper: rows have zero points"},
       {"gemm u8s8s32 m=1 n=1 k=1 quant=dynamic_rows", "quant: an s32 output has no scales"},
-      {"gemm u8s8f32 m=1 n=1 k=1 quant=dynamic_rows adecl=127", "adecl: a dynamic quantization"},
+      {"gemm u8s8f32 m=1 n=1 k=1 quant=dynamic_rows arange=127", "arange: a dynamic quantization"},
       {"gemm u8s8f32 m=1 n=1 k=1 quant=rows x=halves", "src and x are of a dynamic quantization only"},
       {"gemm u8s8f32 m=1 n=1 k=1 src=bf16", "src and x are of a dynamic quantization only"},
       {"gemm u8s8f32 m=1 n=1 k=1 src=s8", "'s8' is unknown; expected one of f32, bf16"},
       {"gemm u8s8f32 m=1 n=1 k=1 batch=-1", "batch: -1 is out of range"},
-      {"gemm u8s8f32 m=1 n=1 k=1 batch=0 ownb=yes", "batch: 0 items have no B of their own"},
+      {"gemm u8s8f32 m=1 n=1 k=1 batch=0 runtimeb=yes", "batch: 0 items have no B of their own"},
       {"gemm u8s8f32 m=1 n=1 k=1 items=pointers itempad=1", "itempad: items that pointers tell have none"},
-      {"gemm u8s8f32 m=1 n=1 k=1 ownb=yes saved=yes", "saved: a plan without B cannot be"},
-      {"gemm u8s8f32 m=1 n=1 k=1 scale=item", "scale: items have scales of their own with ownb only"},
-      {"gemm u8s8f32 m=1 n=1 k=1 zbper=item", "zbper: items have their own with ownb only"},
-      {"gemm u8s8f32 m=1 n=1 k=1 scale=item_column", "scale: items have scales of their own with ownb only"},
-      {"gemm u8s8f32 m=1 n=1 k=1 zbper=item_column", "zbper: items have their own with ownb only"},
+      {"gemm u8s8f32 m=1 n=1 k=1 runtimeb=yes saved=yes", "saved: a plan without B cannot be"},
+      {"gemm u8s8f32 m=1 n=1 k=1 scale=item", "scale: items have scales of their own with runtimeb only"},
+      {"gemm u8s8f32 m=1 n=1 k=1 zbper=item", "zbper: items have their own with runtimeb only"},
+      {"gemm u8s8f32 m=1 n=1 k=1 scale=item_column",
+       "scale: items have scales of their own with runtimeb only"},
+      {"gemm u8s8f32 m=1 n=1 k=1 zbper=item_column", "zbper: items have their own with runtimeb only"},
       {"gemm u8s8f32 m=1 n=1 k=1 alayout=kn", "alayout: 'kn' is unknown; expected one of mk, km"},
       {"gemm u8s8s32 m=1 n=1 k=16777216 alayout=km apad=65536", "A has "},
       {"conv u8s8u8 in=5 c=1 o=1 kernel=1 alayout=km", "key 'alayout' is unknown to a conv"},
       {"gemm u8s8s32 m=65536 n=1 k=65536 batch=65536", "A has 281474976710656 elements"},
-      {"conv u8s8u8 in=5 c=1 o=1 kernel=1 zbper=item", "zbper: items have their own with ownb only"},
+      {"conv u8s8u8 in=5 c=1 o=1 kernel=1 zbper=item", "zbper: items have their own with runtimeb only"},
       {"conv u8s8u8 in=5 c=1 o=1 kernel=1 quant=rows", "quant: a convolution has no rows"},
       {"conv u8s8u8 in=5 c=1 o=1 kernel=1 quant=dynamic_rows", "quant: a convolution has no rows"},
       {"conv u8s8u8 in=5 c=1 o=1 kernel=1 zaper=row", "key 'zaper' is unknown to a conv"},
       {"conv u8s8s32 in=5 c=1 o=1 kernel=1 quant=dynamic_tensor", "quant: an s32 output has no scales"},
       {"conv u8s8f32 in=5 c=1 o=1 kernel=1 quant=dynamic_tensor za=3", "za: 3 beside quant; expected 0"},
-      {"conv u8s8f32 in=5 c=1 o=1 kernel=1 quant=tensor za=9 adecl=8", "za: 9 is beyond the declared range"},
+      {"conv u8s8f32 in=5 c=1 o=1 kernel=1 quant=tensor za=9 arange=8",
+       "za: 9 is beyond the activation range"},
       {"gemm u8s8f32 m=1 n=1 k=1 quant=tensor zaper=row", "zaper: rows have zero points"},
       {"conv", "types are missing after 'conv'"},
       {"conv u8s8s32 in=1 m=1", "'m=1': key 'm' is unknown to a conv"},
@@ -418,8 +422,8 @@ TEST(MaterializeEdges, OfWrappingSumsAndPrunedChannels) {
 }
 
 TEST(MaterializeItems, HaveTheirOwn) {
-  const reference::Gemm gemm = MaterializeGemm(
-      Parsed("gemm u8u8f32 m=4 n=5 k=6 batch=3 ownb=yes zb=9 zbper=item scale=item quant=rows zaper=row"));
+  const reference::Gemm gemm = MaterializeGemm(Parsed(
+      "gemm u8u8f32 m=4 n=5 k=6 batch=3 runtimeb=yes zb=9 zbper=item scale=item quant=rows zaper=row"));
   EXPECT_EQ(gemm.a.size(), 3u * 4 * 6);
   EXPECT_EQ(gemm.b.size(), 3u * 5 * 6);
   EXPECT_EQ(gemm.a_scales.size(), 12u);
@@ -434,7 +438,7 @@ TEST(MaterializeItems, HaveTheirOwn) {
 
 TEST(MaterializeItems, HaveTheirOwnColumns) {
   const reference::Gemm gemm = MaterializeGemm(
-      Parsed("gemm u8u8f32 m=4 n=5 k=6 batch=3 ownb=yes zb=9 zbper=item_column scale=item_column"));
+      Parsed("gemm u8u8f32 m=4 n=5 k=6 batch=3 runtimeb=yes zb=9 zbper=item_column scale=item_column"));
   ASSERT_EQ(gemm.item_zero_points.size(), 15u);
   ASSERT_EQ(gemm.item_scales.size(), 15u);
   EXPECT_EQ(gemm.item_zero_points[0], 9);
@@ -451,7 +455,7 @@ class Fills : public ::testing::TestWithParam<Fill> {};
 TEST_P(Fills, StayWithinTheirRanges) {
   for (const char* line : {"gemm u8s8s32 m=9 n=17 k=65 amax=127 wmax=63 za=3",
                            "gemm s8s8s32 m=9 n=17 k=65 amax=100 wmax=127 za=-100",
-                           "gemm s8s8s32 m=9 n=17 k=65 adecl=90 za=-100"}) {
+                           "gemm s8s8s32 m=9 n=17 k=65 arange=90 za=-100"}) {
     Problem problem = Parsed(line);
     problem.fill = GetParam();
     const reference::Gemm gemm = MaterializeGemm(problem);
@@ -556,8 +560,8 @@ TEST(Fill, BoundReachesTheCapacityOfInt16AndOneBeyond) {
   for (const Case& c : {
            Case{"gemm u8s8s32 m=8 n=4 k=400 wmax=128 fill=bound", 255 * 128, -255 * 128, 255},
            Case{"gemm s8s8s32 m=8 n=4 k=400 wmax=128 fill=bound", 255 * 128, -255 * 128, 255},
-           Case{"gemm u8s8s32 m=8 n=4 k=400 wmax=128 adecl=200 fill=bound", 200 * 163, -200 * 163, 200},
-           Case{"gemm u8s8s32 m=8 n=4 k=400 wmax=128 adecl=128 fill=bound", 128 * 127, -128 * 256, 128},
+           Case{"gemm u8s8s32 m=8 n=4 k=400 wmax=128 arange=200 fill=bound", 200 * 163, -200 * 163, 200},
+           Case{"gemm u8s8s32 m=8 n=4 k=400 wmax=128 arange=128 fill=bound", 128 * 127, -128 * 256, 128},
        }) {
     const reference::Gemm gemm = MaterializeGemm(Parsed(c.line));
     EXPECT_GT(CountPairSums(gemm, c.high), 0) << c.line;
@@ -600,7 +604,7 @@ TEST(Fill, BoundReachesTheCapacityUnderEveryTap) {
 
 TEST(Fill, ConvolutionsStayWithinTheDeclaredRange) {
   for (const Fill fill : AllFills()) {
-    Problem problem = Parsed("conv u8s8s32 in=7x7 c=3 o=4 kernel=2x2 za=120 adeclmin=100 adecl=200");
+    Problem problem = Parsed("conv u8s8s32 in=7x7 c=3 o=4 kernel=2x2 za=120 arangemin=100 arange=200");
     problem.fill = fill;
     const reference::Conv conv = MaterializeConv(problem);
     const auto [low, high] = std::minmax_element(conv.a.begin(), conv.a.end());
@@ -610,7 +614,7 @@ TEST(Fill, ConvolutionsStayWithinTheDeclaredRange) {
 }
 
 TEST(Fill, StrayLeavesTheDeclaredRangeInEvery155thRow) {
-  const reference::Gemm gemm = MaterializeGemm(Parsed("gemm u8s8s32 m=311 n=1 k=33 adecl=100 fill=stray"));
+  const reference::Gemm gemm = MaterializeGemm(Parsed("gemm u8s8s32 m=311 n=1 k=33 arange=100 fill=stray"));
   for (int64_t m = 0; m < gemm.m; ++m) {
     const auto row = gemm.a.begin() + m * gemm.k;
     EXPECT_EQ(*std::max_element(row, row + gemm.k) > 100, m % 155 == 0) << m;

@@ -53,7 +53,7 @@ TEST(Ramp, AKinkThatNoPairMakesIsUnexplained) {
 // A kernel that clamps in exact mode is wrong, though the model explains it.
 TEST(Ramp, SaturationDoesNotPassInExactMode) {
   const Layer layer = BuiltinLayers()[0];
-  Ramp ramp = FindKinks(layer, ModelOutputs(layer, Model::kTriple));
+  Ramp ramp = FindKinks(layer, ModelOutputs(layer, Model::kMaddubs));
   EXPECT_EQ(ramp.Unexplained(), 0);
   ramp.isa = INTACT_ISA_AVX2;
   ramp.mode = INTACT_SATURATING;
@@ -65,7 +65,7 @@ TEST(Ramp, SaturationDoesNotPassInExactMode) {
 TEST(Ramp, BuiltinLayersShowWhatHelps) {
   std::vector<int64_t> kinks;
   for (const Layer& layer : BuiltinLayers()) {
-    kinks.push_back(FindKinks(layer, ModelOutputs(layer, Model::kTriple)).NonMonotonic());
+    kinks.push_back(FindKinks(layer, ModelOutputs(layer, Model::kMaddubs)).NonMonotonic());
     EXPECT_EQ(FindKinks(layer, ModelOutputs(layer, Model::kExact)).NonMonotonic(), 0);
   }
   EXPECT_THAT(kinks, testing::ElementsAre(testing::Gt(0), 0, 0, testing::Gt(0)));

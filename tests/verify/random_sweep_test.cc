@@ -75,7 +75,7 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     if (p.IsDynamic()) Note(&met, "source ", p.source);
     Note(&met, "rows' zero points ", p.row_zero_points);
     Note(&met, "pointers ", p.item_pointers);
-    Note(&met, "own B ", p.own_b);
+    Note(&met, "own B ", p.runtime_b);
     Note(&met, "A by columns ", p.a_by_columns);
     Note(&met, "by columns ", p.b_by_columns);
     Note(&met, "check ", p.range_check);
@@ -86,8 +86,8 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "scratch ", p.own_scratch);
     Note(&met, "saved ", p.saved);
     Note(&met, "threads ", p.threads);
-    Note(&met, "declared ", p.declared < 255);
-    Note(&met, "declared from ", p.declared_min > 0);
+    Note(&met, "declared ", p.range_max < 255);
+    Note(&met, "declared from ", p.range_min > 0);
     Note(&met, "all weights ", p.wmax == 128);
     for (const int64_t pad : {p.a_pad, p.b_pad, p.c_pad, p.res_pad, p.item_pad}) Note(&met, "pad ", pad > 0);
     if (!p.conv) continue;

@@ -84,7 +84,7 @@ TEST_P(Fbgemm, HasTheSumsOfTheLibrary) {
   const Result<Bytes> sums = IntactTarget().Run(AccumulatorProblem(operation), options);
   ASSERT_TRUE(sums) << sums.error().message;
   const reference::Predictor predictor(operation);
-  EXPECT_EQ(Sums(*sums), predictor.Accumulators(TripleOf(INTACT_PAIRING_FLATTENED)));
+  EXPECT_EQ(Sums(*sums), predictor.Accumulators(MaddubsOf(INTACT_PAIRING_FLATTENED)));
   EXPECT_EQ(predictor.Outputs(Sums(*sums), reference::Rounding::kBiasFirst), *recorded);
   const int64_t clamped = Differing(Sums(*sums), predictor.Accumulators(reference::Model::kExact));
   if (GetParam().starts_with(kData)) {

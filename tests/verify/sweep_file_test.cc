@@ -119,7 +119,7 @@ SweepResult MadeUp(std::span<const Problem> problems, support::Journal* journal)
       if (hash % 7 != 0) outcome.outputs = {100, 6, {1, 2, 3, static_cast<int64_t>(hash % 10)}, hash, {}};
       if (outcome.outputs) {
         outcome.outputs->naming = {hash % 2 == 0, {}, hash % 4 == 0 ? fmt::format("{}: exact", hash) : ""};
-        constexpr std::array kTexts = {"triple", "triple, flattened depth; half up", "dpbusds"};
+        constexpr std::array kTexts = {"maddubs", "maddubs, flattened depth; half up", "dpbusds"};
         for (size_t i = 0; i < hash % 4; ++i) {
           outcome.outputs->naming->reproduced_by.emplace_back(kTexts.at((hash / 4 + i) % kTexts.size()));
         }

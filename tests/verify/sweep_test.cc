@@ -54,8 +54,7 @@ TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
     met.insert("table " + std::to_string(p.has_table));
     met.insert("overflow " + std::to_string(p.overflow));
     met.insert("nothing " + std::to_string(p.m * p.batch == 0));
-    if (p.declared_min == 0)
-      declared.insert(std::to_string(p.declared) + " " + std::to_string(p.range_check));
+    if (p.range_min == 0) declared.insert(std::to_string(p.range_max) + " " + std::to_string(p.range_check));
   }
   EXPECT_EQ(met.size(), AllFills().size() + 2 * core::kOutputTypes.size() + 3 + 7 + 3 + 4 + 5 + 2 + 2 + 2)
       << ::testing::PrintToString(met);
@@ -71,11 +70,11 @@ TEST(SweepProblems, MeetEveryQuantizationAndBatch) {
     if (p.IsDynamic()) met.insert(quantization + " " + std::string(ToString(p.numbers)));
     if (p.IsDynamic()) met.insert("source " + std::string(ToString(p.source)));
     if (p.batch == 1) continue;
-    met.insert(fmt::format("batch, pointers {} own B {}", p.item_pointers, p.own_b));
+    met.insert(fmt::format("batch, pointers {} own B {}", p.item_pointers, p.runtime_b));
     met.insert("batch, by columns " + std::to_string(p.b_by_columns) + " " + types);
     met.insert("batch, A by columns " + std::to_string(p.a_by_columns) + " " + types);
-    if (p.own_b) met.insert("own B, scale " + std::to_string(static_cast<int>(p.scale)));
-    if (p.own_b) met.insert("own B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
+    if (p.runtime_b) met.insert("own B, scale " + std::to_string(static_cast<int>(p.scale)));
+    if (p.runtime_b) met.insert("own B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
   }
   constexpr size_t kOutputs = core::kOutputTypes.size(), kSources = core::kSourceTypes.size();
   EXPECT_EQ(met.size(), (4 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * 2 * kOutputs + 7 + 4)
@@ -192,14 +191,14 @@ TEST(SweepProblems, MeetEveryCombinationOfTypesAndZeroPointsInEveryFill) {
 TEST(SweepProblems, DeclareRangesThatBeginAboveTheTypesMinimum) {
   std::set<std::pair<intact_type, intact_range_check>> met;
   for (const Problem& p : SweepProblems(kAvx2, kBothModes, Effort::kStandard)) {
-    if (p.declared_min > 0) met.insert({p.a_type, p.range_check});
+    if (p.range_min > 0) met.insert({p.a_type, p.range_check});
   }
   EXPECT_EQ(met.size(), 4u);
 }
 
 TEST(DeclaredMinimum, KeepsFillsAndZeroPointsAboveIt) {
   for (const Fill fill : AllFills()) {
-    Problem problem = *Problem::Parse("gemm u8s8s32 m=20 n=5 k=40 za=120 adeclmin=100 adecl=200");
+    Problem problem = *Problem::Parse("gemm u8s8s32 m=20 n=5 k=40 za=120 arangemin=100 arange=200");
     problem.fill = fill;
     EXPECT_EQ(problem, *Problem::Parse(problem.ToString()));
     const std::vector<uint8_t> a = MaterializeGemm(problem).a;
@@ -207,10 +206,10 @@ TEST(DeclaredMinimum, KeepsFillsAndZeroPointsAboveIt) {
     EXPECT_EQ(low < 100, fill == Fill::kStray) << ToString(fill);
     EXPECT_EQ(high > 200, fill == Fill::kStray) << ToString(fill);
   }
-  EXPECT_THAT(Problem::Parse("gemm s8s8s32 m=1 n=1 k=1 za=-29 adeclmin=100").error().message,
-              ::testing::HasSubstr("za: -29 is beyond the declared range, which begins at -28"));
-  EXPECT_THAT(Problem::Parse("gemm u8s8s32 m=1 n=1 k=1 za=9 adeclmin=9 adecl=8").error().message,
-              ::testing::HasSubstr("adeclmin: 9 is out of range; expected 0 to 8"));
+  EXPECT_THAT(Problem::Parse("gemm s8s8s32 m=1 n=1 k=1 za=-29 arangemin=100").error().message,
+              ::testing::HasSubstr("za: -29 is beyond the activation range, which begins at -28"));
+  EXPECT_THAT(Problem::Parse("gemm u8s8s32 m=1 n=1 k=1 za=9 arangemin=9 arange=8").error().message,
+              ::testing::HasSubstr("arangemin: 9 is out of range; expected 0 to 8"));
 }
 
 // One in `step` of the problems of a quick sweep.
@@ -318,9 +317,9 @@ TEST(RunSweep, CountsSkipsAndReportsErrors) {
 }
 
 // Wrong in its last output where m, n or k leave a rest by 16, with A of one type.
-class WrongAtARest : public ReferenceTarget {
+class WrongAtATail : public ReferenceTarget {
  public:
-  WrongAtARest(int64_t reference::Gemm::*size, int64_t rest, intact_type a_type)
+  WrongAtATail(int64_t reference::Gemm::*size, int64_t rest, intact_type a_type)
       : size_(size), rest_(rest), a_type_(a_type) {}
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& options) const override {
@@ -337,13 +336,13 @@ class WrongAtARest : public ReferenceTarget {
   intact_type a_type_;
 };
 
-TEST(SweepProblems, ShowAFaultAtAnyRestEvenIfQuick) {
+TEST(SweepProblems, ShowAFaultAtAnyTailEvenIfQuick) {
   constexpr std::array kAny = {INTACT_ISA_ANY};
   const std::vector<Problem> problems = SweepProblems(kAny, kExact, Effort::kQuick);
   for (const auto size : {&reference::Gemm::m, &reference::Gemm::n, &reference::Gemm::k}) {
     for (int64_t rest = 0; rest < 16; rest += tests::kSanitized ? 5 : 1) {
       for (const intact_type a : {INTACT_U8, INTACT_S8}) {
-        const WrongAtARest target(size, rest, a);
+        const WrongAtATail target(size, rest, a);
         EXPECT_TRUE(std::ranges::any_of(problems, [&](const Problem& p) { return Fails(target, p); }))
             << rest << " of " << ToString(a);
       }
@@ -351,7 +350,7 @@ TEST(SweepProblems, ShowAFaultAtAnyRestEvenIfQuick) {
   }
 }
 
-TEST(SweepProblems, HaveEveryRestOfChannelsAndOfWidths) {
+TEST(SweepProblems, HaveEveryOthersOfChannelsAndOfWidths) {
   constexpr std::array kAny = {INTACT_ISA_ANY};
   std::map<bool, std::array<std::set<std::pair<intact_type, int64_t>>, 3>> met;  // of depthwise ones or not
   for (const Problem& p : SweepProblems(kAny, kExact, Effort::kQuick)) {
@@ -368,7 +367,7 @@ TEST(SweepProblems, HaveEveryRestOfChannelsAndOfWidths) {
 }
 
 // A fault may want two rests at once.
-TEST(SweepProblems, HaveAllPairsOfRestsByEight) {
+TEST(SweepProblems, HaveAllPairsOfTailsByEight) {
   constexpr std::array kAny = {INTACT_ISA_ANY};
   std::set<std::pair<int64_t, int64_t>> mn, mk, nk;
   std::set<std::array<int64_t, 3>> mnk;

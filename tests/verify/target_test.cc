@@ -325,14 +325,14 @@ SweepResult SweepClaiming(const std::string& fault_and_claim) {
 }
 
 TEST(Claim, IsWhatATargetIsHeldTo) {
-  EXPECT_TRUE(SweepClaiming("triple=triple").Passed());
-  EXPECT_TRUE(SweepClaiming("triple=any").Passed());
+  EXPECT_TRUE(SweepClaiming("maddubs=maddubs").Passed());
+  EXPECT_TRUE(SweepClaiming("maddubs=any").Passed());
   EXPECT_TRUE(SweepClaiming("=any").Passed());
   const SweepResult few = SweepClaiming("swapped_pair_u8=any");  // of some problems few outputs differ
   EXPECT_TRUE(few.Passed()) << ToText(few);
   EXPECT_GT(few.cells.at(0).differing, 0);
   EXPECT_EQ(few.cells.at(0).Unexplained(), 0);
-  const SweepResult untrue = SweepClaiming("=triple");
+  const SweepResult untrue = SweepClaiming("=maddubs");
   ASSERT_FALSE(untrue.failures.empty());
   EXPECT_THAT(untrue.failures[0].reason,
               ContainsRegex("output m [0-9]+ n [0-9]+ is -?[0-9]+ instead of -?[0-9]+; [0-9]+ of [0-9]+ "
@@ -357,7 +357,7 @@ TEST(Claim, ThatIsUntrueIsAnsweredByWhatIsComputed) {
   };
   EXPECT_TRUE(std::ranges::any_of(sweep.failures, says)) << ToText(sweep);
   EXPECT_TRUE(SweepClaiming("later_spill=acc16, widened every 9 pairs").Passed());
-  EXPECT_THAT(SweepClaiming("=triple").failures.at(0).reason, HasSubstr("; all are exact"));
+  EXPECT_THAT(SweepClaiming("=maddubs").failures.at(0).reason, HasSubstr("; all are exact"));
 }
 
 // Each of its hangs would take the deadline.
@@ -392,10 +392,10 @@ TEST(Minimised, HasTheReasonOfWhatItIsMadeOf) {
   };
   for (const Kept& kept :
        {Kept{"half_away", "requantization, half away from zero"},
-        Kept{"truncation", "requantization, truncation"}, Kept{"triple", "int16 saturation, accumulator"},
-        Kept{"swapped_pair", "(triple, depths 2 apart)"},
+        Kept{"truncation", "requantization, truncation"}, Kept{"maddubs", "int16 saturation, accumulator"},
+        Kept{"swapped_pair", "(maddubs, depths 2 apart)"},
         Kept{"later_spill=acc16, widened every 8 pairs", "(acc16, widened every 9 pairs)"},
-        Kept{"half_away=triple", "all are those of exact; half away from zero"}}) {
+        Kept{"half_away=maddubs", "all are those of exact; half away from zero"}}) {
     const Result<std::unique_ptr<Target>> target = Faulty(kept.fault);
     ASSERT_TRUE(target) << target.error().message;
     const SweepResult sweep = RunSweep(SomeProblems(), **target, [](int64_t, int64_t) {});
@@ -411,7 +411,7 @@ TEST(TargetReport, SaysWhatEachComputes) {
   const std::vector<Problem> problems = SomeProblems();
   TargetReport report;
   for (const std::string fault :
-       {"=any", "triple=any", "half_away=any", "swapped_pair=any", "tail=any", "later_spill=any"}) {
+       {"=any", "maddubs=any", "half_away=any", "swapped_pair=any", "tail=any", "later_spill=any"}) {
     const Result<std::unique_ptr<Target>> target = Faulty(fault);
     ASSERT_TRUE(target) << target.error().message;
     report.targets.push_back(Examine(**target, fault, problems, [](int64_t, int64_t) {}));
@@ -429,19 +429,19 @@ TEST(TargetReport, SaysWhatEachComputes) {
     return text;
   };
   EXPECT_EQ(computed(0), "");
-  EXPECT_EQ(computed(1), "triple");
+  EXPECT_EQ(computed(1), "maddubs");
   EXPECT_EQ(computed(2), "exact; half away from zero");
-  EXPECT_EQ(computed(3), "triple, depths 2 apart");
+  EXPECT_EQ(computed(3), "maddubs, depths 2 apart");
   EXPECT_THAT(computed(4), testing::StartsWith("in part"));
   EXPECT_EQ(computed(5), "acc16, widened every 9 pairs");
   EXPECT_FALSE(report.Passed());
   report.targets.resize(3);
   EXPECT_TRUE(report.Passed());
   const Json json = ToJson(report);
-  EXPECT_EQ(json["targets"][1]["computes"][0]["parts"][0]["arithmetic"], "triple");
+  EXPECT_EQ(json["targets"][1]["computes"][0]["parts"][0]["arithmetic"], "maddubs");
   EXPECT_GT(json["targets"][1]["ramp"]["non_monotonic"], 0);
   EXPECT_EQ(json["targets"][0]["ramp"]["non_monotonic"], 0);
-  EXPECT_THAT(ToText(report), HasSubstr("pairs of adjacent depths clamped to int16 (triple)"));
+  EXPECT_THAT(ToText(report), HasSubstr("pairs of adjacent depths clamped to int16 (maddubs)"));
 }
 
 // What a file of C says when it is compiled with the plug-in, and its exit status.
@@ -496,14 +496,14 @@ Said Reproduce(const std::string& fault, const std::string& line) {
 }
 
 TEST(Reproducer, FailsWithoutIntact) {
-  const Said triple = Reproduce("triple", "gemm u8s8s32 m=2 n=3 k=20 fill=bait apad=3 cpad=2");
-  EXPECT_EQ(triple.status, 1);
-  EXPECT_THAT(triple.text,
+  const Said maddubs = Reproduce("maddubs", "gemm u8s8s32 m=2 n=3 k=20 fill=bait apad=3 cpad=2");
+  EXPECT_EQ(maddubs.status, 1);
+  EXPECT_THAT(maddubs.text,
               ContainsRegex("row [01], column [0-2] is -?32767|row [01], column [0-2] is -32768"));
   const Said half = Reproduce("half_away", "gemm u8s8u8 m=9 n=17 k=5 fill=ties");
   EXPECT_EQ(half.status, 1);
   EXPECT_THAT(half.text, ContainsRegex("is [0-9]+ instead of [0-9]+"));
-  const Said claiming = Reproduce("=triple", "gemm u8s8s32 m=2 n=3 k=20 fill=bait");
+  const Said claiming = Reproduce("=maddubs", "gemm u8s8s32 m=2 n=3 k=20 fill=bait");
   EXPECT_EQ(claiming.status, 1);
   EXPECT_THAT(claiming.text, ContainsRegex("instead of -?32767|instead of -32768"));
   EXPECT_EQ(Reproduce("reads_beyond", "gemm u8s8s32 m=1 n=1 k=1").status,
@@ -531,7 +531,7 @@ TEST(Reproducer, IsOfEachKindOfOperation) {
 
 TEST(Reproducer, KeepsToADeclaredRange) {
   const std::optional<std::string> code =
-      ReproducerOf("triple", "gemm u8s8s32 m=2 n=3 k=8 fill=bait za=64 adeclmin=64");
+      ReproducerOf("maddubs", "gemm u8s8s32 m=2 n=3 k=8 fill=bait za=64 arangemin=64");
   ASSERT_TRUE(code);
   std::istringstream values(code->substr(code->find("a[] = {") + 7));
   int smallest = 255;
@@ -540,7 +540,7 @@ TEST(Reproducer, KeepsToADeclaredRange) {
 }
 
 TEST(Reproducer, TellsTheReasonOfItsOwnValues) {
-  const std::optional<std::string> code = ReproducerOf("triple", "gemm u8s8s32 m=1 n=1 k=4 fill=bait");
+  const std::optional<std::string> code = ReproducerOf("maddubs", "gemm u8s8s32 m=1 n=1 k=4 fill=bait");
   ASSERT_TRUE(code);
   const size_t value = code->find("expected[] = {");
   const std::string expected = code->substr(value + 19, code->find(',', value) - value - 19);
@@ -624,7 +624,7 @@ constexpr int kTimeout = 124;  // of timeout(1)
 INSTANTIATE_TEST_SUITE_P(
     Findings, Reproduced,
     testing::Values(
-        Finding{"triple", "gemm u8s8s32 m=1 n=1 k=2 fill=bait", 1, kWrong},
+        Finding{"maddubs", "gemm u8s8s32 m=1 n=1 k=2 fill=bait", 1, kWrong},
         Finding{"wrong_f32", "gemm u8s8f32 m=1 n=1 k=1", 1, kWrong},
         Finding{"truncated_bf16", "gemm u8s8bf16 m=2 n=5 k=4", 1,
                 "is -?[0-9]+\\.[0-9]+ instead of -?[0-9]+\\.[0-9]+"},
@@ -788,7 +788,7 @@ const Fault kFaults[] = {
     Fault{"one_shape", "implementation error, accumulator", 33 * 49},
     Fault{"edge_column", "implementation error, accumulator"},
     Fault{"flush_denormals", "floating-point control"},
-    Fault{"triple", "int16 saturation", 2},
+    Fault{"maddubs", "int16 saturation", 2},
     Fault{"swapped_pair", "int16 saturation|pairs \\(k, k\\+2\\)", 4},
     Fault{"late_spill", "int16 saturation|implementation error", 64},
     Fault{"later_spill", "int16 saturation|implementation error", 64},

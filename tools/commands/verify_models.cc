@@ -35,7 +35,7 @@ int ListModels() {
     }
   }
   Print(
-      "words may be joined: triple, flattened depth, moved signs; every 3, 5, 9 … pairs is looked for too\n"
+      "words may be joined: maddubs, flattened depth, moved signs; every 3, 5, 9 … pairs is looked for too\n"
       "how sums become outputs\n");
   for (const intact_type c : {INTACT_U8, INTACT_F32, INTACT_BF16}) {
     for (const reference::Rounding rounding : verify::CandidateRoundings(c))

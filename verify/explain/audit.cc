@@ -120,10 +120,10 @@ BoundAudit Named(BoundAudit audit, std::string name, std::string premise) {
   return audit;
 }
 
-BoundAudit AuditDeclared(const Groups& groups, intact_type a_type, bool reduce_range, bool clamps) {
-  if (!reduce_range) return Named(AuditBound(groups, kFullRange, clamps), "declared", "8-bit activations");
+BoundAudit AuditStated(const Groups& groups, intact_type a_type, bool reduce_range, bool clamps) {
+  if (!reduce_range) return Named(AuditBound(groups, kFullRange, clamps), "stated", "8-bit activations");
   const ActivationBound bound = a_type == INTACT_S8 ? kShiftedSevenBits : kSevenBits;
-  return Named(AuditBound(groups, bound, clamps), "declared", "7-bit activations (reduce_range)");
+  return Named(AuditBound(groups, bound, clamps), "stated", "7-bit activations (reduce_range)");
 }
 
 BoundAudit AuditSevenBitWeights(const Groups& groups, int32_t max_weight, bool clamps) {
@@ -227,7 +227,7 @@ int32_t LargestSafeActivation(const Groups& groups) {
 Audit AuditGroups(std::span<const reference::Gemm> gemms, bool reduce_range, intact_pairing pairing) {
   Groups groups;
   for (const reference::Gemm& gemm : gemms) groups.operands.emplace_back(gemm);
-  const reference::Model model = TripleOf(pairing);
+  const reference::Model model = MaddubsOf(pairing);
   groups.in_pairs = reference::InPairs(model, groups.operands.front().depths);
   const intact_type a_type = gemms.front().a_type;
   int32_t max_activation = 0;
@@ -247,7 +247,7 @@ Audit AuditGroups(std::span<const reference::Gemm> gemms, bool reduce_range, int
   audit.largest_safe_activation = LargestSafeActivation(groups);
 
   const bool clamps = audit.clamped_pairs > 0;
-  audit.declared = AuditDeclared(groups, a_type, reduce_range, clamps);
+  audit.stated = AuditStated(groups, a_type, reduce_range, clamps);
   audit.remedies = {
       Named(AuditBound(groups, kSevenBits, clamps), "pytorch_7bit_activations", "u8 activations in [0, 127]"),
       AuditSevenBitWeights(groups, audit.max_weight, clamps), AuditShifted(groups, a_type)};

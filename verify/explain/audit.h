@@ -79,13 +79,13 @@ struct Audit {
   int32_t min_activation = 0;             //                   the smallest
   int32_t max_weight = 0;                 // largest magnitude, as the instruction sees weights
   int32_t largest_safe_activation = 255;  // the largest amax for which no u8 input in [0, amax] saturates
-  BoundAudit declared;                    // the layer's own bound
+  BoundAudit stated;                      // the layer's own bound
   std::array<BoundAudit, 3> remedies;     // in the order above
   // Signal to quantization noise of the layer's float output when one bit is dropped, against the layer as it
   // is, in dB. Nothing if the activations are 7 bits wide already, or if nothing is lost.
   std::optional<double> sqnr_7bit_activations_db;
   std::optional<double> sqnr_7bit_weights_db;
-  Verdict verdict() const { return declared.verdict; }
+  Verdict verdict() const { return stated.verdict; }
 };
 
 /// `reduce_range`: whether the layer says that its activations were calibrated for 7 bits.

@@ -1,7 +1,7 @@
 // What a target claims to compute, of one kind of operation or another.
 //
 // A claim is "exact", "any" or words of `intact verify models`. Where kinds differ, claims are joined by "|",
-// each but the last with the operations that it is of in front: "u8s8: triple | depthwise: any | exact".
+// each but the last with the operations that it is of in front: "u8s8: maddubs | depthwise: any | exact".
 // Operations are told as reports have them, by any of their words: "gemm", "conv", "depthwise" or
 // "deconvolution"; types of A and B, or of C too; both. The first claim that is of an operation counts.
 #ifndef INTACT_VERIFY_EXPLAIN_CLAIM_H_

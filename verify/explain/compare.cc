@@ -48,11 +48,11 @@ class Comparer {
   Comparer(const Oracle& oracle, const std::vector<uint8_t>& actual, int64_t max_listed)
       : oracle_(oracle),
         answer_(oracle, actual),
-        triple_(TripleOf(oracle.linear().pairing)),
+        maddubs_(MaddubsOf(oracle.linear().pairing)),
         size_(static_cast<size_t>(core::BytesOf(oracle.type()))),
         max_listed_(max_listed) {
     if (const auto* gemm = std::get_if<reference::Gemm>(&oracle.operation())) {
-      result_.item_rows = gemm->batch == 1 && !gemm->has_own_b ? 0 : gemm->m;
+      result_.item_rows = gemm->batch == 1 && !gemm->has_runtime_b ? 0 : gemm->m;
       gemm_suspects_.emplace(*gemm);
     } else {
       result_.conv = *oracle.geometry();
@@ -66,7 +66,7 @@ class Comparer {
       if (answer_.Differs(i)) result_.first_differing = i;
     }
     result_.digest = support::Fnv1a(actual);
-    result_.off_triple = CompareBytes(oracle.type(), oracle.Wrapped({triple_}), actual).differing;
+    result_.off_maddubs = CompareBytes(oracle.type(), oracle.Wrapped({maddubs_}), actual).differing;
   }
 
   /// The target was given a transposed A.
@@ -118,7 +118,7 @@ class Comparer {
 
   void CountSaturation() {
     for (const reference::Operands& operands : oracle_.predictor().operands()) {
-      const std::vector<int64_t> in_pairs = reference::InPairs(triple_, operands.depths);
+      const std::vector<int64_t> in_pairs = reference::InPairs(maddubs_, operands.depths);
       for (int64_t m = 0; m < operands.m; ++m) {
         for (int64_t n = 0; n < operands.n; ++n) {
           const int64_t pairs = CountClamped(operands.Row(m), operands.Column(n), in_pairs);
@@ -132,14 +132,14 @@ class Comparer {
   // The pairs of an output that clamp.
   int64_t CountClamped(std::span<const uint8_t> a, std::span<const int8_t> w,
                        std::span<const int64_t> in_pairs) const {
-    if (triple_ == Model::kTriple) return reference::CountClampedPairs(a, w);
-    const std::vector<int32_t> sums = reference::PairSumsOf(triple_.signs, a, w, in_pairs).sums;
+    if (maddubs_ == Model::kMaddubs) return reference::CountClampedPairs(a, w);
+    const std::vector<int32_t> sums = reference::PairSumsOf(maddubs_.signs, a, w, in_pairs).sums;
     return std::ranges::count_if(sums, [](int32_t sum) { return sum != std::clamp(sum, -32768, 32767); });
   }
 
   bool IsOfOneArithmetic() const {
     if (result_.naming) return !result_.naming->reproduced_by.empty();
-    return result_.off_triple == 0 || answer_.IsIdentified();
+    return result_.off_maddubs == 0 || answer_.IsIdentified();
   }
 
   // Which outputs that differ are whose.
@@ -269,7 +269,7 @@ class Comparer {
     }
     difference->detail = fmt::format("accumulator {} instead of {}", explanation.accumulator, seen.exact);
     if (model == Model::kDpbusds) difference->detail += ": the sum of products left int32 and was clamped";
-    if (model != triple_ && model != Model::kDpbusds) difference->detail += ": " + InWords({model});
+    if (model != maddubs_ && model != Model::kDpbusds) difference->detail += ": " + InWords({model});
     if (rounding != Rounding::kContract)
       difference->detail.append("; ").append(reference::ToString(rounding));
     if (difference->cause != Cause::kInt16Saturation) return;
@@ -284,7 +284,7 @@ class Comparer {
 
   const Oracle& oracle_;
   Answer answer_;
-  const Model triple_;
+  const Model maddubs_;
   const size_t size_;  // of an element
   const int64_t max_listed_;
   bool names_ = false;
@@ -430,7 +430,7 @@ bool Saturates(intact_mode mode, intact_isa isa) {
 }
 
 Model ExpectedModel(const core::Linear& linear, intact_isa isa) {
-  return Saturates(linear.mode, isa) ? TripleOf(linear.pairing) : Model::kExact;
+  return Saturates(linear.mode, isa) ? MaddubsOf(linear.pairing) : Model::kExact;
 }
 
 std::vector<SaturatedPair> SaturatedPairs(const reference::Operands& operands, int64_t m, int64_t n,
@@ -454,7 +454,7 @@ std::vector<SaturatedPair> SaturatedPairs(const reference::Operands& operands, i
 }
 
 std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m, int64_t n) {
-  return SaturatedPairs(reference::Operands(gemm), m, n, Model::kTriple);
+  return SaturatedPairs(reference::Operands(gemm), m, n, Model::kMaddubs);
 }
 
 }  // namespace intact::verify

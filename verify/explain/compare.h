@@ -17,7 +17,7 @@
 //
 // Where the target's accumulator is known, an explanation must also give that accumulator. A clamped sum may
 // coincide with the exact one, by another pair clamping the other way or by rounding: such outputs do not
-// differ and need no explanation, but off_triple tells whether a saturating target clamped as predicted.
+// differ and need no explanation, but off_maddubs tells whether a saturating target clamped as predicted.
 #ifndef INTACT_VERIFY_EXPLAIN_COMPARE_H_
 #define INTACT_VERIFY_EXPLAIN_COMPARE_H_
 
@@ -95,9 +95,9 @@ struct Comparison {
   std::vector<Difference> listed;                  // the first max_listed
   int64_t saturated_accumulators = 0;              // outputs of which some pair would clamp in int16
   int64_t saturated_pairs = 0;                     // how many pair sums in all
-  int64_t off_triple = 0;                          // outputs that differ from those of TripleOf() its pairing
-  uint64_t digest = 0;                             // FNV-1a of the target's bytes
-  std::optional<Naming> naming;                    // where no ISA is named, as for targets that are not ours
+  int64_t off_maddubs = 0;       // outputs that differ from those of MaddubsOf() its pairing
+  uint64_t digest = 0;           // FNV-1a of the target's bytes
+  std::optional<Naming> naming;  // where no ISA is named, as for targets that are not ours
   /// Outputs that differ and are one arithmetic's.
   struct Part {
     reference::Arithmetic arithmetic;
@@ -153,7 +153,7 @@ Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions&
 
 /// Whether `mode` clamps pairs on `isa`: a saturating one without VNNI and AMX, and where no ISA is named.
 bool Saturates(intact_mode mode, intact_isa isa);
-/// The model that a target must equal on `isa`: TripleOf() its pairing where the mode saturates.
+/// The model that a target must equal on `isa`: MaddubsOf() its pairing where the mode saturates.
 reference::Model ExpectedModel(const core::Linear& linear, intact_isa isa);
 
 /// All pairs of output (m, n) that clamp, as the model pairs depths.

@@ -63,7 +63,7 @@ std::vector<Suspicion> GemmSuspects::Of(const Observation& seen, int64_t item) {
   if (read_by_rows_) SuspectLayout(seen, item, &suspicions);
   if (gemm_.IsDynamic()) SuspectQuantizer(seen, item, &suspicions);
   SuspectRow(seen, &suspicions);
-  if (gemm_.has_own_b) SuspectItem(seen, item, &suspicions);
+  if (gemm_.has_runtime_b) SuspectItem(seen, item, &suspicions);
   return suspicions;
 }
 

@@ -52,7 +52,7 @@ constexpr CommonHypothesis kOfAllOutputs[] = {
      }},
     {"VPMADDUBSW",
      [](const Answer& answer, const Prejudice&) {
-       return std::vector<Arithmetic>{{TripleOf(answer.oracle().linear().pairing)}};
+       return std::vector<Arithmetic>{{MaddubsOf(answer.oracle().linear().pairing)}};
      },
      [](const Answer& answer, const Prejudice&, const Arithmetic& arithmetic) {
        return answer.oracle().Wrapped(arithmetic) == answer.actual();
@@ -121,7 +121,7 @@ constexpr OutputHypothesis kOfOneOutput[] = {
     {"adjacent pairs",
      [](const Context& context, const Observation& seen, int64_t output) -> std::optional<Prediction> {
        const Oracle& oracle = context.answer.oracle();
-       const Model model = TripleOf(oracle.linear().pairing);
+       const Model model = MaddubsOf(oracle.linear().pairing);
        const int32_t y = oracle.Accumulators(model)[static_cast<size_t>(output)];
        if (y == seen.exact) return std::nullopt;
        return Prediction{model, y};

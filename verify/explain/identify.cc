@@ -471,7 +471,7 @@ OperationKind KindOf(const Problem& problem) {
 }
 
 Model AdjacentPairs(const OperationKind& kind) {
-  Model adjacent = Model::kTriple;
+  Model adjacent = Model::kMaddubs;
   adjacent.order = OrdersOf(kind)[0];
   return adjacent;
 }

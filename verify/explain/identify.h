@@ -73,7 +73,7 @@ struct Identity {
 Identity Identify(const Oracle& oracle, const std::vector<uint8_t>& output,
                   const std::optional<std::vector<int32_t>>& accumulators = {});
 
-/// "exact", "pairs of adjacent depths clamped to int16 (triple)", …, and how it rounds if not as the
+/// "exact", "pairs of adjacent depths clamped to int16 (maddubs)", …, and how it rounds if not as the
 /// contract.
 std::string InWords(const reference::Arithmetic& arithmetic);
 /// What was computed and how much of it that explains, in a line.

@@ -38,7 +38,7 @@ const Difference* FirstListed(const Comparison& comparison, Cause cause, bool is
   return nullptr;
 }
 
-// Why a target that claims to be exact, or to saturate as the triple model says, did not.
+// Why a target that claims to be exact, or to saturate as the maddubs model says, did not.
 void FailAsExact(const reference::Model& model, Judgement* judgement) {
   const Comparison& comparison = judgement->comparison;
   if (model == reference::Model::kExact) {
@@ -48,7 +48,7 @@ void FailAsExact(const reference::Model& model, Judgement* judgement) {
     return FailBy(*other, judgement);
   }
   judgement->failure = fmt::format("{} of {} outputs are not what pairs clamped to int16 make",
-                                   comparison.off_triple, comparison.outputs);
+                                   comparison.off_maddubs, comparison.outputs);
   judgement->kind = {FailureKind::kSaturation};
 }
 

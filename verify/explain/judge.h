@@ -28,7 +28,7 @@ RunOptions InAllPlaces(const Problem& problem);
 std::string MessageOf(const Error& error);
 
 /// Runs `problem` on `target`. One that claims to be exact, as our own does: in exact mode and on VNNI every
-/// output must equal the exact reference; where pairs saturate, every output must equal the triple model, and
+/// output must equal the exact reference; where pairs saturate, every output must equal the maddubs model, and
 /// so every difference from the exact reference be int16 saturation. A saturating problem that names no ISA
 /// may do either. One that claims another arithmetic: every output must be what that predicts. One that
 /// claims nothing ("any"): every difference from the exact reference must have a cause. Errors are the

@@ -70,8 +70,8 @@ reference::DepthOrder OrderOf(intact_pairing pairing) {
                                              : reference::DepthOrder::kTaps;
 }
 
-reference::Model TripleOf(intact_pairing pairing) {
-  reference::Model model = reference::Model::kTriple;
+reference::Model MaddubsOf(intact_pairing pairing) {
+  reference::Model model = reference::Model::kMaddubs;
   model.order = OrderOf(pairing);
   return model;
 }

@@ -37,7 +37,7 @@ std::string_view InWords(intact_pairing pairing, const MaybeConv& conv);
 /// The same for models of instructions.
 reference::DepthOrder OrderOf(intact_pairing pairing);
 /// Pairs of products, clamped to int16 and widened at once: what INTACT_SATURATING computes without VNNI.
-reference::Model TripleOf(intact_pairing pairing);
+reference::Model MaddubsOf(intact_pairing pairing);
 
 /// What decides how an engine pairs the depths of u8 activations and s8 weights; the default is a GEMM. Extents do not
 /// matter.

@@ -242,7 +242,7 @@ void AimPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, i
               std::vector<uint8_t>* a) {
   const ConvGeometry shape = ShapeOf(p);
   const bool negative = number % 2 != 0;
-  const int64_t first_column = p.own_b ? number / p.m * p.n : 0;
+  const int64_t first_column = p.runtime_b ? number / p.m * p.n : 0;
   std::vector<std::vector<int64_t>> columns;
   for (int64_t group = 0; group < shape.groups; ++group) {
     const int64_t column = group * shape.GroupOutputs() + number / 2 % shape.GroupOutputs();
@@ -262,7 +262,7 @@ void FillPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, 
     SetPatch(
         ShapeOf(p), pixel, [&](int64_t, int64_t) { return static_cast<uint8_t>(largest); }, a);
   }
-  if (p.fill == Fill::kBound) AimPatch(p, number, pixel, p.declared_min, largest, a);
+  if (p.fill == Fill::kBound) AimPatch(p, number, pixel, p.range_min, largest, a);
   if (p.fill == Fill::kStray && number % kStrayRows == 0) AimPatch(p, number, pixel, 0, 255, a);
 }
 
@@ -588,7 +588,7 @@ void FillNumbers(const Problem& p, reference::Linear* linear) {
 
 std::vector<uint8_t> FillActivations(const Problem& problem) {
   const ConvGeometry shape = ShapeOf(problem);
-  const auto smallest = static_cast<uint8_t>(problem.declared_min);
+  const auto smallest = static_cast<uint8_t>(problem.range_min);
   std::vector<uint8_t> a;
   a.reserve(static_cast<size_t>(shape.InputPixels() * shape.input_channels));
   for (int64_t m = 0; m < shape.InputPixels(); ++m) {
@@ -604,7 +604,7 @@ std::vector<uint8_t> FillActivations(const Problem& problem) {
 }
 
 std::vector<int8_t> FillWeights(const Problem& problem) {
-  const int64_t count = ShapeOf(problem).output_channels * (problem.own_b ? problem.batch : 1);
+  const int64_t count = ShapeOf(problem).output_channels * (problem.runtime_b ? problem.batch : 1);
   std::vector<int8_t> columns;
   for (int64_t n = 0; n < count; ++n) {
     for (const int64_t w : Column(problem, n)) {

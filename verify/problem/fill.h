@@ -1,5 +1,5 @@
 // How the tensors of a problem are made. Activations are made as distances d from the type's minimum, in
-// [declared_min, LargestActivation()], and weights w in [−wmax, wmax]: that is what a u8×s8 instruction gets
+// [range_min, LargestActivation()], and weights w in [−wmax, wmax]: that is what a u8×s8 instruction gets
 // to see. u8 weights are w + 128.
 //
 // The rows of A are the input's pixels in a convolution. Where a fill is told in terms of whole rows of A, or

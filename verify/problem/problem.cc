@@ -280,8 +280,8 @@ const std::vector<Field>& SharedFields() {
       Number("zc", &Problem::zc),
       Number("amax", &Problem::amax),
       Number("wmax", &Problem::wmax),
-      Number("adeclmin", &Problem::declared_min),
-      Number("adecl", &Problem::declared),
+      Number("arangemin", &Problem::range_min),
+      Number("arange", &Problem::range_max),
       Choice("rangecheck", &Problem::range_check, kRangeChecks),
       Choice("overflow", &Problem::overflow, kOverflows),
       Choice("bias", &Problem::bias, kBiases),
@@ -319,7 +319,7 @@ const Kind& GemmKind() {
       {Required(Number("m", &Problem::m)), Required(Number("n", &Problem::n)),
        Required(Number("k", &Problem::k)), Number("batch", &Problem::batch),
        Choice("items", &Problem::item_pointers, kItems), Number("itempad", &Problem::item_pad),
-       Choice("alayout", &Problem::a_by_columns, kALayouts), Choice("ownb", &Problem::own_b, kNoYes),
+       Choice("alayout", &Problem::a_by_columns, kALayouts), Choice("runtimeb", &Problem::runtime_b, kNoYes),
        Choice("blayout", &Problem::b_by_columns, kBLayouts), Number("bpad", &Problem::b_pad), Quantization(),
        Choice("zaper", &Problem::row_zero_points, kTensorOrRow), Source(), NumbersField(),
        Number("usual", &Problem::usual_m)}};
@@ -435,18 +435,18 @@ std::optional<Error> CheckTypes(const Problem& p) {
   return std::nullopt;
 }
 
-std::optional<Error> CheckDeclaredRange(const Problem& p) {
-  const int64_t highest = core::LowestOf(p.a_type) + p.declared;
+std::optional<Error> CheckActivationRange(const Problem& p) {
+  const int64_t highest = core::LowestOf(p.a_type) + p.range_max;
   if (p.IsDynamic()) {
-    if (p.declared == 255 && p.declared_min == 0) return std::nullopt;
-    return Invalid("adecl: a dynamic quantization makes all activations of the type");
+    if (p.range_max == 255 && p.range_min == 0) return std::nullopt;
+    return Invalid("arange: a dynamic quantization makes all activations of the type");
   }
   if (p.za > highest) {
-    return Invalid(fmt::format("za: {} is beyond the declared range, which ends at {}", p.za, highest));
+    return Invalid(fmt::format("za: {} is beyond the activation range, which ends at {}", p.za, highest));
   }
-  const int64_t lowest = core::LowestOf(p.a_type) + p.declared_min;
+  const int64_t lowest = core::LowestOf(p.a_type) + p.range_min;
   if (p.za < lowest) {
-    return Invalid(fmt::format("za: {} is beyond the declared range, which begins at {}", p.za, lowest));
+    return Invalid(fmt::format("za: {} is beyond the activation range, which begins at {}", p.za, lowest));
   }
   if (p.fill == Fill::kStray && p.range_check == INTACT_RANGE_UNCHECKED) {
     return Invalid("fill: stray activations have no defined result with rangecheck=unchecked");
@@ -497,11 +497,12 @@ std::optional<Error> CheckQuantization(const Problem& p) {
 
 std::optional<Error> CheckItems(const Problem& p) {
   if (p.item_pointers && p.item_pad != 0) return Invalid("itempad: items that pointers tell have none");
-  if (p.own_b && p.batch == 0) return Invalid("batch: 0 items have no B of their own, which ownb asks for");
-  if (p.own_b && p.saved) return Invalid("saved: a plan without B cannot be");
-  if (p.own_b) return std::nullopt;
-  if (IsOfItems(p.scale)) return Invalid("scale: items have scales of their own with ownb only");
-  if (IsOfItems(p.zb_kind)) return Invalid("zbper: items have their own with ownb only");
+  if (p.runtime_b && p.batch == 0)
+    return Invalid("batch: 0 items have no B of their own, which runtimeb asks for");
+  if (p.runtime_b && p.saved) return Invalid("saved: a plan without B cannot be");
+  if (p.runtime_b) return std::nullopt;
+  if (IsOfItems(p.scale)) return Invalid("scale: items have scales of their own with runtimeb only");
+  if (IsOfItems(p.zb_kind)) return Invalid("zbper: items have their own with runtimeb only");
   return std::nullopt;
 }
 
@@ -649,8 +650,8 @@ std::optional<Error> Problem::Check() const {
                    {"zc", zc, core::LowestOf(c_type), core::HighestOf(c_type)},
                    {"amax", amax, 0, 255},
                    {"wmax", wmax, 1, 128},
-                   {"adecl", declared, 1, 255},
-                   {"adeclmin", declared_min, 0, declared},
+                   {"arange", range_max, 1, 255},
+                   {"arangemin", range_min, 0, range_max},
                    {"apad", a_pad, 0, 1 << 16},
                    {"cpad", c_pad, 0, 1 << 16},
                    {"zres", zres, core::LowestOf(residual), core::HighestOf(residual)},
@@ -658,7 +659,7 @@ std::optional<Error> Problem::Check() const {
                    {"threads", threads, 0, 1024},
                    {"seed", static_cast<int64_t>(seed), 0, std::numeric_limits<int64_t>::max()}});
   if (error) return error;
-  if (std::optional<Error> range = CheckDeclaredRange(*this)) return range;
+  if (std::optional<Error> range = CheckActivationRange(*this)) return range;
   if (std::optional<Error> epilogue = CheckEpilogue(*this)) return epilogue;
   if (std::optional<Error> fixed_error = CheckFixed(*this)) return fixed_error;
   if (std::optional<Error> residual_error = CheckResidual(*this)) return residual_error;
@@ -677,9 +678,9 @@ void FillLinear(const Problem& problem, reference::Linear* operation) {
   operation->pairing = problem.pairing;
   if (problem.quantization == INTACT_QUANTIZATION_STATIC) operation->a_zero_point = problem.za;
   operation->c_zero_point = problem.zc;
-  if (problem.declared_min > 0 || problem.declared < 255) {
-    operation->a_min = core::LowestOf(problem.a_type) + problem.declared_min;
-    operation->a_max = core::LowestOf(problem.a_type) + problem.declared;
+  if (problem.range_min > 0 || problem.range_max < 255) {
+    operation->a_min = core::LowestOf(problem.a_type) + problem.range_min;
+    operation->a_max = core::LowestOf(problem.a_type) + problem.range_max;
   }
   operation->range_check = problem.range_check;
   operation->overflow = problem.overflow;
@@ -709,14 +710,14 @@ reference::Gemm MaterializeGemm(const Problem& problem) {
   gemm.n = problem.n;
   gemm.k = problem.k;
   gemm.batch = problem.batch;
-  gemm.has_own_b = problem.own_b;
+  gemm.has_runtime_b = problem.runtime_b;
   FillLinear(problem, &gemm);
   if (IsOfItems(problem.zb_kind)) {
     gemm.item_zero_points = std::exchange(gemm.b_zero_points, {problem.zb});
   }
   gemm.b = reference::FromColumns(gemm.b, gemm.n, gemm.k);
   FillQuantization(problem, &gemm);
-  const reference::Gemm first = gemm.has_own_b ? reference::Item(gemm, 0) : gemm;
+  const reference::Gemm first = gemm.has_runtime_b ? reference::Item(gemm, 0) : gemm;
   FillEpilogue(problem, {&first, 1}, &gemm);
   if (IsOfItems(problem.scale)) FillItemScales(problem, &gemm);
   return gemm;

@@ -2,8 +2,8 @@
 //
 //   gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2
 //   gemm u8s8bf16 m=5 n=16 k=64 batch=3 items=pointers quant=dynamic_rows src=bf16 x=outlier bias=f32
-//   gemm u8u8f32 m=5 n=16 k=64 batch=3 itempad=7 ownb=yes blayout=nk bpad=1 zb=9 zbper=item scale=item
-//   gemm s8u8f32 m=5 n=16 k=64 batch=3 alayout=km ownb=yes zb=9 zbper=item_column scale=item_column
+//   gemm u8u8f32 m=5 n=16 k=64 batch=3 itempad=7 runtimeb=yes blayout=nk bpad=1 zb=9 zbper=item scale=item
+//   gemm s8u8f32 m=5 n=16 k=64 batch=3 alayout=km runtimeb=yes zb=9 zbper=item_column scale=item_column
 //   gemm u8s8s8 m=5 n=16 k=64 scale=channel fixed=away
 //   conv u8u8f32 in=8x8 c=3 o=4 kernel=3x3 pad=1x1 quant=dynamic_tensor src=f32 x=normal
 //   conv u8s8u8 in=56x56 c=64 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=4 batch=2 za=3 isa=avx512
@@ -15,7 +15,7 @@
 // outpad=1x0 adds to its end.
 //
 // A batch of GEMMs is `batch` items of m rows, itempad elements apart (A, C, the residual, Bs), or each where
-// its pointer says. ownb=yes: B is no constant, each item has its own. alayout: A is M×K or K×M in memory;
+// its pointer says. runtimeb=yes: B is no constant, each item has its own. alayout: A is M×K or K×M in memory;
 // blayout: B is K×N or N×K.
 // quant: whose the quantization of activations is; zaper=row: the caller gives rows' zero points beside their
 // scales. With quant=tensor each run gives za, and a scale. A dynamic one takes real numbers of type src,
@@ -53,7 +53,7 @@ enum class Fill : uint8_t {
   kRamp,      // row m holds a constant that rises with m
   kTies,      // accumulators and scales (powers of two) chosen so that many outputs are rounding ties
   kBound,  // weights that fill int16 sums to their bound or one beyond; activations that reach it: see fill.h
-  kStray,  // uniform, but every 155th row, from the first on, leaves the declared range: see fill.h
+  kStray,  // uniform, but every 155th row, from the first on, leaves the activation range: see fill.h
 };
 
 /// The real numbers that a dynamic quantization takes; each unit, a row or the tensor, has a scale of its
@@ -109,7 +109,7 @@ struct Problem : RunSettings {
   int64_t m = 1, n = 1, k = 1;                  // of a GEMM; m, or a batch, of 0: there is nothing to do
   std::optional<reference::ConvGeometry> conv;  // it is a convolution; m, n, k are 1
   int64_t batch = 1;                            // of GEMMs
-  bool own_b = false;
+  bool runtime_b = false;
   bool row_zero_points = false;
   intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
   intact_type source = INTACT_F32;  // of a dynamic quantization, as the numbers are
@@ -120,10 +120,10 @@ struct Problem : RunSettings {
   int32_t zc = 0;      // c_zero_point
   int32_t amax = 255;  // largest activation the fill makes, as distance from the type's minimum
   int32_t wmax = 127;  // weights, u8 ones less 128, lie in [−wmax, wmax]; 128 allows −128
-  // Declared range of activations, [adeclmin, adecl] as distances from the type's minimum: fills other than
+  // Declared range of activations, [arangemin, arange] as distances from the type's minimum: fills other than
   // kStray keep within it. 0 and 255: none.
-  int32_t declared_min = 0;
-  int32_t declared = 255;
+  int32_t range_min = 0;
+  int32_t range_max = 255;
   intact_range_check range_check = INTACT_RANGE_CHECKED;
   intact_overflow overflow = INTACT_OVERFLOW_REFUSED;  // WRAPS: biases lie at the ends of int32
   BiasKind bias = BiasKind::kNone;
@@ -143,7 +143,7 @@ struct Problem : RunSettings {
            quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
   }
   /// The largest activation that fills other than kStray make, as distance from the type's minimum.
-  int32_t LargestActivation() const { return std::clamp(amax, declared_min, declared); }
+  int32_t LargestActivation() const { return std::clamp(amax, range_min, range_max); }
   /// The line; fields at their defaults are left out.
   std::string ToString() const;
   /// Nothing, or which field is out of range: what Parse() checks.

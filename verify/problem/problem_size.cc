@@ -66,7 +66,7 @@ std::optional<Error> CheckGemmSizes(const Problem& p) {
   const int64_t b_rows = p.b_by_columns ? p.n : p.k;
   std::optional<Error> error =
       CheckTensors({{"A", p.a_by_columns ? items(p.k, p.m + p.a_pad) : items(p.m, p.k + p.a_pad)},
-                    {"B", Product({p.own_b ? p.batch : 1, b_rows, p.n + p.k - b_rows + p.b_pad})},
+                    {"B", Product({p.runtime_b ? p.batch : 1, b_rows, p.n + p.k - b_rows + p.b_pad})},
                     {"C", items(p.m, p.n + p.c_pad)},
                     {"the residual", items(p.m, p.n + p.res_pad)}});
   if (error) return error;
@@ -125,7 +125,7 @@ int64_t MemoryOf(const Problem& problem) {
     groups = g.groups;
   } else {
     rows = Product({problem.batch, problem.m});
-    columns = Product({problem.own_b ? problem.batch : 1, problem.n});
+    columns = Product({problem.runtime_b ? problem.batch : 1, problem.n});
     elements = Sum({Product({rows, problem.k}), Product({rows, problem.n}), Product({columns, problem.k})});
   }
   return Sum({Product({elements, kElementBytes}), Product({rows, kVectorBytes}),

@@ -37,7 +37,7 @@ class Draw {
     SetQuantization({INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS,
                      INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_QUANTIZATION_TENSOR});
     SetItems();
-    if (OneIn(60)) (p.own_b || OneIn(2) ? p.m : p.batch) = 0;
+    if (OneIn(60)) (p.runtime_b || OneIn(2) ? p.m : p.batch) = 0;
     p.usual_m = Of<int64_t>({0, 0, p.m, 1, 8, 128});
     SetOthers();
     return p;
@@ -139,8 +139,8 @@ class Draw {
     p.batch = random_.Integer(1, 4);
     p.item_pointers = OneIn(3);
     p.item_pad = p.item_pointers ? 0 : Pad();
-    p.own_b = OneIn(2);
-    if (!p.own_b) return;
+    p.runtime_b = OneIn(2);
+    if (!p.runtime_b) return;
     if (OneIn(2)) p.zb_kind = Of({ZeroPointKind::kItem, ZeroPointKind::kItemColumn});
     if (p.c_type != INTACT_S32 && OneIn(2)) p.scale = Of({ScaleKind::kItem, ScaleKind::kItemColumn});
   }
@@ -195,23 +195,23 @@ class Draw {
     p.a_pad = Pad();
     p.c_pad = Pad();
     p.own_scratch = OneIn(3);
-    p.saved = !p.own_b && OneIn(6);
+    p.saved = !p.runtime_b && OneIn(6);
     p.threads = static_cast<int32_t>(Of<int64_t>({1, 1, 1, 2, 3, 0}));
   }
 
   void DeclareRange() {
     Problem& p = problem_;
     if (p.IsDynamic() || OneIn(2)) return;
-    p.declared = static_cast<int32_t>(Of<int64_t>({127, 128, 254, 64, random_.Integer(1, 255)}));
-    if (OneIn(3)) p.declared_min = static_cast<int32_t>(random_.Integer(0, p.declared));
+    p.range_max = static_cast<int32_t>(Of<int64_t>({127, 128, 254, 64, random_.Integer(1, 255)}));
+    if (OneIn(3)) p.range_min = static_cast<int32_t>(random_.Integer(0, p.range_max));
     p.range_check = p.fill != Fill::kStray && OneIn(2) ? INTACT_RANGE_UNCHECKED : INTACT_RANGE_CHECKED;
     const auto lowest = static_cast<int32_t>(core::LowestOf(p.a_type));
     // Zero points of rows, and 0 in their place, lie anywhere.
     if (p.quantization == INTACT_QUANTIZATION_STATIC || p.quantization == INTACT_QUANTIZATION_TENSOR) {
-      p.za = std::clamp(p.za, lowest + p.declared_min, lowest + p.declared);
+      p.za = std::clamp(p.za, lowest + p.range_min, lowest + p.range_max);
     } else {
-      p.declared_min = 0;
-      p.declared = 255;
+      p.range_min = 0;
+      p.range_max = 255;
     }
   }
 

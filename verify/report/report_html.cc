@@ -80,12 +80,12 @@ std::string PairSection(const PairMap& map) {
 
 std::string MapSection(const SaturationMap& map) {
   std::string text = "<h2>Saturation map</h2>\n" + MapFigure(map, "map");
-  text +=
-      fmt::format("<p>{} {}</p>\n",
-                  map.measured ? "Measured on " + Str(intact_isa_name(map.isa)) + " against the triple model:"
-                               : "Predicted by the triple model:",
-                  map.measured ? support::html::Judged(map.Agrees(), "equal in every output", "different")
-                               : "not run here");
+  text += fmt::format("<p>{} {}</p>\n",
+                      map.measured
+                          ? "Measured on " + Str(intact_isa_name(map.isa)) + " against the maddubs model:"
+                          : "Predicted by the maddubs model:",
+                      map.measured ? support::html::Judged(map.Agrees(), "equal in every output", "different")
+                                   : "not run here");
   const auto worst = std::ranges::max_element(map.cells, {}, &SaturationCell::max_abs_error);
   const auto first =
       std::ranges::find_if(map.cells, [](const SaturationCell& cell) { return cell.witness.has_value(); });
@@ -142,7 +142,7 @@ std::string SweepSection(const SweepResult& sweep) {
 std::string AuditSection(const std::vector<LayerAudit>& audits) {
   std::vector<support::html::Row> rows;
   for (const LayerAudit& layer : audits) {
-    support::html::Row row = {layer.layer, layer.audit.declared.premise, VerdictCell(layer.audit.verdict())};
+    support::html::Row row = {layer.layer, layer.audit.stated.premise, VerdictCell(layer.audit.verdict())};
     for (const BoundAudit& remedy : layer.audit.remedies) row.push_back(VerdictCell(remedy.verdict));
     row.push_back(Str(layer.audit.max_activation));
     rows.push_back(row);

@@ -168,7 +168,7 @@ Json ToJson(const Audit& audit) {
                {"weight_pairs", audit.weight_pairs},
                {"clamped_pairs", audit.clamped_pairs},
                {"largest_safe_activation", audit.largest_safe_activation},
-               {"declared", ToJson(audit.declared, audit.conv)}};
+               {"stated", ToJson(audit.stated, audit.conv)}};
   for (const BoundAudit& remedy : audit.remedies) json[remedy.name] = ToJson(remedy, audit.conv);
   json["set_reduce_range"] = Advice();
   json["sqnr_7bit_activations_db"] = OrNull(audit.sqnr_7bit_activations_db);
@@ -376,7 +376,7 @@ namespace {
 
 Json ToJson(const Mixture::Sizes& sizes) { return {{"m", sizes[0]}, {"n", sizes[1]}, {"k", sizes[2]}}; }
 
-Json ToJson(const Mixture::Rest& rest) {
+Json ToJson(const Mixture::Others& rest) {
   return {{"problems", rest.problems},
           {"example", rest.example},
           {"known", rest.known},

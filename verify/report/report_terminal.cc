@@ -247,8 +247,8 @@ std::string ToText(const Audit& audit) {
   Lines lines;
   lines.Add("pairs", "{}", PairingText(audit));
   lines.Add("reduce_range", "{} ({}; activations seen {} to {}, {} of {} weight pairs at risk)",
-            InWords(audit.verdict()), audit.declared.premise, audit.min_activation, audit.max_activation,
-            audit.declared.pairs_at_risk, audit.weight_pairs);
+            InWords(audit.verdict()), audit.stated.premise, audit.min_activation, audit.max_activation,
+            audit.stated.pairs_at_risk, audit.weight_pairs);
   for (const BoundAudit& remedy : audit.remedies) AddBound(remedy, audit.conv, &lines);
   lines.Add("  no u8 input can saturate up to", "{}", audit.largest_safe_activation);
   lines.Add("  7 bits would cost", "activations: {}, weights: {} (noise below the output)",
@@ -579,7 +579,7 @@ std::string ToText(std::span<const LayerAudit> audits) {
   for (const LayerAudit& layer : audits) {
     text +=
         fmt::format("  {:<24} {:<14} {}; activations {} to {}\n", layer.layer, InWords(layer.audit.verdict()),
-                    layer.audit.declared.premise, layer.audit.min_activation, layer.audit.max_activation);
+                    layer.audit.stated.premise, layer.audit.min_activation, layer.audit.max_activation);
   }
   return text;
 }

@@ -82,7 +82,7 @@ class Timer {
       : operation_(operation),
         pairing_(operation.pairing),
         exact_(OutputsOf(reference::Model::kExact)),
-        triple_(OutputsOf(TripleOf(pairing_))) {}
+        maddubs_(OutputsOf(MaddubsOf(pairing_))) {}
 
   /// An ISA that this machine lacks, or for which the library has no kernel, is left out.
   Error AddIsa(intact_isa isa, bool seven_bits) {
@@ -126,7 +126,7 @@ class Timer {
     for (size_t i = 0; i < plans.size(); ++i) {
       const bool saturates = Saturates(last[i].mode, last[i].isa);
       contenders.push_back(
-          {[this, &plans, i](uint8_t* c) { return Run(plans[i], c); }, saturates ? triple_ : exact_});
+          {[this, &plans, i](uint8_t* c) { return Run(plans[i], c); }, saturates ? maddubs_ : exact_});
     }
     const std::vector<std::optional<Time>> times = Race(contenders);
     for (size_t i = 0; i < times.size(); ++i) last[i].time = times[i];
@@ -143,7 +143,7 @@ class Timer {
 
   Operation operation_;
   intact_pairing pairing_;  // of the saturating plans, and of all certificates
-  std::vector<uint8_t> exact_, triple_;
+  std::vector<uint8_t> exact_, maddubs_;
   std::vector<Timing> timings_;
 };
 

@@ -36,7 +36,7 @@ struct Timing {
   intact_mode mode = INTACT_EXACT;
   bool seven_bits = false;              // activations declared to lie in [0, 127]; checked at run time
   std::string kernel;                   // the plan's main one; a run of few rows may take another
-  intact_certificate certificate = {};  // for the declared range; 0 items where no schedule is run
+  intact_certificate certificate = {};  // for the activation range; 0 items where no schedule is run
   /// What the plan's schedule has, which runs of few rows may do without; nothing if there is none.
   std::optional<double> ItemsPerQuad() const;
   std::optional<double> GroupsPerQuad() const;

@@ -57,7 +57,7 @@ std::optional<Error> Examine(const Oracle& oracle, const std::optional<Expectati
 }  // namespace
 
 std::string EnginesInWords(const reference::Arithmetic& arithmetic, const PairedShape& shape) {
-  reference::Model plain = reference::Model::kTriple;
+  reference::Model plain = reference::Model::kMaddubs;
   plain.order = arithmetic.model.order;
   plain.skips_padding = arithmetic.model.skips_padding;
   if (arithmetic.model != plain || plain.order == reference::DepthOrder::kChannels) return {};

@@ -110,7 +110,7 @@ Ramp FindKinks(const Layer& ramp, const std::vector<uint8_t>& output) {
   for (int64_t m = 0; m < gemm.m; ++m) {
     result.activations.push_back(core::DecodeInt8(gemm.a_type, gemm.a[static_cast<size_t>(m * gemm.k)]));
   }
-  const std::vector<int32_t> triple = outputs_of(reference::Model::kTriple);
+  const std::vector<int32_t> maddubs = outputs_of(reference::Model::kMaddubs);
   const std::vector<int> slopes = Slopes(gemm);
   for (int64_t m = 1; m < gemm.m; ++m) {
     for (int64_t n = 0; n < gemm.n; ++n) {
@@ -129,7 +129,7 @@ Ramp FindKinks(const Layer& ramp, const std::vector<uint8_t>& output) {
       const int allowed = slopes[static_cast<size_t>(n)] * Sign(kink.activation - kink.activation_before);
       const int step = Sign(kink.output - kink.output_before);
       if (step == 0 || step == allowed) continue;
-      AttributeKink(gemm, triple[before] == kink.output_before && triple[at] == kink.output, &kink);
+      AttributeKink(gemm, maddubs[before] == kink.output_before && maddubs[at] == kink.output, &kink);
       result.kinks.push_back(std::move(kink));
     }
   }

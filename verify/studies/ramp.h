@@ -21,7 +21,7 @@ struct Kink {
   int64_t m = 0, n = 0;
   int32_t activation_before = 0, activation = 0;
   int32_t output_before = 0, output = 0;
-  bool explained = false;            // the triple model predicts both outputs, and pairs clamp at one of them
+  bool explained = false;  // the maddubs model predicts both outputs, and pairs clamp at one of them
   std::vector<SaturatedPair> pairs;  // of row m or else m − 1, at most kMaxPairsListed
   int64_t pair_count = 0;
 };

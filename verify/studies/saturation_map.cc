@@ -36,14 +36,14 @@ Result<SaturationCell> MakeCell(const Problem& problem, const Target* target) {
   const Oracle oracle(problem);
   SaturationCell cell;
   cell.problem = problem;
-  const Comparison predicted = Examine(oracle, oracle.Predict({reference::Model::kTriple}), &cell);
+  const Comparison predicted = Examine(oracle, oracle.Predict({reference::Model::kMaddubs}), &cell);
   cell.outputs = predicted.outputs;
   cell.predicted = predicted.differing;
   if (target == nullptr) return cell;
   ASSIGN_OR_RETURN(const std::vector<uint8_t> output, RunChecked(*target, oracle, RunOptionsOf(problem)));
   const Comparison measured = Examine(oracle, output, &cell);
   cell.measured = measured.differing;
-  cell.mispredicted = measured.off_triple;
+  cell.mispredicted = measured.off_maddubs;
   return cell;
 }
 

@@ -1,6 +1,6 @@
 // The saturation map: how much of a GEMM's output saturation spoils, over the range of the activations and
 // the range of the weights. Each cell is one problem with uniform activations in [0, amax] and weights in
-// [−wmax, wmax], run in saturating mode (measured) and through the triple model (predicted), both against the
+// [−wmax, wmax], run in saturating mode (measured) and through the maddubs model (predicted), both against the
 // exact reference.
 //
 //   wmax ▲            ░▒▓█ share of outputs that differ
@@ -24,7 +24,7 @@ namespace intact::verify {
 struct SaturationCell {
   Problem problem;  // with amax and wmax
   int64_t outputs = 0;
-  int64_t predicted = 0;                 // outputs that the triple model changes
+  int64_t predicted = 0;                 // outputs that the maddubs model changes
   std::optional<int64_t> measured;       // outputs that the kernel changed; absent if the ISA cannot run here
   int64_t mispredicted = 0;              // measured outputs that are not the model's
   double max_abs_error = 0;              // of the accumulators

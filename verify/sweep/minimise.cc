@@ -61,7 +61,7 @@ void TrySmallerGemm(const Problem& problem, std::vector<Problem>* candidates) {
       problem, problem.batch, 1, [](Problem* p, int64_t value) { p->batch = value; }, candidates);
   TryStatic(problem, candidates);
   Problem with_one_b = problem;
-  with_one_b.own_b = false;
+  with_one_b.runtime_b = false;
   if (IsOfItems(problem.scale)) with_one_b.scale = ScaleKind::kTensor;
   if (IsOfItems(problem.zb_kind)) with_one_b.zb_kind = ZeroPointKind::kTensor;
   if (with_one_b != problem) candidates->push_back(with_one_b);
@@ -157,7 +157,7 @@ std::vector<Problem> Simpler(const Problem& problem) {
               &Problem::in_place, &Problem::zres, &Problem::activation, &Problem::bias);
   if (problem.scale >= ScaleKind::kChannel) Try(problem, &Problem::scale, ScaleKind::kTensor, &candidates);
   TryDefaults(problem, &candidates, &Problem::has_table, &Problem::fixed, &Problem::zc, &Problem::za,
-              &Problem::zb_kind, &Problem::zb, &Problem::declared_min, &Problem::declared,
+              &Problem::zb_kind, &Problem::zb, &Problem::range_min, &Problem::range_max,
               &Problem::range_check, &Problem::overflow, &Problem::amax, &Problem::wmax, &Problem::fill,
               &Problem::seed);
   return candidates;

@@ -157,7 +157,7 @@ Mixture::Sizes SizesOf(std::span<const Computed* const> those) {
   return sizes;
 }
 
-Mixture::Rest RestOf(const Those& those) {
+Mixture::Others OthersOf(const Those& those) {
   if (those.empty()) return {};
   return {std::ssize(those), those[0]->problem.ToString(), those[0]->failure, SizesOf(those)};
 }
@@ -181,8 +181,8 @@ Mixture MixtureOf(const Kind& kind) {
       unexplained.push_back(&computed);
     }
   }
-  mixture.unexplained = RestOf(unexplained);
-  mixture.without_outputs = RestOf(without_outputs);
+  mixture.unexplained = OthersOf(unexplained);
+  mixture.without_outputs = OthersOf(without_outputs);
   if (!in_parts.empty()) {
     const Computed& clearest = **std::ranges::max_element(
         in_parts, {}, [](const Computed* computed) { return computed->how->differing; });
@@ -241,15 +241,15 @@ std::vector<std::string> Phrases(const Mixture& mixture) {
     add(part.problems, (is_doubtful ? "perhaps " : "") + InWords(part.arithmetic));
     if (i == 0 && !is_mostly_exact) add_exact();
   }
-  const auto add_rest = [&](const Mixture::Rest& rest, std::string_view what) {
+  const auto add_others = [&](const Mixture::Others& rest, std::string_view what) {
     if (rest.problems == 0) return;
     const std::string sizes = rest.problems == 1 ? "; " : ", " + InWords(rest.sizes) + "; e.g. ";
     add(rest.problems,
         fmt::format("{}{}'{}'{}{}", what, sizes, rest.example, rest.known.empty() ? "" : ": ", rest.known));
   };
-  add_rest(mixture.in_parts, "each output has an arithmetic, but no one reproduces all of a problem");
-  add_rest(mixture.unexplained, "no model reproduces all that differs");
-  add_rest(mixture.without_outputs, "no outputs");
+  add_others(mixture.in_parts, "each output has an arithmetic, but no one reproduces all of a problem");
+  add_others(mixture.unexplained, "no model reproduces all that differs");
+  add_others(mixture.without_outputs, "no outputs");
   return phrases;
 }
 

@@ -36,7 +36,7 @@ struct Mixture {
   };
   std::vector<Part> parts;
   /// Problems that no arithmetic reproduces.
-  struct Rest {
+  struct Others {
     int64_t problems = 0;
     std::string example;  // the first's line; in parts, that of which most outputs differ
     std::string known;    // of the example
@@ -52,7 +52,7 @@ std::vector<Mixture> Mixtures(const SweepResult& sweep);
 
 /// "m 1 to 65, n 16, k 2 to 600"
 std::string InWords(const Mixture::Sizes& sizes);
-/// "749 of 1262 problems: pairs of adjacent depths clamped to int16 (triple)", "513: exact; …": a phrase for
+/// "749 of 1262 problems: pairs of adjacent depths clamped to int16 (maddubs)", "513: exact; …": a phrase for
 /// each arithmetic, and one for what has none.
 std::vector<std::string> Phrases(const Mixture& mixture);
 /// All of them in a line.

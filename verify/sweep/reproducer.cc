@@ -58,10 +58,10 @@ Result<std::string> ReasonAlone(const Target& target, const Oracle& oracle, cons
   return judgement.error().message;
 }
 
-// The activation in the declared range that is nearest to zero.
+// The activation in the activation range that is nearest to zero.
 uint8_t SmallestActivation(const core::Linear& linear) {
-  const bool is_declared = linear.a_min != 0 || linear.a_max != 0;
-  return static_cast<uint8_t>(is_declared ? std::clamp(0, linear.a_min, linear.a_max) : 0);
+  const bool has_range = linear.a_min != 0 || linear.a_max != 0;
+  return static_cast<uint8_t>(has_range ? std::clamp(0, linear.a_min, linear.a_max) : 0);
 }
 
 // Makes as many values zero as the failure leaves: all, halves, quarters …
@@ -544,7 +544,7 @@ std::string WriteC(const reference::Operation& operation, const Bytes& expected,
 }  // namespace
 
 Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names) {
-  if (problem.batch != 1 || problem.own_b) return NoFile("it has a batch, or a B that runs give");
+  if (problem.batch != 1 || problem.runtime_b) return NoFile("it has a batch, or a B that runs give");
   if (problem.m == 0 || (problem.conv && problem.conv->batch == 0)) return NoFile("it has no outputs");
   reference::Operation operation = Materialize(problem);
   RunOptions options = RunOptionsOf(problem);

@@ -8,7 +8,7 @@
 // times each, for failures that come now and then. It ends with status 1 when it sees a wrong output, a byte
 // written outside C or floating-point control changed; else with what the plug-in does to it, or 0.
 //
-// Values that the failure does not need are zeros, or the nearest to it that a declared range has. The reason
+// Values that the failure does not need are zeros, or the nearest to it that an activation range has. The reason
 // that stands in the file is that of the values in it.
 #ifndef INTACT_VERIFY_SWEEP_REPRODUCER_H_
 #define INTACT_VERIFY_SWEEP_REPRODUCER_H_

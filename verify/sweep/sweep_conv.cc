@@ -198,7 +198,7 @@ constexpr std::string_view kLarge[] = {
 
 constexpr intact_type kActivationTypes[] = {INTACT_U8, INTACT_S8, INTACT_U8};
 constexpr intact_type kOutputTypes[] = {INTACT_U8, INTACT_F32, INTACT_S8, INTACT_S32, INTACT_U8};
-constexpr int32_t kDeclared[] = {255, 127, 200, 128, 64, 255, 254};
+constexpr int32_t kRangeMaxima[] = {255, 127, 200, 128, 64, 255, 254};
 constexpr intact_range_check kRangeChecks[] = {INTACT_RANGE_CHECKED, INTACT_RANGE_UNCHECKED};
 constexpr BiasKind kBiases[] = {BiasKind::kNone, BiasKind::kS32, BiasKind::kF32, BiasKind::kS32};
 constexpr ScaleKind kScales[] = {ScaleKind::kChannel, ScaleKind::kTensor, ScaleKind::kPruned};
@@ -267,14 +267,15 @@ class ConvList {
     AddEpilogue(geometry);
   }
 
-  // Sums that reach their bounds in declared ranges.
+  // Sums that reach their bounds in activation ranges.
   void AddBound(std::string_view geometry) {
     Problem problem = Parsed(geometry);
     types_.Set(a_types_.Next(), INTACT_S32, &problem);
     problem.fill = bound_fills_.Next();
     problem.wmax = 128;
     const bool must_be_checked = problem.fill == Fill::kStray;
-    Declare(declared_.Next(), must_be_checked ? INTACT_RANGE_CHECKED : checks_.Next(), &problem);
+    SetActivationRange(range_maxima_.Next(), must_be_checked ? INTACT_RANGE_CHECKED : checks_.Next(),
+                       &problem);
     Add(problem);
   }
 
@@ -404,7 +405,7 @@ class ConvList {
   TypeCycle types_;
   Cycle<intact_type> a_types_{kActivationTypes}, c_types_{kOutputTypes};
   Cycle<Fill> fills_{AllFills()}, bound_fills_{kBoundFills};
-  Cycle<int32_t> declared_{kDeclared}, threads_{kThreads};
+  Cycle<int32_t> range_maxima_{kRangeMaxima}, threads_{kThreads};
   Cycle<intact_range_check> checks_{kRangeChecks};
   Cycle<BiasKind> biases_{kBiases};
   Cycle<ScaleKind> scales_{kScales};

@@ -24,7 +24,7 @@ constexpr int64_t kBlockRows[] = {1,  7,  8,  9,  15, 16, 17, 23, 24, 25, 31,
                                   32, 33, 48, 63, 64, 65, 71, 72, 73, 81};
 constexpr int64_t kBlockColumns[] = {1, 17, 31, 40, 64, 15, 33, 16, 50, 2};
 constexpr int64_t kWindowDepths[] = {383, 768, 1025, 577, 384, 1152, 770, 1537, 388, 1024, 1149, 2305, 3073};
-constexpr int32_t kDeclared[] = {255, 127, 200, 128, 127, 64, 255, 1, 254};
+constexpr int32_t kRangeMaxima[] = {255, 127, 200, 128, 127, 64, 255, 1, 254};
 constexpr intact_range_check kRangeChecks[] = {INTACT_RANGE_CHECKED, INTACT_RANGE_UNCHECKED};
 
 constexpr int64_t kEpilogueRows[] = {1, 4, 9, 14, 5, 8, 3};
@@ -44,7 +44,7 @@ class ProblemList {
     AddStridesAndThreads();
     AddLarge();
     AddWindows();
-    AddDeclaredRanges();
+    AddActivationRanges();
     AddLowerBounds();
     AddWideAndFlat();
     AddResiduals();
@@ -65,7 +65,7 @@ class ProblemList {
     problem.seed = seed_;
     // None of this makes a difference. The numbers are coprime to each other's and to the lists' lengths.
     problem.own_scratch = problems_.size() % 2 == 1;
-    problem.saved = problems_.size() % 11 == 5 && !problem.own_b;
+    problem.saved = problems_.size() % 11 == 5 && !problem.runtime_b;
     constexpr std::array<int64_t, 7> kUsual = {0, 0, 1, 0, 8, 0, 128};
     problem.usual_m = kUsual[problems_.size() % kUsual.size()];
     problems_.push_back(problem);
@@ -207,14 +207,14 @@ class ProblemList {
   // Sums that reach their bounds, in deep problems.
   void AddWindows() {
     Cycle<int64_t> columns(kBlockColumns), depths(kWindowDepths);
-    Cycle<int32_t> declared(kDeclared);
+    Cycle<int32_t> range_maxima(kRangeMaxima);
     for (const Fill fill : {Fill::kBound, Fill::kUniform, Fill::kStudent, Fill::kGauss, Fill::kBait}) {
       for (const int64_t m : kBlockRows) {
         Problem problem = Shape(m, columns.Next(), depths.Next());
         types_.Set(shape_types_.Next(), INTACT_S32, &problem);
         problem.fill = fill;
         problem.wmax = fill == Fill::kBound ? 128 : 127;
-        Declare(declared.Next(), checks_.Next(), &problem);
+        SetActivationRange(range_maxima.Next(), checks_.Next(), &problem);
         Add(problem);
       }
     }
@@ -223,34 +223,34 @@ class ProblemList {
       for (const Fill fill : {Fill::kStray, Fill::kBound}) {
         problem.fill = fill;
         problem.threads = 2;
-        Declare(127, INTACT_RANGE_CHECKED, &problem);
+        SetActivationRange(127, INTACT_RANGE_CHECKED, &problem);
         Add(problem);
       }
     }
   }
 
-  void AddDeclaredRanges() {
+  void AddActivationRanges() {
     for (const Fill fill : AllFills()) {
-      for (const int32_t declared : kDeclared) {
+      for (const int32_t range_max : kRangeMaxima) {
         Problem problem = Shape(rows_.Next(), columns_.Next(), depths_.Next());
         types_.Set(shape_types_.Next(), c_types_.Next(), &problem);
         problem.fill = fill;
         const bool must_be_checked = fill == Fill::kStray;
-        Declare(declared, must_be_checked ? INTACT_RANGE_CHECKED : checks_.Next(), &problem);
+        SetActivationRange(declared, must_be_checked ? INTACT_RANGE_CHECKED : checks_.Next(), &problem);
         Add(problem);
       }
     }
   }
 
-  // Declared ranges that do not begin where the type does.
+  // Activation ranges that do not begin where the type does.
   void AddLowerBounds() {
     for (const Fill fill : AllFills()) {
       for (const auto& [low, high] : {std::pair{64, 255}, {1, 127}, {100, 200}, {127, 128}, {250, 251}}) {
         Problem problem = Shape(rows_.Next(), columns_.Next(), depths_.Next());
         types_.Set(shape_types_.Next(), c_types_.Next(), &problem);
         problem.fill = fill;
-        problem.declared_min = low;
-        Declare(high, fill == Fill::kStray ? INTACT_RANGE_CHECKED : checks_.Next(), &problem);
+        problem.range_min = low;
+        SetActivationRange(high, fill == Fill::kStray ? INTACT_RANGE_CHECKED : checks_.Next(), &problem);
         Add(problem);
       }
     }
@@ -378,7 +378,7 @@ class ProblemList {
                                            INTACT_QUANTIZATION_TENSOR};
     uint64_t number = 0;
     for (const intact_quantization quantization : kQuantizations) {
-      for (const bool own_b : {false, true}) {
+      for (const bool runtime_b : {false, true}) {
         for (const intact_type a : {INTACT_U8, INTACT_S8}) {
           for (const intact_type c : {INTACT_S32, INTACT_F32, INTACT_BF16, INTACT_U8, INTACT_S8}) {
             for (int i = 0; i < 3; ++i) {
@@ -389,10 +389,10 @@ class ProblemList {
               const bool has_one =
                   quantization == INTACT_QUANTIZATION_STATIC || quantization == INTACT_QUANTIZATION_TENSOR;
               if (has_one) problem.za = a == INTACT_S8 ? -7 : 9;
-              problem.own_b = own_b;
+              problem.runtime_b = runtime_b;
               const bool is_real = core::IsFloat(c);
               if (quantization == INTACT_QUANTIZATION_ROWS && is_real && i == 0) MakeTiny(&problem);
-              if (own_b) SetItemValues(&problem, &random);
+              if (runtime_b) SetItemValues(&problem, &random);
               if (!problem.Check()) AddInHalfFloats(problem);  // a dynamic quantization has no s32 output
             }
           }
@@ -444,7 +444,7 @@ class ProblemList {
       Problem problem = by_columns ? Shape(128, 128, 64) : Shape(128, 64, 128);
       types_.Set(INTACT_U8, INTACT_F32, &problem);
       problem.batch = 3;
-      problem.own_b = true;
+      problem.runtime_b = true;
       problem.b_by_columns = by_columns;
       problem.scale = ScaleKind::kItem;
       problem.threads = 2;
@@ -458,11 +458,11 @@ class ProblemList {
       problem.threads = 2;
       Add(problem);
     }
-    Problem thin = Shape(1, 65, 130);
-    thin.batch = 40;
-    thin.item_pointers = true;
-    thin.threads = 2;
-    Add(thin);
+    Problem few_rows = Shape(1, 65, 130);
+    few_rows.batch = 40;
+    few_rows.item_pointers = true;
+    few_rows.threads = 2;
+    Add(few_rows);
   }
 
   // Ties of both signs, which the rules round apart.
@@ -518,7 +518,7 @@ class ProblemList {
         Problem problem = Shape(has_rows ? 3 : 0, 17, 64);
         if (c == INTACT_U8) types_.Set(shape_types_.Next(), c, &problem);
         problem.batch = has_rows ? 0 : c == INTACT_U8 ? 2 : 1;
-        problem.own_b = problem.batch == 2;
+        problem.runtime_b = problem.batch == 2;
         problem.c_pad = 3;
         Add(problem);
       }

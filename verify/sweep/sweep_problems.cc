@@ -62,11 +62,11 @@ void TypeCycle::SetResidual(intact_type type, int64_t pad, bool in_place, Proble
   problem->res_pad = problem->in_place ? 0 : pad;
 }
 
-void Declare(int32_t declared, intact_range_check check, Problem* problem) {
-  problem->declared = declared;
+void SetActivationRange(int32_t range_max, intact_range_check check, Problem* problem) {
+  problem->range_max = declared;
   problem->range_check = check;
   const int32_t lowest = core::LowestOf(problem->a_type);
-  problem->za = std::clamp(problem->za, lowest + problem->declared_min, lowest + declared);
+  problem->za = std::clamp(problem->za, lowest + problem->range_min, lowest + declared);
 }
 
 }  // namespace intact::verify

@@ -57,7 +57,7 @@ class TypeCycle {
 };
 
 /// Declares a range of activations that ends at `declared`; the zero point follows.
-void Declare(int32_t declared, intact_range_check check, Problem* problem);
+void SetActivationRange(int32_t range_max, intact_range_check check, Problem* problem);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_SWEEP_SWEEP_PROBLEMS_H_

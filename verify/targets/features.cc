@@ -39,7 +39,7 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_RESIDUAL] = "a residual";
   names[INTACT_TARGET_STRIDES] = "strides";
   names[INTACT_TARGET_B_LAYOUTS] = "layouts of B";
-  names[INTACT_TARGET_B_FROM_RUN] = "B from the run";
+  names[INTACT_TARGET_RUNTIME_B] = "B from the run";
   names[INTACT_TARGET_BATCH] = "batches";
   names[INTACT_TARGET_ROW_QUANTIZATION] = "a quantization of each row";
   names[INTACT_TARGET_DYNAMIC_ROWS] = "dynamic quantization of rows";
@@ -161,7 +161,7 @@ uint64_t ShapeFeatures(const reference::Gemm& gemm, const RunOptions& options) {
   features.AddIf(true, INTACT_TARGET_GEMM);
   features.AddIf(gemm.rows() == 0, INTACT_TARGET_EMPTY);
   features.AddIf(options.b_by_columns || options.b_pad != 0, INTACT_TARGET_B_LAYOUTS);
-  features.AddIf(gemm.has_own_b, INTACT_TARGET_B_FROM_RUN);
+  features.AddIf(gemm.has_runtime_b, INTACT_TARGET_RUNTIME_B);
   features.AddIf(HasNonZero(gemm.item_zero_points), INTACT_TARGET_B_ZERO_POINTS);
   features.AddIf(!gemm.item_scales.empty(), INTACT_TARGET_CHANNEL_SCALES);
   features.AddIf(HasZero(gemm.item_scales), INTACT_TARGET_SCALE_ZERO);

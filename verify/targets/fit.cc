@@ -141,12 +141,12 @@ void DropResidual(Problem* problem) {
   problem->in_place = false;
 }
 
-// A declared range without the zero point is none.
+// An activation range without the zero point is none.
 void KeepToRange(Problem* p) {
   const int32_t distance = p->za + (p->a_type == INTACT_S8 ? 128 : 0);
-  if (p->declared_min <= distance && distance <= p->declared) return;
-  p->declared_min = 0;
-  p->declared = 255;
+  if (p->range_min <= distance && distance <= p->range_max) return;
+  p->range_min = 0;
+  p->range_max = 255;
 }
 
 void SetTypes(const Types& types, Problem* problem) {
@@ -238,8 +238,8 @@ void DropItems(Problem* p) {
   p->item_pad = 0;
 }
 
-void DropOwnB(Problem* p) {
-  p->own_b = false;
+void DropRuntimeB(Problem* p) {
+  p->runtime_b = false;
   if (IsOfItems(p->scale)) p->scale = ScaleKind::kTensor;
   if (IsOfItems(p->zb_kind)) p->zb_kind = ZeroPointKind::kTensor;
 }
@@ -274,8 +274,8 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
       p->b_by_columns = false;
       p->b_pad = 0;
       break;
-    case INTACT_TARGET_B_FROM_RUN:
-      DropOwnB(p);
+    case INTACT_TARGET_RUNTIME_B:
+      DropRuntimeB(p);
       break;
     case INTACT_TARGET_BATCH:
       DropItems(p);

@@ -96,8 +96,8 @@ class GuardedTensor {
 Rows WeightsOf(const reference::Gemm& gemm, const RunOptions& options) {
   const TensorLayout layout = WeightLayoutOf(gemm, options);
   return {layout.rows,      layout.elements,
-          layout.stride,    gemm.has_own_b ? gemm.batch : 1,
-          options.item_pad, gemm.has_own_b && options.item_pointers};
+          layout.stride,    gemm.has_runtime_b ? gemm.batch : 1,
+          options.item_pad, gemm.has_runtime_b && options.item_pointers};
 }
 Rows WeightsOf(const reference::Conv& conv, const RunOptions& options) {
   const TensorLayout layout = WeightLayoutOf(conv, options);
@@ -120,8 +120,8 @@ Result<GuardedTensor> LoadWeights(const Operation& operation, const RunOptions& 
   return b;
 }
 
-bool IsGivenByRuns(const reference::Gemm& gemm) { return gemm.has_own_b; }
-bool IsGivenByRuns(const reference::Conv& /*conv*/) { return false; }
+bool HasRuntimeB(const reference::Gemm& gemm) { return gemm.has_runtime_b; }
+bool HasRuntimeB(const reference::Conv& /*conv*/) { return false; }
 
 Rows PaddedRows(const reference::Gemm& gemm, const reference::Extents& tensor, int64_t pad,
                 const RunOptions& options) {
@@ -188,7 +188,7 @@ Error GuardOthers(const reference::Gemm& gemm, const RunOptions& options, Guarde
   if (const GuardedTensor* residual = guarded->Residual(gemm, options)) {
     args->residual_items = residual->items();
   }
-  if (gemm.has_own_b) {
+  if (gemm.has_runtime_b) {
     ASSIGN_OR_RETURN(guarded->b, LoadWeights(gemm, options));
     args->b = guarded->b->data();
     args->b_items = guarded->b->items();
@@ -263,7 +263,7 @@ Error CallBetweenGuards(const Operation& operation, const RunOptions& options, c
   if (error.ok()) error = vectors.Guard("lookup_table", &table, core::kTableElements);
   linear.lookup_table = table;
   RETURN_IF_ERROR(error);
-  if (IsGivenByRuns(operation)) return call(desc, nullptr);
+  if (HasRuntimeB(operation)) return call(desc, nullptr);
   const Result<GuardedTensor> b = LoadWeights(operation, options);
   return b ? call(desc, b->data()) : b.error();
 }
@@ -297,7 +297,7 @@ GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options) {
   desc.n = gemm.n;
   desc.k = gemm.k;
   desc.usual_m = options.usual_m;
-  desc.b_from_run = gemm.has_own_b ? 1 : 0;
+  desc.runtime_b = gemm.has_runtime_b ? 1 : 0;
   const int64_t stride = WeightsOf(gemm, options).stride;
   if (options.b_by_columns) {
     desc.b_stride_k = 1;
@@ -348,7 +348,7 @@ intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, 
     args.residual_batch_stride = OutputOf(gemm, ResidualPad(options), options).ItemStride();
   }
   SetQuantization(gemm, &args);
-  if (!gemm.has_own_b) return args;
+  if (!gemm.has_runtime_b) return args;
   args.b = gemm.b.data();
   if (options.item_pad + options.b_pad != 0) args.b_batch_stride = WeightsOf(gemm, options).ItemStride();
   // 0 stands for 1.
@@ -400,7 +400,7 @@ Error CallGuarded(const reference::Conv& conv, const RunOptions& options,
 }
 
 std::vector<int8_t> StoredWeights(const reference::Gemm& gemm, const RunOptions& options) {
-  if (IsGivenByRuns(gemm)) return {};
+  if (HasRuntimeB(gemm)) return {};
   const Rows rows = WeightsOf(gemm, options);
   const std::vector<int8_t> dense = LaidOut(gemm, options);
   std::vector<int8_t> stored(static_cast<size_t>(rows.count * rows.stride));

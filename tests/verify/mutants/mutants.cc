@@ -238,7 +238,7 @@ std::vector<uint8_t> TakeNextRows(const reference::Gemm& honest, Model model) {
 
 std::vector<uint8_t> TakeNextB(const reference::Gemm& honest, Model model) {
   reference::Gemm gemm = honest;
-  if (gemm.has_own_b) TakeNext(&gemm.b, gemm.k * gemm.n);
+  if (gemm.has_runtime_b) TakeNext(&gemm.b, gemm.k * gemm.n);
   return Compute(gemm, model);
 }
 
@@ -403,9 +403,9 @@ class Overeager : public IntactTarget {
  private:
   static void Narrow(core::Linear* linear) {
     const int32_t lowest = core::LowestOf(linear->a_type);
-    const bool is_declared = linear->a_min != 0 || linear->a_max != 0;
-    const int32_t highest = is_declared ? linear->a_max : core::HighestOf(linear->a_type);
-    if (!is_declared) linear->a_min = lowest;
+    const bool has_range = linear->a_min != 0 || linear->a_max != 0;
+    const int32_t highest = has_range ? linear->a_max : core::HighestOf(linear->a_type);
+    if (!has_range) linear->a_min = lowest;
     // A range must hold the zero point.
     linear->a_max = std::max({highest - 1, linear->a_zero_point, lowest + 1});
     linear->range_check = INTACT_RANGE_UNCHECKED;
@@ -576,15 +576,15 @@ std::vector<Mutant> Mutants() {
                                "gemm s8s8f32 m=5 n=17 k=64 quant=rows zaper=row", Cause::kImplementationError,
                                "the quantization of row 1 taken for that of row 0"));
   mutants.push_back(MakeMutant("next_b", TakeNextB, "items of a batch have the B of the next",
-                               "gemm u8u8f32 m=5 n=17 k=64 batch=3 ownb=yes zb=9",
+                               "gemm u8u8f32 m=5 n=17 k=64 batch=3 runtimeb=yes zb=9",
                                Cause::kImplementationError, "B of item 1 taken for that of item 0"));
   mutants.push_back(MakeMutant("next_item_scale", TakeNextItemScale,
                                "items of a batch have the scale of the next",
-                               "gemm u8s8f32 m=5 n=17 k=64 batch=3 ownb=yes scale=item",
+                               "gemm u8s8f32 m=5 n=17 k=64 batch=3 runtimeb=yes scale=item",
                                Cause::kImplementationError, "the scale of item 1 taken for that of item 0"));
   mutants.push_back(MakeMutant(
       "next_item_zero_point", TakeNextItemZeroPoint, "columns of an item have the zero points of the next",
-      "gemm s8u8f32 m=5 n=17 k=64 batch=3 ownb=yes zb=9 zbper=item_column scale=item_column",
+      "gemm s8u8f32 m=5 n=17 k=64 batch=3 runtimeb=yes zb=9 zbper=item_column scale=item_column",
       Cause::kImplementationError, "the zero point of item 1 taken for that of item 0"));
   mutants.push_back({std::make_unique<RowReader>(), "a transposed A is read by rows",
                      ProblemOf("gemm u8s8s32 m=5 n=17 k=64 alayout=km za=3"), Cause::kImplementationError,
@@ -634,7 +634,7 @@ std::vector<Mutant> Mutants() {
       MakeMutant("pairs_within_taps", nullptr, PairWithinTaps, "pairs end with taps instead of crossing them",
                  "conv u8s8s32 in=6x6 c=5 o=4 kernel=3x3 pad=1x1 za=77 pairing=flattened fill=bait "
                  "mode=saturating isa=avx2",
-                 Cause::kInt16Saturation, "pairs of adjacent depths clamped to int16 (triple)"));
+                 Cause::kInt16Saturation, "pairs of adjacent depths clamped to int16 (maddubs)"));
   std::ranges::move(ReportedMutants(), std::back_inserter(mutants));
   return mutants;
 }

@@ -127,7 +127,7 @@ std::vector<uint8_t> AccumulateInFloat(const Gemm& gemm, Model /*model*/) {
 
 template <class Operation>
 std::vector<uint8_t> ClampPairs(const Operation& operation, Model /*model*/) {
-  return Compute(operation, Model::kTriple);
+  return Compute(operation, Model::kMaddubs);
 }
 
 // w/2 to even, and the sum of products twice.

@@ -1,4 +1,4 @@
-#include "kernels/weights/given_weights.h"
+#include "kernels/weights/runtime_weights.h"
 
 #include <algorithm>
 
@@ -7,9 +7,9 @@ namespace {
 
 constexpr int64_t kValues = 5;  // of a column, besides its weights
 
-// What PackGiven() writes of all columns.
+// What PackRuntimeB() writes of all columns.
 struct Columns {
-  int32_t *initial, *unshifted_initial, *sums, *zero_points;
+  int32_t *compensation, *unshifted_compensation, *sums, *zero_points;
   float* scales;
 };
 
@@ -36,28 +36,28 @@ void Spread(const T* values, bool are_of_columns, int64_t first, int64_t end, in
 void FillPanel(const LinearProblem& problem, int64_t k, const int32_t* bias, const int32_t* zero_points,
                int64_t first, const Columns& to) {
   const auto activation_zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint());
-  const uint32_t flip = problem.a_flip();
+  const uint32_t shift = problem.a_shift();
   const auto depth = static_cast<uint32_t>(k);
   for (int64_t n = first; n < first + kPanelColumns; ++n) {
     const auto sum = static_cast<uint32_t>(to.sums[n]);
     const uint32_t zero_point = zero_points == nullptr ? 0 : static_cast<uint32_t>(zero_points[n]);
     const uint32_t centered = sum - depth * zero_point;
-    const uint32_t initial = static_cast<uint32_t>(bias[n]) - activation_zero_point * centered;
-    to.initial[n] = static_cast<int32_t>(initial);
-    to.unshifted_initial[n] = static_cast<int32_t>(initial + flip * sum);
+    const uint32_t compensation = static_cast<uint32_t>(bias[n]) - activation_zero_point * centered;
+    to.compensation[n] = static_cast<int32_t>(compensation);
+    to.unshifted_compensation[n] = static_cast<int32_t>(compensation + shift * sum);
     to.sums[n] = static_cast<int32_t>(centered);
   }
 }
 
 }  // namespace
 
-int64_t GivenBytes(const LinearWeights& weights) {
+int64_t RuntimeWeightBytes(const LinearWeights& weights) {
   const int64_t columns = weights.packed().panels() * kPanelColumns;
   return weights.packed().bytes() + kValues * columns * static_cast<int64_t>(sizeof(int32_t));
 }
 
-GivenWeights PackGiven(const LinearWeights& weights, const GivenB& b, int64_t begin, int64_t end,
-                       uint8_t* scratch) noexcept {
+RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
+                            uint8_t* scratch) noexcept {
   const LinearProblem& problem = weights.problem();
   const int64_t stride = weights.packed().panel_stride_bytes();
   const int64_t first = begin / kPanelColumns * kPanelColumns;
@@ -75,15 +75,15 @@ GivenWeights PackGiven(const LinearWeights& weights, const GivenB& b, int64_t be
   const Columns to = Place(weights.packed().panels() * kPanelColumns, scratch + weights.packed().bytes());
   std::fill(to.sums + first, to.sums + last, 0);
   AddDepths(packed, 0, packed.quads() * kQuad, reinterpret_cast<uint32_t*>(to.sums + first));
-  GivenWeights given;
+  RuntimeWeights given;
   given.panels = panels;
-  given.initial = to.initial;
-  given.unshifted_initial = to.unshifted_initial;
+  given.compensation = to.compensation;
+  given.unshifted_compensation = to.unshifted_compensation;
   given.column_sums = to.sums;
   given.zero_points = problem.b_zero_points.empty() ? nullptr : problem.b_zero_points.data();
   if (b.zero_points != nullptr) {
     Spread(b.zero_points, b.has_column_zero_points, first, end, last, to.zero_points);
-    for (int64_t n = first; n < last; ++n) to.zero_points[n] -= problem.b_flip();
+    for (int64_t n = first; n < last; ++n) to.zero_points[n] -= problem.b_shift();
     given.zero_points = to.zero_points;
   } else if (given.zero_points == nullptr && problem.HasWeightZeroPoints()) {
     std::fill(to.zero_points + first, to.zero_points + last, 0);
@@ -95,7 +95,7 @@ GivenWeights PackGiven(const LinearWeights& weights, const GivenB& b, int64_t be
     given.factors = to.scales;
   }
   for (int64_t n = first; n < last; n += kPanelColumns) {
-    FillPanel(problem, view.k, weights.initial().data(), given.zero_points, n, to);
+    FillPanel(problem, view.k, weights.compensation().data(), given.zero_points, n, to);
   }
   return given;
 }

@@ -1,0 +1,122 @@
+// Words that docs/glossary.md replaced do not come back, nor do phrases that CONTRIBUTING.md asks not to use.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace intact::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Retired {
+  std::string_view word;
+  std::string_view instead;
+  std::string_view allowed_before = "";  // what may follow the word
+};
+
+// Parts of identifiers are words too: "triple" is found in kTriple and triple_model.
+constexpr Retired kRetired[] = {
+    {"triple", "maddubs sequence", " loop"},
+    {"own_b", "runtime B"},
+    {"ownb", "runtimeb"},
+    {"given_b", "runtime B"},
+    {"b_from_run", "runtime_b"},
+    {"adecl", "arange"},
+    {"declared range", "activation range"},
+    {"skipping_initial", "skipping_compensation"},
+    {"thin", "narrow, or small M"},
+    {"told", "described, or reported"},
+    {"tells", "describes, or reports"},
+    {"of which", "a noun"},
+    {"those that", "a noun"},
+    {"likewise", "what is alike"},
+    {"but for", "except"},
+    {"as many", "a number"},
+};
+
+bool IsLetter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
+bool IsLower(char c) { return std::islower(static_cast<unsigned char>(c)) != 0; }
+
+std::string InLowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+// Whether text[at, at + size) is a word, or a part of an identifier in snake_case or CamelCase.
+bool IsWord(std::string_view text, size_t at, size_t size) {
+  const bool is_capital = !IsLower(text[at]);
+  const bool begins = at == 0 || !IsLetter(text[at - 1]) || (is_capital && IsLower(text[at - 1])) ||
+                      (is_capital && at >= 1 && text[at - 1] == 'k');
+  const size_t end = at + size;
+  const bool is_plural =
+      end < text.size() && text[end] == 's' && (end + 1 == text.size() || !IsLower(text[end + 1]));
+  return begins && (end == text.size() || !IsLower(text[end]) || is_plural);
+}
+
+// Each as "LINE: 'WORD'; expected: INSTEAD".
+std::vector<std::string> RetiredWordsIn(std::string_view text) {
+  std::vector<std::string> found;
+  const std::string lower = InLowerCase(text);
+  for (const Retired& retired : kRetired) {
+    for (size_t at = lower.find(retired.word); at != std::string::npos;
+         at = lower.find(retired.word, at + 1)) {
+      if (!IsWord(text, at, retired.word.size())) continue;
+      const std::string_view after = std::string_view(lower).substr(at + retired.word.size());
+      if (!retired.allowed_before.empty() && after.starts_with(retired.allowed_before)) continue;
+      const auto line = 1 + std::count(lower.begin(), lower.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+      found.push_back(std::to_string(line) + ": '" + std::string(retired.word) +
+                      "'; expected: " + std::string(retired.instead));
+    }
+  }
+  return found;
+}
+
+bool IsText(const fs::path& path) {
+  constexpr std::array<std::string_view, 9> kEndings = {".h",  ".hpp", ".cc",   ".c",    ".py",
+                                                        ".md", ".sh",  ".json", ".cmake"};
+  const std::string ending = path.extension().string();
+  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end() ||
+         path.filename() == "CMakeLists.txt";
+}
+
+TEST(Words, RetiredOnesStayAway) {
+  const fs::path root = INTACT_SOURCE_DIR;
+  int files = 0;
+  for (const std::string_view folder :
+       {"core", "jit", "kernels", "include", "reference", "verify", "support", "emulator", "tools", "bench",
+        "fuzz", "peers", "examples", "python", "integrations", "docs"}) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
+      if (!entry.is_regular_file() || !IsText(entry.path())) continue;
+      std::ifstream file(entry.path());
+      const std::string text((std::istreambuf_iterator<char>(file)), {});
+      EXPECT_THAT(RetiredWordsIn(text), testing::IsEmpty()) << entry.path();
+      ++files;
+    }
+  }
+  EXPECT_GT(files, 500);
+}
+
+TEST(Words, AreFoundInIdentifiersAndInSentences) {
+  for (const std::string_view text : {"kTriple", "the triples", "has_own_b", "TripleOf(x)", "A thin layer",
+                                      "Told by", "the sums of which", "fill=adecl"}) {
+    EXPECT_THAT(RetiredWordsIn(text), testing::SizeIs(1)) << text;
+  }
+  for (const std::string_view text :
+       {"a triple loop", "within", "nothing", "thinner", "maddubs", "foretold"}) {
+    EXPECT_THAT(RetiredWordsIn(text), testing::IsEmpty()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace intact::tests
