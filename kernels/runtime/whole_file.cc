@@ -124,7 +124,7 @@ Error WriteWholeFile(const std::string& path, const std::vector<uint8_t>& conten
   // Replacing a device or a pipe would remove it.
   struct stat present {};
   const bool replaces = stat(target.c_str(), &present) == 0;
-  if (replaces && !S_ISREG(present.st_mode)) return refused("it is there, and not a file");
+  if (replaces && !S_ISREG(present.st_mode)) return refused("it exists and is not a regular file");
   if (!replaces && errno != ENOENT) return failed();
   PartialFile file(target, replaces ? kReadWriteByOwner : kReadWriteByAll);
   if (!file.IsOpen() || (replaces && !file.TakeRightsOf(present)) || !file.Write(contents) ||
