@@ -1,7 +1,7 @@
 // Scheduled weights (schedule.h) with strips as wide as vectors: columns fill the lanes, and rows of A are
 // broadcast, as with the canonical panels. A group must be light in all columns of a vector, so groups are
-// smaller than in narrow strips. But neither A nor C is transposed, and lanes do not depend on the number of
-// rows: it is the schedule for few rows.
+// smaller than in narrow strips. But neither A nor C is transposed, and few rows leave no lanes empty: it is
+// the schedule for few rows.
 //
 //   strip    [window 0][window 1] …
 //   window   [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][u32 where the weights begin]

@@ -353,7 +353,7 @@ TEST(Overflow, NamesTheBias) {
       intact_last_error(),
       HasSubstr("bias_s32[0] is -2147483647, and the products of column 0 of b reach -510: their sum "
                 "-2147484157 leaves int32; expected a bias of at least -2147483138, or the overflow"));
-  // With weights that runs give, and with products that leave int32 by themselves.
+  // With a runtime B, and with products that leave int32 by themselves.
   const auto of_run = [&](GemmDesc* desc) {
     with_bias(desc);
     desc->runtime_b = 1;
@@ -364,7 +364,7 @@ TEST(Overflow, NamesTheBias) {
   of_run(&desc);
   intact_gemm* gemm = nullptr;
   EXPECT_EQ(intact_gemm_create(&desc, &desc.linear, nullptr, &gemm), INTACT_OVERFLOW);
-  EXPECT_THAT(intact_last_error(), HasSubstr("and the products of weights that runs give reach -65280: their "
+  EXPECT_THAT(intact_last_error(), HasSubstr("and the products of the worst runtime B reach -65280: their "
                                              "sum -2147548927 leaves int32; expected a bias of at least "
                                              "-2147418368"));
   desc.linear.overflow = INTACT_OVERFLOW_WRAPS;
@@ -374,7 +374,7 @@ TEST(Overflow, NamesTheBias) {
   EXPECT_EQ(CreateColumn(66312, 127, with_bias), INTACT_OVERFLOW);
   EXPECT_THAT(intact_last_error(),
               HasSubstr("column 0 of b can accumulate 2147514121, which leaves int32; the "
-                        "depth is 66312; expected a smaller one, or the overflow"));
+                        "depth is 66312; expected a smaller depth, or the overflow"));
 }
 
 // Bounds of sums that may wrap are those of the sums.
