@@ -56,8 +56,8 @@
  * ## Threads and processes
  * Plans are immutable except during intact_gemm_tune() and intact_conv_tune(): any number of threads may run
  * and query one plan at once. The error message belongs to the calling thread. No call throws or aborts, and
- * none prints unless INTACT_VERBOSE is set. Plans work in the child of a fork(). No mapping of generated code
- * is writable and executable at once; a process that may have no executable memory gets plans of
+ * no call prints unless INTACT_VERBOSE is set. Plans work in the child of a fork(). No mapping of generated
+ * code is writable and executable at once. If a process may not have executable memory, its plans use
  * INTACT_ISA_PORTABLE. docs/embedding.md describes what the library does in a process.
  *
  * ## Environment
@@ -89,7 +89,7 @@ extern "C" {
 typedef enum intact_status {
   INTACT_OK = 0,               /**< success */
   INTACT_INVALID_ARGUMENT = 1, /**< an argument is wrong; the message names it and its value */
-  INTACT_UNSUPPORTED = 2,      /**< valid, but not offered (by this ISA, for this combination of types) */
+  INTACT_UNSUPPORTED = 2,      /**< valid, but not supported (by this ISA, for this combination of types) */
   INTACT_OVERFLOW = 3,         /**< some activation could make a sum leave int32: see intact_overflow */
   INTACT_CODEGEN_FAILED = 4,   /**< a kernel could not be generated: a bug of the library */
   INTACT_OUT_OF_MEMORY = 5     /**< memory ran out; a later call may succeed */
@@ -151,7 +151,7 @@ typedef enum intact_range_check {
 
 /** The function between scaling and rounding. */
 typedef enum intact_activation {
-  INTACT_ACTIVATION_NONE = 0, /**< f as it is */
+  INTACT_ACTIVATION_NONE = 0, /**< f unchanged */
   INTACT_ACTIVATION_RELU = 1, /**< max(f, 0) */
   INTACT_ACTIVATION_CLAMP = 2 /**< min(max(f, clamp_min), clamp_max) */
 } intact_activation;
@@ -169,7 +169,7 @@ typedef enum intact_activation {
  *          scale = (hi − lo)/255                             scale = hi/127
  *          zero_point = sat(rne(0 − lo/scale))               zero_point = 0
  *
- *     scale = 1 if this is 0;      a = sat(rne(x/scale) + zero_point)
+ *     scale = 1 if it would be 0;  a = sat(rne(x/scale) + zero_point)
  *
  * If some x is a NaN or infinite, or if hi − lo is not a finite float32, there is no scale. Then all outputs
  * of the row, or of the tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0; float16: 0x7E00). An 8-bit output has
@@ -224,8 +224,8 @@ typedef struct intact_linear_desc {
   const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output or a
                                      fixed_point */
   const float* scales; /**< scale_count finite values ≥ 0; NULL for s32 output and with a fixed_point */
-  int64_t scale_count; /**< 1 (per tensor) or n (per channel); of multipliers and shifts too; 0 for
-                                     s32 output */
+  int64_t scale_count; /**< 1 (per tensor) or n (per channel); counts multipliers and shifts too; 0
+                                     for s32 output */
   float clamp_min;     /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
   float clamp_max;     /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
   int32_t a_min;       /**< smallest activation; a_min and a_max both 0: the whole range of a_type */
@@ -326,7 +326,7 @@ typedef struct intact_gemm_args {
    * between runs. */
   void* scratch;
   /** Bytes of `scratch`; 0 with NULL. The size that intact_gemm_prepare() returns serves all threads. With
-   * less, the run uses as many threads as the scratch serves, and is refused if it serves none. */
+   * less, the run uses only the threads that the scratch serves, and is refused if it serves no thread. */
   size_t scratch_bytes;
   /** With INTACT_QUANTIZATION_ROWS: m·batch zero points, item after item, within the range of a_type (they
    * may lie outside the activation range). With TENSOR: one, within the activation range. NULL: all are 0. */
@@ -446,20 +446,20 @@ typedef enum intact_pairing {
  * at once, and is the same on every machine. Kernels without VNNI that add two products in int16 can be wrong
  * for these weights; INTACT_EXACT never is.
  *
- * `pairing` says which depths of a column are pairs. Let a in [lo, hi] and w be activations and
- * weights as the instruction sees them (s8 activations shifted by +128, u8 weights by −128). The pair fails
- * if Σ max(lo·w, hi·w) > 32767 or Σ min(lo·w, hi·w) < −32768. Zero points do not matter. */
+ * `pairing` says which depths of a column are pairs. Let a in [lo, hi] and w be activations and weights as
+ * the instruction sees them (s8 activations shifted by +128, u8 weights by −128). A pair fails if Σ max(lo·w,
+ * hi·w) > 32767 or Σ min(lo·w, hi·w) < −32768. Zero points do not matter. */
 typedef struct intact_certificate {
   size_t struct_size;                 /**< sizeof(intact_certificate) */
   int32_t a_min;                      /**< smallest activation that it holds for, in a_type */
   int32_t a_max;                      /**< largest activation that it holds for, in a_type */
   int64_t pairs;                      /**< number of pairs; of a GEMM: ⌈k/2⌉·n */
-  int64_t failing_pairs;              /**< 0 proves that no input in the range can saturate */
+  int64_t failing_pairs;              /**< pairs that fail; 0 proves that no input in the range saturates */
   int64_t worst_column;               /**< the column with most failing pairs */
   int64_t worst_column_failing_pairs; /**< failing pairs of that column */
   int64_t accumulator_min; /**< smallest y that activations in the range can make, bias_s32 included */
-  /** Largest y. Both are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of acc +
-   * bias_s32 before it wraps. If one bound is beyond int32, y may be any int32. */
+  /** Largest y. Both bounds are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of acc
+   * + bias_s32 before it wraps. If one of them is beyond int32, some y may be any int32. */
   int64_t accumulator_max;
   int64_t panels; /**< ⌈n/16⌉ */
   /** The schedule of exact kernels without VNNI (for large m, or for usual_m), summed over columns: its
@@ -510,9 +510,9 @@ INTACT_API const char* intact_isa_name(int32_t isa);
  * Thread-safe. */
 INTACT_API int32_t intact_isa_available(int32_t isa);
 
-/** Packs `b` and chooses kernels. `linear`: NULL for the defaults. `b` holds linear->b_type elements;
- * b[k,n] is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On success
- * `*gemm` owns a copy of all that it needs; destroy it with intact_gemm_destroy(). Thread-safe. Errors:
+/** Packs `b` and chooses kernels. `linear`: NULL for the defaults. `b` holds linear->b_type elements; b[k,n]
+ * is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On success `*gemm`
+ * owns copies of everything that it needs; destroy it with intact_gemm_destroy(). Thread-safe. Errors:
  * INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
@@ -609,8 +609,8 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  * kd·dilation, …). A tap outside the input contributes zero: padding has the value of the zero point. Output
  * channel n belongs to group n / (output_channels/groups) and reads the input channels of its group.
  *
- * In INTACT_SATURATING mode without VNNI, `pairing` says which products are added in int16: -
- * INTACT_PAIRING_WITHIN_TAP: adjacent channels of a tap, (c, c+1), c even within the group; an odd last
+ * In INTACT_SATURATING mode without VNNI, `pairing` says which products are added in int16:
+ *   - INTACT_PAIRING_WITHIN_TAP: adjacent channels of a tap, (c, c+1), c even within the group; an odd last
  *     channel is alone. Depthwise convolutions have no pairs.
  *   - INTACT_PAIRING_FLATTENED: depths (k, k+1), k even, with k as above; an odd last depth is alone. With an
  *     odd number of channels, pairs cross taps; a depthwise convolution pairs adjacent taps. A transposed
@@ -737,14 +737,14 @@ typedef struct intact_conv_info {
   }
 
 /** Packs `weights`, dense O…I as intact_conv_desc describes, and chooses kernels. `linear`: NULL for the
- * defaults. On success `*conv` owns a copy of all that it needs; destroy it with intact_conv_destroy().
- * Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*conv` is
- * then NULL. */
+ * defaults. On success `*conv` owns copies of everything that it needs; destroy it with
+ * intact_conv_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED,
+ * OUT_OF_MEMORY; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const intact_linear_desc* linear,
                                             const void* weights, intact_conv** conv);
 
 /** Reports what a run with `args` needs, and prepares what depends on its batch and extents. Pointers in
- * `args` are not read. A plan keeps what it prepared for the 64 combinations used last; a batch of one is
+ * `args` are not read. A plan keeps the preparations for the 64 combinations used last; a batch of one is
  * always prepared if the descriptor gives all extents. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY;
  * with INTACT_ANY_EXTENT also OVERFLOW, UNSUPPORTED, CODEGEN_FAILED. */
 INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
@@ -798,7 +798,7 @@ typedef struct intact_conv_failing_pair {
 
 /** Writes to `pairs` the pairs of `pairing`, an intact_pairing, that can saturate, ordered by output channel,
  * then tap, then channel: at most `count`, from number `first` on. `*written` is the number written. Each
- * call passes over the packed weights. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * call reads all packed weights. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_conv_failing_pairs(const intact_conv* conv, int32_t pairing, int64_t first,
                                                    int64_t count, intact_conv_failing_pair* pairs,
                                                    int64_t* written);
@@ -812,8 +812,8 @@ INTACT_API intact_status intact_conv_save(const intact_conv* conv, const char* p
 INTACT_API intact_status intact_conv_save_memory(const intact_conv* conv, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_conv_save() wrote: see intact_gemm_load(). The weights are packed
- * for the ISA at hand; the file is not needed afterwards. Thread-safe. Errors: those of intact_gemm_load(),
- * except that a GEMM's file is refused; `*conv` is then NULL. */
+ * for this machine's ISA; the file is not needed afterwards. Thread-safe. Errors: those of
+ * intact_gemm_load(), except that a GEMM's file is refused; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** conv);
 
 /** As intact_conv_load(), from `size` bytes at `data`, of any alignment, which are not needed afterwards.

@@ -8,9 +8,9 @@
 // If taps lie further apart than the outputs of a band span, the lines or pixels between them are left out:
 // those of a tap follow those of the tap before it.
 //
-// A band holds some lines of one plane, or whole planes: as many as fit in a part of L2. s8 is shifted to u8
-// on the way, channels may be repeated (a channel multiplier), and padding is the zero point, which
-// contributes nothing.
+// A band holds the lines of one plane, or the whole planes, that fit in a part of L2. s8 is shifted to u8 on
+// the way, channels may be repeated (a channel multiplier), and padding is the zero point, which contributes
+// nothing.
 #ifndef INTACT_KERNELS_STAGING_BAND_H_
 #define INTACT_KERNELS_STAGING_BAND_H_
 

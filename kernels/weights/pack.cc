@@ -376,7 +376,7 @@ void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uin
 
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t shift,
                         int64_t panel_rows, uint8_t* panel) noexcept {
-  // A cache line of each row at a time: as many quads as can be written side by side.
+  // A cache line of each row at a time, so that adjacent quads are written together.
   constexpr int64_t kLine = 64;
   const int64_t whole = k / kQuad * kQuad;
   const size_t in_fours = rows.size() / 4 * 4;
