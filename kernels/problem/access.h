@@ -6,9 +6,9 @@
 //                 + taps.offsets[1] ─► taps.depth bytes      depths taps.depth …
 //
 // The rows of a GEMM are one stride apart, and there is one tap, at 0. A convolution's rows are output
-// pixels, each pointing to the input pixel of its first tap: pixels of a line, lines, and planes (images, or
-// the depths of a volume) have a stride each. Every pixel has its taps at equal distances, so a tile of rows
-// is addressed by its pointers and one offset.
+// pixels. Each points to the input pixel of its first tap. Pixels of a line have one stride, lines another,
+// and planes (images, or the depths of a volume) a third. Taps are at equal distances from every row's
+// pointer, so a tile of rows is addressed by its pointers and one offset.
 //
 //   plane 0   line 0   p0 p1 p2 …  p(line_rows − 1)          ─► row 0, 1, …
 //             line 1   …
@@ -45,7 +45,7 @@ struct PlanarRows {
   uint8_t largest = 0;    // the largest activation in the band
 };
 
-/// The taps [first, end) of some output line that are not all padding.
+/// Taps [first, end) of an output line: its other taps read only padding.
 struct TapRange {
   int64_t first = 0, end = 0;
   bool operator==(const TapRange&) const = default;
@@ -81,7 +81,7 @@ using Access = std::variant<Taps, PlanarAccess>;
 
 /// The rows of one run, by number. Strides are in bytes.
 struct RowMap {
-  // The address of row 0. It is no pointer, because row 0 may not exist.
+  // The address of row 0. Not a pointer, because row 0 may not exist.
   uintptr_t origin = 0;
   int64_t stride = 0;
   int64_t line_rows = std::numeric_limits<int64_t>::max();

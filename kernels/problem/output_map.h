@@ -65,7 +65,7 @@ inline void LookUp(const uint8_t* __restrict table, int32_t lowest, const Output
   }
 }
 
-/// Copies the first and the last `size` bytes of a row that is no longer than both together.
+/// Copies a row of `size` to 2·`size` bytes: its first and its last `size` bytes.
 template <size_t size>
 void CopyEnds(const uint8_t* from, int64_t bytes, uint8_t* to) noexcept {
   std::memcpy(to, from, size);

@@ -28,7 +28,7 @@ struct Range {
 struct SharedOutput {
   int64_t m = 0, n = 0;
   int64_t row_step = 1, column_step = 1;  // cuts are at multiples of these
-  // Alternative steps, of fewer rows and more columns, for where they are faster; 0: none.
+  // Alternative steps (fewer rows, more columns), used if they are faster; 0: none.
   int64_t least_row_step = 0, any_column_step = 0;
   int64_t line_columns = 1;  // columns in a cache line, if rows of C begin with a line; else 1
   // Bytes that a share reads for each of its rows and for each of its columns. Among cuts of about the same

@@ -44,8 +44,8 @@ Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_by
 /// has a few microseconds' work of the `multiply_adds` by kernels of `isa`.
 int ThreadsOf(int32_t wanted, double multiply_adds, core::Isa isa);
 
-/// The parts of a run, and the number of threads that run them: at most one for each processor. Fewer threads
-/// may come, which changes neither the parts nor the result.
+/// The parts of a run, and the number of threads that run them: at most one for each processor. The pool may
+/// supply fewer, which changes neither the parts nor the result.
 struct ThreadCount {
   int parts, threads;
 };

@@ -1,8 +1,8 @@
 // Requests to valgrind's memcheck, if the process runs under it. Otherwise they are six instructions without
 // effect.
 //
-// Memcheck tracks each bit of generated code too, except for VPMADDWD: all of eight adjacent bytes of its
-// result are undefined if one of their sources is. So a scratch lane that stands for no row (it is never
+// Memcheck tracks each bit in generated code too, except for VPMADDWD: each eight bytes of its result are
+// undefined as a whole, if any of their sources is. So a scratch lane that stands for no row (it is never
 // written, and its sum is never read) would make the adjacent row undefined.
 #ifndef INTACT_KERNELS_RUNTIME_VALGRIND_H_
 #define INTACT_KERNELS_RUNTIME_VALGRIND_H_

@@ -6,7 +6,7 @@
 //       line   | padding |  pixels of the input, u8  | padding |     lines outside the input: padding
 //
 // If taps lie further apart than the outputs of a band span, the lines or pixels between them are left out:
-// those of a tap follow those of the tap before it.
+// those of a tap directly follow those of the previous tap.
 //
 // A band holds the lines of one plane, or the whole planes, that fit in a part of L2. s8 is shifted to u8 on
 // the way, channels may be repeated (a channel multiplier), and padding is the zero point, which contributes

@@ -15,8 +15,8 @@
 // those of the padded input: positions between two output lines are computed and dropped. The padding right
 // of a line also serves as the padding left of the next line.
 //
-// Groups do not read each other's channels, so a band holds a few groups: a cache line of each pixel. It has
-// the lines that about fit in L1: with fewer, more of them would be transposed twice.
+// Groups do not read each other's channels, so a band holds only a few groups: about a cache line of each
+// pixel. Its lines take a little more than L1: with fewer lines, more of them would be transposed twice.
 #ifndef INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 #define INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 

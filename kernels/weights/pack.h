@@ -59,8 +59,9 @@ struct PackedWeights {
   AlignedBuffer<int8_t> owned;  // the memory of `data`, unless it is borrowed
 
   int64_t panels() const { return (n + kPanelColumns - 1) / kPanelColumns; }
-  int64_t quads() const { return (k + kQuad - 1) / kQuad; }  // that kernels must run; later ones are padding
-  int quad_bytes() const { return width * kQuad; }           // from a quad of a panel to the next
+  /// Quads that kernels must run; later quads are padding.
+  int64_t quads() const { return (k + kQuad - 1) / kQuad; }
+  int quad_bytes() const { return width * kQuad; }  // from a quad of a panel to the next
   int64_t panel_stride_bytes() const { return (k + 63) / 64 * 64 * width; }
   int64_t bytes() const {
     return panels() * panel_stride_bytes() + (width == kPanelColumns ? 0 : kPanelQuadBytes);

@@ -43,7 +43,7 @@
 
 namespace intact::kernels {
 
-/// Items in the largest group. Deeper ones would save less than 1/16 of a widening more.
+/// Items in the largest group. Groups of 16 would save only another 1/16 of a widening per item.
 inline constexpr int kMaxGroup = 8;
 inline constexpr int kStripHeaderBytes = kMaxGroup * 2;
 
