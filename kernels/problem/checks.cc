@@ -202,7 +202,7 @@ Error CheckWeightZeroPoints(const intact_linear_desc& desc, int64_t n) {
   return {};
 }
 
-// Checks that nothing excludes a fixed_point.
+// Checks that no other field contradicts a fixed_point.
 Error CheckAlone(const intact_linear_desc& desc) {
   if (!core::IsInt8(static_cast<intact_type>(desc.c_type))) {
     return InvalidArgument(Got("c_type", desc.c_type) +

@@ -235,7 +235,7 @@ Result<ConvGeometry> TypicallySized(const ConvGeometry& geometry) {
     for (size_t i = 0; i < sized.input.size(); ++i) {
       if (!geometry.is_open[i]) continue;
       const int64_t padding = geometry.pad_begin[i] + geometry.pad_end[i];
-      // A transposed convolution has at least one output for each phase.
+      // A transposed convolution gets at least one output for each phase.
       const int64_t least =
           geometry.is_transposed
               ? CeilDivide(std::max(outputs, geometry.stride[i]) + padding, geometry.stride[i]) + 1

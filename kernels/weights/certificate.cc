@@ -59,10 +59,9 @@ Interval Clamped(Interval products, Interval sum, Interval zeros) {
           std::min(sum.high + added, clamp(products.high) + zeros.high)};
 }
 
-// The shortest of the longest runs that stay within int16, one from each quad of the lane on. With low > 0 a
-// quad may have sums of one sign only and make room for its neighbour. Its interval is extended to 0, so that
-// any part of a run fits if the run fits. Two pointers: a run that ends at `end` stays valid without its
-// first quad.
+// The number of quads that stay within int16, whichever quad of the lane is the first. With low > 0 a quad
+// may have sums of one sign only and make room for its neighbour. So its interval is extended to 0: then any
+// part of a run fits if the run fits. Two pointers: a run still fits without its first quad.
 int64_t SafeDepthOfLane(const PackedWeights& weights, int64_t column, int64_t lane, ActivationRange range) {
   const int64_t quads = weights.quads();
   const auto at = [&](int64_t quad) {

@@ -37,7 +37,7 @@ struct PackHeader {
   // intact_linear_desc: the bits of its fields, in the order of the lists in core/operation.h, then zeros
   std::array<uint32_t, 24> numbers;
   std::array<uint32_t, 16> post_ops;
-  uint32_t vectors;  // bit i: column vector i of its list is present; bit 31: the lookup table is
+  uint32_t vectors;  // bit i: column vector i of its list is present; bit 31: a lookup table is
   // intact_conv_desc; all 0 in the file of a GEMM
   int32_t spatial_dims, transposed;
   uint32_t choices;  // number of TunedChoices
