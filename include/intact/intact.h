@@ -18,24 +18,25 @@
  *
  * A bf16 or f16 output is f rounded to nearest even. An f16 output keeps subnormal numbers, and is infinite
  * from 65520 on. A NaN comes only from a residual (a NaN, or infinities that cancel) or from scales with an
- * infinite product. It counts as −∞. A scale may be 0, as that of a pruned channel: then float(y) · 0 is 0,
- * or −0 for a negative y.
+ * infinite product. It counts as −∞. A scale may be 0 (a pruned channel): then float(y) · 0 is 0, or −0 for a
+ * negative y.
  *
- * Where A has its zero point and scale from the run (intact_quantization), a_zero_point is the zero point of
- * row m, or that of all of A, and f = float(y) · (a_scales[m]·scales[n]), where the product in brackets is
- * rounded to float32 first.
+ * If the run determines A's zero point and scale (intact_quantization), a_zero_point is the zero point of row
+ * m, or of all of A, and f = float(y) · (a_scales[m]·scales[n]). The product in brackets is rounded to
+ * float32 first.
  *
- * Where the plan has a fixed point (intact_fixed_point), f = v: whole numbers take the place of scales[n] and of
- * bias_f32. With multiplier q = multipliers[n] and shift s = shifts[n]
+ * If the plan has a fixed point (intact_fixed_point), f = v: integers replace scales[n] and bias_f32. With
+ * multiplier q = multipliers[n] and shift s = shifts[n]
  *
  *     z = clamp(y·2^max(s, 0), int32's range)
  *     h = floor((z·q + 2^30) / 2^31)          the high half of the doubled product; h = z without multipliers
  *     v = h / 2^max(−s, 0)                    rounded to an integer: ties away from zero, or up
  *
- * These are SaturatingRoundingDoublingHighMul and RoundingDivideByPOT of gemmlowp (fixedpoint/fixedpoint.h), as
- * TensorFlow Lite's MultiplyByQuantizedMultiplier joins them; its optimized kernels round ties up.
+ * h is gemmlowp's SaturatingRoundingDoublingHighMul and v its RoundingDivideByPOT (fixedpoint/fixedpoint.h).
+ * TensorFlow Lite's MultiplyByQuantizedMultiplier combines them in this way; its optimized kernels round ties
+ * up.
  *
- * A convolution has the same arithmetic; its sum runs over taps and input channels, see intact_conv_desc.
+ * A convolution has this arithmetic too; its sum runs over taps and input channels, see intact_conv_desc.
  *
  * The result does not depend on the ISA, on the number of threads or on how M is split. Only a plan that was
  * created with INTACT_SATURATING may differ: see intact_mode.
@@ -45,9 +46,9 @@
  * macro. These structs grow only at their end, and any size from the first version's to 4096 bytes is
  * accepted. So a program and a library of different versions work together:
  *   - a field that the caller's struct does not have takes its default;
- *   - bytes that the library does not know, because the caller's struct is longer, must be zero: a newer
- * program must not ask an older library for something that it would ignore;
- *   - the library fills a struct as far as the struct reaches, and writes zero beyond what the library knows.
+ *   - in a struct that is longer than the library's, the bytes beyond the library's fields must be zero, so
+ *     that a newer program cannot ask an older library for something that it would ignore;
+ *   - a struct that the library fills is filled to its end, with zeros beyond the library's fields.
  *
  * The elements of an array (panel certificates, failing pairs) have no size field and never change.
  * Enumerations are int32_t in structs and arguments, with the named constants below.
@@ -55,13 +56,13 @@
  * ## Threads and processes
  * Plans are immutable except during intact_gemm_tune() and intact_conv_tune(): any number of threads may run
  * and query one plan at once. The error message belongs to the calling thread. No call throws or aborts, and
- * none prints unless INTACT_VERBOSE is set. Plans work in the child of a fork(). No mapping of generated code
- * is writable and executable at once; a process that may have no executable memory gets plans of
+ * no call prints unless INTACT_VERBOSE is set. Plans work in the child of a fork(). No mapping of generated
+ * code is writable and executable at once. If a process may not have executable memory, its plans use
  * INTACT_ISA_PORTABLE. docs/embedding.md describes what the library does in a process.
  *
  * ## Environment
- * INTACT_MAX_ISA (a cap, a name of intact_isa_name()), INTACT_VERBOSE=1 (a line on stderr for each plan,
- * tuning and run), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel), INTACT_PERF_MAP=1
+ * INTACT_MAX_ISA (a cap: a name that intact_isa_name() returns), INTACT_VERBOSE=1 (a line on stderr for each
+ * plan, tuning and run), INTACT_JIT_DUMP=DIR (listing and bytes of each generated kernel), INTACT_PERF_MAP=1
  * (symbols for perf).
  */
 #ifndef INTACT_INTACT_H_
@@ -76,7 +77,7 @@
 /** Marks what the shared library exports. */
 #define INTACT_API __attribute__((visibility("default")))
 
-#define INTACT_VERSION_MAJOR 0 /**< version of this header; intact_version() gives the library's */
+#define INTACT_VERSION_MAJOR 0 /**< version of this header; intact_version() returns the library's */
 #define INTACT_VERSION_MINOR 1 /**< see INTACT_VERSION_MAJOR */
 #define INTACT_VERSION_PATCH 0 /**< see INTACT_VERSION_MAJOR */
 
@@ -88,7 +89,7 @@ extern "C" {
 typedef enum intact_status {
   INTACT_OK = 0,               /**< success */
   INTACT_INVALID_ARGUMENT = 1, /**< an argument is wrong; the message names it and its value */
-  INTACT_UNSUPPORTED = 2,      /**< valid, but not offered (by this ISA, for this combination of types) */
+  INTACT_UNSUPPORTED = 2,      /**< valid, but not supported (by this ISA, for this combination of types) */
   INTACT_OVERFLOW = 3,         /**< some activation could make a sum leave int32: see intact_overflow */
   INTACT_CODEGEN_FAILED = 4,   /**< a kernel could not be generated: a bug of the library */
   INTACT_OUT_OF_MEMORY = 5     /**< memory ran out; a later call may succeed */
@@ -96,7 +97,7 @@ typedef enum intact_status {
 
 /** The element type of a tensor. */
 typedef enum intact_type {
-  INTACT_TYPE_NONE = 0, /**< no tensor; only where a field says that it may be */
+  INTACT_TYPE_NONE = 0, /**< no tensor; only for fields that allow it */
   INTACT_U8 = 1,        /**< uint8_t */
   INTACT_S8 = 2,        /**< int8_t */
   INTACT_S32 = 3,       /**< int32_t */
@@ -109,23 +110,24 @@ typedef enum intact_type {
 typedef enum intact_mode {
   /** The arithmetic above, bit for bit, on every ISA. The default. */
   INTACT_EXACT = 0,
-  /** What kernels built on VPMADDUBSW compute on CPUs without VNNI: the products of two adjacent depths (k,
-   * k+1), k even, are added in int16 with saturation. s8 activations are shifted by +128 first, u8 weights by
-   * −128. For GEMMs this is what FBGEMM and ONNX Runtime compute, and oneDNN up to some depth (docs/peers.md).
-   * Which depths of a convolution are adjacent is the descriptor's `pairing`; padding takes part with the value
-   * of the zero point. With INTACT_PAIRING_FLATTENED this is what FBGEMM computes, and ONNX Runtime except for
-   * its exact depthwise kernels; oneDNN pairs as INTACT_PAIRING_WITHIN_TAP does and leaves padding out. Equal
-   * to INTACT_EXACT on VNNI, AMX and PORTABLE. For study and comparison; nothing chooses it silently. */
+  /** The arithmetic of kernels that use VPMADDUBSW, on CPUs without VNNI: the products of two adjacent depths
+   * (k, k+1), k even, are added in int16 with saturation. s8 activations are shifted by +128 first, u8
+   * weights by −128. FBGEMM and ONNX Runtime compute GEMMs in this way, and oneDNN up to some depth
+   * (docs/peers.md). For convolutions, the descriptor's `pairing` says which depths are adjacent; padding
+   * takes part with the value of the zero point. INTACT_PAIRING_FLATTENED is the arithmetic of FBGEMM, and of
+   * ONNX Runtime except for its exact depthwise kernels. oneDNN pairs as INTACT_PAIRING_WITHIN_TAP does and
+   * leaves padding out. On VNNI, AMX and PORTABLE this mode equals INTACT_EXACT. It is for study and
+   * comparison; nothing chooses it silently. */
   INTACT_SATURATING = 1
 } intact_mode;
 
 /** An instruction set. As a cap it stands for a machine: a plan capped at AVX512 behaves as on a machine with
- * AVX-512 and without VNNI. A cap only removes.
+ * AVX-512 and without VNNI. A cap only removes ISAs.
  *
  * The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. The cap AVX10_2 removes only AMX_INT8. The cap AMX_INT8
- * removes nothing, because some machines with AMX have AVX_VNNI_INT8 and AVX10_2 too. No other cap keeps these
- * two ISAs. Every cap keeps PORTABLE, which is chosen only where there is nothing else.
- * Enumerator values are not ordered. */
+ * removes nothing, because some machines with AMX have AVX_VNNI_INT8 and AVX10_2 too. No other cap keeps
+ * these two ISAs. Every cap keeps PORTABLE, which is chosen only if no other ISA is permitted. Enumerator
+ * values are not ordered. */
 typedef enum intact_isa {
   INTACT_ISA_ANY = 0,           /**< all that the machine offers */
   INTACT_ISA_AVX2 = 1,          /**< AVX2, FMA and F16C */
@@ -138,7 +140,7 @@ typedef enum intact_isa {
   INTACT_ISA_AVX10_2 = 8   /**< AVX512_VNNI and AVX10.2: s8×s8 without a shift on zmm registers */
 } intact_isa;
 
-/** What a run does about activations outside the activation range of the plan (a_min, a_max). */
+/** How a run treats activations outside the plan's activation range (a_min, a_max). */
 typedef enum intact_range_check {
   /** A run checks every activation. It computes rows outside the range without relying on the range. The
    * result is exact for all activations. The default. */
@@ -149,29 +151,29 @@ typedef enum intact_range_check {
 
 /** The function between scaling and rounding. */
 typedef enum intact_activation {
-  INTACT_ACTIVATION_NONE = 0, /**< f as it is */
+  INTACT_ACTIVATION_NONE = 0, /**< f unchanged */
   INTACT_ACTIVATION_RELU = 1, /**< max(f, 0) */
   INTACT_ACTIVATION_CLAMP = 2 /**< min(max(f, clamp_min), clamp_max) */
 } intact_activation;
 
 /** How activations represent real numbers: the real number is (a − zero_point)·scale. Convolutions take
- * STATIC, TENSOR and DYNAMIC_TENSOR. Their padding has the value of the zero point, and the DYNAMIC range is
- * that of the input without padding.
+ * STATIC, TENSOR and DYNAMIC_TENSOR. Their padding has the value of the zero point; a DYNAMIC quantization
+ * ignores padding.
  *
  * The DYNAMIC quantizations compute a scale and a zero point from the real numbers x, of one row or of the
- * whole tensor. To u8 this is DynamicQuantizeLinear of ONNX (operator set 11), to s8 its symmetric
- * counterpart. Every operation is rounded to float32, division is a true division, rne rounds to an integer,
- * to nearest even, and sat clamps to the type's range:
+ * whole tensor. For u8 this is DynamicQuantizeLinear of ONNX (operator set 11), for s8 its symmetric
+ * counterpart. Every operation is rounded to float32. Division is a true division, rne rounds to the nearest
+ * integer (ties to even), and sat clamps to the type's range:
  *
  *     u8:  lo = min(0, min x), hi = max(0, max x)       s8:  hi = max |x|
  *          scale = (hi − lo)/255                             scale = hi/127
  *          zero_point = sat(rne(0 − lo/scale))               zero_point = 0
  *
- *     scale = 1 where that is 0;   a = sat(rne(x/scale) + zero_point)
+ *     scale = 1 if it would be 0;  a = sat(rne(x/scale) + zero_point)
  *
- * There is no scale if some x is a NaN or infinite, or if hi − lo is not a finite float32. Then all outputs
- * of the row, or of the tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0; float16: 0x7E00). As for any NaN,
- * 8-bit outputs are those of −∞. */
+ * If some x is a NaN or infinite, or if hi − lo is not a finite float32, there is no scale. Then all outputs
+ * of the row, or of the tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0; float16: 0x7E00). An 8-bit output has
+ * the value for −∞, as for any NaN. */
 typedef enum intact_quantization {
   /** One zero point, a_zero_point; `scales` contain the scale of A as a factor. The default. */
   INTACT_QUANTIZATION_STATIC = 0,
@@ -182,25 +184,25 @@ typedef enum intact_quantization {
   /** As DYNAMIC_ROWS, with one scale and zero point for all of A: all rows of all items of a batch, or all
    * images. A convolution quantizes its input into scratch, a byte for each element. */
   INTACT_QUANTIZATION_DYNAMIC_TENSOR = 3,
-  /** Each run gives one zero point and one scale for all of A: a_zero_points and a_scales of its arguments. */
+  /** Each run gives one zero point and one scale for all of A: see a_zero_points and a_scales. */
   INTACT_QUANTIZATION_TENSOR = 4
 } intact_quantization;
 
-/** What happens where activations could make acc + bias_s32 leave int32. With INTACT_RANGE_UNCHECKED only
- * activations of the activation range count, with INTACT_RANGE_CHECKED all of the type, for a run computes
- * these too. */
+/** What happens if some activations could make acc + bias_s32 leave int32. INTACT_RANGE_UNCHECKED considers
+ * the activations in the activation range. INTACT_RANGE_CHECKED considers all activations of the type,
+ * because its runs compute all of them. */
 typedef enum intact_overflow {
   INTACT_OVERFLOW_REFUSED = 0, /**< no plan is created: the error is INTACT_OVERFLOW. The default. */
-  /** y is the int32 that equals acc + bias_s32 modulo 2^32. Engines with int32 additions that wrap compute the
-   * same (docs/engines.md). Costs nothing. */
+  /** y is the int32 that equals acc + bias_s32 modulo 2^32. Engines whose int32 additions wrap compute this y
+   * too (docs/engines.md). Costs nothing. */
   INTACT_OVERFLOW_WRAPS = 1
 } intact_overflow;
 
 /** How integers become 8-bit outputs without float scales; see the arithmetic at the top. */
 typedef enum intact_fixed_point {
-  INTACT_FIXED_POINT_NONE = 0,      /**< by float scales. The default. */
-  INTACT_FIXED_POINT_HALF_AWAY = 1, /**< by multipliers and shifts; a shift rounds ties away from zero */
-  INTACT_FIXED_POINT_HALF_UP = 2    /**< by multipliers and shifts; a shift rounds ties up */
+  INTACT_FIXED_POINT_NONE = 0,      /**< float scales. The default. */
+  INTACT_FIXED_POINT_HALF_AWAY = 1, /**< multipliers and shifts; a shift rounds ties away from zero */
+  INTACT_FIXED_POINT_HALF_UP = 2    /**< multipliers and shifts; a shift rounds ties up */
 } intact_fixed_point;
 
 /** The arithmetic that a GEMM and a convolution share. "Columns" are the columns of B and C, or the output
@@ -210,7 +212,7 @@ typedef struct intact_linear_desc {
   int32_t a_type;               /**< INTACT_U8 or INTACT_S8 */
   int32_t b_type;               /**< INTACT_S8 or INTACT_U8 */
   int32_t c_type;               /**< S32, F32, BF16, F16, U8 or S8 */
-  int32_t mode;                 /**< an intact_mode: INTACT_EXACT unless asked for by name */
+  int32_t mode;                 /**< an intact_mode; 0 = INTACT_EXACT */
   int32_t max_isa;              /**< an intact_isa, the cap; INTACT_ISA_ANY = all that the machine offers */
   int32_t a_zero_point;         /**< within the activation range; 0 unless a_quantization is STATIC */
   int32_t c_zero_point;         /**< within c_type's range; 0 except for u8 and s8 outputs */
@@ -222,13 +224,13 @@ typedef struct intact_linear_desc {
   const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output or a
                                      fixed_point */
   const float* scales; /**< scale_count finite values ≥ 0; NULL for s32 output and with a fixed_point */
-  int64_t scale_count; /**< 1 (per tensor) or n (per channel); of multipliers and shifts too; 0 for
-                                     s32 output */
+  int64_t scale_count; /**< 1 (per tensor) or n (per channel); counts multipliers and shifts too; 0
+                                     for s32 output */
   float clamp_min;     /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
   float clamp_max;     /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
-  int32_t a_min;       /**< least activation; a_min and a_max both 0: the whole range of a_type */
-  int32_t a_max; /**< greatest activation. A smaller a_max (of s8 activations too) makes exact kernels without
-                    VNNI faster, and the certificate sharper. */
+  int32_t a_min;       /**< smallest activation; a_min and a_max both 0: the whole range of a_type */
+  int32_t a_max;       /**< largest activation. A smaller a_max (also for s8) makes exact kernels without VNNI
+                            faster, and the certificate sharper. */
   int32_t range_check; /**< an intact_range_check, for a_min and a_max */
   /** The type of a tensor of C's shape that every run adds to f: INTACT_U8, INTACT_S8 or INTACT_F32.
    * INTACT_TYPE_NONE: no residual. Not with s32 output. */
@@ -240,26 +242,26 @@ typedef struct intact_linear_desc {
   int32_t a_quantization;
   /** INTACT_F32, INTACT_BF16 or INTACT_F16 with a DYNAMIC quantization, else INTACT_TYPE_NONE. */
   int32_t a_source_type;
-  /** With a fixed_point: scale_count values, each 0 or 2^30 to 2^31 − 1. NULL: the shift alone. */
+  /** With a fixed_point: scale_count values, each 0 or 2^30 to 2^31 − 1. NULL: only shifts apply. */
   const int32_t* multipliers;
-  const int32_t* shifts; /**< with a fixed_point: scale_count values, −31 to 30; above 0: to the left */
+  const int32_t* shifts; /**< with a fixed_point: scale_count values, −31 to 30; positive: to the left */
   /** An intact_fixed_point. All except NONE need a c_type of u8 or s8 and a STATIC a_quantization; scales,
    * bias_f32 and the residual must then be absent. */
   int32_t fixed_point;
-  /** 256 elements of c_type, u8 or s8, or NULL: outputs are lookup_table[c − lowest(c_type)], where c is as the
-   * other fields have it, and lowest is 0 or −128. The sigmoid of a sum, for outputs in units of 1/256, where c
-   * is an s8 of scale 1/16:
+  /** 256 elements of c_type (u8 or s8), or NULL. An output is lookup_table[c − lowest(c_type)]: c is the
+   * output without a table, and lowest is 0 or −128. Example: the sigmoid of an s8 c of scale 1/16, in units
+   * of 1/256:
    *
    *     for (int c = -128; c < 128; ++c) table[c + 128] = min(255, rint(256 / (1 + exp(-c / 16.0))));
    */
   const void* lookup_table;
   int32_t overflow; /**< an intact_overflow */
-  /** With INTACT_SATURATING: an intact_pairing, which depths of a convolution are added in int16 (a GEMM's are
-   * the same in each). Else 0. */
+  /** With INTACT_SATURATING: an intact_pairing, which says which depths of a convolution are added in int16.
+   * A GEMM has the same pairs with each pairing. Else 0. */
   int32_t pairing;
 } intact_linear_desc;
 
-/** u8×s8→s32, exact, the best ISA. */
+/** Defaults: u8×s8→s32, exact, the best ISA. */
 #define INTACT_LINEAR_DESC_INIT                                                                       \
   {                                                                                                   \
     sizeof(intact_linear_desc), INTACT_U8, INTACT_S8, INTACT_S32, INTACT_EXACT, INTACT_ISA_ANY, 0, 0, \
@@ -284,13 +286,13 @@ typedef struct intact_gemm_desc {
    * − 1. */
   int64_t usual_m;
   /** 1: B is passed to each run (with the strides above) and packed there; create the plan with `b` NULL. The
-   * plan is exact for all weights, and an overflow is decided for the worst weights. Tuning, certificates and
+   * plan is exact for all weights; the overflow check assumes the worst weights. Tuning, certificates and
    * saving are UNSUPPORTED. INTACT_SATURATING works as for constant weights. Else 0. */
   int32_t runtime_b;
   int32_t reserved; /**< 0 */
 } intact_gemm_desc;
 
-/** Constant B; n and k are to be set. */
+/** Constant B; set n and k. */
 #define INTACT_GEMM_DESC_INIT \
   { sizeof(intact_gemm_desc), 0, 0, 0, 0, 0, 0, 0 }
 
@@ -301,12 +303,12 @@ typedef struct intact_gemm_desc {
  * and element size. The library checks that exception and the strides; it does not compare all addresses.
  *
  * A batch is `batch` items of m rows each, with one B for all items or, with runtime_b, one B for each. Item
- * i of A begins at a + i·a_batch_stride elements, or at a_items[i] where a_items is given; then `a` must be
+ * i of A begins at a + i·a_batch_stride elements, or at a_items[i] if a_items is given; then `a` must be
  * NULL, and the stride is not read. C, the residual and B work the same way. Items of A, of B and of the
  * residual may share memory; items of C must not. Limit: m·batch at most 2^31 − 1.
  *
- * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch, touches no memory, so
- * each pointer may be NULL. Sizes, strides and threads are checked all the same. */
+ * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no
+ * memory, so each pointer may be NULL. Sizes, strides and threads are still checked. */
 typedef struct intact_gemm_args {
   size_t struct_size;      /**< sizeof(intact_gemm_args) */
   int64_t m;               /**< rows, ≥ 0 */
@@ -316,22 +318,22 @@ typedef struct intact_gemm_args {
   int64_t c_stride;        /**< elements between rows of C, n to 2^40; 0 = n */
   const void* residual;    /**< m×n elements of the plan's residual_type; NULL if the plan has no residual */
   int64_t residual_stride; /**< elements between rows of the residual, n to 2^40; 0 = n */
-  /** Threads of the run, ≥ 0; 0 = OpenMP's default, fewer for little work. Not read by
+  /** Threads of the run, ≥ 0; 0 = OpenMP's default, or fewer if there is little work. Not read by
    * intact_gemm_run_part(). */
   int32_t threads;
-  /** Memory for the run to work in, of any alignment. Its contents mean nothing after the run. Calls that run
-   * at once need one scratch each; so do parts of one run. NULL: each calling thread keeps its own memory
+  /** Memory for the run to work in, of any alignment. Its contents mean nothing after the run. Concurrent
+   * calls need separate scratch; so do parts of one run. NULL: each calling thread keeps its own memory
    * between runs. */
   void* scratch;
   /** Bytes of `scratch`; 0 with NULL. The size that intact_gemm_prepare() returns serves all threads. With
-   * less, the run uses as many threads as the scratch serves, and is refused if it serves none. */
+   * less, the run uses only the threads that the scratch serves, and is refused if it serves no thread. */
   size_t scratch_bytes;
-  /** With INTACT_QUANTIZATION_ROWS: m·batch zero points within the range of a_type, item after item, whatever
-   * the activation range of the plan is. With TENSOR: one, within the activation range. NULL: all are 0. */
+  /** With INTACT_QUANTIZATION_ROWS: m·batch zero points, item after item, within the range of a_type (they
+   * may lie outside the activation range). With TENSOR: one, within the activation range. NULL: all are 0. */
   const int32_t* a_zero_points;
   /** With INTACT_QUANTIZATION_ROWS: m·batch finite values ≥ 0; with TENSOR: one; NULL with s32 output. */
   const float* a_scales;
-  int64_t batch; /**< items, ≥ 0; a struct that ends before this field has one */
+  int64_t batch; /**< number of items, ≥ 0; 1 if the struct ends before this field */
   /** Elements from an item of A to the next, at most 2^40; 0 = m·a_stride, k·a_stride with a_transposed. */
   int64_t a_batch_stride;
   int64_t c_batch_stride; /**< elements from an item of C to the next; 0 = m·c_stride */
@@ -344,22 +346,22 @@ typedef struct intact_gemm_args {
       residual_items;         /**< `batch` pointers to items of the residual, with `residual` NULL; or NULL */
   const void* const* b_items; /**< `batch` pointers to items of B, with `b` NULL; or NULL */
   const void* b; /**< with runtime_b: B, b_type elements, laid out by the strides of the plan's descriptor */
-  /** With runtime_b: finite values ≥ 0 in place of the plan's scales, b_scale_count of each item, item after
-   * item. NULL: the plan's scales; required for s32 output and with a fixed_point. */
+  /** With runtime_b: finite values ≥ 0 that replace the plan's scales, b_scale_count for each item, item
+   * after item. NULL: the plan's scales. Must be NULL for s32 output and with a fixed_point. */
   const float* b_scales;
-  /** With runtime_b, if the plan was created with b_zero_points: zero points of B within the range of
-   * b_type, b_zero_point_count of each item, item after item. NULL: the plan's. */
+  /** With runtime_b, if the plan was created with b_zero_points: zero points of B within the range of b_type,
+   * b_zero_point_count for each item, item after item. NULL: the plan's. */
   const int32_t* b_zero_points;
-  /** 1: A is k×m. Its element of row i and depth j is at a + j·a_stride + i; a_stride is m to 2^40; 0 = m.
-   * The rows of all other fields stay those of the product. The run copies some rows at a time into its
-   * scratch. Else 0. */
+  /** 1: A is k×m. The element of row i and depth j is at a + j·a_stride + i; a_stride is m to 2^40; 0 = m. In
+   * all other fields a row is still one of the m rows. The run copies some rows at a time into its scratch.
+   * Else 0. */
   int32_t a_transposed;
   int32_t reserved;           /**< 0 */
-  int64_t b_scale_count;      /**< scales of each item: 1, or n, one for each column; 0 = 1. 0 with NULL */
+  int64_t b_scale_count;      /**< scales of each item: 1, or n (one for each column); 0 = 1. 0 with NULL */
   int64_t b_zero_point_count; /**< zero points of each item: 1 or n; 0 = 1. 0 with NULL */
 } intact_gemm_args;
 
-/** One item, on OpenMP's default number of threads; m and the buffers are to be set. */
+/** One item, on OpenMP's default number of threads; set m and the buffers. */
 #define INTACT_GEMM_ARGS_INIT                                                                            \
   {                                                                                                      \
     sizeof(intact_gemm_args), 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, NULL, NULL, 1, 0, 0, 0, 0, NULL, \
@@ -373,7 +375,7 @@ typedef struct intact_run_info {
    * beyond the dimensions. */
   int64_t output[3];
   size_t scratch_bytes;      /**< bytes that a run with these arguments uses, for all its threads */
-  size_t part_scratch_bytes; /**< bytes that each part of the run needs, and that a run on one thread needs */
+  size_t part_scratch_bytes; /**< bytes that each part of the run needs; also those of a run on one thread */
 } intact_run_info;
 
 /** To be filled by a call. */
@@ -397,8 +399,8 @@ typedef struct intact_gemm_info {
   const char* kernel;    /**< name of the kernel for large m, or for usual_m, as in logs and perf */
   int64_t packed_bytes;  /**< memory that the packed weights occupy */
   int64_t
-      accumulator_min; /**< least y that activations in the activation range can make, bias_s32 included */
-  int64_t accumulator_max; /**< greatest y; both are within int32; of sums that wrap see intact_certificate */
+      accumulator_min; /**< smallest y that activations in the activation range can make, bias_s32 included */
+  int64_t accumulator_max; /**< largest y; both are within int32; for sums that wrap see intact_certificate */
   int32_t a_quantization;  /**< as in the descriptor */
   int32_t a_source_type;   /**< as in the descriptor */
 } intact_gemm_info;
@@ -410,17 +412,17 @@ typedef struct intact_gemm_info {
         INTACT_EXACT, NULL, 0, 0, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE                       \
   }
 
-/** What intact_gemm_tune() or intact_conv_tune() measured. The name of a convolution's choice says how the
- * input is read, then the kernel. Each phase of a transposed convolution has its own choice; the name is that
- * of the phase that takes longest. */
+/** What intact_gemm_tune() or intact_conv_tune() measured. A convolution's name says first how the input is
+ * read, then the kernel. Each phase of a transposed convolution has its own choice; the name belongs to the
+ * phase that takes longest. */
 typedef struct intact_tune_info {
   size_t struct_size;        /**< sizeof(intact_tune_info) */
-  double microseconds;       /**< a run on `kernel`: the median of its turns, on one thread */
-  double model_microseconds; /**< a run on `model_kernel` in the same turns */
-  int32_t candidates;        /**< how many were timed */
+  double microseconds;       /**< median time of a run with `kernel`, on one thread */
+  double model_microseconds; /**< median time of a run with `model_kernel`, in the same turns */
+  int32_t candidates;        /**< number of candidates that were timed */
   int32_t reserved;          /**< 0 */
-  char kernel[120];          /**< the fastest */
-  char model_kernel[120];    /**< what the cost model would choose */
+  char kernel[120];          /**< the fastest candidate */
+  char model_kernel[120];    /**< the cost model's choice */
 } intact_tune_info;
 
 /** To be filled by a call. */
@@ -429,13 +431,14 @@ typedef struct intact_tune_info {
     sizeof(intact_tune_info), 0, 0, 0, 0, {0}, { 0 } \
   }
 
-/** Which depths of an output a kernel without VNNI adds in int16, two at a time. For a GEMM both pairings are the
- * same: depths (k, k+1), k even. Which engine uses which: docs/peers.md. */
+/** Which depths of an output a kernel without VNNI adds in int16, two at a time. For a GEMM both pairings are
+ * the same: depths (k, k+1), k even. docs/peers.md says which engine uses which. */
 typedef enum intact_pairing {
-  /** Of a convolution: channels (c, c+1) of a tap, c even within the group; an odd last channel is alone. */
+  /** For a convolution: channels (c, c+1) of a tap, c even within the group; an odd last channel is alone. */
   INTACT_PAIRING_WITHIN_TAP = 0,
-  /** Of a convolution: adjacent depths of the window (kd, kh, kw, channel of the group), depth even. With an odd
-   * number of channels in a group pairs cross taps; of one channel adjacent taps are pairs. */
+  /** For a convolution: adjacent depths of the window (kd, kh, kw, channel of the group), the first one even.
+   * With an odd number of channels in a group, pairs cross taps; with one channel, adjacent taps are
+   * pairs. */
   INTACT_PAIRING_FLATTENED = 1
 } intact_pairing;
 
@@ -443,27 +446,27 @@ typedef enum intact_pairing {
  * at once, and is the same on every machine. Kernels without VNNI that add two products in int16 can be wrong
  * for these weights; INTACT_EXACT never is.
  *
- * `pairing` says which depths of a column are pairs. Let a in [lo, hi] and w be activations and
- * weights as the instruction sees them (s8 activations shifted by +128, u8 weights by −128). The pair fails
- * if Σ max(lo·w, hi·w) > 32767 or Σ min(lo·w, hi·w) < −32768. Zero points do not matter. */
+ * `pairing` says which depths of a column are pairs. Let a in [lo, hi] and w be activations and weights as
+ * the instruction sees them (s8 activations shifted by +128, u8 weights by −128). A pair fails if Σ max(lo·w,
+ * hi·w) > 32767 or Σ min(lo·w, hi·w) < −32768. Zero points do not matter. */
 typedef struct intact_certificate {
   size_t struct_size;                 /**< sizeof(intact_certificate) */
-  int32_t a_min;                      /**< least activation that it holds for, in a_type */
-  int32_t a_max;                      /**< greatest activation that it holds for, in a_type */
-  int64_t pairs;                      /**< ⌈k/2⌉·n */
-  int64_t failing_pairs;              /**< 0: no input in the range can saturate; proven */
+  int32_t a_min;                      /**< smallest activation that it holds for, in a_type */
+  int32_t a_max;                      /**< largest activation that it holds for, in a_type */
+  int64_t pairs;                      /**< number of pairs; of a GEMM: ⌈k/2⌉·n */
+  int64_t failing_pairs;              /**< pairs that fail; 0 proves that no input in the range saturates */
   int64_t worst_column;               /**< the column with most failing pairs */
   int64_t worst_column_failing_pairs; /**< failing pairs of that column */
-  int64_t accumulator_min; /**< least y that activations in the range can make, bias_s32 included */
-  /** Greatest y. Both are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of
-   * acc + bias_s32 before it wraps, and if one of them is beyond int32, some y may be any int32. */
+  int64_t accumulator_min; /**< smallest y that activations in the range can make, bias_s32 included */
+  /** Largest y. Both bounds are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of acc
+   * + bias_s32 before it wraps. If one of them is beyond int32, some y may be any int32. */
   int64_t accumulator_max;
   int64_t panels; /**< ⌈n/16⌉ */
-  /** The schedule of exact kernels without VNNI, for many rows or for usual_m, counted over columns: quads. A
-   * quad is four depths of a column. 0 without a schedule. */
+  /** The schedule of exact kernels without VNNI (for large m, or for usual_m), summed over columns: its
+   * quads. A quad is four depths of a column. 0 without a schedule. */
   int64_t schedule_quads;
-  int64_t schedule_items;  /**< items: quads, where a heavy quad counts as two */
-  int64_t schedule_groups; /**< groups: items that are added in int16 before one widening */
+  int64_t schedule_items;  /**< its items: usually one for a quad, two for a heavy quad */
+  int64_t schedule_groups; /**< its groups: items that are added in int16 before one widening */
   int32_t pairing;         /**< the intact_pairing that it holds for */
   int32_t reserved;        /**< 0 */
 } intact_certificate;
@@ -474,12 +477,11 @@ typedef struct intact_certificate {
 
 /** The certificate of 16 adjacent columns. */
 typedef struct intact_panel_certificate {
-  int64_t failing_pairs; /**< pairs of these columns that can saturate */
-  int64_t
-      safe_depth_quads; /**< how many adjacent quads of depths add up within int16, anywhere in the depth */
+  int64_t failing_pairs;    /**< pairs of these columns that can saturate */
+  int64_t safe_depth_quads; /**< number of adjacent quads that add up within int16, wherever they begin */
 } intact_panel_certificate;
 
-/** A pair that can saturate, with a witness: a problem of K = 2 that makes it. */
+/** A pair that can saturate, with a witness: a problem of K = 2 that saturates. */
 typedef struct intact_failing_pair {
   int64_t k;   /**< depths k and k + 1 … */
   int64_t n;   /**< … of column n */
@@ -496,7 +498,7 @@ INTACT_API const char* intact_version(void);
 /** Why this thread's last call failed; "" if it did not fail. Valid until the thread's next call. */
 INTACT_API const char* intact_last_error(void);
 
-/** The name of an intact_status in words, "invalid argument" for instance. Thread-safe; the string is
+/** The name of an intact_status in words, for example "invalid argument". Thread-safe; the string is
  * constant. */
 INTACT_API const char* intact_status_name(int32_t status);
 
@@ -508,9 +510,9 @@ INTACT_API const char* intact_isa_name(int32_t isa);
  * Thread-safe. */
 INTACT_API int32_t intact_isa_available(int32_t isa);
 
-/** Packs `b` and chooses kernels. `linear`: NULL for the defaults. `b` holds linear->b_type elements;
- * b[k,n] is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On success
- * `*gemm` owns a copy of all that it needs; destroy it with intact_gemm_destroy(). Thread-safe. Errors:
+/** Packs `b` and chooses kernels. `linear`: NULL for the defaults. `b` holds linear->b_type elements; b[k,n]
+ * is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On success `*gemm`
+ * owns copies of everything that it needs; destroy it with intact_gemm_destroy(). Thread-safe. Errors:
  * INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
@@ -522,12 +524,12 @@ INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const inta
 
 /** Times the kernels that can run `m` rows (at most 8192 rows) on the plan's own weights. Kernels take turns
  * on the calling thread until `milliseconds` are spent (0 to 1000000), at least four runs each. Later runs of
- * `m` rows use the fastest kernel, or the cost model's choice where that is hardly slower. All kernels of a
- * plan compute the same bytes, so tuning changes no result; without tuning the cost model chooses.
+ * `m` rows use the fastest kernel, or the cost model's choice if it is hardly slower. All kernels of a plan
+ * compute the same bytes, so tuning changes no result; without tuning the cost model chooses.
  *
  * The choice is saved with the plan. A CPU of the same vendor, family and model that may run the kernel uses
  * it after loading; other CPUs ignore it and do not save it again. `info` may be NULL. Not thread-safe: tune
- * a plan before other threads use it, and before intact_gemm_prepare(), whose answer tuning may change.
+ * a plan before other threads use it, and before intact_gemm_prepare(), because tuning may change its answer.
  * Errors: INVALID_ARGUMENT, CODEGEN_FAILED, OUT_OF_MEMORY; the plan is then unchanged. */
 INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds,
                                           intact_tune_info* info);
@@ -557,22 +559,21 @@ INTACT_API intact_status intact_gemm_certificate(const intact_gemm* gemm, intact
 INTACT_API intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t first, int64_t count,
                                                         intact_panel_certificate* panels);
 
-/** Lists failing pairs by column, then depth, from number `first` on: at most `count`, to `pairs`. `*written`
- * is their number. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
+/** Writes failing pairs to `pairs`, ordered by column, then depth: at most `count`, from number `first` on.
+ * `*written` is the number written. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY; UNSUPPORTED with
+ * runtime_b. */
 INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, int64_t count,
                                                    intact_failing_pair* pairs, int64_t* written);
 
 /** Writes the plan to `path`: weights in the canonical layout, arithmetic, certificate, checksum. The file
- * loads on any ISA. The file appears whole or not at all. A
- * new file has the permissions that the umask leaves; a file that is replaced keeps its own. Symbolic links
- * are followed. Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be written; the message says why),
- * OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
+ * loads on any ISA. It appears whole or not at all. A new file has the permissions that the umask leaves; a
+ * file that is replaced keeps its own. Symbolic links are followed. Thread-safe. Errors: INVALID_ARGUMENT
+ * (the file cannot be written; the message says why), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
-/** Writes the bytes of intact_gemm_save() to `data`, which has room for `*size` bytes; then `*size` is the
- * number of bytes that the plan takes. With `data` NULL, or with too little room, nothing is written to
- * `data`. Thread-safe. Errors: INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with
- * runtime_b. */
+/** Writes the bytes of intact_gemm_save() to `data`, which has room for `*size` bytes, and sets `*size` to
+ * their number. With `data` NULL, or with too little room, nothing is written to `data`. Thread-safe. Errors:
+ * INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,
@@ -592,7 +593,7 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
 /** The most spatial dimensions that a convolution can have. */
 #define INTACT_MAX_SPATIAL 3
 
-/** An extent of a convolution's input that each run gives. */
+/** Stands for an extent of a convolution's input that each run gives. */
 #define INTACT_ANY_EXTENT (-1)
 
 /** A convolution with constant weights: channels-last, with any stride, dilation, padding and groups.
@@ -609,12 +610,11 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  * channel n belongs to group n / (output_channels/groups) and reads the input channels of its group.
  *
  * In INTACT_SATURATING mode without VNNI, `pairing` says which products are added in int16:
- *   - INTACT_PAIRING_WITHIN_TAP: adjacent channels of a tap, (c, c+1) with c even within the group; an odd last
+ *   - INTACT_PAIRING_WITHIN_TAP: adjacent channels of a tap, (c, c+1), c even within the group; an odd last
  *     channel is alone. Depthwise convolutions have no pairs.
- *   - INTACT_PAIRING_FLATTENED: depths (k, k+1), k even, where k = (tap, channel of the group) as above; an odd
- *     last depth is alone. With an odd number of channels pairs cross taps; a depthwise convolution pairs
- *     adjacent taps. A transposed convolution must then have one tap, or an even number of channels per group;
- *     else it is UNSUPPORTED.
+ *   - INTACT_PAIRING_FLATTENED: depths (k, k+1), k even, with k as above; an odd last depth is alone. With an
+ *     odd number of channels, pairs cross taps; a depthwise convolution pairs adjacent taps. A transposed
+ *     convolution must then have one tap, or an even number of channels per group; else it is UNSUPPORTED.
  *
  * **Transposed convolution** ("deconvolution"; ConvTranspose of ONNX and PyTorch): the same tensors, but
  * input pixel i contributes with tap k to output o:
@@ -623,7 +623,7 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  *     O = (in − 1)·stride − pad_begin − pad_end + dilation·(kernel − 1) + output_pad + 1
  *
  * So padding crops the output, and output_pad extends its end. As a GEMM: tap k of output o reads input pixel
- * (o + pad_begin − k·dilation) / stride; where this is not an integer or outside the input, the tap
+ * (o + pad_begin − k·dilation) / stride; if this is not an integer, or is outside the input, the tap
  * contributes zero. An output without any input pixel has the accumulator bias_s32. INTACT_SATURATING treats
  * every tap without an input pixel as padding. Weights are O…I as above. PyTorch and ONNX have
  * [input_channels][output_channels/groups][KD][KH][KW]: channel c of group g and output channel n of that
@@ -643,7 +643,7 @@ typedef struct intact_conv_desc {
   int64_t input_channels;  /**< ≥ 1 */
   int64_t output_channels; /**< ≥ 1 */
   int64_t groups;          /**< ≥ 1, divides both numbers of channels; 0 = 1 */
-  /** Extents of the input, ≥ 1; INTACT_ANY_EXTENT where each run gives its own. */
+  /** Extents of the input, ≥ 1; INTACT_ANY_EXTENT: each run gives its own. */
   int64_t input[INTACT_MAX_SPATIAL];
   int64_t kernel[INTACT_MAX_SPATIAL];    /**< ≥ 1; 0 = 1 */
   int64_t stride[INTACT_MAX_SPATIAL];    /**< ≥ 1; 0 = 1 */
@@ -654,8 +654,8 @@ typedef struct intact_conv_desc {
   int64_t output_pad[INTACT_MAX_SPATIAL];
 } intact_conv_desc;
 
-/** Two spatial dimensions, kernel, stride and dilation 1, no padding, one group; channels and input are to be
- * set. */
+/** Two spatial dimensions, kernel, stride and dilation 1, no padding, one group; set the channels and the
+ * input. */
 #define INTACT_CONV_DESC_INIT                                                    \
   {                                                                              \
     sizeof(intact_conv_desc), 2, 0, 0, 0, 0, {0}, {0}, {0}, {0}, {0}, {0}, { 0 } \
@@ -667,28 +667,28 @@ typedef struct intact_conv_desc {
  * dynamic quantization batch × pixels × channels of the input at most 2^40.
  *
  * With batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no memory, so
- * each pointer may be NULL. Extents, strides and threads are checked all the same. */
+ * each pointer may be NULL. Extents, strides and threads are still checked. */
 typedef struct intact_conv_args {
-  size_t struct_size; /**< sizeof(intact_conv_args) */
-  int64_t batch;      /**< images, ≥ 0 */
-  const void* a;      /**< the input: a_type, or a_source_type with a dynamic quantization */
-  int64_t a_stride;   /**< elements between adjacent pixels of the input, input_channels to 2^40; 0 =
+  size_t struct_size;   /**< sizeof(intact_conv_args) */
+  int64_t batch;        /**< images, ≥ 0 */
+  const void* a;        /**< the input: a_type, or a_source_type with a dynamic quantization */
+  int64_t a_stride;     /**< elements between adjacent pixels of the input, input_channels to 2^40; 0 =
                          input_channels */
-  void* c;            /**< the output */
-  int64_t
-      c_stride; /**< elements between adjacent pixels of the output, output_channels to 2^40; 0 = the least */
-  const void* residual; /**< of the output's shape and the plan's residual_type; NULL if the plan has none */
+  void* c;              /**< the output */
+  int64_t c_stride;     /**< elements between adjacent pixels of the output, output_channels to 2^40; 0 =
+                         output_channels */
+  const void* residual; /**< has the output's shape and the plan's residual_type; NULL if the plan has none */
   int64_t residual_stride; /**< elements between adjacent pixels of the residual; 0 = output_channels */
-  /** Threads of the run, ≥ 0; 0 = OpenMP's default, fewer for little work. Not read by
+  /** Threads of the run, ≥ 0; 0 = OpenMP's default, or fewer if there is little work. Not read by
    * intact_conv_run_part(). */
   int32_t threads;
   void* scratch;        /**< memory for the run to work in, as in intact_gemm_args */
   size_t scratch_bytes; /**< bytes of `scratch`; the size that intact_conv_prepare() reports serves all
                            threads */
-  /** Extents of the input. Required where the descriptor has INTACT_ANY_EXTENT; elsewhere 0 or the
-   * descriptor's. */
+  /** Extents of the input. Required where the descriptor has INTACT_ANY_EXTENT; elsewhere 0, or the
+   * descriptor's extent. */
   int64_t input[INTACT_MAX_SPATIAL];
-  /** Extents that the caller expects of the output. A run with another extent is refused; 0: not checked.
+  /** Extents of the output that the caller expects. The run is refused if an extent differs; 0: not checked.
    * intact_conv_prepare() does not read it. */
   int64_t output[INTACT_MAX_SPATIAL];
   /** With INTACT_QUANTIZATION_TENSOR: one zero point of A, within the activation range; NULL: 0. */
@@ -696,7 +696,7 @@ typedef struct intact_conv_args {
   const float* a_scales; /**< with INTACT_QUANTIZATION_TENSOR: one finite value ≥ 0; NULL with s32 output */
 } intact_conv_args;
 
-/** One image, on OpenMP's default number of threads; the buffers are to be set. */
+/** One image, on OpenMP's default number of threads; set the buffers. */
 #define INTACT_CONV_ARGS_INIT \
   { sizeof(intact_conv_args), 1, NULL, 0, NULL, 0, NULL, 0, 0, NULL, 0, {0}, {0}, NULL, NULL }
 
@@ -716,15 +716,15 @@ typedef struct intact_conv_info {
   int64_t input_channels;             /**< as in the descriptor */
   int64_t output_channels;            /**< as in the descriptor */
   int64_t input[INTACT_MAX_SPATIAL];  /**< as in the descriptor; 1 beyond spatial_dims */
-  int64_t output[INTACT_MAX_SPATIAL]; /**< extents of the output; INTACT_ANY_EXTENT where they depend on the
+  int64_t output[INTACT_MAX_SPATIAL]; /**< extents of the output; INTACT_ANY_EXTENT if they depend on the
                                          run */
   const char* kernel;                 /**< name of the main kernel, as in logs, dumps and perf */
-  /** Memory that the packed weights occupy. With INTACT_ANY_EXTENT: what all sizes share, without what
-   * intact_conv_prepare() keeps for each size. */
+  /** Memory that the packed weights occupy. With INTACT_ANY_EXTENT: only the memory that all sizes share;
+   * intact_conv_prepare() keeps more for each size. */
   int64_t packed_bytes;
   int64_t
-      accumulator_min; /**< least y that activations in the activation range can make, bias_s32 included */
-  int64_t accumulator_max; /**< greatest y; both are within int32; of sums that wrap see intact_certificate */
+      accumulator_min; /**< smallest y that activations in the activation range can make, bias_s32 included */
+  int64_t accumulator_max; /**< largest y; both are within int32; for sums that wrap see intact_certificate */
   int32_t a_quantization;  /**< as in the descriptor */
   int32_t a_source_type;   /**< as in the descriptor */
 } intact_conv_info;
@@ -737,34 +737,35 @@ typedef struct intact_conv_info {
   }
 
 /** Packs `weights`, dense O…I as intact_conv_desc describes, and chooses kernels. `linear`: NULL for the
- * defaults. On success `*conv` owns a copy of all that it needs; destroy it with intact_conv_destroy().
- * Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*conv` is
- * then NULL. */
+ * defaults. On success `*conv` owns copies of everything that it needs; destroy it with
+ * intact_conv_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED,
+ * OUT_OF_MEMORY; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const intact_linear_desc* linear,
                                             const void* weights, intact_conv** conv);
 
 /** Reports what a run with `args` needs, and prepares what depends on its batch and extents. Pointers in
- * `args` are not read. A plan keeps what it prepared for the 64 combinations used last; a batch of one is
+ * `args` are not read. A plan keeps the preparations for the 64 combinations used last; a batch of one is
  * always prepared if the descriptor gives all extents. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY;
  * with INTACT_ANY_EXTENT also OVERFLOW, UNSUPPORTED, CODEGEN_FAILED. */
 INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
                                              intact_run_info* info);
 
-/** Times the ways to compute an input with the extents `input`, given as in intact_conv_args (NULL: the
- * descriptor's), as intact_gemm_tune() does. A way is how the input is read, which groups of channels are
- * computed together, and which kernels run; a depthwise convolution has one way. Later runs of such an input,
- * of any batch, use the fastest way, or the cost model's choice where that is hardly slower. Each way runs at
- * least four times, on a batch of one; a way that takes twice as long as the fastest is then dropped. All
- * ways compute the same bytes. Choices are saved with the plan, see intact_gemm_tune(). `info` may be NULL.
- * Not thread-safe: tune a plan before other threads use it, and before intact_conv_prepare(), whose answer
- * tuning may change. Errors: those of intact_conv_prepare(); the plan is then unchanged. */
+/** Times the ways to compute an input, as intact_gemm_tune() does. `input` has the input's extents, as in
+ * intact_conv_args (NULL: the descriptor's). Ways differ in how the input is read, which groups of channels
+ * are computed together, and which kernels run; a depthwise convolution has one way. Later runs of inputs of
+ * these extents, of any batch, use the fastest way, or the cost model's choice if it is hardly slower. Each
+ * way runs at least four times, on a batch of one; a way that takes twice as long as the fastest is then
+ * dropped. All ways compute the same bytes. Choices are saved with the plan, see intact_gemm_tune(). `info`
+ * may be NULL. Not thread-safe: tune a plan before other threads use it, and before intact_conv_prepare(),
+ * because tuning may change its answer. Errors: those of intact_conv_prepare(); the plan is then
+ * unchanged. */
 INTACT_API intact_status intact_conv_tune(intact_conv* conv, const int64_t* input, double milliseconds,
                                           intact_tune_info* info);
 
 /** Computes the output by the arithmetic above. Thread-safe. With valid arguments and the scratch that
  * intact_conv_prepare() reported, a prepared run cannot fail and allocates nothing, except for its helper
- * threads the first time. Another run prepares first, and fails only before anything is written. Errors:
- * those of intact_conv_prepare(). */
+ * threads the first time. A run that is not prepared prepares first, and fails only before anything is
+ * written. Errors: those of intact_conv_prepare(). */
 INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
 
 /** Computes part `part` of `parts` of a run: see intact_gemm_run_part(). Thread-safe. Errors: those of
@@ -776,7 +777,7 @@ INTACT_API intact_status intact_conv_run_part(const intact_conv* conv, const int
 INTACT_API intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info);
 
 /** Reports which weights can make VPMADDUBSW saturate in the pairs of `pairing`, an intact_pairing: see
- * intact_certificate. Columns are output channels. Each call passes over the packed weights. Thread-safe. Errors:
+ * intact_certificate. Columns are output channels. Each call reads all packed weights. Thread-safe. Errors:
  * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_conv_certificate(const intact_conv* conv, int32_t pairing,
                                                  intact_certificate* certificate);
@@ -795,9 +796,9 @@ typedef struct intact_conv_failing_pair {
   int32_t sum; /**< a0·w0 + a1·w1, outside int16 */
 } intact_conv_failing_pair;
 
-/** Lists the pairs of `pairing`, an intact_pairing, that can saturate, by output channel, then tap, then channel, from
- * number `first` on: at most `count`, to `pairs`. `*written` is their number. Each call passes over the packed weights.
- * Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/** Writes to `pairs` the pairs of `pairing`, an intact_pairing, that can saturate, ordered by output channel,
+ * then tap, then channel: at most `count`, from number `first` on. `*written` is the number written. Each
+ * call reads all packed weights. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_conv_failing_pairs(const intact_conv* conv, int32_t pairing, int64_t first,
                                                    int64_t count, intact_conv_failing_pair* pairs,
                                                    int64_t* written);
@@ -811,8 +812,8 @@ INTACT_API intact_status intact_conv_save(const intact_conv* conv, const char* p
 INTACT_API intact_status intact_conv_save_memory(const intact_conv* conv, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_conv_save() wrote: see intact_gemm_load(). The weights are packed
- * for the ISA at hand; the file is not needed afterwards. Thread-safe. Errors: those of intact_gemm_load(),
- * except that a GEMM's file is refused; `*conv` is then NULL. */
+ * for this machine's ISA; the file is not needed afterwards. Thread-safe. Errors: those of
+ * intact_gemm_load(), except that a GEMM's file is refused; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** conv);
 
 /** As intact_conv_load(), from `size` bytes at `data`, of any alignment, which are not needed afterwards.

@@ -1,7 +1,7 @@
 /// @file
-/// C++20 wrapper over intact.h: move-only handles and views, header-only. intact.h has the contract:
+/// C++20 wrapper over intact.h: move-only handles and views, header-only. intact.h describes the contract:
 /// arithmetic, limits, lifetime and errors. Every call that can fail returns an Error or a Result. Nothing
-/// throws except std::bad_alloc, if there is no memory for an error message.
+/// throws except std::bad_alloc, if memory runs out for an error message.
 #ifndef INTACT_INTACT_HPP_
 #define INTACT_INTACT_HPP_
 
@@ -33,7 +33,7 @@ struct MatrixView {
   MatrixView() = default;
   /// A dense matrix of `r` rows and `c` columns at `d`.
   MatrixView(T* d, int64_t r, int64_t c) : data(d), rows(r), columns(c), stride(c) {}
-  /// The same with `s` elements between rows.
+  /// A matrix with `s` elements between rows.
   MatrixView(T* d, int64_t r, int64_t c, int64_t s) : data(d), rows(r), columns(c), stride(s) {}
 };
 
@@ -92,15 +92,14 @@ struct PixelView {
 struct GemmDesc : intact_gemm_desc {
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;  ///< types, zero points, scales, …
 };
-/// Defaults: u8×s8→s32, exact, the best ISA; n and k are to be set.
+/// Defaults: u8×s8→s32, exact, the best ISA; set n and k.
 inline GemmDesc MakeGemmDesc() { return {INTACT_GEMM_DESC_INIT}; }
 
 /// The descriptor of a convolution and its arithmetic.
 struct ConvDesc : intact_conv_desc {
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;  ///< types, zero points, scales, …
 };
-/// Defaults: u8×s8→s32, exact, the best ISA, two spatial dimensions; channels, input and kernel are to be
-/// set.
+/// Defaults: u8×s8→s32, exact, the best ISA, two spatial dimensions; set channels, input and kernel.
 inline ConvDesc MakeConvDesc() { return {INTACT_CONV_DESC_INIT}; }
 
 /// Options of a run, see intact_gemm_args. Convolutions read only the first five.
@@ -120,14 +119,14 @@ struct RunOptions {
 /// @cond private
 namespace detail {
 
-/// The error of this thread's call that has just returned `status`: never without words.
+/// The error of this thread's last call, which returned `status`. A failure always has a message.
 inline Error LastError(intact_status status) {
   if (status == INTACT_OK) return {};
   const char* const message = intact_last_error();
   return {status, *message != '\0' ? message : intact_status_name(status)};
 }
 
-/// That a view holds the plan's elements.
+/// Checks that a view has the plan's element type.
 inline Error CheckType(const char* view, int32_t type, int32_t wanted) {
   if (type == wanted) return {};
   const auto name = [](int32_t t) {
@@ -143,7 +142,7 @@ inline Error CheckType(const char* view, int32_t type, int32_t wanted) {
           std::string(view) + " has elements of type " + name(type) + "; expected " + name(wanted)};
 }
 
-// Checks that succeed take no memory: names become strings only in a message.
+// Checks that succeed allocate nothing: names become strings only in a message.
 
 inline Error CheckExtent(const char* what, int64_t value, int64_t wanted) {
   if (value == wanted) return {};
@@ -151,13 +150,13 @@ inline Error CheckExtent(const char* what, int64_t value, int64_t wanted) {
           std::string(what) + " is " + std::to_string(value) + "; expected " + std::to_string(wanted)};
 }
 
-/// The same of extent `i` of a view of pixels.
+/// Checks extent `i` of a view of pixels.
 inline Error CheckExtent(const char* view, size_t i, int64_t value, int64_t wanted) {
   if (value == wanted) return {};
   return CheckExtent((std::string(view) + "'s extent " + std::to_string(i)).c_str(), value, wanted);
 }
 
-/// That a view of pixels is not empty: 0 would stand for the descriptor's extent.
+/// Checks that extent `i` of a view of pixels is not 0, which would stand for the descriptor's extent.
 inline Error CheckNotEmpty(const char* view, size_t i, int64_t value) {
   if (value >= 1) return {};
   return {INTACT_INVALID_ARGUMENT, std::string(view) + "'s extent " + std::to_string(i) + " is " +
@@ -243,9 +242,9 @@ class Gemm {
     return info;
   }
 
-  /// Computes `c`, m×n of the plan's c_type, from `a`, m×k of its a_type (or a_source_type); k×m with
-  /// options.a_transposed. `a` and `c` must not overlap. Errors: a view with another shape or element type than
-  /// the plan's, and the errors of intact_gemm_run().
+  /// Computes `c` (m×n of the plan's c_type) from `a` (m×k of its a_type or a_source_type; k×m with
+  /// options.a_transposed). `a` and `c` must not overlap. Errors: a view with another shape or element type
+  /// than the plan's, and the errors of intact_gemm_run().
   template <class A, class C>
   Error Run(MatrixView<const A> a, MatrixView<C> c, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
@@ -253,7 +252,8 @@ class Gemm {
     return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
   }
 
-  /// Run() for each item of a batch; `a` and `c` have the same number of items. No items: nothing is done.
+  /// Run() for each item of a batch; `a` and `c` have the same number of items. Without items it does
+  /// nothing.
   template <class A, class C>
   Error Run(const BatchView<const A>& a, const BatchView<C>& c, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
@@ -303,8 +303,8 @@ class Gemm {
   /// What the plan chose.
   const intact_gemm_info& Info() const noexcept { return info_; }
 
-  /// Which weights can make VPMADDUBSW saturate. Every intact_pairing pairs the same depths of a GEMM, so the argument
-  /// does not matter. Errors: see intact_gemm_certificate().
+  /// Which weights can make VPMADDUBSW saturate. The argument does not matter: a GEMM has the same pairs with
+  /// each intact_pairing. Errors: see intact_gemm_certificate().
   Result<intact_certificate> Certificate(int32_t /*pairing*/ = INTACT_PAIRING_WITHIN_TAP) const {
     intact_certificate certificate = INTACT_CERTIFICATE_INIT;
     Error error = detail::LastError(intact_gemm_certificate(handle_.get(), &certificate));
@@ -442,7 +442,7 @@ class Conv {
     return info;
   }
 
-  /// Prepares runs of `batch` inputs of these extents, which are required where the plan has
+  /// Prepares runs of `batch` inputs of these extents. Extents are required where the plan has
   /// INTACT_ANY_EXTENT. Reports what the runs need and the extents of the output. Errors: see
   /// intact_conv_prepare().
   Result<intact_run_info> Prepare(int64_t batch, const std::array<int64_t, INTACT_MAX_SPATIAL>& extents = {},
@@ -457,8 +457,8 @@ class Conv {
     return info;
   }
 
-  /// Computes `c` from `a`, pixels of the plan's types and channels. They must not overlap. Errors: a view
-  /// whose shape or element type is not the plan's, and those of intact_conv_run().
+  /// Computes `c` from `a`. Both have the plan's types and channels, and must not overlap. Errors: a view
+  /// with another shape or element type than the plan's, and the errors of intact_conv_run().
   template <class A, class C>
   Error Run(const PixelView<const A>& a, const PixelView<C>& c, const RunOptions& options = {}) const {
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
@@ -507,7 +507,8 @@ class Conv {
   /// What the plan chose.
   const intact_conv_info& Info() const noexcept { return info_; }
 
-  /// Which weights can make VPMADDUBSW saturate, in an intact_pairing. Errors: see intact_conv_certificate().
+  /// Which weights can make VPMADDUBSW saturate in the pairs of `pairing`, an intact_pairing. Errors: see
+  /// intact_conv_certificate().
   Result<intact_certificate> Certificate(int32_t pairing) const {
     intact_certificate certificate = INTACT_CERTIFICATE_INIT;
     Error error = detail::LastError(intact_conv_certificate(handle_.get(), pairing, &certificate));
@@ -551,7 +552,7 @@ class Conv {
       if (error.ok()) error = detail::CheckNotEmpty("c", i, c.extents[i]);
     }
     if (!error.ok()) return error;
-    // The library compares extents, those of the output too.
+    // The library checks the extents, also the output's.
     for (size_t i = 0; i < static_cast<size_t>(info_.spatial_dims); ++i) {
       args->input[i] = a.extents[i];
       args->output[i] = c.extents[i];

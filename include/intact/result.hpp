@@ -1,5 +1,5 @@
 /// @file
-/// What calls that can fail return. intact.hpp includes it.
+/// The types that calls return if they can fail. intact.hpp includes this file.
 #ifndef INTACT_RESULT_HPP_
 #define INTACT_RESULT_HPP_
 
@@ -12,16 +12,16 @@
 
 namespace intact {
 
-/// Whether a call succeeded, and if not, why.
+/// A call's success, or its failure and the reason.
 struct [[nodiscard]] Error {
-  intact_status status = INTACT_OK;  ///< INTACT_OK: it succeeded
+  intact_status status = INTACT_OK;  ///< INTACT_OK: the call succeeded
   std::string message;               ///< names the argument, its value and what was expected
 
   /// Whether the call succeeded.
   bool ok() const noexcept { return status == INTACT_OK; }
 };
 
-/// A T, or the Error why there is none.
+/// A T, or the Error of the call that failed to make one.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -45,7 +45,7 @@ class [[nodiscard]] Result {
   T* operator->() { return &**this; }
   /// The value's members; there must be a value.
   const T* operator->() const { return &**this; }
-  /// Why there is no value; ok() if there is one.
+  /// The failure; ok() if there is a value.
   const Error& error() const noexcept { return error_; }
 
  private:

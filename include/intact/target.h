@@ -25,15 +25,15 @@
 extern "C" {
 #endif
 
-/** The version of this ABI. Structs carry their size and grow at their end, as those of intact.h do. */
+/** The version of this ABI. Structs carry their size and grow at their end, as in intact.h. */
 #define INTACT_TARGET_ABI 2
 
 /** Bytes of a message, its terminating zero included. */
 #define INTACT_TARGET_MESSAGE_BYTES 256
 
 /** What a target can do, as bits of intact_target::supports. A sweep leaves out problems that need a feature
- * which the target lacks, and reports how many. For what bits cannot say (a shape, a combination), the target
- * returns INTACT_UNSUPPORTED and a message. Each of A, B and C needs at least one type. */
+ * which the target lacks, and reports how many. For limits that no bit describes (a shape, a combination),
+ * the target returns INTACT_UNSUPPORTED and a message. Each of A, B and C needs at least one type. */
 typedef enum intact_target_feature {
   INTACT_TARGET_A_U8 = 0,           /**< u8 activations */
   INTACT_TARGET_A_S8 = 1,           /**< s8 activations */
@@ -64,8 +64,8 @@ typedef enum intact_target_feature {
   INTACT_TARGET_DYNAMIC_TENSOR = 25,    /**< INTACT_QUANTIZATION_DYNAMIC_TENSOR, of convolutions too */
   INTACT_TARGET_THREADS = 26,           /**< numbers of threads other than 1 */
   INTACT_TARGET_CONV_1D = 27,           /**< convolutions of one spatial dimension */
-  INTACT_TARGET_CONV_2D = 28,           /**< of two */
-  INTACT_TARGET_CONV_3D = 29,           /**< of three */
+  INTACT_TARGET_CONV_2D = 28,           /**< convolutions of two */
+  INTACT_TARGET_CONV_3D = 29,           /**< convolutions of three */
   INTACT_TARGET_CONV_GROUPS = 30,       /**< several groups of several input channels each */
   INTACT_TARGET_CONV_DEPTHWISE = 31,    /**< several groups of one input channel each */
   INTACT_TARGET_CONV_PADDING = 32,      /**< equal padding at both ends */
@@ -88,30 +88,32 @@ typedef enum intact_target_feature {
   INTACT_TARGET_TENSOR_QUANTIZATION = 48,
   INTACT_TARGET_A_TRANSPOSED = 49, /**< a_transposed: A as K×M */
   INTACT_TARGET_ITEM_COLUMNS = 50, /**< zero points or scales of B for each column of each item */
-  INTACT_TARGET_FEATURES = 51      /**< how many there are */
+  INTACT_TARGET_FEATURES = 51      /**< number of features */
 } intact_target_feature;
 
 /** The bit of a feature in intact_target::supports. */
 #define INTACT_TARGET_BIT(feature) ((uint64_t)1 << (feature))
 
-/** A target. All that it points to must live as long as the process. */
+/** A target. Everything that it points to must live as long as the process. */
 typedef struct intact_target {
-  /** sizeof(intact_target). What a shorter struct lacks is NULL; a longer one must end with zeros. */
+  /** sizeof(intact_target). Fields that a shorter struct lacks are NULL; a longer struct must end with
+   * zeros. */
   size_t struct_size;
   const char* name;  /**< for reports, with a version: "mylib 1.2, avx2" */
   uint64_t supports; /**< INTACT_TARGET_BIT() of each intact_target_feature, or'ed */
-  /** The arithmetic that the target claims, in the words of `intact verify models`. The target fails where it
+  /** The arithmetic that the target claims, in the words of `intact verify models`. The target fails if it
    * computes anything else. NULL: "exact", the arithmetic of intact.h. "any": no claim; the verifier finds
-   * the arithmetic. Then the target fails where no model explains an output, and passes as MIXED where
-   * outputs of one problem have different models. Operations with different claims are joined by "|", each
-   * but the last with its operations in front, as reports name them: "u8s8: maddubs | depthwise: any |
+   * the arithmetic. Then the target fails if no model explains an output, and passes as MIXED if outputs of
+   * one problem have different models. Claims for different operations are joined by "|". Each claim except
+   * the last begins with its operations, as reports name them: "u8s8: maddubs | depthwise: any |
    * deconvolution s8s8u8: maddubs | exact". */
   const char* arithmetic;
   /** Computes C of a GEMM. `b` is laid out by the descriptor's strides; NULL with runtime_b. The function is
-   * called many times, with the same or other weights; it may keep something between calls. The pointers are
+   * called many times, with equal or different weights; it may keep data between calls. The pointers are
    * valid during the call. args->scratch is NULL. linear->mode, pairing, max_isa, the activation range and
-   * usual_m may be ignored. Returns INTACT_OK; INTACT_UNSUPPORTED for a problem that it does not run, which is
-   * skipped; any other status is a failure. Unless OK, the function may write a line to `message`. */
+   * usual_m may be ignored. Returns INTACT_OK, or INTACT_UNSUPPORTED for a problem that it does not run,
+   * which is skipped. Any other status is a failure. Unless it returns INTACT_OK, the function may write a
+   * line to `message`. */
   intact_status (*gemm)(const intact_gemm_desc* desc, const intact_linear_desc* linear, const void* b,
                         const intact_gemm_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]);
   /** Computes the output of a convolution, under the rules of `gemm`. The descriptor gives all extents. NULL:
@@ -120,9 +122,10 @@ typedef struct intact_target {
                         const intact_conv_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]);
 } intact_target;
 
-/** What a plug-in exports. `abi`: INTACT_TARGET_ABI of the caller. `options`: the text after the file's name,
- * "isa=avx2" of `--target ./mine.so:isa=avx2`; "" if there is none. Called once in a process, before all
- * other calls. Returns NULL, with a line in `message`, if it cannot serve them. */
+/** The function that a plug-in exports. `abi`: INTACT_TARGET_ABI of the caller. `options`: the text after the
+ * file's name, for example "isa=avx2" of `--target ./mine.so:isa=avx2`; "" if there is none. Called once in a
+ * process, before all other calls. Returns NULL, with a line in `message`, if it does not support the ABI or
+ * the options. */
 INTACT_API const intact_target* intact_target_open(uint32_t abi, const char* options,
                                                    char message[INTACT_TARGET_MESSAGE_BYTES]);
 

@@ -1,14 +1,14 @@
-// Access: how kernels find A. Either by rows, a pointer to each and a convolution's taps beside it (Taps,
-// RowMap), or in a planar band, by positions (PlanarAccess, PlanarRows; planar_band.h). What a plan knows
-// stands in the first of each pair, what a run adds in the second.
+// Access: how kernels find A. Either by rows, with a pointer to each row and a convolution's taps (Taps,
+// RowMap), or by positions in a planar band (PlanarAccess, PlanarRows; planar_band.h). The first type of each
+// pair holds what a plan knows; the second holds what a run adds.
 //
 //   row m   At(m) + taps.offsets[0] ─► taps.depth bytes      depths 0 …
 //                 + taps.offsets[1] ─► taps.depth bytes      depths taps.depth …
 //
 // The rows of a GEMM are one stride apart, and there is one tap, at 0. A convolution's rows are output
-// pixels, each pointing to the input pixel of its first tap: pixels of a line are one stride apart, lines
-// another, and planes (images, or the depths of a volume) a third. Taps lie at the same distances from every
-// pixel, so a tile of rows is addressed by its pointers and one offset.
+// pixels. Each points to the input pixel of its first tap. Pixels of a line have one stride, lines another,
+// and planes (images, or the depths of a volume) a third. Taps are at equal distances from every row's
+// pointer, so a tile of rows is addressed by its pointers and one offset.
 //
 //   plane 0   line 0   p0 p1 p2 …  p(line_rows − 1)          ─► row 0, 1, …
 //             line 1   …
@@ -27,53 +27,52 @@ namespace intact::kernels {
 
 /// How columns read A from a planar band (planar_band.h).
 struct PlanarAccess {
-  std::vector<uint32_t> quad_offsets;  // where quad q of the depth lies, in bytes from a position
-  int64_t group_columns = 0;           // the columns of a group, which read the same channels
-  int64_t group_bytes = 0;             // from those channels to the next group's
+  std::vector<uint32_t> quad_offsets;  // of each quad of the depth, in bytes from a position
+  int64_t group_columns = 0;           // columns of a group; they all read the group's channels
+  int64_t group_bytes = 0;             // from the channels of a group to the next group's
   int64_t line_rows = 0;               // rows (output pixels) of a line
-  int64_t line_positions = 0;          // from a line to the next
+  int64_t line_positions = 0;          // positions from a line to the next
 
-  /// Whether the input's extents, and with them all but the groups' columns, are left open: plans for given
-  /// extents are made like the one that has this access.
+  /// Whether the input's extents are open, so that only group_columns is known. Plans for given extents are
+  /// then made from the plan that has this access.
   bool IsModel() const { return quad_offsets.empty(); }
 };
 
-/// A planar band as it is staged for a run of rows of one plane.
+/// A planar band that is staged for adjacent rows of one plane.
 struct PlanarRows {
-  uintptr_t origin = 0;   // address of position 0 of group 0, which need not be there
-  int64_t first_row = 0;  // the row there: the first of a line
-  uint8_t largest = 0;    // activation
+  uintptr_t origin = 0;   // address of position 0 of group 0, which may not be staged
+  int64_t first_row = 0;  // the row at position 0: the first of a line
+  uint8_t largest = 0;    // the largest activation in the band
 };
 
-/// The taps [first, end) of some output line that are not all padding.
+/// Taps [first, end) of an output line: its other taps read only padding.
 struct TapRange {
   int64_t first = 0, end = 0;
   bool operator==(const TapRange&) const = default;
 };
 
-/// Taps side by side, for tiles that lie within a line: neighbouring rows then read the same pixels, with
-/// different taps.
+/// Adjacent taps, for tiles within a line: neighbouring rows read common pixels with different taps.
 struct SharedPixels {
-  int64_t taps = 1;      // along the width, which follow each other in Taps::offsets
-  int64_t tap_step = 0;  // in bytes, from one to the next
-  int64_t row_step = 0;  // from a row of a line to the next
+  int64_t taps = 1;      // along the width; they follow each other in Taps::offsets
+  int64_t tap_step = 0;  // in bytes, from a tap to the next
+  int64_t row_step = 0;  // in bytes, from a row of a line to the next
 };
 
 struct Taps {
   std::vector<int64_t> offsets = {0};  // in bytes from a row's pointer
-  int64_t depth = 0;                   // of each tap; a multiple of 4 where there are several
-  // From the activations that one vector of columns reads to those of the next: 0, or the input channels of a
-  // grouped convolution whose groups fill a vector.
+  int64_t depth = 0;                   // of each tap; a multiple of 4 if there are several taps
+  // Bytes from the activations that one vector of columns reads to the next vector's: 0, or the input
+  // channels of a group, if each group of a convolution fills a vector.
   int64_t vector_step = 0;
-  // One range for each output line of a plane, where lines read nothing but padding with some of their taps:
-  // those need not be computed. Empty where that cannot be used.
+  // For each output line of a plane, the taps to compute: the line's other taps read only padding. Empty if
+  // all taps are computed.
   std::vector<TapRange> line_taps;
-  // How many bytes at each tap's begin are padding for the first row of a line, and how many at its end for
-  // the last: not computed either. Whole quads, less than the depth together; 0 where that cannot be used.
+  // Bytes of padding that are not computed either: at each tap's beginning in the first row of a line, and at
+  // its end in the last row. Whole quads, together less than the depth; 0 if all bytes are computed.
   int64_t head = 0, tail = 0;
-  std::optional<SharedPixels> shared;  // where kernels are to use that
+  std::optional<SharedPixels> shared;  // set if kernels use it
   bool stages_tiles = false;           // AMX: rows are copied, not loaded from their lines (amx_engine.h)
-  int64_t line_rows = 0;               // of an output line, where it is used, or one of the above is not 0
+  int64_t line_rows = 0;               // rows of an output line, if `shared`, head or tail need it
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }
   bool HasLineEnds() const { return head != 0 || tail != 0; }
 };
@@ -82,22 +81,22 @@ using Access = std::variant<Taps, PlanarAccess>;
 
 /// The rows of one run, by number. Strides are in bytes.
 struct RowMap {
-  // Where row 0 is, or would be: an address, since the row itself need not be there.
+  // The address of row 0. Not a pointer, because row 0 may not exist.
   uintptr_t origin = 0;
   int64_t stride = 0;
   int64_t line_rows = std::numeric_limits<int64_t>::max();
   int64_t line_stride = 0;
   int64_t plane_lines = std::numeric_limits<int64_t>::max();
   int64_t plane_stride = 0;
-  // Of a transposed A, whose rows are to be copied (row_preparer.h): from an element of a row to the next.
-  // 0: they lie side by side, as kernels read them.
+  // The distance between elements of a row of a transposed A; such rows are copied (row_preparer.h). 0:
+  // elements are adjacent, as kernels read them.
   int64_t depth_stride = 0;
 
   RowMap() = default;
   /// Rows `row_stride` apart.
   RowMap(const uint8_t* first, int64_t row_stride)
       : origin(reinterpret_cast<uintptr_t>(first)), stride(row_stride) {}
-  /// Rows from number `row` on, which is at `first`, `row_stride` apart.
+  /// Rows from number `row` on, `row_stride` apart. Row `row` is at `first`.
   static RowMap From(int64_t row, const uint8_t* first, int64_t row_stride) {
     RowMap rows(first, row_stride);
     rows.origin -= static_cast<uintptr_t>(row * row_stride);
@@ -118,10 +117,10 @@ struct RowMap {
   }
 };
 
-/// The rows of A of one run, as its plan's Access asks for them.
+/// The rows of A of one run, of the kind that the plan's Access needs.
 using InputRows = std::variant<RowMap, PlanarRows>;
 
-/// Walks over the rows of a map in their order, without divisions.
+/// Walks over the rows of a map in order, without divisions.
 class RowCursor {
  public:
   RowCursor(const RowMap& map, int64_t row)
@@ -130,9 +129,9 @@ class RowCursor {
         rows_left_(map.line_rows - row % map.line_rows),
         lines_left_(map.plane_lines - row / map.line_rows % map.plane_lines) {}
 
-  /// The pointer of the present row; moves on to the next.
+  /// Returns the current row's pointer and moves on to the next row.
   const uint8_t* Next() { return Skip(1); }
-  /// The pointer of the present row; moves on by `count` rows, at most those that are left in its line.
+  /// Returns the current row's pointer and moves on by `count` rows, at most the rows left in the line.
   const uint8_t* Skip(int64_t count) {
     const uint8_t* const row = RowMap::Pointer(address_);
     address_ += static_cast<uintptr_t>(count * map_.stride);
@@ -153,10 +152,11 @@ class RowCursor {
       count -= run;
     }
   }
-  /// Whether the row that Next() will return is a line's first; and its line, of the plane.
+  /// Whether the row that Next() will return is the first of its line.
   bool BeginsLine() const { return rows_left_ == map_.line_rows; }
+  /// Its line, within the plane.
   int64_t line() const { return map_.plane_lines - lines_left_; }
-  /// Rows to come in that line.
+  /// The rows left in that line.
   int64_t rows_left() const { return rows_left_; }
 
  private:

@@ -53,7 +53,7 @@ struct Limits {
   int32_t min, max;
 };
 
-// Of u8 and s8; 0 of other types.
+// The range of u8 or s8; 0 to 0 for other types.
 Limits TypeLimits(int32_t type) {
   const auto known = static_cast<intact_type>(type);
   return {core::LowestOf(known), core::HighestOf(known)};
@@ -117,7 +117,7 @@ std::string RangeText(Limits limits) {
   return std::to_string(limits.min) + " to " + std::to_string(limits.max);
 }
 
-// The activation range of activations; all of the type if none is.
+// The activation range; the whole type if a_min and a_max are 0.
 Limits ActivationLimits(const intact_linear_desc& desc) {
   return desc.a_min == 0 && desc.a_max == 0 ? TypeLimits(desc.a_type) : Limits{desc.a_min, desc.a_max};
 }
@@ -151,11 +151,11 @@ Error CheckQuantization(const intact_linear_desc& desc) {
   }
   if (!is_dynamic && source != INTACT_TYPE_NONE) {
     return InvalidArgument(Got("a_source_type", source) +
-                           "; expected INTACT_TYPE_NONE, for a_quantization is not dynamic");
+                           "; expected INTACT_TYPE_NONE, because a_quantization is not dynamic");
   }
   if (quantization != INTACT_QUANTIZATION_STATIC && desc.a_zero_point != 0) {
     return InvalidArgument(Got("a_zero_point", desc.a_zero_point) +
-                           "; expected 0, for each run has its own (a_quantization)");
+                           "; expected 0, because each run has its own (a_quantization)");
   }
   if (!is_dynamic) return {};
   if (desc.c_type == INTACT_S32) {
@@ -202,7 +202,7 @@ Error CheckWeightZeroPoints(const intact_linear_desc& desc, int64_t n) {
   return {};
 }
 
-// What may not be there besides multipliers and shifts.
+// Checks that no other field contradicts a fixed_point.
 Error CheckAlone(const intact_linear_desc& desc) {
   if (!core::IsInt8(static_cast<intact_type>(desc.c_type))) {
     return InvalidArgument(Got("c_type", desc.c_type) +
@@ -308,7 +308,7 @@ Error CheckResidualFields(const intact_linear_desc& desc) {
   if (has_residual ? !IsFiniteAndPositive(scale) : scale != 0.0f) {
     return UnexpectedNumber(
         "residual_scale", scale,
-        has_residual ? "a finite value above 0" : "0, for residual_type is INTACT_TYPE_NONE");
+        has_residual ? "a finite value above 0" : "0, because residual_type is INTACT_TYPE_NONE");
   }
   const Limits limits = TypeLimits(desc.residual_type);
   if (desc.residual_zero_point < limits.min || desc.residual_zero_point > limits.max) {
@@ -318,7 +318,7 @@ Error CheckResidualFields(const intact_linear_desc& desc) {
   return {};
 }
 
-// The activation's bounds, within what the output type can hold.
+// The activation's bounds, within the output type's range.
 core::Clamp BoundsOf(const core::Linear& linear) {
   const float infinity = std::numeric_limits<float>::infinity();
   core::Clamp bounds{-infinity, infinity};
@@ -334,7 +334,7 @@ core::Clamp BoundsOf(const core::Linear& linear) {
   return {clamp(bounds.low), clamp(bounds.high)};
 }
 
-// Of checked numbers. Brings the post-operations into their one form.
+// The output of checked numbers. Normalizes the post-operations.
 Requantization TakeOutput(core::Linear* linear) {
   const core::Clamp bounds = BoundsOf(*linear);
   linear->post_ops = linear->post_ops.WithoutActivation();
@@ -347,7 +347,7 @@ Requantization TakeOutput(core::Linear* linear) {
   return output;
 }
 
-// `count` values at `from`, 1 for all or one each, for `n` columns.
+// The values of `n` columns from `count` values at `from`: one for all columns, or one for each.
 template <class T>
 std::vector<T> ReadColumns(const T* from, int64_t count, int64_t n) {
   if (from == nullptr) return {};
@@ -387,7 +387,7 @@ std::string Shortest(Float value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-// What happens to sums in int16, and beyond int32.
+// Checks what happens to sums in int16 (pairing) and beyond int32 (overflow).
 Error CheckSums(const intact_linear_desc& desc) {
   if (!IsOneOf(desc.overflow, {INTACT_OVERFLOW_REFUSED, INTACT_OVERFLOW_WRAPS})) {
     return InvalidArgument(Got("overflow", desc.overflow) + "; expected an intact_overflow");
@@ -405,7 +405,7 @@ Error CheckSums(const intact_linear_desc& desc) {
 std::string Text(float value) { return Shortest(value); }
 std::string Text(double value) { return Shortest(value); }
 
-// By their bits: under DAZ a comparison takes denormals for 0.
+// They test bits: under DAZ a comparison treats denormals as 0.
 bool IsFinite(float value) { return (std::bit_cast<uint32_t>(value) & 0x7f800000u) != 0x7f800000u; }
 bool IsFiniteAndPositive(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
@@ -478,7 +478,7 @@ Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n) {
 Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n) {
   if (IsOneOf(desc.a_quantization, {INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS})) {
     return Unsupported(Got("a_quantization", desc.a_quantization) +
-                       "; expected STATIC, TENSOR or DYNAMIC_TENSOR, for this is a convolution");
+                       "; expected STATIC, TENSOR or DYNAMIC_TENSOR for a convolution");
   }
   return CheckLinear(desc, n);
 }
@@ -486,7 +486,7 @@ Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n)
 Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b) {
   RETURN_IF_ERROR(CheckShape(desc));
   if (desc.runtime_b != 0 && b != nullptr) {
-    return InvalidArgument("b is given, and runtime_b is 1; expected NULL, for runs give it");
+    return InvalidArgument("b is given, and runtime_b is 1; expected NULL, because each run passes B");
   }
   if (desc.runtime_b == 0 && b == nullptr) return InvalidArgument("b is NULL");
   return WeightView{static_cast<const int8_t*>(b),
@@ -520,7 +520,7 @@ Error CheckStride(const char* field, int64_t stride, int64_t elements) {
 }
 
 Error CheckApart(const MemoryRows& c, const MemoryRows& other) {
-  // As integers: the ends may lie beyond what a pointer may point to.
+  // As integers: a pointer must not point beyond the end of its buffer, and the ends may.
   const auto begin_of = [](const MemoryRows& rows) { return reinterpret_cast<uintptr_t>(rows.data); };
   const auto end_of = [&](const MemoryRows& rows) {
     return begin_of(rows) +
@@ -534,7 +534,7 @@ Error CheckApart(const MemoryRows& c, const MemoryRows& other) {
     const int64_t ahead = (distance % stride + stride) % stride;
     if (ahead >= c.row_bytes && ahead + other.row_bytes <= stride) return {};
   }
-  return InvalidArgument(std::string("c overlaps ") + other.name + "; expected buffers that are apart");
+  return InvalidArgument(std::string("c overlaps ") + other.name + "; expected separate buffers");
 }
 
 Error CheckOutputStrides(int64_t columns, const OutputArguments& arguments) {
@@ -546,20 +546,20 @@ Error CheckOutput(const Requantization& output, int64_t columns, const OutputArg
   if (arguments.c == nullptr) return InvalidArgument("c is NULL");
   const bool is_given = arguments.residual != nullptr;
   if (is_given != output.has_residual()) {
-    return InvalidArgument(is_given ? "residual is given; expected NULL, for the plan has none"
+    return InvalidArgument(is_given ? "residual is given; expected NULL, because the plan has none"
                                     : "residual is NULL; expected a tensor of the plan's type");
   }
   const int64_t stride = arguments.residual_stride;
   if (!is_given || arguments.residual != arguments.c) return {};
   const int bytes = core::BytesOf(output.residual_type);
   if (bytes != core::BytesOf(output.c_type)) {
-    return InvalidArgument("residual is c, whose elements are of another size; expected a tensor of " +
-                           std::to_string(bytes) + "-byte elements beside c");
+    return InvalidArgument("residual is c, whose elements have another size; expected a separate tensor of " +
+                           std::to_string(bytes) + "-byte elements");
   }
   const auto or_dense = [&](int64_t given) { return given == 0 ? columns : given; };
   if (or_dense(stride) != or_dense(arguments.c_stride)) {
     return Unexpected("residual_stride", stride,
-                      "c_stride, which is " + std::to_string(arguments.c_stride) + ", for residual is c");
+                      "c_stride, which is " + std::to_string(arguments.c_stride) + ", because residual is c");
   }
   return {};
 }
@@ -571,14 +571,15 @@ Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* 
   const bool takes_scales = takes_values && problem.HasRowScales();
   if (zero_points != nullptr && !takes_values) {
     return InvalidArgument(
-        "a_zero_points are given; expected NULL, for the plan's a_quantization is not ROWS or TENSOR");
+        "a_zero_points are given; expected NULL, because the plan's a_quantization is neither ROWS nor "
+        "TENSOR");
   }
   if ((scales != nullptr) != takes_scales) {
     const std::string wanted = has_one ? "one value" : "a value for each row";
     return InvalidArgument(takes_scales ? "a_scales is NULL; expected " + wanted
-                                        : "a_scales are given; expected NULL, for the plan takes none");
+                                        : "a_scales are given; expected NULL, because the plan takes none");
   }
-  // Padding of a convolution has the value of the one zero point.
+  // A convolution's padding has the value of the zero point, so that must lie in the activation range.
   const Limits limits =
       has_one ? Limits{problem.range.low - problem.a_shift(), problem.range.high - problem.a_shift()}
               : TypeLimits(problem.a_type);

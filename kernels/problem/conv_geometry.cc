@@ -23,7 +23,7 @@ Error CheckWithin(const std::string& field, int64_t value, int64_t least) {
   return InvalidArgument(Got(field, value) + "; expected " + std::to_string(least) + " to 2147483647");
 }
 
-// Copies the values that the caller's dimensions have, 0 as `otherwise`, and checks them.
+// Copies the values of the caller's dimensions, with `otherwise` in place of 0, and checks them.
 Error Read(const char* field, const int64_t* values, int dims, int64_t least, int64_t otherwise,
            Spatial* spatial) {
   spatial->fill(otherwise);
@@ -49,7 +49,7 @@ Error CheckChannels(const ConvGeometry& geometry) {
                          " and output_channels = " + std::to_string(geometry.output_channels));
 }
 
-// The factors' product, or a value beyond `limit` if it is that large. Factors are at least 1.
+// The factors' product; if it exceeds `limit`, some value beyond `limit`. Factors are at least 1.
 int64_t Product(std::initializer_list<int64_t> factors, int64_t limit) {
   int64_t product = 1;
   for (const int64_t factor : factors) {
@@ -73,7 +73,7 @@ Error SetOutput(ConvGeometry* geometry) {
     }
     geometry->output[i] = (padded - span) / geometry->stride[i] + 1;
     RETURN_IF_ERROR(CheckWithin("the output's extent", geometry->output[i], 1));
-    if (geometry->output[i] == 1) geometry->stride[i] = 1;  // it leads nowhere
+    if (geometry->output[i] == 1) geometry->stride[i] = 1;  // the stride is not used
   }
   return {};
 }
@@ -86,7 +86,7 @@ Error SetTransposedOutput(ConvGeometry* geometry) {
       return InvalidArgument(Got(std::string("output_pad").append(index), geometry->output_pad[i]) +
                              "; expected at most " + std::to_string(most) + ", less than stride or dilation");
     }
-    // Below 2⁶³ all the same.
+    // Below 2⁶³ here too.
     const int64_t whole = (geometry->input[i] - 1) * geometry->stride[i] +
                           geometry->dilation[i] * (geometry->kernel[i] - 1) + 1 + geometry->output_pad[i];
     const int64_t cropped = geometry->pad_begin[i] + geometry->pad_end[i];
@@ -113,7 +113,8 @@ Error CheckSizes(const ConvGeometry& geometry) {
   };
   Spatial padded = geometry.is_transposed ? geometry.output : geometry.input;
   for (size_t i = 0; i < padded.size(); ++i) padded[i] += geometry.pad_begin[i] + geometry.pad_end[i];
-  // A band of a depthwise convolution holds each input channel as often as outputs read it.
+  // A band of a depthwise convolution holds one copy of an input channel for each output channel that reads
+  // it.
   for (const auto& [field, channels] : {std::pair("input_channels", geometry.input_channels),
                                         std::pair("output_channels", geometry.output_channels)}) {
     if (elements(padded, channels) <= kMaxElements) continue;
@@ -196,8 +197,8 @@ intact_conv_desc DescOf(const ConvGeometry& geometry) {
     desc.input[i] = geometry.input[place];
     desc.kernel[i] = geometry.kernel[place];
     desc.stride[i] = geometry.stride[place];
-    // In dimensions of one output the given stride is not kept: the least that leads beyond the input says
-    // the same.
+    // In dimensions of one output the caller's stride is not kept. The smallest stride that leads beyond the
+    // input is equivalent.
     const int64_t padded = geometry.input[place] + geometry.pad_begin[place] + geometry.pad_end[place];
     const int64_t beyond = padded - geometry.Span(static_cast<Dimension>(place), 1) + 1;
     if (!geometry.is_transposed && geometry.output[place] == 1)
@@ -234,7 +235,7 @@ Result<ConvGeometry> TypicallySized(const ConvGeometry& geometry) {
     for (size_t i = 0; i < sized.input.size(); ++i) {
       if (!geometry.is_open[i]) continue;
       const int64_t padding = geometry.pad_begin[i] + geometry.pad_end[i];
-      // A transposed convolution: as many outputs as it has phases at least.
+      // A transposed convolution gets at least one output for each phase.
       const int64_t least =
           geometry.is_transposed
               ? CeilDivide(std::max(outputs, geometry.stride[i]) + padding, geometry.stride[i]) + 1
@@ -242,7 +243,7 @@ Result<ConvGeometry> TypicallySized(const ConvGeometry& geometry) {
       sized.input[i] = std::max<int64_t>(least, 1);
     }
     RETURN_IF_ERROR(SetExtents(&sized));
-    // Other sizes have more outputs, and then a stride; how long it is does not matter to what is chosen.
+    // Other sizes have more outputs and use the stride; its exact value does not affect choices.
     for (size_t i = 0; i < sized.stride.size() && !geometry.is_transposed; ++i) {
       if (geometry.is_open[i] && sized.output[i] == 1) {
         sized.stride[i] = std::min<int64_t>(geometry.stride[i], 2);

@@ -1,6 +1,6 @@
-// The shape of a convolution, in three spatial dimensions whatever the caller's: missing ones are outermost
-// and of extent 1. Extents of the input may be open: then a geometry stands for all sizes, and Sized() makes
-// one that can be computed.
+// The shape of a convolution, always in three spatial dimensions: the dimensions that the caller lacks are
+// outermost, of extent 1. Extents of the input may be open. Then a geometry stands for all sizes, and Sized()
+// makes a geometry that can be computed.
 #ifndef INTACT_KERNELS_PROBLEM_CONV_GEOMETRY_H_
 #define INTACT_KERNELS_PROBLEM_CONV_GEOMETRY_H_
 
@@ -18,18 +18,19 @@ using Spatial = std::array<int64_t, INTACT_MAX_SPATIAL>;
 enum Dimension : uint8_t { kDepth, kHeight, kWidth };
 
 struct ConvGeometry {
-  int dims = 2;  // the caller's: the last ones of the arrays below
+  int dims = 2;  // the caller's dimensions: the last ones of the arrays below
   int64_t input_channels = 0, output_channels = 0, groups = 1;
-  // Negative padding crops: plans of a transposed convolution's phases have such (conv_transposed.h).
+  // Negative padding crops. Phases of a transposed convolution may have it (conv_transposed.h).
   Spatial input = {}, kernel = {}, stride = {}, dilation = {}, pad_begin = {}, pad_end = {}, output_pad = {};
   Spatial output = {};
   bool is_transposed = false;
-  // Where runs give the input's extent. Input and output are INTACT_ANY_EXTENT there unless Sized().
+  // The dimensions in which runs give the input's extent. Until Sized(), input and output are
+  // INTACT_ANY_EXTENT there.
   std::array<bool, INTACT_MAX_SPATIAL> is_open = {};
 
   /// Whether runs give the input's extent in some dimension.
   bool IsOpen() const { return is_open[kDepth] || is_open[kHeight] || is_open[kWidth]; }
-  /// The number of the caller's dimension `i` in the arrays above.
+  /// The index of the caller's dimension `i` in the arrays above.
   size_t Place(int i) const { return static_cast<size_t>(INTACT_MAX_SPATIAL - dims + i); }
 
   int64_t group_inputs() const { return input_channels / groups; }
@@ -37,7 +38,7 @@ struct ConvGeometry {
   int64_t taps() const { return kernel[kDepth] * kernel[kHeight] * kernel[kWidth]; }
   /// Planes are images, or the depths of a volume's output.
   int64_t plane_pixels() const { return output[kHeight] * output[kWidth]; }
-  /// Of a batch of `batch`; those by padding included.
+  /// Multiply-adds of `batch` images, with those of padding.
   double MultiplyAdds(int64_t batch) const {
     const Spatial& pixels = is_transposed ? input : output;
     double count = 1;
@@ -49,7 +50,8 @@ struct ConvGeometry {
   }
   bool HasPadding() const { return pad_begin != Spatial{} || pad_end != Spatial{}; }
   bool HasPadding(Dimension dimension) const { return pad_begin[dimension] > 0 || pad_end[dimension] > 0; }
-  /// Input positions in `dimension` that `outputs` adjacent ones read, from the first to the last.
+  /// Input positions in `dimension` that `outputs` adjacent outputs span, from the first one read to the
+  /// last.
   int64_t Span(Dimension dimension, int64_t outputs) const {
     return (outputs - 1) * stride[dimension] + (kernel[dimension] - 1) * dilation[dimension] + 1;
   }
@@ -58,15 +60,15 @@ struct ConvGeometry {
 /// Checks all of `desc`. INVALID_ARGUMENT names the field and its value.
 Result<ConvGeometry> CheckGeometry(const intact_conv_desc& desc);
 
-/// The descriptor of `geometry`, as CheckGeometry() gave it.
+/// The descriptor of a `geometry` that CheckGeometry() returned.
 intact_conv_desc DescOf(const ConvGeometry& geometry);
 
-/// `geometry` of an input of `given` extents, as a run's arguments have them: 0 stands for the descriptor's.
-/// INVALID_ARGUMENT likewise. In dimensions of one output the stride becomes 1, unless transposed.
+/// `geometry` for an input of extents `given`, as in a run's arguments: 0 stands for the descriptor's extent.
+/// Unless transposed, the stride becomes 1 in dimensions of one output. INVALID_ARGUMENT names the field and
+/// its value.
 Result<ConvGeometry> Sized(const ConvGeometry& geometry, const int64_t* given);
 
-/// `geometry` of an input of common extents where they are open: what is chosen once for all sizes is chosen
-/// for this one.
+/// `geometry` with common extents in place of open ones. Choices for all sizes are made for this size.
 Result<ConvGeometry> TypicallySized(const ConvGeometry& geometry);
 
 }  // namespace intact::kernels

@@ -1,11 +1,10 @@
-// A and B as kernels see them: activations are u8 throughout and weights s8. s8 activations are shifted by
-// +128 and u8 weights by −128, which flips their top bit. With a', b' and the zero points za', zb' shifted
-// likewise,
+// A and B as kernels see them: all activations are u8 and all weights s8. s8 activations are shifted by +128
+// and u8 weights by −128, which inverts the top bit. With a', b' and zero points za', zb' after these shifts,
 //
 //   Σ_k (a − za)·(b − zb) = Σ_k a'·b'  −  za'·Σ_k (b' − zb')  −  zb'·Σ_k a'
 //
 // Kernels compute the first sum. The second term is a constant of the column: accumulators start from it. The
-// third needs the sum of each row of A (row_sums.h); it is there only where zb' is not 0 (epilogue.h).
+// third needs the sum of each row of A (row_sums.h); it is computed only if zb' is not 0 (epilogue.h).
 #ifndef INTACT_KERNELS_PROBLEM_OPERANDS_H_
 #define INTACT_KERNELS_PROBLEM_OPERANDS_H_
 
@@ -20,15 +19,15 @@ inline constexpr int kPanelColumns = 16;
 /// Depths in a quad (kr, "c4").
 inline constexpr int kQuad = 4;
 
-/// Values of an activation.
+/// Number of values that an activation can have.
 inline constexpr int kActivationValues = 256;
 
-/// Shifts the top bit of activations of `type`, so that they become u8: see above.
+/// The bits to invert in activations of `type`, to make them u8: see above.
 constexpr uint8_t ActivationShift(intact_type type) { return type == INTACT_S8 ? 0x80 : 0; }
-/// Shifts the top bit of weights of `type`, so that they become s8.
+/// The bits to invert in weights of `type`, to make them s8.
 constexpr uint8_t WeightShift(intact_type type) { return type == INTACT_U8 ? 0x80 : 0; }
 
-/// Activations as kernels see them.
+/// A range of activations as kernels see them.
 struct ActivationRange {
   int low = 0, high = 255;
   bool IsFull() const { return low == 0 && high == 255; }
@@ -37,11 +36,11 @@ struct ActivationRange {
 
 /// Weights as the caller holds them: element [k, n] at data[k·stride_k + n·stride_n].
 struct WeightView {
-  const int8_t* data = nullptr;  // u8 in the same bits
+  const int8_t* data = nullptr;  // u8 weights too, by their bits
   int64_t k = 0, n = 0;
   int64_t stride_k = 0, stride_n = 0;
   uint8_t shift = 0;  // WeightShift()
-  /// As kernels see it.
+  /// A weight as kernels see it.
   int8_t At(int64_t row, int64_t column) const {
     return static_cast<int8_t>(data[row * stride_k + column * stride_n] ^ shift);
   }

@@ -1,6 +1,6 @@
-// Which pixels of the caller's output a plan computes: all of them, or every step-th of each dimension.
+// Which pixels of the caller's output a plan computes: all of them, or every step-th one in each dimension.
 //
-//   of the width   . . first . . first + step . . first + 2·step . .      count of them, in extents pixels
+//   width:   . . first . . first + step . . first + 2·step . .      `count` pixels of `extents`
 //
 // Rows of C are numbered over the pixels of the grid, images outermost.
 #ifndef INTACT_KERNELS_PROBLEM_OUTPUT_GRID_H_
@@ -21,8 +21,8 @@ struct OutputGrid {
   /// The grid of all pixels.
   static OutputGrid All(const Spatial& output) { return {{}, {1, 1, 1}, output, output}; }
 
-  /// Pixels from row 0 to row 1: never more than the output has. A step that is longer than the output leads
-  /// nowhere.
+  /// Pixels from row 0 to row 1, at most those of the output: in dimensions with one pixel of the grid, the
+  /// step is not used.
   int64_t RowStep() const {
     int64_t pixels = 1;  // of the output within a line, a plane, an image
     for (const Dimension dimension : {kWidth, kHeight, kDepth}) {
@@ -32,10 +32,10 @@ struct OutputGrid {
     return pixels;
   }
 
-  /// Whether the rows of `batch` images are one distance apart, which is RowStep().
+  /// Whether the rows of `batch` images all are RowStep() apart.
   bool IsEven(int64_t batch) const {
     int64_t rows = 1;    // of the grid within a line, a plane, an image
-    int64_t pixels = 1;  // of the output within the same
+    int64_t pixels = 1;  // of the output within a line, a plane, an image
     for (const Dimension dimension : {kWidth, kHeight, kDepth}) {
       if (count[dimension] > 1 && step[dimension] * pixels != rows * RowStep()) return false;
       rows *= count[dimension];
@@ -44,13 +44,13 @@ struct OutputGrid {
     return batch == 1 || pixels == rows * RowStep();
   }
 
-  /// The pixel of row 0, as a number of pixels of the output.
+  /// The index of row 0's pixel in the output.
   int64_t FirstPixel() const {
     return (first[kDepth] * extents[kHeight] + first[kHeight]) * extents[kWidth] + first[kWidth];
   }
 
-  /// Calls run(row, pixel, rows) for rows [row_begin, row_end) line by line: `rows` of them, from `row` on,
-  /// are RowStep() pixels apart from `pixel` on.
+  /// Calls run(row, pixel, rows) for rows [row_begin, row_end), line by line: rows [row, row + rows) are
+  /// RowStep() pixels apart, and the first is at `pixel`.
   template <class Run>
   void ForEachLine(int64_t row_begin, int64_t row_end, const Run& run) const {
     for (int64_t row = row_begin; row < row_end;) {

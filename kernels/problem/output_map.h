@@ -1,5 +1,5 @@
-// Where the rows of C and of the residual lie: one distance apart, whatever they are: rows of a matrix,
-// pixels of an image or of a line of it, every other pixel of a transposed convolution's phase.
+// Where the rows of C and of the residual lie. Rows are one distance apart: they are rows of a matrix, pixels
+// of an image or of one of its lines, or every other pixel (a transposed convolution's phase).
 #ifndef INTACT_KERNELS_PROBLEM_OUTPUT_MAP_H_
 #define INTACT_KERNELS_PROBLEM_OUTPUT_MAP_H_
 
@@ -12,13 +12,13 @@
 namespace intact::kernels {
 
 struct OutputMap {
-  uint8_t* c = nullptr;  // row 0, which need not be there
+  uint8_t* c = nullptr;  // row 0, which may not exist
   int64_t c_stride_bytes = 0;
-  const uint8_t* residual = nullptr;  // null where there is none; may be `c`
+  const uint8_t* residual = nullptr;  // null without a residual; may be `c`
   int64_t residual_stride_bytes = 0;
   int c_bytes = 0, residual_bytes = 0;  // of an element
 
-  /// Dense rows of `elements` where a stride is 0; strides are in elements.
+  /// Strides are in elements; 0 stands for dense rows of `elements`.
   static OutputMap Of(const Requantization& output, int64_t elements, void* c, int64_t c_stride,
                       const void* residual, int64_t residual_stride) {
     const int c_bytes = core::BytesOf(output.c_type);
@@ -32,18 +32,18 @@ struct OutputMap {
   }
 
   uint8_t* C(int64_t row, int64_t column) const { return c + row * c_stride_bytes + column * c_bytes; }
-  /// Null where there is none.
+  /// Null without a residual.
   const uint8_t* Residual(int64_t row, int64_t column) const {
     return residual == nullptr ? nullptr : residual + row * residual_stride_bytes + column * residual_bytes;
   }
-  /// The map whose column 0 is `column` of this one.
+  /// The map whose column 0 is this map's column `column`.
   OutputMap FromColumn(int64_t column) const {
     OutputMap map = *this;
     map.c = C(0, column);
     map.residual = Residual(0, column);
     return map;
   }
-  /// The map whose rows from `row` on lie `step` rows of this one apart, from its row `first` on.
+  /// A map whose row `row + i` is this map's row `first + i·step`.
   OutputMap EveryRow(int64_t step, int64_t first, int64_t row = 0) const {
     OutputMap map = *this;
     map.c_stride_bytes *= step;
@@ -54,8 +54,8 @@ struct OutputMap {
   }
 };
 
-/// Replaces bytes of an 8-bit output, `columns` of each row in [row, row_end), by elements of `table`, which
-/// begins with that of `lowest`.
+/// Replaces bytes of an 8-bit output, `columns` of each row in [row, row_end), by elements of `table`. Its
+/// first element is for `lowest`.
 inline void LookUp(const uint8_t* __restrict table, int32_t lowest, const OutputMap& output, int64_t row,
                    int64_t row_end, int64_t column, int64_t columns) noexcept {
   const auto shift = static_cast<uint8_t>(lowest);  // 0, or the sign
@@ -65,14 +65,14 @@ inline void LookUp(const uint8_t* __restrict table, int32_t lowest, const Output
   }
 }
 
-/// Copies the first and the last `size` bytes of a row that is no longer than both together.
+/// Copies a row of `size` to 2·`size` bytes: its first and its last `size` bytes.
 template <size_t size>
 void CopyEnds(const uint8_t* from, int64_t bytes, uint8_t* to) noexcept {
   std::memcpy(to, from, size);
   std::memcpy(to + bytes - size, from + bytes - size, size);
 }
 
-/// Copies a row, which a call of memcpy would take longer for where it is short.
+/// Copies a row. For short rows it is faster than a call of memcpy.
 inline void CopyRow(const uint8_t* from, int64_t bytes, uint8_t* to) noexcept {
   constexpr int64_t kShort = 128;
   if (bytes >= kShort) {
@@ -94,10 +94,10 @@ inline void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t row
   }
 }
 
-/// A tile that does not lie where kernels may write whole vectors: it is computed in scratch, and what
+/// A tile of C that kernels cannot write in whole vectors. It is computed in scratch, and the part that
 /// belongs to C is copied from there.
 ///
-///   scratch   rows × padded_columns of C   |   rows × padded_columns of the residual, if there is one
+///   scratch   rows × padded_columns of C   |   rows × padded_columns of the residual, if any
 class ScratchTile {
  public:
   ScratchTile(const OutputMap& output, int64_t rows, int64_t padded_columns, uint8_t* scratch)
@@ -112,22 +112,23 @@ class ScratchTile {
     return rows * padded_columns * kElementBytes * (has_residual ? 2 : 1);
   }
 
-  /// Where the tile's rows lie meanwhile, as rows 0 to `rows`.
+  /// The tile in scratch, with rows 0 to `rows`.
   const OutputMap& map() const { return tile_; }
-  /// Brings the residual of `columns` columns from `column` on, of the rows from `row` on.
+  /// Copies the residual's columns [column, column + columns) of the rows from `row` on to scratch.
   void Load(int64_t row, int64_t column, int64_t columns) const noexcept {
     if (output_.residual == nullptr) return;
     Clear();
     CopyTile(output_.Residual(row, column), output_.residual_stride_bytes, rows_,
              columns * output_.residual_bytes, residual(), tile_.residual_stride_bytes);
   }
-  /// Copies the columns to C, but for the first `skipped`.
+  /// Copies the columns to C, except the first `skipped`.
   void Store(int64_t row, int64_t column, int64_t skipped, int64_t columns) const noexcept {
     CopyTile(tile_.C(0, skipped), tile_.c_stride_bytes, rows_, (columns - skipped) * output_.c_bytes,
              output_.C(row, column + skipped), output_.c_stride_bytes);
   }
   void Store(int64_t row, int64_t column, int64_t columns) const noexcept { Store(row, column, 0, columns); }
-  /// The same for rows that lie anywhere: row i of the tile is row_of(i) of C, or none if that is negative.
+  /// Load() for rows in any places: row i of the tile is row row_of(i) of C, or no row if row_of(i) is
+  /// negative.
   template <class RowOf>
   void LoadRows(const RowOf& row_of, int64_t column, int64_t columns) const noexcept {
     if (output_.residual == nullptr) return;
@@ -150,7 +151,7 @@ class ScratchTile {
 
  private:
   uint8_t* residual() const { return tile_.c + rows_ * tile_.c_stride_bytes; }
-  /// What lies in scratch may be denormal floats, which cost time.
+  /// Old contents of the scratch may be denormal floats, which cost time.
   void Clear() const noexcept {
     std::memset(residual(), 0, static_cast<size_t>(rows_ * tile_.residual_stride_bytes));
   }

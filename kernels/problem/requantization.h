@@ -1,5 +1,5 @@
-// What the contract (include/intact/intact.h) says about the output, but for what each column has of its own:
-// its type, the residual that is added, the activation's bounds. The emitted half is epilogue.h.
+// The contract (include/intact/intact.h) for the output, without the values of columns: the type, the
+// residual that is added, the activation's bounds. epilogue.h emits the code for it.
 #ifndef INTACT_KERNELS_PROBLEM_REQUANTIZATION_H_
 #define INTACT_KERNELS_PROBLEM_REQUANTIZATION_H_
 
@@ -9,14 +9,14 @@
 
 namespace intact::kernels {
 
-/// The activation's bounds and the output's zero point. Bounds of 8-bit outputs lie within what the type can
-/// hold, less the zero point.
+/// The activation's bounds and the output's zero point. Bounds of 8-bit outputs lie within the type's range
+/// minus the zero point.
 struct OutputBounds {
   float lo = 0.0f, hi = 0.0f;
   int32_t zero_point = 0;
 };
 
-/// What a residual stands for: (r − zero_point)·scale.
+/// A residual r stands for (r − zero_point)·scale.
 struct ResidualScale {
   float scale = 0.0f;
   int32_t zero_point = 0;

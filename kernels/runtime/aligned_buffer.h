@@ -18,20 +18,20 @@ class AlignedBuffer {
  public:
   AlignedBuffer() = default;
 
-  /// Makes room for `size` elements; the old contents are gone unless the size is unchanged. False if memory
-  /// ran out: the buffer is then empty.
+  /// Makes room for `size` elements. The old contents are lost unless the size is unchanged. False if memory
+  /// ran out; the buffer is then empty.
   [[nodiscard]] bool Resize(size_t size) noexcept {
     if (size == size_) return true;
     data_.reset();
     size_ = 0;
     if (size > (static_cast<size_t>(PTRDIFF_MAX) - kHugePage) / sizeof(T)) return false;
-    // Large arrays ask for huge pages: a fault for each 4 KiB would take longer than packing them does.
+    // Large arrays ask for huge pages: a fault for each 4 KiB would take longer than packing the array.
     const bool is_large = size * sizeof(T) >= 2 * kHugePage;
     const size_t alignment = is_large ? kHugePage : kLine;
     const size_t bytes = (size * sizeof(T) + alignment - 1) / alignment * alignment;
     data_.reset(static_cast<T*>(std::aligned_alloc(alignment, bytes)));
     if (data_ == nullptr) return false;
-    if (is_large) madvise(data_.get(), bytes, MADV_HUGEPAGE);  // a wish: no harm if it is not granted
+    if (is_large) madvise(data_.get(), bytes, MADV_HUGEPAGE);  // a hint: failure does no harm
     size_ = size;
     return true;
   }

@@ -20,23 +20,24 @@ int64_t ColumnsPerChunk(int64_t column_bytes, int nr) {
 
 // ----- shares of threads -----------------------------------------------------------------------------------
 
-// How much slower a cut may be than another, in which threads share lines or read more.
+// How much slower a cut may be than one in which threads share cache lines or read more.
 constexpr double kNearly = 1.03;
 
-// Goes through the cuts into at most `parts` shares, between columns at multiples of a step.
+// Tries the cuts into at most `parts` shares, at multiples of a row step and a column step.
 class Partition::Search {
  public:
   Search(const SharedOutput& output, int64_t parts, const RowCost& cost)
       : output_(output), cost_(cost), parts_(parts) {}
 
-  // Of the slowest share of the fastest cut so far.
+  // The time of the slowest share in the fastest cut so far.
   double least() const { return least_; }
-  // Of the cut that is taken, and that cut: of those that are nearly as fast one that reads little.
+  // The chosen cut and the time of its slowest share: among cuts that are nearly as fast, one that reads
+  // little.
   double cost() const { return taken_cost_; }
   const std::array<Bands, 2>& taken() const { return taken_; }
 
   void Run(int64_t row_step, int64_t column_step) {
-    constexpr int64_t kEach = 256;  // numbers of bands that are tried one by one
+    constexpr int64_t kEach = 256;  // up to this, each number of bands is tried
     row_step_ = row_step;
     row_steps_ = CeilDivide(output_.m, row_step);
     column_step_ = column_step;
@@ -56,17 +57,17 @@ class Partition::Search {
   }
 
  private:
-  // The largest of some bands, in steps.
+  // The largest cell of some bands, in steps.
   struct Cell {
     int64_t rows = 0, columns = 0;
   };
 
-  // `wider` of the bands have a cell more than the others, which have `cells` of `columns` at most, and as
-  // many more rows.
+  // `wider` of the bands have one cell more than the others, and more rows to match. The other bands have
+  // `cells` cells of at most `columns` columns.
   void ConsiderUneven(int64_t bands, int64_t wider, int64_t cells, int64_t columns) {
     const int64_t wider_columns = CeilDivide(column_steps_, cells + 1);
     const int64_t others = bands - wider;
-    // All rows, were they those of bands that are like the wider ones.
+    // All rows, in units of a wider band's rows, if all cells take equally long.
     const double alike = static_cast<double>(wider) +
                          static_cast<double>(others * wider_columns) / static_cast<double>(columns);
     const auto least_rows = static_cast<int64_t>(static_cast<double>(row_steps_) / alike);
@@ -135,7 +136,7 @@ Partition Partition::Choose(const SharedOutput& output, int64_t parts, const Row
 }
 
 Range Partition::Share(int part) const {
-  int64_t row_steps = 0;  // above
+  int64_t row_steps = 0;  // above the band
   int64_t share = part;
   for (const Bands& bands : bands_) {
     if (share >= bands.shares()) {

@@ -10,12 +10,11 @@ namespace intact::kernels {
 inline constexpr int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline constexpr int64_t RoundUp(int64_t value, int64_t unit) { return CeilDivide(value, unit) * unit; }
 
-/// Rows of A, of `row_bytes` each, that a block holds: they stay in a quarter of L2. A multiple of mr, at
-/// least mr.
+/// Rows of A, of `row_bytes` each, in a block that stays in a quarter of L2. A multiple of mr, at least mr.
 int64_t RowsPerBlock(int64_t row_bytes, int mr);
 
-/// Columns of B, of `column_bytes` each, that stay in an eighth of L2 while a block of rows passes them. A
-/// multiple of nr, at least nr.
+/// Columns of B, of `column_bytes` each, in a chunk that stays in an eighth of L2 while a block of rows
+/// passes it. A multiple of nr, at least nr.
 int64_t ColumnsPerChunk(int64_t column_bytes, int nr);
 
 /// A rectangle of C: rows [row_begin, row_end) × columns [column_begin, column_end).
@@ -25,25 +24,25 @@ struct Range {
   bool Empty() const { return row_begin >= row_end || column_begin >= column_end; }
 };
 
-/// An m×n output that is to be cut into shares.
+/// An m×n output to cut into shares.
 struct SharedOutput {
   int64_t m = 0, n = 0;
   int64_t row_step = 1, column_step = 1;  // cuts are at multiples of these
-  // Or, where that is faster, at multiples of fewer rows and of more columns; 0: not.
+  // Alternative steps (fewer rows, more columns), used if they are faster; 0: none.
   int64_t least_row_step = 0, any_column_step = 0;
-  int64_t line_columns = 1;  // of a cache line, if rows of C begin with one; else 1
-  // What a share reads for each of its rows and each of its columns. Of the cuts that take about as long, the
-  // one is best whose shares read least.
+  int64_t line_columns = 1;  // columns in a cache line, if rows of C begin with a line; else 1
+  // Bytes that a share reads for each of its rows and for each of its columns. Among cuts of about the same
+  // duration, the one with the fewest bytes read is chosen.
   int64_t row_bytes = 1, column_bytes = 1;
 };
 
-/// SharedOutput::line_columns of n dense columns of `element_bytes`.
+/// SharedOutput::line_columns for rows of n dense elements of `element_bytes`.
 inline int64_t LineColumns(int64_t n, int64_t element_bytes) {
   constexpr int64_t kLine = 64;
   return n * element_bytes % kLine == 0 ? kLine / element_bytes : 1;
 }
 
-/// How long `rows` rows of a column take, in any unit.
+/// The time that `rows` rows of a column take, in any unit.
 class RowCost {
  public:
   virtual double Of(int64_t rows) const = 0;
@@ -52,7 +51,7 @@ class RowCost {
   ~RowCost() = default;
 };
 
-/// As `of(rows)` says.
+/// The RowCost that calls `of(rows)`.
 template <class Function>
 class RowCostOf final : public RowCost {
  public:
@@ -63,34 +62,33 @@ class RowCostOf final : public RowCost {
   const Function& of_;
 };
 
-/// How an output is cut into shares: into bands of rows, and each band into cells of columns. Where the
-/// number of shares is no product of two good numbers, the first bands have a cell more than the others, and
-/// as many more rows.
+/// How an output is cut into shares: into bands of rows, and each band into cells of columns. If the number
+/// of shares has no good factors, the first bands have one cell more than the others, and more rows to match.
 ///
 ///     ┌──────┬──────┬──────┐
 ///     │  0   │  1   │  2   │     two bands of three cells
 ///     ├──────┼──────┼──────┤
 ///     │  3   │  4   │  5   │
-///     ├──────┴──┬───┴──────┤     and one of two
+///     ├──────┴──┬───┴──────┤     and one of two cells
 ///     │    6    │     7    │
 ///     └─────────┴──────────┘
 ///
 /// The shares are disjoint and cover all of C.
 class Partition {
  public:
-  /// At most `parts` shares, the slowest of which takes about as little time as can be. There are fewer where
-  /// more would not make the slowest faster: a share has row_step × column_step elements or more. Of shares
-  /// that take nearly as long those are taken that write whole cache lines.
+  /// At most `parts` shares, cut so that the slowest share takes about the least possible time. There are
+  /// fewer shares if more would not help: a share has at least row_step × column_step elements. Among cuts of
+  /// nearly equal duration, one that writes whole cache lines is chosen.
   static Partition Choose(const SharedOutput& output, int64_t parts, const RowCost& cost);
 
   int parts() const { return static_cast<int>(bands_[0].shares() + bands_[1].shares()); }
-  /// Empty for a `part` that there is not.
+  /// Empty if `part` is parts() or more.
   Range Share(int part) const;
 
  private:
   struct Bands {
-    int64_t count = 0, cells = 1;  // bands, and shares of each
-    int64_t row_steps = 0;         // of all of these bands
+    int64_t count = 0, cells = 1;  // number of bands, and shares of each band
+    int64_t row_steps = 0;         // of all these bands together
     int64_t shares() const { return count * cells; }
   };
   class Search;

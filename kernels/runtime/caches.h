@@ -1,5 +1,5 @@
-// The caches of a core, and the share of them that each kind of data may take. All budgets of the library are
-// here. They may add up to more than a cache, because a core runs one engine at a time.
+// The caches of a core, and how much of them each kind of data may take. All budgets of the library are here.
+// They may add up to more than a cache, because a core runs one engine at a time.
 #ifndef INTACT_KERNELS_RUNTIME_CACHES_H_
 #define INTACT_KERNELS_RUNTIME_CACHES_H_
 
@@ -16,32 +16,32 @@ struct CacheSizes {
 
   // ----- L1
 
-  /// Panel engine: rows of A that stay while columns pass them.
+  /// Panel engine: rows of A that stay in L1 while columns pass them.
   int64_t TileRows() const { return l1d_bytes / 2; }
-  /// Panel engine: weights of a block of columns; more are read from L2 in each pass.
+  /// Panel engine: weights of a block of columns; a larger block is read from L2 in each pass.
   int64_t StayingWeights() const { return l1d_bytes / 2; }
-  /// Convolutions: outputs that are written densely and then copied to their place.
+  /// Convolutions: outputs that are written densely and then copied to their places.
   int64_t SpreadRows() const { return l1d_bytes / 2; }
-  /// AMX engine: the block of A. B streams past it, and the sums take little.
+  /// AMX engine: the block of A. B streams past it, and the sums are small.
   int64_t AmxRows() const { return l1d_bytes * 3 / 4; }
   /// Scheduled engine: blocks of packed rows.
   int64_t ScheduledBlocks() const { return l1d_bytes / 3; }
   /// Scheduled engine: the window of A's depths. The schedule streams through the remaining quarter.
   int64_t ScheduledWindow() const { return l1d_bytes * 3 / 4; }
-  /// Planar bands: lines of output. More than L1 holds, because each line is read in order.
+  /// Planar bands: lines of output. More than L1, because each line is read in order.
   int64_t PlanarLines() const { return l1d_bytes * 3 / 2; }
 
   // ----- L2
 
   /// Panel engine: a block of rows of A.
   int64_t RowBlock() const { return l2_bytes / 4; }
-  /// Panel engine: columns of B that stay while a block of rows passes them.
+  /// Panel engine: columns of B that stay in L2 while a block of rows passes them.
   int64_t ColumnChunk() const { return l2_bytes / 8; }
-  /// Panel engine: a chunk of columns, and the next one, which is fetched meanwhile.
+  /// Panel engine: a chunk of columns, and the next chunk, which is prefetched.
   int64_t TwoChunks() const { return l2_bytes; }
   /// AMX engine: panels of B in a chunk.
   int64_t AmxPanels() const { return l2_bytes / 2; }
-  /// AMX engine: all rows of A that a share reads again for each chunk.
+  /// AMX engine: the rows of A that a share reads again for each chunk.
   int64_t AmxStayingRows() const { return l2_bytes / 2; }
   /// Scheduled engine: packed rows that each chunk of panels reads again.
   int64_t ScheduledRows() const { return l2_bytes; }
@@ -51,21 +51,21 @@ struct CacheSizes {
   int64_t BandLines() const { return l2_bytes / 4; }
   /// Convolutions: a planar band as a whole.
   int64_t WholePlanarBand() const { return l2_bytes; }
-  /// Outputs of a run; more are written around the caches.
+  /// Outputs of a run; larger outputs are written past the caches.
   int64_t CachedOutputs() const { return l2_bytes; }
 };
 
-/// The sizes assumed where a machine does not report its own.
+/// The sizes assumed if a machine does not report its own.
 inline constexpr CacheSizes kAssumedCaches = {32 << 10, 512 << 10};
 
 /// The caches that a core of a machine uses; kAssumedCaches for each size that is unknown.
 CacheSizes CachesOf(const jit::MachineFacts& facts) noexcept;
 
-/// CachesOf() this machine, detected once.
+/// The caches of this machine, detected once.
 const CacheSizes& Caches();
 
-/// From now on Caches() are these. Plans are cut by the caches as they were when they were made: only while
-/// there is none.
+/// Makes Caches() return `sizes` from now on. Plans keep the sizes of their creation, so call it while no
+/// plan exists.
 void SetCachesForTesting(const CacheSizes& sizes);
 
 }  // namespace intact::kernels

@@ -26,10 +26,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kRetry(100);
-// Some ten times what it takes to wake a sleeping thread.
+// About ten times the time to wake a sleeping thread.
 constexpr std::chrono::microseconds kSpin(500);
 
-// Until `is_true` or kSpin has passed. Whoever else wants the processor gets it.
+// Spins until is_true() or kSpin has passed. Yields the processor to other threads.
 template <class IsTrue>
 void SpinUntil(const IsTrue& is_true) {
   constexpr int kPauses = 32;
@@ -43,13 +43,13 @@ void SpinUntil(const IsTrue& is_true) {
   } while (Clock::now() < end);
 }
 
-/// Where a thread may run.
+/// The processors that a thread may run on.
 struct Processors {
   cpu_set_t set;
   bool is_known = false;
 
-  // OMP_PROC_BIND keeps a thread that calls on one processor, which its helpers are not to share: they may
-  // run on all that OpenMP's threads may.
+  // OMP_PROC_BIND binds the calling thread to one processor. Its helpers must not share it, so they may run
+  // on all processors of OpenMP's threads.
   static Processors OfCaller() {
     if (omp_get_proc_bind() != omp_proc_bind_false && omp_get_num_places() > 0) {
       static const Processors kPlaces = OfPlaces();
@@ -80,12 +80,12 @@ struct Processors {
 
 class ThreadPool {
  public:
-  /// Of this process; null without memory.
+  /// The pool of this process; null if memory ran out.
   static ThreadPool* Instance() noexcept {
     static std::atomic<ThreadPool*> instance = nullptr;
     ThreadPool* pool = instance.load();
     if (pool != nullptr && pool->process_ == jit::ForkGeneration()) return pool;
-    // A fork's child has its parent's pool, but not its threads: it is left as it was found.
+    // A forked child has its parent's pool without the threads. That pool is left alone.
     auto* const fresh = new (std::nothrow) ThreadPool;
     if (fresh == nullptr || instance.compare_exchange_strong(pool, fresh)) return fresh;
     delete fresh;
@@ -105,7 +105,7 @@ class ThreadPool {
   }
 
  private:
-  /// A run, on its caller's stack. What is not atomic is guarded by mutex_ once the job is open.
+  /// A run, on its caller's stack. mutex_ guards its non-atomic members while the job is open.
   struct Job {
     void (*run)(void*, int, int);
     void* context;
@@ -115,7 +115,7 @@ class ThreadPool {
     int joined = 0;
     Job* next_open = nullptr;
     std::atomic<int> next_part = 0;
-    std::atomic<int> inside = 0;  // helpers
+    std::atomic<int> inside = 0;  // helpers at work
 
     void RunParts(int thread) {
       for (int part = next_part++; part < parts; part = next_part++) run(context, part, thread);
@@ -136,7 +136,7 @@ class ThreadPool {
     for (int i = 0; i < asleep; ++i) job_open_.notify_one();
   }
 
-  /// After which nobody joins.
+  /// No helper joins the job afterwards.
   void Close(Job* job) {
     const std::lock_guard lock(mutex_);
     for (Job** open = &open_; *open != nullptr; open = &(*open)->next_open) {
@@ -147,7 +147,8 @@ class ThreadPool {
     }
   }
 
-  // Blocking what others send keeps handlers of the process off threads that it does not know.
+  // Helpers block the signals that others send, so that the process's handlers do not run on threads that it
+  // does not know.
   bool MakeHelper() {
     static const int64_t kMostHelpers = jit::DetectOnlineCpus(jit::HostFacts()) - 1;
     if (helpers_ >= kMostHelpers || Clock::now() < retry_at_) return false;
@@ -199,7 +200,7 @@ class ThreadPool {
     return job;
   }
 
-  // The caller may return, and the job be gone, as soon as nobody is inside.
+  // Once no helper is inside, the caller may return, and the job is gone.
   void Leave(Job* job) {
     const bool is_last = job->inside.fetch_sub(1) == 1;
     const std::lock_guard lock(mutex_);
@@ -208,13 +209,13 @@ class ThreadPool {
   }
 
   const uint64_t process_ = jit::ForkGeneration();
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable job_open_, part_done_;
-  Job* open_ = nullptr;          // a list of those that want helpers
-  std::atomic<int> wanted_ = 0;  // by them; written under mutex_
+  Job* open_ = nullptr;          // a list of the jobs that want helpers
+  std::atomic<int> wanted_ = 0;  // helpers that they want; written under mutex_
   int helpers_ = 0, idle_ = 0;   // idle: in no job
   int asleep_ = 0;
-  Clock::time_point retry_at_ = {};  // after a thread could not be made
+  Clock::time_point retry_at_ = {};  // if a thread could not be created
 };
 
 }  // namespace

@@ -15,9 +15,9 @@ namespace intact::kernels {
 
 namespace {
 
-// What a thread's share must have: some four microseconds' work, half as long as it takes to wake a thread.
-// AVX2 comes to 2^19 products in that time. Wider vectors and VNNI each double what an instruction
-// multiplies; that tiles come to four times more is an estimate.
+// The least work for which a thread is used: about four microseconds, half the time that waking a thread
+// takes. AVX2 computes 2^19 products in that time. Wider vectors and VNNI each double the products per
+// instruction. Four times more for tiles is an estimate.
 double LeastMultiplyAdds(core::Isa isa) {
   const core::IsaTraits& traits = core::TraitsOf(isa);
   double least = 1 << 19;
@@ -27,8 +27,8 @@ double LeastMultiplyAdds(core::Isa isa) {
   return traits.has_tiles ? 4 * least : least;
 }
 
-// Of the calling thread; null without memory. Not a thread_local: where glibc finds no memory to register its
-// destructor, the process ends.
+// The calling thread's buffer; null if memory ran out. Not a thread_local: glibc ends the process if it has
+// no memory to register the destructor.
 AlignedBuffer<uint8_t>* ThreadBuffer() {
   using Buffer = AlignedBuffer<uint8_t>;
   struct Key {
@@ -79,7 +79,7 @@ Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_by
   return given + (-reinterpret_cast<uintptr_t>(given) & 63);
 }
 
-// A region within a region has one thread, unless OpenMP is told otherwise.
+// A run within a parallel region has one thread, unless OpenMP's settings allow nested regions.
 int ThreadsOf(int32_t wanted, double multiply_adds, core::Isa isa) {
   if (wanted != 0) return wanted;
   if (omp_get_active_level() >= omp_get_max_active_levels()) return 1;
@@ -87,7 +87,7 @@ int ThreadsOf(int32_t wanted, double multiply_adds, core::Isa isa) {
   return static_cast<int>(std::min<double>(omp_get_max_threads(), worth));
 }
 
-// A run on one thread makes no system call: omp_get_num_procs() is one.
+// omp_get_num_procs() is a system call; a run on one thread makes none.
 ThreadCount CountThreads(int parts) { return {parts, parts == 1 ? 1 : std::min(parts, omp_get_num_procs())}; }
 
 }  // namespace intact::kernels

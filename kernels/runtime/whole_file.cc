@@ -18,15 +18,15 @@ namespace {
 
 constexpr mode_t kReadWriteByAll = 0666;  // less the umask
 constexpr mode_t kReadWriteByOwner = 0600;
-constexpr int kMostNames = 100;  // that other writers may hold at the same time
+constexpr int kMostNames = 100;  // temporary names to try, if other writers hold some
 
-// An open file without a name, or with a temporary one, which goes with it.
+// An open file without a name, or with a temporary name that the destructor removes.
 class PartialFile {
  public:
   PartialFile(std::string path, mode_t rights) : path_(std::move(path)) {
     const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
     file_.Reset(open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, rights));
-    // Not every file system has files without names, and not every /proc is there to name them from.
+    // Not every file system has files without names, and naming them later needs /proc.
     if (IsOpen() && access(ProcName().c_str(), F_OK) == 0) return;
     file_.Reset();
     MakeName([&](const std::string& name) {
@@ -52,8 +52,8 @@ class PartialFile {
     return true;
   }
 
-  // Owner and group are kept where the process may give files away; what the old group might do is not given
-  // to another. A program's rights (set-user-ID and the like) are not for other contents.
+  // Keeps owner and group if the process may set them. If the group cannot be kept, the new group gets no
+  // permissions. Set-user-ID and set-group-ID bits are not kept, because the contents change.
   bool TakeRightsOf(const struct stat& other) const {
     mode_t rights = other.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO);
     const bool has_group = fchown(file_.get(), other.st_uid, other.st_gid) == 0 ||
@@ -76,7 +76,7 @@ class PartialFile {
   bool Link(const std::string& name) const {
     return linkat(AT_FDCWD, ProcName().c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
   }
-  // The beginning of the file's name is cut where the whole would be too long.
+  // Cuts the end of the file's name if the result would be too long.
   std::string NameBeside(const std::string& ending) const {
     const std::filesystem::path path = path_;
     std::string name = path.filename();
@@ -100,15 +100,15 @@ class PartialFile {
   jit::FileDescriptor file_;
 };
 
-// What `path` names in the end; links to nothing are followed, too.
+// The target of `path` after all symbolic links, also of links to missing files.
 std::string Followed(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as the kernel has it
+  constexpr int kMostLinks = 40;  // as in the Linux kernel
   std::filesystem::path followed = path;
   std::error_code error;
   for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(followed, error); ++i) {
     const std::filesystem::path link = std::filesystem::read_symlink(followed, error);
     if (error) break;
-    followed = followed.parent_path() / link;  // an absolute one replaces it
+    followed = followed.parent_path() / link;  // an absolute link replaces the parent
   }
   return followed.string();
 }
@@ -121,10 +121,10 @@ Error WriteWholeFile(const std::string& path, const std::vector<uint8_t>& conten
   };
   const auto failed = [&] { return refused(std::strerror(errno)); };  // NOLINT(concurrency-mt-unsafe)
   const std::string target = Followed(path);
-  // A device's or a pipe's name would become the file's, and they would be gone.
+  // Replacing a device or a pipe would remove it.
   struct stat present {};
   const bool replaces = stat(target.c_str(), &present) == 0;
-  if (replaces && !S_ISREG(present.st_mode)) return refused("it is there, and not a file");
+  if (replaces && !S_ISREG(present.st_mode)) return refused("it exists and is not a regular file");
   if (!replaces && errno != ENOENT) return failed();
   PartialFile file(target, replaces ? kReadWriteByOwner : kReadWriteByAll);
   if (!file.IsOpen() || (replaces && !file.TakeRightsOf(present)) || !file.Write(contents) ||

@@ -1,4 +1,4 @@
-// Files that appear whole or not at all, as a good guest writes them.
+// Files that appear whole or not at all.
 #ifndef INTACT_KERNELS_RUNTIME_WHOLE_FILE_H_
 #define INTACT_KERNELS_RUNTIME_WHOLE_FILE_H_
 
@@ -10,11 +10,11 @@
 
 namespace intact::kernels {
 
-/// A new file has the rights that the umask leaves, one that is replaced keeps its own, but for the
-/// set-user-ID and set-group-ID bits; a symbolic link stays, and what it names is written. Until it is whole
-/// the file has no name, so that nothing is left behind whenever the process ends (where the file system can
-/// do that; a file that is replaced is named PATH.partial- for the time between two system calls).
-/// INVALID_ARGUMENT: what the message says, of `path`.
+/// Writes `contents` to `path`. A new file has the permissions that the umask leaves. A file that is replaced
+/// keeps its own, except for the set-user-ID and set-group-ID bits. A symbolic link stays, and its target is
+/// written. If the file system allows it, the file has no name until it is whole, so that nothing is left
+/// behind if the process ends. (If it replaces a file, it is named PATH.partial-… between two system calls.)
+/// INVALID_ARGUMENT: the message names `path` and the reason.
 Error WriteWholeFile(const std::string& path, const std::vector<uint8_t>& contents);
 
 }  // namespace intact::kernels

@@ -45,7 +45,8 @@ int64_t Band::LinesWithin(int64_t budget) const {
   const int64_t taps = geometry_.kernel[kHeight];
   const int64_t dilation = geometry_.dilation[kHeight];
   const int64_t positions = budget / (geometry_.kernel[kDepth] * line_bytes_);
-  // Each further line adds stride lines of the input; or where taps have lines of their own, as many to each.
+  // Each further output line adds `stride` lines of the input, or `stride` lines for each tap if taps have
+  // their own lines.
   const int64_t shared = (positions - geometry_.Span(kHeight, 1)) / stride + 1;
   const int64_t own = (std::min(positions / taps, dilation) - 1) / stride + 1;
   return std::clamp<int64_t>(std::max(shared, own), 1, geometry_.output[kHeight]);
@@ -100,7 +101,7 @@ RowMap Band::StageRows(const ConvInput& input, const Slice& slice, int64_t row_b
 
 void Band::StageLines(const ConvInput& input, const Slice& slice, int64_t plane, int64_t first_line,
                       int64_t lines, uint8_t* to) const noexcept {
-  // Lines of the band after those of the last tap but one; all, if taps share theirs.
+  // Lines of the band before those of the last tap.
   const int64_t others = (geometry_.kernel[kHeight] - 1) * line_step_;
   const int64_t staged = others + (lines - 1) * geometry_.stride[kHeight] + 1;
   for (int64_t tap = 0; tap < geometry_.kernel[kDepth]; ++tap, to += slice_bytes_) {
@@ -110,12 +111,12 @@ void Band::StageLines(const ConvInput& input, const Slice& slice, int64_t plane,
           first_line * geometry_.stride[kHeight] + i + height * (geometry_.dilation[kHeight] - line_step_);
       StageLine(input, slice, InputLine(geometry_, input, plane, tap, y), to + i * line_bytes_);
     }
-    // What the last quad of a tap may read of the next line; slices that follow are staged after this.
+    // The last quad of a tap may read this much of the next line. Later slices overwrite it.
     std::memset(to + staged * line_bytes_, PaddingOf(input), kQuad);
   }
 }
 
-// `line`: pixel 0 of a line of the input, or null outside of it.
+// `line`: pixel 0 of a line of the input, or null outside the input.
 void Band::StageLine(const ConvInput& input, const Slice& slice, const uint8_t* line,
                      uint8_t* to) const noexcept {
   const bool is_whole = slice.size() == channels_.pitch;

@@ -19,14 +19,14 @@ WindowSource::WindowSource(const ConvGeometry& geometry, const Band& band, int64
     }
   }
   run_bytes_ = adjacent * group_inputs_;
-  // As many as the band may take, in whole lines if one fits.
+  // Windows may take as much memory as the band's lines; whole lines, if one fits.
   constexpr int64_t kLeastRows = 8;
   const int64_t line = geometry.output[kWidth];
   const int64_t fitting = std::max(Caches().BandLines() / window_bytes, kLeastRows);
   max_rows_ = std::min(band.max_rows(), fitting < line ? fitting : fitting / line * line);
 }
 
-// Copies whole vectors: what is written beyond a run, the next run overwrites.
+// Copies whole vectors: the next run overwrites what a copy writes beyond its run.
 InputRows WindowSource::Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
                               uint8_t* to) const noexcept {
   const RowMap pixels = band_.Stage(input, group * group_inputs_, row_begin, row_end, to + windows_bytes());

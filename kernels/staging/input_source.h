@@ -1,5 +1,5 @@
 // Where a convolution's kernels find their input: in place, in a band (band.h), in windows or in a planar
-// band (planar_band.h). Each stages what some output pixels read, and tells where it is.
+// band (planar_band.h). Each source stages the pixels that some output pixels read, and returns their place.
 #ifndef INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
 #define INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
 
@@ -23,21 +23,21 @@ class InputSource {
   InputSource(const InputSource&) = delete;
   InputSource& operator=(const InputSource&) = delete;
 
-  /// Rows (output pixels, over all planes) that are staged at a time, at most.
+  /// The most rows (output pixels, over all planes) that are staged at a time.
   virtual int64_t max_rows() const { return std::numeric_limits<int64_t>::max(); }
-  /// Where what begins at `row` ends, at most `row_end`.
+  /// The end of the rows that are staged together from `row` on, at most `row_end`.
   virtual int64_t EndFrom(int64_t /*row*/, int64_t row_end) const { return row_end; }
-  /// Scratch that Stage() writes.
+  /// Bytes of scratch that Stage() needs.
   virtual int64_t bytes() const { return 0; }
   /// Adjacent groups whose channels are staged together.
   virtual int64_t groups() const = 0;
-  /// Brings what rows [row_begin, row_end) read of the groups from `group` on to `to`, aligned to 64 bytes,
-  /// and tells where the first of them lies.
+  /// Stages what rows [row_begin, row_end) read of the groups from `group` on, at `to`, aligned to 64 bytes.
+  /// Returns the places of the rows.
   virtual InputRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
                           uint8_t* to) const noexcept = 0;
 };
 
-/// A filter of one tap and no padding reads the caller's input.
+/// The caller's input, for filters of one tap without padding.
 class InPlaceSource final : public InputSource {
  public:
   explicit InPlaceSource(const ConvGeometry& geometry) : geometry_(geometry) {}
@@ -60,7 +60,7 @@ class InPlaceSource final : public InputSource {
 
 class BandSource final : public InputSource {
  public:
-  /// The band holds the channels of `groups` groups, group_inputs of each.
+  /// The band holds the channels of `groups` groups, `group_inputs` channels each.
   BandSource(const Band& band, int64_t groups, int64_t group_inputs)
       : band_(band), groups_(groups), group_inputs_(group_inputs) {}
   int64_t max_rows() const override { return band_.max_rows(); }
@@ -77,12 +77,12 @@ class BandSource final : public InputSource {
   int64_t groups_, group_inputs_;
 };
 
-/// Windows: for each output pixel what its taps read of a group, in the order (depth, height, width, channel)
-/// and without gaps, so that pairs of adjacent depths cross taps. They are copied from a band.
+/// Windows, copied from a band. A window holds what the taps of an output pixel read of a group, in the order
+/// (depth, height, width, channel) and without gaps, so that pairs of adjacent depths cross taps.
 class WindowSource final : public InputSource {
  public:
-  /// `band` holds the channels of one group. Windows are `window_bytes` apart, a multiple of a quad; the quad
-  /// that the taps do not fill ends with padding.
+  /// `band` holds the channels of one group. Windows are `window_bytes` apart, a multiple of a quad. If the
+  /// taps do not fill the last quad, it ends with padding.
   WindowSource(const ConvGeometry& geometry, const Band& band, int64_t window_bytes);
   int64_t max_rows() const override { return max_rows_; }
   int64_t EndFrom(int64_t row, int64_t row_end) const override {
@@ -94,14 +94,14 @@ class WindowSource final : public InputSource {
                   uint8_t* to) const noexcept override;
 
  private:
-  /// Of max_rows_ windows, and what copies of whole vectors write beyond them.
+  /// Bytes of max_rows_ windows, plus what copies of whole vectors write beyond them.
   int64_t windows_bytes() const { return RoundUp(max_rows_ * window_bytes_ + kCopyBytes, 64); }
   static constexpr int64_t kCopyBytes = 32;
 
   Band band_;
   int64_t group_inputs_;
   int64_t window_bytes_;
-  std::vector<int64_t> run_offsets_;  // taps that are adjacent in the band, from a pixel's first tap
+  std::vector<int64_t> run_offsets_;  // of runs of adjacent taps in the band, from a pixel's first tap
   int64_t run_bytes_;
   int64_t max_rows_;
 };

@@ -28,7 +28,7 @@ std::vector<int64_t> UsedPhases(const ConvGeometry& geometry, Dimension dimensio
   return {used.begin(), used.end()};
 }
 
-// Whole panels, and a cache line of each pixel.
+// Groups that fill whole panels, and about a cache line of each pixel.
 int64_t ChooseGroups(const ConvGeometry& geometry) {
   constexpr int64_t kLine = 64;
   // Static analysis does not know that these are at least 1.
@@ -56,7 +56,7 @@ PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t shift)
   };
   line_length_ = length(kWidth, width());
   line_positions_ = LinePositions();
-  // What lies beyond is overwritten by the next line, if there is one.
+  // The next line, if any, overwrites the surplus.
   line_length_ = RoundUp(line_length_, PixelTransposeArgs::kPixels);
   const int64_t group_quads = RoundUp(geometry.group_inputs(), kQuad) / kQuad;
   const int64_t slices = geometry.kernel[kDepth];
@@ -67,7 +67,7 @@ PlanarBand::PlanarBand(const ConvGeometry& geometry, uint8_t shift)
   lines_ = std::clamp<int64_t>(Caches().PlanarLines() / line_bytes - others, 1, geometry.output[kHeight]);
   phase_positions_ = length(kHeight, lines_) * line_positions_ + line_length_ - line_positions_;
   slice_positions_ = phases * phase_positions_;
-  // An odd number of cache lines, so that quads do not meet in the same sets of L1.
+  // An odd number of cache lines, so that quads do not share sets of L1.
   quad_bytes_ = RoundUp(slices * slice_positions_ * kQuad, 128) + 64;
   quads_ = groups_ * group_quads;
   sources_per_band_ = RoundUp(quads_, kSourceQuads) / kSourceQuads;
@@ -125,8 +125,8 @@ Error PlanarBand::GenerateKernel() {
   return {};
 }
 
-// From a line to the next: no less than its outputs, and than it takes for nothing but padding to lie on that
-// of the next line.
+// Positions from a line to the next: at least the outputs of a line, and enough that only padding overlaps
+// the next line's padding.
 int64_t PlanarBand::LinePositions() const {
   const int64_t stride = geometry_.stride[kWidth];
   const int64_t padding = geometry_.pad_begin[kWidth];

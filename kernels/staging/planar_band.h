@@ -1,5 +1,5 @@
-// The planar band: the band (band.h) transposed, so that a k-quad of adjacent output pixels lies side by side
-// and fills a vector's lanes.
+// The planar band: the band (band.h) transposed, so that a quad of adjacent output pixels is contiguous and
+// fills a vector's lanes.
 //
 //   channel quad 0   slice per tap in depth
 //                      phase (y mod stride, x mod stride)
@@ -9,14 +9,14 @@
 // The last quad of a group's channels is padded with zeros. Channels may have another order within their
 // group (channel_order.h).
 //
-// Output pixel (line, x) is position line·line_positions + x: a tap is a distance that all positions share,
-// whatever the stride, since pixels of one phase are adjacent. So the scheduled kernel (scheduled_kernel.h)
-// reads its quads from here in place, each pixel transposed once rather than once a tap. The price is that
-// lines are as long as the padded input's: what lies between two output lines is computed and dropped. The
-// padding right of a line is that left of the next, as far as they go.
+// Output pixel (line, x) is position line·line_positions + x. Pixels of one phase are adjacent, so with any
+// stride a tap is one distance from all positions. The scheduled kernel (scheduled_kernel.h) reads its quads
+// here in place: each pixel is transposed once, not once for each tap. The price is that lines are as long as
+// those of the padded input: positions between two output lines are computed and dropped. The padding right
+// of a line also serves as the padding left of the next line.
 //
-// Groups do not read each other's channels, so a band holds those of a few: a cache line of each pixel, and
-// as many lines of pixels as stay in L1 or near it: fewer would transpose more of them twice.
+// Groups do not read each other's channels, so a band holds only a few groups: about a cache line of each
+// pixel. Its lines take a little more than L1: with fewer lines, more of them would be transposed twice.
 #ifndef INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 #define INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 
@@ -36,30 +36,31 @@ class PlanarBand {
  public:
   PlanarBand() = default;
   PlanarBand(const ConvGeometry& geometry, uint8_t shift);
-  /// Whether channels may have another order within their group: where one shuffle reaches them all.
+  /// Whether channels may have another order within their group: if one shuffle reaches all of them.
   bool CanOrderChannels() const;
-  /// The channel at each place, group by group; if CanOrderChannels().
+  /// Sets the channel at each place, group by group; only if CanOrderChannels().
   void OrderChannels(std::vector<int64_t> order);
   bool HasOrder() const { return !order_.empty(); }
-  /// Before Stage(). CODEGEN_FAILED names the kernel.
+  /// Must be called before Stage(). CODEGEN_FAILED names the kernel.
   Error GenerateKernel();
 
-  /// Bytes that Stage() writes, and some that kernels may read beyond.
+  /// Bytes that Stage() writes, plus a few that kernels may read beyond them.
   int64_t bytes() const { return sources_per_band_ * 4 * quad_bytes_ + kSlackBytes; }
-  /// Rows that a band holds at most.
+  /// The most rows that a band holds.
   int64_t max_rows() const { return lines_ * width(); }
-  /// Where the band that begins at `row` ends: with whole lines of one plane, at most `row_end`.
+  /// The end of the band that begins at `row`: after whole lines of one plane, at most `row_end`.
   int64_t EndFrom(int64_t row, int64_t row_end) const;
-  /// Whether it fits in L2, and offsets within all groups' channels in 32 bits: it is no use otherwise.
+  /// Whether a band fits in L2, and the offsets within all groups' channels fit in 32 bits. Otherwise it is
+  /// not used.
   bool IsSmall() const;
-  /// Groups that a band holds; their columns are whole panels, but for the last.
+  /// Groups that a band holds. Their columns fill whole panels, except in the last band.
   int64_t groups() const { return groups_; }
-  /// Transposes what rows [row_begin, row_end) of groups [group, group + groups()) read to `to`, aligned to
-  /// 64 bytes.
+  /// Transposes the pixels that rows [row_begin, row_end) of groups [group, group + groups()) read to `to`,
+  /// aligned to 64 bytes.
   PlanarRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
                    uint8_t* to) const noexcept;
 
-  /// How the depth of a column lies in it: quads of channels, and the taps of each.
+  /// The layout of a column's depth in the band: quads of channels, and the taps of each quad.
   PlanarAccess MakeAccess() const;
 
  private:
@@ -69,18 +70,18 @@ class PlanarBand {
   int64_t Phase(Dimension dimension, int64_t position) const {
     return position % geometry_.stride[dimension];
   }
-  /// In positions from a slice's first.
+  /// The offset of a phase, in positions from the slice's first one.
   int64_t PhaseOffset(int64_t y, int64_t x) const {
     return (Phase(kHeight, y) * geometry_.stride[kWidth] + Phase(kWidth, x)) * phase_positions_;
   }
-  /// From position 0 of a quad to where pixel (slice, y, x) of the padded input lies.
+  /// Positions from position 0 of a quad to pixel (slice, y, x) of the padded input.
   int64_t Offset(int64_t slice, int64_t y, int64_t x) const {
     return slice * slice_positions_ + PhaseOffset(y, x) + y / geometry_.stride[kHeight] * line_positions_ +
            x / geometry_.stride[kWidth];
   }
   int64_t LinePositions() const;
   int64_t group_quads() const { return quads_ / groups_; }
-  /// Pixels of a line whose x is `number`, modulo the stride, that some tap reads.
+  /// The pixels of a line with x ≡ `number` (mod stride), if some tap reads them.
   struct PixelPhase {
     int64_t number;
     int64_t first_x;     // of the input, at position 0
@@ -88,7 +89,7 @@ class PlanarBand {
   };
   void SetSources();
   QuadSource SourceOf(int64_t first_quad) const;
-  /// A line of the input; null outside of it.
+  /// A line of the input; `first` is null outside the input.
   struct PixelLine {
     const uint8_t* first;
     int64_t stride;
@@ -103,15 +104,15 @@ class PlanarBand {
   ConvGeometry geometry_;
   uint8_t shift_ = 0;
   int64_t lines_ = 0;        // output lines that a band holds
-  int64_t line_length_ = 0;  // positions that a line fills, some of them those of the next
+  int64_t line_length_ = 0;  // positions that a line fills; it may overlap the next line
   int64_t line_positions_ = 0, phase_positions_ = 0, slice_positions_ = 0;
   int64_t groups_ = 1;
   int64_t quads_ = 0, quad_bytes_ = 0;
-  std::vector<int64_t> line_phases_;  // that some tap reads
+  std::vector<int64_t> line_phases_;  // the ones that some tap reads
   std::vector<PixelPhase> pixel_phases_;
-  std::vector<int64_t> order_;  // the channel at each place; empty if it is the input's
+  std::vector<int64_t> order_;  // the channel at each place; empty for the input's order
   int64_t sources_per_band_ = 0;
-  std::vector<QuadSource> sources_;   // band by band; empty where pixels are too short for them
+  std::vector<QuadSource> sources_;   // band by band; empty if pixels are too short for them
   PixelTransposeFunction transpose_;  // if there are sources
 };
 

@@ -25,9 +25,9 @@ __m128i InterleaveHigh(__m128i a, __m128i b) {
   if constexpr (kBytes == 4) return _mm_unpackhi_epi32(a, b);
 }
 
-// A square of as many lines as a vector has elements. To interleave each vector of its first half with one of
-// its second half rotates the bits of an element's place by one. After as many rounds as a line's number has
-// bits, line and element have changed places.
+// Transposes a square: one line for each element of a vector. Interleaving each vector of the first half with
+// one of the second half rotates the bits of an element's place by one. After log2(kLines) rounds, line and
+// element have changed places.
 template <int kBytes>
 void TransposeSquare(const uint8_t* from, int64_t line_stride, uint8_t* to, int64_t row_stride) {
   constexpr int kLines = kVector / kBytes;
@@ -48,7 +48,7 @@ void TransposeSquare(const uint8_t* from, int64_t line_stride, uint8_t* to, int6
   }
 }
 
-// A part of a square: at the last rows and depths.
+// Transposes a part of a square, at the last rows and depths.
 template <int kBytes>
 void TransposePart(const uint8_t* from, int64_t line_stride, int64_t rows, int64_t depths, uint8_t* to,
                    int64_t row_stride) {
@@ -63,7 +63,7 @@ void TransposePart(const uint8_t* from, int64_t line_stride, int64_t rows, int64
   }
 }
 
-// Whole cache lines of each depth, one depth after the other.
+// Reads whole cache lines of each depth, one depth after the other.
 template <int kBytes>
 void TransposeAll(const uint8_t* from, int64_t line_stride, int64_t rows, int64_t depths, uint8_t* to,
                   int64_t row_stride) {

@@ -18,12 +18,12 @@ struct Interval {
   Interval operator+(const Interval& other) const { return {low + other.low, high + other.high}; }
 };
 
-// The products that the weight w can make.
+// The products of the weight w.
 Interval Products(int w, ActivationRange range) {
   return {w * (w < 0 ? range.high : range.low), w * (w < 0 ? range.low : range.high)};
 }
 
-// The sums that the weights w0 and w1 can make.
+// The pair sums of the weights w0 and w1.
 Interval PairInterval(int w0, int w1, ActivationRange range) {
   return Products(w0, range) + Products(w1, range);
 }
@@ -49,8 +49,8 @@ FailingPair Witness(const PackedWeights& weights, int64_t k, int64_t n, Activati
   return pair;
 }
 
-// What clamp(p) + z can be, given the intervals of p = Σ a·b, of z = −zb·Σ a and of p + z: the clamp adds no
-// more than p falls short of int16 and takes no more than p exceeds it.
+// The interval of clamp(p) + z, from the intervals of p = Σ a·b, of z = −zb·Σ a and of p + z. The clamp adds
+// at most the distance by which p is below int16, and takes at most the distance by which p is above it.
 Interval Clamped(Interval products, Interval sum, Interval zeros) {
   const int64_t added = std::max<int64_t>(kInt16Min - products.low, 0);
   const int64_t taken = std::max<int64_t>(products.high - kInt16Max, 0);
@@ -59,10 +59,9 @@ Interval Clamped(Interval products, Interval sum, Interval zeros) {
           std::min(sum.high + added, clamp(products.high) + zeros.high)};
 }
 
-// Longest run, from every quad of the lane on, that stays within int16; the smallest of them. With low > 0 a
-// quad may push one way only and make room for its neighbour: it then counts from zero, so that any part of a
-// run fits if the run does. Two pointers: a run that ends at `end` is no shorter than the one before less its
-// first quad.
+// The number of quads that stay within int16, whichever quad of the lane is the first. With low > 0 a quad
+// may have sums of one sign only and make room for its neighbour. So its interval is extended to 0: then any
+// part of a run fits if the run fits. Two pointers: a run still fits without its first quad.
 int64_t SafeDepthOfLane(const PackedWeights& weights, int64_t column, int64_t lane, ActivationRange range) {
   const int64_t quads = weights.quads();
   const auto at = [&](int64_t quad) {
@@ -74,7 +73,7 @@ int64_t SafeDepthOfLane(const PackedWeights& weights, int64_t column, int64_t la
   Interval run;
   for (int64_t begin = 0; begin < quads; ++begin) {
     while (end < quads && (run + at(end)).FitsInt16()) run = run + at(end++);
-    if (end == quads) break;  // later runs end with the depth, not for want of room
+    if (end == quads) break;  // later runs end at the last depth, not at a limit
     shortest = std::min(shortest, end - begin);
     if (shortest == 0) break;
     const Interval first = at(begin);
@@ -83,8 +82,8 @@ int64_t SafeDepthOfLane(const PackedWeights& weights, int64_t column, int64_t la
   return shortest;
 }
 
-// Eight pairs, those of four columns in a quad's row, in int16: for instance the sums of their positive
-// weights and of their negative ones.
+// Values of eight pairs (four columns of a quad) in int16, for example the sums of their positive weights and
+// of their negative ones.
 struct PairSigns {
   __m128i positive, negative;
 };
@@ -93,7 +92,7 @@ constexpr int64_t kVectorColumns = 4;
 
 __m128i LoadVector(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
 
-// The sums of the weights of each sign, less their zero points.
+// The sums of each sign of the weights minus their zero points.
 PairSigns SumPairs(__m128i weights, __m128i zero_points) {
   const __m128i zero = _mm_setzero_si128();
   const __m128i even = _mm_sub_epi16(_mm_srai_epi16(_mm_slli_epi16(weights, 8), 8), zero_points);
@@ -117,12 +116,13 @@ void AddToColumns(const PairSigns& pairs, ColumnParts* columns) {
 
 using PanelParts = std::array<ColumnParts, kPanelColumns>;
 
-// The sums over a panel's depth, for each column, of what map(SumPairs()) says of its pairs: an array of
-// kCount.
+// Sums over a panel's depth, for each column, of the kCount values that map(SumPairs()) returns for its
+// pairs.
 template <size_t kCount, class Map>
 std::array<PanelParts, kCount> SumDepth(const PackedWeights& weights, int64_t panel,
                                         const std::array<int32_t, kPanelColumns>& zero_points, Map map) {
-  // Quads whose sums int16 holds, for weights less zero points are 255 at most; they stay in L1.
+  // The sums of these quads fit int16, because a weight minus its zero point is at most 255. The quads stay
+  // in L1.
   constexpr int64_t kQuadsAtOnce = 64;
   const auto columns =
       static_cast<size_t>(std::min<int64_t>(weights.n - panel * kPanelColumns, kPanelColumns));
@@ -147,13 +147,13 @@ std::array<PanelParts, kCount> SumDepth(const PackedWeights& weights, int64_t pa
       for (size_t i = 0; i < kCount; ++i) AddToColumns(sums[i], &parts[i][column]);
     }
   }
-  // What a vector has beyond the last column may be the next quad's.
+  // Values beyond the last column may belong to the next quad.
   for (PanelParts& part : parts) std::fill(part.begin() + columns, part.end(), ColumnParts());
   return parts;
 }
 
-// Which of eight pairs can leave int16, each way, from the sums of their weights of each sign. A pair can
-// leave it one way only.
+// Which of eight pairs can leave int16 above, and which below, from the sums of their weights of each sign.
+// No pair can do both.
 class FailingPairs {
  public:
   explicit FailingPairs(ActivationRange range)
@@ -203,7 +203,7 @@ Error ForEachPanel(const PairedColumns& weights, const Visit& visit) {
   return {};
 }
 
-// Adds the certificate of the columns from number `first` on, which is a panel's first.
+// Adds the certificate of the columns from `first` on; `first` begins a panel.
 void Append(const Certificate& next, int64_t first, Certificate* certificate) {
   certificate->pairs += next.pairs;
   certificate->failing_pairs += next.failing_pairs;
@@ -223,7 +223,7 @@ std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, in
                                                 const std::array<int32_t, kPanelColumns>& zero_points) {
   auto [parts] =
       SumDepth<1>(weights, panel, zero_points, [](const PairSigns& sums) { return std::array{sums}; });
-  const int64_t padding = weights.quads() * kQuad - weights.k;  // depths that are no weights: 0 − zero point
+  const int64_t padding = weights.quads() * kQuad - weights.k;  // padded depths: each added 0 − zero point
   for (size_t column = 0; column < parts.size(); ++column) {
     const int64_t of_padding = -padding * zero_points[column];
     parts[column].positive -= std::max<int64_t>(of_padding, 0);

@@ -45,7 +45,7 @@ class GroupOrder {
   }
 
  private:
-  // Pairs of weights of which one item cannot hold both.
+  // The number of pairs of weights that are too heavy for one item.
   int32_t CountHeavy(const int16_t* x, const int16_t* y, const LaneCapacity& capacity) const {
     int32_t count = 0;
     for (size_t i = 0; i < weights_; ++i) {
@@ -61,7 +61,7 @@ class GroupOrder {
     return heavy_[order[place] * channels_ + order[place ^ 1]];
   }
 
-  // Exchanges any two that are better where the other is; false if there are none.
+  // Exchanges any two channels if that lowers the number of heavy pairs; false if no exchange does.
   bool Improve(std::vector<size_t>* order) const {
     bool improved = false;
     for (size_t i = 0; i < channels_; ++i) {
@@ -78,8 +78,8 @@ class GroupOrder {
     return improved;
   }
 
-  size_t channels_, weights_;  // weights: of a channel
-  std::vector<int32_t> heavy_;
+  size_t channels_, weights_;   // weights_: of each channel
+  std::vector<int32_t> heavy_;  // CountHeavy() of each two channels
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ bool FitsInt32(int64_t sum) { return sum >= kMin && sum <= kMax; }
 
 Error NoMemoryForPanels() { return {INTACT_OUT_OF_MEMORY, "no memory for packed weights"}; }
 
-// Panels for `packed`, which has sizes alone; false if memory ran out.
+// Makes the panels of `packed`, which has only sizes; false if memory ran out.
 bool MakePanels(const PanelSource& source, PackedWeights* packed) {
   const auto size = static_cast<size_t>(packed->bytes());
   if (!packed->owned.Resize(size)) return false;
@@ -81,11 +81,11 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::OfRuntimeB(LinearPro
   return std::shared_ptr<const LinearWeights>(std::move(weights));
 }
 
-// The worst of all weights: every product as large as can be, and of one sign.
+// The worst weights: every product has the largest size, and all have one sign.
 Error LinearWeights::BoundRuntimeB() {
   const int64_t factors = int64_t{255} * (problem_.HasWeightZeroPoints() ? 255 : 128);
   int64_t most = k() * factors;
-  // Pairs that clamp change Σ a·w, of which zero points then subtract what they would subtract anyway.
+  // Clamped pairs change Σ a·w, but the terms of the zero points are subtracted unchanged.
   if (problem_.mode == INTACT_SATURATING) most = 3 * most;
   certificate_.accumulator_min = -most;
   certificate_.accumulator_max = most;
@@ -96,7 +96,7 @@ Error LinearWeights::BoundRuntimeB() {
     certificate_.accumulator_min = std::min(certificate_.accumulator_min, sum);
     certificate_.accumulator_max = std::max(certificate_.accumulator_max, sum);
     if (FitsInt32(sum) || problem_.overflow == INTACT_OVERFLOW_WRAPS) continue;
-    return Overflow(column, sum, "weights that runs give");
+    return Overflow(column, sum, "the worst runtime B");
   }
   return {};
 }
@@ -109,7 +109,7 @@ Error LinearWeights::Overflow(int64_t n, int64_t sum, const std::string& what) c
     return {INTACT_OVERFLOW, what + " can accumulate " + std::to_string(sum) +
                                  ", which leaves int32; the depth is " +
                                  std::to_string(naming_.depth == 0 ? k() : naming_.depth) +
-                                 "; expected a smaller one, or " + wraps};
+                                 "; expected a smaller depth, or " + wraps};
   }
   const std::string limit = sum < kMin ? "at least " + std::to_string(kMin - products)
                                        : "at most " + std::to_string(kMax - products);
@@ -123,13 +123,13 @@ Error LinearWeights::Overflow(int64_t n, int64_t sum, const std::string& what) c
 
 void LinearWeights::DropPanels(std::shared_ptr<const PanelSource> source) const {
   dropped_to_ = std::move(source);
-  if (mapping_ != nullptr) return;  // they take no memory of ours while nobody reads them
+  if (mapping_ != nullptr) return;  // unread pages of the file take no memory
   packed_.owned = {};
   packed_.data = nullptr;
 }
 
 Error LinearWeights::RestorePanels() const {
-  if (dropped_to_ == nullptr) return {};  // writes nothing: weights that keep theirs are shared by threads
+  if (dropped_to_ == nullptr) return {};  // writes nothing: threads share weights that keep their panels
   if (packed_.data == nullptr && !MakePanels(*dropped_to_, &packed_)) return NoMemoryForPanels();
   dropped_to_ = nullptr;
   return {};
@@ -165,7 +165,7 @@ void LinearWeights::CompensationOf(int32_t zero_point, int32_t* to) const noexce
 }
 
 Error LinearWeights::BoundAccumulators() {
-  // A checked range is a hint: any activation must come out right.
+  // A checked range is a hint: results must be right for any activation.
   const ActivationRange admissible = problem_.IsRangeChecked() ? ActivationRange{} : problem_.range;
   const auto padded = static_cast<size_t>(packed_.panels() * kPanelColumns);
   if (!compensation_.Resize(padded)) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
@@ -197,7 +197,8 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
   const auto i = static_cast<size_t>(n);
   const int64_t bias = problem_.bias_s32.empty() ? 0 : problem_.bias_s32[i];
   const int64_t compensation = bias - problem_.ActivationZeroPoint() * (parts.positive + parts.negative);
-  // Zero points that runs know may be any that the type holds; one of all of A lies in the activation range.
+  // A run's zero points may be any values of the type; a single one for all of A lies in the activation
+  // range.
   const bool has_open_zero_point = problem_.HasOpenZeroPoint();
   const int64_t constant = has_open_zero_point ? bias : compensation;
   const bool is_in_range =
@@ -207,8 +208,8 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
     if (!has_open_zero_point) return range;
     return ActivationRange{range.low - zero_points.high, range.high - zero_points.low};
   };
-  // The exact sums decide in both modes, and clamped ones in saturating mode on every ISA, so that every ISA
-  // refuses the same problems.
+  // Exact sums are bounded in both modes. Clamped sums are bounded in saturating mode on every ISA, so that
+  // all ISAs refuse the same problems.
   std::vector<ColumnBound> bounds = {parts.Bound(centered(admissible))};
   int64_t least_excess = 0;
   int64_t most_excess = 0;
@@ -238,7 +239,7 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
     }
   }
   largest_output_ = std::max(largest_output_, problem_.LargestOutput(i, static_cast<double>(largest)));
-  // Modulo 2³²: intermediate sums may wrap. The final one is proven to fit, or may wrap.
+  // Modulo 2³²: intermediate sums may wrap. The final sum is proven to fit, or may wrap too.
   const bool has_excess = pairs_saturate_ && !problem_.has_run_zero_point;
   const int64_t start = compensation + (has_excess ? most_excess : 0);
   compensation_[i] = static_cast<int32_t>(static_cast<uint32_t>(start));

@@ -1,5 +1,6 @@
 // The weights of a linear problem: packed, certified, and proven to keep accumulators within int32, unless
-// those may wrap. They know of no engine, no extent and no register block: plans of any size share them.
+// accumulators may wrap. They do not depend on engines, extents or register blocks: plans of any size share
+// them.
 #ifndef INTACT_KERNELS_WEIGHTS_LINEAR_WEIGHTS_H_
 #define INTACT_KERNELS_WEIGHTS_LINEAR_WEIGHTS_H_
 
@@ -15,7 +16,7 @@
 
 namespace intact::kernels {
 
-/// What messages call the columns of some weights.
+/// What messages call the weights and their columns.
 struct Naming {
   const char* column = "column";
   const char* weights = "b";
@@ -25,54 +26,55 @@ struct Naming {
 
 class LinearWeights {
  public:
-  /// Packs `b`. `pairs_saturate`: whether int16 pair sums saturate where these weights will run. Errors:
-  /// OVERFLOW (names the column), OUT_OF_MEMORY.
+  /// Packs `b`. `pairs_saturate`: whether int16 pair sums saturate in the kernels that use these weights.
+  /// Errors: OVERFLOW (names the column), OUT_OF_MEMORY.
   static Result<std::shared_ptr<const LinearWeights>> Pack(LinearProblem problem, const WeightView& b,
                                                            const Naming& naming, bool pairs_saturate);
-  /// From panels that are packed already, in memory that `mapping` keeps alive, and their certificate.
+  /// Uses packed panels, in memory that `mapping` keeps alive, and their certificate.
   static Result<std::shared_ptr<const LinearWeights>> Borrow(LinearProblem problem, PackedWeights packed,
                                                              Certificate certificate,
                                                              std::shared_ptr<const void> mapping,
                                                              bool pairs_saturate);
 
-  /// For weights that runs give, laid out as `layout` tells: sizes, and bounds of the worst. Errors:
-  /// OVERFLOW, OUT_OF_MEMORY.
+  /// For a runtime B with the strides of `layout`: sizes, and bounds for the worst weights. Errors: OVERFLOW,
+  /// OUT_OF_MEMORY.
   static Result<std::shared_ptr<const LinearWeights>> OfRuntimeB(LinearProblem problem,
                                                                  const WeightView& layout);
 
   const LinearProblem& problem() const { return problem_; }
   int64_t n() const { return problem_.n; }
   int64_t k() const { return packed_.k; }
-  /// Without data while panels are dropped.
+  /// Without data while the panels are dropped.
   const PackedWeights& packed() const { return packed_; }
-  /// The panels, or a copy made again of those that are dropped. Thread-safe. OUT_OF_MEMORY.
+  /// The panels, or a rebuilt copy while they are dropped. Thread-safe. OUT_OF_MEMORY.
   Result<std::shared_ptr<const PackedWeights>> Panels() const;
-  /// Frees the panels' memory: no kernel reads them, and `source` holds the weights. Not while others use
-  /// these weights, which stay what they are; nor are RestorePanels().
+  /// Frees the panels' memory: no kernel reads them, and `source` holds the weights. The weights' values do
+  /// not change. Not thread-safe, like RestorePanels().
   void DropPanels(std::shared_ptr<const PanelSource> source) const;
-  /// Has panels again for kernels that read them. OUT_OF_MEMORY.
+  /// Rebuilds dropped panels for kernels that read them. OUT_OF_MEMORY.
   Error RestorePanels() const;
-  /// How runs give them; without data.
+  /// The strides of a runtime B; without data.
   const WeightView& layout() const { return layout_; }
   const Certificate& certificate() const { return certificate_; }
-  /// What accumulators start from, of each column: bias_s32 − za·Σ_k (b − zb), as kernels see them. Padded to
-  /// whole panels. Of weights that runs give, the bias alone.
+  /// The compensation of each column: bias_s32 − za·Σ_k (b − zb), with A and B as kernels see them. Padded to
+  /// whole panels. For a runtime B, only the bias.
   const AlignedBuffer<int32_t>& compensation() const { return compensation_; }
-  /// The same where a run gives the zero point of A, `zero_point` in a_type: as many values to `to`.
+  /// Writes the compensation of a run that gives A's zero point, `zero_point` in a_type, to `to`.
   void CompensationOf(int32_t zero_point, int32_t* to) const noexcept;
-  /// Σ_k (b − zb) of each column, as kernels see them, likewise; empty but where runs know A's zero points.
+  /// Σ_k (b − zb) of each column, as kernels see it, padded to whole panels. Empty unless only runs know A's
+  /// zero point.
   const AlignedBuffer<int32_t>& column_sums() const { return column_sums_; }
-  /// |float(y)·scale + bias| at most, over all admissible activations.
+  /// The largest |float(y)·scale + bias| over all admissible activations.
   double largest_output() const { return largest_output_; }
-  /// Memory of the panels, if they are kept, and of the columns' values.
+  /// Memory of the panels, unless they are dropped, and of the columns' values.
   int64_t bytes() const;
 
  private:
   LinearWeights() = default;
   Error BoundAccumulators();
   Error BoundRuntimeB();
-  /// The error of column `n` of `what`, whose sums reach `sum`, beyond int32. It names the bias if the
-  /// products alone are within int32.
+  /// The error of column `n` of `what`: its sums reach `sum`, beyond int32. It names the bias if the products
+  /// alone are within int32.
   Error Overflow(int64_t n, int64_t sum, const std::string& what) const;
   Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible);
 

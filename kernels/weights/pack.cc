@@ -31,7 +31,7 @@ int LoadQuad(const uint8_t* from) {
   return quad;
 }
 
-// Packs quads of rows, and remembers the largest activation among them.
+// Packs quads of rows, and keeps the largest activation.
 class QuadPacker {
  public:
   QuadPacker(uint8_t shift, int64_t quad_stride)
@@ -109,12 +109,13 @@ class QuadPacker {
   __m128i largest_ = _mm_setzero_si128();
 };
 
-// Row 0 below row 4, as halves of a vector: one 4×4 transpose of 32-bit quads then turns eight rows.
+// Row 0 in the low half of a vector and row 4 in the high half: a 4×4 transpose of 32-bit quads then turns
+// eight rows at once.
 [[gnu::target("avx2")]] inline __m256i LoadRows(const uint8_t* low, const uint8_t* high) {
   return _mm256_inserti128_si256(_mm256_castsi128_si256(LoadVector(low)), LoadVector(high), 1);
 }
 
-// Eight depths of rows 0 and 1, quads in turns, and of rows 4 and 5.
+// Eight depths of rows 0 and 1 with alternating quads in the low half, of rows 4 and 5 in the high half.
 [[gnu::target("avx2")]] inline __m256i LoadHalves(const uint8_t* const* rows, int64_t offset) {
   const __m128i low = _mm_unpacklo_epi32(LoadHalf(rows[0] + offset), LoadHalf(rows[1] + offset));
   const __m128i high = _mm_unpacklo_epi32(LoadHalf(rows[4] + offset), LoadHalf(rows[5] + offset));
@@ -130,8 +131,8 @@ bool HasAvx2() {
   return kHas;
 }
 
-// QuadPacker::FourRows() for row_count rows, eight at a time, and for whole vectors of 16 depths, or of 8 at
-// the end. Returns the largest activation of each byte.
+// QuadPacker::FourRows() for row_count rows, eight at a time, and for whole vectors of 16 depths, with 8
+// depths at the end. Returns the largest activation in each byte.
 [[gnu::target("avx2")]] __m128i PackEights(const uint8_t* const* rows, size_t row_count, int64_t offset,
                                            int64_t depth, uint8_t shift, int64_t quad_stride,
                                            uint8_t* panel) {
@@ -168,7 +169,7 @@ bool HasAvx2() {
   return _mm_max_epu8(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
 }
 
-// `columns` bytes of a row, flipped, and padded with zeros to 16.
+// `columns` bytes of a row, shifted and padded with zeros to 16.
 __m128i LoadColumns(const int8_t* row, int64_t columns, uint8_t shift) {
   if (columns == kPanelColumns) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row));
@@ -180,7 +181,7 @@ __m128i LoadColumns(const int8_t* row, int64_t columns, uint8_t shift) {
   return _mm_load_si128(reinterpret_cast<const __m128i*>(padded.data()));
 }
 
-// A quad of a panel from `depths` rows of `columns`; the tail is zero.
+// Packs a quad of a panel from `depths` rows of `columns`; missing rows are zero.
 void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t columns, uint8_t shift,
               int8_t* to) {
   const auto row = [&](int64_t i) {
@@ -201,7 +202,7 @@ void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t column
   _mm_storeu_si128(out + 3, _mm_unpackhi_epi16(high01, high23));
 }
 
-// Columns of B are to a panel what rows of A are to theirs.
+// Packs columns of B that are contiguous: PackActivations() packs them like rows of A.
 void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
   for (int64_t panel = 0; panel < sizes.panels(); ++panel) {
     int8_t* const to = panels + panel * sizes.panel_stride_bytes();
@@ -218,8 +219,8 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
   }
 }
 
-// The same for whole quads of two panels at once, `quads` of them; the second panel lies `panel_stride` bytes
-// after the first.
+// PackQuad() for `quads` whole quads of two panels at once; the second panel lies `panel_stride` bytes after
+// the first.
 [[gnu::target("avx2")]] void PackQuadsOfTwo(const int8_t* from, int64_t stride, int64_t quads, uint8_t shift,
                                             int64_t panel_stride, int8_t* to) {
   const __m256i shifts = _mm256_set1_epi8(static_cast<char>(shift));
@@ -247,9 +248,9 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
   }
 }
 
-// Rows of B: four depths of a panel's columns become a quad. A row is read by the kilobyte, and few rows at a
-// time, so that few pages are enough; and some quads of a panel are written one after the other. Each is
-// written as of 16 columns: in a narrow panel the next ones take the place of those beyond.
+// Packs rows of B that are contiguous: four depths of a panel's columns become a quad. It reads a kilobyte of
+// a row and few rows at a time, so that few pages are in use, and writes adjacent quads of a panel. Each quad
+// is written with 16 columns: in a narrow panel the next quad overwrites the surplus.
 void PackRows(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
   constexpr int64_t kPanelsAtOnce = 64;
   constexpr int64_t kQuadsAtOnce = 16;
@@ -289,7 +290,7 @@ void PackElements(const WeightView& b, const PackedWeights& sizes, int8_t* panel
   }
 }
 
-// The sums of a panel's columns over quads [begin, end), `step` bytes apart, added to those of `sums`.
+// Adds the sums of a panel's columns over quads [begin, end), `step` bytes apart, to `sums`.
 void AddQuads(const int8_t* begin, const int8_t* end, int64_t step, uint32_t* sums) {
   const __m128i ones = _mm_set1_epi16(1);
   // Four columns at a time: the depths of a column are the bytes of a lane.
@@ -306,7 +307,7 @@ void AddQuads(const int8_t* begin, const int8_t* end, int64_t step, uint32_t* su
   }
 }
 
-// The same, half a panel at a time.
+// AddQuads() for half a panel at a time.
 [[gnu::target("avx2")]] void AddQuadsByAvx2(const int8_t* begin, const int8_t* end, int64_t step,
                                             uint32_t* sums) {
   constexpr int64_t kHalf = kPanelQuadBytes / 2;
@@ -375,7 +376,7 @@ void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uin
 
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t shift,
                         int64_t panel_rows, uint8_t* panel) noexcept {
-  // A cache line of each row at a time: as many quads as can be written side by side.
+  // A cache line of each row at a time, so that adjacent quads are written together.
   constexpr int64_t kLine = 64;
   const int64_t whole = k / kQuad * kQuad;
   const size_t in_fours = rows.size() / 4 * 4;
@@ -420,7 +421,7 @@ void StageRow(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexc
 
 namespace {
 
-// Writes two dwords for each quad, both under `mask`: its bits as they are, and moved right by `shift`.
+// Writes two dwords for each quad, both under `mask`: the quad, and the quad shifted right by `shift` bits.
 template <int shift>
 void StageParts(const uint8_t* a, int64_t k, uint8_t shift, uint32_t mask, uint8_t* staged) {
   const __m128i shift_bytes = _mm_set1_epi8(static_cast<char>(shift));

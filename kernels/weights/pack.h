@@ -3,14 +3,14 @@
 //   B   [n/16][k/4][16][4]   panels of 16 columns; a quad's row is 64 bytes: one zmm, two ymm, or one row
 //                            of an AMX B tile, with no further shuffle. Columns are padded with zeros to
 //                            16, depth to 64.
-//       [k/4][w][4]          the only panel of a matrix of at most 8 columns, w = 1, 2, 4 or 8 of them: 16
-//                            would multiply its memory. Tiles, and vectors that stay in memory, are read as
-//                            of 16 columns all the same; those beyond w belong to the next quads, and what
-//                            comes of them is dropped, as with padding. A line of zeros follows the last
-//                            quad, so that it can be read likewise.
+//       [k/4][w][4]          the only panel of a matrix of at most 8 columns, w = 1, 2, 4 or 8: padding to
+//                            16 would multiply its memory. Kernels still read 16 columns in tiles and
+//                            memory operands. Columns beyond w belong to the next quads, and their results
+//                            are dropped, as with padding. A line of zeros follows the last quad, so that
+//                            16 columns of it can be read too.
 //   A   [k/4][rows][4]       a panel of up to mr rows as u8; depth is padded with zeros to 4
 //
-// Both are as kernels see them: operands.h.
+// A and B are as kernels see them: operands.h.
 #ifndef INTACT_KERNELS_WEIGHTS_PACK_H_
 #define INTACT_KERNELS_WEIGHTS_PACK_H_
 
@@ -28,8 +28,8 @@
 
 namespace intact::kernels {
 
-/// A quad of a panel of 16 columns: one zmm, two ymm, or one row of an AMX B tile. As many bytes can be read
-/// of each quad of any panel.
+/// A quad of a panel of 16 columns: one zmm, two ymm, or one row of an AMX B tile. In any panel this number
+/// of bytes can be read from the beginning of each quad.
 inline constexpr int kPanelQuadBytes = kPanelColumns * kQuad;
 
 /// Columns that the panels of a matrix of n columns hold.
@@ -37,17 +37,17 @@ constexpr int PanelWidth(int64_t n) {
   return n > kPanelColumns / 2 ? kPanelColumns : static_cast<int>(std::bit_ceil(static_cast<uint64_t>(n)));
 }
 
-/// What the names of kernels that read narrow panels have besides, "_of4"; else "".
+/// The suffix of kernels that read narrow panels, for example "_of4"; else "".
 inline std::string NarrowName(int width) {
   return width == kPanelColumns ? "" : "_of" + std::to_string(width);
 }
 
-/// Where depth k of column n of a panel, whose quads are `quad_bytes` apart, lies in it.
+/// The offset of depth k of column n in a panel with quads `quad_bytes` apart.
 constexpr int64_t OffsetInPanel(int64_t k, int64_t n, int64_t quad_bytes) {
   return k / kQuad * quad_bytes + n * kQuad + k % kQuad;
 }
 
-/// Canonical B panels, in memory of their own or in a mapped pack file.
+/// Canonical B panels, in their own memory or in a mapped pack file.
 struct PackedWeights {
   PackedWeights() = default;
   /// Sizes without data.
@@ -56,11 +56,12 @@ struct PackedWeights {
   int64_t k = 0, n = 0;
   int width = kPanelColumns;  // columns of a panel
   const int8_t* data = nullptr;
-  AlignedBuffer<int8_t> owned;  // what `data` points to, unless it is borrowed
+  AlignedBuffer<int8_t> owned;  // the memory of `data`, unless it is borrowed
 
   int64_t panels() const { return (n + kPanelColumns - 1) / kPanelColumns; }
-  int64_t quads() const { return (k + kQuad - 1) / kQuad; }  // those a kernel must run; the tail is padding
-  int quad_bytes() const { return width * kQuad; }           // from a quad of a panel to the next
+  /// Quads that kernels must run; later quads are padding.
+  int64_t quads() const { return (k + kQuad - 1) / kQuad; }
+  int quad_bytes() const { return width * kQuad; }  // from a quad of a panel to the next
   int64_t panel_stride_bytes() const { return (k + 63) / 64 * 64 * width; }
   int64_t bytes() const {
     return panels() * panel_stride_bytes() + (width == kPanelColumns ? 0 : kPanelQuadBytes);
@@ -71,7 +72,7 @@ struct PackedWeights {
   }
 };
 
-/// A variant of weights that the panels can be made from again.
+/// Weights in another layout, from which the panels can be made again.
 class PanelSource {
  public:
   virtual ~PanelSource() = default;
@@ -80,34 +81,34 @@ class PanelSource {
   PanelSource& operator=(const PanelSource&) = default;
   PanelSource(PanelSource&&) = default;
   PanelSource& operator=(PanelSource&&) = default;
-  /// Adds the weights to `packed`, whose own data are zeros.
+  /// Adds the weights to the panels of `packed`, which hold zeros.
   virtual void AddTo(PackedWeights* packed) const noexcept = 0;
 };
 
 /// False if memory ran out.
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 
-/// Writes the panels of `b`, as many bytes as `sizes`, those of b, has.
+/// Writes the panels of `b`: sizes.bytes() bytes, if `sizes` has b's k and n.
 void PackPanels(const WeightView& b, const PackedWeights& sizes, int8_t* panels) noexcept;
 
 /// Copies the weights of column n at depths [k, k + count) to `to`.
 void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t count, int8_t* to) noexcept;
 
 /// Adds to sums[n] the weights of column n at depths [k_begin, k_end): whole quads, modulo 2³². `sums` are
-/// padded to 16 columns, and those beyond n may be anything.
+/// padded to 16 columns; sums beyond n are undefined.
 void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept;
 
-/// Packs `k` activations at `offset` of each of `rows` into a panel for `panel_rows` ≥ rows.size(); the rows
-/// beyond are left as they are. `shift` is ActivationShift(). Returns the largest activation packed, after the
-/// shift.
+/// Packs `k` activations at `offset` of each of `rows` into a panel of `panel_rows` ≥ rows.size() rows. The
+/// panel's other rows are not written. `shift` is ActivationShift(). Returns the largest activation packed,
+/// after the shift.
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t shift,
                         int64_t panel_rows, uint8_t* panel) noexcept;
 
 /// Copies `count` activations, shifted like PackActivations().
 void CopyActivations(const uint8_t* a, int64_t count, uint8_t shift, uint8_t* to) noexcept;
 
-/// The first four of `count` activations as a dword, shifted like PackActivations(); zeros for those that
-/// are not there.
+/// The first four of `count` activations as a dword, shifted like PackActivations(), and zeros if there are
+/// fewer.
 inline uint32_t FirstQuad(const uint8_t* a, int64_t count, uint8_t shift) noexcept {
   constexpr uint32_t kEveryByte = 0x01010101;
   uint32_t quad = 0;
@@ -122,14 +123,14 @@ inline uint32_t FirstQuad(const uint8_t* a, int64_t count, uint8_t shift) noexce
 /// Copies a row of `k` activations, padded with zeros to whole quads, and shifts it like PackActivations().
 void StageRow(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
-/// The same spread to int16 for the wide dot variant: a0 a1 a2 a3 → a0 a2 | a1 a3, twice the bytes.
+/// StageRow(), spread to int16 for the wide dot variant: a0 a1 a2 a3 → a0 a2 | a1 a3, twice the bytes.
 void StageWide(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
-/// The same taken apart for the split dot variant, a = 16·h + l: a0 a1 a2 a3 → l0 l1 l2 l3 | h0 h1 h2 h3, twice
-/// the bytes.
+/// StageRow(), taken apart for the split dot variant, a = 16·h + l: a0 a1 a2 a3 → l0 l1 l2 l3 | h0 h1 h2 h3,
+/// twice the bytes.
 void StageSplit(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
-/// What stages a row as kernels of variant `dot` read it.
+/// The function that stages a row for kernels of variant `dot`.
 using StageFunction = void (*)(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 constexpr StageFunction StageFor(jit::DotKind dot) {
   return dot == jit::DotKind::kWide ? StageWide : dot == jit::DotKind::kSplit ? StageSplit : StageRow;

@@ -32,15 +32,15 @@ struct PackHeader {
   uint32_t version;
   uint32_t header_bytes;
   uint64_t file_bytes;
-  uint64_t checksum;  // of all that follows
+  uint64_t checksum;  // of all bytes after it
   int64_t n, k;
-  // intact_linear_desc: the bits of its fields in their lists' order (core/operation.h), then 0
+  // intact_linear_desc: the bits of its fields, in the order of the lists in core/operation.h, then zeros
   std::array<uint32_t, 24> numbers;
   std::array<uint32_t, 16> post_ops;
-  uint32_t vectors;  // bit i: column vector i of its list is there; bit 31: the lookup table
+  uint32_t vectors;  // bit i: column vector i of its list is present; bit 31: a lookup table is
   // intact_conv_desc; all 0 in the file of a GEMM
   int32_t spatial_dims, transposed;
-  uint32_t choices;  // of TunedChoices
+  uint32_t choices;  // number of TunedChoices
   int64_t input_channels, output_channels, groups;
   std::array<int64_t, INTACT_MAX_SPATIAL> input, kernel, stride, dilation, pad_begin, pad_end, output_pad;
   // Certificate
@@ -50,7 +50,7 @@ struct PackHeader {
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
 static_assert(std::endian::native == std::endian::little);
 
-// How many fields of intact_linear_desc each list has.
+// The number of fields of intact_linear_desc in each list.
 struct FieldCounts {
   size_t numbers = 0, post_ops = 0, column_vectors = 0;
 };
@@ -100,10 +100,10 @@ static_assert(sizeof(PackedChoice) % kAlignment == 0 && sizeof(PackedCpu) % kAli
 
 Error Refused(const std::string& why) { return {INTACT_INVALID_ARGUMENT, why}; }
 
-// Where the sections lie; all of it follows from the header's n, k, vectors and number of choices.
+// The offsets of the sections. They follow from the header's n, k, vectors and number of choices.
 struct Layout {
   int64_t weights, panels, choices, end;
-  std::array<int64_t, kCounts.column_vectors> vectors;  // of those that are not there: of the next
+  std::array<int64_t, kCounts.column_vectors> vectors;  // if absent: the next section's offset
   int64_t lookup_table;
 };
 
@@ -142,7 +142,7 @@ uint64_t Checksum(const uint8_t* image, size_t size) {
 
 bool IsWithin(int64_t value, int64_t low, int64_t high) { return value >= low && value <= high; }
 
-// What the sections' places follow from.
+// Checks the fields that the sections' offsets follow from.
 Error CheckShape(const PackHeader& header) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (!IsWithin(header.n, 1, kMost) || !IsWithin(header.k, 1, kMost) ||
@@ -155,7 +155,7 @@ Error CheckShape(const PackHeader& header) {
                        [](uint32_t word) { return word == 0; });
   };
   if (!is_0_from(header.numbers, kCounts.numbers) || !is_0_from(header.post_ops, kCounts.post_ops)) {
-    return Refused("a number is not 0 that this version does not know");
+    return Refused("a number that this version does not know is not 0");
   }
   const std::array<std::array<int64_t, INTACT_MAX_SPATIAL>, 7> extents = {
       header.input,     header.kernel,  header.stride,    header.dilation,
@@ -192,7 +192,7 @@ void CopyName(const std::string& name, std::array<char, size>* to) {
   std::copy_n(name.begin(), std::min(name.size(), size - 1), to->begin());
 }
 
-// Nothing unless it ends with zeros.
+// The name in `from`; nothing unless it ends with zeros.
 template <size_t size>
 std::optional<std::string> NameOf(const std::array<char, size>& from) {
   const auto end = std::find(from.begin(), from.end(), '\0');
@@ -302,7 +302,8 @@ std::optional<intact_conv_desc> ConvOf(const PackHeader& header) {
 
 bool IsExtent(int64_t value) { return IsWithin(value, 1, std::numeric_limits<int32_t>::max()); }
 
-// Nothing unless it can be after `last`, which is null for the first.
+// The choice in `packed`. Nothing if it is malformed or not beyond `last`, which is null for the first
+// choice.
 std::optional<TunedChoices::Choice> ChoiceOf(const PackedChoice& packed, const TunedChoices::Choice* last) {
   const std::optional<std::string> kernel = NameOf(packed.kernel);
   if (!kernel || !IsExtent(packed.m) || (last != nullptr && packed.m <= last->m)) return std::nullopt;
@@ -322,7 +323,7 @@ std::optional<TunedChoices::ConvChoice> ChoiceOf(const PackedConvChoice& packed,
   return TunedChoices::ConvChoice{packed.input, packed.phase, *variant, *kernel};
 }
 
-// `count` of them at `at`. False if one makes no sense.
+// Reads `count` choices at `at`. False if one is malformed.
 template <class Packed, class Choice>
 bool ReadChoices(const uint8_t* at, uint32_t count, std::vector<Choice>* choices) {
   for (uint32_t i = 0; i < count; ++i, at += sizeof(Packed)) {
@@ -335,7 +336,7 @@ bool ReadChoices(const uint8_t* at, uint32_t count, std::vector<Choice>* choices
   return true;
 }
 
-// What variants and kernels there are is the plan's business.
+// Checks the format only: the plan checks that variants and kernels exist.
 Result<TunedChoices> ChoicesOf(const PackHeader& header, const Layout& layout, const uint8_t* image) {
   TunedChoices tuned;
   if (header.choices == 0) return tuned;
@@ -410,7 +411,7 @@ Result<MappedFile> MapFile(const std::string& path) {
   const auto failed = [&] {
     const bool is_memory = errno == ENOMEM;
     Error error = Refused("path '" + path + "' cannot be read: " + ErrnoText());
-    if (is_memory) error.status = INTACT_OUT_OF_MEMORY;  // the file may be as good as any
+    if (is_memory) error.status = INTACT_OUT_OF_MEMORY;  // the file may be valid
     return error;
   };
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -1,29 +1,29 @@
-// The pack file: a plan on disk. Written on one machine, it loads on any other, whatever their ISAs: weights
-// lie in the canonical layout, which VNNI and AMX run in place; what an ISA needs besides (a schedule, a
-// convolution's own layout) is derived when it is loaded.
+// The pack file: a plan on disk. It loads on any machine, with any ISA. Weights have the canonical layout,
+// which VNNI and AMX kernels read in place. What other kernels need (a schedule, a convolution's own layout)
+// is made when the file is loaded.
 //
 //   offset        contents, little-endian
-//   0             PackHeader, version 9: what it is of, the descriptors, the certificate
+//   0             PackHeader, version 9: the kind of plan, the descriptors, the certificate
 //   then, each aligned to 64 bytes and padded with zeros to 64:
-//                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes, or a narrow one and its line of zeros
-//                             (pack.h); of a convolution depth k is (tap, channel of the group), and n the
-//                             output channels
-//                 vectors     of those that there are of zero points of the weights, bias_s32, bias_f32,
-//                             scales, …, in the order of core/operation.h: 32 bits[⌈n/16⌉·16]
+//                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes, or a narrow panel and its line of zeros
+//                             (pack.h); in a convolution depth k is (tap, channel of the group), and n is
+//                             the number of output channels
+//                 vectors     zero points of the weights, bias_s32, bias_f32, scales, …, if present, in
+//                             the order of core/operation.h: 32 bits[⌈n/16⌉·16] each
 //                 table       lookup_table, u8[256] or s8[256], if there is one
 //                 panels      failing pairs of each panel of the certificate, s64[⌈n/16⌉]
-//                 choices     of a plan that was tuned: the CPU, char[64], then
-//                               of a GEMM for each number of rows: it, s64, and the kernel's name, char[120]
-//                               of a convolution for each input and phase: its extents, s64[3], the phase,
-//                               s64, the variant of its layout (conv_layout.h), char[32], and the kernel's
-//                               name, char[128]
+//                 choices     of a tuned plan: the CPU, char[64], then
+//                               GEMM: for each tuned number of rows: that number, s64; the kernel's name,
+//                               char[120]
+//                               convolution: for each input and phase: the input's extents, s64[3]; the
+//                               phase, s64; the variant of its layout (conv_layout.h), char[32]; the
+//                               kernel's name, char[128]
 //                             names end with zeros
 //
 // The checksum covers every byte after itself, header included: for each 8-byte word w, h = rotl(h ^ w,
 // 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. A step is a bijection of h and of w, so
-// any change confined to one word is found for certain, any other with probability 1 − 2⁻⁶⁴. It proves the
-// bytes; a reader makes the plan from the descriptors in them as from a caller's, which proves that they make
-// sense.
+// a change within one word is always found, and any other change with probability 1 − 2⁻⁶⁴. The checksum
+// proves the bytes. The descriptors are then checked like a caller's.
 #ifndef INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 #define INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 
@@ -43,7 +43,7 @@
 
 namespace intact::kernels {
 
-/// What measurements chose on one CPU.
+/// The choices of tuning on one CPU.
 struct TunedChoices {
   struct Choice {
     int64_t m = 0;
@@ -55,16 +55,16 @@ struct TunedChoices {
     std::string variant, kernel;
   };
   std::string cpu;                            // jit::CpuKind::ToString()
-  std::vector<Choice> choices;                // of a GEMM, by rising rows
-  std::vector<ConvChoice> conv_choices = {};  // of a convolution, by rising input and phase
+  std::vector<Choice> choices;                // of a GEMM, by ascending rows
+  std::vector<ConvChoice> conv_choices = {};  // of a convolution, by ascending input and phase
 };
 
-/// What a pack file tells.
+/// The contents of a pack file.
 struct PackContents {
-  std::optional<intact_conv_desc> conv;  // nothing: it is a GEMM's
+  std::optional<intact_conv_desc> conv;  // nothing for a GEMM
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
   PackedWeights weights;
-  Certificate certificate;  // without columns' sums and accumulators' bounds
+  Certificate certificate;  // without column sums and accumulator bounds
   int64_t usual_m = 0;      // of a GEMM
   TunedChoices tuned;
 };
@@ -74,20 +74,20 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
                                     const PackedWeights& weights, const Certificate& certificate,
                                     int64_t usual_m = 0, const TunedChoices& tuned = {});
 
-/// Checks that the image is whole and as a writer makes it; what it holds stays in it, aligned to 64 bytes.
-/// The descriptors are as written, and yet to be checked, and so is whether the certificate is that of the
+/// Checks that the image is complete and well-formed. The contents point into the image, which must be
+/// aligned to 64 bytes. The caller must still check the descriptors, and that the certificate belongs to the
 /// weights.
 Result<PackContents> ReadPackImage(const void* image, size_t size);
 
-/// INVALID_ARGUMENT unless `held`, a file's, is the certificate that was `made` of its weights.
+/// INVALID_ARGUMENT unless the certificate `held` by a file equals `made`, the one of its weights.
 Error CheckHeldCertificate(const Certificate& held, const Certificate& made);
 
-/// A file that is mapped as long as `data` lives.
+/// A file that stays mapped as long as `data` lives.
 struct MappedFile {
   std::shared_ptr<const void> data;
   size_t size = 0;
 };
-/// INVALID_ARGUMENT: what the message says, of `path`. OUT_OF_MEMORY: there is no room for it.
+/// Errors: INVALID_ARGUMENT (the message names `path` and the reason), OUT_OF_MEMORY.
 Result<MappedFile> MapFile(const std::string& path);
 
 }  // namespace intact::kernels

@@ -1,7 +1,7 @@
-// Constants of columns that a run makes for itself, in place of its plan's: of weights that it gives
-// (runtime_weights.h), or of the zero point and the scale of A.
+// Constants of columns that a run computes, in place of its plan's: for a runtime B (runtime_weights.h), or
+// for the zero point and the scale of A.
 //
-// Where a run gives one zero point and one scale for all of A, kernels stay those of static plans. With a
+// If a run has one zero point and one scale for all of A, the kernels of static plans are used. With a
 // column's sum Σ_k (b − zb), accumulators start za·sum lower, and the column's scale is a_scale·scales[n].
 #ifndef INTACT_KERNELS_WEIGHTS_RUN_COLUMNS_H_
 #define INTACT_KERNELS_WEIGHTS_RUN_COLUMNS_H_
@@ -10,7 +10,7 @@
 
 namespace intact::kernels {
 
-/// Columns count from those of C.
+/// Arrays are indexed by the columns of C.
 struct RunColumns {
   const int32_t* compensation = nullptr;            // LinearWeights::compensation()
   const int32_t* unshifted_compensation = nullptr;  // UnshiftCompensation()

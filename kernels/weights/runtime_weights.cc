@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kValues = 5;  // of a column, besides its weights
 
-// What PackRuntimeB() writes of all columns.
+// The values of all columns that PackRuntimeB() writes.
 struct Columns {
   int32_t *compensation, *unshifted_compensation, *sums, *zero_points;
   float* scales;
@@ -19,8 +19,8 @@ Columns Place(int64_t columns, uint8_t* at) {
           reinterpret_cast<float*>(values + 4 * columns)};
 }
 
-// The values of columns [first, last), of which those from `end` on are a panel's padding: all are values[0],
-// or each column has its own.
+// Writes the values of columns [first, last): values[0] for all, or each column's own. Columns from `end` on
+// are a panel's padding.
 template <class T>
 void Spread(const T* values, bool are_of_columns, int64_t first, int64_t end, int64_t last, T* to) {
   if (are_of_columns) {
@@ -31,8 +31,8 @@ void Spread(const T* values, bool are_of_columns, int64_t first, int64_t end, in
   }
 }
 
-// The values of one panel's columns, from `first` on, of whose weights `sums` are the sums: what
-// LinearWeights has of constant weights, see there. All sums are modulo 2³².
+// Writes the values of one panel's columns, from `first` on: what LinearWeights has for constant weights.
+// `to.sums` holds the sums of the columns' weights. All sums are modulo 2³².
 void FillPanel(const LinearProblem& problem, int64_t k, const int32_t* bias, const int32_t* zero_points,
                int64_t first, const Columns& to) {
   const auto activation_zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint());

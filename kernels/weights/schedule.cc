@@ -12,10 +12,10 @@ namespace {
 
 constexpr int64_t kBlockBytes = int64_t{1} << 20;  // of the stream
 constexpr int64_t kUnitColumns = 4;
-// About so many columns and quads tell what a schedule comes to.
+// An estimate schedules about these numbers of columns and quads.
 constexpr int64_t kMostSampledColumns = 64, kLeastSampledColumns = 16, kSampledQuads = 8192;
 
-// Calls function(strip_columns), a constant that it is compiled for.
+// Calls function(strip_columns) with a compile-time constant.
 template <class Function>
 auto WithColumns(int strip_columns, Function function) {
   if (strip_columns == 1) return function(std::integral_constant<int, 1>());
@@ -25,8 +25,8 @@ auto WithColumns(int strip_columns, Function function) {
   return function(std::integral_constant<int, 16>());
 }
 
-// Writes what `scheduler` has scheduled, largest groups first; returns the end of it. Offset: uint16_t or
-// uint32_t, a quad's offset is its number times `quad_offset`.
+// Writes the groups of `scheduler`, largest first, and returns their end. A quad's offset, a uint16_t or
+// uint32_t, is its number times `quad_offset`.
 template <class Offset, int kColumns>
 uint8_t* WriteGroups(const StripScheduler<kColumns>& scheduler, uint32_t quad_offset, uint8_t* stream) {
   constexpr size_t kWeights = kColumns * kQuad;
@@ -158,7 +158,8 @@ void ScheduledWeights::AddTo(PackedWeights* packed) const noexcept {
 
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
                                                    const ScheduleSpec& spec) noexcept {
-  // Columns in units that narrow strips divide, of whole panels; of whole vectors as many as there are.
+  // Narrow strips: units of kUnitColumns, over whole panels. Strips that are vectors: units of a strip, over
+  // n columns.
   const int64_t unit_columns = std::max<int64_t>(kUnitColumns, spec.strip_columns);
   const int64_t columns = spec.strip_columns > kUnitColumns ? weights.n : weights.panels() * kPanelColumns;
   const int64_t units = (columns + unit_columns - 1) / unit_columns;

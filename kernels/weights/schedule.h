@@ -1,36 +1,35 @@
-// The schedule: how exact products are computed at the speed of VPMADDUBSW, without VNNI.
+// The schedule: how exact sums are computed at the speed of VPMADDUBSW, without VNNI.
 //
-// VPMADDUBSW adds two u8×s8 products into an int16 lane, saturating. An int16 lane holds exactly every sum
-// whose positive weights add up to at most 32767/amax and whose negative ones add up to at most 32768/amax,
-// whatever the activations in [0, amax]: 128 for full-range u8. That is true for a pair, and just as true for
-// a whole group of quads added up in int16 (VPADDW) before one widening (VPMADDWD by ones, VPADDD): a group
-// costs one widening instead of one per quad, so light weights run faster than the saturating kernels, and
-// exactly.
+// VPMADDUBSW adds two u8×s8 products into an int16 lane, saturating. For all activations in [0, amax], an
+// int16 lane holds a sum exactly if its positive weights add up to at most 32767/amax and its negative
+// weights to at most 32768/amax: 128 for full-range u8. That is true for a pair, and also for a whole group
+// of quads that are added in int16 (VPADDW) before one widening (VPMADDWD by ones, VPADDD). A group costs one
+// widening instead of one per quad. So light weights run faster than in the saturating kernels, and exactly.
 //
-// A quad too heavy for any group is split into two items whose weights add up to it; each is light enough. So
-// every weight matrix becomes a list of groups of items, one loop runs them all, and the result is exact for
-// any weights.
+// A quad that is too heavy for any group is split into two items. Each is light enough, and their weights add
+// up to the quad's. So every weight matrix becomes a list of groups of items, one loop runs them all, and the
+// result is exact for any weights.
 //
-// Weights are broadcast and activations fill the vector's lanes (rows), not the other way round: a group must
-// then be light in the pairs of its own `strip` of one to four columns only, instead of in all columns that a
-// vector holds. (The other way round is for few rows: scheduled_vectors.h.) The depth order is free (integer
-// addition commutes), so each strip has its own: a bin packing, first fit, heaviest item first. It takes some
-// tens of ns an item, which is most of what a plan costs.
+// Weights are broadcast, and rows of activations fill the vector's lanes. Then a group must be light only in
+// its own `strip` of one to four columns. If columns filled the lanes, it would have to be light in all
+// columns of a vector. (That is used for few rows: scheduled_vectors.h.) The order of depths is free, because
+// integer addition commutes, so each strip has its own order: a bin packing, first fit, heaviest item first.
+// It takes some tens of ns per item, which is most of the time to create a plan.
 //
 //   window       depths whose A panel stays in L1; strips do not cross it
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items of those groups]
 //   item         [u16 offset of the quad in A's window, in 4 bytes][strip_columns × 4 weights]
 //
-//   A window     [quads][rows][4] u8, rows = those of a tile; a register block reads its own rows of an
+//   A window     [quads][rows][4] u8, with the rows of a tile; a register block reads its own rows of an
 //                item's quad
 //
-// A planar band (planar_band.h) may take the place of A's windows. Where its quads lie depends on the input's
-// extents, and may be far: items then have a u32 in place of the u16. They are built with the numbers of
-// their quads, and these are replaced by offsets in bytes for each extent.
+// A planar band (planar_band.h) may take the place of A's windows. The offsets of its quads depend on the
+// input's extents and may be large, so items then have a u32 instead of the u16. They are built with the
+// numbers of their quads. For each extent, offsets in bytes replace the numbers.
 //
-// Zero points of weights may be folded in: w − zb takes nine bits and its sign, and becomes as many items as
-// that needs. Where zero points are what they are meant to be, in the middle of the weights, that is one, and
-// a lighter one than w's. It saves the sums of A's rows (row_sums.h), which a planar band has no rows for.
+// Zero points of weights may be folded in: w − zb takes nine bits with its sign, so it may need several
+// items. With usual zero points, in the middle of the weights, one item is enough, and it is lighter than
+// w's. Folding saves the sums of A's rows (row_sums.h), which cannot be computed from a planar band.
 #ifndef INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 #define INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 
@@ -44,7 +43,7 @@
 
 namespace intact::kernels {
 
-/// Items in the largest group. Deeper ones would save less than 1/16 of a widening more.
+/// Items in the largest group. Groups of 16 would save only another 1/16 of a widening per item.
 inline constexpr int kMaxGroup = 8;
 inline constexpr int kStripHeaderBytes = kMaxGroup * 2;
 
@@ -53,7 +52,7 @@ struct LaneCapacity {
   int positive = 0, negative = 0;
 };
 constexpr LaneCapacity CapacityFor(int amax) {
-  const int largest = amax > 0 ? amax : 1;  // a range of zeros alone may be declared
+  const int largest = amax > 0 ? amax : 1;  // the activation range may hold only 0
   return {32767 / largest, 32768 / largest};
 }
 
@@ -64,11 +63,11 @@ struct ScheduleSpec {
   int64_t window_quads = 0;       // depth of a window
   int amax = 255;                 // activations lie in [0, amax]
   int largest_group = kMaxGroup;  // items
-  bool saturates = true;          // items are added up in int16: VPMADDUBSW; else any group is light enough
-  // Where A is a planar band: the columns of a group, which read the same channels. Then quad q of a column's
-  // depth has the number (group · quads + q) in place of an offset, until Relocate().
+  bool saturates = true;          // items are added in int16 (VPMADDUBSW); else any group is light enough
+  // If A is a planar band: the columns of a group, which all read the group's channels. Then quad q of a
+  // column's depth has the number (group · quads + q) in place of an offset, until Relocate().
   int64_t group_columns = 0;
-  // One of each column, to be folded in; null: none.
+  // One for each column, to be folded in; null: none.
   const int32_t* zero_points = nullptr;
 
   /// Bytes of an item's offset in a stream of strips.
@@ -79,9 +78,9 @@ struct ScheduleSpec {
 /// A window's offsets in units of 4 bytes stay below this.
 inline constexpr int64_t kMostWindowOffset = int64_t{1} << 16;
 
-/// What it came to, per quad of weights: the cost model's inputs.
+/// Sizes of a schedule, summed over columns: inputs of the cost model.
 struct ScheduleStatistics {
-  int64_t quads = 0;   // quads × columns, those of zeros included
+  int64_t quads = 0;   // quads × columns, with quads of zeros
   int64_t items = 0;   // × columns
   int64_t groups = 0;  // × columns
   ScheduleStatistics& operator+=(const ScheduleStatistics& other) {
@@ -92,7 +91,7 @@ struct ScheduleStatistics {
   }
 };
 
-/// What a schedule would come to, from a sample of the columns; nothing if memory ran out.
+/// Estimates a schedule's statistics from a sample of the columns; nothing if memory ran out.
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
                                                    const ScheduleSpec& spec) noexcept;
 
@@ -102,9 +101,9 @@ class ScheduledWeights final : public PanelSource {
   /// False if memory ran out.
   [[nodiscard]] bool Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
 
-  /// The same strips in memory of their own; false if memory ran out.
+  /// Copies the strips of `other`; false if memory ran out.
   [[nodiscard]] bool CopyFrom(const ScheduledWeights& other) noexcept;
-  /// Not of a planar band's.
+  /// Not for schedules of planar bands.
   void AddTo(PackedWeights* packed) const noexcept override;
   /// Replaces the numbers of quads by offsets in a planar band.
   void Relocate(const PlanarAccess& planar) noexcept;
@@ -115,7 +114,7 @@ class ScheduledWeights final : public PanelSource {
   int64_t bytes() const { return bytes_; }
   /// Items of the largest group, at least one.
   int largest_group() const { return largest_group_; }
-  /// First strip of 16-column panel `panel` in `window`; its 16/strip_columns strips follow each other.
+  /// The first strip of panel `panel` in `window`; the panel's 16/strip_columns strips follow each other.
   const uint8_t* Strips(int64_t window, int64_t panel) const {
     return strips_[static_cast<size_t>(window * panels_ + panel)];
   }

@@ -10,11 +10,11 @@
 namespace intact::kernels {
 namespace {
 
-// Quads of a window: those of few rows stay in half of L1, and the ends of loops are few beside them.
+// Quads of a window: with few rows they stay in half of L1, and loop ends are rare.
 constexpr int64_t kMostWindowQuads = 512;
 
-// Appends the window that `scheduler` has scheduled, whose first quad is `first_quad`: of each item's weights
-// the first `item_bytes`.
+// Appends the window of `scheduler`, which begins with quad `first_quad`, with the first `item_bytes` of each
+// item's weights.
 template <int kColumns>
 void AppendWindow(const StripScheduler<kColumns>& scheduler, int64_t first_quad, size_t item_bytes,
                   std::vector<uint8_t>* stream) {

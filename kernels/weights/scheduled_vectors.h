@@ -1,16 +1,16 @@
-// Scheduled weights (schedule.h) whose strips are vectors: columns fill the lanes, and rows of A are
-// broadcast as with the canonical panels. A group must be light in all columns of a vector, so groups are
-// smaller than those of narrow strips; but neither A nor C is transposed, and no register is spent on
-// columns: a schedule for rows however few.
+// Scheduled weights (schedule.h) with strips as wide as vectors: columns fill the lanes, and rows of A are
+// broadcast, as with the canonical panels. A group must be light in all columns of a vector, so groups are
+// smaller than in narrow strips. But neither A nor C is transposed, and few rows leave no lanes empty: it is
+// the schedule for few rows.
 //
 //   strip    [window 0][window 1] …
 //   window   [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][u32 where the weights begin]
 //            [u16 number of the quad in A's row, of each item] … [weights of each item: a vector]
 //
-// Windows and weights are aligned to vectors. A window's quads stay in L1 for all rows of a tile.
+// Windows and their weights are aligned to vectors. A window's quads stay in L1 for all rows of a tile.
 //
-// The items of narrow panels (pack.h) hold as many columns as these, and are read as these are: a vector of
-// each, a line of zeros after the last. Nothing is aligned then.
+// Items for narrow panels (pack.h) hold the panel's columns only. A vector is read at each, so zeros follow
+// the last item. Nothing is aligned then.
 #ifndef INTACT_KERNELS_WEIGHTS_SCHEDULED_VECTORS_H_
 #define INTACT_KERNELS_WEIGHTS_SCHEDULED_VECTORS_H_
 
@@ -25,18 +25,18 @@
 
 namespace intact::kernels {
 
-/// What a window begins with.
+/// The header of a window.
 struct VectorWindowHeader {
   std::array<uint16_t, kMaxGroup> counts;
-  uint32_t weights_begin;  // in bytes from the header's own begin; quads' numbers follow the header
+  uint32_t weights_begin;  // in bytes from the header; quads' numbers follow the header
 };
 
-/// The deepest A that numbers of quads reach.
+/// The number of quads that u16 numbers can address.
 inline constexpr int64_t kMaxVectorQuads = int64_t{1} << 16;
 
 class ScheduledVectors final : public PanelSource {
  public:
-  /// What ScheduledVectors are built for: vectors of `lanes` columns, activations in [0, amax].
+  /// The spec of a schedule for vectors of `lanes` columns and activations in [0, amax].
   static ScheduleSpec SpecFor(const PackedWeights& weights, int lanes, int amax);
 
   /// At most kMaxVectorQuads quads. False if memory ran out.
@@ -48,7 +48,7 @@ class ScheduledVectors final : public PanelSource {
   int64_t windows() const { return windows_; }
   int64_t bytes() const { return static_cast<int64_t>(data_.bytes()); }
   void AddTo(PackedWeights* packed) const noexcept override;
-  /// The columns from `column` on, which begins a vector.
+  /// The strip that begins with `column`.
   const uint8_t* Strip(int64_t column) const {
     return data_.data() + begins_[static_cast<size_t>(column / lanes_)];
   }

@@ -1,5 +1,5 @@
-// How a strip of columns becomes groups of items that int16 sums hold: see schedule.h. Shared by the variants in
-// which schedules are stored.
+// Turns a strip of columns into groups of items whose sums stay within int16: see schedule.h. Both layouts of
+// schedules use it.
 #ifndef INTACT_KERNELS_WEIGHTS_STRIP_SCHEDULER_H_
 #define INTACT_KERNELS_WEIGHTS_STRIP_SCHEDULER_H_
 
@@ -19,10 +19,10 @@
 
 namespace intact::kernels {
 
-inline constexpr int kMaxPairLoad = 256;  // −128 twice
+inline constexpr int kMaxPairLoad = 256;  // two weights of −128
 
-// Sums of weights of one sign in each int16 lane of a strip: of the pairs in a vector, up to four, the
-// positive ones, then the negative ones. At most kMaxPairLoad·kMaxGroup each.
+// Sums of weights of one sign in each int16 lane of a strip. A vector holds up to four pairs: first their
+// positive sums, then their negative ones. A sum is at most kMaxPairLoad·kMaxGroup.
 template <int kColumns>
 class Load {
  public:
@@ -47,7 +47,7 @@ class Load {
     }
   }
 
-  /// The same for each pair.
+  /// A load with these sums in each pair.
   Load(int positive, int negative) {
     Lanes lanes = {};
     for (size_t pair = 0; pair < kLanes / 2; ++pair) {
@@ -58,7 +58,7 @@ class Load {
   }
 
   static size_t Lane(size_t pair, int sign) {
-    constexpr size_t kPairs = std::min<size_t>(kLanes / 2, 4);  // of a vector
+    constexpr size_t kPairs = std::min<size_t>(kLanes / 2, 4);  // in a vector
     return pair / 4 * 8 + pair % 4 + (sign > 0 ? 0 : kPairs);
   }
 
@@ -68,7 +68,7 @@ class Load {
     return lanes;
   }
 
-  /// Whether it stays within `room` in every lane.
+  /// Whether the load is at most `room` in every lane.
   bool Fits(const Load& room) const {
     __m128i beyond = _mm_setzero_si128();
     for (size_t i = 0; i < kVectors; ++i) {
@@ -116,16 +116,16 @@ class Load {
   __m128i vectors_[kVectors];
 };
 
-// The items of a strip that are in no group yet: which is the first that a group has room for?
+// The items of a strip that are in no group yet. Finds the first one that a group has room for.
 //
-// For each lane and level there is a row of bits, one per item: does it add at most that much to the lane?
-// The items that fit a room are then the AND of one row per lane, and of those left. Levels are kLevel units
-// of weight apart, so that the rows stay in L1; the few that pass them and do not fit are found by their
-// loads.
+// Each lane and level has a row of bits, one per item: does the item add at most that level to the lane? The
+// AND of one row per lane and of the items left gives the items that fit a room. Levels are kLevel units of
+// weight apart, so that the rows stay in L1. The few items that pass the rows and still do not fit are found
+// by their loads.
 template <int kColumns>
 class ItemIndex {
  public:
-  /// Starts over with items that have these loads, none above `heaviest`.
+  /// Starts over with items of these loads, none above `heaviest`.
   [[gnu::target("avx2")]] void Reset(std::span<const Load<kColumns>> loads, int heaviest) {
     loads_ = loads;
     heaviest_ = static_cast<int16_t>(heaviest);
@@ -143,15 +143,14 @@ class ItemIndex {
       uint64_t* const rows = &rows_[item / kWordBits];
       for (const size_t row : RowsAt(loads[item])) rows[row] |= uint64_t{1} << item % kWordBits;
     }
-    // So far those of each level alone: each takes over those of the level below.
+    // So far a row has the items of its own level only. It takes over those of the level below.
     for (size_t i = level_words; i < all_words; i += kVectorWords) {
       StoreVector(_mm256_or_si256(Vector(rows_, i), Vector(rows_, i - level_words)), i, &rows_);
     }
   }
 
-  /// Takes the first that is left, then, for as long as there is one and they are fewer than `most`, the
-  /// next that is left and that `room` has room for beside those taken. Writes them to `items`; returns how
-  /// many.
+  /// Takes up to `most` items: the first item left, then each next item that fits into `room` together with
+  /// the items already taken. Writes them to `items` and returns their number.
   [[gnu::target("avx2")]] size_t Take(Load<kColumns> room, size_t most, size_t* items) {
     while (first_word_ < words_ && left_[first_word_] == 0) ++first_word_;
     if (first_word_ == words_) return 0;
@@ -161,7 +160,7 @@ class ItemIndex {
       while (true) {
         if (word >= words_) return count;
         const auto item = word * kWordBits + static_cast<size_t>(std::countr_zero(candidates_[word]));
-        // What does not fit now does not fit later.
+        // An item that does not fit now does not fit later.
         candidates_[word] &= candidates_[word] - 1;
         if (loads_[item].Fits(room)) {
           left_[word] &= ~(uint64_t{1} << item % kWordBits);
@@ -170,7 +169,7 @@ class ItemIndex {
           room = room - loads_[item];
           break;
         }
-        // Of one vector: others are not reduced to what fits yet.
+        // Within this vector only: other vectors are not reduced to fitting items yet.
         const size_t end = word / kVectorWords * kVectorWords + kVectorWords;
         while (word < end && candidates_[word] == 0) ++word;
         if (word == end) word = FirstCandidates(room, word);
@@ -184,7 +183,7 @@ class ItemIndex {
   static constexpr size_t kWordBits = 64;
   static constexpr size_t kVectorWords = 4;
 
-  // Vectors may lie across the ends of rows; beyond the last there is room for one.
+  // Vectors may cross the ends of rows; the last row is followed by space for one.
   [[gnu::target("avx2")]] static __m256i Vector(const std::vector<uint64_t>& words, size_t begin) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&words[begin]));
   }
@@ -193,8 +192,8 @@ class ItemIndex {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(&(*words)[begin]), vector);
   }
 
-  // The first word, from that of `begin`'s vector on, that has a candidate by the rows for `room`, to which
-  // its vector's candidates are reduced; words_ or more if there is none.
+  // The first word, from the vector of `begin` on, with a candidate that passes the rows for `room`. The
+  // candidates of its vector are reduced to those. words_ or more if no word has one.
   [[gnu::target("avx2")]] size_t FirstCandidates(const Load<kColumns>& room, size_t begin) {
     const auto rows = RowsAt(room.AtMost(heaviest_));
     for (size_t word = begin / kVectorWords * kVectorWords; word < words_; word += kVectorWords) {
@@ -214,7 +213,7 @@ class ItemIndex {
     return words_;
   }
 
-  // Where the rows of the load's levels begin.
+  // The offsets of the rows of the load's levels.
   std::array<size_t, kLanes> RowsAt(const Load<kColumns>& load) const {
     const auto lanes = load.ToLanes();
     std::array<size_t, kLanes> rows;
@@ -229,7 +228,7 @@ class ItemIndex {
   std::span<const Load<kColumns>> loads_;
   int16_t heaviest_ = 0;
   size_t words_ = 0;       // of a row
-  size_t first_word_ = 0;  // that may have an item left
+  size_t first_word_ = 0;  // the first one that may have an item left
   std::vector<uint64_t> left_, candidates_;
   std::vector<uint64_t> rows_;  // [level][lane][words_]
 };
@@ -242,7 +241,7 @@ class StripScheduler {
   StripScheduler(const ScheduleSpec& spec, int64_t quads)
       : spec_(spec), most_items_(MostItems(spec) * quads) {
     const LaneCapacity capacity = CapacityFor(spec.saturates ? spec.amax : 1);
-    // A group of kMaxGroup items cannot exceed this, which int16 loads hold.
+    // No group of kMaxGroup items exceeds this, and int16 loads hold it.
     constexpr int kMost = kMaxPairLoad * kMaxGroup;
     capacity_ = Load<kColumns>(std::min(capacity.positive, kMost), std::min(capacity.negative, kMost));
     const auto most = static_cast<size_t>(most_items_);
@@ -254,7 +253,7 @@ class StripScheduler {
   }
 
   struct Item {
-    uint32_t quad;  // its number in the window; where A is a planar band, see ScheduleSpec::group_columns
+    uint32_t quad;  // its number in the window; if A is a planar band, see ScheduleSpec::group_columns
     std::array<int8_t, kColumns * kQuad> weights;
   };
   struct Group {
@@ -262,10 +261,10 @@ class StripScheduler {
     std::array<uint32_t, kMaxGroup> items;
   };
 
-  /// The most items that a strip has in a window.
+  /// The largest number of items that a strip can have in a window.
   int64_t MostItems() const { return most_items_; }
 
-  /// Schedules columns [column, column + kColumns) in `window`, and adds what it came to.
+  /// Schedules columns [column, column + kColumns) in `window`, and adds its sizes to `statistics`.
   void Schedule(const PackedWeights& weights, int64_t column, int64_t window,
                 ScheduleStatistics* statistics) {
     const int64_t begin = window * spec_.window_quads;
@@ -278,19 +277,19 @@ class StripScheduler {
     statistics->groups += std::ssize(groups_) * kColumns;
   }
 
-  // The following tell what the last Schedule() came to.
+  // The functions below describe the result of the last Schedule().
 
   int64_t item_count() const { return static_cast<int64_t>(item_count_); }
   const Item& item(uint32_t index) const { return items_[index]; }
   /// In the order in which they were found.
   const std::vector<Group>& groups() const { return groups_; }
-  /// How many groups there are of kMaxGroup items, of one item less, and so on down to one.
+  /// The numbers of groups of kMaxGroup items, of one item less, and so on down to one item.
   std::array<uint16_t, kMaxGroup> CountGroups() const {
     std::array<uint16_t, kMaxGroup> counts = {};
     for (const Group& group : groups_) ++counts[kMaxGroup - group.size];
     return counts;
   }
-  /// Where each size's items begin, if those of larger groups come first: in items.
+  /// The index of the first item of each group size, if larger groups come first.
   static std::array<int64_t, kMaxGroup> Places(const std::array<uint16_t, kMaxGroup>& counts) {
     std::array<int64_t, kMaxGroup> places;
     int64_t place = 0;
@@ -300,7 +299,7 @@ class StripScheduler {
     }
     return places;
   }
-  /// Items of its largest group; 0 if there is none.
+  /// Items of the largest group; 0 without groups.
   int LargestGroup() const {
     const auto smaller = [](const Group& a, const Group& b) { return a.size < b.size; };
     const auto largest = std::max_element(groups_.begin(), groups_.end(), smaller);
@@ -308,7 +307,7 @@ class StripScheduler {
   }
 
  private:
-  // A quad has no more: w − zb is the sum of at most three weights; and each may be split.
+  // The most items of a quad: w − zb is a sum of at most three weights, and each item may be split.
   static int64_t MostItems(const ScheduleSpec& spec) { return spec.zero_points == nullptr ? 2 : 6; }
 
   void CollectItems(const PackedWeights& weights, int64_t column, int64_t begin, int64_t end) {
@@ -331,8 +330,8 @@ class StripScheduler {
     }
   }
 
-  // Sets widened_ to `quads` of a narrow panel, `step` bytes apart, which hold `held` bytes of the strip
-  // each.
+  // Copies `quads` quads of a narrow panel, `step` bytes apart, to widened_. Each holds `held` bytes of the
+  // strip.
   void Widen(const int8_t* from, int64_t step, int64_t held, int64_t quads) {
     widened_.assign(static_cast<size_t>(quads * kColumns * kQuad), 0);
     for (int64_t quad = 0; held > 0 && quad < quads; ++quad) {
@@ -340,7 +339,7 @@ class StripScheduler {
     }
   }
 
-  // Takes the strip's. Columns beyond the last are dropped: they keep their zeros.
+  // Copies the strip's zero points. Columns beyond the last one get zeros: their results are dropped.
   void SetZeroPoints(int64_t column, int64_t columns) {
     zero_points_.fill(0);
     const auto count = static_cast<size_t>(std::clamp<int64_t>(columns - column, 0, kColumns));
@@ -349,7 +348,7 @@ class StripScheduler {
     }
   }
 
-  // As items whose weights add up to the item's less their zero points.
+  // Adds items whose weights add up to the item's weights minus their zero points.
   void AddFolded(Item item) {
     std::array<int, kColumns* kQuad> left = {};
     for (size_t i = 0; i < left.size(); ++i) left[i] = item.weights[i] - zero_points_[i];
@@ -362,7 +361,7 @@ class StripScheduler {
     }
   }
 
-  // Inlined by name, and so is Add(): calls would make plans take 5 % longer.
+  // Always inlined, as is Add(): calls would make the creation of plans 5 % slower.
   [[gnu::always_inline]] void AddOrSplit(const Item& item) {
     const Load<kColumns> load(item.weights.data());
     if (load.Fits(capacity_)) {
@@ -377,7 +376,7 @@ class StripScheduler {
     items_[item_count_] = item;
     loads_[item_count_] = load;
     heaviest_[item_count_] = static_cast<uint16_t>(heaviest);
-    if (heaviest != 0) ++item_count_;  // else all zeros: contributes nothing
+    if (heaviest != 0) ++item_count_;  // else all weights are 0
   }
 
   uint32_t NumberOf(int64_t quads, int64_t column, int64_t quad, int64_t begin) const {
@@ -385,8 +384,9 @@ class StripScheduler {
     return static_cast<uint32_t>(column / spec_.group_columns * quads + quad);
   }
 
-  // Leaves as much of each heavy pair in the first item as fits, and moves the rest to a second, light one. A
-  // weight alone is never too heavy, so both of a heavy pair have one sign, and the larger can give it all.
+  // Leaves as much of each heavy pair in the first item as fits, and moves the excess to a second, light
+  // item. A single weight is never too heavy. So both weights of a heavy pair have one sign, and the larger
+  // one can give the whole excess.
   void Split(Item item, const Load<kColumns>& load) {
     Item rest = {item.quad, {}};
     const auto excesses = (load - capacity_).ToLanes();
@@ -403,7 +403,7 @@ class StripScheduler {
     Add(rest, Load<kColumns>(rest.weights.data()));
   }
 
-  // Heaviest first, by counting; equals keep their order.
+  // Heaviest first: a counting sort that keeps the order of equals.
   void SortItems() {
     std::array<uint32_t, kMaxPairLoad + 1> places = {};
     for (size_t i = 0; i < item_count_; ++i) ++places[heaviest_[i]];
@@ -420,8 +420,8 @@ class StripScheduler {
     }
   }
 
-  // First fit, heaviest first: an item joins the first group that has room for it. The same group by group:
-  // each takes the first item left that fits, until it is full or none does.
+  // First fit, heaviest first: an item joins the first group that has room for it. This is done group by
+  // group: a group takes the first item left that fits, until it is full or no item fits.
   void MakeGroups() {
     const auto most = static_cast<size_t>(spec_.largest_group);
     index_.Reset({sorted_loads_.data(), item_count_}, heaviest_of_all_);
@@ -438,26 +438,26 @@ class StripScheduler {
   int64_t most_items_;
   Load<kColumns> capacity_;
   std::array<int32_t, kColumns* kQuad> zero_points_ = {};  // of each weight of an item
-  std::vector<int8_t> widened_;                            // a strip that a narrow panel has a part of
+  std::vector<int8_t> widened_;                            // a strip wider than its narrow panel
   size_t item_count_ = 0;
   std::vector<Item> items_;
-  std::vector<Load<kColumns>> loads_;  // of each
-  std::vector<uint16_t> heaviest_;     // of the lanes of each
+  std::vector<Load<kColumns>> loads_;  // of each item
+  std::vector<uint16_t> heaviest_;     // the heaviest lane of each item
   int heaviest_of_all_ = 0;
   std::vector<uint32_t> order_;               // items, heaviest first
   std::vector<Load<kColumns>> sorted_loads_;  // in that order
-  ItemIndex<kColumns> index_;                 // of them
+  ItemIndex<kColumns> index_;                 // of sorted_loads_
   std::vector<Group> groups_;
 };
 
-/// Of groups of 8, 7, … 1 items.
+/// The items of `counts` groups of 8, 7, … 1 items.
 inline int64_t CountItems(const std::array<uint16_t, kMaxGroup>& counts) {
   int64_t items = 0;
   for (int64_t i = 0; i < kMaxGroup; ++i) items += counts[static_cast<size_t>(i)] * (kMaxGroup - i);
   return items;
 }
 
-/// Adds the weights of an item to those of its quad, of which it is a part.
+/// Adds an item's weights to the weights of its quad.
 inline void AddWeights(const uint8_t* weights, int count, int8_t* to) {
   for (int i = 0; i < count; ++i) to[i] = static_cast<int8_t>(to[i] + static_cast<int8_t>(weights[i]));
 }

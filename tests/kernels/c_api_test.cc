@@ -236,7 +236,7 @@ std::vector<Refusal> Refusals() {
       {"residual_scale is inf", [](Draft* d) { d->AddResidual(INTACT_S8, kInfinity, 0); }},
       {"residual_scale is 0; expected a finite", [](Draft* d) { d->AddResidual(INTACT_F32, 0.0f, 0); }},
       {"residual_scale is -0.5", [](Draft* d) { d->AddResidual(INTACT_F32, -0.5f, 0); }},
-      {"residual_scale is 0.5; expected 0, for residual_type is INTACT_TYPE_NONE",
+      {"residual_scale is 0.5; expected 0, because residual_type is INTACT_TYPE_NONE",
        [](Draft* d) { d->AddResidual(INTACT_TYPE_NONE, 0.5f, 0); }},
       {"residual_scale is nan; expected 0", [](Draft* d) { d->AddResidual(INTACT_TYPE_NONE, kNan, 0); }},
       {"residual_zero_point is 256; expected 0 to 255",
@@ -353,7 +353,7 @@ TEST(Overflow, NamesTheBias) {
       intact_last_error(),
       HasSubstr("bias_s32[0] is -2147483647, and the products of column 0 of b reach -510: their sum "
                 "-2147484157 leaves int32; expected a bias of at least -2147483138, or the overflow"));
-  // With weights that runs give, and with products that leave int32 by themselves.
+  // With a runtime B, and with products that leave int32 by themselves.
   const auto of_run = [&](GemmDesc* desc) {
     with_bias(desc);
     desc->runtime_b = 1;
@@ -364,7 +364,7 @@ TEST(Overflow, NamesTheBias) {
   of_run(&desc);
   intact_gemm* gemm = nullptr;
   EXPECT_EQ(intact_gemm_create(&desc, &desc.linear, nullptr, &gemm), INTACT_OVERFLOW);
-  EXPECT_THAT(intact_last_error(), HasSubstr("and the products of weights that runs give reach -65280: their "
+  EXPECT_THAT(intact_last_error(), HasSubstr("and the products of the worst runtime B reach -65280: their "
                                              "sum -2147548927 leaves int32; expected a bias of at least "
                                              "-2147418368"));
   desc.linear.overflow = INTACT_OVERFLOW_WRAPS;
@@ -374,7 +374,7 @@ TEST(Overflow, NamesTheBias) {
   EXPECT_EQ(CreateColumn(66312, 127, with_bias), INTACT_OVERFLOW);
   EXPECT_THAT(intact_last_error(),
               HasSubstr("column 0 of b can accumulate 2147514121, which leaves int32; the "
-                        "depth is 66312; expected a smaller one, or the overflow"));
+                        "depth is 66312; expected a smaller depth, or the overflow"));
 }
 
 // Bounds of sums that may wrap are those of the sums.
@@ -644,7 +644,7 @@ TEST_F(Run, RefusesResidualsByNameAndValue) {
       {"residual_stride is -3", [](intact_gemm_args* args) { args->residual_stride = -3; }},
       {"residual_stride is 9223372036854775807",
        [](intact_gemm_args* args) { args->residual_stride = INT64_MAX; }},
-      {"residual_stride is 4; expected c_stride, which is 0, for residual is c",
+      {"residual_stride is 4; expected c_stride, which is 0, because residual is c",
        [](intact_gemm_args* args) {
          args->residual = args->c;
          args->residual_stride = 4;
@@ -684,7 +684,7 @@ TEST_F(Run, RefusesBuffersThatOverlap) {
   EXPECT_EQ(run(0, 0, 8, 0, 14), INTACT_OK) << intact_last_error();   // one behind the other
   EXPECT_EQ(run(0, 10, 4, 10, 7), INTACT_OK) << intact_last_error();  // rows of 4, 3 and 3 side by side
   EXPECT_EQ(run(6, 10, 3, 10, 0), INTACT_OK) << intact_last_error();
-  ExpectRefused(run(0, 0, 7, 0, 20), "c overlaps a; expected buffers that are apart");
+  ExpectRefused(run(0, 0, 7, 0, 20), "c overlaps a; expected separate buffers");
   ExpectRefused(run(0, 10, 3, 10, 7), "c overlaps a");
   ExpectRefused(run(9, 10, 7, 10, 4), "c overlaps a");  // the last column of C is the first of A's next row
   ExpectRefused(run(0, 10, 4, 11, 30), "c overlaps a");
@@ -746,7 +746,7 @@ TEST_F(Run, RefusesAResidualInPlaceOfSmallerElements) {
   draft.AddResidual(INTACT_F32, 1.0f, 0);
   Use(draft);
   args_.residual = args_.c;
-  ExpectRefused(intact_gemm_run(plan_.get(), &args_), "residual is c, whose elements are of another size");
+  ExpectRefused(intact_gemm_run(plan_.get(), &args_), "residual is c, whose elements have another size");
 }
 
 TEST_F(Run, TakesAnyNumberOfThreadsAndParts) {

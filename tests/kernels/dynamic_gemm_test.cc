@@ -396,9 +396,9 @@ TEST(DynamicRefusals, OfDescriptorsNameTheField) {
                 linear->a_source_type = INTACT_U8;
               }).starts_with("a_source_type is 1; expected INTACT_F32"));
   EXPECT_EQ(of([](auto* linear) { linear->a_quantization = INTACT_QUANTIZATION_STATIC; }),
-            "a_source_type is 4; expected INTACT_TYPE_NONE, for a_quantization is not dynamic");
+            "a_source_type is 4; expected INTACT_TYPE_NONE, because a_quantization is not dynamic");
   EXPECT_EQ(of([](auto* linear) { linear->a_zero_point = 3; }),
-            "a_zero_point is 3; expected 0, for each run has its own (a_quantization)");
+            "a_zero_point is 3; expected 0, because each run has its own (a_quantization)");
   EXPECT_EQ(of([](auto* linear) { linear->a_max = 127; }),
             "a_min is 0 and a_max is 127; expected 0 with a dynamic a_quantization");
   EXPECT_EQ(of([](auto* linear) {
@@ -410,7 +410,7 @@ TEST(DynamicRefusals, OfDescriptorsNameTheField) {
   EXPECT_EQ(MessageOfPlan(dynamic, [](auto* desc, auto*) { desc->runtime_b = 2; }),
             "runtime_b is 2; expected 0 or 1");
   EXPECT_EQ(MessageOfPlan(dynamic, [](auto* desc, auto*) { desc->runtime_b = 1; }),
-            "b is given, and runtime_b is 1; expected NULL, for runs give it");
+            "b is given, and runtime_b is 1; expected NULL, because each run passes B");
 }
 
 // The message of a run that `change` makes of a good one; "" if it runs.
@@ -445,7 +445,7 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
   EXPECT_EQ(MessageOfRun(rows, [](auto* args) { args->a_scales = nullptr; }),
             "a_scales is NULL; expected a value for each row");
   EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->a_scales = scales.data(); }),
-            "a_scales are given; expected NULL, for the plan takes none");
+            "a_scales are given; expected NULL, because the plan takes none");
   EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->batch = -1; }),
             "batch is -1; expected 0 to 2147483647");
   EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->batch = int64_t{1} << 30; }),

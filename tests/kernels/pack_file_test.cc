@@ -282,7 +282,7 @@ TEST_F(PackFile, DoesNotReplaceWhatIsNoFile) {
   std::filesystem::create_directories(folder_);
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_EQ(intact_gemm_save(Create(kProblems[0]).get(), path_.c_str()), INTACT_INVALID_ARGUMENT);
-  EXPECT_THAT(intact_last_error(), HasSubstr("cannot be written: it is there, and not a file"));
+  EXPECT_THAT(intact_last_error(), HasSubstr("cannot be written: it exists and is not a regular file"));
   EXPECT_TRUE(std::filesystem::is_fifo(path_));
   EXPECT_EQ(FilesInFolder(), 1u);
 }
