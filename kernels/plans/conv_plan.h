@@ -35,7 +35,7 @@ struct InputPixels {
 class ConvPlan {
  public:
   /// `geometry`: the layout's, of given extents. `grid`: where its output lies in the caller's output.
-  /// UNSUPPORTED if the extents are too large for a planar layout, or for a depthwise kernel's offsets.
+  /// UNSUPPORTED if the extents are too large for a planar layout.
   static Result<std::unique_ptr<ConvPlan>> Create(std::shared_ptr<const ConvLayout> layout,
                                                   const ConvGeometry& geometry, const OutputGrid& grid);
 
