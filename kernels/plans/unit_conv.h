@@ -56,7 +56,7 @@ class UnitConv final : public ConvKernels {
   void SetLineTaps(Taps* taps) const;
   void SetLineEnds(const Band& band, Taps* taps) const;
   bool HasOneUnit() const { return units_.size() == 1; }
-  /// `buffers` are those of the unit, and `range` is of its columns.
+  /// `buffers` and the columns of `range` are the unit's.
   void RunUnit(size_t number, const ConvRun& run, const RunBuffers& buffers, const Range& range,
                uint8_t* scratch) const;
 
