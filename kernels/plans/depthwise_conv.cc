@@ -44,7 +44,7 @@ DepthwiseConv::Inner DepthwiseConv::InnerOf(Dimension dimension) const {
   const int64_t outputs = geometry_.output[dimension];
   Inner inner;
   inner.begin = std::clamp<int64_t>((pad + stride - 1) / stride, 0, outputs);
-  // The last output whose last tap is inside.
+  // Ends with the last output whose last tap is inside.
   const int64_t room = geometry_.input[dimension] - 1 + pad -
                        (geometry_.kernel[dimension] - 1) * geometry_.dilation[dimension];
   inner.end = room < 0 ? inner.begin : std::clamp(room / stride + 1, inner.begin, outputs);

@@ -1,6 +1,6 @@
 // A convolution of given extents as GEMMs: a plan for each unit of its layout (conv_layout.h).
 //
-//   Run   a chunk of output pixels × channels ─► staged input (input_source.h) ─► units ─► UnitPlan::RunShare()
+//   Run   a chunk of pixels × channels ─► staged input (input_source.h) ─► units ─► UnitPlan::RunShare()
 #ifndef INTACT_KERNELS_PLANS_UNIT_CONV_H_
 #define INTACT_KERNELS_PLANS_UNIT_CONV_H_
 
