@@ -148,8 +148,8 @@ constexpr const IsaTraits& TraitsOf(Isa isa) {
 constexpr bool IsCompiled(Isa isa) { return TraitsOf(isa).vectors.count == 0; }
 
 /// Whether int8 kernels of other libraries, and ours in saturating mode, use VPMADDUBSW on this ISA; ours in
-/// exact mode are then scheduled. If so, other libraries need reduce_range=True; if not, that loses a bit for
-/// nothing.
+/// exact mode are then scheduled. Then models for other libraries need reduce_range=True; on other ISAs that
+/// loses a bit for nothing.
 constexpr bool SaturatesInt16(Isa isa) { return TraitsOf(isa).dot_products == DotProducts::kNone; }
 
 /// The ISA of an intact_isa; nothing if no ISA has this value (INTACT_ISA_ANY has none).

@@ -20,7 +20,7 @@ constexpr std::array<uint32_t, 2> kCacheParameterLeaves = {4, 0x8000001d};
 constexpr uint32_t kL1Leaf = 0x80000005, kL2AndL3Leaf = 0x80000006;
 constexpr std::array<uint32_t, 3> kBrandLeaves = {0x80000002, 0x80000003, 0x80000004};
 
-// A leaf that is not there returns something else: Intel's CPUs return their highest basic leaf.
+// A missing leaf returns other data: Intel's CPUs return their highest basic leaf.
 bool HasLeaf(const MachineFacts& facts, uint32_t leaf) {
   constexpr uint32_t kExtended = 0x80000000;
   const uint32_t highest = facts.Cpuid(leaf & kExtended, 0).eax;
@@ -237,7 +237,7 @@ Cache DetectCache(const MachineFacts& facts, CacheLevel level, int64_t online_cp
   // The operating system counts the logical CPUs that share the cache, if it means the same cache.
   const Cache of_files = CacheOfFiles(facts, level);
   if (of_files.bytes == bytes && of_files.shared_by != 0) return of_files;
-  // CPUID counts the logical CPUs that there is room for, which may be more than there are.
+  // CPUID counts the logical CPUs that could exist, which may be more than do exist.
   return {bytes, std::min(CacheOfCpuid(facts, level).shared_by, online_cpus)};
 }
 

@@ -1,5 +1,5 @@
-// The machine's caches and logical CPUs. This is the only detection of both: the library chooses block sizes
-// by it, and the programs print it.
+// The machine's caches and logical CPUs. This is their only detection: the library chooses block sizes by it,
+// and the programs print it.
 //
 // Hypervisors may hide some of what the hardware reports. So each cache level is looked up by itself, and the
 // first source that reports a plausible size wins:
@@ -55,7 +55,7 @@ int64_t DetectCacheBytes(const MachineFacts& facts, CacheLevel level) noexcept;
 /// The number of logical CPUs that are online; 0 if unknown. Allocates nothing.
 int64_t DetectOnlineCpus(const MachineFacts& facts) noexcept;
 
-/// The number of logical CPUs that the calling thread may run on; those that are online if it is unknown.
+/// The number of logical CPUs that the calling thread may run on; if unknown, of online CPUs.
 int64_t DetectUsableCpus(const MachineFacts& facts);
 
 struct Cache {
@@ -63,14 +63,14 @@ struct Cache {
   int64_t shared_by = 0;  // logical CPUs that share one such cache; 0: unknown
 };
 
-/// Everything that is printed about a machine. Numbers are 0 where they are unknown.
+/// Everything that is printed about a machine. Unknown numbers are 0.
 struct Topology {
   std::string brand;  // "AMD EPYC 7763 64-Core Processor"; "" if unknown
   Cache l1d, l2, l3;
   int64_t online_cpus = 0;       // logical CPUs that are online
   int64_t usable_cpus = 0;       // logical CPUs that the calling thread may run on
   int64_t usable_cores = 0;      // cores that the usable logical CPUs belong to
-  int64_t threads_per_core = 0;  // logical CPUs of a core; the most where cores differ
+  int64_t threads_per_core = 0;  // logical CPUs of a core; the maximum if cores differ
 };
 
 /// CPUs of several kinds may differ in their caches: CPUID describes the core that this thread runs on, the

@@ -97,8 +97,8 @@ class Convolution::Timer {
 
 // ----- variants --------------------------------------------------------------------------------------------
 
-// If extents are open, the model chooses for typical ones; it chooses again if the extents of `phase` do not
-// fit a planar band.
+// If extents are open, the model chooses for typical ones, but no planar band if the extents of `phase` do
+// not fit one.
 std::vector<ConvLayout::Variant> Convolution::VariantsOf(const SizedPhase& phase) const {
   const ConvLayout& layout = *layouts_[phase.number];
   std::vector<ConvLayout::Variant> variants = ConvLayout::VariantsOf(layout.problem(), phase.geometry, isa_);
