@@ -1,5 +1,4 @@
-// A number that differs between a process and its forked children, to mark data that belongs to one process
-// only.
+// A number that changes in a forked child, to mark data that belongs to one process only.
 #ifndef INTACT_JIT_FORK_GENERATION_H_
 #define INTACT_JIT_FORK_GENERATION_H_
 
@@ -7,8 +6,8 @@
 
 namespace intact::jit {
 
-/// Not 0. The child of a fork gets another number than its parent and its parent's ancestors, no matter how
-/// it was made (even by clone() without the C library) and which process ID it has. Thread-safe.
+/// Not 0. In the child of a fork, a number that no ancestor returned before the fork, no matter how the child
+/// was made (even by clone() without the C library) and which process ID it has. Thread-safe.
 uint64_t ForkGeneration() noexcept;
 
 }  // namespace intact::jit

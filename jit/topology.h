@@ -6,7 +6,7 @@
 //
 //   1. CPUID leaf 4                      cache parameters, as Intel's CPUs report them
 //   2. CPUID leaf 8000001D               cache parameters, as AMD's CPUs report them
-//   3. CPUID leaves 80000005, 80000006   sizes alone; AMD's CPUs keep them where leaf 8000001D is hidden
+//   3. CPUID leaves 80000005, 80000006   only sizes; AMD's CPUs keep them if leaf 8000001D is hidden
 //   4. the operating system              cpu0/cache in /sys/devices/system/cpu, then sysconf()
 //
 // A size that no source reports stays unknown. Detection reads raw facts through an interface, so that tests
@@ -60,7 +60,7 @@ int64_t DetectUsableCpus(const MachineFacts& facts);
 
 struct Cache {
   int64_t bytes = 0;      // 0: unknown
-  int64_t shared_by = 0;  // logical CPUs that share one such cache; 0: unknown
+  int64_t shared_by = 0;  // logical CPUs that share this cache; 0: unknown
 };
 
 /// Everything that is printed about a machine. Unknown numbers are 0.

@@ -130,7 +130,7 @@ class AmxKernel {
   const Tile& sum(int row, int panel) const { return tile(SumTile(spec_.row_tiles, row, panel)); }
 
   void TakeRegisters() {
-    // The epilogue takes registers when it is prepared, after Begin(). Leave it those that need no saving.
+    // The epilogue takes registers when it is prepared, after Begin(). Leave it scratch registers.
     constexpr int kEpilogueRegisters = Epilogue::kGeneralRegisters;
     std::vector<Gp> epilogue;
     epilogue.reserve(kEpilogueRegisters);

@@ -122,7 +122,7 @@ class Microkernel {
     }
   }
 
-  // Registers for the pixels after the first, as many as are free.
+  // Registers for pixels after the first, as long as any are free.
   void TakePixelRegisters() {
     const int pixels = spec_.shared->pattern.column_count() - 1;
     int left = registers_.FreeGenerals();

@@ -61,7 +61,7 @@ class TileEpilogue {
   int lanes() const { return emitter_->lanes(); }
   jit::Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
 
-  // Callee-saved registers can be taken only before Begin(). Leaves the epilogue those that need no saving.
+  // Callee-saved registers can be taken only before Begin(). Leaves scratch registers to the epilogue.
   void TakeRegisters() {
     std::vector<Gp> left;
     left.reserve(Epilogue::kGeneralRegisters);

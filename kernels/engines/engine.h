@@ -115,7 +115,7 @@ struct KernelData {
 /// KernelData::compensation for tiles that skip padding and run the taps of one range.
 struct SkippingCompensation {
   TapRange taps;
-  // [3][padded columns]: for most rows; for those that skip Taps::head; for those that skip Taps::tail
+  // [3][padded columns]: for most rows; for rows that skip Taps::head; for rows that skip Taps::tail
   AlignedBuffer<int32_t> columns;
   AlignedBuffer<uint32_t> paddings;  // [3][padded columns]: Σ b of the skipped depths; empty unless runs have
                                      // zero points

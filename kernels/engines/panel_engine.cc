@@ -203,7 +203,7 @@ int64_t PanelEngine::StagedTapBytes() const {
 }
 
 int64_t PanelEngine::StagedStride() const {
-  // A line more than the row, so that the rows of a tile do not meet in the same sets of L1.
+  // One cache line more than the row, so that the rows of a tile map to different sets of L1.
   return RoundUp(data_.taps().count() * StagedTapBytes(), 64) + 64;
 }
 

@@ -39,7 +39,7 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData&
 
 Error ScheduledEngine::Build() { return sums_.Build(MakeSchedule); }
 
-// Packed rows are read again by each chunk; where there is but one, they are still in L1.
+// Each chunk reads packed rows again. With a single chunk, they are still in L1, so a block is one tile.
 int64_t ScheduledEngine::RowsPerBlock(const ScheduledSums& sums) const {
   const int64_t tile_rows = sums.tile_rows();
   if (data_.weights.panels() <= sums.PanelsPerChunk()) return tile_rows;

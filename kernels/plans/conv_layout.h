@@ -58,7 +58,7 @@ class ConvLayout {
   enum class Reading : uint8_t {
     kInPlace,
     kBand,         // of all channels
-    kBandPerUnit,  // of a unit's channels alone
+    kBandPerUnit,  // of a unit's channels only
     kWindows,      // of a unit's channels: all taps of a pixel side by side
     kPlanarBand,
     kDepthwise,  // see DepthwiseConv

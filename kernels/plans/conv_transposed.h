@@ -14,8 +14,8 @@
 // the caller's weights. Pixels of other residues have no taps: they are *bare*, their accumulator is the
 // bias.
 //
-// In saturating mode, taps that a phase leaves out count as padding: what their pairs lose by clamping is a
-// constant per column.
+// In saturating mode, taps that a phase leaves out count as padding: what clamping changes in their pairs is
+// a constant per column.
 #ifndef INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
 #define INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
 

@@ -97,11 +97,11 @@ int64_t DepthwiseConv::ScratchBytes() const {
 
 void DepthwiseConv::Decide(const EngineChoice& /*choice*/, ConvRun* run) const {
   run->output.row_step = geometry_.output[kWidth];
-  // A ragged vector reads the residual of channels before it, which another thread may be overwriting.
+  // A ragged last vector reads the residual of channels before it, which another thread may overwrite.
   const int64_t step = lines_.engine->channel_step();
   const bool is_ragged = geometry_.output_channels % step != 0;
   if (!is_ragged || !data_.problem.output.has_residual()) run->output.column_step = step;
-  run->output.column_bytes = 0;  // a share reads its own channels alone: lines are cut first
+  run->output.column_bytes = 0;  // lines are cut first, because a share reads only its own channels
   run->bytes = run->spread_bytes + RoundUp(ScratchBytes(), 64);
 }
 

@@ -15,7 +15,7 @@
 
 namespace intact::kernels {
 
-/// What is known of the number of rows of runs, to save memory. Runs of any number of rows work.
+/// The expected number of rows of runs, to save memory. Runs of any number of rows work.
 struct UsualRows {
   int64_t least = 1;  // expected minimum rows per run; tails may be smaller
   int64_t named = 0;  // expected rows per run: the plan keeps only the weight layout best for it; 0: unknown
