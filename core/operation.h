@@ -29,7 +29,7 @@ struct Linear {
   intact_mode mode = INTACT_EXACT;
   int32_t a_zero_point = 0;  // 0 if rows have their own
   int32_t c_zero_point = 0;
-  int32_t a_min = 0, a_max = 0;  // activation range of activations; both 0: all of the type
+  int32_t a_min = 0, a_max = 0;  // activation range; both 0: all values of the type
   intact_range_check range_check = INTACT_RANGE_CHECKED;
   intact_quantization a_quantization = INTACT_QUANTIZATION_STATIC;
   intact_type a_source_type = INTACT_TYPE_NONE;  // of A, if runs quantize it

@@ -38,9 +38,9 @@ int64_t PlausibleOrUnknown(int64_t bytes) {
 
 // The cache of `level` in one of kCacheParameterLeaves. Each subleaf describes one cache:
 //
-//   EAX  bits 4:0 type (0: no more caches), 7:5 level, 25:14 logical CPUs that may share it, less 1
-//   EBX  bits 31:22 ways, 21:12 line partitions, 11:0 bytes of a line, each less 1
-//   ECX  sets, less 1
+//   EAX  bits 4:0 type (0: no more caches), 7:5 level, 25:14 logical CPUs that may share it, minus 1
+//   EBX  bits 31:22 ways, 21:12 line partitions, 11:0 bytes of a line, each minus 1
+//   ECX  sets, minus 1
 Cache ReadCacheParameters(const MachineFacts& facts, uint32_t leaf, CacheLevel level) {
   constexpr uint32_t kNoMoreCaches = 0, kData = 1, kUnified = 3;
   constexpr uint32_t kMostSubleaves = 16;  // a malformed leaf may never end
@@ -101,8 +101,8 @@ int64_t ThreadsPerCoreOfCpuid(const MachineFacts& facts) {
     const uint32_t threads = Bits(level.ebx, 0, 16);
     if (Bits(level.ecx, 8, 8) == kCore && threads >= 1 && threads <= kMostThreads) return threads;
   }
-  // AMD's CPUs before Zen 2 count them in 8000001E, EBX bits 15:8, less 1. Bit 22 of 80000001's ECX says
-  // whether that leaf means anything.
+  // AMD's CPUs before Zen 2 count them in 8000001E, EBX bits 15:8, minus 1. Bit 22 of 80000001's ECX says
+  // whether that leaf is valid.
   if (!HasLeaf(facts, 0x8000001e) || Bits(facts.Cpuid(0x80000001, 0).ecx, 22, 1) == 0) return 0;
   const uint32_t threads = Bits(facts.Cpuid(0x8000001e, 0).ebx, 8, 8) + 1;
   return threads <= kMostThreads ? threads : 0;

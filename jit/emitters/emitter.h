@@ -1,5 +1,5 @@
-// The verbs that differ between vector ISAs, for generators that are written once. Instructions that asmjit
-// encodes alike for ymm and zmm (VPADDD, VMULPS, …) are used directly through code().
+// Operations that differ between vector ISAs, so that generators are written once. Instructions that asmjit
+// encodes for ymm and zmm by one name (VPADDD, VMULPS, …) are emitted directly through code().
 #ifndef INTACT_JIT_EMITTERS_EMITTER_H_
 #define INTACT_JIT_EMITTERS_EMITTER_H_
 

@@ -31,7 +31,7 @@ namespace {
 
 using intact::Error;
 using intact::Result;
-using namespace intact::kernels;  // NOLINT(google-build-using-namespace): this file is their C face
+using namespace intact::kernels;  // NOLINT(google-build-using-namespace): this file is their C ABI
 
 // A fixed buffer: reporting that memory ran out must not need memory.
 thread_local char last_error[512] = "";

@@ -35,7 +35,7 @@ intact_status Guard(const char* function, Body body) noexcept {
     return ReportStatus(error.status, (std::string(function) + ": " + error.message).c_str());
   } catch (const std::bad_alloc&) {
     return ReportStatus(INTACT_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::length_error&) {  // a container beyond any memory
+  } catch (const std::length_error&) {  // a container larger than any memory
     return ReportStatus(INTACT_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception& exception) {
     return ReportStatus(INTACT_CODEGEN_FAILED, exception.what());

@@ -4,7 +4,7 @@
 //
 //   load            a0 a1 a2 … of the same channels at the 4 or 2 places of a group
 //   unpack bytes    two vectors of pairs of taps
-//   unpack again    four vectors, a dword a channel: 4 bytes, or 2 words extended with zeros (wide)
+//   unpack again    four vectors, a dword per channel: 4 bytes, or 2 words extended with zeros (wide)
 //   dot             accumulator of each pixel that wants the group += its weights, read from memory
 //
 // depthwise_interleaving.h chooses the groups.

@@ -202,7 +202,7 @@ void Epilogue::PackBytes(const std::vector<jit::Vec>& vectors) {
   }
   if (!is_bounded) return;
   is_signed ? code.vpmaxsb(packed, packed, lowest) : code.vpmaxub(packed, packed, lowest);
-  if (spec_.variant.known == KnownOutput::kNothing && !spec_.is_fixed()) return;  // Bound() has
+  if (spec_.variant.known == KnownOutput::kNothing && !spec_.is_fixed()) return;  // Bound() did
   is_signed ? code.vpminsb(packed, packed, highest) : code.vpminub(packed, packed, highest);
 }
 

@@ -231,12 +231,12 @@ class Microkernel {
     for (int j = 0; j < spec_.vectors; ++j) Dot(a, step, row, j, quad);
   }
 
-  // Quads 0 to `quads` − 1; int16 sums are begun by the first.
+  // Quads 0 to `quads` − 1. The first quad begins int16 sums.
   void Quads(int quads, const Span& rows, bool fetches = true) {
     for (int quad = 0; quad < quads; ++quad) {
       HasVectorStep() ? SteppingQuad(quad, rows) : Quad(quad, rows, fetches);
     }
-    // Forward and back again.
+    // An odd number of quads ends at the last vector.
     if (HasVectorStep() && quads % 2 == 1) StepVectors(-(spec_.vectors - 1));
   }
 

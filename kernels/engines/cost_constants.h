@@ -20,7 +20,7 @@ namespace intact::kernels::costs {
 // lines. L2's rate is the one that AmxEngine assumes.
 inline constexpr double kTileCost = 70;        // the epilogue, and the code before the products
 inline constexpr double kInFlight = 10;        // minimum time of a quad, in products: the latency
-inline constexpr double kVectorFromL2 = 3.7;   // of 64 bytes: 34 B a cycle
+inline constexpr double kVectorFromL2 = 3.7;   // of 64 bytes: 34 B per cycle
 inline constexpr double kVectorPassing = 0.3;  // of a vector whose load products hide
 // Per product, if registers are too few for a vector of weights, so that each row reads it from memory.
 inline constexpr double kVectorFromMemory = 1.02;

@@ -108,7 +108,7 @@ bool DepthwiseEngine::IsFlatBetter() const {
   constexpr int64_t kMostPixels = 8;  // with more, a row has too few steps
   constexpr double kUnaligned = 1.1;  // of pixels that are not whole vectors
   if (taps_.pixel_stride_bytes != data_.n || data_.n % v_ == 0) return false;
-  if (spec_.epilogue.has_residual()) return false;  // rare enough
+  if (spec_.epilogue.has_residual()) return false;  // too rare to support
   if (data_.n < v_) return true;
   if (step_pixels() > kMostPixels) return false;
   const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
@@ -350,11 +350,11 @@ void DepthwiseEngine::RunThroughScratch(size_t vector, int64_t done, const Depth
   const int64_t start = by_channels_.starts[vector];
   const int64_t channels = std::min(data_.n - start, v_);
   for (int64_t pixel = 0; pixel < row.pixels; pixel += kPixels) {
-    const DepthwiseRow tail = From(row, pixel, start);
-    const int64_t pixels = std::min(kPixels, tail.pixels);
-    const ScratchTile tile(tail.output, pixels, v_, scratch.data());
+    const DepthwiseRow remaining = From(row, pixel, start);
+    const int64_t pixels = std::min(kPixels, remaining.pixels);
+    const ScratchTile tile(remaining.output, pixels, v_, scratch.data());
     tile.Load(0, 0, channels);
-    RunVector(by_channels_, vector, {tail.pixel0, pixels, tile.map(), row.columns});
+    RunVector(by_channels_, vector, {remaining.pixel0, pixels, tile.map(), row.columns});
     tile.Store(0, 0, done - start, channels);
   }
 }

@@ -1,5 +1,5 @@
-// Exact GEMM before VNNI, from scheduled weights (schedule.h): rows of A fill the vectors' lanes, weights are
-// broadcast.
+// Exact GEMM without VNNI, from scheduled weights (schedule.h): rows of A fill the vectors' lanes, weights
+// are broadcast.
 //
 //   RunRange ─► blocks of rows (A packed) ─► chunks of panels (their schedule in half of L2) ─► tiles of
 //   rows (scheduled_sums.h)

@@ -60,7 +60,7 @@ ConvLayout::Variant ConvLayout::ModelVariant(bool may_be_planar) {
   if (HasDepthwiseVariant()) return {Reading::kDepthwise};
   if (may_be_planar && WantsPlanar() && MayBePlanar()) return {Reading::kPlanarBand};
   Variant variant = {RowReading()};
-  // Before VNNI rows fill the lanes, not columns.
+  // Without VNNI, rows fill the lanes, not columns.
   if (!UsesSchedule(isa_, problem_.mode) && MayJoinGroups()) variant.unit_groups = JoinedGroups();
   SetVariant(variant);
   variant.has_whole_tiles = MayPadForTiles() && WantsWholeTiles();
@@ -114,7 +114,7 @@ bool ConvLayout::NeedsOwnChannels() const {
 bool ConvLayout::NeedsWindows() const {
   if (!PairsCrossTaps(problem_, geometry_)) return false;
   const int64_t width = geometry_.kernel[kWidth];
-  const bool is_even = width % 2 == 0 || geometry_.taps() == width;  // from line to line of the filter
+  const bool is_even = width % 2 == 0 || geometry_.taps() == width;  // filter lines begin with a pair
   return !is_even || geometry_.dilation[kWidth] != 1 || geometry_.groups > 1 ||
          problem_.HasWeightZeroPoints();
 }

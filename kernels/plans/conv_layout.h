@@ -130,7 +130,7 @@ class ConvLayout {
   }
   /// See Taps::vector_step.
   int64_t vector_step() const { return vector_step_; }
-  /// Whether padding need not be computed.
+  /// Whether kernels may skip padding.
   bool may_skip_padding() const { return may_skip_padding_; }
 
   using UnitPanels = std::vector<std::shared_ptr<const PackedWeights>>;

@@ -36,7 +36,7 @@ class EngineMaker {
   Result<Engines> MakeUsual(UsualRows usual, const EngineMaker* like);
   /// All engines that can run the plan.
   std::vector<EngineId> Possible() const;
-  /// One of Possible(). The weights have their panels.
+  /// `id`: one of Possible(). Needs the canonical panels.
   Result<std::unique_ptr<Engine>> Make(const EngineId& id);
 
  private:
