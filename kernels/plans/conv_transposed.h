@@ -10,9 +10,8 @@
 //     output 0 2 4 …  (phase 0)       3, 1         i − 1, i
 //     output 1 3 5 …  (phase 1)       2, 0         i, i + 1
 //
-// Each tap belongs to one phase, so there are no more phases than taps, and all phases together have exactly
-// the caller's weights. Pixels of other residues have no taps: they are *bare*, their accumulator is the
-// bias.
+// Each tap belongs to one phase, so there are no more phases than taps, and no weight is stored twice. Pixels
+// of other residues have no taps: they are *bare*, their accumulator is the bias.
 //
 // In saturating mode, taps that a phase leaves out count as padding: what clamping changes in their pairs is
 // a constant per column.
