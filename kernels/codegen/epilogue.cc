@@ -42,8 +42,8 @@ int32_t RoundToNearestEven(float value) {
   const float clamped = std::clamp(value, -kLimit, kLimit);
   const auto truncated = static_cast<int32_t>(clamped);
   const float fraction = clamped - static_cast<float>(truncated);
-  const bool is_tie = fraction == 0.5f || fraction == -0.5f;
-  const bool away = fraction > 0.5f || fraction < -0.5f || (is_tie && truncated % 2 != 0);
+  const bool away =
+      fraction > 0.5f || fraction < -0.5f || ((fraction == 0.5f || fraction == -0.5f) && truncated % 2 != 0);
   if (!away) return truncated;
   return fraction > 0 ? truncated + 1 : truncated - 1;
 }
