@@ -1,20 +1,20 @@
-// The table of ISAs, one row each. Whatever depends on an ISA alone is in its row. jit/isa.h detects which
-// ISAs this machine has.
+// The table of ISAs, one row each. Everything that depends only on an ISA is in its row. jit/isa.h detects
+// which ISAs this machine has.
 //
-// The ISAs form a ladder with one side step. A cap names a machine, and keeps what that machine has:
+// The ISAs form a ladder with one side step. A cap names a machine, and keeps the ISAs that it has:
 //
 //   portable ──► avx2 ──► avx_vnni ──► avx_vnni_int8 ──► (client CPUs)
 //                  └────► avx512 ──► avx512_vnni ──► avx10_2
 //                                          └───────► amx_int8
 //
-//   cap            keeps, beside portable
+//   cap            keeps, in addition to portable
 //   portable       –
 //   avx2           avx2
 //   avx_vnni       avx2, avx_vnni
 //   avx_vnni_int8  avx2, avx_vnni, avx_vnni_int8
 //   avx512         avx2, avx512
 //   avx512_vnni    avx2, avx_vnni, avx512, avx512_vnni
-//   avx10_2        all but amx_int8
+//   avx10_2        all except amx_int8
 //   amx_int8       all: the newest machines with AMX have AVX-VNNI-INT8 and AVX10.2
 #ifndef INTACT_CORE_ISAS_H_
 #define INTACT_CORE_ISAS_H_
@@ -69,7 +69,7 @@ class IsaSet {
   unsigned bits_ = 0;
 };
 
-/// How instructions name the vector registers: an ISA without AVX-512 has the VEX encoding alone.
+/// The encoding of vector instructions: ISAs without AVX-512 have only VEX.
 enum class Encoding : uint8_t { kVex, kEvex };
 
 /// The registers of vector kernels.
@@ -80,9 +80,9 @@ struct VectorFile {
 };
 inline constexpr VectorFile kYmm = {32, 16, Encoding::kVex};
 inline constexpr VectorFile kZmm = {64, 32, Encoding::kEvex};
-inline constexpr VectorFile kNoRegisters = {64, 0, Encoding::kVex};  // a panel's columns stand for a vector
+inline constexpr VectorFile kNoRegisters = {64, 0, Encoding::kVex};  // a panel's columns count as a vector
 
-/// Which products of four bytes an ISA adds to int32 at once, with no int16 between: VNNI, and compiled code.
+/// Which products of four bytes an ISA adds to int32 without int16 sums: VNNI, and compiled code.
 enum class DotProducts : uint8_t { kNone, kU8S8, kAllSigns };
 
 /// A row of the table of ISAs.
@@ -93,7 +93,7 @@ struct IsaTraits {
   DotProducts dot_products;
   bool has_tiles;
   int rank;          // the permitted ISA of the highest rank is chosen
-  IsaSet cap_keeps;  // what a machine named by this ISA has (the table above)
+  IsaSet cap_keeps;  // the ISAs of a machine named by this ISA (see above)
 };
 
 /// The ladder, weakest first. AVX-VNNI outranks AVX-512 without VNNI: half the width, but a third of the
@@ -134,7 +134,7 @@ inline constexpr std::array kIsaLadder = [] {
   return isas;
 }();
 
-/// The row of `isa`. Values from outside must pass IsaOf() first. A value without a row is a bug, and gets
+/// The row of `isa`. Values from outside must pass IsaOf() first. A value without a row is a bug; it returns
 /// the row of the weakest ISA.
 constexpr const IsaTraits& TraitsOf(Isa isa) {
   for (const IsaTraits& traits : kIsaTraits) {
@@ -144,15 +144,15 @@ constexpr const IsaTraits& TraitsOf(Isa isa) {
   return kIsaTraits.front();
 }
 
-/// Whether `isa` has no instructions to generate: its kernels are the compiler's code, for any CPU.
+/// Whether kernels of `isa` are compiled code, for any CPU, and no code is generated.
 constexpr bool IsCompiled(Isa isa) { return TraitsOf(isa).vectors.count == 0; }
 
-/// Whether int8 kernels of other libraries (and ours in saturating mode) go through VPMADDUBSW on this ISA,
-/// and ours in exact mode are scheduled. Where they do, reduce_range is to be True; elsewhere it costs a bit
-/// for nothing.
+/// Whether int8 kernels of other libraries, and ours in saturating mode, use VPMADDUBSW on this ISA; ours in
+/// exact mode are then scheduled. Then models for other libraries need reduce_range=True; on other ISAs that
+/// loses a bit for nothing.
 constexpr bool SaturatesInt16(Isa isa) { return TraitsOf(isa).dot_products == DotProducts::kNone; }
 
-/// The ISA of an intact_isa; nothing if there is none of that value (INTACT_ISA_ANY among them).
+/// The ISA of an intact_isa; nothing if no ISA has this value (INTACT_ISA_ANY has none).
 constexpr std::optional<Isa> IsaOf(int64_t value) {
   for (const Isa isa : kAllIsas) {
     if (static_cast<int64_t>(isa) == value) return isa;
@@ -168,13 +168,13 @@ constexpr bool SaturatesInt16(intact_isa value) {
 
 constexpr std::string_view ToString(Isa isa) { return TraitsOf(isa).name; }
 
-/// As kernel names spell it: "avx512vnni".
+/// The spelling in kernel names: "avx512vnni".
 std::string CompactName(Isa isa);
 
-/// "avx2", …; the error lists what is known.
+/// Parses "avx2", …; the error lists the known names.
 Result<Isa> ParseIsa(std::string_view name);
 
-/// What a machine named by `cap` has (the table above).
+/// The ISAs of a machine named by `cap` (see above).
 constexpr IsaSet CappedAt(Isa cap) { return TraitsOf(cap).cap_keeps; }
 
 }  // namespace intact::core

@@ -1,6 +1,6 @@
-// One described operation: what a GEMM and a convolution share, and lists of the fields by name. Code that
-// copies, saves, prints or sends operations goes through these lists, so a new field is added here once.
-// Nothing here computes: the kernels and the reference share data alone.
+// The description of an operation: the common part of a GEMM and a convolution, and lists of its fields by
+// name. Code that copies, saves, prints or sends operations goes through these lists, so a new field is added
+// here once. Nothing here computes: the kernels and the reference share only data.
 //
 // Each function calls visit(name, field of the first object, field of the second object, …) for each field of
 // its list. All objects must have these fields.
@@ -20,29 +20,29 @@
 
 namespace intact::core {
 
-/// What a GEMM and a convolution share, except for their tensors: an intact_linear_desc that owns its
-/// vectors. A column is one of B, or an output channel; N is their number.
+/// The common part of a GEMM and a convolution, without tensors: an intact_linear_desc that owns its vectors.
+/// A column is a column of B, or an output channel; N is their number.
 struct Linear {
   intact_type a_type = INTACT_U8;  // u8 or s8
   intact_type b_type = INTACT_S8;
   intact_type c_type = INTACT_S32;
   intact_mode mode = INTACT_EXACT;
-  int32_t a_zero_point = 0;  // 0 where rows have their own
+  int32_t a_zero_point = 0;  // 0 if rows have their own
   int32_t c_zero_point = 0;
-  int32_t a_min = 0, a_max = 0;  // activation range of activations; both 0: all of the type
+  int32_t a_min = 0, a_max = 0;  // activation range; both 0: all values of the type
   intact_range_check range_check = INTACT_RANGE_CHECKED;
   intact_quantization a_quantization = INTACT_QUANTIZATION_STATIC;
-  intact_type a_source_type = INTACT_TYPE_NONE;  // of A, where runs quantize it
+  intact_type a_source_type = INTACT_TYPE_NONE;  // of A, if runs quantize it
   PostOps post_ops;
   std::vector<int32_t> b_zero_points;  // N, 1, or empty (all 0)
   std::vector<int32_t> bias_s32;       // N or empty
   std::vector<float> bias_f32;         // N or empty
   std::vector<float> scales;           // N, 1, or empty (s32 output, fixed point)
   intact_fixed_point fixed_point = INTACT_FIXED_POINT_NONE;
-  std::vector<int32_t> multipliers, shifts;  // of fixed point: N or 1; no multipliers: shifts alone
+  std::vector<int32_t> multipliers, shifts;  // of fixed point: N or 1; multipliers may be empty: only shifts
   std::vector<uint8_t> lookup_table;         // 256 elements of c_type, or empty
   intact_overflow overflow = INTACT_OVERFLOW_REFUSED;
-  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // of INTACT_SATURATING
+  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // for INTACT_SATURATING
 
   bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
   bool HasResidual() const { return post_ops.Has<AddResidual>(); }
@@ -52,7 +52,7 @@ struct Linear {
   }
 };
 
-/// The numbers of intact_linear_desc and Linear, except for post-operations.
+/// The numbers of intact_linear_desc and Linear, except post-operations.
 template <class Visit, class... Objects>
 constexpr void ForEachNumber(Visit&& visit, Objects&... o) {
   visit("a_type", o.a_type...);
@@ -71,7 +71,7 @@ constexpr void ForEachNumber(Visit&& visit, Objects&... o) {
   visit("pairing", o.pairing...);
 }
 
-/// The vectors with a value for each column: of intact_linear_desc and Linear.
+/// The vectors of intact_linear_desc and Linear with a value for each column.
 template <class Visit, class... Objects>
 constexpr void ForEachColumnVector(Visit&& visit, Objects&... o) {
   visit("b_zero_points", o.b_zero_points...);
@@ -97,7 +97,7 @@ constexpr void ForEachField(Visit&& visit, Linears&... o) {
   visit("lookup_table", o.lookup_table...);
 }
 
-/// A GEMM's shape and weights: of intact_gemm_desc.
+/// The numbers of intact_gemm_desc: a GEMM's shape and weights.
 template <class Visit, class... Objects>
 constexpr void ForEachGemmNumber(Visit&& visit, Objects&... o) {
   visit("n", o.n...);
@@ -107,8 +107,8 @@ constexpr void ForEachGemmNumber(Visit&& visit, Objects&... o) {
   visit("runtime_b", o.runtime_b...);
 }
 
-/// A convolution's geometry: of intact_conv_desc and a pack file's header. The last seven fields are arrays
-/// with an entry for each spatial dimension.
+/// A convolution's geometry, in intact_conv_desc and in a pack file's header. The last seven fields are
+/// arrays with an entry for each spatial dimension.
 template <class Visit, class... Objects>
 constexpr void ForEachGeometryField(Visit&& visit, Objects&... o) {
   visit("spatial_dims", o.spatial_dims...);
@@ -158,7 +158,7 @@ inline intact_linear_desc DescOf(const Linear& linear) {
 
 /// Elements of a lookup table, one for each value of an 8-bit output.
 inline constexpr int64_t kTableElements = 256;
-/// The elements of a descriptor's lookup table, or none.
+/// The elements of a descriptor's lookup table; empty if it has none.
 inline std::vector<uint8_t> LookupTableOf(const intact_linear_desc& desc) {
   const auto* const table = static_cast<const uint8_t*>(desc.lookup_table);
   return table == nullptr ? std::vector<uint8_t>() : std::vector<uint8_t>(table, table + kTableElements);

@@ -1,5 +1,5 @@
-// What follows the scaled and biased sums of an operation, in order. The C interface has a field for each
-// post-operation; PostOpsOf() reads the fields once, where a descriptor comes in.
+// Post-operations, which follow an operation's scaled and biased sums, in order. The C interface has a field
+// for each post-operation; PostOpsOf() reads the fields once, when a descriptor comes in.
 #ifndef INTACT_CORE_POST_OPS_H_
 #define INTACT_CORE_POST_OPS_H_
 
@@ -15,18 +15,18 @@
 
 namespace intact::core {
 
-/// Adds (r − zero_point)·scale; r is an element of a tensor that is shaped as C.
+/// Adds (r − zero_point)·scale; r is an element of a tensor of C's shape.
 struct AddResidual {
   intact_type type = INTACT_TYPE_NONE;
   float scale = 0.0f;
   int32_t zero_point = 0;
   bool operator==(const AddResidual&) const = default;
 };
-/// Raises what is below 0 to 0.
+/// Raises values below 0 to 0.
 struct Relu {
   bool operator==(const Relu&) const = default;
 };
-/// Raises what is below `low`, then lowers what is above `high`.
+/// Raises values below `low` to it, then lowers values above `high` to it.
 struct Clamp {
   float low = 0.0f, high = 0.0f;
   bool operator==(const Clamp&) const = default;
@@ -82,8 +82,7 @@ class PostOps {
   size_t count_ = 0;
 };
 
-/// The fields of intact_linear_desc that say which post-operations there are. See ForEachField() in
-/// operation.h.
+/// The fields of intact_linear_desc that describe post-operations. See ForEachField() in operation.h.
 template <class Visit, class... Objects>
 constexpr void ForEachPostOpField(Visit&& visit, Objects&... o) {
   visit("activation", o.activation...);
@@ -94,7 +93,7 @@ constexpr void ForEachPostOpField(Visit&& visit, Objects&... o) {
   visit("residual_zero_point", o.residual_zero_point...);
 }
 
-/// The list that these fields stand for: the residual is added, then comes the activation.
+/// The list that these fields describe: first the residual, then the activation.
 template <class Fields>
 constexpr PostOps PostOpsOf(const Fields& fields) {
   PostOps ops;
@@ -107,8 +106,8 @@ constexpr PostOps PostOpsOf(const Fields& fields) {
   return ops;
 }
 
-/// Sets fields that stand for `ops`, to be called where they are as an initializer has them. The fields know
-/// one order: PostOpsOf() must give `ops` back.
+/// Sets fields to describe `ops`. Before, they have the values of an initializer. Fields can describe only
+/// one order: `ops` must be a list that PostOpsOf() returns.
 template <class Fields>
 constexpr void SetPostOps(const PostOps& ops, Fields* fields) {
   if (const AddResidual* residual = ops.Find<AddResidual>()) {

@@ -1,4 +1,4 @@
-// The table of element types, one row each. Whatever depends on a type alone is in its row.
+// The table of element types, one row each. Everything that depends only on a type is in its row.
 #ifndef INTACT_CORE_TYPES_H_
 #define INTACT_CORE_TYPES_H_
 
@@ -25,7 +25,7 @@ struct ElementType {
   int bytes;                // of an element
   int32_t lowest, highest;  // elements of quantized types; 0 for other types
   // Floats of IEEE 754: bits of the fraction, without the leading 1, and the exponent of the least normal
-  // number; 0 for other types. The exponent's bits are what sign and fraction leave.
+  // number; 0 for other types. The exponent has all bits except sign and fraction.
   int fraction, exponent;
 };
 
@@ -44,12 +44,12 @@ inline constexpr std::array kElementTypes = [] {
   // clang-format on
 }();
 
-/// The types that outputs may have, and that numbers may have which a run quantizes.
+/// The types of outputs, and of numbers that a run quantizes.
 inline constexpr std::array kOutputTypes = {INTACT_S32, INTACT_F32,  INTACT_U8,
                                             INTACT_S8,  INTACT_BF16, INTACT_F16};
 inline constexpr std::array kSourceTypes = {INTACT_F32, INTACT_BF16, INTACT_F16};
 
-/// The row of `type`; that of INTACT_TYPE_NONE for a value that is no type.
+/// The row of `type`; the row of INTACT_TYPE_NONE for a value that is no type.
 constexpr const ElementType& TraitsOf(intact_type type) noexcept {
   const auto place = static_cast<size_t>(type);
   return kElementTypes[place < kElementTypes.size() ? place : 0];
@@ -83,7 +83,7 @@ constexpr intact_type OtherSign(intact_type type) noexcept {
   return type == INTACT_U8 ? INTACT_S8 : INTACT_U8;
 }
 
-/// What a byte of a quantized type stands for.
+/// The value of a byte of a quantized type.
 constexpr int32_t DecodeInt8(intact_type type, uint8_t byte) noexcept {
   return type == INTACT_S8 ? int32_t{static_cast<int8_t>(byte)} : int32_t{byte};
 }
@@ -98,7 +98,7 @@ inline double LargestOf(intact_type type) noexcept {
   return (2 - std::ldexp(1.0, -traits.fraction)) * std::ldexp(1.0, 1 - traits.exponent);
 }
 
-/// The number that the bits of a float type stand for, exactly.
+/// The exact number that the bits of a float type represent.
 inline double DecodeFloat(const ElementType& type, uint32_t bits) noexcept {
   const uint32_t infinity = InfinityOf(type);
   const uint32_t magnitude = bits & ((uint32_t{1} << (8 * type.bytes - 1)) - 1);
@@ -113,7 +113,7 @@ inline double DecodeFloat(const ElementType& type, uint32_t bits) noexcept {
   return bits == magnitude ? number : -number;
 }
 
-/// The bits of a number that a float type can hold; of any NaN those of one quiet NaN.
+/// The bits of a number that a float type can hold. All NaNs become one quiet NaN.
 inline uint32_t EncodeFloat(const ElementType& type, double number) noexcept {
   const uint32_t infinity = InfinityOf(type);
   if (std::isnan(number)) return infinity | uint32_t{1} << (type.fraction - 1);
@@ -125,7 +125,7 @@ inline uint32_t EncodeFloat(const ElementType& type, double number) noexcept {
   return sign | (significand + (static_cast<uint32_t>(exponent - type.exponent) << type.fraction));
 }
 
-/// The number that an element stands for, exactly; 0 for INTACT_TYPE_NONE and for a value that is no type.
+/// The exact number that an element represents; 0 for INTACT_TYPE_NONE and for a value that is no type.
 inline double Decode(intact_type type, const uint8_t* element) noexcept {
   if (IsInt8(type)) return DecodeInt8(type, *element);
   if (TraitsOf(type).type == INTACT_TYPE_NONE) return 0;
@@ -135,7 +135,7 @@ inline double Decode(intact_type type, const uint8_t* element) noexcept {
   return IsFloat(type) ? DecodeFloat(TraitsOf(type), bits) : static_cast<int32_t>(bits);
 }
 
-/// Stores a number that the type can hold. Nothing for INTACT_TYPE_NONE and for a value that is no type.
+/// Stores a number that the type can hold. Does nothing for INTACT_TYPE_NONE or a value that is no type.
 inline void Encode(intact_type type, double number, uint8_t* element) noexcept {
   if (TraitsOf(type).type == INTACT_TYPE_NONE) return;
   const uint32_t bits = type == INTACT_F32 ? std::bit_cast<uint32_t>(static_cast<float>(number))

@@ -1,6 +1,6 @@
-// Debian's libasmjit.a is compiled for executables (PIE): its one reference to data of another library,
-// stderr in an assertion's message, cannot stand in a shared object. The linker is told --wrap=stderr, so
-// that every reference within libintact.so goes through the pointer below, which is our own.
+// Debian's libasmjit.a is compiled for executables (PIE). It refers once to data of another library (stderr,
+// in an assertion), which a shared object may not do. The linker option --wrap=stderr makes every reference
+// within libintact.so use the pointer below.
 #include <cstdio>
 
 extern "C" {

@@ -19,8 +19,8 @@ namespace {
 
 namespace x86 = asmjit::x86;
 
-// INTACT_JIT_DUMP, where listings and code go; null if it is not set, or, told once on stderr, if it is no
-// folder to write to.
+// INTACT_JIT_DUMP, the folder for listings and code. Null if it is not set, or if it is no writable folder,
+// which is reported once on stderr.
 const char* DumpDirectory() {
   static const char* const kDirectory = []() -> const char* {
     const char* const directory = std::getenv("INTACT_JIT_DUMP");
@@ -35,7 +35,7 @@ const char* DumpDirectory() {
   return kDirectory;
 }
 
-// What asmjit says of an error.
+// The Error for an error of asmjit.
 Error FromAsmjit(const std::string& kernel, asmjit::Error error, const std::string& message) {
   if (error == asmjit::kErrorOutOfMemory) return {INTACT_OUT_OF_MEMORY, "no memory to generate a kernel"};
   return {INTACT_CODEGEN_FAILED, "kernel " + kernel + ": " + message};
@@ -65,7 +65,7 @@ void Assembler::Recorder::handleError(asmjit::Error error, const char* message,
 Assembler::Assembler(std::string name) : name_(std::move(name)) {
   holder_.setErrorHandler(&errors_);
   if (const asmjit::Error error = holder_.init(asmjit::Environment::host()); error != asmjit::kErrorOk) {
-    errors_.handleError(error, asmjit::DebugUtils::errorAsString(error), nullptr);  // it does not itself
+    errors_.handleError(error, asmjit::DebugUtils::errorAsString(error), nullptr);  // init() does not call it
     return;
   }
   if (DumpDirectory() != nullptr) {
@@ -105,7 +105,7 @@ Result<Code> Assembler::Finish(const RegisterFile& registers) {
   return Place();
 }
 
-// Code refers to its own data alone, relative to itself: its size does not depend on where it lies.
+// Code refers only to its own data, by relative addresses, so its size does not depend on its address.
 Result<Code> Assembler::Place() {
   const auto failed = [&](asmjit::Error error) {
     return FromAsmjit(name_, error, asmjit::DebugUtils::errorAsString(error));

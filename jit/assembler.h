@@ -1,9 +1,9 @@
-// One asmjit session per generated function: the error handler, the frame, logging and what becomes of the
-// code.
+// One asmjit session per generated function: the error handler, the frame, logging, and placing the code in
+// memory.
 //
-// The frame is emitted as the generator goes: Begin() pushes the callee-saved registers that the RegisterFile
-// has handed out so far, so a generator takes its general registers before it calls Begin(); Finish() refuses
-// code that took another one later.
+// Begin() pushes the callee-saved registers that the RegisterFile has handed out so far, so a generator takes
+// its general registers before it calls Begin(). Finish() refuses code that took another callee-saved
+// register later.
 #ifndef INTACT_JIT_ASSEMBLER_H_
 #define INTACT_JIT_ASSEMBLER_H_
 
@@ -20,7 +20,7 @@ namespace intact::jit {
 
 class Assembler {
  public:
-  /// `name` heads the listing and names the symbol; it is the kernel's grammatical name.
+  /// `name`: the kernel's name, for the listing and the symbol.
   explicit Assembler(std::string name);
   Assembler(const Assembler&) = delete;
   Assembler& operator=(const Assembler&) = delete;
@@ -29,10 +29,10 @@ class Assembler {
 
   /// Pushes the callee-saved registers that `registers` has handed out so far.
   void Begin(const RegisterFile& registers);
-  /// vzeroupper, pops, ret.
+  /// Emits vzeroupper, pops, ret.
   void End();
   /// The executable function. CODEGEN_FAILED names the kernel and the first error of asmjit or of
-  /// `registers`; OUT_OF_MEMORY and UNSUPPORTED as CodeSpace.
+  /// `registers`; OUT_OF_MEMORY and UNSUPPORTED as for CodeSpace.
   Result<Code> Finish(const RegisterFile& registers);
 
  private:

@@ -1,16 +1,16 @@
-// Plans that live at the same time share their generated functions: the cache finds a function by its spec.
+// Existing plans share their generated functions: the cache finds a function by its spec.
 //
 //   plan ──► Function ──► code + its entry        cache:  spec ──► (weak) entry
 //   plan ──► Function ──┘
 //
-// The cache does not own code. With its last Function a kernel's code is freed and its entry erased, so the
-// cache is as large as the plans that live need, however many have come and gone.
+// The cache does not own code. When a kernel's last Function is destroyed, its code is freed and its entry
+// erased. So the cache holds only what existing plans need.
 //
-// A key is a whole spec, compared member by member, and what a generator knows is its spec: a member that
-// kernels depend on cannot be forgotten in the key.
+// A key is a whole spec, compared member by member, and a generator gets nothing but its spec. So no member
+// that kernels depend on can be missing in the key.
 //
-// Thread-safe. Nobody waits for a generation: threads that miss at once generate each for itself, and the
-// first one's code is shared. A failed one leaves no entry.
+// Thread-safe. No thread waits for another's generation: threads that miss concurrently all generate, and the
+// first one's code is shared. A failed generation leaves no entry.
 #ifndef INTACT_JIT_CODE_CACHE_H_
 #define INTACT_JIT_CODE_CACHE_H_
 
@@ -24,7 +24,7 @@
 
 namespace intact::jit {
 
-/// The functions of one kind of `Spec`s, which have an operator<=>.
+/// The functions of one type of spec. `Spec` has an operator<=>.
 template <class Spec>
 class CodeCache {
  public:
@@ -34,7 +34,7 @@ class CodeCache {
     return *kCache;
   }
 
-  /// The code of `spec`, from generate() if nobody owns it yet.
+  /// The code of `spec`; calls generate() if no function owns it yet.
   template <class Generate>
   Result<Code> Get(const Spec& spec, const Generate& generate) {
     if (Code code = Find(spec); code != nullptr) return code;
@@ -44,7 +44,7 @@ class CodeCache {
   }
 
  private:
-  /// What all owners of a function share.
+  /// The data that all owners of a function share.
   struct Entry {
     Entry(CodeCache* in_cache, Spec its_spec, Code its_code)
         : cache(in_cache), spec(std::move(its_spec)), code(std::move(its_code)) {}
@@ -66,9 +66,9 @@ class CodeCache {
     return entry == nullptr ? nullptr : CodeOf(entry);
   }
 
-  /// The code of `entry`, or of what another thread has inserted meanwhile.
+  /// The code of `entry`, or of the entry that another thread has inserted meanwhile.
   Code Insert(std::shared_ptr<Entry> entry) {
-    std::shared_ptr<Entry> other;  // outlives the lock, which its destructor takes as well
+    std::shared_ptr<Entry> other;  // outlives the lock, because its destructor locks the mutex too
     const std::lock_guard lock(mutex_);
     std::weak_ptr<Entry>& place = entries_[entry->spec];
     other = place.lock();
@@ -88,8 +88,8 @@ class CodeCache {
   std::map<Spec, std::weak_ptr<Entry>> entries_;
 };
 
-/// The function of `spec`, shared with all who own it; from `generate`, a Result<Code>(const Spec&), if there
-/// are none.
+/// The function of `spec`, shared with all its owners; from `generate`, a Result<Code>(const Spec&), if it
+/// has no owner.
 template <class F, class Spec, class Generate>
 Result<F> GetFunction(const Spec& spec, const Generate& generate) {
   ASSIGN_OR_RETURN(Code code, CodeCache<Spec>::Instance().Get(spec, generate));

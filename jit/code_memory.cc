@@ -32,7 +32,7 @@ size_t PageBytes() {
   return kBytes;
 }
 
-// Why the system refused something: memory may be there another time, permission will not.
+// The error after the system refused something. Memory may be available later; permission will not.
 Error Refused(const std::string& what, int why) {
   if (why == ENOMEM || why == EAGAIN || why == EMFILE || why == ENFILE) {
     return {INTACT_OUT_OF_MEMORY, "no memory for code: " + what + ": " + std::strerror(why)};
@@ -41,7 +41,7 @@ Error Refused(const std::string& what, int why) {
           "this process may not have executable memory: " + what + ": " + std::strerror(why)};
 }
 
-// perf looks up functions of memory that is no file's in /tmp/perf-PID.map, of files in the files.
+// perf looks up functions in /tmp/perf-PID.map only if their memory does not belong to a file.
 bool IsForPerf() {
   static const bool kIsForPerf = std::getenv("INTACT_PERF_MAP") != nullptr;
   return kIsForPerf;
@@ -71,7 +71,7 @@ class CodeSpace::Block {
 
   Error MapFile(size_t bytes) {
     bytes_ = RoundUp(bytes, PageBytes());
-    // Beyond it ftruncate() raises a signal that ends the process.
+    // Beyond this limit, ftruncate() raises a signal that ends the process.
     rlimit largest = {};
     if (getrlimit(RLIMIT_FSIZE, &largest) != 0 || largest.rlim_cur < bytes_) {
       return Refused("memory file", EFBIG);
@@ -86,7 +86,7 @@ class CodeSpace::Block {
     return {};
   }
 
-  // Of one function, to be made executable; `no_file`: why they are not a file's.
+  // Pages for one function, which Seal() makes executable. `no_file`: why no memory file is used.
   Error MapPages(size_t bytes, std::string no_file) {
     bytes_ = RoundUp(bytes, PageBytes());
     no_file_ = std::move(no_file);
@@ -111,14 +111,14 @@ class CodeSpace::Block {
   uint8_t* executable() const { return executable_; }
 
  private:
-  uint64_t owner_ = ForkGeneration();  // after a fork the file is the parent's, too
+  uint64_t owner_ = ForkGeneration();  // after a fork, parent and child share the file
   size_t bytes_ = 0, used_ = 0;
   uint8_t *writable_ = nullptr, *executable_ = nullptr;
   std::string no_file_;
 };
 
-/// The block that functions are appended to. It is never destroyed: a plan, and so its code, may outlive
-/// main().
+/// Appends functions to the current block. It is never destroyed, because a plan, and so its code, may
+/// outlive main().
 class CodeSpace::Appender {
  public:
   static Appender& Instance() {
@@ -135,7 +135,7 @@ class CodeSpace::Appender {
     return CodeSpace(std::move(pages), 0, bytes);
   }
 
-  /// Tries what Reserve() and Seal() would do.
+  /// Tries whether Reserve() and Seal() would succeed.
   Error Try() {
     const std::lock_guard lock(mutex_);
     const Error no_file = TryFile();
@@ -146,8 +146,8 @@ class CodeSpace::Appender {
   }
 
  private:
-  /// MakeRoom(), or where there is room yet, an executable page: what the system permitted once, it may
-  /// refuse now.
+  /// MakeRoom(). If the current block still has room, also tries an executable page: the system may refuse
+  /// now what it permitted before.
   Error TryFile() {
     if (block_ != nullptr && block_->HasRoom(kAlignment)) {
       void* const page = Map(PageBytes(), PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -156,7 +156,7 @@ class CodeSpace::Appender {
     }
     return MakeRoom(kAlignment);
   }
-  /// In block_; the error of a memory file.
+  /// Makes room in block_, or returns the error of a memory file.
   Error MakeRoom(size_t bytes) {
     if (block_ != nullptr && block_->HasRoom(bytes)) return {};
     if (IsForPerf()) return {INTACT_UNSUPPORTED, "INTACT_PERF_MAP is set"};
@@ -188,7 +188,7 @@ Result<Code> CodeSpace::Seal() && {
   };
   live_functions.fetch_add(1);
   live_bytes.fetch_add(static_cast<int64_t>(bytes_));
-  return Code(executable_, free);  // calls `free` if it finds no memory
+  return Code(executable_, free);  // calls `free` if memory runs out
 }
 
 std::string CodeSpace::WhyRefused() {

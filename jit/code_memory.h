@@ -3,12 +3,13 @@
 //   memory file ──► mapping that is written   R W –   ─┐ the same pages
 //               └─► mapping that is run       R – X   ─┘
 //
-// Code is appended and, where it was freed, nothing is written again: a block is unmapped with its last
-// function. So the pages that a process shares with its forked children, the file's being shared, never
-// change under any of them, and what a child appends goes to blocks of its own.
+// Code is only appended; the space of freed code is not reused. A block is unmapped with its last function.
+// So pages of the file that a process shares with its forked children never change under any of them. A child
+// appends to its own blocks.
 //
-// Where a memory file can't be had or can't be run from, pages of their own are written first and made
-// executable afterwards; where the process may do neither (SELinux, seccomp), there is no executable memory.
+// If the process can't create a memory file or can't run code from it, each function gets its own pages,
+// which are written first and made executable afterwards. If it may not do that either (SELinux, seccomp), it
+// has no executable memory.
 #ifndef INTACT_JIT_CODE_MEMORY_H_
 #define INTACT_JIT_CODE_MEMORY_H_
 
@@ -29,15 +30,15 @@ class CodeSpace {
   /// Aligned to 64 bytes. Thread-safe. UNSUPPORTED: the process may have no executable memory; the message
   /// says what was refused. OUT_OF_MEMORY.
   static Result<CodeSpace> Reserve(size_t bytes);
-  /// Why this process may have no executable memory; "" if it may, or if memory ran out, which tells nothing.
-  /// Thread-safe.
+  /// Why this process may have no executable memory; "" if it may have, or if that is unknown because memory
+  /// ran out. Thread-safe.
   static std::string WhyRefused();
 
-  /// Where to write it.
+  /// The address to write the function to.
   uint8_t* writable() const { return writable_; }
-  /// Where it will run.
+  /// The address that it will run at.
   uint64_t address() const { return reinterpret_cast<uint64_t>(executable_); }
-  /// Makes what was written executable. Nothing is to be written afterwards. UNSUPPORTED as above.
+  /// Makes the function executable. Do not write afterwards. UNSUPPORTED as above.
   Result<Code> Seal() &&;
 
  private:
@@ -51,10 +52,10 @@ class CodeSpace {
   size_t bytes_;
 };
 
-/// All code that the process has now.
+/// The amount of code that the process has now.
 struct CodeUsage {
   int64_t functions = 0;
-  int64_t bytes = 0;  // with what alignment adds
+  int64_t bytes = 0;  // including alignment
   bool operator==(const CodeUsage&) const = default;
 };
 CodeUsage GetCodeUsage();

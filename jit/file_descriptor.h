@@ -8,7 +8,7 @@
 
 namespace intact::jit {
 
-/// Closes its descriptor at its end. −1: it has none.
+/// Owns a descriptor and closes it. −1: it has none.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int descriptor = -1) : descriptor_(descriptor) {}
@@ -18,7 +18,7 @@ class FileDescriptor {
 
   bool IsOpen() const noexcept { return descriptor_ >= 0; }
   int get() const noexcept { return descriptor_; }
-  /// Closes what it has, and takes `descriptor`.
+  /// Closes the present descriptor, and takes `descriptor`.
   void Reset(int descriptor = -1) noexcept {
     if (IsOpen()) (void)close(descriptor_);
     descriptor_ = descriptor;

@@ -11,7 +11,7 @@ namespace {
 
 using Counter = std::atomic<uint64_t>;
 
-// A number that is 0 in each new process; null where the kernel, before 4.14, has none.
+// A number that is 0 in each new process; null if the kernel is older than 4.14, which added that.
 Counter* MakeWipedOnFork() {
   const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* const page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -25,7 +25,7 @@ Counter* MakeWipedOnFork() {
 
 uint64_t ForkGeneration() noexcept {
   static Counter* const kWiped = MakeWipedOnFork();
-  static Counter last = 0;  // which a child has from its parent
+  static Counter last = 0;  // a child inherits it from its parent
   if (kWiped == nullptr) return static_cast<uint64_t>(getpid());
   uint64_t generation = kWiped->load();
   if (generation != 0) return generation;

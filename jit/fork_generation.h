@@ -1,5 +1,4 @@
-// Which of the processes, along a line of forks, this is: what belongs to one process alone is marked with
-// it.
+// A number that changes in a forked child, to mark data that belongs to one process only.
 #ifndef INTACT_JIT_FORK_GENERATION_H_
 #define INTACT_JIT_FORK_GENERATION_H_
 
@@ -7,9 +6,8 @@
 
 namespace intact::jit {
 
-/// Not 0; in the child of a fork another number than its parent had or will have before the child forks.
-/// However the child was made (clone() without the C library, too), and whatever its process ID is.
-/// Thread-safe.
+/// Not 0. In the child of a fork, a number that no ancestor returned before the fork, no matter how the child
+/// was made (even by clone() without the C library) and which process ID it has. Thread-safe.
 uint64_t ForkGeneration() noexcept;
 
 }  // namespace intact::jit

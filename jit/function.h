@@ -1,4 +1,4 @@
-// Emitted functions as their users own them: the code goes with the last one.
+// Emitted functions, owned by their users. The last owner frees the code.
 #ifndef INTACT_JIT_FUNCTION_H_
 #define INTACT_JIT_FUNCTION_H_
 
@@ -8,14 +8,14 @@
 
 namespace intact::jit {
 
-/// Executable code, by the address where it begins. The last owner frees it.
+/// Executable code: the address where it begins. The last owner frees it.
 using Code = std::shared_ptr<const void>;
 
 template <class Signature>
 class Function;
 
-/// One owner of code that is a function of the System V ABI: null unless it was made from code. A copy is
-/// another owner and costs an atomic increment, a call costs no more than one through a pointer.
+/// An owner of code, a function of the System V ABI; null unless it was made from code. A copy is another
+/// owner and costs an atomic increment. A call costs no more than through a pointer.
 template <class... Args>
 class Function<void(Args...)> {
  public:

@@ -12,7 +12,7 @@
 namespace intact::jit {
 namespace {
 
-// Nothing deletes it through a base. NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor)
+// Never deleted through its base. NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor)
 class Host final : public MachineFacts {
  public:
   CpuidRegisters Cpuid(uint32_t leaf, uint32_t subleaf) const noexcept override {

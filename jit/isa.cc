@@ -19,9 +19,9 @@ namespace {
 
 using Features = asmjit::CpuFeatures::X86;
 
-// CPUID leaf 7, subleaf 1: EAX bit 4 is AVX-VNNI, EDX bit 4 AVX-VNNI-INT8. asmjit's detection of 2022
-// overlooks the one on CPUs that have AVX-512 too, and does not know the other. Their state is AVX's, which
-// asmjit checks with AVX2.
+// CPUID leaf 7, subleaf 1: EAX bit 4 is AVX-VNNI, EDX bit 4 AVX-VNNI-INT8. asmjit of 2022 overlooks AVX-VNNI
+// on CPUs that have AVX-512 too, and does not know AVX-VNNI-INT8. Their register state is AVX's, which asmjit
+// checks with AVX2.
 std::string MissingForVnni(bool int8) {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   constexpr unsigned kAvxVnniBit = 1u << 4, kAvxVnniInt8Bit = 1u << 4;
@@ -31,8 +31,8 @@ std::string MissingForVnni(bool int8) {
   return int8 && (edx & kAvxVnniInt8Bit) == 0 ? "the CPU lacks AVX-VNNI-INT8" : "";
 }
 
-// CPUID leaf 7, subleaf 1: EDX bit 19 is AVX10. Leaf 0x24: EBX bits 0 to 7 are its version, bit 18 says that it
-// has zmm registers. asmjit checks their state with AVX512F.
+// CPUID leaf 7, subleaf 1: EDX bit 19 is AVX10. Leaf 0x24: EBX bits 0 to 7 are its version, bit 18 says that
+// it has zmm registers. asmjit checks their state with AVX512F.
 std::string MissingForAvx10() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   constexpr unsigned kAvx10Bit = 1u << 19, kVersion = 0xff, kZmmBit = 1u << 18;
@@ -51,8 +51,8 @@ uint64_t EnabledState() {  // XCR0
   return uint64_t{high} << 32 | low;
 }
 
-// CPUID leaf 7, subleaf 0, EDX bits 24 (AMX-TILE) and 25 (AMX-INT8); XCR0 bits 17 and 18. Read here rather
-// than asked of asmjit for the reason above. Needs AVX, and with it XGETBV.
+// CPUID leaf 7, subleaf 0, EDX bits 24 (AMX-TILE) and 25 (AMX-INT8); XCR0 bits 17 and 18. Read here, because
+// asmjit of 2022 is not reliable. Needs AVX, and with it XGETBV.
 std::string MissingForAmx() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   constexpr unsigned kTileBit = 1u << 24, kInt8Bit = 1u << 25;
@@ -67,7 +67,7 @@ std::string MissingForAmx() {
   return {};
 }
 
-// Linux grants tile data on request, to the whole process and its later threads. Asked once.
+// Linux grants tile data on request, to the whole process and its later threads. Requested once.
 std::string WhyTileDataIsRefused() {
   static const std::string kWhy = []() -> std::string {
     constexpr int64_t kArchReqXcompPerm = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -79,7 +79,7 @@ std::string WhyTileDataIsRefused() {
   return kWhy;
 }
 
-// The first word of what is missing for an ISA, "" if nothing is. asmjit's features already account for the
+// The first thing that is missing for an ISA; "" if nothing is. asmjit's features already account for the
 // register state that the operating system enables in XCR0.
 std::string MissingInHardware(core::Isa isa) {
   const auto& features = asmjit::CpuInfo::host().features().x86();
@@ -153,7 +153,7 @@ bool IsEmulated(core::Isa isa) {
   return (emulated_isas.load(std::memory_order_relaxed) & (1u << static_cast<unsigned>(isa))) != 0;
 }
 
-// What the kernel has to say of tiles, if anybody is to use them.
+// Why the kernel refuses tiles; "" if it does not, or if `isa` does not use the CPU's tiles.
 std::string WhyTilesAreRefused(core::Isa isa) {
   return !core::TraitsOf(isa).has_tiles || IsEmulated(isa) ? std::string() : WhyTileDataIsRefused();
 }

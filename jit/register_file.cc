@@ -7,7 +7,7 @@ namespace {
 
 namespace x86 = asmjit::x86;
 
-// Scratch registers first: those that must be saved cost a push and a pop.
+// Scratch registers first: callee-saved ones cost a push and a pop.
 constexpr std::array kGeneralOrder = {x86::Gp::kIdAx,  x86::Gp::kIdCx, x86::Gp::kIdDx,  x86::Gp::kIdSi,
                                       x86::Gp::kIdR8,  x86::Gp::kIdR9, x86::Gp::kIdR10, x86::Gp::kIdR11,
                                       x86::Gp::kIdBx,  x86::Gp::kIdBp, x86::Gp::kIdR12, x86::Gp::kIdR13,

@@ -1,5 +1,5 @@
-// Named registers under a checked budget. Generators ask for registers by name and never number them, so that
-// a block that does not fit is an error with a list of who holds what, not silent corruption.
+// Named registers under a checked budget. Generators ask for registers by name and never number them. So a
+// block that does not fit is an error with a list of the holders, not silent corruption.
 #ifndef INTACT_JIT_REGISTER_FILE_H_
 #define INTACT_JIT_REGISTER_FILE_H_
 
@@ -25,7 +25,7 @@ class RegisterFile {
 
   Vec NewVector(std::string name);
   Gp NewGeneral(std::string name);
-  /// Tiles are handed out in order, tmm0 first: what TILECFG says about each depends on it.
+  /// Hands out tiles in order, tmm0 first: TILECFG depends on the order.
   Tile NewTile(std::string name);
   void Free(const Vec& vector) { vector_names_[vector.id()].clear(); }
   void Free(const Gp& general) { general_names_[general.id()].clear(); }
@@ -36,7 +36,7 @@ class RegisterFile {
   int FreeGenerals() const;
   /// Whether `general` was ever handed out, and so must be saved if it is callee-saved.
   bool Touched(const Gp& general) const { return general_touched_[general.id()]; }
-  /// "" or what went wrong and who holds the registers.
+  /// "" or an error and the list of the registers' holders.
   const std::string& error() const { return error_; }
 
  private:

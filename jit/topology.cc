@@ -20,7 +20,7 @@ constexpr std::array<uint32_t, 2> kCacheParameterLeaves = {4, 0x8000001d};
 constexpr uint32_t kL1Leaf = 0x80000005, kL2AndL3Leaf = 0x80000006;
 constexpr std::array<uint32_t, 3> kBrandLeaves = {0x80000002, 0x80000003, 0x80000004};
 
-// A leaf that is not there returns something else: Intel's CPUs return their highest basic leaf.
+// A missing leaf returns other data: Intel's CPUs return their highest basic leaf.
 bool HasLeaf(const MachineFacts& facts, uint32_t leaf) {
   constexpr uint32_t kExtended = 0x80000000;
   const uint32_t highest = facts.Cpuid(leaf & kExtended, 0).eax;
@@ -38,9 +38,9 @@ int64_t PlausibleOrUnknown(int64_t bytes) {
 
 // The cache of `level` in one of kCacheParameterLeaves. Each subleaf describes one cache:
 //
-//   EAX  bits 4:0 type (0: no more caches), 7:5 level, 25:14 logical CPUs that may share it, less 1
-//   EBX  bits 31:22 ways, 21:12 line partitions, 11:0 bytes of a line, each less 1
-//   ECX  sets, less 1
+//   EAX  bits 4:0 type (0: no more caches), 7:5 level, 25:14 logical CPUs that may share it, minus 1
+//   EBX  bits 31:22 ways, 21:12 line partitions, 11:0 bytes of a line, each minus 1
+//   ECX  sets, minus 1
 Cache ReadCacheParameters(const MachineFacts& facts, uint32_t leaf, CacheLevel level) {
   constexpr uint32_t kNoMoreCaches = 0, kData = 1, kUnified = 3;
   constexpr uint32_t kMostSubleaves = 16;  // a malformed leaf may never end
@@ -101,8 +101,8 @@ int64_t ThreadsPerCoreOfCpuid(const MachineFacts& facts) {
     const uint32_t threads = Bits(level.ebx, 0, 16);
     if (Bits(level.ecx, 8, 8) == kCore && threads >= 1 && threads <= kMostThreads) return threads;
   }
-  // AMD's CPUs before Zen 2 count them in 8000001E, EBX bits 15:8, less 1. Bit 22 of 80000001's ECX says
-  // whether that leaf means anything.
+  // AMD's CPUs before Zen 2 count them in 8000001E, EBX bits 15:8, minus 1. Bit 22 of 80000001's ECX says
+  // whether that leaf is valid.
   if (!HasLeaf(facts, 0x8000001e) || Bits(facts.Cpuid(0x80000001, 0).ecx, 22, 1) == 0) return 0;
   const uint32_t threads = Bits(facts.Cpuid(0x8000001e, 0).ebx, 8, 8) + 1;
   return threads <= kMostThreads ? threads : 0;
@@ -237,7 +237,7 @@ Cache DetectCache(const MachineFacts& facts, CacheLevel level, int64_t online_cp
   // The operating system counts the logical CPUs that share the cache, if it means the same cache.
   const Cache of_files = CacheOfFiles(facts, level);
   if (of_files.bytes == bytes && of_files.shared_by != 0) return of_files;
-  // CPUID counts the logical CPUs that there is room for, which may be more than there are.
+  // CPUID counts the logical CPUs that could exist, which may be more than do exist.
   return {bytes, std::min(CacheOfCpuid(facts, level).shared_by, online_cpus)};
 }
 

@@ -1,12 +1,12 @@
-// The machine's caches and logical CPUs. This is the only detection of both: the library chooses block sizes
-// by it, and the programs print it.
+// The machine's caches and logical CPUs. This is their only detection: the library chooses block sizes by it,
+// and the programs print it.
 //
 // Hypervisors may hide some of what the hardware reports. So each cache level is looked up by itself, and the
 // first source that reports a plausible size wins:
 //
 //   1. CPUID leaf 4                      cache parameters, as Intel's CPUs report them
 //   2. CPUID leaf 8000001D               cache parameters, as AMD's CPUs report them
-//   3. CPUID leaves 80000005, 80000006   sizes alone; AMD's CPUs keep them where leaf 8000001D is hidden
+//   3. CPUID leaves 80000005, 80000006   only sizes; AMD's CPUs keep them if leaf 8000001D is hidden
 //   4. the operating system              cpu0/cache in /sys/devices/system/cpu, then sysconf()
 //
 // A size that no source reports stays unknown. Detection reads raw facts through an interface, so that tests
@@ -55,22 +55,22 @@ int64_t DetectCacheBytes(const MachineFacts& facts, CacheLevel level) noexcept;
 /// The number of logical CPUs that are online; 0 if unknown. Allocates nothing.
 int64_t DetectOnlineCpus(const MachineFacts& facts) noexcept;
 
-/// The number of logical CPUs that the calling thread may run on; those that are online if it is unknown.
+/// The number of logical CPUs that the calling thread may run on; if unknown, of online CPUs.
 int64_t DetectUsableCpus(const MachineFacts& facts);
 
 struct Cache {
   int64_t bytes = 0;      // 0: unknown
-  int64_t shared_by = 0;  // logical CPUs that share one such cache; 0: unknown
+  int64_t shared_by = 0;  // logical CPUs that share this cache; 0: unknown
 };
 
-/// Everything that is printed about a machine. Numbers are 0 where they are unknown.
+/// Everything that is printed about a machine. Unknown numbers are 0.
 struct Topology {
   std::string brand;  // "AMD EPYC 7763 64-Core Processor"; "" if unknown
   Cache l1d, l2, l3;
   int64_t online_cpus = 0;       // logical CPUs that are online
   int64_t usable_cpus = 0;       // logical CPUs that the calling thread may run on
   int64_t usable_cores = 0;      // cores that the usable logical CPUs belong to
-  int64_t threads_per_core = 0;  // logical CPUs of a core; the most where cores differ
+  int64_t threads_per_core = 0;  // logical CPUs of a core; the maximum if cores differ
 };
 
 /// CPUs of several kinds may differ in their caches: CPUID describes the core that this thread runs on, the

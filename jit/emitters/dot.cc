@@ -22,7 +22,7 @@ class VnniVariant final : public DotVariant {
   DotSigns signs_;
 };
 
-// What widens int16 pairs by vpmaddwd with ones.
+// Variants that widen int16 pairs by vpmaddwd with ones.
 class WideningVariant : public DotVariant {
  public:
   using DotVariant::DotVariant;
@@ -44,7 +44,7 @@ class WideningVariant : public DotVariant {
   Vec product_, ones_;
 };
 
-// Exact only for pairs whose sum fits int16: VPMADDUBSW clamps it, and 2·255·127 is beyond.
+// Exact only if pair sums fit int16: VPMADDUBSW clamps them, and 2·255·127 does not fit.
 class MaddubsVariant final : public WideningVariant {
  public:
   using WideningVariant::WideningVariant;
@@ -137,7 +137,7 @@ class SplitVariant final : public DotVariant {
   Vec product_;
 };
 
-// Exact where the weights of a group are light enough for its sum.
+// Exact if the sums of each group fit int16, which the schedule guarantees.
 class ScheduledVariant final : public WideningVariant {
  public:
   using WideningVariant::WideningVariant;
@@ -180,8 +180,8 @@ const char* VnniInstruction(DotSigns signs) {
   return signs.b_signed ? "vpdpbusd" : "vpdpbuud";
 }
 
-// asmjit of 2022 knows vpdpbusd alone. The others differ from it in the mandatory prefix, which is the low
-// two bits of the third byte:
+// asmjit of 2022 knows only vpdpbusd. The other instructions differ from it in the mandatory prefix, which is
+// the low two bits of the third byte:
 //
 //   C4 | ~R ~X ~B 00010   | W ~vvvv L pp | 50 | …                    pp   0 uud   1 usd   2 sud   3 ssd
 //   62 | ~R ~X ~B ~R 0010 | W ~vvvv 1 pp | z L L b ~V aaa | 50 | …

@@ -90,7 +90,7 @@ class ZmmEmitter final : public Emitter {
       code().vmovdqu32(to.xmm(), from);
     }
   }
-  // Twice the same step: even quarters of a pair into the first, odd ones into the second.
+  // Two equal steps: each moves even quarters of a pair to the first vector, odd ones to the second.
   void TransposeQuarters(std::vector<Vec>* vectors) override {
     std::vector<Vec>& v = *vectors;
     Vec spare = registers().NewVector("spare");
@@ -110,8 +110,8 @@ class ZmmEmitter final : public Emitter {
 
 }  // namespace
 
-// Within each 128-bit quarter, squares of four rows by dwords and then by pairs of dwords; then whole
-// quarters.
+// Transposes squares of four rows within each 128-bit quarter, by dwords and then by pairs of dwords; then
+// whole quarters.
 void Emitter::Transpose(std::vector<Vec>* rows) {
   std::vector<Vec>& r = *rows;
   Vec spare = registers_.NewVector("spare");
@@ -168,8 +168,6 @@ void Emitter::PackDealtBytes(const std::vector<Vec>& vectors, const Mem* offset,
   }
 }
 
-// Packs work within 128-bit quarters: afterwards quarter q holds dwords of all vectors in turn, which are put
-// in order across the quarters.
 void Emitter::LoadFirst(const Vec& to, const Mem& from, int bytes) {
   if (bytes == vector_bytes()) return Load(to, from);
   if (bytes == 4) {
@@ -181,6 +179,8 @@ void Emitter::LoadFirst(const Vec& to, const Mem& from, int bytes) {
   }
 }
 
+// Packs work within 128-bit quarters: afterwards quarter q holds dwords of all vectors in turn. A permutation
+// puts them in order across the quarters.
 void Emitter::PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed,
                         const Mem& order) {
   PackDealtBytes(vectors, &offset, is_signed);

@@ -1,5 +1,5 @@
-// The verbs that differ between vector ISAs, for generators that are written once. Instructions that asmjit
-// encodes alike for ymm and zmm (VPADDD, VMULPS, …) are used directly through code().
+// Operations that differ between vector ISAs, so that generators are written once. Instructions that asmjit
+// encodes for ymm and zmm by one name (VPADDD, VMULPS, …) are emitted directly through code().
 #ifndef INTACT_JIT_EMITTERS_EMITTER_H_
 #define INTACT_JIT_EMITTERS_EMITTER_H_
 
@@ -26,39 +26,38 @@ class Emitter {
   int lanes() const { return vector_bytes() / 4; }
 
   virtual void Load(const Vec& to, const Mem& from) = 0;
-  /// Loads the first `bytes`: the vector, or 4, 8, 16 or 32; then other lanes may hold anything.
+  /// Loads the first `bytes`: a whole vector, or 4, 8, 16 or 32 bytes; then other lanes may hold anything.
   void LoadFirst(const Vec& to, const Mem& from, int bytes);
   virtual void Store(const Mem& to, const Vec& from) = 0;
   virtual void Copy(const Vec& to, const Vec& from) = 0;
   virtual void Zero(const Vec& to) = 0;
   /// Packs one, two or four vectors of int32 into the low bytes of the first, in their order: saturates each
-  /// value to int16, adds `offset`, a vector of int16, and saturates to the 8-bit type that `is_signed`
-  /// names. `order` addresses PackOrder(). The others are destroyed. Needs one free register.
+  /// value to int16, adds `offset`, a vector of int16, and saturates to s8 or u8. `order` addresses
+  /// PackOrder(). Destroys the other vectors. Needs one free register.
   void PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed, const Mem& order);
-  /// The same for dealt vectors (Undeal()), which come out in order; `offset` may be null. Needs no free
+  /// PackBytes() for dealt vectors (Undeal()), which come out in order; `offset` may be null. Needs no free
   /// register.
   void PackDealtBytes(const std::vector<Vec>& vectors, const Mem* offset, bool is_signed);
-  /// Puts four dealt vectors in order. Unpacking a vector of bytes twice, to dwords, deals its 128-bit
-  /// quarters out: vector i then holds dwords 4i to 4i + 3 of each quarter's sixteen. Packing four such
-  /// vectors restores their order. Needs one free register.
+  /// Puts four dealt vectors in order. Unpacking a vector of bytes twice, to dwords, deals out its 128-bit
+  /// quarters: vector i then holds dwords 4i to 4i + 3 of each quarter's sixteen. Packing the four vectors
+  /// restores the order. Needs one free register.
   void Undeal(std::vector<Vec>* four);
   /// Stores the low `bytes` of `from`: the whole vector, half of it or a quarter.
   virtual void StoreLow(const Mem& to, const Vec& from, int bytes) = 0;
   /// Stores the 128-bit quarter number `quarter` of `from`.
   virtual void StoreQuarter(const Mem& to, const Vec& from, int quarter) = 0;
-  /// Adds, for each of four vectors, the sum of its int32 lanes to one of four in memory; destroys the
-  /// vectors.
+  /// Adds the sum of each vector's int32 lanes to one of four int32 in memory; destroys the vectors.
   virtual void AddLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) = 0;
   /// Transposes a square of lanes() vectors of int32. The vectors are renamed: `rows` comes back in order, in
   /// other registers. Needs one free register.
   void Transpose(std::vector<Vec>* rows);
 
  protected:
-  /// Loads 16 or 32 bytes, less than a vector.
+  /// Loads 16 or 32 bytes, which are less than a vector.
   virtual void LoadPart(const Vec& to, const Mem& from, int bytes) = 0;
   /// Transposes the 128-bit lanes of `vectors` as a square, lanes()/4 of them.
   virtual void TransposeQuarters(std::vector<Vec>* vectors) = 0;
-  /// (x, y) = (low(x, y), high(x, y)), through the free register `spare`, which changes place with x.
+  /// (x, y) = (low(x, y), high(x, y)), through the free register `spare`, which is swapped with x.
   template <class Low, class High>
   static void Butterfly(Vec* x, Vec* y, Vec* spare, Low low, High high) {
     low(*spare, *x, *y);
@@ -71,12 +70,12 @@ class Emitter {
   RegisterFile& registers_;
 };
 
-/// What PackBytes() reads: `lanes` dwords.
+/// The indices that PackBytes() reads: `lanes` dwords.
 std::vector<int32_t> PackOrder(int lanes);
 
-/// Vector registers an ISA's emitter works with.
+/// The registers that an ISA's emitter works with.
 RegisterFile MakeRegisterFile(core::Isa isa);
-/// Their width and number.
+/// The width and number of vector registers.
 int VectorBytes(core::Isa isa);
 int VectorCount(core::Isa isa);
 

@@ -27,7 +27,7 @@ namespace {
 
 using intact::Error;
 using intact::Result;
-using namespace intact::kernels;  // NOLINT(google-build-using-namespace): this file is their C face
+using namespace intact::kernels;  // NOLINT(google-build-using-namespace): this file is their C ABI
 
 // "1x56x56"
 std::string Text(const Spatial& spatial) {

@@ -1,4 +1,4 @@
-// Plans from descriptors and from pack files: what the C ABI and tests that look inside have in common.
+// Makes plans from descriptors and from pack files, for the C ABI and for tests of internals.
 #ifndef INTACT_KERNELS_API_CREATE_H_
 #define INTACT_KERNELS_API_CREATE_H_
 
@@ -15,13 +15,14 @@
 
 namespace intact::kernels {
 
-/// From descriptors of this version, which are yet to be checked.
+/// From descriptors of this version, which MakePlan() checks.
 Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const intact_linear_desc& linear,
                                            const void* b);
 Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, const intact_linear_desc& linear,
                                               const void* weights);
 
-/// From a pack file's image, aligned to 64 bytes. A GEMM's weights stay in it, and `mapping` keeps it alive.
+/// From a pack file's image, aligned to 64 bytes. A GEMM's weights stay in the image, which `mapping` keeps
+/// alive.
 Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32_t max_isa,
                                            std::shared_ptr<const void> mapping);
 Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa);

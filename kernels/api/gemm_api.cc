@@ -1,5 +1,5 @@
-// The C ABI but for convolutions: reads structs of any version, translates statuses and messages; nothing
-// throws through it.
+// The C ABI, except for convolutions: reads structs of any version, translates statuses and messages.
+// Exceptions do not leave it.
 #include <intact/intact.h>
 
 #include <array>
@@ -31,7 +31,7 @@ namespace {
 
 using intact::Error;
 using intact::Result;
-using namespace intact::kernels;  // NOLINT(google-build-using-namespace): this file is their C face
+using namespace intact::kernels;  // NOLINT(google-build-using-namespace): this file is their C ABI
 
 // A fixed buffer: reporting that memory ran out must not need memory.
 thread_local char last_error[512] = "";
@@ -57,7 +57,7 @@ void PrintTuned(const GemmPlan& plan, int64_t m, const Tuned& tuned) {
                TextOf(tuned).c_str());
 }
 
-// Hands `plan`, which took as long as `watch` says, to the caller.
+// Hands `plan` to the caller. `watch` started when its creation began.
 Error Adopt(Result<std::unique_ptr<GemmPlan>> plan, const Stopwatch& watch, intact_gemm** gemm) {
   if (!plan) return plan.error();
   PrintIfVerbose([&] { PrintPlan(**plan, watch); });
@@ -77,7 +77,7 @@ Error Create(const intact_gemm_desc* given_desc, const intact_linear_desc* given
   return error.status == INTACT_OK ? Adopt(MakePlan(desc, linear, b), watch, gemm) : error;
 }
 
-// UNSUPPORTED where runs give the weights: `what` is for those of a plan.
+// UNSUPPORTED for a plan with runtime B: `what` ("tune") needs the plan's own weights.
 Error CheckHasWeights(const intact_gemm& gemm, const char* what) {
   if (!gemm.plan->problem().has_runtime_b) return {};
   return {INTACT_UNSUPPORTED,
@@ -185,7 +185,7 @@ int32_t intact_isa_available(int32_t isa) {
   const std::optional<intact::core::Isa> known = intact::core::IsaOf(isa);
   if (!known) return 0;
   int is_available = 0;
-  // The message of an earlier call stays: this one cannot fail.
+  // Keeps the message of an earlier call: this function cannot fail.
   try {
     const intact::Result<intact::core::IsaSet> permitted = intact::jit::PermittedIsas();
     is_available = permitted && permitted->Has(*known) && intact::kernels::HasKernels(*known) ? 1 : 0;

@@ -1,4 +1,5 @@
-// What the C ABI's functions share: errors as statuses and messages; nothing throws through it.
+// Common code of the C ABI's functions. Errors become statuses and messages; exceptions do not leave the
+// library.
 #ifndef INTACT_KERNELS_API_GUARD_H_
 #define INTACT_KERNELS_API_GUARD_H_
 
@@ -25,7 +26,7 @@ namespace intact::kernels {
 /// Makes `message` this thread's last error, "" for none, and returns `status`.
 intact_status ReportStatus(intact_status status, const char* message) noexcept;
 
-/// Runs `body`, which returns an Error, and turns what it returns or throws into a status.
+/// Runs `body`, which returns an Error, and turns its Error or exception into a status.
 template <class Body>
 intact_status Guard(const char* function, Body body) noexcept {
   try {
@@ -34,7 +35,7 @@ intact_status Guard(const char* function, Body body) noexcept {
     return ReportStatus(error.status, (std::string(function) + ": " + error.message).c_str());
   } catch (const std::bad_alloc&) {
     return ReportStatus(INTACT_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::length_error&) {  // a container beyond any memory
+  } catch (const std::length_error&) {  // a container larger than any memory
     return ReportStatus(INTACT_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception& exception) {
     return ReportStatus(INTACT_CODEGEN_FAILED, exception.what());
@@ -44,24 +45,25 @@ intact_status Guard(const char* function, Body body) noexcept {
 intact_certificate ToStruct(const Certificate& certificate, intact_type a_type,
                             const ScheduleStatistics& schedule, int32_t pairing);
 
-/// INTACT_VERBOSE.
+/// Whether INTACT_VERBOSE is set, and not to 0.
 bool IsVerbose();
 
-/// Prints by `print` where INTACT_VERBOSE asks for it. A line that finds no memory is lost, and the call that
-/// it tells of succeeds all the same.
+/// Calls `print` if INTACT_VERBOSE is set. If memory runs out, the line is lost, but the reported call
+/// succeeds.
 template <class Print>
 void PrintIfVerbose(const Print& print) noexcept {
   if (!IsVerbose()) return;
   try {
     print();
   } catch (...) {
-    std::fputs("intact: a line is lost: no memory for it\n", stderr);
+    std::fputs("intact: no memory to print a line (INTACT_VERBOSE)\n", stderr);
   }
 }
 
 inline const char* ModeName(intact_mode mode) { return mode == INTACT_EXACT ? "exact" : "saturating"; }
 
-/// Since it was made, where INTACT_VERBOSE wants to know: reading the clock may be a system call.
+/// The time since it was made. Reads the clock only if INTACT_VERBOSE is set, because that may be a system
+/// call.
 class Stopwatch {
  public:
   double Microseconds() const {
@@ -77,7 +79,7 @@ inline Error NullArgument(const char* name) {
   return {INTACT_INVALID_ARGUMENT, std::string(name) + " is NULL"};
 }
 
-/// Checks the arguments of a function that lists failing pairs, number `first` and on, and sets `*written` to
+/// Checks the arguments of a function that lists failing pairs from number `first` on, and sets `*written` to
 /// 0.
 template <class Pair>
 Error CheckListing(int64_t first, int64_t count, const Pair* pairs, int64_t* written) {
@@ -89,8 +91,8 @@ Error CheckListing(int64_t first, int64_t count, const Pair* pairs, int64_t* wri
                                        std::to_string(count) + "; expected 0 or more"};
 }
 
-/// The least sizes of structs that are accepted: those of the first version of the header. What a shorter
-/// struct lacks takes its default. From 1.0 on they do not change.
+/// The smallest accepted sizes of structs: their sizes in the first version of the header. Fields that a
+/// shorter struct lacks take their defaults. From 1.0 on these sizes do not change.
 template <class Struct>
 inline constexpr size_t kFirstSize = 0;
 template <>
@@ -117,7 +119,7 @@ inline constexpr size_t kFirstSize<intact_conv_info> = 136;
 static_assert(sizeof(intact_linear_desc) >= kFirstSize<intact_linear_desc> &&
               sizeof(intact_conv_desc) >= kFirstSize<intact_conv_desc>);
 
-/// Longer structs than this are a mistake, not of a newer program.
+/// A longer struct is a mistake, not a newer program's.
 inline constexpr size_t kMostStructBytes = 4096;
 
 template <class Struct>
@@ -129,8 +131,8 @@ Error CheckStructSize(const char* name, const Struct* given) {
                                        std::to_string(sizeof(Struct)) + " (use its INIT macro)"};
 }
 
-/// `given`, a struct of any version, as this version's: what it lacks is as in `defaults`, and what it has
-/// beyond must be zero.
+/// Copies `given`, a struct of any version, to `made`, which has defaults for fields that `given` lacks.
+/// Bytes of `given` beyond this version's struct must be zero.
 template <class Struct>
 Error ReadStruct(const char* name, const Struct* given, Struct* made) {
   RETURN_IF_ERROR(CheckStructSize(name, given));
@@ -147,7 +149,7 @@ Error ReadStruct(const char* name, const Struct* given, Struct* made) {
   return {};
 }
 
-/// Fills `out`, a struct of any version whose size has been checked, as far as it reaches.
+/// Copies `made` to `out`, a struct of any version with a checked size, as far as it reaches.
 template <class Struct>
 void WriteStruct(const Struct& made, Struct* out) {
   const size_t size = out->struct_size;
@@ -157,7 +159,7 @@ void WriteStruct(const Struct& made, Struct* out) {
   out->struct_size = size;
 }
 
-/// Checks what a function that tunes is given: milliseconds, and `info` unless it is NULL.
+/// Checks the arguments of a function that tunes: milliseconds, and `info` unless it is NULL.
 inline Error CheckTuning(double milliseconds, const intact_tune_info* info) {
   if (info != nullptr) {
     RETURN_IF_ERROR(CheckStructSize("info", info));
@@ -171,12 +173,12 @@ inline TuningBudget BudgetOf(double milliseconds) {
   return std::chrono::duration<double, std::milli>(milliseconds);
 }
 
-/// "kernel 12.3 us, the fastest of 5; by the model …", as INTACT_VERBOSE tells it.
+/// The line for INTACT_VERBOSE: "kernel 12.3 us, the fastest of 5; by the model …".
 std::string TextOf(const Tuned& tuned);
 /// Fills `info` unless it is NULL.
 void WriteTuned(const Tuned& tuned, intact_tune_info* info);
 
-/// Checks the buffer of a function that saves to memory, and copies `image` there if there is room.
+/// Checks the buffer of a function that saves to memory, and copies `image` there if it fits.
 inline Error SaveTo(const std::vector<uint8_t>& image, void* data, size_t* size) {
   const size_t room = *size;
   *size = image.size();

@@ -25,10 +25,9 @@ using jit::Tile;
 using jit::Vec;
 
 constexpr core::Isa kIsa = core::Isa::kAmxInt8;
-constexpr int kOperandTiles =
-    2;  // of A and of B each: a third operand takes the place of the first, and so on
+constexpr int kOperandTiles = 2;  // of A and of B each; a third operand replaces the first, and so on
 
-// Which tile is what.
+// Numbers of tiles.
 constexpr int SumTile(int row_tiles, int row, int panel) {
   return row * (kMaxBlockTiles / row_tiles) + panel;
 }
@@ -131,7 +130,7 @@ class AmxKernel {
   const Tile& sum(int row, int panel) const { return tile(SumTile(spec_.row_tiles, row, panel)); }
 
   void TakeRegisters() {
-    // The epilogue takes some when it is prepared, after Begin(): let them be ones that need no saving.
+    // The epilogue takes registers when it is prepared, after Begin(). Leave it scratch registers.
     constexpr int kEpilogueRegisters = Epilogue::kGeneralRegisters;
     std::vector<Gp> epilogue;
     epilogue.reserve(kEpilogueRegisters);
@@ -194,7 +193,7 @@ class AmxKernel {
     code().jne(segment);
   }
 
-  // Sets the pointers and where B's last tile of the segment begins, and loads the first operands.
+  // Sets the pointers and the address of B's last tile of the segment, and loads the first operands.
   void BeginSegment(const Mem& last_b) {
     const Gp segment = a(spec_.row_tiles - 1), length = a_stride_;
     code().mov(segment, Argument(offsetof(AmxKernelArgs, segment)));
@@ -217,8 +216,8 @@ class AmxKernel {
     code().tileloaddt1(tile(BTile(panel)), x86::ptr(b(panel), b_stride_, 0, step * b_step_bytes()));
   }
 
-  // All dot products of 64 depths, row by row. After an operand's last one, its tile takes what follows
-  // there: an operand of this step or, if `has_next`, the first of the next.
+  // All dot products of 64 depths, row by row. After an operand's last dot product, its tile is loaded with
+  // another operand: of this step or, if `has_next`, with the first of the next step.
   void Step(bool has_next) {
     for (int i = 0; i < spec_.row_tiles; ++i) {
       for (int j = 0; j < spec_.panels; ++j) {
@@ -310,7 +309,7 @@ Result<jit::Code> GenerateStore(const AmxStoreSpec& spec) {
   return session.Finish(registers);
 }
 
-// There is one of each: nothing about them can be chosen.
+// Keys of the code cache; there is only one function of each kind.
 struct ConfigureSpec {
   auto operator<=>(const ConfigureSpec&) const = default;
 };

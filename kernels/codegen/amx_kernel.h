@@ -9,21 +9,21 @@
 //      row tile 1       │ 16×64  │  │ sums 2 │  │ sums 3 │
 //                       └────────┘  └────────┘  └────────┘
 //
-// Rows of a tile are one stride apart; its tiles may lie anywhere, and so may the sums of each. Tiles may
-// have fewer than 16 rows, all of a block the same number: a dot product takes a cycle per row.
+// Rows of a tile are one stride apart. The tiles of a block may lie anywhere, and so may their sums. Tiles
+// may have fewer than 16 rows, the same number for all tiles of a block: a dot product takes a cycle per row.
 //
-// Thin problems take 1×4 or 4×1 tiles: four sums hide the latency of a dot product (52 cycles for one, 16 of
-// which it keeps the unit busy). The eight tiles in order: four sums, two of A, two of B. Each operand tile
-// is loaded again as soon as its last dot product is issued, so that loads overlap with products; B comes by
-// TILELOADDT1, which does not displace A from the first-level cache.
+// Small M and narrow layers take 1×4 or 4×1 tiles: four sums hide the latency of a dot product (52 cycles,
+// and it keeps the unit busy for 16 of them). The eight tiles in order: four sums, two of A, two of B. Each
+// operand tile is loaded again as soon as its last dot product is issued, so that loads overlap with
+// products. B is loaded by TILELOADDT1, which does not displace A from the first-level cache.
 //
-// Sums start from `seed`: a row of compensation (stride 0 repeats it), which costs no instruction more than
-// zeroing, or the sums of the depths before. They end in memory, in a block that stays in the first-level
-// cache. While a kernel multiplies, it requantizes the block that was finished before it, a row after each
-// dot product: the vector units are idle otherwise.
+// Sums start from `seed`: a row of compensation (stride 0 repeats it), which costs no more instructions than
+// zeroing, or the sums of earlier depths. They end in memory, in a block that stays in the first-level cache.
+// While a kernel multiplies, it requantizes the previous block, a row after each dot product: the vector
+// units would be idle.
 //
-// Contract: tiles are configured by ScopedTiles for their rows; A is readable for rows × 64 depths per step
-// and no further; registers follow the System V ABI.
+// Contract: tiles are configured by ScopedTiles for their rows; per step, the kernel reads rows × 64 depths
+// of A and nothing beyond; registers follow the System V ABI.
 #ifndef INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_
 
@@ -41,18 +41,18 @@ namespace intact::kernels {
 
 inline constexpr int kTileRows = 16;
 inline constexpr int kTileDepth = 64;
-/// Tiles of sums in a block: row tiles × panels may be no more.
+/// The most tiles of sums in a block (row tiles × panels).
 inline constexpr int kMaxBlockTiles = 4;
 inline constexpr int64_t kTileBytes = 1024;
 
-/// Depths of A that follow each other in every row: a step reads 64 bytes of each.
+/// Depths of A that are adjacent in every row. A step reads 64 bytes of each row.
 struct AmxSegment {
   std::array<const uint8_t*, kMaxBlockTiles> a = {};  // row 0 of each row tile
   int64_t a_stride_bytes = 0;                         // from row to row of a tile
   int64_t steps = 0;                                  // at least 1
 };
 
-/// Sums of whole panels on their way to C. Nothing to store if `sums` is `sums_end`.
+/// Sums of whole panels that are to be stored to C; none if `sums` equals `sums_end`.
 struct AmxStoreArgs {
   const int32_t* sums = nullptr;  // [rows][panels·16]
   const int32_t* sums_end = nullptr;
@@ -62,22 +62,22 @@ struct AmxStoreArgs {
 };
 
 struct AmxKernelArgs {
-  const AmxSegment* segment = nullptr;  // the first, in the order of depth; there is one at least
+  const AmxSegment* segment = nullptr;  // the first, in the order of depth; at least one
   const AmxSegment* segments_end = nullptr;
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
-  int64_t seed_stride_bytes = 0;                         // 0: one row for all of a tile
+  int64_t seed_stride_bytes = 0;                         // 0: one row for all rows of a tile
   std::array<const int32_t*, kMaxBlockTiles> seed = {};  // of each row tile
   // Where each row tile's sums go, [rows][panels·16]; may be `seed`. They are written in the order of the row
-  // tiles, so a tile may overwrite the last rows of the one before it.
+  // tiles, so a tile may overwrite the last rows of the tile before it.
   std::array<int32_t*, kMaxBlockTiles> sums = {};
-  AmxStoreArgs store;  // of a block of as many panels; stored before `sums` are written
-  // If AmxKernelPrefetches(): a line of memory is fetched into L2 after each dot product: the first one, and
-  // how far it is to the next and, besides, at the end of a step. Any address will do.
+  AmxStoreArgs store;  // the previous block, with the same number of panels; stored before `sums` are written
+  // If AmxKernelPrefetches(): a line is fetched into L2 after each dot product. The first line, the distance
+  // to the next, and an additional distance at the end of a step. Any address is allowed.
   const uint8_t* prefetch = nullptr;
   int64_t prefetch_stride_bytes = 0;
   int64_t prefetch_step_bytes = 0;
-  const int8_t* last_b = nullptr;  // the kernel's own: it has no register left for it, nor for `segment`
+  const int8_t* last_b = nullptr;  // used by the kernel, which has no register left for it, nor for `segment`
 };
 
 using AmxKernelFunction = jit::Function<void(AmxKernelArgs*)>;
@@ -93,8 +93,8 @@ struct AmxKernelSpec {
   auto operator<=>(const AmxKernelSpec&) const = default;
 };
 
-/// Whether a kernel fetches what comes after it. Thin blocks use a line of A or B once, and leave it to the
-/// hardware: they would have to fetch as fast as they read.
+/// Whether a kernel prefetches. Other blocks use each line of A or B only once, and leave it to the hardware:
+/// they would have to fetch as fast as they read.
 constexpr bool AmxKernelPrefetches(int row_tiles, int panels) { return row_tiles == 2 && panels == 2; }
 
 Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec);
@@ -109,7 +109,7 @@ struct AmxStoreSpec {
 
 Result<AmxStoreFunction> GetAmxStore(const AmxStoreSpec& spec);
 
-/// What LDTILECFG loads (palette 1).
+/// The operand of LDTILECFG (palette 1).
 struct TileConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -122,7 +122,7 @@ static_assert(sizeof(TileConfig) == 64);
 /// For row tiles of `rows` rows, 1 to 16, in blocks of any shape.
 TileConfig TileConfigFor(int64_t rows);
 
-/// Emitted LDTILECFG and TILERELEASE. All owners share their code.
+/// Emitted LDTILECFG and TILERELEASE. All copies share the code.
 struct TileFunctions {
   jit::Function<void(const TileConfig*)> configure;
   jit::Function<void()> release;

@@ -54,7 +54,7 @@ DepthwiseInterleaving::DepthwiseInterleaving(FilterPattern filter, jit::DotKind 
   Choose(best);
 }
 
-// Cuts `places` into groups of `size`; what is missing in the last one is filled with its last place.
+// Cuts `places` into groups of `size`. The last group is filled up with its last place.
 void DepthwiseInterleaving::AppendGroups(const Places& places, size_t size, std::vector<Places>* groups) {
   for (size_t first = 0; first < places.size(); first += size) {
     Places& group = groups->emplace_back();
@@ -157,7 +157,8 @@ std::vector<int> DepthwiseInterleaving::NumbersOf(const Places& places) const {
   return numbers;
 }
 
-// What no pixel weighs may lie outside the input: another place of the group takes its place.
+// Places that no pixel has weights for may lie outside the input: replaces them by another place of the
+// group.
 void DepthwiseInterleaving::DropUnweighed(TapGroup* group) const {
   const auto is_weighed = [&](size_t i) {
     return std::any_of(group->uses.begin(), group->uses.end(), [&](const TapGroup::Use& use) {
@@ -171,7 +172,7 @@ void DepthwiseInterleaving::DropUnweighed(TapGroup* group) const {
   }
 }
 
-// The cost of a vector of bytes: it becomes two of pairs and four of groups, with four accumulators.
+// A vector of bytes takes two unpacks for pairs and four for groups, and has four accumulators.
 DepthwiseInterleaving::Cost DepthwiseInterleaving::CostOf(int pixels) const {
   std::set<std::pair<int, int>> pairs;
   size_t uses = 0;

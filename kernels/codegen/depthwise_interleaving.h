@@ -1,19 +1,19 @@
-// Which inputs of a depthwise convolution are interleaved with which, so that one interleaving serves as many
-// output pixels as possible.
+// Chooses which inputs of a depthwise convolution are interleaved, so that an interleaving serves the most
+// output pixels.
 //
 // Dot instructions add up adjacent bytes of a lane: four taps of a channel (VPDPBUSD) or two (VPMADDWD). In
 // memory adjacent bytes are channels, so a kernel interleaves the inputs at two or four places: a *group*.
-// What that costs is of the order of the multiplication itself, but neighbours want the same places. A filter
-// row of three at stride 1, for two pixels:
+// Interleaving costs about as much as the multiplication itself, but neighbouring pixels want the same
+// places. A filter row of three at stride 1, for two pixels:
 //
 //   places     x0  x1  x2  x3        one group of four
 //   pixel 0    w0  w1  w2   0        two sets of weights for it
 //   pixel 1     0  w0  w1  w2
 //
-// A *layout* says how many adjacent pixels share the places that they want between them, and whether groups
-// run along filter rows or across them: across rows, a column's group serves all pixels that see the column.
-// Which is best depends on filter, stride and instruction; the cheapest is chosen by counting instructions.
-// Where pairs saturate there is one layout: groups are taps in their order, because adjacent taps are pairs.
+// A *layout* says how many adjacent pixels share their places, and whether groups run along filter rows or
+// across them: across rows, a column's group serves all pixels that see the column. The best layout depends
+// on filter, stride and instruction; the cheapest is chosen by counting instructions. If pairs saturate, only
+// one layout is possible: groups are taps in their order, because adjacent taps are pairs.
 #ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
 #define INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
 
@@ -28,8 +28,8 @@
 
 namespace intact::kernels {
 
-/// What interleavings and kernels depend on of where taps lie. The *places* that pixels read are numbered row
-/// by row: place row·columns.column_count() + column.
+/// The positions of taps, as far as interleavings and kernels depend on them. The *places* that pixels read
+/// are numbered row by row: place row·columns.column_count() + column.
 struct FilterPattern {
   int rows = 1;  // of the filter: kd·kh
   TapPattern columns;
@@ -39,13 +39,13 @@ struct FilterPattern {
   std::string Name() const;  // "3x3_x1_s1"
 };
 
-/// Where the taps of an output pixel lie in the input, in bytes from the first. Tap t of a kd×kh×kw filter is
-/// (t / kw / kh, t / kw % kh, t % kw).
+/// Where the taps of an output pixel lie in the input, in bytes from the first tap. Tap t of a kd×kh×kw
+/// filter is (t / kw / kh, t / kw % kh, t % kw).
 struct TapGrid {
   std::array<int64_t, 2> rows = {1, 1};  // kd, kh
   std::array<int64_t, 2> row_strides_bytes = {0, 0};
   std::vector<int64_t> columns;    // kw offsets: all different
-  int64_t pixel_stride_bytes = 0;  // from an output pixel's first tap to the next one's
+  int64_t pixel_stride_bytes = 0;  // from an output pixel's first tap to the next pixel's
 
   int64_t row_count() const { return rows[0] * rows[1]; }
   int64_t width() const { return static_cast<int64_t>(columns.size()); }
@@ -77,12 +77,12 @@ constexpr int TapsPerGroup(jit::DotKind dot) { return dot == jit::DotKind::kWide
 
 class DepthwiseInterleaving {
  public:
-  /// For kernels that compute up to filter.columns.pixels adjacent pixels at a time.
+  /// For kernels that compute at most filter.columns.pixels adjacent pixels at a time.
   DepthwiseInterleaving(FilterPattern filter, jit::DotKind dot);
 
   /// The tap that each place of a group is multiplied with; −1: weight 0.
   const std::vector<std::vector<int>>& weights() const { return weights_; }
-  /// What to do for `pixels` adjacent pixels, in order. Reads nothing but these pixels' taps.
+  /// The groups for `pixels` adjacent pixels, in order. They read only these pixels' taps.
   std::vector<TapGroup> Groups(int pixels) const;
   /// Instructions for one pixel's vector of channels.
   struct Cost {
@@ -95,7 +95,7 @@ class DepthwiseInterleaving {
   struct Layout {
     int sharing = 1;  // adjacent pixels
     bool across_rows = false;
-    bool fills_groups = false;  // groups go on from row to row; across rows: rows left over go along
+    bool fills_groups = false;  // groups continue from row to row; across rows: they take leftover rows too
   };
   struct Place {
     int row = 0, column = 0;
@@ -103,14 +103,13 @@ class DepthwiseInterleaving {
   };
   using Places = std::vector<Place>;
 
-  /// The groups of one set of pixels that share.
+  /// The groups of one set of pixels, which share places.
   std::vector<Places> GroupsOfSet(const Layout& layout) const;
   static void AppendGroups(const Places& places, size_t size, std::vector<Places>* groups);
   /// The taps of `pixel` at `places`; empty if it has none there.
   std::vector<int> TapsAt(const Places& places, int pixel) const;
   void Choose(const Layout& layout);
-  /// The column that is to pixel `first` what `column`, which one of the first set's pixels reads, is to
-  /// pixel 0.
+  /// Shifts `column`, which the first set's pixels read, to the set that begins at pixel `first`.
   int ShiftedColumn(int column, int first) const;
   std::vector<int> NumbersOf(const Places& places) const;
   void DropUnweighed(TapGroup* group) const;

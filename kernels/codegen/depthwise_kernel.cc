@@ -73,7 +73,7 @@ class DepthwiseKernel {
     pixels_ = registers_.NewGeneral("pixels");
     record_ = registers_.NewGeneral("record");
     c_ = registers_.NewGeneral("c");
-    // The epilogue takes some when it is prepared, after Begin(): they must be saved by then.
+    // The epilogue takes registers when it is prepared, after Begin(). Taken and freed here, they are saved.
     constexpr int kEpilogueRegisters = 3;
     std::vector<Gp> epilogue;
     epilogue.reserve(kEpilogueRegisters);
@@ -85,8 +85,8 @@ class DepthwiseKernel {
     for (const Gp& general : epilogue) registers_.Free(general);
   }
 
-  // For the rows and columns after the first: where there are not enough, rows come first, and one of the
-  // rows and one of the columns without a register of its own is at hand at a time.
+  // Registers for the rows and columns after the first. If they are too few, rows come first, and all other
+  // rows share one register, as do all other columns.
   void TakePlaceRegisters() {
     const int rows = spec_.taps.rows - 1;
     const int columns = column_count() - 1;
@@ -103,7 +103,7 @@ class DepthwiseKernel {
   }
 
   void LoadPlaces() {
-    const Gp places = c_;  // which is not loaded yet
+    const Gp places = c_;  // c_ is not loaded yet
     code().mov(places, Argument(offsetof(DepthwiseKernelArgs, places)));
     if (places_.isValid()) code().mov(places_, places);
     for (size_t i = 0; i < rows_.size(); ++i) {
@@ -115,7 +115,7 @@ class DepthwiseKernel {
     }
   }
 
-  // Blocks of spec_.pixels() pixels, and one for the tail.
+  // Blocks of spec_.pixels() pixels, and a smaller block for the tail.
   void PixelLoop() {
     const int most = spec_.pixels();
     const asmjit::Label main = code().newLabel();
@@ -221,7 +221,7 @@ class DepthwiseKernel {
     code().jnz(loop);
   }
 
-  // The pixels' places are those of the first tap, and as far from them all other taps' are.
+  // The columns are those of the first tap. All other taps have the same distances between pixels.
   void GroupOfPixel(int pixel) {
     std::vector<Vec> taps;
     for (int i = 0; i < group_taps_; ++i) {
@@ -263,7 +263,7 @@ class DepthwiseKernel {
     }
   }
 
-  // The pairs used last are kept, as registers allow.
+  // Keeps the pairs used last, as registers allow.
   Pair PairAt(int first, int second) {
     const std::pair<int, int> places = {first, second};
     const auto known =
@@ -286,7 +286,7 @@ class DepthwiseKernel {
     return pair;
   }
 
-  // The columns of row 0 have the places that are as far from the first as the columns.
+  // Places 0 to column_count() − 1 are row 0, so their offsets are those of the columns.
   Mem PlaceOffset(const Gp& places, int place) const {
     return x86::ptr(places, place * static_cast<int>(sizeof(int64_t)));
   }
@@ -298,7 +298,7 @@ class DepthwiseKernel {
     emitter_->Load(to, column == 0 ? x86::ptr(row) : x86::ptr(row, Column(column)));
   }
 
-  // Where its first place is.
+  // The address of the row's first place.
   Gp Row(int row) {
     if (row == 0) return input_;
     if (row <= std::ssize(rows_)) return rows_[static_cast<size_t>(row - 1)];
@@ -331,15 +331,15 @@ class DepthwiseKernel {
   Epilogue epilogue_;
 
   Gp input_, pixels_, record_, c_;
-  std::vector<Gp> rows_, columns_;  // those after the first, as registers allow
-  // One without a register of its own.
+  std::vector<Gp> rows_, columns_;  // after the first, as registers allow
+  // A register that rows, or columns, without their own share.
   struct Other {
     Gp offset;
-    int number = 0;  // 0: none is in the register
+    int number = 0;  // of the row or column in it; 0: none
   };
   Other other_row_, other_column_;
-  Gp tap_, taps_, groups_, weights_;            // where it loops
-  Gp places_;                                   // where there are others
+  Gp tap_, taps_, groups_, weights_;            // if spec_.loops
+  Gp places_;                                   // if other_row_ and other_column_ are used
   std::vector<std::vector<Vec>> accumulators_;  // [pixels][kVectors]
   Vec operand_, product_, zero_;
   std::list<Pair> pairs_;  // the last used first
@@ -348,7 +348,7 @@ class DepthwiseKernel {
 
 }  // namespace
 
-// Their accumulators are half the registers.
+// Accumulators take half the registers.
 int DepthwisePixels(core::Isa isa) { return jit::VectorCount(isa) / (2 * kVectors); }
 
 std::string DepthwiseKernelSpec::Name() const {

@@ -4,28 +4,28 @@
 //
 //   load            a0 a1 a2 … of the same channels at the 4 or 2 places of a group
 //   unpack bytes    two vectors of pairs of taps
-//   unpack again    four vectors, a dword a channel: 4 bytes, or 2 words extended with zeros (wide)
+//   unpack again    four vectors, a dword per channel: 4 bytes, or 2 words extended with zeros (wide)
 //   dot             accumulator of each pixel that wants the group += its weights, read from memory
 //
-// depthwise_interleaving.h tells the groups.
+// depthwise_interleaving.h chooses the groups.
 //
-// Unpacks work within 128-bit quarters, so that the channels come out dealt: dword d of quarter q of vector i
-// is channel 16q + 4i + d. Weights and compensation are arranged alike, and packing to bytes undoes
-// it; 4-byte outputs, and where a residual is added, are put in order by a transposition.
+// Unpacks work within 128-bit quarters, so the channels come out dealt: dword d of quarter q of vector i is
+// channel 16q + 4i + d. Weights and compensation have this order too. Packing to bytes restores the order;
+// for 4-byte outputs, or with a residual, a transposition does.
 //
-//   variant     dot                                        weights
-//   vnni     vpdpbusd                                   4 × s8 a dword
-//   maddubs   vpmaddubsw, vpmaddwd(1), vpaddd            4 × s8 a dword; pairs of adjacent taps saturate
-//   wide     vpmaddwd, vpaddd; exact for any weights    2 × s16 a dword, so that w − zb fits as well
+//   variant   dot                                        weights
+//   vnni      vpdpbusd                                   4 × s8 per dword
+//   maddubs   vpmaddubsw, vpmaddwd(1), vpaddd            4 × s8 per dword; pairs of adjacent taps saturate
+//   wide      vpmaddwd, vpaddd; exact for any weights    2 × s16 per dword, so that w − zb fits too
 //
-// A record holds what a vector of channels needs: the compensation, then the weights.
+// A record holds the data of a vector of channels: the compensation, then the weights.
 //
 //   [4][V/4] int32   |   [groups' weights][4][V/4] dwords of 4 or 2 weights
 //
-// Small filters are unrolled, each with a kernel of its own: neighbours share what they interleave. Others
-// run through a list of taps, TapsPerGroup() of them at a time, and one kernel serves them all.
+// Small filters are unrolled, each in its own kernel: neighbouring pixels share interleavings. For other
+// filters, one kernel loops over a list of taps, TapsPerGroup() of them at a time.
 //
-// Contract: reads V bytes at each tap of each pixel and writes exactly V elements a pixel. No alignment is
+// Contract: reads V bytes at each tap of each pixel and writes exactly V elements per pixel. No alignment is
 // needed. Registers follow the System V ABI.
 #ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_
@@ -47,14 +47,14 @@ namespace intact::kernels {
 struct DepthwiseKernelArgs {
   const uint8_t* input = nullptr;   // the first pixel's first tap
   const int64_t* places = nullptr;  // TapGrid::PlaceOffsets() of DepthwiseKernelSpec::pixels()
-  const int64_t* taps = nullptr;    // where DepthwiseKernelSpec::loops: in bytes from the first, whole groups
-  int64_t groups = 0;               // of them, ≥ 1
-  int64_t block_stride_bytes = 0;   // from the input of as many pixels to that of the next
+  const int64_t* taps = nullptr;    // for DepthwiseKernelSpec::loops: offsets in bytes, in whole groups
+  int64_t groups = 0;               // of `taps`, ≥ 1
+  int64_t block_stride_bytes = 0;   // from the input of DepthwiseKernelSpec::pixels() pixels to the next
   int64_t pixels = 0;               // ≥ 0
   const uint8_t* record = nullptr;
   uint8_t* c = nullptr;
   int64_t c_stride_bytes = 0;
-  EpilogueArgs epilogue;  // factors and addends dealt where DepthwiseKernelSpec::is_dealt()
+  EpilogueArgs epilogue;  // factors and addends are dealt if DepthwiseKernelSpec::is_dealt()
 };
 
 using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
@@ -62,15 +62,15 @@ using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
 struct DepthwiseKernelSpec {
   core::Isa isa = core::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kWide;  // or kVnni, kMaddubs
-  FilterPattern taps;                      // of pixels() pixels; where it loops, of the first tap alone
+  FilterPattern taps;                      // for pixels() pixels; of a kernel that loops: one tap
   bool loops = false;
-  EpilogueSpec epilogue;  // has_b_zero_points is not for this kernel: weights carry them
+  EpilogueSpec epilogue;  // has_b_zero_points is false: weights contain their zero points
 
   int channels() const { return jit::VectorBytes(isa); }
   /// Pixels that are computed at a time.
   int pixels() const { return taps.columns.pixels; }
-  DepthwiseInterleaving Interleaving() const { return {taps, dot}; }  // of a tap, where it loops
-  /// Whether the epilogue takes vectors as they come out.
+  DepthwiseInterleaving Interleaving() const { return {taps, dot}; }
+  /// Whether the epilogue takes dealt vectors.
   bool is_dealt() const { return core::BytesOf(epilogue.c_type) == 1 && !epilogue.has_residual(); }
   auto operator<=>(const DepthwiseKernelSpec&) const = default;
   /// "u8s8u8_depthwise_3x3_x1_s1_4x64_vnni_avx512vnni".

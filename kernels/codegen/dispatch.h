@@ -1,10 +1,9 @@
-// Which kernels can run a problem: the list of all register blocks, and what decides among ISAs and variants.
-// Which block runs, of the variants that compute what the mode promises, is decided by M and N
-// (PanelEngine::Cost).
+// Which kernels can run a problem: the list of all register blocks, and the choice of ISAs and variants.
+// Several blocks may compute what the mode promises; PanelEngine::Cost() then decides by M and N.
 //
-// kKernels is the one list that dispatch and tests expand: no kernel can exist untested. AMX is
-// not in it: its plans have an engine of tiles (amx_engine.h) besides AVX-512-VNNI's block; nor are portable
-// plans, whose engine is compiled (portable_engine.h).
+// kKernels is the one list that dispatch and tests expand: no kernel can exist untested. AMX is not in it:
+// its plans have an engine of tiles (amx_engine.h) besides AVX-512-VNNI's blocks. Portable plans are not in
+// it either: their engine is compiled code (portable_engine.h).
 #ifndef INTACT_KERNELS_CODEGEN_DISPATCH_H_
 #define INTACT_KERNELS_CODEGEN_DISPATCH_H_
 
@@ -49,34 +48,34 @@ inline constexpr std::array kKernels = {
     KernelBlock{core::Isa::kAvx10_2, jit::DotKind::kVnni, 6, 4},
 };
 
-/// Whether plans can run on `isa` where the machine permits it.
+/// Whether the library has kernels for `isa`.
 bool HasKernels(core::Isa isa);
 
-/// All ISAs, the one that is chosen first of all first.
+/// All ISAs, in the order in which they are preferred.
 std::array<core::Isa, core::kAllIsas.size()> IsasByRank();
 
-/// The best of `permitted` that has kernels. UNSUPPORTED if there is none.
+/// The best of `permitted` that has kernels. UNSUPPORTED if none has.
 Result<core::Isa> ChooseIsa(core::IsaSet permitted);
 
-/// Whether plans on `isa` run on tiles where M is large enough.
+/// Whether plans on `isa` run on tiles if M is large enough.
 bool UsesTiles(core::Isa isa);
 
-/// The ISA of the vector kernels in kKernels that plans on `isa` run: itself, or AVX-512-VNNI's for AMX.
+/// The ISA of the vector kernels that plans on `isa` run: `isa` itself, or AVX-512-VNNI for AMX.
 core::Isa VectorIsa(core::Isa isa);
 
-/// The variant of the dot product that `mode` on `isa` takes from the canonical panels, where rows are many.
+/// The dot product that `mode` on `isa` uses on the canonical panels when M is large.
 jit::DotKind DotOf(core::Isa isa, intact_mode mode);
 
 /// Whether `block` computes what `mode` on `isa` promises.
 bool Computes(const KernelBlock& block, core::Isa isa, intact_mode mode);
 
-/// Whether `block` multiplies s8 activations as they are; others see them shifted to u8 (pack.h).
+/// Whether `block` multiplies s8 activations unshifted; other blocks see them shifted to u8 (pack.h).
 bool TakesSigned(const KernelBlock& block);
 
 /// Whether int16 pair sums saturate in `mode` on `isa`.
 bool PairsSaturate(core::Isa isa, intact_mode mode);
 
-/// Whether `mode` on `isa` is computed from scheduled weights where M is large enough: exact without VNNI.
+/// Whether `mode` on `isa` is computed from scheduled weights if M is large enough: exact without VNNI.
 bool UsesSchedule(core::Isa isa, intact_mode mode);
 
 }  // namespace intact::kernels

@@ -36,15 +36,16 @@ std::string EpilogueSpec::Name() const {
 
 namespace {
 
-// Whatever the caller's rounding mode; of 8-bit outputs' bounds, which are small.
+// Independent of the caller's rounding mode. For bounds of 8-bit outputs, which are small.
 int32_t RoundToNearestEven(float value) {
   constexpr float kLimit = 512.0f;
   const float clamped = std::clamp(value, -kLimit, kLimit);
   const auto truncated = static_cast<int32_t>(clamped);
-  const float rest = clamped - static_cast<float>(truncated);
-  const bool away = rest > 0.5f || rest < -0.5f || ((rest == 0.5f || rest == -0.5f) && truncated % 2 != 0);
+  const float fraction = clamped - static_cast<float>(truncated);
+  const bool away =
+      fraction > 0.5f || fraction < -0.5f || ((fraction == 0.5f || fraction == -0.5f) && truncated % 2 != 0);
   if (!away) return truncated;
-  return rest > 0 ? truncated + 1 : truncated - 1;
+  return fraction > 0 ? truncated + 1 : truncated - 1;
 }
 
 }  // namespace
@@ -201,7 +202,7 @@ void Epilogue::PackBytes(const std::vector<jit::Vec>& vectors) {
   }
   if (!is_bounded) return;
   is_signed ? code.vpmaxsb(packed, packed, lowest) : code.vpmaxub(packed, packed, lowest);
-  if (spec_.variant.known == KnownOutput::kNothing && !spec_.is_fixed()) return;  // Bound() has
+  if (spec_.variant.known == KnownOutput::kNothing && !spec_.is_fixed()) return;  // Bound() did
   is_signed ? code.vpminsb(packed, packed, highest) : code.vpminub(packed, packed, highest);
 }
 
@@ -213,12 +214,13 @@ void Epilogue::StoreBytes(const std::vector<jit::Vec>& accumulators, size_t firs
   emitter_.StoreLow(to, vectors[0], static_cast<int>(count) * emitter_.lanes());
 }
 
-// To nearest even. Of bfloat16 what is cut off is half of the last bit or more where the addition carries,
-// and half itself only carries from odd to even. A NaN is none: Bound() has made −∞ of it.
+// Rounds to nearest even. For bfloat16, adding bfloat16_middle carries if the cut-off bits are more than half
+// of the last bit; adding the last bit too makes exactly half carry, but only from odd to even. No value is
+// NaN: Bound() has replaced NaNs by lo.
 void Epilogue::StoreHalves(const jit::Vec& accumulator, const jit::Mem& to) {
   x86::Assembler& code = emitter_.code();
   if (spec_.c_type == INTACT_F16) {
-    constexpr int kToNearestEven = 0;  // whatever MXCSR says; subnormal results are never flushed
+    constexpr int kToNearestEven = 0;  // regardless of MXCSR; subnormal results are never flushed
     code.vcvtps2ph(to, accumulator, kToNearestEven);
     return;
   }
@@ -235,7 +237,7 @@ void Epilogue::StoreHalves(const jit::Vec& accumulator, const jit::Mem& to) {
   emitter_.StoreLow(to, accumulator, emitter_.vector_bytes() / 2);
 }
 
-// Modulo 2³², as all accumulation; the plan has proven that the result fits, or it may wrap.
+// Modulo 2³², as all accumulation. The plan has proven that the result fits, or it may wrap.
 void Epilogue::SubtractZeroPoints(const std::vector<jit::Vec>& accumulators, int first_vector) {
   if (spec_.has_b_zero_points) {
     SubtractProducts(accumulators, first_vector, offsetof(RowValues, sums),
@@ -275,7 +277,7 @@ void Epilogue::Scale(const std::vector<jit::Vec>& accumulators, int first_vector
               [&](const jit::Vec& f, const jit::Vec& scale) { code.vmulps(f, f, scale); });
 }
 
-// The row's value is loaded once if a register is free for it.
+// Loads the row's value only once if a register is free for it.
 template <class Multiply, class Use>
 void Epilogue::ForProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
                            Multiply multiply, Use use) {
@@ -313,8 +315,8 @@ void Epilogue::MultiplyFixed(const std::vector<jit::Vec>& accumulators, int firs
   for_each(kAddends, bias_, [&](const jit::Vec& y, const jit::Mem& shifts) { ShiftRight(y, shifts); });
 }
 
-// With a shift to the left of L, y beyond [−2^(31 − L), 2^(31 − L) − 1] counts as the nearer end: then v is
-// beyond all 8-bit outputs, as it is of the whole y, for multipliers are at least 2^30, or 0.
+// Before a left shift by L, y is clamped to [−2^(31 − L), 2^(31 − L) − 1]. If that changes y, v is beyond all
+// 8-bit outputs with and without the clamp, because multipliers are at least 2^30, or 0.
 template <class Operand>
 void Epilogue::ShiftLeft(const jit::Vec& y, const Operand& shifts) {
   x86::Assembler& code = emitter_.code();
@@ -333,7 +335,7 @@ void Epilogue::ShiftLeft(const jit::Vec& y, const Operand& shifts) {
   emitter_.registers().Free(left);
 }
 
-// Bits 31 to 62 of y·multiplier + 2^30: of even lanes and of odd ones by themselves.
+// Bits 31 to 62 of y·multiplier + 2^30, computed separately for even and odd lanes.
 template <class Operand>
 void Epilogue::MultiplyHigh(const jit::Vec& y, const Operand& multipliers) {
   x86::Assembler& code = emitter_.code();
@@ -355,10 +357,10 @@ void Epilogue::MultiplyHigh(const jit::Vec& y, const Operand& multipliers) {
   emitter_.registers().Free(odd);
 }
 
-// floor(y/2^r) + bit r − 1 of y rounds ties up, where r = max(−shift, 0); a count of −1 shifts all bits out.
-// With 1 subtracted from negative y where r > 0, ties below 0 go down. INT32_MIN then counts as −INT32_MAX,
-// which gives the same except where r = 0, and then both are beyond all 8-bit outputs. No high half of a
-// product is INT32_MIN.
+// r = max(−shift, 0). floor(y/2^r) + bit r − 1 of y rounds ties up; if r is 0, the count of −1 shifts all
+// bits out. Subtracting 1 from negative y if r > 0 makes ties below 0 go down. For that INT32_MIN is replaced
+// by −INT32_MAX. The result is equal unless r = 0, and then both are beyond all 8-bit outputs. After a
+// multiplication y is never INT32_MIN.
 template <class Operand>
 void Epilogue::ShiftRight(const jit::Vec& y, const Operand& shifts) {
   x86::Assembler& code = emitter_.code();
@@ -407,7 +409,7 @@ void Epilogue::AddResidual(const std::vector<jit::Vec>& accumulators) {
   code.add(residual_, Argument(offsetof(EpilogueArgs, residual_stride_bytes)));
 }
 
-// As float32, the zero point subtracted.
+// Loads as float32, minus the zero point.
 void Epilogue::LoadResidual(const jit::Vec& to, int vector) {
   x86::Assembler& code = emitter_.code();
   const jit::Mem from = x86::ptr(residual_, vector * emitter_.lanes() * core::BytesOf(spec_.residual));
@@ -423,7 +425,7 @@ void Epilogue::LoadResidual(const jit::Vec& to, int vector) {
 
 void Epilogue::Bound(const jit::Vec& accumulator) {
   x86::Assembler& code = emitter_.code();
-  // With the bound as second operand, equal values take the bound: −0 becomes the bound's +0; and so do NaNs.
+  // The bound is the second operand, so it replaces equal values (−0 becomes the bound's +0) and NaNs.
   const bool is_float = core::IsFloat(spec_.c_type);
   const bool is_known = spec_.variant.known != KnownOutput::kNothing;
   const bool may_be_nan = spec_.MayBeNan() && !is_known;

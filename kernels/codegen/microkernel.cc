@@ -21,10 +21,10 @@ using jit::Mem;
 using jit::Vec;
 
 constexpr int kUnroll = 4;  // quads in the main loop, unless the variant sums more
-// How many bytes of weights ahead variants fetch that wait for them; measured on Zen 3.
+// Prefetch distances, in bytes of weights, of variants that would wait for weights; measured on Zen 3.
 constexpr int kSplitAhead = 4096;
 constexpr int kStripAhead = 2048;
-constexpr int kStripFarAhead = 40960;  // into L2, about the next strip of a deep A
+constexpr int kStripFarAhead = 40960;  // into L2: about the next strip, if K is large
 constexpr int kLine = 64;
 
 class Microkernel {
@@ -71,9 +71,9 @@ class Microkernel {
   int a_bytes() const { return jit::ActivationQuadBytes(spec_.dot); }  // of a row's quad
   int panels() const { return (spec_.nr() + kPanelColumns - 1) / kPanelColumns; }
 
-  // Sets of accumulators: as many dot products in flight as the latency asks for.
+  // Sets of accumulators, enough to hide the latency of dot products.
   int Chains() const {
-    constexpr int kInFlight = 10;  // vpdpbusd: a latency of 5 cycles, two a cycle
+    constexpr int kInFlight = 10;  // vpdpbusd: latency of 5 cycles, two per cycle
     if (spec_.dot != jit::DotKind::kVnni) return 1;
     const int tile = spec_.mr * spec_.vectors;
     const int wanted = std::min((kInFlight + tile - 1) / tile, kUnroll);
@@ -103,7 +103,7 @@ class Microkernel {
     if (dot_->group_quads() != 0) TakeSums();
     a_operand_ = registers_.NewVector("a");
     dot_->TakeRegisters();
-    // B vectors that find no register are read from memory, row by row.
+    // B vectors without a register are read from memory, row by row.
     for (int j = 0; j < spec_.vectors; ++j) {
       if (dot_->b_registers() == 1 && registers_.FreeVectors() == 0) break;
       jit::Operand& b = b_operands_.emplace_back();
@@ -122,7 +122,7 @@ class Microkernel {
     }
   }
 
-  // For the pixels after the first, as far as registers go.
+  // Registers for pixels after the first, as long as any are free.
   void TakePixelRegisters() {
     const int pixels = spec_.shared->pattern.column_count() - 1;
     int left = registers_.FreeGenerals();
@@ -183,7 +183,7 @@ class Microkernel {
   }
 
   int quad_bytes() const { return spec_.width * kQuad; }
-  // Of a vector of B: all of it, or as much as a quad of a narrow panel is.
+  // Bytes of a vector of B: a whole vector, or a quad of a narrow panel.
   int b_bytes() const { return std::min(quad_bytes(), registers_.vector_bytes()); }
   void LoadB(const jit::Operand& b, const Mem& from) { dot_->LoadB(b, from, b_bytes()); }
 
@@ -231,20 +231,20 @@ class Microkernel {
     for (int j = 0; j < spec_.vectors; ++j) Dot(a, step, row, j, quad);
   }
 
-  // Quads 0 to `quads` − 1; int16 sums are begun by the first.
+  // Quads 0 to `quads` − 1. The first quad begins int16 sums.
   void Quads(int quads, const Span& rows, bool fetches = true) {
     for (int quad = 0; quad < quads; ++quad) {
       HasVectorStep() ? SteppingQuad(quad, rows) : Quad(quad, rows, fetches);
     }
-    // Forward and back again.
+    // An odd number of quads ends at the last vector.
     if (HasVectorStep() && quads % 2 == 1) StepVectors(-(spec_.vectors - 1));
   }
 
-  // The parts of the rows that an unrolled body computes one after the other: at the end of a depth the first
-  // part's accumulators are stored while products of the second go on, of as many vectors as hide their
-  // latency. Measured on Zen 5, where the products of the next tile pause while more than half of 28 vectors
-  // wait to be stored: 1.1 times as fast at a depth of 64, and as fast from 512 on. Not where outputs are
-  // converted, which takes longer than storing them: there it was as fast.
+  // The parts of the rows that an unrolled body computes one after the other. At the end of the depth, the
+  // first part's accumulators are stored while the second part is still multiplied; it has enough vectors to
+  // hide the latency of products. Measured on Zen 5, where the products of the next tile pause while more
+  // than half of 28 vectors wait to be stored: 1.1 times as fast at a depth of 64, no gain from 512 on. Not
+  // if outputs are converted: this takes longer than storing them, and splitting gained nothing.
   std::vector<Span> Parts(const Span& rows) const {
     constexpr int kMostWaiting = 16, kLatency = 8;  // vectors
     const int last = (kLatency + spec_.vectors - 1) / spec_.vectors;
@@ -254,8 +254,8 @@ class Microkernel {
     return {{rows.begin, rows.end - last}, {rows.end - last, rows.end}};
   }
 
-  // A quad of each vector. Every other one begins with the last vector, where the one before it ended: so
-  // there is no more to do than to step from vector to vector.
+  // A quad of each vector, in alternating order: each quad begins with the vector that the previous quad
+  // ended with, so that offset_ only steps between adjacent vectors.
   void SteppingQuad(int quad, const Span& rows) {
     Prefetch(quad);
     const bool is_forward = quad % 2 == 0;
@@ -296,7 +296,7 @@ class Microkernel {
     }
   }
 
-  // The split variant's tiles are of few rows, and may wait for memory: they fetch every line ahead, in each
+  // The split variant's tiles have few rows and may wait for memory: they fetch every line ahead, in each
   // panel.
   bool HasFewRows() const { return spec_.dot == jit::DotKind::kSplit; }
 
@@ -312,7 +312,7 @@ class Microkernel {
   }
 
   // The taps of a line of the filter: a quad of a pixel is loaded once for all rows and taps that read it.
-  // offset_ is where the first pixel is, and steps from vector to vector as SteppingQuad() has it.
+  // offset_ is the address of the first pixel, and steps from vector to vector as in SteppingQuad().
   void LineTaps() {
     const int taps = spec_.shared->pattern.width;
     code().add(offset_, rows_[0]);
@@ -389,7 +389,7 @@ class Microkernel {
 
   bool IsScheduled() const { return spec_.dot == jit::DotKind::kScheduled; }
 
-  // The windows of a strip: b_ runs through weights, taps_ through the numbers of their quads.
+  // The windows of a strip: b_ runs through weights, taps_ through the indices of their quads.
   void WindowLoop() {
     const asmjit::Label window = code().newLabel();
     code().bind(window);
@@ -397,7 +397,7 @@ class Microkernel {
     code().lea(taps_, x86::ptr(b_, sizeof(VectorWindowHeader)));
     code().mov(end_.r32(), x86::ptr(b_, offsetof(VectorWindowHeader, weights_begin)));
     code().add(end_, b_);
-    // What is ahead of the numbers.
+    // Fetches kStripAhead ahead of the header and the indices, as Groups() does of the weights.
     const asmjit::Label ahead = code().newLabel();
     code().bind(ahead);
     code().prefetcht0(x86::ptr(b_, kStripAhead));
@@ -452,7 +452,7 @@ class Microkernel {
     DepthLoop(offsetof(MicrokernelArgs, tap_bytes), {0, spec_.mr - (spec_.ends_line ? 1 : 0)});
   }
 
-  // From offset_ to where `end` says that the tap's part ends.
+  // From offset_ to the argument `end`, the end of the tap's part.
   void DepthLoop(size_t end, const Span& rows) {
     code().mov(end_, Argument(end));
     code().add(end_, x86::ptr(taps_));
@@ -546,12 +546,12 @@ class Microkernel {
   std::vector<Gp> rows_;
   Gp offset_, end_, taps_, b_, panel_stride_, panel_stride3_, prefetch_, vector_step_;
   Gp counts_, windows_;             // of a scheduled strip
-  std::vector<Gp> pixels_;          // offsets of those after the first, as registers allow
-  Gp pixel_offsets_, other_pixel_;  // where some have none: their table, and one of them
+  std::vector<Gp> pixels_;          // offsets of pixels after the first, as registers allow
+  Gp pixel_offsets_, other_pixel_;  // for pixels without a register: the table of offsets, and one of them
   int chains_ = 1;
   std::vector<std::vector<Vec>> accumulators_;  // [chains][mr]: a row of vectors
   std::vector<jit::DotVariant::Sums> sums_;     // [mr·vectors], if quads are summed in int16
-  bool begins_group_ = false;                   // whether the next quad 0 begins them
+  bool begins_group_ = false;                   // whether the next quad 0 begins int16 sums
   std::vector<jit::Operand> b_operands_;
   Vec a_operand_;
 };

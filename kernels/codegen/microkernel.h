@@ -1,4 +1,5 @@
-// The microkernel: C[mr × nr] = Requantize(A rows · B panels), the innermost function of everything.
+// The microkernel: C[mr × nr] = Requantize(A rows · B panels), the innermost function of GEMMs and
+// convolutions.
 //
 // One generator over a dot variant (jit/emitters/dot.h) and an emitter; the loops exist here, once.
 //
@@ -8,45 +9,44 @@
 //     rows[1] + tap ─► k0 k1 k2 k3 | …    quad 1  n0: k4 …
 //     …                                   …
 //
-// Taps (access.h) follow each other in the depth: a GEMM has one, a convolution's filter several. Each quad
-// broadcasts four bytes of every row and multiplies them with all columns' vectors; accumulators stay in
-// registers over the whole depth, so the epilogue is fused. They start from `compensation`, which carries bias and
-// the constant term of zero points per column (pack.h), so those of activations cost nothing. Small tiles
-// have too few accumulators to hide the latency of vpdpbusd: they spread the quads over several sets, added
-// at the end.
+// Taps (access.h) follow each other in the depth: a GEMM has one, a convolution's filter several. For each
+// quad, four bytes of every row are broadcast and multiplied with all columns' vectors. Accumulators stay in
+// registers over the whole depth, so the epilogue is fused. They start from `compensation`, which holds the
+// bias and the constant term of zero points per column (pack.h), so zero points of activations cost nothing.
+// Small tiles have too few accumulators to hide the latency of vpdpbusd: they distribute the quads among
+// several sets of accumulators, which are added at the end.
 //
-// The first pixel of a convolution's line meets padding at the begin of each tap, the last one at its end.
-// The kernels of tiles that begin or end lines leave those rows out there:
+// The first pixel of a convolution's line meets padding at the begin of each tap, the last pixel at its end.
+// Kernels of tiles that begin or end lines skip these rows there:
 //
 //   a tap of 3 pixels     rows[0]      · · · | k0 … | k0 …      · not computed
 //                         rows[1 …]    k0 …  | k0 … | k0 …
 //                         rows[mr − 1] k0 …  | k0 … | · · ·
 //                                        head          tail
 //
-// Vectors of a grouped convolution may read channels of their own (Taps::vector_step): then each product
-// needs a quad of its own, and loads are what it waits for. But rows of a line read the same pixels, with
-// different taps: where the taps along the width are few, each quad is loaded once for all of them
-// (Taps::shared). Which rows and taps share pixels is a pattern (tap_pattern.h); where the pixels lie is read
-// from a table.
+// Vectors of a grouped convolution may read different channels (Taps::vector_step). Then each product needs
+// its own quad, and loads are the bottleneck. But rows of a line read the same pixels, with different taps:
+// if the taps along the width are few, each quad is loaded once for all of them (Taps::shared). A pattern
+// says which rows and taps share pixels (tap_pattern.h). The pixels' offsets are read from a table.
 //
 //   pixels of a line     x0        x1             x2                       x3                 …
 //   rows[0] ×            tap 0     tap 1          tap 2
 //   rows[1] ×                      tap 0          tap 1                    tap 2
 //   rows[2] ×                                     tap 0                    tap 1              tap 2
 //
-// Weights come from L2 or beyond, in one stream a panel. Hardware prefetchers stop at the end of a page, so
-// each pass of the loop fetches a line of the page after, and the split variant, whose tiles are of few rows,
-// every line a stretch ahead. Kernels that prefetch also fetch another region, a line a quad, for the tiles
-// to come.
+// Weights come from L2 or beyond, as one stream per panel. Hardware prefetchers stop at the end of a page, so
+// each iteration of the loop fetches a line of the next page. The split variant has tiles of few rows, and
+// fetches every line some distance ahead. Kernels that prefetch also fetch another region, a line per quad,
+// for later tiles.
 //
-// The scheduled variant takes its weights from a strip (scheduled_vectors.h): a group's quads lie anywhere in
-// the rows, at the numbers that the strip gives.
+// The scheduled variant reads its weights from a strip (scheduled_vectors.h). A group's quads may lie
+// anywhere in the rows; the strip holds their indices.
 //
-// A call runs tiles one below the other, so that short ones do not wait for calls.
+// A call runs several tiles, one below the other, so that call overhead does not dominate short ones.
 //
-// Contract: rows and `b` are readable for whole quads, `compensation` (each that a kernel at a line's end reads),
-// scales and bias for nr elements, and exactly tiles × mr × nr elements of C are written. No alignment is
-// needed. Registers follow the System V ABI.
+// Contract: rows and `b` are readable for whole quads. `compensation` (all three, for kernels at a line's
+// end), scales and bias are readable for nr elements. Exactly tiles × mr × nr elements of C are written. No
+// alignment is needed. Registers follow the System V ABI.
 #ifndef INTACT_KERNELS_CODEGEN_MICROKERNEL_H_
 #define INTACT_KERNELS_CODEGEN_MICROKERNEL_H_
 
@@ -65,37 +65,37 @@
 
 namespace intact::kernels {
 
-/// Kernels move on in them, from tile to tile. Members are stored and read one by one: code that copies
-/// several at once would wait for their stores.
+/// Kernels advance these arguments from tile to tile. Set and read members one by one: copying several at
+/// once would wait for their stores.
 struct MicrokernelArgs {
   int64_t tiles = 1;                     // one below the other
-  const uint8_t* const* rows = nullptr;  // mr pointers for each
+  const uint8_t* const* rows = nullptr;  // mr pointers for each tile
   const int64_t* taps = nullptr;         // offsets in bytes, at least one
   const int64_t* taps_end = nullptr;
   int64_t tap_bytes = 0;  // of a row in each tap, ≥ one quad
-  // Where in a tap the head ends that a line's first row leaves out, and where the tail begins that its last
-  // row leaves out; for kernels that begin or end lines.
+  // For kernels that begin or end lines: a line's first row skips each tap up to head_end, its last row skips
+  // each tap from tail_begin on.
   int64_t head_end = 0, tail_begin = 0;
-  // Where each vector of columns reads activations of its own: added to taps for the first vector, and from
-  // vector to vector.
+  // If vectors of columns read different activations: added to taps for the first vector, and from vector to
+  // vector.
   int64_t a_offset = 0, vector_step = 0;
   const int64_t* pixel_offsets = nullptr;  // of each column of SharedTaps::pattern
-  const void* b = nullptr;                 // panels; the scheduled variant's strip (scheduled_vectors.h)
+  const void* b = nullptr;                 // panels, or the scheduled variant's strip (scheduled_vectors.h)
   int64_t b_panel_stride_bytes = 0;
   int64_t windows = 0;             // of a strip
-  const void* prefetch = nullptr;  // the region that a prefetching kernel brings into L2; may end anywhere
+  const void* prefetch = nullptr;  // region that a prefetching kernel brings into L2; may exceed any object
   void* c = nullptr;
   int64_t c_stride_bytes = 0;
   const int32_t* compensation = nullptr;
-  // From `compensation` to that of the first row, in kernels that begin lines; twice it to that of the last row,
-  // in those that end lines.
+  // From `compensation` to that of a line's first row, for kernels that begin lines. The compensation of its
+  // last row, for kernels that end lines, is twice as far.
   int64_t compensation_stride_bytes = 0;
   EpilogueArgs epilogue;
 };
 
 using MicrokernelFunction = jit::Function<void(MicrokernelArgs*)>;
 
-/// The taps of a line of the filter, all of whose quads are unrolled.
+/// The taps of a line of the filter. Kernels unroll all their quads.
 struct SharedTaps {
   TapPattern pattern;  // of the rows of a tile
   int quads = 0;       // of each tap
@@ -110,17 +110,17 @@ struct MicrokernelSpec {
   int mr = 1;       // rows
   int vectors = 1;  // columns, in vectors of the ISA
   bool prefetches = false;
-  // Each vector of columns reads activations of its own. Not with variants of several steps, nor with
+  // Each vector of columns reads different activations. Not with variants of several steps, nor with
   // prefetching.
   bool steps = false;
-  std::optional<SharedTaps> shared;  // where rows share pixels; with steps, and not at a line's ends
-  // The first row begins a line, the last one ends it; from mr = 2 on. Not with variants whose A is
-  // staged.
+  std::optional<SharedTaps> shared;  // if rows share pixels; only with `steps`, and not at a line's ends
+  // The first row begins a line, the last row ends it. Only if mr ≥ 2, and not with variants that need a
+  // staged A.
   bool begins_line = false, ends_line = false;
-  // Items of the largest group in the schedule that the scheduled variant runs; 0 for the other variants. Its tiles
-  // are one vector wide and their rows one tap long, and it has none of the above.
+  // Items of the largest group in the scheduled variant's schedule; 0 for other variants. The scheduled
+  // variant has tiles one vector wide, rows of one tap, and none of the above.
   int largest_group = 0;
-  int width = kPanelColumns;  // PackedWeights::width; of a narrow panel a kernel reads one vector
+  int width = kPanelColumns;  // PackedWeights::width; a kernel reads one vector of a narrow panel
   EpilogueSpec epilogue;
 
   int nr() const { return vectors * (jit::VectorBytes(isa) / 4); }
@@ -128,7 +128,7 @@ struct MicrokernelSpec {
   auto operator<=>(const MicrokernelSpec&) const = default;
 };
 
-/// Bytes that a prefetching kernel fetches in a quad.
+/// Bytes that a prefetching kernel fetches per quad.
 inline constexpr int kPrefetchQuadBytes = 64;
 
 /// The function for `spec`, which its owners share. CODEGEN_FAILED names the kernel.

@@ -57,7 +57,7 @@ class PixelTranspose {
   }
 
  private:
-  static constexpr int kOutBytes = 32;  // of a quad of eight pixels
+  static constexpr int kOutBytes = 32;  // a quad of eight pixels
 
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }

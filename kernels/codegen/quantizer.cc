@@ -25,14 +25,14 @@ namespace x86 = asmjit::x86;
 using jit::Gp;
 using jit::Vec;
 
-constexpr int kVectors = 4;            // of int32 that are packed into one of bytes
+constexpr int kVectors = 4;            // of int32, packed into one vector of bytes
 constexpr int64_t kLargestBlock = 64;  // numbers
 
-// To nearest even: the environment is the default one.
+// To nearest even, as the floating-point environment is the default one.
 int32_t Round(float value) noexcept { return _mm_cvtss_si32(_mm_set_ss(value)); }
 
-// The number of a half float. The exponent of a float16 is 112 less than that of a float. The product is
-// exact, of subnormal numbers too.
+// The value of a half float. The exponent of a float16 is 112 less than that of a float. The product is
+// exact, also for subnormal numbers.
 float Widen(intact_type type, uint32_t half) noexcept {
   if (type == INTACT_BF16) return std::bit_cast<float>(half << 16);
   const uint32_t sign = (half & 0x8000) << 16, magnitude = (half & 0x7fff) << 13;
@@ -82,7 +82,7 @@ Result<jit::Code> Quantizer::GenerateScan(const ScanSpec& spec) {
 
   code.mov(x, argument(offsetof(ScanArgs, x)));
   code.mov(blocks, argument(offsetof(ScanArgs, blocks)));
-  // Words are half as many vectors.
+  // A block of 16-bit numbers is half as long.
   const int vectors = is_f32 ? kVectors : kVectors / 2;
   std::vector<Vec> positive, negative;
   for (int i = 0; i < vectors; ++i) {
@@ -106,7 +106,7 @@ Result<jit::Code> Quantizer::GenerateScan(const ScanSpec& spec) {
     max(true, positive[0], positive[i]);
     max(false, negative[0], negative[i]);
   }
-  // Halves, quarters, …: at last the low element is the largest.
+  // Folds halves, quarters, …: finally the low element is the largest.
   const auto fold = [&](bool is_signed, const Vec& largest, size_t member) {
     if (registers.vector_bytes() == 64) {
       code.vextracti64x4(numbers.ymm(), largest, 1);
@@ -151,7 +151,7 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   code.mov(a, argument(offsetof(QuantizeArgs, a)));
   code.mov(blocks, argument(offsetof(QuantizeArgs, blocks)));
   const Vec high = registers.NewVector("reciprocal");
-  const Vec low = registers.NewVector("reciprocal's tail");
+  const Vec low = registers.NewVector("reciprocal's low part");
   const Vec number = registers.NewVector("number");
   code.vbroadcastss(high, argument(offsetof(QuantizeArgs, reciprocal.high)));
   code.vbroadcastss(low, argument(offsetof(QuantizeArgs, reciprocal.low)));
@@ -192,8 +192,8 @@ bool Quantizer::HasReciprocal(float scale) noexcept { return scale >= 0x1p-60f &
 // The product of two floats is exact in double, and so is its distance from 1.
 Quantizer::Reciprocal Quantizer::ReciprocalOf(float scale) noexcept {
   const float high = 1.0f / scale;
-  const double tail = 1.0 - double{scale} * double{high};
-  return {high, static_cast<float>(tail / double{scale})};
+  const double remainder = 1.0 - double{scale} * double{high};
+  return {high, static_cast<float>(remainder / double{scale})};
 }
 
 float Quantizer::At(const uint8_t* x) const noexcept {
@@ -263,7 +263,7 @@ void Quantizer::Quantize(const uint8_t* x, int64_t count, const RowQuantization&
     args.pack_order = pack_order_;
     if (args.blocks != 0) quantize_(&args);
     if (done == count) return;
-    // The tail as a whole block.
+    // The tail, as a whole block.
     std::array<uint8_t, size_t{kLargestBlock}* 4> tail_x = {};
     std::array<uint8_t, kLargestBlock> tail_a;
     std::memcpy(tail_x.data(), x + done * source_bytes(),

@@ -21,12 +21,13 @@ namespace intact::kernels {
 
 /// How a row, or a tensor, is quantized.
 struct RowQuantization {
-  float scale = 1.0f;  // NaN: there is none
+  float scale = 1.0f;  // NaN: no scale exists
   int32_t zero_point = 0;
 };
 
-/// The largest of some numbers, as bits of float32: of positive ones as integers with a sign, of negative
-/// ones as integers without, so that NaNs and infinities are the largest of all.
+/// The largest positive and the largest negative number (by magnitude), as bits of float32. Positive numbers
+/// are compared as signed integers, negative ones as unsigned integers, so that NaNs and infinities are the
+/// largest.
 struct NumberRange {
   int32_t positive = 0;   // the bits of 0.0 if no number is positive
   uint32_t negative = 0;  // has no sign bit if no number is negative
@@ -43,18 +44,18 @@ class Quantizer {
   /// To `a_type` from `source`, one of core::kSourceTypes. CODEGEN_FAILED names the kernel.
   static Result<Quantizer> Create(core::Isa isa, intact_type a_type, intact_type source);
 
-  /// The range of `count` numbers. No alignment is needed. In the default floating-point environment, here and
-  /// below.
+  /// The range of `count` numbers. No alignment is needed. This and the following functions need the default
+  /// floating-point environment.
   NumberRange Scan(const uint8_t* x, int64_t count) const noexcept;
   RowQuantization Choose(const NumberRange& range) const noexcept;
-  /// Writes `count` bytes; zero points where there is no scale. The kernel multiplies where the definition
-  /// divides: x·high + x·low, the second product rounded and the sum once. It rounds to the integer that the
-  /// quotient rounds to, for all mantissas of scale and all x about a tie: tests/kernels/quantizer_test.cc
-  /// tries them.
+  /// Writes `count` bytes; zero points if there is no scale. The definition divides x by the scale, but the
+  /// kernel multiplies: x·high + x·low, where the second product is rounded, and the sum once. The result
+  /// rounds to the same integer as the quotient: tests/kernels/quantizer_test.cc tries all mantissas of
+  /// scales, and all x near ties.
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
 
  private:
-  // The keys of the two functions have types of their own, by which the cache tells them apart.
+  // The two functions have keys of different types, so that the code cache keeps them apart.
   struct ScanSpec {
     core::Isa isa;
     intact_type source;
@@ -68,7 +69,7 @@ class Quantizer {
   struct ScanArgs {
     const uint8_t* x = nullptr;
     int64_t blocks = 0;  // ≥ 1
-    // Their low elements are the largest, with a sign and without.
+    // Results: their low elements are the largest signed and the largest unsigned number.
     uint64_t positive = 0, negative = 0;
   };
   // 1/scale = high + low, high the nearest float.
@@ -88,16 +89,15 @@ class Quantizer {
   static Result<jit::Code> GenerateScan(const ScanSpec& spec);
   static Result<jit::Code> GenerateQuantize(const QuantizeSpec& spec);
   int64_t source_bytes() const { return core::BytesOf(source_); }
-  // Of scales that have one in float32 without under- or overflow: the kernel is for those.
+  // Whether 1/scale has a Reciprocal without under- or overflow. Only then the kernel is used.
   static bool HasReciprocal(float scale) noexcept;
   static Reciprocal ReciprocalOf(float scale) noexcept;
-  /// The number at `x`.
+  /// The number at `x`, as float32.
   float At(const uint8_t* x) const noexcept;
-  /// The range that was found.
   NumberRange RangeOf(const ScanArgs& args) const noexcept;
 
   intact_type a_type_ = INTACT_U8, source_ = INTACT_F32;
-  int64_t block_ = 0;  // numbers that the functions take at a time; 0: there are none, in portable plans
+  int64_t block_ = 0;  // numbers that the functions process at a time; 0 in portable plans, which have none
   std::array<int32_t, 16> pack_order_ = {};
   ScanFunction scan_;
   QuantizeFunction quantize_;

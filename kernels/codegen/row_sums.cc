@@ -26,7 +26,7 @@ using jit::Vec;
 
 constexpr int kRows = 4;
 
-// The bytes [depth, k) of a row, flipped and added up.
+// The sum of bytes [depth, k) of a row, shifted to u8.
 uint32_t SumTail(const uint8_t* a, int64_t depth, int64_t k, uint8_t shift) {
   const __m128i shift_bytes = _mm_set1_epi8(static_cast<char>(shift));
   __m128i sums = _mm_setzero_si128();
@@ -81,7 +81,7 @@ Result<jit::Code> RowSums::Generate(const Spec& spec) {
   if (shift != 0) {
     shifts = jit::NewOnes(*emitter);
     code.vpsllw(shifts, shifts, 15);
-    code.vpacksswb(shifts, shifts, shifts);  // bytes of -128, which shift as they are added
+    code.vpacksswb(shifts, shifts, shifts);  // −128: adding it shifts a byte to u8
   }
   std::array<Vec, kRows> sums;
   for (Vec& sum : sums) sum = registers.NewVector("sum");

@@ -1,8 +1,8 @@
-// Sums of the rows of A: what weight zero points are multiplied with (pack.h).
+// Sums of the rows of A, which are multiplied by weight zero points (pack.h).
 //
-// They are taken from the caller's rows, apart from all packing, so that any engine can have them however it
-// reads A. Four rows at a time go through VPSADBW, which adds up eight bytes, in whole vectors; the tail, and
-// all of portable plans, goes through SSE2.
+// They are computed from the caller's rows, not while packing, so that they do not depend on how an engine
+// reads A. Whole vectors of four rows at a time go through VPSADBW, which adds up eight bytes. The tail goes
+// through SSE2; in portable plans everything does.
 #ifndef INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 #define INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 
@@ -33,8 +33,8 @@ class RowSums {
     const uint8_t* a = nullptr;
     int64_t stride = 0;
     int64_t vectors = 0;      // of each row, ≥ 1
-    int64_t fours = 0;        // of rows, ≥ 1
-    int32_t* sums = nullptr;  // of each row, which are added to
+    int64_t fours = 0;        // groups of four rows, ≥ 1
+    int32_t* sums = nullptr;  // one for each row; the kernel adds to them
   };
   struct Spec {
     core::Isa isa;

@@ -20,14 +20,14 @@ using jit::Gp;
 using jit::Mem;
 using jit::Vec;
 
-// From lanes that alternate between two columns to one column's half after the other's, and back.
+// Permutations from lanes that alternate between two columns to one column after the other, and back.
 alignas(64) constexpr std::array<std::array<int32_t, 8>, 2> kYmmPairs = {
     {{0, 2, 4, 6, 1, 3, 5, 7}, {0, 4, 1, 5, 2, 6, 3, 7}}};
 alignas(64) constexpr std::array<std::array<int32_t, 16>, 2> kZmmPairs = {
     {{0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15},
      {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15}}};
 
-// For blocks that leave no register for it.
+// For blocks that leave no register for ones.
 alignas(64) constexpr std::array<int16_t, 32> kOnes = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                                        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
@@ -60,12 +60,12 @@ class ScheduledKernel {
  private:
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
-  // A register block has as many in a quad of A as in a column of accumulators.
+  // Bytes of a register block in a quad of A, which equal those in a column of accumulators.
   int BlockBytes() const { return spec_.vectors * registers_.vector_bytes(); }
   int OffsetBytes() const { return spec_.is_planar ? 4 : 2; }
   int ItemBytes() const { return OffsetBytes() + kQuad * spec_.strip_columns; }
   size_t Index(int vector, int column) const { return static_cast<size_t>(column) * spec_.vectors + vector; }
-  // Vectors of weights and of sums that an item has for each vector of A.
+  // An item's vectors of weights, and of sums, for each vector of A.
   int Columns() const { return spec_.is_paired ? 1 : spec_.strip_columns; }
 
   void TakeRegisters() {
@@ -105,8 +105,8 @@ class ScheduledKernel {
     return x86::ptr(result_, offset);
   }
 
-  // A strip's loops end after the same counts for each block: with one block after the other, the CPU
-  // predicts them from the second one on.
+  // The loops over a strip have equal counts for each block. Blocks run one after the other, so the CPU
+  // predicts the loops' ends from the second block on.
   void Strip() {
     code().mov(counts_, items_);
     code().mov(blocks_, Argument(offsetof(ScheduledKernelArgs, blocks)));
@@ -130,7 +130,8 @@ class ScheduledKernel {
     code().bind(continues);
   }
 
-  // A pair of columns leaves each column's half where it begins, and the other's behind it.
+  // For paired columns: each column's half is stored where the column begins, the other column's half behind
+  // it.
   void StoreAccumulators() {
     if (spec_.is_paired) {
       PermutePair(0);
@@ -151,7 +152,7 @@ class ScheduledKernel {
     }
   }
 
-  // `way`: of kYmmPairs and kZmmPairs.
+  // `way`: index of kYmmPairs and kZmmPairs.
   void PermutePair(size_t way) {
     const bool is_zmm = registers_.vector_bytes() == 64;
     const int32_t* const lanes = is_zmm ? kZmmPairs[way].data() : kYmmPairs[way].data();
@@ -227,7 +228,7 @@ class ScheduledKernel {
     }
   }
 
-  // Of the quad whose offset was loaded.
+  // Activations of the quad that LoadOffset() chose.
   Mem Activations(int vector) const {
     return x86::ptr(a_, quad_, spec_.is_planar ? 0 : 2, vector * registers_.vector_bytes());
   }

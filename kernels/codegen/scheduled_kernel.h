@@ -1,5 +1,5 @@
 // The scheduled kernel: accumulates scheduled weights (schedule.h) over one window of A, or over a planar
-// band (planar_band.h), exactly: with VPMADDUBSW, or with VPDPBUSD where there is one.
+// band (planar_band.h), exactly: with VPMADDUBSW, or with VPDPBUSD if the ISA has it.
 //
 // Rows of A fill the vectors' lanes, weights are broadcast:
 //
@@ -9,11 +9,12 @@
 //         for each item                   sums += vpmaddubsw(A[quad], weights)    (the first item: sums =)
 //         accumulators += vpmaddwd(sums, 1)
 //
-// VPDPBUSD adds each item to the accumulators itself; groups are then no more than the loop's unrolling.
+// VPDPBUSD adds each item to the accumulators itself; then groups only unroll the loop.
 //
-// The first window's accumulators start from `compensation`, which carries constants per column; later windows
-// add to what is there. They lie in memory, column by column: [columns][rows], block_vectors·lanes rows. They
-// hold the result of a tile transposed; the tile epilogue (tile_epilogue.h) turns it and requantizes it.
+// The first window's accumulators start from `compensation`, which holds constants per column; later windows
+// continue from the accumulators in memory. These are stored column by column: [columns][rows],
+// block_vectors·lanes rows, the transposed result of a tile. The tile epilogue (tile_epilogue.h) transposes
+// and requantizes it.
 #ifndef INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_
 
@@ -47,8 +48,8 @@ struct ScheduledKernelSpec {
   int strip_columns = 2;
   int largest_group = kMaxGroup;  // of the schedule
   bool is_planar = false;         // items have offsets in a planar band
-  // For rows that fill half a vector: A holds each twice, and the two columns of a strip, broadcast together,
-  // are computed at once. Before VNNI, not planar; `vectors` is 1.
+  // For rows that fill half a vector: A holds each row twice, and the two columns of a strip, broadcast
+  // together, are computed at once. Only without VNNI, and not planar; `vectors` is 1.
   bool is_paired = false;
   bool IsVnni() const { return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni; }
   auto operator<=>(const ScheduledKernelSpec&) const = default;

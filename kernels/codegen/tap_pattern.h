@@ -1,12 +1,13 @@
-// Which columns of the input adjacent output pixels share, along the width of a filter: kernels depend on it,
-// and read from a table where the columns lie, so that one kernel serves all widths and numbers of channels.
+// Which columns of the input adjacent output pixels share, along the width of a filter. Kernels depend on
+// this pattern, and read the columns' offsets from a table, so that one kernel serves all widths and
+// channels.
 //
 //   the columns of a filter of three taps    stride 1    stride 2    stride 3
 //     pixel 0                                0 1 2       0 1 2       0 1 2
 //     pixel 1                                  1 2 3         2 3 4         3 4 5
 //
-// Only columns that some tap reads have numbers, which rise from left to right: at a larger stride than 3
-// pixels share as little, and the pattern is the one of stride 3.
+// Only columns that some tap reads have numbers, which rise from left to right. At a stride beyond 3, pixels
+// share nothing either, and the pattern is that of stride 3.
 #ifndef INTACT_KERNELS_CODEGEN_TAP_PATTERN_H_
 #define INTACT_KERNELS_CODEGEN_TAP_PATTERN_H_
 
@@ -31,7 +32,7 @@ struct TapPattern {
   std::string Name() const;
 };
 
-/// A pattern and where its columns lie.
+/// A pattern and the offsets of its columns.
 struct PlacedPattern {
   TapPattern pattern;
   std::vector<int64_t> offsets;  // of each column

@@ -61,7 +61,7 @@ class TileEpilogue {
   int lanes() const { return emitter_->lanes(); }
   jit::Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
 
-  // Callee-saved ones can be taken before Begin() only: others are left to the epilogue.
+  // Callee-saved registers can be taken only before Begin(). Leaves scratch registers to the epilogue.
   void TakeRegisters() {
     std::vector<Gp> left;
     left.reserve(Epilogue::kGeneralRegisters);
@@ -75,7 +75,7 @@ class TileEpilogue {
     for (const Gp& general : left) registers_.Free(general);
   }
 
-  // Calls tile() for each tile: its columns begin at accumulators_, pointers_ are those of its rows.
+  // Calls tile() for each tile: its columns begin at accumulators_, the pointers to its rows at pointers_.
   template <class Tile>
   void ForTiles(Tile tile) {
     code().mov(accumulators_, Argument(offsetof(TileEpilogueArgs, accumulators)));
@@ -96,7 +96,7 @@ class TileEpilogue {
 
   jit::Mem Column(int column) const { return x86::ptr(accumulators_, column * spec_.tile_rows * 4); }
 
-  // Rows that round up are not stored: they have no residual and no values.
+  // Rows beyond the tile's are not stored: they have no residual and no values.
   void StoreRows() {
     std::vector<Vec> tile(static_cast<size_t>(lanes()));
     for (Vec& vector : tile) vector = registers_.NewVector("accumulators");
@@ -138,7 +138,7 @@ class TileEpilogue {
     }
   }
 
-  // Four by four dwords, in each quarter: then vector i holds row i of each, sixteen bytes.
+  // Transposes 4×4 dwords in each quarter: then vector i holds row i of each quarter, sixteen bytes.
   void Interleave(std::vector<Vec>* fours) {
     std::vector<Vec>& v = *fours;
     const Vec spare = registers_.NewVector("spare");
@@ -168,7 +168,7 @@ class TileEpilogue {
   Gp accumulators_, c_offset_, pointers_, rows_, row_, turn_;
 };
 
-// Whether rows have values or a residual, which the epilogue asks for once, when it stores the row.
+// Whether rows have values or a residual. The epilogue reads these once, when it stores the row.
 bool HasRowOperands(const EpilogueSpec& epilogue) {
   return epilogue.has_row_values() || epilogue.has_residual();
 }

@@ -1,10 +1,10 @@
-// The epilogue for accumulators that lie in memory, column by column: turns tiles of them and requantizes
-// these with the one emitted requantization (epilogue.h).
+// The epilogue for accumulators that lie in memory, column by column: transposes tiles of them and
+// requantizes the tiles with the one emitted requantization (epilogue.h).
 //
-//   rows with values or a residual  lanes rows × lanes columns: turned, then requantized row by row
-//   else, outputs wider than 8 bit  the same for 16 columns, square by square: a line of C, which may lie far
+//   rows with values or a residual  lanes rows × lanes columns: transposed, then requantized row by row
+//   else, outputs wider than 8 bit  lanes rows × 16 columns, square by square: a line of C, which may lie far
 //                                   from the next, is then stored as a whole before it leaves L1
-//   else, 8-bit outputs             lanes rows × 16 columns: requantized column by column, and turned as
+//   else, 8-bit outputs             lanes rows × 16 columns: requantized column by column, and transposed as
 //                                   bytes, a quarter of the work
 #ifndef INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_
 #define INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_
@@ -21,8 +21,8 @@ namespace intact::kernels {
 struct TileEpilogueArgs {
   const int32_t* accumulators = nullptr;  // columns of `rows` rows, rounded up to whole vectors
   int64_t rows = 0;                       // ≥ 1
-  uint8_t* const* c = nullptr;            // where each of them goes; rounded up likewise
-  int64_t c_offset = 0;                   // bytes, added to each
+  uint8_t* const* c = nullptr;            // where each row goes; rounded up to whole vectors too
+  int64_t c_offset = 0;                   // bytes, added to each of `c`
   EpilogueArgs epilogue;
 };
 
@@ -31,9 +31,9 @@ using TileEpilogueFunction = jit::Function<void(const TileEpilogueArgs*)>;
 /// The most columns of a tile.
 int TileColumns(core::Isa isa, const EpilogueSpec& epilogue);
 
-/// Stores rows of a tile's columns, one below the other; `tile_rows` from a column of accumulators to the
-/// next. `columns`: TileColumns(), or those of a vector where outputs are not 8-bit. Rows that round up
-/// TileEpilogueArgs::rows may be stored or not.
+/// Stores the rows of a tile's columns. Columns of accumulators are `tile_rows` apart. `columns`:
+/// TileColumns(); or the columns of a vector, if outputs are not 8-bit. Rows beyond TileEpilogueArgs::rows,
+/// up to a whole vector, may be stored or not.
 Result<TileEpilogueFunction> GetTileEpilogue(core::Isa isa, EpilogueSpec epilogue, int tile_rows,
                                              int columns);
 

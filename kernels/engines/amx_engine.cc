@@ -11,11 +11,11 @@
 namespace intact::kernels {
 namespace {
 
-/// Sums of a block, and before them room for rows that its first tile computes again.
+/// Sums of a block, behind room for rows that its first tile computes again.
 constexpr int64_t kSlotInts = 2 * kMaxBlockTiles * kTileBytes / 4;
 constexpr int64_t kSlotBytes = kSlotInts * 4;
 
-// The number of rows that the fewest tiles need.
+// The smallest tile height that needs no more tiles than height kTileRows.
 int64_t EvenTile(int64_t rows) { return CeilDivide(rows, CeilDivide(rows, kTileRows)); }
 
 int64_t MaxDepth(int64_t block_rows, const CacheSizes& caches) {
@@ -34,8 +34,8 @@ int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
   return std::max<int64_t>(panels / kMaxBlockTiles, 1) * kMaxBlockTiles;
 }
 
-// Copies depths [begin, end) of `rows` rows to rows of whole tiles. What pads them does not matter: there B
-// is zero.
+// Copies depths [begin, end) of `rows` rows to rows of whole tiles. The padding may hold anything: B is zero
+// there.
 void Stage(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t end, uint8_t* to) {
   const int64_t width = RoundUp(end - begin, kTileDepth);
   for (int64_t row = 0; row < rows; ++row) {
@@ -85,8 +85,8 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   blocking.chunk_panels = MaxChunkPanels(k, caches);
   blocking.a_stays = rows.count * k <= caches.AmxStayingRows();
   if (blocking.a_stays && panels > blocking.chunk_panels) {
-    // The next chunk comes while this one is used, so both must fit; 16 panels are enough for A's way into
-    // L1.
+    // The next chunk is fetched while this one is used, so both must fit. 16 panels suffice to amortize
+    // loading A into L1.
     constexpr int64_t kEnough = 16;
     blocking.chunk_panels = std::clamp<int64_t>(blocking.chunk_panels / 2 / kMaxBlockTiles * kMaxBlockTiles,
                                                 kMaxBlockTiles, kEnough);
@@ -96,7 +96,7 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   return blocking;
 }
 
-// What one RunRange() has at hand.
+// The state of one RunRange().
 class AmxEngine::Region {
  public:
   Region(const AmxEngine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch)
@@ -133,11 +133,11 @@ class AmxEngine::Region {
  private:
   struct RowTile {
     int64_t first = 0;  // row of A
-    int64_t sums = 0;   // where that one's are, among those of the block's rows: less than 0 if it has begun
+    int64_t sums = 0;  // first row of its sums, counted from row_: negative if it computes earlier rows again
   };
   struct Block {
     int64_t panel, panels;
-    int64_t index;  // among those of its rows and chunk
+    int64_t index;  // among the blocks of its rows and chunk
   };
 
   // The tiles of a block of rows from row_ on.
@@ -175,14 +175,14 @@ class AmxEngine::Region {
     }
   }
 
-  // Depths [begin, end) of A: in place as far as tiles can be loaded there, the others staged.
+  // Depths [begin, end) of A: in place if tiles can be loaded there, else staged.
   void SetSegments(int64_t begin, int64_t end) {
     segments_end_ = segments_;
     if (!blocking_.stages_a) begin = AddTaps();
     if (begin < end) AddStaged(begin, end);
   }
 
-  // All whole tiles in place; returns the depth where they end.
+  // Adds all whole tiles in place; returns the depth where they end.
   int64_t AddTaps() {
     const int64_t steps = data_.taps().depth / kTileDepth;
     if (steps == 0) return 0;
@@ -231,7 +231,8 @@ class AmxEngine::Region {
     if (depth_end == data_.k) Finish(block, sums);
   }
 
-  // Sums of the whole depth wait for the next kernel to store them, but for those at an edge within a panel.
+  // Sums of the whole depth wait for the next kernel to store them. Blocks with an edge within a panel are
+  // stored at once.
   void Finish(const Block& block, const int32_t* sums) {
     const int64_t column = block.panel * kPanelColumns;
     const int64_t columns = std::min(range_.column_end - column, block.panels * kPanelColumns);
@@ -265,11 +266,10 @@ class AmxEngine::Region {
     return data_.PanelsOf(buffers_) + panel * data_.weights.panel_stride_bytes();
   }
 
-  // A share of what comes after this chunk's rows or depths, a line per dot product: the next chunk, or the
-  // next block of A.
+  // Sets a share of the next chunk of B, or of the next block of A, to be prefetched: a line per dot product.
   void SetPrefetch(const Block& block, int64_t depth, int64_t depth_end) {
     constexpr int64_t kLines = kMaxBlockTiles;  // per step
-    args_.prefetch = segments_->a[0];           // a line that is there already
+    args_.prefetch = segments_->a[0];           // a line that is cached already
     args_.prefetch_stride_bytes = 0;
     args_.prefetch_step_bytes = 0;
     if (blocking_.a_stays) {
@@ -283,7 +283,7 @@ class AmxEngine::Region {
     }
     const bool has_depth = depth_end < data_.k;
     const int64_t row = has_depth ? row_ : row_ + rows_;
-    const int64_t first = block.index * kLines;  // of its rows
+    const int64_t first = block.index * kLines;  // row, within the block of rows
     if (row >= range_.row_end || first >= rows_ || !is_even_) return;
     args_.prefetch =
         buffers_.rows().At(std::min(row + first, range_.row_end - 1)) + (has_depth ? depth_end : 0);
@@ -299,9 +299,9 @@ class AmxEngine::Region {
   const Range& range_;
   int64_t panel_end_;
   AmxBlocking blocking_;
-  bool is_even_;  // all of A's rows are one stride apart, and a single tap's
+  bool is_even_;  // all of A's rows are one stride apart and have a single tap
   bool streams_;
-  int32_t* slots_;  // of the blocks of the chunk, or one
+  int32_t* slots_;  // for the sums of all blocks of the chunk, or of one
   uint8_t* edge_;   // a block of C, and one of the residual
   AmxSegment* segments_;
   uint8_t* staged_;  // of A
@@ -374,7 +374,7 @@ int64_t AmxEngine::EdgeBytes() const {
   return ScratchTile::Bytes(kMaxBlockTiles * kTileRows, kPanelColumns, data_.epilogue.has_residual());
 }
 
-// One for each tap, and for what is staged.
+// One for each tap, and one for staged depths.
 int64_t AmxEngine::SegmentBytes() const {
   return RoundUp((data_.taps().count() + 1) * static_cast<int64_t>(sizeof(AmxSegment)), 64);
 }

@@ -3,22 +3,22 @@
 //   RunRange ─► chunks of panels (in half of L2) ─► blocks of row tiles ─► depth blocks (A in L1)
 //            ─► blocks of 2×2 tiles: one kernel call each, which also stores the block before it
 //
-// All row tiles of a range have the same number of rows, so that tiles are configured once. Rows seldom
-// divide by it: the last tile of a line begins earlier then and computes some rows again, which the tile
-// before it has too.
+// All row tiles of a range have the same number of rows, so that tiles are configured once. A line seldom
+// divides by that number: then its last tile begins earlier and computes some rows of the tile before it
+// again.
 //
 //   a line of 20 rows     tile 0  rows 0 to 9     a line of 25    tile 0  rows  0 to 12
 //                         tile 1  rows 10 to 19                   tile 1  rows 12 to 24, row 12 again
 //
-// A line is what one stride leads through: all rows of a GEMM, or a line of output pixels. Tiles are loaded
-// from it in place, a convolution's from its band or its input, one tap after the other.
+// A line is a run of rows at one stride: all rows of a GEMM, or a line of output pixels. Tiles are loaded
+// from it in place. A convolution loads them from its band or its input, one tap after the other.
 //
-// A is staged, that is copied into rows that follow each other, only where that does not work or not pay: the
-// last depths of a row, if they are no whole tile (a load would read beyond the row); all of it where a
-// block's rows at the caller's stride do not fit in L1 together, or would displace each other; where lines
-// are much shorter than tiles, or taps are no whole tiles, see ReadsLinesInPlace().
+// A is staged, that is copied into dense rows, only if loading it in place does not work or does not pay: the
+// last depths of a row, if they are not a whole tile (a load would read beyond the row); all of A, if a
+// block's rows at the caller's stride do not fit in L1 together; and all of A, if lines are much shorter than
+// tiles or taps are not whole tiles, see ReadsLinesInPlace().
 //
-// If A's block outgrows L1, the depth is cut into blocks, and the sums of all but the last wait in scratch.
+// If A's block outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block.
 //
 // s8 activations and s8 weights are multiplied as they are, by the instruction for their signs: no shift.
 #ifndef INTACT_KERNELS_ENGINES_AMX_ENGINE_H_
@@ -46,19 +46,19 @@ struct AmxRows {
 /// How a rectangle of C is cut.
 struct AmxBlocking {
   int64_t tile_rows = 0;     // 1 to 16, and no more than the count or a line
-  int64_t row_tiles = 0;     // of a block: 1, 2 or 4; what is no such block goes by 2, then by 1
-  int64_t depth = 0;         // of a depth block, a multiple of 64; at least k if there is one only
-  bool stages_a = false;     // all of it, not the end of rows alone; then all rows are one line
+  int64_t row_tiles = 0;     // of a block: 1, 2 or 4; leftover tiles are processed in pairs, then singly
+  int64_t depth = 0;         // of a depth block, a multiple of 64; at least k if there is only one
+  bool stages_a = false;     // stages all of A, not only the ends of rows; then all rows are one line
   int64_t chunk_panels = 0;  // panels of B that stay in L2
-  bool a_stays = false;      // A stays in L2 and B streams: the next chunk of B is prefetched, else of A
+  bool a_stays = false;      // A stays in L2 and B streams: kernels prefetch the next chunk of B; else of A
 };
 
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,
                               const CacheSizes& caches);
 
-/// Whether loading tiles from lines of `line` rows in place, tap by tap, beats staging them, by an estimate.
-/// With several taps, reading in place needs taps of whole tiles: they are estimated as if padded to that,
-/// the staged ones not.
+/// An estimate whether loading tiles from lines of `line` rows in place, tap by tap, is faster than staging
+/// them. With several taps, reading in place needs taps of whole tiles: the estimate pads them for that, but
+/// not for staging.
 bool ReadsLinesInPlace(int64_t line, int64_t panels, int64_t tap_count, int64_t tap_depth);
 /// The value of Taps::stages_tiles for a convolution with lines of `line` rows.
 bool StagesLines(int64_t line, int64_t panels, const Taps& taps);
@@ -85,7 +85,7 @@ class AmxEngine final : public Engine {
   const int32_t* compensation(const RunBuffers& buffers) const {
     return data_.UnshiftedCompensationOf(buffers, compensation_);
   }
-  /// Blocks of sums that may wait for their next depths at a time.
+  /// The most blocks of sums that wait for their next depths at a time.
   int64_t MaxBlocks() const;
   /// Scratch for an edge within a panel.
   int64_t EdgeBytes() const;
@@ -96,8 +96,7 @@ class AmxEngine final : public Engine {
   using PerPanels = std::array<std::array<Function, kMaxBlockTiles + 1>, 2>;
 
   const GemmData& data_;
-  AlignedBuffer<int32_t>
-      compensation_;  // as KernelData::compensation, without the shift that s8 activations need elsewhere
+  AlignedBuffer<int32_t> compensation_;  // see UnshiftCompensation()
   std::string kernel_name_;
   TileFunctions tile_functions_;
   std::array<PerPanels<AmxKernelFunction>, kMaxBlockTiles + 1> kernels_ = {};  // [row tiles][streams][panels]

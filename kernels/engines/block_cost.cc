@@ -12,7 +12,7 @@ namespace {
 
 using costs::PanelCosts;
 
-// Null for variants that have a cost model of another kind.
+// Null for variants with another kind of cost model.
 const PanelCosts* CostsOf(jit::DotKind dot) {
   static const bool kIsAmd = jit::HostCpu().IsAmd();
   const costs::VariantCosts& variants = kIsAmd ? costs::kVariantsOnAmd : costs::kVariantsElsewhere;
@@ -62,12 +62,12 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const Sched
   }
 }
 
-// Unless the smaller tiles cost more than what they leave out. Tiles at the begin and the end of a run, and
-// those between them, are calls of their own.
+// Cuts tiles at lines, unless the smaller tiles cost more than the skipped padding saves. Tiles at the begin
+// of a run, at its end, and between, are separate calls.
 void BlockCost::CutAtLines(const Taps& taps) {
   const int64_t lines = std::max<int64_t>(block_.mr / taps.line_rows, 1);
   const int64_t run_rows = lines * taps.line_rows;
-  // The first and the last row of a run leave a part of each tap out.
+  // The first and the last row of a run skip a part of each tap.
   const double saved_rows = static_cast<double>(taps.head + taps.tail) / static_cast<double>(taps.depth);
   const PanelCosts* const variant = CostsOf(block_.dot);
   const double saved =
@@ -94,7 +94,7 @@ double BlockCost::Of(int64_t m) const {
   return cost / row;
 }
 
-// Cut evenly.
+// Rows are cut evenly.
 double BlockCost::OfRows(int64_t rows) const {
   if (rows == 0) return 0;
   const int64_t tiles = CeilDivide(rows, block_.mr);
@@ -110,13 +110,13 @@ double BlockCost::OfRows(int64_t rows) const {
          calls * OfCall();
 }
 
-// With VNNI it is in what a tile costs.
+// With VNNI, the cost of a tile includes it.
 double BlockCost::OfCall() const {
   if (block_.dot == jit::DotKind::kScheduled) return costs::kVectorStrip;
   return CostsOf(block_.dot) == nullptr ? 0 : costs::kCall;
 }
 
-// Variants that have no costs of their own for it copy rows, as the in-place variant does.
+// Variants without their own constants copy rows as the in-place variant does.
 double BlockCost::OfStagedRow() const {
   if (!is_staged_ || block_.dot == jit::DotKind::kVnni) return 0;
   const PanelCosts* const own = CostsOf(block_.dot);

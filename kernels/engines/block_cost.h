@@ -1,4 +1,4 @@
-// What a register block costs: which tiles it cuts rows into, and how long they take.
+// The cost model of a register block: which tiles it cuts rows into, and how long they take.
 //
 //   rows of a GEMM           tile | tile | tile | …                      evenly over all rows
 //   rows of a convolution    line 0: tile | tile   line 1: tile | tile   the tiles at the ends of lines leave
@@ -6,11 +6,11 @@
 //
 // A tile takes, in dot products of a vector,
 //
-//   Σ over quads of max(rows × vectors, those that the latency or the weights' way from L2 take)  +  the tail
+//   Σ over quads of max(rows × vectors, latency, loads of weights from L2)  +  a constant per tile
 //
-// The variants before VNNI count a product and a vector of weights apart, the scheduled one the items and groups
-// of its schedule instead of quads; and beside these outputs of a byte, calls of several tiles, and rows that
-// are staged.
+// Variants without VNNI have separate costs for products and for vectors of weights. The scheduled variant
+// counts the items and groups of its schedule instead of quads. Both add costs for 8-bit outputs, for kernel
+// calls and for staged rows.
 #ifndef INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 #define INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 
@@ -22,26 +22,27 @@
 
 namespace intact::kernels {
 
-/// Tiles one below the other that a call of a kernel runs, at most.
+/// The most tiles, one below the other, that one kernel call runs.
 inline constexpr int kMaxTiles = 16;
 
 /// The model of one block for one plan's weights.
 class BlockCost {
  public:
-  /// `statistics`: of the schedule that the scheduled variant runs; others have none.
+  /// `statistics`: of the schedule that the scheduled variant runs; empty for other variants.
   BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics = {});
 
-  /// Time for `m` rows, in times that the ISA's own sequence takes for a row.
+  /// Time for `m` rows. The unit is the time that the ISA's own sequence takes for a row.
   double Of(int64_t m) const;
-  /// Rows from a line's begin on, whole lines, that whole tiles are to cover; 0: tiles go on over lines.
+  /// Rows of the whole lines that tiles are cut from: each such run begins with a new tile. 0: tiles continue
+  /// across lines.
   int64_t run_rows() const { return run_rows_; }
 
-  /// Whether kernels of `block` multiply s8 activations as they are. Constants for skipped padding assume the
-  /// shift; they are there for bands alone, which hold u8.
+  /// Whether kernels of `block` multiply s8 activations without a shift. Not with constants for skipped
+  /// padding, which assume the shift; only bands have them, and bands hold u8.
   static bool IsSigned(const KernelBlock& block, const GemmData& data);
-  /// Whether kernels of `block` cannot read A where it is: s8 must be shifted for most, a depth that is no
-  /// multiple of four padded, the wide and split variants read it taken apart, the scheduled one as a single
-  /// tap.
+  /// Whether kernels of `block` cannot read A in place: s8 must be shifted for most variants, a depth that is
+  /// no multiple of four must be padded, the wide and split variants read quads split into two dwords, and
+  /// the scheduled variant reads a single tap.
   static bool IsStaged(const KernelBlock& block, const GemmData& data);
 
  private:
@@ -56,11 +57,11 @@ class BlockCost {
   int64_t taps_ = 1;
   int64_t vectors_ = 0;  // of columns
   double quads_ = 0;
-  double items_ = 0, groups_ = 0;  // of a quad, of a schedule
-  bool streams_weights_ = false;   // from L2 or beyond, tile after tile
-  bool shares_pixels_ = false;     // which vectors from memory cost nothing beside
+  double items_ = 0, groups_ = 0;  // of a schedule, per quad
+  bool streams_weights_ = false;   // each tile reads them from L2 or beyond
+  bool shares_pixels_ = false;     // then sharing hides the cost of vector loads
   int64_t run_rows_ = 0;
-  double saved_of_run_ = 0;  // by rows whose computation is left out
+  double saved_of_run_ = 0;  // by rows that leave padding out
 };
 
 }  // namespace intact::kernels

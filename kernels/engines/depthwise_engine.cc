@@ -19,15 +19,15 @@ namespace {
 
 constexpr int64_t kVectors = 4;  // of int32 in a vector of channels
 
-// What the kernel's epilogue depends on: zero points of weights are in the weights.
+// The kernel's epilogue needs no zero points of weights: they are subtracted from the weights.
 EpilogueSpec KernelEpilogue(const KernelData& data) {
   EpilogueSpec epilogue = data.epilogue;
   epilogue.has_b_zero_points = false;
   return epilogue;
 }
 
-// Cycles for one pixel's vector of channels. Unpacks and packs of zmm have one port, and a
-// quarter of all others get in their way: measured on Golden Cove.
+// Cycles for one pixel's vector of channels. Unpacks and packs of zmm have one port, and a quarter of all
+// other instructions compete for it: measured on Golden Cove.
 double VectorCost(const DepthwiseKernelSpec& spec) {
   constexpr double kPacks = 3, kEpilogue = 14;
   const DepthwiseInterleaving::Cost cost = spec.Interleaving().cost();
@@ -37,9 +37,9 @@ double VectorCost(const DepthwiseKernelSpec& spec) {
 }
 
 jit::DotKind KernelDot(const KernelData& data, core::Isa isa) {
-  // Less its zero point a weight is int16.
+  // A weight minus its zero point is int16.
   if (data.epilogue.has_b_zero_points) return jit::DotKind::kWide;
-  // A tap has one channel: pairs within it are none.
+  // A tap has one channel, so no pairs lie within a tap.
   const bool pairs_taps = data.problem.pairing == INTACT_PAIRING_FLATTENED;
   return DotOf(isa, pairs_taps ? data.problem.mode : INTACT_EXACT);
 }
@@ -92,7 +92,7 @@ DepthwiseKernelSpec DepthwiseEngine::SpecFor(const TapGrid& taps) const {
 
 bool DepthwiseEngine::Loops() const { return taps_.taps() > costs::kMostUnrolledTaps; }
 
-// In order, for a kernel that loops.
+// Taps in their order, for a kernel that loops.
 DepthwiseEngine::GroupWeights DepthwiseEngine::WeightsInOrder() const {
   const auto size = static_cast<size_t>(TapsPerGroup(spec_.dot));
   GroupWeights weights;
@@ -105,10 +105,10 @@ DepthwiseEngine::GroupWeights DepthwiseEngine::WeightsInOrder() const {
 }
 
 bool DepthwiseEngine::IsFlatBetter() const {
-  constexpr int64_t kMostPixels = 8;  // beyond, a row is too short for many steps
-  constexpr double kUnaligned = 1.1;  // pixels that are no whole vectors
+  constexpr int64_t kMostPixels = 8;  // with more, a row has too few steps
+  constexpr double kUnaligned = 1.1;  // of pixels that are not whole vectors
   if (taps_.pixel_stride_bytes != data_.n || data_.n % v_ == 0) return false;
-  if (spec_.epilogue.has_residual()) return false;  // rare enough
+  if (spec_.epilogue.has_residual()) return false;  // too rare to support
   if (data_.n < v_) return true;
   if (step_pixels() > kMostPixels) return false;
   const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
@@ -140,7 +140,7 @@ Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
   const int64_t line = cover->step_pixels * data_.n;
   for (int64_t start = 0; start < line; start += v_) cover->starts.push_back(start);
   if (cover->step_pixels > 1) {
-    // Rows end anywhere, but always with a pixel.
+    // The last vector of any row ends with a pixel.
     cover->starts.push_back(RoundUp(v_, data_.n) - v_);
   } else {
     cover->starts.back() = std::max<int64_t>(data_.n - v_, 0);
@@ -314,8 +314,8 @@ void DepthwiseEngine::RunByChannels(const DepthwiseRow& row, int64_t channel_beg
   for (int64_t done = channel_begin; done < channel_end; done += v_) {
     const auto i = static_cast<size_t>(done / v_);
     const int64_t start = by_channels_.starts[i];
-    // Where C is the residual, what is computed again would find it overwritten; and channels before the
-    // first are another thread's.
+    // Not in place: channels before the first belong to another thread, and if C is the residual, channels
+    // that are computed again would read it overwritten.
     if (data_.n < v_ || start < channel_begin || (row.output.residual != nullptr && start < done)) {
       RunThroughScratch(i, done, row);
     } else {
@@ -350,11 +350,11 @@ void DepthwiseEngine::RunThroughScratch(size_t vector, int64_t done, const Depth
   const int64_t start = by_channels_.starts[vector];
   const int64_t channels = std::min(data_.n - start, v_);
   for (int64_t pixel = 0; pixel < row.pixels; pixel += kPixels) {
-    const DepthwiseRow tail = From(row, pixel, start);
-    const int64_t pixels = std::min(kPixels, tail.pixels);
-    const ScratchTile tile(tail.output, pixels, v_, scratch.data());
+    const DepthwiseRow remaining = From(row, pixel, start);
+    const int64_t pixels = std::min(kPixels, remaining.pixels);
+    const ScratchTile tile(remaining.output, pixels, v_, scratch.data());
     tile.Load(0, 0, channels);
-    RunVector(by_channels_, vector, {tail.pixel0, pixels, tile.map(), row.columns});
+    RunVector(by_channels_, vector, {remaining.pixel0, pixels, tile.map(), row.columns});
     tile.Store(0, 0, done - start, channels);
   }
 }

@@ -1,7 +1,7 @@
-// Depthwise convolution: each channel with a filter of its own, a row of adjacent output pixels at a time.
+// Depthwise convolution: each channel has its own filter. A call computes a row of adjacent output pixels.
 //
-// The caller stages the input as a *band*: u8 (s8 shifted by +128), padding in place, so that every tap of
-// every output pixel is there to read. A pixel of it holds the n output channels, densely, and tap t of
+// The caller stages the input as a *band*: u8 (s8 shifted by +128), with padding in place, so that every tap
+// of every output pixel can be read. A pixel of the band holds the n output channels, densely. Tap t of
 // output pixel x of a row lies at
 //
 //   pixel0 + x·pixel_stride_bytes + TapGrid::Offset(t) + channel
@@ -15,11 +15,11 @@
 //   are adjacent in the band        |....V....|....V....|      after n; vectors of the line repeat after
 //   and in the output:              |<-  lcm(n, V)    ->|      lcm(n, V), which is a kernel's pixel
 //
-// The flat cover wastes no lanes where n is no multiple of V, but neighbours share fewer places. It needs the
-// pixel stride of stride 1: a band of stride s is flat too if it is staged in s phases of columns, each of
-// them adjacent. Where neither fits, pixels go through scratch.
+// The flat cover wastes no lanes if n is no multiple of V, but neighbours share fewer places. It needs
+// adjacent pixels, as with stride 1. A band of stride s is flat too if it is staged as s phases, each of
+// adjacent columns. If neither cover fits, pixels go through scratch.
 //
-// Portable plans (portable_engine.h) have no kernel and no cover: compiled code takes a pixel at a time.
+// Portable plans (portable_engine.h) have no kernel and no cover: compiled code computes pixel by pixel.
 #ifndef INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
 
@@ -35,14 +35,14 @@
 
 namespace intact::kernels {
 
-/// A run's own constants of columns, also as kernels read them.
+/// A run's own constants of columns, and a copy that is arranged for kernels.
 struct DepthwiseColumns : RunColumns {
   const uint8_t* covers = nullptr;  // DepthwiseEngine::Cover::records and factors, cover by cover
 };
 
 /// Adjacent output pixels of a row.
 struct DepthwiseRow {
-  const uint8_t* pixel0 = nullptr;  // the first one's first tap
+  const uint8_t* pixel0 = nullptr;  // first tap of the first pixel
   int64_t pixels = 0;
   OutputMap output;                           // a row for each pixel
   const DepthwiseColumns* columns = nullptr;  // null: the plan's
@@ -63,52 +63,52 @@ class DepthwiseEngine {
   int64_t channel_step() const { return v_; }
   int64_t packed_bytes() const;
 
-  /// Scratch for a run's own constants of columns beside those of KernelData, a multiple of 64.
+  /// Scratch for a run's arranged constants, besides KernelData::RunColumnBytes(); a multiple of 64.
   int64_t RunColumnBytes() const {
     return data_.HasRunColumns() ? RunBytes(by_channels_) + RunBytes(flat_) : 0;
   }
-  /// Makes them of KernelData's at `to`, aligned to 64 bytes.
+  /// Arranges KernelData's `columns` for kernels, at `to`, aligned to 64 bytes.
   DepthwiseColumns MakeRunColumns(const RunColumns& columns, uint8_t* to) const noexcept;
 
-  /// Whether RunRow() reads nothing beyond the taps of its pixels, for rows of `pixels` or more: otherwise
-  /// kSlackBytes after them too.
+  /// Whether RunRow() reads only the taps of its pixels, for rows of at least `pixels` pixels; otherwise it
+  /// may also read kSlackBytes behind them.
   bool ReadsOnlyTaps(int64_t pixels, int64_t c_stride_bytes) const {
     return !by_channels_.kernel || data_.n >= v_ || RunsFlat(pixels, c_stride_bytes);
   }
 
-  /// Writes elements [channel_begin, channel_end) of each pixel, and reads those of the residual.
-  /// `channel_begin` is a multiple of channel_step(), and `channel_end` too, or data.n. Reads of the band
-  /// what these channels need, and before them in the band where the last vector is ragged.
+  /// Writes elements [channel_begin, channel_end) of each pixel, and reads these elements of the residual.
+  /// `channel_begin` is a multiple of channel_step(); `channel_end` is a multiple too, or data.n. Reads only
+  /// these channels of the band; if the last vector is ragged, also channels before them.
   void RunRow(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
 
  private:
   /// Vectors of channels, each with its record and, for outputs that are scaled, its factors and addends.
   struct Cover {
     DepthwiseKernelFunction kernel;
-    std::vector<int64_t> starts;  // where vectors begin in the line of channels
-    int64_t step_pixels = 1;      // the kernel's pixel, in pixels
-    std::vector<int64_t> taps;    // where a kernel that loops reads; whole groups
-    std::vector<int64_t> places;  // where the kernel's places lie, and from a block of pixels to the next
-    int64_t block_stride_bytes = 0;
+    std::vector<int64_t> starts;     // where vectors begin in the line of channels
+    int64_t step_pixels = 1;         // pixels that the kernel treats as one
+    std::vector<int64_t> taps;       // offsets for a kernel that loops; whole groups
+    std::vector<int64_t> places;     // offsets of the kernel's places
+    int64_t block_stride_bytes = 0;  // from a block of pixels to the next
     int64_t record_bytes = 0;
     AlignedBuffer<uint8_t> records;
     AlignedBuffer<uint32_t> factors, addends;  // of EpilogueArgs
   };
 
-  /// Of a run's own records and factors of a cover: whole cache lines each.
+  /// Bytes of a run's own records, and of its records and factors, for a cover: whole cache lines.
   static int64_t RecordBytes(const Cover& cover) { return static_cast<int64_t>(cover.records.bytes()); }
   static int64_t RunBytes(const Cover& cover) {
     return RecordBytes(cover) + static_cast<int64_t>(cover.factors.bytes());
   }
-  /// Copies column values of 4 bytes, `from`, to where the vectors of `cover` read them.
+  /// Copies 4-byte column values from `from` to `to`, in the order in which the vectors of `cover` read them.
   void Arrange(const void* from, const Cover& cover, uint8_t* to) const noexcept;
-  /// Writes the accumulators' start of each channel of a vector's record.
+  /// Writes the compensation of each channel to a vector's record.
   void SetCompensation(const int32_t* compensation, int64_t start, uint8_t* record) const noexcept;
 
   /// What compiled code reads.
   struct Portable {
     std::vector<int64_t> offsets;  // of taps, in bytes
-    std::vector<int16_t> weights;  // [tap][channel], less their zero points
+    std::vector<int16_t> weights;  // [tap][channel], zero points subtracted
   };
 
   DepthwiseEngine(const KernelData& data, const TapGrid& taps, core::Isa isa);
@@ -117,7 +117,7 @@ class DepthwiseEngine {
   bool RunsFlat(int64_t pixels, int64_t c_stride_bytes) const {
     return flat_.kernel && c_stride_bytes == data_.n * data_.element_bytes() && pixels * data_.n >= v_;
   }
-  /// The kernel's pixel of the flat cover, in pixels.
+  /// Pixels that the flat cover's kernel treats as one.
   int64_t step_pixels() const;
   TapGrid FlatTaps() const;
   DepthwiseKernelSpec SpecFor(const TapGrid& taps) const;
@@ -132,13 +132,13 @@ class DepthwiseEngine {
   int32_t Weight(int64_t tap, int64_t channel) const;
   int64_t ChannelAt(int64_t start, int64_t i) const { return (start + i) % data_.n; }
 
-  /// What is left of `row` from a pixel and a channel on.
+  /// The part of `row` from a pixel and a channel on.
   DepthwiseRow From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const;
-  /// A vector of `cover`, whose channels and pixels `row` holds.
+  /// Computes a vector of `cover` for all pixels of `row`, which begins at the vector's first channel.
   void RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept;
   void RunByChannels(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
   void RunFlat(const DepthwiseRow& row) const noexcept;
-  /// A vector of by_channels_, of which channels before `done` are not written.
+  /// Computes a vector of by_channels_, without writing the channels before `done`.
   void RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept;
 
   const KernelData& data_;
@@ -146,8 +146,8 @@ class DepthwiseEngine {
   DepthwiseKernelSpec spec_;  // of by_channels_
   int64_t v_;                 // channels of a vector
   Cover by_channels_;
-  Cover flat_;         // without a kernel where it is not wanted; the last vector ends a row
-  Portable portable_;  // empty where there are kernels
+  Cover flat_;         // no kernel if by_channels_ is better; the last vector ends a row
+  Portable portable_;  // empty unless the plan is portable
   std::string kernel_name_;
 };
 

@@ -37,7 +37,8 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
   return epilogue;
 }
 
-// to[i] = compensation[column] + zero_point·paddings[i], modulo 2³²: what padding that is not computed would add.
+// to[i] = compensation[column] + zero_point·paddings[i], modulo 2³²: adds the contribution of skipped
+// padding.
 void AddPadding(const int32_t* compensation, uint32_t zero_point, std::span<const uint32_t> paddings,
                 int32_t* to) noexcept {
   const size_t columns = paddings.size() / 3;
@@ -55,7 +56,7 @@ void Unshift(const KernelData& data, const int32_t* compensation, int32_t* to) n
   }
 }
 
-// Of a value for each column, padded to whole panels: whole cache lines.
+// Bytes of an array with a 4-byte value for each column, padded to whole panels: whole cache lines.
 int64_t ColumnArrayBytes(const KernelData& data) { return static_cast<int64_t>(data.compensation.bytes()); }
 
 }  // namespace
@@ -84,7 +85,7 @@ Error GemmData::SetSkippingCompensation() {
   return {};
 }
 
-// Padding contributes za'·Σ b' (pack.h), which the column's constant takes over.
+// Padding contributes za'·Σ b' (pack.h), which is added to the column's constant.
 Error GemmData::AddSkippingCompensation(const TapRange& range) {
   const Taps& taps = this->taps();
   const auto zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint());
@@ -181,7 +182,7 @@ void FillWithNan(const OutputMap& output, const Range& range, const KernelData& 
 
 bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes) {
   constexpr int64_t kLine = 64;
-  // A residual in C's place has its lines read anyway.
+  // If the residual is C itself, its lines are read anyway.
   return output.residual != output.c && row_bytes > Caches().CachedOutputs() / rows &&
          output.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(output.c) % kLine == 0;
 }

@@ -1,5 +1,5 @@
-// An engine computes rectangles of C from one plan's weights with one family of kernels. A plan has one for
-// each range of M that wants another way: GemmPlan chooses, engines do not know of each other.
+// An engine computes rectangles of C from one plan's weights with one family of kernels. A plan has several
+// engines, each best for a range of M. EngineSet chooses among them; engines do not know of each other.
 #ifndef INTACT_KERNELS_ENGINES_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_ENGINE_H_
 
@@ -30,22 +30,22 @@ namespace intact::kernels {
 
 /// One run's buffers, with defaults filled in.
 struct RunBuffers {
-  InputRows a;  // where runs quantize or transpose A, of what they are given until a plan has
+  InputRows a;  // A; if a run quantizes or transposes A, the caller's rows until the plan has done so
   OutputMap output;
   /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueVariant::streams.
   bool may_stream = false;
-  /// What row `row_values_begin` of A and those that follow have; null where EpilogueSpec has no row values.
+  /// Values of the rows of A from `row_values_begin` on; null if EpilogueSpec has no row values.
   const RowValues* row_values = nullptr;
   int64_t row_values_begin = 0;
-  /// What the caller gives of rows, with INTACT_QUANTIZATION_ROWS, or of all with TENSOR: zero points may be
-  /// null.
+  /// The caller's zero points and scales: of each row with INTACT_QUANTIZATION_ROWS, one of each with TENSOR.
+  /// Zero points may be null.
   const int32_t* given_zero_points = nullptr;
   const float* given_scales = nullptr;
   /// The quantization of all rows, with INTACT_QUANTIZATION_DYNAMIC_TENSOR.
   RowQuantization tensor;
-  /// Null where the plan has the weights.
+  /// Null if the plan has the weights.
   const RuntimeWeights* weights = nullptr;
-  /// Null where the plan has all constants of columns. Of a convolution an array, one for each unit.
+  /// Null if the plan has all constants of columns. For a convolution: an array with an entry for each unit.
   const RunColumns* columns = nullptr;
 
   const RowMap& rows() const { return *std::get_if<RowMap>(&a); }
@@ -53,9 +53,9 @@ struct RunBuffers {
   bool IsTransposed() const { return std::holds_alternative<RowMap>(a) && rows().IsTransposed(); }
 };
 
-/// What kernels need to know of some weights, on one ISA. Immutable; engines keep references to it.
+/// Weights and the data that kernels need with them, on one ISA. Immutable; engines keep references to it.
 struct KernelData {
-  /// `folds_zero_points`: the engine has those of weights in the weights.
+  /// `folds_zero_points`: the engine subtracts zero points of weights from the weights.
   KernelData(std::shared_ptr<const LinearWeights> packed, core::Isa isa, bool folds_zero_points);
   KernelData(const KernelData&) = delete;
   KernelData& operator=(const KernelData&) = delete;
@@ -71,25 +71,26 @@ struct KernelData {
   uint8_t a_shift() const { return problem.a_shift(); }
   int element_bytes() const { return core::BytesOf(epilogue.c_type); }
   int residual_bytes() const { return core::BytesOf(epilogue.residual); }  // of an element
-  /// The panels of a run: panel p is panel_stride_bytes()·p from there.
+  /// The panels of a run: panel p begins at panel_stride_bytes()·p.
   const int8_t* PanelsOf(const RunBuffers& buffers) const {
     return buffers.weights == nullptr ? weights.data : buffers.weights->panels;
   }
   const int32_t* CompensationOf(const RunBuffers& buffers) const {
     return buffers.columns == nullptr ? compensation.data() : buffers.columns->compensation;
   }
-  /// The same for kernels that multiply s8 activations as they are; `own`: UnshiftCompensation() of the plan.
+  /// CompensationOf() for kernels that multiply s8 activations unshifted; `own`: the plan's
+  /// UnshiftCompensation().
   const int32_t* UnshiftedCompensationOf(const RunBuffers& buffers, const AlignedBuffer<int32_t>& own) const {
     if (own.size() == 0) return CompensationOf(buffers);
     return buffers.columns == nullptr ? own.data() : buffers.columns->unshifted_compensation;
   }
-  /// Whether runs have constants of columns of their own, of A's zero point and scale.
+  /// Whether each run computes its own constants of columns, from A's zero point and scale.
   bool HasRunColumns() const { return problem.has_run_zero_point || problem.has_run_scale; }
-  /// Scratch for them, a multiple of 64.
+  /// Scratch for these constants, a multiple of 64.
   int64_t RunColumnBytes() const;
-  /// Makes them at `to`, aligned to 64 bytes.
+  /// Computes these constants at `to`, aligned to 64 bytes.
   RunColumns MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
-  /// For the tile of C that begins at (row, column).
+  /// Epilogue arguments for the tile of C that begins at (row, column).
   EpilogueArgs EpilogueAt(const RunBuffers& buffers, int64_t row, int64_t column) const {
     EpilogueArgs args;
     args.constants = &constants;
@@ -111,15 +112,16 @@ struct KernelData {
   }
 };
 
-/// KernelData::compensation where padding is not computed, for tiles that run the taps of one range.
+/// KernelData::compensation for tiles that skip padding and run the taps of one range.
 struct SkippingCompensation {
   TapRange taps;
-  // [3][padded columns]: for most rows; for those that skip Taps::head; for those that skip Taps::tail
+  // [3][padded columns]: for most rows; for rows that skip Taps::head; for rows that skip Taps::tail
   AlignedBuffer<int32_t> columns;
-  AlignedBuffer<uint32_t> paddings;  // likewise, Σ b of what is not computed, where runs have zero points
+  AlignedBuffer<uint32_t> paddings;  // [3][padded columns]: Σ b of the skipped depths; empty unless runs have
+                                     // zero points
 };
 
-/// What the engines of a plan share: its weights, and how they find A.
+/// The data that a plan's engines share: its weights, and how to find A.
 struct GemmData : KernelData {
   GemmData(std::shared_ptr<const LinearWeights> packed, Access given, core::Isa isa)
       : KernelData(std::move(packed), isa, std::holds_alternative<PlanarAccess>(given)),
@@ -128,8 +130,7 @@ struct GemmData : KernelData {
   Error SetSkippingCompensation();
 
   Access access;
-  std::vector<SkippingCompensation>
-      skipping_compensation;  // for all taps, then each range of Taps::line_taps
+  std::vector<SkippingCompensation> skipping_compensation;  // for all taps, then each range of line_taps
 
   const int32_t* SkippingCompensationOf(const RunBuffers& buffers,
                                         const SkippingCompensation& skipping) const {
@@ -137,7 +138,7 @@ struct GemmData : KernelData {
     const auto before = &skipping - skipping_compensation.data();
     return buffers.columns->skipping_compensation + before * static_cast<int64_t>(skipping.columns.size());
   }
-  /// Those of KernelData, and skipping_compensation.
+  /// As in KernelData, and with skipping_compensation.
   int64_t RunColumnBytes() const;
   RunColumns MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
 
@@ -149,7 +150,7 @@ struct GemmData : KernelData {
   Error AddSkippingCompensation(const TapRange& range);
 };
 
-/// Which engine of a plan: the same value for all plans that have it.
+/// Identifies an engine of a plan. Equal engines of different plans have equal ids.
 struct EngineId {
   enum class Kind : uint8_t { kPortable, kPanels, kScheduled, kPlanar, kTiles };
   Kind kind = Kind::kPortable;
@@ -159,10 +160,10 @@ struct EngineId {
 
 /// How an engine cuts C.
 struct EngineTile {
-  int rows, columns;       // the largest tile; threads cut C between multiples of its columns
-  int column_step;         // the last columns of a range are computed as if they were a multiple of it
-  int row_step = 1;        // threads cut C between multiples of it
-  int least_row_step = 0;  // a finer step, where another engine had better run the tail; 0: none
+  int rows, columns;       // the largest tile; C is split among threads at multiples of its columns
+  int column_step;         // a range costs as much as if its columns were rounded up to this
+  int row_step = 1;        // C is split among threads at multiples of this many rows
+  int least_row_step = 0;  // finer step, allowed when another engine handles the tail; 0: none
 };
 
 class Engine {
@@ -178,15 +179,15 @@ class Engine {
   virtual std::string KernelName() const = 0;
   /// Memory of this engine's own copy of the weights.
   virtual int64_t packed_bytes() const { return 0; }
-  /// What its kernels read that the canonical panels can be restored from; null: they read those panels, or
-  /// nothing restores them.
+  /// The engine's weights, if the canonical panels can be restored from them; null if kernels read these
+  /// panels themselves, or if they cannot be restored.
   virtual std::shared_ptr<const PanelSource> panel_source() const { return nullptr; }
-  /// What its schedule came to; zeros if it runs none.
+  /// Statistics of the engine's schedule; zeros if it runs none.
   virtual ScheduleStatistics statistics() const { return {}; }
-  /// Predicted time for `m` rows, in times that the ISA's own sequence (vpdpbusd, or the maddubs sequence before it)
-  /// takes for a row: engines of one plan are compared by it.
+  /// Predicted time for `m` rows, to compare engines of one plan. The unit is the time that the ISA's own
+  /// sequence (vpdpbusd, or the maddubs sequence) takes for a row.
   virtual double Cost(int64_t m) const = 0;
-  /// How many of `m` rows fill its vectors: the others may be cheaper on another engine.
+  /// The number of `m` rows that fill whole vectors. The others may be cheaper on another engine.
   virtual int64_t WholeRows(int64_t m) const { return m; }
   /// Scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;
@@ -194,11 +195,11 @@ class Engine {
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
 };
 
-/// KernelData::compensation without the shift of s8 activations, for kernels that multiply those as they are.
-/// Leaves `compensation` empty where there is no shift.
+/// KernelData::compensation without the u8 shift, for kernels that multiply s8 activations unshifted. Leaves
+/// `compensation` empty if activations are not shifted.
 Error UnshiftCompensation(const KernelData& data, AlignedBuffer<int32_t>* compensation);
 
-/// Fills outputs that have no scale: a float is a NaN, see the contract. An 8-bit output is that already.
+/// Fills float outputs that have no scale with NaN, see the contract. 8-bit outputs have their value already.
 void FillWithNan(const OutputMap& output, const Range& range, const KernelData& data) noexcept;
 
 /// Whether non-temporal stores pay for `rows` rows of C, `row_bytes` each: RunBuffers::may_stream.

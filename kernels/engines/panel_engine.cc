@@ -12,14 +12,14 @@ namespace intact::kernels {
 namespace {
 
 constexpr int kMaxRows = 16;  // of a tile
-// How many bytes ahead thin ranges fetch their own weights, a line a quad. Zen 3's prefetchers do not keep up
-// with few streams: measured there at 4×4096×4096, 1.5 times as fast, and 1.02 times at 8. Not with VNNI,
-// where memory was read at 0.9 of its bandwidth without.
+// The distance in bytes at which kernels prefetch their own weights when M is small, a line per quad. Zen 3's
+// hardware prefetchers do not keep up with few streams: measured there, 1.5 times as fast at 4×4096×4096, and
+// 1.02 times at 8 rows. Not with VNNI: it read memory at 0.9 of its bandwidth without.
 constexpr int64_t kOwnAhead = 1024;
 
 int Lanes(core::Isa isa) { return jit::VectorBytes(isa) / 4; }
 
-// The taps that some of the next `rows` rows need.
+// The smallest range of taps that contains those of the next `rows` rows.
 TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, const RowCursor& cursor,
                     int64_t rows) {
   auto line = static_cast<size_t>(cursor.line());
@@ -33,7 +33,7 @@ TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, const 
 
 }  // namespace
 
-// Walks through a region that is to be fetched, a call's share at a time.
+// A region to be prefetched, from which each call takes a share.
 class PanelEngine::PrefetchRegion {
  public:
   PrefetchRegion() = default;
@@ -52,15 +52,16 @@ class PanelEngine::PrefetchRegion {
   int64_t remaining_bytes_ = 0;
 };
 
-// Cuts rows into tiles, evenly: the first ones have a row more. With `run_rows`, tiles begin and end with a
-// line wherever rows [line begin, line begin + run_rows) allow.
+// Cuts rows evenly into tiles: the first tiles may have a row more. With `run_rows`, each run of so many rows
+// from the begin of a line on is cut separately.
 class PanelEngine::TileCutter {
  public:
   TileCutter(int64_t row_begin, int64_t row_end, int mr, int64_t run_rows, int64_t line_rows)
       : row_(row_begin), row_end_(row_end), mr_(mr), run_rows_(run_rows), line_rows_(line_rows) {}
 
   int64_t row() const { return row_; }
-  // The next tiles of one height, at most `max`; sets `rows`. 0 after the last.
+  // Returns the number of the next tiles of one height, at most `max`, and sets `rows`, their height. 0 after
+  // the last tile.
   int64_t Next(int64_t max, int64_t* rows) {
     *rows = 0;
     if (row_ == row_end_) return 0;
@@ -87,7 +88,7 @@ class PanelEngine::TileCutter {
 // Tiles one below the other that one kernel runs.
 struct PanelEngine::Tiles {
   int64_t row_begin = 0;
-  int64_t rows = 0;  // of each
+  int64_t rows = 0;  // of each tile
   int64_t count = 0;
   bool begins_line = false, ends_line = false;
   const SkippingCompensation* compensation = nullptr;  // null: KernelData::compensation
@@ -98,7 +99,7 @@ struct PanelEngine::Tiles {
     return rows == other.rows && begins_line == other.begins_line && ends_line == other.ends_line &&
            compensation == other.compensation;
   }
-  /// Runs the kernel for `variant` of tiles that are like these.
+  /// Runs the kernel of `variant` for tiles like these.
   void Run(Variant variant, MicrokernelArgs* call) const {
     variant.begins_line = begins_line;
     variant.ends_line = ends_line;
@@ -186,12 +187,12 @@ bool PanelEngine::IsNeeded(const Variant& variant, int rows) const {
          (!variant.ends_line || CanSkip(data_.taps().tail, rows));
 }
 
-// Whether tiles of `rows` rows can leave one out.
+// Whether tiles of `rows` rows can skip `padding` in one row.
 bool PanelEngine::CanSkip(int64_t padding, int64_t rows) const {
   return cost_.run_rows() != 0 && padding != 0 && rows > 1;
 }
 
-// The split variant fetches them by itself, and a line a quad is one panel's.
+// The split variant always does so. A line per quad suffices for one panel only.
 bool PanelEngine::CanFetchOwn() const {
   return nr_ == kPanelColumns && CanPrefetch() && block_.dot != jit::DotKind::kVnni &&
          block_.dot != jit::DotKind::kSplit;
@@ -202,7 +203,7 @@ int64_t PanelEngine::StagedTapBytes() const {
 }
 
 int64_t PanelEngine::StagedStride() const {
-  // A line more than the row, so that the rows of a tile do not meet in the same sets of L1.
+  // One cache line more than the row, so that the rows of a tile map to different sets of L1.
   return RoundUp(data_.taps().count() * StagedTapBytes(), 64) + 64;
 }
 
@@ -243,7 +244,7 @@ void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uin
   }
 }
 
-// Sets taps, and for them the depth's beginning in `b` and the columns' constants: all at column 0.
+// Sets the members of `call` that depend on taps.
 void PanelEngine::SetTaps(const SkippingCompensation* compensation, MicrokernelArgs* call) const {
   static constexpr int64_t kOneTap = 0;
   if (is_staged_) {
@@ -260,15 +261,15 @@ void PanelEngine::SetTaps(const SkippingCompensation* compensation, MicrokernelA
   call->tail_begin = data_.taps().depth - data_.taps().tail;
 }
 
-// The compensation of all taps if none were made for `range`.
+// The compensation for `range`; for all taps, if none was made for `range`.
 const SkippingCompensation* PanelEngine::FindCompensation(const TapRange& range) const {
   const auto found = std::find_if(data_.skipping_compensation.begin(), data_.skipping_compensation.end(),
                                   [&](const SkippingCompensation& made) { return made.taps == range; });
   return found == data_.skipping_compensation.end() ? &data_.skipping_compensation.front() : &*found;
 }
 
-// The next tiles of one kind, or the first of them, and pointers to their rows. Members are set one by one:
-// see MicrokernelArgs.
+// Sets `tiles` to the next tiles of one kind, or to a single one, and `pointers` to their rows. Members are
+// set one by one: see MicrokernelArgs.
 void PanelEngine::NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
                             const uint8_t** pointers, Tiles* tiles) const noexcept {
   const bool has_lines = !is_staged_ && !data_.skipping_compensation.empty();
@@ -286,7 +287,7 @@ void PanelEngine::NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, Ro
   tiles->ends_line = CanSkip(data_.taps().tail, tiles->rows) && cursor->BeginsLine();
 }
 
-// How many tiles a call takes: their rows of A stay in L1 while the columns pass them.
+// The most tiles of a call: their rows of A stay in L1 while the columns are computed.
 int64_t PanelEngine::MaxTiles(int64_t columns) const {
   if (columns <= nr_) return kMaxTiles;
   return std::clamp<int64_t>(Caches().TileRows() / (block_.mr * data_.k), 1, kMaxTiles);
@@ -296,8 +297,9 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
                            uint8_t* scratch_tile) const noexcept {
   std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // of two groups of tiles
   const int64_t max_tiles = MaxTiles(range.column_end - range.column_begin);
-  // Where it waits for its own weights, fetching others would only hold them up; and where L2 does not hold
-  // both, throw its own out: at a depth of 11008 on Zen 5, 1.1 times as fast without.
+  // The next chunk is not fetched if kernels wait for their own weights, which it would delay; nor if L2 does
+  // not hold both chunks, because it would evict the current one: at a depth of 11008 on Zen 5, 1.1 times as
+  // fast without.
   const bool fits = 2 * ColumnBytes() * (range.column_end - range.column_begin) <= Caches().TwoChunks();
   const bool has_next = next_end > range.column_end && fits && !HasFewRows(range) && CanPrefetch();
   PrefetchRegion region;
@@ -369,7 +371,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   }
 }
 
-// What depends on where the tiles begin in C.
+// Sets the members of `call` that depend on where the tiles begin in C.
 void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column,
                           MicrokernelArgs* call) const {
   const int64_t first_tap = tiles.compensation == nullptr ? 0 : tiles.compensation->taps.first;
@@ -383,7 +385,7 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
   call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);
 }
 
-// A tile whose last vector is partial.
+// Runs a tile with a partial last vector.
 void PanelEngine::RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
                           uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept {
   const ScratchTile scratch(buffers.output, tile.rows, nr_, scratch_tile);

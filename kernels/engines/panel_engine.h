@@ -1,15 +1,14 @@
-// GEMM whose columns fill the vectors' lanes and whose rows of A are broadcast (microkernel.h): from the
-// canonical B panels, or from weights scheduled by vectors (scheduled_vectors.h).
+// GEMM with columns in the vectors' lanes and broadcast rows of A (microkernel.h), from the canonical B
+// panels or from weights scheduled by vectors (scheduled_vectors.h).
 //
 //   RunRange ─► blocks of rows (A, in a quarter of L2)
 //            ─► chunks of columns (B, in an eighth of L2; the next chunk is prefetched meanwhile)
-//            ─► tiles of mr×nr, some rows of tiles at a time, whose rows of A stay in L1: a call for each nr
-//               columns
+//            ─► tiles of mr×nr: a call for each nr columns runs several tiles, whose rows of A stay in L1
 //
-// A is read where it is, unless kernels cannot read it there: s8 must be shifted where the ISA multiplies u8
-// alone, a depth that is no multiple of four padded, the wide and split variants read it taken apart, and the
-// scheduled one as a single tap. Such rows are staged, a block at a time, their taps joined. An edge within a
-// vector goes through a scratch tile.
+// A is read in place unless kernels cannot: s8 must be shifted if the ISA multiplies u8 only, a depth that is
+// no multiple of four must be padded, the wide and split variants read quads split into two dwords, and the
+// scheduled variant reads a single tap. Then rows are staged, a block at a time, with their taps joined. An
+// edge within a vector goes through a scratch tile.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
@@ -30,8 +29,8 @@ namespace intact::kernels {
 
 class PanelEngine final : public Engine {
  public:
-  /// `data` outlives the engine; `schedule`: what the scheduled variant runs, null for others. CODEGEN_FAILED
-  /// names the kernel.
+  /// `data` outlives the engine. `schedule`: for the scheduled variant; null for others. CODEGEN_FAILED names
+  /// the kernel.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block,
                                                 std::shared_ptr<const ScheduledVectors> schedule);
 
@@ -50,7 +49,7 @@ class PanelEngine final : public Engine {
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 
  private:
-  /// What kernels for tiles of one height differ in.
+  /// The differences between kernels for tiles of one height.
   struct Variant {
     bool streams = false, is_edge = false, prefetches = false, begins_line = false, ends_line = false;
 
@@ -58,7 +57,7 @@ class PanelEngine final : public Engine {
     static Variant Of(unsigned index);
     size_t Index() const;
   };
-  /// The kernels for tiles of one height, those that are needed.
+  /// The kernels for tiles of one height; only needed ones are set.
   struct Functions {
     std::array<MicrokernelFunction, Variant::kCount> of_variant;
     std::vector<int64_t> pixel_offsets;  // MicrokernelArgs::pixel_offsets
@@ -94,14 +93,13 @@ class PanelEngine final : public Engine {
                                 : data_.weights.panel_stride_bytes() / data_.weights.width;
   }
   void Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
-  /// Computes `range` from the rows that `a` holds under the same numbers, and fetches the columns up to
-  /// `next_end` meanwhile.
+  /// Computes `range` from `a`, which has the same row numbers, and prefetches the columns up to `next_end`.
   void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
                 uint8_t* scratch_tile) const noexcept;
   int64_t MaxTiles(int64_t columns) const;
   void NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
                  const uint8_t** pointers, Tiles* tiles) const noexcept;
-  /// The columns of `range` for `tiles`, which share of `region` is fetched meanwhile.
+  /// Computes the columns of `range` for `tiles`, and prefetches a share of `region`.
   void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
                 const uint8_t* const* pointers, PrefetchRegion* region, uint8_t* scratch_tile) const noexcept;
   void SetTaps(const SkippingCompensation* compensation, MicrokernelArgs* call) const;
@@ -109,14 +107,14 @@ class PanelEngine final : public Engine {
   const SkippingCompensation* FindCompensation(const TapRange& range) const;
   void RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
                uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept;
-  /// Whether thin ranges may fetch their own weights by what kernels prefetch.
+  /// Whether kernels may prefetch their own weights when M is small.
   bool CanFetchOwn() const;
-  /// So few rows of tiles that they wait for their own weights.
+  /// Whether rows are so few that kernels wait for their own weights.
   bool HasFewRows(const Range& range) const {
     return range.row_end - range.row_begin <= (CanFetchOwn() ? 2 : 1) * block_.mr;
   }
   bool FetchesOwn(const Range& range) const { return CanFetchOwn() && HasFewRows(range); }
-  /// Columns of groups have few weights: kernels need not fetch those of others. A strip is one stream.
+  /// Columns of groups have few weights, so kernels need not fetch the next ones. A strip is a single stream.
   bool CanPrefetch() const { return data_.taps().vector_step == 0 && schedule_ == nullptr; }
   /// Whether whole vectors are whole cache lines of a 4-byte output.
   bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
@@ -127,9 +125,9 @@ class PanelEngine final : public Engine {
   bool is_signed_, is_staged_;
   std::shared_ptr<const ScheduledVectors> schedule_;
   BlockCost cost_;
-  AlignedBuffer<int32_t> compensation_;  // instead of data_'s where is_signed_
+  AlignedBuffer<int32_t> compensation_;  // replaces data_'s if is_signed_
   std::string kernel_name_;
-  std::vector<Functions> functions_;  // [rows − 1]; only those that n can need are set
+  std::vector<Functions> functions_;  // [rows − 1]
 };
 
 }  // namespace intact::kernels

@@ -21,7 +21,7 @@ std::vector<StripVariant> VariantsOf(core::Isa isa, int64_t group_columns) {
   return own;
 }
 
-// Its offsets depend on the extents.
+// Copies the schedule of `like`, because its offsets depend on the extents.
 Result<ScheduledSums::Schedule> MakeSchedule(const GemmData& data, const ScheduleSpec& spec,
                                              const ScheduledSums::Schedule& like) {
   auto made = std::make_shared<ScheduledWeights>();

@@ -1,9 +1,9 @@
-// Grouped convolution of few channels a group, on every ISA, from scheduled weights and a planar band
+// Grouped convolution with few channels per group, on every ISA, from scheduled weights and a planar band
 // (planar_band.h): positions of the band fill the vectors' lanes, weights are broadcast.
 //
 //   RunRange ─► tiles of positions (scheduled_sums.h)
 //
-// Nothing is packed. Positions between two lines of C are computed and dropped. All panels of a tile are
+// A is not packed. Positions between two lines of C are computed and dropped. All panels of a tile are
 // computed one after the other, while its lines of C are in L1.
 #ifndef INTACT_KERNELS_ENGINES_PLANAR_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PLANAR_ENGINE_H_
@@ -21,7 +21,7 @@ namespace intact::kernels {
 
 class PlanarEngine final : public Engine {
  public:
-  /// `like`: of the same weights for other extents of the input, or null. `data` outlives the engine.
+  /// `like`: sums of the same weights for other input extents, or null. `data` outlives the engine.
   static Result<std::unique_ptr<PlanarEngine>> Create(const GemmData& data, core::Isa isa,
                                                       const ScheduledSums* like);
 

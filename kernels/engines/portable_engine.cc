@@ -16,7 +16,7 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int64_t kQuads = 16;                  // that are widened at a time
+constexpr int64_t kQuads = 16;                  // widened at a time
 constexpr size_t kVectors = kPanelColumns / 4;  // of int32 in a row of a panel
 
 /// Values of a panel's columns.
@@ -24,7 +24,7 @@ struct Row {
   __m128i vectors[kVectors];  // NOLINT(*-avoid-c-arrays): the type has attributes, which std::array ignores
 };
 
-/// A quad of a panel as int16: its depths 0 and 2 of each column side by side, then 1 and 3.
+/// A quad of a panel as int16: depths 0 and 2 of each column side by side, then depths 1 and 3.
 struct WideQuad {
   std::array<Row, 2> pairs;
 };
@@ -39,7 +39,7 @@ WideQuad Widen(const int8_t* quad) noexcept {
   return wide;
 }
 
-// As VMAXPS and VMINPS have it: the bound if they are equal, or if f is no number.
+// Like VMAXPS and VMINPS: the bound if both are equal or if f is NaN.
 float Max(float f, float bound) { return f > bound ? f : bound; }
 float Min(float f, float bound) { return f < bound ? f : bound; }
 
@@ -62,7 +62,7 @@ T ColumnValue(const void* columns, size_t column) {
   return value;
 }
 
-/// What the row of some outputs has of its own; zeros where it has nothing.
+/// The values of a row (RowValues); defaults if rows have none.
 struct OwnValues {
   uint32_t sum = 0, zero_point = 0;
   float scale = 1.0f;
@@ -76,7 +76,7 @@ struct OwnValues {
     read(offsetof(RowValues, zero_points), &zero_point);
     read(offsetof(RowValues, scales), &scale);
   }
-  /// What zero points subtract from column `i` of the outputs, modulo 2³².
+  /// The terms of zero points that are subtracted from column `i` of the outputs, modulo 2³².
   uint32_t ZeroPointTerms(const EpilogueSpec& spec, const EpilogueArgs& args, size_t i) const {
     uint32_t terms = 0;
     if (spec.has_b_zero_points) terms += sum * static_cast<uint32_t>(args.b_zero_points[i]);
@@ -85,7 +85,7 @@ struct OwnValues {
   }
 };
 
-// The fixed point of the contract (include/intact/intact.h), by 64-bit integers.
+// The fixed-point arithmetic of the contract (include/intact/intact.h), with 64-bit integers.
 int32_t MultiplyFixed(int32_t y, std::optional<int32_t> multiplier, int32_t shift, bool is_away) noexcept {
   using Limits = std::numeric_limits<int32_t>;
   int64_t v = std::clamp(int64_t{y} * (int64_t{1} << std::max(shift, 0)), int64_t{Limits::min()},
@@ -107,21 +107,21 @@ uint8_t FixedPointOutput(const LinearProblem& problem, int32_t y, const Epilogue
   return static_cast<uint8_t>(_mm_cvtss_si32(_mm_set_ss(f)) + bounds.zero_point);
 }
 
-// Cuts off `count` bits, 31 at most, to nearest even: see Epilogue.
+// Removes `count` low bits, at most 31, rounding to nearest even: see Epilogue.
 uint32_t CutOff(uint32_t bits, uint32_t count) noexcept {
   return (bits + (uint32_t{1} << (count - 1)) - 1 + (bits >> count & 1)) >> count;
 }
 
-// To nearest even. f is no NaN.
+// Rounds to nearest even. f is not NaN.
 uint16_t ToFloat16(float f) noexcept {
-  constexpr uint32_t kExcess = 112;  // of a float's exponent over a float16's
+  constexpr uint32_t kExcess = 112;  // a float's exponent minus a float16's
   constexpr uint32_t kInfinity = 0x7c00;
   const auto bits = std::bit_cast<uint32_t>(f);
   const uint32_t sign = bits >> 31 << 15, magnitude = bits & 0x7fffffff, exponent = magnitude >> 23;
   uint32_t half = 0;
   if (exponent > kExcess) {
     half = std::min(CutOff(magnitude - (kExcess << 23), 13), kInfinity);
-  } else if (exponent + 11 > kExcess) {  // subnormal numbers, and the least normal one
+  } else if (exponent + 11 > kExcess) {  // subnormal numbers and the least normal number
     half = CutOff((magnitude & 0x7fffff) | 0x800000, 14 + kExcess - exponent);
   }
   return static_cast<uint16_t>(sign | half);

@@ -1,9 +1,10 @@
-// Compiled code for CPUs without AVX2 and processes that may have no code generated: the same weights, the
-// same rows of A, the same bytes. It takes what every x86-64 CPU has (SSE2).
+// Compiled code for CPUs without AVX2, and for processes that may not generate code. It reads the weights and
+// rows of A that other engines read, and computes the same bytes. It needs only SSE2, which every x86-64 CPU
+// has.
 //
 //   RunRange ─► blocks of rows ─► panels of columns ─► taps ─► quads, widened to int16 some at a time
 //
-// And the requantization of epilogue.h, an output at a time.
+// The requantization is as in epilogue.h, an output at a time.
 #ifndef INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_
 
@@ -18,7 +19,7 @@ namespace intact::kernels {
 
 class PortableEngine final : public Engine {
  public:
-  /// `data`, of which rows are not planar, outlives the engine.
+  /// `data` is not planar, and outlives the engine.
   explicit PortableEngine(const GemmData& data) : data_(data) {}
 
   EngineId id() const override { return {EngineId::Kind::kPortable}; }
@@ -38,8 +39,8 @@ class PortableEngine final : public Engine {
   const GemmData& data_;
 };
 
-/// Requantizes `sums`, accumulators of adjacent columns in a row, and stores them at `c`. `args` are those of
-/// the place. In the default floating-point environment.
+/// Requantizes `sums`, accumulators of adjacent columns in a row, and stores them at `c`. `args`: for the
+/// first of them. Needs the default floating-point environment.
 void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const EpilogueArgs& args,
                   uint8_t* c) noexcept;
 

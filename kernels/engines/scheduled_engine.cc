@@ -10,7 +10,7 @@ namespace {
 
 using TileRows = ScheduledSums::TileRows;
 
-// Of the same weights for all extents.
+// Shares the schedule of `like`: it does not depend on extents.
 Result<ScheduledSums::Schedule> MakeSchedule(const GemmData& data, const ScheduleSpec& spec,
                                              const ScheduledSums::Schedule& like) {
   if (like != nullptr) return like;
@@ -39,7 +39,7 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData&
 
 Error ScheduledEngine::Build() { return sums_.Build(MakeSchedule); }
 
-// Packed rows are read again by each chunk; where there is but one, they are still in L1.
+// Each chunk reads packed rows again. With a single chunk, they are still in L1, so a block is one tile.
 int64_t ScheduledEngine::RowsPerBlock(const ScheduledSums& sums) const {
   const int64_t tile_rows = sums.tile_rows();
   if (data_.weights.panels() <= sums.PanelsPerChunk()) return tile_rows;
@@ -79,7 +79,7 @@ void ScheduledEngine::RunRange(const ScheduledSums& sums, const RunBuffers& buff
   }
 }
 
-// The next `rows` rows, tap by tap; returns the largest activation.
+// Packs the next `rows` rows, tap by tap. Returns the largest activation.
 uint8_t ScheduledEngine::Pack(const ScheduledSums& sums, RowCursor* cursor, int64_t rows,
                               uint8_t* panel) const noexcept {
   std::array<const uint8_t*, ScheduledSums::kMaxTileRows> pointers;

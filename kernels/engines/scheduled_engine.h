@@ -1,5 +1,5 @@
-// Exact GEMM before VNNI, from scheduled weights (schedule.h): rows of A fill the vectors' lanes, weights are
-// broadcast.
+// Exact GEMM without VNNI, from scheduled weights (schedule.h): rows of A fill the vectors' lanes, weights
+// are broadcast.
 //
 //   RunRange ─► blocks of rows (A packed) ─► chunks of panels (their schedule in half of L2) ─► tiles of
 //   rows (scheduled_sums.h)
@@ -20,8 +20,8 @@ namespace intact::kernels {
 
 class ScheduledEngine final : public Engine {
  public:
-  /// `like`: of the same weights for other extents of a convolution's input, or null; it outlives Build().
-  /// Until it is built the engine reports its cost alone. `data` outlives the engine.
+  /// `like`: sums of the same weights for other extents of a convolution's input, or null; it outlives
+  /// Build(). Before Build(), only the engine's cost may be asked for. `data` outlives the engine.
   static Result<std::unique_ptr<ScheduledEngine>> Create(const GemmData& data, core::Isa isa,
                                                          const ScheduledSums* like);
   /// Schedules the weights, or takes the schedule of `like`. Once.

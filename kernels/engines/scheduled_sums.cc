@@ -65,7 +65,7 @@ Error ScheduledSums::ChooseVariant(std::span<const StripVariant> variants, const
     const double cost = PredictedCost(variant, *statistics);
     if (cost < variant_.row_cost || variant_.vectors == 0) variant_ = {own, variant.vectors, cost};
   }
-  // Statistics are of whole panels, costs of the vectors that there are.
+  // Statistics count whole panels, costs only the vectors that have columns.
   variant_.row_cost *= static_cast<double>(data_.weights.panels() * kPanelColumns) /
                        static_cast<double>(RoundUp(data_.n, lanes_));
   return {};
@@ -112,19 +112,20 @@ bool ScheduledSums::CanPair() const {
 }
 
 double ScheduledSums::Cost(int64_t m, double packing) const {
-  // Costs are per vector of columns. A row costs `overhead` beside its items; a kernel call costs `call`.
+  // Costs are per vector of columns. A row costs `overhead` in addition to its items; a kernel call costs
+  // `call`.
   const auto quads = static_cast<double>(data_.weights.quads());
   const auto columns = static_cast<double>(data_.n);
   const auto vectors = static_cast<double>(CeilDivide(data_.n, lanes_));
   const double output = data_.element_bytes() == 1 ? costs::kTurnedByteOutputs : costs::kTurnedOutputs;
   const double overhead = (output * columns / lanes_ / quads + packing) / vectors;
   const double call = costs::kStripTurn * columns / strip_columns() / vectors / quads;
-  // An item loads its offset, the weights of its columns, and a vector of A for each of rows.
+  // Loads per product: an item loads its offset, the weights of its columns, and each vector of rows of A.
   const auto loads = [&](double row_vectors) {
     const double strip = strip_columns();
     return (1 + strip + row_vectors) / (strip * row_vectors);
   };
-  // Lanes without a row cost as much as others, and blocks of few vectors share the broadcasts among fewer.
+  // Lanes without a row cost as much as others. Blocks of few vectors share broadcasts less.
   const double row_cost = variant_.row_cost;
   const auto block_cost = [&](int64_t rows) {
     if (CanPair() && 2 * rows <= lanes_) return lanes_ * (row_cost * costs::kPairedShare + overhead);
@@ -212,7 +213,7 @@ void ScheduledSums::Store(const RunBuffers& buffers, const TileRows& rows, int64
   }
 }
 
-// Whole vectors to scratch, and what is of C from there.
+// Stores whole vectors to scratch, and copies the elements of C from there.
 void ScheduledSums::StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column,
                               int64_t columns, TileEpilogueArgs args, uint8_t* scratch) const noexcept {
   const auto row_of = [&](int64_t i) { return rows.At(i); };

@@ -1,11 +1,11 @@
-// Tiles of C from scheduled weights (schedule.h): what the engines that run schedules have in common.
+// Tiles of C from scheduled weights (schedule.h): the common part of the engines that run schedules.
 // ScheduledEngine packs rows of A for it; PlanarEngine finds them in planar bands.
 //
 //   RunTile ─► panels with accumulators in one buffer ─► windows of depth: one scheduled kernel call for each
 //   panel ─► tile epilogue
 //
-// A tile has several register blocks side by side, so that the branch predictor learns from the first block
-// where the loops over a strip's groups end.
+// A tile has several register blocks side by side, so that the branch predictor learns the exits of the loops
+// over a strip's groups in the first block.
 #ifndef INTACT_KERNELS_ENGINES_SCHEDULED_SUMS_H_
 #define INTACT_KERNELS_ENGINES_SCHEDULED_SUMS_H_
 
@@ -36,11 +36,11 @@ class ScheduledSums {
     static constexpr int32_t kDropped = -1;  // a row between two lines of a planar band
 
     int64_t count = 0;
-    bool is_adjacent = true;                // rows of C that follow each other, none dropped
+    bool is_adjacent = true;                // rows of C follow each other, none is dropped
     std::array<int32_t, kMaxTileRows> row;  // of C, or kDropped
-    std::array<uint8_t*, kMaxTileRows> c;   // column 0; whole vectors of them
+    std::array<uint8_t*, kMaxTileRows> c;   // column 0; filled up to whole vectors
 
-    /// The row of C that row i is; less than 0 if it is none.
+    /// The row of C that row i is stored to; kDropped if none.
     int64_t At(int64_t i) const { return i < count ? row[static_cast<size_t>(i)] : kDropped; }
     void Add(int32_t first, int64_t rows, uint8_t* to, int64_t stride) {
       int32_t* const to_row = row.data() + count;
@@ -55,7 +55,7 @@ class ScheduledSums {
       std::fill_n(c.data() + count, rows, to);
       count += rows;
     }
-    /// Gives the last vector's missing rows a place.
+    /// Directs the last vector's missing rows to `to`.
     void FillVector(int lanes, uint8_t* to) {
       std::fill_n(c.data() + count, RoundUp(count, lanes) - count, to);
     }
@@ -64,16 +64,16 @@ class ScheduledSums {
   /// `data` outlives it.
   ScheduledSums(const GemmData& data, core::Isa isa) : ScheduledSums(data, isa, data.problem.range.high) {}
 
-  /// Chooses the strips that the cost model finds cheaper for the activation range, or those of `like`, which is
-  /// of the same weights for other extents of a convolution's input and outlives Build(). `variants`: to choose
-  /// from, the last of one column, which suits any weights. `spec`: what all variants share.
+  /// Chooses the cheapest of `variants` by the cost model, for the activation range; the last variant has
+  /// strips of one column, which suit any weights. `spec`: common to all variants. `like`: sums of the same
+  /// weights for other extents of a convolution's input, or null; takes its variant, and it outlives Build().
   Error Choose(std::span<const costs::StripVariant> variants, const ScheduleSpec& spec,
                const ScheduledSums* like);
-  /// Makes the schedule of `data` for `spec`; `like`: that of other extents, or null.
+  /// Makes the schedule of `data` for `spec`; `like`: the schedule for other extents, or null.
   using Schedule = std::shared_ptr<const ScheduledWeights>;
   using MakeSchedule = Result<Schedule> (*)(const GemmData& data, const ScheduleSpec& spec,
                                             const Schedule& like);
-  /// Schedules the weights and generates kernels, after Choose(). Until then there are costs alone.
+  /// Schedules the weights and generates kernels, after Choose(). Before, only Cost() may be called.
   Error Build(MakeSchedule make);
 
   int lanes() const { return lanes_; }
@@ -84,24 +84,25 @@ class ScheduledSums {
   int64_t packed_bytes() const {
     return schedule_->bytes() + (fallback_ == nullptr ? 0 : fallback_->packed_bytes());
   }
-  /// See Engine::Cost(). `packing`: what it costs to pack a quad of a row.
+  /// See Engine::Cost(). `packing`: the cost of packing a quad of a row.
   double Cost(int64_t m, double packing) const;
-  /// The sums for a tile with `largest` as its largest activation. Rows beyond the activation range have sums of
-  /// their own.
+  /// The sums for a tile with `largest` as its largest activation: the fallback, if the activation range does
+  /// not contain it.
   const ScheduledSums& For(uint8_t largest) const {
     return largest > amax_ && fallback_ != nullptr ? *fallback_ : *this;
   }
   const ScheduledSums* fallback() const { return fallback_.get(); }
 
-  /// Whether `rows` rows that fill no block run twice in a vector, each for a column of its own.
+  /// Whether `rows` rows, the tail after whole blocks, are duplicated in a vector, one copy for each column
+  /// of a strip.
   bool ArePaired(int64_t rows) const { return rows != 0 && paired_kernel_ && 2 * rows <= lanes_; }
   int block_rows() const { return variant_.vectors * lanes_; }
   int64_t PanelsPerChunk() const;
   /// Scratch that RunTile() needs, a multiple of 64.
   int64_t ScratchBytes() const { return AccumulatorBytes() + EdgeBytes() + DropBytes(); }
-  /// Of it, a row of C for what is dropped.
+  /// The place in this scratch for dropped rows of C.
   uint8_t* Drop(uint8_t* scratch) const { return Edge(scratch) + EdgeBytes(); }
-  /// Computes columns [column_begin, column_end) of `rows` from `a`, where the kernels find row 0 of the tile.
+  /// Computes columns [column_begin, column_end) of `rows`. Row 0 of the tile begins at `a`.
   void RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a, int64_t column_begin,
                int64_t column_end, uint8_t* scratch) const noexcept;
 
@@ -111,8 +112,8 @@ class ScheduledSums {
     int vectors = 0;      // of a register block
     double row_cost = 0;  // of a full block, see Cost()
   };
-  /// For activations in [0, amax]. Rows that hold a larger one are left to `fallback_`; without one the caller
-  /// guarantees that there are none.
+  /// For activations in [0, amax]. Rows with larger ones are left to `fallback_`; without a fallback, the
+  /// caller guarantees that no activation is larger.
   ScheduledSums(const GemmData& data, core::Isa isa, int amax);
   Error ChooseVariant(std::span<const costs::StripVariant> variants, const ScheduleSpec& spec,
                       const ScheduledSums* like);
@@ -120,9 +121,9 @@ class ScheduledSums {
   Error GenerateKernels();
   bool IsPlanar() const { return variant_.spec.group_columns != 0; }
   bool CanPair() const;
-  /// Panels whose accumulators are in memory at a time: a chunk's, if they wait for further windows.
+  /// Panels with accumulators in memory at a time: a chunk, if they wait for further windows.
   int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
-  // Scratch: accumulators, a tile of C where columns are no whole tile, a row of C for what is dropped.
+  // Scratch: accumulators; a tile of C, for columns that fill no whole tile; a row of C, for dropped rows.
   int64_t AccumulatorBytes() const { return PanelsAtOnce() * kPanelColumns * tile_rows() * 4; }
   int64_t EdgeBytes() const {
     return ScratchTile::Bytes(RoundUp(tile_rows(), lanes_), tile_columns_, data_.epilogue.has_residual());
@@ -143,14 +144,14 @@ class ScheduledSums {
   std::unique_ptr<ScheduledSums> fallback_;
   const ScheduledSums* like_ = nullptr;  // until it is built
   Variant variant_;
-  int tile_columns_ = 0;  // that are stored at a time
+  int tile_columns_ = 0;  // stored at a time
   Schedule schedule_;
   std::string kernel_name_;
   std::vector<ScheduledKernelFunction> kernels_;  // [vectors − 1]
-  ScheduledKernelFunction paired_kernel_;         // for half a vector of rows; of strips of two columns
+  ScheduledKernelFunction paired_kernel_;         // for half a vector of rows and strips of two columns
   TileEpilogueFunction epilogue_;
-  TileEpilogueFunction vector_epilogue_;     // for the columns left over, where tiles have several vectors
-  TileEpilogueFunction streaming_epilogue_;  // where a row of a tile is a whole cache line of C
+  TileEpilogueFunction vector_epilogue_;     // for leftover columns, if tiles have several vectors
+  TileEpilogueFunction streaming_epilogue_;  // if a row of a tile is a whole cache line of C
 };
 
 }  // namespace intact::kernels

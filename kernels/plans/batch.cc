@@ -12,26 +12,26 @@
 namespace intact::kernels {
 namespace {
 
-// A stride where 0 stands for `dense`.
+// A stride; 0 stands for `dense`.
 int64_t OrDense(int64_t stride, int64_t dense) { return stride == 0 ? dense : stride; }
 
-// Values of each item, where 0 stands for one.
+// Values of each item; 0 stands for one.
 int64_t CountOf(int64_t count) { return std::max<int64_t>(count, 1); }
 
-// a·b, or the largest there is: strides may be anything until they are checked.
+// a·b, or the largest int64 if that overflows: strides may be anything until they are checked.
 int64_t Times(int64_t a, int64_t b) {
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
-// a + b likewise; b is not negative.
+// a + b, or the largest int64 if that overflows; b is not negative.
 int64_t Plus(int64_t a, int64_t b) {
   int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
 }
 
 struct Steps {
-  int64_t a_stride;        // elements from a row of A to the next, or from a depth where it is transposed
+  int64_t a_stride;        // elements from a row of A to the next; from a depth to the next if transposed
   int64_t a, c, residual;  // elements from a row to the next
   int64_t item_a, item_c, item_residual;  // and from an item to the next
 };
@@ -49,10 +49,10 @@ Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
   return steps;
 }
 
-// One tensor's items: at a pointer, a stride apart, or each at one of `pointers`.
+// One tensor's items are a stride apart from `base` on, or each at one of `pointers`.
 Error CheckItems(const std::string& name, const void* base, const void* const* pointers, int64_t stride) {
   if (pointers != nullptr && base != nullptr) {
-    return InvalidArgument(name + "_items is given beside " + name + "; expected one of the two");
+    return InvalidArgument(name + "_items and " + name + " are both given; expected one of them");
   }
   if (pointers != nullptr || (stride >= 0 && stride <= kMaxStride)) return {};
   return Unexpected(name + "_batch_stride", stride, "0 to 2^40");
@@ -65,14 +65,14 @@ Error CheckPointers(const std::string& name, const void* const* pointers, int64_
   return {};
 }
 
-// How many values there are for each of `n` columns or for each item: of `name`s, if there are any.
+// Checks the number of `name`s of an item: one, or one for each of `n` columns.
 Error CheckCount(const std::string& name, bool are_given, int64_t count, int64_t n) {
   if (!are_given && count != 0) return Unexpected(name + "_count", count, "0, for " + name + "s is NULL");
   if (count == 0 || count == 1 || count == n) return {};
   return Unexpected(name + "_count", count, "0, 1 or n, which is " + std::to_string(n));
 }
 
-// What a run gives of B, of a plan that wants it.
+// Checks B and its scales and zero points, which runs of a plan with runtime B pass.
 Error CheckRuntimeB(const intact_gemm_args& args, const LinearProblem& problem) {
   RETURN_IF_ERROR(CheckItems("b", args.b, args.b_items, args.b_batch_stride));
   if (args.b_scales != nullptr && !problem.HasScales()) {
@@ -85,7 +85,7 @@ Error CheckRuntimeB(const intact_gemm_args& args, const LinearProblem& problem) 
   return CheckCount("b_zero_point", args.b_zero_points != nullptr, args.b_zero_point_count, problem.n);
 }
 
-// The scales and zero points of the Bs that a run gives.
+// Checks the values of a runtime B's scales and zero points.
 Error CheckRuntimeValues(const intact_gemm_args& args, const LinearProblem& problem) {
   const int64_t scales = args.b_scales == nullptr ? 0 : args.batch * CountOf(args.b_scale_count);
   for (int64_t i = 0; i < scales; ++i) RETURN_IF_ERROR(CheckScale("b_scales", i, args.b_scales[i]));
@@ -101,7 +101,7 @@ Error CheckRuntimeValues(const intact_gemm_args& args, const LinearProblem& prob
   return {};
 }
 
-// Where item `i` begins, `step` elements of `bytes` from one to the next; addresses wrap.
+// Where item `i` begins; items are `step` elements of `bytes` bytes apart. Addresses wrap.
 template <class Pointer>
 Pointer* ItemAt(Pointer* base, Pointer* const* pointers, int64_t i, int64_t step, int bytes) {
   if (pointers != nullptr) return pointers[i];
@@ -199,7 +199,7 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
                                                               : nullptr;
     if (given != nullptr) {
       return InvalidArgument(std::string(given) +
-                             " is given to a run; expected none, for B is constant in the plan");
+                             " is given to a run; expected none: the plan's B is constant");
     }
   } else {
     RETURN_IF_ERROR(CheckRuntimeB(args, problem));

@@ -60,7 +60,7 @@ ConvLayout::Variant ConvLayout::ModelVariant(bool may_be_planar) {
   if (HasDepthwiseVariant()) return {Reading::kDepthwise};
   if (may_be_planar && WantsPlanar() && MayBePlanar()) return {Reading::kPlanarBand};
   Variant variant = {RowReading()};
-  // Before VNNI rows fill the lanes, not columns.
+  // Without VNNI, rows fill the lanes, not columns.
   if (!UsesSchedule(isa_, problem_.mode) && MayJoinGroups()) variant.unit_groups = JoinedGroups();
   SetVariant(variant);
   variant.has_whole_tiles = MayPadForTiles() && WantsWholeTiles();
@@ -71,7 +71,7 @@ std::vector<ConvLayout::Variant> ConvLayout::VariantsOf(const LinearProblem& pro
                                                         const ConvGeometry& geometry, core::Isa isa) {
   ConvLayout layout(problem, geometry, isa);
   std::vector<Variant> variants = {layout.ModelVariant(true)};
-  // Which products are added in int16 is the variant's matter, where they saturate.
+  // In saturating mode, variants may pair other products and so differ in their bytes.
   if (layout.HasDepthwiseVariant() || problem.mode == INTACT_SATURATING) return variants;
   const auto add = [&](const Variant& variant) {
     if (std::find(variants.begin(), variants.end(), variant) == variants.end()) variants.push_back(variant);
@@ -92,7 +92,7 @@ std::vector<ConvLayout::Variant> ConvLayout::VariantsOf(const LinearProblem& pro
   return variants;
 }
 
-// Depthwise kernels subtract zero points from weights, which would make pairs clamp elsewhere.
+// Depthwise kernels subtract zero points from weights, which would change where pairs clamp.
 bool ConvLayout::HasDepthwiseVariant() const {
   const bool has_other_pairs = PairsCrossTaps(problem_, geometry_) && problem_.HasWeightZeroPoints();
   return geometry_.group_inputs() == 1 && geometry_.groups > 1 && !has_other_pairs;
@@ -102,19 +102,19 @@ bool ConvLayout::NeedsBand() const {
   return geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
 }
 
-// Where a neutral weight counts as −zb, it must meet the zero point: in channels of its own. On any ISA, so
-// that all have the same pairs and refuse the same problems.
+// If a neutral weight counts as −zb, it must meet the activations' zero point, in channels of the unit alone.
+// On every ISA, so that all ISAs form the same pairs and refuse the same problems.
 bool ConvLayout::NeedsOwnChannels() const {
   return NeedsBand() && problem_.mode == INTACT_SATURATING && problem_.HasWeightZeroPoints() &&
          geometry_.group_inputs() % kQuad != 0;
 }
 
-// Whether pairs cross taps and a band does not hold them: their taps are not side by side, or what follows a
-// tap would meet zero points of weights.
+// Whether pairs cross taps and a band does not hold these pairs: their taps are not side by side, or the
+// values behind a tap would meet zero points of weights.
 bool ConvLayout::NeedsWindows() const {
   if (!PairsCrossTaps(problem_, geometry_)) return false;
   const int64_t width = geometry_.kernel[kWidth];
-  const bool is_even = width % 2 == 0 || geometry_.taps() == width;  // from line to line of the filter
+  const bool is_even = width % 2 == 0 || geometry_.taps() == width;  // filter lines begin with a pair
   return !is_even || geometry_.dilation[kWidth] != 1 || geometry_.groups > 1 ||
          problem_.HasWeightZeroPoints();
 }
@@ -130,7 +130,7 @@ bool ConvLayout::MayJoinGroups() const {
   return !(saturates && (problem_.HasWeightZeroPoints() || geometry_.group_inputs() % 2 != 0));
 }
 
-// Whose columns fill a vector.
+// So many groups that their columns fill a vector.
 int64_t ConvLayout::JoinedGroups() const {
   const int64_t lanes = jit::VectorBytes(isa_) / 4;
   return LargestDivisor(geometry_.groups, lanes / geometry_.group_outputs());
@@ -141,7 +141,7 @@ bool ConvLayout::MayBePlanar() const {
          !HasDepthwiseVariant() && PlanarBand(geometry_, problem_.a_shift()).IsSmall();
 }
 
-// Whether rows are to fill the lanes, from a planar band.
+// Whether rows should fill the lanes, from a planar band.
 bool ConvLayout::WantsPlanar() const {
   if (problem_.mode == INTACT_SATURATING || geometry_.groups == 1) return false;
   if (UsesSchedule(isa_, problem_.mode)) return true;
@@ -149,26 +149,25 @@ bool ConvLayout::WantsPlanar() const {
   const int64_t outputs = geometry_.group_outputs();
   const bool fills_vectors =
       outputs % lanes == 0 || (lanes % outputs == 0 && geometry_.groups % (lanes / outputs) == 0);
-  // It needs no sums of rows either, which take long where each group has its own.
+  // A planar band needs no sums of rows either, which take long if each group has its own.
   const int64_t most_lanes =
       UsesTiles(isa_) ? lanes : costs::kPlanarVectors * lanes;  // tiles are many times as fast
   if (!fills_vectors || problem_.HasWeightZeroPoints()) return outputs < most_lanes;
-  // Without it, groups that fill a vector only together cost as much as if each filled it; with it, each
-  // pixel that outputs read is transposed, and outputs themselves.
+  // Without a planar band, groups that fill a vector only together cost as much as if each group filled it.
+  // With it, each pixel that outputs read is transposed, and so are outputs.
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
   return NeedsBand() && outputs < lanes && outputs * strides < costs::kPlanarOutputs;
 }
 
-// Whether one stride leads from each plane of the input that is read in place to the next, whatever the
-// extents.
+// Whether planes of the input that are read in place are one stride apart, for all extents.
 bool ConvLayout::PlanesAreEven() const {
   if (geometry_.is_open[kDepth]) return geometry_.stride[kDepth] == 1;
   return geometry_.input[kDepth] == geometry_.output[kDepth] * geometry_.stride[kDepth];
 }
 
-// Whether tiles could read whole taps of variant_ in place if those were padded.
+// Whether tiles could read whole taps of variant_ in place if the taps were padded.
 bool ConvLayout::MayPadForTiles() const {
-  // What follows a tap must not meet zero points in saturating mode.
+  // In saturating mode, values behind a tap must not meet zero points.
   const bool clamps = problem_.mode == INTACT_SATURATING && problem_.HasWeightZeroPoints();
   const bool is_whole = variant_.reading == Reading::kInPlace || variant_.reading == Reading::kWindows;
   if (!UsesTiles(isa_) || is_whole || clamps) return false;
@@ -182,7 +181,7 @@ bool ConvLayout::WantsWholeTiles() const {
   return ReadsLinesInPlace(geometry_.output[kWidth], panels, tap_count(), tap_depth_);
 }
 
-// What follows from the variant.
+// Sets the members that follow from the variant.
 void ConvLayout::SetVariant(const Variant& variant) {
   variant_ = variant;
   const bool saturates = problem_.mode == INTACT_SATURATING;
@@ -216,7 +215,7 @@ void ConvLayout::SetVariant(const Variant& variant) {
   tap_depth_ = unit_inputs() + (joins_width_ ? (geometry_.kernel[kWidth] - 1) * channels_.pitch : 0);
   if (reads_band) tap_depth_ = RoundUp(tap_depth_, kQuad);
   if (variant.has_whole_tiles) tap_depth_ = RoundUp(tap_depth_, kTileDepth);
-  // Padding that clamps must be computed; with weight zero points it counts in the rows' sums.
+  // Padding that clamps must be computed. With weight zero points, padding counts in the rows' sums.
   may_skip_padding_ = !saturates && !has_zero_points;
 }
 
@@ -271,8 +270,8 @@ Error ConvLayout::PackUnits(const WeightView& weights) {
   return {};
 }
 
-// A planar model has no offsets; the others are ordinary plans for typical extents, of which only schedules
-// are of use.
+// A planar model has no offsets. Other models are ordinary plans for typical extents; only their schedules
+// are used.
 Error ConvLayout::MakeModels() {
   const bool has_schedule = IsPlanar() || (UsesSchedule(isa_, problem_.mode) && !IsDepthwise());
   if (!has_schedule) return {};
@@ -292,7 +291,7 @@ Error ConvLayout::MakeModels() {
   return {};
 }
 
-// [output channel][depth], as the caller's type has them.
+// [output channel][depth], in the caller's type.
 std::vector<int8_t> ConvLayout::UnitWeights(const WeightView& weights, int64_t unit) const {
   const int64_t inputs = geometry_.group_inputs();
   std::vector<int8_t> own(static_cast<size_t>(unit_outputs() * depth()));

@@ -1,33 +1,34 @@
-// The layout of a convolution's weights on one ISA, which serves inputs of any extents: how input is read,
-// how the depth is made of taps and channels, and the weights themselves, packed by unit. What depends on
-// extents is a ConvPlan's (conv_plan.h).
+// The layout of a convolution's weights on one ISA: how input is read, how the depth is made of taps and
+// channels, and the weights themselves, packed by unit. A layout serves inputs of any extents. Whatever
+// depends on extents is in ConvPlan (conv_plan.h).
 //
 // Rows of A are output pixels, and the depth is made of taps (access.h): nothing is unrolled into a matrix.
 //
-// Input is read in place where a filter has one tap and there is no padding (1×1, any stride); else from a
-// band. Taps that lie side by side along the width are one tap of more channels, so that layers of few
-// channels fill their k-quads; quads at the end of a tap read into what follows it, against weights that
+// Input is read in place if a filter has one tap and there is no padding (1×1, any stride); else from a band.
+// Taps that lie side by side along the width are joined into one tap with more channels, so that layers of
+// few channels fill their k-quads. The last quad of a tap may read bytes that follow the tap; their weights
 // contribute nothing.
 //
-// Where pairs that saturate cross taps (INTACT_PAIRING_FLATTENED, an odd number of channels per group), all
-// taps are one: a row is the whole window of an output pixel (WindowSource). A band is read where that gives
+// If pairs that saturate cross taps (INTACT_PAIRING_FLATTENED, an odd number of channels per group), all taps
+// are joined: a row is the whole window of an output pixel (WindowSource). A band is still read if that gives
 // the same pairs.
 //
-// A unit is what one UnitPlan computes: a group, or several of few channels side by side, whose weights are
-// then block-diagonal, so that their columns fill a vector.
+// One UnitPlan computes one unit: a group, or several narrow groups side by side, so that their columns fill
+// a vector. The weights of such a unit are block-diagonal.
 //
 //   weights of a unit of two groups      columns of group 0   columns of group 1
 //     channels of group 0                w                    neutral
 //     channels of group 1                neutral              w
 //
-// A neutral weight equals its column's zero point, so that it contributes nothing whatever the activation. In
-// saturating mode it must not clamp either: it is 0 as kernels see it, and what it meets is the zero point.
+// A neutral weight equals its column's zero point, so that it contributes nothing, whatever the activation.
+// In saturating mode it must not clamp either: kernels see it as 0, and the activations that it meets are the
+// zero point.
 //
-// Units whose columns fill just one vector are a single UnitPlan all the same: each vector of a tile then
-// reads its own channels (Taps::vector_step).
+// Units whose columns fill exactly one vector share a single UnitPlan: each vector of a tile then reads its
+// own channels (Taps::vector_step).
 //
-// Depthwise convolutions have kernels of their own (depthwise_conv.h), except where pairs cross taps and weights
-// have zero points: those read windows.
+// Depthwise convolutions have kernels of their own (depthwise_conv.h). Exception: if pairs cross taps and
+// weights have zero points, they read windows.
 #ifndef INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 #define INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 
@@ -48,7 +49,7 @@
 
 namespace intact::kernels {
 
-/// Runs of convolutions have as many output pixels or more, but for the tails of lines and of images.
+/// Assumed minimum of output pixels per GEMM call (tails of lines and images are smaller).
 inline constexpr int64_t kUsualPixels = 32;
 
 class ConvLayout {
@@ -57,17 +58,17 @@ class ConvLayout {
   enum class Reading : uint8_t {
     kInPlace,
     kBand,         // of all channels
-    kBandPerUnit,  // of a unit's channels alone
+    kBandPerUnit,  // of a unit's channels only
     kWindows,      // of a unit's channels: all taps of a pixel side by side
     kPlanarBand,
-    kDepthwise,  // as DepthwiseConv does it
+    kDepthwise,  // see DepthwiseConv
   };
-  /// What the model chooses and a stopwatch may choose otherwise: all variants of a convolution give the same
+  /// The part of a layout that the cost model or tuning chooses. All variants of a convolution give the same
   /// bytes.
   struct Variant {
     Reading reading = Reading::kInPlace;
     int64_t unit_groups = 1;       // groups side by side in a unit
-    bool has_whole_tiles = false;  // taps are padded, so that tiles read them in place
+    bool has_whole_tiles = false;  // taps are padded to whole tiles, which then read them in place
     bool operator==(const Variant&) const = default;
     /// "in place", "band", "planar band"; "band, 4 groups, whole tiles".
     std::string ToString() const;
@@ -75,17 +76,17 @@ class ConvLayout {
   /// Whether pairs that saturate cross taps: INTACT_PAIRING_FLATTENED, several taps of an odd number of
   /// channels.
   static bool PairsCrossTaps(const LinearProblem& problem, const ConvGeometry& geometry);
-  /// `geometry` as for Create(). `may_be_planar`: whether every extent fits a planar band, as far as the
-  /// caller knows.
+  /// `geometry` as for Create(). `may_be_planar`: false if the caller knows that some extents do not fit a
+  /// planar band.
   static Variant ModelVariant(const LinearProblem& problem, const ConvGeometry& geometry, core::Isa isa,
                               bool may_be_planar = true);
   /// All variants that compute the problem; the model's is the first.
   static std::vector<Variant> VariantsOf(const LinearProblem& problem, const ConvGeometry& geometry,
                                          core::Isa isa);
 
-  /// `geometry` is not transposed; where extents are open it is of typical ones, for which the layout is
-  /// chosen. `weights` hold a depth for each (tap, channel of the group). `variant`: one of VariantsOf(). Errors:
-  /// those of creation.
+  /// `geometry` is not transposed. If extents are open, it has typical ones, for which the layout is chosen.
+  /// `weights` hold a depth for each (tap, channel of the group). `variant`: one of VariantsOf(). Errors: as
+  /// for creating a plan.
   static Result<std::shared_ptr<const ConvLayout>> Create(const LinearProblem& problem,
                                                           const WeightView& weights,
                                                           const ConvGeometry& geometry, core::Isa isa,
@@ -96,7 +97,7 @@ class ConvLayout {
   bool IsPlanar() const { return variant_.reading == Reading::kPlanarBand; }
   bool IsDepthwise() const { return variant_.reading == Reading::kDepthwise; }
   const LinearProblem& problem() const { return problem_; }
-  /// That the layout was chosen for: types, channels, groups and the kernel are those of all sizes.
+  /// The geometry that the layout was chosen for. Inputs of other sizes differ from it in their extents only.
   const ConvGeometry& geometry() const { return geometry_; }
   core::Isa isa() const { return isa_; }
 
@@ -111,15 +112,15 @@ class ConvLayout {
   const std::shared_ptr<const LinearWeights>& weights(int64_t unit) const {
     return weights_[static_cast<size_t>(unit)];
   }
-  /// Where extents are open, a plan that those of a unit for given extents are made like; else null.
+  /// If extents are open, a plan of the unit whose schedules the plans for given extents share; else null.
   const UnitPlan* model(int64_t unit) const {
     return models_.empty() ? nullptr : models_[static_cast<size_t>(unit)].get();
   }
 
-  /// What a band copies of each pixel, and the order of a planar band's channels, empty if it is the input's.
+  /// What a band copies of each pixel, and the order of a planar band's channels; empty: the input's order.
   const BandChannels& channels() const { return channels_; }
   const std::vector<int64_t>& channel_order() const { return channel_order_; }
-  /// Whether taps along the width are one.
+  /// Whether taps along the width are joined into one.
   bool joins_width() const { return joins_width_; }
   /// Depths of a tap, and taps of a column's depth.
   int64_t tap_depth() const { return tap_depth_; }
@@ -129,13 +130,13 @@ class ConvLayout {
   }
   /// See Taps::vector_step.
   int64_t vector_step() const { return vector_step_; }
-  /// Whether padding need not be computed.
+  /// Whether kernels may skip padding.
   bool may_skip_padding() const { return may_skip_padding_; }
 
   using UnitPanels = std::vector<std::shared_ptr<const PackedWeights>>;
   /// LinearWeights::Panels() of each unit.
   Result<UnitPanels> Panels() const;
-  /// Copies the weights of a column at a tap as kernels see them, channel after channel, whatever the layout.
+  /// Copies the weights of a column at a tap, as kernels see them, channel after channel for any layout.
   /// `panels`: Panels().
   void CopyTap(const UnitPanels& panels, int64_t column, int64_t tap, int8_t* to) const;
   int64_t packed_bytes() const;
@@ -176,12 +177,12 @@ class ConvLayout {
   Variant variant_;
   BandChannels channels_;
   std::vector<int64_t> channel_order_, channel_places_;
-  bool has_neutral_zeros_ = false;  // neutral weights are 0 as kernels see them, not the zero point
+  bool has_neutral_zeros_ = false;  // kernels see neutral weights as 0; else they equal the zero point
   bool joins_width_ = false;
   int64_t tap_depth_ = 0, vector_step_ = 0;
   bool may_skip_padding_ = false;
   std::vector<std::shared_ptr<const LinearWeights>> weights_;  // by unit
-  std::vector<std::unique_ptr<UnitPlan>> models_;              // likewise
+  std::vector<std::unique_ptr<UnitPlan>> models_;              // by unit, or empty
 };
 
 }  // namespace intact::kernels

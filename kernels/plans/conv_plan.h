@@ -1,11 +1,11 @@
 // A convolution of given extents: a layout of weights (conv_layout.h), the kernels that compute from it
-// (conv_kernels.h), and all that extents decide.
+// (conv_kernels.h), and all decisions that depend on extents.
 //
-//   Decide:    what all runs of a batch share: steps, sizes of chunks, scratch, engines
+//   Decide:    once per batch size: steps, sizes of chunks, scratch, engines
 //   RunShare:  a share of output pixels × channels ─► chunks of pixels ─► ConvKernels::Run()
 //
-// Output pixels that do not lie at even distances (output_grid.h) do so within a line: lines are run one by
-// one, or a chunk of the output is computed in scratch and copied to its places.
+// Output pixels may lie at uneven distances (output_grid.h), but within a line the distance is even. Then
+// lines are run one by one, or a chunk of the output is computed in scratch and copied to its places.
 #ifndef INTACT_KERNELS_PLANS_CONV_PLAN_H_
 #define INTACT_KERNELS_PLANS_CONV_PLAN_H_
 
@@ -27,29 +27,28 @@
 
 namespace intact::kernels {
 
-/// Pixels [begin, end) of the input, those of all images numbered.
+/// Pixels [begin, end) of the input. Numbers go on from image to image.
 struct InputPixels {
   int64_t begin = 0, end = 0;
 };
 
 class ConvPlan {
  public:
-  /// `geometry`: the layout's, of given extents. `grid`: the geometry's output among the caller's.
-  /// UNSUPPORTED if a planar layout cannot serve such extents; a depthwise kernel may not reach that far
-  /// either.
+  /// `geometry`: the layout's, of given extents. `grid`: where its output lies in the caller's output.
+  /// UNSUPPORTED if the extents are too large for a planar layout.
   static Result<std::unique_ptr<ConvPlan>> Create(std::shared_ptr<const ConvLayout> layout,
                                                   const ConvGeometry& geometry, const OutputGrid& grid);
 
-  /// What is decided once for runs of a batch.
+  /// Makes the decisions for all runs of `batch` images.
   ConvRun Decide(int64_t batch) const { return Decide(batch, choice_); }
   ConvRun Decide(int64_t batch, const EngineChoice& choice) const;
   /// How a run is cut for `parts` threads.
   Partition Cut(const ConvRun& run, int parts) const;
-  /// Computes a share of a cut. `columns`: ConvKernels::MakeRunColumns(), null where the plan has them.
+  /// Computes a share of a cut. `columns`: ConvKernels::MakeRunColumns(); null if the plan has them.
   /// `output`: the caller's pixels.
   void RunShare(const ConvInput& input, const RunColumns* columns, const OutputMap& output,
                 const ConvRun& run, const Range& range, uint8_t* scratch) const;
-  /// Pixels of the input, of all images, that RunShare() of `range` may read, and others between them.
+  /// A range that contains all input pixels that RunShare() of `range` may read.
   InputPixels PixelsOf(const Range& range) const;
   /// Adds to `share` what RunShare() of `range` computes.
   void AddShare(const ConvRun& run, const Range& range, Share* share) const;
@@ -57,16 +56,16 @@ class ConvPlan {
   const ConvLayout& layout() const { return *layout_; }
   const std::shared_ptr<const ConvLayout>& shared_layout() const { return layout_; }
   const ConvGeometry& geometry() const { return geometry_; }
-  /// The main kernel's.
+  /// The main kernel's name.
   const std::string& kernel_name() const { return kernel_name_; }
   const ConvKernels& kernels() const { return *kernels_; }
   ConvKernels* mutable_kernels() { return kernels_.get(); }
 
-  /// What a stopwatch may choose from, with what the cost model chooses: makes the engines for it.
+  /// The candidates for tuning, with the cost model's choice among them. Makes their engines.
   Result<std::vector<EngineChoice>> MakeCandidates();
-  /// Of these, what the cost model chooses for a batch of one.
+  /// The candidate that the cost model chooses for a batch of one.
   EngineChoice ModelChoice() const { return kernels_->ModelChoice(Decide(1, {}).run_rows); }
-  /// Has runs of any batch take `choice`. UNSUPPORTED if there is no such engine.
+  /// Makes runs of any batch use `choice`. UNSUPPORTED if no engine can run it.
   Error Choose(const EngineChoice& choice);
 
  private:
@@ -76,7 +75,7 @@ class ConvPlan {
   /// Bytes of a row of C and of the residual.
   int64_t SpreadRowBytes() const;
   int64_t MostSpreadRows() const;
-  /// Calls visit(chunk) for the chunks that a thread computes one after the other.
+  /// Calls visit(chunk) for the chunks of `share` in their order.
   template <class Visit>
   void ForEachChunk(const ConvRun& run, const Range& share, const Visit& visit) const {
     Range chunk = share;
@@ -86,7 +85,7 @@ class ConvPlan {
       visit(chunk);
     }
   }
-  /// Computes a chunk in scratch, between copies from and to where `output` says.
+  /// Computes a chunk in scratch: copies the residual there, runs, and copies the outputs to their places.
   void RunSpread(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
                  uint8_t* scratch) const;
 
@@ -94,7 +93,7 @@ class ConvPlan {
   ConvGeometry geometry_;
   OutputGrid grid_;
   std::unique_ptr<ConvKernels> kernels_;
-  EngineChoice choice_;  // by a stopwatch
+  EngineChoice choice_;  // by tuning
   std::string kernel_name_;
 };
 

@@ -13,7 +13,7 @@
 namespace intact::kernels {
 namespace {
 
-// A phase in one dimension: taps first_tap, first_tap + tap_step, … and a convolution's extents.
+// A phase in one dimension: taps first_tap, first_tap + tap_step, …, and the extents of its convolution.
 struct AxisPhase {
   int64_t first_tap = 0, tap_step = 1, taps = 1;
   int64_t dilation = 1, pad_begin = 0, pad_end = 0;
@@ -38,7 +38,7 @@ std::vector<AxisPhase> AxisPhasesOf(const ConvGeometry& geometry, Dimension dime
     phase.tap_step = tap_step;
     phase.taps = (kernel - 1 - tap) / tap_step + 1;
     if (phase.taps > 1) phase.dilation = tap_step * dilation / stride;
-    // Output 0 of the phase reads input `last` with tap first_tap, its own last one.
+    // Output 0 of the phase reads input `last` with tap first_tap, which is the phase's last tap.
     const int64_t last = (phase.residue + pad - tap * dilation) / stride;
     const int64_t span = (phase.taps - 1) * phase.dilation;
     phase.pad_begin = span - last;
@@ -48,7 +48,7 @@ std::vector<AxisPhase> AxisPhasesOf(const ConvGeometry& geometry, Dimension dime
   return phases;
 }
 
-// The caller's taps of the phase that is `axes` in the dimensions.
+// The caller's taps of the phase with `axes` in the three dimensions.
 std::vector<int64_t> TapsOf(const ConvGeometry& geometry,
                             const std::array<AxisPhase, INTACT_MAX_SPATIAL>& axes) {
   std::vector<int64_t> taps = {0};
@@ -197,7 +197,8 @@ bool BarePixels::HasTaps(Dimension dimension, int64_t output) const {
 template <class Run>
 void BarePixels::ForEachRun(int64_t batch, int64_t part, int64_t parts, const Run& run) const {
   const int64_t width = geometry_.output[kWidth];
-  // A larger one leads to no other pixel of the line, and times the distance of pixels it may leave int64.
+  // Larger strides reach no other pixel of the line, but multiplied by the distance of pixels they may
+  // overflow.
   const int64_t stride = std::min<int64_t>(geometry_.stride[kWidth], width);
   const int64_t height = geometry_.output[kHeight];
   const int64_t lines = Parts(batch);

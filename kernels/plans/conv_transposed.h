@@ -1,19 +1,20 @@
-// A transposed convolution as ordinary ones, and nothing computed that contributes nothing.
+// A transposed convolution as several ordinary ones, so that no multiplications by inserted zeros are
+// computed.
 //
-// Output o reads with tap k input (o + pad_begin − k·dilation) / stride, where that is an integer. So in each
+// Output o reads with tap k input (o + pad_begin − k·dilation) / stride, if that is an integer. So in each
 // dimension the outputs fall into *phases*, o mod stride, and all outputs of a phase have the same taps:
-// every stride/g-th, g = gcd(stride, dilation). Over those a phase is a convolution of stride 1, its taps in
-// reverse, whose outputs lie stride apart:
+// every stride/g-th tap, g = gcd(stride, dilation). A phase is a convolution of stride 1 with these taps in
+// reverse. Its outputs lie stride apart:
 //
 //   kernel 4, stride 2, pad 1         taps         inputs
 //     output 0 2 4 …  (phase 0)       3, 1         i − 1, i
 //     output 1 3 5 …  (phase 1)       2, 0         i, i + 1
 //
-// Each tap belongs to one phase, so there are no more phases than taps, and their weights are as many as the
-// caller's. Pixels of other residues have no taps: they are *bare*, their accumulator is the bias.
+// Each tap belongs to one phase, so there are no more phases than taps, and no weight is stored twice. Pixels
+// of other residues have no taps: they are *bare*, their accumulator is the bias.
 //
-// In saturating mode the taps that a phase leaves out are those of padding: what their pairs clamp is a
-// constant of the column.
+// In saturating mode, taps that a phase leaves out count as padding: what clamping changes in their pairs is
+// a constant per column.
 #ifndef INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
 #define INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
 
@@ -32,15 +33,15 @@
 
 namespace intact::kernels {
 
-/// An ordinary convolution that computes some of a transposed one's output.
+/// An ordinary convolution that computes a part of a transposed convolution's output.
 struct ConvPhase {
   ConvGeometry geometry;
   OutputGrid grid;
-  std::vector<int64_t> taps;  // number of the caller's tap that each of its own is
+  std::vector<int64_t> taps;  // [tap of the phase]: number of the caller's tap
 };
 
-/// The phases of a transposed convolution of given extents that have taps and outputs, at most one for each
-/// tap.
+/// The phases of a transposed convolution of given extents, at most one for each tap. Phases without taps or
+/// outputs are left out.
 std::vector<ConvPhase> PhasesOf(const ConvGeometry& transposed);
 
 /// Weights of some taps, [output channel][tap][channel], in the caller's type.
@@ -54,20 +55,20 @@ class PaddingExcess {
   /// For padding of `zero_point`, as kernels see it.
   PaddingExcess(const ConvGeometry& geometry, const LinearProblem& problem, const WeightView& weights,
                 int32_t zero_point);
-  /// The excess of all taps but these, for each output channel; empty in exact mode.
+  /// The excess of all taps except these, for each output channel; empty in exact mode.
   std::vector<int64_t> WithoutTaps(const std::vector<int64_t>& taps) const;
 
  private:
   std::vector<int64_t> tap_excess_;  // [tap][output channel]; empty in exact mode
-  std::vector<int64_t> all_taps_;    // [output channel]: their sum; empty likewise
+  std::vector<int64_t> all_taps_;    // [output channel]: the sum over all taps; empty in exact mode
 };
 
-/// LinearProblem::clamp_excess of all taps but these, from the excess of each zero point; empty in exact
+/// LinearProblem::clamp_excess of all taps except these, from the excess for each zero point; empty in exact
 /// mode.
 std::vector<std::vector<int64_t>> ExcessWithoutTaps(const std::vector<PaddingExcess>& of_zero_points,
                                                     const std::vector<int64_t>& taps);
 
-/// The plan of bare pixels, of any extents: its depth is 1, and its weights contribute nothing. Its problem
+/// The plan of bare pixels, for any extents: its depth is 1, and its weights contribute nothing. `problem`
 /// has the excess of all taps.
 Result<std::unique_ptr<UnitPlan>> MakeBarePlan(LinearProblem problem, core::Isa isa);
 
@@ -77,33 +78,33 @@ class BarePixels {
   /// `transposed` has given extents; `plan` computes the pixels, and outlives this.
   BarePixels(const ConvGeometry& transposed, const UnitPlan& plan);
 
-  /// Whether an output has any, beside the phases'.
+  /// Whether the phases leave any pixels of the output bare.
   static bool Has(const ConvGeometry& transposed, const std::vector<ConvPhase>& phases);
 
-  /// More shares than these are empty.
+  /// The most shares that have pixels.
   int64_t Parts(int64_t batch) const { return batch * geometry_.output[kDepth] * geometry_.output[kHeight]; }
-  /// The engine for all runs, decided once for those of a batch.
+  /// The engine for all runs.
   const Engine& EngineOf() const { return plan_.engines().For(geometry_.output[kWidth]); }
   /// Scratch that a share needs, aligned to 64 bytes.
   int64_t ScratchBytes(const Engine& engine) const {
     return plan_.ShareBytes(engine, geometry_.output[kWidth]);
   }
   const UnitPlan& plan() const { return plan_; }
-  /// `columns`: GemmData::MakeRunColumns(), null where the plan has them. `output`: the caller's pixels.
+  /// `columns`: GemmData::MakeRunColumns(); null if the plan has them. `output`: the caller's pixels.
   void RunShare(const Engine& engine, const ConvInput& input, const RunColumns* columns,
                 const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
   /// Adds to `share` what RunShare() computes.
   void AddShare(const Engine& engine, int64_t batch, int part, int parts, Share* share) const;
 
  private:
-  /// Calls run(pixel, step, count) for the pixels of a share: `count` of them from `pixel` on, `step` apart.
+  /// Calls run(pixel, step, count) for a share's pixels: `count` pixels from `pixel` on, `step` apart.
   template <class Run>
   void ForEachRun(int64_t batch, int64_t part, int64_t parts, const Run& run) const;
   bool HasTaps(Dimension dimension, int64_t output) const;
 
   ConvGeometry geometry_;
   const UnitPlan& plan_;
-  std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // with taps, ascending
+  std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // that have taps, ascending
 };
 
 }  // namespace intact::kernels

@@ -1,8 +1,8 @@
-// Choosing by stopwatch (tuning.h) among the ways to compute a convolution: how its input is read, which
-// groups lie side by side, and with each of these which kernel runs.
+// Tuning (tuning.h) of a convolution: times all variants (how input is read, which groups lie side by side),
+// each with all its kernels.
 //
 // A variant's layout, plan and engines are made when its turn comes, and dropped unless one of its kernels is
-// near the fastest.
+// nearly the fastest.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -18,9 +18,10 @@
 namespace intact::kernels {
 namespace {
 
-// Ways that take longer than so many times the fastest in their first runs are not timed any more.
+// Candidates that take more than kHopeless times the fastest one's time in their first runs are not timed
+// again.
 constexpr double kHopeless = 2;
-// First runs of a kernel; one of them brings its operands into the caches.
+// First runs of a kernel; the first one brings its operands into the caches.
 constexpr int kFirstRuns = 4;
 
 constexpr double kMicroseconds = 1e6;
@@ -36,8 +37,8 @@ struct TriedVariant {
   std::unique_ptr<ConvPlan> plan;
   std::vector<EngineChoice> choices;
   std::vector<ConvRun> runs;      // of a batch of one, by choice
-  size_t model = 0;               // which of the choices is the cost model's
-  std::vector<double> seconds{};  // of first runs, the least, by choice
+  size_t model = 0;               // number of the cost model's choice
+  std::vector<double> seconds{};  // minimum of first runs, by choice
 };
 
 // A variant on an engine.
@@ -57,7 +58,7 @@ Result<TriedVariant> TryVariant(std::unique_ptr<ConvPlan> plan) {
 
 }  // namespace
 
-/// Runs of a convolution that are timed, of an input of given extents.
+/// Runs a convolution for timing, on an input of given extents.
 class Convolution::Timer {
  public:
   Error Allocate(const Convolution& convolution, const ConvGeometry& sized) {
@@ -96,7 +97,8 @@ class Convolution::Timer {
 
 // ----- variants --------------------------------------------------------------------------------------------
 
-// Where extents are open the model chooses for typical ones, and for others if they do not fit that.
+// If extents are open, the model chooses for typical ones, but no planar band if the extents of `phase` do
+// not fit one.
 std::vector<ConvLayout::Variant> Convolution::VariantsOf(const SizedPhase& phase) const {
   const ConvLayout& layout = *layouts_[phase.number];
   std::vector<ConvLayout::Variant> variants = ConvLayout::VariantsOf(layout.problem(), phase.geometry, isa_);
@@ -197,7 +199,7 @@ Result<Tuned> Convolution::Tune(const int64_t* input, TuningBudget budget) {
   for (const SizedPhase& phase : phases) {
     ASSIGN_OR_RETURN(TunedPhase made, TunePhase(phase, &timer, budget / static_cast<double>(phases.size())));
     const Tuned& tuned = made.tuned;
-    // The phases of a transposed convolution are told by the longest.
+    // For transposed convolutions, the result has the kernels of the longest phase.
     if (tuned.model_microseconds > longest) {
       longest = tuned.model_microseconds;
       all.kernel = tuned.kernel;
@@ -219,7 +221,7 @@ void Convolution::Adopt(std::shared_ptr<const Plans> plans, std::vector<Choice> 
   std::erase_if(tuned_, [&](const Choice& choice) { return choice.input == input; });
   std::erase_if(used_, [&](const PreparedPointer& used) { return used->plans->geometry.input == input; });
   if (fixed_ != nullptr) {
-    // Only these extents run: the layouts that the model chose are of no use any more.
+    // Only these extents run, so the layouts that the model chose are not needed any more.
     for (const Choice& choice : choices) layouts_[choice.phase] = choice.layout;
     NameKernel(*plans);
     Fix(std::move(plans));
@@ -274,7 +276,7 @@ void Convolution::Restore(const TunedChoices& tuned) {
   }
 }
 
-// `held`: of one input.
+// `held`: choices for one input size.
 void Convolution::RestoreSize(const std::vector<TunedChoices::ConvChoice>& held) {
   const Spatial& input = held.front().input;
   const Result<ConvGeometry> sized = Sized(geometry_, input.data() + geometry_.Place(0));

@@ -18,7 +18,7 @@ namespace intact::kernels {
 Error Convolution::CheckBatch(const ConvGeometry& sized, int64_t batch) const {
   int64_t most = std::numeric_limits<int32_t>::max() / (sized.output[kDepth] * sized.plane_pixels());
   if (problem_.IsDynamic()) {
-    constexpr int64_t kMostElements = int64_t{1} << 40;  // that are quantized in scratch
+    constexpr int64_t kMostElements = int64_t{1} << 40;  // quantized in scratch
     const auto& [depth, height, width] = sized.input;
     most = std::min(most, kMostElements / (depth * height * width * sized.input_channels));
   }
@@ -42,8 +42,8 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, 
 }
 
 void Convolution::Fix(std::shared_ptr<const Plans> plans) {
-  PreparedPointer prepared = Decide(plans, 1);  // may throw: before panels go that those until now may read
-  // No other plan reads them: each has a layout of its own.
+  PreparedPointer prepared = Decide(plans, 1);  // may throw, so before panels are dropped
+  // Each plan has its own layout, so no other plan reads its panels.
   for (const auto& plan : plans->plans) plan->mutable_kernels()->DropUnreadPanels();
   fixed_ = std::move(prepared);
 }
@@ -118,7 +118,7 @@ void Convolution::KeepUnreadTaps(const WeightView& weights) {
 }
 
 Result<std::shared_ptr<const ConvLayout>> Convolution::LayoutWithoutPlanarBand(size_t phase) const {
-  const std::lock_guard lock(without_planar_band_mutex_);  // not the one that prepared runs take
+  const std::lock_guard lock(without_planar_band_mutex_);  // not mutex_, which prepared runs lock
   without_planar_band_.resize(layouts_.size());
   std::shared_ptr<const ConvLayout>& kept = without_planar_band_[phase];
   if (kept != nullptr) return kept;
@@ -252,7 +252,7 @@ Result<std::vector<Convolution::SizedPhase>> Convolution::PhasesFor(const ConvGe
   return sized_phases;
 }
 
-// As tuning chose, if it did and there is memory for it.
+// Uses the choice of tuning, if there is one and it fits in memory.
 Result<std::unique_ptr<ConvPlan>> Convolution::MakePlan(const SizedPhase& phase) const {
   for (const Choice& choice : tuned_) {
     if (choice.input != phase.geometry.input || choice.phase != phase.number) continue;
@@ -373,9 +373,9 @@ Result<Convolution::PreparedPointer> Convolution::FindOrMake(const Spatial& inpu
 
 // ----- runs ------------------------------------------------------------------------------------------------
 
-/// How a run of some plans is cut for a number of threads: found once, by the thread that begins it. A run takes
-/// no memory, so cuts are kept for so many phases of a transposed convolution; those of more, which would be
-/// very small, are found anew by each part.
+/// How a run of some plans is cut for a number of threads. The thread that begins the run finds the cuts
+/// once. Runs allocate no memory, so cuts of only kKept phases of a transposed convolution are kept. Each
+/// part finds the cuts of further phases, which would be very small, again.
 class Convolution::Cuts {
  public:
   Cuts(const Prepared& prepared, int parts) : prepared_(prepared), asked_parts_(parts) {
@@ -388,10 +388,10 @@ class Convolution::Cuts {
     if (bare != nullptr) parts_ = std::max(parts_, std::min<int64_t>(bare->Parts(prepared.batch), parts));
   }
   const Prepared& prepared() const { return prepared_; }
-  /// Parts that the run was to be cut into, and how many there are: more would be empty.
+  /// The requested number of parts, and the number of parts that are not empty.
   int asked_parts() const { return asked_parts_; }
   int parts() const { return static_cast<int>(parts_); }
-  /// Pixels of the input that part `part` reads, and others between them.
+  /// A range that contains all input pixels that part `part` reads.
   InputPixels PixelsOf(int part) const {
     InputPixels all;
     for (size_t i = 0; i < prepared_.runs.size(); ++i) {
@@ -465,8 +465,8 @@ Error Convolution::CheckArguments(const intact_conv_args& args) const {
   return CheckOutput(problem_.output, geometry_.output_channels, output);
 }
 
-// What depends on the extents: those that the caller expects of the output, and that C has no byte of its inputs,
-// except where the residual is C itself.
+// Checks that depend on extents: the output has the extents that the caller expects, and C does not overlap
+// its inputs, except that the residual may be C itself.
 Error Convolution::CheckSizedArguments(const intact_conv_args& args, const ConvGeometry& sized) const {
   for (int i = 0; i < sized.dims; ++i) {
     const int64_t extent = sized.output[sized.Place(i)];
@@ -498,8 +498,8 @@ Error Convolution::RunNothing(const intact_conv_args& args) const {
   return CheckSizedArguments(args, sized);
 }
 
-// Calls visit(numbers, first, count) for adjacent numbers of pixels: `count` of them from number `first` of a
-// dense tensor on.
+// Calls visit(numbers, first, count) for runs of adjacent numbers of `pixels`; `first` is the index that the
+// first would have in a dense tensor.
 template <class Visit>
 void Convolution::ForEachSpan(const intact_conv_args& args, const InputPixels& pixels,
                               const Visit& visit) const {

@@ -1,13 +1,13 @@
-// The convolution behind intact.h: layouts of weights (conv_layout.h), one, or those of a transposed one's
-// phases (conv_transposed.h), and plans for the sizes that run (conv_plan.h).
+// The convolution behind intact.h: a layout of weights (conv_layout.h), or one for each phase of a transposed
+// convolution (conv_transposed.h), and plans for the sizes that run (conv_plan.h).
 //
 //   Create:   phases ─► a layout each; plans, if all extents are known
-//   Prepare:  extents and batch ─► plans, and what all runs of them share, kept for the sizes used last
+//   Prepare:  extents and batch ─► plans and their decisions, kept for the sizes used last
 //   Tune:     time all variants of layouts and kernels for an input's extents (conv_tuning.cc)
 //   Run:      how each plan is cut for the threads ─► threads ─► a share of each plan
 //
-// Where runs have the zero point and the scale of A, a run begins with what all its shares read: the
-// quantized input, if it is dynamic, a pixel of padding, and the constants of columns that each plan makes
+// If runs pass or compute A's zero point and scale, a run first makes the data that all its shares read: the
+// quantized input if quantization is dynamic, a pixel of padding, and each plan's constants of columns
 // (run_columns.h). Everything else is as for a static plan.
 #ifndef INTACT_KERNELS_PLANS_CONVOLUTION_H_
 #define INTACT_KERNELS_PLANS_CONVOLUTION_H_
@@ -48,45 +48,44 @@ class Convolution {
   Error Run(const intact_conv_args& args) const;
   Error RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const;
 
-  /// What each part of Run() of these arguments computes; on a machine that has as many processors as
-  /// args.threads. Reads the batch and the extents alone.
+  /// What each part of Run() with these arguments computes, if the machine has args.threads processors. Reads
+  /// only the batch and the extents.
   Result<std::vector<Share>> Shares(const intact_conv_args& args) const;
 
   const LinearProblem& problem() const { return problem_; }
   const ConvGeometry& geometry() const { return geometry_; }
   core::Isa isa() const { return isa_; }
-  /// Each name that it has had stays where it is.
+  /// Earlier names stay valid, at the same address.
   const std::string& kernel_name() const { return kernel_names_.back(); }
   int64_t packed_bytes() const;
 
-  /// Times all that can compute an input of these extents, as a run's arguments have them (null: those of the
-  /// descriptor), and runs as large ones on the fastest from now on. All give the same bytes. Not while
-  /// others use the plan.
+  /// Times every way to compute an input of these extents, given as in a run's arguments (null: the
+  /// descriptor's). Later runs of inputs of these extents use the fastest. All ways give the same bytes. Not
+  /// while others use the plan.
   Result<Tuned> Tune(const int64_t* input, TuningBudget budget);
-  /// The ways to compute such an input that Tune() would time.
+  /// The ways to compute an input of these extents that Tune() would time.
   Result<std::vector<TunedChoices::ConvChoice>> ListCandidates(const int64_t* input) const;
   /// What Tune() chose, and where.
   TunedChoices tuned() const;
-  /// Chooses as `tuned` says, if that was measured on a CPU of this kind. Skips choices whose variant or kernel no
+  /// Applies choices that were measured on a CPU of this kind. Skips choices whose variant or kernel no
   /// longer exists or does not fit in memory.
   void Restore(const TunedChoices& tuned);
 
-  /// For tests: has the cost model choose for all rows as for `m`. See EngineSet::RunAllAs().
+  /// For tests: makes the cost model choose for any number of rows as for `m`. See EngineSet::RunAllAs().
   void RunAllAs(int64_t m);
-  /// Covers all output channels, whatever the layout, for the pairs of an intact_pairing. Each call passes over
-  /// the packed weights.
+  /// Covers all output channels, for the pairs of an intact_pairing. Each call reads all packed weights.
   Result<Certificate> MakeCertificate(int32_t pairing) const;
-  /// By output channel, tap and channel: number `first` and on, at most `count`. Their `k` is
-  /// tap·PairPitch(pairing) + channel of the group.
+  /// Failing pairs ordered by output channel, tap and channel: from number `first` on, at most `count`. Their
+  /// `k` is tap·PairPitch(pairing) + channel of the group.
   Result<std::vector<FailingPair>> ListFailingPairs(int32_t pairing, int64_t first, int64_t count) const;
   int64_t PairPitch(int32_t pairing) const {
     return RoundUp(geometry_.group_inputs(), pairing == INTACT_PAIRING_WITHIN_TAP ? 2 : 1);
   }
-  /// The least accumulator that activations in the activation range can make, and the greatest.
+  /// The least and the greatest accumulator of activations within the activation range.
   std::pair<int64_t, int64_t> AccumulatorBounds() const;
   ScheduleStatistics schedule_statistics() const;
-  /// What copies the weights of output channels as kernels see them: each tap's channels from a multiple of
-  /// `pitch` on. It refers to this.
+  /// A function that copies an output channel's weights, as kernels see them: each tap's channels begin at a
+  /// multiple of `pitch`. It refers to this object.
   using CopyColumn = std::function<void(int64_t column, int8_t* to)>;
   Result<CopyColumn> ColumnsAt(int64_t pitch) const;
 
@@ -94,18 +93,19 @@ class Convolution {
   /// The plans of an input of given extents.
   struct Plans {
     ConvGeometry geometry;
-    std::vector<std::unique_ptr<ConvPlan>> plans;  // may be none of a transposed convolution
-    std::unique_ptr<BarePixels> bare;              // null: there are none
+    std::vector<std::unique_ptr<ConvPlan>> plans;  // may be empty for a transposed convolution
+    std::unique_ptr<BarePixels> bare;              // null: no pixel is bare
   };
-  /// What is decided once for runs of them.
+  /// Plans, and the decisions for all their runs of one batch size.
   struct Prepared {
     std::shared_ptr<const Plans> plans;
     int64_t batch = 0;
     std::vector<ConvRun> runs;     // of each plan
     const Engine* bare = nullptr;  // of the bare pixels
     int64_t bytes = 0;             // scratch of a share, aligned to 64 bytes
-    // Scratch that shares have in common, likewise, 0 of a static plan: a pixel of padding, and at these
-    // places the constants of columns of each plan, those of the bare pixels and the quantized input.
+    // Scratch that all shares read, aligned to 64 bytes; 0 for a static plan. It begins with a pixel of
+    // padding. At the places below are each plan's constants of columns, the bare pixels' and the quantized
+    // input.
     int64_t shared_bytes = 0;
     std::vector<int64_t> columns_at;
     int64_t bare_columns_at = 0, quantized_at = 0;
@@ -114,7 +114,7 @@ class Convolution {
       const Spatial& input = plans->geometry.input;
       return {0, batch * input[kDepth] * input[kHeight] * input[kWidth]};
     }
-    /// How many a run is cut for that asks for `wanted`.
+    /// Number of threads that a run is cut for if it asks for `wanted`.
     int Threads(int32_t wanted, core::Isa isa) const {
       return ThreadsOf(wanted, plans->geometry.MultiplyAdds(batch), isa);
     }
@@ -123,7 +123,7 @@ class Convolution {
   /// What all shares of a run read.
   struct RunInput {
     ConvInput input;
-    const uint8_t* shared = nullptr;  // see Prepared::shared_bytes; null of a static plan
+    const uint8_t* shared = nullptr;  // see Prepared::shared_bytes; null for a static plan
     const RunColumns* ColumnsAt(int64_t place) const {
       return shared == nullptr ? nullptr : reinterpret_cast<const RunColumns*>(shared + place);
     }
@@ -170,7 +170,7 @@ class Convolution {
                                        std::vector<std::unique_ptr<ConvPlan>> plans) const;
   Result<std::unique_ptr<ConvPlan>> MakePlan(const SizedPhase& phase) const;
   Result<std::shared_ptr<const ConvLayout>> LayoutWithoutPlanarBand(size_t phase) const;
-  /// From the weights of the layout there is.
+  /// Makes a layout from the weights of the phase's existing one.
   Result<std::shared_ptr<const ConvLayout>> MakeLayout(size_t phase,
                                                        const ConvLayout::Variant& variant) const;
   void NameKernel(const Plans& plans);
@@ -186,51 +186,52 @@ class Convolution {
   void RestoreSize(const std::vector<TunedChoices::ConvChoice>& held);
   Result<TunedPhase> RestorePhase(const SizedPhase& phase,
                                   const std::vector<TunedChoices::ConvChoice>& held) const;
-  /// Has runs of such an input use these plans.
+  /// Installs `plans` for inputs of their size.
   void Adopt(std::shared_ptr<const Plans> plans, std::vector<Choice> choices);
-  /// Has all runs take these plans, the only ones from now on.
+  /// Makes all runs use these plans, the only ones from now on.
   void Fix(std::shared_ptr<const Plans> plans);
   PreparedPointer Decide(std::shared_ptr<const Plans> plans, int64_t batch) const;
   void PlaceShared(Prepared* prepared) const;
-  /// What the arguments' batch and extents need: kept, or made.
+  /// The kept or newly made plans and decisions for the arguments' batch and extents.
   Result<PreparedPointer> Find(const intact_conv_args& args) const;
   Result<PreparedPointer> FindOrMake(const Spatial& input, const intact_conv_args& args) const;
   Error CheckBatch(const ConvGeometry& sized, int64_t batch) const;
   Error CheckArguments(const intact_conv_args& args) const;
   Error CheckSizedArguments(const intact_conv_args& args, const ConvGeometry& sized) const;
-  /// A run without images: checks what is checked of others.
+  /// A run without images: only checks its arguments.
   Error RunNothing(const intact_conv_args& args) const;
-  /// The quantization of a run's input, found by `threads` threads where it is dynamic.
+  /// The quantization of a run's input; if it is dynamic, `threads` threads compute it.
   RowQuantization FindQuantizationOf(const intact_conv_args& args, const Prepared& prepared,
                                      int threads) const;
   template <class Visit>
   void ForEachSpan(const intact_conv_args& args, const InputPixels& pixels, const Visit& visit) const;
-  /// Makes in `shared` what a run reads there; of its input `pixels`.
+  /// Fills `shared` with what a run reads there, for `pixels` of its input.
   RunInput MakeInput(const intact_conv_args& args, const Prepared& prepared, const InputPixels& pixels,
                      int threads, uint8_t* shared) const;
   void RunShare(const intact_conv_args& args, const RunInput& from, const Cuts& cuts, int part,
                 uint8_t* scratch) const;
 
-  LinearProblem problem_, layout_problem_;  // as the caller has it, and as layouts compute it
+  LinearProblem problem_, layout_problem_;  // as described by the caller, and as layouts compute it
   ConvGeometry geometry_;
   core::Isa isa_;
-  std::vector<uint8_t> padding_;                            // a pixel of it, of a static plan
+  std::vector<uint8_t> padding_;                            // a static plan's pixel of padding
   Quantizer quantizer_;                                     // of a dynamic plan
   std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // by phase
-  // A transposed one has the caller's number of each layout's taps; then taps that no output reads, with
-  // their weights, [output channel][tap][channel], as kernels see them, for the certificate.
+  // For transposed convolutions: the caller's numbers of each layout's taps; and, for the certificate, taps
+  // that no output reads, with their weights as kernels see them, [output channel][tap][channel].
   std::vector<std::vector<int64_t>> layout_taps_;
   std::vector<int64_t> unread_taps_;
   std::vector<int8_t> unread_weights_;
   std::unique_ptr<UnitPlan> bare_plan_;
-  std::list<std::string> kernel_names_;  // of the plan with most products, the present one last
+  std::list<std::string> kernel_names_;  // of the plan with most products, the current name last
   std::vector<Choice> tuned_;            // by rising extents and phase
   int64_t run_all_as_ = 0;               // see RunAllAs()
 
-  PreparedPointer fixed_;  // a batch of one, where no extent is open
+  PreparedPointer fixed_;  // for a batch of one; null if an extent is open
   mutable std::mutex mutex_;
   mutable std::list<PreparedPointer> used_;  // the last used first
-  // Where an extent is open: layouts for inputs that are too large for a planar band, made when there is one.
+  // If an extent is open: layouts for inputs that are too large for a planar band, made for the first of
+  // them.
   mutable std::mutex without_planar_band_mutex_;
   mutable std::vector<std::shared_ptr<const ConvLayout>> without_planar_band_;
 };

@@ -44,7 +44,7 @@ DepthwiseConv::Inner DepthwiseConv::InnerOf(Dimension dimension) const {
   const int64_t outputs = geometry_.output[dimension];
   Inner inner;
   inner.begin = std::clamp<int64_t>((pad + stride - 1) / stride, 0, outputs);
-  // The last output whose last tap is inside.
+  // Ends with the last output whose last tap is inside.
   const int64_t room = geometry_.input[dimension] - 1 + pad -
                        (geometry_.kernel[dimension] - 1) * geometry_.dilation[dimension];
   inner.end = room < 0 ? inner.begin : std::clamp(room / stride + 1, inner.begin, outputs);
@@ -97,11 +97,11 @@ int64_t DepthwiseConv::ScratchBytes() const {
 
 void DepthwiseConv::Decide(const EngineChoice& /*choice*/, ConvRun* run) const {
   run->output.row_step = geometry_.output[kWidth];
-  // A ragged vector reads the residual of channels before it, which another thread may be overwriting.
+  // A ragged last vector reads the residual of channels before it, which another thread may overwrite.
   const int64_t step = lines_.engine->channel_step();
   const bool is_ragged = geometry_.output_channels % step != 0;
   if (!is_ragged || !data_.problem.output.has_residual()) run->output.column_step = step;
-  run->output.column_bytes = 0;  // a share reads its own channels alone: lines are cut first
+  run->output.column_bytes = 0;  // lines are cut first, because a share reads only its own channels
   run->bytes = run->spread_bytes + RoundUp(ScratchBytes(), 64);
 }
 

@@ -5,9 +5,9 @@
 //              …                 │ col. │         │ col. │   columns: from bands, a column at a time
 //   by band    lines below       └──────┴─────────┴──────┘
 //
-// Copying the input to a band costs up to a third of the time of so few products, so where kernels can read
-// the input itself only the pixels at the borders come from bands: in two dimensions, u8 input, no channel
-// multiplier, adjacent pixels. Elsewhere all lines come from bands.
+// Copying the input to a band takes up to a third of the time, because products are few. So kernels read the
+// input itself if they can (two dimensions, u8 input, no channel multiplier, adjacent pixels), and only
+// pixels at the borders come from bands. Otherwise all lines come from bands.
 #ifndef INTACT_KERNELS_PLANS_DEPTHWISE_CONV_H_
 #define INTACT_KERNELS_PLANS_DEPTHWISE_CONV_H_
 
@@ -36,7 +36,7 @@ class DepthwiseConv final : public ConvKernels {
   int64_t packed_bytes() const override;
   int64_t LeastChunkRows() const override { return geometry_.output[kWidth]; }
   void Decide(const EngineChoice& choice, ConvRun* run) const override;
-  /// All pixels take the same.
+  /// All pixels cost the same.
   double RowsCost(const ConvRun& /*run*/, int64_t rows) const override { return static_cast<double>(rows); }
   double Work(const ConvRun& run, const Range& chunk) const override;
   int64_t RunColumnBytes() const override;
@@ -46,24 +46,24 @@ class DepthwiseConv final : public ConvKernels {
            uint8_t* scratch) const override;
 
  private:
-  /// A band and the engine that reads it; without an engine there is nothing for it.
+  /// A band and the engine that reads it; null if no pixels need it.
   struct Part {
     Band band;
     std::unique_ptr<DepthwiseEngine> engine;
   };
-  /// Outputs [begin, end) of a dimension: none of their taps is padding.
+  /// Outputs [begin, end) of a dimension that have no padding among their taps.
   struct Inner {
     int64_t begin = 0, end = 0;
     int64_t size() const { return end - begin; }
   };
 
-  /// What a run's share computes from, and which channels.
+  /// The operands of a run's share, and its channels.
   struct Call {
     const ConvInput& input;
     const OutputMap& output;
     int64_t channel_begin, channel_end;
     uint8_t* scratch;
-    const DepthwiseColumns* columns;  // of each engine of Engines(); null: the plan's
+    const DepthwiseColumns* columns;  // [engine of Engines()]; null: the plan's
   };
 
   DepthwiseConv(const ConvLayout& layout, const ConvGeometry& geometry)
@@ -72,7 +72,7 @@ class DepthwiseConv final : public ConvKernels {
   Band BandOf(const ConvGeometry& geometry, const BandChannels& channels) const {
     return Band(geometry, channels, layout_.problem().a_shift());
   }
-  /// All engines, null where there is none.
+  /// All engines; null for engines that do not exist.
   static constexpr size_t kEngines = 4;
   enum Engine : uint8_t { kLines, kInner, kLeft, kRight };
   std::array<const DepthwiseEngine*, kEngines> Engines() const {
@@ -84,15 +84,15 @@ class DepthwiseConv final : public ConvKernels {
   TapGrid GridOf(const Band& band) const;
   Error MakeLines();
   Error MakeInner();
-  /// Columns [begin, begin + count) of the output, whose pixels are those of a column.
+  /// Makes `part` for columns [begin, begin + count) of the output. Its engine runs down a column.
   Error MakeColumns(int64_t begin, int64_t count, Part* part) const;
   bool CanReadInPlace(const ConvInput& input, const OutputMap& output) const;
-  /// Pixels of C from (plane, line, x) on, `stride` rows apart.
+  /// A row of pixels of C from (plane, line, x) on, `stride` rows of C apart.
   DepthwiseRow RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x, int64_t stride) const;
 
   void RunLines(const Call& call, int64_t plane, const Inner& lines) const noexcept;
   void RunInner(const Call& call, int64_t plane, const Inner& lines) const noexcept;
-  /// Of kLeft or kRight.
+  /// `which`: kLeft or kRight.
   void RunColumnsOf(Engine which, const Part& part, int64_t begin, const Call& call, int64_t plane,
                     const Inner& lines) const noexcept;
 

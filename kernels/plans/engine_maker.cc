@@ -25,7 +25,7 @@ Result<std::unique_ptr<Engine>> AsEngine(Result<std::unique_ptr<Made>> made) {
 
 }  // namespace
 
-// Activations beyond an activation range that is checked run on these vectors too.
+// With range checks, activations beyond the activation range run on these vectors too.
 ScheduleSpec EngineMaker::VectorSpec(core::Isa isa) const {
   const int amax = data_.problem.IsRangeChecked() ? 255 : data_.problem.range.high;
   return ScheduledVectors::SpecFor(data_.weights, jit::VectorBytes(isa) / kQuad, amax);
@@ -69,7 +69,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   // The best for `m` rows; null: the scheduled engine.
   const auto best = [&](int64_t m) {
     const auto cost = [&](const Candidate& candidate) {
-      // One more variant takes as much memory as the weights.
+      // One more layout takes as much memory as the weights.
       const bool is_wasted =
           usual.named == 0 && m < usual.least && candidate.block.dot == jit::DotKind::kScheduled;
       return is_wasted ? std::numeric_limits<double>::infinity() : candidate.cost.Of(m);
@@ -80,7 +80,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     if (scheduled != nullptr && (!has || scheduled->Cost(m) < cost(*found))) return candidates.end();
     return found;
   };
-  // One variant for all rows.
+  // One layout for all rows.
   if (usual.named != 0 && UsesSchedule(isa_, data_.problem.mode)) {
     const auto found = best(usual.named);
     if (found == candidates.end()) return Needed{{}, true};

@@ -1,4 +1,4 @@
-// Makes the engines of a plan: those that the cost model wants, or one that a stopwatch is to time.
+// Makes the engines of a plan: the ones that the cost model chooses, or one for tuning.
 #ifndef INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 #define INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 
@@ -15,10 +15,10 @@
 
 namespace intact::kernels {
 
-/// How many rows runs have, as far as is known: memory for others would be wasted. Any number runs.
+/// The expected number of rows of runs, to save memory. Runs of any number of rows work.
 struct UsualRows {
-  int64_t least = 1;  // expected minimum; tails may have fewer
-  int64_t named = 0;  // expected rows: the plan keeps only the weight layout best for them; 0: unknown
+  int64_t least = 1;  // expected minimum rows per run; tails may be smaller
+  int64_t named = 0;  // expected rows per run: the plan keeps only the weight layout best for it; 0: unknown
 };
 
 /// Rows beyond which the engine does not change: a plan's kernel is named for them.
@@ -29,22 +29,23 @@ class EngineMaker {
   /// `data` outlives the maker.
   EngineMaker(const GemmData& data, core::Isa isa) : data_(data), isa_(isa) {}
 
-  /// The engines that the cost model chooses for some number of rows, at least one. `like`: of a plan of the
-  /// same weights for other extents of a convolution's input, whose schedules the engines share; or null.
+  /// The engines that the cost model chooses for any number of rows; at least one. `like`: the maker of a
+  /// plan of the same weights for other extents of a convolution's input, which shares its schedules; or
+  /// null.
   using Engines = std::vector<std::unique_ptr<Engine>>;
   Result<Engines> MakeUsual(UsualRows usual, const EngineMaker* like);
   /// All engines that can run the plan.
   std::vector<EngineId> Possible() const;
-  /// One of Possible(). The weights have their panels.
+  /// `id`: one of Possible(). Needs the canonical panels.
   Result<std::unique_ptr<Engine>> Make(const EngineId& id);
 
  private:
-  /// What runs need: the blocks of panel engines, and whether the scheduled engine.
+  /// The engines that runs need: the blocks of panel engines, and whether the scheduled engine.
   struct Needed {
     std::vector<KernelBlock> blocks;
     bool scheduled = false;
   };
-  /// `scheduled` may be null, and need not be built.
+  /// `scheduled` may be null, or not built yet.
   Result<Needed> NeededEngines(const ScheduledEngine* scheduled, UsualRows usual, bool is_like_another) const;
   bool HasSchedule() const;
   bool CanRun(const KernelBlock& block) const;
@@ -57,7 +58,7 @@ class EngineMaker {
   const GemmData& data_;
   core::Isa isa_;
   const ScheduledSums* sums_ = nullptr;            // of the usual scheduled or planar engine
-  std::weak_ptr<const ScheduledVectors> vectors_;  // of panel engines that run them
+  std::weak_ptr<const ScheduledVectors> vectors_;  // of panel engines with the scheduled variant
 };
 
 }  // namespace intact::kernels

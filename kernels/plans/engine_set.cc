@@ -61,7 +61,7 @@ void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range
 
 int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
   int64_t bytes = engine.ScratchBytes(m);
-  // A tail of rows may be another's.
+  // Another engine may run the tail of rows.
   ForEach([&](const Engine& other) {
     bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, engine.tile().rows)));
   });

@@ -1,5 +1,5 @@
-// The engines of a plan, and which of them runs how many rows: a stopwatch's choice for that number if there
-// is one, else the cost model's. All give the same bytes.
+// The engines of a plan, and which engine runs how many rows: the choice of tuning for that number, or else
+// of the cost model. All give the same bytes.
 #ifndef INTACT_KERNELS_PLANS_ENGINE_SET_H_
 #define INTACT_KERNELS_PLANS_ENGINE_SET_H_
 
@@ -19,17 +19,17 @@ class EngineSet {
  public:
   /// `data` outlives the set.
   EngineSet(const GemmData& data, core::Isa isa) : data_(data), maker_(data, isa) {}
-  /// Makes the engines for `usual` rows. Once, before all else. `like`: see EngineMaker::MakeUsual().
+  /// Makes the engines for `usual` rows. Call it once, first. `like`: see EngineMaker::MakeUsual().
   Error MakeUsual(UsualRows usual, const EngineSet* like);
 
   /// The engine for runs of `m` rows.
   const Engine& For(int64_t m) const;
   /// The engine for `m` rows by the cost model.
   const Engine& ModelFor(int64_t m) const;
-  /// For tests and measurements: from now on every M runs on the engine that runs `m` rows.
+  /// For tests and measurements: from now on every M runs on the engine for `m` rows.
   void RunAllAs(int64_t m) { run_all_as_ = m; }
 
-  /// Computes `range` on `engine`, and the rows that do not fill its vectors where that is cheapest.
+  /// Computes `range` on `engine`. Rows that do not fill its vectors may run on a cheaper engine.
   void Run(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
   /// Scratch that Run() needs for `m` rows.
   int64_t ScratchBytes(const Engine& engine, int64_t m) const;
@@ -37,41 +37,41 @@ class EngineSet {
   Partition Cut(const Engine& engine, int64_t m, int parts) const;
   /// The time that Run() of `rows` rows takes by the cost model, in the unit of Engine::Cost().
   double RowsCost(const Engine& engine, int64_t rows) const;
-  /// What Run() of `range` takes, see Share::work.
+  /// The work of Run() for `range`, see Share::work.
   double Work(const Engine& engine, const Range& range) const;
-  /// Sets the steps between which runs on `engine` are cut.
+  /// Sets the steps at which runs on `engine` may be cut.
   void SetSteps(const Engine& engine, SharedOutput* output) const;
 
-  /// The engines that there are.
+  /// All engines of the set.
   std::vector<const Engine*> Made() const;
-  /// Makes all engines that can run the plan, for a stopwatch, and returns them. DropUnchosen() afterwards, also
-  /// if that fails. Here and below: not while others use the plan.
+  /// For tuning: makes all engines that can run the plan, and returns them. Call DropUnchosen() afterwards,
+  /// even after an error. This and the following functions: not while others use the plan.
   Result<std::vector<const Engine*>> MakeAll();
-  /// The engine `id`; null if there is none.
+  /// The engine `id`; null if the set does not have it.
   const Engine* Find(const EngineId& id) const;
-  /// The engine `id`, made if there is none. UNSUPPORTED if it cannot run the plan.
+  /// The engine `id`; makes it if the set does not have it. UNSUPPORTED if it cannot run the plan.
   Result<const Engine*> FindOrMake(const EngineId& id);
-  /// Has runs of `m` rows take `engine`, one of the set.
+  /// Makes runs of `m` rows use `engine`, one of the set.
   void Choose(int64_t m, const Engine* engine);
   using Choices = std::vector<std::pair<int64_t, const Engine*>>;  // by rising rows
   const Choices& choices() const { return choices_; }
-  /// Destroys all engines that neither the cost model nor Choose() wants, except `kept`.
+  /// Destroys all engines that neither the cost model nor Choose() selected, except `kept`.
   void DropUnchosen(const Engine* kept = nullptr);
 
-  /// What the canonical panels can be restored from where no engine reads them; else null.
+  /// A source to restore the canonical panels from, if no engine reads the panels; else null.
   std::shared_ptr<const PanelSource> PanelsFrom() const;
-  /// Of the schedule that the scheduled engine runs, or vectors where there is none; zeros without a schedule.
+  /// Statistics of the first engine that runs a schedule; zeros if none does.
   ScheduleStatistics statistics() const;
   int64_t packed_bytes() const;
 
  private:
-  /// Rows [0, whole) are the engine's, the others `tail`'s; null: all are the engine's.
+  /// The engine runs rows [0, whole), and `tail` runs the others; null: the engine runs all.
   struct Split {
     int64_t whole = 0;
     const Engine* tail = nullptr;
   };
   Split SplitOf(const Engine& engine, int64_t rows) const;
-  /// The same, without a tail that cannot begin or end at the range's columns.
+  /// As above, but without a tail if its engine cannot begin or end at the range's columns.
   Split SplitOf(const Engine& engine, const Range& range) const;
   template <class Visit>
   void ForEach(const Visit& visit) const {
@@ -82,8 +82,8 @@ class EngineSet {
 
   const GemmData& data_;
   EngineMaker maker_;
-  EngineMaker::Engines usual_;   // at least one: what the cost model chooses from
-  EngineMaker::Engines others_;  // that a stopwatch chose, or is to time
+  EngineMaker::Engines usual_;   // at least one; the cost model chooses from these
+  EngineMaker::Engines others_;  // chosen by tuning, or candidates for it
   Choices choices_;
   int64_t run_all_as_ = 0;  // 0: each M as itself
 };

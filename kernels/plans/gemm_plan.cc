@@ -31,7 +31,7 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
     if (item.a == nullptr) return InvalidArgument("a is NULL");
     if (problem().has_runtime_b && item.b == nullptr)
       return InvalidArgument("b is NULL; expected B, for runs give it (runtime_b)");
-    // The strides as they are given: an item of joined rows has others.
+    // The caller's strides: an item of joined rows has others.
     RETURN_IF_ERROR(CheckOutput(problem().output, weights().n(),
                                 {item.c, args.c_stride, item.residual, args.residual_stride}));
     RETURN_IF_ERROR(CheckItemApart(item));
@@ -39,7 +39,7 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
   return CheckRowArguments(problem(), batch.rows(), args.a_zero_points, args.a_scales);
 }
 
-// That C of a batch's item has no byte of its inputs, except where the residual is C itself.
+// Checks that C of an item does not overlap its inputs, except that the residual may be C itself.
 Error GemmPlan::CheckItemApart(const intact_gemm_args& item) const {
   const auto rows = [&](const char* name, const void* data, int64_t columns, int64_t stride, int bytes) {
     return MemoryRows{name, data, item.m, columns * bytes, (stride == 0 ? columns : stride) * bytes};

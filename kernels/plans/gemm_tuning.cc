@@ -1,4 +1,4 @@
-// Choosing by stopwatch (tuning.h) among the engines of a GEMM.
+// Tuning (tuning.h): times the engines of a GEMM.
 #include <algorithm>
 #include <random>
 
@@ -12,7 +12,7 @@
 namespace intact::kernels {
 namespace {
 
-// More rows are as many blocks of rows more.
+// Beyond so many rows, more rows only add blocks like the others.
 constexpr int64_t kMostTimedRows = 8192;
 
 Error OutOfMemory() { return {INTACT_OUT_OF_MEMORY, "no memory to tune in"}; }
@@ -92,8 +92,8 @@ TunedChoices GemmPlan::tuned() const {
   return tuned;
 }
 
-// Files have names of kernels. Some depend on the weights' values, so that only an engine that has been made
-// knows its own.
+// Files store names of kernels. Some names depend on the weights' values, so an engine knows its name only
+// after it has been made.
 void GemmPlan::Restore(const TunedChoices& tuned) {
   if (tuned.choices.empty() || tuned.cpu != jit::HostCpu().ToString()) return;
   EngineSet* const set = unit_->mutable_engines();

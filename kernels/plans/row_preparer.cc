@@ -20,8 +20,8 @@ Error RowPreparer::MakeKernels(core::Isa isa) {
   return {};
 }
 
-// Whole blocks of most engines that stay in half of L2, where the engine then finds them; and few enough to
-// bound the memory for the values.
+// Whole blocks of most engines, which stay in half of L2 until the engine reads them; and few enough to bound
+// the memory for the values.
 int64_t RowPreparer::ChunkRows() const {
   constexpr int kUnit = 192;
   return std::min(RowsPerBlock(data_.k, kUnit), RowValues::kRows);
@@ -98,7 +98,7 @@ void RowPreparer::FillWithoutScale(const RowValues& values, const OutputMap& out
   }
 }
 
-// Lines are rows, or the depths of a transposed A.
+// Lines are rows, or depths of a transposed A.
 RowQuantization RowPreparer::FindTensor(const Batch& batch, int threads) const {
   if (data_.problem.a_quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return {};
   const bool transposed = RowsOf(batch.Item(0)).IsTransposed();

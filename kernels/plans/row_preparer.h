@@ -1,6 +1,6 @@
-// What runs find out about rows of A before an engine reads them: their sums, where weights have zero points;
-// their scales and zero points, where these are not the plan's; with dynamic quantization the rows of 8 bits
-// themselves; and the rows of a transposed A.
+// Prepares rows of A before an engine reads them: computes their sums, if weights have zero points; collects
+// their scales and zero points, if the plan does not have them; quantizes them, with dynamic quantization;
+// and copies the rows of a transposed A.
 #ifndef INTACT_KERNELS_PLANS_ROW_PREPARER_H_
 #define INTACT_KERNELS_PLANS_ROW_PREPARER_H_
 
@@ -25,16 +25,17 @@ class RowPreparer {
   explicit RowPreparer(const GemmData& data) : data_(data) {}
   Error MakeKernels(core::Isa isa);
 
-  /// Where A of an item is, before anything is quantized or transposed.
+  /// The rows of an item's A, before they are quantized or transposed.
   RowMap RowsOf(const intact_gemm_args& item) const;
-  /// The quantization of all rows of a batch, found by `threads` threads, where the plan wants one for all.
+  /// The common quantization of all rows of a batch, found by `threads` threads, if the plan has
+  /// INTACT_QUANTIZATION_DYNAMIC_TENSOR.
   RowQuantization FindTensor(const Batch& batch, int threads) const;
   /// Scratch for `m` rows, of a transposed A or not; a multiple of 64.
   int64_t ScratchBytes(int64_t m, bool transposed) const {
     return ValueBytes() + CopiedBytes(m, transposed) + NumberBytes(transposed);
   }
-  /// Calls run(buffers, chunk, scratch) for chunks of `range` one after the other, whose rows are ready;
-  /// `scratch` is then what follows the preparer's own.
+  /// Calls run(buffers, chunk, scratch) for one chunk of `range` after the other, with prepared rows. Its
+  /// `scratch` begins behind the preparer's.
   template <class Run>
   void ForEachChunk(const RunBuffers& given, const Range& range, uint8_t* scratch, const Run& run) const {
     const bool transposed = given.IsTransposed();
@@ -43,7 +44,7 @@ class RowPreparer {
     auto* const values = reinterpret_cast<RowValues*>(scratch);
     uint8_t* const copied = scratch + ValueBytes();
     uint8_t* const numbers = copied + CopiedBytes(range.row_end - range.row_begin, transposed);
-    uint8_t* const rest = numbers + NumberBytes(transposed);
+    uint8_t* const free_scratch = numbers + NumberBytes(transposed);
     if (data_.epilogue.has_row_values()) buffers.row_values = values;
     Range chunk = range;
     for (; chunk.row_begin < range.row_end; chunk.row_begin = chunk.row_end) {
@@ -51,14 +52,14 @@ class RowPreparer {
       buffers.a = given.a;
       buffers.row_values_begin = chunk.row_begin;
       Prepare(chunk, copied, numbers, values, &buffers);
-      run(buffers, chunk, rest);
+      run(buffers, chunk, free_scratch);
       if (data_.problem.IsDynamic()) FillWithoutScale(*values, buffers.output, chunk);
     }
   }
 
  private:
-  // Scratch: what rows have of their own; rows that are quantized, or transposed; numbers that are
-  // transposed before they are quantized.
+  // Scratch: values of rows; quantized or transposed rows; numbers that are transposed before they are
+  // quantized.
   int64_t ValueBytes() const {
     return data_.epilogue.has_row_values() ? RoundUp(static_cast<int64_t>(sizeof(RowValues)), 64) : 0;
   }
@@ -68,23 +69,23 @@ class RowPreparer {
   int64_t NumberBytes(bool transposed) const {
     return data_.problem.IsDynamic() && transposed ? NumberRows() * NumberStride() : 0;
   }
-  /// Rows whose values are found at a time.
+  /// Rows that are prepared at a time.
   int64_t ChunkRows() const;
   /// Rows of numbers that are transposed at a time: a cache line of each depth.
   int64_t NumberRows() const { return 64 / data_.problem.a_bytes(); }
-  /// Bytes from a row that was copied to the next, and from a row of numbers.
+  /// Bytes from a copied row to the next, and from a row of numbers to the next.
   int64_t CopiedStride() const { return PaddedStride(data_.k); }
   int64_t NumberStride() const { return PaddedStride(data_.k * data_.problem.a_bytes()); }
-  // A line more than the row, so that the rows of a tile do not meet in the same sets of L1.
+  // One cache line more than the row, so that the rows of a tile map to different sets of L1.
   static int64_t PaddedStride(int64_t row_bytes) { return RoundUp(row_bytes, 64) + 64; }
-  /// Finds the values of `chunk`, and quantizes or transposes its rows.
+  /// Collects the values of the rows of `chunk`, and quantizes or transposes them.
   void Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, RowValues* values,
                RunBuffers* buffers) const noexcept;
-  /// Copies rows [row_begin, row_end) of a transposed A to where they are `stride` bytes apart, and tells
-  /// where they then are, under the same numbers.
+  /// Copies rows [row_begin, row_end) of a transposed A to `to`, `stride` bytes apart. Returns the copies,
+  /// with unchanged row numbers.
   RowMap CopyTransposed(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* to,
                         int64_t stride) const noexcept;
-  /// Quantizes the rows of `chunk`, and tells where they then are, under the same numbers.
+  /// Quantizes the rows of `chunk`. Returns the quantized rows, with unchanged row numbers.
   RowMap Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk, uint8_t* quantized,
                   uint8_t* numbers, RowValues* values) const noexcept;
   void CopyGiven(const RunBuffers& buffers, const Range& chunk, RowValues* values) const noexcept;
@@ -92,8 +93,8 @@ class RowPreparer {
   void FillWithoutScale(const RowValues& values, const OutputMap& output, const Range& chunk) const noexcept;
 
   const GemmData& data_;
-  RowSums row_sums_;     // where the epilogue has weight zero points
-  Quantizer quantizer_;  // where runs quantize A
+  RowSums row_sums_;     // if the epilogue has weight zero points
+  Quantizer quantizer_;  // if runs quantize A
 };
 
 }  // namespace intact::kernels

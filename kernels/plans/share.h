@@ -1,5 +1,5 @@
-// What one thread computes of a run: which pixels of C it writes, and how long it takes by the engines' cost
-// model. Plans tell it without running, from the cuts that runs make.
+// What one thread computes of a run: which rows of C it writes, and how long that takes by the engines' cost
+// model. Plans report it without running, from the cuts that runs make.
 #ifndef INTACT_KERNELS_PLANS_SHARE_H_
 #define INTACT_KERNELS_PLANS_SHARE_H_
 
@@ -17,11 +17,11 @@ struct Share {
     int64_t column_begin = 0, column_end = 0;
   };
   std::vector<Rows> rows;
-  /// In multiply-adds at the rate of the ISA's own sequence (Engine::Cost()); what tiles compute beyond the
-  /// share counts, copies of the input do not.
+  /// In multiply-adds at the rate of the ISA's own sequence (Engine::Cost()). Includes what tiles compute
+  /// beyond the share; does not include copies of the input.
   double work = 0;
 
-  /// Adds as many rows as `range` has, and its columns.
+  /// Adds rows of C from `first` on, `step` apart: their number and their columns are those of `range`.
   void Add(int64_t first, int64_t step, const Range& range) {
     if (range.Empty()) return;
     rows.push_back({first, step, range.row_end - range.row_begin, range.column_begin, range.column_end});

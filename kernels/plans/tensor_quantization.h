@@ -1,5 +1,4 @@
-// The dynamic quantization of a whole tensor (codegen/quantizer.h): by threads, each of which finds the range
-// of some rows.
+// The dynamic quantization of a whole tensor (codegen/quantizer.h). Each thread finds the range of some rows.
 #ifndef INTACT_KERNELS_PLANS_TENSOR_QUANTIZATION_H_
 #define INTACT_KERNELS_PLANS_TENSOR_QUANTIZATION_H_
 

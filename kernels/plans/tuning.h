@@ -1,9 +1,9 @@
-// Choosing by stopwatch: what runs of a GEMM and of a convolution are timed by. All candidates give the same
-// bytes, so which one is chosen is a matter of time alone.
+// Tuning: timing the ways to compute a GEMM or a convolution. All candidates give the same bytes, so only
+// time decides.
 //
-// Candidates take turns until the budget is spent, and medians count. The model's choice stays unless another
-// takes clearly less time, and does so in its best turn as well: what disturbs a machine may come in the
-// turns of one candidate alone.
+// Candidates take turns until the budget is spent, and medians are compared. The model's choice stays unless
+// another candidate takes clearly less time, in its best turn as well: a disturbance of the machine may
+// affect only one candidate's turns.
 #ifndef INTACT_KERNELS_PLANS_TUNING_H_
 #define INTACT_KERNELS_PLANS_TUNING_H_
 
@@ -23,22 +23,22 @@ namespace intact::kernels {
 
 using TuningBudget = std::chrono::duration<double>;
 
-/// What tuning has found.
+/// The result of tuning.
 struct Tuned {
   std::string kernel;        // the fastest
-  double microseconds = 0;   // of a run on it, the median; on one thread
-  std::string model_kernel;  // that which the cost model chooses
+  double microseconds = 0;   // median of its runs, on one thread
+  std::string model_kernel;  // the cost model's choice
   double model_microseconds = 0;
   int candidates = 0;
 };
 
-/// Short runs are timed together, so that the clock's own time does not count.
+/// Shorter runs are timed together, so that the clock's own time does not count.
 inline constexpr double kLeastTimedSeconds = 20e-6;
 
-/// The model's choice stays where another is hardly faster: that may be chance.
+/// Another candidate must take at most this share of the model's time: a smaller gain may be chance.
 inline constexpr double kLeastGain = 0.97;
 
-/// Seconds that `run()` takes, the mean of `runs`.
+/// Seconds that `run()` takes: the mean of `runs` calls.
 template <class Run>
 double TimeRuns(int64_t runs, const Run& run) {
   using Clock = std::chrono::steady_clock;
@@ -53,13 +53,12 @@ inline double MedianOf(std::vector<double> values) {
   return *middle;
 }
 
-/// Seconds of a run, over all turns.
+/// Median and minimum over all turns, in seconds per run.
 struct TurnTimes {
   double median = 0, least = 0;
 };
 
-/// The times of each contender in turns, in which one goes after the other: `run(i)` runs number i once. Each
-/// runs four times at least.
+/// Times the contenders in turns: `run(i)` runs contender i once. Each runs at least four times.
 template <class Run>
 std::vector<TurnTimes> TimeInTurns(size_t contenders, TuningBudget budget, const Run& run) {
   using Clock = std::chrono::steady_clock;
@@ -73,7 +72,7 @@ std::vector<TurnTimes> TimeInTurns(size_t contenders, TuningBudget budget, const
   }
   do {
     for (size_t i = 0; i < contenders; ++i) {
-      run(i);  // brings its weights back, which the others' may have displaced
+      run(i);  // brings its weights back into the caches
       seconds[i].push_back(time(i, runs[i]));
     }
   } while (Clock::now() - begin < budget);
@@ -86,7 +85,7 @@ std::vector<TurnTimes> TimeInTurns(size_t contenders, TuningBudget budget, const
   return times;
 }
 
-/// Which of the contenders to choose, where `model` is the cost model's.
+/// The number of the contender to choose; `model` is the cost model's choice.
 inline size_t ChooseByTime(const std::vector<TurnTimes>& times, size_t model) {
   size_t chosen = model;
   for (size_t i = 0; i < times.size(); ++i) {
@@ -97,14 +96,14 @@ inline size_t ChooseByTime(const std::vector<TurnTimes>& times, size_t model) {
   return chosen;
 }
 
-/// What runs read and write while they are timed: activations within the activation range, as callers have them,
-/// since others run more slowly.
+/// Memory of runs that are timed. Activations are within the activation range, as those of callers: others
+/// would run more slowly.
 struct TimedMemory {
-  AlignedBuffer<uint8_t> a, c, residual, scratch;  // no residual where the problem has none
+  AlignedBuffer<uint8_t> a, c, residual, scratch;  // residual is empty if the problem has none
 
-  /// `inputs` and `outputs`: elements. Errors, here and below: OUT_OF_MEMORY.
+  /// `inputs` and `outputs`: numbers of elements. Errors, here and below: OUT_OF_MEMORY.
   Error Allocate(const LinearProblem& problem, int64_t inputs, int64_t outputs);
-  /// Has `scratch` hold so many bytes or more.
+  /// Makes `scratch` at least so large.
   Error MakeRoom(int64_t scratch_bytes);
 };
 

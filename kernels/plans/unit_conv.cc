@@ -89,7 +89,7 @@ Taps UnitConv::MakeTaps(const Band& band) const {
   return taps;
 }
 
-// Rows of a single line are all one stride apart.
+// With a single line, all rows are one stride apart.
 void UnitConv::SetStaging(Taps* taps) const {
   if (!UsesTiles(layout_.isa())) return;
   const bool has_lines = geometry_.output[kDepth] * geometry_.output[kHeight] > 1;
@@ -97,7 +97,7 @@ void UnitConv::SetStaging(Taps* taps) const {
   taps->stages_tiles = StagesLines(line, CeilDivide(layout_.unit_outputs(), kPanelColumns), *taps);
 }
 
-// Worth it where lines fill tiles, and the taps of a line of the filter, which kernels unroll, are few.
+// Pays if lines fill tiles and the taps of a line of the filter, which kernels unroll, are few.
 void UnitConv::SharePixels(const Band& band, Taps* taps) const {
   const int64_t width = geometry_.kernel[kWidth];
   const int64_t rows = geometry_.output[kWidth];
@@ -107,11 +107,11 @@ void UnitConv::SharePixels(const Band& band, Taps* taps) const {
   taps->line_rows = geometry_.output[kWidth];
 }
 
-// Lines above the input and below it are padding for all their pixels.
+// Taps above or below the input are padding for all pixels of an output line.
 void UnitConv::SetLineTaps(Taps* taps) const {
   const int64_t heights = geometry_.kernel[kHeight];
-  constexpr int64_t kMostLines = 4096;  // a range is kept for each
-  constexpr int64_t kMostHeights = 16;  // and constants for each that differs: more save little
+  constexpr int64_t kMostLines = 4096;  // the plan has a range for each line
+  constexpr int64_t kMostHeights = 16;  // and constants for each different range: more would save little
   if (geometry_.kernel[kDepth] > 1 || geometry_.HasPadding(kDepth)) return;
   if (geometry_.output[kHeight] > kMostLines || heights > kMostHeights) return;
   const int64_t per_height = taps->count() / heights;
@@ -124,7 +124,7 @@ void UnitConv::SetLineTaps(Taps* taps) const {
       range.first = std::min(range.first, height * per_height);
       range.end = (height + 1) * per_height;
     }
-    // A line of padding alone: taps all the same, since kernels run some.
+    // All taps are padding: the line keeps some, because kernels run at least one.
     if (range.end == 0) range = {0, per_height};
     taps->line_taps.push_back(range);
   }
@@ -132,7 +132,8 @@ void UnitConv::SetLineTaps(Taps* taps) const {
   if (std::all_of(taps->line_taps.begin(), taps->line_taps.end(), is_whole)) taps->line_taps.clear();
 }
 
-// Where a line begins, the first pixels of its taps may lie before the input; where it ends, the last beyond.
+// At the begin of a line, the first pixels of its taps may lie before the input; at its end, the last pixels
+// may lie beyond.
 void UnitConv::SetLineEnds(const Band& band, Taps* taps) const {
   if (!layout_.joins_width() || geometry_.input_channels % kQuad != 0) return;
   const int64_t width = geometry_.kernel[kWidth];
@@ -166,14 +167,14 @@ void UnitConv::Decide(const EngineChoice& choice, ConvRun* run) const {
   output.column_bytes = layout_.weights(0)->packed().k;
 }
 
-// A line at a time saves the copies where it fills the tiles: scheduled weights want more rows.
+// Running line by line saves copies if a line fills the tiles. Scheduled weights need more rows.
 bool UnitConv::RunsByLine() const {
   const core::Isa isa = layout_.isa();
   return !UsesSchedule(isa, layout_.problem().mode) && !UsesTiles(isa) && !layout_.IsPlanar() &&
          geometry_.output[kWidth] >= costs::kLeastLineRows;
 }
 
-// As if the share began with a line and with a chunk.
+// Assumes that the share begins with a line and with a chunk.
 double UnitConv::RowsCost(const ConvRun& run, int64_t rows) const {
   const EngineSet& engines = units_.front()->engines();
   const Engine& engine = *run.engines.front();

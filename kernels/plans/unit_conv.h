@@ -1,6 +1,6 @@
 // A convolution of given extents as GEMMs: a plan for each unit of its layout (conv_layout.h).
 //
-//   Run   a chunk of output pixels × channels ─► staged input (input_source.h) ─► units ─► UnitPlan::RunShare()
+//   Run   a chunk of pixels × channels ─► staged input (input_source.h) ─► units ─► UnitPlan::RunShare()
 #ifndef INTACT_KERNELS_PLANS_UNIT_CONV_H_
 #define INTACT_KERNELS_PLANS_UNIT_CONV_H_
 
@@ -56,7 +56,7 @@ class UnitConv final : public ConvKernels {
   void SetLineTaps(Taps* taps) const;
   void SetLineEnds(const Band& band, Taps* taps) const;
   bool HasOneUnit() const { return units_.size() == 1; }
-  /// `buffers` are those of the unit, and `range` is of its columns.
+  /// `buffers` and the columns of `range` are the unit's.
   void RunUnit(size_t number, const ConvRun& run, const RunBuffers& buffers, const Range& range,
                uint8_t* scratch) const;
 

@@ -22,11 +22,11 @@ void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
   if (range.Empty()) return;
   const ScopedFloatEnvironment float_environment;
   rows_.ForEachChunk(buffers, range, scratch,
-                     [&](const RunBuffers& ready, const Range& chunk, uint8_t* rest) {
-                       engines_.Run(engine, ready, chunk, rest);
+                     [&](const RunBuffers& ready, const Range& chunk, uint8_t* free_scratch) {
+                       engines_.Run(engine, ready, chunk, free_scratch);
                      });
   if (buffers.columns != nullptr && !buffers.columns->has_scale) FillWithNan(buffers.output, range, data_);
-  if (buffers.may_stream) _mm_sfence();  // non-temporal stores are ordered by nothing else
+  if (buffers.may_stream) _mm_sfence();  // nothing else orders non-temporal stores
 }
 
 int64_t UnitPlan::packed_bytes() const {

@@ -1,10 +1,10 @@
-// Some weights, how A is found, and the engines that compute from them on one ISA: what a GEMM has one of, and
-// a convolution one for each unit of its weights (conv_layout.h).
+// Weights, the access to A, and the engines that compute from them on one ISA. A GEMM has one UnitPlan; a
+// convolution has one for each unit of its weights (conv_layout.h).
 //
-//   Create     bound what depends on the access → make engines
+//   Create     constants that depend on the access ─► engines
 //   RunShare   a thread's share of a run, or a chunk of it ─► chunks of prepared rows ─► Engine::RunRange()
 //
-// Which engine runs is decided once for a run, by whoever begins it, and passed on: engines().For(m).
+// The caller of a run decides once which engine runs it (engines().For(m)), and passes the engine on.
 #ifndef INTACT_KERNELS_PLANS_UNIT_PLAN_H_
 #define INTACT_KERNELS_PLANS_UNIT_PLAN_H_
 
@@ -37,19 +37,19 @@ class UnitPlan {
   const EngineSet& engines() const { return engines_; }
   EngineSet* mutable_engines() { return &engines_; }
   const RowPreparer& rows() const { return rows_; }
-  /// The kernel that runs large M, or the named one.
+  /// The kernel for large M, or for UsualRows::named if given.
   const std::string& kernel_name() const { return kernel_name_; }
 
-  /// Scratch for one thread's share of a run of `m` rows, of a transposed A or not.
+  /// Scratch for one thread's share of a run of `m` rows.
   int64_t ShareBytes(const Engine& engine, int64_t m, bool transposed = false) const {
     return rows_.ScratchBytes(m, transposed) + engines_.ScratchBytes(engine, m);
   }
   void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
 
-  /// Memory of the weights, in all variants.
+  /// Memory of the weights, in all their layouts.
   int64_t packed_bytes() const;
-  /// Frees the canonical panels if no engine reads them. Not while others use the plan or its weights; no
-  /// other plan reads those.
+  /// Frees the canonical panels if no engine reads them. Not while others use the plan or its weights, and
+  /// only if no other plan reads these weights.
   void DropUnreadPanels();
   ScheduleStatistics schedule_statistics() const;
 

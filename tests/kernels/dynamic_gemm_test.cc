@@ -453,7 +453,7 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
   EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->c_batch_stride = -4; }),
             "c_batch_stride is -4; expected 0 to 2^40");
   EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->a_items = pointers.data(); }),
-            "a_items is given beside a; expected one of the two");
+            "a_items and a are both given; expected one of them");
   EXPECT_EQ(MessageOfRun(dynamic,
                          [](auto* args) {
                            args->a = nullptr;
@@ -483,7 +483,7 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
                          }),
             "residual_stride is 15; expected 0 or at least 16, at most 2^40");
   EXPECT_EQ(MessageOfRun(dynamic, [](auto* args) { args->b = scales.data(); }),
-            "b is given to a run; expected none, for B is constant in the plan");
+            "b is given to a run; expected none: the plan's B is constant");
 }
 
 // The number of a finite float16 in units of the least, 2⁻²⁴, by integers alone; 65536 for infinity.
