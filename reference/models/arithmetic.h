@@ -86,7 +86,8 @@ class Predictor {
   intact_type type_;
   std::vector<Gemm> gemms_;
   std::vector<Operands> operands_;
-  // GEMMs whose columns form a row of C: groups of a convolution; 1 for a batch, whose items follow each other.
+  // The number of GEMMs side by side in a row of C: a convolution's groups; 1 for a batch, where items follow
+  // each other.
   int64_t side_by_side_;
   int64_t outputs_;
 };

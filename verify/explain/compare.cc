@@ -108,8 +108,7 @@ class Comparer {
       std::rotate(naming.reproduced_by.begin(), found, found + 1);
       break;
     }
-    // Arithmetics with the same model or the same rounding go before those that differ in both, which are
-    // many.
+    // Arithmetics with the same model or the same rounding go before all others, which are many.
     const Arithmetic first = naming.reproduced_by.front();
     std::ranges::stable_sort(naming.reproduced_by, std::greater(), [&](const Arithmetic& arithmetic) {
       return arithmetic.model == first.model || arithmetic.rounding == first.rounding;

@@ -5,11 +5,11 @@
 //   int16 saturation      pairs clamped to int16, or int16 sums; the detail names pairs that are not
 //                         adjacent
 //   int32 overflow        the saturating int32 accumulation (VPDPBUSDS); or the exact sum leaves int32: then
-//                         what wraps or clamps is wrong, and an s32 output has no right value. Where sums
-//                         are to wrap (INTACT_OVERFLOW_WRAPS): a sum that was clamped or kept
+//                         wrapping and clamping are wrong, and an s32 output has no right value. If sums
+//                         should wrap (INTACT_OVERFLOW_WRAPS): a sum that was clamped or kept
 //   reduced weights       weights were halved and rounded
 //   float sums            an s32 output went through float
-//   requantization        the accumulator is right and rounded otherwise (half up, FMA, fixed point, …)
+//   requantization        the accumulator is right, but rounded differently (half up, FMA, fixed point, …)
 //   implementation error  nothing explains it; the detail says what it looks like
 //
 // The explanations are tried in the order of hypotheses.h. If each differing output has a cause but no single
@@ -109,8 +109,8 @@ struct Comparison {
       parts;  // if no arithmetic makes all outputs, but each differing one has its own: most first
   std::vector<reference::Arithmetic>
       explained_by;  // the arithmetics of differing outputs, most frequent first
-  /// The arithmetics to prefer for a smaller problem that fails in the same way: the one that makes all
-  /// outputs here, then those that make some.
+  /// The arithmetics to prefer for a smaller problem that fails in the same way: first the one that makes all
+  /// outputs here, then any that make some.
   std::vector<reference::Arithmetic> Explanations() const;
   int64_t Explained() const;  // differing outputs with a cause other than implementation error
   int64_t Unexplained() const;

@@ -26,7 +26,7 @@ struct Observation {
 
   /// The requantization of this output.
   reference::Requantization OwnRequantization() const;
-  /// The scale of its row; 1 where rows have none.
+  /// The scale of its row; 1 if rows have none.
   float RowScale() const;
   /// Whether the contract's requantization of accumulator `y`, with `scale` instead of the right one if it is
   /// given, makes the target's output.

@@ -72,8 +72,8 @@ void SuspectPhases(const ConvGeometry& g, const Suspect& suspect) {
     for (const int64_t shift : {-1, 1}) {
       Reading shifted{g};
       shifted.geometry.axes[i].pad_begin += shift;
-      suspect("the accumulator of another output", shifted,
-              fmt::format("the accumulator of output o{} {}: another phase, or wrong cropping", "dhw"[i],
+      suspect("that of another output", shifted,
+              fmt::format("that of output o{} {} instead: of another phase, or cropped otherwise", "dhw"[i],
                           shift < 0 ? "- 1" : "+ 1"));
     }
   }

@@ -3,10 +3,9 @@
 // rounded to outputs.
 //
 // One output proves little: some of the hundreds of candidates reproduce it by chance. So a candidate must
-// reproduce every output of a problem, and over many problems (mixture.h) the candidates are those that
-// reproduce most problems. A candidate that gives the same outputs as the contract is never named. If the
-// contract reproduces all outputs, it is the answer, together with whether the problem could have shown
-// saturation.
+// reproduce every output of a problem. Over many problems (mixture.h) the best candidates reproduce most
+// problems. A candidate that gives the same outputs as the contract is never named. If the contract
+// reproduces all outputs, it is the answer, together with whether the problem could have shown saturation.
 #ifndef INTACT_VERIFY_EXPLAIN_IDENTIFY_H_
 #define INTACT_VERIFY_EXPLAIN_IDENTIFY_H_
 

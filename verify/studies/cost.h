@@ -1,9 +1,9 @@
 // What exactness costs or gains on this CPU: a layer's GEMM or convolution, with its own epilogue and number
 // of rows, in exact mode against the saturating kernels that it replaces, on one thread.
 //
-//   ISA without VNNI    saturating; exact; exact with activations declared to be 7 bits wide, which is what
-//                       reduce_range promises, where the layer's activations and zero point keep the promise
-//   VNNI and AMX        exact alone: the saturating mode is the same kernel
+//   ISA without VNNI    saturating; exact; exact with an activation range of 7 bits, which
+//                       reduce_range promises, if the layer's activations and zero point keep the promise
+//   VNNI and AMX        only exact: the saturating mode uses the same kernel
 //
 // Every output is compared with its model's, byte for byte, before it is timed. The contenders of an ISA take
 // turns, so that a change of the clock rate affects all of them alike. A turn is one run that brings the

@@ -74,9 +74,9 @@ bool IsTaken(const Target& target, const Problem& probe) {
   return output || output.error().status != INTACT_UNSUPPORTED;
 }
 
-// The types that `target` takes, of those whose probes need only `features`: all if it takes no probe, and
-// all remaining ones once it is given up. Time does not matter: a sweep has the same problems on a busy
-// machine.
+// The types that `target` takes. Only types with probes that need nothing but `features` are tried. All of
+// them count as taken if the target takes no probe, and all remaining ones once it is given up. Time does not
+// matter: a sweep has the same problems on a busy machine.
 std::vector<Taken> TypesTaken(const Target& target, uint64_t features,
                               std::span<const std::string_view> probes) {
   std::vector<Taken> declared, taken;
