@@ -3,7 +3,7 @@
 //
 // A model works on a u8 activation vector and an s8 weight vector of one output. u8×s8 instructions get s8
 // activations shifted by +128 and u8 weights shifted by −128: see ShiftedActivation() and ShiftedWeight() in
-// operands.h. The caller compensates the shift. So pair sums of the shifted operands are clamped.
+// operands.h. So pair sums of shifted operands are clamped. The caller compensates the shift.
 #ifndef INTACT_REFERENCE_MODELS_MODELS_H_
 #define INTACT_REFERENCE_MODELS_MODELS_H_
 
@@ -43,7 +43,7 @@ enum class Signs : uint8_t {
 };
 
 /// Rows of `from` to `to` depths are cut in two. The first part has ⌈K/2⌉ depths, and pairs begin anew in the
-/// second. oneDNN cuts GEMMs so if their depth is a little too large for a cache.
+/// second. oneDNN does this to GEMMs whose depth is a little too large for a cache.
 struct Cut {
   int32_t from = 0, to = 0;  // both inclusive; 0: no row is cut
 

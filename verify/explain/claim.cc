@@ -98,7 +98,7 @@ std::optional<std::string> CheckClaims(std::string_view claims) {
     if (of.empty()) continue;
     for (const std::string_view word : Words(of)) {
       if (IsOperation(word) || AreTypes(word)) continue;
-      return fmt::format(R"(claims something for "{}"; expected one of {}, or types, as "u8s8" or "u8s8s32")",
+      return fmt::format(R"(claims something of "{}"; expected one of {}, or types, as "u8s8" or "u8s8s32")",
                          word, fmt::join(kOperations, ", "));
     }
   }

@@ -80,8 +80,8 @@ inline constexpr int64_t kMaxDifferencesListed = 64;
 /// Arithmetics that may have computed all outputs.
 struct Naming {
   bool telling = false;  // adjacent pairs clamped to int16 would make other bytes than the contract
-  std::vector<reference::Arithmetic>
-      reproduced_by;  // if outputs differ: all candidates, the least strange first
+  // If outputs differ: all candidates, the least strange first.
+  std::vector<reference::Arithmetic> reproduced_by;
 };
 inline constexpr size_t kMaxReproducedBy = 128;
 
@@ -105,10 +105,10 @@ struct Comparison {
     int64_t outputs = 0;
     std::string where;  // "columns from 16 on", if all other outputs lie outside; or ""
   };
-  std::vector<Part>
-      parts;  // if no arithmetic makes all outputs, but each differing one has its own: most first
-  std::vector<reference::Arithmetic>
-      explained_by;  // the arithmetics of differing outputs, most frequent first
+  // If no arithmetic makes all outputs, but each differing one has its own: most first.
+  std::vector<Part> parts;
+  // The arithmetics of differing outputs, most frequent first.
+  std::vector<reference::Arithmetic> explained_by;
   /// The arithmetics to prefer for a smaller problem that fails in the same way: first the one that makes all
   /// outputs here, then any that make some.
   std::vector<reference::Arithmetic> Explanations() const;

@@ -30,7 +30,7 @@ bool MakesAll(const Answer& answer, const Arithmetic& arithmetic) {
   return has_its_sums && answer.oracle().Wrapped(arithmetic) == answer.actual();
 }
 
-// Whether the identified arithmetic explains too many outputs for chance. Wrapping sums are off by 65536
+// Whether the identified arithmetic explains more outputs than chance would. Wrapping sums are off by 65536
 // whatever wraps, so they must explain all outputs.
 bool IsNoChance(const Answer& answer, const Prejudice& prejudice, const Arithmetic& arithmetic) {
   const Identity& identity = answer.identity();

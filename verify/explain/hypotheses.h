@@ -6,7 +6,7 @@
 //
 //   1. the arithmetics of a larger problem, if one makes all outputs
 //   2. VPMADDUBSW's clamped pairs, if they make all outputs
-//   3. the identified arithmetic, if it explains too many outputs for chance; or if it makes all
+//   3. the identified arithmetic, if it explains more outputs than chance would; or if it makes all
 //      outputs, clamps sums, and the target claims nothing
 //
 // The second list has causes of one output. Each explains outputs that the ones before it did not: the common
@@ -45,8 +45,8 @@ class Answer {
   Answer(const Oracle& oracle, const std::vector<uint8_t>& actual);
   void Learn(Accumulators accumulators);
   /// Drops accumulators that do not belong to these outputs: a target may compute s32 outputs by another
-  /// kernel. They do not belong if no arithmetic fits both accumulators and outputs, but one fits the
-  /// outputs, and too many differ for chance.
+  /// kernel. They do not belong if one arithmetic fits all outputs, none fits the accumulators too, and
+  /// enough outputs differ.
   void DropForeignAccumulators();
 
   const Oracle& oracle() const { return oracle_; }
@@ -56,11 +56,11 @@ class Answer {
   const Identity& identity() const;
   /// Whether identity() was computed and makes all outputs.
   bool IsIdentified() const { return identity_ && identity_->Found(); }
-  /// The number of outputs that differ from the exact reference; whether one does. An s32 output whose exact
-  /// sum leaves int32 always differs.
+  /// The number of outputs that differ from the exact reference, and whether `output` does. An s32 output
+  /// whose exact sum leaves int32 always differs.
   int64_t differing() const { return differing_; }
   bool Differs(int64_t output) const;
-  /// How many outputs a common explanation must explain, so that it is not chance.
+  /// How many outputs a common explanation must explain at least, so that it is not chance.
   int64_t LeastExplained() const;
   Observation Observe(int64_t output) const;
 
@@ -76,8 +76,8 @@ class Answer {
 
 /// Explanations that are accepted with less evidence.
 struct Prejudice {
-  std::span<const reference::Arithmetic>
-      preferred;      // if several make all outputs, the first of these is chosen
+  // If several make all outputs, the first of these is chosen.
+  std::span<const reference::Arithmetic> preferred;
   bool sums = false;  // accept clamped sums that make all outputs, however few of them differ
 };
 

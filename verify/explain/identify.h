@@ -59,8 +59,8 @@ struct Identity {
   int64_t outputs = 0;
   int64_t differing = 0;  // outputs that differ from the contract's
   bool telling = false;   // adjacent pairs clamped to int16 would make other bytes
-  reference::Arithmetic
-      arithmetic;  // the least strange that reproduces all outputs; if none does, the closest
+  // The least strange that reproduces all outputs; if none does, the closest.
+  reference::Arithmetic arithmetic;
   std::vector<reference::Arithmetic> also;  // others that reproduce all, the least strange first
   int64_t unexplained = 0;                  // outputs that `arithmetic` does not reproduce
   std::string first_place;                  // OutputPlace() of the first of them

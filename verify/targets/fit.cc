@@ -327,8 +327,8 @@ Result<Types> ParseTypes(std::string_view text) {
 }
 
 Takes TakesOf(const Target& target) {
-  const std::unique_ptr<Target> fresh =
-      target.Fresh();  // later runs need a target that has not run the probes
+  // Later runs need a target that has not run the probes.
+  const std::unique_ptr<Target> fresh = target.Fresh();
   const Target& asked = fresh ? *fresh : target;
   const uint64_t features = target.Features();
   Takes takes = {features, TypesTaken(asked, features, kGemmProbes),

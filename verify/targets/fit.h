@@ -62,12 +62,12 @@ Takes TakesOf(const Target& target);
 std::optional<Problem> Fit(Problem problem, const Takes& takes);
 
 struct FittedProblems {
-  std::vector<Problem> problems;  // in the order of the original problems
-  int64_t of = 0;                 // the number of original problems
-  int64_t unchanged = 0;          // of `problems`
-  int64_t left_out = 0;  // of `of`: cannot be fitted; the remaining ones were duplicates after fitting
-  int64_t rounded = 0;   // of `problems`: sizes were rounded up
-  std::vector<std::string> takes;  // words: the types that are taken together, and multiples of sizes
+  std::vector<Problem> problems;   // in the order of the original problems
+  int64_t of = 0;                  // the number of original problems
+  int64_t unchanged = 0;           // how many of `problems` are unchanged
+  int64_t left_out = 0;            // cannot be fitted; the others missing from `problems` became duplicates
+  int64_t rounded = 0;             // how many of `problems` have sizes that were rounded up
+  std::vector<std::string> takes;  // describes types that are taken together, and multiples of sizes
   // For each feature that the target lacks: how many of `of` have it.
   std::array<int64_t, INTACT_TARGET_FEATURES> lacking = {};
 };
