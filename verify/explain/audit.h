@@ -21,8 +21,8 @@
 //   pytorch_7bit_activations     u8 in [0, 127]: then no weights can saturate, 2·127·128 < 32768
 //   onnxruntime_7bit_weights     weights in [−64, 64], activations at full range: 2·255·64 < 32768
 //   s8_shifted_7bit_activations  s8 in [−64, 63], which the shift by 128 turns into [64, 191]: no remedy.
-//                                For a layer with u8 activations: as if they were fed so, halved where they
-//                                exceed 7 bits
+//                                A layer with u8 activations is audited as if it had these: all are halved
+//                                if one exceeds 7 bits, and then shifted
 #ifndef INTACT_VERIFY_EXPLAIN_AUDIT_H_
 #define INTACT_VERIFY_EXPLAIN_AUDIT_H_
 

@@ -73,8 +73,7 @@ class Draw {
     return values[Index(std::size(values))];
   }
 
-  // In [1, most]. Three in five are next to or at a multiple of `block`; the others are small, or of any
-  // size.
+  // In [1, most]. Three in five are next to or at a multiple of `block`; others are small or of any size.
   int64_t Extent(int64_t block, int64_t most) {
     most = std::max<int64_t>(most, 1);
     int64_t extent = 1;

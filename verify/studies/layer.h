@@ -13,7 +13,7 @@
 //                                                                  "conv_transpose1d", …2d, …3d
 //     "activation": "none",                                        or "relu", "relu6", or bounds in real
 //                                                                  numbers, {"min": -1, "max": 1};
-//                                                                  "relu": true or false in its place
+//                                                                  or "relu": true or false instead
 //     "input":  {"scale": 0.032, "zero_point": 146},
 //     "output": {"scale": 0.017, "zero_point": 139,
 //                "type": "u8"},                                    or "s8", "s32", "f32", "f16"; without it
@@ -21,10 +21,10 @@
 //     "weight": {"scales": [0.001, …], "zero_points": [0, …]},      1 or N of each; scales ≥ 0
 //     "residual": {"scale": 0.02, "zero_point": 128},              with residual.npy; f4 has no zero point
 //     "stride": [2, 2], "padding": [1, 1], "dilation": [1, 1],     convolutions, a value for each dimension;
-//     "groups": 1, "output_padding": [0, 0],                       none needs to be there; padding at both
-//                                                                  ends, unless "padding_end" is there too,
-//                                                                  or as a word, see below; output_padding
-//                                                                  of transposed ones
+//     "groups": 1, "output_padding": [0, 0],                       all are optional; padding at both
+//                                                                  ends, unless there is "padding_end",
+//                                                                  or a word, see below; output_padding
+//                                                                  of transposed ones only
 //     "reduce_range": false,                                       optional: calibrated for 7 bits
 //     "overflow": "refused",                                       optional; or "wraps": sums beyond int32
 //                                                                  are taken modulo 2³²
