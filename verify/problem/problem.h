@@ -15,11 +15,12 @@
 // extends the output's end.
 //
 // A batch of GEMMs has `batch` items of m rows. The items of A, C, the residual and runtime B are itempad
-// elements apart; items=pointers passes a pointer to each instead. runtimeb=yes: each item has a B of its own,
-// passed to the run. alayout: A is M×K or K×M in memory; blayout: B is K×N or N×K. quant: how activations are
-// quantized. zaper=row: with the scales of rows, the caller also passes their zero points. With quant=tensor
-// each run passes za and a scale. A dynamic quantization takes real numbers of type src; x says which
-// numbers, a_type what they become.
+// elements apart; items=pointers passes a pointer to each instead. runtimeb=yes: runs pass a B for each item.
+// alayout: A is M×K or K×M in memory; blayout: B is K×N or N×K.
+//
+// quant: how activations are quantized. zaper=row: runs pass a zero point for each row in addition to its
+// scale. quant=tensor: each run passes za and a scale. A dynamic quantization takes real numbers of type src;
+// x says which numbers, a_type what they become.
 //
 // Every failure prints such a line and `intact verify replay '<line>'` runs it again, on any machine.
 #ifndef INTACT_VERIFY_PROBLEM_PROBLEM_H_
