@@ -7,7 +7,7 @@
 namespace intact::reference {
 namespace {
 
-// The coordinates of number `index` in a box of these extents, the last fastest.
+// The coordinates of number `index` in a box of these extents; the last one is fastest.
 Spatial Unravel(int64_t index, const Spatial& extents) noexcept {
   const int64_t w = index % extents[2];
   const int64_t dh = index / extents[2];
@@ -43,7 +43,7 @@ int64_t Axis::Output() const noexcept {
 Pixel PixelOf(const ConvGeometry& geometry, int64_t m) noexcept {
   const auto& [d, h, w] = geometry.axes;
   const int64_t image = d.Output() * h.Output() * w.Output();
-  // Where there is a row, there is an output. NOLINTNEXTLINE(clang-analyzer-core.DivideZero)
+  // A row exists, so the image has outputs. NOLINTNEXTLINE(clang-analyzer-core.DivideZero)
   return {m / image, Unravel(m % image, {d.Output(), h.Output(), w.Output()})};
 }
 

@@ -1,4 +1,4 @@
-// Scalar convolution one can read at a glance.
+// Scalar convolution, written to be read at a glance.
 #ifndef INTACT_REFERENCE_CONTRACT_CONV_H_
 #define INTACT_REFERENCE_CONTRACT_CONV_H_
 
@@ -12,18 +12,18 @@
 
 namespace intact::reference {
 
-/// One spatial dimension. The default is that of a convolution which has no such dimension.
+/// One spatial dimension. The default is a dimension that the convolution does not have.
 struct Axis {
   int64_t input = 1, kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
   bool transposed = false;
   int64_t output_pad = 0;  // 0 unless transposed
 
   bool operator==(const Axis&) const = default;
-  /// Extent of the output; 0 if there is none: the kernel does not fit into the padded input, or padding
-  /// crops all of a transposed convolution's output.
+  /// Extent of the output. 0 if the kernel does not fit into the padded input, or if padding crops all of a
+  /// transposed convolution's output.
   int64_t Output() const noexcept;
-  /// Which input tap `k` of output `o` reads; outside [0, input) it is padding. Transposed: the one that
-  /// contributes to o = i·stride − pad_begin + k·dilation, −1 if that is between two.
+  /// The input position that tap `k` of output `o` reads. Positions outside [0, input) are padding.
+  /// Transposed: the i with o = i·stride − pad_begin + k·dilation; −1 if no integer i solves this.
   int64_t Position(int64_t o, int64_t k) const noexcept {
     if (!transposed) return o * stride - pad_begin + k * dilation;
     const int64_t i_stride = o + pad_begin - k * dilation;
@@ -51,7 +51,7 @@ struct ConvGeometry {
   int64_t OutputPixels() const noexcept {
     return batch * axes[0].Output() * axes[1].Output() * axes[2].Output();
   }
-  /// A channel's place among the depths of a tap: the group's channels, made even.
+  /// Depths of one tap in the lowered GEMM: the group's channels, rounded up to an even number.
   int64_t TapDepth() const noexcept { return (GroupInputs() + 1) / 2 * 2; }
 };
 
@@ -61,10 +61,10 @@ struct Pixel {
   Spatial at = {};
   bool operator==(const Pixel&) const = default;
 };
-/// The pixel of row m.
+/// The output pixel of row m.
 Pixel PixelOf(const ConvGeometry& geometry, int64_t m) noexcept;
 
-/// The tap of this number, w fastest.
+/// The tap with number `tap`; w is the fastest dimension.
 Spatial TapOf(const ConvGeometry& geometry, int64_t tap) noexcept;
 
 /// A depth's tap and channel.
@@ -75,7 +75,7 @@ struct TapChannel {
 };
 TapChannel TapChannelOf(const ConvGeometry& geometry, int64_t k) noexcept;
 
-/// The input pixel that a tap of an output pixel reads, as a row of `a`; −1 if it is padding.
+/// The input pixel that a tap of an output pixel reads, as a row of `a`; −1: padding.
 int64_t InputRow(const ConvGeometry& geometry, const Pixel& output, const Spatial& tap) noexcept;
 
 /// A convolution with its tensors, dense and channels last:

@@ -8,13 +8,13 @@
 namespace intact::reference {
 namespace {
 
-// How many of `values`, which items of a batch have, each item has.
+// How many of the per-item `values` belong to each item.
 template <class T>
 int64_t EachOf(const Gemm& gemm, const std::vector<T>& values) {
   return values.empty() ? 0 : std::ssize(values) / gemm.batch;
 }
 
-// Elements [i·size, (i + 1)·size) of `values`, if there are any.
+// Elements [i·size, (i + 1)·size) of `values`; empty if `values` is.
 template <class T>
 std::vector<T> Slice(const std::vector<T>& values, int64_t i, int64_t size) {
   if (values.empty()) return {};
@@ -28,7 +28,7 @@ int32_t CenteredActivation(const Gemm& gemm, int64_t row, int64_t k) noexcept {
   return core::DecodeInt8(gemm.a_type, a) - ActivationZeroPoint(gemm, row);
 }
 
-// b − zb of an item.
+// b − zb of an item's B.
 int32_t CenteredWeight(const Gemm& gemm, int64_t item, int64_t k, int64_t n) noexcept {
   const int64_t at = ((gemm.has_runtime_b ? item * gemm.k : 0) + k) * gemm.n + n;
   int32_t zero_point = 0;

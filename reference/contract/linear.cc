@@ -11,7 +11,7 @@
 namespace intact::reference {
 namespace {
 
-// Where there is no scale the output is none either.
+// Without a scale the output is NaN.
 float FloatOutput(int64_t y, const Requantization& q) noexcept {
   return std::isnan(q.scale) ? std::numeric_limits<float>::quiet_NaN() : Dequantize(y, q);
 }

@@ -1,5 +1,5 @@
-// What a GEMM and a convolution share, with the bytes of their tensors. A column is one of B, or an output
-// channel.
+// What a GEMM and a convolution share, with the bytes of their tensors. "Column" means a column of B, or an
+// output channel.
 #ifndef INTACT_REFERENCE_CONTRACT_LINEAR_H_
 #define INTACT_REFERENCE_CONTRACT_LINEAR_H_
 
@@ -14,45 +14,48 @@
 
 namespace intact::reference {
 
-/// Gemm and Conv, which are derived from this, say how `a` and `b` are laid out.
+/// Base of Gemm and Conv, which define the layouts of `a` and `b`.
 struct Linear : core::Linear {
-  // Where runs have their own (intact_quantization), in place of a_zero_point, and beside scales: a value a
-  // row, of a convolution one for all; else empty. A NaN is the scale of a row that has none.
+  // The quantization of A, if runs provide it (intact_quantization). a_zero_points replaces a_zero_point;
+  // a_scales multiply `scales`. Each has one value per row, or one for the whole tensor; otherwise it is
+  // empty. NaN: the row has no scale.
   std::vector<int32_t> a_zero_points;
   std::vector<float> a_scales;
   std::vector<uint8_t> a;  // s8 in two's complement
-  // What a dynamic quantization makes a, a_zero_points and a_scales of: elements of a_source_type, shaped as
-  // A. See quantize.h.
+  // The input of a dynamic quantization, which computes a, a_zero_points and a_scales from it: elements of
+  // a_source_type, shaped as A. See quantize.h.
   std::vector<uint8_t> a_source;
-  std::vector<int8_t> b;  // u8 in the same bits
-  // For engines that add the bias before scaling; N, or empty: bias_f32/scale and scale stand for them.
+  std::vector<int8_t> b;  // u8 weights as the same bytes
+  // For models of engines that add the bias before scaling: N elements, or empty (bias_f32/scale and scale
+  // are used then).
   std::vector<FloatSteps> float_steps;
-  std::vector<uint8_t> residual;  // elements of its type, shaped as C; empty if none is added
+  std::vector<uint8_t> residual;  // elements of residual_type(), shaped as C; empty if no residual is added
 
-  /// A as runs are given it, and the bytes of an element.
+  /// A as it is passed to runs, and the size of its elements.
   const std::vector<uint8_t>& GivenA() const { return IsDynamic() ? a_source : a; }
   int GivenABytes() const { return IsDynamic() ? core::BytesOf(a_source_type) : 1; }
 };
 
-/// u8×s8 instructions take s8 activations and u8 weights shifted by these, zero points included.
+/// u8×s8 instructions take s8 activations and u8 weights shifted by these values; zero points are shifted
+/// too.
 constexpr int32_t ActivationShift(const Linear& linear) noexcept {
   return linear.a_type == INTACT_S8 ? 128 : 0;
 }
 constexpr int32_t WeightShift(const Linear& linear) noexcept { return linear.b_type == INTACT_U8 ? -128 : 0; }
 
-/// The zero point of row `row` of A, of a convolution that of all.
+/// The zero point of row `row` of A; a convolution has one for all rows.
 int32_t ActivationZeroPoint(const Linear& linear, int64_t row = 0) noexcept;
 
-/// Its scale, which counts beside the columns'; 1 where it has none of its own.
+/// The scale of row `row`, a factor in addition to the columns' scales; 1 if A has no scales.
 float ActivationScale(const Linear& linear, int64_t row = 0) noexcept;
 
 /// The zero point of column n.
 int32_t WeightZeroPoint(const Linear& linear, int64_t n) noexcept;
 
-/// The requantization of column n, without a residual and a row's scale.
+/// The requantization of column n, without the residual and the row's scale.
 Requantization RequantizationOf(const Linear& linear, int64_t n);
-/// The requantization of one output, number `output` of C's: `q`, which is its column's, with the scale of
-/// its row and the residual, if there are such.
+/// The requantization of output number `output` of C: `q`, the requantization of its column, with the row's
+/// scale and the residual if there are any.
 Requantization AtOutput(Requantization q, const Linear& linear, int64_t columns, int64_t output);
 
 /// Writes one output element, BytesOf(q.c_type) bytes. An s32 output is y modulo 2³².

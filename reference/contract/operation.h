@@ -26,7 +26,7 @@ inline Linear& LinearOf(Operation& operation) {
 struct Extents {
   int64_t rows, columns;
 };
-/// Of A and of C; all items of a batch.
+/// The extents of A and of C; all items of a batch together.
 inline Extents InputOf(const Gemm& gemm) { return {gemm.rows(), gemm.k}; }
 inline Extents InputOf(const Conv& conv) {
   return {conv.geometry.InputPixels(), conv.geometry.input_channels};
@@ -47,8 +47,8 @@ inline std::vector<uint8_t> Outputs(const Operation& operation, const std::vecto
   return std::visit([&](const auto& one) { return Outputs(one, accumulators); }, operation);
 }
 
-/// Calls visit(name, field) for each field of a Gemm or a Conv, except for those that only models read:
-/// float_steps and taps.
+/// Calls visit(name, field) for each field of a Gemm or a Conv, except float_steps and taps, which only
+/// models read.
 template <class Visit, class GemmOrConv>
 void ForEachField(Visit&& visit, GemmOrConv& o) {
   core::ForEachField(visit, o);

@@ -54,7 +54,7 @@ std::vector<float> SourceNumbers(const Linear& linear) {
 
 namespace {
 
-// Units of so many numbers, each of which has its zero point and scale for `rows` rows.
+// Quantizes units of `unit` numbers. Each unit's zero point and scale are stored for `rows` rows.
 void QuantizeUnits(size_t unit, size_t rows, const Quantizer& quantizer, Linear* linear) {
   const std::vector<float> x = SourceNumbers(*linear);
   linear->a.clear();

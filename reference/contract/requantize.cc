@@ -84,8 +84,8 @@ int32_t LookUp(int32_t output, const Requantization& q) noexcept {
 int32_t RoundToType(float f, intact_type c_type, int32_t zero_point) noexcept {
   const int32_t lowest = c_type == INTACT_U8 ? 0 : -128;
   const int32_t highest = c_type == INTACT_U8 ? 255 : 127;
-  // Clamping first is the same, since the bounds are integers and rounding is monotonic; and it keeps
-  // infinities and huge values out of the conversion to an integer.
+  // Clamping before rounding gives the same result, because the bounds are integers and rounding is
+  // monotonic. It also keeps infinities and huge values out of the conversion to an integer.
   f = Max(f, static_cast<float>(lowest - zero_point));
   f = Min(f, static_cast<float>(highest - zero_point));
   return static_cast<int32_t>(std::nearbyint(f)) + zero_point;

@@ -17,7 +17,7 @@ constexpr std::string_view kSemicolon = "; ";
 std::vector<Gemm> ItemsOf(const Gemm& gemm) {
   if (gemm.batch == 1 && !gemm.has_runtime_b) return {gemm};
   std::vector<Gemm> items;
-  if (gemm.rows() == 0) {  // one, without rows, so that there is a first
+  if (gemm.rows() == 0) {  // one empty item, because Predictor reads the first
     items.push_back(gemm);
     items.front().m = 0;
     items.front().batch = 1;

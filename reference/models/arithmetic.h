@@ -1,5 +1,5 @@
-// What an implementation of a GEMM or a convolution computes, as one value: how it sums products and how it
-// makes outputs of the sums; and what it outputs.
+// What an implementation of a GEMM or a convolution computes, as one value: how it sums products, and how it
+// turns sums into outputs. Predicts its outputs.
 #ifndef INTACT_REFERENCE_MODELS_ARITHMETIC_H_
 #define INTACT_REFERENCE_MODELS_ARITHMETIC_H_
 
@@ -25,10 +25,10 @@ struct Arithmetic {
   bool operator==(const Arithmetic&) const = default;
 };
 
-/// "exact", "maddubs, flattened depth; half away from zero", …: the model's text and, unless it is the
-/// contract's, the rounding's.
+/// "exact", "maddubs, flattened depth; half away from zero", …: the model's text, then the rounding's unless
+/// it is the contract's.
 std::string ToString(const Arithmetic& arithmetic);
-/// What ToString() gave.
+/// The inverse of ToString().
 std::optional<Arithmetic> ParseArithmetic(std::string_view text);
 
 /// An output whose exact sum, bias_s32 included, leaves int32.
@@ -37,29 +37,29 @@ struct Overflow {
   int64_t sum;
 };
 
-/// Predicts the outputs of an operation one by one. Outputs are numbered as they lie in C.
+/// Predicts the outputs of an operation one by one. Outputs are numbered in the order of C.
 class Predictor {
  public:
   Predictor(const Gemm& gemm);            // NOLINT(google-explicit-constructor): Predict() takes all three
   Predictor(const Conv& conv);            // NOLINT(google-explicit-constructor)
   Predictor(const Operation& operation);  // NOLINT(google-explicit-constructor)
 
-  /// An output, and the GEMM that it belongs to: the item of a batch, or the lowered group of a convolution.
+  /// An output and its GEMM: an item of a batch, or a lowered group of a convolution.
   struct Output {
     const Gemm& gemm;
     const Operands& operands;
-    int64_t m, n;          // of that GEMM
+    int64_t m, n;          // within that GEMM
     int64_t item;          // of a batch
-    int64_t first_column;  // of that GEMM among the columns of C
-    /// How its accumulator is to be requantized.
+    int64_t first_column;  // where that GEMM's columns begin in C
+    /// The requantization of this output.
     Requantization OwnRequantization() const;
-    /// The factors of its scale.
+    /// The factors of this output's scale.
     Scales OwnScales() const;
   };
 
   int64_t outputs() const noexcept { return outputs_; }
   intact_type type() const noexcept { return type_; }
-  /// Of all GEMMs.
+  /// The depths of every GEMM.
   Depths depths() const noexcept { return operands_.front().depths; }
   std::span<const Operands> operands() const noexcept { return operands_; }
   Output At(int64_t output) const noexcept;
@@ -68,12 +68,13 @@ class Predictor {
   std::vector<int32_t> Accumulators(const Model& model) const;
   /// The output's accumulator; `in_pairs` is InPairs(model, depths()).
   int32_t Accumulator(const Model& model, std::span<const int64_t> in_pairs, int64_t output) const;
-  /// Outputs whose sums leave int32, by number; none with INTACT_OVERFLOW_WRAPS. All else here computes sums
-  /// modulo 2³².
+  /// Outputs whose sums leave int32, in the order of C; none with INTACT_OVERFLOW_WRAPS. All other functions
+  /// compute sums modulo 2³².
   std::vector<Overflow> Overflows() const;
-  /// Writes the output of the contract for a sum that may leave int32; an s32 output has none, and is that modulo 2³².
+  /// Writes the contract's output for a sum that may leave int32. An s32 output cannot hold such a sum and is
+  /// written modulo 2³².
   void StoreExact(int64_t output, int64_t y, uint8_t* destination) const noexcept;
-  /// Writes the output that accumulator `y` gives.
+  /// Writes the output for accumulator `y`.
   void Store(int64_t output, int32_t y, Rounding rounding, uint8_t* destination) const noexcept;
   /// Output bytes from the accumulators of all outputs.
   std::vector<uint8_t> Outputs(std::span<const int32_t> accumulators, Rounding rounding) const;
@@ -85,12 +86,14 @@ class Predictor {
   intact_type type_;
   std::vector<Gemm> gemms_;
   std::vector<Operands> operands_;
-  int64_t side_by_side_;  // GEMMs whose columns make a row of C: groups; or 1, items follow each other
+  // The number of GEMMs side by side in a row of C: a convolution's groups; 1 for a batch, where items follow
+  // each other.
+  int64_t side_by_side_;
   int64_t outputs_;
 };
 
-/// Output bytes, dense as Outputs() gives them. The contract is computed in 64 bits: where a sum leaves int32 its
-/// output is that of StoreExact(). Other arithmetics wrap.
+/// Output bytes, dense as from Outputs(). The contract is computed in 64 bits: an output whose sum leaves
+/// int32 is written by StoreExact(). Other arithmetics wrap.
 std::vector<uint8_t> Predict(const Predictor& predictor, const Arithmetic& arithmetic);
 
 }  // namespace intact::reference

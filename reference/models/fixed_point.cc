@@ -27,14 +27,14 @@ FixedPoint FixedPointOf(double scale, intact_fixed_point rule) noexcept {
 
 int32_t MultiplyRoundedTwice(int32_t y, const FixedPoint& scale) noexcept {
   FixedPoint within = scale;
-  within.shift = std::clamp(scale.shift, -61, 31);  // beyond, results are 0 or leave int32
+  within.shift = std::clamp(scale.shift, -61, 31);  // outside, results are 0 or leave int32
   return ClampToInt32(MultiplyFixed(y, within));
 }
 
 int32_t MultiplyRoundedOnce(int32_t y, const FixedPoint& scale) noexcept {
   if (!scale.multiplier) return MultiplyRoundedTwice(y, scale);
   const int64_t product = int64_t{y} * *scale.multiplier;
-  // With fewer bits than that to shift out, almost every product except 0 is beyond int32, shifted or not.
+  // With fewer than 0 bits to shift out, almost every product except 0 is beyond int32, shifted or not.
   const int right = std::clamp(31 - scale.shift, 0, 62);
   const int64_t half = right == 0 ? 0 : int64_t{1} << (right - 1);
   return ClampToInt32((product + half) >> right);

@@ -9,7 +9,7 @@
 namespace intact::reference {
 namespace {
 
-// A group's share of values that are there once for each column; one for all, or none, stay.
+// A group's share of per-column values; a single value for all columns, or none, stays as it is.
 template <class T>
 std::vector<T> GroupShare(const std::vector<T>& values, const ConvGeometry& g, int64_t group) {
   if (std::ssize(values) != g.output_channels) return values;
@@ -17,7 +17,7 @@ std::vector<T> GroupShare(const std::vector<T>& values, const ConvGeometry& g, i
   return std::vector<T>(begin, begin + g.GroupOutputs());
 }
 
-// The residual under a group's columns, in some rows.
+// The residual of a group's columns, for some rows.
 std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   if (conv.residual.empty()) return {};
   const int64_t row_bytes = conv.geometry.output_channels * core::BytesOf(conv.residual_type());
@@ -30,7 +30,7 @@ std::vector<uint8_t> GroupResidual(const Conv& conv, int64_t group, std::span<co
   return residual;
 }
 
-// Of each row, the taps that read no pixel.
+// Whether each tap of each row reads padding.
 std::vector<bool> TapsOutside(const ConvGeometry& g, std::span<const int64_t> rows) {
   std::vector<bool> outside;
   for (const int64_t m : rows) {
@@ -40,7 +40,7 @@ std::vector<bool> TapsOutside(const ConvGeometry& g, std::span<const int64_t> ro
   return outside;
 }
 
-// Some rows of a group; the tensors are still all of them.
+// A group's GEMM for some rows; `a` and `b` are still the whole convolution's.
 Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   const ConvGeometry& g = conv.geometry;
   Gemm gemm;
@@ -78,7 +78,7 @@ std::vector<uint8_t> LoweredActivations(const Conv& conv, int64_t group, std::sp
 // k×n.
 std::vector<int8_t> LoweredWeights(const Conv& conv, int64_t group) {
   const ConvGeometry& g = conv.geometry;
-  const auto zero = static_cast<int8_t>(-WeightShift(conv));  // what the instruction sees as 0
+  const auto zero = static_cast<int8_t>(-WeightShift(conv));  // the instruction sees it as 0
   std::vector<int8_t> b(static_cast<size_t>(g.Taps() * g.TapDepth() * g.GroupOutputs()), zero);
   auto from = conv.b.begin() + group * g.GroupOutputs() * g.Taps() * g.GroupInputs();
   for (int64_t n = 0; n < g.GroupOutputs(); ++n) {

@@ -62,7 +62,7 @@ class Products {
   std::span<const int64_t> in_pairs_;
 };
 
-// Whether it is the maddubs sequence; what it makes of padding is its caller's.
+// Whether `model` is the maddubs sequence. The caller handles padding.
 bool PairsInOrder(Model model) noexcept {
   model.skips_padding = false;
   return model == Model::kMaddubs;
@@ -86,7 +86,7 @@ int32_t SumInt32(int32_t acc, const Products& products) noexcept {
   return acc;
 }
 
-// What products are meant to add up to: |a|·sign(b, a) is to be a·b.
+// What products should add up to: with kMoved, |a|·sign(b, a) stands for a·b.
 int32_t MeantSum(Signs signs, std::span<const uint8_t> a, std::span<const int8_t> w,
                  std::span<const int64_t> in_pairs) noexcept {
   int32_t sum = 0;
@@ -99,14 +99,14 @@ int32_t MeantSum(Signs signs, std::span<const uint8_t> a, std::span<const int8_t
   return sum;
 }
 
-// What the kernel adds because its factors are not a and w: Σ a·w less what it means to sum.
+// The correction that the kernel adds because its factors are not a and w: Σ a·w − meant.
 int32_t Shift(Signs signs, std::span<const uint8_t> a, std::span<const int8_t> w, int32_t meant) noexcept {
   return signs == Signs::kUnsignedActivations ? 0 : WrappingSubtract(AccumulateExact(0, a, w), meant);
 }
 
 // ----- order of depths ------------------------------------------------------------------------------------
 
-// The rows of depths of which pairs are taken.
+// The rows of depths from which pairs are taken.
 std::vector<std::vector<int64_t>> RowsOf(DepthOrder order, const Depths& depths) {
   std::vector<std::vector<int64_t>> rows(1);
   if (order == DepthOrder::kChannels) {
@@ -124,7 +124,7 @@ std::vector<std::vector<int64_t>> RowsOf(DepthOrder order, const Depths& depths)
   return rows;
 }
 
-// Rows as they are cut in two.
+// The rows after `cut`.
 std::vector<std::vector<int64_t>> Parts(const Cut& cut, const std::vector<std::vector<int64_t>>& rows) {
   std::vector<std::vector<int64_t>> parts;
   for (const std::vector<int64_t>& row : rows) {
@@ -178,7 +178,7 @@ bool Read(std::string_view text, Cut* cut) {
          Read(text.substr(to), {kTo, kDepths}, &cut->to) && cut->from <= cut->to;
 }
 
-// The first part of a model's text; what follows are modifiers.
+// The first part of a model's text; modifiers follow.
 std::string_view NameOf(const Model& model) {
   switch (model.sum) {
     case Summation::kExact:
@@ -298,7 +298,7 @@ Factors FactorsOf(Signs signs, uint8_t a, int8_t w) noexcept {
     case Signs::kUnsignedWeights:
       return {static_cast<uint8_t>(w + 128), static_cast<int8_t>(signed_a)};
     case Signs::kMoved:
-      // Negation is modulo 2⁸, and −128 its own opposite.
+      // Negation is modulo 2⁸, so −(−128) is −128.
       return {static_cast<uint8_t>(std::abs(signed_a)), static_cast<int8_t>(signed_a < 0   ? -w
                                                                             : signed_a > 0 ? w
                                                                                            : 0)};

@@ -12,7 +12,7 @@ int64_t Sum(std::span<const T> values) noexcept {
   return std::accumulate(values.begin(), values.end(), int64_t{0});
 }
 
-// Lowered activations with 0 in the padding; none where they are the same.
+// Lowered activations with 0 in the padding; empty if that changes nothing.
 std::vector<uint8_t> Inside(const std::vector<uint8_t>& a, const Taps& taps) {
   std::vector<uint8_t> inside = a;
   const int64_t depths = std::ssize(a) / std::ssize(taps.outside);  // of a tap
@@ -79,7 +79,7 @@ int32_t Operands::Accumulator(const Model& model, std::span<const int64_t> in_pa
     for (size_t i = 0; i < weights.size(); ++i) y += (Row(row)[i] - activations[i]) * weights[i];
   }
   if (model.sum == Summation::kHalvedWeights) {
-    // The zero point is compensated with the weights that were multiplied.
+    // The kernel compensates the zero point with the weights that it multiplied.
     const int64_t a_zero_point = a_zero_points[static_cast<size_t>(row)];
     for (const int8_t weight : weights) y -= a_zero_point * (TwiceHalf(weight) - weight);
   }

@@ -1,4 +1,4 @@
-// A GEMM's operands as instructions see them, and its sums as a model of instructions makes them.
+// A GEMM's operands as instructions see them, and its sums under a model of instructions.
 #ifndef INTACT_REFERENCE_MODELS_OPERANDS_H_
 #define INTACT_REFERENCE_MODELS_OPERANDS_H_
 
@@ -11,35 +11,35 @@
 
 namespace intact::reference {
 
-/// a[m,k] as the u8 operand that a u8×s8 instruction gets: s8 is shifted by +128.
+/// a[m,k] as the u8 operand of a u8×s8 instruction: s8 is shifted by +128.
 uint8_t ShiftedActivation(const Gemm& gemm, int64_t m, int64_t k) noexcept;
-/// b[k,n] as its s8 operand: u8 is shifted by −128.
+/// b[k,n] as the s8 operand: u8 is shifted by −128.
 int8_t ShiftedWeight(const Gemm& gemm, int64_t k, int64_t n) noexcept;
 
-/// The operands of a batch's item, or of all items of a batch with one B, as a u8×s8 instruction gets them,
-/// with each output's depth contiguous.
+/// The operands of one item, or of a whole batch with one B, as a u8×s8 instruction gets them. Each output's
+/// depths are contiguous.
 ///
-///   a  m×k, row m at m·k         ShiftedActivation(m, k), with their zero points shifted likewise
-///   w  n×k, column n at n·k      ShiftedWeight(k, n), with their zero points shifted likewise
+///   a  m×k, row m at m·k         ShiftedActivation(m, k); zero points are shifted too
+///   w  n×k, column n at n·k      ShiftedWeight(k, n); zero points are shifted too
 struct Operands {
   explicit Operands(const Gemm& gemm);
   std::span<const uint8_t> Row(int64_t row) const noexcept;
-  /// What `model` multiplies of it.
+  /// The row's activations that `model` multiplies.
   std::span<const uint8_t> Row(const Model& model, int64_t row) const noexcept;
   std::span<const int8_t> Column(int64_t column) const noexcept;
   /// bias_s32 − za·Σ_k (w − zw) − zw·Σ_k a, modulo 2³²: y = Σ_k a·w + this.
   int32_t Compensation(int64_t row, int64_t column) const noexcept;
-  /// y of an output, modulo 2³², as `model` accumulates Σ_k a·w from zero; the compensation is added last.
+  /// y of an output, modulo 2³². `model` accumulates Σ_k a·w from zero; the compensation is added last.
   /// `in_pairs` is InPairs(model, depths).
   int32_t Accumulator(const Model& model, std::span<const int64_t> in_pairs, int64_t row,
                       int64_t column) const;
-  /// Column's w − zw, the integers that the contract multiplies activations with.
+  /// w − zw of a column: the integers that the contract multiplies activations with.
   std::vector<int32_t> CenteredColumn(int64_t column) const;
 
   int64_t m, n, k;
   Depths depths;
   std::vector<uint8_t> a;
-  std::vector<uint8_t> a_inside;  // the same with 0 in the padding; empty if there is none, or it is 0
+  std::vector<uint8_t> a_inside;  // `a` with 0 in the padding; empty if that is the same as `a`
   std::vector<int8_t> w;
   std::vector<int32_t> a_zero_points;  // m
   std::vector<int32_t> w_zero_points;  // n
@@ -51,9 +51,9 @@ struct Operands {
 /// y[m,n] = Σ_k (a − za)·(b − zb) + bias_s32, batch·m·n values modulo 2³², as `model` accumulates them
 /// (Operands::Accumulator()). kExact is the contract.
 std::vector<int32_t> Accumulators(const Gemm& gemm, const Model& model);
-/// The same from operands already prepared.
+/// The same from prepared operands.
 std::vector<int32_t> Accumulators(const Operands& operands, const Model& model);
-/// The same for GEMMs that share their rows, each with its columns beside those of the one before.
+/// The same for GEMMs with the same rows; their columns stand side by side in the result.
 std::vector<int32_t> Accumulators(std::span<const Operands> groups, const Model& model);
 
 }  // namespace intact::reference

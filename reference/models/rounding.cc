@@ -21,7 +21,7 @@ void Store(T value, uint8_t* destination) noexcept {
 
 // ----- f, before it is rounded to the output's type -------------------------------------------------------
 
-// A post-operation on f. add(f, r, s) is how an engine adds r·s.
+// A post-operation on f. add(f, r, s) is how an engine computes f + r·s.
 template <class Add>
 struct Applied {
   double f;
@@ -168,7 +168,8 @@ bool IsFixed(Rounding rounding) noexcept {
          rounding == Rounding::kFixedPoint;
 }
 
-// y scaled as fixed-point `rounding` has it: by the multiplier of the operation, or of its scale.
+// y scaled by the fixed-point arithmetic of `rounding`. The multiplier is the operation's, or made from its
+// scale.
 int32_t MultiplyAsFixed(int32_t y, const Requantization& q, Rounding rounding) noexcept {
   const auto rule =
       rounding == Rounding::kGemmlowp ? INTACT_FIXED_POINT_HALF_AWAY : INTACT_FIXED_POINT_HALF_UP;
@@ -200,7 +201,7 @@ uint8_t Int8(int32_t y, const Requantization& q, const Scales& scales, Rounding 
 
 // ----- other types ----------------------------------------------------------------------------------------
 
-// Truncation makes no infinity of a number, and who takes denormals for 0 writes none.
+// Truncation turns no finite number into an infinity. An engine that flushes denormals writes none.
 double RoundedToFloat(float f, intact_type type, Rounding rounding) noexcept {
   if (rounding == Rounding::kHalfAway) return RoundToFloat(f, type, std::round);
   if (rounding == Rounding::kTruncation) {
@@ -278,7 +279,7 @@ std::optional<Rounding> ParseRounding(std::string_view text) {
 
 void StoreRounded(int32_t y, const Requantization& q, const Scales& scales, Rounding rounding,
                   uint8_t* destination) noexcept {
-  // Where there is no scale there is nothing to round.
+  // Without a scale there is nothing to round.
   const bool is_of_floats = q.fixed.rule != INTACT_FIXED_POINT_NONE && !IsFixed(rounding);
   if (rounding == Rounding::kContract || is_of_floats || std::isnan(q.scale))
     return StoreOutput(y, q, destination);

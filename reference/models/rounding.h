@@ -1,4 +1,4 @@
-// How an accumulator becomes an output: the contract's requantization (requantize.h) and those of others.
+// How an accumulator becomes an output: the contract's requantization (requantize.h), and other engines'.
 #ifndef INTACT_REFERENCE_MODELS_ROUNDING_H_
 #define INTACT_REFERENCE_MODELS_ROUNDING_H_
 
@@ -11,32 +11,33 @@
 
 namespace intact::reference {
 
-/// Each is the contract but for what it says; where that has no meaning (a type that is not rounded, no bias,
-/// no scale of a row, fixed point with a residual) it is the contract.
+/// Each is the contract except for the difference described here. If that does not apply (a type that is not
+/// rounded, no bias, no row scale, fixed point with a residual), it is the contract.
 enum class Rounding : uint8_t {
   kContract,
-  // To an 8-bit integer, and of bfloat16 the second and third.
+  // Rounding to an 8-bit integer. kHalfAway and kTruncation also round to 16-bit floats.
   kHalfUp,
   kHalfAway,
   kTruncation,
   kZeroPointFirst,  // f + zero point is rounded: ties go to even outputs (oneDNN)
-  // Before that.
+  // Steps before that.
   kFused,          // scale and bias, residual and its scale by FMA
-  kResidualFused,  // the latter alone
+  kResidualFused,  // only the residual and its scale by FMA
   kDouble,         // in double precision
   kFlushed,      // denormal operands and results of each step are zeros of their sign (DAZ and FTZ of MXCSR)
   kDivision,     // f = y / (1/scale)
   kRowFirst,     // (y·scale of the row)·scale of the column
   kColumnFirst,  // (y·scale of the column)·scale of the row
   kFloatScale,   // a layer's scale, (input scale·weight scale)/output scale, in float32 steps (XNNPACK)
-  kBiasFirst,  // (y + bias/scale)·scale, in floats, such a scale too (FBGEMM; oneDNN before its third version)
-  kBiasRounded,  // (y + rne(bias/scale))·scale: an int32 bias (QNNPACK)
-  kGemmlowp,     // kBiasRounded; scale as fixed point of 31 bits, high half of the doubled product rounded,
-                 // shifted and rounded half away from zero (gemmlowp, TensorFlow Lite)
-  kGemmlowpUp,   // the same, the shift rounded half up (TensorFlow Lite's optimized kernels)
-  kFixedPoint,   // kBiasRounded; the same fixed point, the product of 64 bits rounded once, half up (XNNPACK)
-  kReluByFactor,  // ReLU is a product with 0 below 0, which makes −0 (oneDNN's reference)
-  kResidualLast,  // the residual is added to what is already 8 bits, where there is no activation
+  kBiasFirst,  // (y + bias/scale)·scale in floats, as is the scale of a layer (FBGEMM; oneDNN before version
+               // 3)
+  kBiasRounded,   // (y + rne(bias/scale))·scale: an int32 bias (QNNPACK)
+  kGemmlowp,      // kBiasRounded with a 31-bit fixed-point scale: the high half of the doubled product is
+                  // rounded, then shifted and rounded half away from zero (gemmlowp, TensorFlow Lite)
+  kGemmlowpUp,    // kGemmlowp, but the shift rounds half up (TensorFlow Lite's optimized kernels)
+  kFixedPoint,    // kBiasRounded with the same scale; the 64-bit product is rounded once, half up (XNNPACK)
+  kReluByFactor,  // ReLU multiplies negative values by 0, which makes −0 (oneDNN's reference)
+  kResidualLast,  // the residual is added after rounding to 8 bits, if there is no activation
   kThroughFloat,  // s32 outputs: int32(float(y))
 };
 inline constexpr std::array kAllRoundings = {
@@ -49,10 +50,10 @@ inline constexpr std::array kAllRoundings = {
 
 /// "half up", "fused multiply-add", …
 std::string_view ToString(Rounding rounding);
-/// What ToString() gave.
+/// The inverse of ToString().
 std::optional<Rounding> ParseRounding(std::string_view text);
 
-/// The factors of q.scale; the row's is 1 where rows have none.
+/// The factors of q.scale; `row` is 1 if rows have no scales.
 struct Scales {
   float row = 1.0f, column = 1.0f;
 };

@@ -254,7 +254,7 @@ TEST_F(DynamicLayer, SumsAreThoseOfTheScaledOutputs) {
   json_["output"] = {{"type", "s32"}};
   json_["weight"].erase("scales");
   WriteText(json_.dump());
-  EXPECT_THAT(ErrorOf(), HasSubstr("bias.npy: is there; expected bias_int32.npy, for the output is s32"));
+  EXPECT_THAT(ErrorOf(), HasSubstr("bias.npy: exists; expected bias_int32.npy, because the output is s32"));
   std::filesystem::remove(folder_ + "/bias.npy");
   const Result<Layer> layer = ReadLayer(folder_);
   ASSERT_TRUE(layer) << layer.error().message;
@@ -273,7 +273,7 @@ TEST_F(DynamicLayer, NumbersWithoutAScale) {
   std::ofstream(folder_ + "/activations.npy", std::ios::binary)
       << tests::Npy(tests::Dict("<f4", "(9, 200)"),
                     std::string(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(float)));
-  EXPECT_THAT(ErrorOf(), HasSubstr("activations.npy: has no scale; expected finite numbers"));
+  EXPECT_THAT(ErrorOf(), HasSubstr("activations.npy: cannot be quantized; expected finite numbers"));
 }
 
 // MatMulInteger of ONNX Runtime on AVX2: pairs are exact where both operands are u8, else they are clamped.
@@ -327,10 +327,13 @@ TEST_F(IntegerLayer, TakesNoScales) {
   EXPECT_THAT(ErrorWith("/input/scale", 0.5), HasSubstr("input.scale: is unknown, or has no meaning"));
   EXPECT_THAT(ErrorWith("/weight/scales", {0.5}), HasSubstr("weight.scales: is unknown, or has no meaning"));
   EXPECT_EQ(ErrorWith("/relu", false), "no error");
-  EXPECT_THAT(ErrorWith("/relu", true), HasSubstr("relu: is true; expected false, for the output is s32"));
+  EXPECT_THAT(ErrorWith("/relu", true),
+              HasSubstr("relu: is true; expected false, because the output is s32"));
   EXPECT_THAT(ErrorWith("/activation", "relu6"), HasSubstr("activation: is \"relu6\"; expected \"none\""));
-  EXPECT_THAT(ErrorWith("/residual", {{"scale", 1}}),
-              HasSubstr("residual.npy: is asked for; expected no residual, for the output is s32"));
+  EXPECT_THAT(
+      ErrorWith("/residual", {{"scale", 1}}),
+      HasSubstr(
+          "residual.npy: exists or layer.json has \"residual\"; expected none, because the output is s32"));
   EXPECT_THAT(ErrorWith("/output/type", "s16"),
               HasSubstr("output.type: is \"s16\"; expected \"u8\", \"s8\", \"s32\", \"f32\" or \"f16\""));
 }
@@ -526,7 +529,7 @@ TEST_F(ChangedLayer, WrongResiduals) {
 
 TEST_F(ChangedLayer, WrongActivations) {
   EXPECT_THAT(ErrorWith("/activation", "relu"),
-              HasSubstr("relu: stands beside activation; expected one of the two"));
+              HasSubstr("relu: is given together with activation; expected one of the two"));
   json_.erase("relu");
   EXPECT_THAT(
       ErrorWith("/activation", "gelu"),
@@ -566,7 +569,7 @@ TEST_F(BadConv, WrongGeometry) {
               HasSubstr("activations.npy: is u1 (4, 16, 16, 64); expected u1 or i1 (batch, H, W, 48)"));
   EXPECT_THAT(ErrorWith("/operator", "conv1d"), HasSubstr("stride: has 2 entries; expected 1"));
   EXPECT_THAT(ErrorWith("/output_padding", {0, 1}),
-              HasSubstr("output_padding[1]: is 1; expected 0 to 0 where nothing is transposed"));
+              HasSubstr("output_padding[1]: is 1; expected 0 to 0 for a convolution that is not transposed"));
   EXPECT_THAT(ErrorWith("/dilation", json::array({9, 1})),
               HasSubstr("expected a kernel that fits into the padded input of"));
 }
@@ -587,7 +590,7 @@ TEST_F(BadConv, MayBeTransposed) {
               HasSubstr("output_padding[1]: is 3; expected 0 to 2, less than stride or dilation"));
   EXPECT_THAT(ErrorWith("/output_padding", 1), HasSubstr("output_padding: is 1; expected an array"));
   EXPECT_THAT(ErrorWith("/padding/0", 17),
-              HasSubstr("expected a kernel of which padding, 34 pixels, leaves an output"));
+              HasSubstr("expected a kernel so large that padding of 34 pixels leaves an output"));
 }
 
 // More outputs than int64 counts, or than there is memory for.

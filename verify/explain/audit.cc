@@ -39,14 +39,14 @@ std::optional<Witness> FindWitness(int8_t w0, int8_t w1, ActivationBound bound) 
   return std::nullopt;
 }
 
-/// A GEMM's operands, or those of each group of a convolution, whose columns follow one another; and which of their
-/// depths are pairs: numbers 2i and 2i+1.
+/// The operands of a GEMM, or of each group of a convolution (the groups' columns follow one another), and
+/// their pairs of depths: elements 2i and 2i+1.
 struct Groups {
   std::vector<reference::Operands> operands;
   std::vector<int64_t> in_pairs;
 };
 
-/// Calls visit(n, k, k1, w0, w1) for each pair. A depth that is alone has a second weight of 0, at the same depth.
+/// Calls visit(n, k, k1, w0, w1) for each pair. A depth without a partner gets w1 = 0 and k1 = k.
 template <class Visit>
 void ForEachPair(const Groups& groups, Visit visit) {
   int64_t n = 0;
@@ -95,7 +95,7 @@ Verdict Judge(bool clamps, bool premise_holds, int64_t pairs_at_risk) {
   return premise_holds && pairs_at_risk == 0 ? Verdict::kProven : Verdict::kHoldsOnData;
 }
 
-/// Audits under `bound`; the caller names it.
+/// Audits under `bound`; the caller adds the name.
 BoundAudit AuditBound(const Groups& groups, ActivationBound bound, bool clamps) {
   BoundAudit audit;
   audit.bound = bound;
@@ -133,7 +133,7 @@ BoundAudit AuditSevenBitWeights(const Groups& groups, int32_t max_weight, bool c
   return audit;
 }
 
-/// The activations as they would come from a quantizer to s8 of 7 bits.
+/// Audits the activations as a quantizer to 7-bit s8 would make them.
 BoundAudit AuditShifted(Groups groups, intact_type a_type) {
   if (a_type == INTACT_U8) {
     const bool is_wide = !AllActivations(groups, [](uint8_t a) { return a <= kSevenBits.high; });
@@ -146,7 +146,7 @@ BoundAudit AuditShifted(Groups groups, intact_type a_type) {
                "s8 activations in [-64, 63], seen as [64, 191]");
 }
 
-/// What is left of x when its lowest bit is dropped: an even integer nearest to it.
+/// x without its lowest bit: a nearest even integer.
 int32_t DropBit(int32_t x) { return 2 * static_cast<int32_t>(std::nearbyint(x / 2.0)); }
 
 template <class Range>
@@ -157,17 +157,17 @@ std::vector<int32_t> WithoutLowestBit(const Range& values) {
   return reduced;
 }
 
-/// Energy of a layer's float output, and of what it loses.
+/// The energies of a layer's float output and of its error.
 struct SignalAndNoise {
   double signal = 0, noise = 0;
-  /// The ratio in dB; nothing if nothing is lost.
+  /// The ratio in dB; nullopt if the error is 0.
   std::optional<double> Decibels() const {
     if (noise == 0 || signal == 0) return std::nullopt;
     return 10 * std::log10(signal / noise);
   }
 };
 
-/// Adds the outputs of a group with other operands in place of its own (a − za, m×k) and (b − zb, n×k).
+/// Adds the outputs of a group, and the errors that other operands (a − za, m×k; b − zb, n×k) cause.
 void AddOutputs(const reference::Gemm& gemm, std::span<const int32_t> a, std::span<const int32_t> w,
                 std::span<const int32_t> other_a, std::span<const int32_t> other_w, SignalAndNoise* sums) {
   const auto depth = static_cast<size_t>(gemm.k);

@@ -1,13 +1,13 @@
 // The reduce_range audit: can the int16 intermediates of kernels without VNNI saturate in this layer?
 //
-// Frameworks avoid saturation by giving up a bit ("reduce_range"), and set it by rule of thumb. The audit
-// decides, from the weights alone where it can. A pair of weights (w0, w1) under activations in [low, high]
-// has pair sums in
+// Frameworks avoid saturation by dropping a bit ("reduce_range"), as a rule of thumb. The audit decides, from
+// the weights alone if possible. With activations in [low, high], a pair of weights (w0, w1) has pair sums in
 //
 //   [ Σ min(low·w, high·w),  Σ max(low·w, high·w) ]
 //
-// and is *at risk* if that leaves [−32768, 32767]. Both are as the instruction sees them: s8
-// activations are shifted by +128, u8 weights by −128. Verdicts, for a bound [low, high] on the activations:
+// and is *at risk* if that interval leaves [−32768, 32767]. Activations and weights are as the instruction
+// sees them: s8 activations are shifted by +128, u8 weights by −128. The verdicts for a bound [low, high] on
+// the activations:
 //
 //   violated       some pair sum clamps on this layer's own activations
 //   proven         no pair is at risk within the bound, and the activations obey the bound: no input within
@@ -15,14 +15,14 @@
 //   holds_on_data  nothing clamps on these activations, but another input could: a pair is at risk, or the
 //                  activations left the bound (a quantizer calibrated for 7 bits still clamps only at 255)
 //
-// The layer's own verdict uses the bound that it declares: 7 bits if its reduce_range is true, else full
-// range. Beside it stand the verdicts of the three remedies in use:
+// The layer's own verdict uses the bound that it declares: 7 bits if its reduce_range is true, otherwise full
+// range. The audit also gives verdicts for the three remedies in use:
 //
 //   pytorch_7bit_activations     u8 in [0, 127]: then no weights can saturate, 2·127·128 < 32768
 //   onnxruntime_7bit_weights     weights in [−64, 64], activations at full range: 2·255·64 < 32768
 //   s8_shifted_7bit_activations  s8 in [−64, 63], which the shift by 128 turns into [64, 191]: no remedy.
-//                                For a layer with u8 activations: as if they were fed so, halved where they
-//                                exceed 7 bits
+//                                A layer with u8 activations is audited as if it had these: all are halved
+//                                if one exceeds 7 bits, and then shifted
 #ifndef INTACT_VERIFY_EXPLAIN_AUDIT_H_
 #define INTACT_VERIFY_EXPLAIN_AUDIT_H_
 
@@ -59,7 +59,7 @@ struct Witness {
   int32_t sum = 0;
 };
 
-/// What a bound on the activations means for a layer.
+/// The audit of a layer under one bound on its activations.
 struct BoundAudit {
   std::string name;
   std::string premise;  // in words
@@ -71,8 +71,8 @@ struct BoundAudit {
 };
 
 struct Audit {
-  std::optional<reference::ConvGeometry> conv;         // of a convolution: where a witness' n and k are
-  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // which depths are pairs in all that follows
+  std::optional<reference::ConvGeometry> conv;         // of a convolution; locates a witness' n and k
+  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // which depths are pairs in the fields below
   int64_t weight_pairs = 0;                            // pairs in all columns
   int64_t clamped_pairs = 0;                           // pair sums that clamp on the layer's activations
   int32_t max_activation = 0;             // as in the tensor, a convolution's padding included: the largest
@@ -81,21 +81,22 @@ struct Audit {
   int32_t largest_safe_activation = 255;  // the largest amax for which no u8 input in [0, amax] saturates
   BoundAudit stated;                      // the layer's own bound
   std::array<BoundAudit, 3> remedies;     // in the order above
-  // Signal to quantization noise of the layer's float output when one bit is dropped, against the layer as it
-  // is, in dB. Nothing if the activations are 7 bits wide already, or if nothing is lost.
+  // Signal to quantization noise in dB, if one bit of activations or of weights is dropped: the layer's float
+  // output now, against the error that this adds. Nothing if the activations have 7 bits already, or if
+  // nothing is lost.
   std::optional<double> sqnr_7bit_activations_db;
   std::optional<double> sqnr_7bit_weights_db;
   Verdict verdict() const { return stated.verdict; }
 };
 
-/// `reduce_range`: whether the layer says that its activations were calibrated for 7 bits.
-/// `pairing` is a convolution's; padding takes part in pairs, with the zero point.
+/// `reduce_range`: whether the layer states that its activations were calibrated for 7 bits. `pairing` is a
+/// convolution's. Padding takes part in pairs, with the zero point.
 Audit AuditReduceRange(const reference::Operation& operation, bool reduce_range,
                        intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP);
-/// One for each pairing that pairs other depths, the worst verdict first.
+/// One audit for each pairing that differs for this operation, the worst verdict first.
 std::vector<Audit> AuditEachPairing(const reference::Operation& operation, bool reduce_range);
 
-/// The ISA that the library chooses here when none is asked for; ANY if it can use none.
+/// The ISA that the library chooses here by default; ANY if it can use none.
 intact_isa BestIsa();
 
 }  // namespace intact::verify

@@ -21,7 +21,7 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
-// What stands between characters of `by`, trimmed.
+// The trimmed parts between characters of `by`.
 std::vector<std::string_view> Split(std::string_view text, std::string_view by) {
   std::vector<std::string_view> parts;
   for (size_t end = 0; end != std::string_view::npos;) {
@@ -39,7 +39,7 @@ std::vector<std::string_view> Words(std::string_view text) {
 }
 
 struct Claim {
-  std::string_view of;  // operations; "" of all
+  std::string_view of;  // operations; "": all
   std::string_view words;
 };
 
@@ -67,7 +67,7 @@ bool AreTypes(std::string_view word) {
   return are(std::string(word)) || are(fmt::format("{}s32", word));
 }
 
-// Whether each word is one of the operation's, "gemm u8s8s32".
+// Whether each of the claim's words fits the operation, such as "gemm u8s8s32".
 bool IsOf(const Claim& claim, const OperationKind& kind) {
   const std::string types = ToString(Types{kind.a_type, kind.b_type, kind.c_type});
   return std::ranges::all_of(Words(claim.of), [&](std::string_view word) {

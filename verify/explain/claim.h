@@ -1,9 +1,9 @@
-// What a target claims to compute, of one kind of operation or another.
+// What a target claims to compute, for each kind of operation.
 //
-// A claim is "exact", "any" or words of `intact verify models`. Where kinds differ, claims are joined by "|",
-// each but the last with the operations that it is of in front: "u8s8: maddubs | depthwise: any | exact".
-// Operations are told as reports have them, by any of their words: "gemm", "conv", "depthwise" or
-// "deconvolution"; types of A and B, or of C too; both. The first claim that is of an operation counts.
+// A claim is "exact", "any" or words of `intact verify models`. If kinds differ, claims are joined by "|".
+// Each except the last begins with its operations: "u8s8: maddubs | depthwise: any | exact". Operations are
+// named with words of reports: "gemm", "conv", "depthwise" or "deconvolution"; the types of A and B, or of C
+// too; or both. The first claim that fits an operation counts.
 #ifndef INTACT_VERIFY_EXPLAIN_CLAIM_H_
 #define INTACT_VERIFY_EXPLAIN_CLAIM_H_
 
@@ -15,10 +15,10 @@
 
 namespace intact::verify {
 
-/// The claim that operations of this kind are held to; "exact" if `claims` has none of them.
+/// The claim for operations of this kind; "exact" if no claim fits.
 std::string ClaimOf(std::string_view claims, const OperationKind& kind);
 
-/// What is wrong with claims: nothing if each can be read, and the last is of all that is left.
+/// What is wrong with `claims`; nullopt if each can be read, and only the last has no operations.
 std::optional<std::string> CheckClaims(std::string_view claims);
 
 }  // namespace intact::verify

@@ -36,13 +36,13 @@ using reference::Rounding;
 using reference::Signs;
 using reference::Summation;
 
-// Infinity if one of them is NaN, so that it shows.
+// Infinity if one of them is NaN, so that it counts as the largest difference.
 double AbsDifference(double x, double y) {
   const double difference = std::fabs(x - y);
   return std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
 }
 
-// A problem and a target's answer.
+// Compares a target's answer to a problem.
 class Comparer {
  public:
   Comparer(const Oracle& oracle, const std::vector<uint8_t>& actual, int64_t max_listed)
@@ -69,17 +69,17 @@ class Comparer {
     result_.off_maddubs = CompareBytes(oracle.type(), oracle.Wrapped({maddubs_}), actual).differing;
   }
 
-  /// The target was given a transposed A.
+  /// Call this if the target was given a transposed A.
   void KnowTransposed() {
     if (gemm_suspects_) gemm_suspects_->KnowTransposed();
   }
 
-  /// Run() is to say what may have computed all outputs.
+  /// Makes Run() name the arithmetics that may have computed all outputs.
   void AskForNames() { names_ = true; }
 
   bool Parity() const { return result_.Parity(); }
 
-  // With the target's own accumulators, if they are known.
+  // `accumulators`: the target's own, if they are known.
   Comparison Run(Answer::Accumulators accumulators, const Prejudice& prejudice) {
     CountSaturation();
     answer_.Learn(std::move(accumulators));
@@ -91,7 +91,7 @@ class Comparer {
       if (answer_.Differs(i)) List(i);
     }
     CountExplanations();
-    if (result_.Unexplained() == 0 && !IsOfOneArithmetic()) TellParts();
+    if (result_.Unexplained() == 0 && !IsOfOneArithmetic()) DescribeParts();
     return std::move(result_);
   }
 
@@ -108,7 +108,7 @@ class Comparer {
       std::rotate(naming.reproduced_by.begin(), found, found + 1);
       break;
     }
-    // Others of its model or its rounding go before those that differ in both, of which there are many.
+    // Arithmetics with the same model or the same rounding go before all others, which are many.
     const Arithmetic first = naming.reproduced_by.front();
     std::ranges::stable_sort(naming.reproduced_by, std::greater(), [&](const Arithmetic& arithmetic) {
       return arithmetic.model == first.model || arithmetic.rounding == first.rounding;
@@ -129,7 +129,7 @@ class Comparer {
     }
   }
 
-  // The pairs of an output that clamp.
+  // Counts the pairs of an output that clamp.
   int64_t CountClamped(std::span<const uint8_t> a, std::span<const int8_t> w,
                        std::span<const int64_t> in_pairs) const {
     if (maddubs_ == Model::kMaddubs) return reference::CountClampedPairs(a, w);
@@ -142,7 +142,7 @@ class Comparer {
     return result_.off_maddubs == 0 || answer_.IsIdentified();
   }
 
-  // Which outputs that differ are whose.
+  // Counts the differing outputs of each arithmetic.
   void CountExplanations() {
     for (const auto& [output, explanation] : explanations_) {
       const auto found =
@@ -155,16 +155,16 @@ class Comparer {
     for (const Comparison::Part& part : its_outputs_) result_.explained_by.push_back(part.arithmetic);
   }
 
-  // Where each output that differs is somebody's: where they are.
-  void TellParts() {
+  // If each differing output has an arithmetic: describes where its outputs are.
+  void DescribeParts() {
     result_.parts = its_outputs_;
     for (Comparison::Part& part : result_.parts) part.where = WhereIs(part.arithmetic);
   }
 
-  // What rows or columns an arithmetic's outputs have and no output that it does not make; "" if there are
-  // no such.
+  // The range of columns or rows that has an arithmetic's outputs and no outputs that it does not make; "" if
+  // there is none.
   std::string WhereIs(const Arithmetic& arithmetic) const {
-    constexpr size_t kFewest = 2, kFewestOthers = 4;  // few are apart by chance
+    constexpr size_t kFewest = 2, kFewestOthers = 4;  // fewer may be apart by chance
     const std::vector<uint8_t>& predicted = oracle_.Wrapped(arithmetic);
     std::vector<int64_t> its, others;
     for (int64_t i = 0; i < result_.outputs; ++i) {
@@ -192,7 +192,7 @@ class Comparer {
     return {};
   }
 
-  // What may be wrong with an output that nothing explains, beside what may be in any GEMM.
+  // Suspicions about an output that nothing explains, in addition to the general ones of Diagnose().
   std::vector<Suspicion> Suspect(const Observation& seen, int64_t output) {
     if (gemm_suspects_) return gemm_suspects_->Of(seen, oracle_.predictor().At(output).item);
     return conv_suspects_->Of(seen);
@@ -238,7 +238,7 @@ class Comparer {
     result_.listed.push_back(std::move(difference));
   }
 
-  // |a|·sign(b, a) does not saturate: its pairs leave no int16. What goes wrong is that -128 has no opposite.
+  // |a|·sign(b, a) does not saturate: its pair sums stay within int16. It fails because -128 has no opposite.
   static bool KeepsNegatedMinimum(const Model& model) {
     return model.sum == Summation::kInt16 && model.signs == Signs::kMoved && model.spill == 1;
   }
@@ -251,7 +251,7 @@ class Comparer {
     switch (model.sum) {
       case Summation::kExact:
         return Cause::kRequantization;
-      case Summation::kHalvedWeights:  // as good as weights of 7 bits
+      case Summation::kHalvedWeights:  // as if weights had 7 bits
         return Cause::kReducedWeights;
       case Summation::kInt16:
         return KeepsNegatedMinimum(model) ? Cause::kImplementationError : Cause::kInt16Saturation;
@@ -289,7 +289,7 @@ class Comparer {
   const int64_t max_listed_;
   bool names_ = false;
   std::map<int64_t, Explanation> explanations_;  // of outputs that differ
-  std::vector<Comparison::Part> its_outputs_;    // how many of them each arithmetic has, most first
+  std::vector<Comparison::Part> its_outputs_;    // their number for each arithmetic, most first
   std::optional<GemmSuspects> gemm_suspects_;
   std::optional<ConvSuspects> conv_suspects_;
   Comparison result_;
@@ -297,7 +297,8 @@ class Comparer {
 
 Answer::Accumulators RunForAccumulators(const Target& target, const Oracle& oracle,
                                         const RunOptions& options) {
-  // A dynamic quantization has none to tell of: with its activations given, its faults would not show.
+  // With a dynamic quantization an s32 run would get quantized activations, and faults of the quantization
+  // would not show.
   if (oracle.linear().IsDynamic()) return std::nullopt;
   const Result<std::vector<uint8_t>> bytes = target.Run(AccumulatorProblem(oracle.operation()), options);
   if (!bytes || std::ssize(*bytes) != oracle.outputs() * int64_t{sizeof(int32_t)}) return std::nullopt;
@@ -415,10 +416,10 @@ Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions&
                    std::span<const Arithmetic> preferred) {
   Comparer comparer(oracle, output, max_listed);
   if (options.a_by_columns && !comparer.Parity()) comparer.KnowTransposed();
-  // Our own kernels are swept by ISA: what they compute is known.
+  // Our own kernels are swept per ISA, so their arithmetic is known.
   if (options.isa == INTACT_ISA_ANY) comparer.AskForNames();
-  // One that claims nothing is to have any arithmetic; of others a mistake in few outputs is no chance to be
-  // taken for one.
+  // A target that claims nothing may have any arithmetic. For other targets, a mistake in few outputs must
+  // not be taken for an arithmetic that fits by chance.
   const Prejudice prejudice = {preferred, ClaimOf(target.Arithmetic(), KindOf(oracle)) == "any"};
   const bool needs_accumulators = !comparer.Parity() && oracle.type() != INTACT_S32;
   return comparer.Run(needs_accumulators ? RunForAccumulators(target, oracle, options) : std::nullopt,

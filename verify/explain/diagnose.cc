@@ -87,7 +87,7 @@ void SuspectWeightZeroPoint(const Observation& seen, std::vector<Suspicion>* sus
       {"sum of the row's activations left out", Wrap(seen.exact + ZeroPoint(seen) * row_sum)});
 }
 
-// What becomes of differences that 8 bits do not hold.
+// Differences that do not fit into 8 bits.
 void SuspectBytes(const Observation& seen, std::vector<Suspicion>* suspicions) {
   const auto a = seen.operands.Row(seen.m);
   const auto w = seen.operands.Column(seen.n);
@@ -100,13 +100,13 @@ void SuspectBytes(const Observation& seen, std::vector<Suspicion>* suspicions) {
   suspicions->push_back({"activations less their zero point wrapped to 8 bits", Wrap(wrapped)});
 }
 
-// Operands taken for those of the other sign: u8 for s8, s8 for u8.
+// Operands read with the wrong sign: u8 as s8, or s8 as u8.
 void SuspectSigns(const Observation& seen, std::vector<Suspicion>* suspicions) {
   const auto a = seen.operands.Row(seen.m);
   const auto w = seen.operands.Column(seen.n);
   const int64_t a_zero_point = seen.operands.a_zero_points[static_cast<size_t>(seen.m)];
   const int64_t a_shift = reference::ActivationShift(seen.gemm), w_shift = reference::WeightShift(seen.gemm);
-  // What such a byte is taken for, less what it is.
+  // The value as which a byte is misread, less its true value.
   const auto error = [](intact_type type, int64_t value) -> int64_t {
     constexpr int64_t kSignBit = 128;
     if (type == INTACT_U8) return value >= kSignBit ? -2 * kSignBit : 0;
@@ -160,12 +160,12 @@ std::vector<Suspicion> Suspicions(const Observation& seen, std::vector<Suspicion
   return suspicions;
 }
 
-// What is wrong with a requantization.
+// A mistake of a requantization, if one was found.
 using Mistake = std::optional<Diagnosis>;
 
 Diagnosis Same(const char* mistake) { return {mistake, mistake}; }
 
-// Another column's scale, nearest first; or 1 in place of 0, as who divides by scales would have it.
+// Another column's scale, nearest first; or 1 instead of 0, as in code that divides by scales.
 Mistake OtherScale(const Observation& seen) {
   Requantization q = seen.OwnRequantization();
   if (q.scale == 0.0f) {
@@ -185,7 +185,7 @@ Mistake OtherScale(const Observation& seen) {
   return std::nullopt;
 }
 
-// What may go wrong with a residual.
+// Mistakes with a residual.
 Mistake OtherResidual(const Observation& seen) {
   const Requantization q = seen.OwnRequantization();
   const auto* const added = q.post_ops.Find<core::AddResidual>();
@@ -206,7 +206,7 @@ Mistake OtherResidual(const Observation& seen) {
   return std::nullopt;
 }
 
-// What may go wrong with an activation.
+// Mistakes with an activation.
 Mistake OtherActivation(const Observation& seen) {
   Requantization q = seen.OwnRequantization();
   const bool is_relu = q.post_ops.Has<core::Relu>();
@@ -219,7 +219,7 @@ Mistake OtherActivation(const Observation& seen) {
   return Same("ReLU at 0 instead of at the output's zero point");
 }
 
-// What may go wrong with a lookup table.
+// Mistakes with a lookup table.
 Mistake OtherLookup(const Observation& seen) {
   const Requantization q = seen.OwnRequantization();
   if (q.lookup_table == nullptr) return std::nullopt;
@@ -240,7 +240,7 @@ Mistake OtherLookup(const Observation& seen) {
   return std::nullopt;
 }
 
-// How else the output may have been brought to 8 bits.
+// Mistakes in the conversion to 8 bits.
 Mistake OtherNarrowing(const Observation& seen) {
   const Requantization q = seen.OwnRequantization();
   if (core::BytesOf(q.c_type) != 1 || std::isnan(q.scale)) return std::nullopt;
@@ -250,14 +250,14 @@ Mistake OtherNarrowing(const Observation& seen) {
   if (static_cast<uint8_t>(std::clamp(clamped, lowest, lowest + 255)) == *seen.element) {
     return Same("the zero point added after clamping");
   }
-  constexpr float kMost = 0x1p30f;  // conversions of more are undefined
+  constexpr float kMost = 0x1p30f;  // conversions of larger values are undefined
   if (std::fabs(f) > kMost) return std::nullopt;
   const int64_t wrapped = std::llrint(f) + q.zero_point;
   if (static_cast<uint8_t>(wrapped) == *seen.element) return Same("wrapped to 8 bits instead of clamped");
   return std::nullopt;
 }
 
-// Such an output is seldom 0 by chance, as those of 8 bits are.
+// Four-byte outputs are seldom 0 by chance; 8-bit outputs often are.
 bool IsZeroOfFourBytes(const Observation& seen) {
   constexpr size_t kSize = 4;
   return core::BytesOf(seen.gemm.c_type) == kSize &&
@@ -266,7 +266,7 @@ bool IsZeroOfFourBytes(const Observation& seen) {
 
 constexpr const char* kRight = "accumulator right, requantization wrong";
 
-// `accumulator`: what is known of the accumulator, without numbers and with them.
+// `accumulator`: what is known about the accumulator.
 Diagnosis With(const Diagnosis& accumulator, const Diagnosis& mistake) {
   return {accumulator.of + ": " + mistake.of, accumulator.text + ": " + mistake.text};
 }
@@ -305,7 +305,7 @@ int32_t Observation::WithCompensation(int32_t sum) const {
 }
 
 bool Observation::GivenBy(int32_t y, reference::Rounding rounding) const {
-  // An s32 output may have been rounded: it is no evidence of the accumulator.
+  // An s32 output may have been rounded, so it does not prove the accumulator.
   if (gemm.c_type != INTACT_S32 && actual_accumulator && *actual_accumulator != y) return false;
   const Requantization q = OwnRequantization();
   uint8_t bytes[4] = {};
@@ -322,7 +322,7 @@ std::optional<std::string> HowNotWrapped(const Observation& seen) {
   const auto clamped = static_cast<int32_t>(std::clamp<int64_t>(sum, Limits::min(), Limits::max()));
   if (clamped == sum) return std::nullopt;
   const bool is_clamped = seen.GivenBy(clamped);
-  // An s32 output of a sum that is kept is wrapped by its type.
+  // An s32 output wraps even if its sum did not.
   const bool may_be_kept =
       seen.gemm.c_type != INTACT_S32 && (!seen.actual_accumulator || *seen.actual_accumulator == seen.exact);
   const bool is_kept = may_be_kept && SameElement(seen, sum, seen.OwnRequantization());

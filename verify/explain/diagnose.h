@@ -1,4 +1,4 @@
-// One wrong output: what is known of it, and what it looks like where nothing explains it.
+// One wrong output: what is known about it, and what it looks like if nothing explains it.
 #ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_H_
 #define INTACT_VERIFY_EXPLAIN_DIAGNOSE_H_
 
@@ -14,46 +14,48 @@
 
 namespace intact::verify {
 
-/// One output of a target, and what the reference says of it.
+/// One output of a target, and the reference's values for it.
 struct Observation {
-  const reference::Gemm& gemm;  // of the group that the output belongs to
+  const reference::Gemm& gemm;  // of the output's group or item
   const reference::Operands& operands;
   int64_t m, n;
-  int64_t first_column;    // where the group's columns begin among all
+  int64_t first_column;    // where the group's columns begin in C
   int32_t exact;           // accumulator by the contract
   const uint8_t* element;  // the target's output
   std::optional<int32_t> actual_accumulator;
 
   /// The requantization of this output.
   reference::Requantization OwnRequantization() const;
-  /// The scale of its row; 1 where rows have none.
+  /// The scale of its row; 1 if rows have none.
   float RowScale() const;
-  /// Whether accumulator `y`, rightly requantized but for another scale, is what the target gave.
+  /// Whether the contract's requantization of accumulator `y`, with `scale` instead of the right one if it is
+  /// given, makes the target's output.
   bool GivenBy(int32_t y, std::optional<float> scale = {}) const;
-  /// Whether accumulator `y` is, rounded in this way.
+  /// Whether accumulator `y`, rounded by `rounding`, makes the target's output.
   bool GivenBy(int32_t y, reference::Rounding rounding) const;
-  /// The accumulator y that a sum of products makes.
+  /// The accumulator for a sum of products.
   int32_t WithCompensation(int32_t sum) const;
 };
 
-/// A mistake, the accumulator that it would make, and the scale that it would take for this output's.
+/// A mistake, the accumulator that it would make, and the scale that it would use for this output.
 struct Suspicion {
   std::string_view mistake;  // without numbers
   int32_t accumulator;
   std::optional<float> scale = {};
-  std::string text = {};  // with its numbers, if it has some
+  std::string text = {};  // with numbers, if there are any
 };
 
-/// What an output looks like: what such outputs have in common, and a text for people.
+/// What an output looks like: a name for similar outputs, and a text for people.
 struct Diagnosis {
   std::string of, text;
 };
 
-/// Where a sum beyond int32 is to wrap: what was made of it instead. Nothing if the output does not show it.
+/// If a sum beyond int32 should have wrapped: what happened to it instead; nullopt if the output does not
+/// show it.
 std::optional<std::string> HowNotWrapped(const Observation& seen);
 
-/// What an output that nothing explains looks like, for whoever has to find the bug. `of_operation`: what
-/// else may have gone wrong, likeliest first.
+/// Describes an output that nothing explains, for the person who looks for the bug. `of_operation`:
+/// suspicions for this kind of operation, likeliest first.
 Diagnosis Diagnose(const Observation& seen, std::vector<Suspicion> of_operation);
 
 }  // namespace intact::verify

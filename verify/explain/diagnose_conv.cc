@@ -21,12 +21,12 @@ using reference::Spatial;
 
 // How an implementation may have read its tensors.
 struct Reading {
-  ConvGeometry geometry;                          // where taps lie
-  int64_t group_step = 0;                         // the input of this many groups further on
+  ConvGeometry geometry;                          // the positions of taps
+  int64_t group_step = 0;                         // how many groups away the input was read
   std::optional<int32_t> padding = std::nullopt;  // other than the zero point
-  bool swaps_taps = false;                        // kh and kw of the filter change places
+  bool swaps_taps = false;                        // kh and kw of the filter are exchanged
   bool reverses_taps = false;
-  bool reads_on = false;  // beyond an end of the input
+  bool reads_on = false;  // reads pixels that follow in memory beyond an end of the input
 };
 
 int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, int64_t m, int64_t n) {
@@ -62,7 +62,7 @@ std::string Dilations(const ConvGeometry& geometry) {
   return text;
 }
 
-// What may be wrong with a transposed convolution only.
+// Mistakes of transposed convolutions only.
 template <class Suspect>
 void SuspectPhases(const ConvGeometry& g, const Suspect& suspect) {
   Reading reversed{g};
@@ -79,7 +79,7 @@ void SuspectPhases(const ConvGeometry& g, const Suspect& suspect) {
   }
 }
 
-// What accumulator (m, n) would be under each mistake about the geometry; n is the output channel.
+// The accumulator (m, n) under each mistake with the geometry; n is the output channel.
 void SuspectGeometry(const reference::Conv& conv, int64_t m, int64_t n, std::vector<Suspicion>* suspicions) {
   const ConvGeometry& g = conv.geometry;
   const auto suspect = [&](std::string_view mistake, const Reading& reading, std::string text = {}) {

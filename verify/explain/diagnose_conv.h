@@ -1,5 +1,5 @@
-// What the wrong outputs of a convolution look like: the mistakes that people make about its geometry and
-// about the quantization of its input.
+// What wrong outputs of a convolution look like: common mistakes with its geometry and with the quantization
+// of its input.
 #ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_CONV_H_
 #define INTACT_VERIFY_EXPLAIN_DIAGNOSE_CONV_H_
 
@@ -12,13 +12,13 @@
 
 namespace intact::verify {
 
-/// The input pixel in whose place a tap beyond an end of the input would read if there were no padding: those
-/// of the next row, image or slice follow in memory. Nothing for a tap that is not beyond an end, or beyond
-/// all that there is.
+/// The input pixel that a tap beyond an end of the input would read if padding were ignored: the pixels of
+/// the next row, image or slice follow in memory. nullopt if the tap is not beyond an end, or if it is beyond
+/// all pixels.
 std::optional<int64_t> RowThatFollows(const reference::ConvGeometry& geometry, const reference::Pixel& output,
                                       const reference::Spatial& tap);
 
-/// What may be wrong with an output: where its taps were read, and how a dynamic input was quantized.
+/// Suspicions about an output: where its taps were read, and how a dynamic input was quantized.
 class ConvSuspects {
  public:
   explicit ConvSuspects(const reference::Conv& conv) : conv_(conv) {}
@@ -26,7 +26,7 @@ class ConvSuspects {
 
  private:
   const reference::Conv& conv_;
-  std::vector<reference::Conv> wrongly_quantized_;  // by WrongQuantizers(), once it is needed
+  std::vector<reference::Conv> wrongly_quantized_;  // by each of WrongQuantizers(), when first needed
 };
 
 }  // namespace intact::verify

@@ -16,7 +16,7 @@ namespace {
 
 using reference::Gemm;
 
-// Those beside number `own` of `count`, and the first.
+// The numbers next to `own` in [0, count), and 0.
 std::vector<int64_t> Neighbours(int64_t own, int64_t count) {
   std::vector<int64_t> neighbours;
   for (const int64_t other : {own - 1, own + 1, int64_t{0}}) {
@@ -25,7 +25,7 @@ std::vector<int64_t> Neighbours(int64_t own, int64_t count) {
   return neighbours;
 }
 
-// The accumulator of a row of `gemm` with `column`, weights less their zero point.
+// The accumulator of a row of `gemm` with `column`: weights less their zero point.
 int32_t Accumulator(const Gemm& gemm, int64_t row, int64_t n, std::span<const int32_t> column) {
   const auto at = static_cast<size_t>(row);
   const int64_t zero_point = reference::ActivationZeroPoint(gemm, row);

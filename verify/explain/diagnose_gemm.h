@@ -1,6 +1,6 @@
-// What may be wrong with an output of a GEMM whose rows are quantized each, whose batch has items of their
-// own, or whose A is transposed: how A was quantized and read, and whose quantization, B, zero point or scale
-// was taken.
+// Suspicions about an output of a GEMM with quantized rows, with a batch of different items, or with a
+// transposed A: how A was quantized and read, and which row's or item's quantization, B, zero point or scale
+// was used.
 #ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_GEMM_H_
 #define INTACT_VERIFY_EXPLAIN_DIAGNOSE_GEMM_H_
 
@@ -12,15 +12,15 @@
 
 namespace intact::verify {
 
-/// `gemm` with the A that a transposed one is for whoever takes it for m×k.
+/// `gemm` as if its transposed A had been read as m×k.
 reference::Gemm ReadByRows(const reference::Gemm& gemm);
 
 class GemmSuspects {
  public:
   explicit GemmSuspects(const reference::Gemm& gemm) : gemm_(gemm) {}
-  /// A is transposed in memory.
+  /// Call this if A is transposed in memory.
   void KnowTransposed() { read_by_rows_ = ReadByRows(gemm_); }
-  /// `seen`: of item `item`.
+  /// `seen` is an output of item `item`.
   std::vector<Suspicion> Of(const Observation& seen, int64_t item);
 
  private:
@@ -30,7 +30,7 @@ class GemmSuspects {
   void SuspectItem(const Observation& seen, int64_t item, std::vector<Suspicion>* suspicions) const;
 
   const reference::Gemm& gemm_;
-  std::vector<reference::Gemm> wrongly_quantized_;  // by WrongQuantizers(), once it is needed
+  std::vector<reference::Gemm> wrongly_quantized_;  // by each of WrongQuantizers(), when first needed
   std::optional<reference::Gemm> read_by_rows_;     // of a transposed A
 };
 

@@ -30,8 +30,8 @@ bool MakesAll(const Answer& answer, const Arithmetic& arithmetic) {
   return has_its_sums && answer.oracle().Wrapped(arithmetic) == answer.actual();
 }
 
-// Whether the arithmetic that was identified explains so many outputs that it is no chance. Sums that wrap are
-// off by 65536 whatever wraps: they are believed where they explain everything only.
+// Whether the identified arithmetic explains more outputs than chance would. Wrapping sums are off by 65536
+// whatever wraps, so they must explain all outputs.
 bool IsNoChance(const Answer& answer, const Prejudice& prejudice, const Arithmetic& arithmetic) {
   const Identity& identity = answer.identity();
   if (prejudice.sums && identity.Found() && arithmetic.model != Model::kExact) return true;
@@ -80,14 +80,14 @@ struct Context {
   std::optional<Arithmetic> common;
 };
 
-// The sums that may have made an output, and the accumulator that they come to.
+// A model that may have made an output, and its accumulator.
 struct Prediction {
   Model model;
   int32_t accumulator;
 };
 
-// A cause of one output. The test returns the roundings under which the accumulator makes the output; of
-// several the one that makes most outputs is believed.
+// A cause of one output. The test returns the roundings under which the accumulator makes the output; if
+// there are several, the one that makes most outputs is chosen.
 struct OutputHypothesis {
   std::string_view name;
   std::optional<Prediction> (*predict)(const Context&, const Observation&, int64_t output);
@@ -144,13 +144,13 @@ constexpr OutputHypothesis kOfOneOutput[] = {
      }},
 };
 
-// What a hypothesis says of an output: an accumulator, and the roundings that make the output of it.
+// A hypothesis' result for one output: an accumulator, and the roundings with which it makes the output.
 struct Finding {
   Prediction prediction;
   std::vector<Rounding> roundings;
 };
 
-// Of several the first.
+// If there are several, the first.
 Rounding MostFrequent(const std::map<int64_t, Finding>& findings) {
   std::map<Rounding, int64_t> counts;
   for (const auto& [output, finding] : findings) {
@@ -159,7 +159,7 @@ Rounding MostFrequent(const std::map<int64_t, Finding>& findings) {
   return std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; })->first;
 }
 
-// Believes of each output the rounding that makes most others.
+// Gives each output the rounding that makes most other outputs.
 void Believe(std::string_view hypothesis, std::map<int64_t, Finding> findings,
              std::map<int64_t, Explanation>* explanations) {
   while (!findings.empty()) {
@@ -237,7 +237,7 @@ bool Answer::Differs(int64_t output) const {
   return !IsSameElement(size_, &expected_[at], &actual_[at]);
 }
 
-// Hundreds of arithmetics are tried, and an 8-bit output has few values. Few floats are what they are by chance.
+// Hundreds of arithmetics are tried, and an 8-bit output has few values. A float rarely fits by chance.
 int64_t Answer::LeastExplained() const {
   constexpr int64_t kLeastExplained = 8;
   return oracle_.type() == INTACT_F32 ? 1 : kLeastExplained;

@@ -30,7 +30,7 @@ using Accumulators = std::optional<std::vector<int32_t>>;
 
 // ----- candidates -----------------------------------------------------------------------------------------
 
-// Of a GEMM, or of a convolution of that geometry.
+// The kind of a GEMM, or of a convolution with `geometry`.
 template <class Operation>
 OperationKind KindOf(const Operation& operation, const reference::ConvGeometry* geometry) {
   OperationKind kind = {OperationKind::Shape::kGemm, operation.a_type, operation.b_type, operation.c_type};
@@ -61,8 +61,9 @@ void AddPairings(DepthOrder order, std::vector<Model>* models) {
   }
 }
 
-// oneDNN's: its GEMMs before VNNI cut depths of a range that the ISA has (SSE4.1, AVX2, AVX-512); a
-// convolution lowered to one pairs the flattened depth. Convolutions of their own do not multiply padding.
+// Models of oneDNN. Its GEMMs before VNNI cut depths within a range that depends on the ISA (SSE4.1, AVX2,
+// AVX-512). Convolutions that it lowers to a GEMM pair the flattened depth. Its direct convolutions do not
+// multiply padding.
 void AddOneDnns(const OperationKind& kind, std::vector<Model>* models) {
   constexpr std::array kCuts = {reference::Cut{257, 511}, reference::Cut{257, 767},
                                 reference::Cut{385, 1535}};
@@ -79,8 +80,8 @@ void AddOneDnns(const OperationKind& kind, std::vector<Model>* models) {
   models->push_back({.sum = Summation::kInt16, .order = row, .skips_padding = true});
 }
 
-// Sums in int16. FBGEMM's 16-bit accumulation adds adjacent pairs, or those of quads in two lanes, over a
-// block of depths; intgemm has a lane for each of a vector's and widens them at the end, signs moved.
+// Sums in int16. FBGEMM's 16-bit accumulation adds adjacent pairs, or the pairs of quads in two lanes, over a
+// block of depths. intgemm has one sum per vector lane, with moved signs, and widens them at the end.
 void AddInt16Sums(DepthOrder order, Signs signs, std::vector<Model>* models) {
   for (const int32_t lanes : {1, 2, 8, 16, 32}) {
     for (const int32_t spill : {2, 4, 8, 16, 32, 64, 128, reference::kWholeDepth}) {
@@ -96,7 +97,7 @@ void AddInt16Sums(DepthOrder order, Signs signs, std::vector<Model>* models) {
   }
 }
 
-// Intervals that nobody is known to have; but whoever counts pairs, or k-quads, wrongly widens one too late.
+// Intervals that no known library has. But code that miscounts pairs or quads widens one too late.
 std::vector<int32_t> OddIntervals() {
   std::vector<int32_t> intervals;
   const auto add = [&intervals](int32_t first, int32_t last) {
@@ -115,7 +116,7 @@ void AddOddInt16Sums(DepthOrder order, std::vector<Model>* models) {
   }
 }
 
-// How far from what everybody does.
+// How unusual a model is.
 int HowStrange(const Model& model) {
   if (model == Model::kExact) return 0;
   if (model.sum != Summation::kInt16) return 2 + (model.signs == Signs::kUnsignedActivations ? 0 : 2);
@@ -141,12 +142,12 @@ bool SharePairs(const Model& x, const Model& y) {
 
 int32_t Wrap(int64_t value) { return static_cast<int32_t>(static_cast<uint32_t>(value)); }
 
-// A set of candidate roundings: bit i is the i-th.
+// A set of candidate roundings; bit i stands for the i-th.
 using Mask = uint32_t;
 constexpr size_t kMaxRoundings = reference::kAllRoundings.size();
 static_assert(kMaxRoundings < std::numeric_limits<Mask>::digits);
 
-// A problem, what a target made of it, and what the contract does.
+// A problem, a target's outputs, and the contract's.
 class Evidence {
  public:
   Evidence(const Oracle& oracle, std::span<const Rounding> roundings, const Bytes& actual,
@@ -165,7 +166,7 @@ class Evidence {
   const Predictor& predictor() const { return predictor_; }
   int32_t Exact(int64_t i) const { return exact_[static_cast<size_t>(i)]; }
 
-  // The roundings that make the target's output of accumulator y.
+  // The roundings with which accumulator y makes the target's output.
   Mask Matching(int64_t i, int32_t y) const {
     if (accumulators_ && (*accumulators_)[static_cast<size_t>(i)] != y) return 0;
     const Predictor::Output output = predictor_.At(i);
@@ -184,8 +185,8 @@ class Evidence {
     return !IsSameElement(size_, &actual_[At(i)], &expected_[At(i)]);
   }
 
-  // Whether accumulator y gives another output than the contract's.
-  bool Tells(int64_t i, int32_t y) const {
+  // Whether accumulator y makes an output that differs from the contract's.
+  bool Shows(int64_t i, int32_t y) const {
     if (y == Exact(i)) return false;
     std::array<uint8_t, sizeof(float)> element = {};
     predictor_.Store(i, y, Rounding::kContract, element.data());
@@ -234,7 +235,7 @@ class SharedPairs {
   const int64_t output_;
   const int32_t exact_;
   reference::PairSums pairs_;
-  bool is_exact_ = false;  // no sum, however it is made, can leave int16
+  bool is_exact_ = false;  // no order of summation can leave int16
 };
 
 std::string PlaceOf(const Oracle& oracle, int64_t output) {
@@ -266,7 +267,7 @@ class Search {
     for (int64_t i = 0; i < identity_.outputs; ++i) {
       identity_.differing += evidence_.DiffersFromContract(i) ? 1 : 0;
     }
-    identity_.telling = SaturationTells();
+    identity_.telling = SaturationShows();
     Eliminate();
     std::vector<Arithmetic> found = Alive();
     if (found.empty()) {
@@ -299,8 +300,8 @@ class Search {
     return found;
   }
 
-  // Calls visit(model, output, accumulator) for the outputs and the models that is_wanted(model), until it
-  // returns false for a model.
+  // Calls visit(model, output, accumulator) for all `outputs` and the models with is_wanted(model). Skips a
+  // model once visit() has returned false for it.
   template <class Wanted, class Visit>
   void Walk(std::span<const int64_t> outputs, const Wanted& is_wanted, const Visit& visit) const {
     for (Group group : groups_) {
@@ -323,8 +324,8 @@ class Search {
     return outputs;
   }
 
-  // As many outputs as some hundred candidates can be tried on: half of them differ from the contract's, if
-  // so many do, and the others are from all over. All of them unless the problem is large.
+  // All outputs, unless the problem is large. Then a sample on which some hundred candidates can be tried:
+  // one half differs from the contract, if enough outputs do; the others are spread evenly.
   std::vector<int64_t> Sample() const {
     constexpr int64_t kProducts = 1 << 20, kFewest = 256;
     const int64_t depth = std::max<int64_t>(evidence_.predictor().operands()[0].k, 1);
@@ -340,9 +341,9 @@ class Search {
     return sample;
   }
 
-  // Drops what the problem refutes. Of a large problem all candidates are tried on a sample; then the
-  // familiar ones, the others if few are left, and whoever is about to be named on all of it. What was not is
-  // dropped.
+  // Drops candidates that the problem refutes. For a large problem all candidates are tried on a sample.
+  // Familiar ones are then tried on all outputs; so are the others if few are left, and the one that is about
+  // to be named. Candidates that were not tried on all outputs are dropped.
   void Eliminate() {
     constexpr int kFamiliar = 2;
     constexpr int64_t kFew = 16;
@@ -383,20 +384,21 @@ class Search {
         [&](size_t model, int64_t i, int32_t y) { return (alive_[model] &= matching(i, y)) != 0; });
   }
 
-  // Whether adjacent pairs clamped to int16 would have shown.
-  bool SaturationTells() const {
+  // Whether adjacent pairs clamped to int16 would change an output.
+  bool SaturationShows() const {
     const Model adjacent = AdjacentPairs(identity_.kind);
-    bool tells = false;
+    bool shows = false;
     Walk(
         AllOutputs(), [&](size_t model) { return models_[model] == adjacent; },
         [&](size_t /*model*/, int64_t i, int32_t y) {
-          tells = evidence_.Tells(i, y);
-          return !tells;
+          shows = evidence_.Shows(i, y);
+          return !shows;
         });
-    return tells;
+    return shows;
   }
 
-  // Where no candidate reproduces all, the one that reproduces most: of those that do so on a sample.
+  // If no candidate reproduces all outputs: names the one that reproduces most, chosen from the best on a
+  // sample.
   void NameClosest() {
     std::vector<std::array<int64_t, kMaxRoundings>> misses(models_.size());
     Walk(
@@ -445,7 +447,7 @@ class Search {
   const std::vector<Rounding> roundings_;
   const Evidence evidence_;
   std::vector<Group> groups_;
-  std::vector<Mask> alive_;  // of each model, the roundings with which it reproduces all
+  std::vector<Mask> alive_;  // for each model: the roundings with which it reproduces all outputs
   Identity identity_;
 };
 
@@ -522,7 +524,7 @@ std::vector<Rounding> CandidateRoundings(intact_type c_type) {
     const bool is_of_integers = rounding == R::kHalfUp || rounding == R::kZeroPointFirst ||
                                 rounding == R::kGemmlowp || rounding == R::kGemmlowpUp ||
                                 rounding == R::kFixedPoint || rounding == R::kResidualLast;
-    // Integers have no −0, and what is next to nothing rounds to 0.
+    // Integers have no −0, and values near 0 round to 0.
     const bool is_of_floats = rounding == R::kReluByFactor || rounding == R::kFlushed;
     const bool applies = core::IsHalfFloat(c_type) ? !is_of_integers : !is_of_floats;
     if (applies && rounding != R::kThroughFloat) roundings.push_back(rounding);
@@ -552,7 +554,7 @@ std::string InWords(const Model& model) {
     case Summation::kExact:
       return name;
     case Summation::kInt16:
-      if (model.signs == Signs::kMoved && model.spill == 1) {  // which never clamps
+      if (model.signs == Signs::kMoved && model.spill == 1) {  // this never clamps
         return fmt::format("weights of -128 keep their sign under a negative activation ({})", name);
       }
       return fmt::format("pairs of {} {} int16 ({})", PairsInWords(model),
@@ -599,7 +601,7 @@ std::string InWords(const Identity& identity) {
   text += fmt::format(", {} of them differ from exact", identity.differing);
   const std::vector<Model> others = identity.OtherModels();
   if (others.empty()) return text;
-  return text + fmt::format("; nothing tells it from {}{}", reference::ToString(others.front()),
+  return text + fmt::format("; also reproduced by {}{}", reference::ToString(others.front()),
                             others.size() == 1 ? "" : fmt::format(" and {} more", others.size() - 1));
 }
 

@@ -30,7 +30,7 @@ void FailBy(const Difference& difference, Judgement* judgement) {
   if (!difference.of.empty()) judgement->kind.of += ", " + difference.of;
 }
 
-// The first of those listed that is or is not of this cause.
+// The first listed difference that has (or has not) this cause.
 const Difference* FirstListed(const Comparison& comparison, Cause cause, bool is_of_it) {
   for (const Difference& difference : comparison.listed) {
     if ((difference.cause == cause) == is_of_it) return &difference;
@@ -38,7 +38,7 @@ const Difference* FirstListed(const Comparison& comparison, Cause cause, bool is
   return nullptr;
 }
 
-// Why a target that claims to be exact, or to saturate as the maddubs model says, did not.
+// Sets the failure of a target that claims to be exact, or to saturate as the maddubs model.
 void FailAsExact(const reference::Model& model, Judgement* judgement) {
   const Comparison& comparison = judgement->comparison;
   if (model == reference::Model::kExact) {
@@ -52,7 +52,7 @@ void FailAsExact(const reference::Model& model, Judgement* judgement) {
   judgement->kind = {FailureKind::kSaturation};
 }
 
-// The arithmetics of which a target has to have one that claims this; none if it claims nothing.
+// The arithmetics that a claim allows; none if it is "any".
 Result<std::vector<Arithmetic>> Promised(const std::string& claim, const core::Linear& linear,
                                          intact_isa isa) {
   if (claim == "any") return std::vector<Arithmetic>();
@@ -65,14 +65,14 @@ Result<std::vector<Arithmetic>> Promised(const std::string& claim, const core::L
   return Error{INTACT_INVALID_ARGUMENT, "the target " + CheckClaims(claim).value_or(claim)};
 }
 
-// Whether the target kept its promise; without one, whether it is exact.
+// Whether one of the promised arithmetics makes the output; without a promise, whether the output is exact.
 bool IsAsPromised(const Oracle& oracle, std::vector<Arithmetic> promised, const Bytes& output) {
   if (promised.empty()) promised.emplace_back();
   return std::ranges::any_of(
       promised, [&](const Arithmetic& arithmetic) { return oracle.Predict(arithmetic) == output; });
 }
 
-// Why outputs cannot be those of a target that claims nothing: no cause but a mistake. None if each has one.
+// Sets the failure of a target that claims nothing: an output without a cause. No failure if each has one.
 void FailAsAny(Judgement* judgement) {
   const Comparison& comparison = judgement->comparison;
   if (comparison.Unexplained() == 0) return;
@@ -84,14 +84,14 @@ void FailAsAny(Judgement* judgement) {
   judgement->kind = {FailureKind::kOutput, std::string(ToString(Cause::kImplementationError))};
 }
 
-// What makes all outputs in place of what was claimed; "" if nothing that is known does.
+// The arithmetic that makes all outputs instead of the claimed one; "" if no known one does.
 std::string Instead(const Comparison& comparison) {
   if (comparison.Parity()) return "all are exact";
   if (!comparison.naming || comparison.naming->reproduced_by.empty()) return {};
   return "all are those of " + InWords(comparison.naming->reproduced_by.front());
 }
 
-// Why outputs are not those of an arithmetic that the target claims to have.
+// Sets the failure of a target whose outputs are not what it claims.
 void FailAsClaimed(const Oracle& oracle, const Arithmetic& claim, const Bytes& output, Judgement* judgement) {
   const Comparison& comparison = judgement->comparison;
   const ByteComparison compared = CompareBytes(oracle.type(), oracle.Predict(claim), output);
@@ -124,7 +124,7 @@ Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOpt
   ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised, Promised(claim, oracle.linear(), options.isa));
   ASSIGN_OR_RETURN(const Bytes output, RunChecked(target, oracle, options));
   Judgement judgement = {Explain(target, oracle, options, output, kMaxDifferencesListed, preferred), {}};
-  // Whoever is to be exact has no right s32 output where the sum leaves int32: the comparison knows.
+  // If a sum leaves int32, a target that must be exact has no right s32 output: Parity() accounts for this.
   const bool is_to_be_exact = promised == std::vector<Arithmetic>{Arithmetic()};
   if (is_to_be_exact ? judgement.comparison.Parity() : IsAsPromised(oracle, promised, output))
     return judgement;

@@ -13,40 +13,43 @@
 
 namespace intact::verify {
 
-/// Whether a target did on a problem what its mode and ISA promise.
+/// Whether a target's outputs of a problem are what its mode, ISA or claim promises.
 struct Judgement {
   Comparison comparison;  // with the exact reference
-  std::string failure;    // empty if it did; else the first difference in words
-  Failure kind = {};      // if it did not
+  std::string failure;    // empty if they are; otherwise describes the first difference
+  Failure kind = {};      // the kind of the failure
   bool Passed() const { return failure.empty(); }
 };
 
-/// How `problem` asks to be run, with its tensors in all places that are tried.
+/// The run options of `problem`, with its tensors in all places that are tried.
 RunOptions InAllPlaces(const Problem& problem);
 
-/// The words of an error of a target, which may have none.
+/// The message of a target's error, or a default if it has none.
 std::string MessageOf(const Error& error);
 
-/// Runs `problem` on `target`. One that claims to be exact, as our own does: in exact mode and on VNNI every
-/// output must equal the exact reference; where pairs saturate, every output must equal the maddubs model, and
-/// so every difference from the exact reference be int16 saturation. A saturating problem that names no ISA
-/// may do either. One that claims another arithmetic: every output must be what that predicts. One that
-/// claims nothing ("any"): every difference from the exact reference must have a cause. Errors are the
-/// target's. A problem's tensors are in all places that are tried. Of several arithmetics that make all
-/// outputs the first of `preferred` is believed.
+/// Runs `problem` on `target`, with its tensors in all places that are tried, and judges the outputs by the
+/// target's claim:
+///
+///   "exact"  In exact mode and with VNNI every output must equal the exact reference. If pairs saturate,
+///            every output must equal the maddubs model, so all differences are int16 saturation. A
+///            saturating problem without an ISA may do either. Our own kernels claim this.
+///   "any"    Every difference from the exact reference must have a cause.
+///   other    Every output must be what the claimed arithmetic predicts.
+///
+/// Errors are the target's. If several arithmetics make all outputs, the first one in `preferred` is chosen.
 using Arithmetics = std::span<const reference::Arithmetic>;
 Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred = {});
-/// The same of an operation, in the places that `options` tell.
+/// The same for an operation, in the places that `options` say.
 Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
                         Arithmetics preferred = {});
 
-/// Whether Judge() finds a failure, or an error other than UNSUPPORTED. It looks for no causes, which takes
-/// Judge() most of its time; but where a target claims nothing, causes are what passes.
+/// Whether Judge() finds a failure, or an error other than UNSUPPORTED. Faster than Judge(): it looks for
+/// causes only if the target claims nothing.
 bool Fails(const Target& target, const Problem& problem);
 bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options);
 
-/// Whether what RunChecked() gave is not what `target` claims to compute. `comparison`: what Explain() says of
-/// it, if that is known.
+/// Whether the output of RunChecked() is not what `target` claims to compute. `comparison`: the result of
+/// Explain(), if it is known.
 bool IsBroken(const Target& target, const Oracle& oracle, const RunOptions& options,
               const std::vector<uint8_t>& output, const Comparison* comparison);
 

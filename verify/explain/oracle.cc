@@ -12,7 +12,7 @@ using reference::Model;
 using reference::Predictor;
 using reference::Rounding;
 
-// The value that `known` has for `key`; make() gives it at first.
+// The value of `key` in `known`; calls make() if it is missing.
 template <class Known, class Key, class Make>
 const auto& Once(Known* known, const Key& key, const Make& make) {
   const auto found = std::ranges::find(

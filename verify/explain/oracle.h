@@ -1,5 +1,5 @@
-// What is right for one operation, computed once: the exact reference and, where somebody asks, what other
-// arithmetics make of it.
+// The right outputs of one operation, computed once: the exact reference and, on demand, the results of other
+// arithmetics.
 #ifndef INTACT_VERIFY_EXPLAIN_ORACLE_H_
 #define INTACT_VERIFY_EXPLAIN_ORACLE_H_
 
@@ -16,12 +16,12 @@
 
 namespace intact::verify {
 
-/// Computes each result when it is first asked for, and keeps it: not for several threads at once.
+/// Computes each result when it is first needed, and keeps it. Not thread-safe.
 class Oracle {
  public:
   using Bytes = std::vector<uint8_t>;
 
-  // Whatever asks for an oracle takes an operation in its place.
+  // Functions with an Oracle parameter also take an operation.
   Oracle(reference::Operation operation)  // NOLINT(google-explicit-constructor)
       : operation_(std::move(operation)) {}
   Oracle(reference::Gemm gemm) : operation_(std::move(gemm)) {}  // NOLINT(google-explicit-constructor)
@@ -31,10 +31,10 @@ class Oracle {
   const reference::Operation& operation() const { return operation_; }
   const reference::Linear& linear() const { return LinearOf(operation_); }
   intact_type type() const { return linear().c_type; }
-  /// The number of output elements, and those of one row of C.
+  /// The number of output elements, and of columns of C.
   int64_t outputs() const { return OutputOf(operation_).rows * columns(); }
   int64_t columns() const { return OutputOf(operation_).columns; }
-  /// Of a convolution; nullptr for a GEMM.
+  /// The geometry of a convolution; nullptr for a GEMM.
   const reference::ConvGeometry* geometry() const;
 
   const reference::Predictor& predictor() const;
@@ -42,11 +42,12 @@ class Oracle {
   const std::vector<int32_t>& Accumulators(const reference::Model& model) const;
   /// The outputs under an arithmetic whose sums wrap in int32.
   const Bytes& Wrapped(const reference::Arithmetic& arithmetic) const;
-  /// Outputs whose exact sum leaves int32, and that sum.
+  /// The exact sums that leave int32, by output.
   const std::map<int64_t, int64_t>& overflows() const;
-  /// The outputs of the contract. Where sums leave int32 they are those of reference::Predictor::StoreExact().
+  /// The outputs of the contract. If a sum leaves int32, its output is that of
+  /// reference::Predictor::StoreExact().
   const Bytes& expected() const;
-  /// The outputs under an arithmetic: as expected() for the contract, as Wrapped() for all others.
+  /// The outputs under an arithmetic: expected() for the contract, Wrapped() for all others.
   const Bytes& Predict(const reference::Arithmetic& arithmetic) const;
 
  private:
@@ -55,7 +56,7 @@ class Oracle {
   mutable std::deque<std::pair<reference::Model, std::vector<int32_t>>> accumulators_;
   mutable std::deque<std::pair<reference::Arithmetic, Bytes>> wrapped_;
   mutable std::optional<std::map<int64_t, int64_t>> overflows_;
-  mutable std::optional<Bytes> expected_;  // where sums overflow
+  mutable std::optional<Bytes> expected_;  // only if sums overflow
 };
 
 }  // namespace intact::verify

@@ -1,5 +1,5 @@
-// Which depths of an output engines add in int16, two at a time, on CPUs without VNNI. The table is engines.json, which the
-// Python package reads too; docs/peers.md says how each row was measured.
+// Which depths of an output engines add in int16, two at a time, on CPUs without VNNI. The table is
+// engines.json, which the Python package reads too; docs/peers.md describes how each row was measured.
 #ifndef INTACT_VERIFY_EXPLAIN_PAIRING_H_
 #define INTACT_VERIFY_EXPLAIN_PAIRING_H_
 
@@ -32,15 +32,16 @@ const Engine* FindEngine(std::string_view name);
 
 /// For programs: "within_tap", "flattened".
 std::string_view NameOf(intact_pairing pairing);
-/// For people: "adjacent channels of a tap", "adjacent depths of the flattened window"; of a GEMM "adjacent depths".
+/// For people: "adjacent channels of a tap", "adjacent depths of the flattened window"; for a GEMM "adjacent
+/// depths".
 std::string_view InWords(intact_pairing pairing, const MaybeConv& conv);
-/// The same for models of instructions.
+/// The pairing as an order of depths.
 reference::DepthOrder OrderOf(intact_pairing pairing);
 /// Pairs of products, clamped to int16 and widened at once: what INTACT_SATURATING computes without VNNI.
 reference::Model MaddubsOf(intact_pairing pairing);
 
-/// What decides how an engine pairs the depths of u8 activations and s8 weights; the default is a GEMM. Extents do not
-/// matter.
+/// The properties that decide how an engine pairs the depths of u8 activations and s8 weights; the default is
+/// a GEMM. Extents do not matter.
 struct PairedShape {
   bool is_conv = false;
   int64_t groups = 1, group_inputs = 1, group_outputs = 1, taps = 1;
@@ -48,12 +49,13 @@ struct PairedShape {
 };
 PairedShape ShapeOf(const MaybeConv& conv);
 
-/// The pairings that pair other depths: one if the two agree, as for a GEMM or an even number of channels.
+/// The pairings that differ for this shape: only one if the two agree, as for a GEMM or an even number of
+/// channels.
 std::vector<intact_pairing> PairingsOf(const PairedShape& shape);
-/// The pairing of an engine; nothing if it adds no products in int16 there.
+/// The pairing of an engine; nullopt if it adds no products in int16 for this shape.
 std::optional<intact_pairing> PairingOf(const Engine& engine, const PairedShape& shape);
-/// The engines of this pairing, "FBGEMM, ONNX Runtime", or "no known engine". Where the pairings agree: of both.
-/// `skips_padding`: only engines that do not multiply padding.
+/// The engines of this pairing, "FBGEMM, ONNX Runtime", or "no known engine". If the two pairings agree: of
+/// both. `skips_padding`: only engines that do not multiply padding.
 std::string EnginesOf(intact_pairing pairing, const PairedShape& shape, bool skips_padding = false);
 std::vector<const Engine*> EnginesWith(intact_pairing pairing, const PairedShape& shape,
                                        bool skips_padding = false);

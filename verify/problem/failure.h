@@ -1,5 +1,5 @@
-// What kind a failure is of: failures of one kind are likely one bug. Texts for people stand beside the kind,
-// and no program reads them.
+// Kinds of failures. Failures of one kind are likely one bug. Reports also have texts for people; programs
+// read only the kind.
 #ifndef INTACT_VERIFY_PROBLEM_FAILURE_H_
 #define INTACT_VERIFY_PROBLEM_FAILURE_H_
 
@@ -10,7 +10,7 @@
 namespace intact::verify {
 
 enum class FailureKind : uint8_t {
-  kError,  // the target says so itself, or cannot be run
+  kError,  // the target reports it, or cannot be run
   kRefusal,
   kCrash,
   kCleanExit,
@@ -71,8 +71,7 @@ constexpr std::string_view ToString(FailureKind kind) {
 
 struct Failure {
   FailureKind kind = FailureKind::kError;
-  std::string of =
-      {};  // what tells it from others of its kind: a signal and a tensor, a cause, an arithmetic
+  std::string of = {};  // distinguishes failures of one kind: a signal and a tensor, a cause, an arithmetic
   /// "crash: SIGSEGV, a read beyond A"
   std::string Text() const {
     const std::string text(ToString(kind));

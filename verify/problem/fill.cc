@@ -20,7 +20,7 @@ namespace {
 
 using reference::ConvGeometry;
 
-// Streams of Random: which tensor an index belongs to.
+// Streams of Random, one per tensor.
 enum Stream : uint64_t {
   kActivationStream = 1,
   kWeightStream,
@@ -35,7 +35,7 @@ enum Stream : uint64_t {
   kTableStream
 };
 
-// What the fills see of a problem: a GEMM is a convolution of one tap, whose pixels are the rows of A.
+// The shape that fills work on: a GEMM is a convolution with one tap; its pixels are the rows of A.
 ConvGeometry ShapeOf(const Problem& p) {
   if (p.conv) return *p.conv;
   ConvGeometry shape;
@@ -58,7 +58,8 @@ uint8_t ToDistance(const Problem& p, double d) {
   return static_cast<uint8_t>(std::clamp(std::nearbyint(d), 0.0, static_cast<double>(p.LargestActivation())));
 }
 
-// kTies: steps of an activation from the zero point, so that sums of a few hundred stay in an 8-bit range.
+// kTies: how far activations are from the zero point, so that sums of a few hundred depths stay in an 8-bit
+// range.
 int64_t TieSteps(const Problem& p) {
   return std::max<int64_t>(1,
                            static_cast<int64_t>(60.0 / std::sqrt(static_cast<double>(DepthOf(ShapeOf(p))))));
@@ -68,13 +69,13 @@ uint8_t TieActivation(const Problem& p, support::Random& random) {
   return ToDistance(p, static_cast<double>(ZeroDistance(p) + random.Integer(-TieSteps(p), TieSteps(p))));
 }
 
-// One-sided and bell-shaped, as after a ReLU, three standard deviations wide.
+// One-sided and bell-shaped, as after a ReLU; three standard deviations reach the largest activation.
 uint8_t HalfNormal(const Problem& p, int64_t start, support::Random& random) {
   const double width = static_cast<double>(std::max<int64_t>(p.LargestActivation() - start, 0)) / 3.0;
   return ToDistance(p, static_cast<double>(start) + std::fabs(random.Gauss()) * width);
 }
 
-// The activation of channel c of pixel m; `pixels` in all. `hot`: kOneHot's one channel.
+// The activation of channel c of pixel m, one of `pixels`. `hot`: kOneHot's one channel.
 uint8_t OneActivation(const Problem& p, int64_t pixels, int64_t m, int64_t c, int64_t hot,
                       support::Random& random) {
   const int64_t largest = p.LargestActivation();
@@ -107,7 +108,7 @@ uint8_t OneActivation(const Problem& p, int64_t pixels, int64_t m, int64_t c, in
   return static_cast<uint8_t>(random.Integer(0, largest));
 }
 
-// A column of real weights, quantized symmetrically so that the largest in size becomes ±wmax.
+// A column of real weights, quantized symmetrically: the largest magnitude becomes wmax.
 template <class Draw>
 std::vector<int64_t> QuantizedColumn(const Problem& p, Draw draw) {
   std::vector<double> real(static_cast<size_t>(DepthOf(ShapeOf(p))));
@@ -122,7 +123,8 @@ std::vector<int64_t> QuantizedColumn(const Problem& p, Draw draw) {
   return column;
 }
 
-// A column whose pairs draw(first weight, second weight or nullptr) makes; pairs do not cross a tap's end.
+// A column of pairs. draw() makes a pair: it gets the first weight, and the second or nullptr. Pairs do not
+// cross a tap's end.
 template <class Draw>
 std::vector<int64_t> PairedColumn(const Problem& p, Draw draw) {
   const ConvGeometry shape = ShapeOf(p);
@@ -136,7 +138,7 @@ std::vector<int64_t> PairedColumn(const Problem& p, Draw draw) {
   return column;
 }
 
-// kBait: a quarter of the pairs are heavy and of one sign, so that 255·(w0 + w1) is far beyond int16; the
+// kBait: a quarter of the pairs are heavy and of one sign, so that 255·(w0 + w1) is far beyond int16. The
 // others are too light to saturate.
 std::vector<int64_t> BaitColumn(const Problem& p, support::Random& random) {
   bool is_first = true;
@@ -151,7 +153,7 @@ std::vector<int64_t> BaitColumn(const Problem& p, support::Random& random) {
   });
 }
 
-// kBound: pairs of one sign whose sums are a part of what a lane can hold, one in eight of them one more.
+// kBound: pairs of one sign. Their sums are a fraction of a lane's capacity; one in eight has 1 more.
 std::vector<int64_t> CapacityColumn(const Problem& p, support::Random& random) {
   return PairedColumn(p, [&](int64_t* w0, int64_t* w1) {
     const bool negative = random.Integer(0, 1) == 0;
@@ -179,7 +181,7 @@ std::vector<int64_t> Column(const Problem& p, int64_t n) {
     case Fill::kOneHot:
     case Fill::kStray:
       return DrawnColumn(p, [&] { return random.Integer(-p.wmax, LargestWeight(p)); });
-    case Fill::kExtremes:  // the first column holds the largest only: see FillPatch
+    case Fill::kExtremes:  // the first column holds only the largest: see FillPatch
       return DrawnColumn(p, [&] { return n == 0 || random.Integer(0, 1) == 1 ? LargestWeight(p) : -p.wmax; });
     case Fill::kBait:
       return BaitColumn(p, random);
@@ -200,9 +202,8 @@ std::vector<int64_t> Column(const Problem& p, int64_t n) {
   return {};
 }
 
-// What output pixels read, in turn: the rows of A, or the input pixels under a kernel's taps. Patches that
-// share a pixel with one before are passed over, so that each can hold what it is given. visit(number,
-// output pixel) gets the others.
+// Calls visit(number, output pixel) for output pixels whose patches (rows of A, or the input pixels under the
+// taps) share no pixel with an earlier visited patch, so that each patch can be set freely.
 template <class Visit>
 void ForEachPatch(const ConvGeometry& shape, Visit visit) {
   std::vector<bool> taken(static_cast<size_t>(shape.InputPixels()));
@@ -221,7 +222,7 @@ void ForEachPatch(const ConvGeometry& shape, Visit visit) {
   }
 }
 
-// Sets what an output pixel reads to activation(group, depth of the group).
+// Sets the patch of an output pixel to activation(group, depth of the group).
 template <class Activation>
 void SetPatch(const ConvGeometry& shape, const reference::Pixel& pixel, Activation activation,
               std::vector<uint8_t>* a) {
@@ -236,8 +237,8 @@ void SetPatch(const ConvGeometry& shape, const reference::Pixel& pixel, Activati
   }
 }
 
-// A patch that drives the sums of its column as far as activations in [low, high] can: up in even ones, down
-// in odd ones. In each group its own column.
+// Sets a patch to drive the sums of one column per group as far as activations in [low, high] can: up for
+// even numbers, down for odd ones.
 void AimPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, int32_t low, int32_t high,
               std::vector<uint8_t>* a) {
   const ConvGeometry shape = ShapeOf(p);
@@ -255,7 +256,7 @@ void AimPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, i
   SetPatch(shape, pixel, aimed, a);
 }
 
-// What a fill makes of whole patches, over what it made of single activations.
+// Overwrites whole patches, for fills that do so.
 void FillPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, std::vector<uint8_t>* a) {
   const int32_t largest = p.LargestActivation();
   if (p.fill == Fill::kExtremes && number == 0) {  // with the first column, the largest sum
@@ -266,8 +267,8 @@ void FillPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, 
   if (p.fill == Fill::kStray && number % kStrayRows == 0) AimPatch(p, number, pixel, 0, 255, a);
 }
 
-// How far y may be from zero, typically, per column: |mean| plus two standard deviations, as if activations
-// were independent of their weights. Columns of groups follow one another.
+// The typical distance of y from zero, per column: |mean| plus two standard deviations, as if activations
+// were independent of weights. Columns of groups follow one another.
 void AddTypicalMagnitudes(const reference::Operands& operands, const std::vector<int32_t>& bias_s32,
                           std::vector<double>* magnitudes) {
   double sum = 0.0;
@@ -294,7 +295,7 @@ void AddTypicalMagnitudes(const reference::Operands& operands, const std::vector
   }
 }
 
-// How large an int32 bias column n can bear whatever the activations are.
+// The largest int32 bias of column n with which no activations overflow int32.
 int64_t BiasHeadroom(const reference::Operands& operands, int64_t n, int64_t zero_distance) {
   int64_t weights = 0;
   for (const int32_t w : operands.CenteredColumn(n)) weights += std::abs(w);
@@ -302,7 +303,7 @@ int64_t BiasHeadroom(const reference::Operands& operands, int64_t n, int64_t zer
   return std::max<int64_t>(std::numeric_limits<int32_t>::max() - weights * farthest, 0);
 }
 
-// At an end of int32, or next to it, or anywhere.
+// An end of int32, a value near it, or any value.
 int64_t BiasAtTheEdge(support::Random& random) {
   constexpr int64_t kMin = std::numeric_limits<int32_t>::min(), kMax = std::numeric_limits<int32_t>::max();
   const int64_t step = random.Integer(0, 1 << 16);
@@ -313,7 +314,7 @@ int64_t BiasAtTheEdge(support::Random& random) {
 
 void FillBiasS32(const Problem& p, std::span<const reference::Operands> groups,
                  reference::Linear* operation) {
-  // About the size of the sum itself for short depths, and of the size of its deviation for long ones.
+  // About the size of the sum itself for small depths, and of its deviation for large ones.
   const int64_t reach = p.fill == Fill::kTies ? 20 : 4000;
   for (const reference::Operands& operands : groups) {
     for (int64_t n = 0; n < operands.n; ++n) {
@@ -336,7 +337,7 @@ void FillBiasF32(const Problem& p, reference::Linear* operation) {
   }
 }
 
-// The scale of a row in the middle, of those that have one; 1 where rows have none.
+// The median of the positive row scales; 1 if rows have none.
 double TypicalRowScale(const reference::Linear& operation) {
   std::vector<float> scales;
   std::ranges::copy_if(operation.a_scales, std::back_inserter(scales), [](float s) { return s > 0.0f; });
@@ -352,7 +353,7 @@ float ScaleFor(double magnitude, support::Random& random) {
   return static_cast<float>(std::clamp(reach / magnitude, 1e-30, 1e30));
 }
 
-// Denormal in the type of outputs, or but little larger, after the multiplication by a row's scale.
+// After the multiplication by a row's scale: denormal in the output's type, or little larger.
 float TinyScaleFor(intact_type c_type, double row_scale, support::Random& random) {
   const int least = core::TraitsOf(core::IsFloat(c_type) ? c_type : INTACT_F32).exponent;
   const auto exponent = static_cast<int>(random.Integer(least - 20, least + 6));
@@ -384,8 +385,8 @@ void FillScales(const Problem& p, std::span<const reference::Operands> groups, r
   }
 }
 
-// In the scales' place: their next fixed point, with bits below those of a float. Every fifth shift, of every
-// column in turn, goes to the left, and its outputs clamp.
+// Replaces the scales by fixed point near them, with bits below a float's. If every column has its own, one
+// shift in five is random and to the left, and its outputs clamp.
 void FillFixedPoint(const Problem& p, reference::Linear* operation) {
   const bool is_up = p.fixed == FixedKind::kUp || p.fixed == FixedKind::kUpShift;
   operation->fixed_point = is_up ? INTACT_FIXED_POINT_HALF_UP : INTACT_FIXED_POINT_HALF_AWAY;
@@ -406,7 +407,7 @@ void FillFixedPoint(const Problem& p, reference::Linear* operation) {
   operation->scales.clear();
 }
 
-// A permutation, so that each wrong index shows.
+// A permutation, so that each wrong index is visible.
 void FillTable(const Problem& p, reference::Linear* operation) {
   std::vector<uint8_t>& table = operation->lookup_table;
   table.resize(256);
@@ -417,7 +418,8 @@ void FillTable(const Problem& p, reference::Linear* operation) {
   }
 }
 
-// Full range, uniform; with their scale they reach 20 to 60 from the zero point, in halves for kTies.
+// Full range, uniform. With their scale they reach 20 to 60 from the zero point; for kTies, multiples of a
+// half.
 void FillResidual(const Problem& p, reference::Linear* operation) {
   support::Random scale_random(p.seed, kResidualStream, 0);
   const auto scale = static_cast<float>((20.0 + 40.0 * scale_random.Unit()) / 128.0);
@@ -441,7 +443,7 @@ void FillResidual(const Problem& p, reference::Linear* operation) {
 
 // ----- quantizations ---------------------------------------------------------------------------------------
 
-// The zero point and the scale that a run gives for all of A: for each row of a GEMM, whose rows share them.
+// The zero point and the scale that a run gives for all of A; stored for each of the `rows`.
 void FillTensor(const Problem& p, size_t rows, reference::Linear* linear) {
   support::Random random(p.seed, kRowStream, 0);
   const auto power = static_cast<float>(std::ldexp(1.0, static_cast<int>(random.Integer(-1, 1))));
@@ -463,7 +465,7 @@ void FillRows(const Problem& p, reference::Gemm* gemm) {
   }
 }
 
-// Makes the numbers of one row after the other.
+// Makes the numbers of a dynamic quantization, row by row.
 class NumberMaker {
  public:
   NumberMaker(const Problem& p, int64_t rows) : p_(p), rows_(rows) {}
@@ -529,7 +531,7 @@ class NumberMaker {
     std::ranges::generate(x, [&] { return static_cast<float>(random.Gauss() * scale); });
   }
 
-  // The first number is the smallest of u8 ones, the second the largest: they make the scale a power of two.
+  // The first number is the smallest, the second the largest: they make the scale a power of two.
   void Halves(support::Random& of_unit, support::Random& random, std::span<float> x) const {
     const double scale = Power(of_unit, -8, 8);
     const int64_t low = p_.a_type == INTACT_S8 ? -127 : of_unit.Integer(-255, 0);
@@ -649,7 +651,7 @@ void FillQuantization(const Problem& problem, reference::Conv* conv) {
 }
 
 void FillItemScales(const Problem& problem, reference::Gemm* gemm) {
-  std::vector<float> scales;  // items have none of their own until all are there
+  std::vector<float> scales;  // kept here until complete, because Item() reads gemm->item_scales
   for (int64_t i = 0; i < gemm->batch; ++i) {
     const reference::Gemm item = reference::Item(*gemm, i);
     std::vector<double> magnitudes;

@@ -1,17 +1,18 @@
-// How the tensors of a problem are made. Activations are made as distances d from the type's minimum, in
-// [range_min, LargestActivation()], and weights w in [−wmax, wmax]: that is what a u8×s8 instruction gets
-// to see. u8 weights are w + 128.
+// How the tensors of a problem are filled. Activations are distances d from the type's minimum, in
+// [range_min, LargestActivation()]. Weights w are in [−wmax, wmax]. These are the values that a u8×s8
+// instruction gets. u8 weights are w + 128.
 //
-// The rows of A are the input's pixels in a convolution. Where a fill is told in terms of whole rows of A, or
-// in pairs of weights, a convolution's are patches: all that an output pixel reads, of which those are taken
-// that share no pixel; and the pairs of adjacent channels within a tap.
+// For a convolution, "rows of A" are the input's pixels. If a fill is described with whole rows of A, a
+// convolution fills patches: all inputs of an output pixel. It takes only patches that share no pixel. Pairs
+// of weights are adjacent channels of a tap.
 //
 // The fill `bound` drives int16 sums to where they must not overflow. With activations up to L, a lane holds
-// positive weights of 32767/L in all, and negative ones of 32768/L: 128 for L = 255. Its weights come in
-// pairs of 1/1, 1/2, 1/4 or 1/8 of that, so that groups of pairs are filled exactly, or in one of eight of 1
-// more, so that one pair too many in a group is beyond; every fourth column is uniform. Row m aims at column
-// m/2 mod n: its activations are L where that column's weights are positive (odd rows: negative), else 0.
-// The fill `stray` has such rows with 255 and 0, whatever range is declared.
+// positive weights of 32767/L in total, and negative ones of 32768/L: 128 for L = 255. The sum of a pair of
+// weights is 1/1, 1/2, 1/4 or 1/8 of that capacity, so groups of pairs fill it exactly. One pair in eight has
+// 1 more, so a group with one pair too many overflows. Every fourth column is uniform. Row m aims at column
+// m/2 mod n: in even rows activations are L where that column's weights are positive, in odd rows where they
+// are negative; all others are the smallest. Some rows of the fill `stray` are made like this with 255 and 0,
+// whatever the activation range is.
 #ifndef INTACT_VERIFY_PROBLEM_FILL_H_
 #define INTACT_VERIFY_PROBLEM_FILL_H_
 
@@ -23,28 +24,28 @@
 
 namespace intact::verify {
 
-/// Distances from a_type's minimum: m×k of each item, or input pixels × channels.
+/// Distances from a_type's minimum: m×k for each item, or input pixels × channels.
 std::vector<uint8_t> FillActivations(const Problem& problem);
 
-/// Weights w: n×k, of each item with its own B, or output channels × taps × channels of a group.
+/// Weights w: n×k (for each item with runtime B), or output channels × taps × channels of a group.
 std::vector<int8_t> FillWeights(const Problem& problem);
 
-/// The zero points of weights, in the type of weights: none if all are 0, else one, n, one for each item, or
-/// n for each item.
+/// The zero points of weights, in the weights' type: none if all are 0; else one, n, one per item, or n per
+/// item.
 std::vector<int32_t> FillWeightZeroPoints(const Problem& problem);
 
-/// The zero points and scales of rows or of all of A, if runs give them; or the numbers of a dynamic
-/// quantization, and what the reference makes of them.
+/// The zero points and scales that runs pass, of rows or of all of A. With a dynamic quantization: the
+/// numbers, and the reference's quantization of them.
 void FillQuantization(const Problem& problem, reference::Gemm* gemm);
 void FillQuantization(const Problem& problem, reference::Conv* conv);
 
-/// Bias, scales, residual and clamp of `operation`, whose tensors are already made, and `groups` of them as
-/// GEMMs (a GEMM is its own only one): chosen so that 8-bit outputs spread over the type's range, and so that
-/// no accumulator leaves int32 which would not do so without the bias.
+/// Bias, scales, residual and clamp of `operation`. Its tensors are already made; `groups` are its GEMMs (a
+/// GEMM is its own only group). 8-bit outputs spread over the type's range, and the bias alone does not push
+/// an accumulator out of int32, unless sums may wrap.
 void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,
                   reference::Linear* operation);
 
-/// Scales of items with a B of their own, chosen likewise.
+/// Per-item scales for runtime B, chosen like those of FillEpilogue().
 void FillItemScales(const Problem& problem, reference::Gemm* gemm);
 
 }  // namespace intact::verify

@@ -24,7 +24,7 @@ namespace intact::verify {
 namespace {
 
 constexpr int64_t kMaxDimension = int64_t{1} << 24;
-constexpr int64_t kMaxExtent = int64_t{1} << 16;  // of a kernel, and what is told in pixels
+constexpr int64_t kMaxExtent = int64_t{1} << 16;  // of a kernel, and of all that is measured in pixels
 
 template <class E>
 struct Name {
@@ -43,7 +43,7 @@ constexpr Name<Numbers> kNumbers[] = {
     {"constant", Numbers::kConstant}, {"zeros", Numbers::kZeros},         {"tiny", Numbers::kTiny},
     {"outlier", Numbers::kOutlier},   {"nonfinite", Numbers::kNonFinite},
 };
-constexpr auto kTypes = [] {  // all but INTACT_TYPE_NONE, the first
+constexpr auto kTypes = [] {  // all except INTACT_TYPE_NONE, which is the first
   std::array<Name<intact_type>, core::kElementTypes.size() - 1> names = {};
   for (size_t i = 0; i < names.size(); ++i)
     names[i] = {core::kElementTypes[i + 1].name, core::kElementTypes[i + 1].type};
@@ -98,7 +98,7 @@ constexpr Name<intact_activation> kActivations[] = {
 
 Error Invalid(std::string message) { return Error{INTACT_INVALID_ARGUMENT, std::move(message)}; }
 
-// As the library names them.
+// The library's names.
 const std::vector<Name<intact_isa>>& Isas() {
   static const std::vector<Name<intact_isa>> kIsas = [] {
     std::vector<Name<intact_isa>> names = {{"any", INTACT_ISA_ANY}};
@@ -147,7 +147,7 @@ Field Required(Field field) {
   return field;
 }
 
-// `Of` is Problem, or what it is derived from.
+// `Of` is Problem or its base.
 template <class T, class Of>
 Field Number(std::string_view key, T Of::*member) {
   return {key, [member](const Problem& p) { return fmt::format("{}", p.*member); },
@@ -179,7 +179,7 @@ auto AxesOf(Geometry& geometry) {
   return std::span(geometry.axes).last(static_cast<size_t>(geometry.dims));
 }
 
-// "56x7" of one extent of each axis.
+// One extent of each axis: "56x7".
 std::string PrintExtents(const ConvGeometry& geometry, int64_t Axis::*extent) {
   std::string text;
   for (const Axis& axis : AxesOf(geometry))
@@ -307,7 +307,7 @@ const std::vector<Field>& SharedFields() {
   return kFields;
 }
 
-// What a line begins with, and the keys that it then has before those that all problems have.
+// How a line begins, and the keys that precede SharedFields().
 struct Kind {
   std::string_view name;
   std::vector<Field> fields;
@@ -348,7 +348,7 @@ const Field* FindField(const Kind& kind, std::string_view key) {
   return nullptr;
 }
 
-// The problem whose fields a line may leave out; the scale is there wherever the output needs one.
+// The values of keys that a line leaves out. A scale is the default if the output needs one.
 Problem Defaults(intact_type a, intact_type b, intact_type c, const std::optional<ConvGeometry>& conv) {
   Problem p;
   p.a_type = a;
@@ -439,7 +439,7 @@ std::optional<Error> CheckActivationRange(const Problem& p) {
   const int64_t highest = core::LowestOf(p.a_type) + p.range_max;
   if (p.IsDynamic()) {
     if (p.range_max == 255 && p.range_min == 0) return std::nullopt;
-    return Invalid("arange: a dynamic quantization makes all activations of the type");
+    return Invalid("arange: a dynamic quantization needs the whole range of the type");
   }
   if (p.za > highest) {
     return Invalid(fmt::format("za: {} is beyond the activation range, which ends at {}", p.za, highest));
@@ -478,31 +478,30 @@ std::optional<Error> CheckFixed(const Problem& p) {
 std::optional<Error> CheckQuantization(const Problem& p) {
   const bool has_za =
       p.quantization == INTACT_QUANTIZATION_STATIC || p.quantization == INTACT_QUANTIZATION_TENSOR;
-  if (!has_za && p.za != 0) return Invalid(fmt::format("za: {} beside quant; expected 0", p.za));
+  if (!has_za && p.za != 0) return Invalid(fmt::format("za: {} with this quant; expected 0", p.za));
   const bool by_rows =
       p.quantization == INTACT_QUANTIZATION_ROWS || p.quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
   if (p.conv && by_rows) {
     return Invalid("quant: a convolution has no rows; expected static, tensor or dynamic_tensor");
   }
   if (p.row_zero_points && p.quantization != INTACT_QUANTIZATION_ROWS) {
-    return Invalid("zaper: rows have zero points of their own with quant=rows only");
+    return Invalid("zaper: row needs quant=rows");
   }
   if (p.IsDynamic()) {
-    if (p.c_type == INTACT_S32) return Invalid("quant: an s32 output has no scales for a dynamic one");
+    if (p.c_type == INTACT_S32) return Invalid("quant: an s32 output cannot have a dynamic quantization");
   } else if (p.source != INTACT_F32 || p.numbers != Numbers::kScaled) {
-    return Invalid("src and x are of a dynamic quantization only");
+    return Invalid("src and x need a dynamic quantization");
   }
   return std::nullopt;
 }
 
 std::optional<Error> CheckItems(const Problem& p) {
-  if (p.item_pointers && p.item_pad != 0) return Invalid("itempad: items that pointers tell have none");
-  if (p.runtime_b && p.batch == 0)
-    return Invalid("batch: 0 items have no B of their own, which runtimeb asks for");
-  if (p.runtime_b && p.saved) return Invalid("saved: a plan without B cannot be");
+  if (p.item_pointers && p.item_pad != 0) return Invalid("itempad: needs items=strided");
+  if (p.runtime_b && p.batch == 0) return Invalid("batch: 0 with runtimeb=yes; expected at least 1");
+  if (p.runtime_b && p.saved) return Invalid("saved: a plan with runtimeb=yes cannot be saved");
   if (p.runtime_b) return std::nullopt;
-  if (IsOfItems(p.scale)) return Invalid("scale: items have scales of their own with runtimeb only");
-  if (IsOfItems(p.zb_kind)) return Invalid("zbper: items have their own with runtimeb only");
+  if (IsOfItems(p.scale)) return Invalid("scale: item and item_column need runtimeb=yes");
+  if (IsOfItems(p.zb_kind)) return Invalid("zbper: item and item_column need runtimeb=yes");
   return std::nullopt;
 }
 
@@ -514,7 +513,7 @@ std::optional<Error> CheckResidual(const Problem& p) {
     return Invalid(fmt::format("inplace: a residual in place of {} output must have elements of its size",
                                ToString(p.c_type)));
   }
-  if (p.res_pad != 0) return Invalid("respad: a residual in place has cpad");
+  if (p.res_pad != 0) return Invalid("respad: with inplace=yes the residual has cpad");
   return std::nullopt;
 }
 
@@ -628,7 +627,7 @@ Result<Problem> Problem::Parse(std::string_view line) {
   Result<Problem> problem = ParseTypes(words[1], conv);
   if (!problem) return problem;
   const auto others = std::stable_partition(words.begin() + 2, words.end(), [](std::string_view word) {
-    return word.starts_with("in=");  // first: the other extents are read by it
+    return word.starts_with("in=");  // first, because it gives the number of dimensions
   });
   if (conv && others == words.begin() + 2) return Invalid("in is missing");
   std::set<std::string_view> seen;
@@ -669,7 +668,8 @@ std::optional<Error> Problem::Check() const {
 
 namespace {
 
-// What both share, without the epilogue; `a` and `b` as the fills make them.
+// Fills the common part of a GEMM and a convolution, without the epilogue. `a` and `b` are as the fills make
+// them.
 void FillLinear(const Problem& problem, reference::Linear* operation) {
   operation->a_type = problem.a_type;
   operation->b_type = problem.b_type;

@@ -9,17 +9,18 @@
 //   conv u8s8u8 in=56x56 c=64 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=4 batch=2 za=3 isa=avx512
 //   conv u8s8s32 in=56x56 c=3 o=32 kernel=3x3 pairing=flattened fill=bait mode=saturating isa=avx2
 //
-// `in` has an extent for each spatial dimension, outermost first, and so have kernel, stride and dilation;
-// pad=1x1:0x2 is what stands before and behind the input, pad=1x1 the same on both sides; c and o are all
-// channels of input and output. transposed=yes: a transposed convolution, whose padding crops the output;
-// outpad=1x0 adds to its end.
+// `in`, kernel, stride and dilation have an extent for each spatial dimension, outermost first. pad=1x1:0x2
+// is the padding before and behind the input; pad=1x1 is the same at both ends. c and o count all channels of
+// input and output. transposed=yes: a transposed convolution, in which padding crops the output; outpad=1x0
+// extends the output's end.
 //
-// A batch of GEMMs is `batch` items of m rows, itempad elements apart (A, C, the residual, Bs), or each where
-// its pointer says. runtimeb=yes: B is no constant, each item has its own. alayout: A is M×K or K×M in memory;
-// blayout: B is K×N or N×K.
-// quant: whose the quantization of activations is; zaper=row: the caller gives rows' zero points beside their
-// scales. With quant=tensor each run gives za, and a scale. A dynamic one takes real numbers of type src,
-// which x makes; a_type is what they become.
+// A batch of GEMMs has `batch` items of m rows. The items of A, C, the residual and runtime B are itempad
+// elements apart; items=pointers passes a pointer to each instead. runtimeb=yes: runs pass a B for each item.
+// alayout: A is M×K or K×M in memory; blayout: B is K×N or N×K.
+//
+// quant: how activations are quantized. zaper=row: runs pass a zero point for each row in addition to its
+// scale. quant=tensor: each run passes za and a scale. A dynamic quantization takes real numbers of type src;
+// x says which numbers, a_type what they become.
 //
 // Every failure prints such a line and `intact verify replay '<line>'` runs it again, on any machine.
 #ifndef INTACT_VERIFY_PROBLEM_PROBLEM_H_
@@ -40,32 +41,32 @@
 
 namespace intact::verify {
 
-/// How tensors are made. All are deterministic in the seed, on every platform.
+/// How tensors are filled. Every fill is a function of the seed, on every platform.
 enum class Fill : uint8_t {
   kUniform,   // full range, uniform
-  kExtremes,  // the types' extremes only; first row and first column hold the largest: the largest sum
+  kExtremes,  // only the types' extremes; first row and first column hold the largest values: the largest sum
   kOneHot,    // one non-zero activation a row, uniform weights
-  kBait,      // pairs that saturate in every second row: heavy same-sign weight pairs under large activations
+  kBait,      // pairs that saturate in every second row: heavy weight pairs of one sign, large activations
   kGauss,     // bell-shaped weights, per-channel symmetric, largest at ±127; half-normal activations
-  kLaplace,   // heavier tails, the same way
-  kStudent,   // Student-t with 4 degrees of freedom, the same way
+  kLaplace,   // the same with heavier tails
+  kStudent,   // the same with Student-t of 4 degrees of freedom
   kRelu,      // bell-shaped weights; activations half at the zero point, half one-sided
   kRamp,      // row m holds a constant that rises with m
-  kTies,      // accumulators and scales (powers of two) chosen so that many outputs are rounding ties
-  kBound,  // weights that fill int16 sums to their bound or one beyond; activations that reach it: see fill.h
-  kStray,  // uniform, but every 155th row, from the first on, leaves the activation range: see fill.h
+  kTies,      // accumulators and scales (powers of two) such that many outputs are rounding ties
+  kBound,     // weights that fill int16 sums to their bound, or to one beyond, and activations that reach it:
+              // see fill.h
+  kStray,     // uniform, but every 155th row, from the first on, leaves the activation range: see fill.h
 };
 
-/// The real numbers that a dynamic quantization takes; each unit, a row or the tensor, has a scale of its
-/// own.
+/// The real numbers of a dynamic quantization. Each unit, a row or the tensor, has its own scale.
 enum class Numbers : uint8_t {
   kScaled,     // the fill's activations less a zero point, times the scale
   kNormal,     // bell-shaped, of scales from 2⁻²⁰ to 2²⁰
-  kHalves,     // x/scale is k + ½, but for the largest and the smallest
+  kHalves,     // x/scale is k + ½, except for the largest and the smallest number
   kConstant,   // a range of one value, of either sign
-  kZeros,      // every second unit zeros of both signs, the others bell-shaped
-  kTiny,       // denormals and zeros of both signs; the scale is denormal, or would be 0
-  kOutlier,    // bell-shaped, and one number of the row a million times as large
+  kZeros,      // every second unit is zeros of both signs, the others are bell-shaped
+  kTiny,       // denormals and zeros of both signs; the scale is denormal, or would underflow to 0
+  kOutlier,    // bell-shaped, but one number of each row is a million times larger
   kNonFinite,  // a NaN, an infinity, or a range beyond float32 in four of five units
 };
 
@@ -75,24 +76,24 @@ enum class ScaleKind : uint8_t {
   kNone,
   kTensor,
   kChannel,
-  kTiny,    // channels have their own, which are denormal, or would be times the scale of a row
-  kPruned,  // channels have their own; that of every third, from the first on, is 0
+  kTiny,    // one per channel: denormal, also after the row's scale
+  kPruned,  // one per channel; 0 for every third channel, from the first on
   kItem,
-  kItemColumn,  // each column of each item
+  kItemColumn,  // one per column of each item
 };
 
-/// Fixed point in place of scales: how ties are rounded, and whether there are multipliers beside shifts.
+/// Fixed point instead of scales: how ties are rounded, and whether there are multipliers or only shifts.
 enum class FixedKind : uint8_t { kNone, kAway, kUp, kAwayShift, kUpShift };
 
-/// Whose a zero point of weights is.
+/// The granularity of the zero points of weights.
 enum class ZeroPointKind : uint8_t {
   kTensor,
-  kChannel,     // column 0 has Problem::zb, the others have extremes and values of their own
-  kItem,        // item 0 likewise
-  kItemColumn,  // column 0 of item 0 likewise
+  kChannel,     // one per column: column 0 has Problem::zb, others have extremes or random values
+  kItem,        // one per item: item 0 has Problem::zb, others as above
+  kItemColumn,  // one per column of each item: column 0 of item 0 has Problem::zb
 };
 
-/// Whether items of a batch have values of their own.
+/// Whether each item of a batch has its own values.
 constexpr bool IsOfItems(ScaleKind kind) {
   return kind == ScaleKind::kItem || kind == ScaleKind::kItemColumn;
 }
@@ -106,31 +107,31 @@ struct Problem : RunSettings {
   intact_type c_type = INTACT_S32;
   intact_mode mode = INTACT_EXACT;
   intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // of a convolution in saturating mode
-  int64_t m = 1, n = 1, k = 1;                  // of a GEMM; m, or a batch, of 0: there is nothing to do
-  std::optional<reference::ConvGeometry> conv;  // it is a convolution; m, n, k are 1
-  int64_t batch = 1;                            // of GEMMs
+  int64_t m = 1, n = 1, k = 1;                         // of a GEMM; m or batch may be 0: an empty run
+  std::optional<reference::ConvGeometry> conv;         // set for a convolution; m, n, k are then 1
+  int64_t batch = 1;                                   // GEMMs only
   bool runtime_b = false;
   bool row_zero_points = false;
   intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
-  intact_type source = INTACT_F32;  // of a dynamic quantization, as the numbers are
+  intact_type source = INTACT_F32;  // of a dynamic quantization: the type of the numbers
   Numbers numbers = Numbers::kScaled;
   int32_t za = 0;  // a_zero_point
-  int32_t zb = 0;  // of the weights
+  int32_t zb = 0;  // zero point of the weights
   ZeroPointKind zb_kind = ZeroPointKind::kTensor;
   int32_t zc = 0;      // c_zero_point
-  int32_t amax = 255;  // largest activation the fill makes, as distance from the type's minimum
-  int32_t wmax = 127;  // weights, u8 ones less 128, lie in [−wmax, wmax]; 128 allows −128
-  // Declared range of activations, [arangemin, arange] as distances from the type's minimum: fills other than
-  // kStray keep within it. 0 and 255: none.
+  int32_t amax = 255;  // largest activation that the fill makes, as distance from the type's minimum
+  int32_t wmax = 127;  // weights (for u8: less 128) lie in [−wmax, wmax]; 128 allows −128
+  // The activation range, [arangemin, arange] as distances from the type's minimum. Fills other than kStray
+  // keep within it. 0 and 255: no range is given.
   int32_t range_min = 0;
   int32_t range_max = 255;
   intact_range_check range_check = INTACT_RANGE_CHECKED;
-  intact_overflow overflow = INTACT_OVERFLOW_REFUSED;  // WRAPS: biases lie at the ends of int32
+  intact_overflow overflow = INTACT_OVERFLOW_REFUSED;  // WRAPS: biases are at the ends of int32
   BiasKind bias = BiasKind::kNone;
   ScaleKind scale = ScaleKind::kNone;  // kTensor unless s32 output
-  FixedKind fixed = FixedKind::kNone;  // of 8-bit outputs; `scale` says whose the multipliers and shifts are
+  FixedKind fixed = FixedKind::kNone;  // 8-bit outputs only; its granularity is that of `scale`
   intact_activation activation = INTACT_ACTIVATION_NONE;
-  bool has_table = false;  // a lookup table, of 8-bit outputs
+  bool has_table = false;  // a lookup table; 8-bit outputs only
   intact_type residual = INTACT_TYPE_NONE;
   int32_t zres = 0;  // residual_zero_point
   Fill fill = Fill::kUniform;
@@ -146,11 +147,11 @@ struct Problem : RunSettings {
   int32_t LargestActivation() const { return std::clamp(amax, range_min, range_max); }
   /// The line; fields at their defaults are left out.
   std::string ToString() const;
-  /// Nothing, or which field is out of range: what Parse() checks.
+  /// nullopt, or the error that Parse() returns for these fields.
   std::optional<Error> Check() const;
-  /// Gives `key` the value that it has in a line without it.
+  /// Sets `key` to its default: its value in a line without it.
   void Reset(std::string_view key);
-  /// Changes c_type; what only 8-bit outputs have is reset for other types.
+  /// Changes c_type, and resets the fields that only 8-bit outputs have if the new type is another.
   void SetOutput(intact_type type);
   /// Errors name the word at fault and what was expected.
   static Result<Problem> Parse(std::string_view line);
@@ -158,11 +159,11 @@ struct Problem : RunSettings {
 
 /// The operation with its tensors. The problem must be one that Parse() would accept.
 reference::Operation Materialize(const Problem& problem);
-/// Of a problem that is a GEMM, or a convolution.
+/// The same for a problem that must be a GEMM, or a convolution.
 reference::Gemm MaterializeGemm(const Problem& problem);
 reference::Conv MaterializeConv(const Problem& problem);
 
-/// How `problem` asks to be run.
+/// The run options of `problem`.
 RunOptions RunOptionsOf(const Problem& problem);
 
 /// All fills, and all kinds of numbers, in the order of the enumeration.

@@ -15,7 +15,7 @@ constexpr int64_t kMaxElements = int64_t{1} << 28;      // of one tensor
 constexpr int64_t kMaxMultiplyAdds = int64_t{1} << 40;  // minutes of scalar reference
 constexpr int64_t kMaxBytes = int64_t{1} << 33;         // of all tensors
 
-// What an element takes: of tensors, of what rows and columns have of their own, of what a group has.
+// Bytes per element of a tensor, per row or column, and per group.
 constexpr int64_t kElementBytes = 32;
 constexpr int64_t kVectorBytes = 64;
 constexpr int64_t kGroupBytes = 2048;
@@ -23,7 +23,7 @@ constexpr int64_t kFixedBytes = int64_t{1} << 16;
 
 constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
 
-// The product, or the sum; beyond int64, its largest value.
+// The product or the sum, saturated at the largest int64.
 int64_t Product(std::initializer_list<int64_t> factors) {
   int64_t product = 1;
   for (const int64_t factor : factors) {

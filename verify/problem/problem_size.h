@@ -1,4 +1,4 @@
-// How large a problem may be: tensors that fit memory, and work that a scalar reference does in minutes.
+// Limits on problems: tensors that fit into memory, and work that a scalar reference does in minutes.
 #ifndef INTACT_VERIFY_PROBLEM_PROBLEM_SIZE_H_
 #define INTACT_VERIFY_PROBLEM_PROBLEM_SIZE_H_
 
@@ -11,13 +11,14 @@
 
 namespace intact::verify {
 
-/// Nothing, or what is more than can be verified of a problem whose other fields are right.
+/// An error if a problem is too large to be verified; its other fields must be right.
 std::optional<Error> CheckSizes(const Problem& problem);
 
-/// The same of a convolution whose pixels are `a_pad` and `c_pad` elements apart beside their channels.
+/// The same for a convolution. Its pixels have `a_pad` and `c_pad` elements between them.
 std::optional<Error> CheckSizes(const reference::ConvGeometry& geometry, int64_t a_pad, int64_t c_pad);
 
-/// The bytes that the tensors of a problem take at most while they are made. Beyond int64, its largest value.
+/// An upper bound of the bytes that the tensors of a problem take while they are made. Saturates at the
+/// largest int64.
 int64_t MemoryOf(const Problem& problem);
 
 }  // namespace intact::verify

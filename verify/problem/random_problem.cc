@@ -15,10 +15,10 @@ namespace {
 using reference::Axis;
 using reference::ConvGeometry;
 
-constexpr int64_t kMostProducts = int64_t{1} << 20;  // of most problems
-constexpr int64_t kMostOfLarge = int64_t{1} << 24;   // of one in 64
-constexpr int64_t kMostDepth = 8192;                 // whose sums stay in int32 whatever their operands are
-constexpr std::array<int64_t, 4> kDepths = {4, 64, 16, 128};  // that kernels take at a time
+constexpr int64_t kMostProducts = int64_t{1} << 20;  // for most problems
+constexpr int64_t kMostOfLarge = int64_t{1} << 24;   // for one in 64
+constexpr int64_t kMostDepth = 8192;                 // sums of this depth stay in int32 for all operands
+constexpr std::array<int64_t, 4> kDepths = {4, 64, 16, 128};  // depths that kernels take at a time
 
 class Draw {
  public:
@@ -73,8 +73,7 @@ class Draw {
     return values[Index(std::size(values))];
   }
 
-  // In [1, most]: three in five times at a multiple of `block` or beside it, else anything of its size, or
-  // far beyond it.
+  // In [1, most]. Three in five are next to or at a multiple of `block`; others are small or of any size.
   int64_t Extent(int64_t block, int64_t most) {
     most = std::max<int64_t>(most, 1);
     int64_t extent = 1;
@@ -93,7 +92,7 @@ class Draw {
     return std::clamp<int64_t>(extent, 1, most);
   }
 
-  // An extreme of an 8-bit type, 0, or anything else.
+  // 0, an extreme or the middle of an 8-bit type, or random.
   int32_t ZeroPoint(intact_type type) {
     if (core::BytesOf(type) != 1) return 0;
     const int64_t lowest = core::LowestOf(type);
@@ -115,8 +114,8 @@ class Draw {
                                     ScaleKind::kChannel, ScaleKind::kPruned});
   }
 
-  // One of these in three times; the first for s32 outputs if it is dynamic. Runs' own, and real numbers;
-  // with them types.
+  // Draws one of `quantizations` for every third problem; s32 outputs get the first instead of a dynamic one.
+  // Also draws the zero points of rows, and the numbers and their type.
   void SetQuantization(std::initializer_list<intact_quantization> quantizations) {
     Problem& p = problem_;
     if (!OneIn(3)) return;
@@ -182,7 +181,7 @@ class Draw {
 
   int64_t Pad() { return Of<int64_t>({0, 0, 0, 1, 5, 16, 64}); }
 
-  // What all problems have, after types, extents and quantization.
+  // Fields of all problems, after types, extents and quantization.
   void SetOthers() {
     Problem& p = problem_;
     p.fill = Of(AllFills());
@@ -206,7 +205,7 @@ class Draw {
     if (OneIn(3)) p.range_min = static_cast<int32_t>(random_.Integer(0, p.range_max));
     p.range_check = p.fill != Fill::kStray && OneIn(2) ? INTACT_RANGE_UNCHECKED : INTACT_RANGE_CHECKED;
     const auto lowest = static_cast<int32_t>(core::LowestOf(p.a_type));
-    // Zero points of rows, and 0 in their place, lie anywhere.
+    // The zero points of rows are random, and za is then 0: they may be outside the range.
     if (p.quantization == INTACT_QUANTIZATION_STATIC || p.quantization == INTACT_QUANTIZATION_TENSOR) {
       p.za = std::clamp(p.za, lowest + p.range_min, lowest + p.range_max);
     } else {
@@ -243,7 +242,7 @@ class Draw {
   int64_t most_ = 0;
 };
 
-// Whether the reference does it in milliseconds, and its sums stay in int32.
+// Whether the reference takes milliseconds, and sums stay in int32.
 bool IsModest(const Problem& problem) {
   if (!problem.conv) return true;
   const ConvGeometry& g = *problem.conv;

@@ -1,5 +1,5 @@
-// Random problems: every field of a Problem is drawn, extents mostly around the edges of register blocks, and
-// each is one that Check() takes and that a scalar reference does in milliseconds.
+// Random problems: every field of a Problem is drawn. Extents are mostly around the edges of register blocks.
+// Check() accepts each problem, and a scalar reference computes it in milliseconds.
 #ifndef INTACT_VERIFY_PROBLEM_RANDOM_PROBLEM_H_
 #define INTACT_VERIFY_PROBLEM_RANDOM_PROBLEM_H_
 
@@ -11,15 +11,15 @@
 
 namespace intact::verify {
 
-/// What a kernel computes at a time: rows by columns of C.
+/// What a kernel computes at a time: rows and columns of C.
 struct Block {
   int64_t rows = 1, columns = 1;
   bool operator==(const Block&) const = default;
 };
 
-/// A problem in `mode` that names no ISA, around one of `blocks`.
+/// A problem in `mode` with isa=any and extents around one of `blocks`.
 Problem DrawProblem(std::span<const Block> blocks, intact_mode mode, support::Random* random);
-/// One of a kind.
+/// The same, only GEMMs or only convolutions.
 Problem DrawGemm(std::span<const Block> blocks, intact_mode mode, support::Random* random);
 Problem DrawConv(std::span<const Block> blocks, intact_mode mode, support::Random* random);
 

@@ -1,4 +1,4 @@
-// Where a tensor of a run lies in memory, and what is around it. None of it may make a difference.
+// Where a tensor lies in memory during a run, and what surrounds it. None of it may change the output.
 #ifndef INTACT_VERIFY_PROBLEM_SURROUNDINGS_H_
 #define INTACT_VERIFY_PROBLEM_SURROUNDINGS_H_
 
@@ -8,14 +8,14 @@
 namespace intact::verify {
 
 struct Surroundings {
-  // What memory holds that nobody has written yet: the output, what lies between rows, before and behind a
+  // The byte in memory that nobody has written: the output, gaps between rows, memory before and behind a
   // tensor.
   uint8_t canary = 0xa5;
-  // Bytes between the end of a tensor and the page that cannot be touched: 0 finds every access beyond,
-  // others move the tensor's alignment.
+  // Bytes between the end of a tensor and the inaccessible page behind it. 0 finds every access beyond the
+  // end; others change the tensor's alignment.
   size_t shift = 0;
-  // The tensor begins right behind a page that cannot be touched, which finds every access before it, and
-  // ends wherever it does.
+  // The tensor begins right behind an inaccessible page, which finds every access before it. Its end is not
+  // aligned to a page.
   bool is_behind_a_page = false;
 };
 

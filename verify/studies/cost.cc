@@ -38,10 +38,10 @@ std::string WhyNotSevenBits(const reference::Linear& operation) {
   return {};
 }
 
-// How an operation's plan is asked for.
+// The settings of a plan.
 struct Variant {
   intact_mode mode;
-  int32_t a_max;  // declared; 0: all of the type
+  int32_t a_max;  // activation range [0, a_max]; 0: all of the type
 };
 
 std::vector<Variant> VariantsOn(intact_isa isa, bool seven_bits) {
@@ -73,8 +73,8 @@ intact_status RunPlan(const Gemm& plan, const intact_gemm_args& args) {
 }
 intact_status RunPlan(const Conv& plan, const intact_conv_args& args) { return plan.Run(args).status; }
 
-/// Times the plans of a layer. Those of one ISA live at a time: they are what is compared, and a large
-/// layer's plans for all of them would fill the memory.
+/// Times the plans of a layer. Only the plans of one ISA exist at a time: these are compared, and a large
+/// layer's plans for all ISAs would fill the memory.
 template <class Plan, class Operation>
 class Timer {
  public:
@@ -84,7 +84,7 @@ class Timer {
         exact_(OutputsOf(reference::Model::kExact)),
         maddubs_(OutputsOf(MaddubsOf(pairing_))) {}
 
-  /// An ISA that this machine lacks, or for which the library has no kernel, is left out.
+  /// Leaves out an ISA that this machine lacks, or for which the library has no kernel.
   Error AddIsa(intact_isa isa, bool seven_bits) {
     std::vector<Plan> plans;
     RunOptions options;
@@ -119,7 +119,7 @@ class Timer {
     return {};
   }
 
-  // Fills in the times of `plans`, to which the last timings belong.
+  // Fills in the times of `plans`; the last timings belong to them.
   void TimeLast(const std::vector<Plan>& plans) {
     const std::span<Timing> last = std::span(timings_).last(plans.size());
     std::vector<Contender> contenders;

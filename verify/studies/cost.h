@@ -1,13 +1,14 @@
-// What exactness costs or gains on this CPU: a layer's GEMM or convolution, its own epilogue and number of
-// rows included, in exact mode against the saturating kernels that it replaces, on one thread.
+// What exactness costs or gains on this CPU: a layer's GEMM or convolution, with its own epilogue and number
+// of rows, in exact mode against the saturating kernels that it replaces, on one thread.
 //
-//   ISA without VNNI    saturating; exact; exact with activations declared to be 7 bits wide, which is what
-//                       reduce_range promises, where the layer's activations and zero point keep the promise
-//   VNNI and AMX        exact alone: the saturating mode is the same kernel
+//   ISA without VNNI    saturating; exact; exact with an activation range of 7 bits, which
+//                       reduce_range promises, if the layer's activations and zero point keep the promise
+//   VNNI and AMX        only exact: the saturating mode uses the same kernel
 //
 // Every output is compared with its model's, byte for byte, before it is timed. The contenders of an ISA take
-// turns, so that a change of the clock rate meets all of them alike; a turn is a run that brings the weights
-// into the caches and one that is timed; the median of the turns counts, and their spread is told beside it.
+// turns, so that a change of the clock rate affects all of them alike. A turn is one run that brings the
+// weights into the caches, and one timed run. The result is the median over the turns; their spread is
+// reported too.
 #ifndef INTACT_VERIFY_STUDIES_COST_H_
 #define INTACT_VERIFY_STUDIES_COST_H_
 
@@ -25,7 +26,7 @@
 
 namespace intact::verify {
 
-/// Of some turns.
+/// The time over several turns.
 struct Time {
   double microseconds = 0;  // median
   double spread = 0;        // interquartile range over the median
@@ -34,13 +35,13 @@ struct Time {
 struct Timing {
   intact_isa isa = INTACT_ISA_ANY;
   intact_mode mode = INTACT_EXACT;
-  bool seven_bits = false;              // activations declared to lie in [0, 127]; checked at run time
-  std::string kernel;                   // the plan's main one; a run of few rows may take another
-  intact_certificate certificate = {};  // for the activation range; 0 items where no schedule is run
-  /// What the plan's schedule has, which runs of few rows may do without; nothing if there is none.
+  bool seven_bits = false;              // activation range [0, 127]; checked at run time
+  std::string kernel;                   // the plan's main kernel; a run of few rows may use another
+  intact_certificate certificate = {};  // for the activation range; 0 items if no schedule is run
+  /// Sizes of the plan's schedule, which runs of few rows may not use; nullopt if there is none.
   std::optional<double> ItemsPerQuad() const;
   std::optional<double> GroupsPerQuad() const;
-  std::optional<Time> time;  // nothing: the output was wrong, and is not timed
+  std::optional<Time> time;  // nullopt: the output was wrong, so it was not timed
 };
 
 struct Cost {
@@ -52,9 +53,9 @@ struct Cost {
   bool AllRight() const;
   /// The weights' certificate for all activations of the type; nullptr if this machine runs nothing.
   const intact_certificate* FullRangeCertificate() const;
-  /// nullptr if that was not run.
+  /// nullptr if there is no such timing.
   const Timing* Find(intact_isa isa, intact_mode mode, bool seven_bits) const;
-  /// How many times as fast as the saturating kernel of the same ISA.
+  /// Speed relative to the saturating kernel of the same ISA.
   std::optional<double> SpeedUp(const Timing& timing) const;
 };
 
@@ -64,14 +65,14 @@ struct Contender {
   std::span<const uint8_t> expected;
 };
 
-/// The time of each contender, of some 5 ms of turns in all; nothing for those whose output is wrong.
+/// The time of each contender, over about 5 ms of turns in all; nullopt if its output is wrong.
 std::vector<std::optional<Time>> Race(std::span<const Contender> contenders);
 
-/// The saturating kernels and the certificates have the layer's own pairing. Errors are those of creating a
+/// The saturating kernels and the certificates use the layer's own pairing. Errors are those of creating a
 /// plan.
 Result<Cost> MeasureCost(const Layer& layer);
 
-/// The costs of the built-in layers, and of two of a size that networks have: 128×768×768, Laplace weights,
+/// The costs of the built-in layers, and of two larger ones, as networks have: 128×768×768, Laplace weights,
 /// 8-bit and 7-bit activations.
 Result<std::vector<Cost>> MeasureBuiltinCosts();
 

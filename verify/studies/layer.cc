@@ -36,7 +36,7 @@ constexpr int64_t kMaxExtent = 1 << 20;  // of strides, dilations, padding and g
 
 Error Invalid(std::string message) { return {INTACT_INVALID_ARGUMENT, std::move(message)}; }
 
-/// What `value` is, for a message: short, and without control characters.
+/// Describes `value` for a message: short, and without control characters.
 std::string ExcerptOf(const json& value) {
   if (value.is_array()) return fmt::format("an array of {}", value.size());
   if (value.is_object()) return fmt::format("an object of {}", value.size());
@@ -44,8 +44,8 @@ std::string ExcerptOf(const json& value) {
   return text.size() <= 40 ? text : text.substr(0, 37) + "...";
 }
 
-/// Reads typed fields of layer.json by dotted names. The first error sticks, later reads then return
-/// defaults, so that the caller checks once at the end.
+/// Reads typed fields of layer.json by dotted names. The first error is kept and later reads return defaults,
+/// so the caller checks only once at the end.
 class Fields {
  public:
   Fields(std::string path, const json& root) : path_(std::move(path)), root_(root) {}
@@ -57,7 +57,7 @@ class Fields {
     if (!error_) error_ = Invalid(fmt::format("{}: {}: {}", path_, name, what));
   }
 
-  /// Fails for the first field that nothing has asked for, in the root or in an object with fields asked for.
+  /// Fails for the first field that was never read, in the root or in an object with fields that were.
   void RefuseOthers() { RefuseOthers("", root_); }
 
   std::string String(std::string_view name) {
@@ -70,7 +70,7 @@ class Fields {
     return value != nullptr && value->is_array();
   }
 
-  /// One of some strings. `other`: what else the field may be.
+  /// One of `values`. `other`: an alternative, for the message.
   std::string OneOf(std::string_view name, std::span<const std::string_view> values,
                     std::string_view other = {}) {
     const std::string wanted = Alternatives(values, other);
@@ -110,7 +110,7 @@ class Fields {
     return value ? CheckedScale(name, *value, false) : 1.0;
   }
 
-  /// Those of pruned channels may be 0.
+  /// Scales per channel; 0 is allowed, for pruned channels.
   std::vector<double> Scales(std::string_view name, int64_t channels) {
     std::vector<double> scales;
     for (const json& element : PerChannel(name, channels)) {
@@ -127,7 +127,7 @@ class Fields {
     return value ? CheckedCount(name, *value, low) : low;
   }
 
-  /// An integer ≥ `low` for each dimension; `low` where there is no such field.
+  /// An integer ≥ `low` for each dimension; `low` if the field is missing.
   std::vector<int64_t> Extents(std::string_view name, size_t dims, int64_t low) {
     std::vector<int64_t> extents(dims, low);
     const json* values = Has(name) ? Require(name, &json::is_array, "an array") : nullptr;
@@ -147,7 +147,7 @@ class Fields {
     return extents;
   }
 
-  /// None where all are 0.
+  /// Empty if all are 0.
   std::vector<int32_t> ZeroPoints(std::string_view name, int64_t channels, intact_type type) {
     std::vector<int32_t> zero_points;
     for (const json& element : PerChannel(name, channels)) {
@@ -262,8 +262,9 @@ struct Tensors {
   support::NpyArray activations, weights;
 };
 
-/// Reads 8-bit tensors of `rank` dimensions, of which the last is the depth; the activations' depth is
-/// `groups` times that of the weights. Activations that are to be quantized are real numbers.
+/// Reads 8-bit tensors of `rank` dimensions. The last dimension is the depth; the activations' depth is
+/// `groups` times the weights' depth. With `are_real`, activations are real numbers that are still to be
+/// quantized.
 Result<Tensors> ReadTensors(const std::string& folder, size_t rank, int64_t groups,
                             std::string_view activation_shape, std::string_view weight_shape,
                             bool are_real = false) {
@@ -310,11 +311,11 @@ std::optional<Error> ReadLinear(const std::string& folder, bool is_dynamic, refe
   return std::nullopt;
 }
 
-/// Padding in a word: none, or so much that the output has ⌈input/stride⌉ pixels. An odd pixel of it is
-/// behind the input, or before it.
+/// Padding as a word: none, or the padding with which the output has ⌈input/stride⌉ pixels. An odd pixel of
+/// it is behind the input (upper) or before it (lower).
 enum class Padding : uint8_t { kValid, kSameUpper, kSameLower };
 
-/// "padding", unless it is an array, as it must be for a transposed convolution.
+/// The word in "padding"; nullopt if it is an array or missing. Transposed convolutions take no word.
 std::optional<Padding> ReadPaddingWord(bool transposed, Fields* fields) {
   if (transposed || !fields->Has("padding") || fields->IsArray("padding")) return std::nullopt;
   const std::string word =
@@ -332,8 +333,8 @@ void Pad(std::optional<Padding> padding, reference::Axis* axis) {
   axis->pad_end = total - axis->pad_begin;
 }
 
-/// What layer.json says about a convolution, without what depends on the extents of its tensors, such as the
-/// padding that a word asks for.
+/// The geometry of a convolution in layer.json, except for the parts that depend on its tensors' extents,
+/// such as padding given as a word.
 reference::ConvGeometry ReadGeometry(size_t dims, bool transposed, bool has_padding_word, Fields* fields) {
   reference::ConvGeometry geometry;
   geometry.dims = static_cast<int>(dims);
@@ -352,7 +353,8 @@ reference::ConvGeometry ReadGeometry(size_t dims, bool transposed, bool has_padd
     if (output_pad[i] <= most) continue;
     fields->Fail(fmt::format("output_padding[{}]", i),
                  fmt::format("is {}; expected 0 to {}{}", output_pad[i], most,
-                             transposed ? ", less than stride or dilation" : " where nothing is transposed"));
+                             transposed ? ", less than stride or dilation"
+                                        : " for a convolution that is not transposed"));
   }
   if (fields->Has("groups")) geometry.groups = fields->Count("groups", 1);
   return geometry;
@@ -388,7 +390,7 @@ std::optional<Error> ReadConv(const std::string& folder, bool is_dynamic, std::o
     if (axes[i].Output() > 0) continue;
     return WrongTensor(folder + "/weights.npy", tensors.weights,
                        axes[i].transposed
-                           ? fmt::format("a kernel of which padding, {} pixels, leaves an output",
+                           ? fmt::format("a kernel so large that padding of {} pixels leaves an output",
                                          axes[i].pad_begin + axes[i].pad_end)
                            : fmt::format("a kernel that fits into the padded input of {} pixels",
                                          axes[i].input + axes[i].pad_begin + axes[i].pad_end));
@@ -398,12 +400,13 @@ std::optional<Error> ReadConv(const std::string& folder, bool is_dynamic, std::o
   return error;
 }
 
-/// The scales of a layer; one of the weights, or one for each column.
+/// The scales of a layer. `weights` has one scale, or one for each column.
 struct LayerScales {
   double input = 1.0;
   std::vector<double> weights;
   double output = 1.0;
-  // Whether the input's scale follows from the activations: the others are then one float32 before it comes.
+  // Whether the input's scale is computed from the activations. The other scales are then combined into one
+  // float32 first.
   bool is_dynamic = false;
 };
 
@@ -417,7 +420,7 @@ std::optional<Error> ReadIntegerBias(const std::string& path, int64_t columns, r
   return std::nullopt;
 }
 
-/// The layer's bias as real numbers, a value for each column, or none.
+/// The layer's bias as real numbers, one for each column; empty if there is none.
 Result<std::vector<float>> ReadBias(const std::string& folder, int64_t columns) {
   const std::string path = folder + "/bias.npy";
   if (!std::filesystem::exists(path)) return std::vector<float>();
@@ -457,7 +460,7 @@ void SetFloatSteps(const LayerScales& scales, const std::vector<float>& bias, in
   }
 }
 
-/// scale[n] = si·sw[n]/so in double precision, rounded to float32 once; of a dynamic layer sw[n]/so is
+/// scale[n] = si·sw[n]/so in double precision, rounded to float32 once; for a dynamic layer sw[n]/so is
 /// rounded first.
 void SetScales(const LayerScales& scales, Fields* fields, reference::Linear* operation) {
   for (const double weight_scale : scales.weights) {
@@ -475,7 +478,7 @@ void SetScales(const LayerScales& scales, Fields* fields, reference::Linear* ope
   }
 }
 
-/// bias_int32.npy, or else bias.npy, whose real numbers are returned.
+/// Reads bias_int32.npy, or bias.npy if that does not exist. Returns the real numbers of bias.npy.
 Result<std::vector<float>> ReadAnyBias(const std::string& folder, int64_t columns, double output_scale,
                                        reference::Linear* operation) {
   const std::string integers = folder + "/bias_int32.npy";
@@ -485,20 +488,21 @@ Result<std::vector<float>> ReadAnyBias(const std::string& folder, int64_t column
   }
   ASSIGN_OR_RETURN(std::vector<float> bias, ReadBias(folder, columns));
   if (!bias.empty() && operation->c_type == INTACT_S32) {
-    return Invalid(folder + "/bias.npy: is there; expected bias_int32.npy, for the output is s32");
+    return Invalid(folder + "/bias.npy: exists; expected bias_int32.npy, because the output is s32");
   }
   if (std::optional<Error> error = SetBias(folder, bias, output_scale, operation)) return *error;
   return bias;
 }
 
-/// The residual, which is added in units of the output.
+/// Reads the residual, which is added in units of the output.
 std::optional<Error> ReadResidual(const std::string& folder, const std::vector<int64_t>& shape,
                                   double output_scale, Fields* fields, reference::Linear* operation) {
   const std::string path = folder + "/residual.npy";
   const bool has_file = std::filesystem::exists(path);
   if (!has_file && !fields->Has("residual")) return std::nullopt;
   if (operation->c_type == INTACT_S32) {
-    return Invalid(path + ": is asked for; expected no residual, for the output is s32");
+    return Invalid(path +
+                   ": exists or layer.json has \"residual\"; expected none, because the output is s32");
   }
   ASSIGN_OR_RETURN(support::NpyArray residual, support::ReadNpy(path));
   if ((!core::IsInt8(residual.type) && residual.type != INTACT_F32) || residual.shape != shape) {
@@ -519,7 +523,8 @@ std::optional<Error> ReadResidual(const std::string& folder, const std::vector<i
   return fields->error();
 }
 
-/// Bounds in real numbers become bounds in units of the output: whole steps of an 8-bit output.
+/// Adds a clamp with bounds in real numbers, converted to units of the output: whole steps for an 8-bit
+/// output.
 void AddClamp(double low, double high, double output_scale, Fields* fields, reference::Linear* operation) {
   const auto in_steps = [&](double bound) {
     const double steps = bound / output_scale;
@@ -535,14 +540,14 @@ void AddClamp(double low, double high, double output_scale, Fields* fields, refe
   operation->post_ops.Add(clamp);
 }
 
-/// "activation", or "relu" in its place. An s32 output needs neither.
+/// Reads "activation", or "relu" instead. An s32 output needs neither.
 void ReadActivation(double output_scale, Fields* fields, reference::Linear* operation) {
   const bool is_s32 = operation->c_type == INTACT_S32;
   const bool has_activation = fields->Has("activation");
   if (fields->Has("relu")) {
     const bool relu = fields->Boolean("relu");
-    if (has_activation) fields->Fail("relu", "stands beside activation; expected one of the two");
-    if (relu && is_s32) fields->Fail("relu", "is true; expected false, for the output is s32");
+    if (has_activation) fields->Fail("relu", "is given together with activation; expected one of the two");
+    if (relu && is_s32) fields->Fail("relu", "is true; expected false, because the output is s32");
     if (relu) operation->post_ops.Add(core::Relu{});
     return;
   }
@@ -562,7 +567,7 @@ void ReadActivation(double output_scale, Fields* fields, reference::Linear* oper
   if (name == "relu6") AddClamp(0.0, 6.0, output_scale, fields, operation);
 }
 
-/// Zero points of weights and output, scales and all that follows the sums.
+/// Reads zero points of weights and output, scales, and everything after the sums.
 std::optional<Error> ReadEpilogue(const std::string& folder, const std::vector<int64_t>& shape,
                                   LayerScales scales, Fields* fields, reference::Linear* operation) {
   const int64_t columns = shape.back();
@@ -586,14 +591,15 @@ std::optional<Error> ReadEpilogue(const std::string& folder, const std::vector<i
   return std::nullopt;
 }
 
-/// Quantizes the whole of a_source, as a run of a dynamic layer does: what is left is a layer with that zero
-/// point and scale, which is returned.
+/// Quantizes all of a_source, as a run of a dynamic layer does. The layer then has that zero point; returns
+/// the scale.
 Result<float> QuantizeTensor(const std::string& folder, reference::Linear* operation) {
   std::vector<float> x(operation->a_source.size() / sizeof(float));
   std::memcpy(x.data(), operation->a_source.data(), operation->a_source.size());
   const reference::Quantization q = reference::ChooseQuantization(operation->a_type, x);
   if (std::isnan(q.scale)) {
-    return Invalid(folder + "/activations.npy: has no scale; expected finite numbers, max − min too");
+    return Invalid(folder +
+                   "/activations.npy: cannot be quantized; expected finite numbers with a finite range");
   }
   operation->a_zero_point = q.zero_point;
   for (const float value : x) {
@@ -603,8 +609,8 @@ Result<float> QuantizeTensor(const std::string& folder, reference::Linear* opera
   return q.scale;
 }
 
-/// How the activations of a dynamic layer are quantized. The library quantizes those of layers whose outputs
-/// have scales; those of layers whose outputs are sums are quantized here.
+/// Reads how the activations of a dynamic layer are quantized. If the outputs have scales, the library
+/// quantizes them; if the outputs are sums, this function does.
 Result<LayerScales> ReadDynamicInput(const std::string& folder, Fields* fields, Layer* layer) {
   reference::Linear& operation = LinearOf(layer->operation);
   operation.a_type = fields->OneOf("input.type", {"u8", "s8"}) == "s8" ? INTACT_S8 : INTACT_U8;
@@ -630,7 +636,7 @@ Result<LayerScales> ReadDynamicInput(const std::string& folder, Fields* fields, 
 constexpr std::string_view kConvolutions[] = {"conv1d",           "conv2d",           "conv3d",
                                               "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"};
 
-/// The extents of the output, and of a residual.
+/// The shape of the output and of a residual.
 std::vector<int64_t> OutputShape(const Layer& layer) {
   if (layer.conv() == nullptr) return {layer.gemm().m, layer.gemm().n};
   const reference::ConvGeometry& geometry = layer.conv()->geometry;
@@ -644,7 +650,7 @@ std::vector<int64_t> OutputShape(const Layer& layer) {
 
 constexpr std::string_view kDynamic = "_dynamic";  // ends the operators that quantize their input
 
-/// Operator, geometry and tensors.
+/// Reads operator, geometry and tensors.
 std::optional<Error> ReadTensorsOf(const std::string& folder, bool is_dynamic, Fields* fields, Layer* layer) {
   const std::string_view name =
       std::string_view(layer->op).substr(0, layer->op.size() - (is_dynamic ? kDynamic.size() : 0));
@@ -665,7 +671,7 @@ std::optional<Error> ReadTensorsOf(const std::string& folder, bool is_dynamic, F
   return ReadConv(folder, is_dynamic, padding, &conv);
 }
 
-/// The type of the outputs; `usual` where layer.json does not say it.
+/// The type of the outputs; `usual` if layer.json does not give it.
 intact_type ReadOutputType(intact_type usual, Fields* fields) {
   if (!fields->Has("output.type")) return usual;
   std::vector<std::string_view> names;

@@ -1,4 +1,4 @@
-// A quantized layer out of a framework, as a folder:
+// A quantized layer from a framework, as a folder:
 //
 //   layer.json       operator, geometry, scales, zero points, relu (see below)
 //   activations.npy  u1 (or i1); linear [M, K], conv2d [batch, H, W, C]
@@ -13,7 +13,7 @@
 //                                                                  "conv_transpose1d", …2d, …3d
 //     "activation": "none",                                        or "relu", "relu6", or bounds in real
 //                                                                  numbers, {"min": -1, "max": 1};
-//                                                                  "relu": true or false in its place
+//                                                                  or "relu": true or false instead
 //     "input":  {"scale": 0.032, "zero_point": 146},
 //     "output": {"scale": 0.017, "zero_point": 139,
 //                "type": "u8"},                                    or "s8", "s32", "f32", "f16"; without it
@@ -21,38 +21,38 @@
 //     "weight": {"scales": [0.001, …], "zero_points": [0, …]},      1 or N of each; scales ≥ 0
 //     "residual": {"scale": 0.02, "zero_point": 128},              with residual.npy; f4 has no zero point
 //     "stride": [2, 2], "padding": [1, 1], "dilation": [1, 1],     convolutions, a value for each dimension;
-//     "groups": 1, "output_padding": [0, 0],                       none needs to be there; padding at both
-//                                                                  ends, unless "padding_end" is there too,
-//                                                                  or as a word, see below; output_padding
-//                                                                  of transposed ones
+//     "groups": 1, "output_padding": [0, 0],                       all are optional; padding at both
+//                                                                  ends, unless there is "padding_end",
+//                                                                  or a word, see below; output_padding
+//                                                                  of transposed ones only
 //     "reduce_range": false,                                       optional: calibrated for 7 bits
 //     "overflow": "refused",                                       optional; or "wraps": sums beyond int32
 //                                                                  are taken modulo 2³²
 //     "ramp": {"from": -4.0, "to": 4.0, "step": 0.01} }             optional: rows hold rising constants
 //
 // Outputs of type f32 and f16 are real numbers: "output" then has neither scale nor zero point. Outputs of
-// type s32 are the sums (ConvInteger, MatMulInteger): there are no scales at all, no activation, no residual,
-// and the bias is bias_int32.npy.
+// type s32 are the sums (ConvInteger, MatMulInteger): there are no scales, no activation and no residual, and
+// the bias is bias_int32.npy.
 //
-// Words for padding: "VALID" is none. "SAME" is TensorFlow Lite's and ONNX's SAME_UPPER, so much that the
-// output has ⌈input/stride⌉ pixels, an odd pixel behind the input; "SAME_LOWER" has that pixel before the
-// input.
+// Words for padding: "VALID" means none. "SAME" is TensorFlow Lite's, and ONNX's SAME_UPPER: the padding with
+// which the output has ⌈input/stride⌉ pixels; an odd pixel is behind the input. "SAME_LOWER" has that pixel
+// before the input.
 //
-// A layer that quantizes its activations as they come has an operator that ends in "_dynamic"
-// ("linear_dynamic", "conv2d_dynamic"), real numbers in activations.npy (f4), outputs of type f32 unless
-// output.type says otherwise, and for the input
+// The operator of a layer that quantizes its activations at run time ends in "_dynamic" ("linear_dynamic",
+// "conv2d_dynamic"). Its activations.npy has real numbers (f4), its outputs are f32 unless output.type says
+// otherwise, and its input is
 //
 //     "input":  {"type": "u8", "per": "tensor"},                   or "s8"; of linear layers also "row"
 //
-// The library quantizes the activations of dynamic layers whose outputs have scales. Where the outputs are
-// sums, the activations are quantized when they are read, as DynamicQuantizeLinear of ONNX does it; the layer
-// then runs with the zero point that comes out.
+// The library quantizes the activations of dynamic layers whose outputs have scales. If the outputs are sums,
+// the activations are quantized when they are read, like DynamicQuantizeLinear of ONNX; the layer then runs
+// with the resulting zero point.
 //
-// A key that is not among these, that has no meaning for the layer or that stands there twice is an error.
+// An unknown key, a key without a meaning for the layer, and a key that is given twice are errors.
 //
-// The requantization is the frameworks': scale[n] = si·sw[n]/so rounded to float32 once, bias_f32[n] =
+// The requantization is that of the frameworks: scale[n] = si·sw[n]/so rounded to float32 once, bias_f32[n] =
 // bias[n]/so, residual_scale = sr/so, and the activation's bounds in units of so, rounded to integers for
-// 8-bit outputs. so is 1 for other outputs. PyTorch's own outputs confirm it byte for byte
+// 8-bit outputs. For other outputs so is 1. PyTorch's own outputs confirm it byte for byte
 // (tests/verify/layer_test.cc). A dynamic layer computes what the contract says with scales[n] = sw[n]/so.
 #ifndef INTACT_VERIFY_STUDIES_LAYER_H_
 #define INTACT_VERIFY_STUDIES_LAYER_H_
@@ -75,23 +75,23 @@ struct Layer {
   bool is_ramp = false;
   reference::Operation operation;
 
-  /// Of a linear layer.
+  /// For a linear layer.
   const reference::Gemm& gemm() const { return std::get<reference::Gemm>(operation); }
   reference::Gemm& gemm() { return std::get<reference::Gemm>(operation); }
   /// nullptr for a linear layer.
   const reference::Conv* conv() const { return std::get_if<reference::Conv>(&operation); }
 };
 
-/// Errors are one line that names the file and the field, what was wrong and what was expected.
+/// Errors are one line with the file, the field, what was wrong and what was expected.
 Result<Layer> ReadLayer(const std::string& folder);
 
-/// The output that `file` (absolute, or relative to the layer's folder) says the layer should have,
-/// dense.
+/// Reads the output that the layer should have, dense, from `file` (absolute, or relative to the layer's
+/// folder).
 Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string& file);
 
-/// Layers made by code, the same on every machine, for those who have none at hand: 64×10 with uniform
-/// weights, each probed with every activation of its range as a constant row. In order: full range;
-/// activations reduced to 7 bits; weights reduced to 7 bits; s8 activations reduced to 7 bits.
+/// Layers made by code, the same on every machine, for users without layers of their own: 64×10 with uniform
+/// weights, each with every activation of its range as a constant row. In order: full range; activations
+/// reduced to 7 bits; weights reduced to 7 bits; s8 activations reduced to 7 bits.
 std::vector<Layer> BuiltinLayers();
 
 }  // namespace intact::verify

@@ -20,13 +20,13 @@ bool LayerCheck::Passed() const {
 
 std::string InWords(const Identity& identity, const Comparison& exact) {
   if (identity.Found() || exact.parts.empty()) return InWords(identity);
-  return fmt::format("each of {} outputs has an arithmetic, but no one reproduces them all: {}",
+  return fmt::format("each of {} outputs has an arithmetic, but no single one reproduces them all: {}",
                      exact.outputs, PartsInWords(exact));
 }
 
 namespace {
 
-/// Runs `operation` and compares; the check knows already what is asked for.
+/// Runs the operation and compares. `check` already has target, mode and ISA.
 std::optional<Error> Examine(const Oracle& oracle, const std::optional<Expectation>& expectation,
                              const Target* named, LayerCheck* check) {
   RunOptions options;

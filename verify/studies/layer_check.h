@@ -1,6 +1,6 @@
-// Runs a layer, by our own kernels or a target's, and says how what came out relates to what should: the
-// exact reference, the model of the mode that was asked for, and an output that somebody else computed; and
-// what that somebody computes.
+// Runs a layer with our own kernels or on a target. Compares its output with the exact reference, the model
+// of the requested mode, and an output that another engine recorded; and identifies the arithmetic of that
+// engine.
 #ifndef INTACT_VERIFY_STUDIES_LAYER_CHECK_H_
 #define INTACT_VERIFY_STUDIES_LAYER_CHECK_H_
 
@@ -20,19 +20,19 @@
 
 namespace intact::verify {
 
-/// What a layer's output was compared with by wish of the user.
+/// An output that the user wants the layer's output to be compared with.
 struct Expectation {
   std::string file;
   std::vector<uint8_t> output;
 };
 
-/// Whose kernels run a layer.
+/// The target that runs a layer.
 struct LayerTarget {
   std::string name;  // as the user named it
   const Target* target = nullptr;
 };
 
-/// What computed an output that some engine recorded, and how it differs from exact.
+/// The arithmetic of an output that some engine recorded, and how the output differs from exact.
 struct Recorded {
   std::string file;
   std::string layer;
@@ -48,34 +48,35 @@ struct LayerCheck {
   intact_isa isa = INTACT_ISA_ANY;
   intact_mode mode = INTACT_EXACT;
   Comparison against_exact;                           // lists every difference
-  reference::Model model = reference::Model::kExact;  // of our own: what the mode computes on this ISA
-  std::optional<ByteComparison> against_model;        // likewise
-  std::optional<Identity> identity;                   // of a target's: what it computed
-  bool is_broken = false;                             // a target does not compute what it claims
+  reference::Model model = reference::Model::kExact;  // our own kernels: what the mode computes on this ISA
+  std::optional<ByteComparison> against_model;        // our own kernels only
+  std::optional<Identity> identity;                   // targets: the arithmetic of the output
+  bool is_broken = false;                             // the target does not compute what it claims
   std::string expect_file;
   std::optional<ByteComparison> against_expected;
-  std::optional<Identity> expected_identity;         // what made the expected output
+  std::optional<Identity> expected_identity;         // the arithmetic of the expected output
   std::optional<Comparison> expected_against_exact;  // lists every difference
-  std::vector<Recorded> recorded;                    // of the layer's folder
-  std::vector<Audit> audits;  // one for each pairing that pairs other depths, the worst first
+  std::vector<Recorded> recorded;                    // outputs in the layer's folder
+  std::vector<Audit> audits;  // one for each pairing that differs for the layer, the worst first
 
-  /// Equal to the expected output; without one: as the model predicts, or as the target claims, and every
-  /// difference explained.
+  /// Whether the output equals the expected one. Without an expected output: whether it is what the model
+  /// predicts or the target claims, and every difference is explained.
   bool Passed() const;
 };
 
-/// What made outputs, in a line; of `exact`, their comparison, where no one arithmetic made them all.
+/// The arithmetic of outputs, in a line. If no single one made all outputs, the line lists the parts of
+/// `exact`, their comparison.
 std::string InWords(const Identity& identity, const Comparison& exact);
 
-/// "as FBGEMM, ONNX Runtime on CPUs without VNNI": the engines that are known to sum as `arithmetic` does; "" if there are
-/// none, or if it is exact.
+/// "as FBGEMM, ONNX Runtime on CPUs without VNNI": the engines that are known to sum as `arithmetic` does;
+/// "as no known engine on CPUs without VNNI" if there are none; "" if `arithmetic` is not a maddubs sequence.
 std::string EnginesInWords(const reference::Arithmetic& arithmetic, const PairedShape& shape);
 
 /// Explains each recorded output of a layer.
 std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs);
 
-/// `isa`: exactly this one; ANY = the library's choice. Fails if the machine cannot run it. `by`: a target
-/// instead of our own kernels, whom mode and ISA do not concern.
+/// `isa`: exactly this one; ANY = the library's choice. An error if the machine cannot run it. `by`: a target
+/// that runs the layer instead of our own kernels; mode and ISA do not apply to it.
 Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa isa,
                               const std::optional<Expectation>& expectation, const LayerTarget& by = {});
 

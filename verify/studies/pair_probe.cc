@@ -25,18 +25,19 @@ using DepthPair = std::pair<int64_t, int64_t>;
 
 constexpr int32_t kLargestActivation = 255, kLargestWeight = 127;  // as the instruction sees them
 constexpr int64_t kProductDepths = 24;
-constexpr double kLargestOutput = 100;  // of outputs that have scales: within u8 and s8
+constexpr double kLargestOutput = 100;  // for outputs that have scales: within u8 and s8
 constexpr size_t kPairsListed = 4;
 
-// What is probed. A convolution has a window of 3×3 and one output pixel.
+// An operator to probe. A convolution has a window of 3×3 and one output pixel.
 struct Operator {
   std::string_view name;
   int64_t rows = 0;      // of a product; 0: a convolution
   int64_t channels = 0;  // of a group
   int64_t groups = 1;    // 0: depthwise
-  int64_t outputs = 0;   // of a group of a depthwise convolution; of others one for each pair
-  bool is_all_padding =
-      false;  // 8 of the 9 taps are outside of the input; the zero point is the largest activation
+  // Depthwise: the outputs of each group. Other convolutions have one per pair, up to a multiple of this.
+  int64_t outputs = 0;
+  // 8 of the 9 taps are outside the input, and the zero point is the largest activation.
+  bool is_all_padding = false;
 };
 constexpr int64_t kMultipleOfMany = 16;  // some kernels want output channels in multiples
 constexpr std::array kOperators = {
@@ -78,7 +79,7 @@ std::vector<DepthPair> PairsWithinTaps(int64_t depths, int64_t channels) {
   return pairs;
 }
 
-// A probe without its tensors. Nothing if the target takes no such sizes.
+// A probe without its tensors; nullopt if the target takes no such sizes.
 std::optional<Problem> ProblemOf(const Operator& op, const Taken& taken, int64_t depths, int64_t pairs) {
   Problem problem;
   problem.a_type = taken.a;
@@ -171,8 +172,8 @@ void Sort(const reference::Linear& operation, const std::vector<std::optional<De
   const std::vector<uint8_t> exact = reference::Outputs(operation, count, expected.exact);
   const std::vector<uint8_t> clamped = reference::Outputs(operation, count, expected.clamped);
   const auto size = static_cast<size_t>(core::BytesOf(operation.c_type));
-  const double tolerance =
-      operation.c_type == INTACT_S32 ? 0 : 1;  // roundings differ, and no two answers are so close
+  // Roundings differ, but exact and clamped outputs are farther apart.
+  const double tolerance = operation.c_type == INTACT_S32 ? 0 : 1;
   for (size_t i = 0; i * size < output.size(); ++i) {
     const auto& pair = columns[i % columns.size()];
     const auto value = [&](const std::vector<uint8_t>& of) {
@@ -210,7 +211,7 @@ void Run(const Target& target, reference::Operation operation, const Operator& o
   Sort(linear, of_columns, expected, *output, probed);
 }
 
-// Nothing where the operator needs what the target lacks.
+// nullopt if the operator needs a feature that the target lacks.
 std::optional<ProbedPairs> Probe(const Target& target, const Operator& op, const Taken& taken,
                                  intact_mode mode, intact_isa isa, intact_pairing pairing) {
   ProbedPairs probed;
@@ -322,7 +323,7 @@ bool Has(const Line& line, std::string_view inputs) {
                              [inputs](std::string_view types) { return InputsOf(types) == inputs; });
 }
 
-// "u8s8 s8s8", or with the types of outputs, "u8s8bf16", where another line of the operation has the same inputs.
+// "u8s8 s8s8"; with output types, "u8s8bf16", if another line of the operation has the same inputs.
 std::string TypesOf(const Line& line, std::span<const Line> lines) {
   const bool is_split = std::ranges::any_of(lines, [&line](const Line& other) {
     return &other != &line && other.operation == line.operation &&

@@ -1,10 +1,12 @@
 // Which pairs of depths a target adds in int16: found by probing, one pair at a time.
 //
-// Each output column has two weights of ±127, at depths i and j, and every other weight is 0. All activations are at their
-// maximum. The exact sum of the two products is ±64770. A pair that is added in int16 gives 32767 or −32768 instead. A run
-// has a column for each pair (i, j), so one run finds all pairs. The method is that of docs/peers.md.
+// Each output column has two weights of ±127, at depths i and j, and every other weight is 0. All activations
+// are at their maximum. The exact sum of the two products is ±64770. A pair that is added in int16 gives
+// 32767 or −32768 instead. A run has a column for each pair (i, j), so one run finds all pairs. docs/peers.md
+// describes the method.
 //
-// A convolution's depths are those of the flattened window: depth = tap·C + channel, where C is the channels of a group.
+// A convolution's depths are those of the flattened window: depth = tap·C + channel, where C is the channels
+// of a group.
 #ifndef INTACT_VERIFY_STUDIES_PAIR_PROBE_H_
 #define INTACT_VERIFY_STUDIES_PAIR_PROBE_H_
 
@@ -28,18 +30,20 @@ struct ProbedPairs {
   int64_t depths = 0;
   std::vector<std::pair<int64_t, int64_t>> clamping;  // ascending
   int64_t other_sums = 0;  // columns whose sum is neither exact nor that of a pair added in int16
-  Error error;             // of a run that failed; UNSUPPORTED where the target does not run it
+  Error error;             // of a run that failed; UNSUPPORTED if the target does not run it
 };
 
-/// The pairing for programs: "none", "depths", "within_tap", "flattened", "within_tap_or_flattened" where the two are one,
-/// "all" or "other"; "failed" and "unsupported" where there is no result.
+/// The pairing for programs: "none", "depths", "within_tap", "flattened", "within_tap_or_flattened" if the
+/// two are the same, "all" or "other"; with padding "multiplied" or "skipped"; "failed" and "unsupported" if
+/// there is no result.
 std::string PairingOf(const ProbedPairs& pairs);
 /// The pairing for people.
 std::string InWords(const ProbedPairs& pairs);
 
-/// Probes products of one row and of five, and convolutions of 3×3: 1, 3 and 4 channels, groups of 3 and of 4, depthwise with
-/// one output and with two for each channel, and padding. Each is probed for all types that `target` takes. Operators that
-/// need a feature which the target lacks are left out. `mode`, `isa` and `pairing` are for our own kernels.
+/// Probes products of one row and of five, and convolutions of 3×3: 1, 3 and 4 channels, groups of 2, 3 and
+/// 4, depthwise with one output and with two for each channel, and padding. Each is probed for all types that
+/// `target` takes. Operators that need a feature which the target lacks are left out. `mode`, `isa` and
+/// `pairing` apply to our own kernels.
 std::vector<ProbedPairs> ProbePairs(const Target& target, intact_mode mode = INTACT_EXACT,
                                     intact_isa isa = INTACT_ISA_ANY,
                                     intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP);

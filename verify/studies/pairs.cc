@@ -61,8 +61,8 @@ ClampCount CountByModel(const ActivationPairs& pairs, int8_t w0, int8_t w1) {
   return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
 }
 
-/// The same count by the instruction, and how many of its lanes are not the clamped sum. The sum is made
-/// apart from it, in 32 bits: VPMADDWD of zero-extended activations and sign-extended weights.
+/// The count by the instruction, and how many of its lanes are not the clamped sum. That sum is computed
+/// independently in 32 bits: VPMADDWD of zero-extended activations and sign-extended weights.
 [[gnu::target("avx2")]] ClampCount CountByInstruction(const ActivationPairs& pairs, int8_t w0, int8_t w1,
                                                       int64_t* mismatches) {
   const auto byte = [](int8_t w) { return static_cast<unsigned>(static_cast<uint8_t>(w)); };
@@ -135,7 +135,7 @@ PairMap MapPairs(int w0_begin, int w0_end, int threads) {
   PairMap map;
   map.instruction_available = HasMaddubs();
   std::vector<PairMap> parts(static_cast<size_t>(std::max(threads, 1)), map);
-  // Whoever is free takes the next weight: the calling thread all of them where no other can be made.
+  // Each free thread takes the next weight. If no other thread can be made, the calling thread takes all.
   std::atomic<int> next = w0_begin;
   const auto run_part = [&](int part) {
     for (int w0 = next++; w0 < w0_end; w0 = next++) {

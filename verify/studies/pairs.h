@@ -1,14 +1,14 @@
-// The pair map: what one int16 lane of VPMADDUBSW does with every one of its 2³² inputs (a0, a1, w0, w1).
+// The pair map: the result of one int16 lane of VPMADDUBSW for each of its 2³² inputs (a0, a1, w0, w1).
 //
-// The lane computes a0·w0 + a1·w1 and clamps it to [−32768, 32767]. All that saturates in int8 arithmetic
-// before VNNI saturates there. The map counts, exhaustively, which inputs clamp:
+// The lane computes a0·w0 + a1·w1 and clamps it to [−32768, 32767]. This is the only place where int8
+// arithmetic before VNNI saturates. The map counts which of all inputs clamp:
 //
 //   by the instruction   the lane of the real VPMADDUBSW is not the sum in 32 bits
 //   by the model         reference::Maddubs is not the sum
 //
-// and keeps the counts by the larger activation and by the larger weight magnitude, from which follows where
-// the boundary lies. Where the machine has AVX2 the lane is also compared, input by input, with the clamped
-// 32-bit sum.
+// The counts are kept by the larger activation and by the larger weight magnitude, which shows where the
+// boundary lies. On machines with AVX2 the lane is also compared, input by input, with the clamped 32-bit
+// sum.
 #ifndef INTACT_VERIFY_STUDIES_PAIRS_H_
 #define INTACT_VERIFY_STUDIES_PAIRS_H_
 
@@ -61,7 +61,7 @@ struct PairMap {
   int64_t instruction_mismatches = 0;  // lanes that are not the clamped 32-bit sum
   double seconds = 0;
 
-  /// The instruction (where there is one) is the model, on every input.
+  /// Whether the instruction, if it is available, equals the model on every input.
   bool Agrees() const {
     return !instruction_available || (instruction_mismatches == 0 && by_instruction == by_model);
   }
@@ -70,7 +70,7 @@ struct PairMap {
 /// Whether this CPU can run VPMADDUBSW on ymm registers.
 bool HasMaddubs();
 
-/// The part of the map with w0 in [w0_begin, w0_end), for tests that have no time for all of it.
+/// The part of the map with w0 in [w0_begin, w0_end), for tests that have no time for the whole map.
 PairMap MapPairs(int w0_begin, int w0_end, int threads);
 
 /// All 2³² inputs. A few seconds.

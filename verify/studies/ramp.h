@@ -1,8 +1,7 @@
-// The ramp: a linear layer probed with constant inputs. All activations of a row are the same value, so each
-// exact output is a straight line of that value: rising where the column's weights sum to more than zero,
-// falling where to less. After rounding it is still monotonic. An output that steps the wrong way is a
-// *kink*, and shows saturation to people who have no reference to compare with; each is attributed to the
-// pairs that clamp there.
+// The ramp: a linear layer probed with constant inputs. All activations of a row have the same value, so each
+// exact output is a straight line over that value. It rises if the column's weights sum to more than zero,
+// and falls if to less. After rounding it is still monotonic. An output that steps the wrong way is a *kink*.
+// Kinks show saturation to users without a reference; each is attributed to the pairs that clamp there.
 #ifndef INTACT_VERIFY_STUDIES_RAMP_H_
 #define INTACT_VERIFY_STUDIES_RAMP_H_
 
@@ -22,7 +21,7 @@ struct Kink {
   int32_t activation_before = 0, activation = 0;
   int32_t output_before = 0, output = 0;
   bool explained = false;  // the maddubs model predicts both outputs, and pairs clamp at one of them
-  std::vector<SaturatedPair> pairs;  // of row m or else m − 1, at most kMaxPairsListed
+  std::vector<SaturatedPair> pairs;  // of row m, or of m − 1 if row m has none; at most kMaxPairsListed
   int64_t pair_count = 0;
 };
 
@@ -39,15 +38,16 @@ struct Ramp {
   int64_t NonMonotonic() const { return static_cast<int64_t>(kinks.size()); }
   int64_t ColumnsWithKinks() const;
   int64_t Unexplained() const;
-  /// No kinks, or where the mode saturates on this ISA none without an explanation.
+  /// No kinks; if the mode saturates on this ISA, no kinks without an explanation.
   bool Passed() const;
 };
 
-/// `layer` with its activations replaced by every value of their type as a constant row, unless it is a ramp.
-/// Error if it says that it is one and a row is not constant, or if the layer is not linear.
+/// `layer` with its activations replaced by every value of their type as a constant row, unless it is a ramp
+/// already. An error if layer.json calls it a ramp and a row is not constant, or if the layer is not linear
+/// or has a residual, dynamic activations or outputs of other than 8 bits.
 Result<Layer> AsRamp(Layer layer);
 
-/// The kinks in `output` (bytes of layer.gemm's c_type, u8 or s8), whoever computed it.
+/// The kinks in `output`, the bytes of a ramp's output (u8 or s8).
 Ramp FindKinks(const Layer& ramp, const std::vector<uint8_t>& output);
 
 /// Runs a ramp on `target` and finds its kinks; `isa` ANY = the target's choice.

@@ -31,7 +31,7 @@ Comparison Examine(const Oracle& oracle, const std::vector<uint8_t>& output, Sat
   return comparison;
 }
 
-// `target`: nullptr where there is nothing to measure.
+// `target`: nullptr if the cell is only predicted.
 Result<SaturationCell> MakeCell(const Problem& problem, const Target* target) {
   const Oracle oracle(problem);
   SaturationCell cell;

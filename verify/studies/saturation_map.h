@@ -1,6 +1,6 @@
-// The saturation map: how much of a GEMM's output saturation spoils, over the range of the activations and
-// the range of the weights. Each cell is one problem with uniform activations in [0, amax] and weights in
-// [−wmax, wmax], run in saturating mode (measured) and through the maddubs model (predicted), both against the
+// The saturation map: how much of a GEMM's output saturation changes, over the ranges of activations and
+// weights. Each cell is one problem with uniform activations in [0, amax] and weights in [−wmax, wmax]. It is
+// run in saturating mode (measured) and through the maddubs model (predicted); both are compared with the
 // exact reference.
 //
 //   wmax ▲            ░▒▓█ share of outputs that differ
@@ -41,14 +41,13 @@ struct SaturationMap {
   std::vector<int32_t> wmax;          // ascending
   std::vector<SaturationCell> cells;  // wmax-major
   const SaturationCell& At(size_t w, size_t a) const { return cells[w * amax.size() + a]; }
-  /// What was measured is what was predicted, output by output.
+  /// Whether every measured output is as predicted.
   bool Agrees() const;
 };
 
-/// Of our own kernels.
+/// The map of our own kernels.
 Result<SaturationMap> MapSaturation();
-/// Of `target`, which is measured whatever it says that it computes. UNSUPPORTED if it does not run GEMMs
-/// u8×s8 to s32.
+/// The map of `target`, whatever it claims to compute. UNSUPPORTED if it does not run GEMMs u8×s8 to s32.
 Result<SaturationMap> MapSaturation(const Target& target);
 
 }  // namespace intact::verify

@@ -31,9 +31,9 @@
 namespace intact::verify {
 namespace {
 
-constexpr size_t kSlots = 24;  // for plans that are kept
+constexpr size_t kSlots = 24;  // for kept plans
 constexpr unsigned kChildSeconds = 120;
-constexpr auto kTold = std::chrono::milliseconds(100);
+constexpr auto kReportInterval = std::chrono::milliseconds(100);
 
 /// A plan with what it must compute.
 struct Soaked {
@@ -41,7 +41,7 @@ struct Soaked {
   std::vector<uint8_t> expected;
   std::unique_ptr<HeldPlan> plan;
 
-  /// "", or what is wrong with a run.
+  /// Runs the plan; returns "" or what is wrong with the output.
   std::string Run(std::vector<uint8_t>* output) const {
     Result<std::vector<uint8_t>> bytes = plan->Run();
     if (!bytes) return bytes.error().message;
@@ -53,8 +53,8 @@ struct Soaked {
   }
 };
 
-/// Calls of the library share it; a fork takes it alone, as docs/embedding.md requires. Who forks waits at the
-/// door for those who are inside, and nobody passes meanwhile.
+/// Calls of the library share this lock; a fork takes it alone, as docs/embedding.md requires. A thread that
+/// forks holds the door and waits for the threads inside; no other thread can enter meanwhile.
 class Calls {
  public:
   std::shared_lock<std::shared_mutex> Enter() {
@@ -91,7 +91,7 @@ class Soak {
       WorkHere(goes_on);
       lock.lock();
     }
-    while (!done_.wait_for(lock, kTold, [this] { return working_ == 0; })) {
+    while (!done_.wait_for(lock, kReportInterval, [this] { return working_ == 0; })) {
       const SoakState state = state_;
       lock.unlock();
       if (!goes_on(state)) stops_ = true;
@@ -103,7 +103,7 @@ class Soak {
   }
 
  private:
-  // False if there is none.
+  // False if no run is left.
   bool RunNext() {
     const int64_t number = next_++;
     if (options_.most_runs > 0 && number >= options_.most_runs) return false;
@@ -111,14 +111,14 @@ class Soak {
     return true;
   }
 
-  // Where no thread can be made.
+  // Used if no thread can be made.
   void WorkHere(const std::function<bool(const SoakState&)>& goes_on) {
-    auto told = std::chrono::steady_clock::now();
+    auto last_report = std::chrono::steady_clock::now();
     while (RunNext()) {
       const auto now = std::chrono::steady_clock::now();
-      if (now - told < kTold) continue;
+      if (now - last_report < kReportInterval) continue;
       if (!goes_on(state_)) break;
-      told = now;
+      last_report = now;
     }
   }
 
@@ -171,7 +171,7 @@ class Soak {
     return soaked.Run(output);
   }
 
-  // The child has this thread only.
+  // The child has only this thread.
   void Fork(const Soaked& soaked) {
     const pid_t child = calls_.Alone([&] { return fork(); });
     if (child == 0) {
@@ -179,7 +179,7 @@ class Soak {
       std::vector<uint8_t> output;
       _exit(soaked.Run(&output).empty() ? 0 : 1);
     }
-    if (child < 0) return;  // a limit of processes, and no fault of the plan
+    if (child < 0) return;  // the limit of processes; not the plan's fault
     int status = -1;
     waitpid(child, &status, 0);
     const std::lock_guard lock(mutex_);
@@ -208,7 +208,7 @@ class Soak {
       if (!wrong.empty()) Fail(*kept, "a kept plan: " + wrong);
     }
     const auto inside = calls_.Enter();
-    kept.reset();  // and with it, perhaps, the plan
+    kept.reset();  // this may destroy the plan
   }
 
   void Count(const Soaked& soaked, const std::string& wrong, uint64_t digest) {

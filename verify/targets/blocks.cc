@@ -12,7 +12,7 @@ using kernels::KernelBlock;
 constexpr Block kPortable = {16, 16};
 constexpr Block kTiles = {2 * kernels::kTileRows, 2 * kernels::kTileRows};
 
-// Rows of scheduled kernels fill the lanes, and columns are theirs one by one.
+// In scheduled kernels, rows fill the lanes and columns are computed one by one.
 Block BlockOf(const KernelBlock& block) {
   const int lanes = core::TraitsOf(block.isa).vectors.bytes / 4;
   if (block.dot == jit::DotKind::kScheduled) return {4 * lanes, block.mr};

@@ -39,7 +39,7 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_RESIDUAL] = "a residual";
   names[INTACT_TARGET_STRIDES] = "strides";
   names[INTACT_TARGET_B_LAYOUTS] = "layouts of B";
-  names[INTACT_TARGET_RUNTIME_B] = "B from the run";
+  names[INTACT_TARGET_RUNTIME_B] = "runtime B";
   names[INTACT_TARGET_BATCH] = "batches";
   names[INTACT_TARGET_ROW_QUANTIZATION] = "a quantization of each row";
   names[INTACT_TARGET_DYNAMIC_ROWS] = "dynamic quantization of rows";
@@ -56,7 +56,7 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_CONV_DILATION] = "dilation";
   names[INTACT_TARGET_CONV_TRANSPOSED] = "transposed convolutions";
   names[INTACT_TARGET_GEMM] = "GEMMs";
-  names[INTACT_TARGET_BATCH_POINTERS] = "batches by pointers";
+  names[INTACT_TARGET_BATCH_POINTERS] = "batches with item pointers";
   names[INTACT_TARGET_RESIDUAL_IN_PLACE] = "a residual in place";
   names[INTACT_TARGET_C_F16] = "f16 outputs";
   names[INTACT_TARGET_DYNAMIC_F16] = "dynamic quantization of f16 numbers";
@@ -65,10 +65,10 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_LOOKUP_TABLE] = "a lookup table";
   names[INTACT_TARGET_OVERFLOW_WRAPS] = "sums that wrap";
   names[INTACT_TARGET_SCALE_ZERO] = "a scale of 0";
-  names[INTACT_TARGET_EMPTY] = "runs of nothing";
-  names[INTACT_TARGET_TENSOR_QUANTIZATION] = "a quantization of the tensor from the run";
+  names[INTACT_TARGET_EMPTY] = "empty runs";
+  names[INTACT_TARGET_TENSOR_QUANTIZATION] = "a quantization of the tensor per run";
   names[INTACT_TARGET_A_TRANSPOSED] = "a transposed A";
-  names[INTACT_TARGET_ITEM_COLUMNS] = "values of columns of items";
+  names[INTACT_TARGET_ITEM_COLUMNS] = "per-column values of items";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));

@@ -1,4 +1,4 @@
-// What an operation asks of a target, as bits of include/intact/target.h.
+// The features that an operation needs, as bits of include/intact/target.h.
 #ifndef INTACT_VERIFY_TARGETS_FEATURES_H_
 #define INTACT_VERIFY_TARGETS_FEATURES_H_
 
@@ -9,13 +9,13 @@
 
 namespace intact::verify {
 
-/// The intact_target_feature bits of the types of outputs.
+/// The intact_target_feature bits of all output types.
 uint64_t OutputFeatures();
 
-/// The intact_target_feature bits that an operation needs, run as `options` say.
+/// The intact_target_feature bits that an operation needs when it is run with `options`.
 uint64_t FeaturesOf(const reference::Operation& operation, const RunOptions& options);
 
-/// The key of problem lines whose default takes `feature` out of a problem; empty where it takes more.
+/// The key of problem lines whose default removes `feature`; empty if more than one key must change.
 std::string_view KeyOf(intact_target_feature feature);
 
 /// Features in words: "zero points of activations, a residual".

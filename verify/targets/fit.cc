@@ -25,8 +25,8 @@ constexpr std::array kInputTypes = {INTACT_U8, INTACT_S8};
 
 Types TypesOf(const Problem& problem) { return {problem.a_type, problem.b_type, problem.c_type}; }
 
-// What a problem of other types asks for is what it is, however large it is: the values of its tensors are
-// many, and only few of them are looked at.
+// A problem's features do not depend on how large it is beyond sizes of 2. Small tensors are faster to make,
+// and show the same features.
 uint64_t FeaturesOf(Problem problem) {
   const RunOptions options = RunOptionsOf(problem);
   if (problem.conv) {
@@ -50,8 +50,8 @@ bool Has(uint64_t features, intact_target_feature feature) {
 
 // ----- what a target takes --------------------------------------------------------------------------------
 
-// Problems that ask for nothing but their types; some libraries do not take the smallest, or have blocks
-// without remainders.
+// Problems that need nothing but their types. Some libraries do not take the smallest sizes, or have blocks
+// without tails.
 constexpr std::array<std::string_view, 4> kGemmProbes = {"gemm {} m=1 n=1 k=1", "gemm {} m=16 n=16 k=64",
                                                          "gemm {} m=1 n=64 k=64", "gemm {} m=64 n=256 k=256"};
 constexpr std::array<std::string_view, 7> kConvProbes = {
@@ -60,8 +60,8 @@ constexpr std::array<std::string_view, 7> kConvProbes = {
     "conv {} in=1x1x1 c=1 o=1 kernel=1x1x1", "conv {} in=8x8 c=16 o=16 groups=16 kernel=3x3",
     "conv {} in=8x8 c=64 o=64 kernel=3x3"};
 
-// Sizes that are whole multiples of kMaxMultiple, and problems of such sizes: who refuses all of them refuses
-// them for something else.
+// Multiples of kMaxMultiple, and problems of such sizes. A target that refuses all of them does not refuse
+// them because of their size.
 constexpr std::array<int64_t, 3> kWhole = {kMaxMultiple, kMaxMultiple, 2 * kMaxMultiple};
 constexpr std::array<std::string_view, 2> kWholeGemms = {"gemm {0} m={1} n={2} k={3}",
                                                          "gemm {0} m=1 n={2} k={3}"};
@@ -74,9 +74,9 @@ bool IsTaken(const Target& target, const Problem& probe) {
   return output || output.error().status != INTACT_UNSUPPORTED;
 }
 
-// Of the types of which a probe asks for nothing else than `features` those that `target` takes; all of them
-// if it takes none of the probes, and those that are left when it is given up. No matter of time: a sweep's
-// problems are to be the same on a busy machine.
+// The types that `target` takes. Only types with probes that need nothing but `features` are tried. All of
+// them count as taken if the target takes no probe, and all remaining ones once it is given up. Time does not
+// matter: a sweep has the same problems on a busy machine.
 std::vector<Taken> TypesTaken(const Target& target, uint64_t features,
                               std::span<const std::string_view> probes) {
   std::vector<Taken> declared, taken;
@@ -101,8 +101,8 @@ std::vector<Taken> TypesTaken(const Target& target, uint64_t features,
   return taken.empty() ? declared : taken;
 }
 
-// What m, n and k have to be multiples of with these types, as the first of `lines` tells that the target
-// takes.
+// The numbers that m, n and k must be multiples of with these types. Probes with the first of `lines` that
+// the target takes.
 std::array<int64_t, 3> MultiplesTaken(const Target& target, uint64_t features, const Types& types,
                                       std::span<const std::string_view> lines) {
   const auto takes = [&](std::string_view line, const std::array<int64_t, 3>& sizes) {
@@ -128,7 +128,7 @@ std::array<int64_t, 3> MultiplesTaken(const Target& target, uint64_t features, c
 
 // ----- fitting --------------------------------------------------------------------------------------------
 
-// A zero point of another type, as far from the type's minimum; none stays none.
+// The zero point of another type at the same distance from the type's minimum; 0 stays 0.
 int32_t ZeroPointAs(intact_type type, intact_type was, int32_t zero_point) {
   if (type == was || zero_point == 0) return zero_point;
   return type == INTACT_S8 ? zero_point - 128 : zero_point + 128;
@@ -141,7 +141,7 @@ void DropResidual(Problem* problem) {
   problem->in_place = false;
 }
 
-// An activation range without the zero point is none.
+// Removes an activation range that does not contain the zero point.
 void KeepToRange(Problem* p) {
   const int32_t distance = p->za + (p->a_type == INTACT_S8 ? 128 : 0);
   if (p->range_min <= distance && distance <= p->range_max) return;
@@ -169,7 +169,7 @@ void SetTypes(const Types& types, Problem* problem) {
   if (p.bias == BiasKind::kF32) p.bias = BiasKind::kS32;
   p.activation = INTACT_ACTIVATION_NONE;
   DropResidual(&p);
-  if (p.quantization == INTACT_QUANTIZATION_TENSOR) return;  // without a scale
+  if (p.quantization == INTACT_QUANTIZATION_TENSOR) return;  // the run then passes no scale
   p.quantization = INTACT_QUANTIZATION_STATIC;
   p.row_zero_points = false;
   p.source = INTACT_F32;
@@ -244,7 +244,7 @@ void DropRuntimeB(Problem* p) {
   if (IsOfItems(p->zb_kind)) p->zb_kind = ZeroPointKind::kTensor;
 }
 
-// Takes `feature` out of a problem; what is like it and is in `has` comes in its place.
+// Removes `feature` from a problem, or replaces it by a similar one in `has`.
 void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
   switch (feature) {
     case INTACT_TARGET_A_ZERO_POINT:
@@ -307,7 +307,7 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
   }
 }
 
-// The features whose bits are set.
+// Visits the features whose bits are set.
 template <class Visit>
 void ForEach(uint64_t features, const Visit& visit) {
   for (int i = 0; i < INTACT_TARGET_FEATURES; ++i) {
@@ -327,8 +327,8 @@ Result<Types> ParseTypes(std::string_view text) {
 }
 
 Takes TakesOf(const Target& target) {
-  const std::unique_ptr<Target> fresh =
-      target.Fresh();  // what follows is not to be asked of one that ran these
+  // Later runs need a target that has not run the probes.
+  const std::unique_ptr<Target> fresh = target.Fresh();
   const Target& asked = fresh ? *fresh : target;
   const uint64_t features = target.Features();
   Takes takes = {features, TypesTaken(asked, features, kGemmProbes),
@@ -342,7 +342,7 @@ namespace {
 
 int64_t RoundedUp(int64_t size, int64_t multiple) { return (size + multiple - 1) / multiple * multiple; }
 
-// A depthwise convolution has one channel a group, whatever others need.
+// Depthwise convolutions keep one channel per group, whatever other convolutions need.
 void RoundUp(const std::array<int64_t, 3>& multiples, Problem* problem) {
   const auto& [m, n, k] = multiples;
   if (!problem->conv) {
@@ -390,13 +390,13 @@ std::optional<Problem> Fit(Problem problem, const Takes& takes) {
     taken = all.begin() + static_cast<std::ptrdiff_t>(digest % all.size());
     SetTypes(*taken, &problem);
   }
-  // How a plan of ours comes about is nothing to a target.
+  // These concern only plans of intact.
   problem.open_extents = problem.own_scratch = problem.saved = false;
   problem.usual_m = 0;
   problem.range_check = INTACT_RANGE_CHECKED;
-  constexpr int kMostTurns = 4;  // one feature may give way to another that is lacking as well
+  constexpr int kMostTurns = 4;  // a replacement may be lacking as well
   for (int turn = 0; turn < kMostTurns; ++turn) {
-    RoundUp(taken->multiples, &problem);  // before: a column more may ask for what one does not
+    RoundUp(taken->multiples, &problem);  // first: more columns may need features that one does not
     if (problem.Check()) return std::nullopt;
     const uint64_t lacking = FeaturesOf(problem) & ~takes.features;
     if (lacking == 0) return problem;
@@ -437,7 +437,7 @@ std::vector<LackingFeature> Lacking(const FittedProblems& fitted) {
 
 namespace {
 
-// "without these, words, …", in lines that are not too long.
+// "without these, words, …", in lines of limited width.
 std::string Listed(std::string_view indent, std::string_view head, const std::vector<std::string>& words) {
   constexpr size_t kWidth = 100;
   std::string text;
@@ -460,7 +460,7 @@ std::string Listed(std::string_view indent, std::string_view head, const std::ve
 
 std::string ToText(const FittedProblems& fitted, std::string_view indent) {
   if (fitted.unchanged == fitted.of) return {};
-  std::string text = fmt::format("{}{} problems, made of the sweep's {}: {} as they are", indent,
+  std::string text = fmt::format("{}{} problems, made from the sweep's {}: {} unchanged", indent,
                                  fitted.problems.size(), fitted.of, fitted.unchanged);
   if (fitted.rounded > 0) text += fmt::format(", {} with sizes rounded up to what it takes", fitted.rounded);
   text += '\n';

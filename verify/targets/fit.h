@@ -1,10 +1,10 @@
 // Fits problems to what a target takes.
 //
-// A sweep's problems have several features each, of which a target may know few: of thousands of problems
-// hardly any would ask for nothing else. So what a target lacks is taken out of each of them. Types become
-// ones that it takes, as its line chooses, and sizes the next ones that it takes with them; a feature that it
-// does not declare is left out, or gives way to one that is like it (an f32 bias to an s32 one). What remains
-// is distinct, and valid.
+// Each problem of a sweep has several features, and a target may know few of them: it would take hardly any
+// of thousands of problems. So features that the target lacks are removed from each problem. Types become
+// types that it takes (the problem's line chooses among them), and sizes the next larger ones that it takes
+// with these types. A feature that the target does not declare is left out, or replaced by a similar one (an
+// f32 bias by an s32 one). The results are valid, and duplicates are dropped.
 #ifndef INTACT_VERIFY_TARGETS_FIT_H_
 #define INTACT_VERIFY_TARGETS_FIT_H_
 
@@ -33,54 +33,55 @@ struct Types {
 std::string ToString(const Types& types);
 Result<Types> ParseTypes(std::string_view text);
 
-/// Types that a target takes together, and the numbers that m, n and k have to be multiples of; of
-/// convolutions n and k are the channels of a group.
+/// Types that a target takes together, and the numbers that m, n and k must be multiples of. For convolutions
+/// n and k are the channels of a group.
 struct Taken : Types {
   std::array<int64_t, 3> multiples = {1, 1, 1};
   bool operator==(const Taken&) const = default;
 };
 
-/// Powers of two are looked for, up to this one.
+/// Multiples are powers of two up to this one.
 inline constexpr int64_t kMaxMultiple = 64;
 
-/// What a target takes.
+/// The operations that a target takes.
 struct Takes {
   uint64_t features = 0;  // intact_target_feature bits
   std::vector<Taken> gemm, conv;
   bool operator==(const Takes&) const = default;
 };
 
-/// Asks `target`, in a process of its own if it has any: which features it declares, and by small problems
-/// which of its types it takes together, and which powers of two sizes have to be multiples of: 1 where it
-/// takes no problem whose sizes are all multiples. One that fails at such a problem in any other way than
-/// with UNSUPPORTED takes its types; one that takes none of the problems, or hangs, takes all types that it
-/// declares, for then the sweep is to tell.
+/// Asks `target`, in a fresh process if it has one, for its features, and runs small problems. These show
+/// which of its types it takes together, and which powers of two sizes must be multiples of (1 if it takes no
+/// problem whose sizes are all multiples). Any error except UNSUPPORTED counts as taken. A target that takes
+/// none of the problems, or hangs, is assumed to take all types that it declares: the sweep then reports its
+/// errors.
 Takes TakesOf(const Target& target);
 
-/// `problem` as `takes` has it; nothing if that cannot be. Of the types that are taken, where it has others,
-/// its line chooses: it becomes the same in whatever sweep it is.
+/// `problem` fitted to `takes`; nullopt if that is impossible. If its types are not taken, its line chooses
+/// others, so the result is the same in every sweep.
 std::optional<Problem> Fit(Problem problem, const Takes& takes);
 
 struct FittedProblems {
-  std::vector<Problem> problems;   // in the order of those that they were made of
-  int64_t of = 0;                  // how many those were
-  int64_t unchanged = 0;           // of `problems`
-  int64_t left_out = 0;            // of `of`: cannot be fitted; the others came to be the same as some other
-  int64_t rounded = 0;             // of `problems`: sizes were rounded up
-  std::vector<std::string> takes;  // words: the types that are taken together, and multiples of sizes
-  // Of `of`, how many have a feature that is lacking.
+  std::vector<Problem> problems;   // in the order of the original problems
+  int64_t of = 0;                  // the number of original problems
+  int64_t unchanged = 0;           // how many of `problems` are unchanged
+  int64_t left_out = 0;            // cannot be fitted; the others missing from `problems` became duplicates
+  int64_t rounded = 0;             // how many of `problems` have sizes that were rounded up
+  std::vector<std::string> takes;  // describes types that are taken together, and multiples of sizes
+  // For each feature that the target lacks: how many of `of` have it.
   std::array<int64_t, INTACT_TARGET_FEATURES> lacking = {};
 };
 FittedProblems Fit(std::span<const Problem> problems, const Takes& takes);
 
-/// A feature that the target lacks, and how many problems have it, most first.
+/// A feature that the target lacks, and the number of problems that have it.
 struct LackingFeature {
   std::string name;
   int64_t problems = 0;
 };
 std::vector<LackingFeature> Lacking(const FittedProblems& fitted);
 
-/// What was changed, and what is lacking, in lines that begin with `indent`; "" if nothing is.
+/// Describes what was changed and what is lacking, in lines that begin with `indent`; "" if all problems are
+/// unchanged.
 std::string ToText(const FittedProblems& fitted, std::string_view indent);
 
 }  // namespace intact::verify

@@ -11,7 +11,7 @@
 namespace intact::verify {
 namespace {
 
-// Those that have a name; with more at a time than there are slots, the others are not found.
+// Buffers with a name. If there are more than slots, the others cannot be found.
 std::array<NamedBuffer, 64> named_buffers;
 std::mutex naming;
 
@@ -44,7 +44,7 @@ Result<GuardedBuffer> GuardedBuffer::Allocate(size_t size, const Surroundings& s
   const size_t front = surroundings.is_behind_a_page ? page : 0;
   GuardedBuffer buffer(begin, mapped, {begin + front, mapped - front - page}, size, surroundings);
   const bool has_front =
-      front == 0 || mprotect(begin, front, PROT_NONE) == 0;  // an emulator refuses no bytes
+      front == 0 || mprotect(begin, front, PROT_NONE) == 0;  // emulators reject a size of 0
   if (!has_front || mprotect(begin + mapped - page, page, PROT_NONE) != 0) {
     return Error{INTACT_OUT_OF_MEMORY, "the pages around a guarded buffer cannot be protected"};
   }
@@ -63,7 +63,7 @@ GuardedBuffer::GuardedBuffer(uint8_t* mapping, size_t mapped, std::span<uint8_t>
 }
 
 void GuardedBuffer::MakeReadOnly() noexcept {
-  // A failure leaves the buffer writable: the check is weaker, the data the same.
+  // A failure leaves the buffer writable: the check is weaker, but the data is right.
   (void)mprotect(usable_.data(), usable_.size(), PROT_READ);
 }
 
@@ -84,7 +84,7 @@ void GuardedBuffer::Unmap::operator()(uint8_t* mapping) const noexcept {
 NamedBuffer NamedBufferAt(const void* address) noexcept {
   constexpr ptrdiff_t kNear = 4096;
   const auto at = reinterpret_cast<intptr_t>(address);
-  // The pages around one may be next to those around another.
+  // The guard pages of one buffer may be next to another's.
   for (const NamedBuffer& buffer : named_buffers) {
     if (buffer.name == nullptr) continue;
     const auto begin = reinterpret_cast<intptr_t>(buffer.mapping);

@@ -1,18 +1,19 @@
-// Memory for buffers that emitted code touches: sanitizers cannot see such code, a page fault can.
+// Memory for buffers that emitted code accesses. Sanitizers cannot see such code, but a page fault can.
 //
 //   | canary page | canary … | data: size bytes | shift bytes | PROT_NONE page |
 //                             ^ data()                        ^ page boundary
 //
-// or, where the surroundings have it so,
+// or, if the surroundings say so,
 //
 //   | PROT_NONE page | data: size bytes | canary … | PROT_NONE page |
 //                    ^ data()
 //
-// With a shift of 0 one byte beyond the data faults. The data is not aligned, unless its size is: kernels may
-// not ask for alignment. All bytes, the data's too, begin as canaries, so that what a kernel was not to write
-// can be checked afterwards.
+// With a shift of 0, an access one byte beyond the data faults. The data is not aligned unless its size is:
+// kernels may not ask for alignment. All bytes, the data's too, begin as canaries, so that stray writes can
+// be found afterwards.
 //
-// Buffers with a name are listed while they live, so that a handler of faults can tell whose page was hit.
+// Buffers with a name are listed while they live, so that a signal handler can report which buffer's page was
+// hit.
 #ifndef INTACT_VERIFY_TARGETS_GUARDED_BUFFER_H_
 #define INTACT_VERIFY_TARGETS_GUARDED_BUFFER_H_
 
@@ -33,12 +34,12 @@ class GuardedBuffer {
                                         const char* name = nullptr);
 
   std::span<uint8_t> data() const noexcept { return data_; }
-  /// From here on, a write to the buffer faults.
+  /// Makes later writes to the buffer fault.
   void MakeReadOnly() noexcept;
   uint8_t canary() const noexcept { return canary_; }
   /// Whether all bytes before the data are still canaries.
   bool FrontIntact() const noexcept;
-  /// The same of those between the data and the page boundary.
+  /// Whether all bytes between the data and the page boundary are still canaries.
   bool BackIntact() const noexcept;
 
  private:
@@ -47,7 +48,7 @@ class GuardedBuffer {
     bool is_named = false;
     void operator()(uint8_t* mapping) const noexcept;
   };
-  // What of the mapping can be touched.
+  // `usable`: the accessible part of the mapping.
   GuardedBuffer(uint8_t* mapping, size_t mapped, std::span<uint8_t> usable, size_t size,
                 const Surroundings& surroundings);
 
@@ -65,8 +66,8 @@ struct NamedBuffer {
   size_t size = 0;
 };
 
-/// The buffer whose data or guards `address` is in or near; without a name if there is none. Made for
-/// handlers of signals: takes no lock, calls nothing.
+/// The buffer whose data or guards contain `address` or are near it; without a name if there is none. For
+/// signal handlers: takes no lock, calls nothing.
 NamedBuffer NamedBufferAt(const void* address) noexcept;
 
 }  // namespace intact::verify

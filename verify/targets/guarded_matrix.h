@@ -1,4 +1,4 @@
-// A matrix in guarded memory (guarded_buffer.h), whose last row ends at the guard page.
+// A matrix in guarded memory (guarded_buffer.h). Its last row ends at the guard page.
 #ifndef INTACT_VERIFY_TARGETS_GUARDED_MATRIX_H_
 #define INTACT_VERIFY_TARGETS_GUARDED_MATRIX_H_
 
@@ -13,8 +13,8 @@
 
 namespace intact::verify {
 
-/// Rows of `row_bytes`, `stride_bytes` apart; of a batch, items of `item_rows` rows, `item_pad_bytes` more
-/// apart than their rows take.
+/// Rows of `row_bytes`, `stride_bytes` apart. A batch has items of `item_rows` rows, with `item_pad_bytes`
+/// more between items.
 class GuardedMatrix {
  public:
   /// OUT_OF_MEMORY if the system gives none.
@@ -26,10 +26,10 @@ class GuardedMatrix {
   uint8_t* data() const noexcept { return buffer_.data().data(); }
   /// Copies dense rows in.
   void Write(const uint8_t* dense) noexcept;
-  /// The same; from then on a write faults.
+  /// The same, and makes later writes fault.
   void Load(const uint8_t* dense) noexcept;
   std::vector<uint8_t> Dense() const;
-  /// Where a byte that does not belong to the matrix was written, if anywhere.
+  /// Describes the first overwritten byte that does not belong to the matrix, if there is one.
   std::optional<std::string> StrayWrite() const;
 
  private:

@@ -28,8 +28,8 @@ intact_linear_desc LinearDescOf(const reference::Linear& operation, const RunOpt
   return desc;
 }
 
-// Rows of a tensor, `stride` elements apart; pixels of channels are rows as well. Those of a batch are items,
-// `item_pad` elements apart beyond their rows, or where pointers tell.
+// Rows of a tensor, `stride` elements apart; for convolutions, pixels with their channels. A batch has
+// several items: `item_pad` elements between them, or a pointer to each.
 struct Rows {
   int64_t count, elements, stride;
   int64_t items = 1, item_pad = 0;
@@ -37,7 +37,7 @@ struct Rows {
   int64_t ItemStride() const { return count * stride + item_pad; }
 };
 
-// A tensor in guarded memory: items that have pointers each in memory of its own.
+// A tensor in guarded memory; items with pointers have separate memory.
 class GuardedTensor {
  public:
   static Result<GuardedTensor> Allocate(const char* name, const Rows& rows, int64_t element_size,
@@ -57,7 +57,7 @@ class GuardedTensor {
     return tensor;
   }
 
-  // One of them is nullptr; both are where pointers lead to no items.
+  // data() or items() is nullptr; both are if there are pointers but no items.
   uint8_t* data() const noexcept {
     return items_.empty() && !matrices_.empty() ? matrices_.front().data() : nullptr;
   }
@@ -92,7 +92,7 @@ class GuardedTensor {
   int64_t matrix_bytes_ = 0;
 };
 
-// B as options lay it out, or a filter.
+// B as `options` lay it out, or a filter.
 Rows WeightsOf(const reference::Gemm& gemm, const RunOptions& options) {
   const TensorLayout layout = WeightLayoutOf(gemm, options);
   return {layout.rows,      layout.elements,
@@ -105,7 +105,7 @@ Rows WeightsOf(const reference::Conv& conv, const RunOptions& options) {
 }
 
 std::vector<int8_t> LaidOut(const reference::Gemm& gemm, const RunOptions& options) {
-  // A matrix' columns from its rows are as well those of its transpose.
+  // Transposing: FromColumns() turns rows into columns as well.
   return options.b_by_columns ? reference::FromColumns(gemm.b, gemm.k, gemm.n) : gemm.b;
 }
 const std::vector<int8_t>& LaidOut(const reference::Conv& conv, const RunOptions& /*options*/) {
@@ -149,7 +149,7 @@ class GuardedVectors {
  public:
   explicit GuardedVectors(const Surroundings& surroundings) : surroundings_(surroundings) {}
 
-  // Moves `values`, if there are any.
+  // Copies `values` into guarded memory, if there are any, and points to the copy.
   template <class T>
   Error Guard(const char* name, const T** values, int64_t count) {
     if (*values == nullptr) return {};
@@ -167,20 +167,20 @@ class GuardedVectors {
   std::vector<GuardedMatrix> matrices_;
 };
 
-// The tensors of a run, and what else it reads.
+// The tensors and vectors that a run reads.
 struct GuardedRun {
   GuardedTensor a, c;
   std::optional<GuardedTensor> residual, b;
   GuardedVectors vectors;
 
-  // Where the residual is; nullptr if there is none.
+  // The tensor that holds the residual; nullptr if there is none.
   const GuardedTensor* Residual(const reference::Linear& operation, const RunOptions& options) const {
     if (!operation.HasResidual()) return nullptr;
     return options.in_place ? &c : &*residual;
   }
 };
 
-// What runs of a GEMM alone read: pointers of items, their Bs, vectors of rows and of items.
+// Guards what only runs of GEMMs read: pointers to items, runtime B, vectors of rows and of items.
 Error GuardOthers(const reference::Gemm& gemm, const RunOptions& options, GuardedRun* guarded,
                   intact_gemm_args* args) {
   args->a_items = guarded->a.items();
@@ -206,7 +206,7 @@ Error GuardOthers(const reference::Conv& /*conv*/, const RunOptions& /*options*/
   return guarded->vectors.Guard("a_scales", &args->a_scales, 1);
 }
 
-// What runs give of A's quantization, if it is not theirs to find.
+// Sets the quantization of A if runs pass it.
 template <class Args>
 void SetQuantization(const reference::Linear& operation, Args* args) {
   if (operation.a_quantization != INTACT_QUANTIZATION_ROWS &&

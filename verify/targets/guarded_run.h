@@ -1,5 +1,5 @@
-// An operation as the public C ABI states it, on memory that tells of stray accesses: how our library and
-// plug-ins are called alike.
+// Calls an operation through the structs of the public C ABI, on memory that detects stray accesses. Our
+// library and plug-ins are called in this way.
 #ifndef INTACT_VERIFY_TARGETS_GUARDED_RUN_H_
 #define INTACT_VERIFY_TARGETS_GUARDED_RUN_H_
 
@@ -12,11 +12,11 @@
 
 namespace intact::verify {
 
-/// A descriptor for `options` that points to the vectors of an operation.
+/// A descriptor for `options`. It points to the vectors of the operation.
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options);
 ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options);
 
-/// How a tensor of an item lies in memory: rows of elements, `stride` from one to the next.
+/// How one item's tensor lies in memory: rows of elements, `stride` elements from row to row.
 struct TensorLayout {
   int64_t rows, elements, stride;
 };
@@ -27,11 +27,11 @@ TensorLayout InputLayoutOf(const reference::Conv& conv, const RunOptions& option
 TensorLayout WeightLayoutOf(const reference::Gemm& gemm, const RunOptions& options);
 TensorLayout WeightLayoutOf(const reference::Conv& conv, const RunOptions& options);
 
-/// B, or the filter, as `options` lay it out for such a plan; empty where runs give it.
+/// B, or the filter, as `options` lay it out; empty with runtime B.
 std::vector<int8_t> StoredWeights(const reference::Gemm& gemm, const RunOptions& options);
 std::vector<int8_t> StoredWeights(const reference::Conv& conv, const RunOptions& options);
 
-/// A, or the input, as `options` lay it out, without what lies between rows.
+/// A, or the input, as `options` lay it out, without gaps between rows.
 std::vector<uint8_t> StoredInput(const reference::Gemm& gemm, const RunOptions& options);
 std::vector<uint8_t> StoredInput(const reference::Conv& conv, const RunOptions& options);
 
@@ -42,20 +42,19 @@ struct Buffers {
   const void* residual = nullptr;
 };
 
-/// The arguments of its run on `buffers`, whose strides are those of `options`.
+/// The arguments of a run on `buffers`, with the strides of `options`.
 intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, const Buffers& buffers);
 intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, const Buffers& buffers);
 
-/// Output bytes, dense, of `run` on the tensors of an operation: with every buffer that emitted code touches
-/// ending at an unmapped page (the output at both ends a canary), so that a stray access is a fault and a
-/// stray write is found.
+/// The dense output bytes of `run` on an operation's tensors. Every buffer that emitted code touches ends at
+/// an unmapped page, and C has canaries at both ends: stray accesses fault, and stray writes are found.
 Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
                                         const std::function<Error(const intact_gemm_args&)>& run);
 Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOptions& options,
                                         const std::function<Error(const intact_conv_args&)>& run);
 
-/// What call(the descriptor, the weights) returns, all that they point to in guarded memory. The weights are
-/// nullptr where runs give them.
+/// Returns call(descriptor, weights). All that they point to is in guarded memory. With runtime B the weights
+/// are nullptr.
 Error CallGuarded(const reference::Gemm& gemm, const RunOptions& options,
                   const std::function<Error(const GemmDesc& desc, const void* b)>& call);
 Error CallGuarded(const reference::Conv& conv, const RunOptions& options,

@@ -13,7 +13,7 @@ namespace {
 
 Error Failed(std::string message) { return Error{INTACT_CODEGEN_FAILED, std::move(message)}; }
 
-// The plan for exactly options.isa.
+// Creates the plan for exactly options.isa.
 template <class Plan, class Operation>
 Result<Plan> CreateExactly(const Operation& operation, const RunOptions& options) {
   if (options.isa != INTACT_ISA_ANY && intact_isa_available(options.isa) == 0) {
@@ -37,7 +37,7 @@ Result<Plan> CreateExactly(const Operation& operation, const RunOptions& options
 
 Error StatusError(intact_status status) { return {status, intact_last_error()}; }
 
-// An error of RunGuarded() with the name of the kernel.
+// Adds the kernel's name to an error of RunGuarded().
 template <class Plan>
 Result<std::vector<uint8_t>> Named(Result<std::vector<uint8_t>> output, const Plan& plan) {
   if (output || output.error().status != INTACT_CODEGEN_FAILED) return output;
@@ -56,14 +56,14 @@ Result<Conv> CreatePlan(const reference::Conv& conv, const RunOptions& options) 
 
 namespace {
 
-// A plan as options ask for it, with the memory that a loaded one's weights stay in.
+// A plan and, if it was loaded, the memory that holds its weights.
 template <class Plan>
 struct KeptPlan {
   std::optional<GuardedMatrix> image;
   Result<Plan> plan = Error{};
 };
 
-// Saves the plan and loads it again, from memory that ends at a guard page.
+// Saves the plan and loads it from memory that ends at a guard page.
 template <class Plan>
 Error Reload(const RunOptions& options, KeptPlan<Plan>* kept) {
   ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, kept->plan->SaveMemory());
@@ -94,7 +94,7 @@ intact_status RunOnce(const Conv& plan, const intact_conv_args& args) {
   return intact_conv_run(plan.handle(), &args);
 }
 
-// In scratch that ends at a guard page, if it is to be the caller's.
+// With own_scratch, the scratch memory ends at a guard page.
 template <class Plan, class Args>
 Error RunAs(const Plan& plan, Args args, const RunOptions& options) {
   if (!options.own_scratch) return StatusError(RunOnce(plan, args));
@@ -138,7 +138,8 @@ Result<std::unique_ptr<HeldPlan>> HoldPlan(Operation operation, const RunOptions
   return std::unique_ptr<HeldPlan>(std::move(held));
 }
 
-// Kernels go with their last plan: each plan lives until the next one is made, and neighbours share them.
+// A kernel is freed with the last plan that uses it. Keeping each plan until the next one is made lets
+// consecutive problems share kernels.
 template <class Plan, class Operation>
 Result<std::vector<uint8_t>> RunOnNewPlan(const Operation& operation, const RunOptions& options) {
   thread_local KeptPlan<Plan> kept;

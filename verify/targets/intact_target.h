@@ -10,20 +10,20 @@
 
 namespace intact::verify {
 
-/// The plan that runs an operation; UNSUPPORTED unless it is for exactly options.isa.
+/// The plan that runs an operation; UNSUPPORTED if it is for another ISA than options.isa.
 Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options);
 Result<Conv> CreatePlan(const reference::Conv& conv, const RunOptions& options);
 
-/// An operation and its plan, as its options ask for it, to be run again. Run() is thread-safe.
+/// An operation with its plan, for repeated runs. Run() is thread-safe.
 class HeldPlan {
  public:
   virtual ~HeldPlan() = default;
-  /// Runs guarded; output bytes, dense.
+  /// Runs on guarded memory; returns dense output bytes.
   virtual Result<std::vector<uint8_t>> Run() const = 0;
 };
 Result<std::unique_ptr<HeldPlan>> Hold(reference::Operation operation, const RunOptions& options);
 
-/// Runs guarded.
+/// Runs on guarded memory.
 class IntactTarget : public Target {
  public:
   std::string Name() const override { return "intact"; }

@@ -20,7 +20,7 @@ using Bytes = std::vector<uint8_t>;
 
 enum class Request : uint8_t { kName, kRun };
 
-constexpr int kRepetitions = 8;  // of a run whose outputs change, to see whether they do by themselves
+constexpr int kRepetitions = 8;  // of a run whose outputs change, to see whether they change without a cause
 
 // Memory around the tensors of the second run of each pair.
 constexpr std::array kElsewhere = {Surroundings{0x5a, 61, false}, Surroundings{0x5a, 0, true}};
@@ -210,7 +210,7 @@ Error IsolatedTarget::RunElsewhere(const reference::Operation& operation, RunOpt
   const Result<Bytes> elsewhere = RunOnce(operation, options);
   if (!elsewhere) {
     Error error = elsewhere.error();
-    if (error.status == INTACT_UNSUPPORTED) {  // which would be no finding
+    if (error.status == INTACT_UNSUPPORTED) {  // UNSUPPORTED would not count as a failure
       error = {INTACT_CODEGEN_FAILED, "the target answers differently: it refuses, " + error.message};
       failure_ = {FailureKind::kRefusal};
     }

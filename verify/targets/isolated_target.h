@@ -1,22 +1,22 @@
-// A target in a process of its own: what it does there, a crash, an exit, a hang, an access beyond its
-// tensors, is an error with words for it, and the next run starts another such process.
+// A target in its own process. A crash, an exit, a hang or an access beyond its tensors becomes an error with
+// a description; the next run starts another process.
 //
 //   this process          worker, made by fork()
 //   tensors, options ──►  shared memory (memfd) ──►  Target::Run() between guard pages
 //   output, error    ◄──  shared memory         ◄──
 //                         signal handler: which signal, which address, in or near which tensor
 //
-// A number through a socket tells the other side that its turn has come; no answer within the deadline, and
-// the worker is killed, with all that it has started. What the worker prints is kept, and the line that tells
-// most of it quoted when it is lost.
+// A number sent through a socket passes the turn to the other side. If there is no answer within the
+// deadline, the worker is killed with all that it has started. The worker's output is kept; if the worker is
+// lost, the error quotes its most informative line.
 //
-// A run is done twice, the second time with its tensors in another place, other alignments and other contents
-// of memory that nobody has written: outputs that change are an error too, which says with what they change.
-// There are two such places, a few bytes before a page that cannot be touched and right behind one: of a
-// problem one, by its line, unless all are asked for.
+// Each run is repeated with its tensors in another place, at other alignments and with other contents of
+// memory that nobody has written. Outputs that change are an error, which says with what they change. There
+// are two places: a few bytes before an inaccessible page, and right behind one. A problem's line chooses one
+// of them, unless all are asked for.
 //
-// A target that has not returned five times is given up. Who looks for the smallest problem of which it does
-// not return need not wait the whole deadline each time.
+// A target that has not returned five times is given up. The search for the smallest problem that hangs need
+// not wait for the whole deadline each time.
 #ifndef INTACT_VERIFY_TARGETS_ISOLATED_TARGET_H_
 #define INTACT_VERIFY_TARGETS_ISOLATED_TARGET_H_
 
@@ -32,7 +32,7 @@
 
 namespace intact::verify {
 
-/// Makes a target; called in the worker, once in each.
+/// Makes a target; called once in each worker.
 using TargetFactory = std::function<Result<std::unique_ptr<Target>>()>;
 
 class IsolatedTarget : public Target {
@@ -40,8 +40,8 @@ class IsolatedTarget : public Target {
   static constexpr std::chrono::milliseconds kDeadline{10000};
   static constexpr int kMostHangs = 5;
 
-  /// Starts a worker. Errors: those of `factory`, and what became of the worker. The calling process must not
-  /// have run threads whose runtimes do not survive a fork(). Not thread-safe.
+  /// Starts a worker. Errors are those of `factory`, or describe how the worker was lost. The calling process
+  /// must not have run threads whose runtimes do not survive a fork(). Not thread-safe.
   static Result<std::unique_ptr<Target>> Start(TargetFactory factory,
                                                std::chrono::milliseconds deadline = kDeadline);
   ~IsolatedTarget() override;
@@ -60,7 +60,7 @@ class IsolatedTarget : public Target {
                                    const RunOptions& options) const override;
 
  private:
-  // What the target says of itself.
+  // How the target describes itself.
   struct Introduction {
     std::string name, arithmetic;
     uint64_t features = 0;
@@ -69,9 +69,10 @@ class IsolatedTarget : public Target {
   IsolatedTarget(TargetFactory factory, std::chrono::milliseconds deadline);
   // Sets worker_.
   Result<Introduction> StartWorker() const;
-  // The error of outputs that change: `with` what, in words.
+  // The error of outputs that change; `with` describes with what.
   Error Unsteady(FailureKind kind, std::string_view with) const;
-  // The error of a run with its tensors elsewhere, or that its outputs are not `first`.
+  // Repeats a run with its tensors at `place`. An error if the run fails, or if its outputs differ from
+  // `first`.
   Error RunElsewhere(const reference::Operation& operation, RunOptions options,
                      const std::vector<uint8_t>& first, const Surroundings& place) const;
   Result<std::vector<uint8_t>> RunOnce(const reference::Operation& operation,
@@ -79,12 +80,12 @@ class IsolatedTarget : public Target {
 
   const TargetFactory factory_;
   const std::chrono::milliseconds deadline_;
-  std::chrono::milliseconds patience_;                      // with calls: the deadline at most
+  std::chrono::milliseconds patience_;  // how long to wait for a call; at most the deadline
   mutable std::chrono::steady_clock::duration slowest_{0};  // of the calls that returned
   Introduction introduction_;
   mutable std::unique_ptr<Worker> worker_;  // nullptr once it has died
   static constexpr const char* kCreation = "its creation";
-  mutable std::string ran_ = kCreation;  // what it did last
+  mutable std::string ran_ = kCreation;  // the last call, for messages
   mutable std::string printed_;
   mutable int hangs_ = 0;
   mutable Failure failure_;  // of the last run

@@ -24,14 +24,13 @@ namespace {
 
 using Message = std::array<char, INTACT_TARGET_MESSAGE_BYTES>;
 
-// What the plug-in left in `message`, which need not be a string.
+// The plug-in's text in `message`, which may lack a terminating 0.
 std::string TextOf(const Message& message, const std::string& otherwise) {
   const std::string text(message.data(), strnlen(message.data(), message.size()));
   return text.empty() ? otherwise : support::Excerpt(text);
 }
 
-// How floats are computed, which callees must leave as it is (System V ABI, 3.2.1): rounding, denormals,
-// traps.
+// Floating-point control: rounding, denormals, traps. Callees must preserve it (System V ABI, 3.2.1).
 struct FloatControl {
   uint32_t mxcsr = _mm_getcsr() & ~static_cast<uint32_t>(_MM_EXCEPT_MASK);
   int rounding = std::fegetround();
@@ -42,18 +41,18 @@ Error ErrorOf(intact_status status, const Message& message) {
   if (status == INTACT_OK) return {};
   if (status == INTACT_UNSUPPORTED) return {status, TextOf(message, "the target does not run it")};
   return {INTACT_CODEGEN_FAILED, fmt::format("the target failed with status {}: {}", static_cast<int>(status),
-                                             TextOf(message, "it says no more"))};
+                                             TextOf(message, "it gave no reason"))};
 }
 
-// What a stack that is used again would hold.
+// Fills the stack as earlier calls would.
 [[gnu::noinline]] void ScribbleOnStack(uint8_t byte) {
   std::array<uint8_t, size_t{64} << 10> stack;
   stack.fill(byte);
-  asm volatile("" : : "r"(stack.data()) : "memory");  // or the compiler would leave it out
+  asm volatile("" : : "r"(stack.data()) : "memory");  // keeps the compiler from removing it
 }
 
-// What memory of malloc() would hold. Small blocks come as they were freed, without M_PERTURB's bytes: some
-// of every size are given back with `byte` in them.
+// Fills memory that malloc() returns. M_PERTURB does not reach freed blocks that are reused, so some of each
+// small size are freed with `byte` in them.
 void ScribbleOnHeap(uint8_t byte) {
   (void)mallopt(M_PERTURB, byte);
   constexpr size_t kLargest = 1040;  // of blocks that glibc keeps for the thread
@@ -80,7 +79,7 @@ Result<std::vector<uint8_t>> RunPlugin(const GemmOrConv& operation, const RunOpt
       ScribbleOnHeap(options.surroundings.canary);
       ScribbleOnStack(options.surroundings.canary);
       const intact_status status = function(&desc, &desc.linear, weights, &args, message.data());
-      // If there is no other error, a write outside C may follow.
+      // RunGuarded() may still find a write outside C.
       if (before == FloatControl()) {
         *failure = status == INTACT_OK ? Failure{FailureKind::kStrayWrite}
                                        : Failure{FailureKind::kError, intact_status_name(status)};
@@ -97,7 +96,7 @@ Result<std::vector<uint8_t>> RunPlugin(const GemmOrConv& operation, const RunOpt
   return output;
 }
 
-// Reads the struct of a plug-in of this version or another. Returns what is wrong with it, or "".
+// Reads the struct of a plug-in, which may be of another version. Returns what is wrong with it, or "".
 std::string ReadTarget(const intact_target* given, intact_target* read) {
   constexpr size_t kLeast = offsetof(intact_target, conv), kMost = 4096;
   const size_t size = given->struct_size;
@@ -113,7 +112,7 @@ std::string ReadTarget(const intact_target* given, intact_target* read) {
   return {};
 }
 
-// What is wrong with what a plug-in says of itself, or "".
+// What is wrong with a plug-in's description of itself, or "".
 std::string WhyNoTarget(const intact_target& target) {
   if (target.name == nullptr) return "its name is NULL";
   const auto has = [&target](auto... features) {
@@ -144,7 +143,7 @@ Result<std::unique_ptr<Target>> PluginTarget::Open(const std::string& file, cons
   };
   std::error_code error;
   if (!std::filesystem::exists(file, error)) return invalid("no such file");
-  // Without a folder the name would be looked up among the system's libraries.
+  // dlopen() looks up a name without a folder among the system's libraries.
   const std::filesystem::path path = std::filesystem::absolute(file, error);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return invalid(support::Excerpt(dlerror()));

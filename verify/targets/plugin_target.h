@@ -1,5 +1,5 @@
-// A shared object that speaks include/intact/target.h, as a target in this process. What can crash goes into
-// a process of its own: see isolated_target.h.
+// A shared object with the interface of include/intact/target.h, as a target in this process.
+// isolated_target.h runs a target that may crash in its own process.
 #ifndef INTACT_VERIFY_TARGETS_PLUGIN_TARGET_H_
 #define INTACT_VERIFY_TARGETS_PLUGIN_TARGET_H_
 
@@ -15,14 +15,14 @@ namespace intact::verify {
 
 class PluginTarget : public Target {
  public:
-  /// Loads `file`, once and for the life of the process. Errors name the file and what is wrong with it.
+  /// Loads `file` for the life of the process. Errors name the file and what is wrong with it.
   static Result<std::unique_ptr<Target>> Open(const std::string& file, const std::string& options);
 
   std::string Name() const override;
   std::string Arithmetic() const override;
   uint64_t Features() const override { return target_.supports; }
   Failure LastFailure() const override { return failure_; }
-  /// Runs guarded. UNSUPPORTED for what the plug-in does not declare or refuses.
+  /// Runs on guarded memory. UNSUPPORTED for operations that the plug-in does not declare or refuses.
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& options) const override;
 

@@ -1,5 +1,5 @@
 // Operations, options and answers as bytes, for another process of the same program: see isolated_target.h.
-// Values lie one after the other as memory has them, vectors and strings behind their length.
+// Values follow each other as they are in memory; a vector or string follows its length.
 #ifndef INTACT_VERIFY_TARGETS_WIRE_H_
 #define INTACT_VERIFY_TARGETS_WIRE_H_
 
@@ -15,7 +15,7 @@
 
 namespace intact::verify {
 
-/// Gathers bytes.
+/// Collects bytes.
 class WireWriter {
  public:
   template <class T>
@@ -42,7 +42,7 @@ class WireWriter {
   std::vector<uint8_t> bytes_;
 };
 
-/// Reads what a WireWriter wrote, in the same order. Too few bytes, whoever lost them, make failed() true.
+/// Reads what a WireWriter wrote, in the same order. If bytes are missing for any reason, failed() is true.
 class WireReader {
  public:
   explicit WireReader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
@@ -81,7 +81,7 @@ class WireReader {
   bool failed_ = false;
 };
 
-/// Passes all fields to `archive`, a writer or a reader, of the kind that `operation` holds.
+/// Passes all fields of `operation` to `archive`, a writer or a reader.
 template <class Archive>
 void ArchiveFields(Archive& archive, auto& operation) {
   std::visit(

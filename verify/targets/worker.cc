@@ -31,14 +31,14 @@ namespace intact::verify {
 namespace {
 
 constexpr size_t kHeaderBytes = 4096;
-constexpr off_t kMostPrinted = off_t{64} << 20;  // bytes, of memory, for what a worker prints
+constexpr off_t kMostPrinted = off_t{64} << 20;  // bytes; the worker's output is kept in memory
 
-// What a handler saw of the signal that ends the worker.
+// What the handler saw of the signal that ends the worker.
 struct Fault {
   int32_t signal = 0;  // 0: none yet
   int32_t code = 0;    // siginfo_t::si_code
   bool is_write = false;
-  bool is_unmapped = false;  // `address` is in a tensor's memory, and nothing is mapped there
+  bool is_unmapped = false;  // `address` is in a tensor's memory, which is no longer mapped
   uint64_t address = 0;
   std::array<char, 32> tensor = {};  // "" unless the address is in or near one
   int64_t offset = 0;                // of the address from the tensor's first byte
@@ -54,20 +54,21 @@ struct Header {
 static_assert(sizeof(Header) <= kHeaderBytes);
 
 Error OutOfMemory(const char* what) {
-  return {INTACT_OUT_OF_MEMORY, fmt::format("a process of its own: {}: {}", what, std::strerror(errno))};
+  return {INTACT_OUT_OF_MEMORY, fmt::format("worker process: {}: {}", what, std::strerror(errno))};
 }
 
-// The worker's header, for its handler, and the worker itself: processes that it starts have the handler too.
+// The worker's header, for its handler. Processes that the worker starts inherit the handler, so it also
+// checks own_process.
 Header* own_header = nullptr;
 pid_t own_process = 0;
 
 void OnFault(int signal, siginfo_t* info, void* context) {
-  // A second fault, in this handler or of another thread, leaves the first one's record.
+  // A second fault, in this handler or in another thread, does not overwrite the first one's record.
   if (own_header->fault.signal == 0 && getpid() == own_process) {
     Fault fault;
     fault.signal = signal;
     fault.code = info->si_code;
-    // Others have no address: those that somebody sent, and what the processor tells no more of.
+    // Signals that somebody sent have no address, nor do exceptions without one.
     const bool has_address = info->si_code > 0 && info->si_code != SI_KERNEL;
     if (has_address && (signal == SIGSEGV || signal == SIGBUS)) {
       constexpr greg_t kWriteBit = 2;  // of the page fault's error code
@@ -83,7 +84,7 @@ void OnFault(int signal, siginfo_t* info, void* context) {
     }
     own_header->fault = fault;
   }
-  (void)std::signal(signal, SIG_DFL);  // the instruction is run again, or the signal raised
+  (void)std::signal(signal, SIG_DFL);  // the instruction runs again, or raise() repeats the signal
   (void)raise(signal);
 }
 
@@ -136,7 +137,7 @@ std::string Describe(const Fault& fault) {
   if (fault.code <= 0) return fmt::format("was sent {}", name);
   if (fault.code == SI_KERNEL) {
     return fmt::format(
-        "crashed ({}): an access that wants alignment (movaps, vmovdqa …) to memory without, or no address",
+        "crashed ({}): an aligned access (movaps, vmovdqa …) to unaligned memory, or an invalid address",
         name);
   }
   const bool is_inside = fault.offset >= 0 && fault.offset < fault.size;
@@ -146,14 +147,14 @@ std::string Describe(const Fault& fault) {
   return fmt::format("crashed ({}): {} {}{}", name, fault.is_write ? "a write" : "a read", Place(fault), why);
 }
 
-// The next message of the other side; nothing if it is gone. `flags` of recv().
+// The next message of the other side; nullopt if that is gone. `flags` are recv()'s.
 template <class T>
 std::optional<T> ReceiveOne(int socket, int flags) {
   for (;;) {
     T message = {};
     const ssize_t count = recv(socket, &message, sizeof message, flags);
     if (count == sizeof message) return message;
-    if (count >= 0) errno = 0;  // the other side is gone; its last error is another call's
+    if (count >= 0) errno = 0;  // the other side is gone; errno is an earlier call's
     if (errno != EINTR) return std::nullopt;
   }
 }
@@ -170,7 +171,8 @@ bool MakePair(std::array<jit::FileDescriptor, 2>* sockets) {
   return true;
 }
 
-// Kills the children of this process, which has one thread. False if there are none, or no list of them.
+// Kills the children of this process, which has one thread. False if there are no children, or the list
+// cannot be read.
 bool KillChildren() {
   const jit::FileDescriptor list(open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC));
   std::array<char, 65536> text = {};
@@ -181,8 +183,8 @@ bool KillChildren() {
   return true;
 }
 
-// Kills the children of this process and, as they become its children in turn, all that they have started.
-// Gives up after two seconds: one of another user cannot be killed.
+// Kills the children of this process, and all that they have started, as these become its children in turn.
+// Gives up after two seconds: it cannot kill processes of another user.
 void EndChildren() {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (KillChildren() && std::chrono::steady_clock::now() < end) {
@@ -192,8 +194,8 @@ void EndChildren() {
   }
 }
 
-// What the parent has open is not the worker's: sockets of other workers, a journal, whose lock would outlive
-// the parent. Where the system cannot close files so, they stay open.
+// The worker must not keep the parent's files: sockets of other workers, or a journal, whose lock would
+// outlive the parent. If the system lacks close_range(), they stay open.
 template <size_t N>
 void CloseAllBut(std::array<int, N> kept) {
   std::ranges::sort(kept);
@@ -205,7 +207,7 @@ void CloseAllBut(std::array<int, N> kept) {
   (void)close_range(static_cast<unsigned>(first), ~0U, 0);
 }
 
-// Lines of `text`, from the first on, are passed to `use` until it says no.
+// Passes the lines of `text` to `use` until it returns false.
 template <class Use>
 void ForEachLine(std::string_view text, const Use& use) {
   while (!text.empty()) {
@@ -217,7 +219,7 @@ void ForEachLine(std::string_view text, const Use& use) {
 
 }  // namespace
 
-// A memfd and this process' mapping of it, which follows the file as that grows.
+// A memfd and this process' mapping of it, which follows the file as it grows.
 class Worker::SharedMemory {
  public:
   static std::unique_ptr<SharedMemory> Create() {
@@ -237,7 +239,7 @@ class Worker::SharedMemory {
   Header* header() const noexcept { return reinterpret_cast<Header*>(mapping_); }
   uint8_t* payload() const noexcept { return mapping_ + kHeaderBytes; }
 
-  // Room for a payload of so many bytes, which this side is to write.
+  // Makes room for a payload of `bytes`, which this side will write.
   bool Reserve(size_t bytes) {
     struct stat status = {};
     if (fstat(file_, &status) != 0) return false;
@@ -247,7 +249,7 @@ class Worker::SharedMemory {
     return Map(std::max(size, wanted));
   }
 
-  // Maps what the other side has written; false if there is less than it says.
+  // Maps `bytes` that the other side has written; false if the file is smaller.
   bool Follow(size_t bytes) {
     struct stat status = {};
     if (fstat(file_, &status) != 0) return false;
@@ -295,7 +297,7 @@ Result<std::unique_ptr<Worker>> Worker::Start(const Serve& serve) {
   if (!printed.IsOpen()) return OutOfMemory("no memory for what it prints");
   std::array<jit::FileDescriptor, 2> sockets, keepers;
   if (!MakePair(&sockets) || !MakePair(&keepers)) return OutOfMemory("no socket");
-  (void)std::fflush(nullptr);  // what is not yet written is ours to write
+  (void)std::fflush(nullptr);  // or the child would write buffered output again
   const pid_t keeper = fork();
   if (keeper < 0) return OutOfMemory("no process");
   if (keeper == 0) {
@@ -314,16 +316,16 @@ Result<std::unique_ptr<Worker>> Worker::Start(const Serve& serve) {
 }
 
 void Worker::Keep(const Serve& serve, SharedMemory* memory, int socket, int printed, int parent) noexcept {
-  (void)setpgid(0, 0);  // a terminal's signals are this process' parent's
+  (void)setpgid(0, 0);  // the terminal's signals are for the parent only
   (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-  // SIGCHLD comes while ppoll() waits, and at no other time: none is missed.
+  // SIGCHLD is unblocked only while ppoll() waits, so none is missed.
   sigset_t child = {}, before = {};
   (void)sigemptyset(&child);
   (void)sigaddset(&child, SIGCHLD);
   (void)sigprocmask(SIG_BLOCK, &child, &before);
   (void)std::signal(SIGCHLD, [](int) {});
   sigset_t waiting = before;
-  (void)sigdelset(&waiting, SIGCHLD);  // who started us may have blocked it
+  (void)sigdelset(&waiting, SIGCHLD);  // it may have been blocked by our parent
   const pid_t worker = fork();
   if (worker == 0) {
     (void)std::signal(SIGCHLD, SIG_DFL);
@@ -350,10 +352,10 @@ void Worker::Keep(const Serve& serve, SharedMemory* memory, int socket, int prin
 void Worker::Live(const Serve& serve, SharedMemory* memory, int socket, int printed) noexcept {
   own_process = getpid();
   (void)setpgid(0, 0);
-  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);  // where the target kills the keeper
+  (void)prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the target kills the keeper
   const rlimit no_core = {0, 0};
   (void)setrlimit(RLIMIT_CORE, &no_core);
-  // Handlers are ours, not the target's.
+  // The target must not run our handlers.
   for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) (void)std::signal(signal, SIG_DFL);
   CloseAllBut(std::array{socket, printed, memory->file()});
   if (const int null = open("/dev/null", O_RDONLY); null >= 0) {
@@ -362,7 +364,8 @@ void Worker::Live(const Serve& serve, SharedMemory* memory, int socket, int prin
   }
   (void)dup2(printed, STDOUT_FILENO);
   (void)dup2(printed, STDERR_FILENO);
-  // Or a crash loses a line. With a buffer of its own: a stream that has been used keeps to the mode it had.
+  // Line buffering, or a crash would lose a line. Needs its own buffer: a stream that has been used keeps its
+  // mode.
   static std::array<char, BUFSIZ> line;
   (void)std::setvbuf(stdout, line.data(), _IOLBF, line.size());
   own_header = memory->header();
@@ -374,14 +377,14 @@ void Worker::Live(const Serve& serve, SharedMemory* memory, int socket, int prin
     own_header = memory->header();
     own_header->taken = *sequence;
     const std::vector<uint8_t> answer = serve({memory->payload(), memory->header()->request_bytes});
-    if (getpid() != own_process) break;  // a copy, by a fork() that came back twice
+    if (getpid() != own_process) break;  // a copy: the target called fork() and both returned
     if (!memory->Reserve(answer.size())) break;
     own_header = memory->header();
     std::ranges::copy(answer, memory->payload());
     own_header->answer_bytes = answer.size();
     if (!SendOne(socket, *sequence)) break;
   }
-  _exit(0);  // not exit(): what is to be done at exit is the parent's
+  _exit(0);  // not exit(): exit handlers are the parent's
 }
 
 Result<std::vector<uint8_t>> Worker::Ask(std::span<const uint8_t> request,
@@ -414,13 +417,14 @@ Result<std::vector<uint8_t>> Worker::Ask(std::span<const uint8_t> request,
   return std::vector<uint8_t>(memory_->payload(), memory_->payload() + bytes);
 }
 
-// Looks for the worker's end now and then, too: where others hold its socket, that tells nothing of it.
+// Also checks regularly whether the worker has ended: if other processes hold its socket, poll() does not
+// report it.
 Worker::Waited Worker::AwaitAnswer(std::chrono::milliseconds deadline) const {
   using std::chrono::milliseconds;
   constexpr milliseconds kTurn(20);
   const auto end = std::chrono::steady_clock::now() + deadline;
   for (;;) {
-    const bool has_ended = End().has_value();  // asked first: what it sent before its end is there
+    const bool has_ended = End().has_value();  // asked first, so that poll() sees all that it sent before
     const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
     const auto turn = has_ended ? milliseconds(0) : std::clamp(left, milliseconds(0), kTurn);
     pollfd poll_socket = {socket_, POLLIN, 0};
@@ -444,7 +448,7 @@ bool Worker::Floods() const {
 }
 
 std::optional<Worker::Note> Worker::End() const {
-  // The note stays in the socket for who asks again.
+  // The note stays in the socket for later calls.
   const std::optional<Note> note = ReceiveOne<Note>(keeper_socket_, MSG_PEEK | MSG_DONTWAIT);
   if (note || errno == EAGAIN) return note;
   return Note{CLD_KILLED, SIGKILL};  // the keeper is gone, and with it the worker
@@ -459,9 +463,9 @@ std::optional<Worker::Note> Worker::AwaitEnd() const {
 std::string Worker::Obituary() {
   const std::optional<Note> end = AwaitEnd();
   failure_ = {FailureKind::kLostConnection};
-  if (!end) return "closed its connection and goes on";
+  if (!end) return "closed its connection but did not end";
   Fault fault = memory_->header()->fault;
-  fault.tensor.back() = '\0';  // the memory is not ours alone
+  fault.tensor.back() = '\0';  // the target can write to this memory
   std::string text;
   if (end->code == CLD_EXITED) {
     text = fmt::format("ended its process with status {}", end->status);
@@ -484,7 +488,7 @@ std::string Worker::AfterPrinting(const std::string& what) const {
   return line.empty() ? what : fmt::format("{}, after printing \"{}\"", what, support::Excerpt(line));
 }
 
-// An error that others follow from stands at the beginning, the last words at the end.
+// The first error is at the beginning, the last words are at the end.
 std::string Worker::Printed() const {
   constexpr size_t kMost = 65536;
   struct stat status = {};

@@ -35,7 +35,7 @@ int32_t AddZeroPointLast(float x, intact_type type, const Quantization& q) noexc
   return RoundToType(static_cast<float>(RoundToType(x / q.scale, type, 0)), type, q.zero_point);
 }
 
-// The range of the numbers alone.
+// The range of the numbers, without 0.
 Quantization LeaveOutZero(intact_type type, std::span<const float> x) noexcept {
   const Quantization right = reference::ChooseQuantization(type, x);
   if (type == INTACT_S8 || std::isnan(right.scale)) return right;
@@ -57,7 +57,7 @@ void QuantizeWith(const reference::Quantizer& quantizer, reference::Operation* o
   std::visit([&](auto& one) { reference::QuantizeActivations(&one, quantizer); }, *operation);
 }
 
-// A row or tensor without a scale stays so.
+// Leaves a row or tensor without a scale as it is.
 template <int32_t (*kQuantize)(float, intact_type, const Quantization&) noexcept>
 void QuantizeBy(reference::Operation* operation) {
   const auto quantize = [](float x, intact_type type, const Quantization& q) noexcept {
@@ -66,7 +66,7 @@ void QuantizeBy(reference::Operation* operation) {
   QuantizeWith({reference::ChooseQuantization, quantize}, operation);
 }
 
-// A convolution has no rows to be taken for its tensor.
+// For a GEMM, exchanges rows and tensor; a convolution has no rows.
 void QuantizeOthersTogether(reference::Operation* operation) {
   auto* const gemm = std::get_if<reference::Gemm>(operation);
   if (gemm == nullptr) return QuantizeWith({}, operation);
@@ -80,7 +80,7 @@ void QuantizeOthersTogether(reference::Operation* operation) {
 int64_t ItemsOf(const reference::Gemm& gemm) { return gemm.batch; }
 int64_t ItemsOf(const reference::Conv& conv) { return conv.geometry.batch; }
 
-// The tensor by the zero point and the scale of its first item or image.
+// Quantizes the tensor with the zero point and the scale of its first item or image.
 void QuantizeByFirstItem(reference::Operation* operation) {
   const auto quantize = [](auto& one) {
     reference::QuantizeActivations(&one);

@@ -1,5 +1,5 @@
-// Dynamic quantizations that are not the contract's (include/intact/intact.h): what mutants plant and the
-// diagnosis recognises.
+// Wrong dynamic quantizations (the contract is in include/intact/intact.h). Mutants plant them, and the
+// diagnosis recognises them.
 #ifndef INTACT_VERIFY_TARGETS_WRONG_QUANTIZERS_H_
 #define INTACT_VERIFY_TARGETS_WRONG_QUANTIZERS_H_
 
