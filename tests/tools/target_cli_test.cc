@@ -116,7 +116,7 @@ TEST_F(TargetCli, ASweepThatComparedNothingDoesNotPass) {
   const Outcome examined = Run("verify --quick --target '" + kFaulty + ":refuses_all' --target '" + kFaulty +
                                "' --report '" + report + "'");
   EXPECT_EQ(examined.status, 2);
-  EXPECT_THAT(examined.out, HasSubstr("\nNOTHING WAS COMPARED of some target: see above\n"));
+  EXPECT_THAT(examined.out, HasSubstr("\nNOTHING WAS COMPARED on some target: see above\n"));
   EXPECT_THAT(examined.out, ContainsRegex("  PASSED: [0-9]+ problems\n"));
   const std::string file = " '" + report + "/report.json'";
   const Outcome compared = Run("verify compare" + file + file);
