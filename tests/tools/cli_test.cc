@@ -238,7 +238,7 @@ TEST_F(Cli, FilesThatAreNone) {
   EXPECT_THAT(piped.status, testing::AnyOf(0, 1)) << piped.err;
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
   ExpectBadInput("verify certify " + weights + " --json '" + folder_ + "'",
-                 "cannot be written: is there, and not a file");
+                 "cannot be written: exists and is not a regular file");
   EXPECT_EQ(json::parse(Contents(folder_ + "/read"))["files"][0]["pairings"][0]["pairs"], 800);
   ExpectBadInput("verify certify /dev/null", "/dev/null: is neither a regular file nor a pipe");
   std::filesystem::create_symlink("loop", folder_ + "/loop");
@@ -290,7 +290,7 @@ TEST_F(Cli, UnwritableReport) {
   const std::string report = folder_ + "/report";
   std::filesystem::create_directories(report + "/report.html");
   ExpectBadInput("verify --quick --report '" + report + "'",
-                 "--report: " + report + "/report.html: cannot be written: is there, and not a file");
+                 "--report: " + report + "/report.html: cannot be written: exists and is not a regular file");
   EXPECT_FALSE(std::filesystem::exists(report + "/report.json"));
 }
 

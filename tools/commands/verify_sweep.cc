@@ -283,7 +283,7 @@ void AddVerifySweep(CLI::App* verify, Command* command) {
         std::error_code error;
         const bool is_other =
             std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error);
-        return is_other ? file + ": cannot be written: is there, and not a file" : "";
+        return is_other ? file + ": cannot be written: exists and is not a regular file" : "";
       });
   options->random.AddOptions(sweep);
   AddJsonOption(sweep, &options->json, "write counts, failures and digests");

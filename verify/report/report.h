@@ -27,23 +27,23 @@
 //   reduce_range[]   layer, and its audit (verify/explain/audit.h): verdict, max_activation, …; an object for
 //                    each remedy
 //   cost[]           what exactness costs or gains here, for each built-in layer (verify/studies/cost.h):
-//                    layer, m, n, k, threads, why_not_seven_bits ("" if its activations keep to [0, 127], else
-//                    why not), certificate (full range: pairing, a_min, a_max, pairs, failing_pairs,
+//                    layer, m, n, k, threads, why_not_seven_bits ("" if its activations keep to [0, 127],
+//                    else why not), certificate (full range: pairing, a_min, a_max, pairs, failing_pairs,
 //                    failing_share, worst_channel, worst_channel_failing_pairs, accumulator_min,
 //                    accumulator_max), timings[]: isa, mode, seven_bits (an activation range of [0, 127]),
 //                    kernel, right (equal to its model; else not timed), microseconds (median), spread
 //                    (interquartile range over median), speed_up (times as fast as the saturating kernel of
-//                    that ISA; null if there is none), items_per_quad, groups_per_quad (of the plan's schedule
-//                    for many rows; null if it has none). `kernel` is for many rows too
-//   failures[]       problems that the sweep found wrong: problem (repro line: `intact verify replay '<line>'`),
-//                    reason, kind (equal for similar failures), minimised (a smaller line that fails too, or
-//                    ""), minimised_reason
+//                    that ISA; null if there is none), items_per_quad, groups_per_quad (of the plan's
+//                    schedule for many rows; null if it has none). `kernel` is for many rows too
+//   failures[]       problems that the sweep found wrong: problem (repro line: `intact verify replay
+//                    '<line>'`), reason, kind (equal for similar failures), minimised (a smaller line that
+//                    fails too, or ""), minimised_reason
 //   parity           whether all of the above is as it should be: the exit status
 //
 // `verify layer --json` writes an array of objects, one for each layer: layer, operator, isa, mode, outputs,
 // expect (a file or null), differing and max_abs_difference (from it, else from exact), differing_from_exact,
-// model, differing_from_model, saturated_accumulators, saturated_pairs, explained, unexplained, causes, digest,
-// reduce_range and cost as above, differences[]: m, n, expected, actual, accumulator, cause, detail,
+// model, differing_from_model, saturated_accumulators, saturated_pairs, explained, unexplained, causes,
+// digest, reduce_range and cost as above, differences[]: m, n, expected, actual, accumulator, cause, detail,
 // saturated_pairs, pairs[]. With --expect, expected describes that file: computes (in words), arithmetic (the
 // one that reproduces it, or most of it; see reference/models/arithmetic.h), saturation_shows (whether pairs
 // clamped to int16 would make another output), unexplained_by_it, first_unexplained (a place or null),
@@ -52,11 +52,11 @@
 //
 // verify/report/sweep_file.h describes what `verify sweep --json` writes.
 //
-// A pair is m, n, its depths k and k1, a0, a1, w0, w1, true_sum, clamped_sum. For convolutions, m, n and k are
-// those of reference/models/lowering.h (n is the output channel). A pair of a convolution also has batch and
-// output (the image and the pixel's coordinates, outermost first), tap (its coordinates in the filter), tap1
-// (the tap of k1, if it is another) and channels (the two input channels). Differences also have batch and
-// output, witnesses tap, tap1 and channels.
+// A pair is m, n, its depths k and k1, a0, a1, w0, w1, true_sum, clamped_sum. For convolutions, m, n and k
+// are those of reference/models/lowering.h (n is the output channel). A pair of a convolution also has batch
+// and output (the image and the pixel's coordinates, outermost first), tap (its coordinates in the filter),
+// tap1 (the tap of k1, if it is another) and channels (the two input channels). Differences also have batch
+// and output, witnesses tap, tap1 and channels.
 #ifndef INTACT_VERIFY_REPORT_REPORT_H_
 #define INTACT_VERIFY_REPORT_REPORT_H_
 

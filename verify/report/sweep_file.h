@@ -18,17 +18,17 @@
 //                    exact, whether clamped pairs would have shown (telling), and, if outputs differ, the
 //                    arithmetics that reproduce all outputs, as numbers of entries in arithmetics[]; in_parts
 //                    if no arithmetic does, but each output that differs has one
-//   computes[]       what follows from computed (verify/sweep/mixture.h): operation, problems, exact, telling,
-//                    parts[] (arithmetic, in_words, problems, sizes); in_parts, unexplained and
-//                    without_outputs, each with problems, sizes, example (a line) and what is known of it; and
-//                    all of it in_words
+//   computes[]       what follows from computed (verify/sweep/mixture.h): operation, problems, exact,
+//                    telling, parts[] (arithmetic, in_words, problems, sizes); in_parts, unexplained and
+//                    without_outputs, each with problems, sizes, example (a line) and what is known of it;
+//                    and all of it in_words
 //   random           the random problems that came after: seed, stream, problems, cells[], failures[] (the
 //                    first hundred, and all that are minimised); of a merged sweep: shards (how many had
 //                    random problems), problems, cells[], failures[]
 //
-// Lists are in the order of the sweep's problems. The JSON does not depend on interruptions and shards: a sweep
-// that was resumed, or run in shards and merged, writes the bytes of a sweep that ran at once, if what the
-// target does on a problem does not depend on what it ran before.
+// Lists are in the order of the sweep's problems. The JSON does not depend on interruptions and shards: a
+// sweep that was resumed, or run in shards and merged, writes the bytes of a sweep that ran at once, if what
+// the target does on a problem does not depend on what it ran before.
 //
 // A journal (support/journal.h) is lines of JSON. The first has the fields above `cells`, with the schema
 // "intact-sweep-journal". Each other line is a problem's outcome, in the order of the shard's problems:
@@ -39,7 +39,7 @@
 //   telling, reproduced_by[], in_parts   as above, as texts
 //   failure, kind, minimised, minimised_reason   if it failed; as reason, … of report.json
 //
-// The last member of each line is check: the FNV-1a of the line without it. A line that was changed is refused.
+// The last member of each line is check: the FNV-1a of the line without it. Changed lines are refused.
 #ifndef INTACT_VERIFY_REPORT_SWEEP_FILE_H_
 #define INTACT_VERIFY_REPORT_SWEEP_FILE_H_
 

@@ -6,11 +6,12 @@
 //   schema           "intact-target-report"; schema_version 2; version of intact; date and command
 //   machine          as in verify/report/report.h
 //   targets[]        target (as --target named it), name (its own), claims (the arithmetic that it claims),
-//                    passed, fitted: how many problems of the standard sweep (of) were run unchanged, were run
-//                    with sizes rounded up (rounded), could not be fitted to what it takes (left_out), and
-//                    have a feature that it lacks (lacking {}), computes[] (as in verify/report/sweep_file.h),
-//                    sweep, failures[], saturation_map and ramp as in verify/report/report.h; instead of a map
-//                    or ramp that cannot be run: a string that says why
+//                    passed, fitted: how many problems of the standard sweep (of) were run unchanged, were
+//                    run with sizes rounded up (rounded), could not be fitted to what it takes (left_out),
+//                    and have a feature that it lacks (lacking {}), computes[] (as in
+//                    verify/report/sweep_file.h), sweep, failures[], saturation_map and ramp as in
+//                    verify/report/report.h; instead of a map or ramp that cannot be run: a string that says
+//                    why
 #ifndef INTACT_VERIFY_REPORT_TARGET_REPORT_H_
 #define INTACT_VERIFY_REPORT_TARGET_REPORT_H_
 
