@@ -16,7 +16,7 @@
 namespace intact::verify {
 namespace {
 
-// ----- text ------------------------------------------------------------------------------------------------
+// ----- text -----------------------------------------------------------------------------------------------
 
 std::string Described(const TargetFindings& findings) {
   return findings.claims == "any"
@@ -40,7 +40,7 @@ std::string ToText(const TargetFindings& findings) {
   return text + NotRunText(findings.sweep) + "  " + VerdictText(findings.sweep);
 }
 
-// ----- JSON ------------------------------------------------------------------------------------------------
+// ----- JSON -----------------------------------------------------------------------------------------------
 
 template <class T>
 Json JsonOr(const Result<T>& found) {
@@ -72,7 +72,7 @@ Json ToJson(const TargetFindings& findings) {
   return json;
 }
 
-// ----- HTML ------------------------------------------------------------------------------------------------
+// ----- HTML -----------------------------------------------------------------------------------------------
 
 support::html::Cell MixtureCell(const Mixture* mixture) {
   if (mixture == nullptr) return "–";
