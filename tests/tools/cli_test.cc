@@ -964,11 +964,12 @@ TEST_F(Cli, CertifyRefusesBadInput) {
   ExpectBadInput("verify certify " + layer + "weights.npy --layout ihwo" + write,
                  "--layout: ihwo not in {nk,kn,ohwi");
   ExpectBadInput("verify certify " + layer + "weights.npy --layout oihw" + write,
-                 "weights.npy: is of linear layers, and --layout oihw is not; expected nk or kn too");
+                 "weights.npy: has weights of linear layers, but --layout oihw has no order for them; "
+                 "expected nk or kn too");
   ExpectBadInput("verify certify " + layer + "weights.npy --layout nk,kn" + write,
-                 "--layout: nk and kn are both of linear layers; expected one");
+                 "--layout: nk and kn are both for linear layers; expected one");
   ExpectBadInput("verify certify " + layer + "weights.npy --layout nk,nk,kn" + write,
-                 "--layout: nk and kn are both of linear layers; expected one");
+                 "--layout: nk and kn are both for linear layers; expected one");
   EXPECT_THAT(Run("verify certify " + layer + "weights.npy --layout nk,oihw,nk,oihw").out,
               HasSubstr("read as nk"));
 }
