@@ -421,7 +421,7 @@ bool FindGeneralOperation(Instruction* instruction) {
     in.execute = DoNothing;
     return true;
   }
-  // Operations on 16 bits, with REP, LOCK and similar are not supported.
+  // 16-bit operations, and REP, LOCK and similar prefixes, are not supported.
   if (in.prefix != Prefix::kNone || (in.map != Map::kOneByte && in.map != Map::k0F)) return false;
   const Found found = in.map == Map::kOneByte ? FindOneByte(in) : FindTwoByte(in);
   in.execute = found.widths[in.w ? 1 : 0];

@@ -38,7 +38,7 @@ struct VectorOperation {
   int8_t group = -1;         // ModRM.reg
   bool is_aligned = false;   // in memory
   bool is_emulated = false;  // in VEX encoding too
-  bool crosses = false;      // an element of the result depends on others of the operands
+  bool crosses = false;      // result elements depend on other elements of the operands
 
   constexpr VectorOperation As(Form new_form) const {
     VectorOperation copy = *this;

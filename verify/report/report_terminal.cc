@@ -479,7 +479,7 @@ std::string FailuresText(const SweepResult& sweep, const std::string& target) {
     if (failure->Line() != failure->problem) {
       text += fmt::format("    seen in '{}': {}\n", failure->problem, failure->reason);
     }
-    if (others > 0) text += fmt::format("    and {} more with this smallest problem\n", others);
+    if (others > 0) text += fmt::format("    and {} more failures that this command reproduces\n", others);
     left -= 1 + others;
   }
   return left == 0 ? text : text + fmt::format("  and {} more\n", left);

@@ -26,7 +26,7 @@ struct RandomSweepResult {
   // Without digests and skips. `failures` has the first kMaxRandomFailures and all minimised ones; `computed`
   // has their problems and the first kMaxRandomComputed others.
   SweepResult sweep;
-  int64_t problems = 0;  // run
+  int64_t problems = 0;  // how many were run
 };
 
 inline constexpr size_t kMaxRandomFailures = 100;

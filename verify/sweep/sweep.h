@@ -58,8 +58,7 @@ struct SweepFailure {
   const std::string& Reason() const { return minimised.empty() ? reason : minimised_reason; }
 };
 
-/// Which failures of a sweep are minimised: the first of each kind, so that one kind does not hide the
-/// others.
+/// Which failures of a sweep are minimised: the first of each kind, so that no kind hides the others.
 class MinimisedChoice {
  public:
   /// Whether to minimise the next failure, which is of this kind.
