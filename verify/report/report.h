@@ -4,7 +4,7 @@
 //
 //   schema           "intact-report"; schema_version 1; version of intact
 //   machine          cpu, family, model (as CPUID reports them); what this process may use: cores, threads
-//                    (logical CPUs); online_threads (of the machine), threads_per_core (the most where cores
+//                    (logical CPUs); online_threads (of the machine), threads_per_core (the maximum, if cores
 //                    differ); l1d_bytes, l2_bytes, l3_bytes (the size of one cache), l1d_threads, l2_threads,
 //                    l3_threads (logical CPUs that share one cache). A number that is unknown is 0
 //   isas[]           isa, available, reason (why not), saturates (in int16, in saturating mode and in other
