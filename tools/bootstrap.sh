@@ -9,8 +9,8 @@ readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libbenchmark-d
 readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libcpuinfo-dev libgemmlowp-dev)
 # For tools/test_summary.py, and the Python package's tests.
 readonly testing=(python3 python3-cffi python3-numpy python3-pytest python3-onnx python3-flatbuffers liblemon-dev)
-# A regular expression for tests that search for values and run the same code thousands of times. They do not run under
-# sanitizers, because other tests cover each part of this code.
+# Tests that search for values and run the same code thousands of times, as a regular expression. Sanitizers do not run
+# them: other tests go through each part of this code.
 readonly searches='RunSweep\.FindsEveryMutant|^RunRandomSweep\.|Kinds\.(EachModelIsFound|NoTwoCandidatesAreTheSame)'\
 '|CodeOfPlans\.LeavesMemoryFlat|AmxEngines\.PassTheSweep|SweepProblems\.ShowAFaultAtAnyTail|Isolated\.ComputesWhatTheTargetDoes'
 readonly pytorch=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
