@@ -1,5 +1,5 @@
-# `cpack` in the build folder makes Debian packages of what `cmake --install` installs, one for each component. It wants
-# dpkg-dev (dpkg-shlibdeps) and file.
+# `cpack` in the build folder makes Debian packages of the files that `cmake --install` installs, one for each component. It
+# needs dpkg-dev (dpkg-shlibdeps) and file.
 set(INTACT_MAINTAINER "intact maintainers <maintainers@localhost>"
     CACHE STRING "Maintainer of the Debian packages")
 
@@ -17,7 +17,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # else it stands before each package's own
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # otherwise it precedes each package's own summary
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(version ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})
 
@@ -45,7 +45,8 @@ This package contains")
 set(CPACK_COMPONENTS_ALL)
 intact_package(runtime ${library} libs SUMMARY "exact int8 GEMM and convolution for x86-64"
                TEXT "${what} the shared library.")
-# Who links the archive needs asmjit, and the C++ runtime of the compiler that made it. Clang has none of its own.
+# Programs that link the archive need asmjit, and the C++ runtime of the compiler that made it. Clang has no runtime of its
+# own.
 set(runtime libstdc++-dev)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   string(REGEX MATCH "^[0-9]+" compiler ${CMAKE_CXX_COMPILER_VERSION})
@@ -59,21 +60,21 @@ the files for CMake and pkg-config."
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 if(TARGET intact)
   intact_package(tools intact-tools science SUMMARY "verifier of what int8 kernels compute" TEXT
-"The program intact tells what a CPU does with 8-bit integers, proves which
-weights can make its instructions saturate, and explains each output in
-which a kernel differs from a reference."
+"The program intact describes what a CPU does with 8-bit integers, proves
+which weights can make its instructions saturate, and explains each output
+in which a kernel differs from a reference."
                  SUGGESTS "intact-bench, intact-peers")
 endif()
 get_property(peers GLOBAL PROPERTY INTACT_PEERS)
 if(peers)
   intact_package(peers intact-peers science SUMMARY "other libraries' int8 kernels as targets of intact" TEXT
-"By these plug-ins the program intact verifies what other libraries compute:
-those that they were built with." DEPENDS "intact-tools (= ${version})")
+"With these plug-ins the program intact verifies what other libraries
+compute: the libraries that the plug-ins were built with." DEPENDS "intact-tools (= ${version})")
 endif()
 if(TARGET intact_bench)
   intact_package(benchmarks intact-bench science SUMMARY "speed of int8 GEMM and convolution on this CPU" TEXT
-"The program intact_bench measures the kernels of intact beside the peaks of
-the CPU and, where it was built with it, beside oneDNN.")
+"The program intact_bench compares the kernels of intact with the peaks of
+the CPU and, if it was built with oneDNN, with oneDNN.")
 endif()
 
 set(INTACT_DEBIAN_VERSION ${version})

@@ -1,4 +1,4 @@
-# Finds oneDNN, quietly: dnnl_FOUND and DNNL::dnnl. Debian's version 2 ends the configuration if there is no OpenCL.
+# Finds oneDNN, quietly: dnnl_FOUND and DNNL::dnnl. Debian's version 2 stops the configuration if OpenCL is missing.
 find_package(dnnl 3 CONFIG QUIET)
 if(NOT dnnl_FOUND)
   find_package(OpenCL QUIET)

@@ -1,10 +1,10 @@
-# What `cmake --install` puts where: the headers, libintact.so and libintact.a, the CMake package and intact.pc.
-# Included by kernels/CMakeLists.txt, which defines the two libraries. Components are what becomes a Debian package
-# (cmake/debian.cmake), and the license, which Debian's packages tell in their own way.
+# Rules for `cmake --install`: the headers, libintact.so and libintact.a, the CMake package and intact.pc. Included by
+# kernels/CMakeLists.txt, which defines the two libraries. Each component becomes a Debian package (cmake/debian.cmake), except
+# the license, which Debian's packages state in their own way.
 #
-# Two export sets: who links libintact.so needs nothing else, and must not be asked for asmjit, whereas the archive
-# names its dependencies. It names the runtimes of OpenMP and of C++ by the names of their libraries, because they
-# follow from the compiler that made the archive, and not from the languages and the compiler of who links it.
+# There are two export sets. A program that links libintact.so needs nothing else, and must not be asked for asmjit. The archive
+# names its dependencies. It gives the runtimes of OpenMP and C++ as names of libraries, because they depend on the compiler that
+# made the archive, and not on the languages and the compiler of the program that links it.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/intact)
@@ -25,18 +25,19 @@ install(EXPORT intactTargets NAMESPACE intact:: DESTINATION ${package_dir} COMPO
 install(EXPORT intactStaticTargets NAMESPACE intact:: DESTINATION ${package_dir} COMPONENT development)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/intact DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/intact COMPONENT development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples ${PROJECT_SOURCE_DIR}/docs
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/intact COMPONENT development)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/intactConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/intactConfig.cmake INSTALL_DESTINATION ${package_dir}
                               NO_SET_AND_CHECK_MACRO)
-# Before 1.0 a minor version may break.
+# Before 1.0 a minor version may break compatibility.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/intactConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/intactConfig.cmake ${PROJECT_BINARY_DIR}/intactConfigVersion.cmake
         DESTINATION ${package_dir} COMPONENT development)
 
-# Relative to its own place, so that a tree installed with --prefix, or moved, still works.
+# The prefix is relative to intact.pc, so that a tree that was installed with --prefix, or moved, still works.
 file(RELATIVE_PATH pkg_config_to_prefix ${CMAKE_INSTALL_PREFIX}/${pkg_config_dir} ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" pkg_config_to_prefix ${pkg_config_to_prefix})
 list(TRANSFORM static_runtimes PREPEND -l OUTPUT_VARIABLE pkg_config_runtimes)

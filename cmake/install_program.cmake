@@ -1,5 +1,5 @@
-# intact_install_program(program component): installs it with its manual page and its completions, which it writes
-# itself as soon as it is linked (tools/console/documents.h).
+# intact_install_program(program component): installs a program with its manual page and its completions. The program writes
+# them itself, as soon as it is linked (tools/console/documents.h).
 function(intact_install_program program component)
   set(documents)
   foreach(shell man bash zsh fish)

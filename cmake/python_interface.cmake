@@ -6,7 +6,7 @@ function(intact_python_target folder)
                         LIBRARY_OUTPUT_DIRECTORY ${folder})
 endfunction()
 
-# The library that pairs channels, if LEMON is there, whose headers are all it needs. They are no C++20.
+# The library that pairs channels, if LEMON is installed. It needs only LEMON's headers, which are not valid C++20.
 function(intact_channel_order folder)
   find_path(INTACT_LEMON_INCLUDE lemon/matching.h DOC "Folder with LEMON's headers")
   mark_as_advanced(INTACT_LEMON_INCLUDE)
@@ -21,8 +21,8 @@ function(intact_channel_order folder)
                         LIBRARY_OUTPUT_DIRECTORY ${folder})
 endfunction()
 
-# intact_python_interface(python out): writes the declarations of intact.h and target.h to `out`, a module that cffi
-# loads, by `python`.
+# intact_python_interface(python out): runs `python` to write the declarations of intact.h and target.h to `out`, a module
+# that cffi loads.
 function(intact_python_interface python out)
   add_custom_command(
     OUTPUT ${out}
@@ -30,5 +30,5 @@ function(intact_python_interface python out)
             ${PROJECT_SOURCE_DIR}/include/intact/target.h ${out}
     DEPENDS ${PROJECT_SOURCE_DIR}/python/make_interface.py ${PROJECT_SOURCE_DIR}/include/intact/intact.h
             ${PROJECT_SOURCE_DIR}/include/intact/target.h
-    COMMENT "The C interface as cffi reads it" VERBATIM)
+    COMMENT "C interface for cffi" VERBATIM)
 endfunction()

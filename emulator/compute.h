@@ -1,6 +1,6 @@
-// What vector instructions compute: functions of whole registers, always of all 64 bytes, of which the caller
-// takes those that the instruction has. Most are two 256-bit instructions that every CPU with AVX2 has; those
-// that cross 256 bits, or that AVX2 lacks, are written out by elements.
+// What vector instructions compute. Each function computes a whole register of 64 bytes; the caller takes the
+// bytes that the instruction has. Most functions are two 256-bit instructions of AVX2. A loop over elements
+// does what crosses 256 bits or what AVX2 lacks.
 #ifndef INTACT_EMULATOR_COMPUTE_H_
 #define INTACT_EMULATOR_COMPUTE_H_
 
@@ -23,8 +23,8 @@ namespace intact::emulator {
 
 struct Operands {
   const Vector& first;        // vvvv
-  const Vector& second;       // rm, or of stores reg
-  const Vector& destination;  // before
+  const Vector& second;       // rm; reg for stores
+  const Vector& destination;  // its value before the instruction
   size_t bytes;               // of the instruction's vectors
   uint8_t immediate;
 };
@@ -39,7 +39,7 @@ INTACT_AVX2 inline void StoreHalf(__m256i value, size_t half, Vector* to) {
   _mm256_store_si256(reinterpret_cast<__m256i*>(to->bytes.data() + 32 * half), value);
 }
 
-/// Of two sources, by what AVX2 has for 256 bits.
+/// Computes from two sources, by a 256-bit operation of AVX2.
 template <auto kOperation>
 INTACT_AVX2 void Halves(const Operands& in, Vector* out) {
   for (size_t half = 0; half < 2; ++half) {
@@ -47,7 +47,7 @@ INTACT_AVX2 void Halves(const Operands& in, Vector* out) {
   }
 }
 
-/// Of one.
+/// Computes from one source.
 template <auto kOperation>
 INTACT_AVX2 void HalvesOfOne(const Operands& in, Vector* out) {
   for (size_t half = 0; half < 2; ++half) {
@@ -88,7 +88,7 @@ void Put(const Elements<Element>& elements, Vector* out) {
   std::memcpy(out->bytes.data(), elements.data(), sizeof(elements));
 }
 
-/// VFMADD231PS: first·second + destination, rounded once. Of NaNs the instruction itself chooses.
+/// VFMADD231PS: first·second + destination, rounded once. The instruction itself chooses among NaNs.
 INTACT_AVX2 inline void MultiplyAdd(const Operands& in, Vector* out) {
   for (size_t half = 0; half < 2; ++half) {
     __m256i sum = LoadHalf(in.destination, half);
@@ -99,7 +99,7 @@ INTACT_AVX2 inline void MultiplyAdd(const Operands& in, Vector* out) {
 
 inline void CopySecond(const Operands& in, Vector* out) { *out = in.second; }
 
-/// The first `kBytes` again and again.
+/// Repeats the first `kBytes`.
 template <size_t kBytes>
 INTACT_AVX2 void Repeat(const Operands& in, Vector* out) {
   for (size_t i = 0; i < out->bytes.size(); i += kBytes) {
@@ -107,7 +107,7 @@ INTACT_AVX2 void Repeat(const Operands& in, Vector* out) {
   }
 }
 
-/// The low elements, widened.
+/// Widens the low elements.
 template <class From, class To>
 INTACT_AVX2 void Widen(const Operands& in, Vector* out) {
   const auto from = Of<From>(in.second);
@@ -134,8 +134,8 @@ __attribute__((target("avx2,f16c"))) inline void NarrowToHalfFloats(const Operan
   }
 }
 
-/// VPMOVDB and the like: elements narrowed, to a part of the vector. Signed or unsigned, they saturate at the
-/// limits of the narrow type; `kSaturates` not, they are cut.
+/// VPMOVDB and similar: narrows elements, to a part of the vector. With `kSaturates`, values are clamped to
+/// the limits of the narrow type, signed or unsigned; otherwise they are cut.
 template <class From, class To, bool kSaturates>
 INTACT_AVX2 void Narrow(const Operands& in, Vector* out) {
   const auto from = Of<From>(in.second);
@@ -170,8 +170,8 @@ INTACT_AVX2 void Dot4(const Operands& in, Vector* out) {
   }
 }
 
-/// Whole 128-bit quarters, chosen by a function of the quarter, the immediate and the count of quarters:
-/// from the second source if the index is at least the count, else from the first.
+/// Copies whole 128-bit quarters. kChoose(quarter, immediate, count of quarters) returns an index; from the
+/// count on, it means quarters of the second source.
 template <auto kChoose>
 void Quarters(const Operands& in, Vector* out) {
   const size_t count = in.bytes / 16;
@@ -189,7 +189,7 @@ inline size_t ShuffledQuarter(size_t quarter, size_t immediate, size_t count) {
   return quarter < count / 2 ? index : count + index;
 }
 
-/// VPERM2I128, which can make a quarter zero, too.
+/// VPERM2I128, which can also make a quarter zero.
 inline void Permute2x128(const Operands& in, Vector* out) {
   for (size_t i = 0; i < 2; ++i) {
     const unsigned control = unsigned{in.immediate} >> (4 * i);
@@ -200,7 +200,7 @@ inline void Permute2x128(const Operands& in, Vector* out) {
   }
 }
 
-/// VPERMD, VPERMW: elements of the second source by indices, the first.
+/// VPERMD, VPERMW: elements of the second source. The first source has their indices.
 template <class Element>
 void Permute(const Operands& in, Vector* out) {
   const auto indices = Of<Element>(in.first), from = Of<Element>(in.second);
@@ -210,7 +210,7 @@ void Permute(const Operands& in, Vector* out) {
   Put(result, out);
 }
 
-/// VPERMT2D and the like, by `kIndicesInDestination` VPERMI2D: elements of two tables by indices.
+/// VPERMT2D and similar, or VPERMI2D with `kIndicesInDestination`: elements of two tables by indices.
 template <class Element, bool kIndicesInDestination>
 void Permute2(const Operands& in, Vector* out) {
   const auto indices = Of<Element>(kIndicesInDestination ? in.destination : in.first);
@@ -245,7 +245,7 @@ inline void ShuffleDwords(const Operands& in, Vector* out) {
   Put(result, out);
 }
 
-/// VPALIGNR: bytes of a quarter of the second source, and behind them of the first's, from the immediate on.
+/// VPALIGNR: in each quarter, bytes of the second source followed by the first, from the immediate on.
 inline void AlignRight(const Operands& in, Vector* out) {
   for (size_t i = 0; i < out->bytes.size(); ++i) {
     const size_t quarter = i / 16 * 16, index = i % 16 + in.immediate;
@@ -265,14 +265,14 @@ inline void BlendDwords(const Operands& in, Vector* out) {
   Put(result, out);
 }
 
-/// A part of the second source, `kBytes` long, by the immediate's number.
+/// The part of the second source that the immediate numbers, `kBytes` long.
 template <size_t kBytes>
 void Extract(const Operands& in, Vector* out) {
   const size_t part = in.immediate % (in.bytes / kBytes);
   std::memcpy(out->bytes.data(), in.second.bytes.data() + part * kBytes, kBytes);
 }
 
-/// The first source with such a part replaced by the low bytes of the second.
+/// The first source, with the part that the immediate numbers replaced by the low bytes of the second.
 template <size_t kBytes>
 void Insert(const Operands& in, Vector* out) {
   *out = in.first;
@@ -280,7 +280,7 @@ void Insert(const Operands& in, Vector* out) {
   std::memcpy(out->bytes.data() + part * kBytes, in.second.bytes.data(), kBytes);
 }
 
-/// VPTERNLOG: each bit by the immediate's bit of number 4·destination + 2·first + second.
+/// VPTERNLOG: each result bit is bit number 4·destination + 2·first + second of the immediate.
 inline void TernaryLogic(const Operands& in, Vector* out) {
   const auto a = Of<uint64_t>(in.destination), b = Of<uint64_t>(in.first), c = Of<uint64_t>(in.second);
   Elements<uint64_t> result = {};
@@ -294,7 +294,7 @@ inline void TernaryLogic(const Operands& in, Vector* out) {
   Put(result, out);
 }
 
-/// VPCMP: all ones in elements where the immediate's predicate holds.
+/// VPCMP: all ones in elements for which the immediate's predicate holds.
 template <class Element>
 INTACT_AVX2 void ComparePredicate(const Operands& in, Vector* out) {
   const auto a = Of<Element>(in.first), b = Of<Element>(in.second);
@@ -307,7 +307,7 @@ INTACT_AVX2 void ComparePredicate(const Operands& in, Vector* out) {
   Put(result, out);
 }
 
-/// The low `kBytes` and zeroes.
+/// The low `kBytes`, then zeroes.
 template <size_t kBytes>
 void CopyLow(const Operands& in, Vector* out) {
   *out = {};

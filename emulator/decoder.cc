@@ -7,14 +7,14 @@ namespace {
 
 constexpr unsigned kSibFollows = 4;  // as ModRM.rm
 constexpr unsigned kNoIndex = 4;     // as SIB.index, extended
-constexpr unsigned kNoBase = 5;      // as ModRM.rm (then RIP-relative) or SIB.base where mod is 0
+constexpr unsigned kNoBase = 5;      // as ModRM.rm (then RIP-relative) or SIB.base if mod is 0
 
 /// `width` bits of `value` from bit `shift` on.
 constexpr unsigned Bits(unsigned value, int shift, int width) {
   return (value >> shift) & ((1U << width) - 1);
 }
 
-/// Bits that extend the fields of ModRM and SIB: 8 or 0, EVEX's 16 as well.
+/// Bits that extend the fields of ModRM and SIB: 0 or 8; EVEX's can also be 16.
 struct Extensions {
   unsigned reg = 0, index = 0, base = 0;
   unsigned rm_high = 0;  // 16, for a register as ModRM.rm

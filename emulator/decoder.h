@@ -1,12 +1,12 @@
-// Takes instructions of 64-bit mode apart:
+// Decodes instructions of 64-bit mode:
 //
 //   legacy  [66 F2 F3 2E] | [0100WRXB] | [0F [38 3A]] opcode
 //   VEX     C5 | ~R ~vvvv L pp                                       | opcode
 //   VEX     C4 | ~R ~X ~B mmmmm   | W ~vvvv L pp                     | opcode
 //   EVEX    62 | ~R ~X ~B ~R' 0mmm | W ~vvvv 1 pp | z L'L b ~V' aaa  | opcode
 //
-// each followed by [mod reg rm] [scale index base] [disp8 or disp32] [immediate]. Which of these an opcode
-// has is known here for the instructions that the tables of operations know, and for their neighbours.
+// each followed by [mod reg rm] [scale index base] [disp8 or disp32] [immediate]. The decoder knows which of
+// these an opcode has, for the instructions in the tables of operations and for their neighbours.
 #ifndef INTACT_EMULATOR_DECODER_H_
 #define INTACT_EMULATOR_DECODER_H_
 

@@ -16,8 +16,8 @@
 #include "emulator/tile_operations.h"
 #include "jit/isa.h"
 
-// The handler runs where emitted code stands at an instruction, never inside the C library, so it may
-// allocate and lock like any function.
+// The handler interrupts emitted code at an instruction, never the C library. So it may allocate and lock
+// like any function.
 
 namespace intact::emulator {
 namespace {
@@ -34,14 +34,14 @@ void Record(const std::string& fault) {
   if (first_fault.empty()) first_fault = fault;
 }
 
-/// What would have happened without us.
+/// Does what would have happened without the emulator.
 void CallPrevious(int signal, siginfo_t* info, ucontext_t* context) {
   if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
     previous_action.sa_sigaction(signal, info, context);
   } else if (previous_action.sa_handler == SIG_DFL || previous_action.sa_handler == SIG_IGN) {
     const auto rip = static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RIP]);
     fmt::print(stderr, "neither the CPU nor the emulator knows the instruction {}\n", BytesAt(rip));
-    // The instruction is met again at return, and then it ends the process; a fault cannot be ignored.
+    // After the return, the instruction raises the signal again and ends the process. It cannot be ignored.
     struct sigaction by_default = {};
     by_default.sa_handler = SIG_DFL;
     sigaction(signal, &by_default, nullptr);
@@ -61,7 +61,7 @@ void Handle(int signal, siginfo_t* info, void* opaque_context) {
     return;
   }
   if (!state->has_returned && state->HoldsMoreThan(context)) {
-    state->Fault(BytesAt(state->rip), "not known to the emulator, and the CPU lacks what registers hold");
+    state->Fault(BytesAt(state->rip), "not known to the emulator; the CPU lacks registers that hold values");
   }
   state->Store(context);
   configured_threads += int64_t{AreTilesConfigured()} - int64_t{was_configured};

@@ -1,17 +1,17 @@
-// Executes in software what the CPU at hand lacks, so that kernels for all ISAs can be tested on any machine
-// with AVX2. The CPU refuses such an instruction by SIGILL; the handler
-// carries it out on the registers that the kernel saved, and goes on with the instructions behind it until
-// the function returns:
+// Executes in software the instructions that the CPU lacks, so that kernels for all ISAs can be tested on any
+// machine with AVX2. The CPU raises SIGILL at such an instruction. The handler executes it on the registers
+// that the operating system saved, and goes on with the following instructions until the function returns:
 //
 //   emitted function ──SIGILL──► State::Load() ► Interpret() ► State::Store() ──► its caller
 //
-// What is not known to the interpreter is left to the CPU, where registers hold nothing that it lacks. It is
-// slow (some 10 ns an instruction, microseconds a call), and for tests and the verifier only.
+// An instruction that the interpreter does not know is left to the CPU, unless registers that the CPU lacks
+// hold values. The emulator is slow (some 10 ns for an instruction, microseconds for a call). It is for tests
+// and the verifier only.
 //
 // Emulated: dot products of bytes, EVEX-encoded instructions and opmasks, as far as vector_operations.cc and
-// mask_operations.cc list them; LDTILECFG, STTILECFG, TILERELEASE, TILEZERO,
-// TILELOADD, TILELOADDT1, TILESTORED, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD. A CPU that has an instruction
-// executes it itself, and nothing here runs, but for those that follow a refused one.
+// mask_operations.cc list them; LDTILECFG, STTILECFG, TILERELEASE, TILEZERO, TILELOADD, TILELOADDT1,
+// TILESTORED, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD. A CPU that has an instruction executes it itself, except
+// after an instruction that it refused.
 #ifndef INTACT_EMULATOR_EMULATOR_H_
 #define INTACT_EMULATOR_EMULATOR_H_
 
@@ -22,13 +22,13 @@
 
 namespace intact::emulator {
 
-/// While one of these lives, the process has the instructions above. They may nest and be used from many
-/// threads; each thread has tiles of its own, as on the CPU. A SIGILL of any other origin goes to the handler
-/// that was installed before.
+/// While an object lives, the process has the instructions above. Objects may nest, and many threads may use
+/// them; each thread has its own tiles, as on the CPU. A SIGILL of any other origin goes to the handler that
+/// was installed before.
 ///
-/// Where the CPU would raise #UD or #GP (say, for tiles whose shapes do not match), the thread goes on, and
-/// TakeFault() tells of it. So it does of an unknown instruction among those of AVX-512 on a CPU that lacks
-/// their registers; one that the CPU does not know either ends the process.
+/// If the CPU would raise #UD or #GP (say, for tiles whose shapes do not match), the thread goes on, and
+/// TakeFault() describes the fault. An unknown instruction among those of AVX-512, on a CPU that lacks their
+/// registers, is a fault too. An instruction that the CPU does not know either ends the process.
 class ScopedEmulator {
  public:
   ScopedEmulator();
@@ -36,22 +36,22 @@ class ScopedEmulator {
   ScopedEmulator(const ScopedEmulator&) = delete;
   ScopedEmulator& operator=(const ScopedEmulator&) = delete;
 
-  /// Instructions of the extensions above that were carried out in this process so far, by all threads; the
-  /// others between them do not count.
+  /// Instructions of the extensions above that the emulator executed so far, for all threads of this process.
+  /// Other instructions between them do not count.
   static uint64_t Count();
 
-  /// Threads of this process whose tiles are configured now, those that ended so included. A kernel that
-  /// returns leaves none behind.
+  /// Threads of this process whose tiles are configured now, including threads that have ended. A kernel
+  /// releases its tiles before it returns.
   static int64_t ConfiguredThreads();
 
   /// The first fault since the last call, e.g. "TDPBUSD: #UD: no tiles are configured"; "" if there was none.
   static std::string TakeFault();
 };
 
-/// The ISAs that this machine lacks and the emulator has: none without AVX2.
+/// The ISAs that this machine lacks and the emulator has; none without AVX2.
 core::IsaSet MissingIsas();
-/// Lets plans choose MissingIsas() for the rest of the process. They run only while a ScopedEmulator lives.
-/// Returns them.
+/// Lets plans choose MissingIsas() for the rest of the process, and returns them. Their kernels run only
+/// while a ScopedEmulator lives.
 core::IsaSet AddMissingIsas();
 
 }  // namespace intact::emulator

@@ -36,7 +36,7 @@ Word ReadRm(const State& state, const Instruction& in) {
   return value;
 }
 
-/// A register's upper half is zeroed by 32 bits.
+/// Writing 32 bits of a register zeroes its upper half.
 template <class Word>
 void WriteRm(State& state, const Instruction& in, Word value) {
   if (in.is_memory) {
@@ -69,8 +69,8 @@ uint64_t SubtractionFlags(Word a, Word b, Word difference) {
          (TopBit(static_cast<Word>((a ^ b) & (a ^ difference))) ? kOverflow : 0);
 }
 
-// The operations that have opcodes 8·n to 8·n + 5 and are n in the groups of immediates. A result that is not
-// stored is only compared.
+// The operations with opcodes 8·n to 8·n + 5, and number n in the groups of immediates. Comparisons compute a
+// result without storing it.
 
 struct Add {
   template <class Word>
@@ -114,7 +114,7 @@ struct Xor {
   }
 };
 
-/// Where an operation's operands are: destination and first source, second source.
+/// The operands of an operation: destination and first source, then second source.
 enum class Operands : uint8_t { kRmReg, kRegRm, kRaxImmediate, kRmImmediate };
 
 template <class Operation, bool kStores, Operands kOperands, class Word>
@@ -140,7 +140,7 @@ void Arithmetic(State& state, const Instruction& in) {
   }
 }
 
-/// Of 32 and of 64 bits.
+/// For 32 and for 64 bits.
 using Widths = std::array<Execute, 2>;
 
 template <class Operation, bool kStores, Operands kOperands>
@@ -174,7 +174,7 @@ void Step(State& state, const Instruction& in) {
 
 enum class ShiftKind : uint8_t { kLeft, kLogicalRight, kArithmeticRight };
 
-/// By the immediate. Of overflow, which is undefined for other counts than 1, what one of 1 would leave.
+/// Shifts by the immediate. Overflow is undefined for counts other than 1; it is set as for a count of 1.
 template <ShiftKind kKind, class Word>
 void Shift(State& state, const Instruction& in) {
   const Word value = ReadRm<Word>(state, in);
@@ -236,7 +236,7 @@ uint64_t TakeFromStack(State& state) {
 
 void Pop(State& state, const Instruction& in) { state.general[in.reg] = TakeFromStack(state); }
 
-/// Left to the CPU where there is no room for it.
+/// Left to the CPU if there is no room for it.
 void Push(State& state, const Instruction& in) {
   uint64_t& top = state.general[State::kStackPointer];
   if (top - sizeof(uint64_t) < state.stack_limit) {
@@ -257,7 +257,7 @@ void Return(State& state, const Instruction& /*in*/) {
 
 void Jump(State& state, const Instruction& in) { state.rip = in.next + static_cast<uint64_t>(in.immediate); }
 
-/// Conditions come in pairs, of which the second is the opposite of the first.
+/// Conditions come in pairs: the second is the opposite of the first.
 template <int kPair>
 bool Holds(uint64_t flags) {
   const bool carry = (flags & kCarry) != 0, zero = (flags & kZero) != 0, sign = (flags & kSign) != 0,
@@ -283,7 +283,7 @@ constexpr std::array<Execute, 16> kConditionalJumps = {
 
 void DoNothing(State& /*state*/, const Instruction& /*in*/) {}
 
-/// Which register an operation writes that might be RSP.
+/// The register operand that an operation writes; it might be RSP.
 enum class Writes : uint8_t { kNothing, kReg, kRm };
 
 struct Found {
@@ -393,7 +393,7 @@ Found FindTwoByte(const Instruction& in) {
       if (!in.is_memory) return {};
       return {{DoNothing, DoNothing}};
     case 0xB6:
-      if (!in.is_memory) return {};  // SIL or DH: which, depends on REX
+      if (!in.is_memory) return {};  // SIL or DH, depending on REX
       return {{MoveToRegister<uint32_t, uint8_t>, MoveToRegister<uint64_t, uint8_t>}, Writes::kReg};
     case 0xB7:
       return {{MoveToRegister<uint32_t, uint16_t>, MoveToRegister<uint64_t, uint16_t>}, Writes::kReg};
@@ -421,7 +421,7 @@ bool FindGeneralOperation(Instruction* instruction) {
     in.execute = DoNothing;
     return true;
   }
-  // 16 bits, REP, LOCK'd and the like are not among them.
+  // 16-bit operations, and REP, LOCK and similar prefixes, are not supported.
   if (in.prefix != Prefix::kNone || (in.map != Map::kOneByte && in.map != Map::k0F)) return false;
   const Found found = in.map == Map::kOneByte ? FindOneByte(in) : FindTwoByte(in);
   in.execute = found.widths[in.w ? 1 : 0];

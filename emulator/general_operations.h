@@ -1,8 +1,8 @@
 // Instructions of general registers, 32 and 64 bits wide, as they occur between vector instructions: moves,
 // LEA, arithmetic and logic, shifts by a constant, PUSH and POP, jumps, RET, prefetches and NOPs.
 //
-// The signal frame lies below RSP and the red zone of 128 bytes: PUSH has room there, and is left to the CPU
-// beyond it, and so is what else changes RSP.
+// The signal frame lies below RSP and the red zone of 128 bytes. PUSH may use the red zone; beyond it, PUSH
+// is left to the CPU. So are other operations whose destination is RSP.
 #ifndef INTACT_EMULATOR_GENERAL_OPERATIONS_H_
 #define INTACT_EMULATOR_GENERAL_OPERATIONS_H_
 
@@ -10,7 +10,7 @@
 
 namespace intact::emulator {
 
-/// Sets what carries out `instruction`; false if it is none of these.
+/// Sets the function that executes `instruction`; false if the instruction is not one of these.
 bool FindGeneralOperation(Instruction* instruction);
 
 }  // namespace intact::emulator

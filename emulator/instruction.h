@@ -1,4 +1,4 @@
-// A decoded instruction: its fields, whichever encoding they came from, and the function that carries it out.
+// A decoded instruction: its fields, whichever encoding they came from, and the function that executes it.
 #ifndef INTACT_EMULATOR_INSTRUCTION_H_
 #define INTACT_EMULATOR_INSTRUCTION_H_
 
@@ -10,9 +10,9 @@
 namespace intact::emulator {
 
 enum class Encoding : uint8_t { kLegacy, kVex, kEvex };
-/// The table that an opcode byte is looked up in, numbered as VEX.mmmmm does.
+/// The table that an opcode byte is looked up in, numbered as in VEX.mmmmm.
 enum class Map : uint8_t { kOneByte = 0, k0F = 1, k0F38 = 2, k0F3A = 3 };
-/// The mandatory prefix, numbered as VEX.pp does.
+/// The mandatory prefix, numbered as in VEX.pp.
 enum class Prefix : uint8_t { kNone = 0, k66 = 1, kF3 = 2, kF2 = 3 };
 
 struct VectorOperation;
@@ -26,8 +26,8 @@ struct Instruction {
   uint8_t vector_bytes = 0;  // 16, 32 or 64
 
   uint8_t reg = 0;    // ModRM.reg, or the register in the opcode
-  uint8_t group = 0;  // ModRM.reg without extension, where it is part of the opcode
-  uint8_t vvvv = 0;   // the register it stands for, not its complement
+  uint8_t group = 0;  // ModRM.reg without extension, if it is part of the opcode
+  uint8_t vvvv = 0;   // the register's number, not its complement
   uint8_t rm = 0;     // ModRM.rm, if not memory
   uint8_t mask = 0;   // EVEX.aaa
   bool zeroes = false;
@@ -40,12 +40,12 @@ struct Instruction {
   uint8_t base = State::kNoRegister;
   uint8_t index = State::kNoRegister;
   uint8_t shift = 0;         // of the index
-  int64_t displacement = 0;  // with RIP, where it is relative to that
+  int64_t displacement = 0;  // includes RIP if it is relative to RIP
   int64_t immediate = 0;     // sign-extended
 
   uint8_t length = 0;        // bytes
   uint64_t next = 0;         // address of the following instruction
-  bool is_branch = false;    // carrying it out tells what follows
+  bool is_branch = false;    // executing it decides which instruction follows
   bool is_emulated = false;  // of an extension that CPUs with AVX2 may lack
   const VectorOperation* operation = nullptr;
   void (*execute)(State&, const Instruction&) = nullptr;

@@ -27,7 +27,7 @@ constexpr size_t kMostBlocks = 1 << 14;
 
 const uint8_t* CodeAt(uint64_t address) { return reinterpret_cast<const uint8_t*>(address); }
 
-/// Nothing if it is not known.
+/// Nothing if the instruction is not known.
 std::optional<Instruction> Find(uint64_t address) {
   std::optional<Instruction> in = emulator::Decode(CodeAt(address));
   if (!in) return std::nullopt;
@@ -37,7 +37,7 @@ std::optional<Instruction> Find(uint64_t address) {
   return std::nullopt;
 }
 
-/// Memory from the operating system: tests count what the functions that are emulated allocate.
+/// Memory from the operating system, because tests count the allocations of emulated functions.
 class Pages final : public std::pmr::memory_resource {
  private:
   void* do_allocate(size_t bytes, size_t /*alignment*/) override {
@@ -49,7 +49,7 @@ class Pages final : public std::pmr::memory_resource {
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
 };
 
-/// Instructions that follow each other, up to a branch, or one that is not known.
+/// Consecutive instructions, up to a branch or an unknown instruction.
 struct Block {
   using allocator_type = std::pmr::polymorphic_allocator<>;
 
@@ -57,7 +57,7 @@ struct Block {
   std::pmr::vector<uint8_t> bytes;
   uint64_t end = 0;       // address
   uint64_t emulated = 0;  // instructions of the emulated extensions
-  uint64_t call = 0;      // in which its bytes were last compared
+  uint64_t call = 0;      // the last one that compared its bytes
 
   Block(uint64_t address, allocator_type allocator) : instructions(allocator), bytes(allocator) {
     Decode(address);
@@ -76,7 +76,7 @@ struct Block {
     }
     bytes.assign(CodeAt(address), CodeAt(end));
   }
-  /// Reads a page only if all that precedes is as it was: then code goes on there.
+  /// Reads a page only if all bytes before it are unchanged: only then does the code go on there.
   bool IsStillAt(uint64_t address) const {
     constexpr size_t kPage = 4096;
     for (size_t i = 0; i < bytes.size();) {
@@ -100,7 +100,7 @@ class Blocks {
     const auto [found, is_new] = blocks_.try_emplace(address, address);
     Block& block = found->second;
     if (block.call == call_) return block;
-    // Of one that is empty, no bytes are known.
+    // An empty block has no bytes to compare.
     if (!is_new && (block.instructions.empty() || !block.IsStillAt(address))) block.Decode(address);
     block.call = call_;
     return block;
@@ -113,15 +113,15 @@ class Blocks {
   uint64_t call_ = 0;
 };
 
-/// The blocks that this thread decoded. They end with the process: a destructor's registration would be
-/// counted, see Pages.
+/// The blocks that this thread decoded. They are never freed: to register a destructor would allocate memory,
+/// see Pages.
 Blocks& ThreadBlocks() {
   thread_local Blocks* blocks = nullptr;
   if (blocks == nullptr) blocks = new (Pages().allocate(sizeof(Blocks))) Blocks;
   return *blocks;
 }
 
-/// While it lives, float operations round as those of the interrupted function do.
+/// While it lives, float operations round like those of the interrupted function.
 class ScopedMxcsr {
  public:
   explicit ScopedMxcsr(State* state) : state_(state), saved_(_mm_getcsr()) { _mm_setcsr(state->mxcsr); }

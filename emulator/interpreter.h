@@ -1,8 +1,8 @@
-// Carries instructions out one after the other in software, on a State.
+// Executes instructions one after the other in software, on a State.
 //
-// They are decoded in blocks, up to a branch, and kept by address for the thread. Code may be replaced by
-// other code at its address between calls: a block is compared with the bytes that lie there before a call
-// executes it for the first time.
+// Instructions are decoded in blocks, up to a branch. Each thread keeps its blocks, by address. Code may be
+// replaced between calls. So before a call executes a block for the first time, it compares the block with
+// the bytes in memory.
 #ifndef INTACT_EMULATOR_INTERPRETER_H_
 #define INTACT_EMULATOR_INTERPRETER_H_
 
@@ -13,8 +13,9 @@
 
 namespace intact::emulator {
 
-/// Goes on from state->rip until the function returns to its caller or an instruction is met that is not
-/// known here; rip is then what follows. What the CPU would refuse does nothing, and is state->fault.
+/// Executes instructions from state->rip on, until the function returns to its caller or an unknown
+/// instruction follows; rip is then the next address. An instruction that the CPU would refuse does nothing
+/// but set state->fault.
 void Interpret(State* state);
 
 /// The bytes of the instruction at `address`, or the first ones if its length is not known: "62 f1 7c 48".

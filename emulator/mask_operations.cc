@@ -53,7 +53,7 @@ constexpr auto kXor = [](uint64_t a, uint64_t b) { return a ^ b; };
 
 enum class Operand : uint8_t { kMask, kMemory, kGeneral, kMaskOrMemory };
 
-/// Of masks of 8, 16, 32 and 64 bits.
+/// For masks of 8, 16, 32 and 64 bits.
 using Widths = std::array<Execute, 4>;
 
 #define INTACT_WIDTHS(name) \
@@ -84,8 +84,8 @@ constexpr MaskOperation kOperations[] = {
     {0x47, Operand::kMask, true, INTACT_LOGIC(kXor)},
 };
 
-/// As an index of Widths; -1 if the encoding has none. Moves from and to general registers tell 32 and 64
-/// bits by F2 in place of W and 66.
+/// An index of Widths; -1 if the encoding has none. Moves from and to general registers encode 32 and 64 bits
+/// by F2, instead of W and 66.
 int Width(const Instruction& in) {
   if (in.opcode == 0x92 || in.opcode == 0x93) {
     if (in.prefix == Prefix::kF2) return in.w ? 3 : 2;

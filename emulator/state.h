@@ -1,9 +1,9 @@
-// What an interrupted thread's instructions work on: copied from the signal frame, changed, and copied back.
+// The registers that an interrupted thread works on: copied from the signal frame, changed, and copied back.
 //
 //   signal frame ──Load()──► State ──instructions──► State ──Store()──► signal frame
 //
-// The State has all of AVX-512's registers. What the CPU lacks of them begins as zero and is dropped at the
-// end, which is right if nothing is left in it that a later instruction reads (HoldsMoreThan()).
+// The State has all registers of AVX-512. Registers that the CPU lacks begin as zero and are dropped at the
+// end. That is right if no later instruction reads a value in them (HoldsMoreThan()).
 #ifndef INTACT_EMULATOR_STATE_H_
 #define INTACT_EMULATOR_STATE_H_
 
@@ -32,7 +32,7 @@ struct State {
   std::array<uint64_t, 8> masks = {};
 
   uint64_t stack_limit = 0;   // below it is the signal frame
-  bool must_stop = false;     // and go on natively
+  bool must_stop = false;     // the CPU goes on
   bool has_returned = false;  // from the function that was interrupted
   uint64_t emulated = 0;      // instructions of the emulated extensions
   std::string fault;          // the first one
@@ -43,7 +43,7 @@ struct State {
   /// Nothing if the frame holds no vector registers.
   static std::optional<State> Load(ucontext_t* context);
   void Store(ucontext_t* context) const;
-  /// Whether there is something in registers that the frame has no place for.
+  /// Whether registers that the frame has no place for hold values.
   bool HoldsMoreThan(ucontext_t* context) const;
 };
 

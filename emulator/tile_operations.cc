@@ -22,7 +22,7 @@ struct TileOperation {
     kNone,           // ModRM is 11 000 000
     kTile,           // reg; ModRM.rm is 000
     kConfiguration,  // memory; ModRM.reg is 000
-    kTileAndMemory,  // reg, and memory whose SIB byte's index is the stride
+    kTileAndMemory,  // reg, and memory; the SIB byte's index is the stride
     kThreeTiles,     // reg, rm, vvvv
   } operands;
   std::string (*run)(State&, const Instruction&);

@@ -6,7 +6,7 @@
 
 namespace intact::emulator {
 
-/// Sets what carries out `instruction`; false if it is none of these.
+/// Sets the function that executes `instruction`; false if the instruction is not one of these.
 bool FindTileOperation(Instruction* instruction);
 
 /// Whether the calling thread's tiles are configured.

@@ -52,7 +52,8 @@ std::string Tiles::LoadConfig(const uint8_t* memory) {
   Tiles next;
   std::memcpy(next.config_.data(), memory, next.config_.size());
   if (next.config_[kPalette] == 0) return Release();
-  if (next.config_[kPalette] > 1) return fmt::format("#GP: palette {}, at most 1", next.config_[kPalette]);
+  if (next.config_[kPalette] > 1)
+    return fmt::format("#GP: palette {}; expected at most 1", next.config_[kPalette]);
   for (size_t i = 0; i < next.config_.size(); ++i) {
     const bool reserved =
         (i > kStartRow && i < kColsb) || (i >= kColsb + 2 * kTiles && i < kRows) || i >= kRows + kTiles;

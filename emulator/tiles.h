@@ -4,8 +4,8 @@
 //   0 palette · 1 start row · 2–15 zero · 16–31 colsb of tiles 0–7, 16 bits each · 32–47 zero ·
 //   48–55 rows of tiles 0–7 · 56–63 zero
 //
-// What lies in a tile beyond its configured rows and columns cannot be seen by a program (LDTILECFG zeroes
-// all tiles), so it is not modelled. Source: Intel SDM volume 2, the pages of these instructions.
+// Programs cannot see the bytes of a tile beyond its configured rows and columns (LDTILECFG zeroes all
+// tiles), so they are not modelled. Source: Intel SDM volume 2, the pages of these instructions.
 #ifndef INTACT_EMULATOR_TILES_H_
 #define INTACT_EMULATOR_TILES_H_
 
@@ -15,9 +15,9 @@
 
 namespace intact::emulator {
 
-/// The tiles of one thread. Every operation returns why the CPU would raise #UD or #GP; "" if it would not,
-/// and then it has been carried out. `memory` holds what the instruction would touch, and no other byte is
-/// touched.
+/// The tiles of one thread. An operation that the CPU would refuse does nothing, and returns why the CPU
+/// would raise #UD or #GP. Others return "". `memory` holds the bytes that the instruction touches; no other
+/// byte is touched.
 class Tiles {
  public:
   std::string LoadConfig(const uint8_t* memory);

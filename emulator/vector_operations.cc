@@ -4,16 +4,17 @@
 
 namespace intact::emulator {
 
-/// Which operand is what. Those that are not named are not there.
+/// Where the operands of an operation are. Operands that are not named do not exist.
 enum class Form : uint8_t {
   kToRegister,  // reg ← vvvv, rm
   kUnary,       // reg ← rm
   kStore,       // rm ← reg
-  kGroup,       // vvvv ← rm, where ModRM.reg is part of the opcode
-  kToMask,      // k reg ← vvvv, rm: the elements that come out as ones
+  kGroup,       // vvvv ← rm, ModRM.reg is part of the opcode
+  kToMask,      // k reg ← vvvv, rm: the elements of the result that are ones
 };
 
-/// What an operand in memory has, or of stores and extractions a result: it scales a compressed displacement.
+/// The size of an operand in memory; for stores and extractions, of the result. It scales a compressed
+/// displacement.
 enum class Tuple : uint8_t { kFull, kHalf, kQuarter, kEighth, kElement, k8, k16, k32 };
 
 /// The vector lengths that an operation has.
@@ -28,8 +29,8 @@ struct VectorOperation {
   Prefix prefix;
   uint8_t opcode;
   W vex, evex;
-  uint8_t element;    // bytes that a bit of a mask stands for; 0: there is no masking
-  uint8_t broadcast;  // bytes of an element that may be broadcast from memory; 0: none may
+  uint8_t element;    // bytes for each bit of a mask; 0: no masking
+  uint8_t broadcast;  // bytes of an element broadcast from memory; 0: no broadcast
   Compute compute;
   Form form = Form::kToRegister;
   Tuple tuple = Tuple::kFull;
@@ -37,7 +38,7 @@ struct VectorOperation {
   int8_t group = -1;         // ModRM.reg
   bool is_aligned = false;   // in memory
   bool is_emulated = false;  // in VEX encoding too
-  bool crosses = false;      // an element of the result depends on others of the operands
+  bool crosses = false;      // result elements depend on other elements of the operands
 
   constexpr VectorOperation As(Form new_form) const {
     VectorOperation copy = *this;
@@ -78,8 +79,7 @@ struct VectorOperation {
 
 namespace {
 
-// ----- operands
-// ----------------------------------------------------------------------------------------------
+// ----- operands -------------------------------------------------------------------------------------------
 
 size_t TupleBytes(const VectorOperation& operation, size_t vector_bytes) {
   switch (operation.tuple) {
@@ -125,7 +125,7 @@ void CopyBytes(const uint8_t* from, size_t count, uint8_t* to) {
   }
 }
 
-/// Bits of the elements that an instruction is to change: `count` of them.
+/// A bit for each of `count` elements: whether the instruction changes it.
 uint64_t MaskOf(const State& state, const Instruction& in, size_t count) {
   const uint64_t all = count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
   return in.mask == 0 ? all : state.masks[in.mask] & all;
@@ -136,7 +136,7 @@ void CheckAlignment(State& state, const Instruction& in, size_t bytes) {
   state.Fault(in.operation->name, "#GP: the operand in memory is not aligned");
 }
 
-/// An operand in memory. What the mask leaves out is not touched, but where it has a part in other elements.
+/// An operand in memory. Elements that the mask leaves out are not read, unless they affect other elements.
 void LoadOperand(State& state, const Instruction& in, Vector* out) {
   const VectorOperation& operation = *in.operation;
   const uint8_t* const memory = in.Memory(state);
@@ -170,14 +170,14 @@ void LoadOperand(State& state, const Instruction& in, Vector* out) {
   }
 }
 
-/// rm.
+/// The operand rm.
 const Vector& Source(State& state, const Instruction& in, Vector* buffer) {
   if (!in.is_memory) return state.vectors[in.rm];
   LoadOperand(state, in, buffer);
   return *buffer;
 }
 
-/// The low `bytes` of `result` by the mask, and zeroes above.
+/// Writes the low `bytes` of `result`, by the mask, and zeroes above them.
 void Commit(const State& state, const Instruction& in, const Vector& result, size_t bytes, Vector* to) {
   if (in.mask == 0) {
     if (bytes == 64) {
@@ -200,8 +200,7 @@ void Commit(const State& state, const Instruction& in, const Vector& result, siz
   std::memset(to->bytes.data() + bytes, 0, to->bytes.size() - bytes);
 }
 
-// ----- forms
-// -------------------------------------------------------------------------------------------------
+// ----- forms ----------------------------------------------------------------------------------------------
 
 void ToRegister(State& state, const Instruction& in) {
   Vector buffer, result;
@@ -258,7 +257,7 @@ void ToMask(State& state, const Instruction& in) {
   state.masks[in.reg] = holds & MaskOf(state, in, in.vector_bytes / element);
 }
 
-/// VZEROUPPER and, of 256 bits, VZEROALL: registers 16 to 31 keep what they have.
+/// VZEROUPPER, and VZEROALL for 256 bits. Registers 16 to 31 do not change.
 void ZeroUpper(State& state, const Instruction& in) {
   for (size_t i = 0; i < 16; ++i) {
     const size_t kept = in.vector_bytes == 32 ? 0 : 16;
@@ -266,8 +265,7 @@ void ZeroUpper(State& state, const Instruction& in) {
   }
 }
 
-// ----- the table
-// ---------------------------------------------------------------------------------------------
+// ----- the table ------------------------------------------------------------------------------------------
 
 #define INTACT_TWIN(intrinsic) Halves<[](auto a, auto b) INTACT_AVX2 { return intrinsic(a, b); }>
 #define INTACT_TWIN_OF_ONE(intrinsic) HalvesOfOne<[](auto a) INTACT_AVX2 { return intrinsic(a); }>
@@ -275,7 +273,7 @@ void ZeroUpper(State& state, const Instruction& in) {
   Halves<[](auto a, auto b) INTACT_AVX2 {                                                  \
     return _mm256_castps_si256(intrinsic(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b))); \
   }>
-// Of two NaNs the first is the result, so the compiler may not change their order.
+// If both operands are NaNs, the first one is the result. So the compiler must not change their order.
 #define INTACT_ORDERED_FLOAT_TWIN(instruction)                      \
   Halves<[](auto a, auto b) INTACT_AVX2 {                           \
     decltype(a) result;                                             \
@@ -299,7 +297,7 @@ using Op = VectorOperation;
 
 // clang-format off
 constexpr VectorOperation kOperations[] = {
-    // moves: name, map, prefix, opcode, W of VEX and of EVEX, bytes of a mask's element and of a broadcast one
+    // moves: name, map, prefix, opcode, W of VEX and of EVEX, bytes per mask bit and of a broadcast element
     Op{"vmovdqu",    k0F, kF3, 0x6F, kAny, kNo, 0, 0, CopySecond}.As(Form::kUnary),
     Op{"vmovdqu",    k0F, kF3, 0x7F, kAny, kNo, 0, 0, CopySecond}.As(Form::kStore),
     Op{"vmovdqa",    k0F, k66, 0x6F, kAny, kNo, 0, 0, CopySecond}.As(Form::kUnary).Aligned(),
@@ -485,7 +483,7 @@ constexpr VectorOperation kOperations[] = {
     Op{"vpmovdb",   k0F38, kF3, 0x31, kNo, k0, 1, 0, Narrow<uint32_t, uint8_t, false>}.As(Form::kStore).With(Tuple::kQuarter),
     Op{"vpmovdw",   k0F38, kF3, 0x33, kNo, k0, 2, 0, Narrow<uint32_t, uint16_t, false>}.As(Form::kStore).With(Tuple::kHalf),
 
-    // comparisons: of VEX to a vector, of EVEX to a mask
+    // comparisons: VEX writes a vector, EVEX a mask
     Op{"vpcmpeqb", k0F, k66, 0x74, kAny, kNo, 0, 0, INTACT_TWIN(_mm256_cmpeq_epi8)},
     Op{"vpcmpeqw", k0F, k66, 0x75, kAny, kNo, 0, 0, INTACT_TWIN(_mm256_cmpeq_epi16)},
     Op{"vpcmpeqd", k0F, k66, 0x76, kAny, kNo, 0, 0, INTACT_TWIN(_mm256_cmpeq_epi32)},
@@ -524,8 +522,7 @@ constexpr VectorOperation kOperations[] = {
 };
 // clang-format on
 
-// ----- lookup
-// ------------------------------------------------------------------------------------------------
+// ----- lookup ---------------------------------------------------------------------------------------------
 
 bool Permits(W required, bool w) { return required == kAny || required == (w ? W::k1 : W::k0); }
 
@@ -552,7 +549,7 @@ bool Matches(const VectorOperation& operation, const Instruction& in) {
          (operation.group < 0 || static_cast<uint8_t>(operation.group) == in.group);
 }
 
-/// What would be #UD: fields that must not be as they are.
+/// Whether all fields have values that do not raise #UD.
 bool IsEncodable(const VectorOperation& operation, const Instruction& in) {
   const bool has_vvvv = operation.form != Form::kUnary && operation.form != Form::kStore;
   if (!has_vvvv && in.vvvv != 0) return false;
@@ -560,7 +557,7 @@ bool IsEncodable(const VectorOperation& operation, const Instruction& in) {
   if (in.mask != 0 && operation.element == 0) return false;
   if (in.zeroes && (in.mask == 0 || (operation.form == Form::kStore && in.is_memory))) return false;
   if (in.has_evex_b && (!in.is_memory || operation.broadcast == 0)) return false;
-  // VEX shifts have no operand in memory.
+  // shifts with VEX have no operand in memory.
   return !(operation.form == Form::kGroup && in.is_memory && in.encoding == Encoding::kVex);
 }
 

@@ -1,5 +1,5 @@
 // Instructions of vector registers: VEX-encoded, and EVEX-encoded with opmasks, broadcast operands and
-// compressed displacements. A table says of each how its operands are found and what is computed of them.
+// compressed displacements. A table gives the operands and the computation of each.
 //
 //   vvvv ────────────────┐
 //   rm, or memory ───────┼──► compute 64 bytes ──► keep the instruction's bytes, by the mask ──► destination
@@ -11,7 +11,8 @@
 
 namespace intact::emulator {
 
-/// Sets what carries out `instruction`, and scales a compressed displacement; false if it is none of these.
+/// Sets the function that executes `instruction`, and scales a compressed displacement; false if the
+/// instruction is not one of these.
 bool FindVectorOperation(Instruction* instruction);
 
 }  // namespace intact::emulator

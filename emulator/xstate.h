@@ -9,7 +9,7 @@
 //             component 5  opmask       8 bytes of each of k0–7
 //             component 6  ZMM_Hi256   32 bytes of each of ZMM0–15
 //             component 7  Hi16_ZMM    64 bytes of each of ZMM16–31
-//             where they lie tells CPUID leaf 0xD
+//             CPUID leaf 0xD reports their offsets
 #ifndef INTACT_EMULATOR_XSTATE_H_
 #define INTACT_EMULATOR_XSTATE_H_
 
@@ -34,13 +34,13 @@ class VectorState {
   /// Nothing if the frame holds no XSAVE area with the YMM registers.
   static std::optional<VectorState> Of(ucontext_t* context);
 
-  /// Whether there are ZMM registers, registers 16 to 31 and masks.
+  /// Whether the frame has ZMM registers, registers 16 to 31 and masks.
   bool HasAvx512() const { return has_avx512_; }
 
-  /// Register `number`; what the frame does not have of it reads as zero, and is dropped when written.
+  /// Register `number`. Bytes that the frame does not have read as zero, and are dropped when written.
   Vector Read(int number) const;
   void Write(int number, const Vector& value);
-  /// If HasAvx512().
+  /// Only if HasAvx512().
   uint64_t ReadMask(int number) const;
   void WriteMask(int number, uint64_t value);
 

@@ -14,7 +14,7 @@ std::string String(std::string_view text) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < ' ' || byte >= 0x7f) {
-      literal += fmt::format("\\{:03o}", byte);  // three digits: the next character is none of them
+      literal += fmt::format("\\{:03o}", byte);  // three digits, so that the next character is not part of it
     } else {
       if (c == '"' || c == '\\' || c == '?') literal += '\\';  // "??/" would be a trigraph
       literal += c;

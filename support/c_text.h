@@ -1,4 +1,4 @@
-// Values and words as C has them, in files that the verifier writes.
+// Values and words in C syntax, for files that the verifier writes.
 #ifndef INTACT_SUPPORT_C_TEXT_H_
 #define INTACT_SUPPORT_C_TEXT_H_
 
@@ -8,13 +8,13 @@
 
 namespace intact::support::c {
 
-/// A string literal, its quotes included, of any bytes.
+/// A string literal, with its quotes, of any bytes.
 std::string String(std::string_view text);
 
-/// `text` as it can stand in a comment: one line that does not end it.
+/// `text` for a comment: one line that does not end the comment.
 std::string Comment(std::string_view text);
 
-/// A constant of exactly that value; of a NaN, with its bits, as gcc and clang take it.
+/// A constant of exactly this value; for a NaN, with its bits, as gcc and clang read it.
 std::string Literal(float value);
 std::string Literal(int64_t value);
 

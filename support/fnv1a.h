@@ -1,4 +1,4 @@
-// FNV-1a, by which outputs are told apart: the same on every machine.
+// FNV-1a, the hash of outputs that reports compare. It is the same on every machine.
 #ifndef INTACT_SUPPORT_FNV1A_H_
 #define INTACT_SUPPORT_FNV1A_H_
 
@@ -8,7 +8,7 @@
 
 namespace intact::support {
 
-/// The hash of `bytes`, from `hash` on.
+/// The hash of `bytes`; `hash`: of the bytes before them.
 constexpr uint64_t Fnv1a(std::span<const uint8_t> bytes, uint64_t hash = 0xcbf29ce484222325u) {
   for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
   return hash;

@@ -11,7 +11,7 @@
 namespace intact::support::html {
 namespace {
 
-// Pictures are drawn for white pages; the filter makes dark ones of them and keeps their hues.
+// Pictures are drawn for white pages. For dark pages, a filter inverts them and keeps their hues.
 constexpr std::string_view kStyle = R"(
 :root { color-scheme: light dark; --ink: #1b1f24; --faint: #4a525c; --page: #fff; --line: #e2e5e9;
         --good: #116329; --doubtful: #7a4d00; --bad: #a40e26; }

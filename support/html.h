@@ -1,4 +1,4 @@
-// The parts of the project's HTML pages, which need nothing beside them: style and pictures are inside.
+// The parts of the project's HTML pages. Pages need no other file: style and pictures are inside.
 #ifndef INTACT_SUPPORT_HTML_H_
 #define INTACT_SUPPORT_HTML_H_
 
@@ -12,12 +12,12 @@
 
 namespace intact::support::html {
 
-/// A whole page, light or dark as the reader's system is. `title` is text, `body` is HTML.
+/// A whole page, light or dark like the reader's system. `title` is text, `body` is HTML.
 std::string Page(std::string_view title, const Origin& origin, std::string_view body);
 
 std::string Escape(std::string_view text);
 
-/// What something is worth, told by its colour beside its words.
+/// How good a finding is. Its text is coloured to match.
 enum class Tone : uint8_t { kPlain, kGood, kDoubtful, kBad };
 
 struct Cell {
@@ -31,18 +31,18 @@ struct Cell {
 
 using Row = std::vector<Cell>;
 
-/// Columns from `first_number` on are set flush right. Where it is wider than the page it scrolls, all but
-/// its first column.
+/// Columns from `first_number` on are set flush right. A table wider than the page scrolls under its first
+/// column.
 std::string Table(const Row& head, const std::vector<Row>& rows, size_t first_number);
 
-/// A table of any length, columns of text, with a field to search it: only rows that hold all words of it are
-/// shown, and no more than 500 at a time. Without scripts it shows all rows. `id` is its own on its page.
+/// A table of any length, with columns of text and a search field. It shows at most 500 rows at a time, only
+/// those with all words searched for. Without scripts it shows all rows. `id` must be unique on its page.
 std::string FilteredTable(std::string_view id, const Row& head, const std::vector<Row>& rows);
 
-/// What gnuplot draws by `commands` (plot.h), or a note that says why it did not. `caption` is HTML.
+/// The picture that gnuplot draws by `commands` (plot.h), or a note on why it did not. `caption` is HTML.
 std::string Figure(std::string_view name, const std::string& commands, std::string_view caption);
 
-/// `yes` in the colour of good news, or `no` in that of bad. Both are HTML.
+/// `yes` in the colour of good news if `good`; else `no` in the colour of bad news. Both are HTML.
 std::string Judged(bool good, std::string_view yes, std::string_view no);
 
 }  // namespace intact::support::html

@@ -20,8 +20,8 @@ Error Invalid(std::string_view path, std::string_view what) {
   return {INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", path, what)};
 }
 
-/// False if another process has the file's lock. This kind of lock is not inherited by children, who might
-/// outlive this process; it goes with the first descriptor of the file that this process closes.
+/// False if another process has locked the file. Children, who might outlive this process, do not inherit
+/// this kind of lock. It ends when this process first closes a descriptor of the file.
 bool TryLock(int file) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
@@ -42,7 +42,7 @@ std::optional<std::string> ReadAll(int file) {
   }
 }
 
-/// A new file outlives the machine's fall only when its folder is on the disk too.
+/// A new file survives a crash of the machine only if its folder is on the disk too.
 void SyncFolderOf(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const int file = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -51,7 +51,7 @@ void SyncFolderOf(const std::string& path) {
   close(file);
 }
 
-/// write() until all is written; errno on failure, else 0.
+/// Calls write() until all is written. Returns errno on failure, else 0.
 int WriteAll(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(file, text.data(), text.size());

@@ -1,14 +1,14 @@
-// A file of lines that grows while work is done, and tells after a kill what was done.
+// A file of lines that grows while work is done. After a kill it shows what was done.
 //
-//   first line: what work it is of\n
+//   first line: what work this is\n
 //   a line\n
-//   a li                             ← torn: the process was killed within the write
+//   a li                             ← torn: the process was killed while writing
 //
-// A line counts when its newline is there. It goes to the kernel as it comes, so a killed process loses
-// nothing but the line that it was writing; and to the disk about once a second, which is what a machine that
-// goes down loses. A torn line is cut off before the next one is written.
+// A line counts when its newline is there. Lines go to the kernel at once, so a killed process loses only the
+// line that it was writing. They go to the disk about once a second; a machine that goes down loses at most
+// these last lines. A torn line is cut off before the next one is written.
 //
-// One process at a time has the journal: a second one is refused, where the file system has locks.
+// Only one process at a time can open a journal, if the file system has locks; a second process is refused.
 #ifndef INTACT_SUPPORT_JOURNAL_H_
 #define INTACT_SUPPORT_JOURNAL_H_
 
@@ -22,7 +22,7 @@
 
 namespace intact::support {
 
-/// Lines that are whole, without their newlines, and what stands behind the last one.
+/// The whole lines, without their newlines, and the bytes after the last one.
 struct JournalText {
   std::vector<std::string> lines;
   std::string torn;
@@ -31,16 +31,16 @@ JournalText SplitJournal(std::string_view text);
 
 class Journal {
  public:
-  /// Opens the file, or makes an empty one; changes nothing in it. Errors are one line that names it.
+  /// Opens the file, or makes an empty one; changes nothing in it. Errors are one line that names the file.
   static Result<Journal> Open(const std::string& path);
 
   Journal(Journal&& other) noexcept;
   Journal& operator=(Journal&&) = delete;
-  ~Journal();  // the disk has all of it then
+  ~Journal();  // when it returns, the disk has all lines
 
-  /// What was there when it was opened.
+  /// What the file held when it was opened.
   const JournalText& text() const { return text_; }
-  /// Appends a line, which has no newline in it.
+  /// Appends `line`, which must not contain a newline.
   std::optional<Error> Append(std::string_view line);
 
  private:

@@ -16,7 +16,7 @@
 namespace intact::support {
 namespace {
 
-// Deeper values are not kept: what works on values calls itself for each level, and no file needs many.
+// Deeper values are an error: functions on values recurse at each level, and no file needs many levels.
 constexpr int kMaxDepth = 32;
 
 }  // namespace

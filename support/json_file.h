@@ -9,17 +9,17 @@
 
 namespace intact::support {
 
-/// JSON whose fields keep the order in which they were added: what the project writes.
+/// JSON that keeps its fields in the order in which they were added: for files that the project writes.
 using Json = nlohmann::ordered_json;
 
-/// The object that is `text`. No object of it has a key twice. Errors are one line of what is wrong, begun
-/// with `name`, the file's.
+/// The object in `text`. An object that has a key twice is an error. Errors are one line that begins with
+/// `name`, the name of the file.
 Result<nlohmann::json> ParseJson(std::string_view name, std::string_view text);
 
-/// The same of a file.
+/// The object in a file.
 Result<nlohmann::json> ReadJson(const std::string& path);
 
-/// What the exception says, without the library's code for it.
+/// The exception's message, without the library's code for it.
 std::string ReasonOf(const nlohmann::json::exception& exception);
 
 }  // namespace intact::support

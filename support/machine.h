@@ -1,4 +1,4 @@
-// What machine this is, for `intact info` and for the report.
+// Describes this machine, for `intact info` and for the report.
 #ifndef INTACT_SUPPORT_MACHINE_H_
 #define INTACT_SUPPORT_MACHINE_H_
 
@@ -14,11 +14,11 @@ namespace intact::support {
 struct Machine {
   std::string cpu = "unknown";
   int family = 0, model = 0;  // as CPUID reports them, the extended fields included
-  // Counts and sizes are 0 where they are unknown.
+  // Counts and sizes are 0 if they are unknown.
   int64_t cores = 0;                                        // that this process may use
   int64_t threads = 0;                                      // logical CPUs that this process may use
   int64_t online_threads = 0;                               // logical CPUs of the machine
-  int64_t threads_per_core = 0;                             // the most where cores differ
+  int64_t threads_per_core = 0;                             // the maximum, if cores differ
   int64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;        // of one cache
   int64_t l1d_threads = 0, l2_threads = 0, l3_threads = 0;  // logical CPUs that share one cache
 };
@@ -36,10 +36,10 @@ Machine DescribeMachine();
 /// The number of logical CPUs that this process may run on, at least 1.
 int UsableThreads();
 
-/// The ladder, weakest first: what is available, or why it is not.
+/// All ISAs, weakest first: whether each is available, and why not.
 std::vector<IsaStatus> DescribeIsas();
 
-/// Why plans cannot run on `isa` here, where intact_isa_available() says so.
+/// Why plans cannot run on `isa` here, if intact_isa_available() says that they cannot.
 std::string WhyNotAvailable(intact_isa isa);
 
 }  // namespace intact::support

@@ -26,9 +26,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "elements are copied as they lie in the file");
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kMaxDimensions = 64;  // NumPy's; the work for an element grows with them
+constexpr size_t kMaxDimensions = 64;  // NumPy's limit; the work for an element grows with it
 
-// The row of an element type of NumPy in this machine's byte order: "<f4", "|u1".
+// The entry of a NumPy element type in this machine's byte order: "<f4", "|u1".
 const core::ElementType* FindElementType(std::string_view descr) {
   for (const core::ElementType& known : core::kElementTypes) {
     const bool order_is_ours = descr.starts_with('<') || (known.bytes == 1 && descr.starts_with('|'));
@@ -37,7 +37,7 @@ const core::ElementType* FindElementType(std::string_view descr) {
   return nullptr;
 }
 
-/// What the header's dict says; absent = not (rightly) there.
+/// The fields of the header's dict; nothing if a field is missing or wrong.
 struct Header {
   std::optional<std::string> descr;
   std::optional<bool> fortran_order;
@@ -49,7 +49,7 @@ class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : rest_(text) {}
 
-  /// Nothing if the text is not such a dict with each key once.
+  /// Nothing if the text is not a dict like this, with each key once.
   std::optional<Header> Parse() {
     Header header;
     if (!Take("{")) return std::nullopt;
@@ -128,7 +128,7 @@ Error BadFile(const std::string& path, std::string_view what) {
   return {INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", path, what)};
 }
 
-/// The largest file that is read: what would take the machine's memory ends the process, not the call.
+/// The largest file that is read. A larger one could use up the memory, which ends the process, not the call.
 uintmax_t MostBytes() {
   const auto pages = static_cast<uintmax_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L));
   return pages * static_cast<uintmax_t>(sysconf(_SC_PAGESIZE)) / 2;  // Fortran order is copied
@@ -157,8 +157,8 @@ Result<Preamble> FindHeader(const std::string& path, std::string_view file) {
   std::memcpy(&length, file.data() + length_at, length_size);
   const size_t header_at = length_at + length_size;
   if (file.size() - header_at < length) {
-    return BadFile(path, fmt::format("is truncated: its header says {} bytes, {} are there", length,
-                                     file.size() - header_at));
+    return BadFile(path, fmt::format("is truncated: its header should have {} bytes, but only {} are there",
+                                     length, file.size() - header_at));
   }
   return Preamble{file.substr(header_at, length), header_at + length};
 }
@@ -174,7 +174,7 @@ std::optional<size_t> ElementCount(const std::vector<int64_t>& shape, size_t ele
   return bytes / element_size;
 }
 
-/// What is written into the pipe until its writers close it.
+/// All that is written into the pipe until its writers close it.
 Result<std::vector<uint8_t>> ReadPipe(const std::string& path, std::ifstream* stream) {
   const uintmax_t most = MostBytes() / 2;  // the vector is copied as it grows
   std::vector<uint8_t> bytes;
@@ -188,7 +188,7 @@ Result<std::vector<uint8_t>> ReadPipe(const std::string& path, std::ifstream* st
   return BadFile(path, fmt::format("has more than {} bytes, a quarter of this machine's memory", most));
 }
 
-/// Elements of `size` bytes whose first index runs fastest, with the last one running fastest.
+/// Reorders elements of `size` bytes from Fortran order (first index fastest) to C order (last fastest).
 std::vector<uint8_t> ToRowMajor(const std::vector<uint8_t>& elements, const std::vector<int64_t>& shape,
                                 size_t size) {
   std::vector<size_t> strides;
@@ -263,14 +263,14 @@ Result<NpyArray> ReadNpy(const std::string& path) {
   const auto element_bytes = static_cast<size_t>(element->bytes);
   const std::optional<size_t> count = ElementCount(*header->shape, element_bytes);
   if (!count) {
-    return BadFile(path,
-                   fmt::format("has the absurd shape {}; expected dimensions of at least 1 that fit memory",
-                               ShapeString(*header->shape)));
+    return BadFile(
+        path, fmt::format("has the invalid shape {}; expected dimensions of at least 1 that fit into memory",
+                          ShapeString(*header->shape)));
   }
   const size_t expected = *count * element_bytes;
   const size_t present = file.size() - preamble.size;
   if (present != expected) {
-    return BadFile(path, fmt::format("{}: shape {} of '{}' takes {} bytes, {} are there",
+    return BadFile(path, fmt::format("{}: shape {} of '{}' takes {} bytes, but {} are there",
                                      present < expected ? "is truncated" : "has trailing bytes",
                                      ShapeString(*header->shape), *header->descr, expected, present));
   }

@@ -1,12 +1,12 @@
-// Reads NumPy's .npy files, so that people can bring their tensors as they are.
+// Reads NumPy's .npy files.
 //
-// Read are format versions 1.0 and 2.0 with little-endian u1, i1, i4, f4 or f2 elements, in C
-// or Fortran order:
+// Format versions 1.0 and 2.0 are read, with little-endian u1, i1, i4, f4 or f2 elements, in C or Fortran
+// order:
 //
 //   "\x93NUMPY" major minor | header length (u16 in 1.0, u32 in 2.0) | header, a Python dict | elements
 //
-// A file is input from outside: everything about it is checked, and a header cannot ask for more memory than
-// the file has bytes.
+// Files come from outside, so everything in them is checked. A header cannot ask for more memory than the
+// file has bytes.
 #ifndef INTACT_SUPPORT_NPY_H_
 #define INTACT_SUPPORT_NPY_H_
 
@@ -25,7 +25,7 @@ struct NpyArray {
   std::vector<int64_t> shape;  // each ≥ 1
   std::vector<uint8_t> bytes;  // the elements, row-major
 
-  /// The elements as T, which must be the type that `type` names.
+  /// The elements as T, which must match `type`.
   template <class T>
   std::vector<T> Values() const {
     std::vector<T> values(bytes.size() / sizeof(T));

@@ -1,4 +1,4 @@
-// When and by which command a report was made, for people who find it later.
+// When a report was made, and by which command.
 #ifndef INTACT_SUPPORT_ORIGIN_H_
 #define INTACT_SUPPORT_ORIGIN_H_
 
@@ -16,13 +16,13 @@ struct Origin {
 /// The origin of what this process reports now.
 Origin CurrentOrigin();
 
-/// FNV-1a of a file's bytes, which tells builds apart; "unknown" if it cannot be read.
+/// FNV-1a of a file's bytes, which differs between builds; "unknown" if the file cannot be read.
 std::string FileDigest(const std::string& path);
 
-/// `text` in the quotes that make it one word to a shell.
+/// `text` in single quotes, so that a shell reads it as one word.
 std::string ShellQuoted(std::string_view text);
 
-/// `arguments` as a shell takes them, quoted where they need it.
+/// `arguments` as a command line of a shell, quoted if necessary.
 std::string ShellLine(std::span<const std::string> arguments);
 
 }  // namespace intact::support

@@ -28,10 +28,10 @@ Error Failed(std::string_view path, const std::string& why) {
 }
 Error Failed(std::string_view path, const std::error_code& why) { return Failed(path, why.message()); }
 
-// What errno says of a call that failed; such a call is never taken for a success.
+// The errno of a call that failed; an error even if errno is 0.
 std::error_code LastError() { return {errno == 0 ? EIO : errno, std::generic_category()}; }
 
-/// The descriptor of this process that `path` names, as /dev/stdout does in the end.
+/// The descriptor of this process that `path` names after all links, as /dev/stdout does.
 std::optional<int> OwnDescriptor(const fs::path& path) {
   std::error_code error;
   const fs::path own = fs::canonical("/proc/self/fd", error);
@@ -42,10 +42,10 @@ std::optional<int> OwnDescriptor(const fs::path& path) {
   return wrong == std::errc() && *end == '\0' ? std::optional(descriptor) : std::nullopt;
 }
 
-/// What `path` names in the end, which may be nothing yet. The file behind a descriptor is not looked for: it
-/// is the descriptor that is meant.
+/// The path that `path` names after all links; it need not exist. Links are not followed beyond a descriptor,
+/// because the descriptor itself is written.
 std::string Followed(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as the kernel has it
+  constexpr int kMostLinks = 40;  // like the kernel
   fs::path followed = path;
   std::error_code error;
   for (int i = 0; i < kMostLinks && fs::is_symlink(followed, error) && !OwnDescriptor(followed); ++i) {
@@ -56,14 +56,14 @@ std::string Followed(const std::string& path) {
   return followed.string();
 }
 
-/// Whether `target` takes a text as it comes: a device or a pipe, which no file can replace.
+/// Whether text is written to `target` directly: a device or a pipe, which no file can replace.
 bool IsStream(const std::string& target) {
   std::error_code error;
   const fs::file_status status = fs::status(target, error);
   return OwnDescriptor(target) || fs::is_character_file(status) || fs::is_fifo(status);
 }
 
-/// Without opening it, which would wait for a pipe's reader.
+/// Does not open it, because that would wait for a reader of a pipe.
 std::error_code WhyNotStream(const std::string& target) {
   errno = 0;
   const std::optional<int> own = OwnDescriptor(target);
@@ -77,7 +77,7 @@ std::error_code WhyNotStream(const std::string& target) {
 std::error_code WriteStream(const std::string& target, std::string_view text) {
   (void)std::fflush(stdout);  // what was printed there comes first
   errno = 0;
-  // Opened anew, a descriptor's file would be written from its beginning.
+  // A descriptor is duplicated: opened anew, its file would be written from the beginning.
   const std::optional<int> own = OwnDescriptor(target);
   const int descriptor =
       own ? fcntl(*own, F_DUPFD_CLOEXEC, 0) : open(target.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
@@ -94,8 +94,7 @@ std::error_code WriteStream(const std::string& target, std::string_view text) {
   return error;
 }
 
-/// A name beside `path` that no other writer has; its beginning is that of `path`'s, cut where the whole
-/// would be too long.
+/// A unique name in the folder of `path`. It begins like `path`'s name, cut if the whole would be too long.
 std::string NameBeside(const fs::path& path) {
   static std::atomic<int> count = 0;
   const std::string ending = fmt::format(".{}.{}.tmp", getpid(), count++);
@@ -104,8 +103,8 @@ std::string NameBeside(const fs::path& path) {
   return path.parent_path() / (name + ending);
 }
 
-/// Owner and group are kept where the process may give files away; what the old group might do is not given
-/// to another. A program's rights (set-user-ID and the like) are not for another's text.
+/// Owner and group are kept if the process may give files away. If the group is lost, its permissions are
+/// dropped and not given to another group. Set-user-ID and similar bits are dropped, because the text is new.
 bool TakeRightsOf(const struct stat& other, int file) {
   mode_t rights = other.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO);
   const bool has_group = fchown(file, other.st_uid, other.st_gid) == 0 ||
@@ -119,8 +118,8 @@ struct NewFile {
   std::string path;
 };
 
-// A file that did not exist, with the rights of `present`, which it will replace, or else those that the
-// umask leaves. Its `file` is null on failure.
+// Creates a file that did not exist, with the permissions of `present`, which it will replace; without
+// `present`, with the permissions that the umask leaves. `file` is null on failure.
 NewFile CreateBeside(const std::string& path, const struct stat* present) {
   for (;;) {
     std::string name = NameBeside(path);
@@ -139,8 +138,8 @@ NewFile CreateBeside(const std::string& path, const struct stat* present) {
   }
 }
 
-/// Why no file can take that name: nothing, or what it names now (a folder, a disk), which would be lost, or
-/// that the folder lets nobody but its owner replace it.
+/// Why no file can take the name `path`, or nothing. The name may belong to a folder or a disk, which would
+/// be lost; or the folder may let only the owner replace the file.
 std::optional<std::string> WhyNotFileName(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -148,9 +147,9 @@ std::optional<std::string> WhyNotFileName(const std::string& path) {
   if (error && !is_missing) return error.message();
   if (path.empty() || path.back() == '/') return "is not the name of a file";
   if (is_missing) return std::nullopt;
-  if (!fs::is_regular_file(status)) return "is there, and not a file";
-  // rename() wants the right to remove what it replaces. So does rmdir(), which looks for that first and then
-  // refuses whatever is no folder.
+  if (!fs::is_regular_file(status)) return "exists and is not a regular file";
+  // rename() needs permission to remove the file that it replaces. So does rmdir(), which checks that first
+  // and then refuses anything that is not a folder.
   if (rmdir(path.c_str()) != 0 && (errno == EPERM || errno == EACCES)) return LastError().message();
   return std::nullopt;
 }
@@ -160,8 +159,8 @@ fs::path FolderOf(const fs::path& path) {
   return folder.empty() ? "." : folder;
 }
 
-/// Why folders that are missing cannot be made, and `path` in them: the first of them is tried under another
-/// name.
+/// Why missing folders, and `path` in them, cannot be made. Tries to make the first missing folder under
+/// another name.
 std::error_code WhyNotInNewFolders(const fs::path& path) {
   for (const fs::path& part : path) {
     if (part.native().size() > NAME_MAX) return std::make_error_code(std::errc::filename_too_long);

@@ -1,9 +1,10 @@
-// Files for others to read: they appear whole or not at all. The text goes to a temporary file beside the
-// path, which Publish() renames; several files are written before the first of them appears.
+// Files that appear whole or not at all. The text goes to a temporary file in the same folder, which
+// Publish() renames. Several files can be written before the first one appears.
 //
-// As with the library's own files (kernels/runtime/whole_file.h), a new file has the rights that the umask
-// leaves, one that is replaced keeps its own, and a symbolic link stays: what it names is written. Devices,
-// pipes and descriptors of this process, such as /dev/null and /dev/stdout, are written directly.
+// The library's own files follow the same rules (kernels/runtime/whole_file.h): a new file has the
+// permissions that the umask leaves; a replaced file keeps its own; a symbolic link stays, and the file that
+// it names is written. Devices, pipes and descriptors of this process, such as /dev/null and /dev/stdout, are
+// written directly.
 #ifndef INTACT_SUPPORT_OUTPUT_FILE_H_
 #define INTACT_SUPPORT_OUTPUT_FILE_H_
 
@@ -28,15 +29,16 @@ class OutputFile {
   OutputFile(std::string path, std::string target, std::string temporary, std::string text);
 
   std::string path_;       // as the caller has it
-  std::string target_;     // what that names in the end
+  std::string target_;     // what it names after all links
   std::string temporary_;  // empty: none
-  std::string text_;       // of what is written directly
+  std::string text_;       // only for a device, pipe or descriptor
 };
 
-/// What WriteFile() would fail with, before there is a text: leaves the file as it is, and makes no folders.
+/// The error that WriteFile() would return, before there is a text. Leaves the file as it is, and makes no
+/// folders.
 std::optional<Error> WhyNotWritable(const std::string& path);
 
-/// A single file.
+/// Writes and publishes a single file.
 std::optional<Error> WriteFile(const std::string& path, const std::string& text);
 
 }  // namespace intact::support

@@ -17,7 +17,7 @@
 namespace intact::support {
 namespace {
 
-/// A folder of its own under the system's temporary folder, removed with all that is in it.
+/// A new folder in the system's temporary folder. It is removed with its files.
 class TemporaryFolder {
  public:
   TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "intact-plot-XXXXXX").string()) {
@@ -35,7 +35,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-/// The exit status of gnuplot, or −1 if it could not be run. Its messages go nowhere.
+/// The exit status of gnuplot, or −1 if it could not be run. Its messages are discarded.
 int RunGnuplot(const std::string& script) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

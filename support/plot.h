@@ -8,9 +8,8 @@
 
 namespace intact::support {
 
-/// Runs gnuplot on `commands`, with the terminal already set, and returns an <svg> element to put into HTML.
-/// It is drawn for a white page,
-/// and has no background. `name` prefixes the ids within it and must differ between the pictures of a page.
+/// Runs gnuplot on `commands`, with the terminal already set, and returns an <svg> element for HTML. It is
+/// drawn for a white page and has no background. `name` prefixes the ids in it and must be unique on a page.
 /// Error: gnuplot is missing or failed.
 Result<std::string> PlotSvg(std::string_view name, std::string_view commands);
 

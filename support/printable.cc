@@ -10,8 +10,8 @@
 namespace intact::support {
 namespace {
 
-// How many bytes `text` begins with that are a character of UTF-8 (RFC 3629, section 4), and no control
-// character; 0 if it does not begin so.
+// The length in bytes of the first character of `text`; 0 if it is a control character or no UTF-8 (RFC 3629,
+// section 4).
 size_t LengthOfCharacter(std::string_view text) {
   const auto byte = [&](size_t i) -> uint32_t {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;

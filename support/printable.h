@@ -1,4 +1,4 @@
-// Text that users bring, made fit for a message: one line, and nothing that a terminal obeys.
+// Makes text from users fit for a message: one line, without terminal control codes.
 #ifndef INTACT_SUPPORT_PRINTABLE_H_
 #define INTACT_SUPPORT_PRINTABLE_H_
 
@@ -7,10 +7,10 @@
 
 namespace intact::support {
 
-/// `text` with the bytes of control characters, and those that are not UTF-8, written as \x1b.
+/// `text` with control characters, and bytes that are not UTF-8, written as \x1b.
 std::string Printable(std::string_view text);
 
-/// The same of text of any length in a message: its first 240 bytes, then "…" and how many more there are.
+/// Printable text of limited length: the first 240 bytes, then "…" and the number of bytes left out.
 std::string Excerpt(std::string_view text);
 
 }  // namespace intact::support

@@ -11,7 +11,7 @@ uint64_t Mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-// ln(x) for x > 0: x = f·2^e with f in [½, 1), then ln f = 2·artanh((f − 1)/(f + 1)) by its series, whose
+// ln(x) for x > 0: x = f·2^e with f in [½, 1). Then ln f = 2·artanh((f − 1)/(f + 1)), as a series; its
 // argument is at most ⅓ in size.
 double Log(double x) {
   constexpr double kLn2 = 0.69314718055994530942;
@@ -45,7 +45,7 @@ int64_t Random::Integer(int64_t low, int64_t high) {
 double Random::Unit() { return (static_cast<double>(Next() >> 12) + 0.5) * 0x1p-52; }
 
 double Random::Gauss() {
-  // Marsaglia's polar method; its second value is dropped for the sake of a state that is one integer.
+  // Marsaglia's polar method; its second value is dropped, to keep the state one integer.
   for (;;) {
     const double u = 2.0 * Unit() - 1.0;
     const double v = 2.0 * Unit() - 1.0;

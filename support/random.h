@@ -1,5 +1,5 @@
-// Random numbers that are the same on every platform: integers and IEEE basic operations only, no <random>
-// distributions and no libm logarithm, whose results differ between implementations.
+// Random numbers that are the same on every platform. They use only integers and basic IEEE operations; the
+// results of <random> distributions and of the libm logarithm differ between implementations.
 #ifndef INTACT_SUPPORT_RANDOM_H_
 #define INTACT_SUPPORT_RANDOM_H_
 
@@ -7,8 +7,8 @@
 
 namespace intact::support {
 
-/// A SplitMix64 sequence. Each row and each column of a problem draws from one of its own, so that a smaller
-/// problem holds the leading part of a larger one.
+/// A SplitMix64 sequence. Each row and each column of a problem draws from its own sequence, so that a
+/// smaller problem is the leading part of a larger one.
 class Random {
  public:
   Random(uint64_t seed, uint64_t stream, uint64_t index);

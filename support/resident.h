@@ -1,4 +1,4 @@
-// The memory that this process has.
+// The memory that this process uses.
 #ifndef INTACT_SUPPORT_RESIDENT_H_
 #define INTACT_SUPPORT_RESIDENT_H_
 
@@ -9,7 +9,7 @@
 
 namespace intact::support {
 
-/// The bytes of this process that are in memory now, shared pages among them.
+/// The bytes of this process that are in memory now, including shared pages.
 inline int64_t ResidentBytes() {
   int64_t pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;

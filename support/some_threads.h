@@ -1,4 +1,4 @@
-// Threads where the system may refuse them: as many as there can be, which may be none.
+// Starts threads although the system may refuse some of them, or all.
 #ifndef INTACT_SUPPORT_SOME_THREADS_H_
 #define INTACT_SUPPORT_SOME_THREADS_H_
 
@@ -11,8 +11,8 @@
 
 namespace intact::support {
 
-/// Starts up to `count` threads, of which number i calls `work(i)`, and returns those that were made, from
-/// number 0 on. What the others would have done is the caller's to deal out.
+/// Starts up to `count` threads; thread i calls `work(i)`. Returns the threads that started, from number 0
+/// on. The caller must do the work of the others.
 template <class Work>
 std::vector<std::jthread> StartSomeThreads(int count, const Work& work) {
   std::vector<std::jthread> threads;
@@ -20,7 +20,7 @@ std::vector<std::jthread> StartSomeThreads(int count, const Work& work) {
   try {
     for (int i = 0; i < count; ++i) threads.emplace_back(work, i);
   } catch (const std::system_error&) {
-    // A limit of processes or of memory: those that run do the work.
+    // A limit of processes or of memory was reached. The threads that run do the work.
   } catch (const std::bad_alloc&) {
   }
   return threads;

@@ -1,5 +1,5 @@
-// Measuring contenders in turns, so that a change of the clock rate, or of what else the machine does, meets
-// all of them alike: their ratios can be trusted where their figures cannot.
+// Measures contenders in turns, so that changes of the clock rate or of the load affect all of them alike.
+// Ratios can then be trusted even if the figures cannot.
 #ifndef INTACT_SUPPORT_TURNS_H_
 #define INTACT_SUPPORT_TURNS_H_
 
@@ -11,7 +11,7 @@
 
 namespace intact::support {
 
-/// Takes one measurement and returns its figure, in whatever unit.
+/// Takes one measurement and returns its figure, in any unit.
 using Measurement = std::function<double()>;
 
 inline constexpr int kMinTurns = 5;
@@ -25,9 +25,9 @@ std::vector<std::vector<double>> TakeTurns(std::span<const Measurement> contende
 /// The value at `share` of the sorted `values`, which are not empty: 0.5 is the median.
 double Quantile(std::vector<double> values, double share);
 inline double Median(std::vector<double> values) { return Quantile(std::move(values), 0.5); }
-/// Of two contenders' figures, turn by turn, the median of their ratios.
+/// The median of the ratios of two contenders' figures, turn by turn.
 double MedianRatio(const std::vector<double>& figures, const std::vector<double>& over);
-/// How much they differ: the interquartile range over the median.
+/// The interquartile range over the median.
 double Spread(const std::vector<double>& values);
 
 }  // namespace intact::support

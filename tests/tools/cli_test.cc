@@ -238,7 +238,7 @@ TEST_F(Cli, FilesThatAreNone) {
   EXPECT_THAT(piped.status, testing::AnyOf(0, 1)) << piped.err;
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
   ExpectBadInput("verify certify " + weights + " --json '" + folder_ + "'",
-                 "cannot be written: is there, and not a file");
+                 "cannot be written: exists and is not a regular file");
   EXPECT_EQ(json::parse(Contents(folder_ + "/read"))["files"][0]["pairings"][0]["pairs"], 800);
   ExpectBadInput("verify certify /dev/null", "/dev/null: is neither a regular file nor a pipe");
   std::filesystem::create_symlink("loop", folder_ + "/loop");
@@ -290,7 +290,7 @@ TEST_F(Cli, UnwritableReport) {
   const std::string report = folder_ + "/report";
   std::filesystem::create_directories(report + "/report.html");
   ExpectBadInput("verify --quick --report '" + report + "'",
-                 "--report: " + report + "/report.html: cannot be written: is there, and not a file");
+                 "--report: " + report + "/report.html: cannot be written: exists and is not a regular file");
   EXPECT_FALSE(std::filesystem::exists(report + "/report.json"));
 }
 
@@ -964,11 +964,12 @@ TEST_F(Cli, CertifyRefusesBadInput) {
   ExpectBadInput("verify certify " + layer + "weights.npy --layout ihwo" + write,
                  "--layout: ihwo not in {nk,kn,ohwi");
   ExpectBadInput("verify certify " + layer + "weights.npy --layout oihw" + write,
-                 "weights.npy: is of linear layers, and --layout oihw is not; expected nk or kn too");
+                 "weights.npy: has weights of linear layers, but --layout oihw has no order for them; "
+                 "expected nk or kn too");
   ExpectBadInput("verify certify " + layer + "weights.npy --layout nk,kn" + write,
-                 "--layout: nk and kn are both of linear layers; expected one");
+                 "--layout: nk and kn are both for linear layers; expected one");
   ExpectBadInput("verify certify " + layer + "weights.npy --layout nk,nk,kn" + write,
-                 "--layout: nk and kn are both of linear layers; expected one");
+                 "--layout: nk and kn are both for linear layers; expected one");
   EXPECT_THAT(Run("verify certify " + layer + "weights.npy --layout nk,oihw,nk,oihw").out,
               HasSubstr("read as nk"));
 }

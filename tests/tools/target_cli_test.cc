@@ -37,7 +37,7 @@ TEST_F(TargetCli, BadUsage) {
   ExpectBadInput("verify sweep --target x --deadline nan", "--deadline: nan is not a number");
   ExpectBadInput("verify sweep --hours nan", "--hours: nan is not a number");
   ExpectBadInput("verify soak --seconds nan", "--seconds: nan is not a number");
-  ExpectBadInput("verify sweep --target :options", "--target: nothing stands before the ':'");
+  ExpectBadInput("verify sweep --target :options", "--target: no name before the ':'");
   ExpectBadInput("verify sweep --target ./no:where.so", "./no: no such file");
 }
 
@@ -116,7 +116,7 @@ TEST_F(TargetCli, ASweepThatComparedNothingDoesNotPass) {
   const Outcome examined = Run("verify --quick --target '" + kFaulty + ":refuses_all' --target '" + kFaulty +
                                "' --report '" + report + "'");
   EXPECT_EQ(examined.status, 2);
-  EXPECT_THAT(examined.out, HasSubstr("\nNOTHING WAS COMPARED of some target: see above\n"));
+  EXPECT_THAT(examined.out, HasSubstr("\nNOTHING WAS COMPARED on some target: see above\n"));
   EXPECT_THAT(examined.out, ContainsRegex("  PASSED: [0-9]+ problems\n"));
   const std::string file = " '" + report + "/report.json'";
   const Outcome compared = Run("verify compare" + file + file);
@@ -201,7 +201,7 @@ TEST_F(TargetCli, PairingIsProbed) {
   EXPECT_THAT(Run(flattened).out,
               ContainsRegex("depthwise 3x3 .*: adjacent taps: .0,0.-.0,1., .0,2.-.1,0.,"));
   EXPECT_THAT(Run("verify pairing --pairing flattened").err,
-              HasSubstr("--pairing: is flattened in exact mode; expected --mode saturating beside it"));
+              HasSubstr("--pairing: is flattened in exact mode; expected --mode saturating with it"));
 }
 
 TEST_F(TargetCli, SweepGoesOnForHours) {
@@ -235,7 +235,7 @@ TEST_F(TargetCli, ReproducersAreOfThisRunAndNumberedAsItsFailures) {
   const std::string file = folder + "/failure_1.c";
   EXPECT_THAT(Contents(file), HasSubstr("crashed (SIGSEGV): a write at address 0"));
   EXPECT_GT(outcome.out.find("wrote " + file), outcome.out.find("FAILED")) << "after the report";
-  EXPECT_THAT(outcome.out, HasSubstr("no file " + folder + "/failure_2.c: it would be " + file));
+  EXPECT_THAT(outcome.out, HasSubstr("no file " + folder + "/failure_2.c: it would equal " + file));
   EXPECT_FALSE(fs::exists(folder + "/failure_2.c"));
   EXPECT_FALSE(fs::exists(folder + "/failure_3.c")) << "which is like those";
 }
@@ -253,7 +253,7 @@ TEST_F(TargetCli, ReproducersOfShardsKeepApart) {
   EXPECT_FALSE(fs::exists(folder + "/failure_1of2_7.c"));
   EXPECT_FALSE(fs::exists(folder + "/failure_1of2_r7.c"));
   EXPECT_THAT(Contents(folder + "/failure_1of2_1.c"), HasSubstr("cc failure_1of2_1.c "));
-  EXPECT_THAT(outcome.out, HasSubstr("no file " + folder + "/failure_1of2_r1.c: it would be " + folder +
+  EXPECT_THAT(outcome.out, HasSubstr("no file " + folder + "/failure_1of2_r1.c: it would equal " + folder +
                                      "/failure_1of2_1.c"));
 }
 

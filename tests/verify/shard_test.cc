@@ -97,7 +97,8 @@ TEST(ParseShard, RanksOfMpi) {
   EXPECT_EQ(*Parse("auto", kOpenMpi), (Shard{4, 4}));
   EXPECT_EQ(*Parse("auto/4", kOpenMpi), (Shard{4, 4}));
   EXPECT_EQ(*Parse("auto", kPmi), (Shard{1, 2}));
-  EXPECT_THAT(Refusal("auto/8", kOpenMpi), HasSubstr("OMPI_COMM_WORLD_SIZE=4: expected as many ranks"));
+  EXPECT_THAT(Refusal("auto/8", kOpenMpi),
+              HasSubstr("OMPI_COMM_WORLD_SIZE=4: expected 8 ranks, one for each shard"));
   EXPECT_THAT(Refusal("auto", {{"PMI_RANK", "0"}}), HasSubstr("PMI_SIZE is not set"));
   EXPECT_THAT(Refusal("auto", With(kPmi, {{"PMI_RANK", "2"}})), HasSubstr("there is no part 3 of 2"));
 }

@@ -383,10 +383,10 @@ TEST_F(Merge, RefusesShardsOfOtherSweeps) {
   parts_[1].run.shard.count = 4;
   parts_[2].run.mode = INTACT_EXACT;
   EXPECT_EQ(Refusal(),
-            R"(file3: is not of the sweep that file1 is of: mode is "saturating" there, "exact" here)");
+            R"(file3: is of another sweep than file1: mode is "saturating" there, "exact" here)");
   parts_[2].run.mode = INTACT_SATURATING;
   parts_[3].run.machine.cpu = "another";
-  EXPECT_THAT(Refusal(), AllOf(HasSubstr("file4: is not of the sweep that file1 is of: machine is"),
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("file4: is of another sweep than file1: machine is"),
                                HasSubstr("machines are compared by `intact verify compare`")));
 }
 

@@ -23,12 +23,12 @@ namespace intact::tools {
 namespace {
 
 constexpr std::array kOrders = {Order::kInputsLast, Order::kInputsSecond, Order::kOutputsLast};
-constexpr std::array<size_t, 3> kDimensions = {4, 3, 5};  // of convolutions; the most usual number first
-constexpr int64_t kLargestKernel = 15;  // beyond it an extent is rather a number of channels
+constexpr std::array<size_t, 3> kDimensions = {4, 3, 5};  // of convolutions; the most common number first
+constexpr int64_t kLargestKernel = 15;                    // a larger extent is probably a number of channels
 
 Error Invalid(std::string message) { return {INTACT_INVALID_ARGUMENT, std::move(message)}; }
 
-/// Which dimension of a file is which.
+/// The meaning of the dimensions of a file.
 struct Dimensions {
   size_t outputs, inputs;
   std::vector<size_t> kernel;
@@ -53,13 +53,13 @@ std::vector<int64_t> KernelOf(const std::vector<int64_t>& shape, const Dimension
   return kernel;
 }
 
-/// Whether extents are as most kernels have them: small, and the same in each dimension.
+/// Whether extents look like those of most kernels: small, and equal in all dimensions.
 bool LooksLikeAKernel(const std::vector<int64_t>& extents) {
   return std::ranges::adjacent_find(extents, std::not_equal_to()) == extents.end() &&
          extents.front() <= kLargestKernel;
 }
 
-/// Whether two orders make the same weights of a file: dimensions of one element have no place.
+/// Whether a file has the same weights in two orders: dimensions of one element may be anywhere.
 bool MakeTheSame(const std::vector<int64_t>& shape, const Dimensions& a, const Dimensions& b) {
   const auto places = [&shape](const Dimensions& dimensions) {
     std::vector<size_t> of_each = dimensions.kernel;
@@ -71,7 +71,7 @@ bool MakeTheSame(const std::vector<int64_t>& shape, const Dimensions& a, const D
   return places(a) == places(b);
 }
 
-/// Says which other orders the shape of a convolution's weights fits, if there are such.
+/// A warning with the other orders that the shape of a convolution's weights fits; "" if there are none.
 std::string WarningOf(const std::vector<int64_t>& shape, Order order) {
   const Dimensions assumed = DimensionsOf(order, shape.size());
   std::vector<std::string> others;
@@ -94,7 +94,7 @@ bool LooksDepthwise(const std::vector<int64_t>& shape, Order order) {
          shape[3] > 1;
 }
 
-/// Output channel by output channel, taps, input channels.
+/// Reorders values to: output channels, taps, input channels.
 std::vector<uint8_t> InputsLast(std::vector<uint8_t> values, Order order, int64_t outputs, int64_t inputs) {
   if (order == Order::kInputsLast) return values;
   const auto o_count = static_cast<size_t>(outputs), i_count = static_cast<size_t>(inputs);
@@ -114,7 +114,7 @@ std::vector<uint8_t> InputsLast(std::vector<uint8_t> values, Order order, int64_
 
 std::string_view KindInWords(bool is_conv) { return is_conv ? "convolutions" : "linear layers"; }
 
-/// The order of that name, with any number of dimensions.
+/// The order with this name, for any number of dimensions.
 std::optional<Order> FindOrder(std::string_view name, bool is_conv) {
   for (const Order order : kOrders) {
     for (const size_t dimensions : kDimensions) {
@@ -193,7 +193,7 @@ std::optional<Error> WeightChoice::WhyNot() const {
     const auto second = std::find_if(
         first + 1, layouts.end(), [&](const std::string& name) { return of_kind(name) && name != *first; });
     if (second == layouts.end()) continue;
-    return Invalid(fmt::format("--layout: {} and {} are both of {}; expected one", *first, *second,
+    return Invalid(fmt::format("--layout: {} and {} are both for {}; expected one", *first, *second,
                                KindInWords(is_conv)));
   }
   return std::nullopt;
@@ -204,8 +204,9 @@ Result<std::optional<Order>> WeightChoice::OrderOf(bool is_conv) const {
     if (const std::optional<Order> order = FindOrder(name, is_conv)) return order;
   }
   if (layouts.empty()) return std::optional<Order>();
-  return Invalid(fmt::format("is of {}, and --layout {} is not; expected {} too", KindInWords(is_conv),
-                             fmt::join(layouts, ","), is_conv ? "ohwi, oihw or hwio" : "nk or kn"));
+  return Invalid(fmt::format("has weights of {}, but --layout {} has no order for them; expected {} too",
+                             KindInWords(is_conv), fmt::join(layouts, ","),
+                             is_conv ? "ohwi, oihw or hwio" : "nk or kn"));
 }
 
 std::string Weights::Depths() const {
@@ -238,8 +239,8 @@ Result<Weights> ReadWeights(const std::string& file, const WeightChoice& choice)
   }
   const bool is_conv = choice.op.empty() ? dimensions > 2 : choice.op == "conv";
   if (!is_conv && choice.groups != 1) {
-    return Invalid(fmt::format("--groups is {}; expected 1, for these are the weights of a linear layer",
-                               choice.groups));
+    return Invalid(
+        fmt::format("--groups is {}; expected 1 for the weights of a linear layer", choice.groups));
   }
   const Result<std::optional<Order>> wanted = choice.OrderOf(is_conv);
   if (!wanted) return invalid(wanted.error().message);

@@ -1,5 +1,5 @@
-// The weights that `verify certify` reads: .npy files of int8 or uint8, whose dimensions come in the order
-// that the user names. Frameworks differ in it, and a file does not say which it is.
+// The weights that `verify certify` reads: .npy files of int8 or uint8. The user names the order of their
+// dimensions, because frameworks differ and the files do not say it.
 #ifndef INTACT_TOOLS_COMMANDS_CERTIFY_WEIGHTS_H_
 #define INTACT_TOOLS_COMMANDS_CERTIFY_WEIGHTS_H_
 
@@ -13,7 +13,7 @@
 
 namespace intact::tools {
 
-/// Where output channels O (or columns N) and input channels I (or depths K) stand among the dimensions.
+/// Which dimensions are output channels O (or columns N) and input channels I (or depths K).
 enum class Order : uint8_t {
   kInputsLast,    // O…I, NK: intact, TensorFlow Lite
   kInputsSecond,  // OI…: ONNX, PyTorch
@@ -26,23 +26,23 @@ std::string NameOf(Order order, size_t dimensions, bool is_conv);
 std::vector<std::string> OrderNames();
 
 struct WeightChoice {
-  std::vector<std::string>
-      layouts;  // names: one of convolutions, for any number of dimensions, and one of matrices
+  // Names: one for convolutions of any number of dimensions, one for matrices.
+  std::vector<std::string> layouts;
   int64_t groups = 1;
-  std::string op;           // "linear", "conv" or "": as the file's dimensions say
+  std::string op;           // "linear", "conv" or "": decided by the file's number of dimensions
   std::string zero_points;  // a number, a .npy file, or ""
 
-  /// Nothing, or what is wrong with `layouts`: each kind of weights has one order.
+  /// An error if `layouts` name two orders for one kind of weights.
   std::optional<Error> WhyNot() const;
-  /// The order that was asked for; nothing: the usual one, O…I or NK. An error if `layouts` are of the other
-  /// kind alone.
+  /// The order that the user named; nothing: the usual one, O…I or NK. An error if `layouts` name orders of
+  /// the other kind only.
   Result<std::optional<Order>> OrderOf(bool is_conv) const;
 };
 
 struct Weights {
   std::vector<int64_t> shape;  // as in the file
   std::string order;           // how it was read: "ohwi"
-  std::string warning;         // if another order is plausible, and was not ruled out
+  std::string warning;         // if another order, or a depthwise kernel, is plausible
   int64_t n = 0, k = 0;
   verify::MaybeConv conv;  // with the weights' channels, kernel and groups
   intact_type type = INTACT_S8;

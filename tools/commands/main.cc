@@ -11,7 +11,7 @@ constexpr const char* kExitStatus =
     "Exit status:\n"
     "  0  parity, or nothing to compare\n"
     "  1  a difference\n"
-    "  2  bad usage or input, told in one line on standard error; or a sweep that compared nothing\n\n";
+    "  2  bad usage or input, reported in one line on standard error; or a sweep that compared nothing\n\n";
 
 int Main(int argc, char** argv) {
   if (const std::optional<int> status = RunPythonCommand(argc, argv)) return *status;

@@ -1,5 +1,5 @@
 // `intact audit`, `intact compare` and `intact repair`: commands of the Python package, which reads models.
-// This program finds and runs them.
+// This program finds the package and runs them.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace intact::tools {
 namespace {
 
-// The current folder may hold one called intact: it does not count.
+// The current folder is removed from the search path: it may hold a folder called intact.
 constexpr const char* kScript = R"(import sys
 sys.path[:] = [entry for entry in sys.path if entry]
 try:
@@ -31,8 +31,8 @@ main()
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kCommands = {
     {{"audit", "which layers of a quantized model can saturate (Python package)"},
-     {"compare", "a quantized model beside its float model, layer by layer (Python package)"},
-     {"repair", "a model that computes the same, and cannot saturate (Python package)"}}};
+     {"compare", "a quantized model against its float model, layer by layer (Python package)"},
+     {"repair", "write a model that computes the same and cannot saturate (Python package)"}}};
 
 }  // namespace
 

@@ -22,7 +22,7 @@ std::string Duration(double seconds) {
   return whole >= 60 ? fmt::format("{} min", whole / 60) : fmt::format("{} s", whole);
 }
 
-// The time that a sweep has, with lines of progress.
+// The time that a sweep may take. Prints lines of progress.
 class Watch {
  public:
   Watch(Clock::time_point start, double hours)
@@ -52,9 +52,10 @@ class Watch {
 
 void RandomSweepChoice::AddOptions(CLI::App* sweep) {
   CLI::Option* const time = sweep->add_option(
-      "--hours", hours, "go on with random problems until so many hours are over, and tell what they met");
+      "--hours", hours,
+      "go on with random problems until this many hours are over, and report their results");
   time->check(Between(1e-4, 1e5));
-  AddSeedOption(sweep, &options.seed, "what random problems are drawn")->needs(time);
+  AddSeedOption(sweep, &options.seed, "seed of the random problems")->needs(time);
 }
 
 Result<verify::RandomSweepResult> RandomSweepChoice::Run(Clock::time_point start,

@@ -17,8 +17,8 @@ struct RandomSweepChoice {
   verify::RandomSweepOptions options;
 
   void AddOptions(CLI::App* sweep);
-  /// Goes on after a sweep that began at `start`, on these ISAs, until the time is over or the user
-  /// interrupts it, with progress on stderr.
+  /// Goes on after a sweep that began at `start`, on these ISAs, with progress on stderr. Ends when the time
+  /// is over or the user interrupts it.
   Result<verify::RandomSweepResult> Run(std::chrono::steady_clock::time_point start,
                                         std::span<const intact_isa> isas, bool emulate) const;
   /// The same on a target.

@@ -38,7 +38,7 @@ struct CertifyOptions {
   std::string json;
 };
 
-// What exact kernels of an ISA without VNNI run.
+// The schedule of exact kernels on an ISA without VNNI.
 struct Schedule {
   intact_isa isa;
   int64_t quads, items, groups;
@@ -54,7 +54,7 @@ struct FailingPair {
 struct PairingFindings {
   intact_pairing pairing;
   intact_certificate certificate;
-  std::vector<FailingPair> witnesses;  // the first
+  std::vector<FailingPair> witnesses;  // the first ones
 
   double FailingShare() const {
     return static_cast<double>(certificate.failing_pairs) / static_cast<double>(certificate.pairs);
@@ -62,9 +62,9 @@ struct PairingFindings {
 };
 
 struct Findings {
-  std::vector<PairingFindings> pairings;  // those that pair other depths; none: the engine adds no pairs
+  std::vector<PairingFindings> pairings;  // for each pairing that matters; empty: the engine adds no pairs
   intact_certificate certificate = INTACT_CERTIFICATE_INIT;  // what does not depend on the pairing
-  std::vector<intact_panel_certificate> panels;              // of a matrix
+  std::vector<intact_panel_certificate> panels;              // only of a matrix
   std::vector<Schedule> schedules;
 
   bool IsProven() const {
@@ -76,8 +76,8 @@ struct Findings {
   }
 };
 
-// What the certificate is to hold for, whatever is beyond. Sums may leave int32, as the accumulators' bounds
-// then tell.
+// Describes the conditions of the certificate. Nothing else is limited: sums may leave int32, and the bounds
+// of accumulators then show it.
 void SetLinear(const Weights& weights, int amax, intact_isa isa, intact_linear_desc* linear) {
   linear->b_type = weights.type;
   if (!weights.zero_points.empty()) linear->b_zero_points = weights.zero_points.data();
@@ -98,7 +98,7 @@ Result<Gemm> CreateGemm(const Weights& weights, int amax, intact_isa isa) {
   return Gemm::Create(desc, weights.values.data());
 }
 
-// A convolution of an input as large as the kernel.
+// A convolution with an input as large as the kernel.
 Result<Conv> CreateConv(const Weights& weights, int amax, intact_isa isa) {
   const std::vector<int64_t> kernel = weights.Kernel();
   ConvDesc desc = MakeConvDesc();
@@ -145,7 +145,7 @@ Result<std::vector<FailingPair>> WitnessesOf(const Conv& plan, const Weights& we
     int64_t tap = 0;
     for (size_t i = 0; i < kernel.size(); ++i) tap = tap * kernel[i] + pair.tap[i];
     const int64_t k = tap * conv.TapDepth() + pair.channel;
-    // A pair that can saturate has two weights: after the last channel comes the next tap.
+    // A pair that can saturate has two weights. The weight after the last channel is in the next tap.
     const int64_t k1 = pair.channel + 1 < conv.GroupInputs() ? k + 1 : (tap + 1) * conv.TapDepth();
     witnesses.push_back({pair.output_channel, k, k1, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum});
   }
@@ -174,7 +174,7 @@ Error AddCertificates(const Weights& weights, const std::vector<intact_pairing>&
   return AddPanels(plan, findings);
 }
 
-// One plan lives at a time: each holds the weights, in one form or more.
+// Only one plan lives at a time, because each holds the weights, in one layout or more.
 template <class Create>
 Result<Findings> Certify(const Weights& weights, const std::vector<intact_pairing>& pairings,
                          const Create& create) {
@@ -184,7 +184,7 @@ Result<Findings> Certify(const Weights& weights, const std::vector<intact_pairin
     if (!core::SaturatesInt16(isa) || intact_isa_available(isa) == 0) continue;
     ASSIGN_OR_RETURN(const auto capped, create(isa));
     ASSIGN_OR_RETURN(const intact_certificate of_isa, CertificateOf(capped, INTACT_PAIRING_WITHIN_TAP));
-    if (of_isa.schedule_quads == 0) continue;  // such a plan needs none
+    if (of_isa.schedule_quads == 0) continue;  // the plan needs no schedule
     findings.schedules.push_back({isa, of_isa.schedule_quads, of_isa.schedule_items, of_isa.schedule_groups});
   }
   return findings;
@@ -197,7 +197,7 @@ Result<Findings> Certify(const Weights& weights, const std::vector<intact_pairin
   return Certify(weights, pairings, [&](intact_isa isa) { return CreateConv(weights, amax, isa); });
 }
 
-// Those that pair other depths; of an engine its own, or none.
+// The pairings that pair different depths. With an `engine`: only its pairing, or none.
 std::vector<intact_pairing> PairingsOf(const Weights& weights, const verify::Engine* engine) {
   const verify::PairedShape shape = verify::ShapeOf(weights.conv);
   if (engine == nullptr) return verify::PairingsOf(shape);
@@ -242,7 +242,7 @@ void PrintWarning(const Weights& weights) {
   if (!weights.warning.empty()) Print("  warning: {}\n", weights.warning);
 }
 
-// One of several files.
+// The line for one of several files.
 void PrintLine(const std::string& file, const Weights& weights, const Findings& findings) {
   std::string text;
   for (const PairingFindings& of : findings.pairings) {
@@ -348,10 +348,10 @@ support::Json ToJson(const std::string& file, const Weights& weights, const Find
   return json;
 }
 
-// The pairs of all files, in one pairing or as one engine pairs them.
+// The sum over all files, for one pairing or for an engine's pairing.
 class Total {
  public:
-  // `key`, `name`: what JSON calls it.
+  // `key`, `name`: a member of the JSON object.
   Total(std::string_view words, std::string key, std::string_view name)
       : words_(words), key_(std::move(key)), name_(name) {}
 
@@ -385,7 +385,7 @@ class Total {
   int64_t worst_pairs_ = 0, worst_failing_pairs_ = 0;
 };
 
-// What several files come to.
+// The summary of several files.
 class Summary {
  public:
   explicit Summary(const verify::Engine* engine) {
@@ -393,7 +393,7 @@ class Summary {
       totals_.emplace_back(engine->words, "engine", engine->name);
       return;
     }
-    // A matrix has the same pairs in both.
+    // A matrix has the same pairs in both pairings.
     for (const intact_pairing pairing : {INTACT_PAIRING_WITHIN_TAP, INTACT_PAIRING_FLATTENED}) {
       totals_.emplace_back(verify::InWords(pairing, reference::ConvGeometry()), "pairing",
                            verify::NameOf(pairing));
@@ -463,12 +463,13 @@ void AddVerifyCertify(CLI::App* verify, Command* command) {
   auto options = std::make_shared<CertifyOptions>();
   CLI::App* certify =
       verify->add_subcommand("certify",
-                             "which weights can make VPMADDUBSW saturate, in each engine's "
-                             "pairs of depths, and what accumulators reach where activations' "
-                             "zero points are 0; information, not a verdict: exit status 0");
-  RefuseEmpty(certify->add_option("WEIGHTS", options->files,
-                                  ".npy files of int8 or uint8: (columns, depth), or (output channels, "
-                                  "kernel…, channels) of a convolution; of several, a line each and totals"))
+                             "which weights can make VPMADDUBSW saturate, for each engine's pairs of depths, "
+                             "and the bounds of accumulators if zero points of activations are 0; "
+                             "information, not a verdict: exit status 0");
+  RefuseEmpty(
+      certify->add_option("WEIGHTS", options->files,
+                          ".npy files of int8 or uint8: (columns, depth), or (output channels, "
+                          "kernel…, channels) for a convolution; several files: a line each and totals"))
       ->type_name("FILE")
       ->required();
   certify->add_option("--amax", options->amax, "activations as the instruction sees them lie in [0, amax]")
@@ -478,7 +479,8 @@ void AddVerifyCertify(CLI::App* verify, Command* command) {
       ->add_option(
           "--layout", options->weights.layouts,
           "order of the files' dimensions: ohwi (default: TensorFlow Lite), oihw (ONNX, PyTorch) or hwio "
-          "of convolutions, with any number of dimensions; nk (default) or kn of matrices; ohwi,kn")
+          "for convolutions, with any number of dimensions; nk (default) or kn for matrices; or both: "
+          "ohwi,kn")
       ->type_name(fmt::format("{{{}}}", fmt::join(OrderNames(), ",")))
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -493,7 +495,7 @@ void AddVerifyCertify(CLI::App* verify, Command* command) {
       ->capture_default_str();
   certify
       ->add_option("--operator", options->weights.op,
-                   "linear, or conv; without it two dimensions are linear and more a convolution")
+                   "linear or conv (default: linear if there are two dimensions, else conv)")
       ->check(CLI::IsMember({"linear", "conv"}));
   std::vector<std::string> engines;
   for (const verify::Engine& engine : verify::Engines()) engines.push_back(engine.name);

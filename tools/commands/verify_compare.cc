@@ -28,11 +28,11 @@ int CompareFiles(const CompareOptions& options) {
 void AddVerifyCompare(CLI::App* verify, Command* command) {
   auto options = std::make_shared<CompareOptions>();
   CLI::App* compare = verify->add_subcommand(
-      "compare", "reports or sweeps of two machines or targets: the same bytes, or which problem differs");
+      "compare", "reports or sweeps of two machines or targets: equal bytes, or the problems that differ");
   RefuseEmpty(compare->add_option("A", options->a, "report.json of one, or its sweep's --json"))
       ->type_name("FILE")
       ->required();
-  RefuseEmpty(compare->add_option("B", options->b, "that of the other"))->type_name("FILE")->required();
+  RefuseEmpty(compare->add_option("B", options->b, "the file of the other"))->type_name("FILE")->required();
   compare->callback([options, command] { *command = [options] { return CompareFiles(*options); }; });
 }
 

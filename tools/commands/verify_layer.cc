@@ -47,7 +47,7 @@ Result<std::vector<verify::Expectation>> ReadRecorded(const verify::Layer& layer
   return outputs;
 }
 
-/// The folders of layers in a folder that is none itself, by name; or it.
+/// `folder` if it is a layer; otherwise the folders of layers in it, by name.
 std::vector<std::string> LayersIn(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -62,7 +62,7 @@ std::vector<std::string> LayersIn(const std::string& folder) {
 
 struct LayerFindings {
   verify::LayerCheck check;
-  std::optional<verify::Cost> cost;  // of our own kernels on the CPU
+  std::optional<verify::Cost> cost;  // only of our own kernels, on the CPU
 };
 
 Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions& options,
@@ -148,7 +148,7 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
   CLI::App* layer =
       verify->add_subcommand("layer", "run layers that a framework wrote and explain each difference");
   RefuseEmpty(layer->add_option("DIR", options->folders,
-                                "folders with layer.json and .npy tensors; of a folder of such folders, a "
+                                "folders with layer.json and .npy tensors; for a folder of layer folders, a "
                                 "table of their output_*.npy"))
       ->type_name("")
       ->required();
@@ -156,10 +156,10 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
   options->choice.AddPairing(layer);
   options->target.Add(layer);
   options->emulate.Add(layer);
-  RefuseEmpty(
-      layer->add_option("--expect", options->expect, ".npy file to equal, in the layer's folder or absolute"))
+  RefuseEmpty(layer->add_option("--expect", options->expect,
+                                ".npy file that outputs must equal, in the layer's folder or absolute"))
       ->type_name("FILE");
-  AddJsonOption(layer, &options->json, "write an array with an object per layer");
+  AddJsonOption(layer, &options->json, "write an array with an object for each layer");
   layer->callback([options, command] { *command = [options] { return RunLayers(*options); }; });
 }
 

@@ -53,7 +53,7 @@ int Merge(const MergeOptions& options) {
 void AddVerifyMerge(CLI::App* verify, Command* command) {
   auto options = std::make_shared<MergeOptions>();
   CLI::App* merge = verify->add_subcommand(
-      "merge", "all shards of a sweep into the JSON of the whole; says which are missing");
+      "merge", "merge all shards of a sweep into the JSON of the whole sweep; names missing shards");
   RefuseEmpty(AddFileOption(merge, "OUT", &options->out, "the JSON to write"))->required();
   RefuseEmpty(merge->add_option("SHARD", options->shards, "JSON or journal of each shard, in any order"))
       ->type_name("FILE")

@@ -12,8 +12,8 @@ namespace {
 
 using Shape = verify::OperationKind::Shape;
 
-// The words of an arithmetic and what they mean. Those of sums may be joined; with one word of the kind each
-// is listed once.
+// Lists the words of arithmetics and their meanings. Words for sums may be joined; only single words are
+// listed, each once.
 int ListModels() {
   std::vector<reference::Arithmetic> listed;
   const auto list = [&listed](const reference::Arithmetic& arithmetic) {
@@ -35,7 +35,7 @@ int ListModels() {
     }
   }
   Print(
-      "words may be joined: maddubs, flattened depth, moved signs; every 3, 5, 9 … pairs is looked for too\n"
+      "words may be joined: maddubs, flattened depth, moved signs; every 3, 5, 9 … pairs is tried too\n"
       "how sums become outputs\n");
   for (const intact_type c : {INTACT_U8, INTACT_F32, INTACT_BF16}) {
     for (const reference::Rounding rounding : verify::CandidateRoundings(c))
@@ -48,7 +48,7 @@ int ListModels() {
 
 void AddVerifyModels(CLI::App* verify, Command* command) {
   CLI::App* models =
-      verify->add_subcommand("models", "list the arithmetics that are looked for in other libraries");
+      verify->add_subcommand("models", "list the arithmetics that the verifier tries for other libraries");
   models->callback([command] { *command = ListModels; });
 }
 

@@ -1,10 +1,10 @@
 // intact-pairing, schema version 1:
 //
 //   schema, schema_version   "intact-pairing", 1
-//   target                   its own name
+//   target                   the target's own name
 //   rows[]                   operation, types ("u8s8s32"), pairing (verify/studies/pair_probe.h),
-//                            clamping_pairs[] of depths [i, j], other_sums: how many columns have another sum than the exact one and a clamped
-//                            pair's. A failed row has `error` instead
+//                            clamping_pairs[] of depths [i, j], other_sums: how many columns have a sum that
+//                            is neither exact nor that of a clamped pair. A failed row has `error` instead
 #include <algorithm>
 #include <memory>
 #include <utility>

@@ -44,7 +44,7 @@ int RunRamp(RampOptions options) {
     return kDifference;
   }
   Print("{}", verify::ToText(*ramp));
-  // A target may claim to turn back.
+  // A target may claim an arithmetic whose outputs are not monotonic.
   const bool passed =
       options.target.IsPlugin() ? !verify::Fails(**target, layer->gemm(), {}) : ramp->Passed();
   if (options.target.IsPlugin()) {

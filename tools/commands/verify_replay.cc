@@ -104,7 +104,7 @@ void AddVerifyReplay(CLI::App* verify, Command* command) {
   options->target.Add(replay);
   options->emulate.Add(replay);
   AddFileOption(replay, "--reproduce", &options->reproduce,
-                "write it, if a --target fails, as a C file that needs no intact")
+                "if a --target fails: write the problem as a C file that does not need intact")
       ->needs("--target");
   replay->callback([options, command] { *command = [options] { return ReplayAll(*options); }; });
 }

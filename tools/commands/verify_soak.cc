@@ -60,16 +60,16 @@ void AddVerifySoak(CLI::App* verify, Command* command) {
   CLI::App* soak = verify->add_subcommand(
       "soak", "random plans, threads and forks for as long as asked: memory, differences and a digest");
   CLI::Option* const seconds =
-      soak->add_option("--seconds", arguments->seconds, "how long")->capture_default_str();
+      soak->add_option("--seconds", arguments->seconds, "how long to run")->capture_default_str();
   seconds->check(Between(0.1, 1e7));
   soak->add_option("--runs", arguments->soak.most_runs,
-                   "or how many runs; the digest is the same for a seed and a number of runs, on any machine")
+                   "how many runs, instead of --seconds; seed and number decide the digest, on any machine")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->excludes(seconds);
-  soak->add_option("--threads", arguments->soak.workers, "that create and run plans at once")
+  soak->add_option("--threads", arguments->soak.workers, "threads that create and run plans at once")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
-  AddSeedOption(soak, &arguments->soak.seed, "what is drawn");
+  AddSeedOption(soak, &arguments->soak.seed, "seed of all random choices");
   soak->callback([arguments, command] { *command = [arguments] { return Soak(*arguments); }; });
 }
 

@@ -61,7 +61,7 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   ReportStep("cost of exactness");
   ASSIGN_OR_RETURN(report.costs, verify::MeasureBuiltinCosts());
   print(verify::ToText(std::span<const verify::Cost>(report.costs)));
-  if (options.emulate.on) {  // after what is measured
+  if (options.emulate.on) {  // after the measurements
     const core::IsaSet emulated = emulator::AddMissingIsas();
     for (support::IsaStatus& status : report.isas) {
       const bool is_swept =
@@ -75,7 +75,7 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   return report;
 }
 
-// What is left to print when all parts stand.
+// The text to print when all parts are there.
 std::string TextOf(const verify::Report& report) { return verify::ParityText(report); }
 std::string TextOf(const verify::TargetReport& report) { return verify::ToText(report); }
 
@@ -85,7 +85,7 @@ int ExitStatus(const verify::Report& report) {
 }
 int ExitStatus(const verify::TargetReport& report) { return StatusOf(report.Verdict()); }
 
-// Prints what is left of a report and writes its files; returns the exit status.
+// Prints the end of a report and writes its files; returns the exit status.
 template <class AnyReport>
 int Write(const Result<AnyReport>& report, const verify::ReportFiles& files) {
   if (!report) return Fail(report.error());
@@ -100,7 +100,7 @@ struct NamedTarget {
   std::unique_ptr<verify::Target> target;
 };
 
-// Examines those that can be opened.
+// Examines the targets that can be opened.
 int ExamineTargets(const StandardOptions& options, const verify::ReportFiles& files) {
   int status = kParity;
   std::vector<NamedTarget> opened;  // all of them, before the work
@@ -152,8 +152,8 @@ void AddVerifyStandard(CLI::App* verify, Command* command) {
   options->emulate.Add(verify);
   RefuseEmpty(
       verify->add_option("--target", options->targets,
-                         "in place of our own kernels those of FILE.so, a plug-in (docs/targets.md), or of a "
-                         "built-in peer, and then maybe :OPTIONS for it; several are shown side by side"))
+                         "instead of our own kernels, those of FILE.so, a plug-in (docs/targets.md), or of a "
+                         "built-in peer, optionally with :OPTIONS for it; several are shown side by side"))
       ->type_name("TARGET")
       ->allow_extra_args(false);
   TargetOption::AddDeadline(verify, &options->deadline);

@@ -34,7 +34,7 @@
 namespace intact::tools {
 namespace {
 
-/// The ISAs that a sweep of `isa` has here: all that are available, for any.
+/// The ISAs on which a sweep of `isa` runs here; for `any`: all that are available.
 std::vector<intact_isa> IsasHere(intact_isa isa) {
   std::vector<intact_isa> isas;
   for (const intact_isa candidate : core::kIsaLadder) {
@@ -44,13 +44,13 @@ std::vector<intact_isa> IsasHere(intact_isa isa) {
   return isas;
 }
 
-/// What of a sweep is known already, and who keeps the rest.
+/// Outcomes that are known already, and the function that keeps new ones.
 struct Memory {
   verify::SweepOutcomes known;
   verify::SweepRecorder record = [](const verify::SweepOutcome&) { return std::nullopt; };
 };
 
-/// `emulate`: in the emulator too, whose faults are errors; no outcome is recorded with one.
+/// `emulate`: also in the emulator, whose faults are errors. No outcome is recorded after a fault.
 Result<verify::SweepResult> RunSweep(std::span<const verify::Problem> problems, const verify::Target& target,
                                      bool emulate, const Memory& memory, const std::string& step) {
   std::optional<emulator::ScopedEmulator> emulator;
@@ -87,12 +87,12 @@ struct SweepOptions {
   std::string reproduce;
 };
 
-/// "failure_", or "failure_3of40_" where other shards may write to the same folder.
+/// "failure_"; or "failure_3of40_" if other shards may write to this folder.
 std::string ReproducerPrefix(const verify::Shard& shard) {
   return shard.count == 1 ? "failure_" : fmt::format("failure_{}of{}_", shard.index, shard.count);
 }
 
-/// Whether it is `prefix`, maybe "r", a number and ".c".
+/// Whether `name` is `prefix`, an optional "r", a number and ".c".
 bool IsReproducer(std::string_view name, std::string_view prefix) {
   constexpr std::string_view kSuffix = ".c", kDigits = "0123456789";
   if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) return false;
@@ -101,7 +101,7 @@ bool IsReproducer(std::string_view name, std::string_view prefix) {
   return name.size() > kSuffix.size() && name.find_first_not_of(kDigits) == name.size() - kSuffix.size();
 }
 
-/// Empties the folder for C files of those of an earlier run, which would be taken for this one's.
+/// Removes an earlier run's C files from the folder. Otherwise they would be taken for files of this run.
 Error ClearReproducers(const SweepOptions& options, const verify::Shard& shard) {
   const auto refused = [](const std::string& what) {
     return Error{INTACT_INVALID_ARGUMENT, "--reproduce: " + what};
@@ -121,8 +121,8 @@ Error ClearReproducers(const SweepOptions& options, const verify::Shard& shard) 
   return {};
 }
 
-/// A C file for each failure that was minimised, numbered as the report lists them; `prefix` of their names.
-/// `written`: the files of lines that have one already.
+/// Writes a C file for each failure that was minimised, numbered as in the report. `prefix`: of the files'
+/// names. `written`: the file of each line that has one already.
 Error WriteReproducers(const SweepOptions& options, const std::string& prefix, const verify::Target& target,
                        const std::vector<verify::SweepFailure>& failures,
                        std::map<std::string, std::string>* written) {
@@ -132,7 +132,7 @@ Error WriteReproducers(const SweepOptions& options, const std::string& prefix, c
     if (!problem) continue;
     const std::string file = fmt::format("{}/{}{}.c", options.reproduce, prefix, i + 1);
     if (const auto same = written->find(line); same != written->end()) {
-      Print("no file {}: it would be {}\n", file, same->second);
+      Print("no file {}: it would equal {}\n", file, same->second);
       continue;
     }
     Error error = options.target.WriteReproducer(target, *problem, file);
@@ -148,7 +148,7 @@ Error WriteReproducers(const SweepOptions& options, const std::string& prefix, c
   return {};
 }
 
-/// What is asked for, but for the problems.
+/// The run that the user asks for, without its problems.
 Result<verify::SweepRun> DescribeRun(const SweepOptions& options, const verify::Target& target) {
   const Result<verify::Shard> shard = verify::ParseShard(options.shard, std::getenv);
   if (!shard) return Error{shard.error().status, "--shard: " + shard.error().message};
@@ -189,7 +189,7 @@ Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::
   return RunSweep(problems, target, options.emulate.on, {std::move(known), record}, step);
 }
 
-/// Goes on with random problems, of which each shard has others.
+/// Goes on with random problems, which differ from shard to shard.
 Result<verify::RandomSweepResult> SweepOn(const SweepOptions& options, const verify::SweepRun& run,
                                           const verify::Target& target,
                                           std::chrono::steady_clock::time_point start) {
@@ -214,9 +214,10 @@ int Sweep(SweepOptions options) {
   const verify::FittedProblems fitted = run->Fitted();
   const std::vector<verify::Problem>& problems = fitted.problems;
   if (problems.empty()) {
-    return Fail(options.target.IsPlugin()
-                    ? "verify sweep: nothing to run: the target takes none of its types together"
-                    : "verify sweep: nothing to run: this CPU has no ISA that kernels use");
+    return Fail(
+        options.target.IsPlugin()
+            ? "verify sweep: nothing to run: the target takes none of the sweep's combinations of types"
+            : "verify sweep: nothing to run: this CPU has no ISA that kernels use");
   }
   run->Describe(problems);
   const verify::Shard& shard = run->shard;
@@ -246,7 +247,7 @@ int Sweep(SweepOptions options) {
   }
   const verify::SweepResult* others = random ? &random->sweep : nullptr;
   const verify::SweepVerdict verdict = sweep->VerdictWith(others);
-  // Whether each cell of the whole ran something is for `verify merge` to tell.
+  // `verify merge` checks whether each cell of the whole sweep ran something.
   const bool is_for_merge = !is_whole && verdict == verify::SweepVerdict::kNothingCompared;
   if (is_whole) Print("{}", verify::VerdictText(*sweep, others));
   const int status = WriteJson(options.json, json, is_for_merge ? kParity : StatusOf(verdict));
@@ -278,19 +279,20 @@ void AddVerifySweep(CLI::App* verify, Command* command) {
                    "this process")
       ->type_name("I/N");
   AddFileOption(sweep, "--journal", &options->journal,
-                "keep each problem's outcome in FILE at once, and go on from what is there")
+                "write each outcome to FILE at once, and do not run problems whose outcome is there")
       ->check([](const std::string& file) -> std::string {  // a device keeps nothing
         std::error_code error;
         const bool is_other =
             std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error);
-        return is_other ? file + ": cannot be written: is there, and not a file" : "";
+        return is_other ? file + ": cannot be written: exists and is not a regular file" : "";
       });
   options->random.AddOptions(sweep);
   AddJsonOption(sweep, &options->json, "write counts, failures and digests");
-  RefuseEmpty(sweep->add_option(
-                  "--reproduce", options->reproduce,
-                  "write the smallest failures of a --target as C files that need no intact, failure_N.c, "
-                  "in place of an earlier run's"))
+  RefuseEmpty(
+      sweep->add_option(
+          "--reproduce", options->reproduce,
+          "write the minimised failures of a --target as C files, failure_N.c, that do not need intact; "
+          "replaces those of an earlier run"))
       ->type_name("DIR")
       ->needs("--target");
   sweep->callback([options, command] { *command = [options] { return Sweep(*options); }; });

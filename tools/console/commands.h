@@ -1,8 +1,10 @@
-// The subcommands of `intact`. Each AddXxx() declares its arguments on a CLI11 app and leaves what is to be
-// done in `command` when the user asks for it; it returns the exit status:
+// The subcommands of `intact`. Each AddXxx() declares its arguments on a CLI11 app. If the user asks for the
+// subcommand, it stores the work in `command`, which returns the exit status:
 //
-//   0  parity, or nothing to compare      1  a difference      2  bad usage or input, told in one line on
-//   stderr, of several inputs the others are done all the same; or a sweep that compared nothing
+//   0  parity, or nothing to compare
+//   1  a difference
+//   2  bad usage or input, reported in one line on stderr (other inputs are still processed); or a sweep that
+//      compared nothing
 #ifndef INTACT_TOOLS_CONSOLE_COMMANDS_H_
 #define INTACT_TOOLS_CONSOLE_COMMANDS_H_
 
@@ -28,8 +30,8 @@ inline constexpr int kBadInput = 2;
 
 /// Declares the commands of the Python package, for --help and the documents.
 void AddPythonCommands(CLI::App* app);
-/// Becomes Python where argv names one of these commands, with all other arguments as they are. Returns the exit status if
-/// Python cannot be run; nothing for other commands.
+/// Replaces the process by Python, with all arguments, if argv names one of these commands. Returns the exit
+/// status if Python cannot be run; nothing for other commands.
 std::optional<int> RunPythonCommand(int argc, char** argv);
 void AddInfo(CLI::App* app, Command* command);
 void AddVerifyCertify(CLI::App* verify, Command* command);
@@ -42,7 +44,7 @@ void AddVerifyPairs(CLI::App* verify, Command* command);
 void AddVerifyRamp(CLI::App* verify, Command* command);
 void AddVerifyReplay(CLI::App* verify, Command* command);
 void AddVerifySoak(CLI::App* verify, Command* command);
-void AddVerifyStandard(CLI::App* verify, Command* command);  // no subcommand
+void AddVerifyStandard(CLI::App* verify, Command* command);  // `verify` without a subcommand
 void AddVerifySweep(CLI::App* verify, Command* command);
 
 inline int StatusOf(verify::SweepVerdict verdict) {
@@ -50,20 +52,20 @@ inline int StatusOf(verify::SweepVerdict verdict) {
   return verdict == verify::SweepVerdict::kFailed ? kDifference : kBadInput;
 }
 
-/// Sweeps our kernels on `isa`, or on all that this machine offers, with progress on stderr. `emulate`: those
-/// that emulator::AddMissingIsas() added too.
+/// Sweeps our kernels on `isa`, or on all ISAs that this machine offers, with progress on stderr. `emulate`:
+/// also on the ISAs that emulator::AddMissingIsas() added.
 Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
                                              verify::Effort effort, bool emulate);
 verify::Effort EffortOf(bool quick);
 
-/// --emulate: the ISAs that this CPU lacks are there too, in software.
+/// --emulate: also runs the ISAs that this CPU lacks, in software.
 struct EmulateOption {
   bool on = false;
 
   void Add(CLI::App* app);
-  /// Lets plans choose these ISAs; call it before an ISA is resolved. An error if there is a target too.
+  /// Lets plans choose these ISAs; call it before an ISA is resolved. An error if there is also a target.
   Error Prepare(bool has_target) const;
-  /// What `run` returns, a Result; or what the emulator could not carry out.
+  /// The Result that `run` returns; or an error that describes a fault of the emulator.
   template <class Run>
   auto Emulated(const Run& run) const -> decltype(run()) {
     if (!on) return run();
@@ -85,12 +87,13 @@ inline constexpr const char* kEnvironmentHelp =
     "  INTACT_JIT_DUMP=DIR  the listing and the bytes of each kernel go to files in DIR\n"
     "  INTACT_PERF_MAP=1    symbols for perf, in /tmp/perf-PID.map";
 
-/// The names that --isa takes, as the type of that option: {avx2,...,any}.
+/// The names that --isa takes, in the syntax of an option's type: {avx2,...,any}.
 std::string IsaNames();
-/// The ISA of that name, as --isa gives it. The error names the option; also if this machine lacks the ISA.
-/// `emulate`: of a command that has this option.
+/// The ISA named by --isa. Errors name the option; it is an error if this machine lacks the ISA. `emulate`:
+/// for a command that has this option.
 Result<intact_isa> ResolveIsa(const std::string& name, const EmulateOption* emulate = nullptr);
-/// Why an ISA is not available here, and that --emulate runs it where this option is there and off.
+/// Why an ISA is not available here. Mentions --emulate if the command has this option, it is off, and it
+/// would help.
 std::string NotAvailable(intact_isa isa, const EmulateOption* emulate);
 
 /// --isa and --mode.
@@ -103,47 +106,47 @@ struct RunChoice {
   intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;
 
   void AddOptions(CLI::App* app);
-  /// --pairing, of convolutions in saturating mode.
+  /// --pairing, for convolutions in saturating mode.
   void AddPairing(CLI::App* app);
-  /// Fills isa, mode and pairing from the names; says what is wrong with them, also if this machine lacks the
-  /// ISA.
+  /// Fills isa, mode and pairing from the names. Fails, with a message, if a name is wrong or this machine
+  /// lacks the ISA.
   int Resolve(const EmulateOption* emulate = nullptr);
 };
 
-/// Whether two paths name one file, which need not be there.
+/// Whether two paths name one file, which need not exist.
 bool AreOneFile(const std::string& a, const std::string& b);
 
-/// Adds an option for the seed of what is drawn: 0 to 2^64 − 1.
+/// Adds an option for a seed: 0 to 2^64 − 1.
 CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& description);
 
-/// Prints one line on stderr, which the program's name begins; returns kBadInput.
+/// Prints one line on stderr, which begins with the program's name. Returns kBadInput.
 int Fail(const std::string& message);
 inline int Fail(const Error& error) { return Fail(error.message); }
 
-/// What main() returns when `app` did not parse: prints what --help and --version ask for, or says what is
-/// wrong with the arguments.
+/// What main() returns if `app` did not parse: prints the text of --help or --version, or says what is wrong
+/// with the arguments.
 int Exit(const CLI::App& app, const CLI::ParseError& error);
 
-/// What main() returns: the status of `program`; kBadInput, told on stderr, if it throws, or if standard
-/// output is closed or could not take all that was printed. What stderr cannot take is lost. Where standard
-/// output is a pipe that nobody reads any more, SIGPIPE ends the process as it does others; a pipe of stderr
-/// alone does not.
+/// What main() returns: the status of `program`. kBadInput, with a message on stderr, if it throws, or if
+/// standard output is closed or could not take all of the text. Text that stderr cannot take is lost. If
+/// standard output is a pipe without a reader, SIGPIPE ends the process as usual; a pipe of stderr without a
+/// reader does not.
 int RunProgram(int (*program)(int, char**), int argc, char** argv);
 
-/// Refuses the empty value that a script's unset variable gives: it would be taken for no option at all.
+/// Refuses an empty value, which a script's unset variable gives: CLI11 would take it for no option at all.
 CLI::Option* RefuseEmpty(CLI::Option* option);
 
-/// Numbers from `least` to `greatest`, and no NaN, which CLI::Range lets pass.
+/// Accepts numbers from `least` to `greatest`. Refuses NaN, which CLI::Range accepts.
 CLI::Validator Between(double least, double greatest);
 
-/// An option `name` for a file to be written, refused before the work, not after it, if it cannot be.
+/// An option `name` for a file to be written. A file that cannot be written is refused before the work, not
+/// after it.
 CLI::Option* AddFileOption(CLI::App* app, const std::string& name, std::string* path,
                            const std::string& help);
-/// The option --json of that kind.
+/// The option --json, made by AddFileOption().
 void AddJsonOption(CLI::App* app, std::string* path, const std::string& help);
 
-/// Writes `json` to `path` unless that is empty; then returns `status`, or kBadInput if it could not be
-/// written.
+/// Writes `json` to `path`, unless `path` is empty. Returns `status`, or kBadInput if writing failed.
 int WriteJson(const std::string& path, const nlohmann::ordered_json& json, int status);
 
 }  // namespace intact::tools

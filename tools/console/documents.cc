@@ -53,14 +53,14 @@ void Collect(const Node& node, std::vector<Node>* nodes) {
   }
 }
 
-/// The program, and all that is below it.
+/// The program and all its subcommands, at any depth.
 std::vector<Node> Nodes(const CLI::App& app) {
   std::vector<Node> nodes;
   Collect({&app, {app.get_name()}}, &nodes);
   return nodes;
 }
 
-/// --name or -n, as they are typed.
+/// "--name" or "-n", as users type them.
 Strings Names(const CLI::Option& option) {
   Strings names;
   for (const std::string& name : option.get_snames()) names.push_back("-" + name);
@@ -70,13 +70,13 @@ Strings Names(const CLI::Option& option) {
 
 bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
-/// What a check says of the values, else their type, else the name.
+/// The text of a check, else the type, else the name.
 std::string TypeOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   return type.empty() ? option.get_single_name() : type.substr(type.rfind(':') + 1);
 }
 
-/// The values that may follow; none if they are not told.
+/// The option's values; empty if its type does not list them.
 Strings Choices(const CLI::Option& option) {
   const std::string type = TypeOf(option);
   const size_t open = type.find('{'), close = type.rfind('}');
@@ -85,7 +85,7 @@ Strings Choices(const CLI::Option& option) {
 }
 
 bool IsFile(const CLI::Option& option) {
-  return TypeOf(option) == "FILE" || TypeOf(option) == "TARGET";  // which is a file, or a peer's name
+  return TypeOf(option) == "FILE" || TypeOf(option) == "TARGET";  // a file, or a peer's name
 }
 bool IsFolder(const CLI::Option& option) { return TypeOf(option) == "DIR"; }
 
@@ -104,7 +104,7 @@ std::string Replaced(std::string_view text, const std::map<char, std::string_vie
 
 // ---- The manual page, in roff's man macros.
 
-/// Text that roff prints as it is.
+/// Escapes text so that roff prints it unchanged.
 std::string Roff(std::string_view text) {
   const std::string escaped = Replaced(text, {{'\\', "\\e"}, {'-', "\\-"}, {'\'', "\\(aq"}});
   return escaped.starts_with('.') ? "\\&" + escaped : escaped;
@@ -123,7 +123,7 @@ std::string RoffItem(std::string_view line) {
 /// Paragraphs and lists; `section` is the macro that a title becomes.
 std::string RoffText(std::string_view text, std::string_view section) {
   std::string page;
-  bool is_paragraph_due = false;  // not before a title, which begins one of its own
+  bool is_paragraph_due = false;  // not before a title, which starts a new one
   for (const std::string& line : CLI::detail::split(std::string(text), '\n')) {
     if (line.empty()) {
       is_paragraph_due = true;
@@ -188,7 +188,7 @@ std::string ManualPage(const CLI::App& app) {
   page += ".SH SYNOPSIS\n";
   std::string_view separator;
   for (const Node& node : nodes) {
-    if (node.path.size() == 1 && nodes.size() > 1) continue;  // it wants a subcommand
+    if (node.path.size() == 1 && nodes.size() > 1) continue;  // it needs a subcommand
     page += fmt::format("{}{}\n", separator, Synopsis(node));
     separator = ".br\n";
   }
@@ -207,7 +207,7 @@ std::string ManualPage(const CLI::App& app) {
 
 // ---- Completions.
 
-/// A pattern of the command lines, with the program's name, that end in a subcommand.
+/// A shell pattern of the command lines that end in a subcommand, with the program's name.
 std::string CommandPattern(const std::vector<Node>& nodes) {
   Strings names;
   for (const Node& node : nodes) names.push_back(support::ShellQuoted(node.Name()));
@@ -389,7 +389,7 @@ void AddDocumentOption(CLI::App* app) {
   app->add_option_function<std::string>("--document",
                                         [app](const std::string& kind) {
                                           const std::string text = kWriters.at(kind)(*app);
-                                          // As it is, whatever the terminal.
+                                          // Printed unchanged, whatever the terminal.
                                           std::fwrite(text.data(), 1, text.size(), stdout);
                                           throw CLI::Success();
                                         })

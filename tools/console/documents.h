@@ -1,10 +1,10 @@
-// The manual page of a program and its completions for shells, made from the options that it declares: they
-// cannot tell anything else than its --help.
+// The manual page of a program and its completions for shells. They are made from the options that the
+// program declares, so they always agree with --help.
 //
-// What they read besides names and descriptions:
+// Besides names and descriptions they use:
 //   - an option's type: {A,B} are its values, FILE and DIR complete names of files and folders;
-//   - in descriptions and the footer: a line "Title:" opens a list, whose items stand on lines of their own,
-//     indented: the term, spaces, what it means.
+//   - in descriptions and the footer: a line "Title:" opens a list. Each item is an indented line: the term,
+//     spaces, its meaning.
 #ifndef INTACT_TOOLS_CONSOLE_DOCUMENTS_H_
 #define INTACT_TOOLS_CONSOLE_DOCUMENTS_H_
 
@@ -12,8 +12,8 @@
 
 namespace intact::tools {
 
-/// Adds what the build asks for: --document man, bash, zsh or fish prints that document of `app`, whose
-/// subcommands and options may also be added later. It stands in none of them, nor in --help.
+/// Adds an option for the build: --document man, bash, zsh or fish prints that document of `app`. Subcommands
+/// and options may be added later. The option itself is in no document, nor in --help.
 void AddDocumentOption(CLI::App* app);
 
 }  // namespace intact::tools

@@ -1,13 +1,13 @@
-// Ctrl-C and SIGTERM as a wish: long work ends with its summary.
+// Turns Ctrl-C and SIGTERM into a request: long work ends early, with its summary.
 #ifndef INTACT_TOOLS_CONSOLE_INTERRUPTION_H_
 #define INTACT_TOOLS_CONSOLE_INTERRUPTION_H_
 
 namespace intact::tools {
 
-/// From here on they no longer end the process.
+/// From now on, these signals no longer end the process.
 void CatchInterruptions();
 
-/// Whether one has come since.
+/// Whether one of them has come since.
 bool IsInterrupted() noexcept;
 
 }  // namespace intact::tools

@@ -29,7 +29,8 @@ namespace {
 
 bool IsOpen(int file) { return fcntl(file, F_GETFD) >= 0; }
 
-/// The next file to be opened would take the place of a closed one, and be printed into.
+/// Opens closed standard files as /dev/null. Otherwise the next file that is opened would get the number of a
+/// closed one, and output would be printed into it.
 void OpenStandardFiles() {
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (!IsOpen(file)) open("/dev/null", O_RDWR);  // takes the lowest free number
@@ -41,19 +42,19 @@ bool IsOutputUnread() {
   return poll(&output, 1, 0) > 0 && (output.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-/// SIGPIPE ends the process if it is standard output that nobody reads, whoever writes there, and is passed
-/// over if it is standard error: results do not depend on who listens to the progress. A handler, unlike
-/// SIG_IGN, is not what programs that are executed inherit.
+/// SIGPIPE ends the process if standard output has no reader, whoever writes there. It is ignored if only
+/// standard error has none: results do not depend on a reader of the progress. This is a handler, not
+/// SIG_IGN, because executed programs would inherit SIG_IGN.
 void OutliveStandardError() {
   const auto handler = [](int signal) {
     const int error = errno;
     if (IsOutputUnread()) {
       std::signal(signal, SIG_DFL);
-      raise(signal);  // comes when this returns
+      raise(signal);  // delivered when this handler returns
     }
     errno = error;
   };
-  if (std::signal(SIGPIPE, handler) == SIG_IGN) std::signal(SIGPIPE, SIG_IGN);  // as who started it wants
+  if (std::signal(SIGPIPE, handler) == SIG_IGN) std::signal(SIGPIPE, SIG_IGN);  // the parent's choice
 }
 
 }  // namespace
@@ -82,13 +83,13 @@ CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& des
 
 void RunChoice::AddOptions(CLI::App* app) {
   app->add_option("--isa", isa_name, "the kernels' ISA (default: the best here)")->type_name(IsaNames());
-  app->add_option("--mode", mode_name, "kernels that are exact, or those that saturate in int16")
+  app->add_option("--mode", mode_name, "exact kernels, or kernels that saturate in int16")
       ->type_name("{exact,saturating}")
       ->capture_default_str();
 }
 
 void RunChoice::AddPairing(CLI::App* app) {
-  app->add_option("--pairing", pairing_name, "which depths of a convolution saturating kernels add in int16")
+  app->add_option("--pairing", pairing_name, "which depths saturating kernels of a convolution add in int16")
       ->type_name("{within_tap,flattened}")
       ->capture_default_str();
 }
@@ -100,7 +101,8 @@ std::string IsaNames() {
 }
 
 void EmulateOption::Add(CLI::App* app) {
-  app->add_flag("--emulate", on, "run the kernels of ISAs that this CPU lacks too, in software (with AVX2)");
+  app->add_flag("--emulate", on,
+                "also run the kernels of ISAs that this CPU lacks, in software (needs AVX2)");
 }
 
 Error EmulateOption::Prepare(bool has_target) const {
@@ -139,7 +141,7 @@ int RunChoice::Resolve(const EmulateOption* emulate) {
   const Result<intact_pairing> parsed_pairing = verify::ParsePairing(pairing_name);
   if (!parsed_pairing) return Fail("--" + parsed_pairing.error().message);
   if (*parsed_pairing != INTACT_PAIRING_WITHIN_TAP && *parsed_mode != INTACT_SATURATING) {
-    return Fail("--pairing: is " + pairing_name + " in exact mode; expected --mode saturating beside it");
+    return Fail("--pairing: is " + pairing_name + " in exact mode; expected --mode saturating with it");
   }
   isa = *resolved_isa;
   mode = *parsed_mode;

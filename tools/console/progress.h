@@ -1,4 +1,4 @@
-// Progress of long work, on stderr: one line that is redrawn in a terminal, a line per tenth elsewhere.
+// Progress of long work, on stderr: one line that is redrawn in a terminal; otherwise a line for each tenth.
 #ifndef INTACT_TOOLS_CONSOLE_PROGRESS_H_
 #define INTACT_TOOLS_CONSOLE_PROGRESS_H_
 
@@ -8,11 +8,11 @@
 
 namespace intact::tools {
 
-/// Says that a step of the run begins.
+/// Prints that a step of the run begins.
 void ReportStep(const std::string& step);
 
-/// Seconds between two lines of progress of work that is limited by time; a sixtieth of the whole if that is
-/// longer.
+/// Seconds between two lines of progress, for work that is limited by time. If a sixtieth of the whole time
+/// is longer, that is used instead.
 inline constexpr double kLineSeconds = 10;
 
 verify::Progress ReportProgress(const std::string& step);

@@ -27,22 +27,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where built-in peers are, seen from the program: in the tree that built it, and where `cmake --install`
-// puts them.
+// The folders of built-in peers, relative to the program: in the build tree, and where `cmake --install` puts
+// them.
 constexpr std::array<std::string_view, 2> kPeerFolders = {"../peers", INTACT_PEERS_FROM_BIN};
 
 bool IsFile(std::string_view name) {
   return name.find('/') != std::string_view::npos || name.ends_with(".so");
 }
 
-// Where the file's name ends in what the user wrote.
+// Where the file's name ends in the user's text.
 size_t EndOfFile(const std::string& text) {
   std::error_code error;
   for (size_t end = text.size(); end != std::string::npos && end > 0; end = text.rfind(':', end - 1)) {
     const std::string beginning = text.substr(0, end);
     if (IsFile(beginning) && fs::is_regular_file(beginning, error)) return end;
   }
-  return std::min(text.find(':'), text.size());  // a peer, or no file at all
+  return std::min(text.find(':'), text.size());  // a peer, or no file
 }
 
 constexpr std::string_view kPeerPrefix = "intact_peer_", kPeerSuffix = ".so";
@@ -65,8 +65,7 @@ std::map<std::string, fs::path> Peers() {
 
 Result<std::string> FindPeer(const std::string& name) {
   if (name.empty()) {
-    return Error{INTACT_INVALID_ARGUMENT,
-                 "--target: nothing stands before the ':'; expected a file or a peer"};
+    return Error{INTACT_INVALID_ARGUMENT, "--target: no name before the ':'; expected a file or a peer"};
   }
   const std::map<std::string, fs::path> peers = Peers();
   if (const auto peer = peers.find(name); peer != peers.end()) return peer->second.string();
@@ -85,7 +84,7 @@ Result<std::string> FindPeer(const std::string& name) {
 void TargetOption::Add(CLI::App* app) {
   RefuseEmpty(app->add_option("--target", text,
                               "whose kernels: FILE.so, a plug-in (docs/targets.md), or a built-in peer's "
-                              "name, and then maybe :OPTIONS for it (default: our own)"))
+                              "name, optionally with :OPTIONS for it (default: our own)"))
       ->type_name("TARGET");
   AddDeadline(app, &deadline);
 }

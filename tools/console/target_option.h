@@ -14,12 +14,12 @@
 namespace intact::tools {
 
 struct TargetOption {
-  // FILE.so or a peer's name, then maybe ":OPTIONS"; empty: our own kernels. FILE is the longest beginning up
-  // to a ':' or the end that is a file: names of files and options may have ':' in them.
+  // FILE.so or a peer's name, optionally with ":OPTIONS"; empty: our own kernels. FILE is the longest prefix,
+  // up to a ':' or the end, that is a file: names of files and options may contain ':'.
   std::string text;
   double deadline = 10;  // seconds that a call may take
 
-  // What a plug-in is loaded from.
+  // The file and the options of a plug-in.
   struct Plugin {
     std::string file, options;
   };
@@ -27,14 +27,14 @@ struct TargetOption {
   void Add(CLI::App* app);
   bool IsPlugin() const { return !text.empty(); }
   /// Our own kernels, or the plug-in, in a process of its own. Errors name the option. `choice`: --isa and
-  /// --mode, which choose among our own kernels alone.
+  /// --mode, which are only for our own kernels.
   Result<std::unique_ptr<verify::Target>> Open(const RunChoice& choice) const;
-  /// --deadline alone.
+  /// Adds only --deadline.
   static void AddDeadline(CLI::App* app, double* deadline);
-  /// Of a plug-in. Errors name the option.
+  /// The plug-in that `text` names. Errors name the option.
   Result<Plugin> Find() const;
-  /// Writes `problem`, which fails on `target`, as a C file of its own to `file`. UNSUPPORTED, with a reason,
-  /// if it cannot be told so (verify/sweep/reproducer.h).
+  /// Writes `problem`, which fails on `target`, as a complete C program to `file`. UNSUPPORTED, with a
+  /// reason, if such a program would not show the failure (verify/sweep/reproducer.h).
   Error WriteReproducer(const verify::Target& target, const verify::Problem& problem,
                         const std::string& file) const;
 };

@@ -13,7 +13,7 @@
 namespace intact::tools {
 namespace {
 
-constexpr size_t kLeastWidth = 20;  // no terminal is as narrow; a width below is a mistake
+constexpr size_t kLeastWidth = 20;  // no terminal is narrower; a smaller width is a mistake
 constexpr size_t kHangingIndent = 4;
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kInAscii = {{{"×", "x"},
@@ -33,7 +33,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kInAscii
 
 bool IsUtf8() { return std::strcmp(nl_langinfo(CODESET), "UTF-8") == 0; }
 
-/// How wide lines on `stream` may be, if anything limits them.
+/// The maximum width of lines on `stream`, if anything limits it.
 size_t WidthOf(std::FILE* stream) {
   size_t width = 0;
   winsize size = {};
@@ -43,7 +43,7 @@ size_t WidthOf(std::FILE* stream) {
   return width == 0 ? std::string_view::npos : std::max(width, kLeastWidth);
 }
 
-/// The bytes that the first `characters` of UTF-8 `text` take.
+/// The number of bytes of the first `characters` characters of UTF-8 `text`.
 size_t BytesOf(std::string_view text, size_t characters) {
   size_t bytes = 0;
   for (; bytes < text.size(); ++bytes) {
@@ -57,7 +57,7 @@ std::string WrapLine(std::string_view line, size_t width) {
   const size_t indent = std::min(line.find_first_not_of(' '), line.size());
   const std::string hanging(std::min(indent + kHangingIndent, width / 2), ' ');
   std::string wrapped;
-  size_t begin = std::min(indent, width / 2);  // of what may be broken
+  size_t begin = std::min(indent, width / 2);  // where the text that may be broken starts
   wrapped.append(begin, ' ');
   line.remove_prefix(indent);
   for (;;) {

@@ -1,12 +1,11 @@
-// The one place that prints for people. What is printed is made to fit where it goes:
+// The one place that prints for people. It adapts the text to its destination:
 //
-//   characters   those of the locale (LC_ALL, LC_CTYPE, LANG): UTF-8, or else ASCII that stands for it, such
-//                as "x" for "×"
-//   lines        at most as long as the terminal is wide (COLUMNS, else what the terminal says); a longer one
-//                is broken between words and goes on indented. Without COLUMNS, a file takes lines of any
-//                length
+//   characters   of the locale (LC_ALL, LC_CTYPE, LANG): UTF-8, or ASCII in its place, such as "x" for "×"
+//   lines        at most as long as the terminal is wide (COLUMNS, else the terminal's own width). A longer
+//                line is broken between words, and continues indented. Without COLUMNS, lines of a file may
+//                have any length
 //
-// Nothing here throws because of the stream: it may be closed or full, which std::ferror() tells afterwards.
+// Nothing here throws if the stream is closed or full; std::ferror() reports that afterwards.
 #ifndef INTACT_TOOLS_CONSOLE_TERMINAL_H_
 #define INTACT_TOOLS_CONSOLE_TERMINAL_H_
 
@@ -20,23 +19,23 @@
 
 namespace intact::tools {
 
-/// `text` with the punctuation and symbols of this project's texts in ASCII. What users bring, such as names
-/// of files, stays as it is.
+/// `text` with the punctuation and symbols of this project's texts in ASCII. Text from users, such as names
+/// of files, does not change.
 std::string ToAscii(std::string_view text);
 
 /// `text` with lines of at most `width` characters.
 std::string Wrap(std::string_view text, size_t width);
 
-/// Writes `text`, made to fit, to `stream`.
+/// Writes `text`, adapted, to `stream`.
 void Write(std::FILE* stream, std::string_view text);
 
-/// On standard output.
+/// Writes to standard output.
 template <class... Args>
 void Print(fmt::format_string<Args...> format, Args&&... args) {
   Write(stdout, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// On standard error.
+/// Writes to standard error.
 template <class... Args>
 void PrintError(fmt::format_string<Args...> format, Args&&... args) {
   Write(stderr, fmt::format(format, std::forward<Args>(args)...));

@@ -4,7 +4,7 @@
 //
 //   schema           "intact-report"; schema_version 1; version of intact
 //   machine          cpu, family, model (as CPUID reports them); what this process may use: cores, threads
-//                    (logical CPUs); online_threads (of the machine), threads_per_core (the most where cores
+//                    (logical CPUs); online_threads (of the machine), threads_per_core (the maximum, if cores
 //                    differ); l1d_bytes, l2_bytes, l3_bytes (the size of one cache), l1d_threads, l2_threads,
 //                    l3_threads (logical CPUs that share one cache). A number that is unknown is 0
 //   isas[]           isa, available, reason (why not), saturates (in int16, in saturating mode and in other
@@ -22,40 +22,41 @@
 //   sweep            cells[], one per ISA and mode: isa, mode, problems, skipped, failed, outputs,
 //                    differing (from exact), explained, unexplained, causes {cause: outputs that differ by
 //                    it}; skipped[]: problem, reason;
-//                    digests {repro line: FNV-1a of the output's bytes}: the same on every machine;
-//                    not_run {problems, reason}: those left of a target that was given up, if there are some
-//   reduce_range[]   layer and the audit of verify/explain/audit.h: verdict, max_activation, …; a remedy each
-//   cost[]           what exactness costs or gains here, a built-in layer each (verify/studies/cost.h): layer,
-//                    m, n, k, threads, why_not_seven_bits ("" if its activations keep to [0, 127], else why
-//                    not), certificate (full range: pairing, a_min, a_max, pairs, failing_pairs, failing_share,
-//                    worst_channel, worst_channel_failing_pairs, accumulator_min, accumulator_max),
-//                    timings[]: isa, mode, seven_bits (declared), kernel, right (equal to its model; else not
-//                    timed), microseconds (median), spread (interquartile range over median), speed_up (times
-//                    as fast as the saturating kernel of that ISA; null where there is none), items_per_quad,
-//                    groups_per_quad (of the plan's schedule for many rows, as is kernel; null where it has
-//                    none)
-//   failures[]       what the sweep found wrong: problem (repro line: `intact verify replay '<line>'`),
-//                    reason, kind (failures of one kind have it in common), minimised (a smaller line that
+//                    digests {repro line: FNV-1a of the output's bytes}: equal on every machine;
+//                    not_run {problems, reason}: only if the target was given up: the problems that were left
+//   reduce_range[]   layer, and its audit (verify/explain/audit.h): verdict, max_activation, …; an object for
+//                    each remedy
+//   cost[]           what exactness costs or gains here, for each built-in layer (verify/studies/cost.h):
+//                    layer, m, n, k, threads, why_not_seven_bits ("" if its activations keep to [0, 127],
+//                    else why not), certificate (full range: pairing, a_min, a_max, pairs, failing_pairs,
+//                    failing_share, worst_channel, worst_channel_failing_pairs, accumulator_min,
+//                    accumulator_max), timings[]: isa, mode, seven_bits (an activation range of [0, 127]),
+//                    kernel, right (equal to its model; else not timed), microseconds (median), spread
+//                    (interquartile range over median), speed_up (times as fast as the saturating kernel of
+//                    that ISA; null if there is none), items_per_quad, groups_per_quad (of the plan's
+//                    schedule for many rows; null if it has none). `kernel` is for many rows too
+//   failures[]       problems that the sweep found wrong: problem (repro line: `intact verify replay
+//                    '<line>'`), reason, kind (equal for similar failures), minimised (a smaller line that
 //                    fails too, or ""), minimised_reason
 //   parity           whether all of the above is as it should be: the exit status
 //
-// `verify layer --json` writes an array of objects, a layer each: layer, operator, isa, mode, outputs, expect
-// (a file or null), differing and max_abs_difference (from it, else from exact), differing_from_exact, model,
-// differing_from_model, saturated_accumulators, saturated_pairs, explained, unexplained, causes, digest,
-// reduce_range and cost as above, differences[]: m, n, expected, actual, accumulator, cause, detail,
-// saturated_pairs, pairs[]. With --expect, expected says of that file: computes (in words), arithmetic (the
+// `verify layer --json` writes an array of objects, one for each layer: layer, operator, isa, mode, outputs,
+// expect (a file or null), differing and max_abs_difference (from it, else from exact), differing_from_exact,
+// model, differing_from_model, saturated_accumulators, saturated_pairs, explained, unexplained, causes,
+// digest, reduce_range and cost as above, differences[]: m, n, expected, actual, accumulator, cause, detail,
+// saturated_pairs, pairs[]. With --expect, expected describes that file: computes (in words), arithmetic (the
 // one that reproduces it, or most of it; see reference/models/arithmetic.h), saturation_shows (whether pairs
 // clamped to int16 would make another output), unexplained_by_it, first_unexplained (a place or null),
 // not_told_from[] (other models that reproduce it), differing_from_exact, max_abs_difference, causes,
 // differences[].
 //
-// What `verify sweep --json` writes is told in verify/report/sweep_file.h.
+// verify/report/sweep_file.h describes what `verify sweep --json` writes.
 //
-// A pair is m, n, its depths k and k1, a0, a1, w0, w1, true_sum, clamped_sum. In a convolution m, n and
-// k are those of reference/models/lowering.h (n is the output channel), and pairs have besides batch and
-// output (the image and the pixel's coordinates, outermost first), tap (its coordinates in the filter; tap1
-// those of k1, if that is another) and channels (the two of the input); differences have batch and output,
-// witnesses tap and channels.
+// A pair is m, n, its depths k and k1, a0, a1, w0, w1, true_sum, clamped_sum. For convolutions, m, n and k
+// are those of reference/models/lowering.h (n is the output channel). A pair of a convolution also has batch
+// and output (the image and the pixel's coordinates, outermost first), tap (its coordinates in the filter),
+// tap1 (the tap of k1, if it is another) and channels (the two input channels). Differences also have batch
+// and output, witnesses tap, tap1 and channels.
 #ifndef INTACT_VERIFY_REPORT_REPORT_H_
 #define INTACT_VERIFY_REPORT_REPORT_H_
 
@@ -98,11 +99,11 @@ struct Report {
   bool Parity() const;
 };
 
-/// The ramps and audits of the built-in layers, on all that this machine offers.
+/// The ramps and audits of the built-in layers, on all ISAs that this machine offers.
 Result<std::vector<Ramp>> RunBuiltinRamps();
 std::vector<LayerAudit> AuditBuiltinLayers();
 
-/// Where a folder's report lies.
+/// The files of the report in a folder.
 struct ReportFiles {
   explicit ReportFiles(const std::string& folder)
       : json(folder + "/report.json"), html(folder + "/report.html") {}

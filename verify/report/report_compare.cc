@@ -25,7 +25,7 @@ Error Invalid(std::string_view path, std::string_view what) {
   return {INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", path, what)};
 }
 
-/// null if there is none.
+/// null if the report has no such field.
 nlohmann::json FieldOf(const nlohmann::json& report, const std::string& pointer) {
   const nlohmann::json::json_pointer field(pointer);
   return report.contains(field) ? report.at(field) : nlohmann::json();
@@ -40,12 +40,12 @@ bool Has(const nlohmann::json& report, const Schema& schema) {
   return FieldOf(report, "/schema") == schema.name && FieldOf(report, "/schema_version") == schema.version;
 }
 
-/// Where a file has digests, and whose: the fields of a target's name for people and for --target.
+/// Where a file has digests; and the fields with the target's name, for people and for --target.
 struct Digests {
   std::string field, name_field, target_field;
 };
 
-/// None of a file of another schema.
+/// Empty for a file of another schema.
 std::vector<Digests> DigestsIn(const nlohmann::json& report) {
   if (Has(report, kReportSchema)) return {{"/sweep/digests", "", ""}};
   if (Has(report, kSweepSchema)) return {{"/digests", "/target/name", "/target/text"}};
@@ -58,7 +58,7 @@ std::vector<Digests> DigestsIn(const nlohmann::json& report) {
   return all;
 }
 
-/// The problem without what its output does not depend on.
+/// The problem without the fields that do not change its output.
 std::string KeyOf(Problem problem) {
   problem.mode = Saturates(problem.mode, problem.isa) ? INTACT_SATURATING : INTACT_EXACT;
   if (problem.mode == INTACT_EXACT) problem.pairing = INTACT_PAIRING_WITHIN_TAP;
@@ -66,7 +66,7 @@ std::string KeyOf(Problem problem) {
   return problem.ToString();
 }
 
-/// Where a report has several targets, runs of the same target are compared.
+/// If a report has several targets, only runs of equal targets are compared.
 bool HasSeveralTargets(const ReportDigests& report) {
   return std::ranges::any_of(
       report.runs, [&](const DigestedRun& run) { return run.target != report.runs.front().target; });

@@ -1,10 +1,10 @@
 // Compares the reports, or sweeps, of two machines or targets, problem by problem, by the digests of the
 // outputs.
 //
-// What a problem outputs depends on its tensors and on whether int16 sums saturate, on nothing else. So the
-// digests of a problem are compared over the reports and over all ISAs in them: exact ones, with those of the
-// saturating mode where VNNI or AMX make it exact; and those that saturate. A machine that has AVX2 alone is
-// thereby compared with one that swept AMX.
+// A problem's outputs depend on its tensors and on whether int16 sums saturate, and on nothing else. So the
+// digests of a problem are compared across the reports and across all their ISAs, in two groups: exact ones,
+// which include the saturating mode on VNNI and AMX; and those of sums that saturate. So a machine that has
+// only AVX2 is compared with one that swept AMX.
 #ifndef INTACT_VERIFY_REPORT_REPORT_COMPARE_H_
 #define INTACT_VERIFY_REPORT_REPORT_COMPARE_H_
 
@@ -29,7 +29,7 @@ struct ReportDigests {
   std::vector<DigestedRun> runs;
 };
 
-/// A problem of which runs differ: one run for each digest in each report.
+/// A problem with runs that differ: one run for each digest in each report.
 struct ProblemDifference {
   std::vector<DigestedRun> a, b;
 };
@@ -37,12 +37,12 @@ struct ProblemDifference {
 struct ReportComparison {
   int64_t problems = 0;  // in both reports
   int64_t only_a = 0, only_b = 0;
-  std::vector<ProblemDifference> differences;  // of those in both
+  std::vector<ProblemDifference> differences;  // of problems in both
   bool Same() const { return differences.empty(); }
 };
 
-/// `path`: a report.json, of our own kernels or of targets, or the JSON of a sweep or of merged ones. Errors name the file and what was
-/// expected.
+/// `path`: a report.json, of our own kernels or of targets, or the JSON of a sweep or of merged sweeps.
+/// Errors name the file and what was expected.
 Result<ReportDigests> ReadDigests(const std::string& path);
 
 /// Fails if no problem is in both, or if a line is not a problem.

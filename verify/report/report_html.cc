@@ -27,7 +27,7 @@ support::html::Cell VerdictCell(Verdict verdict) {
   return {Str(InWords(verdict)), tone};
 }
 
-/// A count of what should not be.
+/// A count that should be 0.
 support::html::Cell FaultCell(int64_t count) {
   return {Str(count), count > 0 ? support::html::Tone::kBad : support::html::Tone::kPlain};
 }
@@ -48,8 +48,7 @@ std::string IsaSection(const Report& report) {
   return "<h2>What this CPU does with int8</h2>\n" +
          support::html::Table({"ISA", "here", "int8 dot product", "set reduce_range to"}, rows, 4) +
          "<p class=\"note\">For libraries that saturate. In intact's exact mode every ISA gives the same "
-         "bytes and "
-         "reduce_range is irrelevant.</p>\n";
+         "bytes and reduce_range is irrelevant.</p>\n";
 }
 
 std::string PairSection(const PairMap& map) {
@@ -74,8 +73,7 @@ std::string PairSection(const PairMap& map) {
              support::html::Judged(map.Agrees(),
                                    map.instruction_available ? "equal on every input" : "not run here",
                                    "different")) +
-         support::html::Figure("pairs", plot,
-                               "How many inputs clamp when activations reach no further than x.");
+         support::html::Figure("pairs", plot, "How many inputs clamp if no activation exceeds x.");
 }
 
 std::string MapSection(const SaturationMap& map) {
@@ -126,8 +124,7 @@ std::string SweepSection(const SweepResult& sweep) {
   }
   std::string text =
       "<h2>Sweep</h2>\n<p>All kernels, GEMMs around their blocks and convolutions around their edges, all "
-      "fills, against the scalar "
-      "reference.</p>\n" +
+      "fills, against the scalar reference.</p>\n" +
       support::html::Table(
           {"ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained"}, rows, 2);
   if (sweep.failures.empty()) return text;
@@ -148,8 +145,7 @@ std::string AuditSection(const std::vector<LayerAudit>& audits) {
     rows.push_back(row);
   }
   return "<h2>reduce_range</h2>\n<p>Proven: no input within the bound can saturate. Holds on data: this "
-         "layer's "
-         "activations do not, others could. Violated: they do.</p>\n" +
+         "layer's activations do not saturate, others could. Violated: they do.</p>\n" +
          support::html::Table({"layer", "declares", "verdict", "7-bit activations", "7-bit weights",
                                "7-bit s8, shifted", "largest activation"},
                               rows, 6);
@@ -169,8 +165,7 @@ std::string CostSection(const std::vector<Cost>& costs) {
   }
   return "<h2>What exactness costs</h2>\n<p>One thread, medians and their spread (interquartile "
          "range over median); 1.20x is 1.2 times as fast as the saturating kernel of the same ISA. 7 bits: "
-         "activations declared to lie in [0, 127], as reduce_range promises, "
-         "where they do.</p>\n" +
+         "an activation range of [0, 127], as reduce_range promises, for layers that keep to it.</p>\n" +
          support::html::Table(
              {"layer", "M×N×K", "ISA", "saturating", "exact", "exact, 7 bits", "pairs that can saturate"},
              rows, 3);

@@ -1,4 +1,4 @@
-// The report as one HTML page that needs nothing beside it: style and pictures are inside.
+// The report as one HTML page that needs no other file: style and pictures are inside.
 #ifndef INTACT_VERIFY_REPORT_REPORT_HTML_H_
 #define INTACT_VERIFY_REPORT_REPORT_HTML_H_
 
@@ -11,7 +11,7 @@ namespace intact::verify {
 
 std::string ToHtml(const Report& report);
 
-/// A saturation map as a picture; `name` is the picture's own on its page.
+/// A saturation map as a picture; `name` identifies the picture on its page.
 std::string MapFigure(const SaturationMap& map, std::string_view name);
 /// The column of `ramp` with most kinks, exact and as computed; `caption` is HTML.
 std::string RampFigure(const Ramp& ramp, std::string_view name, std::string_view caption);

@@ -51,7 +51,7 @@ Json ToJson(const Witness& witness, const MaybeConv& conv) {
   return json;
 }
 
-/// What made a layer's outputs, and why they differ from exact.
+/// What made a layer's outputs, and why they differ from exact outputs.
 Json IdentityJson(const Identity& identity, const Comparison& exact) {
   Json others = Json::array();
   for (const reference::Model& model : identity.OtherModels()) others.push_back(reference::ToString(model));

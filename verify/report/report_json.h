@@ -1,4 +1,4 @@
-// The verifier's findings as JSON. What the fields of report.json mean is told in verify/report/report.h.
+// The verifier's findings as JSON. verify/report/report.h describes the fields of report.json.
 #ifndef INTACT_VERIFY_REPORT_REPORT_JSON_H_
 #define INTACT_VERIFY_REPORT_REPORT_JSON_H_
 

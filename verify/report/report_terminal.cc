@@ -65,7 +65,7 @@ std::string PairList(const std::vector<SaturatedPair>& pairs, int64_t pair_count
   return text;
 }
 
-/// Why outputs differ, and the first of them.
+/// Why outputs differ, and the first differences.
 std::string DifferenceList(const Comparison& comparison, int64_t max_listed) {
   if (comparison.differing == 0) return {};
   Lines lines;
@@ -84,13 +84,13 @@ std::string DifferenceList(const Comparison& comparison, int64_t max_listed) {
   return text;
 }
 
-/// What the expected output relates to, but for the line that says what made it.
+/// How the expected output compares with exact, except for the line that says what made it.
 std::string ExpectedText(const LayerCheck& check) {
   const Comparison& exact = *check.expected_against_exact;
   Lines lines;
   lines.Add(check.expect_file + " against exact", "{}",
             DifferenceCount(exact.differing, exact.outputs, exact.max_abs_difference));
-  // An output that is ours has our differences, which are told below.
+  // An output equal to ours has our differences, which are listed below.
   const int64_t listed = check.against_expected->differing == 0 ? 0 : kListedInTerminal;
   return std::move(lines).text() + (listed == 0 ? std::string() : DifferenceList(exact, listed));
 }
@@ -137,7 +137,7 @@ std::string CostRows(const Cost& cost) {
   return text + fmt::format("    7 bits do not apply: {}\n", cost.why_not_seven_bits);
 }
 
-/// One run for each digest, with the line that repeats it.
+/// A line for each run: its digest, and the command that repeats it.
 std::string RunList(std::string_view report, const std::vector<DigestedRun>& runs) {
   std::string text;
   for (const DigestedRun& run : runs) {
@@ -146,7 +146,7 @@ std::string RunList(std::string_view report, const std::vector<DigestedRun>& run
   return text;
 }
 
-/// One cell of the map: nothing, or a block the darker the more outputs differ.
+/// One cell of the map: a dot, or a block. It is darker if more outputs differ.
 std::string_view Shade(double share) {
   if (share == 0) return ". ";
   if (share < 0.05) return "░░";
@@ -260,7 +260,7 @@ std::string ToText(const Audit& audit) {
   return std::move(lines).text();
 }
 
-// What is wrong in one pairing may be right in another.
+// One audit for each pairing: another pairing may give another verdict.
 std::string AuditsText(const std::vector<Audit>& audits) {
   std::string text;
   for (const Audit& audit : audits) text += ToText(audit);
@@ -307,7 +307,7 @@ std::string RecordedTable(std::span<const Recorded> recorded) {
                         output.file, file_width, output.against_exact.differing, output.against_exact.outputs,
                         output.identity.Found() ? ArithmeticWithEngines(output) : WhatComputed(output));
   }
-  return text + fmt::format("{} of {} outputs are those of a named arithmetic\n", named, recorded.size());
+  return text + fmt::format("{} of {} outputs match a named arithmetic\n", named, recorded.size());
 }
 
 std::string ToText(const LayerCheck& check) {
@@ -430,7 +430,7 @@ std::string ToText(const std::vector<Mixture>& mixtures) {
 
 namespace {
 
-// Failures whose lines are the same.
+// Failures with equal lines.
 struct LikeFailures {
   const SweepFailure* first;
   int64_t others;
@@ -438,7 +438,7 @@ struct LikeFailures {
   Rank rank = Rank::kOther;
 };
 
-// The first minimised of each kind come first.
+// Ordered: first the first minimised failure of each kind, then other minimised ones, then all others.
 std::vector<LikeFailures> Grouped(const std::vector<SweepFailure>& failures) {
   std::vector<LikeFailures> groups;
   std::map<std::string, size_t> places;
@@ -479,7 +479,7 @@ std::string FailuresText(const SweepResult& sweep, const std::string& target) {
     if (failure->Line() != failure->problem) {
       text += fmt::format("    seen in '{}': {}\n", failure->problem, failure->reason);
     }
-    if (others > 0) text += fmt::format("    and {} more that come down to it\n", others);
+    if (others > 0) text += fmt::format("    and {} more failures that this command reproduces\n", others);
     left -= 1 + others;
   }
   return left == 0 ? text : text + fmt::format("  and {} more\n", left);
@@ -493,7 +493,7 @@ std::string SkipsText(const std::vector<SweepSkip>& skips) {
     text +=
         fmt::format("  skipped {}: {}; {}'{}'\n", problems, reason, problems == 1 ? "" : "e.g. ", example);
   }
-  if (reasons.size() > listed) text += fmt::format("  and for {} reasons more\n", reasons.size() - listed);
+  if (reasons.size() > listed) text += fmt::format("  and for {} more reasons\n", reasons.size() - listed);
   return text;
 }
 
@@ -534,8 +534,7 @@ std::string VerdictText(const SweepResult& sweep, const SweepResult* random) {
       return in_parts == 0
                  ? fmt::format("PASSED: {} problems\n", problems)
                  : fmt::format(
-                       "PASSED, MIXED: {} problems; in {} of them several arithmetics make the outputs, "
-                       "none all of them\n",
+                       "PASSED, MIXED: {} problems; in {} of them, no single arithmetic makes all outputs\n",
                        problems, in_parts);
   }
   for (const SweepCell& cell : sweep.cells) {
@@ -544,7 +543,7 @@ std::string VerdictText(const SweepResult& sweep, const SweepResult* random) {
                        intact_isa_name(cell.isa), ToString(cell.mode), cell.skipped);
   }
   return sweep.skips.empty()
-             ? "NOTHING WAS COMPARED: there is no problem that could be\n"
+             ? "NOTHING WAS COMPARED: there are no problems\n"
              : fmt::format("NOTHING WAS COMPARED: all {} problems were skipped\n", sweep.skips.size());
 }
 
@@ -557,7 +556,7 @@ std::string ToText(const RandomSweepResult& random, const std::string& target) {
   std::string text = fmt::format("random problems: {}\n", random.problems);
   text += CellsText(random.sweep, target);
   if (random.sweep.computed.size() >= kMaxRandomComputed) {
-    text += fmt::format("  of the first {} problems, and of those that failed and are kept:\n",
+    text += fmt::format("  of the first {} problems, and of the failed ones that are kept:\n",
                         kMaxRandomComputed);
   }
   return text + ToText(Mixtures(random.sweep)) + FailuresText(random.sweep, target);

@@ -1,5 +1,4 @@
-// The verifier's findings as text that is meant to be read in a terminal: aligned, in plain words, each
-// ending in a newline.
+// The verifier's findings as text for a terminal: aligned, in plain words, each ending in a newline.
 #ifndef INTACT_VERIFY_REPORT_REPORT_TERMINAL_H_
 #define INTACT_VERIFY_REPORT_REPORT_TERMINAL_H_
 
@@ -26,7 +25,7 @@ namespace intact::verify {
 /// "200*120 + 180*100 = 42000, clamped to 32767" and where.
 std::string Describe(const SaturatedPair& pair, const MaybeConv& conv);
 
-/// "12.3 us", with "  1.08x" where it is exact and there is a saturating kernel; "-" for nullptr.
+/// "12.3 us", with "  1.08x" if it is exact and there is a saturating kernel; "-" for nullptr.
 std::string Describe(const Cost& cost, const Timing* timing);
 
 /// "48 KiB", "2 MiB"; "unknown" for 0.
@@ -44,9 +43,9 @@ std::string ToText(const Comparison& comparison, int64_t max_listed);
 std::string ToText(const support::Machine& machine);
 std::string ToText(const std::vector<support::IsaStatus>& isas);
 std::string ToText(const Audit& audit);
-/// A line for each output: what computed it, and which engines are known to compute so.
+/// A line for each output: what computed it, and which engines are known to compute like this.
 std::string ToText(std::span<const Recorded> recorded);
-/// The same as a table of several layers.
+/// The same for several layers, as a table.
 std::string RecordedTable(std::span<const Recorded> recorded);
 std::string ToText(const LayerCheck& check);
 std::string ToText(std::span<const Cost> costs);
@@ -57,18 +56,18 @@ std::string ToText(const Ramp& ramp);
 std::string ToText(const std::vector<Mixture>& mixtures);
 /// `target`: as --target names it, in the commands that run failures again; "" for our own.
 std::string ToText(const SweepResult& sweep, const std::string& target = {});
-/// What was run, failed and differed: a row for each ISA and mode, which are those of our own kernels.
+/// What was run, failed and differed: a row for each ISA and mode of our own kernels.
 std::string CellsText(const SweepResult& sweep, const std::string& target);
 std::string FailuresText(const SweepResult& sweep, const std::string& target);
-/// The command that runs a problem's line again; `target`: likewise.
+/// The command that runs a problem's line again. `target`: as in ToText() of a sweep.
 std::string ReplayCommand(const std::string& problem, const std::string& target);
 /// Why problems were skipped, the most frequent reasons first.
 std::string SkipsText(const std::vector<SweepSkip>& skips);
-/// A line: PASSED, FAILED or NOTHING WAS COMPARED, and of how much. `random`: as in VerdictWith().
+/// A line: PASSED, FAILED or NOTHING WAS COMPARED, and the numbers. `random`: as in VerdictWith().
 std::string VerdictText(const SweepResult& sweep, const SweepResult* random = nullptr);
 /// A line on the problems that were left when the target was given up; "" if there are none.
 std::string NotRunText(const SweepResult& sweep);
-/// What was met, what is computed, and failures if there are any.
+/// What was run, what is computed, and failures if there are any.
 std::string ToText(const RandomSweepResult& random, const std::string& target = {});
 /// A row for each ramp.
 std::string ToText(std::span<const Ramp> ramps);

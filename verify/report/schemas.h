@@ -1,4 +1,5 @@
-// The schemas of the JSON files that the verifier writes: who writes one and who reads it have them from here.
+// The schemas of the JSON files that the verifier writes, for the code that writes them and the code that
+// reads them.
 #ifndef INTACT_VERIFY_REPORT_SCHEMAS_H_
 #define INTACT_VERIFY_REPORT_SCHEMAS_H_
 

@@ -27,7 +27,7 @@ Error Invalid(std::string_view name, std::string_view what) {
   return {INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", name, what)};
 }
 
-/// One line, whatever messages of targets hold.
+/// One line, whatever bytes a target's messages hold.
 std::string Line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string Hex(uint64_t digest) { return fmt::format("{:016x}", digest); }
@@ -105,7 +105,7 @@ Json ToJson(const std::vector<SweepFailure>& failures) {
   return json;
 }
 
-// The texts of arithmetics, numbered as they first come.
+// The texts of arithmetics, numbered in order of first appearance.
 class Texts {
  public:
   size_t NumberOf(const std::string& text) {
@@ -135,8 +135,8 @@ void AddComputed(const std::vector<SweepComputed>& all, Json* json) {
   (*json)["computed"] = std::move(computed);
 }
 
-// Reading. What is missing or of another type throws the JSON library's exception; what has the type and yet
-// no meaning throws an Error. Reading() turns both into an error of the file.
+// Reading. A missing member, or one of another type, throws the JSON library's exception. A value of the
+// right type that makes no sense throws an Error. Reading() turns both into an error that names the file.
 
 using Input = nlohmann::json;
 
@@ -158,7 +158,7 @@ T Value(Result<T> result) {
 }
 
 int64_t Count(const Input& json) {
-  constexpr int64_t kMost = int64_t{1} << 48;  // sums of many are numbers too
+  constexpr int64_t kMost = int64_t{1} << 48;  // so that sums of many still fit
   if (!json.is_number_integer() || json < 0 || json > kMost) {
     throw Error{INTACT_INVALID_ARGUMENT, fmt::format("{} is not a count", json.dump())};
   }
@@ -187,7 +187,8 @@ Effort ParseEffort(std::string_view text) {
   for (const auto& [value, name] : kEfforts) {
     if (name == text) return value;
   }
-  throw Error{INTACT_INVALID_ARGUMENT, fmt::format("'{}' is no effort", text)};
+  throw Error{INTACT_INVALID_ARGUMENT,
+              fmt::format("'{}' is no effort; expected quick, standard or thorough", text)};
 }
 
 std::optional<Takes> ParseTakes(const Input& json) {
@@ -198,7 +199,7 @@ std::optional<Takes> ParseTakes(const Input& json) {
       Taken& last = all.emplace_back(Taken{Value(ParseTypes(one.at("types").get<std::string>()))});
       const Input& multiples = one.at("multiples");
       if (multiples.size() != last.multiples.size()) {
-        throw Error{INTACT_INVALID_ARGUMENT, "multiples: expected those of m, n and k"};
+        throw Error{INTACT_INVALID_ARGUMENT, "multiples: expected three numbers, for m, n and k"};
       }
       for (size_t i = 0; i < last.multiples.size(); ++i) {
         last.multiples.at(i) = Count(multiples.at(i));
@@ -339,7 +340,7 @@ std::string WithCheck(std::string line) {
   return line.append(kCheck).append(check).append("\"}");
 }
 
-/// The line without its check, if that is right.
+/// The line without its check, if the check is right.
 std::optional<std::string> WithoutCheck(const std::string& line) {
   const size_t at = line.rfind(kCheck);
   if (at == std::string::npos) return std::nullopt;
@@ -348,7 +349,7 @@ std::optional<std::string> WithoutCheck(const std::string& line) {
   return bare;
 }
 
-/// The run that a journal's first line tells.
+/// The run that a journal's first line describes.
 Result<SweepRun> ParseHeader(const std::string& path, const std::string& line) {
   const Result<Input> json = support::ParseJson(path, line);
   if (!json || !Has(*json, kJournalSchema)) {
@@ -359,7 +360,7 @@ Result<SweepRun> ParseHeader(const std::string& path, const std::string& line) {
   return Reading<SweepRun>(path, [&] { return ParseRun(*json); });
 }
 
-/// What a journal's lines after the first tell, in their order.
+/// The outcomes in a journal's lines after the first, in their order.
 Result<std::vector<SweepOutcome>> ParseOutcomes(const std::string& path,
                                                 const std::vector<std::string>& lines) {
   std::vector<SweepOutcome> outcomes;
@@ -399,7 +400,7 @@ std::optional<RunMismatch> Mismatch(const SweepRun& there, const SweepRun& here)
   as_here.target.text = here.target.text;
   const Json a = ToJson(as_here, kSweepSchema), b = ToJson(here, kSweepSchema);
   for (const auto& [key, value] : a.items()) {
-    const std::string left = Line(value), right = Line(b.at(key));  // as text, which is all that files keep
+    const std::string left = Line(value), right = Line(b.at(key));  // as text, as files keep them
     if (key == "shard" || left == right) continue;
     return RunMismatch{key, fmt::format("{} is {} there, {} here", key, left, right)};
   }
@@ -467,7 +468,7 @@ Result<SweepPart> ReadSweepPart(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, support::ReadFile(path));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   SweepPart part = {path, {}, {}, {}};
-  // JSON that is written for people begins with a line of a bracket.
+  // JSON that is written for people has only a bracket in its first line.
   const support::JournalText journal = support::SplitJournal(text);
   if (!journal.lines.empty() && journal.lines[0].find(kJournalSchema.name) != std::string::npos) {
     ASSIGN_OR_RETURN(SweepRun run, ParseHeader(path, journal.lines[0]));

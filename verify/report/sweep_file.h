@@ -1,44 +1,45 @@
-// What a sweep leaves behind: its JSON, whole or of a shard, and the journal from which a killed one goes on.
+// What a sweep writes: its JSON, whole or for a shard, and the journal from which a killed sweep goes on.
 //
 // `verify sweep --json`, schema version 3:
 //
 //   schema           "intact-sweep"; schema_version 3; version of intact; build, the digest of the program
-//   machine          cpu, family, model (as CPUID tells them)
+//   machine          cpu, family, model (as CPUID reports them)
 //   target           whose kernels: name, options, build (the digest of a plug-in's file, else ""), text (as
-//                    --target named it) and deadline, and takes, what problems were fitted to
-//                    (verify/targets/fit.h): features, gemm[] and conv[], each with types and multiples; null for our own
+//                    --target named it), deadline, and takes: what problems were fitted to
+//                    (verify/targets/fit.h), features, gemm[] and conv[], each with types and multiples; null
+//                    for our own kernels
 //   isas[], mode, effort, emulated   what was asked for: the ISAs, the mode, "quick", "standard" or
 //                    "thorough", whether in the emulator too
 //   problems, problems_digest   of the whole sweep: how many, and FNV-1a of their lines, each with a newline
-//   shard            index (from 1 on) and count; 1 and 1 of a whole sweep
+//   shard            index (from 1 on) and count; 1 and 1 for a whole sweep
 //   cells[], skipped[], digests {}   of the shard, as in `sweep` of report.json (verify/report/report.h)
-//   failures[]       the same
-//   arithmetics[], computed {}   of a target that is not ours: for each problem how many outputs
-//                    differ from exact, whether clamped pairs would have shown (telling), and the numbers in
-//                    arithmetics[] of those that reproduce all of them, where they differ; in_parts where
-//                    none does, but each output that differs has one
-//   computes[]       what follows from that (verify/sweep/mixture.h): operation, problems, exact, telling,
-//                    parts[] (arithmetic, in_words, problems, sizes); in_parts,
-//                    unexplained and without_outputs, each with problems, sizes, example (a line) and what is
-//                    known of that; and, all in words, in_words
+//   failures[]       of the shard, as in report.json
+//   arithmetics[], computed {}   for a target that is not ours: for each problem how many outputs differ from
+//                    exact, whether clamped pairs would have shown (telling), and, if outputs differ, the
+//                    arithmetics that reproduce all outputs, as numbers of entries in arithmetics[]; in_parts
+//                    if no arithmetic does, but each output that differs has one
+//   computes[]       what follows from computed (verify/sweep/mixture.h): operation, problems, exact,
+//                    telling, parts[] (arithmetic, in_words, problems, sizes); in_parts, unexplained and
+//                    without_outputs, each with problems, sizes, example (a line) and what is known of it;
+//                    and all of it in_words
 //   random           the random problems that came after: seed, stream, problems, cells[], failures[] (the
-//                    first hundred, and those that are minimised); of a merged sweep: shards (how many had
+//                    first hundred, and all that are minimised); of a merged sweep: shards (how many had
 //                    random problems), problems, cells[], failures[]
 //
-// Lists are in the order of the sweep's problems. A sweep that was interrupted and resumed, and one that was
-// run in shards and merged, have the JSON of one that was neither, byte for byte; as far as the target does
-// the same on a problem whatever it ran before.
+// Lists are in the order of the sweep's problems. The JSON does not depend on interruptions and shards: a
+// sweep that was resumed, or run in shards and merged, writes the bytes of a sweep that ran at once, if what
+// the target does on a problem does not depend on what it ran before.
 //
-// A journal (support/journal.h) is lines of JSON. The first is what stands above `cells`, with the schema
-// "intact-sweep-journal". Each other one is a problem's outcome, in the order of the shard's problems:
+// A journal (support/journal.h) is lines of JSON. The first has the fields above `cells`, with the schema
+// "intact-sweep-journal". Each other line is a problem's outcome, in the order of the shard's problems:
 //
 //   problem          the line
-//   skipped          why it was not run; then nothing else
-//   outputs, differing, causes {}, digest   of the outputs, where the target gave some
+//   skipped          why it was not run; no other field follows
+//   outputs, differing, causes {}, digest   of the outputs, if the target gave some
 //   telling, reproduced_by[], in_parts   as above, as texts
-//   failure, kind, minimised, minimised_reason   where it failed; as reason, … of report.json
+//   failure, kind, minimised, minimised_reason   if it failed; as reason, … of report.json
 //
-// The last member of each line is check: the FNV-1a of the line without it. A line that was changed is refused.
+// The last member of each line is check: the FNV-1a of the line without it. Changed lines are refused.
 #ifndef INTACT_VERIFY_REPORT_SWEEP_FILE_H_
 #define INTACT_VERIFY_REPORT_SWEEP_FILE_H_
 
@@ -59,7 +60,7 @@
 
 namespace intact::verify {
 
-/// What is run, by what, on what.
+/// What a sweep runs, with which program, on which machine and target.
 struct SweepRun {
   std::string version;
   std::string build;
@@ -68,7 +69,7 @@ struct SweepRun {
     std::string name, options, build;
     std::string text;            // as the user named it: files lie elsewhere on other machines
     double deadline = 0;         // seconds that a call may take
-    std::optional<Takes> takes;  // unless it is our own
+    std::optional<Takes> takes;  // none for our own kernels
   };
   TargetId target;
   std::vector<intact_isa> isas;
@@ -79,37 +80,38 @@ struct SweepRun {
   uint64_t problems_digest = 0;
   Shard shard;
 
-  /// Those of the whole sweep, as this program makes them: the standard ones, or what a target takes of them.
+  /// The problems of the whole sweep, as this program makes them: the standard ones, or those fitted to the
+  /// target.
   FittedProblems Fitted() const;
   std::vector<Problem> AllProblems() const { return Fitted().problems; }
   /// Fills `problems` and `problems_digest`.
   void Describe(std::span<const Problem> all);
 };
 
-/// A field of two runs that is not the same: "mode is "exact" there, "saturating" here".
+/// A field that two runs do not share: "mode is "exact" there, "saturating" here".
 struct RunMismatch {
   std::string field, text;
 };
-/// The first such field, apart from their shards; nothing if they are of one sweep.
+/// The first such field, shards not compared; nothing if both runs are of one sweep.
 std::optional<RunMismatch> Mismatch(const SweepRun& there, const SweepRun& here);
 
 Json ToJson(const SweepRun& run, const SweepResult& result);
 
-/// What a run's journal has of it; a journal that is new begins to be the run's. Errors name the line.
+/// The outcomes in a run's journal. A new journal gets the run's first line. Errors name the line.
 Result<SweepOutcomes> Resume(const std::string& path, const SweepRun& run, support::Journal* journal);
 std::optional<Error> Append(const SweepOutcome& outcome, support::Journal* journal);
 
-/// What random problems after those of the sweep found.
+/// What the random problems after the sweep found.
 struct RandomFindings {
-  int64_t shards = 0;  // that ran some
+  int64_t shards = 0;  // that ran random problems
   int64_t problems = 0;
-  SweepResult sweep;  // cells and failures alone
+  SweepResult sweep;  // only cells and failures
 };
 Json ToJson(const RandomFindings& random);
-/// How many problems there were and what came of them. `target`: as in ToText() of a sweep.
+/// How many problems there were, and their results. `target`: as in ToText() of a sweep.
 std::string ToText(const RandomFindings& random, const std::string& target);
 
-/// A file of a sweep: JSON or a journal. A journal knows nothing of random problems.
+/// A file of a sweep: JSON or a journal. A journal has no random problems.
 struct SweepPart {
   std::string path;
   SweepRun run;
@@ -118,8 +120,8 @@ struct SweepPart {
 };
 Result<SweepPart> ReadSweepPart(const std::string& path);
 
-/// The whole of which `parts` are all shards: none is missing or there twice, each has just its problems. The
-/// random findings are those of all parts that have some.
+/// The whole sweep. `parts` must be all its shards: none missing or twice, each with exactly its problems.
+/// Random findings are added up.
 Result<SweepPart> MergeSweeps(std::span<const SweepPart> parts);
 
 }  // namespace intact::verify

@@ -17,7 +17,7 @@ Error Invalid(const SweepPart& part, std::string_view what) {
   return {INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", part.path, what)};
 }
 
-/// Nothing, or why the parts are not all shards of one sweep, by what they say that they are.
+/// Why the parts, by their own account, are not all shards of one sweep; or nothing.
 std::optional<Error> WhyNotOneSweep(std::span<const SweepPart> parts) {
   const SweepPart& first = parts[0];
   const int64_t count = first.run.shard.count;
@@ -26,7 +26,7 @@ std::optional<Error> WhyNotOneSweep(std::span<const SweepPart> parts) {
     if (const std::optional<RunMismatch> mismatch = Mismatch(first.run, part.run)) {
       const bool is_machine = mismatch->field == "machine";
       return Invalid(part,
-                     fmt::format("is not of the sweep that {} is of: {}{}", first.path, mismatch->text,
+                     fmt::format("is of another sweep than {}: {}{}", first.path, mismatch->text,
                                  is_machine ? "; machines are compared by `intact verify compare`" : ""));
     }
     const Shard& shard = part.run.shard;
@@ -48,7 +48,7 @@ std::optional<Error> WhyNotOneSweep(std::span<const SweepPart> parts) {
                                                     missing.size() == 1 ? "is" : "are")};
 }
 
-/// Nothing, or that the part has not just the outcomes of `dealt`, each once.
+/// An error unless the part has exactly the outcomes of `dealt`, each once.
 std::optional<Error> WhyNotItsProblems(const SweepPart& part, std::span<const Problem> problems,
                                        const std::vector<size_t>& dealt, const Places& places) {
   const SweepResult& result = part.result;
@@ -68,8 +68,8 @@ std::optional<Error> WhyNotItsProblems(const SweepPart& part, std::span<const Pr
   };
   for (const SweepDigest& digest : result.digests) find_once(digest.problem);
   for (const SweepSkip& skip : result.skips) find_once(skip.problem);
-  for (const SweepComputed& computed : result.computed) find(computed.problem);  // of one that ran
-  for (const SweepFailure& failure : result.failures) find(failure.problem);     // of one that ran or did not
+  for (const SweepComputed& computed : result.computed) find(computed.problem);  // of a problem that ran
+  for (const SweepFailure& failure : result.failures) find(failure.problem);  // of a problem that ran or not
   if (error) return error;
   if (result.not_run > 0) {
     return Invalid(part, fmt::format("{} problems of shard {} were not run: {}", result.not_run,
@@ -144,7 +144,7 @@ Result<SweepPart> MergeSweeps(std::span<const SweepPart> parts) {
   Sort(places, &merged.skips);
   Sort(places, &merged.digests);
   Sort(places, &merged.computed);
-  // Shards have minimised more failures than the whole sweep would; the whole's choice is among theirs.
+  // Shards together may minimise more failures than a whole sweep. The whole sweep's choice is among them.
   MinimisedChoice choice;
   for (SweepFailure& failure : merged.failures) {
     if (choice.Take(failure.kind)) continue;

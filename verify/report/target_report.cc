@@ -16,8 +16,7 @@
 namespace intact::verify {
 namespace {
 
-// ----- text
-// -------------------------------------------------------------------------------------------------
+// ----- text -----------------------------------------------------------------------------------------------
 
 std::string Described(const TargetFindings& findings) {
   return findings.claims == "any"
@@ -41,8 +40,7 @@ std::string ToText(const TargetFindings& findings) {
   return text + NotRunText(findings.sweep) + "  " + VerdictText(findings.sweep);
 }
 
-// ----- JSON
-// -------------------------------------------------------------------------------------------------
+// ----- JSON -----------------------------------------------------------------------------------------------
 
 template <class T>
 Json JsonOr(const Result<T>& found) {
@@ -74,8 +72,7 @@ Json ToJson(const TargetFindings& findings) {
   return json;
 }
 
-// ----- HTML
-// -------------------------------------------------------------------------------------------------
+// ----- HTML -----------------------------------------------------------------------------------------------
 
 support::html::Cell MixtureCell(const Mixture* mixture) {
   if (mixture == nullptr) return "–";
@@ -107,8 +104,7 @@ std::string ComputesSection(const TargetReport& report) {
     rows.push_back(std::move(row));
   }
   return "<h2>What they compute</h2>\n<p>The arithmetics that reproduce every output byte for byte, and how "
-         "many "
-         "problems of the sweep they do so for.</p>\n" +
+         "many problems of the sweep they reproduce.</p>\n" +
          support::html::Table(head, rows, head.size());
 }
 
@@ -126,8 +122,7 @@ std::string SweepSection(const TargetReport& report) {
     }
   }
   return "<h2>Sweep</h2>\n<p>GEMMs around the blocks and convolutions around the edges, all fills, against "
-         "the scalar "
-         "reference.</p>\n" +
+         "the scalar reference.</p>\n" +
          support::html::Table({"target", "name", "claims", "problems", "skipped", "failed", "outputs",
                                "not exact", "unexplained"},
                               rows, 3);
@@ -148,7 +143,7 @@ std::string SkipSection(const TargetReport& report) {
   std::vector<support::html::Row> rows;
   for (const TargetFindings& findings : report.targets) {
     for (const LackingFeature& feature : Lacking(findings.fitted)) {
-      rows.push_back({findings.target, "as they are, for they have " + feature.name,
+      rows.push_back({findings.target, "unchanged, because they have " + feature.name,
                       fmt::format("{}", feature.problems)});
     }
     for (const auto& [reason, problems, example] : SkipReasons(findings.sweep.skips)) {
@@ -216,7 +211,7 @@ std::string ToText(const TargetReport& report) {
     case SweepVerdict::kPassed:
       return text + "\nPASSED: every target computes what it claims\n";
     case SweepVerdict::kNothingCompared:
-      return text + "\nNOTHING WAS COMPARED of some target: see above\n";
+      return text + "\nNOTHING WAS COMPARED on some target: see above\n";
     case SweepVerdict::kFailed:
       break;
   }
@@ -243,8 +238,8 @@ std::string ToHtml(const TargetReport& report) {
                   CoresText(machine), intact_version(),
                   support::html::Judged(report.Passed(), "Every target computes what it claims.",
                                         report.Verdict() == SweepVerdict::kFailed
-                                            ? "Something computes other than it claims; see below."
-                                            : "Nothing was compared of some target; see below.")) +
+                                            ? "Some target does not compute what it claims; see below."
+                                            : "Nothing was compared on some target; see below.")) +
           ComputesSection(report) + SweepSection(report) + FailureSection(report) + PictureSection(report) +
           SkipSection(report));
 }

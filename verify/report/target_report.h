@@ -1,16 +1,17 @@
-// The report on targets, several side by side: what each computes, by kinds of operations, what the sweep
-// found, where it saturates, what a ramp makes of it. report.json for programs and report.html for people.
+// The report on targets, several side by side: what each computes, for each kind of operation, what the sweep
+// found, where it saturates, and its ramp. report.json for programs and report.html for people.
 //
-// report.json, schema version 1:
+// report.json, schema version 2:
 //
 //   schema           "intact-target-report"; schema_version 2; version of intact; date and command
 //   machine          as in verify/report/report.h
-//   targets[]        target (as --target named it), name (its own), claims (the arithmetic that it says it
-//                    has), passed, fitted: how many problems of the standard sweep (of) were run as they are
-//                    (unchanged) and with sizes rounded up (rounded), could not be fitted to what it takes
-//                    (left_out), and have a feature that it lacks (lacking {}), computes[] (as in
+//   targets[]        target (as --target named it), name (its own), claims (the arithmetic that it claims),
+//                    passed, fitted: how many problems of the standard sweep (of) were run unchanged, were
+//                    run with sizes rounded up (rounded), could not be fitted to what it takes (left_out),
+//                    and have a feature that it lacks (lacking {}), computes[] (as in
 //                    verify/report/sweep_file.h), sweep, failures[], saturation_map and ramp as in
-//                    verify/report/report.h; a string that says why, where it does not run those
+//                    verify/report/report.h; instead of a map or ramp that cannot be run: a string that says
+//                    why
 #ifndef INTACT_VERIFY_REPORT_TARGET_REPORT_H_
 #define INTACT_VERIFY_REPORT_TARGET_REPORT_H_
 
@@ -35,7 +36,7 @@ struct TargetFindings {
   std::string target;  // as the user named it
   std::string name;    // as it names itself
   std::string claims;
-  FittedProblems fitted;  // those of the sweep
+  FittedProblems fitted;  // the problems of the sweep
   std::vector<Mixture> computes;
   SweepResult sweep;
   Result<SaturationMap> map = Error{};
@@ -51,7 +52,7 @@ struct TargetReport {
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
 };
 
-/// The sweep of `problems`, the map and the ramp of `target`, which the user named `named`.
+/// Runs the sweep of `problems`, the map and the ramp on `target`, which the user named `named`.
 TargetFindings Examine(const Target& target, const std::string& named, std::span<const Problem> problems,
                        const Progress& progress);
 

@@ -23,7 +23,8 @@ std::unique_ptr<Target> After(const Fresh& fresh, const Problem& first) {
   return target;
 }
 
-// After what `problem` may fail that is right in a fresh process: itself, then the last that ran, and so on.
+// Calls after which a problem may fail that is right in a fresh process: the problem itself, the last one
+// that ran, the one before, and so on.
 std::vector<FailureAlone> Suspects(std::span<const Problem> before, bool hangs) {
   std::vector<FailureAlone> suspects = {
       {"right in a fresh process, wrong when called again: it depends on earlier calls", After, hangs}};
@@ -59,7 +60,7 @@ FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const 
   const bool hangs = kind == FailureKind::kHang;
   FailureAlone alone = {"", Alone, hangs};
   if (kind == FailureKind::kChangesFromRunToRun || target.Fresh() == nullptr) return alone;
-  // How often of `most` times the problem fails, or does not, up to the first time that it does otherwise.
+  // How many times in a row, up to `most`, the problem fails (or does not fail, if `fails` is false).
   const auto times_in_a_row = [&](const FailureAlone& failure, bool fails, int most) {
     int times = 0;
     while (times < most && failure.Fails(target, problem, oracle) == fails) ++times;

@@ -1,5 +1,5 @@
-// Whether a failure of a target in a process of its own is that of its problem alone, or has to do with the
-// calls before it, or with the moment.
+// Finds out whether a target in a process of its own fails because of the problem alone, because of earlier
+// calls, or by chance.
 #ifndef INTACT_VERIFY_SWEEP_EARLIER_CALLS_H_
 #define INTACT_VERIFY_SWEEP_EARLIER_CALLS_H_
 
@@ -17,30 +17,30 @@
 namespace intact::verify {
 
 struct FailureAlone {
-  std::string note;  // "" if the problem fails by itself; else after what it does
-  // Makes a target that has run what it takes for a problem in its place to fail likewise; nullptr where the
-  // target keeps nothing between runs. `fresh` makes one that has run nothing.
+  std::string note;  // "" if the problem fails by itself; otherwise what else the failure needs
+  // Makes a target on which a problem that runs next fails in the same way; nullptr if the target keeps
+  // nothing between runs. `fresh` makes one that has run nothing.
   using Fresh = std::function<std::unique_ptr<Target>()>;
   std::function<std::unique_ptr<Target>(const Fresh& fresh, const Problem&)> prepare;
-  bool hangs = false;  // then Fails() does not wait the whole deadline
+  bool hangs = false;  // then Fails() waits less than the whole deadline
 
-  /// Whether `candidate`, in the problem's place, fails likewise on `target`, which is the same. `oracle`: of
-  /// the candidate, whatever its threads.
+  /// Whether `candidate` fails in the same way when it takes the problem's place. `target`: the one that
+  /// ReproduceAlone() got. `oracle`: of the candidate; its number of threads may be another.
   bool Fails(const Target& target, const Problem& candidate, const Oracle& oracle) const;
-  /// With what; "" if it does not. `preferred`: as Judge() has it.
+  /// How it fails; "" if it does not. `preferred`: as in Judge().
   std::string Reason(const Target& target, const Problem& candidate, const Oracle& oracle,
                      Arithmetics preferred) const;
 };
 
-/// So many problems before the failing one are tried.
+/// How many problems before the failing one are tried.
 inline constexpr size_t kMostEarlierCalls = 32;
-/// So often the problem must be right in fresh processes before earlier calls are blamed.
+/// How many fresh processes must get the problem right before earlier calls are blamed.
 inline constexpr int kFreshProcesses = 5;
-/// So often it must be wrong after the call that is blamed.
+/// How often the problem must be wrong after the call that is blamed.
 inline constexpr int kTimesBlamed = 3;
 
-/// `problem`, of `oracle`, failed on `target`, just now, as `kind` says, after `before`, in this order. Of
-/// these none is tried after `end`.
+/// `problem`, of `oracle`, failed on `target` just now, with a failure of `kind`. `before`: the problems that
+/// ran before it, in order. None of them is tried after `end`.
 FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const Oracle& oracle,
                             FailureKind kind, std::span<const Problem> before,
                             std::chrono::steady_clock::time_point end);

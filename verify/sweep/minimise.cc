@@ -16,14 +16,14 @@ void Try(const Problem& problem, T Of::*field, T value, std::vector<Problem>* ca
   candidates->back().*field = value;
 }
 
-// Adds problems one of whose `fields` each is as in a new problem.
+// Adds, for each of `fields`, `problem` with that field's default value.
 template <class... Fields>
 void TryDefaults(const Problem& problem, std::vector<Problem>* candidates, Fields... fields) {
   const Problem defaults;
   (Try(problem, fields, defaults.*fields, candidates), ...);
 }
 
-// Adds problems with smaller values than `size`, from `low` on; set(&problem, value) makes one of them.
+// Adds problems with values from `low` to `size` - 1; set(&problem, value) sets one.
 template <class Set>
 void TrySmaller(const Problem& problem, int64_t size, int64_t low, Set set,
                 std::vector<Problem>* candidates) {
@@ -105,7 +105,7 @@ void TrySmallerConv(const Problem& problem, std::vector<Problem>* candidates) {
       problem, g.batch, 1, [](Problem* p, int64_t value) { p->conv->batch = value; }, candidates);
   TryStatic(problem, candidates);
   TryDefaults(problem, candidates, &Problem::source, &Problem::numbers);
-  // Groups as they are, and fewer of them.
+  // Fewer groups of an unchanged size; then fewer channels of a group.
   const auto set_channels = [](Problem* p, int64_t groups, int64_t inputs, int64_t outputs) {
     p->conv->groups = groups;
     p->conv->input_channels = groups * inputs;
@@ -141,7 +141,7 @@ std::vector<Problem> Simpler(const Problem& problem) {
   bare.scale = ScaleKind::kNone;
   bare.activation = INTACT_ACTIVATION_NONE;
   DropResidual(&bare);
-  if (bare.IsDynamic()) bare = problem;  // its output is scaled
+  if (bare.IsDynamic()) bare = problem;  // dynamic quantization needs a scaled output
   if (bare.bias == BiasKind::kF32) bare.bias = BiasKind::kNone;
   if (bare != problem) candidates.push_back(bare);
   Problem without_residual = problem;

@@ -10,7 +10,7 @@
 namespace intact::verify {
 
 /// The simplest problem found for which `fails` still holds; it holds for `problem`. Mode, ISA and the types
-/// of A and B stay: kernels of other types are others. Greedy: takes every simplification that keeps the
+/// of A and B stay, because other types run other kernels. Greedy: takes every simplification that keeps the
 /// failure, until none does, or after `kMaxMinimiseRuns` runs of `fails`.
 Problem Minimise(Problem problem, const std::function<bool(const Problem&)>& fails);
 

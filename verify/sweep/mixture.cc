@@ -35,8 +35,8 @@ std::string OperationOf(const Problem& p) {
 
 struct Computed {
   Problem problem;
-  const SweepComputed* how = nullptr;  // none where the target gave no outputs
-  std::string failure;                 // then: why
+  const SweepComputed* how = nullptr;  // nullptr if the target gave no outputs
+  std::string failure;                 // if so: why
   bool IsReproducedBy(const std::string& arithmetic) const {
     return std::ranges::find(how->reproduced_by, arithmetic) != how->reproduced_by.end();
   }
@@ -83,7 +83,8 @@ std::map<std::string, int64_t> CountsOf(const Those& those) {
   return counts;
 }
 
-// The arithmetic that reproduces most of `those`, of several the least strange; nothing if none does any.
+// The arithmetic that reproduces most of `those`; among equals, the least strange. Nothing if none reproduces
+// any.
 std::optional<std::string> Likeliest(const Those& those) {
   std::optional<std::pair<int64_t, std::string>> best;
   for (const auto& [text, count] : CountsOf(those)) {
@@ -95,7 +96,7 @@ std::optional<std::string> Likeliest(const Those& those) {
   return best->second;
 }
 
-// Of `those` what `cover` does not reproduce; without looking at cover[leaving_out].
+// The problems of `those` that no arithmetic of `cover` reproduces; cover[leaving_out] does not count.
 Those NotReproduced(const Those& those, const std::vector<std::string>& cover,
                     std::optional<size_t> leaving_out = std::nullopt) {
   Those left;
@@ -108,9 +109,9 @@ Those NotReproduced(const Those& those, const std::vector<std::string>& cover,
   return left;
 }
 
-// Leaves out an arithmetic of `cover` that the others make needless, or puts the least strange one that will
-// do beside the others in its place; false if there is nothing left to do. Each time there are fewer, or less
-// strange ones.
+// Removes an arithmetic of `cover` that the others make needless, or replaces one by the least strange that
+// reproduces the same problems. False if there is nothing left to do. Each call leaves fewer or less strange
+// arithmetics.
 bool Simplify(const Those& those, std::vector<std::string>* cover) {
   for (size_t i = cover->size(); i-- > 0;) {
     const Those its_own = NotReproduced(those, *cover, i);
@@ -131,9 +132,9 @@ bool Simplify(const Those& those, std::vector<std::string>* cover) {
   return false;
 }
 
-// Arithmetics that together reproduce each of `those` that any does. A greedy choice; then each gives way to
-// the least strange one that will do beside the others, for the greedy one is often two in one: the first's
-// sums with the second's rounding.
+// Arithmetics that together reproduce each of `those` that any arithmetic does. The choice is greedy, and
+// then simplified: a greedy arithmetic is often two in one, with the sums of the first and the rounding of
+// the second.
 std::vector<std::string> Cover(const Those& those) {
   std::vector<std::string> cover;
   for (auto text = Likeliest(those); text; text = Likeliest(NotReproduced(those, cover))) {
@@ -227,16 +228,16 @@ std::vector<std::string> Phrases(const Mixture& mixture) {
   };
   const auto add_exact = [&] {
     if (mixture.exact == 0) return;
-    const std::string telling =
-        mixture.telling == 0 ? ", none of which could have shown saturation"
-                             : fmt::format(", {} of which could have shown saturation", mixture.telling);
+    const std::string telling = mixture.telling == 0
+                                    ? ", none could have shown saturation"
+                                    : fmt::format(", {} could have shown saturation", mixture.telling);
     add(mixture.exact, "exact" + telling);
   };
   const bool is_mostly_exact = mixture.parts.empty() || mixture.exact >= mixture.parts[0].problems;
   if (is_mostly_exact) add_exact();
   for (size_t i = 0; i < mixture.parts.size(); ++i) {
     const Mixture::Part& part = mixture.parts[i];
-    // Where more problems have no model at all, few have one by chance.
+    // A model of fewer problems than have no model at all may fit by chance.
     const bool is_doubtful = part.problems < mixture.unexplained.problems;
     add(part.problems, (is_doubtful ? "perhaps " : "") + InWords(part.arithmetic));
     if (i == 0 && !is_mostly_exact) add_exact();
@@ -247,7 +248,7 @@ std::vector<std::string> Phrases(const Mixture& mixture) {
     add(rest.problems,
         fmt::format("{}{}'{}'{}{}", what, sizes, rest.example, rest.known.empty() ? "" : ": ", rest.known));
   };
-  add_others(mixture.in_parts, "each output has an arithmetic, but no one reproduces all of a problem");
+  add_others(mixture.in_parts, "each output has an arithmetic, but none reproduces a whole problem");
   add_others(mixture.unexplained, "no model reproduces all that differs");
   add_others(mixture.without_outputs, "no outputs");
   return phrases;

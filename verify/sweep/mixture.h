@@ -1,12 +1,13 @@
-// What a target computes, told of many problems: which arithmetic (reference/models/arithmetic.h) reproduces
-// how many of them byte for byte. A library may have several, as oneDNN has, whose
-// GEMMs before VNNI clamp pairs but are exact where there is a zero point.
+// How a target computes many problems: which arithmetic (reference/models/arithmetic.h) reproduces how many
+// of them byte for byte. A library may use several: oneDNN's GEMMs before VNNI clamp pairs, but are exact if
+// there is a zero point.
 //
-// Of each kind of operation, problems whose outputs are those of the contract are exact. The others are dealt
-// to as few arithmetics as a greedy choice finds: the one that reproduces most of those that are left, until
-// none reproduces any; where a less strange one will do beside the others, it takes its place.
+// Problems are counted for each kind of operation. Those with the contract's outputs are exact. A greedy
+// choice explains the others by few arithmetics: it takes the arithmetic that reproduces most of the problems
+// that are left, until none reproduces any. Then a less strange arithmetic replaces a chosen one if all
+// problems stay explained.
 //
-// Of each arithmetic, and of what has none, the mixture keeps the sizes of its problems.
+// For each arithmetic, and for problems that have none, the mixture keeps the sizes.
 #ifndef INTACT_VERIFY_SWEEP_MIXTURE_H_
 #define INTACT_VERIFY_SWEEP_MIXTURE_H_
 
@@ -21,25 +22,25 @@
 
 namespace intact::verify {
 
-/// Of all problems of one kind of operation.
+/// All problems of one kind of operation.
 struct Mixture {
   std::string operation;  // "gemm u8s8", "conv …", "depthwise …", "deconvolution …": types of A and B
   int64_t problems = 0;
   int64_t exact = 0;
-  int64_t telling = 0;  // exact ones of which adjacent pairs clamped to int16 make other bytes
-  /// The least and the largest m, n and k; of convolutions those of the GEMM of a group.
+  int64_t telling = 0;  // exact ones that would differ if adjacent pairs were clamped to int16
+  /// The least and the largest m, n and k; for convolutions: of the GEMM of one group.
   using Sizes = std::array<std::pair<int64_t, int64_t>, 3>;
   struct Part {
     reference::Arithmetic arithmetic;
-    int64_t problems = 0;  // those of them that no part before reproduces
+    int64_t problems = 0;  // each problem counts for one part only
     Sizes sizes;
   };
   std::vector<Part> parts;
   /// Problems that no arithmetic reproduces.
   struct Others {
     int64_t problems = 0;
-    std::string example;  // the first's line; in parts, that of which most outputs differ
-    std::string known;    // of the example
+    std::string example;  // the first problem's line; in_parts: the line with most differing outputs
+    std::string known;    // what is known of the example
     Sizes sizes = {};
   };
   Rest in_parts;         // each output that differs has an arithmetic; known: PartsInWords()
@@ -47,13 +48,13 @@ struct Mixture {
   Rest without_outputs;  // the target failed; known: how
 };
 
-/// One for each kind, in the order in which they first come; none of our own kernels.
+/// One for each kind, in order of first appearance. Empty for our own kernels.
 std::vector<Mixture> Mixtures(const SweepResult& sweep);
 
 /// "m 1 to 65, n 16, k 2 to 600"
 std::string InWords(const Mixture::Sizes& sizes);
 /// "749 of 1262 problems: pairs of adjacent depths clamped to int16 (maddubs)", "513: exact; …": a phrase for
-/// each arithmetic, and one for what has none.
+/// each arithmetic, and one for each kind of problems without one.
 std::vector<std::string> Phrases(const Mixture& mixture);
 /// All of them in a line.
 std::string InWords(const Mixture& mixture);

@@ -11,8 +11,7 @@
 namespace intact::verify {
 namespace {
 
-// Without digests and skips, and of failures and what is computed, of which there may be millions, with the
-// first, and the failures that are minimised.
+// Adds `outcome`, and drops what RandomSweepResult does not keep: there may be millions of problems.
 void Add(const SweepOutcome& outcome, SweepResult* all) {
   all->Add(outcome);
   all->skips.clear();
@@ -62,7 +61,7 @@ RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, const Target
   result.options = options;
   Sweeper sweeper(target);
   for (uint64_t number = 0; target.WhyGivenUp().empty(); ++number) {
-    // Shapes are those that are hard for some kernel or other of our own.
+    // Shapes that are hard for the kernels of one of our ISAs, in turn.
     const intact_isa isa = core::kIsaLadder[number % core::kIsaLadder.size()];
     support::Random random(options.seed, options.stream, number);
     const Problem drawn = DrawProblem(BlocksOf(isa), options.mode, &random);

@@ -1,7 +1,7 @@
-// A sweep that goes on with random problems for as long as is asked.
+// A sweep that goes on with random problems until it is stopped.
 //
-// Problem number i follows from the seed, the stream, the ISAs and i alone, so that parts of a sweep on
-// machines of their own differ by their streams, and a run can be done again.
+// Problem number i follows from the seed, the stream, the ISAs and i alone. So parts of a sweep on several
+// machines differ by their streams, and a run can be repeated.
 #ifndef INTACT_VERIFY_SWEEP_RANDOM_SWEEP_H_
 #define INTACT_VERIFY_SWEEP_RANDOM_SWEEP_H_
 
@@ -23,24 +23,24 @@ struct RandomSweepOptions {
 
 struct RandomSweepResult {
   RandomSweepOptions options;
-  // Without digests and skips; of failures the first kMaxRandomFailures and the minimised, and of what is
-  // computed that of those and of the first kMaxRandomComputed problems.
+  // Without digests and skips. `failures` has the first kMaxRandomFailures and all minimised ones; `computed`
+  // has their problems and the first kMaxRandomComputed others.
   SweepResult sweep;
-  int64_t problems = 0;  // that were run
+  int64_t problems = 0;  // how many were run
 };
 
 inline constexpr size_t kMaxRandomFailures = 100;
 inline constexpr size_t kMaxRandomComputed = 20000;
 
-/// Problem number `number`, on the ISA of `isas` whose turn it is.
+/// Problem number `number`; `isas` take turns.
 Problem RandomSweepProblem(const RandomSweepOptions& options, std::span<const intact_isa> isas,
                            uint64_t number);
 
-/// Runs one problem after the other on our own kernels until `goes_on`, called after each, says no.
+/// Runs random problems on our own kernels until `goes_on`, called after each, returns false.
 RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, std::span<const intact_isa> isas,
                                  const std::function<bool(const RandomSweepResult&)>& goes_on);
 
-/// The same on a target, as far as it takes them; or until it is given up.
+/// Runs random problems on a target, fitted to what it takes. Also ends when the target is given up.
 RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, const Target& target, const Takes& takes,
                                  const std::function<bool(const RandomSweepResult&)>& goes_on);
 

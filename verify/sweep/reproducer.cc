@@ -31,11 +31,11 @@ using Bytes = std::vector<uint8_t>;
 
 constexpr int64_t kMostElements = 4096;
 constexpr std::chrono::seconds kValuesTime{10};
-constexpr int kAttempts = 5;  // at a failure that comes now and then
+constexpr int kAttempts = 5;  // for a failure that comes now and then
 
 Error NoFile(std::string why) { return {INTACT_UNSUPPORTED, std::move(why)}; }
 
-// What the target should have made; the exact outputs where it claims nothing.
+// The outputs that the target should have made; the exact ones if it claims no arithmetic.
 const Bytes& Expected(const Target& target, const Oracle& oracle) {
   return oracle.Predict(reference::ParseArithmetic(target.Arithmetic()).value_or(reference::Arithmetic()));
 }
@@ -46,14 +46,14 @@ bool FailsAlone(const Target& target, const Oracle& oracle, const RunOptions& op
   return Fails(fresh ? *fresh : target, oracle, options);
 }
 
-// Why it fails there, in words; an error if a file would not show it.
+// Why the operation fails there, in words; an error if a file would not show it.
 Result<std::string> ReasonAlone(const Target& target, const Oracle& oracle, const RunOptions& options) {
   const std::unique_ptr<Target> fresh = target.Fresh();
   const Target& alone = fresh ? *fresh : target;
   const Result<Judgement> judgement = Judge(alone, oracle, options);
   if (judgement) return judgement->Passed() ? "it fails now and then" : judgement->failure;
   if (alone.LastFailure().kind == FailureKind::kCleanExit) {
-    return NoFile("it ends the process with status 0, as a program does that finds nothing wrong");
+    return NoFile("it ends the process with status 0, like a program that finds nothing wrong");
   }
   return judgement.error().message;
 }
@@ -64,7 +64,7 @@ uint8_t SmallestActivation(const core::Linear& linear) {
   return static_cast<uint8_t>(has_range ? std::clamp(0, linear.a_min, linear.a_max) : 0);
 }
 
-// Makes as many values zero as the failure leaves: all, halves, quarters …
+// Makes values zero as long as the operation still fails: all values, halves, quarters …
 class Zeroing {
  public:
   Zeroing(const Target& target, const RunOptions& options, reference::Operation* operation)
@@ -73,7 +73,7 @@ class Zeroing {
         operation_(*operation),
         end_(std::chrono::steady_clock::now() + kValuesTime) {}
 
-  // `values` are the operation's. `value`: what counts as zero.
+  // `values`: of the operation. `value`: what counts as zero.
   template <class T>
   void Run(std::vector<T>* values, T value) {
     for (size_t size = values->size(); size > 0; size = size == 1 ? 0 : (size + 1) / 2) {
@@ -124,7 +124,7 @@ std::string Array(std::string_view type, std::string_view name, std::span<const 
   return text + "\n};\n";
 }
 
-// "  linear.a_zero_point = 3;\n", or nothing for what is as the initializer has it.
+// "  linear.a_zero_point = 3;\n"; nothing for a field that has the initializer's value.
 class Fields {
  public:
   explicit Fields(std::string_view object) : object_(object) {}
@@ -140,7 +140,7 @@ class Fields {
       if (value != usual) Add(field, support::c::Literal(int64_t{value}));
     }
   }
-  // `array`: a constant of the file.
+  // `array`: the name of a constant in the file.
   void SetVector(std::string_view field, const void* value, std::string_view array) {
     if (value != nullptr) Add(field, fmt::format("Input(1, sizeof {0}, sizeof {0}, {0})", array));
   }
@@ -216,7 +216,7 @@ Word WordOf(const reference::Operation& operation) {
   return std::holds_alternative<reference::Gemm>(operation) ? Word{"gemm", "GEMM"} : Word{"conv", "CONV"};
 }
 
-// Calls visit(name, values) for the zero points and the scales of A that runs are given.
+// Calls visit(name, values) for the zero points and the scales of A that are passed to runs.
 template <class Visit>
 void ForEachGiven(const reference::Operation& operation, const Visit& visit) {
   const reference::Linear& linear = LinearOf(operation);
@@ -236,14 +236,14 @@ std::string ArgsFields(const reference::Conv& conv) {
   return fmt::format("  args.batch = {};\n", conv.geometry.batch);
 }
 
-// {0} the target as the user named it, {1} the reason, {2} what else is to be known, {3} the command that
-// runs the problem again, {4} the one that compiles the file
+// {0} the target as the user named it, {1} the reason, {2} a note or nothing, {3} the command that runs the
+// problem again, {4} the command that compiles the file
 constexpr std::string_view kHead = R"(/* {0}
  * {1}
 {2} *
- * The same with intact: {3}
+ * With intact: {3}
  * Without it: {4} && ./failure
- * and where intact is not installed, with -I and the folder include of its source. */
+ * If intact is not installed, add -I and the folder include of its source. */
 #include <intact/target.h>
 #include <malloc.h>
 #include <math.h>
@@ -256,18 +256,17 @@ constexpr std::string_view kHead = R"(/* {0}
 )";
 
 constexpr std::string_view kOfAny =
-    " * The target claims no arithmetic (\"any\"): what is expected below are exact outputs, and the first "
-    "that\n"
-    " * differs may be one that the target's arithmetic explains, rather than the one above.\n";
+    " * The target claims no arithmetic (\"any\"), so the outputs expected below are exact. The first that\n"
+    " * differs may be one that the target's arithmetic explains, and not the one above.\n";
 
 constexpr std::string_view kMemory = R"(
-/* What memory holds that nobody has written, and how many bytes before a page that cannot be touched tensors
- * end, or whether they begin behind one. None of it may make a difference. */
+/* What unwritten memory holds, how many bytes before an inaccessible page tensors end, and whether they begin
+ * behind such a page instead. None of it may make a difference. */
 static unsigned char fill;
 static size_t shift;
 static int behind_a_page;
 
-/* Rows in such memory; `begin` to `end` can be touched. */
+/* Rows of a tensor. The bytes from `begin` to `end` can be touched. */
 typedef struct {
   size_t rows, row_bytes, stride_bytes;
   unsigned char *mapping, *begin, *data, *end;
@@ -295,7 +294,7 @@ static const Tensor* Allocate(size_t rows, size_t row_bytes, size_t stride_bytes
   return tensor;
 }
 
-/* The same, not to be written. */
+/* Like Allocate(), but read-only. */
 static const void* Input(size_t rows, size_t row_bytes, size_t stride_bytes, const void* values) {
   const Tensor* tensor = Allocate(rows, row_bytes, stride_bytes, values);
   mprotect(tensor->begin, (size_t)(tensor->end - tensor->begin), PROT_READ);
@@ -322,7 +321,7 @@ static int WroteOutside(const Tensor* c) {
   return 0;
 }
 
-/* What the stack and memory of malloc() hold that are used again. */
+/* Fills memory of the stack and of malloc() that will be used again. */
 __attribute__((noinline)) static void Scribble(void) {
   unsigned char stack[65536];
   memset(stack, fill, sizeof stack);
@@ -339,7 +338,7 @@ __attribute__((noinline)) static void Scribble(void) {
   }
 }
 
-/* How floats are computed, which a callee must leave as it is: MXCSR but for its flags, the x87's rounding. */
+/* Floating-point control that a callee must keep: MXCSR without its flags, and the x87's rounding. */
 static unsigned FloatControl(void) {
   unsigned short x87;
   __asm__ volatile("fnstcw %0" : "=m"(x87));
@@ -347,12 +346,12 @@ static unsigned FloatControl(void) {
 }
 )";
 
-// Of outputs, as they are printed.
+// How an output is printed.
 constexpr std::string_view kValue = R"(
 static double Value({} output) {{ return (double)output; }}
 )";
-// Of half floats: {0} bits of the fraction, {1} the bits of an infinity, {2} the exponent of the least normal
-// number, in excess of a float's.
+// The same for half floats: {0} bits of the fraction, {1} the bits of an infinity, {2} the exponent of the
+// least normal number, in excess of a float's.
 constexpr std::string_view kValueOfHalf = R"(
 static double Value(uint16_t half) {{
   const uint32_t magnitude = half & 0x7fff, bits = magnitude << (23 - {0});
@@ -430,7 +429,7 @@ std::string Head(const Target& target, const Problem& problem, const ReproducerO
                  const std::string& reason) {
   const std::array<std::string, 6> replay = {"intact",           "verify",   "replay",
                                              problem.ToString(), "--target", names.target};
-  // The loader looks for a plug-in that has a name of its own, a soname, where the program says.
+  // If a plug-in has a soname, the loader looks for it in the folders that the program names.
   const std::string folder = std::filesystem::path(names.plugin).parent_path().string();
   const std::array<std::string, 9> compile = {"cc",       names.file, names.plugin, "-Xlinker", "-rpath",
                                               "-Xlinker", folder,     "-o",         "failure"};
@@ -440,13 +439,13 @@ std::string Head(const Target& target, const Problem& problem, const ReproducerO
                      support::c::Comment(support::ShellLine(compile)));
 }
 
-// "Input(2, 3, 5, a)", of elements of so many bytes.
+// "Input(2, 3, 5, a)", of elements of `bytes` bytes.
 std::string InC(std::string_view function, const Image& image, int64_t bytes, std::string_view values) {
   return fmt::format("{}({}, {}, {}, {})", function, image.rows, image.columns * bytes, image.stride * bytes,
                      values);
 }
 
-// The tensors of an operation as they lie in memory; without a residual, one of no elements.
+// The tensors of an operation as they lie in memory. `residual` has no elements if there is none.
 struct Images {
   Image a, b, c, residual;
   int64_t Largest() const {
@@ -489,7 +488,7 @@ std::string WriteArrays(const reference::Operation& operation, const Bytes& expe
   return text + TypedArray(linear.c_type, "expected", expected.data(), images.c.elements());
 }
 
-// What `args` is, with the tensors `b_data` and `c`.
+// Code that sets `args`, and allocates the tensors `b_data` and `c`.
 std::string WriteArgs(const reference::Operation& operation, const RunOptions& options,
                       const Images& images) {
   const reference::Linear& linear = LinearOf(operation);
@@ -544,7 +543,7 @@ std::string WriteC(const reference::Operation& operation, const Bytes& expected,
 }  // namespace
 
 Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names) {
-  if (problem.batch != 1 || problem.runtime_b) return NoFile("it has a batch, or a B that runs give");
+  if (problem.batch != 1 || problem.runtime_b) return NoFile("it has a batch or runtime B");
   if (problem.m == 0 || (problem.conv && problem.conv->batch == 0)) return NoFile("it has no outputs");
   reference::Operation operation = Materialize(problem);
   RunOptions options = RunOptionsOf(problem);

@@ -1,15 +1,16 @@
-// A failure of a plug-in as one C file: the tensors, the call, what should come out. It needs the plug-in and
-// the headers of its ABI, and nothing of this library:
+// A failure of a plug-in as one C file: the tensors, the call, and the outputs that are expected. It needs
+// the plug-in and the headers of its ABI, and nothing else of this library:
 //
 //   cc failure_1.c ./mine.so -o failure && ./failure
 //
-// The program runs the problem as the verifier does: on tensors before a page that cannot be touched and,
-// every second time, at another alignment and with other contents of memory that nobody has written; ten
-// times each, for failures that come now and then. It ends with status 1 when it sees a wrong output, a byte
-// written outside C or floating-point control changed; else with what the plug-in does to it, or 0.
+// The program runs the problem as the verifier does, ten times in each of three places: tensors end right
+// before a page that cannot be touched, end 61 bytes before it, or begin right behind one. Memory that nobody
+// has written differs between them. Repeated runs catch failures that come now and then. The status is 1
+// after a wrong output, an error, a byte written outside C or changed floating-point control; 2 if the
+// plug-in does not open; otherwise 0, or what the plug-in does to the process.
 //
-// Values that the failure does not need are zeros, or the nearest to it that an activation range has. The reason
-// that stands in the file is that of the values in it.
+// Values that the failure does not need are zeros, or the value of the activation range that is nearest to
+// zero. The reason in the file describes the failure with these values.
 #ifndef INTACT_VERIFY_SWEEP_REPRODUCER_H_
 #define INTACT_VERIFY_SWEEP_REPRODUCER_H_
 
@@ -28,10 +29,10 @@ struct ReproducerOptions {
   std::string file;     // the name of the file that the text is for
 };
 
-/// The text of such a file for `problem`, which fails on `target`. UNSUPPORTED, with the reason in words,
-/// where such a file would not show it: what does not fail in a process that has run nothing, or ends it with
-/// status 0; batches and B that runs give; and a tensor, the output too, of more than 4096 elements without
-/// padding.
+/// The text of the file for `problem`, which fails on `target`. UNSUPPORTED, with the reason in words, if the
+/// file would not show the failure: if a process that has run nothing else does not fail, or ends with status
+/// 0; for batches, for runtime B and for problems without outputs; and if a tensor, the output included, has
+/// more than 4096 elements without padding.
 Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names);
 
 }  // namespace intact::verify

@@ -34,7 +34,7 @@ Result<int64_t> Variable(const char* name, const Environment& environment) {
   return *value;
 }
 
-/// Shard `index`, from 0 on, of `count`, as the variables say that `names` names.
+/// Shard `index`, counted from 0, of `count`. `names`: the variables that say so, for the error.
 Result<Shard> Checked(int64_t index, int64_t count, std::string_view names) {
   if (index < 0 || index >= count) {
     return Invalid(fmt::format("{}: there is no part {} of {}", names, index + 1, count));
@@ -42,8 +42,8 @@ Result<Shard> Checked(int64_t index, int64_t count, std::string_view names) {
   return Shard{index + 1, count};
 }
 
-/// A way to start many processes. `variable` is set by it alone, `size` tells how many MPI started; `shard`
-/// is given the number of shards, if the user told it.
+/// A way to start many processes. It alone sets `variable`. `size`: MPI's variable for the number of
+/// processes. `shard` gets the number of shards if the user named it.
 struct Launcher {
   const char* variable;
   const char* size;
@@ -70,7 +70,7 @@ Result<Shard> SlurmShard(std::optional<int64_t> count, const Environment& enviro
 
 Result<Shard> KubernetesShard(std::optional<int64_t> count, const Environment& environment) {
   ASSIGN_OR_RETURN(const int64_t index, Variable("JOB_COMPLETION_INDEX", environment));
-  if (!count) return Invalid("Kubernetes does not tell the number of completions; expected auto/N");
+  if (!count) return Invalid("Kubernetes does not report the number of completions; expected auto/N");
   return Checked(index, *count, fmt::format("JOB_COMPLETION_INDEX={}", index));
 }
 
@@ -79,7 +79,7 @@ Result<Shard> MpiShard(const char* rank_name, const char* size_name, std::option
   ASSIGN_OR_RETURN(const int64_t rank, Variable(rank_name, environment));
   ASSIGN_OR_RETURN(const int64_t size, Variable(size_name, environment));
   if (count && *count != size) {
-    return Invalid(fmt::format("{}={}: expected as many ranks as shards", size_name, size));
+    return Invalid(fmt::format("{}={}: expected {} ranks, one for each shard", size_name, size, *count));
   }
   return Checked(rank, size, fmt::format("{}={}, {}={}", rank_name, rank, size_name, size));
 }
@@ -97,8 +97,8 @@ constexpr Launcher kLaunchers[] = {
      }},
 };
 
-/// Who started this process. A single rank of MPI is how srun starts any program: it counts where nothing
-/// else does.
+/// The launchers that started this process. srun starts any program as a single rank of MPI, which therefore
+/// counts only if there is no other launcher.
 std::vector<Launcher> LaunchersOf(const Environment& environment) {
   std::vector<Launcher> present, several;
   for (const Launcher& launcher : kLaunchers) {
@@ -124,16 +124,16 @@ Result<Shard> ShardOfEnvironment(std::optional<int64_t> count, const Environment
         fmt::format("auto: none of {} is set; expected one of them, or i/n", names(kLaunchers, ", ")));
   }
   if (launchers.size() > 1) {
-    return Invalid(fmt::format("auto: {} are set, and either could tell the shard; expected i/n",
-                               names(launchers, " and ")));
+    return Invalid(
+        fmt::format("auto: {} are set, and each names a shard; expected i/n", names(launchers, " and ")));
   }
   Result<Shard> shard = launchers[0].shard(count, environment);
   if (shard) return shard;
   return Invalid(fmt::format("auto{}: {}", count ? fmt::format("/{}", *count) : "", shard.error().message));
 }
 
-/// What a problem costs, about, in multiply-adds of the scalar reference: those that it has, what its
-/// elements take to be made and compared, and what its plan takes.
+/// About what a problem costs, in multiply-adds of the scalar reference: its own, the making and comparing of
+/// its elements, and its plan.
 int64_t Cost(const Problem& problem) {
   constexpr int64_t kPlan = 500'000, kElement = 64;
   if (!problem.conv) {

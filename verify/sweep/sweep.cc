@@ -20,10 +20,10 @@ namespace {
 
 constexpr std::chrono::seconds kMinimiseTime{30};  // for targets that hang
 
-// Whether what fails by several threads does not by one.
+// Whether a problem that fails with several threads does not fail with one.
 bool IsRightWithOneThread(const Target& target, Problem problem, const Oracle& oracle,
                           const FailureAlone& alone) {
-  constexpr int kTimes = 3;  // lest it be chance
+  constexpr int kTimes = 3;  // to rule out chance
   if (problem.threads == 1) return false;
   problem.threads = 1;
   for (int i = 0; i < kTimes; ++i) {
@@ -32,8 +32,9 @@ bool IsRightWithOneThread(const Target& target, Problem problem, const Oracle& o
   return true;
 }
 
-// Finds a smaller problem that fails likewise; `before` is what ran on the target before, `explanations` what
-// made the problem's outputs. Of few outputs many arithmetics would.
+// Finds a smaller problem that fails in the same way. `before`: what ran on the target before.
+// `explanations`: arithmetics that made the problem's outputs; many arithmetics explain the few outputs of a
+// small problem.
 void AddMinimised(const Target& target, const Problem& problem, const Oracle& oracle, FailureKind kind,
                   std::span<const Problem> before, Arithmetics explanations, SweepOutcome* outcome) {
   const auto end = std::chrono::steady_clock::now() + kMinimiseTime;
@@ -48,8 +49,8 @@ void AddMinimised(const Target& target, const Problem& problem, const Oracle& or
   const Oracle of_minimised(minimised);
   outcome->minimised = minimised.ToString();
   outcome->minimised_reason = alone.Reason(target, minimised, of_minimised, explanations);
-  if (outcome->minimised_reason
-          .empty()) {  // it did not fail again, but may have been slow where it is to hang
+  if (outcome->minimised_reason.empty()) {
+    // It did not fail again. If `hangs`, it may have been slow only.
     if (alone.hangs) outcome->minimised = outcome->problem;
     outcome->minimised_reason = outcome->failure;
   } else if (IsRightWithOneThread(target, minimised, of_minimised, alone)) {
@@ -201,7 +202,7 @@ void SweepResult::Add(const SweepOutcome& outcome) {
 
 namespace {
 
-// Whether other depths of our saturating kernels clamp with another pairing.
+// Whether another pairing makes our saturating kernels clamp other depths.
 bool HasTwoPairings(const Problem& problem) {
   return problem.mode == INTACT_SATURATING && problem.conv && !problem.conv->IsTransposed() &&
          PairingsOf(ShapeOf(problem.conv)).size() > 1;

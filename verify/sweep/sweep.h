@@ -23,7 +23,7 @@
 namespace intact::verify {
 
 enum class Effort : uint8_t {
-  kQuick,     // a fifth of the standard; every rest that a block may leave
+  kQuick,     // a fifth of the standard; every tail that a block may leave
   kStandard,  // some five thousand problems per ISA and mode
   kThorough,  // four times that, by other seeds
 };
@@ -51,17 +51,17 @@ struct SweepFailure {
   std::string problem;           // the line
   std::string reason;            // first difference, or the target's error
   std::string kind;              // Failure::Text(): failures of one kind have it in common
-  std::string minimised;         // the smallest line found that still fails, where MinimisedChoice takes it
-  std::string minimised_reason;  // its own, and on what earlier calls that depends
-  /// The line that is to be run again, and what it is to show.
+  std::string minimised;         // the smallest line found that still fails, if MinimisedChoice takes it
+  std::string minimised_reason;  // its own reason, and the earlier calls that it needs
+  /// The line to run again, and what it shows.
   const std::string& Line() const { return minimised.empty() ? problem : minimised; }
   const std::string& Reason() const { return minimised.empty() ? reason : minimised_reason; }
 };
 
-/// Which failures of a sweep are minimised: the first of each kind, lest those of one kind hide all others.
+/// Which failures of a sweep are minimised: the first of each kind, so that no kind hides the others.
 class MinimisedChoice {
  public:
-  /// Whether the next failure is, which is of this kind.
+  /// Whether to minimise the next failure, which is of this kind.
   bool Take(const std::string& kind);
 
  private:
@@ -82,7 +82,7 @@ struct SkipReason {
   int64_t problems = 0;
   std::string example;
 };
-/// Most first.
+/// The most frequent first.
 std::vector<SkipReason> SkipReasons(const std::vector<SweepSkip>& skips);
 
 struct SweepDigest {
@@ -90,16 +90,16 @@ struct SweepDigest {
   uint64_t digest = 0;  // of the output bytes
 };
 
-/// What may have computed a problem's outputs, where the problem names no ISA: of targets that are not ours.
+/// What may have computed the outputs of a problem that names no ISA, on targets that are not ours.
 struct SweepComputed {
   std::string problem;
-  int64_t differing = 0;  // outputs, from the contract
+  int64_t differing = 0;  // outputs that differ from the contract
   bool telling = false;   // as in Comparison
   std::vector<std::string> reproduced_by;
   std::string in_parts;  // PartsInWords()
 };
 
-/// The same of an outcome.
+/// The fields of SweepComputed that an outcome has.
 struct SweepNaming {
   bool telling = false;
   std::vector<std::string> reproduced_by;
@@ -123,14 +123,14 @@ struct SweepOutcome {
     uint64_t digest = 0;
     std::optional<SweepNaming> naming;
   };
-  std::optional<Outputs> outputs;  // none where the target gave none
+  std::optional<Outputs> outputs;  // nothing if the target gave none
 };
 
 /// What a sweep comes to.
 enum class SweepVerdict : uint8_t {
   kPassed,
   kFailed,
-  kNothingCompared,  // on some ISA in some mode at least: all its problems were skipped
+  kNothingCompared,  // all problems of some ISA in some mode were skipped
 };
 
 struct SweepResult {
@@ -138,22 +138,22 @@ struct SweepResult {
   std::vector<SweepFailure> failures;  // of all cells
   std::vector<SweepSkip> skips;
   std::vector<SweepDigest> digests;     // of every problem run
-  std::vector<SweepComputed> computed;  // the same, of problems that name no ISA
-  int64_t not_run = 0;                  // problems that are left of a target that was given up, of no cell
+  std::vector<SweepComputed> computed;  // of problems run that name no ISA
+  int64_t not_run = 0;                  // problems left when the target was given up; in no cell
   std::string why_not_run;              // Target::WhyGivenUp()
-  /// What was skipped, or never asked for, proves nothing.
+  /// Problems that were skipped, or never asked for, prove nothing.
   SweepVerdict Verdict() const;
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
-  /// The verdict on these problems together with the random ones that came after. Unlike these, random ones
-  /// need not have run; `random` is nullptr if there were none.
+  /// The verdict on these problems and the random ones that came after them. Random problems need not have
+  /// run; `random` is nullptr if there were none.
   SweepVerdict VerdictWith(const SweepResult* random) const;
-  /// How many were run.
+  /// How many problems were run.
   int64_t Problems() const;
-  /// Problems in which each output has an arithmetic, but no one makes all of them.
+  /// Problems in which each output has an arithmetic, but no single arithmetic makes all outputs.
   int64_t InParts() const;
-  /// How many problems: more than `failures` has where only the first are kept.
+  /// How many problems failed. `failures` may keep only the first.
   int64_t Failed() const;
-  /// The cell of that ISA and mode; a new one if there is none yet.
+  /// The cell of this ISA and mode; a new one if there is none yet.
   SweepCell& CellOf(intact_isa isa, intact_mode mode);
   void Add(const SweepOutcome& outcome);
 };
@@ -168,20 +168,20 @@ using SweepOutcomes = std::map<std::string, SweepOutcome>;
 /// Keeps an outcome; an error ends the sweep.
 using SweepRecorder = std::function<std::optional<Error>(const SweepOutcome&)>;
 
-/// The same, without running the problems that are in `known`; `record` gets the outcomes of the others, each
-/// as soon as it is there. Progress counts them all. Failures are minimised as MinimisedChoice has it.
+/// Runs only problems that are not in `known`; `record` gets each new outcome at once. Progress counts all
+/// problems. MinimisedChoice decides which failures are minimised.
 Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& target,
                              const SweepOutcomes& known, const SweepRecorder& record,
                              const Progress& progress);
 
-/// Runs problems one by one on a target, which it remembers to tell on what earlier calls a failure depends;
-/// and minimises failures, as MinimisedChoice has it.
+/// Runs problems one by one on a target. It remembers them, to find the earlier calls that a failure depends
+/// on. It minimises the failures that MinimisedChoice takes.
 class Sweeper {
  public:
   explicit Sweeper(const Target& target) : target_(target) {}
-  /// `line`: the problem's.
+  /// `line`: the problem's line.
   SweepOutcome Run(const Problem& problem, const std::string& line);
-  /// In place of running the next problem: what is known of it.
+  /// Takes what is known of the next problem, instead of running it.
   void Know(const SweepOutcome& outcome);
 
  private:

@@ -10,9 +10,9 @@
 namespace intact::verify {
 namespace {
 
-// Around the edges, each as a problem's line has it.
+// Around the edges, in the words of problem lines.
 constexpr std::string_view kGeometries[] = {
-    // One tap: rows in place, of one image and of more, and with strides between them.
+    // One tap: rows are read in place. One image, several, and strides.
     "in=1 c=1 o=1 kernel=1",
     "in=7x9 c=16 o=16 kernel=1x1",
     "in=8x8 c=33 o=17 kernel=1x1 batch=2",
@@ -80,7 +80,7 @@ constexpr std::string_view kGeometries[] = {
     "in=5x5 c=65 o=130 kernel=2x2 groups=65",
     "in=7x9 c=3 o=3 kernel=3x3 pad=1x1 groups=3",
     "in=9x10 c=48 o=48 kernel=1x1 groups=48",
-    // Wide enough to be read in place, but for borders.
+    // Wide enough to be read in place, except at borders.
     "in=8x16 c=16 o=16 kernel=3x3 groups=16",
     "in=6x20 c=72 o=72 kernel=3x3 pad=1x1 groups=72 batch=2",
     "in=11x27 c=40 o=40 kernel=5x3 stride=2x2 pad=2x1 groups=40",
@@ -109,7 +109,7 @@ constexpr std::string_view kTransposed[] = {
     "in=1 c=1 o=1 kernel=1",
     "in=5x6 c=17 o=16 kernel=3x3",
     "in=7 c=8 o=5 kernel=5 pad=2:3 dilation=2",
-    // Upsampling as networks do it: kernels of two strides, of one, and between.
+    // Upsampling as networks do it: kernels of two strides, one stride, and between.
     "in=6x5 c=16 o=33 kernel=4x4 stride=2x2 pad=1x1",
     "in=7x7 c=64 o=16 kernel=2x2 stride=2x2 batch=2",
     "in=4x6 c=48 o=17 kernel=3x3 stride=2x2 pad=1x1 outpad=1x1",
@@ -124,12 +124,12 @@ constexpr std::string_view kTransposed[] = {
     "in=1 c=3 o=2 kernel=1 stride=4 pad=1:0 outpad=3",
     "in=2x2x2 c=5 o=4 kernel=1x1x1 stride=2x3x2 outpad=1x2x0",
     "in=2 c=7 o=5 kernel=2 stride=50000",
-    // The kernel is larger than the input; inputs and outputs of a pixel.
+    // The kernel is larger than the input; inputs and outputs of one pixel.
     "in=1x1 c=16 o=32 kernel=4x4 stride=2x2 batch=3",
     "in=2x3 c=5 o=6 kernel=7x5 stride=2x3 pad=3x2",
     "in=1x1 c=8 o=9 kernel=3x3 pad=1x1",
     "in=1x2 c=12 o=16 kernel=5x3 stride=2x1 pad=2x1 groups=4",
-    // Cropped to the middle, at one end, and beyond what the input reaches.
+    // Cropped at both ends, at one, and beyond the outputs that the input reaches.
     "in=6x6 c=16 o=16 kernel=3x3 stride=2x2 pad=5x5",
     "in=9 c=8 o=10 kernel=4 stride=3 pad=13:0",
     "in=9x5 c=7 o=8 kernel=4x4 stride=2x2 pad=0x7:15x1",
@@ -151,12 +151,12 @@ constexpr std::string_view kTransposed[] = {
     // Three dimensions.
     "in=3x4x5 c=6 o=9 kernel=3x4x2 stride=2x2x2 pad=1x1x0 outpad=1x0x0 batch=2",
     "in=4x2x3 c=16 o=8 kernel=1x3x3 stride=1x2x2 dilation=1x1x2 pad=0x1x2:0x0x1",
-    // More than one piece of scratch, and work for threads.
+    // Several chunks of scratch, and work for threads.
     "in=40x37 c=8 o=160 kernel=4x4 stride=2x2 pad=1x1",
     "in=14x14 c=96 o=80 kernel=3x3 stride=2x2 pad=1x1 outpad=1x1 batch=2",
 };
 
-// Channels below, at and above blocks and quads; of coprime counts.
+// Channels below, at and above blocks and quads; coprime numbers of them.
 constexpr int64_t kInputChannels[] = {1, 2, 3, 4, 5, 15, 16, 17, 31, 47, 48, 49, 63, 64, 65};
 constexpr int64_t kOutputChannels[] = {1, 15, 16, 17, 24, 31, 33, 47, 48, 63, 64, 65, 97};
 constexpr std::string_view kSmallGeometries[] = {
@@ -238,7 +238,7 @@ class ConvList {
  private:
   void Add(Problem problem) {
     problem.seed = seed_;
-    // None of this makes a difference. The numbers are coprime to each other's and to the lists' lengths.
+    // None of this makes a difference. The divisors are coprime to each other and to the lists' lengths.
     problem.open_extents = problems_.size() % 3 == 1;
     problem.own_scratch = problems_.size() % 2 == 1;
     problem.saved = problems_.size() % 11 == 5;
@@ -347,8 +347,8 @@ class ConvList {
     }
   }
 
-  // What runs have of the input as a whole, and half float outputs; of each kind, transposed ones too, and of
-  // each source and type of numbers.
+  // Quantizations of the whole input that each run gets, and half float outputs: for each kind, transposed
+  // ones too, each source type and each type of numbers.
   void AddQuantizations() {
     Cycle<Numbers> numbers(AllNumbers());
     Cycle<intact_type> sources(core::kSourceTypes);
@@ -392,7 +392,7 @@ class ConvList {
     }
   }
 
-  // Every field drawn: what the lists above do not have is here.
+  // Every field drawn: combinations that the lists above do not have.
   void AddDrawn() {
     for (uint64_t i = 0; i < 150; ++i) {
       support::Random random(seed_, 4, i);

@@ -63,7 +63,7 @@ class ProblemList {
  private:
   void Add(Problem problem) {
     problem.seed = seed_;
-    // None of this makes a difference. The numbers are coprime to each other's and to the lists' lengths.
+    // None of this makes a difference. The divisors are coprime to each other and to the lists' lengths.
     problem.own_scratch = problems_.size() % 2 == 1;
     problem.saved = problems_.size() % 11 == 5 && !problem.runtime_b;
     constexpr std::array<int64_t, 7> kUsual = {0, 0, 1, 0, 8, 0, 128};
@@ -138,7 +138,7 @@ class ProblemList {
     }
   }
 
-  // The four combinations of activations and weights, with every kind of zero point, of few rows and of many.
+  // Each type of activations with each type of weights, every kind of zero point, few rows and many.
   void AddTypes() {
     for (const Fill fill : AllFills()) {
       for (const intact_type a : {INTACT_U8, INTACT_S8}) {
@@ -151,7 +151,7 @@ class ProblemList {
         }
       }
     }
-    // More rows than are summed up at a time.
+    // More rows than a kernel sums up at a time.
     for (const auto& [b, zb] : {std::pair{INTACT_U8, 0}, {INTACT_S8, 9}}) {
       Problem problem = Shape(9300, 17, 9);
       types_.Set(INTACT_S8, INTACT_S32, &problem);
@@ -218,7 +218,7 @@ class ProblemList {
         Add(problem);
       }
     }
-    // More panels than a chunk of them, and more rows than a block of them, with strays in some.
+    // More panels than a chunk has, and more rows than a block has; some with strays.
     for (Problem problem : {Shape(34, 530, 130), Shape(100, 17, 16500), Shape(1200, 20, 1030)}) {
       for (const Fill fill : {Fill::kStray, Fill::kBound}) {
         problem.fill = fill;
@@ -256,8 +256,8 @@ class ProblemList {
     }
   }
 
-  // C beyond a second-level cache as in AddLarge(), but of few rows: the kernels that have no 16 rows to fill
-  // their lanes with. Every second n leaves a tile of one vector at the edge.
+  // C beyond a second-level cache as in AddLarge(), but with few rows, for kernels that need no 16 rows to
+  // fill their lanes. Every second n leaves a tile of one vector at the edge.
   void AddWideAndFlat() {
     constexpr int64_t kElements = 3 << 18;  // 3 MiB of 4 bytes
     for (int64_t m = 1; m <= 8; ++m) {
@@ -272,7 +272,7 @@ class ProblemList {
     }
   }
 
-  // Drawn, so that a share of them has all kinds too.
+  // Drawn at random, so that a part of the sweep also has all kinds.
   void AddResiduals() {
     constexpr int kProblems = 240;
     for (uint64_t i = 0; i < kProblems; ++i) {
@@ -301,7 +301,8 @@ class ProblemList {
     }
   }
 
-  // An epilogue, a way that items and B lie, and threads; 0 for zero points of activations, which rows have.
+  // A problem with a random epilogue, layout of items and B, and number of threads. `za` is 0, because rows
+  // may have zero points of their own.
   Problem Drawn(intact_type a, intact_type c, support::Random* random) {
     const auto draw = [random](const auto& values) {
       return values[static_cast<size_t>(random->Integer(0, std::ssize(values) - 1))];
@@ -330,7 +331,7 @@ class ProblemList {
     return problem;
   }
 
-  // Scales of channels that are tiny, and nothing beside them that would hide it.
+  // Gives channels tiny scales, and removes what would hide them.
   static void MakeTiny(Problem* problem) {
     problem->scale = ScaleKind::kTiny;
     problem->bias = BiasKind::kNone;
@@ -358,7 +359,7 @@ class ProblemList {
     }
   }
 
-  // A problem, and if it has bfloat16, the same with each other half float.
+  // Adds a problem; if it has bfloat16, also adds it with each other half float.
   void AddInHalfFloats(Problem problem) {
     Add(problem);
     const bool is_output = problem.c_type == INTACT_BF16, is_source = problem.source == INTACT_BF16;
@@ -371,7 +372,7 @@ class ProblemList {
     }
   }
 
-  // What rows and items have of their own, and half float outputs.
+  // Quantizations of rows and of items, and half float outputs.
   void AddRowsAndBatches() {
     constexpr std::array kQuantizations = {INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_STATIC,
                                            INTACT_QUANTIZATION_STATIC, INTACT_QUANTIZATION_DYNAMIC_ROWS,
@@ -401,7 +402,7 @@ class ProblemList {
     }
   }
 
-  // Zero points and scales for each item, or for each column of each item, in two of three problems.
+  // Two of three problems get zero points, and scales, for each item or for each column of each item.
   static void SetItemValues(Problem* problem, support::Random* random) {
     constexpr std::array kZeroPoints = {ZeroPointKind::kTensor, ZeroPointKind::kItem,
                                         ZeroPointKind::kItemColumn};
@@ -412,8 +413,8 @@ class ProblemList {
     problem->scale = kItemScales.at(scales);
   }
 
-  // A by columns: of sizes that end at and beside what is transposed at a time, and more rows than a piece of
-  // them.
+  // A by columns. Sizes end at and next to the blocks that are transposed at a time; some have more rows than
+  // a chunk.
   void AddTransposed() {
     uint64_t number = 0;
     for (const intact_quantization quantization :
@@ -438,7 +439,7 @@ class ProblemList {
     }
   }
 
-  // Attention's shapes, and more rows than a block of them.
+  // Attention's shapes, and more rows than a block has.
   void AddLargeBatches() {
     for (const bool by_columns : {true, false}) {
       Problem problem = by_columns ? Shape(128, 128, 64) : Shape(128, 64, 128);
@@ -465,7 +466,7 @@ class ProblemList {
     Add(few_rows);
   }
 
-  // Ties of both signs, which the rules round apart.
+  // Ties of both signs, which the rounding rules treat differently.
   void AddFixedPoint() {
     for (const FixedKind fixed :
          {FixedKind::kAway, FixedKind::kUp, FixedKind::kAwayShift, FixedKind::kUpShift}) {
@@ -478,7 +479,7 @@ class ProblemList {
     }
   }
 
-  // Sums beyond int32: by their bias, and by their depth. 255·127·66400 > 2³¹.
+  // Sums beyond int32, because of the bias or of the depth: 255·127·66400 > 2³¹.
   void AddWrapping() {
     for (const intact_type c : core::kOutputTypes) {
       for (const int64_t m : {1, 5, 37}) {
@@ -525,7 +526,7 @@ class ProblemList {
     }
   }
 
-  // Every field drawn: what the lists above do not have is here.
+  // Every field drawn: combinations that the lists above do not have.
   void AddDrawn() {
     for (uint64_t i = 0; i < 300; ++i) {
       support::Random random(seed_, 3, i);

@@ -1,5 +1,5 @@
 // The problems of a sweep: shapes around the blocks of GEMMs, geometries around the edges of convolutions,
-// and every rest that a block may leave. For verify/sweep/sweep.cc alone.
+// and every tail that a block may leave. For verify/sweep/sweep.cc alone.
 #ifndef INTACT_VERIFY_SWEEP_SWEEP_PROBLEMS_H_
 #define INTACT_VERIFY_SWEEP_SWEEP_PROBLEMS_H_
 
@@ -12,15 +12,15 @@
 
 namespace intact::verify {
 
-/// What every ISA and mode gets; a problem names none.
+/// The problems that every ISA and mode gets; they name none.
 std::vector<Problem> GemmProblems(uint64_t seed);
 std::vector<Problem> ConvProblems(uint64_t seed);
-/// Small ones in which m, n and k, a convolution's width and channels, are every size up to 64, so that
-/// blocks end anywhere: with A of either type they leave every rest by 16, any two of them all pairs of rests
-/// by 8.
+/// Small problems in which m, n and k, and a convolution's width and channels, take every size up to 64, so
+/// that blocks end anywhere. With A of either type, each size takes every value modulo 16, and any two sizes
+/// take every pair of values modulo 8.
 std::vector<Problem> ResidueProblems(uint64_t seed);
 
-/// Cycles through values, so that each is met without their full product. Lists of coprime lengths meet in
+/// Cycles through values, so that each occurs without their full product. Lists of coprime lengths meet in
 /// every pair after a while.
 template <class T>
 class Cycle {
@@ -48,7 +48,8 @@ class TypeCycle {
  public:
   TypeCycle();
   void Set(intact_type a, intact_type c, Problem* problem);
-  /// Adds a residual; in place only where its elements are of the output's size, and without `pad` then.
+  /// Adds a residual. `in_place` and `pad`: it is in place only if its elements have the output's size, and
+  /// has no pad then.
   void SetResidual(intact_type type, int64_t pad, bool in_place, Problem* problem);
 
  private:
@@ -56,7 +57,8 @@ class TypeCycle {
   Cycle<WeightKind> weight_kinds_;
 };
 
-/// Declares a range of activations that ends at `declared`; the zero point follows.
+/// Sets an activation range that ends at `range_max`, and moves the zero point into it. Ranges count from the
+/// least value of the type.
 void SetActivationRange(int32_t range_max, intact_range_check check, Problem* problem);
 
 }  // namespace intact::verify

@@ -8,11 +8,10 @@
 namespace intact::verify {
 namespace {
 
-constexpr int kBits = 6;  // of a problem's number, and of its sizes less one
+constexpr int kBits = 6;  // of a problem's number, and of each size minus 1
 constexpr int64_t kProblems = int64_t{1} << kBits;
 
-// Sums modulo 2 of bits of `number`; each of `rows` has the bits that make one of the value's, the lowest
-// first.
+// Bit i of the result is the parity of the bits of `number` that rows[i] selects.
 int64_t Mixed(int64_t number, const std::array<int64_t, kBits>& rows) {
   int64_t value = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -21,8 +20,8 @@ int64_t Mixed(int64_t number, const std::array<int64_t, kBits>& rows) {
   return value;
 }
 
-// Three sizes that each go through 1 to 64; two of them through all pairs of rests by 8, and all three
-// through all rests by 4. The type of A is not what any size's rest by 16 is: both types have them all.
+// Three sizes that each go through 1 to 64. Any two of them go through all pairs modulo 8, and the three
+// through all values modulo 4. No size modulo 16 decides the type of A: each value occurs with both types.
 struct Sizes {
   int64_t m, n, k;
   std::string_view types;
@@ -51,7 +50,7 @@ std::vector<Problem> ResidueProblems(uint64_t seed) {
     problems.push_back(Parsed(fmt::format("gemm {} m={} n={} k={} seed={}", types, m, n, k, seed)));
     problems.push_back(
         Parsed(fmt::format("conv {} in=2x{} c={} o={} kernel=3x3 pad=1x1 seed={}", types, m, k, n, seed)));
-    const int64_t groups = n + 1;  // one would be none
+    const int64_t groups = n + 1;  // a single group would be no grouping
     problems.push_back(Parsed(fmt::format("conv {} in=2x{} c={} o={} groups={} kernel=3x3 pad=1x1 seed={}",
                                           types, m, groups, groups, groups, seed)));
   }
