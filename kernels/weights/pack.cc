@@ -421,8 +421,8 @@ void StageRow(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexc
 
 namespace {
 
-// Writes two dwords for each quad, both under `mask`: the quad, and the quad shifted right by `shift` bits.
-template <int shift>
+// Writes two dwords for each quad, both under `mask`: the quad, and the quad shifted right by `kBits`.
+template <int kBits>
 void StageParts(const uint8_t* a, int64_t k, uint8_t shift, uint32_t mask, uint8_t* staged) {
   const __m128i shift_bytes = _mm_set1_epi8(static_cast<char>(shift));
   const __m128i masks = _mm_set1_epi32(static_cast<int>(mask));
@@ -431,13 +431,13 @@ void StageParts(const uint8_t* a, int64_t k, uint8_t shift, uint32_t mask, uint8
     const __m128i bytes =
         _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth)), shift_bytes);
     const __m128i first = _mm_and_si128(bytes, masks);
-    const __m128i second = _mm_and_si128(_mm_srli_epi32(bytes, shift), masks);
+    const __m128i second = _mm_and_si128(_mm_srli_epi32(bytes, kBits), masks);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(staged), _mm_unpacklo_epi32(first, second));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + kVector), _mm_unpackhi_epi32(first, second));
   }
   for (; depth < k; depth += kQuad, staged += 2 * kQuad) {
     const uint32_t quad = FirstQuad(a + depth, k - depth, shift);
-    const std::array<uint32_t, 2> parts = {quad & mask, (quad >> shift) & mask};
+    const std::array<uint32_t, 2> parts = {quad & mask, (quad >> kBits) & mask};
     std::memcpy(staged, parts.data(), sizeof(parts));
   }
 }

@@ -43,9 +43,9 @@ struct Mixture {
     std::string known;    // what is known of the example
     Sizes sizes = {};
   };
-  Rest in_parts;         // each output that differs has an arithmetic; known: PartsInWords()
-  Rest unexplained;      // some have none
-  Rest without_outputs;  // the target failed; known: how
+  Others in_parts;         // each output that differs has an arithmetic; known: PartsInWords()
+  Others unexplained;      // some have none
+  Others without_outputs;  // the target failed; known: how
 };
 
 /// One for each kind, in order of first appearance. Empty for our own kernels.

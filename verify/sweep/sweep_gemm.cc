@@ -236,7 +236,7 @@ class ProblemList {
         types_.Set(shape_types_.Next(), c_types_.Next(), &problem);
         problem.fill = fill;
         const bool must_be_checked = fill == Fill::kStray;
-        SetActivationRange(declared, must_be_checked ? INTACT_RANGE_CHECKED : checks_.Next(), &problem);
+        SetActivationRange(range_max, must_be_checked ? INTACT_RANGE_CHECKED : checks_.Next(), &problem);
         Add(problem);
       }
     }

@@ -63,10 +63,10 @@ void TypeCycle::SetResidual(intact_type type, int64_t pad, bool in_place, Proble
 }
 
 void SetActivationRange(int32_t range_max, intact_range_check check, Problem* problem) {
-  problem->range_max = declared;
+  problem->range_max = range_max;
   problem->range_check = check;
   const int32_t lowest = core::LowestOf(problem->a_type);
-  problem->za = std::clamp(problem->za, lowest + problem->range_min, lowest + declared);
+  problem->za = std::clamp(problem->za, lowest + problem->range_min, lowest + range_max);
 }
 
 }  // namespace intact::verify
