@@ -249,10 +249,10 @@ typedef struct intact_linear_desc {
    * bias_f32 and the residual must then be absent. */
   int32_t fixed_point;
   /** 256 elements of c_type (u8 or s8), or NULL. An output is lookup_table[c − lowest(c_type)]: c is the
-   * output without a table, and lowest is 0 or −128. Example: the sigmoid of an s8 c of scale 1/16, in units
-   * of 1/256:
+   * output without a table, and lowest is 0 or −128. Example: the sigmoid of an s8 c of scale 1/16, as s8
+   * of scale 1/256 and zero point −128:
    *
-   *     for (int c = -128; c < 128; ++c) table[c + 128] = min(255, rint(256 / (1 + exp(-c / 16.0))));
+   *     for (int c = -128; c < 128; ++c) table[c + 128] = min(255, rint(256 / (1 + exp(-c / 16.0)))) - 128;
    */
   const void* lookup_table;
   int32_t overflow; /**< an intact_overflow */

@@ -47,7 +47,7 @@
 // saturated_pairs, pairs[]. With --expect, expected describes that file: computes (in words), arithmetic (the
 // one that reproduces it, or most of it; see reference/models/arithmetic.h), saturation_shows (whether pairs
 // clamped to int16 would make another output), unexplained_by_it, first_unexplained (a place or null),
-// not_told_from[] (other models that reproduce it), differing_from_exact, max_abs_difference, causes,
+// also_reproduced_by[] (other models that reproduce it), differing_from_exact, max_abs_difference, causes,
 // differences[].
 //
 // verify/report/sweep_file.h describes what `verify sweep --json` writes.

@@ -60,7 +60,7 @@ Json IdentityJson(const Identity& identity, const Comparison& exact) {
           {"saturation_shows", identity.telling},
           {"unexplained_by_it", identity.unexplained},
           {"first_unexplained", identity.Found() ? Json() : Json(identity.first_place)},
-          {"not_told_from", identity.Found() ? others : Json::array()},
+          {"also_reproduced_by", identity.Found() ? others : Json::array()},
           {"differing_from_exact", exact.differing},
           {"max_abs_difference", Finite(exact.max_abs_difference)},
           {"causes", CausesJson(exact.by_cause)},
