@@ -512,9 +512,9 @@ class Planner:
         if layer.is_convolution and layer.weights.shape[-1] % 2 and (
                 layer.groups > 1 or (is_tapped and self._pairings(i) - {"none"} != {"within_tap"})):
             where = " in each group" if layer.groups > 1 else ""
-            odd = f"pairs across taps: {layer.weights.shape[-1]} channels{where}"
+            odd = f"pairs between kernel positions, as the number of channels is odd: {layer.weights.shape[-1]}{where}"
             if layer.operator == "DepthwiseConv":
-                odd = "pairs of taps, which no order moves; --max-noise X shortens weights"
+                odd = "pairs of kernel positions, which no order of channels changes; --max-noise X shortens weights"
             if layer.groups > 1 or not (self.budget or self.max_noise):
                 self.reasons[i] = odd
                 return []
@@ -563,7 +563,7 @@ class Planner:
         if len(segment) != 1 or not segment[0].is_whole:
             free = [factor for factor in segment if factor.stride == 1 and not factor.axis.is_frozen]
             held = next((factor.axis.root().reason for factor in segment if factor.axis.is_frozen), "")
-            return "pairs within a channel that was flattened" if free else held or "its depths are not one axis"
+            return "pairs within a channel that was flattened" if free else held or "its input channels are not one axis"
         root = segment[0].axis.root()
         if root.reason:
             return root.reason
@@ -759,8 +759,8 @@ class Planner:
         for root, candidate in chosen.items():
             for i in candidate.left:
                 is_odd = any(c.needs_even for c in consumers[root] if c.layer == i)
-                self.reasons.setdefault(i, "pairs across taps: an odd number of channels" if is_odd else
-                                        "no order of its channels makes every pair safe")
+                self.reasons.setdefault(i, "pairs between kernel positions, as the number of channels is odd"
+                                        if is_odd else "every order leaves unsafe pairs")
             if candidate.is_stored:
                 continue
             self.orders[root] = candidate.source

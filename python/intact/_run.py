@@ -202,7 +202,8 @@ def exact_variant(audit: Audit) -> Any:
         node.input[layer.weights_input] = made[key]
         point = weights_zero_point(layer, node, scope)
         if point is None:
-            raise invalid(f"{layer.name}: its weights' zero point or scale is no constant: no exact variant can be made")
+            raise invalid(f"{layer.name}: the zero point or the scale of its weights is no constant, so no exact variant can be "
+                          "made")
         node.input[layer.point_input] = constant(f"{name}__u8_point_{place}_{layer.point_input}", as_u8(point))
     return proto
 
@@ -469,7 +470,7 @@ def compare_outputs(name: str, outputs: list) -> OutputOnData:
     count = differing = control_differing = answers = changed = control_changed = 0
     for exact, stock, other, *floats in outputs:
         if any(values.shape != exact.shape for values in (stock, other)):
-            raise invalid(f"output {excerpt(name)!r}: its shape depends on the last bits: outputs cannot be compared")
+            raise invalid(f"output {excerpt(name)!r}: its shape changes with rounding, so outputs cannot be compared")
         if any(values.shape != exact.shape for values in floats):
             raise invalid(f"output {excerpt(name)!r}: has the shape {exact.shape}; the float model's has {floats[0].shape}")
         e, s, o = (np.asarray(values, np.float64) for values in (exact, stock, other))
