@@ -50,7 +50,7 @@ def names_before(name: str) -> list[str]:
 
 
 def samples_of(*arrays: np.ndarray) -> list[np.ndarray]:
-    """At most about _SAMPLE elements of each array, at equal places. The arrays have one size."""
+    """Elements of each array at equal places, few enough to compare quickly. The arrays have one size."""
     return [array.reshape(-1)[::max(array.size // _SAMPLE, 1)] for array in arrays]
 
 

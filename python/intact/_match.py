@@ -20,8 +20,8 @@ _PER_CHANNEL = {"Add", "Sub", "Mul", "Div", "BatchNormalization", "Relu", "Clip"
 
 @dataclass
 class FloatNode:
-    """A product with constant weights in the float model. `weights`: laid out like the weights of a QuantizedLayer. `outputs`: its
-    output tensor, then the tensors after a bias, a normalisation or an activation."""
+    """A product with constant weights in the float model. `weights`: laid out like the weights of a QuantizedLayer. `outputs`:
+    its output tensor, then the tensors after a bias, a normalisation or an activation."""
 
     name: str
     node: Any

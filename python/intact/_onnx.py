@@ -180,7 +180,7 @@ class Scope:
         return value.dtype.type if value is not None else None
 
     def real_range(self, name: str, depth: int = 0) -> tuple[float, float, str]:
-        """Bounds of a float tensor, from the operators that make it, and the name of the operator that bounds it. ±inf: no bound."""
+        """Bounds of a float tensor from the operators that make it, and the operator that bounds it. ±inf: no bound."""
         node = self.producer(name) if depth < 32 else None
         if node is None:
             return -math.inf, math.inf, ""

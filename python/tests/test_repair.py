@@ -263,8 +263,8 @@ def test_layers_of_an_inner_graph_get_u8_weights():
 
 
 @pytest.mark.parametrize("op,reason", [
-    ("Gather", "Gather from it"), ("Softmax", "Softmax over it"), ("MatMul", "MatMul of two activations"),
-    ("ArgMax", "the operator ArgMax"), ("CumSum", "the operator CumSum"), ("Slice", "Slice of it"),
+    ("Gather", "Gather from its channels"), ("Softmax", "Softmax over its channels"), ("MatMul", "MatMul of two activations"),
+    ("ArgMax", "the operator ArgMax"), ("CumSum", "the operator CumSum"), ("Slice", "Slice of its channels"),
     ("Reshape", "Reshape that mixes axes"), ("run", "the operator run")])
 def test_what_depends_on_the_order_keeps_it(op, reason):
     b = Builder()
