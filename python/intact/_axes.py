@@ -180,7 +180,7 @@ def union(a: Axis, b: Axis, reason: str) -> None:
         a.freeze(reason)
         b.freeze(reason)
         return
-    if a.parts or b.parts:  # unify() has replaced axes that it can unify by their segments
+    if a.parts or b.parts:  # unify() replaces cut axes by their segments if it can
         a.freeze("an axis that is both cut and reshaped")
         b.freeze("an axis that is both cut and reshaped")
         return
@@ -232,7 +232,7 @@ def unify(a: Dim, b: Dim, reason: str) -> None:
 
 
 def regrouped(segment: Segment, sizes: list[int]) -> "list[Segment] | None":
-    """The factors of a segment, distributed to dimensions of these sizes; None if a size does not divide a factor or vice versa."""
+    """The factors of a segment, distributed to dimensions of these sizes; None if a factor and a size do not divide evenly."""
     left = list(segment)
     groups = []
     for size in sizes:

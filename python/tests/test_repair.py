@@ -590,7 +590,7 @@ def test_the_stored_model_is_not_overwritten(tmp_path):
     link.symlink_to(path)
     stored = path.read_bytes()
     for written in (path, link):
-        with pytest.raises(Error, match="is a file of a model that is read"):
+        with pytest.raises(Error, match="is a file of an input model"):
             repair_file(path, written)
     assert path.read_bytes() == stored
     repair_file(path, out)
@@ -610,7 +610,7 @@ def test_the_float_model_is_not_overwritten(tmp_path):
     onnx.save(proto, str(before), save_as_external_data=True, location="r.onnx.data", size_threshold=0)
     stored, data = before.read_bytes(), (tmp_path / "r.onnx.data").read_bytes()
     for written in (before, tmp_path / "r.onnx"):
-        with pytest.raises(Error, match="is a file of a model that is read"):
+        with pytest.raises(Error, match="is a file of an input model"):
             repair_file(path, written, float_model=before)
     assert before.read_bytes() == stored and (tmp_path / "r.onnx.data").read_bytes() == data
 
