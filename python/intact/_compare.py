@@ -77,9 +77,9 @@ class ComparedLayer:
     """A layer and its float node. `reason`: why it was not compared on data, or "".
 
     `by`: powers of the product's errors on the float model's input, by cause: the weights, the bias, the input's quantization as
-    stored ("input") and as `dynamically_quantized` chooses it for each sample ("dynamic_input"), clamped sums ("clamps"), and the
-    output's quantization, stored or chosen for each sample. `per_channel`, `eighth_bit`: the weights quantized again, with a scale for
-    each output channel, or with all 8 bits; None if they are stored this way."""
+    stored ("input") and as `dynamically_quantized` chooses it for each sample ("dynamic_input"), clamped sums ("clamps"), and
+    the output's quantization, stored or chosen for each sample. `per_channel`, `eighth_bit`: the weights quantized again, with a
+    scale for each output channel, or with all 8 bits; None if they are stored this way."""
 
     matched: Matched
     weights: Distance | None = None
@@ -149,8 +149,8 @@ class ComparedLayer:
 
     @property
     def engine_noise(self) -> float:
-        """The power of the implementation's errors, the largest of three: sums that clamp on CPUs without VNNI, the stock engine's
-        difference from the exact variant, and errors that no quantization explains."""
+        """The power of the implementation's errors, the largest of three: sums that clamp on CPUs without VNNI, the stock
+        engine's difference from the exact variant, and errors that no quantization explains."""
         return max(self.by.get("clamps", 0.0), self.here.noise if self.differs_here else 0.0, self.unexplained)
 
     @property
@@ -184,8 +184,8 @@ class ComparedLayer:
         return parts[self.category] / sum(parts.values()) if self.category else 0.0
 
     def noise_of(self, category: str) -> float:
-        """The power of the errors of a category that this layer belongs to, else 0. Implementation errors count if they exceed the
-        quantization's errors, so a layer may belong to two categories."""
+        """The power of the errors of a category that this layer belongs to, else 0. Implementation errors count if they exceed
+        the quantization's errors, so a layer may belong to two categories."""
         if category == "implementation":
             return self.engine_noise if self.engine_excess > 0 else 0.0
         return self.parts[category] if self.category == category else 0.0

@@ -104,7 +104,7 @@ class _Weights:
         return agreement(self.match.values, self.new_values * self.new_scale.astype(np.float32).reshape(self.shape))
 
     def keep(self, columns: np.ndarray) -> bool:
-        """Leaves columns as stored. Returns false, and changes nothing, if columns have no scales of their own, or zero points."""
+        """Leaves columns as stored. Returns false, and changes nothing, if they have no scales of their own, or zero points."""
         if self.scale.size != columns.size or self.point.any():
             return False
         self.new_scale = np.where(columns.reshape(self.scale.shape), self.scale, self.new_scale)

@@ -717,7 +717,7 @@ def test_hostile_irs_get_one_line(tmp_path, name, word):
 
 def test_ir_scales_that_stretch_the_weights(tmp_path):
     path = ir_product(tmp_path, weights=np.ones((1, 4000), np.int8), scale=np.ones((4000, 1)))
-    assert read_model(path).passed_over == {"MatMul: weights that their scales stretch": 1}
+    assert read_model(path).passed_over == {"MatMul: weights with scales of a larger shape": 1}
 
 
 def test_irs_that_quantize_one_constant_many_times(tmp_path):
