@@ -1,14 +1,15 @@
-// Pairs channels so that VPMADDUBSW, which adds the products of two adjacent depths in int16, cannot clamp. Two
-// channels make a safe pair if their weights fit each other in every column of every matrix that reads the channels.
-// Safe pairs are the edges of a graph. A maximum matching of this graph is an order with the most safe pairs.
-// intact/_order.py is the caller.
+// Pairs channels so that VPMADDUBSW, which adds the products of two adjacent depths in int16, cannot clamp.
+// Two channels make a safe pair if their weights fit each other in every column of every matrix that reads
+// the channels. Safe pairs are the edges of a graph. A maximum matching of this graph is an order with the
+// most safe pairs. intact/_order.py is the caller.
 //
-// If no order is safe, some matrices must have unsafe pairs. Without these matrices more pairs are safe, so the graph
-// has more edges. The search looks for the cheapest set of matrices without which the graph has a perfect matching.
-// The search is local: an exhaustive search takes time that is exponential in the number of matrices.
+// If no order is safe, some matrices must have unsafe pairs. Without these matrices more pairs are safe, so
+// the graph has more edges. The search looks for the cheapest set of matrices without which the graph has a
+// perfect matching. The search is local: an exhaustive search takes time that is exponential in the number of
+// matrices.
 //
-// If weights may be shortened, the search is for the matching of the least change: a pair costs the squared change that
-// makes it safe.
+// If weights may be shortened, the search is for the matching of the least change: a pair costs the squared
+// change that makes it safe.
 #include <stdint.h>
 
 #define LEMON_ONLY_TEMPLATES  // headers only; nothing is linked
@@ -22,8 +23,8 @@
 #include <utility>
 #include <vector>
 
-// The weights of one consumer: int8, channels × columns. `high`: the largest u8 activation. `cost`: of unsafe pairs in
-// this matrix, or of a squared step of change. Strides are in bytes.
+// The weights of one consumer: int8, channels × columns. `high`: the largest u8 activation. `cost`: of unsafe
+// pairs in this matrix, or of a squared step of change. Strides are in bytes.
 struct ChannelMatrix {
   const int8_t* weights;
   int64_t columns, channel_stride, column_stride;
@@ -102,8 +103,9 @@ void Pairs::MakeSymmetric() {
   }
 }
 
-// Adds the unsafe pairs of one column: two channels whose weights of one sign sum to more than `limit`. The heavier channel
-// has more than half of `limit`, so only rows of heavy channels are written: the table is not symmetric.
+// Adds the unsafe pairs of one column: two channels whose weights of one sign sum to more than `limit`. The
+// heavier channel has more than half of `limit`, so only rows of heavy channels are written: the table is not
+// symmetric.
 class Column {
  public:
   explicit Column(const Pairs& pairs) : sorted_(At(pairs.size())), partners_(At(pairs.words())) {}
@@ -149,7 +151,8 @@ class Column {
   std::vector<uint64_t> partners_;
 };
 
-// Adds a matrix's unsafe pairs. If there are fewer nodes than channels, a node stands for one channel of every block.
+// Adds a matrix's unsafe pairs. If there are fewer nodes than channels, a node stands for one channel of
+// every block.
 void AddUnsafePairs(const ChannelMatrix& matrix, int64_t channels, Pairs* pairs) {
   if (matrix.high <= 0) return;
   const int most = 32767 / matrix.high, least = 32768 / matrix.high;
@@ -176,8 +179,8 @@ void AddUnsafePairs(const ChannelMatrix& matrix, int64_t channels, Pairs* pairs)
   pairs->MakeSymmetric();
 }
 
-// Calls visit(other) for the nodes that make a safe pair with `node` and are in `among`, a row of bits. Starts after
-// `node` and wraps around. Stops when visit() returns false.
+// Calls visit(other) for the nodes that make a safe pair with `node` and are in `among`, a row of bits.
+// Starts after `node` and wraps around. Stops when visit() returns false.
 template <typename Visit>
 void VisitSafe(const Pairs& unsafe, int node, const uint64_t* among, Visit visit) {
   const int first = unsafe.FirstOfBlock(node), place = node - first;
@@ -248,7 +251,8 @@ void Matcher::MatchGreedily(const Pairs& unsafe, Mates* mates) const {
   }
 }
 
-// Runs Edmonds' algorithm on the edges added so far. It starts from the pairs in `mates`, which must be edges.
+// Runs Edmonds' algorithm on the edges added so far. It starts from the pairs in `mates`, which must be
+// edges.
 int Matcher::Run(Mates* mates, std::vector<int>* status) {
   using Graph = lemon::SmartGraph;
   using Matching = lemon::MaxMatching<Graph>;
@@ -295,10 +299,11 @@ std::vector<int> Matcher::ComponentsOfSpare() const {
   return components;
 }
 
-// The graph of all safe pairs may have millions of edges, so Edmonds' algorithm runs on few of them. Its result has a
-// proof (Gallai and Edmonds): without the nodes of status ODD, the spare nodes form components without other edges. A
-// safe pair that joins two components, or a component and another node, would break the proof. Some of these pairs are
-// added to the edges, until there are none. Then the matching is a maximum matching of all safe pairs.
+// The graph of all safe pairs may have millions of edges, so Edmonds' algorithm runs on few of them. Its
+// result has a proof (Gallai and Edmonds): without the nodes of status ODD, the spare nodes form components
+// without other edges. A safe pair that joins two components, or a component and another node, would break
+// the proof. Some of these pairs are added to the edges, until there are none. Then the matching is a maximum
+// matching of all safe pairs.
 int Matcher::Enlarge(const Pairs& unsafe, Mates* mates) {
   for (int node = 0; node < nodes_; ++node) {
     const int mate = (*mates)[At(node)];
@@ -370,7 +375,8 @@ class CheapestMatching {
   Graph::EdgeMap<int64_t> gains_;
 };
 
-// How many partners of each kind are examined for a node. The time of a cheapest matching grows with the square.
+// How many partners of each kind are examined for a node. The time of a cheapest matching grows with the
+// square.
 int PairsEach(int nodes) {
   return static_cast<int>(std::max<int64_t>(16, (int64_t{1} << 28) / (int64_t{nodes} * nodes)));
 }
@@ -462,9 +468,9 @@ void Search::Shrink(const std::vector<size_t>& order, Set* set) {
   }
 }
 
-// Looks near the best set, until the budget is spent or many rounds find no cheaper set. A round starts with all
-// matrices except one of the best set, and shrinks this set in a random order, the best set's matrices last. A set of
-// equal cost also becomes the best.
+// Looks near the best set, until the budget is spent or many rounds find no cheaper set. A round starts with
+// all matrices except one of the best set, and shrinks this set in a random order, the best set's matrices
+// last. A set of equal cost also becomes the best.
 void Search::TryExchanges(const Set& needed, Set* best) {
   std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): equal arguments give equal orders
   for (size_t rounds = 0; rounds < 10 * matrices() && budget_ > 0; ++rounds) {
@@ -505,8 +511,8 @@ Mates Search::Run() {
   return mates;
 }
 
-// Makes the fewest pairs unsafe that the set allows, and these in few matrices. If there are many pairs, it examines
-// only some of them, which include the present ones.
+// Makes the fewest pairs unsafe that the set allows, and these in few matrices. If there are many pairs, it
+// examines only some of them, which include the present ones.
 void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
   const int nodes = unsafe_[0].nodes();
   const int pairs_each = PairsEach(nodes);
@@ -532,7 +538,8 @@ void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
   matching.Run(mates);
 }
 
-// The least squared change of weights that makes a pair safe, summed over columns and, times their costs, over matrices.
+// The least squared change of weights that makes a pair safe, summed over columns and, times their costs,
+// over matrices.
 class Changes {
  public:
   Changes(const ChannelMatrix* matrices, int count, int channels, const Pairs& pairs)
@@ -544,8 +551,8 @@ class Changes {
   double columns() const;
 
  private:
-  // Calls visit(matrix, channel of `node`, channel of `other`) for each matrix; several times if a node stands for a
-  // channel of each block.
+  // Calls visit(matrix, channel of `node`, channel of `other`) for each matrix; several times if a node
+  // stands for a channel of each block.
   template <typename Visit>
   void VisitRows(int node, int other, Visit visit) const;
   static int64_t Excess(int sum, int most, int least) { return std::max({0, sum - most, -least - sum}); }
@@ -596,7 +603,8 @@ double Changes::Of(int one, int other) const {
     const int most = 32767 / matrix.high, least = 32768 / matrix.high;
     int64_t sum = 0;
     for (int64_t j = 0; j < matrix.columns; ++j) {
-      // Both weights lose half of the excess. Each limit is 128 or more, so weights of opposite signs have no excess.
+      // Both weights lose half of the excess. Each limit is 128 or more, so weights of opposite signs have no
+      // excess.
       const int64_t excess =
           Excess(row[j * matrix.column_stride] + next[j * matrix.column_stride], most, least);
       sum += (excess * excess + excess % 2) / 2;
@@ -608,8 +616,8 @@ double Changes::Of(int one, int other) const {
 
 constexpr double kWeights = 4e9;  // weights that the search for the matching of the least change may read
 
-// The perfect matching of the least change. If there are many pairs, it examines only the present ones, some safe ones,
-// and unsafe pairs with light channels.
+// The perfect matching of the least change. If there are many pairs, it examines only the present ones, some
+// safe ones, and unsafe pairs with light channels.
 void LowerChange(const ChannelMatrix* matrices, int count, int channels, const Pairs& unsafe, Mates* mates) {
   const int nodes = unsafe.nodes(), size = unsafe.size();
   const Changes changes(matrices, count, channels, unsafe);
@@ -687,10 +695,10 @@ void Order(const ChannelMatrix* matrices, int count, int channels, int blocks, b
 
 }  // namespace
 
-// Writes the mate of each node; -1: none. There is a node for each channel, with same_in_blocks only for the channels of
-// the first block, and a last node of zeros if the number of channels is odd. If there are several blocks, each has an
-// even number of channels. `least_change`: unsafe pairs are chosen by the squared change that makes them safe. Returns
-// 0, or 1 if memory ran out.
+// Writes the mate of each node; -1: none. There is a node for each channel, with same_in_blocks only for the
+// channels of the first block, and a last node of zeros if the number of channels is odd. If there are
+// several blocks, each has an even number of channels. `least_change`: unsafe pairs are chosen by the squared
+// change that makes them safe. Returns 0, or 1 if memory ran out.
 extern "C" __attribute__((visibility("default"))) int intact_order_channels(
     const ChannelMatrix* matrices, int32_t count, int32_t channels, int32_t blocks, int32_t same_in_blocks,
     int32_t allow_zero_channels, int32_t least_change, int32_t* mates) {

@@ -1,4 +1,5 @@
-// arc4random() for systems with a glibc older than 2.36. GCC 12's static C++ library calls it in std::random_device.
+// arc4random() for systems with a glibc older than 2.36. GCC 12's static C++ library calls it in
+// std::random_device.
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/random.h>

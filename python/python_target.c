@@ -1,7 +1,7 @@
-// A plug-in (intact/target.h) whose kernels are a Python class: --target python_target.so:FILE:CLASS. It starts
-// $INTACT_PYTHON, which runs intact/_target.py, and sends each problem through a socket: first the structs, byte by
-// byte, then dense arrays, each after its length in bytes. If the process ends, that is a finding, and the next
-// problem starts a new process.
+// A plug-in (intact/target.h) whose kernels are a Python class: --target python_target.so:FILE:CLASS. It
+// starts $INTACT_PYTHON, which runs intact/_target.py, and sends each problem through a socket: first the
+// structs, byte by byte, then dense arrays, each after its length in bytes. If the process ends, that is a
+// finding, and the next problem starts a new process.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <intact/target.h>
