@@ -77,7 +77,7 @@ class _Network:
         return self.add(place, "DequantizeLinear", parts)
 
     def float_of(self, place: int, name: str, depth: int = 0) -> str:
-        """The float tensor of which a tensor is the quantization, also through operators that move numbers; "" if none."""
+        """The float tensor that was quantized to this tensor, also through operators that move numbers; "" if none."""
         node = self.producers.get(name)
         if name in self.real:
             return self.real[name]

@@ -506,7 +506,7 @@ class Axes:
 
     @staticmethod
     def _validate(dims: list) -> None:
-        """Freezes axes of which a tensor has the digit with stride 1, but not the digits that number its blocks."""
+        """Freezes an axis if a tensor has its digit with stride 1, but not the digits that number its blocks."""
         numbers: dict[Axis, int] = {}
         for factor in [factor for dim in dims for factor in factors(dim)]:
             if factor.stride > 1:

@@ -455,7 +455,7 @@ def test_on_data(tmp_path):
 
 
 def test_an_odd_last_channel_of_u8_weights_is_alone():
-    """Weights of 128 are zeros to the instruction: so is the partner of the last channel of a tap."""
+    """Weights of 128 are zeros for the instruction, and so is the partner of the last channel of a tap."""
     weights = np.full((1, 2, 2, 3), 128, np.uint8)
     weights[..., 2] = 0
     layer = QuantizedLayer("n", "Conv", "Conv", False, "u8", "u8", weights, (0, 255), "")

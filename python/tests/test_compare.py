@@ -1,4 +1,4 @@
-"""`intact compare`: faults planted in one layer are found there, in their category, with the advice that removes them."""
+"""`intact compare`: finds planted faults in their layer and category, and gives the advice that removes them."""
 
 import json
 import math
@@ -36,8 +36,8 @@ def weights(seed, shape=(DEPTH, DEPTH)):
 
 
 class Pair:
-    """Float layers `one` and `two`, y = (x @ w1 + b1) @ w2 + b2, and the model quantized in QDQ form: `stored` of a layer changes
-    how it is stored (`scale`, `point`, `bits`, `bias`, `alpha`, `range` of its input, `channels`: a scale for each)."""
+    """Float layers `one` and `two`, y = (x @ w1 + b1) @ w2 + b2, and the model quantized in QDQ form. `stored`: by layer, changes
+    of how it is stored: `scale`, `bits`, `bias`, `alpha`, `range` of its input, `channels` (a scale for each)."""
 
     def __init__(self, folder, stored=None, smooth=False, w1=None, w2=None, x=None, names=("one", "two")):
         self.folder, self.smooth = folder, smooth

@@ -1,4 +1,4 @@
-"""`intact audit --data`: sums as engines compute them, and outputs beside the float model's."""
+"""`intact audit --data`: sums as engines compute them, and outputs compared with the float model's."""
 
 import json
 import shutil

@@ -620,7 +620,7 @@ def test_ir_concatenations(tmp_path):
         return audit(net.save(tmp_path)).layers[0].layer
 
     assert make([2.55, 2.55]).a_range == (0, 255) and make([2.55, 2.55]).note == ""
-    assert make([2.55, 5.1]).a_type == "u8" and "taken as int8" in make([2.55, 5.1]).note
+    assert make([2.55, 5.1]).a_type == "u8" and "audited as int8" in make([2.55, 5.1]).note
     net = Net()
     both = net.add("Concat", net.fake_quantize(net.add("Parameter"), 0.0, 2.55), net.add("Parameter"))
     net.add("MatMul", both, net.weights(HOT))

@@ -1,4 +1,4 @@
-"""Targets written in Python, under the native verifier."""
+"""Targets written in Python, checked by the native verifier."""
 
 import os
 import signal
