@@ -451,7 +451,7 @@ def _results(session: Any, inputs: dict, source: str) -> dict[str, np.ndarray]:
     try:
         values = session.run(names, {value.name: inputs[value.name] for value in session.get_inputs()})
     except Exception as error:
-        raise invalid(f"{excerpt(source)}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None
+        raise invalid(f"{excerpt(source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}") from None
     return dict(zip(names, map(np.asarray, values)))
 
 
@@ -474,7 +474,7 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
         raise invalid(f"{excerpt(float_path)}: no such file")
     matches, float_proto = match(result, float_path)
     if all(m.float_node is None for m in matches):
-        raise invalid(f"{excerpt(float_path)}: has the weights of no layer of {excerpt(path)}; expected the model before "
+        raise invalid(f"{excerpt(float_path)}: contains no weights of {excerpt(path)}; expected the model before "
                       f"quantization ({matches[0].layer.name}: {matches[0].how})")
     found = Comparison(result, str(float_path), 0, is_emulated=emulate)
     for audited, m in zip(result.layers, matches):

@@ -189,7 +189,7 @@ class Linear:
         if a_range is not None:
             d.a_min, d.a_max = self._two("a_range", a_range, lambda value: integer("a_range", value))
             if d.a_min == d.a_max == 0:
-                raise invalid("a_range: is (0, 0); expected more than one activation")
+                raise invalid("a_range: is (0, 0); expected more than one value")
         d.range_check = lib.INTACT_RANGE_CHECKED if check_range else lib.INTACT_RANGE_UNCHECKED
         d.b_zero_points, d.b_zero_point_count = self._values("b_zero_points", b_zero_points, np.int32)
         d.scales, d.scale_count = self._values("scales", scales, np.float32)

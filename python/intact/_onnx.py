@@ -262,7 +262,8 @@ def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) ->
     except (OSError, RuntimeError, ValueError) as error:
         raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {excerpt(error)}") from None
     if length != size or offset < 0 or offset + size > available:
-        raise invalid(f"tensor {excerpt(tensor.name)!r}: wants bytes {offset} to {offset + size} of {path.name}, which has {available}")
+        raise invalid(f"tensor {excerpt(tensor.name)!r}: needs bytes {offset} to {offset + size} of {path.name}, which has "
+                      f"{available}")
     try:
         return np.fromfile(path, np.dtype(dtype).newbyteorder("<"), math.prod(shape), offset=offset).reshape(shape)
     except OSError as error:

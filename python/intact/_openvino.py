@@ -120,7 +120,7 @@ class _Weights:
                 why = error.strerror or excerpt(error)
                 raise invalid(f"its weights {excerpt(self.path.name)} cannot be read: {why}") from None
         if offset < 0 or size < 0 or offset + size > self._bytes.size:
-            raise invalid(f"a constant wants bytes {offset} to {offset + size} of {excerpt(self.path.name)}, "
+            raise invalid(f"a constant needs bytes {offset} to {offset + size} of {excerpt(self.path.name)}, "
                           f"which has {self._bytes.size}")
         return np.asarray(self._bytes[offset:offset + size])
 

@@ -124,7 +124,7 @@ class Plan:
     def _failing_pairs(self, first: int, count: int | None, *pairing: int) -> np.ndarray:
         """The structs of the C interface as a structured array."""
         if first < 0 or (count is not None and count < 0):
-            raise invalid(f"{'first' if first < 0 else 'count'}: is negative")
+            raise invalid(f"{'first' if first < 0 else 'count'}: is negative; expected 0 or more")
         left = max(0, self._certificate(*pairing).failing_pairs - first)
         count = left if count is None else min(count, left)
         struct = "intact_failing_pair" if self._kind == "gemm" else "intact_conv_failing_pair"

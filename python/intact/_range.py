@@ -399,7 +399,7 @@ class _Widener:
                 values = session.run(names, inputs)
             except Exception as error:
                 source = excerpt(getattr(run, "source", "--data"))
-                raise invalid(f"{source}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None
+                raise invalid(f"{source}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}") from None
             for name, value in zip(names, values):
                 largest[name] = max(largest[name], int(value.max(initial=0)))
         return largest

@@ -152,7 +152,7 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
             try:
                 results.append([sessions[k].run(names, run) for run in runs])
             except Exception as error:
-                raise invalid(f"--check: ONNX Runtime refuses the inputs: {excerpt(error, 300)}") from None
+                raise invalid(f"--check: ONNX Runtime cannot run the inputs: {excerpt(error, 300)}") from None
             if progress:
                 progress(k + 1, len(models))
     for i, name in enumerate(names):

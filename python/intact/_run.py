@@ -416,7 +416,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
             values_before = before.run(None, inputs_before[done]) if before else []
             floats = {name: [value] for name, value in zip(before_names, values_before)}
         except Exception as error:
-            raise invalid(f"{excerpt(runs[done].source)}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None
+            raise invalid(f"{excerpt(runs[done].source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}") from None
         for i, name in enumerate(names):
             gathered[name].append([np.asarray(values) for values in [*(result[i] for result in results), *floats.get(name, ())]])
         for name, layers in visible.items():

@@ -199,7 +199,7 @@ class _File:
         offset, size = table.number(1, "Q"), table.number(2, "Q")
         if offset > 1:  # with 0 or 1 the bytes are in the table
             if offset + size > len(self.data):
-                raise invalid(f"buffer {i}: wants bytes {offset} to {offset + size} of a file that has {len(self.data)}")
+                raise invalid(f"buffer {i}: needs bytes {offset} to {offset + size} of a file that has {len(self.data)}")
             return np.frombuffer(self.data, np.uint8, size, offset)
         data = table.array(0, np.uint8)
         return data if data.size else None

@@ -464,7 +464,7 @@ def test_a_float_model_of_another_network(tmp_path):
     for node in proto.graph.node:
         node.name = f"other_{node.name}"
     onnx.save(proto, str(other))
-    with pytest.raises(Error, match="has the weights of no layer of .*; expected the model before quantization"):
+    with pytest.raises(Error, match="contains no weights of .*; expected the model before quantization"):
         compare(pair.quantized, other, tmp_path / "data")
 
 

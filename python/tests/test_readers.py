@@ -240,7 +240,7 @@ def test_weights_behind_the_tables(tmp_path):
         if is_right:
             assert np.array_equal(audit(path).layers[0].layer.weights, HOT)
         else:
-            assert "buffer 1: wants bytes" in refused(path)
+            assert "buffer 1: needs bytes" in refused(path)
 
 
 @pytest.mark.parametrize("code,shape,options", [
@@ -707,8 +707,8 @@ def hostile(tmp_path, name):
 @pytest.mark.parametrize("name,word", [
     ("no_xml", "is no XML"), ("binary", "is no XML"), ("other_root", "its root is <html>"), ("old", "of version 7"),
     ("laughs", "has a DTD"), ("external", "has a DTD"), ("no_bin", "m.bin cannot be read: No such file"), ("short_bin", "which has 3"),
-    ("empty_bin", "which has 0"), ("edge", "'99' to '1'"), ("ids", "the id '0'"), ("negative_offset", "wants bytes -16 to -4"),
-    ("huge_offset", f"wants bytes {1 << 70}"), ("huge_shape", f"expected {1 << 80}"), ("negative_shape", "of shape (-4, -3)"),
+    ("empty_bin", "which has 0"), ("edge", "'99' to '1'"), ("ids", "the id '0'"), ("negative_offset", "needs bytes -16 to -4"),
+    ("huge_offset", f"needs bytes {1 << 70}"), ("huge_shape", f"expected {1 << 80}"), ("negative_shape", "of shape (-4, -3)"),
     ("no_number", "malformed"), ("levels", "malformed"), ("digits", "malformed"), ("two_gigabytes", "2147483648 of m.bin"),
     ("reshape", "malformed")])
 def test_hostile_irs_get_one_line(tmp_path, name, word):
