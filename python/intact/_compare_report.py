@@ -148,7 +148,7 @@ def _remedy(comparison: Comparison) -> list[str]:
 
 
 def summary(comparison: Comparison) -> list[str]:
-    """The categories with their evidence, the outputs, and what would help."""
+    """Lines on the categories with their evidence, on the outputs, and on what would help."""
     of = len(comparison.layers)
     lines = []
     for kind in KINDS:

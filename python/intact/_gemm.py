@@ -34,8 +34,8 @@ def type_name(argument: str, array: np.ndarray, names: tuple) -> str:
 
 
 def strides_of(b: np.ndarray) -> tuple:
-    """Elements of `b` from depth to depth, and from column to column. NumPy's strides of a dimension of 1 mean nothing, so
-    those of a dense array are returned for it."""
+    """Elements of `b` from depth to depth, and from column to column. NumPy's stride of a dimension of 1 means nothing, so a
+    dense array's stride is returned for it."""
     (k, n), (stride_k, stride_n) = b.shape[-2:], b.strides[-2:]
     if k == 1:
         return n * (1 if n == 1 else stride_n), 1 if n == 1 else stride_n

@@ -457,7 +457,7 @@ class _Reader:
         if qdq and a_type == "s8":  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
             a_type, low, high = "u8", low + 128, high + 128
             note = note or ("s8 activations of QDQ models become u8 in ONNX Runtime; "
-                            "where several operators read them, those run in float")
+                            "if several operators read them, these run in float")
         if qdq:
             hidden = hidden or scope.producer(node.input[0]).op_type != "DequantizeLinear"  # the integers multiplied have no name
             scale = scope.constant(scope.dequantizer(node.input[0]).input[1])

@@ -54,7 +54,7 @@ _REWORDED = [(r"argument (.*): expected (one|at least one) argument", r"\1: has 
 
 
 class _Parser(argparse.ArgumentParser):
-    """A bad argument gets one line: its name, its value, what was expected."""
+    """Reports a bad argument in one line: its name, its value, and what was expected."""
 
     def error(self, message: str) -> NoReturn:
         for pattern, text in _REWORDED:
@@ -146,7 +146,7 @@ def _repair(arguments: list[str]) -> int:
                              "random inputs)")
     parser.add_argument("--emulate", action="store_true",
                         help="with --check: runs both in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)")
-    parser.add_argument("--json", metavar="FILE", help="writes what was done as JSON")
+    parser.add_argument("--json", metavar="FILE", help="writes a description of the repair as JSON")
     options = parser.parse_args(arguments)
     if (options.emulate and not options.check) or (options.data and not (options.check or options.float_model)):
         print(f"intact: {'--emulate: needs --check' if options.emulate else '--data: needs --check or --undo-reduce-range'}",

@@ -115,6 +115,6 @@ def _copied(module: Any) -> Any:
     """A copy with constants of its own."""
     if not isinstance(module, ExportedProgram):
         return copy.deepcopy(module)
-    program = copy.copy(module)  # a deep copy renames inputs whose names are those of built-in functions
+    program = copy.copy(module)  # a deep copy would rename inputs that are named like built-in functions
     program._state_dict, program._constants = copy.deepcopy((module.state_dict, module.constants))
     return program
