@@ -129,7 +129,7 @@ def test_matching_by_name(tmp_path):
     assert found[1].float_node.name == "two" and found[1].how.startswith("name, correlation 0.0")
 
 
-def test_equal_weights_are_told_apart_by_name(tmp_path):
+def test_equal_weights_are_distinguished_by_name(tmp_path):
     pair = Pair(tmp_path, w1=weights(1), w2=weights(1), names=("two_quant", "one_quant"))
     found, _ = match(audit(pair.quantized), pair.float)
     assert [m.float_node.name for m in found] == ["two", "one"]
