@@ -1,13 +1,15 @@
-// Pairs channels so that VPMADDUBSW cannot clamp: it adds the products of two adjacent depths in int16. Two channels make a
-// safe pair if their weights fit each other in every column of every matrix that reads the channels. Safe pairs are the edges
-// of a graph. A maximum matching of this graph pairs as many channels as any order can. intact/_order.py is the caller.
+// Pairs channels so that VPMADDUBSW, which adds the products of two adjacent depths in int16, cannot clamp.
+// Two channels make a safe pair if their weights fit each other in every column of every matrix that reads
+// the channels. Safe pairs are the edges of a graph. A maximum matching of this graph is an order with the
+// most safe pairs. intact/_order.py is the caller.
 //
-// Where no order is safe, some matrices must have unsafe pairs. Without these matrices more pairs are safe, so the graph is
-// larger. The search looks for the cheapest set of matrices without which the graph has a perfect matching. It is a local
-// search: the time of an exhaustive search is exponential in the number of matrices.
+// If no order is safe, some matrices must have unsafe pairs. Without these matrices more pairs are safe, so
+// the graph has more edges. The search looks for the cheapest set of matrices without which the graph has a
+// perfect matching. The search is local: an exhaustive search takes time that is exponential in the number of
+// matrices.
 //
-// Where weights may be shortened, the matching of the least change is looked for instead: a pair costs the squared change
-// that makes it safe.
+// If weights may be shortened, the search is for the matching of the least change: a pair costs the squared
+// change that makes it safe.
 #include <stdint.h>
 
 #define LEMON_ONLY_TEMPLATES  // headers only; nothing is linked
@@ -21,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-// The weights of one consumer: int8, channels × columns. `high`: the largest u8 activation. `cost`: the price of unsafe
+// The weights of one consumer: int8, channels × columns. `high`: the largest u8 activation. `cost`: of unsafe
 // pairs in this matrix, or of a squared step of change. Strides are in bytes.
 struct ChannelMatrix {
   const int8_t* weights;
@@ -36,11 +38,11 @@ constexpr int kTile = 64;  // columns that are copied at once
 
 constexpr size_t At(int64_t index) { return static_cast<size_t>(index); }
 
-using Mates = std::vector<int>;  // of each node; -1: none
+using Mates = std::vector<int>;  // the mate of each node; -1: none
 
 bool IsZero(uint64_t word) { return word == 0; }
 
-// For each node, a bit for each node of its block. Blocks have `size` nodes.
+// A set of pairs of nodes: for each node, a bit for each node of its block. Blocks have `size` nodes.
 class Pairs {
  public:
   Pairs(int nodes, int size)
@@ -68,7 +70,7 @@ class Pairs {
   std::vector<uint64_t> bits_;
 };
 
-// Bit j of word i becomes bit i of word j, by halves of halves.
+// Transposes a matrix of bits: swaps halves, then halves of halves.
 void Transpose(uint64_t square[64]) {
   uint64_t mask = 0xffffffff;
   for (int half = 32; half > 0; half /= 2, mask ^= mask << half) {
@@ -101,8 +103,9 @@ void Pairs::MakeSymmetric() {
   }
 }
 
-// Adds the unsafe pairs of one column: two channels whose weights of one sign sum to more than `limit`. The heavier channel
-// has more than half of `limit`, so only rows of heavy channels are written: the table is not symmetric.
+// Adds the unsafe pairs of one column: two channels whose weights of one sign sum to more than `limit`. The
+// heavier channel has more than half of `limit`, so only rows of heavy channels are written: the table is not
+// symmetric.
 class Column {
  public:
   explicit Column(const Pairs& pairs) : sorted_(At(pairs.size())), partners_(At(pairs.words())) {}
@@ -112,7 +115,7 @@ class Column {
     int largest = 0;
     for (int i = 0; i < count; ++i) largest = std::max(largest, sign * values[i]);
     if (2 * largest <= limit) return;
-    // Channels by weight, the largest first, down to the smallest that the largest makes unsafe.
+    // Channels by weight, the largest first, down to the smallest that is unsafe with the largest.
     const int least = std::max(1, limit + 1 - largest);
     int ends[130] = {};  // ends[w]: how many channels have a weight of w or more
     for (int i = 0; i < count; ++i) {
@@ -127,7 +130,7 @@ class Column {
       const int weight = sign * values[i];
       if (weight >= least) sorted_[At(places[weight]++)] = i;
     }
-    // From the lightest heavy channel up: partners are added and never removed.
+    // From the lightest heavy channel up, so that partners are only added.
     std::fill(partners_.begin(), partners_.end(), 0);
     int added = 0;
     for (int weight = limit / 2 + 1; weight <= largest; ++weight) {
@@ -148,7 +151,8 @@ class Column {
   std::vector<uint64_t> partners_;
 };
 
-// Adds a matrix' unsafe pairs. If there are fewer nodes than channels, a node stands for one channel of every block.
+// Adds a matrix's unsafe pairs. If there are fewer nodes than channels, a node stands for one channel of
+// every block.
 void AddUnsafePairs(const ChannelMatrix& matrix, int64_t channels, Pairs* pairs) {
   if (matrix.high <= 0) return;
   const int most = 32767 / matrix.high, least = 32768 / matrix.high;
@@ -175,8 +179,8 @@ void AddUnsafePairs(const ChannelMatrix& matrix, int64_t channels, Pairs* pairs)
   pairs->MakeSymmetric();
 }
 
-// Calls visit(node) for the nodes that make a safe pair with `node` and are in `among`, a row of bits; from the place of
-// `node` on, and around. Stops where it returns false.
+// Calls visit(other) for the nodes that make a safe pair with `node` and are in `among`, a row of bits.
+// Starts after `node` and wraps around. Stops when visit() returns false.
 template <typename Visit>
 void VisitSafe(const Pairs& unsafe, int node, const uint64_t* among, Visit visit) {
   const int first = unsafe.FirstOfBlock(node), place = node - first;
@@ -201,7 +205,7 @@ class Matcher {
   Matcher(int nodes, int size)
       : nodes_(nodes), words_((size + 63) / 64), size_(size), all_(At(words_), ~uint64_t{0}) {}
 
-  // Drops the matching's unsafe pairs, then makes it a largest one. Returns how many nodes are left over.
+  // Drops the matching's unsafe pairs, then makes it a maximum matching. Returns how many nodes have no mate.
   int Enlarge(const Pairs& unsafe, Mates* mates);
 
  private:
@@ -215,10 +219,10 @@ class Matcher {
   int nodes_, words_, size_;
   std::vector<uint64_t> all_;
   lemon::SmartGraph graph_;
-  std::vector<bool> spare_;  // nodes that some largest matching leaves over
+  std::vector<bool> spare_;  // nodes that have no mate in some maximum matching
 };
 
-// Nodes with few partners choose first, and take the free partner that has the fewest.
+// Nodes with few partners choose first, and take the free partner with the fewest partners.
 void Matcher::MatchGreedily(const Pairs& unsafe, Mates* mates) const {
   std::vector<int> refused(At(nodes_), 0), order;
   std::vector<uint64_t> free(At(nodes_ / size_) * At(words_), 0);
@@ -247,11 +251,12 @@ void Matcher::MatchGreedily(const Pairs& unsafe, Mates* mates) const {
   }
 }
 
-// Runs Edmonds' algorithm on the edges added so far. It starts from the pairs in `mates`, which must be edges.
+// Runs Edmonds' algorithm on the edges added so far. It starts from the pairs in `mates`, which must be
+// edges.
 int Matcher::Run(Mates* mates, std::vector<int>* status) {
   using Graph = lemon::SmartGraph;
   using Matching = lemon::MaxMatching<Graph>;
-  // Of two equal edges one is matched.
+  // Of two equal edges, only one is matched.
   Graph::EdgeMap<bool> initial(graph_, false);
   std::vector<bool> matched(At(nodes_), false);
   for (int id = 0; id < graph_.edgeNum(); ++id) {
@@ -273,7 +278,7 @@ int Matcher::Run(Mates* mates, std::vector<int>* status) {
   return left;
 }
 
-// Numbers the connected components of the spare nodes; -1: not spare.
+// Numbers the connected components of the spare nodes. -1: the node is not spare.
 std::vector<int> Matcher::ComponentsOfSpare() const {
   std::vector<int> components(At(nodes_), -1), open;
   for (int root = 0; root < nodes_; ++root) {
@@ -294,10 +299,11 @@ std::vector<int> Matcher::ComponentsOfSpare() const {
   return components;
 }
 
-// The graph of all safe pairs may have millions of edges, so Edmonds' algorithm runs on few of them. Its result has a proof
-// (Gallai and Edmonds): without the nodes of status ODD, the spare nodes fall into components that nothing else touches.
-// Safe pairs that join two components, or a component to another node, would spoil the proof. Some of these pairs are added
-// to the edges, until there are none: then the matching is a largest one of all safe pairs.
+// The graph of all safe pairs may have millions of edges, so Edmonds' algorithm runs on few of them. Its
+// result has a proof (Gallai and Edmonds): without the nodes of status ODD, the spare nodes form components
+// without other edges. A safe pair that joins two components, or a component and another node, would break
+// the proof. Some of these pairs are added to the edges, until there are none. Then the matching is a maximum
+// matching of all safe pairs.
 int Matcher::Enlarge(const Pairs& unsafe, Mates* mates) {
   for (int node = 0; node < nodes_; ++node) {
     const int mate = (*mates)[At(node)];
@@ -345,7 +351,7 @@ int Matcher::Enlarge(const Pairs& unsafe, Mates* mates) {
   }
 }
 
-// A perfect matching of the least cost, of the pairs that are added.
+// A perfect matching of the least cost, among the pairs that are added.
 class CheapestMatching {
  public:
   explicit CheapestMatching(int nodes) : gains_(graph_) {
@@ -354,7 +360,7 @@ class CheapestMatching {
   void Add(int one, int other, int64_t cost) {
     gains_[graph_.addEdge(Graph::nodeFromId(one), Graph::nodeFromId(other))] = -cost;
   }
-  // Leaves `mates` if there is none.
+  // Does not change `mates` if there is none.
   void Run(Mates* mates) {
     lemon::MaxWeightedPerfectMatching<Graph, Graph::EdgeMap<int64_t>> matching(graph_, gains_);
     if (!matching.run()) return;
@@ -369,12 +375,13 @@ class CheapestMatching {
   Graph::EdgeMap<int64_t> gains_;
 };
 
-// With how many others of each kind a node is looked at; the time of a cheapest matching grows with the square.
+// How many partners of each kind are examined for a node. The time of a cheapest matching grows with the
+// square.
 int PairsEach(int nodes) {
   return static_cast<int>(std::max<int64_t>(16, (int64_t{1} << 28) / (int64_t{nodes} * nodes)));
 }
 
-constexpr double kBudget = 8e8;  // words that may be read to look for better sets
+constexpr double kBudget = 8e8;  // words that the search for better sets may read
 
 using Set = std::vector<bool>;  // for each matrix: whether it may have unsafe pairs
 
@@ -419,7 +426,7 @@ int Search::Enlarge(const Pairs& unsafe, Mates* mates) {
   return matcher_.Enlarge(unsafe, mates);
 }
 
-// How many nodes are left over if the matrices of a set may have unsafe pairs.
+// How many nodes have no mate if the matrices of a set may have unsafe pairs.
 int Search::Left(const Set& set, Mates* mates) {
   Pairs unsafe(unsafe_[0].nodes(), unsafe_[0].size());
   for (size_t i = 0; i < matrices(); ++i) {
@@ -442,7 +449,7 @@ std::vector<size_t> Search::MatricesByCost() const {
   return order;
 }
 
-// Takes matrices out of a set that is enough, in the order given, where it stays enough.
+// Removes matrices from a set that is enough, in the given order, if the set stays enough.
 void Search::Shrink(const std::vector<size_t>& order, Set* set) {
   Pairs unsafe(unsafe_[0].nodes(), unsafe_[0].size());
   for (size_t i = 0; i < matrices(); ++i) {
@@ -461,8 +468,9 @@ void Search::Shrink(const std::vector<size_t>& order, Set* set) {
   }
 }
 
-// Looks near the best set, until the budget is spent or many rounds found no cheaper one: takes out one of its matrices, puts
-// all others in, and shrinks that set in a random order, the best set's matrices last. Sets of equal cost lead on.
+// Looks near the best set, until the budget is spent or many rounds find no cheaper set. A round starts with
+// all matrices except one of the best set, and shrinks this set in a random order, the best set's matrices
+// last. A set of equal cost also becomes the best.
 void Search::TryExchanges(const Set& needed, Set* best) {
   std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): equal arguments give equal orders
   for (size_t rounds = 0; rounds < 10 * matrices() && budget_ > 0; ++rounds) {
@@ -482,7 +490,7 @@ void Search::TryExchanges(const Set& needed, Set* best) {
 }
 
 Set Search::CheapestSet() {
-  Set needed(matrices(), false);  // without one of these matrices all others are not enough
+  Set needed(matrices(), false);  // matrices without which all others together are not enough
   for (size_t i = 0; i < matrices(); ++i) {
     Set others(matrices(), true);
     others[i] = false;
@@ -503,8 +511,8 @@ Mates Search::Run() {
   return mates;
 }
 
-// Makes as few pairs unsafe as the set allows, and these in few matrices. Of many pairs it looks at some, the present ones
-// among them.
+// Makes the fewest pairs unsafe that the set allows, and these in few matrices. If there are many pairs, it
+// examines only some of them, which include the present ones.
 void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
   const int nodes = unsafe_[0].nodes();
   const int pairs_each = PairsEach(nodes);
@@ -520,9 +528,9 @@ void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
   };
   for (int node = 0; node < nodes; ++node) {
     if ((*mates)[At(node)] > node) add(node, (*mates)[At(node)]);
-    int count[2] = {};  // of safe pairs and of unsafe ones
+    int count[2] = {};  // safe pairs, unsafe pairs
     VisitSafe(refused, node, all_.data(), [&](int other) {
-      if (other < node && pairs_each >= unsafe.size()) return true;  // the other node has added it
+      if (other < node && pairs_each >= unsafe.size()) return true;  // the other node has added this pair
       if (count[unsafe.Has(node, other)]++ < pairs_each) add(node, other);
       return count[0] < pairs_each || count[1] < pairs_each;
     });
@@ -530,20 +538,21 @@ void Search::LowerUnsafePairs(const Set& set, Mates* mates) const {
   matching.Run(mates);
 }
 
-// The least squared change of weights that makes a pair safe, summed over columns and matrices, each times its cost.
+// The least squared change of weights that makes a pair safe, summed over columns and, times their costs,
+// over matrices.
 class Changes {
  public:
   Changes(const ChannelMatrix* matrices, int count, int channels, const Pairs& pairs)
       : matrices_(matrices), count_(count), channels_(channels), pairs_(pairs) {}
 
-  // How much weights of a channel are beyond half of the limit: such a channel makes costly pairs.
+  // How far weights of a channel exceed half of the limit. A heavy channel makes costly pairs.
   double Heaviness(int node) const;
   double Of(int one, int other) const;
   double columns() const;
 
  private:
-  // Calls visit(matrix, channel of `node`, channel of `other`) for each matrix; several times if a node stands for a channel
-  // of each block.
+  // Calls visit(matrix, channel of `node`, channel of `other`) for each matrix; several times if a node
+  // stands for a channel of each block.
   template <typename Visit>
   void VisitRows(int node, int other, Visit visit) const;
   static int64_t Excess(int sum, int most, int least) { return std::max({0, sum - most, -least - sum}); }
@@ -594,7 +603,8 @@ double Changes::Of(int one, int other) const {
     const int most = 32767 / matrix.high, least = 32768 / matrix.high;
     int64_t sum = 0;
     for (int64_t j = 0; j < matrix.columns; ++j) {
-      // Both weights lose a half; each limit is 128 or more, so weights of two signs have no excess.
+      // Both weights lose half of the excess. Each limit is 128 or more, so weights of opposite signs have no
+      // excess.
       const int64_t excess =
           Excess(row[j * matrix.column_stride] + next[j * matrix.column_stride], most, least);
       sum += (excess * excess + excess % 2) / 2;
@@ -604,10 +614,10 @@ double Changes::Of(int one, int other) const {
   return total;
 }
 
-constexpr double kWeights = 4e9;  // that may be read to find the matching of the least change
+constexpr double kWeights = 4e9;  // weights that the search for the matching of the least change may read
 
-// The perfect matching of the least change. Of many pairs it looks at some: the present ones, and unsafe pairs with light
-// channels.
+// The perfect matching of the least change. If there are many pairs, it examines only the present ones, some
+// safe ones, and unsafe pairs with light channels.
 void LowerChange(const ChannelMatrix* matrices, int count, int channels, const Pairs& unsafe, Mates* mates) {
   const int nodes = unsafe.nodes(), size = unsafe.size();
   const Changes changes(matrices, count, channels, unsafe);
@@ -656,7 +666,7 @@ void LowerChange(const ChannelMatrix* matrices, int count, int channels, const P
 void Order(const ChannelMatrix* matrices, int count, int channels, int blocks, bool same_in_blocks,
            bool allow_zero, bool least_change, int32_t* mates) {
   const int length = channels / blocks;
-  const int size = length + length % 2;  // an odd last channel is alone: its mate is a channel of zeros
+  const int size = length + length % 2;  // the mate of an odd last channel is a channel of zeros
   const int nodes = same_in_blocks ? size : size * blocks;
   Pairs any(nodes, size);
   std::vector<Pairs> unsafe;
@@ -685,10 +695,10 @@ void Order(const ChannelMatrix* matrices, int count, int channels, int blocks, b
 
 }  // namespace
 
-// Writes the mate of each node: -1 if it is left over. There is a node for each channel; a last one, of zeros, if their
-// number is odd; with same_in_blocks only those of the first block. Blocks, if there are several, have an even number of
-// channels. `least_change`: unsafe pairs are chosen by the squared change that makes them safe. Returns 0, or 1 if memory ran
-// out.
+// Writes the mate of each node; -1: none. There is a node for each channel, with same_in_blocks only for the
+// channels of the first block, and a last node of zeros if the number of channels is odd. If there are
+// several blocks, each has an even number of channels. `least_change`: unsafe pairs are chosen by the squared
+// change that makes them safe. Returns 0, or 1 if memory ran out.
 extern "C" __attribute__((visibility("default"))) int intact_order_channels(
     const ChannelMatrix* matrices, int32_t count, int32_t channels, int32_t blocks, int32_t same_in_blocks,
     int32_t allow_zero_channels, int32_t least_change, int32_t* mates) {

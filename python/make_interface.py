@@ -1,7 +1,7 @@
-"""make_interface.py COMPILER HEADER OUT: the declarations of intact/target.h, and of intact.h in it, as a module that cffi loads.
+"""make_interface.py COMPILER HEADER OUT: writes the declarations of intact/target.h, which includes intact.h, as a cffi module.
 
-Structs, enumerators and functions have one definition, the headers: they are preprocessed, and cffi's ABI mode writes what it
-declares into a Python module, which needs neither a compiler nor a parser where it is imported.
+The headers are the only definition of structs, enumerators and functions. They are preprocessed, and cffi's ABI mode writes their
+declarations into a Python module. Importing this module needs neither a compiler nor a parser.
 """
 
 import subprocess

@@ -1,4 +1,5 @@
-// What GCC 12's static C++ library asks glibc 2.36 for, for systems whose glibc is older: std::random_device's numbers.
+// arc4random() for systems with a glibc older than 2.36. GCC 12's static C++ library calls it in
+// std::random_device.
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/random.h>

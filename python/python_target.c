@@ -1,7 +1,7 @@
-// A plug-in (intact/target.h) whose kernels are a class in Python: --target python_target.so:FILE:CLASS. It starts
-// `$INTACT_PYTHON -m intact._target FILE CLASS` and passes each problem through a socket: structs as memory has them, then
-// dense arrays, each behind its length in bytes. The other side is intact/_target.py. A process that has ended is a finding,
-// and the next problem starts another.
+// A plug-in (intact/target.h) whose kernels are a Python class: --target python_target.so:FILE:CLASS. It
+// starts $INTACT_PYTHON, which runs intact/_target.py, and sends each problem through a socket: first the
+// structs, byte by byte, then dense arrays, each after its length in bytes. If the process ends, that is a
+// finding, and the next problem starts a new process.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <intact/target.h>
@@ -43,7 +43,7 @@ static int Read(void* data, size_t size) {
   return 1;
 }
 
-// An array of `count` elements of `size` bytes; NULL is one of none.
+// Sends an array of `count` elements of `size` bytes. NULL is sent as an empty array.
 static int Array(const void* data, int64_t count, int64_t size) {
   const int64_t bytes = data == NULL ? 0 : count * size;
   return Write(&bytes, sizeof bytes) && Write(data, (size_t)bytes);
@@ -59,7 +59,7 @@ static int Linear(const intact_linear_desc* linear, int64_t columns) {
          Array(linear->scales, linear->scale_count, 4);
 }
 
-// Ends the child, if it does not end by itself within two seconds. Returns its status as waitpid() has it, or -1.
+// Waits two seconds for the child to end, then kills it. Returns its status from waitpid(), or -1.
 static int Stop(void) {
   int status = 0, i;
   close(to_child);
@@ -74,7 +74,7 @@ static int Stop(void) {
   return waitpid(child, &status, 0) == child ? status : -1;
 }
 
-// The child closed its socket: it is about to end, or has ended.
+// Handles a closed socket: the child has ended or is about to. Reports how it ended.
 static intact_status Gone(char* message) {
   const int status = Stop();
   if (status != -1 && WIFSIGNALED(status)) {
@@ -87,7 +87,7 @@ static intact_status Gone(char* message) {
   return INTACT_CODEGEN_FAILED;
 }
 
-// Python's answer: a status, a text of 256 bytes, and C if the status is OK.
+// Reads Python's answer: a status, a text of 256 bytes, and C if the status is OK.
 static intact_status Answer(void* c, int64_t bytes, char* message) {
   int64_t status = 0;
   if (!Read(&status, sizeof status) || !Read(message, INTACT_TARGET_MESSAGE_BYTES)) return Gone(message);
@@ -96,7 +96,7 @@ static intact_status Answer(void* c, int64_t bytes, char* message) {
   return (intact_status)status;
 }
 
-// FILE:CLASS; the class' name has no colon.
+// The child: replaces this process by Python. The last colon separates FILE from CLASS.
 static void Live(int socket) {
   char* const file = file_and_class;
   char* const colon = strrchr(file, ':');
@@ -105,19 +105,19 @@ static void Live(int socket) {
   dup2(socket, STDIN_FILENO);
   dup2(socket, STDOUT_FILENO);
   const char* const python = getenv("INTACT_PYTHON") ? getenv("INTACT_PYTHON") : "python3";
-  // Not by -m: this warns of a package that imports the module itself.
+  // Not with -m: Python would warn that the package already imports the module.
   execlp(python, python, "-c", "from intact._target import main; main()", file, colon + 1, (char*)NULL);
   fprintf(stderr, "%s: %s\n", python, strerror(errno));
   _exit(1);
 }
 
-// What Python says the class is.
+// The class as Python describes it.
 static struct {
   uint64_t supports;
   char name[INTACT_TARGET_MESSAGE_BYTES], arithmetic[INTACT_TARGET_MESSAGE_BYTES];
 } introduction;
 
-// Starts Python unless it runs. Returns 0, with a message, if it does not start or refuses the class.
+// Starts Python unless it is running. Returns 0, with a message, if it does not start or refuses the class.
 static int Start(char* message) {
   int sockets[2];
   int64_t status = 0;
@@ -133,7 +133,7 @@ static int Start(char* message) {
   if (child < 0 || !Read(&status, sizeof status) || !Read(message, INTACT_TARGET_MESSAGE_BYTES)) {
     Stop();
     snprintf(message, INTACT_TARGET_MESSAGE_BYTES,
-             "the Python process did not start; INTACT_PYTHON names another python3");
+             "the Python process did not start; set INTACT_PYTHON to a Python that has intact");
     return 0;
   }
   message[INTACT_TARGET_MESSAGE_BYTES - 1] = '\0';
@@ -173,15 +173,15 @@ static intact_status RunConv(const intact_conv_desc* desc, const intact_linear_d
                              char message[INTACT_TARGET_MESSAGE_BYTES]) {
   const int64_t kind = 1, groups = desc->groups ? desc->groups : 1, columns = desc->output_channels;
   int64_t inputs = args->batch, outputs = args->batch, taps = 1;
-  intact_conv_args told = *args;  // with the output's extents
+  intact_conv_args complete = *args;  // with the output's extents
   for (int i = 0; i < desc->spatial_dims; ++i) {
-    told.output[i] = Extent(desc, i);
+    complete.output[i] = Extent(desc, i);
     inputs *= desc->input[i];
-    outputs *= told.output[i];
+    outputs *= complete.output[i];
     taps *= desc->kernel[i] ? desc->kernel[i] : 1;
   }
   if (!Start(message)) return INTACT_CODEGEN_FAILED;
-  if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(&told, sizeof told) ||
+  if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(&complete, sizeof complete) ||
       !Linear(linear, columns) || !Array(args->a, inputs * desc->input_channels, 1) ||
       !Array(weights, columns * taps * (desc->input_channels / groups), 1) ||
       !Array(args->residual, outputs * columns, ElementSize(linear->residual_type))) {

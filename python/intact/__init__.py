@@ -6,9 +6,9 @@
     gemm = intact.Gemm(weights, scales=0.01, c_type="u8", c_zero_point=3)
     c = gemm.run(np.full((5, 64), 255, np.uint8))                           # (5, 16), uint8
 
-`Gemm` and `Conv` are plans: they pack constant weights once and run many times. Arrays are NumPy's, or any library's that
-speaks DLPack. What a call refuses is an `Error`. `audit` says which layers of a model can saturate, `repair` makes them safe,
-`compare` compares a quantized model with its float model.
+`Gemm` and `Conv` are plans: they pack constant weights once and run many times. Arrays come from NumPy, or from any library
+that speaks DLPack. A refused call raises `Error`. `audit` lists the layers of a model that can compute wrong sums on CPUs without
+VNNI, `repair` makes them safe, `compare` compares a quantized model with its float model.
 """
 
 from ._audit import Audit, audit

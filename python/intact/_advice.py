@@ -1,6 +1,6 @@
-"""What would help a quantized model, tried out: the network with some layers changed, beside the float model.
+"""Tries what would help a quantized model: changes some layers in the network and compares it with the float model.
 
-A changed layer computes in float from weights and activations that hold the values of the quantization that is tried.
+A changed layer computes in float, from weights and activations that have the values of the quantization to try.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ._compare import Advice, ComparedLayer, Comparison, Distance
 from ._onnx import MOVED_THROUGH
 from ._run import decibels, session_of
 
-LEFT_IN_FLOAT = 3  # layers that are tried in float, one by one
-TURNS = (1, 2, 3)  # controls: every second layer, every second two, every second three
-CLEARLY = 3.0  # decibels that a layer must gain by itself before the network is tried
+LEFT_IN_FLOAT = 3  # how many layers are tried in float, one by one
+TURNS = (1, 2, 3)  # controls change layers in turns of 1, 2 or 3: that many changed, that many as stored
+CLEARLY = 3.0  # decibels: a change is tried in the network only if some layer gains this much by itself
 
 
 @dataclass
 class Change:
-    """`weights`: real ones, in the layer's layout; None: as stored. `input`: how its activations are quantized: "stored",
-    "float", "dynamic", or a range. `bias`: a real one; None: as stored."""
+    """A change of a layer. `weights`: real numbers in the layer's layout; None: as stored. `input`: how its activations are
+    quantized: "stored", "float", "dynamic", or by a range. `bias`: real numbers; None: as stored."""
 
     layer: ComparedLayer
     weights: "np.ndarray | None" = None
@@ -38,10 +38,10 @@ class _Network:
     def __init__(self, exact: Any, places: dict[str, int]):
         self.proto = copy.deepcopy(exact)
         self.nodes: list[Any] = list(self.proto.graph.node)
-        self.places, self.before, self.count = places, {}, 0  # nodes to add, by the place of the node that they come before
+        self.places, self.before, self.count = places, {}, 0  # before: nodes to add, by the place of the node that follows
         self.dropped: set[int] = set()
         self.producers = {name: node for node in self.nodes for name in node.output if name}
-        self.real: dict[str, str] = {}  # of integer tensors, the float tensor that was quantized
+        self.real: dict[str, str] = {}  # by integer tensor: the float tensor that was quantized to it
 
     def constant(self, array: np.ndarray) -> str:
         from onnx import numpy_helper
@@ -61,7 +61,7 @@ class _Network:
         return outputs[0]
 
     def quantized_anew(self, place: int, x: str, how: "str | tuple[float, float]", bounds: tuple[float, float]) -> str:
-        """The float tensor x, within bounds, through a quantization."""
+        """The float tensor x, clipped to bounds, then quantized and dequantized."""
         if max(bounds) < np.inf or min(bounds) > -np.inf:
             limits = [self.constant(np.float32(bound)) if np.isfinite(bound) else "" for bound in bounds]
             x = self.add(place, "Clip", [x, *limits])
@@ -77,7 +77,7 @@ class _Network:
         return self.add(place, "DequantizeLinear", parts)
 
     def float_of(self, place: int, name: str, depth: int = 0) -> str:
-        """The float tensor that a quantized one was made of, through operators that move numbers; "" if there is none."""
+        """The float tensor that was quantized to this tensor, also through operators that move numbers; "" if none."""
         node = self.producers.get(name)
         if name in self.real:
             return self.real[name]
@@ -92,7 +92,7 @@ class _Network:
         return node.input[0] if node.op_type == "QuantizeLinear" else ""
 
     def change(self, change: Change) -> bool:
-        """Returns whether it could."""
+        """Applies the change. Returns false if that is not possible."""
         m = change.layer.matched
         layer = m.layer
         if change.layer.name not in self.places or not m.is_product or not m.outputs or m.real is None:
@@ -179,7 +179,7 @@ def changed(exact: Any, found: Comparison, places: dict[str, int], changes: list
     """The exact variant with changed layers, and the names of the layers that could be changed."""
     network = _Network(exact, places)
     names = {change.layer.name for change in changes}
-    if any(change.input != "stored" for change in changes):  # quantized operators hide the floats that layers behind them want
+    if any(change.input != "stored" for change in changes):  # expose the floats that later layers need
         for layer in found.layers:
             if layer.name not in names and layer.matched.layer.op_type in ("QLinearConv", "QLinearMatMul", "QGemm"):
                 network.change(Change(layer))
@@ -187,7 +187,7 @@ def changed(exact: Any, found: Comparison, places: dict[str, int], changes: list
 
 
 def _distances(runs: Any, model: Any) -> dict[str, float]:
-    """Decibels of a model's outputs from the float model's."""
+    """Decibels between a model's outputs and the float model's outputs."""
     session = session_of(model, is_as_written=True)
     apart = {name: Distance() for name in runs.float_outputs}
     for run, floats in zip(runs.inputs, runs.floats):
@@ -199,7 +199,7 @@ def _distances(runs: Any, model: Any) -> dict[str, float]:
 
 
 def measure(found: Comparison, runs: Any) -> None:
-    """Tries what may help, and fills in the advice."""
+    """Tries changes that may help, and sets the advice."""
     usable = [layer for layer in found.layers if not layer.reason and layer.own is not None]
     before = _distances(runs, runs.exact)
     if not before or not usable:
@@ -210,7 +210,7 @@ def measure(found: Comparison, runs: Any) -> None:
         network, names = changed(runs.exact, found, runs.places, changes)
         return (_distances(runs, network.finish())[output] if names else math.nan), names
 
-    # As good by construction: in some layers, the errors of the weights have the opposite sign.
+    # The control: in some layers the weights' errors get the opposite sign, which is equally good.
     moved = [distance([Change(layer, 2 * layer.matched.weights - layer.matched.real)
                        for i, layer in enumerate(usable) if not i // turn % 2])[0] for turn in TURNS]
     control = max((abs(before[output] - value) for value in moved if math.isfinite(value)), default=0.0)
@@ -247,7 +247,7 @@ def measure(found: Comparison, runs: Any) -> None:
     helpful = sorted(((advice, changes) for advice, changes in tried if advice.helps), key=lambda pair: -pair[0].gain)
     if len({"ranges" if advice.category == "data-sensitive" else advice.what for advice, _ in helpful}) > 1:
         together: dict[str, Change] = {}
-        for _, changes in helpful:  # the better one of two ways to quantize the same thing
+        for _, changes in helpful:  # of two changes of one operand, the better one
             for change in changes:
                 one = together.setdefault(change.layer.name, Change(change.layer))
                 one.weights = change.weights if one.weights is None else one.weights

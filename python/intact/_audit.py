@@ -1,4 +1,4 @@
-"""Which layers of a model can saturate, in which engine, and by how much: `intact audit MODEL`."""
+"""`intact audit MODEL`: which layers of a model can saturate, in which engine, and how large the error can be."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ._gemm import FailingPair, Gemm
 from ._library import excerpt, invalid, isas
 from ._model import QuantizedLayer, QuantizedModel
 
-_PIECE = 32768  # depths of a plan: certificates look at pairs, and no sum of so many leaves int32
+_PIECE = 32768  # depths of a plan. A certificate needs only pairs, and sums of 32768 products stay within int32.
 
 
 @functools.cache
 def engines() -> dict:
-    """The table of engines, engines.json: by name, which pairs each adds in int16."""
+    """The engines of engines.json by name, with the pairs that each adds in int16."""
     return json.loads(Path(__file__).with_name("engines.json").read_text())["engines"]
 
 
@@ -41,15 +41,15 @@ def _row(engine: dict, layer: QuantizedLayer) -> dict:
 
 
 def pairing(engine: dict, layer: QuantizedLayer) -> str:
-    """In which pairs an engine adds a layer's products in int16 on a CPU without VNNI: "depths", "within_tap",
+    """The pairs in which an engine adds a layer's products in int16 on a CPU without VNNI: "depths", "within_tap",
     "flattened", or "none"."""
     return _row(engine, layer)["pairing"]
 
 
 @dataclass
 class Certified:
-    """What the weights prove in one pairing. `witness`: a pair that can saturate, in words. `error`: the most that all
-    clamps together can move an output, in its quantization's steps if these are known, else in units of the sum."""
+    """A layer's certificate in one pairing. `witness`: a pair that can saturate, in words. `error`: how far all clamped sums
+    together can move an output, in steps of its quantization if these are known, else in units of the sum."""
 
     pairing: str
     pairs: int
@@ -66,7 +66,7 @@ class Certified:
 
 @dataclass
 class AuditedLayer:
-    """A layer and its certificate in each engine's pairing; `remedies` remove what can saturate."""
+    """A layer and its certificate in each engine's pairing. `remedies`: ways to make it safe."""
 
     layer: QuantizedLayer
     engines: dict[str, Certified]
@@ -85,11 +85,11 @@ class Audit:
     engines: list[str]
     layers: list[AuditedLayer]
     cpu_clamps: bool  # whether this CPU has no VNNI
-    on_data: Any = None  # what _run.run_on_data() found
+    on_data: Any = None  # the result of _run.run_on_data()
 
     @property
     def is_proven(self) -> bool:
-        """Whether all layers were audited and none can saturate in any of the engines, whatever the input."""
+        """Whether every layer was audited, and for no input a layer saturates in any of the engines."""
         return not self.model.not_audited and not self.is_unsafe
 
     @property
@@ -99,7 +99,7 @@ class Audit:
 
     @property
     def affecting(self) -> list[str]:
-        """The engines in which some layer can saturate on this CPU: some pairs of some engines clamp where there is VNNI too."""
+        """The engines in which some layer can saturate on this CPU. Some engines clamp some pairs on CPUs with VNNI too."""
         table = engines()
         return [name for name in self.engines if any(
             not layer.engines[name].is_proven and (self.cpu_clamps or _row(table[name], layer.layer).get("with_vnni", False))
@@ -110,7 +110,7 @@ class Audit:
 
 
 def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
-    """Matrices K×N whose adjacent depths are the pairs: one, or one for each group."""
+    """Matrices K×N whose adjacent depths are the pairs: one matrix, or one for each group."""
     weights = layer.weights
     if not layer.is_convolution:
         return [weights]
@@ -122,14 +122,14 @@ def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
 
 
 def certify(layer: QuantizedLayer, pairs: str) -> Certified:
-    """Which pairs of a layer's weights can saturate, by the library's certificates, and by how much each can."""
+    """Counts the pairs of a layer's weights that can saturate, by the library's certificates, and bounds the error."""
     if pairs == "none":
         return Certified(pairs, 0, 0, 0)
     total = failing = 0
-    over = []  # for each column, by how much its clamps can move the sum up, and down
+    over = []  # for each column, how far clamped sums can move its result, in the worse direction
     witness = ""
     low, high = layer.a_range
-    high = max(high, low + 1)  # a range of 0 to 0 is the library's word for all
+    high = max(high, low + 1)  # the library takes (0, 0) for the whole range of the type
     for matrix in slices(layer, pairs):
         excess = np.zeros((2, matrix.shape[1]), np.int64)
         for begin in range(0, len(matrix), _PIECE):
@@ -155,7 +155,7 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
 
 
 def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) -> list[str]:
-    """What removes the pairs that saturate in the engines `names`."""
+    """Ways to remove the pairs that saturate in the engines `names`, as sentences for the report."""
     channels = layer.weights.shape[-1] if layer.is_convolution else len(layer.weights)
     found = []
     if "onnxruntime" in names:
@@ -163,33 +163,34 @@ def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) ->
         if layer.is_qdq:
             found.append("s8 activations (ONNX Runtime: session.qdqisint8allowed=1; exact, slower)")
     if channels > 1:
-        found.append("a new order of the channels" + (": intact repair" if model.engine == "onnxruntime" else ""))
+        found.append("a new order of the channels" + (
+            ": `intact repair MODEL -o OUT` (exact)" if model.engine == "onnxruntime" else " (exact)"))
     options = {"onnxruntime": "ONNX Runtime: reduce_range", "fbgemm": "PyTorch: reduce_range", "onednn": "PyTorch: reduce_range",
                "openvino": "NNCF: overflow_fix"}
     how = [options[name] for name in names if name in options]
     found.append(f"7-bit weights ({', '.join(dict.fromkeys(how))}; half the resolution of each weight)")
     found.append("7-bit activations (half the resolution of each activation)")
     if model.engine == "litert":
-        found.append("LiteRT: its products are exact")
-    found.append("intact: exact on every CPU")
+        found.append("LiteRT as the engine: its products are exact")
+    found.append("intact as the engine's int8 library: exact on every CPU")
     return found
 
 
 def cpu_clamps() -> bool:
-    """Whether this CPU has no instruction that adds products of 8 bits in int32 (or INTACT_MAX_ISA takes it away)."""
+    """Whether this CPU has no VNNI, or INTACT_MAX_ISA hides it: no instruction then adds products of 8 bits in int32."""
     return not {"avx_vnni", "avx512_vnni"} & set(isas())
 
 
 def read_model(path: str | os.PathLike, proto: Any = None) -> QuantizedModel:
-    """The quantized layers of a model file: ONNX, TFLite or OpenVINO IR, by its first bytes or its name. `proto`: the ONNX model
-    of the file, with other constants."""
+    """The quantized layers of a model file. Its first bytes or its name show the format: ONNX, TFLite or OpenVINO IR. `proto`:
+    the file's ONNX model with other constants."""
     if proto is not None:
         from ._onnx import read_onnx
 
         return read_onnx(path, proto)
     head = b""
     try:
-        if os.path.isfile(path):  # bytes of a pipe can be read once only
+        if os.path.isfile(path):  # a pipe can be read only once
             with open(path, "rb") as file:
                 head = file.read(8)
     except OSError as error:
@@ -206,7 +207,7 @@ def read_model(path: str | os.PathLike, proto: Any = None) -> QuantizedModel:
 
 def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, progress: Any = None, proto: Any = None) -> Audit:
     """Audits the model in a file for engines, names of `engines()`. Default: the engine that runs files of this format.
-    `progress(done, of)` is called after each layer. `proto`: the ONNX model of the file, with other constants.
+    `progress(done, of)` is called after each layer. `proto`: the file's ONNX model with other constants.
 
     Raises `Error` for a file that cannot be read, or an unknown engine."""
     table = engines()

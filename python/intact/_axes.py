@@ -1,9 +1,9 @@
-"""Which axes of an ONNX model's tensors can be reordered together without changing what the model computes.
+"""Finds the axes of an ONNX model's tensors that can be reordered together without changing the model's results.
 
 An `Axis` is a set of indices with one order for all tensors that have it. A dimension of a tensor is a list of segments, which
 lie one after the other (Concat). A segment is a list of factors, the slowest first (Reshape). A factor is an axis, or a digit of
-its index: (index // stride) % size. Only digits with stride 1 are ever reordered; the others number blocks, and an order stays
-within blocks.
+its index: (index // stride) % size. Only digits with stride 1 are ever reordered. The other digits number blocks, and an order
+stays within blocks.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ._onnx import Scope, attributes
 
 class Axis:
     """A set of indices. `size`: None if a run decides it. `block`: an order stays within blocks of this size; 0: one block.
-    `reason`: why there is no order but the stored one. `sums`: which sums of floats a new order rearranges. `has_fixed_size`:
-    whether more channels would show."""
+    `reason`: why only the stored order is possible. `sums`: the sums of floats that a new order rearranges, in words.
+    `has_fixed_size`: whether added channels would change results."""
 
     __slots__ = ("parent", "size", "block", "reason", "sums", "parts", "is_composite", "has_fixed_size")
 
@@ -28,7 +28,7 @@ class Axis:
         self.parent: Axis | None = None
         self.size, self.block, self.reason, self.sums = size, 0, reason, ""
         self.parts: list[Axis] | None = None
-        self.is_composite = False  # whether it is a factor of a product, or has digits: it cannot be cut into segments
+        self.is_composite = False  # whether it is one of several factors, or has digits: it cannot be cut into segments
         self.has_fixed_size = False
 
     def root(self) -> "Axis":
@@ -61,7 +61,7 @@ class Axis:
             self.freeze("a concatenation that is reshaped")
 
     def cut(self, sizes: list[int]) -> "list[Axis]":
-        """Cuts the axis into segments that are ordered by themselves."""
+        """Cuts the axis into segments; each has its own order."""
         root = self.root()
         if root.parts is None:
             if root.is_composite:
@@ -74,8 +74,8 @@ class Axis:
 
 
 class Factor(NamedTuple):
-    """A digit of an axis. `also`: an axis whose blocks this digit numbers too (groups of a convolution's input channels).
-    `is_depth`: whether these are the depths of a product's weights; those of a channel that is added are zeros."""
+    """A digit of an axis. `also`: a second axis whose blocks this digit numbers (groups of a convolution's input channels).
+    `is_depth`: whether it is the depth of a product's weights; the weights of a copied channel may be zeros there."""
 
     axis: Axis
     stride: int
@@ -111,7 +111,7 @@ def size_of(dim: Dim) -> int | None:
 
 
 def resolved(dim: Dim) -> Dim:
-    """The dimension with cut axes replaced by their segments."""
+    """The dimension, with each cut axis replaced by its segments."""
     found: Dim = []
     for segment in dim:
         if len(segment) == 1 and segment[0].is_whole and segment[0].axis.root().parts and not segment[0].axis.is_frozen:
@@ -133,12 +133,12 @@ def freeze(dims: Any, reason: str) -> None:
 
 
 def depths(dim: Dim) -> Dim:
-    """The dimension as the depths of a product's weights."""
+    """The dimension, marked as the depths of a product's weights."""
     return [[factor._replace(is_depth=True) for factor in segment] for segment in dim]
 
 
 def not_depths(dim: Dim) -> Dim:
-    """The same channels of a tensor that is no weights."""
+    """The dimension without the mark of `depths`: the channels of a tensor that is no weights."""
     return [[factor._replace(is_depth=False) for factor in segment] for segment in dim]
 
 
@@ -149,12 +149,12 @@ def fix_size(*dims: Dim) -> None:
 
 
 def is_free(dim: Dim) -> bool:
-    """Whether some axis of the dimension can still have an order of its own."""
+    """Whether some axis of the dimension can still be reordered."""
     return any(not factor.axis.is_frozen and factor.stride == 1 for factor in factors(dim))
 
 
 def joined(segment: Segment) -> Segment:
-    """The segment with neighbouring digits of an axis made one; factors of 1 left out."""
+    """The segment with adjacent digits of one axis merged, without factors of size 1."""
     found: Segment = []
     for factor in segment:
         if factor.size == 1:
@@ -172,15 +172,15 @@ def joined(segment: Segment) -> Segment:
 
 
 def union(a: Axis, b: Axis, reason: str) -> None:
-    """Both axes share one order from now on."""
+    """Makes both axes share one order. Axes that cannot are frozen."""
     a, b = a.root(), b.root()
     if a is b:
         return
-    if a.size is None or a.size != b.size:  # two sizes that a run decides may differ
+    if a.size is None or a.size != b.size:  # two unknown sizes may differ
         a.freeze(reason)
         b.freeze(reason)
         return
-    if a.parts or b.parts:  # unify() looks at the segments of what is cut
+    if a.parts or b.parts:  # unify() replaces cut axes by their segments if it can
         a.freeze("an axis that is both cut and reshaped")
         b.freeze("an axis that is both cut and reshaped")
         return
@@ -197,18 +197,18 @@ def _unify_segments(a: Segment, b: Segment, reason: str) -> None:
     if [(f.stride, f.size, f.axis.root().size) for f in a] == [(f.stride, f.size, f.axis.root().size) for f in b]:
         for first, second in zip(a, b):
             if first.stride > 1 and (first.axis.is_frozen or second.axis.is_frozen):
-                continue  # numbers of blocks are never reordered
+                continue  # digits that number blocks are never reordered
             union(first.axis, second.axis, reason)
         return
     for one, other in ((a, b), (b, a)):
         for factor in one:
-            # Where the other side keeps the stored order, numbers of blocks fit.
+            # If the other side keeps the stored order, digits that number blocks agree with it.
             if factor.stride == 1 or any(not f.axis.is_frozen for f in other):
                 factor.axis.freeze(next((f.axis.root().reason for f in other if f.axis.is_frozen), reason))
 
 
 def unify(a: Dim, b: Dim, reason: str) -> None:
-    """Both dimensions have one order from now on, or the stored one."""
+    """Makes both dimensions share one order, or freezes them in the stored order."""
     a, b = list(resolved(a)), list(resolved(b))
     while a and b:
         first, second = segment_size(a[0]), segment_size(b[0])
@@ -232,7 +232,7 @@ def unify(a: Dim, b: Dim, reason: str) -> None:
 
 
 def regrouped(segment: Segment, sizes: list[int]) -> "list[Segment] | None":
-    """The factors of a segment, dealt out to dimensions of these sizes; None if a factor would have to be cut unevenly."""
+    """The factors of a segment, distributed to dimensions of these sizes; None if a factor and a size do not divide evenly."""
     left = list(segment)
     groups = []
     for size in sizes:
@@ -260,7 +260,7 @@ def regrouped(segment: Segment, sizes: list[int]) -> "list[Segment] | None":
 
 @dataclass
 class Use:
-    """A constant as an operator's input, and the axes that its dimensions have."""
+    """A constant as an operator's input, and the axes of its dimensions."""
 
     node: int
     input: int
@@ -270,11 +270,11 @@ class Use:
 
 @dataclass
 class Reader:
-    """A product of activations and constant weights. `dim`: the axes of its depths, or of a convolution's channels."""
+    """A product of activations and constant weights. `dim`: the axes of its depths, or of a convolution's input channels."""
 
     node: int
     dim: Dim
-    part: int = 0  # of an operator with several products, the number of this one
+    part: int = 0  # the number of this product, if the operator has several
 
 
 _SAME = set("""Relu LeakyRelu Elu Selu Celu Sigmoid HardSigmoid HardSwish Tanh Erf Exp Log Sqrt Reciprocal Neg Abs Floor Ceil
@@ -287,13 +287,13 @@ _REDUCED = _SUMMED | {"ReduceMax", "ReduceMin"}
 _POOLS = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "QLinearAveragePool", "QLinearGlobalAveragePool"}
 _LAZY = {"DequantizeLinear", "QuantizeLinear", "Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze"}
 _PRODUCTS = {"MatMul", "MatMulInteger", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "Gemm", "QGemm"}
-_MOST_DIMS, _MOST_SEGMENTS = 64, 4096  # of a tensor that is followed: hostile graphs double both
+_MOST_DIMS, _MOST_SEGMENTS = 64, 4096  # of a tensor that is followed; operators of a hostile graph may double both
 _MICROSOFT = {"QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearAveragePool", "QLinearGlobalAveragePool",
               "QLinearConcat", "QGemm", "QLinearConv", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM",
               "QuickGelu", "Gelu", "FastGelu", "BiasGelu", "QuantizeLinear", "DequantizeLinear", "SkipLayerNormalization",
               "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization", "MultiHeadAttention"}
 _KEEPS_UNIFORM = {"Slice", "Expand", "Transpose", "Unsqueeze", "Squeeze", "Reshape", "Identity", "Cast", "Gather", "Split"}
-# Operators that onnx knows no shapes of, as ones that it does, and which of their inputs count.
+# Operators for which onnx infers no shapes: an operator with equal shapes for which it does, and the inputs to give it.
 _SHAPED_LIKE = {"QLinearAdd": ("Add", (0, 3)), "QLinearMul": ("Mul", (0, 3)), "QLinearSigmoid": ("Identity", (0,)),
                 "QLinearLeakyRelu": ("Identity", (0,)), "QLinearAveragePool": ("AveragePool", (0,)),
                 "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,))}
@@ -301,26 +301,26 @@ _MOST_VECTOR = 64  # elements of a tensor that is followed as a list of sizes
 
 
 class Axes:
-    """The axes of all tensors of a model's outermost graph. `uses`: constants with axes; `readers`: the products with constant
-    weights; `outputs`: the graph's outputs by name."""
+    """The axes of all tensors of a model's outermost graph. `uses`: constants and their axes. `readers`: the products with
+    constant weights. `outputs`: the axes of the graph's outputs, by name."""
 
     def __init__(self, proto: Any, folder: Path, exact_nodes: set[int]):
         self.proto, self.graph = proto, proto.graph
         self.nodes = list(self.graph.node)
         self.scope = Scope(self.graph, folder)
-        self.exact_nodes = exact_nodes  # these operators sum integers, in any order
+        self.exact_nodes = exact_nodes  # operators that add integers, so their order is free
         self.opset = max([o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")], default=1)
         self.dims: dict[str, list | None] = {}
         self.vectors: dict[str, list] = {}
-        self.uniform: set[str] = set()  # tensors whose elements are equal: any order is theirs
+        self.uniform: set[str] = set()  # tensors whose elements are all equal: any order fits them
         self.uses: list[Use] = []
         self.uses_of: dict[int, list[Use]] = {}  # by operator
         self.readers: list[Reader] = []
-        self.products: list[tuple[int, list]] = []  # operators that multiply by constant weights, and the weights' axes
+        self.products: list[tuple[int, list]] = []  # operators with constant weights, and the weights' axes
         self.outputs: dict[str, list] = {}
-        self.depthwise: dict[int, Dim] = {}  # convolutions with a group for each channel: their channels
+        self.depthwise: dict[int, Dim] = {}  # the channels of convolutions with one group for each channel
         self.leaves: dict[str, tuple] = {tensor.name: tuple(tensor.dims) for tensor in self.graph.initializer}
-        self.lazy: dict[str, int] = {}  # tensors computed from constants alone: the node that makes them
+        self.lazy: dict[str, int] = {}  # tensors computed from constants alone, and the node that makes each
         self.captured = names_that_inner_graphs_read(self.graph)
         self.hints = shapes_of(proto)
         self._run()
@@ -355,7 +355,7 @@ class Axes:
         return shape is not None and math.prod(shape) == 1
 
     def of(self, node: Any, i: int) -> list | None:
-        """The axes of a node's input; None if they are not known. Those of a constant are free here."""
+        """The axes of a node's input; None if they are not known. A constant gets new axes, which are free."""
         if i >= len(node.input) or not node.input[i]:
             return None
         name = node.input[i]
@@ -369,12 +369,12 @@ class Axes:
         return dims
 
     def weights(self, node: Any, i: int, dims: list) -> None:
-        """What `demand` does, for the weights of a product."""
+        """Calls demand() for the weights of a product, and notes the product."""
         self.products.append((self.place(node), dims))
         self.demand(node, i, dims)
 
     def demand(self, node: Any, i: int, dims: list) -> None:
-        """A constant is to have these axes where the node reads it."""
+        """Requires that a constant has these axes where the node reads it."""
         name = node.input[i]
         if name in self.leaves:
             shape = self.leaves[name]
@@ -412,7 +412,7 @@ class Axes:
                 self.per_axis(node, dims)
 
     def per_axis(self, node: Any, dims: list) -> None:
-        """Scale and zero point of a QuantizeLinear or DequantizeLinear."""
+        """Gives the scale and zero point of a QuantizeLinear or DequantizeLinear their axis."""
         values = attributes(node)
         if values.get("block_size"):
             freeze(dims, "scales for blocks of weights")
@@ -420,10 +420,10 @@ class Axes:
         dim = dims[axis] if -len(dims) <= axis < len(dims) else [[]]
         for i in (1, 2):
             if i < len(node.input) and node.input[i]:
-                self.along(node, i, not_depths(dim), dims)  # a copied depth has its channel's scale
+                self.along(node, i, not_depths(dim), dims)  # a copied channel keeps its scale
 
     def along(self, node: Any, i: int, dim: Dim, others: Any = ()) -> None:
-        """An input with a value for each index of a dimension, or one for all."""
+        """Gives an input its axis: it has a value for each index of a dimension, or one value."""
         if i >= len(node.input) or not node.input[i]:
             return
         name = node.input[i]
@@ -506,7 +506,7 @@ class Axes:
 
     @staticmethod
     def _validate(dims: list) -> None:
-        """A digit that is reordered needs the number of its block in the same tensor."""
+        """Freezes an axis if a tensor has its digit with stride 1, but not the digits that number its blocks."""
         numbers: dict[Axis, int] = {}
         for factor in [factor for dim in dims for factor in factors(dim)]:
             if factor.stride > 1:
@@ -518,7 +518,7 @@ class Axes:
         for factor in [factor for dim in dims for factor in factors(dim)]:
             root = factor.axis.root()
             if factor.stride == 1 and not factor.is_whole and not root.reason and root.size != factor.size * numbers.get(root, 1):
-                root.freeze("a part of its channels, without the others")
+                root.freeze("a tensor that has only a part of its channels")
 
     def _node(self, node: Any) -> None:
         op, domain = node.op_type, node.domain if node.domain != "ai.onnx" else ""
@@ -561,7 +561,7 @@ class Axes:
         return getattr(self, "_" + op, None) if op[:1].isupper() else None  # other methods have lower case
 
     def _unknown(self, node: Any, reason: str = "") -> None:
-        """Nothing that the operator reads or writes is reordered."""
+        """Freezes all tensors that the operator reads or writes."""
         reason = reason or f"the operator {excerpt(node.op_type)}"
         for name in node.input:
             if name:
@@ -572,7 +572,7 @@ class Axes:
             hint = self.hints.get(name)
             self.dims[name] = None if hint is None else [frozen(size, reason) for size in hint]
 
-    # ----- operators: each gives the axes of its outputs, or None for "unknown" ---------------------------------------
+    # ----- operators: each returns the axes of its outputs, or None for "unknown" --------------------------------------
 
     def _same(self, node):
         dims = self.of(node, 0)
@@ -627,7 +627,7 @@ class Axes:
         return None if dims is None else [dims, [], []]
 
     def _contracted(self, node, dim, exact):
-        """A product sums over the dimension."""
+        """Notes that a product adds along the dimension."""
         if not exact:
             for factor in factors(dim):
                 root = factor.axis.root()
@@ -666,7 +666,7 @@ class Axes:
         return [rows + [n]]
 
     def _depths(self, node, at, dim):
-        """The depths of a product's weights. More of them can be added where 0 is the weights' zero."""
+        """The depths of a product's weights. Depths can be added only if the weights' zero point is 0."""
         if not self._has_zero(node, at):
             fix_size(dim)
         return depths(dim)
@@ -689,7 +689,7 @@ class Axes:
         return value is not None and not value.any()
 
     def _product_of_activations(self, node, a, at):
-        """In attention each head multiplies its own channels: the numbers of heads are a batch."""
+        """A product of two activations. In attention each head multiplies its own channels: the heads are a batch."""
         b = self.of(node, at)
         if b is None or len(a) < 2 or len(b) < 2:
             return None
@@ -710,7 +710,7 @@ class Axes:
             for dim in there:
                 if dim is not best:
                     if all(factor.stride > 1 for factor in factors(dim) + factors(best)):
-                        continue  # numbers of blocks are never reordered
+                        continue  # digits that number blocks are never reordered
                     unify(best, dim, f"{node.op_type} of two activations")
             batch.append(best)
         return [batch + [a[-2], b[-1]]]
@@ -785,7 +785,7 @@ class Axes:
         x = self.of(node, 0)
         if x is None or len(x) < 2:
             return None
-        self._contracted(node, x[1], False)  # ONNX Runtime adds in an order that depends on the channel
+        self._contracted(node, x[1], False)  # ONNX Runtime's order of additions depends on the channel's number
         for i in (1, 2):
             self.along(node, i, x[1])
         return [x]
@@ -891,7 +891,7 @@ class Axes:
         axis = attributes(node).get("axis", -1 if self.opset >= 13 else 1)
         if x is None or not x or not -len(x) <= axis < len(x):
             return None
-        freeze(x[axis:] if self.opset < 13 else [x[axis]], f"{node.op_type} over it")
+        freeze(x[axis:] if self.opset < 13 else [x[axis]], f"{node.op_type} over its channels")
         return [x]
 
     _LogSoftmax = _Hardmax = _Softmax
@@ -904,7 +904,7 @@ class Axes:
         return [[x[i] for i in permutation]] if sorted(permutation) == list(range(len(x))) else None
 
     def reshaped(self, dims: list, target: list) -> list:
-        """The axes of a tensor after Reshape. Elements of `target`: sizes, axes as symbols of sizes, or None."""
+        """The axes of a tensor after Reshape. Elements of `target`: a size, an axis that stands for its unknown size, or None."""
         dims = [resolved(dim) for dim in dims]
         reason = "Reshape that mixes axes"
         out: list = [None] * len(target)
@@ -929,7 +929,7 @@ class Axes:
                 out[begin] = dims[begin]
                 i = o = begin
                 break
-            # The shortest tails of both sides with the same number of elements.
+            # The shortest trailing dimensions of both sides with equal numbers of elements.
             first, last, sizes = i - 1, o - 1, [size_of(dims[i - 1]), target[o - 1]]
             while all(isinstance(size, int) for size in sizes) and sizes[0] != sizes[1]:
                 if sizes[0] < sizes[1] and first > begin:
@@ -1059,7 +1059,7 @@ class Axes:
         return self._Concat(node, 2, 3)
 
     def _cut(self, dim: Dim, sizes: list[int]) -> "list[Dim] | None":
-        """The dimension cut into dimensions of these sizes; None if it cannot be cut there."""
+        """The dimension, cut into dimensions of these sizes; None if that is not possible."""
         fix_size(dim)
         segments = list(resolved(dim))
         found: list = []
@@ -1104,8 +1104,8 @@ class Axes:
             sizes = [min(part, total - part * i) for i in range(len(node.output))]
         parts = self._cut(x[axis], sizes) if sizes and total is not None and sum(sizes) == total and min(sizes) >= 0 else None
         if parts is None:
-            freeze([x[axis]], "Split that cuts it")
-            parts = [frozen(size, "Split that cuts it") for size in (sizes or [None] * len(node.output))]
+            freeze([x[axis]], "Split of its channels")
+            parts = [frozen(size, "Split of its channels") for size in (sizes or [None] * len(node.output))]
         return [x[:axis] + [part] + x[axis + 1:] for part in parts]
 
     def _Slice(self, node):
@@ -1137,8 +1137,8 @@ class Axes:
                 if high > low:
                     parts = self._cut(dim, [low, high - low, size - high])
             if parts is None:
-                freeze([dim], "Slice of it")
-            out[axis % len(x)] = parts[1] if parts else frozen(None, "Slice of it")
+                freeze([dim], "Slice of its channels")
+            out[axis % len(x)] = parts[1] if parts else frozen(None, "Slice of its channels")
         return [out]
 
     def _Gather(self, node):
@@ -1151,7 +1151,7 @@ class Axes:
         if x is None or indices is None or not -len(x) <= axis < len(x):
             return None
         axis %= len(x)
-        freeze([x[axis]], "Gather from it")
+        freeze([x[axis]], "Gather from its channels")
         return [x[:axis] + list(indices) + x[axis + 1:]]
 
     def _Expand(self, node):
@@ -1176,8 +1176,8 @@ class Axes:
         out = []
         for i, dim in enumerate(x):
             if pads[i] or pads[len(x) + i]:
-                freeze([dim], "Pad of it")
-                dim = frozen(None, "Pad of it")
+                freeze([dim], "Pad of its channels")
+                dim = frozen(None, "Pad of its channels")
             out.append(dim)
         return [out]
 
@@ -1292,7 +1292,7 @@ class Axes:
         return [int(n) for n in value.reshape(-1)]
 
     def _vector(self, node: Any) -> None:
-        """Follows short lists of sizes: axes stand for sizes that a run decides."""
+        """Follows short lists of sizes. An axis stands for a size that a run decides."""
         op, values = node.op_type, attributes(node)
         found: list | None = None
         first = self._vector_of(node.input[0]) if node.input and node.input[0] else None
@@ -1343,7 +1343,7 @@ class Axes:
 
 
 def _sorted(nodes: list, scope: Scope) -> list[int]:
-    """Numbers of the operators, each after those that make what it reads; ONNX Runtime does not want files in that order."""
+    """The numbers of the operators, each after the makers of its inputs. ONNX Runtime accepts files in other orders."""
     places = {id(node): i for i, node in enumerate(nodes)}
     order: list[int] = []
     state = [0] * len(nodes)  # 1: being visited, 2: in the order
@@ -1356,7 +1356,7 @@ def _sorted(nodes: list, scope: Scope) -> list[int]:
                 maker = scope.producers.get(name) if name and name not in scope.initializers else None
                 k = places[id(maker)] if maker is not None else i
                 if k != i and state[k] == 1:
-                    raise ValueError(f"operators wait for each other: {excerpt(name)!r}")
+                    raise ValueError(f"operators form a cycle: {excerpt(name)!r}")
                 if k != i and not state[k]:
                     state[k] = 1
                     stack.append((k, iter(nodes[k].input)))
@@ -1369,7 +1369,7 @@ def _sorted(nodes: list, scope: Scope) -> list[int]:
 
 
 def names_that_inner_graphs_read(graph: Any) -> set[str]:
-    """Names of the outermost graph that inner graphs read."""
+    """The names that inner graphs read or return; tensors of the outermost graph are among them."""
     found: set[str] = set()
 
     def visit(inner: Any, depth: int) -> None:
@@ -1390,8 +1390,8 @@ def names_that_inner_graphs_read(graph: Any) -> set[str]:
 
 
 def shapes_of(proto: Any, open_size: int = 0) -> dict[str, list]:
-    """Shapes that the file states or that onnx infers; None for sizes that are not known. `open_size`: what open sizes of the inputs are
-    taken for, the first one of each for 1; then the file's other shapes do not count."""
+    """Shapes that the file states or that onnx infers; None for unknown sizes. `open_size`: replaces open sizes of inputs, but 1
+    replaces the first size of each input; then the other shapes of the file are ignored."""
     import onnx
 
     light = onnx.ModelProto()
@@ -1424,7 +1424,7 @@ def shapes_of(proto: Any, open_size: int = 0) -> dict[str, list]:
     graph = light.graph
     try:
         graph = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
-    except Exception:  # a model that onnx refuses: what the file states is left
+    except Exception:  # onnx refuses the model: only the shapes in the file are known
         pass
     found: dict[str, list] = {}
     for value in [*graph.value_info, *graph.input, *graph.output]:

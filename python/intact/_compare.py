@@ -1,7 +1,7 @@
-"""A quantized model beside the float model, layer by layer and sample by sample: `intact compare MODEL FLOAT_MODEL --data PATH`.
+"""`intact compare MODEL FLOAT_MODEL --data PATH`: compares a quantized model with the float model, by layer and by sample.
 
-Each layer is compared on its own inputs, those of the float model, and as it stands in the network, where errors accumulate.
-A product is linear, so the error of its weights and that of its activations are computed apart.
+Each layer is compared by itself, on the float model's inputs, and in the network, where errors accumulate. A product is linear,
+so the errors of its weights and of its activations are computed separately.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ._match import Matched, Output, along_columns, columns_last, match
 from ._run import (OnData, Run, Sums, compare_outputs, control_variant, decibels, distances, dynamically_quantized, emulated,
                    exact_variant, inputs_of, load_data, power, session_of, take_data_in, windows)
 
-NEAR = 3.0  # decibels within which a difference is that of the control
+NEAR = 3.0  # decibels: a difference from exact counts only if it exceeds the control's by more
 KINDS = ("data-insensitive", "data-sensitive", "implementation")
 
 
 @dataclass
 class Distance:
-    """How far values are from the reference's. `largest`: of the errors, in steps of the quantization where it is known.
+    """How far values are from a reference. `largest`: the largest error, in steps of the quantization if they are known.
     `samples`: decibels of each sample."""
 
     values: int = 0
@@ -64,7 +64,7 @@ class Distance:
 
     @property
     def l2(self) -> float:
-        """Length of the error over length of the reference."""
+        """The error's length over the reference's length."""
         return math.sqrt(self.noise / self.signal) if self.signal > 0 else math.inf if self.noise else 0.0
 
     @property
@@ -74,12 +74,12 @@ class Distance:
 
 @dataclass
 class ComparedLayer:
-    """A layer beside its float node. `reason`: why it was not compared on data, or "".
+    """A layer and its float node. `reason`: why it was not compared on data, or "".
 
-    `by`: powers of the errors of the product, on the float model's input: by the weights, by the bias, by the input's
-    quantization, by the quantization that `dynamically_quantized` chooses for each sample, by sums that clamp; and by the output's
-    quantization, as stored and as chosen for each sample. `per_channel` and `eighth_bit`: the weights quantized anew, each output
-    channel by itself, or with all of 8 bits, where they are not stored so."""
+    `by`: powers of the product's errors on the float model's input, by cause: the weights, the bias, the input's quantization as
+    stored ("input") and as `dynamically_quantized` chooses it for each sample ("dynamic_input"), clamped sums ("clamps"), and
+    the output's quantization, stored or chosen for each sample. `per_channel`, `eighth_bit`: the weights quantized again, with a
+    scale for each output channel, or with all 8 bits; None if they are stored this way."""
 
     matched: Matched
     weights: Distance | None = None
@@ -100,7 +100,7 @@ class ComparedLayer:
     clamped: int = 0
     own: Distance | None = None
     network: Distance | None = None
-    here: Distance | None = None  # the stock engine against the exact variant, on the layer's own inputs
+    here: Distance | None = None  # the stock engine against the exact variant, on the layer by itself
     control: Distance | None = None
 
     @property
@@ -130,12 +130,12 @@ class ComparedLayer:
 
     @property
     def explained(self) -> float:
-        """Power of the errors that weights, bias, activations and rounding explain."""
+        """The power of the errors that weights, bias, activations and rounding explain."""
         return sum(self.by.get(key, 0.0) for key in ("weights", "bias", "input", "output"))
 
     @property
     def parts(self) -> dict[str, float]:
-        """Power of the own errors that the quantization makes, in each category; none where another operator makes them."""
+        """The power of the layer's own errors by quantization, for each category; 0 if the operator itself differs."""
         parts = dict.fromkeys(KINDS[:2], 0.0)
         if self.own is None or self.unexplained:
             return parts
@@ -149,8 +149,8 @@ class ComparedLayer:
 
     @property
     def engine_noise(self) -> float:
-        """Power of the implementation's errors: sums that clamp on CPUs without VNNI, what the stock engine computes otherwise
-        than the exact variant, or what no quantization explains."""
+        """The power of the implementation's errors, the largest of three: sums that clamp on CPUs without VNNI, the stock
+        engine's difference from the exact variant, and errors that no quantization explains."""
         return max(self.by.get("clamps", 0.0), self.here.noise if self.differs_here else 0.0, self.unexplained)
 
     @property
@@ -165,14 +165,14 @@ class ComparedLayer:
 
     @property
     def unexplained(self) -> float:
-        """Power of own errors that the quantization does not explain: another operator, say."""
+        """The power of the layer's own errors if the quantization does not explain them (another operator, say), else 0."""
         if self.own is None or "weights" not in self.by or self.matched.layer.op_type == "QAttention":
             return 0.0
         return self.own.noise if self.own.noise > 4 * self.explained + 1e-8 * self.own.signal else 0.0
 
     @property
     def category(self) -> str:
-        """Where most of the error of the layer's quantization comes from; "" if it has none, or it is not known."""
+        """The category with most of the error of the layer's quantization; "" if there is no error, or it is not known."""
         parts = self.parts
         kind = max(parts, key=lambda key: parts[key])
         return kind if parts[kind] > 0 else ""
@@ -184,8 +184,8 @@ class ComparedLayer:
         return parts[self.category] / sum(parts.values()) if self.category else 0.0
 
     def noise_of(self, category: str) -> float:
-        """Power of the errors of a category that this layer belongs to, else 0. Implementation errors count where they exceed
-        those of the quantization; a layer may belong to two categories."""
+        """The power of the errors of a category that this layer belongs to, else 0. Implementation errors count if they exceed
+        the quantization's errors, so a layer may belong to two categories."""
         if category == "implementation":
             return self.engine_noise if self.engine_excess > 0 else 0.0
         return self.parts[category] if self.category == category else 0.0
@@ -193,8 +193,8 @@ class ComparedLayer:
 
 @dataclass
 class Advice:
-    """What would help: in which layers, and decibels of an output from the float model's, before and after, measured in the
-    network. `control`: by how many decibels a quantization that is as good moves that distance, by chance."""
+    """Advice: what to change, in which layers, and an output's decibels from the float model before and after, measured in the
+    network. `control`: by how many decibels an equally good quantization moves this distance by chance."""
 
     what: str
     category: str
@@ -215,7 +215,7 @@ class Advice:
 
 @dataclass
 class Comparison:
-    """A quantized model beside the float model. `audit.on_data.outputs` has the outputs of both."""
+    """The comparison of a quantized model with the float model. `audit.on_data.outputs`: the outputs of both."""
 
     audit: Audit
     float_path: str
@@ -235,7 +235,7 @@ class Comparison:
 
 
 def requantized(weights: np.ndarray, per_channel: bool) -> np.ndarray:
-    """Weights rounded to s8 with a symmetric scale of the tensor, or of each output channel; dequantized again."""
+    """Weights rounded to s8, with a symmetric scale for the tensor or for each output channel, and dequantized."""
     columns = np.abs(columns_last(weights)).max(axis=0)
     scales = along_columns(np.maximum(columns if per_channel else columns.max(keepdims=True), 1e-30) / 127, weights)
     return (np.clip(np.rint(weights / scales), -127, 127) * scales).astype(np.float32)
@@ -269,7 +269,7 @@ def dequantized(values: np.ndarray, scale: float, point: int) -> np.ndarray:
 
 
 class Product:
-    """A layer's product with any float weights: (groups, rows, N / groups) of an input."""
+    """A layer's product with any float weights. Its result is (groups, rows, N / groups)."""
 
     def __init__(self, m: Matched):
         self.layer = m.layer
@@ -289,7 +289,7 @@ class Product:
 
 
 class _Probe:
-    """What is computed of one layer in each run."""
+    """Collects the errors of one layer over all runs."""
 
     def __init__(self, layer: ComparedLayer, engine: dict):
         self.layer, m = layer, layer.matched
@@ -300,7 +300,7 @@ class _Probe:
         layer.by.update(dict.fromkeys(layer.requantized, 0.0))
 
     def run(self, x: np.ndarray) -> None:
-        """Adds a run with the layer's float input."""
+        """Adds a run. `x`: the layer's float input."""
         layer, m = self.layer, self.layer.matched
         chosen, chosen_scale, chosen_point = dynamically_quantized(x)
         dynamic = dequantized(chosen, chosen_scale, int(chosen_point))
@@ -352,7 +352,7 @@ def _output_error(layer: ComparedLayer, output: Output, reference: np.ndarray) -
 
 
 def _cone(graph: Any, producers: dict, m: Matched, others: set[int]) -> "list | None":
-    """The nodes between a layer's input and its outputs; None if they need another layer."""
+    """The nodes between a layer's input and its outputs; None if they depend on another quantized layer."""
     needed, stack, seen = set(), [output.name for output in m.outputs], set()
     while stack:
         name = stack.pop()
@@ -368,7 +368,7 @@ def _cone(graph: Any, producers: dict, m: Matched, others: set[int]) -> "list | 
 
 
 def cut_out(proto: Any, layers: list[ComparedLayer], places: dict[str, int]) -> Any:
-    """A model in which each layer is alone: input `own/I` takes the I-th layer's input; outputs are called `own/I/NAME`."""
+    """A model in which each layer is by itself. The I-th layer has the input `own/I`, and its outputs are named `own/I/NAME`."""
     from onnx import TensorProto, helper
 
     cut = copy.deepcopy(proto)
@@ -382,7 +382,7 @@ def cut_out(proto: Any, layers: list[ComparedLayer], places: dict[str, int]) -> 
         mine = operators[layer.name]
         cone = _cone(proto.graph, producers, m, {other for other in operators.values() if other != mine})
         if cone is None:
-            layer.reason = "its operator also reads what other quantized layers make"
+            layer.reason = "its operator also reads outputs of other quantized layers"
             continue
         made = {name for node in cone for name in node.output if name}
         names = {name: f"own/{i}/{name}" for name in made}
@@ -400,7 +400,7 @@ def cut_out(proto: Any, layers: list[ComparedLayer], places: dict[str, int]) -> 
 
 
 def _choose(layer: ComparedLayer, mine: list[np.ndarray], floats: list[np.ndarray]) -> "tuple[int, int] | None":
-    """Which of a layer's outputs and which of the float node's are the same tensor: the first pair as alike as the best one."""
+    """The numbers of the layer's output and of the float node's output that correspond: the first of the most similar pairs."""
     pairs = []
     for i, a in enumerate(mine):
         for k, b in enumerate(floats):
@@ -446,19 +446,19 @@ def _with_outputs(proto: Any, names: list[str]) -> Any:
 
 
 def _results(session: Any, inputs: dict, source: str) -> dict[str, np.ndarray]:
-    """A session's outputs by name; `source`: the file that the inputs came from. What is no input is left out."""
+    """A session's outputs by name. `source`: the file of the inputs. Arrays that are no inputs are ignored."""
     names = [output.name for output in session.get_outputs()]
     try:
         values = session.run(names, {value.name: inputs[value.name] for value in session.get_inputs()})
     except Exception as error:
-        raise invalid(f"{excerpt(source)}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None
+        raise invalid(f"{excerpt(source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}") from None
     return dict(zip(names, map(np.asarray, values)))
 
 
 def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *, each: bool = False, emulate: bool = False,
             progress: Any = None) -> Comparison:
-    """Compares the quantized ONNX model in a file with the float model that it was made of, on data: a file .npz, a folder of
-    them, or a list of dictionaries of arrays, one sample each. `each`: items of the inputs' first dimension are samples.
+    """Compares the quantized ONNX model in a file with the float model that it was made from. `data`: a file .npz, a folder of
+    such files, or a list of dictionaries of arrays; each is a sample. `each`: items of the inputs' first dimension are samples.
     `emulate`: the stock engine runs in an emulator, on a CPU without VNNI. `progress(done, of)` is called after each sample.
 
     Raises `Error` for files that cannot be read or do not fit each other."""
@@ -474,7 +474,7 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
         raise invalid(f"{excerpt(float_path)}: no such file")
     matches, float_proto = match(result, float_path)
     if all(m.float_node is None for m in matches):
-        raise invalid(f"{excerpt(float_path)}: has the weights of no layer of {excerpt(path)}; expected the model before "
+        raise invalid(f"{excerpt(float_path)}: contains no weights of {excerpt(path)}; expected the model before "
                       f"quantization ({matches[0].layer.name}: {matches[0].how})")
     found = Comparison(result, str(float_path), 0, is_emulated=emulate)
     for audited, m in zip(result.layers, matches):
@@ -495,7 +495,7 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
 
 
 class _Runs:
-    """The sessions of a comparison. `inputs` and `floats`: of each sample, the model's inputs and the float model's outputs."""
+    """The sessions of a comparison. `inputs`, `floats`: for each sample, the model's inputs and the float model's outputs."""
 
     def __init__(self, found: Comparison, float_proto: Any):
         result = self.audit = found.audit
@@ -562,7 +562,7 @@ class _Runs:
             self._emulated(fed, wanted, chosen)
 
     def _feeds(self, floats: dict, probes: dict[int, _Probe], source: str) -> dict[str, np.ndarray]:
-        """Inputs of the layers cut out: the float model's, quantized as each layer does."""
+        """The inputs of the layers that were cut out: the float model's tensors, quantized as each layer does."""
         feeds = {}
         for i, layer in enumerate(self.found.layers):
             m = layer.matched
@@ -612,7 +612,7 @@ class _Runs:
         layer.control = distance(layer.control, exact, others[-1])
 
     def _emulated(self, fed: list[dict], wanted: list[dict], chosen: dict) -> None:
-        """The stock engine's results of the layers cut out, on the emulated CPU."""
+        """Adds the stock engine's results of the layers that were cut out, on the emulated CPU."""
         names = [output.name for output in self.own_stored.graph.output]
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "own.onnx"))

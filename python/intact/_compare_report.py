@@ -18,7 +18,7 @@ _WORST = 3  # layers that the summary names in each category
 
 _MEANING = {"data-insensitive": "of weights, biases and rounding: any input has it",
             "data-sensitive": "of ranges that do not fit each sample",
-            "implementation": "of the engine, where it exceeds all of these"}
+            "implementation": "of the engine, where it exceeds the quantization's"}
 
 
 def _dB(value: float) -> str:
@@ -60,13 +60,13 @@ def _category(layer: ComparedLayer) -> str:
 
 
 def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
-    """A title and rows, the first one the head, of weights, activations and outputs."""
+    """The tables of weights, activations and outputs: a title and rows, the first row the head."""
     worst = sorted((layer for layer in comparison.layers if layer.own), key=lambda layer: layer.own.sqnr)[:_WORST]
     weights = [["layer", "operator", "float node found by", "scales", "SQNR", "cosine", "L2", "largest", "worst channel",
                 "per channel", "8 bits"]]
     inputs = [["layer", "SQNR", "cosine", "L2", "largest", "clipped", "range used", "samples", "dynamic"]]
-    outputs = [["", "layer", "own", "cosine", "L2", "largest", "samples", "in the network", "cosine", "L2", "largest", "samples",
-                "sums clamp", "own error"]]
+    outputs = [["", "layer", "by itself", "cosine", "L2", "largest", "samples", "in the network", "cosine", "L2", "largest",
+                "samples", "wrong sums", "error by itself"]]
     for layer in comparison.layers:
         m = layer.matched
         if layer.weights is not None:
@@ -92,60 +92,63 @@ def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
 def _evidence(comparison: Comparison, layer: ComparedLayer, kind: str) -> str:
     own, by, used = _dB(layer.own.sqnr), layer.by, layer.used
     if not by:
-        return f"{layer.name}: own {own}; its weights {_dB(layer.weights.sqnr)}"
+        return f"{layer.name}: by itself {own}; its weights {_dB(layer.weights.sqnr)}"
     rounded, fitted = (decibels(layer.own.signal, by[key]) for key in ("output", "dynamic_output"))
     if kind == "data-insensitive":
         bias = f", its bias {_dB(_alone(layer, 'bias'))}" if by["bias"] > 0.1 * layer.explained else ""
         output = f", rounding of its output {_dB(fitted)}" if by["output"] else ""
-        return (f"{layer.name}: own {own}; its weights alone {_dB(_alone(layer, 'weights'))}{bias}, rounding of its input "
+        return (f"{layer.name}: by itself {own}; its weights alone {_dB(_alone(layer, 'weights'))}{bias}, rounding of its input "
                 f"{_dB(_alone(layer, 'dynamic_input'))}{output}")
     if kind == "data-sensitive":
-        parts = [f"{layer.name}: own {own}"]
+        parts = [f"{layer.name}: by itself {own}"]
         if by["input"] - by["dynamic_input"] > 0.2 * layer.parts[kind]:
-            parts.append(f"its input's quantization alone {_dB(_alone(layer, 'input'))}, with a range of each sample "
+            parts.append(f"its input's quantization alone {_dB(_alone(layer, 'input'))}, with a range for each sample "
                          f"{_dB(_alone(layer, 'dynamic_input'))}")
             parts.append(f"samples use {_percent(min(used), max(used))} of the range")
             if layer.clipped:
                 parts.append(f"{_percent(layer.clipped / layer.input.values)} of the input is clipped")
         if by["output"] - by["dynamic_output"] > 0.2 * layer.parts[kind]:
-            parts.append(f"its output's quantization alone {_dB(rounded)}, with a range of each sample {_dB(fitted)}")
+            parts.append(f"its output's quantization alone {_dB(rounded)}, with a range for each sample {_dB(fitted)}")
             if layer.output_clipped:
                 parts.append(f"{_percent(layer.output_clipped / layer.own.values)} of the output is clipped")
         return "; ".join(parts)
     if layer.unexplained:
         explained = _dB(decibels(layer.own.signal, layer.explained))
-        return f"{layer.name}: own {own}; weights, activations and rounding explain {explained} only: the operator differs"
+        return (f"{layer.name}: by itself {own}; weights, activations and rounding explain only {explained}: its operator does "
+                "not compute what the float model's does")
     if layer.differs_here:
         where = "the emulated CPU" if comparison.is_emulated else "this CPU"
-        text = f"{layer.name}: ONNX Runtime on {where} is {_dB(layer.here.sqnr)} from exact (control {_dB(layer.control.sqnr)})"
-        return text + (f"; {layer.clamped:,} of {layer.sums:,} sums clamp" if layer.clamped else "")
-    return (f"{layer.name}: without VNNI {layer.clamped:,} of {layer.sums:,} sums clamp, {_dB(_alone(layer, 'clamps'))}; "
-            f"with exact sums {own}")
+        text = (f"{layer.name}: ONNX Runtime on {where} is {_dB(layer.here.sqnr)} from exact sums (rounding noise alone: "
+                f"{_dB(layer.control.sqnr)})")
+        return text + (f"; int16 clamps {layer.clamped:,} of {layer.sums:,} sums" if layer.clamped else "")
+    return (f"{layer.name}: on CPUs without VNNI int16 clamps {layer.clamped:,} of {layer.sums:,} sums: "
+            f"{_dB(_alone(layer, 'clamps'))}; with exact sums {own}")
 
 
 def _advice(advice: Advice) -> str:
     layers = advice.layers
     names = ", ".join([*layers[:_WORST], *["…"] * (len(layers) > _WORST)])
     where = names if len(layers) == 1 else f"{len(layers)} layers ({names})"
-    return (f"{advice.what}: {where}: output {excerpt(advice.output)} {advice.before:.1f} to {advice.after:.1f} dB from float "
-            f"(chance: {advice.control:.1f} dB)")
+    return (f"{advice.what}: {where}: output {excerpt(advice.output)} goes from {advice.before:.1f} to {advice.after:.1f} dB "
+            f"against the float model (chance: {advice.control:.1f} dB)")
 
 
 def _remedy(comparison: Comparison) -> list[str]:
-    """What makes the engine exact."""
+    """A line on how to make the engine exact, if sums clamp on the data."""
     clamping = [layer for layer in comparison.layers if layer.clamped]
     if not clamping:
         return []
     remedies = list(dict.fromkeys(text for audited in comparison.audit.layers for text in audited.remedies))
-    gains = [f"output {excerpt(o.name)} {o.stock_to_float:.1f} to {o.exact_to_float:.1f} dB from float"
+    gains = [f"output {excerpt(o.name)} goes from {o.stock_to_float:.1f} to {o.exact_to_float:.1f} dB against the float model"
              for o in comparison.audit.on_data.outputs
              if o.exact_to_float is not None and comparison.audit.on_data.stock_clamps and o.stock < o.control]
     how = "; ".join(remedies[:1] + [text for text in remedies if "intact repair" in text])
-    return [f"would help without VNNI: exact sums in {len(clamping)} layers ({how})" + (f": {', '.join(gains)}" if gains else "")]
+    words = f"would help on CPUs without VNNI: exact sums in {len(clamping)} layers ({how})"
+    return [words + (f": {', '.join(gains)}" if gains else "")]
 
 
 def summary(comparison: Comparison) -> list[str]:
-    """The categories with their evidence, the outputs, and what would help."""
+    """Lines on the categories with their evidence, on the outputs, and on what would help."""
     of = len(comparison.layers)
     lines = []
     for kind in KINDS:
@@ -156,26 +159,28 @@ def summary(comparison: Comparison) -> list[str]:
     same = [layer for layer in comparison.layers if layer.here is not None]
     if same and not any(layer.differs_here for layer in same):
         where = "the emulated CPU" if comparison.is_emulated else "this CPU"
-        lines.append(f"ONNX Runtime on {where}: {len(same)} layers alone differ from exact by no more than the control")
+        lines.append(f"ONNX Runtime on {where}: each of {len(same)} layers, by itself, differs from exact sums no more than by "
+                     "rounding noise")
     reasons: dict[str, list[str]] = {}
     for layer in comparison.layers:
         if layer.reason:
             reasons.setdefault(layer.reason, []).append(layer.name)
-    lines += [f"not compared, as {reason}: {', '.join(names)}" for reason, names in reasons.items()]
+    lines += [f"not compared: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
     if comparison.samples < 2:
-        lines.append("one sample: how errors differ between samples is not known; --each, or a folder of .npz files, gives more")
+        lines.append("one sample: how errors differ between samples is not known; give more by --each or a folder of .npz files")
     lines += [f"would help: {_advice(advice)}" for advice in comparison.advice if advice.helps]
     lines += _remedy(comparison)
-    lines += [f"tried, gains no more than chance can: {_advice(advice)}" for advice in comparison.advice
+    lines += [f"tried, helps no more than chance: {_advice(advice)}" for advice in comparison.advice
               if not advice.helps and len(advice.layers) > 1]
-    lines += [f"not tried: {text}" for text in comparison.not_measured]
+    lines += [f"could not be tried: {text}" for text in comparison.not_measured]
     return lines
 
 
 def headline(comparison: Comparison) -> str:
     matched = sum(layer.matched.float_node is not None for layer in comparison.layers)
     return (f"{excerpt(comparison.audit.model.path, 400)} against {excerpt(comparison.float_path, 400)}: {matched} of "
-            f"{len(comparison.layers)} layers have a float node; {comparison.samples} sample{'s' * (comparison.samples != 1)}")
+            f"{len(comparison.layers)} layers found in the float model; {comparison.samples} "
+            f"sample{'s' * (comparison.samples != 1)}")
 
 
 def to_text(comparison: Comparison) -> str:
@@ -240,7 +245,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def to_html(comparison: Comparison) -> str:
-    """One page without anything from elsewhere: the tables and the summary."""
+    """One page that loads nothing: the tables and the summary."""
     e = html.escape
     parts = []
     for title, rows in tables(comparison):

@@ -1,8 +1,8 @@
-"""Which constant of the float model quantized weights were made from, whatever operator reads it; and what such a search needs:
-names without what tools append, how alike weights are, and where the scale of an integer product is.
+"""Finds the constant of the float model that quantized weights were made from. Helpers of the search: names without the suffixes
+of tools, how alike weights are, and the scale of an integer product.
 
 The search tries names first. Tools rename constants, so the values decide: dequantized weights are close to the float constant
-that they were made from, and to no other. They also say which constant of a quantized model is the scale.
+that they were made from, and to no other. They also show which constant of a quantized model is the scale.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ._onnx import Scope, read_onnx
 from ._run import decibels, power
 
 LEAST_AGREEMENT = 10.0  # decibels; weights of another layer agree by 0 or less
-_SAMPLE = 1 << 14  # elements that decide between constants
-# What tools append to the names of tensors and of nodes.
+_SAMPLE = 1 << 14  # elements that are compared to choose a constant
+# Suffixes that tools append to the names of tensors and of nodes.
 _SUFFIXES = ("_quantized", "_quant", "_nchwc", "_MatMul", "_Transposed", "_DequantizeLinear_Output", "_QuantizeLinear_Output")
-_WALK = 8  # operators behind a product
+_WALK = 8  # operators after a product that are searched for its scale
 _FLOATS = {1, 10, 11}  # FLOAT, FLOAT16, DOUBLE of onnx.TensorProto
 
 
@@ -36,12 +36,12 @@ class Match:
 
 
 def agreement(values: np.ndarray, dequantized: np.ndarray) -> float:
-    """Decibels of float values over their distance from dequantized ones."""
+    """Decibels of float values over their distance from the dequantized values."""
     return decibels(power(values), float(np.square(np.subtract(values, dequantized, dtype=np.float64)).sum()))
 
 
 def names_before(name: str) -> list[str]:
-    """The names that a tensor or a node may have had before tools appended to it: this one, then shorter ones."""
+    """The names that a tensor or a node may have had before tools appended suffixes: the name itself, then shorter ones."""
     found = []
     while name:
         found.append(name)
@@ -50,7 +50,7 @@ def names_before(name: str) -> list[str]:
 
 
 def samples_of(*arrays: np.ndarray) -> list[np.ndarray]:
-    """The same elements of arrays of one size, few enough to decide by."""
+    """Elements of each array at equal places, few enough to compare quickly. The arrays have one size."""
     return [array.reshape(-1)[::max(array.size // _SAMPLE, 1)] for array in arrays]
 
 
@@ -62,8 +62,8 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def multipliers(scope: Scope, node: Any, kept: Container[str] = ()) -> tuple[list[tuple[Any, int]], str]:
-    """The Muls that scale the sums of an integer product, each with the number of its other input. And the tensor where the walk ended
-    because it is `kept`, or has no reader or several; else ""."""
+    """The Muls that scale the sums of an integer product, each with the number of its other input. Also the tensor at which the
+    walk ended because it is in `kept` or does not have exactly one reader; else ""."""
     found, name = [], node.output[0]
     for _ in range(_WALK):
         readers = scope.consumers.get(name, [])
@@ -92,7 +92,7 @@ class FloatConstants:
                 self.shapes[node.output[0]] = value.shape
 
     def name_of(self, name: str) -> str:
-        """The constant of this name, or of one that it may have had before; "" if there is none."""
+        """The constant of this name, or of a name that it may have had before; "" if there is none."""
         return next((one for one in names_before(name) if one in self.shapes), "")
 
     def values(self, name: str) -> np.ndarray | None:
@@ -100,7 +100,7 @@ class FloatConstants:
         return None if value is None else value.astype(np.float32)
 
     def find(self, name: str, dequantized: np.ndarray) -> Match | None:
-        """The constant that weights were made from. `name`: that of the quantized tensor, which may say nothing."""
+        """The constant that weights were made from. `name`: the quantized tensor's name, which need not help."""
         named = self.name_of(name)
         best = self._closest([named], dequantized) if named else None
         if best is None or best.agreement < LEAST_AGREEMENT:

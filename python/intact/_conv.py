@@ -12,8 +12,8 @@ from ._plan import Call, Certificate, Plan, Tuned, pointer, row_strides
 
 
 class ConvFailingPair(NamedTuple):
-    """Weights w0, w1 that can saturate, of `channel` (of the group) of `tap` and the one after it, of an output channel,
-    and activations a0, a1 that show it; `sum` is outside int16."""
+    """A pair of an output channel's weights that can saturate: w0 at `channel` (within the group) of `tap`, w1 right after
+    it, and activations a0, a1 for which the exact `sum` is outside int16."""
 
     output_channel: int
     tap: tuple
@@ -28,11 +28,12 @@ class ConvFailingPair(NamedTuple):
 class Conv(Plan):
     """A convolution with constant weights, channels last, exact on every CPU.
 
-    `weights` is (O, *kernel, I/groups), int8 or uint8, of 1, 2 or 3 spatial dimensions; the input (batch, *extents, I),
-    the output (batch, *extents, O). `stride`, `dilation`, `padding` and `output_padding`: one integer, or one for each
-    dimension; an entry of `padding` may be a pair (begin, end). `input`: the input's extents, if they are known; else
-    each run has its own. `transposed`: a transposed convolution. The other arguments are those of `Gemm`; channels of
-    the output are its columns. Raises `intact.Error`. Any number of threads may run one plan at once."""
+    `weights` is (O, *kernel, I/groups), int8 or uint8, with 1, 2 or 3 spatial dimensions. The input is
+    (batch, *extents, I), the output (batch, *extents, O). `stride`, `dilation`, `padding` and `output_padding`: one
+    integer, or one for each dimension; an entry of `padding` may be a pair (begin, end). `input`: the input's extents, if
+    they are known; without it they may differ from run to run. `transposed`: a transposed convolution. The other arguments
+    are those of `Gemm`; a column is an output channel. Raises `intact.Error`. Any number of threads may run one plan at
+    once."""
 
     _kind = "conv"
 
@@ -79,7 +80,7 @@ class Conv(Plan):
 
     def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
              threads: int = 0) -> Call:
-        """A run with these arrays, to be called again and again. Arguments are those of run()."""
+        """A run with these arrays that can be called many times. The arguments are those of run()."""
         dims = self.spatial_dims
         a = self._input("a", a, self.a_dtype, dims + 2)
         if a.shape[-1] != self.input_channels:
@@ -107,7 +108,7 @@ class Conv(Plan):
 
     @staticmethod
     def _place(name: str, array: np.ndarray, args: Any) -> None:
-        """Pixels may have a stride; they must follow each other."""
+        """Sets a tensor's address and stride. All pixels must be one distance apart."""
         if array.flags.c_contiguous:
             setattr(args, name, pointer(array))
             return
@@ -119,7 +120,7 @@ class Conv(Plan):
             if step == 0:
                 step = found // pixels if found % pixels == 0 else 0
             if found != step * pixels or not step:
-                raise invalid(f"{name}: pixels are not at one distance: a stride is {found} bytes; expected {step * pixels}")
+                raise invalid(f"{name}: pixels are not equally far apart: a stride is {found} bytes; expected {step * pixels}")
             pixels *= extent
         setattr(args, name, pointer(array))
         setattr(args, name + "_stride", step // array.itemsize)
@@ -127,13 +128,13 @@ class Conv(Plan):
     def run(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
             threads: int = 0) -> np.ndarray:
         """The convolution of `a`, (batch, *extents, I), in a new array, or in `out`. Pixels may have any stride; nothing is
-        copied. `threads`: 0 is OpenMP's default. `a_scales`, `a_zero_points`: one value each, where the plan's quantization
-        is "tensor"."""
+        copied. `threads`: 0 is OpenMP's default. `a_scales`, `a_zero_points`: one value each, if the plan's quantization is
+        "tensor"."""
         return self.bind(a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, threads=threads)()
 
     def tune(self, input: Sequence[int] | None = None, *, milliseconds: float = 0.0) -> Tuned:
-        """Times the ways to compute an input of these extents, for at most about `milliseconds` (0: the default), and keeps
-        the fastest. No other call may use the plan meanwhile."""
+        """Times the kernels for an input of these extents, for about `milliseconds` at most (0: the default), and keeps the
+        fastest. No other call may use the plan meanwhile."""
         info = self._tune_info()
         extents = ffi.NULL
         if input is not None:
@@ -142,11 +143,11 @@ class Conv(Plan):
         return self._tuned(info)
 
     def certificate(self, pairing: str = "within_tap") -> Certificate:
-        """Which weights can make VPMADDUBSW saturate in the pairs of `pairing`: "within_tap" (oneDNN, OpenVINO) or
-        "flattened" (FBGEMM, ONNX Runtime)."""
+        """How many pairs of weights can make VPMADDUBSW saturate. `pairing`: "within_tap" (oneDNN, OpenVINO) or "flattened"
+        (FBGEMM, ONNX Runtime)."""
         return self._certificate(pairing_of(pairing))
 
     def failing_pairs(self, pairing: str = "within_tap", first: int = 0, count: int | None = None) -> list[ConvFailingPair]:
-        """The pairs that can saturate, by output channel, tap and channel, from number `first` on; all, or at most `count`."""
+        """The pairs that can saturate, by output channel, tap and channel: from number `first` on, all or at most `count`."""
         pairs = self._failing_pairs(first, count, pairing_of(pairing)).tolist()
         return [ConvFailingPair(output, tuple(tap), *rest) for output, tap, *rest in pairs]

@@ -14,8 +14,8 @@ _ARGS_SIZE = ffi.sizeof("intact_gemm_args")
 
 
 class FailingPair(NamedTuple):
-    """Weights w0, w1 of depths k, k + 1 of column n that can saturate, and activations a0, a1 that show it: the
-    instruction adds up to `sum`, which is outside int16. Weights and activations are as the instruction sees them."""
+    """A pair that can saturate: weights w0, w1 at depths k, k + 1 of column n, and activations a0, a1 for which the exact
+    `sum` is outside int16. Weights and activations are as the instruction sees them: s8 and u8."""
 
     k: int
     n: int
@@ -34,7 +34,8 @@ def type_name(argument: str, array: np.ndarray, names: tuple) -> str:
 
 
 def strides_of(b: np.ndarray) -> tuple:
-    """Elements from a depth of `b` to the next, and from a column. The strides of a dimension of 1 mean nothing to NumPy."""
+    """Elements of `b` from depth to depth, and from column to column. NumPy's stride of a dimension of 1 means nothing, so a
+    dense array's stride is returned for it."""
     (k, n), (stride_k, stride_n) = b.shape[-2:], b.strides[-2:]
     if k == 1:
         return n * (1 if n == 1 else stride_n), 1 if n == 1 else stride_n
@@ -42,7 +43,7 @@ def strides_of(b: np.ndarray) -> tuple:
 
 
 def is_transposed(a: np.ndarray) -> bool:
-    """Whether the columns of `a` are dense in memory and its rows are not."""
+    """Whether the columns of `a` are dense in memory, but not its rows."""
     m, k = a.shape[-2:]
     return k > 1 and a.strides[-1] != a.itemsize and (m == 1 or a.strides[-2] == a.itemsize)
 
@@ -50,17 +51,18 @@ def is_transposed(a: np.ndarray) -> bool:
 class Gemm(Plan):
     __doc__ = """A product C = A·B with constant weights B, exact on every CPU.
 
-    `b` is K×N, int8 or uint8; any strides are taken as they are (`weights.T` of N×K weights is not copied), and the
-    plan keeps a packed copy. Other arguments:
+    `b` is K×N, int8 or uint8, with any strides: `weights.T` of N×K weights needs no copy. The plan keeps a packed copy.
+    Other arguments:
 
 """ + ARGUMENTS + """    - `usual_m`: expected rows of a run, 0 if unknown.
-    - `runtime_b=True`: each run gives B. Only the shape, the dtype and the strides of `b` are kept; every B has these.
+    - `runtime_b=True`: B is passed to each run. The plan keeps only the shape, dtype and strides of `b`; every B must have
+      these.
 
     Raises `intact.Error`. Any number of threads may run one plan at once."""
 
     _kind = "gemm"
 
-    _b_strides: tuple | None = None  # of the B that each run gives
+    _b_strides: tuple | None = None  # of a runtime B
 
     def __init__(self, b: Any, *, usual_m: int = 0, runtime_b: bool = False, **linear: Any):
         b = array_of("b", b)
@@ -87,7 +89,7 @@ class Gemm(Plan):
 
     def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
              b: Any = None, b_scales: Any = None, b_zero_points: Any = None, threads: int = 0) -> Call:
-        """A run with these arrays, to be called again and again. Arguments are those of run()."""
+        """A run with these arrays that can be called many times. The arguments are those of run()."""
         a = self._input("a", a, self.a_dtype, (2, 3))
         if a.shape[-1] != self.k:
             raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")
@@ -123,7 +125,7 @@ class Gemm(Plan):
     def _place(name: str, array: np.ndarray, args: Any) -> None:
         setattr(args, name, pointer(array))
         if array.flags.c_contiguous:
-            return  # strides of 0 are those of dense arrays
+            return  # strides of 0 mean a dense array
         strides = row_strides(name, array)
         if array.shape[-2] > 1:
             setattr(args, name + "_stride", strides[-1])
@@ -155,29 +157,29 @@ class Gemm(Plan):
 
     def run(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
             b: Any = None, b_scales: Any = None, b_zero_points: Any = None, threads: int = 0) -> np.ndarray:
-        """The product of `a`, (M, K) or (items, M, K), in a new array, or in `out`. Rows, or the columns of a transposed
-        array such as `x.T`, may have any stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales` (float32),
-        `a_zero_points` (int32): arrays of a value for each row of `a`, or one value where the plan's quantization is
-        "tensor". With `runtime_b`: `b` (K, N), or (items, K, N); `b_scales` (float32) and `b_zero_points` (int32) in place
-        of the plan's, of shape (items,) or (items, N). Zero points need a plan with `b_zero_points`."""
+        """The product of `a`, (M, K) or (items, M, K), in a new array, or in `out`. Rows of `a`, or columns of a transposed
+        array (`x.T`), may have any stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales` (float32) and
+        `a_zero_points` (int32): a value for each row of `a`, or one value if the plan's quantization is "tensor". With
+        `runtime_b`: `b` is (K, N) or (items, K, N); `b_scales` (float32) and `b_zero_points` (int32), of shape (items,) or
+        (items, N), replace the plan's. Zero points need a plan with `b_zero_points`."""
         return self.bind(a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, b=b, b_scales=b_scales,
                          b_zero_points=b_zero_points, threads=threads)()
 
     def tune(self, m: int, *, milliseconds: float = 0.0) -> Tuned:
-        """Times the kernels for `m` rows, for at most about `milliseconds` (0: the default), and keeps the fastest. No
-        other call may use the plan meanwhile."""
+        """Times the kernels for `m` rows, for about `milliseconds` at most (0: the default), and keeps the fastest. No other
+        call may use the plan meanwhile."""
         info = self._tune_info()
         self._call("tune", self.handle, m, milliseconds, info)
         return self._tuned(info)
 
     def certificate(self) -> Certificate:
-        """Which weights can make VPMADDUBSW saturate: pairs of depths (k, k + 1), k even."""
+        """How many pairs of weights can make VPMADDUBSW saturate. Pairs are depths (k, k + 1), k even."""
         return self._certificate()
 
     def failing_pairs(self, first: int = 0, count: int | None = None) -> list[FailingPair]:
-        """The pairs that can saturate, by column, then depth, from number `first` on; all, or at most `count`."""
+        """The pairs that can saturate, by column, then depth: from number `first` on, all or at most `count`."""
         return [FailingPair(*pair) for pair in self._failing_pairs(first, count).tolist()]
 
     def failing_pair_array(self) -> np.ndarray:
-        """All of them, as a structured array with the fields of `FailingPair`."""
+        """All failing pairs, as a structured array with the fields of `FailingPair`."""
         return self._failing_pairs(0, None)

@@ -1,4 +1,4 @@
-"""The shared library of this package, and what its calls have in common: errors, types, the arithmetic's descriptor."""
+"""The shared library of this package; and errors, types and the arithmetic's descriptor, which all its calls use."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ lib = ffi.dlopen(str(Path(__file__).with_name("libintact.so")))
 
 
 class Error(Exception):
-    """A call was refused. `status` is the name of intact.h's status ("INVALID_ARGUMENT", "UNSUPPORTED", "OVERFLOW",
-    "CODEGEN_FAILED", "OUT_OF_MEMORY"), `message` says which argument was wrong, its value and what was expected."""
+    """A refused call. `status`: the name of intact.h's status ("INVALID_ARGUMENT", "UNSUPPORTED", "OVERFLOW",
+    "CODEGEN_FAILED", "OUT_OF_MEMORY"). `message`: which argument was wrong, its value, and what was expected."""
 
     def __init__(self, status: str, message: str):
         super().__init__(message)
@@ -33,7 +33,7 @@ def invalid(message: str) -> Error:
 
 
 def excerpt(words: Any, most: int = 120) -> str:
-    """Words of somebody else's file, fit for one line of a terminal: printable, and not too many."""
+    """Text from a user's file, made fit for one line of a terminal: printable, and at most `most` characters."""
     shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(words)[:most])
     return shown if len(str(words)) <= most else shown + "…"
 
@@ -44,7 +44,7 @@ def text(string: Any) -> str:
 
 
 def check(status: int) -> None:
-    """Raises what the library's last call on this thread was refused for."""
+    """Raises the error of the library's last call on this thread, unless `status` is OK."""
     if status:
         raise Error(text(lib.intact_status_name(status)).upper().replace(" ", "_"), text(lib.intact_last_error()))
 
@@ -68,7 +68,7 @@ _PAIRINGS = {"within_tap": lib.INTACT_PAIRING_WITHIN_TAP, "flattened": lib.INTAC
 
 
 def choice(argument: str, value: Any, choices: dict) -> int:
-    """The number of a choice by name."""
+    """The C interface's number of a named choice."""
     try:
         return choices[value]
     except (KeyError, TypeError):
@@ -77,18 +77,18 @@ def choice(argument: str, value: Any, choices: dict) -> int:
 
 
 def integer(argument: str, value: Any) -> int:
-    """An integer that fits into int32, of Python or of NumPy."""
+    """A Python or NumPy integer that fits into int32."""
     try:
         number = int(value.__index__())
     except (AttributeError, TypeError):
         raise invalid(f"{argument}: is {value!r}; expected an integer") from None
     if not -(1 << 31) <= number < 1 << 31:
-        raise invalid(f"{argument}: is {number}; expected an integer of 32 bits")
+        raise invalid(f"{argument}: is {number}; expected an integer that fits into int32")
     return number
 
 
 def numbers(argument: str, values: Any) -> np.ndarray:
-    """A number, or a row of numbers, as an array of one dimension."""
+    """A number or a row of numbers, as an array of one dimension."""
     try:
         given = np.atleast_1d(np.asarray(values))
     except ValueError:
@@ -111,7 +111,7 @@ def pairing_of(name: str) -> int:
 
 
 def array_of(argument: str, value: Any) -> np.ndarray:
-    """NumPy's view of an array: one of NumPy, or of any library that speaks DLPack. Nothing is copied."""
+    """A NumPy view of an array of NumPy, or of any library that speaks DLPack. Nothing is copied."""
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__dlpack__"):
@@ -127,7 +127,7 @@ def address(array: np.ndarray) -> int:
 
 
 def isas() -> list[str]:
-    """The names of the instruction sets that this machine offers to the library, "portable" among them."""
+    """The names of the instruction sets that the library can use on this machine, including "portable"."""
     return [name for name, isa in _ISAS.items() if lib.intact_isa_available(isa)]
 
 
@@ -136,32 +136,32 @@ def version() -> str:
     return text(lib.intact_version())
 
 
-# What Linear takes, for the documentation of classes that pass it on.
+# Linear's arguments, for the documentation of the classes that pass them on.
 ARGUMENTS = """\
     - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "f16", "u8" or "s8"; by default "s32", with `scales` "f32".
-    - `scales`: one number, or one for each column; 0 for a pruned one. The output is
+    - `scales`: one number, or one for each column; 0 for a pruned column. The output is
       clamp(round_half_even(sum·scale + bias) + c_zero_point), in float32 steps; sums have the zero points subtracted.
     - `bias`: one value for each column. Integers are added to the sums, floats to the scaled sums.
     - `a_zero_point`, `c_zero_point`: integers. `b_zero_points`: one integer, or one for each column.
     - `activation="relu"`, or `clamp=(low, high)` in units of the output before its zero point.
-    - `fixed_point` "half_away" or "half_up": `multipliers` (2^30 to 2^31 − 1, or none) and `shifts` in the place of
-      `scales`, one of each or one for each column, as TensorFlow Lite has them (intact.h); 8-bit outputs only.
+    - `fixed_point` "half_away" or "half_up": `multipliers` (2^30 to 2^31 − 1, or none) and `shifts` instead of `scales`,
+      one value or one for each column, as in TensorFlow Lite (intact.h); 8-bit outputs only.
     - `lookup_table`: 256 elements of an 8-bit `c_type`; outputs q become lookup_table[q − lowest of `c_type`].
-    - `overflow`: "refused" raises an error where activations could make a sum, its integer bias included, leave int32;
-      with "wraps" such sums are taken modulo 2^32, as int32 additions wrap.
-    - `a_range=(low, high)`: what activations can be; makes kernels without VNNI faster. It is checked in each run
+    - `overflow`: "refused" raises an error if some activations make a sum, with its integer bias, exceed int32; "wraps"
+      computes sums modulo 2^32, as int32 additions wrap.
+    - `a_range=(low, high)`: the activation range; a narrow one makes kernels without VNNI faster. Each run checks it
       unless `check_range=False`.
     - `residual_type` "u8", "s8" or "f32": each run adds (residual − `residual_zero_point`)·`residual_scale`.
-    - `quantization`: "static"; "tensor" (each run gives one value of `a_scales` and `a_zero_points` for all of A);
-      "rows" (a value for each row); "dynamic_rows", "dynamic_tensor" (A is float32, quantized to `a_type` in the run).
-      Convolutions have no rows.
-    - `mode="saturating"` computes what VPMADDUBSW does, for study; of convolutions in the pairs of `pairing`, "within_tap"
-      (oneDNN) or "flattened" (FBGEMM, ONNX Runtime). `max_isa`: a cap, one of `intact.isas()`.
+    - `quantization`: "static"; "tensor" (each run passes one value of `a_scales` and `a_zero_points` for all of A);
+      "rows" (a value for each row); "dynamic_rows", "dynamic_tensor" (A is float32; the run quantizes it to `a_type`).
+      Convolutions do not take the kinds for rows.
+    - `mode="saturating"` clamps pair sums to int16, as VPMADDUBSW does, for study; convolutions form the pairs by
+      `pairing`: "within_tap" (oneDNN) or "flattened" (FBGEMM, ONNX Runtime). `max_isa`: a cap, one of `intact.isas()`.
 """
 
 
 class Linear:
-    """The arithmetic that a product and a convolution share: intact_linear_desc, and the arrays that it points to."""
+    """The arithmetic of products and convolutions: intact_linear_desc, and the arrays that it points to."""
 
     def __init__(self, *, a_type: str = "u8", b_type: str, c_type: str | None = None, scales: Any = None, bias: Any = None,
                  a_zero_point: int = 0, b_zero_points: Any = None, c_zero_point: int = 0, activation: str | None = None,
@@ -183,13 +183,13 @@ class Linear:
         d.activation = choice("activation", activation, _ACTIVATIONS)
         if clamp is not None:
             if activation is not None:
-                raise invalid(f"clamp: is given beside activation={activation!r}; expected one of them")
+                raise invalid(f"clamp: is given together with activation={activation!r}; expected only one of them")
             d.activation = lib.INTACT_ACTIVATION_CLAMP
             d.clamp_min, d.clamp_max = self._two("clamp", clamp, float)
         if a_range is not None:
             d.a_min, d.a_max = self._two("a_range", a_range, lambda value: integer("a_range", value))
             if d.a_min == d.a_max == 0:
-                raise invalid("a_range: is (0, 0); expected more than one activation")
+                raise invalid("a_range: is (0, 0); expected more than one value")
         d.range_check = lib.INTACT_RANGE_CHECKED if check_range else lib.INTACT_RANGE_UNCHECKED
         d.b_zero_points, d.b_zero_point_count = self._values("b_zero_points", b_zero_points, np.int32)
         d.scales, d.scale_count = self._values("scales", scales, np.float32)
@@ -198,7 +198,7 @@ class Linear:
         d.shifts, shift_count = self._values("shifts", shifts, np.int32)
         if shift_count:
             if multiplier_count not in (0, shift_count):
-                raise invalid(f"multipliers: has {multiplier_count} values; expected {shift_count}, as shifts have")
+                raise invalid(f"multipliers: has {multiplier_count} values; expected {shift_count}, one for each shift")
             d.scale_count = shift_count
         if lookup_table is not None:
             table = np.ascontiguousarray(array_of("lookup_table", lookup_table))
@@ -222,7 +222,7 @@ class Linear:
         d.a_source_type = type_of("a_source_type", a_source_type)
 
     def check_columns(self, columns: int) -> None:
-        """Refuses a bias that is not one value for each column; the library is told no number of them."""
+        """Refuses a bias without one value for each column. The C interface has no length of the bias to check."""
         if self.bias_count not in (None, columns):
             raise invalid(f"bias: has {self.bias_count} values; expected {columns}, one for each column")
 
@@ -235,7 +235,7 @@ class Linear:
             raise invalid(f"{argument}: is {values!r}; expected two numbers") from None
 
     def _values(self, argument: str, values: Any, dtype: type) -> tuple:
-        """A pointer to the values in `dtype`, which must hold each, and their number."""
+        """A pointer to the values, converted to `dtype`, and their number. Refuses values that an integer `dtype` cannot hold."""
         if values is None:
             return ffi.NULL, 0
         given = numbers(argument, values)

@@ -1,4 +1,4 @@
-"""Layers of a quantized ONNX model beside the nodes of the float model that they were made of."""
+"""Finds, for the layers of a quantized ONNX model, the nodes of the float model that they were made from."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ._library import excerpt, invalid
 from ._model import QuantizedLayer
 from ._onnx import Scope, as_matrix, attributes, load_onnx
 
-ALIKE = 0.7  # correlation of weights that are taken for one another
-_CHAIN = 4  # operators between a product and the tensor that is compared
+ALIKE = 0.7  # weights that correlate at least this much count as the same
+_CHAIN = 4  # most operators between a product and the tensor that is compared
 _PER_CHANNEL = {"Add", "Sub", "Mul", "Div", "BatchNormalization", "Relu", "Clip", "LeakyRelu", "Identity"}
 
 
 @dataclass
 class FloatNode:
-    """A product with constant weights in the float model. `weights` are laid out as those of a QuantizedLayer; `outputs`: the
-    tensor that it makes, and those that a bias, a normalisation or an activation makes of it."""
+    """A product with constant weights in the float model. `weights`: laid out like the weights of a QuantizedLayer. `outputs`:
+    its output tensor, then the tensors after a bias, a normalisation or an activation."""
 
     name: str
     node: Any
     weights: np.ndarray
     outputs: list[str]
-    part: str = ""  # of the node's weights
+    part: str = ""  # which of the node's weights, in words
 
     @property
     def input(self) -> str:
@@ -36,7 +36,7 @@ class FloatNode:
 
 @dataclass
 class Output:
-    """A tensor that holds a layer's result, and its quantization if it has one."""
+    """A tensor that holds a layer's result, and its quantization, if it is quantized."""
 
     name: str
     scale: float = 0.0
@@ -49,11 +49,11 @@ class Output:
 
 @dataclass
 class Matched:
-    """A layer, its float node (None with the reason in `how`), and how its numbers are stored. `real`: its dequantized weights;
-    `scales`: of each column, or one. `smooth`: what the quantizer multiplies the float input by, for each depth.
+    """A layer, its float node (None: `how` gives the reason), and how its numbers are stored. `real`: its dequantized weights.
+    `scales`: one for each column, or one. `smooth`: a factor for each depth, with which the quantizer multiplies the float input.
 
-    `bounds`: of the float input, where a Relu or a Clip makes it, which the quantizer may have left to the range of its integers.
-    `cut`: the tensor that takes the layer's input: quantized, if `scale` is known when the model is read, else float."""
+    `bounds`: of the float input, if a Relu or a Clip makes it. The quantizer may have removed this operator, as the range of its
+    integers implies it. `cut`: the tensor that is the layer's input: quantized if the file states the scale, else float."""
 
     layer: QuantizedLayer
     float_node: FloatNode | None = None
@@ -67,7 +67,7 @@ class Matched:
     scale: float = 0.0
     point: int = 0
     outputs: list[Output] = field(default_factory=list)
-    biases: tuple[np.ndarray, np.ndarray] | None = None  # as stored, dequantized, and the float node's; None where there are none
+    biases: tuple[np.ndarray, np.ndarray] | None = None  # the stored bias, dequantized, and the float node's; None: no bias
 
     @property
     def is_static(self) -> bool:
@@ -75,12 +75,12 @@ class Matched:
 
     @property
     def is_product(self) -> bool:
-        """Whether the product of its input and its weights can be computed by itself."""
+        """Whether the layer's input is visible, so that its product can be computed outside the network."""
         return bool(self.layer.activation) and self.layer.graph_node is not None
 
     @property
     def weights(self) -> np.ndarray:
-        """The float node's weights, as this layer takes them."""
+        """The float node's weights, divided by `smooth`."""
         weights = self.float_node.weights
         if self.smooth is None:
             return weights
@@ -88,17 +88,17 @@ class Matched:
 
 
 def columns_last(weights: np.ndarray) -> np.ndarray:
-    """K×N of weights of either layout: a column for each output channel."""
+    """Weights of either layout as K×N: a column for each output channel."""
     return weights.reshape(len(weights), -1).T if weights.ndim > 2 else weights
 
 
 def along_columns(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Values of columns, or one value, in a shape that multiplies `weights`."""
+    """One value, or one for each column, in a shape that broadcasts to `weights`."""
     return values.reshape(-1, *[1] * (weights.ndim - 1)) if weights.ndim > 2 else values
 
 
 def following(scope: Scope, name: str) -> list[str]:
-    """Tensors that operators of each channel by itself make of a tensor that nothing else reads."""
+    """The tensors after a tensor, along a chain of per-channel operators without other readers."""
     found: list[str] = []
     while len(found) < _CHAIN:
         readers = scope.consumers.get(name, [])
@@ -112,7 +112,7 @@ def following(scope: Scope, name: str) -> list[str]:
 
 
 def _normalised(scope: Scope, node: Any, weights: np.ndarray) -> np.ndarray | None:
-    """Weights of a convolution with the BatchNormalization folded in that alone reads it."""
+    """A convolution's weights with the BatchNormalization folded in; None unless that is its only reader."""
     readers = scope.consumers.get(node.output[0], [])
     if len(readers) != 1 or readers[0].op_type != "BatchNormalization":
         return None
@@ -160,7 +160,7 @@ def _constant(scope: Scope, node: Any, i: int) -> np.ndarray | None:
 
 
 def _weights_scale(layer: QuantizedLayer, scope: Scope) -> np.ndarray | None:
-    """The scale of a layer's weights; an integer operator leaves it to a Mul behind it."""
+    """The scale of a layer's weights. For an integer operator it is a factor of a Mul after it."""
     node = layer.weights_node
     if layer.scale_input is not None:
         return _constant(scope, node, layer.scale_input)
@@ -173,7 +173,7 @@ def _weights_scale(layer: QuantizedLayer, scope: Scope) -> np.ndarray | None:
 
 
 def _dequantize(matched: Matched, scope: Scope, direction: int) -> str:
-    """Fills in the dequantized weights. Returns why it cannot, or ""."""
+    """Sets the dequantized weights. Returns "", or the reason if it cannot."""
     layer = matched.layer
     if layer.weights_node is None:
         return "it is in an inner graph"
@@ -197,7 +197,7 @@ def _dequantize(matched: Matched, scope: Scope, direction: int) -> str:
 
 
 def _find_input(matched: Matched, scope: Scope, known: set[str]) -> None:
-    """Finds the tensor that takes the layer's input, how it is quantized, and what the quantizer multiplies it by first."""
+    """Finds the layer's input tensor, its quantization, and the factors by which the quantizer multiplies it first."""
     layer, node = matched.layer, matched.layer.graph_node
     quantizer = scope.producer(layer.activation) if layer.activation else None
     scale = point = None
@@ -227,7 +227,7 @@ def _find_input(matched: Matched, scope: Scope, known: set[str]) -> None:
 
 
 def _find_outputs(layer: QuantizedLayer, scope: Scope) -> list[Output]:
-    """The tensors that may be compared with the float model's, the first one first."""
+    """The tensors that can be compared with the float model's tensors, in the order of the graph."""
     node = layer.graph_node
 
     def quantized(name: str, scale: np.ndarray | None, point: np.ndarray | None) -> list[Output]:
@@ -277,10 +277,10 @@ def _find_biases(matched: Matched, scope: Scope, before: Scope) -> None:
 
 
 def match(audit: Any, float_path: str | Path) -> tuple[list[Matched], Any]:
-    """Each layer of an audited model with its node of the float model in a file, and that model.
+    """Each layer of an audited model with its node of the float model in a file; and the float model.
 
-    A node is found by its weights: the dequantized ones of the layer correlate with the float ones. Names decide between equals,
-    and where no weights correlate."""
+    A node is found by its weights: the layer's dequantized weights correlate with the float weights. Names decide between equals,
+    and if no weights correlate."""
     proto = load_onnx(float_path)
     folder = Path(float_path).parent
     before = Scope(proto.graph, folder)

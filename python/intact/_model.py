@@ -1,4 +1,4 @@
-"""What readers of model files find: the quantized layers of a model, whatever its format."""
+"""The quantized layers of a model, as the readers of all file formats describe them."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ class QuantizedLayer:
     b_type: str
     weights: np.ndarray
     a_range: tuple[int, int]
-    a_why: str  # what bounds the activations
-    scales: np.ndarray | None = None  # outputs' steps for each unit of the sum, a value or one for each column
+    a_why: str  # the operators that bound the activations
+    scales: np.ndarray | None = None  # steps of the output for each unit of the sum: one value, or one for each column
     groups: int = 1
     note: str = ""
-    is_shifted: bool = False  # whether other engines take s8 activations as u8, shifted by 128
-    # Of ONNX models only, for --data:
-    activation: str = ""  # the quantized activations' tensor; "" where they cannot be seen on data
-    graph_node: Any = None  # the operator, in the outermost graph; None elsewhere
-    weights_node: Any = None  # the node that reads the weights: the operator, or their DequantizeLinear
-    inner_node: Any = None  # the same of an operator in an inner graph
-    within: str = ""  # which inner graph
-    scope: Any = None  # the names that its graph sees
-    weights_input: int = 1  # which of its inputs they are
-    point_input: int = 2  # and which their zero point is
-    view: Any = None  # makes `weights` of the constant, and of any array with its shape
+    is_shifted: bool = False  # whether other engines shift the s8 activations to u8, by 128
+    # For ONNX models only:
+    activation: str = ""  # the quantized activations' tensor; "" if a run cannot show them
+    graph_node: Any = None  # the operator; None if it is in an inner graph
+    weights_node: Any = None  # the node that reads the weights: the operator, or their DequantizeLinear; None as above
+    inner_node: Any = None  # the node that reads the weights, if the operator is in an inner graph
+    within: str = ""  # the inner graph in words
+    scope: Any = None  # the Scope of its graph
+    weights_input: int = 1  # the number of the node's input that the weights are
+    point_input: int = 2  # the number of the input that their zero point is
+    view: Any = None  # arranges the constant, or any array of its shape, like `weights`
 
     @property
     def node(self) -> str:
-        """The operator in words."""
+        """The operator in words, for reports."""
         return self.op_type + (" (QDQ)" if self.is_qdq else "")
 
     @property
     def scale_input(self) -> int | None:
-        """Which input of `weights_node` is the weights' scale; None: a Mul behind the operator reads it."""
+        """The number of the input of `weights_node` that is the weights' scale; None: a Mul after the operator reads it."""
         if self.op_type in ("MatMulInteger", "ConvInteger"):
             return None
         return {"MatMulIntegerToFloat": 3, "QAttention": 4}.get(self.op_type, self.point_input - 1)
@@ -60,13 +60,13 @@ class QuantizedLayer:
 
 @dataclass
 class QuantizedModel:
-    """What a model multiplies in int8, and what was passed over: name of an operator, or reason, and how often."""
+    """The layers that a model multiplies in int8. `passed_over`: operators that were left out, or the reason, and how often."""
 
     path: str
     engine: str = "onnxruntime"  # the engine that runs files of this format
     layers: list[QuantizedLayer] = field(default_factory=list)
     passed_over: dict[str, int] = field(default_factory=dict)
-    not_audited: int = 0  # of what was passed over, what may add in int16
+    not_audited: int = 0  # how many operators passed over may add in int16
     operators: int = 0
     proto: Any = None  # of an ONNX model
     names: set[str] = field(default_factory=set)  # of layers
@@ -92,7 +92,7 @@ def type_name(dtype: Any) -> str:
 
 def bounded(real: tuple[float, float], why: str, scale: float, point: int, limits: tuple[int, int],
             is_padded: bool) -> tuple[int, int, str]:
-    """Bounds of quantized activations from those of the real ones. `is_padded`: the padding, the zero point, is among them."""
+    """Bounds of quantized activations, from the bounds of the real values. `is_padded`: includes the padding, the zero point."""
     low, high = limits
     if not math.isfinite(scale) or scale <= 0:
         return low, high, ""

@@ -1,4 +1,4 @@
-"""Quantized layers of an ONNX model: what multiplies activations by constant int8 weights, as ONNX Runtime runs it.
+"""Quantized layers of an ONNX model: operators that multiply activations by constant int8 weights, as ONNX Runtime runs them.
 
 Files may be hostile: every size is checked before anything is allocated, and external data stays in the model's folder.
 """
@@ -18,13 +18,13 @@ from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio,
 
 _DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
            11: np.float64, 12: np.uint32, 13: np.uint64}
-# Which inputs are the weights and their zero point.
+# The numbers of the inputs that are the weights and their zero point.
 _INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5), "MatMulInteger": (1, 3), "QGemm": (3, 5),
            "MatMulIntegerToFloat": (1, 5), "DynamicQuantizeMatMul": (1, 3), "QAttention": (1, 7)}
-# Operators that give on the range of the numbers that they read.
+# Operators whose output has the range of their input.
 _KEEPERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool", "Slice", "Gather", "Split",
             "GlobalAveragePool", "ReduceMax", "Expand", "Tile"}
-# Operators that ONNX Runtime 1.32 moves a DequantizeLinear forward through, and a QuantizeLinear back.
+# Operators through which ONNX Runtime 1.32 moves a DequantizeLinear forward, and a QuantizeLinear back.
 MOVED_THROUGH = {"Identity", "Dropout", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "MaxPool", "Slice"}
 _OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "Conv", "MatMul", "Gemm")} | {
     ("com.microsoft", op) for op in ("QLinearConv", "QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention")}
@@ -35,7 +35,7 @@ _BLOCKS = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
 
 
 def every_node(graph: Any, depth: int = 0) -> Iterator[Any]:
-    """The nodes of a graph and of its inner graphs, each followed by those of its own."""
+    """The nodes of a graph and of its inner graphs; each node is followed by the nodes of its own graphs."""
     for node in graph.node:
         yield node
         for attribute in node.attribute if depth < _DEEPEST else ():
@@ -44,7 +44,7 @@ def every_node(graph: Any, depth: int = 0) -> Iterator[Any]:
 
 
 class Scope:
-    """A graph's constants and producers, and those of the graphs around it."""
+    """The constants, producers and consumers of a graph; and, through `parent`, of the graphs around it."""
 
     def __init__(self, graph: Any, folder: Path, parent: "Scope | None" = None, within: str = ""):
         self.folder, self.parent, self.within = folder, parent, within
@@ -70,7 +70,7 @@ class Scope:
         return scope.producers.get(name) if scope else None
 
     def constant(self, name: str, depth: int = 0) -> np.ndarray | None:
-        """The value of a tensor that no input of the model changes, as far as this reader can tell."""
+        """The value of a tensor that does not depend on the model's inputs; None if this reader cannot compute it."""
         scope = self.scope_of(name)
         if scope is None or depth > 16:
             return None
@@ -99,7 +99,7 @@ class Scope:
         return None
 
     def _moved(self, node: Any, value: np.ndarray, depth: int) -> np.ndarray | None:
-        """What an operator makes of a constant whose numbers it keeps."""
+        """A constant after an operator that only moves its numbers; None if that cannot be computed."""
         if node.op_type in ("Identity", "Dropout"):
             return value
         if node.op_type == "Transpose":
@@ -111,8 +111,8 @@ class Scope:
         return None
 
     def integers(self, name: str, depth: int = 0, stored: np.ndarray | None = None) -> np.ndarray | None:
-        """The constant that a DequantizeLinear reads, in the shape of the float tensor `name` that is made of it. `stored`: takes
-        the constant's place."""
+        """The constant from which a DequantizeLinear makes the float tensor `name`, in that tensor's shape. `stored` replaces the
+        constant."""
         node = self.producer(name)
         if node is None or depth > 16:
             return None
@@ -122,7 +122,7 @@ class Scope:
         return None if value is None else self._moved(node, value, depth)
 
     def dequantizer(self, name: str) -> Any:
-        """The DequantizeLinear that makes a tensor, if need be through operators that ONNX Runtime moves it through."""
+        """The DequantizeLinear that makes a tensor, directly or through operators of MOVED_THROUGH."""
         for _ in range(16):
             node = self.producer(name)
             if node is None or node.op_type == "DequantizeLinear":
@@ -180,7 +180,7 @@ class Scope:
         return value.dtype.type if value is not None else None
 
     def real_range(self, name: str, depth: int = 0) -> tuple[float, float, str]:
-        """Bounds of a float tensor from the operators that make it, and which says so; ±inf where nothing does."""
+        """Bounds of a float tensor from the operators that make it, and the operator that bounds it. ±inf: no bound."""
         node = self.producer(name) if depth < 32 else None
         if node is None:
             return -math.inf, math.inf, ""
@@ -201,19 +201,19 @@ class Scope:
             low, high = (-math.inf if bounds[0] is None else bounds[0]), (math.inf if bounds[1] is None else bounds[1])
             if math.isnan(low) or math.isnan(high):
                 return -math.inf, math.inf, ""
-            return min(low, high), high, op  # where they cross, all is `high`
+            return min(low, high), high, op  # if low > high, Clip returns `high`
         if op in _KEEPERS and node.input:
             return self.real_range(node.input[0], depth + 1)
         return -math.inf, math.inf, ""
 
 
 def as_matrix(weights: np.ndarray) -> np.ndarray:
-    """K×N of a product's weights, items of a batch side by side."""
+    """A product's weights as K×N; the items of a batch are side by side."""
     return np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)
 
 
 def attributes(node: Any) -> dict:
-    """A node's numbers and lists of numbers."""
+    """A node's attributes that are numbers or lists of integers."""
     values = {}
     for attribute in node.attribute:
         if attribute.type == 1:
@@ -226,7 +226,7 @@ def attributes(node: Any) -> dict:
 
 
 def array_of_tensor(tensor: Any, folder: Path) -> np.ndarray | None:
-    """A tensor's values, checked against its size; None of a type that is not read here."""
+    """A tensor's values, whose number is checked against its shape; None if its type is not in _DTYPES."""
     dtype = _DTYPES.get(tensor.data_type)
     if dtype is None:
         return None
@@ -262,7 +262,8 @@ def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) ->
     except (OSError, RuntimeError, ValueError) as error:
         raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {excerpt(error)}") from None
     if length != size or offset < 0 or offset + size > available:
-        raise invalid(f"tensor {excerpt(tensor.name)!r}: wants bytes {offset} to {offset + size} of {path.name}, which has {available}")
+        raise invalid(f"tensor {excerpt(tensor.name)!r}: needs bytes {offset} to {offset + size} of {path.name}, which has "
+                      f"{available}")
     try:
         return np.fromfile(path, np.dtype(dtype).newbyteorder("<"), math.prod(shape), offset=offset).reshape(shape)
     except OSError as error:
@@ -278,7 +279,7 @@ def _transposed_matrix(weights: np.ndarray) -> np.ndarray:
 
 
 class _Reader:
-    """Finds the quantized layers of one graph after the other."""
+    """Finds the quantized layers of a graph and its inner graphs."""
 
     def __init__(self, model: QuantizedModel, folder: Path):
         self.model, self.folder = model, folder
@@ -311,7 +312,7 @@ class _Reader:
             if op not in _ELEMENTWISE:
                 self.model.pass_over(op)
 
-    # ----- one operator each: where its operands are --------------------------------------------------------------
+    # ----- one method for each operator: where its operands are --------------------------------------------------
 
     def _QLinearConv(self, scope, node):
         if attributes(node).get("channels_last"):
@@ -362,7 +363,7 @@ class _Reader:
     def _Gemm(self, scope, node):
         self._qdq(scope, node, self._product, transposed=bool(attributes(node).get("transB")))
 
-    # ----- what they have in common -------------------------------------------------------------------------------
+    # ----- shared by the operators ----------------------------------------------------------------------------------
 
     def _qdq(self, scope: Scope, node: Any, add: Any, **options: Any) -> None:
         a, b = (scope.dequantizer(name) for name in node.input[:2])
@@ -451,12 +452,12 @@ class _Reader:
             a_dtype = scope.type_of(a)
             a_type = type_name(a_dtype) if a_dtype else ""
             if not a_type:
-                a_type, note = "u8", note or "some activations' type is not in the file; taken as u8"
+                a_type, note = "u8", note or "the file does not state the type of some activations; audited as u8"
         low, high, why = self._range(scope, a, a_type, padded=weights.ndim > 2)
         if qdq and a_type == "s8":  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
             a_type, low, high = "u8", low + 128, high + 128
             note = note or ("s8 activations of QDQ models become u8 in ONNX Runtime; "
-                            "where several operators read them, those run in float")
+                            "if several operators read them, these run in float")
         if qdq:
             hidden = hidden or scope.producer(node.input[0]).op_type != "DequantizeLinear"  # the integers multiplied have no name
             scale = scope.constant(scope.dequantizer(node.input[0]).input[1])
@@ -473,7 +474,7 @@ class _Reader:
 
     @staticmethod
     def _range(scope: Scope, a: str, a_type: str, padded: bool) -> tuple[int, int, str]:
-        """The quantized activations' bounds; those of a convolution include the padding, which is the zero point."""
+        """Bounds of the quantized activations. A convolution's include the padding, which is the zero point."""
         low, high = TYPE_RANGES[a_type]
         node = scope.producer(a) if a else None
         for _ in range(16):
@@ -502,7 +503,7 @@ def load_onnx(path: str | Path) -> Any:
             proto = onnx.load(str(path), load_external_data=False)
     except OSError as error:
         raise invalid(f"{excerpt(path)}: {error.strerror or excerpt(error)}") from None
-    except Exception:  # protobuf's DecodeError, by whatever name
+    except Exception:  # protobuf's DecodeError, whose module differs by version
         raise invalid(f"{excerpt(path)}: is no ONNX model; expected .onnx, .tflite, or the .xml of an OpenVINO IR") from None
     if not proto.graph.node:
         raise invalid(f"{excerpt(path)}: is no ONNX model, or one without operators")
@@ -510,8 +511,8 @@ def load_onnx(path: str | Path) -> Any:
 
 
 def read_onnx(path: str | Path, proto: Any = None) -> QuantizedModel:
-    """The quantized layers of the model in a file. Raises `Error` if it cannot be read. `proto`: the file's model, with other
-    constants; external data are read beside the file."""
+    """The quantized layers of the model in a file. Raises `Error` if it cannot be read. `proto`: the file's model with other
+    constants. External data are read from the file's folder."""
     path = Path(path)
     proto = proto or load_onnx(path)
     model = QuantizedModel(str(path), proto=proto)

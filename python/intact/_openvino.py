@@ -1,8 +1,8 @@
-"""Quantized layers of an OpenVINO IR, a .xml beside a .bin, as OpenVINO's CPU plug-in runs it without VNNI.
+"""Quantized layers of an OpenVINO IR (a .xml and a .bin), as OpenVINO's CPU plug-in runs it without VNNI.
 
-OpenVINO 2026.4.1 was run in an emulated Haswell; the precisions of its runtime model say which layers run in int8. A
-Convolution takes u8 activations, whatever FakeQuantize says; a MatMul takes s8 where the range is symmetric; weights with a zero
-point, FakeQuantize with other levels, and a Convolution with several activation scales run in float.
+OpenVINO 2026.4.1 was run on an emulated Haswell. The precisions of its runtime model show which layers run in int8. A Convolution
+takes u8 activations, whatever FakeQuantize states. A MatMul takes s8 if the range is symmetric. Layers run in float if their
+weights have a zero point, FakeQuantize has other levels, or a Convolution has several activation scales.
 
 Files may be hostile: XML with a DTD is refused, and each offset, size and shape is checked before it is used.
 """
@@ -24,23 +24,24 @@ from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio,
 _DTYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i8": np.int8, "u8": np.uint8, "i16": np.int16,
            "u16": np.uint16, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64, "boolean": np.bool_}
 _SMALL = {"i4", "u4", "nf4", "u1", "u2", "u3", "u6", "f4e2m1", "f8e4m3", "f8e5m2"}
-_LEVELS = {256, 255, 16, 15}  # of a FakeQuantize that OpenVINO takes for 8 bits
+_LEVELS = {256, 255, 16, 15}  # of a FakeQuantize that OpenVINO treats as 8 bits
 _FLOAT = "OpenVINO runs it in float without VNNI"
 _CONVOLUTIONS = {"Convolution": 1, "GroupConvolution": 2}  # dimensions of output channels
 _PRODUCTS = {"MatMul", "FullyConnected"}
 _UNREAD = {"ConvolutionBackpropData", "GroupConvolutionBackpropData", "DeformableConvolution", "LSTMCell", "GRUCell", "RNNCell",
            "LSTMSequence", "GRUSequence", "RNNSequence", "AUGRUCell", "AUGRUSequence"}
-# What passes quantized activations on; others are followed too where OpenVINO may merge them into scales and zero points.
+# Layers that pass quantized activations on. _SCALERS and _FOLLOWED are followed too: OpenVINO may merge them into scales and
+# zero points.
 _KEEPERS = {"MaxPool", "AvgPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Split", "VariadicSplit", "StridedSlice",
             "Slice", "Gather", "ShuffleChannels", "DepthToSpace", "SpaceToDepth", "BatchToSpace",
             "SpaceToBatch", "ReduceMax", "ReduceMin",
             "Tile", "Broadcast", "Pad", "Identity", "Concat"}
 _SCALERS = {"Convert", "Multiply", "Subtract"}
 _FOLLOWED = {"Relu", "Add", "Divide", "Interpolate"}
-# Those of the keepers that mix in zeros or other tensors.
+# Keepers that mix in zeros or other tensors.
 _MIXERS = {"Pad", "AvgPool", "SpaceToBatch", "Concat"}
 _SPELLINGS = {"ReLU": "Relu", "PReLU": "PRelu", "SoftMax": "Softmax", "TanH": "Tanh"}  # in the file, and in OpenVINO's API
-# Bounds of what a layer makes.
+# Bounds of a layer's output.
 _BOUNDS = {"Relu": (0.0, math.inf), "Sigmoid": (0.0, 1.0), "Softmax": (0.0, 1.0), "Tanh": (-1.0, 1.0),
            "HardSigmoid": (0.0, 1.0), "HSigmoid": (0.0, 1.0)}
 _RANGE_KEEPERS = {"MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Split", "VariadicSplit", "StridedSlice",
@@ -51,7 +52,7 @@ _DEPTH = 32
 
 @dataclass
 class _Layer:
-    """A layer of the graph; `inputs`: the layers before it, by port."""
+    """A layer of the graph. `inputs`: the layers before it, by port."""
 
     name: str
     kind: str
@@ -65,7 +66,7 @@ class _Layer:
 
 @dataclass
 class _Quantized:
-    """Constant weights of 8 bits: their scales, of a shape that stretches to theirs, and whether they have a zero point."""
+    """Constant weights of 8 bits. `scales` broadcast to the weights' shape. `has_point`: whether there is a zero point."""
 
     values: np.ndarray
     scales: np.ndarray
@@ -74,28 +75,28 @@ class _Quantized:
 
 @dataclass
 class _Activations:
-    """The FakeQuantize that quantizes activations, and what lies between it and the product."""
+    """The FakeQuantize that quantizes a product's activations, and the effect of the layers between the two."""
 
     layer: _Layer
     levels: int
     input_range: tuple[np.ndarray, np.ndarray]
     output_range: tuple[np.ndarray, np.ndarray]
-    scale: float = 1.0  # of multiplications between
-    is_followed: bool = False  # through layers that may not keep int8
-    is_mixed: bool = False  # with other numbers, so the FakeQuantize's input does not bound them
+    scale: float = 1.0  # the product of the multiplications between
+    is_followed: bool = False  # whether a layer between may not keep int8
+    is_mixed: bool = False  # whether other numbers are mixed in, so that the FakeQuantize's input does not bound them
 
     @property
     def is_per_tensor(self) -> bool:
         return all(bound.size == 1 for bound in (*self.input_range, *self.output_range))
 
     def agrees(self, other: "_Activations") -> bool:
-        """Whether both have one scale and zero point."""
+        """Whether both have equal scales and zero points."""
         return self.levels == other.levels and self.scale == other.scale and all(
             np.array_equal(a, b) for a, b in zip(self.output_range, other.output_range))
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether OpenVINO takes the range for s8: -128 to 127, or -127 to 127, times a scale."""
+        """Whether OpenVINO treats the range as s8: -128 to 127, or -127 to 127, times a scale."""
         low, high = (bound.astype(np.float64) for bound in self.output_range)
         if not ((low < 0) & (high > 0)).all():
             return False
@@ -104,12 +105,12 @@ class _Activations:
 
 
 class _Weights:
-    """The .bin beside the model, opened when it is first needed. Its constants are views."""
+    """The model's .bin, opened when it is first needed. Constants are views of it."""
 
     def __init__(self, path: Path):
         self.path = path
         self._bytes: np.ndarray | None = None
-        self.made = 0  # bytes of weights that a FakeQuantize made
+        self.made = 0  # bytes of the weights that FakeQuantize layers made
 
     def read(self, offset: int, size: int) -> np.ndarray:
         if self._bytes is None:
@@ -119,12 +120,12 @@ class _Weights:
                 why = error.strerror or excerpt(error)
                 raise invalid(f"its weights {excerpt(self.path.name)} cannot be read: {why}") from None
         if offset < 0 or size < 0 or offset + size > self._bytes.size:
-            raise invalid(f"a constant wants bytes {offset} to {offset + size} of {excerpt(self.path.name)}, "
+            raise invalid(f"a constant needs bytes {offset} to {offset + size} of {excerpt(self.path.name)}, "
                           f"which has {self._bytes.size}")
         return np.asarray(self._bytes[offset:offset + size])
 
     def count(self, size: int) -> None:
-        """Many layers may quantize one constant: no more than a few times the file."""
+        """Counts weights that a FakeQuantize made. Many layers may quantize one constant, but at most 16 times the file."""
         self.made += size
         assert self._bytes is not None
         if self.made > 16 * self._bytes.size:
@@ -159,7 +160,7 @@ class _Graph:
             source.outputs.append(target)
 
     def values(self, layer: _Layer) -> np.ndarray | None:
-        """The values of a Const; None of a type that is not read."""
+        """The values of a Const; None if its type is not read."""
         kind = layer.data.get("element_type", "")
         dtype = _DTYPES.get(kind)
         if dtype is None and kind != "bf16":
@@ -175,7 +176,7 @@ class _Graph:
         return data.view(np.dtype(dtype).newbyteorder("<")).reshape(shape)
 
     def constant(self, layer: _Layer | None, depth: int = 0) -> np.ndarray | None:
-        """The value of a layer that computes a constant: scales, zero points and shapes."""
+        """The value of a layer that computes a constant (a scale, a zero point or a shape); None if it is not constant."""
         if layer is None or depth > _DEPTH:
             return None
         if layer.kind == "Const":
@@ -192,12 +193,12 @@ class _Graph:
             value = self.constant(layer.input(0), depth + 1) if shape is not None and shape.size <= _DEPTH else None
             if value is not None and shape is not None:
                 value = value.reshape(_shape(value, shape, layer))
-        if value is None or value.size <= 1 << 16:  # large ones are used once
+        if value is None or value.size <= 1 << 16:  # larger ones are used only once
             self._constants[id(layer)] = value
         return value
 
     def quantized(self, layer: _Layer | None, depth: int = 0) -> _Quantized | str | None:
-        """Weights of 8 bits that are constant; the word for weights that are not read, or None of what is not quantized."""
+        """Constant weights of 8 bits; a description of weights that are not read; None if the layer is not quantized weights."""
         if layer is None or id(layer) in self._not_quantized:
             return None
         if depth > _DEPTH:
@@ -230,10 +231,10 @@ class _Graph:
         elif layer.kind == "Multiply":
             scales = np.asarray(operand, np.float64)
             if np.broadcast_shapes(scales.shape, found.values.shape) != found.values.shape:
-                return "weights that their scales stretch"
+                return "weights with scales of a larger shape"
             both = np.broadcast_shapes(scales.shape, found.scales.shape)
             if math.prod(both) > found.values.size:
-                return "weights that their scales stretch"
+                return "weights with scales of a larger shape"
             found.scales = found.scales * scales
         else:
             values, scales = found.values, found.scales
@@ -250,7 +251,7 @@ class _Graph:
         return found
 
     def _fake_quantized(self, layer: _Layer) -> _Quantized | str | None:
-        """Float weights behind a FakeQuantize, as the integers that OpenVINO makes of them."""
+        """Float weights after a FakeQuantize, as the integers to which OpenVINO converts them."""
         values = self.constant(layer.input(0))
         if values is None:
             return None
@@ -281,7 +282,7 @@ class _Graph:
         return _Activations(layer, int(layer.data.get("levels", "")), (low, high), (out_low, out_high))
 
     def activations(self, layer: _Layer | None, depth: int = 0) -> _Activations | str | None:
-        """What quantizes a product's activations; None if nothing does."""
+        """The quantization of a product's activations; None if they are not quantized; a description if it is not read."""
         if layer is None:
             return None
         if depth > 2 * _DEPTH:
@@ -310,7 +311,7 @@ class _Graph:
             if operand is None and layer.kind in ("Multiply", "Add"):
                 source, operand = layer.input(1), self.constant(source)
             if operand is None:
-                return None  # two tensors
+                return None  # no operand is constant
         elif layer.kind not in _KEEPERS and layer.kind not in _SCALERS and layer.kind not in _FOLLOWED:
             return None
         found_one = self.activations(source, depth + 1)
@@ -322,7 +323,7 @@ class _Graph:
         return found_one
 
     def real_range(self, layer: _Layer | None, depth: int = 0) -> tuple[float, float, str]:
-        """Bounds of what a layer makes, and which layer says so."""
+        """Bounds of a layer's output, and the layer that bounds it."""
         if layer is None or depth > _DEPTH:
             return -math.inf, math.inf, ""
         if layer.kind == "Clamp":
@@ -339,7 +340,7 @@ class _Graph:
         return -math.inf, math.inf, ""
 
     def output_scale(self, layer: _Layer) -> np.ndarray | None:
-        """The step of the FakeQuantize that takes a product's results, behind a bias and an activation."""
+        """The step of the FakeQuantize that quantizes a product's results, after a bias and an activation."""
         for _ in range(4):
             if len(layer.outputs) != 1:
                 return None
@@ -356,7 +357,7 @@ class _Graph:
 
 
 def _shape(value: np.ndarray, shape: np.ndarray, layer: _Layer) -> list[int]:
-    """A Reshape's new shape; 0 is the old extent."""
+    """A Reshape's new shape. With special_zero, 0 keeps the old extent."""
     wanted = [int(n) for n in shape.reshape(-1)]
     if layer.data.get("special_zero", "").lower() in ("true", "1"):
         wanted = [value.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
@@ -364,7 +365,7 @@ def _shape(value: np.ndarray, shape: np.ndarray, layer: _Layer) -> list[int]:
 
 
 class _Reader:
-    """Finds the quantized layers of one graph after the other."""
+    """Finds the quantized layers of a graph and its inner graphs."""
 
     def __init__(self, model: QuantizedModel, weights: _Weights):
         self.model, self.weights = model, weights
@@ -448,7 +449,7 @@ class _Reader:
         elif activations.is_symmetric:
             a_type = "s8"
         if activations.is_followed:
-            note = "some activations pass another operator after FakeQuantize; taken as int8 all the same"
+            note = "some activations pass another operator after FakeQuantize; audited as int8"
         bounds: tuple[int, int, str] = (*TYPE_RANGES[a_type], "")
         steps = None
         if activations.is_per_tensor:
@@ -458,9 +459,9 @@ class _Reader:
             is_bounded = activations.levels in (255, 256) and not activations.is_followed and not activations.is_mixed
             if is_bounded and step > 0 and math.isfinite(step):
                 real_low, real_high, why = graph.real_range(activations.layer.input(0))
-                if is_convolution:  # the padding
+                if is_convolution:  # includes the padding
                     real_low, real_high = min(real_low, 0.0), max(real_high, 0.0)
-                # The integers count the steps from the lower end. -127 to 127 may also lie one further up.
+                # The integers count steps from the lower end. With 255 levels, they may be one step higher.
                 real = real_low - low, real_high - low + (step if activations.levels == 255 else 0)
                 bounds = bounded(real, why, step, TYPE_RANGES[a_type][0], TYPE_RANGES[a_type], False)
             output = graph.output_scale(layer)
@@ -474,7 +475,7 @@ class _Reader:
 
 
 def _columns(scales: np.ndarray, shape: tuple, axes: Any) -> np.ndarray | None:
-    """The scales of output channels or columns: one for all, or one each; None of finer ones."""
+    """The scales of output channels or columns: one for all, or one for each; None if the scales vary along other axes too."""
     if scales.size == 1:
         return scales.reshape(-1)
     wanted = [shape[i] if i in axes else 1 for i in range(len(shape))]
@@ -488,12 +489,12 @@ def _columns(scales: np.ndarray, shape: tuple, axes: Any) -> np.ndarray | None:
 
 
 def _parsed(path: Path) -> Any:
-    """The root of an XML file without a DTD, which is what entities need."""
+    """The root of an XML file. A DTD is refused, so that there are no entities."""
     builder = ElementTree.TreeBuilder()
     parser = expat.ParserCreate()
 
     def refuse(*_: Any) -> None:
-        raise invalid("has a DTD, which an OpenVINO IR has not")
+        raise invalid("has a DTD; an OpenVINO IR has none")
 
     parser.StartDoctypeDeclHandler = refuse
     parser.StartElementHandler = builder.start

@@ -1,5 +1,5 @@
-"""The order of the channels of one tensor in which VPMADDUBSW, which adds the products of two adjacent depths in int16,
-clamps no sum in the matrices that read the tensor."""
+"""Orders the channels of a tensor so that VPMADDUBSW, which adds the products of two adjacent depths in int16, clamps no sum in
+the matrices that read the tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from ._library import Error, address, array_of, integer, invalid, numbers
 
-_PIECE = 1 << 22  # weights that are looked at together
+_PIECE = 1 << 22  # weights that are processed at once
 
 _INTERFACE = """
 struct ChannelMatrix {
@@ -31,8 +31,8 @@ class Order:
     """An order of channels. Places (2i, 2i + 1) are a pair.
 
     - `order`: int64. `order[p]` is the channel that goes to place p.
-    - `unsafe`: pairs that can clamp, (channel, channel, the matrices in which they can).
-    - `single`: channels that want a channel of zeros behind them. They are at the end of `order`, or of each block."""
+    - `unsafe`: pairs that can clamp: (channel, channel, numbers of the matrices in which they can).
+    - `single`: channels that need a channel of zeros after them. They are at the end of `order`, or of each block."""
 
     order: np.ndarray
     unsafe: list[tuple[int, int, list[int]]]
@@ -57,7 +57,7 @@ def limits(high: int) -> tuple[int, int]:
 
 
 def clamping(pairs: np.ndarray, matrix: np.ndarray, high: int) -> np.ndarray:
-    """Which of the pairs, an array (pairs, 2) of channels, can clamp in some column of a matrix."""
+    """For each of the pairs, an array (pairs, 2) of channels, whether it can clamp in some column of a matrix."""
     found = np.zeros(len(pairs), bool)
     most, least = limits(high)
     step = max(1, _PIECE // max(1, matrix.shape[1]))
@@ -76,16 +76,16 @@ def order_channels(matrices: Sequence[np.ndarray], highs: Sequence[int] | int = 
     """Orders the channels of a tensor so that no pair of adjacent channels can clamp in any of the matrices that read it.
 
     - `matrices`: int8, (channels, columns) each: a row for each channel, a column for each output and tap.
-    - `highs`: the largest u8 activation that each matrix reads, or one number for all. Activations range from 0 to it.
+    - `highs`: the largest u8 activation of each matrix, or one number for all. The smallest is 0.
     - `blocks`: channels stay within `blocks` equal blocks. `same_in_blocks`: all blocks get one order.
-    - `allow_zero_channels`: channels that no safe pair is left for go to `single`. By default they make unsafe pairs.
-    - `least_change`: where some pairs must be unsafe, the squared change of weights that makes them safe is kept small.
-    - `weights`: what it costs that a matrix has unsafe pairs, or a squared step of its change; 1 each by default. Their sum is
-      kept small.
+    - `allow_zero_channels`: channels without a safe pair go to `single`. By default they make unsafe pairs.
+    - `least_change`: if some pairs must be unsafe, keeps the squared change of weights small that makes them safe.
+    - `weights`: the cost of a matrix with unsafe pairs, or of a squared step of change in it; 1 each by default. The sum of costs
+      is kept small.
 
-    As many pairs as possible are safe. Where some pairs must be unsafe, as few matrices as possible have unsafe pairs, even
-    if more pairs are unsafe then. Pairs that are safe in the stored order stay where that costs nothing. An odd last channel is
-    alone, which is safe. Equal arguments give equal orders.
+    The number of safe pairs is as large as possible. If some pairs must be unsafe, the fewest matrices have unsafe pairs, even if
+    more pairs are unsafe then. Pairs that are safe in the stored order stay in place if that costs nothing. An odd last channel
+    is alone, which is safe. Equal arguments give equal orders.
 
     Raises `Error`."""
     given = [array_of(f"matrices[{i}]", matrix) for i, matrix in enumerate(matrices)]
@@ -95,7 +95,7 @@ def order_channels(matrices: Sequence[np.ndarray], highs: Sequence[int] | int = 
         if matrix.ndim != 2 or matrix.dtype != np.int8:
             raise invalid(f"matrices[{i}]: has shape {matrix.shape} and dtype {matrix.dtype}; expected int8, channels×columns")
         if len(matrix) != len(given[0]):
-            raise invalid(f"matrices[{i}]: has {len(matrix)} channels; expected {len(given[0])}, as matrices[0] has")
+            raise invalid(f"matrices[{i}]: has {len(matrix)} channels; expected {len(given[0])}, the number of matrices[0]")
     channels = integer("channels", len(given[0]))
     high = numbers("highs", highs)
     if high.size == 1:
@@ -135,7 +135,8 @@ def order_channels(matrices: Sequence[np.ndarray], highs: Sequence[int] | int = 
 
 def _mates(matrices: list[np.ndarray], highs: np.ndarray, costs: np.ndarray, channels: int, blocks: int, same_in_blocks: bool,
            allow_zero_channels: bool, least_change: bool) -> np.ndarray:
-    """The mate of each channel as a place in its block, -1 if it has none. The mate of a channel of its own is itself."""
+    """The mate of each channel as a place in its block; -1 if it has none. The mate of an odd last channel is a place beyond the
+    block."""
     ffi, library = _library()
     length = channels // blocks
     described = ffi.new("struct ChannelMatrix[]", len(matrices))
@@ -154,10 +155,10 @@ def _mates(matrices: list[np.ndarray], highs: np.ndarray, costs: np.ndarray, cha
 
 
 def _places(mates: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """The channels of a block in their order, and those at its end that want a channel of zeros each. Pairs of the stored
+    """The channels of a block in their order, and the channels at its end that each need a channel of zeros. Pairs of the stored
     order stay in their places if they can."""
     count = len(mates)
-    alone = np.flatnonzero((mates < 0) | (mates == count)).tolist()  # a mate that is not there: an odd last channel
+    alone = np.flatnonzero((mates < 0) | (mates == count)).tolist()  # mate beyond the block: an odd last channel
     single = alone if len(alone) > 1 or count % 2 == 0 else []
     pairs = (count - len(alone)) // 2
     first = np.flatnonzero((mates >= 0) & (mates < count) & (np.arange(count) < mates))

@@ -1,4 +1,4 @@
-"""What a product's plan and a convolution's share."""
+"""The base class of the plans of products and convolutions, and its helpers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FLOAT32, INT32 = np.dtype(np.float32), np.dtype(np.int32)
 
 
 class Certificate(NamedTuple):
-    """Which weights can make VPMADDUBSW saturate, for activations of `a_min` to `a_max`: `failing_pairs` of `pairs`.
-    0 failing pairs are a proof that none can. Sums of products stay within `accumulator_min` and `accumulator_max`, which
-    are beyond int32 where sums wrap."""
+    """How many pairs of weights can make VPMADDUBSW saturate, for activations from `a_min` to `a_max`: `failing_pairs` of
+    `pairs`. 0 failing pairs prove that none can. Sums of products stay between `accumulator_min` and `accumulator_max`,
+    which exceed int32 if sums wrap."""
 
     a_min: int
     a_max: int
@@ -29,7 +29,8 @@ class Certificate(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a plan chose: the instruction set, the main kernel's name, and the bytes of its packed weights."""
+    """What a plan uses: the instruction set, the main kernel's name, and the size of its packed weights in bytes; and
+    bounds of its sums."""
 
     isa: str
     kernel: str
@@ -39,7 +40,7 @@ class Info(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """The fastest kernel that tuning measured and its microseconds; the cost model's and its microseconds."""
+    """The fastest kernel that tuning measured, and the cost model's choice, each with its time of a run in microseconds."""
 
     kernel: str
     microseconds: float
@@ -48,8 +49,8 @@ class Tuned(NamedTuple):
 
 
 class Call:
-    """A run whose arguments have been checked and are kept: calling it runs again, on what the arrays hold then.
-    Returns the output. One call object must not run on two threads at once."""
+    """A run with checked arguments, which it keeps. Each call runs again on the arrays' present contents and returns the
+    output. One call object must not run on two threads at once."""
 
     __slots__ = ("_run", "_plan", "_args", "_kept", "_out")
 
@@ -64,8 +65,8 @@ class Call:
 
 
 class Plan:
-    """Packed weights and kernels. Immutable but for tuning: any number of threads may run one plan at once, and the
-    interpreter's lock is released while it runs."""
+    """Packed weights and kernels. Only tuning changes a plan: any number of threads may run one plan at once. A run
+    releases the interpreter's lock."""
 
     _kind: str  # "gemm" or "conv"
 
@@ -81,7 +82,7 @@ class Plan:
         self._describe(info)
 
     def _describe(self, info: Any) -> None:
-        """Keeps what runs need of intact_gemm_info or intact_conv_info."""
+        """Keeps the fields of intact_gemm_info or intact_conv_info that runs need."""
         raise NotImplementedError
 
     @classmethod
@@ -96,18 +97,18 @@ class Plan:
 
     @property
     def info(self) -> Info:
-        """What the plan chose."""
+        """The plan's instruction set, kernel, size and bounds."""
         info = self._query()
         isa = text(lib.intact_isa_name(info.isa))
         return Info(isa, text(info.kernel), info.packed_bytes, info.accumulator_min, info.accumulator_max)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the plan to a file, whole or not at all. It loads on any CPU."""
+        """Writes the plan to a file, completely or not at all. The file loads on any CPU."""
         self._call("save", self.handle, os.fsencode(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, max_isa: str | None = None) -> Any:
-        """A plan from a file that save() wrote, on this machine or another. It must not change while the plan lives."""
+        """A plan from a file that save() wrote on any machine. The file must not change while the plan lives."""
         handle = ffi.new(f"intact_{cls._kind} **")
         cls._call("load", os.fsencode(path), isa_of(max_isa), handle)
         plan = cls.__new__(cls)
@@ -123,7 +124,7 @@ class Plan:
     def _failing_pairs(self, first: int, count: int | None, *pairing: int) -> np.ndarray:
         """The structs of the C interface as a structured array."""
         if first < 0 or (count is not None and count < 0):
-            raise invalid(f"{'first' if first < 0 else 'count'}: is negative")
+            raise invalid(f"{'first' if first < 0 else 'count'}: is negative; expected 0 or more")
         left = max(0, self._certificate(*pairing).failing_pairs - first)
         count = left if count is None else min(count, left)
         struct = "intact_failing_pair" if self._kind == "gemm" else "intact_conv_failing_pair"
@@ -152,7 +153,7 @@ class Plan:
         return array
 
     def _quantize(self, args: Any, a_scales: Any, a_zero_points: Any, rows: int) -> list:
-        """Gives a run of `rows` rows what it has of A's quantization. Returns the arrays that must live as long."""
+        """Sets A's scales and zero points of a run with `rows` rows. Returns the arrays, which must live as long as `args`."""
         kept = []
         for name, values, dtype, kind in (("a_scales", a_scales, FLOAT32, "float *"),
                                           ("a_zero_points", a_zero_points, INT32, "int32_t *")):
@@ -201,8 +202,8 @@ class Plan:
 
 
 def row_strides(argument: str, array: np.ndarray) -> tuple:
-    """Elements from row to row, and from item to item, of an array whose last dimension is dense; 0 for a dimension of 1,
-    whose stride means nothing."""
+    """Strides of all dimensions except the last, in elements. The last dimension must be dense. 0 for a dimension of 1: its
+    stride means nothing."""
     size = array.itemsize
     if array.shape[-1] > 1 and array.strides[-1] != size:
         raise invalid(f"{argument}: the elements of a row are {array.strides[-1]} bytes apart; expected {size}")
@@ -214,7 +215,7 @@ def row_strides(argument: str, array: np.ndarray) -> tuple:
 
 
 def dtype_of(struct: str) -> np.dtype:
-    """NumPy's type of a struct of the C interface whose fields are integers, or arrays of them."""
+    """NumPy's type of a struct of the C interface. Its fields must be integers, or arrays of integers."""
     names, formats, offsets = [], [], []
     for name, field in ffi.typeof(struct).fields:
         names.append(name)
@@ -226,10 +227,10 @@ def dtype_of(struct: str) -> np.dtype:
 
 
 def pointer(array: np.ndarray) -> Any:
-    """The address of an array's first element. The array must live as long as it is used."""
+    """The address of an array's first element. The array must live as long as the address is used."""
     if array.flags.c_contiguous:
         try:
-            return ffi.from_buffer(array)  # several times as fast as asking NumPy for the address
-        except ValueError:  # NumPy has no buffers of bfloat16
+            return ffi.from_buffer(array)  # several times faster than asking NumPy for the address
+        except ValueError:  # NumPy makes no buffers of bfloat16
             pass
     return ffi.cast("void *", address(array))

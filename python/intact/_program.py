@@ -54,7 +54,7 @@ _REWORDED = [(r"argument (.*): expected (one|at least one) argument", r"\1: has 
 
 
 class _Parser(argparse.ArgumentParser):
-    """A bad argument gets one line: its name, its value, what was expected."""
+    """Reports a bad argument in one line: its name, its value, and what was expected."""
 
     def error(self, message: str) -> NoReturn:
         for pattern, text in _REWORDED:
@@ -66,14 +66,16 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _audit(arguments: list[str]) -> int:
-    parser = _Parser(prog="intact audit", description="Says which layers of a quantized model can saturate.")
+    parser = _Parser(prog="intact audit",
+                     description="Shows which layers of a quantized model can compute wrong sums on CPUs without VNNI.")
     parser.add_argument("model", metavar="MODEL", help="an ONNX file, a TFLite file, or the .xml of an OpenVINO IR")
     parser.add_argument("--engine", action="append", metavar="NAME",
                         help=f"an engine: {', '.join(engines())}, or all; may be given more than once "
                              "(default: onnxruntime, litert or openvino, by the model's format)")
-    parser.add_argument("--data", metavar="PATH", help="inputs, a file .npz or a folder of them: what saturation does on them")
+    parser.add_argument("--data", metavar="PATH",
+                        help="inputs, a file .npz or a folder of them: shows how many sums, and which outputs, are wrong on them")
     parser.add_argument("--float", metavar="MODEL", dest="float_model",
-                        help="with --data: the model before quantization, to compare outputs with")
+                        help="with --data: the model before quantization; compares the outputs with its outputs")
     parser.add_argument("--emulate", action="store_true",
                         help="with --data: runs the stock model in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI")
     parser.add_argument("--json", metavar="FILE", help="writes the audit as JSON")
@@ -105,7 +107,7 @@ def _audit(arguments: list[str]) -> int:
 
 
 def _amount(text: str) -> float:
-    """A number of an option; what it may be, repair_file() checks."""
+    """The number of an option. repair_file() checks its range."""
     try:
         return float(text)
     except ValueError:
@@ -117,33 +119,34 @@ def _repair(arguments: list[str]) -> int:
     from ._repair import repair_file
 
     parser = _Parser(prog="intact repair",
-                                     description="Reorders the channels of a quantized model so that no layer can saturate.")
+                     description="Reorders the channels of a quantized model, so that its sums are right on CPUs without VNNI.")
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the repaired model")
     parser.add_argument("--for", action="append", metavar="ENGINE", dest="engines",
                         help=f"engines: {', '.join(engines())}, or all, with commas between; may be given more than once "
                              "(default: onnxruntime)")
-    parser.add_argument("--bit-exact", action="store_true", help="adds no floats in a new order, as LayerNormalization would")
-    parser.add_argument("--keep-channels", action="store_true", help="adds no copied channels beside heavy ones")
+    parser.add_argument("--bit-exact", action="store_true",
+                        help="keeps the order in which floats are added (by LayerNormalization, say)")
+    parser.add_argument("--keep-channels", action="store_true", help="adds no copies of channels")
     parser.add_argument("--max-depth", type=_amount, metavar="P",
                         help="copied channels add at most P percent of the model's multiply-adds (default: 100)")
     parser.add_argument("--max-noise", type=_amount, default=0.0, metavar="X",
                         help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared "
                              "steps of its weights; rounding to 8 bits makes 0.083 (default 0: lossless)")
     parser.add_argument("--undo-reduce-range", metavar="FLOAT_MODEL", dest="float_model",
-                        help="first gives 7-bit weights the full range of 8 bits, rounded from this model's, the one before "
-                             "quantization; with --data also activations that have 7 bits on it")
+                        help="first gives 7-bit weights the full range of 8 bits, rounded from the weights of this model, the "
+                             "one before quantization; with --data also 7-bit activations")
     parser.add_argument("--allow-u8-weights", action="store_true",
-                        help="with --undo-reduce-range: 8 bits also where only copied channels or u8 weights make them safe, "
-                             "which is slower")
+                        help="with --undo-reduce-range: 8 bits also if only copied channels or u8 weights make them safe, which "
+                             "costs time")
     parser.add_argument("--check", action="store_true",
-                        help="runs the stored and the repaired model in ONNX Runtime and compares both with the exact variant")
+                        help="runs the stored and the repaired model in ONNX Runtime and compares both with exact sums")
     parser.add_argument("--data", metavar="PATH",
                         help="with --check or --undo-reduce-range: inputs, a file .npz or a folder of them (--check's default: "
                              "random inputs)")
     parser.add_argument("--emulate", action="store_true",
                         help="with --check: runs both in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)")
-    parser.add_argument("--json", metavar="FILE", help="writes what was done as JSON")
+    parser.add_argument("--json", metavar="FILE", help="writes a description of the repair as JSON")
     options = parser.parse_args(arguments)
     if (options.emulate and not options.check) or (options.data and not (options.check or options.float_model)):
         print(f"intact: {'--emulate: needs --check' if options.emulate else '--data: needs --check or --undo-reduce-range'}",
@@ -180,7 +183,7 @@ def _compare(arguments: list[str]) -> int:
     from ._compare import compare
 
     parser = _Parser(prog="intact compare",
-                                     description="Compares a quantized model with its float model, layer by layer.")
+                     description="Compares a quantized model with its float model, layer by layer.")
     parser.add_argument("model", metavar="MODEL", help="the quantized ONNX model")
     parser.add_argument("float_model", metavar="FLOAT_MODEL", help="the ONNX model before quantization")
     parser.add_argument("--data", metavar="PATH", required=True,
@@ -205,13 +208,14 @@ def _compare(arguments: list[str]) -> int:
 
 
 def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
-    """The native program's command line and environment. `--target python:FILE:CLASS` is the plug-in that runs classes."""
+    """The native program's command line and environment. `--target python:FILE:CLASS` becomes the plug-in that runs Python
+    classes."""
     package = Path(__file__).parent
     plugin = f"{package / 'python_target.so'}:"
     arguments = [argument.replace("python:", plugin, 1) if argument.startswith(("python:", "--target=python:")) else argument
                  for argument in arguments]
     path = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    # INTACT_PYTHON may name another: one in an emulator, say.
+    # The environment's INTACT_PYTHON wins: an interpreter in an emulator, say.
     environment = {"INTACT_PYTHON": sys.executable, **os.environ, "PYTHONPATH": os.pathsep.join(path)}
     return [str(package / "intact"), *arguments], environment
 
@@ -224,11 +228,11 @@ def main() -> None:
     if name not in _COMMANDS:
         command, environment = native(sys.argv[1:])
         os.execve(command[0], ["intact", *command[1:]], environment)
-    np.seterr(all="ignore")  # what is not finite is in the results; a warning would say nothing more
+    np.seterr(all="ignore")  # the reports show values that are not finite; warnings would add nothing
     try:
         status = _COMMANDS[name](sys.argv[2:])
-    except Exception:  # status 1 is a verdict, and this is none
+    except Exception:  # not status 1, which is a verdict on the model
         traceback.print_exc()
-        print(f"intact: {name}: failed by a mistake of its own, shown above; please report it", file=sys.stderr)
+        print(f"intact: {name}: failed by a defect of intact, shown above; please report it", file=sys.stderr)
         status = 3
     sys.exit(status)

@@ -1,8 +1,8 @@
-"""`intact repair --undo-reduce-range`: 7-bit weights and activations get the full range of 8 bits, before the repair.
+"""`intact repair --undo-reduce-range`: gives 7-bit weights and activations the full range of 8 bits, before the repair.
 
 Quantizers halve the range so that pairs cannot saturate. A repaired model is safe with the full range, so the halved range only
-costs accuracy. Weights are rounded again from the float model's. Activations keep the range of real numbers that the quantizer
-found; the file does not say that they have 7 bits, so data must show it.
+costs accuracy. Weights are rounded again from the float model's weights. Activations keep the range of real numbers that the
+quantizer found. The file does not state that activations have 7 bits, so data must show it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from ._onnx import MOVED_THROUGH, Scope, attributes
 from ._repair import _Editor
 from ._run import exact_variant, inputs_of, session_of, weights_zero_point
 
-_BIASES = {"QLinearConv": 8, "QGemm": 6}  # of int32
-_LEAST_GAIN = 3.0  # decibels; one bit is worth 6
-_LEAST_BOUNDED_GAIN = 0.5
-_MOST_FILLED = 128  # of activations of 7 bits: 127, and one step where their zero point was rounded up
-_LEAST_FILLED = 64  # activations that do not exceed this on the data may have 8 bits, and small values
-_MOST_BEYOND = 0.25  # where more tensors than this share exceed 7 bits, activations have 8 bits
+_BIASES = {"QLinearConv": 8, "QGemm": 6}  # the number of the input that is an int32 bias
+_LEAST_GAIN = 3.0  # decibels; one bit gains 6
+_LEAST_BOUNDED_GAIN = 0.5  # decibels, of a layer that gets only the safe steps
+_MOST_FILLED = 128  # the largest value of activations of 7 bits: 127, plus one step if their zero point was rounded up
+_LEAST_FILLED = 64  # activations up to this on the data may as well have 8 bits and small values
+_MOST_BEYOND = 0.25  # if a larger share of all tensors exceeds 7 bits, activations have 8 bits
 
 
 @dataclass
 class WidenedLayer:
-    """A layer whose weights have 7 bits. `before`, `after`: decibels of the float weights over the error of the quantized ones;
-    `constant`: the float weights. `bounded`: why it got only the steps that are safe in the stored order. `reason`: why the
-    layer keeps 7 bits; "" where it got more."""
+    """A layer whose weights have 7 bits. `before`, `after`: decibels of the float weights over the error of the quantized
+    weights. `constant`: the name of the float weights. `bounded`: why it got only the steps that are safe in the stored order.
+    `reason`: why the layer keeps 7 bits; "" if it got more."""
 
     name: str
     operator: str
@@ -50,7 +50,8 @@ class WidenedLayer:
 
 @dataclass
 class WidenedActivations:
-    """A quantized tensor, its largest value on the data (None: a Clip to 127 says that it has 7 bits), and why it is left."""
+    """A quantized tensor. `largest`: its largest value on the data; None if a Clip to 127 shows that it has 7 bits. `reason`: why
+    it keeps 7 bits."""
 
     name: str
     largest: int | None = None
@@ -59,7 +60,7 @@ class WidenedActivations:
 
 @dataclass
 class Widened:
-    """What was given the full range. `activations`: without data, only tensors that a Clip bounds."""
+    """The weights and activations that were examined. `activations`: without data, only tensors that a Clip bounds."""
 
     float_model: str
     layers: list[WidenedLayer] = field(default_factory=list)
@@ -69,8 +70,8 @@ class Widened:
 
 @dataclass
 class Limits:
-    """Layers, by number, that 8 bits make unsafe in every order, and why. `bounded` get the steps that are safe in the stored
-    order, `left` none."""
+    """Layers, by number, that are unsafe with 8 bits in every order, and why. `bounded`: they get the steps that are safe in the
+    stored order. `left`: they keep their steps."""
 
     bounded: dict[int, str] = field(default_factory=dict)
     left: dict[int, str] = field(default_factory=dict)
@@ -81,8 +82,8 @@ class Limits:
 
 @dataclass
 class _Weights:
-    """Weights of 7 bits, those of the layers `of`. `scale_at`: node and input that read their scale, which has the shape `shape`
-    in the layout of the weights."""
+    """Weights of 7 bits, which the layers `of` read. `scale_at`: the node and its input that is their scale. `shape`: the scale's
+    shape in the layout of the weights."""
 
     of: list[int]
     place: int
@@ -94,7 +95,7 @@ class _Weights:
     shape: tuple[int, ...]
     stored: np.ndarray
     match: Match
-    new_scale: np.ndarray  # as `scale`
+    new_scale: np.ndarray  # of the shape of `scale`
     new_values: np.ndarray
     reason: str = ""
 
@@ -103,7 +104,7 @@ class _Weights:
         return agreement(self.match.values, self.new_values * self.new_scale.astype(np.float32).reshape(self.shape))
 
     def keep(self, columns: np.ndarray) -> bool:
-        """Leaves columns as stored; says whether they have a scale of their own."""
+        """Leaves columns as stored. Returns false, and changes nothing, if they have no scales of their own, or zero points."""
         if self.scale.size != columns.size or self.point.any():
             return False
         self.new_scale = np.where(columns.reshape(self.scale.shape), self.scale, self.new_scale)
@@ -117,8 +118,8 @@ class _Weights:
 
 @dataclass
 class _Tensor:
-    """Quantized activations. `readers`: places of the QuantizeLinear and DequantizeLinear; `clips`: of Clip to 127. Steps are
-    halved: all values of 7 bits stay."""
+    """Quantized activations. `readers`: places of the QuantizeLinear and the DequantizeLinears. `clips`: places of Clips to 127.
+    Steps are halved, so all values of 7 bits stay representable."""
 
     name: str
     scale: np.ndarray
@@ -131,8 +132,8 @@ class _Tensor:
 
 @dataclass
 class _Bias:
-    """An int32 bias in new units. `place`: the node that reads it, as its input `input`; `unit`: for that node's second input,
-    None where it is not stored."""
+    """An int32 bias in new units. `place`: the node that reads it, as its input `input`. `unit`: the new scale for that node's
+    second input; None if the file stores no scale for the bias."""
 
     place: int
     input: int
@@ -141,8 +142,8 @@ class _Bias:
 
 
 def rounded(values: np.ndarray, axes: tuple[int, ...], stored: np.ndarray, least: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights as s8, −127 to 127, and their scales, as ONNX Runtime's tool makes symmetric ones. `axes`: those with one scale.
-    `least`: the least scale, if that is no larger than the one that is stored. Channels of zeros keep theirs."""
+    """Weights as s8, −127 to 127, and their scales, as ONNX Runtime's tool quantizes symmetrically. `axes`: the scale does not
+    vary along them. A scale is at least the smaller one of `least` and the stored scale. Channels of zeros keep their scale."""
     largest = np.abs(values).max(axis=axes, keepdims=True, initial=0)
     scale = (largest.astype(np.float64) / 127).astype(np.float32)
     scale = np.where(scale < np.finfo(np.float32).tiny, stored, np.maximum(scale, np.minimum(least, stored))).astype(stored.dtype)
@@ -150,7 +151,7 @@ def rounded(values: np.ndarray, axes: tuple[int, ...], stored: np.ndarray, least
 
 
 def _largest_pair_sums(matrix: np.ndarray, is_unsigned: bool) -> np.ndarray:
-    """Of each column: the largest sum of two adjacent weights of one sign, or of two magnitudes for signed activations."""
+    """For each column the largest sum of two adjacent weights of one sign; for signed activations, of two magnitudes."""
     whole = np.zeros((len(matrix) + len(matrix) % 2, matrix.shape[1]), np.int32)
     whole[:len(matrix)] = matrix
     a, b = whole[0::2], whole[1::2]
@@ -193,7 +194,7 @@ class _Widener:
         self.found.layers = list(self.rows.values())
 
     def _weights(self, numbers: list[int]) -> str:
-        """Rounds the weights of layers that share one tensor. Gives why not, if not."""
+        """Rounds the weights of layers that share one tensor. Returns "", or the reason if it does not."""
         layer = self.audit.layers[numbers[0]].layer
         node = layer.weights_node
         if node is None:
@@ -245,8 +246,8 @@ class _Widener:
         return ""
 
     def _least(self, numbers: list[int], scale: np.ndarray) -> np.ndarray:
-        """The least scales with which no pair of bounded layers can saturate in the stored order; a 7-bit weight is half a step
-        from the float one, and the new one too."""
+        """The least scales with which no pair of bounded layers can saturate in the stored order. A 7-bit weight is up to half a
+        step from the float weight, and so is the new weight."""
         found = []
         for i in numbers:
             layer = self.audit.layers[i].layer
@@ -260,20 +261,20 @@ class _Widener:
         columns = np.concatenate(found)
         if columns.size % scale.size:
             columns = np.full(scale.size, columns.max())
-        # Several columns have one scale: those of a direction, or of all items of a batch.
+        # Several columns may have one scale: the columns of a direction, or of all items of a batch.
         by_scale = columns.reshape(scale.size, -1).max(1) if len(numbers) > 1 or scale.size == 1 else (
             columns.reshape(-1, scale.size).max(0))
         return by_scale * scale.reshape(-1)
 
     def _scales(self, layer: QuantizedLayer) -> tuple[list[tuple[int, int]], str]:
-        """Which inputs of which nodes may be the weights' scale, and why none is."""
+        """The inputs of nodes that may be the weights' scale, and the reason if there are none."""
         node = layer.weights_node
         if layer.scale_input is None:
             return self._multipliers(node)
         return [(self.places[id(node)], layer.scale_input)], ""
 
     def _multipliers(self, node: Any) -> tuple[list[tuple[int, int]], str]:
-        """Constants that an integer product is multiplied by, alone or with the activations' scale."""
+        """Constants that multiply an integer product, directly or through a Mul with the activations' scale."""
         found: list[tuple[int, int]] = []
         muls, end = multipliers(self.scope, node, self.kept)
         for mul, k in muls:
@@ -334,7 +335,7 @@ class _Widener:
         self._join_tensors()
 
     def _join_tensors(self) -> None:
-        """Tensors with one scale and zero point stay equal, as MaxPool and Concat want them: if one is left, all are."""
+        """Tensors with equal scales and zero points stay equal, as MaxPool and Concat require: if one is left, all are."""
         groups: dict[tuple, list[_Tensor]] = {}
         for tensor in self.tensors:
             groups.setdefault((tensor.scale.tobytes(), tensor.point), []).append(tensor)
@@ -344,7 +345,7 @@ class _Widener:
                 tensor.reason = tensor.reason or f"its scale is also that of {excerpt(left.name)}, which is left: {left.reason}"
 
     def _tensor(self, node: Any) -> "_Tensor | None":
-        """What a QuantizeLinear to u8 makes; None if it is no activation or cannot have 7 bits."""
+        """The output of a QuantizeLinear to u8; None if it is no activation or cannot have 7 bits."""
         if node.op_type != "QuantizeLinear" or self.scope.constant(node.input[0]) is not None:
             return None
         scale, point = self.scope.constant(node.input[1]), self.scope.point(node)
@@ -398,7 +399,7 @@ class _Widener:
                 values = session.run(names, inputs)
             except Exception as error:
                 source = excerpt(getattr(run, "source", "--data"))
-                raise invalid(f"{source}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None
+                raise invalid(f"{source}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}") from None
             for name, value in zip(names, values):
                 largest[name] = max(largest[name], int(value.max(initial=0)))
         return largest
@@ -406,7 +407,7 @@ class _Widener:
     # ----- biases -------------------------------------------------------------------------------------------------------
 
     def _products(self) -> "Iterator[tuple[Any, _Weights | None, _Tensor | None]]":
-        """Operators with what is to be widened of their operands."""
+        """The layers whose weights or activations get the full range, with these."""
         weights = {i: one for one in self.weights for i in one.of if not one.reason}
         tensors = {place: tensor for tensor in self.tensors if not tensor.reason for place in tensor.readers}
         for i, audited in enumerate(self.audit.layers):
@@ -419,7 +420,7 @@ class _Widener:
                 yield layer, weights.get(i), tensor
 
     def biases(self) -> list[_Bias]:
-        """The biases. Weights and activations that make a bias impossible are left as stored."""
+        """The new biases. Weights and activations for which a bias cannot be converted are left as stored."""
         while True:
             found = []
             for layer, weights, tensor in self._products():
@@ -436,7 +437,7 @@ class _Widener:
                 return found
 
     def _bias(self, layer: QuantizedLayer, weights: "_Weights | None", tensor: "_Tensor | None") -> Any:
-        """A product's bias in its new unit; None if it has none in int32; a reason if that cannot be."""
+        """A product's bias in its new unit; None if it has no int32 bias; a reason in words if the bias cannot be converted."""
         node = layer.graph_node
         k = 2 if layer.is_qdq else _BIASES.get(node.op_type, len(node.input))
         if len(node.input) <= k or not node.input[k]:
@@ -444,7 +445,7 @@ class _Widener:
         reader = self.scope.producer(node.input[k]) if layer.is_qdq else node
         if layer.is_qdq:
             if reader is None or reader.op_type != "DequantizeLinear":
-                return None  # a float one
+                return None  # a float bias
             if len(self.scope.consumers[node.input[k]]) > 1 or node.input[k] in self.kept:
                 return f"its bias {excerpt(node.input[k])!r} has other readers"
             dequantizer = self.scope.dequantizer(node.input[0])
@@ -468,7 +469,7 @@ class _Widener:
         whole = np.rint(real / new)
         depth = layer.weights.size // layer.weights.shape[0 if layer.is_convolution else -1]
         most = np.maximum(2**31 - 1 - 255 * 128 * depth, np.abs(values.reshape(-1).astype(np.float64)) + 1)
-        if (np.abs(whole) > most).any():  # ONNX Runtime's tool makes the scales of such columns larger
+        if (np.abs(whole) > most).any():  # for such columns ONNX Runtime's tool chooses a larger scale
             is_kept = weights is not None and (weights.ratio != 1).any() and weights.keep(np.abs(whole) > most)
             return self._bias(layer, weights, tensor) if is_kept else "its bias would leave int32"
         if unit is not None:
@@ -476,7 +477,7 @@ class _Widener:
         return _Bias(self.places[id(reader)], places[0], whole.astype(np.int32).reshape(values.shape), unit)
 
     def _float_bias(self, name: str, node: Any, weights: "_Weights | None", values: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """The bias in real numbers: the float model's where the stored one was rounded from it, else the stored one."""
+        """The bias in real numbers: the float model's bias if the stored bias was rounded from it, else the stored bias."""
         stored = values.reshape(-1).astype(np.float64) * unit
         readers = self.constants.scope.consumers.get(weights.match.name, []) if weights is not None else []
         names = [reader.input[2] for reader in readers if reader.op_type in ("Conv", "Gemm") and len(reader.input) > 2]
@@ -529,7 +530,7 @@ class _Widener:
 
     @staticmethod
     def _drop(editor: _Editor, names: list[str]) -> None:
-        """Constants that nothing reads any more."""
+        """Deletes those of these constants that nothing reads any more."""
         editor.drop_unused(*names)
         graph = editor.proto.graph
         read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
@@ -542,8 +543,8 @@ class _Widener:
 def undo_reduce_range(audit: Audit, float_model: str | os.PathLike,
                       runs: "list[dict[str, np.ndarray]] | None" = None,
                       limits: "Limits | None" = None) -> "tuple[Any, Widened]":
-    """A copy of an audited ONNX model with the full range of 8 bits, and what was done. `runs`: inputs that show which
-    activations have 7 bits."""
+    """A copy of an audited ONNX model with the full range of 8 bits, and a description of the changes. `runs`: inputs that show
+    which activations have 7 bits."""
     widener = _Widener(audit, float_model, limits or Limits())
     widener.find_weights()
     widener.find_activations(runs)

@@ -1,6 +1,6 @@
-"""`intact repair`: the channels of a model in an order in which no pair of adjacent depths can saturate in stock engines.
+"""`intact repair`: reorders the channels of a model so that no pair of adjacent depths can saturate in stock engines.
 
-The order is folded into the constants, so results stay the same and a run costs the same. Layers that no order makes safe get u8
+The order is folded into the constants, so neither results nor the time of a run change. Layers that no order makes safe get u8
 weights, which ONNX Runtime multiplies exactly.
 """
 
@@ -30,7 +30,8 @@ _MOST_PROTOBUF = (1 << 31) - 1
 
 @dataclass
 class RepairedLayer:
-    """A layer before and after. `unsafe`, `left`: pairs that can saturate in some engine asked for. `how`: what was done."""
+    """A layer before and after the repair. `unsafe`, `left`: pairs that can saturate, before and after, in the engine asked for
+    that has the most. `how`: what made it safe."""
 
     name: str
     operator: str
@@ -39,33 +40,33 @@ class RepairedLayer:
     left: int = 0
     how: str = ""
     reason: str = ""  # why no order makes it safe
-    copied_channels: int = 0  # that its input got
-    noise: float = 0.0  # of shortened weights: the mean squared change of the layer's weights, in stored steps
+    copied_channels: int = 0  # how many its input got
+    noise: float = 0.0  # the mean squared change of shortened weights, in squared stored steps
     is_gathered: bool = False  # whether a Gather in front orders its channels
-    shortened: int = 0  # how many weights are not the stored ones
+    shortened: int = 0  # how many weights changed
     halved: int = 0  # how many outputs have weights of 7 bits
     means: Means = field(default_factory=Means)
 
 
 @dataclass
 class Repair:
-    """What was done to a model. `before`, `after`: its audits. `sums`: sums of floats that are added in a new order."""
+    """The repair of a model. `before`, `after`: its audits. `sums`: sums of floats that are added in a new order, in words."""
 
     before: Audit
     engines: list[str]
     layers: list[RepairedLayer] = field(default_factory=list)
     orders: int = 0
     sums: list[str] = field(default_factory=list)
-    copied_channels: int = 0  # that were added, in all tensors
-    gathers: list[str] = field(default_factory=list)  # the graph's outputs that a Gather puts back in the stored order
+    copied_channels: int = 0  # in all tensors
+    gathers: list[str] = field(default_factory=list)  # outputs of the graph that a Gather puts back in the stored order
     max_depth: float = 0.0
     max_noise: float = 0.0
     depth: float = 0.0  # percent of the model's multiply-adds that copied channels add
     work: "Work | None" = None
-    ordered: Any = None  # if weights were shortened: the exact variant of the model before
+    ordered: Any = None  # if weights were shortened: the exact variant of the model with the new order and stored weights
     after: Any = None
     check: Any = None
-    widened: Any = None  # what _range.undo_reduce_range() did before the repair; `before` is the audit of its model
+    widened: Any = None  # what _range.undo_reduce_range() changed before the repair; `before` is the audit of its result
 
     @property
     def is_proven(self) -> bool:
@@ -76,7 +77,7 @@ class Repair:
 
 
 def _digits(dims: "list[Dim]") -> "dict[Axis, list[tuple[int, int, int]]]":
-    """For each axis, the digits that number its blocks: dimension, place value there, and stride of the axis's index."""
+    """For each axis, the digits that number its blocks: dimension, place value in it, size, and stride in the axis's index."""
     found: dict[Axis, list[tuple[int, int, int]]] = {}
     for d, dim in enumerate(dims):
         if len(dim) != 1:
@@ -93,7 +94,7 @@ def _digits(dims: "list[Dim]") -> "dict[Axis, list[tuple[int, int, int]]]":
 
 
 def _index(dims: "list[Dim]", d: int, orders: "dict[Axis, np.ndarray]", digits: dict) -> np.ndarray | None:
-    """Where the elements along dimension d come from, an array that broadcasts to the tensor; None: from where they are."""
+    """The sources of the elements along dimension d, an array that broadcasts to the tensor; None: they do not move."""
     if not any(factor.stride == 1 and factor.axis.root() in orders for factor in factors(dims[d])):
         return None
     rank = len(dims)
@@ -133,7 +134,7 @@ def _index(dims: "list[Dim]", d: int, orders: "dict[Axis, np.ndarray]", digits: 
 
 
 def _copied_places(dim: Dim, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]", only_depths: bool) -> np.ndarray:
-    """Places along a dimension that copied channels were given."""
+    """Whether each place along a dimension holds a copied channel."""
     found = []
     for segment in dim:
         root = segment[0].axis.root() if segment else None
@@ -179,10 +180,10 @@ class _Editor:
 
     def __init__(self, proto: Any, folder: Path):
         self.proto, self.folder = copy.deepcopy(proto), folder
-        self.made: dict[tuple[str, str, bytes], str] = {}  # other weights instead of the stored ones
-        self.gathered: dict[tuple[str, bytes], str] = {}  # by tensor and order
-        self.before: dict[int, list] = {}  # operators to insert in front of others
-        self.replaced: set[str] = set()  # tensors that some operator does not read any more
+        self.made: dict[tuple[str, str, bytes], str] = {}  # new weights, by the stored name, what was done, and values
+        self.gathered: dict[tuple[str, bytes], str] = {}  # outputs of Gathers, by tensor and order
+        self.before: dict[int, list] = {}  # operators to insert, by the place of the operator that they precede
+        self.replaced: set[str] = set()  # tensors that lost a reader
         graph = self.proto.graph
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.names = set(self.initializers)
@@ -210,7 +211,7 @@ class _Editor:
         self.initializers[name].CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
 
     def fold(self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]") -> None:
-        """Reorders every constant that has an ordered axis. One that operators read in several layouts is copied."""
+        """Reorders every constant that has an ordered axis. A constant that operators read in several layouts is copied."""
         self._lengthen(axes, orders, copies)
         graph = self.proto.graph
         uses: dict[str, list] = {}
@@ -243,7 +244,7 @@ class _Editor:
                     graph.node[use.node].input[use.input] = new
 
     def _lengthen(self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]") -> None:
-        """What states a number of channels: groups of depthwise convolutions, and shapes of tensors in between."""
+        """Updates the numbers of channels that the file states: groups of depthwise convolutions; drops outdated shapes."""
         graph = self.proto.graph
         for place, dim in axes.depthwise.items():
             if any(factor.axis.root() in copies for factor in factors(dim)):
@@ -257,7 +258,7 @@ class _Editor:
                 del graph.value_info[i]
 
     def restore_outputs(self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]") -> list[str]:
-        """The graph's outputs get their stored order back, by Gather."""
+        """Adds Gathers that put the graph's outputs back in their stored order. Returns these outputs."""
         from onnx import helper
 
         graph, restored = self.proto.graph, []
@@ -288,7 +289,7 @@ class _Editor:
 
     def gather(self, layer: QuantizedLayer, place: int, weights_place: int, scope: Scope, source: np.ndarray,
                copies: np.ndarray) -> str:
-        """Puts a Gather in front of a convolution, which brings its input channels into an order. Gives why not, if not."""
+        """Puts a Gather in front of a convolution, which orders its input channels. Returns "", or the reason if it cannot."""
         from onnx import helper
 
         node = layer.graph_node
@@ -316,8 +317,8 @@ class _Editor:
         return ""
 
     def insert(self) -> None:
-        """Inserts the operators that gather() made, and drops each DequantizeLinear that nothing reads any more: ONNX Runtime would
-        run it."""
+        """Inserts the operators that gather() made. Drops each DequantizeLinear that nothing reads any more, which ONNX Runtime
+        would still run."""
         nodes = [node for place, node in enumerate(self.proto.graph.node) for node in [*self.before.get(place, ()), node]]
         read = {name for node in nodes for name in node.input} | names_that_inner_graphs_read(self.proto.graph)
         read |= {value.name for value in self.proto.graph.output}
@@ -328,7 +329,8 @@ class _Editor:
         self.before.clear()
 
     def store_as_u8(self, layer: QuantizedLayer, node: Any) -> str:
-        """Weights that `node` reads become u8, with zero points 128 higher: the same integers. Gives why not, if not."""
+        """Stores the weights that `node` reads as u8, with zero points 128 higher: equal integers. Returns "", or the reason if
+        it cannot."""
         scope = layer.scope
         name = node.input[layer.weights_input]
         weights = scope.constant(name)
@@ -347,7 +349,7 @@ class _Editor:
         return ""
 
     def set_weights(self, layer: QuantizedLayer, place: int, weights: np.ndarray, suffix: str) -> None:
-        """Gives the operator that reads a layer's weights this constant for them."""
+        """Makes this constant the weights of the operator that reads a layer's weights."""
         node = self.proto.graph.node[place]
         name = node.input[layer.weights_input]
         key = (name, suffix, weights.tobytes())
@@ -357,7 +359,7 @@ class _Editor:
         self.drop_unused(name)
 
     def scale(self, half: Halving, outputs: np.ndarray, places: "dict[int, int]") -> None:
-        """What changes with the weights of outputs that are halved: twice the scale, half the bias."""
+        """Adjusts the constants that belong to halved weights: twice the scale, half the bias."""
         for node, i, array, elements, factor in half.constants:
             values = array.reshape(-1).copy()
             scaled = values[elements[outputs]] * np.float64(factor)
@@ -368,7 +370,7 @@ class _Editor:
             self.drop_unused(name)
 
     def drop_unused(self, *names: str) -> None:
-        """Initializers that nothing reads any more."""
+        """Deletes those of these initializers that nothing reads any more."""
         graph = self.proto.graph
 
         read = {name for node in graph.node for name in node.input} | (
@@ -394,7 +396,7 @@ def _tensors(graph: Any, depth: int = 0) -> Iterable[Any]:
 
 
 def _files(path: Path, graph: Any) -> set[Path]:
-    """The files that hold a model."""
+    """The model's file, and the files of its external data."""
     return {path, *(path.parent / entry.value for tensor in _tensors(graph) if tensor.data_location == 1
                     for entry in tensor.external_data if entry.key == "location")}
 
@@ -431,7 +433,7 @@ def _write(proto: Any, folder: Path, name: str, source: Path, is_external: bool)
 
 
 def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
-    """Numbers of the operators between DequantizeLinear and QuantizeLinear whose sums ONNX Runtime adds as integers."""
+    """The numbers of the operators between DequantizeLinear and QuantizeLinear that ONNX Runtime computes with integer sums."""
     places = {id(node): i for i, node in enumerate(result.model.proto.graph.node)}
     found = set()
     for audited in result.layers:
@@ -449,21 +451,21 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
            max_depth: float | None = None, max_noise: float = 0.0, undo_reduce_range: str | os.PathLike | None = None,
            allow_u8_weights: bool = False, data: "list[dict[str, np.ndarray]] | None" = None,
            add_gathers: bool = True) -> "tuple[Any, Repair]":
-    """Reorders the channels of an ONNX model so that no layer can saturate; layers that no order helps get u8 weights.
+    """Reorders the channels of an ONNX model so that no layer can saturate. Layers that no order helps get u8 weights.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
-    - `engines`: in which no pair shall saturate, names of engines.json; by default ONNX Runtime.
-    - `bit_exact`: adds no floats in a new order.
+    - `engines`: names of engines.json: no pair shall saturate in these; by default ONNX Runtime.
+    - `bit_exact`: keeps the order in which floats are added.
     - `keep_channels`: adds no copied channels.
-    - `max_depth`: copied channels add at most so many percent of the model's multiply-adds; 100 by default.
-    - `max_noise`: weights may be shortened where no order helps, by at most this mean squared change of a layer's weights, in
-      steps of the stored weights; rounding to 8 bits makes 0.083.
-    - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits. Where only u8 weights, which are slower, make
-      these safe, they get the steps that are safe as stored (`allow_u8_weights`: 8 bits too). `data`: the inputs of each run;
-      with them, 7-bit activations get 8 bits.
-    - `add_gathers`: convolutions whose channels cannot be folded may get a Gather in front.
+    - `max_depth`: copied channels add at most this many percent to the model's multiply-adds; 100 by default.
+    - `max_noise`: if no order helps, weights may be shortened. The mean squared change of a layer's weights is at most this, in
+      squared steps of the stored weights; rounding to 8 bits makes 0.083.
+    - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits. If only u8 weights, which are slower, would make
+      a layer safe, it gets the steps that are safe in the stored order; with `allow_u8_weights` it gets 8 bits too. `data`: the
+      inputs of each run; with them, 7-bit activations get 8 bits.
+    - `add_gathers`: convolutions whose order cannot be folded into constants may get a Gather in front.
 
-    Gives the repaired `onnx.ModelProto`, and what was done. Raises `Error`."""
+    Returns the repaired `onnx.ModelProto`, and a description of the repair. Raises `Error`."""
     import onnx
 
     with tempfile.TemporaryDirectory() as folder:
@@ -485,8 +487,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                 float_model: str | os.PathLike | None = None, allow_u8_weights: bool = False,
                 data: "list[dict[str, np.ndarray]] | None" = None, add_gathers: bool = True, progress: Any = None,
                 limits: Any = None) -> Repair:
-    """Repairs the ONNX model in a file and writes `out`, whole or not at all. Options are those of `repair()`; `float_model` is
-    its `undo_reduce_range`. `limits`: what earlier attempts found. Raises `Error`."""
+    """Repairs the ONNX model in a file and writes `out`, completely or not at all. The options are those of `repair()`;
+    `float_model` is its `undo_reduce_range`. `limits`: layers that earlier attempts could not make safe. Raises `Error`."""
     path, out = Path(path), Path(out)
     if not out.name or out.is_dir():
         raise invalid(f"{excerpt(out)}: is a folder; expected a file's name for the repaired model")
@@ -497,7 +499,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         raise invalid(f"--max-depth: is {max_depth!r}; expected a number of 0 or more, in percent of the model's multiply-adds")
     result = audit(path, engines_asked=engines_asked, progress=progress)
     if result.model.proto is None:
-        raise invalid(f"{excerpt(path)}: is no ONNX model; only these are repaired")
+        raise invalid(f"{excerpt(path)}: is no ONNX model; `intact repair` expects one")
     names = result.engines
     proto = result.model.proto
     read = _files(path, proto.graph)
@@ -505,8 +507,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         read |= _files(Path(float_model), load_onnx(float_model).graph)
     for written in (out, out.with_name(out.name + ".data")):
         if written.exists() and any(one.exists() and written.samefile(one) for one in read):
-            raise invalid(f"{excerpt(written)}: is a file of a model that is read; expected another name for the repaired one")
-    if proto.ir_version < 4:  # these state every constant as an input too
+            raise invalid(f"{excerpt(written)}: is a file of an input model; expected another name for the repaired model")
+    if proto.ir_version < 4:  # lists every constant among the inputs too
         stored = {tensor.name for tensor in proto.graph.initializer}
         inputs = [value for value in proto.graph.input if value.name not in stored]
         del proto.graph.input[:]
@@ -518,7 +520,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             from ._range import Limits, undo_reduce_range
 
             limits = limits or Limits()
-            max_depth = max_depth if allow_u8_weights else 0.0  # fewer steps cost no time
+            max_depth = max_depth if allow_u8_weights else 0.0  # a layer with fewer steps costs no time
             proto, widened = undo_reduce_range(result, float_model, data, limits)
             result = audit(path, engines_asked=names, progress=progress, proto=proto)
         axes = Axes(proto, path.parent, _exact_nodes(result, Scope(proto.graph, path.parent)))
@@ -577,8 +579,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
 
 @dataclass
 class _Change:
-    """Weights for an operator instead of the stored ones. By layer: the sum of squared changes, how many weights change, and
-    which outputs have weights of half the size."""
+    """New weights for an operator. By layer: the sum of squared changes, how many weights change, and the outputs whose weights
+    are halved."""
 
     weights: np.ndarray
     squares: dict[int, float]
@@ -587,10 +589,10 @@ class _Change:
 
 
 def _change(after: Audit, members: list[int], stored: np.ndarray, scope: Scope, names: list[str]) -> _Change:
-    """The least change of the weights that the layers `members` read, so that none of them can saturate."""
+    """The least change of the weights that the layers `members` share, after which none of them can saturate."""
     numbers = np.arange(stored.size).reshape(stored.shape)
     found = _Change(stored.copy(), {}, {}, {})
-    for i in members:  # a layer may read what another has shortened: weights only become shorter
+    for i in members:  # layers may share weights; these only become shorter
         layer = after.layers[i].layer
         pairings = {after.layers[i].engines[name].pairing for name in names}
         found.weights.reshape(-1)[layer.view(numbers)] = shortened(replace(layer, weights=layer.view(found.weights)), pairings)
@@ -618,8 +620,8 @@ def _weights_readers(after: Audit, scope: Scope) -> list[list[int]]:
 
 
 def _gather_rest(editor: _Editor, after: Audit, done: Repair, plan: Planner) -> tuple[bool, dict[int, str]]:
-    """A Gather in front of the convolutions for which the plan has one, and that can still saturate. Whole planes of pixels move.
-    Returns whether some layer got one, and why others did not."""
+    """Puts a Gather in front of each convolution that can still saturate and has one in the plan. Whole planes of pixels move.
+    Returns whether some layer got one, and the reasons of layers that did not."""
     places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
     scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
     is_changed = False
@@ -643,8 +645,8 @@ def _gather_rest(editor: _Editor, after: Audit, done: Repair, plan: Planner) -> 
 
 
 def _shorten_rest(editor: _Editor, after: Audit, done: Repair, _: Planner) -> tuple[bool, dict[int, str]]:
-    """Shortened weights for layers that can still saturate, where the noise is small enough. Returns whether some layer got them,
-    and why others did not."""
+    """Shortens the weights of layers that can still saturate, if the noise is small enough. Returns whether some layer got
+    shortened weights, and the reasons of layers that did not."""
     places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
     scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
     refused: dict[int, str] = {}
@@ -671,7 +673,7 @@ def _shorten_rest(editor: _Editor, after: Audit, done: Repair, _: Planner) -> tu
     noisy = {place(i) for change in changes for i in change.squares if any(noises[k] > done.max_noise for k in change.squares)}
     is_changed = False
     for change in changes:
-        # One operator's weights have one type: with u8 weights, none of them need be shortened.
+        # All weights of an operator have one type: if some get u8, the others are safe without being shortened.
         if any(noises[i] > done.max_noise for i in change.squares) or (
                 done.engines == ["onnxruntime"] and any(place(i) in noisy for i in change.squares)):
             continue
@@ -688,7 +690,8 @@ def _shorten_rest(editor: _Editor, after: Audit, done: Repair, _: Planner) -> tu
 
 
 def _store_rest_as_u8(editor: _Editor, after: Audit, done: Repair, _: Planner) -> tuple[bool, dict[int, str]]:
-    """u8 weights for all layers that can still saturate. Returns whether some layer got them, and why others did not."""
+    """Stores the weights of all layers that can still saturate as u8. Returns whether some layer got u8 weights, and the reasons
+    of layers that did not."""
     if "onnxruntime" not in done.engines:
         return False, {}
     places = {id(node): i for i, node in enumerate(every_node(after.model.proto.graph))}
@@ -696,7 +699,7 @@ def _store_rest_as_u8(editor: _Editor, after: Audit, done: Repair, _: Planner) -
     readers = [one.layer.weights_node if one.layer.inner_node is None else one.layer.inner_node for one in after.layers]
     unsafe = [i for i, audited in enumerate(after.layers) if audited.fails(["onnxruntime"])]
     recurrent = {id(readers[i]) for i in unsafe if after.layers[i].layer.op_type == "DynamicQuantizeLSTM"}
-    # An LSTM's weights have one type.
+    # All weights of an LSTM have one type.
     unsafe += [i for i, reader in enumerate(readers) if i not in unsafe and id(reader) in recurrent]
     refused: dict[int, str] = {}
     changed = set()

@@ -1,7 +1,7 @@
-"""A repaired model run beside the stored one: both are compared with a variant that cannot saturate.
+"""`intact repair --check`: runs the stored and the repaired model, and compares both with an exact variant that cannot saturate.
 
-Shortened weights change what the model computes. Such a repair is checked in two steps: the model with its new order and stored
-weights must compute what the stored one does, and the repaired model what its own exact variant does.
+Shortened weights change the model's outputs, so the check has two steps. With the new order and the stored weights, the model
+must compute the stored model's outputs. The repaired model must compute the outputs of its own exact variant.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ._report import NEAR, finite
 from ._run import distances, power, control_variant, decibels, emulated, exact_variant, float_session, inputs_of, session_of
 
 _RUNS = 3
-_SIZE = 16  # of dimensions that the model leaves open
+_SIZE = 16  # of random inputs, along dimensions that the model leaves open
 
 
 @dataclass
 class CheckedOutput:
-    """An output's values: how many are not the exact variant's, and decibels from it, of the stored and the repaired model; and
-    decibels of the control, the exact variant with its float constants changed by 1e-7. `clamped`: values of a repaired model
-    with shortened weights that are not those of its own exact variant. Then `ordered` is of the model before weights were
-    shortened, else of the repaired one. `stored_to_float`, `repaired_to_float`: decibels from the float model's outputs, if
-    there is one."""
+    """One output of the stored and of the repaired model, against the exact variant: how many values differ, and decibels.
+    `control`: decibels of the exact variant with its float constants changed by 1e-7. `ordered`: the model before weights were
+    shortened; without shortened weights, the repaired model. `clamped`: with shortened weights, values of the repaired model
+    that differ from its own exact variant. `stored_to_float`, `repaired_to_float`: decibels from the float model's outputs, if
+    it was given."""
 
     name: str
     values: int = 0
@@ -47,8 +47,8 @@ class CheckedOutput:
 
 @dataclass
 class Check:
-    """`must_be_equal`: no float was added in a new order, so the repaired model's outputs must be the exact variant's.
-    `has_other_weights`: the exact variant has the full range of 8 bits, and the stored model 7."""
+    """`must_be_equal`: no floats are added in a new order, so the repaired model's outputs must equal the exact variant's.
+    `has_other_weights`: the exact variant has the full range of 8 bits, but the stored model has 7."""
 
     runs: int
     where: str
@@ -72,14 +72,15 @@ class Check:
                 return f"{differ:,} of {output.values:,} values differ ({by:.1f} dB)" if differ else "equal bit for bit"
 
             repaired = (f"repaired{', with shortened weights,' * self.is_shortened} "
-                        f"{distance(output.repaired_differ, output.repaired)}; control {output.control:.1f} dB")
-            if self.has_other_weights:  # the stored model computes something else
-                text = f"output {excerpt(output.name)} {self.where}, against the exact variant with 8 bits: {repaired}"
+                        f"{distance(output.repaired_differ, output.repaired)}; rounding noise alone "
+                        f"{'none' if output.control == np.inf else f'{output.control:.1f} dB'}")
+            if self.has_other_weights:  # the stored model computes other outputs
+                text = f"output {excerpt(output.name)} {self.where}, against exact sums with 8 bits: {repaired}"
             else:
-                text = (f"output {excerpt(output.name)} {self.where}, against the exact variant: "
+                text = (f"output {excerpt(output.name)} {self.where}, against exact sums: "
                         f"stored {distance(output.stored_differ, output.stored)}; {repaired}")
             if self.is_shortened:
-                text += f"; {output.clamped or 'no'} values clamp in the repaired model"
+                text += f"; {output.clamped or 'no'} values of the repaired model are wrong by clamped sums"
             if output.repaired_to_float is not None:
                 text += (f"; against the float model: stored {output.stored_to_float:.1f} dB, "
                          f"repaired {output.repaired_to_float:.1f} dB")
@@ -93,7 +94,7 @@ class Check:
 
 
 def random_runs(session: Any) -> list[dict[str, np.ndarray]]:
-    """Inputs of chance for a session."""
+    """Random inputs for a session."""
     rng = np.random.default_rng(0)
     kinds = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int64)": np.int64,
              "tensor(int32)": np.int32, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8, "tensor(bool)": np.bool_}
@@ -151,7 +152,7 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
             try:
                 results.append([sessions[k].run(names, run) for run in runs])
             except Exception as error:
-                raise invalid(f"--check: ONNX Runtime refuses the inputs: {excerpt(error, 300)}") from None
+                raise invalid(f"--check: ONNX Runtime cannot run the inputs: {excerpt(error, 300)}") from None
             if progress:
                 progress(k + 1, len(models))
     for i, name in enumerate(names):
@@ -163,7 +164,7 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
             if any(array.dtype.kind not in "biuf" for array in arrays):
                 break  # strings, sequences
             if any(array.shape != arrays[0].shape for array in arrays):
-                raise invalid(f"output {excerpt(name)!r}: its shape depends on the last bits: outputs cannot be compared")
+                raise invalid(f"output {excerpt(name)!r}: its shape changes with rounding, so outputs cannot be compared")
             output.values += arrays[0].size
             signal += power(np.asarray(arrays[0], np.float64))
             by = [distances(np.asarray(arrays[0], np.float64), np.asarray(array, np.float64)) for array in arrays[1:]]

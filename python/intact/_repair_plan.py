@@ -1,11 +1,11 @@
-"""Which orders of channels, and which copied channels, make the layers of a model safe at the least cost.
+"""Chooses orders of channels and copied channels that make the layers of a model safe at the least cost.
 
-Layers that read one axis share its order. For each axis there are several candidates: an order in which the fewest layers have
-unsafe pairs, orders in which the change of weights that removes all unsafe pairs is least, and orders with copied channels. What
-a candidate leaves unsafe is shortened, if the noise is small enough, or gets u8 weights, or stays unsafe.
+Layers that read one axis share its order. Each axis has several candidates: an order in which the fewest layers have unsafe
+pairs, orders that need the least change of weights to remove all unsafe pairs, and orders with copied channels. If a candidate
+leaves a layer unsafe, the layer's weights are shortened if the noise is small enough, or stored as u8, or stay unsafe.
 
-A copied channel has zeros as weights, or it carries a part of its channel's weights: x * w = x * u + x * v. Three channels of which
-no two are a safe pair mostly fit into four places, with a copy of one of them.
+A copied channel has zeros as weights, or it carries a part of its channel's weights: x * w = x * u + x * v. If no two of three
+channels are a safe pair, the three mostly fit into four places, with a copy of one of them.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from ._order import limits, order_channels
 from ._shorten import (Halving, centered, change_of, halving, has_zero_in_the_middle, largest_activation, shortened, squares,
                        unsafe_by_output, weights_key)
 
-# Times are in multiply-adds of s8 weights. Measured by the node with ONNX Runtime 1.32 on an Intel Xeon with AMX, one thread,
-# 2026-11-26, natively, without AMX, and with a masked CPUID that leaves AVX2. The mean of AVX2 and VNNI counts, as one plan serves all CPUs.
-# A multiply-add takes 8.7 ps with AVX2, 2.7 with VNNI.
+# Times, in multiply-adds of s8 weights. Measured per node with ONNX Runtime 1.32 on an Intel Xeon with AMX, one thread,
+# 2026-11-26: natively, without AMX, and with a masked CPUID that leaves AVX2. Each is the mean of AVX2 and VNNI, as one plan
+# serves all CPUs. A multiply-add takes 8.7 ps with AVX2, 2.7 with VNNI. Comments give the time with AVX2, then with VNNI.
 _OUTPUT = 25  # an output, whatever its depth: 160 ps, 130 ps
 _DEPTH_TAIL = 35  # an output whose depth is no multiple of 4: 200 ps on both
-_ROW_TAILS = ((16, 0), (8, 180), (4, 500), (1, 1500))  # a row of outputs, by what divides their number: 0.3 to 12 ns
-_NARROW_ROW = 1000  # the same of fewer than 16 outputs: 6 ns
+_ROW_TAILS = ((16, 0), (8, 180), (4, 500), (1, 1500))  # a row of outputs, by a divisor of their number: 0.3 to 12 ns
+_NARROW_ROW = 1000  # a row of fewer than 16 outputs, in addition: 6 ns
 _DEPTHWISE = 9  # a multiply-add of a depthwise convolution: 67 ps, 32 ps
-_DEPTHWISE_TAIL = 7  # more where the number of channels is no multiple of 16: 20 ps, 55 ps
-_DEPTHWISE_ROW = 2500  # a pixel where it is no multiple of 8: 15 ns
-_U8_WEIGHT = 1.0  # u8 weights, beyond s8 ones: 3.7 ps, 7.6 ps
-_U8_OUTPUT = 26  # and an output: 125 ps, 178 ps
-_GATHERED = 26  # an element that a Gather in front, and the Transposes around it, move: 150 ps
-_GATHERED_PLANE = 700  # a plane of a channel: 4 ns
-_GATHER = 500_000  # these operators, whatever they move: 3 us
+_DEPTHWISE_TAIL = 7  # in addition, if the number of channels is no multiple of 16: 20 ps, 55 ps
+_DEPTHWISE_ROW = 2500  # a pixel, if the number of channels is no multiple of 8: 15 ns
+_U8_WEIGHT = 1.0  # a multiply-add of u8 weights, beyond one of s8 weights: 3.7 ps, 7.6 ps
+_U8_OUTPUT = 26  # an output with u8 weights, in addition: 125 ps, 178 ps
+_GATHERED = 26  # an element that a Gather in front and the Transposes around it move: 150 ps
+_GATHERED_PLANE = 700  # a plane of a channel that they move: 4 ns
+_GATHER = 500_000  # these operators, however little they move: 3 us
 MOST_DEPTH = 100.0  # percent of the model's multiply-adds that copied channels may add
-_OPEN_SIZE = 64  # what a size counts as that the file leaves open, the first one of a tensor as 1
-_MULTIPLES = (2, 4, 8, 16)  # numbers of channels that are tried
-_MOST_TRIED = 48  # channels among which a group is looked for, and groups of four that are tried for a channel
+_OPEN_SIZE = 64  # taken for a size that the file leaves open; a tensor's first size counts as 1
+_MULTIPLES = (2, 4, 8, 16)  # numbers of channels are rounded up to these
+_MOST_TRIED = 48  # channels among which a group is searched, and groups of four that are tried for a channel
 _TRIES = 20
-_ROUNDS = 4  # in which layers that are too noisy are left out of the matching of the least change
-_PIECE = 1 << 22  # weights that are looked at together
+_ROUNDS = 4  # rounds of the matching of the least change, each without the layers that were too noisy in the last
+_PIECE = 1 << 22  # weights that are processed at once
 
 
 @dataclass
 class Means:
-    """What each means would cost a layer; None: it does not apply or was not looked at. `order_leaves`: unsafe pairs in the order
-    with the fewest unsafe layers. `copied_channels`: that its input needs, and `depth`: how many percent of the model's
-    multiply-adds they add.
-    `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of the model's products, in percent."""
+    """The cost of each means for a layer; None: it does not apply or was not examined. `order_leaves`: unsafe pairs in the order
+    with the fewest unsafe layers. `copied_channels`: how many its input needs. `depth`: what these add to the model's
+    multiply-adds, in percent. `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of the model's
+    products, in percent."""
 
     order_leaves: int | None = None
     copied_channels: int | None = None
@@ -66,17 +66,17 @@ class Means:
 
 @dataclass
 class _Consumer:
-    """Rows of a layer's weights whose channels an axis orders. `share`: of the layer's rows, these."""
+    """The rows of a layer's weights that an axis orders. `share`: their share of the layer's rows."""
 
     layer: int
     matrix: np.ndarray  # channels×columns
     high: int
     share: float = 1.0
-    needs_even: bool = False  # whether an odd number of channels makes pairs across taps
-    halving: "np.ndarray | None" = None  # for each output, the squared change that halving its weights makes
+    needs_even: bool = False  # whether pairs span taps if the number of channels is odd
+    halving: "np.ndarray | None" = None  # for each output, the squared change by halving its weights
 
     def by_output(self, changes: np.ndarray) -> np.ndarray:
-        """Sums of columns of the matrix over the taps of each output, or halving if that is less."""
+        """For each output, the sum of its columns' changes, or the change by halving if that is less."""
         if self.halving is None:
             return changes
         return np.minimum(changes.reshape(len(self.halving), -1).sum(axis=1), self.halving)
@@ -92,17 +92,17 @@ class _Consumer:
 
 @dataclass
 class _Candidate:
-    """`source`: where the channel of each place comes from. `copies`: places of copied channels. `fillers`: those of them that
-    need not carry weights, so that they may copy any channel. `changes`: by layer, the squared change that makes all its pairs
-    safe; `pairs`: how many pairs that are."""
+    """An order of an axis. `source`: the channel at each place. `copies`: places of copied channels. `fillers`: copies that carry
+    no weights, so that they may copy any channel. `changes`: by layer, the squared change that makes all its pairs safe.
+    `pairs`: by layer, how many pairs need a change."""
 
     source: np.ndarray
     copies: np.ndarray
     fillers: np.ndarray
     changes: dict[int, float] = field(default_factory=dict)
     pairs: dict[int, int] = field(default_factory=dict)
-    left: set[int] = field(default_factory=set)  # layers that are not shortened
-    noise: float = 0.0  # of those that are
+    left: set[int] = field(default_factory=set)  # layers that stay unsafe because shortening is too noisy
+    noise: float = 0.0  # of the layers whose weights are shortened
 
     @property
     def is_stored(self) -> bool:
@@ -110,7 +110,7 @@ class _Candidate:
 
 
 def channels_of(layer: QuantizedLayer) -> np.ndarray:
-    """A layer's weights with a row for each input channel; those of groups one after the other."""
+    """A layer's weights with a row for each input channel, group after group."""
     weights = centered(layer.weights)
     if not layer.is_convolution:
         return weights
@@ -119,8 +119,8 @@ def channels_of(layer: QuantizedLayer) -> np.ndarray:
 
 
 def _changes(matrix: np.ndarray, high: int, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """The squared changes that make pairs of channels safe: for each pair, for each column; and how many pairs of weights
-    change."""
+    """The squared changes that make pairs of channels safe: summed for each pair, and for each column. Also how many pairs of
+    weights change."""
     by_pair, by_column = np.zeros(len(pairs), np.int64), np.zeros(matrix.shape[1], np.int64)
     count = 0
     step = max(1, _PIECE // max(1, matrix.shape[1]))
@@ -134,14 +134,14 @@ def _changes(matrix: np.ndarray, high: int, pairs: np.ndarray) -> tuple[np.ndarr
 
 
 def _within(weights: np.ndarray, mates: np.ndarray) -> np.ndarray:
-    """What weights are cut to so that they make safe pairs with these, for every range of activations."""
+    """The weights, clipped so that they make safe pairs with `mates`, for every activation range."""
     most, least = limits(255)
     return np.clip(weights, np.where(mates < 0, -least - mates, -128), np.where(mates > 0, most - mates, 127))
 
 
 def spread(rows: np.ndarray, source: np.ndarray, copies: np.ndarray, fillers: "np.ndarray | None" = None) -> np.ndarray:
-    """s8 weights, a row for each channel, in an order. A copy carries what makes its channel's pair unsafe: the sum of both weights
-    is the stored one. `fillers`: copies that shall carry none."""
+    """s8 weights, a row for each channel, in an order. A copy carries the excess that makes its channel's pair unsafe: both
+    weights add up to the stored weight. `fillers`: copies that carry nothing."""
     placed = rows[source]
     placed[copies] = 0
     first = np.zeros(len(rows), np.int64)
@@ -160,13 +160,13 @@ def spread(rows: np.ndarray, source: np.ndarray, copies: np.ndarray, fillers: "n
 
 
 def _neighbours(matrix: np.ndarray, source: np.ndarray, copies: np.ndarray, fillers: np.ndarray) -> np.ndarray:
-    """A consumer's weights in an order; pairs are rows (0, 1), (2, 3), ..."""
+    """A consumer's weights in an order. Pairs are rows (0, 1), (2, 3), ...; an odd last row is dropped."""
     return spread(matrix, source, copies, fillers)[:len(source) // 2 * 2]
 
 
 def _sums_fit(one: np.ndarray, other: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Whether two channels and one of `more` fit into four places: no column has three weights of one sign, and a larger sum
-    than two pairs may have."""
+    """For each channel of `more`, whether it and two others fit into four places: in no column are all three weights of one sign,
+    with a sum beyond the limit of two pairs."""
     most, least = limits(255)
     sums = one + other
     high = np.flatnonzero((one > 0) & (other > 0) & (sums > 2 * most - 127))
@@ -175,7 +175,8 @@ def _sums_fit(one: np.ndarray, other: np.ndarray, more: np.ndarray) -> np.ndarra
 
 
 def _in_threes(rows: np.ndarray) -> list[list[int]]:
-    """Disjoint groups of three channels that fit into four places, those with the fewest partners first; the best of some tries."""
+    """Disjoint groups of three channels that fit into four places. Channels with the fewest possible groups choose first. Takes
+    the best of several random tries."""
     count = len(rows)
     by_channel: list[list[tuple[int, int]]] = [[] for _ in rows]
     width = count if count <= _MOST_TRIED else max(_MOST_TRIED ** 2 // count, 16)
@@ -189,7 +190,7 @@ def _in_threes(rows: np.ndarray) -> list[list[int]]:
     best: list[list[int]] = []
     for seed in range(_TRIES if any(by_channel) else 0):
         chance = np.random.default_rng(seed).random(count).tolist()
-        # The fewer groups a channel may be in, the earlier it is dealt with, and the rather it is taken as a partner.
+        # A channel with fewer possible groups chooses earlier, and is preferred as a partner.
         rank = [len(pairs) + chance[k] for k, pairs in enumerate(by_channel)]
         is_free, groups = [True] * count, []
         for one in sorted(range(count), key=rank.__getitem__):
@@ -206,7 +207,7 @@ def _in_threes(rows: np.ndarray) -> list[list[int]]:
 
 
 def _in_fours(rows: np.ndarray) -> list[list[int]]:
-    """Disjoint groups of four channels that fit into six places: the copies of one and of the third are a pair."""
+    """Disjoint groups of four channels that fit into six places. The copies of the first and the third channel are a pair."""
     groups, left = [], list(range(len(rows)))
     while len(left) > 3:
         one, found = left[0], None
@@ -221,8 +222,8 @@ def _in_fours(rows: np.ndarray) -> list[list[int]]:
 
 
 def _grouped(consumers: list[_Consumer], channels: np.ndarray) -> "tuple[np.ndarray, np.ndarray]":
-    """An order with copies of channels that no safe pair is left for: three channels share a copy, four share two, or a channel
-    has its own, -1, which may copy any channel. And which places are copies."""
+    """An order, with copies, of channels that have no safe pair, and the places of the copies. Three channels share a copy, four
+    share two, or a channel has its own: -1, a copy of any channel."""
     rows = np.concatenate([c.matrix[channels] for c in consumers], axis=1).astype(np.int16)
     source: list[int] = []
     threes = _in_threes(rows)
@@ -241,8 +242,8 @@ def _grouped(consumers: list[_Consumer], channels: np.ndarray) -> "tuple[np.ndar
 
 
 def _longer(consumers: list[_Consumer], allowed: list[float], sizes: list[int]) -> "list[tuple[np.ndarray, np.ndarray]]":
-    """Orders with copies, and which places are copies; -1: a copy of any channel. Each channel that no safe pair is left for gets
-    one, or three such channels share one. And with as few copies as the squared changes allow that the consumers may have."""
+    """Orders with copies, and the places of the copies; -1: a copy of any channel. In the first order every channel without a
+    safe pair has a copy, or shares one. The second has only the copies that the consumers' allowed squared changes require."""
     matrices, highs = [c.matrix for c in consumers], [c.high for c in consumers]
     found = order_channels(matrices, highs, allow_zero_channels=True)
     single = np.array(found.single, np.int64)
@@ -268,15 +269,15 @@ def _longer(consumers: list[_Consumer], allowed: list[float], sizes: list[int]) 
 
 
 def _padded(order: "tuple[np.ndarray, np.ndarray]", multiple: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The order with copies up to a multiple, all copies, and those that may copy any channel: the first one, until an order is
-    chosen. Copies leave ranges of activations as they are."""
+    """The order, filled up with copies to a multiple; the places of all copies; and the places of copies of any channel. These
+    copy the first channel until the order is chosen. Copies do not change ranges of activations."""
     source, copies = (np.concatenate([part, np.full(-len(part) % multiple, more)]) for part, more in zip(order, (-1, True)))
     return np.where(source < 0, source[0], source), copies, source < 0
 
 
 def own_order(layer: QuantizedLayer, pairings: set[str], max_noise: float) -> "tuple[np.ndarray, np.ndarray]":
-    """The shortest order of a convolution's input channels, with copies where it needs some, that leaves the layer with no more
-    noise than this: the source of each place, and whether its channel is a copy."""
+    """The shortest order of a convolution's input channels, with copies if needed, that leaves the layer with at most this noise:
+    the channel at each place, and whether it is a copy."""
     consumer = _Consumer(0, channels_of(layer), max(largest_activation(layer), 1))
     allowed = max_noise * layer.weights.size
     orders = [order_channels([consumer.matrix], consumer.high)]
@@ -293,7 +294,7 @@ def own_order(layer: QuantizedLayer, pairings: set[str], max_noise: float) -> "t
 
 
 def gather_obstacle(layer: QuantizedLayer, scope: Scope) -> str:
-    """Why a convolution can have no Gather in front, or ""."""
+    """The reason why a convolution cannot get a Gather in front; "" if it can."""
     node, weights_node = layer.graph_node, layer.weights_node
     if weights_node.input[layer.weights_input] in scope.overridable:
         return "weights that a caller may override"
@@ -325,8 +326,8 @@ def moved(layer: QuantizedLayer, source: np.ndarray, copies: np.ndarray) -> np.n
 
 
 class _Product:
-    """An operator with constant weights. `groups` of its outputs have depths of their own. `outputs`: which of its weights'
-    dimensions number these."""
+    """An operator with constant weights. `groups`: of the convolution. `outputs`: the dimension of the weights that numbers the
+    outputs."""
 
     def __init__(self, dims: list, positions: int, node: Any, is_depthwise: bool):
         self.dims, self.positions, self.is_depthwise = dims, positions, is_depthwise
@@ -338,7 +339,7 @@ class _Product:
             depth[0] == len(dims) - 1) else 0
 
     def cost(self, lengths: "dict[Axis, int]") -> tuple[int, float]:
-        """Multiply-adds and time where axes get these lengths."""
+        """Multiply-adds and time if axes get these lengths."""
         key = tuple(lengths.get(axis) for axis in self.axes)
         if key not in self.known:
             work = self.positions * math.prod(_length(dim, lengths) for dim in self.dims)
@@ -353,7 +354,7 @@ class _Product:
 
 
 def _length(dim: Dim, lengths: "dict[Axis, int]") -> int:
-    """The number of indices of a dimension where axes get these lengths."""
+    """The size of a dimension if axes get these lengths."""
     total = 0
     for segment in resolved(dim):
         root = segment[0].axis.root() if len(segment) == 1 and segment[0].is_whole else None
@@ -369,9 +370,8 @@ def _time(rows: int, outputs: int, depth: float, groups: int = 1) -> float:
 
 
 class Work:
-    """The multiply-adds of products with constant weights, and their times. Sizes that the file leaves open count as 1 where they
-    are a tensor's first one, else as 64. Where the sizes of a convolution's output are not known at all, weights are counted
-    instead."""
+    """The multiply-adds and times of products with constant weights. A size that the file leaves open counts as 1 if it is a
+    tensor's first, else as 64. If the sizes of some convolution's output are unknown, weights are counted instead."""
 
     def __init__(self, axes: Axes, layers: list[AuditedLayer]):
         self.axes = axes
@@ -407,7 +407,7 @@ class Work:
         return math.prod(size or 1 for size in (sizes or [])[:-1])
 
     def _sizes(self, name: str, dims: "list[Dim] | None") -> "list[int | None] | None":
-        """A tensor's sizes, known ones first."""
+        """A tensor's sizes: from the axes if they are known, else from `shapes_of`."""
         guessed = self.sizes.get(name)
         if dims is None:
             return guessed
@@ -421,12 +421,12 @@ class Work:
         return self.positions.get(self.places[i], 1), outputs, layer.weights.size / max(outputs, 1), layer.groups
 
     def u8_time(self, i: int) -> float:
-        """What u8 weights add to a layer's time."""
+        """The time that u8 weights add to a layer."""
         rows, outputs, depth, _ = self._shape(i)
         return rows * outputs * max(depth * _U8_WEIGHT + _U8_OUTPUT - (_DEPTH_TAIL if depth % 4 else 0), 0)
 
     def gather_time(self, i: int, length: int) -> float:
-        """What a Gather in front, which makes this number of channels, adds to a convolution's time."""
+        """The time that a Gather in front adds to a convolution, if it makes `length` channels."""
         rows, outputs, depth, _ = self._shape(i)
         node = self.stored[i].graph_node
         sizes = self._sizes(node.input[0], self.axes.dims.get(node.input[0])) or []
@@ -436,7 +436,7 @@ class Work:
                 + (sizes[0] or 1 if sizes else 1) * length * _GATHERED_PLANE)
 
     def added(self, lengths: "dict[Axis, int]") -> tuple[int, float]:
-        """How many multiply-adds, and how much time, are added where axes get these lengths."""
+        """The multiply-adds and the time that are added if axes get these lengths."""
         touched = [self.products[k] for k in {k for root in lengths for k in self.of_axis.get(root, ())}]
         costs = [(product.cost(lengths), product.cost({})) for product in touched]
         return sum(new[0] - old[0] for new, old in costs), sum(new[1] - old[1] for new, old in costs)
@@ -449,8 +449,8 @@ class Work:
 
 
 class Planner:
-    """Chooses an order for each axis that layers with unsafe pairs read: `orders`, `copies`. `gathered`: layers that a Gather in
-    front orders. `unsafe`: layers that stay unsafe. `reasons`: by layer, why no order makes it safe."""
+    """Chooses an order for each axis that layers with unsafe pairs read: `orders`, `copies`. `gathered`: layers that get a Gather
+    in front. `unsafe`: layers that stay unsafe. `reasons`: by layer, why no order makes it safe."""
 
     def __init__(self, result: Audit, axes: Axes, max_depth: float, max_noise: float, add_gathers: bool):
         self.result, self.axes, self.names, self.max_noise = result, axes, result.engines, max_noise
@@ -467,8 +467,8 @@ class Planner:
                 self.halvings[i] = half
         self.means = [self._means_as_stored(i) for i in range(len(result.layers))]
         self.noted: set[int] = set()
-        self.fixed: dict[int, float] = {}  # squared changes that no order of an axis can avoid
-        self.orders: dict[Axis, np.ndarray] = {}  # where the channel of each place comes from
+        self.fixed: dict[int, float] = {}  # by layer, the squared change that no order can avoid
+        self.orders: dict[Axis, np.ndarray] = {}  # the channel at each place
         self.copies: dict[Axis, np.ndarray] = {}
         self.gathers: dict[int, tuple[int, float] | None] = {}
         consumers: dict[Axis, list[_Consumer]] = {}
@@ -485,7 +485,7 @@ class Planner:
     # ----- what an axis's order makes safe ----------------------------------------------------------------------------
 
     def _reads_alone(self, i: int) -> bool:
-        """Whether the layer's weights can change without those of another."""
+        """Whether the layer's weights can change without changing another layer's."""
         keys = [None if one.layer.weights_node is None else weights_key(one.layer, self.axes.scope) for one in self.result.layers]
         return keys.count(keys[i]) == 1
 
@@ -512,9 +512,9 @@ class Planner:
         if layer.is_convolution and layer.weights.shape[-1] % 2 and (
                 layer.groups > 1 or (is_tapped and self._pairings(i) - {"none"} != {"within_tap"})):
             where = " in each group" if layer.groups > 1 else ""
-            odd = f"pairs across taps: {layer.weights.shape[-1]} channels{where}"
+            odd = f"pairs between kernel positions, as the number of channels is odd: {layer.weights.shape[-1]}{where}"
             if layer.operator == "DepthwiseConv":
-                odd = "pairs of taps, which no order moves; --max-noise X shortens weights"
+                odd = "pairs of kernel positions, which no order of channels changes; --max-noise X shortens weights"
             if layer.groups > 1 or not (self.budget or self.max_noise):
                 self.reasons[i] = odd
                 return []
@@ -544,7 +544,7 @@ class Planner:
                     self.reasons[i] = reason
                     self.fixed[i] = self.fixed.get(i, 0) + (math.inf if offset % 2 or len(segments) == 1 else float(change))
                     if self.has_u8 and self.fixed[i] > self.max_noise * layer.weights.size:
-                        return []  # the layer gets u8 weights: it is no constraint on other axes
+                        return []  # the layer gets u8 weights, so it does not constrain other axes
             else:
                 root = segment[0].axis.root()
                 share = size / len(rows)
@@ -559,11 +559,11 @@ class Planner:
 
     @staticmethod
     def _obstacle(segment: list, offset: int, size: int, is_last: bool) -> str:
-        """Why an axis cannot order this part of a layer's depths."""
+        """The reason why an axis cannot order this part of a layer's depths; "" if it can."""
         if len(segment) != 1 or not segment[0].is_whole:
             free = [factor for factor in segment if factor.stride == 1 and not factor.axis.is_frozen]
             held = next((factor.axis.root().reason for factor in segment if factor.axis.is_frozen), "")
-            return "pairs within a channel that was flattened" if free else held or "its depths are not one axis"
+            return "pairs within a channel that was flattened" if free else held or "its input channels are not one axis"
         root = segment[0].axis.root()
         if root.reason:
             return root.reason
@@ -581,7 +581,7 @@ class Planner:
 
     def _judged(self, root: Axis, consumers: list[_Consumer], source: np.ndarray, copies: "np.ndarray | None" = None,
                 fillers: "np.ndarray | None" = None) -> _Candidate:
-        """A candidate with what it leaves and costs."""
+        """A candidate, with the layers that it leaves unsafe and its noise."""
         none = np.zeros(len(source), bool)
         copies, fillers = (none if part is None else part for part in (copies, fillers))
         found = _Candidate(source, copies, fillers)
@@ -626,7 +626,7 @@ class Planner:
         return candidates
 
     def _least_changes(self, root: Axis, consumers: list[_Consumer], blocks: int) -> list[_Candidate]:
-        """Orders of the least change: of all layers, then without layers that are too noisy and outputs that are halved."""
+        """Orders of the least change: for all layers, then without layers that are too noisy and outputs that are halved."""
         found = []
         among = consumers
         for _ in range(_ROUNDS):
@@ -644,8 +644,8 @@ class Planner:
         return found
 
     def _longer(self, root: Axis, consumers: list[_Consumer]) -> list[_Candidate]:
-        """With copied channels: for all channels that no safe pair is left for, for those of the largest layer alone, and as few
-        as the noise allows."""
+        """Orders with copied channels: for every channel without a safe pair, for these channels of the largest layer alone, and
+        only as few as the noise requires."""
         if not self.budget or root.has_fixed_size:
             return []
         candidates, lengths = [], set()
@@ -663,7 +663,7 @@ class Planner:
         return candidates
 
     def _note(self, i: int, root: Axis, candidates: list[_Candidate]) -> None:
-        """What the candidates are for one layer."""
+        """Notes what the candidates would cost one layer."""
         if not self.result.layers[i].fails(self.names):
             return
         means, size = self.means[i], self.result.layers[i].layer.weights.size
@@ -684,7 +684,7 @@ class Planner:
         return "onnxruntime" in self.names and not self.result.layers[i].fails([n for n in self.names if n != "onnxruntime"])
 
     def gather(self, i: int) -> "tuple[int, float] | None":
-        """What a Gather in front of a layer adds, multiply-adds and time; None if there can be none."""
+        """The multiply-adds and time that a Gather in front adds to a layer; None if it cannot get one."""
         layer = self.result.layers[i].layer
         if i not in self.gathers:
             self.gathers[i] = None
@@ -700,8 +700,8 @@ class Planner:
         return self.gathers[i]
 
     def _rest(self, chosen: "dict[Axis, _Candidate]", budget: float) -> "tuple[list[int], float, set[int]]":
-        """Of the layers that candidates leave: those that stay unsafe, the time that Gathers and u8 weights add to the others,
-        and those that get a Gather."""
+        """For layers that candidates leave unsafe: layers that stay unsafe, the time that Gathers and u8 weights add, and layers
+        that get a Gather."""
         left = self.alone.union(*(candidate.left for candidate in chosen.values()))
         unsafe, time, gathered = [], 0.0, set()
         for i in sorted(left, key=lambda i: (self._u8_helps(i), -self.work.layers[i])):
@@ -717,7 +717,7 @@ class Planner:
         return unsafe, time, gathered
 
     def _key(self, chosen: "dict[Axis, _Candidate]") -> "tuple | None":
-        """What candidates of all axes cost together; the smallest is the best. None if they exceed the budget."""
+        """The cost of one candidate for each axis; the smallest is the best. None if they exceed the budget together."""
         lengths = {root: len(candidate.source) for root, candidate in chosen.items() if candidate.copies.any()}
         added, longer = self.work.added(lengths)
         if added > self.budget:
@@ -727,15 +727,15 @@ class Planner:
                 sum(not candidate.is_stored for candidate in chosen.values()))
 
     def _choose(self, candidates: "dict[Axis, list[_Candidate]]", consumers: "dict[Axis, list[_Consumer]]") -> None:
-        """Starts with the stored orders, and lets each axis choose in turn: at first what gains most for what it adds, then, with
-        what is left of the budget, what is best."""
+        """Starts with the stored orders and lets each axis choose in turn: in the first turns the candidate that gains most for
+        the multiply-adds that it adds, in the last turns the best candidate within the remaining budget."""
         chosen = {root: found[0] for root, found in candidates.items()}
 
         def added(candidate: _Candidate, root: Axis) -> int:
             return self.work.added({root: len(candidate.source)})[0] if candidate.copies.any() else 0
 
         def choices(root: Axis, is_last: bool) -> list[tuple]:
-            """What is better than what the axis has, the best first."""
+            """The candidates that are better than the axis's present one, the best first."""
             now, found = self._key(chosen), []
             for k, candidate in enumerate(candidates[root]):
                 key = self._key({**chosen, root: candidate})
@@ -759,8 +759,8 @@ class Planner:
         for root, candidate in chosen.items():
             for i in candidate.left:
                 is_odd = any(c.needs_even for c in consumers[root] if c.layer == i)
-                self.reasons.setdefault(i, "pairs across taps: an odd number of channels" if is_odd else
-                                        "no order of its channels makes every pair safe")
+                self.reasons.setdefault(i, "pairs between kernel positions, as the number of channels is odd"
+                                        if is_odd else "every order leaves unsafe pairs")
             if candidate.is_stored:
                 continue
             self.orders[root] = candidate.source
@@ -769,7 +769,7 @@ class Planner:
         self._choose_copied()
 
     def _choose_copied(self) -> None:
-        """Fillers copy the channel for which the layers that make it have the fewest unsafe pairs."""
+        """Lets fillers copy the channel with the fewest unsafe pairs in the layers that make it."""
         unsafe = {root: np.zeros(root.size, np.int64) for root in self.fillers}
         for i, audited in enumerate(self.result.layers if unsafe else ()):
             layer = audited.layer
@@ -791,7 +791,7 @@ class Planner:
             source[fillers] = placed[unsafe[root][placed].argmin()]
 
     def _ordered(self, i: int) -> QuantizedLayer:
-        """A layer with its weights in the order that its one axis has been given."""
+        """A layer with its weights in the new order of its input axis, if it has exactly one."""
         layer = self.result.layers[i].layer
         segments = resolved(self.readers[i].dim) if i in self.readers else []
         root = segments[0][0].axis.root() if len(segments) == 1 and len(segments[0]) == 1 and segments[0][0].is_whole else None
@@ -802,7 +802,7 @@ class Planner:
 
 
 def _readers(axes: Axes, layers: list[AuditedLayer]) -> "dict[int, Reader]":
-    """By a layer's number: how the analysis sees it."""
+    """The Readers of the layers, by the layers' numbers."""
     found: dict[tuple[int, int], Reader] = {(reader.node, reader.part): reader for reader in axes.readers}
     numbers: dict[int, Reader] = {}
     for i, audited in enumerate(layers):
@@ -817,13 +817,13 @@ def _readers(axes: Axes, layers: list[AuditedLayer]) -> "dict[int, Reader]":
 
 
 def worst(audited: AuditedLayer, names: Iterable[str]) -> tuple[int, int]:
-    """The most pairs that can saturate in an engine, and its pairs."""
+    """The pairs that can saturate in the engine that has the most, and all its pairs."""
     found = max((audited.engines[name] for name in names), key=lambda c: c.failing_pairs)
     return found.failing_pairs, found.pairs
 
 
 def plan_of(result: Audit, axes: Axes, max_depth: float, max_noise: float, add_gathers: bool) -> Planner:
-    """The plan that leaves the fewest layers unsafe. Noise may spend the budget otherwise, but never leaves more of them."""
+    """The plan that leaves the fewest layers unsafe: with noise, unless the lossless plan leaves fewer."""
     plan = Planner(result, axes, max_depth, max_noise, add_gathers)
     if max_noise and plan.unsafe:
         lossless = Planner(result, axes, max_depth, 0.0, add_gathers)

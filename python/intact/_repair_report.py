@@ -7,7 +7,7 @@ from typing import Any
 from ._audit import engines
 from ._library import excerpt
 from ._repair import Repair, RepairedLayer
-from ._report import finite, table_lines, verdict
+from ._report import EXPLANATION, finite, table_lines, verdict
 
 JSON_SCHEMA = "intact-repair"
 JSON_VERSION = 1
@@ -19,19 +19,24 @@ def _count(repair: Repair, how: str) -> int:
 
 
 def summary(repair: Repair) -> str:
-    """One line: how many layers could saturate, and what was done to them."""
+    """One line: how many layers could compute wrong sums, and what was done to them."""
     unsafe = sum(layer.unsafe > 0 for layer in repair.layers)
     kinds = {"folded order": "made safe by an order of channels", "gathered order": "by a Gather in front",
-             "shortened weights": "got shortened weights", "u8 weights": "got u8 weights", "left": "can still saturate"}
+             "shortened weights": "got shortened weights", "u8 weights": "got u8 weights", "left": "are still unsafe"}
     parts = [f"{_count(repair, how)} {what}" for how, what in kinds.items() if _count(repair, how)]
-    return f"{unsafe} of {len(repair.layers)} layers could saturate" + ("; " + ", ".join(parts) if parts else "")
+    head = f"{unsafe} of {len(repair.layers)} layers could compute wrong sums on CPUs without VNNI"
+    return head + ("; " + ", ".join(parts) if parts else "")
 
 
-_ALTERNATIVES = ["order leaves", "copied channels", "Gather", "u8 weights", "noise"]
+_ALTERNATIVES = ["best order", "copied channels", "Gather", "u8 weights", "noise"]
+_COSTS = ("best order: unsafe pairs that it leaves; what the others cost: copied channels in percent of the model's {unit}, "
+          "Gather and u8 weights in percent of its time, shortened weights as noise in squared steps; -: does not apply")
+_HOW = {"folded order": "channel order", "gathered order": "channel order, by a Gather", "stored order": "safe as stored",
+        "left": "still unsafe"}
 
 
 def _alternatives(layer: RepairedLayer) -> list[str]:
-    """What each means would cost, for the table."""
+    """The cells of the table that show what each means would cost."""
     means = layer.means
 
     def percent(value: "float | None") -> str:
@@ -47,7 +52,7 @@ def _decibels(value: float | None) -> str:
 
 
 def _widened(repair: Repair) -> list[str]:
-    """What was given the full range before the repair."""
+    """The weights and activations that got more steps before the repair."""
     widened = repair.widened
     if widened is None:
         return []
@@ -55,7 +60,7 @@ def _widened(repair: Repair) -> list[str]:
     bounded = sum(not layer.reason and bool(layer.bounded) for layer in widened.layers)
     head = f"{excerpt(repair.before.model.path, 400)}: {len(widened.layers)} of {len(repair.layers)} layers have 7-bit weights"
     lines = [head + (f"; {full} got the full range of 8 bits from {excerpt(widened.float_model, 400)}" if widened.layers else "")
-             + (f", {bounded} the steps that are safe in the stored order" if bounded else "")]
+             + (f", {bounded} only the steps that are safe in the stored order" if bounded else "")]
     if widened.layers:
         rows = [["layer", "operator", "weights, 7 bits", "now", "float weights"]]
         rows += [[layer.name, layer.operator, _decibels(layer.before), _decibels(layer.after) if not layer.reason else "",
@@ -71,32 +76,37 @@ def _widened(repair: Repair) -> list[str]:
 
 
 def to_text(repair: Repair) -> str:
-    """The table, and the verdict of the audit of the repaired model on the last line."""
+    """The table; on the last line the verdict on the repaired model."""
     names = ", ".join(engines()[name]["name"] for name in repair.engines)
     lines = _widened(repair)
     lines.append(f"{excerpt(repair.before.model.path, 400)}: {summary(repair)} (engines: {names})")
     head = ["layer", "operator", "unsafe pairs", "after", *_ALTERNATIVES, "made safe by"]
     rows = [head]
     for layer in repair.layers:
-        how = layer.how + (f", {layer.copied_channels} copied channels" if layer.copied_channels else "")
+        how = _HOW.get(layer.how, layer.how) + (f", {layer.copied_channels} copied channels" if layer.copied_channels else "")
         if layer.shortened:
-            how += f", {layer.shortened:,} of them, noise {layer.noise:.2g}" + (
+            how += f" ({layer.shortened:,}), noise {layer.noise:.2g}" + (
                 f", {layer.halved} outputs of 7 bits" if layer.halved else "")
         if layer.reason:
-            how += f": {layer.reason}" if layer.how == "left" else f" ({layer.reason})"
+            how += f" (no order helps: {layer.reason})"
         rows.append([layer.name, layer.operator, f"{layer.unsafe:,} of {layer.pairs:,}", f"{layer.left:,}",
                      *_alternatives(layer), how])
     lines += table_lines(rows, _WIDEST)
+    if any(layer.unsafe for layer in repair.layers):
+        lines += [EXPLANATION, _COSTS.format(unit=repair.work.unit)]
+    if _count(repair, "left"):
+        lines.append(f"remedy for layers that are still unsafe: {'a larger ' * bool(repair.max_noise)}--max-noise X (shortened "
+                     "weights), or 7-bit weights (reduce_range of the quantizer)")
     if repair.orders:
-        lines.append(f"orders: {repair.orders}, folded into the constants")
+        lines.append(f"orders: {repair.orders} groups of channels have a new order, folded into the constants")
     if repair.copied_channels:
         lines.append(f"copied channels: {repair.copied_channels} in all; they add {repair.depth:.2g} % to the model's "
-                     f"{repair.work.unit} (--max-depth {repair.max_depth:g})")
+                     f"{repair.work.unit} (at most {repair.max_depth:g} %: --max-depth)")
     shortened = [layer for layer in repair.layers if layer.shortened]
     if shortened:
-        lines.append(f"weights changed: {sum(layer.shortened for layer in shortened):,} in {len(shortened)} layers, with a noise "
-                     f"of at most {max(layer.noise for layer in shortened):.2g} squared steps (--max-noise {repair.max_noise:g}; "
-                     "rounding to 8 bits makes 0.083)")
+        lines.append(f"shortened weights: {sum(layer.shortened for layer in shortened):,} in {len(shortened)} layers; their "
+                     f"noise is at most {max(layer.noise for layer in shortened):.2g} squared steps "
+                     f"(--max-noise {repair.max_noise:g}; rounding to 8 bits makes 0.083)")
     for name in repair.gathers:
         lines.append(f"output {excerpt(name)}: a Gather puts its channels back in the stored order")
     if repair.sums:

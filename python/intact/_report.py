@@ -19,7 +19,7 @@ def _number(value: float) -> str:
 
 
 def verdict(audit: Audit) -> str:
-    """One line: how many layers can saturate, where, and whether this CPU is affected."""
+    """One line: how many layers can saturate, in which engines, and whether this CPU is affected."""
     if not audit.layers:
         return "no quantized layer with constant weights was found"
     table = engines()
@@ -28,18 +28,20 @@ def verdict(audit: Audit) -> str:
     for name in audit.engines:
         failing = audit.failing(name)
         of = len(audit.layers)
-        what = f"{failing} of {of} layers can saturate" if failing else f"all {of} layers are proven safe"
+        what = f"{failing} of {of} layers can compute wrong sums" if failing else f"all {of} layers are proven safe"
         parts.append(f"{what} in {table[name]['name']}")
     here = "this CPU has VNNI and is not affected"
     if audit.affecting:
         names = ", ".join(table[name]["name"] for name in audit.affecting)
-        here = "this CPU is affected" if audit.cpu_clamps else f"this CPU has VNNI, but some layers clamp here too in {names}"
+        here = ("this CPU has no VNNI and is affected" if audit.cpu_clamps else
+                f"this CPU has VNNI, but some layers can be wrong here too in {names}")
     left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
-    tail = " on CPUs without VNNI; " + data + here if audit.is_unsafe else ", whatever the input"
-    return "; ".join(parts) + tail + left
+    if not audit.is_unsafe:
+        return "; ".join(parts) + ", whatever the input" + left
+    return "on CPUs without VNNI " + "; ".join(parts) + "; " + data + here + left
 
 
-NEAR = 3.0  # decibels within which a difference is that of the control
+NEAR = 3.0  # decibels: a difference from exact counts only if it exceeds the control's by more
 
 
 def _data_verdict(audit: Audit) -> str:
@@ -49,27 +51,33 @@ def _data_verdict(audit: Audit) -> str:
     seen = [layer for layer in data.layers.values() if layer is not None]
     changed = sum(layer.changed > 0 for layer in seen)
     hidden = sum(data.layers.get(layer.layer.name) is None and not layer.engines[data.engine].is_proven for layer in audit.layers)
-    of = f"{changed} of {len(audit.layers)} layers clamp" + (f" ({hidden} cannot be seen)" if hidden else "")
-    text = f"on your data sums of {of} in {engines()[data.engine]['name']}; "
+    of = f"{changed} of {len(audit.layers)} layers" + (f" ({hidden} not measured)" if hidden else "")
+    text = f"on your data {of} compute wrong sums in {engines()[data.engine]['name']}; "
     if not data.stock_clamps or not data.outputs:
         return text
     harmed = [o for o in data.outputs if o.stock < o.control - NEAR]
     if not harmed:
-        return text + "outputs move no more than rounding noise does; "
+        return text + "the outputs change no more than by rounding noise; "
     worst = min(harmed, key=lambda o: o.stock)
     return text + (f"{worst.stock_changed:,} of {worst.values:,} values of output {excerpt(worst.name)!r} change: "
-                   f"{decibels_in_words(worst.stock)}, where rounding noise alone makes {decibels_in_words(worst.control)}; ")
+                   f"{_error_in_words(worst.stock)}; rounding noise alone makes {_error_in_words(worst.control)}; ")
 
 
 def decibels_in_words(distance: float) -> str:
     return "identical" if distance == math.inf else f"{distance:.0f} dB"
 
 
+def _error_in_words(distance: float) -> str:
+    share = f"an error of {100 * 10 ** (-distance / 20):.2g} % (" if math.isfinite(distance) else ""
+    return share + decibels_in_words(distance) + ")" * bool(share)
+
+
 def _on_data(audit: Audit, layer: AuditedLayer) -> str:
     found = audit.on_data.layers.get(layer.layer.name)
     if found is None:
-        return "" if layer.engines[audit.on_data.engine].is_proven else "not seen"
-    return f"{found.changed:,} of {found.results:,} sums clamp" + (f" ({decibels_in_words(found.sqnr)})" if found.changed else "")
+        return "" if layer.engines[audit.on_data.engine].is_proven else "not measured"
+    words = f"{found.changed:,} of {found.results:,} sums are wrong"
+    return words + (f" ({decibels_in_words(found.sqnr)})" if found.changed else "")
 
 
 def _shape(layer: AuditedLayer) -> str:
@@ -80,10 +88,10 @@ def _shape(layer: AuditedLayer) -> str:
 def _result(layer: AuditedLayer, name: str) -> str:
     certified = layer.engines[name]
     if certified.pairing == "none":
-        return "no int16 sums"
+        return "safe: no int16 sums"
     if certified.is_proven:
-        return "proven"
-    return f"{certified.failing_pairs:,} of {certified.pairs:,} pairs"
+        return "safe: proven"
+    return f"unsafe: {certified.failing_pairs:,} of {certified.pairs:,} pairs"
 
 
 def _error(audit: Audit, layer: AuditedLayer) -> str:
@@ -106,28 +114,33 @@ def _all_remedies(audit: Audit) -> list[str]:
 
 
 def output_words(audit: Audit, output: Any) -> str:
-    """What became of one output of the model, beside the control."""
-    where = "ONNX Runtime, emulated," if audit.on_data.stock_clamps and not audit.cpu_clamps else "ONNX Runtime on this CPU"
-    words = (f"output {excerpt(output.name)}: {where} against exact: {decibels_in_words(output.stock)}, {output.stock_changed:,} of "
-             f"{output.values:,} values change, by at most {output.stock_largest:.3g}; control: {decibels_in_words(output.control)}, "
-             f"{output.control_changed:,}, {output.control_largest:.3g}")
+    """How one output of the stock model differs from exact, and how the control's does."""
+    is_emulated = audit.on_data.stock_clamps and not audit.cpu_clamps
+    where = "without VNNI (emulated)" if is_emulated else "on this CPU"
+    words = (f"output {excerpt(output.name)}: ONNX Runtime {where} against exact sums: {decibels_in_words(output.stock)}, "
+             f"{output.stock_changed:,} of {output.values:,} values differ, by at most {output.stock_largest:.3g}; rounding "
+             f"noise alone: {decibels_in_words(output.control)}, {output.control_changed:,} values, at most "
+             f"{output.control_largest:.3g}")
     if output.argmax:
-        words += f"; arg-max changed in {output.stock_argmax_changed} of {output.argmax}, control {output.control_argmax_changed}"
+        words += (f"; the largest value moves in {output.stock_argmax_changed} of {output.argmax} rows (rounding noise: "
+                  f"{output.control_argmax_changed})")
     if output.exact_to_float is not None:
-        words += f"; against float: exact {output.exact_to_float:.1f} dB, ONNX Runtime {output.stock_to_float:.1f} dB"
+        words += (f"; from the float model: exact sums {output.exact_to_float:.1f} dB, ONNX Runtime "
+                  f"{output.stock_to_float:.1f} dB")
     return words
 
 
 def _remarks(audit: Audit) -> list[str]:
-    """Outputs on data, notes, and bits given up."""
+    """Lines on outputs, notes of layers, and layers with 7 bits."""
     lines = [output_words(audit, output) for output in audit.on_data.outputs] if audit.on_data else []
     lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note})]
     weights = sum(layer.uses_7_bits for layer in audit.layers)
     if weights:
-        lines.append(f"7 bits: the weights of {weights} layers lie within -64 to 64 (reduce_range); on CPUs with VNNI this buys nothing")
+        lines.append(f"7 bits: the weights of {weights} layers lie within -64 to 64 (reduce_range), which CPUs with VNNI do not "
+                     "need")
     seen = [found for found in audit.on_data.layers.values() if found] if audit.on_data else []
     if seen and not audit.on_data.stock_clamps and audit.on_data.outputs and any(found.changed for found in seen):
-        lines.append("this CPU has VNNI: these sums clamp on CPUs without it; --emulate shows the outputs of such a CPU")
+        lines.append("this CPU has VNNI and computes these sums exactly; --emulate shows the outputs of a CPU without VNNI")
     held = sum(found.largest <= 127 for found in seen)
     if held:
         lines.append(f"7 bits: the activations of {held} of {len(seen)} layers do not exceed 127 on your data")
@@ -135,7 +148,8 @@ def _remarks(audit: Audit) -> list[str]:
 
 
 def table_lines(rows: list[list[str]], widest: int = 40) -> list[str]:
-    """Rows below a head as lines; none without rows. Cells wider than `widest` lose their beginning, except in the last column."""
+    """The rows as aligned lines, the head first; [] if there is only a head. Cells wider than `widest` lose their beginning,
+    except in the last column."""
     if len(rows) < 2:
         return []
     widths = [min(max(len(cell) for cell in column), widest) for column in zip(*rows)]
@@ -145,6 +159,12 @@ def table_lines(rows: list[list[str]], widest: int = 40) -> list[str]:
         return ("  " + "  ".join([*cells, row[-1]])).rstrip()
 
     return [line(row) for row in rows]
+
+
+# Below tables of pairs.
+EXPLANATION = (
+    "pair: two products that an engine adds in int16 on a CPU without VNNI (most of Intel's before Cascade Lake (servers) and "
+    "Alder Lake, AMD's before Zen 4). A sum beyond -32768 to 32767 is clamped (it saturates), and the layer's result is wrong.")
 
 
 def to_text(audit: Audit) -> str:
@@ -167,7 +187,9 @@ def to_text(audit: Audit) -> str:
                           key=lambda layer: -max(layer.engines[name].error for name in audit.engines))
     for layer in worst_layers[:3]:
         certified = next(layer.engines[name] for name in audit.engines if layer.engines[name].failing_pairs)
-        lines.append(f"  e.g. {layer.layer.name}: {certified.witness}")
+        lines.append(f"  e.g. {layer.layer.name}: {certified.witness}, which int16 does not hold")
+    if worst_layers:
+        lines.append(EXPLANATION)
     lines += _remarks(audit)
     for reason, count in sorted(audit.model.passed_over.items()):
         lines.append(f"passed over: {count} x {reason}")
@@ -177,7 +199,7 @@ def to_text(audit: Audit) -> str:
 
 
 def finite(value: Any) -> Any:
-    """JSON has no infinity: equal outputs are null."""
+    """The value, or None if it is infinite or NaN: JSON has neither. Equal outputs are null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -239,7 +261,7 @@ td.name { overflow-wrap: anywhere; min-width: 12rem; } .bar { background: var(--
 
 
 def to_html(audit: Audit) -> str:
-    """One page without anything from elsewhere: the verdict, and a bar for each layer: its share of unsafe pairs."""
+    """One page that loads nothing: the verdict, and for each layer a bar, its share of unsafe pairs."""
     table = engines()
     e = html.escape
 
@@ -271,9 +293,10 @@ def to_html(audit: Audit) -> str:
 <title>intact audit</title><style>{STYLE}</style></head><body>
 <h1>{e(audit.model.path)}</h1>
 <p class="verdict{' proven' if audit.is_proven else ''}">{e(verdict(audit))}</p>
-<p>A bar is the share of a layer's weight pairs that can saturate: an input exists for which an engine that adds two products in
-int16 gives a wrong sum. <small>Error: the most that all clamps of an output together can move it. On your data each layer is given
-exact inputs: what changes because an earlier layer changed shows only in the outputs.</small></p>
+<p>A bar is the share of a layer's weight pairs that can saturate: for some input the sum of two products exceeds int16. CPUs
+without VNNI (most of Intel's before Cascade Lake (servers) and Alder Lake, AMD's before Zen 4) clamp it, so the result is wrong.
+<small>Error at most: how far clamped sums can move an output of the layer. On your data each layer gets exact inputs. Errors that
+come from earlier layers show only in the outputs.</small></p>
 <div class="scroll"><table><thead><tr><th>layer</th><th>activations</th>{heads}<th>error at most</th>{'<th>' + e(_data_head(audit)) + '</th>' if audit.on_data else ''}</tr></thead>
 <tbody>{''.join(rows)}</tbody></table></div>
 {'<ul>' + remarks + '</ul>' if remarks else ''}
@@ -284,7 +307,7 @@ exact inputs: what changes because an earlier layer changed shows only in the ou
 
 
 def write(path: str, text: str | dict[str, Any]) -> None:
-    """Writes a report, JSON where it is a dictionary."""
+    """Writes a report: a dictionary as JSON, else text."""
     with open(path, "w", encoding="utf-8") as file:
         if isinstance(text, dict):
             json.dump(text, file, indent=1, allow_nan=False)

@@ -1,4 +1,4 @@
-"""What saturation does on data: an audited model, run by ONNX Runtime in a variant that cannot saturate."""
+"""Runs an audited model on data, in ONNX Runtime and in a variant that cannot saturate, and counts the sums that saturate."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CONTROL = 1e-7  # relative change of the control's float constants
 
 @dataclass
 class LayerOnData:
-    """Of one layer: how many integer results there were, and how many change where pairs clamp."""
+    """One layer on data: how many integer sums it computed, and how many change if pairs clamp."""
 
     results: int = 0
     changed: int = 0
-    largest: int = 0  # activation
+    largest: int = 0  # the largest activation
     signal: float = 0.0
     noise: float = 0.0
 
@@ -44,8 +44,9 @@ class LayerOnData:
 
 @dataclass
 class OutputOnData:
-    """Of one output of the model, against the exact variant: the stock model, and the control. `exact_to_float` and
-    `stock_to_float`: how far both are from the float model, if there is one. Distances are decibels."""
+    """One output of the model: how far the stock model and the control are from the exact variant. `exact_to_float`,
+    `stock_to_float`: how far the exact variant and the stock model are from the float model, if it was given. Distances are
+    decibels."""
 
     name: str
     stock: float
@@ -64,8 +65,9 @@ class OutputOnData:
 
 @dataclass
 class OnData:
-    """An audit on data. `engine`: whose pairs clamp in `layers`, by name; None for layers whose activations cannot be seen.
-    `outputs`: of ONNX Runtime, if it was asked for. `stock_clamps`: whether the stock model ran on a CPU without VNNI."""
+    """An audit on data. `engine`: the engine whose pairs clamp in `layers`. `layers`: by name; None if a layer's activations are
+    not visible. `outputs`: of ONNX Runtime, if it was asked for. `stock_clamps`: whether the stock model ran on a CPU without
+    VNNI."""
 
     items: int
     engine: str = "onnxruntime"
@@ -79,13 +81,13 @@ def decibels(signal: float, noise: float) -> float:
 
 
 class Run(dict):
-    """The inputs of one run, by name; `source` is the file that held them."""
+    """The inputs of one run, by name. `source`: their file."""
 
     source = "--data"
 
 
 def load_data(path: str | Path) -> list[Run]:
-    """Inputs of runs, of a file .npz, one run, or a folder of them, one run each."""
+    """The inputs in a file .npz, which is one run, or in a folder of such files, one run each."""
     path = Path(path)
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
     if not files:
@@ -114,7 +116,7 @@ _TENSORS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(f
 
 
 def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict[str, np.ndarray]:
-    """What a session takes of a run, checked. Arrays that are no inputs (labels, say) are left out."""
+    """The arrays of a run that a session reads, checked. Other arrays (labels, say) are left out."""
     source = excerpt(getattr(run, "source", "--data"))
     taken = {}
     for value in session.get_inputs():
@@ -126,7 +128,7 @@ def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict
         if dtype is not None and array.dtype != dtype:
             raise invalid(f"{where}: is {array.dtype}; expected {np.dtype(dtype)}")
         shape = tuple(value.shape)
-        # No shape at all is an unknown one.
+        # An empty shape is an unknown shape.
         if shape and (array.ndim != len(shape)
                       or any(isinstance(want, int) and n != want for n, want in zip(array.shape, shape))):
             expected = ", ".join(str(n) if isinstance(n, int) else "any" for n in shape)
@@ -145,8 +147,8 @@ def as_u8(values: np.ndarray) -> np.ndarray:
 
 
 def weights_zero_point(layer: QuantizedLayer, node: Any, scope: Scope) -> np.ndarray | None:
-    """The zero point of a layer's s8 weights, which `node` reads; 0 if it reads none, for each scale of a DequantizeLinear.
-    None if the zero point, or that scale, is no constant. Gives the node all inputs up to the zero point."""
+    """The zero point of a layer's s8 weights, which `node` reads. Without one: zeros, in the shape of a DequantizeLinear's scale.
+    None if the zero point, or that scale, is no constant. Extends the node's inputs up to the zero point."""
     while len(node.input) <= layer.point_input:
         node.input.append("")
     if node.input[layer.point_input]:
@@ -156,7 +158,7 @@ def weights_zero_point(layer: QuantizedLayer, node: Any, scope: Scope) -> np.nda
 
 
 def take_data_in(proto: Any, folder: Path) -> None:
-    """Takes external data into the model, which need not lie beside their file then."""
+    """Moves external data into the model, so that it can be stored in another folder."""
     from onnx import numpy_helper
 
     for tensor in proto.graph.initializer:
@@ -168,10 +170,11 @@ def take_data_in(proto: Any, folder: Path) -> None:
 
 
 def exact_variant(audit: Audit) -> Any:
-    """The model with its s8 weights stored as u8, zero point 128: the same integers, by ONNX Runtime's exact kernels."""
+    """The model with its s8 weights stored as u8 with zero point 128. The integers are equal, and ONNX Runtime's kernels for u8
+    weights are exact."""
     from onnx import numpy_helper
 
-    # Layers hold nodes of the model read; positions find them in the copy.
+    # Layers refer to nodes of the original model; positions find them in the copy.
     proto = copy.deepcopy(audit.model.proto)
     places = {id(node): i for i, node in enumerate(every_node(audit.model.proto.graph))}
     copies = list(every_node(proto.graph))
@@ -196,19 +199,20 @@ def exact_variant(audit: Audit) -> Any:
         changed.add((place, layer.weights_input))
         node = copies[place]
         name = node.input[layer.weights_input]
-        key = id(scope.scope_of(name)), name  # inner graphs may have constants of one name
+        key = id(scope.scope_of(name)), name  # constants of two inner graphs may have one name
         if key not in made:
             made[key] = constant(f"{name}__u8" + (f"_{place}" if layer.within else ""), as_u8(scope.constant(name)))
         node.input[layer.weights_input] = made[key]
         point = weights_zero_point(layer, node, scope)
         if point is None:
-            raise invalid(f"{layer.name}: its weights' zero point or scale is no constant: no exact variant can be made")
+            raise invalid(f"{layer.name}: the zero point or the scale of its weights is no constant, so no exact variant can be "
+                          "made")
         node.input[layer.point_input] = constant(f"{name}__u8_point_{place}_{layer.point_input}", as_u8(point))
     return proto
 
 
 def control_variant(proto: Any) -> Any:
-    """The exact variant with each float constant changed by a relative 1e-7, up or down by turns."""
+    """The exact variant with each float constant changed by a relative 1e-7, alternately up and down."""
     from onnx import numpy_helper
 
     changed = copy.deepcopy(proto)
@@ -222,8 +226,8 @@ def control_variant(proto: Any) -> Any:
 
 
 def session_of(model: Any, is_as_written: bool = False) -> Any:
-    """`is_as_written`: without ONNX Runtime's fusions of QuantizeLinear and DequantizeLinear, which also quantize float weights
-    between the two."""
+    """A session of ONNX Runtime. `is_as_written`: without its fusions of QuantizeLinear and DequantizeLinear, which would also
+    quantize float weights between the two."""
     try:
         import onnxruntime
     except ImportError:
@@ -255,7 +259,7 @@ for i in range(job["runs"]):
 
 
 def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
-    """A model's outputs of each run on a CPU without VNNI: by the interpreter INTACT_PYTHON, else by this one in qemu-user."""
+    """A model's outputs of each run on a CPU without VNNI. The interpreter INTACT_PYTHON runs it, or this one in qemu-user."""
     own = os.environ.get("INTACT_PYTHON")
     python = [own] if own else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
     if own and not shutil.which(own):
@@ -278,8 +282,8 @@ def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> 
 
 
 def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
-    """The windows of a convolution's input (batch, I, *extents): (batch·pixels, groups, taps·I/groups), tap by tap, the
-    padding filled with the activations' zero point."""
+    """The windows of a convolution's input (batch, I, *extents): (batch·pixels, groups, taps·I/groups), tap by tap. The padding
+    is `fill`, the activations' zero point."""
     node = layer.graph_node
     values = attributes(node)
     kernel = layer.weights.shape[1:-1]
@@ -305,9 +309,10 @@ def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
 
 
 class Sums:
-    """A layer's sums of raw products, exact and as an engine with these pairs computes them. Plans are made once.
+    """Computes a layer's sums of products, without zero points: exactly, and as an engine with these pairs does. Makes the plans
+    once.
 
-    An engine that skips padding leaves it out of its pairs and adds its products exactly."""
+    An engine that skips padding forms no pairs with it: these products are added exactly."""
 
     def __init__(self, layer: QuantizedLayer, pairs: str, skips_padding: bool = False):
         self.layer, self.pairs, self.skips_padding = layer, pairs, skips_padding and pairs != "none"
@@ -317,7 +322,7 @@ class Sums:
             Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2") for matrix in matrices]
 
     def _rows(self, a: np.ndarray, fill: int) -> list[np.ndarray]:
-        """The depths of each output, for each group; `fill` is the padding's value."""
+        """The activations of each output, by depth, for each group. `fill`: the padding's value."""
         if not self.layer.is_convolution:
             return [np.ascontiguousarray(a.reshape(-1, self.layer.weights.shape[0]))]
         rows = windows(a, self.layer, fill)
@@ -328,7 +333,7 @@ class Sums:
         return [np.ascontiguousarray(rows[:, group]) for group in range(self.layer.groups)]
 
     def __call__(self, a: np.ndarray, fill: int) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, N) each, of a layer's activations; `fill` is the padding's value."""
+        """The exact and the engine's sums, each (rows, N), of a layer's activations. `fill`: the padding's value."""
 
         def run(plans: list[Gemm], rows: list[np.ndarray]) -> np.ndarray:
             return np.concatenate([plan.run(part) for plan, part in zip(plans, rows)], axis=1)
@@ -337,7 +342,7 @@ class Sums:
         exact = run(self.exact, rows)
         if self.pairs == "none":
             return exact, exact
-        nothing = 0 if self.layer.a_type == "u8" else -128  # what the instruction sees as 0
+        nothing = 0 if self.layer.a_type == "u8" else -128  # the activation that is 0 for the instruction
         if not self.skips_padding or fill == nothing or not self.layer.is_convolution:
             return exact, run(self.clamped, rows)
         rows = self._rows(a, nothing)
@@ -345,7 +350,7 @@ class Sums:
 
 
 def dynamically_quantized(x: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8]:
-    """u8 values, their scale and zero point, as DynamicQuantizeLinear makes them."""
+    """u8 values, their scale and zero point, as DynamicQuantizeLinear computes them."""
     low, high = min(x.min(initial=0), np.float32(0)), max(x.max(initial=0), np.float32(0))
     scale = np.float32(1) if low == high else (high - low) / np.float32(255)
     point = np.uint8(np.rint(np.clip(-low / scale, 0, 255)))
@@ -353,7 +358,7 @@ def dynamically_quantized(x: np.ndarray) -> tuple[np.ndarray, np.float32, np.uin
 
 
 def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
-    """The activations' zero point, where it is a constant."""
+    """The activations' zero point; None if it is no constant."""
     node = layer.graph_node
     places = {"QLinearConv": 2, "ConvInteger": 2}
     name = ""
@@ -368,16 +373,16 @@ def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
 
 def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any = None, *, float_model: str | None = None,
                 emulate: bool = False) -> OnData:
-    """Runs the model's exact variant on data, and computes each layer's sums as an engine asked for clamps them: ONNX Runtime if
-    it is one of them, else the first. Each layer is given exact inputs.
+    """Runs the model's exact variant on data, and computes each layer's sums as one of the audit's engines clamps them: ONNX
+    Runtime if the audit has it, else the first engine. Each layer gets exact inputs.
 
-    `float_model`: the model before quantization. Outputs are compared with its outputs of the same name. `emulate`: the stock
+    `float_model`: the model before quantization; its outputs are compared with the outputs of equal names. `emulate`: the stock
     model runs in an emulator, on a CPU without VNNI."""
     from onnx import helper
 
     has_stock = "onnxruntime" in audit.engines
     if emulate and not has_stock:
-        raise invalid("--emulate: runs ONNX Runtime, which is not asked for; add --engine onnxruntime")
+        raise invalid("--emulate: runs ONNX Runtime, which is not among the engines; add --engine onnxruntime")
     on_data = OnData(len(runs), "onnxruntime" if has_stock else audit.engines[0], audit.cpu_clamps or emulate)
     engine = engines()[on_data.engine]
     scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
@@ -411,7 +416,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
             values_before = before.run(None, inputs_before[done]) if before else []
             floats = {name: [value] for name, value in zip(before_names, values_before)}
         except Exception as error:
-            raise invalid(f"{excerpt(runs[done].source)}: ONNX Runtime refuses it: {excerpt(error, 300)}") from None
+            raise invalid(f"{excerpt(runs[done].source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}") from None
         for i, name in enumerate(names):
             gathered[name].append([np.asarray(values) for values in [*(result[i] for result in results), *floats.get(name, ())]])
         for name, layers in visible.items():
@@ -421,7 +426,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
                 if point is None or on_data.layers[layer.name] is None:
                     on_data.layers[layer.name] = None
                     continue
-                if a.dtype == np.float32:  # the operator quantizes
+                if a.dtype == np.float32:  # the operator itself quantizes
                     a = dynamically_quantized(a)[0]
                 if a.dtype == np.int8 and layer.a_type == "u8":
                     a, point = (a.astype(np.int16) + 128).astype(np.uint8), point + 128
@@ -443,7 +448,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
 
 
 def float_session(path: str, names: list[str], option: str = "--float") -> Any:
-    """A session of the model before quantization, which has some of the outputs `names`."""
+    """A session of the model before quantization, which must have at least one of the outputs `names`."""
     if not Path(path).is_file():
         raise invalid(f"{option}: {excerpt(path)}: no such file")
     session = session_of(str(path))
@@ -454,7 +459,7 @@ def float_session(path: str, names: list[str], option: str = "--float") -> Any:
 
 
 def distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """How far values are apart: equal infinities and two NaNs are not, any other that is not finite is infinitely far."""
+    """How far values are apart. Equal infinities and two NaNs: 0. Any other pair with an infinity or a NaN: infinity."""
     finite = np.isfinite(exact) & np.isfinite(other)
     alike = (exact == other) | (np.isnan(exact) & np.isnan(other))
     distances = np.where(alike, 0.0, np.inf)
@@ -463,13 +468,14 @@ def distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def compare_outputs(name: str, outputs: list) -> OutputOnData:
-    """Of an output: for each run, the exact values, the stock model's, the control's, and the float model's if there are any."""
+    """Compares an output. `outputs`: for each run the exact values, the stock model's, the control's, and, if given, the float
+    model's."""
     signal = noise = control = largest = largest_control = 0.0
     before = exact_error = stock_error = 0.0
     count = differing = control_differing = answers = changed = control_changed = 0
     for exact, stock, other, *floats in outputs:
         if any(values.shape != exact.shape for values in (stock, other)):
-            raise invalid(f"output {excerpt(name)!r}: its shape depends on the last bits: outputs cannot be compared")
+            raise invalid(f"output {excerpt(name)!r}: its shape changes with rounding, so outputs cannot be compared")
         if any(values.shape != exact.shape for values in floats):
             raise invalid(f"output {excerpt(name)!r}: has the shape {exact.shape}; the float model's has {floats[0].shape}")
         e, s, o = (np.asarray(values, np.float64) for values in (exact, stock, other))

@@ -1,7 +1,8 @@
 """Shortened weights: the smallest change of a layer's weights after which no pair can saturate.
 
-Two weights of one sign are a safe pair if their sum is within a limit. A pair with an excess loses it in halves: of all changes
-that remove the excess, this one has the least sum of squares. A change is counted in squared steps of the stored weights.
+Two weights of one sign are a safe pair if their sum is within a limit. Both weights of an unsafe pair lose half of the excess: of
+all changes that remove the excess, this one has the least sum of squares. Changes are counted in squared steps of the stored
+weights.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ._order import limits
 
 
 def largest_activation(layer: QuantizedLayer) -> int:
-    """The largest activation that the instruction sees; those of s8 are shifted by 128."""
+    """The largest activation that the instruction sees. s8 activations are shifted by 128."""
     return layer.a_range[1] + (128 if layer.a_type == "s8" else 0)
 
 
@@ -28,7 +29,7 @@ def centered(weights: np.ndarray) -> np.ndarray:
 
 
 def change_of(one: np.ndarray, other: np.ndarray, high: int) -> np.ndarray:
-    """For each pair of weights the least sum of squared changes that makes it safe."""
+    """For each pair of weights, the least sum of squared changes that makes it safe."""
     excess = _excess(one, other, high).astype(np.int32)
     return (excess * excess + excess % 2) // 2
 
@@ -40,7 +41,7 @@ def _excess(one: np.ndarray, other: np.ndarray, high: int) -> np.ndarray:
 
 
 def _places(layer: QuantizedLayer, pairs: str) -> np.ndarray:
-    """The pairs of an engine as places in the layer's weights, (pairs, 2), by the audit's own matrices."""
+    """The pairs of an engine as places in the layer's weights, (pairs, 2), from the matrices that the audit uses."""
     weights = layer.weights
     numbers = np.arange(1, weights.size + 1, dtype=np.int32 if weights.size < 1 << 31 else np.int64).reshape(weights.shape)
     found = []
@@ -48,17 +49,17 @@ def _places(layer: QuantizedLayer, pairs: str) -> np.ndarray:
         even = matrix[:len(matrix) // 2 * 2]
         found.append(np.stack([even[::2].reshape(-1), even[1::2].reshape(-1)], axis=1))
     places = np.concatenate(found)
-    return places[(places > 0).all(axis=1)] - 1  # 0: what fills up a tap with an odd number of channels
+    return places[(places > 0).all(axis=1)] - 1  # 0: the channel that slices() adds to an odd number
 
 
 def _chain(excess: "list[int]") -> "list[int]":
-    """The least changes of weights in a row where each two neighbours have an excess: by dynamic programming."""
+    """The least changes of a row of weights in which any two neighbours have an excess, by dynamic programming."""
     most = max(excess)
     change = np.arange(most + 1, dtype=np.int64)
     cost = change * change
     chosen = []
     for over in excess:
-        # The best of all changes of the weight before that are `over` - change or more.
+        # The best change of the previous weight among all that are at least `over` - change.
         best = np.minimum.accumulate(cost[::-1])[::-1]
         at = most - np.maximum.accumulate(np.where(cost[::-1] == best[::-1], np.arange(most + 1), 0))[::-1]
         needed = np.maximum(over - change, 0)
@@ -79,7 +80,7 @@ def shortened(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarray:
     pairs = np.concatenate([_places(layer, kind) for kind in kinds] or [np.zeros((0, 2), np.int32)])
     excess = _excess(stored[pairs[:, 0]], stored[pairs[:, 1]], high)
     pairs, excess = pairs[excess > 0], excess[excess > 0]
-    if len(kinds) > 1:  # two engines' pairs may share a weight, or be one
+    if len(kinds) > 1:  # pairs of two engines may be equal or share a weight
         pairs, first = np.unique(pairs, axis=0, return_index=True)
         excess = excess[first]
         chain = np.cumsum(np.append(True, pairs[1:, 0] != pairs[:-1, 1])[:len(pairs)])
@@ -107,8 +108,8 @@ def unsafe_by_output(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarr
 
 
 def squares(layer: QuantizedLayer, weights: np.ndarray, halved: "np.ndarray | None" = None) -> np.ndarray:
-    """For each output, the sum of squares of what other weights differ by from the layer's, in stored steps. `halved`: outputs
-    whose weights have steps of twice the size."""
+    """For each output, the sum of squared differences between other weights and the layer's, in stored steps. `halved`: outputs
+    for which a step of `weights` is twice as large."""
     values = centered(weights).astype(np.int32)
     if halved is not None:
         values *= _along_outputs(layer, 1 + halved)
@@ -118,11 +119,11 @@ def squares(layer: QuantizedLayer, weights: np.ndarray, halved: "np.ndarray | No
 
 # ----- outputs with 7 bits --------------------------------------------------------------------------------------------------
 
-_BIASES = {"QLinearConv": 8, "QGemm": 6}  # which input is an int32 bias; one of floats does not change
+_BIASES = {"QLinearConv": 8, "QGemm": 6}  # the number of the input that is an int32 bias; a float bias does not change
 
 
 def has_zero_in_the_middle(layer: QuantizedLayer, scope: Scope) -> bool:
-    """Whether the weights' zero point is what the instruction sees as 0."""
+    """Whether the weights' zero point is 0 for the instruction."""
     inputs = layer.weights_node.input
     name = inputs[layer.point_input] if layer.point_input < len(inputs) else ""
     point = scope.constant(name) if name else np.zeros((), layer.weights.dtype)
@@ -131,8 +132,8 @@ def has_zero_in_the_middle(layer: QuantizedLayer, scope: Scope) -> bool:
 
 
 def weights_key(layer: QuantizedLayer, scope: Scope) -> Any:
-    """Equal for layers whose weights can only change together: those of one operator's input, and those that come from one
-    Identity, by which a translated module says that its operators share a constant."""
+    """A key that is equal for layers whose weights can only change together: they read one input of one operator, or one
+    Identity, which marks a constant that operators of a translated module share."""
     name = layer.weights_node.input[layer.weights_input]
     return name if _is_shared_by_identity(name, scope) else (id(layer.weights_node), layer.weights_input)
 
@@ -148,17 +149,17 @@ def _along_outputs(layer: QuantizedLayer, values: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Halving:
-    """Outputs of a layer whose weights can be halved, because each has a scale of its own: what this costs each output, in
-    squared steps; infinite where it is not possible. Rounding an odd bias moves a sum by one: it counts like a step of a weight.
+    """Halving the weights of outputs, which is possible if each output has its own scale. `cost`: for each output the squared
+    change, in squared steps; infinite if it cannot be halved. Rounding an odd bias moves a sum by one and counts as one step.
 
-    `constants`: (operator, input, array, the output's element in it, factor) of what changes with the weights."""
+    `constants`: the constants that change too: (operator, input, array, the outputs' elements in it, factor)."""
 
     cost: np.ndarray
     constants: list[tuple[Any, int, np.ndarray, np.ndarray, float]]
 
 
 def halving(layer: QuantizedLayer, scope: Scope) -> "Halving | None":
-    """None if the outputs have one scale, or if something is no constant."""
+    """None if the outputs share one scale, or if a scale, zero point or bias is no constant."""
     node, weights_node = layer.graph_node, layer.weights_node
     if node is None or weights_node is None or layer.view is None or layer.scale_input is None:
         return None
@@ -207,7 +208,7 @@ def halving(layer: QuantizedLayer, scope: Scope) -> "Halving | None":
             cost += array.reshape(-1) % 2
         elif reader is not node or array.dtype != np.float32:
             return None
-        if reader is not node:  # a bias of its own for this operator, with a scale for each output
+        if reader is not node:  # the bias must belong to this operator alone and have a scale for each output
             steps = scope.constant(reader.input[1])
             if steps is None or steps.size != outputs or reader.input[1] in scope.overridable or (
                     len(scope.consumers.get(bias, ())) != 1):
@@ -217,7 +218,7 @@ def halving(layer: QuantizedLayer, scope: Scope) -> "Halving | None":
 
 
 def halved(layer: QuantizedLayer, outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """`weights` with these outputs of the layer at half their size, rounded: no pair of them can saturate."""
+    """`weights`, with the layer's weights of these outputs halved and rounded, so that no pair of theirs can saturate."""
     half = np.rint(centered(layer.weights) / 2)
     half = (half + (128 if layer.weights.dtype == np.uint8 else 0)).astype(weights.dtype)
     return np.where(_along_outputs(layer, outputs), half, weights)

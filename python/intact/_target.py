@@ -1,4 +1,4 @@
-"""Runs the problems that python_target.so passes on, in a class of the user's."""
+"""Runs the problems that python_target.so sends, in a Python class of the user's."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 from ._library import DTYPES, TYPE_NAMES, ffi, lib
 
 _MESSAGE = 256  # INTACT_TARGET_MESSAGE_BYTES
-# Features that a class in Python cannot have: it gets dense tensors of one item, one thread, and no dynamic quantization.
-_NOT_HERE = {"STRIDES", "B_LAYOUTS", "B_FROM_RUN", "BATCH", "BATCH_POINTERS", "RESIDUAL_IN_PLACE", "THREADS", "ROW_QUANTIZATION",
+# Features that a Python class cannot support: it gets dense tensors of one item, one thread, and no dynamic quantization.
+_NOT_HERE = {"STRIDES", "B_LAYOUTS", "RUNTIME_B", "BATCH", "BATCH_POINTERS", "RESIDUAL_IN_PLACE", "THREADS", "ROW_QUANTIZATION",
              "TENSOR_QUANTIZATION", "FIXED_POINT", "LOOKUP_TABLE", "EMPTY", "A_TRANSPOSED", "ITEM_COLUMNS"}
 FEATURES = {name.removeprefix("INTACT_TARGET_").lower(): getattr(lib, name) for name in dir(lib)
             if name.startswith("INTACT_TARGET_") and not name.startswith("INTACT_TARGET_DYNAMIC_")
@@ -24,7 +24,7 @@ FEATURES = {name.removeprefix("INTACT_TARGET_").lower(): getattr(lib, name) for 
 
 @dataclass
 class Arithmetic:
-    """What follows the sums, as in `Gemm`'s arguments. Arrays are read-only."""
+    """From the sums to the outputs; fields are named as `Gemm`'s arguments. Arrays are read-only."""
 
     a_type: str
     b_type: str
@@ -149,11 +149,11 @@ def _status(status: int, words: str = "") -> bytes:
 
 
 def load(file: str, name: str) -> Any:
-    """An object of a class in a file."""
+    """Imports a file and makes an object of a class in it."""
     path = Path(file)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise ValueError(f"{file}: no such file of Python")
+        raise ValueError(f"{file}: no such Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     sys.path.insert(0, str(path.parent))
@@ -181,17 +181,17 @@ def answer(target: Any, pipe: _Pipe) -> bytes:
         c = np.asarray((target.conv if kind else target.gemm)(problem))
     except NotImplementedError as error:
         return _status(lib.INTACT_UNSUPPORTED, str(error))
-    except Exception as error:  # whatever a user's class raises is a finding
+    except Exception as error:  # any other exception of the user's class is a finding
         return _status(lib.INTACT_CODEGEN_FAILED, f"{type(error).__name__}: {error}")
     if c.shape != shape or c.dtype != problem.c_dtype:
-        return _status(lib.INTACT_CODEGEN_FAILED, f"gave {c.shape} of {c.dtype}; expected {shape} of {problem.c_dtype}")
+        return _status(lib.INTACT_CODEGEN_FAILED, f"returned shape {c.shape} of {c.dtype}; expected {shape} of {problem.c_dtype}")
     return _status(lib.INTACT_OK) + np.ascontiguousarray(c).tobytes()
 
 
 def main() -> None:
     """Arguments: the file and the name of the class."""
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the class prints is no reply
+    os.dup2(2, 1)  # the class may print; that must not mix with replies
     try:
         target = load(*sys.argv[1:3])
         first = introduction(target)

@@ -1,7 +1,7 @@
 """Quantized layers of a TFLite model, as LiteRT runs it.
 
-The few fields of TFLite's schema that an audit needs are read here by their numbers: Python's flatbuffers checks no bounds. Files
-may be hostile, so each offset, length and shape is checked before it is used.
+An audit needs few fields of TFLite's schema. They are read here by their numbers, because Python's flatbuffers checks no bounds.
+Files may be hostile, so each offset, length and shape is checked before it is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio,
 _DTYPES = {0: np.float32, 1: np.float16, 2: np.int32, 3: np.uint8, 4: np.int64, 6: np.bool_, 7: np.int16, 9: np.int8,
            10: np.float64, 12: np.uint64, 15: np.uint32, 16: np.uint16}
 _SMALL = {17: 4, 19: 2, 20: 4}  # INT4, INT2, UINT4: bits
-# BuiltinOperator: those that an audit looks at
+# BuiltinOperator: the operators that an audit examines
 _NAMES = {
     0: "ADD", 1: "AVERAGE_POOL_2D", 2: "CONCATENATION", 3: "CONV_2D", 4: "DEPTHWISE_CONV_2D", 5: "DEPTH_TO_SPACE",
     6: "DEQUANTIZE", 9: "FULLY_CONNECTED", 14: "LOGISTIC", 16: "LSTM", 17: "MAX_POOL_2D", 18: "MUL",
@@ -35,15 +35,15 @@ _NAMES = {
 _UNREAD = {"LSTM", "RNN", "SVDF", "UNIDIRECTIONAL_SEQUENCE_RNN", "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN",
            "BIDIRECTIONAL_SEQUENCE_LSTM", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE", "STABLEHLO_CONVOLUTION",
            "STABLEHLO_DOT_GENERAL"}
-# What gives on the numbers of its first input, or of all.
+# Operators that only move numbers, of their first input or, in _OF_ALL, of all inputs.
 _MOVES = {"DEPTH_TO_SPACE", "MAX_POOL_2D", "RESHAPE", "SPACE_TO_DEPTH", "GATHER", "BATCH_TO_SPACE_ND", "TRANSPOSE", "SQUEEZE",
           "STRIDED_SLICE", "SLICE", "TILE", "EXPAND_DIMS", "REDUCE_MAX", "UNPACK", "REDUCE_MIN", "RESIZE_NEAREST_NEIGHBOR",
           "MIRROR_PAD", "SPLIT_V", "BROADCAST_TO", "CONCATENATION", "PACK", "SPLIT"}
 _OF_ALL = {"CONCATENATION", "PACK"}
-# What keeps the range but rounds, and what adds zeros to it.
+# Operators that keep the range but round. _PADS also add zeros.
 _COMPUTES = {"AVERAGE_POOL_2D", "RESIZE_BILINEAR", "PAD", "SPACE_TO_BATCH_ND", "MEAN", "QUANTIZE"}
 _PADS = {"PAD", "SPACE_TO_BATCH_ND"}
-# Bounds of activations; the number of those that are fused; and which field of an operator's options that number is.
+# Bounds of activations; numbers of fused activations; and the field of an operator's options that has this number.
 _ACTIVATIONS = {"RELU": (0.0, math.inf), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "TANH": (-1.0, 1.0),
                 "LOGISTIC": (0.0, 1.0), "SOFTMAX": (0.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
 _FUSED = {1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH"}
@@ -52,8 +52,8 @@ _FUSED_FIELD = {"ADD": 0, "AVERAGE_POOL_2D": 5, "CONCATENATION": 1, "CONV_2D": 3
 
 
 class _Table:
-    """A table of the file: a vtable before it says where each field lies. Fields are numbered as in the schema; those that are
-    absent have a default."""
+    """A table of the file. Its vtable gives the place of each field. Fields are numbered as in the schema. Absent fields have a
+    default."""
 
     def __init__(self, data: bytes, position: int):
         self._data, self._position = data, position
@@ -66,13 +66,13 @@ class _Table:
         return struct.unpack_from(kind, self._data, at)[0]
 
     def _at(self, field: int) -> int:
-        """Where a field lies; 0 if it is absent."""
+        """The position of a field; 0 if it is absent."""
         slot = 4 + 2 * field
         offset = self._get("<H", self._vtable + slot) if slot + 2 <= self._size else 0
         return self._position + offset if offset else 0
 
     def number(self, field: int, kind: str, default: int = 0) -> int:
-        """A number; `kind` is a word of the module struct."""
+        """A number. `kind`: its format character, as in the module struct."""
         at = self._at(field)
         return self._get("<" + kind, at) if at else default
 
@@ -185,28 +185,28 @@ class _File:
         self.data = data
         self.root = _Table(data, struct.unpack_from("<I", data)[0])
         self.buffers = self.root.tables(4)
-        # The number of an operator that is new is in field 3, and 127 in field 0.
+        # For newer operators, field 3 has the number, and field 0 has 127.
         self.codes = []
         for code in self.root.tables(1):
             number = max(code.number(0, "b"), code.number(3, "i"))
             self.codes.append((_NAMES.get(number, str(number)), code.text(1)))
 
     def buffer(self, i: int) -> np.ndarray | None:
-        """The bytes of a buffer; None if it has none. Those of large models lie behind the tables."""
+        """The bytes of a buffer; None if it has none. In large models they follow the tables."""
         if not i:
             return None
         table = self.buffers[i]
         offset, size = table.number(1, "Q"), table.number(2, "Q")
-        if offset > 1:  # 0 and 1 say that the bytes are in the table
+        if offset > 1:  # with 0 or 1 the bytes are in the table
             if offset + size > len(self.data):
-                raise invalid(f"buffer {i}: wants bytes {offset} to {offset + size} of a file that has {len(self.data)}")
+                raise invalid(f"buffer {i}: needs bytes {offset} to {offset + size} of a file that has {len(self.data)}")
             return np.frombuffer(self.data, np.uint8, size, offset)
         data = table.array(0, np.uint8)
         return data if data.size else None
 
 
 class _Graph:
-    """One subgraph: its tensors, and which operator makes each."""
+    """One subgraph: its tensors, and the operator that makes each."""
 
     def __init__(self, file: _File, table: _Table):
         self.file = file
@@ -224,7 +224,7 @@ class _Graph:
             self.producers.update((int(i), operator) for i in made)
 
     def tensor(self, i: int) -> _Tensor | None:
-        """A tensor by its number; None of -1, which is an input that is left out."""
+        """A tensor by its number. -1 is an omitted input: None."""
         if i == -1:
             return None
         if i not in self._tensors:
@@ -232,7 +232,7 @@ class _Graph:
         return self._tensors[i]
 
     def code(self, operator: _Table) -> tuple[str, str]:
-        """An operator's name, and that of a custom one."""
+        """An operator's name, and its custom name if it is CUSTOM."""
         i = operator.number(0, "I")
         if i >= len(self.file.codes):
             raise IndexError(f"operator code {i} of {len(self.file.codes)}")
@@ -243,12 +243,12 @@ class _Graph:
         return int(inputs[i]) if i < inputs.size else -1
 
     def bounds(self, i: int, depth: int = 0) -> tuple[int, int, str]:
-        """Bounds of a quantized tensor by the operators that make it, and which says so."""
+        """Bounds of a quantized tensor from the operators that make it, and the operator that bounds it."""
         if i not in self._bounds:
             tensor = self.tensor(i)
             if tensor is None or not tensor.a_type:
                 raise IndexError(f"tensor {i} is not quantized")
-            self._bounds[i] = (*TYPE_RANGES[tensor.a_type], "")  # until more is known
+            self._bounds[i] = (*TYPE_RANGES[tensor.a_type], "")  # for cycles
             self._bounds[i] = self._computed(i, tensor, depth)
         return self._bounds[i]
 
@@ -264,7 +264,7 @@ class _Graph:
         elif op in _MOVES or op in _COMPUTES:
             found = self._moved(op, operator, tensor, depth)
             if found is not None and op in _MOVES and found[3]:
-                return found[:3]  # the same integers
+                return found[:3]  # the integers only move
             if found is not None:
                 real, why = self._real(found, operator, op), found[2]
         options = operator.table(4)
@@ -279,8 +279,8 @@ class _Graph:
         return bounded(real, why, tensor.scale, tensor.point, limits, False)
 
     def _moved(self, op: str, operator: _Table, output: _Tensor, depth: int) -> tuple[int, int, str, bool] | None:
-        """Bounds of the integers that an operator gives on, and whether its output has their scale and zero point. Operators
-        with several inputs of different scales are left out, and so are float inputs."""
+        """Bounds of the integers that an operator passes on, and whether its output has the inputs' scale and zero point. None if
+        inputs are float, or have different scales."""
         inputs = operator.array(1, np.int32, 4096)
         data = inputs[1:2] if op == "SPLIT" else inputs if op in _OF_ALL else inputs[:1]
         bounds = []
@@ -300,7 +300,7 @@ class _Graph:
         return low, high, why, (first.dtype, first.scale, first.point) == (output.dtype, output.scale, output.point)
 
     def _real(self, found: tuple[int, int, str, bool], operator: _Table, op: str) -> tuple[float, float]:
-        """The numbers that bounds of integers stand for, zeros of a padding among them."""
+        """The bounds of integers as real numbers. They include the zeros of a padding."""
         tensor = self.tensor(self.input(operator, 1 if op == "SPLIT" else 0))
         assert tensor is not None
         low, high = ((value - tensor.point) * tensor.scale for value in found[:2])
@@ -308,7 +308,7 @@ class _Graph:
 
 
 class _Reader:
-    """Finds the quantized layers of one subgraph after the other."""
+    """Finds the quantized layers of subgraphs."""
 
     def __init__(self, model: QuantizedModel, file: _File):
         self.model, self.file = model, file
@@ -335,7 +335,8 @@ class _Reader:
         return any(tensor is not None and (tensor.a_type or tensor.type in _SMALL) for tensor in tensors)
 
     def _operands(self, graph: _Graph, operator: _Table, op: str) -> "tuple[int, _Tensor, _Tensor, np.ndarray] | None":
-        """The activations' number, the activations, the weights, and the weights' values; None, with the reason noted, of what is no int8 product."""
+        """The activations' number, the activations, the weights, and the weights' values. If the operator is no int8 product:
+        notes the reason and returns None."""
         number = graph.input(operator, 0)
         a, b = graph.tensor(number), graph.tensor(graph.input(operator, 1))
         if a is None or b is None:
@@ -409,7 +410,7 @@ class _Reader:
 
     def _add(self, graph: _Graph, operator: _Table, operator_name: str, op: str, number: int, a: _Tensor, b: _Tensor,
              weights: np.ndarray, groups: int, axis: int) -> None:
-        """Adds a layer. `axis` of the weights in the file is the outputs'."""
+        """Adds a layer. `axis`: the axis of the outputs in the file's weights."""
         if not weights.size:
             self.model.pass_over(f"{op}: weights of shape {weights.shape}", is_harmless=True)
             return

@@ -1,7 +1,8 @@
-"""A PyTorch module's graph in the words of ONNX, for the audit and the planner of orders. The ONNX model is never run.
+"""Translates a PyTorch module's graph to ONNX, for the audit and the planner of orders. The ONNX model is never run.
 
-Each constant is an initializer that one operator reads (Identity), so that it has one layout however often the module reads it,
-and can be written back. What has no translation becomes an operator that nothing knows. It keeps the order of what it touches.
+Each constant is an initializer that only one operator reads (Identity). So it has one layout, however often the module reads it,
+and can be written back. An operator without a translation gets a name that nothing knows, so its inputs and outputs keep their
+order.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ try:
 except ImportError:  # before PyTorch 2.1
     class ExportedProgram: ...  # type: ignore[no-redef]
 
-# Operators that change each element by itself. Names of PyTorch are in lower case, without underscores.
+# Elementwise operators. PyTorch's names are in lower case, without underscores.
 _ELEMENTWISE = {"relu": "Relu", "leakyrelu": "LeakyRelu", "elu": "Elu", "selu": "Selu", "celu": "Celu", "sigmoid": "Sigmoid",
                 "hardsigmoid": "HardSigmoid", "hardswish": "HardSwish", "tanh": "Tanh", "erf": "Erf", "exp": "Exp", "log": "Log",
                 "sqrt": "Sqrt", "rsqrt": "Reciprocal", "reciprocal": "Reciprocal", "neg": "Neg", "abs": "Abs", "silu": "Swish",
@@ -37,11 +38,11 @@ _POOLS = {f"{kind}{dims}d": op for dims in (1, 2, 3) for kind, op in (
 _REDUCTIONS = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
 _KEEPS_SCALE = _KEEPING | _BOUNDED | set(_POOLS) | {"relu", "mean", "view", "reshape", "flatten", "transpose", "permute",
                                                     "squeeze", "unsqueeze", "getitem", "slice", "chunk", "split"}
-# What PyTorch's products of activations and constant weights are called.
+# PyTorch's names of products of activations and constant weights.
 _LINEAR = {"linear", "linearrelu", "linearleakyrelu", "lineartanh", "lineardynamic", "linearreludynamic"}
 _CONV = {f"conv{dims}d{relu}" for dims in (1, 2, 3) for relu in ("", "relu")} | {f"convrelu{dims}d" for dims in (1, 2, 3)}
 _PRODUCTS = ("conv", "linear", "lstm", "gru", "rnn", "cell", "attention", "matmul")
-_PACKED = ("quantized.", "torch.ao.nn.", "torch.nn.quantized", "torch.nn.intrinsic.quantized")  # where they come from
+_PACKED = ("quantized.", "torch.ao.nn.", "torch.nn.quantized", "torch.nn.intrinsic.quantized")  # namespaces of products
 
 
 class _Unknown(Exception):
@@ -50,8 +51,8 @@ class _Unknown(Exception):
 
 @dataclass
 class Place:
-    """Where a constant of the translated model comes from: a tensor, or a part of weights that PyTorch has packed: `owner` is the
-    module that has them, or whose attribute `attribute` they are."""
+    """The source of a constant of the translated model: `tensor`, or the part `part` of packed weights. `owner`: the module that
+    has the packed weights, itself or in its attribute `attribute`."""
 
     identity: str  # the operator that reads the initializer
     tensor: Any = None
@@ -62,17 +63,17 @@ class Place:
 
 @dataclass
 class Translation:
-    """`proto`: the module in the words of ONNX. `operators`: by the name of a product, what PyTorch calls it."""
+    """`proto`: the module as an ONNX model. `operators`: PyTorch's names of products, by the names in the ONNX model."""
 
     proto: Any
     places: list[Place] = field(default_factory=list)
     operators: dict[str, str] = field(default_factory=dict)
-    is_exported: bool = False  # whether quantization stands in the graph: a program of torch.export
+    is_exported: bool = False  # whether the graph itself quantizes: a program of torch.export
 
 
 @dataclass
 class _Value:
-    """A tensor of a run. `rank`: None where the caller decides it; operators then look at the last dimension only."""
+    """A tensor of a run. `rank`: None if the caller decides it; then only the last dimension is known."""
 
     name: str
     rank: int | None = None
@@ -80,12 +81,12 @@ class _Value:
     point: int = 0
     is_u8: bool = False
     is_quantized: bool = False  # whether it is u8 in a quantized tensor of PyTorch
-    integers: "_Value | None" = None  # that were dequantized to this tensor
+    integers: "_Value | None" = None  # the tensor that was dequantized to this one
 
 
 @dataclass
 class _Constant:
-    """A tensor of the module; where `scale` is given, dequantized."""
+    """A tensor of the module; with `scale`, dequantized."""
 
     tensor: Any
     scale: Any = None
@@ -94,7 +95,7 @@ class _Constant:
 
 @dataclass
 class _Packed:
-    """Weights as quantized modules hold them: packed in a module, or in an attribute of one."""
+    """Packed weights of a quantized module, in the module itself or in its attribute `attribute`."""
 
     owner: Any
     attribute: str = ""
@@ -106,7 +107,7 @@ class _Packed:
     @property
     def is_linear(self) -> bool:
         if self.attribute:
-            return not self.held._has_method("stride")  # which weights of convolutions hold
+            return not self.held._has_method("stride")  # only packed weights of convolutions have it
         return "Linear" in type(self.owner).__name__
 
     def weight_bias(self) -> tuple[Any, Any]:
@@ -140,7 +141,7 @@ class _Packed:
 
 
 class _Tracer(fx.Tracer):
-    """Follows modules of users, and takes those of PyTorch as they are."""
+    """Traces into the user's modules, but not into PyTorch's."""
 
     def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
         containers = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
@@ -148,7 +149,7 @@ class _Tracer(fx.Tracer):
 
 
 def _graph_of(module: Any, example_inputs: tuple | None) -> Any:
-    """The module's graph, with the shapes of tensors where they are known."""
+    """The module's graph, with shapes of tensors if they are known."""
     if isinstance(module, ExportedProgram):
         return module.graph
     if not isinstance(module, torch.nn.Module) or isinstance(module, torch.jit.ScriptModule):
@@ -160,7 +161,7 @@ def _graph_of(module: Any, example_inputs: tuple | None) -> Any:
     else:
         try:
             graph = _Tracer().trace(module)
-        except Exception as error:  # whatever the module's own code raises
+        except Exception as error:  # the module's code may raise anything
             raise invalid(f"{name}: torch.fx does not trace it: {excerpt(error, 200)}; expected a module without control flow "
                           "that depends on data, a GraphModule, or an ExportedProgram") from None
     if example_inputs is not None:
@@ -179,7 +180,7 @@ def _key(name: str) -> str:
 
 
 class _Translator:
-    """Goes through a graph, operator by operator."""
+    """Translates a graph, operator by operator."""
 
     def __init__(self, module: Any, graph: Any):
         from onnx import TensorProto, helper, numpy_helper
@@ -246,7 +247,7 @@ class _Translator:
         return self.constants[key]
 
     def constant(self, tensor: Any, shape: tuple | None = None, dtype: Any = None) -> str:
-        """A tensor of the module, a vector if need be in another shape."""
+        """A tensor of the module. A vector is reshaped to the rank of `shape` if it differs."""
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.is_quantized or tensor.is_sparse:
             raise _Unknown
         array = tensor.detach().to(torch.float32) if tensor.dtype is torch.bfloat16 else tensor.detach()
@@ -262,7 +263,7 @@ class _Translator:
         return self.constants[key]
 
     def packed(self, packed: _Packed, path: str) -> tuple[Any, dict[str, str]]:
-        """Packed weights, and their parts as constants."""
+        """Unpacks weights: the weights, and the names of their parts as constants."""
         weight, bias = packed.weight_bias()
         if weight.dtype is not torch.qint8:
             raise _Unknown
@@ -285,7 +286,7 @@ class _Translator:
     # ----- values ---------------------------------------------------------------------------------------------------------
 
     def value(self, argument: Any) -> Any:
-        """What an argument is here: a `_Value`, a `_Constant`, a list of them, or a number."""
+        """The translation of an argument: a `_Value`, a `_Constant`, a list of these, or the argument itself."""
         if isinstance(argument, fx.Node):
             return self.values.get(argument)
         if isinstance(argument, (list, tuple)):
@@ -309,11 +310,11 @@ class _Translator:
         return self.constants[key]
 
     def _operand(self, value: Any, dtype: Any) -> str:
-        """A scale or a zero point: of the whole tensor, or of each channel."""
+        """A scale or a zero point, for the whole tensor or for each channel."""
         return self.constant(value.tensor, dtype=dtype) if isinstance(value, _Constant) else self.scalar(value, dtype)
 
     def shape_of(self, node: Any) -> list | None:
-        """A tensor's sizes as the graph states them. A module's batches may have any size, those of a program may not."""
+        """A tensor's sizes as the graph states them. The first size of a module's tensors is open, because batches vary."""
         found = node.meta.get("val")
         is_example = found is None
         found = node.meta.get("tensor_meta") if is_example else found
@@ -335,7 +336,7 @@ class _Translator:
                 self.values[node] = self._attribute(node)
             elif node.op == "output":
                 self._outputs(node.args)
-            elif node.target != "_guards_fn":  # which checks the sizes of inputs
+            elif node.target != "_guards_fn":  # that only checks the sizes of inputs
                 self._call(node)
         graph = self.helper.make_graph(
             self.nodes, "module", inputs, [self.helper.make_empty_tensor_value_info(name) for name in self.outputs],
@@ -361,13 +362,13 @@ class _Translator:
         value = self.values[node] = _Value(self.unique(node.name))
         if shape is None:
             channels, value.rank = self._first_reader(node)
-            shape = [None, channels] + [None] * ((value.rank or 2) - 2)  # where the rank is not known, only the last one counts
+            shape = [None, channels] + [None] * ((value.rank or 2) - 2)  # without a rank, only the channels are known
         else:
             value.rank = len(shape)
         return [self.helper.make_tensor_value_info(value.name, self.types.FLOAT, shape)]
 
     def _first_reader(self, node: Any, depth: int = 0) -> tuple[int | None, int | None]:
-        """How many channels and dimensions an input has, by the first product that reads it; each None if not known."""
+        """The numbers of channels and of dimensions of an input, from the first product that reads it; None if unknown."""
         for user in node.users if depth < 16 else []:
             key = self._name(user)[1]
             if key in _LINEAR | _CONV and user.args and user.args[0] is node:
@@ -405,7 +406,7 @@ class _Translator:
                 self.outputs.append(self.emit("output", [value.name], name="output"))
 
     def _tensors(self, argument: Any) -> Iterator[Any]:
-        """The values among arguments."""
+        """The tensors among arguments, also within lists and dictionaries."""
         if isinstance(argument, (list, tuple)):
             for one in argument:
                 yield from self._tensors(one)
@@ -417,7 +418,7 @@ class _Translator:
             yield argument
 
     def _name(self, node: Any) -> tuple[str, str]:
-        """Where an operator comes from, and its name in lower case: ("aten.", "conv2d")."""
+        """An operator's namespace, and its name in lower case: ("aten.", "conv2d")."""
         target = node.target
         if node.op == "call_module":
             kind = type(self.modules[target])
@@ -450,7 +451,7 @@ class _Translator:
             self.state(result.name, self.types.UINT8 if result.is_u8 else self.types.FLOAT, shape)
 
     def _forget(self, begin: int) -> None:
-        """Takes back constants whose operators were removed."""
+        """Forgets constants whose operators were removed."""
         made = {name for node in self.nodes for name in node.output}
         self.constants = {key: name for key, name in self.constants.items() if name in made or name in self.initializers}
         names = {node.name for node in self.nodes}
@@ -473,7 +474,7 @@ class _Translator:
                                              and not value.tensor.is_quantized)
 
     def option(self, i: int, name: str, default: Any = None) -> Any:
-        """An argument of a call, by its place or its name; an attribute of a module."""
+        """An argument of a call, by its place or its name; for a module, its attribute."""
         if self.owner is not None:
             return getattr(self.owner, name, default)
         argument = self.node.args[i] if i < len(self.node.args) else self.node.kwargs.get(name, default)
@@ -513,7 +514,7 @@ class _Translator:
         return handler(x)
 
     def like(self, x: Any, name: str, rank: Any = "same") -> _Value:
-        """The result of an operator on x."""
+        """The result `name` of an operator that reads x."""
         rank = getattr(x, "rank", None) if rank == "same" else rank
         if isinstance(x, _Constant):
             return _Value(name, x.tensor.dim() if rank is None else rank)
@@ -525,7 +526,7 @@ class _Translator:
         return _Value(name, rank)
 
     def _output_scale(self) -> tuple[float, int]:
-        """Scale and zero point that an operator of PyTorch's quantized tensors is given."""
+        """The output's scale and zero point, from the arguments of an operator on quantized tensors."""
         if self.owner is not None:
             found = [getattr(self.owner, name, 0) for name in ("scale", "zero_point")]
         else:
@@ -535,7 +536,7 @@ class _Translator:
         return self._number(found[0]) or 0.0, int(self._number(found[1]) or 0)
 
     def _number(self, argument: Any) -> float | None:
-        """A number, or a constant of one element; None for what a run decides."""
+        """The value of a number or of a constant with one element; None if a run decides it."""
         value = self.value(argument)
         value = value.tensor if isinstance(value, _Constant) else value
         if isinstance(value, torch.Tensor) and value.numel() == 1:
@@ -543,7 +544,7 @@ class _Translator:
         return value if isinstance(value, (int, float)) else None
 
     def dim(self, x: Any, dim: int, extra: int = 0) -> int:
-        """A dimension's number, counted from the end where the rank is not known."""
+        """A dimension's number; counted from the end if the rank is not known."""
         rank = x.tensor.dim() if isinstance(x, _Constant) else x.rank
         if not isinstance(dim, int) or (rank is None and (dim >= 0 or extra)):
             raise _Unknown
@@ -559,7 +560,7 @@ class _Translator:
     # ----- products -----------------------------------------------------------------------------------------------------
 
     def _weights(self, node: Any) -> _Packed | None:
-        """The packed weights that an operator reads."""
+        """The packed weights that an operator reads; None if there are none."""
         if node.op == "call_module":
             module = self.modules[node.target]
             return _Packed(module) if callable(getattr(module, "weight", None)) and hasattr(module, "set_weight_bias") else None
@@ -590,7 +591,8 @@ class _Translator:
         return _Value(made, x.rank if geometry is None else weight.dim(), scale, point, True, True)
 
     def _integers(self, a: list[str], b: list[str], bias: str, c: list[str], geometry: dict | None) -> str:
-        """A product of integers: tensor, scale and zero point of each operand. c: of a quantized output. The bias is in float."""
+        """A product of integers. a, b: tensor, scale and zero point. c: scale and zero point of a quantized output. The bias is
+        float."""
         if geometry is None:
             return self.emit("QGemm", [*a, *b, bias, *c], domain="com.microsoft", name=self.layer, transB=1)
         return self.emit("QLinearConv", [*a, *b, *(c or ["", ""]), bias], name=self.layer, **geometry)
@@ -610,7 +612,7 @@ class _Translator:
         return {**found, "pads": each(padding) * 2}
 
     def _dynamic(self, node: Any, key: str, x: _Value, weight: Any, parts: dict[str, str]) -> _Value:
-        """Float activations that PyTorch quantizes in each run, to 7 bits if it reduces the range."""
+        """A product of float activations that PyTorch quantizes in each run, to 7 bits if it reduces the range."""
         if key not in _LINEAR:
             raise _Unknown
         if self.owner is not None:
@@ -629,7 +631,7 @@ class _Translator:
         return _Value(made, x.rank)
 
     def _unpacked(self, key: str, x: _Value) -> _Value:
-        """A product whose weights are a tensor: in float, or between dequantization and quantization."""
+        """A product with weights that are not packed: in float, or between dequantization and quantization."""
         if self.owner is not None:
             weight, bias = (_Constant(tensor) if tensor is not None else None
                             for tensor in (getattr(self.owner, "weight", None), getattr(self.owner, "bias", None)))
@@ -662,7 +664,7 @@ class _Translator:
         return _Value(made, x.rank if geometry is None else rank)
 
     def _zero_points(self, point: Any) -> str:
-        """Zero points of weights; where all are 0, of each channel alike."""
+        """Zero points of weights; one 0 if all are 0."""
         if isinstance(point, _Constant):
             return self.constant(point.tensor) if bool(point.tensor.any()) else self.scalar(0, np.int8)
         return self.scalar(point, np.int8)
@@ -690,7 +692,7 @@ class _Translator:
         return made
 
     def _quantized(self, x: Any, scale: Any, point: Any, dtype: Any, low: int | None = None, high: int | None = None) -> _Value:
-        """Quantizes to 8 bits. Engines shift s8 activations to u8; here they are u8 from the start."""
+        """Quantizes to 8 bits. Engines shift s8 activations to u8; the translation makes them u8 at once."""
         shift = {torch.quint8: 0, torch.uint8: 0, torch.qint8: 128, torch.int8: 128}.get(dtype)
         scale, point = self._number(scale), self._number(point)
         if shift is None:
@@ -719,7 +721,7 @@ class _Translator:
         return _Value(made, x.rank, integers=x)
 
     def _on_dequantizepertensor(self, x: Any) -> Any:
-        """Of an exported program: of activations, or of weights."""
+        """In an exported program: dequantizes activations or weights."""
         self.is_exported = True
         scale, point = self.option(1, "scale"), self.option(2, "zero_point")
         if isinstance(x, _Constant):
@@ -736,7 +738,7 @@ class _Translator:
         return _Constant(x.tensor, scales, points if isinstance(points, _Constant) else 0)
 
     def _on_chooseqparams(self, x: Any) -> list:
-        """The least and the largest element: their order does not matter."""
+        """The smallest and the largest element, which do not depend on the order."""
         self.emit("ReduceMax", [self.name_of(x)], keepdims=0)
         return [None, None]
 
@@ -837,7 +839,7 @@ class _Translator:
         if isinstance(other, _Constant) or not isinstance(other, _Value) or not isinstance(x, _Value):
             raise _Unknown
         self.known(x), self.known(other)
-        # In float: the Cast keeps the audit from taking it for a product of integers.
+        # In float: because of the Cast, the audit does not take it for a product of integers.
         return _Value(self.emit("MatMul", [self.emit("Cast", [value.name], to=self.types.FLOAT) for value in (x, other)]),
                       max(self.known(x), self.known(other)))
 
@@ -869,7 +871,7 @@ class _Translator:
     _on_reshape = _on_unsafeview = _on_view
 
     def _reshaped(self, x: Any, sizes: list | None) -> _Value:
-        """A Reshape by the sizes of the call, or by those that the graph states."""
+        """A Reshape to the sizes of the call, or to the sizes that the graph states."""
         self.known(x)
         shape = self.shape_of(self.node)
         if sizes is None or not all(isinstance(n, int) for n in sizes):
@@ -885,7 +887,7 @@ class _Translator:
         return self.like(x, self.emit("Reshape", [self.name_of(x), self.vector(sizes)]), len(sizes))
 
     def _keeps_first(self, sizes: list | None) -> bool:
-        """Whether a Reshape's first size is the first size of its input."""
+        """Whether a Reshape keeps the first size of its input."""
         if sizes is None:  # Flatten
             return self.option(1, "start_dim", 0) > 0
         first = sizes[0]
@@ -1009,12 +1011,12 @@ class _Translator:
 
 
 def translate(module: Any, example_inputs: tuple | None = None) -> Translation:
-    """A module in the words of ONNX. `example_inputs`: a run's arguments, which give the shapes of tensors."""
+    """Translates a module to ONNX. `example_inputs`: a run's arguments, which give the shapes of tensors."""
     return _Translator(module, _graph_of(module, example_inputs)).run()
 
 
 def constants_of(translation: Translation, proto: Any) -> list[np.ndarray]:
-    """What the operators of a translation read for each place, in the translation or in a repaired copy."""
+    """The constants of all places of a translation, as the operators read them in the translation or in a repaired copy."""
     from onnx import numpy_helper
 
     initializers = {tensor.name: tensor for tensor in proto.graph.initializer}

@@ -1,11 +1,11 @@
-"""PyTorch modules and exported programs: which layers can saturate on CPUs without VNNI, and modules in which none can.
+"""Audits and repairs PyTorch modules and programs: finds layers that can saturate on CPUs without VNNI, and makes them safe.
 
     import intact.torch
 
     repaired, report = intact.torch.repair(module)
 
-Reads modules quantized in eager mode, by FX graph mode, or by PT2E (torchao), whose weights are s8. Needs the packages torch and
-onnx.
+Reads modules with s8 weights that were quantized in eager mode, by FX graph mode, or by PT2E (torchao). Needs the packages torch
+and onnx.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ._repair_report import to_text as _repair_text
 from ._report import to_text as _audit_text
 from ._torch_graph import ExportedProgram, Translation, constants_of, translate, write_back
 
-_ENGINES = ("fbgemm", "onednn")  # that PyTorch has; its engine x86 is one of them, by the layer and the CPU
+_ENGINES = ("fbgemm", "onednn")  # PyTorch's; its engine x86 takes one of them, by the layer and the CPU
 
 
 def _translated(module: Any, example_inputs: Any) -> Translation:
@@ -38,12 +38,12 @@ def _translated(module: Any, example_inputs: Any) -> Translation:
 
 
 def _names(translation: Translation, engines: Iterable[str] | None) -> list[str]:
-    """Inductor runs exported programs by oneDNN; modules run by whichever engine is chosen."""
+    """The engines to audit for. Inductor runs exported programs with oneDNN; modules run with any of PyTorch's engines."""
     return list(engines) if engines is not None else ["onednn"] if translation.is_exported else list(_ENGINES)
 
 
 def _named(audited: Audit, translation: Translation, module: Any) -> Audit:
-    """The audit in PyTorch's words."""
+    """The audit with PyTorch's names."""
     audited.model.path, audited.model.engine = type(module).__name__, "pytorch"
     for layer in audited.layers:
         layer.layer.op_type = translation.operators.get(layer.layer.name, layer.layer.op_type)
@@ -64,8 +64,8 @@ def audit(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | N
     """Audits a module's quantized layers, as `intact.audit()` does a file's.
 
     - `module`: a quantized `torch.nn.Module` that torch.fx traces, a `GraphModule`, or an `ExportedProgram`.
-    - `example_inputs`: a tuple, the arguments of a run. It gives the sizes of tensors, which reshaped tensors need.
-    - `engines`: names of engines.json; by default fbgemm and onednn, and onednn for exported programs, as Inductor runs these.
+    - `example_inputs`: a tuple, the arguments of a run. Without the sizes that it gives, reshaped tensors keep their order.
+    - `engines`: names of engines.json; by default fbgemm and onednn; for exported programs onednn, with which Inductor runs them.
 
     Raises `Error`."""
     translation = _translated(module, example_inputs)
@@ -74,17 +74,17 @@ def audit(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | N
 
 def repair(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | None = None,
            **options: Any) -> "tuple[Any, Repair]":
-    """Reorders the channels of a module so that no pair of adjacent depths can saturate. Unless `max_noise` is given, the module
-    computes the same.
+    """Reorders the channels of a module so that no pair of adjacent depths can saturate. Without `max_noise`, the module computes
+    the same results.
 
     - `module`, `example_inputs`: as for `audit()`. The module is not changed.
-    - `engines`: in which no pair shall saturate, fbgemm or onednn; the default is that of `audit()`.
+    - `engines`: fbgemm or onednn: no pair shall saturate in these; the default is that of `audit()`.
     - `options`: `bit_exact`, `keep_channels`, `max_depth`, `max_noise`, as for `intact.repair()`. Programs keep their numbers of
-      channels. With `max_noise`, layers that no order makes safe get shortened weights. Outputs whose weights have a scale of
-      their own may get weights of 7 bits with twice the scale instead, which makes a noise of about 0.5; weights that operators
-      share are only shortened.
+      channels. With `max_noise`, layers that no order makes safe get shortened weights. An output with its own scale may get
+      weights of 7 bits with twice the scale instead, which makes a noise of about 0.5. Weights that operators share are only
+      shortened.
 
-    Gives a repaired copy, and what was done; layers that stay unsafe are left as they are. Raises `Error`."""
+    Returns a repaired copy and a description of the repair. Layers that stay unsafe are not changed. Raises `Error`."""
     repaired = _copied(module)
     translation = _translated(repaired, example_inputs)
     names = _names(translation, engines)
@@ -107,7 +107,7 @@ def repair(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | 
 
 
 def to_text(result: "Audit | Repair") -> str:
-    """What `intact audit` or `intact repair` would print."""
+    """The text that `intact audit` or `intact repair` would print."""
     return _audit_text(result) if isinstance(result, Audit) else _repair_text(result)
 
 
@@ -115,6 +115,6 @@ def _copied(module: Any) -> Any:
     """A copy with constants of its own."""
     if not isinstance(module, ExportedProgram):
         return copy.deepcopy(module)
-    program = copy.copy(module)  # a deep copy renames inputs whose names are those of built-in functions
+    program = copy.copy(module)  # a deep copy would rename inputs that are named like built-in functions
     program._state_dict, program._constants = copy.deepcopy((module.state_dict, module.constants))
     return program

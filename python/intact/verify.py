@@ -29,7 +29,7 @@ __all__ = ["FEATURES", "ConvProblem", "GemmProblem", "Sweep", "sweep"]
 
 @dataclass
 class Sweep:
-    """What a sweep found: whether every output is what the target claims, the program's text, and its JSON
+    """A sweep's result. `passed`: every output is what the target claims. `text`: the program's output. `report`: its JSON
     (schema "intact-sweep": verify/report/sweep_file.h)."""
 
     passed: bool
@@ -38,14 +38,14 @@ class Sweep:
 
 
 def sweep(target: type | str, *, quick: bool = True) -> Sweep:
-    """Runs problems on a class, or on a plug-in or peer by name, each in a process of its own. `quick`: some thousand
-    problems, else some five thousand. The class is imported there from its file. Raises `Error` for a target that
-    cannot be loaded or takes no problem."""
+    """Runs problems on a class, or on a plug-in or peer by name, each in a process of its own, which imports the class from
+    its file. `quick`: about a thousand problems, else about five thousand. Raises `Error` for a target that cannot be
+    loaded or supports no problem."""
     name = target
     if inspect.isclass(target):
         file = inspect.getsourcefile(target)
         if file is None or "." in target.__qualname__:
-            raise invalid(f"target: {target.__qualname__} is not at the top of a file; expected such a class")
+            raise invalid(f"target: {target.__qualname__} is not at the top level of a file; expected a class that is")
         name = f"python:{Path(file).resolve()}:{target.__name__}"
     elif not isinstance(target, str):
         raise invalid(f"target: is a {type(target).__name__}; expected a class, or a string as for --target")
@@ -55,5 +55,5 @@ def sweep(target: type | str, *, quick: bool = True) -> Sweep:
         run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if run.returncode not in (0, 1):
             lines = (run.stderr.strip() or run.stdout.strip()).splitlines()
-            raise Error("INVALID_ARGUMENT", lines[-1].removeprefix("intact: ") if lines else "the sweep ended without a word")
+            raise Error("INVALID_ARGUMENT", lines[-1].removeprefix("intact: ") if lines else "the sweep failed without a message")
         return Sweep(run.returncode == 0, run.stdout, json.loads(path.read_text()))

@@ -1,12 +1,13 @@
 """against_engine.py MODEL DATA.npz [--engine NAME]: does an engine compute what the audit predicts for CPUs without VNNI?
 
-Each audited product and convolution gets the activations that MODEL's exact variant makes of DATA, and is run by itself in the
-installed engine (onnxruntime, the default, fbgemm, onednn, openvino): natively on a CPU without VNNI, elsewhere under Debian's
-qemu-user as on a Haswell. Prints a line for each layer. Exit status: 0 if every output is the predicted one, 1 if not, 2 for bad input.
+MODEL's exact variant runs on DATA. Each audited product and convolution gets its activations of this run and is run by itself in
+the installed engine (onnxruntime, the default, fbgemm, onednn or openvino): natively on a CPU without VNNI, else in Debian's
+qemu-user, which emulates a Haswell. Prints a line for each layer. Exit status: 0 if every output is as predicted, 1 if not, 2 for
+bad input.
 
-In ONNX Runtime it is the model's operator that runs, and all of its outputs are predicted. Of DynamicQuantizeLSTM and QAttention the
-outputs are compared with those of the operator with u8 weights: equal where the audit proves the weights safe. The other engines run
-the layer's u8 activations and s8 weights in their own operator.
+ONNX Runtime runs the model's own operator, and all of its outputs are predicted. The outputs of DynamicQuantizeLSTM and
+QAttention are instead compared with the operator with u8 weights: they must be equal if the audit proves the weights safe. The
+other engines run the layer's u8 activations and s8 weights in their own operator.
 """
 
 from __future__ import annotations
@@ -108,7 +109,8 @@ def worker(engine: str, folder: str, count: int) -> None:
 
 @dataclass
 class Operands:
-    """Of an operator on data: activations, zero points, scales and bias; scales are None where it gives integers or floats."""
+    """An operator's operands on data: activations, zero points, scales and bias. Scales are None if its outputs are integers or
+    floats."""
 
     a: np.ndarray
     az: int = 0
@@ -138,7 +140,7 @@ def flat(value):
 
 
 def operands_of_operator(layer, value) -> Operands:
-    """Of a quantized operator; `value` gives a tensor by its name."""
+    """The operands of a quantized operator. `value` returns a tensor by its name."""
     node = layer.graph_node
     found = {name: flat(value(node.input[place])) for name, place in PLACES[node.op_type].items()
              if len(node.input) > place and node.input[place]}
@@ -149,7 +151,8 @@ def operands_of_operator(layer, value) -> Operands:
 
 
 def operands_of_qdq(layer, group, scope, value) -> Operands:
-    """Of a Conv, MatMul or Gemm between DequantizeLinear and QuantizeLinear; ONNX Runtime moves s8 activations to u8."""
+    """The operands of a Conv, MatMul or Gemm between DequantizeLinear and QuantizeLinear. ONNX Runtime shifts s8 activations to
+    u8."""
     made = {name for node in group for name in node.output}
     dequantizers = [scope.dequantizer(name) for name in layer.graph_node.input if name in made]
     a, b = dequantizers[:2]
@@ -167,7 +170,7 @@ def operands_of_qdq(layer, group, scope, value) -> Operands:
 
 
 def group_of(layer, scope) -> list:
-    """The nodes that ONNX Runtime makes one operator of."""
+    """The nodes that ONNX Runtime fuses into one operator."""
     node = layer.graph_node
     if not layer.is_qdq:
         return [node]
@@ -192,7 +195,7 @@ def group_of(layer, scope) -> list:
 
 
 def results(layer, o: Operands, raw: np.ndarray) -> np.ndarray:
-    """Sums of raw products less what the zero points add."""
+    """Sums of products, minus the part that comes from zero points."""
     w = layer.weights.reshape(len(layer.weights), -1).T if layer.is_convolution else layer.weights
     sums = raw.astype(np.int64) - int(o.az) * w.astype(np.int64).sum(axis=0)
     if np.any(o.bz):
@@ -218,7 +221,7 @@ def output_of_onnxruntime(o: Operands, sums: np.ndarray) -> np.ndarray:
 
 
 def output_of_engine(engine: str, case: dict, sums: np.ndarray) -> np.ndarray:
-    """Bytes of FBGEMM, of oneDNN in PyTorch, of OpenVINO, each in its own float32 steps."""
+    """Bytes of FBGEMM, of oneDNN in PyTorch or of OpenVINO, each by its own float32 steps."""
     acc, bias, scale = sums.astype(np.float32), case["bias"], case["sx"] * case["sw"]
     if engine == "fbgemm":
         y = np.rint((acc + bias / scale) * (scale / case["sy"])) + float(case["zy"])
@@ -234,7 +237,7 @@ def output_of_engine(engine: str, case: dict, sums: np.ndarray) -> np.ndarray:
 
 
 class Comparison:
-    """The layers of a model on data, and a folder of cases for the emulator."""
+    """Runs the layers of a model on data, and collects cases for the emulator in a folder."""
 
     def __init__(self, path: str, data: str, engine: str, folder: str):
         self.engine, self.folder = engine, folder
@@ -277,7 +280,7 @@ class Comparison:
         inputs, constants = {}, []
         first = group[0]
         if first.op_type == "DequantizeLinear" and self.value(first.input[0]).dtype == np.int8:
-            # ONNX Runtime moves to u8 what is s8 between a QuantizeLinear and a DequantizeLinear.
+            # ONNX Runtime shifts s8 tensors between a QuantizeLinear and a DequantizeLinear to u8.
             q, scale, point = (self.value(name) for name in first.input)
             inputs["float"] = (q.astype(np.float32) - point) * scale
             group = [helper.make_node("QuantizeLinear", ["float", *first.input[1:]], [first.input[0]])] + group
@@ -323,7 +326,7 @@ class Comparison:
         name = f"{node.op_type} {node.name}, {unsafe} of {len(layers)} products can saturate"
         name += "" if changes is None else f", {changes} sums change"
         self.add("", inputs, None, None, exact_variant(audit(path)))
-        # Equal, or not, or either: a pair that can clamp need not, and sums inside a recurrent layer are not seen.
+        # Equal, different, or unknown: a pair that can clamp need not, and sums inside a recurrent layer are not visible.
         expected = True if unsafe == 0 or changes == 0 else None if changes is None else False
         self.add(name, inputs, expected, None, model)
 
@@ -367,7 +370,7 @@ class Comparison:
         self.add(layer.name, {name: np.asarray(a, order="C") for name, a in case.items()}, [expected], [exact])
 
     def runs_in_float(self, layer) -> str:
-        """Why ONNX Runtime computes a layer between DequantizeLinear and QuantizeLinear in float, if it does."""
+        """The reason if ONNX Runtime computes a layer between DequantizeLinear and QuantizeLinear in float, else ""."""
         if self.has_channel_scales(layer):
             return "a scale for each channel of the activations"
         node, last = layer.graph_node, group_of(layer, self.scope)[-1]
@@ -400,7 +403,7 @@ class Comparison:
             self.variants(group)
 
     def run(self) -> str:
-        """Runs the cases in the emulator, or natively on a CPU that clamps. Gives what went wrong, or nothing."""
+        """Runs the cases in the emulator, or natively on a CPU that clamps. Returns an error in words, or ""."""
         emulator = [] if self.audited.cpu_clamps else [shutil.which("qemu-x86_64") or "", "-cpu", "Haswell"]
         if emulator and not emulator[0]:
             return "this CPU has VNNI; install qemu-user"
@@ -410,7 +413,7 @@ class Comparison:
         return process.stderr[-500:] if process.returncode else ""
 
     def report(self) -> bool:
-        """Prints a line for each case, and a last one; whether all is as predicted."""
+        """Prints a line for each case and a summary. Returns whether all outputs are as predicted."""
         wrong = refused = compared = outputs = moved = 0
         for i, (name, expected, exact) in enumerate(self.cases):
             refusal = Path(f"{self.folder}/{i}_refused")
@@ -445,7 +448,7 @@ class Comparison:
 
     @staticmethod
     def rows(y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """An engine's output in the order of a prediction, whose last dimension are columns."""
+        """An engine's output in the order of a prediction: the last dimension is the columns."""
         if y.shape == wanted.shape:
             return y
         channels_last = np.moveaxis(y, 1, -1) if y.ndim > 2 and y.shape[1] == wanted.shape[-1] != y.shape[-1] else y

@@ -1,4 +1,4 @@
-"""Nodes and constants of an ONNX graph, as tests put them together."""
+"""Builds ONNX graphs for tests from nodes and constants."""
 
 import numpy as np
 from onnx import helper

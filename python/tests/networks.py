@@ -1,7 +1,7 @@
 """networks.py OUT [--score]: small networks, trained on scikit-learn's digits and quantized by the engines' own tools.
 
 Writes OUT/NETWORK_float.onnx, OUT/NETWORK_HOW.onnx, OUT/digits.npz (inputs of 16 digits) and OUT/held_out.npz (400 digits and their
-labels), and prints what share of the held-out digits each model recognises. `--score` only prints: in an emulator, say.
+labels), and prints the share of the held-out digits that each model recognises. `--score` only prints, in an emulator, say.
 Needs torch, scikit-learn, onnx and onnxruntime; models of NNCF need nncf and openvino.
 """
 
@@ -20,7 +20,7 @@ WIDTH = 32  # of the encoder
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, 1, 8, 8) of 0 to 1, in an order of chance, and their labels."""
+    """Images (N, 1, 8, 8) of 0 to 1, in random order, and their labels."""
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
@@ -54,7 +54,8 @@ def mobile():
 
 
 def residual():
-    """Like ResNet, with one block of groups like ResNeXt's; odd numbers of channels tell pairs across taps from pairs within."""
+    """Like ResNet, with one block of groups like ResNeXt's. With odd numbers of channels, pairs across taps differ from pairs
+    within."""
     from torch import nn
 
     class Block(nn.Module):
@@ -128,7 +129,7 @@ NETWORKS = {"mobile": mobile, "residual": residual, "encoder": encoder, "recurre
 
 
 def trained(make, x: np.ndarray, y: np.ndarray, epochs: int = 20):
-    """A network that has learnt the digits x, y; the seed is fixed."""
+    """A network trained on the digits x, y with a fixed seed."""
     import torch
 
     torch.set_num_threads(1)  # the networks are small
@@ -177,8 +178,8 @@ def coarser(path: Path) -> dict:
 
 
 def quantize_onnxruntime(source: Path, out: Path, name: str, x: np.ndarray) -> None:
-    """ONNX Runtime's tool: static and dynamic, as QDQ and as quantized operators, with 7 bits for the weights or the activations, and
-    what its optimizer makes of dynamic models."""
+    """Models of ONNX Runtime's tool: static and dynamic, as QDQ and as quantized operators, with 7 bits for the weights or the
+    activations; and dynamic models after its optimizer."""
     import onnxruntime
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -225,7 +226,7 @@ def quantize_attention(source: Path, out: Path, name: str) -> None:
 
 
 def quantize_nncf(source: Path, out: Path, name: str, x: np.ndarray) -> None:
-    """NNCF on the ONNX model, and on OpenVINO's."""
+    """Models of NNCF, from the ONNX model and from OpenVINO's."""
     import nncf
     import onnx
     import openvino

@@ -1,4 +1,4 @@
-"""Random small quantized ONNX graphs, and a plain evaluator of the operators in them: for test_repair.py."""
+"""Random small quantized ONNX graphs for test_repair.py, and a plain evaluator of their operators."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Dynamic(Graph):
             return [(self.node("Div", [x, self.node("Sqrt", [self.node("Add", [mean, self.constant(np.float32(1))])])]), c)]
         if op == "mean":
             return [(self.node("Add", [x, self.node("ReduceMax", [x], axes=[1], keepdims=1)]), c)]
-        if op == "strange":  # nothing is known of this operator
+        if op == "strange":  # an unknown operator
             return [(self.node("CumSum", [x, self.constant(np.int64(self.pick(1, 2)))]), c)]
         if op == "slice" and c >= 8:
             begin = int(rng.integers(0, c // 2))
@@ -372,7 +372,7 @@ def random_graph(seed):
 
 
 def evaluate(model, data):
-    """A model's outputs, in NumPy. Sums of floats do not depend on where their columns are."""
+    """A model's outputs, computed by NumPy. Sums of floats do not depend on the places of their columns."""
     from intact._onnx import attributes
     from intact._run import dynamically_quantized
 

@@ -11,9 +11,9 @@ NETS is the output of networks.py; NAME is a network, all by default. For each s
     u8 weights         zero point 128, which ONNX Runtime multiplies exactly
 
 Columns: layers that can saturate in the engine; held-out digits that are recognised, on this CPU and on a Haswell that Debian's
-qemu-user emulates; decibels from the float model's outputs, on both; time of a run on this CPU over that of the stored model, one
-thread, CPU time, the median of interleaved runs. OpenVINO gets the static models, repaired for OpenVINO; `changed` counts digits whose
-outputs differ from the stored model's on this CPU by more than 1e-4 of the largest.
+qemu-user emulates; decibels from the float model's outputs, on both; CPU time of a run on this CPU over the stored model's: one
+thread, median of interleaved runs. OpenVINO gets the static models, repaired for OpenVINO. `changed` counts digits: an output
+differs from the stored model's on this CPU by more than 1e-4 of the largest.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def runner(engine: str, path: str):
 
 
 def outputs(engine: str, path: str, x: np.ndarray) -> np.ndarray:
-    """Of all digits; one at a time where quantization at run time looks at the whole batch, and in OpenVINO 2026.4.1, which
-    computes the encoder wrongly from the 38th digit of a batch on."""
+    """The outputs of all digits. One digit at a time if quantization at run time depends on the whole batch, and in OpenVINO
+    2026.4.1, which computes the encoder wrongly from the 38th digit of a batch on."""
     run = runner(engine, path)
     is_single = engine == "openvino" or "_dynamic" in Path(path).stem
     return np.concatenate([run(part) for part in np.split(x, len(x) if is_single else 1)])

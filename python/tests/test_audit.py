@@ -56,7 +56,7 @@ def test_products(tmp_path, op, inputs, domain):
     assert (found.pairing, found.pairs, found.failing_pairs, found.failing_columns) == ("depths", 6, 1, 1)
     assert found.witness == "column 1, depths 0 1: 255*127 + 255*127 = 64770"
     assert found.error == math.ceil((64770 - 32767) * (0.5 if op in ("QLinearMatMul", "QGemm") else 1))
-    assert not result.is_proven and "1 of 1 layers can saturate in ONNX Runtime" in verdict(result)
+    assert not result.is_proven and "1 of 1 layers can compute wrong sums in ONNX Runtime" in verdict(result)
 
 
 def test_transposed_gemm_and_batches_of_weights(tmp_path):
@@ -99,7 +99,7 @@ def test_depthwise_and_groups(tmp_path):
     result = audit(convolution(tmp_path, weights, group=4), engines_asked=["onnxruntime", "fbgemm", "onednn", "openvino"])
     assert [c.failing_pairs for c in result.layers[0].engines.values()] == [0, 4, 0, 0]
     assert result.affecting == ["fbgemm"]
-    assert "this CPU is affected" in verdict(result) or verdict(result).endswith("some layers clamp here too in FBGEMM")
+    assert "and is affected" in verdict(result) or verdict(result).endswith("some layers can be wrong here too in FBGEMM")
     assert audit(convolution(tmp_path, weights, group=4), engines_asked=["onnxruntime"]).affecting == []
     result = audit(convolution(tmp_path, weights, group=2), engines_asked=["onnxruntime", "openvino", "onednn"])  # multiplier 2
     assert [c.pairing for c in result.layers[0].engines.values()] == ["flattened", "flattened", "none"]
@@ -324,7 +324,8 @@ def test_the_command(tmp_path):
     path = one(tmp_path, "MatMulInteger", ["a", "w"], {"w": HOT})
     run = program("audit", path, "--json", tmp_path / "j", "--html", tmp_path / "h")
     assert run.returncode == 1 and [line.split(" ")[1] for line in run.stderr.splitlines()] == ["wrote", "wrote"]
-    assert run.stdout.splitlines()[-1].startswith("1 of 1 layers can saturate in ONNX Runtime on CPUs without VNNI; this CPU ")
+    assert run.stdout.splitlines()[-1].startswith(
+        "on CPUs without VNNI 1 of 1 layers can compute wrong sums in ONNX Runtime; this CPU has ")
     report = json.loads((tmp_path / "j").read_text())
     assert (report["schema"], report["schema_version"], report["proven"]) == ("intact-audit", 1, False)
     assert report["layers"][0]["engines"]["onnxruntime"]["failing_pairs"] == 1
@@ -454,7 +455,7 @@ def test_on_data(tmp_path):
 
 
 def test_an_odd_last_channel_of_u8_weights_is_alone():
-    """Weights of 128 are zeros to the instruction: so is the partner of the last channel of a tap."""
+    """Weights of 128 are zeros for the instruction, and so is the partner of the last channel of a tap."""
     weights = np.full((1, 2, 2, 3), 128, np.uint8)
     weights[..., 2] = 0
     layer = QuantizedLayer("n", "Conv", "Conv", False, "u8", "u8", weights, (0, 255), "")

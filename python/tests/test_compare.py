@@ -1,4 +1,4 @@
-"""`intact compare`: faults planted in one layer are found there, in their category, with the advice that removes them."""
+"""`intact compare`: finds planted faults in their layer and category, and gives the advice that removes them."""
 
 import json
 import math
@@ -36,8 +36,8 @@ def weights(seed, shape=(DEPTH, DEPTH)):
 
 
 class Pair:
-    """Float layers `one` and `two`, y = (x @ w1 + b1) @ w2 + b2, and the model quantized in QDQ form: `stored` of a layer changes
-    how it is stored (`scale`, `point`, `bits`, `bias`, `alpha`, `range` of its input, `channels`: a scale for each)."""
+    """Float layers `one` and `two`, y = (x @ w1 + b1) @ w2 + b2, and the model quantized in QDQ form. `stored`: by layer, changes
+    of how it is stored: `scale`, `bits`, `bias`, `alpha`, `range` of its input, `channels` (a scale for each)."""
 
     def __init__(self, folder, stored=None, smooth=False, w1=None, w2=None, x=None, names=("one", "two")):
         self.folder, self.smooth = folder, smooth
@@ -129,7 +129,7 @@ def test_matching_by_name(tmp_path):
     assert found[1].float_node.name == "two" and found[1].how.startswith("name, correlation 0.0")
 
 
-def test_equal_weights_are_told_apart_by_name(tmp_path):
+def test_equal_weights_are_distinguished_by_name(tmp_path):
     pair = Pair(tmp_path, w1=weights(1), w2=weights(1), names=("two_quant", "one_quant"))
     found, _ = match(audit(pair.quantized), pair.float)
     assert [m.float_node.name for m in found] == ["two", "one"]
@@ -288,7 +288,7 @@ def test_another_bias(tmp_path):
 def test_another_operator(tmp_path):
     found, layers = Pair(tmp_path, {"two": {"alpha": 2.0}}).compared()
     assert layers["two"].unexplained > 0 and found.of("implementation")[0].name == "two" and not layers["two"].category
-    assert not layers["one"].unexplained and "weights, activations and rounding explain" in to_text(found)
+    assert not layers["one"].unexplained and "weights, activations and rounding explain only" in to_text(found)
 
 
 def test_the_eighth_bit(tmp_path):
@@ -405,7 +405,7 @@ def test_the_command(tmp_path):
     run = program("compare", pair.quantized, pair.float, "--data", tmp_path / "data", "--json", tmp_path / "j",
                   "--html", tmp_path / "h")
     assert run.returncode == 0, run.stderr
-    for words in ("2 of 2 layers have a float node; 4 samples", "would help: left in float: two: output y ",
+    for words in ("2 of 2 layers found in the float model; 4 samples", "would help: left in float: two: output y goes from ",
                   "data-insensitive error (of weights, biases and rounding: any input has it): 2 of 2 layers"):
         assert words in run.stdout
     report = json.loads((tmp_path / "j").read_text())
@@ -450,8 +450,8 @@ def test_what_is_left_out_is_said(tmp_path):
     other = model(tmp_path / "other.onnx", [helper.make_node("MatMul", ["x", "w1"], ["y"], name="z")], {"w1": pair.w[0]})
     found = compare(pair.quantized, other, tmp_path / "data")
     text = to_text(found)
-    assert "1 of 2 layers have a float node" in text
-    assert "not compared, as no float node has weights like these, or its name: two\n" in text
+    assert "1 of 2 layers found in the float model" in text
+    assert "not compared: two: no float node has weights like these, or its name\n" in text
     assert to_json(found)["layers"][1]["weights"] is None and "not compared" in to_html(found)
 
 
@@ -464,7 +464,7 @@ def test_a_float_model_of_another_network(tmp_path):
     for node in proto.graph.node:
         node.name = f"other_{node.name}"
     onnx.save(proto, str(other))
-    with pytest.raises(Error, match="has the weights of no layer of .*; expected the model before quantization"):
+    with pytest.raises(Error, match="contains no weights of .*; expected the model before quantization"):
         compare(pair.quantized, other, tmp_path / "data")
 
 

@@ -1,4 +1,4 @@
-"""`intact audit --data`: sums as engines compute them, and outputs beside the float model's."""
+"""`intact audit --data`: sums as engines compute them, and outputs compared with the float model's."""
 
 import json
 import shutil
@@ -81,7 +81,7 @@ def test_distances_to_the_float_model(tmp_path):
     pytest.importorskip("onnxruntime")
     quantized, before, data = models(tmp_path)
     run = program("audit", quantized, "--data", data, "--float", before, "--json", tmp_path / "j")
-    assert run.returncode == 1 and "; against float: exact " in run.stdout
+    assert run.returncode == 1 and "; from the float model: exact sums " in run.stdout
     (output,) = json.loads((tmp_path / "j").read_text())["outputs"]
     assert output["exact_to_float"] > 40
     assert (output["stock_to_float"] < 10) == audit(quantized).cpu_clamps
@@ -103,7 +103,7 @@ def test_an_emulator_shows_the_harm(tmp_path, monkeypatch):
     monkeypatch.delenv("INTACT_PYTHON", raising=False)
     quantized, before, data = models(tmp_path)
     run = program("audit", quantized, "--data", data, "--float", before, "--emulate", "--json", tmp_path / "j")
-    assert run.returncode == 1 and "dB, where rounding noise alone makes" in run.stdout
+    assert run.returncode == 1 and "dB); rounding noise alone makes" in run.stdout
     report = json.loads((tmp_path / "j").read_text())
     assert report["stock_clamps"] and report["outputs"][0]["stock_to_float"] < 10
 

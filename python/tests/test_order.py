@@ -15,7 +15,7 @@ needs_library = pytest.mark.skipif(not HAS_LIBRARY, reason="built without LEMON,
 
 
 def laplace(channels, columns, seed=0, spread=0.0):
-    """Weights as layers have them: each column fills int8. `spread`: how different the channels are."""
+    """Weights like those of layers: each column fills int8. `spread`: how different the channels are."""
     rng = np.random.default_rng(seed)
     weights = rng.laplace(size=(channels, columns)) * np.exp(spread * rng.normal(size=(channels, 1)))
     return np.clip(np.rint(weights / np.abs(weights).max(axis=0) * 127), -128, 127).astype(np.int8)
@@ -26,7 +26,7 @@ def failing(matrix, high=255):
 
 
 def with_zeros(matrix, found):
-    """The matrix in the order that was found, a row of zeros behind each single channel."""
+    """The matrix in the new order, with a row of zeros after each single channel."""
     rows = []
     for channel in found.order.tolist():
         rows.append(matrix[channel])
@@ -36,7 +36,7 @@ def with_zeros(matrix, found):
 
 
 def check(matrices, found, highs=255, blocks=1):
-    """That the order is one, and that certificates agree with `unsafe`."""
+    """Checks that the order is a permutation, and that certificates agree with `unsafe`."""
     channels = len(matrices[0])
     length = channels // blocks
     assert found.order.dtype == np.int64
@@ -58,7 +58,7 @@ def check(matrices, found, highs=255, blocks=1):
 
 
 def of_graph(safe, rng):
-    """A matrix whose safe pairs are those of a graph: a column for each pair that is none."""
+    """A matrix with the edges of a graph as its safe pairs: a column for each pair that is no edge."""
     channels = len(safe)
     others = [(i, j) for i in range(channels) for j in range(i) if not safe[i, j]]
     matrix = np.zeros((channels, max(1, len(others))), np.int8)
@@ -76,8 +76,8 @@ def random_graph(channels, rng):
 
 
 def largest(safe, preferred=None):
-    """The number of pairs of a largest matching, by trying all. With `preferred`: the number of preferred pairs of a perfect
-    matching that has the most of them."""
+    """The number of pairs of a maximum matching, by trying all. With `preferred`: the largest number of preferred pairs of a
+    perfect matching."""
     channels = len(safe)
 
     @functools.lru_cache(maxsize=None)
@@ -171,7 +171,7 @@ def test_as_many_pairs_as_networkx_finds(seed):
 
 @needs_library
 def test_a_largest_matching_of_a_large_graph_is_known():
-    """Channels of one kind fit only channels of the other kind: as many pairs as there are of the rarer kind."""
+    """Channels of one kind fit only channels of the other kind, so the rarer kind decides the number of pairs."""
     rng = np.random.default_rng(3)
     is_rare = np.zeros(700, bool)
     is_rare[rng.permutation(700)[:250]] = True
@@ -183,7 +183,7 @@ def test_a_largest_matching_of_a_large_graph_is_known():
 
 @needs_library
 def test_one_pair_among_thousands_is_found():
-    """Two odd groups whose channels fit all of their group, and one pair that joins the groups: an order needs this pair."""
+    """Two odd groups, in which all channels fit each other, and one pair that joins the groups: an order needs this pair."""
     group = np.arange(202) < 101
     safe = group[:, None] == group
     safe[50, 150] = safe[150, 50] = True

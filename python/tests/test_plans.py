@@ -409,7 +409,7 @@ REFUSED = {
     "scale": lambda: intact.Gemm(B, scales=[1.0, 2.0]),
     "b_zero_points: has a value that is no int32": lambda: intact.Gemm(B, b_zero_points=0.5),
     "a_zero_point: is 1.5; expected an integer": lambda: intact.Gemm(B, a_zero_point=1.5),
-    "clamp: is given beside activation='relu'": lambda: intact.Gemm(B, scales=1.0, activation="relu", clamp=(0, 6)),
+    "clamp: is given together with activation='relu'": lambda: intact.Gemm(B, scales=1.0, activation="relu", clamp=(0, 6)),
     "a: has dtype int8; expected uint8": lambda: intact.Gemm(B).run(A.view(np.int8)),
     "a: has 15 columns; expected 16": lambda: intact.Gemm(B).run(A[:, :15]),
     "a: the elements of a row are 2 bytes apart; expected 1": lambda: intact.Gemm(B[:8]).run(A[:, ::2]),
@@ -421,7 +421,7 @@ REFUSED = {
         np.broadcast_to(np.ones(3, np.uint8), (1, 5, 5, 3))),
     "a_range: is 5; expected two numbers": lambda: intact.Gemm(B, a_range=5),
     "a_range: is .0, 0.; expected more": lambda: intact.Gemm(B, a_range=(0, 0)),
-    "a_range: is 1099511627776; expected an integer of 32 bits": lambda: intact.Gemm(B, a_range=(0, 2**40)),
+    "a_range: is 1099511627776; expected an integer that fits into int32": lambda: intact.Gemm(B, a_range=(0, 2**40)),
     "a_zero_point: is 1099511627776": lambda: intact.Gemm(B, a_zero_point=2**40),
     "threads: is 1099511627776": lambda: intact.Gemm(B).run(A, threads=2**40),
     "clamp: is 3; expected two numbers": lambda: intact.Gemm(B, scales=1.0, clamp=3),
@@ -441,7 +441,7 @@ REFUSED = {
         random((1, 4, 8, 3), np.uint8), a_zero_points=1),
     "threads is -1": lambda: intact.Gemm(B).run(A, threads=-1),
     "stride: has 1 entries; expected 2": lambda: intact.Conv(random((2, 3, 3, 2), np.int8), stride=[1]),
-    "a: pixels are not at one distance": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(
+    "a: pixels are not equally far apart": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(
         random((1, 4, 8, 3), np.uint8)[:, :, :5]),
     "b: is not given; the plan has runtime_b": lambda: intact.Gemm(B, runtime_b=True).run(A),
     "b: is given; the plan has no runtime_b": lambda: intact.Gemm(B).run(A, b=B),

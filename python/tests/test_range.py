@@ -716,7 +716,7 @@ def test_the_repair_makes_8_bits_safe(tmp_path):
     assert first.bounded == "the graph's input 'x'" and not second.bounded and not first.reason + second.reason
     text = to_text(bounded)
     assert "q.onnx: 2 of 2 layers have 7-bit weights; 1 got the full range of 8 bits from " in text
-    assert "f.onnx, 1 the steps that are safe in the stored order\n" in text
+    assert "f.onnx, 1 only the steps that are safe in the stored order\n" in text
     assert "w0; not all steps: the graph's input 'x'\n" in text
     found = json.loads(json.dumps(to_json(bounded)))["undo_reduce_range"]
     assert [layer["bounded"] == "" for layer in found["layers"]] == [False, True]
@@ -750,7 +750,7 @@ def test_the_check_compares_with_the_float_model(tmp_path):
     output = found.outputs[0]
     assert found.is_right and output.repaired_to_float > output.stored_to_float + 2 > 20
     line = found.lines()[0]
-    assert "against the exact variant with 8 bits: repaired equal bit for bit" in line
+    assert "against exact sums with 8 bits: repaired equal bit for bit" in line
     assert f"against the float model: stored {output.stored_to_float:.1f} dB, repaired {output.repaired_to_float:.1f} dB" in line
 
 

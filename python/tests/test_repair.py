@@ -43,7 +43,7 @@ def same(a, b):
 
 @pytest.fixture
 def copied_channels(monkeypatch):
-    """Copied channels wherever they are possible, and many heavy channels."""
+    """Makes u8 weights slow, the budget large and many channels heavy, so that plans have copied channels."""
     monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
     monkeypatch.setattr(_repair_plan, "MOST_DEPTH", 1000)
     monkeypatch.setattr(random_graphs, "HEAVY", 2 / 3)
@@ -55,7 +55,7 @@ def slow_u8_weights(monkeypatch):
 
 
 def keeps_its_outputs(seeds, run):
-    """How many copied channels and orders the repaired random models have."""
+    """Repairs random models and checks their outputs. Returns how many copied channels and orders they have."""
     added = orders = 0
     for seed in seeds:
         model, data = random_graph(seed)
@@ -263,8 +263,8 @@ def test_layers_of_an_inner_graph_get_u8_weights():
 
 
 @pytest.mark.parametrize("op,reason", [
-    ("Gather", "Gather from it"), ("Softmax", "Softmax over it"), ("MatMul", "MatMul of two activations"),
-    ("ArgMax", "the operator ArgMax"), ("CumSum", "the operator CumSum"), ("Slice", "Slice of it"),
+    ("Gather", "Gather from its channels"), ("Softmax", "Softmax over its channels"), ("MatMul", "MatMul of two activations"),
+    ("ArgMax", "the operator ArgMax"), ("CumSum", "the operator CumSum"), ("Slice", "Slice of its channels"),
     ("Reshape", "Reshape that mixes axes"), ("run", "the operator run")])
 def test_what_depends_on_the_order_keeps_it(op, reason):
     b = Builder()
@@ -590,7 +590,7 @@ def test_the_stored_model_is_not_overwritten(tmp_path):
     link.symlink_to(path)
     stored = path.read_bytes()
     for written in (path, link):
-        with pytest.raises(Error, match="is a file of a model that is read"):
+        with pytest.raises(Error, match="is a file of an input model"):
             repair_file(path, written)
     assert path.read_bytes() == stored
     repair_file(path, out)
@@ -610,7 +610,7 @@ def test_the_float_model_is_not_overwritten(tmp_path):
     onnx.save(proto, str(before), save_as_external_data=True, location="r.onnx.data", size_threshold=0)
     stored, data = before.read_bytes(), (tmp_path / "r.onnx.data").read_bytes()
     for written in (before, tmp_path / "r.onnx"):
-        with pytest.raises(Error, match="is a file of a model that is read"):
+        with pytest.raises(Error, match="is a file of an input model"):
             repair_file(path, written, float_model=before)
     assert before.read_bytes() == stored and (tmp_path / "r.onnx.data").read_bytes() == data
 
@@ -697,7 +697,7 @@ ALL = ["onnxruntime", "fbgemm", "onednn", "openvino"]
 
 
 def changes_of(model, repaired):
-    """By layer: how much its weights differ from the stored ones, where channels keep their order."""
+    """By layer: how far its weights are from the stored weights, if channels keep their order."""
     with_files = []
     for one in (model, repaired):
         done = intact.repair(one, keep_channels=True)[1]
@@ -834,7 +834,7 @@ def test_shortened_weights_of_two_layers_are_two_constants():
 
 
 def shortened_everywhere(model, data, engines, max_noise=1000.0):
-    """Nothing is left in any engine, and the noise is what the weights say, layer by layer."""
+    """No layer stays unsafe in any engine, and each layer's noise is the one computed from its weights."""
     repaired, done = intact.repair(model, engines=engines, keep_channels=True, max_noise=max_noise)
     assert done.is_proven, to_text(done)
     if not done.orders:
@@ -877,7 +877,7 @@ def stored_order(monkeypatch):
 
 
 def with_stored_scales(model, repaired):
-    """The repaired model with the stored scales and int16 weights that mean the same; and by product the squared change."""
+    """The repaired model with the stored scales and int16 weights of equal value; and the squared change of each product."""
     constants = [constants_of(m) for m in (model, repaired)]
     reference, noises, halved = onnx.ModelProto(), [], 0
     reference.CopyFrom(repaired)
@@ -936,7 +936,7 @@ def test_outputs_of_7_bits_mean_the_same(stored_order):
 
 @pytest.mark.parametrize("engines", [["onnxruntime"], ALL])
 def test_random_graphs_with_shortened_weights(engines):
-    """With much noise allowed nothing is left, in any engine; the stock run of such a model is its exact variant's."""
+    """With much noise allowed, no layer stays unsafe in any engine, and the stock model runs like its exact variant."""
     is_used = set()
     for seed in range(6000, 6024):
         model, data = random_graph(seed)
@@ -979,7 +979,7 @@ def test_the_check_of_shortened_weights(tmp_path):
     found = check(done)
     (output,) = found.outputs
     assert found.is_right and output.repaired_differ and not output.ordered_differ and not output.clamped
-    assert "with shortened weights" in found.lines()[0] and "no values clamp" in found.lines()[0]
+    assert "with shortened weights" in found.lines()[0] and "; no values of the repaired model are wrong" in found.lines()[0]
     # A wrong order shows.
     for tensor in done.ordered.graph.initializer:
         if tensor.data_type == TensorProto.UINT8 and tensor.dims[:] == [32, 8]:
@@ -1056,7 +1056,7 @@ def test_copies_keep_every_sum(seed):
 
 
 def three_heavy_channels(b):
-    """A layer of three channels of which no two are a safe pair, and whose weights fit into four places."""
+    """A layer of three channels: no two are a safe pair, and their weights fit into four places."""
     hidden = b.node("Relu", [b.linear("x", 16, 3)])
     return b.linear(hidden, 3, 8, b.constant(np.tile(np.array([[85], [84], [86]], np.int8), 8)))
 
@@ -1086,7 +1086,7 @@ def test_a_copy_has_the_scale_of_its_channel(slow_u8_weights):
 
 
 def test_noise_never_leaves_more_layers_unsafe(monkeypatch):
-    """With noise, the plan spends the budget on the layer of more multiply-adds; without, on several of fewer."""
+    """With noise, the plan spends the budget on a layer with more multiply-adds; without, on several layers with fewer."""
     plans = []
 
     class Planned:
@@ -1116,7 +1116,7 @@ def test_sizes_that_a_convolution_model_leaves_open():
 
 
 def first_convolution(is_qdq, channels=3, bound=None, kernel=3):
-    """A convolution of the graph's input whose channels are heavy."""
+    """A convolution of the graph's input, with heavy channels."""
     b = Builder()
     w = b.rng.choice([-120, 120], (8, channels, kernel, kernel)).astype(np.int8)
     scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.zeros(8, np.int8))

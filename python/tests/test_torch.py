@@ -1,4 +1,4 @@
-"""`intact.torch` on small modules made here. Their activations are large, so that stored modules clamp on CPUs without VNNI."""
+"""`intact.torch` on small modules made here. Their activations are large, so the stored modules clamp on CPUs without VNNI."""
 
 import copy
 import os
@@ -59,7 +59,7 @@ def weights_of(rng, shape, is_safe=False):
 
 
 def bias_of(rng, count):
-    """Channels 0 and 1 are large, so that the pair of them clamps."""
+    """Makes channels 0 and 1 large, so that their pair clamps."""
     bias = rng.uniform(0, 2, count)
     bias[:2] += 10
     return torch.tensor(bias.astype(np.float32))
@@ -329,7 +329,7 @@ def test_an_odd_number_of_channels_gets_a_zero_channel():
 
 
 def heavy(layer, rng, outputs=(1, 2, 5)):
-    """Gives a layer pairs with a small excess, and in these outputs with one so large that halved weights differ less."""
+    """Gives a layer pairs with a small excess, and in these outputs with an excess so large that halving changes less."""
     w, bias = layer._weight_bias()
     values = w.int_repr().numpy().copy()
     by_tap = np.moveaxis(values, 1, -1).reshape(len(values), -1)
@@ -341,7 +341,8 @@ def heavy(layer, rng, outputs=(1, 2, 5)):
 
 
 def by_hand(weights, scales, can_halve=True):
-    """Weights (O, I, *taps) in which no pair can saturate, and their scales: pair by pair, or halved where that changes less."""
+    """Weights (O, I, *taps) in which no pair can saturate, and their scales: changed pair by pair, or halved if that changes
+    less."""
     stored = np.moveaxis(weights, 1, -1).astype(int)
     rows = stored.reshape(len(stored), -1)
     found, scales = rows.copy(), scales.copy()
@@ -368,7 +369,7 @@ def with_weights(layer, weights, scales):
 
 
 def dense(module):
-    """Convolutions of groups as those of one: FBGEMM's depthwise ones clamp on every CPU."""
+    """The module with dense convolutions instead of grouped ones: FBGEMM's depthwise convolutions clamp on every CPU."""
     module = copy.deepcopy(module)
     for layer in module.modules():
         if isinstance(layer, nnq.Conv2d) and layer.groups > 1:
@@ -509,7 +510,7 @@ for engine in sys.argv[2].split(","):
 @has_vnni
 @pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="needs qemu-user")
 def test_without_vnni(tmp_path):
-    """On an emulated Haswell stored modules clamp, and repaired ones compute what a CPU with VNNI does."""
+    """On an emulated Haswell stored modules clamp, and repaired modules compute the results of a CPU with VNNI."""
     rng = np.random.default_rng(5)
     modules = [(made(MODULES[name][0], ENGINES[0]), MODULES[name][1], 0) for name in ("residual", "dynamic")]
     if ENGINES[0] == "fbgemm":  # oneDNN multiplies few channels of a group exactly
@@ -533,7 +534,7 @@ def test_without_vnni(tmp_path):
 
 
 class Random(nn.Module):
-    """Convolutions, sums, concatenations, slices and more, as chance has it."""
+    """Random convolutions, sums, concatenations, slices and more."""
 
     def __init__(self, seed):
         super().__init__()

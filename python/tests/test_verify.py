@@ -1,4 +1,4 @@
-"""Targets written in Python, under the native verifier."""
+"""Targets written in Python, checked by the native verifier."""
 
 import os
 import signal
@@ -106,7 +106,8 @@ def test_saturation_is_named():
     assert "clamped to int16 (maddubs)" in sweep.text
 
 
-@pytest.mark.parametrize("target,words", [(Raises, "KeyError: 'scales'"), (WrongShape, r"gave (1, 1) of float64; expected (")])
+@pytest.mark.parametrize("target,words", [(Raises, "KeyError: 'scales'"),
+                                          (WrongShape, r"returned shape (1, 1) of float64; expected (")])
 def test_what_a_class_raises_is_a_finding(target, words):
     sweep = intact.verify.sweep(target)
     assert not sweep.passed and words in sweep.text
@@ -129,7 +130,8 @@ def test_what_it_skips_is_counted():
     assert "no products today" in intact.verify.sweep(Skips).text
 
 
-@pytest.mark.parametrize("target,words", [(Unknown, "supports: 'gem' is unknown"), ("python:/nope.py:Mine", "no such file of Python"),
+@pytest.mark.parametrize("target,words", [(Unknown, "supports: 'gem' is unknown"),
+                                          ("python:/nope.py:Mine", "no such Python file"),
                                           (f"python:{__file__}:Nobody", "has no class Nobody"), (3, "is a int")])
 def test_what_cannot_be_loaded(target, words):
     with pytest.raises(intact.Error) as caught:
