@@ -55,7 +55,7 @@ TEST_F(BenchCli, BadUsage) {
 
 TEST_F(BenchCli, NothingIsLost) {
   const std::string file = "'" + folder_ + "/x.json'";
-  ExpectBadInput("--json " + file + " --html " + file, "x.json: is the file of --json too");
+  ExpectBadInput("--json " + file + " --html " + file, "x.json: is also the file of --json");
   ExpectLostOutput("--help");
   ExpectLostOutput("--benchmark_list_tests=true");
 }
@@ -82,7 +82,7 @@ TEST_F(BenchCli, BadUsageOfGoogleBenchmark) {
                  "/missing/x: cannot be written: No such file");
   ExpectBadInput("--benchmark_out='" + folder_ + "'", "cannot be written: Is a directory");
   ExpectBadInput("--benchmark_filter=peak --json '" + folder_ + "/x.json'",
-                 "--json: has no meaning beside --benchmark_... options");
+                 "--json: has no meaning with --benchmark_... options");
 }
 
 TEST_F(BenchCli, NamedBenchmarks) {
@@ -222,9 +222,9 @@ TEST_F(BenchCli, Balance) {
   const Outcome network = Run("--suite text_recognition --isa avx2 --balance");
   EXPECT_EQ(network.status, 0) << network.err;
   EXPECT_THAT(network.out, HasSubstr("worst of all threads"));
-  ExpectBadInput("--balance --milliseconds 9", "--milliseconds: has no meaning beside --balance");
+  ExpectBadInput("--balance --milliseconds 9", "--milliseconds: has no meaning with --balance");
   ExpectBadInput("--balance --benchmark_filter=peak",
-                 "--balance: has no meaning beside --benchmark_... options");
+                 "--balance: has no meaning with --benchmark_... options");
 }
 
 TEST_F(BenchCli, TunedPlansBesideTheModels) {
@@ -248,8 +248,8 @@ TEST_F(BenchCli, TunedPlansBesideTheModels) {
       EXPECT_EQ(row["model_microseconds"], row["tuned_microseconds"]);
     }
   }
-  ExpectBadInput("--suite tune --html '" + folder_ + "/x.html'", "--html: has no meaning beside --tune");
-  ExpectBadInput("--benchmark_filter=peak --tune", "--tune: has no meaning beside --benchmark_... options");
+  ExpectBadInput("--suite tune --html '" + folder_ + "/x.html'", "--html: has no meaning with --tune");
+  ExpectBadInput("--benchmark_filter=peak --tune", "--tune: has no meaning with --benchmark_... options");
 }
 
 TEST_F(BenchCli, NamedTunedConvolutions) {

@@ -289,12 +289,13 @@ TEST(BenchReport, TextOfTransformers) {
   EXPECT_THAT(text, testing::ContainsRegex(
                         "128×768×768 +15099\\.5 +7549\\.7! +2\\.00x +50 % peak +\\+5\\.0 % +4748\\.3! "
                         "+3\\.00x +\\+2\\.0 % +- +- +2849\\.0 +5\\.00x\n"));
-  EXPECT_THAT(text, HasSubstr("onednn f32: in float; its ratio is that of intact's f32 by tensor\n"));
+  EXPECT_THAT(
+      text, HasSubstr("onednn f32: computed in float; its ratio compares it with intact's f32 by tensor\n"));
   EXPECT_THAT(text, HasSubstr("128×768×768, onednn, f32 by row: wrong: not timed\n"));
-  EXPECT_THAT(text, HasSubstr("\navx2, batches whose runs give B: peak is maddubs/ymm\n"));
+  EXPECT_THAT(text, HasSubstr("\navx2, batches with runtime B: peak is maddubs/ymm\n"));
   EXPECT_THAT(
       text, testing::ContainsRegex("3×\\(128×128×64\\) u8×u8ᵀ +62\\.9 +78\\.6! +0\\.80x +41\\.9! +1\\.50x"));
-  EXPECT_THAT(text, HasSubstr("peers take no u8 Bs, and are given s8 ones\n"));
+  EXPECT_THAT(text, HasSubstr("peers take no u8 Bs, and get s8 Bs instead\n"));
   EXPECT_THAT(text, testing::ContainsRegex(
                         "\n  ISA +M×N×K +by tensor +by row\n  avx2 +128×768×768 +\\+5\\.0 % +\\+2\\.0 %\n"));
   EXPECT_THAT(ToText(MadeUpResults()), testing::Not(HasSubstr("by tensor")));
