@@ -174,9 +174,9 @@ struct Case {
   /// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, or
   /// conv/isa:avx2/mode:exact/weights:laplace/c:u8/in:56x56/c_in:64/c_out:64/kernel:3x3/stride:1/groups:1/
   /// batch:1 (in one word). A peer's name has peer:onednn instead of mode:….
-  /// Parts that differ from the default are added: /amax:127, /quant:row, /c:u8 (always, for a convolution) and
-  /// /threads:2. A batch ends with /batch:12/b:runtime, then /b_type:u8 if Bs are u8, /b_order:nk if they are
-  /// N×K. Other endings: /transposed, /flattened (the pairing), /open and /tuned.
+  /// Parts that differ from the default are added: /amax:127, /quant:row, /c:u8 (always, for a convolution)
+  /// and /threads:2. A batch ends with /batch:12/b:runtime, then /b_type:u8 if Bs are u8, /b_order:nk if they
+  /// are N×K. Other endings: /transposed, /flattened (the pairing), /open and /tuned.
   std::string Name() const;
 };
 

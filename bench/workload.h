@@ -11,8 +11,8 @@
 // Numbers that runs quantize are bell-shaped. If each row has its own scale, the magnitudes of rows differ
 // widely. At the maximum all numbers are 1.
 //
-// A product in float gets an eighth of the activations, as integers. Its sums stay below 2²⁴: they are exact in
-// any order, and are compared for equality too.
+// A product in float gets an eighth of the activations, as integers. Its sums stay below 2²⁴: they are exact
+// in any order, and are compared for equality too.
 #ifndef INTACT_BENCH_WORKLOAD_H_
 #define INTACT_BENCH_WORKLOAD_H_
 
