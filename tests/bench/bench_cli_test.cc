@@ -25,7 +25,7 @@ class BenchCli : public intact::tests::BinaryTest {
     if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   }
 
-  /// What Google Benchmark reports of the benchmarks that match `filter`.
+  /// Google Benchmark's report of the benchmarks that match the filter in `arguments`.
   json Named(const std::string& arguments) {
     const Outcome outcome = Run(arguments + " --benchmark_format=json --benchmark_min_time=0.001");
     EXPECT_EQ(outcome.status, 0) << outcome.err;

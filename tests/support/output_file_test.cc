@@ -77,7 +77,7 @@ TEST_F(OutputFiles, AreDevicesToo) {
   }
 }
 
-// The file behind a descriptor goes on where it is.
+// The file behind a descriptor continues at its current position.
 TEST_F(OutputFiles, AreDescriptorsToo) {
   std::filesystem::create_directories(folder_ + "/new");
   const int file = open(path_.c_str(), O_WRONLY | O_CREAT, 0600);
@@ -156,7 +156,7 @@ TEST_F(OutputFiles, FollowSymbolicLinks) {
   EXPECT_TRUE(support::WhyNotWritable(folder_ + "/loop"));
 }
 
-// A folder such as /tmp lets nobody but the owner of a file replace it.
+// In a folder like /tmp only the owner of a file may replace it.
 TEST_F(OutputFiles, AreRefusedWhereTheyAreAnothersInASharedFolder) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be another";
   ASSERT_FALSE(support::WriteFile(path_, "root's"));

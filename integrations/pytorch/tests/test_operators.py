@@ -334,7 +334,7 @@ class Calls(unittest.TestCase):
                 layers.INTACT.linear_dynamic(torch.ones(2, 4), linear)
             """)
         log = subprocess.run([sys.executable, "-c", program], env={**os.environ, "INTACT_VERBOSE": "1"}, check=True,
-                              capture_output=True, text=True).stderr
+                             capture_output=True, text=True).stderr
         self.assertEqual(re.findall("intact: run .* threads=([0-9]+)", log), ["1"] * 3 + ["3"] * 3)
 
     def test_many_threads_call_one_layer(self):
