@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Convolutions, Recognition, testing::ValuesIn(kConvoluti
                          [](const auto& test) { return std::string(test.param.name); });
 
 // Each is another convolution than the case's.
-TEST(RecognitionOfConvolutions, TellsThemApart) {
+TEST(RecognitionOfConvolutions, DistinguishesThem) {
   Case c;
   c.shape = Shape::Of({7, 8, 12, 20, 3, 1, 2, 1});
   const Workload workload(c);

@@ -87,7 +87,7 @@ TEST(Case, Names) {
   EXPECT_EQ(c.Name(), "gemm/isa:avx2/peer:onednn/weights:laplace/m:1/n:1/k:1/threads:2");
 }
 
-TEST_P(Recognition, TellsTheModels) {
+TEST_P(Recognition, NamesTheModels) {
   EXPECT_EQ(Recognise(Fake(Model::kExact)), Model::kExact);
   EXPECT_EQ(Recognise(Fake(Model::kExact), {kBoth.data(), 1}), Model::kExact);
   // Pairs with one channel do not saturate, nor do activations of an eighth of the range.

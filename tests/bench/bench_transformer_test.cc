@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Transformers, Recognition, testing::ValuesIn(kTransform
                          [](const auto& test) { return std::string(test.param.name); });
 
 // One scale for all rows and a scale for each row are not confused.
-TEST(RecognitionOfDynamicGemms, TellsThemApart) {
+TEST(RecognitionOfDynamicGemms, DistinguishesThem) {
   Case c;
   c.shape = Dynamic(9, 40, 256);
   const Workload workload(c);
@@ -122,7 +122,7 @@ TEST(RecognitionOfDynamicGemms, TellsThemApart) {
 }
 
 // Each item has its own B, in the shape's order.
-TEST(RecognitionOfBatches, TellsThemApart) {
+TEST(RecognitionOfBatches, DistinguishesThem) {
   Case c;
   c.shape = Batched(5, 24, 96, kKeys);
   const Workload workload(c);

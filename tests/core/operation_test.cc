@@ -12,8 +12,8 @@
 namespace intact::core {
 namespace {
 
-// A descriptor none of whose fields is as the initializer has it. A new field of intact_linear_desc does not
-// compile here until it has a value.
+// A descriptor in which no field has the initializer's value. A new field of intact_linear_desc does not
+// compile here until it gets a value.
 intact_linear_desc FullDesc(const Linear& vectors) {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
   auto& [struct_size, a_type, b_type, c_type, mode, max_isa, a_zero_point, c_zero_point, activation,

@@ -116,7 +116,7 @@ void Hide(T** array) {
   if (*array != nullptr) *array = reinterpret_cast<T*>(uintptr_t{64});  // NOLINT(performance-no-int-to-ptr)
 }
 
-TEST_P(Items, AreToldOfWithoutTheirArrays) {
+TEST_P(Items, AreDescribedWithoutTheirArrays) {
   for (const char* line : {"gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers quant=rows zaper=row res=s8",
                            "gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers runtimeb=yes zb=9 zbper=item "
                            "scale=item_column"}) {

@@ -435,7 +435,7 @@ TEST(Overflow, CountsWhatSaturatingPairsLeaveBehind) {
   EXPECT_EQ(CreateColumn(100000, 0, with(INTACT_SATURATING)), INTACT_OK);
 }
 
-TEST(Overflow, BelievesADeclaredRangeOnlyUnchecked) {
+TEST(Overflow, BelievesAnActivationRangeOnlyUnchecked) {
   const auto declared = [](intact_range_check check) {
     return [check](GemmDesc* desc) {
       desc->linear.a_max = 100;

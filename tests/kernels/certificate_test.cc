@@ -327,7 +327,7 @@ TEST(CertificateApi, AccumulatorBoundsAreReached) {
 }
 
 // 255 and 254 as u8 are 127 and 126, whatever the zero point.
-TEST(CertificateApi, TellsU8WeightsAsTheInstructionSeesThem) {
+TEST(CertificateApi, ReportsU8WeightsAsTheInstructionSeesThem) {
   const std::vector<uint8_t> b = {255, 254};
   const int32_t zero_point = 255;
   GemmDesc desc = MakeGemmDesc();
@@ -350,7 +350,7 @@ TEST(CertificateApi, TellsU8WeightsAsTheInstructionSeesThem) {
   EXPECT_EQ(pair.sum, 255 * (127 + 126));
 }
 
-TEST(CertificateApi, TellsWhatTheInstructionSees) {
+TEST(CertificateApi, ReportsWhatTheInstructionSees) {
   // s8 in [−64, 63] is shifted to [64, 191]: the pair (127, 127) makes 2·191·127.
   const std::vector<int8_t> b(2, 127);
   GemmDesc desc = MakeGemmDesc();

@@ -444,11 +444,11 @@ class ConvLayer : public ::testing::TestWithParam<std::tuple<const char*, intact
     if (intact_isa_available(isa) == 0) INTACT_SKIP_ISA(intact_isa_name(isa));
     // A layer takes half a minute to emulate, and these activations are u8, for which ISAs with dot products
     // of all signs have another ISA's instruction: two layers show that it is chosen rightly.
-    const bool is_told = std::string_view(name) != "u8_0_0" && std::string_view(name) != "u7_6_0";
-    if (tests::EmulatedIsas::HasAllSigns(isa) && is_told) {
+    const bool is_extra = std::string_view(name) != "u8_0_0" && std::string_view(name) != "u7_6_0";
+    if (tests::EmulatedIsas::HasAllSigns(isa) && is_extra) {
       GTEST_SKIP() << intact_isa_name(isa) << " is emulated";
     }
-    if (tests::kSanitized && isa != INTACT_ISA_AVX2 && is_told) GTEST_SKIP() << "sanitizers see two layers";
+    if (tests::kSanitized && isa != INTACT_ISA_AVX2 && is_extra) GTEST_SKIP() << "sanitizers see two layers";
     Result<Layer> layer = ReadLayer(std::string(INTACT_TEST_DATA "/torch-layers/") + name);
     ASSERT_TRUE(layer) << layer.error().message;
     layer_ = *layer;

@@ -282,7 +282,7 @@ TEST(SavedConvMemory, KeepsWhichExtentsAreOpen) {
 
 // ----- saving to memory ------------------------------------------------------------------------------------
 
-TEST(SavedConvMemory, TellsItsSizeAndWritesOnlyWhereThereIsRoom) {
+TEST(SavedConvMemory, ReportsItsSizeAndWritesOnlyWhereThereIsRoom) {
   const Result<Conv> plan = Layer(kSmall, false).Create(INTACT_ISA_ANY);
   ASSERT_TRUE(plan) << plan.error().message;
   size_t size = 123;

@@ -286,7 +286,7 @@ struct Draft {
   Result<Conv> Create() const { return Conv::Create(desc, weights.data()); }
 };
 
-TEST(OpenExtentsInfo, TellsWhatIsOpen) {
+TEST(OpenExtentsInfo, ReportsWhatIsOpen) {
   Draft draft;
   draft.desc.input[1] = 30;
   const Result<Conv> conv = draft.Create();

@@ -287,7 +287,7 @@ TEST_P(SameBytes, WithDenormalOutputs) {
 }
 
 // A range of a single value, for s8: what kernels see is 0 alone.
-TEST_P(SameBytes, WithADeclaredRangeOfOneValue) {
+TEST_P(SameBytes, WithAnActivationRangeOfOneValue) {
   for (const intact_range_check check : {INTACT_RANGE_CHECKED, INTACT_RANGE_UNCHECKED}) {
     const std::vector<int8_t> b(64 * 16, 127);
     GemmDesc desc = MakeGemmDesc();

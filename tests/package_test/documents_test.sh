@@ -15,8 +15,8 @@ fail() {
 }
 words() { grep -oE -- "$1" <<<"$2" | sort -u || true; }
 
-# expect_told PLACE TEXT WORD...
-expect_told() {
+# expect_mentioned PLACE TEXT WORD...
+expect_mentioned() {
   local place=$1 text=$2 word
   shift 2
   (($#)) || fail "$place: nothing to look for"
@@ -40,7 +40,7 @@ complete_words() {
 check_page() {
   local program=$1 page=$prefix/share/man/man1/$1.1 variables title
   mapfile -t variables < <(grep -rhoE 'getenv\("INTACT_[A-Z_]+"' "$sources"/{jit,kernels} | grep -oE 'INTACT_[A-Z_]+' | sort -u)
-  expect_told "$page" "$(plain "$program")" "${variables[@]}"
+  expect_mentioned "$page" "$(plain "$program")" "${variables[@]}"
   for title in NAME SYNOPSIS OPTIONS 'EXIT STATUS' ENVIRONMENT; do
     grep -qx -- ".SH $title" "$page" || fail "$page: no section $title"
   done
@@ -61,10 +61,10 @@ check_command() {
   mapfile -t subcommands < <(sed -n '/^Subcommands:/,/^$/p' <<<"$help" | grep -oE '^  [a-z]+' | tr -d ' ')
   ((${#options[@]})) || fail "$* --help tells no options"
   local all=("${options[@]}" "${subcommands[@]}")
-  expect_told "the manual page of $1" "$(plain "$1")" "${all[@]}"
-  expect_told "the completion of $*" "$(complete_words "$@" '' && complete_words "$@" -)" "${all[@]}"
-  expect_told "zsh's completion" "$(<"$prefix/share/zsh/site-functions/_$1")" "${all[@]}"
-  expect_told "fish's completion" "$(<"$prefix/share/fish/vendor_completions.d/$1.fish")" "${all[@]#--}"
+  expect_mentioned "the manual page of $1" "$(plain "$1")" "${all[@]}"
+  expect_mentioned "the completion of $*" "$(complete_words "$@" '' && complete_words "$@" -)" "${all[@]}"
+  expect_mentioned "zsh's completion" "$(<"$prefix/share/zsh/site-functions/_$1")" "${all[@]}"
+  expect_mentioned "fish's completion" "$(<"$prefix/share/fish/vendor_completions.d/$1.fish")" "${all[@]#--}"
   for word in "${subcommands[@]}"; do
     [[ $word == audit || $word == compare || $word == repair ]] || check_command "$@" "$word"  # these are Python's, with their own --help
   done

@@ -135,7 +135,7 @@ TEST(Compare, BelievesNoExplanationOfAFewBytes) {
   EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], 10);
 }
 
-TEST(Compare, TellsClampedSumsFromTheirRounding) {
+TEST(Compare, DistinguishesClampedSumsFromTheirRounding) {
   reference::Gemm gemm = OnePair(INTACT_U8);
   gemm.m = 12;
   gemm.scales = {0x1p-8f};

@@ -339,7 +339,7 @@ TEST(Identifier, SaysWhatItFound) {
       "from exact");
 }
 
-TEST(Identifier, TellsKindsApart) {
+TEST(Identifier, DistinguishesKinds) {
   const reference::Gemm gemm = GemmOf("gemm s8s8s32 m=4 n=4 k=600");
   const reference::Conv conv =
       MaterializeConv(tests::Parsed("conv u8s8s32 in=9x9 c=3 o=4 kernel=3x3 pad=1x1 fill=uniform"));
@@ -350,7 +350,7 @@ TEST(Identifier, TellsKindsApart) {
   EXPECT_EQ(identity.arithmetic, Arithmetic{flattened});
 }
 
-TEST(Identifier, TellsTheClosestWhereNothingReproducesAll) {
+TEST(Identifier, NamesTheClosestWhereNothingReproducesAll) {
   const reference::Gemm gemm = GemmOf("gemm u8s8s32 m=7 n=16 k=600 seed=2");
   std::vector<uint8_t> output = reference::Predict(gemm, {Model::kMaddubs});
   output[4 * (16 * 3 + 5)] ^= 1;

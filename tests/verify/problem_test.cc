@@ -602,7 +602,7 @@ TEST(Fill, BoundReachesTheCapacityUnderEveryTap) {
   EXPECT_EQ(taps_at_capacity.size(), 9u);
 }
 
-TEST(Fill, ConvolutionsStayWithinTheDeclaredRange) {
+TEST(Fill, ConvolutionsStayWithinTheActivationRange) {
   for (const Fill fill : AllFills()) {
     Problem problem = Parsed("conv u8s8s32 in=7x7 c=3 o=4 kernel=2x2 za=120 arangemin=100 arange=200");
     problem.fill = fill;
@@ -613,7 +613,7 @@ TEST(Fill, ConvolutionsStayWithinTheDeclaredRange) {
   }
 }
 
-TEST(Fill, StrayLeavesTheDeclaredRangeInEvery155thRow) {
+TEST(Fill, StrayLeavesTheActivationRangeInEvery155thRow) {
   const reference::Gemm gemm = MaterializeGemm(Parsed("gemm u8s8s32 m=311 n=1 k=33 arange=100 fill=stray"));
   for (int64_t m = 0; m < gemm.m; ++m) {
     const auto row = gemm.a.begin() + m * gemm.k;

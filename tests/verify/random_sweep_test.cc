@@ -174,7 +174,7 @@ class Resentful final : public Sums {
   mutable int64_t rows_ = 1;
 };
 
-TEST(RunRandomSweep, TellsOnWhatEarlierCallAFailureDepends) {
+TEST(RunRandomSweep, ReportsOnWhatEarlierCallAFailureDepends) {
   const Resentful target;
   const RandomSweepResult result = RunRandomSweep(
       {}, target, TakesOf(target), [](const RandomSweepResult& now) { return now.sweep.failures.empty(); });

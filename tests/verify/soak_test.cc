@@ -32,7 +32,7 @@ TEST(Soak, RunsOnTheThreadsThatThereAre) {
   }
 }
 
-TEST(Soak, IsToldWhenToStopWithoutThreads) {
+TEST(Soak, LearnsWhenToStopWithoutThreads) {
   EXPECT_EQ(tests::InChild([]() -> std::string {
               if (const std::string why = tests::LimitProcesses(0); !why.empty()) return why;
               int64_t runs = 0;

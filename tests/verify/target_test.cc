@@ -233,7 +233,7 @@ TEST(Isolated, HasOpenWhatIsItsOwn) {
   std::remove(path.c_str());
 }
 
-TEST(Isolated, TellsACrashBetweenCallsByTheOneBefore) {
+TEST(Isolated, ReportsACrashBetweenCallsByTheOneBefore) {
   const Result<std::unique_ptr<Target>> target = Faulty("crashes_later");
   ASSERT_TRUE(target) << target.error().message;
   ASSERT_TRUE((*target)->Run(SmallGemm(), Named("the first")));
@@ -245,7 +245,7 @@ TEST(Isolated, TellsACrashBetweenCallsByTheOneBefore) {
   EXPECT_TRUE((*target)->Run(SmallGemm(), Named("the third")));
 }
 
-TEST(Isolated, TellsACrashBeforeTheFirstCall) {
+TEST(Isolated, ReportsACrashBeforeTheFirstCall) {
   const Result<std::unique_ptr<Target>> target = Faulty("crashes_unused");
   ASSERT_TRUE(target) << target.error().message;
   usleep(600000);
@@ -529,7 +529,7 @@ TEST(Reproducer, IsOfEachKindOfOperation) {
   EXPECT_THAT(f32.text, ContainsRegex("column 2 is -?[0-9.]+e-[0-9]+ instead of "));
 }
 
-TEST(Reproducer, KeepsToADeclaredRange) {
+TEST(Reproducer, KeepsToAnActivationRange) {
   const std::optional<std::string> code =
       ReproducerOf("maddubs", "gemm u8s8s32 m=2 n=3 k=8 fill=bait za=64 arangemin=64");
   ASSERT_TRUE(code);
@@ -539,7 +539,7 @@ TEST(Reproducer, KeepsToADeclaredRange) {
   EXPECT_EQ(smallest, 64);
 }
 
-TEST(Reproducer, TellsTheReasonOfItsOwnValues) {
+TEST(Reproducer, ReportsTheReasonOfItsOwnValues) {
   const std::optional<std::string> code = ReproducerOf("maddubs", "gemm u8s8s32 m=1 n=1 k=4 fill=bait");
   ASSERT_TRUE(code);
   const size_t value = code->find("expected[] = {");
@@ -715,7 +715,7 @@ std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << 
 
 class Planted : public testing::TestWithParam<Fault> {};
 
-TEST_P(Planted, IsFoundToldAndMinimised) {
+TEST_P(Planted, IsFoundNamedAndMinimised) {
   const Fault& fault = GetParam();
   const Result<std::unique_ptr<Target>> target = Faulty(fault.name);
   ASSERT_TRUE(target) << target.error().message;
