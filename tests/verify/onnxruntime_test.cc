@@ -112,8 +112,7 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
   }
 };
 
-// ----- DynamicQuantizeLinear, and layers of it
-// ---------------------------------------------------------------
+// ----- DynamicQuantizeLinear, and layers of it -------------------------------------------------------------
 
 class DynamicQuantize : public OnnxRuntime {};
 
@@ -180,8 +179,7 @@ TEST_P(DynamicLinear, IsPredictedAndEqual) {
 INSTANTIATE_TEST_SUITE_P(All, DynamicLinear, testing::ValuesIn(CasesOf("dynamic_linear")),
                          [](const auto& name) { return name.param; });
 
-// ----- MatMulInteger and QLinearMatMul
-// -----------------------------------------------------------------------
+// ----- MatMulInteger and QLinearMatMul ---------------------------------------------------------------------
 
 class MatMul : public OnnxRuntime {};
 
@@ -206,8 +204,7 @@ INSTANTIATE_TEST_SUITE_P(Integer, MatMul, testing::ValuesIn(CasesOf("matmul_inte
 INSTANTIATE_TEST_SUITE_P(QLinear, MatMul, testing::ValuesIn(CasesOf("qlinear_matmul")),
                          [](const auto& name) { return name.param; });
 
-// ----- convolutions
-// ------------------------------------------------------------------------------------------
+// ----- convolutions ----------------------------------------------------------------------------------------
 
 // [outer][channels][inner] → [outer][inner][channels], of elements of `size` bytes: NCHW → NHWC, OIHW → OHWI.
 Bytes ChannelsLast(const support::NpyArray& tensor, size_t size) {
