@@ -79,13 +79,13 @@ void ExpectSameBytes(const Plan& plan, const Workload& workload, const Case& c, 
     args.c = const_cast<uint8_t*>(cut.data());
     for (int part = 0; part < threads; ++part) ASSERT_TRUE(plan.RunPart(args, part, threads).ok());
     EXPECT_TRUE(std::equal(whole.data(), whole.data() + whole.size(), cut.data()));
-    const std::vector<Share> told = shares(threads);
+    const std::vector<Share> reported = shares(threads);
     for (size_t part = 0; part < static_cast<size_t>(threads); ++part) {
       const Bytes own = workload.NewC(c.format.c_type);
       args.c = const_cast<uint8_t*>(own.data());
       ASSERT_TRUE(plan.RunPart(args, static_cast<int>(part), threads).ok());
-      ExpectWritesWithin(part < told.size() ? told[part] : Share(), c.shape, workload.NewC(c.format.c_type),
-                         own);
+      ExpectWritesWithin(part < reported.size() ? reported[part] : Share(), c.shape,
+                         workload.NewC(c.format.c_type), own);
     }
   }
 }

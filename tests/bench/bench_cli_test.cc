@@ -38,7 +38,7 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--frobnicate", "--frobnicate");
   ExpectBadInput("--suite long",
                  "intact_bench: --suite: long not in "
-                 "{short,figures,thin,bert,llm,transformer,square,conv,transposed,resnet50,mobilenet_v2,"
+                 "{short,figures,small-m,bert,llm,transformer,square,conv,transposed,resnet50,mobilenet_v2,"
                  "segmentation,text_detection,text_recognition,tune}");
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");

@@ -248,14 +248,14 @@ TEST_F(MeasuredRow, NetworksHaveSaturatingKernelsAndFloats) {
 TEST(BenchReport, Derives) {
   const Results results = MadeUpResults();
   const Row& compute = results.rows[0];
-  const Row& thin = results.rows[1];
+  const Row& few_rows = results.rows[1];
   EXPECT_DOUBLE_EQ(Gops(compute, *compute.Find("intact", kS32)), 100);
   EXPECT_FALSE(IsMemoryBound(compute));
   EXPECT_DOUBLE_EQ(OfRoof(compute, *compute.Find("intact", kS32)), 0.5);
   EXPECT_DOUBLE_EQ(*SpeedUp(compute, "onednn", kS32), 2);
   EXPECT_EQ(SpeedUp(compute, "onednn", kU8), std::nullopt);
   EXPECT_NEAR(*CostOf(compute, kU8), 0.05, 1e-9);
-  EXPECT_TRUE(IsMemoryBound(thin));
+  EXPECT_TRUE(IsMemoryBound(few_rows));
   EXPECT_DOUBLE_EQ(OfRoof(few_rows, *few_rows.Find("intact", kS32)), 0.25);
   EXPECT_TRUE(results.AllRight()) << "a peer's failure is not ours";
   Results wrong = results;

@@ -121,7 +121,7 @@ TEST(RecognitionOfDynamicGemms, DistinguishesThem) {
   }
 }
 
-// Each item has its own B, in the shape's order.
+// Each item has another B, in the shape's order.
 TEST(RecognitionOfBatches, DistinguishesThem) {
   Case c;
   c.shape = Batched(5, 24, 96, kKeys);

@@ -89,7 +89,7 @@ TEST(Linear, ListsEachOfItsFieldsOnce) {
   [[maybe_unused]] auto& [a_type, b_type, c_type, mode, a_zero_point, c_zero_point, a_min, a_max, range_check,
                           a_quantization, a_source_type, post_ops, b_zero_points, bias_s32, bias_f32, scales,
                           fixed_point, multipliers, shifts, lookup_table, overflow, pairing] = linear;
-  EXPECT_EQ(names.size(), 22u) << "as many as are bound above";
+  EXPECT_EQ(names.size(), 22u) << "the number of names bound above";
 }
 
 TEST(PostOps, AreKeptInTheirOrder) {

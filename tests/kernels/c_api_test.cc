@@ -811,7 +811,7 @@ TEST(LastError, OfTheWrapperHasWords) {
   const Draft draft;
   Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());
   ASSERT_TRUE(gemm);
-  EXPECT_EQ(detail::LastError(INTACT_OUT_OF_MEMORY).message, "out of memory") << "the library told none";
+  EXPECT_EQ(detail::LastError(INTACT_OUT_OF_MEMORY).message, "out of memory") << "the library set no message";
   const Gemm taken = std::move(*gemm);
   EXPECT_THAT(gemm->Save("x").message, HasSubstr("gemm is NULL"));
   EXPECT_THAT(gemm->SaveMemory().error().message, HasSubstr("gemm is NULL"));

@@ -105,7 +105,7 @@ class OpenPlan {
                                          std::to_string(expected)};
     }
     if (info.scratch_bytes >= info.part_scratch_bytes) return {};
-    return {INTACT_CODEGEN_FAILED, "a part is told to need more scratch than the whole"};
+    return {INTACT_CODEGEN_FAILED, "a part needs more scratch than the whole run"};
   }
 
   unsigned open_;
@@ -267,7 +267,7 @@ std::string NameOfIsa(const testing::TestParamInfo<intact_isa>& isa) { return in
 INSTANTIATE_TEST_SUITE_P(All, OpenExtentsOnIsa, testing::ValuesIn(core::kIsaLadder), NameOfIsa);
 INSTANTIATE_TEST_SUITE_P(Long, OpenExtentsOnIsa, testing::ValuesIn(core::kIsaLadder), NameOfIsa);
 
-// ----- properties and refusals of plans ---------------------------------------------------------------------
+// ----- properties and refusals of plans --------------------------------------------------------------------
 
 // A 5×5 filter over 4 channels, padded by 1, to 6 channels. Height and width are open.
 struct Draft {

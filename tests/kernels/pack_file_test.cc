@@ -318,10 +318,10 @@ TEST_F(PackFile, HasTheRightsThatTheCallerWants) {
   const intact_status status = intact_gemm_save(plan.get(), path_.c_str());
   umask(saved);
   ASSERT_EQ(status, INTACT_OK) << intact_last_error();
-  EXPECT_EQ(RightsOf(path_), 0640u) << "a new one those that the umask leaves";
+  EXPECT_EQ(RightsOf(path_), 0640u) << "a new file has the rights that the umask permits";
   ASSERT_EQ(chmod(path_.c_str(), 0604), 0);
   ASSERT_EQ(intact_gemm_save(plan.get(), path_.c_str()), INTACT_OK) << intact_last_error();
-  EXPECT_EQ(RightsOf(path_), 0604u) << "one that is replaced its own";
+  EXPECT_EQ(RightsOf(path_), 0604u) << "a replaced file keeps its rights";
   EXPECT_EQ(FilesInFolder(), 1u);
 }
 

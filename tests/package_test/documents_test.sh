@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # documents_test.sh PREFIX SOURCES PROGRAM...
-# The manual pages and completions that are installed under PREFIX/share: they tell each subcommand and option that
-# --help tells, each variable that the library in SOURCES reads, and their formatter and their shells take them. The
-# pages in share/intact/docs link to installed files, and to sections that are there.
-# Status 77: all is right, but a tool that would have said more is not here.
+# Checks the manual pages and completions under PREFIX/share. They must mention each subcommand and option of --help, and each
+# variable that the library in SOURCES reads; their formatter and their shells must accept them. Links of the pages in
+# share/intact/docs must lead to installed files and to existing sections.
+# Status 77: all is right, but a tool for some checks is missing.
 set -euo pipefail
 
 prefix=$1 sources=$2
@@ -21,14 +21,14 @@ expect_mentioned() {
   shift 2
   (($#)) || fail "$place: nothing to look for"
   for word in "$@"; do
-    grep -qwF -e "$word" <<<"$text" || fail "$place does not tell $word"
+    grep -qwF -e "$word" <<<"$text" || fail "$place does not mention $word"
   done
 }
 
 # The text of the manual page $1, without fonts and escapes.
 plain() { sed -e 's/\\f[BIR]//g' -e 's/\\-/-/g' "$prefix/share/man/man1/$1.1"; }
 
-# complete_words WORD...: what Bash would offer for the last word.
+# complete_words WORD...: prints Bash's completions of the last word.
 complete_words() {
   COMP_WORDS=("$@")
   COMP_CWORD=$(($# - 1))
@@ -53,13 +53,13 @@ check_page() {
   fi
 }
 
-# check_command PROGRAM [SUBCOMMAND...], and what is below it
+# check_command PROGRAM [SUBCOMMAND...]: checks it and its subcommands.
 check_command() {
   local help options subcommands word
   help=$("$prefix/bin/$1" "${@:2}" --help)
   mapfile -t options < <(words '--[a-z][a-z-]+' "$(sed -n '/^Options:/,/^$/p' <<<"$help" | grep -oE '^  (-h,)?--[a-z-]+')")
   mapfile -t subcommands < <(sed -n '/^Subcommands:/,/^$/p' <<<"$help" | grep -oE '^  [a-z]+' | tr -d ' ')
-  ((${#options[@]})) || fail "$* --help tells no options"
+  ((${#options[@]})) || fail "$* --help lists no options"
   local all=("${options[@]}" "${subcommands[@]}")
   expect_mentioned "the manual page of $1" "$(plain "$1")" "${all[@]}"
   expect_mentioned "the completion of $*" "$(complete_words "$@" '' && complete_words "$@" -)" "${all[@]}"

@@ -71,15 +71,15 @@ TEST_F(JournalTest, ATornLineIsCutOffBeforeTheNext) {
 
 /// The error of Open() in another process; "" if it opens.
 std::string RefusalElsewhere(const std::string& path) {
-  const std::string told = path + ".told";
+  const std::string answer = path + ".answer";
   const pid_t child = fork();
   if (child == 0) {
-    std::ofstream(told) << support::Journal::Open(path).error().message;
+    std::ofstream(answer) << support::Journal::Open(path).error().message;
     _exit(0);
   }
   EXPECT_EQ(waitpid(child, nullptr, 0), child);
   std::string line;
-  std::getline(std::ifstream(told) >> std::ws, line);
+  std::getline(std::ifstream(answer) >> std::ws, line);
   return line;
 }
 

@@ -182,9 +182,9 @@ TEST_F(Cli, EndsWhereItsOutputIsNotRead) {
     EXPECT_THAT(outcome.status, testing::AnyOf(-1, 128 + SIGPIPE)) << err;
     EXPECT_EQ(outcome.err, "") << err;
   }
-  const Outcome told = RunInto(UnreadPipe::kName, "info", "env --ignore-signal=PIPE");
-  EXPECT_EQ(told.status, 2) << "who starts it so wants to be told";
-  EXPECT_THAT(told.err, HasSubstr("standard output: cannot be written: Broken pipe"));
+  const Outcome reported = RunInto(UnreadPipe::kName, "info", "env --ignore-signal=PIPE");
+  EXPECT_EQ(reported.status, 2) << "ignoring the signal asks for a report";
+  EXPECT_THAT(reported.err, HasSubstr("standard output: cannot be written: Broken pipe"));
 }
 
 /// The length of the longest line, in bytes.

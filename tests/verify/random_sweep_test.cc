@@ -75,7 +75,7 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     if (p.IsDynamic()) Note(&met, "source ", p.source);
     Note(&met, "rows' zero points ", p.row_zero_points);
     Note(&met, "pointers ", p.item_pointers);
-    Note(&met, "own B ", p.runtime_b);
+    Note(&met, "runtime B ", p.runtime_b);
     Note(&met, "A by columns ", p.a_by_columns);
     Note(&met, "by columns ", p.b_by_columns);
     Note(&met, "check ", p.range_check);

@@ -70,11 +70,11 @@ TEST(SweepProblems, MeetEveryQuantizationAndBatch) {
     if (p.IsDynamic()) met.insert(quantization + " " + std::string(ToString(p.numbers)));
     if (p.IsDynamic()) met.insert("source " + std::string(ToString(p.source)));
     if (p.batch == 1) continue;
-    met.insert(fmt::format("batch, pointers {} own B {}", p.item_pointers, p.runtime_b));
+    met.insert(fmt::format("batch, pointers {} runtime B {}", p.item_pointers, p.runtime_b));
     met.insert("batch, by columns " + std::to_string(p.b_by_columns) + " " + types);
     met.insert("batch, A by columns " + std::to_string(p.a_by_columns) + " " + types);
-    if (p.runtime_b) met.insert("own B, scale " + std::to_string(static_cast<int>(p.scale)));
-    if (p.runtime_b) met.insert("own B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
+    if (p.runtime_b) met.insert("runtime B, scale " + std::to_string(static_cast<int>(p.scale)));
+    if (p.runtime_b) met.insert("runtime B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
   }
   constexpr size_t kOutputs = core::kOutputTypes.size(), kSources = core::kSourceTypes.size();
   EXPECT_EQ(met.size(), (4 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * 2 * kOutputs + 7 + 4)
