@@ -22,7 +22,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 constexpr std::array<int32_t, 4> kScaledTypes = {INTACT_F32, INTACT_U8, INTACT_BF16, INTACT_S8};
-constexpr auto kHalfFloats = [] {  // source types but the first, f32
+constexpr auto kHalfFloats = [] {  // source types except the first, f32
   std::array<int32_t, core::kSourceTypes.size() - 1> types = {};
   std::copy(core::kSourceTypes.begin() + 1, core::kSourceTypes.end(), types.begin());
   return types;

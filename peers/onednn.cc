@@ -130,7 +130,7 @@ Attributes AttributesOf(const Request& request) {
   return result;
 }
 
-/// Copies a residual to C, where the post-operation adds the sum to it. Rows of a convolution are pixels.
+/// Copies a residual to C, because the post-operation sum adds to C. Rows of a convolution are pixels.
 void PlaceResidual(const intact_linear_desc& linear, int64_t rows, int64_t columns, const void* residual,
                    int64_t residual_stride, void* c, int64_t c_stride) {
   if (linear.residual_type == INTACT_TYPE_NONE || residual == c) return;

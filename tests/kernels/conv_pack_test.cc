@@ -236,8 +236,7 @@ TEST(SavedConvMemory, EveryAlignmentLoads) {
   }
 }
 
-// The file has taps that no output reads too: it holds as many weights as the file of an ordinary
-// convolution.
+// The file also has taps that no output reads. It holds the number of weights of an ordinary convolution.
 TEST(SavedConvMemory, KeepsTapsThatNoOutputReads) {
   const char* const line =
       "conv u8s8s32 in=1x2 c=2 o=3 kernel=5x5 stride=3x3 pad=2x1:2x3 za=7 fill=bait transposed=yes";

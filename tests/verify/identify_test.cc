@@ -69,8 +69,8 @@ reference::Conv MakeConv(const OperationKind& kind, int64_t inputs, int64_t outp
   return conv;
 }
 
-// Few depths and many outputs, such that halves of them are odd; depths as many as the lanes that are widened
-// at times; and sums beyond int32.
+// Few depths and many outputs, so that halves are odd; depths of at least the lanes that are widened now and
+// then; and sums beyond int32.
 std::vector<reference::Gemm> StandardGemms(const OperationKind& kind) {
   std::vector<reference::Gemm> gemms = {MakeGemm(kind, 4, 8, 301), MakeGemm(kind, 4, 8, 577),
                                         MakeGemm(kind, 3, 4, 9000), MakeGemm(kind, 1, 1, 70000)};
@@ -376,7 +376,7 @@ TEST(Identifier, ReliesOnAccumulatorsWhereTheyAreKnown) {
   EXPECT_FALSE(Identify(gemm, output, accumulators).Found());
 }
 
-// If a problem is too large to try all candidates on it, only those that reproduce all of it are named.
+// If a problem is too large to try all candidates on it, candidates that reproduce only part are not named.
 TEST(Identifier, NamesOnlyWhatReproducesAllOfALargeProblem) {
   const reference::Gemm gemm = GemmOf("gemm u8s8s32 m=200 n=40 k=300 amax=127");
   std::vector<uint8_t> output = reference::Predict(gemm, {});
