@@ -87,7 +87,7 @@ Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget) {
 
   std::vector<support::Measurement> turns = {[&] { return MeasureGops(peak); },
                                              [&] { return read.Measure(); }};
-  std::vector<size_t> timed;  // for each turn from number 2 on, its index in row.timings
+  std::vector<size_t> timed;  // for each turn after the first two, its index in row.timings
   Bytes output = entrants.front().workload->NewC(INTACT_S32);
   for (const Entrant& entrant : entrants) {
     row.timings.push_back(Check(entrant));

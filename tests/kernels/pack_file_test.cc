@@ -325,7 +325,7 @@ TEST_F(PackFile, HasTheRightsThatTheCallerWants) {
   EXPECT_EQ(FilesInFolder(), 1u);
 }
 
-// The rights belonged to the program that the file was.
+// A file that replaces a program does not get its set-user-id rights.
 TEST_F(PackFile, DoesNotKeepAProgramsRights) {
   const Plan plan = Create(kProblems[0]);
   Write(path_, {1});

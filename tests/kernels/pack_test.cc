@@ -15,10 +15,9 @@ namespace {
 struct Sizes {
   int64_t depths, columns;
 };
-// Depths and columns that do not fill a quad and a panel; and several of the units that are packed at once,
-// with tails.
+// Sizes that do not fill a quad and a panel; and several of the units that are packed at once, with tails.
 constexpr Sizes kSizes[] = {{38, 18}, {64, 32}, {150, 83}, {70, 9}};
-// Of panels narrower than 16 columns.
+// Sizes of panels narrower than 16 columns.
 constexpr Sizes kNarrowSizes[] = {{1, 1}, {64, 1}, {150, 1}, {129, 2}, {38, 3}, {64, 4}, {70, 5}, {150, 8}};
 
 struct Strides {
