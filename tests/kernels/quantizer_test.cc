@@ -111,7 +111,7 @@ TEST_P(QuantizerTest, FindsTheRange) {
 INSTANTIATE_TEST_SUITE_P(All, QuantizerTest, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
-// ----- the proof --------------------------------------------------------------------------------------------
+// ----- the proof -------------------------------------------------------------------------------------------
 
 // Whether eight x, `near` floats from the tie of n, have equal results.
 [[gnu::target("avx2,fma")]] bool AreAlike(__m256 scale, __m256 high, __m256 low, __m256 n, int near) {
