@@ -22,10 +22,10 @@ namespace {
 using kernels::Share;
 
 constexpr int64_t kLineBytes = 64;
-constexpr intact_type kType = INTACT_U8;  // whose lines hold most columns
+constexpr intact_type kType = INTACT_U8;  // its cache lines hold the most columns
 constexpr double kFloor = 0.85;
 
-/// The cache lines of C that several shares write, over all.
+/// The cache lines of C that several shares write, over all cache lines.
 double SharedLines(std::span<const Share> shares, int64_t m, int64_t row_bytes, int64_t element_bytes) {
   constexpr int32_t kNone = -1, kSeveral = -2;
   std::vector<int32_t> writers(static_cast<size_t>((m * row_bytes + kLineBytes - 1) / kLineBytes), kNone);
@@ -106,12 +106,10 @@ Balance BalanceOf(std::span<const Share> shares, int threads, double single, int
 Result<std::string> BalanceTable(const Request& request, core::Isa isa) {
   constexpr int kName = 32, kCell = 20;
   std::string text = fmt::format(
-      "{}, u8 output, computed from the cuts of runs and the cost model, not measured. For each number of "
-      "threads:\n"
-      "the mean work of threads that have any over the largest (how many, if not all of them have),\n"
-      "the work of one thread that runs alone over all threads' time (idle threads and cut tiles cost "
-      "here),\n"
-      "and how many of C's cache lines several threads write\n\n{:<{}}",
+      "{}, u8 output, computed from the cost model, not measured. For each number of threads:\n"
+      "the mean work of busy threads over the largest (and their number, if some are idle),\n"
+      "the work of a run on one thread over the time of all threads (idle threads and smaller tiles count),\n"
+      "and the share of C's cache lines that several threads write\n\n{:<{}}",
       core::ToString(isa), "M×N×K, or the convolution", kName);
   for (const int threads : kBalanceThreads) {
     text += fmt::format("  {:<{}}", fmt::format("{} threads", threads), kCell);

@@ -1,5 +1,5 @@
-// How evenly runs on many threads are cut, computed and not measured: from the shares that the plans of this
-// machine's ISAs cut (kernels/plans/share.h), for numbers of threads that the machine need not have.
+// How evenly the work of a run is divided among threads. This is computed, not measured: from the shares of
+// plans for this machine's ISAs (kernels/plans/share.h). The machine need not have that number of threads.
 #ifndef INTACT_BENCH_BALANCE_H_
 #define INTACT_BENCH_BALANCE_H_
 
@@ -17,22 +17,22 @@ namespace intact::bench {
 
 inline constexpr std::array kBalanceThreads = {2, 8, 32, 64, 128};
 
-/// The cut of a run for `threads` threads.
+/// The division of a run for `threads` threads.
 struct Balance {
   int threads = 1;
   int used = 0;             // threads that have any work
-  double of_used = 0;       // the mean work of these over the largest
-  double efficiency = 0;    // the work of a run on one thread over `threads` times the largest: idle threads
-                            // count, and what tiles cost more that are cut smaller
+  double of_used = 0;       // their mean work over the largest work of one
+  double efficiency = 0;    // the work of a run on one thread over `threads` times the largest work: includes
+                            // idle threads, and the extra cost of smaller tiles
   double shared_lines = 0;  // the share of C's cache lines that several threads write
 };
 
-/// Of m×n outputs, dense from the begin of a cache line on. `single`: the work of a run on one thread.
+/// For m×n dense outputs that begin at a cache line. `single`: the work of a run on one thread.
 Balance BalanceOf(std::span<const kernels::Share> shares, int threads, double single, int64_t m,
                   int64_t element_bytes, int64_t n);
 
-/// A line for each layer of the suite but batches, the worst of them, and how many are below 0.85: by the
-/// threads that have work, and by all.
+/// A line for each layer of the suite except batches. Then the worst figure and the number of layers below
+/// 0.85, for threads that have work and for all threads.
 Result<std::string> BalanceTable(const Request& request, core::Isa isa);
 
 }  // namespace intact::bench

@@ -30,7 +30,7 @@ constexpr int kMaxStreams = 8;
 constexpr std::array kStreams = {1, 4, kMaxStreams};
 constexpr std::array kPrefetchBytes = {0, 1024};
 
-// The buffer is cut alike for all loops, so that all of them read all of it.
+// The buffer is a multiple of this, so that every loop reads all of it.
 constexpr int64_t kUnitBytes = kMaxStreams * kBlockBytes;
 
 constexpr Seconds kShortestTime(100e-6);
@@ -107,7 +107,7 @@ Result<ReadBandwidth> ReadBandwidth::Create(core::Isa isa, int64_t bytes) {
   }
   Buffer buffer(static_cast<uint8_t*>(mapping), Unmap{size});
   (void)madvise(mapping, size, MADV_HUGEPAGE);  // a hint: without it the figure is what small pages give
-  std::memset(mapping, 1, size);                // untouched pages would all be the one zero page
+  std::memset(mapping, 1, size);                // untouched pages all map to one zero page
   ReadLoop fastest;
   double best = 0;
   for (const int streams : kStreams) {

@@ -1,7 +1,7 @@
-// Read bandwidth of one core: what a GEMM of few rows, which reads its weights once, cannot exceed.
+// Read bandwidth of one core. It bounds the speed of a GEMM of few rows, which reads its weights once.
 //
-// Emitted loops of plain loads, as wide as the ISA's, over a buffer in large pages: one stream or several at
-// once, with and without software prefetch. The fastest of them counts.
+// It is measured by generated loops of plain loads, with vectors of the ISA, over a buffer in large pages:
+// one stream or several, with and without software prefetch. The fastest loop counts.
 //
 //   | stream 0: blocks of 256 bytes … | stream 1 … | … |      a step loads one block of each stream
 #ifndef INTACT_BENCH_BANDWIDTH_H_
@@ -19,7 +19,7 @@
 
 namespace intact::bench {
 
-/// What an emitted loop reads: `streams` pieces of stream_bytes each, block by block.
+/// What a loop reads: ReadLoop::streams streams of stream_bytes each, block by block.
 struct ReadArgs {
   const uint8_t* data;
   int64_t stream_bytes;
@@ -37,7 +37,7 @@ class ReadBandwidth {
   /// A buffer of about `bytes`, and the fastest loop over it.
   static Result<ReadBandwidth> Create(core::Isa isa, int64_t bytes);
 
-  /// GB/s (10⁹ bytes) of passes over the buffer after an untimed one, which brings it as near as it fits.
+  /// GB/s (10⁹ bytes) of passes over the buffer. An untimed pass comes first: it fills the caches.
   double Measure() const;
   /// "8 streams, prefetch 1024 bytes ahead".
   std::string Describe() const;
@@ -54,7 +54,7 @@ class ReadBandwidth {
   ReadLoop loop_;
 };
 
-/// A size whose bandwidth tells of a level of the memory hierarchy.
+/// A buffer size that measures the bandwidth of one level of the memory hierarchy.
 struct ReadSize {
   int64_t bytes = 0;
   std::string level;  // where it fits: "L1", "L2", "L3" or "memory"; "L3 or memory" if L3's size is unknown
@@ -62,8 +62,8 @@ struct ReadSize {
   std::string Name() const;
 };
 
-/// Half of L1, half of L2, 16, 64 and 256 MiB, and what does not fit L3, if memory allows. The arguments are
-/// 0 for caches whose size is unknown.
+/// Half of L1, half of L2, 16, 64 and 256 MiB, and a size beyond L3 if memory allows. An argument is 0 if the
+/// size of that cache is unknown.
 std::vector<ReadSize> ReadSizes(int64_t l1d_bytes, int64_t l2_bytes, int64_t l3_bytes);
 
 }  // namespace intact::bench

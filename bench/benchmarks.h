@@ -15,24 +15,25 @@ namespace intact::bench {
 
 void RegisterPeaks();                   // peak/vpdpbusd/zmm, …
 void RegisterBandwidth(core::Isa isa);  // bandwidth/read/64MiB, …, with `isa`'s loads
-/// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, conv/…: intact on `isas`, peers, which are
-/// confined to `peer_isa`, on that.
+/// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, conv/…: intact on `isas`, and peers on
+/// `peer_isa`, which they are confined to.
 void RegisterLayers(std::span<const Layer> layers, std::span<const core::Isa> isas, core::Isa peer_isa);
 void RegisterThreads(std::span<const core::Isa> isas);  // gemm/…/threads:2
 void RegisterPlans(std::span<const core::Isa> isas);    // plan/create/isa:avx2/n:16/k:64, …
-/// conv/…/open: a plan that leaves the input's extents to the run; the counter of_fixed is how many times as
-/// fast it is as one that knows them, in turns. …/tuned: a plan that was tuned by measurement;
-/// of_model, as the same plan with the cost model's choice. The label tells both.
-/// conv/…/flattened: saturating kernels with INTACT_PAIRING_FLATTENED; of_within_tap, as those with
-/// INTACT_PAIRING_WITHIN_TAP.
+/// Pairs of plans that run in turns. A counter says how many times as fast the first is as the second.
+///   conv/…/open       a plan whose runs choose the input's extents; of_fixed: over a plan that knows them
+///   …/tuned           a plan tuned by measurement; of_model: over the cost model's choice. The label names
+///                     both kernels
+///   conv/…/flattened  saturating kernels with INTACT_PAIRING_FLATTENED; of_within_tap: over kernels with
+///                     INTACT_PAIRING_WITHIN_TAP
 void RegisterPairs(std::span<const Layer> layers, std::span<const core::Isa> isas);
 
-/// What `c` computes on. The last one is kept, until the next call: a benchmark's function is called several
-/// times, and making a workload takes longer than measuring. Not thread-safe.
+/// The workload of `c`. The last one is kept until a call needs another: a benchmark's function is called
+/// several times, and making a workload takes longer than measuring. Not thread-safe.
 const Workload& WorkloadOf(const Case& c);
 /// Ends a benchmark that cannot be measured.
 void Fail(benchmark::State& state, const std::string& why);
-/// Whether any did.
+/// Whether Fail() was called.
 bool AnyFailed();
 
 }  // namespace intact::bench

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kFirstLayerChannels = 4;
 
-/// "2", or "2x1" where they differ.
+/// "2", or "2x1" if height and width differ.
 std::string Text(const Extents& extents, std::string_view by) {
   if (extents.height == extents.width) return fmt::format("{}", extents.height);
   return fmt::format("{}{}{}", extents.height, by, extents.width);
@@ -30,7 +30,7 @@ std::string NameOf(const Shape& shape) {
   return name + (g.transposed ? "/transposed" : "");
 }
 
-// What only peers have is last.
+// The format that only peers have is last.
 constexpr std::array kStaticFormats = {kS32, kU8, kFloat};
 constexpr std::array kDynamicFormats = {kF32, kByTensor, kByRow, kFloat};
 constexpr std::array kBatchFormats = {kS32, kF32, kFloat};

@@ -1,5 +1,5 @@
-// A benchmark as a value: what is computed, by whom and on which ISA. The table and the named benchmarks are
-// made of the same cases.
+// A benchmark case: what is computed, by which library and on which ISA. The table and the named benchmarks
+// are both made of cases.
 #ifndef INTACT_BENCH_CASE_H_
 #define INTACT_BENCH_CASE_H_
 
@@ -18,7 +18,7 @@
 
 namespace intact::bench {
 
-/// A number for each dimension of an image; a single one stands for both.
+/// A number for each dimension of an image. A single number stands for both.
 struct Extents {
   int64_t height = 1, width = 1;
 
@@ -28,8 +28,9 @@ struct Extents {
   bool operator==(const Extents&) const = default;
 };
 
-/// A 2-D convolution, channels last, its input padded by dilation·(kernel − 1)/2 on every side. Or a
-/// transposed one, not dilated, whose output is cropped to stride times the input: kernel ≥ stride.
+/// A 2-D convolution, channels last. Its input is padded by dilation·(kernel − 1)/2 on every side. A
+/// transposed convolution is not dilated; its output is cropped to stride times the input, and kernel ≥
+/// stride.
 struct Geometry {
   int64_t height = 1, width = 1;  // of the input
   int64_t c_in = 1, c_out = 1;
@@ -66,32 +67,31 @@ struct Geometry {
   }
 };
 
-/// GEMMs of one size, each with its own B, which is no constant: each run gives all of them. One zero point
-/// of B, 0, and one scale for all.
+/// GEMMs of one size, each with its own runtime B. All Bs have the zero point 0 and one scale.
 struct Batch {
   int64_t items = 1;
   intact_type b_type = INTACT_S8;
-  bool b_by_columns = false;  // Bs are N×K in memory, as attention's keys are
+  bool b_by_columns = false;  // Bs are N×K in memory, like the keys of attention
   bool operator==(const Batch&) const = default;
 };
 
-/// A GEMM: C is m×n, the depth is k; or a batch of them. Or a convolution, with the sizes of the GEMM that it
-/// is: m output pixels, n output channels, and a depth of taps × the channels of a group.
+/// A GEMM (C is m×n, the depth is k), a batch of GEMMs, or a convolution. m, n and k of a convolution are its
+/// output pixels, its output channels, and taps × the channels of a group.
 struct Shape {
   int64_t m = 1, n = 1, k = 1;
   std::optional<Geometry> conv = std::nullopt;
   std::optional<Batch> batch = std::nullopt;
-  bool is_dynamic = false;  // a GEMM of float32 numbers, that is measured with all ways to quantize them
+  bool is_dynamic = false;  // a GEMM of float32 activations, measured with all ways to quantize them
 
   static constexpr Shape Of(const Geometry& g) {
     return {g.batch * g.OutHeight() * g.OutWidth(), g.c_out, g.Taps() * g.Channels(), g};
   }
   bool operator==(const Shape&) const = default;
   constexpr int64_t Items() const { return batch ? batch->items : 1; }
-  /// Of all of A and C.
+  /// Rows of A and C, over all items.
   constexpr int64_t Rows() const { return Items() * m; }
-  /// Multiplications and additions, without padding of the depth; with the zeros around an input, but not
-  /// those that a transposed convolution has between its pixels.
+  /// Multiplications and additions. Zeros around an input count. Padding of the depth does not count, nor do
+  /// the zeros that a transposed convolution has between its pixels.
   double Operations() const {
     const Extents stride = conv && conv->transposed ? conv->stride : 1;
     return 2.0 * static_cast<double>(Rows()) * static_cast<double>(n) * static_cast<double>(k) /
@@ -99,50 +99,50 @@ struct Shape {
   }
   int64_t WeightBytes() const { return Items() * n * k; }
   int64_t InputElements() const;
-  /// The convolution; a GEMM as the one by 1×1 that it is, over a line of all rows as pixels.
+  /// The convolution. A GEMM is returned as a 1×1 convolution over one line of pixels, one for each row.
   Geometry AsConvolution() const { return conv.value_or(Geometry{1, Rows(), k, n, 1, 1, 1, 1}); }
   std::string ToString() const;  // "128×768×3072"; "12×(128×128×64) u8×s8ᵀ"; or the geometry's
 };
 
-/// What a shape's speed is summed up with.
+/// Groups of shapes that get a mean.
 enum class Kind : uint8_t { kGemm, kDynamic, kBatch, kDense, kFirstLayer, kGrouped, kDepthwise, kTransposed };
-/// kFirstLayer: dense, of at most four channels.
+/// kFirstLayer: dense, with at most four input channels.
 Kind KindOf(const Shape& shape);
 
-/// Per-channel symmetric weights of some distribution, the largest at ±127.
+/// Per-channel symmetric weights of some distribution. The largest weight of a channel is ±127.
 struct Weights {
   std::string_view name;
-  verify::Fill fill;                                    // of the activations too
-  std::optional<WeightFigures> trained = std::nullopt;  // drawn like those instead
+  verify::Fill fill;                                    // activations have it too
+  std::optional<WeightFigures> trained = std::nullopt;  // if given: weights are drawn to have these figures
   bool operator==(const Weights&) const = default;
 };
 
 inline constexpr std::array kWeights = {
     Weights{"t4", verify::Fill::kStudent}, Weights{"laplace", verify::Fill::kLaplace},
     Weights{"gauss", verify::Fill::kGauss}, Weights{"uniform", verify::Fill::kUniform}};
-/// What networks have; the default.
+/// The distribution nearest to that of networks; the default.
 inline constexpr Weights kLaplace = kWeights[1];
 
 /// The name of the weights that a trained network's layers have.
 inline constexpr std::string_view kTrained = "trained";
 
-/// What becomes of the numbers that A stands for.
+/// How activations are quantized.
 enum class Quantization : uint8_t {
-  kStatic,  // A is u8: they were quantized before, by a scale that all runs have
-  kTensor,  // A is float32, and each run quantizes it to u8: by one scale
-  kRow,     // likewise, each row by a scale of its own
-  kNone,    // A is float32, and so are weights: all is computed in float. Of peers
+  kStatic,  // A is u8: quantized before the run, with a fixed scale
+  kTensor,  // A is float32; each run quantizes it to u8 with one scale
+  kRow,     // A is float32; each run quantizes it to u8 with a scale for each row
+  kNone,    // A and weights are float32: the product is computed in float. Peers only
 };
 std::string_view ToString(Quantization quantization);  // "static", "tensor", "row", "none"
-/// Runs quantize A.
+/// Whether runs quantize A.
 constexpr bool IsDynamic(Quantization quantization) {
   return quantization == Quantization::kTensor || quantization == Quantization::kRow;
 }
 
-/// What goes in and what comes out.
+/// The types of a case's input and output.
 struct Format {
   Quantization quantization = Quantization::kStatic;
-  // s32; u8: per-channel scales and ReLU; f32: scales, or in float nothing; a convolution has ReLU there.
+  // s32: sums. u8: per-channel scales and ReLU. f32: scales; kNone: no scales, and ReLU for a convolution.
   intact_type c_type = INTACT_S32;
   bool operator==(const Format&) const = default;
 };
@@ -162,28 +162,28 @@ struct Case {
   Shape shape;
   Format format;
   Weights weights = kLaplace;
-  int amax = 0;  // the activation range of activations, and the largest of them; 0 = full range
+  int amax = 0;  // end of the activation range, and the largest activation; 0 = full range
   core::Isa isa = core::Isa::kAvx2;
   std::string peer;                 // "" for intact
   intact_mode mode = INTACT_EXACT;  // of intact
   int threads = 1;
   intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // of a convolution in saturating mode
-  bool is_open = false;   // a convolution whose plan leaves the input's extents to the run; of intact
-  bool is_tuned = false;  // what runs is chosen by measurement; of intact
+  bool is_open = false;   // a convolution whose runs choose the input's extents; of intact
+  bool is_tuned = false;  // kernels are chosen by measurement; of intact
 
-  /// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072; a peer's has peer:onednn in mode's place;
-  /// /amax:127, /quant:row, /c:u8 and /threads:2 where they differ from the default. A batch ends with
-  /// /batch:12/b:runtime, where Bs are u8 with /b_type:u8, where they are N×K with /b_order:nk.
+  /// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, or
   /// conv/isa:avx2/mode:exact/weights:laplace/c:u8/in:56x56/c_in:64/c_out:64/kernel:3x3/stride:1/groups:1/
-  /// batch:1 (in one word): the same, with /c: always; /transposed at the end of a transposed one's,
-  /// /flattened where that is the pairing, /open at the end of an open one's, /tuned at that of a tuned
-  /// plan's.
+  /// batch:1 (in one word). A peer's name has peer:onednn instead of mode:….
+  /// Parts that differ from the default are added: /amax:127, /quant:row, /c:u8 (always, for a convolution)
+  /// and /threads:2. A batch ends with /batch:12/b:runtime, then /b_type:u8 if Bs are u8, /b_order:nk if they
+  /// are N×K. Other endings: /transposed, /flattened (the pairing), /open and /tuned.
   std::string Name() const;
 };
 
-/// The formats that a shape and its weights are measured with, by intact or by the case's peer. In float
-/// convolutions, batches, dynamic GEMMs, and GEMMs of trained networks; not if transposed: that oneDNN does,
-/// channels last, by its reference. A peer has none for a batch with u8 Bs: there is none that takes them.
+/// The formats that a shape and its weights are measured with, by intact or by the case's peer. Peers compute
+/// convolutions, batches, dynamic GEMMs and GEMMs of trained networks in float too, but not transposed
+/// convolutions: for those, channels last, oneDNN has only its reference code. No peer takes a batch with u8
+/// Bs.
 std::span<const Format> FormatsOf(const Case& c);
 
 }  // namespace intact::bench

@@ -1,6 +1,6 @@
 // Throughput of GEMMs and convolutions by ISA, mode or peer, weights and shape. Each result is checked
-// against the scalar reference before it is timed; operations are counted unpadded; shares refer to a peak
-// measured just before.
+// against the scalar reference before it is timed. Padding does not count as operations. Shares refer to a
+// peak measured just before.
 #include <benchmark/benchmark.h>
 
 #include <optional>
@@ -18,7 +18,7 @@
 namespace intact::bench {
 namespace {
 
-// Up to here reading the weights may be what limits.
+// Up to this many rows, reading the weights may limit the speed.
 constexpr int64_t kFewRows = 16;
 
 void RunCase(benchmark::State& state, const Case& c) {
@@ -65,7 +65,7 @@ void RegisterFormats(Case c) {
   }
 }
 
-/// intact's, with all weights that `layer` is measured with, and activation ranges.
+/// Registers intact's benchmarks of `layer`, with all its weights and activation ranges.
 void RegisterVariants(Case c, const Layer& layer) {
   c.shape = layer.shape;
   for (const Weights& weights : WeightsOf(layer)) {
@@ -107,7 +107,7 @@ void RegisterLayers(std::span<const Layer> layers, std::span<const core::Isa> is
     c.isa = isa;
     for (const intact_mode mode : {INTACT_EXACT, INTACT_SATURATING}) {
       if (mode == INTACT_SATURATING && !kernels::PairsSaturate(isa, mode)) {
-        continue;  // there it is the exact kernel
+        continue;  // saturating mode runs the exact kernel
       }
       c.mode = mode;
       for (const Layer& layer : layers) {

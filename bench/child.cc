@@ -15,7 +15,7 @@
 namespace intact::bench {
 namespace {
 
-Error Failed(const std::string& why) { return {INTACT_UNSUPPORTED, "a process of its own: " + why}; }
+Error Failed(const std::string& why) { return {INTACT_UNSUPPORTED, "child process: " + why}; }
 
 bool WriteAll(int file, std::string_view text) {
   while (!text.empty()) {
@@ -57,8 +57,8 @@ Result<nlohmann::json> RunInChild(const std::function<nlohmann::json()>& work) {
   const pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
-    std::signal(SIGPIPE, SIG_DFL);  // nothing is to be done for a parent that is gone
-    // Not exit(): what the parent has not flushed yet is the parent's.
+    std::signal(SIGPIPE, SIG_DFL);  // without a parent there is nothing left to do
+    // Not exit(), which would flush a copy of the parent's buffered output.
     _exit(WriteAll(ends[1], Answer(work)) ? 0 : 1);
   }
   close(ends[1]);
@@ -71,7 +71,7 @@ Result<nlohmann::json> RunInChild(const std::function<nlohmann::json()>& work) {
   if (WIFSIGNALED(status)) return Failed(fmt::format("ended by signal {}", WTERMSIG(status)));
   if (WEXITSTATUS(status) != 0) return Failed(fmt::format("ended with status {}", WEXITSTATUS(status)));
   nlohmann::json answer = nlohmann::json::parse(text, nullptr, false);
-  if (!answer.is_object()) return Failed("its answer is no JSON");
+  if (!answer.is_object()) return Failed("its answer is not a JSON object");
   if (answer.contains("error")) return Failed(answer["error"].get<std::string>());
   return answer["result"];
 }

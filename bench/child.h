@@ -1,5 +1,5 @@
-// Work in a process of its own: a peer can be confined to an ISA only once per process, and its crash shall
-// not be ours.
+// Work in a child process: a peer can be confined to an ISA only once per process, and its crash must not end
+// the program.
 #ifndef INTACT_BENCH_CHILD_H_
 #define INTACT_BENCH_CHILD_H_
 
@@ -9,8 +9,8 @@
 
 namespace intact::bench {
 
-/// What `work` returns in a forked copy of this process. An error if that could not be made or ended before
-/// it returned. The caller must not have used OpenMP yet.
+/// Runs `work` in a forked copy of this process, and returns its result. An error if the process could not be
+/// made or ended early. The caller must not have used OpenMP yet.
 Result<nlohmann::json> RunInChild(const std::function<nlohmann::json()>& work);
 
 }  // namespace intact::bench

@@ -13,20 +13,20 @@
 namespace intact::bench {
 namespace {
 
-/// The names of what runs.
+/// A plan of intact, with the names of its kernels.
 class PlanContender : public Contender {
  public:
   explicit PlanContender(std::string implementation) : implementation_(std::move(implementation)) {}
   std::string Implementation() const override { return implementation_; }
   std::string Replaced() const override { return replaced_; }
-  /// Has the plan choose what it runs by measurement.
+  /// Lets the plan choose its kernels by measurement.
   virtual Error Tune(double milliseconds) = 0;
 
  protected:
   Error Take(const Result<intact_tune_info>& info) {
     if (!info) return info.error();
     implementation_ = info->kernel;
-    // Names are those of a transposed convolution's longest phase: others may have changed.
+    // Not by names: a transposed convolution's names are of its longest phase, but others may have changed.
     if (info->microseconds != info->model_microseconds) replaced_ = info->model_kernel;
     return {};
   }
@@ -85,7 +85,7 @@ class ConvContender final : public PlanContender {
   intact_conv_args args_ = INTACT_CONV_ARGS_INIT;
 };
 
-/// What a GEMM and a convolution are asked for alike.
+/// The part of the description that GEMMs and convolutions share.
 intact_linear_desc LinearDescOf(const Workload& workload, const reference::Linear& operation, const Case& c) {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
   desc.c_type = c.format.c_type;
@@ -106,7 +106,7 @@ intact_linear_desc LinearDescOf(const Workload& workload, const reference::Linea
   return desc;
 }
 
-/// `plan` as a contender, if it is for exactly c.isa.
+/// Makes `plan` a contender, if it is for exactly c.isa.
 template <class OfPlan, class Plan>
 Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Workload& workload, const Case& c,
                                          double tuning_milliseconds) {

@@ -1,4 +1,4 @@
-// Who computes a case: intact, or a peer. Weights are packed when a contender is made; it runs many times.
+// A contender computes a case: intact, or a peer. It packs the weights when it is made, and runs many times.
 #ifndef INTACT_BENCH_CONTENDER_H_
 #define INTACT_BENCH_CONTENDER_H_
 
@@ -20,20 +20,20 @@ class Contender {
   Contender(const Contender&) = delete;
   Contender& operator=(const Contender&) = delete;
 
-  /// The name of what runs, as its library tells it.
+  /// The kernel's name, as reported by its library.
   virtual std::string Implementation() const = 0;
-  /// What the cost model of intact would run, where measurement chose otherwise; else "".
+  /// The kernel that intact's cost model would run, if tuning chose another; else "".
   virtual std::string Replaced() const { return {}; }
-  /// C from A (or a convolution's output from its input), both dense. False if it failed.
+  /// Computes C from A (or a convolution's output from its input), both dense. Returns false if it failed.
   virtual bool Run(const uint8_t* a, uint8_t* c) = 0;
 };
 
-/// The contender that `c` names, on the weights of `workload`, which outlives it. UNSUPPORTED where it cannot
-/// run `c` on exactly c.isa. `tuning_milliseconds`: the budget of plans that are tuned.
+/// The contender that `c` names, with the weights of `workload`, which must outlive it. UNSUPPORTED if it
+/// cannot run `c` on exactly c.isa. `tuning_milliseconds`: the budget to tune a plan, if c.is_tuned.
 Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const Case& c,
                                                  double tuning_milliseconds = 100);
 
-/// How intact is asked for `c`, a GEMM or a convolution.
+/// The description of `c`, a GEMM or a convolution, for intact.
 GemmDesc GemmDescOf(const Workload& workload, const Case& c);
 ConvDesc ConvDescOf(const Workload& workload, const Case& c);
 

@@ -50,7 +50,7 @@ RowQuantization Choose(const Range& range) {
   return row;
 }
 
-// The smallest number becomes 0, for it and the zero point are rounded alike; the largest may become 256.
+// The smallest number becomes 0, because it and the zero point are rounded alike. The largest may become 256.
 void QuantizeOneByOne(const float* x, int64_t count, const RowQuantization& row, uint8_t* a) {
   for (int64_t i = 0; i < count; ++i) {
     const auto steps = static_cast<int32_t>(std::nearbyint(x[i] / row.scale));
@@ -62,7 +62,7 @@ void QuantizeOneByOne(const float* x, int64_t count, const RowQuantization& row,
                                            uint8_t* a) {
   const __m256 scale = _mm256_set1_ps(row.scale);
   const __m256i zero_point = _mm256_set1_epi16(static_cast<int16_t>(row.zero_point));
-  // Packing interleaves halves of vectors: doublewords of a to their places.
+  // Packing interleaves halves of vectors. This permutation restores the order of doublewords.
   const __m256i places = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   int64_t i = 0;
   for (; i + 32 <= count; i += 32) {
@@ -81,7 +81,7 @@ void QuantizeOneByOne(const float* x, int64_t count, const RowQuantization& row,
 
 [[gnu::target("avx512f")]] void QuantizeInZmm(const float* x, int64_t count, const RowQuantization& row,
                                               uint8_t* a) {
-  constexpr __mmask16 kAll = 0xffff;  // GCC takes those without a mask for uninitialized
+  constexpr __mmask16 kAll = 0xffff;  // GCC takes intrinsics without a mask for uninitialized
   const __m512 scale = _mm512_set1_ps(row.scale);
   const __m512i zero_point = _mm512_set1_epi32(row.zero_point);
   int64_t i = 0;

@@ -1,12 +1,13 @@
-// What an engine does by itself around a library whose matrix product takes u8 and gives s32: it quantizes
-// float32 activations before, and scales the sums after. Peers that have no dynamic quantization of their own
+// The passes that an engine adds around a library whose matrix product takes u8 and returns s32: it quantizes
+// float32 activations before the product, and scales the sums after it. Peers without dynamic quantization
 // are measured with these passes.
 //
-// They are vectorised loops over memory, as engines have them: one finds the smallest and the largest number,
-// of all rows or of each row just before it is quantized, in ymm; one quantizes by division, in ymm or zmm as
-// the ISA is; one takes the zero point's share off each sum and scales it, in place, in ymm. They compute
-// what the contract defines (include/intact/intact.h), so that a peer's results can be compared bit for bit,
-// and do not look for NaNs.
+// They are vectorised loops over memory, as in engines:
+// 1. Find the smallest and the largest number, of all rows, or of each row just before it is quantized (ymm).
+// 2. Quantize by division (ymm or zmm, by the ISA).
+// 3. Subtract the zero point's part from each sum and scale it, in place (ymm).
+// They compute what the contract defines (include/intact/intact.h), so that a peer's results can be compared
+// bit for bit. They do not look for NaNs.
 #ifndef INTACT_BENCH_ENGINE_PASSES_H_
 #define INTACT_BENCH_ENGINE_PASSES_H_
 
@@ -20,20 +21,20 @@ namespace intact::bench {
 
 class EnginePasses {
  public:
-  /// How the numbers of a row stand as u8.
+  /// How the numbers of a row are quantized to u8.
   struct RowQuantization {
     float scale = 1;
     int32_t zero_point = 0;
   };
 
-  /// A is m×k, C is m×n, all dense; columns of the weights w have the sums Σ_k w and these scales. `by_row`:
-  /// each row is quantized by a scale and a zero point of its own.
+  /// A is m×k, C is m×n, both dense. `column_sums`: Σ_k of each column of the weights. `scales`: one for each
+  /// column. `by_row`: each row has its own scale and zero point.
   EnginePasses(core::Isa isa, int64_t m, int64_t k, bool by_row, std::span<const int64_t> column_sums,
                std::vector<float> scales);
 
-  /// m×k numbers to u8.
+  /// Quantizes m×k numbers to u8.
   void Quantize(const float* x, uint8_t* a);
-  /// Sums of products with what was quantized last, m×n, to float32 in their place.
+  /// Converts the m×n sums to float32 in place. They must be sums with the activations quantized last.
   void Dequantize(int32_t* c) const;
 
  private:

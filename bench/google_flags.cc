@@ -33,7 +33,7 @@ const std::vector<std::pair<std::string_view, const Words*>> kChoices = {
     {"--benchmark_counters_tabular", &kTruths},
     {"--benchmark_enable_random_interleaving", &kTruths}};
 
-// `Number` says whether fractions are taken.
+// Fractions are accepted if `Number` is double.
 template <class Number>
 struct Limits {
   std::string_view flag;
@@ -53,7 +53,7 @@ std::optional<std::string> WhyNotWithin(const Limits<Number>& limits, std::strin
                      std::is_integral_v<Number> ? "an integer" : "a number", limits.least, limits.most);
 }
 
-// It is written as the benchmarks go, and must be there before them.
+// The file is written while benchmarks run, so it is checked before.
 std::optional<std::string> WhyNotWritable(std::string_view flag, const std::string& path) {
   errno = 0;
   if (std::ofstream(path, std::ios::app)) return std::nullopt;

@@ -1,5 +1,5 @@
-// Values of Google Benchmark's options, checked before it sees them: some that make no sense it takes for
-// others, or answers with its usage and success, or with a run that has no end.
+// Checks values of Google Benchmark's options before Google Benchmark reads them. It takes some bad values
+// for other values; for others it prints its usage and succeeds, or runs without end.
 #ifndef INTACT_BENCH_GOOGLE_FLAGS_H_
 #define INTACT_BENCH_GOOGLE_FLAGS_H_
 
@@ -9,8 +9,8 @@
 
 namespace intact::bench {
 
-/// What is wrong with the value of an argument "--benchmark_…=value", in a line that names the option and
-/// what was expected; nothing if it is right, or if this file does not know the option.
+/// What is wrong with the value of an argument "--benchmark_…=value": a line that names the option and the
+/// values expected. Nothing if the value is right, or if the option is not checked here.
 std::optional<std::string> WhyNotGoogleFlag(std::string_view argument);
 
 }  // namespace intact::bench

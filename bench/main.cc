@@ -1,7 +1,8 @@
-// intact_bench prints a table of intact beside its peers and the machine's peaks; with --benchmark_… options
-// it runs its named benchmarks, as a Google Benchmark program does.
+// intact_bench prints a table that compares intact with its peers and the machine's peaks. With --benchmark_…
+// options it runs its named benchmarks, like a Google Benchmark program.
 //
-// Exit status: 0; 1 something of intact was wrong and not timed; 2 bad usage, told in one line on stderr.
+// Exit status: 0; 1 a result of intact was wrong, and not timed; 2 bad usage or input, reported in one line
+// on stderr.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -38,9 +39,9 @@ using tools::Fail;
 constexpr int kFailure = 1;
 constexpr const char* kExitStatus =
     "Exit status:\n"
-    "  0  all was measured\n"
+    "  0  everything was measured\n"
     "  1  a result of intact was wrong, and not timed\n"
-    "  2  bad usage or input, told in one line on standard error\n\n";
+    "  2  bad usage or input, reported in one line on standard error\n\n";
 constexpr std::string_view kTuneSuite = "tune";  // it implies --tune
 
 struct Options {
@@ -61,37 +62,38 @@ std::vector<std::string> Names(const auto& named) {
 }
 
 std::string Description() {
-  std::string text = "int8 GEMM and convolution beside peers and the machine's peaks.\n\nSuites:\n";
+  std::string text =
+      "Measures int8 GEMM and convolution, and compares them with peers and the machine's "
+      "peaks.\n\nSuites:\n";
   for (const Suite& suite : Suites()) text += fmt::format("  {:<16} {}\n", suite.name, suite.what);
   return text +
-         "\nWith --benchmark_... options (--benchmark_filter=REGEX, --benchmark_list_tests=true, ...) it "
-         "runs "
-         "its named benchmarks, those of --suite (default: figures, small-m and conv) and --isa, by Google "
-         "Benchmark.";
+         "\nWith --benchmark_... options (--benchmark_filter=REGEX, --benchmark_list_tests=true, ...) Google "
+         "Benchmark runs the named benchmarks of --suite (default: figures, small-m and conv) and --isa.";
 }
 
 void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--suite", options->suite, "shapes to measure (default: short)")
       ->check(CLI::IsMember(Names(Suites())));
-  app->add_option("--isa", options->isa, "only this ISA, for intact and peers (default: all that are here)")
+  app->add_option("--isa", options->isa, "only this ISA, for intact and peers (default: all of this machine)")
       ->type_name(tools::IsaNames());
   app->add_option("--weights", options->weights,
-                  "distribution of the weights (default: laplace; of a trained network's layers each "
-                  "its own)")
+                  "distribution of the weights (default: laplace; for layers of a trained network: like the "
+                  "trained weights)")
       ->check(CLI::IsMember(Names(kWeights)));
   app->add_option("--milliseconds", options->milliseconds, "time for the turns of a shape on an ISA")
       ->check(CLI::Range(1, 60000))
       ->capture_default_str();
   app->add_flag("--balance", options->is_balance,
-                "measure nothing: tell how evenly runs on 2 to 128 threads are cut");
-  app->add_flag("--tune", options->tune, "tuned plans beside those that the cost models make");
+                "measure nothing; compute how evenly runs are divided among 2 to 128 threads");
+  app->add_flag("--tune", options->tune, "compare tuned plans with the choices of the cost models");
   tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)")
       ->take_last();
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
       ->take_last();
 }
 
-// Those of generated kernels: portable ones are there for others, and are measured where they are asked for.
+// The ISAs with generated kernels. Portable kernels are for other machines, and are measured only if --isa
+// asks.
 std::vector<core::Isa> AvailableIsas() {
   std::vector<core::Isa> isas;
   for (const core::Isa isa : core::kAllIsas) {
@@ -112,7 +114,7 @@ Request RequestOf(const Options& options, std::vector<core::Isa> isas) {
 }
 
 int RunTuningTable(const Options& options, std::vector<core::Isa> isas) {
-  if (!options.html.empty()) return Fail("--html: has no meaning beside --tune");
+  if (!options.html.empty()) return Fail("--html: has no meaning with --tune");
   const TunedResults results = RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning"));
   tools::Print("{}", ToText(results));
   const int status = results.AllRight() ? 0 : kFailure;
@@ -172,7 +174,7 @@ int RunNamed(const Options& options, const std::vector<core::Isa>& isas, std::ve
   auto count = static_cast<int>(arguments.size());
   benchmark::Initialize(&count, arguments.data());
   if (count > 1) return Fail(fmt::format("{}: is unknown (see --help)", arguments[1]));
-  const size_t matches = benchmark::RunSpecifiedBenchmarks();  // tells if the filter matches none
+  const size_t matches = benchmark::RunSpecifiedBenchmarks();  // reports if the filter matches none
   benchmark::Shutdown();
   if (matches == 0) return tools::kBadInput;
   return AnyFailed() ? kFailure : 0;
@@ -200,23 +202,23 @@ int Main(int argc, char** argv) {
   if (*isa != INTACT_ISA_ANY) isas = {static_cast<core::Isa>(*isa)};
   if (isas.empty()) return Fail("this machine permits no ISA that intact generates kernels for");
   if (intact_isa_available(static_cast<intact_isa>(YardstickOf(isas.front()))) == 0) {
-    return Fail("--isa portable: is measured by AVX2's peak, which this process cannot run");
+    return Fail("--isa portable: is compared with AVX2's peak, which this process cannot run");
   }
   if (!options.json.empty() && options.json == options.html) {
-    return Fail(fmt::format("--html {}: is the file of --json too; expected another", options.html));
+    return Fail(fmt::format("--html {}: is also the file of --json; expected another file", options.html));
   }
   const bool is_tuned = options.tune || options.suite == kTuneSuite;
   if (options.is_balance) {
     for (const char* other : {"--milliseconds", "--json", "--html", "--tune"}) {
-      if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning beside --balance", other));
+      if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --balance", other));
     }
-    if (named.size() > 1) return Fail("--balance: has no meaning beside --benchmark_... options");
+    if (named.size() > 1) return Fail("--balance: has no meaning with --benchmark_... options");
     return RunBalance(options, isas);
   }
   if (named.size() == 1) return (is_tuned ? RunTuningTable : RunTable)(options, std::move(isas));
   for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html", "--tune"}) {
     if (app.count(table_only) != 0) {
-      return Fail(fmt::format("{}: has no meaning beside --benchmark_... options", table_only));
+      return Fail(fmt::format("{}: has no meaning with --benchmark_... options", table_only));
     }
   }
   return RunNamed(options, isas, std::move(named));

@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Long enough for several runs: the caches should hold what they hold when a contender runs by itself, not
-// what the one before it has left. Victim caches need more than one pass to take a matrix in.
+// Long enough for several runs: caches must hold this contender's data, not the data of the turn before.
+// Victim caches need more than one pass to hold a matrix.
 constexpr Seconds kShortestTurn(4e-3);
 
 template <class Function>
@@ -30,7 +30,7 @@ double MicrosecondsOf(const Function& function, int64_t times = 1) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / static_cast<double>(times);
 }
 
-/// A turn of an entrant that writes to `c`: microseconds per run.
+/// A turn of `entrant`, which writes to `c`. It measures microseconds per run.
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
   return [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format)] {
     const auto run = [=] { (void)contender->Run(a, c); };
@@ -39,7 +39,7 @@ support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
   };
 }
 
-/// Who `entrant` is and what it computes; not timed yet.
+/// The timing of `entrant` with the model that it computes, but without times.
 Timing Check(const Entrant& entrant) {
   Timing timing;
   const Case& what = entrant.what;
@@ -53,7 +53,7 @@ Timing Check(const Entrant& entrant) {
   Contender* const contender = entrant.contender->get();
   timing.implementation = contender->Implementation();
   auto model = workload.Recognise(contender, what.format, AdmissibleModels(what));
-  // Where no pair can saturate, the models agree.
+  // If no pair can saturate, the models agree.
   constexpr std::array kExactModel = {reference::Model::kExact};
   if (model && workload.Recognise(contender, what.format, kExactModel)) model = reference::Model::kExact;
   timing.result = !model ? kWrong : *model == reference::Model::kExact ? kExact : kSaturates;
@@ -87,7 +87,7 @@ Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget) {
 
   std::vector<support::Measurement> turns = {[&] { return MeasureGops(peak); },
                                              [&] { return read.Measure(); }};
-  std::vector<size_t> timed;  // which of row.timings the further turns are
+  std::vector<size_t> timed;  // for each turn after the first two, its index in row.timings
   Bytes output = entrants.front().workload->NewC(INTACT_S32);
   for (const Entrant& entrant : entrants) {
     row.timings.push_back(Check(entrant));

@@ -1,5 +1,5 @@
-// Every convolution and matrix product of three published networks: geometry, how often the network has it,
-// and what is known of its trained weights (trained_weights.h). In order of first appearance.
+// Every convolution and matrix product of three published networks, in order of first appearance: geometry,
+// how often it occurs, and two figures of its trained weights (trained_weights.h).
 #ifndef INTACT_BENCH_NETWORKS_H_
 #define INTACT_BENCH_NETWORKS_H_
 

@@ -63,8 +63,8 @@ Type WeightTypeOf(const Case& c) {
   return c.shape.batch && c.shape.batch->b_type == INTACT_U8 ? Type::u8 : Type::s8;
 }
 
-/// A primitive whose weights are packed, in whatever format it prefers, when it is made; but for a batch,
-/// whose Bs each run takes as they lie in memory.
+/// A primitive. Weights are packed when it is made, in the format that oneDNN prefers. Only a batch is not
+/// packed: each run reads its Bs as they are in memory.
 class OneDnnContender final : public Contender {
  public:
   // Throws dnnl::error.
@@ -94,7 +94,7 @@ class OneDnnContender final : public Contender {
   }
 
  private:
-  /// One item's matrices have two dimensions, a batch's three.
+  /// Matrices of a GEMM have two dimensions, matrices of a batch three.
   void SetMatmul(const Workload& workload, const Case& c) {
     const std::optional<Batch>& batch = c.shape.batch;
     const auto dimensions = [&](int64_t rows, int64_t columns) -> Dimensions {
@@ -133,7 +133,7 @@ class OneDnnContender final : public Contender {
     Finish(description, plain, workload, c, attributes);
   }
 
-  /// Packs the weights, whose type and layout `plain` describes, and gathers the arguments.
+  /// Packs the weights and gathers the arguments. `plain`: type and layout of the weights.
   template <class Description>
   void Finish(const Description& description, const Descriptor& plain, const Workload& workload,
               const Case& c, const Attributes& attributes) {
@@ -179,8 +179,9 @@ class OneDnnContender final : public Contender {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
-/// A matmul to s32 between passes that quantize and scale. It has no zero points or scales of rows, and with
-/// those of a tensor that only runs know oneDNN takes weights that are not packed.
+/// A matmul to s32 between passes that quantize and scale. oneDNN's matmul has no zero points or scales of
+/// rows. It has zero points and scales of a tensor that runs give, but then takes weights that are not
+/// packed.
 class OneDnnBetweenPasses final : public Contender {
  public:
   OneDnnBetweenPasses(const Workload& workload, const Case& c)

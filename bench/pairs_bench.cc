@@ -1,6 +1,6 @@
-// What a choice of the plan's maker is worth: two plans run the same input in turns. Extents of a convolution
-// that are left open against known ones; kernels chosen by measurement against the cost model's; pairs of the
-// flattened window against pairs within a tap.
+// Compares two plans that run the same input in turns: open against known extents of a convolution; kernels
+// chosen by measurement against kernels chosen by the cost model; pairs of the flattened window against pairs
+// within a tap.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -18,7 +18,7 @@
 namespace intact::bench {
 namespace {
 
-// The first of the pair is measured; `counter` is how many times as fast it is as the second.
+// Measures the first of the pair. `counter`: how many times as fast it is as the second.
 void RunPair(benchmark::State& state, const std::array<Case, 2>& pair, const char* counter) {
   using Clock = std::chrono::steady_clock;
   const Workload& workload = WorkloadOf(pair[0]);
@@ -62,7 +62,7 @@ void Register(const Case& measured, const Case& other, const char* counter) {
 void RegisterPairs(std::span<const Layer> layers, std::span<const core::Isa> isas) {
   for (const core::Isa isa : isas) {
     for (const Layer& layer : layers) {
-      if (layer.shape.batch) continue;  // there is nothing to tune
+      if (layer.shape.batch) continue;  // batches cannot be tuned
       Case c;
       c.isa = isa;
       c.shape = layer.shape;

@@ -47,7 +47,7 @@ Loop Finish(Session& session, const jit::RegisterFile& registers, double multipl
   return {LoopFunction(std::move(*function)), kUnroll * multiply_adds};
 }
 
-// As many independent accumulators as the variant leaves registers for, so that latency is hidden.
+// Accumulators in all registers that the variant leaves free: independent ones hide the latency.
 Loop GenerateVectorLoop(const Peak& peak) {
   Session session("peak_" + peak.name);
   jit::RegisterFile registers = jit::MakeRegisterFile(peak.isa);
@@ -74,8 +74,7 @@ Loop GenerateVectorLoop(const Peak& peak) {
   return Finish(session, registers, static_cast<double>(sums.size()) * registers.vector_bytes());
 }
 
-// The 2×2 tiles of the AMX kernel: each product waits for the one before it into the same sums, 3 products
-// ago.
+// The 2×2 tiles of the AMX kernel: each product adds to sums that the product 4 before it wrote.
 Loop GenerateTileLoop(const Peak& peak) {
   Session session("peak_" + peak.name);
   jit::RegisterFile registers = jit::MakeRegisterFile(peak.isa);
@@ -116,8 +115,8 @@ Peak MakePeak(core::Isa isa, jit::DotKind dot, jit::DotSigns signs = {}) {
 
 }  // namespace
 
-// Each ISA's own, the best first, beside it that of s8 activations where they have another, and then those of
-// the exact variants. ISAs whose kernels run the same loop share a peak.
+// First the saturating variants of each ISA, the best ISA first, each followed by the variant for s8
+// activations, if it differs. Then the exact variants. ISAs whose kernels run the same loop share a peak.
 std::vector<Peak> AvailablePeaks() {
   std::vector<Peak> peaks;
   const Result<core::IsaSet> permitted = jit::PermittedIsas();

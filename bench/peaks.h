@@ -1,5 +1,5 @@
-// Instruction peaks: what a dot variant reaches with operands in registers, no memory, independent accumulators.
-// Every share of peak in the benchmarks refers to one of these, measured in the same run.
+// Instruction peaks: the speed of a dot variant with all operands in registers and independent accumulators.
+// Every share of peak in the benchmarks refers to such a peak, measured in the same run.
 #ifndef INTACT_BENCH_PEAKS_H_
 #define INTACT_BENCH_PEAKS_H_
 
@@ -12,23 +12,22 @@
 
 namespace intact::bench {
 
-/// The ISA of the loops that kernels of `isa` are measured by: its own, or AVX2 for portable ones, which have
-/// none.
+/// The ISA of the loops that kernels of `isa` are compared with. Portable kernels have no loop: AVX2.
 constexpr core::Isa YardstickOf(core::Isa isa) { return core::IsCompiled(isa) ? core::Isa::kAvx2 : isa; }
 
 /// A registers-only loop of one instruction sequence.
 struct Peak {
   std::string name;  // "tdpbusd/tmm", "vpdpbusd/zmm", "vpdpbssd/ymm", "maddubs/ymm", …
   core::Isa isa;
-  jit::DotKind dot;  // of vectors; it says nothing of tiles
+  jit::DotKind dot;  // of vectors; unused for tiles
   jit::DotSigns signs = {};
 };
 
 /// The sequences that this machine can run.
 std::vector<Peak> AvailablePeaks();
 
-/// The sequence that `isa`'s kernels are measured by: tdpbusd for AMX, vpdpbusd for the VNNIs, the maddubs sequence
-/// for others.
+/// The sequence that `isa`'s kernels are compared with: tdpbusd for AMX, vpdpbusd for the VNNIs, the maddubs
+/// sequence for others.
 Peak PeakOf(core::Isa isa);
 
 /// GOPS (2·multiply-adds per nanosecond): the fastest of several short runs, a few milliseconds in all.

@@ -1,5 +1,5 @@
-// Other libraries that the same cases run on, in the same process: those that were found when intact was
-// configured.
+// Other libraries that run the cases, in the same process. A peer is there if its library was found when
+// intact was configured.
 #ifndef INTACT_BENCH_PEERS_H_
 #define INTACT_BENCH_PEERS_H_
 
@@ -18,22 +18,22 @@ namespace intact::bench {
 class Peer {
  public:
   virtual ~Peer() = default;
-  /// As benchmarks' names have it.
+  /// As in benchmarks' names.
   virtual std::string Name() const = 0;
   virtual std::string Version() const = 0;
-  /// Confines the library to what a machine of `isa` has and to one thread, for good and in the whole
-  /// process: a process measures a peer on one ISA. To be called before anything else is asked of it.
+  /// Confines the library to the instructions of `isa` and to one thread, for the rest of the process: a
+  /// process measures a peer on one ISA. Call this before the library's other functions.
   virtual std::optional<Error> Confine(core::Isa isa) const = 0;
-  /// See MakeContender(). Weights are prepacked in whatever format the library prefers for the case.
+  /// See MakeContender(). Weights are packed in the format that the library prefers for the case.
   virtual Result<std::unique_ptr<Contender>> Make(const Workload& workload, const Case& c) const = 0;
 };
 
 std::span<const Peer* const> Peers();
 
-/// nullptr if there is none of that name.
+/// nullptr if no peer has that name.
 const Peer* FindPeer(std::string_view name);
 
-/// Peer::Confine() for each.
+/// Calls Peer::Confine() for each.
 std::optional<Error> Confine(std::span<const Peer* const> peers, core::Isa isa);
 
 }  // namespace intact::bench

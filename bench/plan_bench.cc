@@ -1,5 +1,5 @@
-// What an engine pays before the first product: creating a plan, of which packing the weights is most. Code
-// is cached by then, as it is from the second plan of a process on.
+// The time to create a plan, mostly for packing the weights. Code is cached, as for every plan of a process
+// after the first.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
-// Rows of the output, for any activations, as the reference computes them: a few of many, for it affords no
-// more. Weights are prepared once for all activations and models.
+// Probes are rows of the output that the reference computes: only some rows, because it is slow. Weights are
+// prepared once for all activations and models.
 #ifndef INTACT_BENCH_PROBES_H_
 #define INTACT_BENCH_PROBES_H_
 
@@ -11,14 +11,14 @@
 
 namespace intact::bench {
 
-/// A of a GEMM, of all items of a batch, or a convolution's input; in u8.
+/// A of a GEMM or of all items of a batch, or a convolution's input; in u8.
 struct Activations {
   std::vector<uint8_t> a;
   std::vector<int32_t> zero_points;  // of rows; empty: all are 0
-  std::vector<float> scales;         // of rows; empty: there is one, which is a factor of the columns' scales
+  std::vector<float> scales;         // of rows; empty: one for all, already in the columns' scales
 };
 
-/// Accumulators, by the models.
+/// Accumulators that each model computes.
 struct Sums {
   std::vector<int32_t> exact, maddubs;
   std::vector<int32_t> flattened;  // maddubs, with pairs that cross taps
@@ -26,24 +26,24 @@ struct Sums {
 
 class Probes {
  public:
-  /// The activations of `operation` do not matter.
+  /// The activations of `operation` are ignored.
   explicit Probes(const reference::Operation& operation);
 
   size_t count() const { return count_; }
-  /// Rows `rows` of the output that `operation`, the same, makes of `x` are the probes from number count()
-  /// on.
+  /// Adds rows `rows` of the output for `x` as probes, numbered from count() on. `operation` must be the
+  /// constructor's.
   void Add(const reference::Operation& operation, const Activations& x, const std::vector<int64_t>& rows);
-  /// Of all probes, a value for each column.
+  /// All probes, a value for each column.
   Sums Accumulate() const;
 
  private:
-  /// Some of the probes as a GEMM: all of them for the output channels of a group, or those of an item.
+  /// Probes as a GEMM: all probes for the output channels of one group, or the probes of one item.
   struct Piece {
     reference::Gemm gemm;
     std::vector<size_t> probes;  // the number of each of its rows
     int64_t first_column = 0;
 
-    /// Row `row` of `x` as probe number `probe`.
+    /// Adds row `row` of `x` as probe number `probe`.
     void Add(const Activations& x, int64_t row, size_t probe);
   };
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace html = support::html;
 
-/// Speeds with a mark are of other numbers.
+/// Speeds with a mark are of results that are not exact: html::Tone::kDoubtful.
 std::vector<html::Row> RowsOf(const Table& table) {
   std::vector<html::Row> rows;
   for (const std::vector<std::string>& line : table.rows) {
@@ -43,7 +43,7 @@ std::string ColourOf(std::string_view isa) {
   return kColours[static_cast<size_t>(std::ranges::find(core::kAllIsas, *parsed) - core::kAllIsas.begin())];
 }
 
-/// What gnuplot is told to draw: data blocks first, then one `plot` with all of them.
+/// Commands for gnuplot: data blocks, then one `plot` with all of them.
 class Roofline {
  public:
   explicit Roofline(const Results& results) {
@@ -125,12 +125,13 @@ std::string ToHtml(const Results& results) {
   std::string body =
       fmt::format("<p>{}</p>\n<p>{}</p>\n{}", html::Escape(Title(results)),
                   html::Judged(results.AllRight(), "All that intact computed was right.",
-                               "Something of intact was wrong and is not timed; see the notes."),
+                               "A result of intact was wrong and is not timed; see the notes."),
                   html::Table({}, RowsOf(MachineTable(results)), 2));
-  body += html::Figure("roofline", Roofline(results).Commands(),
-                       "Each shape with s32 output, or from and to float32: filled intact, hollow the peer. "
-                       "Level lines: the ISA's "
-                       "instruction peak. Slopes: read bandwidth of one core.");
+  body +=
+      html::Figure("roofline", Roofline(results).Commands(),
+                   "Each shape with s32 output, or with float32 input and output. Filled: intact. Hollow: "
+                   "the peer. Level lines: the ISA's "
+                   "instruction peak. Slopes: read bandwidth of one core.");
   for (const Table& table : Tables(results)) body += ToHtml(table);
   return html::Page("intact bench", results.origin, body);
 }

@@ -44,7 +44,7 @@ Json ToJson(const Row& row) {
   return json;
 }
 
-/// Intact's speed over another contender's, where both were timed.
+/// The mean of intact's speed over another contender's, of rows that timed both.
 std::optional<Json> Mean(const Group& group, std::string_view other, const Format& format) {
   std::vector<double> speed_ups;
   for (const Row& row : group.rows) {

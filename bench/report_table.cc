@@ -25,8 +25,8 @@ std::string OrDash(const std::optional<double>& value, const std::function<std::
   return value ? text(*value) : "-";
 }
 
-/// The columns of a table of GEMMs, of convolutions, or of a network's layers on one ISA, cell by cell; then
-/// means, and of a network the worst of each ratio and the sums.
+/// Builds a table of GEMMs, of convolutions, or of a network's layers on one ISA, column by column. Lines of
+/// means follow the rows; for a network also a line of worst ratios and a line of sums.
 class Builder {
  public:
   explicit Builder(std::vector<Row> rows)
@@ -38,7 +38,7 @@ class Builder {
     const bool has_conv = std::ranges::any_of(rows_, is_conv);
     const bool has_gemm = !std::ranges::all_of(rows_, is_conv);
     const std::string_view what = first.shape.is_dynamic ? ", from float32 to float32"
-                                  : first.shape.batch    ? ", batches whose runs give B"
+                                  : first.shape.batch    ? ", batches with runtime B"
                                   : !has_conv            ? ""
                                   : has_gemm             ? ", layers"
                                                          : ", convolutions";
@@ -69,7 +69,7 @@ class Builder {
   static std::string RoofText(const Row& row) {
     return OrDash(RoofShare(row), Percent) + (IsMemoryBound(row) ? " read" : " peak");
   }
-  /// How many times as long as the main format another takes.
+  /// The time of `format` over the time of the main format.
   static std::optional<double> Factor(const Row& row, const Format& format) {
     const std::optional<double> cost = CostOf(row, format);
     return cost ? std::optional(1 + *cost) : std::nullopt;
@@ -95,8 +95,8 @@ class Builder {
     table_.rows.push_back({fmt::format("sum of {}, ms", layers_)});
   }
 
-  /// A column: a cell of each row, the geometric mean of the values that there are in each group, the cells
-  /// of the worst and of the sum.
+  /// Adds a column: a cell for each row, the geometric mean of each group's values, and the cells `worst` and
+  /// `sum`.
   void Add(std::string head, const Text& text, const Value& value = {}, const Print& mean = {},
            const std::string& worst = "", const std::string& sum = "") {
     table_.head.push_back(std::move(head));
@@ -121,7 +121,7 @@ class Builder {
     Add(std::move(head), text, {}, {}, "", OrDash(Sum(contender, format), milliseconds));
   }
 
-  /// Another contender's speed, and intact's over it.
+  /// Adds another contender's speed, and intact's speed over it.
   void AddOther(const std::string& other, const Format& format) {
     AddGopsOf(other, format, format == kFloat ? other + " f32" : other);
     const auto speed_up = [&](const Row& row) { return SpeedUp(row, other, format); };
@@ -145,14 +145,14 @@ class Builder {
 
   void AddRoof() { Add("of roof", RoofText, RoofShare, Percent); }
 
-  /// How much longer `format` takes than the main one.
+  /// Adds the extra time of `format` over the main format.
   void AddCost(const Format& format, std::string head) {
     Add(
         std::move(head), [&](const Row& row) { return OrDash(CostOf(row, format), Cost); },
         [&](const Row& row) { return Factor(row, format); }, [](double factor) { return Cost(factor - 1); });
   }
 
-  /// Sums, and outputs that are scaled.
+  /// Adds s32 outputs and scaled outputs.
   void AddStatic(const Format& scaled) {
     const std::string name(verify::ToString(scaled.c_type));
     AddGops(kS32, "s32 GOPS");
@@ -177,24 +177,23 @@ class Builder {
     }
     if (const auto isa = core::ParseIsa(rows_.front().isa); isa && core::SaturatesInt16(*isa)) {
       table_.notes.emplace_back(
-          "the peak widens after each k-quad; exact kernels widen once a group, and may exceed it");
+          "the peak widens after each quad; exact kernels widen once per group, and may exceed it");
     }
     for (const std::string& other : others_) {
       if (!HasTiming(rows_, other, kFloat)) continue;
       const Format ours = OursBeside(rows_.front(), kFloat);
-      table_.notes.push_back(
-          fmt::format("{} f32: in float; its ratio is that of intact's {}", other, ToString(ours)));
+      table_.notes.push_back(fmt::format("{} f32: computed in float; its ratio compares it with intact's {}",
+                                         other, ToString(ours)));
     }
     if (rows_.front().shape.is_dynamic) {
-      table_.notes.emplace_back(
-          "by tensor, by row: how much longer runs take that quantize A than those whose A is u8");
-      table_.notes.emplace_back("peers quantize and scale in passes of their own: bench/engine_passes.h");
+      table_.notes.emplace_back("by tensor, by row: extra time of runs that quantize A, over runs with u8 A");
+      table_.notes.emplace_back("peers quantize and scale in separate passes: bench/engine_passes.h");
     }
     const auto has_u8_b = [](const Row& row) {
       return row.shape.batch && row.shape.batch->b_type == INTACT_U8;
     };
     if (std::ranges::any_of(rows_, has_u8_b)) {
-      table_.notes.emplace_back("peers take no u8 Bs, and are given s8 ones");
+      table_.notes.emplace_back("peers take no u8 Bs, and get s8 Bs instead");
     }
     for (const Row& row : rows_) {
       for (const Timing& timing : row.timings) {
@@ -207,13 +206,13 @@ class Builder {
 
   std::vector<Row> rows_;
   std::vector<Group> groups_;
-  int layers_;  // of a network; else 0
+  int layers_;  // of a network; 0 for other tables
   std::vector<std::string> others_;
   Table table_;
   bool saturates_ = false;
 };
 
-/// A labelled list, on as many lines as it takes.
+/// Adds a labelled list, broken into lines.
 void AddItems(std::string label, const std::vector<std::string>& items, Table* table) {
   constexpr size_t kLineBytes = 64;
   std::string line;
@@ -255,11 +254,11 @@ std::vector<Table> IsaTables(const Results& results, std::string_view isa) {
   return tables;
 }
 
-/// No rows if none of its shapes was measured.
+/// Has no rows if none of its shapes was measured.
 Table DynamicTable(const Results& results) {
   constexpr std::array kShapes = {Shape{128, 768, 768}, Shape{1, 4096, 4096}};
   Table table;
-  table.title = "quantizing A in the run: more time than with u8 activations, medians of turns";
+  table.title = "quantizing A in the run: extra time over u8 activations, medians of turns";
   table.head = {"ISA", "M×N×K", "by tensor", "by row"};
   for (const Row& row : results.rows) {
     const auto is_size = [&](const Shape& shape) { return row.shape.ToString() == shape.ToString(); };
@@ -316,7 +315,7 @@ Table MachineTable(const Results& results) {
   }
   AddItems("read bandwidth, GB/s", items, &table);
   for (const PeerVersion& peer : results.peers) add("peer " + peer.name, peer.version);
-  if (results.peers.empty()) add("peers", "none; libdnnl-dev was not there when intact was configured");
+  if (results.peers.empty()) add("peers", "none; libdnnl-dev was not found when intact was configured");
   add("spread of turns", SpreadText(results.rows));
   return table;
 }

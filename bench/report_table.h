@@ -1,4 +1,4 @@
-// The results as tables of text cells, which the terminal and the page share.
+// The results as tables of text cells, for the terminal and for the page.
 #ifndef INTACT_BENCH_REPORT_TABLE_H_
 #define INTACT_BENCH_REPORT_TABLE_H_
 
@@ -10,21 +10,21 @@
 
 namespace intact::bench {
 
-/// What a speed ends with that is of other numbers than the exact ones.
+/// The end of a cell if its speed belongs to a result that is not exact.
 inline constexpr std::string_view kMark = "!";
 
 struct Table {
   std::string title;
   std::vector<std::string> head;
   std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> notes;  // what marks mean, and why something is not timed
+  std::vector<std::string> notes;  // what marks mean, and why cases are not timed
 };
 
 /// CPU, caches, ISAs, peaks: a label and its text each. No head.
 Table MachineTable(const Results& results);
-/// All others. For each ISA its GEMMs, convolutions, dynamic GEMMs and batches, if there are, of a network
-/// together, with geometric means, and a network's worst ratios and sums; what quantizing in the run costs,
-/// of a wide and of a thin shape; plans and threads.
+/// All other tables. First the tables of each ISA, with geometric means: GEMMs, convolutions, dynamic GEMMs
+/// and batches; or one table of a network, which has worst ratios and sums too. Then the cost of quantizing
+/// in the run, for 128 rows and for one row; then plans and threads.
 std::vector<Table> Tables(const Results& results);
 
 /// For the terminal.

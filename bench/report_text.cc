@@ -12,7 +12,7 @@ size_t Width(const std::string& text) { return fmt::detail::compute_width(text);
 
 }  // namespace
 
-// Cells of a column under each other: the first flush left, the others right.
+// Aligns columns: the first to the left, the others to the right.
 std::string ToText(const Table& table) {
   std::vector<std::vector<std::string>> lines = table.rows;
   lines.insert(lines.begin(), table.head);

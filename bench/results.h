@@ -1,5 +1,5 @@
-// What the table is made of: measurements of one machine, ISA by ISA, and what follows from them. How they
-// are taken is told in measure.h.
+// Measurements of one machine, ISA by ISA, and the figures derived from them. measure.h describes how they
+// are taken.
 #ifndef INTACT_BENCH_RESULTS_H_
 #define INTACT_BENCH_RESULTS_H_
 
@@ -30,32 +30,32 @@ struct Timing {
   std::string result;  // kExact; kSaturates: equal to the maddubs model instead; kWrong; or why it cannot run
   double microseconds = 0;  // median; 0 = not timed
   double spread = 0;        // interquartile range over the median
-  // Of a format that quantizes in the run: its time over that of kF32, the median of the turns' ratios; 0 =
+  // If the format quantizes in the run: its time over the time of kF32, the median of the turns' ratios; 0 =
   // not timed.
   double over_static = 0;
   bool IsTimed() const { return microseconds > 0; }
 };
 
-/// One shape on one ISA. All of it is measured in turns.
+/// One shape on one ISA. Its timings, peak and bandwidth are measured in turns.
 struct Row {
   std::string isa;
   Shape shape;
-  int times = 1;             // that the suite's network has it
+  int times = 1;             // occurrences in the suite's network
   std::string peak;          // the ISA's instruction sequence
   double peak_gops = 0;      // median
   double read_gb_per_s = 0;  // from a buffer as large as the weights; median
   std::vector<Timing> timings;
 
-  /// nullptr if there is none, or if it was not timed.
+  /// nullptr if there is no such timing, or if it was not timed.
   const Timing* Find(std::string_view contender, const Format& format) const;
 };
 
-/// The times before the first product, and what a second thread brings.
+/// The time to create plans, and the speed-up by a second thread.
 struct FirstCall {
   std::string isa;
   std::string error;                   // "" or why there are no figures
   double create_microseconds = 0;      // a plan for kTinyShape, its code cached
-  double pack_gb_per_s = 0;            // weights' bytes of kThreadsShape over the time that its plan takes
+  double pack_gb_per_s = 0;            // weights' bytes of kThreadsShape over the time to create its plan
   double speed_up_of_two_threads = 0;  // kThreadsShape; 0 = one CPU only
 };
 inline constexpr Shape kTinyShape = {1, 16, 64};
@@ -86,15 +86,15 @@ struct Results {
   std::vector<Row> rows;  // by ISA, weakest first
   std::vector<FirstCall> first_calls;
 
-  /// Every timing of intact was taken.
+  /// Whether every case of intact was timed.
   bool AllRight() const;
-  /// The ISAs that there are rows of, weakest first.
+  /// The ISAs that have rows, weakest first.
   std::vector<std::string> Isas() const;
   /// Rows of one ISA.
   std::vector<Row> RowsOf(std::string_view isa) const;
 };
 
-// NOLINTBEGIN(readability-identifier-naming): the library finds them by these names
+// NOLINTBEGIN(readability-identifier-naming): nlohmann::json finds them by these names
 void to_json(nlohmann::json& json, const Timing& timing);
 void from_json(const nlohmann::json& json, Timing& timing);
 void to_json(nlohmann::json& json, const Extents& extents);
@@ -114,22 +114,23 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReadResult, bytes, level, gb_per_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeerVersion, name, version)
 
 double Gops(const Row& row, const Timing& timing);
-/// What a roofline allows: the time of the operations at the peak, or of reading the weights once, whichever
-/// is longer.
+/// The shortest time by the roofline: the operations at the peak, or reading the weights once, whichever
+/// takes longer.
 double RoofMicroseconds(const Row& row);
 bool IsMemoryBound(const Row& row);
-/// The share of that roof that was reached.
+/// RoofMicroseconds() over the measured time.
 double OfRoof(const Row& row, const Timing& timing);
-/// The format that a shape is measured with first, which its roof and its place in pictures are told of.
+/// The first format that a shape is measured with. Roofs and pictures refer to it.
 Format MainFormat(const Row& row);
-/// The format whose outputs are scaled.
+/// The static format with scaled outputs.
 Format ScaledFormat(const Row& row);
-/// The format of intact that a peer's `format` is compared with: its own; beside what is computed in float
-/// what takes and gives the same numbers, or else 8-bit outputs.
+/// The format of intact that is compared with a peer's `format`. It is `format`, except for kFloat: there it
+/// is kByTensor for dynamic GEMMs, which have float input and output too, and ScaledFormat() for other
+/// shapes.
 Format OursBeside(const Row& row, const Format& format);
-/// How many times as fast as another contender intact is; nothing unless both were timed.
+/// How many times as fast as contender `other` intact is; nothing unless both were timed.
 std::optional<double> SpeedUp(const Row& row, std::string_view other, const Format& format);
-/// How much longer `format` takes intact than the main format does, as a share.
+/// The extra time of intact's `format` over its main format, as a share.
 std::optional<double> CostOf(const Row& row, const Format& format);
 /// Operations per byte of A (or the input), B and s32 C, each moved once: the roofline's abscissa.
 double Intensity(const Row& row);
@@ -137,24 +138,25 @@ double Intensity(const Row& row);
 /// Nothing for no values.
 std::optional<double> GeometricMean(std::span<const double> values);
 
-/// Rows whose geometric mean is told.
+/// Rows that get a geometric mean.
 struct Group {
   std::string name;
   std::vector<Row> rows;
 };
-/// Groups that have rows, among "gemm", "dynamic", "batch", "dense" (in parts too, if some are: "first
-/// layer", "other dense"), "grouped", "depthwise" and "transposed"; and "all" of a network that has several.
+/// The groups that have rows: "gemm", "dynamic", "batch", "dense", "grouped", "depthwise" and "transposed".
+/// "first layer" and "other dense" are added if "dense" has both. "all" is added for a network of several
+/// groups.
 std::vector<Group> GroupsOf(std::span<const Row> rows);
 
-/// The layers of a network, each as often as it has it; 0 unless `rows` are of one.
+/// The number of layers of a network, repeated layers included; 0 if `rows` are not of a network.
 int Layers(std::span<const Row> rows);
-/// Whom intact is compared with on any of `rows`: its own saturating kernels, then peers.
+/// The contenders that intact is compared with in `rows`: its own saturating kernels, then peers.
 std::vector<std::string> OthersOf(std::span<const Row> rows);
-/// Whether any of `rows` has a timing of these.
+/// Whether any of `rows` has a timing of `contender` in `format`.
 bool HasTiming(std::span<const Row> rows, std::string_view contender, const Format& format);
-/// The least SpeedUp() of the rows; nothing if none has one.
+/// The smallest SpeedUp() of the rows; nothing if no row has one.
 std::optional<double> WorstOf(std::span<const Row> rows, std::string_view other, const Format& format);
-/// The sum of their times in milliseconds; nothing if one was not timed.
+/// The sum of the rows' times in milliseconds, each multiplied by Row::times; nothing if a row was not timed.
 std::optional<double> NetworkMilliseconds(std::span<const Row> rows, std::string_view contender,
                                           const Format& format);
 

@@ -19,7 +19,7 @@
 namespace intact::bench {
 namespace {
 
-/// What the contenders of a row compute on.
+/// The workloads of a row's contenders.
 struct Workloads {
   explicit Workloads(const Case& base) : ours(base) {
     if (!base.shape.batch || base.shape.batch->b_type == INTACT_S8) return;
@@ -28,10 +28,10 @@ struct Workloads {
     with_s8.emplace(of_peers);
   }
   Workload ours;
-  std::optional<Workload> with_s8;  // of a batch with u8 Bs, which no peer takes
+  std::optional<Workload> with_s8;  // for peers, if the case is a batch with u8 Bs: no peer takes them
 };
 
-/// Intact and the peers; of a trained network's layer and of a batch intact's saturating kernel too.
+/// Intact and the peers. For a trained network's layer and for a batch, intact's saturating kernel too.
 std::vector<Entrant> EntrantsOf(const Workloads& workloads, const Case& base,
                                 std::span<const Peer* const> peers) {
   std::vector<Entrant> entrants;
@@ -54,7 +54,7 @@ std::vector<Entrant> EntrantsOf(const Workloads& workloads, const Case& base,
   return entrants;
 }
 
-/// With the peers, or without them if a process does not survive them.
+/// Measures the row with the peers, or without them if the process fails with them.
 Row RunRow(const Workloads& workloads, const Case& base, Seconds budget) {
   const auto measure = [&](std::span<const Peer* const> peers) {
     return RunInChild([&, peers]() -> nlohmann::json {

@@ -1,4 +1,4 @@
-// The whole table, measured in a process for each row: a peer can be confined to an ISA only once in a
+// The whole table. Each row is measured in its own process: a peer can be confined to an ISA only once per
 // process.
 #ifndef INTACT_BENCH_RUN_H_
 #define INTACT_BENCH_RUN_H_
@@ -16,14 +16,14 @@ namespace intact::bench {
 
 struct Request {
   const Suite* suite = nullptr;
-  std::optional<Weights> weights;  // nothing: what each layer's default is
+  std::optional<Weights> weights;  // nothing: each layer's default
   std::vector<core::Isa> isas;     // at least one; weakest first
   Seconds budget{0.25};            // for the turns of a row
 
   Weights WeightsFor(const Layer& layer) const { return weights.value_or(DefaultWeights(layer)); }
 };
 
-/// An error if this machine's peaks cannot be measured; what else goes wrong is told in the results.
+/// An error if this machine's read bandwidth cannot be measured. The results report all other failures.
 Result<Results> Run(const Request& request, const verify::Progress& progress);
 
 }  // namespace intact::bench

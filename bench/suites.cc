@@ -20,7 +20,7 @@ struct WeightShape {
   int64_t n, k;
 };
 
-/// All of the weights with each m.
+/// All weights with each m.
 template <size_t kMs, size_t kWeightShapes>
 constexpr auto ForEachM(const int64_t (&ms)[kMs], const WeightShape (&weights)[kWeightShapes]) {
   std::array<Layer, kMs* kWeightShapes> layers = {};
@@ -36,7 +36,7 @@ constexpr Layer Conv(int times, int64_t c_in, int64_t size, int64_t c_out, int64
   return {Shape::Of({size, size, c_in, c_out, kernel, stride, groups, 1}), times};
 }
 
-/// One that makes stride·size × stride·size pixels.
+/// A transposed convolution to stride·size × stride·size pixels.
 constexpr Layer Transposed(int64_t c_in, int64_t size, int64_t c_out, int64_t kernel, int64_t stride,
                            int64_t groups = 1) {
   return {Shape::Of({size, size, c_in, c_out, kernel, stride, groups, 1, true})};
@@ -63,8 +63,8 @@ constexpr auto kFigures = Gemms({
     {2048, 2048, 2048},
 });
 
-// One sequence of 128 or 384 tokens: projections, Q, K and V at once, and the two layers of the feed-forward
-// network; hidden sizes 768 (base) and 1024 (large).
+// One sequence of 128 or 384 tokens: a projection; Q, K and V at once; the two layers of the feed-forward
+// network. Hidden sizes 768 (base) and 1024 (large).
 constexpr auto kBert = Gemms({
     {128, 768, 768},
     {128, 2304, 768},
@@ -83,7 +83,7 @@ constexpr auto kBert = Gemms({
 // One sample, and a few.
 constexpr auto kSmallM = ForEachM({1, 2, 4, 8, 16}, {{768, 768}, {1024, 4096}, {4096, 4096}});
 
-// As in a decoder of 7 billion weights.
+// Layers of a decoder of 7 billion weights.
 constexpr auto kLlm = ForEachM({1, 8, 32, 128}, {{4096, 4096}, {11008, 4096}, {4096, 11008}});
 
 constexpr auto kSquare = Gemms({
@@ -95,9 +95,9 @@ constexpr auto kSquare = Gemms({
     {2048, 2048, 2048},
 });
 
-// Float32 matrices against quantized weights: BERT-base's and a decoder's of 7 billion weights, each with few
-// rows and with many; then attention over 128 tokens, 12 heads of 64: queries by keys, which are N×K in
-// memory, and probabilities by values, which are K×N.
+// Float32 matrices times quantized weights of BERT-base and of a decoder of 7 billion weights, with 1 to 128
+// rows. Then attention over 128 tokens, 12 heads of 64: queries times keys, which are N×K in memory, and
+// probabilities times values, which are K×N.
 constexpr auto kTransformer = [] {
   constexpr auto kDynamic = ForEachM(
       {1, 8, 32, 128}, {{768, 768}, {3072, 768}, {768, 3072}, {4096, 4096}, {11008, 4096}, {4096, 11008}});
@@ -123,14 +123,14 @@ constexpr std::array kConv = {
     Conv(1, 256, 28, 256, 3, 1, 32),
 };
 
-// As U-Net, pose estimators, generators and segmentation networks have them.
+// Typical for U-Net, pose estimators, generators and segmentation networks.
 constexpr std::array kTransposed = {
     Transposed(512, 14, 256, 2, 2), Transposed(128, 56, 64, 2, 2),    Transposed(256, 16, 256, 4, 2),
     Transposed(2048, 8, 256, 4, 2), Transposed(128, 16, 64, 4, 2),    Transposed(128, 28, 64, 3, 2),
     Transposed(64, 32, 3, 4, 2),    Transposed(64, 28, 64, 4, 2, 64),
 };
 
-// ResNet-50 (v1.5: the stride is in the 3×3).
+// ResNet-50 (v1.5: the 3×3 convolution has the stride).
 constexpr std::array kResNet50 = {
     Conv(1, 3, 224, 64, 7, 2),
     // 56×56
@@ -161,7 +161,7 @@ constexpr std::array kResNet50 = {
     Conv(2, 512, 7, 512, 3),
 };
 
-// MobileNet v2 at width 1.0 and 224×224: what expands, the depthwise one, what projects, block by block.
+// MobileNet v2 at width 1.0 and 224×224, block by block: expansion, depthwise convolution, projection.
 constexpr std::array kMobileNetV2 = {
     Conv(1, 3, 224, 32, 3, 2),
     Depthwise(1, 32, 112),
@@ -207,7 +207,7 @@ constexpr std::array kShort = {
     Depthwise(1, 192, 28),     Conv(1, 256, 28, 256, 3, 1, 32),
 };
 
-// From thin to wide, where the choice among kernels changes, and convolutions of each kind.
+// GEMMs from small to large M and from narrow to wide, where the choice among kernels changes.
 constexpr auto kTuneGemms =
     ForEachM({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128},
              {{768, 768}, {3072, 768}, {1024, 4096}, {256, 64}, {64, 32}, {1000, 16}});
@@ -227,8 +227,8 @@ constexpr auto kTune = [] {
 }();
 
 constexpr std::array kSuites = {
-    Suite{"short", "a few of each of the others, in less than a minute", kShort},
-    Suite{"figures", "twelve GEMMs from thin to square", kFigures},
+    Suite{"short", "a few shapes of figures, square and conv, in less than a minute", kShort},
+    Suite{"figures", "twelve GEMMs from one row to square", kFigures},
     Suite{"small-m", "M = 1, 2, 4, 8, 16 on weights K×N 768×768, 4096×1024, 4096×4096", kSmallM},
     Suite{"bert", "BERT base and large, 128 and 384 tokens", kBert},
     Suite{"llm", "M = 1, 8, 32, 128 on weights K×N 4096×4096, 4096×11008, 11008×4096", kLlm},
@@ -236,7 +236,7 @@ constexpr std::array kSuites = {
           kTransformer},
     Suite{"square", "M = N = K from 64 to 2048", kSquare},
     Suite{"conv", "ten convolutions: dense, first layer, grouped, depthwise", kConv},
-    Suite{"transposed", "eight transposed convolutions, as networks upsample with", kTransposed},
+    Suite{"transposed", "eight transposed convolutions, as in upsampling networks", kTransposed},
     Suite{"resnet50", "ResNet-50's 53 convolutions and the sum of their times, batch 1", kResNet50},
     Suite{"mobilenet_v2", "MobileNet v2's 52 convolutions and the sum of their times, batch 1", kMobileNetV2},
     Suite{"segmentation", "119 layers of a segmentation network, 1024×1024, and their sum; takes minutes",
@@ -244,7 +244,9 @@ constexpr std::array kSuites = {
     Suite{"text_detection", "62 layers of a text detection network, 640×640, and their sum", kTextDetection},
     Suite{"text_recognition", "44 layers of a text recognition network, 48×320, and their sum",
           kTextRecognition},
-    Suite{"tune", "GEMMs of 1 to 128 rows and convolutions, where choices change; implies --tune", kTune},
+    Suite{"tune",
+          "GEMMs of 1 to 128 rows and convolutions, where the choice of kernels changes; implies --tune",
+          kTune},
 };
 
 }  // namespace

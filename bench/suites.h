@@ -13,13 +13,13 @@ namespace intact::bench {
 
 struct Layer {
   Shape shape;
-  int times = 1;                                        // that the network has it
+  int times = 1;                                        // occurrences in the network
   std::optional<WeightFigures> weights = std::nullopt;  // of a trained network's layer
 };
 
-/// A trained layer's own, or kLaplace.
+/// The trained layer's own weights, or kLaplace.
 Weights DefaultWeights(const Layer& layer);
-/// A trained layer's own, or all of kWeights.
+/// The trained layer's own weights, or all of kWeights.
 std::vector<Weights> WeightsOf(const Layer& layer);
 
 struct Suite {
@@ -31,7 +31,7 @@ struct Suite {
 /// "short" first.
 std::span<const Suite> Suites();
 
-/// nullptr if there is none of that name.
+/// nullptr if no suite has that name.
 const Suite* FindSuite(std::string_view name);
 
 /// One shape large enough for several threads: the suites' `threads:2` variant.

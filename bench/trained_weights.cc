@@ -12,12 +12,12 @@ namespace {
 
 constexpr double kLargestExponent = 8;
 constexpr int kBisections = 12;
-// Shapes are tried on as many channels as have about so many weights.
+// Exponents are tried on the first output channels, about this many weights.
 constexpr int64_t kTriedWeights = 1 << 19;
 constexpr uint64_t kSeed = 1;
-constexpr uint64_t kStream = 101;  // apart from those of the verifier's fills
+constexpr uint64_t kStream = 101;  // differs from the streams of the verifier's fills
 
-/// The u and ln r of each weight: every exponent makes weights of the same ones.
+/// The u and ln r of each weight. They are drawn once and serve every exponent.
 class Draws {
  public:
   Draws(int64_t columns, int64_t depth) : depth_(static_cast<size_t>(depth)) {
@@ -60,7 +60,7 @@ struct Step {
   double below, above;
 };
 
-/// The step to exponents whose figures are `far` enough, as all larger ones' are.
+/// Adjacent exponents below and above the point from which `far` holds. It must hold for all larger ones.
 template <class IsFar>
 Step Bisect(const Draws& draws, int64_t channels, IsFar far) {
   Step step = {0, kLargestExponent};
@@ -103,7 +103,7 @@ std::vector<int8_t> DrawLike(const WeightFigures& figures, int64_t outputs, int6
   const int64_t depth = taps * channels;
   const int64_t tried = std::clamp<int64_t>(kTriedWeights / depth, 1, outputs);
   const Draws draws(tried, depth);
-  // The share is told in hundredths of a percent, and counts whole pairs.
+  // The share is given in hundredths of a percent, and is a multiple of one pair.
   const int64_t pairs = tried * taps * ((channels + 1) / 2);
   const double slack = std::max(0.005, 50.0 / static_cast<double>(pairs));
   const double share = figures.failing_pairs_percent;

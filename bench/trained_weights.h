@@ -1,16 +1,16 @@
-// Weights that are like those of a trained layer of which two figures are known: the share of adjacent pairs
-// that can saturate once each output channel is quantized with its largest weight at ±127, and the kurtosis
-// of the whole tensor before that.
+// Random weights that resemble a trained layer in two figures: the share of adjacent pairs that can saturate
+// once each output channel is quantized with its largest weight at ±127, and the kurtosis of the whole tensor
+// before quantization.
 //
 // A weight is u·r^p: u uniform in (−1, 1), r the length of a Gaussian vector of three dimensions. The
-// exponent p gives the shape of the distribution: 0 uniform, 1 Gaussian, 2 near Laplace, more with heavier
+// exponent p sets the shape of the distribution: 0 uniform, 1 Gaussian, 2 near Laplace, more with heavier
 // tails. The heavier the tails, the fewer pairs can saturate, and the larger is the kurtosis.
 //
-// The share decides p: it is all that a kernel gets to see. The kurtosis decides where several p give the
-// same share, as in a layer that has none or few such pairs. Elsewhere a tensor's kurtosis tells how much the
-// scales of its channels differ, which quantization by channel takes out: the drawn weights' is lower then,
-// and in many layers no 8-bit weights have both figures (the kurtosis is at most 127²/E w², and a share s of
-// failing pairs makes E w² at least 4160·s).
+// The share decides p, because kernels see nothing else. If several p give the same share, as in a layer with
+// few or no such pairs, the kurtosis decides. In other layers the kurtosis depends on how much the scales of
+// channels differ. Quantization by channel removes this difference, so the drawn weights have a lower
+// kurtosis. In many layers no 8-bit weights have both figures: the kurtosis is at most 127²/E w², and a share
+// s of failing pairs makes E w² at least 4160·s.
 #ifndef INTACT_BENCH_TRAINED_WEIGHTS_H_
 #define INTACT_BENCH_TRAINED_WEIGHTS_H_
 
@@ -26,10 +26,11 @@ struct WeightFigures {
   bool operator==(const WeightFigures&) const = default;
 };
 
-/// Of weights whose taps have `channels` each, one after another.
+/// The figures of `weights`, tap after tap of `channels` weights each.
 WeightFigures FiguresOf(std::span<const int8_t> weights, int64_t channels);
 
-/// Weights of `outputs` × `taps` × `channels`, the largest of each output channel at ±127; always the same.
+/// Weights of `outputs` × `taps` × `channels`, the largest of each output channel at ±127. Equal arguments
+/// give equal weights.
 std::vector<int8_t> DrawLike(const WeightFigures& figures, int64_t outputs, int64_t taps, int64_t channels);
 
 }  // namespace intact::bench

@@ -46,13 +46,13 @@ struct Pair {
   std::unique_ptr<Contender> model, tuned;
 };
 
-/// Both are right in all that a workload checks, and in every byte alike.
+/// "" if both pass the workload's checks and all their bytes are equal; else what is wrong.
 std::string WhyWrong(const Workload& workload, const Case& c, const Pair& pair) {
   Bytes outputs[] = {workload.NewC(c.format.c_type), workload.NewC(c.format.c_type)};
   Contender* const contenders[] = {pair.model.get(), pair.tuned.get()};
   for (size_t i = 0; i < std::size(contenders); ++i) {
     if (!workload.Recognise(contenders[i], c.format, AdmissibleModels(c))) return std::string(kWrong);
-    if (!contenders[i]->Run(workload.a(c.format), outputs[i].data())) return "it failed";
+    if (!contenders[i]->Run(workload.a(c.format), outputs[i].data())) return "the run failed";
   }
   const bool is_same = std::memcmp(outputs[0].data(), outputs[1].data(), outputs[0].size()) == 0;
   return is_same ? "" : "wrong: tuning changed the output";
@@ -100,7 +100,7 @@ std::vector<TunedRow> RowsOf(const TunedResults& results, const std::string& isa
   return rows;
 }
 
-/// What follows from the rows of one ISA.
+/// The summary of the rows of one ISA.
 std::vector<std::string> NotesOf(const std::vector<TunedRow>& rows) {
   std::vector<double> ratios;
   size_t wrong = 0;
@@ -129,7 +129,7 @@ std::vector<std::string> NotesOf(const std::vector<TunedRow>& rows) {
         fmt::format("the worst: {}, {:.2f} times as long as tuned", worst->shape.ToString(), worst->ratio));
   }
   if (is_network && ratios.size() == rows.size()) {
-    notes.push_back(fmt::format("all, as often as the network has them: {:.2f} ms by the model, {:.2f} tuned",
+    notes.push_back(fmt::format("all layers of the network: {:.2f} ms by the model, {:.2f} ms tuned",
                                 model_milliseconds, tuned_milliseconds));
   }
   return notes;

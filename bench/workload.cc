@@ -24,7 +24,7 @@ constexpr std::array kEither = {reference::Model::kExact, reference::Model::kMad
 
 constexpr int kFullRange = 255;
 constexpr uint8_t kUnwritten = 0xa5;
-// Σ of 9216 products of 255/8 and weights of any of the distributions stays below 2²⁴.
+// The sum of 9216 products of 255/8 and weights of any distribution stays below 2²⁴.
 constexpr int kFloatDivisor = 8;
 
 Bytes Allocate(int64_t size) {
@@ -60,8 +60,8 @@ reference::Gemm MakeGemm(const Case& c, int64_t m, int64_t n, int64_t k) {
   return verify::MaterializeGemm(problem);
 }
 
-/// Gives `gemm`, a problem of MakeGemm(), the weights of a trained layer, if `c` has them; and the scales
-/// that fit them.
+/// If `c` has trained weights, sets the weights of `gemm`, which MakeGemm() returned, and the scales that fit
+/// them.
 void SetTrainedWeights(const Case& c, reference::Gemm* gemm) {
   if (!c.weights.trained) return;
   const Geometry g = c.shape.AsConvolution();
@@ -74,7 +74,7 @@ void SetTrainedWeights(const Case& c, reference::Gemm* gemm) {
   verify::FillEpilogue(problem, {gemm, 1}, gemm);
 }
 
-/// The dimension of an image whose extents `of` tells.
+/// The dimension of an image that `of` selects: height or width.
 reference::Axis AxisOf(const Geometry& g, int64_t Extents::*of) {
   reference::Axis axis;
   axis.input = Extents(g.height, g.width).*of;
@@ -87,7 +87,7 @@ reference::Axis AxisOf(const Geometry& g, int64_t Extents::*of) {
   return axis;
 }
 
-/// With the weights that the GEMM of the same shape has, and as many activations as it takes.
+/// The convolution, with the weights of the GEMM of its shape.
 reference::Conv MakeConv(const Case& c) {
   const Geometry& g = *c.shape.conv;
   reference::Gemm weights = MakeGemm(c, 1, c.shape.n, c.shape.k);
@@ -109,7 +109,7 @@ reference::Conv MakeConv(const Case& c) {
   return conv;
 }
 
-/// An input as contenders take it, and as the reference does.
+/// An input as contenders take it, and as the reference takes it.
 struct Source {
   Bytes bytes;
   Activations x;
@@ -136,7 +136,7 @@ Sources MakeFloats(std::vector<uint8_t> a, int largest) {
   return sources;
 }
 
-/// Numbers for runs to quantize, and what the reference makes of them.
+/// Numbers that runs quantize, and the reference's quantization of them.
 Sources MakeNumbers(const Shape& shape, Quantization quantization) {
   verify::Problem problem;  // of one column: its weights do not matter
   problem.m = shape.m;
@@ -156,7 +156,7 @@ Sources MakeNumbers(const Shape& shape, Quantization quantization) {
   return sources;
 }
 
-/// What rows of the maximum that are equal have in common: the item, and the taps that are inside the input.
+/// Rows of the maximum are equal if these are: the item, and which taps lie inside the input.
 using Likeness = std::pair<int64_t, std::vector<bool>>;
 Likeness LikenessOf(const reference::Gemm& gemm, int64_t row) {
   return {gemm.has_runtime_b ? row / gemm.m : 0, {}};
@@ -171,7 +171,7 @@ Likeness LikenessOf(const reference::Conv& conv, int64_t row) {
   return likeness;
 }
 
-/// As numbers: a peer's ReLU may make −0 of what is negative.
+/// Compares numbers, not bytes: a peer's ReLU may return −0 for negative numbers.
 bool AreEqualFloats(const uint8_t* a, const uint8_t* b, int64_t count) {
   for (int64_t i = 0; i < count; ++i, a += sizeof(float), b += sizeof(float)) {
     float of_a = 0, of_b = 0;
@@ -182,8 +182,8 @@ bool AreEqualFloats(const uint8_t* a, const uint8_t* b, int64_t count) {
   return true;
 }
 
-/// First, middle and last image row and column of outputs, from the first to the last image, as rows of C;
-/// of a batch all.
+/// Rows of C: the pixels at the first, middle and last image row and column of outputs, from the first to the
+/// last image. All rows of a batch.
 std::vector<int64_t> SampledRows(const Shape& shape) {
   if (shape.batch) {
     std::vector<int64_t> all(static_cast<size_t>(shape.Rows()));
@@ -205,7 +205,7 @@ std::vector<int64_t> SampledRows(const Shape& shape) {
   return rows;
 }
 
-/// Each item's N×K from its K×N.
+/// Each item's B transposed from K×N to N×K.
 std::vector<int8_t> ByColumns(const reference::Gemm& gemm) {
   std::vector<int8_t> columns(gemm.b.size());
   auto to = columns.begin();
@@ -240,7 +240,7 @@ Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRow
   sums_ = probes.Accumulate();
 }
 
-/// Rows of the maximum that are alike are equal.
+/// Rows of the maximum with equal Likeness share a probe.
 void Workload::FindProbes() {
   std::map<Likeness, size_t> probes;
   for (int64_t row = 0; row < shape_.Rows(); ++row) {
@@ -251,7 +251,7 @@ void Workload::FindProbes() {
   }
 }
 
-/// The two inputs for runs that quantize so, and their probes.
+/// Adds the two inputs for `quantization`, and their probes.
 void Workload::AddInput(const Case& c, Quantization quantization, Probes* probes) {
   std::vector<uint8_t> a = operation().a;
   Sources sources = IsDynamic(quantization)               ? MakeNumbers(shape_, quantization)
@@ -275,7 +275,7 @@ core::PostOps Workload::PostOpsOf(const Format& format) const {
   return format.c_type == INTACT_U8 || is_float_conv ? operation().post_ops : core::PostOps();
 }
 
-/// Of the probes of the format's input.
+/// The epilogue for the probes of the format's input.
 reference::Linear Workload::EpilogueOf(const Format& format) const {
   reference::Linear epilogue;
   epilogue.c_type = format.c_type;

@@ -1,18 +1,18 @@
-// What a case computes on, and whether what came out is right.
+// The input and weights of a case, and a check of its output.
 //
 // A contender is run on two inputs before it is timed:
 //
-//   ordinary   activations of the case; sampled rows of the output (of a convolution nine pixels, from corner
-//              to corner; of a batch all) are compared with the scalar reference, which affords no more at
-//              every size
-//   maximum    all at their largest, where pairs saturate wherever the weights let them: every row is
-//              compared; at the edges of an image a row differs by the taps that it has outside
+//   ordinary   the activations of the case. Sampled rows of the output are compared with the scalar
+//              reference, which is too slow for all rows: nine pixels of a convolution, from corner to
+//              corner; but all rows of a batch
+//   maximum    all activations at their largest, so that pairs saturate wherever the weights let them. Every
+//              row is compared; rows at the edges of an image differ by the taps that lie outside
 //
-// Numbers that runs quantize are bell-shaped, rows of very different scales where each has its own; at their
-// maximum all are 1.
+// Numbers that runs quantize are bell-shaped. If each row has its own scale, the magnitudes of rows differ
+// widely. At the maximum all numbers are 1.
 //
-// What is computed in float is computed on an eighth of the activations, in integers: its sums stay below
-// 2²⁴, so that they are exact in any order, and are compared for equality too.
+// A product in float gets an eighth of the activations, as integers. Its sums stay below 2²⁴: they are exact
+// in any order, and are compared for equality too.
 #ifndef INTACT_BENCH_WORKLOAD_H_
 #define INTACT_BENCH_WORKLOAD_H_
 
@@ -36,25 +36,25 @@ using Bytes = kernels::AlignedBuffer<uint8_t>;
 
 class Workload {
  public:
-  /// Takes c's shape, weights and range; the rest of `c` does not matter.
+  /// Uses c's shape, weights and amax, and nothing else of `c`.
   explicit Workload(const Case& c);
 
-  /// What is computed on the ordinary input that is quantized already. A GEMM or a convolution, as the case's
-  /// shape is; scales and activation are those of u8 outputs.
+  /// The operation on the ordinary u8 input: a GEMM or a convolution, depending on the case's shape. Its
+  /// scales and activation are for u8 outputs.
   const reference::Gemm& gemm() const { return std::get<reference::Gemm>(operation_); }
   const reference::Conv& conv() const { return std::get<reference::Conv>(operation_); }
-  /// What both have.
+  /// The members that GEMMs and convolutions share.
   const reference::Linear& operation() const { return LinearOf(operation_); }
-  /// Of outputs: see Format.
+  /// The post-operations of outputs: see Format.
   core::PostOps PostOpsOf(const Format& format) const;
   /// The ordinary input as a contender of `format` takes it, u8 or floats; aligned to a cache line.
   const uint8_t* a(const Format& format) const { return InputFor(format).ordinary.data(); }
-  /// B as the shape lays it out.
+  /// B in the shape's layout.
   std::span<const int8_t> b() const;
-  /// Room for C, aligned to a cache line.
+  /// A buffer for C, aligned to a cache line.
   Bytes NewC(intact_type c_type) const;
 
-  /// The first of `models` that `contender` computes; nothing if it computes none of them or fails.
+  /// The first of `models` that `contender` computes; nothing if it matches no model, or fails.
   std::optional<reference::Model> Recognise(Contender* contender, const Format& format,
                                             std::span<const reference::Model> models) const;
 
@@ -62,7 +62,7 @@ class Workload {
   struct Input {
     Bytes ordinary, maximum;  // as contenders take them
     size_t first_probe = 0;
-    std::vector<float> a_scales;  // of the probes, if runs choose them
+    std::vector<float> a_scales;  // of the probes; empty unless runs quantize
   };
 
   const Input& InputFor(const Format& format) const {
@@ -76,15 +76,16 @@ class Workload {
 
   Shape shape_;
   reference::Operation operation_;
-  std::vector<int8_t> b_by_columns_;  // of a batch that has its Bs so
-  // Probes are rows of the output whose accumulators are known: of each ordinary input, then of its maximum.
+  std::vector<int8_t> b_by_columns_;  // Bs as N×K, if the shape has them so
+  // Probes are rows of the output with known accumulators: of each ordinary input, then of its maximum.
   std::vector<int64_t> ordinary_probes_, maximum_probes_;
-  std::vector<size_t> like_;     // the probe of the maximum that each row of it is like
-  std::array<Input, 4> inputs_;  // by Quantization; empty where none of the shape's formats has it
+  std::vector<size_t> like_;     // for each row of the maximum, the probe that it equals
+  std::array<Input, 4> inputs_;  // by Quantization; empty if no format of the shape uses it
   Sums sums_;                    // of the probes of all inputs
 };
 
-/// What `c` may compute: a peer either; intact what its mode promises.
+/// The models that `c` may compute: for intact the model of its mode, for a peer either (in float: the exact
+/// one).
 std::span<const reference::Model> AdmissibleModels(const Case& c);
 
 }  // namespace intact::bench

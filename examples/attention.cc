@@ -1,5 +1,5 @@
-// Attention's product of queries and keys, for all heads in one call. Neither operand is constant, so each run
-// packs its own B. The product of probabilities and values works the same way.
+// Attention's product of queries and keys, for all heads in one call. Neither operand is constant, so each
+// run packs B. The product of probabilities and values works the same way.
 #include <cstdint>
 #include <cstdio>
 #include <intact/intact.hpp>

@@ -1,5 +1,5 @@
-// A 3×3 convolution over images of any size: each run gives its height and width, the weights are packed once.
-// The caller lends each run its scratch memory, so that the run allocates nothing.
+// A 3×3 convolution over images of any size. The weights are packed once; each run gives height and width.
+// The caller provides scratch memory, so that runs allocate nothing.
 #include <array>
 #include <cstdint>
 #include <cstdio>

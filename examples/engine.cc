@@ -1,5 +1,5 @@
-// An engine that owns its threads and its memory. It prepares its layers once and takes one arena for all of
-// them; then each of its threads computes one part of each layer, without an allocation.
+// An engine that owns its threads and its memory. It prepares its layers once and allocates one arena for all
+// of them. Then each thread computes one part of each layer, without allocations.
 #include <algorithm>
 #include <barrier>
 #include <cstdint>
@@ -19,7 +19,7 @@ int main() {
     const std::vector<int8_t> weights(width * width, static_cast<int8_t>(layer % 2 + 1));
     intact::GemmDesc desc = intact::MakeGemmDesc();
     desc.n = desc.k = width;
-    desc.usual_m = rows;  // the plan keeps the weight layout that is best for so many rows
+    desc.usual_m = rows;  // the plan keeps the weight layout that is best for this number of rows
     desc.linear.c_type = INTACT_U8;
     desc.linear.scales = &scale;
     desc.linear.scale_count = 1;

@@ -1,4 +1,5 @@
-// A quantized fully connected layer: u8 activations, s8 weights, u8 outputs, a scale for each output channel, ReLU.
+// A quantized fully connected layer: u8 activations, s8 weights, u8 outputs, a scale for each output channel,
+// ReLU.
 #include <cstdint>
 #include <cstdio>
 #include <intact/intact.hpp>
@@ -34,6 +35,7 @@ int main() {
   if (!error.ok()) return std::fprintf(stderr, "Run: %s\n", error.message.c_str()), 1;
 
   std::printf("%s: %d %d %d\n", gemm->Info().kernel, output[0], output[1], output[2]);
-  // Channel 0: its weights add up to 32, so the sum is 32·(255 − 128) = 4064. 4064/64 = 63.5 rounds to the even 64.
+  // Channel 0: its weights add up to 32, so the sum is 32·(255 − 128) = 4064. 4064/64 = 63.5 rounds to the
+  // even 64.
   return output[0] == 67 && output[1] == 161 && output[2] == 132 ? 0 : 1;
 }

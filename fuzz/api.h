@@ -1,4 +1,4 @@
-// The functions of GEMMs and of convolutions by the same names, and what one call of each is.
+// GemmApi and ConvApi: the functions and types of GEMMs and of convolutions, under equal names.
 #ifndef INTACT_FUZZ_API_H_
 #define INTACT_FUZZ_API_H_
 

@@ -1,4 +1,4 @@
-// A fuzzed call, once its descriptor is read: what GEMMs and convolutions have in common.
+// A fuzzed call after its descriptor is read: the code that GEMMs and convolutions share.
 #ifndef INTACT_FUZZ_CALL_H_
 #define INTACT_FUZZ_CALL_H_
 
@@ -30,7 +30,7 @@
 
 namespace intact::fuzz {
 
-/// A struct with room for all sizes that the library accepts of one.
+/// A struct in a buffer as long as any size that the library accepts.
 template <class Struct>
 class Versioned {
  public:
@@ -39,7 +39,7 @@ class Versioned {
     const size_t size =
         input->OneIn(8) ? input->Pick({sizeof(Struct) + 1, sizeof(Struct) + 64, kMost}) : sizeof(Struct);
     SetSize(size);
-    if (input->OneIn(64)) {  // an unknown field, which is set
+    if (input->OneIn(64)) {  // sets an unknown field
       const size_t at = sizeof(Struct) + static_cast<size_t>(input->Integer(0, 63));
       bytes_[at] = 1;
       is_spoilt_ = at < size;
@@ -60,17 +60,18 @@ class Versioned {
   bool is_spoilt_ = false;
 };
 
-/// "" for an answer that a call may give which is refused.
+/// Checks the status and message of a call that failed: "", or what is wrong with them.
 inline std::string WrongRefusal(const char* call, intact_status status, bool is_spoilt) {
   const std::string message = intact_last_error();
-  if (message.empty()) return fmt::format("{} fails with status {} and says nothing", call, int{status});
-  if (message.find(call) != 0) return fmt::format("{} fails and says '{}'", call, message);
+  if (message.empty()) return fmt::format("{} fails with status {}, without a message", call, int{status});
+  if (message.find(call) != 0)
+    return fmt::format("{} fails with '{}'; expected its name first", call, message);
   const bool is_expected = status == INTACT_OVERFLOW || status == INTACT_UNSUPPORTED;
   if (is_expected || (is_spoilt && status == INTACT_INVALID_ARGUMENT)) return "";
   return fmt::format("status {}: {}", int{status}, message);
 }
 
-/// The same for the creation of a plan. Sums that may wrap are never refused.
+/// WrongRefusal() for the creation of a plan. Sums that may wrap must never be refused.
 inline std::string WrongCreation(const char* call, intact_status status, const intact_linear_desc& linear,
                                  bool is_spoilt) {
   if (status == INTACT_OVERFLOW && linear.overflow == INTACT_OVERFLOW_WRAPS)
@@ -85,8 +86,8 @@ struct DestroyPlan {
 template <class Api>
 using PlanOwner = std::unique_ptr<typename Api::Plan, DestroyPlan<Api>>;
 
-/// Kernels go with their last plan, and to generate them takes longer than all else: the plans of the last
-/// calls live on, so that later ones find theirs.
+/// Keeps the plans of the last calls. A kernel is freed with its last plan, and generating it takes longer
+/// than all else.
 template <class Api>
 void Retire(PlanOwner<Api> plan) {
   static std::array<PlanOwner<Api>, 64> kept;
@@ -94,12 +95,12 @@ void Retire(PlanOwner<Api> plan) {
   kept[next++ % kept.size()] = std::move(plan);
 }
 
-/// What calls of one kind do with arguments beyond what all have in common.
+/// The arguments that not all calls have.
 template <class Args>
 struct Others {
-  /// Gives them to a run.
+  /// Sets them for a run.
   std::function<void(Args*)> amend = [](Args*) {};
-  /// Makes one of them wrong; or none, and false.
+  /// Makes one of them wrong. False if it changed none.
   std::function<bool(Args*)> spoil = [](Args*) { return false; };
 };
 
@@ -109,7 +110,7 @@ class Call {
   using Args = typename Api::Args;
   using Operation = typename Api::Operation;
 
-  /// `run_name` is the function that runs the plan, by which its messages begin; `operation` has its tensors.
+  /// `run_name`: the function that runs the plan; its messages begin with it. `operation` has its tensors.
   Call(Input* input, const char* run_name, const Operation& operation, const verify::RunOptions& options,
        Others<Args> others = {})
       : input_(*input),
@@ -118,7 +119,7 @@ class Call {
         options_(options),
         others_(std::move(others)) {}
 
-  /// What is wrong with what `plan` does.
+  /// Runs `plan`, and returns "" or what is wrong.
   std::string Check(PlanOwner<Api> plan, const Tamper& tamper) {
     typename Api::Info info = Api::kInfo;
     if (Api::Query(plan.get(), &info) != INTACT_OK) return intact_last_error();
@@ -171,20 +172,20 @@ class Call {
     return "";
   }
 
-  // Arguments of which one is wrong must be refused, and C be left as it was.
+  // Makes one argument wrong. The run must refuse it and leave C unchanged.
   std::string RunSpoilt(const typename Api::Plan* plan, const Args& good) {
     if (!input_.OneIn(4)) return "";
     Args args = good;
     if (!others_.spoil(&args)) SpoilOne(&args);
     const std::vector<uint8_t> before = OutputBytes(good);
     const Versioned<Args> given(args, &input_);
-    if (Api::Run(plan, given.get()) == INTACT_OK) return "wrong arguments are taken";
+    if (Api::Run(plan, given.get()) == INTACT_OK) return "a wrong argument is accepted";
     std::string wrong = WrongRefusal(run_name_, INTACT_INVALID_ARGUMENT, true);
     if (wrong.empty() && before != OutputBytes(good)) wrong = "a refused run writes";
     return wrong;
   }
 
-  // Without rows or items a run does nothing, whatever its pointers are.
+  // A run without rows or items does nothing, whatever its pointers.
   std::string RunNothing(const typename Api::Plan* plan, const Args& good) {
     if (!input_.OneIn(16)) return "";
     Args args = WithoutArrays(good);
@@ -236,7 +237,7 @@ class Call {
         args->threads = input_.Pick({-1, std::numeric_limits<int32_t>::min()});
         return;
       case 7:
-        args->scratch_bytes = 1 + static_cast<size_t>(input_.Byte());  // of no scratch
+        args->scratch_bytes = 1 + static_cast<size_t>(input_.Byte());  // without scratch
         return;
       default:
         args->scratch = &args->scratch;
@@ -245,7 +246,7 @@ class Call {
     }
   }
 
-  // Without pointers of items, tensors that had them are missing.
+  // Drops the pointers to items. Tensors that had them are then missing.
   static void DropItems(intact_gemm_args* args) {
     args->a_items = nullptr;
     args->c_items = nullptr;
@@ -255,7 +256,7 @@ class Call {
 
   static void SetRows(intact_gemm_args* args, int64_t rows) { args->m = rows; }
   static void SetRows(intact_conv_args* args, int64_t rows) { args->batch = rows; }
-  // False where there are no items.
+  // False if the call has no items.
   static bool SetItems(intact_gemm_args* args, int64_t items) {
     args->batch = items;
     return true;
@@ -289,7 +290,7 @@ class Call {
     return error;
   }
 
-  // `args` with arrays where no memory is: whoever reads them faults.
+  // `args` with array pointers to unmapped memory: reading them faults.
   static intact_gemm_args WithoutArrays(intact_gemm_args args) {
     Hide(&args.a_items);
     Hide(&args.c_items);
@@ -312,7 +313,7 @@ class Call {
     if (*array != nullptr) *array = reinterpret_cast<T*>(kNowhere);  // NOLINT(performance-no-int-to-ptr)
   }
 
-  // `args` in a struct of this version's size or a longer one, which the library must take.
+  // `args` in a struct of this version's size or of a larger size that the library must accept.
   Versioned<Args> OfAnyVersion(const Args& args) {
     Versioned<Args> given(args, &input_);
     Input plain{{}};
@@ -322,7 +323,7 @@ class Call {
   static int64_t RowsOfItem(const reference::Gemm& gemm) { return gemm.m; }
   static int64_t RowsOfItem(const reference::Conv& conv) { return OutputOf(conv).rows; }
 
-  // Items' outputs and what lies between their rows.
+  // The outputs of the items, and the bytes between their rows.
   std::vector<uint8_t> OutputBytes(const intact_gemm_args& args) const {
     std::vector<uint8_t> bytes;
     const int64_t step = args.c_batch_stride == 0 ? args.m * args.c_stride : args.c_batch_stride;
@@ -337,7 +338,7 @@ class Call {
     AppendOutput(args.c, 0, &bytes);
     return bytes;
   }
-  // Of `c`, from element `first` on.
+  // Appends the output at `c` from element `first` on.
   void AppendOutput(const void* c, int64_t first, std::vector<uint8_t>* bytes) const {
     const int64_t element = core::BytesOf(operation_.c_type);
     const int64_t columns = OutputOf(operation_).columns;
@@ -351,11 +352,11 @@ class Call {
   const Operation& operation_;
   const verify::RunOptions& options_;
   const Others<Args> others_;
-  std::vector<uint8_t> image_;  // that a loaded plan's weights are in
+  std::vector<uint8_t> image_;  // holds a loaded plan's weights
   bool is_loaded_ = false;
 };
 
-/// How the run is to be, apart from ISA and mode; the residual of `operation` is made.
+/// Reads the options of the run except ISA and mode, and the residual of `operation`.
 template <class Operation>
 verify::RunOptions ReadOptions(Input* input, int64_t outputs, Operation* operation) {
   verify::RunOptions options;

@@ -1,16 +1,16 @@
-// What the fuzzers do with their bytes: make a call of the C ABI, mostly a valid one, and hold the library's
-// answer against the scalar reference.
+// Fuzzers turn bytes into a call of the C ABI, mostly a valid one, and compare the library's answer with the
+// scalar reference.
 //
 //   bytes ──► descriptor, arguments, tensors ──► create ──► refused: a status and a message that says why
 //                                                   └────► run between guard pages ──► the reference's bytes
 //
-// What is refused must be refused whole (no plan, an output that is as it was), and what nothing was spoilt
-// of may only be refused for an int32 overflow or an ISA. On the way some plans are saved and loaded, run in
-// parts or in scratch of the caller's, asked for their certificates and tuned.
+// A refused call must have no effect: no plan, an unchanged output. A call that was not corrupted may only be
+// refused for an int32 overflow or an ISA. Some plans are also saved and loaded, run in parts or in the
+// caller's scratch memory, asked for their certificates, or tuned.
 //
-// The first byte of a GEMM's call tells which features of later versions of the ABI it has: fuzz/features.h.
+// The first byte of a call chooses its features of later ABI versions: fuzz/features.h.
 //
-// Others read their bytes as people's files and lines.
+// Other fuzzers read their bytes as files and lines that users bring.
 #ifndef INTACT_FUZZ_CHECK_H_
 #define INTACT_FUZZ_CHECK_H_
 
@@ -22,36 +22,35 @@
 
 namespace intact::fuzz {
 
-/// A fault planted in outputs, to see that it is found.
+/// Plants a fault in outputs, to test that it is found.
 using Tamper = std::function<void(std::vector<uint8_t>* output)>;
 
-/// What is wrong with the library's answers to the call that `bytes` make; "" if nothing is.
+/// "", or what is wrong with the library's answers to the call made from `bytes`.
 std::string CheckGemm(std::span<const uint8_t> bytes, const Tamper& tamper = {});
 std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper = {});
 
-/// `bytes` as a saved plan: loads them as they are, and with the checksum that they ought to have. A plan
-/// that comes of it is run.
+/// `bytes` as a saved plan: loads them unchanged, and with a correct checksum. A plan that loads is run.
 std::string CheckPackFile(std::span<const uint8_t> bytes);
 
-// Files and lines that people bring to the verifier. What is refused must be refused in a line that names it.
+// Files and lines that users bring to the verifier. A refusal must be one line that names the file.
 
-/// `bytes` as a .npy file: what is read is read again from files in either order of elements.
+/// `bytes` as a .npy file. The array, written again in either order of elements, must be read back unchanged.
 std::string CheckNpy(std::span<const uint8_t> bytes);
 
-/// `bytes` as two reports with a zero byte between them: they compare as they do the other way round.
+/// `bytes` as two reports with a zero byte between them. Comparing them in either order must agree.
 std::string CheckReports(std::span<const uint8_t> bytes);
 
-/// `bytes` as a sweep's JSON or journal: what is read is the same when it was written and read again.
+/// `bytes` as a sweep's JSON or journal. The sweep, written again, must be read back unchanged.
 std::string CheckSweepFile(std::span<const uint8_t> bytes);
 
-/// `bytes` as a layer.json, after six that choose the tensors beside it. A small layer is run.
+/// The first six bytes choose tensors; the others are layer.json. A small layer is run.
 std::string CheckLayerFolder(std::span<const uint8_t> bytes);
 
-/// `bytes` as a problem's line: what is taken is its own line's problem, and its tensors take no more memory
-/// than is foreseen.
+/// `bytes` as a problem's line. An accepted problem must parse again from its own line, and its tensors must
+/// not take more memory than verify::MemoryOf() says.
 std::string CheckProblem(std::span<const uint8_t> bytes);
 
-/// Ends the process, with `wrong` on stderr, unless it is "": a fuzzer's finding.
+/// A fuzzer's finding: ends the process with `wrong` on stderr, unless it is "".
 void Require(const std::string& wrong);
 
 }  // namespace intact::fuzz

@@ -10,8 +10,9 @@ namespace {
 
 constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
-constexpr int64_t kMostPixels = int64_t{1} << 12;    // that are run
-constexpr int64_t kMostProducts = int64_t{1} << 19;  // likewise
+// Larger convolutions are not run.
+constexpr int64_t kMostPixels = int64_t{1} << 12;
+constexpr int64_t kMostProducts = int64_t{1} << 19;
 
 void ReadChannels(Input* input, intact_conv_desc* desc) {
   if (input->OneIn(3)) {  // depthwise
@@ -43,7 +44,8 @@ intact_conv_desc ReadDesc(Input* input) {
   return desc;
 }
 
-// What says how many weights there are becomes a value that is refused; other extents may be huge and right.
+// Fields that determine the number of weights get values that are refused. Other extents may be huge and
+// valid.
 void Spoil(Input* input, intact_conv_desc* desc) {
   constexpr int64_t kLargest = (int64_t{1} << 31) - 1;
   input->Spoil(&desc->spatial_dims, {0, 4, -1, std::numeric_limits<int32_t>::min()});
@@ -72,7 +74,7 @@ int64_t Product(std::initializer_list<int64_t> factors) {
   return product;
 }
 
-// What the descriptor means, if it is valid.
+// The geometry of the descriptor, if it is valid.
 reference::ConvGeometry GeometryOf(const intact_conv_desc& desc) {
   reference::ConvGeometry geometry;
   geometry.dims = desc.spatial_dims;
@@ -91,7 +93,7 @@ reference::ConvGeometry GeometryOf(const intact_conv_desc& desc) {
 
 bool HasOutput(const reference::ConvGeometry& geometry) {
   return std::ranges::all_of(geometry.axes, [](const reference::Axis& axis) {
-    if (axis.input > std::numeric_limits<int32_t>::max()) return false;  // nor may the library take it
+    if (axis.input > std::numeric_limits<int32_t>::max()) return false;  // the library must refuse it
     const bool is_padding_right = axis.output_pad < std::max(axis.stride, axis.dilation);
     return axis.Output() > 0 && is_padding_right;
   });
@@ -140,20 +142,20 @@ std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper) {
   PlanOwner<ConvApi> plan(created);
   const bool is_spoilt = input.is_spoilt() || given.is_spoilt() || given_linear.is_spoilt();
   if (status != INTACT_OK) {
-    if (created != nullptr) return "a plan that is refused is made";
+    if (created != nullptr) return "a creation fails and makes a plan";
     return WrongCreation("intact_conv_create", status, linear.desc, is_spoilt || !has_output);
   }
-  if (given.is_spoilt() || given_linear.is_spoilt()) return "a struct of a wrong size is taken";
+  if (given.is_spoilt() || given_linear.is_spoilt()) return "a struct of a wrong size is accepted";
 
   operation.geometry = GeometryOf(desc);
   operation.geometry.batch = input.Pick<int64_t>({1, 1, 2, 3});
   const bool is_possible = HasOutput(operation.geometry);
-  if (!is_possible && !options.open_extents) return "a convolution without an output is taken";
+  if (!is_possible && !options.open_extents) return "a convolution without an output is accepted";
   if (!is_possible) {
     const auto args = verify::ArgsOf(operation, options, {});
     intact_run_info info = INTACT_RUN_INFO_INIT;
     if (intact_conv_prepare(plan.get(), &args, &info) == INTACT_OK)
-      return "extents without an output are taken";
+      return "extents without an output are accepted";
     return WrongRefusal("intact_conv_prepare", INTACT_INVALID_ARGUMENT, true);
   }
   if (!CanBeRun(operation.geometry)) return "";

@@ -22,7 +22,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 constexpr std::array<int32_t, 4> kScaledTypes = {INTACT_F32, INTACT_U8, INTACT_BF16, INTACT_S8};
-constexpr auto kHalfFloats = [] {  // source types but the first, f32
+constexpr auto kHalfFloats = [] {  // source types except the first, f32
   std::array<int32_t, core::kSourceTypes.size() - 1> types = {};
   std::copy(core::kSourceTypes.begin() + 1, core::kSourceTypes.end(), types.begin());
   return types;
@@ -33,7 +33,7 @@ bool IsDynamic(int32_t quantization) {
          quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
 }
 
-// A value that no zero point of `type` has.
+// A value that is not a zero point of `type`.
 int32_t WrongZeroPoint(Input* input, intact_type type) {
   return input->Pick({core::LowestOf(type) - 1, core::LowestOf(type) + 256, kLowestInt, kHighestInt});
 }
@@ -68,8 +68,8 @@ std::vector<uint8_t> ReadNumbers(Input* input, const reference::Linear& linear, 
   return numbers;
 }
 
-// The zero point within the activation range, or none, and the scale that a run gives for all of A: `values`
-// times each.
+// The zero point, within the activation range or missing, and the scale that a run gives for all of A, each
+// repeated `values` times.
 void ReadTensorValues(Input* input, const intact_linear_desc& desc, int64_t values,
                       reference::Linear* linear) {
   const bool has_range = desc.a_min != 0 || desc.a_max != 0;
@@ -182,7 +182,7 @@ std::string FeatureRun::ReadB() {
   return "";
 }
 
-// `count` elements, as runs are given them.
+// `count` elements, in the type that runs take.
 std::vector<uint8_t> FeatureRun::ReadActivations(int64_t count) {
   if (gemm_.IsDynamic()) return ReadNumbers(&input_, gemm_, gemm_.k, count);
   std::vector<uint8_t> a = ReadTensor(&input_, count);
@@ -190,7 +190,7 @@ std::vector<uint8_t> FeatureRun::ReadActivations(int64_t count) {
   return a;
 }
 
-// The zero points and scales of rows, the verifier's; of the latter one of any size.
+// The zero points and scales of rows, as the verifier draws them. One scale may have any size.
 void FeatureRun::ReadRowValues() {
   verify::Problem problem;
   problem.a_type = gemm_.a_type;
@@ -217,7 +217,7 @@ void FeatureRun::ReadItemValues() {
   }
 }
 
-// How many values all items have: one each, or n.
+// The number of values of all items: one for each item, or n.
 int64_t FeatureRun::ReadCount() { return gemm_.batch * (input_.OneIn(3) ? gemm_.n : 1); }
 
 void FeatureRun::ReadOptions(const Features& features, verify::RunOptions* options) {
@@ -233,7 +233,7 @@ void FeatureRun::Amend(intact_gemm_args* args) {
     a_items_->Give(&args->a, &args->a_items, &args->a_batch_stride);
   }
   if (b_items_) b_items_->Give(&args->b, &args->b_items, &args->b_batch_stride);
-  // Strides beside pointers are not read.
+  // If there are pointers, strides are not read.
   const auto any = [this] { return input_.Pick<int64_t>({0, 0, 1, -1, kLowest, kHighest}); };
   if (args->a_items != nullptr) args->a_batch_stride = any();
   if (args->c_items != nullptr) args->c_batch_stride = any();
@@ -283,7 +283,7 @@ bool FeatureRun::SpoilStride(intact_gemm_args* args) {
   }
 }
 
-// Pointers beside what they are in place of, or one of them NULL.
+// Gives pointers in addition to the base pointer, or makes one of the pointers NULL.
 bool FeatureRun::SpoilItems(intact_gemm_args* args) {
   const uint8_t tensor = input_.Byte() % 4;
   const auto spoil = [this](const void* base, const void* const* items) {
@@ -345,7 +345,7 @@ bool FeatureRun::SpoilRows(intact_gemm_args* args) {
   return true;
 }
 
-// B where there is none, none where runs give it, and values of items that are none.
+// A B for a plan with weights, no B for a plan with runtime B, or wrong values of items.
 bool FeatureRun::SpoilB(intact_gemm_args* args) {
   const auto items = static_cast<size_t>(gemm_.batch);
   switch (input_.Byte() % 4) {

@@ -1,5 +1,5 @@
-// What calls have beyond those of the ABI's first version: activations that runs quantize or have values for,
-// outputs of half floats, and of GEMMs batches and B given by runs.
+// Features of calls that the ABI's first version does not have: activations that runs quantize or give values
+// for, outputs of half floats; for GEMMs also batches, runtime B and transposed A.
 #ifndef INTACT_FUZZ_FEATURES_H_
 #define INTACT_FUZZ_FEATURES_H_
 
@@ -19,12 +19,12 @@
 
 namespace intact::fuzz {
 
-/// The byte that a call begins with: 0, and the call has none of them.
+/// The first byte of a call. 0: no features.
 ///
-///   | transposed A | TENSOR | half float output | own B | batch | quantization (2 bits) |
+///   | transposed A | TENSOR | half float output | runtime B | batch | quantization (2 bits) |
 struct Features {
   explicit Features(uint8_t byte);
-  /// Those that convolutions have: TENSOR in place of what is by rows.
+  /// The features that convolutions have. TENSOR replaces quantizations by rows.
   Features OfConv() const;
   bool Any() const;
   /// The types that an output may have.
@@ -34,34 +34,34 @@ struct Features {
   bool has_batch, has_runtime_b, is_half, is_transposed;
 };
 
-/// The fields that features set in descriptors already read, now and then wrong.
+/// Sets the fields of `features` in descriptors already read. Now and then a value is wrong.
 void ReadFeatures(Input* input, const Features& features, intact_gemm_desc* desc, intact_linear_desc* linear);
 void ReadFeatures(Input* input, const Features& features, intact_linear_desc* linear);
 
-/// The input of a run of `*conv`, which has all but tensors and values of A; `linear` is its descriptor.
+/// Reads A of `*conv` and the values that a run gives for it; all else is set. `linear` is its descriptor.
 void ReadInput(Input* input, const intact_linear_desc& linear, reference::Conv* conv);
-/// Makes one of these values wrong.
+/// A wrong value for A in a run.
 struct WrongTensorValue {
   int32_t zero_point = 0;
   float scale = 1.0f;
   void Give(Input* input, const reference::Conv& conv, intact_conv_args* args);
 };
 
-/// The tensors of a run and what else it is given of its features.
+/// The tensors of a run, and the arguments of its features.
 class FeatureRun {
  public:
-  /// `*gemm` has all but m and tensors, but for a B that is the plan's; `linear` is its descriptor, and `b`
-  /// where B's elements are.
+  /// In `*gemm` all is set except m and tensors; B is set too unless it is a runtime B. `linear` is its
+  /// descriptor, and `b` is the layout of B's elements.
   FeatureRun(Input* input, const intact_linear_desc& linear, const Layout& b, reference::Gemm* gemm)
       : input_(*input), linear_(linear), b_(b), gemm_(*gemm) {}
 
-  /// Fills m, the batch, A, the values of rows and of items, and B if runs give it. "", or what is wrong.
+  /// Fills m, the batch, A, the values of rows and of items, and runtime B. "", or what is wrong.
   std::string Read(const Features& features);
-  /// How A and the batch lie in memory.
+  /// Reads the memory layout of A and of the batch.
   void ReadOptions(const Features& features, verify::RunOptions* options);
-  /// Gives what RunGuarded() does not, or gives otherwise.
+  /// Sets the arguments that RunGuarded() does not set or must not choose.
   void Amend(intact_gemm_args* args);
-  /// Makes one argument of features wrong; or none, and false.
+  /// Makes one argument of features wrong. False if it changed none.
   bool Spoil(intact_gemm_args* args);
 
  private:
@@ -81,8 +81,8 @@ class FeatureRun {
   const intact_linear_desc& linear_;
   Layout b_;
   reference::Gemm& gemm_;
-  std::optional<Items> a_items_, b_items_;  // where they are not RunGuarded()'s
-  int64_t a_stride_ = 0;                    // of those
+  std::optional<Items> a_items_, b_items_;  // unless RunGuarded() makes them
+  int64_t a_stride_ = 0;                    // of a_items_
   bool is_transposed_ = false;
   // What spoilt arguments point to.
   std::vector<const void*> pointers_;

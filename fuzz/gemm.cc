@@ -35,7 +35,7 @@ intact_gemm_desc ReadDesc(Input* input) {
   return desc;
 }
 
-// Values that are refused without a look at the weights.
+// Values that the library must refuse before it reads weights.
 void Spoil(Input* input, intact_gemm_desc* desc) {
   input->Spoil(&desc->n, {0, -1, kLowest, kHighest, int64_t{1} << 31});
   input->Spoil(&desc->k, {0, -1, kLowest, kHighest, int64_t{1} << 31});
@@ -44,7 +44,7 @@ void Spoil(Input* input, intact_gemm_desc* desc) {
   input->Spoil(&desc->usual_m, {-1, kLowest, kHighest, (int64_t{1} << 31) - 1});
 }
 
-// The lists of failing pairs are as long as the certificate says, and each of them fails by its witness.
+// The list of failing pairs must be as long as the certificate says. Each pair must fail for its witness.
 std::string CheckCertificate(const intact_gemm* gemm, const reference::Gemm& operation) {
   intact_certificate certificate = INTACT_CERTIFICATE_INIT;
   if (intact_gemm_certificate(gemm, &certificate) != INTACT_OK) return intact_last_error();
@@ -54,7 +54,7 @@ std::string CheckCertificate(const intact_gemm* gemm, const reference::Gemm& ope
     return intact_last_error();
   }
   if (written != certificate.failing_pairs) {
-    return fmt::format("{} failing pairs, and {} are listed", certificate.failing_pairs, written);
+    return fmt::format("{} failing pairs, but {} are listed", certificate.failing_pairs, written);
   }
   pairs.pop_back();
   for (const intact_failing_pair& pair : pairs) {
@@ -67,8 +67,8 @@ std::string CheckCertificate(const intact_gemm* gemm, const reference::Gemm& ope
   return "";
 }
 
-// Plans whose B each run gives have nothing to tell of it.
-std::string CheckTellsNothing(intact_gemm* gemm) {
+// Plans with runtime B have no certificates and cannot be tuned.
+std::string CheckHasNoCertificates(intact_gemm* gemm) {
   intact_certificate certificate = INTACT_CERTIFICATE_INIT;
   intact_failing_pair pair;
   intact_panel_certificate panel;
@@ -77,27 +77,28 @@ std::string CheckTellsNothing(intact_gemm* gemm) {
                           intact_gemm_panel_certificates(gemm, 0, 1, &panel) == INTACT_UNSUPPORTED &&
                           intact_gemm_failing_pairs(gemm, 0, 1, &pair, &written) == INTACT_UNSUPPORTED &&
                           intact_gemm_tune(gemm, 1, 0, nullptr) == INTACT_UNSUPPORTED;
-  return is_refused ? "" : "a plan without weights tells of them";
+  return is_refused ? "" : "a plan without weights has a certificate, or is tuned";
 }
 
 // Certificates, and now and then a tuning.
 std::string Examine(Input* input, const reference::Gemm& operation, intact_gemm* gemm) {
   if (input->OneIn(4)) {
-    std::string wrong = operation.has_runtime_b ? CheckTellsNothing(gemm) : CheckCertificate(gemm, operation);
+    std::string wrong =
+        operation.has_runtime_b ? CheckHasNoCertificates(gemm) : CheckCertificate(gemm, operation);
     if (!wrong.empty()) return wrong;
   }
   if (!input->OneIn(64) || operation.has_runtime_b) return "";
   return intact_gemm_tune(gemm, operation.m, 0, nullptr) == INTACT_OK ? "" : intact_last_error();
 }
 
-// Where B's elements are, if the descriptor is valid.
+// The layout of B's elements, if the descriptor is valid.
 Layout LayoutOf(const intact_gemm_desc& desc) {
   return {desc.k, desc.b_stride_k == 0 ? desc.n : desc.b_stride_k, desc.n,
           desc.b_stride_n == 0 ? 1 : desc.b_stride_n};
 }
 
-// The plan that the descriptors make, given `weights` or NULL. None if it is refused; `*wrong` tells what is
-// wrong with that, or with taking it.
+// Creates a plan with `weights` or NULL. Returns nullptr if it is refused or should have been; `*wrong` says
+// what is wrong with that, if anything.
 PlanOwner<GemmApi> Create(Input* input, const intact_gemm_desc& desc, const intact_linear_desc& linear,
                           bool gives_weights, const std::vector<uint8_t>& weights, std::string* wrong) {
   const Versioned<intact_gemm_desc> given(desc, input);
@@ -117,11 +118,11 @@ PlanOwner<GemmApi> Create(Input* input, const intact_gemm_desc& desc, const inta
   const bool is_spoilt = given.is_spoilt() || given_linear.is_spoilt() || is_wrongly_given;
   if (status != INTACT_OK) {
     *wrong = created != nullptr
-                 ? "a plan that is refused is made"
+                 ? "a creation fails and makes a plan"
                  : WrongCreation("intact_gemm_create", status, linear, input->is_spoilt() || is_spoilt);
     return nullptr;
   }
-  if (is_spoilt) *wrong = "a struct of a wrong size is taken, or a B that is not to be given";
+  if (is_spoilt) *wrong = "a struct of a wrong size is accepted, or a B that does not fit runtime_b";
   return is_spoilt ? nullptr : std::move(plan);
 }
 

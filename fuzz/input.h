@@ -1,5 +1,5 @@
-// Values read from a fuzzer's bytes, one after the other; zeros beyond their end. Zeros make what is
-// plainest, so that fewer bytes make a plainer call.
+// Values read from a fuzzer's bytes, one after the other, with zeros beyond the end. Zeros mean the simplest
+// choice, so fewer bytes make a simpler call.
 #ifndef INTACT_FUZZ_INPUT_H_
 #define INTACT_FUZZ_INPUT_H_
 
@@ -42,7 +42,7 @@ class Input {
     return values.begin()[Byte() % values.size()];
   }
 
-  /// Once in a while makes `*field` one of `values`, which the library may refuse.
+  /// Rarely sets `*field` to one of `values`, which the library may refuse.
   template <class T>
   void Spoil(T* field, std::initializer_list<std::type_identity_t<T>> values) {
     if (!OneIn(64)) return;

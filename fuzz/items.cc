@@ -23,7 +23,7 @@ std::vector<uint8_t> Dense(std::span<const uint8_t> memory, const Layout& layout
 }
 
 int64_t ReadStep(Input* input, int64_t dense, bool has_pointers) {
-  const int64_t least = has_pointers ? 0 : 1;  // a stride of 0 is another
+  const int64_t least = has_pointers ? 0 : 1;  // a stride of 0 means dense
   switch (input->Byte() % 3) {
     case 1:
       return dense + input->Integer(0, 70);

@@ -1,5 +1,4 @@
-// The inputs of a batch as a fuzzed call lays them out: items that need not be dense, nor memory of their
-// own.
+// The memory of a batch's inputs in a fuzzed call. Items need not be dense, and may overlap.
 #ifndef INTACT_FUZZ_ITEMS_H_
 #define INTACT_FUZZ_ITEMS_H_
 
@@ -13,8 +12,7 @@
 
 namespace intact::fuzz {
 
-/// Where the items of an input lie, in elements from the first one's. Items that are `step` apart, and reach
-/// over more, are in part the same memory.
+/// Offsets of an input's items, in elements. Items overlap if each reaches over more than `step` elements.
 struct Layout {
   int64_t rows, row_step, columns, column_step;
   int64_t items = 1, step = 0;
@@ -24,25 +22,26 @@ struct Layout {
   }
 };
 
-/// The elements of `memory`, which has Extent() of them of `element` bytes, one item after the other by rows.
+/// Copies the elements, item after item and row after row. `memory` has Extent() elements of `element` bytes.
 std::vector<uint8_t> Dense(std::span<const uint8_t> memory, const Layout& layout, int64_t element);
 
-/// How far apart items are, or their pointers: `dense` elements, more, or less.
+/// The distance of items, or of their pointers: `dense` elements, more, or less.
 int64_t ReadStep(Input* input, int64_t dense, bool has_pointers);
 
-/// Items in guarded memory, which a run is given by a stride or by pointers.
+/// Items in guarded memory. A run gets them by a stride or by pointers.
 class Items {
  public:
   static Result<Items> Make(std::span<const uint8_t> memory, const Layout& layout, int64_t element,
                             bool has_pointers);
-  /// To the fields of intact_gemm_args; a stride that the library is not to read is left as it is.
+  /// Sets fields of intact_gemm_args. Leaves `*stride` if there are pointers: the library must not read it
+  /// then.
   void Give(const void** base, const void* const** items, int64_t* stride) const;
 
  private:
   Items(verify::GuardedBuffer memory, int64_t step) : memory_(std::move(memory)), step_(step) {}
 
   verify::GuardedBuffer memory_;
-  std::vector<const void*> pointers_;  // or none
+  std::vector<const void*> pointers_;  // empty: the run gets a stride
   int64_t step_;
 };
 

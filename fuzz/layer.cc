@@ -16,11 +16,12 @@
 namespace intact::fuzz {
 namespace {
 
-constexpr int64_t kMostOutputs = 4096;      // of a layer that is run
-constexpr int64_t kMostProducts = 1 << 18;  // likewise
+// Larger layers are not run.
+constexpr int64_t kMostOutputs = 4096;
+constexpr int64_t kMostProducts = 1 << 18;
 constexpr std::string_view kMagic("\x93NUMPY\x01\0", 8);
 
-// A tensor of version 1.0: drawn bytes, or small floats.
+// A .npy file of version 1.0 with random bytes or small numbers.
 std::vector<uint8_t> Npy(std::string_view descr, const std::vector<int64_t>& shape) {
   std::string extents;
   int64_t count = 1;
@@ -49,7 +50,7 @@ std::vector<uint8_t> Npy(std::string_view descr, const std::vector<int64_t>& sha
   return image;
 }
 
-// What is beside layer.json: each kind of tensors has a folder, which is made once.
+// The tensors of a layer folder. Each kind of tensors has a folder, which is written once.
 struct Tensors {
   explicit Tensors(Input* input)
       : rank(input->Pick<size_t>({2, 4, 3, 5})),
@@ -59,7 +60,7 @@ struct Tensors {
         a_depth(input->Pick<int64_t>({6, 2, 3})),
         b_depth(input->Pick<int64_t>({6, 2, 1, 3})) {}
 
-  // Three positions of each dimension for the input, two for a filter; four columns.
+  // The input has an extent of 3 in each dimension, the filter 2. There are four output columns.
   std::string Write() const {
     constexpr std::array<std::string_view, 4> kResiduals = {"", "|u1", "|i1", "<f4"};
     const bool has_bias = extras % 2 == 1, has_integer_bias = extras / 2 % 4 == 3;
@@ -78,7 +79,7 @@ struct Tensors {
     WriteScratch(name + "weights.npy", Npy(b_type, b));
     if (has_bias) WriteScratch(name + "bias.npy", Npy("<f4", {4}));
     if (has_integer_bias) WriteScratch(name + "bias_int32.npy", Npy("<i4", {4}));
-    if (!residual.empty()) {  // of the output that is plainest
+    if (!residual.empty()) {  // with the shape of the output without padding, stride and dilation
       std::vector<int64_t> c(rank, 2);
       c.front() = 3;
       c.back() = 4;
@@ -90,7 +91,7 @@ struct Tensors {
 
   size_t rank;
   std::string_view a_type, b_type;
-  uint8_t extras;  // which of the other tensors there are
+  uint8_t extras;  // selects the optional tensors
   int64_t a_depth, b_depth;
 };
 
@@ -116,7 +117,7 @@ std::string CheckLayerFolder(std::span<const uint8_t> bytes) {
   if (!check) {
     const bool is_expected =
         check.error().status == INTACT_OVERFLOW || check.error().status == INTACT_UNSUPPORTED;
-    return is_expected ? "" : "a layer that is read cannot be run: " + check.error().message;
+    return is_expected ? "" : "a layer is read, but cannot be run: " + check.error().message;
   }
   return check->Passed() ? "" : "a layer differs from its model";
 }

@@ -69,7 +69,7 @@ void ReadRange(Input* input, Linear* linear) {
   if (input->OneIn(4)) {
     const auto low = static_cast<int32_t>(input->OneIn(4) ? input->Integer(0, 255) : 0);
     a = {a.low + low, a.low + std::max(low, static_cast<int32_t>(input->Integer(0, 255)))};
-    if (a.low == 0 && a.high == 0) a.high = 1;  // both 0 is all of the type
+    if (a.low == 0 && a.high == 0) a.high = 1;  // two zeros mean the full range
     desc.a_min = a.low;
     desc.a_max = a.high;
   }
@@ -140,7 +140,7 @@ void ReadEpilogue(Input* input, int64_t columns, Linear* linear) {
   input->Spoil(&desc.residual_zero_point, {-129, 256, kLowestInt, kHighestInt, 1});
 }
 
-// In the place of scales, of float bias and of a residual.
+// Fixed-point requantization replaces scales, float bias and residual.
 void ReadFixedPoint(Input* input, int64_t columns, Linear* linear) {
   intact_linear_desc& desc = linear->desc;
   const bool may_be_fixed = core::IsInt8(static_cast<intact_type>(desc.c_type)) &&
@@ -228,7 +228,7 @@ std::vector<uint8_t> ReadTensor(Input* input, int64_t count) {
     const std::array<uint8_t, 4> few = {input->Byte(), input->Byte(), input->Byte(), input->Byte()};
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = few[i % few.size()];
   } else {
-    const int shift = style == 3 ? 60 : 56;  // small values, or all
+    const int shift = style == 3 ? 60 : 56;  // small values, or all values
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.Next() >> shift);
   }
   return bytes;

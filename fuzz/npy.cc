@@ -30,7 +30,7 @@ Element ElementOf(const support::NpyArray& array) {
   }
 }
 
-// Where element `number` of a row-major array lies in one whose first index runs fastest.
+// The place of element `number` of a row-major array in Fortran order, whose first index runs fastest.
 size_t FortranPlace(const std::vector<int64_t>& shape, size_t number) {
   size_t stride = 1;
   for (const int64_t extent : shape) stride *= static_cast<size_t>(extent);
@@ -81,7 +81,7 @@ std::string CheckNpy(std::span<const uint8_t> bytes) {
         support::ReadNpy(WriteScratch("again.npy", ImageOf(*array, fortran_order)));
     if (!again) return again.error().message;
     if (again->type != array->type || again->shape != array->shape || again->bytes != array->bytes) {
-      return fmt::format("another array is read again, fortran_order {}", fortran_order);
+      return fmt::format("the array is read back changed, fortran_order {}", fortran_order);
     }
   }
   return "";

@@ -1,5 +1,5 @@
-// The checksum of a pack file, as kernels/weights/pack_file.h documents it and apart from the code that
-// writes it: images that are forged get it, and an image whose checksum is another shows that the format
+// The checksum of a pack file, as kernels/weights/pack_file.h documents it, independent of the code that
+// writes it. It makes forged images loadable; and if a saved image has another checksum, the format has
 // changed.
 #ifndef INTACT_FUZZ_PACK_CHECKSUM_H_
 #define INTACT_FUZZ_PACK_CHECKSUM_H_
@@ -14,7 +14,7 @@ namespace intact::fuzz {
 
 inline constexpr size_t kChecksumAt = 24, kCoveredFrom = 32;
 
-/// Writes the checksum that belongs to the bytes after it into `image`, if that is long enough to have one.
+/// Writes the checksum of the bytes from kCoveredFrom on into `image`, unless it is too short to have one.
 inline void Seal(std::span<uint8_t> image) {
   if (image.size() < kCoveredFrom) return;
   uint64_t hash = 0x9e3779b97f4a7c15u;

@@ -11,7 +11,7 @@
 namespace intact::fuzz {
 namespace {
 
-constexpr int64_t kMostProducts = int64_t{1} << 22;  // that are run
+constexpr int64_t kMostProducts = int64_t{1} << 22;  // larger plans are not run
 
 template <class Info>
 bool TakesScales(const Info& info) {
@@ -36,13 +36,13 @@ intact_conv_args PlainArgs(const intact_conv_info& info) {
   return args;
 }
 
-// The type of A's elements as runs give them.
+// The type of A's elements in runs.
 template <class Info>
 int32_t InputType(const Info& info) {
   return info.a_source_type == INTACT_TYPE_NONE ? info.a_type : info.a_source_type;
 }
 
-// Elements of A and of C.
+// The numbers of elements of A and of C.
 struct Sizes {
   int64_t a, c;
 };
@@ -58,7 +58,7 @@ Sizes SizesOf(const intact_conv_info& info, const intact_conv_args& args, const 
   return sizes;
 }
 
-// Runs a plan that a mended image made: whatever it says, within its buffers.
+// Runs a plan from a forged image. Whatever the image says, the run must stay within its buffers.
 template <class Api>
 std::string RunLoaded(const typename Api::Plan* plan) {
   typename Api::Info info = Api::kInfo;
@@ -81,7 +81,7 @@ std::string RunLoaded(const typename Api::Plan* plan) {
   if (info.residual_type != INTACT_TYPE_NONE) args.residual = residual->data().data();
   args.threads = 1;
   if (Api::Run(plan, &args) != INTACT_OK) {
-    // The zero point 0 may lie outside of the plan's range.
+    // The zero point 0 may lie outside the plan's activation range.
     if (info.a_quantization == INTACT_QUANTIZATION_TENSOR) return "";
     return fmt::format("{}: {}", info.kernel, intact_last_error());
   }
@@ -106,7 +106,7 @@ std::string LoadBoth(const uint8_t* image, size_t size) {
 }  // namespace
 
 std::string CheckPackFile(std::span<const uint8_t> bytes) {
-  // Ends at a guard page; aligned where its size is, as that of files is.
+  // The image ends at a guard page. It is aligned if its size is a multiple of 64, as file sizes are.
   auto image = verify::GuardedBuffer::Allocate(bytes.size());
   if (!image) return "";
   std::copy(bytes.begin(), bytes.end(), image->data().begin());

@@ -33,7 +33,7 @@ int64_t PeakMemory::Bytes() const noexcept { return peak - before_; }
 
 }  // namespace intact::fuzz
 
-// Arrays come here too.
+// operator new[] calls these too.
 void* operator new(size_t size) { return intact::fuzz::Counted(std::malloc(std::max<size_t>(size, 1))); }
 void* operator new(size_t size, const std::nothrow_t& /*nothrow*/) noexcept {
   void* const memory = std::malloc(std::max<size_t>(size, 1));

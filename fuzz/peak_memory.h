@@ -1,4 +1,4 @@
-// How much memory a piece of work takes: operator new and delete are counted where this is linked.
+// Measures peak memory: a program that links this counts its operator new and delete.
 #ifndef INTACT_FUZZ_PEAK_MEMORY_H_
 #define INTACT_FUZZ_PEAK_MEMORY_H_
 
@@ -6,11 +6,11 @@
 
 namespace intact::fuzz {
 
-/// Counts from its making. One at a time, of one thread's work.
+/// Counts from construction. Use one at a time, for the work of one thread.
 class PeakMemory {
  public:
   PeakMemory() noexcept;
-  /// The most bytes that were allocated at any time since, beside those that were before.
+  /// The peak of allocated bytes since construction, minus the bytes allocated before.
   int64_t Bytes() const noexcept;
 
  private:

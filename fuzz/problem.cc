@@ -11,7 +11,7 @@ namespace {
 
 using verify::Problem;
 
-constexpr int64_t kMostBytes = int64_t{1} << 22;  // of tensors that are made
+constexpr int64_t kMostBytes = int64_t{1} << 22;  // tensors of larger problems are not made
 
 }  // namespace
 
@@ -21,9 +21,9 @@ std::string CheckProblem(std::span<const uint8_t> bytes) {
   if (!problem) {
     const Error& error = problem.error();
     if (error.status != INTACT_INVALID_ARGUMENT) return fmt::format("status {}", int{error.status});
-    return error.message.empty() ? "a line is refused and nothing said" : "";
+    return error.message.empty() ? "a line is refused without a message" : "";
   }
-  if (const std::optional<Error> error = problem->Check()) return "taken, and refused: " + error->message;
+  if (const std::optional<Error> error = problem->Check()) return "parsed, but not valid: " + error->message;
   const Result<Problem> again = Problem::Parse(problem->ToString());
   if (!again) return "its own line is refused: " + again.error().message;
   if (*again != *problem) return "its own line is another problem: " + problem->ToString();
@@ -33,7 +33,7 @@ std::string CheckProblem(std::span<const uint8_t> bytes) {
   const PeakMemory peak;
   verify::Materialize(*problem);
   if (peak.Bytes() <= foreseen) return "";
-  return fmt::format("{} takes {} bytes, not {}", problem->ToString(), peak.Bytes(), foreseen);
+  return fmt::format("{} takes {} bytes; expected at most {}", problem->ToString(), peak.Bytes(), foreseen);
 }
 
 }  // namespace intact::fuzz

@@ -40,12 +40,12 @@ std::string CheckReports(std::span<const uint8_t> bytes) {
   const Result<ReportComparison> forth = verify::CompareReports(*a, *b);
   const Result<ReportComparison> back = verify::CompareReports(*b, *a);
   if (static_cast<bool>(forth) != static_cast<bool>(back))
-    return "one can be compared with the other, and not back";
+    return "the reports can be compared in one order only";
   if (!forth) {
     const bool names_a = forth.error().message.starts_with(path_a);
     return WrongFileRefusal(names_a ? path_a : path_b, forth.error());
   }
-  return Mirror(*forth, *back) ? "" : "compared back, they differ otherwise";
+  return Mirror(*forth, *back) ? "" : "the comparison in the other order differs";
 }
 
 }  // namespace intact::fuzz

@@ -48,9 +48,9 @@ std::string WrongFileRefusal(const std::string& path, const Error& error) {
     return fmt::format("{} is refused with status {}: {}", path, int{error.status}, message);
   }
   if (!message.starts_with(path) || message.size() <= path.size() + 2) {
-    return fmt::format("the refusal of {} is '{}'", path, message);
+    return fmt::format("the refusal of {} is '{}'; expected its path first", path, message);
   }
-  return support::Printable(message) == message ? "" : "a refusal is more than a line: " + message;
+  return support::Printable(message) == message ? "" : "a refusal is not one printable line: " + message;
 }
 
 }  // namespace intact::fuzz

@@ -1,4 +1,4 @@
-// Files for what reads them by name: the fuzzers' bytes go to a folder of the process's own.
+// Writes the fuzzers' bytes to files in a temporary folder, for code that reads files by name.
 #ifndef INTACT_FUZZ_SCRATCH_H_
 #define INTACT_FUZZ_SCRATCH_H_
 
@@ -9,13 +9,14 @@
 
 namespace intact::fuzz {
 
-/// The folder; it goes when the process exits.
+/// The folder. It is removed when the process exits.
 const std::string& ScratchFolder();
 
-/// Makes `bytes` the file `name`, which may be in a folder within the scratch folder; its path.
+/// Writes `bytes` to the file `name` and returns its path. `name` may have folders.
 std::string WriteScratch(const std::string& name, std::span<const uint8_t> bytes);
 
-/// What is wrong with how `path`, a file or a folder, is refused: "" if one line says what is wrong with it.
+/// Checks the refusal of `path`, a file or a folder: "" if it is one line that begins with `path`; else what
+/// is wrong with it.
 std::string WrongFileRefusal(const std::string& path, const Error& error);
 
 }  // namespace intact::fuzz

@@ -21,12 +21,13 @@ std::string CheckSweepFile(std::span<const uint8_t> bytes) {
   if (!part) return WrongFileRefusal(path, part.error());
   const verify::SweepResult* random = part->random ? &part->random->sweep : nullptr;
   const std::string text = verify::ToText(part->result, part->run.target.text);
-  if (text.empty() || verify::VerdictText(part->result, random).empty()) return "is told in no words";
+  if (text.empty() || verify::VerdictText(part->result, random).empty())
+    return "the report or the verdict is empty";
   const std::string written = Written(*part);
   const Result<verify::SweepPart> again = verify::ReadSweepPart(
       WriteScratch("again", {reinterpret_cast<const uint8_t*>(written.data()), written.size()}));
-  if (!again) return "what is written of it is refused: " + again.error().message;
-  return Written(*again) == written ? "" : "written and read again, it is another";
+  if (!again) return "the sweep is written, but not read back: " + again.error().message;
+  return Written(*again) == written ? "" : "the sweep is read back changed";
 }
 
 }  // namespace intact::fuzz

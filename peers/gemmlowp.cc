@@ -1,14 +1,14 @@
-// gemmlowp as a peer: GemmWithOutputPipelinePC, u8×u8. What it computes with is chosen when it is compiled,
-// so this file is compiled once for each: gemmlowp (plain C++), gemmlowp_sse4 and gemmlowp_avx2.
+// gemmlowp as a peer: GemmWithOutputPipelinePC, u8×u8. gemmlowp chooses its instructions at compile time, so
+// this file is compiled three times: gemmlowp (plain C++), gemmlowp_sse4 and gemmlowp_avx2.
 //
-// The product is turned as TensorFlow Lite turns it: N×K weights on the left, K×M activations on the right.
-// What is mapped to what:
+// The product is transposed, as in TensorFlow Lite: N×K weights on the left, K×M activations on the right.
+// Translations:
 //
-//   zero points    offsets, of the other sign: of each column, and of each row for s32 outputs
+//   zero points    offsets, with the sign inverted: for each column, and for each row for s32 outputs
 //   bias_s32       OutputStageBiasAddition
-//   scales         OutputStageScaleInt32ByFixedPointAndExponent, or …PC by columns, whose multipliers have 31
-//                  bits of each scale; and the output's zero point
-//   activation     OutputStageClamp, between bounds that are quantized as outputs are
+//   scales         OutputStageScaleInt32ByFixedPointAndExponent, or …PC by columns; multipliers have 31 bits.
+//                  They also add the output's zero point
+//   activation     OutputStageClamp, between bounds that are quantized like outputs
 //
 // With SSE4 the library has no scales by columns and no s8 outputs: those stages do not compile.
 #include <gemmlowp/public/gemmlowp.h>
@@ -52,19 +52,19 @@ FixedPoint FixedPointOf(float scale) {
   return {static_cast<int32_t>(std::ldexp(fraction, 31)), exponent};
 }
 
-/// The offsets that `count` zero points make, which may be one for all or none.
+/// `count` offsets. `given`: the number of zero points; there may be one for all, or none.
 std::vector<int32_t> OffsetsOf(const int32_t* zero_points, size_t given, int64_t count) {
   std::vector<int32_t> offsets(static_cast<size_t>(count));
   for (size_t i = 0; i < offsets.size() && given != 0; ++i) offsets[i] = -zero_points[given == 1 ? 0 : i];
   return offsets;
 }
 
-/// What a product computes with beside its matrices.
+/// The operands of a product, except its matrices.
 struct Vectors {
   std::vector<int32_t> a_offsets, b_offsets, bias, multipliers, exponents;
 };
 
-/// One product, its weights in `order`, through the stages of `pipeline`.
+/// Computes one product with weights in `order`, through the stages of `pipeline`.
 template <MapOrder order, class C, class Pipeline>
 void Multiply(gemmlowp::GemmContext* context, const Product& product, const Vectors& vectors,
               const Pipeline& pipeline) {
@@ -114,7 +114,7 @@ gemmlowp::OutputStageClamp ClampOf(const intact_linear_desc& linear) {
   }
 }
 
-/// An 8-bit output. `Cast` is the last stage.
+/// Computes a product with 8-bit outputs. `Cast` is the last stage.
 template <class C, class Cast>
 void MultiplyAndScale(gemmlowp::GemmContext* context, const Product& product,
                       const intact_linear_desc& linear, Vectors vectors) {
@@ -192,7 +192,7 @@ constexpr uint64_t kSupported = Supports(
 constexpr uint64_t kOfAllStages = Supports(INTACT_TARGET_C_S8, INTACT_TARGET_CHANNEL_SCALES);
 
 const intact_target* Open(const char* options) {
-  if (!IsRunnable()) throw std::runtime_error(std::string("this CPU lacks what it needs to run ") + kName);
+  if (!IsRunnable()) throw std::runtime_error(std::string("this CPU lacks the instructions of ") + kName);
   Options(options).End();
   static const intact_target kTarget = {.struct_size = sizeof(intact_target),
                                         .name = kName,

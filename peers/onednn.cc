@@ -1,26 +1,26 @@
 // oneDNN as a peer: its matmul, inner product, convolution and deconvolution primitives, and its BLAS-like
 // gemm_u8s8s32 and gemm_s8s8s32. Versions 2 and 3 have different APIs, which onednn_api.h hides.
 //
-//   isa=…    what the library is held to, by its own names (ONEDNN_MAX_CPU_ISA)
-//   gemm=…   which of its calls multiplies: matmul (the default), inner_product or gemm_x8s8s32
+//   isa=…    limits the library to an ISA, by its own names (ONEDNN_MAX_CPU_ISA)
+//   gemm=…   the call that multiplies: matmul (the default), inner_product or gemm_x8s8s32
 //
 // oneDNN computes (sum + bias)·scale in version 2 and sum·scale + bias in version 3, then the post-operations
-// in order, then adds the zero point of C. What is mapped to what:
+// in order, then adds the zero point of C. Translations:
 //
 //   bias_s32                version 2: bias
 //                           version 3: bias, as float32 bias·scale if there are scales
 //   scales                  version 2: scales of the output, one or one per column
 //                           version 3: scales of the weights, one or one per column
 //   bias_f32                post-operation binary_add
-//   residual                post-operation sum, if its elements have the size of C's. That adds to what
-//                           C holds, so the residual is copied to C first
+//   residual                post-operation sum, if its elements have the size of C's. The sum adds to C's
+//                           values, so the residual is copied to C first
 //   activation              post-operation eltwise_relu or eltwise_clip
-//   zero points             zero points; with version 2, weights of convolutions have none
-//   scales of rows of A     post-operation binary_mul; the scale of the weights is multiplied first
+//   zero points             zero points; in version 2 not for weights of convolutions
+//   scales of rows of A     post-operation binary_mul, after the scale of the weights
 //
-// Weights are packed in the format that the primitive prefers, and taken as they lie where runs give them. A
-// batch is one matmul where its items lie evenly and share what they are scaled with, else one matmul for
-// each.
+// Constant weights are packed in the format that the primitive prefers. Runtime B is read as it is in memory.
+// A batch is one matmul if its items have uniform strides and share scales and zero points; else there is a
+// matmul for each item.
 #include <omp.h>
 
 #include <numeric>
@@ -55,7 +55,7 @@ Type TypeOf(int32_t type) {
     case INTACT_BF16:
       return Type::bf16;
     default:
-      throw Unsupported("a type that oneDNN has not");
+      throw Unsupported("oneDNN lacks this type");
   }
 }
 
@@ -66,25 +66,25 @@ dnnl::engine& Engine() {
   return engine;
 }
 
-/// A memory of `descriptor` at `pointer`, which is only written if it is an output.
+/// A memory of `descriptor` at `pointer`. Only an output is written.
 dnnl::memory MemoryAt(const Descriptor& descriptor, const void* pointer) {
   return {descriptor, Engine(), const_cast<void*>(pointer)};
 }
 
-/// The extents of a tensor whose dimension `axis` alone is not 1.
+/// The extents of a tensor: `size` in dimension `axis`, 1 in others.
 Dimensions Along(size_t axis, size_t dimensions, int64_t size) {
   Dimensions extents(dimensions, 1);
   extents[axis] = size;
   return extents;
 }
 
-/// A tensor of float32 whose dimension `axis` alone is not 1, holding `values`.
+/// A tensor of float32 with `values` along dimension `axis`; other dimensions are 1.
 dnnl::memory Broadcast(size_t dimensions, size_t axis, const float* values, int64_t size) {
   return onednn::MemoryOf<float>(Engine(), Along(axis, dimensions, size), Type::f32,
                                  {values, static_cast<size_t>(size)});
 }
 
-/// What a primitive is asked for besides its product.
+/// A primitive's requantization and post-operations.
 struct Request {
   const intact_linear_desc& linear;
   const std::vector<float>& scales;
@@ -130,7 +130,7 @@ Attributes AttributesOf(const Request& request) {
   return result;
 }
 
-/// Puts a residual where the sum is to add to it. Rows are pixels of a convolution.
+/// Copies a residual to C, because the post-operation sum adds to C. Rows of a convolution are pixels.
 void PlaceResidual(const intact_linear_desc& linear, int64_t rows, int64_t columns, const void* residual,
                    int64_t residual_stride, void* c, int64_t c_stride) {
   if (linear.residual_type == INTACT_TYPE_NONE || residual == c) return;
@@ -141,14 +141,14 @@ void PlaceResidual(const intact_linear_desc& linear, int64_t rows, int64_t colum
   }
 }
 
-/// The tensors of a primitive, as they lie in memory.
+/// The tensors of a primitive, with their layouts in memory.
 struct Tensors {
   Descriptor a, b, c;
   const void *a_data, *b_data;
   void* c_data;
 };
 
-/// Runs a primitive, its weights packed as it wants them.
+/// Runs a primitive. Its weights are packed first, if it prefers another layout.
 template <class Primitive>
 void Execute(const typename Primitive::primitive_desc& description, const Tensors& tensors,
              std::unordered_map<int, dnnl::memory> arguments) {
@@ -166,8 +166,7 @@ void Execute(const typename Primitive::primitive_desc& description, const Tensor
   stream.wait();
 }
 
-/// Adds the s32 bias, if there is one. Its last dimension alone is not 1. Returns its descriptor, or an empty
-/// one.
+/// Adds the s32 bias along the last dimension, if there is a bias. Returns its descriptor, or an empty one.
 Descriptor AddBias(const intact_linear_desc& linear, const std::vector<float>& scales, size_t dimensions,
                    int64_t columns, Attributes* attributes) {
   if (linear.bias_s32 == nullptr) return {};
@@ -175,12 +174,12 @@ Descriptor AddBias(const intact_linear_desc& linear, const std::vector<float>& s
                          Along(dimensions - 1, dimensions, columns), attributes);
 }
 
-/// How far apart the items of a batch lie, in elements.
+/// Elements between items of a batch.
 struct BatchStrides {
-  int64_t a, b, c;  // b: 0 where all items share it
+  int64_t a, b, c;  // b: 0 if all items share it
 };
 
-/// `items` products of which `first` is the first.
+/// Computes `items` products, from `first` on.
 void Matmul(const intact_linear_desc& linear, const Product& first, int64_t items, const BatchStrides& batch,
             bool is_b_constant, const float* a_scales) {
   const bool is_batch = items > 1;
@@ -242,10 +241,11 @@ void InnerProduct(const intact_linear_desc& linear, const Product& product, bool
   Execute<dnnl::inner_product_forward>(description, tensors, std::move(with.arguments));
 }
 
-/// gemm_u8s8s32 or gemm_s8s8s32: row-major, with an offset of A, one of B and, as bias, one of each column.
+/// gemm_u8s8s32 or gemm_s8s8s32: row-major, with an offset of A, an offset of B, and offsets of C's columns
+/// as bias.
 void Blas(const intact_linear_desc& linear, const Product& product) {
   if (linear.c_type != INTACT_S32 || linear.b_type != INTACT_S8 || product.b_zero_points.size() > 1) {
-    throw Unsupported("oneDNN's gemm_x8s8s32 has s8 weights, of one zero point, and s32 output");
+    throw Unsupported("oneDNN's gemm_x8s8s32 takes s8 weights with one zero point, and returns s32");
   }
   const bool is_transposed = product.b_stride_n != 1;
   if (is_transposed && product.b_stride_k != 1) throw Unsupported("neither stride of B is 1");
@@ -264,7 +264,7 @@ void Blas(const intact_linear_desc& linear, const Product& product) {
   dnnl::error::wrap_c_api(status, "gemm_x8s8s32 failed");
 }
 
-/// oneDNN's errors: what it does not implement is Unsupported.
+/// Answer() with oneDNN's errors. What oneDNN does not implement is Unsupported.
 template <class Function>
 intact_status AnswerOf(char message[INTACT_TARGET_MESSAGE_BYTES], const Function& run) {
   return Answer(message, [&run] {
@@ -280,7 +280,7 @@ intact_status AnswerOf(char message[INTACT_TARGET_MESSAGE_BYTES], const Function
 
 void CheckLinear(const intact_linear_desc& linear) {
   if (linear.residual_type != INTACT_TYPE_NONE && BytesOf(linear.residual_type) != BytesOf(linear.c_type)) {
-    throw Unsupported("oneDNN's sum adds to C, so the residual's elements have the size of C's");
+    throw Unsupported("oneDNN's sum adds to C: the residual's elements must have the size of C's");
   }
 }
 
@@ -288,7 +288,7 @@ intact_status Gemm(const intact_gemm_desc* desc, const intact_linear_desc* linea
                    const intact_gemm_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]) {
   return AnswerOf(message, [&] {
     CheckLinear(*linear);
-    if (args->a_zero_points != nullptr) throw Unsupported("oneDNN's zero points of A are not a row's own");
+    if (args->a_zero_points != nullptr) throw Unsupported("oneDNN has no zero points of A's rows");
     SetThreads(args->threads);
     const std::vector<Product> products = ProductsOf(*desc, *linear, b, *args);
     for (const Product& product : products) {
@@ -327,7 +327,7 @@ intact_status Gemm(const intact_gemm_desc* desc, const intact_linear_desc* linea
   });
 }
 
-/// Strides of dense dimensions, the last of which is fastest, with `pixel` elements between pixels.
+/// Strides of dense dimensions, the last the fastest, with `pixel` elements between pixels.
 Dimensions PixelStrides(const Spatial& extents, int64_t pixel) {
   Dimensions strides(extents.size());
   for (size_t i = extents.size(); i-- > 0;) {
@@ -382,13 +382,13 @@ void Convolve(dnnl::algorithm algorithm, const Convolution& conv, const intact_l
                                   .column_axis = 1,
                                   .column_masks = onednn::ConvolutionColumns(conv.groups > 1)});
   const Descriptor bias = AddBias(linear, scales, 1, conv.output_channels, &with);
-  // A deconvolution's output tells its extent, so that there output_pad is a smaller padding at the end; and
-  // dilation 0 is none.
+  // oneDNN has no output_pad: a deconvolution gets a smaller padding at the end instead, since its output's
+  // extents are given. In oneDNN, dilation 0 means not dilated.
   Dimensions pad_end = conv.pad_end;
   Dimensions dilation = conv.dilation;
   for (size_t i = 0; i < pad_end.size(); ++i) {
     pad_end[i] -= conv.output_pad[i];
-    if (pad_end[i] < -conv.stride[i]) throw Unsupported("oneDNN's output_pad is not beyond a stride");
+    if (pad_end[i] < -conv.stride[i]) throw Unsupported("oneDNN's output_pad cannot exceed a stride");
     dilation[i] -= 1;
   }
   const auto description = onednn::Describe<Primitive>(
@@ -425,7 +425,7 @@ constexpr std::array<std::pair<std::string_view, GemmCall>, 3> kGemmCalls = {
      {"inner_product", GemmCall::kInnerProduct},
      {"gemm_x8s8s32", GemmCall::kBlas}}};
 
-/// Holds the library to what the user says; its name says so too.
+/// Applies the user's options to the library. Returns its name with the options.
 std::string NameAsConfigured(const char* text) {
   const dnnl_version_t& version = *dnnl_version();
   std::string name = "oneDNN " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
@@ -434,7 +434,7 @@ std::string NameAsConfigured(const char* text) {
   if (const auto isa = options.Take("isa", onednn::kIsaNames)) {
     if (dnnl::set_max_cpu_isa(isa->second) != dnnl::status::success ||
         dnnl::get_effective_cpu_isa() != isa->second) {
-      throw std::runtime_error("oneDNN cannot be held to " + isa->first + ": this CPU lacks it");
+      throw std::runtime_error("oneDNN cannot be limited to " + isa->first + ": this CPU lacks it");
     }
     name += ", " + isa->first;
   }

@@ -1,5 +1,5 @@
-// oneDNN's C++ API as the peer (onednn.cc) and the benchmarks (bench/onednn_peer.cc) use it. Versions 2
-// (Debian 12) and 3 (Debian 13) differ; all differences are in this header.
+// oneDNN's C++ API for the peer (onednn.cc) and the benchmarks (bench/onednn_peer.cc). Versions 2 (Debian 12)
+// and 3 (Debian 13) differ; this header hides all differences.
 //
 //                   version 2                          version 3
 //   primitives      an operation descriptor, then      a primitive_desc
@@ -53,17 +53,17 @@ struct ColumnMasks {
   int c, weights;
 };
 
-/// Of a matmul: its columns are the last dimension.
+/// The masks of a matmul: its columns are the last dimension.
 constexpr ColumnMasks MatmulColumns(size_t dimensions) {
   const int last = 1 << (dimensions - 1);
   return {.c = last, .weights = last};
 }
 
-/// Of an inner product, whose weights are N×K.
+/// The masks of an inner product: its weights are N×K.
 constexpr ColumnMasks InnerProductColumns() { return {.c = 1 << 1, .weights = 1 << 0}; }
 
-/// Of a convolution: its weights are [outputs][inputs]… or, if grouped, [groups][outputs of a group][inputs
-/// of a group]….
+/// The masks of a convolution: its weights are [outputs][inputs]… or, if grouped, [groups][outputs of a
+/// group][inputs of a group]….
 constexpr ColumnMasks ConvolutionColumns(bool is_grouped) {
   return {.c = 1 << 1, .weights = is_grouped ? 1 << 0 | 1 << 1 : 1 << 0};
 }
@@ -139,8 +139,7 @@ inline void AppendEltwise(dnnl::algorithm algorithm, float alpha, float beta, dn
 #endif
 }
 
-/// A primitive's description. `operation`: what the primitive is made of, in the order in which both versions
-/// take it.
+/// A primitive's description. `operation`: its arguments, in the order of both versions.
 template <class Primitive, class... Operation>
 typename Primitive::primitive_desc Describe(const dnnl::engine& engine,
                                             const dnnl::primitive_attr& attributes,
@@ -152,7 +151,7 @@ typename Primitive::primitive_desc Describe(const dnnl::engine& engine,
 #endif
 }
 
-/// The tensor of `descriptor` in whatever layout a primitive prefers.
+/// The tensor of `descriptor` in the layout that a primitive prefers.
 inline Descriptor InAnyLayout(const Descriptor& descriptor) {
 #if DNNL_VERSION_MAJOR >= 3
   return {descriptor.get_dims(), descriptor.get_data_type(), Layout::any};
@@ -161,8 +160,7 @@ inline Descriptor InAnyLayout(const Descriptor& descriptor) {
 #endif
 }
 
-/// All ISAs that the library knows, and the one with AVX-VNNI-INT8 or, in version 2, which does not know
-/// that, AVX-VNNI.
+/// All ISAs that the library knows; and the ISA with AVX-VNNI-INT8. Version 2 does not know it: AVX-VNNI.
 #if DNNL_VERSION_MAJOR >= 3
 inline constexpr dnnl::cpu_isa kAnyIsa = dnnl::cpu_isa::isa_default;
 inline constexpr dnnl::cpu_isa kAvxVnniInt8Isa = dnnl::cpu_isa::avx2_vnni_2;

@@ -1,8 +1,10 @@
-// What the peers share. A peer is a plug-in (include/intact/target.h) around a library that was found when
-// intact was configured: one file, one shared object, run by `intact verify sweep --target NAME[:options]`.
+// Code that the peers share. A peer is a plug-in (include/intact/target.h) around a library that was found
+// when intact was configured: one file, one shared object, run by `intact verify sweep --target
+// NAME[:options]`.
 //
-// A peer states intact's problem in its library's own terms, and says in its file which is which. Nothing
-// that a library lacks is made up for: such a problem is Unsupported. So what is found is the library's.
+// A peer translates intact's problem to its library's terms; the head of its file lists the translations. It
+// does not compute what the library lacks: such a problem is Unsupported. So every finding is the library's
+// own.
 #ifndef INTACT_PEERS_PEER_H_
 #define INTACT_PEERS_PEER_H_
 
@@ -36,7 +38,7 @@ inline void SetMessage(std::string_view text, char message[INTACT_TARGET_MESSAGE
   message[length] = '\0';
 }
 
-/// Calls `run`; its exceptions become statuses and messages.
+/// Calls `run`, and turns its exceptions into statuses and messages.
 template <class Function>
 intact_status Answer(char message[INTACT_TARGET_MESSAGE_BYTES], const Function& run) {
   try {
@@ -53,7 +55,7 @@ intact_status Answer(char message[INTACT_TARGET_MESSAGE_BYTES], const Function& 
   }
 }
 
-/// Calls `open`, which returns a target; nullptr and a message where that throws.
+/// Calls `open`, which returns a target. Returns nullptr with a message if it throws.
 template <class Function>
 const intact_target* Opened(uint32_t abi, char message[INTACT_TARGET_MESSAGE_BYTES], const Function& open) {
   try {
@@ -80,12 +82,13 @@ class Options {
       text.remove_prefix(std::min(text.size(), word.size() + 1));
       const size_t equals = word.find('=');
       if (equals == std::string_view::npos)
-        throw std::runtime_error("options are KEY=VALUE: " + std::string(word));
+        throw std::runtime_error("'" + std::string(word) + "' is no option; expected KEY=VALUE");
       values_.emplace_back(word.substr(0, equals), word.substr(equals + 1));
     }
   }
 
-  /// The value that `key` has, if any, which is one of `choices`: pairs of a value's name and what it means.
+  /// The value of `key`, if it is given. `choices`: the names of its values with their meanings. Throws if
+  /// the value is none of them.
   template <class Meaning, size_t count>
   std::optional<std::pair<std::string, Meaning>> Take(
       std::string_view key, const std::array<std::pair<std::string_view, Meaning>, count>& choices) {
@@ -98,10 +101,10 @@ class Options {
       if (name == value) return std::pair(value, meaning);
       known.append(" ").append(name);
     }
-    throw std::runtime_error(std::string(key) + ": '" + value + "' is none of" + known);
+    throw std::runtime_error(std::string(key) + ": '" + value + "' is unknown; expected one of" + known);
   }
 
-  /// Throws if there are options that nothing took.
+  /// Throws if an option was not taken.
   void End() const {
     if (!values_.empty()) throw std::runtime_error("unknown option '" + values_.front().first + "'");
   }
@@ -112,7 +115,7 @@ class Options {
 
 inline int64_t BytesOf(int32_t type) { return core::BytesOf(static_cast<intact_type>(type)); }
 
-/// Where `elements` of `type` behind `pointer` are.
+/// `pointer` + `elements` elements of `type`.
 inline const void* Advance(const void* pointer, int64_t elements, int32_t type) {
   return static_cast<const uint8_t*>(pointer) + elements * BytesOf(type);
 }
@@ -120,7 +123,7 @@ inline void* Advance(void* pointer, int64_t elements, int32_t type) {
   return static_cast<uint8_t*>(pointer) + elements * BytesOf(type);
 }
 
-/// One product of a run, with nothing left to its defaults: C = A·B with m rows.
+/// One product of a run: C = A·B with m rows. Defaults are replaced by values.
 struct Product {
   int64_t m, n, k;
   const void* a;
@@ -132,10 +135,10 @@ struct Product {
   const void* residual;
   int64_t residual_stride;
   std::vector<float> scales;           // 1, n or none
-  std::vector<int32_t> b_zero_points;  // likewise
+  std::vector<int32_t> b_zero_points;  // 1, n or none
 };
 
-/// The items of a run, each as a product of its own.
+/// The items of a run, a product for each.
 inline std::vector<Product> ProductsOf(const intact_gemm_desc& desc, const intact_linear_desc& linear,
                                        const void* b, const intact_gemm_args& args) {
   const auto or_default = [](int64_t stride, int64_t otherwise) { return stride != 0 ? stride : otherwise; };
@@ -173,7 +176,7 @@ inline std::vector<Product> ProductsOf(const intact_gemm_desc& desc, const intac
     } else if (desc.runtime_b != 0) {
       item.b = Advance(args.b, i * b_batch_stride, linear.b_type);
     }
-    // One value for each item: a peer lacks INTACT_TARGET_ITEM_COLUMNS.
+    // One value for each item: peers do not support INTACT_TARGET_ITEM_COLUMNS.
     if (args.b_scales != nullptr) item.scales = {args.b_scales[i]};
     if (args.b_zero_points != nullptr) item.b_zero_points = {args.b_zero_points[i]};
     products.push_back(std::move(item));
@@ -184,7 +187,7 @@ inline std::vector<Product> ProductsOf(const intact_gemm_desc& desc, const intac
 /// A value for each spatial dimension, outermost first.
 using Spatial = std::vector<int64_t>;
 
-/// A convolution of a run, with nothing left to its defaults.
+/// A convolution of a run. Defaults are replaced by values.
 struct Convolution {
   bool transposed;
   int64_t batch, input_channels, output_channels, groups;

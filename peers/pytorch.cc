@@ -1,20 +1,20 @@
-// PyTorch's quantized operators as a peer, of its own engines: quantized::linear, linear_dynamic, conv1d to
-// conv3d and conv_transpose1d to conv_transpose3d, with their prepack.
+// PyTorch's quantized operators as a peer: quantized::linear, linear_dynamic, conv1d to conv3d and
+// conv_transpose1d to conv_transpose3d, with their prepack.
 //
 //   engine=…   qnnpack (the default) or onednn, as torch.backends.quantized.engine
-//   isa=…      what its oneDNN is held to (ONEDNN_MAX_CPU_ISA, whose names these are, in lower case)
+//   isa=…      limits its oneDNN to an ISA (the names of ONEDNN_MAX_CPU_ISA, in lower case)
 //
-// Tensors of inputs and outputs have scale 1, so the scales of the weights, for each tensor or channel, are
-// intact's scales. What is mapped to what:
+// Inputs and outputs have scale 1, so the scales of the weights, one or one for each channel, are intact's
+// scales. Translations:
 //
 //   bias_f32        the bias
 //   bias_s32        the bias, times the scale of its column
 //   zero points     zero points
-//   ReLU            …_relu; of transposed convolutions there is none
+//   ReLU            …_relu; transposed convolutions have none
 //   dynamic tensor  linear_dynamic without reduce_range
 //
-// Tensors are PyTorch's own, dense and in the memory format that it prefers, so there are no strides. What an
-// operator refuses is unsupported.
+// Tensors are PyTorch's own, dense and in the memory format that it prefers, so strides are not supported. A
+// problem that an operator refuses is Unsupported.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -43,7 +43,7 @@ c10::IValue Call(const std::string& name, Arguments&&... arguments) {
 
 at::ScalarType TypeOf(int32_t type) { return type == INTACT_U8 ? at::kByte : at::kChar; }
 
-/// The tensor of these bytes, which it does not own.
+/// A tensor over `data`. It does not own the bytes.
 at::Tensor Bytes(const void* data, at::IntArrayRef sizes, int32_t type) {
   return at::from_blob(const_cast<void*>(data), sizes, at::TensorOptions().dtype(TypeOf(type)));  // read only
 }
@@ -53,7 +53,7 @@ at::Tensor Activations(const at::Tensor& values, int32_t zero_point) {
   return at::_make_per_tensor_quantized_tensor(values, 1.0, zero_point);
 }
 
-/// Weights whose axis `axis` is the output channels'.
+/// Weights with the output channels on axis `axis`.
 at::Tensor Weights(const at::Tensor& values, const std::vector<float>& scales,
                    const std::vector<int32_t>& zero_points, int64_t axis) {
   if (scales.size() == 1 && zero_points.size() <= 1) {
@@ -87,8 +87,8 @@ c10::optional<at::Tensor> BiasOf(const intact_linear_desc& linear, const std::ve
   return bias;
 }
 
-/// PyTorch's errors are about what it does not do, which is Unsupported, but for those that it calls
-/// internal.
+/// Answer() with PyTorch's errors. An error means that PyTorch does not support the problem, unless PyTorch
+/// calls it internal.
 template <class Function>
 intact_status AnswerOf(char message[INTACT_TARGET_MESSAGE_BYTES], const Function& run) {
   return Answer(message, [&run] {
@@ -129,11 +129,11 @@ at::Tensor Multiply(const Product& product, const intact_linear_desc& linear) {
   return Call(WithRelu("quantized::linear", linear), a, packed, 1.0, int64_t{linear.c_zero_point}).toTensor();
 }
 
-/// Refuses what no operator has, whatever the engine.
+/// Refuses a combination of types that no engine's operators have.
 void CheckLinear(const intact_linear_desc& linear) {
   const bool is_dynamic = linear.a_quantization != INTACT_QUANTIZATION_STATIC;
   if (is_dynamic && (linear.c_type != INTACT_F32 || linear.a_source_type != INTACT_F32)) {
-    throw Unsupported("PyTorch's linear_dynamic takes and makes float32");
+    throw Unsupported("PyTorch's linear_dynamic takes and returns float32");
   }
   if (is_dynamic && linear.a_type != INTACT_U8) throw Unsupported("PyTorch's linear_dynamic quantizes to u8");
   if (!is_dynamic && linear.c_type != linear.a_type) {
@@ -148,7 +148,7 @@ intact_status Gemm(const intact_gemm_desc* desc, const intact_linear_desc* linea
     SetThreads(args->threads);
     std::vector<Product> products = ProductsOf(*desc, *linear, b, *args);
     if (linear->a_quantization != INTACT_QUANTIZATION_STATIC && products.size() > 1) {
-      throw Unsupported("the items of a batch share no quantization");
+      throw Unsupported("PyTorch quantizes each item of a batch by itself");
     }
     for (const Product& product : products) {
       const at::Tensor c = Multiply(product, *linear).contiguous();
@@ -158,7 +158,7 @@ intact_status Gemm(const intact_gemm_desc* desc, const intact_linear_desc* linea
   });
 }
 
-/// The axes of a tensor with `dims` spatial ones, its channels moved from the end to place `to`.
+/// The axes of a tensor of rank `rank`, with the channels moved from the end to place `to`.
 std::vector<int64_t> ChannelsTo(int64_t to, int64_t rank) {
   std::vector<int64_t> axes;
   for (int64_t i = 0; i + 1 < rank; ++i) axes.push_back(i);
@@ -166,7 +166,7 @@ std::vector<int64_t> ChannelsTo(int64_t to, int64_t rank) {
   return axes;
 }
 
-/// Weights O…I as PyTorch has them: [O][I of a group][…], or transposed [I][O of a group][…].
+/// Converts weights from O…I to PyTorch's order: [O][I of a group][…], or transposed [I][O of a group][…].
 at::Tensor Filter(const Convolution& conv, const void* weights) {
   const int64_t inputs = conv.input_channels / conv.groups;
   std::vector<int64_t> sizes = {conv.groups, conv.output_channels / conv.groups};
@@ -178,7 +178,7 @@ at::Tensor Filter(const Convolution& conv, const void* weights) {
   return ordered.flatten(0, 1).contiguous();
 }
 
-/// The input as a tensor of channels before space, whose memory has them last but where there is one spatial
+/// The input as a tensor with channels before space. In memory channels are last, except with one spatial
 /// dimension.
 at::Tensor Input(const Convolution& conv, const intact_linear_desc& linear, const void* a) {
   std::vector<int64_t> sizes = {conv.batch};
@@ -209,7 +209,7 @@ at::Tensor Convolve(const Convolution& conv, const intact_linear_desc& linear, c
   const at::Tensor input = Input(conv, linear, a);
   const int64_t zero_point = linear.c_zero_point;
   if (conv.transposed) {
-    if (linear.activation != INTACT_ACTIVATION_NONE) throw Unsupported("there is no conv_transpose_relu");
+    if (linear.activation != INTACT_ACTIVATION_NONE) throw Unsupported("PyTorch has no conv_transpose_relu");
     const std::string name = "quantized::conv_transpose" + dims;
     const c10::IValue packed = Call(name + "_prepack", filter, bias, conv.stride, conv.pad_begin,
                                     conv.output_pad, conv.dilation, conv.groups);
@@ -227,7 +227,7 @@ intact_status Conv(const intact_conv_desc* desc, const intact_linear_desc* linea
   return AnswerOf(message, [&] {
     CheckLinear(*linear);
     if (linear->a_quantization != INTACT_QUANTIZATION_STATIC) {
-      throw Unsupported("the quantization of a convolution's input is not the plan's");
+      throw Unsupported("PyTorch's convolutions do not quantize their input");
     }
     SetThreads(args->threads);
     const Convolution conv = ConvolutionOf(*desc, *args);
@@ -267,7 +267,7 @@ Configuration Configure(const char* text) {
                           .is_onednn = engine_name == "onednn"};
   if (const auto isa = options.Take("isa", kIsas)) {
     if (!result.is_onednn)
-      throw std::runtime_error("isa= is for engine=onednn: qnnpack has SSE2 kernels alone");
+      throw std::runtime_error("isa= needs engine=onednn: qnnpack has only SSE2 kernels");
     setenv("ONEDNN_MAX_CPU_ISA", isa->second, 1);
     result.name += ", " + isa->first;
   }

@@ -1,19 +1,19 @@
 // XNNPACK as a peer: its fully connected, convolution and deconvolution operators of quantized tensors.
 //
-//   isa=avx512skx, avx2, avx, sse41 or sse2    what the library is held to; it asks cpuinfo, which is told
-//                                              that the CPU has no more
+//   isa=avx512skx, avx2, avx, sse41 or sse2    limits the library to an ISA. It asks cpuinfo, so the peer
+//                                              clears cpuinfo's bits of later instructions
 //
-// What is mapped to what:
+// Translations:
 //
 //   u8×u8→u8, one scale     qu8 operators
 //   s8×s8→s8, one scale     qs8 operators; weights have no zero point
-//   s8×s8→s8, by channels   convolution with a scale per channel; a GEMM is one of kernel 1×1
-//   scales                  scales of the input, where one serves all, or of the kernel, over scales of 1
-//   activation              the range of the output: bounds are quantized as outputs are
-//   one spatial dimension   two, the first of which is 1
+//   s8×s8→s8, by channels   convolution with a scale per channel; a GEMM becomes a 1×1 convolution
+//   scales                  the input's scale if there is one scale, else the kernel's; other scales are 1
+//   activation              the range of the output, with bounds quantized like outputs
+//   one spatial dimension   two dimensions; the first has extent 1
 //
-// Weights are laid out as the operators take them. So are activations: behind them there are XNN_EXTRA_BYTES
-// that the library may read.
+// Weights and activations are copied to the layouts that the operators take. Activations get XNN_EXTRA_BYTES
+// at the end, which the library may read.
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -46,7 +46,7 @@ ThreadPool Threads(int32_t threads) {
   return {threads == 1 ? nullptr : pthreadpool_create(static_cast<size_t>(threads)), pthreadpool_destroy};
 }
 
-/// Rows of activations, with the bytes behind them.
+/// Copies rows of activations, with XNN_EXTRA_BYTES after them.
 std::vector<uint8_t> WithExtraBytes(const void* a, int64_t rows, int64_t columns, int64_t stride) {
   const auto* const begin = static_cast<const uint8_t*>(a);
   std::vector<uint8_t> copy(begin, begin + (rows - 1) * stride + columns);
@@ -54,20 +54,20 @@ std::vector<uint8_t> WithExtraBytes(const void* a, int64_t rows, int64_t columns
   return copy;
 }
 
-/// The scale that all columns share; none where they have their own.
+/// The scale that all columns share; nothing if each has its own.
 std::optional<float> SharedScale(const std::vector<float>& scales) {
   if (scales.size() != 1) return std::nullopt;
   return scales[0];
 }
 
-/// What an operator computes with, apart from its shape. `T`: of activations, weights and outputs.
+/// The arithmetic of an operator. `T`: the type of activations, weights and outputs.
 template <class T>
 struct Quantized {
   T a_zero_point, b_zero_point, c_zero_point, c_min, c_max;
   const int32_t* bias;
 };
 
-/// `value`, a float bound of outputs, as an output.
+/// Quantizes `value`, a float bound of outputs.
 template <class T>
 T BoundOf(float value, int32_t zero_point) {
   using Limits = std::numeric_limits<T>;
@@ -89,11 +89,11 @@ Quantized<T> QuantizedOf(const intact_linear_desc& linear, const std::vector<int
     result.c_min = BoundOf<T>(linear.clamp_min, linear.c_zero_point);
     result.c_max = BoundOf<T>(linear.clamp_max, linear.c_zero_point);
   }
-  if (result.c_min >= result.c_max) throw Unsupported("XNNPACK has no output range of one value");
+  if (result.c_min >= result.c_max) throw Unsupported("XNNPACK's output range has at least two values");
   return result;
 }
 
-/// The geometry of a convolution, as operators take it.
+/// The geometry of a convolution, as arguments of operators.
 struct Plane {
   uint32_t kernel_height, kernel_width, stride_height, stride_width, dilation_height, dilation_width;
   uint32_t pad_top, pad_right, pad_bottom, pad_left, adjustment_height, adjustment_width;
@@ -163,19 +163,19 @@ void RunDeconvolution(const Calls& calls, const Operator& made, const Plane& p, 
   Check(xnn_run_operator(made.get(), pool.get()), "xnn_run_operator");
 }
 
-/// The types that an operation has in common; throws where XNNPACK has none of it.
+/// The type of A, B and C. Throws if they differ: XNNPACK has no such operators.
 int32_t TypeOf(const intact_linear_desc& linear) {
   if (linear.a_type != linear.b_type || linear.a_type != linear.c_type) {
-    throw Unsupported("XNNPACK has u8×u8→u8 and s8×s8→s8");
+    throw Unsupported("XNNPACK computes u8×u8→u8 and s8×s8→s8 only");
   }
   return linear.a_type;
 }
 
-/// A convolution by channels.
+/// Runs a convolution with a scale for each channel.
 void ConvolveByChannels(const Plane& p, const intact_linear_desc& linear,
                         const std::vector<int32_t>& b_zero_points, const std::vector<float>& scales,
                         const void* weights, const uint8_t* a, void* c, int32_t threads) {
-  if (TypeOf(linear) != INTACT_S8) throw Unsupported("u8 columns share a scale");
+  if (TypeOf(linear) != INTACT_S8) throw Unsupported("XNNPACK's u8 columns share a scale");
   const auto q = QuantizedOf<int8_t>(linear, b_zero_points);
   const Operator made =
       CreateOnPlane(xnnpack::kConvolutionQc8, p, q.a_zero_point, 1.0f, scales.data(),
@@ -183,7 +183,7 @@ void ConvolveByChannels(const Plane& p, const intact_linear_desc& linear,
   RunConvolution<int8_t>(xnnpack::kConvolutionQc8, made, p, a, c, threads);
 }
 
-/// A fully connected operator; `scales`: its arguments between the zero point of A and the weights.
+/// Runs a fully connected operator. `scales`: its arguments between the zero point of A and the weights.
 template <class T, class Calls, class... Scales>
 void FullyConnect(const Calls& calls, const Product& product, const Quantized<T>& q,
                   const std::vector<uint8_t>& weights, const uint8_t* a, int32_t threads, Scales... scales) {
@@ -296,7 +296,7 @@ intact_status Conv(const intact_conv_desc* desc, const intact_linear_desc* linea
     const Convolution conv = ConvolutionOf(*desc, *args);
     for (size_t i = 0; i < conv.stride.size(); ++i) {
       if (conv.transposed && conv.output_pad[i] >= conv.stride[i])
-        throw Unsupported("XNNPACK's adjustments are less than a stride");
+        throw Unsupported("XNNPACK's adjustments must be less than a stride");
     }
     const Plane plane = PlaneOf(conv);
     const int64_t pixels = static_cast<int64_t>(plane.batch * plane.height * plane.width);
@@ -306,7 +306,7 @@ intact_status Conv(const intact_conv_desc* desc, const intact_linear_desc* linea
                                              linear->b_zero_points + linear->b_zero_point_count);
     const std::optional<float> scale = SharedScale(scales);
     if (!scale) {
-      if (conv.transposed) throw Unsupported("deconvolutions have one scale for all channels");
+      if (conv.transposed) throw Unsupported("XNNPACK's deconvolutions have one scale for all channels");
       ConvolveByChannels(plane, *linear, b_zero_points, scales, weights, a.data(), args->c, args->threads);
     } else if (conv.transposed) {
       Deconvolve(plane, *linear, b_zero_points, *scale, weights, a.data(), args->c, args->threads);
@@ -321,7 +321,7 @@ enum Level : uint8_t { kSse2, kSse41, kAvx, kAvx2, kAvx512Skx };
 constexpr std::array<std::pair<std::string_view, Level>, 5> kLevels = {
     {{"sse2", kSse2}, {"sse41", kSse41}, {"avx", kAvx}, {"avx2", kAvx2}, {"avx512skx", kAvx512Skx}}};
 
-/// Has cpuinfo tell of no more than `level`; false if it does not tell of that much.
+/// Makes cpuinfo report no more than `level`. Returns false if the CPU lacks `level`.
 bool Confine(Level level) {
   cpuinfo_x86_isa& isa = cpuinfo_isa;
   const std::array<bool, 5> has = {true, isa.sse4_1, isa.avx, isa.avx2,

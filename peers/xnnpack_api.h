@@ -1,8 +1,8 @@
 // The calls of XNNPACK's operators, for xnnpack.cc. XNNPACK has no version numbers, and its API changed in
-// 2023; all differences are in this header.
+// 2023; this header hides all differences.
 //
 //                    2022 (Debian 12)                   2024 (Debian 13), INTACT_XNNPACK_RESHAPES
-//   create           arguments, flags                   and a code cache and a weights cache; here none
+//   create           arguments, flags                   also a code cache and a weights cache: nullptr here
 //   reshape          no such call                       shape, thread pool; returns a workspace's size
 //   setup            shape, pointers, thread pool       pointers
 //   s8 by channels   qc8                                qs8_qc8w
@@ -19,7 +19,7 @@
 
 namespace intact::xnnpack {
 
-/// The functions of an operator. `Reshape` is std::nullptr_t where XNNPACK has no such calls.
+/// The functions of an operator. `Reshape` is std::nullptr_t if XNNPACK has no such calls.
 template <class Create, class Reshape, class Setup>
 struct Calls {
   const char* name;
@@ -51,7 +51,7 @@ inline constexpr auto kDeconvolutionQu8 = INTACT_XNNPACK_CALLS(deconvolution2d_n
 inline constexpr auto kDeconvolutionQs8 = INTACT_XNNPACK_CALLS(deconvolution2d_nhwc_qs8);
 #undef INTACT_XNNPACK_CALLS
 
-/// Memory that an operator computes in; it lives until the operator has run.
+/// Memory that an operator computes in. It must live until the operator has run.
 class Workspace {
  public:
   /// A buffer of `bytes` that begins at a multiple of `alignment`, a power of two.
@@ -104,7 +104,7 @@ xnn_status SetUpConvolution(const Operator& calls, xnn_operator_t made, const st
 #endif
 }
 
-/// Sets up a deconvolution, whose output has these adjustments of its height and width.
+/// Sets up a deconvolution. `adjustments`: of its output's height and width.
 template <class Operator, class T>
 xnn_status SetUpDeconvolution(const Operator& calls, xnn_operator_t made,
                               const std::array<size_t, 3>& extents,
@@ -120,8 +120,8 @@ xnn_status SetUpDeconvolution(const Operator& calls, xnn_operator_t made,
 #endif
 }
 
-/// Removes the instructions beyond AVX-512 of Skylake-X that XNNPACK asks cpuinfo for. cpuinfo of 2022 has no
-/// members for some.
+/// Removes the instructions beyond AVX-512 of Skylake-X that XNNPACK asks cpuinfo for. cpuinfo of 2022 lacks
+/// members for some of them.
 template <class Isa>
 void RemoveNewerThanSkx(Isa* isa) {
   isa->avx512vbmi = isa->avx512vnni = isa->avx512bf16 = isa->gfni = false;

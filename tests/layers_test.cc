@@ -1,5 +1,5 @@
-// The order in which the tree stands: a folder includes only those that stand before it. So a reader can
-// begin at the first and never meets a name that is explained later.
+// The order of the tree's folders: a folder includes only folders before it. So a reader can begin with the
+// first one, and never meets a name that is explained later.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 using Order = std::vector<std::string_view>;
 
-// Public headers are before everything and not listed: they are included as <intact/…>.
+// Public headers come before everything and are not listed: they are included as <intact/…>.
 const std::vector<Order> kOrders = {
     {"core", "jit", "kernels/runtime", "kernels/problem", "kernels/weights", "kernels/codegen",
      "kernels/staging", "kernels/engines", "kernels/plans", "kernels/api", "support", "emulator",
@@ -30,7 +30,7 @@ const std::vector<Order> kOrders = {
     {"core", "support", "verify", "tools/console", "bench", "tests"},
 };
 
-// Includes of the project's own files, as they are spelled.
+// Includes of the project's own files, as they are written.
 std::vector<std::string> IncludesOf(std::istream& source) {
   std::vector<std::string> includes;
   constexpr std::string_view kInclude = "#include \"";
@@ -42,7 +42,7 @@ std::vector<std::string> IncludesOf(std::istream& source) {
   return includes;
 }
 
-// The most specific folder of `order` that `path` is in; order.size() if it is in none.
+// The index of the most specific folder of `order` that contains `path`; order.size() if there is none.
 size_t PlaceOf(const Order& order, std::string_view path) {
   size_t best = order.size();
   for (size_t i = 0; i < order.size(); ++i) {
@@ -64,13 +64,13 @@ std::string WhyOutOfOrder(const std::string& file, const std::string& include) {
   return "";
 }
 
-// Where an include is no file of the project.
+// The includes of `file` that are files of the project.
 std::vector<std::string> IncludesOfFile(const std::string& file) {
   std::ifstream source(fs::path(INTACT_SOURCE_DIR) / file);
   return IncludesOf(source);
 }
 
-// All files that `file` includes, through others too.
+// All files that `file` includes, directly or indirectly.
 std::set<std::string> Closure(const std::string& file) {
   std::set<std::string> closure;
   std::vector<std::string> open = {file};
@@ -84,7 +84,7 @@ std::set<std::string> Closure(const std::string& file) {
   return closure;
 }
 
-// The oracle sees no code that it judges, through no header: "a/b.h sees c/d.h", or "".
+// The oracle must not see code that it judges, through any header: "a/b.h sees c/d.h", or "".
 std::string WhatItMustNotSee(const std::string& file, const std::set<std::string>& closure) {
   const bool is_oracle = file.starts_with("reference/");
   const bool is_verifier = file.starts_with("verify/") && !file.starts_with("verify/targets/");

@@ -1,6 +1,6 @@
 """LiteRT as a target: intact verify sweep --quick --target python:litert_target.py:Xnnpack
 
-`Xnnpack` is the default set of kernels, `BuiltIn` the set without delegates, `Reference` the third."""
+`Xnnpack` uses the default kernels, `BuiltIn` the kernels without delegates, `Reference` the reference kernels."""
 
 import flatbuffers
 import numpy as np
@@ -19,7 +19,7 @@ class Xnnpack:
     arithmetic = "any"
 
     def run(self, p, a, weights, output, code, kind, options, axis):
-        """A model of one operator on `a`. The scale of activations and of outputs is 1: that of weights is the whole."""
+        """Runs a model of one operator on `a`. Activations and outputs have scale 1, so the weights have the whole scale."""
         buffers, tensors = [schema.BufferT()], []
 
         def tensor(shape, dtype, scales, zero_point, data=None, axis=0):

@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper
 
 
 def run(op, a, constants, c_dtype, **attributes):
-    """One operator on `a`. `constants` are its inputs by name, in order; None is where `a` goes."""
+    """Runs one operator on `a`. `constants`: its inputs by name, in order; None stands for `a`."""
     names = ["a" if value is None else name for name, value in constants.items()]
     tensors = [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in constants.items() if value is not None]
     graph = helper.make_graph(
@@ -36,8 +36,8 @@ class OnnxRuntime:
         if p.c_type == "s32":
             return run(integer, a, {"a": None, "w": w, "az": a_point, "wz": w_point}, np.int32, **attributes)
         if p.c_type != p.a_type or (p.a_type, p.b_type) == ("s8", "u8"):
-            raise NotImplementedError("outputs have the activations' type, and s8 x u8 is not there")
-        one = np.float32(1)  # the scale of activations and of outputs: that of weights is the whole
+            raise NotImplementedError("outputs must have the activations' type; s8 x u8 is not supported")
+        one = np.float32(1)  # the scale of activations and of outputs, so the weights have the whole scale
         scale = p.scales[0] if p.scales.size == 1 else p.scales
         if p.scales.size > 1:
             w_point = np.full(channels, w_point, w.dtype)
@@ -49,7 +49,7 @@ class OnnxRuntime:
 
     def conv(self, p):
         if p.c_type == "s32" and (p.a_type, p.b_type) != ("u8", "u8"):
-            raise NotImplementedError("ConvInteger is for u8 x u8")
+            raise NotImplementedError("ConvInteger takes u8 x u8 only")
         pads = [begin for begin, _ in p.padding] + [end for _, end in p.padding]
         w = np.ascontiguousarray(np.moveaxis(p.weights, -1, 1))
         y = self.run(p, "ConvInteger", "QLinearConv", np.ascontiguousarray(np.moveaxis(p.a, -1, 1)), w, len(w), pads=pads,

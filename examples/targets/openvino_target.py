@@ -1,6 +1,6 @@
 """OpenVINO as a target: intact verify pairing --target python:openvino_target.py:OpenVino
 
-Its quantized kernels run where FakeQuantize and int8 constants surround a float product; here the activations' scale is 1."""
+Its quantized kernels run if FakeQuantize and int8 constants surround a float product. Here the activations' scale is 1."""
 
 import numpy as np
 import openvino
@@ -23,8 +23,8 @@ class OpenVino:
         return ops.fake_quantize(x, np.float32(0), np.float32(255), np.float32(0), np.float32(255), 256)
 
     def run(self, a, w, scales, product, *options):
-        """`scales` has the shape of `w`, with 1 where one scale is for all. Compiling takes most of the time: the second run of
-        a problem takes what the first compiled."""
+        """`scales` has the rank of `w`; an extent of 1 means one scale for all. Compiling takes most of the time, so the second
+        run of a problem reuses the model of the first."""
         key = (a.shape, w.shape, w.tobytes(), scales.tobytes(), options)
         if key != self.key:
             x = ops.parameter(a.shape, np.float32)

@@ -5,7 +5,7 @@ import torch
 
 
 class Fbgemm:
-    """Weights of one scale or one for each channel, u8 in and out, a float bias."""
+    """u8 inputs and outputs, a float bias, and weights with one scale or one for each channel."""
 
     engine = "fbgemm"
     name = f"PyTorch {torch.__version__}, fbgemm"
@@ -19,7 +19,7 @@ class Fbgemm:
 
     @staticmethod
     def weights(w, p):
-        """The scale of activations and outputs is 1: that of weights is the whole."""
+        """Activations and outputs have scale 1, so the weights have the whole scale."""
         scales = torch.tensor(np.broadcast_to(p.scales, w.shape[0]).astype(np.float64))
         points = torch.zeros(w.shape[0], dtype=torch.int64)
         return torch._make_per_channel_quantized_tensor(torch.tensor(w), scales, points, 0)

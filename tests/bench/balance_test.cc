@@ -1,5 +1,5 @@
-// The shares that plans tell without running are those that they run: they cover C exactly once, for any
-// number of threads, and parts of so many runs write the bytes of one thread.
+// Plans run exactly the shares that they report. Shares cover C exactly once for any number of threads, and
+// all parts together write the bytes of one thread.
 #include "bench/balance.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ void ExpectCovers(const std::vector<Share>& shares, const Shape& shape) {
   EXPECT_TRUE(std::ranges::all_of(covered, [](int times) { return times == 1; }));
 }
 
-// A part writes what it is told to, u8 outputs, and leaves the rest as `untouched` has it.
+// A part writes only its share, u8 outputs, and leaves all other bytes as in `untouched`.
 void ExpectWritesWithin(const Share& share, const Shape& shape, const Bytes& untouched, const Bytes& own) {
   std::vector<bool> is_own(static_cast<size_t>(shape.m * shape.n));
   for (const Share::Rows& rows : share.rows) {
@@ -79,13 +79,13 @@ void ExpectSameBytes(const Plan& plan, const Workload& workload, const Case& c, 
     args.c = const_cast<uint8_t*>(cut.data());
     for (int part = 0; part < threads; ++part) ASSERT_TRUE(plan.RunPart(args, part, threads).ok());
     EXPECT_TRUE(std::equal(whole.data(), whole.data() + whole.size(), cut.data()));
-    const std::vector<Share> told = shares(threads);
+    const std::vector<Share> reported = shares(threads);
     for (size_t part = 0; part < static_cast<size_t>(threads); ++part) {
       const Bytes own = workload.NewC(c.format.c_type);
       args.c = const_cast<uint8_t*>(own.data());
       ASSERT_TRUE(plan.RunPart(args, static_cast<int>(part), threads).ok());
-      ExpectWritesWithin(part < told.size() ? told[part] : Share(), c.shape, workload.NewC(c.format.c_type),
-                         own);
+      ExpectWritesWithin(part < reported.size() ? reported[part] : Share(), c.shape,
+                         workload.NewC(c.format.c_type), own);
     }
   }
 }
@@ -133,7 +133,7 @@ TEST_F(Balances, SharesOfConvolutionsAreThoseThatRun) {
 }
 
 TEST(Balance, CountsIdleThreadsAndSharedLines) {
-  // Four rows of a line each; the second one is two threads'.
+  // Four rows of one cache line each. Two threads write the second.
   const std::vector<Share> shares = {
       {{{0, 1, 1, 0, kRow}, {1, 1, 1, 0, 32}}, 3}, {{{1, 1, 1, 32, kRow}, {2, 1, 2, 0, kRow}}, 5}, {}};
   const Balance balance = BalanceOf(shares, 4, 8, 4, 1, kRow);

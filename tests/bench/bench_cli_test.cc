@@ -25,7 +25,7 @@ class BenchCli : public intact::tests::BinaryTest {
     if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   }
 
-  /// What Google Benchmark reports of the benchmarks that match `filter`.
+  /// Google Benchmark's report of the benchmarks that match the filter in `arguments`.
   json Named(const std::string& arguments) {
     const Outcome outcome = Run(arguments + " --benchmark_format=json --benchmark_min_time=0.001");
     EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -38,7 +38,7 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--frobnicate", "--frobnicate");
   ExpectBadInput("--suite long",
                  "intact_bench: --suite: long not in "
-                 "{short,figures,thin,bert,llm,transformer,square,conv,transposed,resnet50,mobilenet_v2,"
+                 "{short,figures,small-m,bert,llm,transformer,square,conv,transposed,resnet50,mobilenet_v2,"
                  "segmentation,text_detection,text_recognition,tune}");
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
@@ -55,7 +55,7 @@ TEST_F(BenchCli, BadUsage) {
 
 TEST_F(BenchCli, NothingIsLost) {
   const std::string file = "'" + folder_ + "/x.json'";
-  ExpectBadInput("--json " + file + " --html " + file, "x.json: is the file of --json too");
+  ExpectBadInput("--json " + file + " --html " + file, "x.json: is also the file of --json");
   ExpectLostOutput("--help");
   ExpectLostOutput("--benchmark_list_tests=true");
 }
@@ -82,7 +82,7 @@ TEST_F(BenchCli, BadUsageOfGoogleBenchmark) {
                  "/missing/x: cannot be written: No such file");
   ExpectBadInput("--benchmark_out='" + folder_ + "'", "cannot be written: Is a directory");
   ExpectBadInput("--benchmark_filter=peak --json '" + folder_ + "/x.json'",
-                 "--json: has no meaning beside --benchmark_... options");
+                 "--json: has no meaning with --benchmark_... options");
 }
 
 TEST_F(BenchCli, NamedBenchmarks) {
@@ -222,9 +222,9 @@ TEST_F(BenchCli, Balance) {
   const Outcome network = Run("--suite text_recognition --isa avx2 --balance");
   EXPECT_EQ(network.status, 0) << network.err;
   EXPECT_THAT(network.out, HasSubstr("worst of all threads"));
-  ExpectBadInput("--balance --milliseconds 9", "--milliseconds: has no meaning beside --balance");
+  ExpectBadInput("--balance --milliseconds 9", "--milliseconds: has no meaning with --balance");
   ExpectBadInput("--balance --benchmark_filter=peak",
-                 "--balance: has no meaning beside --benchmark_... options");
+                 "--balance: has no meaning with --benchmark_... options");
 }
 
 TEST_F(BenchCli, TunedPlansBesideTheModels) {
@@ -248,8 +248,8 @@ TEST_F(BenchCli, TunedPlansBesideTheModels) {
       EXPECT_EQ(row["model_microseconds"], row["tuned_microseconds"]);
     }
   }
-  ExpectBadInput("--suite tune --html '" + folder_ + "/x.html'", "--html: has no meaning beside --tune");
-  ExpectBadInput("--benchmark_filter=peak --tune", "--tune: has no meaning beside --benchmark_... options");
+  ExpectBadInput("--suite tune --html '" + folder_ + "/x.html'", "--html: has no meaning with --tune");
+  ExpectBadInput("--benchmark_filter=peak --tune", "--tune: has no meaning with --benchmark_... options");
 }
 
 TEST_F(BenchCli, NamedTunedConvolutions) {

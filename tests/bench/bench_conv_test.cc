@@ -1,5 +1,5 @@
-// Convolutions in intact_bench: networks as suites, shapes and names, that another convolution is not taken
-// for the right one, and what is reported of a network.
+// Convolutions in intact_bench: networks as suites, shapes and names, recognition of other convolutions, and
+// reports of a network.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using reference::Model;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Convolutions of a network, those by kind, and their multiplications: what is published of it.
+/// A network's convolutions, by kind, and its multiplications, as published.
 struct Totals {
   std::map<Kind, int> kinds;
   double multiplications = 0;
@@ -52,7 +52,7 @@ TEST(Suites, NetworksAddUp) {
                                       Pair(Kind::kGrouped, 1), Pair(Kind::kDepthwise, 2)));
 }
 
-// What was counted of the networks' files.
+// Counted from the networks' files.
 TEST(Suites, TrainedNetworksAddUp) {
   using testing::Pair;
   const Totals segmentation = TotalsOf("segmentation");
@@ -68,7 +68,7 @@ TEST(Suites, TrainedNetworksAddUp) {
   EXPECT_EQ(recognition.multiplications, 692197440);
 }
 
-// Every layer of a network but the first reads what some layer before it writes.
+// Every layer of a network except the first reads an output of a layer before it.
 TEST(Suites, NetworksAreConnected) {
   for (const char* name : {"resnet50", "mobilenet_v2"}) {
     std::set<std::vector<int64_t>> outputs;
@@ -136,8 +136,8 @@ const std::vector<Recognised> kConvolutions = {
 INSTANTIATE_TEST_SUITE_P(Convolutions, Recognition, testing::ValuesIn(kConvolutions),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// Each is a convolution too, but another one.
-TEST(RecognitionOfConvolutions, TellsThemApart) {
+// Each is another convolution than the case's.
+TEST(RecognitionOfConvolutions, DistinguishesThem) {
   Case c;
   c.shape = Shape::Of({7, 8, 12, 20, 3, 1, 2, 1});
   const Workload workload(c);
@@ -189,7 +189,8 @@ TEST(RecognitionOfConvolutions, SignOfFloatZeroDoesNotCount) {
   EXPECT_GT(zeros, 0);
 }
 
-/// Two layers of a network on one ISA: a dense one, twice, and a depthwise one; and its first.
+/// Two layers of a network on one ISA: a dense one, which occurs twice, and a depthwise one; and the first
+/// call.
 Results MadeUpNetwork() {
   Results results = MadeUpResults();
   const auto row = [](const Geometry& geometry, int times, double ours, double theirs, double in_float) {

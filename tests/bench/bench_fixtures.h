@@ -1,5 +1,5 @@
-// What the tests of intact_bench share: a contender that computes by the reference and may be spoilt, what is
-// recognised of it, and results to report.
+// Code that the tests of intact_bench share: a contender that computes with the reference and may spoil the
+// result, recognition of its results, and results for reports.
 #ifndef INTACT_TESTS_BENCH_BENCH_FIXTURES_H_
 #define INTACT_TESTS_BENCH_BENCH_FIXTURES_H_
 
@@ -34,7 +34,7 @@
 
 namespace intact::bench {
 
-/// Computes by the reference, in whatever model, and spoils the result.
+/// Computes with the reference, by any model, and spoils the result.
 class FakeContender final : public Contender {
  public:
   using Spoil = std::function<void(const uint8_t* a, uint8_t* c)>;
@@ -109,16 +109,16 @@ inline Case SmallCase() {
 
 inline constexpr std::array kBoth = {reference::Model::kExact, reference::Model::kMaddubs};
 
-/// What Workload::Recognise() is to tell.
+/// The expected result of Workload::Recognise().
 struct Recognised {
   const char* name;
   Shape shape;
   Format format;
 };
-// What googletest prints instead of its bytes.
+// GoogleTest prints this instead of bytes.
 inline void PrintTo(const Recognised& recognised, std::ostream* out) { *out << recognised.name; }
 
-/// The tests of it (bench_test.cc), for the shapes that either file gives.
+/// Tests of Recognise() (bench_test.cc), with the shapes of either file.
 class Recognition : public testing::TestWithParam<Recognised> {
  protected:
   static Case What() {
@@ -140,7 +140,7 @@ class Recognition : public testing::TestWithParam<Recognised> {
   const Workload workload_{What()};
 };
 
-/// Whose kernels are generated.
+/// The ISAs with generated kernels.
 inline std::vector<core::Isa> GeneratedIsas() {
   std::vector<core::Isa> isas;
   for (const core::Isa isa : core::kAllIsas) {
@@ -150,7 +150,7 @@ inline std::vector<core::Isa> GeneratedIsas() {
   return isas;
 }
 
-/// The suite measured for as short as it can be.
+/// Measures a suite as briefly as possible.
 inline Results RunTiny(const Suite& suite, const std::vector<core::Isa>& isas = GeneratedIsas()) {
   Request request;
   request.suite = &suite;
@@ -161,7 +161,8 @@ inline Results RunTiny(const Suite& suite, const std::vector<core::Isa>& isas = 
   return results ? *results : Results{};
 }
 
-/// Results of two shapes on one ISA: intact takes 10 and 20 us, the peer, which saturates, 20 and 80 us.
+/// Results of two shapes on one ISA: intact takes 10 and 20 us. The peer, which saturates, takes 20 and 80
+/// us.
 inline Results MadeUpResults() {
   Results results;
   results.suite = "made up";
@@ -182,7 +183,7 @@ inline Results MadeUpResults() {
                       {"intact", kU8, "ours", "exact", 20, 0.01},
                       {"onednn", kS32, "theirs", "saturates", 80, 0.02},
                       {"onednn", kU8, "theirs", "exact", 40, 0.02}};
-  results.rows = {compute, thin};
+  results.rows = {compute, few_rows};
   results.first_calls = {{"avx2", "", 12.5, 3.25, 1.95}};
   return results;
 }

@@ -1,5 +1,5 @@
-// The parts of intact_bench: its cases, that nothing wrong is timed, and what it reports. Times themselves
-// are never asserted. What is of convolutions alone is in bench_conv_test.cc.
+// The parts of intact_bench: cases, checks of results before timing, and reports. Times are never asserted.
+// Tests of convolutions only are in bench_conv_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,10 +87,10 @@ TEST(Case, Names) {
   EXPECT_EQ(c.Name(), "gemm/isa:avx2/peer:onednn/weights:laplace/m:1/n:1/k:1/threads:2");
 }
 
-TEST_P(Recognition, TellsTheModels) {
+TEST_P(Recognition, NamesTheModels) {
   EXPECT_EQ(Recognise(Fake(Model::kExact)), Model::kExact);
   EXPECT_EQ(Recognise(Fake(Model::kExact), {kBoth.data(), 1}), Model::kExact);
-  // Nothing saturates with a pair's one channel, or with an eighth of the range.
+  // Pairs with one channel do not saturate, nor do activations of an eighth of the range.
   const bool saturates = KindOf(GetParam().shape) != Kind::kDepthwise && GetParam().format != kFloat;
   EXPECT_EQ(Recognise(Fake(Model::kMaddubs)), saturates ? Model::kMaddubs : Model::kExact);
   if (!saturates) return;
@@ -104,7 +104,7 @@ TEST_P(Recognition, FindsPlantedFaults) {
     const auto spoil = [&](const uint8_t* /*a*/, uint8_t* c) { c[row * RowBytes() + RowBytes() / 2] ^= 1; };
     EXPECT_EQ(Recognise(Fake(Model::kExact, spoil)), std::nullopt);
   }
-  // Only where activations are not all the same.
+  // Spoils the output only if activations differ.
   const auto spoil_ordinary = [&](const uint8_t* a, uint8_t* c) {
     if (a == workload_.a(GetParam().format)) c[Bytes() - 1] ^= 1;
   };
@@ -115,7 +115,7 @@ TEST_P(Recognition, FindsOutputsThatAreNotWritten) {
   FakeContender fake = Fake(Model::kExact);
   fake.writes = false;
   EXPECT_EQ(workload_.Recognise(&fake, GetParam().format, kBoth), std::nullopt);
-  // Nor is what an earlier contender left in freed memory taken for a result.
+  // The right result of an earlier contender in freed memory must not be accepted.
   for (int i = 0; i < 2; ++i) {
     auto c = workload_.NewC(GetParam().format.c_type);
     EXPECT_EQ(std::count(c.data(), c.data() + c.size(), c[0]), Bytes());
@@ -166,7 +166,7 @@ TEST_F(MeasuredRow, WhatIsWrongIsNotTimed) {
   EXPECT_THAT(outcomes, ElementsAre(Pair("exact", true), Pair("wrong: not timed", false),
                                     Pair("wrong: not timed", false), Pair("saturates", true),
                                     Pair("wrong: not timed", false), Pair("not today", false)));
-  std::vector<bool> ran_on;  // beyond the two runs of the check
+  std::vector<bool> ran_on;  // runs after the two of the check
   for (size_t i = 0; i + 1 < entrants.size(); ++i) {
     ran_on.push_back(dynamic_cast<FakeContender&>(**entrants[i].contender).runs > 2);
   }
@@ -185,7 +185,7 @@ constexpr std::array kTinyLayers = {Layer{{8, 64, 1024}},
                                     Layer{Shape::Of({9, 20, 64, 32, {1, 3}, {1, 2}, 1, 1, false, 2})}};
 constexpr Suite kTinySuite = {"tiny", "for tests", kTinyLayers};
 
-// Trained: a dense convolution, a matrix product, and a depthwise one, none of whose pairs can saturate.
+// Trained layers: a dense convolution, a matrix product, and a depthwise one without pairs that saturate.
 constexpr std::array kTinyTrained = {Layer{Shape::Of({9, 20, 64, 32, {5, 3}, {2, 1}}), 2, {{3, 4}}},
                                      Layer{{40, 32, 120}, 1, {{5, 3}}},
                                      Layer{Shape::Of({9, 8, 32, 32, 3, 1, 32}), 1, {{0, 5}}}};
@@ -248,14 +248,14 @@ TEST_F(MeasuredRow, NetworksHaveSaturatingKernelsAndFloats) {
 TEST(BenchReport, Derives) {
   const Results results = MadeUpResults();
   const Row& compute = results.rows[0];
-  const Row& thin = results.rows[1];
+  const Row& few_rows = results.rows[1];
   EXPECT_DOUBLE_EQ(Gops(compute, *compute.Find("intact", kS32)), 100);
   EXPECT_FALSE(IsMemoryBound(compute));
   EXPECT_DOUBLE_EQ(OfRoof(compute, *compute.Find("intact", kS32)), 0.5);
   EXPECT_DOUBLE_EQ(*SpeedUp(compute, "onednn", kS32), 2);
   EXPECT_EQ(SpeedUp(compute, "onednn", kU8), std::nullopt);
   EXPECT_NEAR(*CostOf(compute, kU8), 0.05, 1e-9);
-  EXPECT_TRUE(IsMemoryBound(thin));
+  EXPECT_TRUE(IsMemoryBound(few_rows));
   EXPECT_DOUBLE_EQ(OfRoof(few_rows, *few_rows.Find("intact", kS32)), 0.25);
   EXPECT_TRUE(results.AllRight()) << "a peer's failure is not ours";
   Results wrong = results;

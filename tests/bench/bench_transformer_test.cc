@@ -1,5 +1,5 @@
-// What intact_bench has for transformers: GEMMs of float32 numbers that runs quantize, batches whose runs
-// give B; the passes of engines around a library that has neither.
+// Transformers in intact_bench: GEMMs of float32 activations that runs quantize, batches with runtime B, and
+// the passes of engines around a library that has neither.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,8 +109,8 @@ const std::vector<Recognised> kTransformers = {
 INSTANTIATE_TEST_SUITE_P(Transformers, Recognition, testing::ValuesIn(kTransformers),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// One scale of all rows is not taken for each row's own, nor the other way.
-TEST(RecognitionOfDynamicGemms, TellsThemApart) {
+// One scale for all rows and a scale for each row are not confused.
+TEST(RecognitionOfDynamicGemms, DistinguishesThem) {
   Case c;
   c.shape = Dynamic(9, 40, 256);
   const Workload workload(c);
@@ -121,8 +121,8 @@ TEST(RecognitionOfDynamicGemms, TellsThemApart) {
   }
 }
 
-// Each item has its own B, in the order that the shape tells.
-TEST(RecognitionOfBatches, TellsThemApart) {
+// Each item has another B, in the shape's order.
+TEST(RecognitionOfBatches, DistinguishesThem) {
   Case c;
   c.shape = Batched(5, 24, 96, kKeys);
   const Workload workload(c);
@@ -144,7 +144,7 @@ TEST(RecognitionOfBatches, TellsThemApart) {
   EXPECT_EQ(workload.Recognise(&fake, c.format, kBoth), std::nullopt) << "the first item's B for all";
 }
 
-/// A problem of m×k numbers.
+/// A problem with m×k float32 activations.
 reference::Gemm Numbers(int64_t m, int64_t k, bool by_row) {
   verify::Problem problem;
   problem.m = m;
@@ -157,7 +157,7 @@ reference::Gemm Numbers(int64_t m, int64_t k, bool by_row) {
   return verify::MaterializeGemm(problem);
 }
 
-// The passes around exact sums give the contract's bytes, of whole vectors and of what is left over.
+// The passes around exact sums give the contract's bytes, in whole vectors and in the tail.
 TEST(EnginePasses, AreTheContracts) {
   for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512}) {
     if (!jit::HardwareIsas().Has(isa)) continue;
@@ -172,7 +172,7 @@ TEST(EnginePasses, AreTheContracts) {
         std::vector<uint8_t> a(x.size());
         passes.Quantize(x.data(), a.data());
         EXPECT_EQ(a, gemm.a);
-        reference::Gemm product = gemm;  // without zero points
+        reference::Gemm product = gemm;  // the product has no zero points
         product.a_zero_points.clear();
         std::vector<int32_t> sums = reference::Accumulators(product, Model::kExact);
         passes.Dequantize(sums.data());
@@ -184,7 +184,7 @@ TEST(EnginePasses, AreTheContracts) {
   }
 }
 
-// Ties may round the zero point and the largest number up, to 256 in all.
+// Ties may round the zero point and the largest number up, to 256 together.
 TEST(EnginePasses, Clamp) {
   constexpr int64_t kDepth = 80;
   std::vector<float> x(kDepth, 155.5f);
@@ -224,7 +224,7 @@ TEST(MeasuredTransformer, IsExactAndPeersAreLabelled) {
   }
 }
 
-// Which of two formats takes longer shows, whatever the machine does meanwhile.
+// The longer of two formats is recognised, whatever else the machine does.
 TEST(MeasuredTransformer, CostIsOverStatic) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   Case c;
@@ -248,7 +248,7 @@ TEST(MeasuredTransformer, CostIsOverStatic) {
   }
 }
 
-/// A dynamic GEMM on one ISA, of 10 us if it is static, and a batch of which peers take s8 Bs only.
+/// A dynamic GEMM on one ISA, of 10 us with static quantization, and a batch for which peers take s8 Bs only.
 Results MadeUpTransformer() {
   Results results = MadeUpResults();
   Row dynamic = {"avx2", Dynamic(128, 768, 768), 1, "maddubs/ymm", 30000, 1000, {}};
@@ -289,12 +289,13 @@ TEST(BenchReport, TextOfTransformers) {
   EXPECT_THAT(text, testing::ContainsRegex(
                         "128×768×768 +15099\\.5 +7549\\.7! +2\\.00x +50 % peak +\\+5\\.0 % +4748\\.3! "
                         "+3\\.00x +\\+2\\.0 % +- +- +2849\\.0 +5\\.00x\n"));
-  EXPECT_THAT(text, HasSubstr("onednn f32: in float; its ratio is that of intact's f32 by tensor\n"));
+  EXPECT_THAT(
+      text, HasSubstr("onednn f32: computed in float; its ratio compares it with intact's f32 by tensor\n"));
   EXPECT_THAT(text, HasSubstr("128×768×768, onednn, f32 by row: wrong: not timed\n"));
-  EXPECT_THAT(text, HasSubstr("\navx2, batches whose runs give B: peak is maddubs/ymm\n"));
+  EXPECT_THAT(text, HasSubstr("\navx2, batches with runtime B: peak is maddubs/ymm\n"));
   EXPECT_THAT(
       text, testing::ContainsRegex("3×\\(128×128×64\\) u8×u8ᵀ +62\\.9 +78\\.6! +0\\.80x +41\\.9! +1\\.50x"));
-  EXPECT_THAT(text, HasSubstr("peers take no u8 Bs, and are given s8 ones\n"));
+  EXPECT_THAT(text, HasSubstr("peers take no u8 Bs, and get s8 Bs instead\n"));
   EXPECT_THAT(text, testing::ContainsRegex(
                         "\n  ISA +M×N×K +by tensor +by row\n  avx2 +128×768×768 +\\+5\\.0 % +\\+2\\.0 %\n"));
   EXPECT_THAT(ToText(MadeUpResults()), testing::Not(HasSubstr("by tensor")));
@@ -316,7 +317,7 @@ TEST(BenchReport, JsonOfTransformers) {
   EXPECT_EQ(batch["dynamic"], false);
   EXPECT_NEAR(batch["fused_cost"], 0.1, 1e-9);
   EXPECT_EQ(batch["timings"][5]["quantization"], "none");
-  // Rows come back from the processes that measured them.
+  // Rows are passed back as JSON by the processes that measured them.
   for (const Row& row : MadeUpTransformer().rows) {
     const nlohmann::json text = row;
     EXPECT_EQ(nlohmann::json(text.get<Row>()), text);

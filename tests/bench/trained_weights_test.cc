@@ -1,5 +1,5 @@
-// Weights like those of trained layers: that they have the figures of the networks' files, by the library's
-// own certificate.
+// Weights that resemble trained layers have the figures of the networks' files, by the library's own
+// certificate.
 #include "bench/trained_weights.h"
 
 #include <gtest/gtest.h>
@@ -25,10 +25,10 @@ Case CaseOf(const Layer& layer) {
   return c;
 }
 
-/// The percentage of failing pairs that the library certifies of a layer's weights.
+/// The percentage of failing pairs in the library's certificate of a layer's weights.
 double CertifiedShare(const Layer& layer) {
   Case c = CaseOf(layer);
-  // The certificate depends on the weights alone; few pixels are quickly made.
+  // The certificate depends on the weights only, so few pixels suffice.
   if (c.shape.conv) {
     c.shape.conv->height = std::min<int64_t>(c.shape.conv->height, 4);
     c.shape.conv->width = std::min<int64_t>(c.shape.conv->width, 4);
@@ -47,7 +47,7 @@ double CertifiedShare(const Layer& layer) {
 
 constexpr std::array kNetworks = {"segmentation", "text_detection", "text_recognition"};
 
-// Within a tenth of the file's share, and two pairs.
+// The share is within a tenth of the file's share, plus two pairs.
 TEST(TrainedWeights, HaveTheShareOfFailingPairs) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   constexpr size_t kEvery = 6;
@@ -56,7 +56,7 @@ TEST(TrainedWeights, HaveTheShareOfFailingPairs) {
     for (size_t i = 0; i < suite.layers.size(); i += kEvery) {
       const Layer& layer = suite.layers[i];
       const Geometry g = layer.shape.AsConvolution();
-      if (g.Channels() == 1) continue;  // has no pairs
+      if (g.Channels() == 1) continue;  // no pairs
       SCOPED_TRACE(std::string(network) + ": " + layer.shape.ToString());
       const double expected = layer.weights->failing_pairs_percent;
       const double pair = 100.0 / static_cast<double>(g.c_out * g.Taps() * ((g.Channels() + 1) / 2));
@@ -65,7 +65,7 @@ TEST(TrainedWeights, HaveTheShareOfFailingPairs) {
   }
 }
 
-// What is above a channel's own kurtosis comes of different scales of channels, which are quantized away.
+// A kurtosis above a channel's own comes from different scales of channels, which quantization removes.
 TEST(TrainedWeights, HaveAtMostTheKurtosis) {
   for (const char* network : kNetworks) {
     for (const Layer& layer : FindSuite(network)->layers) {
@@ -78,7 +78,7 @@ TEST(TrainedWeights, HaveAtMostTheKurtosis) {
   }
 }
 
-// One channel alone has no scales: there the kurtosis decides, where the share leaves it open.
+// A single channel has one scale. There the kurtosis decides if the share leaves a choice.
 TEST(TrainedWeights, OfOneChannelHaveTheKurtosis) {
   for (const double kurtosis : {2.5, 8.0, 50.0, 400.0}) {
     const std::vector<int8_t> weights = DrawLike({0, kurtosis}, 1, 2048, 1);

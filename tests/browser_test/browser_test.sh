@@ -1,6 +1,6 @@
 #!/bin/sh
-# Opens a report in Chromium, without a screen and without a network: wide and narrow, light and dark. What the page must
-# be like is told in checks.js, which writes what it found into the page.
+# Opens a report in Chromium, without a screen and without a network: wide and narrow, light and dark. checks.js checks the
+# page and writes what it found into it.
 #
 #   browser_test.sh INTACT PLUGIN
 set -eu

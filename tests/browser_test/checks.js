@@ -11,7 +11,7 @@ const expect = (condition, what) => { if (!condition) problems.push(what); };
 
 expect(document.documentElement.scrollWidth <= innerWidth, 'the page is wider than its window');
 const dark = matchMedia('(prefers-color-scheme: dark)').matches;
-expect(dark === (scheme === 'dark'), 'the browser does not prefer what it was told to');
+expect(dark === (scheme === 'dark'), 'the browser ignores the requested colour scheme');
 const style = getComputedStyle(document.body);
 expect((lightness(style.backgroundColor) < 0.5) === dark, 'the page does not follow the colour scheme');
 for (const element of document.querySelectorAll('body, td, th, .note, .good, .bad, .doubtful, input')) {

@@ -12,8 +12,8 @@
 namespace intact::core {
 namespace {
 
-// A descriptor none of whose fields is as the initializer has it. A new field of intact_linear_desc does not
-// compile here until it has a value.
+// A descriptor in which no field has the initializer's value. A new field of intact_linear_desc does not
+// compile here until it gets a value.
 intact_linear_desc FullDesc(const Linear& vectors) {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
   auto& [struct_size, a_type, b_type, c_type, mode, max_isa, a_zero_point, c_zero_point, activation,
@@ -89,7 +89,7 @@ TEST(Linear, ListsEachOfItsFieldsOnce) {
   [[maybe_unused]] auto& [a_type, b_type, c_type, mode, a_zero_point, c_zero_point, a_min, a_max, range_check,
                           a_quantization, a_source_type, post_ops, b_zero_points, bias_s32, bias_f32, scales,
                           fixed_point, multipliers, shifts, lookup_table, overflow, pairing] = linear;
-  EXPECT_EQ(names.size(), 22u) << "as many as are bound above";
+  EXPECT_EQ(names.size(), 22u) << "the number of names bound above";
 }
 
 TEST(PostOps, AreKeptInTheirOrder) {

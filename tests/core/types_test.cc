@@ -29,7 +29,7 @@ TEST(Types, HaveTheirSizesAndLimits) {
   }
 }
 
-// Every element is stored as it was read; a bfloat16 is the upper half of a float.
+// Every element is stored as it was read. A bfloat16 is the upper half of a float.
 TEST(Types, ElementsSurviveDecodingAndEncoding) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     std::array<uint8_t, 2> element, again = {};
@@ -53,7 +53,7 @@ TEST(Types, ElementsSurviveDecodingAndEncoding) {
   }
 }
 
-// A float16 by integers alone, in units of the least, 2⁻²⁴.
+// A float16 computed with integers only, in units of the smallest, 2⁻²⁴.
 TEST(Types, Float16IsBinary16) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     std::array<uint8_t, 2> element, again = {};

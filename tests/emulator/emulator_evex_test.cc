@@ -1,6 +1,6 @@
-// What the emulator's interpreter makes of EVEX-encoded instructions and of mask registers: the former are
-// compared with their VEX-encoded twins, executed by the CPU on each half, and with plain definitions where
-// they have none.
+// The emulator's interpreter on EVEX-encoded instructions and mask registers. EVEX-encoded instructions are
+// compared with their VEX-encoded twins, which the CPU executes on each half. Instructions without a twin are
+// compared with plain definitions.
 #include <asmjit/x86.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ x86::Assembler& Masked(x86::Assembler& as, Masking masking) {
   return as;
 }
 
-/// `result` as it comes out of the mask: the low `bytes`, elements of `element` bytes.
+/// `result` after masking: the low `bytes`, elements of `element` bytes.
 Vector ByMask(const Machine& machine, const Vector& before, const Vector& result, size_t bytes,
               size_t element, Masking masking) {
   Vector out;
@@ -52,7 +52,7 @@ Vector ByMask(const Machine& machine, const Vector& before, const Vector& result
   return out;
 }
 
-/// What the VEX-encoded twin makes of the halves of two vectors, and of the one `to` that it writes.
+/// The result of the VEX-encoded twin on the halves of two vectors. `to`: the destination before.
 Vector TwinNatively(const Twin& twin, const Vector& to, const Vector& first, const Vector& second,
                     int immediate) {
   Vector out;
@@ -72,7 +72,7 @@ Vector TwinNatively(const Twin& twin, const Vector& to, const Vector& first, con
 
 constexpr size_t kTo = 21, kFirst = 9, kSecond = 30;
 
-/// Interprets `body`; nothing but what `expect` changes of `before` may have changed.
+/// Interprets `body`. Expects the changes that `expect` makes to `before`, and no others.
 void ExpectChanges(const Machine& before, const Emit& body, const std::function<void(Machine*)>& expect,
                    const std::string& what) {
   Machine expected = before;
@@ -100,7 +100,7 @@ void ExpectEvexAsTwin(const Twin& twin, size_t bytes, Masking masking, int immed
     };
   };
   ExpectChanges(before, emit(Register(bytes, kSecond)), expect(before.vectors[kSecond]), what);
-  // A compressed displacement, and one that is none.
+  // A displacement that is compressed, and one that is not.
   for (const int displacement : {2 * static_cast<int>(bytes), 3}) {
     Vector second;
     std::copy_n(before.memory.begin() + 512 + displacement, bytes, second.bytes.begin());
@@ -189,7 +189,7 @@ TEST(EvexOperations, MultiplyBytes) {
   }
 }
 
-// As GNU as 2.44 encodes them.
+// Encodings by GNU as 2.44.
 TEST(EvexDot, HasItsEncodings) {
   const auto bytes = [](jit::DotSigns signs, const x86::Vec& to, const x86::Vec& first,
                         const asmjit::Operand_& second) {
@@ -243,7 +243,7 @@ TEST(EvexOperations, Permute) {
     ExpectLanes<uint64_t>(
         "vpermq", bytes, 8, [&](x86::Assembler& as) { as.emit(x86::Inst::kIdVpermq, to, second, 0x4e); },
         [&](const Machine& machine, size_t i) { return Of<uint64_t>(machine.vectors[kSecond])[i ^ 2]; });
-    // The lower half of the quarters from the first source, the upper from the second.
+    // The lower two quarters come from the first source, the upper two from the second.
     for (const unsigned immediate : {0x88U, 0xddU, 0x4eU, 0x01U, 0xe4U}) {
       const auto quarter = [&](size_t number) -> std::pair<size_t, size_t> {
         if (bytes == 64) return {number < 2 ? kFirst : kSecond, immediate >> (2 * number) & 3};
@@ -322,7 +322,7 @@ __attribute__((target("f16c"))) uint16_t ToHalf(uint32_t bits) {
   return _cvtss_sh(std::bit_cast<float>(bits), _MM_FROUND_TO_NEAREST_INT);
 }
 
-// As F16C's VEX-encoded instructions, which every CPU with AVX2 has.
+// Compared with F16C's VEX-encoded instructions, which every CPU with AVX2 has.
 TEST(EvexOperations, ConvertHalfFloats) {
   const auto memory = x86::ptr(x86::rbx, 32);
   for (const size_t bytes : {16, 32, 64}) {

@@ -1,5 +1,5 @@
-// What the emulator's interpreter makes of instructions on general registers, compared with what the CPU
-// makes of them; and where it stops.
+// The emulator's interpreter on instructions of general registers, compared with the CPU; and instructions at
+// which it stops.
 #include <asmjit/x86.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(GeneralOperations, StepAndShift) {
       ExpectAsNatively([&](x86::Assembler& as) { as.sar(to, count); }, what, defined);
     }
   }
-  // Steps over the ends of the ranges.
+  // Steps beyond the ends of the ranges.
   ExpectAsNatively(
       [](x86::Assembler& as) {
         as.mov(x86::ecx, 0x7fffffff);

@@ -15,8 +15,8 @@ namespace {
 
 using emulator::ScopedEmulator;
 
-/// Does nothing on CPUs with AVX-512, whose registers hold all.
-TEST(ScopedEmulator, TellsWhatItDoesNotKnow) {
+/// Does nothing on CPUs with AVX-512, whose registers hold everything.
+TEST(ScopedEmulator, ReportsWhatItDoesNotKnow) {
   if (asmjit::CpuInfo::host().hasFeature(asmjit::CpuFeatures::X86::kAVX512_F)) GTEST_SKIP() << "has AVX-512";
   const auto run = [](const Emit& last) {
     const CheckedEmulator emulator;

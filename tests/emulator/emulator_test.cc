@@ -1,5 +1,5 @@
-// Each emulated instruction is emitted and compared with a scalar computation. Where the CPU has the
-// instruction it runs natively and the same comparisons hold; each test prints which it was.
+// Emits each emulated instruction and compares it with a scalar computation. If the CPU has the instruction,
+// it runs natively and is compared too. Each test prints who executed it.
 #include "emulator/emulator.h"
 
 #include <asmjit/x86.h>
@@ -35,7 +35,7 @@ namespace {
 
 namespace x86 = asmjit::x86;
 
-/// std::mt19937 makes 32 bits, in a type of 64.
+/// std::mt19937 draws 32 bits in a 64-bit type.
 uint32_t Draw(std::mt19937& generator) { return static_cast<uint32_t>(generator()); }
 
 std::vector<uint8_t> RandomBytes(size_t count, uint32_t seed) {
@@ -61,7 +61,7 @@ void RunEmitted(const Emit& emit) {
   runtime.release(run);
 }
 
-/// Runs `run` and states who executed its instructions.
+/// Runs `run` and prints who executed its instructions.
 template <class Run>
 void StateWhoExecutes(const Run& run) {
   const uint64_t before = ScopedEmulator::Count();
@@ -87,7 +87,7 @@ void EmitVexDot(x86::Assembler& as, DotSigns signs, const x86::Vec& accumulator,
 
 bool HasAvx512() { return asmjit::CpuInfo::host().hasFeature(asmjit::CpuFeatures::X86::kAVX512_F); }
 
-/// All sixteen registers that VEX can name, with what AVX-512 puts above them (zero without it).
+/// All sixteen registers that VEX can name, with their upper parts of AVX-512 (zero without it).
 struct RegisterFile {
   static constexpr int kCount = 16;
   std::array<std::array<uint8_t, 64>, kCount> bytes = {};
@@ -115,7 +115,7 @@ void EmitMoveAll(x86::Assembler& as, const RegisterFile& file, bool is_load) {
   }
 }
 
-/// `registers` after the dot product dst, first, with the bytes of the second source given.
+/// `registers` after the dot product dst, first, with the given bytes as second source.
 RegisterFile ExpectedAfter(const RegisterFile& registers, DotSigns signs, uint32_t dst, uint32_t first,
                            std::span<const uint8_t> second) {
   RegisterFile result = registers;
@@ -138,7 +138,7 @@ x86::Vec VectorRegister(bool is_256, uint32_t number) {
   return is_256 ? x86::Vec(x86::ymm(number)) : x86::Vec(x86::xmm(number));
 }
 
-// As GNU as 2.40 encodes them.
+// Encodings by GNU as 2.40.
 TEST(VexDot, HasItsEncodings) {
   const auto bytes = [](DotSigns signs, const x86::Vec& dst, const x86::Vec& first,
                         const asmjit::Operand_& second) {
@@ -182,7 +182,7 @@ TEST_P(EmulatedDot, TakesEveryRegisterInEveryPlace) {
     uint32_t seed = 0;
     for (const bool is_256 : {false, true}) {
       for (uint32_t registers = 0; registers < 16 * 16 * 16;
-           registers += 7) {  // 7 is coprime: all values of each
+           registers += 7) {  // 7 is coprime: all values of each register
         const uint32_t dst = registers % 16, first = registers / 16 % 16, second = registers / 256;
         const RegisterFile before = RandomRegisters(++seed);
         RegisterFile after;
@@ -201,14 +201,13 @@ TEST_P(EmulatedDot, TakesEveryRegisterInEveryPlace) {
   });
 }
 
-/// A memory operand's form; registers by number.
+/// The form of a memory operand. Registers are numbers.
 struct Form {
   std::optional<uint32_t> base, index;
   uint32_t shift = 0;
   int32_t displacement = 0;
 
-  /// The operand, if the base or index register holds what it should; `address` is used where there is
-  /// neither.
+  /// The operand, if the base or index register has the right value. Without both registers, `address`.
   x86::Mem Operand(uint64_t address) const {
     if (base && index) return x86::ptr(x86::gpq(*base), x86::gpq(*index), shift, displacement);
     if (base) return x86::ptr(x86::gpq(*base), displacement);
@@ -230,9 +229,9 @@ std::vector<Form> AllForms() {
   std::vector<Form> forms = {Form{}};
   for (const int32_t displacement : {0, 0x40, -0x40, 0x1238, -0x1238}) {
     for (uint32_t first = 0; first < 16; ++first) {
-      // Data deep below RSP would be overwritten by the signal frame.
+      // The signal frame would overwrite data far below RSP.
       if (first != kRsp || displacement >= -0x40) forms.push_back({first, {}, 0, displacement});
-      if (first == kRsp) continue;  // cannot be an index
+      if (first == kRsp) continue;  // RSP cannot be an index
       for (const uint32_t shift : {0U, 1U, 2U, 3U}) {
         forms.push_back({{}, first, shift, displacement});
         for (uint32_t base = 0; base < 16; ++base) {
@@ -248,7 +247,7 @@ std::vector<Form> AllForms() {
 constexpr int32_t kStackRoom = 0x10000;
 constexpr uint64_t kStackIndex = 0x1800;
 
-/// RSP cannot be pointed at the operand: copies the operand to where `form` points.
+/// RSP cannot point to the operand, so this copies the operand to the place that `form` addresses.
 void EmitCopyToStack(x86::Assembler& as, const Form& form, uint64_t address, bool is_256) {
   const auto offset = static_cast<int32_t>(form.index ? kStackIndex << form.shift : 0) + form.displacement;
   as.mov(x86::rax, address);
@@ -256,7 +255,7 @@ void EmitCopyToStack(x86::Assembler& as, const Form& form, uint64_t address, boo
   as.vmovdqu(x86::ptr(x86::rsp, offset), VectorRegister(is_256, 0));
 }
 
-/// Sets the registers of `form`, all but RSP, so that it designates `address`.
+/// Sets the registers of `form`, except RSP, so that it addresses `address`.
 void EmitPoint(x86::Assembler& as, const Form& form, uint64_t address) {
   const uint64_t start = address - static_cast<uint64_t>(int64_t{form.displacement});
   const uint64_t index = form.base ? kStackIndex : start >> form.shift;
@@ -265,7 +264,8 @@ void EmitPoint(x86::Assembler& as, const Form& form, uint64_t address) {
     as.mov(x86::gpq(*form.base), form.index ? start - (index << form.shift) : start);
 }
 
-/// Saves what a function must, makes room on the stack, and leaves all registers but RSP to `body`.
+/// Saves the registers that a function must save, makes room on the stack, and leaves all registers except
+/// RSP to `body`.
 void EmitFrame(x86::Assembler& as, const std::function<void()>& body) {
   const std::array<x86::Gp, 6> saved = {x86::rbx, x86::rbp, x86::r12, x86::r13, x86::r14, x86::r15};
   for (const x86::Gp& r : saved) as.push(r);
@@ -305,7 +305,7 @@ TEST_P(EmulatedDot, MultipliesExtremes) {
   const tests::CheckedEmulator emulator;
   StateWhoExecutes([] {
     constexpr uint8_t kBytes[] = {0, 1, 0x7f, 0x80, 0xff};
-    constexpr uint32_t kSums[] = {0, 0x7fffffff, 0x80000000, 0xffffffff};  // which wrap
+    constexpr uint32_t kSums[] = {0, 0x7fffffff, 0x80000000, 0xffffffff};  // these wrap
     RegisterFile before;
     for (const uint8_t first : kBytes) {
       for (const uint8_t second : kBytes) {
@@ -395,7 +395,7 @@ TEST_P(EmulatedDot, ReadsRegistersInTheirInitialStateAsZero) {
 INSTANTIATE_TEST_SUITE_P(AllSigns, EmulatedDot, testing::ValuesIn(kAllSigns),
                          [](const auto& test) { return std::string(jit::VnniInstruction(test.param)); });
 
-/// A signal frame's XSAVE area, all garbage but for the kernel's words and XSTATE_BV.
+/// A signal frame's XSAVE area: garbage, except for the kernel's words and XSTATE_BV.
 class FakeFrame {
  public:
   explicit FakeFrame(uint64_t xstate_bv) {
@@ -418,7 +418,7 @@ class FakeFrame {
   ucontext_t context_ = {};
 };
 
-// Linux writes zeros for such components today, but XSTATE_BV is what the architecture promises.
+// Linux writes zeros for such components today, but the architecture promises only XSTATE_BV.
 TEST(VectorState, LeavesTheInitialStateWithZerosAround) {
   FakeFrame frame(0);
   std::optional<VectorState> state = VectorState::Of(frame.context());
@@ -444,7 +444,7 @@ TEST(VectorState, NeedsTheKernelsMagic) {
 // -----------------------------------------------------------------------------------------------------------
 // AMX. This process never asks the kernel for the tiles, so these run emulated on CPUs with AMX too.
 
-/// What LDTILECFG loads.
+/// The operand of LDTILECFG.
 class Config {
  public:
   Config& Tile(size_t tile, size_t rows, size_t colsb) {
@@ -468,7 +468,7 @@ void EmitLoadConfig(x86::Assembler& as, const Config& config) {
   as.ldtilecfg(x86::ptr(x86::rax));
 }
 
-/// A matrix in memory, as a tile instruction addresses it.
+/// A matrix in memory, in the layout that tile instructions address.
 struct Strided {
   const uint8_t* data;
   int64_t stride_bytes;
@@ -482,8 +482,8 @@ x86::Mem EmitAddress(x86::Assembler& as, const Strided& matrix, uint32_t shift =
   return x86::ptr(x86::r10, x86::r11, shift, kDisplacement);
 }
 
-// A CPU that has AMX executes it: then these tests compare the CPU with the same scalar computations, and its
-// own faults end the process.
+// If the CPU has AMX it executes the instructions: these tests then compare the CPU with the scalar
+// computations, and its own faults end the process.
 class EmulatedAmx : public testing::Test {
  protected:
   static bool IsNative() {
@@ -581,8 +581,8 @@ constexpr std::array<TileProduct, 4> kTileProducts = {{{"TDPBSSD", x86::Inst::kI
                                                        {"TDPBUSD", x86::Inst::kIdTdpbusd, false, true},
                                                        {"TDPBUUD", x86::Inst::kIdTdpbuud, false, false}}};
 
-/// c[m,n] += Σ_k a[m,k]·b[k,n] on dense matrices: c is rows×columns of int32, a is rows×depth, and b is in
-/// AMX's order: b[k,n] at k/4·4·columns + 4n + k%4.
+/// c[m,n] += Σ_k a[m,k]·b[k,n] on dense matrices. c is rows×columns of int32, a is rows×depth, and b has
+/// AMX's order: b[k,n] is at k/4·4·columns + 4n + k%4.
 void Multiply(const TileProduct& product, size_t rows, size_t columns, size_t depth,
               const std::vector<uint8_t>& a, const std::vector<uint8_t>& b, std::vector<uint32_t>* c) {
   const auto value = [](uint8_t byte, bool is_signed) {
@@ -599,7 +599,7 @@ void Multiply(const TileProduct& product, size_t rows, size_t columns, size_t de
   }
 }
 
-/// Multiplies random matrices in these tiles, and compares.
+/// Multiplies random matrices in these tiles, and compares with Multiply().
 void CheckTileProduct(const TileProduct& product, uint32_t tile_c, uint32_t tile_a, uint32_t tile_b,
                       uint32_t seed) {
   std::mt19937 generator(seed);
@@ -655,7 +655,7 @@ TEST_F(EmulatedAmx, GivesEachThreadItsTiles) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// The fault that `emit` leads to.
+/// The fault that `emit`'s code causes.
 template <class Emit>
 std::string FaultOf(const Emit& emit) {
   const tests::CheckedEmulator emulator;

@@ -1,5 +1,4 @@
-// What the emulator's interpreter makes of VEX-encoded instructions, compared with what the CPU makes of
-// them.
+// The emulator's interpreter on VEX-encoded instructions, compared with the CPU.
 #include <asmjit/x86.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -44,7 +43,7 @@ TEST(VexOperations, AreThoseOfTheCpu) {
   for (const Twin& twin : kShifts) ExpectVexAsNatively(twin, false);
 }
 
-// What EVEX has in another form, or not at all.
+// Instructions that EVEX has in another form, or not at all.
 TEST(VexOperations, ThatHaveNoTwin) {
   const std::vector<std::pair<const char*, Emit>> cases = {
       {"vmovdqu", [](x86::Assembler& as) { as.vmovdqu(x86::ymm1, x86::ptr(x86::rbx, 3)); }},

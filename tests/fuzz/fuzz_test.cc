@@ -1,4 +1,4 @@
-// The fuzzers' corpora, replayed: without findings, and with one where an output is tampered with.
+// Replays the fuzzers' corpora: without findings, and with findings if outputs are tampered with.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::vector<Entry> Corpus(const std::string& name) {
   return entries;
 }
 
-// The largest output element of all, and one bit.
+// Inverts a bit of the last byte.
 void FlipLast(Bytes* output) { output->back() ^= 1; }
 
 template <class Check>
@@ -80,7 +80,7 @@ TEST(Fuzz, ProblemCorpusHasNoFindings) {
   for (const Entry& entry : Corpus("problem")) EXPECT_EQ(CheckProblem(entry.bytes), "") << entry.name;
 }
 
-// Else nothing of what they ask for would be checked.
+// Refused lines and files are checked much less.
 TEST(Fuzz, MostLinesAndFilesOfTheCorporaAreTaken) {
   const auto taken = [](const std::string& name, auto read) {
     int64_t count = 0;

@@ -1,4 +1,4 @@
-// Generated code belongs to the plans that run it: it is shared while they live and goes with the last one.
+// Generated code belongs to the plans that run it: plans share it, and it is freed with the last one.
 #include "jit/code_cache.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 #include "tests/support/code_pages.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-// sanitizer/allocator_interface.h declares it, which GCC does not ship.
+// From sanitizer/allocator_interface.h, which GCC does not ship.
 extern "C" size_t __sanitizer_get_current_allocated_bytes();  // NOLINT(bugprone-reserved-identifier)
 #endif
 
@@ -84,7 +84,7 @@ Shape GroupedShape(int64_t i) {
   return shape;
 }
 
-// A plan of its own for each i, most of which have strides and extents of their own as well.
+// Makes another plan for each i. Most of them have other strides and extents too.
 void MakeAndDestroy(int64_t i) {
   const intact_mode mode = i / 4 % 2 == 0 ? INTACT_EXACT : INTACT_SATURATING;
   switch (i % 4) {
@@ -105,8 +105,7 @@ void MakeAndDestroy(int64_t i) {
   }
 }
 
-// The sanitizer keeps what is freed for a while: there what is allocated counts instead, which is no less
-// strict.
+// The sanitizer keeps freed memory for a while, so allocated memory counts instead. That is no less strict.
 int64_t HeldBytes() {
 #if defined(__SANITIZE_ADDRESS__)
   return static_cast<int64_t>(__sanitizer_get_current_allocated_bytes());
@@ -117,7 +116,7 @@ int64_t HeldBytes() {
 
 int64_t HeapBytes() { return static_cast<int64_t>(mallinfo2().uordblks + mallinfo2().hblkhd); }
 
-// What plans of any kind leave behind once, for the process.
+// Makes the allocations that plans of any kind need once per process.
 void WarmUp() {
   for (int64_t i = 0; i < 64; ++i) MakeAndDestroy(i);
 }
@@ -155,7 +154,7 @@ TEST(CodeOfPlans, KnowsNoStrides) {
   }
 }
 
-// Unrolled, they would take 146 MB and most of a minute, or not end.
+// Unrolled, they would take 146 MB and most of a minute, or never finish.
 TEST(CodeOfPlans, IsBoundedWhateverTheFilter) {
   constexpr int64_t kMostBytes = 32 << 10;
   const jit::CodeUsage before = jit::GetCodeUsage();
@@ -238,7 +237,7 @@ intact_status RunOnce(const Conv& conv, const std::vector<uint8_t>& a, std::vect
   return intact_conv_run(conv.handle(), &args);
 }
 
-// Plans of every engine live, run, and are made and destroyed meanwhile.
+// Plans of every engine live, run, and are created and destroyed at the same time.
 TEST(CodeOfPlans, IsNeverWritableWhileTheyRun) {
   const Gemm exact = MakeGemm(100, 64);
   const Gemm saturating = MakeGemm(33, 70, INTACT_SATURATING);
@@ -266,8 +265,8 @@ TEST(CodeOfPlans, IsNeverWritableWhileTheyRun) {
   stops = true;
 }
 
-// Not a limit, but a figure for those who keep many plans.
-TEST(CodeOfPlans, TellsWhatAPlanCosts) {
+// Reports a figure for users who keep many plans; not a limit.
+TEST(CodeOfPlans, ReportsWhatAPlanCosts) {
   const auto tell = [](const char* name, const auto& make) {
     const jit::CodeUsage code = jit::GetCodeUsage();
     const int64_t heap = HeapBytes();

@@ -1,5 +1,5 @@
 // Detection of caches and cores from the facts of several machines, recorded or made up, and from malformed
-// facts. Also what is printed of them.
+// facts; and their text.
 #include "jit/topology.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ constexpr int64_t kKibi = 1 << 10, kMebi = 1 << 20, kGibi = 1 << 30;
 
 using CpuidTable = std::map<std::pair<uint32_t, uint32_t>, CpuidRegisters>;  // by leaf and subleaf
 
-/// A machine made of tables. It counts what the operating system is asked.
+/// A machine made of tables. It counts queries to the operating system.
 class Machine : public MachineFacts {
  public:
   Machine() = default;
@@ -69,7 +69,7 @@ class Machine : public MachineFacts {
     files[folder + "size"] = size + "\n";
     files[folder + "shared_cpu_list"] = shared + "\n";
   }
-  /// Logical CPUs `cpus`, whose core is described as `siblings`.
+  /// Adds the logical CPUs `cpus`. Their files describe the core as `siblings`.
   void AddCore(const std::vector<int>& cpus, const std::string& siblings) {
     for (const int cpu : cpus) {
       files["cpu" + std::to_string(cpu) + "/topology/core_cpus_list"] = siblings + "\n";
@@ -79,7 +79,7 @@ class Machine : public MachineFacts {
   }
 
   CpuidTable cpuid;
-  CpuidRegisters absent;  // what leaves and subleaves return that are not in the table
+  CpuidRegisters absent;  // the result of leaves and subleaves that are not in the table
   std::map<std::string, std::string> files;
   std::map<int, int64_t> sysconf;
   std::vector<int> usable;
@@ -116,7 +116,7 @@ CpuidTable EmulatedEpyc() {
           {{0x8000001d, 3}, {0x163, 0x03c0003f, 0x1fff, 6}}};
 }
 
-// QEMU's CPU of its own (`-cpu qemu64`): sizes alone, and the highest extended leaf is below 8000001D.
+// QEMU's own CPU (`-cpu qemu64`): it reports sizes only, and its highest extended leaf is below 8000001D.
 CpuidTable Qemu64() {
   return {{{0, 0}, {0xd, 0x68747541, 0x444d4163, 0x69746e65}},
           {{0x80000000, 0}, {0x8000000a, 0x68747541, 0x444d4163, 0x69746e65}},
@@ -126,7 +126,7 @@ CpuidTable Qemu64() {
           {{0x80000006, 0}, {0, 0x42004200, 0x02008140, 0x00808140}}};
 }
 
-// A guest on Zen 5 whose hypervisor hides the topology: leaves 4 and 8000001D are there and empty. Made up
+// A guest on Zen 5 whose hypervisor hides the topology: leaves 4 and 8000001D exist, but are empty. Made up
 // from the sizes that such a guest reports.
 CpuidTable HiddenZen5() {
   return {{{0, 0}, {0x10, 0x68747541, 0x444d4163, 0x69746e65}},
@@ -183,7 +183,7 @@ TEST(CacheBytes, ADisabledCacheIsNotReported) {
   EXPECT_EQ(SizesOf(machine), (Sizes{64 * kKibi, 0, 0}));
 }
 
-// Each level has a source of its own.
+// Each level comes from another source.
 TEST(CacheBytes, OfSeveralSources) {
   Machine machine(HiddenZen5());
   machine.cpuid[{4, 0}] = {0x121, 0x01c0003f, 0x3f, 0};
@@ -260,7 +260,7 @@ TEST(MalformedFacts, ACacheListThatNeverEnds) {
   Constant machine;
   machine.registers = {0x22, 0x01c0003f, 0x3f, 0};  // an instruction cache
   EXPECT_EQ(SizesOf(machine), (Sizes{0, 0, 0}));
-  machine.registers = {0x1f, 0x01c0003f, 0x3f, 0};  // a type that is not defined
+  machine.registers = {0x1f, 0x01c0003f, 0x3f, 0};  // an undefined type
   EXPECT_EQ(SizesOf(machine), (Sizes{0, 0, 0}));
   machine.registers = {};
   machine.text = "1\n";
@@ -270,7 +270,7 @@ TEST(MalformedFacts, ACacheListThatNeverEnds) {
 TEST(MalformedFacts, SizesThatOverflow) {
   Machine machine(IntelGuest());
   machine.cpuid[{4, 0}] = {0x21, 0xffffffff, 0xffffffff, 0};  // 2^64 bytes
-  machine.cpuid[{4, 2}] = {0x43, 0, 0xffffffff, 0};           // 4 GiB: not more than some L3 may have
+  machine.cpuid[{4, 2}] = {0x43, 0, 0xffffffff, 0};           // 4 GiB: as much as some L3 may have
   machine.cpuid[{4, 3}] = {0x63, 0, 0, 0};                    // a byte
   EXPECT_EQ(SizesOf(machine), (Sizes{0, 4 * kGibi, 0}));
 }
@@ -283,7 +283,7 @@ TEST(MalformedFacts, AnyRegistersAreSurvived) {
   machine.sysconf = {{_SC_NPROCESSORS_ONLN, 3}};
   for (int i = 0; i < 10000; ++i) {
     machine.registers = {any(random), any(random), any(random), any(random)};
-    if (i % 2 == 0) machine.registers.eax &= 0x3ffffe3;  // a level and type that may be
+    if (i % 2 == 0) machine.registers.eax &= 0x3ffffe3;  // a valid level and type
     if (i == 0) machine.registers = {~0u, ~0u, ~0u, ~0u};
     ExpectPlausible(machine);
   }
@@ -366,7 +366,7 @@ TEST(Topology, BeforeLinux53) {
   EXPECT_EQ(topology.threads_per_core, 2);
 }
 
-// Where the operating system does not describe cores, CPUID may. It does not report which cores are usable.
+// If the operating system does not describe cores, CPUID may. It does not report which cores are usable.
 TEST(Topology, OfCpuidAlone) {
   Machine machine(IntelGuest());
   machine.usable = {0, 1};
@@ -393,7 +393,8 @@ TEST(Topology, OfCpuidAlone) {
   EXPECT_EQ(DetectTopology(zen).usable_cores, 2);
 }
 
-// Leaf 80000006 reports the sum of a package's L3 caches. The operating system counts who shares one of them.
+// Leaf 80000006 reports the sum of a package's L3 caches. The operating system reports how many CPUs share
+// one of them.
 TEST(Topology, SharesAreOfTheCacheWhoseSizeIsKnown) {
   Machine machine(HiddenZen5());
   machine.AddCache(0, 3, "Unified", "16M", "0-7");

@@ -1,5 +1,5 @@
-// AMX below the plan: kernels in all signs and shapes, tile configurations, blocking, and the tile engine at
-// every M. Emulated where the CPU lacks AMX.
+// AMX below the plan: kernels for all signs and shapes, tile configurations, blocking, and the tile engine
+// for every M. Emulated if the CPU lacks AMX.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ std::vector<uint8_t> RandomBytes(int64_t size, std::mt19937* generator) {
 
 int Value(uint8_t byte, bool is_signed) { return is_signed ? static_cast<int8_t>(byte) : int{byte}; }
 
-// Operands of a kernel: A dense and row-major, B in panels.
+// Operands of a kernel: A is dense and row-major, B is in panels.
 struct Operands {
   Operands(int64_t m, int64_t panel_count, int64_t steps, std::mt19937* generator)
       : rows(m),
@@ -77,8 +77,8 @@ struct Operands {
   std::vector<uint8_t> a, b;
 };
 
-// The first `steps` tiles of A's depth in place, in rows that end at a guard page; the rest from another
-// place.
+// A's depth in two segments: the first `steps` tiles are read in place, from rows that end at a guard page,
+// the others from another buffer.
 struct Segments {
   Segments(const Operands& operands, int64_t row_tiles, int64_t steps)
       : rows(operands.rows),
@@ -121,7 +121,7 @@ struct Segments {
   const AmxSegment* end = nullptr;
 };
 
-// Runs the kernel for `spec` on `operands`, whose first `steps` tiles of depth are a segment of their own.
+// Runs the kernel of `spec` on `operands`. The first `steps` tiles of depth are a separate segment.
 std::vector<int32_t> RunKernel(const AmxKernelSpec& spec, const Operands& operands, int64_t steps,
                                const std::vector<int32_t>& seed, const AmxStoreArgs& store) {
   const Result<AmxKernelFunction> kernel = GetAmxKernel(spec);
@@ -181,7 +181,7 @@ TEST_F(AmxKernels, MultiplyInAllSignsAndShapes) {
   }
 }
 
-// A finished block of more or fewer rows than there are dot products to hide its rows behind.
+// Stores a finished block with more or fewer rows than there are dot products to hide the stores.
 TEST_F(AmxKernels, StoreTheBlockBeforeThem) {
   std::mt19937 generator(2);
   const AmxKernelSpec spec;
@@ -293,8 +293,8 @@ TEST(AmxBlocks, ReadLongLinesOfWholeTapsInPlace) {
   EXPECT_EQ(choose(56, 4, SomeTaps(3, 192)).tile_rows, 14);
   EXPECT_TRUE(choose(56, 4, SomeTaps(3, 188)).stages_a);  // no whole tiles
   EXPECT_TRUE(choose(2, 32, SomeTaps(3, 192)).stages_a);  // short lines
-  EXPECT_TRUE(ReadsLinesInPlace(112, 4, 7, 24));          // to be padded to whole tiles
-  EXPECT_FALSE(ReadsLinesInPlace(112, 64, 7, 24));        // which costs more for many panels
+  EXPECT_TRUE(ReadsLinesInPlace(112, 4, 7, 24));          // would need padding to whole tiles
+  EXPECT_FALSE(ReadsLinesInPlace(112, 64, 7, 24));        // padding costs more than it saves with many panels
 }
 
 // ----- the engine ------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ TEST_F(AmxEngines, StageStridesThatL1CannotHold) {
   }
 }
 
-// C beyond L2, in lines: stored past the caches, the edge through them.
+// C is larger than L2. Lines of C are stored past the caches, the edge through them.
 TEST_F(AmxEngines, StreamLargeOutputs) {
   const int64_t m = Caches().l2_bytes / 4 / 512 + 40;
   for (const char* shape : {" n=512 k=5", " n=504 k=64 cpad=8"}) {
@@ -373,8 +373,8 @@ TEST_F(AmxEngines, AreExactInEveryPartAndThread) {
   }
 }
 
-// Tiles from lines in place: lines that tiles divide or do not, odd numbers of tiles in a line, taps that are
-// whole tiles or padded to them, ranges that begin and end within lines.
+// Reads tiles from lines in place: lines that are whole tiles or not, odd numbers of tiles in a line, taps
+// that are whole tiles or padded to them, and ranges that begin and end within lines.
 TEST_F(AmxEngines, ReadLinesInPlace) {
   for (const int width : {12, 13, 16, 17, 23, 28, 31, 33, 45, 50}) {
     const std::string input = " in=5x" + std::to_string(width);
@@ -393,8 +393,8 @@ TEST_F(AmxEngines, ReadLinesInPlace) {
   }
 }
 
-// Whole tiles a tap are what lets them be read in place: 24 depths become 64 where lines are long, and
-// nothing is padded where they are short and many columns would pay for it.
+// Taps can be read in place only if they are whole tiles. 24 depths become 64 if lines are long. Nothing is
+// padded if lines are short and many columns would pay for the padding.
 TEST_F(AmxEngines, PadTheTapsThatTheyReadInPlace) {
   const auto packed_bytes = [](int64_t width, int64_t outputs, intact_isa isa) {
     ConvDesc desc = MakeConvDesc();
@@ -435,7 +435,7 @@ TEST_F(AmxEngines, LeaveTheSmallestMToVnni) {
   EXPECT_EQ((*plan)->kernel_name(), "u8s8s32_gemm_32x32c4_tdpbusd_amxint8");
   EXPECT_THAT((*plan)->KernelNameFor(1), testing::HasSubstr("_vnni_avx512vnni"));
   EXPECT_EQ((*plan)->KernelNameFor(32), (*plan)->kernel_name());
-  bool was_on_tiles = false;  // once on tiles, always on tiles
+  bool was_on_tiles = false;  // plans that run on tiles once must always run on tiles
   for (int64_t m = 1; m <= 200; ++m) {
     const bool is_on_tiles = (*plan)->KernelNameFor(m) == (*plan)->kernel_name();
     EXPECT_GE(is_on_tiles, was_on_tiles) << m;

@@ -1,5 +1,5 @@
-// Rows quantized each, batches of items and a transposed A: every ISA equals the reference, however a run is
-// shared among threads and parts, with every buffer between guards.
+// Rows with their own quantization, batches of items, and a transposed A: every ISA equals the reference,
+// however threads and parts share a run. Every buffer lies between guards.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -54,7 +54,7 @@ constexpr const char* kLines[] = {
 
 class Items : public OnEachIsa<> {
  protected:
-  // On the asked ISA: run(plan, args), an Error, gives what the reference does.
+  // Expects that run(plan, args), an Error, computes what the reference computes, on this ISA.
   template <class Run>
   static void Expect(const char* line, const Run& run) {
     Problem problem = Parsed(line);
@@ -110,13 +110,13 @@ TEST_P(Items, ByPointersReadNoStride) {
          });
 }
 
-// What an address of no memory becomes when it is read: a fault.
+// Replaces an array by an address without memory: reading it faults.
 template <class T>
 void Hide(T** array) {
   if (*array != nullptr) *array = reinterpret_cast<T*>(uintptr_t{64});  // NOLINT(performance-no-int-to-ptr)
 }
 
-TEST_P(Items, AreToldOfWithoutTheirArrays) {
+TEST_P(Items, AreDescribedWithoutTheirArrays) {
   for (const char* line : {"gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers quant=rows zaper=row res=s8",
                            "gemm u8u8f32 m=67 n=65 k=130 batch=3 items=pointers runtimeb=yes zb=9 zbper=item "
                            "scale=item_column"}) {
@@ -138,7 +138,7 @@ TEST_P(Items, AreToldOfWithoutTheirArrays) {
   }
 }
 
-// Items that are slices of the rows of one k×m matrix, which are computed as one item.
+// Items that are slices of the rows of one k×m matrix. They are computed as one item.
 TEST_P(Items, OfATransposedALieSideBySide) {
   constexpr int64_t kM = 7, kItems = 3;
   Problem problem = Parsed("gemm u8s8f32 m=21 n=18 k=65 alayout=km apad=2 quant=dynamic_tensor");
@@ -157,7 +157,7 @@ TEST_P(Items, OfATransposedALieSideBySide) {
   EXPECT_EQ(*output, reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact)));
 }
 
-// A copy of some rows, not of all of A.
+// Some rows are copied, not all of A.
 TEST_P(Items, ScratchOfATransposedAIsThatOfABlock) {
   const Problem problem = Parsed("gemm u8s8f32 m=1 n=40 k=500 quant=dynamic_rows");
   verify::RunOptions options = verify::RunOptionsOf(problem);

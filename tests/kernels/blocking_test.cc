@@ -1,4 +1,4 @@
-// How C is cut: the shares cover it exactly once, between tiles, as evenly as whole tiles allow.
+// The division of C: shares cover it exactly once, have whole tiles, and are as even as whole tiles allow.
 #include "kernels/runtime/blocking.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 // The same cases on every run, unless RC_PARAMS asks for others.
 [[maybe_unused]] const int kSeeded = setenv("RC_PARAMS", "seed=20240229 max_success=1000", /*overwrite=*/0);
 
-// Tiles are computed whole; or another kernel computes rows that do not fill one, each in the time of two.
+// Tiles are computed whole. Another kernel may compute rows that do not fill a tile, each in the time of two.
 class TileCost final : public RowCost {
  public:
   explicit TileCost(const SharedOutput& output) : output_(output) {}
@@ -92,7 +92,7 @@ RC_GTEST_PROP(Partition, CutsBetweenStepsOnly, ()) {
             (output.least_row_step != 0 && are_cut(output.least_row_step, output.any_column_step)));
 }
 
-// Where there are this many tiles for each thread, or more, none waits long for another.
+// With this many tiles for each thread or more, no thread waits long for another.
 RC_GTEST_PROP(Partition, IsBalancedWhereTilesAreMany, ()) {
   constexpr int64_t kEnough = 64;
   constexpr double kFloor = 0.85;
@@ -120,7 +120,7 @@ TEST(Partition, OneTileGoesToOnePart) {
 }
 
 TEST(Partition, TakesAnyNumberOfParts) {
-  // Returns at once, however many parts a caller makes, of two tiles and of many.
+  // Returns at once for any number of parts, with two tiles and with many.
   constexpr int kMany = std::numeric_limits<int>::max();
   EXPECT_EQ(Choose({.m = 16, .n = 16, .row_step = 8, .column_step = 16}, kMany).parts(), 2);
   const SharedOutput large{.m = kMany, .n = 16, .row_step = 1, .column_step = 16};
@@ -130,11 +130,12 @@ TEST(Partition, TakesAnyNumberOfParts) {
 TEST(Partition, WritesWholeLinesWhereItCan) {
   SharedOutput output{.m = 8, .n = 1024, .row_step = 8, .column_step = 16, .line_columns = 64};
   for (const Range& share : SharesOf(Choose(output, 16))) EXPECT_EQ(share.column_begin % 64, 0);
-  EXPECT_EQ(Choose(output, 64).parts(), 64);  // and not where threads would be idle
+  EXPECT_EQ(Choose(output, 64).parts(), 64);  // but not if threads would be idle
 }
 
 TEST(Partition, BandsMayDiffer) {
-  // Of 7×7 tiles a grid of five cells gives some thread 14; a band of three cells and a band of two give 12.
+  // With 7×7 tiles, a grid of five cells gives one thread 14 tiles. A band of three cells and a band of two
+  // give 12.
   const SharedOutput output{.m = 7, .n = 7 * 16, .row_step = 1, .column_step = 16};
   for (const Range& share : SharesOf(Choose(output, 5))) {
     EXPECT_LE((share.row_end - share.row_begin) * (share.column_end - share.column_begin), 12 * 16);
@@ -142,14 +143,14 @@ TEST(Partition, BandsMayDiffer) {
 }
 
 TEST(Partition, CutsFewerRowsWhereThatIsFaster) {
-  // 25 rows on three threads: two tiles of eight for one of them, or 8 + 1 rows.
+  // 25 rows on three threads: one thread gets two tiles of eight rows, or 8 + 1 rows.
   const SharedOutput output{
       .m = 25, .n = 16, .row_step = 8, .column_step = 16, .least_row_step = 1, .any_column_step = 16};
   for (const Range& share : SharesOf(Choose(output, 3))) EXPECT_LE(share.row_end - share.row_begin, 9);
 }
 
 TEST(Partition, NoMoreThreadsThanItTakes) {
-  // Two tiles for the slowest in any case.
+  // The slowest thread has two tiles in any case.
   EXPECT_EQ(Choose({.m = 8, .n = 768, .row_step = 8, .column_step = 16}, 32).parts(), 24);
 }
 

@@ -1,4 +1,4 @@
-// The C ABI: every refusal says what was wrong with which argument.
+// The C ABI: every refusal names the argument and what is wrong with it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
@@ -38,7 +38,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // ----- refusals of a descriptor ----------------------------------------------------------------------------
 
-// A sound descriptor of u8 output and its arrays, to be spoilt.
+// A valid descriptor with u8 output and its arrays, which tests make wrong.
 struct Draft {
   std::vector<int8_t> b = std::vector<int8_t>(12, 1);
   std::vector<float> scales = {0.5f, 0.25f, 2.0f};
@@ -325,11 +325,11 @@ TEST(Overflow, CountsBiasAndZeroPoint) {
   bias = std::numeric_limits<int32_t>::min();
   EXPECT_EQ(CreateColumn(1, 1, with_bias), INTACT_OK);
   EXPECT_EQ(CreateColumn(1, -1, with_bias), INTACT_OVERFLOW);
-  // Distances from the zero point 128 are at most 128: twice as deep.
+  // Activations differ from the zero point 128 by at most 128: the depth may be twice as large.
   EXPECT_EQ(CreateColumn(130000, 127, [](GemmDesc* desc) { desc->linear.a_zero_point = 128; }), INTACT_OK);
 }
 
-// Where the products alone stay within int32, the bias is named, and what it may be.
+// If the products alone stay within int32, the message names the bias and its permitted values.
 TEST(Overflow, NamesTheBias) {
   std::array<int32_t, 1> bias = {2147483647};
   float scale = 1e-9f;
@@ -353,7 +353,7 @@ TEST(Overflow, NamesTheBias) {
       intact_last_error(),
       HasSubstr("bias_s32[0] is -2147483647, and the products of column 0 of b reach -510: their sum "
                 "-2147484157 leaves int32; expected a bias of at least -2147483138, or the overflow"));
-  // With a runtime B, and with products that leave int32 by themselves.
+  // With runtime B, and with products that exceed int32 by themselves.
   const auto of_run = [&](GemmDesc* desc) {
     with_bias(desc);
     desc->runtime_b = 1;
@@ -377,7 +377,7 @@ TEST(Overflow, NamesTheBias) {
                         "depth is 66312; expected a smaller depth, or the overflow"));
 }
 
-// Bounds of sums that may wrap are those of the sums.
+// The bounds are reported for the sums themselves, even if they may wrap.
 TEST(Overflow, OfSumsThatWrapIsReported) {
   const std::array<int8_t, 2> b = {1, 1};
   const std::array<int32_t, 1> bias = {2147483647};
@@ -402,7 +402,7 @@ TEST(Overflow, CountsWeightZeroPoints) {
     desc->linear.b_zero_points = &zero_point;
     desc->linear.b_zero_point_count = 1;
   };
-  EXPECT_EQ(CreateColumn(1000000, 127, with_zero_point), INTACT_OK);  // 127 − 127: nothing accumulates
+  EXPECT_EQ(CreateColumn(1000000, 127, with_zero_point), INTACT_OK);  // 127 − 127: all products are 0
   zero_point = -128;
   EXPECT_EQ(CreateColumn(33025, 127, with_zero_point), INTACT_OK);  // 255·255·33025 = 2³¹ − 33023
   EXPECT_EQ(CreateColumn(33026, 127, with_zero_point), INTACT_OVERFLOW);
@@ -420,8 +420,8 @@ TEST(Overflow, CountsWeightZeroPoints) {
   EXPECT_THAT(intact_last_error(), HasSubstr("can accumulate -2147515650"));
 }
 
-// Weights of 0 as u8 are −128 to the kernels: pairs clamp at −32768 instead of reaching −128·(a0 + a1), and
-// what is missing stays in the sum.
+// Weights of 0 as u8 are −128 for the kernels. Pairs clamp at −32768 instead of reaching −128·(a0 + a1), and
+// the difference stays in the sum.
 TEST(Overflow, CountsWhatSaturatingPairsLeaveBehind) {
   const auto with = [](intact_mode mode) {
     return [mode](GemmDesc* desc) {
@@ -435,7 +435,7 @@ TEST(Overflow, CountsWhatSaturatingPairsLeaveBehind) {
   EXPECT_EQ(CreateColumn(100000, 0, with(INTACT_SATURATING)), INTACT_OK);
 }
 
-TEST(Overflow, BelievesADeclaredRangeOnlyUnchecked) {
+TEST(Overflow, BelievesAnActivationRangeOnlyUnchecked) {
   const auto declared = [](intact_range_check check) {
     return [check](GemmDesc* desc) {
       desc->linear.a_max = 100;
@@ -448,7 +448,7 @@ TEST(Overflow, BelievesADeclaredRangeOnlyUnchecked) {
 
 // ----- scales of 0 -----------------------------------------------------------------------------------------
 
-// A pruned channel's outputs are the bias or the zero point, of negative sums too.
+// The outputs of a pruned channel are the bias or the zero point, also for negative sums.
 TEST(ScaleZero, OfPrunedChannels) {
   const std::array<int8_t, 4> b = {0, -1, 0, -2};
   const std::array<float, 2> scales = {0.0f, -0.0f}, bias = {0.25f, -1.5f};
@@ -555,7 +555,7 @@ TEST_F(Run, RefusesArgumentsByNameAndValue) {
   EXPECT_STREQ(intact_last_error(), "");
 }
 
-// Of no rows or no items: nothing is read or written, whatever is NULL; sizes are reported and checked.
+// Without rows or items nothing is read or written, whatever is NULL. Sizes are reported and checked.
 TEST_F(Run, OfNothingDoesNothing) {
   Draft draft;
   draft.AddResidual(INTACT_U8, 1.0f, 3);
@@ -615,7 +615,7 @@ TEST(RunInCpp, OfNothingDoesNothing) {
   EXPECT_EQ(info->scratch_bytes, 0u);
 }
 
-// A struct of the first version has no `batch`: it is one item.
+// A struct of the first version has no `batch`. It means one item.
 TEST_F(Run, OfAStructWithoutABatchHasOneItem) {
   args_.batch = 0;  // beyond the struct's end
   args_.struct_size = offsetof(intact_gemm_args, a_zero_points);
@@ -666,7 +666,7 @@ TEST_F(Run, RefusesResidualsByNameAndValue) {
   EXPECT_EQ(intact_gemm_run(plan_.get(), &args_), INTACT_OK) << intact_last_error();
 }
 
-// C may share memory with nothing that the run reads, except where rows alternate.
+// C must not share memory with anything that the run reads, except if rows alternate.
 TEST_F(Run, RefusesBuffersThatOverlap) {
   Draft draft;
   draft.AddResidual(INTACT_U8, 1.0f, 3);
@@ -711,7 +711,7 @@ TEST_F(Run, RefusesItemsThatOverlap) {
   ExpectRefused(run(9, 2), "c_batch_stride is 2");
 }
 
-// A denormal is a value above 0 whatever the caller's float environment makes of it.
+// A denormal is a value above 0 in any floating-point environment of the caller.
 TEST_F(Run, DoesNotDependOnTheCallersFloatEnvironment) {
   Draft draft;
   draft.desc.linear.a_quantization = INTACT_QUANTIZATION_ROWS;
@@ -788,7 +788,7 @@ TEST(Names, AreThere) {
   intact_gemm_destroy(nullptr);
 }
 
-// core::kIsaLadder is what all other tests go through.
+// All other tests iterate over core::kIsaLadder.
 TEST(Names, OfAllIsasAreOnTheLadder) {
   int count = 0;
   while (intact_isa_name(static_cast<intact_isa>(count + 1)) != nullptr) {
@@ -811,7 +811,7 @@ TEST(LastError, OfTheWrapperHasWords) {
   const Draft draft;
   Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());
   ASSERT_TRUE(gemm);
-  EXPECT_EQ(detail::LastError(INTACT_OUT_OF_MEMORY).message, "out of memory") << "the library told none";
+  EXPECT_EQ(detail::LastError(INTACT_OUT_OF_MEMORY).message, "out of memory") << "the library set no message";
   const Gemm taken = std::move(*gemm);
   EXPECT_THAT(gemm->Save("x").message, HasSubstr("gemm is NULL"));
   EXPECT_THAT(gemm->SaveMemory().error().message, HasSubstr("gemm is NULL"));
@@ -876,7 +876,7 @@ TEST(Wrapper, AddsResiduals) {
                 "residual has elements of type uint8_t; expected int8_t");
 }
 
-// Two items of 1×4 by 4×3, whose second ones lie apart.
+// Two items of 1×4 by 4×3. The second items are not adjacent to the first.
 TEST(Wrapper, RunsBatches) {
   const std::array<uint8_t, 9> a = {1, 2, 3, 4, 0, 5, 6, 7, 8};
   std::array<int8_t, 24> b = {};
@@ -938,7 +938,7 @@ TEST(Wrapper, RunsBatches) {
       "the number of a's items is -1; expected 0 or more");
 }
 
-// Two rows of four depths, as 4×2 in lines of three elements.
+// Two rows of four depths, stored as 4×2 in lines of three elements.
 TEST(Wrapper, RunsATransposedA) {
   const std::array<uint8_t, 11> a = {1, 5, 99, 2, 6, 99, 3, 7, 99, 4, 8};
   std::array<int8_t, 12> b = {};
@@ -985,11 +985,11 @@ TEST(MaxIsa, CapsTheProcessAsAPlansFieldCapsThePlan) {
     draft.desc.linear.max_isa = cap;
     const Result<Gemm> gemm = Gemm::Create(draft.desc, draft.b.data());
     ASSERT_TRUE(gemm) << gemm.error().message;
-    if (EmulatedIsas::Has(static_cast<intact_isa>(gemm->Info().isa))) continue;  // here, not in a child
+    if (EmulatedIsas::Has(static_cast<intact_isa>(gemm->Info().isa))) continue;  // not in a child
     const ChildOutcome child = PlanInAChild(std::string("INTACT_MAX_ISA=") + intact_isa_name(cap));
     EXPECT_EQ(child.status, 0);
     EXPECT_EQ(child.out, intact_isa_name(gemm->Info().isa));
-    // A cap names a machine, which may have nothing better than AVX2 of what this one has.
+    // A cap names a kind of machine. This CPU may have only AVX2 of its instructions.
     EXPECT_EQ(gemm->Info().isa == cap, intact_isa_available(cap) != 0);
   }
 }

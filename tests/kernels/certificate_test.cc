@@ -1,4 +1,4 @@
-// Certificates against brute force over small matrices, and against what real layers are known to hold.
+// Certificates compared with brute force over small matrices, and with known figures of real layers.
 #include "kernels/weights/certificate.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using verify::Problem;
 constexpr ActivationRange kU8{0, 255}, kU7{0, 127}, kRelu6{0, 200}, kShiftedS7{64, 191}, kNarrow{100, 130};
 constexpr ActivationRange kRanges[] = {kU8, kU7, kRelu6, kShiftedS7, kNarrow};
 
-// Odd depths too, and heavy weights in every fill: −128 where a fill makes extremes.
+// Odd depths too, and heavy weights in every fill: −128 if the fill makes extremes.
 std::vector<PackedWeights> SmallMatrices() {
   std::vector<PackedWeights> matrices;
   for (const char* line : {
@@ -68,7 +68,7 @@ Extremes PairExtremes(const PackedWeights& weights, int64_t k, int64_t n, Activa
 
 bool Fails(const Extremes& sum) { return sum.low < -32768 || sum.high > 32767; }
 
-// Whether any `depth` adjacent quads of column n may be added up in int16, any of them left out.
+// Whether any `depth` adjacent quads of column n can be added in int16, even if some are left out.
 bool IsSafe(const PackedWeights& weights, int64_t n, ActivationRange range, int64_t depth) {
   for (int64_t lane = 0; lane < kQuad; lane += 2) {
     for (int64_t begin = 0; begin + depth <= weights.quads(); ++begin) {
@@ -113,7 +113,7 @@ TEST(Certificate, CountsTheFailingPairsThatBruteForceFinds) {
   }
 }
 
-// Over every pair of activations: the bounds are what the contract and the saturating pairs can make.
+// Over every pair of activations: the bounds are the extremes of the contract and of saturating pairs.
 TEST(BoundColumn, HoldsWhatBruteForceFinds) {
   for (const int w0 : {-128, -100, -1, 0, 60, 127}) {
     for (const int w1 : {-128, 0, 70, 127}) {
@@ -163,7 +163,7 @@ TEST(BoundColumn, AnOddDepthsPaddingHasNoZeroPoint) {
   }
 }
 
-// The sums are taken in int16 for some depth and then in int64: at the largest differences, around its end.
+// Sums are added in int16 for some depth, then in int64. Tests the largest differences around that depth.
 TEST(BoundColumn, AddsUpTheExtremesOfDeepColumns) {
   constexpr int64_t kColumns = 18;
   for (const int64_t k : {252, 253, 256, 257, 260, 1100}) {
@@ -242,7 +242,7 @@ TEST(Certificate, SafeDepthIsSafeAndTheLargest) {
       }
     }
   }
-  // Not one and the same answer to everything.
+  // The answers must vary.
   EXPECT_EQ(*std::min_element(depths.begin(), depths.end()), 0);
   EXPECT_GT(*std::max_element(depths.begin(), depths.end()), 4);
 }
@@ -262,8 +262,8 @@ struct Declared {
   int32_t b_zero_point = 0;
 };
 
-// Each column's largest and smallest accumulator, reached by a row of activations each: the certificate's
-// bounds are the largest and the smallest of all.
+// A row of activations for each column reaches its largest accumulator, another its smallest. The
+// certificate's bounds are the extremes over all columns.
 void ExpectBoundsAreReached(const Declared& declared, int64_t k, int64_t n, bool has_bias) {
   Problem problem = tests::Parsed("gemm u8s8s32 m=1 n=1 k=1 wmax=128");
   problem.k = k;
@@ -326,8 +326,8 @@ TEST(CertificateApi, AccumulatorBoundsAreReached) {
   }
 }
 
-// 255 and 254 as u8 are 127 and 126, whatever the zero point.
-TEST(CertificateApi, TellsU8WeightsAsTheInstructionSeesThem) {
+// The instruction sees 255 and 254 as u8 as 127 and 126, for any zero point.
+TEST(CertificateApi, ReportsU8WeightsAsTheInstructionSeesThem) {
   const std::vector<uint8_t> b = {255, 254};
   const int32_t zero_point = 255;
   GemmDesc desc = MakeGemmDesc();
@@ -350,8 +350,8 @@ TEST(CertificateApi, TellsU8WeightsAsTheInstructionSeesThem) {
   EXPECT_EQ(pair.sum, 255 * (127 + 126));
 }
 
-TEST(CertificateApi, TellsWhatTheInstructionSees) {
-  // s8 in [−64, 63] is shifted to [64, 191]: the pair (127, 127) makes 2·191·127.
+TEST(CertificateApi, ReportsWhatTheInstructionSees) {
+  // s8 in [−64, 63] is shifted to [64, 191]: the pair (127, 127) reaches 2·191·127.
   const std::vector<int8_t> b(2, 127);
   GemmDesc desc = MakeGemmDesc();
   desc.n = 1;

@@ -1,5 +1,5 @@
-// The C ABI of convolutions: every refusal says what was wrong with which argument; what a plan tells of
-// itself is true. That outputs are right is the sweep's and the differential test's.
+// The C ABI of convolutions: every refusal names the argument and what is wrong with it, and the properties
+// that a plan reports are true. The sweep and the differential test check outputs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
@@ -28,7 +28,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// A sound convolution of u8 output, 2×4×6 input pixels of 4 channels, to be spoilt.
+// A valid convolution with u8 output and 2×4×6 input pixels of 4 channels, which tests make wrong.
 struct Draft {
   std::vector<int8_t> weights = std::vector<int8_t>(6 * 3 * 3 * 4, 1);
   std::vector<float> scales = {0.5f};
@@ -66,7 +66,7 @@ TEST(ConvDescriptor, SoundOnesAreAccepted) {
 TEST(ConvDescriptor, ZeroMeansTheCommonValue) {
   Draft draft;
   draft.desc.spatial_dims = 1;
-  draft.desc.kernel[0] = 0;  // 1, like stride, dilation and groups
+  draft.desc.kernel[0] = 0;  // means 1, as for stride, dilation and groups
   const Result<Conv> conv = draft.Create();
   ASSERT_TRUE(conv) << conv.error().message;
   EXPECT_EQ(conv->Info().output[0], 6);
@@ -202,13 +202,13 @@ TEST(ConvDescriptor, TransposedOutputsAreThoseOfTheFormula) {
   const intact_conv_info info = conv->Info();
   EXPECT_EQ(info.output[0], 3 * 2 - 2 + 2 + 0 + 1);
   EXPECT_EQ(info.output[1], 5 * 3 - 2 + 2 + 2 + 1);
-  EXPECT_EQ(info.accumulator_max, 2 * 1 * 255 * 4);  // no output has more than two taps of the height
+  EXPECT_EQ(info.accumulator_max, 2 * 1 * 255 * 4);  // no output has more than two taps along the height
   const Result<intact_certificate> certificate = conv->Certificate(INTACT_PAIRING_WITHIN_TAP);
   ASSERT_TRUE(certificate) << certificate.error().message;
   EXPECT_EQ(certificate->pairs, 6 * 9 * 2);
 }
 
-// All phases have a layout, whatever typical extents leave out.
+// All phases have a layout, even if typical extents have no outputs of a phase.
 TEST(ConvDescriptor, OpenTransposedOnesHaveAllPhases) {
   ConvDesc desc = MakeConvDesc();
   desc.spatial_dims = 1;
@@ -252,7 +252,7 @@ TEST(ConvDescriptor, OpenOnesMayHaveAnyStride) {
   }
 }
 
-// An output that no input pixel reaches at all.
+// No input pixel reaches any output.
 TEST(ConvDescriptor, TransposedMayHaveBarePixelsOnly) {
   Draft draft;
   draft.desc.spatial_dims = 1;
@@ -278,8 +278,8 @@ TEST(ConvDescriptor, TransposedMayHaveBarePixelsOnly) {
   EXPECT_THAT(c, testing::ElementsAre(1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6));
 }
 
-// An output of one pixel, which has a tap or is bare: strides lead nowhere, however large. (Sanitizers see
-// products with them that overflow.)
+// An output of one pixel, with a tap or bare. Strides of any size have no effect. (Sanitizers detect products
+// with strides that overflow.)
 TEST(ConvRunOfOnePixel, StridesLeadNowhere) {
   for (const bool is_bare : {false, true}) {
     SCOPED_TRACE(is_bare ? "bare" : "with a tap");
@@ -309,7 +309,7 @@ TEST(ConvRunOfOnePixel, StridesLeadNowhere) {
   }
 }
 
-// 2^20 taps of 127·255 leave int32, whatever the ISA and the layout.
+// 2^20 taps of 127·255 exceed int32 on every ISA and in every layout.
 TEST(ConvDescriptor, OverflowIsRefusedOnEveryIsa) {
   for (const intact_isa isa : core::kIsaLadder) {
     Draft draft;
@@ -325,7 +325,7 @@ TEST(ConvDescriptor, OverflowIsRefusedOnEveryIsa) {
   }
 }
 
-// The bias that makes a sum leave int32 is named, of all output channels whatever unit they are in.
+// The message names the bias whose sum exceeds int32, and its output channel, for any unit of channels.
 TEST(ConvDescriptor, OverflowNamesTheBias) {
   for (const intact_isa isa : core::kIsaLadder) {
     Draft draft;
@@ -362,7 +362,7 @@ class ConvRun : public testing::Test {
   intact_conv_args args_ = INTACT_CONV_ARGS_INIT;
 };
 
-// Without images: nothing is read or written, whatever is NULL; sizes are reported and checked.
+// Without images nothing is read or written, whatever is NULL. Sizes are reported and checked.
 TEST_F(ConvRun, OfNothingDoesNothing) {
   for (const bool has_pointers : {false, true}) {
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
@@ -461,7 +461,7 @@ TEST_F(ConvRun, TheRunsQuantizationIsChecked) {
     EXPECT_THAT(intact_last_error(), HasSubstr(message));
     EXPECT_THAT(c_, testing::Each(99));
   }
-  // A static plan takes none.
+  // A plan with static quantization accepts none.
   EXPECT_EQ(conv_->Run(args_).status, INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("a_zero_points are given; expected NULL"));
   EXPECT_THAT(c_, testing::Each(99));
@@ -478,7 +478,7 @@ TEST(ConvDescriptor, QuantizationsByRowsAreUnsupported) {
   }
 }
 
-// Its quantized input would not fit in scratch.
+// The quantized input would not fit in scratch memory.
 TEST(ConvDescriptor, BatchesOfADynamicInputAreLimited) {
   Draft draft;
   draft.desc.linear.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
@@ -492,7 +492,7 @@ TEST(ConvDescriptor, BatchesOfADynamicInputAreLimited) {
   EXPECT_THAT(run.error().message, HasSubstr("batch is 5; expected 0 to 4"));
 }
 
-// Floats through the C++ interface: x has the range [0, 255], so that the scale is 1 and the zero point 0.
+// Floats through the C++ interface: x has the range [0, 255], so the scale is 1 and the zero point 0.
 TEST(ConvRunOfFloats, QuantizesTheInput) {
   Draft draft;
   draft.desc.linear.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
@@ -522,14 +522,14 @@ TEST_F(ConvRun, PartsMakeTheWhole) {
     EXPECT_EQ(c_, whole) << parts;
   }
   EXPECT_EQ(whole[0], 3 * 4 * 4 / 2);      // a corner sees four taps
-  EXPECT_EQ(whole[6 * 7], 3 * 4 * 9 / 2);  // pixel (1, 1) all nine
+  EXPECT_EQ(whole[6 * 7], 3 * 4 * 9 / 2);  // pixel (1, 1) sees all nine taps
 }
 
-// Eight channels a group have four pairs: as many heavy channels are kept apart, so that no quad is split; of
-// five, two meet, once in each tap of each column.
+// A group of eight channels has four pairs. The schedule separates up to four heavy channels, so that no quad
+// is split. Of five heavy channels two meet, once in each tap of each column.
 TEST(ConvCertificate, SchedulesKeepHeavyChannelsApart) {
   for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX512}) {
-    if (intact_isa_available(isa) == 0) continue;  // told of by ConvDifferential
+    if (intact_isa_available(isa) == 0) continue;  // ConvDifferential reports it
     for (const int heavy : {0, 2, 4, 5}) {
       Draft draft;
       draft.desc.input_channels = draft.desc.output_channels = 16;
@@ -551,13 +551,13 @@ TEST(ConvCertificate, SchedulesKeepHeavyChannelsApart) {
   }
 }
 
-// Pairs are adjacent channels within a tap, an odd last one alone, whatever the kernel's own layout.
+// Pairs are adjacent channels within a tap. An odd last channel is alone, in any layout of the kernel.
 TEST(ConvCertificate, CountsPairsOfChannels) {
   Draft draft;
   draft.desc.input_channels = 3;
   draft.weights.assign(size_t{6} * 9 * 3, 0);
   draft.weights[0] = draft.weights[1] = 127;  // channels 0 and 1 of the first tap: a pair
-  draft.weights[2] = draft.weights[3] = 127;  // channel 2, and 0 of the next tap: none
+  draft.weights[2] = draft.weights[3] = 127;  // channel 2, and channel 0 of the next tap: not a pair
   draft.weights[5 * 27] = draft.weights[5 * 27 + 1] = -128;
   for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX512, INTACT_ISA_ANY}) {
     draft.desc.linear.max_isa = isa;
@@ -575,8 +575,7 @@ TEST(ConvCertificate, CountsPairsOfChannels) {
   }
 }
 
-// Pairs that fail with activations from 0 to 255, counted in the caller's weights as the contract defines
-// them.
+// Failing pairs for activations from 0 to 255, counted in the caller's weights as the contract defines them.
 struct PairCount {
   int64_t pairs = 0, failing = 0;
   int64_t worst_column = 0, of_worst_column = 0;
@@ -615,7 +614,7 @@ PairCount CountPairs(const reference::Conv& conv, intact_pairing pairing) {
   return count;
 }
 
-// The listing in slices, and that its witnesses clamp.
+// Lists the pairs in slices, and checks that their witnesses clamp.
 void ExpectListed(const Conv& conv, intact_pairing pairing, const reference::ConvGeometry& geometry,
                   const std::vector<std::array<int64_t, 5>>& expected) {
   constexpr int64_t kSlice = 7;
@@ -640,8 +639,8 @@ void ExpectListed(const Conv& conv, intact_pairing pairing, const reference::Con
   EXPECT_EQ(listed, expected);
 }
 
-// What adjacent channels of a tap make, however a plan cuts its weights up: phases of a transposed
-// convolution, taps that none of its outputs reads, blocks of groups, planes.
+// Counts pairs of adjacent channels within taps, however the plan divides its weights: phases of a transposed
+// convolution, taps that no output reads, blocks of groups, planes.
 TEST(ConvCertificate, CountsTheCallersWeightsWhateverTheLayout) {
   for (const char* line : {
            "conv u8s8s32 in=7x6 c=20 o=35 kernel=3x3 pad=1x1 fill=extremes",
@@ -665,7 +664,7 @@ TEST(ConvCertificate, CountsTheCallersWeightsWhateverTheLayout) {
         const Result<intact_certificate> certificate = plan->Certificate(pairing);
         ASSERT_TRUE(certificate) << certificate.error().message;
         const PairCount expected = CountPairs(conv, pairing);
-        // One product alone never clamps.
+        // A single product never clamps.
         EXPECT_EQ(expected.failing > 0,
                   conv.geometry.GroupInputs() > 1 ||
                       (pairing == INTACT_PAIRING_FLATTENED && conv.geometry.Taps() > 1));
@@ -709,7 +708,7 @@ TEST(ConvCertificate, ListsFromAnyNumberOn) {
             INTACT_INVALID_ARGUMENT);
 }
 
-// Activations of 0 to 10 less a zero point of 0 to 10, four of them times 100.
+// Activations of 0 to 10 minus a zero point of 0 to 10, four of them multiplied by 100.
 TEST(ConvQuantizationOfRuns, BoundsSumsByTheActivationRange) {
   ConvDesc desc = MakeConvDesc();
   desc.input_channels = 4;
@@ -747,7 +746,7 @@ TEST(ConvCertificate, NeedsItsStruct) {
   EXPECT_EQ(intact_conv_certificate(conv->handle(), INTACT_PAIRING_WITHIN_TAP, &certificate),
             INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("certificate->struct_size is 8"));
-  certificate.struct_size = 96;  // the first version's
+  certificate.struct_size = 96;  // the first version's size
   EXPECT_EQ(intact_conv_certificate(conv->handle(), INTACT_PAIRING_WITHIN_TAP, &certificate), INTACT_OK)
       << intact_last_error();
   EXPECT_EQ(certificate.pairs, 6 * 9 * 2);

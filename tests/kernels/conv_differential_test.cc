@@ -1,6 +1,6 @@
-// Convolutions of the library against the scalar reference: every ISA × mode × fill, on geometries around the
-// blocks and the edges; layers that PyTorch computed; the same bytes for every ISA, number of threads and
-// split of the batch. ISAs that the CPU lacks are emulated where they can be.
+// Convolutions of the library compared with the scalar reference: every ISA × mode × fill, on geometries
+// around the blocks and the edges; layers that PyTorch computed; equal bytes for every ISA, number of threads
+// and division of the batch. ISAs that the CPU lacks are emulated if possible.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ TEST_P(ConvDifferential, Groups) {
   }
 }
 
-// Bands leave out what lies between taps that are further apart than the outputs of a band span.
+// Taps are further apart than the outputs of a band reach, so bands leave out the lines between them.
 TEST_P(ConvDifferential, TapsFarApart) {
   for (const char* line : {
            "conv u8s8s32 in=9x90 c=3 o=5 kernel=3x3 dilation=1x41 pad=1x1 za=7",
@@ -88,9 +88,9 @@ TEST_P(ConvDifferential, TapsFarApart) {
   }
 }
 
-// Lines between outputs that are further apart than taps reach: the last quad of a line's last tap reads into
-// them, and what is counted there must be activations of the activation range. The scratch holds none. Strays
-// are for ranges that are checked.
+// Outputs are further apart than taps reach. The last quad of a line's last tap reads into the lines between
+// outputs. Values there must be in the activation range, and scratch must not hold others. Ranges that are
+// checked get strays.
 TEST_P(ConvDifferential, OutputsFarApart) {
   for (const char* line : {
            "conv u8s8s32 in=7x15 c=5 o=58 kernel=1x3 stride=2x1 pad=0x1 za=128 zb=-128 arangemin=87 "
@@ -106,8 +106,8 @@ TEST_P(ConvDifferential, OutputsFarApart) {
   }
 }
 
-// Groups that fill a vector of some ISA, together or alone: neighbouring pixels of a line share what they
-// read (Taps::shared), with all kinds of steps from pixel to pixel and from tap to tap.
+// Groups that fill a vector of some ISA, together or alone. Neighbouring pixels of a line share the values
+// that they read (Taps::shared), with all kinds of steps between pixels and between taps.
 TEST_P(ConvDifferential, GroupsThatSharePixels) {
   for (const char* line : {
            "conv u8s8s32 in=6x17 c=24 o=24 kernel=3x3 pad=1x1 groups=3 za=3 batch=2",
@@ -185,7 +185,7 @@ TEST_P(ConvDifferential, Edges) {
   }
 }
 
-// Phases of every kind of plan, of unequal taps, cropped, and without any.
+// Phases of every kind of plan, with unequal taps, cropped, and without taps.
 TEST_P(ConvDifferential, Transposed) {
   for (const char* line : {
            "conv u8s8s32 in=4x5 c=9 o=17 kernel=4x4 stride=2x2 pad=1x1 za=200",
@@ -207,8 +207,8 @@ TEST_P(ConvDifferential, Transposed) {
   }
 }
 
-// The zero point and the scale of the input from the run, or found there: each way to read the input, each
-// kind of kernel, padding that is skipped and padding that clamps.
+// The zero point and the scale of the input come from the run, or are computed there: each way to read the
+// input, each kind of kernel, padding that is skipped and padding that clamps.
 TEST_P(ConvDifferential, QuantizationsOfTheInput) {
   for (const char* line : {
            "conv u8u8f32 in=8x8 c=3 o=4 kernel=3x3 pad=1x1 quant=dynamic_tensor x=normal zb=142",
@@ -253,7 +253,7 @@ TEST_P(ConvDifferential, QuantizationsOfTransposed) {
   }
 }
 
-// No scale, so all outputs are NaNs, or what −∞ is.
+// Without a scale, all outputs are NaNs, or the outputs of −∞.
 TEST_P(ConvDifferential, InputsWithoutAScale) {
   for (const char* line : {
            "conv u8s8f32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 act=relu bias=f32",
@@ -303,7 +303,7 @@ constexpr const char* kSplitLines[] = {
     "conv u8s8f16 in=5x13 c=20 o=33 kernel=2x4 stride=3x2 pad=0x1 transposed=yes quant=tensor za=9 batch=3",
 };
 
-// Of all images together.
+// Over the lines of all images.
 constexpr const char* kWholeLines[] = {
     "conv u8s8f32 in=11x13 c=20 o=33 kernel=3x3 pad=1x1 quant=dynamic_tensor x=normal scale=channel batch=4",
     "conv u8u8f32 in=9x14x7 c=5 o=9 kernel=3x2x3 stride=2x1x2 pad=1x0x1 quant=dynamic_tensor x=outlier "
@@ -322,12 +322,12 @@ std::vector<const char*> AllLines() {
   return lines;
 }
 
-/// Every ISA that is here and what it makes of `conv`.
+/// Every available ISA and its outputs for `conv`.
 std::map<intact_isa, std::vector<uint8_t>> OutputsOnEveryIsa(const Conv& conv, RunOptions options) {
   std::map<intact_isa, std::vector<uint8_t>> outputs;
   for (const intact_isa isa : core::kIsaLadder) {
-    if (intact_isa_available(isa) == 0) continue;  // told of by ConvDifferential
-    // Emulated, these would take minutes more, nearly all of them in the same instruction once again.
+    if (intact_isa_available(isa) == 0) continue;  // ConvDifferential reports it
+    // Emulation would take minutes more, nearly all for an instruction that other ISAs cover.
     if (tests::EmulatedIsas::HasAllSigns(isa)) continue;
     options.isa = isa;
     Result<std::vector<uint8_t>> output = IntactTarget().Run(conv, options);
@@ -394,8 +394,8 @@ TEST(ConvBytes, AreTheSameInParts) {
   }
 }
 
-// A published model's ConvInteger after DynamicQuantizeLinear: the first channels of its first layer, whose
-// sums were recorded. tests/data/conv_integer_dynamic, channels last.
+// The ConvInteger of a published model after DynamicQuantizeLinear: the first channels of its first layer,
+// with recorded sums. tests/data/conv_integer_dynamic, channels last.
 TEST(ConvBytes, AreThoseOfARecordedConvInteger) {
   const auto read = [](const char* name) {
     const auto tensor = support::ReadNpy(std::string(INTACT_TEST_DATA "/conv_integer_dynamic/") + name);
@@ -424,7 +424,7 @@ TEST(ConvBytes, AreThoseOfARecordedConvInteger) {
     ASSERT_EQ(output.size(), expected.size() * sizeof(float));
     EXPECT_EQ(std::memcmp(output.data(), expected.data(), output.size()), 0) << intact_isa_name(isa);
   }
-  // The quantized input, and its zero point from the run.
+  // The quantized input, with its zero point given by the run.
   conv.c_type = INTACT_S32;
   conv.scales.clear();
   conv.a_scales.clear();
@@ -442,13 +442,13 @@ class ConvLayer : public ::testing::TestWithParam<std::tuple<const char*, intact
   void SetUp() override {
     const auto& [name, isa] = GetParam();
     if (intact_isa_available(isa) == 0) INTACT_SKIP_ISA(intact_isa_name(isa));
-    // A layer takes half a minute to emulate, and these activations are u8, for which ISAs with dot products
-    // of all signs have another ISA's instruction: two layers show that it is chosen rightly.
-    const bool is_told = std::string_view(name) != "u8_0_0" && std::string_view(name) != "u7_6_0";
-    if (tests::EmulatedIsas::HasAllSigns(isa) && is_told) {
+    // Emulating a layer takes half a minute. Activations are u8, for which ISAs with dot products of all
+    // signs use another ISA's instruction. Two layers show that it is chosen correctly.
+    const bool is_extra = std::string_view(name) != "u8_0_0" && std::string_view(name) != "u7_6_0";
+    if (tests::EmulatedIsas::HasAllSigns(isa) && is_extra) {
       GTEST_SKIP() << intact_isa_name(isa) << " is emulated";
     }
-    if (tests::kSanitized && isa != INTACT_ISA_AVX2 && is_told) GTEST_SKIP() << "sanitizers see two layers";
+    if (tests::kSanitized && isa != INTACT_ISA_AVX2 && is_extra) GTEST_SKIP() << "sanitizers see two layers";
     Result<Layer> layer = ReadLayer(std::string(INTACT_TEST_DATA "/torch-layers/") + name);
     ASSERT_TRUE(layer) << layer.error().message;
     layer_ = *layer;
@@ -466,7 +466,7 @@ class ConvLayer : public ::testing::TestWithParam<std::tuple<const char*, intact
   Layer layer_;
 };
 
-// Float ties may fall otherwise, on at most 0.01 % of outputs and by 1; today none does.
+// Float ties may be rounded differently, on at most 0.01 % of outputs and by 1. Today there is none.
 TEST_P(ConvLayer, ExactEqualsPyTorch) {
   const LayerCheck check = Checked(INTACT_EXACT, "output_onednn.npy");
   ASSERT_GT(check.against_exact.outputs, 0);
@@ -475,7 +475,7 @@ TEST_P(ConvLayer, ExactEqualsPyTorch) {
   EXPECT_TRUE(check.Passed());
 }
 
-// On ISAs that do not saturate the mode is the exact one.
+// On ISAs that do not saturate, the saturating mode is exact.
 TEST_P(ConvLayer, SaturatingEqualsPyTorchHeldToAvx2) {
   const intact_isa isa = std::get<1>(GetParam());
   const LayerCheck check =

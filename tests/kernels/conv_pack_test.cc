@@ -1,5 +1,5 @@
-// Saved convolutions: what is saved on one ISA computes the same bytes on any other, from a file or from
-// memory, and what is not a sound file of a convolution is refused.
+// Saved convolutions: a plan saved on one ISA computes the same bytes on any other, loaded from a file or
+// from memory. Images that are not valid convolution files are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
@@ -41,7 +41,7 @@ using Bytes = std::vector<uint8_t>;
 
 const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
-// A layer's plan is saved with its extents, or with all of them open.
+// A layer. Its plan is saved with its extents, or with open extents.
 struct Layer {
   Layer(const char* line, bool is_open) : problem(Parsed(line)), conv(verify::MaterializeConv(problem)) {
     if (is_open) open = OpenDimensions(conv.geometry.dims).front();
@@ -57,7 +57,7 @@ struct Layer {
     return Conv::Create(OpenDescOf(conv, OptionsOn(isa), open), conv.b.data());
   }
 
-  // What `plan` makes of the layer, on its own input, or on another of a plan whose extents are open.
+  // Runs `plan` on the layer's input, or on another input if extents are open.
   Result<Bytes> Run(const Conv& plan, const reference::Conv& tensors) const {
     const auto run = [&](intact_conv_args args) {
       const Extents extents = InputOf(tensors.geometry);
@@ -73,7 +73,7 @@ struct Layer {
     return OnInput(problem, conv, extents, 2, 5);
   }
 
-  // That a plan which was loaded is the layer's in all that it computes and tells.
+  // Expects that a loaded plan equals the layer's plan in its outputs and its properties.
   void ExpectIsPlan(const Conv& loaded, intact_isa isa) const {
     const Result<Conv> created = Create(isa);
     ASSERT_TRUE(created) << created.error().message;
@@ -153,13 +153,12 @@ void Write(const std::string& path, const Bytes& bytes) {
   std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
 }
 
-// Loads from a copy `shift` bytes beyond an aligned address, and spoils the copy at once: it is not needed
-// afterwards.
+// Loads from a copy that begins `shift` bytes after an aligned address, and overwrites the copy at once:
+// loading must not need it afterwards.
 Result<Conv> LoadShifted(const Bytes& image, size_t shift, intact_isa isa) {
   Result<verify::GuardedBuffer> buffer = verify::GuardedBuffer::Allocate(image.size() + 64 - shift);
   if (!buffer) return buffer.error();
-  const auto data =
-      buffer->data().first(image.size());  // its end is aligned to 64, and so is the image's size
+  const auto data = buffer->data().first(image.size());  // its end is aligned to 64, as is the image's size
   EXPECT_EQ(reinterpret_cast<uintptr_t>(data.data()) % 64, shift % 64);
   std::copy(image.begin(), image.end(), data.begin());
   Result<Conv> loaded = Conv::LoadMemory(data.data(), data.size(), isa);
@@ -217,8 +216,8 @@ constexpr const char* kSmall =
     "conv u8s8u8 in=4x5 c=2 o=3 kernel=2x1 za=3 zc=9 bias=f32 scale=channel fill=bait";
 constexpr const char* kSmallGemm = "gemm u8s8u8 m=1 n=3 k=4 bias=f32";
 
-// Where sections begin, of an image with a section of each kind, as kernels/weights/pack_file.h tells them:
-// 3 output channels are a panel of four, whose 4 depths are padded to 64, and a line.
+// Offsets of the sections of an image with all kinds of sections (kernels/weights/pack_file.h): 3 output
+// channels are a panel of four, with 4 depths padded to 64, and a line.
 constexpr size_t kZeroPointsAt = kWeightsAt + 64 * 4 + 64;
 constexpr size_t kBiasAt = kZeroPointsAt + 64;
 constexpr size_t kScalesAt = kBiasAt + 64;
@@ -237,8 +236,7 @@ TEST(SavedConvMemory, EveryAlignmentLoads) {
   }
 }
 
-// The layer's taps that no output reads are in the file all the same: it holds the weights that one of an
-// ordinary convolution holds.
+// The file also has taps that no output reads. It holds the number of weights of an ordinary convolution.
 TEST(SavedConvMemory, KeepsTapsThatNoOutputReads) {
   const char* const line =
       "conv u8s8s32 in=1x2 c=2 o=3 kernel=5x5 stride=3x3 pad=2x1:2x3 za=7 fill=bait transposed=yes";
@@ -259,7 +257,7 @@ TEST(SavedConvMemory, KeepsTapsThatNoOutputReads) {
   EXPECT_TRUE(std::equal(image.begin() + kWeightsAt, image.end(), expected.begin() + kWeightsAt));
 }
 
-// Open and fixed dimensions, and a stride that leads nowhere in the one that is fixed.
+// Open and fixed dimensions. The fixed one has a stride without effect.
 TEST(SavedConvMemory, KeepsWhichExtentsAreOpen) {
   const char* const line = "conv u8s8s32 in=3x9 c=4 o=5 kernel=3x3 stride=2x2 za=7";
   for (const unsigned open : {1u, 2u}) {
@@ -282,7 +280,7 @@ TEST(SavedConvMemory, KeepsWhichExtentsAreOpen) {
 
 // ----- saving to memory ------------------------------------------------------------------------------------
 
-TEST(SavedConvMemory, TellsItsSizeAndWritesOnlyWhereThereIsRoom) {
+TEST(SavedConvMemory, ReportsItsSizeAndWritesOnlyWhereThereIsRoom) {
   const Result<Conv> plan = Layer(kSmall, false).Create(INTACT_ISA_ANY);
   ASSERT_TRUE(plan) << plan.error().message;
   size_t size = 123;
@@ -334,7 +332,7 @@ TEST(SavedConvMemory, NullArguments) {
 
 // ----- refusals --------------------------------------------------------------------------------------------
 
-// From memory that ends where the image does.
+// The image is in memory that ends where the image ends.
 void ExpectRefused(const Bytes& image, const std::string& words) {
   const auto buffer = verify::GuardedBuffer::Allocate(image.size());
   ASSERT_TRUE(buffer);
@@ -546,7 +544,7 @@ TEST(ConvForgeries, OfTheCertificate) {
       ExpectRefused(forged, "the certificate is not that of the weights");
     }
   }
-  // No weight makes a pair of the first column fail any more.
+  // No weight in the first column can make a pair fail now.
   Bytes forged = image;
   Set(&forged, kWeightsAt, uint32_t{0});
   Seal(forged);
@@ -555,7 +553,7 @@ TEST(ConvForgeries, OfTheCertificate) {
 
 TEST(ConvForgeries, OfThePadding) {
   const Bytes image = ImageOf(kSmall);
-  // Weights of a panel lie by quad of depths, then column: 16 quads of 16 columns.
+  // A panel's weights are ordered by quad of depths, then by column: 16 quads of 16 columns.
   for (const size_t at : {kWeightsAt + 3 * 4, kWeightsAt + 15 * 4 + 3, kWeightsAt + 64, kZeroPointsAt - 1}) {
     Bytes forged = image;
     ASSERT_EQ(forged[at], 0) << at;
@@ -565,8 +563,7 @@ TEST(ConvForgeries, OfThePadding) {
   }
 }
 
-// Whatever a header says that is covered by its checksum: it is refused, or a plan of it runs within its
-// buffers.
+// Headers with any values and a valid checksum: the image is refused, or its plan runs within its buffers.
 TEST(ConvForgeries, OfAnything) {
   constexpr int kForgeriesEach = 1500;
   constexpr uint8_t kTelling[] = {0, 1, 2, 3, 4, 5, 8, 15, 16, 17, 63, 64, 127, 128, 254, 255};
@@ -585,7 +582,7 @@ TEST(ConvForgeries, OfAnything) {
         const bool is_header = random.Integer(0, 7) != 0;
         const int64_t end = is_header ? int64_t{kHeaderBytes} : std::ssize(image);
         const auto at = static_cast<size_t>(random.Integer(int64_t{kCoveredFrom}, end - 1));
-        // Low bytes of fields are those that tell.
+        // The low bytes of fields matter most.
         forged[is_header ? at / 4 * 4 : at] = kTelling[random.Integer(0, std::ssize(kTelling) - 1)];
       }
       Seal(forged);

@@ -1,4 +1,5 @@
-// Transposed convolutions: how an output falls into phases, and every small geometry against the reference.
+// Transposed convolutions: the division of an output into phases, and every small geometry compared with the
+// reference.
 #include "kernels/plans/conv_transposed.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +60,7 @@ TEST(Grid, IsEvenWhereLinesFollowEachOther) {
   EXPECT_FALSE(grid.IsEven(2));
   grid = {{0, 1, 1}, {1, 2, 3}, {1, 2, 4}, {1, 4, 12}};
   EXPECT_FALSE(grid.IsEven(1));
-  grid = {{0, 1, 1}, {1, 2, 9}, {1, 2, 1}, {1, 4, 7}};  // the width's step leads nowhere
+  grid = {{0, 1, 1}, {1, 2, 9}, {1, 2, 1}, {1, 4, 7}};  // the width's step has no effect
   EXPECT_TRUE(grid.IsEven(2));
   grid.extents[kHeight] = 5;
   EXPECT_TRUE(grid.IsEven(1));
@@ -75,10 +76,10 @@ TEST(Grid, RowsAreWithinTheOutput) {
   EXPECT_EQ((OutputGrid{{}, {far, far, far}, {1, 1, 1}, {5, 6, 7}}).RowStep(), 5 * 6 * 7);
 }
 
-// Every ISA of the machine that has a kernel of its own for it.
+// Runs on every ISA of this machine that has its own kernel for the problem.
 void ExpectItsModelEverywhere(verify::Problem problem) {
   for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX512_VNNI}) {
-    if (intact_isa_available(isa) == 0) continue;  // told of by the differential test
+    if (intact_isa_available(isa) == 0) continue;  // the differential test reports it
     problem.isa = isa;
     tests::ExpectItsModel(problem);
     if (testing::Test::HasFatalFailure()) return;

@@ -1,5 +1,5 @@
-// Depthwise rows on every ISA against a plain loop over taps, and the schedules that they run. C ends at an
-// unmapped page, and so does the band with its slack.
+// Depthwise rows on every ISA compared with a plain loop over taps, and the schedules that they run. C ends
+// at an unmapped page, and so does the band with its slack.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ std::ostream& operator<<(std::ostream& out, const Filter& f) {
 
 enum class Fill : uint8_t { kRandom, kExtremes };
 
-// What comes after the scaled sum, as far as kernels differ by it.
+// The epilogues that kernels distinguish.
 enum class Output : uint8_t { kShifted, kPlain, kClamped, kHuge };
 
 struct Case {
@@ -95,7 +95,7 @@ int64_t BandBytes(const TapGrid& taps, int64_t channels, int64_t pixels) {
   return last + (pixels - 1) * taps.pixel_stride_bytes + channels;
 }
 
-// What a plan would hand to the engine, and the same for the plain loop.
+// The arguments that a plan would give the engine, and the same operation for the plain loop.
 class Problem {
  public:
   explicit Problem(const Case& one)
@@ -159,7 +159,7 @@ class Problem {
     ASSERT_EQ(data_->epilogue.has_b_zero_points, linear_.HasWeightZeroPoints());
   }
 
-  // The largest: outputs are in range, or far beyond int32.
+  // The largest scale: outputs are in range, or far beyond int32.
   double Scale() const { return case_.output == Output::kHuge ? 1e6 : 1e-3; }
 
   void SetOutput() {
@@ -216,7 +216,7 @@ class Problem {
     linear_.output.residual = {kResidualScale, ResidualZeroPoint()};
   }
 
-  // Less its zero point.
+  // The residual minus its zero point.
   float ResidualAt(int64_t i) const {
     const uint8_t* const element = residual_.data() + i * core::BytesOf(case_.residual);
     float f = 0;
@@ -256,7 +256,7 @@ class Problem {
   std::vector<int8_t> weights_;
   LinearProblem linear_;
   std::optional<KernelData> data_;
-  reference::Requantization output_;  // but for what differs by channel
+  reference::Requantization output_;  // without the values that differ by channel
 };
 
 void ExpectExact(const Case& one, bool in_slices) {
@@ -304,7 +304,7 @@ void ExpectExact(const Case& one) {
   ExpectExact(one, true);
 }
 
-// The last four are not unrolled: whole groups of taps, and one, two and three taps left over.
+// The last four are not unrolled: they have whole groups of taps, and tails of one, two and three taps.
 const std::vector<Filter> kFilters = {{1, 3, 3},   {1, 5, 5},  {1, 7, 7},   {3, 3, 3},  {1, 1, 3},
                                       {1, 2, 2},   {1, 1, 1},  {1, 1, 4},   {1, 4, 1},  {1, 1, 9},
                                       {1, 16, 16}, {3, 7, 11}, {1, 1, 227}, {2, 1, 113}};
@@ -406,7 +406,7 @@ INSTANTIATE_TEST_SUITE_P(All, Depthwise, testing::ValuesIn(core::kIsaLadder),
 
 // ----- schedules -------------------------------------------------------------------------------------------
 
-// Every pixel weighs each of its taps once, and nothing is read that is no pixel's tap.
+// Every pixel uses each of its taps once, and no other taps.
 void ExpectSchedule(const TapGrid& taps, jit::DotKind dot, int most) {
   const DepthwiseInterleaving schedule(taps.Shape(most), dot);
   const std::vector<int64_t> offsets = taps.PlaceOffsets(most);
@@ -447,7 +447,7 @@ TEST(DepthwiseInterleavings, WeighEachTapOnce) {
           const Filter filter{shape.depth, shape.height, shape.width, stride, dilation, has_phases};
           SCOPED_TRACE(testing::Message() << filter);
           for (const jit::DotKind dot : {jit::DotKind::kVnni, jit::DotKind::kWide}) {
-            // A band so narrow that a row's places beyond its pixels are the next row's.
+            // A narrow band: places after a row's last pixel belong to the next row.
             for (const int64_t pixels : {1, 40}) ExpectSchedule(GridOf(filter, 64, pixels), dot, 4);
             ExpectSchedule(GridOf(filter, 64, 40), dot, 2);
           }
@@ -457,7 +457,8 @@ TEST(DepthwiseInterleavings, WeighEachTapOnce) {
   }
 }
 
-// Two pixels of a 3×3 filter at stride 1 share groups of four; of two bytes each, rows pair up.
+// Two pixels of a 3×3 filter at stride 1 share groups of four taps. With pixels of two bytes, rows form
+// pairs.
 TEST(DepthwiseInterleavings, ShareWhatNeighboursWant) {
   const TapGrid taps = GridOf({1, 3, 3}, 64, 40);
   EXPECT_EQ(DepthwiseInterleaving(taps.Shape(4), jit::DotKind::kVnni).weights().size(), 6u);
@@ -465,7 +466,7 @@ TEST(DepthwiseInterleavings, ShareWhatNeighboursWant) {
   EXPECT_EQ(DepthwiseInterleaving(taps.Shape(2), jit::DotKind::kWide).Groups(2).size(), 6u);
 }
 
-// Neither channels nor widths, nor strides beyond what pixels share, make another kernel.
+// Channels, widths, and strides beyond the pixels that share do not change the kernel.
 TEST(DepthwiseInterleavings, KnowNoDistances) {
   const auto name = [](const Filter& filter, int64_t channels, int64_t pixels) {
     return GridOf(filter, channels, pixels).Shape(4).Name();

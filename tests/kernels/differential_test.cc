@@ -1,5 +1,5 @@
-// The library against the scalar reference: every ISA × mode × fill, on shapes around the register blocks.
-// ISAs that the CPU lacks are emulated where they can be.
+// The library compared with the scalar reference: every ISA × mode × fill, on shapes around the register
+// blocks. ISAs that the CPU lacks are emulated if possible.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ void ExpectExactOnEveryIsa(const reference::Gemm& gemm) {
       reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact));
   RunOptions options;
   for (const intact_isa isa : core::kIsaLadder) {
-    if (intact_isa_available(isa) == 0) continue;  // told of by Differential
+    if (intact_isa_available(isa) == 0) continue;  // Differential reports it
     options.isa = isa;
     const Result<std::vector<uint8_t>> actual = IntactTarget().Run(gemm, options);
     ASSERT_TRUE(actual) << actual.error().message;
@@ -65,8 +65,8 @@ TEST(RequireIsas, AreParsedStrictly) {
 
 // ----- kernels in all signs --------------------------------------------------------------------------------
 
-// Runs the kernel for `spec` on a tile: `rows` as it reads them, `row_bytes` each, and panels of `b`, or a
-// strip of `windows`.
+// Runs the kernel of `spec` on a tile. `rows`: A in the kernel's layout, `row_bytes` each. B: panels of `b`,
+// or a strip of `windows`.
 std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t* rows, int64_t row_bytes,
                              const void* b, int64_t panel_bytes, const std::vector<int32_t>& initial,
                              int64_t windows = 0) {
@@ -94,7 +94,7 @@ std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t
   return c;
 }
 
-// The same for `block`, whatever its form makes of A's rows and of canonical panels.
+// Runs the kernel of `block`. A's rows and the canonical panels are converted to its layouts.
 std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t depth,
                               const std::vector<uint8_t>& a, const std::vector<int8_t>& panels,
                               const std::vector<int32_t>& initial) {
@@ -121,7 +121,7 @@ std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t
   return RunTile(spec, staged.data(), row_bytes, schedule.Strip(0), 0, initial, schedule.windows());
 }
 
-// Each block that is available, of any height, whatever the cost model would choose.
+// Each available block of any height, whatever the cost model would choose.
 template <class Test>
 void ForEachBlock(const Test& test) {
   int tested = 0;
@@ -137,11 +137,11 @@ void ForEachBlock(const Test& test) {
   EXPECT_GT(tested, 0);
 }
 
-constexpr int64_t kBlockDepth = 4 * 37;  // four groups of eight quads and a rest
+constexpr int64_t kBlockDepth = 4 * 37;  // four groups of eight quads and a tail
 
 int64_t PanelsOf(int64_t columns) { return kernels::CeilDivide(columns, kernels::kPanelColumns); }
 
-// Sums in int16 are at their largest where everything has one sign.
+// int16 sums are largest if all values have one sign.
 TEST(Blocks, ComputeAtTheirLargestSums) {
   ForEachBlock([](const kernels::KernelBlock& block, int mr, int64_t nr) {
     for (const int weight : {-128, -64, 64, 127}) {
@@ -206,7 +206,7 @@ class AllSigns : public ::testing::TestWithParam<intact_isa> {
 INSTANTIATE_TEST_SUITE_P(All, AllSigns, ::testing::ValuesIn(IsasOfAllSigns()),
                          [](const auto& test) { return std::string(intact_isa_name(test.param)); });
 
-// Plans use the kernels for s8 weights alone, since packed weights are s8 (pack.h).
+// Plans use only kernels for s8 weights, because packed weights are s8 (pack.h).
 TEST_P(AllSigns, MultiplyInAllShapes) {
   const auto isa = static_cast<core::Isa>(GetParam());
   constexpr int64_t kDepth = 20, kColumns = kernels::kPanelColumns, kMostRows = 7;
@@ -333,7 +333,8 @@ TEST_P(Differential, StridesAndThreads) {
   }
 }
 
-// What no fill makes: clamps without an end, or at a zero of either sign, and scales at float32's ends.
+// Values that no fill makes: clamps without an end, or at a zero of either sign, and scales at float32's
+// limits.
 TEST(Epilogue, ExtremeClampsAndScales) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr std::pair<float, float> kClamps[] = {
@@ -359,7 +360,7 @@ TEST(Epilogue, ExtremeClampsAndScales) {
   }
 }
 
-// What no fill makes: residuals beyond float32's range, NaNs, and infinities that cancel.
+// Values that no fill makes: residuals beyond float32's range, NaNs, and infinities that cancel.
 TEST(Epilogue, ExtremeResiduals) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kLargest = std::numeric_limits<float>::max();

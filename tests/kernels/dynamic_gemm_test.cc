@@ -1,5 +1,5 @@
-// Dynamic quantization and rows' own zero points and scales: every ISA at hand equals the reference byte for
-// byte, however a run is shared among threads and parts.
+// Dynamic quantization, and zero points and scales of rows: every available ISA equals the reference byte for
+// byte, however threads and parts share a run.
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 
@@ -36,7 +36,7 @@ struct Shape {
 
 struct Case {
   intact_quantization quantization = INTACT_QUANTIZATION_DYNAMIC_ROWS;
-  intact_type source = INTACT_F32;  // of dynamic ones
+  intact_type source = INTACT_F32;  // with dynamic quantization
   intact_type a = INTACT_U8, b = INTACT_S8, c = INTACT_F32;
   Shape shape = {1, 1, 1};
   bool has_bias = false, has_b_zero_points = false, has_residual = false;
@@ -48,7 +48,7 @@ bool IsDynamic(const Case& test) {
          test.quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
 }
 
-// A case with its tensors, as the library and as the reference take them.
+// A case with its tensors, for the library and for the reference.
 class Problem {
  public:
   Problem(const Case& test, unsigned seed) : test_(test), random_(seed) {
@@ -97,7 +97,8 @@ class Problem {
   const reference::Gemm& gemm() const { return gemm_; }
 
  private:
-  // Numbers of all sizes; rows of one value, of zeros, of denormals, with an outlier, with what is no number.
+  // Numbers of all sizes; rows of equal values, of zeros, of denormals, with an outlier, with NaNs or
+  // infinities.
   void MakeNumbers() {
     std::vector<float> x;
     std::normal_distribution<float> normal;
@@ -159,7 +160,7 @@ Plan Create(const Problem& problem, intact_isa isa) {
   return Plan(gemm);
 }
 
-// As its plan is to compute it: pairs saturate in that mode on ISAs without VNNI.
+// The expected output of a plan: in saturating mode pairs saturate on ISAs without VNNI.
 std::vector<uint8_t> Expected(const Case& test, const Problem& problem, intact_isa isa) {
   const bool saturates =
       test.mode == INTACT_SATURATING && (isa == INTACT_ISA_AVX2 || isa == INTACT_ISA_AVX512);
@@ -237,7 +238,7 @@ TEST_P(DynamicGemm, EqualsTheReference) {
   }
 }
 
-// Items with rows and bytes of another between them, and wherever pointers say; in one run and in parts.
+// Items with other rows and bytes between them, or at addresses that pointers give; in one run and in parts.
 class Scattered {
  public:
   Scattered(const intact_gemm_args& dense, int64_t items, int64_t m, const intact_gemm_info& info) : m_(m) {
@@ -260,7 +261,7 @@ class Scattered {
     args_.residual_batch_stride = m * info.n + kGap;
   }
   const intact_gemm_args& args() const { return args_; }
-  // The same by pointers, items in reverse order in memory.
+  // Gives the items by pointers, in reverse order in memory.
   intact_gemm_args ByPointers(const intact_gemm_info& info) {
     intact_gemm_args args = args_;
     const bool is_dynamic = info.a_source_type != INTACT_TYPE_NONE;
@@ -279,7 +280,7 @@ class Scattered {
     args.c_items = c_items_.data();
     return args;
   }
-  // The items' outputs, densely, which must be all that was written; cleared for the next run.
+  // The items' outputs, densely. No other bytes may be written. Clears them for the next run.
   std::vector<uint8_t> TakeOutputs() {
     std::vector<uint8_t> dense;
     const int64_t item_bytes = m_ * c_row_bytes_;
@@ -352,14 +353,14 @@ TEST_P(DynamicGemm, BatchesEqualTheirRows) {
   }
 }
 
-// The last error's, which begins with the call's name.
+// The last error without the call's name, which it must begin with.
 std::string MessageOf(const std::string& call) {
   const std::string message = intact_last_error();
   EXPECT_EQ(message.substr(0, call.size() + 2), call + ": ");
   return message.substr(std::min(message.size(), call.size() + 2));
 }
 
-// The message of a descriptor that `change` makes of a good one; "" if it is taken.
+// The error of a valid descriptor after `change`; "" if it is accepted.
 template <class Change>
 std::string MessageOfPlan(const Case& test, const Change& change) {
   const Problem problem(test, 1);
@@ -413,7 +414,7 @@ TEST(DynamicRefusals, OfDescriptorsNameTheField) {
             "b is given, and runtime_b is 1; expected NULL, because each run passes B");
 }
 
-// The message of a run that `change` makes of a good one; "" if it runs.
+// The error of a valid run after `change`; "" if it runs.
 template <class Change>
 std::string MessageOfRun(const Case& test, const Change& change) {
   const Problem problem(test, 1);
@@ -462,7 +463,7 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
                            args->a_items = pointers.data();
                          }),
             "a_items[1] is NULL");
-  // Between the rows of items of one row there is no stride, and yet it is to be one.
+  // Items of one row have no stride between rows, but it must still be valid.
   const auto items_of_one_row = [](intact_gemm_args* args) {
     args->batch = 4;
     args->m = 1;
@@ -486,14 +487,13 @@ TEST(DynamicRefusals, OfRunsNameTheArgument) {
             "b is given to a run; expected none: the plan's B is constant");
 }
 
-// The number of a finite float16 in units of the least, 2⁻²⁴, by integers alone; 65536 for infinity.
+// A finite float16 in units of the smallest, 2⁻²⁴, computed with integers only; 65536 for infinity.
 int64_t UnitsOf(uint32_t half) {
   const uint32_t exponent = half >> 10, fraction = half & 0x3ff;
   return exponent == 0 ? fraction : int64_t{fraction + 0x400} << (exponent - 1);
 }
 
-// Between each two adjacent float16s: what is in the middle, and what is next to that. Each is a scale; its
-// accumulator is 1 or −1.
+// The middle of each two adjacent float16s, and its neighbours. Each is a scale; its accumulator is 1 or −1.
 TEST_P(DynamicGemm, RoundsToEachFloat16) {
   std::vector<float> scales;
   std::vector<int8_t> b;
@@ -534,7 +534,7 @@ TEST_P(DynamicGemm, RoundsToEachFloat16) {
   }
 }
 
-// All bit patterns: one a row, whose scale then tells the number, and 64 a row, as whole vectors.
+// All bit patterns: one in each row, whose scale then gives the number; and 64 in each row, as whole vectors.
 TEST_P(DynamicGemm, QuantizesEachFloat16) {
   std::vector<Float16> x;
   for (uint32_t bits = 0; bits < 0x10000; ++bits) x.push_back({static_cast<uint16_t>(bits)});
@@ -565,7 +565,7 @@ TEST_P(DynamicGemm, QuantizesEachFloat16) {
         for (int64_t i = row * k; i < (row + 1) * k; ++i) {
           const uint32_t magnitude = static_cast<uint32_t>(i) & 0x7fff;
           const auto number = static_cast<float>(std::ldexp(UnitsOf(magnitude), -24));
-          const bool is_finite = magnitude < 0x7c00;  // infinities and NaNs have one effect
+          const bool is_finite = magnitude < 0x7c00;  // all infinities and NaNs have one effect
           numbers.push_back(!is_finite   ? std::numeric_limits<float>::infinity()
                             : i < 0x8000 ? number
                                          : -number);

@@ -1,4 +1,4 @@
-// Values at the edges, on every ISA: sums that leave int32 and wrap, scales of 0, and runs of nothing.
+// Edge values on every ISA: sums beyond int32 that wrap, scales of 0, and runs of nothing.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 
 using verify::Problem;
 
-// With weight zero points, row zero points, fixed point, Bs of runs, files, and in all layouts of a
+// With weight zero points, row zero points, fixed point, runtime B, files, and in all layouts of a
 // convolution: in place, a band, planar, depthwise, and phases with bare pixels.
 constexpr const char* kWrapping[] = {
     "gemm u8s8s32 m=5 n=33 k=67 za=3 bias=s32 overflow=wraps",
@@ -90,7 +90,7 @@ TEST_P(EdgeValues, ScalesAreZero) {
 
 TEST_P(EdgeValues, NothingIsRun) {
   for (const char* line : kNothing) Expect(line);
-  Expect("gemm u8s8s32 m=5 n=33 k=67");  // so that an ISA that is emulated is seen
+  Expect("gemm u8s8s32 m=5 n=33 k=67");  // shows whether the ISA is emulated
 }
 
 // "avx2_exact"
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(All, EdgeValues,
                                             ::testing::Values(INTACT_EXACT, INTACT_SATURATING)),
                          NameOfCase);
 
-// Each of the problems has such sums, and is refused if they may not wrap.
+// Each problem has sums beyond int32, and is refused if they must not wrap.
 TEST(WrappingSums, LeaveInt32) {
   for (const char* line : kWrapping) {
     SCOPED_TRACE(line);

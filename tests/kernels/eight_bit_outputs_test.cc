@@ -1,5 +1,5 @@
-// 8-bit outputs of every ISA, generated and compiled code: operations of all kinds against the reference, and
-// fixed point at the edges of int32 against an oracle of 128 bits.
+// 8-bit outputs on every ISA, by generated and by compiled code: operations of all kinds compared with the
+// reference, and fixed point at the edges of int32 compared with an oracle of 128 bits.
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 
@@ -33,7 +33,7 @@ constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
 Int128 FloorDivide(Int128 x, Int128 divisor) { return x / divisor - (x % divisor < 0 ? 1 : 0); }
 
-constexpr int64_t kNoMultiplier = int64_t{1} << 31;  // which changes nothing
+constexpr int64_t kNoMultiplier = int64_t{1} << 31;  // a multiplier without effect
 
 // The formula of include/intact/intact.h.
 int64_t Oracle(int64_t y, int64_t multiplier, int32_t shift, intact_fixed_point rule) {
@@ -54,14 +54,14 @@ TEST(Oracle, RoundsAsGemmlowpDoes) {
   EXPECT_EQ(Oracle(-10, kNoMultiplier, -2, kUp), -2);
   EXPECT_EQ(Oracle(-11, kNoMultiplier, -2, kUp), -3);
   EXPECT_EQ(Oracle(3, 1 << 30, 0, kAway), 2);    // 1.5
-  EXPECT_EQ(Oracle(-3, 1 << 30, 0, kAway), -1);  // the product's ties go up
+  EXPECT_EQ(Oracle(-3, 1 << 30, 0, kAway), -1);  // ties of the product go up
   EXPECT_EQ(Oracle(-3, 1 << 30, 1, kAway), -3);
   EXPECT_EQ(Oracle(kMost, 1 << 30, 30, kAway), 1 << 30);
 }
 
 // ----- the edges of int32 ----------------------------------------------------------------------------------
 
-/// A column: its sum, and how it is scaled.
+/// A column: its sum and its scale.
 struct Column {
   int32_t y, multiplier, shift;
 };
@@ -94,7 +94,7 @@ std::vector<int32_t> Multipliers() {
   return multipliers;
 }
 
-// Sums whose outputs are near a tie within int8: what the edges seldom are.
+// Sums with outputs near a tie within int8, which the edges seldom have.
 void AddTies(std::vector<Column>* columns) {
   support::Random random(3, 0, 0);
   for (int i = 0; i < 20000; ++i) {
@@ -120,7 +120,7 @@ std::vector<Column> Columns(bool has_multipliers) {
   return columns;
 }
 
-/// A layer of zeros with a bias of `columns`' sums, `rows` times.
+/// A layer with weights of 0 and a bias of `columns`' sums, `rows` times.
 class EdgeLayer {
  public:
   EdgeLayer(const std::vector<Column>& columns, bool has_multipliers) {
@@ -212,11 +212,11 @@ class EightBitOutputs : public testing::TestWithParam<intact_isa> {
   void SetUp() override {
     if (intact_isa_available(GetParam()) == 0) INTACT_SKIP_ISA(intact_isa_name(GetParam()));
   }
-  // Emulation takes microseconds an instruction.
+  // Emulation takes microseconds per instruction.
   static bool IsEmulated() { return EmulatedIsas::Has(GetParam()); }
 
-  // `columns`, or of an emulated ISA a share of them; with shifts to the left, which kernels have code for, or
-  // without.
+  // `columns` with or without shifts to the left, which have their own code in kernels. For an emulated ISA
+  // only a share.
   static std::vector<Column> Share(const std::vector<Column>& columns, bool has_left) {
     std::vector<Column> share;
     const size_t step = IsEmulated() ? 97 : 1;
@@ -274,7 +274,8 @@ TEST_P(EightBitOutputs, EqualTheReference) {
   }
 }
 
-// Tables replace what the residual was read from, on several threads; saved plans keep multipliers and tables.
+// Tables replace the bytes that the residual was read from, on several threads. Saved plans keep multipliers
+// and tables.
 TEST_P(EightBitOutputs, EqualTheReferenceInPlaceAndSaved) {
   for (const char* line : {
            "gemm u8s8s8 m=70 n=33 k=64 zc=-7 res=s8 zres=4 inplace=yes threads=3 scale=channel table=yes",

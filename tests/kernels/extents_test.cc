@@ -1,5 +1,5 @@
-// Extents that runs give: one plan, run by many threads at once on inputs of many sizes, computes what plans
-// of those sizes compute, and what the scalar model does.
+// Open extents: many threads run one plan at once on inputs of many sizes. It computes what plans of these
+// sizes compute, and what the scalar model computes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
@@ -38,7 +38,7 @@ using Bytes = std::vector<uint8_t>;
 
 const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
-// A run of an open plan, and what it must give.
+// A run of an open plan and its expected output.
 struct Case {
   reference::Conv conv;
   verify::RunOptions options;
@@ -52,7 +52,7 @@ std::string Text(const Case& one) {
   return text.append(" threads=").append(std::to_string(one.options.threads));
 }
 
-// The arguments with the extents of `conv` where the plan leaves them open; elsewhere 0, or the descriptor's.
+// The arguments with the extents of `conv` for open dimensions. For others 0, or the descriptor's extent.
 intact_conv_args WithExtents(intact_conv_args args, const reference::Conv& conv, unsigned open,
                              bool names_fixed) {
   const Extents extents = InputOf(conv.geometry);
@@ -69,7 +69,7 @@ class OpenPlan {
 
   const Result<Conv>& plan() const { return plan_; }
 
-  // What went wrong; empty if nothing did.
+  // What went wrong; "" if nothing did.
   std::string Run(const Case& one, bool in_parts) const {
     const std::string what = Text(one) + (in_parts ? " in parts: " : ": ");
     const Result<Bytes> output =
@@ -105,7 +105,7 @@ class OpenPlan {
                                          std::to_string(expected)};
     }
     if (info.scratch_bytes >= info.part_scratch_bytes) return {};
-    return {INTACT_CODEGEN_FAILED, "a part is told to need more scratch than the whole"};
+    return {INTACT_CODEGEN_FAILED, "a part needs more scratch than the whole run"};
   }
 
   unsigned open_;
@@ -128,7 +128,7 @@ class OpenExtents : public testing::TestWithParam<std::tuple<intact_isa, ConvLay
 
   bool IsEmulated() const { return EmulatedIsas::Has(problem_.isa); }
 
-  // The least extent of the input in dimension `i` that has an output.
+  // The smallest extent of the input in dimension `i` that has an output.
   int64_t Least(size_t i) const {
     reference::Axis axis = layer_.geometry.axes[reference::kMaxSpatial - Dims() + i];
     for (axis.input = 1; axis.Output() < 1;) ++axis.input;
@@ -137,7 +137,7 @@ class OpenExtents : public testing::TestWithParam<std::tuple<intact_isa, ConvLay
 
   size_t Dims() const { return static_cast<size_t>(layer_.geometry.dims); }
 
-  // The layer on a random input, with what the scalar model and a plan of that size make of it.
+  // The layer on a random input, with the outputs of the scalar model and of a plan of that size.
   Case RandomCase(unsigned open, support::Random* random) {
     constexpr int64_t kMost[] = {140, 24, 9};  // by number of dimensions
     constexpr int64_t kMostEmulated[] = {40, 8, 4};
@@ -180,7 +180,7 @@ TEST_P(OpenExtents, ManyThreadsRunOnePlanOnManySizesAtOnce) {
     std::vector<std::thread> threads;
     for (size_t thread = 0; thread < kThreads; ++thread) {
       threads.emplace_back([&, thread] {
-        // Each thread begins elsewhere, and comes to sizes that the others have prepared.
+        // Each thread begins with another size, and later meets sizes that others have prepared.
         const size_t runs = IsEmulated() ? 2 : count;
         for (size_t i = 0; i < runs; ++i) {
           const size_t number = (i + thread * count / kThreads) % count;
@@ -213,7 +213,7 @@ class OpenExtentsOnIsa : public testing::TestWithParam<intact_isa> {
     if (intact_isa_available(GetParam()) == 0) INTACT_SKIP_ISA(intact_isa_name(GetParam()));
   }
 
-  // Runs a plan of the line, all of whose extents are open, on inputs of these extents, in this order.
+  // Runs a plan of the line with all extents open on inputs of these extents, in this order.
   static void ExpectRight(const char* line, const std::vector<Extents>& inputs) {
     Problem problem = Parsed(line);
     problem.isa = GetParam();
@@ -230,7 +230,7 @@ class OpenExtentsOnIsa : public testing::TestWithParam<intact_isa> {
   }
 };
 
-// A plan keeps what it prepared for 64 sizes: the first ones are prepared anew.
+// A plan keeps its preparations for 64 sizes. The first ones are prepared again.
 TEST_P(OpenExtentsOnIsa, MoreSizesThanAPlanKeeps) {
   const int64_t most = EmulatedIsas::Has(GetParam()) ? 2 : 9;
   std::vector<Extents> inputs;
@@ -244,8 +244,8 @@ TEST_P(OpenExtentsOnIsa, MoreSizesThanAPlanKeeps) {
   ExpectRight("conv u8s8s32 in=5x5 c=4 o=8 kernel=2x2 stride=3x3 za=3 transposed=yes", inputs);
 }
 
-// Layouts are chosen for common sizes: a planar band of the widest input would not fit into the cache, and
-// there is another layout then. The small input before and after has the first one.
+// Layouts are chosen for common sizes. A planar band of the widest input would not fit into the cache, so it
+// gets another layout. The small input before and after it has the first layout.
 TEST_P(OpenExtentsOnIsa, LinesThatAreTooLongForAPlanarBand) {
   if (EmulatedIsas::Has(GetParam())) GTEST_SKIP() << "too slow, emulated";
   const std::vector<Extents> inputs = {{3, 9}, {2, 40000}, {9, 3}, {1, 40001}, {3, 9}};
@@ -255,7 +255,7 @@ TEST_P(OpenExtentsOnIsa, LinesThatAreTooLongForAPlanarBand) {
       "conv u8s8s32 in=5x5 c=16 o=16 groups=4 kernel=3x3 pad=1x1 arange=127 za=9 fill=stray",
       "conv u8u8s32 in=5x5 c=16 o=8 groups=8 kernel=3x3 stride=2x2 pad=1x1 zb=3 zbper=channel",
       "conv u8s8s32 in=5x5 c=16 o=16 groups=8 kernel=4x4 stride=2x2 pad=1x1 za=3 transposed=yes"};
-  // Quick: a line for each ISA. They take seconds each.
+  // The quick test runs one line for each ISA. Lines take seconds each.
   const auto first = static_cast<size_t>(GetParam()) % std::size(kLines);
   for (size_t i = 0; i < (IsLong() ? std::size(kLines) : 1); ++i) {
     ExpectRight(kLines[(first + i) % std::size(kLines)], inputs);
@@ -267,9 +267,9 @@ std::string NameOfIsa(const testing::TestParamInfo<intact_isa>& isa) { return in
 INSTANTIATE_TEST_SUITE_P(All, OpenExtentsOnIsa, testing::ValuesIn(core::kIsaLadder), NameOfIsa);
 INSTANTIATE_TEST_SUITE_P(Long, OpenExtentsOnIsa, testing::ValuesIn(core::kIsaLadder), NameOfIsa);
 
-// ----- what a plan tells, and refuses ----------------------------------------------------------------------
+// ----- properties and refusals of plans --------------------------------------------------------------------
 
-// A 5×5 filter over 4 channels, padded by 1, to 6; height and width open.
+// A 5×5 filter over 4 channels, padded by 1, to 6 channels. Height and width are open.
 struct Draft {
   std::vector<int8_t> weights = std::vector<int8_t>(6 * 5 * 5 * 4, 1);
   ConvDesc desc = MakeConvDesc();
@@ -286,7 +286,7 @@ struct Draft {
   Result<Conv> Create() const { return Conv::Create(desc, weights.data()); }
 };
 
-TEST(OpenExtentsInfo, TellsWhatIsOpen) {
+TEST(OpenExtentsInfo, ReportsWhatIsOpen) {
   Draft draft;
   draft.desc.input[1] = 30;
   const Result<Conv> conv = draft.Create();
@@ -299,7 +299,7 @@ TEST(OpenExtentsInfo, TellsWhatIsOpen) {
   EXPECT_EQ(info.accumulator_max, 255 * 5 * 5 * 4);
 }
 
-// Weights alone decide: the certificate is that of a plan of any size.
+// Certificates depend on weights only: they equal those of a plan of any size.
 TEST(OpenExtentsInfo, CertificatesDoNotDependOnExtents) {
   for (const ConvLayer& layer : kConvLayers) {
     SCOPED_TRACE(layer.line);
@@ -380,7 +380,7 @@ TEST(OpenExtentsRefusals, NameTheExtentAndWriteNothing) {
     expect_refused(intact_conv_run_part(conv->handle(), &args, 0, 2));
     EXPECT_EQ(info.output[0], 77);
     EXPECT_THAT(c, testing::Each(99));
-    // The plan is as good as before.
+    // The plan still works.
     if (draft.desc.input[1] != 30) args.input[0] = args.input[1] = 9;
     if (draft.desc.input[1] == 30) args.input[0] = 9, args.input[1] = 0;
     EXPECT_EQ(intact_conv_run(conv->handle(), &args), INTACT_OK) << intact_last_error();
@@ -397,7 +397,7 @@ TEST(OpenExtentsRefusals, PlansOfFixedExtentsCompareThoseOfRuns) {
   for (const int64_t batch : {1, 2}) {
     EXPECT_TRUE(conv->Prepare(batch));
     EXPECT_TRUE(conv->Prepare(batch, {9, 10, 0}));
-    EXPECT_TRUE(conv->Prepare(batch, {0, 10, 77}));  // beyond its dimensions
+    EXPECT_TRUE(conv->Prepare(batch, {0, 10, 77}));  // values beyond its dimensions are ignored
     const Result<intact_run_info> other = conv->Prepare(batch, {9, 11});
     ASSERT_FALSE(other);
     EXPECT_EQ(other.error().status, INTACT_INVALID_ARGUMENT);
@@ -417,7 +417,7 @@ TEST(OpenExtentsRefusals, BatchesAreBoundByTheOutput) {
   }
 }
 
-// Common sizes, for which layouts are chosen, may be none beside a fixed extent that is this large.
+// With such a large fixed extent, none of the common sizes may be possible.
 TEST(OpenExtentsRefusals, HugeFixedExtentsLeaveTheOthersOpen) {
   Draft draft;
   draft.desc.input[1] = int64_t{1} << 26;
@@ -441,7 +441,7 @@ TEST(OpenExtentsViews, GiveTheExtents) {
   const Error ran = conv->Run(input, output, {.threads = 1});
   ASSERT_TRUE(ran.ok()) << ran.message;
   EXPECT_EQ(c[0], 4 * 4 * 4);      // a corner sees 4×4 taps
-  EXPECT_EQ(c[7 * 5], 5 * 5 * 4);  // pixel (1, 1) all
+  EXPECT_EQ(c[7 * 5], 5 * 5 * 4);  // pixel (1, 1) sees all taps
   EXPECT_EQ(c[6], 99);             // between pixels
   const std::vector<int32_t> whole = c;
   std::fill(c.begin(), c.end(), 99);
@@ -458,7 +458,7 @@ TEST(OpenExtentsViews, GiveTheExtents) {
   EXPECT_THAT(conv->Run(small, output).message, HasSubstr("kernel[0] is 5"));
 }
 
-// In the C ABI 0 stands for the descriptor's extent; a view that is empty is a mistake.
+// In the C ABI, 0 means the descriptor's extent. An empty view is an error.
 TEST(OpenExtentsViews, AreNotEmpty) {
   Draft draft;
   draft.desc.input[0] = 7;

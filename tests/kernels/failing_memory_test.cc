@@ -1,6 +1,6 @@
-// Memory that runs out: whichever allocation of an operation fails, the operation says so, and the next one
-// works. Each failure is met by a process of its own that has not used the library before, since what is set
-// up once must survive it as well.
+// Out of memory: whichever allocation of an operation fails, the operation reports it, and the next one
+// works. Each failure happens in a child process that has not used the library yet, because one-time
+// initialization must survive it too.
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 #include <sys/wait.h>
@@ -77,7 +77,7 @@ constexpr int64_t kM = 40, kN = 33, kK = 70, kSide = 12, kMostOutputs = 24;
 
 struct Case {
   const char* name;
-  std::function<intact_status()> operation;  // leaves nothing behind
+  std::function<intact_status()> operation;  // must leave nothing behind
 };
 void PrintTo(const Case& one, std::ostream* os) { *os << one.name; }
 
@@ -89,7 +89,7 @@ std::vector<T> Values(int64_t count) {
 }
 
 const std::vector<int8_t> kWeights = Values<int8_t>(64 * 64 * 9);
-// Halved, so that no pair saturates.
+// Half of the range, so that no pair saturates.
 const std::vector<uint8_t> kActivations = [] {
   std::vector<uint8_t> values = Values<uint8_t>(64 * 64 * 16);
   for (uint8_t& value : values) value /= 2;
@@ -109,7 +109,7 @@ intact_status CreateGemm(intact_gemm** gemm, intact_mode mode, int64_t usual_m) 
   return intact_gemm_create(&desc, &linear, kWeights.data(), gemm);
 }
 
-constexpr intact_status kWrong = INTACT_CODEGEN_FAILED;  // no error of runs: the first output is not right
+constexpr intact_status kWrong = INTACT_CODEGEN_FAILED;  // not an error of runs: the first output is wrong
 
 intact_status RunGemm(const intact_gemm* gemm, int threads) {
   std::array<int32_t, kM* kN> c = {};
@@ -132,7 +132,7 @@ intact_status CreateAndRun(intact_mode mode, int64_t usual_m) {
   return status;
 }
 
-/// A convolution of kSide×kSide pixels by 3×3 taps, padded to the same, and its run.
+/// A convolution of kSide×kSide pixels by 3×3 taps, padded to equal extents, and its run.
 struct Layer {
   int64_t inputs, outputs, groups;
   int32_t transposed = 0;
@@ -174,7 +174,7 @@ struct Layer {
     return args;
   }
 
-  // The first output's taps are those that do not lie in the padding.
+  // Only taps outside the padding add to the first output.
   intact_status Run(const intact_conv* conv) const {
     const intact_conv_args args = Args();
     const intact_status status = intact_conv_run(conv, &args);
@@ -228,7 +228,7 @@ intact_status SaveAndLoadConv() {
   return status;
 }
 
-/// Where plans are saved.
+/// Memory for a saved plan.
 struct alignas(64) Image {
   std::array<uint8_t, 1 << 16> bytes;
   size_t size;
@@ -290,7 +290,7 @@ intact_status KeepInMemory() {
 
 constexpr int64_t kItems = 3;
 
-/// Items of kM rows each, that have one B or the same one each.
+/// Items of kM rows each, with one constant B, or with the same runtime B for each item.
 intact_status RunBatch(int32_t runtime_b) {
   intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
   desc.n = kN;
@@ -322,11 +322,11 @@ intact_status RunBatch(int32_t runtime_b) {
   return status;
 }
 
-uint16_t ToBf16(int32_t whole) {  // at most 255: its upper half is all of it
+uint16_t ToBf16(int32_t whole) {  // at most 255: the upper half of a float has all its bits
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(whole)) >> 16);
 }
 
-// Rows of whole numbers from 0 to 255, which are quantized to themselves.
+// Rows of integers from 0 to 255. Quantization does not change them.
 template <class T>
 const std::vector<T>& Numbers() {
   static const std::vector<T> numbers = [] {
@@ -347,7 +347,7 @@ const std::vector<T>& Numbers() {
 const auto& kFloats = Numbers<float>();
 const auto& kBf16s = Numbers<uint16_t>();
 
-/// Numbers of `type` quantized by the run, and outputs of `type`.
+/// The run quantizes numbers of `type`, and outputs have `type`.
 intact_status Quantize(int32_t quantization, int32_t type) {
   const bool is_f32 = type == INTACT_F32;
   intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
@@ -361,7 +361,7 @@ intact_status Quantize(int32_t quantization, int32_t type) {
   linear.scale_count = 1;
   intact_gemm* gemm = nullptr;
   intact_status status = intact_gemm_create(&desc, &linear, kWeights.data(), &gemm);
-  static std::array<float, kM * kN> c;  // or half as many bytes
+  static std::array<float, kM * kN> c;  // or half the bytes
   c = {};
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
   args.m = kM;
@@ -398,7 +398,7 @@ class FailingMemory : public testing::TestWithParam<Case> {};
 
 enum Verdict : char { kPassedOver = 'p', kReported = 'r', kUnreported = 'u', kBroken = 'b', kOther = 'o' };
 
-// In a process of its own: the operation whose allocation number `n` fails, and the operation again.
+// In a child process: runs the operation, whose allocation number `n` fails, and then runs it again.
 std::string Meet(const Case& one, int64_t n) {
   std::array<int, 2> ends = {};
   if (pipe(ends.data()) != 0) return "no pipe";
@@ -437,9 +437,9 @@ std::string Meet(const Case& one, int64_t n) {
   return {buffer.data(), static_cast<size_t>(std::max<ssize_t>(bytes, 0))};
 }
 
-// To the next allocation that fails: each of the first 200, then every so many more of what generators
-// allocate. The 19 operations make 39,600 allocations, 11,900 of them a depthwise convolution's; all of them,
-// as INTACT_EVERY_ALLOCATION has it, take 70 s of a CPU in the preset release, these 8,900 take 16 s.
+// The distance to the next allocation that fails: 1 for the first 200, then larger, because most later ones
+// are by generators. The 19 operations make 39,600 allocations, 11,900 of them for a depthwise convolution.
+// All of them (INTACT_EVERY_ALLOCATION) take 70 s of a CPU in the preset release; these 8,900 take 16 s.
 int64_t Step(int64_t n) {
   constexpr int64_t kEach = 200;
   // NOLINTNEXTLINE(concurrency-mt-unsafe)
@@ -455,7 +455,7 @@ TEST_P(FailingMemory, IsReportedAndSurvived) {
     const std::string said = Meet(GetParam(), n);
     ASSERT_FALSE(said.empty()) << "allocation " << n;
     if (said[0] == kPassedOver) break;
-    // A run does with fewer helpers, and INTACT_VERBOSE without a line.
+    // A run survives with fewer helpers, and INTACT_VERBOSE without a line.
     survived += said[0] == kUnreported ? 1 : 0;
     ASSERT_TRUE(said == std::string(1, kReported) || said == std::string(1, kUnreported))
         << "allocation " << n << ": " << said;

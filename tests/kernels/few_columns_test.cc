@@ -1,5 +1,5 @@
-// Matrices of one to eight columns: plans and their files keep about as many bytes as the
-// weights are, whatever the ISA, and every engine that runs them computes the reference's bytes.
+// Matrices of one to eight columns: plans and their files take little more memory than the weights, on every
+// ISA, and every engine that runs them computes the reference's bytes.
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 
@@ -82,7 +82,7 @@ TEST_P(FewColumns, GiveTheReferencesBytes) {
   }
 }
 
-// All that a stopwatch may choose.
+// All candidates of tuning.
 TEST_P(FewColumns, EveryCandidateGivesTheSameBytes) {
   for (const char* shape : {"m=13 n=1 k=1100", "m=50 n=2 k=140", "m=7 n=4 k=300", "m=21 n=8 k=67"}) {
     const Problem problem = OnThis(std::string("gemm u8s8s32 za=3 fill=laplace ") + shape);

@@ -1,4 +1,4 @@
-// The library as a guest in processes that fork, that may have no threads or no executable memory.
+// The library as a guest in processes that fork, or that are refused threads or executable memory.
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 #include <linux/audit.h>
@@ -87,7 +87,7 @@ class Workload {
   std::vector<int32_t> expected_;
 };
 
-// "", or whose code a plan runs that could have generated code.
+// An error if the plan runs portable code although it could run generated code; else "".
 std::string IsGenerated(const Gemm& gemm) {
   const bool could_be = jit::HardwareIsas().Has(core::Isa::kAvx2);
   return could_be && gemm.Info().isa == INTACT_ISA_PORTABLE ? "its code is not generated" : "";
@@ -114,14 +114,14 @@ TEST(Guest, RunsFinishInTheChildOfAFork) {
   EXPECT_EQ(RunsRight(workload, *gemm), "") << "and the parent goes on";
 }
 
-// Whether `run`, called before and then again in a child that is ended by its first system call, says true.
+// Whether `run`, which was called before, returns true in a child that is killed at its first system call.
 bool RunsWithoutSystemCalls(const std::function<bool()>& run) {
   const pid_t child = fork();
   if (child == 0) {
     bool is_right = run();
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) _exit(2);
     is_right = run() && is_right;
-    syscall(SYS_exit, is_right ? 0 : 1);  // exit_group(), as _exit() calls it, is not permitted
+    syscall(SYS_exit, is_right ? 0 : 1);  // _exit() calls exit_group(), which is not permitted
   }
   int status = 0;
   return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -145,7 +145,7 @@ TEST(Guest, RunsOnOneThreadMakeNoSystemCall) {
   const std::vector<uint8_t> input(size_t{8} * 9 * 4, 1);
   std::vector<int32_t> output(size_t{6} * 7 * 4);
   RunOptions options;
-  for (const int threads : {1, 0}) {  // 0: too little work for more than one
+  for (const int threads : {1, 0}) {  // 0: too little work for several threads
     options.threads = threads;
     EXPECT_TRUE(RunsWithoutSystemCalls([&] {
       return conv->Run(PixelView<const uint8_t>{input.data(), 1, {8, 9}, 4},
@@ -154,7 +154,7 @@ TEST(Guest, RunsOnOneThreadMakeNoSystemCall) {
              output.front() == 36 && output.back() == 36;
     })) << threads;
   }
-  // The check sees a call where there is one.
+  // The check detects a system call.
   EXPECT_FALSE(RunsWithoutSystemCalls([] { return syscall(SYS_getpid) > 0; }));
 }
 
@@ -183,7 +183,7 @@ size_t StackOf(const std::function<void()>& work) {
   return ran ? kSize - static_cast<size_t>(untouched) : kSize;
 }
 
-// docs/embedding.md says how much.
+// docs/embedding.md gives the limit.
 TEST(Guest, NeedsLittleStack) {
   if (tests::kSanitized) GTEST_SKIP() << "sanitizers widen the stack";
   const size_t none = StackOf([] {});
@@ -229,7 +229,7 @@ TEST(Guest, NeedsLittleStack) {
 
 using Plans = std::vector<Gemm>;
 
-// Plans of other code than Create()'s.
+// Plans with other code than Create()'s.
 Plans MakeOthers(const Workload& workload) {
   Plans plans;
   for (const int64_t columns : {1, 9, 17, 31}) {
@@ -260,8 +260,8 @@ class Gate {
   bool is_made_;
 };
 
-// Parent and child share the code that was there when they parted: what the parent frees of it and generates
-// then must not lie there.
+// Parent and child share the code that existed at the fork. Code that the parent frees and generates later
+// must not go to the memory of shared code.
 TEST(Guest, CodeOfAChildStaysWhatItsParentDoes) {
   const Workload workload(2);
   const Gate gate;
@@ -272,7 +272,7 @@ TEST(Guest, CodeOfAChildStaysWhatItsParentDoes) {
     alarm(kDeadlineSeconds);
     _exit(gate.Wait() && RunsRight(workload, **gemm).empty() ? 0 : 1);
   }
-  gemm.reset();  // the last of its code in the parent
+  gemm.reset();  // the last plan of this code in the parent
   const Plans others = MakeOthers(workload);
   EXPECT_FALSE(others.empty());
   EXPECT_TRUE(gate.Open());
@@ -281,7 +281,7 @@ TEST(Guest, CodeOfAChildStaysWhatItsParentDoes) {
   EXPECT_EQ(status, 0);
 }
 
-// What both append to what they share must not lie at the same place.
+// Parent and child must not append code at one place of shared memory.
 TEST(Guest, CodeOfAParentStaysWhatItsChildDoes) {
   const Workload workload(7);
   const Gate child_may, parent_may;
@@ -309,7 +309,7 @@ TEST(Guest, CodeOfAParentStaysWhatItsChildDoes) {
   const Result<Gemm> gemm = workload.Create();
   ASSERT_TRUE(gemm) << gemm.error().message;
   EXPECT_TRUE(child_may.Open() && parent_may.Wait());
-  EXPECT_EQ(InChild([&] { return RunsRight(workload, *gemm); }), "");  // it may crash
+  EXPECT_EQ(InChild([&] { return RunsRight(workload, *gemm); }), "");  // the child may crash
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
@@ -350,7 +350,7 @@ std::string CreatesAndRuns(const Workload& workload) {
   return gemm ? IsGenerated(*gemm) + RunsRight(workload, *gemm) : gemm.error().message;
 }
 
-// PR_SET_MDWE: no page may become executable that is, or was, writable. Since Linux 6.3.
+// PR_SET_MDWE: a page that is or was writable must not become executable. Since Linux 6.3.
 TEST(Guest, GeneratesCodeWherePagesMayNotChange) {
   constexpr int kSetMdwe = 65;
   constexpr unsigned long kRefuseExecGain = 1;
@@ -365,7 +365,7 @@ TEST(Guest, GeneratesCodeWherePagesMayNotChange) {
 
 constexpr uint32_t kFails = SECCOMP_RET_ERRNO | EPERM;
 
-/// From now on `answer` is what memfd_create() gets and, if `all`, whatever asks for executable pages.
+/// From now on memfd_create() gets `answer`; if `all`, so does every call that asks for executable pages.
 bool RefuseExecutablePages(bool all, uint32_t answer = kFails) {
   const auto load = [](size_t offset) {
     return sock_filter(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)));
@@ -392,7 +392,7 @@ TEST(Guest, GeneratesCodeWithoutMemoryFiles) {
       InChild([&]() -> std::string { return RefuseExecutablePages(false) ? CreatesAndRuns(workload) : ""; }),
       "");
   EXPECT_EQ(InChild([&] {
-              const rlimit small = {1000, 1000};  // of files; a longer one ends the process
+              const rlimit small = {1000, 1000};  // limits of files; a longer file ends the process
               setrlimit(RLIMIT_FSIZE, &small);
               signal(SIGXFSZ, SIG_DFL);
               return CreatesAndRuns(workload);
@@ -429,7 +429,7 @@ TEST(Guest, PortablePlansAskForNoExecutableMemory) {
   EXPECT_EQ(said, "");
 }
 
-// That there is room for code yet tells nothing of what comes.
+// Free room for code does not mean that more will be granted.
 TEST(Guest, SeesThatExecutableMemoryIsRefusedLater) {
   const Workload workload(10);
   const std::string said = InChild([&]() -> std::string {

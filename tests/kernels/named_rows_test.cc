@@ -1,5 +1,5 @@
-// Plans that are made for named rows keep the weights in one form: they compute the same bytes for any rows,
-// take the memory that intact.h promises, and tell, save and tune what those of all forms do.
+// Plans for named rows keep the weights in one layout. They compute the same bytes for any number of rows,
+// take the memory that intact.h promises, and report, save and tune like plans with all layouts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
@@ -77,12 +77,12 @@ constexpr const char* kWithRowOperands =
     "gemm s8u8u8 m=61 n=33 k=300 za=-7 zb=17 zc=128 fill=laplace scale=channel bias=f32 act=relu res=s8 "
     "zres=-9";
 constexpr const char* kLines[] = {
-    "gemm u8s8s32 m=251 n=85 k=137 za=3 fill=uniform",  // tiles of several blocks
+    "gemm u8s8s32 m=251 n=85 k=137 za=3 fill=uniform",  // tiles with several blocks
     "gemm u8s8s32 m=61 n=24 k=4111 fill=laplace",       // many windows
     "gemm u8s8s32 m=251 n=40 k=64 arange=127 fill=stray",
     "gemm u8s8f32 m=61 n=33 k=1030 arange=127 rangecheck=unchecked fill=gauss bias=f32",
     kWithRowOperands,
-    "gemm u8s8f32 m=251 n=29 k=60 fill=laplace bias=f32 scale=channel",  // columns: 16, a vector, an edge
+    "gemm u8s8f32 m=251 n=29 k=60 fill=laplace bias=f32 scale=channel",  // columns: 16, a vector, and an edge
     "gemm u8s8s32 m=251 n=20 k=40 wmax=128 fill=extremes",
     "gemm u8s8u8 m=251 n=33 k=21 za=5 zc=3 fill=laplace scale=channel bias=f32 act=relu",
     "gemm s8s8f32 m=123 n=24 k=12 fill=uniform scale=channel",
@@ -110,7 +110,7 @@ TEST_P(NamedRows, AnyRowsGiveTheSameBytes) {
   EXPECT_EQ(of_several_blocks > 0, has_schedules);
 }
 
-// Whatever form they are kept in, the weights are the caller's.
+// Weights restored from any layout are the caller's.
 TEST_P(NamedRows, PanelsAreMadeAgain) {
   for (const char* const line : kLines) {
     SCOPED_TRACE(line);
@@ -168,7 +168,7 @@ TEST_P(NamedRows, AreTuned) {
 
 TEST_P(NamedRows, TakeOneForm) {
   const bool is_avx2 = GetParam() == INTACT_ISA_AVX2;
-  const double most_bytes = is_avx2 ? 1.5 : 1.6;  // a weight: strips of wider vectors have more heavy quads
+  const double most_bytes = is_avx2 ? 1.5 : 1.6;  // per weight; strips of wider vectors have more heavy quads
   for (const char* const fill : {"laplace", "gauss"}) {
     Use(std::string("gemm u8s8s32 m=61 n=512 k=1024 fill=") + fill);
     const auto weights = static_cast<double>(gemm_.n * gemm_.k);
@@ -180,7 +180,7 @@ TEST_P(NamedRows, TakeOneForm) {
       EXPECT_LE(static_cast<double>(plan->packed_bytes()) / weights, most_bytes) << fill << " " << usual_m;
       EXPECT_LE(static_cast<double>(plan->packed_bytes()), 0.5 * static_cast<double>(any->packed_bytes()))
           << fill << " " << usual_m;
-      // With AVX-512 a plan for any rows runs few of them from a form that it has for others.
+      // With AVX-512, a plan for any rows runs few rows from a layout that it keeps for others.
       if (!is_avx2) continue;
       EXPECT_EQ(plan->KernelNameFor(usual_m), any->KernelNameFor(usual_m)) << fill << " " << usual_m;
     }

@@ -1,5 +1,5 @@
-// Pack files: what is saved on one ISA computes the same bytes on any other, and what is not a sound pack
-// file is refused.
+// Pack files: a plan saved on one ISA computes the same bytes on any other. Files that are not valid pack
+// files are refused.
 #include "kernels/weights/pack_file.h"
 #include "core/isas.h"
 #include "core/types.h"
@@ -65,7 +65,7 @@ constexpr const char* kProblems[] = {
     "gemm u8s8f32 m=30 n=37 k=70 scale=channel res=f32",
 };
 
-// Of the weights of 3 columns of up to 64 depths: 16 quads of 4 columns, and a line.
+// The weights of 3 columns with up to 64 depths: 16 quads of 4 columns, and a line.
 constexpr size_t kNarrowBytes = 16 * 16 + 64;
 
 class PackFile : public testing::Test {
@@ -82,7 +82,7 @@ class PackFile : public testing::Test {
         .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
   }
 
-  // A plan of `problem`, which must be possible.
+  // Creates a plan of `problem`, which must be possible.
   static Plan Create(const Problem& problem) {
     Result<Plan> plan = CreatePlan(problem, verify::MaterializeGemm(problem));
     EXPECT_TRUE(plan) << plan.error().message;
@@ -272,7 +272,7 @@ TEST_F(PackFile, LeavesNothingBehindWhereItCannotWrite) {
   EXPECT_THAT(intact_last_error(), HasSubstr(nowhere));
   EXPECT_EQ(FilesInFolder(), 0u);
 
-  std::filesystem::create_directories(path_ + "/full");  // a directory cannot be replaced by a file
+  std::filesystem::create_directories(path_ + "/full");  // a file cannot replace a directory
   EXPECT_EQ(intact_gemm_save(plan.get(), path_.c_str()), INTACT_INVALID_ARGUMENT);
   EXPECT_THAT(intact_last_error(), HasSubstr("cannot be written"));
   EXPECT_EQ(FilesInFolder(), 1u);
@@ -318,14 +318,14 @@ TEST_F(PackFile, HasTheRightsThatTheCallerWants) {
   const intact_status status = intact_gemm_save(plan.get(), path_.c_str());
   umask(saved);
   ASSERT_EQ(status, INTACT_OK) << intact_last_error();
-  EXPECT_EQ(RightsOf(path_), 0640u) << "a new one those that the umask leaves";
+  EXPECT_EQ(RightsOf(path_), 0640u) << "a new file has the rights that the umask permits";
   ASSERT_EQ(chmod(path_.c_str(), 0604), 0);
   ASSERT_EQ(intact_gemm_save(plan.get(), path_.c_str()), INTACT_OK) << intact_last_error();
-  EXPECT_EQ(RightsOf(path_), 0604u) << "one that is replaced its own";
+  EXPECT_EQ(RightsOf(path_), 0604u) << "a replaced file keeps its rights";
   EXPECT_EQ(FilesInFolder(), 1u);
 }
 
-// They are for the program that it was.
+// A file that replaces a program does not get its set-user-id rights.
 TEST_F(PackFile, DoesNotKeepAProgramsRights) {
   const Plan plan = Create(kProblems[0]);
   Write(path_, {1});
@@ -334,7 +334,7 @@ TEST_F(PackFile, DoesNotKeepAProgramsRights) {
   EXPECT_EQ(RightsOf(path_), 0755u);
 }
 
-// That of the file that is partial has to be no longer.
+// The name of the partial file must not be longer.
 TEST_F(PackFile, MayHaveTheLongestName) {
   const Bytes image = Image(kProblems[0]);
   const Plan plan = Create(kProblems[0]);
@@ -353,7 +353,7 @@ TEST_F(PackFile, IsNotBlamedWhereThereIsNoRoomForIt) {
   GTEST_SKIP() << "the sanitizer wants all addresses";
 #endif
   Write(path_, {1});
-  std::filesystem::resize_file(path_, uint64_t{1} << 36);  // of which the disk has a byte
+  std::filesystem::resize_file(path_, uint64_t{1} << 36);  // the disk holds only a byte of it
   const std::string said = InChild([&]() -> std::string {
     const rlimit room = {uint64_t{1} << 35, uint64_t{1} << 35};
     if (setrlimit(RLIMIT_AS, &room) != 0) return "no limit";
@@ -386,7 +386,7 @@ TEST_F(PackFile, FollowsSymbolicLinks) {
   EXPECT_THAT(intact_last_error(), HasSubstr("Too many levels of symbolic links"));
 }
 
-// The signal of a file that grows too large ends a process while it writes.
+// A signal ends a process that writes a file beyond the limit.
 TEST_F(PackFile, LeavesNothingBehindWhenTheProcessIsKilled) {
   const Plan plan = Create(kProblems[0]);
   std::filesystem::create_directories(folder_);
@@ -406,10 +406,10 @@ TEST_F(PackFile, LeavesNothingBehindWhenTheProcessIsKilled) {
 
 // ----- fuzz ------------------------------------------------------------------------------------------------
 
-constexpr size_t kLinearEnd = kInputChannelsAt;  // what follows is a convolution's
+constexpr size_t kLinearEnd = kInputChannelsAt;  // fields of convolutions follow
 
-// Changes a few bytes, mostly of the header and of what every file uses of it, to random or to telling
-// values.
+// Changes a few bytes to random or special values. Most are in the header, or in the part of it that every
+// file uses.
 void Mutate(std::span<uint8_t> image, support::Random& random) {
   constexpr uint8_t kTelling[] = {0, 1, 2, 3, 4, 15, 16, 17, 63, 64, 65, 127, 128, 254, 255};
   for (int64_t changes = random.Integer(1, 4); changes > 0; --changes) {
@@ -422,7 +422,7 @@ void Mutate(std::span<uint8_t> image, support::Random& random) {
   }
 }
 
-// Runs a plan of a mutated image on buffers that end at unmapped pages.
+// Runs a plan of a mutated image, with buffers that end at unmapped pages.
 void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
   constexpr int64_t kRows = 26;
   const auto n = Field<int64_t>(image, kNAt);
@@ -490,7 +490,7 @@ TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
   EXPECT_GT(refused, 500);
 }
 
-// A field of an image, spoilt.
+// A wrong value for a field of an image.
 struct Spoilt {
   const char* line;
   size_t at;
@@ -535,8 +535,8 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
            Spoilt{kU8, kASourceTypeAt, INTACT_F32, "a_source_type is 4"},
            Spoilt{kU8, kClampMinAt, 0x7fc00000, "clamp_min is nan"},
            Spoilt{kU8, kClampMaxAt, 0x7fc00000, "clamp_max is nan"},
-           Spoilt{kU8, kClampMinAt, 0x43800000, "clamp_min is 256"},   // above the other
-           Spoilt{kU8, kClampMaxAt, 0xc3800000, "clamp_max is -256"},  // below it
+           Spoilt{kU8, kClampMinAt, 0x43800000, "clamp_min is 256"},   // above clamp_max
+           Spoilt{kU8, kClampMaxAt, 0xc3800000, "clamp_max is -256"},  // below clamp_min
            Spoilt{kU8, kPairsAt, 1000, "certificate"},
            Spoilt{kU8, kFailingPairsAt, 1000, "certificate"},
            Spoilt{kU8, kWorstColumnAt, 5, "certificate"},
@@ -563,13 +563,14 @@ TEST_F(PackFile, RefusesFieldsOutOfRange) {
   }
 }
 
-// The place of one is the other's.
+// Both biases have one offset.
 TEST_F(PackFile, RefusesABiasThatAPlanWouldRefuse) {
   Write(path_, Forged(Image(kS32), kVectorsAt, 0x5));
   ExpectRefused(path_, "bias_f32 is given for s32 output");
 }
 
-// The epilogue relies on bounds that lie within the type: a file's are clamped to it, as a descriptor's are.
+// The epilogue relies on bounds within the type. Bounds of a file are clamped to it, like those of a
+// descriptor.
 TEST_F(PackFile, BoundsOf8BitOutputsAreWithinTheType) {
   const Problem problem = Parsed("gemm u8s8u8 m=9 n=3 k=5 zc=9 bias=f32 fill=extremes");
   const reference::Gemm gemm = verify::MaterializeGemm(problem);

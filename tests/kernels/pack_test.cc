@@ -1,4 +1,4 @@
-// Packing: what kernels see of the caller's weights.
+// Packing: how kernels see the caller's weights.
 #include "kernels/weights/pack.h"
 
 #include <gtest/gtest.h>
@@ -15,15 +15,15 @@ namespace {
 struct Sizes {
   int64_t depths, columns;
 };
-// Less than a quad's and a panel's ends; and several of what is packed at once, with rests.
+// Sizes that do not fill a quad and a panel; and several of the units that are packed at once, with tails.
 constexpr Sizes kSizes[] = {{38, 18}, {64, 32}, {150, 83}, {70, 9}};
-// Of panels narrower than 16 columns.
+// Sizes of panels narrower than 16 columns.
 constexpr Sizes kNarrowSizes[] = {{1, 1}, {64, 1}, {150, 1}, {129, 2}, {38, 3}, {64, 4}, {70, 5}, {150, 8}};
 
 struct Strides {
   int64_t k, n;
 };
-// Row-major, column-major, and with gaps everywhere: each is packed in its own way.
+// Row-major, column-major, and with gaps everywhere. Each has its own packing code.
 std::array<Strides, 3> StridesOf(const Sizes& sizes) {
   return {Strides{sizes.columns, 1}, {1, sizes.depths}, {2 * sizes.columns, 2}};
 }

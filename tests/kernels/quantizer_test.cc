@@ -1,4 +1,4 @@
-// The kernels' quantizer, which multiplies by a reciprocal, against the definition, which divides.
+// The kernels' quantizer, which multiplies by a reciprocal, compared with the definition, which divides.
 #include "kernels/codegen/quantizer.h"
 #include "core/isas.h"
 
@@ -24,9 +24,9 @@ namespace {
 const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests::EmulatedIsas);
 
 constexpr int kTies = 256;   // (n + 0.5)·scale, n from 0
-constexpr int kNearest = 2;  // floats to either side of each
+constexpr int kNearest = 2;  // floats on either side of each tie
 
-// The floats about every tie of `scale` that activations may have, of both signs.
+// The floats around every tie of `scale` within the range of activations, of both signs.
 std::vector<float> AboutTies(float scale) {
   std::vector<float> numbers;
   for (int n = 0; n < kTies; ++n) {
@@ -61,7 +61,7 @@ class QuantizerTest : public testing::TestWithParam<intact_isa> {
 };
 
 TEST_P(QuantizerTest, RoundsAsDivisionDoes) {
-  // The ends of what has a reciprocal, what has none, and the largest and least mantissas.
+  // The limits of scales with a reciprocal, scales without one, and the largest and smallest mantissas.
   std::vector<float> scales = {0x1p-60f,
                                0x1p60f,
                                std::nextafter(0x1p-60f, 0.0f),
@@ -93,7 +93,7 @@ TEST_P(QuantizerTest, FindsTheRange) {
   const Result<Quantizer> quantizer =
       Quantizer::Create(static_cast<core::Isa>(GetParam()), INTACT_U8, INTACT_F32);
   ASSERT_TRUE(quantizer) << quantizer.error().message;
-  // Each lane of each vector in turn has the largest and the least.
+  // Each lane of each vector in turn has the largest and the smallest number.
   for (size_t count : {1, 15, 16, 63, 64, 65, 200}) {
     for (size_t at = 0; at < count; ++at) {
       std::vector<float> x(count, 0.25f);
@@ -111,10 +111,9 @@ TEST_P(QuantizerTest, FindsTheRange) {
 INSTANTIATE_TEST_SUITE_P(All, QuantizerTest, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 
-// ----- the proof
-// ------------------------------------------------------------------------------------------------
+// ----- the proof -------------------------------------------------------------------------------------------
 
-// Whether eight x, about the tie of n, `near` floats from it, come out alike.
+// Whether eight x, `near` floats from the tie of n, have equal results.
 [[gnu::target("avx2,fma")]] bool AreAlike(__m256 scale, __m256 high, __m256 low, __m256 n, int near) {
   const __m256 ties = _mm256_mul_ps(_mm256_add_ps(n, _mm256_set1_ps(0.5f)), scale);
   const __m256 x = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(ties), _mm256_set1_epi32(near)));
@@ -141,15 +140,14 @@ INSTANTIATE_TEST_SUITE_P(All, QuantizerTest, testing::ValuesIn(core::kIsaLadder)
   return differences;
 }
 
-// All scales of [1, 2): where nothing under- or overflows, exponents change nothing, and neither does a sign.
-// Further from a tie than two floats both round alike, for the sum is within a unit of its last place of the
-// quotient.
+// All scales in [1, 2): without underflow and overflow, exponents change nothing, nor does a sign. More than
+// two floats from a tie both round alike, because the sum is within a unit in the last place of the quotient.
 TEST(QuantizerProof, AllMantissasAndTies) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   constexpr uint32_t kStep = 1;
 #else
-  constexpr uint32_t kStep = 61;  // minutes otherwise
+  constexpr uint32_t kStep = 61;  // all steps would take minutes
 #endif
   int64_t differences = 0;
   for (uint32_t mantissa = 0; mantissa < 1u << 23; mantissa += kStep)

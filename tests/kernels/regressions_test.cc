@@ -1,5 +1,5 @@
-// What other libraries got wrong (tests/data/regressions.json): our kernels get it right, and the verifier
-// finds what those did, and says what it is.
+// Faults of other libraries (tests/data/regressions.json): our kernels do not have them, and the verifier
+// finds and names them in targets that have them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ TEST(Regressions, TheReferencePassesThem) {
   }
 }
 
-// Every mutant that was made of reports has one.
+// Every mutant made from a report has an entry.
 TEST(Regressions, WhatWasReportedFailsThemAndIsNamed) {
   for (const Regression& regression : Regressions()) {
     const Mutant& mutant = MutantOf(regression);

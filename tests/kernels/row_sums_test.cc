@@ -1,4 +1,4 @@
-// Row sums on every ISA against plain addition, on rows that end at an unmapped page.
+// Row sums on every ISA compared with plain addition, on rows that end at an unmapped page.
 #include "kernels/codegen/row_sums.h"
 #include "core/isas.h"
 

@@ -1,4 +1,4 @@
-// The C ABI gives the same bytes however it is run: threads, parts, rows, floating-point environments.
+// The C ABI gives equal bytes for any threads, parts, rows and floating-point environments.
 #include <gtest/gtest.h>
 #include <immintrin.h>
 #include <intact/intact.h>
@@ -38,7 +38,7 @@ class SameBytes : public testing::TestWithParam<intact_isa> {
     if (intact_isa_available(GetParam()) == 0) INTACT_SKIP_ISA(intact_isa_name(GetParam()));
   }
 
-  // The line's problem on the asked ISA: its tensors, its plan, and the bytes it must give.
+  // Sets the line's problem on this ISA: its tensors, its plan, and the expected bytes.
   void Use(const char* line) {
     Problem problem = Parsed(line);
     problem.isa = GetParam();
@@ -51,7 +51,7 @@ class SameBytes : public testing::TestWithParam<intact_isa> {
 
   int64_t RowBytes() const { return gemm_.n * core::BytesOf(gemm_.c_type); }
 
-  // Rows [begin, begin + m) of A into the same rows of c.
+  // The arguments for rows [begin, begin + m) of A, written to these rows of c.
   intact_gemm_args Rows(int64_t begin, int64_t m, Bytes* c) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = m;
@@ -64,7 +64,7 @@ class SameBytes : public testing::TestWithParam<intact_isa> {
     return args;
   }
 
-  // All values, or every third where runs are emulated, which take long.
+  // All values, or every third if runs are emulated, which takes long.
   template <class T>
   static std::vector<T> SomeOf(std::initializer_list<T> all) {
     std::vector<T> some;
@@ -137,7 +137,7 @@ TEST_P(SameBytes, FromManyThreadsAtOnce) {
   for (int64_t thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&, thread] {
       for (int64_t run = 0; run < 10; ++run) {
-        // Rows of its own, so many that each engine of the plan has its turn.
+        // Each thread has its own rows. They are so many that each engine of the plan runs.
         const int64_t begin = (thread * 13 + run) % 50;
         const int64_t m = 1 + (thread + run * 11) % 100;
         Bytes c(expected_.size());
@@ -172,7 +172,7 @@ TEST_P(SameBytes, FromPlansMadeByManyThreadsAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Each output's residual is read before the output is written, and never again.
+// Each output's residual is read before the output is written, and not again.
 TEST_P(SameBytes, WithAResidualInPlaceOfTheOutput) {
   for (const char* line : {"gemm u8s8u8 m=157 n=85 k=137 za=3 zc=7 bias=f32 act=relu res=s8 zres=-9",
                            "gemm s8s8s8 m=157 n=85 k=137 res=s8 zres=5 scale=channel",
@@ -195,8 +195,8 @@ TEST_P(SameBytes, WithAResidualInPlaceOfTheOutput) {
   }
 }
 
-// C larger than L2 in rows of whole cache lines: kernels may store past the caches. 500 columns leave each
-// row a partial vector and padding that must stay as it is.
+// C is larger than L2, in rows of whole cache lines: kernels may store past the caches. 500 columns leave a
+// partial vector and padding in each row. The padding must not change.
 TEST_P(SameBytes, InLargeAlignedOutputs) {
   ASSERT_NO_FATAL_FAILURE(Use("gemm u8s8s32 m=1500 n=500 k=7"));
   constexpr int64_t kStride = 512;
@@ -225,7 +225,7 @@ TEST_P(SameBytes, InLargeAlignedOutputs) {
   }
 }
 
-// Rounding up, with denormals flushed to zero on the way in and out.
+// Rounding up; denormals are flushed to zero in inputs and outputs.
 class ScopedOddFloats {
  public:
   ScopedOddFloats() { _mm_setcsr(kOdd); }
@@ -273,7 +273,7 @@ TEST_P(SameBytes, WithDenormalOutputs) {
   desc.linear.scale_count = 1;
   desc.linear.max_isa = GetParam();
   const Result<Gemm> gemm = [&] {
-    const ScopedOddFloats odd;  // in which the scale would be 0
+    const ScopedOddFloats odd;  // here the scale would be 0
     return Gemm::Create(desc, b.data());
   }();
   ASSERT_TRUE(gemm) << gemm.error().message;
@@ -286,8 +286,8 @@ TEST_P(SameBytes, WithDenormalOutputs) {
   for (const float value : c) EXPECT_EQ(value, 7.0f * scale);
 }
 
-// A range of a single value, for s8: what kernels see is 0 alone.
-TEST_P(SameBytes, WithADeclaredRangeOfOneValue) {
+// An activation range of a single value, for s8: kernels see only 0.
+TEST_P(SameBytes, WithAnActivationRangeOfOneValue) {
   for (const intact_range_check check : {INTACT_RANGE_CHECKED, INTACT_RANGE_UNCHECKED}) {
     const std::vector<int8_t> b(64 * 16, 127);
     GemmDesc desc = MakeGemmDesc();

@@ -1,5 +1,5 @@
-// Schedules, decoded from the stream that the kernel reads: their items add up to the weights, and no group
-// can leave int16, whatever the activations. Together that is exactness.
+// Schedules, decoded from the stream that the kernel reads. Their items add up to the weights, and no group
+// can exceed int16 for any activations. Together that proves exactness.
 #include "kernels/weights/schedule.h"
 
 #include <gtest/gtest.h>
@@ -33,16 +33,16 @@ const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests:
 [[maybe_unused]] const int kSeeded = setenv("RC_PARAMS", "seed=20240229 max_success=400", /*overwrite=*/0);
 
 struct DecodedItem {
-  int64_t quad = 0;  // of the whole depth
+  int64_t quad = 0;  // in the whole depth
   std::vector<int8_t> weights;
 };
 
 struct DecodedStrip {
-  int64_t column = 0;  // the first
+  int64_t column = 0;  // the first column
   std::vector<std::vector<DecodedItem>> groups;
 };
 
-// Reads strips one after another; a stream that makes no sense fails the test.
+// Reads strips one after another. An invalid stream fails the test.
 class Decoder {
  public:
   explicit Decoder(const ScheduledWeights& schedule, const PackedWeights& weights)
@@ -102,7 +102,7 @@ class Decoder {
   const uint8_t* at_ = nullptr;
 };
 
-// The same from a schedule of whole vectors, whose numbers of quads are those of the whole depth.
+// Decodes a schedule of whole vectors. Its quads are numbered within the whole depth.
 std::vector<DecodedStrip> DecodeVectors(const ScheduledVectors& schedule, const PackedWeights& weights,
                                         const ScheduleSpec& spec) {
   std::vector<DecodedStrip> strips;
@@ -139,14 +139,14 @@ std::vector<DecodedStrip> DecodeVectors(const ScheduledVectors& schedule, const 
     }
     const bool is_last = column + spec.strip_columns >= weights.n;
     const uint8_t* const end = schedule.Strip(0) + schedule.bytes();
-    // The last item of a narrow panel is read as whole vectors are.
+    // The last item of a narrow panel is read as a whole vector.
     if (item_bytes < vector_bytes) window += vector_bytes;
     EXPECT_EQ(window, is_last ? end : schedule.Strip(column + spec.strip_columns));
   }
   return strips;
 }
 
-// Padded depths × padded columns.
+// Sums of items for padded depths × padded columns.
 std::vector<int> SumOfItems(const std::vector<DecodedStrip>& strips, const PackedWeights& weights) {
   const int64_t columns = weights.panels() * kPanelColumns;
   std::vector<int> sums(static_cast<size_t>(weights.quads() * kQuad * columns));
@@ -164,7 +164,7 @@ std::vector<int> SumOfItems(const std::vector<DecodedStrip>& strips, const Packe
   return sums;
 }
 
-// What items stand for: the weight, less its zero point where that is folded in.
+// The value that items add up to: the weight, minus its zero point if that is folded in.
 int Folded(const PackedWeights& weights, const ScheduleSpec& spec, int64_t k, int64_t n) {
   if (n >= weights.n) return 0;
   return weights.At(k, n) - (spec.zero_points != nullptr ? spec.zero_points[n] : 0);
@@ -180,7 +180,7 @@ bool AddsUpTo(const PackedWeights& weights, const ScheduleSpec& spec, const std:
   return true;
 }
 
-// Sums of one sign in a lane (a pair of adjacent depths of a column) over a group.
+// The sum of the group's weights of one sign in a lane (a pair of adjacent depths of a column).
 int LaneSum(const std::vector<DecodedItem>& group, size_t lane, int sign) {
   int sum = 0;
   for (const DecodedItem& item : group) {
@@ -189,7 +189,7 @@ int LaneSum(const std::vector<DecodedItem>& group, size_t lane, int sign) {
   return sum;
 }
 
-// Lanes of all groups whose weights could leave int16 for activations in [0, amax].
+// Counts lanes of all groups with weights that could exceed int16 for activations in [0, amax].
 int64_t OverloadedLanes(const std::vector<DecodedStrip>& strips, int amax) {
   int64_t overloaded = 0;
   for (const DecodedStrip& strip : strips) {
@@ -203,7 +203,7 @@ int64_t OverloadedLanes(const std::vector<DecodedStrip>& strips, int amax) {
   return overloaded;
 }
 
-// What the kernel computes for one row of activations and one column: VPMADDUBSW saturates, VPADDW wraps.
+// The kernel's result for one row of activations and one column: VPMADDUBSW saturates, VPADDW wraps.
 int32_t RunInInt16(const std::vector<DecodedStrip>& strips, int64_t column, const std::vector<uint8_t>& a) {
   int32_t accumulator = 0;
   for (const DecodedStrip& strip : strips) {
@@ -239,7 +239,7 @@ ScheduledWeights Schedule(const PackedWeights& weights, const ScheduleSpec& spec
   return schedule;
 }
 
-// Activations that drive column n's sums as far as they go, up or down, against exact arithmetic.
+// Activations that drive column n's sums to their extremes, up and down, compared with exact arithmetic.
 bool IsExactAtItsBounds(const std::vector<DecodedStrip>& strips, const PackedWeights& weights,
                         const ScheduleSpec& spec, int64_t n, int amax) {
   for (const int sign : {1, -1}) {
@@ -258,7 +258,7 @@ bool IsExactAtItsBounds(const std::vector<DecodedStrip>& strips, const PackedWei
 struct Case {
   Problem problem;
   ScheduleSpec spec;
-  std::vector<int32_t> zero_points;  // those of the spec, if it has any
+  std::vector<int32_t> zero_points;  // the zero points of the spec, if it has any
 };
 
 Case AnyCase() {
@@ -320,7 +320,7 @@ RC_GTEST_PROP(ScheduledVectors, AddUpToTheWeightsAndNoGroupCanLeaveInt16, ()) {
   RC_ASSERT(OverloadedLanes(strips, spec.amax) == 0);
 }
 
-// Columns of the last panel that make no vector cost nothing.
+// Columns of the last panel that fill no vector cost nothing.
 TEST(ScheduledVectors, AreEstimatedFromTheColumnsThereAre) {
   for (const int64_t n : {1, 8, 24, 40}) {
     Problem problem;
@@ -339,7 +339,7 @@ TEST(ScheduledVectors, AreEstimatedFromTheColumnsThereAre) {
   }
 }
 
-// Deep ones are cut into windows of one size.
+// Deep ones are divided into windows of equal size.
 TEST(ScheduledVectors, HaveWindowsThatStayInL1) {
   PackedWeights weights;
   weights.k = 4 * 1025;
@@ -348,8 +348,8 @@ TEST(ScheduledVectors, HaveWindowsThatStayInL1) {
   EXPECT_EQ(spec.window_quads, 342);
 }
 
-// First fit: of two groups that are not full, one was there when the other's items came, and had room for
-// none.
+// First fit: if two groups are not full, the first one existed when the other's items came, and had no room
+// for them.
 bool WasFirstFit(const std::vector<DecodedItem>& group, const std::vector<DecodedItem>& other, int amax) {
   const LaneCapacity capacity = CapacityFor(amax);
   return std::none_of(other.begin(), other.end(), [&](const DecodedItem& item) {
@@ -392,7 +392,7 @@ RC_GTEST_PROP(Schedule, IsExactInInt16AtTheBoundOfEachColumn, ()) {
 }
 
 TEST(Schedule, GroupsAreFilledToTheirCapacity) {
-  // Otherwise the tests above could not see one pair too many.
+  // Otherwise the tests above could not detect a pair too many.
   for (const int amax : {255, 127}) {
     Problem problem = tests::Parsed("gemm u8s8s32 m=1 n=16 k=512 wmax=128 fill=bound");
     problem.range_max = amax;

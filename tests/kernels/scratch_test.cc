@@ -1,8 +1,9 @@
-// The caller's scratch: with as much as is told, of any alignment, runs take no memory; with less they use
-// fewer threads, and with less than one needs they are refused before anything is written.
+// The caller's scratch memory. With as much as the plan reports, at any alignment, runs allocate nothing.
+// With less they use fewer threads. With less than one thread needs, they are refused before anything is
+// written.
 //
-// Every function of the C library that allocates is replaced in this binary, so that each call is counted,
-// those of operator new and of other libraries too.
+// This binary replaces every allocating function of the C library and counts each call, also by operator new
+// and by other libraries.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
@@ -105,7 +106,7 @@ using Bytes = std::vector<uint8_t>;
 
 const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
-// How often `body` allocates; 0 where that cannot be counted.
+// The number of allocations by `body`; 0 if they cannot be counted.
 template <class Body>
 int64_t CountAllocations(const Body& body) {
   allocations = 0;
@@ -115,7 +116,7 @@ int64_t CountAllocations(const Body& body) {
   return allocations;
 }
 
-// What the compiler may not remove.
+// Keeps the compiler from removing an allocation.
 void Keep(void* memory) { asm volatile("" : : "r"(memory) : "memory"); }
 
 TEST(AllocationCounter, SeesEveryWay) {
@@ -155,7 +156,7 @@ TEST(AllocationCounter, SeesEveryWay) {
   EXPECT_GE(CountAllocations([] { std::thread([] {}).join(); }), 1);
 }
 
-// The library's own scratch, which it has to allocate: what the tests below would see.
+// The library's own scratch must be allocated: the tests below would detect it.
 TEST(AllocationCounter, SeesTheLibrary) {
   if (!kCanCount) GTEST_SKIP() << "the sanitizer has the allocator";
   const reference::Gemm gemm = verify::MaterializeGemm(Parsed("gemm u8s8s32 m=70 n=40 k=300"));
@@ -167,7 +168,7 @@ TEST(AllocationCounter, SeesTheLibrary) {
   args.a = gemm.a.data();
   args.c = c.data();
   args.threads = 1;
-  // In a thread of its own, which has not kept any yet.
+  // In a new thread, which keeps no scratch yet.
   int64_t first = 0;
   int64_t second = 0;
   std::thread([&] {
@@ -180,18 +181,17 @@ TEST(AllocationCounter, SeesTheLibrary) {
 
 // ----- runs ------------------------------------------------------------------------------------------------
 
-// A run of the C ABI, whatever it is of.
+// A run of the C ABI, for any kind of plan.
 struct Runs {
   std::function<intact_status(intact_run_info*)> prepare;
   std::function<intact_status(void* scratch, size_t bytes)> run;
   std::function<intact_status(void* scratch, size_t bytes, int32_t part, int32_t parts)> run_part;
   Bytes* c;
   Bytes expected;
-  int count;  // of runs that shall take no memory
+  int count;  // runs that must not allocate
 };
 
-// Scratch of exactly `bytes` that ends at a guard page; `bytes` are made odd by what ScratchSize() adds, so
-// that it is misaligned.
+// Scratch of exactly `bytes` that ends at a guard page. ScratchSize() makes `bytes` odd, so it is misaligned.
 class Scratch {
  public:
   explicit Scratch(size_t bytes) : buffer_(verify::GuardedBuffer::Allocate(bytes)) { EXPECT_TRUE(buffer_); }
@@ -260,7 +260,7 @@ void ExpectTooLittleIsRefused(const Runs& runs) {
   expect_refused(runs.run_part(nullptr, 1, 0, kParts), 1, none);
 }
 
-// What was told for fewer threads, before OpenMP's default grew, say.
+// The size was reported for fewer threads, for example before OpenMP's default grew.
 void ExpectLessServesFewerThreads(const Runs& runs) {
   intact_run_info info = INTACT_RUN_INFO_INIT;
   ASSERT_EQ(runs.prepare(&info), INTACT_OK) << intact_last_error();
@@ -277,7 +277,7 @@ void ExpectLessServesFewerThreads(const Runs& runs) {
   }
 }
 
-// What scratch holds does not matter, and runs of other plans may use it in between.
+// The contents of scratch do not matter. Runs of other plans may use it in between.
 void ExpectScratchMayHoldAnything(const Runs& runs) {
   intact_run_info info = INTACT_RUN_INFO_INIT;
   ASSERT_EQ(runs.prepare(&info), INTACT_OK) << intact_last_error();
@@ -334,7 +334,7 @@ class ScratchOnIsa : public testing::TestWithParam<std::tuple<intact_isa, int>> 
            &c, std::move(expected), RunCount()});
   }
 
-  // As it stands, with extents that the run gives, and a batch of two.
+  // As given, with open extents, and with a batch of two.
   static void OnConv(const char* line, const Check& check) {
     for (const auto& [batch, is_open] : {std::pair(1, false), {1, true}, {2, false}}) {
       SCOPED_TRACE(std::string(line) + " batch=" + std::to_string(batch) + (is_open ? " open" : ""));
@@ -346,7 +346,7 @@ class ScratchOnIsa : public testing::TestWithParam<std::tuple<intact_isa, int>> 
     Problem problem = Parsed(line);
     ASSERT_TRUE(problem.conv);
     std::tie(problem.isa, problem.threads) = GetParam();
-    problem.in_place = false;  // a second run would add to what the first one left
+    problem.in_place = false;  // a second run would add to the first one's output
     problem.conv->batch = batch;
     const reference::Conv conv = verify::MaterializeConv(problem);
     const verify::RunOptions options = verify::RunOptionsOf(problem);
@@ -386,7 +386,7 @@ class ScratchOnIsa : public testing::TestWithParam<std::tuple<intact_isa, int>> 
   static const uint8_t* DataOrNull(const Bytes& bytes) { return bytes.empty() ? nullptr : bytes.data(); }
 };
 
-// Rows packed and in place, few and many, row sums, a stray range, a residual, output that streams.
+// Rows packed and in place, few and many, row sums, a stray range, a residual, streamed output.
 constexpr const char* kGemms[] = {
     "gemm u8s8s32 m=1 n=40 k=130 za=3",
     "gemm u8s8u8 m=70 n=33 k=129 za=3 zc=9 bias=f32 res=s8 zres=-9",
@@ -427,7 +427,7 @@ TEST_P(ScratchOnIsa, ConvolutionsDoNotReadWhatItHolds) {
   for (const ConvLayer& layer : kConvLayers) OnConv(layer.line, ExpectScratchMayHoldAnything);
 }
 
-// The caller's threads run parts at once, in scratch of their own.
+// The caller's threads run parts at once, each with its own scratch.
 void ExpectPartsRunAtOnce(const Runs& runs) {
   intact_run_info info = INTACT_RUN_INFO_INIT;
   ASSERT_EQ(runs.prepare(&info), INTACT_OK) << intact_last_error();
@@ -464,7 +464,7 @@ INSTANTIATE_TEST_SUITE_P(All, ScratchOnIsa,
 
 // ----- C++ -------------------------------------------------------------------------------------------------
 
-// How often the second of two runs allocates. The first one makes OpenMP's threads.
+// The allocations by the second of two runs. The first run makes OpenMP's threads.
 template <class Run>
 int64_t CountAllocationsOf(const Run& run) {
   Error error = run();
@@ -552,7 +552,7 @@ TEST(ScratchOptions, ReachTheRun) {
   EXPECT_THAT(c, Each(70));
 }
 
-// As much as L2 holds, where the taps of an output lie gigabytes apart.
+// No more than L2 holds, even if the taps of an output lie gigabytes apart.
 TEST(ScratchOfConvolutions, HoldsNothingOfWhatLiesBetweenTaps) {
   for (const size_t axis : {size_t{0}, size_t{1}}) {
     ConvDesc desc = MakeConvDesc();

@@ -1,6 +1,6 @@
-// Random GEMMs and convolutions on a machine of tiny caches: all blocking is sized by them, so that there are
-// many blocks, chunks, windows and bands, and their edges, where problems that a test has time for would
-// otherwise be one of each. Every ISA against its scalar model, by threads and in parts.
+// Random GEMMs and convolutions on a machine of tiny caches. Caches determine all blocking, so small problems
+// have many blocks, chunks, windows and bands, and their edges. With real caches, problems that a test has
+// time for would have one of each. Every ISA is compared with its scalar model, with threads and in parts.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -34,7 +34,7 @@ namespace {
 
 using kernels::CacheSizes;
 
-// The same cases on every run, unless RC_PARAMS asks for others: what failed is told as one.
+// The same cases on every run, unless RC_PARAMS asks for others. A failure is reported as one case.
 [[maybe_unused]] const int kSeeded = setenv("RC_PARAMS", "seed=20240229 max_success=200", /*overwrite=*/0);
 
 class ScopedCaches {
@@ -56,7 +56,7 @@ template <class T>
 T AnyOf(std::initializer_list<T> values) {
   return *rc::gen::elementOf(std::vector<T>(values));
 }
-// From the first case on: rapidcheck would begin with small ones.
+// Full range from the first case on: rapidcheck would begin with small numbers.
 int64_t AnyOfRange(int64_t least, int64_t most) {
   return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<int64_t>(least, most + 1));
 }
@@ -65,7 +65,7 @@ bool AnyBool() { return *rc::gen::arbitrary<bool>(); }
 CacheSizes AnyCaches() {
   CacheSizes sizes;
   sizes.l1d_bytes = AnyOfRange(1 << 10, 8 << 10);
-  // More than the rest, so that planar bands, which want to fit L2, are cut too.
+  // Often larger than the others: planar bands should fit L2, and only then are divided too.
   sizes.l2_bytes = AnyBool() ? AnyOfRange(1 << 10, 8 << 10) : AnyOfRange(8 << 10, 64 << 10);
   return sizes;
 }
@@ -84,7 +84,7 @@ void SetTensors(Problem* problem) {
   problem->wmax = AnyOf({127, 128, 20});
   problem->fill = *rc::gen::elementOf(std::vector<Fill>(AllFills().begin(), AllFills().end()));
   if (AnyBool()) return;
-  // An activation range that ends at the zero point or beyond.
+  // An activation range that ends at the zero point or above it.
   const int32_t zero = problem->za + (problem->a_type == INTACT_S8 ? 128 : 0);
   problem->range_max = static_cast<int32_t>(AnyOfRange(std::max(zero, 1), 255));
   if (problem->fill == Fill::kStray) return;
@@ -107,7 +107,7 @@ void SetEpilogue(Problem* problem) {
   if (!problem->in_place) problem->res_pad = AnyOf({0, 5});
 }
 
-// An extent around the blocks, or any.
+// An extent around the blocks, or any extent.
 int64_t AnyExtent(int64_t most) {
   constexpr std::array<int64_t, 12> kAroundBlocks = {1, 2, 7, 8, 15, 16, 17, 33, 48, 64, 65, 129};
   const int64_t extent = AnyBool() ? *rc::gen::elementOf(kAroundBlocks) : AnyOfRange(1, 150);
@@ -138,7 +138,7 @@ reference::Axis AnyAxis(int64_t most_input, bool transposed) {
     while (axis.Output() < 1) ++axis.input;
     return axis;
   }
-  axis.input = std::max(axis.input, span - axis.pad_begin - axis.pad_end);  // there is an output
+  axis.input = std::max(axis.input, span - axis.pad_begin - axis.pad_end);  // so that there is an output
   return axis;
 }
 
@@ -156,7 +156,7 @@ Problem AnyConv(int64_t products) {
   geometry.output_channels =
       geometry.groups * (is_dense ? AnyExtent(80) : AnyOf<int64_t>({1, 1, 2, 4, 8, 3}));
   geometry.batch = AnyOfRange(1, 3);
-  // As many channels as there is time for.
+  // The number of channels is limited by time.
   const auto work = [&] {
     return geometry.OutputPixels() * geometry.Taps() * geometry.GroupInputs() * geometry.output_channels;
   };
@@ -173,11 +173,11 @@ Problem AnyConv(int64_t products) {
 
 // ----- their runs ------------------------------------------------------------------------------------------
 
-// How a plan is run.
+// How to run a plan.
 struct Manner {
-  int64_t as_rows = 0;  // on the engine for so many rows: 0: for as many as there are
+  int64_t as_rows = 0;  // uses the engine for this number of rows; 0: for the actual number
   int32_t threads = 1;
-  int parts = 0;  // that the caller runs one after another, in any order; 0: all at once
+  int parts = 0;  // parts that the caller runs one after another, in any order; 0: one run
   std::vector<int> order;
 };
 
@@ -195,7 +195,7 @@ Manner AnyManner() {
   return manner;
 }
 
-// Why `output` is not what the model of its mode and ISA computes; empty if it is.
+// Why `output` differs from the model of its mode and ISA; "" if it does not.
 template <class Operation>
 std::string WhyWrong(const Operation& operation, const RunOptions& options,
                      const Result<std::vector<uint8_t>>& output) {
@@ -229,7 +229,7 @@ std::string WhyWrong(const Operation& operation, RunOptions options, const Manne
 
 class SmallCaches : public tests::OnEachIsa<intact_mode> {
  protected:
-  // Emulation takes microseconds an instruction.
+  // Emulation takes microseconds per instruction.
   static int64_t MostProducts() { return tests::EmulatedIsas::Has(ThisIsa()) ? 60'000 : 400'000; }
 
   static void Check(const Problem& shape) {

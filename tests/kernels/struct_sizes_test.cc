@@ -1,5 +1,5 @@
-// Structs of other versions of the header, shorter or longer than this version's. Programs work with them, and
-// the library reads and writes nothing beyond their struct_size.
+// Structs of other versions of the header, shorter or longer than this version's. Programs work with them,
+// and the library reads and writes nothing beyond struct_size.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
@@ -27,8 +27,8 @@ using testing::HasSubstr;
 
 // ----- structs of another size -----------------------------------------------------------------------------
 
-// A struct of `size` bytes, at least 8, whose first ones are those of `known` and the others zero; it ends at
-// a guard page, so that nothing beyond can be touched unseen.
+// A struct of `size` bytes, at least 8. The first bytes are from `known`, the others zero. It ends at a guard
+// page, so that accesses beyond it are detected.
 template <class Struct>
 class OfSize {
  public:
@@ -50,7 +50,7 @@ class OfSize {
   verify::GuardedBuffer buffer_;
 };
 
-// A GEMM of 2×2 weights, a convolution of one tap, and what they are made of and run with.
+// A GEMM of 2×2 weights and a convolution of one tap, with their descriptors and arguments.
 struct Objects {
   Objects() {
     gemm_desc.n = gemm_desc.k = 2;
@@ -82,7 +82,7 @@ struct Objects {
   intact_conv* conv = nullptr;
 };
 
-// Calls `call` on structs like `known` of sizes that programs of any version may have, and of others.
+// Calls `call` on structs like `known`, with sizes of programs of any version, and with other sizes.
 template <class Struct>
 void ExpectEverySizeIsRead(const char* name, const Struct& known,
                            const std::function<intact_status(const Struct*)>& call) {
@@ -105,7 +105,7 @@ void ExpectEverySizeIsRead(const char* name, const Struct& known,
     }
   }
   for (const size_t size : {size_t{8}, kernels::kFirstSize<Struct> - 8, kernels::kFirstSize<Struct> - 1}) {
-    // The last of them has the room of eight bytes' multiple; what counts is what it says.
+    // Memory is a multiple of eight bytes, but the struct's own size counts.
     const OfSize<Struct> given(known, (size + 7) / 8 * 8);
     given.get()->struct_size = size;
     expect_refused(given, std::string(name) + "->struct_size is " + std::to_string(size) + "; expected " +
@@ -149,7 +149,7 @@ TEST(StructSizes, OfWhatTheLibraryReads) {
   ExpectEverySizeIsRead<intact_conv_args>("args", objects.conv_args, [&](const auto* args) {
     return intact_conv_prepare(objects.conv, args, &info);
   });
-  // Runs write nothing unless they read the arguments.
+  // Runs write nothing unless they accept the arguments.
   const auto counted = [&](intact_status status) {
     EXPECT_EQ(objects.c[0] != 99, status == INTACT_OK);
     objects.c.fill(99);
@@ -170,8 +170,8 @@ TEST(StructSizes, OfWhatTheLibraryReads) {
   });
 }
 
-// `argument`: the function's name for the struct. `expect_same(expected, bytes)` compares what all calls must
-// report alike.
+// `argument`: the function's name for the struct. `expect_same(expected, bytes)` compares fields that all
+// calls must report equally.
 template <class Struct>
 void ExpectEverySizeIsWritten(const char* argument, const Struct& init,
                               const std::function<intact_status(Struct*)>& call,
@@ -189,7 +189,7 @@ void ExpectEverySizeIsWritten(const char* argument, const Struct& init,
     expect_same(expected, bytes.data());
     EXPECT_THAT(bytes.subspan(std::min(size, kKnown)), Each(0)) << size;
   }
-  // Room beyond what the struct says is not the library's.
+  // Memory beyond the struct's size does not belong to the library.
   for (const size_t size : {kernels::kFirstSize<Struct>, kKnown, kKnown + 24}) {
     constexpr size_t kBeyond = 64;
     const OfSize<Struct> given(init, size + kBeyond);
@@ -262,7 +262,7 @@ TEST(StructSizes, OfWhatTheLibraryFills) {
       });
 }
 
-// Times differ from call to call, and with them what is chosen.
+// Times vary from call to call, and so do the chosen kernels.
 TEST(StructSizes, OfWhatTuningFills) {
   const Objects objects;
   EXPECT_EQ(kernels::kFirstSize<intact_tune_info>, 272u);
@@ -294,7 +294,7 @@ TEST(StructSizes, OfWhatTuningFills) {
 
 // ----- a struct that has grown -----------------------------------------------------------------------------
 
-// No struct of the header has grown yet: one of a second version, whose last two fields are new.
+// No struct of the header has grown yet. This one has a second version with two new fields at the end.
 struct Grown {
   size_t struct_size;
   int32_t old, old_too;

@@ -1,5 +1,5 @@
-// Eight threads that create, run, save, load, tune and destroy plans at once, some of their own and some that
-// they share. The preset tsan watches it: generated code, which no sanitizer sees, writes only to the
+// Eight threads create, run, save, load, tune and destroy plans at once. Some plans are their own, some are
+// shared. The preset tsan checks this. Sanitizers do not see generated code, which writes only to the
 // caller's output and scratch.
 #include <gtest/gtest.h>
 #include <intact/intact.h>
@@ -33,8 +33,9 @@ using Bytes = std::vector<uint8_t>;
 constexpr int kThreads = 8;
 constexpr int kRounds = 4;
 
-// Of every engine; the first two need the same functions. Every second one has a plan that all threads share;
-// the functions of the others go with the plans of each thread, and are generated again.
+// Problems for every engine. The first two need the same functions. Every second problem has a plan that all
+// threads share. The functions of the others are freed with the plans of each thread, and are generated
+// again.
 constexpr const char* kProblems[] = {
     "gemm u8s8s32 m=33 n=40 k=130 threads=2",
     "gemm u8s8s32 m=33 n=40 k=130 threads=0 fill=laplace scratch=yes",
@@ -52,7 +53,7 @@ constexpr const char* kProblems[] = {
 
 Result<intact_tune_info> Tune(Gemm* plan, const reference::Gemm& gemm) { return plan->Tune(gemm.m, 0); }
 Result<intact_tune_info> Tune(Conv* plan, const reference::Conv& conv) {
-  const auto& axes = conv.geometry.axes;  // all cases have two
+  const auto& axes = conv.geometry.axes;  // all cases have two dimensions
   return plan->Tune({axes[1].input, axes[2].input}, 0);
 }
 
@@ -63,7 +64,7 @@ intact_status RunOn(const Conv& plan, const intact_conv_args& args) {
   return intact_conv_run(plan.handle(), &args);
 }
 
-/// What a thread does with one problem; failures are words.
+/// A thread's work on one problem. Returns failures as text.
 class Case {
  public:
   virtual ~Case() = default;
@@ -94,7 +95,7 @@ class CaseOf : public Case {
     const Result<Plan>& plan = is_shared_ ? shared_ : own;
     if (!plan) return plan.error().message;
     if (const Error error = plan->Save(path); !error.ok()) return error.message;
-    // In saturating mode the bytes are those of the ISA.
+    // In saturating mode the bytes depend on the ISA.
     std::string wrong = Run(Plan::Load(path, options_.isa));
     if (!wrong.empty()) return wrong;
     const Result<Bytes> image = plan->SaveMemory();
@@ -151,10 +152,10 @@ TEST(Threads, CreateRunSaveLoadTuneAndDestroyAtOnce) {
   std::filesystem::create_directories(folder);
   std::barrier together(kThreads);
   const auto work = [&](size_t thread) {
-    const std::string path = folder + "/" + std::to_string(thread % 4);  // two write to each
+    const std::string path = folder + "/" + std::to_string(thread % 4);  // two threads write to each file
     for (size_t step = 0; step < kRounds * cases.size(); ++step) {
       together.arrive_and_wait();
-      // All are at one problem, or each at another.
+      // Either all threads use one problem, or each another one.
       const size_t number = (step + (step % 2) * thread) % cases.size();
       const Case& now = *cases[number];
       const bool is_written = (step / 2 + thread) % 4 == 1;
@@ -172,7 +173,7 @@ TEST(Threads, CreateRunSaveLoadTuneAndDestroyAtOnce) {
   std::filesystem::remove_all(folder);
 }
 
-// To wake a thread takes longer than all of 1×64×64; what is enough for four gets four.
+// Waking a thread takes longer than 1×64×64. Four threads need enough work for four.
 TEST(Threads, AreNotWokenForLittleWork) {
   const int saved = omp_get_max_threads();
   omp_set_num_threads(4);
@@ -181,10 +182,10 @@ TEST(Threads, AreNotWokenForLittleWork) {
     EXPECT_EQ(kernels::ThreadsOf(0, 512.0 * 512 * 512, isa), 4);
     EXPECT_EQ(kernels::ThreadsOf(3, 1.0 * 64 * 64, isa), 3) << "the caller's wish";
   }
-  // Four microseconds of AVX-512-VNNI are sixteen of AVX2.
+  // Four microseconds on AVX-512-VNNI are sixteen on AVX2.
   EXPECT_EQ(kernels::ThreadsOf(0, 16.0 * 256 * 256, core::Isa::kAvx2), 2);
   EXPECT_EQ(kernels::ThreadsOf(0, 16.0 * 256 * 256, core::Isa::kAvx512Vnni), 1);
-  // What a plan does: numbers are quantized in scratch memory, of which each thread has its own.
+  // The rule in a plan: each thread quantizes numbers in its own scratch memory.
   GemmDesc desc = MakeGemmDesc();
   const float scale = 1;
   desc.n = desc.k = 64;

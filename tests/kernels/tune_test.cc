@@ -1,5 +1,5 @@
-// Choosing kernels by measurement: whatever is chosen gives the same bytes, a wrong choice of the cost model
-// is corrected, and choices are saved with the CPU that they were measured on.
+// Choosing kernels by measurement: any choice gives the same bytes, a wrong choice of the cost model is
+// corrected, and choices are saved with the CPU on which they were measured.
 #include <cpuid.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ class Tune : public testing::TestWithParam<intact_isa> {
 
 TEST_P(Tune, EveryCandidateGivesTheSameBytes) {
   for (const char* const line : {"gemm u8s8s32 m=61 n=85 k=137 za=3 fill=uniform",
-                                 "gemm u8s8s32 m=61 n=24 k=4111 fill=laplace",  // three windows of a strip
+                                 "gemm u8s8s32 m=61 n=24 k=4111 fill=laplace",  // a strip has three windows
                                  "gemm u8s8s32 m=61 n=40 k=64 arange=127 fill=stray",
                                  "gemm s8u8u8 m=61 n=33 k=300 za=-7 zb=17 zc=128 fill=laplace scale=channel "
                                  "bias=f32 act=relu res=s8 zres=-9"}) {
@@ -107,7 +107,7 @@ TEST_P(Tune, EveryCandidateGivesTheSameBytes) {
       EXPECT_EQ(plan_->KernelNameFor(m), tuned->kernel);
       EXPECT_EQ(Run(*plan_, m), ExpectedRows(m)) << tuned->kernel;
     }
-    // Each of them, where another would have been chosen too.
+    // Each candidate, also if another was chosen before.
     for (const std::string& kernel : *candidates) {
       plan_->Restore({jit::HostCpu().ToString(), {{61, kernel}}});
       EXPECT_EQ(plan_->KernelNameFor(61), kernel);
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(All, Tune, testing::ValuesIn(core::kIsaLadder),
 
 class TuneHere : public Tune {};
 
-// The kernel of one row takes several times as long for many.
+// For many rows, the kernel for one row takes several times as long.
 TEST_P(TuneHere, CorrectsAWrongChoiceOfTheModel) {
   Use("gemm u8s8s32 m=240 n=256 k=768 fill=laplace");
   plan_->RunAllAs(1);
@@ -135,7 +135,7 @@ TEST_P(TuneHere, CorrectsAWrongChoiceOfTheModel) {
   EXPECT_EQ(Run(*plan_, 240), expected_);
 }
 
-// Items whose rows follow each other are one item, and its rows decide.
+// Items with adjacent rows are one item. The number of all rows decides.
 TEST_P(TuneHere, JoinedItemsRunAsTheirRows) {
   Use("gemm u8s8s32 m=240 n=256 k=768 fill=laplace");
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
@@ -159,7 +159,7 @@ TEST_P(TuneHere, ChoicesAreSavedWithTheirCpu) {
   };
   const auto candidates = plan_->CandidateNames();
   ASSERT_TRUE(candidates);
-  // One that the model would not choose, if there is one.
+  // A kernel that the model would not choose, if there is one.
   const std::string chosen = plan_->KernelNameFor(40);
   const auto other = std::find_if(candidates->begin(), candidates->end(),
                                   [&](const std::string& name) { return name != chosen; });
@@ -239,7 +239,7 @@ class TuneConv : public testing::TestWithParam<std::tuple<intact_isa, ConvLayer>
   static std::string NameOf(const TunedChoices::ConvChoice& choice) {
     return choice.form + ": " + choice.kernel;
   }
-  // Of the first phase, if they are tuned.
+  // The kernel of the first phase, if phases are tuned.
   std::string Chosen() const {
     const TunedChoices tuned = plan_->tuned();
     return tuned.conv_choices.empty() ? "" : NameOf(tuned.conv_choices.front());
@@ -287,7 +287,7 @@ TEST_P(TuneConv, WhatIsChosenGivesTheSameBytes) {
     const Result<kernels::Tuned> tuned = plan_->Tune(input_.data(), kNoBudget);
     ASSERT_TRUE(tuned) << tuned.error().message;
     EXPECT_EQ(static_cast<size_t>(tuned->candidates), candidates.size());
-    // A transposed one tells the kernel of its longest phase alone.
+    // A transposed convolution reports only the kernel of its longest phase.
     if (!conv_.geometry.IsTransposed()) {
       EXPECT_EQ(tuned->microseconds == tuned->model_microseconds, tuned->kernel == tuned->model_kernel);
     }
@@ -311,7 +311,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class TuneConvHere : public TuneConv {};
 
-// Where extents are open, a plan has the kernel of one row too, which takes far longer for many.
+// With open extents, a plan also has the kernel for one row, which takes far longer for many rows.
 TEST_P(TuneConvHere, CorrectsAWrongChoiceOfTheModel) {
   Use("conv u8s8s32 in=20x20 c=64 o=128 kernel=3x3 pad=1x1 fill=laplace", true);
   plan_->RunAllAs(1);
@@ -339,7 +339,7 @@ TEST_P(TuneConvHere, ChoicesAreSavedWithTheirCpu) {
         EXPECT_EQ(loaded->tuned().conv_choices.front().input, candidate.input);
         ExpectRight(*loaded);
       }
-      // What is of another CPU, another input or unknown is passed over.
+      // Choices for another CPU, another input or unknown kernels are skipped.
       Use(line, is_open);
       TunedChoices::ConvChoice other = candidates.back();
       for (const TunedChoices& tuned :
@@ -397,7 +397,7 @@ TEST_P(TuneConvHere, FilesWithChoicesThatMakeNoSenseAreRefused) {
   }
 }
 
-// Of one input's extents alone, and plans that are made anew take it again.
+// A choice holds only for the extents of its input. New plans use it again.
 TEST_P(TuneConvHere, ChoicesHoldForTheirExtents) {
   Use("conv u8s8s32 in=9x11 c=33 o=20 kernel=1x1 za=5", true);
   const TunedChoices::ConvChoice candidate = Candidates().back();
@@ -421,7 +421,7 @@ INSTANTIATE_TEST_SUITE_P(Avx2, TuneConvHere,
                          testing::Combine(testing::Values(INTACT_ISA_AVX2), testing::Values(kConvLayers[0])),
                          [](const auto&) { return std::string("All"); });
 
-// Measured constants are looked up by it: compared with what CPUID says, not with what a library makes of it.
+// The key of measured constants. It is compared with CPUID, not with a library's interpretation.
 TEST(CpuKind, KnowsAmd) {
   std::array<uint32_t, 4> words = {};
   ASSERT_NE(__get_cpuid(0, words.data(), &words[1], &words[3], &words[2]), 0);
@@ -455,7 +455,7 @@ TEST(TuneArguments, OfConvolutionsAreChecked) {
   ASSERT_TRUE(tuned) << tuned.error().message;
   EXPECT_GT(tuned->candidates, 0);
   EXPECT_GT(tuned->model_microseconds, 0);
-  EXPECT_THAT(tuned->kernel, ::testing::ContainsRegex("^band.*: u8s8"));  // which kernel is a matter of time
+  EXPECT_THAT(tuned->kernel, ::testing::ContainsRegex("^band.*: u8s8"));  // time decides which kernel
   EXPECT_THAT(tuned->kernel, HasSubstr(fixed->Info().kernel));
   EXPECT_TRUE(open->Tune({6, 7}, 0));
 }

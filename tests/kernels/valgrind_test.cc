@@ -1,4 +1,5 @@
-// valgrind of a user's program (valgrind_client.c): silent where that is right, and not where it is wrong.
+// Runs a user's program (valgrind_client.c) under valgrind, which must report wrong accesses, and nothing
+// else.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -33,7 +34,7 @@ TEST_F(Valgrind, IsSilentOfACorrectProgram) {
   const Outcome watched = Watch("none");
   EXPECT_EQ(watched.status, 0) << watched.err;
   EXPECT_EQ(watched.err, "");
-  // The CPU that valgrind shows to programs has no more; in saturating mode the bytes are those of the ISA.
+  // The CPU that valgrind presents has no more than AVX2. In saturating mode the bytes depend on the ISA.
   const Outcome alone = Run("none", "INTACT_MAX_ISA=avx2");
   EXPECT_EQ(alone.status, 0) << alone.err;
   EXPECT_EQ(alone.out, watched.out) << "the same bytes";

@@ -2,8 +2,8 @@
 # clean_root_test.sh PACKAGES [SUITE]: by hand, as root, with debootstrap and a mirror in apt's sources.
 #
 # A fresh Debian of this machine's release (or of SUITE) gets the packages in the folder PACKAGES (cpack -B PACKAGES) and,
-# from the mirror, what these depend on. Programs run there, consumers in C and C++ are built with CMake and pkg-config,
-# then the packages go. What lies in the root and which packages it has must be the same as before.
+# from the mirror, their dependencies. Programs run there, consumers in C and C++ are built with CMake and pkg-config, then
+# the packages are removed. The root's files and packages must be as before.
 # shellcheck disable=SC2016  # what the root's shell expands
 set -euo pipefail
 
@@ -24,7 +24,7 @@ state() {
 
 make_root "$suite"
 apt install --no-install-recommends gcc g++ cmake make pkg-config man-db bash-completion
-# apt makes it when it first removes a package; and adduser these, when a dependency first adds a group.
+# apt makes the first when it first removes a package; adduser makes the others when a dependency first adds a group.
 in_root touch /var/lib/dpkg/status-old /run/adduser
 in_root install --mode=640 /dev/null /etc/gshadow-
 state >"$work/before"

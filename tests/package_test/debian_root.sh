@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by scripts that work in a fresh Debian. debootstrap makes it in a temporary folder, which goes when the script
-# exits. Wants root, debootstrap, and a Debian mirror in apt's sources.
+# Sourced by scripts that work in a fresh Debian. debootstrap makes it in a temporary folder, which is removed when the script
+# exits. Needs root, debootstrap, and a Debian mirror in apt's sources.
 #
 #   work, root                       the temporary folder, and the Debian's root in it
 #   make_root SUITE                  makes the root
@@ -10,7 +10,7 @@
 #   say, fail                        print a line; fail also ends the script
 # shellcheck disable=SC2016  # what apt expands
 
-# Mounts of an own namespace go with it.
+# Mounts are in a separate namespace, and vanish with it.
 [[ ${INTACT_OWN_MOUNTS:-} ]] || INTACT_OWN_MOUNTS=1 exec unshare --mount "$0" "$@"
 
 name=$(basename "$0" .sh)

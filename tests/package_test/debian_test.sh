@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # debian_test.sh BUILD SOURCES LIBDIR CC CXX FLAGS PACKAGE...
-# Packages what was built in BUILD, without building. The packages are those, and hold what debian_contents.txt says;
-# dpkg installs them in a root of its own, where programs run and consumers build, and removes all of it again.
-# clean_root_test.sh does that in a whole Debian. Status 77: a tool is not here.
+# Makes packages of BUILD, without building. Exactly these packages must be made, with the files of debian_contents.txt. dpkg
+# installs them in a new root, where programs run and consumers build, and removes everything again. clean_root_test.sh does
+# that in a whole Debian. Status 77: a tool is missing.
 set -euo pipefail
 
 build=$1 sources=$2 libdir=$3 cc=$4 cxx=$5 flags=$6
@@ -27,7 +27,7 @@ trap 'rm -rf "$work"' EXIT
 made=$(for deb in "$work"/*.deb; do dpkg-deb -f "$deb" Package; done | sort)
 [[ $made == "$(printf '%s\n' "${packages[@]}" | sort)" ]] || fail "these packages were made: ${made//$'\n'/ }"
 
-# What is in them.
+# Their contents.
 version=$(dpkg-deb -f "$work"/libintact-dev_*.deb Version)
 contents() {
   local deb
@@ -35,7 +35,7 @@ contents() {
     dpkg-deb --fsys-tarfile "$deb" | tar -t | grep -v '/$' | sed "s|^\.|$(dpkg-deb -f "$deb" Package) |"
   done | sed -e "s|/$libdir/|/LIBDIR/|; s|\.${version%-*}\$|.VERSION|; s|Targets-[a-z]*\.cmake|Targets-CONFIG.cmake|" | sort
 }
-# Which peers there are depends on what was found.
+# The peers depend on the libraries found.
 peers() {
   local peer
   for peer in "$build"/peers/*.so; do
@@ -63,7 +63,7 @@ expect_field libintact-dev Depends "^$library \\(= $version\\), libasmjit-dev$"
   fail "$library: shlibs"
 [[ $(dpkg-deb -I "$work/$library"_*.deb triggers) == 'activate-noawait ldconfig' ]] || fail "$library: triggers"
 
-# Installed, used, removed. Of what they depend on this root knows nothing.
+# Installs, uses and removes them. This root does not know their dependencies.
 root=$work/root
 mkdir -p "$root"/var/lib/dpkg/{info,updates}
 : >"$root/var/lib/dpkg/status"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # documents_test.sh PREFIX SOURCES PROGRAM...
-# The manual pages and completions that are installed under PREFIX/share: they tell each subcommand and option that
-# --help tells, each variable that the library in SOURCES reads, and their formatter and their shells take them. The
-# pages in share/intact/docs link to installed files, and to sections that are there.
-# Status 77: all is right, but a tool that would have said more is not here.
+# Checks the manual pages and completions under PREFIX/share. They must mention each subcommand and option of --help, and each
+# variable that the library in SOURCES reads; their formatter and their shells must accept them. Links of the pages in
+# share/intact/docs must lead to installed files and to existing sections.
+# Status 77: all is right, but a tool for some checks is missing.
 set -euo pipefail
 
 prefix=$1 sources=$2
@@ -15,20 +15,20 @@ fail() {
 }
 words() { grep -oE -- "$1" <<<"$2" | sort -u || true; }
 
-# expect_told PLACE TEXT WORD...
-expect_told() {
+# expect_mentioned PLACE TEXT WORD...
+expect_mentioned() {
   local place=$1 text=$2 word
   shift 2
   (($#)) || fail "$place: nothing to look for"
   for word in "$@"; do
-    grep -qwF -e "$word" <<<"$text" || fail "$place does not tell $word"
+    grep -qwF -e "$word" <<<"$text" || fail "$place does not mention $word"
   done
 }
 
 # The text of the manual page $1, without fonts and escapes.
 plain() { sed -e 's/\\f[BIR]//g' -e 's/\\-/-/g' "$prefix/share/man/man1/$1.1"; }
 
-# complete_words WORD...: what Bash would offer for the last word.
+# complete_words WORD...: prints Bash's completions of the last word.
 complete_words() {
   COMP_WORDS=("$@")
   COMP_CWORD=$(($# - 1))
@@ -40,7 +40,7 @@ complete_words() {
 check_page() {
   local program=$1 page=$prefix/share/man/man1/$1.1 variables title
   mapfile -t variables < <(grep -rhoE 'getenv\("INTACT_[A-Z_]+"' "$sources"/{jit,kernels} | grep -oE 'INTACT_[A-Z_]+' | sort -u)
-  expect_told "$page" "$(plain "$program")" "${variables[@]}"
+  expect_mentioned "$page" "$(plain "$program")" "${variables[@]}"
   for title in NAME SYNOPSIS OPTIONS 'EXIT STATUS' ENVIRONMENT; do
     grep -qx -- ".SH $title" "$page" || fail "$page: no section $title"
   done
@@ -53,18 +53,18 @@ check_page() {
   fi
 }
 
-# check_command PROGRAM [SUBCOMMAND...], and what is below it
+# check_command PROGRAM [SUBCOMMAND...]: checks it and its subcommands.
 check_command() {
   local help options subcommands word
   help=$("$prefix/bin/$1" "${@:2}" --help)
   mapfile -t options < <(words '--[a-z][a-z-]+' "$(sed -n '/^Options:/,/^$/p' <<<"$help" | grep -oE '^  (-h,)?--[a-z-]+')")
   mapfile -t subcommands < <(sed -n '/^Subcommands:/,/^$/p' <<<"$help" | grep -oE '^  [a-z]+' | tr -d ' ')
-  ((${#options[@]})) || fail "$* --help tells no options"
+  ((${#options[@]})) || fail "$* --help lists no options"
   local all=("${options[@]}" "${subcommands[@]}")
-  expect_told "the manual page of $1" "$(plain "$1")" "${all[@]}"
-  expect_told "the completion of $*" "$(complete_words "$@" '' && complete_words "$@" -)" "${all[@]}"
-  expect_told "zsh's completion" "$(<"$prefix/share/zsh/site-functions/_$1")" "${all[@]}"
-  expect_told "fish's completion" "$(<"$prefix/share/fish/vendor_completions.d/$1.fish")" "${all[@]#--}"
+  expect_mentioned "the manual page of $1" "$(plain "$1")" "${all[@]}"
+  expect_mentioned "the completion of $*" "$(complete_words "$@" '' && complete_words "$@" -)" "${all[@]}"
+  expect_mentioned "zsh's completion" "$(<"$prefix/share/zsh/site-functions/_$1")" "${all[@]}"
+  expect_mentioned "fish's completion" "$(<"$prefix/share/fish/vendor_completions.d/$1.fish")" "${all[@]#--}"
   for word in "${subcommands[@]}"; do
     [[ $word == audit || $word == compare || $word == repair ]] || check_command "$@" "$word"  # these are Python's, with their own --help
   done

@@ -3,7 +3,7 @@
 #
 # In a fresh Debian SUITE (bookworm, trixie), a fresh clone of this repository's HEAD runs each `tools/bootstrap.sh COMMAND`:
 # first with the suite's g++, then another clone with its clang. Prints the last lines and the time of each. COMMAND may
-# hold arguments: "test --tests-regex ^OneDnn". Without any: verify and test, the README's two.
+# have arguments: "test --tests-regex ^OneDnn". Without COMMAND: verify and test, as in the README.
 #
 # INTACT_DEBIAN_COMPILERS="gcc" or "clang" runs one compiler only.
 # Exit status: 0 if all commands succeed, 1 otherwise.
@@ -20,7 +20,7 @@ commands=("$@")
 (($#)) || commands=(verify test)
 read -ra compilers <<<"${INTACT_DEBIAN_COMPILERS:-gcc clang}"
 for compiler in "${compilers[@]}"; do
-  [[ $compiler =~ ^(gcc|clang)$ ]] || fail "INTACT_DEBIAN_COMPILERS: '$compiler' is no compiler; expected gcc or clang"
+  [[ $compiler =~ ^(gcc|clang)$ ]] || fail "INTACT_DEBIAN_COMPILERS: '$compiler' is not a compiler; expected gcc or clang"
 done
 readonly last_lines=8 failure_lines=200
 

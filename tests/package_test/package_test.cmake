@@ -1,4 +1,4 @@
-# Installs the library to a prefix of its own, and uses it from there as others would.
+# Installs the library to a new prefix, and uses it from there like a user.
 set(prefix ${CMAKE_CURRENT_BINARY_DIR}/package_test/prefix)
 set(sources ${CMAKE_CURRENT_LIST_DIR})
 if(INTACT_SANITIZE)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # pkg_config_test.sh SOURCES PREFIX LIBDIR CC CXX [FLAG...]
-# Builds and runs the two consumers with nothing but what intact.pc in PREFIX tells, as a user without CMake would.
+# Builds and runs the two consumers with the flags of intact.pc in PREFIX only, like a user without CMake.
 set -euo pipefail
 
 sources=$1 prefix=$2 libdir=$3 cc=$4 cxx=$5
@@ -17,7 +17,7 @@ read -ra libs <<<"$(pkg-config --libs intact)"
 "$work/consumer_c"
 "$work/consumer_cc"
 
-# The archive, with the dependencies that only it has. The linker would prefer the shared library, so hide that.
+# The archive, with its own dependencies. The linker would prefer the shared library, so hide that.
 read -ra static_libs <<<"$(pkg-config --static --libs intact)"
 mkdir "$work/lib"
 cp "$prefix/$libdir/libintact.a" "$work/lib"

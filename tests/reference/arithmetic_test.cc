@@ -1,4 +1,4 @@
-// What is predicted of other libraries' arithmetic, against numbers worked out by hand.
+// Predictions of other libraries' arithmetic, compared with numbers worked out by hand.
 #include "reference/models/arithmetic.h"
 #include "core/types.h"
 #include "reference/models/lowering.h"
@@ -92,7 +92,7 @@ TEST(UnsignedWeights, AreShiftedInsteadOfActivations) {
   EXPECT_EQ(Accumulators(gemm, model)[0], -2 * 255 * 128);
 }
 
-// The model's predictions are those of the functions that compute whole operations.
+// The model's predictions equal the functions that compute whole operations.
 TEST(Predict, IsWhatTheReferenceComputes) {
   for (const char* line :
        {"gemm u8s8u8 m=5 n=9 k=33 za=3 fill=bait", "gemm s8u8f32 m=5 n=9 k=33 zb=9 bias=f32 res=f32",
@@ -152,7 +152,7 @@ TEST(Rounding, OfTies) {
 }
 
 TEST(Rounding, OfFixedPointOnceAndTwice) {
-  // The doubled product's high half is 20.5, rounded up to 21, of which a half is 10.5, rounded to 11.
+  // The doubled product's high half is 20.5, rounded up to 21. Half of that is 10.5, rounded to 11.
   Requantization q = Scaled(INTACT_S8, 0.25f);
   EXPECT_EQ(Int8(41, q, Rounding::kGemmlowp), 11);
   EXPECT_EQ(Int8(41, q, Rounding::kFixedPoint), 10);
@@ -179,7 +179,7 @@ TEST(Rounding, OfZeroPointsBiasesAndScales) {
 
   q = Scaled(INTACT_U8, 0.25f);
   q.has_bias_f32 = true;
-  q.bias_f32 = 0.3f;                                 // 1.2 of the accumulator's units
+  q.bias_f32 = 0.3f;                                 // 1.2 in units of the accumulator
   EXPECT_EQ(Int8(9, q, Rounding::kContract), 3);     // 2.55
   EXPECT_EQ(Int8(9, q, Rounding::kBiasRounded), 2);  // 2.5
   EXPECT_EQ(Int8(9, q, Rounding::kFixedPoint), 3);   // half up

@@ -1,4 +1,4 @@
-// The convolution's loop nest by hand, and its lowering against it.
+// The convolution's loop nest compared with results by hand, and its lowering compared with the loop nest.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -29,7 +29,7 @@ Conv Ramp() {
   return conv;
 }
 
-// Both ways, which must agree.
+// Computes by the loop nest and by lowering, which must agree.
 Values Exact(const Conv& conv) {
   Values y = Convolve(conv);
   EXPECT_EQ(Accumulators(conv, Model::kExact), y);
@@ -60,7 +60,7 @@ TEST(Convolve, DilatesBeyondTheInput) {
   EXPECT_EQ(Exact(conv), (Values{410, 20, 30, 41}));
   conv.geometry.axes[2].pad_begin = 100;
   conv.geometry.axes[2].dilation = 100;
-  conv.geometry.axes[2].pad_end = 97;  // the middle tap alone meets the input
+  conv.geometry.axes[2].pad_end = 97;  // only the middle tap meets the input
   EXPECT_EQ(Exact(conv), (Values{10}));
 }
 
@@ -71,7 +71,8 @@ TEST(Convolve, SubtractsTheWeightsZeroPoints) {
   EXPECT_EQ(Exact(conv), (Values{321 - 6, 432 - 9}));
 }
 
-// The definition as it stands: each input pixel adds its products to the outputs that it reaches.
+// The definition of a transposed convolution: each input pixel adds its products to the outputs that it
+// reaches.
 Values Scatter(const Conv& conv) {
   const ConvGeometry& g = conv.geometry;
   const auto& [d, h, w] = g.axes;
@@ -149,7 +150,7 @@ TEST(Convolve, TransposedIsTheScatter) {
   EXPECT_EQ(count, 24);
 }
 
-// Two dimensions, whose order shows: 1 2 / 3 4 under 1 10 / 100 1000, padded on the right and below.
+// Two dimensions whose order matters: 1 2 / 3 4 under 1 10 / 100 1000, padded on the right and below.
 TEST(Convolve, KnowsRowsFromColumns) {
   Conv conv;
   for (size_t i = 1; i < 3; ++i) {
@@ -162,7 +163,7 @@ TEST(Convolve, KnowsRowsFromColumns) {
   EXPECT_EQ(Exact(conv), (Values{21 - 100, 402, 43, 4}));
 }
 
-// Two groups of two channels, each with two outputs, two images of one pixel.
+// Two images of one pixel; two groups of two channels, each with two outputs.
 TEST(Convolve, KeepsGroupsApart) {
   Conv conv;
   conv.geometry.dims = 1;
@@ -185,7 +186,7 @@ TEST(Convolve, KeepsGroupsApart) {
   EXPECT_EQ(of_last[1].a, (std::vector<uint8_t>{7, 8}));
 }
 
-// Channels 0 and 1 of a tap are a pair; channel 2 is alone, whatever the next tap holds.
+// Channels 0 and 1 of a tap are a pair. Channel 2 is alone, whatever the next tap holds.
 TEST(Lowering, PairsChannelsWithinATap) {
   Conv conv;
   conv.geometry.dims = 1;
@@ -222,7 +223,7 @@ TEST(Lowering, TheLastOddChannelIsAlone) {
   }
 }
 
-// Padding is the zero point to the instruction too: it clamps where the zero point would.
+// The instruction sees padding as the zero point, so it clamps like the zero point.
 TEST(Lowering, PaddingIsTheZeroPointToTheInstruction) {
   Conv conv = Ramp();
   conv.geometry.input_channels = 2;
@@ -234,7 +235,7 @@ TEST(Lowering, PaddingIsTheZeroPointToTheInstruction) {
   EXPECT_EQ(Accumulators(conv, Model::kMaddubs), (Values{32767 - 255 * 254}));
 }
 
-// As if the zero point stood between the input's pixels.
+// The instruction sees zero points between the input's pixels.
 TEST(Lowering, PaddingBetweenPixelsIsTheZeroPointToTheInstruction) {
   Conv conv = Ramp();
   conv.geometry.input_channels = 2;
@@ -282,7 +283,7 @@ TEST(Lowering, IsTheLoopNest) {
   EXPECT_EQ(count, 36);
 }
 
-// Channels of two taps; the first tap of the first pixel and the last one of the last are padding.
+// Channels of two taps. The first tap of the first pixel and the last tap of the last pixel are padding.
 TEST(Lowering, PaddingMayBeLeftOutOfPairs) {
   Conv conv;
   conv.geometry.dims = 1;
@@ -292,7 +293,7 @@ TEST(Lowering, PaddingMayBeLeftOutOfPairs) {
   conv.a = {255, 250};
   conv.b = {127, 127, -128, -128};
   EXPECT_EQ(Convolve(conv), (std::vector<int32_t>{5 * 128, -5 * 127}));
-  // With padding both pairs clamp in either pixel, without it only the one that is multiplied does.
+  // With padding both pairs clamp in each pixel. Without it only the pair of the real tap clamps.
   const int32_t compensation = -255 * (127 + 127 - 128 - 128);
   Model model = Model::kMaddubs;
   EXPECT_EQ(Accumulators(conv, model),

@@ -1,4 +1,4 @@
-// A fixed-point multiplier that rounds twice, beside one rounding of the product.
+// A fixed-point multiplier that rounds twice, compared with one rounding of the product.
 #include "reference/models/fixed_point.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The scalar models against the instructions that they model, where this CPU has them.
+// The scalar models compared with the instructions that they model, if this CPU has them.
 #include "reference/models/models.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
 constexpr int32_t kInt32Min = std::numeric_limits<int32_t>::min();
 
-// Values about every edge of the types.
+// Values around every edge of the types.
 constexpr std::array<uint8_t, 12> kActivations = {0, 1, 2, 63, 64, 126, 127, 128, 129, 253, 254, 255};
 constexpr std::array<int8_t, 13> kWeights = {-128, -127, -126, -65, -64, -2, -1, 0, 1, 64, 65, 126, 127};
 constexpr std::array<int32_t, 9> kAccumulators = {
@@ -31,7 +31,7 @@ struct Quad {
   int8_t w[4];
 };
 
-// Every combination of the edges in both pairs is too much; the second pair is random, from the edges.
+// All combinations of edges in both pairs are too many, so the second pair is drawn from the edges.
 std::vector<Quad> Quads() {
   support::Random random(42, 0, 0);
   const auto edge = [&random](const auto& values) {
@@ -75,8 +75,8 @@ __attribute__((target("ssse3"))) int32_t InstructionMaddubs(const Quad& quad) {
   return _mm_cvtsi128_si32(_mm_add_epi32(_mm_cvtsi32_si128(quad.acc), sum));
 }
 
-// Each lane's pairs of a row of activations and of weights, added up in int16 and then widened: of adjacent
-// depths as they lie, or with the activations' signs moved to the weights.
+// The pairs of each lane of a row of activations and weights, added in int16 and then widened: adjacent
+// depths unchanged, or with the activations' signs moved to the weights.
 using Depth = std::array<uint8_t, 16 * 9>;
 __attribute__((target("ssse3"))) int32_t InstructionInt16(const Depth& a, const Depth& w, bool moves_signs,
                                                           bool wraps) {
@@ -136,14 +136,14 @@ TEST(Models, Int16SumsEqualTheInstructions) {
   for (int i = 0; i < 20000; ++i) {
     Depth a, w;
     for (uint8_t& byte : a) byte = static_cast<uint8_t>(random.Next());
-    // Of small weights some lanes keep within int16.
+    // With small weights some lanes stay within int16.
     for (uint8_t& byte : w) byte = static_cast<uint8_t>(random.Integer(-128, 127) >> (i % 8));
     std::array<int8_t, std::tuple_size_v<Depth>> weights;
     std::memcpy(weights.data(), w.data(), w.size());
     for (const bool wraps : {false, true}) {
       Model model = {.sum = Summation::kInt16, .spill = kWholeDepth, .lanes = 8, .wraps = wraps};
       ASSERT_EQ(Accumulate(model, 0, a, weights), InstructionInt16(a, w, false, wraps));
-      // The model has activations shifted by 128, and compensates for that.
+      // The model shifts activations by 128, and compensates for it.
       model.signs = Signs::kMoved;
       Depth shifted = a;
       for (uint8_t& byte : shifted) byte ^= 0x80;

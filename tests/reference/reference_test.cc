@@ -1,4 +1,4 @@
-// The oracle against the contract as include/intact/intact.h states it, one product at a time.
+// The oracle compared with the contract in include/intact/intact.h, product by product.
 #include "reference/contract/gemm.h"
 #include "reference/models/lowering.h"
 #include "reference/models/models.h"
@@ -28,7 +28,7 @@ TEST(Reference, IsTheContract) {
   }
 }
 
-// By hand: every term of the sum.
+// Every term of the sum, by hand.
 TEST(Reference, MultipliesByTheContract) {
   Gemm gemm;
   gemm.m = 2;
@@ -49,7 +49,7 @@ TEST(Reference, MultipliesByTheContract) {
   EXPECT_EQ(Multiply(gemm), (std::vector<int32_t>{5 * -5 + 195 * 5 + 100, 2 * 1 + 3 * 1 + 100}));
 }
 
-// 255·(w − 128) clamps, whatever the zero point.
+// 255·(w − 128) clamps for any zero point.
 TEST(Reference, ClampsPairsOfShiftedU8Weights) {
   Gemm gemm;
   gemm.m = gemm.n = 1;

@@ -52,7 +52,7 @@ TEST(Requantize, RoundsTheProductBeforeTheBias) {
   q.c_type = INTACT_F32;
   q.scale = 1.0f + 0x1p-23f;
   q.has_bias_f32 = true;
-  q.bias_f32 = -(4097.0f * q.scale);  // the product needs 36 bits; an FMA would keep what its rounding drops
+  q.bias_f32 = -(4097.0f * q.scale);  // the product needs 36 bits; an FMA would keep the bits rounded off
   ASSERT_NE(std::fma(4097.0f, q.scale, q.bias_f32), 0.0f);
   EXPECT_EQ(Dequantize(4097, q), 0.0f);
 }
@@ -86,7 +86,7 @@ TEST(Requantize, RoundsTheResidualsProductAndThenTheSum) {
   q.bias_f32 = -(4097.0f * kScale);
   ASSERT_NE(std::fma(q.residual, kScale, q.bias_f32), 0.0f);
   EXPECT_EQ(Dequantize(0, q), 0.0f);
-  // (2²⁴ + 1) + 1 in that order: the first sum is a tie, to the even 2²⁴, and so is the second.
+  // (2²⁴ + 1) + 1, in this order: both sums are ties, and round to the even 2²⁴.
   q.residual = q.post_ops.Find<core::AddResidual>()->scale = q.bias_f32 = 1.0f;
   EXPECT_EQ(Dequantize(1 << 24, q), 16777216.0f);
 }

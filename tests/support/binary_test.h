@@ -1,5 +1,5 @@
-// A real binary (INTACT_BINARY), as a user or a CI job runs it: exit status, and one line on stderr for what
-// is wrong.
+// Runs a real binary (INTACT_BINARY) like a user or a CI job, and checks the exit status and the one line on
+// stderr that reports an error.
 #ifndef INTACT_TESTS_SUPPORT_BINARY_TEST_H_
 #define INTACT_TESTS_SUPPORT_BINARY_TEST_H_
 
@@ -25,7 +25,7 @@ struct Outcome {
   std::string out, err;
 };
 
-/// A pipe that nobody reads any more; children have its other end, as descriptor 9.
+/// A pipe without a reader. Children inherit its other end as descriptor 9.
 class UnreadPipe {
  public:
   UnreadPipe() {
@@ -38,7 +38,7 @@ class UnreadPipe {
   UnreadPipe(const UnreadPipe&) = delete;
   UnreadPipe& operator=(const UnreadPipe&) = delete;
 
-  static constexpr const char* kName = "&9";  // in the shell's words
+  static constexpr const char* kName = "&9";  // in shell syntax
 
  private:
   static constexpr int kDescriptor = 9;
@@ -61,7 +61,7 @@ class BinaryTest : public testing::Test {
     return RunInto("'" + folder_ + "/out'", arguments, environment);
   }
 
-  /// The same with standard output and standard error going to `out` and `err`, in the shell's words.
+  /// Run() with standard output and standard error redirected to `out` and `err`, in shell syntax.
   Outcome RunInto(const std::string& out, const std::string& arguments, const std::string& environment = "",
                   const std::string& err = "") const {
     const std::string command = "unset COLUMNS; LC_ALL=C.UTF-8 " + environment + " '" INTACT_BINARY "' " +
@@ -72,7 +72,7 @@ class BinaryTest : public testing::Test {
             Contents(folder_ + "/err")};
   }
 
-  /// Status 2, one line on stderr that has `words` in it, and no file where --json would have gone.
+  /// Expects status 2, one line on stderr that contains `words`, and no file at the path of --json.
   void ExpectBadInput(const std::string& arguments, const std::string& words,
                       const std::string& environment = "") {
     SCOPED_TRACE(arguments);
@@ -83,7 +83,7 @@ class BinaryTest : public testing::Test {
     EXPECT_FALSE(std::filesystem::exists(folder_ + "/x.json"));
   }
 
-  /// Status 2, and one line that says so, where standard output is full or closed.
+  /// Expects status 2, and one line that reports it, if standard output is full or closed.
   void ExpectLostOutput(const std::string& arguments) {
     SCOPED_TRACE(arguments);
     for (const char* out : {"/dev/full", "&-"}) {
@@ -97,7 +97,7 @@ class BinaryTest : public testing::Test {
     }
   }
 
-  /// `status`, as if stderr were there, where it is full, closed or a pipe that nobody reads.
+  /// Expects `status`, as with a working stderr, if stderr is full, closed or a pipe without a reader.
   void ExpectLostErrors(const std::string& arguments, int status) {
     SCOPED_TRACE(arguments);
     const UnreadPipe unread;
@@ -106,7 +106,7 @@ class BinaryTest : public testing::Test {
     }
   }
 
-  /// The test's own, removed after it.
+  /// A folder of this test, removed after it.
   const std::string folder_ = TempPath();
 };
 

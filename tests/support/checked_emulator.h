@@ -1,4 +1,4 @@
-// The emulator in tests: what an emulated instruction does wrong is a failure.
+// The emulator in tests: an instruction that it executes wrongly fails the test.
 #ifndef INTACT_TESTS_SUPPORT_CHECKED_EMULATOR_H_
 #define INTACT_TESTS_SUPPORT_CHECKED_EMULATOR_H_
 

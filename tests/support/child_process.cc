@@ -1,4 +1,4 @@
-// What tests run in a process of its own, since INTACT_MAX_ISA is read once:
+// Work of tests in another process, because INTACT_MAX_ISA is read only once:
 //
 //   child_process isa                  prints the ISA of a plan, or why there is none
 //   child_process save PACK PROBLEM    saves the plan of a problem's line

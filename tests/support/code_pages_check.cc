@@ -1,5 +1,5 @@
-// Linked into every test program: after each test no page of the process is both writable and executable.
-// Most plans are gone then; code_cache_test looks while they live and run.
+// Linked into every test program: after each test, no page of the process is both writable and executable.
+// Most plans are gone then; code_cache_test checks this while plans live and run.
 #include <gtest/gtest.h>
 
 #include "tests/support/code_pages.h"

@@ -1,4 +1,4 @@
-// Convolutions that the library computes in ways of their own, as lines of problems, and the same layers on
+// Problem lines of convolutions, one for each way in which the library computes them, and the same layers on
 // inputs of other extents.
 #ifndef INTACT_TESTS_SUPPORT_CONV_LAYERS_H_
 #define INTACT_TESTS_SUPPORT_CONV_LAYERS_H_
@@ -107,7 +107,7 @@ inline constexpr ConvLayer kConvLayers[] = {
     {"TransposedLine", "conv u8s8s32 in=20 c=4 o=9 kernel=5 stride=3 dilation=2 pad=1 za=3 transposed=yes"},
 };
 
-/// One value for each of a convolution's own dimensions, outermost first.
+/// A value for each of a convolution's dimensions, outermost first.
 using Extents = std::vector<int64_t>;
 
 inline Extents InputOf(const reference::ConvGeometry& geometry) {
@@ -132,8 +132,7 @@ inline void SetInput(const Extents& extents, reference::ConvGeometry* geometry) 
   }
 }
 
-/// The layer of `problem`, whose tensors are `layer`, on another input: all but its activations and its
-/// residual stays.
+/// The layer `layer` of `problem` on another input. Only the activations and the residual are new.
 inline reference::Conv OnInput(const verify::Problem& problem, const reference::Conv& layer,
                                const Extents& extents, int64_t batch, uint64_t seed) {
   verify::Problem resized = problem;
@@ -148,7 +147,7 @@ inline reference::Conv OnInput(const verify::Problem& problem, const reference::
   return made;
 }
 
-/// The descriptor of `conv` with extents that runs give: those dimensions `i` whose bit 1 << i is in `open`.
+/// The descriptor of `conv` with open extents: the dimensions `i` whose bit 1 << i is in `open`.
 inline ConvDesc OpenDescOf(const reference::Conv& conv, const verify::RunOptions& options, unsigned open) {
   ConvDesc desc = verify::DescOf(conv, options);
   for (int i = 0; i < desc.spatial_dims; ++i) {
@@ -157,14 +156,14 @@ inline ConvDesc OpenDescOf(const reference::Conv& conv, const verify::RunOptions
   return desc;
 }
 
-/// All open, then each dimension alone, as OpenDescOf() takes them.
+/// All dimensions open, then each one alone, as OpenDescOf() takes them.
 inline std::vector<unsigned> OpenDimensions(int dims) {
   std::vector<unsigned> open = {(1u << dims) - 1};
   for (int i = 0; i < dims && dims > 1; ++i) open.push_back(1u << i);
   return open;
 }
 
-/// What the scalar model of the mode and the ISA makes of `conv`.
+/// The output of `conv` by the scalar model of the mode and the ISA.
 inline std::vector<uint8_t> ExpectedOutput(const reference::Conv& conv, const verify::RunOptions& options) {
   const auto model = verify::ExpectedModel(conv, options.isa);
   return reference::Outputs(conv, reference::Accumulators(conv, model));

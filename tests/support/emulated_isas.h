@@ -1,5 +1,5 @@
-// Every ISA on machines that lack it: what the CPU does not execute, the emulator does. For the tests of a
-// whole binary:
+// Makes every ISA available: the emulator executes instructions that the CPU lacks. For the tests of a whole
+// binary:
 //
 //   const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new tests::EmulatedIsas);
 #ifndef INTACT_TESTS_SUPPORT_EMULATED_ISAS_H_
@@ -18,17 +18,17 @@ namespace intact::tests {
 
 class EmulatedIsas : public ::testing::Environment {
  public:
-  /// Whether `isa` is there only because of this.
+  /// Whether `isa` is available only by emulation.
   static bool Has(intact_isa isa) { return Emulated().Has(static_cast<core::Isa>(isa)); }
 
-  /// Whether `isa` is emulated and multiplies u8 by s8 as another ISA does, which the other tests of that ISA
-  /// see: an ISA with dot products of all signs differs from it in s8 activations alone.
+  /// Whether `isa` is emulated and multiplies u8 by s8 like another ISA, which other tests cover: an ISA with
+  /// dot products of all signs differs from it for s8 activations only.
   static bool HasAllSigns(intact_isa isa) {
     return Has(isa) &&
            core::TraitsOf(static_cast<core::Isa>(isa)).dot_products == core::DotProducts::kAllSigns;
   }
 
-  /// Whether all dot products of an `isa` that is emulated are: this CPU may have those of u8 by s8.
+  /// Whether `isa` is emulated with all its dot products. The CPU may have the dot products of u8 by s8.
   static bool IsWhollyEmulated(intact_isa isa) {
     return !HasAllSigns(isa) || (Has(INTACT_ISA_AVX_VNNI) && Has(INTACT_ISA_AVX512_VNNI));
   }

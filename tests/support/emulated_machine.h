@@ -1,5 +1,5 @@
-// A machine whose registers and memory instructions change: on the CPU, or in the emulator's interpreter. The
-// interpreter's tests compare the two.
+// A machine that instructions on registers and memory change: executed by the CPU, or by the emulator's
+// interpreter. The interpreter's tests compare both.
 #ifndef INTACT_TESTS_SUPPORT_EMULATED_MACHINE_H_
 #define INTACT_TESTS_SUPPORT_EMULATED_MACHINE_H_
 
@@ -28,7 +28,7 @@ namespace intact::tests {
 namespace x86 = asmjit::x86;
 using Emit = std::function<void(x86::Assembler&)>;
 
-/// An emitted function, which lives as long as this.
+/// A generated function. It lives as long as this object.
 class Code {
  public:
   explicit Code(const Emit& emit) {
@@ -52,7 +52,7 @@ class Code {
   void (*function_)() = nullptr;
 };
 
-/// What instructions read and write.
+/// The state that instructions read and write.
 struct Machine {
   static constexpr int kPointer = 3;  // rbx, into memory
   static constexpr int kIndex = 6;    // rsi
@@ -70,7 +70,7 @@ inline std::mt19937_64& Generator() {
   return generator;
 }
 
-/// Bytes of any value, some of them float32 at which instructions differ.
+/// Random bytes, and float32 values for which instructions differ.
 inline Machine RandomMachine() {
   constexpr std::array<float, 12> kFloats = {0.0F,
                                              -0.0F,
@@ -100,13 +100,13 @@ inline Machine RandomMachine() {
   return machine;
 }
 
-/// Points registers to the machine's own memory.
+/// Points registers to the machine's memory.
 inline void Point(Machine* machine) {
   machine->general[Machine::kPointer] = reinterpret_cast<uint64_t>(machine->memory.data()) + 512;
   machine->general[Machine::kIndex] = kIndexValue;
 }
 
-/// `machine` after the CPU executed `body`, of its registers 0 to 15 the low 256 bits.
+/// `machine` after the CPU executed `body`. Of registers 0 to 15 the low 256 bits.
 inline Machine Natively(Machine machine, const Emit& body) {
   Point(&machine);
   const auto at = [](const x86::Gp& from, const void* member, const Machine& in) {
@@ -147,7 +147,7 @@ inline Machine Natively(Machine machine, const Emit& body) {
   return machine;
 }
 
-/// `machine` after the interpreter did.
+/// `machine` after the interpreter executed `body`.
 inline Machine Interpreted(Machine machine, const Emit& body) {
   Point(&machine);
   const Code code(body);
@@ -176,7 +176,7 @@ inline Machine Interpreted(Machine machine, const Emit& body) {
   return machine;
 }
 
-/// "" or where they differ. Pointers differ in any case.
+/// "" or the difference. Pointers are not compared.
 inline std::string Difference(const Machine& a, const Machine& b, size_t vector_bytes, size_t vectors,
                               uint64_t flags) {
   for (size_t i = 0; i < a.general.size(); ++i) {
@@ -214,7 +214,7 @@ inline void ExpectAsNatively(const Emit& body, const std::string& what, uint64_t
   }
 }
 
-/// Operands in memory of all forms that a generator emits.
+/// All forms of memory operands that a generator emits.
 inline std::vector<x86::Mem> MemoryForms() {
   return {x86::ptr(x86::rbx),
           x86::ptr(x86::rbx, 32),

@@ -1,4 +1,5 @@
-// What every test of the library's bytes comes down to: the scalar model of the problem's mode and ISA.
+// The check behind all tests of the library's bytes: they equal the scalar model of the problem's mode and
+// ISA.
 #ifndef INTACT_TESTS_SUPPORT_EXPECT_MODEL_H_
 #define INTACT_TESTS_SUPPORT_EXPECT_MODEL_H_
 
@@ -16,14 +17,14 @@
 
 namespace intact::tests {
 
-/// The problem of a line that must parse.
+/// Parses a problem's line, which must be valid.
 inline verify::Problem Parsed(std::string_view line) {
   const Result<verify::Problem> problem = verify::Problem::Parse(line);
   EXPECT_TRUE(problem) << line << ": " << problem.error().message;
   return problem ? *problem : verify::Problem();
 }
 
-/// Asserts that what the target makes of `operation` is what ExpectedModel() computes.
+/// Asserts that the target's output for `operation` equals ExpectedModel().
 inline void ExpectItsModel(const reference::Operation& operation, const verify::RunOptions& options,
                            const verify::Target& target) {
   const Result<std::vector<uint8_t>> actual = target.Run(operation, options);
@@ -35,8 +36,8 @@ inline void ExpectItsModel(const reference::Operation& operation, const verify::
   ASSERT_EQ(bytes.differing, 0) << "of " << bytes.outputs << ", first at " << bytes.first_differing;
 }
 
-/// Asserts that the library's output, or that of another target, is what ExpectedModel() computes: the
-/// contract, or the model that saturates.
+/// Asserts that the output of the library, or of another target, equals ExpectedModel(): the contract, or the
+/// saturating model.
 inline void ExpectItsModel(const verify::Problem& problem,
                            const verify::Target& target = verify::IntactTarget()) {
   SCOPED_TRACE(target.Name() + ": intact verify replay '" + problem.ToString() + "'");

@@ -1,9 +1,9 @@
-// A plug-in with planted faults, `faulty_target.so:FAULT`: what an isolated target must survive, tell apart
-// and bring down to a small problem. tests/verify/target_test.cc lists them with what must be said of each.
+// A plug-in with planted faults, `faulty_target.so:FAULT`. An isolated target must survive each fault, tell
+// it from others and minimise it. tests/verify/target_test.cc lists the faults and the expected reports.
 //
-// Between its faults it is exact: GEMM u8×s8 to s32 and, with a scale for each column, to u8 and f32. As
-// "wrong_conv" it has 2-D convolutions to s32 as well, as "no_residual" it takes residuals, as
-// "truncated_bf16" it has such outputs, as "wrong_b_layout" any layout of B.
+// Apart from its fault it is exact: GEMM u8×s8 to s32 and, with a scale for each column, to u8 and f32.
+// "wrong_conv" also has 2-D convolutions to s32, "no_residual" takes residuals, "truncated_bf16" has bfloat16
+// outputs, and "wrong_b_layout" takes any layout of B.
 #include <intact/target.h>
 #include <pmmintrin.h>
 #include <sys/mman.h>
@@ -35,11 +35,11 @@ namespace {
 std::string fault;
 int* volatile nowhere = nullptr;
 int64_t calls = 0;
-bool saw_tall = false;  // a call of many rows
+bool saw_tall = false;  // a call with many rows
 
 bool Is(std::string_view name) { return fault == name; }
 
-// What a sum of products is to be, but for the faults of sums.
+// A sum of products, which may have a fault.
 class Sum {
  public:
   Sum(const intact_gemm_desc& desc, const intact_gemm_args& args, const int8_t* b, int64_t m, int64_t n)
@@ -60,7 +60,7 @@ class Sum {
     for (int64_t k = 0; k < desc_.k; ++k) sum += (A(k) - za) * B(k);
     return static_cast<int32_t>(sum);
   }
-  // Depths in pairs `distance` apart within blocks of twice that, clamped to int16.
+  // Pairs of depths that are `distance` apart, within blocks of twice that, clamped to int16.
   int64_t Pairs(int64_t distance) const {
     int64_t sum = 0;
     for (int64_t k = 0; k < desc_.k; k += 2 * distance) {
@@ -70,7 +70,7 @@ class Sum {
     }
     return sum;
   }
-  // int16 sums of `steps` pairs, with saturation.
+  // Saturating int16 sums of `steps` pairs.
   int64_t Spilled(int64_t steps) const {
     int64_t sum = 0;
     int64_t group = 0;
@@ -102,7 +102,7 @@ int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
   if (Is("maddubs")) return static_cast<int32_t>(sum.Pairs(1) + compensation);
   if (Is("swapped_pair") || Is("swapped_pair_u8")) return static_cast<int32_t>(sum.Pairs(2) + compensation);
   if (Is("late_spill")) return static_cast<int32_t>(sum.Spilled(8) + compensation);
-  if (Is("later_spill")) return static_cast<int32_t>(sum.Spilled(9) + compensation);  // one pair too late
+  if (Is("later_spill")) return static_cast<int32_t>(sum.Spilled(9) + compensation);  // one pair too many
   if (Is("no_zero_point")) return sum.Exact(0);
   if (Is("tail") && desc.k % 4 != 0) {
     return static_cast<int32_t>(sum.Exact(za) - sum.Product(desc.k - 1) + za * sum.B(desc.k - 1));
@@ -111,7 +111,7 @@ int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
   return sum.Exact(za);
 }
 
-// `is_tail`: what a loop over columns, 8 at a time, leaves.
+// `is_tail`: the column is in the tail of a loop over 8 columns.
 uint8_t Requantized(int32_t sum, float scale, int32_t zero_point, bool is_tail) {
   const float f = static_cast<float>(sum) * scale;
   float rounded = std::nearbyintf(f);
@@ -159,7 +159,7 @@ void Store(const intact_gemm_desc& desc, const intact_linear_desc& linear, const
   }
   if (linear.c_type == INTACT_BF16) {
     const uint32_t f = std::bit_cast<uint32_t>(static_cast<float>(y) * linear.scales[column]);
-    const uint32_t half = Is("truncated_bf16") ? 0 : 0x7fff + (f >> 16 & 1);  // to the nearest, ties to even
+    const uint32_t half = Is("truncated_bf16") ? 0 : 0x7fff + (f >> 16 & 1);  // to nearest, ties to even
     const auto bf16 = static_cast<uint16_t>((f + half) >> 16);
     std::memcpy(static_cast<uint16_t*>(args.c) + m * args.c_stride + n, &bf16, sizeof bf16);
     return;
@@ -168,7 +168,7 @@ void Store(const intact_gemm_desc& desc, const intact_linear_desc& linear, const
       Requantized(y, linear.scales[column], linear.c_zero_point, n >= desc.n / 8 * 8);
 }
 
-// Reads what nobody wrote: memory of its own.
+// Reads uninitialized memory on the stack.
 void ReadUninitialised(const intact_gemm_args& args) {
   const std::unique_ptr<uint8_t[]> scratch(new uint8_t[64]);
   uint8_t byte = 0;
@@ -176,9 +176,9 @@ void ReadUninitialised(const intact_gemm_args& args) {
   *static_cast<uint8_t*>(args.c) = byte;
 }
 
-// Of a large block, which its last owner left in the same state each time.
+// Reads uninitialized memory of a large block, which its last owner always leaves in one state.
 void ReadUninitialisedHeap(const intact_gemm_args& args) {
-  constexpr size_t kBytes = 4096;  // smaller ones malloc() keeps for the next caller as they are
+  constexpr size_t kBytes = 4096;  // malloc() keeps smaller blocks unchanged for the next caller
   {
     const std::unique_ptr<volatile uint8_t[]> last(new uint8_t[kBytes]);
     for (size_t i = 0; i < kBytes; ++i) last[i] = 7;
@@ -209,11 +209,11 @@ void Race(const intact_gemm_args& args) {
   std::thread other(work);
   work();
   other.join();
-  // Hardly two runs lose as many: their outputs differ, rather than being wrong alike.
+  // Two runs hardly ever lose equally many increments, so their outputs differ.
   if (shared != 40000) *static_cast<uint8_t*>(args.c) = static_cast<uint8_t>(shared % 251);
 }
 
-// The tensor's first page is nobody's any more.
+// Unmaps the tensor's first page.
 void Unmap(void* tensor) {
   constexpr uintptr_t kPage = 4096;
   const auto address = reinterpret_cast<uintptr_t>(tensor);
@@ -227,7 +227,7 @@ void WriteToClosedPipe() {
   (void)!write(files[1], "x", 1);
 }
 
-// Dies when the call is over.
+// Crashes after the call has returned.
 void CrashLater() {
   if (calls > 0) return;
   std::thread([] {
@@ -236,7 +236,7 @@ void CrashLater() {
   }).detach();
 }
 
-// Leaves a process behind, which has all that its parent has open; its number goes to the file
+// Leaves a child process with all open files of its parent. Writes its number to the file
 // INTACT_TEST_CHILDREN.
 void LeaveChild() {
   const pid_t child = fork();
@@ -245,7 +245,7 @@ void LeaveChild() {
   if (path != nullptr) std::ofstream(path, std::ios::app) << child << '\n';
 }
 
-// The same from another session, without a parent.
+// Leaves such a process in another session, without a parent.
 void LeaveDaemon() {
   const pid_t child = fork();
   if (child != 0) {
@@ -257,7 +257,7 @@ void LeaveDaemon() {
   _exit(0);
 }
 
-// Faults of access and of control; the sums are right. Byte counts are those of A and C.
+// Faults of access and of control; the sums are right. Byte counts are for A and C.
 void Misbehave(const intact_gemm_desc& desc, const intact_linear_desc& linear, const intact_gemm_args& args) {
   const int64_t element = linear.c_type == INTACT_U8 ? 1 : 4;
   const int64_t c_bytes = ((args.m - 1) * args.c_stride + desc.n) * element;
@@ -356,7 +356,7 @@ intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* li
   return INTACT_OK;
 }
 
-// Without padding, groups and steps; the last output is one too large.
+// Convolves without padding, groups and steps. The last output is one too large.
 intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* linear, const void* weights,
                       const intact_conv_args* args, char* /*message*/) {
   if (args->batch != 1 || linear->c_type != INTACT_S32) return INTACT_UNSUPPORTED;
@@ -430,7 +430,7 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
   if (Is("no_operation")) target.supports &= ~Bits({INTACT_TARGET_GEMM});
   if (Is("no_conv")) target.supports |= Bits({INTACT_TARGET_CONV_2D});
   if (Is("no_size")) target.struct_size = 0;
-  if (Is("shorter")) {  // `conv` lies beyond
+  if (Is("shorter")) {  // the struct ends before `conv`
     target.struct_size = offsetof(intact_target, conv);
     target.supports |= Bits({INTACT_TARGET_CONV_2D});
     target.conv = RunConv;

@@ -1,4 +1,4 @@
-// A target that runs GEMMs alone.
+// A target that runs GEMMs only.
 #ifndef INTACT_TESTS_SUPPORT_GEMM_TARGET_H_
 #define INTACT_TESTS_SUPPORT_GEMM_TARGET_H_
 

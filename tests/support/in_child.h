@@ -1,4 +1,4 @@
-// Tests in a process of their own, which may limit itself, crash or hang.
+// Runs tests in a child process, which may limit itself, crash or hang.
 #ifndef INTACT_TESTS_SUPPORT_IN_CHILD_H_
 #define INTACT_TESTS_SUPPORT_IN_CHILD_H_
 
@@ -14,7 +14,7 @@ namespace intact::tests {
 
 inline constexpr unsigned kDeadlineSeconds = 60;
 
-/// What `body` returns in a child of this process: "" if all is well. A child that hangs is ended.
+/// Runs `body` in a child process and returns its result: "" if all is well. A child that hangs is killed.
 inline std::string InChild(const std::function<std::string()>& body) {
   std::array<int, 2> ends = {};
   if (pipe(ends.data()) != 0) return "no pipe";
@@ -38,8 +38,8 @@ inline std::string InChild(const std::function<std::string()>& body) {
   return said;
 }
 
-/// From now on this process' user, "nobody" for root, who has no limit, gets no thread or process beyond
-/// `most`. "", or why not.
+/// From now on this process's user gets no thread or process beyond `most`. root has no limit, so it becomes
+/// "nobody". Returns "", or why that failed.
 inline std::string LimitProcesses(rlim_t most) {
   constexpr uid_t kNobody = 65534;
   const rlimit limit = {most, most};

@@ -1,4 +1,4 @@
-// Instructions that have a VEX and an EVEX encoding, for tests of either.
+// Instructions that have a VEX and an EVEX encoding, for tests of both.
 #ifndef INTACT_TESTS_SUPPORT_INSTRUCTION_TWINS_H_
 #define INTACT_TESTS_SUPPORT_INSTRUCTION_TWINS_H_
 
@@ -11,15 +11,16 @@
 
 namespace intact::tests {
 
-/// Which operands an instruction has beside its destination.
+/// The operands of an instruction, except its destination.
 enum class Sources : uint8_t { kTwo, kOne, kTwoAndImmediate, kOneAndImmediate };
 
-/// An instruction of both encodings, which EVEX extends to 512 bits by 128 or 256 bits more of the same.
+/// An instruction with both encodings. EVEX extends it to 512 bits: each further 128 or 256 bits are computed
+/// alike.
 struct Twin {
   const char* name;
   asmjit::InstId vex, evex;
-  size_t element;    // that a bit of a mask stands for; 0: there is no masking
-  size_t broadcast;  // 0: there is none
+  size_t element;    // bytes that a mask bit covers; 0: no masking
+  size_t broadcast;  // 0: no broadcast
   Sources sources = Sources::kTwo;
 };
 
@@ -123,7 +124,7 @@ inline const Twin kTwins[] = {
     {INTACT_SAME(palignr), 1, 0, Sources::kTwoAndImmediate},
 };
 
-/// Shifts by an immediate take no operand from memory in VEX encoding.
+/// In VEX encoding, shifts by an immediate have no memory operand.
 inline const Twin kShifts[] = {
     {INTACT_SAME(psrlw), 2, 0, Sources::kOneAndImmediate},
     {INTACT_SAME(psraw), 2, 0, Sources::kOneAndImmediate},

@@ -69,17 +69,17 @@ TEST_F(JournalTest, ATornLineIsCutOffBeforeTheNext) {
   EXPECT_EQ(Contents(), "one\nx\ny\n");
 }
 
-/// What Open() says in another process; "" if it opens.
+/// The error of Open() in another process; "" if it opens.
 std::string RefusalElsewhere(const std::string& path) {
-  const std::string told = path + ".told";
+  const std::string answer = path + ".answer";
   const pid_t child = fork();
   if (child == 0) {
-    std::ofstream(told) << support::Journal::Open(path).error().message;
+    std::ofstream(answer) << support::Journal::Open(path).error().message;
     _exit(0);
   }
   EXPECT_EQ(waitpid(child, nullptr, 0), child);
   std::string line;
-  std::getline(std::ifstream(told) >> std::ws, line);
+  std::getline(std::ifstream(answer) >> std::ws, line);
   return line;
 }
 
@@ -93,14 +93,14 @@ TEST_F(JournalTest, HasOneWriter) {
   EXPECT_EQ(RefusalElsewhere(path_), "");
 }
 
-// Such as the worker of a plug-in: it may live on for a moment after a kill.
+// For example the worker of a plug-in, which may live a moment longer than its killed parent.
 TEST_F(JournalTest, AChildOfItsWriterDoesNotHoldIt) {
   std::array<int, 2> pipe_ends = {};
   ASSERT_EQ(pipe(pipe_ends.data()), 0);
   const pid_t writer = fork();
   if (writer == 0) {
     const Result<support::Journal> journal = support::Journal::Open(path_);
-    if (fork() == 0) {  // waits for the test's end of the pipe to close
+    if (fork() == 0) {  // waits until the test closes its end of the pipe
       close(pipe_ends[1]);
       char byte = 0;
       _exit(static_cast<int>(read(pipe_ends[0], &byte, 1)));
@@ -119,7 +119,7 @@ TEST_F(JournalTest, ErrorsNameTheFile) {
               HasSubstr("No such file or directory"));
 }
 
-// A full disk, as a limit of the file's size shows it: what is written of the line is torn.
+// A limit of the file's size acts like a full disk: the line is written in part.
 TEST_F(JournalTest, ALineThatDoesNotFitIsTorn) {
   Write("one\n");
   std::signal(SIGXFSZ, SIG_IGN);

@@ -1,8 +1,9 @@
-// Long tests, and what the quick ones leave to them.
+// Long tests and their quick counterparts.
 //
 // A test is long if the name of its suite, or the prefix of its instantiation, begins with "Long". Quick runs
-// leave long tests out (ctest --exclude-regex '^Long'); `tools/bootstrap.sh test --long` runs them. Where a
-// test goes through a product of thousands of cases, the quick one takes a share in which every value of
+// leave long tests out (ctest --exclude-regex '^Long'); `tools/bootstrap.sh test --long` runs them. If a test
+// covers a product of thousands of cases, the quick one takes a share of it. The share has every value of
+// every factor, and every kind of code path on every ISA. The long test covers the whole product.
 // every factor, and every kind of code path on every ISA, is met; the long one takes the whole product.
 #ifndef INTACT_TESTS_SUPPORT_LONG_H_
 #define INTACT_TESTS_SUPPORT_LONG_H_
@@ -18,14 +19,14 @@
 
 namespace intact::tests {
 
-/// Whether the test that runs now is a long one.
+/// Whether the running test is a long one.
 inline bool IsLong() {
   const testing::TestInfo* const test = testing::UnitTest::GetInstance()->current_test_info();
   return test != nullptr && std::string_view(test->test_suite_name()).starts_with("Long");
 }
 
-/// One in `step` of the pairs of an element of `first` and an element of `second`. If both have at least
-/// `step` elements, each element is in some pair.
+/// One in `step` of the pairs of `first` and `second`. If both have at least `step` elements, each element is
+/// in some pair.
 template <class First, class Second>
 auto SomePairs(const First& first, const Second& second, size_t step) {
   std::vector<

@@ -28,7 +28,7 @@ class NpyTest : public testing::Test {
     return support::ReadNpy(path_);
   }
 
-  /// The error, which must name the file and be a single line.
+  /// The error of reading `file`. It must name the file and be one line.
   std::string ErrorOf(const std::string& file) {
     const Result<support::NpyArray> array = Read(file);
     if (array) return "no error";
@@ -131,7 +131,7 @@ TEST_F(NpyTest, RefusesWhatIsNoFile) {
               HasSubstr("/nonexistent/x.npy: no such file"));
   EXPECT_THAT(support::ReadNpy(testing::TempDir()).error().message,
               HasSubstr("is neither a regular file nor a pipe"));
-  // A size that no memory holds, and no disk: the file has no blocks.
+  // A size beyond any memory and disk: the file has no blocks.
   ASSERT_FALSE(Read(""));
   std::filesystem::resize_file(path_, uintmax_t{1} << 42);
   EXPECT_THAT(support::ReadNpy(path_).error().message,

@@ -1,4 +1,4 @@
-// The fixtures of the differential tests: an ISA, native or emulated, a mode and a fill.
+// Fixtures of the differential tests: an ISA, native or emulated, a mode and a fill.
 #ifndef INTACT_TESTS_SUPPORT_ON_EVERY_ISA_H_
 #define INTACT_TESTS_SUPPORT_ON_EVERY_ISA_H_
 
@@ -27,7 +27,7 @@ namespace intact::tests {
 
 inline const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
-/// Skips what is not here; what is emulated must be, and nothing else.
+/// Skips ISAs that are not available. An ISA must be emulated if and only if the CPU lacks it.
 template <class... Others>
 class OnEachIsa : public ::testing::TestWithParam<std::tuple<intact_isa, Others...>> {
  protected:
@@ -53,24 +53,23 @@ class OnEachIsa : public ::testing::TestWithParam<std::tuple<intact_isa, Others.
 
 class OnEveryIsa : public OnEachIsa<intact_mode, verify::Fill> {
  protected:
-  // The asked ISA, mode and fill on a problem given by its line.
+  // The problem of a line, on this ISA, mode and fill.
   static verify::Problem OnThis(std::string_view line) {
     verify::Problem problem = Parsed(line);
     std::tie(problem.isa, problem.mode, problem.fill) = GetParam();
     return problem;
   }
 
-  // Whether the case of this number, of a product of cases, belongs to the share of this ISA, mode and fill:
-  // quick tests leave the rest to the other fills, long ones take all. Emulation takes microseconds an
-  // instruction, so it gets one in seven of that. Both divisors have no factor in common with the factors of
-  // the products.
+  // Whether case `number` of a product belongs to the share of this ISA, mode and fill. Quick tests leave the
+  // other cases to other fills; long tests take all. Emulation takes microseconds per instruction, so it gets
+  // one seventh of that. Both divisors have no common factor with the factors of the products.
   static bool IsInShare(int number) {
     const auto& [isa, mode, fill] = GetParam();
     const int step = (tests::IsLong() ? 1 : 11) * (EmulatedIsas::Has(isa) ? 7 : 1);
     return (number + static_cast<int>(fill)) % step == 0;
   }
 
-  // By the plan's choice of kernels, and by tiles wherever there are any.
+  // Runs the plan's choice of kernels, and tiles if the ISA has them.
   static void ExpectItsModel(const verify::Problem& problem) {
     tests::ExpectItsModel(problem);
     if (problem.isa == INTACT_ISA_AMX_INT8) tests::ExpectItsModel(problem, TilesTarget());
@@ -78,7 +77,7 @@ class OnEveryIsa : public OnEachIsa<intact_mode, verify::Fill> {
 };
 
 /// ISAs × modes × fills for quick tests: each ISA with each fill and with each mode, each fill with each
-/// mode. Under sanitizers, which look at memory and not at values, each ISA with each mode.
+/// mode. Under sanitizers, which check memory and not values: each ISA with each mode.
 inline std::vector<std::tuple<intact_isa, intact_mode, verify::Fill>> QuickCases() {
   constexpr std::array kModes = {INTACT_EXACT, INTACT_SATURATING};
   const std::span<const verify::Fill> fills = verify::AllFills();
@@ -90,7 +89,7 @@ inline std::vector<std::tuple<intact_isa, intact_mode, verify::Fill>> QuickCases
       continue;
     }
     for (const verify::Fill fill : fills) cases.emplace_back(isa, kModes[i++ % 2], fill);
-    i += 1 + fills.size() % 2;  // the next ISA has each fill in the other mode
+    i += 1 + fills.size() % 2;  // the next ISA gets each fill in the other mode
   }
   return cases;
 }
@@ -104,7 +103,7 @@ inline std::string NameOfCase(const ::testing::TestParamInfo<OnEveryIsa::ParamTy
 
 }  // namespace intact::tests
 
-/// Instantiates a suite of OnEveryIsa: some cases for quick tests, all for long ones.
+/// Instantiates a suite of OnEveryIsa: some cases as quick tests, all as long ones.
 #define INTACT_INSTANTIATE_ON_EVERY_ISA(Suite)                                                          \
   INSTANTIATE_TEST_SUITE_P(All, Suite, ::testing::ValuesIn(::intact::tests::QuickCases()),              \
                            ::intact::tests::NameOfCase);                                                \

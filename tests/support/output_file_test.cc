@@ -57,7 +57,7 @@ TEST_F(OutputFiles, AppearWhenPublished) {
 TEST_F(OutputFiles, ArePipesToo) {
   std::filesystem::create_directories(folder_ + "/new");
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_FALSE(support::WhyNotWritable(path_)) << "told without a reader";
+  EXPECT_FALSE(support::WhyNotWritable(path_)) << "checked without a reader";
   std::string read;
   std::thread reader([&] { read = Contents(); });
   const std::optional<Error> error = support::WriteFile(path_, "text");
@@ -77,7 +77,7 @@ TEST_F(OutputFiles, AreDevicesToo) {
   }
 }
 
-// The file behind a descriptor goes on where it is.
+// The file behind a descriptor continues at its current position.
 TEST_F(OutputFiles, AreDescriptorsToo) {
   std::filesystem::create_directories(folder_ + "/new");
   const int file = open(path_.c_str(), O_WRONLY | O_CREAT, 0600);
@@ -134,7 +134,7 @@ TEST_F(OutputFiles, KeepTheRightsOfWhatTheyReplace) {
   const mode_t saved = umask(0027);
   EXPECT_FALSE(support::WriteFile(path_, "new"));
   umask(saved);
-  EXPECT_EQ(RightsOf(path_), 0640u) << "a new one those that the umask leaves";
+  EXPECT_EQ(RightsOf(path_), 0640u) << "a new file has the rights that the umask permits";
   for (const auto& [before, after] : {std::pair(0604u, 0604u), std::pair(06755u, 0755u)}) {
     ASSERT_EQ(chmod(path_.c_str(), before), 0);
     EXPECT_FALSE(support::WriteFile(path_, "replaced"));
@@ -156,7 +156,7 @@ TEST_F(OutputFiles, FollowSymbolicLinks) {
   EXPECT_TRUE(support::WhyNotWritable(folder_ + "/loop"));
 }
 
-// A folder such as /tmp lets nobody but the owner of a file replace it.
+// In a folder like /tmp only the owner of a file may replace it.
 TEST_F(OutputFiles, AreRefusedWhereTheyAreAnothersInASharedFolder) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be another";
   ASSERT_FALSE(support::WriteFile(path_, "root's"));

@@ -1,4 +1,4 @@
-// Where the fields of a pack file's header lie, apart from the code that writes it
+// Offsets of the fields of a pack file's header, independent of the code that writes it
 // (kernels/weights/pack_file.cc).
 #ifndef INTACT_TESTS_SUPPORT_PACK_IMAGE_H_
 #define INTACT_TESTS_SUPPORT_PACK_IMAGE_H_
@@ -26,7 +26,7 @@ inline constexpr size_t kResidualTypeAt = 156, kResidualScaleAt = 160, kResidual
 // Bits: zero points of weights, bias_s32, bias_f32, scales.
 inline constexpr size_t kVectorsAt = 208;
 inline constexpr size_t kSpatialDimsAt = 212, kTransposedAt = 216, kChoicesAt = 220;
-// A convolution's; 0 in the file of a GEMM.
+// For a convolution; 0 in the file of a GEMM.
 inline constexpr size_t kInputChannelsAt = 224, kOutputChannelsAt = 232, kGroupsAt = 240;
 inline constexpr size_t kInputAt = 248, kKernelAt = 272, kStrideAt = 296, kDilationAt = 320;
 inline constexpr size_t kPadBeginAt = 344, kPadEndAt = 368, kOutputPadAt = 392;

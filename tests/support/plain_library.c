@@ -1,3 +1,3 @@
-/* A shared object that is no plug-in. */
+/* A shared object that is not a plug-in. */
 int intact_plain_library(void);
 int intact_plain_library(void) { return 0; }

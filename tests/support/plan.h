@@ -1,4 +1,4 @@
-// Plans of the C ABI for tests that need more of it than verify::IntactTarget offers.
+// Plans by the C ABI, for tests that need more than verify::IntactTarget offers.
 #ifndef INTACT_TESTS_SUPPORT_PLAN_H_
 #define INTACT_TESTS_SUPPORT_PLAN_H_
 
@@ -24,7 +24,7 @@ using Plan = std::unique_ptr<intact_gemm, Destroy>;
 
 inline Error LastError(intact_status status) { return {status, intact_last_error()}; }
 
-/// For `gemm`, the tensors of `problem`.
+/// Creates the plan of `problem` for its tensors `gemm`.
 inline Result<Plan> CreatePlan(const verify::Problem& problem, const reference::Gemm& gemm) {
   intact_gemm* handle = nullptr;
   const GemmDesc desc = verify::DescOf(gemm, verify::RunOptionsOf(problem));
@@ -40,7 +40,7 @@ inline Result<Plan> LoadPlan(const std::string& path, intact_isa max_isa) {
   return Plan(handle);
 }
 
-/// Output bytes of the plan of `gemm` on its activations.
+/// Runs the plan on the activations of `gemm`, and returns the output bytes.
 inline Result<std::vector<uint8_t>> RunPlan(const Plan& plan, const reference::Gemm& gemm,
                                             int32_t threads = 1) {
   std::vector<uint8_t> c(static_cast<size_t>(gemm.m * gemm.n * core::BytesOf(gemm.c_type)));

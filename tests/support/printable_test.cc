@@ -12,14 +12,14 @@ TEST(Printable, KeepsCharacters) {
 
 TEST(Printable, WritesControlCharactersInDigits) {
   EXPECT_EQ(Printable("a\n\x1b[2J\x7f"), "a\\x0a\\x1b[2J\\x7f");
-  EXPECT_EQ(Printable("\xc2\x9b"), "\\xc2\\x9b");  // U+009B, which terminals obey as they do ESC [
+  EXPECT_EQ(Printable("\xc2\x9b"), "\\xc2\\x9b");  // U+009B, which terminals treat like ESC [
 }
 
 TEST(Printable, WritesWhatIsNotUtf8InDigits) {
   EXPECT_EQ(Printable("But got: \x80"), "But got: \\x80");
   EXPECT_EQ(Printable("\xe2\x82"), "\\xe2\\x82");    // cut short
   EXPECT_EQ(Printable("\xe2\x82 "), "\\xe2\\x82 ");  // or followed by something else
-  EXPECT_EQ(Printable("\xc0\xaf \xe0\x80\xaf"), "\\xc0\\xaf \\xe0\\x80\\xaf");  // longer than they need be
+  EXPECT_EQ(Printable("\xc0\xaf \xe0\x80\xaf"), "\\xc0\\xaf \\xe0\\x80\\xaf");  // longer than necessary
   EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");                      // a surrogate
   EXPECT_EQ(Printable("\xf4\x90\x80\x80\xff"), "\\xf4\\x90\\x80\\x80\\xff");    // beyond U+10FFFF
 }

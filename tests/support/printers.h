@@ -1,4 +1,4 @@
-// How GoogleTest prints the parameters of tests: as words, not as numbers or bytes.
+// Makes GoogleTest print parameters of tests as words instead of numbers or bytes.
 #ifndef INTACT_TESTS_SUPPORT_PRINTERS_H_
 #define INTACT_TESTS_SUPPORT_PRINTERS_H_
 
@@ -10,7 +10,7 @@
 #include "verify/explain/identify.h"
 #include "verify/problem/problem.h"
 
-// GoogleTest looks for PrintTo() in the namespace of the type; those of the C ABI are global.
+// GoogleTest looks for PrintTo() in the namespace of the type. Types of the C ABI are global.
 inline void PrintTo(intact_isa isa, std::ostream* out) { *out << intact_isa_name(isa); }
 inline void PrintTo(intact_mode mode, std::ostream* out) { *out << intact::verify::ToString(mode); }
 inline void PrintTo(intact_type type, std::ostream* out) { *out << intact::verify::ToString(type); }

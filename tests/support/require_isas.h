@@ -1,5 +1,5 @@
-// Which ISAs a test run must cover: INTACT_REQUIRE_ISAS=avx2,avx512_vnni turns the skip of a test for one of
-// them into a failure, so that nothing is silently left untested. A name that is none fails every skip.
+// ISAs that a test run must cover. With INTACT_REQUIRE_ISAS=avx2,avx512_vnni, tests for these ISAs fail
+// instead of being skipped, so that nothing is silently left untested. An unknown name fails every skip.
 #ifndef INTACT_TESTS_SUPPORT_REQUIRE_ISAS_H_
 #define INTACT_TESTS_SUPPORT_REQUIRE_ISAS_H_
 
@@ -19,7 +19,7 @@
 
 namespace intact::tests {
 
-/// The ISAs of a list like "avx2, avx512"; the error names the word that is none.
+/// The ISAs of a list like "avx2, avx512". The error names an unknown word.
 inline Result<std::vector<intact_isa>> ParseIsas(const std::string& list) {
   std::vector<intact_isa> isas;
   std::istringstream words(list);
@@ -42,7 +42,7 @@ inline Result<std::vector<intact_isa>> RequiredIsas() {
   return ParseIsas(list == nullptr ? "" : list);
 }
 
-/// Why a test for `isa`, which is not available, may not be skipped; empty if it may.
+/// Why a test for `isa`, which is not available, must not be skipped; "" if it may be.
 inline std::string WhyRequired(std::string_view isa) {
   const Result<std::vector<intact_isa>> required = RequiredIsas();
   if (!required) return required.error().message;

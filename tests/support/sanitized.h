@@ -1,5 +1,4 @@
-// Whether sanitizers watch. A test that goes through thousands of cases is slow then, and looks at some of
-// them; at all of them without sanitizers.
+// Whether sanitizers are on. Tests with thousands of cases are slow then, and check only some of them.
 #ifndef INTACT_TESTS_SUPPORT_SANITIZED_H_
 #define INTACT_TESTS_SUPPORT_SANITIZED_H_
 

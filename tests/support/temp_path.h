@@ -1,4 +1,4 @@
-// Paths for a test's own files.
+// Paths for a test's files.
 #ifndef INTACT_TESTS_SUPPORT_TEMP_PATH_H_
 #define INTACT_TESTS_SUPPORT_TEMP_PATH_H_
 
@@ -10,7 +10,7 @@
 
 namespace intact::tests {
 
-/// "/tmp/intact_1234_Suite_Test": no other test's, nor that of a run of the same tests beside this one.
+/// "/tmp/intact_1234_Suite_Test": unique to the test and to this run.
 inline std::string TempPath() {
   const testing::TestInfo* const test = testing::UnitTest::GetInstance()->current_test_info();
   std::string name = std::string("intact_") + std::to_string(getpid());

@@ -1,4 +1,4 @@
-// Where tests of instructions put their code: no page of it is writable and executable at once.
+// The allocator for the code of instruction tests. No page is writable and executable at once.
 #ifndef INTACT_TESTS_SUPPORT_TEST_RUNTIME_H_
 #define INTACT_TESTS_SUPPORT_TEST_RUNTIME_H_
 

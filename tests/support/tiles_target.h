@@ -1,5 +1,5 @@
-// Plans on AMX that run every M on tiles, where the library itself leaves small ones to AVX-512-VNNI. (But
-// convolutions that have kernels of their own.)
+// Plans on AMX that run every M on tiles. The library itself runs small M on AVX-512-VNNI. Convolutions with
+// their own kernels are an exception.
 #ifndef INTACT_TESTS_SUPPORT_TILES_TARGET_H_
 #define INTACT_TESTS_SUPPORT_TILES_TARGET_H_
 

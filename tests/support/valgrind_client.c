@@ -1,9 +1,9 @@
-/* What a user's program does, for valgrind to watch: creates plans of many kinds, runs them in buffers from
- * malloc() that are no larger than they must be, and branches on every byte of their outputs.
+/* A user's program, to run under valgrind: creates plans of many kinds, runs them in buffers from malloc() of
+ * exactly the size needed, and branches on every byte of their outputs.
  *
- * The argument names a fault of the user's, which valgrind must still report: "none"; "small_c", "small_a",
- * "small_weights" (the buffer lacks its last byte); "small_scratch" (its last 128, some of which are there
- * for alignment); or "unset_a" (it is never written). */
+ * The argument names a fault of the user, which valgrind must report: "none"; "small_c", "small_a",
+ * "small_weights" (the buffer lacks its last byte); "small_scratch" (it lacks its last 128 bytes, some for
+ * alignment); or "unset_a" (it is never written). */
 #include <intact/intact.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -43,10 +43,10 @@ class Cli : public intact::tests::BinaryTest {
     return json::parse(Contents(path));
   }
 
-  // `layers`, of which there are `count`, on each ISA.
+  // Runs `layers`, `count` in number, on each ISA.
   void ExpectThatExactLayersEqualPyTorch(const std::string& layers, size_t count) {
     for (const intact_isa isa : intact::core::kIsaLadder) {
-      if (intact_isa_available(isa) == 0) continue;  // counted by the differential test
+      if (intact_isa_available(isa) == 0) continue;  // the differential test counts it
       const json results = LayerJson(layers + " --expect output_onednn.npy --isa " + intact_isa_name(isa), 0);
       ASSERT_EQ(results.size(), count);
       for (const json& layer : results) {
@@ -60,7 +60,7 @@ class Cli : public intact::tests::BinaryTest {
     }
   }
 
-  // `max_isa`: what the library is limited to; "" for what this machine has.
+  // `max_isa`: a limit for the library; "": none.
   void ExpectAStandardReport(const std::string& max_isa) {
     const Outcome outcome = Run("verify --quick --report '" + folder_ + "/report'",
                                 max_isa.empty() ? "" : "INTACT_MAX_ISA=" + max_isa);
@@ -144,7 +144,7 @@ TEST_F(Cli, TheOtherLayersAreDone) {
   EXPECT_EQ(layers[1]["layer"], "u8_9");
 }
 
-// As a script gives them whose variable is not set: never taken for what is not given.
+// A script with an unset variable passes an empty name. It must not count as a missing option.
 TEST_F(Cli, EmptyNames) {
   const std::string write = " --json '" + folder_ + "/x.json'";
   ExpectBadInput("verify ramp ''" + write, "DIR: the value is empty");
@@ -169,11 +169,12 @@ TEST_F(Cli, RunsWithoutStandardError) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   const std::string path = folder_ + "/sweep.json";
   ExpectLostErrors("verify sweep --quick --isa avx2 --shard 1/9 --json '" + path + "'",
-                   0);  // its progress goes nowhere
+                   0);  // its progress is not visible
   EXPECT_EQ(json::parse(Contents(path))["cells"].size(), 1u);
 }
 
-// As any program of a pipeline: by the signal, without a word. The shell may say it in its own way.
+// Like any program of a pipeline: the signal ends it without a message. The shell may report that in its own
+// way.
 TEST_F(Cli, EndsWhereItsOutputIsNotRead) {
   const UnreadPipe unread;
   for (const char* err : {"", UnreadPipe::kName}) {
@@ -181,9 +182,9 @@ TEST_F(Cli, EndsWhereItsOutputIsNotRead) {
     EXPECT_THAT(outcome.status, testing::AnyOf(-1, 128 + SIGPIPE)) << err;
     EXPECT_EQ(outcome.err, "") << err;
   }
-  const Outcome told = RunInto(UnreadPipe::kName, "info", "env --ignore-signal=PIPE");
-  EXPECT_EQ(told.status, 2) << "who starts it so wants to be told";
-  EXPECT_THAT(told.err, HasSubstr("standard output: cannot be written: Broken pipe"));
+  const Outcome reported = RunInto(UnreadPipe::kName, "info", "env --ignore-signal=PIPE");
+  EXPECT_EQ(reported.status, 2) << "ignoring the signal asks for a report";
+  EXPECT_THAT(reported.err, HasSubstr("standard output: cannot be written: Broken pipe"));
 }
 
 /// The length of the longest line, in bytes.
@@ -198,7 +199,7 @@ bool IsAscii(const std::string& text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 128; });
 }
 
-// The locale decides, not whether it is a terminal.
+// The locale decides, not whether the output is a terminal.
 TEST_F(Cli, CharactersOfTheLocale) {
   const std::string file = folder_ + "/weights.npy";
   std::ofstream(file, std::ios::binary)
@@ -263,7 +264,7 @@ TEST_F(Cli, ReadsPipes) {
   const std::string report = folder_ + "/report.json";
   std::ofstream(report) << json{{"schema", "intact-report"},
                                 {"schema_version", 1},
-                                {"filler", std::string(1 << 20, 'x')},  // beyond what a pipe holds
+                                {"filler", std::string(1 << 20, 'x')},  // more than a pipe holds
                                 {"sweep", {{"digests", {{"gemm u8s8s32 m=1 n=1 k=4 isa=avx2", "1"}}}}}};
   write(report);
   const Outcome compared = Run("verify compare '" + report + "' '" + pipe + "'");
@@ -302,7 +303,7 @@ TEST_F(Cli, MakesNoFolderForBadInput) {
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/new/folder/y.json"));
 }
 
-// After what is printed there.
+// The report follows the text.
 TEST_F(Cli, WritesReportsToStandardOutput) {
   const Outcome file = Run("verify layer " + kLayers + "u8_11 --json /dev/stdout");
   EXPECT_EQ(file.status, 0) << file.err;
@@ -362,20 +363,20 @@ TEST_F(Cli, SaturatingLayersEqualPyTorchOnAvx2) {
   }
   EXPECT_EQ(ramp["reduce_range"][0]["verdict"], "violated");
   EXPECT_EQ(ramp["reduce_range"][0]["max_activation"], 255);
-  // Against the wrong expectation the same run is a difference.
+  // Compared with a wrong expectation, the run reports a difference.
   const json wrong = LayerJson(kLayers + "u8_ramp_64x10 --expect output_onednn.npy" + choice, 1)[0];
   EXPECT_EQ(wrong["differing"], 2974);
   EXPECT_EQ(wrong["max_abs_difference"], 162);
 }
 
-// The first line says what the engine computed that wrote the file.
+// The first line identifies the arithmetic of the engine that wrote the file.
 TEST_F(Cli, AnExpectedOutputIsIdentified) {
   const auto first_line = [&](const std::string& file, int status) {
     const Outcome outcome = Run("verify layer " + kLayers + "u8_ramp_64x10 --expect " + file);
     EXPECT_EQ(outcome.status, status);
     return outcome.out.substr(0, outcome.out.find('\n'));
   };
-  // Of 64 depths and few columns: sums in other orders clamp alike.
+  // With 64 depths and few columns, sums in several orders clamp alike.
   EXPECT_THAT(
       first_line("output_avx2.npy", 1),
       testing::StartsWith("output_avx2.npy: pairs of adjacent depths clamped to int16 (maddubs): all 8000 "
@@ -392,7 +393,7 @@ TEST_F(Cli, AnExpectedOutputIsIdentified) {
   EXPECT_EQ(expected["differences"].size(), 2974u);
 }
 
-// Without being told: every output_*.npy of the folder; and of a folder of folders a table.
+// Without options: identifies every output_*.npy of the folder. For a folder of folders it prints a table.
 TEST_F(Cli, RecordedOutputsAreIdentified) {
   const Outcome layer = Run("verify layer " + kLayers + "u8_9");
   EXPECT_THAT(layer.out, HasSubstr("as FBGEMM, ONNX Runtime, oneDNN, OpenVINO on CPUs without VNNI\n"));
@@ -408,8 +409,8 @@ TEST_F(Cli, RecordedOutputsAreIdentified) {
   EXPECT_EQ(recorded[0]["engines"], "as oneDNN, OpenVINO on CPUs without VNNI");
 }
 
-// What the library computes of a layer of PyTorch's with a residual, bounds and another type of outputs, on
-// every ISA; and of one whose outputs are sums.
+// The library's output for a PyTorch layer with a residual, bounds and another output type, on every ISA; and
+// for a layer with s32 outputs.
 TEST_F(Cli, LayersWithOtherEpilogues) {
   const std::string layer = folder_ + "/layer";
   std::filesystem::copy(kLayers + "u8_3_0", layer);
@@ -457,7 +458,7 @@ TEST_F(Cli, LayersWithOtherEpilogues) {
       "layer.json: has f32 outputs; a ramp probes 8-bit activations and outputs without a residual");
 }
 
-// A sum beyond int32 is refused, or taken modulo 2^32 where the layer says that it wraps.
+// A sum beyond int32 is refused, or computed modulo 2^32 if the layer says that it wraps.
 TEST_F(Cli, LayerWhoseSumsWrap) {
   const std::string layer = folder_ + "/layer";
   std::filesystem::create_directory(layer);
@@ -483,7 +484,7 @@ TEST_F(Cli, LayerWhoseSumsWrap) {
   }
 }
 
-// A convolution that quantizes its activations, on every ISA, with real and with 8-bit outputs.
+// A convolution with dynamic quantization, on every ISA, with float and with 8-bit outputs.
 TEST_F(Cli, DynamicConvolution) {
   const std::string layer = folder_ + "/layer";
   std::filesystem::create_directory(layer);
@@ -521,7 +522,7 @@ TEST_F(Cli, DynamicConvolution) {
   }
 }
 
-// The cost has the pairing of the layer's run.
+// The cost is measured with the pairing of the layer's run.
 TEST_F(Cli, CostOfAPairing) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   const std::string layer = kLayers + "u8_0_0 --mode saturating --isa avx2 --pairing ";
@@ -537,7 +538,7 @@ TEST_F(Cli, CostOfAPairing) {
   }
 }
 
-// The same of a target that runs the layer in place of our kernels.
+// A target runs the layer instead of our kernels.
 TEST_F(Cli, ATargetRunsALayer) {
   const std::string layer = kLayers + "u8_ramp_64x10";
   const std::string faulty = INTACT_FAULTY_TARGET;
@@ -630,7 +631,7 @@ TEST_F(Cli, Certify) {
   EXPECT_EQ(certificate["columns"], 10);
   EXPECT_EQ(certificate["depth"], 64);
   EXPECT_EQ(certificate["proven"], false);
-  ASSERT_EQ(certificate["pairings"].size(), 1u);  // of a matrix engines pair the same depths
+  ASSERT_EQ(certificate["pairings"].size(), 1u);  // engines pair the depths of a matrix in one way
   const json& pairing = certificate["pairings"][0];
   EXPECT_EQ(pairing["pairs"], 320);
   EXPECT_EQ(pairing["failing_pairs"], 93);
@@ -650,14 +651,14 @@ TEST_F(Cli, Certify) {
               HasSubstr("proven: none of 320 pairs can saturate"));
 }
 
-// Engines pair the depths of a window of three channels in two ways: within a tap, whose last channel is alone, and
-// flattened, where pairs cross taps. Proven means proven in both.
+// Engines pair the depths of a window of three channels in two ways: within a tap, where the last channel is
+// alone; and flattened, where pairs cross taps. Proven means proven for both.
 TEST_F(Cli, CertifyConvolution) {
   std::string weights(size_t{2} * 2 * 3 * 3, '\0');
   const auto at = [&](size_t o, size_t kh, size_t kw, size_t c) -> char& {
     return weights[((o * 2 + kh) * 3 + kw) * 3 + c];
   };
-  at(0, 0, 1, 2) = at(0, 0, 2, 0) = 127;  // depths 5 and 6: no pair in either way
+  at(0, 0, 1, 2) = at(0, 0, 2, 0) = 127;  // depths 5 and 6: not a pair in either way
   at(0, 1, 0, 2) = at(0, 1, 1, 0) = 127;  // depths 11 and 12
   at(1, 0, 0, 2) = at(1, 0, 1, 0) = 127;  // depths 2 and 3: a pair across taps
   at(1, 1, 2, 1) = at(1, 1, 2, 2) = 127;  // depths 16 and 17
@@ -699,13 +700,13 @@ TEST_F(Cli, CertifyConvolution) {
   ExpectBadInput("verify certify '" + file + "' --groups 3",
                  "--groups is 3; expected a divisor of the 2 output channels");
   ExpectBadInput("verify certify '" + file + "' --operator linear --groups 2", "--groups is 2; expected 1");
-  // Plans of one output channel have no schedule.
+  // Plans with one output channel have no schedule.
   std::ofstream(file, std::ios::binary)
       << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 3, 3, 40)"), std::string(360, '\1'));
   EXPECT_THAT(Run("verify certify '" + file + "'").out, Not(HasSubstr("nan")));
 }
 
-// The commands that read models are the Python package's.
+// The Python package has the commands that read models.
 TEST_F(Cli, AuditRunsPython) {
   ExpectBadInput("audit model.onnx",
                  "needs Python and the Python package of intact; /no/python cannot be run",
@@ -721,8 +722,8 @@ TEST_F(Cli, AuditRunsPython) {
   }
 }
 
-// The first layer of a network, of one channel: taps are what there is to pair. In a depthwise convolution some engines
-// do not pair them.
+// The first layer of a network, with one channel: pairs consist of taps. In a depthwise convolution some
+// engines do not pair taps.
 TEST_F(Cli, CertifyPairsOfTaps) {
   const std::string file = folder_ + "/taps.npy";
   std::ofstream(file, std::ios::binary)
@@ -755,7 +756,7 @@ TEST_F(Cli, CertifyPairsOfTaps) {
               HasSubstr("(FBGEMM, ONNX Runtime, oneDNN, OpenVINO): 16 of 16"));
 }
 
-// The same convolution in each order of dimensions: 2 output channels, 3×3 taps, 5 input channels.
+// One convolution in each order of dimensions: 2 output channels, 3×3 taps, 5 input channels.
 TEST_F(Cli, CertifyInEveryOrder) {
   const auto value = [](size_t o, size_t tap, size_t i) {
     return static_cast<char>((o * 131 + tap * 37 + i * 59) % 255 - 127);
@@ -871,7 +872,7 @@ TEST_F(Cli, CertifySeveralFiles) {
   EXPECT_THAT(onednn.out,
               HasSubstr(fmt::format("\n  oneDNN: {} of", summary["totals"][0]["failing_pairs"].get<int>())));
   EXPECT_THAT(onednn.out, Not(HasSubstr("flattened")));
-  // What cannot be read is an error, and the others are done.
+  // An unreadable file is an error; the other files are still processed.
   const Outcome mixed = Run("verify certify /nowhere.npy " + ramp + " --json '" + path + "'");
   EXPECT_EQ(mixed.status, 2);
   EXPECT_EQ(mixed.err, "intact: /nowhere.npy: no such file\n");
@@ -879,7 +880,7 @@ TEST_F(Cli, CertifySeveralFiles) {
   EXPECT_EQ(json::parse(Contents(path))["files"].size(), 1u);
 }
 
-// A zero point moves the accumulators of u8 weights; pairs are those of weights less 128.
+// A zero point shifts the accumulators of u8 weights. Pairs use weights minus 128.
 TEST_F(Cli, CertifyZeroPoints) {
   const std::string file = folder_ + "/weights.npy", zero_points = folder_ + "/zero_points.npy";
   std::ofstream(file, std::ios::binary) << intact::tests::Npy(
@@ -914,7 +915,8 @@ TEST_F(Cli, CertifyZeroPoints) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)
-// A single column, whose panel of sixteen would take sixteen times its bytes; and one plan lives at a time.
+// A single column, which a panel of sixteen columns would store in sixteen times its bytes. Only one plan
+// lives at a time.
 TEST_F(Cli, CertifyHoldsAFewTimesTheWeights) {
   constexpr size_t kBytes = size_t{9} << 19;
   rusage own{};
@@ -974,7 +976,7 @@ TEST_F(Cli, CertifyRefusesBadInput) {
               HasSubstr("read as nk"));
 }
 
-// Pairs are certified of weights, whatever their sums reach.
+// Pairs are certified for weights even if sums exceed int32.
 TEST_F(Cli, CertifySumsBeyondInt32) {
   const std::string file = folder_ + "/weights.npy";
   for (const auto& [shape, columns, depth] :
@@ -987,14 +989,14 @@ TEST_F(Cli, CertifySumsBeyondInt32) {
     EXPECT_THAT(outcome.out, HasSubstr(fmt::format("accumulators from 0 to {} (leaves int32)\n",
                                                    int64_t{255} * 127 * depth)));
   }
-  // The greatest depth whose sums stay within.
+  // The greatest depth with sums within int32.
   std::ofstream(file, std::ios::binary)
       << intact::tests::Npy(intact::tests::Dict("|i1", "(1, 66311)"), std::string(66311, '\x7f'));
   EXPECT_THAT(Run("verify certify '" + file + "'").out,
               HasSubstr(fmt::format("accumulators from 0 to {}\n", 255 * 127 * 66311)));
 }
 
-// A matrix of ONNX is K×N.
+// A matrix in ONNX is K×N.
 TEST_F(Cli, CertifyTransposedMatrix) {
   const std::string file = folder_ + "/weights.npy";
   std::ofstream(file, std::ios::binary)
@@ -1025,7 +1027,7 @@ TEST_F(Cli, Replay) {
   EXPECT_THAT(mixed.err, HasSubstr("sand"));
 }
 
-// Lines and layers of an ISA that the CPU lacks, and of one that it has.
+// Lines and layers on an ISA that the CPU lacks, and on one that it has.
 TEST_F(Cli, ReplaysAndLayersInTheEmulator) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   const std::string layer = "verify layer " + kLayers + "u8_11 --expect output_onednn.npy --isa ";
@@ -1135,7 +1137,7 @@ TEST_F(Cli, StandardRunWritesItsReport) {
 TEST_F(LongCli, StandardRunWritesItsReport) { ExpectAStandardReport(""); }
 #endif
 
-// The standard problems, then random ones for a second or so.
+// The standard problems, then random ones for about a second.
 TEST_F(Cli, SweepGoesOnForHours) {
   const std::string file = folder_ + "/hours.json";
   const Outcome sweep =
@@ -1163,7 +1165,7 @@ TEST_F(Cli, SweepGoesOnForHours) {
   }
 }
 
-// "digest 0123456789abcdef" of a soak's last line.
+// The "digest 0123456789abcdef" of a soak's last line.
 std::string DigestOf(const Outcome& soak) {
   const size_t at = soak.out.rfind("digest ");
   return at == std::string::npos ? "none" : soak.out.substr(at);

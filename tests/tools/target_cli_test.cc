@@ -70,7 +70,7 @@ TEST_F(TargetCli, FilesAndOptionsMayHaveColonsAndSlashes) {
   EXPECT_THAT(Replay(folder + "/c:d.so:=a:/b").err, HasSubstr("claims \"/b\""));
 }
 
-// As docs/targets.md has it, warnings being errors here.
+// Compiled as in docs/targets.md, but here warnings are errors.
 TEST_F(TargetCli, TheTemplateIsCompiledAndPasses) {
   const std::string mine = folder_ + "/mine.so";
   const std::string compile = std::string("'") + INTACT_C_COMPILER +

@@ -21,7 +21,7 @@ TEST(Terminal, HasAsciiForWhatIsPrinted) {
   EXPECT_EQ(ToAscii("naïve"), "naïve") << "a user's";
 }
 
-// Whatever is no comment may be printed.
+// Any text outside comments may be printed.
 TEST(Terminal, HasAsciiForAllThatSourcesHold) {
   size_t files = 0;
   for (const char* folder : {"tools", "bench", "verify"}) {

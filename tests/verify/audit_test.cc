@@ -10,7 +10,7 @@
 namespace intact::verify {
 namespace {
 
-/// One output of depth 2.
+/// One output with depth 2.
 reference::Gemm OnePair(intact_type a_type, int a0, int a1, int w0, int w1) {
   reference::Gemm gemm;
   gemm.m = gemm.n = 1;
@@ -38,7 +38,7 @@ TEST(Audit, VerdictsOfAReducedLayer) {
   EXPECT_EQ(VerdictOf(OnePair(INTACT_U8, 127, 127, 127, 127), true), Verdict::kProven);
   EXPECT_EQ(VerdictOf(OnePair(INTACT_U8, 128, 127, 127, 127), true), Verdict::kHoldsOnData);  // beyond 7 bits
   EXPECT_EQ(VerdictOf(OnePair(INTACT_U8, 150, 150, 127, 127), true), Verdict::kViolated);
-  EXPECT_EQ(VerdictOf(OnePair(INTACT_U8, 200, 0, 20, 20), true), Verdict::kProven);  // safe at any range
+  EXPECT_EQ(VerdictOf(OnePair(INTACT_U8, 200, 0, 20, 20), true), Verdict::kProven);  // safe for any range
 }
 
 // [−64, 63] becomes [64, 191]: seven bits do not help.
@@ -81,7 +81,7 @@ TEST(Audit, DroppingABitCostsNothingWhereItIsEmpty) {
   const Audit even = AuditReduceRange(OnePair(INTACT_U8, 200, 100, 20, -64), false);
   EXPECT_FALSE(even.sqnr_7bit_activations_db);
   EXPECT_FALSE(even.sqnr_7bit_weights_db);
-  // 201·20 + 50·2 = 4120; with 200: an error of 20, 10·lg(4120²/20²) = 46.3 dB.
+  // 201·20 + 50·2 = 4120. With 200 the error is 20: 10·lg(4120²/20²) = 46.3 dB.
   const Audit odd = AuditReduceRange(OnePair(INTACT_U8, 201, 50, 20, 2), false);
   ASSERT_TRUE(odd.sqnr_7bit_activations_db);
   EXPECT_NEAR(*odd.sqnr_7bit_activations_db, 46.3, 0.1);

@@ -49,7 +49,7 @@ TEST(CheckClaims, SaysWhatIsWrong) {
   EXPECT_THAT(error(": maddubs | exact"), HasSubstr("before each claim but the last"));
 }
 
-// Clamps pairs where a claim can say so.
+// Clamps pairs of u8 activations, which a claim can express.
 class Clamping : public ReferenceTarget {
  public:
   explicit Clamping(std::string claims) : claims_(std::move(claims)) {}

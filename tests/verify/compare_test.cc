@@ -13,7 +13,7 @@
 namespace intact::verify {
 namespace {
 
-// One output, one pair that clamps: 255·(127 + 127) = 64770.
+// One output whose only pair clamps: 255·(127 + 127) = 64770.
 reference::Gemm OnePair(intact_type c_type) {
   reference::Gemm gemm;
   gemm.m = gemm.n = 1;
@@ -82,12 +82,12 @@ TEST(Compare, AttributesSaturationToItsPair) {
   EXPECT_EQ(difference.pairs[0].clamped_sum, 32767);
 }
 
-// Depths 0 and 2 are a pair that clamps, adjacent ones are not.
+// Depths 0 and 2 form a pair that clamps. Adjacent depths do not.
 reference::Gemm PairTwoApart(intact_type c_type) {
   reference::Gemm gemm = OnePair(c_type);
   gemm.k = 4;
   gemm.a = {255, 1, 255, 1};
-  gemm.b = {127, 1, 127, 1};  // 64772; 32769 of pairs that are two apart
+  gemm.b = {127, 1, 127, 1};  // 64772; 32769 if pairs are two apart
   return gemm;
 }
 
@@ -122,9 +122,10 @@ TEST(Compare, NamesPairsThatCrossTaps) {
             "tap kw 0, channel 2 and tap kw 1, channel 0");
 }
 
-// An 8-bit output that some arithmetic makes may be chance; with its accumulator, or as one of many, not.
+// An 8-bit output that some arithmetic explains may be chance. With its accumulator, or among many outputs,
+// it is not.
 TEST(Compare, BelievesNoExplanationOfAFewBytes) {
-  const reference::Gemm one = PairTwoApart(INTACT_U8);  // 127 of 64772; 64 of 32769
+  const reference::Gemm one = PairTwoApart(INTACT_U8);  // 64772 gives 127, 32769 gives 64
   EXPECT_EQ(OnlyCause(Compare(one, {64}, std::nullopt)), Cause::kImplementationError);
   EXPECT_EQ(OnlyCause(Compare(one, {64}, {{32769}})), Cause::kInt16Saturation);
   reference::Gemm many = one;
@@ -135,14 +136,14 @@ TEST(Compare, BelievesNoExplanationOfAFewBytes) {
   EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kInt16Saturation)], 10);
 }
 
-TEST(Compare, TellsClampedSumsFromTheirRounding) {
+TEST(Compare, DistinguishesClampedSumsFromTheirRounding) {
   reference::Gemm gemm = OnePair(INTACT_U8);
   gemm.m = 12;
   gemm.scales = {0x1p-8f};
-  gemm.a = {255, 255};  // 64770 is 253; clamped 32767 is 127.996
+  gemm.a = {255, 255};  // 64770 gives 253; clamped, 32767 gives 127.996
   std::vector<uint8_t> actual = {128};
   for (int i = 1; i < 12; ++i) {
-    gemm.a.insert(gemm.a.end(), {64, 64});  // 16256 is 63.5, to even
+    gemm.a.insert(gemm.a.end(), {64, 64});  // 16256 gives 63.5, rounded to even
     actual.push_back(63);
   }
   const Comparison comparison = Compare(gemm, actual, std::nullopt);
@@ -150,13 +151,13 @@ TEST(Compare, TellsClampedSumsFromTheirRounding) {
   EXPECT_EQ(comparison.by_cause[static_cast<size_t>(Cause::kRequantization)], 11);
 }
 
-// Where no arithmetic makes all outputs, each is asked for its own cause.
+// If no arithmetic explains all outputs, each output gets its own cause.
 TEST(Compare, TriesTheCausesOfOneOutputInOrder) {
   reference::Gemm gemm = OnePair(INTACT_U8);
   gemm.m = 6;
   gemm.scales = {0x1p-8f};
   gemm.a = {255, 255, 255, 255, 64, 64, 1, 1, 1, 1, 1, 1};
-  // 253, or 128 where the pair clamps; 63.5, to even or not; 0.99 each.
+  // 253, or 128 if the pair clamps; 63.5, rounded to even or not; 0.99 each.
   const Comparison comparison = Compare(gemm, {128, 253, 63, 1, 77, 1}, std::nullopt);
   EXPECT_EQ(comparison.differing, 3);
   ASSERT_EQ(comparison.listed.size(), 3u);
@@ -177,7 +178,7 @@ TEST(Compare, KnowsTheSaturatingSumOfOneOutput) {
   gemm.bias_s32 = {-66572 * 127 * 20};  // brings the sum 66572·255·127 back into int32
   gemm.c_type = INTACT_U8;
   gemm.scales = {0x1p-23f};
-  // 236.85 and less than 0; 235.84 where the sum of products is clamped.
+  // 236.85 and a negative number; 235.84 if the sum of products is clamped.
   const Comparison comparison = Compare(gemm, {236, 5}, std::nullopt);
   ASSERT_EQ(comparison.listed.size(), 2u);
   EXPECT_EQ(comparison.listed[0].cause, Cause::kInt32Overflow);
@@ -237,7 +238,8 @@ TEST(Compare, NamesFusedMultiplyAddInFloatOutputs) {
   EXPECT_EQ(comparison.listed[0].detail, "fused multiply-add");
 }
 
-// Where the exact sum leaves int32 the oracle goes on in 64 bits: a target that does so is right, one that wraps is not.
+// If the exact sum exceeds int32, the oracle continues in 64 bits. A target that does so is right, one that
+// wraps is not.
 TEST(Compare, ReportsSumsThatLeaveInt32) {
   reference::Gemm gemm;
   gemm.m = 1;
@@ -258,7 +260,7 @@ TEST(Compare, ReportsSumsThatLeaveInt32) {
   EXPECT_EQ(wraps.listed.at(0).detail, "the exact sum 2155934220 leaves int32");
   EXPECT_EQ(wraps.listed.at(0).expected, 216);
 
-  gemm.c_type = INTACT_S32;  // has no right value, whatever the target does
+  gemm.c_type = INTACT_S32;  // no value is right, whatever the target does
   gemm.scales.clear();
   const int32_t small = 66572 * 255;
   for (const int32_t value : {wrapped, std::numeric_limits<int32_t>::max()}) {
@@ -299,7 +301,7 @@ TEST(CompareBytes, KnowsTheTypes) {
   EXPECT_EQ(CompareBytes(INTACT_S8, {0, 255}, {0, 0}).max_abs_difference, 1);
   EXPECT_EQ(CompareBytes(INTACT_S8, {0, 255}, {0, 0}).first_differing, 1);
   EXPECT_EQ(CompareBytes(INTACT_S32, Bytes(-5), Bytes(7)).max_abs_difference, 12);
-  // −0.0 is not +0.0 in bytes, though nothing lies between them; NaN is infinitely far.
+  // −0.0 and +0.0 differ in bytes, although nothing lies between them. NaN is infinitely far.
   EXPECT_EQ(CompareBytes(INTACT_F32, Bytes(0), Bytes(std::numeric_limits<int32_t>::min())).differing, 1);
   EXPECT_TRUE(std::isinf(CompareBytes(INTACT_F32, Bytes(0), Bytes(0x7fc00000)).max_abs_difference));
 }
@@ -316,7 +318,7 @@ TEST(SaturatedPairs, SeesSignedActivationsAfterTheShift) {
   EXPECT_EQ(pairs[0].true_sum, 127 * (255 + 192));
 }
 
-// A target whose output is of the wrong size.
+// A target with outputs of the wrong size.
 class ShortTarget : public Target {
  public:
   std::string Name() const override { return "short"; }

@@ -1,4 +1,4 @@
-// The structure of what is measured, and that nothing wrong is timed. Times themselves are never asserted.
+// The structure of measurements, and checks that nothing wrong is timed. Times are never asserted.
 #include "verify/studies/cost.h"
 #include "core/isas.h"
 
@@ -27,7 +27,7 @@ std::vector<Row> RowsOf(const Cost& cost) {
   return rows;
 }
 
-/// What is to be timed on this machine.
+/// The rows to time on this machine.
 std::vector<Row> ExpectedRows(bool seven_bits) {
   std::vector<Row> rows;
   for (const intact_isa isa : core::kIsaLadder) {
@@ -92,7 +92,7 @@ TEST_F(MeasuredCost, SevenBitLayer) {
   EXPECT_EQ(declared->certificate.a_max, 127);
 }
 
-// A convolution of three channels, whose pairings add other products.
+// A convolution of three channels: its pairings add different products.
 TEST_F(MeasuredCost, PairingOfTheLayer) {
   Result<Layer> layer = ReadLayer(INTACT_TEST_DATA "/torch-2.13-avx2/conv_3x16x3x3x2x1x1x1_uniform_pc");
   ASSERT_TRUE(layer) << layer.error().message;
@@ -166,7 +166,7 @@ TEST(Turns, Spread) {
   EXPECT_DOUBLE_EQ(support::MedianRatio({2, 6, 5}, {1, 2, 5}), 2) << "not that of the medians, 2.5";
 }
 
-/// Made up: the saturating kernel takes 12 us, the exact one 10.
+/// Made up: the saturating kernel takes 12 us, the exact kernel 10 us.
 Cost MadeUpCost() {
   Cost cost;
   cost.layer = "made_up";

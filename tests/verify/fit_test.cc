@@ -1,4 +1,4 @@
-// Problems fitted to what targets take: valid, distinct, within what they take, and many.
+// Problems fitted to a target's features: valid, distinct, supported, and many.
 #include "verify/targets/fit.h"
 #include "tests/support/gemm_target.h"
 
@@ -24,10 +24,10 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// The standard sweep, or every `step`-th problem of it.
-// Of the standard problems every so many that is looked at.
+// One of this many standard problems is checked.
 constexpr int64_t kStep = tests::kSanitized ? 8 : 1;
 
+// The standard sweep, or every `step`-th problem of it.
 std::vector<Problem> Standard(size_t step = kStep) {
   constexpr std::array kIsa = {INTACT_ISA_ANY};
   constexpr std::array kMode = {INTACT_EXACT};
@@ -57,7 +57,7 @@ std::vector<Taken> AllTypes() {
   return all;
 }
 
-// Fits it and looks at each problem; how many GEMMs and how many convolutions there are.
+// Fits the sweep and checks each problem. Counts GEMMs and convolutions.
 struct Counts {
   int64_t gemms = 0, convs = 0;
 };
@@ -100,7 +100,7 @@ TEST(Fit, LeavesProblemsAsTheyAreWhereNothingIsLacking) {
     bare.open_extents = bare.own_scratch = bare.saved = false;
     bare.usual_m = 0;
     bare.range_check = INTACT_RANGE_CHECKED;
-    EXPECT_EQ(problem, bare);  // how our own plans come about is nothing to others
+    EXPECT_EQ(problem, bare);  // options of our plans mean nothing to other targets
   }
   EXPECT_GT(std::ssize(fitted.problems), std::ssize(standard) * 9 / 10);
 }
@@ -149,7 +149,7 @@ TEST(Fit, HasOnlyWhatIsTaken) {
   EXPECT_GT(convs.convs, 200 / kStep);
 }
 
-// A column more may have a scale or a zero point of its own.
+// An additional column may have its own scale or zero point.
 TEST(Fit, RoundsUpBeforeItTakesFeaturesOut) {
   const std::vector<Taken> types = {Taken{{INTACT_U8, INTACT_S8, INTACT_U8}, {1, 16, 4}}};
   const uint64_t lacking = Bits(INTACT_TARGET_CHANNEL_SCALES, INTACT_TARGET_B_ZERO_POINTS);
@@ -158,7 +158,7 @@ TEST(Fit, RoundsUpBeforeItTakesFeaturesOut) {
   EXPECT_GT(counts.convs, 250 / kStep);
 }
 
-// Every feature alone is taken out of every problem that has it, and leaves most of them.
+// Each feature alone is removed from every problem that has it. Most problems remain.
 TEST(Fit, TakesOutEachFeature) {
   for (int i = INTACT_TARGET_A_ZERO_POINT; i < INTACT_TARGET_FEATURES; ++i) {
     const uint64_t lacking = INTACT_TARGET_BIT(i);
@@ -169,7 +169,7 @@ TEST(Fit, TakesOutEachFeature) {
   }
 }
 
-// A target without the bit still meets the dynamic quantization, of finite numbers.
+// A target without the bit still gets dynamic quantization, but of finite numbers only.
 TEST(Fit, TakesOutNumbersThatHaveNoScale) {
   const Takes takes = {kAll & ~Bits(INTACT_TARGET_DYNAMIC_NAN), AllTypes(), AllTypes()};
   for (const std::string source : {"f32", "bf16", "f16"}) {
@@ -185,7 +185,7 @@ TEST(Fit, TakesOutNumbersThatHaveNoScale) {
   }
 }
 
-// Takes u8×u8→u8 and s8×s8→s8, GEMMs of at least 16 rows, and fails at convolutions.
+// Takes u8×u8→u8 and s8×s8→s8, GEMMs of at least 16 rows, and fails for convolutions.
 class Picky : public Target {
  public:
   std::string Name() const override { return "picky"; }
@@ -207,10 +207,10 @@ TEST(TakesOf, AsksForTypesTogether) {
   EXPECT_EQ(takes.features, kAll);
   EXPECT_THAT(takes.gemm, ElementsAre(Taken{{INTACT_U8, INTACT_U8, INTACT_U8}},
                                       Taken{{INTACT_S8, INTACT_S8, INTACT_S8}}));
-  EXPECT_EQ(takes.conv.size(), 4u);  // what fails is taken, and told by the sweep
+  EXPECT_EQ(takes.conv.size(), 4u);  // failures count as taken; the sweep reports them
 }
 
-// Takes nothing but columns by 100, u8×s8 or s8×s8.
+// Takes only numbers of columns that are multiples of 100, and u8×s8 or s8×s8.
 class Granular : public GemmTarget {
  public:
   std::string Name() const override { return "granular"; }
@@ -232,7 +232,7 @@ TEST(TakesOf, IsWhatIsDeclaredWhereNoSmallProblemIsTaken) {
   EXPECT_THAT(takes.conv, IsEmpty());
 }
 
-// Takes depths by 4, and columns by 16 of unsigned weights.
+// Takes depths that are multiples of 4, and for unsigned weights multiples of 16 columns.
 class Blocked : public Target {
  public:
   std::string Name() const override { return "blocked"; }
@@ -268,7 +268,7 @@ TEST(TakesOf, FindsTheMultiplesThatSizesHaveToBe) {
               testing::ContainsRegex(", [0-9]+ with sizes rounded up to what it takes"));
 }
 
-// Remembers its runs, as a process does.
+// Remembers its runs, like a process with state.
 class Remembering : public Picky {
  public:
   std::unique_ptr<Target> Fresh() const override { return std::make_unique<Remembering>(); }
@@ -298,7 +298,7 @@ TEST(FittedText, SaysWhatIsTakenAndByWhat) {
               HasSubstr("\n  of GEMMs u8s8s32 (n by 16) (k by 4) and no convolutions\n"));
 }
 
-// Problems of a quick sweep are some of the standard one's, for a target of few types too.
+// Problems of a quick sweep are problems of the standard sweep, also for a target of few types.
 TEST(Fit, MakesTheSameOfAProblemInWhateverSweep) {
   const std::vector<Taken> types = {Taken{{INTACT_U8, INTACT_S8, INTACT_S32}},
                                     Taken{{INTACT_S8, INTACT_S8, INTACT_U8}},

@@ -9,7 +9,7 @@
 namespace intact::verify {
 namespace {
 
-// Through a volatile pointer: neither the compiler nor a sanitizer may take the access away.
+// The pointer is volatile: neither the compiler nor a sanitizer may remove the access.
 void Write(const volatile uint8_t* at) { *const_cast<volatile uint8_t*>(at) = 1; }
 
 class GuardedBufferTest : public ::testing::TestWithParam<size_t> {};
@@ -45,7 +45,7 @@ TEST_P(GuardedBufferTest, BeginsBehindAnUnmappedPage) {
   EXPECT_DEATH(Write(&data.back()), "");
 }
 
-// Mappings that follow each other share no page.
+// Adjacent mappings share no page.
 TEST(NamedBuffer, IsTheOneWhosePageItIs) {
   std::vector<GuardedBuffer> buffers;
   for (const char* name : {"a", "b", "c", "d"}) {

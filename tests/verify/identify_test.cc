@@ -1,4 +1,4 @@
-// Every arithmetic that is planted is found again, and none is claimed without evidence.
+// Every planted arithmetic is identified, and no arithmetic is claimed without evidence.
 #include "verify/explain/identify.h"
 #include "core/types.h"
 #include "reference/models/lowering.h"
@@ -32,7 +32,7 @@ using reference::Rounding;
 using testing::HasSubstr;
 using Shape = OperationKind::Shape;
 
-// ----- problems that tell all models apart ----------------------------------------------------------------
+// ----- problems that distinguish all models ----------------------------------------------------------------
 
 void FillWithAnything(int64_t activations, int64_t weights, reference::Linear* operation) {
   support::Random random(3, 0, 0);
@@ -40,7 +40,7 @@ void FillWithAnything(int64_t activations, int64_t weights, reference::Linear* o
   for (int64_t i = 0; i < weights; ++i) operation->b.push_back(static_cast<int8_t>(random.Next()));
 }
 
-// Products of one sign and nearly the largest, so that sums leave int32, whichever operand is shifted.
+// Products of one sign and almost the largest magnitude: sums exceed int32, whichever operand is shifted.
 void FillWithLarge(int64_t activations, int64_t weights, reference::Linear* operation) {
   operation->a.assign(static_cast<size_t>(activations), operation->a_type == INTACT_U8 ? 255 : 127);
   operation->b.assign(static_cast<size_t>(weights), operation->b_type == INTACT_U8 ? -2 : 126);
@@ -69,8 +69,8 @@ reference::Conv MakeConv(const OperationKind& kind, int64_t inputs, int64_t outp
   return conv;
 }
 
-// Few depths and many outputs, such that halves of them are odd; as many depths as lanes that are widened now
-// and then need; sums beyond int32.
+// Few depths and many outputs, so that halves are odd; depths of at least the lanes that are widened now and
+// then; and sums beyond int32.
 std::vector<reference::Gemm> StandardGemms(const OperationKind& kind) {
   std::vector<reference::Gemm> gemms = {MakeGemm(kind, 4, 8, 301), MakeGemm(kind, 4, 8, 577),
                                         MakeGemm(kind, 3, 4, 9000), MakeGemm(kind, 1, 1, 70000)};
@@ -81,13 +81,14 @@ std::vector<reference::Gemm> StandardGemms(const OperationKind& kind) {
   return gemms;
 }
 
-// With padding under a tap, which holds a large zero point.
+// Adds padding under a tap. It holds a large zero point.
 void Pad(reference::Conv* conv) {
   conv->geometry.axes[2].pad_begin = 1;
   conv->a_zero_point = conv->a_type == INTACT_U8 ? 200 : 72;
 }
 
-// The same; with taps of an odd number of channels, and such as all distances fit into.
+// Convolutions of these kinds; also with taps of an odd number of channels, and with depths that fit all
+// distances.
 std::vector<reference::Conv> StandardConvs(const OperationKind& kind) {
   if (kind.shape == Shape::kDepthwise) {
     std::vector<reference::Conv> convs = {MakeConv(kind, 24, 24, 24, 301), MakeConv(kind, 24, 24, 24, 577),
@@ -111,7 +112,7 @@ std::vector<reference::Conv> StandardConvs(const OperationKind& kind) {
   return convs;
 }
 
-// What reproduces all outputs of several problems, the least strange first.
+// The models that reproduce all outputs of several problems, the least unusual first.
 class Common {
  public:
   template <class Operation>
@@ -163,7 +164,7 @@ TEST_P(Kinds, EachModelIsFound) {
   const std::vector<Model> models = CandidateModels(kind);
   for (size_t i = 0; i < models.size(); i += step) {
     const Model& model = models[i];
-    // All of them by GEMMs alone, for there are many.
+    // Only GEMMs test all of them, because they are many.
     if (kind.shape != Shape::kGemm && IsOddInterval(model.spill) && model.spill != 9) continue;
     Common common;
     VisitStandard(kind, [&](const auto& operation) { common.Add(operation, {model}); });
@@ -212,8 +213,9 @@ INSTANTIATE_TEST_SUITE_P(Long, Kinds, testing::ValuesIn(kKinds), NameOf);
 
 // ----- roundings ------------------------------------------------------------------------------------------
 
-// One row and one depth, and columns whose biases cancel what is scaled but for `rest`, which the residual
-// may cancel too: then the last bit of every step shows. Of 8-bit outputs a tie is left, or nearly.
+// One row, one depth, and columns with a bias that cancels the scaled sum except for `rest`. The residual may
+// cancel `rest` too. Then the last bit of every step is visible. For 8-bit outputs a tie or almost a tie
+// remains.
 reference::Gemm Cancelling(intact_type c_type, bool has_rows, bool has_residual) {
   constexpr int64_t kColumns = 4000;
   support::Random random(5, 0, 0);
@@ -242,7 +244,7 @@ reference::Gemm Cancelling(intact_type c_type, bool has_rows, bool has_residual)
   return gemm;
 }
 
-// Accumulators of all sizes, with nothing but a scale: ties of 8-bit and bfloat16 outputs.
+// Accumulators of all sizes with only a scale: ties of 8-bit and bfloat16 outputs.
 reference::Gemm Scaled(intact_type c_type, float scale) {
   reference::Gemm gemm = MakeGemm({}, 16, 64, 2);
   FillWithAnything(16 * 2, 64 * 2, &gemm);
@@ -252,8 +254,8 @@ reference::Gemm Scaled(intact_type c_type, float scale) {
   return gemm;
 }
 
-// A residual cancels all but a half: of 8-bit outputs a tie, unless the product with its scale is not
-// rounded.
+// A residual cancels all except a half. For 8-bit outputs that is a tie, unless the product with its scale is
+// not rounded.
 reference::Gemm CancelledByResidual(intact_type c_type) {
   reference::Gemm gemm = Scaled(c_type, 0.5f);
   gemm.post_ops.Add(core::AddResidual{INTACT_F32, 0.3f});
@@ -277,7 +279,7 @@ std::vector<reference::Gemm> RoundingGemms(intact_type c_type) {
   for (const float scale : {1.0f, 0.5f, 0.011f}) gemms.push_back(Scaled(c_type, scale));
   if (c_type == INTACT_F32 || c_type == INTACT_BF16) gemms.push_back(Scaled(c_type, 0x1p-140f));  // denormal
   gemms.push_back(CancelledByResidual(c_type));
-  gemms.push_back(Scaled(c_type, 0.011f));  // a layer's: float32 steps that differ from its scale and bias
+  gemms.push_back(Scaled(c_type, 0.011f));  // a scale of a real layer: rounding steps change results
   gemms.back().bias_f32.assign(static_cast<size_t>(gemms.back().n), 1.1f);
   gemms.back().float_steps.assign(static_cast<size_t>(gemms.back().n), {150.0f, 0.0114f, 0.0114});
   gemms.push_back(Scaled(c_type, 0.5f));
@@ -339,7 +341,7 @@ TEST(Identifier, SaysWhatItFound) {
       "from exact");
 }
 
-TEST(Identifier, TellsKindsApart) {
+TEST(Identifier, DistinguishesKinds) {
   const reference::Gemm gemm = GemmOf("gemm s8s8s32 m=4 n=4 k=600");
   const reference::Conv conv =
       MaterializeConv(tests::Parsed("conv u8s8s32 in=9x9 c=3 o=4 kernel=3x3 pad=1x1 fill=uniform"));
@@ -350,7 +352,7 @@ TEST(Identifier, TellsKindsApart) {
   EXPECT_EQ(identity.arithmetic, Arithmetic{flattened});
 }
 
-TEST(Identifier, TellsTheClosestWhereNothingReproducesAll) {
+TEST(Identifier, NamesTheClosestWhereNothingReproducesAll) {
   const reference::Gemm gemm = GemmOf("gemm u8s8s32 m=7 n=16 k=600 seed=2");
   std::vector<uint8_t> output = reference::Predict(gemm, {Model::kMaddubs});
   output[4 * (16 * 3 + 5)] ^= 1;
@@ -374,7 +376,7 @@ TEST(Identifier, ReliesOnAccumulatorsWhereTheyAreKnown) {
   EXPECT_FALSE(Identify(gemm, output, accumulators).Found());
 }
 
-// Candidates of a problem too large to try all on are those that reproduce all of it.
+// If a problem is too large to try all candidates on it, candidates that reproduce only part are not named.
 TEST(Identifier, NamesOnlyWhatReproducesAllOfALargeProblem) {
   const reference::Gemm gemm = GemmOf("gemm u8s8s32 m=200 n=40 k=300 amax=127");
   std::vector<uint8_t> output = reference::Predict(gemm, {});

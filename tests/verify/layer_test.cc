@@ -38,7 +38,7 @@ std::vector<uint8_t> ModelOutputs(const reference::Gemm& gemm, Model model) {
   return reference::Outputs(gemm, reference::Accumulators(gemm, model));
 }
 
-// What the engines are is found out from their outputs, where saturation shows.
+// Identifies the engines' arithmetic from outputs in which sums saturate.
 template <class Operation>
 void ExpectIdentified(const Operation& operation, const std::vector<uint8_t>& exact,
                       const std::vector<uint8_t>& saturating) {
@@ -52,7 +52,7 @@ void ExpectIdentified(const Operation& operation, const std::vector<uint8_t>& ex
 
 class GoldenLayer : public testing::TestWithParam<const char*> {};
 
-// PyTorch's engines on a VNNI machine and held to AVX2: each byte is predicted.
+// PyTorch's engines on a VNNI machine and limited to AVX2: each byte is predicted.
 TEST_P(GoldenLayer, ModelsEqualPyTorch) {
   const Result<Layer> layer = ReadLayer(kLayers + GetParam());
   ASSERT_TRUE(layer) << layer.error().message;
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenLayer,
 
 class GoldenConv : public testing::TestWithParam<const char*> {};
 
-// Float ties may fall otherwise, on at most 0.01 % of outputs and by 1; today none does.
+// Float ties may be rounded differently, on at most 0.01 % of outputs and by 1. Today there is none.
 TEST_P(GoldenConv, ModelsEqualPyTorch) {
   if (tests::kSanitized && std::string_view(GetParam()) != "u8_0_0")
     GTEST_SKIP() << "sanitizers see one layer";
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenConv,
                                          "u7_0_0", "u7_1_0", "u7_2_0", "u7_3_0", "u7_4_0", "u7_5_0",
                                          "u7_6_0"));
 
-// What PyTorch's own AVX2 kernels got wrong, each output by its pairs.
+// Explains each wrong output of PyTorch's AVX2 kernels by its pairs.
 TEST(GoldenConv, EveryDifferenceOfTheFirstLayerHasItsPairs) {
   const Result<Layer> layer = ReadLayer(kLayers + "u8_0_0");
   ASSERT_TRUE(layer);
@@ -116,7 +116,7 @@ TEST(GoldenConv, EveryDifferenceOfTheFirstLayerHasItsPairs) {
   }
 }
 
-/// A copy of a layer that a test may spoil or change.
+/// A copy of a layer, for tests that change it.
 class LayerCopy : public testing::Test {
  public:
   ~LayerCopy() override { std::filesystem::remove_all(folder_); }
@@ -130,7 +130,7 @@ class LayerCopy : public testing::Test {
 
   void WriteText(const std::string& text) { std::ofstream(folder_ + "/layer.json") << text; }
 
-  /// The error for layer.json with `value` at the JSON pointer `where`.
+  /// The error of layer.json with `value` at the JSON pointer `where`.
   std::string ErrorWith(const char* where, const json& value) {
     json changed = json_;
     changed[json::json_pointer(where)] = value;
@@ -150,7 +150,7 @@ class LayerCopy : public testing::Test {
   json json_;
 };
 
-// A dynamic layer of ONNX Runtime's, as the verifier's own.
+// A dynamic layer of ONNX Runtime in the verifier's format.
 class DynamicLayer : public LayerCopy {
  protected:
   DynamicLayer() {
@@ -162,7 +162,7 @@ class DynamicLayer : public LayerCopy {
     copy("x.npy", "activations.npy");
     copy("bias.npy", "bias.npy");
     copy("output_c.npy", "output.npy");
-    // B is K×N, in Fortran order N×K of the same bytes.
+    // B is K×N; in Fortran order N×K has these bytes.
     std::ifstream in(from + "b.npy", std::ios::binary);
     std::string npy((std::istreambuf_iterator<char>(in)), {});
     const auto replace = [&npy](std::string_view what, std::string_view with) {
@@ -201,7 +201,7 @@ TEST_F(DynamicLayer, WrongFields) {
               HasSubstr("activations.npy: is f4 (9, 200); expected u1 or i1"));
 }
 
-/// The tensor of `path` as a file of another shape.
+/// The tensor of `path` in a file with another shape.
 std::string Reshaped(const std::string& path, const std::string& shape) {
   const support::NpyArray npy = *support::ReadNpy(path);
   const std::string type = core::BytesOf(npy.type) == 1 ? "|" : "<";
@@ -209,8 +209,8 @@ std::string Reshaped(const std::string& path, const std::string& shape) {
                     std::string(npy.bytes.begin(), npy.bytes.end()));
 }
 
-// A layer of 1×1 pixels computes what the linear layer computes. The library quantizes its activations unless
-// its outputs are sums.
+// A convolution of 1×1 pixels computes what the linear layer computes. The library quantizes its activations,
+// unless outputs are sums.
 TEST_F(DynamicLayer, ConvolutionEqualsOnnxRuntime) {
   const Result<Layer> linear = ReadLayer(folder_);
   ASSERT_TRUE(linear) << linear.error().message;
@@ -234,7 +234,7 @@ TEST_F(DynamicLayer, ConvolutionEqualsOnnxRuntime) {
   EXPECT_EQ(reference::Outputs(*layer->conv(), reference::Accumulators(*layer->conv(), Model::kMaddubs)),
             *ReadExpected(*layer, "output.npy"));
   EXPECT_THAT(ErrorWith("/input/per", "row"), HasSubstr("input.per: is \"row\"; expected \"tensor\""));
-  // ConvInteger alone.
+  // Only ConvInteger.
   json_["output"] = {{"type", "s32"}};
   json_["weight"].erase("scales");
   std::filesystem::remove(folder_ + "/bias.npy");
@@ -276,7 +276,7 @@ TEST_F(DynamicLayer, NumbersWithoutAScale) {
   EXPECT_THAT(ErrorOf(), HasSubstr("activations.npy: cannot be quantized; expected finite numbers"));
 }
 
-// MatMulInteger of ONNX Runtime on AVX2: pairs are exact where both operands are u8, else they are clamped.
+// MatMulInteger of ONNX Runtime on AVX2: pairs are exact if both operands are u8; others clamp.
 class IntegerLayer : public LayerCopy {
  protected:
   void Copy(const std::string& of) {
@@ -340,7 +340,7 @@ TEST_F(IntegerLayer, TakesNoScales) {
 
 using BadLayer = LayerCopy;
 
-/// A layer of PyTorch's with other outputs.
+/// A layer of PyTorch with other outputs.
 class ChangedLayer : public LayerCopy {
  protected:
   Layer Changed() {
@@ -363,7 +363,7 @@ class ChangedLayer : public LayerCopy {
   }
 };
 
-// Bounds in real numbers clamp the outputs to the integers that they round to.
+// Bounds in real numbers clamp outputs to the integers that the bounds round to.
 TEST_F(ChangedLayer, Activations) {
   const double scale = json_["output"]["scale"];
   const int32_t zero_point = json_["output"]["zero_point"];
@@ -389,7 +389,7 @@ TEST_F(ChangedLayer, Activations) {
   EXPECT_NE(Outputs(Changed()), plain);
 }
 
-// The same numbers with a zero point 128 lower.
+// Equal numbers with a zero point that is 128 lower.
 TEST_F(ChangedLayer, OutputTypeOtherThanTheInputs) {
   json_["output"]["type"] = "s8";
   json_["output"]["zero_point"] = json_["output"]["zero_point"].get<int>() - 128;
@@ -407,7 +407,7 @@ std::vector<T> ValuesOf(const std::vector<uint8_t>& bytes) {
   return values;
 }
 
-// float(sum)·scale + bias, with the bounds and the bias as they are; the same rounded to float16.
+// float(sum)·scale + bias, with bounds and bias unrounded; then rounded to float16.
 TEST_F(ChangedLayer, RealOutputs) {
   const double input_scale = json_["input"]["scale"];
   const std::vector<double> weight_scales = json_["weight"]["scales"];
@@ -435,7 +435,7 @@ TEST_F(ChangedLayer, RealOutputs) {
   EXPECT_THAT(ErrorWith("/output/scale", 0.5), HasSubstr("output.scale: is unknown, or has no meaning"));
 }
 
-// A bias at the end of int32: sums are taken modulo 2³² where the layer asks for it.
+// A bias at the end of int32: sums wrap modulo 2³² if the layer says so.
 TEST_F(ChangedLayer, SumsThatWrap) {
   json_ = {{"operator", "linear"},
            {"input", {{"zero_point", json_["input"]["zero_point"]}}},
@@ -474,7 +474,7 @@ TEST_F(ChangedLayer, Residual) {
     std::ofstream(folder_ + "/residual.npy", std::ios::binary)
         << tests::Npy(tests::Dict(type, shape), elements);
   };
-  // A residual of whole output steps moves an output by these steps.
+  // A residual of whole output steps shifts an output by that number of steps.
   std::string bytes, reals;
   std::vector<int32_t> expected;
   for (size_t i = 0; i < recorded.size(); ++i) {
@@ -574,7 +574,7 @@ TEST_F(BadConv, WrongGeometry) {
               HasSubstr("expected a kernel that fits into the padded input of"));
 }
 
-// The layer's tensors as those of a transposed convolution, whose outputs are as many as the formula says.
+// The layer's tensors as those of a transposed convolution, with the number of outputs of the formula.
 TEST_F(BadConv, MayBeTransposed) {
   json_["operator"] = "conv_transpose2d";
   json_["stride"] = {2, 3};
@@ -593,7 +593,7 @@ TEST_F(BadConv, MayBeTransposed) {
               HasSubstr("expected a kernel so large that padding of 34 pixels leaves an output"));
 }
 
-// More outputs than int64 counts, or than there is memory for.
+// More outputs than int64 can count, or than memory can hold.
 TEST_F(BadConv, OutputBeyondWhatCanBeVerified) {
   json_["operator"] = "conv_transpose2d";
   EXPECT_THAT(ErrorWith("/stride", {1 << 20, 1 << 20}),
@@ -603,7 +603,7 @@ TEST_F(BadConv, OutputBeyondWhatCanBeVerified) {
   EXPECT_THAT(ErrorWith("/padding", {1 << 8, 1 << 8}), HasSubstr("layer.json: the input under all taps has"));
 }
 
-// As TensorFlow Lite and ONNX define it.
+// As defined by TensorFlow Lite and ONNX.
 TEST_F(BadConv, PaddingInAWord) {
   struct Case {
     const char* word;
@@ -636,7 +636,7 @@ TEST_F(BadConv, PaddingInAWord) {
               HasSubstr("padding: is \"VALID\"; expected an array"));
 }
 
-// Those of type f32, rounded.
+// The f32 outputs, rounded.
 TEST_F(BadConv, Float16Outputs) {
   const auto outputs = [this](const char* type) {
     json_["output"] = {{"type", type}};
@@ -670,7 +670,7 @@ TEST_F(BadConv, WrongExpectation) {
   EXPECT_THAT(ReadExpected(*layer, "weights.npy").error().message, HasSubstr("the output of layer"));
 }
 
-// The same weights as u8, 128 higher, and their zero points with them: the same outputs on every engine.
+// The weights and their zero points as u8, 128 higher: equal outputs on every engine.
 TEST_F(ChangedLayer, U8WeightsComputeTheSame) {
   const std::string path = folder_ + "/weights.npy";
   std::ifstream in(path, std::ios::binary);
@@ -826,7 +826,7 @@ TEST_F(BadLayer, IntegerBiasUnderTheNameOfTheOther) {
                         "sums is bias_int32.npy"));
 }
 
-// In the place of bias.npy.
+// Replaces bias.npy.
 TEST_F(BadLayer, IntegerBias) {
   const auto write = [&](const std::string& type, const std::string& elements) {
     std::ofstream(folder_ + "/bias_int32.npy", std::ios::binary)

@@ -1,4 +1,5 @@
-// Targets with several arithmetics are told by all of them, with what separates their problems.
+// Targets with several arithmetics: the report names all of them, and the properties that separate their
+// problems.
 #include "verify/sweep/mixture.h"
 #include "tests/support/gemm_target.h"
 
@@ -24,7 +25,7 @@ using testing::HasSubstr;
 
 const Model kFourApart = {.sum = reference::Summation::kInt16, .distance = 4};
 
-/// Computes each GEMM by the arithmetic that `choose` has for it.
+/// Computes each GEMM by the arithmetic that `choose` returns for it.
 class MixedTarget : public GemmTarget {
  public:
   using Choose = std::function<reference::Arithmetic(const reference::Gemm&)>;
@@ -34,7 +35,7 @@ class MixedTarget : public GemmTarget {
   Result<std::vector<uint8_t>> RunGemm(const reference::Gemm& gemm,
                                        const RunOptions& /*options*/) const override {
     std::vector<uint8_t> output = reference::Predict(gemm, choose_(gemm));
-    if (gemm.m == 7 && gemm.n == 5) output[3] ^= 0x10;  // a mistake
+    if (gemm.m == 7 && gemm.n == 5) output[3] ^= 0x10;  // a planted fault
     return output;
   }
 
@@ -139,7 +140,7 @@ TEST(Mixtures, LeaveOutAnArithmeticThatOthersMakeNeedless) {
   const auto add = [&sweep](int k, const std::vector<std::string>& reproduced_by) {
     sweep.computed.push_back(Computed(fmt::format("gemm u8s8s32 m=1 n=1 k={}", k), reproduced_by));
   };
-  for (const int k : {2, 3}) add(k, {"maddubs", "dpbusds"});  // most by dpbusds, and yet it is not needed
+  for (const int k : {2, 3}) add(k, {"maddubs", "dpbusds"});  // dpbusds explains most, but is not needed
   add(4, {"maddubs"});
   add(5, {"maddubs"});
   for (const int k : {6, 7}) add(k, {"dpbusds", "halved weights"});
@@ -190,7 +191,8 @@ TEST(Mixtures, DoubtAModelOfFewWhereMoreHaveNone) {
               HasSubstr("1 of 11 problems: perhaps pairs of adjacent depths"));
 }
 
-// Of a loop over columns whose tail rounds otherwise each output has a cause, but the problem no arithmetic.
+// A loop over columns whose tail rounds differently: each output has a cause, but no arithmetic explains the
+// problem.
 TEST(Mixtures, TellWhatNoOneArithmeticReproducesInParts) {
   class TailTarget : public GemmTarget {
    public:
@@ -223,7 +225,7 @@ TEST(Mixtures, TellWhatNoOneArithmeticReproducesInParts) {
           "columns from 16 on")));
 }
 
-// The accumulators that a target tells are no evidence against outputs that it computes by another kernel.
+// The accumulators that a target reports are no evidence against outputs that it computes by another kernel.
 TEST(Mixtures, BelieveOutputsWhereAccumulatorsAreAnotherKernels) {
   const std::vector<std::string> lines = {"gemm u8s8u8 m=16 n=20 k=8 zc=128 fill=ties",
                                           "gemm u8s8s32 m=16 n=20 k=8 fill=bait"};
@@ -245,10 +247,11 @@ TEST(Mixtures, TellKindsApartAndWhatGaveNoOutputs) {
                     Computed("conv u8s8s32 in=4 c=4 o=4 kernel=2 groups=4", {}),
                     Computed("conv s8s8s32 in=4 c=4 o=4 kernel=2 groups=4 transposed=yes", {})};
   sweep.failures = {{"conv u8s8s32 in=4 c=4 o=4 kernel=3", "crashed", "crash", "", ""}};
-  std::vector<std::string> told;
-  for (const Mixture& mixture : Mixtures(sweep)) told.push_back(mixture.operation + ": " + InWords(mixture));
+  std::vector<std::string> reported;
+  for (const Mixture& mixture : Mixtures(sweep))
+    reported.push_back(mixture.operation + ": " + InWords(mixture));
   EXPECT_THAT(
-      told,
+      reported,
       ElementsAre(
           "gemm u8s8: 1 of 1 problems: exact, 1 could have shown saturation",
           "conv u8s8: 1 of 2 problems: pairs of adjacent depths clamped to int16 (maddubs); half up; 1: "

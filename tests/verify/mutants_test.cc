@@ -1,4 +1,4 @@
-// The verifier catches every planted fault, says what it is, and finds nothing where there is none.
+// The verifier catches every planted fault, names it, and finds nothing in targets without a fault.
 #include "tests/verify/mutants/mutants.h"
 
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@ TEST_P(MutantTest, IsCaughtAndClassified) {
   SCOPED_TRACE(mutant_.problem.ToString());
   const Comparison comparison = VerifyOn(*mutant_.target, mutant_.problem);
   ASSERT_FALSE(comparison.Parity());
-  // Every output off both models is laid to this cause. An output that clamps rightly in spite of the fault
-  // may be int16 saturation.
+  // Every output that differs from both models has this cause. An output that clamps correctly in spite of
+  // the fault may count as int16 saturation.
   const int64_t caught = comparison.by_cause[static_cast<size_t>(mutant_.cause)];
   const bool is_saturation = mutant_.cause == Cause::kInt16Saturation;
   const int64_t saturated = comparison.by_cause[static_cast<size_t>(Cause::kInt16Saturation)];

@@ -1,5 +1,5 @@
-// What ONNX Runtime computed on an AVX2 machine (tests/data/onnxruntime-avx2): the reference predicts each
-// output, the library's saturating mode on AVX2 computes it. Layouts there are NCHW and OIHW, MatMul's B is
+// Outputs of ONNX Runtime on an AVX2 machine (tests/data/onnxruntime-avx2): the reference predicts each
+// output, and the library's saturating mode on AVX2 computes it. Layouts are NCHW and OIHW; MatMul's B is
 // K×N.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
     return std::filesystem::exists(kCases + GetParam() + "/" + name + ".npy");
   }
 
-  // The zero points of an 8-bit tensor; none where all are 0.
+  // The zero points of an 8-bit tensor; none if all are 0.
   static std::vector<int32_t> ZeroPoints(const std::string& name) {
     const support::NpyArray tensor = Tensor(name);
     std::vector<int32_t> zero_points;
@@ -86,7 +86,7 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
     return saturates ? Model::kMaddubs : Model::kExact;
   }
 
-  // What the library makes of it where pairs saturate as ONNX Runtime's, or where nothing does.
+  // The library's output, if pairs saturate as in ONNX Runtime, or if nothing saturates.
   template <class Operation>
   static void ExpectOfLibrary(Operation operation, const Bytes& expected) {
     if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
@@ -112,8 +112,7 @@ class OnnxRuntime : public testing::TestWithParam<std::string> {
   }
 };
 
-// ----- DynamicQuantizeLinear, and layers of it
-// ---------------------------------------------------------------
+// ----- DynamicQuantizeLinear, and layers of it -------------------------------------------------------------
 
 class DynamicQuantize : public OnnxRuntime {};
 
@@ -128,7 +127,7 @@ TEST_P(DynamicQuantize, EqualsTheQuantizer) {
   EXPECT_EQ(y, Tensor("output_y").bytes);
 }
 
-// An identity shows each of the kernels' numbers: (y − zero point)·scale.
+// An identity matrix shows each of the kernels' numbers: (y − zero point)·scale.
 TEST_P(DynamicQuantize, EqualsTheKernelsQuantizer) {
   const support::NpyArray x = Tensor("x");
   reference::Gemm gemm;
@@ -180,8 +179,7 @@ TEST_P(DynamicLinear, IsPredictedAndEqual) {
 INSTANTIATE_TEST_SUITE_P(All, DynamicLinear, testing::ValuesIn(CasesOf("dynamic_linear")),
                          [](const auto& name) { return name.param; });
 
-// ----- MatMulInteger and QLinearMatMul
-// -----------------------------------------------------------------------
+// ----- MatMulInteger and QLinearMatMul ---------------------------------------------------------------------
 
 class MatMul : public OnnxRuntime {};
 
@@ -206,8 +204,7 @@ INSTANTIATE_TEST_SUITE_P(Integer, MatMul, testing::ValuesIn(CasesOf("matmul_inte
 INSTANTIATE_TEST_SUITE_P(QLinear, MatMul, testing::ValuesIn(CasesOf("qlinear_matmul")),
                          [](const auto& name) { return name.param; });
 
-// ----- convolutions
-// ------------------------------------------------------------------------------------------
+// ----- convolutions ----------------------------------------------------------------------------------------
 
 // [outer][channels][inner] → [outer][inner][channels], of elements of `size` bytes: NCHW → NHWC, OIHW → OHWI.
 Bytes ChannelsLast(const support::NpyArray& tensor, size_t size) {
@@ -252,7 +249,7 @@ class Conv : public OnnxRuntime {
   }
 };
 
-// Pairs are of the flattened depth, (kh, kw, channel of the group): they cross taps where channels are odd.
+// Pairs are of the flattened depth (kh, kw, channel of the group): they cross taps if channels are odd.
 TEST_P(Conv, IsPredictedAndEqual) {
   reference::Conv conv = Read();
   const reference::ConvGeometry& g = conv.geometry;

@@ -1,4 +1,4 @@
-// Pairs that are found by probing are those of the arithmetic that computed the outputs.
+// Probing finds the pairs of the arithmetic that computed the outputs.
 #include "verify/studies/pair_probe.h"
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
@@ -27,7 +27,7 @@ constexpr uint64_t kU8S8 =
     Bits({INTACT_TARGET_GEMM, INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_GROUPS, INTACT_TARGET_CONV_DEPTHWISE,
           INTACT_TARGET_CONV_PADDING, INTACT_TARGET_A_ZERO_POINT, INTACT_TARGET_A_U8, INTACT_TARGET_B_S8});
 
-// Computes as a model does.
+// Computes by a model.
 class ModelTarget : public Target {
  public:
   explicit ModelTarget(Model model, uint64_t features = kU8S8 | INTACT_TARGET_BIT(INTACT_TARGET_C_S32))
@@ -43,7 +43,7 @@ class ModelTarget : public Target {
   const uint64_t features_;
 };
 
-// By operation; each has one combination of types.
+// The pairings by operation. Each operation has one combination of types.
 std::map<std::string, std::string> Pairings(const Target& target) {
   std::map<std::string, std::string> pairings;
   for (const ProbedPairs& pairs : ProbePairs(target, {})) {
@@ -107,7 +107,7 @@ TEST(PairProbe, ReportsOtherPairsAndOtherSums) {
   const std::vector<ProbedPairs> probed = ProbePairs(ModelTarget(quads), {});
   EXPECT_EQ(PairingOf(probed.front()), "other");
   EXPECT_EQ(InWords(probed.front()), "12 pairs: 0-2, 1-3, 4-6, 5-7, ...");
-  // Every second weight is odd, and 127 is.
+  // Every second weight is odd: 127.
   Model halved;
   halved.sum = Summation::kHalvedWeights;
   EXPECT_THAT(InWords(ProbePairs(ModelTarget(halved), {}).front()),
@@ -130,7 +130,7 @@ TEST(PairProbe, TextJoinsTypesWithTheSamePairs) {
             "  product, 1 row  u8s8bf16: none\n");
 }
 
-// A target that refuses all problems, or fails at them.
+// A target that refuses all problems, or fails for all.
 class Refuser : public ModelTarget {
  public:
   explicit Refuser(intact_status status) : ModelTarget(Model::kExact), status_(status) {}

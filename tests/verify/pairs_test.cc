@@ -9,12 +9,12 @@
 namespace intact::verify {
 namespace {
 
-// The worst weight alone: every activation pair, every partner.
+// Only the worst weight: every activation pair, every partner.
 TEST(PairMap, OneWeightByHand) {
   const PairMap map = MapPairs(127, 128, 1);
   EXPECT_EQ(map.inputs, 256 * 256 * 256);
   EXPECT_TRUE(map.Agrees());
-  // 127·a0 + w1·a1 > 32767, counted the slow way.
+  // Counts 127·a0 + w1·a1 > 32767 the slow way.
   ClampCount expected;
   for (int w1 = -128; w1 <= 127; ++w1) {
     for (int a0 = 0; a0 <= 255; ++a0) {
@@ -39,7 +39,7 @@ TEST(PairMap, ADisagreementIsNoticed) {
   EXPECT_FALSE(map.Agrees());
 }
 
-// Of the threads that are asked for, none, one or a few can be made.
+// Only none, one or a few of the requested threads can be made.
 TEST(PairMap, IsComputedOnTheThreadsThatThereAre) {
   for (const int most : {0, 2, 4}) {
     EXPECT_EQ(tests::InChild([most]() -> std::string {
@@ -52,7 +52,7 @@ TEST(PairMap, IsComputedOnTheThreadsThatThereAre) {
   }
 }
 
-#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)  // minutes otherwise
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)  // takes minutes otherwise
 TEST(PairMap, AllInputs) {
   const PairMap map = MapAllPairs(2);
   EXPECT_EQ(map.inputs, int64_t{1} << 32);

@@ -1,4 +1,4 @@
-// What the built-in peers are known to compute. A peer whose library was not found is skipped.
+// The known arithmetic of the built-in peers. A peer is skipped if its library was not found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// The names that tests give peers are those of their files.
+/// Tests name peers by their files.
 std::string FileOf(const std::string& peer) {
   return std::string(INTACT_PEERS_FOLDER) + "/intact_peer_" + peer + ".so";
 }
@@ -38,7 +38,7 @@ Result<Comparison> VerifyLine(const std::string& peer, const std::string& option
   return judgement.comparison;
 }
 
-/// A CPU may have less than a test holds a peer to.
+/// The CPU may lack the ISA that a test limits a peer to.
 #define INTACT_ASSERT_RAN(comparison)                                                   \
   if (!(comparison) && (comparison).error().message.find("lacks") != std::string::npos) \
     GTEST_SKIP() << (comparison).error().message;                                       \
@@ -117,9 +117,10 @@ TEST(OneDnn, HasScalesOfRowsInInnerProductsToo) {
 
 TEST(OneDnn, RefusesOptionsThatItDoesNotKnow) {
   INTACT_SKIP_WITHOUT("onednn");
-  EXPECT_THAT(WhyRefused("onednn", "isa=avx3"), HasSubstr("isa: 'avx3' is none of sse41 avx avx2"));
+  EXPECT_THAT(WhyRefused("onednn", "isa=avx3"),
+              HasSubstr("isa: 'avx3' is unknown; expected one of sse41 avx avx2"));
   EXPECT_THAT(WhyRefused("onednn", "isa=avx2,colour=red"), HasSubstr("unknown option 'colour'"));
-  EXPECT_THAT(WhyRefused("onednn", "avx2"), HasSubstr("options are KEY=VALUE: avx2"));
+  EXPECT_THAT(WhyRefused("onednn", "avx2"), HasSubstr("'avx2' is no option; expected KEY=VALUE"));
 }
 
 TEST(Xnnpack, IsExact) {
@@ -170,7 +171,7 @@ TEST(PyTorch, IsExactWithQnnpack) {
 TEST(PyTorch, ClampsPairsWithOneDnnBeforeVnni) {
   INTACT_SKIP_WITHOUT("pytorch");
   ExpectClampedPairs("pytorch", "engine=onednn,isa=avx2", "gemm u8s8u8 m=5 n=16 k=64 fill=bait");
-  EXPECT_THAT(WhyRefused("pytorch", "isa=avx2"), HasSubstr("isa= is for engine=onednn"));
+  EXPECT_THAT(WhyRefused("pytorch", "isa=avx2"), HasSubstr("isa= needs engine=onednn"));
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(Place, ChannelsAreThoseOfTheInput) {
   EXPECT_EQ(PairPlace(groups, 5, 2), "tap kh 0 kw 0, channels 6 7");
 }
 
-// From the target's bytes to the words: the second group's second output channel clamps one pair.
+// From the target's bytes to the text: one pair of the second group's second output channel clamps.
 TEST(Place, OfAPairThatClamps) {
   reference::Conv conv;
   conv.geometry = *Geometry("conv u8s8s32 in=1x2 c=4 o=4 kernel=1x2 groups=2");

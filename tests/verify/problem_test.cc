@@ -235,8 +235,7 @@ std::vector<int64_t> Weights(std::string_view line) {
   return {gemm.b.begin(), gemm.b.end()};
 }
 
-// The same bytes on every platform: these were made once, and may only change with the definition of a fill.
-// What would take the machine's memory is refused, wherever it is in the line.
+// Lines that would need more than the machine's memory are refused, wherever the size is in the line.
 TEST(ProblemText, RefusesWhatMemoryDoesNotHold) {
   for (const char* line : {
            "gemm u8s8s32 m=16777216 n=1 k=16",
@@ -278,7 +277,7 @@ TEST(MaterializeConv, HasTheShapesOfItsGeometry) {
   }
 }
 
-// A convolution of one tap is a GEMM, and gets its tensors.
+// A convolution of one tap is a GEMM, and gets the GEMM's tensors.
 TEST(MaterializeConv, OfOneTapIsTheGemm) {
   for (const Fill fill : AllFills()) {
     Problem conv = Parsed("conv u8s8u8 in=9 c=7 o=5 kernel=1 za=3 bias=f32 scale=channel act=clamp");
@@ -290,7 +289,7 @@ TEST(MaterializeConv, OfOneTapIsTheGemm) {
     EXPECT_EQ(reference::FromColumns(x.b, 5, 7), y.b) << ToString(fill);
     EXPECT_EQ(x.bias_f32, y.bias_f32);
     EXPECT_EQ(x.post_ops, y.post_ops);
-    // The padding of the odd channel counts among the activations that scales are made for.
+    // Scales depend on all activations, including the padding of the odd channel.
     EXPECT_EQ(x.scales.size(), y.scales.size());
   }
 }
@@ -536,7 +535,7 @@ TEST(Fill, BaitSaturatesInEverySecondRow) {
   }
 }
 
-// Pair sums of the row that is aimed at each column, and how many of them are `sum`.
+// Counts pair sums of the row that is made for each column, and how many of them are `sum`.
 int64_t CountPairSums(const reference::Gemm& gemm, int32_t sum) {
   int64_t count = 0;
   for (int64_t m = 0; m < std::min(gemm.m, 2 * gemm.n); ++m) {
@@ -573,7 +572,7 @@ TEST(Fill, BoundReachesTheCapacityOfInt16AndOneBeyond) {
   }
 }
 
-// What the fills promise of pairs, of the pairs of channels within a tap.
+// The properties that fills promise for pairs hold for pairs of channels within a tap.
 TEST(Fill, BaitSaturatesPairsOfChannels) {
   const reference::Conv conv = MaterializeConv(Parsed("conv u8s8s32 in=6x6 c=5 o=4 kernel=3x3 fill=bait"));
   const reference::Gemm gemm = reference::Lower(conv)[0];
@@ -602,7 +601,7 @@ TEST(Fill, BoundReachesTheCapacityUnderEveryTap) {
   EXPECT_EQ(taps_at_capacity.size(), 9u);
 }
 
-TEST(Fill, ConvolutionsStayWithinTheDeclaredRange) {
+TEST(Fill, ConvolutionsStayWithinTheActivationRange) {
   for (const Fill fill : AllFills()) {
     Problem problem = Parsed("conv u8s8s32 in=7x7 c=3 o=4 kernel=2x2 za=120 arangemin=100 arange=200");
     problem.fill = fill;
@@ -613,7 +612,7 @@ TEST(Fill, ConvolutionsStayWithinTheDeclaredRange) {
   }
 }
 
-TEST(Fill, StrayLeavesTheDeclaredRangeInEvery155thRow) {
+TEST(Fill, StrayLeavesTheActivationRangeInEvery155thRow) {
   const reference::Gemm gemm = MaterializeGemm(Parsed("gemm u8s8s32 m=311 n=1 k=33 arange=100 fill=stray"));
   for (int64_t m = 0; m < gemm.m; ++m) {
     const auto row = gemm.a.begin() + m * gemm.k;
@@ -637,7 +636,7 @@ TEST(Fill, OneHotRowsHaveOneActivation) {
   }
 }
 
-// Every key is in docs/problems.md.
+// docs/problems.md describes every key.
 TEST(ProblemLine, IsDocumented) {
   std::ifstream file(INTACT_SOURCE_DIR "/docs/problems.md");
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

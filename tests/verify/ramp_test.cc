@@ -24,7 +24,7 @@ std::vector<uint8_t> ModelOutputs(const Layer& layer, Model model) {
   return reference::Outputs(layer.gemm(), reference::Accumulators(layer.gemm(), model));
 }
 
-// What PyTorch itself computed.
+// Outputs that PyTorch itself computed.
 TEST(Ramp, FindsTheKinksOfPyTorchOnAvx2) {
   const Layer layer = Golden("u8_ramp_64x10");
   const auto saturating = ReadExpected(layer, "output_avx2.npy");
@@ -50,7 +50,7 @@ TEST(Ramp, AKinkThatNoPairMakesIsUnexplained) {
   EXPECT_FALSE(ramp.Passed());
 }
 
-// A kernel that clamps in exact mode is wrong, though the model explains it.
+// A kernel that clamps in exact mode is wrong, even if the model explains it.
 TEST(Ramp, SaturationDoesNotPassInExactMode) {
   const Layer layer = BuiltinLayers()[0];
   Ramp ramp = FindKinks(layer, ModelOutputs(layer, Model::kMaddubs));

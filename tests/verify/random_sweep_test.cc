@@ -1,4 +1,4 @@
-// Problems that are drawn: valid, of all kinds, at the edges of blocks; and a sweep of them.
+// Random problems: valid, of all kinds, at the edges of blocks; and a sweep of them.
 #include "verify/sweep/random_sweep.h"
 #include "core/isas.h"
 #include "core/types.h"
@@ -75,7 +75,7 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     if (p.IsDynamic()) Note(&met, "source ", p.source);
     Note(&met, "rows' zero points ", p.row_zero_points);
     Note(&met, "pointers ", p.item_pointers);
-    Note(&met, "own B ", p.runtime_b);
+    Note(&met, "runtime B ", p.runtime_b);
     Note(&met, "A by columns ", p.a_by_columns);
     Note(&met, "by columns ", p.b_by_columns);
     Note(&met, "check ", p.range_check);
@@ -143,7 +143,7 @@ TEST(RunRandomSweep, FindsNothing) {
   EXPECT_THAT(ToText(result), HasSubstr("random problems: 150\n"));
 }
 
-// In s32, as the reference has them, but for one output where `IsWrong()`.
+// The reference's s32 outputs, with one wrong output if `IsWrong()`.
 class Sums : public GemmTarget {
  public:
   std::string Name() const override { return "sums"; }
@@ -162,7 +162,7 @@ class Sums : public GemmTarget {
   virtual bool IsWrong(const reference::Gemm& /*gemm*/) const { return true; }
 };
 
-// Wrong with one row after a problem of more.
+// Wrong for one row after a problem with more rows.
 class Resentful final : public Sums {
  public:
   std::unique_ptr<Target> Fresh() const override { return std::make_unique<Resentful>(); }
@@ -174,7 +174,7 @@ class Resentful final : public Sums {
   mutable int64_t rows_ = 1;
 };
 
-TEST(RunRandomSweep, TellsOnWhatEarlierCallAFailureDepends) {
+TEST(RunRandomSweep, ReportsOnWhatEarlierCallAFailureDepends) {
   const Resentful target;
   const RandomSweepResult result = RunRandomSweep(
       {}, target, TakesOf(target), [](const RandomSweepResult& now) { return now.sweep.failures.empty(); });
@@ -182,7 +182,7 @@ TEST(RunRandomSweep, TellsOnWhatEarlierCallAFailureDepends) {
   EXPECT_THAT(result.sweep.failures[0].minimised_reason, HasSubstr("wrong after 'gemm u8s8s32 m="));
 }
 
-// Wrong each so many runs, whatever the process.
+// Wrong in every n-th run, also in a new process.
 class Flickering final : public Sums {
  public:
   explicit Flickering(int period) : runs_(std::make_shared<int>(0)), period_(period) {}

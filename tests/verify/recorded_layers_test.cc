@@ -1,6 +1,6 @@
-// What FBGEMM computed on a CPU with AVX2 and no VNNI (PyTorch 2.13.0), against the library's saturating
-// kernels with INTACT_PAIRING_FLATTENED: the same accumulators. tests/data/torch-2.13-avx2 has a part of the
-// layers; INTACT_RECORDED_LAYERS names a folder of more, each with output_fbgemm_avx2.npy.
+// Outputs of FBGEMM on a CPU with AVX2 and without VNNI (PyTorch 2.13.0), compared with the library's
+// saturating kernels with INTACT_PAIRING_FLATTENED: equal accumulators. tests/data/torch-2.13-avx2 has some
+// of the layers. INTACT_RECORDED_LAYERS names a folder with more, each with output_fbgemm_avx2.npy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::vector<uint8_t>;
 
-// The folders of layers, by name; of no folder one without a name.
+// The layers' folders, by name. If there is no folder: one without a name.
 std::vector<std::string> LayersIn(const char* folder) {
   if (folder == nullptr) return {""};
   std::vector<std::string> folders;
@@ -67,8 +67,8 @@ int64_t Fbgemm::outputs_ = 0;
 int64_t Fbgemm::clamped_ = 0;
 int64_t Fbgemm::rounded_ = 0;
 
-// FBGEMM rounds otherwise, so its outputs are made of the library's sums by its own rounding. The library's
-// own outputs may be one off.
+// FBGEMM rounds differently, so its rounding is applied to the library's sums. The library's own outputs may
+// be one off.
 TEST_P(Fbgemm, HasTheSumsOfTheLibrary) {
   if (GetParam().empty()) GTEST_SKIP() << "INTACT_RECORDED_LAYERS names no folder of recorded layers";
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");

@@ -1,4 +1,4 @@
-// Two machines' reports: the same bytes, or which problem differs.
+// Reports of two machines: equal bytes, or the problem that differs.
 #include "verify/report/report_compare.h"
 
 #include <gmock/gmock.h>
@@ -141,7 +141,7 @@ TEST_F(ReadDigestsTest, ReadsAReportOfTargets) {
   EXPECT_EQ(digests->machine, "mine 1, mine 2 on X");
   ASSERT_EQ(digests->runs.size(), 2u);
   EXPECT_EQ(digests->runs[1].target, "b.so");
-  const Result<ReportComparison> itself = CompareReports(*digests, *digests);  // target by target
+  const Result<ReportComparison> itself = CompareReports(*digests, *digests);  // each target with itself
   ASSERT_TRUE(itself) << itself.error().message;
   EXPECT_EQ(itself->problems, 2);
   EXPECT_TRUE(itself->Same());

@@ -24,7 +24,7 @@ Result<Shard> Parse(const std::string& text, const Variables& variables = {}) {
   });
 }
 
-/// What it says of `text`; "" if that is a shard.
+/// The error for `text`; "" if it is a shard.
 std::string Refusal(const std::string& text, const Variables& variables = {}) {
   return Parse(text, variables).error().message;
 }
@@ -65,15 +65,15 @@ TEST(ParseShard, TheEnvironmentIsReadOnlyWhenItIsAskedFor) {
 TEST(ParseShard, SlurmArrays) {
   EXPECT_EQ(*Parse("auto", kSlurm), (Shard{3, 8}));
   EXPECT_EQ(*Parse("auto/8", kSlurm), (Shard{3, 8}));
-  // From 0 on; in steps.
+  // Numbered from 0; numbered in steps.
   EXPECT_EQ(*Parse("auto", With(kSlurm, {{"SLURM_ARRAY_TASK_MIN", "0"}})), (Shard{4, 8}));
   EXPECT_EQ(*Parse("auto", With(kSlurm, {{"SLURM_ARRAY_TASK_STEP", "2"}})), (Shard{2, 8}));
-  // One task again: `sbatch --array=3`.
+  // A single task: `sbatch --array=3`.
   const Variables again = With(kSlurm, {{"SLURM_ARRAY_TASK_MIN", "3"}, {"SLURM_ARRAY_TASK_COUNT", "1"}});
   EXPECT_EQ(*Parse("auto/8", again), (Shard{3, 8}));
   EXPECT_EQ(*Parse("auto", again), (Shard{1, 1}));
 
-  // 1,3,7: no even steps.
+  // 1,3,7: not in even steps.
   const Variables uneven = With(kSlurm, {{"SLURM_ARRAY_TASK_ID", "7"}, {"SLURM_ARRAY_TASK_COUNT", "3"}});
   EXPECT_THAT(Refusal("auto", uneven), HasSubstr("SLURM_ARRAY_TASK_ID=7: is not among 3 ids from 1 on"));
   EXPECT_THAT(Refusal("auto", With(kSlurm, {{"SLURM_ARRAY_TASK_STEP", "3"}})), HasSubstr("in steps of 3"));
@@ -106,7 +106,7 @@ TEST(ParseShard, RanksOfMpi) {
 TEST(ParseShard, OneOfSeveralLaunchersMustBeMeant) {
   EXPECT_THAT(Refusal("auto", With(kSlurm, kOpenMpi)),
               HasSubstr("SLURM_ARRAY_TASK_ID and OMPI_COMM_WORLD_RANK are set"));
-  // srun starts a task of an array as a single rank.
+  // srun starts the task of an array as a single rank.
   const Variables single = {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}};
   EXPECT_EQ(*Parse("auto/8", With(kSlurm, single)), (Shard{3, 8}));
   EXPECT_EQ(*Parse("auto", With(kOpenMpi, single)), (Shard{4, 4}));
@@ -147,8 +147,8 @@ TEST(Deal, AShardIsThoseProblemsInTheirOrder) {
   }
 }
 
-// Nanoseconds, as least squares over the sweep of AVX2 had them: for a problem, a multiply-add of the
-// reference, and an element of A, B or C.
+// Nanoseconds by least squares over the sweep on AVX2: for a problem, for a multiply-add of the reference,
+// and for an element of A, B or C.
 double Nanoseconds(const Problem& p) {
   constexpr double kProblem = 310'000, kMultiplyAdd = 0.6, kElement = 28;
   double outputs = static_cast<double>(p.batch * p.m * p.n),

@@ -1,4 +1,4 @@
-// Sweeps of the command line in shards: processes that Slurm, Kubernetes and mpirun would start, and
+// Sweeps by the command line in shards: processes that Slurm, Kubernetes and mpirun would start, and
 // processes that are killed.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ namespace {
 using intact::tests::Outcome;
 using testing::HasSubstr;
 
-/// A sweep that every machine has.
+/// An ISA that every machine has.
 const std::string kIsa = intact_isa_available(INTACT_ISA_AVX2) != 0 ? "avx2" : "portable";
 const std::string kSweep = fmt::format("verify sweep --quick --isa {} ", kIsa);
 
@@ -35,7 +35,7 @@ class Sharding : public intact::tests::BinaryTest {
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
   std::string Quoted(const std::string& name) const { return fmt::format("'{}'", Path(name)); }
 
-  /// Runs the sweep with these arguments and `--json name`; the JSON.
+  /// Runs the sweep with these arguments and `--json name`, and returns the JSON.
   std::string Sweep(const std::string& arguments, const std::string& name,
                     const std::string& environment = "") const {
     const Outcome outcome = Run(kSweep + arguments + " --json " + Quoted(name), environment);
@@ -44,7 +44,7 @@ class Sharding : public intact::tests::BinaryTest {
   }
 };
 
-// A failure of random problems is planted: our kernels have none.
+// Plants a failure of random problems, because our kernels have none.
 TEST_F(Sharding, RandomFindingsAreMerged) {
   const auto sweep = [this](const std::string& shard) {
     const std::string name = shard.substr(0, 1) + ".json";
@@ -89,7 +89,7 @@ TEST_F(Sharding, MergedShardsAreTheSweepUnsharded) {
     EXPECT_EQ(merged.out, text);
     EXPECT_TRUE(Contents(Path("m.json")) == whole);
   }
-  // What does not belong together is told, and nothing is written.
+  // Reports that do not belong together are an error, and nothing is written.
   const std::string merge = fmt::format("verify merge {} ", Quoted("x.json"));
   const std::string first = Quoted("1.json") + " ", second = Quoted("2.json") + " ";
   ExpectBadInput(merge + second, "intact: shard 1/3, 3/3 are missing");
@@ -138,8 +138,7 @@ TEST_F(Sharding, AJournalIsOfOneSweep) {
   ExpectBadInput(kSweep + "--journal /dev/full", "/dev/full: cannot be written");
 }
 
-// The ranks of one job, which have their command in common: they run at once, and find their shards in what
-// mpirun tells them.
+// The ranks of a job have one command. They run at once, and find their shards in mpirun's variables.
 TEST_F(Sharding, ProcessesUnderMpirun) {
   if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no mpirun: install openmpi-bin";
   const std::string whole = Sweep("", "whole.json");
@@ -159,7 +158,7 @@ TEST_F(Sharding, ProcessesUnderMpirun) {
   }
 }
 
-/// Starts the sweep, with its output thrown away, and kills it after `delay`. Whether it had ended before.
+/// Starts the sweep without output, and kills it after `delay`. Returns whether it had ended before.
 bool RunAndKill(const std::vector<std::string>& arguments, std::chrono::microseconds delay) {
   const pid_t child = fork();
   if (child == 0) {
@@ -181,8 +180,8 @@ bool RunAndKill(const std::vector<std::string>& arguments, std::chrono::microsec
   return true;
 }
 
-// Killed again and again at drawn times: what the journal has stays there as it is, each kill loses nothing
-// but what was under way, and in the end each problem is there once.
+// Killed repeatedly at random times. The journal keeps its contents, each kill loses only problems that were
+// running, and in the end each problem is there once.
 TEST_F(Sharding, KillsLoseOnlyWhatIsUnderWay) {
   const auto start = std::chrono::steady_clock::now();
   const std::string whole = Sweep("--journal " + Quoted("whole.journal"), "whole.json");
@@ -204,7 +203,7 @@ TEST_F(Sharding, KillsLoseOnlyWhatIsUnderWay) {
     if (now.size() > kept.size()) ++kills_with_progress;
     before = now;
     ASSERT_FALSE(std::filesystem::exists(json));
-    if (kills == 25) {  // slow machines, or few: they need not die for ever
+    if (kills == 25) {  // a slow or small machine: the kills must end
       EXPECT_TRUE(Sweep("--journal " + Quoted("journal"), "killed.json") == whole);
       break;
     }
@@ -213,13 +212,13 @@ TEST_F(Sharding, KillsLoseOnlyWhatIsUnderWay) {
   EXPECT_GE(kills_with_progress, 2);
   EXPECT_TRUE(Contents(json) == whole);
   RecordProperty("kills", kills);
-  // No problem was recorded twice, so none that was recorded was run again.
+  // No problem was recorded twice, so no recorded problem was run again.
   EXPECT_TRUE(Contents(journal) == Contents(Path("whole.journal")));
   const std::vector<std::string> lines = intact::support::SplitJournal(Contents(journal)).lines;
   EXPECT_EQ(std::set<std::string>(lines.begin(), lines.end()).size(), lines.size());
 }
 
-// Two processes would both run what is missing.
+// Two processes would both run the missing problems.
 TEST_F(Sharding, AJournalHasOneProcess) {
   const auto journal = intact::support::Journal::Open(Path("journal"));
   ASSERT_TRUE(journal);

@@ -19,7 +19,7 @@ uint64_t DigestOf(int workers) {
   return RunSoak(options, [](const SoakState&) { return true; }).digest;
 }
 
-// Of the workers that are asked for, none, one or a few can be made.
+// Only none, one or a few of the requested workers can be made.
 TEST(Soak, RunsOnTheThreadsThatThereAre) {
   const std::string expected = tests::InChild([] { return std::to_string(DigestOf(2)); });
   for (const int most : {0, 2, 4}) {
@@ -32,7 +32,7 @@ TEST(Soak, RunsOnTheThreadsThatThereAre) {
   }
 }
 
-TEST(Soak, IsToldWhenToStopWithoutThreads) {
+TEST(Soak, LearnsWhenToStopWithoutThreads) {
   EXPECT_EQ(tests::InChild([]() -> std::string {
               if (const std::string why = tests::LimitProcesses(0); !why.empty()) return why;
               int64_t runs = 0;

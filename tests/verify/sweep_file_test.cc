@@ -21,7 +21,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Right, wrong where that is soon explained, broken or not there, by the number of columns.
+/// Depending on the number of columns: right, wrong with a simple explanation, failing, or refusing.
 class MoodyTarget : public ReferenceTarget {
  public:
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
@@ -82,7 +82,7 @@ class SweepFile : public testing::Test {
     return text.str();
   }
 
-  /// Runs what the journal `path` does not know, and ends with an error after `most` problems.
+  /// Runs the problems that the journal `path` lacks, and ends with an error after `most` problems.
   static Result<SweepResult> RunJournaled(const std::string& path, const SweepRun& run,
                                           std::span<const Problem> problems, const Target& target,
                                           int64_t most = INT64_MAX) {
@@ -102,7 +102,7 @@ class SweepFile : public testing::Test {
   const std::string folder_ = tests::TempPath();
 };
 
-/// What a sweep of a moody target might find, made up.
+/// A made-up result of a sweep over a moody target.
 SweepResult MadeUp(std::span<const Problem> problems, support::Journal* journal) {
   SweepResult result;
   MinimisedChoice choice;
@@ -125,7 +125,7 @@ SweepResult MadeUp(std::span<const Problem> problems, support::Journal* journal)
         }
       }
       if (hash % 3 == 0 || !outcome.outputs) {
-        const char kind = static_cast<char>('a' + hash % 23 % 19);  // more of some kinds
+        const char kind = static_cast<char>('a' + hash % 23 % 19);  // some kinds are more frequent
         outcome.failure = fmt::format("output {} differs \xff{}", hash, kind);
         outcome.kind = std::string(1, kind);
       }
@@ -187,14 +187,14 @@ TEST_F(SweepFile, MergedShardsAreTheWholeByteForByte) {
   }
 }
 
-// Wherever the journal ends, the rest is run, and nothing else: the first problem of which no newline is
-// there, and those after it.
+// Wherever the journal is cut, exactly the other problems run: from the first problem whose newline is
+// missing.
 TEST_F(SweepFile, AJournalIsResumedWhereverItIsCut) {
   const SweepRun run = QuickRun();
   const std::vector<Problem> all = run.AllProblems();
   std::vector<Problem> problems;
   int64_t found = 0;
-  for (const int64_t remainder : {2, 3, 5, 2, 1}) {  // of 7, 5 and 11: each mood
+  for (const int64_t remainder : {2, 3, 5, 2, 1}) {  // of 7, 5 and 11: each kind
     const auto is_next = [&](const Problem& p) {
       return !p.conv && p.m * p.n * p.k < 5000 && p.batch == 1 && p.n % 7 == remainder;
     };
@@ -212,7 +212,7 @@ TEST_F(SweepFile, AJournalIsResumedWhereverItIsCut) {
   ASSERT_EQ(lines.lines.size(), 1 + problems.size());
   ASSERT_FALSE(result->failures.empty() || result->skips.empty());
   ASSERT_LE(result->failures.size(), kMaxMinimised) << "for `known` below has none of them";
-  std::vector<int64_t> runs_from;  // problem i on
+  std::vector<int64_t> runs_from;  // problem i and later ones
   for (size_t i = 0; i <= problems.size(); ++i) {
     target.runs = 0;
     SweepOutcomes known;
@@ -296,7 +296,7 @@ TEST_F(SweepFile, AJournalIsResumedWhateverBytesOptionsHave) {
   }
 }
 
-// `line`, an object, as a journal has it.
+// `line`, an object, with a journal's checksum.
 std::string Checked(std::string line) {
   const std::string check = fmt::format("{:016x}", support::Fnv1a(line));
   line.pop_back();
@@ -328,7 +328,7 @@ TEST_F(SweepFile, FilesThatAreNoJournalsStayAsTheyAre) {
               HasSubstr("line 2: is not as a sweep writes it: a problem has no outcome"));
   EXPECT_THAT(refusal(header + Checked("}{}") + "\n"), HasSubstr("line 2: malformed JSON"));
   EXPECT_THAT(refusal(good + good.substr(header.size())), HasSubstr("' twice"));
-  // One changed digit, in a line or in the first: nothing is resumed.
+  // One changed digit, in a line or in the first line: nothing is resumed.
   for (const std::string& key : {std::string("\"digest\":\""), std::string("\"problems_digest\":\"")}) {
     std::string changed = good;
     char& digit = changed[changed.find(key) + key.size()];

@@ -70,11 +70,11 @@ TEST(SweepProblems, MeetEveryQuantizationAndBatch) {
     if (p.IsDynamic()) met.insert(quantization + " " + std::string(ToString(p.numbers)));
     if (p.IsDynamic()) met.insert("source " + std::string(ToString(p.source)));
     if (p.batch == 1) continue;
-    met.insert(fmt::format("batch, pointers {} own B {}", p.item_pointers, p.runtime_b));
+    met.insert(fmt::format("batch, pointers {} runtime B {}", p.item_pointers, p.runtime_b));
     met.insert("batch, by columns " + std::to_string(p.b_by_columns) + " " + types);
     met.insert("batch, A by columns " + std::to_string(p.a_by_columns) + " " + types);
-    if (p.runtime_b) met.insert("own B, scale " + std::to_string(static_cast<int>(p.scale)));
-    if (p.runtime_b) met.insert("own B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
+    if (p.runtime_b) met.insert("runtime B, scale " + std::to_string(static_cast<int>(p.scale)));
+    if (p.runtime_b) met.insert("runtime B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
   }
   constexpr size_t kOutputs = core::kOutputTypes.size(), kSources = core::kSourceTypes.size();
   EXPECT_EQ(met.size(), (4 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * 2 * kOutputs + 7 + 4)
@@ -111,7 +111,7 @@ void AddEdgesOfTransposed(const reference::ConvGeometry& g, std::set<std::string
   }
 }
 
-// What a geometry is at the edge of.
+// Adds the edge cases that a geometry has.
 void AddEdges(const reference::ConvGeometry& g, std::set<std::string>* met) {
   met->insert("dims " + std::to_string(g.dims));
   met->insert("batch " + std::to_string(g.batch));
@@ -249,7 +249,7 @@ TEST(RunSweep, TheLibraryPassesOnEveryIsaOfThisMachine) {
 
 TEST(LongRunSweep, TheLibraryPassesOnEveryIsaOfThisMachine) { ExpectThatTheLibraryPasses(1); }
 
-// How many the problem adds up.
+// The number of products that the problem adds.
 int64_t Products(const Problem& p) {
   if (!p.conv) return p.m * p.n * p.k;
   return p.conv->OutputPixels() * p.conv->Taps() * p.conv->GroupInputs() * p.conv->output_channels;
@@ -269,7 +269,7 @@ TEST(RunSweep, FindsEveryMutantAndMinimisesIt) {
       const size_t step = is_rare ? 1 : problems[i].conv ? 3 : 5;
       if ((i % step == 0 && small) || problems[i].k > 60000) some.push_back(problems[i]);
     }
-    // A few at a time, until one fails: the others would be explained as well, which takes long.
+    // A few at a time, until one fails: explaining others would take long.
     SweepResult result;
     for (std::span<const Problem> rest = some; result.failures.empty() && !rest.empty();) {
       const std::span<const Problem> part = rest.first(std::min<size_t>(16, rest.size()));
@@ -287,7 +287,7 @@ TEST(RunSweep, FindsEveryMutantAndMinimisesIt) {
   }
 }
 
-// A target that no machine has.
+// A target that is never available.
 class NoTarget : public Target {
  public:
   explicit NoTarget(intact_status status) : status_(status) {}
@@ -316,7 +316,7 @@ TEST(RunSweep, CountsSkipsAndReportsErrors) {
   EXPECT_EQ(VerdictText(failed), "FAILED: 3 of 3 problems\n");
 }
 
-// Wrong in its last output where m, n or k leave a rest by 16, with A of one type.
+// Wrong in its last output if m, n or k have a tail modulo 16, with A of one type.
 class WrongAtATail : public ReferenceTarget {
  public:
   WrongAtATail(int64_t reference::Gemm::*size, int64_t rest, intact_type a_type)
@@ -352,7 +352,7 @@ TEST(SweepProblems, ShowAFaultAtAnyTailEvenIfQuick) {
 
 TEST(SweepProblems, HaveEveryOthersOfChannelsAndOfWidths) {
   constexpr std::array kAny = {INTACT_ISA_ANY};
-  std::map<bool, std::array<std::set<std::pair<intact_type, int64_t>>, 3>> met;  // of depthwise ones or not
+  std::map<bool, std::array<std::set<std::pair<intact_type, int64_t>>, 3>> met;  // depthwise ones or others
   for (const Problem& p : SweepProblems(kAny, kExact, Effort::kQuick)) {
     if (!p.conv || p.b_type != INTACT_S8 || p.c_type != INTACT_S32) continue;
     auto& [inputs, outputs, widths] = met[p.conv->groups > 1 && p.conv->GroupInputs() == 1];
@@ -366,7 +366,7 @@ TEST(SweepProblems, HaveEveryOthersOfChannelsAndOfWidths) {
   }
 }
 
-// A fault may want two rests at once.
+// A fault may need two tails at once.
 TEST(SweepProblems, HaveAllPairsOfTailsByEight) {
   constexpr std::array kAny = {INTACT_ISA_ANY};
   std::set<std::pair<int64_t, int64_t>> mn, mk, nk;
@@ -374,7 +374,7 @@ TEST(SweepProblems, HaveAllPairsOfTailsByEight) {
   size_t gemms = 0;
   for (const Problem& p : SweepProblems(kAny, kExact, Effort::kQuick)) {
     if (p.conv) continue;
-    if (++gemms > 64) break;  // the others may have some by chance
+    if (++gemms > 64) break;  // larger ones may have some by chance
     mn.insert({p.m % 8, p.n % 8});
     mk.insert({p.m % 8, p.k % 8});
     nk.insert({p.n % 8, p.k % 8});
@@ -417,7 +417,7 @@ TEST(RunSweep, ReportsProgress) {
 }
 
 TEST(Judge, ASaturatingTargetMustSaturate) {
-  // Exact where it should clamp: no output differs from the exact reference, and yet it is wrong.
+  // Exact although it should clamp: no output differs from the exact reference, but it is wrong.
   const auto problem = Problem::Parse("gemm u8s8s32 m=4 n=8 k=16 fill=bait mode=saturating isa=avx2");
   class ExactTarget : public ReferenceTarget {
     Result<std::vector<uint8_t>> Run(const reference::Operation& operation,

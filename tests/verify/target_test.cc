@@ -1,5 +1,5 @@
-// Plug-ins as targets: what is loaded, what is skipped, and planted faults, each of which must be found, told
-// for what it is, brought down to a small problem, and leave the sweep going.
+// Plug-ins as targets: loading, skipping, and planted faults. Each fault must be found, named and minimised,
+// and the sweep must continue.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ namespace {
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-// Each of its runs takes the deadline, or longer.
+// Whether each run takes until the deadline or longer.
 bool Hangs(const std::string& fault) { return fault == "hang" || fault == "closes" || fault == "flood"; }
 
 Result<std::unique_ptr<Target>> Faulty(const std::string& fault) {
@@ -54,8 +54,8 @@ Result<std::unique_ptr<Target>> Faulty(const std::string& fault) {
   return IsolatedTarget::Start([fault] { return PluginTarget::Open(INTACT_FAULTY_TARGET, fault); }, deadline);
 }
 
-// A part of the standard list that has all shapes, fills, strides and thread counts that GEMMs u8×s8
-// come in, and the outputs that the faulty target has.
+// Part of the standard list. It has all shapes, fills, strides and thread counts of GEMMs u8×s8, and the
+// faulty target's outputs.
 std::vector<Problem> SomeProblems() {
   constexpr std::array kIsa = {INTACT_ISA_ANY};
   constexpr std::array kMode = {INTACT_EXACT};
@@ -134,7 +134,7 @@ TEST(Plugin, ThatCannotBeLoadedSaysWhy) {
               HasSubstr("while it was loaded, the target aborted"));
 }
 
-// The processes that the faulty target says it leaves behind.
+// The processes that the faulty target leaves behind.
 class Children {
  public:
   Children() : path_(testing::TempDir() + fmt::format("intact_target_test_children_{}", getpid())) {
@@ -154,7 +154,7 @@ class Children {
     for (pid_t child = 0; file >> child;) all.push_back(child);
     return all;
   }
-  // Those that are left after at most two seconds.
+  // The processes that are left after at most two seconds.
   std::vector<pid_t> Left() const {
     std::vector<pid_t> left = All();
     for (int i = 0; i < 200 && !left.empty(); ++i) {
@@ -176,7 +176,7 @@ RunOptions Named(const std::string& line) {
 
 reference::Gemm SmallGemm() { return MaterializeGemm(*Problem::Parse("gemm u8s8s32 m=2 n=3 k=4")); }
 
-// In its own session or in another.
+// Leaves a process in its own session or in another.
 class Leaving : public testing::TestWithParam<const char*> {};
 
 TEST_P(Leaving, EndsWithAllThatItStarted) {
@@ -209,7 +209,7 @@ TEST_P(Leaving, EndsWithAllThatItStartedWhenTheVerifierIsKilled) {
 INSTANTIATE_TEST_SUITE_P(, Leaving, testing::Values("leaves_children", "leaves_daemons"),
                          [](const auto& test) { return std::string(test.param); });
 
-// Which leaves copies of the worker that would go on in its place.
+// The call leaves copies of the worker, which would continue in its place.
 TEST(Isolated, GetsOneAnswerOfACallThatReturnsTwice) {
   const Result<std::unique_ptr<Target>> target = Faulty("returns_twice");
   ASSERT_TRUE(target) << target.error().message;
@@ -233,7 +233,7 @@ TEST(Isolated, HasOpenWhatIsItsOwn) {
   std::remove(path.c_str());
 }
 
-TEST(Isolated, TellsACrashBetweenCallsByTheOneBefore) {
+TEST(Isolated, ReportsACrashBetweenCallsByTheOneBefore) {
   const Result<std::unique_ptr<Target>> target = Faulty("crashes_later");
   ASSERT_TRUE(target) << target.error().message;
   ASSERT_TRUE((*target)->Run(SmallGemm(), Named("the first")));
@@ -245,7 +245,7 @@ TEST(Isolated, TellsACrashBetweenCallsByTheOneBefore) {
   EXPECT_TRUE((*target)->Run(SmallGemm(), Named("the third")));
 }
 
-TEST(Isolated, TellsACrashBeforeTheFirstCall) {
+TEST(Isolated, ReportsACrashBeforeTheFirstCall) {
   const Result<std::unique_ptr<Target>> target = Faulty("crashes_unused");
   ASSERT_TRUE(target) << target.error().message;
   usleep(600000);
@@ -303,7 +303,7 @@ TEST(TellingLine, IsTheErrorOrTheLast) {
             "==7==ERROR: AddressSanitizer: heap");
 }
 
-// Isolation itself makes no difference, to any kind of operation.
+// Isolation changes no results, for any kind of operation.
 TEST(Isolated, ComputesWhatTheTargetDoes) {
   const auto isolated = IsolatedTarget::Start(
       []() -> Result<std::unique_ptr<Target>> { return std::unique_ptr<Target>(new ReferenceTarget()); });
@@ -328,7 +328,7 @@ TEST(Claim, IsWhatATargetIsHeldTo) {
   EXPECT_TRUE(SweepClaiming("maddubs=maddubs").Passed());
   EXPECT_TRUE(SweepClaiming("maddubs=any").Passed());
   EXPECT_TRUE(SweepClaiming("=any").Passed());
-  const SweepResult few = SweepClaiming("swapped_pair_u8=any");  // of some problems few outputs differ
+  const SweepResult few = SweepClaiming("swapped_pair_u8=any");  // for some problems few outputs differ
   EXPECT_TRUE(few.Passed()) << ToText(few);
   EXPECT_GT(few.cells.at(0).differing, 0);
   EXPECT_EQ(few.cells.at(0).Unexplained(), 0);
@@ -360,7 +360,7 @@ TEST(Claim, ThatIsUntrueIsAnsweredByWhatIsComputed) {
   EXPECT_THAT(SweepClaiming("=maddubs").failures.at(0).reason, HasSubstr("; all are exact"));
 }
 
-// Each of its hangs would take the deadline.
+// Each hang would take until the deadline.
 TEST(Minimised, IsAHangToo) {
   const auto target = IsolatedTarget::Start(
       [] { return PluginTarget::Open(INTACT_FAULTY_TARGET, "hang_of_rows"); }, std::chrono::seconds(4));
@@ -373,7 +373,7 @@ TEST(Minimised, IsAHangToo) {
   EXPECT_EQ(sweep.failures[0].minimised_reason, "the target did not return within 4 s");
 }
 
-// Failures of one kind, however many, hide no others.
+// Failures of one kind do not hide others, however many they are.
 TEST(Minimised, AreSomeOfEachKind) {
   const SweepResult sweep = SweepClaiming("many_and_few");
   const auto few = std::ranges::find_if(sweep.failures, [](const SweepFailure& failure) {
@@ -385,7 +385,7 @@ TEST(Minimised, AreSomeOfEachKind) {
   EXPECT_THAT(ToText(sweep), HasSubstr("FAILED: " + few->minimised_reason));
 }
 
-// One output has many explanations: that of the problem which it comes from is kept.
+// An output has many explanations. The minimised problem keeps the explanation of the original one.
 TEST(Minimised, HasTheReasonOfWhatItIsMadeOf) {
   struct Kept {
     const char *fault, *words;
@@ -444,7 +444,7 @@ TEST(TargetReport, SaysWhatEachComputes) {
   EXPECT_THAT(ToText(report), HasSubstr("pairs of adjacent depths clamped to int16 (maddubs)"));
 }
 
-// What a file of C says when it is compiled with the plug-in, and its exit status.
+// The message of a C file compiled with the plug-in, and its exit status.
 struct Said {
   std::string text;
   int status = -1;
@@ -457,7 +457,7 @@ Said Shell(const std::string& command) {
   return {{text.data(), size}, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)};
 }
 
-// By `command`, less "cc", which stands in the code or is as that.
+// Compiles with `command` without "cc", which is in the code or is the command.
 Said CompileAndRun(const std::string& code, const std::string& file, const std::string& command) {
   const std::string folder = fmt::format("{}intact_reproducer_{}", testing::TempDir(), getpid());
   std::filesystem::create_directories(folder);
@@ -483,7 +483,7 @@ std::optional<std::string> ReproducerOf(const std::string& fault, const std::str
   return code ? std::optional(*code) : std::nullopt;
 }
 
-// As the comment at the head of the file says.
+// Compiled as the comment at the head of the file says.
 Said RunReproducer(const std::string& code) {
   const std::string begin = "Without it: cc ", end = " && ./failure";
   const size_t from = code.find(begin) + begin.size();
@@ -507,7 +507,7 @@ TEST(Reproducer, FailsWithoutIntact) {
   EXPECT_EQ(claiming.status, 1);
   EXPECT_THAT(claiming.text, ContainsRegex("instead of -?32767|instead of -32768"));
   EXPECT_EQ(Reproduce("reads_beyond", "gemm u8s8s32 m=1 n=1 k=1").status,
-            128 + SIGSEGV);  // as a shell tells it
+            128 + SIGSEGV);  // as a shell reports it
   const Said error = Reproduce("error", "gemm u8s8s32 m=1 n=1 k=1");
   EXPECT_EQ(error.status, 1);
   EXPECT_THAT(error.text, HasSubstr("status 4: no kernel for 1 rows"));
@@ -529,7 +529,7 @@ TEST(Reproducer, IsOfEachKindOfOperation) {
   EXPECT_THAT(f32.text, ContainsRegex("column 2 is -?[0-9.]+e-[0-9]+ instead of "));
 }
 
-TEST(Reproducer, KeepsToADeclaredRange) {
+TEST(Reproducer, KeepsToAnActivationRange) {
   const std::optional<std::string> code =
       ReproducerOf("maddubs", "gemm u8s8s32 m=2 n=3 k=8 fill=bait za=64 arangemin=64");
   ASSERT_TRUE(code);
@@ -539,7 +539,7 @@ TEST(Reproducer, KeepsToADeclaredRange) {
   EXPECT_EQ(smallest, 64);
 }
 
-TEST(Reproducer, TellsTheReasonOfItsOwnValues) {
+TEST(Reproducer, ReportsTheReasonOfItsOwnValues) {
   const std::optional<std::string> code = ReproducerOf("maddubs", "gemm u8s8s32 m=1 n=1 k=4 fill=bait");
   ASSERT_TRUE(code);
   const size_t value = code->find("expected[] = {");
@@ -591,12 +591,12 @@ TEST(CText, IsTheValue) {
             expected + text);
 }
 
-// Each row of the table of findings in docs/targets.md, by the file alone.
+// A row of the table of findings in docs/targets.md, checked with the file only.
 struct Finding {
   const char* fault;
   const char* line;
-  int status;        // of the program, as a shell tells it
-  const char* says;  // what it prints, as a regular expression
+  int status;        // of the program, as a shell reports it
+  const char* says;  // its output, as a regular expression
 };
 std::ostream& operator<<(std::ostream& out, const Finding& finding) { return out << finding.fault; }
 
@@ -653,7 +653,7 @@ INSTANTIATE_TEST_SUITE_P(
       return fmt::format("{}_{}", finding.param.fault, finding.index);
     });
 
-// Two threads that meet do not always lose something.
+// Two racing threads do not always lose an update.
 TEST(Reproducer, FailsOfARaceNowAndThen) {
   for (int i = 0; i < 20; ++i) {
     const Result<std::string> code = TryReproducer("race", kOne);
@@ -700,7 +700,7 @@ TEST(Reproducer, IsNotWrittenOfWhatItWouldNotShow) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr const char* kOwnMemory = "instead of";  // the sanitizer's malloc() fills memory by itself
+constexpr const char* kOwnMemory = "instead of";  // the sanitizer's malloc() fills memory itself
 #else
 constexpr const char* kOwnMemory =
     "change (with the contents of memory that nobody has written|from run to run)";
@@ -708,23 +708,23 @@ constexpr const char* kOwnMemory =
 
 struct Fault {
   const char* name;
-  const char* told;     // what the first failure's reason must hold, as a regular expression
+  const char* reason;   // must match the first failure's reason, as a regular expression
   int64_t largest = 1;  // m·n·k of the smallest problem, at most
 };
 std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
 
 class Planted : public testing::TestWithParam<Fault> {};
 
-TEST_P(Planted, IsFoundToldAndMinimised) {
+TEST_P(Planted, IsFoundNamedAndMinimised) {
   const Fault& fault = GetParam();
   const Result<std::unique_ptr<Target>> target = Faulty(fault.name);
   ASSERT_TRUE(target) << target.error().message;
   const std::vector<Problem> all = SomeProblems();
   const std::span<const Problem> problems = std::span(all).first(Hangs(fault.name) ? 2 : all.size());
-  // Quick: a few problems at a time, until one fails. The failures after it are explained and minimised like
-  // it.
+  // Quick: a few problems at a time, until one fails. Later failures are explained and minimised like the
+  // first one.
   SweepResult sweep;
-  // What depends on earlier calls is explained by those of one sweep.
+  // Dependence on earlier calls can only be explained within one sweep.
   const bool is_whole = tests::IsLong() || std::string_view(fault.name) == "remembers";
   const size_t step = is_whole ? problems.size() : 32;
   for (std::span<const Problem> left = problems; sweep.failures.empty() && !left.empty();) {
@@ -733,8 +733,8 @@ TEST_P(Planted, IsFoundToldAndMinimised) {
     left = left.subspan(part.size());
   }
   ASSERT_FALSE(sweep.failures.empty());
-  const std::string told = sweep.failures[0].reason + "\n" + sweep.failures[0].Reason();
-  EXPECT_THAT(told, ContainsRegex(fault.told)) << sweep.failures[0].Line();
+  const std::string reasons = sweep.failures[0].reason + "\n" + sweep.failures[0].Reason();
+  EXPECT_THAT(reasons, ContainsRegex(fault.reason)) << sweep.failures[0].Line();
   ASSERT_EQ(sweep.cells.size(), 1u);
   if (is_whole) {
     EXPECT_EQ(sweep.cells[0].problems + sweep.cells[0].skipped, std::ssize(problems));

@@ -4,7 +4,7 @@
     model = intact_torch.convert(quantized_model)   # quantized by PyTorch: eager static, eager dynamic, or FX
     print(intact_torch.conversion(model))           # what was swapped, what was left, and why
 
-README.md beside this package tells the rest.
+The package's README.md describes everything else.
 """
 import pathlib as _pathlib
 
@@ -22,5 +22,5 @@ __all__ = ["Conv", "ConvAdd", "Conversion", "DynamicLinear", "Linear", "Quantize
 
 
 def isa_available(name: str) -> bool:
-    """Whether this machine, INTACT_MAX_ISA and the process permit the ISA of that name, such as "avx2"."""
+    """Whether this machine, INTACT_MAX_ISA and the process permit the ISA `name`, such as "avx2"."""
     return _torch.ops.intact.isa_available(name)

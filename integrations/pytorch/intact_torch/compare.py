@@ -1,4 +1,4 @@
-"""compare(): layer by layer, what the integers are against PyTorch's engine, their own reference, and float."""
+"""compare(): compares each layer's outputs with PyTorch's engine, with the contract's reference, and with float."""
 import copy
 import dataclasses
 import math
@@ -16,8 +16,8 @@ from .record import Call, batches, record
 
 @dataclasses.dataclass
 class Difference:
-    """Of two outputs. `largest` is in LSB; of dynamic layers in the output's own unit, but for those from the float
-    reference: in what quantizing the input can change."""
+    """The difference of two outputs. `largest` is in LSB. For dynamic layers it is in the output's own unit; against the float
+    reference, relative to the change that quantizing the input can cause."""
 
     outputs: int = 0
     differing: int = 0
@@ -38,7 +38,7 @@ class Difference:
 
 @dataclasses.dataclass
 class Distance:
-    """Of a quantized tensor from the float one."""
+    """The distance of a quantized tensor from the float tensor."""
 
     sqnr: float  # decibels
     cosine: float
@@ -60,14 +60,14 @@ class Distance:
 class Layer:
     name: str
     kind: str
-    engine: Optional[Difference] = None  # intact against PyTorch's engine, on the activations as they occur
-    engine_error: str = ""  # why there is none
+    engine: Optional[Difference] = None  # intact against PyTorch's engine, on the activations that occur
+    engine_error: str = ""  # why the engine computed nothing
     implementation: Difference = dataclasses.field(default_factory=Difference)  # intact against its contract
-    # Outputs against dequantize, float, quantize, or those of dynamic layers against float: intact's and the engine's.
+    # Outputs of intact and of the engine against dequantize, float, quantize; for dynamic layers, against float.
     float_reference: Difference = dataclasses.field(default_factory=Difference)
     engine_float_reference: Difference = dataclasses.field(default_factory=Difference)
-    weights: Optional[Distance] = None  # as the model has them
-    weights_per_tensor: Optional[Distance] = None  # the float weights, quantized to 8 bits symmetrically
+    weights: Optional[Distance] = None  # the model's weights
+    weights_per_tensor: Optional[Distance] = None  # the float weights, quantized symmetrically to 8 bits
     weights_per_channel: Optional[Distance] = None
     activations: Optional[Distance] = None  # the outputs of all samples
     samples: List[float] = dataclasses.field(default_factory=list)  # SQNR of each sample's outputs
@@ -79,7 +79,7 @@ class Layer:
 class Comparison:
     engine: str
     layers: List[Layer]
-    final: Optional[Difference]  # of the model's outputs: those of the converted model against PyTorch's
+    final: Optional[Difference]  # outputs of the converted model against outputs of PyTorch's model
 
     def __str__(self):
         head = f"{'layer':28} {'kind':18} {'vs ' + self.engine:22} {'weights dB':>10} {'tensor':>7} {'channel':>7} " \
@@ -96,12 +96,12 @@ class Comparison:
         engine = str(layer.engine) if layer.engine else "none"
         a = layer.activations
         real = f"{a.sqnr:10.1f} {a.cosine:8.5f} {a.normalised_l2:7.4f} {a.lsb:6.1f}" if a else f"{'-':>10} {'-':>8} {'-':>7} {'-':>6}"
-        told = f"{layer.category} ({layer.evidence})" if layer.evidence else layer.category
+        category = f"{layer.category} ({layer.evidence})" if layer.evidence else layer.category
         return (f"{layer.name:28} {layer.kind:18} {engine:22} {db(layer.weights):>10} {db(layer.weights_per_tensor):>7} "
-                f"{db(layer.weights_per_channel):>7} {real}  {told}")
+                f"{db(layer.weights_per_channel):>7} {real}  {category}")
 
     def json(self) -> dict:
-        """As plain values; infinite ones are text."""
+        """The comparison as plain values. Infinite numbers become text."""
         def plain(value):
             if isinstance(value, dict):
                 return {key: plain(v) for key, v in value.items()}
@@ -113,17 +113,17 @@ class Comparison:
 
 
 def compare(model: torch.nn.Module, float_model: Optional[torch.nn.Module], inputs, *, threshold: float = 20.0) -> Comparison:
-    """What the model's numbers are, layer by layer.
+    """Compares the model's numbers layer by layer.
 
-    model        quantized by PyTorch for the engine at hand, or converted
-    float_model  what it was quantized from, with the same names: fused, where the model is, but for models of convert_fx(), of
-                 which it is fused here; None: nothing against float
-    inputs       a tensor, a tuple of arguments, or a list of either: a call of the model each; samples are its first dimension
-    threshold    decibels: a sample whose SQNR is below is off
+    model        quantized by PyTorch for its current engine, or converted
+    float_model  the model that was quantized, with equal names, and fused like `model`. compare() fuses it, if convert_fx()
+                 made `model`. None: no comparison with float
+    inputs       a tensor, a tuple of arguments, or a list of either, for one call each. Samples are the first dimension
+    threshold    decibels: a sample with a lower SQNR is off
 
-    Each layer that is wrong is of one category:
-      implementation error   integers are not what dequantize, float, quantize gives, beyond rounding; outputs of a dynamic
-                             layer are not its contract's, or are farther from float than quantizing its input can bring them
+    Each layer that is wrong gets one category:
+      implementation error   integers differ from dequantize, float, quantize by more than rounding; outputs of a dynamic layer
+                             differ from its contract, or are farther from float than quantizing its input can bring them
       data-insensitive       most samples are off
       data-sensitive         few samples are off
     """
@@ -145,7 +145,7 @@ def compare(model: torch.nn.Module, float_model: Optional[torch.nn.Module], inpu
 
 
 def _fused_alike(float_model: torch.nn.Module, converted: torch.nn.Module) -> torch.nn.Module:
-    """`float_model`, fused where `converted` is; throws if that cannot be done here."""
+    """`float_model`, fused like `converted`. Throws if it cannot be fused here."""
     difference = _unfused(float_model, converted)
     if difference is None:
         return float_model
@@ -154,14 +154,14 @@ def _fused_alike(float_model: torch.nn.Module, converted: torch.nn.Module) -> to
             fused = fuse_fx(copy.deepcopy(float_model).eval())
             if _unfused(fused, converted) is None:
                 return fused
-        except Exception as error:  # of torch.fx, which throws what it likes
+        except Exception as error:  # torch.fx throws exceptions of any type
             difference += f" (fuse_fx: {str(error).splitlines()[0] if str(error) else type(error).__name__})"
     raise ValueError(f"float_model is not fused as model is: {difference}; pass it as fuse_modules() or fuse_fx() made it, "
                      "before prepare()")
 
 
 def _unfused(float_model: torch.nn.Module, converted: torch.nn.Module) -> Optional[str]:
-    """Where the outputs of the float layers are not those of the quantized ones of the same names."""
+    """Describes the first float layer that is not fused like the quantized layer of its name; None if all are."""
     quantized = dict(converted.named_modules())
     for name, module in float_model.named_modules():
         ours = quantized.get(name)
@@ -175,7 +175,7 @@ def _unfused(float_model: torch.nn.Module, converted: torch.nn.Module) -> Option
 
 
 def _tensors(output) -> List[torch.Tensor]:
-    """Those in what a module returned."""
+    """The tensors in a module's output."""
     if isinstance(output, torch.Tensor):
         return [output]
     if isinstance(output, dict):
@@ -193,13 +193,13 @@ class _Collected:
         self.outputs: Dict[str, list] = {}  # (quantized, float, step) of each call
 
     def float_outputs(self, arguments) -> Dict[str, Iterator[torch.Tensor]]:
-        """The outputs of the float model's modules, by name: of each call the first tensor."""
+        """The outputs of the float model's modules by name: the first tensor of each call."""
         found: Dict[str, List[torch.Tensor]] = {}
         if self.float_model is None:
             return {}
 
         def keep(name):
-            # Copies: modules that follow may work in place.
+            # Copies, because later modules may work in place.
             return lambda module, args, output: found.setdefault(name, []).extend(
                 t.detach().clone() for t in _tensors(output)[:1])
 
@@ -228,7 +228,7 @@ class _Collected:
             layer.engine_float_reference.add(theirs, expected, _unit(call, expected, steps, False))
         except RuntimeError as error:
             layer.engine_error = str(error).splitlines()[0]
-        # With a residual it is another sum than the float convolution's.
+        # With a residual the output is not the float convolution's.
         if real is not None and call.residual is None and real.shape == call.output.shape:
             quantized = call.output.dequantize() if call.output.is_quantized else call.output
             step = call.scale if not call.is_dynamic else max(float(real.max() - real.min()) / 255, 1e-30)
@@ -281,7 +281,7 @@ def _float_weight(float_model, name: str) -> Optional[torch.Tensor]:
 
 
 def float_reference(call: Call) -> torch.Tensor:
-    """Dequantize, compute in float64, quantize: what integer operators stand for. Of dynamic layers: real numbers."""
+    """Dequantizes, computes in float64, and quantizes, as integer operators should. For dynamic layers: real numbers."""
     p = call.params
     input = call.input if call.is_dynamic else call.input.dequantize()
     real = reference.product(input.to(torch.float64), p.weight().dequantize().to(torch.float64), p)
@@ -297,13 +297,13 @@ def float_reference(call: Call) -> torch.Tensor:
 
 
 def _unit(call: Call, expected: torch.Tensor, steps: int, per_row: bool):
-    """How far from `expected` a dynamic layer's outputs may be, each of whose inputs is rounded by at most half of one of
-    `steps` into which the range of the tensor, or of its row, is divided; 1 of other layers."""
+    """For a dynamic layer, how far its outputs may be from `expected`: each input is rounded by at most half a step, and the
+    range of the tensor, or of the row, has `steps` steps. For other layers 1."""
     if not call.is_dynamic:
         return 1
     dims = {"dim": -1, "keepdim": True} if per_row else {}
     low, high = call.input.amin(**dims).clamp(max=0), call.input.amax(**dims).clamp(min=0)
-    # PyTorch's engines have no smaller step than 6.1e-5.
+    # The smallest step of PyTorch's engines is 6.1e-5.
     step = ((high - low).to(torch.float64) / steps).clamp(min=6.1e-5)
     weight = call.params.weight().dequantize().to(torch.float64).abs().sum(1)
     rounding = expected.abs() + (0 if call.params.bias() is None else call.params.bias().abs())
@@ -312,14 +312,14 @@ def _unit(call: Call, expected: torch.Tensor, steps: int, per_row: bool):
 
 def _categorise(layer: Layer, threshold: float) -> None:
     is_dynamic = layer.kind == "linear_dynamic"
-    if is_dynamic and layer.implementation.differing:  # of which every bit is told
+    if is_dynamic and layer.implementation.differing:  # the contract defines every bit
         layer.category, layer.evidence = "implementation error", f"intact against its contract: {layer.implementation}"
         return
     for who, difference in (("intact", layer.float_reference), ("the engine", layer.engine_float_reference)):
-        # Rounding may fall otherwise by one, on few outputs; dynamic layers are as far from float as their input's steps.
+        # Rounding may change few outputs by one. Dynamic layers may differ from float by their input's steps.
         few = 2 + difference.outputs // 100
         if difference.largest > 1 or not is_dynamic and difference.differing > few:
-            what = "float, in what quantizing its input can change" if is_dynamic else "dequantize, float, quantize"
+            what = "float, relative to the error of quantizing its input" if is_dynamic else "dequantize, float, quantize"
             layer.category, layer.evidence = "implementation error", f"{who} against {what}: {difference}"
             return
     off = sum(sqnr < threshold for sqnr in layer.samples)

@@ -1,4 +1,4 @@
-"""convert(): from a model that PyTorch quantized to the same model on intact."""
+"""convert(): swaps operators of a model that PyTorch quantized for intact's."""
 import copy
 import dataclasses
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -20,7 +20,7 @@ class Options(NamedTuple):
 
 @dataclasses.dataclass
 class Conversion:
-    """What convert() did, layer by layer: (name, kind) and (name, kind, reason)."""
+    """What convert() did to each layer: (name, kind) or (name, kind, reason)."""
 
     swapped: List[Tuple[str, str]] = dataclasses.field(default_factory=list)
     fused: List[Tuple[str, str]] = dataclasses.field(default_factory=list)
@@ -35,27 +35,27 @@ class Conversion:
 
 
 def conversion(model: torch.nn.Module) -> Conversion:
-    """What convert() did to make `model`. Copies know it too, but those of a model that fuse_residual had to trace."""
+    """The report of the convert() that returned `model`. Copies keep it, unless fuse_residual had to trace the model."""
     if not isinstance(getattr(model, "intact_conversion", None), Conversion):
-        raise TypeError(f"model is a {type(model).__name__} without a report; expected what convert() returned")
+        raise TypeError(f"model is a {type(model).__name__} without a report; expected a model that convert() returned")
     return model.intact_conversion
 
 
 def is_converted(model: torch.nn.Module) -> bool:
-    """Whether something of `model` is on intact."""
+    """Whether `model` has operators of intact."""
     return any(isinstance(module, OURS) or isinstance(module, torch.fx.GraphModule) and any(map(_is_ours, module.graph.nodes))
                for module in model.modules())
 
 
 def _namespace(node: torch.fx.Node) -> str:
-    """That of the operator that a node of a graph calls: "intact", "quantized"; "" of everything else."""
+    """The namespace of the operator that a graph's node calls, such as "intact" or "quantized"; "" if it calls none."""
     if node.op != "call_function":
         return ""
     return getattr(getattr(node.target, "overloadpacket", node.target), "_qualified_op_name", "").rpartition("::")[0]
 
 
 def _operator(node: torch.fx.Node):
-    """What a node calls; an operator without the name of its overload, if that is the default one."""
+    """The target of a node. A default overload is replaced by its operator."""
     if isinstance(node.target, torch._ops.OpOverload) and node.target._overloadname == "default":
         return node.target.overloadpacket
     return node.target
@@ -65,7 +65,7 @@ def _is_ours(node: torch.fx.Node) -> bool:
     return _namespace(node) == "intact"
 
 
-# --- params out of what PyTorch packed ---------------------------------------------------------------------------
+# --- params from PyTorch's packed weights ------------------------------------------------------------------------
 
 
 def _linear_params(weight, bias, name: str, options: Options):
@@ -74,7 +74,7 @@ def _linear_params(weight, bias, name: str, options: Options):
 
 def _conv_params(weight, bias, stride, padding, output_padding, dilation, groups, transposed, name, options: Options):
     dims = weight.dim() - 2
-    # PyTorch packs a one-dimensional convolution as one of height 1, whose values come first.
+    # PyTorch packs a one-dimensional convolution as two-dimensional, with the values of a height of 1 first.
     arrays = [list(values)[-dims:] for values in (stride, padding, output_padding, dilation)]
     return torch.classes.intact.Conv(
         weight, _float(bias), *arrays, groups, transposed, name, options.mode, options.max_isa)
@@ -105,8 +105,8 @@ class Left(Exception):
     """Why a module stays as it is."""
 
 
-# PyTorch's own layer is what the mode stands for: with 7 bits no engine saturates.
-_SEVEN_BITS = "PyTorch gives it 7 bits of its input (reduce_range), which do not saturate; intact has 8"
+# The saturating mode computes what engines compute. With 7 bits no engine saturates, so PyTorch's layer stays.
+_SEVEN_BITS = "PyTorch gives it 7 bits of its input (reduce_range), which do not saturate; intact uses 8"
 
 
 def _linear(module, name: str, options: Options) -> torch.nn.Module:
@@ -117,7 +117,7 @@ def _linear(module, name: str, options: Options) -> torch.nn.Module:
 def _dynamic_linear(module, name: str, options: Options) -> torch.nn.Module:
     if module._packed_params.dtype != torch.qint8:
         raise Left(f"its weights are {module._packed_params.dtype}")
-    reduce_range = module.version is not None and module.version >= 4  # as its forward() has it
+    reduce_range = module.version is not None and module.version >= 4  # as in its forward()
     if reduce_range and options.mode == "saturating":
         raise Left(_SEVEN_BITS)
     params = _linear_params(*module._weight_bias(), name, options)
@@ -147,7 +147,7 @@ def _functional(module, name: str, options: Options) -> torch.nn.Module:
     return ours
 
 
-# By exact type: a subclass may compute something else.
+# Only exact types: a subclass may compute something else.
 _MODULES: Dict[type, Callable] = {
     nnq.Linear: _linear, nniq.LinearReLU: _linear,
     nnqd.Linear: _dynamic_linear, nniqd.LinearReLU: _dynamic_linear,
@@ -160,28 +160,28 @@ _MODULES: Dict[type, Callable] = {
 _QUANTIZED_PACKAGES = ("torch.ao.nn.quantized", "torch.nn.quantized", "torch.nn.intrinsic.quantized",
                        "torch.ao.nn.intrinsic.quantized", "torch.ao.nn.sparse.quantized")
 _CONTAINERS = (nnq.modules.linear.LinearPackedParams, nnq.modules.embedding_ops.EmbeddingPackedParams,
-               nnqd.modules.rnn.PackedParameter)  # of weights; their owners are told
+               nnqd.modules.rnn.PackedParameter)  # of weights; the report names their owners instead
 _FLOAT_PRODUCTS = (torch.nn.Linear, torch.nn.modules.conv._ConvNd, torch.nn.RNNBase, torch.nn.MultiheadAttention)
-_COMPOSED = (torch.nn.quantizable.MultiheadAttention, torch.nn.quantizable.LSTM)  # of layers that are told by themselves
+_COMPOSED = (torch.nn.quantizable.MultiheadAttention, torch.nn.quantizable.LSTM)  # of layers that have own entries in the report
 
 
 def _kind(module: torch.nn.Module) -> str:
-    """What the report calls a module that was swapped."""
+    """The kind of a swapped module in the report."""
     kind = type(module).__name__
     return f"{kind} (add, add_relu; its other calls are PyTorch's)" if type(module) is nnq.QFunctional else kind
 
 
-_ALREADY = "it is intact's already, and stays as it was converted"
+_ALREADY = "it is intact's already, and stays unchanged"
 
 
 def _reason_to_leave(module: torch.nn.Module) -> Optional[str]:
-    """Why a module that convert() does not know stays; None where there is nothing to tell."""
+    """Why a module that convert() does not know stays; None if the report does not mention it."""
     if isinstance(module, OURS):
         return _ALREADY
     if isinstance(module, torch.jit.ScriptModule):
-        return "it is scripted: convert() wants it before"
+        return "it is scripted; expected the module before scripting"
     if isinstance(module, _COMPOSED):
-        return "its layers are told by themselves; what is between them is PyTorch's"
+        return "its layers are reported separately; the operators between them are PyTorch's"
     if isinstance(module, _FLOAT_PRODUCTS):
         return "PyTorch did not quantize it"
     known = next((base for base in type(module).__mro__[1:] if base in _MODULES), None)
@@ -190,21 +190,21 @@ def _reason_to_leave(module: torch.nn.Module) -> Optional[str]:
     if not type(module).__module__.startswith(_QUANTIZED_PACKAGES) or isinstance(module, _CONTAINERS):
         return None
     if type(module).__module__.startswith("torch.ao.nn.quantized.dynamic"):
-        return "intact quantizes only the input of linear layers as it comes"
+        return "intact has dynamic quantization for linear layers only"
     if isinstance(module, (nnq.DeQuantize, nnq.FloatFunctional)):
-        return "no product with weights: PyTorch's own operator serves it"
+        return "it has no product with weights: PyTorch's own operator computes it"
     return "intact has no operator for it"
 
 
 def _in_place_of(old: torch.nn.Module, new: torch.nn.Module) -> torch.nn.Module:
-    """`new`, with what users may have set at `old`."""
+    """`new`, with the attributes that users may have set on `old`."""
     new.training = old.training
     new._forward_hooks, new._forward_pre_hooks = old._forward_hooks, old._forward_pre_hooks
     return new
 
 
 def _swap_modules(module: torch.nn.Module, name: str, options: Options, report: Conversion, made: dict):
-    """The module in place of `module`, which is changed if its children are. `made`: by the id of those seen."""
+    """The module that replaces `module`. Children are replaced in place. `made`: the results by id of modules already seen."""
     if id(module) in made:
         return made[id(module)]
     made[id(module)] = module
@@ -214,7 +214,7 @@ def _swap_modules(module: torch.nn.Module, name: str, options: Options, report: 
             made[id(module)] = _in_place_of(module, make(module, name, options))
             report.swapped.append((name, _kind(module)))
             return made[id(module)]
-        except (Left, RuntimeError) as reason:  # also what our operators refuse, and what qnnpack does not unpack
+        except (Left, RuntimeError) as reason:  # RuntimeError: our operators refuse it, or qnnpack does not unpack it
             report.left.append((name, type(module).__name__, str(reason).splitlines()[0]))
             return module
     reason = _reason_to_leave(module)
@@ -233,7 +233,7 @@ def _swap_modules(module: torch.nn.Module, name: str, options: Options, report: 
 
 _quantized, _intact = torch.ops.quantized, torch.ops.intact
 
-# PyTorch's operator: ours, and how the weights that it takes are unpacked.
+# By PyTorch's operator: ours, and the function that unpacks its weights.
 _CALLS = {
     _quantized.linear: (_intact.linear, _unpacked_linear),
     _quantized.linear_relu: (_intact.linear_relu, _unpacked_linear),
@@ -253,7 +253,7 @@ _QUANTIZES = (torch.quantize_per_tensor, torch.ops.aten.quantize_per_tensor,
 
 
 def _weights_of(node: torch.fx.Node) -> Optional[str]:
-    """The attribute that holds the weights of a call, if it is in the form that torch.ao.quantization gives it."""
+    """The attribute with the weights of a call, if torch.ao.quantization made the call (by its arguments)."""
     if _operator(node) not in _CALLS or len(node.args) < 2 or getattr(node.args[1], "op", "") != "get_attr":
         return None
     if _is_dynamic(node):
@@ -285,7 +285,7 @@ def _swap_quantize(graph_module, node: torch.fx.Node, layer: str) -> Optional[st
 
 
 def _is_a_number(graph_module, argument) -> bool:
-    """Whether it is one, or a tensor of one that the module keeps."""
+    """Whether `argument` is a number, or the module's tensor of one number."""
     if not isinstance(argument, torch.fx.Node):
         return not isinstance(argument, (list, tuple))
     if argument.op != "get_attr":
@@ -296,7 +296,7 @@ def _is_a_number(graph_module, argument) -> bool:
 
 def _swap_calls(graph_module: torch.fx.GraphModule, name: str, options: Options, report: Conversion) -> None:
     prefix = f"{name}." if name else ""
-    users: Dict[str, list] = {}  # calls by the attribute that holds their weights
+    users: Dict[str, list] = {}  # calls by the attribute with their weights
     for node in graph_module.graph.nodes:
         layer, kind, reason = prefix + node.name, str(_operator(node)), None
         if node.op == "call_function" and _operator(node) in _QUANTIZES:
@@ -318,41 +318,41 @@ def _swap_calls(graph_module: torch.fx.GraphModule, name: str, options: Options,
         elif _operator(node) in _CALLS or _operator(node) in _SUMS:
             reason = "its arguments are not as torch.ao.quantization gives them"
         else:
-            reason = "PyTorch's own operator serves it"
+            reason = "PyTorch's own operator computes it"
         if reason is not None:
             report.left.append((layer, kind, reason))
     loading = _Loading(options)
     for attribute, nodes in users.items():
         _swap_products(graph_module, prefix, attribute, nodes, options, report, loading)
-    if loading.weights and hasattr(graph_module, "preserved_attr_names"):  # of convert_fx(), whose state has such weights
+    if loading.weights and hasattr(graph_module, "preserved_attr_names"):  # convert_fx() made it: its state has packed weights
         graph_module.register_load_state_dict_post_hook(loading)
         _preserve(graph_module, "_load_state_dict_post_hooks")
     graph_module.recompile()
 
 
 def _preserve(module: torch.nn.Module, attribute: str) -> None:
-    """Has copies of what convert_fx() made keep an attribute."""
+    """Makes copies keep an attribute, if convert_fx() made `module`."""
     if hasattr(module, "preserved_attr_names"):
         module.preserved_attr_names = module.preserved_attr_names | {attribute}
 
 
 class _Loading:
-    """A hook that has a converted graph make its own of weights that PyTorch packed, where these were loaded."""
+    """A hook that runs after a converted graph loads a state. It converts weights that PyTorch packed to intact's."""
 
     def __init__(self, options: Options):
         self.options = options
-        self.weights: Dict[str, tuple] = {}  # by attribute: PyTorch's, how they are unpacked, the layer
+        self.weights: Dict[str, tuple] = {}  # by attribute: PyTorch's attribute, the function that unpacks it, the layer
 
     def __call__(self, module, incompatible_keys):
         for attribute, (theirs, unpacked, layer) in self.weights.items():
             packed = getattr(module, theirs)
-            if not packed._has_method("max_isa"):  # which ours have
+            if not packed._has_method("max_isa"):  # intact's params have this method
                 setattr(module, attribute, unpacked(packed, layer, self.options))
 
 
 def _swap_products(graph_module, prefix: str, attribute: str, nodes: list, options: Options, report: Conversion,
                    loading: "_Loading") -> None:
-    """Calls that share their weights."""
+    """Swaps calls that share their weights."""
     kinds = [(prefix + node.name, str(_operator(node))) for node in nodes]
     unpacked = _CALLS[_operator(nodes[0])][1]
     try:
@@ -386,19 +386,19 @@ def _attribute(graph_module, path: str):
 
 
 def _value(graph_module, argument) -> float:
-    """Of a scale or zero point in a graph: a number, or a tensor that the module keeps."""
+    """The value of a scale or zero point in a graph. It is a number or a tensor of the module."""
     if not isinstance(argument, torch.fx.Node):
         return argument
     return _attribute(graph_module, argument.target).item()
 
 
 def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conversion) -> None:
-    """Has convolutions add what PyTorch adds to their outputs."""
+    """Replaces convolutions and sums of their outputs with ConvAdd."""
     prefix = f"{name}." if name else ""
     modules = dict(graph_module.named_modules())
     calls: Dict[str, int] = {}
     for node in list(graph_module.graph.nodes):
-        if node.op == "call_module" and type(modules[node.target]) is torch.nn.Identity and node.args:  # once a batch norm
+        if node.op == "call_module" and type(modules[node.target]) is torch.nn.Identity and node.args:  # was a batch norm
             node.replace_all_uses_with(node.args[0])
             graph_module.graph.erase_node(node)
         elif node.op == "call_module":
@@ -430,7 +430,7 @@ def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conve
             break
     held = _held(graph_module)
     graph_module.graph.eliminate_dead_code()
-    for scale in held - _held(graph_module):  # which copies would not have
+    for scale in held - _held(graph_module):  # copies would not have these
         if scale in graph_module._buffers:
             delattr(graph_module, scale)
     graph_module.recompile()
@@ -451,20 +451,20 @@ class _Tracer(torch.fx.Tracer):
 
 def convert(model: torch.nn.Module, mode: str = "exact", max_isa: str = "any", *, dynamic: str = "tensor",
             fuse_residual: bool = False, inplace: bool = False) -> torch.nn.Module:
-    """`model`, quantized by PyTorch, with its products on intact.
+    """Returns `model`, which PyTorch quantized, with its products on intact.
 
     mode            "exact": the same bytes on every CPU. "saturating": what FBGEMM and oneDNN compute without VNNI; with
-                    max_isa="avx2" or "avx512" this shows on any machine what they make of the model there. Dynamic layers
-                    with reduce_range, whose 7 bits do not saturate, are left.
-    max_isa         kernels of no newer ISA than this are used: "avx2", "avx512", …, "any".
-    dynamic         how layers of quantize_dynamic() quantize their input: all of it alike ("tensor", as PyTorch does), or
-                    each row by itself ("row", which is more accurate). Neither gives up a bit (reduce_range).
-    fuse_residual   has convolutions add the residual of a block before they round, once where PyTorch rounds twice: faster,
-                    other bytes. The model is traced by torch.fx if it is no GraphModule. A residual to which the output
-                    of the convolution broadcasts is added as PyTorch does it.
+                    max_isa="avx2" or "avx512" any machine computes what they compute there. Dynamic layers with reduce_range
+                    are left: their 7 bits do not saturate.
+    max_isa         the newest ISA whose kernels may run: "avx2", "avx512", …, "any".
+    dynamic         how layers of quantize_dynamic() quantize their input: "tensor" (one scale, as in PyTorch) or "row" (a scale
+                    for each row, more accurate). Both use 8 bits, also with reduce_range.
+    fuse_residual   convolutions add the residual of a block before they round. They round once, PyTorch twice: faster, but
+                    other bytes. torch.fx traces the model unless it is a GraphModule. If the output of the convolution
+                    broadcasts to the residual, they are added like PyTorch's.
     inplace         changes `model` instead of a copy.
 
-    conversion(result) tells what was swapped, what was left and why.
+    conversion(result) reports what was swapped, what was left and why.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; expected a torch.nn.Module")

@@ -1,4 +1,4 @@
-"""dump(): the layers of a network as folders that `intact verify layer` reads."""
+"""dump(): writes the layers of a network as folders for `intact verify layer`."""
 import itertools
 import json
 import pathlib
@@ -14,15 +14,16 @@ from .record import Call, batches, record
 
 
 def dump(model: torch.nn.Module, inputs, folder) -> Dict[str, str]:
-    """Writes each layer of `model` that intact can compute, as verify/studies/layer.h tells: activations as they occur with
-    `inputs`, weights, bias, and outputs: of intact in output_intact.npy, and of PyTorch's engine at hand in output_<engine>.npy.
+    """Writes each layer of `model` that intact can compute, in the format of verify/studies/layer.h: the activations that occur
+    with `inputs`, weights, bias, and outputs. output_intact.npy has intact's outputs, output_<engine>.npy those of PyTorch's
+    current engine.
 
     model    quantized by PyTorch, or converted
-    inputs   a tensor, a tuple of arguments, or a list of either: a call of the model each
-    folder   gets a folder for each layer, named as the layer; where the name is taken, as by an earlier call, with _2, _3, …
-             Arrays that are in such a folder from before are removed.
+    inputs   a tensor, a tuple of arguments, or a list of either; each is a call of the model
+    folder   gets a folder with the name of each layer. If a call before took the name, _2, _3, … is added.
+             Arrays that such a folder has already are removed.
 
-    Returns the calls that it left out, and why, by layer. Then: intact verify layer FOLDER/*
+    Returns, by layer, the calls that were left out and why. Then: intact verify layer FOLDER/*
     """
     if not is_converted(model):
         model = convert(model)
@@ -61,7 +62,7 @@ def _outputs(call: Call) -> Dict[str, torch.Tensor]:
     try:
         outputs[torch.backends.quantized.engine] = call.engine_output()
     except RuntimeError:
-        pass  # the engine has no such operator; the others are there
+        pass  # the engine has no such operator; intact's output is written
     return outputs
 
 
@@ -75,7 +76,7 @@ def _rows_or_pixels(call: Call, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def channels_last_weights(params) -> torch.Tensor:
-    """int8: [N, K] of a linear layer; [N, KD, KH, KW, C/groups] of a convolution, transposed too."""
+    """int8: [N, K] for a linear layer; [N, KD, KH, KW, C/groups] for a convolution, transposed or not."""
     values = params.weight().int_repr()
     if not reference.is_conv(params):
         return values

@@ -1,7 +1,7 @@
-"""The modules that convert() puts in place of PyTorch's quantized ones.
+"""The modules with which convert() replaces PyTorch's quantized modules.
 
-Each holds `params`, a torch.classes.intact object: weights and bias as PyTorch quantized them, the geometry, and the
-options of the conversion. State dicts have the keys of PyTorch's modules, so that either loads the other's.
+Each holds `params`, a torch.classes.intact object: weights and bias as PyTorch quantized them, the geometry, and the options of
+the conversion. State dicts have the keys of PyTorch's modules, so that each loads the other's.
 """
 from typing import Optional
 
@@ -10,7 +10,7 @@ import torch.ao.nn.quantized as nnq
 
 
 class _Layer(torch.nn.Module):
-    """What the layers have alike. Scale and zero point are the output's."""
+    """Base of the layers. Scale and zero point are the output's."""
 
     def __init__(self, params, relu: bool, scale: float, zero_point: int):
         super().__init__()
@@ -37,7 +37,7 @@ class _Layer(torch.nn.Module):
             words.append("relu=True")
         return ", ".join(words)
 
-    _output = ""  # what stands before "scale" and "zero_point" in a state dict
+    _output = ""  # prefix of "scale" and "zero_point" in a state dict
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -51,11 +51,11 @@ class _Layer(torch.nn.Module):
 
 
 class _LinearState(torch.nn.Module):
-    """Saves and loads weights as PyTorch's linear modules do: as those of their submodule `_packed_params`."""
+    """Saves and loads weights like PyTorch's linear modules: under their submodule `_packed_params`."""
 
     def __init__(self, params, *rest):
         super().__init__(params, *rest)
-        self.out_features, self.in_features = params.weight().shape  # which models read of PyTorch's
+        self.out_features, self.in_features = params.weight().shape  # attributes of PyTorch's modules that models read
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -81,9 +81,9 @@ class Linear(_LinearState, _Layer):
 
 
 class DynamicLinear(_LinearState, _Layer):
-    """Quantizes its input as it comes: the whole tensor alike, or each row by itself. Its output is float32.
+    """Quantizes its input in each call: the tensor with one scale, or each row with its own. Its output is float32.
 
-    reduce_range tells that PyTorch's layer gives up a bit of its input; this one does not.
+    reduce_range: PyTorch's layer used 7 bits of its input. This layer uses 8 all the same.
     """
 
     _version = 4
@@ -97,14 +97,14 @@ class DynamicLinear(_LinearState, _Layer):
         return f"{super().extra_repr()}, per={'row' if self.per_row else 'tensor'}"
 
     def forward(self, input):
-        real = input.to(torch.float32) if torch.is_floating_point(input) else input  # which the operator refuses
+        real = input.to(torch.float32) if torch.is_floating_point(input) else input  # the operator refuses integers
         return torch.ops.intact.linear_dynamic(real, self.params, self.per_row, self.relu, self.reduce_range).to(input.dtype)
 
 
 class _ConvState(torch.nn.Module):
     def __init__(self, params, *rest):
         super().__init__(params, *rest)
-        # Which models read of PyTorch's.
+        # Attributes of PyTorch's modules that models read.
         channels = list(params.weight().shape[:2])
         channels[1] *= params.groups()
         self.in_channels, self.out_channels = channels if params.transposed() else reversed(channels)
@@ -137,11 +137,11 @@ class Conv(_ConvState, _Layer):
 
 
 class ConvAdd(_ConvState, _Layer):
-    """A convolution to which a residual is added before its output is rounded; scale and zero point are the sum's.
+    """A convolution that adds a residual before it rounds. Scale and zero point are the sum's.
 
-    A residual to which the convolution's output broadcasts is added afterwards, as PyTorch does it; conv_scale and
-    conv_zero_point are those of what is rounded before. The state dict names the sum's sum_scale and sum_zero_point: they
-    are other numbers than those of PyTorch's convolution, which have its names.
+    If the convolution's output broadcasts to the residual, the residual is added after rounding, as in PyTorch; conv_scale and
+    conv_zero_point are for that rounding. The state dict calls the sum's values sum_scale and sum_zero_point, because "scale" and
+    "zero_point" are the convolution's there, as in PyTorch's.
     """
 
     _output = "sum_"
@@ -170,7 +170,7 @@ class ConvAdd(_ConvState, _Layer):
 
 
 class Quantize(nnq.Quantize):
-    """PyTorch's module, in vector instructions. Errors name the layer."""
+    """PyTorch's module, computed with vector instructions. Errors name the layer."""
 
     def __init__(self, scale, zero_point, dtype, layer: str = ""):
         super().__init__(scale, zero_point, dtype)
@@ -181,9 +181,9 @@ class Quantize(nnq.Quantize):
 
 
 class Functional(nnq.QFunctional):
-    """PyTorch's, whose sums are intact's: the same bytes in less time. Errors name the layer.
+    """PyTorch's module with intact's sums: the same bytes in less time. Errors name the layer.
 
-    convert() makes it of PyTorch's object, and sets `layer`.
+    convert() makes it from PyTorch's object, and sets `layer`.
     """
 
     def add(self, x, y):
@@ -193,5 +193,5 @@ class Functional(nnq.QFunctional):
         return self.activation_post_process(torch.ops.intact.add_relu(x, y, self.scale, self.zero_point, self.layer))
 
 
-#: What convert() puts in.
+#: The modules that convert() inserts.
 OURS = (Linear, DynamicLinear, Conv, ConvAdd, Quantize, Functional)

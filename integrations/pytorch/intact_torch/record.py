@@ -1,4 +1,4 @@
-"""Calls of intact's operators, as they occur when a converted model runs; and the same calls on PyTorch's engine."""
+"""Records calls of intact's operators while a converted model runs, and repeats them on PyTorch's engine."""
 import dataclasses
 from typing import List, Optional
 
@@ -10,7 +10,7 @@ from . import reference
 
 @dataclasses.dataclass
 class Call:
-    """One call of an operator: its arguments and what it returned."""
+    """One call of an operator: its arguments and its output."""
 
     operator: str  # "linear", "linear_dynamic", "conv" or "conv_add"
     params: object
@@ -21,7 +21,7 @@ class Call:
     zero_point: int = 0
     residual: Optional[torch.Tensor] = None
     per_row: bool = False
-    reduce_range: bool = False  # whether PyTorch's layer gives up a bit of its input
+    reduce_range: bool = False  # whether PyTorch's layer uses 7 bits of its input
 
     @property
     def layer(self) -> str:
@@ -32,26 +32,26 @@ class Call:
         return self.operator == "linear_dynamic"
 
     def kind(self) -> str:
-        """As PyTorch names it: "conv2d", "conv_transpose1d", "linear", "linear_dynamic"."""
+        """PyTorch's name of the operator: "conv2d", "conv_transpose1d", "linear", "linear_dynamic"."""
         if not reference.is_conv(self.params):
             return self.operator
         return f"conv{'_transpose' if self.params.transposed() else ''}{self.params.weight().dim() - 2}d"
 
     def reference_output(self) -> torch.Tensor:
-        """What the operator's contract says: integers, or the real numbers of a dynamic layer."""
+        """The output that the contract defines: integers, or the real numbers of a dynamic layer."""
         if self.is_dynamic:
             return reference.dynamic_output(self.input, self.params, self.per_row, self.relu)
         return reference.output(self.input, self.params, self.scale, self.zero_point, self.relu, self.residual)
 
     def engine_output(self) -> torch.Tensor:
-        """What PyTorch's engine at hand makes of it. Throws where that has no such operator."""
+        """The output of PyTorch's current engine. Throws if the engine has no such operator."""
         p, ops = self.params, torch.ops.quantized
         if self.residual is not None:
             raise RuntimeError("PyTorch has no convolution with a residual")
         if not reference.is_conv(p):
             packed = ops.linear_prepack(p.weight(), p.bias())
             if self.is_dynamic:
-                # Which qnnpack ignores, with a warning at each call.
+                # qnnpack ignores reduce_range, with a warning at each call.
                 reduce_range = self.reduce_range and torch.backends.quantized.engine != "qnnpack"
                 return (ops.linear_relu_dynamic if self.relu else ops.linear_dynamic)(self.input, packed, reduce_range)
             return (ops.linear_relu if self.relu else ops.linear)(self.input, packed, self.scale, self.zero_point)
@@ -73,7 +73,7 @@ class _Recorder(TorchDispatchMode):
         output = function(*args, **(kwargs or {}))
         namespace, _, operator = str(function).partition(".")
         operator = operator.rpartition(".")[0]
-        if namespace != "intact" or operator in ("quantize", "add", "add_relu"):  # no products
+        if namespace != "intact" or operator in ("quantize", "add", "add_relu"):  # not products
             return output
         relu = operator.endswith("_relu")
         operator = operator[:-len("_relu")] if relu else operator
@@ -85,9 +85,9 @@ class _Recorder(TorchDispatchMode):
         residual = rest.pop(0) if operator == "conv_add" else None
         params, scale, zero_point, *unfused = rest
         if unfused:
-            unfused = (unfused + [0])[:2]  # a zero point of 0 is not given
+            unfused = (unfused + [0])[:2]  # a zero point of 0 is left out
             alone = torch.ops.intact.conv(input, params, *unfused)
-            if alone.shape != output.shape:  # the sum was a call of its own
+            if alone.shape != output.shape:  # the sum was a separate call
                 self.calls.append(Call("conv", params, input, alone, False, *unfused))
                 return output
         self.calls.append(Call(operator, params, input, output, relu, scale, zero_point, residual))
@@ -103,5 +103,5 @@ def record(model: torch.nn.Module, *arguments) -> List[Call]:
 
 
 def batches(inputs) -> List[tuple]:
-    """The arguments of each call of a model: `inputs` is a tensor, a tuple of arguments, or a list of either."""
+    """The arguments of each call of a model. `inputs`: a tensor, a tuple of arguments, or a list of either."""
     return [batch if isinstance(batch, tuple) else (batch,) for batch in (inputs if isinstance(inputs, list) else [inputs])]

@@ -1,6 +1,6 @@
-"""The operators' contract (include/intact/intact.h) in a few lines of PyTorch, slow and plain.
+"""The operators' contract (include/intact/intact.h) in a few lines of PyTorch, slow and simple.
 
-Sums are float64, in which they are exact: of fewer than 2^36 products of 8 bits.
+Sums are float64. They are exact for fewer than 2^36 products of 8 bits.
 """
 from typing import Optional
 
@@ -33,7 +33,7 @@ def is_conv(params) -> bool:
 
 
 def product(input: torch.Tensor, weight: torch.Tensor, params) -> torch.Tensor:
-    """The layer's sum of products, of float64 tensors in PyTorch's shapes."""
+    """The layer's sums of products of float64 tensors, in PyTorch's shapes."""
     if not is_conv(params):
         return input @ weight.t()
     geometry = dict(stride=params.stride(), padding=params.padding(), dilation=params.dilation(), groups=params.groups())
@@ -43,7 +43,7 @@ def product(input: torch.Tensor, weight: torch.Tensor, params) -> torch.Tensor:
 
 
 def channelwise(values: torch.Tensor, params) -> torch.Tensor:
-    """A value for each output channel, shaped so that it broadcasts over the layer's output."""
+    """A value for each output channel, in a shape that broadcasts over the layer's output."""
     return values.reshape([-1] + [1] * (params.weight().dim() - 2)) if is_conv(params) else values
 
 
@@ -61,7 +61,7 @@ def accumulators(input: torch.Tensor, params) -> torch.Tensor:
 
 def output(input: torch.Tensor, params, scale: float, zero_point: int, relu: bool = False,
            residual: Optional[torch.Tensor] = None) -> torch.Tensor:
-    """The integers of the output of a static layer."""
+    """The output of a static layer, as integers."""
     scales, _ = weight_quantization(params.weight(), output_channels(params))
     real = accumulators(input, params).to(torch.float32)
     real = real * channelwise((input.q_scale() * scales / scale).to(torch.float32), params)
@@ -76,14 +76,14 @@ def output(input: torch.Tensor, params, scale: float, zero_point: int, relu: boo
 
 
 def quantized(real: torch.Tensor, zero_point: int, dtype: torch.dtype) -> torch.Tensor:
-    """Rounded to nearest even, shifted and clamped to the type's range."""
+    """Rounds to nearest even, adds the zero point, and clamps to the type's range."""
     limits = torch.iinfo(dtype)
     integers = (real.round() + zero_point).clamp(limits.min, limits.max)
     return integers.to(torch.uint8 if dtype == torch.quint8 else torch.int8)
 
 
 def dynamic_output(input: torch.Tensor, params, per_row: bool, relu: bool = False) -> torch.Tensor:
-    """The output of a layer that quantizes its float32 input to u8 as it comes: ONNX's DynamicQuantizeLinear."""
+    """The output of a layer that quantizes its float32 input to u8 in each call, like ONNX's DynamicQuantizeLinear."""
     rows = input.reshape(-1, input.size(-1))
     ranges = rows if per_row else rows.reshape(1, -1)
     low, high = ranges.amin(1, True).clamp(max=0), ranges.amax(1, True).clamp(min=0)

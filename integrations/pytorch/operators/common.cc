@@ -5,7 +5,7 @@
 namespace intact_torch {
 namespace {
 
-// Throws unless `tensor` is an activation that the operators take.
+// Throws unless IsActivation(tensor).
 void CheckActivation(const char* argument, const at::Tensor& tensor, const Options& options) {
   if (!IsActivation(tensor)) {
     Fail(options.layer, argument, " is ", tensor.scalar_type(), " on ", tensor.device(),

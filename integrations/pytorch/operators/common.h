@@ -1,9 +1,9 @@
-// What the operators over PyTorch's tensors have alike: the options of a layer, its weights' quantization,
-// how a call is keyed, and the cache of plans behind it.
+// Code that the operators share: the options of a layer, the quantization of its weights, the keys of calls,
+// and the cache of plans.
 //
 // A layer ("params" of a TorchScript program) holds weights and bias as PyTorch quantized them, and the
-// options that it was converted with. What a call brings beyond that, the quantization of its input and
-// output, decides which plan serves it: each plan is made when it is wanted first, and kept.
+// options of its conversion. A call adds the quantization of its input and output, which selects the plan. A
+// plan is made when it is first needed, and kept.
 #ifndef INTEGRATIONS_PYTORCH_OPERATORS_COMMON_H_
 #define INTEGRATIONS_PYTORCH_OPERATORS_COMMON_H_
 
@@ -29,14 +29,14 @@ template <class... Words>
   TORCH_CHECK(false, "intact: ", layer.empty() ? "" : layer + ": ", words...);
 }
 
-/// Which layer of the model it is, and how it is to compute.
+/// The name of a layer and the options of its conversion.
 struct Options {
   std::string layer;    // its qualified name, for messages
   std::string mode;     // "exact" or "saturating"
-  std::string max_isa;  // the cap, as intact_isa_name() names it
+  std::string max_isa;  // a name of intact_isa_name()
 };
 
-/// The intact_isa of that name, or -1.
+/// The intact_isa called `name`, or -1.
 inline int32_t IsaNamed(const std::string& name) {
   for (int32_t isa = INTACT_ISA_ANY; intact_isa_name(isa) != nullptr; ++isa) {
     if (name == intact_isa_name(isa)) return isa;
@@ -54,8 +54,8 @@ inline void CheckOptions(const Options& options) {
   }
 }
 
-/// What distinguishes the calls of one layer: how input, residual and output stand for real numbers. 8-bit
-/// outputs are of the input's type.
+/// Distinguishes calls of a layer: types, scales and zero points of input, residual and output. 8-bit outputs
+/// have the input's type.
 struct CallKey {
   at::ScalarType type = at::ScalarType::QUInt8;
   double input_scale = 1;
@@ -71,11 +71,11 @@ struct CallKey {
   bool operator==(const CallKey&) const = default;
 };
 
-/// The plans of a layer, by call. Any number of threads may ask at once.
+/// The plans of a layer, by call. Thread-safe.
 template <class Key, class Plan>
 class PlanCache {
  public:
-  /// The plan of `key`, which make() creates where there is none.
+  /// The plan of `key`. make() creates it if there is none.
   template <class Make>
   std::shared_ptr<const Plan> Get(const Key& key, const Make& make) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -90,50 +90,51 @@ class PlanCache {
   }
 
  private:
-  // A model quantized statically has one for each layer; inputs whose scales change must not fill the memory.
+  // A statically quantized model has one plan for each layer. Inputs with changing scales must not fill
+  // memory.
   static constexpr size_t kMost = 8;
 
   std::mutex mutex_;
-  std::list<std::pair<Key, std::shared_ptr<const Plan>>> plans_;  // the one used last is first
+  std::list<std::pair<Key, std::shared_ptr<const Plan>>> plans_;  // the most recently used first
 };
 
-/// Weights' scales and zero points, one for each output channel.
+/// Scales and zero points of weights, one for each output channel.
 struct WeightQuantization {
   std::vector<double> scales;
   std::vector<int32_t> zero_points;
 };
 
-/// Whether `tensor` is what the operators take for an activation: quint8 or qint8, per tensor, on the CPU.
+/// Whether the operators accept `tensor` as an activation: quint8 or qint8, per tensor, on the CPU.
 bool IsActivation(const at::Tensor& tensor);
 
 /// Throws unless `tensor` is float32, dense in memory or strided, on the CPU.
 void CheckReal(const char* argument, const at::Tensor& tensor, const Options& options);
 
-/// Throws unless `scale` is a finite float32 above 0 and `zero_point` a value of `type`. `whose` stands
-/// before both names: "input's ", or "output_".
+/// Throws unless `scale` is a finite float32 above 0 and `zero_point` is a value of `type`. `whose` precedes
+/// both names in messages: "input's ", or "output_".
 void CheckAffine(const std::string& whose, double scale, int64_t zero_point, at::ScalarType type,
                  const Options& options);
 
-/// Of `weight`, qint8 per tensor or per channel of `axis`. The axis may hold the output channels of one group
-/// only, as a transposed convolution's does.
+/// The quantization of `weight`, which must be qint8 per tensor or per channel of `axis`. The axis may have
+/// the output channels of one group only, as in a transposed convolution.
 WeightQuantization QuantizationOf(const at::Tensor& weight, int64_t axis, int64_t output_channels,
                                   const Options& options);
 
-/// Throws unless there is none or it is a value for each output channel.
+/// Throws unless there is no bias, or it has a value for each output channel.
 void CheckBias(const c10::optional<at::Tensor>& bias, int64_t output_channels, const Options& options);
 
 /// An intact_linear_desc with the arrays that it points to.
 class Arithmetic {
  public:
-  /// Of a call that is quantized statically.
+  /// For a call with static quantization.
   Arithmetic(const CallKey& key, const WeightQuantization& weights, const c10::optional<at::Tensor>& bias,
              const Options& options);
 
-  /// Of a call that quantizes float32 activations as they come, per row or per tensor, to float32 outputs.
+  /// For a call that quantizes float32 activations itself, per row or per tensor, and has float32 outputs.
   Arithmetic(bool per_row, bool relu, const WeightQuantization& weights,
              const c10::optional<at::Tensor>& bias, const Options& options);
 
-  /// Refers to this object.
+  /// The descriptor. It points into this object.
   intact_linear_desc desc() const;
 
  private:
@@ -147,7 +148,7 @@ class Arithmetic {
   std::vector<int32_t> weight_zero_points_;
 };
 
-/// The key of a call, whose tensors and numbers it checks.
+/// The key of a call. Throws if its tensors or numbers are wrong.
 CallKey KeyOf(const at::Tensor& input, const c10::optional<at::Tensor>& residual, double output_scale,
               int64_t output_zero_point, bool relu, const Options& options);
 
@@ -156,17 +157,17 @@ inline void Check(intact_status status, const Options& options) {
   if (status != INTACT_OK) Fail(options.layer, intact_last_error());
 }
 
-/// The plan in `result`; throws if there is none.
+/// The plan in `result`. Throws if it is an error.
 template <class Plan>
 Plan Made(intact::Result<Plan> result, const Options& options) {
   if (!result) Fail(options.layer, result.error().message);
   return std::move(*result);
 }
 
-/// The threads that PyTorch allows a call of this thread.
+/// The number of threads that PyTorch allows for a call from this thread.
 inline int32_t Threads() { return at::in_parallel_region() ? 1 : at::get_num_threads(); }
 
-/// Memory of PyTorch's allocator for a run to work in.
+/// Scratch memory for a run, from PyTorch's allocator.
 inline at::Tensor Scratch(size_t bytes) {
   return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
 }

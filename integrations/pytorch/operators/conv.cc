@@ -1,15 +1,16 @@
-// Convolutions: torch.classes.intact.Conv holds weights, bias and geometry, of one to three dimensions,
-// transposed or not, and the operators
+// Convolutions of one to three dimensions, transposed or not. torch.classes.intact.Conv holds weights, bias
+// and geometry. The operators:
 //
-//   intact::conv           quint8 or qint8 → the same type        requantized
-//   intact::conv_relu      likewise, with ReLU before it
-//   intact::conv_add       a residual is added before it: not the bytes of a convolution and an addition,
-//   intact::conv_add_relu  between which PyTorch rounds to 8 bits once more; the residual may broadcast.
-//                          Where it does not, and conv_scale and conv_zero_point are given, the output
-//                          is rounded to these, and the sum is intact::add's
+//   intact::conv           quint8 or qint8 → the same type, requantized
+//   intact::conv_relu      conv with ReLU before requantization
+//   intact::conv_add       conv and conv_relu that add a residual before requantization. The bytes differ
+//   intact::conv_add_relu  from a convolution and an addition, between which PyTorch rounds to 8 bits once
+//                          more. The residual may broadcast. If it does not, but conv_scale and
+//                          conv_zero_point are given, the output is rounded to these, and intact::add
+//                          computes the sum
 //
-// take tensors of PyTorch's shapes ([N, C, L], [N, C, H, W], [N, C, D, H, W]), and return the same channels
-// last in memory. Inputs of another layout are copied. Extents and batch may differ from call to call.
+// They take tensors of PyTorch's shapes ([N, C, L], [N, C, H, W], [N, C, D, H, W]), and return such tensors,
+// channels last in memory. Inputs of another layout are copied. Extents and batch may differ in each call.
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -26,7 +27,7 @@ struct Geometry {
   bool transposed = false;
 };
 
-/// How a convolution stands for real numbers where it cannot add the residual before it rounds; or scale 0.
+/// Quantization of a convolution's output if the residual must be added after rounding. scale 0: not given.
 struct Unfused {
   double scale = 0;
   int64_t zero_point = 0;
@@ -58,7 +59,7 @@ class Conv : public torch::CustomClassHolder {
 
     const at::Tensor pixels = ChannelsLast(input);
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
-    args.batch = std::max<int64_t>(input.size(0), 1);  // of an empty batch the extents of the output count
+    args.batch = std::max<int64_t>(input.size(0), 1);  // an empty batch also needs the output's extents
     args.threads = Threads();
     for (int64_t i = 0; i < dims(); ++i) args.input[i] = input.size(2 + i);
     intact_run_info info = INTACT_RUN_INFO_INIT;
@@ -98,7 +99,7 @@ class Conv : public torch::CustomClassHolder {
   void CheckGeometry() const {
     if (dims() < 1 || dims() > INTACT_MAX_SPATIAL || weight_.numel() == 0) {
       Fail(options_.layer, "weight has shape ", weight_.sizes(),
-           "; expected one of 3 to 5 dimensions, none of them 0");
+           "; expected 3 to 5 dimensions, none of them 0");
     }
     const std::pair<const char*, const std::vector<int64_t>&> arrays[] = {
         {"stride", geometry_.stride},
@@ -111,12 +112,12 @@ class Conv : public torch::CustomClassHolder {
       }
     }
     for (const auto& [name, values] :
-         {arrays[0], arrays[3]}) {  // intact takes 0 for the default, PyTorch does not
+         {arrays[0], arrays[3]}) {  // 0 means the default for intact, but not for PyTorch
       if (std::ranges::any_of(values, [](int64_t value) { return value < 1; })) {
         Fail(options_.layer, name, " is ", at::IntArrayRef(values), "; expected values above 0");
       }
     }
-    const int64_t divided = weight_.size(0);  // both numbers of channels are multiples of the groups
+    const int64_t divided = weight_.size(0);  // the other number of channels is a multiple of groups
     if (geometry_.groups < 1 || divided % geometry_.groups != 0) {
       Fail(options_.layer, "groups is ", geometry_.groups, "; expected a divisor of ", divided);
     }
@@ -128,7 +129,7 @@ class Conv : public torch::CustomClassHolder {
          input_channels(), " channels");
   }
 
-  // The residual, which is the larger one as a rule, comes first: of its shape PyTorch makes the sum.
+  // PyTorch gives the sum the first operand's shape. The residual comes first: it is usually the larger one.
   at::Tensor Sum(const at::Tensor& residual, const at::Tensor& output, double scale, int64_t zero_point,
                  bool relu) const {
     using Add = at::Tensor(const at::Tensor&, const at::Tensor&, double, int64_t, c10::string_view);
@@ -140,13 +141,13 @@ class Conv : public torch::CustomClassHolder {
 
   at::Tensor CheckedResidual(const at::Tensor& residual, const std::vector<int64_t>& sizes) const {
     if (!at::is_expandable_to(residual.sizes(), sizes)) {
-      Fail(options_.layer, "residual has shape ", residual.sizes(), "; expected that of the output, ",
-           at::IntArrayRef(sizes), ", or one that broadcasts to it");
+      Fail(options_.layer, "residual has shape ", residual.sizes(), "; expected the output's, ",
+           at::IntArrayRef(sizes), ", or a shape that broadcasts to it");
     }
     return ChannelsLast(residual.expand(sizes));
   }
 
-  // PyTorch has no name for the layout NWC; as NHWC of height 1 it is told apart.
+  // PyTorch has no name for the layout NWC, so it is handled as NHWC of height 1.
   at::MemoryFormat Format() const {
     return dims() == 3 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
   }
@@ -283,7 +284,7 @@ TORCH_LIBRARY_FRAGMENT(intact, library) {
   }
 }
 
-// For every backend, so that a tensor of the wrong kind meets a message that names the layer.
+// For every backend, so that a message with the layer's name reports a tensor of the wrong kind.
 TORCH_LIBRARY_IMPL(intact, CompositeExplicitAutograd, library) {
   library.impl("conv", intact_torch::RunConv);
   library.impl("conv_relu", intact_torch::RunConvRelu);

@@ -1,18 +1,18 @@
-// What networks have between their products, with PyTorch's bytes in less time:
+// Elementwise operators of networks, with PyTorch's bytes in less time:
 //
-//   intact::add, intact::add_relu   two 8-bit tensors → one; the sum is rounded anew
+//   intact::add, intact::add_relu   two 8-bit tensors → one; the sum is requantized
 //   intact::quantize                float32 → quint8 or qint8
 //
 // The arithmetic is that of PyTorch 1.13 on a CPU with AVX2 and FMA, run on one thread:
 //
-//   real(q)    fma(scale, float(q), −scale·zero_point) in whole blocks of kBlock elements; in the rest
+//   real(q)    fma(scale, float(q), −scale·zero_point) in whole blocks of kBlock elements; in the tail
 //              (float(q) − zero_point)·scale
-//   round(f)   clamp(rne(f·(1/scale)) + zero_point); of a NaN, and from 2⁶³ on, the least value
+//   round(f)   clamp(rne(f·(1/scale)) + zero_point); for NaNs, and from 2⁶³ on, the smallest value
 //
-// Where PyTorch runs on more threads each has a rest, so its bytes depend on their number; these do not. What
-// is not served here PyTorch's operator does: operands of two shapes or layouts, per channel, of other types,
-// or neither contiguous nor channels-last, as NWC is and what slices and transposes leave; over these PyTorch
-// has another loop, whose bytes are others. So are those of qnnpack's kernel, which adds quint8 where it is
+// On several threads, each thread of PyTorch has a tail, so PyTorch's bytes depend on their number; the bytes
+// of these operators do not. PyTorch's operator handles other cases: operands of two shapes or layouts, per
+// channel, of other types, or neither contiguous nor channels-last, such as NWC, slices and transposes. There
+// PyTorch uses another loop, with other bytes. qnnpack has other bytes too: its kernel adds quint8 if it is
 // PyTorch's engine.
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -24,10 +24,10 @@
 namespace intact_torch {
 namespace {
 
-constexpr int64_t kBlock = 64;        // elements that PyTorch's loop takes at a time
+constexpr int64_t kBlock = 64;        // elements in an iteration of PyTorch's loop
 constexpr int64_t kGrain = 64 * 512;  // elements that are worth a thread: whole blocks
 
-// Compiled for each level, of which the loader chooses: loops that the compiler turns into vectors.
+// The compiler vectorizes these loops for each level. The loader chooses one for the CPU.
 #define INTACT_TORCH_INLINE inline __attribute__((always_inline))
 #define INTACT_TORCH_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 
@@ -39,7 +39,7 @@ struct Affine {
 // rne(f/scale) + zero_point as PyTorch computes it.
 struct Rounding {
   float inverse_scale;
-  float least, largest;  // of what is rounded, before the zero point is added
+  float least, largest;  // bounds of rounded values, before the zero point is added
   int32_t zero_point;
 };
 
@@ -52,13 +52,13 @@ Rounding RoundingTo(double scale, int64_t zero_point) {
 template <class T>
 INTACT_TORCH_INLINE T Round(float f, const Rounding& to) {
   const float scaled = f * to.inverse_scale;
-  const float rounded = scaled < 0x1p63f ? __builtin_rintf(scaled) : to.least;  // so are NaNs
+  const float rounded = scaled < 0x1p63f ? __builtin_rintf(scaled) : to.least;  // also for NaNs
   const float floored = rounded > to.least ? rounded : to.least;
   const float bounded = floored < to.largest ? floored : to.largest;
   return static_cast<T>(static_cast<int32_t>(bounded) + to.zero_point);
 }
 
-// By `floor`: 0 for ReLU, or −∞.
+// `floor`: 0 for ReLU, else −∞.
 template <class T>
 INTACT_TORCH_INLINE void AddBlocks(const T* a, const T* b, int64_t count, Affine of_a, Affine of_b,
                                    float floor, const Rounding& to, T* c) {
@@ -125,18 +125,18 @@ void Add(const at::Tensor& a, const at::Tensor& b, bool relu, const at::Tensor& 
   }
 }
 
-// That elements of both lie in one order, and in that of Like().
+// Whether the elements of both have one order in memory, which is also the order of Like().
 bool AreAlike(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() && a.is_contiguous(a.suggest_memory_format());
 }
 
-// An empty tensor as PyTorch makes it for a result: contiguous, or channels-last where `tensor` is.
+// An uninitialized tensor for a result, in PyTorch's layout: channels-last if `tensor` is, else contiguous.
 at::Tensor Like(const at::Tensor& tensor, at::ScalarType type, double scale, int64_t zero_point) {
   return at::_empty_affine_quantized(tensor.sizes(), at::TensorOptions().dtype(type), scale, zero_point,
                                      tensor.suggest_memory_format());
 }
 
-// What errors name: the layer, if the caller told it, else the operator.
+// Names for errors: the layer, if the caller gave it, and the operator.
 Options Named(c10::string_view layer, const char* name) {
   return {layer.empty() ? name : std::string(layer) + ": " + name, {}, {}};
 }
@@ -188,7 +188,7 @@ at::Tensor RunQuantize(const at::Tensor& x, double scale, int64_t zero_point, at
     Fail(options.layer, "dtype is ", type, "; expected quint8 or qint8");
   }
   CheckAffine("", scale, zero_point, type, options);
-  const at::Tensor dense = x.contiguous(x.suggest_memory_format());  // as PyTorch lays its result out
+  const at::Tensor dense = x.contiguous(x.suggest_memory_format());  // the layout of PyTorch's result
   at::Tensor c = Like(x, type, scale, zero_point);
   const auto* const from = dense.data_ptr<float>();
   at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
@@ -213,7 +213,7 @@ TORCH_LIBRARY_FRAGMENT(intact, library) {
       "quantize(Tensor input, float scale, int zero_point, ScalarType dtype, str layer='') -> Tensor");
 }
 
-// For every backend, so that a tensor of the wrong kind meets a message that names the operator.
+// For every backend, so that a message with the operator's name reports a tensor of the wrong kind.
 TORCH_LIBRARY_IMPL(intact, CompositeExplicitAutograd, library) {
   library.impl("add", intact_torch::RunAddPlain);
   library.impl("add_relu", intact_torch::RunAddRelu);

@@ -1,11 +1,11 @@
-// Linear layers: torch.classes.intact.Linear holds weights and bias, and the operators
+// Linear layers. torch.classes.intact.Linear holds weights and bias. The operators:
 //
 //   intact::linear          quint8 or qint8 → the same type       y = x·Wᵀ + b, requantized
-//   intact::linear_relu     likewise, with ReLU before it
-//   intact::linear_dynamic  float32 → float32                     x is quantized to u8 as it is read
+//   intact::linear_relu     quint8 or qint8 → the same type       with ReLU before requantization
+//   intact::linear_dynamic  float32 → float32                     x is quantized to u8 when it is read
 //
-// take a tensor whose last dimension is the depth; all others are rows. linear_dynamic's reduce_range changes
-// nothing: it tells that PyTorch's layer gives up a bit of the activations, for intact_torch.compare().
+// They take a tensor whose last dimension is the depth; all other dimensions are rows. linear_dynamic ignores
+// reduce_range. It informs intact_torch.compare() that PyTorch's layer uses 7 bits of the activations.
 #include "integrations/pytorch/operators/common.h"
 
 namespace intact_torch {
@@ -159,7 +159,7 @@ TORCH_LIBRARY_FRAGMENT(intact, library) {
       "bool relu=False, bool reduce_range=False) -> Tensor");
 }
 
-// For every backend, so that a tensor of the wrong kind meets a message that names the layer.
+// For every backend, so that a message with the layer's name reports a tensor of the wrong kind.
 TORCH_LIBRARY_IMPL(intact, CompositeExplicitAutograd, library) {
   library.impl("linear", intact_torch::RunLinear);
   library.impl("linear_relu", intact_torch::RunLinearRelu);

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""What PyTorch's quantized networks take on intact and on PyTorch's own engines, on one thread.
+"""Measures PyTorch's quantized networks on intact and on PyTorch's engines, on one thread.
 
     bench.py [--isa avx2] [--rounds N] [--network NAME]... [--threads N] [--json FILE]
-    bench.py --compare [--isa avx2] [--network NAME]...     how many outputs differ from those of the engines
+    bench.py --compare [--isa avx2] [--network NAME]...     counts the outputs that differ from the engines' outputs
 
 ResNet-50 and MobileNetV2 of torchvision, batch 1 of 224x224, statically quantized; and an encoder of BERT-base's shape under
-quantize_dynamic, sequences of 128 and 1. Weights are random, normal as those networks begin: times do not depend on what a
-network has learnt, but for exact kernels without VNNI, which trained weights serve better. Contenders run in turns in one process;
-medians count. --isa holds oneDNN and intact to an ISA. Exit status: 1 if intact's bytes depend on the ISA.
+quantize_dynamic, sequences of 128 and 1. Weights are random, normal like the initial weights of these networks. Times do not
+depend on the weights, except for exact kernels without VNNI, which run faster with trained weights. Contenders run in turns in
+one process; medians count. --isa limits oneDNN and intact to an ISA. Exit status: 1 if intact's bytes depend on the ISA.
 """
 import argparse
 import collections
@@ -23,19 +23,19 @@ ONEDNN_ISAS = {"avx2": "AVX2", "avx512": "AVX512_CORE", "avx512_vnni": "AVX512_C
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--isa", choices=sorted(ONEDNN_ISAS), help="hold oneDNN and intact to it")
+    parser.add_argument("--isa", choices=sorted(ONEDNN_ISAS), help="limit oneDNN and intact to this ISA")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each contender (15)")
     parser.add_argument("--threads", type=int, default=1, help="torch.set_num_threads() (1)")
     parser.add_argument("--network", action="append", choices=["resnet50", "mobilenet_v2", "bert_128", "bert_1"],
-                        help="may be given several times (all)")
+                        help="a network to measure; may be given several times (all)")
     parser.add_argument("--compare", action="store_true",
-                        help="count the outputs of static networks that differ from each engine's, instead of timing them")
+                        help="count the outputs of static networks that differ from each engine's; no times")
     parser.add_argument("--json", help="a file for the results")
     return parser.parse_args()
 
 
 ARGUMENTS = arguments()
-if ARGUMENTS.isa:  # read when the libraries are loaded
+if ARGUMENTS.isa:  # the libraries read these variables when they are loaded
     os.environ["INTACT_MAX_ISA"] = ARGUMENTS.isa
     os.environ["ONEDNN_MAX_CPU_ISA"] = os.environ["DNNL_MAX_CPU_ISA"] = ONEDNN_ISAS[ARGUMENTS.isa]
 
@@ -45,7 +45,7 @@ import torchvision  # noqa: E402
 from torch.ao.quantization import (MinMaxObserver, QConfig, convert, default_per_channel_weight_observer,  # noqa: E402
                                    prepare, quantize_dynamic)
 
-warnings.simplefilter("ignore")  # of what PyTorch will change
+warnings.simplefilter("ignore")  # about future changes of PyTorch
 
 
 def cpu_name():
@@ -61,7 +61,7 @@ def cpu_name():
 
 
 def quantized_network(make, x, engine):
-    """A torchvision network for `engine`, full-range u8 activations, weights per channel."""
+    """A torchvision network quantized for `engine`: full-range u8 activations, weights per channel."""
     torch.manual_seed(1)
     torch.backends.quantized.engine = engine
     model = make(weights=None, quantize=False).eval()
@@ -94,7 +94,7 @@ class Encoder(torch.nn.Module):
 
 
 def dynamic(make, engine):
-    """What make() makes, its linear layers drawn as BERT's are and quantized dynamically for `engine`."""
+    """The model of make(), with linear layers drawn like BERT's and quantized dynamically for `engine`."""
     torch.manual_seed(1)
     torch.backends.quantized.engine = engine
     model = make().eval()
@@ -104,12 +104,12 @@ def dynamic(make, engine):
     model = quantize_dynamic(model, {torch.nn.Linear}, inplace=True)
     for module in model.modules():
         if engine == "qnnpack" and isinstance(module, torch.nn.quantized.dynamic.Linear):
-            module.version = None  # asks for no reduce_range, which qnnpack ignores, with a warning at each call
+            module.version = None  # no reduce_range: qnnpack ignores it, with a warning at each call
     return model
 
 
 def contenders(network):
-    """The input, and the models to be compared by name, PyTorch's first."""
+    """The input, and the models to compare by name, PyTorch's first."""
     generator = torch.Generator().manual_seed(2)
     if network.startswith("bert"):
         x = torch.randn(1, int(network.split("_")[1]), 768, generator=generator)
@@ -127,7 +127,7 @@ def contenders(network):
 
 
 def bytes_depend_on_the_isa(x, models):
-    """Whether intact's output is another where only the oldest vector ISA may be used."""
+    """Whether intact's output changes if only the oldest vector ISA is permitted."""
     capped = intact_torch.convert(models["onednn"], max_isa="avx2")
     return not torch.equal(capped(x), models["intact"](x))
 
@@ -153,7 +153,7 @@ def in_turns(models, x, rounds):
 
 
 def shares(model, x, runs=5):
-    """Milliseconds a run by operator, the longest first."""
+    """Milliseconds per run by operator, the longest first."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         for _ in range(runs):
             model(x)
@@ -162,13 +162,13 @@ def shares(model, x, runs=5):
 
 
 def is_swapped(operator):
-    """Whether convert() swaps it."""
+    """Whether convert() swaps `operator`."""
     return operator.startswith(("intact::", "quantized::conv", "quantized::linear", "quantized::add",
                                 "aten::quantize_per_tensor"))
 
 
 def linear_alone(rows, rounds):
-    """PyTorch's dynamic linear layer and ours, by shape."""
+    """Times of PyTorch's dynamic linear layer and of intact's, by shape."""
     results = {}
     for n, k in ((768, 768), (3072, 768), (768, 3072)):
         generator = torch.Generator().manual_seed(3)
@@ -196,7 +196,7 @@ def measure(network):
 
 
 def show_differences(network):
-    """The outputs of all layers, on the activations that occur, and of the whole network against both engines'."""
+    """Compares the outputs of all layers, on the activations that occur, and of the whole network with both engines'."""
     x, models = contenders(network)
     for engine in ("onednn", "qnnpack"):
         torch.backends.quantized.engine = engine

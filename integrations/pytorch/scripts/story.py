@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""What int16 saturation makes of a small network, told by running it.
+"""Shows the effect of int16 saturation on a small network, by running it.
 
     story.py [--out FOLDER]     writes FOLDER/story.html and FOLDER/story.json (report/pytorch)
 
 A convolutional network is trained on scikit-learn's digits (seconds on one core) and quantized by PyTorch, activations in the
-full range of 8 bits and weights per channel; then the same model runs in float, on PyTorch's engines, and on intact, exact and
-saturating, each with and without reduce_range. The second part is a linear layer that is fed with a rising constant.
+full range of 8 bits and weights per channel. Then the model runs in float, on PyTorch's engines, and on intact, exact and
+saturating; all quantized ones with and without reduce_range. The second part is a linear layer with a rising constant as input.
 """
 import argparse
 import copy
@@ -24,14 +24,14 @@ from torch.ao.quantization import MinMaxObserver, PerChannelMinMaxObserver, QCon
 from torch.ao.quantization.qconfig_mapping import QConfigMapping
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
-warnings.simplefilter("ignore")  # of what PyTorch will change
+warnings.simplefilter("ignore")  # about future changes of PyTorch
 
 
 # --- the network -------------------------------------------------------------------------------------------------
 
 
 def digits():
-    """Images [N, 1, 8, 8] and classes: of training, and of testing."""
+    """Images [N, 1, 8, 8] and classes for training, then for testing."""
     data = load_digits()
     images = torch.tensor(data.images, dtype=torch.float32).unsqueeze(1) / 8 - 1
     classes = torch.tensor(data.target)
@@ -41,7 +41,7 @@ def digits():
 
 
 def network():
-    """Blocks with linear bottlenecks, as MobileNetV2 has them: activations of both signs, whose zero point is in the middle."""
+    """Blocks with linear bottlenecks, as in MobileNetV2: activations have both signs, and a zero point in the middle."""
     def conv(inputs, outputs, kernel, stride=1):
         return [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(outputs)]
 
@@ -82,7 +82,7 @@ def contenders(model, images, reduce_range):
 
 
 def run_network():
-    """The table's rows, the layers' shares of changed outputs, and digits under noise that are read otherwise."""
+    """The table's rows, the layers' shares of changed outputs, and noisy digits with changed answers."""
     train, train_classes, clean, classes = digits()
     noisy = clean + 0.7 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(1))
     model = trained(train, train_classes)
@@ -119,7 +119,7 @@ def accuracy(output, classes):
 
 
 def run_ramp():
-    """A linear layer 64 → 10 without bias on constant inputs from −4 to 4: float outputs are lines."""
+    """Runs a linear layer 64 → 10 without bias on constant inputs from −4 to 4: float outputs are straight lines."""
     torch.manual_seed(100)
     linear = nn.Linear(64, 10, bias=False)
     calibration = torch.randn(100, 64)
@@ -151,7 +151,7 @@ def run_ramp():
 
 
 def plot(name, commands):
-    """An <svg> that gnuplot draws. Ids are made the page's own: elements of two pictures must not share them."""
+    """An <svg> that gnuplot draws. `name` becomes a prefix of its ids, because two pictures of a page must not share ids."""
     script = "set terminal svg size 720,330 dynamic font 'sans-serif,12' background '#ffffff'\n" + commands
     drawn = subprocess.run(["gnuplot"], input=script, capture_output=True, text=True, check=True).stdout
     svg = drawn[drawn.index("<svg"):]
@@ -162,7 +162,7 @@ def ramp_picture(ramp):
     styles = {"float": "lw 1 lc '#999999'", "exact": "lw 2 lc '#1b6ac9'", "saturating": "lw 2 lc '#d1361b'"}
     blocks = "".join("\n".join(f"{x:.3f} {y:.6g}" for x, y in zip(ramp["x"], ramp["lines"][name])) + "\ne\n" for name in styles)
     series = ", ".join(f"'-' with lines {style} title '{name}'" for name, style in styles.items())
-    return plot("ramp", f"set xlabel 'input, all 64 alike'\nset ylabel 'output {ramp['column']}'\nset key right\nset grid\n"
+    return plot("ramp", f"set xlabel 'input (all 64 equal)'\nset ylabel 'output {ramp['column']}'\nset key right\nset grid\n"
                         f"plot {series}\n{blocks}")
 
 
@@ -195,8 +195,8 @@ def table(rows):
             f"{row['sqnr']:.1f} dB", percent(row["changed_outputs"]), str(row["changed_answers"])]
         body += "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>\n"
     head = "".join(f"<th>{text}</th>" for text in (
-        "model", "reduce_range", "accuracy", "under noise", "outputs against float", "outputs unlike exact",
-        "answers under noise unlike exact"))
+        "model", "reduce_range", "accuracy", "accuracy under noise", "SQNR of outputs against float",
+        "outputs that differ from exact", "answers under noise that differ from exact"))
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
 
 
@@ -219,30 +219,31 @@ def page(results):
     reduced = max(network["layers"]["reduced"], key=lambda entry: entry[1])
     misread = "".join(f"<div>{digit_picture(pixels)}<br>a {actual}: exact {exact}, saturating {wrong}</div>"
                       for pixels, actual, exact, wrong in network["misread"])
-    digits = f'<h2>Digits under noise that saturation reads otherwise</h2><div class="digits">{misread}</div>' if misread else (
-        "<p>No digit is read otherwise: what saturation changes is not enough to turn an answer.</p>")
+    digits = f'<h2>Noisy digits with changed answers</h2><div class="digits">{misread}</div>' if misread else (
+        "<p>No answer changes: the differences by saturation are too small.</p>")
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>What saturation makes of a network</title><style>{STYLE}</style></head><body>
-<h1>What saturation makes of a network</h1>
-<p>Before VNNI, int8 kernels add two products in int16, and what does not fit is clamped. This page runs one quantized network
-on PyTorch's engines and on intact, which computes exactly on every CPU, and on any CPU also what the saturating kernels of
-FBGEMM and oneDNN compute on AVX2. CPU: {html.escape(results["cpu"])}; PyTorch {results["torch"]}.</p>
+<title>The effect of saturation on a network</title><style>{STYLE}</style></head><body>
+<h1>The effect of saturation on a network</h1>
+<p>Before VNNI, int8 kernels add two products in int16, and clamp sums that do not fit. This page compares a quantized network on
+PyTorch's engines and on intact. intact computes exactly on every CPU. On any CPU it can also compute what the saturating kernels
+of FBGEMM and oneDNN compute on AVX2. CPU: {html.escape(results["cpu"])}; PyTorch {results["torch"]}.</p>
 <h2>Digits, 8×8 pixels</h2>
-<p>A network of six convolutions, three of them linear bottlenecks as MobileNetV2 has them, and a linear layer, trained on 1000 of scikit-learn's digits, quantized by PyTorch with full-range
-activations and weights per channel; {network["tested"]} digits to test, as they are and
-under noise. All quantized models have the same weights and scales.</p>
+<p>The network has six convolutions, three of them linear bottlenecks as in MobileNetV2, and a linear layer. It is trained on 1000
+of scikit-learn's digits, and quantized by PyTorch with full-range activations and weights per channel. It is tested on
+{network["tested"]} digits, with and without noise. All quantized models have the same weights and scales.</p>
 {table(network["rows"])}
 <figure>{layers_picture(network["layers"])}
 <figcaption>Share of each layer's outputs that saturation changes, on the activations that occur. Layer {html.escape(worst[0])}:
-{percent(worst[1])}, by up to {worst[2]:.0f} of 255. With reduce_range the worst is {percent(reduced[1])}.</figcaption></figure>
+{percent(worst[1])}, by up to {worst[2]:.0f} of 255. With reduce_range the largest share is {percent(reduced[1])}.</figcaption>
+</figure>
 {digits}
-<h2>A line that is none</h2>
-<p>A linear layer of 64 inputs and 10 outputs without bias, fed with constants from −4 to 4: each output should be a straight line,
-clamped where the output's range ends. Saturated, {percent(ramp["changed"], 0)} of the outputs are others, by up to
-{ramp["largest"]:.2f}, and {ramp["wrong_way"]["saturating"]} steps go the wrong way; exact, {ramp["wrong_way"]["exact"]} do, and on
-qnnpack {ramp["wrong_way"]["qnnpack"]}.</p>
-<figure>{ramp_picture(ramp)}<figcaption>Output {ramp["column"]}, the one that saturation changes most.</figcaption></figure>
+<h2>A straight line that bends</h2>
+<p>A linear layer of 64 inputs and 10 outputs without bias gets constants from −4 to 4. Each output should be a straight line,
+clamped at the ends of the output's range. Saturation changes {percent(ramp["changed"], 0)} of the outputs, by up to
+{ramp["largest"]:.2f}. Steps in the wrong direction: saturating {ramp["wrong_way"]["saturating"]}, exact
+{ramp["wrong_way"]["exact"]}, qnnpack {ramp["wrong_way"]["qnnpack"]}.</p>
+<figure>{ramp_picture(ramp)}<figcaption>Output {ramp["column"]}, which saturation changes most.</figcaption></figure>
 <p>intact's exact mode needs no <code>reduce_range</code>: <code>model = intact_torch.convert(model)</code>.</p>
 </body></html>
 """
@@ -262,13 +263,14 @@ def main():
     (folder / "story.json").write_text(json.dumps(results) + "\n")
     (folder / "story.html").write_text(page(results))
     for row in results["network"]["rows"]:
-        told = "" if "sqnr" not in row else (
-            f"  {row['sqnr']:.1f} dB  {percent(row['changed_outputs'])} of outputs, and under noise {row['changed_answers']} answers, "
-            "unlike exact")
+        differences = "" if "sqnr" not in row else (
+            f"  {row['sqnr']:.1f} dB; {percent(row['changed_outputs'])} of outputs, "
+            f"and {row['changed_answers']} answers under noise, differ from exact")
         print(f"{row['model']:32} {'reduce_range' if row.get('reduce_range') else '':13} {percent(row['accuracy'])}  under noise "
-              f"{percent(row['noisy'])}{told}")
+              f"{percent(row['noisy'])}{differences}")
     ramp = results["ramp"]
-    print(f"ramp: saturation changes {percent(ramp['changed'], 0)} of the outputs; steps the wrong way: {ramp['wrong_way']}")
+    print(f"ramp: saturation changes {percent(ramp['changed'], 0)} of the outputs; steps in the wrong direction: "
+          f"{ramp['wrong_way']}")
     print(f"wrote {folder}/story.html")
 
 

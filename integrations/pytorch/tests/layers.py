@@ -1,12 +1,12 @@
-"""Layers and tensors that the tests draw."""
-import intact_torch  # noqa: F401: its operators
+"""Random layers and tensors for the tests."""
+import intact_torch  # noqa: F401: loads the operators
 import torch
 
 INTACT = torch.ops.intact
 
 
 def activations(shape, dtype=torch.quint8, generator=None, scale=0.03, zero_point=None):
-    """All values of the type, also the extreme ones."""
+    """Random activations: all values of the type, also the extreme ones."""
     if zero_point is None:
         zero_point = 117 if dtype == torch.quint8 else -11
     low = torch.iinfo(dtype).min

@@ -16,7 +16,7 @@ QCONFIG = QConfig(activation=MinMaxObserver.with_args(dtype=torch.quint8, reduce
 
 
 class Block(nn.Module):
-    """A residual block, as torchvision's quantizable networks have them."""
+    """A residual block, as in torchvision's quantizable networks."""
 
     def __init__(self, channels):
         super().__init__()
@@ -79,7 +79,7 @@ class Attention(nn.Module):
 
 
 class Gate(nn.Module):
-    """A sum that broadcasts, of convolutions of which one is called twice."""
+    """A sum of convolutions that broadcasts. One of them is called twice."""
 
     def __init__(self):
         super().__init__()
@@ -90,7 +90,7 @@ class Gate(nn.Module):
 
 
 class Calls(nn.Module):
-    """Calls of PyTorch's quantized operators that users wrote."""
+    """A user's own calls of PyTorch's quantized operators."""
 
     def __init__(self, call, prepack=torch.ops.quantized.linear_prepack, shape=(8, 4)):
         super().__init__()
@@ -120,8 +120,8 @@ def onednn_clamps():
 
 
 def as_onednn():
-    """Options of convert() with which intact computes what PyTorch's onednn engine computes on this CPU: the exact sums, or
-    those that the model of clamping predicts."""
+    """Options of convert() with which intact computes what PyTorch's onednn engine computes on this CPU: exact sums, or
+    clamped ones."""
     return {"mode": "saturating", "max_isa": "avx2"} if onednn_clamps() else {}
 
 
@@ -158,12 +158,12 @@ def eager_dynamic(engine="onednn"):
     model = quantize_dynamic(Attention().eval(), {nn.Linear, nn.LSTM})
     for layer in (model.qkv, model.out):
         if engine == "qnnpack":
-            layer.version = None  # asks for no reduce_range, which qnnpack ignores, with a warning at each call
+            layer.version = None  # no reduce_range: qnnpack ignores it, with a warning at each call
     return model
 
 
 def quiet(function, *arguments):
-    """Without PyTorch's warnings of what it will change."""
+    """Calls `function` without PyTorch's warnings about future changes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return function(*arguments)

@@ -1,6 +1,6 @@
 // Runs a TorchScript program with intact's operators from C++: run_scripted model.pt N C H W prints the
-// outputs for the input 0, 1, … divided by the number of its elements. The operators come with
-// libintact_torch.so, which is linked.
+// outputs for the input 0, 1, … divided by the number of its elements. The linked libintact_torch.so has the
+// operators.
 #include <torch/script.h>
 
 #include <cstdio>

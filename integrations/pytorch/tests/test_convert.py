@@ -1,4 +1,4 @@
-"""convert(): what it swaps, what it leaves, and that models survive what PyTorch does with models."""
+"""convert(): what it swaps and leaves; and that models can still be copied, saved, scripted and traced."""
 import copy
 import io
 import os
@@ -62,7 +62,7 @@ class Swapping(unittest.TestCase):
             report = intact_torch.conversion(converted)
             self.assertEqual(report.swapped, [("qkv", "Linear"), ("out", "Linear")])
             self.assertEqual([left[:2] for left in report.left], [("rnn", "LSTM")])
-            # PyTorch gives up a bit of the activations, and rounds their zero points in another way.
+            # PyTorch uses 7 bits of the activations, and rounds their zero points differently.
             self.assertLess(float((converted(x) - quantized(x)).abs().max()), 0.02)
 
     def test_fx_dynamic(self):
@@ -83,7 +83,7 @@ class Swapping(unittest.TestCase):
         report = intact_torch.conversion(converted)
         self.assertEqual(report.swapped, [("out", "Linear")])
         self.assertIn(("qkv", "Linear", "PyTorch gives it 7 bits of its input (reduce_range), which do not saturate; intact "
-                       "has 8"), report.left)
+                       "uses 8"), report.left)
         x = torch.randn(5, 2, 32)
         self.assertTrue(torch.equal(converted.qkv(x), quantized.qkv(x)))
         for reduce_range in (False, True):
@@ -109,12 +109,12 @@ class Swapping(unittest.TestCase):
         subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True,
                        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2"})
 
-    def test_composed_layers_are_told_as_such(self):
+    def test_composed_layers_are_reported(self):
         attention = torch.nn.quantized.MultiheadAttention(8, 2)
-        told = dict(left[::2] for left in intact_torch.conversion(intact_torch.convert(attention)).left)
-        self.assertIn("its layers are told by themselves", told[""])
+        reasons = dict(left[::2] for left in intact_torch.conversion(intact_torch.convert(attention)).left)
+        self.assertIn("its layers are reported separately", reasons[""])
 
-    def test_subclasses_are_told(self):
+    def test_subclasses_are_reported(self):
         class Mine(nnq.Linear):
             pass
 
@@ -182,7 +182,7 @@ class Swapping(unittest.TestCase):
             add.add_relu(a, a)
 
     def check_outputs(self, quantized, x, options=None):
-        """PyTorch's outputs against those of the model that is converted with `options`, or as onednn computes here."""
+        """Compares PyTorch's outputs with the model converted with `options`, by default those of onednn's arithmetic here."""
         theirs = quantized(x)
         ours = intact_torch.convert(quantized, **(models.as_onednn() if options is None else options))(x)
         self.assertGreater(theirs.unique().numel(), 20)
@@ -255,10 +255,10 @@ class Swapping(unittest.TestCase):
             x = models.images(4, 12 if "stem" in dir(once) else 6)
             self.assertTrue(torch.equal(fused(x), intact_torch.convert(make(), fuse_residual=True)(x)))
 
-    def test_scripted_parts_are_told(self):
+    def test_scripted_parts_are_reported(self):
         scripted = torch.jit.script(models.eager_static()[0])
         report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(scripted)))
-        self.assertEqual(report.left, [("0", "RecursiveScriptModule", "it is scripted: convert() wants it before")])
+        self.assertEqual(report.left, [("0", "RecursiveScriptModule", "it is scripted; expected the module before scripting")])
 
     def test_calls_of_another_form_are_left(self):
         torch.backends.quantized.engine = "onednn"
@@ -276,7 +276,7 @@ class Swapping(unittest.TestCase):
             self.assertEqual(intact_torch.conversion(converted).left, left)
             self.assertLessEqual(float((converted(x) - model(x)).abs().max()), 0.101)
 
-    def test_what_the_engine_does_not_unpack_is_told(self):
+    def test_what_the_engine_does_not_unpack_is_reported(self):
         self.addCleanup(setattr, torch.backends.quantized, "engine", "onednn")
         torch.backends.quantized.engine = "qnnpack"
         model = torch.fx.symbolic_trace(models.Calls(lambda q, w: torch.ops.quantized.conv3d(q, w, 0.1, 9),
@@ -330,10 +330,10 @@ class Swapping(unittest.TestCase):
         quantized = models.fx_static(make=models.Gate)
         fused = intact_torch.convert(quantized, fuse_residual=True)
         fused.load_state_dict(fused.state_dict())
-        with self.assertRaisesRegex(KeyError, "wide.sum_scale"):  # else the convolution's would stand for the sum's
+        with self.assertRaisesRegex(KeyError, "wide.sum_scale"):  # otherwise it would load the convolution's for the sum's
             fused.load_state_dict(quantized.state_dict())
 
-    def test_float_layers_are_told(self):
+    def test_float_layers_are_reported(self):
         report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3))))
         self.assertEqual(report.left, [("0", "Conv2d", "PyTorch did not quantize it")])
 
@@ -346,13 +346,13 @@ class Documented(unittest.TestCase):
         self.assertIn("swapped 4, fused 0, left 0", printed)
         self.assertNotIn("data-", printed)
         errors = [line for line in printed.splitlines() if "error" in line]
-        if models.onednn_clamps():  # compare() may accuse the engine then, and nobody else
+        if models.onednn_clamps():  # then compare() may report errors of the engine only
             errors = [line for line in errors if "the engine against" not in line]
         self.assertEqual(errors, [])
 
 
 class Surviving(unittest.TestCase):
-    """Each of the ways that PyTorch quantizes: the converted model, copied, saved and scripted, computes the same."""
+    """For each way in which PyTorch quantizes: the converted model, copied, saved and scripted, computes equal outputs."""
 
     def setUp(self):
         dynamic = intact_torch.convert(models.eager_dynamic(), dynamic="row")
@@ -381,7 +381,7 @@ class Surviving(unittest.TestCase):
     def test_saved(self):
         for model, _ in self.models:
             if hasattr(model, "reflected"):
-                model.reflected = torch.nn.Identity()  # PyTorch's own quantized modules do not survive it
+                model.reflected = torch.nn.Identity()  # PyTorch's own quantized modules cannot be saved
         self.models[-1][0].rnn = torch.nn.LSTM(32, 8)
         self.check(lambda model, x: saved_and_loaded(model))
 

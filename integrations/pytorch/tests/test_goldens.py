@@ -1,4 +1,4 @@
-"""Layers that PyTorch computed, on machines with VNNI and held to AVX2: every byte, also the saturated ones."""
+"""Compares every byte with layers that PyTorch computed, with VNNI and limited to AVX2, where sums saturate."""
 import json
 import pathlib
 import unittest
@@ -16,7 +16,7 @@ def tensor(path):
 
 
 def run(folder, mode, max_isa):
-    """The output of the layer in `folder`, channels last as the files have it."""
+    """The output of the layer in `folder`, channels last like the files."""
     layer = json.loads((folder / "layer.json").read_text())
     is_conv = layer["operator"] == "conv2d"
 
@@ -53,7 +53,7 @@ class Goldens(unittest.TestCase):
                 self.assertTrue(torch.equal(run(folder, "exact", "any"), exact))
                 self.assertTrue(torch.equal(run(folder, "saturating", "avx2"), saturated))
                 changed += not torch.equal(exact, saturated)
-        self.assertGreater(changed, 2)  # saturation is there to be seen
+        self.assertGreater(changed, 2)  # saturation is visible
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What `cmake --install` puts beneath a prefix, used from there."""
+"""Uses the files that `cmake --install` puts beneath a prefix."""
 import os
 import pathlib
 import site

@@ -13,11 +13,11 @@ import models
 import numpy as np
 import torch
 
-compare = importlib.import_module("intact_torch.compare")  # the name is the function's
+compare = importlib.import_module("intact_torch.compare")  # the package's attribute of this name is the function
 
 
 def transposed():
-    """A converted model of transposed convolutions, the first with ReLU, which PyTorch does not offer."""
+    """A converted model of transposed convolutions. The first has a ReLU, which PyTorch does not offer."""
     g = torch.Generator().manual_seed(1)
     up = layers.conv(layers.weights([8, 4, 3, 3], per_channel=False, generator=g), torch.randn(8, generator=g), stride=2,
                      padding=1, groups=2, transposed=True, layer="up")
@@ -26,7 +26,7 @@ def transposed():
                                intact_torch.Conv(last, False, 0.4, 128))
 
 
-def fused_but_for_norms():
+def fused_except_norms():
     model = models.Eager().eval()
     return models.fuse_modules(model, [["stem.0", "stem.1"], ["block.conv1", "block.relu"], ["head.0", "head.1"]])
 
@@ -165,7 +165,7 @@ class Comparing(unittest.TestCase):
     def test_float_models_that_are_not_fused_are_refused(self):
         quantized, _ = models.eager_static("qnnpack")
         for float_model, words in ((models.Eager().eval(), "'stem.0' has a ReLU in model and none in float_model"),
-                                   (fused_but_for_norms(), "'block.norm' is a BatchNorm2d in float_model and folded in model")):
+                                   (fused_except_norms(), "'block.norm' is a BatchNorm2d in float_model and folded in model")):
             with self.assertRaisesRegex(ValueError, f"float_model is not fused as model is: {words}; pass it as fuse_modules"):
                 intact_torch.compare(quantized, float_model, models.images(2, 12))
 
@@ -189,7 +189,7 @@ class Comparing(unittest.TestCase):
     def test_an_outlier_is_wrong_for_few_data(self):
         quantized, real = models.eager_static("qnnpack")
         x = models.images(8, 12)
-        x[5] *= 20  # far beyond what was calibrated
+        x[5] *= 20  # far beyond the calibrated range
         layer = intact_torch.compare(quantized, real, x).layers[0]
         self.assertEqual(layer.category, "data-sensitive")
         self.assertIn("1 of 8 samples", layer.evidence)
@@ -221,7 +221,7 @@ class Dumping(unittest.TestCase):
         torch.backends.quantized.engine = "qnnpack"
 
     def dump_and_audit(self, model, inputs, *names):
-        """Dumps to a folder, and has `intact verify layer` compute it all."""
+        """Dumps to a folder, and runs `intact verify layer` on all its layers."""
         with tempfile.TemporaryDirectory() as folder:
             left = intact_torch.dump(model, inputs, folder)
             written = sorted(path.name for path in pathlib.Path(folder).iterdir())

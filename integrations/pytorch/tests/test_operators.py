@@ -1,4 +1,4 @@
-"""The operators against the contract, byte by byte, and against PyTorch's own engines."""
+"""Compares the operators with the contract, byte by byte, and with PyTorch's engines."""
 import itertools
 import os
 import re
@@ -16,7 +16,7 @@ from intact_torch import reference
 
 INTACT = torch.ops.intact
 
-# Shapes of inputs, of weights as PyTorch has them, and the geometry.
+# Shapes of inputs, shapes of weights in PyTorch's order, and the geometry.
 CONVOLUTIONS = {
     "1d": ([2, 6, 19], [10, 6, 3], dict(stride=2, padding=1)),
     "2d": ([2, 16, 11, 9], [24, 16, 3, 3], dict(padding=1)),
@@ -31,7 +31,7 @@ CONVOLUTIONS = {
     "transposed 2d grouped": ([1, 8, 6, 5], [8, 3, 3, 2], dict(stride=2, groups=4, transposed=True)),
     "transposed 3d": ([1, 4, 3, 4, 5], [4, 6, 2, 3, 2], dict(stride=(1, 2, 2), padding=(0, 1, 0), transposed=True)),
 }
-# What PyTorch's engines offer of it; transposed ones per tensor only.
+# The convolutions that PyTorch's engines offer; transposed ones per tensor only.
 ENGINES = {"1d": ["onednn", "qnnpack"], "2d": ["onednn", "qnnpack"], "2d 1x1": ["onednn", "qnnpack"],
            "2d strided": ["onednn", "qnnpack"], "2d grouped": ["onednn", "qnnpack"],
            "2d depthwise": ["onednn", "qnnpack"], "3d": ["onednn", "qnnpack"], "transposed 1d": ["onednn", "qnnpack"], "transposed 2d": ["qnnpack"],
@@ -60,7 +60,7 @@ class ByteByByte(unittest.TestCase):
     def assert_same(self, output, expected):
         self.assertEqual(output.shape, expected.shape)
         self.assertEqual(int((output.int_repr() != expected).sum()), 0)
-        self.assertGreater(expected.unique().numel(), 20)  # they tell something
+        self.assertGreater(expected.unique().numel(), 20)  # outputs differ from each other
 
     def test_convolutions_are_the_contract(self):
         for name, dtype, per_channel, relu in itertools.product(
@@ -138,7 +138,7 @@ class ByteByByte(unittest.TestCase):
 
 
 class AgainstPyTorch(unittest.TestCase):
-    """Both round float32, in other orders: few outputs may differ by one."""
+    """Asserts that few outputs differ, by one: both round float32, but in different orders."""
 
     def tearDown(self):
         torch.backends.quantized.engine = "onednn"
@@ -246,7 +246,7 @@ class Adding(unittest.TestCase):
             self.assert_pytorchs(x, y, 0.1, 90)
 
     def test_layouts_without_a_name(self):
-        """NWC, as Conv1d returns it, and other permutations: PyTorch's loop over them rounds otherwise."""
+        """NWC, the layout of Conv1d's outputs, and other permutations: PyTorch's loop over them rounds differently."""
         g = torch.Generator().manual_seed(1)
         values = torch.arange(256, dtype=torch.uint8)
         pairs = [values.repeat_interleave(256), values.repeat(256)]
@@ -333,9 +333,9 @@ class Calls(unittest.TestCase):
                 layers.INTACT.linear(layers.activations([2, 4]), linear, 1.0, 0)
                 layers.INTACT.linear_dynamic(torch.ones(2, 4), linear)
             """)
-        told = subprocess.run([sys.executable, "-c", program], env={**os.environ, "INTACT_VERBOSE": "1"}, check=True,
-                              capture_output=True, text=True).stderr
-        self.assertEqual(re.findall("intact: run .* threads=([0-9]+)", told), ["1"] * 3 + ["3"] * 3)
+        log = subprocess.run([sys.executable, "-c", program], env={**os.environ, "INTACT_VERBOSE": "1"}, check=True,
+                             capture_output=True, text=True).stderr
+        self.assertEqual(re.findall("intact: run .* threads=([0-9]+)", log), ["1"] * 3 + ["3"] * 3)
 
     def test_many_threads_call_one_layer(self):
         inputs = [layers.activations([1 + i % 3, 16, 5 + i, 9], scale=0.01 * (1 + i % 4)) for i in range(24)]
@@ -400,7 +400,7 @@ class Errors(unittest.TestCase):
             other = torch._make_per_tensor_quantized_tensor(input.int_repr(), scale, zero_point)
             self.assert_error(say + words, INTACT.conv, other, conv, 1.0, 0)
         self.assert_error(say + "output_scale is inf", INTACT.conv, input, conv, float("inf"), 0)
-        self.assert_error(say + "residual has shape [2, 24, 11, 8]; expected that of the output, [2, 24, 11, 9]",
+        self.assert_error(say + "residual has shape [2, 24, 11, 8]; expected the output's, [2, 24, 11, 9]",
                           INTACT.conv_add, input, layers.activations([2, 24, 11, 8]), conv, 1.0, 0)
         self.assert_error(say + "residual is Float", INTACT.conv_add, input, torch.zeros(2, 24, 11, 9), conv, 1.0, 0)
         self.assert_error("intact: classifier: input has shape [3, 47]; expected a last dimension of 48", INTACT.linear,

@@ -1,4 +1,4 @@
-// What mutants are made of: a faulty computation beside the scalar reference's parts.
+// Parts of mutants: a faulty computation, combined with parts of the scalar reference.
 #ifndef INTACT_TESTS_VERIFY_MUTANTS_MUTANT_PARTS_H_
 #define INTACT_TESTS_VERIFY_MUTANTS_MUTANT_PARTS_H_
 
@@ -15,20 +15,20 @@
 
 namespace intact::verify {
 
-/// A faulty computation of the output bytes; an unfaulty one would accumulate by `model`.
+/// A faulty computation of the output bytes. A correct one would accumulate by `model`.
 using Computation = std::function<std::vector<uint8_t>(const reference::Gemm& gemm, reference::Model model)>;
 using ConvComputation =
     std::function<std::vector<uint8_t>(const reference::Conv& conv, reference::Model model)>;
 
-/// The unfaulty ones.
+/// The correct computations.
 std::vector<uint8_t> Compute(const reference::Gemm& gemm, reference::Model model);
 std::vector<uint8_t> Compute(const reference::Conv& conv, reference::Model model);
 
-/// The padding becomes part of the input, and holds `value`. That of a transposed convolution crops its
-/// output.
+/// Makes the padding part of the input, with `value`. The padding of a transposed convolution crops its
+/// output instead.
 std::vector<uint8_t> PadWith(const reference::Conv& conv, uint8_t value, reference::Model model);
 
-/// Calls visit(accumulator, requantization, scale of the row, scale of the column) for each output in turn.
+/// Calls visit(accumulator, requantization, scale of the row, scale of the column) for each output.
 template <class Visit>
 void ForEachOutput(const reference::Linear& operation, int64_t columns,
                    const std::vector<int32_t>& accumulators, const Visit& visit) {
@@ -51,14 +51,14 @@ void ForEachOutput(const reference::Conv& conv, reference::Model model, const Vi
   ForEachOutput(conv, conv.geometry.output_channels, reference::Accumulators(conv, model), visit);
 }
 
-/// Takes the residual's addition out of `q`. Returns what it would add.
+/// Removes the addition of the residual from `q`. Returns the value that it would add.
 std::optional<float> TakeResidual(reference::Requantization* q);
 
-/// A mutant of GEMMs, of convolutions, or of both; `problem` is a line.
+/// A mutant of GEMMs, of convolutions, or of both. `problem` is a line.
 Mutant MakeMutant(const char* name, Computation gemm, ConvComputation conv, std::string fault,
                   std::string_view problem, Cause cause, std::string detail);
 
-/// What other libraries did, as it was reported of them: tests/data/regressions.json.
+/// Reported faults of other libraries: tests/data/regressions.json.
 std::vector<Mutant> ReportedMutants();
 
 }  // namespace intact::verify

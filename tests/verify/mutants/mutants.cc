@@ -28,7 +28,7 @@ namespace {
 using reference::Model;
 using reference::Requantization;
 
-// Appends f as an output, rounded as it is to be.
+// Appends f as an output, rounded to its type.
 void Store(float f, const Requantization& q, std::vector<uint8_t>* bytes) {
   std::array<uint8_t, 4> element;
   const bool is_float = core::IsFloat(q.c_type);
@@ -40,8 +40,8 @@ void Store(float f, const Requantization& q, std::vector<uint8_t>* bytes) {
   bytes->insert(bytes->end(), element.begin(), element.begin() + core::BytesOf(q.c_type));
 }
 
-// Output bytes of value(accumulator, requantization of the output, scales of its row and its column), a
-// float.
+// Output bytes of the floats value(accumulator, requantization of the output, scale of its row, scale of its
+// column).
 template <class Value>
 std::vector<uint8_t> ComputeValues(const reference::Gemm& gemm, Model model, Value value) {
   if (gemm.c_type == INTACT_S32) return Compute(gemm, model);
@@ -52,7 +52,7 @@ std::vector<uint8_t> ComputeValues(const reference::Gemm& gemm, Model model, Val
   return bytes;
 }
 
-// f, then the residual and the activation.
+// Adds the residual to f and applies the activation.
 float Finish(float f, Requantization q) {
   q.has_bias_f32 = true;
   q.bias_f32 = f;
@@ -88,7 +88,7 @@ std::vector<uint8_t> ForgetZeroPoint(const reference::Gemm& honest, Model model)
   return Compute(gemm, model);
 }
 
-// Takes A, B or both for what they are not.
+// Reads A, B or both with the wrong sign.
 auto ReadWithOtherSign(bool a, bool b) {
   return [=](const reference::Gemm& honest, Model model) {
     reference::Gemm gemm = honest;
@@ -129,7 +129,7 @@ std::vector<uint8_t> RoundHalfUp(const reference::Gemm& gemm, Model model) {
   });
 }
 
-// Fixed point by another rule.
+// Fixed point with the other rounding rule.
 std::vector<uint8_t> RoundHalfAway(const reference::Gemm& honest, Model model) {
   reference::Gemm gemm = honest;
   if (gemm.fixed_point != INTACT_FIXED_POINT_NONE) gemm.fixed_point = INTACT_FIXED_POINT_HALF_AWAY;
@@ -149,7 +149,7 @@ std::vector<uint8_t> RoundProductOnce(const reference::Gemm& gemm, Model model) 
   });
 }
 
-// By an index that is `offset` too large, and has the top bit flipped where `flip` is 0x80.
+// Looks up with an index that is `offset` too large. Its top bit is inverted if `flip` is 0x80.
 auto LookUpElsewhere(int offset, int flip) {
   return [=](const reference::Gemm& honest, Model model) {
     reference::Gemm gemm = honest;
@@ -223,7 +223,7 @@ ConvComputation QuantizeConvWrongly(const WrongQuantizer& wrong) {
   };
 }
 
-// Each gets what is the next one's.
+// Rotates the values: each gets the next one's.
 template <class T>
 void TakeNext(std::vector<T>* values, int64_t size) {
   if (!values->empty()) std::rotate(values->begin(), values->begin() + size, values->end());
@@ -242,7 +242,7 @@ std::vector<uint8_t> TakeNextB(const reference::Gemm& honest, Model model) {
   return Compute(gemm, model);
 }
 
-// What items have one or n of.
+// Rotates the values of items. An item has one or n.
 template <class T>
 void TakeNextOfItems(const reference::Gemm& gemm, std::vector<T>* values) {
   if (!values->empty()) TakeNext(values, std::ssize(*values) / gemm.batch);
@@ -266,7 +266,7 @@ std::vector<uint8_t> ForgetResidualZeroPoint(const reference::Gemm& honest, Mode
   return Compute(gemm, model);
 }
 
-// Sums beyond int32 as they are, or clamped, where they are to wrap.
+// Takes sums beyond int32 unchanged or clamped, although they should wrap.
 template <class Operation>
 std::vector<uint8_t> KeepSums(const Operation& honest, Model model) {
   if (model != Model::kExact) return Compute(honest, model);
@@ -286,7 +286,7 @@ std::vector<uint8_t> ClampSums(const Operation& honest, Model model) {
   return reference::Outputs(honest, y);
 }
 
-// As who divides by scales would have it.
+// Treats a scale of 0 as 1, like code that divides by scales.
 template <class Operation>
 std::vector<uint8_t> ScaleByOne(const Operation& honest, Model model) {
   Operation operation = honest;
@@ -304,13 +304,13 @@ std::vector<uint8_t> PadWithZero(const reference::Conv& honest, Model model) {
   return PadWith(honest, 0, model);
 }
 
-// The same where the run has the zero point.
+// The same fault, with the run's zero point.
 std::vector<uint8_t> PadRunWithZero(const reference::Conv& honest, Model model) {
   const bool is_static = honest.a_quantization == INTACT_QUANTIZATION_STATIC;
   return is_static ? Compute(honest, model) : PadWith(honest, 0, model);
 }
 
-// Taps lie one pixel too near; as many outputs as before.
+// Taps are one pixel too near. The number of outputs is unchanged.
 std::vector<uint8_t> NarrowDilation(const reference::Conv& honest, Model model) {
   reference::Conv conv = honest;
   for (reference::Axis& axis : conv.geometry.axes) {
@@ -321,7 +321,7 @@ std::vector<uint8_t> NarrowDilation(const reference::Conv& honest, Model model) 
   return Compute(conv, model);
 }
 
-// The last output channel of each group reads the input of the next.
+// The last output channel of each group reads the input of the next group.
 std::vector<uint8_t> ShiftGroupBoundary(const reference::Conv& honest, Model model) {
   const reference::ConvGeometry& g = honest.geometry;
   reference::Conv next = honest;
@@ -338,7 +338,7 @@ std::vector<uint8_t> ShiftGroupBoundary(const reference::Conv& honest, Model mod
   return reference::Outputs(honest, y);
 }
 
-// kh and kw change places, where the filter is square.
+// Swaps kh and kw of a square filter.
 std::vector<uint8_t> TransposeTaps(const reference::Conv& honest, Model model) {
   const reference::ConvGeometry& g = honest.geometry;
   reference::Conv conv = honest;
@@ -356,7 +356,7 @@ std::vector<uint8_t> TransposeTaps(const reference::Conv& honest, Model model) {
   return Compute(conv, model);
 }
 
-// Taps in reverse: a transposed convolution by the convolution's order of them.
+// Reverses the taps: a transposed convolution with the order of an ordinary one.
 std::vector<uint8_t> ReverseTaps(const reference::Conv& honest, Model model) {
   reference::Conv conv = honest;
   const int64_t inputs = conv.geometry.GroupInputs();
@@ -368,7 +368,7 @@ std::vector<uint8_t> ReverseTaps(const reference::Conv& honest, Model model) {
   return Compute(conv, model);
 }
 
-// Every pixel of the width is what its neighbour should be: phases have each other's taps.
+// Each pixel of a row gets its neighbour's value, so phases have each other's taps.
 std::vector<uint8_t> MixPhases(const reference::Conv& honest, Model model) {
   reference::Conv conv = honest;
   ++conv.geometry.axes.back().pad_begin;
@@ -382,7 +382,7 @@ std::vector<uint8_t> SwapCrop(const reference::Conv& honest, Model model) {
   return Compute(conv, model);
 }
 
-// Pairs end with taps.
+// Pairs end at the end of a tap.
 std::vector<uint8_t> PairWithinTaps(const reference::Conv& conv, Model model) {
   model.order = reference::DepthOrder::kTaps;
   return Compute(conv, model);
@@ -406,13 +406,13 @@ class Overeager : public IntactTarget {
     const bool has_range = linear->a_min != 0 || linear->a_max != 0;
     const int32_t highest = has_range ? linear->a_max : core::HighestOf(linear->a_type);
     if (!has_range) linear->a_min = lowest;
-    // A range must hold the zero point.
+    // The range must contain the zero point.
     linear->a_max = std::max({highest - 1, linear->a_zero_point, lowest + 1});
     linear->range_check = INTACT_RANGE_UNCHECKED;
   }
 };
 
-// A transposed A is read as if it were not.
+// Reads a transposed A as if it were not transposed.
 class RowReader : public ReferenceTarget {
  public:
   std::string Name() const override { return "transposed_a_read_by_rows"; }
@@ -441,7 +441,7 @@ Mutant MakeConvMutant(const char* name, ConvComputation compute, std::string fau
                     std::move(detail));
 }
 
-// A problem on which each wrong quantizer shows.
+// A problem that shows this fault of a quantizer.
 std::string_view ProblemOf(const WrongQuantizer& wrong) {
   static constexpr std::pair<std::string_view, std::string_view> kLines[] = {
       {"truncating_quantizer", "gemm u8s8f32 m=5 n=17 k=64 quant=dynamic_rows"},

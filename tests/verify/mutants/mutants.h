@@ -1,5 +1,5 @@
-// Targets with a planted fault. A verifier that cannot fail proves nothing: tests/verify/mutants_test.cc shows
-// that each of these is caught, and classified for what it is.
+// Targets with a planted fault. A verifier that cannot fail proves nothing: tests/verify/mutants_test.cc
+// shows that each fault is caught and classified correctly.
 #ifndef INTACT_TESTS_VERIFY_MUTANTS_MUTANTS_H_
 #define INTACT_TESTS_VERIFY_MUTANTS_MUTANTS_H_
 
@@ -13,24 +13,24 @@
 
 namespace intact::verify {
 
-/// The scalar reference as a target: what a faultless implementation outputs, on any machine.
+/// The scalar reference as a target: the output of a correct implementation, on any machine.
 class ReferenceTarget : public Target {
  public:
   std::string Name() const override { return "reference"; }
-  /// Convolutions by the loop nest where their model is the exact one.
+  /// Computes convolutions by the loop nest if their model is the exact one.
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& options) const override;
 };
 
 struct Mutant {
-  std::unique_ptr<Target> target;  // its name is the fault's
-  std::string fault;               // in words
-  Problem problem;                 // on which it must show
-  Cause cause;                     // as which it must be classified
-  std::string detail;              // what the verifier must say of it
+  std::unique_ptr<Target> target;  // named after the fault
+  std::string fault;               // description
+  Problem problem;                 // a problem that must show the fault
+  Cause cause;                     // the expected classification
+  std::string detail;              // text that the verifier's report must contain
 };
 
-/// Our library, with schedules for activations up to one less than there are: int16 groups take one pair too
+/// intact with schedules for an activation range that is one too small: int16 groups may have one pair too
 /// many.
 std::unique_ptr<Target> OvereagerTarget();
 

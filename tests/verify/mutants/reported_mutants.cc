@@ -31,7 +31,7 @@ int32_t WeightAt(const Gemm& gemm, int64_t k, int64_t n) {
   return core::DecodeInt8(gemm.b_type, static_cast<uint8_t>(gemm.b[static_cast<size_t>(k * gemm.n + n)]));
 }
 
-// Outputs of accumulators that are off by error(GEMM, m, n).
+// Outputs of accumulators plus error(GEMM, m, n).
 template <class ErrorOf>
 std::vector<uint8_t> ComputeOffBy(const Gemm& gemm, Model model, ErrorOf error) {
   assert(gemm.batch == 1);
@@ -96,7 +96,7 @@ std::vector<uint8_t> ForgetBothZeroPoints(const Gemm& honest, Model model) {
   return Compute(gemm, model);
 }
 
-// Each 64-bit element has the zero points of two columns; the low half is taken, and beyond the end 0.
+// Zero points are 64-bit elements with two columns each. Takes the low half, and 0 beyond the end.
 std::vector<uint8_t> TakeEverySecondZeroPoint(const Gemm& honest, Model model) {
   Gemm gemm = honest;
   const size_t count = gemm.b_zero_points.size();
@@ -130,7 +130,7 @@ std::vector<uint8_t> ClampPairs(const Operation& operation, Model /*model*/) {
   return Compute(operation, Model::kMaddubs);
 }
 
-// w/2 to even, and the sum of products twice.
+// w/2, rounded to even, and twice the sum of products.
 std::vector<uint8_t> HalveWeights(const Conv& honest, Model model) {
   Conv conv = honest;
   for (int8_t& w : conv.b) w = static_cast<int8_t>(std::nearbyint(w / 2.0));
@@ -143,7 +143,7 @@ std::vector<uint8_t> HalveWeights(const Conv& honest, Model model) {
 
 int32_t LowestOf(const Requantization& q) { return q.c_type == INTACT_U8 ? 0 : -128; }
 
-// 8-bit outputs, the low bits of value(accumulator, requantization); others as they should be.
+// 8-bit outputs: the low bits of value(accumulator, requantization). Other outputs are correct.
 template <class Operation, class Value>
 std::vector<uint8_t> ComputeInt8(const Operation& operation, Model model, Value value) {
   if (core::BytesOf(operation.c_type) != 1) return Compute(operation, model);
@@ -154,7 +154,7 @@ std::vector<uint8_t> ComputeInt8(const Operation& operation, Model model, Value 
   return bytes;
 }
 
-// f to even, clamped to what the type holds.
+// Rounds f to even, and clamps it to the type.
 int32_t Saturate(float f, const Requantization& q) { return reference::RoundToType(f, q.c_type, 0); }
 
 int32_t WrapOutput(int32_t y, const Requantization& q) {
@@ -230,7 +230,7 @@ std::vector<uint8_t> PadWithLowest(const Conv& conv, Model model) {
   return PadWith(conv, conv.a_type == INTACT_S8 ? 0x80 : 0, model);
 }
 
-// Taps beyond an end of the input read the pixels that follow in memory, if there are any.
+// Taps beyond an end of the input read the next pixels in memory, if there are any.
 std::vector<uint8_t> ReadOn(const Conv& conv, Model model) {
   const reference::ConvGeometry& g = conv.geometry;
   std::vector<int32_t> y = reference::Accumulators(conv, model);
@@ -256,7 +256,7 @@ std::vector<uint8_t> ReadOn(const Conv& conv, Model model) {
   return reference::Outputs(conv, y);
 }
 
-// The dilation of the width is that of all axes; as many outputs as before.
+// All axes have the dilation of the width. The number of outputs is unchanged.
 std::vector<uint8_t> ShareDilation(const Conv& honest, Model model) {
   Conv conv = honest;
   const auto axes = std::span(conv.geometry.axes).last(static_cast<size_t>(conv.geometry.dims));
@@ -267,7 +267,7 @@ std::vector<uint8_t> ShareDilation(const Conv& honest, Model model) {
   return Compute(conv, model);
 }
 
-// Every image has one scale: of the channel with its number.
+// Each image has one scale: the scale of the channel with its number.
 std::vector<uint8_t> ScaleByImage(const Conv& conv, Model model) {
   if (conv.scales.empty()) return Compute(conv, model);
   const std::vector<int32_t> y = reference::Accumulators(conv, model);
@@ -283,7 +283,7 @@ std::vector<uint8_t> ScaleByImage(const Conv& conv, Model model) {
   return bytes;
 }
 
-// Rows are written one too early, as if the output's padding had a row more at its beginning.
+// Rows are written one too early, as if the output's padding began with one more row.
 std::vector<uint8_t> ShiftRows(const Conv& honest, Model model) {
   Conv conv = honest;
   ++conv.geometry.axes[1].pad_begin;
@@ -291,7 +291,7 @@ std::vector<uint8_t> ShiftRows(const Conv& honest, Model model) {
   return Compute(conv, model);
 }
 
-// What output_pad adds to the end is not computed.
+// Leaves out the outputs that output_pad adds at the end.
 std::vector<uint8_t> ForgetOutputPad(const Conv& honest, Model model) {
   Conv conv = honest;
   for (reference::Axis& axis : conv.geometry.axes) axis.output_pad = 0;
