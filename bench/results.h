@@ -30,7 +30,8 @@ struct Timing {
   std::string result;       // kExact, kSaturates (C equals the maddubs model), kWrong, or why it cannot run
   double microseconds = 0;  // median; 0 = not timed
   double spread = 0;        // interquartile range over the median
-  // If runs quantize A: (time in `format`) / (time in kF32) of the contender, the median of turns. 0 = not timed.
+  // If runs quantize A: (time in `format`) / (time in kF32) of the contender, the median of turns. 0 = not
+  // timed.
   double over_static = 0;
   bool IsTimed() const { return microseconds > 0; }
 };
@@ -119,7 +120,8 @@ double RoofMicroseconds(const Row& row);
 bool IsMemoryBound(const Row& row);
 /// RoofMicroseconds() over the measured time.
 double OfRoof(const Row& row, const Timing& timing);
-/// The first format that a shape is measured with. Reports show the share of the roof, and draw pictures, for this format.
+/// The first format that a shape is measured with. Reports show the share of the roof, and draw pictures, for
+/// this format.
 Format MainFormat(const Row& row);
 /// The static format with scaled outputs.
 Format ScaledFormat(const Row& row);

@@ -38,7 +38,7 @@ enum class DepthOrder : uint8_t {
 enum class Signs : uint8_t {
   kUnsignedActivations,  // activations are the u8 operand: s8 shifted by +128; u8 weights by −128
   kUnsignedWeights,      // weights are the u8 operand: s8 shifted by +128; u8 activations by −128
-  kMoved,  // a, w: s8. The u8 operand is |a|, the s8 operand w·sign(a) (VPSIGNB; −(−128) = −128)
+  kMoved,                // s8 a and w: u8 operand |a|, s8 operand w·sign(a) (VPSIGNB); −(−128) = −128
 };
 
 /// Rows of `from` to `to` depths are cut in two. The first part has ⌈K/2⌉ depths. No pair spans both parts.
@@ -66,8 +66,9 @@ struct Model {
   int32_t lanes = 1;
   bool wraps = false;  // int16 sums are added by VPADDW instead of VPADDSW
   Cut cut = {};
-  // Whether taps in the padding are not multiplied, as in oneDNN's convolutions. The activations there are the
-  // zero point. If set, clamped sums use 0 instead, and the products with the zero point are added exactly.
+  // Whether taps in the padding are not multiplied, as in oneDNN's convolutions. The activations there are
+  // the zero point. If set, clamped sums use 0 instead, and the products with the zero point are added
+  // exactly.
   bool skips_padding = false;
 
   bool operator==(const Model&) const = default;

@@ -60,7 +60,7 @@ std::string ToText(const SweepResult& sweep, const std::string& target = {});
 /// What was run, failed and differed: a row for each ISA and mode of our own kernels.
 std::string CellsText(const SweepResult& sweep, const std::string& target);
 std::string FailuresText(const SweepResult& sweep, const std::string& target);
-/// The command that runs a problem's line again. `target`: as in ToText() of a sweep.
+/// The command that runs a problem's line again. `target`: the value of --target; "" for our own kernels.
 std::string ReplayCommand(const std::string& problem, const std::string& target);
 /// Why problems were skipped, the most frequent reasons first.
 std::string SkipsText(const std::vector<SweepSkip>& skips);
