@@ -182,8 +182,8 @@ struct Case {
 
 /// The formats that a shape and its weights are measured with, by intact or by the case's peer. Peers compute
 /// convolutions, batches, dynamic GEMMs and GEMMs of trained networks in float too, but not transposed
-/// convolutions: for those, channels last, oneDNN has only its reference code. No peer takes a batch with u8
-/// Bs.
+/// convolutions: oneDNN has only reference code for channels-last transposed ones. No peer takes a batch with
+/// u8 Bs.
 std::span<const Format> FormatsOf(const Case& c);
 
 }  // namespace intact::bench

@@ -19,12 +19,12 @@
 //                    weights), memory_bound (reading the weights takes longer than the operations at the
 //                    peak), intensity (operations per byte of u8 A, B and s32 C), fused_cost (extra time of
 //                    intact's scaled output, u8 or for a batch f32, over s32, as a share; null if not timed
-//                    or dynamic), timings[]: contender ("intact"; "saturating": intact in that mode; or a
-//                    peer's name), quantization ("static": A is u8; "tensor", "row": A is float32 and
+//                    or dynamic), timings[]: contender ("intact"; "saturating": intact in saturating mode; or
+//                    a peer's name), quantization ("static": A is u8; "tensor", "row": A is float32 and
 //                    quantized in the run, with one scale or one for each row; "none": computed in float),
 //                    c_type ("s32"; "u8": per-channel scales and ReLU; "f32": scales; a convolution in float
-//                    has ReLU), implementation (the library's name for it; for intact, the kernel for many
-//                    rows), result ("exact"; "saturates": equal to the maddubs model, not to the exact
+//                    has ReLU), implementation (the library's name of the kernel; for intact, the kernel for
+//                    many rows), result ("exact"; "saturates": equal to the maddubs model, not to the exact
 //                    result; else why it is not timed), microseconds (null if not timed), spread
 //                    (interquartile range over median), over_static (time of "tensor" or "row" over the time
 //                    of "static" with the same c_type, the median of turns; else null), gops, of_peak,

@@ -57,7 +57,7 @@ def limits(high: int) -> tuple[int, int]:
 
 
 def clamping(pairs: np.ndarray, matrix: np.ndarray, high: int) -> np.ndarray:
-    """For each of the pairs, an array (pairs, 2) of channels, whether it can clamp in some column of a matrix."""
+    """Whether each pair of channels can clamp in some column of a matrix. `pairs`: an array (pairs, 2) of channels."""
     found = np.zeros(len(pairs), bool)
     most, least = limits(high)
     step = max(1, _PIECE // max(1, matrix.shape[1]))
@@ -76,7 +76,7 @@ def order_channels(matrices: Sequence[np.ndarray], highs: Sequence[int] | int = 
     """Orders the channels of a tensor so that no pair of adjacent channels can clamp in any of the matrices that read it.
 
     - `matrices`: int8, (channels, columns) each: a row for each channel, a column for each output and tap.
-    - `highs`: the largest u8 activation of each matrix, or one number for all. The smallest is 0.
+    - `highs`: the largest u8 activation of each matrix, or one number for all. The smallest activation is 0.
     - `blocks`: channels stay within `blocks` equal blocks. `same_in_blocks`: all blocks get one order.
     - `allow_zero_channels`: channels without a safe pair go to `single`. By default they make unsafe pairs.
     - `least_change`: if some pairs must be unsafe, keeps the squared change of weights small that makes them safe.

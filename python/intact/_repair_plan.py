@@ -52,9 +52,9 @@ _PIECE = 1 << 22  # weights that are processed at once
 @dataclass
 class Means:
     """The cost of each means for a layer; None: it does not apply or was not examined. `order_leaves`: unsafe pairs in the order
-    with the fewest unsafe layers. `copied_channels`: how many its input needs. `depth`: what these add to the model's
-    multiply-adds, in percent. `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of the model's
-    products, in percent."""
+    with the fewest unsafe layers. `copied_channels`: how many the layer's input needs. `depth`: what copied channels add to
+    the model's multiply-adds, in percent. `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of
+    the model's products, in percent."""
 
     order_leaves: int | None = None
     copied_channels: int | None = None
@@ -66,7 +66,7 @@ class Means:
 
 @dataclass
 class _Consumer:
-    """The rows of a layer's weights that an axis orders. `share`: their share of the layer's rows."""
+    """The rows of a layer's weights that an axis orders. `share`: the share of the layer's rows that the axis orders."""
 
     layer: int
     matrix: np.ndarray  # channels×columns
@@ -223,7 +223,7 @@ def _in_fours(rows: np.ndarray) -> list[list[int]]:
 
 def _grouped(consumers: list[_Consumer], channels: np.ndarray) -> "tuple[np.ndarray, np.ndarray]":
     """An order, with copies, of channels that have no safe pair, and the places of the copies. Three channels share a copy, four
-    share two, or a channel has its own: -1, a copy of any channel."""
+    channels share two copies, or a channel has its own copy. -1: a copy of any channel."""
     rows = np.concatenate([c.matrix[channels] for c in consumers], axis=1).astype(np.int16)
     source: list[int] = []
     threes = _in_threes(rows)
@@ -243,7 +243,7 @@ def _grouped(consumers: list[_Consumer], channels: np.ndarray) -> "tuple[np.ndar
 
 def _longer(consumers: list[_Consumer], allowed: list[float], sizes: list[int]) -> "list[tuple[np.ndarray, np.ndarray]]":
     """Orders with copies, and the places of the copies; -1: a copy of any channel. In the first order every channel without a
-    safe pair has a copy, or shares one. The second has only the copies that the consumers' allowed squared changes require."""
+    safe pair has a copy, or shares a copy. The second has only the copies that the consumers' allowed squared changes require."""
     matrices, highs = [c.matrix for c in consumers], [c.high for c in consumers]
     found = order_channels(matrices, highs, allow_zero_channels=True)
     single = np.array(found.single, np.int64)
@@ -276,8 +276,8 @@ def _padded(order: "tuple[np.ndarray, np.ndarray]", multiple: int) -> tuple[np.n
 
 
 def own_order(layer: QuantizedLayer, pairings: set[str], max_noise: float) -> "tuple[np.ndarray, np.ndarray]":
-    """The shortest order of a convolution's input channels, with copies if needed, that leaves the layer with at most this noise:
-    the channel at each place, and whether it is a copy."""
+    """The shortest order of a convolution's input channels, with copies if needed, that leaves at most `max_noise` in the
+    layer: the channel at each place, and whether it is a copy."""
     consumer = _Consumer(0, channels_of(layer), max(largest_activation(layer), 1))
     allowed = max_noise * layer.weights.size
     orders = [order_channels([consumer.matrix], consumer.high)]
@@ -339,7 +339,7 @@ class _Product:
             depth[0] == len(dims) - 1) else 0
 
     def cost(self, lengths: "dict[Axis, int]") -> tuple[int, float]:
-        """Multiply-adds and time if axes get these lengths."""
+        """Multiply-adds and time if axes have `lengths`."""
         key = tuple(lengths.get(axis) for axis in self.axes)
         if key not in self.known:
             work = self.positions * math.prod(_length(dim, lengths) for dim in self.dims)
@@ -354,7 +354,7 @@ class _Product:
 
 
 def _length(dim: Dim, lengths: "dict[Axis, int]") -> int:
-    """The size of a dimension if axes get these lengths."""
+    """The size of a dimension if axes have `lengths`."""
     total = 0
     for segment in resolved(dim):
         root = segment[0].axis.root() if len(segment) == 1 and segment[0].is_whole else None

@@ -6,9 +6,9 @@
 //   VNNI and AMX        only exact: the saturating mode uses the same kernel
 //
 // Every output is compared with its model's, byte for byte, before it is timed. The contenders of an ISA take
-// turns, so that a change of the clock rate affects all of them alike. A turn is one run that brings the
-// weights into the caches, and one timed run. The result is the median over the turns; their spread is
-// reported too.
+// turns, so that a change of the clock rate affects all contenders equally. A turn is one run that brings the
+// weights into the caches, and one timed run. The result is the median over the turns; the spread of the
+// turns is reported too.
 #ifndef INTACT_VERIFY_STUDIES_COST_H_
 #define INTACT_VERIFY_STUDIES_COST_H_
 

@@ -1,10 +1,10 @@
 // Fits problems to what a target takes.
 //
 // Each problem of a sweep has several features, and a target may know few of them: it would take hardly any
-// of thousands of problems. So features that the target lacks are removed from each problem. Types become
-// types that it takes (the problem's line chooses among them), and sizes the next larger ones that it takes
-// with these types. A feature that the target does not declare is left out, or replaced by a similar one (an
-// f32 bias by an s32 one). The results are valid, and duplicates are dropped.
+// of thousands of problems. So features that the target lacks are removed from each problem. Types that it
+// does not take are replaced (the text of the problem's line determines by which). Sizes are rounded up to
+// sizes that it takes with these types. A feature that the target does not declare is left out, or replaced
+// by a similar one (an f32 bias by an s32 one). The results are valid, and duplicates are dropped.
 #ifndef INTACT_VERIFY_TARGETS_FIT_H_
 #define INTACT_VERIFY_TARGETS_FIT_H_
 
@@ -57,8 +57,8 @@ struct Takes {
 /// errors.
 Takes TakesOf(const Target& target);
 
-/// `problem` fitted to `takes`; nullopt if that is impossible. If its types are not taken, its line chooses
-/// others, so the result is the same in every sweep.
+/// `problem` fitted to `takes`; nullopt if it cannot be fitted. The text of the problem's line determines the
+/// types that replace types not taken, so every sweep gives an equal result.
 std::optional<Problem> Fit(Problem problem, const Takes& takes);
 
 struct FittedProblems {

@@ -11,9 +11,9 @@
 // lost, the error quotes its most informative line.
 //
 // Each run is repeated with its tensors in another place, at other alignments and with other contents of
-// memory that nobody has written. Outputs that change are an error, which says with what they change. There
-// are two places: a few bytes before an inaccessible page, and right behind one. A problem's line chooses one
-// of them, unless all are asked for.
+// memory that nobody has written. If outputs change, the run fails; its error says with what they change.
+// There are two places: a few bytes before an inaccessible page, and right behind one. The text of a
+// problem's line determines the place, unless both places are asked for.
 //
 // A target that has not returned five times is given up. The search for the smallest problem that hangs need
 // not wait for the whole deadline each time.
