@@ -19,7 +19,7 @@ constexpr core::Isa YardstickOf(core::Isa isa) { return core::IsCompiled(isa) ? 
 struct Peak {
   std::string name;  // "tdpbusd/tmm", "vpdpbusd/zmm", "vpdpbssd/ymm", "maddubs/ymm", …
   core::Isa isa;
-  jit::DotKind dot;  // of vectors; unused for tiles
+  jit::DotKind dot;  // the vector instruction; unused for tiles
   jit::DotSigns signs = {};
 };
 

@@ -29,8 +29,8 @@ struct ConvRun {
   int64_t spread_bytes = 0;  // scratch for a chunk of C and of the residual; 0: the chunk is stored in place
   bool is_by_line = false;   // lines are run one by one
   int64_t staged_bytes = 0;
-  int64_t bytes = 0;                   // scratch that a share needs, aligned to 64 bytes
-  std::vector<const Engine*> engines;  // of the units
+  int64_t bytes = 0;                   // scratch that a part needs, aligned to 64 bytes
+  std::vector<const Engine*> engines;  // [unit]
 };
 
 class ConvKernels {

@@ -1,4 +1,4 @@
-// A convolution of given extents: a layout of weights (conv_layout.h), the kernels that compute from it
+// A convolution of known extents: a layout of weights (conv_layout.h), the kernels that compute from it
 // (conv_kernels.h), and all decisions that depend on extents.
 //
 //   Decide:    once per batch size: steps, sizes of chunks, scratch, engines
@@ -34,7 +34,7 @@ struct InputPixels {
 
 class ConvPlan {
  public:
-  /// `geometry`: the layout's, of given extents. `grid`: where its output lies in the caller's output.
+  /// `geometry`: the layout's, of known extents. `grid`: where its output lies in the caller's output.
   /// UNSUPPORTED if the extents are too large for a planar layout.
   static Result<std::unique_ptr<ConvPlan>> Create(std::shared_ptr<const ConvLayout> layout,
                                                   const ConvGeometry& geometry, const OutputGrid& grid);
@@ -93,7 +93,7 @@ class ConvPlan {
   ConvGeometry geometry_;
   OutputGrid grid_;
   std::unique_ptr<ConvKernels> kernels_;
-  EngineChoice choice_;  // by tuning
+  EngineChoice choice_;  // made by tuning
   std::string kernel_name_;
 };
 

@@ -90,7 +90,7 @@ class Convolution {
   Result<CopyColumn> ColumnsAt(int64_t pitch) const;
 
  private:
-  /// The plans of an input of given extents.
+  /// The plans of an input of known extents.
   struct Plans {
     ConvGeometry geometry;
     std::vector<std::unique_ptr<ConvPlan>> plans;  // may be empty for a transposed convolution
@@ -100,9 +100,9 @@ class Convolution {
   struct Prepared {
     std::shared_ptr<const Plans> plans;
     int64_t batch = 0;
-    std::vector<ConvRun> runs;     // of each plan
-    const Engine* bare = nullptr;  // of the bare pixels
-    int64_t bytes = 0;             // scratch of a share, aligned to 64 bytes
+    std::vector<ConvRun> runs;     // [plan of `plans`]
+    const Engine* bare = nullptr;  // the engine for bare pixels
+    int64_t bytes = 0;             // scratch of a part, aligned to 64 bytes
     // Scratch that all shares read, aligned to 64 bytes; 0 for a static plan. It begins with a pixel of
     // padding. At the places below are each plan's constants of columns, the bare pixels' and the quantized
     // input.
@@ -129,9 +129,9 @@ class Convolution {
     }
   };
   using PreparedPointer = std::shared_ptr<const Prepared>;
-  /// A phase of an input of given extents; the only one unless transposed.
+  /// A phase of an input of known extents; the only one unless transposed.
   struct SizedPhase {
-    size_t number = 0;  // of its layout
+    size_t number = 0;  // its layout's index in layouts_
     ConvGeometry geometry;
     OutputGrid grid;
   };
@@ -215,8 +215,8 @@ class Convolution {
   ConvGeometry geometry_;
   core::Isa isa_;
   std::vector<uint8_t> padding_;                            // a static plan's pixel of padding
-  Quantizer quantizer_;                                     // of a dynamic plan
-  std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // by phase
+  Quantizer quantizer_;                                     // for dynamic quantization
+  std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // [phase]
   // For transposed convolutions: the caller's numbers of each layout's taps; and, for the certificate, taps
   // that no output reads, with their weights as kernels see them, [output channel][tap][channel].
   std::vector<std::vector<int64_t>> layout_taps_;

@@ -89,7 +89,7 @@ class Worker {
   const int socket_, printed_;
   const int keeper_socket_;  // closing it ends the keeper and its worker
   const pid_t keeper_;
-  uint64_t sequence_ = 0;  // of the last request
+  uint64_t sequence_ = 0;  // the last request's number
   Failure failure_;
   bool died_between_ = false;
 };
