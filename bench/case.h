@@ -112,7 +112,7 @@ Kind KindOf(const Shape& shape);
 /// Per-channel symmetric weights of some distribution. The largest weight of a channel is ±127.
 struct Weights {
   std::string_view name;
-  verify::Fill fill;                                    // activations have it too
+  verify::Fill fill;                                    // the distribution of weights and activations
   std::optional<WeightFigures> trained = std::nullopt;  // if given: weights are drawn to have these figures
   bool operator==(const Weights&) const = default;
 };
@@ -182,7 +182,7 @@ struct Case {
 
 /// The formats that a shape and its weights are measured with, by intact or by the case's peer. Peers compute
 /// convolutions, batches, dynamic GEMMs and GEMMs of trained networks in float too, but not transposed
-/// convolutions: for those, channels last, oneDNN has only its reference code. No peer takes a batch with u8
+/// convolutions: oneDNN has only reference code for them, channels last. No peer takes a batch with u8
 /// Bs.
 std::span<const Format> FormatsOf(const Case& c);
 

@@ -97,7 +97,7 @@ class ConvLayout {
   bool IsPlanar() const { return variant_.reading == Reading::kPlanarBand; }
   bool IsDepthwise() const { return variant_.reading == Reading::kDepthwise; }
   const LinearProblem& problem() const { return problem_; }
-  /// The geometry that the layout was chosen for. Inputs of other sizes differ from it in their extents only.
+  /// The geometry that the layout was chosen for. Inputs of other sizes differ from it only in extents.
   const ConvGeometry& geometry() const { return geometry_; }
   core::Isa isa() const { return isa_; }
 

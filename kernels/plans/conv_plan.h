@@ -45,12 +45,12 @@ class ConvPlan {
   /// How a run is cut for `parts` threads.
   Partition Cut(const ConvRun& run, int parts) const;
   /// Computes a share of a cut. `columns`: ConvKernels::MakeRunColumns(); null if the plan has them.
-  /// `output`: the caller's pixels.
+  /// `output`: all pixels of C.
   void RunShare(const ConvInput& input, const RunColumns* columns, const OutputMap& output,
                 const ConvRun& run, const Range& range, uint8_t* scratch) const;
   /// A range that contains all input pixels that RunShare() of `range` may read.
   InputPixels PixelsOf(const Range& range) const;
-  /// Adds to `share` what RunShare() of `range` computes.
+  /// Adds the rows and the work of RunShare() for `range` to `share`.
   void AddShare(const ConvRun& run, const Range& range, Share* share) const;
 
   const ConvLayout& layout() const { return *layout_; }

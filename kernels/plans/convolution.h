@@ -59,8 +59,8 @@ class Convolution {
   const std::string& kernel_name() const { return kernel_names_.back(); }
   int64_t packed_bytes() const;
 
-  /// Times every way to compute an input of these extents, given as in a run's arguments (null: the
-  /// descriptor's). Later runs of inputs of these extents use the fastest. All ways give the same bytes. Not
+  /// `input`: extents as in a run's arguments; null: the descriptor's. Times every way to compute an input
+  /// of these extents; later runs with these extents use the fastest way. All ways give the same bytes. Not
   /// while others use the plan.
   Result<Tuned> Tune(const int64_t* input, TuningBudget budget);
   /// The ways to compute an input of these extents that Tune() would time.
@@ -211,7 +211,7 @@ class Convolution {
   void RunShare(const intact_conv_args& args, const RunInput& from, const Cuts& cuts, int part,
                 uint8_t* scratch) const;
 
-  LinearProblem problem_, layout_problem_;  // as described by the caller, and as layouts compute it
+  LinearProblem problem_, layout_problem_;  // the caller's; the problem that layouts compute
   ConvGeometry geometry_;
   core::Isa isa_;
   std::vector<uint8_t> padding_;                            // a static plan's pixel of padding
@@ -223,7 +223,7 @@ class Convolution {
   std::vector<int64_t> unread_taps_;
   std::vector<int8_t> unread_weights_;
   std::unique_ptr<UnitPlan> bare_plan_;
-  std::list<std::string> kernel_names_;  // of the plan with most products, the current name last
+  std::list<std::string> kernel_names_;  // from the plan with most products; the last is current
   std::vector<Choice> tuned_;            // by rising extents and phase
   int64_t run_all_as_ = 0;               // see RunAllAs()
 

@@ -11,8 +11,8 @@
 // lost, the error quotes its most informative line.
 //
 // Each run is repeated with its tensors in another place, at other alignments and with other contents of
-// memory that nobody has written. Outputs that change are an error, which says with what they change. There
-// are two places: a few bytes before an inaccessible page, and right behind one. A hash of the problem's line
+// memory that nobody has written. If the outputs change, an error says what they depend on. There are
+// two places: a few bytes before an inaccessible page, and right behind one. A hash of the problem's line
 // chooses one place, unless both are asked for.
 //
 // A target that has not returned five times is given up. The search for the smallest problem that hangs need
