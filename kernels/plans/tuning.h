@@ -96,8 +96,8 @@ inline size_t ChooseByTime(const std::vector<TurnTimes>& times, size_t model) {
   return chosen;
 }
 
-/// Memory of runs that are timed. Activations are within the activation range, as callers promise: activations
-/// outside it would make runs slower.
+/// Memory of runs that are timed. Activations are within the activation range, like callers' activations:
+/// others would make runs slower.
 struct TimedMemory {
   AlignedBuffer<uint8_t> a, c, residual, scratch;  // residual is empty if the problem has none
 
