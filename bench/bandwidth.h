@@ -23,7 +23,7 @@ namespace intact::bench {
 struct ReadArgs {
   const uint8_t* data;
   int64_t stream_bytes;
-  int64_t blocks;  // of a stream
+  int64_t blocks;  // blocks of each stream
 };
 
 struct ReadLoop {

@@ -29,8 +29,8 @@ class Contender {
 };
 
 /// The contender that `c` names, with the weights of `workload`. `workload` must outlive the contender.
-/// UNSUPPORTED if the contender cannot run `c` on exactly c.isa. `tuning_milliseconds`: the budget to tune a
-/// plan, if c.is_tuned.
+/// UNSUPPORTED if it cannot run `c` on exactly c.isa. `tuning_milliseconds`: the budget to tune a plan, if
+/// c.is_tuned.
 Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const Case& c,
                                                  double tuning_milliseconds = 100);
 

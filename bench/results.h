@@ -131,7 +131,7 @@ Format ScaledFormat(const Row& row);
 Format OursBeside(const Row& row, const Format& format);
 /// The time of contender `other` over intact's time; nothing unless both were timed.
 std::optional<double> SpeedUp(const Row& row, std::string_view other, const Format& format);
-/// The extra time of intact's `format` over its main format, as a share.
+/// The extra time of intact's `format` over its main format, as a fraction.
 std::optional<double> CostOf(const Row& row, const Format& format);
 /// Operations per byte of A (or the input), B and s32 C, each moved once: the roofline's abscissa.
 double Intensity(const Row& row);

@@ -74,7 +74,7 @@ enum class Encoding : uint8_t { kVex, kEvex };
 
 /// The registers of vector kernels.
 struct VectorFile {
-  int bytes;  // of a register
+  int bytes;  // of one register
   int count;
   Encoding encoding;
 };

@@ -134,7 +134,7 @@ Result<TileFunctions> GetTileFunctions();
 /// The calling thread's tiles, from the first Configure() until this is destroyed.
 class ScopedTiles {
  public:
-  /// `functions` must outlive this.
+  /// `functions` must outlive this object.
   explicit ScopedTiles(const TileFunctions& functions) : functions_(functions) {}
   ~ScopedTiles();
   ScopedTiles(const ScopedTiles&) = delete;

@@ -58,7 +58,7 @@ struct EpilogueVariant {
   auto operator<=>(const EpilogueVariant&) const = default;
 };
 
-/// The properties of the problem that the emitted code depends on.
+/// The properties of the problem that the generated code depends on.
 struct EpilogueSpec {
   intact_type c_type = INTACT_S32;
   Scaling scaling;                   // not read with s32 output
@@ -105,7 +105,7 @@ KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double larg
 EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const ResidualScale& residual,
                                         core::Isa isa);
 
-/// Arguments of the emitted code, for the columns of one tile. The arrays cover the tile's whole vectors.
+/// Arguments of the generated code, for the columns of one tile. The arrays cover the tile's whole vectors.
 /// Whole vectors of the residual are read too.
 struct EpilogueArgs {
   const void* factors = nullptr;  // float32 scales; with fixed point, int32 multipliers

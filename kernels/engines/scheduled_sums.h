@@ -61,7 +61,7 @@ class ScheduledSums {
     }
   };
 
-  /// `data` outlives it.
+  /// `data` must outlive this object.
   ScheduledSums(const GemmData& data, core::Isa isa) : ScheduledSums(data, isa, data.problem.range.high) {}
 
   /// Chooses the cheapest of `variants` by the cost model, for the activation range; the last variant has

@@ -14,8 +14,8 @@ namespace intact::kernels {
 class Batch {
  public:
   /// `args` have been checked and are not IsEmpty(). The plan's B is k×n. `args` and `problem` outlive the
-  /// batch. Items of dense strides become one item with the rows of all: in every tensor, the next item
-  /// begins where the next row would. Single-row items are merged at any stride that keeps them apart.
+  /// batch. If in every tensor each item begins where the next row of the previous item would, all
+  /// items become one item. Single-row items are merged at any stride that keeps them apart.
   Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
 
   int64_t items() const { return items_; }
@@ -23,7 +23,7 @@ class Batch {
   int64_t rows() const { return items_ * m_; }
   /// The arguments of item `i` alone; its a_stride is never 0.
   intact_gemm_args Item(int64_t i) const;
-  /// How many parts each item is cut into, so that `parts` threads have about as much to do each.
+  /// How many parts each item is cut into, so that `parts` threads get about equal work.
   int PartsPerItem(int parts) const;
 
  private:

@@ -29,8 +29,8 @@ struct ConvRun {
   int64_t spread_bytes = 0;  // scratch for a chunk of C and of the residual; 0: the chunk is stored in place
   bool is_by_line = false;   // lines are run one by one
   int64_t staged_bytes = 0;
-  int64_t bytes = 0;                   // scratch that a share needs, aligned to 64 bytes
-  std::vector<const Engine*> engines;  // of the units
+  int64_t bytes = 0;                   // scratch that a part needs, aligned to 64 bytes
+  std::vector<const Engine*> engines;  // [unit]
 };
 
 class ConvKernels {
@@ -67,7 +67,7 @@ class ConvKernels {
   virtual double Work(const ConvRun& run, const Range& chunk) const = 0;
   /// Scratch for the column constants that runs compute, a multiple of 64; 0 if the plan has them all.
   virtual int64_t RunColumnBytes() const = 0;
-  /// Computes these constants at `to`, aligned to 64 bytes, for an A quantized as `a` says. They become
+  /// Computes these constants at `to`, aligned to 64 bytes, for an A with the quantization `a`. They become
   /// RunBuffers::columns.
   virtual const RunColumns* MakeRunColumns(const RowQuantization& a, uint8_t* to) const = 0;
   /// Computes a chunk. `scratch` begins behind the spread_bytes.

@@ -57,9 +57,9 @@ class ConvLayout {
   /// How input is read; ToString() has a name for each.
   enum class Reading : uint8_t {
     kInPlace,
-    kBand,         // of all channels
-    kBandPerUnit,  // of a unit's channels only
-    kWindows,      // of a unit's channels: all taps of a pixel side by side
+    kBand,         // a band of all channels
+    kBandPerUnit,  // a band of each unit's channels
+    kWindows,      // for each unit, copies with all taps of a pixel side by side
     kPlanarBand,
     kDepthwise,  // see DepthwiseConv
   };
@@ -97,7 +97,7 @@ class ConvLayout {
   bool IsPlanar() const { return variant_.reading == Reading::kPlanarBand; }
   bool IsDepthwise() const { return variant_.reading == Reading::kDepthwise; }
   const LinearProblem& problem() const { return problem_; }
-  /// The geometry that the layout was chosen for. Inputs of other sizes differ from it in their extents only.
+  /// The geometry that the layout was chosen for. Inputs of other sizes differ from it only in extents.
   const ConvGeometry& geometry() const { return geometry_; }
   core::Isa isa() const { return isa_; }
 
@@ -112,7 +112,7 @@ class ConvLayout {
   const std::shared_ptr<const LinearWeights>& weights(int64_t unit) const {
     return weights_[static_cast<size_t>(unit)];
   }
-  /// If extents are open, a plan of the unit whose schedules the plans for given extents share; else null.
+  /// If extents are open: a plan of the unit. Plans for known extents share its schedules. Else null.
   const UnitPlan* model(int64_t unit) const {
     return models_.empty() ? nullptr : models_[static_cast<size_t>(unit)].get();
   }
@@ -181,8 +181,8 @@ class ConvLayout {
   bool joins_width_ = false;
   int64_t tap_depth_ = 0, vector_step_ = 0;
   bool may_skip_padding_ = false;
-  std::vector<std::shared_ptr<const LinearWeights>> weights_;  // by unit
-  std::vector<std::unique_ptr<UnitPlan>> models_;              // by unit, or empty
+  std::vector<std::shared_ptr<const LinearWeights>> weights_;  // [unit]
+  std::vector<std::unique_ptr<UnitPlan>> models_;              // [unit], or empty
 };
 
 }  // namespace intact::kernels

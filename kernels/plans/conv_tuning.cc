@@ -58,7 +58,7 @@ Result<TriedVariant> TryVariant(std::unique_ptr<ConvPlan> plan) {
 
 }  // namespace
 
-/// Runs a convolution for timing, on an input of given extents.
+/// Runs a convolution for timing, on an input of known extents.
 class Convolution::Timer {
  public:
   Error Allocate(const Convolution& convolution, const ConvGeometry& sized) {

@@ -59,8 +59,8 @@ class Convolution {
   const std::string& kernel_name() const { return kernel_names_.back(); }
   int64_t packed_bytes() const;
 
-  /// Times every way to compute an input of these extents, given as in a run's arguments (null: the
-  /// descriptor's). Later runs of inputs of these extents use the fastest. All ways give the same bytes. Not
+  /// `input`: extents as in a run's arguments; null: the descriptor's. Times every way to compute an input
+  /// of these extents; later runs with these extents use the fastest way. All ways give the same bytes. Not
   /// while others use the plan.
   Result<Tuned> Tune(const int64_t* input, TuningBudget budget);
   /// The ways to compute an input of these extents that Tune() would time.
@@ -90,7 +90,7 @@ class Convolution {
   Result<CopyColumn> ColumnsAt(int64_t pitch) const;
 
  private:
-  /// The plans of an input of given extents.
+  /// The plans of an input of known extents.
   struct Plans {
     ConvGeometry geometry;
     std::vector<std::unique_ptr<ConvPlan>> plans;  // may be empty for a transposed convolution
@@ -100,9 +100,9 @@ class Convolution {
   struct Prepared {
     std::shared_ptr<const Plans> plans;
     int64_t batch = 0;
-    std::vector<ConvRun> runs;     // of each plan
-    const Engine* bare = nullptr;  // of the bare pixels
-    int64_t bytes = 0;             // scratch of a share, aligned to 64 bytes
+    std::vector<ConvRun> runs;     // [plan of `plans`]
+    const Engine* bare = nullptr;  // the engine for bare pixels
+    int64_t bytes = 0;             // scratch of a part, aligned to 64 bytes
     // Scratch that all shares read, aligned to 64 bytes; 0 for a static plan. It begins with a pixel of
     // padding. At the places below are each plan's constants of columns, the bare pixels' and the quantized
     // input.
@@ -129,9 +129,9 @@ class Convolution {
     }
   };
   using PreparedPointer = std::shared_ptr<const Prepared>;
-  /// A phase of an input of given extents; the only one unless transposed.
+  /// A phase of an input of known extents; the only one unless transposed.
   struct SizedPhase {
-    size_t number = 0;  // of its layout
+    size_t number = 0;  // its layout's index in layouts_
     ConvGeometry geometry;
     OutputGrid grid;
   };
@@ -211,19 +211,19 @@ class Convolution {
   void RunShare(const intact_conv_args& args, const RunInput& from, const Cuts& cuts, int part,
                 uint8_t* scratch) const;
 
-  LinearProblem problem_, layout_problem_;  // as described by the caller, and as layouts compute it
+  LinearProblem problem_, layout_problem_;  // the caller's; the problem that layouts compute
   ConvGeometry geometry_;
   core::Isa isa_;
   std::vector<uint8_t> padding_;                            // a static plan's pixel of padding
-  Quantizer quantizer_;                                     // of a dynamic plan
-  std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // by phase
+  Quantizer quantizer_;                                     // for dynamic quantization
+  std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // [phase]
   // For transposed convolutions: the caller's numbers of each layout's taps; and, for the certificate, taps
   // that no output reads, with their weights as kernels see them, [output channel][tap][channel].
   std::vector<std::vector<int64_t>> layout_taps_;
   std::vector<int64_t> unread_taps_;
   std::vector<int8_t> unread_weights_;
   std::unique_ptr<UnitPlan> bare_plan_;
-  std::list<std::string> kernel_names_;  // of the plan with most products, the current name last
+  std::list<std::string> kernel_names_;  // from the plan with most products; the last is current
   std::vector<Choice> tuned_;            // by rising extents and phase
   int64_t run_all_as_ = 0;               // see RunAllAs()
 

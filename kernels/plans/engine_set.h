@@ -1,5 +1,5 @@
-// The engines of a plan, and which engine runs how many rows: the choice of tuning for that number, or else
-// of the cost model. All give the same bytes.
+// The engines of a plan, and which engine runs how many rows. Tuning chooses for the numbers of rows that it
+// timed, the cost model for all others. All engines give the same bytes.
 #ifndef INTACT_KERNELS_PLANS_ENGINE_SET_H_
 #define INTACT_KERNELS_PLANS_ENGINE_SET_H_
 

@@ -71,7 +71,7 @@ class GemmPlan {
   struct Decision {
     Batch batch;
     const Engine* engine;
-    Partition cut;  // of each item
+    Partition cut;  // how each item is cut
     int64_t share_bytes;
 
     int64_t shares() const { return batch.items() * cut.parts(); }

@@ -34,8 +34,8 @@ class RowPreparer {
   int64_t ScratchBytes(int64_t m, bool transposed) const {
     return ValueBytes() + CopiedBytes(m, transposed) + NumberBytes(transposed);
   }
-  /// Calls run(buffers, chunk, scratch) for one chunk of `range` after the other, with prepared rows. Its
-  /// `scratch` begins behind the preparer's.
+  /// Calls run(buffers, chunk, scratch) for one chunk of `range` after the other, with prepared rows. The
+  /// argument `scratch` begins behind the preparer's own.
   template <class Run>
   void ForEachChunk(const RunBuffers& given, const Range& range, uint8_t* scratch, const Run& run) const {
     const bool transposed = given.IsTransposed();

@@ -21,7 +21,7 @@ struct Share {
   /// beyond the share; does not include copies of the input.
   double work = 0;
 
-  /// Adds rows of C from `first` on, `step` apart: their number and their columns are those of `range`.
+  /// Adds rows of C from `first` on, `step` apart: `range` gives their number and columns.
   void Add(int64_t first, int64_t step, const Range& range) {
     if (range.Empty()) return;
     rows.push_back({first, step, range.row_end - range.row_begin, range.column_begin, range.column_end});

@@ -35,7 +35,7 @@ struct Tuned {
 /// Shorter runs are timed together, so that the clock's own time does not count.
 inline constexpr double kLeastTimedSeconds = 20e-6;
 
-/// Another candidate must take at most this share of the model's time: a smaller gain may be chance.
+/// Another candidate must take at most this fraction of the model's time: a smaller gain may be chance.
 inline constexpr double kLeastGain = 0.97;
 
 /// Seconds that `run()` takes: the mean of `runs` calls.
@@ -96,14 +96,14 @@ inline size_t ChooseByTime(const std::vector<TurnTimes>& times, size_t model) {
   return chosen;
 }
 
-/// Memory of runs that are timed. Activations are within the activation range, as those of callers: others
-/// would run more slowly.
+/// Memory of runs that are timed. Activations are within the activation range, like callers' activations:
+/// others would make runs slower.
 struct TimedMemory {
   AlignedBuffer<uint8_t> a, c, residual, scratch;  // residual is empty if the problem has none
 
   /// `inputs` and `outputs`: numbers of elements. Errors, here and below: OUT_OF_MEMORY.
   Error Allocate(const LinearProblem& problem, int64_t inputs, int64_t outputs);
-  /// Makes `scratch` at least so large.
+  /// Makes `scratch` at least `scratch_bytes` large.
   Error MakeRoom(int64_t scratch_bytes);
 };
 

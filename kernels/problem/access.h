@@ -33,7 +33,7 @@ struct PlanarAccess {
   int64_t line_rows = 0;               // rows (output pixels) of a line
   int64_t line_positions = 0;          // positions from a line to the next
 
-  /// Whether the input's extents are open, so that only group_columns is known. Plans for given extents are
+  /// Whether the input's extents are open, so that only group_columns is known. Plans for known extents are
   /// then made from the plan that has this access.
   bool IsModel() const { return quad_offsets.empty(); }
 };

@@ -122,7 +122,7 @@ class ComparedLayer:
 
     @property
     def used(self) -> list[float]:
-        """For each sample, the width of its range over the calibrated one."""
+        """For each sample, the width of the sample's range over the calibrated range's width."""
         if self.calibrated is None:
             return []
         low, high = self.calibrated
@@ -215,7 +215,7 @@ class Advice:
 
 @dataclass
 class Comparison:
-    """The comparison of a quantized model with the float model. `audit.on_data.outputs`: the outputs of both."""
+    """The comparison of a quantized model with the float model. `audit.on_data.outputs` compares their outputs."""
 
     audit: Audit
     float_path: str
@@ -259,7 +259,7 @@ def _compare_weights(layer: ComparedLayer) -> None:
 
 
 def quantized(x: np.ndarray, scale: float, point: int, dtype: Any) -> np.ndarray:
-    """As QuantizeLinear."""
+    """Numbers, quantized as QuantizeLinear does."""
     limits = np.iinfo(dtype)
     return np.clip(np.rint(x / np.float32(scale)) + np.float32(point), limits.min, limits.max).astype(dtype)
 

@@ -114,7 +114,7 @@ def _all_remedies(audit: Audit) -> list[str]:
 
 
 def output_words(audit: Audit, output: Any) -> str:
-    """How one output of the stock model differs from exact, and how the control's does."""
+    """In words: how an output of the stock model differs from the exact variant's, and how the control's output does."""
     is_emulated = audit.on_data.stock_clamps and not audit.cpu_clamps
     where = "without VNNI (emulated)" if is_emulated else "on this CPU"
     words = (f"output {excerpt(output.name)}: ONNX Runtime {where} against exact sums: {decibels_in_words(output.stock)}, "

@@ -1,4 +1,4 @@
-// A matrix in guarded memory (guarded_buffer.h). Its last row ends at the guard page.
+// A matrix in guarded memory (guarded_buffer.h): a guard page follows its last row or precedes its first.
 #ifndef INTACT_VERIFY_TARGETS_GUARDED_MATRIX_H_
 #define INTACT_VERIFY_TARGETS_GUARDED_MATRIX_H_
 
@@ -26,7 +26,7 @@ class GuardedMatrix {
   uint8_t* data() const noexcept { return buffer_.data().data(); }
   /// Copies dense rows in.
   void Write(const uint8_t* dense) noexcept;
-  /// The same, and makes later writes fault.
+  /// Copies dense rows in, and makes later writes fault.
   void Load(const uint8_t* dense) noexcept;
   std::vector<uint8_t> Dense() const;
   /// Describes the first overwritten byte that does not belong to the matrix, if there is one.
