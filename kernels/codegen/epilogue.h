@@ -41,7 +41,7 @@ namespace intact::kernels {
 enum class KnownOutput : uint8_t {
   kNothing,
   kFitsInt32,  // f lies within int32
-  kSaturates,  // f lies within int32, the zero point is 0, and the bounds are the type's
+  kSaturates,  // f lies within int32, the zero point is 0, and the bounds are the bounds of the type
 };
 
 /// How an epilogue is emitted. No variant changes a byte of C.
@@ -49,7 +49,7 @@ struct EpilogueVariant {
   // Non-temporal stores: C is larger than L2, so that each of its lines would be read only to be overwritten.
   // Needs vectors of a whole, aligned cache line, and a store fence before other threads may read.
   bool streams = false;
-  // Rows are four vectors with dealt quarters (Emitter::Undeal), and so are scales and bias. Only for 8-bit
+  // Rows, scales and bias are four vectors with dealt quarters (Emitter::Undeal). Only for 8-bit
   // outputs, which packing puts in order, and without a residual, which is not dealt.
   bool is_dealt = false;
   KnownOutput known = KnownOutput::kNothing;  // always kNothing with an f32 residual
@@ -148,7 +148,8 @@ class Epilogue {
   /// Subtracts the terms of zero points from a row, or from its part that begins with `first_vector`. Here
   /// and below, `accumulators` are the row or the part.
   void SubtractZeroPoints(const std::vector<jit::Vec>& accumulators, int first_vector);
-  /// accumulators −= the row's value at `row_member` of RowValues × the columns' at `member` of EpilogueArgs.
+  /// accumulators −= row value × column values; `row_member` of RowValues and `member` of EpilogueArgs name
+  /// them.
   void SubtractProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
                         size_t member);
   /// float(y)·scale.
@@ -182,8 +183,8 @@ class Epilogue {
   jit::Mem Argument(size_t member) const {
     return asmjit::x86::ptr(args_, offset_ + static_cast<int>(member));
   }
-  /// Whether one register is shared by the pointers to columns' values, because rows' values or the residual
-  /// take the other.
+  /// Whether the pointers to the values of columns share one register, because the values of rows or the
+  /// residual take the other register.
   bool SharesRegister() const { return spec_.has_residual() || spec_.has_row_values(); }
   void LoadColumns(size_t member);
   /// Stores half floats.

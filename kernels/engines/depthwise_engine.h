@@ -45,7 +45,7 @@ struct DepthwiseRow {
   const uint8_t* pixel0 = nullptr;  // first tap of the first pixel
   int64_t pixels = 0;
   OutputMap output;                           // a row for each pixel
-  const DepthwiseColumns* columns = nullptr;  // null: the plan's
+  const DepthwiseColumns* columns = nullptr;  // null: the constants of the plan
 };
 
 class DepthwiseEngine {

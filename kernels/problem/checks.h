@@ -61,13 +61,14 @@ struct OutputArguments {
 inline constexpr int64_t kMaxStride = int64_t{1} << 40;
 /// Checks that `stride` is 0, or from `elements`, the length of a row, to kMaxStride.
 Error CheckStride(const char* field, int64_t stride, int64_t elements);
-/// A matrix in memory: `rows` rows of `row_bytes` each, `stride_bytes` from one to the next.
+/// A matrix in memory: `rows` rows of `row_bytes` each, which begin `stride_bytes` apart.
 struct MemoryRows {
   const char* name;
   const void* data;
   int64_t rows, row_bytes, stride_bytes;
 };
-/// Checks that no byte belongs to both. Rows may alternate, as in two channel slices of one tensor.
+/// Checks that no byte belongs to both matrices. Their rows may alternate, like two channel slices of a
+/// tensor.
 Error CheckApart(const MemoryRows& c, const MemoryRows& other);
 /// Checks the strides of `arguments` for a plan of `columns` columns.
 Error CheckOutputStrides(int64_t columns, const OutputArguments& arguments);

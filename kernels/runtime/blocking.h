@@ -28,11 +28,11 @@ struct Range {
 struct SharedOutput {
   int64_t m = 0, n = 0;
   int64_t row_step = 1, column_step = 1;  // cuts are at multiples of these
-  // Alternative steps (fewer rows, more columns), used if they are faster; 0: none.
+  // Alternative steps (fewer rows, more columns), used if they are faster; 0: no alternative.
   int64_t least_row_step = 0, any_column_step = 0;
   int64_t line_columns = 1;  // columns in a cache line, if rows of C begin with a line; else 1
-  // Bytes that a share reads for each of its rows and for each of its columns. Among cuts of about the same
-  // duration, the one with the fewest bytes read is chosen.
+  // Bytes that a share reads for each of its rows and for each of its columns. Among cuts of about
+  // equal duration, the cut that reads the fewest bytes is chosen.
   int64_t row_bytes = 1, column_bytes = 1;
 };
 
@@ -63,7 +63,7 @@ class RowCostOf final : public RowCost {
 };
 
 /// How an output is cut into shares: into bands of rows, and each band into cells of columns. If the number
-/// of shares has no good factors, the first bands have one cell more than the others, and more rows to match.
+/// of shares has no good factors, the first bands have one cell and accordingly more rows than the others.
 ///
 ///     ┌──────┬──────┬──────┐
 ///     │  0   │  1   │  2   │     two bands of three cells

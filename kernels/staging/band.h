@@ -6,7 +6,7 @@
 //       line   | padding |  pixels of the input, u8  | padding |     lines outside the input: padding
 //
 // If the outputs of a band span less than the distance between taps, the gap between the taps is not copied:
-// the lines or pixels that a tap reads directly follow the previous tap's.
+// the lines or pixels of a tap directly follow the lines or pixels of the previous tap.
 //
 // A band fits in a part of L2. It holds lines of one plane, or whole planes. Copying shifts s8 to u8, and may
 // repeat channels (a channel multiplier). Padding is the zero point, which contributes nothing.
