@@ -3,17 +3,18 @@
 //
 // Dot instructions add up adjacent bytes of a lane: four taps of a channel (VPDPBUSD) or two (VPMADDWD). In
 // memory adjacent bytes are channels, so a kernel interleaves the inputs at two or four places: a *group*.
-// Interleaving costs about as much as the multiplication itself, but neighbouring pixels can share
-// places. A filter row of three at stride 1, for two pixels:
+// Interleaving costs about as much as multiplying, but neighbouring pixels can share places. A filter row of
+// three at stride 1, for two pixels:
 //
 //   places     x0  x1  x2  x3        one group of four
 //   pixel 0    w0  w1  w2   0        two sets of weights for it
 //   pixel 1     0  w0  w1  w2
 //
 // A *layout* says how many adjacent pixels share their places, and whether groups run along filter rows or
-// across them: across rows, a column's group serves all pixels that see the column. The best layout depends
-// on filter, stride and instruction; the cheapest is chosen by counting instructions. If pairs saturate, only
-// one layout is possible: groups are taps in their order, because adjacent taps are pairs.
+// across them. If they run across rows, the group of a column serves all pixels that read the column. The
+// best layout depends on filter, stride and instruction; the cheapest is chosen by counting instructions. If
+// pairs saturate, only one layout is possible: groups are taps in their order, because adjacent taps are
+// pairs.
 #ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
 #define INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
 

@@ -1,7 +1,7 @@
 // The microkernel: C[mr × nr] = Requantize(A rows · B panels), the innermost function of GEMMs and
 // convolutions.
 //
-// One generator over a dot variant (jit/emitters/dot.h) and an emitter; the loops exist here, once.
+// One generator serves all dot variants (jit/emitters/dot.h) and emitters.
 //
 //   A through row pointers and taps     B panels, canonical   [nr/16][quads][16][4]
 //
@@ -16,8 +16,8 @@
 // Small tiles have too few accumulators to hide the latency of vpdpbusd: they distribute the quads among
 // several sets of accumulators, which are added at the end.
 //
-// The first pixel of a convolution's line meets padding at the begin of each tap, the last pixel at its end.
-// Kernels of tiles that begin or end lines skip these rows there:
+// In each tap, the first pixel of a convolution's line begins with padding, and the last pixel ends with
+// padding. Kernels of tiles that begin or end lines do not compute this padding:
 //
 //   a tap of 3 pixels     rows[0]      · · · | k0 … | k0 …      · not computed
 //                         rows[1 …]    k0 …  | k0 … | k0 …

@@ -50,7 +50,7 @@ Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n)
 /// Checks the shape and layout of a GEMM's weights. The result's shift is 0: the type is not checked yet.
 Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b);
 
-/// The arguments of a run that say where C and the residual lie.
+/// A run's arguments for C and the residual: pointers and strides.
 struct OutputArguments {
   const void* c = nullptr;
   int64_t c_stride = 0;

@@ -77,8 +77,8 @@ class Repair:
 
 
 def _digits(dims: "list[Dim]") -> "dict[Axis, list[tuple[int, int, int]]]":
-    """The digits that number the blocks of each axis. A digit: its dimension, its place value there, its size, and its stride in
-    the axis's index."""
+    """The digits of each axis's block numbers. A digit: the dimension that holds it, its place value there, its size, and its
+    stride in the axis's index."""
     found: dict[Axis, list[tuple[int, int, int]]] = {}
     for d, dim in enumerate(dims):
         if len(dim) != 1:
@@ -522,7 +522,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             from ._range import Limits, undo_reduce_range
 
             limits = limits or Limits()
-            max_depth = max_depth if allow_u8_weights else 0.0  # copies cost time; fewer steps cost none
+            max_depth = max_depth if allow_u8_weights else 0.0  # no copies, which cost time; the range shrinks
             proto, widened = undo_reduce_range(result, float_model, data, limits)
             result = audit(path, engines_asked=names, progress=progress, proto=proto)
         axes = Axes(proto, path.parent, _exact_nodes(result, Scope(proto.graph, path.parent)))

@@ -1,6 +1,6 @@
 // The fixed-point multiplications of gemmlowp, TensorFlow Lite and XNNPACK, which replace a float32 scale.
 // Some of them round twice: first the high half of the doubled product, then the result of a shift. So the
-// result may be off by 1. The verifier explains an output only if it rounds as the library did.
+// result may be off by 1. To explain an output, the verifier must round as the library did.
 #ifndef INTACT_REFERENCE_MODELS_FIXED_POINT_H_
 #define INTACT_REFERENCE_MODELS_FIXED_POINT_H_
 

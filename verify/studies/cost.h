@@ -72,7 +72,7 @@ std::vector<std::optional<Time>> Race(std::span<const Contender> contenders);
 /// be created.
 Result<Cost> MeasureCost(const Layer& layer);
 
-/// The costs of the built-in layers, and of two layers as large as networks have: 128×768×768, Laplace
+/// The costs of the built-in layers, and of two layers of a size common in networks: 128×768×768, Laplace
 /// weights, one with 8-bit activations, one with 7-bit activations.
 Result<std::vector<Cost>> MeasureBuiltinCosts();
 

@@ -13,8 +13,8 @@
 
 namespace intact::verify {
 
-/// Rows of `row_bytes` bytes, which begin `stride_bytes` apart. In a batch, `item_pad_bytes` follow every
-/// `item_rows` rows.
+/// Rows of `row_bytes` bytes, which begin `stride_bytes` apart. In a batch, `item_pad_bytes` more bytes
+/// follow every `item_rows` rows.
 class GuardedMatrix {
  public:
   /// OUT_OF_MEMORY if the system has no memory left.
