@@ -10,8 +10,8 @@
 // depthwise_interleaving.h chooses the groups.
 //
 // Unpacks work within 128-bit quarters, so the channels come out dealt: dword d of quarter q of vector i is
-// channel 16q + 4i + d. Weights and compensation have this order too. Packing to bytes restores the order;
-// for 4-byte outputs, or with a residual, a transposition does.
+// channel 16q + 4i + d. Weights and compensation have this order too. Packing to bytes restores the order.
+// For 4-byte outputs, or with a residual, a transposition restores it.
 //
 //   variant   dot                                        weights
 //   vnni      vpdpbusd                                   4 × s8 per dword

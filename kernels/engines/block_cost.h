@@ -54,9 +54,9 @@ class BlockCost {
   KernelBlock block_;
   bool stores_bytes_, is_staged_;
   int64_t taps_ = 1;
-  int64_t vectors_ = 0;  // of columns
+  int64_t vectors_ = 0;  // vectors of columns
   double quads_ = 0;
-  double items_ = 0, groups_ = 0;  // of a schedule, per quad
+  double items_ = 0, groups_ = 0;  // of the schedule, per quad
   bool streams_weights_ = false;   // each tile reads the weights from L2 or beyond
   bool shares_pixels_ = false;     // then sharing hides the cost of vector loads
   int64_t run_rows_ = 0;

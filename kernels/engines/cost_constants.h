@@ -62,7 +62,7 @@ struct StripVariant {
   int vectors;
   double item_cost;
   double group_cost;
-  int blocks = 1;  // of registers, in a tile of a planar band
+  int blocks = 1;  // register blocks in a tile of a planar band
 };
 // Strips of several columns, and of a single column, which suits any weights.
 using Variants = std::array<StripVariant, 2>;

@@ -155,7 +155,7 @@ struct GemmData : KernelData {
 struct EngineId {
   enum class Kind : uint8_t { kPortable, kPanels, kScheduled, kPlanar, kTiles };
   Kind kind = Kind::kPortable;
-  KernelBlock block = {};  // of kPanels
+  KernelBlock block = {};  // only with kPanels
   bool operator==(const EngineId&) const = default;
 };
 

@@ -103,7 +103,7 @@ class WindowSource final : public InputSource {
   Band band_;
   int64_t group_inputs_;
   int64_t window_bytes_;
-  std::vector<int64_t> run_offsets_;  // of runs of adjacent taps in the band, from a pixel's first tap
+  std::vector<int64_t> run_offsets_;  // in the band, from a pixel's first tap to each run of adjacent taps
   int64_t run_bytes_;
   int64_t max_rows_;
 };

@@ -67,7 +67,7 @@ struct Certificate {
 Certificate Certify(const PackedWeights& weights, ActivationRange range);
 
 /// Weights that are not stored in pairs: `copy` writes column `column`, pair after pair, to `depth` bytes.
-/// Bytes that it does not write are 0; they must be at equal places in all columns.
+/// Bytes that `copy` does not write are 0; they must be at equal places in all columns.
 struct PairedColumns {
   int64_t depth = 0, n = 0;
   std::function<void(int64_t column, int8_t* to)> copy;
