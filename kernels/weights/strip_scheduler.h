@@ -119,9 +119,9 @@ class Load {
 // The items of a strip that are in no group yet. Finds the first item that fits into a group.
 //
 // Each lane and level has a row of bits. The bit of an item is set if it adds at most this level to the lane.
-// The AND of one row per lane and of the items left gives the items that fit a room. Levels are kLevel units of
-// weight apart, so that the rows stay in L1. The few items that pass the rows and still do not fit are found
-// by their loads.
+// The AND of one row per lane and of the items left gives the items that fit a room. Levels are kLevel units
+// of weight apart, so that the rows stay in L1. The few items that pass the rows and still do not fit are
+// found by their loads.
 template <int kColumns>
 class ItemIndex {
  public:
