@@ -29,7 +29,7 @@ struct ConvInput {
   ConvInput FromChannel(int64_t channel) const { return {a + channel, stride, padding}; }
 };
 
-/// The channels of a pixel that a band copies. Stage() is given the first one.
+/// The channels of a pixel that a band copies. Stage() is given the first channel.
 struct BandChannels {
   int64_t count = 0;
   int64_t repeats = 1;  // of each channel
@@ -43,9 +43,9 @@ const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, i
 
 class Band {
  public:
-  /// Bytes behind the staged bytes that kernels may read with weights of 0: the end of a tap's last quad, or
-  /// of its last tile. They need not be written. Kernels may read past a tap within the band too, and bytes
-  /// there must lie in the activation range. So each line is staged, even if no tap reads it.
+  /// Bytes behind the staged bytes that kernels may read: the end of a tap's last quad, or of its last tile.
+  /// Their weights contribute nothing, so they need not be written. Kernels may also read past a tap inside
+  /// the band. Bytes there must lie in the activation range, so each line is staged, even if no tap reads it.
   static constexpr int64_t kSlackBytes = 128;
 
   Band() = default;

@@ -55,7 +55,7 @@ def samples_of(*arrays: np.ndarray) -> list[np.ndarray]:
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """The cosine of two arrays of weights: 1 if they are proportional."""
+    """The cosine of two arrays of weights, computed from samples: 1 if they are proportional."""
     a, b = samples_of(a, b)
     lengths = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
     return float(a @ b) / lengths if lengths > 0 and np.isfinite(lengths) else 0.0
