@@ -5,13 +5,13 @@
 //   load            a0 a1 a2 … of the same channels at the 4 or 2 places of a group
 //   unpack bytes    two vectors of pairs of taps
 //   unpack again    four vectors, a dword per channel: 4 bytes, or 2 words extended with zeros (wide)
-//   dot             accumulator of each pixel that wants the group += its weights, read from memory
+//   dot             for each pixel that uses the group: accumulator += group · weights, read from memory
 //
 // depthwise_interleaving.h chooses the groups.
 //
 // Unpacks work within 128-bit quarters, so the channels come out dealt: dword d of quarter q of vector i is
-// channel 16q + 4i + d. Weights and compensation have this order too. Packing to bytes restores the order;
-// for 4-byte outputs, or with a residual, a transposition does.
+// channel 16q + 4i + d. Weights and compensation have this order too. Packing to bytes restores the order.
+// For 4-byte outputs, or with a residual, a transposition restores it.
 //
 //   variant   dot                                        weights
 //   vnni      vpdpbusd                                   4 × s8 per dword
@@ -49,7 +49,7 @@ struct DepthwiseKernelArgs {
   const int64_t* places = nullptr;  // TapGrid::PlaceOffsets() of DepthwiseKernelSpec::pixels()
   const int64_t* taps = nullptr;    // for DepthwiseKernelSpec::loops: offsets in bytes, in whole groups
   int64_t groups = 0;               // of `taps`, ≥ 1
-  int64_t block_stride_bytes = 0;   // from the input of DepthwiseKernelSpec::pixels() pixels to the next
+  int64_t block_stride_bytes = 0;   // input bytes from DepthwiseKernelSpec::pixels() pixels to the next
   int64_t pixels = 0;               // ≥ 0
   const uint8_t* record = nullptr;
   uint8_t* c = nullptr;
@@ -62,7 +62,7 @@ using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
 struct DepthwiseKernelSpec {
   core::Isa isa = core::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kWide;  // or kVnni, kMaddubs
-  FilterPattern taps;                      // for pixels() pixels; of a kernel that loops: one tap
+  FilterPattern taps;                      // for pixels() pixels; one tap if the kernel loops
   bool loops = false;
   EpilogueSpec epilogue;  // has_b_zero_points is false: weights contain their zero points
 

@@ -10,13 +10,14 @@
 // group (channel_order.h).
 //
 // Output pixel (line, x) is position line·line_positions + x. Pixels of one phase are adjacent, so with any
-// stride a tap is one distance from all positions. The scheduled kernel (scheduled_kernel.h) reads its quads
-// here in place: each pixel is transposed once, not once for each tap. The price is that lines are as long as
-// those of the padded input: positions between two output lines are computed and dropped. The padding right
-// of a line also serves as the padding left of the next line.
+// stride a tap has one distance from every position. The scheduled kernel (scheduled_kernel.h) reads its
+// quads here in place: each pixel is transposed once, not once for each tap. The price is that lines are as
+// long as lines of the padded input: positions between two output lines are computed and dropped. The padding
+// right of a line is also the padding left of the next line.
 //
 // Groups do not read each other's channels, so a band holds only a few groups: about a cache line of each
-// pixel. Its lines take a little more than L1: with fewer lines, more of them would be transposed twice.
+// pixel. Its lines take a little more than L1: with fewer lines per band, more lines would be transposed
+// twice.
 #ifndef INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 #define INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 
@@ -36,7 +37,8 @@ class PlanarBand {
  public:
   PlanarBand() = default;
   PlanarBand(const ConvGeometry& geometry, uint8_t shift);
-  /// Whether channels may have another order within their group: if one shuffle reaches all of them.
+  /// Whether channels may have another order within their group. They may if one shuffle reaches all
+  /// channels.
   bool CanOrderChannels() const;
   /// Sets the channel at each place, group by group; only if CanOrderChannels().
   void OrderChannels(std::vector<int64_t> order);
@@ -48,10 +50,11 @@ class PlanarBand {
   int64_t bytes() const { return sources_per_band_ * 4 * quad_bytes_ + kSlackBytes; }
   /// The most rows that a band holds.
   int64_t max_rows() const { return lines_ * width(); }
-  /// The end of the band that begins at `row`: after whole lines of one plane, at most `row_end`.
+  /// The end row of the band that begins at `row`: the end of a line in its plane, or `row_end` if that comes
+  /// first.
   int64_t EndFrom(int64_t row, int64_t row_end) const;
-  /// Whether a band fits in L2, and the offsets within all groups' channels fit in 32 bits. Otherwise it is
-  /// not used.
+  /// Whether a band fits in L2, and the offsets in the channels of all groups fit in 32 bits. Otherwise no
+  /// planar band is used.
   bool IsSmall() const;
   /// Groups that a band holds. Their columns fill whole panels, except in the last band.
   int64_t groups() const { return groups_; }
@@ -70,7 +73,7 @@ class PlanarBand {
   int64_t Phase(Dimension dimension, int64_t position) const {
     return position % geometry_.stride[dimension];
   }
-  /// The offset of a phase, in positions from the slice's first one.
+  /// The offset of a phase, in positions from the beginning of the slice.
   int64_t PhaseOffset(int64_t y, int64_t x) const {
     return (Phase(kHeight, y) * geometry_.stride[kWidth] + Phase(kWidth, x)) * phase_positions_;
   }
@@ -108,7 +111,7 @@ class PlanarBand {
   int64_t line_positions_ = 0, phase_positions_ = 0, slice_positions_ = 0;
   int64_t groups_ = 1;
   int64_t quads_ = 0, quad_bytes_ = 0;
-  std::vector<int64_t> line_phases_;  // the ones that some tap reads
+  std::vector<int64_t> line_phases_;  // the phases that some tap reads
   std::vector<PixelPhase> pixel_phases_;
   std::vector<int64_t> order_;  // the channel at each place; empty for the input's order
   int64_t sources_per_band_ = 0;
