@@ -13,8 +13,8 @@
 // Each tap belongs to one phase, so there are no more phases than taps, and no weight is stored twice. Pixels
 // of other residues have no taps: they are *bare*, their accumulator is the bias.
 //
-// In saturating mode, taps that a phase leaves out count as padding: what clamping changes in their pairs is
-// a constant per column.
+// In saturating mode, taps that a phase leaves out count as padding: clamping changes the sum of their pairs
+// by a constant per column, their *excess*.
 #ifndef INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
 #define INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
 
@@ -55,7 +55,7 @@ class PaddingExcess {
   /// For padding of `zero_point`, as kernels see it.
   PaddingExcess(const ConvGeometry& geometry, const LinearProblem& problem, const WeightView& weights,
                 int32_t zero_point);
-  /// The excess of all taps except these, for each output channel; empty in exact mode.
+  /// The excess of all taps except `taps`, for each output channel; empty in exact mode.
   std::vector<int64_t> WithoutTaps(const std::vector<int64_t>& taps) const;
 
  private:
@@ -63,7 +63,7 @@ class PaddingExcess {
   std::vector<int64_t> all_taps_;    // [output channel]: the sum over all taps; empty in exact mode
 };
 
-/// LinearProblem::clamp_excess of all taps except these, from the excess for each zero point; empty in exact
+/// LinearProblem::clamp_excess of all taps except `taps`, from the excess for each zero point; empty in exact
 /// mode.
 std::vector<std::vector<int64_t>> ExcessWithoutTaps(const std::vector<PaddingExcess>& of_zero_points,
                                                     const std::vector<int64_t>& taps);
@@ -81,7 +81,7 @@ class BarePixels {
   /// Whether the phases leave any pixels of the output bare.
   static bool Has(const ConvGeometry& transposed, const std::vector<ConvPhase>& phases);
 
-  /// The most shares that have pixels.
+  /// The maximum number of shares that have pixels.
   int64_t Parts(int64_t batch) const { return batch * geometry_.output[kDepth] * geometry_.output[kHeight]; }
   /// The engine for all runs.
   const Engine& EngineOf() const { return plan_.engines().For(geometry_.output[kWidth]); }
@@ -90,7 +90,7 @@ class BarePixels {
     return plan_.ShareBytes(engine, geometry_.output[kWidth]);
   }
   const UnitPlan& plan() const { return plan_; }
-  /// `columns`: GemmData::MakeRunColumns(); null if the plan has them. `output`: the caller's pixels.
+  /// `columns`: from GemmData::MakeRunColumns(); null for the plan's own. `output`: the caller's pixels.
   void RunShare(const Engine& engine, const ConvInput& input, const RunColumns* columns,
                 const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
   /// Adds to `share` what RunShare() computes.
@@ -104,7 +104,7 @@ class BarePixels {
 
   ConvGeometry geometry_;
   const UnitPlan& plan_;
-  std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // that have taps, ascending
+  std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // residues that have taps, ascending
 };
 
 }  // namespace intact::kernels
