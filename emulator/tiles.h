@@ -41,7 +41,7 @@ class Tiles {
   int Rows(int tile) const;
   int Colsb(int tile) const;
   Tile& At(int tile) { return data_[static_cast<size_t>(tile)]; }
-  /// "" if tiles are configured and `tile` is one of them.
+  /// "" if `tile` is a configured tile; else the fault.
   std::string CheckTile(int tile) const;
   /// CheckTile() for loads and stores. A configuration may have rows of any number of bytes, but an Intel
   /// Xeon with AMX moves and multiplies only whole 4-byte columns.

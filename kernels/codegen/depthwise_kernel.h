@@ -47,7 +47,7 @@ namespace intact::kernels {
 struct DepthwiseKernelArgs {
   const uint8_t* input = nullptr;   // the first pixel's first tap
   const int64_t* places = nullptr;  // TapGrid::PlaceOffsets() of DepthwiseKernelSpec::pixels()
-  const int64_t* taps = nullptr;    // if the kernel loops: offsets in bytes of groups · TapsPerGroup() taps
+  const int64_t* taps = nullptr;    // if the kernel loops: the taps' offsets in bytes, group by group
   int64_t groups = 0;               // if the kernel loops: ≥ 1
   int64_t block_stride_bytes = 0;   // in the input, from a block of DepthwiseKernelSpec::pixels() to the next
   int64_t pixels = 0;               // ≥ 0

@@ -18,13 +18,13 @@ int64_t OrDense(int64_t stride, int64_t dense) { return stride == 0 ? dense : st
 // Values of each item; 0 stands for one.
 int64_t CountOf(int64_t count) { return std::max<int64_t>(count, 1); }
 
-// a·b, or the largest int64 if that overflows: strides may be anything until they are checked.
+// a·b, or the largest int64 if a·b overflows: strides may be anything until they are checked.
 int64_t Times(int64_t a, int64_t b) {
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
-// a + b, or the largest int64 if that overflows; b is not negative.
+// a + b, or the largest int64 if a + b overflows; b is not negative.
 int64_t Plus(int64_t a, int64_t b) {
   int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
@@ -72,7 +72,7 @@ Error CheckCount(const std::string& name, bool are_given, int64_t count, int64_t
   return Unexpected(name + "_count", count, "0, 1 or n, which is " + std::to_string(n));
 }
 
-// Checks B and its scales and zero points, which runs of a plan with runtime B pass.
+// Checks the B, scales and zero points that a run of a plan with runtime B passes.
 Error CheckRuntimeB(const intact_gemm_args& args, const LinearProblem& problem) {
   RETURN_IF_ERROR(CheckItems("b", args.b, args.b_items, args.b_batch_stride));
   if (args.b_scales != nullptr && !problem.HasScales()) {

@@ -66,7 +66,7 @@ class ConvKernels {
   virtual double RowsCost(const ConvRun& run, int64_t rows) const = 0;
   /// The work of Run() for `chunk`, see Share::work.
   virtual double Work(const ConvRun& run, const Range& chunk) const = 0;
-  /// Scratch for the column constants that each run computes, a multiple of 64; 0 if the plan has them.
+  /// Scratch for the column constants that a run computes, a multiple of 64; 0 if runs compute none.
   virtual int64_t RunColumnBytes() const = 0;
   /// Computes the column constants for an A that is quantized as in `a`. `to`: RunColumnBytes(), aligned to
   /// 64 bytes. The result becomes RunBuffers::columns.
@@ -75,7 +75,7 @@ class ConvKernels {
   virtual void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
                    uint8_t* scratch) const = 0;
 
-  /// The candidates for tuning. Makes their engines; Keep() destroys the others.
+  /// The candidates for tuning. Makes their engines, which exist until Keep().
   virtual Result<std::vector<EngineChoice>> MakeCandidates() { return std::vector<EngineChoice>(1); }
   /// The candidate that the cost model chooses for runs of `rows` rows at a time.
   virtual EngineChoice ModelChoice(int64_t /*rows*/) const { return {}; }

@@ -63,7 +63,7 @@ class DepthwiseConv final : public ConvKernels {
     const OutputMap& output;
     int64_t channel_begin, channel_end;
     uint8_t* scratch;
-    const DepthwiseColumns* columns;  // [engine of Engines()]; null: those of the plan
+    const DepthwiseColumns* columns;  // [engine of Engines()]; null: the plan's columns
   };
 
   DepthwiseConv(const ConvLayout& layout, const ConvGeometry& geometry)

@@ -1,4 +1,4 @@
-// Makes the engines of a plan: the ones that the cost model chooses, or one for tuning.
+// Makes the engines of a plan: the cost model's engines, or one engine for tuning.
 #ifndef INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 #define INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 
