@@ -104,8 +104,8 @@ class Convolution {
     const Engine* bare = nullptr;  // of the bare pixels
     int64_t bytes = 0;             // scratch of a share, aligned to 64 bytes
     // Scratch that all shares read, aligned to 64 bytes; 0 for a static plan. It begins with a pixel of
-    // padding. The offsets below are those of each plan's column constants, the bare pixels' column constants
-    // and the quantized input.
+    // padding. The offsets below locate each plan's column constants, the bare pixels' column constants and
+    // the quantized input.
     int64_t shared_bytes = 0;
     std::vector<int64_t> columns_at;
     int64_t bare_columns_at = 0, quantized_at = 0;

@@ -35,8 +35,8 @@ struct Tuned {
 /// Shorter runs are timed together, so that the clock's own time does not count.
 inline constexpr double kLeastTimedSeconds = 20e-6;
 
-/// The model's choice is replaced if a candidate takes at most this share of its time. A smaller gain may be
-/// chance.
+/// A candidate replaces the model's choice if it takes at most this share of the model's time. A smaller gain
+/// may be chance.
 inline constexpr double kLeastGain = 0.97;
 
 /// Seconds that `run()` takes: the mean of `runs` calls.

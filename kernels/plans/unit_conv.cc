@@ -133,7 +133,7 @@ void UnitConv::SetLineTaps(Taps* taps) const {
 }
 
 // At the beginning of a line, the first pixels of its taps may lie before the input; at the end of a line,
-// their last pixels may lie beyond it.
+// the last pixels of its taps may lie beyond the input.
 void UnitConv::SetLineEnds(const Band& band, Taps* taps) const {
   if (!layout_.joins_width() || geometry_.input_channels % kQuad != 0) return;
   const int64_t width = geometry_.kernel[kWidth];

@@ -26,7 +26,7 @@ std::string NameOf(Order order, size_t dimensions, bool is_conv);
 std::vector<std::string> OrderNames();
 
 struct WeightChoice {
-  // Names of orders: at most one for convolutions, and one for matrices.
+  // Names of orders: at most one order for convolutions, and one for matrices.
   std::vector<std::string> layouts;
   int64_t groups = 1;
   std::string op;           // "linear", "conv" or "": decided by the file's number of dimensions
