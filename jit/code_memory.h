@@ -4,8 +4,8 @@
 //               └─► mapping that is run       R – X   ─┘
 //
 // Code is only appended; the space of freed code is not reused. A block is unmapped with its last function.
-// So code in pages of the file that a process shares with its forked children never changes under any of these
-// processes. A child appends to its own blocks.
+// A process shares pages of the file with its forked children. So code in these pages never changes under any
+// of the processes. A child appends to its own blocks.
 //
 // If the process cannot create a memory file or cannot run code from it, each function gets its own pages,
 // which are written first and made executable afterwards. If the process may not do this either (SELinux,

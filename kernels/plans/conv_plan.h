@@ -35,8 +35,7 @@ struct InputPixels {
 class ConvPlan {
  public:
   /// `geometry`: the layout's geometry, with given extents. `grid`: the places of its output's pixels in the
-  /// caller's output.
-  /// UNSUPPORTED if the extents are too large for a planar layout.
+  /// caller's output. UNSUPPORTED if the extents are too large for a planar layout.
   static Result<std::unique_ptr<ConvPlan>> Create(std::shared_ptr<const ConvLayout> layout,
                                                   const ConvGeometry& geometry, const OutputGrid& grid);
 
