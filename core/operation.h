@@ -22,7 +22,7 @@
 namespace intact::core {
 
 /// The common part of a GEMM and a convolution, without tensors: an intact_linear_desc that owns its vectors.
-/// A column is a column of B, or an output channel; N is their number.
+/// A column is a column of B, or an output channel; N is the number of columns.
 struct Linear {
   intact_type a_type = INTACT_U8;  // u8 or s8
   intact_type b_type = INTACT_S8;
@@ -40,7 +40,7 @@ struct Linear {
   std::vector<float> bias_f32;         // N or empty
   std::vector<float> scales;           // N, 1, or empty (s32 output, fixed point)
   intact_fixed_point fixed_point = INTACT_FIXED_POINT_NONE;
-  std::vector<int32_t> multipliers, shifts;  // fixed point: N or 1 each; without multipliers: only shifts
+  std::vector<int32_t> multipliers, shifts;  // of fixed point: N or 1; if multipliers are empty: only shifts
   std::vector<uint8_t> lookup_table;         // 256 elements of c_type, or empty
   intact_overflow overflow = INTACT_OVERFLOW_REFUSED;
   intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // for INTACT_SATURATING

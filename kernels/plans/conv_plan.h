@@ -27,15 +27,15 @@
 
 namespace intact::kernels {
 
-/// Pixels [begin, end) of the input. Numbers go on from image to image.
+/// Pixels [begin, end) of the input, counted over all images.
 struct InputPixels {
   int64_t begin = 0, end = 0;
 };
 
 class ConvPlan {
  public:
-  /// `geometry`: the layout's, of known extents. `grid`: where its output lies in the caller's output.
-  /// UNSUPPORTED if the extents are too large for a planar layout.
+  /// `geometry`: the layout's geometry, with given extents. `grid`: the places of its output's pixels in the
+  /// caller's output. UNSUPPORTED if the extents are too large for a planar layout.
   static Result<std::unique_ptr<ConvPlan>> Create(std::shared_ptr<const ConvLayout> layout,
                                                   const ConvGeometry& geometry, const OutputGrid& grid);
 
@@ -44,8 +44,8 @@ class ConvPlan {
   ConvRun Decide(int64_t batch, const EngineChoice& choice) const;
   /// How a run is cut for `parts` threads.
   Partition Cut(const ConvRun& run, int parts) const;
-  /// Computes a share of a cut. `columns`: ConvKernels::MakeRunColumns(); null if the plan has them.
-  /// `output`: all pixels of C.
+  /// Computes share `range` of Cut(). `columns`: from ConvKernels::MakeRunColumns(); null for the plan's own.
+  /// `output`: the caller's pixels.
   void RunShare(const ConvInput& input, const RunColumns* columns, const OutputMap& output,
                 const ConvRun& run, const Range& range, uint8_t* scratch) const;
   /// A range that contains all input pixels that RunShare() of `range` may read.

@@ -13,8 +13,8 @@
 // Each tap belongs to one phase, so there are no more phases than taps, and no weight is stored twice. If no
 // tap belongs to a residue o mod stride, pixels of this residue are *bare*: their accumulator is the bias.
 //
-// In saturating mode, taps that a phase leaves out count as taps on padding. Clamping changes their pair sums
-// by a constant for each column: the *excess*.
+// In saturating mode, taps that a phase leaves out count as padding: clamping changes the sum of their pairs
+// by a constant per column, their *excess*.
 #ifndef INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
 #define INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
 
@@ -63,8 +63,8 @@ class PaddingExcess {
   std::vector<int64_t> all_taps_;    // [output channel]: the sum over all taps; empty in exact mode
 };
 
-/// LinearProblem::clamp_excess for the phase that has `taps`: the excess of all other taps, for each zero
-/// point. Empty in exact mode.
+/// LinearProblem::clamp_excess of all taps except `taps`, from the excess for each zero point; empty in exact
+/// mode.
 std::vector<std::vector<int64_t>> ExcessWithoutTaps(const std::vector<PaddingExcess>& of_zero_points,
                                                     const std::vector<int64_t>& taps);
 
@@ -81,7 +81,7 @@ class BarePixels {
   /// Whether the phases leave any pixels of the output bare.
   static bool Has(const ConvGeometry& transposed, const std::vector<ConvPhase>& phases);
 
-  /// The maximum number of parts: the number of output lines.
+  /// The maximum number of shares that have pixels.
   int64_t Parts(int64_t batch) const { return batch * geometry_.output[kDepth] * geometry_.output[kHeight]; }
   /// The engine for all runs.
   const Engine& EngineOf() const { return plan_.engines().For(geometry_.output[kWidth]); }
@@ -90,7 +90,7 @@ class BarePixels {
     return plan_.ShareBytes(engine, geometry_.output[kWidth]);
   }
   const UnitPlan& plan() const { return plan_; }
-  /// `columns`: GemmData::MakeRunColumns(); null if the plan has them. `output`: all pixels of C.
+  /// `columns`: from GemmData::MakeRunColumns(); null for the plan's own. `output`: the caller's pixels.
   void RunShare(const Engine& engine, const ConvInput& input, const RunColumns* columns,
                 const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
   /// Adds the rows and the work of RunShare() to `share`.
@@ -104,7 +104,7 @@ class BarePixels {
 
   ConvGeometry geometry_;
   const UnitPlan& plan_;
-  std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // residues with taps, ascending
+  std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // residues that have taps, ascending
 };
 
 }  // namespace intact::kernels

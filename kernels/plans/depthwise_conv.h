@@ -29,7 +29,7 @@ namespace intact::kernels {
 
 class DepthwiseConv final : public ConvKernels {
  public:
-  /// `layout` must outlive the result.
+  /// `layout` outlives the result.
   static Result<std::unique_ptr<ConvKernels>> Create(const ConvLayout& layout, const ConvGeometry& geometry);
 
   std::string KernelName() const override { return lines_.engine->KernelName(); }
@@ -63,7 +63,7 @@ class DepthwiseConv final : public ConvKernels {
     const OutputMap& output;
     int64_t channel_begin, channel_end;
     uint8_t* scratch;
-    const DepthwiseColumns* columns;  // of the run, [enum Engine]; null: the plan's
+    const DepthwiseColumns* columns;  // [engine of Engines()]; null: the plan's columns
   };
 
   DepthwiseConv(const ConvLayout& layout, const ConvGeometry& geometry)
@@ -87,7 +87,7 @@ class DepthwiseConv final : public ConvKernels {
   /// Makes `part` for columns [begin, begin + count) of the output. The part's engine runs down a column.
   Error MakeColumns(int64_t begin, int64_t count, Part* part) const;
   bool CanReadInPlace(const ConvInput& input, const OutputMap& output) const;
-  /// Pixels of C that begin at (plane, line, x) and lie `stride` pixels apart.
+  /// Pixels of C from (plane, line, x) on, `stride` rows of C apart.
   DepthwiseRow RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x, int64_t stride) const;
 
   void RunLines(const Call& call, int64_t plane, const Inner& lines) const noexcept;

@@ -1,4 +1,4 @@
-// Makes the engines of a plan: the ones that the cost model chooses, or one for tuning.
+// Makes the engines of a plan: the cost model's engines, or one engine for tuning.
 #ifndef INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 #define INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 
@@ -21,7 +21,7 @@ struct UsualRows {
   int64_t named = 0;  // expected rows per run: the plan keeps only the weight layout best for it; 0: unknown
 };
 
-/// A large M: beyond this M the engine does not change. A plan's kernel is named for this M.
+/// A number of rows beyond which the engine does not change. A plan's kernel name is for this number.
 inline constexpr int64_t kLargeM = 1024;
 
 class EngineMaker {
@@ -29,9 +29,8 @@ class EngineMaker {
   /// `data` must outlive the maker.
   EngineMaker(const GemmData& data, core::Isa isa) : data_(data), isa_(isa) {}
 
-  /// The engines that the cost model chooses for any number of rows; at least one. `like`: null, or
-  /// the maker of a plan of the same weights for other extents of a convolution's input. The plans share
-  /// schedules.
+  /// The engines that the cost model chooses for any number of rows; at least one. `like`: null, or the maker
+  /// of a plan that has these weights for other extents of a convolution's input. Its schedules are shared.
   using Engines = std::vector<std::unique_ptr<Engine>>;
   Result<Engines> MakeUsual(UsualRows usual, const EngineMaker* like);
   /// All engines that can run the plan.
@@ -40,7 +39,7 @@ class EngineMaker {
   Result<std::unique_ptr<Engine>> Make(const EngineId& id);
 
  private:
-  /// The engines that runs need: the blocks of panel engines, and whether runs need the scheduled engine.
+  /// The engines that runs need: the blocks of panel engines, and whether the scheduled engine is needed.
   struct Needed {
     std::vector<KernelBlock> blocks;
     bool scheduled = false;
