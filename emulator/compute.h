@@ -1,6 +1,6 @@
-// What vector instructions compute. Each function computes a whole register of 64 bytes; the caller takes the
-// bytes that the instruction has. Most functions are two 256-bit instructions of AVX2. A loop over elements
-// does what crosses 256 bits or what AVX2 lacks.
+// What vector instructions compute. Each function computes a whole register of 64 bytes; the caller keeps
+// only the bytes of the instruction's vector length. Most functions are two 256-bit instructions of AVX2. If
+// an operation crosses 256 bits or is not in AVX2, a loop over elements computes it.
 #ifndef INTACT_EMULATOR_COMPUTE_H_
 #define INTACT_EMULATOR_COMPUTE_H_
 
@@ -22,10 +22,10 @@ namespace intact::emulator {
 #define INTACT_AVX2 __attribute__((target("avx2")))
 
 struct Operands {
-  const Vector& first;        // vvvv
-  const Vector& second;       // rm; reg for stores
+  const Vector& first;        // the operand that vvvv encodes
+  const Vector& second;       // the operand that rm encodes; of stores: reg
   const Vector& destination;  // its value before the instruction
-  size_t bytes;               // of the instruction's vectors
+  size_t bytes;               // the instruction's vector length
   uint8_t immediate;
 };
 
@@ -88,7 +88,8 @@ void Put(const Elements<Element>& elements, Vector* out) {
   std::memcpy(out->bytes.data(), elements.data(), sizeof(elements));
 }
 
-/// VFMADD231PS: first·second + destination, rounded once. The instruction itself chooses among NaNs.
+/// VFMADD231PS: first·second + destination, rounded once. Executes the instruction itself, so that a
+/// NaN result is the hardware's.
 INTACT_AVX2 inline void MultiplyAdd(const Operands& in, Vector* out) {
   for (size_t half = 0; half < 2; ++half) {
     __m256i sum = LoadHalf(in.destination, half);
@@ -99,7 +100,7 @@ INTACT_AVX2 inline void MultiplyAdd(const Operands& in, Vector* out) {
 
 inline void CopySecond(const Operands& in, Vector* out) { *out = in.second; }
 
-/// Repeats the first `kBytes`.
+/// Repeats the first kBytes bytes.
 template <size_t kBytes>
 INTACT_AVX2 void Repeat(const Operands& in, Vector* out) {
   for (size_t i = 0; i < out->bytes.size(); i += kBytes) {
@@ -124,7 +125,7 @@ __attribute__((target("avx2,f16c"))) inline void WidenHalfFloats(const Operands&
   }
 }
 
-/// VCVTPS2PH, to nearest even, as kernels ask for.
+/// VCVTPS2PH. Rounds to nearest even, the only rounding that kernels use.
 __attribute__((target("avx2,f16c"))) inline void NarrowToHalfFloats(const Operands& in, Vector* out) {
   *out = {};
   for (size_t half = 0; half < 2; ++half) {
@@ -134,8 +135,8 @@ __attribute__((target("avx2,f16c"))) inline void NarrowToHalfFloats(const Operan
   }
 }
 
-/// VPMOVDB and similar: narrows elements, to a part of the vector. With `kSaturates`, values are clamped to
-/// the limits of the narrow type, signed or unsigned; otherwise they are cut.
+/// VPMOVDB and similar: narrows elements and writes them to the low part of the vector. With `kSaturates`,
+/// values are clamped to the limits of the narrow type, signed or unsigned; otherwise they are truncated.
 template <class From, class To, bool kSaturates>
 INTACT_AVX2 void Narrow(const Operands& in, Vector* out) {
   const auto from = Of<From>(in.second);
@@ -158,7 +159,7 @@ INTACT_AVX2 void Dot4(const Operands& in, Vector* out) {
   };
   for (size_t half = 0; half < 2; ++half) {
     const __m256i a = LoadHalf(in.first, half), b = LoadHalf(in.second, half);
-    // Sums of two products, each pair in an int32.
+    // Each int32 is the sum of two products.
     const __m256i low = _mm256_madd_epi16(widen(_mm256_castsi256_si128(a), kFirstSigned),
                                           widen(_mm256_castsi256_si128(b), kSecondSigned));
     const __m256i high = _mm256_madd_epi16(widen(_mm256_extracti128_si256(a, 1), kFirstSigned),
@@ -170,8 +171,8 @@ INTACT_AVX2 void Dot4(const Operands& in, Vector* out) {
   }
 }
 
-/// Copies whole 128-bit quarters. kChoose(quarter, immediate, count of quarters) returns an index; from the
-/// count on, it means quarters of the second source.
+/// Copies whole 128-bit quarters. kChoose(quarter, immediate, count of quarters) returns the index of a
+/// quarter of both sources: the first source has the indices below the count, the second the others.
 template <auto kChoose>
 void Quarters(const Operands& in, Vector* out) {
   const size_t count = in.bytes / 16;
@@ -184,7 +185,7 @@ void Quarters(const Operands& in, Vector* out) {
 
 /// VSHUFI32X4 and VSHUFI64X2: the lower half from the first source, the upper from the second.
 inline size_t ShuffledQuarter(size_t quarter, size_t immediate, size_t count) {
-  const size_t bits = count / 2;  // 1 of 256 bits, 2 of 512
+  const size_t bits = count / 2;  // immediate bits per quarter: 1 for 256-bit vectors, 2 for 512-bit
   const size_t index = (immediate >> (quarter * bits)) & (count - 1);
   return quarter < count / 2 ? index : count + index;
 }
@@ -245,7 +246,8 @@ inline void ShuffleDwords(const Operands& in, Vector* out) {
   Put(result, out);
 }
 
-/// VPALIGNR: in each quarter, bytes of the second source followed by the first, from the immediate on.
+/// VPALIGNR: in each quarter, joins the second source (low) and the first source (high), and copies 16 bytes
+/// from byte number `immediate` on; zeroes follow the 32 bytes.
 inline void AlignRight(const Operands& in, Vector* out) {
   for (size_t i = 0; i < out->bytes.size(); ++i) {
     const size_t quarter = i / 16 * 16, index = i % 16 + in.immediate;
@@ -265,14 +267,14 @@ inline void BlendDwords(const Operands& in, Vector* out) {
   Put(result, out);
 }
 
-/// The part of the second source that the immediate numbers, `kBytes` long.
+/// Copies part number `immediate` of the second source. Parts have kBytes bytes.
 template <size_t kBytes>
 void Extract(const Operands& in, Vector* out) {
   const size_t part = in.immediate % (in.bytes / kBytes);
   std::memcpy(out->bytes.data(), in.second.bytes.data() + part * kBytes, kBytes);
 }
 
-/// The first source, with the part that the immediate numbers replaced by the low bytes of the second.
+/// Copies the first source, then replaces its part number `immediate` by the low kBytes of the second source.
 template <size_t kBytes>
 void Insert(const Operands& in, Vector* out) {
   *out = in.first;
@@ -307,7 +309,7 @@ INTACT_AVX2 void ComparePredicate(const Operands& in, Vector* out) {
   Put(result, out);
 }
 
-/// The low `kBytes`, then zeroes.
+/// Copies the low kBytes bytes. All others become zero.
 template <size_t kBytes>
 void CopyLow(const Operands& in, Vector* out) {
   *out = {};

@@ -1,12 +1,12 @@
-// The machine's caches and logical CPUs. This is their only detection: the library chooses block sizes by it,
-// and the programs print it.
+// Detects the machine's caches and logical CPUs. The library chooses block sizes by the detected caches, and
+// the programs print the topology. No other code detects them.
 //
 // Hypervisors may hide some of what the hardware reports. So each cache level is looked up by itself, and the
 // first source that reports a plausible size wins:
 //
 //   1. CPUID leaf 4                      cache parameters, as Intel's CPUs report them
 //   2. CPUID leaf 8000001D               cache parameters, as AMD's CPUs report them
-//   3. CPUID leaves 80000005, 80000006   only sizes; AMD's CPUs keep them if leaf 8000001D is hidden
+//   3. CPUID leaves 80000005, 80000006   only sizes; of AMD's CPUs, even if leaf 8000001D is hidden
 //   4. the operating system              cpu0/cache in /sys/devices/system/cpu, then sysconf()
 //
 // A size that no source reports stays unknown. Detection reads raw facts through an interface, so that tests
@@ -55,7 +55,7 @@ int64_t DetectCacheBytes(const MachineFacts& facts, CacheLevel level) noexcept;
 /// The number of logical CPUs that are online; 0 if unknown. Allocates nothing.
 int64_t DetectOnlineCpus(const MachineFacts& facts) noexcept;
 
-/// The number of logical CPUs that the calling thread may run on; if unknown, of all online CPUs.
+/// The number of logical CPUs that the calling thread may run on; if unknown, the number of online CPUs.
 int64_t DetectUsableCpus(const MachineFacts& facts);
 
 struct Cache {
@@ -73,8 +73,8 @@ struct Topology {
   int64_t threads_per_core = 0;  // logical CPUs of a core; the maximum if cores differ
 };
 
-/// CPUs of several kinds may differ in their caches: CPUID describes the core that this thread runs on, the
-/// operating system's files describe CPU 0.
+/// Detects everything. If the machine has cores of several kinds, their caches may differ: CPUID describes the
+/// core that this thread runs on, and the operating system's files describe CPU 0.
 Topology DetectTopology(const MachineFacts& facts);
 
 }  // namespace intact::jit

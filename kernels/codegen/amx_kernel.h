@@ -10,20 +10,22 @@
 //                       └────────┘  └────────┘  └────────┘
 //
 // Rows of a tile are one stride apart. The tiles of a block may lie anywhere, and so may their sums. Tiles
-// may have fewer than 16 rows, the same number for all tiles of a block: a dot product takes a cycle per row.
+// may have fewer than 16 rows; then dot products are faster, because each takes a cycle per row. All tiles of
+// a block have equally many rows.
 //
-// Small M and narrow layers take 1×4 or 4×1 tiles: four sums hide the latency of a dot product, 52 cycles, of
-// which it occupies the unit for 16. The eight tile registers in order: four sums, two of A, two of B. Each
-// operand tile is loaded again as soon as its last dot product is issued, so that loads overlap with
-// products. B is loaded by TILELOADDT1, which does not displace A from the first-level cache.
+// Blocks of small M or of narrow layers have 1×4 or 4×1 tiles. A dot product has a latency of 52 cycles and
+// occupies the unit for 16 cycles; four independent sums hide the latency. The eight tile registers in order:
+// four sums, two of A, two of B. Each operand tile is loaded again as soon as its last dot product is issued,
+// so that loads overlap with products. B is loaded by TILELOADDT1, which does not displace A from the
+// first-level cache.
 //
-// Sums start from `seed`: a row of compensation (stride 0 repeats it), which costs no more instructions than
-// zeroing, or the sums of earlier depths. They end in memory, in a block that stays in the first-level cache.
-// While a kernel multiplies, it requantizes the previous block, a row after each dot product: otherwise the
-// vector units would be idle.
+// Sums are first loaded from `seed`: either a row of compensation (stride 0 repeats it) or the sums of
+// earlier depths. Loading costs no more instructions than zeroing. At the end, sums are stored to memory that
+// stays in the first-level cache. Meanwhile the kernel requantizes the previous block, one row after each dot
+// product, because the vector units would otherwise be idle.
 //
-// Contract: tiles are configured by ScopedTiles for their rows; per step, the kernel reads rows × 64 depths
-// of A and nothing beyond; registers follow the System V ABI.
+// Contract: ScopedTiles has configured the tiles for their number of rows; per step, the kernel reads rows ×
+// 64 depths of A and nothing beyond; registers follow the System V ABI.
 #ifndef INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_
 
@@ -62,22 +64,22 @@ struct AmxStoreArgs {
 };
 
 struct AmxKernelArgs {
-  const AmxSegment* segment = nullptr;  // the first of at least one segment, in the order of depth
+  const AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
   const AmxSegment* segments_end = nullptr;
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
   int64_t seed_stride_bytes = 0;                         // 0: one row for all rows of a tile
-  std::array<const int32_t*, kMaxBlockTiles> seed = {};  // of each row tile
-  // Where each row tile's sums go, [rows][panels·16]; may be `seed`. They are written in the order of the row
-  // tiles, so a tile may overwrite the last rows of the tile before it.
+  std::array<const int32_t*, kMaxBlockTiles> seed = {};  // a seed for each row tile
+  // The destination of each row tile's sums, [rows][panels·16]; may be equal to its `seed`. Row tiles are
+  // stored in order, so the destination of a tile may overlap the last rows of the previous tile.
   std::array<int32_t*, kMaxBlockTiles> sums = {};
   AmxStoreArgs store;  // the previous block, with the same number of panels; stored before `sums` are written
-  // If AmxKernelPrefetches(): a line is fetched into L2 after each dot product. The first line, the distance
-  // to the next, and an additional distance at the end of a step. Any address is allowed.
-  const uint8_t* prefetch = nullptr;
-  int64_t prefetch_stride_bytes = 0;
-  int64_t prefetch_step_bytes = 0;
-  const int8_t* last_b = nullptr;  // for the kernel, which lacks registers for it and for `segment`
+  // If AmxKernelPrefetches(), a line is fetched into L2 after each dot product. Any address is allowed.
+  const uint8_t* prefetch = nullptr;  // the first line
+  int64_t prefetch_stride_bytes = 0;  // from a line to the next
+  int64_t prefetch_step_bytes = 0;    // additional distance at the end of each step
+  // Written by the kernel, like `segment`, because it has too few registers: the address of B's last tile.
+  const int8_t* last_b = nullptr;
 };
 
 using AmxKernelFunction = jit::Function<void(AmxKernelArgs*)>;
@@ -88,18 +90,18 @@ struct AmxKernelSpec {
   int row_tiles = 2;  // 1, 2 or 4; row_tiles·panels ≤ kMaxBlockTiles
   int panels = 2;
   EpilogueSpec epilogue;
-  int width = kPanelColumns;  // PackedWeights::width
+  int width = kPanelColumns;  // columns of a packed panel
   std::string Name() const;   // "u8s8s32_gemm_32x32c4_tdpbusd_amxint8"
   auto operator<=>(const AmxKernelSpec&) const = default;
 };
 
-/// Whether a kernel prefetches. Blocks that use each line of A or B only once leave prefetching to the
-/// hardware: they would have to fetch as fast as they read.
+/// Whether a kernel prefetches. If a block uses each line of A or B only once, prefetching is left to the
+/// hardware, because the kernel would have to prefetch as fast as it reads.
 constexpr bool AmxKernelPrefetches(int row_tiles, int panels) { return row_tiles == 2 && panels == 2; }
 
 Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec);
 
-/// Stores a block by itself.
+/// A kernel that only stores a finished block, without computing another one.
 struct AmxStoreSpec {
   int panels = 2;
   EpilogueSpec epilogue;
@@ -114,15 +116,15 @@ struct TileConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;
   std::array<uint8_t, 14> reserved = {};
-  std::array<uint16_t, 16> row_bytes = {};  // of each tile
-  std::array<uint8_t, 16> rows = {};
+  std::array<uint16_t, 16> row_bytes = {};  // for each tile register
+  std::array<uint8_t, 16> rows = {};        // for each tile register
 };
 static_assert(sizeof(TileConfig) == 64);
 
-/// For row tiles of `rows` rows, 1 to 16, in blocks of any shape.
+/// The configuration for row tiles of `rows` rows, 1 to 16. It serves blocks of any shape.
 TileConfig TileConfigFor(int64_t rows);
 
-/// Emitted LDTILECFG and TILERELEASE. All copies share the code.
+/// Generated functions that execute LDTILECFG and TILERELEASE. Copies of this object share the code.
 struct TileFunctions {
   jit::Function<void(const TileConfig*)> configure;
   jit::Function<void()> release;
@@ -131,7 +133,8 @@ struct TileFunctions {
 /// CODEGEN_FAILED if the functions cannot be made.
 Result<TileFunctions> GetTileFunctions();
 
-/// The calling thread's tiles, from the first Configure() until this is destroyed.
+/// Keeps the calling thread's tile registers configured, from the first Configure() until the destructor
+/// releases them.
 class ScopedTiles {
  public:
   /// `functions` must outlive this object.
@@ -140,7 +143,7 @@ class ScopedTiles {
   ScopedTiles(const ScopedTiles&) = delete;
   ScopedTiles& operator=(const ScopedTiles&) = delete;
 
-  /// Configures the tiles as TileConfigFor(rows) says, and clears them.
+  /// Loads TileConfigFor(rows), and so clears the tiles.
   void Configure(int64_t rows) noexcept;
 
  private:

@@ -1,8 +1,8 @@
-// Sums of the rows of A, which are multiplied by weight zero points (pack.h).
+// Computes the sum of each row of A. The sums are later multiplied by weight zero points (pack.h).
 //
-// They are computed from the caller's rows, not while packing, so that they do not depend on how an engine
-// reads A. Whole vectors of four rows at a time go through VPSADBW, which adds up eight bytes. SSE2 adds
-// up the tail; in portable plans, whole rows.
+// Sums are computed from the caller's rows, not while packing, so that they do not depend on how an engine
+// reads A. Generated code adds up the whole vectors of four rows at a time, by VPSADBW, which adds eight
+// bytes. SSE2 intrinsics add up what remains: depths, rows and, in portable plans, everything.
 #ifndef INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 #define INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 
@@ -21,7 +21,7 @@ namespace intact::kernels {
 class RowSums {
  public:
   RowSums() = default;
-  /// CODEGEN_FAILED names the kernel.
+  /// Returns CODEGEN_FAILED, with the kernel's name, if the kernel cannot be generated.
   static Result<RowSums> Create(core::Isa isa, intact_type a_type);
 
   /// sums[i] = Σ over the taps of row row_begin + i of A as kernels see it (pack.h), modulo 2³².
@@ -32,7 +32,7 @@ class RowSums {
   struct Args {
     const uint8_t* a = nullptr;
     int64_t stride = 0;
-    int64_t vectors = 0;      // of each row, ≥ 1
+    int64_t vectors = 0;      // vectors per row, ≥ 1
     int64_t fours = 0;        // groups of four rows, ≥ 1
     int32_t* sums = nullptr;  // one for each row; the kernel adds to them
   };
@@ -42,7 +42,7 @@ class RowSums {
     auto operator<=>(const Spec&) const = default;
   };
   using Function = jit::Function<void(const Args*)>;
-  /// sums[i] += Σ of `k` bytes of row i of `rows`, `stride` bytes apart.
+  /// sums[i] += the sum of `k` bytes of row i. There are `rows` rows, `stride` bytes apart.
   void AddRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, int32_t* sums) const noexcept;
   static Result<jit::Code> Generate(const Spec& spec);
 

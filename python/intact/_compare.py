@@ -22,7 +22,7 @@ from ._match import Matched, Output, along_columns, columns_last, match
 from ._run import (OnData, Run, Sums, compare_outputs, control_variant, decibels, distances, dynamically_quantized, emulated,
                    exact_variant, inputs_of, load_data, power, session_of, take_data_in, windows)
 
-NEAR = 3.0  # decibels: a difference from exact counts only if it exceeds the control's by more
+NEAR = 3.0  # decibels: a difference from exact counts only if it exceeds the control by more than this
 KINDS = ("data-insensitive", "data-sensitive", "implementation")
 
 
@@ -64,7 +64,7 @@ class Distance:
 
     @property
     def l2(self) -> float:
-        """The error's length over the reference's length."""
+        """The L2 norm of the error over the L2 norm of the reference."""
         return math.sqrt(self.noise / self.signal) if self.signal > 0 else math.inf if self.noise else 0.0
 
     @property
@@ -76,10 +76,10 @@ class Distance:
 class ComparedLayer:
     """A layer and its float node. `reason`: why it was not compared on data, or "".
 
-    `by`: powers of the product's errors on the float model's input, by cause: the weights, the bias, the input's quantization as
-    stored ("input") and as `dynamically_quantized` chooses it for each sample ("dynamic_input"), clamped sums ("clamps"), and
-    the output's quantization, stored or chosen for each sample. `per_channel`, `eighth_bit`: the weights quantized again, with a
-    scale for each output channel, or with all 8 bits; None if they are stored this way."""
+    `by`: the power of the product's error on the float model's input, if there is one cause alone: "weights", "bias", "input" and
+    "output" (quantized as stored), "dynamic_input" and "dynamic_output" (quantized as `dynamically_quantized` chooses for each
+    sample), "clamps" (clamped sums), and the keys of `requantized`. `per_channel`, `eighth_bit`: the error of the weights if they
+    are quantized with a scale for each output channel, or with all 8 bits; None if they are stored this way."""
 
     matched: Matched
     weights: Distance | None = None
@@ -93,14 +93,14 @@ class ComparedLayer:
     dynamic_input: Distance | None = None
     clipped: int = 0
     output_clipped: int = 0
-    ranges: list[tuple[float, float]] = field(default_factory=list)  # of each sample's input
+    ranges: list[tuple[float, float]] = field(default_factory=list)  # the range of each sample's input
     by: dict[str, float] = field(default_factory=dict)
     product_signal: float = 0.0  # power of the float product
     sums: int = 0
     clamped: int = 0
     own: Distance | None = None
     network: Distance | None = None
-    here: Distance | None = None  # the stock engine against the exact variant, on the layer by itself
+    here: Distance | None = None  # from the exact variant's outputs to the stock engine's, for the layer by itself
     control: Distance | None = None
 
     @property
@@ -135,7 +135,7 @@ class ComparedLayer:
 
     @property
     def parts(self) -> dict[str, float]:
-        """The power of the layer's own errors by quantization, for each category; 0 if the operator itself differs."""
+        """The power of the layer's own errors in each category of quantization; 0 if the quantization does not explain them."""
         parts = dict.fromkeys(KINDS[:2], 0.0)
         if self.own is None or self.unexplained:
             return parts
@@ -165,14 +165,14 @@ class ComparedLayer:
 
     @property
     def unexplained(self) -> float:
-        """The power of the layer's own errors if the quantization does not explain them (another operator, say), else 0."""
+        """The power of the layer's own errors if the quantization does not explain them, else 0. An example: operators differ."""
         if self.own is None or "weights" not in self.by or self.matched.layer.op_type == "QAttention":
             return 0.0
         return self.own.noise if self.own.noise > 4 * self.explained + 1e-8 * self.own.signal else 0.0
 
     @property
     def category(self) -> str:
-        """The category with most of the error of the layer's quantization; "" if there is no error, or it is not known."""
+        """The category with most of the layer's quantization error; "" if this error is 0 or unknown."""
         parts = self.parts
         kind = max(parts, key=lambda key: parts[key])
         return kind if parts[kind] > 0 else ""
@@ -184,8 +184,8 @@ class ComparedLayer:
         return parts[self.category] / sum(parts.values()) if self.category else 0.0
 
     def noise_of(self, category: str) -> float:
-        """The power of the errors of a category that this layer belongs to, else 0. Implementation errors count if they exceed
-        the quantization's errors, so a layer may belong to two categories."""
+        """The power of the layer's errors of `category`; 0 if the layer does not belong to it. A layer belongs to
+        "implementation" if these errors exceed the quantization errors. So it may belong to two categories."""
         if category == "implementation":
             return self.engine_noise if self.engine_excess > 0 else 0.0
         return self.parts[category] if self.category == category else 0.0
@@ -193,8 +193,8 @@ class ComparedLayer:
 
 @dataclass
 class Advice:
-    """Advice: what to change, in which layers, and an output's decibels from the float model before and after, measured in the
-    network. `control`: by how many decibels an equally good quantization moves this distance by chance."""
+    """What to change, and in which layers. `before`, `after`: decibels of `output` against the float model's output, measured in
+    the network. `control`: how far an equally good quantization moves these decibels by chance."""
 
     what: str
     category: str
@@ -215,7 +215,7 @@ class Advice:
 
 @dataclass
 class Comparison:
-    """The comparison of a quantized model with the float model. `audit.on_data.outputs` compares their outputs."""
+    """The comparison of a quantized model with the float model. `audit.on_data.outputs` compares the outputs of the two."""
 
     audit: Audit
     float_path: str
@@ -259,7 +259,7 @@ def _compare_weights(layer: ComparedLayer) -> None:
 
 
 def quantized(x: np.ndarray, scale: float, point: int, dtype: Any) -> np.ndarray:
-    """Numbers, quantized as QuantizeLinear does."""
+    """Quantizes real numbers as QuantizeLinear does."""
     limits = np.iinfo(dtype)
     return np.clip(np.rint(x / np.float32(scale)) + np.float32(point), limits.min, limits.max).astype(dtype)
 
@@ -269,7 +269,7 @@ def dequantized(values: np.ndarray, scale: float, point: int) -> np.ndarray:
 
 
 class Product:
-    """A layer's product with any float weights. Its result is (groups, rows, N / groups)."""
+    """The product of a layer's activations with any float weights. Products have the shape (groups, rows, N / groups)."""
 
     def __init__(self, m: Matched):
         self.layer = m.layer
@@ -400,7 +400,8 @@ def cut_out(proto: Any, layers: list[ComparedLayer], places: dict[str, int]) -> 
 
 
 def _choose(layer: ComparedLayer, mine: list[np.ndarray], floats: list[np.ndarray]) -> "tuple[int, int] | None":
-    """The numbers of the layer's output and of the float node's output that correspond: the first of the most similar pairs."""
+    """Finds which output of the layer corresponds to which output of the float node. Returns the indices of the two. If several
+    pairs are about equally similar, the first is chosen. None if no two outputs have equal sizes."""
     pairs = []
     for i, a in enumerate(mine):
         for k, b in enumerate(floats):
@@ -412,7 +413,7 @@ def _choose(layer: ComparedLayer, mine: list[np.ndarray], floats: list[np.ndarra
     return min(pair for pair in pairs if pair[3] <= 1.1 * best + 1e-9)[1:3]
 
 
-# ----- the whole ----------------------------------------------------------------------------------------------------------
+# ----- the comparison -----------------------------------------------------------------------------------------------------
 
 
 def _samples(data: Any, inputs: list[str], each: bool) -> list[Run]:
@@ -459,14 +460,14 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
             progress: Any = None) -> Comparison:
     """Compares the quantized ONNX model in a file with the float model that it was made from. `data`: a file .npz, a folder of
     such files, or a list of dictionaries of arrays; each is a sample. `each`: items of the inputs' first dimension are samples.
-    `emulate`: the stock engine runs in an emulator, on a CPU without VNNI. `progress(done, of)` is called after each sample.
+    `emulate`: the stock engine runs on an emulated CPU without VNNI. `progress(done, of)` is called after each sample.
 
     Raises `Error` for files that cannot be read or do not fit each other."""
     from ._advice import measure
 
     result = audit(path, engines_asked=["onnxruntime"])
     if result.model.proto is None:
-        raise invalid(f"compare: needs ONNX models; {excerpt(path)} is none")
+        raise invalid(f"compare: {excerpt(path)}: not an ONNX model; expected two ONNX models")
     if not result.layers:
         raise invalid(f"{excerpt(path)}: has no quantized layer with constant weights; expected the quantized model first, "
                       "then the float model")
@@ -485,7 +486,7 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
             continue
         _compare_weights(layer)
         if not m.cut:
-            layer.reason = "its activations cannot be seen, or have a scale for each channel"
+            layer.reason = "its input has no constant scale (finite, positive) and zero point for the whole tensor"
     run = _Runs(found, float_proto)
     runs = _samples(data, [value.name for value in run.plain.get_inputs()], each)
     found.samples = len(runs)
@@ -514,8 +515,8 @@ class _Runs:
         outputs = [output.name for output in float_proto.graph.output]
         self.float_outputs = [name for name in outputs if name in self.names]
         if not self.float_outputs:
-            raise invalid(f"{excerpt(found.float_path)}: has none of the model's outputs, {excerpt(', '.join(self.names))}; "
-                          f"has: {excerpt(', '.join(outputs))}")
+            raise invalid(f"{excerpt(found.float_path)}: has none of the model's outputs ({excerpt(', '.join(self.names))}); "
+                          f"its outputs: {excerpt(', '.join(outputs))}")
         seen = [layer for layer in found.layers if layer.matched.float_node is not None]
         self.before = session_of(_with_outputs(float_proto, [
             name for layer in seen for name in (layer.matched.float_node.input, *layer.matched.float_node.outputs)]))
@@ -562,7 +563,7 @@ class _Runs:
             self._emulated(fed, wanted, chosen)
 
     def _feeds(self, floats: dict, probes: dict[int, _Probe], source: str) -> dict[str, np.ndarray]:
-        """The inputs of the layers that were cut out: the float model's tensors, quantized as each layer does."""
+        """The inputs of the layers that were cut out: the float model's tensors, quantized as each layer quantizes its input."""
         feeds = {}
         for i, layer in enumerate(self.found.layers):
             m = layer.matched
@@ -591,7 +592,7 @@ class _Runs:
             mine = [output.real(own[0][name] if alone else values[output.name]) for output, name in zip(m.outputs, names)]
             pair = _choose(layer, mine, references)
             if pair is None:
-                layer.reason = layer.reason or "its output has another shape than the float node's"
+                layer.reason = layer.reason or "its output and the float node's output differ in size"
                 return
             chosen[i] = pair
         k, r = chosen[i]

@@ -41,7 +41,7 @@ def verdict(audit: Audit) -> str:
     return "on CPUs without VNNI " + "; ".join(parts) + "; " + data + here + left
 
 
-NEAR = 3.0  # decibels: a difference from exact counts only if it exceeds the control's by more
+NEAR = 3.0  # decibels: a difference from exact counts only if it exceeds the control by more than this
 
 
 def _data_verdict(audit: Audit) -> str:

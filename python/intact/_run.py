@@ -456,7 +456,8 @@ def float_session(path: str, names: list[str], option: str = "--float") -> Any:
     session = session_of(str(path))
     found = [output.name for output in session.get_outputs()]
     if not set(found) & set(names):
-        raise invalid(f"{option}: {excerpt(path)}: has none of the model's outputs, {excerpt(', '.join(names))}; has: {excerpt(', '.join(found))}")
+        raise invalid(f"{option}: {excerpt(path)}: has none of the model's outputs ({excerpt(', '.join(names))}); "
+                      f"its outputs: {excerpt(', '.join(found))}")
     return session
 
 

@@ -441,7 +441,7 @@ def test_a_float_model_with_other_outputs(tmp_path):
     pair = Pair(tmp_path)
     other = model(tmp_path / "other.onnx", [helper.make_node("MatMul", ["x", "w1"], ["h"])], {"w1": pair.w[0]}, output="h")
     run = program("compare", pair.quantized, other, "--data", tmp_path / "data")
-    assert run.returncode == 2 and "other.onnx: has none of the model's outputs, y; has: h" in run.stderr
+    assert run.returncode == 2 and "other.onnx: has none of the model's outputs (y); its outputs: h" in run.stderr
 
 
 def test_what_is_left_out_is_said(tmp_path):
@@ -484,7 +484,7 @@ def test_float_weights_that_are_not_finite(tmp_path, value):
 
 @pytest.mark.parametrize("name, of, words", [
     ("ws0", np.nan, "its dequantized weights are not finite"), ("ws0", np.inf, "its dequantized weights are not finite"),
-    ("s0", np.inf, "its activations cannot be seen"), ("s0", 0, "its activations cannot be seen")])
+    ("s0", np.inf, "its input has no constant scale"), ("s0", 0, "its input has no constant scale")])
 def test_scales_that_are_not_finite(tmp_path, name, of, words):
     pytest.importorskip("onnxruntime")
     pair = Pair(tmp_path)

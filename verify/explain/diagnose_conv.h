@@ -1,5 +1,5 @@
-// What wrong outputs of a convolution look like: common mistakes with its geometry and with the quantization
-// of its input.
+// Recognises wrong outputs of a convolution: tries common mistakes with the geometry and with the
+// quantization of the input.
 #ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_CONV_H_
 #define INTACT_VERIFY_EXPLAIN_DIAGNOSE_CONV_H_
 
@@ -12,13 +12,13 @@
 
 namespace intact::verify {
 
-/// The input pixel that a tap beyond an end of the input would read if padding were ignored: the pixels of
-/// the next row, image or slice follow in memory. nullopt if the tap is not beyond an end, or if it is beyond
-/// all pixels.
+/// For a tap beyond the end of an axis: the input pixel that it would read if padding were ignored, because
+/// the next row, slice or image follows in memory. nullopt if the tap is inside the input or before its
+/// beginning, or if no pixel follows.
 std::optional<int64_t> RowThatFollows(const reference::ConvGeometry& geometry, const reference::Pixel& output,
                                       const reference::Spatial& tap);
 
-/// Suspicions about an output: where its taps were read, and how a dynamic input was quantized.
+/// Suspicions about an output: which input pixels were read, and how a dynamic input was quantized.
 class ConvSuspects {
  public:
   explicit ConvSuspects(const reference::Conv& conv) : conv_(conv) {}
@@ -26,7 +26,7 @@ class ConvSuspects {
 
  private:
   const reference::Conv& conv_;
-  std::vector<reference::Conv> wrongly_quantized_;  // by each of WrongQuantizers(), when first needed
+  std::vector<reference::Conv> wrongly_quantized_;  // one for each of WrongQuantizers(); made when needed
 };
 
 }  // namespace intact::verify

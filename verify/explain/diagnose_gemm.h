@@ -1,6 +1,6 @@
 // Suspicions about an output of a GEMM with quantized rows, with a batch of different items, or with a
-// transposed A: how A was quantized and read, and which row's or item's quantization, B, zero point or scale
-// was used.
+// transposed A: A was quantized or read wrongly, or the quantization, B, zero point or scale of another row
+// or item was used.
 #ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_GEMM_H_
 #define INTACT_VERIFY_EXPLAIN_DIAGNOSE_GEMM_H_
 
@@ -12,7 +12,7 @@
 
 namespace intact::verify {
 
-/// `gemm` as if its transposed A had been read as m×k.
+/// `gemm` with the A that results if its transposed A is read as m×k.
 reference::Gemm ReadByRows(const reference::Gemm& gemm);
 
 class GemmSuspects {
@@ -30,8 +30,8 @@ class GemmSuspects {
   void SuspectItem(const Observation& seen, int64_t item, std::vector<Suspicion>* suspicions) const;
 
   const reference::Gemm& gemm_;
-  std::vector<reference::Gemm> wrongly_quantized_;  // by each of WrongQuantizers(), when first needed
-  std::optional<reference::Gemm> read_by_rows_;     // of a transposed A
+  std::vector<reference::Gemm> wrongly_quantized_;  // one for each of WrongQuantizers(); made when needed
+  std::optional<reference::Gemm> read_by_rows_;     // set if A is transposed
 };
 
 }  // namespace intact::verify

@@ -1,4 +1,4 @@
-// Whether a target computes what it claims.
+// Judges whether a target computes what it claims.
 #ifndef INTACT_VERIFY_EXPLAIN_JUDGE_H_
 #define INTACT_VERIFY_EXPLAIN_JUDGE_H_
 
@@ -16,30 +16,31 @@ namespace intact::verify {
 /// Whether a target's outputs of a problem are what its mode, ISA or claim promises.
 struct Judgement {
   Comparison comparison;  // with the exact reference
-  std::string failure;    // empty if they are; otherwise describes the first difference
+  std::string failure;    // "" if the outputs are as promised; else describes the first difference
   Failure kind = {};      // the kind of the failure
   bool Passed() const { return failure.empty(); }
 };
 
-/// The run options of `problem`, with its tensors in all places that are tried.
+/// The run options of `problem`, with RunOptions::in_all_places set.
 RunOptions InAllPlaces(const Problem& problem);
 
 /// The message of a target's error, or a default if it has none.
 std::string MessageOf(const Error& error);
 
-/// Runs `problem` on `target`, with its tensors in all places that are tried, and judges the outputs by the
-/// target's claim:
+using Arithmetics = std::span<const reference::Arithmetic>;
+
+/// Runs an operation on `target`, and judges the outputs by the target's claim. A problem is run with
+/// InAllPlaces(), an oracle's operation with `options`.
 ///
 ///   "exact"  In exact mode and with VNNI every output must equal the exact reference. If pairs saturate,
-///            every output must equal the maddubs model, so all differences are int16 saturation. A
-///            saturating problem without an ISA may do either. Our own kernels claim this.
+///            every output must equal the maddubs model, so all differences are int16 saturation. If a
+///            saturating problem names no ISA, either is accepted. The claim of our own kernels.
 ///   "any"    Every difference from the exact reference must have a cause.
 ///   other    Every output must be what the claimed arithmetic predicts.
 ///
-/// Errors are the target's. If several arithmetics make all outputs, the first one in `preferred` is chosen.
-using Arithmetics = std::span<const reference::Arithmetic>;
+/// Returns the target's error if it reports one. If several arithmetics reproduce all outputs, the first one
+/// in `preferred` is chosen.
 Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred = {});
-/// The same for an operation, in the places that `options` say.
 Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
                         Arithmetics preferred = {});
 
