@@ -32,7 +32,7 @@ namespace intact::kernels {
 /// The positions of taps, as far as interleavings and kernels depend on them. The *places* that pixels read
 /// are numbered row by row: place row·columns.column_count() + column.
 struct FilterPattern {
-  int rows = 1;  // of the filter: kd·kh
+  int rows = 1;  // rows of the filter: kd·kh
   TapPattern columns;
 
   int taps() const { return rows * columns.width; }
@@ -69,7 +69,7 @@ struct TapGroup {
     int pixel = 0;
     int weights = 0;  // an index of DepthwiseInterleaving::weights
   };
-  std::vector<int> places;  // TapsPerGroup() of them
+  std::vector<int> places;  // TapsPerGroup() places
   std::vector<Use> uses;
 };
 
@@ -94,7 +94,7 @@ class DepthwiseInterleaving {
 
  private:
   struct Layout {
-    int sharing = 1;  // adjacent pixels
+    int sharing = 1;  // number of adjacent pixels that share places: a set
     bool across_rows = false;
     bool fills_groups = false;  // groups continue from row to row; across rows: they take leftover rows too
   };
@@ -110,7 +110,7 @@ class DepthwiseInterleaving {
   /// The taps of `pixel` at `places`; empty if `pixel` has no tap there.
   std::vector<int> TapsAt(const Places& places, int pixel) const;
   void Choose(const Layout& layout);
-  /// The column that pixels of the set from pixel `first` on read where the first set reads `column`.
+  /// If the first set of pixels reads `column`: the column that the set beginning at pixel `first` reads.
   int ShiftedColumn(int column, int first) const;
   std::vector<int> NumbersOf(const Places& places) const;
   void DropUnweighed(TapGroup* group) const;
@@ -120,7 +120,7 @@ class DepthwiseInterleaving {
   jit::DotKind dot_;
   Layout layout_;
   std::vector<std::vector<int>> weights_;
-  std::vector<Places> groups_;                      // of the first set
+  std::vector<Places> groups_;                      // the groups of the first set
   std::vector<std::vector<int>> weights_of_group_;  // [group][pixel of the set]; −1: does not use the group
   Cost cost_;
 };

@@ -46,7 +46,7 @@ namespace intact::kernels {
 
 struct DepthwiseKernelArgs {
   const uint8_t* input = nullptr;   // the first pixel's first tap
-  const int64_t* places = nullptr;  // TapGrid::PlaceOffsets() of DepthwiseKernelSpec::pixels()
+  const int64_t* places = nullptr;  // the result of TapGrid::PlaceOffsets() for pixels() pixels
   const int64_t* taps = nullptr;    // if the kernel loops: the taps' offsets in bytes, group by group
   int64_t groups = 0;               // if the kernel loops: ≥ 1
   int64_t block_stride_bytes = 0;   // in the input, from a block of DepthwiseKernelSpec::pixels() to the next
@@ -67,7 +67,7 @@ struct DepthwiseKernelSpec {
   EpilogueSpec epilogue;  // has_b_zero_points is false: weights contain their zero points
 
   int channels() const { return jit::VectorBytes(isa); }
-  /// Pixels that are computed at a time.
+  /// The number of pixels that are computed at a time.
   int pixels() const { return taps.columns.pixels; }
   DepthwiseInterleaving Interleaving() const { return {taps, dot}; }
   /// Whether the epilogue takes dealt vectors.

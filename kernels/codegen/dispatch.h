@@ -2,7 +2,7 @@
 // Several blocks may compute what the mode promises; PanelEngine::Cost() then decides by M and N.
 //
 // kKernels is the one list that dispatch and tests expand: no kernel can exist untested. AMX is not in it:
-// its plans have an engine of tiles (amx_engine.h) besides AVX-512-VNNI's blocks. Portable plans are not in
+// its plans have an engine of tiles (amx_engine.h), and the blocks of AVX-512-VNNI. Portable plans are not in
 // it either: their engine is compiled code (portable_engine.h).
 #ifndef INTACT_KERNELS_CODEGEN_DISPATCH_H_
 #define INTACT_KERNELS_CODEGEN_DISPATCH_H_

@@ -46,8 +46,8 @@ enum class KnownOutput : uint8_t {
 
 /// How an epilogue is emitted. No variant changes a byte of C.
 struct EpilogueVariant {
-  // Non-temporal stores, for a C that is larger than L2: other stores read each line of C before they write
-  // it. Needs vectors of a whole, aligned cache line, and a store fence before other threads may read.
+  // Stores are non-temporal. This pays if C is larger than L2, because ordinary stores read each line of C
+  // first. Vectors must be whole, aligned cache lines; a store fence is needed before other threads may read.
   bool streams = false;
   // Rows, scales and bias are four vectors with dealt quarters (Emitter::Undeal). Only for 8-bit
   // outputs, which packing puts in order, and without a residual, which is not dealt.
@@ -90,11 +90,11 @@ struct RowValues {
 struct alignas(64) EpilogueConstants {
   std::array<float, 16> lo, hi;
   std::array<int16_t, 32> zero_point;
-  std::array<int32_t, 16> pack_order;  // for the vectors of one ISA
+  std::array<int32_t, 16> pack_order;  // depends on the ISA's vector length
   std::array<uint8_t, 64> lowest, highest;
   std::array<float, 16> residual_scale;
   std::array<int32_t, 16> residual_zero_point;
-  std::array<int32_t, 16> half_order;       // of a vector's dwords, after its halves were packed separately
+  std::array<int32_t, 16> half_order;       // restores the order after a vector's halves were packed apart
   std::array<int32_t, 16> bfloat16_middle;  // a little less than half of a bfloat16's last bit
   std::array<int64_t, 8> half_product;      // rounds the high half of a doubled product
   std::array<int32_t, 16> least, most, one, minus_one;
@@ -145,23 +145,23 @@ class Epilogue {
                    const std::vector<jit::Vec>& vectors);
 
  private:
-  /// Subtracts the terms of zero points from a row, or from its part that begins with `first_vector`. Here
-  /// and below, `accumulators` are the row or the part.
+  /// Subtracts the terms of zero points. Here and below, `accumulators` are a whole row, or the part of a row
+  /// that begins with `first_vector`.
   void SubtractZeroPoints(const std::vector<jit::Vec>& accumulators, int first_vector);
-  /// accumulators −= row value × column values; `row_member` of RowValues and `member` of EpilogueArgs name
-  /// them.
+  /// accumulators −= row value × column values. `row_member`: the row values' member of RowValues; `member`:
+  /// the column values' member of EpilogueArgs.
   void SubtractProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
                         size_t member);
-  /// float(y)·scale.
+  /// Computes float(y)·scale.
   void Scale(const std::vector<jit::Vec>& accumulators, int first_vector);
   /// For each accumulator: `multiply` emits the product of the row's value at `row_member` of RowValues and
   /// the columns' values at scales_, and `use` emits its use.
   template <class Multiply, class Use>
   void ForProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
                    Multiply multiply, Use use);
-  /// v of fixed point.
+  /// Computes v, the output of fixed point before the zero point is added.
   void MultiplyFixed(const std::vector<jit::Vec>& accumulators, int first_vector);
-  /// The steps of fixed point. `multipliers` and `shifts` are a vector in a register or in memory. Each step
+  /// The three steps of fixed point. `multipliers` and `shifts` are in a register or in memory. Each step
   /// needs two free registers.
   template <class Operand>
   void ShiftLeft(const jit::Vec& y, const Operand& shifts);
@@ -170,12 +170,12 @@ class Epilogue {
   template <class Operand>
   void ShiftRight(const jit::Vec& y, const Operand& shifts);
   void AddBias(const jit::Vec& accumulator, int vector);
-  /// To a whole row.
+  /// Adds the residual to a whole row.
   void AddResidual(const std::vector<jit::Vec>& accumulators);
   void LoadResidual(const jit::Vec& to, int vector);
-  /// Activation, and rounding to an integer for 8-bit outputs.
+  /// Applies the activation; rounds 8-bit outputs to integers.
   void Bound(const jit::Vec& accumulator);
-  /// Packs `vectors` into the first, and bounds them.
+  /// Packs `vectors` into the first of them, and applies the bounds.
   void PackBytes(const std::vector<jit::Vec>& vectors);
   /// Packs and stores `count` vectors from `first` on.
   void StoreBytes(const std::vector<jit::Vec>& accumulators, size_t first, size_t count, const jit::Mem& to);
@@ -192,8 +192,8 @@ class Epilogue {
 
   EpilogueSpec spec_;
   jit::Emitter& emitter_;
-  jit::Gp args_;           // points to a struct
-  int offset_ = 0;         // of the EpilogueArgs in it
+  jit::Gp args_;           // points to the kernel's arguments
+  int offset_ = 0;         // the offset of the EpilogueArgs in these arguments
   jit::Gp scales_, bias_;  // the same register if SharesRegister()
   jit::Gp constants_, row_, residual_;
 };

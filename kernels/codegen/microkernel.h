@@ -68,22 +68,22 @@ namespace intact::kernels {
 /// Kernels advance these arguments from tile to tile. Set and read members one by one: copying several at
 /// once would wait for their stores.
 struct MicrokernelArgs {
-  int64_t tiles = 1;                     // one below the other
+  int64_t tiles = 1;                     // number of tiles, one below the other
   const uint8_t* const* rows = nullptr;  // mr pointers for each tile
   const int64_t* taps = nullptr;         // offsets in bytes of at least one tap
   const int64_t* taps_end = nullptr;
-  int64_t tap_bytes = 0;  // of a row in each tap, ≥ one quad
+  int64_t tap_bytes = 0;  // bytes of a row in each tap, ≥ one quad
   // For kernels that begin or end lines: a line's first row skips each tap up to head_end, its last row skips
   // each tap from tail_begin on.
   int64_t head_end = 0, tail_begin = 0;
-  // If vectors of columns read different activations: added to taps for the first vector, and from vector to
-  // vector.
+  // If vectors of columns read different activations: `a_offset` is added to taps for the first vector, and
+  // `vector_step` again for each further vector.
   int64_t a_offset = 0, vector_step = 0;
-  const int64_t* pixel_offsets = nullptr;  // of each column of SharedTaps::pattern
+  const int64_t* pixel_offsets = nullptr;  // the offset of each column of SharedTaps::pattern
   const void* b = nullptr;                 // panels, or the scheduled variant's strip (scheduled_vectors.h)
   int64_t b_panel_stride_bytes = 0;
-  int64_t windows = 0;             // of a strip
-  const void* prefetch = nullptr;  // region that a prefetching kernel brings into L2; may exceed any object
+  int64_t windows = 0;             // the windows of a strip
+  const void* prefetch = nullptr;  // region that a prefetching kernel brings into L2; any address
   void* c = nullptr;
   int64_t c_stride_bytes = 0;
   const int32_t* compensation = nullptr;
@@ -97,8 +97,8 @@ using MicrokernelFunction = jit::Function<void(MicrokernelArgs*)>;
 
 /// The taps of a line of the filter. Kernels unroll all their quads.
 struct SharedTaps {
-  TapPattern pattern;  // of the rows of a tile
-  int quads = 0;       // of each tap
+  TapPattern pattern;  // the pattern of a tile's rows
+  int quads = 0;       // quads per tap
   auto operator<=>(const SharedTaps&) const = default;
   std::string Name() const;  // "taps3x4_x1_s1"
 };
@@ -120,7 +120,7 @@ struct MicrokernelSpec {
   // Items of the largest group in the scheduled variant's schedule; 0 for other variants. The scheduled
   // variant has tiles one vector wide and rows of one tap, and uses no member above.
   int largest_group = 0;
-  int width = kPanelColumns;  // PackedWeights::width; a kernel reads one vector of a narrow panel
+  int width = kPanelColumns;  // columns of a packed panel; a kernel reads one vector of a narrow panel
   EpilogueSpec epilogue;
 
   int nr() const { return vectors * (jit::VectorBytes(isa) / 4); }
@@ -131,7 +131,7 @@ struct MicrokernelSpec {
 /// Bytes that a prefetching kernel fetches per quad.
 inline constexpr int kPrefetchQuadBytes = 64;
 
-/// The function for `spec`, which its owners share. CODEGEN_FAILED names the kernel.
+/// The function for `spec`. All callers share it. A CODEGEN_FAILED error names the kernel.
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec);
 
 }  // namespace intact::kernels

@@ -1,5 +1,5 @@
-// The dynamic quantization of the contract (include/intact/intact.h): numbers of A to 8 bits, a row or more
-// at a time.
+// Quantizes numbers of A to 8 bits, a row or more at a time: the contract's dynamic quantization
+// (include/intact/intact.h).
 //
 //   Scan ─► NumberRange ─► Choose ─► RowQuantization ─► Quantize ─► a row of u8 or s8, as GEMMs read A
 #ifndef INTACT_KERNELS_CODEGEN_QUANTIZER_H_
@@ -26,8 +26,8 @@ struct RowQuantization {
 };
 
 /// The largest positive and the largest negative number (by magnitude), as bits of float32. Positive numbers
-/// are compared as signed integers, negative ones as unsigned integers, so that NaNs and infinities are the
-/// largest.
+/// are compared as signed integers, negative numbers as unsigned integers, so that NaNs and infinities are
+/// the largest.
 struct NumberRange {
   int32_t positive = 0;   // the bits of 0.0 if no number is positive
   uint32_t negative = 0;  // has no sign bit if no number is negative
@@ -41,7 +41,7 @@ struct NumberRange {
 class Quantizer {
  public:
   Quantizer() = default;
-  /// From `source`, one of core::kSourceTypes, to `a_type`. CODEGEN_FAILED names the kernel.
+  /// Quantizes `source`, one of core::kSourceTypes, to `a_type`. A CODEGEN_FAILED error names the kernel.
   static Result<Quantizer> Create(core::Isa isa, intact_type a_type, intact_type source);
 
   /// The range of `count` numbers. No alignment is needed. This and the following functions need the default
@@ -69,7 +69,7 @@ class Quantizer {
   struct ScanArgs {
     const uint8_t* x = nullptr;
     int64_t blocks = 0;  // ≥ 1
-    // Results: their low elements are the largest signed and the largest unsigned number.
+    // Results. The low element is the largest signed number (`positive`) or unsigned number (`negative`).
     uint64_t positive = 0, negative = 0;
   };
   // 1/scale = high + low, high the nearest float.

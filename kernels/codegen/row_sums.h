@@ -21,7 +21,7 @@ namespace intact::kernels {
 class RowSums {
  public:
   RowSums() = default;
-  /// Returns CODEGEN_FAILED, with the kernel's name, if the kernel cannot be generated.
+  /// A CODEGEN_FAILED error names the kernel.
   static Result<RowSums> Create(core::Isa isa, intact_type a_type);
 
   /// sums[i] = Σ over the taps of row row_begin + i of A as kernels see it (pack.h), modulo 2³².

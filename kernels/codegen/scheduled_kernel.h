@@ -46,7 +46,7 @@ struct ScheduledKernelSpec {
   int vectors = 1;        // rows to compute, in vectors
   int block_vectors = 1;  // rows of the accumulators' columns, in vectors
   int strip_columns = 2;
-  int largest_group = kMaxGroup;  // of the schedule
+  int largest_group = kMaxGroup;  // items in the schedule's largest group
   bool is_planar = false;         // items have offsets in a planar band
   // For rows that fill half a vector: A holds each row twice, and the two columns of a strip, broadcast
   // together, are computed at once. Only without VNNI, and not planar; `vectors` is 1.

@@ -35,10 +35,10 @@ struct TapPattern {
 /// A pattern and the offsets of its columns.
 struct PlacedPattern {
   TapPattern pattern;
-  std::vector<int64_t> offsets;  // of each column
+  std::vector<int64_t> offsets;  // the offset of each column
 };
 
-/// The pattern of `pixels` adjacent pixels: pixel p reads `taps`[i] + p·pixel_stride with its tap i.
+/// The pattern of `pixels` adjacent pixels. Tap i of pixel p reads the offset `taps`[i] + p·pixel_stride.
 PlacedPattern PlacePattern(const std::vector<int64_t>& taps, int64_t pixel_stride, int pixels);
 
 }  // namespace intact::kernels

@@ -21,8 +21,8 @@ namespace intact::kernels {
 struct TileEpilogueArgs {
   const int32_t* accumulators = nullptr;  // columns of `rows` rows, rounded up to whole vectors
   int64_t rows = 0;                       // ≥ 1
-  uint8_t* const* c = nullptr;            // where each row goes; rounded up to whole vectors too
-  int64_t c_offset = 0;                   // bytes, added to each of `c`
+  uint8_t* const* c = nullptr;            // the destination of each row; rounded up to whole vectors too
+  int64_t c_offset = 0;                   // bytes that are added to each of `c`
   EpilogueArgs epilogue;
 };
 

@@ -1,4 +1,4 @@
-// GEMM on AMX tiles (amx_kernel.h), from the canonical B panels and from A as the caller holds it.
+// GEMM on AMX tiles (amx_kernel.h), from the canonical B panels and from the caller's A.
 //
 //   RunRange ─► chunks of panels (in half of L2) ─► blocks of row tiles ─► depth blocks (A in L1)
 //            ─► blocks of 2×2 tiles: one kernel call each, which also stores the previous block
@@ -19,7 +19,7 @@
 //
 // If A's block outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block.
 //
-// s8 activations and s8 weights are multiplied as they are, by the instruction for their signs: no shift.
+// s8 activations and s8 weights are not shifted: AMX has an instruction for each combination of signs.
 #ifndef INTACT_KERNELS_ENGINES_AMX_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_AMX_ENGINE_H_
 
@@ -39,32 +39,32 @@ namespace intact::kernels {
 struct AmxRows {
   int64_t count = 0;
   int64_t stride = 0;  // bytes between rows of a line
-  int64_t line = 0;    // rows of a line
+  int64_t line = 0;    // rows per line
 };
 
 /// How a rectangle of C is cut into tiles, blocks and chunks.
 struct AmxBlocking {
-  int64_t tile_rows = 0;     // 1 to 16, and no more than the count or a line
-  int64_t row_tiles = 0;     // of a block: 1, 2 or 4; leftover tiles are processed in pairs, then singly
-  int64_t depth = 0;         // of a depth block, a multiple of 64; at least k if there is only one
+  int64_t tile_rows = 0;     // 1 to 16, and at most AmxRows::count and AmxRows::line
+  int64_t row_tiles = 0;     // row tiles per block: 1, 2 or 4; leftover tiles: in pairs, then singly
+  int64_t depth = 0;         // depths per depth block, a multiple of 64; at least k if there is one block
   bool stages_a = false;     // stages all of A, not only the ends of rows; then all rows are one line
   int64_t chunk_panels = 0;  // panels of B that stay in L2
-  bool a_stays = false;      // A stays in L2: kernels prefetch B's next chunk; false: A's next rows
+  bool a_stays = false;      // A stays in L2, and kernels prefetch B's next chunk; else A's next rows
 };
 
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,
                               const CacheSizes& caches);
 
-/// An estimate whether loading tiles from lines of `line` rows in place, tap by tap, is faster than staging
-/// them. With several taps, reading in place needs taps of whole tiles: the estimate pads them for that, but
-/// not for staging.
+/// Estimates whether loading tiles in place, tap by tap, from lines of `line` rows is faster than staging the
+/// lines. If there are several taps, reading in place needs taps that are whole tiles. So the estimate for
+/// reading in place assumes padded taps, the estimate for staging does not.
 bool ReadsLinesInPlace(int64_t line, int64_t panels, int64_t tap_count, int64_t tap_depth);
 /// The value of Taps::stages_tiles for a convolution with lines of `line` rows.
 bool StagesLines(int64_t line, int64_t panels, const Taps& taps);
 
 class AmxEngine final : public Engine {
  public:
-  /// `data` outlives the engine.
+  /// `data` must outlive the engine.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data);
 
   EngineId id() const override { return {EngineId::Kind::kTiles}; }
@@ -76,7 +76,7 @@ class AmxEngine final : public Engine {
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 
  private:
-  class Region;  // one RunRange()
+  class Region;  // the state of one RunRange()
   static constexpr int kBlockRows = 2 * kTileRows;
 
   explicit AmxEngine(const GemmData& data) : data_(data) {}
@@ -84,13 +84,13 @@ class AmxEngine final : public Engine {
   const int32_t* compensation(const RunBuffers& buffers) const {
     return data_.UnshiftedCompensationOf(buffers, compensation_);
   }
-  /// The most blocks of sums that wait for their next depths at a time.
+  /// The maximum number of blocks of sums that wait for their next depths.
   int64_t MaxBlocks() const;
-  /// Scratch for an edge within a panel.
+  /// Bytes of scratch for an edge within a panel.
   int64_t EdgeBytes() const;
   int64_t SegmentBytes() const;
 
-  /// For a number of panels, and for C stored through the caches or past them.
+  /// A function for each number of panels, and for C stored through the caches or past the caches.
   template <class Function>
   using PerPanels = std::array<std::array<Function, kMaxBlockTiles + 1>, 2>;
 

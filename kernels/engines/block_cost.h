@@ -28,16 +28,17 @@ inline constexpr int kMaxTiles = 16;
 /// The cost model of one register block, for the weights of one plan.
 class BlockCost {
  public:
-  /// `statistics`: of the schedule that the scheduled variant runs; empty for other variants.
+  /// `statistics`: the statistics of the scheduled variant's schedule; empty for other variants.
   BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics = {});
 
   /// Time for `m` rows. The unit is the time that the ISA's own sequence takes for a row.
   double Of(int64_t m) const;
-  /// The number of rows after which a new tile begins: whole lines. 0: tiles continue across lines.
+  /// The number of rows, a whole number of lines, after which a new tile begins. 0: tiles continue across
+  /// lines.
   int64_t run_rows() const { return run_rows_; }
 
-  /// Whether kernels of `block` multiply s8 activations without a shift. Not with constants for skipped
-  /// padding, which assume the shift; only bands have them, and bands hold u8.
+  /// Whether kernels of `block` multiply s8 activations without a shift. False if there are constants for
+  /// skipped padding, which assume the shift. Only bands have these constants, and bands hold u8.
   static bool IsSigned(const KernelBlock& block, const GemmData& data);
   /// Whether kernels of `block` cannot read A in place: s8 must be shifted for most variants, a depth that is
   /// no multiple of four must be padded, the wide and split variants read quads split into two dwords, and
@@ -56,9 +57,9 @@ class BlockCost {
   int64_t taps_ = 1;
   int64_t vectors_ = 0;  // vectors of columns
   double quads_ = 0;
-  double items_ = 0, groups_ = 0;  // of the schedule, per quad
+  double items_ = 0, groups_ = 0;  // items and groups of the schedule, per quad
   bool streams_weights_ = false;   // each tile reads the weights from L2 or beyond
-  bool shares_pixels_ = false;     // then sharing hides the cost of vector loads
+  bool shares_pixels_ = false;     // rows share pixels, which hides the cost of vector loads
   int64_t run_rows_ = 0;
   double saved_of_run_ = 0;  // the time that run_rows_ rows save by leaving padding out
 };

@@ -16,13 +16,14 @@ namespace intact::kernels::costs {
 // ----- register blocks of panels (block_cost.h), in dot products -------------------------------------------
 
 // With VNNI, two products a cycle. The cost of a tile was measured on a CPU that is not recorded. The costs
-// of vectors are set so that the model picks the blocks that were faster there on convolutions of 7 to 56
-// lines. AmxEngine assumes an equal rate of L2.
+// of vectors are set so that the model chooses the blocks that were faster on that CPU, for convolutions of 7
+// to 56 lines. AmxEngine assumes this rate of L2 too.
 inline constexpr double kTileCost = 70;        // the epilogue, and the code before the products
 inline constexpr double kInFlight = 10;        // minimum time of a quad, in products: the latency
 inline constexpr double kVectorFromL2 = 3.7;   // a vector of 64 bytes: 34 B per cycle
 inline constexpr double kVectorPassing = 0.3;  // a vector, if products hide its load
-// Per product, if registers are too few for a vector of weights, so that each row reads it from memory.
+// The cost of a product if registers are too few for a vector of weights, so that each row reads the vector
+// from memory.
 inline constexpr double kVectorFromMemory = 1.02;
 
 // Variants that are exact without VNNI have costs for: a product; a vector of weights, which a tile's rows
@@ -39,8 +40,8 @@ struct VariantCosts {
 // were timed in turns.
 inline constexpr VariantCosts kVariantsOnAmd = {
     {1.30, 0.77, 9, 2.9, 23, 0.55}, {1.40, 0.84, 11, 3.0, 20, 0.2}, {1.35, 0.3, 8, 4.9, 26, 0.5}};
-// Counted instructions of products and vectors, for three vector ports, two of them with multiplication and
-// shifts; not measured.
+// Not measured. The costs of products and vectors are counted instructions, for three vector ports, two of
+// them with multiplication and shifts.
 inline constexpr VariantCosts kVariantsElsewhere = {
     {1.33, 1.0, 9, 2.9, 23, 0.55}, {1.67, 1.0, 11, 3.0, 20, 0.2}, {1.5, 0.5, 8, 4.9, 26, 0.5}};
 inline constexpr double kCall = 32;  // a call of a kernel of these variants
@@ -87,13 +88,14 @@ inline constexpr Variants kPlanarYmmVnniVariants = {StripVariant{4, 3, 1.0, 0.0,
 inline constexpr Variants kPlanarZmmVnniVariants = {StripVariant{4, 4, 1.0, 0.0},
                                                     StripVariant{1, 4, 1.5, 0.0, 2}};
 
-// Costs in addition to items, fitted on Zen 3 to the GEMMs above: of packing a quad; of a vector of outputs
-// of a row; and of a strip each time that a kernel enters it, because its first loop exits are mispredicted.
+// Costs in addition to items, fitted on Zen 3 to the 1,900 GEMMs: packing a quad; a vector of outputs of a
+// row; and entering a strip, because the first loop exits of a strip are mispredicted.
 inline constexpr double kPackedQuad = 0.7;
 inline constexpr double kTurnedOutputs = 4.4, kTurnedByteOutputs = 4.5;
 inline constexpr double kStripTurn = 6;
-// Strips of up to kShallowQuads quads use groups of up to kShallowGroup items: there, mispredicted exits of
-// the loops for each group size cost more than larger groups save. Measured on Zen 3 at 10 to 192 quads.
+// Strips of up to kShallowQuads quads use groups of up to kShallowGroup items. In these strips, mispredicted
+// exits of the loops for each group size cost more than larger groups save. Measured on Zen 3 at 10 to 192
+// quads.
 inline constexpr int64_t kShallowQuads = 64;
 inline constexpr int kShallowGroup = 4;
 // The share of the time that grows with the loads per product, if a block has fewer vectors than the variant.
@@ -127,16 +129,16 @@ inline constexpr int64_t kFewPanels = 4;
 
 // ----- layouts of convolutions (conv_layout.h, conv_plan.h, depthwise_conv.h) ------------------------------
 
-// It is not recorded on which CPU these were found.
+// It is not recorded on which CPU the following constants were found.
 
 // With VNNI, groups whose columns do not fill whole vectors, or whose weights have zero points, read a planar
 // band if their output channels fill fewer vectors than this.
 inline constexpr int64_t kPlanarVectors = 4;
 // Groups that fill a vector only together read a planar band if their output channels × strides are fewer
-// than this: each pixel that outputs read is transposed.
+// than this, because each pixel that outputs read is transposed.
 inline constexpr int64_t kPlanarOutputs = 16;
-// The most depths, over all taps, that padding for tiles may make; more, if padding makes a tap at most
-// kMostPaddedGrowth times as deep.
+// Taps may be padded to whole tiles if all padded taps together have at most kFewPaddedDepths depths, or if a
+// padded tap is at most kMostPaddedGrowth times as deep.
 inline constexpr int64_t kFewPaddedDepths = 4096;
 inline constexpr int64_t kMostPaddedGrowth = 4;
 // Kernels share the pixels of adjacent taps if lines have at least kLeastSharingRows rows, and the taps,
@@ -150,8 +152,8 @@ inline constexpr int64_t kLeastLineRows = 12;
 // kernels take 0.82 to 0.92 of the time up to 15×15, and 1.2 to 1.4 times as long from 21×21 on, with ten
 // times the code.
 inline constexpr int64_t kMostUnrolledTaps = 225;
-// A depthwise convolution reads lines in place if at least this number of pixels of a line needs no padding:
-// for fewer pixels, the calls for the columns at both sides cost more than reading in place saves.
+// A depthwise convolution reads lines in place if at least this number of pixels of a line needs no padding.
+// For fewer pixels, the calls for the columns at both sides cost more than reading in place saves.
 inline constexpr int64_t kLeastInnerPixels = 8;
 
 }  // namespace intact::kernels::costs

@@ -50,28 +50,29 @@ struct DepthwiseRow {
 
 class DepthwiseEngine {
  public:
-  /// `data.n` channels and `data.k` = taps.taps() depths; `data` outlives the engine. Pixels of the band are
-  /// data.n bytes. CODEGEN_FAILED names the kernel.
+  /// `data.n` channels and `data.k` = taps.taps() depths; `data` must outlive the engine. Pixels of the band
+  /// have data.n bytes. A CODEGEN_FAILED error names the kernel.
   static Result<std::unique_ptr<DepthwiseEngine>> Create(const KernelData& data, const TapGrid& taps,
                                                          core::Isa isa);
 
-  /// Bytes beyond the last tap of a band that may be read.
+  /// The number of bytes beyond a band's last tap that may be read.
   static constexpr int64_t kSlackBytes = 64;
 
   std::string KernelName() const { return kernel_name_; }
-  /// Channels of a vector.
+  /// The number of channels of a vector.
   int64_t channel_step() const { return v_; }
   int64_t packed_bytes() const;
 
-  /// Scratch for a run's arranged constants, besides KernelData::RunColumnBytes(); a multiple of 64.
+  /// Bytes of scratch for a run's arranged constants, in addition to KernelData::RunColumnBytes(); a multiple
+  /// of 64.
   int64_t RunColumnBytes() const {
     return data_.HasRunColumns() ? RunBytes(by_channels_) + RunBytes(flat_) : 0;
   }
   /// Arranges KernelData's `columns` for kernels, at `to`, aligned to 64 bytes.
   DepthwiseColumns MakeRunColumns(const RunColumns& columns, uint8_t* to) const noexcept;
 
-  /// Whether RunRow() reads only the taps of its pixels, for rows of at least `pixels` pixels; otherwise it
-  /// may also read kSlackBytes behind them.
+  /// Whether RunRow() reads only the taps of its pixels, for rows of at least `pixels` pixels. Otherwise
+  /// RunRow() may also read kSlackBytes behind the taps.
   bool ReadsOnlyTaps(int64_t pixels, int64_t c_stride_bytes) const {
     return !by_channels_.kernel || data_.n >= v_ || RunsFlat(pixels, c_stride_bytes);
   }
@@ -85,14 +86,14 @@ class DepthwiseEngine {
   /// Vectors of channels, each with its record and, for outputs that are scaled, its factors and addends.
   struct Cover {
     DepthwiseKernelFunction kernel;
-    std::vector<int64_t> starts;     // where vectors begin in the line of channels
+    std::vector<int64_t> starts;     // the channel in the line of channels at which each vector begins
     int64_t step_pixels = 1;         // pixels that the kernel treats as one
     std::vector<int64_t> taps;       // offsets for a kernel that loops; whole groups
     std::vector<int64_t> places;     // offsets of the kernel's places
     int64_t block_stride_bytes = 0;  // from a block of pixels to the next
     int64_t record_bytes = 0;
     AlignedBuffer<uint8_t> records;
-    AlignedBuffer<uint32_t> factors, addends;  // of EpilogueArgs
+    AlignedBuffer<uint32_t> factors, addends;  // for EpilogueArgs
   };
 
   /// Bytes of a run's own records, and of its records and factors, for a cover: whole cache lines.
@@ -105,9 +106,9 @@ class DepthwiseEngine {
   /// Writes the compensation of each channel to a vector's record.
   void SetCompensation(const int32_t* compensation, int64_t start, uint8_t* record) const noexcept;
 
-  /// What compiled code reads.
+  /// The taps and weights that compiled code reads.
   struct Portable {
-    std::vector<int64_t> offsets;  // of taps, in bytes
+    std::vector<int64_t> offsets;  // offsets of taps, in bytes
     std::vector<int16_t> weights;  // [tap][channel], zero points subtracted
   };
 
@@ -143,8 +144,8 @@ class DepthwiseEngine {
 
   const KernelData& data_;
   TapGrid taps_;
-  DepthwiseKernelSpec spec_;  // of by_channels_
-  int64_t v_;                 // channels of a vector
+  DepthwiseKernelSpec spec_;  // the kernel of by_channels_
+  int64_t v_;                 // number of channels of a vector
   Cover by_channels_;
   Cover flat_;         // no kernel if by_channels_ is better; the last vector ends a row
   Portable portable_;  // empty unless the plan is portable

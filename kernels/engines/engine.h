@@ -1,5 +1,5 @@
 // An engine computes rectangles of C from one plan's weights with one family of kernels. A plan has several
-// engines, each best for a range of M. EngineSet chooses among them; engines do not know of each other.
+// engines, each best for a range of M. EngineSet chooses among them; engines do not depend on each other.
 #ifndef INTACT_KERNELS_ENGINES_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_ENGINE_H_
 
@@ -32,7 +32,7 @@ namespace intact::kernels {
 struct RunBuffers {
   InputRows a;  // A; if a run quantizes or transposes A, the caller's rows until the plan has done so
   OutputMap output;
-  /// C is larger than L2 and its rows are aligned to cache lines, see EpilogueVariant::streams.
+  /// Whether C is larger than L2 and its rows are aligned to cache lines: see EpilogueVariant::streams.
   bool may_stream = false;
   /// Values of the rows of A from `row_values_begin` on; null if EpilogueSpec has no row values.
   const RowValues* row_values = nullptr;
@@ -71,25 +71,25 @@ struct KernelData {
 
   uint8_t a_shift() const { return problem.a_shift(); }
   int element_bytes() const { return core::BytesOf(epilogue.c_type); }
-  int residual_bytes() const { return core::BytesOf(epilogue.residual); }  // of an element
-  /// The panels of a run: panel p begins at panel_stride_bytes()·p.
+  int residual_bytes() const { return core::BytesOf(epilogue.residual); }  // bytes of an element
+  /// The panels of a run. Panel p begins at panel_stride_bytes()·p.
   const int8_t* PanelsOf(const RunBuffers& buffers) const {
     return buffers.weights == nullptr ? weights.data : buffers.weights->panels;
   }
   const int32_t* CompensationOf(const RunBuffers& buffers) const {
     return buffers.columns == nullptr ? compensation.data() : buffers.columns->compensation;
   }
-  /// CompensationOf() for kernels that multiply s8 activations unshifted; `own`: UnshiftCompensation() of the
-  /// plan.
+  /// CompensationOf() for kernels that multiply s8 activations unshifted. `own`: the result of
+  /// UnshiftCompensation() for the plan.
   const int32_t* UnshiftedCompensationOf(const RunBuffers& buffers, const AlignedBuffer<int32_t>& own) const {
     if (own.size() == 0) return CompensationOf(buffers);
     return buffers.columns == nullptr ? own.data() : buffers.columns->unshifted_compensation;
   }
   /// Whether each run computes its own constants of columns, from A's zero point and scale.
   bool HasRunColumns() const { return problem.has_run_zero_point || problem.has_run_scale; }
-  /// Scratch for these constants, a multiple of 64.
+  /// Bytes of scratch for a run's own constants of columns, a multiple of 64.
   int64_t RunColumnBytes() const;
-  /// Computes these constants at `to`, aligned to 64 bytes.
+  /// Computes a run's own constants of columns at `to`, aligned to 64 bytes.
   RunColumns MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
   /// Epilogue arguments for the tile of C that begins at (row, column).
   EpilogueArgs EpilogueAt(const RunBuffers& buffers, int64_t row, int64_t column) const {
@@ -139,7 +139,7 @@ struct GemmData : KernelData {
     const auto before = &skipping - skipping_compensation.data();
     return buffers.columns->skipping_compensation + before * static_cast<int64_t>(skipping.columns.size());
   }
-  /// Like KernelData's function, but includes skipping_compensation.
+  /// The functions of KernelData, extended by skipping_compensation.
   int64_t RunColumnBytes() const;
   RunColumns MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
 
@@ -162,7 +162,7 @@ struct EngineId {
 /// How an engine cuts C.
 struct EngineTile {
   int rows, columns;       // the largest tile; C is split among threads at multiples of its columns
-  int column_step;         // a range costs as much as if its columns were rounded up to this
+  int column_step;         // a range costs as much as if its columns were rounded up to a multiple of this
   int row_step = 1;        // C is split among threads at multiples of this many rows
   int least_row_step = 0;  // finer step, allowed when another engine handles the tail; 0: no finer step
 };
@@ -178,7 +178,7 @@ class Engine {
   virtual EngineTile tile() const = 0;
   /// Name of the main kernel.
   virtual std::string KernelName() const = 0;
-  /// Memory of this engine's own copy of the weights.
+  /// Bytes of this engine's own copy of the weights.
   virtual int64_t packed_bytes() const { return 0; }
   /// The engine's weights, if the canonical panels can be restored from them. Null if the panels cannot be
   /// restored, or if kernels read the panels themselves.
@@ -190,7 +190,7 @@ class Engine {
   virtual double Cost(int64_t m) const = 0;
   /// How many of `m` rows fill whole vectors. The remaining rows may be cheaper on another engine.
   virtual int64_t WholeRows(int64_t m) const { return m; }
-  /// Scratch that RunRange() needs for a range of `rows` rows.
+  /// Bytes of scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;
   /// Computes `range` of C. `scratch` is aligned to 64 bytes.
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
@@ -200,10 +200,10 @@ class Engine {
 /// `compensation` empty if activations are not shifted.
 Error UnshiftCompensation(const KernelData& data, AlignedBuffer<int32_t>* compensation);
 
-/// Fills float outputs that have no scale with NaN, see the contract. 8-bit outputs have their value already.
+/// Fills float outputs that have no scale with NaN (see the contract). 8-bit outputs are right already.
 void FillWithNan(const OutputMap& output, const Range& range, const KernelData& data) noexcept;
 
-/// Whether non-temporal stores pay for `rows` rows of C, `row_bytes` each: RunBuffers::may_stream.
+/// The value of RunBuffers::may_stream: whether non-temporal stores pay for `rows` rows of `row_bytes` bytes.
 bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes);
 
 }  // namespace intact::kernels

@@ -29,8 +29,8 @@ namespace intact::kernels {
 
 class PanelEngine final : public Engine {
  public:
-  /// `data` outlives the engine. `schedule`: for the scheduled variant; null for others. CODEGEN_FAILED names
-  /// the kernel.
+  /// `data` must outlive the engine. `schedule`: null for variants other than the scheduled one. A
+  /// CODEGEN_FAILED error names the kernel.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block,
                                                 std::shared_ptr<const ScheduledVectors> schedule);
 
@@ -60,7 +60,7 @@ class PanelEngine final : public Engine {
   /// The kernels for tiles of one height; null for kernels that are not needed.
   struct Functions {
     std::array<MicrokernelFunction, Variant::kCount> of_variant;
-    std::vector<int64_t> pixel_offsets;  // MicrokernelArgs::pixel_offsets
+    std::vector<int64_t> pixel_offsets;  // for MicrokernelArgs::pixel_offsets
   };
   struct Tiles;
   class TileCutter;
@@ -72,12 +72,13 @@ class PanelEngine final : public Engine {
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
   bool IsNeeded(const Variant& variant, int rows) const;
   bool CanSkip(int64_t padding, int64_t rows) const;
-  /// Scratch for an edge within a vector.
+  /// Bytes of scratch for an edge within a vector.
   int64_t EdgeBytes() const {
     return RoundUp(ScratchTile::Bytes(block_.mr, nr_, data_.epilogue.has_residual()), 64);
   }
-  /// Bytes of a tap in a staged row, and from one staged row to the next.
+  /// Bytes of a tap in a staged row.
   int64_t StagedTapBytes() const;
+  /// Bytes from one staged row to the next.
   int64_t StagedStride() const;
   int64_t BlockRows() const { return RowsPerBlock(is_staged_ ? StagedStride() : data_.k, block_.mr); }
   const uint8_t* Columns(const RunBuffers& buffers, int64_t column) const {
@@ -93,7 +94,8 @@ class PanelEngine final : public Engine {
                                 : data_.weights.panel_stride_bytes() / data_.weights.width;
   }
   void Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
-  /// Computes `range` from `a`, which has the same row numbers, and prefetches the columns up to `next_end`.
+  /// Computes `range` from `a`, whose rows have the numbers of C's rows. Prefetches the columns up to
+  /// `next_end`.
   void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
                 uint8_t* scratch_tile) const noexcept;
   int64_t MaxTiles(int64_t columns) const;
@@ -114,7 +116,7 @@ class PanelEngine final : public Engine {
     return range.row_end - range.row_begin <= (CanFetchOwn() ? 2 : 1) * block_.mr;
   }
   bool FetchesOwn(const Range& range) const { return CanFetchOwn() && HasFewRows(range); }
-  /// False for groups, because their columns have few weights, and for a strip: it is one stream.
+  /// False for groups, because their columns have few weights, and for a strip, because it is one stream.
   bool CanPrefetch() const { return data_.taps().vector_step == 0 && schedule_ == nullptr; }
   /// Whether whole vectors are whole cache lines of a 4-byte output.
   bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
@@ -125,7 +127,7 @@ class PanelEngine final : public Engine {
   bool is_signed_, is_staged_;
   std::shared_ptr<const ScheduledVectors> schedule_;
   BlockCost cost_;
-  AlignedBuffer<int32_t> compensation_;  // replaces data_'s if is_signed_
+  AlignedBuffer<int32_t> compensation_;  // replaces the compensation of data_ if is_signed_
   std::string kernel_name_;
   std::vector<Functions> functions_;  // [rows − 1]
 };

@@ -21,7 +21,7 @@ namespace intact::kernels {
 
 class PlanarEngine final : public Engine {
  public:
-  /// `like`: the sums of these weights for other input extents, or null. `data` outlives the engine.
+  /// `like`: the sums of these weights for other input extents, or null. `data` must outlive the engine.
   static Result<std::unique_ptr<PlanarEngine>> Create(const GemmData& data, core::Isa isa,
                                                       const ScheduledSums* like);
 
@@ -40,8 +40,8 @@ class PlanarEngine final : public Engine {
 
  private:
   PlanarEngine(const GemmData& data, core::Isa isa) : data_(data), sums_(data, isa) {}
-  /// Where the rows of C at band positions [position, position + positions) lie. A position without a row is
-  /// written to `drop`.
+  /// The destinations of band positions [position, position + positions): rows of C. A position without a row
+  /// is written to `drop`.
   ScheduledSums::TileRows RowsOf(const RunBuffers& buffers, int64_t position, int64_t positions,
                                  uint8_t* drop) const noexcept;
 

@@ -2,7 +2,7 @@
 // rows of A that other engines read, and computes the same bytes. It needs only SSE2, which every x86-64 CPU
 // has.
 //
-//   RunRange ─► blocks of rows ─► panels of columns ─► taps ─► quads, widened to int16 some at a time
+//   RunRange ─► blocks of rows ─► panels of columns ─► taps ─► quads, widened to int16 a few at a time
 //
 // The requantization follows epilogue.h, one output at a time.
 #ifndef INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_
@@ -19,7 +19,7 @@ namespace intact::kernels {
 
 class PortableEngine final : public Engine {
  public:
-  /// `data` is not planar, and outlives the engine.
+  /// `data` must not be planar, and must outlive the engine.
   explicit PortableEngine(const GemmData& data) : data_(data) {}
 
   EngineId id() const override { return {EngineId::Kind::kPortable}; }
@@ -31,7 +31,7 @@ class PortableEngine final : public Engine {
 
  private:
   static constexpr int kRows = 16;
-  /// A row's accumulators of a panel's columns.
+  /// The accumulators of a panel's columns in one row.
   using Sums = std::array<uint32_t, kPanelColumns>;
   void AddTap(const uint8_t* const* rows, int64_t row_count, int64_t offset, const int8_t* panel,
               int64_t first_depth, Sums* sums) const noexcept;
@@ -39,8 +39,8 @@ class PortableEngine final : public Engine {
   const GemmData& data_;
 };
 
-/// Requantizes `sums`, accumulators of adjacent columns in a row, and stores them at `c`. `args`: for the
-/// first column. Needs the default floating-point environment.
+/// Requantizes `sums`, accumulators of adjacent columns in a row, and stores them at `c`. `args`: the
+/// arguments for the first column. Needs the default floating-point environment.
 void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const EpilogueArgs& args,
                   uint8_t* c) noexcept;
 

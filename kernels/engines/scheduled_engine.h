@@ -20,11 +20,11 @@ namespace intact::kernels {
 
 class ScheduledEngine final : public Engine {
  public:
-  /// `like`: the sums of these weights for other extents of a convolution's input, or null. It must outlive
-  /// Build(). Before Build(), only Cost() may be called. `data` must outlive the engine.
+  /// `like`: the sums of these weights for other extents of a convolution's input, or null. `like` must
+  /// outlive Build(). Before Build(), only Cost() may be called. `data` must outlive the engine.
   static Result<std::unique_ptr<ScheduledEngine>> Create(const GemmData& data, core::Isa isa,
                                                          const ScheduledSums* like);
-  /// Schedules the weights, or takes the schedule of `like`. Call it once.
+  /// Schedules the weights, or uses the schedule of `like`. May be called only once.
   Error Build();
 
   EngineId id() const override { return {EngineId::Kind::kScheduled}; }

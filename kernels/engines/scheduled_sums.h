@@ -31,14 +31,14 @@ class ScheduledSums {
  public:
   static constexpr int kMaxTileRows = 128;  // a whole number of vectors
 
-  /// Where the rows of a tile go.
+  /// The destinations of a tile's rows.
   struct TileRows {
     static constexpr int32_t kDropped = -1;  // a row between two lines of a planar band
 
     int64_t count = 0;
     bool is_adjacent = true;                // rows of C are adjacent, and no row is dropped
-    std::array<int32_t, kMaxTileRows> row;  // of C, or kDropped
-    std::array<uint8_t*, kMaxTileRows> c;   // column 0; filled up to whole vectors
+    std::array<int32_t, kMaxTileRows> row;  // the row of C, or kDropped
+    std::array<uint8_t*, kMaxTileRows> c;   // the row's column 0; filled up to whole vectors
 
     /// The row of C to which row i is stored, or kDropped.
     int64_t At(int64_t i) const { return i < count ? row[static_cast<size_t>(i)] : kDropped; }
@@ -55,26 +55,27 @@ class ScheduledSums {
       std::fill_n(c.data() + count, rows, to);
       count += rows;
     }
-    /// Directs the last vector's missing rows to `to`.
+    /// Sets the destination of the last vector's missing rows to `to`.
     void FillVector(int lanes, uint8_t* to) {
       std::fill_n(c.data() + count, RoundUp(count, lanes) - count, to);
     }
   };
 
-  /// `data` must outlive this.
+  /// `data` must outlive this object.
   ScheduledSums(const GemmData& data, core::Isa isa) : ScheduledSums(data, isa, data.problem.range.high) {}
 
   /// Chooses the cheapest of `variants` by the cost model, for the activation range; the last variant has
-  /// strips of one column, which suit any weights. `spec`: common to all variants. `like`: the sums of
-  /// these weights for other extents of a convolution's input, or null. Takes the variant of `like`, which
+  /// strips of one column, which suit any weights. `spec`: common to all variants. `like`: the sums of these
+  /// weights for other extents of a convolution's input, or null. If given, its variant is chosen, and it
   /// must outlive Build().
   Error Choose(std::span<const costs::StripVariant> variants, const ScheduleSpec& spec,
                const ScheduledSums* like);
-  /// Makes the schedule of `data` for `spec`; `like`: the schedule for other extents, or null.
   using Schedule = std::shared_ptr<const ScheduledWeights>;
+  /// Makes the schedule of `data` for `spec`. `like`: the schedule for other extents, or null.
   using MakeSchedule = Result<Schedule> (*)(const GemmData& data, const ScheduleSpec& spec,
                                             const Schedule& like);
-  /// Schedules the weights and generates kernels, after Choose(). Before, only Cost() may be called.
+  /// Schedules the weights and generates kernels. Call Choose() first. Before Build(), only Cost() may be
+  /// called.
   Error Build(MakeSchedule make);
 
   int lanes() const { return lanes_; }
@@ -87,8 +88,8 @@ class ScheduledSums {
   }
   /// See Engine::Cost(). `packing`: the cost of packing a quad of a row.
   double Cost(int64_t m, double packing) const;
-  /// The sums for a tile whose largest activation is `largest`: the fallback if `largest`
-  /// exceeds the activation range.
+  /// The sums for a tile whose largest activation is `largest`: the fallback if `largest` exceeds the
+  /// activation range.
   const ScheduledSums& For(uint8_t largest) const {
     return largest > amax_ && fallback_ != nullptr ? *fallback_ : *this;
   }
@@ -99,7 +100,7 @@ class ScheduledSums {
   bool ArePaired(int64_t rows) const { return rows != 0 && paired_kernel_ && 2 * rows <= lanes_; }
   int block_rows() const { return variant_.vectors * lanes_; }
   int64_t PanelsPerChunk() const;
-  /// Scratch that RunTile() needs, a multiple of 64.
+  /// Bytes of scratch that RunTile() needs, a multiple of 64.
   int64_t ScratchBytes() const { return AccumulatorBytes() + EdgeBytes() + DropBytes(); }
   /// The place in RunTile()'s scratch for dropped rows of C.
   uint8_t* Drop(uint8_t* scratch) const { return Edge(scratch) + EdgeBytes(); }
@@ -110,11 +111,11 @@ class ScheduledSums {
  private:
   struct Variant {
     ScheduleSpec spec;
-    int vectors = 0;      // of a register block
-    double row_cost = 0;  // of a full block, see Cost()
+    int vectors = 0;      // vectors per register block
+    double row_cost = 0;  // cost of a row of a full block, see Cost()
   };
-  /// For activations in [0, amax]. `fallback_` sums rows with larger activations; without a fallback, the
-  /// caller guarantees that no activation is larger.
+  /// Makes sums for activations in [0, amax]. `fallback_` sums rows with larger activations; without a
+  /// fallback, the caller guarantees that no activation is larger.
   ScheduledSums(const GemmData& data, core::Isa isa, int amax);
   Error ChooseVariant(std::span<const costs::StripVariant> variants, const ScheduleSpec& spec,
                       const ScheduledSums* like);
@@ -122,16 +123,17 @@ class ScheduledSums {
   Error GenerateKernels();
   bool IsPlanar() const { return variant_.spec.group_columns != 0; }
   bool CanPair() const;
-  /// The number of panels with accumulators in memory at a time: a chunk, if there are several windows.
+  /// The number of panels with accumulators in memory at a time. If there are several windows: a chunk's.
   int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
-  // Scratch: accumulators; a tile of C, for columns that fill no whole tile; a row of C, for dropped rows.
+  // Scratch has three parts: accumulators; a tile of C for columns that fill no whole tile; a row of C for
+  // dropped rows.
   int64_t AccumulatorBytes() const { return PanelsAtOnce() * kPanelColumns * tile_rows() * 4; }
   int64_t EdgeBytes() const {
     return ScratchTile::Bytes(RoundUp(tile_rows(), lanes_), tile_columns_, data_.epilogue.has_residual());
   }
   int64_t DropBytes() const { return RoundUp((data_.n + tile_columns_) * data_.element_bytes(), 64); }
   uint8_t* Edge(uint8_t* scratch) const { return scratch + AccumulatorBytes(); }
-  /// Sums `rows` rows, at most tile_rows().
+  /// Computes the accumulators of `rows` rows, at most tile_rows().
   void Accumulate(const RunBuffers& buffers, const uint8_t* a, int64_t rows, int64_t panel_begin,
                   int64_t panel_end, int32_t* accumulators) const noexcept;
   void Store(const RunBuffers& buffers, const TileRows& rows, int64_t column_begin, int64_t column_end,
@@ -143,9 +145,9 @@ class ScheduledSums {
   core::Isa isa_;
   int amax_, lanes_;
   std::unique_ptr<ScheduledSums> fallback_;
-  const ScheduledSums* like_ = nullptr;  // until Build()
+  const ScheduledSums* like_ = nullptr;  // null after Build()
   Variant variant_;
-  int tile_columns_ = 0;  // columns stored at a time
+  int tile_columns_ = 0;  // number of columns stored at a time
   Schedule schedule_;
   std::string kernel_name_;
   std::vector<ScheduledKernelFunction> kernels_;  // [vectors − 1]

@@ -41,7 +41,7 @@ class PlanarBand {
   /// Sets the channel at each place of a pixel; groups keep their places. Requires CanOrderChannels().
   void OrderChannels(std::vector<int64_t> order);
   bool HasOrder() const { return !order_.empty(); }
-  /// Must be called before Stage(). CODEGEN_FAILED names the kernel.
+  /// Must be called before Stage(). A CODEGEN_FAILED error names the kernel.
   Error GenerateKernel();
 
   /// Bytes that Stage() writes, plus a few that kernels may read beyond them.

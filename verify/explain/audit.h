@@ -11,7 +11,7 @@
 //
 //   violated       some pair sum clamps on this layer's own activations
 //   proven         no pair is at risk within the bound, and the activations obey the bound: no input within
-//                  the bound can saturate. (If no pair is at risk even at full range, no input at all can.)
+//                  the bound can saturate. (If no pair is at risk even at full range, no input can saturate.)
 //   holds_on_data  nothing clamps on these activations, but another input could: a pair is at risk, or the
 //                  activations left the bound (a quantizer calibrated for 7 bits still clamps only at 255)
 //
@@ -21,8 +21,8 @@
 //   pytorch_7bit_activations     u8 in [0, 127]: then no weights can saturate, 2·127·128 < 32768
 //   onnxruntime_7bit_weights     weights in [−64, 64], activations at full range: 2·255·64 < 32768
 //   s8_shifted_7bit_activations  s8 in [−64, 63], which the shift by 128 turns into [64, 191]: no remedy.
-//                                A layer with u8 activations is audited as if it had these: all are halved
-//                                if one exceeds 7 bits, and then shifted
+//                                A layer with u8 activations is audited with activations of this kind: if one
+//                                exceeds 7 bits, all are halved; then they are shifted
 #ifndef INTACT_VERIFY_EXPLAIN_AUDIT_H_
 #define INTACT_VERIFY_EXPLAIN_AUDIT_H_
 
@@ -75,22 +75,22 @@ struct Audit {
   intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // which depths are pairs in the fields below
   int64_t weight_pairs = 0;                            // pairs in all columns
   int64_t clamped_pairs = 0;                           // pair sums that clamp on the layer's activations
-  int32_t max_activation = 0;             // as in the tensor, a convolution's padding included: the largest
-  int32_t min_activation = 0;             //                   the smallest
-  int32_t max_weight = 0;                 // largest magnitude, as the instruction sees weights
+  int32_t max_activation = 0;                          // the largest value, including a convolution's padding
+  int32_t min_activation = 0;                          // the smallest value, including padding
+  int32_t max_weight = 0;                              // largest magnitude, as the instruction sees weights
   int32_t largest_safe_activation = 255;  // the largest amax for which no u8 input in [0, amax] saturates
   BoundAudit stated;                      // the layer's own bound
-  std::array<BoundAudit, 3> remedies;     // in the order above
-  // Signal to quantization noise in dB, if one bit of activations or of weights is dropped: the layer's float
-  // output now, against the error that this adds. Nothing if the activations have 7 bits already, or if
-  // nothing is lost.
+  std::array<BoundAudit, 3> remedies;     // in the order of the list above
+  // The signal-to-noise ratio in dB if one bit of activations or of weights is dropped. The signal is the
+  // layer's float output, the noise is the error that dropping adds. nullopt if the activations have 7 bits
+  // already, or if there is no error.
   std::optional<double> sqnr_7bit_activations_db;
   std::optional<double> sqnr_7bit_weights_db;
   Verdict verdict() const { return stated.verdict; }
 };
 
-/// `reduce_range`: whether the layer states that its activations were calibrated for 7 bits. `pairing` is a
-/// convolution's. Padding takes part in pairs, with the zero point.
+/// `reduce_range`: whether the layer states that its activations were calibrated for 7 bits. `pairing`: for
+/// convolutions. Padding takes part in pairs, with the zero point.
 Audit AuditReduceRange(const reference::Operation& operation, bool reduce_range,
                        intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP);
 /// One audit for each pairing that differs for this operation, the worst verdict first.

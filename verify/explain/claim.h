@@ -1,9 +1,9 @@
 // What a target claims to compute, for each kind of operation.
 //
-// A claim is "exact", "any" or words of `intact verify models`. If kinds differ, claims are joined by "|".
-// Each except the last begins with its operations: "u8s8: maddubs | depthwise: any | exact". Operations are
-// named with words of reports: "gemm", "conv", "depthwise" or "deconvolution"; the types of A and B, or of C
-// too; or both. The first claim that fits an operation counts.
+// A claim is "exact", "any" or a name that `intact verify models` lists. If the claims for kinds of
+// operations differ, they are joined by "|". Each except the last begins with its operations: "u8s8: maddubs
+// | depthwise: any | exact". Operations are named as in reports: "gemm", "conv", "depthwise" or
+// "deconvolution"; the types of A and B, or of C too; or both. The first claim that fits an operation counts.
 #ifndef INTACT_VERIFY_EXPLAIN_CLAIM_H_
 #define INTACT_VERIFY_EXPLAIN_CLAIM_H_
 
@@ -18,7 +18,7 @@ namespace intact::verify {
 /// The claim for operations of this kind; "exact" if no claim fits.
 std::string ClaimOf(std::string_view claims, const OperationKind& kind);
 
-/// What is wrong with `claims`; nullopt if each can be read, and only the last has no operations.
+/// What is wrong with `claims`; nullopt if each claim can be parsed, and only the last has no operations.
 std::optional<std::string> CheckClaims(std::string_view claims);
 
 }  // namespace intact::verify

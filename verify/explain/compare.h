@@ -51,8 +51,8 @@ std::string_view ToString(Cause cause);
 
 /// A pair of depths whose sum VPMADDUBSW clamps. For a convolution, m, n and depths are rows, output channels
 /// and depths of the lowered GEMM (reference/models/lowering.h). Activations and weights are as the
-/// instruction sees them: s8 activations + 128, u8 weights − 128. a0 and a1 are its unsigned operand; in some
-/// kernels these are the weights.
+/// instruction sees them: s8 activations + 128, u8 weights − 128. a0 and a1 are the unsigned operand; in some
+/// kernels this is the weights.
 struct SaturatedPair {
   int64_t m = 0, n = 0, k = 0, k1 = 0;  // depths k and k1
   uint8_t a0 = 0, a1 = 0;
@@ -66,7 +66,7 @@ struct Difference {
   int64_t m = 0, n = 0;
   double expected = 0;  // the output's value
   double actual = 0;
-  int32_t accumulator = 0;  // the exact one
+  int32_t accumulator = 0;  // the exact accumulator
   Cause cause = Cause::kImplementationError;
   std::string_view hypothesis;       // the name of its explanation (hypotheses.h), or ""
   std::string of;                    // groups similar differences: an arithmetic, a mistake
@@ -93,7 +93,7 @@ struct Comparison {
   double max_abs_difference = 0;
   int64_t first_differing = -1;                    // flat index, −1 if none
   std::array<int64_t, kCauseCount> by_cause = {};  // counts of all differing outputs
-  std::vector<Difference> listed;                  // the first max_listed
+  std::vector<Difference> listed;                  // the first differences, at most max_listed
   int64_t saturated_accumulators = 0;              // outputs with a pair that would clamp in int16
   int64_t saturated_pairs = 0;                     // all pair sums that would clamp
   int64_t off_maddubs = 0;                         // outputs that differ from MaddubsOf(the pairing)
@@ -105,12 +105,12 @@ struct Comparison {
     int64_t outputs = 0;
     std::string where;  // "columns from 16 on", if all other outputs lie outside; or ""
   };
-  // If no arithmetic makes all outputs, but each differing one has its own: most first.
+  // If no arithmetic makes all outputs, but each differing output has one: the part with most outputs first.
   std::vector<Part> parts;
   // The arithmetics of differing outputs, most frequent first.
   std::vector<reference::Arithmetic> explained_by;
   /// The arithmetics to prefer for a smaller problem that fails in the same way: first the one that makes all
-  /// outputs here, then any that make some.
+  /// outputs here, then arithmetics that make some outputs.
   std::vector<reference::Arithmetic> Explanations() const;
   int64_t Explained() const;  // differing outputs with a cause other than implementation error
   int64_t Unexplained() const;
@@ -143,7 +143,7 @@ Comparison Compare(const Oracle& oracle, const std::vector<uint8_t>& actual,
 Result<std::vector<uint8_t>> RunChecked(const Target& target, const Oracle& oracle,
                                         const RunOptions& options);
 
-/// The same operation with its accumulators as output.
+/// `operation`, changed so that its outputs are the accumulators.
 reference::Operation AccumulatorProblem(reference::Operation operation);
 
 /// Compares the output of RunChecked(). If it differs from the reference, runs `target` for s32 output too.
@@ -162,7 +162,7 @@ reference::Model ExpectedModel(const core::Linear& linear, intact_isa isa);
 /// All pairs of output (m, n) that clamp, paired as in `model`.
 std::vector<SaturatedPair> SaturatedPairs(const reference::Operands& operands, int64_t m, int64_t n,
                                           const reference::Model& model);
-/// The same for adjacent pairs.
+/// SaturatedPairs() of a GEMM, for adjacent pairs.
 std::vector<SaturatedPair> SaturatedPairs(const reference::Gemm& gemm, int64_t m, int64_t n);
 
 }  // namespace intact::verify

@@ -16,28 +16,28 @@ namespace intact::verify {
 
 /// One output of a target, and the reference's values for it.
 struct Observation {
-  const reference::Gemm& gemm;  // of the output's group or item
+  const reference::Gemm& gemm;  // the GEMM of the output's group or item
   const reference::Operands& operands;
   int64_t m, n;
   int64_t first_column;    // where the group's columns begin in C
-  int32_t exact;           // accumulator by the contract
+  int32_t exact;           // the exact accumulator
   const uint8_t* element;  // the target's output
   std::optional<int32_t> actual_accumulator;
 
   /// The requantization of this output.
   reference::Requantization OwnRequantization() const;
-  /// The scale of its row; 1 if rows have none.
+  /// The scale of the output's row; 1 if rows have no scales.
   float RowScale() const;
-  /// Whether the contract's requantization of accumulator `y`, with `scale` instead of the right one if it is
-  /// given, makes the target's output.
+  /// Whether the contract's requantization of accumulator `y` gives the target's output. `scale`: replaces
+  /// the right scale.
   bool GivenBy(int32_t y, std::optional<float> scale = {}) const;
-  /// Whether accumulator `y`, rounded by `rounding`, makes the target's output.
+  /// Whether accumulator `y`, rounded by `rounding`, gives the target's output.
   bool GivenBy(int32_t y, reference::Rounding rounding) const;
-  /// The accumulator for a sum of products.
+  /// The accumulator for `sum`, a sum of products: adds the compensation.
   int32_t WithCompensation(int32_t sum) const;
 };
 
-/// A mistake, the accumulator that it would make, and the scale that it would use for this output.
+/// A mistake, and the accumulator and the scale that this output would have with it.
 struct Suspicion {
   std::string_view mistake;  // without numbers
   int32_t accumulator;

@@ -9,10 +9,10 @@
 //   3. the identified arithmetic, if it explains more outputs than chance would; or if it makes all
 //      outputs, clamps sums, and the target claims nothing
 //
-// The second list has causes of one output. Each explains outputs that the ones before it did not: the common
-// arithmetic; adjacent pairs that clamp; VPDPBUSDS; other roundings of the right accumulator. Among several
-// roundings the one that explains most outputs is chosen. So each output may have a cause even if no
-// arithmetic makes all of them, for example if a loop's tail rounds differently.
+// The second list has causes of one output. Each is tried on outputs that the earlier causes did not explain.
+// In order: the common arithmetic; adjacent pairs that clamp; VPDPBUSDS; other roundings of the right
+// accumulator. Among several roundings the one that explains most outputs is chosen. So each output may have
+// a cause even if no arithmetic makes all of them, for example if a loop's tail rounds differently.
 #ifndef INTACT_VERIFY_EXPLAIN_HYPOTHESES_H_
 #define INTACT_VERIFY_EXPLAIN_HYPOTHESES_H_
 
@@ -40,7 +40,7 @@ struct Explanation {
 /// A target's outputs of an operation.
 class Answer {
  public:
-  using Accumulators = std::optional<std::vector<int32_t>>;  // the target's own, if they are known
+  using Accumulators = std::optional<std::vector<int32_t>>;  // the target's accumulators, if known
 
   Answer(const Oracle& oracle, const std::vector<uint8_t>& actual);
   void Learn(Accumulators accumulators);
@@ -56,9 +56,9 @@ class Answer {
   const Identity& identity() const;
   /// Whether identity() was computed and makes all outputs.
   bool IsIdentified() const { return identity_ && identity_->Found(); }
-  /// The number of outputs that differ from the exact reference, and whether `output` does. An s32 output
-  /// whose exact sum leaves int32 always differs.
+  /// The number of outputs that differ from the exact reference.
   int64_t differing() const { return differing_; }
+  /// Whether `output` differs. An s32 output whose exact sum leaves int32 always differs.
   bool Differs(int64_t output) const;
   /// How many outputs a common explanation must explain at least, so that it is not chance.
   int64_t LeastExplained() const;
@@ -76,7 +76,7 @@ class Answer {
 
 /// Explanations that are accepted with less evidence.
 struct Prejudice {
-  // If several make all outputs, the first of these is chosen.
+  // If several arithmetics make all outputs, the first one in this list is chosen.
   std::span<const reference::Arithmetic> preferred;
   bool sums = false;  // accept clamped sums that make all outputs, however few of them differ
 };

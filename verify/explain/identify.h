@@ -43,11 +43,11 @@ std::string ToString(const OperationKind& kind);
 std::vector<reference::Model> CandidateModels(const OperationKind& kind);
 /// Adjacent pairs clamped to int16 and widened at once, with the usual order of depths for this kind.
 reference::Model AdjacentPairs(const OperationKind& kind);
-/// The roundings that may differ for outputs of this type, the contract's first.
+/// The roundings that may differ for outputs of this type, the contract's rounding first.
 std::vector<reference::Rounding> CandidateRoundings(intact_type c_type);
 
-/// Whether no known library widens int16 sums after `spill` pairs: true unless it is a power of two, or at
-/// the end.
+/// Whether no known library widens int16 sums after `spill` pairs: true unless `spill` is a power of
+/// two, or the whole depth.
 bool IsOddInterval(int32_t spill);
 
 /// How unusual an arithmetic is. If several explain the same outputs, the least strange one is named.
@@ -59,19 +59,19 @@ struct Identity {
   int64_t outputs = 0;
   int64_t differing = 0;  // outputs that differ from the contract's
   bool telling = false;   // adjacent pairs clamped to int16 would make other bytes
-  // The least strange that reproduces all outputs; if none does, the closest.
+  // The least strange arithmetic that reproduces all outputs; if none does, the closest arithmetic.
   reference::Arithmetic arithmetic;
-  std::vector<reference::Arithmetic> also;  // others that reproduce all, the least strange first
+  std::vector<reference::Arithmetic> also;  // others that reproduce all outputs, the least strange first
   int64_t unexplained = 0;                  // outputs that `arithmetic` does not reproduce
-  std::string first_place;                  // OutputPlace() of the first of them
+  std::string first_place;                  // OutputPlace() of the first of these outputs
   bool Found() const { return unexplained == 0; }
-  /// The models in `also` with the same rounding.
+  /// The models in `also` whose rounding is the rounding of `arithmetic`.
   std::vector<reference::Model> OtherModels() const;
 };
 
-/// Identifies the arithmetic of a target's dense `output`; `accumulators` are its own, if they are known. For
-/// large problems the strangest candidates are tried on some outputs only. The usual candidates, and the one
-/// that is named, are tried on all.
+/// Identifies the arithmetic of a target's dense `output`; `accumulators`: the target's, if known. For
+/// large problems the strangest candidates are tried on some outputs only. The usual candidates, and the
+/// returned arithmetic, are tried on all outputs.
 Identity Identify(const Oracle& oracle, const std::vector<uint8_t>& output,
                   const std::optional<std::vector<int32_t>>& accumulators = {});
 

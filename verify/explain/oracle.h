@@ -42,9 +42,9 @@ class Oracle {
   const std::vector<int32_t>& Accumulators(const reference::Model& model) const;
   /// The outputs under an arithmetic whose sums wrap in int32.
   const Bytes& Wrapped(const reference::Arithmetic& arithmetic) const;
-  /// The exact sums that leave int32, by output.
+  /// The exact sums that leave int32, by the index of the output.
   const std::map<int64_t, int64_t>& overflows() const;
-  /// The outputs of the contract. If a sum leaves int32, its output is that of
+  /// The outputs of the contract. If a sum leaves int32, its output is computed by
   /// reference::Predictor::StoreExact().
   const Bytes& expected() const;
   /// The outputs under an arithmetic: expected() for the contract, Wrapped() for all others.

@@ -1,4 +1,4 @@
-// Which depths of an output engines add in int16, two at a time, on CPUs without VNNI. The table is
+// For each engine: the pairs of depths of an output that it adds in int16 on CPUs without VNNI. The table is
 // engines.json, which the Python package reads too; docs/peers.md describes how each row was measured.
 #ifndef INTACT_VERIFY_EXPLAIN_PAIRING_H_
 #define INTACT_VERIFY_EXPLAIN_PAIRING_H_
@@ -54,9 +54,10 @@ PairedShape ShapeOf(const MaybeConv& conv);
 std::vector<intact_pairing> PairingsOf(const PairedShape& shape);
 /// The pairing of an engine; nullopt if it adds no products in int16 for this shape.
 std::optional<intact_pairing> PairingOf(const Engine& engine, const PairedShape& shape);
-/// The engines of this pairing, "FBGEMM, ONNX Runtime", or "no known engine". If the two pairings agree: of
-/// both. `skips_padding`: only engines that do not multiply padding.
+/// The names of the engines with this pairing, "FBGEMM, ONNX Runtime", or "no known engine". If the two
+/// pairings agree: the engines with either. `skips_padding`: only engines that do not multiply padding.
 std::string EnginesOf(intact_pairing pairing, const PairedShape& shape, bool skips_padding = false);
+/// The engines that EnginesOf() names.
 std::vector<const Engine*> EnginesWith(intact_pairing pairing, const PairedShape& shape,
                                        bool skips_padding = false);
 

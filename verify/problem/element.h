@@ -16,7 +16,7 @@ bool AreSameBits(const uint8_t* x, const uint8_t* y) noexcept {
   return of_x == of_y;
 }
 
-/// `size` is 1, 2 or 4 bytes. Called so often that memcmp() would be slow.
+/// `size` is 1, 2 or 4 bytes. This function is called so often that memcmp() would be too slow.
 inline bool IsSameElement(size_t size, const uint8_t* x, const uint8_t* y) noexcept {
   if (size == 1) return *x == *y;
   return size == 2 ? AreSameBits<uint16_t>(x, y) : AreSameBits<uint32_t>(x, y);

@@ -1,5 +1,5 @@
 // Describes where an output and its depths are, in the operation's terms: rows and columns of a GEMM; pixels,
-// taps and channels of a convolution. A convolution's m, n and k are those of its lowered GEMMs
+// taps and channels of a convolution. For a convolution, m, n and k are indices in its lowered GEMMs
 // (reference/models/lowering.h).
 #ifndef INTACT_VERIFY_PROBLEM_PLACE_H_
 #define INTACT_VERIFY_PROBLEM_PLACE_H_
@@ -20,7 +20,7 @@ using MaybeConv = std::optional<reference::ConvGeometry>;
 /// dimensions.
 std::string OutputPlace(const MaybeConv& conv, int64_t m, int64_t n);
 
-/// The same for a batch of GEMMs with `item_rows` rows per item: "item 2 m 3 n 5". 0: no batch.
+/// The place of an output in a batch of GEMMs, `item_rows` rows per item: "item 2 m 3 n 5". 0: no batch.
 std::string OutputPlace(const MaybeConv& conv, int64_t item_rows, int64_t m, int64_t n);
 
 /// Depths k and k+1 of column n: "k 24"; or "tap kh 1 kw 0, channels 4 5" (channels of the input).
@@ -29,7 +29,7 @@ std::string PairPlace(const MaybeConv& conv, int64_t n, int64_t k);
 /// 1, channel 2".
 std::string PairPlace(const MaybeConv& conv, int64_t n, int64_t k, int64_t k1);
 
-/// The values of `spatial` for the convolution's own dimensions.
+/// The values of `spatial` for the dimensions that the convolution has: 1, 2 or 3 values.
 std::vector<int64_t> OfItsDimensions(const reference::ConvGeometry& conv, const reference::Spatial& spatial);
 
 /// The input channel at depth k of output channel n.

@@ -14,13 +14,13 @@
 // input and output. transposed=yes: a transposed convolution, in which padding crops the output; outpad=1x0
 // extends the output's end.
 //
-// A batch of GEMMs has `batch` items of m rows. The items of A, C, the residual and runtime B are itempad
-// elements apart; items=pointers passes a pointer to each instead. runtimeb=yes: runs pass a B for each item.
-// alayout: A is M×K or K×M in memory; blayout: B is K×N or N×K.
+// A batch of GEMMs has `batch` items of m rows. Between adjacent items of A, C, the residual and runtime B
+// are itempad elements; with items=pointers, a pointer to each item is passed instead. runtimeb=yes: runs
+// pass a B for each item. alayout: A is M×K or K×M in memory; blayout: B is K×N or N×K.
 //
 // quant: how activations are quantized. zaper=row: runs pass a zero point for each row in addition to its
-// scale. quant=tensor: each run passes za and a scale. A dynamic quantization takes real numbers of type src;
-// x says which numbers, a_type what they become.
+// scale. quant=tensor: each run passes za and a scale. A dynamic quantization reads real numbers of type src
+// and quantizes them to a_type; x names the kind of numbers.
 //
 // Every failure prints such a line and `intact verify replay '<line>'` runs it again, on any machine.
 #ifndef INTACT_VERIFY_PROBLEM_PROBLEM_H_
@@ -48,8 +48,8 @@ enum class Fill : uint8_t {
   kOneHot,    // one non-zero activation a row, uniform weights
   kBait,      // pairs that saturate in every second row: heavy weight pairs of one sign, large activations
   kGauss,     // bell-shaped weights, per-channel symmetric, largest at ±127; half-normal activations
-  kLaplace,   // the same with heavier tails
-  kStudent,   // the same with Student-t of 4 degrees of freedom
+  kLaplace,   // as kGauss, with heavier tails
+  kStudent,   // as kGauss, with Student's t-distribution of 4 degrees of freedom
   kRelu,      // bell-shaped weights; activations half at the zero point, half one-sided
   kRamp,      // row m holds a constant that rises with m
   kTies,      // accumulators and scales (powers of two) such that many outputs are rounding ties
@@ -58,9 +58,9 @@ enum class Fill : uint8_t {
   kStray,     // uniform, but every 155th row, from the first on, leaves the activation range: see fill.h
 };
 
-/// The real numbers of a dynamic quantization. Each unit, a row or the tensor, has its own scale.
+/// The real numbers of a dynamic quantization. Each unit has its own scale; a unit is a row or the tensor.
 enum class Numbers : uint8_t {
-  kScaled,     // the fill's activations less a zero point, times the scale
+  kScaled,     // (the fill's activation − a zero point) · a scale
   kNormal,     // bell-shaped, of scales from 2⁻²⁰ to 2²⁰
   kHalves,     // x/scale is k + ½, except for the largest and the smallest number
   kConstant,   // a range of one value, of either sign
@@ -89,7 +89,7 @@ enum class FixedKind : uint8_t { kNone, kAway, kUp, kAwayShift, kUpShift };
 enum class ZeroPointKind : uint8_t {
   kTensor,
   kChannel,     // one per column: column 0 has Problem::zb, others have extremes or random values
-  kItem,        // one per item: item 0 has Problem::zb, others as above
+  kItem,        // one per item: item 0 has Problem::zb, others as for kChannel
   kItemColumn,  // one per column of each item: column 0 of item 0 has Problem::zb
 };
 
@@ -102,7 +102,7 @@ constexpr bool IsOfItems(ZeroPointKind kind) {
 }
 
 struct Problem : RunSettings {
-  intact_type a_type = INTACT_U8;  // u8s8s32: a, b, c
+  intact_type a_type = INTACT_U8;  // "u8s8s32" names a_type, b_type, c_type
   intact_type b_type = INTACT_S8;
   intact_type c_type = INTACT_S32;
   intact_mode mode = INTACT_EXACT;
@@ -113,7 +113,7 @@ struct Problem : RunSettings {
   bool runtime_b = false;
   bool row_zero_points = false;
   intact_quantization quantization = INTACT_QUANTIZATION_STATIC;
-  intact_type source = INTACT_F32;  // of a dynamic quantization: the type of the numbers
+  intact_type source = INTACT_F32;  // the type of the real numbers of a dynamic quantization
   Numbers numbers = Numbers::kScaled;
   int32_t za = 0;  // a_zero_point
   int32_t zb = 0;  // zero point of the weights
@@ -145,13 +145,13 @@ struct Problem : RunSettings {
   }
   /// The largest activation that fills other than kStray make, as distance from the type's minimum.
   int32_t LargestActivation() const { return std::clamp(amax, range_min, range_max); }
-  /// The line; fields at their defaults are left out.
+  /// The problem line; fields at their defaults are left out.
   std::string ToString() const;
   /// nullopt, or the error that Parse() returns for these fields.
   std::optional<Error> Check() const;
-  /// Sets `key` to its default: its value in a line without it.
+  /// Sets the field of `key` to its default: the value if a line does not have the key.
   void Reset(std::string_view key);
-  /// Changes c_type, and resets the fields that only 8-bit outputs have if the new type is another.
+  /// Changes c_type. If the new type is not 8-bit, resets the fields that only 8-bit outputs have.
   void SetOutput(intact_type type);
   /// Errors name the word at fault and what was expected.
   static Result<Problem> Parse(std::string_view line);
@@ -159,8 +159,9 @@ struct Problem : RunSettings {
 
 /// The operation with its tensors. The problem must be one that Parse() would accept.
 reference::Operation Materialize(const Problem& problem);
-/// The same for a problem that must be a GEMM, or a convolution.
+/// Materialize() for a problem that must be a GEMM.
 reference::Gemm MaterializeGemm(const Problem& problem);
+/// Materialize() for a problem that must be a convolution.
 reference::Conv MaterializeConv(const Problem& problem);
 
 /// The run options of `problem`.
@@ -174,7 +175,7 @@ std::string_view ToString(Fill fill);
 std::string_view ToString(Numbers numbers);
 std::string_view ToString(intact_mode mode);
 std::string_view ToString(intact_type type);
-Result<intact_isa> ParseIsa(std::string_view name);          // "avx2", …; the error lists what is known
+Result<intact_isa> ParseIsa(std::string_view name);          // "avx2", …; the error lists the known names
 Result<intact_mode> ParseMode(std::string_view name);        // "exact", "saturating"
 Result<intact_pairing> ParsePairing(std::string_view name);  // "within_tap", "flattened"
 

@@ -11,10 +11,10 @@
 
 namespace intact::verify {
 
-/// An error if a problem is too large to be verified; its other fields must be right.
+/// An error if a problem is too large to be verified. The fields that are no sizes must be valid.
 std::optional<Error> CheckSizes(const Problem& problem);
 
-/// The same for a convolution. Its pixels have `a_pad` and `c_pad` elements between them.
+/// An error if a convolution is too large. `a_pad` and `c_pad`: elements between input and output pixels.
 std::optional<Error> CheckSizes(const reference::ConvGeometry& geometry, int64_t a_pad, int64_t c_pad);
 
 /// An upper bound of the bytes that the tensors of a problem take while they are made. Saturates at the

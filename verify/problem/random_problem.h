@@ -11,7 +11,7 @@
 
 namespace intact::verify {
 
-/// What a kernel computes at a time: rows and columns of C.
+/// The rows and columns of C that a kernel computes at a time.
 struct Block {
   int64_t rows = 1, columns = 1;
   bool operator==(const Block&) const = default;
@@ -19,7 +19,7 @@ struct Block {
 
 /// A problem in `mode` with isa=any and extents around one of `blocks`.
 Problem DrawProblem(std::span<const Block> blocks, intact_mode mode, support::Random* random);
-/// The same, only GEMMs or only convolutions.
+/// DrawProblem() for GEMMs only, and for convolutions only.
 Problem DrawGemm(std::span<const Block> blocks, intact_mode mode, support::Random* random);
 Problem DrawConv(std::span<const Block> blocks, intact_mode mode, support::Random* random);
 

@@ -21,33 +21,32 @@ namespace intact::verify {
 struct RunSettings {
   intact_isa isa = INTACT_ISA_ANY;  // exactly this ISA; ANY = the target's own choice
   int32_t threads = 1;
-  // Elements by which A's row stride exceeds k, a pixel's stride the input channels, or a column's stride m.
+  // Elements between rows of A: its row stride is k + a_pad. Of a convolution: between input pixels. Of an A
+  // that is K×M: between columns.
   int64_t a_pad = 0;
-  int64_t c_pad = 0;    // the same for C, with n or the output channels
-  int64_t res_pad = 0;  // the same for the residual
+  int64_t c_pad = 0;    // elements between rows of C, or between output pixels
+  int64_t res_pad = 0;  // elements between rows or pixels of the residual
   // The residual is in C's memory. It has C's padding, c_pad, and elements of c_type's size.
   bool in_place = false;
-  // How the plan is created and run: the run gives a convolution's extents; the caller provides the scratch
-  // memory; the plan was saved and loaded. None of it may change the output. Targets without these features
-  // ignore them.
-  bool open_extents = false;
-  bool own_scratch = false;
-  bool saved = false;
-  int64_t usual_m = 0;  // the expected rows of a GEMM's plan; 0: any
-  // The items of a batch are item_pad elements apart, or each has a pointer.
-  bool item_pointers = false;
-  int64_t item_pad = 0;
-  bool a_by_columns = false;  // A is K×M in memory
-  bool b_by_columns = false;  // B is N×K in memory
-  int64_t b_pad = 0;          // elements by which B's row stride exceeds n, or a column's stride k
+  // How the plan is created and run. These settings must not change the output. Targets without these
+  // features ignore them.
+  bool open_extents = false;   // each run passes a convolution's extents
+  bool own_scratch = false;    // the caller provides the scratch memory
+  bool saved = false;          // the plan was saved and loaded
+  int64_t usual_m = 0;         // the rows that a GEMM's plan expects; 0: unknown
+  bool item_pointers = false;  // each item of a batch has a pointer
+  int64_t item_pad = 0;        // without pointers: elements between adjacent items
+  bool a_by_columns = false;   // A is K×M in memory
+  bool b_by_columns = false;   // B is N×K in memory
+  int64_t b_pad = 0;           // elements between rows of B, or between columns of a B that is N×K
 
   bool operator==(const RunSettings&) const = default;
 };
 
 struct RunOptions : RunSettings {
   std::string line;  // the problem line, for messages; "" if there is none
-  // Whether a target in its own process (isolated_target.h) runs again with its tensors in all places that
-  // are tried. If not, it runs in the usual place and in one other, which suffices for many problems.
+  // A target in its own process (isolated_target.h) runs with its tensors in the usual place, and again in
+  // both other places. If false: again in one other place, which suffices if there are many problems.
   bool in_all_places = false;
   Surroundings surroundings;
 };
@@ -56,20 +55,20 @@ class Target {
  public:
   virtual ~Target() = default;
   virtual std::string Name() const = 0;
-  /// The arithmetic that it claims: see intact_target::arithmetic.
+  /// The claimed arithmetic: see intact_target::arithmetic.
   virtual std::string Arithmetic() const { return "exact"; }
-  /// The intact_target_feature bits that it supports.
+  /// The supported intact_target_feature bits.
   virtual uint64_t Features() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
   /// This target in a new process; nullptr if it keeps nothing between runs.
   virtual std::unique_ptr<Target> Fresh() const { return nullptr; }
-  /// The same for calls that may not return. Their time limit is a multiple of this target's slowest call,
-  /// instead of the whole deadline.
+  /// Fresh() for calls that may not return. The time limit of the new target is a multiple of this target's
+  /// slowest call, instead of the whole deadline.
   virtual std::unique_ptr<Target> FreshForHangs() const { return Fresh(); }
-  /// The kind of its last run's error, if there was one.
+  /// The kind of the last run's error, if there was an error.
   virtual Failure LastFailure() const { return {}; }
-  /// Why it is not to be run any more; "" if it can be.
+  /// Why the target must not be run any more; "" if it may be run.
   virtual std::string WhyGivenUp() const { return {}; }
-  /// What it wrote to stdout and stderr in the last run that wrote anything, if its output is captured.
+  /// What the target wrote to stdout and stderr in the last run that wrote anything, if this is captured.
   virtual std::string Printed() const { return {}; }
   /// Output bytes, dense rows of c_type: m×n for a GEMM, item after item;
   /// [batch][OD][OH][OW][output_channels] for a convolution. UNSUPPORTED if the machine or the target cannot

@@ -19,15 +19,15 @@ namespace intact::verify {
 struct FailureAlone {
   std::string note;  // "" if the problem fails by itself; otherwise what else the failure needs
   // Makes a target on which a problem that runs next fails in the same way; nullptr if the target keeps
-  // nothing between runs. `fresh` makes one that has run nothing.
+  // nothing between runs. `fresh` makes a target that has run nothing.
   using Fresh = std::function<std::unique_ptr<Target>()>;
   std::function<std::unique_ptr<Target>(const Fresh& fresh, const Problem&)> prepare;
   bool hangs = false;  // then Fails() waits less than the whole deadline
 
-  /// Whether `candidate` fails in the same way when it takes the problem's place. `target`: the one that
-  /// ReproduceAlone() got. `oracle`: of the candidate; its number of threads may be another.
+  /// Whether `candidate` fails in the same way when it takes the problem's place. `target`: as in
+  /// ReproduceAlone(). `oracle`: the candidate's; only the number of threads may differ.
   bool Fails(const Target& target, const Problem& candidate, const Oracle& oracle) const;
-  /// How it fails; "" if it does not. `preferred`: as in Judge().
+  /// How `candidate` fails; "" if it does not fail. `preferred`: as in Judge().
   std::string Reason(const Target& target, const Problem& candidate, const Oracle& oracle,
                      Arithmetics preferred) const;
 };
@@ -40,7 +40,7 @@ inline constexpr int kFreshProcesses = 5;
 inline constexpr int kTimesBlamed = 3;
 
 /// `problem`, of `oracle`, failed on `target` just now, with a failure of `kind`. `before`: the problems that
-/// ran before it, in order. None of them is tried after `end`.
+/// ran before it, in order. No earlier problem is tried after `end`.
 FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const Oracle& oracle,
                             FailureKind kind, std::span<const Problem> before,
                             std::chrono::steady_clock::time_point end);

@@ -1,5 +1,5 @@
-// Shrinks a failing problem to the smallest that still fails, so that the line a user gets is one that a
-// person can follow by hand.
+// Shrinks a failing problem to the smallest problem that still fails, so that a person can follow the
+// reported problem by hand.
 #ifndef INTACT_VERIFY_SWEEP_MINIMISE_H_
 #define INTACT_VERIFY_SWEEP_MINIMISE_H_
 
@@ -9,9 +9,9 @@
 
 namespace intact::verify {
 
-/// The simplest problem found for which `fails` still holds; it holds for `problem`. Mode, ISA and the types
-/// of A and B stay, because other types run other kernels. Greedy: takes every simplification that keeps the
-/// failure, until none does, or after `kMaxMinimiseRuns` runs of `fails`.
+/// The simplest problem found for which `fails` returns true, as it does for `problem`. Mode, ISA and the
+/// types of A and B stay, because other types run other kernels. Greedy: takes every simplification that
+/// keeps the failure, until none does, or after `kMaxMinimiseRuns` runs of `fails`.
 Problem Minimise(Problem problem, const std::function<bool(const Problem&)>& fails);
 
 inline constexpr int kMaxMinimiseRuns = 600;

@@ -1,11 +1,11 @@
 // How a target computes many problems: which arithmetic (reference/models/arithmetic.h) reproduces how many
-// of them byte for byte. A library may use several: oneDNN's GEMMs before VNNI clamp pairs, but are exact if
-// there is a zero point.
+// of them byte for byte. A library may use several arithmetics: oneDNN's GEMMs before VNNI clamp pairs, but
+// are exact if there is a zero point.
 //
-// Problems are counted for each kind of operation. Those with the contract's outputs are exact. A greedy
-// choice explains the others by few arithmetics: it takes the arithmetic that reproduces most of the problems
-// that are left, until none reproduces any. Then a less strange arithmetic replaces a chosen one if all
-// problems stay explained.
+// Problems are counted for each kind of operation. Problems with the contract's outputs are exact. A greedy
+// choice explains the other problems by few arithmetics: it takes the arithmetic that reproduces most of the
+// problems that are left, until none reproduces any. Then a less strange arithmetic replaces a chosen one if
+// all problems stay explained.
 //
 // For each arithmetic, and for problems that have none, the mixture keeps the sizes.
 #ifndef INTACT_VERIFY_SWEEP_MIXTURE_H_
@@ -27,7 +27,7 @@ struct Mixture {
   std::string operation;  // "gemm u8s8", "conv …", "depthwise …", "deconvolution …": types of A and B
   int64_t problems = 0;
   int64_t exact = 0;
-  int64_t telling = 0;  // exact ones that would differ if adjacent pairs were clamped to int16
+  int64_t telling = 0;  // exact problems that would differ if adjacent pairs were clamped to int16
   /// The least and the largest m, n and k; for convolutions: of the GEMM of one group.
   using Sizes = std::array<std::pair<int64_t, int64_t>, 3>;
   struct Part {
@@ -44,11 +44,11 @@ struct Mixture {
     Sizes sizes = {};
   };
   Others in_parts;         // each output that differs has an arithmetic; known: PartsInWords()
-  Others unexplained;      // some have none
+  Others unexplained;      // some differing outputs have no arithmetic
   Others without_outputs;  // the target failed; known: how
 };
 
-/// One for each kind, in order of first appearance. Empty for our own kernels.
+/// A mixture for each kind of operation, in order of first appearance. Empty for our own kernels.
 std::vector<Mixture> Mixtures(const SweepResult& sweep);
 
 /// "m 1 to 65, n 16, k 2 to 600"
@@ -56,7 +56,7 @@ std::string InWords(const Mixture::Sizes& sizes);
 /// "749 of 1262 problems: pairs of adjacent depths clamped to int16 (maddubs)", "513: exact; …": a phrase for
 /// each arithmetic, and one for each kind of problems without one.
 std::vector<std::string> Phrases(const Mixture& mixture);
-/// All of them in a line.
+/// All phrases in one line.
 std::string InWords(const Mixture& mixture);
 
 }  // namespace intact::verify

@@ -24,7 +24,7 @@ struct RandomSweepOptions {
 struct RandomSweepResult {
   RandomSweepOptions options;
   // Without digests and skips. `failures` has the first kMaxRandomFailures and all minimised ones; `computed`
-  // has their problems and the first kMaxRandomComputed others.
+  // has the problems of these failures and the first kMaxRandomComputed other problems.
   SweepResult sweep;
   int64_t problems = 0;  // how many were run
 };
@@ -36,11 +36,11 @@ inline constexpr size_t kMaxRandomComputed = 20000;
 Problem RandomSweepProblem(const RandomSweepOptions& options, std::span<const intact_isa> isas,
                            uint64_t number);
 
-/// Runs random problems on our own kernels until `goes_on`, called after each, returns false.
+/// Runs random problems on our own kernels until `goes_on` returns false; it is called after each problem.
 RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, std::span<const intact_isa> isas,
                                  const std::function<bool(const RandomSweepResult&)>& goes_on);
 
-/// Runs random problems on a target, fitted to what it takes. Also ends when the target is given up.
+/// Runs random problems on a target, fitted to what the target takes. Also ends when the target is given up.
 RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, const Target& target, const Takes& takes,
                                  const std::function<bool(const RandomSweepResult&)>& goes_on);
 

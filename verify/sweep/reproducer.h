@@ -1,13 +1,13 @@
-// A failure of a plug-in as one C file: the tensors, the call, and the outputs that are expected. It needs
-// the plug-in and the headers of its ABI, and nothing else of this library:
+// A failure of a plug-in as one C file: the tensors, the call, and the outputs that are expected. The file
+// needs the plug-in and the headers of the plug-in ABI, and nothing else of this library:
 //
 //   cc failure_1.c ./mine.so -o failure && ./failure
 //
 // The program runs the problem as the verifier does, ten times in each of three places: tensors end right
-// before a page that cannot be touched, end 61 bytes before it, or begin right behind one. Memory that nobody
-// has written differs between them. Repeated runs catch failures that come now and then. The status is 1
-// after a wrong output, an error, a byte written outside C or changed floating-point control; 2 if the
-// plug-in does not open; otherwise 0, or what the plug-in does to the process.
+// before a page that cannot be touched, end 61 bytes before the page, or begin right behind such a page.
+// Memory that nobody has written has different contents in the three places. Repeated runs catch failures
+// that come now and then. The status is 1 after a wrong output, an error, a byte written outside C or changed
+// floating-point control; 2 if the plug-in does not open; otherwise 0, unless the plug-in ends the process.
 //
 // Values that the failure does not need are zeros, or the value of the activation range that is nearest to
 // zero. The reason in the file describes the failure with these values.
@@ -25,8 +25,8 @@ namespace intact::verify {
 struct ReproducerOptions {
   std::string target;   // as the user named it
   std::string plugin;   // the plug-in's file, an absolute path
-  std::string options;  // what intact_target_open() gets
-  std::string file;     // the name of the file that the text is for
+  std::string options;  // the options for intact_target_open()
+  std::string file;     // the name that the file will have
 };
 
 /// The text of the file for `problem`, which fails on `target`. UNSUPPORTED, with the reason in words, if the

@@ -1,6 +1,6 @@
-// Many small problems on one target: GEMMs of shapes around the register blocks, convolutions of geometries
-// around the edges, all fills, types, epilogues, zero points, strides and thread counts; not their full
-// product, but every value of each and the pairs that matter.
+// Runs many small problems on one target: GEMMs with sizes around the register blocks, and convolutions with
+// geometries around edge cases. Together they have all fills, types, epilogues, zero points, strides and
+// thread counts: every value of each property and the pairs that matter, not all combinations.
 #ifndef INTACT_VERIFY_SWEEP_SWEEP_H_
 #define INTACT_VERIFY_SWEEP_SWEEP_H_
 
@@ -25,7 +25,7 @@ namespace intact::verify {
 enum class Effort : uint8_t {
   kQuick,     // a fifth of the standard; every tail that a block may leave
   kStandard,  // some five thousand problems per ISA and mode
-  kThorough,  // four times that, by other seeds
+  kThorough,  // four times kStandard, with other seeds
 };
 
 /// The problems of a sweep, for each of `isas` and `modes`.
@@ -36,25 +36,26 @@ std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<c
 struct SweepCell {
   intact_isa isa = INTACT_ISA_ANY;
   intact_mode mode = INTACT_EXACT;
-  int64_t problems = 0;  // run; skipped ones not counted
+  int64_t problems = 0;  // problems that were run, without skipped problems
   int64_t skipped = 0;
-  int64_t failed = 0;   // problems
-  int64_t outputs = 0;  // elements of all problems run
+  int64_t failed = 0;   // problems that failed
+  int64_t outputs = 0;  // output elements of all problems that were run
   int64_t differing = 0;
   std::array<int64_t, kCauseCount> by_cause = {};
   int64_t Unexplained() const { return by_cause[static_cast<size_t>(Cause::kImplementationError)]; }
-  /// Adds the counts of `other`, other problems of this ISA and mode.
+  /// Adds the counts of `other`, a cell of other problems with this ISA and mode.
   void Add(const SweepCell& other);
 };
 
 struct SweepFailure {
   std::string problem;           // the line
   std::string reason;            // first difference, or the target's error
-  std::string kind;              // Failure::Text(): failures of one kind have it in common
-  std::string minimised;         // the smallest line found that still fails, if MinimisedChoice takes it
-  std::string minimised_reason;  // its own reason, and the earlier calls that it needs
-  /// The line to run again, and what it shows.
+  std::string kind;              // Failure::Text(): equal for all failures of one kind
+  std::string minimised;         // the smallest line found that still fails, if it was minimised
+  std::string minimised_reason;  // the reason of the minimised line, and the earlier calls that it needs
+  /// The line to run again.
   const std::string& Line() const { return minimised.empty() ? problem : minimised; }
+  /// Why Line() fails.
   const std::string& Reason() const { return minimised.empty() ? reason : minimised_reason; }
 };
 
@@ -76,13 +77,13 @@ struct SweepSkip {
   std::string reason;
 };
 
-/// A reason of skips, how many problems have it, and the first of them.
+/// A reason of skips, the number of problems that were skipped for it, and the first of these problems.
 struct SkipReason {
   std::string reason;
   int64_t problems = 0;
   std::string example;
 };
-/// The most frequent first.
+/// The reasons of `skips`, the most frequent first.
 std::vector<SkipReason> SkipReasons(const std::vector<SweepSkip>& skips);
 
 struct SweepDigest {
@@ -90,7 +91,8 @@ struct SweepDigest {
   uint64_t digest = 0;  // of the output bytes
 };
 
-/// What may have computed the outputs of a problem that names no ISA, on targets that are not ours.
+/// The arithmetics that may have computed the outputs of a problem without an ISA, on targets that are not
+/// ours.
 struct SweepComputed {
   std::string problem;
   int64_t differing = 0;  // outputs that differ from the contract
@@ -99,7 +101,7 @@ struct SweepComputed {
   std::string in_parts;  // PartsInWords()
 };
 
-/// The fields of SweepComputed that an outcome has.
+/// The fields of SweepComputed that SweepOutcome has too.
 struct SweepNaming {
   bool telling = false;
   std::vector<std::string> reproduced_by;
@@ -123,10 +125,10 @@ struct SweepOutcome {
     uint64_t digest = 0;
     std::optional<SweepNaming> naming;
   };
-  std::optional<Outputs> outputs;  // nothing if the target gave none
+  std::optional<Outputs> outputs;  // nullopt if the target returned no outputs
 };
 
-/// What a sweep comes to.
+/// The verdict on a sweep.
 enum class SweepVerdict : uint8_t {
   kPassed,
   kFailed,
@@ -141,19 +143,19 @@ struct SweepResult {
   std::vector<SweepComputed> computed;  // of problems run that name no ISA
   int64_t not_run = 0;                  // problems left when the target was given up; in no cell
   std::string why_not_run;              // Target::WhyGivenUp()
-  /// Problems that were skipped, or never asked for, prove nothing.
+  /// Problems that were skipped, or are not in the sweep, prove nothing.
   SweepVerdict Verdict() const;
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
-  /// The verdict on these problems and the random ones that came after them. Random problems need not have
-  /// run; `random` is nullptr if there were none.
+  /// The verdict on these problems and on the random problems that were run after them. `random`: nullptr if
+  /// there were no random problems.
   SweepVerdict VerdictWith(const SweepResult* random) const;
   /// How many problems were run.
   int64_t Problems() const;
   /// Problems in which each output has an arithmetic, but no single arithmetic makes all outputs.
   int64_t InParts() const;
-  /// How many problems failed. `failures` may keep only the first.
+  /// How many problems failed. `failures` may be only the first of them.
   int64_t Failed() const;
-  /// The cell of this ISA and mode; a new one if there is none yet.
+  /// The cell of this ISA and mode. Adds the cell if it does not exist yet.
   SweepCell& CellOf(intact_isa isa, intact_mode mode);
   void Add(const SweepOutcome& outcome);
 };
@@ -163,9 +165,9 @@ using Progress = std::function<void(int64_t done, int64_t total)>;
 
 SweepResult RunSweep(std::span<const Problem> problems, const Target& target, const Progress& progress);
 
-/// What is known of problems, by their lines.
+/// The known outcomes of problems, by problem line.
 using SweepOutcomes = std::map<std::string, SweepOutcome>;
-/// Keeps an outcome; an error ends the sweep.
+/// Records an outcome. If it returns an error, the sweep ends.
 using SweepRecorder = std::function<std::optional<Error>(const SweepOutcome&)>;
 
 /// Runs only problems that are not in `known`; `record` gets each new outcome at once. Progress counts all
@@ -174,19 +176,19 @@ Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& ta
                              const SweepOutcomes& known, const SweepRecorder& record,
                              const Progress& progress);
 
-/// Runs problems one by one on a target. It remembers them, to find the earlier calls that a failure depends
-/// on. It minimises the failures that MinimisedChoice takes.
+/// Runs problems one by one on a target. Remembers the problems, to find the earlier calls that a failure
+/// depends on. Minimises the failures that MinimisedChoice chooses.
 class Sweeper {
  public:
   explicit Sweeper(const Target& target) : target_(target) {}
   /// `line`: the problem's line.
   SweepOutcome Run(const Problem& problem, const std::string& line);
-  /// Takes what is known of the next problem, instead of running it.
+  /// Uses a known outcome of the next problem, instead of running it.
   void Know(const SweepOutcome& outcome);
 
  private:
   const Target& target_;
-  std::vector<Problem> before_;  // the last ones that ran, in order
+  std::vector<Problem> before_;  // the last problems that ran, in order
   MinimisedChoice choice_;
 };
 

@@ -12,7 +12,7 @@
 
 namespace intact::verify {
 
-/// The problems that every ISA and mode gets; they name none.
+/// The problems that are run for each ISA and mode. They name no ISA and no mode.
 std::vector<Problem> GemmProblems(uint64_t seed);
 std::vector<Problem> ConvProblems(uint64_t seed);
 /// Small problems in which m, n and k, and a convolution's width and channels, take every size up to 64, so
@@ -48,8 +48,8 @@ class TypeCycle {
  public:
   TypeCycle();
   void Set(intact_type a, intact_type c, Problem* problem);
-  /// Adds a residual. `in_place` and `pad`: it is in place only if its elements have the output's size, and
-  /// has no pad then.
+  /// Adds a residual. With `in_place`, the residual is in place if its elements have the output's size; then
+  /// `pad` is ignored.
   void SetResidual(intact_type type, int64_t pad, bool in_place, Problem* problem);
 
  private:
@@ -57,8 +57,8 @@ class TypeCycle {
   Cycle<WeightKind> weight_kinds_;
 };
 
-/// Sets an activation range that ends at `range_max`, and moves the zero point into it. Ranges count from the
-/// least value of the type.
+/// Sets an activation range that ends at `range_max`, and moves the zero point into it. Ranges are
+/// distances from the type's minimum.
 void SetActivationRange(int32_t range_max, intact_range_check check, Problem* problem);
 
 }  // namespace intact::verify
