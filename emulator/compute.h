@@ -23,7 +23,7 @@ namespace intact::emulator {
 
 struct Operands {
   const Vector& first;        // the operand that vvvv encodes
-  const Vector& second;       // the operand that rm encodes; of stores: reg
+  const Vector& second;       // the operand that rm encodes; for stores: that reg encodes
   const Vector& destination;  // its value before the instruction
   size_t bytes;               // the instruction's vector length
   uint8_t immediate;

@@ -22,7 +22,7 @@
 namespace intact::emulator {
 namespace {
 
-constexpr size_t kMostInstructions = 256;  // of a block
+constexpr size_t kMostInstructions = 256;  // in a block
 constexpr size_t kMostBlocks = 1 << 14;
 
 const uint8_t* CodeAt(uint64_t address) { return reinterpret_cast<const uint8_t*>(address); }
@@ -153,7 +153,7 @@ void Interpret(State* state) {
 }
 
 std::string BytesAt(uint64_t address) {
-  constexpr int kFirst = 6;  // of an unknown encoding
+  constexpr int kFirst = 6;  // bytes of an unknown encoding that are shown
   const std::optional<Instruction> in = emulator::Decode(CodeAt(address));
   const int count = in ? in->length : kFirst;
   std::string text;

@@ -35,7 +35,7 @@ struct State {
   bool must_stop = false;     // the CPU continues from `rip`
   bool has_returned = false;  // the interrupted function has returned
   uint64_t emulated = 0;      // instructions of the emulated extensions
-  std::string fault;          // of the first Fault(); "" if none
+  std::string fault;          // the text of the first Fault(); "" if there was none
 
   /// Records that the CPU would have refused an instruction.
   void Fault(std::string_view instruction, std::string_view why);

@@ -47,9 +47,9 @@ class VectorState {
  private:
   struct Component {
     int bit;        // in XSTATE_BV
-    size_t offset;  // of its first register's part
-    size_t bytes;   // of one register's part
-    size_t count;   // of registers
+    size_t offset;  // offset of the first register's part
+    size_t bytes;   // size of one register's part
+    size_t count;   // number of registers
   };
   VectorState(uint8_t* area, bool has_avx512) : area_(area), has_avx512_(has_avx512) {}
 

@@ -25,7 +25,7 @@ using jit::Tile;
 using jit::Vec;
 
 constexpr core::Isa kIsa = core::Isa::kAmxInt8;
-constexpr int kOperandTiles = 2;  // of A and of B each; a third operand replaces the first, and so on
+constexpr int kOperandTiles = 2;  // tiles of A, and of B; a third operand replaces the first, and so on
 
 // Numbers of tiles.
 constexpr int SumTile(int row_tiles, int row, int panel) {
@@ -91,7 +91,7 @@ class RowStore {
   jit::Emitter& emitter_;
   Epilogue epilogue_;
   int panels_;
-  int offset_;  // of the AmxStoreArgs from the argument register
+  int offset_;  // offset of the AmxStoreArgs from the argument register
   Gp sums_, c_;
   std::vector<Vec> row_;
 };
@@ -273,7 +273,7 @@ class AmxKernel {
   RowStore store_;
 
   Gp a_stride_, b_stride_, prefetch_;
-  std::vector<Gp> a_, b_;    // of each row tile and panel
+  std::vector<Gp> a_, b_;    // pointers for each row tile, and for each panel
   std::vector<Tile> tiles_;  // SumTile(), ATile(), BTile()
 };
 

@@ -70,7 +70,7 @@ struct AmxKernelArgs {
   int64_t b_panel_stride_bytes = 0;
   int64_t seed_stride_bytes = 0;                         // 0: one row for all rows of a tile
   std::array<const int32_t*, kMaxBlockTiles> seed = {};  // a seed for each row tile
-  // The destination of each row tile's sums, [rows][panels·16]; may be equal to its `seed`. Row tiles are
+  // The destination of each row tile's sums, [rows][panels·16]; may be the tile's `seed`. Row tiles are
   // stored in order, so the destination of a tile may overlap the last rows of the previous tile.
   std::array<int32_t*, kMaxBlockTiles> sums = {};
   AmxStoreArgs store;  // the previous block, with the same number of panels; stored before `sums` are written

@@ -335,7 +335,7 @@ class DepthwiseKernel {
   // A register that rows, or columns, without their own share.
   struct Other {
     Gp offset;
-    int number = 0;  // of the row or column in it; 0: none
+    int number = 0;  // the number of the row or column in it; 0: none
   };
   Other other_row_, other_column_;
   Gp tap_, taps_, groups_, weights_;            // if spec_.loops

@@ -62,7 +62,7 @@ using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
 struct DepthwiseKernelSpec {
   core::Isa isa = core::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kWide;  // or kVnni, kMaddubs
-  FilterPattern taps;                      // for pixels() pixels; has one tap if the kernel loops
+  FilterPattern taps;                      // the taps of pixels() pixels; one tap if the kernel loops
   bool loops = false;
   EpilogueSpec epilogue;  // has_b_zero_points is false: weights contain their zero points
 

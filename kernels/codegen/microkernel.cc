@@ -68,7 +68,7 @@ class Microkernel {
   }
   // Quads in the main loop: a group's, if the variant sums groups.
   int unroll() const { return std::max(kUnroll, dot_->group_quads()); }
-  int a_bytes() const { return jit::ActivationQuadBytes(spec_.dot); }  // of a row's quad
+  int a_bytes() const { return jit::ActivationQuadBytes(spec_.dot); }  // bytes of a row's quad
   int panels() const { return (spec_.nr() + kPanelColumns - 1) / kPanelColumns; }
 
   // Sets of accumulators, enough to hide the latency of dot products.
@@ -545,7 +545,7 @@ class Microkernel {
 
   std::vector<Gp> rows_;
   Gp offset_, end_, taps_, b_, panel_stride_, panel_stride3_, prefetch_, vector_step_;
-  Gp counts_, windows_;             // of a scheduled strip
+  Gp counts_, windows_;             // counts and windows of a scheduled strip
   std::vector<Gp> pixels_;          // offsets of pixels after the first, as registers allow
   Gp pixel_offsets_, other_pixel_;  // for pixels without a register: the table of offsets, and one of them
   int chains_ = 1;

@@ -25,7 +25,7 @@ namespace x86 = asmjit::x86;
 using jit::Gp;
 using jit::Vec;
 
-constexpr int kVectors = 4;            // of int32, packed into one vector of bytes
+constexpr int kVectors = 4;            // vectors of int32 that are packed into one vector of bytes
 constexpr int64_t kLargestBlock = 64;  // numbers
 
 // To nearest even, as the floating-point environment is the default one.

@@ -118,7 +118,7 @@ class TileEpilogue {
   }
 
   void StoreBytes() {
-    std::vector<Vec> fours;  // of columns; quarter q holds rows 4q to 4q + 3, four bytes each
+    std::vector<Vec> fours;  // four columns each; quarter q holds rows 4q to 4q + 3, four bytes each
     for (int first = 0; first < kTileColumns; first += 4) {
       std::vector<jit::Mem> columns;
       std::vector<Vec> packed;

@@ -301,13 +301,13 @@ class AmxEngine::Region {
   AmxBlocking blocking_;
   bool is_even_;  // all of A's rows are one stride apart and have a single tap
   bool streams_;
-  int32_t* slots_;  // for the sums of all blocks of the chunk, or of one
+  int32_t* slots_;  // scratch for the sums of all blocks of the chunk, or of one block
   uint8_t* edge_;   // a block of C, and one of the residual
   AmxSegment* segments_;
-  uint8_t* staged_;  // of A
+  uint8_t* staged_;  // staged rows of A
 
   int64_t chunk_begin_ = 0, chunk_end_ = 0;
-  int64_t row_ = 0, rows_ = 0;  // of the block
+  int64_t row_ = 0, rows_ = 0;  // first row and number of rows of the block
   int64_t row_tiles_ = 0;
   std::array<RowTile, kMaxBlockTiles> tiles_;
   AmxSegment* segments_end_ = nullptr;

@@ -17,7 +17,7 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int64_t kVectors = 4;  // of int32 in a vector of channels
+constexpr int64_t kVectors = 4;  // vectors of int32 in a vector of channels
 
 // The kernel's epilogue needs no zero points of weights: they are subtracted from the weights.
 EpilogueSpec KernelEpilogue(const KernelData& data) {
@@ -106,7 +106,7 @@ DepthwiseEngine::GroupWeights DepthwiseEngine::WeightsInOrder() const {
 
 bool DepthwiseEngine::IsFlatBetter() const {
   constexpr int64_t kMostPixels = 8;  // with more, a row has too few steps
-  constexpr double kUnaligned = 1.1;  // of pixels that are not whole vectors
+  constexpr double kUnaligned = 1.1;  // cost factor of pixels that are not whole vectors
   if (taps_.pixel_stride_bytes != data_.n || data_.n % v_ == 0) return false;
   if (spec_.epilogue.has_residual()) return false;  // too rare to support
   if (data_.n < v_) return true;
@@ -346,7 +346,7 @@ void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
 void DepthwiseEngine::RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept {
   constexpr int64_t kPixels = 8;
   constexpr int64_t kChannels = 64;
-  alignas(64) std::array<uint8_t, kPixels * kChannels * 4 * 2> scratch;  // of 4-byte elements, and a residual
+  alignas(64) std::array<uint8_t, kPixels * kChannels * 4 * 2> scratch;  // 4-byte elements, and a residual
   const int64_t start = by_channels_.starts[vector];
   const int64_t channels = std::min(data_.n - start, v_);
   for (int64_t pixel = 0; pixel < row.pixels; pixel += kPixels) {

@@ -131,7 +131,7 @@ struct GemmData : KernelData {
   Error SetSkippingCompensation();
 
   Access access;
-  std::vector<SkippingCompensation> skipping_compensation;  // for all taps, then each range of line_taps
+  std::vector<SkippingCompensation> skipping_compensation;  // all taps first, then each range of line_taps
 
   const int32_t* SkippingCompensationOf(const RunBuffers& buffers,
                                         const SkippingCompensation& skipping) const {

@@ -11,7 +11,7 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int kMaxRows = 16;  // of a tile
+constexpr int kMaxRows = 16;  // rows of a tile
 // The distance in bytes at which kernels prefetch their own weights when M is small, a line per quad. Zen 3's
 // hardware prefetchers do not keep up with few streams: measured there, 1.5 times as fast at 4×4096×4096, and
 // 1.02 times at 8 rows. Not with VNNI: it read memory at 0.9 of its bandwidth without.
@@ -88,7 +88,7 @@ class PanelEngine::TileCutter {
 // Tiles one below the other that one kernel runs.
 struct PanelEngine::Tiles {
   int64_t row_begin = 0;
-  int64_t rows = 0;  // of each tile
+  int64_t rows = 0;  // rows of each tile
   int64_t count = 0;
   bool begins_line = false, ends_line = false;
   const SkippingCompensation* compensation = nullptr;  // null: KernelData::compensation
@@ -295,7 +295,7 @@ int64_t PanelEngine::MaxTiles(int64_t columns) const {
 
 void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
                            uint8_t* scratch_tile) const noexcept {
-  std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // of two groups of tiles
+  std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // rows of two groups of tiles
   const int64_t max_tiles = MaxTiles(range.column_end - range.column_begin);
   // The next chunk is not fetched if kernels wait for their own weights, which it would delay; nor if L2 does
   // not hold both chunks, because it would evict the current one: at a depth of 11008 on Zen 5, 1.1 times as

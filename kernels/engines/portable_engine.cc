@@ -17,7 +17,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr int64_t kQuads = 16;                  // widened at a time
-constexpr size_t kVectors = kPanelColumns / 4;  // of int32 in a row of a panel
+constexpr size_t kVectors = kPanelColumns / 4;  // vectors of int32 in a row of a panel
 
 /// Values of a panel's columns.
 struct Row {

@@ -100,7 +100,7 @@ class ComparedLayer:
     clamped: int = 0
     own: Distance | None = None
     network: Distance | None = None
-    here: Distance | None = None  # from the exact variant's outputs to the stock engine's, for the layer by itself
+    here: Distance | None = None  # how far the stock engine is from the exact variant, for the layer by itself
     control: Distance | None = None
 
     @property

@@ -66,12 +66,12 @@ struct BoundAudit {
   bool premise_holds = false;
   ActivationBound bound;
   int64_t pairs_at_risk = 0;
-  std::optional<Witness> witness;  // of the first pair at risk
+  std::optional<Witness> witness;  // an input for the first pair at risk
   Verdict verdict = Verdict::kProven;
 };
 
 struct Audit {
-  std::optional<reference::ConvGeometry> conv;         // of a convolution; locates a witness' n and k
+  std::optional<reference::ConvGeometry> conv;         // set for a convolution; locates a witness' n and k
   intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // which depths are pairs in the fields below
   int64_t weight_pairs = 0;                            // pairs in all columns
   int64_t clamped_pairs = 0;                           // pair sums that clamp on the layer's activations

@@ -79,7 +79,7 @@ class Comparer {
 
   bool Parity() const { return result_.Parity(); }
 
-  // `accumulators`: the target's own, if they are known.
+  // `accumulators`: the target's accumulators, if known.
   Comparison Run(Answer::Accumulators accumulators, const Prejudice& prejudice) {
     CountSaturation();
     answer_.Learn(std::move(accumulators));
@@ -285,10 +285,10 @@ class Comparer {
   const Oracle& oracle_;
   Answer answer_;
   const Model maddubs_;
-  const size_t size_;  // of an element
+  const size_t size_;  // bytes of an element
   const int64_t max_listed_;
   bool names_ = false;
-  std::map<int64_t, Explanation> explanations_;  // of outputs that differ
+  std::map<int64_t, Explanation> explanations_;  // explanations of outputs that differ
   std::vector<Comparison::Part> its_outputs_;    // their number for each arithmetic, most first
   std::optional<GemmSuspects> gemm_suspects_;
   std::optional<ConvSuspects> conv_suspects_;

@@ -86,7 +86,7 @@ struct Naming {
 inline constexpr size_t kMaxReproducedBy = 128;
 
 struct Comparison {
-  std::optional<reference::ConvGeometry> conv;  // of a convolution: defines m, n and k
+  std::optional<reference::ConvGeometry> conv;  // set for a convolution; defines m, n and k
   int64_t item_rows = 0;                        // rows per item of a batch of GEMMs
   int64_t outputs = 0;
   int64_t differing = 0;

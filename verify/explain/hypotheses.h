@@ -68,7 +68,7 @@ class Answer {
   const Oracle& oracle_;
   const std::vector<uint8_t>& actual_;
   const std::vector<uint8_t>& expected_;
-  const size_t size_;  // of an element
+  const size_t size_;  // bytes of an element
   int64_t differing_ = 0;
   Accumulators accumulators_;
   mutable std::optional<Identity> identity_;

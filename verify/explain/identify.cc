@@ -280,7 +280,7 @@ class Search {
   }
 
  private:
-  using Group = std::vector<size_t>;  // of models that share their pairs
+  using Group = std::vector<size_t>;  // models that share their pairs
 
   static constexpr size_t kMaxFinalists = 16;
 
@@ -447,7 +447,7 @@ class Search {
   const std::vector<Rounding> roundings_;
   const Evidence evidence_;
   std::vector<Group> groups_;
-  std::vector<Mask> alive_;  // for each model: the roundings with which it reproduces all outputs
+  std::vector<Mask> alive_;  // per model: the roundings with which it reproduces all outputs
   Identity identity_;
 };
 

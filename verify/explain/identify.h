@@ -27,7 +27,7 @@ struct OperationKind {
   enum class Shape : uint8_t { kGemm, kConv, kDepthwise };
   Shape shape = Shape::kGemm;
   intact_type a_type = INTACT_U8, b_type = INTACT_S8, c_type = INTACT_S32;
-  bool transposed = false;  // of convolutions; the sums are like those of other convolutions
+  bool transposed = false;  // a transposed convolution; its sums are like other convolutions' sums
   bool operator==(const OperationKind&) const = default;
 };
 OperationKind KindOf(const Oracle& oracle);

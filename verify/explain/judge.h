@@ -34,7 +34,7 @@ using Arithmetics = std::span<const reference::Arithmetic>;
 ///
 ///   "exact"  In exact mode and with VNNI every output must equal the exact reference. If pairs saturate,
 ///            every output must equal the maddubs model, so all differences are int16 saturation. If a
-///            saturating problem names no ISA, either is accepted. The claim of our own kernels.
+///            saturating problem names no ISA, either is accepted. Our own kernels have this claim.
 ///   "any"    Every difference from the exact reference must have a cause.
 ///   other    Every output must be what the claimed arithmetic predicts.
 ///

@@ -2,9 +2,9 @@
 // [range_min, LargestActivation()]. Weights w are in [−wmax, wmax]. A u8×s8 instruction multiplies d by w. u8
 // weights are stored as w + 128.
 //
-// For a convolution, "rows of A" are the input's pixels. A fill that sets whole rows of A sets whole patches
-// of a convolution. A patch is all inputs of one output pixel. Patches that share a pixel with an earlier
-// patch are skipped. Pairs of weights are adjacent channels of a tap.
+// For a convolution, "rows of A" are the input's pixels. If a fill sets whole rows of A, it sets whole
+// patches of a convolution's input. A patch is all inputs of one output pixel. Patches that share a pixel
+// with an earlier patch are skipped. Pairs of weights are adjacent channels of a tap.
 //
 // The fill `bound` drives int16 sums to their limits. With activations up to L, the positive weights of an
 // int16 lane may sum to 32767/L, the negative weights to −32768/L: the lane's capacity, ±128 for L = 255. The

@@ -24,7 +24,7 @@ namespace intact::verify {
 namespace {
 
 constexpr int64_t kMaxDimension = int64_t{1} << 24;
-constexpr int64_t kMaxExtent = int64_t{1} << 16;  // of a kernel, and of all that is measured in pixels
+constexpr int64_t kMaxExtent = int64_t{1} << 16;  // limit of kernel, stride, dilation, pad and batch
 
 template <class E>
 struct Name {

@@ -106,8 +106,8 @@ struct Problem : RunSettings {
   intact_type b_type = INTACT_S8;
   intact_type c_type = INTACT_S32;
   intact_mode mode = INTACT_EXACT;
-  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // of a convolution in saturating mode
-  int64_t m = 1, n = 1, k = 1;                         // of a GEMM; m or batch may be 0: an empty run
+  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // only for convolutions in saturating mode
+  int64_t m = 1, n = 1, k = 1;                         // only for GEMMs; m or batch may be 0: an empty run
   std::optional<reference::ConvGeometry> conv;         // set for a convolution; m, n, k are then 1
   int64_t batch = 1;                                   // GEMMs only
   bool runtime_b = false;

@@ -11,9 +11,9 @@ namespace {
 
 using reference::ConvGeometry;
 
-constexpr int64_t kMaxElements = int64_t{1} << 28;      // of one tensor
+constexpr int64_t kMaxElements = int64_t{1} << 28;      // elements of one tensor
 constexpr int64_t kMaxMultiplyAdds = int64_t{1} << 40;  // minutes of scalar reference
-constexpr int64_t kMaxBytes = int64_t{1} << 33;         // of all tensors
+constexpr int64_t kMaxBytes = int64_t{1} << 33;         // bytes of all tensors
 
 // Bytes per element of a tensor, per row or column, and per group.
 constexpr int64_t kElementBytes = 32;

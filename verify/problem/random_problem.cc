@@ -15,8 +15,8 @@ namespace {
 using reference::Axis;
 using reference::ConvGeometry;
 
-constexpr int64_t kMostProducts = int64_t{1} << 20;  // for most problems
-constexpr int64_t kMostOfLarge = int64_t{1} << 24;   // for one in 64
+constexpr int64_t kMostProducts = int64_t{1} << 20;  // products of most problems
+constexpr int64_t kMostOfLarge = int64_t{1} << 24;   // products of one problem in 64
 constexpr int64_t kMostDepth = 8192;                 // sums of this depth stay in int32 for all operands
 constexpr std::array<int64_t, 4> kDepths = {4, 64, 16, 128};  // depths that kernels take at a time
 

@@ -350,7 +350,7 @@ static unsigned FloatControl(void) {
 constexpr std::string_view kValue = R"(
 static double Value({} output) {{ return (double)output; }}
 )";
-// The same for half floats: {0} bits of the fraction, {1} the bits of an infinity, {2} the exponent of the
+// Code for half floats: {0} bits of the fraction, {1} the bits of an infinity, {2} the exponent of the
 // least normal number, in excess of a float's.
 constexpr std::string_view kValueOfHalf = R"(
 static double Value(uint16_t half) {{
