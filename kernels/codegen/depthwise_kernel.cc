@@ -221,7 +221,7 @@ class DepthwiseKernel {
     code().jnz(loop);
   }
 
-  // The columns are those of the first tap. All other taps have the same distances between pixels.
+  // The columns are the columns of the first tap. All other taps have the same distances between pixels.
   void GroupOfPixel(int pixel) {
     std::vector<Vec> taps;
     for (int i = 0; i < group_taps_; ++i) {
@@ -286,7 +286,7 @@ class DepthwiseKernel {
     return pair;
   }
 
-  // Places 0 to column_count() − 1 are row 0, so their offsets are those of the columns.
+  // Places 0 to column_count() − 1 are row 0, so their offsets are the columns' offsets.
   Mem PlaceOffset(const Gp& places, int place) const {
     return x86::ptr(places, place * static_cast<int>(sizeof(int64_t)));
   }

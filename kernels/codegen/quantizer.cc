@@ -31,7 +31,7 @@ constexpr int64_t kLargestBlock = 64;  // numbers
 // To nearest even, as the floating-point environment is the default one.
 int32_t Round(float value) noexcept { return _mm_cvtss_si32(_mm_set_ss(value)); }
 
-// The value of a half float. The exponent of a float16 is 112 less than that of a float. The product is
+// The value of a half float. The exponent of a float16 is 112 less than a float's exponent. The product is
 // exact, also for subnormal numbers.
 float Widen(intact_type type, uint32_t half) noexcept {
   if (type == INTACT_BF16) return std::bit_cast<float>(half << 16);

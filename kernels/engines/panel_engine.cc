@@ -19,7 +19,7 @@ constexpr int64_t kOwnAhead = 1024;
 
 int Lanes(core::Isa isa) { return jit::VectorBytes(isa) / 4; }
 
-// The smallest range of taps that contains those of the next `rows` rows.
+// The smallest range of taps that contains the taps of the next `rows` rows.
 TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, const RowCursor& cursor,
                     int64_t rows) {
   auto line = static_cast<size_t>(cursor.line());

@@ -428,7 +428,7 @@ TEST(Judge, ASaturatingTargetMustSaturate) {
   const Result<Judgement> judgement = Judge(ExactTarget(), *problem);
   ASSERT_TRUE(judgement);
   EXPECT_TRUE(judgement->comparison.Parity());
-  EXPECT_THAT(judgement->failure, ::testing::HasSubstr("not what pairs clamped to int16 make"));
+  EXPECT_THAT(judgement->failure, ::testing::HasSubstr("the outputs with pairs clamped to int16"));
   Problem any = *problem;
   any.isa = INTACT_ISA_ANY;
   EXPECT_TRUE(Judge(ExactTarget(), any)->Passed());

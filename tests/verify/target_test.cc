@@ -395,7 +395,7 @@ TEST(Minimised, HasTheReasonOfWhatItIsMadeOf) {
         Kept{"truncation", "requantization, truncation"}, Kept{"maddubs", "int16 saturation, accumulator"},
         Kept{"swapped_pair", "(maddubs, depths 2 apart)"},
         Kept{"later_spill=acc16, widened every 8 pairs", "(acc16, widened every 9 pairs)"},
-        Kept{"half_away=maddubs", "all are those of exact; half away from zero"}}) {
+        Kept{"half_away=maddubs", "all are reproduced by: exact; half away from zero"}}) {
     const Result<std::unique_ptr<Target>> target = Faulty(kept.fault);
     ASSERT_TRUE(target) << target.error().message;
     const SweepResult sweep = RunSweep(SomeProblems(), **target, [](int64_t, int64_t) {});

@@ -87,7 +87,7 @@ struct Prediction {
 };
 
 // A cause of one output. The test returns the roundings under which the accumulator makes the output; if
-// there are several, the one that makes most outputs is chosen.
+// there are several, the rounding that makes most outputs is chosen.
 struct OutputHypothesis {
   std::string_view name;
   std::optional<Prediction> (*predict)(const Context&, const Observation&, int64_t output);

@@ -324,8 +324,8 @@ class Search {
     return outputs;
   }
 
-  // All outputs, unless the problem is large. Then a sample on which some hundred candidates can be tried:
-  // one half differs from the contract, if enough outputs do; the others are spread evenly.
+  // All outputs, unless the problem is large. Then a sample on which some hundred candidates can be tried.
+  // Half of the sample differs from the contract, if enough outputs differ; the other half is spread evenly.
   std::vector<int64_t> Sample() const {
     constexpr int64_t kProducts = 1 << 20, kFewest = 256;
     const int64_t depth = std::max<int64_t>(evidence_.predictor().operands()[0].k, 1);
@@ -341,9 +341,9 @@ class Search {
     return sample;
   }
 
-  // Drops candidates that the problem refutes. For a large problem all candidates are tried on a sample.
-  // Familiar ones are then tried on all outputs; so are the others if few are left, and the one that is about
-  // to be named. Candidates that were not tried on all outputs are dropped.
+  // Drops candidates that the problem refutes. For a large problem all candidates are tried on a sample. Then
+  // these are tried on all outputs: familiar candidates; all candidates if few are left; the candidate that
+  // is about to be named. Candidates that were not tried on all outputs are dropped.
   void Eliminate() {
     constexpr int kFamiliar = 2;
     constexpr int64_t kFew = 16;
@@ -397,8 +397,8 @@ class Search {
     return shows;
   }
 
-  // If no candidate reproduces all outputs: names the one that reproduces most, chosen from the best on a
-  // sample.
+  // If no candidate reproduces all outputs: of the best candidates on a sample, names the candidate that
+  // reproduces most outputs.
   void NameClosest() {
     std::vector<std::array<int64_t, kMaxRoundings>> misses(models_.size());
     Walk(

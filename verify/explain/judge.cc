@@ -47,7 +47,7 @@ void FailAsExact(const reference::Model& model, Judgement* judgement) {
   if (const Difference* other = FirstListed(comparison, Cause::kInt16Saturation, false)) {
     return FailBy(*other, judgement);
   }
-  judgement->failure = fmt::format("{} of {} outputs are not what pairs clamped to int16 make",
+  judgement->failure = fmt::format("{} of {} outputs differ from the outputs with pairs clamped to int16",
                                    comparison.off_maddubs, comparison.outputs);
   judgement->kind = {FailureKind::kSaturation};
 }
@@ -65,14 +65,14 @@ Result<std::vector<Arithmetic>> Promised(const std::string& claim, const core::L
   return Error{INTACT_INVALID_ARGUMENT, "the target " + CheckClaims(claim).value_or(claim)};
 }
 
-// Whether one of the promised arithmetics makes the output; without a promise, whether the output is exact.
+// Whether a promised arithmetic reproduces the output; without a promise, whether the output is exact.
 bool IsAsPromised(const Oracle& oracle, std::vector<Arithmetic> promised, const Bytes& output) {
   if (promised.empty()) promised.emplace_back();
   return std::ranges::any_of(
       promised, [&](const Arithmetic& arithmetic) { return oracle.Predict(arithmetic) == output; });
 }
 
-// Sets the failure of a target that claims nothing: an output without a cause. No failure if each has one.
+// Sets the failure of a target that claims nothing: an output without a cause. No failure if each output has one.
 void FailAsAny(Judgement* judgement) {
   const Comparison& comparison = judgement->comparison;
   if (comparison.Unexplained() == 0) return;
@@ -84,11 +84,11 @@ void FailAsAny(Judgement* judgement) {
   judgement->kind = {FailureKind::kOutput, std::string(ToString(Cause::kImplementationError))};
 }
 
-// The arithmetic that makes all outputs instead of the claimed one; "" if no known one does.
+// The arithmetic that reproduces all outputs instead of the claimed one; "" if no known arithmetic does.
 std::string Instead(const Comparison& comparison) {
   if (comparison.Parity()) return "all are exact";
   if (!comparison.naming || comparison.naming->reproduced_by.empty()) return {};
-  return "all are those of " + InWords(comparison.naming->reproduced_by.front());
+  return "all are reproduced by: " + InWords(comparison.naming->reproduced_by.front());
 }
 
 // Sets the failure of a target whose outputs are not what it claims.

@@ -24,8 +24,7 @@ bool PairingsAgree(const PairedShape& shape) {
   return !shape.is_conv || shape.taps == 1 || shape.group_inputs % 2 == 0;
 }
 
-// The operator that a row must list: that of products and convolutions between DequantizeLinear and
-// QuantizeLinear.
+// The operator that a row must list: a product or a convolution between DequantizeLinear and QuantizeLinear.
 std::string_view OperatorOf(const PairedShape& shape) {
   if (!shape.is_conv) return "MatMul";
   return shape.IsDepthwise() && shape.group_outputs == 1 ? "DepthwiseConv" : "Conv";

@@ -75,7 +75,7 @@ uint8_t HalfNormal(const Problem& p, int64_t start, support::Random& random) {
   return ToDistance(p, static_cast<double>(start) + std::fabs(random.Gauss()) * width);
 }
 
-// The activation of channel c of pixel m, one of `pixels`. `hot`: kOneHot's one channel.
+// The activation of channel c of pixel m; there are `pixels` pixels. `hot`: the one channel of kOneHot.
 uint8_t OneActivation(const Problem& p, int64_t pixels, int64_t m, int64_t c, int64_t hot,
                       support::Random& random) {
   const int64_t largest = p.LargestActivation();
@@ -123,8 +123,8 @@ std::vector<int64_t> QuantizedColumn(const Problem& p, Draw draw) {
   return column;
 }
 
-// A column of pairs. draw() makes a pair: it gets the first weight, and the second or nullptr. Pairs do not
-// cross a tap's end.
+// A column of pairs. draw(first, second) sets both weights of a pair; `second` is nullptr for a single
+// weight. Pairs do not cross a tap's end.
 template <class Draw>
 std::vector<int64_t> PairedColumn(const Problem& p, Draw draw) {
   const ConvGeometry shape = ShapeOf(p);
@@ -256,7 +256,7 @@ void AimPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, i
   SetPatch(shape, pixel, aimed, a);
 }
 
-// Overwrites whole patches, for fills that do so.
+// Overwrites a whole patch, for fills that set whole patches.
 void FillPatch(const Problem& p, int64_t number, const reference::Pixel& pixel, std::vector<uint8_t>* a) {
   const int32_t largest = p.LargestActivation();
   if (p.fill == Fill::kExtremes && number == 0) {  // with the first column, the largest sum
@@ -314,7 +314,7 @@ int64_t BiasAtTheEdge(support::Random& random) {
 
 void FillBiasS32(const Problem& p, std::span<const reference::Operands> groups,
                  reference::Linear* operation) {
-  // About the size of the sum itself for small depths, and of its deviation for large ones.
+  // About as large as the sum itself for small depths, and as its deviation for large depths.
   const int64_t reach = p.fill == Fill::kTies ? 20 : 4000;
   for (const reference::Operands& operands : groups) {
     for (int64_t n = 0; n < operands.n; ++n) {
@@ -337,7 +337,7 @@ void FillBiasF32(const Problem& p, reference::Linear* operation) {
   }
 }
 
-// The median of the positive row scales; 1 if rows have none.
+// The median of the positive row scales; 1 if rows have no positive scales.
 double TypicalRowScale(const reference::Linear& operation) {
   std::vector<float> scales;
   std::ranges::copy_if(operation.a_scales, std::back_inserter(scales), [](float s) { return s > 0.0f; });
@@ -385,8 +385,8 @@ void FillScales(const Problem& p, std::span<const reference::Operands> groups, r
   }
 }
 
-// Replaces the scales by fixed point near them, with bits below a float's. If every column has its own, one
-// shift in five is random and to the left, and its outputs clamp.
+// Replaces the scales by nearby fixed point with bits below a float's precision. If every column has its own
+// scale, one shift in five is random and to the left, and the column's outputs clamp.
 void FillFixedPoint(const Problem& p, reference::Linear* operation) {
   const bool is_up = p.fixed == FixedKind::kUp || p.fixed == FixedKind::kUpShift;
   operation->fixed_point = is_up ? INTACT_FIXED_POINT_HALF_UP : INTACT_FIXED_POINT_HALF_AWAY;
@@ -418,8 +418,8 @@ void FillTable(const Problem& p, reference::Linear* operation) {
   }
 }
 
-// Full range, uniform. With their scale they reach 20 to 60 from the zero point; for kTies, multiples of a
-// half.
+// Uniform residuals over the full range. Times their scale, they reach 20 to 60 from the zero point; for
+// kTies, they are multiples of a half.
 void FillResidual(const Problem& p, reference::Linear* operation) {
   support::Random scale_random(p.seed, kResidualStream, 0);
   const auto scale = static_cast<float>((20.0 + 40.0 * scale_random.Unit()) / 128.0);

@@ -109,9 +109,9 @@ Those NotReproduced(const Those& those, const std::vector<std::string>& cover,
   return left;
 }
 
-// Removes an arithmetic of `cover` that the others make needless, or replaces one by the least strange that
-// reproduces the same problems. False if there is nothing left to do. Each call leaves fewer or less strange
-// arithmetics.
+// Removes an arithmetic of `cover` that the others make needless, or replaces an arithmetic by the least
+// strange arithmetic that reproduces the same problems. False if there is nothing left to do. Each call
+// leaves fewer or less strange arithmetics.
 bool Simplify(const Those& those, std::vector<std::string>* cover) {
   for (size_t i = cover->size(); i-- > 0;) {
     const Those its_own = NotReproduced(those, *cover, i);

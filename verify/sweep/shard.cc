@@ -34,7 +34,7 @@ Result<int64_t> Variable(const char* name, const Environment& environment) {
   return *value;
 }
 
-/// Shard `index`, counted from 0, of `count`. `names`: the variables that say so, for the error.
+/// Shard `index`, counted from 0, of `count`. `names`: the variables with these values, for the error.
 Result<Shard> Checked(int64_t index, int64_t count, std::string_view names) {
   if (index < 0 || index >= count) {
     return Invalid(fmt::format("{}: there is no part {} of {}", names, index + 1, count));
@@ -42,8 +42,8 @@ Result<Shard> Checked(int64_t index, int64_t count, std::string_view names) {
   return Shard{index + 1, count};
 }
 
-/// A way to start many processes. It alone sets `variable`. `size`: MPI's variable for the number of
-/// processes. `shard` gets the number of shards if the user named it.
+/// A way to start many processes. No other way sets `variable`. `size`: MPI's variable for the number of
+/// processes. `shard`: its argument `count` is the number of shards, if the user gave it.
 struct Launcher {
   const char* variable;
   const char* size;
@@ -132,8 +132,8 @@ Result<Shard> ShardOfEnvironment(std::optional<int64_t> count, const Environment
   return Invalid(fmt::format("auto{}: {}", count ? fmt::format("/{}", *count) : "", shard.error().message));
 }
 
-/// About what a problem costs, in multiply-adds of the scalar reference: its own, the making and comparing of
-/// its elements, and its plan.
+/// The approximate cost of a problem, in multiply-adds of the scalar reference: of its products, of making
+/// and comparing its elements, and of its plan.
 int64_t Cost(const Problem& problem) {
   constexpr int64_t kPlan = 500'000, kElement = 64;
   if (!problem.conv) {

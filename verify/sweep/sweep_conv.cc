@@ -135,7 +135,7 @@ constexpr std::string_view kTransposed[] = {
     "in=9x5 c=7 o=8 kernel=4x4 stride=2x2 pad=0x7:15x1",
     "in=1 c=6 o=5 kernel=1 dilation=5 pad=4:0 outpad=4",
     "in=2x1 c=4 o=4 kernel=2x1 stride=2x1 dilation=1x6 pad=0x5:0x0 outpad=1x5 groups=4",
-    // Dilation, coprime with the stride, a factor and a multiple of it.
+    // A dilation that is coprime with the stride, divides the stride, or is a multiple of the stride.
     "in=5x6 c=8 o=12 kernel=3x3 stride=2x2 dilation=3x3 pad=2x2 outpad=1x2",
     "in=6x5 c=10 o=16 kernel=4x3 stride=4x2 dilation=2x4 pad=1x3:2x0",
     "in=4 c=3 o=5 kernel=5 stride=6 dilation=4 pad=3:5 outpad=3",
@@ -156,7 +156,7 @@ constexpr std::string_view kTransposed[] = {
     "in=14x14 c=96 o=80 kernel=3x3 stride=2x2 pad=1x1 outpad=1x1 batch=2",
 };
 
-// Channels below, at and above blocks and quads; coprime numbers of them.
+// Numbers of channels below, at and above blocks and quads. The two lists have coprime lengths.
 constexpr int64_t kInputChannels[] = {1, 2, 3, 4, 5, 15, 16, 17, 31, 47, 48, 49, 63, 64, 65};
 constexpr int64_t kOutputChannels[] = {1, 15, 16, 17, 24, 31, 33, 47, 48, 63, 64, 65, 97};
 constexpr std::string_view kSmallGeometries[] = {
@@ -166,7 +166,7 @@ constexpr std::string_view kSmallGeometries[] = {
     "in=3x3 c=1 o=1 kernel=2x2",
 };
 
-// One of each kind that has kernels of its own.
+// One convolution of each kind that has its own kernels.
 constexpr std::string_view kKinds[] = {
     "in=7x6 c=18 o=20 kernel=3x3 pad=1x1",
     "in=7x6 c=18 o=18 kernel=3x3 pad=1x1 groups=18",

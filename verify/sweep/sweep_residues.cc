@@ -21,7 +21,7 @@ int64_t Mixed(int64_t number, const std::array<int64_t, kBits>& rows) {
 }
 
 // Three sizes that each go through 1 to 64. Any two of them go through all pairs modulo 8, and the three
-// through all values modulo 4. No size modulo 16 decides the type of A: each value occurs with both types.
+// through all values modulo 4. Each size takes each value modulo 16 with both types of A.
 struct Sizes {
   int64_t m, n, k;
   std::string_view types;
