@@ -80,7 +80,7 @@ class Conv(Plan):
 
     def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
              threads: int = 0) -> Call:
-        """A run with these arrays that can be called many times. The arguments are those of run()."""
+        """A run with these arrays that can be called many times. The arguments are as in run()."""
         dims = self.spatial_dims
         a = self._input("a", a, self.a_dtype, dims + 2)
         if a.shape[-1] != self.input_channels:

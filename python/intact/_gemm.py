@@ -89,7 +89,7 @@ class Gemm(Plan):
 
     def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
              b: Any = None, b_scales: Any = None, b_zero_points: Any = None, threads: int = 0) -> Call:
-        """A run with these arrays that can be called many times. The arguments are those of run()."""
+        """A run with these arrays that can be called many times. The arguments are as in run()."""
         a = self._input("a", a, self.a_dtype, (2, 3))
         if a.shape[-1] != self.k:
             raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")

@@ -474,7 +474,7 @@ class _Reader:
 
     @staticmethod
     def _range(scope: Scope, a: str, a_type: str, padded: bool) -> tuple[int, int, str]:
-        """Bounds of the quantized activations. A convolution's include the padding, which is the zero point."""
+        """Bounds of the quantized activations. A convolution's bounds include the padding: the zero point."""
         low, high = TYPE_RANGES[a_type]
         node = scope.producer(a) if a else None
         for _ in range(16):

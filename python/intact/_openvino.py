@@ -105,7 +105,7 @@ class _Activations:
 
 
 class _Weights:
-    """The model's .bin, opened when it is first needed. Constants are views of it."""
+    """The model's .bin, opened when it is first needed. Constants are views of this file."""
 
     def __init__(self, path: Path):
         self.path = path

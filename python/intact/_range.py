@@ -530,7 +530,7 @@ class _Widener:
 
     @staticmethod
     def _drop(editor: _Editor, names: list[str]) -> None:
-        """Deletes those of these constants that nothing reads any more."""
+        """Deletes the given constants that no node reads any more."""
         editor.drop_unused(*names)
         graph = editor.proto.graph
         read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}

@@ -26,7 +26,7 @@ from ._repair_report import to_text as _repair_text
 from ._report import to_text as _audit_text
 from ._torch_graph import ExportedProgram, Translation, constants_of, translate, write_back
 
-_ENGINES = ("fbgemm", "onednn")  # PyTorch's; its engine x86 takes one of them, by the layer and the CPU
+_ENGINES = ("fbgemm", "onednn")  # engines of PyTorch; its engine x86 uses one of the two, by the layer and the CPU
 
 
 def _translated(module: Any, example_inputs: Any) -> Translation:

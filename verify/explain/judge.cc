@@ -72,7 +72,7 @@ bool IsAsPromised(const Oracle& oracle, std::vector<Arithmetic> promised, const 
       promised, [&](const Arithmetic& arithmetic) { return oracle.Predict(arithmetic) == output; });
 }
 
-// Sets the failure of a target that claims nothing: an output without a cause. No failure if each output has one.
+// Sets the failure of a target that claims nothing: an output without a cause, if there is one.
 void FailAsAny(Judgement* judgement) {
   const Comparison& comparison = judgement->comparison;
   if (comparison.Unexplained() == 0) return;
