@@ -530,7 +530,7 @@ class _Widener:
 
     @staticmethod
     def _drop(editor: _Editor, names: list[str]) -> None:
-        """Deletes the given constants that no node reads any more."""
+        """Deletes the given constants that are no longer read."""
         editor.drop_unused(*names)
         graph = editor.proto.graph
         read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
