@@ -293,7 +293,7 @@ _MICROSOFT = {"QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", 
               "QuickGelu", "Gelu", "FastGelu", "BiasGelu", "QuantizeLinear", "DequantizeLinear", "SkipLayerNormalization",
               "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization", "MultiHeadAttention"}
 _KEEPS_UNIFORM = {"Slice", "Expand", "Transpose", "Unsqueeze", "Squeeze", "Reshape", "Identity", "Cast", "Gather", "Split"}
-# Operators for which onnx infers no shapes: an operator with equal shapes for which it does, and the inputs to give it.
+# Operators for which onnx infers no shapes, with an operator that stands in for them: it has equal shapes and these inputs.
 _SHAPED_LIKE = {"QLinearAdd": ("Add", (0, 3)), "QLinearMul": ("Mul", (0, 3)), "QLinearSigmoid": ("Identity", (0,)),
                 "QLinearLeakyRelu": ("Identity", (0,)), "QLinearAveragePool": ("AveragePool", (0,)),
                 "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,))}

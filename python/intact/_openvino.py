@@ -505,7 +505,7 @@ def _parsed(path: Path) -> Any:
 
 
 def read_openvino(path: str | Path) -> QuantizedModel:
-    """The quantized layers of the IR whose .xml this is. Raises `Error` if it cannot be read."""
+    """The quantized layers of an OpenVINO IR. `path`: its .xml. Raises `Error` if it cannot be read."""
     path = Path(path)
     model = QuantizedModel(str(path), "openvino")
     try:

@@ -188,5 +188,5 @@ def _apart(right: list, other: list) -> float:
     """Decibels between two lists of arrays of numbers."""
     pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(right, other)]
     if any(a.shape != b.shape for a, b in pairs):
-        raise invalid("the float model's outputs have other shapes than the model's")
+        raise invalid("the outputs of the float model and of the model have different shapes")
     return decibels(sum(power(a) for a, _ in pairs), sum(float(np.square(distances(a, b)).sum()) for a, b in pairs))

@@ -38,23 +38,23 @@ _DEPTHWISE_ROW = 2500  # a pixel, if the number of channels is no multiple of 8:
 _U8_WEIGHT = 1.0  # a multiply-add of u8 weights, beyond one of s8 weights: 3.7 ps, 7.6 ps
 _U8_OUTPUT = 26  # an output with u8 weights, in addition: 125 ps, 178 ps
 _GATHERED = 26  # an element that a Gather in front and the Transposes around it move: 150 ps
-_GATHERED_PLANE = 700  # a plane of a channel that they move: 4 ns
-_GATHER = 500_000  # these operators, however little they move: 3 us
+_GATHERED_PLANE = 700  # a plane of a channel that these operators move: 4 ns
+_GATHER = 500_000  # these operators, in addition to what they move: 3 us
 MOST_DEPTH = 100.0  # percent of the model's multiply-adds that copied channels may add
-_OPEN_SIZE = 64  # taken for a size that the file leaves open; a tensor's first size counts as 1
-_MULTIPLES = (2, 4, 8, 16)  # numbers of channels are rounded up to these
+_OPEN_SIZE = 64  # assumed for a size that the file leaves open, except a tensor's first size, which counts as 1
+_MULTIPLES = (2, 4, 8, 16)  # numbers of channels are rounded up to multiples of these
 _MOST_TRIED = 48  # channels among which a group is searched, and groups of four that are tried for a channel
 _TRIES = 20
-_ROUNDS = 4  # rounds of the matching of the least change, each without the layers that were too noisy in the last
+_ROUNDS = 4  # rounds of the matching of the least change, each without the layers that were too noisy in the round before
 _PIECE = 1 << 22  # weights that are processed at once
 
 
 @dataclass
 class Means:
-    """The cost of each means for a layer; None: it does not apply or was not examined. `order_leaves`: unsafe pairs in the order
-    with the fewest unsafe layers. `copied_channels`: how many the layer's input needs. `depth`: what copied channels add to
-    the model's multiply-adds, in percent. `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of
-    the model's products, in percent."""
+    """The cost of each way to make a layer safe; None: it does not apply or was not examined. `order_leaves`: unsafe pairs in the
+    order with the fewest unsafe layers. `copied_channels`: how many the layer's input needs. `depth`: what copied channels add to
+    the model's multiply-adds, in percent. `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of the
+    model's products, in percent."""
 
     order_leaves: int | None = None
     copied_channels: int | None = None
@@ -102,7 +102,7 @@ class _Candidate:
     changes: dict[int, float] = field(default_factory=dict)
     pairs: dict[int, int] = field(default_factory=dict)
     left: set[int] = field(default_factory=set)  # layers that stay unsafe because shortening is too noisy
-    noise: float = 0.0  # of the layers whose weights are shortened
+    noise: float = 0.0  # noise of the layers whose weights are shortened
 
     @property
     def is_stored(self) -> bool:

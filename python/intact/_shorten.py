@@ -41,7 +41,7 @@ def _excess(one: np.ndarray, other: np.ndarray, high: int) -> np.ndarray:
 
 
 def _places(layer: QuantizedLayer, pairs: str) -> np.ndarray:
-    """The positions of each pair's weights in the flat weights: an array (pairs, 2). `pairs`: the pairing, as for slices()."""
+    """The positions of each pair's weights in the flat weights: an array (pairs, 2). `pairs`: a pairing, see slices()."""
     weights = layer.weights
     numbers = np.arange(1, weights.size + 1, dtype=np.int32 if weights.size < 1 << 31 else np.int64).reshape(weights.shape)
     found = []

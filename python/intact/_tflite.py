@@ -43,7 +43,7 @@ _OF_ALL = {"CONCATENATION", "PACK"}
 # Operators that keep the range but round. _PADS also add zeros.
 _COMPUTES = {"AVERAGE_POOL_2D", "RESIZE_BILINEAR", "PAD", "SPACE_TO_BATCH_ND", "MEAN", "QUANTIZE"}
 _PADS = {"PAD", "SPACE_TO_BATCH_ND"}
-# Bounds of activations; numbers of fused activations; and the field of an operator's options that has this number.
+# Bounds of activations; fused activations by number; and the field of an operator's options that holds this number.
 _ACTIVATIONS = {"RELU": (0.0, math.inf), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "TANH": (-1.0, 1.0),
                 "LOGISTIC": (0.0, 1.0), "SOFTMAX": (0.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
 _FUSED = {1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH"}
@@ -348,7 +348,7 @@ class _Reader:
             if source is not None and graph.code(source)[0] == "DEQUANTIZE":
                 inner = graph.tensor(graph.input(source, 0))
                 if inner is not None and inner.a_type and inner.is_constant:
-                    self.model.pass_over(f"{op}: its weights are dequantized first: it runs in float", is_harmless=True)
+                    self.model.pass_over(f"{op}: its weights are dequantized first, so the operator runs in float", is_harmless=True)
             elif a.a_type:
                 self.model.pass_over(f"{op}: int8 activations and other weights")
         elif b.is_sparse:
