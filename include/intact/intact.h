@@ -44,11 +44,11 @@
  *
  * ## Structs
  * A struct that a call takes by pointer begins with its own size. Initialize it with the matching *_INIT
- * macro. These structs grow only at their end, and any size from the struct's first size to 4096 bytes is
- * accepted. So a program and a library of different versions work together:
+ * macro. These structs grow only at their end, and any size from the size of the struct's first version to
+ * 4096 bytes is accepted. So a program and a library of different versions work together:
  *   - a field that the caller's struct does not have takes its default;
- *   - in a struct that is longer than the library's, the bytes beyond the library's fields must be zero, so
- *     that an older library never ignores a request of a newer program;
+ *   - in a struct that is longer than the library's struct, the bytes beyond the library's fields must be
+ *     zero, so that an older library never ignores a request of a newer program;
  *   - a struct that the library fills is filled to its end, with zeros beyond the library's fields.
  *
  * The elements of an array (panel certificates, failing pairs) have no size field and never change.
@@ -231,8 +231,8 @@ typedef struct intact_linear_desc {
   float clamp_min;     /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
   float clamp_max;     /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
   int32_t a_min;       /**< smallest activation; a_min and a_max both 0: the whole range of a_type */
-  int32_t a_max;       /**< largest activation. A smaller a_max, for s8 too, makes exact kernels without VNNI
-                            faster. The certificate then reports fewer failing pairs. */
+  int32_t a_max; /**< largest activation. A smaller a_max makes exact kernels without VNNI faster, with s8
+                            activations too. The certificate then reports fewer failing pairs. */
   int32_t range_check; /**< an intact_range_check, for a_min and a_max */
   /** The type of a tensor of C's shape that every run adds to f: INTACT_U8, INTACT_S8 or INTACT_F32.
    * INTACT_TYPE_NONE: no residual. Not with s32 output. */
@@ -423,7 +423,7 @@ typedef struct intact_tune_info {
   double model_microseconds; /**< median time of a run with `model_kernel`, timed in turns with it */
   int32_t candidates;        /**< number of candidates that were timed */
   int32_t reserved;          /**< 0 */
-  char kernel[120];          /**< the chosen candidate: the fastest, or `model_kernel` if hardly slower */
+  char kernel[120];          /**< the choice: the fastest, or `model_kernel` if that is hardly slower */
   char model_kernel[120];    /**< the cost model's choice */
 } intact_tune_info;
 
@@ -434,7 +434,7 @@ typedef struct intact_tune_info {
   }
 
 /** Which depths of an output a kernel without VNNI adds in int16, two at a time. For a GEMM both pairings are
- * the same: depths (k, k+1), k even. docs/peers.md says which engine uses which. */
+ * the same: depths (k, k+1), k even. docs/peers.md lists the pairing of each engine. */
 typedef enum intact_pairing {
   /** For a convolution: channels (c, c+1) of a tap, c even within the group; an odd last channel is alone. */
   INTACT_PAIRING_WITHIN_TAP = 0,
@@ -461,7 +461,7 @@ typedef struct intact_certificate {
   int64_t worst_column_failing_pairs; /**< failing pairs of that column */
   int64_t accumulator_min; /**< smallest y that activations in the range can make, bias_s32 included */
   /** Largest y. Both bounds are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of acc
-   * + bias_s32 before it wraps. If one of them is beyond int32, some y may be any int32. */
+   * + bias_s32 before it wraps. If a bound is beyond int32, some y may be any int32. */
   int64_t accumulator_max;
   int64_t panels; /**< ⌈n/16⌉ */
   /** The number of quads in the schedule of exact kernels without VNNI (for large m, or for usual_m), summed
@@ -524,10 +524,11 @@ INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const 
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                              intact_run_info* info);
 
-/** Times the kernels that can run `m` rows, on the plan's own weights and on at most 8192 rows. Kernels take
- * turns on the calling thread until `milliseconds` are spent (0 to 1000000), at least four runs each. Later
- * runs of `m` rows use the fastest kernel, or the cost model's choice if it is hardly slower. All kernels of
- * a plan compute the same bytes, so tuning changes no result; without tuning the cost model chooses.
+/** Times the kernels that can run `m` rows, on the plan's own weights; if `m` exceeds 8192, on 8192 rows.
+ * Kernels take turns on the calling thread until `milliseconds` are spent (0 to 1000000), at least four runs
+ * each. Later runs of `m` rows use the fastest kernel, or the cost model's choice if it is hardly slower. All
+ * kernels of a plan compute the same bytes, so tuning changes no result; without tuning the cost model
+ * chooses.
  *
  * The choice is saved with the plan. After loading, a CPU of the same vendor, family and model uses the
  * choice if it may run the kernel. Other CPUs ignore the choice and do not save it again. `info` may be NULL.
@@ -596,7 +597,7 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
 /** The most spatial dimensions that a convolution can have. */
 #define INTACT_MAX_SPATIAL 3
 
-/** In place of an extent of a convolution's input: the caller passes the extent to each run. */
+/** Used in place of an extent of a convolution's input: the caller passes the extent to each run. */
 #define INTACT_ANY_EXTENT (-1)
 
 /** A convolution with constant weights: channels-last, with any stride, dilation, padding and groups.

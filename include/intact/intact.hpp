@@ -244,8 +244,8 @@ class Gemm {
   }
 
   /// Computes `c` (m×n of the plan's c_type) from `a` (m×k of the plan's a_type or a_source_type; k×m with
-  /// options.a_transposed). `a` and `c` must not overlap. Errors: a view with another shape or element type
-  /// than the plan's, and the errors of intact_gemm_run().
+  /// options.a_transposed). `a` and `c` must not overlap. Errors: a view whose shape or element type does not
+  /// fit the plan, and the errors of intact_gemm_run().
   template <class A, class C>
   Error Run(MatrixView<const A> a, MatrixView<C> c, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
@@ -459,7 +459,7 @@ class Conv {
   }
 
   /// Computes `c` from `a`. Both have the plan's types and channels, and must not overlap. Errors: a view
-  /// with another shape or element type than the plan's, and the errors of intact_conv_run().
+  /// whose shape or element type does not fit the plan, and the errors of intact_conv_run().
   template <class A, class C>
   Error Run(const PixelView<const A>& a, const PixelView<C>& c, const RunOptions& options = {}) const {
     intact_conv_args args = INTACT_CONV_ARGS_INIT;

@@ -193,7 +193,7 @@ class _Graph:
             value = self.constant(layer.input(0), depth + 1) if shape is not None and shape.size <= _DEPTH else None
             if value is not None and shape is not None:
                 value = value.reshape(_shape(value, shape, layer))
-        if value is None or value.size <= 1 << 16:  # larger ones are used only once
+        if value is None or value.size <= 1 << 16:  # larger values are used only once
             self._constants[id(layer)] = value
         return value
 

@@ -47,8 +47,8 @@ class CheckedOutput:
 
 @dataclass
 class Check:
-    """`must_be_equal`: no floats are added in a new order, so the repaired model's outputs must equal the exact variant's.
-    `has_other_weights`: the exact variant has the full range of 8 bits, but the stored model has 7."""
+    """`must_be_equal`: no floats are added in a new order, so the repaired model's outputs must equal the outputs of the exact
+    variant. `has_other_weights`: the exact variant has the full range of 8 bits, but the stored model has 7."""
 
     runs: int
     where: str

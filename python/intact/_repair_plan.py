@@ -485,7 +485,7 @@ class Planner:
     # ----- what an axis's order makes safe ----------------------------------------------------------------------------
 
     def _reads_alone(self, i: int) -> bool:
-        """Whether the layer's weights can change without changing another layer's."""
+        """Whether the layer's weights can change without changing the weights of another layer."""
         keys = [None if one.layer.weights_node is None else weights_key(one.layer, self.axes.scope) for one in self.result.layers]
         return keys.count(keys[i]) == 1
 

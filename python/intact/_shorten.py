@@ -109,8 +109,8 @@ def unsafe_by_output(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarr
 
 
 def squares(layer: QuantizedLayer, weights: np.ndarray, halved: "np.ndarray | None" = None) -> np.ndarray:
-    """For each output, the sum of squared differences between other weights and the layer's, in stored steps. `halved`: outputs
-    for which a step of `weights` is twice as large."""
+    """For each output, the sum of squared differences between other weights and the layer's weights, in stored steps. `halved`:
+    outputs for which a step of `weights` is twice as large."""
     values = centered(weights).astype(np.int32)
     if halved is not None:
         values *= _along_outputs(layer, 1 + halved)

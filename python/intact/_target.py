@@ -1,4 +1,4 @@
-"""Runs the problems that python_target.so sends, in a Python class of the user's."""
+"""Runs the problems that python_target.so sends, in a Python class that the user wrote."""
 
 from __future__ import annotations
 

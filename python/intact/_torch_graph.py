@@ -141,7 +141,7 @@ class _Packed:
 
 
 class _Tracer(fx.Tracer):
-    """Traces into the user's modules, but not into PyTorch's."""
+    """Traces into the user's modules, but not into modules of PyTorch."""
 
     def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
         containers = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
