@@ -231,8 +231,9 @@ typedef struct intact_linear_desc {
   float clamp_min;     /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
   float clamp_max;     /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
   int32_t a_min;       /**< smallest activation; a_min and a_max both 0: the whole range of a_type */
-  int32_t a_max; /**< largest activation. A smaller a_max makes exact kernels without VNNI faster, with s8
-                            activations too. The certificate then reports fewer failing pairs. */
+  /** Largest activation. A smaller a_max makes exact kernels without VNNI faster, with s8 activations too. The
+   * certificate may then report fewer failing pairs. */
+  int32_t a_max;
   int32_t range_check; /**< an intact_range_check, for a_min and a_max */
   /** The type of a tensor of C's shape that every run adds to f: INTACT_U8, INTACT_S8 or INTACT_F32.
    * INTACT_TYPE_NONE: no residual. Not with s32 output. */
@@ -576,7 +577,7 @@ INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int6
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
 /** Writes the bytes of intact_gemm_save() to `data`, which has room for `*size` bytes, and sets `*size` to
- * their number. With `data` NULL, or with too little room, nothing is written to `data`. Thread-safe. Errors:
+ * the number of bytes. With `data` NULL, or with too little room, nothing is written to `data`. Thread-safe. Errors:
  * INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 
@@ -586,7 +587,7 @@ INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* 
  * holds a convolution; the message says which), and those of intact_gemm_create(); `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_load(const char* path, int32_t max_isa, intact_gemm** gemm);
 
-/** As intact_gemm_load(), from `size` bytes at `data`, aligned to 64 bytes, which must stay valid and
+/** As intact_gemm_load(), from `size` bytes at `data`, aligned to 64 bytes. These bytes must stay valid and
  * unchanged while the plan lives. Thread-safe. Errors: those of intact_gemm_load(). */
 INTACT_API intact_status intact_gemm_load_memory(const void* data, size_t size, int32_t max_isa,
                                                  intact_gemm** gemm);
@@ -821,8 +822,8 @@ INTACT_API intact_status intact_conv_save_memory(const intact_conv* conv, void* 
  * intact_gemm_load(), except that a GEMM's file is refused; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** conv);
 
-/** As intact_conv_load(), from `size` bytes at `data`, of any alignment, which are not needed afterwards.
- * Thread-safe. Errors: those of intact_conv_load(). */
+/** As intact_conv_load(), from `size` bytes at `data`, of any alignment. These bytes are not needed
+ * afterwards. Thread-safe. Errors: those of intact_conv_load(). */
 INTACT_API intact_status intact_conv_load_memory(const void* data, size_t size, int32_t max_isa,
                                                  intact_conv** conv);
 

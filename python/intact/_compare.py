@@ -93,7 +93,7 @@ class ComparedLayer:
     dynamic_input: Distance | None = None
     clipped: int = 0
     output_clipped: int = 0
-    ranges: list[tuple[float, float]] = field(default_factory=list)  # of each sample's input
+    ranges: list[tuple[float, float]] = field(default_factory=list)  # the range of each sample's input
     by: dict[str, float] = field(default_factory=dict)
     product_signal: float = 0.0  # power of the float product
     sums: int = 0

@@ -469,7 +469,7 @@ class _Widener:
         whole = np.rint(real / new)
         depth = layer.weights.size // layer.weights.shape[0 if layer.is_convolution else -1]
         most = np.maximum(2**31 - 1 - 255 * 128 * depth, np.abs(values.reshape(-1).astype(np.float64)) + 1)
-        if (np.abs(whole) > most).any():  # for such columns ONNX Runtime's tool chooses a larger scale
+        if (np.abs(whole) > most).any():  # ONNX Runtime's tool chooses larger scales for these columns
             is_kept = weights is not None and (weights.ratio != 1).any() and weights.keep(np.abs(whole) > most)
             return self._bias(layer, weights, tensor) if is_kept else "its bias would leave int32"
         if unit is not None:

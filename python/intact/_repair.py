@@ -640,7 +640,7 @@ def _gather_rest(editor: _Editor, after: Audit, done: Repair, plan: Planner) -> 
             continue
         is_changed = done.layers[i].is_gathered = True
         count = layer.weights.shape[-1]
-        work = plan.work.layers[i] // done.before.layers[i].layer.weights.shape[-1]  # of one channel
+        work = plan.work.layers[i] // done.before.layers[i].layer.weights.shape[-1]  # the work of one channel
         done.depth += plan.work.percent((len(source) - count) * work)
         done.copied_channels += len(source) - count
     editor.insert()
@@ -676,7 +676,7 @@ def _shorten_rest(editor: _Editor, after: Audit, done: Repair, _: Planner) -> tu
     noisy = {place(i) for change in changes for i in change.squares if any(noises[k] > done.max_noise for k in change.squares)}
     is_changed = False
     for change in changes:
-        # All weights of an operator have one type. If some will be stored as u8, so will the others, which makes them safe.
+        # All weights of an operator have one type. If some are stored as u8, all are, so all are safe.
         if any(noises[i] > done.max_noise for i in change.squares) or (
                 done.engines == ["onnxruntime"] and any(place(i) in noisy for i in change.squares)):
             continue

@@ -20,7 +20,7 @@ from ._report import NEAR, finite
 from ._run import distances, power, control_variant, decibels, emulated, exact_variant, float_session, inputs_of, session_of
 
 _RUNS = 3
-_SIZE = 16  # of random inputs, along dimensions that the model leaves open
+_SIZE = 16  # size of random inputs along dimensions that the model leaves open
 
 
 @dataclass

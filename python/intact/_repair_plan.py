@@ -33,7 +33,7 @@ _DEPTH_TAIL = 35  # an output whose depth is no multiple of 4: 200 ps on both
 _ROW_TAILS = ((16, 0), (8, 180), (4, 500), (1, 1500))  # a row of outputs, by a divisor of their number: 0.3 to 12 ns
 _NARROW_ROW = 1000  # a row of fewer than 16 outputs, in addition: 6 ns
 _DEPTHWISE = 9  # a multiply-add of a depthwise convolution: 67 ps, 32 ps
-_DEPTHWISE_TAIL = 7  # in addition, if the number of channels is no multiple of 16: 20 ps, 55 ps
+_DEPTHWISE_TAIL = 7  # this multiply-add, in addition, if the number of channels is no multiple of 16: 20 ps, 55 ps
 _DEPTHWISE_ROW = 2500  # a pixel, if the number of channels is no multiple of 8: 15 ns
 _U8_WEIGHT = 1.0  # a multiply-add of u8 weights, beyond one of s8 weights: 3.7 ps, 7.6 ps
 _U8_OUTPUT = 26  # an output with u8 weights, in addition: 125 ps, 178 ps
@@ -467,7 +467,7 @@ class Planner:
                 self.halvings[i] = half
         self.means = [self._means_as_stored(i) for i in range(len(result.layers))]
         self.noted: set[int] = set()
-        self.fixed: dict[int, float] = {}  # by layer, the squared change that no order can avoid
+        self.fixed: dict[int, float] = {}  # key: a layer; value: the squared change that no order can avoid
         self.orders: dict[Axis, np.ndarray] = {}  # the channel at each place
         self.copies: dict[Axis, np.ndarray] = {}
         self.gathers: dict[int, tuple[int, float] | None] = {}
@@ -691,7 +691,7 @@ class Planner:
             if (self.add_gathers and layer.is_convolution and layer.groups == 1 and layer.weights_node is not None
                     and not gather_obstacle(layer, self.axes.scope) and self._reads_alone(i)):
                 count = layer.weights.shape[-1]
-                time = self.work.gather_time(i, count + -count % 4)  # at least
+                time = self.work.gather_time(i, count + -count % 4)  # a lower bound
                 if not self._u8_helps(i) or time < self.work.u8_time(i):
                     length = len(own_order(layer, self._pairings(i), self.max_noise)[0])
                     time = self.work.gather_time(i, length)

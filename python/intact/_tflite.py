@@ -197,7 +197,7 @@ class _File:
             return None
         table = self.buffers[i]
         offset, size = table.number(1, "Q"), table.number(2, "Q")
-        if offset > 1:  # with 0 or 1 the bytes are in the table
+        if offset > 1:  # if it is 0 or 1, the bytes are in the table
             if offset + size > len(self.data):
                 raise invalid(f"buffer {i}: needs bytes {offset} to {offset + size} of a file that has {len(self.data)}")
             return np.frombuffer(self.data, np.uint8, size, offset)
@@ -248,7 +248,7 @@ class _Graph:
             tensor = self.tensor(i)
             if tensor is None or not tensor.a_type:
                 raise IndexError(f"tensor {i} is not quantized")
-            self._bounds[i] = (*TYPE_RANGES[tensor.a_type], "")  # for cycles
+            self._bounds[i] = (*TYPE_RANGES[tensor.a_type], "")  # ends the recursion in a cycle
             self._bounds[i] = self._computed(i, tensor, depth)
         return self._bounds[i]
 

@@ -81,7 +81,7 @@ def repair(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | 
     - `engines`: the engines in which no pair shall saturate, fbgemm or onednn; the same default as for `audit()`.
     - `options`: `bit_exact`, `keep_channels`, `max_depth`, `max_noise`, as for `intact.repair()`. Programs keep their numbers of
       channels. With `max_noise`, layers that no order makes safe get shortened weights. An output with its own scale may get
-      weights of 7 bits with twice the scale instead, which makes a noise of about 0.5. Weights that operators share are only
+      weights of 7 bits with twice the scale instead. The noise is then about 0.5. Weights that operators share are only
       shortened.
 
     Returns a repaired copy and a description of the repair. Layers that stay unsafe are not changed. Raises `Error`."""
