@@ -231,7 +231,7 @@ typedef struct intact_linear_desc {
   float clamp_min;     /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
   float clamp_max;     /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
   int32_t a_min;       /**< smallest activation; a_min and a_max both 0: the whole range of a_type */
-  /** Largest activation. A smaller a_max makes exact kernels without VNNI faster, with s8 activations too. The
+  /** Largest activation. A smaller a_max makes exact kernels without VNNI faster, for s8 as well. The
    * certificate may then report fewer failing pairs. */
   int32_t a_max;
   int32_t range_check; /**< an intact_range_check, for a_min and a_max */
@@ -577,8 +577,8 @@ INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int6
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
 /** Writes the bytes of intact_gemm_save() to `data`, which has room for `*size` bytes, and sets `*size` to
- * the number of bytes. With `data` NULL, or with too little room, nothing is written to `data`. Thread-safe. Errors:
- * INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
+ * the number of bytes. With `data` NULL, or with too little room, nothing is written to `data`. Thread-safe.
+ * Errors: INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,

@@ -287,7 +287,7 @@ _REDUCED = _SUMMED | {"ReduceMax", "ReduceMin"}
 _POOLS = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "QLinearAveragePool", "QLinearGlobalAveragePool"}
 _LAZY = {"DequantizeLinear", "QuantizeLinear", "Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze"}
 _PRODUCTS = {"MatMul", "MatMulInteger", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "Gemm", "QGemm"}
-_MOST_DIMS, _MOST_SEGMENTS = 64, 4096  # limits for a tensor that is followed; operators of a hostile graph may double both numbers
+_MOST_DIMS, _MOST_SEGMENTS = 64, 4096  # limits for a tensor that is followed; operators of a hostile graph may double both
 _MICROSOFT = {"QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearAveragePool", "QLinearGlobalAveragePool",
               "QLinearConcat", "QGemm", "QLinearConv", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM",
               "QuickGelu", "Gelu", "FastGelu", "BiasGelu", "QuantizeLinear", "DequantizeLinear", "SkipLayerNormalization",

@@ -348,7 +348,8 @@ class _Reader:
             if source is not None and graph.code(source)[0] == "DEQUANTIZE":
                 inner = graph.tensor(graph.input(source, 0))
                 if inner is not None and inner.a_type and inner.is_constant:
-                    self.model.pass_over(f"{op}: its weights are dequantized first, so the operator runs in float", is_harmless=True)
+                    self.model.pass_over(f"{op}: its weights are dequantized first, so the operator runs in float",
+                                         is_harmless=True)
             elif a.a_type:
                 self.model.pass_over(f"{op}: int8 activations and other weights")
         elif b.is_sparse:
