@@ -93,7 +93,7 @@ class ComparedLayer:
     dynamic_input: Distance | None = None
     clipped: int = 0
     output_clipped: int = 0
-    ranges: list[tuple[float, float]] = field(default_factory=list)  # of each sample's input
+    ranges: list[tuple[float, float]] = field(default_factory=list)  # the range of each sample's input
     by: dict[str, float] = field(default_factory=dict)
     product_signal: float = 0.0  # power of the float product
     sums: int = 0
@@ -591,7 +591,7 @@ class _Runs:
             mine = [output.real(own[0][name] if alone else values[output.name]) for output, name in zip(m.outputs, names)]
             pair = _choose(layer, mine, references)
             if pair is None:
-                layer.reason = layer.reason or "its output has another shape than the float node's"
+                layer.reason = layer.reason or "its output and the output of the float node have different shapes"
                 return
             chosen[i] = pair
         k, r = chosen[i]
