@@ -123,7 +123,7 @@ inline void* Advance(void* pointer, int64_t elements, int32_t type) {
   return static_cast<uint8_t*>(pointer) + elements * BytesOf(type);
 }
 
-/// One product of a run: C = A·B with m rows. Strides are explicit, also if the arguments have 0 (the default).
+/// One product of a run: C = A·B with m rows. Strides that the arguments leave to a default are filled in.
 struct Product {
   int64_t m, n, k;
   const void* a;
@@ -187,7 +187,7 @@ inline std::vector<Product> ProductsOf(const intact_gemm_desc& desc, const intac
 /// A value for each spatial dimension, outermost first.
 using Spatial = std::vector<int64_t>;
 
-/// A convolution of a run. All fields are explicit, also if the descriptor or the arguments have a default.
+/// A convolution of a run. Values that the arguments leave to a default are filled in.
 struct Convolution {
   bool transposed;
   int64_t batch, input_channels, output_channels, groups;

@@ -29,8 +29,8 @@ struct FixedPoint {
   int32_t shift = 0;                  // positive: to the left
 };
 
-/// How a sum becomes an output element. Functions take the sum as int64, because the oracle passes sums beyond
-/// int32 unchanged. All other callers pass sums within int32.
+/// How a sum becomes an output element. Functions take the sum as int64, because the oracle passes sums
+/// beyond int32 unchanged. All other callers pass sums within int32.
 struct Requantization {
   intact_type c_type = INTACT_S32;
   float scale = 1.0f;
@@ -44,7 +44,7 @@ struct Requantization {
   const uint8_t* lookup_table = nullptr;  // 256 elements of c_type, or none
 };
 
-/// The requantized sum of a fixed point: v in include/intact/intact.h. `y` is within int32.
+/// The value v of include/intact/intact.h: `y`, which is within int32, requantized by a fixed point.
 int64_t MultiplyFixed(int64_t y, const FixedPoint& fixed) noexcept;
 
 /// Applies the post-operations to `f`, which includes the bias. A NaN counts as −∞.

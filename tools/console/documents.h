@@ -12,9 +12,9 @@
 
 namespace intact::tools {
 
-/// Adds the option --document for the build: it prints the manual page of `app` (man) or the completions for a
-/// shell (bash, zsh, fish). Subcommands and options may be added later. The option itself appears neither in
-/// documents nor in --help.
+/// Adds the option --document for the build: it prints the manual page of `app` (man) or the completions for
+/// a shell (bash, zsh, fish). Subcommands and options may be added later. The option itself appears neither
+/// in documents nor in --help.
 void AddDocumentOption(CLI::App* app);
 
 }  // namespace intact::tools

@@ -53,9 +53,9 @@ class Target {
  public:
   virtual ~Target() = default;
   virtual std::string Name() const = 0;
-  /// The arithmetic that it claims: see intact_target::arithmetic.
+  /// The arithmetic that the target claims: see intact_target::arithmetic.
   virtual std::string Arithmetic() const { return "exact"; }
-  /// The intact_target_feature bits that it supports.
+  /// The intact_target_feature bits that the target supports.
   virtual uint64_t Features() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
   /// This target in a new process. nullptr if the target has no process of its own, or if the start failed.
   virtual std::unique_ptr<Target> Fresh() const { return nullptr; }
@@ -66,7 +66,8 @@ class Target {
   virtual Failure LastFailure() const { return {}; }
   /// The reason why callers must not run the target again; "" if they may.
   virtual std::string WhyGivenUp() const { return {}; }
-  /// What the target wrote to stdout and stderr in the last run that wrote anything, if its output is captured.
+  /// What the target wrote to stdout and stderr in the last run that wrote anything; "" if its output is not
+  /// captured.
   virtual std::string Printed() const { return {}; }
   /// Output bytes, dense rows of c_type: m×n for a GEMM, item after item;
   /// [batch][OD][OH][OW][output_channels] for a convolution. UNSUPPORTED if the machine or the target cannot
