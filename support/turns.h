@@ -17,8 +17,8 @@ using Measurement = std::function<double()>;
 inline constexpr int kMinTurns = 5;
 inline constexpr int kMaxTurns = 201;
 
-/// Calls each of `contenders` once per turn, in their order, until `budget` is spent, but for at least
-/// kMinTurns and at most kMaxTurns turns. Returns the figures of each contender, turn by turn.
+/// Calls each of `contenders` once per turn, in their order, until `budget` is spent: at least kMinTurns and
+/// at most kMaxTurns turns. Returns the figures of each contender, turn by turn.
 std::vector<std::vector<double>> TakeTurns(std::span<const Measurement> contenders,
                                            std::chrono::duration<double> budget);
 

@@ -28,10 +28,10 @@
 //   reduce_range[]   layer, and its audit (verify/explain/audit.h): verdict, max_activation, …; an object for
 //                    each remedy
 //   cost[]           what exactness costs or gains here, for each built-in layer (verify/studies/cost.h):
-//                    layer, m, n, k, threads, why_not_seven_bits (why activations or the zero point
-//                    leave [0, 127]; "" if they do not), certificate (full range: pairing, a_min, a_max, pairs, failing_pairs,
-//                    failing_share, worst_channel, worst_channel_failing_pairs, accumulator_min,
-//                    accumulator_max), timings[]: isa, mode, seven_bits (an activation range of [0, 127]),
+//                    layer, m, n, k, threads, why_not_seven_bits (why activations or the zero point leave
+//                    [0, 127]; "" if they do not), certificate (full range: pairing, a_min, a_max, pairs,
+//                    failing_pairs, failing_share, worst_channel, worst_channel_failing_pairs,
+//                    accumulator_min, accumulator_max), timings[]: isa, mode, seven_bits (an activation range of [0, 127]),
 //                    kernel, right (equal to its model; else not timed), microseconds (median), spread
 //                    (interquartile range over median), speed_up (times as fast as the saturating kernel of
 //                    that ISA; null if there is none), items_per_quad, groups_per_quad (of the plan's
