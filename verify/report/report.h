@@ -31,12 +31,12 @@
 //                    layer, m, n, k, threads, why_not_seven_bits (why activations or the zero point leave
 //                    [0, 127]; "" if they do not), certificate (full range: pairing, a_min, a_max, pairs,
 //                    failing_pairs, failing_share, worst_channel, worst_channel_failing_pairs,
-//                    accumulator_min, accumulator_max), timings[]: isa, mode, seven_bits (an activation range of [0, 127]),
-//                    kernel, right (equal to its model; else not timed), microseconds (median), spread
-//                    (interquartile range over median), speed_up (times as fast as the saturating kernel of
-//                    that ISA; null if there is none), items_per_quad, groups_per_quad (of the plan's
-//                    schedule for many rows; null without a schedule). `kernel` names the kernel for
-//                    many rows
+//                    accumulator_min, accumulator_max), timings[]: isa, mode, seven_bits (an activation
+//                    range of [0, 127]), kernel, right (equal to its model; else not timed), microseconds
+//                    (median), spread (interquartile range over median), speed_up (times as fast as the
+//                    saturating kernel of that ISA; null if there is none), items_per_quad, groups_per_quad
+//                    (of the plan's schedule for many rows; null without a schedule). `kernel` names the
+//                    kernel for many rows
 //   failures[]       problems that the sweep found wrong: problem (repro line: `intact verify replay
 //                    '<line>'`), reason, kind (equal for similar failures), minimised (a smaller line that
 //                    fails too, or ""), minimised_reason
