@@ -44,7 +44,7 @@ struct Requantization {
   const uint8_t* lookup_table = nullptr;  // 256 elements of c_type, or none
 };
 
-/// The value v of include/intact/intact.h: `y`, which is within int32, requantized by a fixed point.
+/// Multiplies y by a fixed point: the value v of include/intact/intact.h. `y` is within int32.
 int64_t MultiplyFixed(int64_t y, const FixedPoint& fixed) noexcept;
 
 /// Applies the post-operations to `f`, which includes the bias. A NaN counts as −∞.

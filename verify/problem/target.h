@@ -57,7 +57,8 @@ class Target {
   virtual std::string Arithmetic() const { return "exact"; }
   /// The intact_target_feature bits that the target supports.
   virtual uint64_t Features() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
-  /// This target in a new process. nullptr if the target has no process of its own, or if the start failed.
+  /// This target in a new process. nullptr if the start failed, or if the target needs no new process because
+  /// it keeps nothing between runs.
   virtual std::unique_ptr<Target> Fresh() const { return nullptr; }
   /// Fresh(), for calls that may not return: the time limit of the new target is a multiple of this target's
   /// slowest call, at most the deadline.

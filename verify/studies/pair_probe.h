@@ -28,7 +28,7 @@ struct ProbedPairs {
   std::string types;        // "u8s8s32"
   int64_t channels = 0;     // a group's input channels; 0: the operator is a GEMM
   int64_t depths = 0;
-  std::vector<std::pair<int64_t, int64_t>> clamping;  // ascending
+  std::vector<std::pair<int64_t, int64_t>> clamping;  // pairs of depths that clamp, ascending
   int64_t other_sums = 0;  // columns whose sum is neither exact nor clamped to int16
   Error error;             // why a run failed; UNSUPPORTED if the target does not run this operator
 };
