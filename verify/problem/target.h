@@ -21,33 +21,30 @@ namespace intact::verify {
 struct RunSettings {
   intact_isa isa = INTACT_ISA_ANY;  // exactly this ISA; ANY = the target's own choice
   int32_t threads = 1;
-  // Elements by which A's row stride exceeds k, a pixel's stride the input channels, or a column's stride m.
-  int64_t a_pad = 0;
-  int64_t c_pad = 0;    // the same for C, with n or the output channels
-  int64_t res_pad = 0;  // the same for the residual
-  // The residual is in C's memory. It has C's padding, c_pad, and elements of c_type's size.
+  // Unused elements between neighbours in memory.
+  int64_t a_pad = 0;    // between rows of A, or pixels of the input; if a_by_columns, between columns of A
+  int64_t c_pad = 0;    // between rows of C, or pixels of the output
+  int64_t res_pad = 0;  // between rows or pixels of the residual
+  // The residual is in C's memory: c_pad is its padding too, and its elements are as large as C's.
   bool in_place = false;
-  // How the plan is created and run: the run gives a convolution's extents; the caller provides the scratch
-  // memory; the plan was saved and loaded. None of it may change the output. Targets without these features
-  // ignore them.
-  bool open_extents = false;
-  bool own_scratch = false;
-  bool saved = false;
-  int64_t usual_m = 0;  // the expected rows of a GEMM's plan; 0: any
-  // The items of a batch are item_pad elements apart, or each has a pointer.
-  bool item_pointers = false;
-  int64_t item_pad = 0;
-  bool a_by_columns = false;  // A is K×M in memory
-  bool b_by_columns = false;  // B is N×K in memory
-  int64_t b_pad = 0;          // elements by which B's row stride exceeds n, or a column's stride k
+  // The next three fields must not change the output. Targets without these features ignore them.
+  bool open_extents = false;   // each run gives the convolution's extents
+  bool own_scratch = false;    // the caller provides the scratch memory
+  bool saved = false;          // the plan is saved and loaded before it runs
+  int64_t usual_m = 0;         // the expected rows of a GEMM's plan; 0: any
+  bool item_pointers = false;  // a run gets a pointer to each item of a batch, instead of a stride
+  int64_t item_pad = 0;        // unused elements between the items of a batch; 0 with item_pointers
+  bool a_by_columns = false;   // A is K×M in memory
+  bool b_by_columns = false;   // B is N×K in memory
+  int64_t b_pad = 0;           // unused elements between rows of B; if b_by_columns, between columns of B
 
   bool operator==(const RunSettings&) const = default;
 };
 
 struct RunOptions : RunSettings {
   std::string line;  // the problem line, for messages; "" if there is none
-  // Whether a target in its own process (isolated_target.h) runs again with its tensors in all places that
-  // are tried. If not, it runs in the usual place and in one other, which suffices for many problems.
+  // A target in its own process (isolated_target.h) repeats each run with its tensors in other places. true:
+  // in both of the other places; false: in one of them. One suffices for a sweep of many problems.
   bool in_all_places = false;
   Surroundings surroundings;
 };
@@ -56,20 +53,22 @@ class Target {
  public:
   virtual ~Target() = default;
   virtual std::string Name() const = 0;
-  /// The arithmetic that it claims: see intact_target::arithmetic.
+  /// The arithmetic that the target claims: see intact_target::arithmetic.
   virtual std::string Arithmetic() const { return "exact"; }
-  /// The intact_target_feature bits that it supports.
+  /// The intact_target_feature bits that the target supports.
   virtual uint64_t Features() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
-  /// This target in a new process; nullptr if it keeps nothing between runs.
+  /// This target in a new process. nullptr if the start failed, or if the target needs no new process because
+  /// it keeps nothing between runs.
   virtual std::unique_ptr<Target> Fresh() const { return nullptr; }
-  /// The same for calls that may not return. Their time limit is a multiple of this target's slowest call,
-  /// instead of the whole deadline.
+  /// Fresh(), for calls that may not return: the time limit of the new target is a multiple of this target's
+  /// slowest call, at most the deadline.
   virtual std::unique_ptr<Target> FreshForHangs() const { return Fresh(); }
-  /// The kind of its last run's error, if there was one.
+  /// The kind of the last run's error, if the run failed.
   virtual Failure LastFailure() const { return {}; }
-  /// Why it is not to be run any more; "" if it can be.
+  /// The reason why callers must not run the target again; "" if they may.
   virtual std::string WhyGivenUp() const { return {}; }
-  /// What it wrote to stdout and stderr in the last run that wrote anything, if its output is captured.
+  /// What the target wrote to stdout and stderr in the last run that wrote anything; "" if its output is not
+  /// captured.
   virtual std::string Printed() const { return {}; }
   /// Output bytes, dense rows of c_type: m×n for a GEMM, item after item;
   /// [batch][OD][OH][OW][output_channels] for a convolution. UNSUPPORTED if the machine or the target cannot
