@@ -1,6 +1,6 @@
 // What vector instructions compute. Each function computes a whole register of 64 bytes; the caller keeps
-// only the bytes of the instruction's vector length. Most functions are two 256-bit instructions of AVX2. If
-// an operation crosses 256 bits or is not in AVX2, a loop over elements computes it.
+// the bytes that belong to the instruction's vectors. Most functions are two 256-bit instructions of AVX2.
+// Functions that cross 256 bits, or that AVX2 has no instruction for, loop over elements.
 #ifndef INTACT_EMULATOR_COMPUTE_H_
 #define INTACT_EMULATOR_COMPUTE_H_
 
@@ -22,10 +22,10 @@ namespace intact::emulator {
 #define INTACT_AVX2 __attribute__((target("avx2")))
 
 struct Operands {
-  const Vector& first;        // the operand that vvvv encodes
-  const Vector& second;       // the operand that rm encodes; for stores: that reg encodes
-  const Vector& destination;  // its value before the instruction
-  size_t bytes;               // the instruction's vector length
+  const Vector& first;        // vvvv
+  const Vector& second;       // rm; reg for stores
+  const Vector& destination;  // the destination's value before the instruction
+  size_t bytes;               // size of the instruction's vectors
   uint8_t immediate;
 };
 
@@ -125,7 +125,7 @@ __attribute__((target("avx2,f16c"))) inline void WidenHalfFloats(const Operands&
   }
 }
 
-/// VCVTPS2PH. Rounds to nearest even, the only rounding that kernels use.
+/// VCVTPS2PH, rounding to nearest even: kernels use no other rounding.
 __attribute__((target("avx2,f16c"))) inline void NarrowToHalfFloats(const Operands& in, Vector* out) {
   *out = {};
   for (size_t half = 0; half < 2; ++half) {
@@ -135,8 +135,8 @@ __attribute__((target("avx2,f16c"))) inline void NarrowToHalfFloats(const Operan
   }
 }
 
-/// VPMOVDB and similar: narrows elements and writes them to the low part of the vector. With `kSaturates`,
-/// values are clamped to the limits of the narrow type, signed or unsigned; otherwise they are truncated.
+/// VPMOVDB and similar: narrows elements; the results fill the low part of the vector. With `kSaturates`,
+/// values are clamped to the limits of the narrow type, signed or unsigned; otherwise high bits are dropped.
 template <class From, class To, bool kSaturates>
 INTACT_AVX2 void Narrow(const Operands& in, Vector* out) {
   const auto from = Of<From>(in.second);
@@ -171,8 +171,8 @@ INTACT_AVX2 void Dot4(const Operands& in, Vector* out) {
   }
 }
 
-/// Copies whole 128-bit quarters. kChoose(quarter, immediate, count of quarters) returns the index of a
-/// quarter of both sources: the first source has the indices below the count, the second the others.
+/// Copies whole 128-bit quarters. kChoose(quarter, immediate, count of quarters) returns an index of a
+/// quarter; indices from the count on are in the second source.
 template <auto kChoose>
 void Quarters(const Operands& in, Vector* out) {
   const size_t count = in.bytes / 16;
@@ -190,7 +190,7 @@ inline size_t ShuffledQuarter(size_t quarter, size_t immediate, size_t count) {
   return quarter < count / 2 ? index : count + index;
 }
 
-/// VPERM2I128, which can also make a quarter zero.
+/// VPERM2I128. It can also set a quarter to zero.
 inline void Permute2x128(const Operands& in, Vector* out) {
   for (size_t i = 0; i < 2; ++i) {
     const unsigned control = unsigned{in.immediate} >> (4 * i);

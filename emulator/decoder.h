@@ -6,7 +6,8 @@
 //   EVEX    62 | ~R ~X ~B ~R' 0mmm | W ~vvvv 1 pp | z L'L b ~V' aaa  | opcode
 //
 // each followed by [mod reg rm] [scale index base] [disp8 or disp32] [immediate]. The decoder knows which of
-// these an opcode has, for the instructions in the tables of operations and for their neighbours.
+// these fields follow an opcode, for the instructions in the tables of operations and for related
+// instructions.
 #ifndef INTACT_EMULATOR_DECODER_H_
 #define INTACT_EMULATOR_DECODER_H_
 
@@ -17,8 +18,8 @@
 
 namespace intact::emulator {
 
-/// The instruction at `code`, not yet looked up in the tables of operations. Nothing if its encoding is not
-/// one of the above. Reads no byte beyond the instruction.
+/// The instruction at `code`, not yet looked up in the tables of operations. nullopt if the instruction has
+/// another encoding. Reads no byte beyond the instruction.
 std::optional<Instruction> Decode(const uint8_t* code);
 
 }  // namespace intact::emulator

@@ -25,7 +25,7 @@ namespace {
 std::atomic<uint64_t> emulated_count = 0;
 std::atomic<int64_t> configured_threads = 0;
 std::mutex mutex;                  // guards what follows
-int emulators = 0;                 // alive
+int emulators = 0;                 // objects that are alive
 std::string first_fault;           // not yet taken
 struct sigaction previous_action;  // written before our handler is installed, constant while it is
 
@@ -34,7 +34,7 @@ void Record(const std::string& fault) {
   if (first_fault.empty()) first_fault = fault;
 }
 
-/// Does what would have happened without the emulator.
+/// Handles the signal as without the emulator.
 void CallPrevious(int signal, siginfo_t* info, ucontext_t* context) {
   if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
     previous_action.sa_sigaction(signal, info, context);

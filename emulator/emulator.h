@@ -10,8 +10,8 @@
 //
 // Emulated: dot products of bytes, EVEX-encoded instructions and opmasks, as far as vector_operations.cc and
 // mask_operations.cc list them; LDTILECFG, STTILECFG, TILERELEASE, TILEZERO, TILELOADD, TILELOADDT1,
-// TILESTORED, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD. A CPU that has an instruction executes it itself, except
-// after an instruction that it refused.
+// TILESTORED, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD. The CPU executes every instruction that it has, except
+// between a SIGILL and the return of the function.
 #ifndef INTACT_EMULATOR_EMULATOR_H_
 #define INTACT_EMULATOR_EMULATOR_H_
 
@@ -23,12 +23,13 @@
 namespace intact::emulator {
 
 /// While an object lives, the process has the instructions above. Objects may nest, and many threads may use
-/// them; each thread has its own tiles, as on the CPU. A SIGILL of any other origin goes to the handler that
-/// was installed before.
+/// the instructions; each thread has its own tiles, as on the CPU. A SIGILL of any other origin goes to the
+/// handler that was installed before.
 ///
 /// If the CPU would raise #UD or #GP (say, for tiles whose shapes do not match), the thread continues, and
-/// TakeFault() describes the fault. An unknown instruction among those of AVX-512, on a CPU that lacks their
-/// registers, is a fault too. An instruction that the CPU does not know either ends the process.
+/// TakeFault() describes the fault. An instruction that the emulator does not know is a fault too, if
+/// registers that the CPU lacks hold values. Otherwise the CPU executes the instruction. If the CPU does not
+/// know it either, the process ends.
 class ScopedEmulator {
  public:
   ScopedEmulator();
@@ -36,11 +37,11 @@ class ScopedEmulator {
   ScopedEmulator(const ScopedEmulator&) = delete;
   ScopedEmulator& operator=(const ScopedEmulator&) = delete;
 
-  /// Instructions of the extensions above that the emulator executed so far, for all threads of this process.
+  /// How many instructions of the extensions above the emulator has executed, in all threads of this process.
   /// Other instructions between them do not count.
   static uint64_t Count();
 
-  /// Threads of this process whose tiles are configured now, including threads that have ended. A kernel
+  /// How many threads of this process have configured tiles now, including threads that have ended. A kernel
   /// releases its tiles before it returns.
   static int64_t ConfiguredThreads();
 

@@ -236,7 +236,7 @@ uint64_t TakeFromStack(State& state) {
 
 void Pop(State& state, const Instruction& in) { state.general[in.reg] = TakeFromStack(state); }
 
-/// Left to the CPU if there is no room for it.
+/// The CPU executes PUSH if the red zone has no room.
 void Push(State& state, const Instruction& in) {
   uint64_t& top = state.general[State::kStackPointer];
   if (top - sizeof(uint64_t) < state.stack_limit) {

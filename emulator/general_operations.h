@@ -1,8 +1,8 @@
 // Instructions of general registers, 32 and 64 bits wide, as they occur between vector instructions: moves,
 // LEA, arithmetic and logic, shifts by a constant, PUSH and POP, jumps, RET, prefetches and NOPs.
 //
-// The signal frame lies below RSP and the red zone of 128 bytes. PUSH may use the red zone; beyond it, PUSH
-// is left to the CPU. So are other operations whose destination is RSP.
+// The signal frame lies below RSP and the red zone of 128 bytes. PUSH may use the red zone. The CPU executes
+// PUSH beyond the red zone, and all other operations with RSP as their destination.
 #ifndef INTACT_EMULATOR_GENERAL_OPERATIONS_H_
 #define INTACT_EMULATOR_GENERAL_OPERATIONS_H_
 

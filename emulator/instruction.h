@@ -39,14 +39,14 @@ struct Instruction {
   bool has_byte_displacement = false;
   uint8_t base = State::kNoRegister;
   uint8_t index = State::kNoRegister;
-  uint8_t shift = 0;         // shift of the index
+  uint8_t shift = 0;         // log2 of the scale of the index
   int64_t displacement = 0;  // includes RIP if it is relative to RIP
   int64_t immediate = 0;     // sign-extended
 
   uint8_t length = 0;        // bytes
   uint64_t next = 0;         // address of the following instruction
   bool is_branch = false;    // executing it decides which instruction follows
-  bool is_emulated = false;  // whether it belongs to an extension that CPUs with AVX2 may lack
+  bool is_emulated = false;  // belongs to an extension that CPUs with AVX2 may lack
   const VectorOperation* operation = nullptr;
   void (*execute)(State&, const Instruction&) = nullptr;
 

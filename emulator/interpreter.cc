@@ -22,12 +22,12 @@
 namespace intact::emulator {
 namespace {
 
-constexpr size_t kMostInstructions = 256;  // in a block
+constexpr size_t kMostInstructions = 256;  // longest block
 constexpr size_t kMostBlocks = 1 << 14;
 
 const uint8_t* CodeAt(uint64_t address) { return reinterpret_cast<const uint8_t*>(address); }
 
-/// Nothing if the instruction is not known.
+/// nullopt if the instruction is not known.
 std::optional<Instruction> Find(uint64_t address) {
   std::optional<Instruction> in = emulator::Decode(CodeAt(address));
   if (!in) return std::nullopt;
@@ -57,7 +57,7 @@ struct Block {
   std::pmr::vector<uint8_t> bytes;
   uint64_t end = 0;       // address
   uint64_t emulated = 0;  // instructions of the emulated extensions
-  uint64_t call = 0;      // the last one that compared its bytes
+  uint64_t call = 0;      // the last call that compared the block's bytes
 
   Block(uint64_t address, allocator_type allocator) : instructions(allocator), bytes(allocator) {
     Decode(address);
@@ -76,7 +76,7 @@ struct Block {
     }
     bytes.assign(CodeAt(address), CodeAt(end));
   }
-  /// Reads a page only if all bytes before it are unchanged: only then does the code go on there.
+  /// Reads a page only if all bytes before it are unchanged. Otherwise the code may end before that page.
   bool IsStillAt(uint64_t address) const {
     constexpr size_t kPage = 4096;
     for (size_t i = 0; i < bytes.size();) {
@@ -121,7 +121,7 @@ Blocks& ThreadBlocks() {
   return *blocks;
 }
 
-/// While it lives, float operations round like those of the interrupted function.
+/// While an object lives, float operations round as in the interrupted function.
 class ScopedMxcsr {
  public:
   explicit ScopedMxcsr(State* state) : state_(state), saved_(_mm_getcsr()) { _mm_setcsr(state->mxcsr); }
@@ -153,7 +153,7 @@ void Interpret(State* state) {
 }
 
 std::string BytesAt(uint64_t address) {
-  constexpr int kFirst = 6;  // bytes of an unknown encoding that are shown
+  constexpr int kFirst = 6;  // bytes to show of an unknown encoding
   const std::optional<Instruction> in = emulator::Decode(CodeAt(address));
   const int count = in ? in->length : kFirst;
   std::string text;

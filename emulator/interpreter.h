@@ -14,11 +14,11 @@
 namespace intact::emulator {
 
 /// Executes instructions from state->rip on, until the function returns to its caller or an unknown
-/// instruction follows; rip is then the next address. An instruction that the CPU would refuse does nothing
-/// but set state->fault.
+/// instruction follows. Then state->rip is the address of the next instruction. An instruction that the CPU
+/// would refuse only sets state->fault.
 void Interpret(State* state);
 
-/// The bytes of the instruction at `address`, or the first ones if its length is not known: "62 f1 7c 48".
+/// The bytes of the instruction at `address`, or its first bytes if its length is not known: "62 f1 7c 48".
 std::string BytesAt(uint64_t address);
 
 }  // namespace intact::emulator

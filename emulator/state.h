@@ -3,7 +3,7 @@
 //   signal frame ──Load()──► State ──instructions──► State ──Store()──► signal frame
 //
 // The State has all registers of AVX-512. Registers that the CPU lacks begin as zero and are dropped at the
-// end. This loses nothing if they are zero again (HoldsMoreThan()), or after the function's return.
+// end. Nothing is lost if these registers are zero again (HoldsMoreThan()), or if the function has returned.
 #ifndef INTACT_EMULATOR_STATE_H_
 #define INTACT_EMULATOR_STATE_H_
 
@@ -22,7 +22,7 @@ namespace intact::emulator {
 
 struct State {
   static constexpr size_t kStackPointer = 4;
-  static constexpr size_t kNoRegister = 16;  // the base or index of an address that has none; reads as zero
+  static constexpr size_t kNoRegister = 16;  // a missing base or index of an address; reads as zero
 
   std::array<uint64_t, 17> general = {};  // in the order of their encoding
   uint64_t rip = 0;
@@ -34,13 +34,13 @@ struct State {
   uint64_t stack_limit = 0;   // the signal frame lies below this address
   bool must_stop = false;     // the CPU continues from `rip`
   bool has_returned = false;  // the interrupted function has returned
-  uint64_t emulated = 0;      // instructions of the emulated extensions
-  std::string fault;          // the text of the first Fault(); "" if there was none
+  uint64_t emulated = 0;      // number of executed instructions of the emulated extensions
+  std::string fault;          // text of the first Fault(); "" if there was none
 
   /// Records that the CPU would have refused an instruction.
   void Fault(std::string_view instruction, std::string_view why);
 
-  /// Nothing if the frame holds no vector registers.
+  /// The State of a signal frame; nullopt if the frame holds no vector registers.
   static std::optional<State> Load(ucontext_t* context);
   void Store(ucontext_t* context) const;
   /// Whether any register that the frame cannot store is not zero.

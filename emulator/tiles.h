@@ -16,8 +16,8 @@
 namespace intact::emulator {
 
 /// The tiles of one thread. An operation that the CPU would refuse does nothing, and returns why the CPU
-/// would raise #UD or #GP. Valid operations return "". `memory` holds the bytes that the instruction touches;
-/// no other byte is touched.
+/// would raise #UD or #GP. Valid operations return "". Operations access only the bytes of `memory` that the
+/// instruction accesses.
 class Tiles {
  public:
   std::string LoadConfig(const uint8_t* memory);

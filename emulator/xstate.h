@@ -1,8 +1,7 @@
-// The vector registers of an interrupted thread. The kernel saved them in the signal frame (XSAVE, standard
-// form), and restores them from the frame when the handler returns.
+// The vector registers of an interrupted thread. Linux saved them in the signal frame (XSAVE, standard form),
+// and restores them from the frame when the handler returns.
 //
-//   byte 0    legacy area; XMM0–15 from byte 160, 16 bytes each; from byte 464 the kernel's own words
-//             (magic1 …)
+//   byte 0    legacy area; XMM0–15 from byte 160, 16 bytes each; from byte 464 words of Linux (magic1 …)
 //   byte 512  header; its first 8 bytes are XSTATE_BV: a component whose bit is clear is in its initial state
 //             (zero), and its bytes in the area are ignored
 //   …         component 2  YMM_Hi128   16 bytes of each of YMM0–15
@@ -31,7 +30,7 @@ struct alignas(64) Vector {
 
 class VectorState {
  public:
-  /// Nothing if the frame holds no XSAVE area with the YMM registers.
+  /// The registers in a signal frame; nullopt if it holds no XSAVE area with the YMM registers.
   static std::optional<VectorState> Of(ucontext_t* context);
 
   /// Whether the frame has ZMM registers, registers 16 to 31 and masks.
@@ -40,13 +39,13 @@ class VectorState {
   /// Register `number`. Bytes that the frame does not have read as zero, and are dropped when written.
   Vector Read(int number) const;
   void Write(int number, const Vector& value);
-  /// Only if HasAvx512().
+  /// The two functions for masks may be called only if HasAvx512().
   uint64_t ReadMask(int number) const;
   void WriteMask(int number, uint64_t value);
 
  private:
   struct Component {
-    int bit;        // in XSTATE_BV
+    int bit;        // number of the component's bit in XSTATE_BV
     size_t offset;  // offset of the first register's part
     size_t bytes;   // size of one register's part
     size_t count;   // number of registers

@@ -86,8 +86,8 @@ struct DestroyPlan {
 template <class Api>
 using PlanOwner = std::unique_ptr<typename Api::Plan, DestroyPlan<Api>>;
 
-/// Keeps the plans of the last calls. A kernel is freed with its last plan, and generating it takes longer
-/// than all else.
+/// Keeps the plans of the last calls, because their kernels are freed with the last plan that uses them.
+/// Generating kernels takes longer than all other work of a call.
 template <class Api>
 void Retire(PlanOwner<Api> plan) {
   static std::array<PlanOwner<Api>, 64> kept;
@@ -95,12 +95,12 @@ void Retire(PlanOwner<Api> plan) {
   kept[next++ % kept.size()] = std::move(plan);
 }
 
-/// The arguments that not all calls have.
+/// Functions that change the optional arguments of a run.
 template <class Args>
 struct Others {
-  /// Sets them for a run.
+  /// Sets the optional arguments.
   std::function<void(Args*)> amend = [](Args*) {};
-  /// Makes one of them wrong. False if it changed none.
+  /// Makes one optional argument wrong. False if it changed no argument.
   std::function<bool(Args*)> spoil = [](Args*) { return false; };
 };
 
@@ -323,7 +323,7 @@ class Call {
   static int64_t RowsOfItem(const reference::Gemm& gemm) { return gemm.m; }
   static int64_t RowsOfItem(const reference::Conv& conv) { return OutputOf(conv).rows; }
 
-  // The outputs of the items, and the bytes between their rows.
+  // The outputs of all items, with the bytes between rows.
   std::vector<uint8_t> OutputBytes(const intact_gemm_args& args) const {
     std::vector<uint8_t> bytes;
     const int64_t step = args.c_batch_stride == 0 ? args.m * args.c_stride : args.c_batch_stride;

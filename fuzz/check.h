@@ -5,8 +5,8 @@
 //                                                   └────► run between guard pages ──► the reference's bytes
 //
 // A refused call must have no effect: no plan, an unchanged output. A call that was not corrupted may only be
-// refused for an int32 overflow or an ISA. Some plans are also saved and loaded, run in parts or in the
-// caller's scratch memory, asked for their certificates, or tuned.
+// refused for an int32 overflow or an ISA that is not available. Some plans are also saved and loaded, run in
+// parts or in the caller's scratch memory, asked for their certificates, or tuned.
 //
 // The first byte of a call chooses its features of later ABI versions: fuzz/features.h.
 //
@@ -22,7 +22,7 @@
 
 namespace intact::fuzz {
 
-/// Plants a fault in outputs, to test that it is found.
+/// Plants a fault in outputs, to test that the checks find it.
 using Tamper = std::function<void(std::vector<uint8_t>* output)>;
 
 /// "", or what is wrong with the library's answers to the call made from `bytes`.
@@ -47,7 +47,7 @@ std::string CheckSweepFile(std::span<const uint8_t> bytes);
 std::string CheckLayerFolder(std::span<const uint8_t> bytes);
 
 /// `bytes` as a problem's line. An accepted problem must parse again from its own line, and its tensors must
-/// not take more memory than verify::MemoryOf() says.
+/// not take more memory than verify::MemoryOf() predicts.
 std::string CheckProblem(std::span<const uint8_t> bytes);
 
 /// A fuzzer's finding: ends the process with `wrong` on stderr, unless it is "".

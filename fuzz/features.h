@@ -1,5 +1,5 @@
-// Features of calls that the ABI's first version does not have: activations that runs quantize or give values
-// for, outputs of half floats; for GEMMs also batches, runtime B and transposed A.
+// Features of calls that the ABI's first version does not have: activations that runs quantize, or whose zero
+// points and scales runs give; outputs of half floats; for GEMMs also batches, runtime B and transposed A.
 #ifndef INTACT_FUZZ_FEATURES_H_
 #define INTACT_FUZZ_FEATURES_H_
 
@@ -61,7 +61,7 @@ class FeatureRun {
   void ReadOptions(const Features& features, verify::RunOptions* options);
   /// Sets the arguments that RunGuarded() does not set or must not choose.
   void Amend(intact_gemm_args* args);
-  /// Makes one argument of features wrong. False if it changed none.
+  /// Makes one argument of a feature wrong. False if it changed no argument.
   bool Spoil(intact_gemm_args* args);
 
  private:
@@ -82,9 +82,9 @@ class FeatureRun {
   Layout b_;
   reference::Gemm& gemm_;
   std::optional<Items> a_items_, b_items_;  // unless RunGuarded() makes them
-  int64_t a_stride_ = 0;                    // of a_items_
+  int64_t a_stride_ = 0;                    // the argument a_stride for a_items_
   bool is_transposed_ = false;
-  // What spoilt arguments point to.
+  // Arrays that spoilt arguments point to.
   std::vector<const void*> pointers_;
   std::vector<int32_t> zero_points_;
   std::vector<float> scales_;

@@ -97,8 +97,8 @@ Layout LayoutOf(const intact_gemm_desc& desc) {
           desc.b_stride_n == 0 ? 1 : desc.b_stride_n};
 }
 
-// Creates a plan with `weights` or NULL. Returns nullptr if it is refused or should have been; `*wrong` says
-// what is wrong with that, if anything.
+// Creates a plan with `weights` or NULL. Returns nullptr if the library refuses the plan or should have
+// refused it. `*wrong` describes a wrong answer of the library, if there is one.
 PlanOwner<GemmApi> Create(Input* input, const intact_gemm_desc& desc, const intact_linear_desc& linear,
                           bool gives_weights, const std::vector<uint8_t>& weights, std::string* wrong) {
   const Versioned<intact_gemm_desc> given(desc, input);

@@ -28,7 +28,7 @@ class Input {
     return word;
   }
 
-  /// In [low, high], at most 65536 values.
+  /// A value in [low, high], a range of at most 65536 values.
   int64_t Integer(int64_t low, int64_t high) {
     const int64_t values = high - low + 1;
     const int64_t drawn = values <= 256 ? Byte() : Byte() << 8 | Byte();

@@ -25,7 +25,7 @@ struct Layout {
 /// Copies the elements, item after item and row after row. `memory` has Extent() elements of `element` bytes.
 std::vector<uint8_t> Dense(std::span<const uint8_t> memory, const Layout& layout, int64_t element);
 
-/// The distance of items, or of their pointers: `dense` elements, more, or less.
+/// Reads the distance between items: `dense` elements (no gap), more, or less.
 int64_t ReadStep(Input* input, int64_t dense, bool has_pointers);
 
 /// Items in guarded memory. A run gets them by a stride or by pointers.
@@ -33,8 +33,8 @@ class Items {
  public:
   static Result<Items> Make(std::span<const uint8_t> memory, const Layout& layout, int64_t element,
                             bool has_pointers);
-  /// Sets fields of intact_gemm_args. Leaves `*stride` if there are pointers: the library must not read it
-  /// then.
+  /// Sets fields of intact_gemm_args. With pointers, `*stride` keeps its value, which the library must not
+  /// read.
   void Give(const void** base, const void* const** items, int64_t* stride) const;
 
  private:

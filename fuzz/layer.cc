@@ -79,7 +79,7 @@ struct Tensors {
     WriteScratch(name + "weights.npy", Npy(b_type, b));
     if (has_bias) WriteScratch(name + "bias.npy", Npy("<f4", {4}));
     if (has_integer_bias) WriteScratch(name + "bias_int32.npy", Npy("<i4", {4}));
-    if (!residual.empty()) {  // with the shape of the output without padding, stride and dilation
+    if (!residual.empty()) {  // shaped as the output of a layer without padding, stride and dilation
       std::vector<int64_t> c(rank, 2);
       c.front() = 3;
       c.back() = 4;

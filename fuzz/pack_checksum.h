@@ -1,6 +1,6 @@
 // The checksum of a pack file, as kernels/weights/pack_file.h documents it, independent of the code that
-// writes it. It makes forged images loadable; and if a saved image has another checksum, the format has
-// changed.
+// writes it. A forged image needs this checksum to be loaded. If a saved image has another checksum, the
+// format has changed.
 #ifndef INTACT_FUZZ_PACK_CHECKSUM_H_
 #define INTACT_FUZZ_PACK_CHECKSUM_H_
 

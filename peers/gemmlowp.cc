@@ -10,7 +10,7 @@
 //                  They also add the output's zero point
 //   activation     OutputStageClamp, between bounds that are quantized like outputs
 //
-// With SSE4 the library has no scales by columns and no s8 outputs: those stages do not compile.
+// With SSE4 the library has no scales by columns and no s8 outputs: the stages for them do not compile.
 #include <gemmlowp/public/gemmlowp.h>
 #include <cmath>
 #include <limits>
@@ -52,7 +52,7 @@ FixedPoint FixedPointOf(float scale) {
   return {static_cast<int32_t>(std::ldexp(fraction, 31)), exponent};
 }
 
-/// `count` offsets. `given`: the number of zero points; there may be one for all, or none.
+/// `count` offsets. `given`: the number of zero points: `count`, 1 (for all), or 0 (offsets are 0).
 std::vector<int32_t> OffsetsOf(const int32_t* zero_points, size_t given, int64_t count) {
   std::vector<int32_t> offsets(static_cast<size_t>(count));
   for (size_t i = 0; i < offsets.size() && given != 0; ++i) offsets[i] = -zero_points[given == 1 ? 0 : i];

@@ -89,9 +89,9 @@ struct Request {
   const intact_linear_desc& linear;
   const std::vector<float>& scales;
   const std::vector<int32_t>& b_zero_points;
-  const float* a_scales;  // of rows; or null
+  const float* a_scales;  // scales of A's rows, or null
   int64_t rows, columns;
-  size_t dimensions, column_axis;  // of C
+  size_t dimensions, column_axis;  // rank of C, and the axis of its columns
   ColumnMasks column_masks;
 };
 
@@ -148,7 +148,7 @@ struct Tensors {
   void* c_data;
 };
 
-/// Runs a primitive. Its weights are packed first, if it prefers another layout.
+/// Runs a primitive. If the primitive prefers another layout of the weights, they are packed first.
 template <class Primitive>
 void Execute(const typename Primitive::primitive_desc& description, const Tensors& tensors,
              std::unordered_map<int, dnnl::memory> arguments) {
@@ -176,7 +176,7 @@ Descriptor AddBias(const intact_linear_desc& linear, const std::vector<float>& s
 
 /// Elements between items of a batch.
 struct BatchStrides {
-  int64_t a, b, c;  // b: 0 if all items share it
+  int64_t a, b, c;  // b is 0 if all items share B
 };
 
 /// Computes `items` products, from `first` on.

@@ -4,9 +4,9 @@
 //                   version 2                          version 3
 //   primitives      an operation descriptor, then      a primitive_desc
 //                   a primitive_desc
-//   scales          of the output;                     of the weights;
-//                   attributes hold the values         attributes hold a mask, runs take the values
-//   zero points     attributes hold the values         attributes hold a mask, runs take the values
+//   scales          scales of the output;              scales of the weights;
+//                   attributes hold the values         attributes hold a mask, runs get the values
+//   zero points     attributes hold the values         attributes hold a mask, runs get the values
 //   bias            added before scaling               added after scaling
 //
 // Both versions compute in float32, with the post-operations in order:
@@ -42,7 +42,7 @@ inline constexpr bool kIsVersion3 = true;
 inline constexpr bool kIsVersion3 = false;
 #endif
 
-/// A primitive's attributes, and the arguments that each run takes because of them.
+/// A primitive's attributes, and the arguments that these attributes add to each run.
 struct Attributes {
   dnnl::primitive_attr attributes;
   std::unordered_map<int, dnnl::memory> arguments;
@@ -80,7 +80,7 @@ dnnl::memory MemoryOf(const dnnl::engine& engine, const Dimensions& extents, Typ
   return memory;
 }
 
-/// Multiplies the products by `scales`: one, or one per column. No scales multiply by 1.
+/// Multiplies the products by `scales`: one scale, or one per column. Without scales, does nothing.
 inline void SetScales(const dnnl::engine& engine, std::span<const float> scales, ColumnMasks columns,
                       Attributes* attributes) {
   if (scales.empty()) return;
@@ -139,7 +139,8 @@ inline void AppendEltwise(dnnl::algorithm algorithm, float alpha, float beta, dn
 #endif
 }
 
-/// A primitive's description. `operation`: its arguments, in the order of both versions.
+/// A primitive's description. `operation`: the arguments that describe the operation. Both versions have the
+/// same order of these arguments.
 template <class Primitive, class... Operation>
 typename Primitive::primitive_desc Describe(const dnnl::engine& engine,
                                             const dnnl::primitive_attr& attributes,
@@ -160,7 +161,8 @@ inline Descriptor InAnyLayout(const Descriptor& descriptor) {
 #endif
 }
 
-/// All ISAs that the library knows; and the ISA with AVX-VNNI-INT8. Version 2 does not know it: AVX-VNNI.
+/// kAnyIsa: all ISAs that the library knows. kAvxVnniInt8Isa: the ISA with AVX-VNNI-INT8, or with AVX-VNNI
+/// for version 2, which does not know AVX-VNNI-INT8.
 #if DNNL_VERSION_MAJOR >= 3
 inline constexpr dnnl::cpu_isa kAnyIsa = dnnl::cpu_isa::isa_default;
 inline constexpr dnnl::cpu_isa kAvxVnniInt8Isa = dnnl::cpu_isa::avx2_vnni_2;

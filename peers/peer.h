@@ -1,10 +1,10 @@
-// Code that the peers share. A peer is a plug-in (include/intact/target.h) around a library that was found
-// when intact was configured: one file, one shared object, run by `intact verify sweep --target
-// NAME[:options]`.
+// Code that the peers share. A peer is a plug-in (include/intact/target.h) around another library, one file
+// and one shared object. It is built if the library is found when intact is configured. `intact verify sweep
+// --target NAME[:options]` runs it.
 //
 // A peer translates intact's problem to its library's terms; the head of its file lists the translations. It
-// does not compute what the library lacks: such a problem is Unsupported. So every finding is the library's
-// own.
+// throws Unsupported for a problem that the library cannot compute, and adds no computation itself. So every
+// finding is about the library.
 #ifndef INTACT_PEERS_PEER_H_
 #define INTACT_PEERS_PEER_H_
 
@@ -67,7 +67,7 @@ const intact_target* Opened(uint32_t abi, char message[INTACT_TARGET_MESSAGE_BYT
   }
 }
 
-/// The bits of these features.
+/// The bits of `features`, for intact_target::supports.
 template <class... Features>
 constexpr uint64_t Supports(Features... features) {
   return (INTACT_TARGET_BIT(features) | ...);
@@ -87,8 +87,8 @@ class Options {
     }
   }
 
-  /// The value of `key`, if it is given. `choices`: the names of its values with their meanings. Throws if
-  /// the value is none of them.
+  /// The value that the user gave to `key`, if any, and its meaning. `choices`: the allowed values and their
+  /// meanings. Throws if the value is not in `choices`.
   template <class Meaning, size_t count>
   std::optional<std::pair<std::string, Meaning>> Take(
       std::string_view key, const std::array<std::pair<std::string_view, Meaning>, count>& choices) {
@@ -123,7 +123,7 @@ inline void* Advance(void* pointer, int64_t elements, int32_t type) {
   return static_cast<uint8_t*>(pointer) + elements * BytesOf(type);
 }
 
-/// One product of a run: C = A·B with m rows. Defaults are replaced by values.
+/// One product of a run: C = A·B with m rows. Strides that the arguments leave to a default are filled in.
 struct Product {
   int64_t m, n, k;
   const void* a;
@@ -134,11 +134,11 @@ struct Product {
   int64_t c_stride;
   const void* residual;
   int64_t residual_stride;
-  std::vector<float> scales;           // 1, n or none
-  std::vector<int32_t> b_zero_points;  // 1, n or none
+  std::vector<float> scales;           // 1 or n elements, or empty
+  std::vector<int32_t> b_zero_points;  // 1 or n elements, or empty
 };
 
-/// The items of a run, a product for each.
+/// The products of a run, one for each item.
 inline std::vector<Product> ProductsOf(const intact_gemm_desc& desc, const intact_linear_desc& linear,
                                        const void* b, const intact_gemm_args& args) {
   const auto or_default = [](int64_t stride, int64_t otherwise) { return stride != 0 ? stride : otherwise; };
@@ -187,7 +187,7 @@ inline std::vector<Product> ProductsOf(const intact_gemm_desc& desc, const intac
 /// A value for each spatial dimension, outermost first.
 using Spatial = std::vector<int64_t>;
 
-/// A convolution of a run. Defaults are replaced by values.
+/// A convolution of a run. Values that the arguments leave to a default are filled in.
 struct Convolution {
   bool transposed;
   int64_t batch, input_channels, output_channels, groups;

@@ -1,7 +1,7 @@
 // XNNPACK as a peer: its fully connected, convolution and deconvolution operators of quantized tensors.
 //
-//   isa=avx512skx, avx2, avx, sse41 or sse2    limits the library to an ISA. It asks cpuinfo, so the peer
-//                                              clears cpuinfo's bits of later instructions
+//   isa=avx512skx, avx2, avx, sse41 or sse2    limits the library to an ISA. XNNPACK asks cpuinfo, so the
+//                                              peer clears cpuinfo's bits of later instructions
 //
 // Translations:
 //
@@ -12,8 +12,8 @@
 //   activation              the range of the output, with bounds quantized like outputs
 //   one spatial dimension   two dimensions; the first has extent 1
 //
-// Weights and activations are copied to the layouts that the operators take. Activations get XNN_EXTRA_BYTES
-// at the end, which the library may read.
+// Weights and activations are copied to the layouts that the operators read. Activations are followed by
+// XNN_EXTRA_BYTES, because the library may read beyond their end.
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -54,7 +54,7 @@ std::vector<uint8_t> WithExtraBytes(const void* a, int64_t rows, int64_t columns
   return copy;
 }
 
-/// The scale that all columns share; nothing if each has its own.
+/// The scale that all columns share; nullopt if each column has a scale.
 std::optional<float> SharedScale(const std::vector<float>& scales) {
   if (scales.size() != 1) return std::nullopt;
   return scales[0];

@@ -14,7 +14,7 @@ std::string String(std::string_view text);
 /// `text` for a comment: one line that does not end the comment.
 std::string Comment(std::string_view text);
 
-/// A constant of exactly this value; for a NaN, with its bits, as gcc and clang read it.
+/// A constant of exactly this value. A NaN keeps its bits, if gcc or clang compiles the constant.
 std::string Literal(float value);
 std::string Literal(int64_t value);
 

@@ -17,7 +17,7 @@ std::string Page(std::string_view title, const Origin& origin, std::string_view 
 
 std::string Escape(std::string_view text);
 
-/// How good a finding is. Its text is coloured to match.
+/// How good a finding is. The tone determines the colour of the finding's text.
 enum class Tone : uint8_t { kPlain, kGood, kDoubtful, kBad };
 
 struct Cell {
@@ -31,15 +31,16 @@ struct Cell {
 
 using Row = std::vector<Cell>;
 
-/// Columns from `first_number` on are set flush right. A table wider than the page scrolls under its first
-/// column.
+/// Columns from `first_number` on are set flush right. If the table is wider than the page, it scrolls
+/// sideways, and its first column stays in view.
 std::string Table(const Row& head, const std::vector<Row>& rows, size_t first_number);
 
-/// A table of any length, with columns of text and a search field. It shows at most 500 of the rows that have
-/// all words searched for. Without scripts it shows all rows. `id` must be unique on its page.
+/// A table of any length, with columns of text and a search field. It shows the rows that contain every word
+/// of the search, at most 500 rows. Without scripts it shows all rows. `id` must be unique on its page.
 std::string FilteredTable(std::string_view id, const Row& head, const std::vector<Row>& rows);
 
-/// The picture that gnuplot draws by `commands` (plot.h), or a note why there is none. `caption` is HTML.
+/// The picture that gnuplot draws by `commands` (plot.h), or a note that says why the picture is missing.
+/// `caption` is HTML.
 std::string Figure(std::string_view name, const std::string& commands, std::string_view caption);
 
 /// `yes` in the colour of good news if `good`; else `no` in the colour of bad news. Both are HTML.

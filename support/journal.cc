@@ -29,7 +29,7 @@ bool TryLock(int file) {
   return fcntl(file, F_SETLK, &lock) == 0 || (errno != EACCES && errno != EAGAIN);
 }
 
-/// Nothing, and errno, on failure.
+/// On failure nullopt; errno is the reason.
 std::optional<std::string> ReadAll(int file) {
   std::string text;
   std::array<char, 65536> block;

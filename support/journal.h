@@ -1,12 +1,12 @@
 // A file of lines that grows while work is done. After a kill it shows what was done.
 //
-//   first line: what work this is\n
+//   first line: describes the work\n
 //   a line\n
 //   a li                             ← torn: the process was killed while writing
 //
-// A line counts when its newline is there. Lines go to the kernel at once, so a killed process loses only the
-// line that it was writing. Lines go to the disk about once a second; a machine that goes down loses at most
-// the lines of the last second. A torn line is cut off before the next line is written.
+// A line counts if it ends in a newline. Lines go to the operating system at once, so a killed process loses
+// only the line that it was writing. Lines go to the disk about once a second, so a machine that goes down
+// loses at most the lines of the last second. A torn line is cut off before the next line is written.
 //
 // Only one process at a time can open a journal, if the file system has locks; a second process is refused.
 #ifndef INTACT_SUPPORT_JOURNAL_H_
@@ -22,7 +22,7 @@
 
 namespace intact::support {
 
-/// The whole lines, without their newlines, and the bytes after the last one.
+/// A journal's whole lines, without their newlines, and the bytes after the last newline.
 struct JournalText {
   std::vector<std::string> lines;
   std::string torn;
@@ -51,7 +51,7 @@ class Journal {
   int file_;  // −1: moved from
   JournalText text_;
   bool is_torn_ = false;
-  int64_t size_ = 0;  // of the whole lines, in bytes
+  int64_t size_ = 0;  // bytes of all whole lines
   std::chrono::steady_clock::time_point last_sync_;
 };
 

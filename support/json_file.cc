@@ -28,7 +28,7 @@ Result<nlohmann::json> ParseJson(std::string_view name, std::string_view text) {
   using Event = nlohmann::json::parse_event_t;
   bool too_deep = false;
   std::optional<std::string> doubled;
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  std::vector<std::set<std::string>> keys;  // the keys of each open object
   const auto keep = [&](int depth, Event event, const nlohmann::json& parsed) {
     too_deep = too_deep || depth > kMaxDepth;
     if (event == Event::object_start) keys.emplace_back();

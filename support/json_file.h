@@ -19,7 +19,7 @@ Result<nlohmann::json> ParseJson(std::string_view name, std::string_view text);
 /// The object in a file.
 Result<nlohmann::json> ReadJson(const std::string& path);
 
-/// The exception's message, without the library's code for it.
+/// The exception's message, without the prefix "[json.exception.…]" of the JSON library.
 std::string ReasonOf(const nlohmann::json::exception& exception);
 
 }  // namespace intact::support

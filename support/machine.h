@@ -15,11 +15,11 @@ struct Machine {
   std::string cpu = "unknown";
   int family = 0, model = 0;  // as CPUID reports them, the extended fields included
   // Counts and sizes are 0 if they are unknown.
-  int64_t cores = 0;                                        // that this process may use
+  int64_t cores = 0;                                        // cores that this process may use
   int64_t threads = 0;                                      // logical CPUs that this process may use
   int64_t online_threads = 0;                               // logical CPUs of the machine
   int64_t threads_per_core = 0;                             // the maximum, if cores differ
-  int64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;        // of one cache
+  int64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;        // size of one cache
   int64_t l1d_threads = 0, l2_threads = 0, l3_threads = 0;  // logical CPUs that share one cache
 };
 
@@ -27,7 +27,7 @@ struct Machine {
 struct IsaStatus {
   intact_isa isa = INTACT_ISA_ANY;
   bool available = false;
-  std::string reason;  // why not
+  std::string reason;  // why the ISA is not available; "" if it is
 };
 
 /// CPU name, cores and caches, as jit/topology.h detects them.
@@ -36,7 +36,7 @@ Machine DescribeMachine();
 /// The number of logical CPUs that this process may run on, at least 1.
 int UsableThreads();
 
-/// All ISAs, weakest first: whether each is available, and why not.
+/// All ISAs, weakest first.
 std::vector<IsaStatus> DescribeIsas();
 
 /// Why plans cannot run on `isa` here. Call it only if intact_isa_available() is false.

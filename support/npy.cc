@@ -37,7 +37,7 @@ const core::ElementType* FindElementType(std::string_view descr) {
   return nullptr;
 }
 
-/// The fields of the header's dict; nothing if a field is missing or wrong.
+/// The fields of the header's dict; nullopt if a field is missing or wrong.
 struct Header {
   std::optional<std::string> descr;
   std::optional<bool> fortran_order;
@@ -128,7 +128,7 @@ Error BadFile(const std::string& path, std::string_view what) {
   return {INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", path, what)};
 }
 
-/// The largest file that is read. A larger one could use up the memory, which ends the process, not the call.
+/// The largest file that is read. A larger file could use up the memory, and the process would end.
 uintmax_t MostBytes() {
   const auto pages = static_cast<uintmax_t>(std::max(sysconf(_SC_PHYS_PAGES), 0L));
   return pages * static_cast<uintmax_t>(sysconf(_SC_PAGESIZE)) / 2;  // Fortran order is copied
@@ -174,7 +174,7 @@ std::optional<size_t> ElementCount(const std::vector<int64_t>& shape, size_t ele
   return bytes / element_size;
 }
 
-/// All that is written into the pipe until its writers close it.
+/// All bytes that are written into the pipe until its writers close it.
 Result<std::vector<uint8_t>> ReadPipe(const std::string& path, std::ifstream* stream) {
   const uintmax_t most = MostBytes() / 2;  // the vector is copied as it grows
   std::vector<uint8_t> bytes;

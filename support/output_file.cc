@@ -45,13 +45,13 @@ std::optional<int> OwnDescriptor(const fs::path& path) {
 /// The path that `path` names after all links; it need not exist. Links are not followed beyond a descriptor,
 /// because the descriptor itself is written.
 std::string Followed(const std::string& path) {
-  constexpr int kMostLinks = 40;  // like the kernel
+  constexpr int kMostLinks = 40;  // Linux's limit
   fs::path followed = path;
   std::error_code error;
   for (int i = 0; i < kMostLinks && fs::is_symlink(followed, error) && !OwnDescriptor(followed); ++i) {
     const fs::path link = fs::read_symlink(followed, error);
     if (error) break;
-    followed = followed.parent_path() / link;  // an absolute one replaces it
+    followed = followed.parent_path() / link;  // an absolute link replaces the path
   }
   return followed.string();
 }

@@ -21,17 +21,17 @@ class OutputFile {
 
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
-  ~OutputFile();  // removes what was not published
+  ~OutputFile();  // removes a temporary file that was not published
 
   std::optional<Error> Publish();
 
  private:
   OutputFile(std::string path, std::string target, std::string temporary, std::string text);
 
-  std::string path_;       // as the caller has it
+  std::string path_;       // the caller's path
   std::string target_;     // the file that path_ names after all links
-  std::string temporary_;  // empty: none
-  std::string text_;       // only for a device, pipe or descriptor
+  std::string temporary_;  // the temporary file; empty if there is none
+  std::string text_;       // the text for a device, pipe or descriptor, which has no temporary file
 };
 
 /// The error that WriteFile() would return, for use before the text exists. Leaves the file as it is, and

@@ -8,7 +8,7 @@
 
 namespace intact::support {
 
-/// Runs gnuplot on `commands`, with the terminal already set. Returns an <svg> element for HTML, drawn for a
+/// Sets gnuplot's terminal and output, then runs `commands`. Returns an <svg> element for HTML, drawn for a
 /// white page, without a background. `name` prefixes the element's ids and must be unique on a page.
 /// Error: gnuplot is missing or failed.
 Result<std::string> PlotSvg(std::string_view name, std::string_view commands);

@@ -1,4 +1,4 @@
-// Random numbers that are the same on every platform. They use only integers and basic IEEE operations; the
+// Random numbers that are equal on every platform. The code uses only integers and basic IEEE operations: the
 // results of <random> distributions and of the libm logarithm differ between implementations.
 #ifndef INTACT_SUPPORT_RANDOM_H_
 #define INTACT_SUPPORT_RANDOM_H_

@@ -17,15 +17,15 @@ using Measurement = std::function<double()>;
 inline constexpr int kMinTurns = 5;
 inline constexpr int kMaxTurns = 201;
 
-/// Calls each of `contenders` once per turn, in their order, until `budget` is spent, within the limits
-/// above. Returns the figures of each contender, turn by turn.
+/// Calls each of `contenders` once per turn, in their order, until `budget` is spent: at least kMinTurns and
+/// at most kMaxTurns turns. Returns the figures of each contender, turn by turn.
 std::vector<std::vector<double>> TakeTurns(std::span<const Measurement> contenders,
                                            std::chrono::duration<double> budget);
 
-/// The value at `share` of the sorted `values`, which are not empty: 0.5 is the median.
+/// The value at `share` of the sorted `values`: 0.5 gives the median. `values` must not be empty.
 double Quantile(std::vector<double> values, double share);
 inline double Median(std::vector<double> values) { return Quantile(std::move(values), 0.5); }
-/// The median of the ratios of two contenders' figures, turn by turn.
+/// The median of the ratios figures[i]/over[i], with the figures of two contenders in turn i.
 double MedianRatio(const std::vector<double>& figures, const std::vector<double>& over);
 /// The interquartile range over the median.
 double Spread(const std::vector<double>& values);

@@ -129,7 +129,7 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
     over = []  # for each column, how far clamped sums can move its result, in the worse direction
     witness = ""
     low, high = layer.a_range
-    high = max(high, low + 1)  # the library takes (0, 0) for the whole range of the type
+    high = max(high, low + 1)  # to the library, (0, 0) means the whole range of the type
     for matrix in slices(layer, pairs):
         excess = np.zeros((2, matrix.shape[1]), np.int64)
         for begin in range(0, len(matrix), _PIECE):
@@ -150,7 +150,7 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
     columns = np.concatenate(over)
     unit, error = "units of the sum", float(columns.max())
     if layer.scales is not None and layer.scales.size in (1, columns.size):
-        unit, error = "steps of the output", float(math.ceil((columns * layer.scales).max()))  # in whole steps
+        unit, error = "steps of the output", float(math.ceil((columns * layer.scales).max()))  # rounded up to whole steps
     return Certified(pairs, total, failing, int(np.count_nonzero(columns)), witness, error, unit if failing else "")
 
 

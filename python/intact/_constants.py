@@ -41,7 +41,7 @@ def agreement(values: np.ndarray, dequantized: np.ndarray) -> float:
 
 
 def names_before(name: str) -> list[str]:
-    """The names that a tensor or a node may have had before tools appended suffixes: the name itself, then shorter ones."""
+    """The names that a tensor or a node may have had before tools appended suffixes: the name itself, then shorter names."""
     found = []
     while name:
         found.append(name)

@@ -26,20 +26,20 @@ class QuantizedLayer:
     weights: np.ndarray
     a_range: tuple[int, int]
     a_why: str  # the operators that bound the activations
-    scales: np.ndarray | None = None  # from sums to outputs, see ratio(): one value, or one for each column
+    scales: np.ndarray | None = None  # requantization scales, see ratio(): one value, or one for each column
     groups: int = 1
     note: str = ""
     is_shifted: bool = False  # whether other engines shift the s8 activations to u8, by 128
     # For ONNX models only:
     activation: str = ""  # name of the quantized activations; "" if a run cannot output them
     graph_node: Any = None  # the operator's node; None if it is in an inner graph
-    weights_node: Any = None  # reads the weights: graph_node or a DequantizeLinear; None if in an inner graph
+    weights_node: Any = None  # the node that reads the weights: graph_node or a DequantizeLinear; None if in an inner graph
     inner_node: Any = None  # like weights_node, if the operator is in an inner graph; else None
     within: str = ""  # describes the inner graph, for reports
     scope: Any = None  # the Scope of the operator's graph
     weights_input: int = 1  # index of the weights among the inputs of weights_node or inner_node
-    point_input: int = 2  # index of the weights' zero point there
-    view: Any = None  # a function: takes the stored constant, or an array of its shape, to the shape of `weights`
+    point_input: int = 2  # index of the weights' zero point among these inputs
+    view: Any = None  # a function that gives the stored constant, or an array of its shape, the shape of `weights`
 
     @property
     def node(self) -> str:
@@ -68,8 +68,8 @@ class QuantizedModel:
     passed_over: dict[str, int] = field(default_factory=dict)
     not_audited: int = 0  # number of operators left out that may add products in int16
     operators: int = 0
-    proto: Any = None  # of an ONNX model
-    names: set[str] = field(default_factory=set)  # of layers
+    proto: Any = None  # the file's content, if it is an ONNX model
+    names: set[str] = field(default_factory=set)  # names of layers
 
     def pass_over(self, reason: str, is_harmless: bool = False) -> None:
         self.not_audited += not is_harmless

@@ -14,9 +14,9 @@ FLOAT32, INT32 = np.dtype(np.float32), np.dtype(np.int32)
 
 
 class Certificate(NamedTuple):
-    """How many pairs of weights can make VPMADDUBSW saturate, if activations are from `a_min` to `a_max`: `failing_pairs` of
-    all `pairs`. 0 failing pairs prove that none can. Accumulators are between `accumulator_min` and `accumulator_max`; these
-    bounds exceed int32 if accumulators can wrap."""
+    """How many pairs of weights can make VPMADDUBSW saturate, if activations are from `a_min` to `a_max`: `failing_pairs` of all
+    `pairs`. 0 failing pairs prove that no pair can saturate. Accumulators are between `accumulator_min` and `accumulator_max`;
+    these bounds exceed int32 if accumulators can wrap."""
 
     a_min: int
     a_max: int
@@ -29,8 +29,7 @@ class Certificate(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a plan uses: the instruction set, the main kernel's name, and the size of its packed weights in bytes; and
-    bounds of its sums."""
+    """What a plan uses: the instruction set, the main kernel's name, the bytes of the packed weights, and bounds of the sums."""
 
     isa: str
     kernel: str
@@ -40,7 +39,8 @@ class Info(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """The fastest kernel that tuning measured, and the cost model's choice, each with the time of one run in microseconds."""
+    """`kernel`: tuning's choice, the fastest kernel unless the gain is too small. `model_kernel`: the cost model's choice. Times
+    are microseconds of one run."""
 
     kernel: str
     microseconds: float
@@ -49,8 +49,8 @@ class Tuned(NamedTuple):
 
 
 class Call:
-    """A run. The object keeps the checked arguments. Each call runs again on the arrays' present contents and returns the
-    output. One call object must not run on two threads at once."""
+    """A run. The object keeps the checked arguments. Each call computes the output from what the arrays hold at that time, and
+    returns it. One call object must not run on two threads at once."""
 
     __slots__ = ("_run", "_plan", "_args", "_kept", "_out")
 

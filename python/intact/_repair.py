@@ -40,7 +40,7 @@ class RepairedLayer:
     left: int = 0
     how: str = ""
     reason: str = ""  # why no order makes it safe
-    copied_channels: int = 0  # that the layer's input got
+    copied_channels: int = 0  # how many the layer's input got
     noise: float = 0.0  # the mean squared change of shortened weights, in squared stored steps
     is_gathered: bool = False  # whether a Gather in front orders its channels
     shortened: int = 0  # how many weights changed
@@ -57,7 +57,7 @@ class Repair:
     layers: list[RepairedLayer] = field(default_factory=list)
     orders: int = 0
     sums: list[str] = field(default_factory=list)
-    copied_channels: int = 0  # in all tensors
+    copied_channels: int = 0  # their number in all tensors
     gathers: list[str] = field(default_factory=list)  # outputs of the graph that a Gather puts back in the stored order
     max_depth: float = 0.0
     max_noise: float = 0.0
@@ -463,7 +463,7 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
       squared steps of the stored weights. For comparison, rounding to 8 bits changes them by 0.083.
     - `undo_reduce_range`: the path of the float model. 7-bit weights get 8 bits. If a layer would then need u8 weights, which are
       slower, its weights get only the range that is safe in the stored order.
-    - `allow_u8_weights`: these layers get 8 bits too.
+    - `allow_u8_weights`: layers that then need u8 weights get 8 bits too.
     - `data`: the inputs of each run. With them, `undo_reduce_range` also gives 7-bit activations 8 bits.
     - `add_gathers`: convolutions whose order cannot be folded into constants may get a Gather in front.
 
@@ -489,8 +489,9 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                 float_model: str | os.PathLike | None = None, allow_u8_weights: bool = False,
                 data: "list[dict[str, np.ndarray]] | None" = None, add_gathers: bool = True, progress: Any = None,
                 limits: Any = None) -> Repair:
-    """Repairs the ONNX model in a file and writes `out`, completely or not at all. Takes the options of `repair()`;
-    `float_model` is `undo_reduce_range` there. `limits`: layers that earlier attempts could not make safe. Raises `Error`."""
+    """Repairs the ONNX model in a file and writes `out`, completely or not at all. Takes the options of `repair()`; `float_model`
+    is the option `undo_reduce_range` of `repair()`. `limits`: layers that earlier attempts could not make safe. Raises
+    `Error`."""
     path, out = Path(path), Path(out)
     if not out.name or out.is_dir():
         raise invalid(f"{excerpt(out)}: is a folder; expected a file's name for the repaired model")
@@ -522,7 +523,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             from ._range import Limits, undo_reduce_range
 
             limits = limits or Limits()
-            max_depth = max_depth if allow_u8_weights else 0.0  # no copies, which cost time; the range shrinks
+            max_depth = max_depth if allow_u8_weights else 0.0  # instead of adding copies, which cost time, the range shrinks
             proto, widened = undo_reduce_range(result, float_model, data, limits)
             result = audit(path, engines_asked=names, progress=progress, proto=proto)
         axes = Axes(proto, path.parent, _exact_nodes(result, Scope(proto.graph, path.parent)))
@@ -639,7 +640,7 @@ def _gather_rest(editor: _Editor, after: Audit, done: Repair, plan: Planner) -> 
             continue
         is_changed = done.layers[i].is_gathered = True
         count = layer.weights.shape[-1]
-        work = plan.work.layers[i] // done.before.layers[i].layer.weights.shape[-1]  # of one channel
+        work = plan.work.layers[i] // done.before.layers[i].layer.weights.shape[-1]  # the work of one channel
         done.depth += plan.work.percent((len(source) - count) * work)
         done.copied_channels += len(source) - count
     editor.insert()
@@ -675,7 +676,7 @@ def _shorten_rest(editor: _Editor, after: Audit, done: Repair, _: Planner) -> tu
     noisy = {place(i) for change in changes for i in change.squares if any(noises[k] > done.max_noise for k in change.squares)}
     is_changed = False
     for change in changes:
-        # All weights of an operator have one type. If some will be stored as u8, so will the others, which makes them safe.
+        # All weights of an operator have one type. If some are stored as u8, all are, so all are safe.
         if any(noises[i] > done.max_noise for i in change.squares) or (
                 done.engines == ["onnxruntime"] and any(place(i) in noisy for i in change.squares)):
             continue

@@ -33,28 +33,28 @@ _DEPTH_TAIL = 35  # an output whose depth is no multiple of 4: 200 ps on both
 _ROW_TAILS = ((16, 0), (8, 180), (4, 500), (1, 1500))  # a row of outputs, by a divisor of their number: 0.3 to 12 ns
 _NARROW_ROW = 1000  # a row of fewer than 16 outputs, in addition: 6 ns
 _DEPTHWISE = 9  # a multiply-add of a depthwise convolution: 67 ps, 32 ps
-_DEPTHWISE_TAIL = 7  # in addition, if the number of channels is no multiple of 16: 20 ps, 55 ps
+_DEPTHWISE_TAIL = 7  # this multiply-add, in addition, if the number of channels is no multiple of 16: 20 ps, 55 ps
 _DEPTHWISE_ROW = 2500  # a pixel, if the number of channels is no multiple of 8: 15 ns
 _U8_WEIGHT = 1.0  # a multiply-add of u8 weights, beyond one of s8 weights: 3.7 ps, 7.6 ps
 _U8_OUTPUT = 26  # an output with u8 weights, in addition: 125 ps, 178 ps
 _GATHERED = 26  # an element that a Gather in front and the Transposes around it move: 150 ps
-_GATHERED_PLANE = 700  # a plane of a channel that they move: 4 ns
-_GATHER = 500_000  # these operators, however little they move: 3 us
+_GATHERED_PLANE = 700  # a plane of a channel that these operators move: 4 ns
+_GATHER = 500_000  # these operators, in addition to what they move: 3 us
 MOST_DEPTH = 100.0  # percent of the model's multiply-adds that copied channels may add
-_OPEN_SIZE = 64  # taken for a size that the file leaves open; a tensor's first size counts as 1
-_MULTIPLES = (2, 4, 8, 16)  # numbers of channels are rounded up to these
+_OPEN_SIZE = 64  # assumed for a size that the file leaves open, except a tensor's first size, which counts as 1
+_MULTIPLES = (2, 4, 8, 16)  # numbers of channels are rounded up to multiples of these
 _MOST_TRIED = 48  # channels among which a group is searched, and groups of four that are tried for a channel
 _TRIES = 20
-_ROUNDS = 4  # rounds of the matching of the least change, each without the layers that were too noisy in the last
+_ROUNDS = 4  # rounds of the matching of the least change, each without the layers that were too noisy in the round before
 _PIECE = 1 << 22  # weights that are processed at once
 
 
 @dataclass
 class Means:
-    """The cost of each means for a layer; None: it does not apply or was not examined. `order_leaves`: unsafe pairs in the order
-    with the fewest unsafe layers. `copied_channels`: how many the layer's input needs. `depth`: what copied channels add to
-    the model's multiply-adds, in percent. `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of
-    the model's products, in percent."""
+    """The cost of each way to make a layer safe; None: it does not apply or was not examined. `order_leaves`: unsafe pairs in the
+    order with the fewest unsafe layers. `copied_channels`: how many the layer's input needs. `depth`: what copied channels add to
+    the model's multiply-adds, in percent. `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of the
+    model's products, in percent."""
 
     order_leaves: int | None = None
     copied_channels: int | None = None
@@ -102,7 +102,7 @@ class _Candidate:
     changes: dict[int, float] = field(default_factory=dict)
     pairs: dict[int, int] = field(default_factory=dict)
     left: set[int] = field(default_factory=set)  # layers that stay unsafe because shortening is too noisy
-    noise: float = 0.0  # of the layers whose weights are shortened
+    noise: float = 0.0  # noise of the layers whose weights are shortened
 
     @property
     def is_stored(self) -> bool:
@@ -467,7 +467,7 @@ class Planner:
                 self.halvings[i] = half
         self.means = [self._means_as_stored(i) for i in range(len(result.layers))]
         self.noted: set[int] = set()
-        self.fixed: dict[int, float] = {}  # by layer, the squared change that no order can avoid
+        self.fixed: dict[int, float] = {}  # key: a layer; value: the squared change that no order can avoid
         self.orders: dict[Axis, np.ndarray] = {}  # the channel at each place
         self.copies: dict[Axis, np.ndarray] = {}
         self.gathers: dict[int, tuple[int, float] | None] = {}
@@ -485,7 +485,7 @@ class Planner:
     # ----- what an axis's order makes safe ----------------------------------------------------------------------------
 
     def _reads_alone(self, i: int) -> bool:
-        """Whether the layer's weights can change without changing another layer's."""
+        """Whether the layer's weights can change without changing the weights of another layer."""
         keys = [None if one.layer.weights_node is None else weights_key(one.layer, self.axes.scope) for one in self.result.layers]
         return keys.count(keys[i]) == 1
 
@@ -691,7 +691,7 @@ class Planner:
             if (self.add_gathers and layer.is_convolution and layer.groups == 1 and layer.weights_node is not None
                     and not gather_obstacle(layer, self.axes.scope) and self._reads_alone(i)):
                 count = layer.weights.shape[-1]
-                time = self.work.gather_time(i, count + -count % 4)  # at least
+                time = self.work.gather_time(i, count + -count % 4)  # a lower bound
                 if not self._u8_helps(i) or time < self.work.u8_time(i):
                     length = len(own_order(layer, self._pairings(i), self.max_noise)[0])
                     time = self.work.gather_time(i, length)

@@ -471,8 +471,8 @@ def distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def compare_outputs(name: str, outputs: list) -> OutputOnData:
-    """Compares an output. `outputs`: for each run the exact values, the stock model's, the control's, and, if given, the float
-    model's."""
+    """Compares an output. `outputs`: for each run the output of the exact variant, of the stock model, of the control, and, if
+    given, of the float model."""
     signal = noise = control = largest = largest_control = 0.0
     before = exact_error = stock_error = 0.0
     count = differing = control_differing = answers = changed = control_changed = 0

@@ -41,7 +41,7 @@ def _excess(one: np.ndarray, other: np.ndarray, high: int) -> np.ndarray:
 
 
 def _places(layer: QuantizedLayer, pairs: str) -> np.ndarray:
-    """The positions of each pair's weights in the flat weights: an array (pairs, 2). `pairs`: the pairing, as for slices()."""
+    """The positions of each pair's weights in the flat weights: an array (pairs, 2). `pairs`: a pairing, see slices()."""
     weights = layer.weights
     numbers = np.arange(1, weights.size + 1, dtype=np.int32 if weights.size < 1 << 31 else np.int64).reshape(weights.shape)
     found = []
@@ -109,8 +109,8 @@ def unsafe_by_output(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarr
 
 
 def squares(layer: QuantizedLayer, weights: np.ndarray, halved: "np.ndarray | None" = None) -> np.ndarray:
-    """For each output, the sum of squared differences between other weights and the layer's, in stored steps. `halved`: outputs
-    for which a step of `weights` is twice as large."""
+    """For each output, the sum of squared differences between other weights and the layer's weights, in stored steps. `halved`:
+    outputs for which a step of `weights` is twice as large."""
     values = centered(weights).astype(np.int32)
     if halved is not None:
         values *= _along_outputs(layer, 1 + halved)

@@ -7,7 +7,7 @@
 namespace intact::reference {
 namespace {
 
-// The coordinates of number `index` in a box of these extents; the last one is fastest.
+// The coordinates of element `index` of a box with these extents; the last coordinate is fastest.
 Spatial Unravel(int64_t index, const Spatial& extents) noexcept {
   const int64_t w = index % extents[2];
   const int64_t dh = index / extents[2];

@@ -37,7 +37,7 @@ using Spatial = std::array<int64_t, kMaxSpatial>;  // D, H, W
 
 struct ConvGeometry {
   int dims = 2;                        // W, (H, W) or (D, H, W)
-  std::array<Axis, kMaxSpatial> axes;  // D, H, W: the last `dims` of them are the convolution's
+  std::array<Axis, kMaxSpatial> axes;  // D, H, W; the convolution has the last `dims` axes
   int64_t batch = 1;
   int64_t input_channels = 1, output_channels = 1, groups = 1;
 
@@ -67,10 +67,10 @@ Pixel PixelOf(const ConvGeometry& geometry, int64_t m) noexcept;
 /// The tap with number `tap`; w is the fastest dimension.
 Spatial TapOf(const ConvGeometry& geometry, int64_t tap) noexcept;
 
-/// A depth's tap and channel.
+/// The tap and the channel that a depth of the lowered GEMM belongs to.
 struct TapChannel {
   Spatial tap = {};
-  int64_t channel = 0;  // of the group; GroupInputs() is padding
+  int64_t channel = 0;  // the channel's number in its group; GroupInputs(): the depth is padding
   bool operator==(const TapChannel&) const = default;
 };
 TapChannel TapChannelOf(const ConvGeometry& geometry, int64_t k) noexcept;

@@ -17,17 +17,17 @@ namespace intact::reference {
 /// Base of Gemm and Conv, which define the layouts of `a` and `b`.
 struct Linear : core::Linear {
   // The quantization of A, if runs provide it (intact_quantization). a_zero_points replaces a_zero_point;
-  // a_scales multiply `scales`. Each has one value per row, or one for the whole tensor; otherwise it is
-  // empty. NaN: the row has no scale.
+  // a_scales multiply `scales`. Each vector has one value per row, or one for the whole tensor; otherwise it
+  // is empty. A scale of NaN means that the row has no scale.
   std::vector<int32_t> a_zero_points;
   std::vector<float> a_scales;
   std::vector<uint8_t> a;  // s8 in two's complement
-  // The input of a dynamic quantization, which computes a, a_zero_points and a_scales from it: elements of
-  // a_source_type, shaped as A. See quantize.h.
+  // The input of a dynamic quantization: elements of a_source_type, shaped as A. The quantization computes a,
+  // a_zero_points and a_scales from it. See quantize.h.
   std::vector<uint8_t> a_source;
-  std::vector<int8_t> b;  // u8 weights as the same bytes
-  // For models of engines that add the bias before scaling: N elements, or empty (bias_f32/scale and scale
-  // are used then).
+  std::vector<int8_t> b;  // u8 weights are stored with unchanged bits
+  // For models of engines that add the bias before scaling: N elements. If it is empty, these models use
+  // bias_f32/scale and scale.
   std::vector<FloatSteps> float_steps;
   std::vector<uint8_t> residual;  // elements of residual_type(), shaped as C; empty if no residual is added
 

@@ -22,11 +22,11 @@ inline Linear& LinearOf(Operation& operation) {
   return std::visit([](Linear& one) -> Linear& { return one; }, operation);
 }
 
-/// A tensor of an operation: dense rows, or pixels with their channels.
+/// The size of a dense tensor. A convolution's tensor has a row for each pixel and a column for each channel.
 struct Extents {
   int64_t rows, columns;
 };
-/// The extents of A and of C; all items of a batch together.
+/// InputOf() returns the extents of A, OutputOf() the extents of C, with all items of a batch.
 inline Extents InputOf(const Gemm& gemm) { return {gemm.rows(), gemm.k}; }
 inline Extents InputOf(const Conv& conv) {
   return {conv.geometry.InputPixels(), conv.geometry.input_channels};

@@ -30,7 +30,7 @@ int32_t Quantize(float x, intact_type type, const Quantization& q) noexcept;
 /// numbers of that type near f.
 double RoundToFloat(float f, intact_type type, double (*round)(double) = std::nearbyint) noexcept;
 
-/// The two steps of a dynamic quantization. The defaults are the contract's; any others are faulty.
+/// The two steps of a dynamic quantization. The defaults follow the contract; other functions plant faults.
 struct Quantizer {
   Quantization (*choose)(intact_type type, std::span<const float> x) noexcept = ChooseQuantization;
   int32_t (*quantize)(float x, intact_type type, const Quantization& q) noexcept = Quantize;
@@ -39,8 +39,8 @@ struct Quantizer {
 /// The elements of a_source as floats.
 std::vector<float> SourceNumbers(const Linear& linear);
 
-/// Fills a, a_zero_points and a_scales from a_source, row by row or for the whole tensor, as a_quantization
-/// says.
+/// Fills a, a_zero_points and a_scales from a_source, row by row or for the whole tensor, depending on
+/// a_quantization.
 void QuantizeActivations(Gemm* gemm, const Quantizer& quantizer = {});
 void QuantizeActivations(Conv* conv, const Quantizer& quantizer = {});
 

@@ -1,7 +1,7 @@
 // The requantization of the contract (include/intact/intact.h) in scalar code: the definition that every
 // kernel must equal byte for byte. Each operation rounds separately: compile without floating-point
-// contraction. Every operation here, the rounding to an integer included, assumes the default floating-point
-// environment (to nearest even, denormals kept), as programs start with it.
+// contraction. The code assumes the floating-point environment that programs start with: rounding to nearest
+// even, also to integers, and denormals are kept.
 #ifndef INTACT_REFERENCE_CONTRACT_REQUANTIZE_H_
 #define INTACT_REFERENCE_CONTRACT_REQUANTIZE_H_
 
@@ -14,8 +14,8 @@
 
 namespace intact::reference {
 
-/// The values that engines use for a framework's layer. FBGEMM computes (y + bias)·scale, each step in
-/// float32.
+/// A framework layer's bias and scale, for models of engines that add the bias before scaling. FBGEMM
+/// computes (y + bias)·scale, each step in float32.
 struct FloatSteps {
   float bias = 0.0f;         // bias/(input scale · weight scale)
   float scale = 1.0f;        // (input scale · weight scale)/output scale
@@ -29,25 +29,25 @@ struct FixedPoint {
   int32_t shift = 0;                  // positive: to the left
 };
 
-/// How a sum becomes an output element. Sums are within int32, except that the oracle of an overflowing sum
-/// passes it whole.
+/// How a sum becomes an output element. Functions take the sum as int64, because the oracle passes sums
+/// beyond int32 unchanged. All other callers pass sums within int32.
 struct Requantization {
   intact_type c_type = INTACT_S32;
   float scale = 1.0f;
   FixedPoint fixed;
   bool has_bias_f32 = false;
   float bias_f32 = 0.0f;
-  std::optional<FloatSteps> float_steps;  // see Linear
+  std::optional<FloatSteps> float_steps;  // see Linear::float_steps
   core::PostOps post_ops;
-  float residual = 0.0f;  // the residual of this output, less its zero point, if one is added
+  float residual = 0.0f;  // residual − its zero point, if post_ops add a residual
   int32_t zero_point = 0;
   const uint8_t* lookup_table = nullptr;  // 256 elements of c_type, or none
 };
 
-/// The contract's v of fixed-point requantization. `y` is within int32.
+/// Multiplies y by a fixed point: the value v of include/intact/intact.h. `y` is within int32.
 int64_t MultiplyFixed(int64_t y, const FixedPoint& fixed) noexcept;
 
-/// Applies what follows the bias: the post-operations. A NaN counts as −∞.
+/// Applies the post-operations to `f`, which includes the bias. A NaN counts as −∞.
 float AfterBias(float f, const Requantization& q) noexcept;
 
 /// float(y)·scale (+ bias), then the post-operations: the f32 output.

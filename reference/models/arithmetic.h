@@ -1,5 +1,5 @@
-// What an implementation of a GEMM or a convolution computes, as one value: how it sums products, and how it
-// turns sums into outputs. Predicts its outputs.
+// An Arithmetic describes what an implementation of a GEMM or a convolution computes: how it sums products,
+// and how it turns sums into outputs. A Predictor predicts these outputs.
 #ifndef INTACT_REFERENCE_MODELS_ARITHMETIC_H_
 #define INTACT_REFERENCE_MODELS_ARITHMETIC_H_
 
@@ -25,8 +25,8 @@ struct Arithmetic {
   bool operator==(const Arithmetic&) const = default;
 };
 
-/// "exact", "maddubs, flattened depth; half away from zero", …: the model's text, then the rounding's unless
-/// it is the contract's.
+/// "exact", "maddubs, flattened depth; half away from zero", …: the text of the model, then the text of the
+/// rounding unless it is kContract.
 std::string ToString(const Arithmetic& arithmetic);
 /// The inverse of ToString().
 std::optional<Arithmetic> ParseArithmetic(std::string_view text);
@@ -48,9 +48,9 @@ class Predictor {
   struct Output {
     const Gemm& gemm;
     const Operands& operands;
-    int64_t m, n;          // within that GEMM
-    int64_t item;          // of a batch
-    int64_t first_column;  // where that GEMM's columns begin in C
+    int64_t m, n;          // the output's row and column in `gemm`
+    int64_t item;          // the number of the batch item
+    int64_t first_column;  // the column of C at which the columns of `gemm` begin
     /// The requantization of this output.
     Requantization OwnRequantization() const;
     /// The factors of this output's scale.

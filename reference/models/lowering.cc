@@ -57,7 +57,7 @@ Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   return gemm;
 }
 
-// im2col.
+// The lowered A: im2col.
 std::vector<uint8_t> LoweredActivations(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   const ConvGeometry& g = conv.geometry;
   const auto zero_point = static_cast<uint8_t>(ActivationZeroPoint(conv));
@@ -75,7 +75,7 @@ std::vector<uint8_t> LoweredActivations(const Conv& conv, int64_t group, std::sp
   return a;
 }
 
-// k×n.
+// The lowered B, k×n.
 std::vector<int8_t> LoweredWeights(const Conv& conv, int64_t group) {
   const ConvGeometry& g = conv.geometry;
   const auto zero = static_cast<int8_t>(-WeightShift(conv));  // the instruction sees it as 0

@@ -10,10 +10,11 @@
 //             tap (0,0,0)   tap (0,0,1)        tap (KD−1,KH−1,KW−1)
 //           | c0 c1 … pad | c0 c1 … pad | … | c0 c1 … pad |
 //
-// So the pairs (k, k+1) are the contract's: adjacent channels of a tap. InPairs() has other pairings. Pixels
-// outside the input hold the zero point; so do the gaps between input pixels that a transposed convolution's
-// taps fall on. The padding of an odd last channel is the zero point too, with weights 0 for the
-// instruction. So it adds nothing to the sum, and the last channel's product stays alone in its pair.
+// So the pairs (k, k+1), for even k, follow the contract: adjacent channels of a tap. InPairs() has other
+// pairings. Pixels outside the input hold the zero point. So do the gaps between the input pixels of a
+// transposed convolution. An odd last channel is padded with the zero point and with weights that are 0 as
+// the instruction sees them. So the padding adds nothing, and the last channel's product is alone in its
+// pair.
 #ifndef INTACT_REFERENCE_MODELS_LOWERING_H_
 #define INTACT_REFERENCE_MODELS_LOWERING_H_
 

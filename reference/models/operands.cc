@@ -15,7 +15,7 @@ int64_t Sum(std::span<const T> values) noexcept {
 // Lowered activations with 0 in the padding; empty if that changes nothing.
 std::vector<uint8_t> Inside(const std::vector<uint8_t>& a, const Taps& taps) {
   std::vector<uint8_t> inside = a;
-  const int64_t depths = std::ssize(a) / std::ssize(taps.outside);  // of a tap
+  const int64_t depths = std::ssize(a) / std::ssize(taps.outside);  // depths of a tap
   auto begin = inside.begin();
   for (const bool is_outside : taps.outside) {
     if (is_outside) std::fill_n(begin, depths, uint8_t{0});

@@ -27,7 +27,7 @@ struct Operands {
   /// The row's activations that `model` multiplies.
   std::span<const uint8_t> Row(const Model& model, int64_t row) const noexcept;
   std::span<const int8_t> Column(int64_t column) const noexcept;
-  /// bias_s32 − za·Σ_k (w − zw) − zw·Σ_k a, modulo 2³²: y = Σ_k a·w + this.
+  /// bias_s32 − za·Σ_k (w − zw) − zw·Σ_k a, modulo 2³². y = Σ_k a·w + Compensation().
   int32_t Compensation(int64_t row, int64_t column) const noexcept;
   /// y of an output, modulo 2³². `model` accumulates Σ_k a·w from zero; the compensation is added last.
   /// `in_pairs` is InPairs(model, depths).

@@ -168,8 +168,8 @@ bool IsFixed(Rounding rounding) noexcept {
          rounding == Rounding::kFixedPoint;
 }
 
-// y scaled by the fixed-point arithmetic of `rounding`. The multiplier is the operation's, or made from its
-// scale.
+// y scaled by the fixed-point arithmetic of `rounding`. The multiplier comes from the operation, or is made
+// from the operation's scale.
 int32_t MultiplyAsFixed(int32_t y, const Requantization& q, Rounding rounding) noexcept {
   const auto rule =
       rounding == Rounding::kGemmlowp ? INTACT_FIXED_POINT_HALF_AWAY : INTACT_FIXED_POINT_HALF_UP;

@@ -1,4 +1,5 @@
-// How an accumulator becomes an output: the contract's requantization (requantize.h), and other engines'.
+// How an accumulator becomes an output: by the contract's requantization (requantize.h), or by another
+// engine's requantization.
 #ifndef INTACT_REFERENCE_MODELS_ROUNDING_H_
 #define INTACT_REFERENCE_MODELS_ROUNDING_H_
 
@@ -11,8 +12,9 @@
 
 namespace intact::reference {
 
-/// Each is the contract except for the difference described here. If the difference does not apply (a type
-/// that is not rounded, no bias, no row scale, fixed point with a residual), it equals the contract.
+/// Each rounding is the contract except for the difference described here. If the difference does not apply
+/// (a type that is not rounded, no bias, no row scale, fixed point with a residual), the rounding equals the
+/// contract.
 enum class Rounding : uint8_t {
   kContract,
   // Rounding to an 8-bit integer. kHalfAway and kTruncation also round to 16-bit floats.
@@ -20,7 +22,7 @@ enum class Rounding : uint8_t {
   kHalfAway,
   kTruncation,
   kZeroPointFirst,  // f + zero point is rounded: ties go to even outputs (oneDNN)
-  // Steps before that.
+  // Steps before the rounding to an integer.
   kFused,          // scale and bias, residual and its scale by FMA
   kResidualFused,  // only the residual and its scale by FMA
   kDouble,         // in double precision
@@ -29,13 +31,13 @@ enum class Rounding : uint8_t {
   kRowFirst,     // (y·scale of the row)·scale of the column
   kColumnFirst,  // (y·scale of the column)·scale of the row
   kFloatScale,   // a layer's scale, (input scale·weight scale)/output scale, in float32 steps (XNNPACK)
-  kBiasFirst,  // (y + bias/scale)·scale in floats, as is the scale of a layer (FBGEMM; oneDNN before version
-               // 3)
-  kBiasRounded,   // (y + rne(bias/scale))·scale: an int32 bias (QNNPACK)
-  kGemmlowp,      // kBiasRounded with a 31-bit fixed-point scale: the high half of the doubled product is
-                  // rounded, then shifted and rounded half away from zero (gemmlowp, TensorFlow Lite)
-  kGemmlowpUp,    // kGemmlowp, but the shift rounds half up (TensorFlow Lite's optimized kernels)
-  kFixedPoint,    // kBiasRounded with the same scale; the 64-bit product is rounded once, half up (XNNPACK)
+  kBiasFirst,    // (y + bias/scale)·scale in float32 steps; a layer's scale is in float32 steps too (FBGEMM;
+                 // oneDNN before version 3)
+  kBiasRounded,  // (y + rne(bias/scale))·scale: an int32 bias (QNNPACK)
+  kGemmlowp,     // kBiasRounded with a 31-bit fixed-point scale: the high half of the doubled product is
+                 // rounded, then shifted and rounded half away from zero (gemmlowp, TensorFlow Lite)
+  kGemmlowpUp,   // kGemmlowp, but the shift rounds half up (TensorFlow Lite's optimized kernels)
+  kFixedPoint,   // kGemmlowp, but the 64-bit product is rounded once, half up (XNNPACK)
   kReluByFactor,  // ReLU multiplies negative values by 0, which makes −0 (oneDNN's reference)
   kResidualLast,  // the residual is added after rounding to 8 bits, if there is no activation
   kThroughFloat,  // s32 outputs: int32(float(y))

@@ -1,8 +1,8 @@
 // The manual page of a program and its completions for shells. They are made from the options that the
 // program declares, so they always agree with --help.
 //
-// Besides names and descriptions they use:
-//   - an option's type: {A,B} are its values, FILE and DIR complete names of files and folders;
+// Besides names and descriptions, these documents use:
+//   - an option's type: completions offer A and B for {A,B}, names of files for FILE, and folders for DIR;
 //   - in descriptions and the footer: a line "Title:" opens a list. Each item is an indented line: the term,
 //     spaces, its meaning.
 #ifndef INTACT_TOOLS_CONSOLE_DOCUMENTS_H_
@@ -12,8 +12,9 @@
 
 namespace intact::tools {
 
-/// Adds an option for the build: --document man, bash, zsh or fish prints that document of `app`. Subcommands
-/// and options may be added later. The option itself appears neither in documents nor in --help.
+/// Adds the option --document for the build: it prints the manual page of `app` (man) or the completions for
+/// a shell (bash, zsh, fish). Subcommands and options may be added later. The option itself appears neither
+/// in documents nor in --help.
 void AddDocumentOption(CLI::App* app);
 
 }  // namespace intact::tools

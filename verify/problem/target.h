@@ -21,32 +21,30 @@ namespace intact::verify {
 struct RunSettings {
   intact_isa isa = INTACT_ISA_ANY;  // exactly this ISA; ANY = the target's own choice
   int32_t threads = 1;
-  // Elements between rows of A: its row stride is k + a_pad. Of a convolution: between input pixels. Of an A
-  // that is K×M: between columns.
-  int64_t a_pad = 0;
-  int64_t c_pad = 0;    // elements between rows of C, or between output pixels
-  int64_t res_pad = 0;  // elements between rows or pixels of the residual
-  // The residual is in C's memory. It has C's padding, c_pad, and elements of c_type's size.
+  // Unused elements between neighbours in memory.
+  int64_t a_pad = 0;    // between rows of A, or pixels of the input; if a_by_columns, between columns of A
+  int64_t c_pad = 0;    // between rows of C, or pixels of the output
+  int64_t res_pad = 0;  // between rows or pixels of the residual
+  // The residual is in C's memory: c_pad is its padding too, and its elements are as large as C's.
   bool in_place = false;
-  // How the plan is created and run. These settings must not change the output. Targets without these
-  // features ignore them.
-  bool open_extents = false;   // each run passes a convolution's extents
+  // The next three fields must not change the output. Targets without these features ignore them.
+  bool open_extents = false;   // each run gives the convolution's extents
   bool own_scratch = false;    // the caller provides the scratch memory
-  bool saved = false;          // the plan was saved and loaded
-  int64_t usual_m = 0;         // the rows that a GEMM's plan expects; 0: unknown
-  bool item_pointers = false;  // each item of a batch has a pointer
-  int64_t item_pad = 0;        // without pointers: elements between adjacent items
+  bool saved = false;          // the plan is saved and loaded before it runs
+  int64_t usual_m = 0;         // the expected rows of a GEMM's plan; 0: any
+  bool item_pointers = false;  // a run gets a pointer to each item of a batch, instead of a stride
+  int64_t item_pad = 0;        // unused elements between the items of a batch; 0 with item_pointers
   bool a_by_columns = false;   // A is K×M in memory
   bool b_by_columns = false;   // B is N×K in memory
-  int64_t b_pad = 0;           // elements between rows of B, or between columns of a B that is N×K
+  int64_t b_pad = 0;           // unused elements between rows of B; if b_by_columns, between columns of B
 
   bool operator==(const RunSettings&) const = default;
 };
 
 struct RunOptions : RunSettings {
   std::string line;  // the problem line, for messages; "" if there is none
-  // A target in its own process (isolated_target.h) runs with its tensors in the usual place, and again in
-  // both other places. If false: again in one other place, which suffices if there are many problems.
+  // A target in its own process (isolated_target.h) repeats each run with its tensors in other places. true:
+  // in both of the other places; false: in one of them. One suffices for a sweep of many problems.
   bool in_all_places = false;
   Surroundings surroundings;
 };
@@ -55,20 +53,22 @@ class Target {
  public:
   virtual ~Target() = default;
   virtual std::string Name() const = 0;
-  /// The claimed arithmetic: see intact_target::arithmetic.
+  /// The arithmetic that the target claims: see intact_target::arithmetic.
   virtual std::string Arithmetic() const { return "exact"; }
-  /// The supported intact_target_feature bits.
+  /// The intact_target_feature bits that the target supports.
   virtual uint64_t Features() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
-  /// This target in a new process; nullptr if it keeps nothing between runs.
+  /// This target in a new process. nullptr if the start failed, or if the target needs no new process because
+  /// it keeps nothing between runs.
   virtual std::unique_ptr<Target> Fresh() const { return nullptr; }
-  /// Fresh() for calls that may not return. The time limit of the new target is a multiple of this target's
-  /// slowest call, instead of the whole deadline.
+  /// Fresh(), for calls that may not return: the time limit of the new target is a multiple of this target's
+  /// slowest call, at most the deadline.
   virtual std::unique_ptr<Target> FreshForHangs() const { return Fresh(); }
-  /// The kind of the last run's error, if there was an error.
+  /// The kind of the last run's error, if the run failed.
   virtual Failure LastFailure() const { return {}; }
-  /// Why the target must not be run any more; "" if it may be run.
+  /// The reason why callers must not run the target again; "" if they may.
   virtual std::string WhyGivenUp() const { return {}; }
-  /// What the target wrote to stdout and stderr in the last run that wrote anything, if this is captured.
+  /// What the target wrote to stdout and stderr in the last run that wrote anything; "" if its output is not
+  /// captured.
   virtual std::string Printed() const { return {}; }
   /// Output bytes, dense rows of c_type: m×n for a GEMM, item after item;
   /// [batch][OD][OH][OW][output_channels] for a convolution. UNSUPPORTED if the machine or the target cannot

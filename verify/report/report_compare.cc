@@ -25,7 +25,7 @@ Error Invalid(std::string_view path, std::string_view what) {
   return {INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", path, what)};
 }
 
-/// null if the report has no such field.
+/// The field of a report; null if the report lacks it.
 nlohmann::json FieldOf(const nlohmann::json& report, const std::string& pointer) {
   const nlohmann::json::json_pointer field(pointer);
   return report.contains(field) ? report.at(field) : nlohmann::json();

@@ -3,8 +3,8 @@
 //
 // A problem's outputs depend on its tensors and on whether int16 sums saturate, and on nothing else. So the
 // digests of a problem are compared across the reports and across all their ISAs, in two groups: digests of
-// exact sums (these include the saturating mode on VNNI and AMX), and digests of sums that saturate. So a
-// machine that has only AVX2 is compared with one that swept AMX.
+// exact sums (the saturating mode on VNNI and AMX has exact sums too), and digests of sums that saturate. So
+// a machine that has only AVX2 is compared with one that swept AMX.
 #ifndef INTACT_VERIFY_REPORT_REPORT_COMPARE_H_
 #define INTACT_VERIFY_REPORT_REPORT_COMPARE_H_
 
@@ -15,7 +15,7 @@
 
 namespace intact::verify {
 
-/// A problem that was run, and the digest of what it output.
+/// A problem that was run, and the digest of its output.
 struct DigestedRun {
   std::string problem;      // the repro line
   std::string digest;       // hexadecimal
@@ -24,8 +24,8 @@ struct DigestedRun {
 
 struct ReportDigests {
   std::string path;
-  std::string machine;  // its CPU, and the target if that was swept
-  std::string field;    // of the file, where the runs are
+  std::string machine;  // the machine's CPU, and the target if one was swept
+  std::string field;    // the field of the file that holds the runs
   std::vector<DigestedRun> runs;
 };
 
@@ -35,9 +35,9 @@ struct ProblemDifference {
 };
 
 struct ReportComparison {
-  int64_t problems = 0;  // in both reports
+  int64_t problems = 0;  // problems that both reports have
   int64_t only_a = 0, only_b = 0;
-  std::vector<ProblemDifference> differences;  // of problems in both
+  std::vector<ProblemDifference> differences;  // problems of both reports whose outputs differ
   bool Same() const { return differences.empty(); }
 };
 
@@ -45,7 +45,7 @@ struct ReportComparison {
 /// Errors name the file and what was expected.
 Result<ReportDigests> ReadDigests(const std::string& path);
 
-/// Fails if no problem is in both, or if a line is not a problem.
+/// Fails if the reports have no problem in common, or if a line is not a problem.
 Result<ReportComparison> CompareReports(const ReportDigests& a, const ReportDigests& b);
 
 }  // namespace intact::verify

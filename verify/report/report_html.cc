@@ -27,7 +27,7 @@ support::html::Cell VerdictCell(Verdict verdict) {
   return {Str(InWords(verdict)), tone};
 }
 
-/// A count that should be 0.
+/// A cell with a count that should be 0.
 support::html::Cell FaultCell(int64_t count) {
   return {Str(count), count > 0 ? support::html::Tone::kBad : support::html::Tone::kPlain};
 }

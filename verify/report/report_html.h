@@ -13,7 +13,8 @@ std::string ToHtml(const Report& report);
 
 /// A saturation map as a picture; `name` identifies the picture on its page.
 std::string MapFigure(const SaturationMap& map, std::string_view name);
-/// The column of `ramp` with most kinks, exact and as computed; `caption` is HTML.
+/// The exact and the computed outputs of the column of `ramp` that has most kinks (verify/studies/ramp.h);
+/// `caption` is HTML.
 std::string RampFigure(const Ramp& ramp, std::string_view name, std::string_view caption);
 
 }  // namespace intact::verify

@@ -25,8 +25,8 @@ namespace intact::verify {
 /// The output and the depths of the pair, then "200*120 + 180*100 = 42000, clamped to 32767".
 std::string Describe(const SaturatedPair& pair, const MaybeConv& conv);
 
-/// "12.3 us   5 %   1.08x": the time, its spread, and for an exact kernel its speed over the saturating
-/// kernel (if timed). "-" for nullptr.
+/// "12.3 us   5 %   1.08x": the time, its spread, and for an exact kernel the saturating kernel's time over
+/// this time (if both are timed). "-" for nullptr.
 std::string Describe(const Cost& cost, const Timing* timing);
 
 /// "48 KiB", "2 MiB"; "unknown" for 0.

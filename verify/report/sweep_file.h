@@ -4,42 +4,44 @@
 //
 //   schema           "intact-sweep"; schema_version 3; version of intact; build, the digest of the program
 //   machine          cpu, family, model (as CPUID reports them)
-//   target           whose kernels: name, options, build (the digest of a plug-in's file, else ""), text (as
-//                    --target named it), deadline, and takes: what problems were fitted to
-//                    (verify/targets/fit.h), features, gemm[] and conv[], each with types and multiples; null
-//                    for our own kernels
-//   isas[], mode, effort, emulated   what was asked for: the ISAs, the mode, "quick", "standard" or
+//   target           name, options, build (the digest of a plug-in's file, else ""), text (the value of
+//                    --target), deadline, and takes: the features, gemm[] and conv[], each with types and
+//                    multiples, that problems were fitted to (verify/targets/fit.h); null for our own kernels
+//   isas[], mode, effort, emulated   the command's options: the ISAs, the mode, "quick", "standard" or
 //                    "thorough", whether in the emulator too
-//   problems, problems_digest   of the whole sweep: how many, and FNV-1a of their lines, each with a newline
+//   problems, problems_digest   the number of problems of the whole sweep, and FNV-1a of their lines, each
+//                    with a newline
 //   shard            index (from 1 on) and count; 1 and 1 for a whole sweep
-//   cells[], skipped[], digests {}   of the shard, as in `sweep` of report.json (verify/report/report.h)
-//   failures[]       of the shard, as in report.json
-//   arithmetics[], computed {}   for a target that is not ours: for each problem how many outputs differ from
+//   cells[], skipped[], digests {}   results of the shard, as in `sweep` of report.json
+//                    (verify/report/report.h)
+//   failures[]       failures of the shard, as in report.json
+//   arithmetics[], computed {}   for another library's kernels: for each problem how many outputs differ from
 //                    exact, whether clamped pairs would have shown (telling), and, if outputs differ, the
 //                    arithmetics that reproduce all outputs, as numbers of entries in arithmetics[]; in_parts
-//                    if no arithmetic does, but each output that differs has one
+//                    if no single arithmetic reproduces all, but each output that differs has one
 //   computes[]       what follows from computed (verify/sweep/mixture.h): operation, problems, exact,
 //                    telling, parts[] (arithmetic, in_words, problems, sizes); in_parts, unexplained and
 //                    without_outputs, each with problems, sizes, example (a line) and what is known of it;
 //                    and all of it in_words
-//   random           the random problems that came after: seed, stream, problems, cells[], failures[] (the
+//   random           the random problems after the sweep: seed, stream, problems, cells[], failures[] (the
 //                    first hundred, and all that are minimised); of a merged sweep: shards (how many had
 //                    random problems), problems, cells[], failures[]
 //
 // Lists are in the order of the sweep's problems. The JSON does not depend on interruptions and shards: a
-// sweep that was resumed, or run in shards and merged, writes the bytes of a sweep that ran at once, if what
-// the target does on a problem does not depend on what it ran before.
+// sweep that was resumed, or run in shards and merged, writes the bytes of an uninterrupted sweep. This holds
+// if the target's outputs do not depend on earlier runs.
 //
 // A journal (support/journal.h) is lines of JSON. The first has the fields above `cells`, with the schema
 // "intact-sweep-journal". Each other line is a problem's outcome, in the order of the shard's problems:
 //
 //   problem          the line
 //   skipped          why it was not run; no other field follows
-//   outputs, differing, causes {}, digest   of the outputs, if the target gave some
-//   telling, reproduced_by[], in_parts   as above, as texts
-//   failure, kind, minimised, minimised_reason   if it failed; as reason, … of report.json
+//   outputs, differing, causes {}, digest   counts and digest of the outputs, if the target gave some
+//   telling, reproduced_by[], in_parts   as in computed {}, with arithmetics as texts
+//   failure, kind, minimised, minimised_reason   if the problem failed: the fields of failures[] in
+//                    report.json, with `reason` named `failure`
 //
-// The last member of each line is check: the FNV-1a of the line without it. Changed lines are refused.
+// The last member of each line is check: the FNV-1a of the line without check. Changed lines are refused.
 #ifndef INTACT_VERIFY_REPORT_SWEEP_FILE_H_
 #define INTACT_VERIFY_REPORT_SWEEP_FILE_H_
 
@@ -64,10 +66,10 @@ namespace intact::verify {
 struct SweepRun {
   std::string version;
   std::string build;
-  support::Machine machine;  // cpu, family and model alone
+  support::Machine machine;  // only cpu, family and model
   struct TargetId {
     std::string name, options, build;
-    std::string text;            // as the user named it: files lie elsewhere on other machines
+    std::string text;            // the value of --target; a plug-in's path may differ between machines
     double deadline = 0;         // seconds that a call may take
     std::optional<Takes> takes;  // none for our own kernels
   };
@@ -80,19 +82,19 @@ struct SweepRun {
   uint64_t problems_digest = 0;
   Shard shard;
 
-  /// The problems of the whole sweep, as this program makes them: the standard ones, or those fitted to the
-  /// target.
+  /// The problems of the whole sweep, as this program makes them: the standard problems, fitted to the target
+  /// unless the sweep runs our own kernels.
   FittedProblems Fitted() const;
   std::vector<Problem> AllProblems() const { return Fitted().problems; }
   /// Fills `problems` and `problems_digest`.
   void Describe(std::span<const Problem> all);
 };
 
-/// A field that two runs do not share: "mode is "exact" there, "saturating" here".
+/// A field with different values in two runs: "mode is "exact" there, "saturating" here".
 struct RunMismatch {
   std::string field, text;
 };
-/// The first such field, shards not compared; nothing if both runs are of one sweep.
+/// The first field that differs, apart from the shard; nullopt if both runs belong to one sweep.
 std::optional<RunMismatch> Mismatch(const SweepRun& there, const SweepRun& here);
 
 Json ToJson(const SweepRun& run, const SweepResult& result);
@@ -103,7 +105,7 @@ std::optional<Error> Append(const SweepOutcome& outcome, support::Journal* journ
 
 /// What the random problems after the sweep found.
 struct RandomFindings {
-  int64_t shards = 0;  // that ran random problems
+  int64_t shards = 0;  // number of shards that ran random problems
   int64_t problems = 0;
   SweepResult sweep;  // only cells and failures
 };
@@ -120,8 +122,8 @@ struct SweepPart {
 };
 Result<SweepPart> ReadSweepPart(const std::string& path);
 
-/// The whole sweep. `parts` must be all its shards: none missing or twice, each with exactly its problems.
-/// Random findings are added up.
+/// The whole sweep. `parts` must have each shard once, and each shard must have exactly its problems. Random
+/// findings are added up.
 Result<SweepPart> MergeSweeps(std::span<const SweepPart> parts);
 
 }  // namespace intact::verify

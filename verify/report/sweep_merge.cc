@@ -11,13 +11,13 @@
 namespace intact::verify {
 namespace {
 
-using Places = std::unordered_map<std::string, size_t>;  // of problems in the list, by their lines
+using Places = std::unordered_map<std::string, size_t>;  // from problems' lines to their numbers in the list
 
 Error Invalid(const SweepPart& part, std::string_view what) {
   return {INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", part.path, what)};
 }
 
-/// Why the parts, by their own account, are not all shards of one sweep; or nothing.
+/// Why the parts, as their files describe them, are not all shards of one sweep; nullopt if they are.
 std::optional<Error> WhyNotOneSweep(std::span<const SweepPart> parts) {
   const SweepPart& first = parts[0];
   const int64_t count = first.run.shard.count;
@@ -68,8 +68,8 @@ std::optional<Error> WhyNotItsProblems(const SweepPart& part, std::span<const Pr
   };
   for (const SweepDigest& digest : result.digests) find_once(digest.problem);
   for (const SweepSkip& skip : result.skips) find_once(skip.problem);
-  for (const SweepComputed& computed : result.computed) find(computed.problem);  // of a problem that ran
-  for (const SweepFailure& failure : result.failures) find(failure.problem);  // of a problem that ran or not
+  for (const SweepComputed& computed : result.computed) find(computed.problem);  // a problem that ran
+  for (const SweepFailure& failure : result.failures) find(failure.problem);  // a problem that ran or did not
   if (error) return error;
   if (result.not_run > 0) {
     return Invalid(part, fmt::format("{} problems of shard {} were not run: {}", result.not_run,

@@ -33,8 +33,8 @@
 namespace intact::verify {
 
 struct TargetFindings {
-  std::string target;  // as the user named it
-  std::string name;    // as it names itself
+  std::string target;  // the value of --target
+  std::string name;    // the target's own name
   std::string claims;
   FittedProblems fitted;  // the problems of the sweep
   std::vector<Mixture> computes;
@@ -47,7 +47,7 @@ struct TargetReport {
   support::Origin origin;
   support::Machine machine;
   std::vector<TargetFindings> targets;
-  /// Failed if any target did.
+  /// Failed if any target failed.
   SweepVerdict Verdict() const;
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
 };

@@ -73,8 +73,8 @@ intact_status RunPlan(const Gemm& plan, const intact_gemm_args& args) {
 }
 intact_status RunPlan(const Conv& plan, const intact_conv_args& args) { return plan.Run(args).status; }
 
-/// Times the plans of a layer. Only the plans of one ISA exist at a time: these are compared, and a large
-/// layer's plans for all ISAs would fill the memory.
+/// Times the plans of a layer. Only the plans of one ISA exist at a time, because only they are compared, and
+/// because a large layer's plans for all ISAs would fill the memory.
 template <class Plan, class Operation>
 class Timer {
  public:
@@ -142,7 +142,7 @@ class Timer {
   }
 
   Operation operation_;
-  intact_pairing pairing_;  // of the saturating plans, and of all certificates
+  intact_pairing pairing_;  // the pairing of saturating plans and of all certificates
   std::vector<uint8_t> exact_, maddubs_;
   std::vector<Timing> timings_;
 };

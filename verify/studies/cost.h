@@ -46,20 +46,20 @@ struct Timing {
 
 struct Cost {
   std::string layer;
-  int64_t m = 0, n = 0, k = 0;  // of a convolution: output pixels, output channels, taps × a group's channels
+  int64_t m = 0, n = 0, k = 0;     // convolution: output pixels, output channels, taps × a group's channels
   std::string why_not_seven_bits;  // "" if activations and zero point are within 7 bits
-  std::vector<Timing> timings;     // by ISA, weakest first; of an ISA in the order of the table above
+  std::vector<Timing> timings;     // by ISA, weakest first; for each ISA in the order of the table above
 
   bool AllRight() const;
   /// The weights' certificate for all activations of the type; nullptr if there are no timings.
   const intact_certificate* FullRangeCertificate() const;
-  /// nullptr if there is no such timing.
+  /// The timing for this ISA, mode and activation range; nullptr if there is no such timing.
   const Timing* Find(intact_isa isa, intact_mode mode, bool seven_bits) const;
-  /// Speed relative to the saturating kernel of the same ISA.
+  /// The saturating kernel's time on the same ISA over this timing's time; nullopt if either is missing.
   std::optional<double> SpeedUp(const Timing& timing) const;
 };
 
-/// A way to compute an output, and the bytes that it must give.
+/// A function that computes an output, and the bytes that it must write.
 struct Contender {
   std::function<intact_status(uint8_t* output)> run;
   std::span<const uint8_t> expected;
@@ -68,8 +68,8 @@ struct Contender {
 /// Times each contender. All turns together take about 5 ms. nullopt for a contender with wrong output.
 std::vector<std::optional<Time>> Race(std::span<const Contender> contenders);
 
-/// The saturating kernels and the certificates use the layer's own pairing. Returns an error if a plan cannot
-/// be created.
+/// Times a layer. The saturating kernels and the certificates use the layer's pairing. Returns an error if a
+/// plan cannot be created.
 Result<Cost> MeasureCost(const Layer& layer);
 
 /// The costs of the built-in layers, and of two layers of a size common in networks: 128×768×768, Laplace

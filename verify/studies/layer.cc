@@ -32,7 +32,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMaxExtent = 1 << 20;  // of strides, dilations, padding and groups
+constexpr int64_t kMaxExtent = 1 << 20;  // limit of strides, dilations, padding and groups
 
 Error Invalid(std::string message) { return {INTACT_INVALID_ARGUMENT, std::move(message)}; }
 
@@ -311,11 +311,11 @@ std::optional<Error> ReadLinear(const std::string& folder, bool is_dynamic, refe
   return std::nullopt;
 }
 
-/// Padding as a word: none, or the padding with which the output has ⌈input/stride⌉ pixels. An odd pixel of
-/// it is behind the input (upper) or before it (lower).
+/// Padding as a word: none, or the padding with which the output has ⌈input/stride⌉ pixels. If this padding
+/// is odd, the larger half is behind the input (upper) or before the input (lower).
 enum class Padding : uint8_t { kValid, kSameUpper, kSameLower };
 
-/// The word in "padding"; nullopt if it is an array or missing. Transposed convolutions take no word.
+/// The word in "padding"; nullopt if the field is an array or missing, or if `transposed`.
 std::optional<Padding> ReadPaddingWord(bool transposed, Fields* fields) {
   if (transposed || !fields->Has("padding") || fields->IsArray("padding")) return std::nullopt;
   const std::string word =
@@ -478,7 +478,7 @@ void SetScales(const LayerScales& scales, Fields* fields, reference::Linear* ope
   }
 }
 
-/// Reads bias_int32.npy, or bias.npy if that does not exist. Returns the real numbers of bias.npy.
+/// Reads bias_int32.npy, or bias.npy if bias_int32.npy does not exist. Returns the real numbers of bias.npy.
 Result<std::vector<float>> ReadAnyBias(const std::string& folder, int64_t columns, double output_scale,
                                        reference::Linear* operation) {
   const std::string integers = folder + "/bias_int32.npy";
@@ -567,7 +567,7 @@ void ReadActivation(double output_scale, Fields* fields, reference::Linear* oper
   if (name == "relu6") AddClamp(0.0, 6.0, output_scale, fields, operation);
 }
 
-/// Reads zero points of weights and output, scales, and everything after the sums.
+/// Reads the zero points of weights and output, the scales, and all fields of the requantization.
 std::optional<Error> ReadEpilogue(const std::string& folder, const std::vector<int64_t>& shape,
                                   LayerScales scales, Fields* fields, reference::Linear* operation) {
   const int64_t columns = shape.back();
@@ -591,8 +591,8 @@ std::optional<Error> ReadEpilogue(const std::string& folder, const std::vector<i
   return std::nullopt;
 }
 
-/// Quantizes all of a_source, as a run of a dynamic layer does. The layer then has that zero point; returns
-/// the scale.
+/// Quantizes a_source as one tensor, like a run of a dynamic layer. Stores the zero point in the layer, and
+/// returns the scale.
 Result<float> QuantizeTensor(const std::string& folder, reference::Linear* operation) {
   std::vector<float> x(operation->a_source.size() / sizeof(float));
   std::memcpy(x.data(), operation->a_source.data(), operation->a_source.size());

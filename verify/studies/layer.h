@@ -5,8 +5,8 @@
 //   weights.npy      i1 (or u1); linear [N, K], conv2d [N, KH, KW, C/groups], transposed too
 //   bias.npy         f4, [N]; absent when the layer has none
 //   bias_int32.npy   i4, [N]: the bias in units of si·sw[n], added to the sums; bias.npy is then not read
-//   residual.npy     u1, i1 or f4, shaped as the output; absent when the layer adds none
-//   output_*.npy     what some engine computed; of the output's type; [M, N] or [batch, OH, OW, N]
+//   residual.npy     u1, i1 or f4, shaped as the output; absent when the layer adds no residual
+//   output_*.npy     an engine's output, in the output's type; [M, N] or [batch, OH, OW, N]
 //
 // layer.json:
 //   { "operator": "linear",                                        or "conv1d", "conv2d", "conv3d",
@@ -34,9 +34,9 @@
 // type s32 are the sums (ConvInteger, MatMulInteger): there are no scales, no activation and no residual, and
 // the bias is bias_int32.npy.
 //
-// Words for padding: "VALID" means none. "SAME" is TensorFlow Lite's, and ONNX's SAME_UPPER: the padding with
-// which the output has ⌈input/stride⌉ pixels; an odd pixel is behind the input. "SAME_LOWER" has that pixel
-// before the input.
+// Words for padding: "VALID" means none. "SAME" (TensorFlow Lite; SAME_UPPER in ONNX) means the padding with
+// which the output has ⌈input/stride⌉ pixels. If this padding is odd, the larger half is behind the input.
+// With "SAME_LOWER" the larger half is before the input.
 //
 // The operator of a layer that quantizes its activations at run time ends in "_dynamic" ("linear_dynamic",
 // "conv2d_dynamic"). Its activations.npy has real numbers (f4), its outputs are f32 unless output.type says
@@ -50,10 +50,11 @@
 //
 // An unknown key, a key without a meaning for the layer, and a key that is given twice are errors.
 //
-// The requantization is that of the frameworks: scale[n] = si·sw[n]/so rounded to float32 once, bias_f32[n] =
-// bias[n]/so, residual_scale = sr/so, and the activation's bounds in units of so, rounded to integers for
-// 8-bit outputs. For other outputs so is 1. PyTorch's own outputs confirm it byte for byte
-// (tests/verify/layer_test.cc). A dynamic layer computes what the contract says with scales[n] = sw[n]/so.
+// Layers are requantized as frameworks do it. si, sw, so and sr are the scales of input, weights, output and
+// residual: scale[n] = si·sw[n]/so rounded to float32 once, bias_f32[n] = bias[n]/so, residual_scale = sr/so.
+// The activation's bounds are divided by so, and rounded to integers for 8-bit outputs. Outputs of other
+// types have so = 1. PyTorch's own outputs confirm these rules byte for byte (tests/verify/layer_test.cc). A
+// dynamic layer computes the contract with scales[n] = sw[n]/so.
 #ifndef INTACT_VERIFY_STUDIES_LAYER_H_
 #define INTACT_VERIFY_STUDIES_LAYER_H_
 
@@ -89,8 +90,8 @@ Result<Layer> ReadLayer(const std::string& folder);
 /// folder).
 Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string& file);
 
-/// Layers made by code, the same on every machine, for users without layers of their own: 64×10 with uniform
-/// weights, each with every activation of its range as a constant row. In order: full range; activations
+/// Layers made by code, identical on every machine, for users without layers of their own. Each has 64×10
+/// uniform weights, and a constant row for every activation of its range. In order: full range; activations
 /// reduced to 7 bits; weights reduced to 7 bits; s8 activations reduced to 7 bits.
 std::vector<Layer> BuiltinLayers();
 

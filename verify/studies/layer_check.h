@@ -20,7 +20,7 @@
 
 namespace intact::verify {
 
-/// An output that the user wants the layer's output to be compared with.
+/// An output to compare the layer's output with.
 struct Expectation {
   std::string file;
   std::vector<uint8_t> output;
@@ -28,11 +28,11 @@ struct Expectation {
 
 /// The target that runs a layer.
 struct LayerTarget {
-  std::string name;  // as the user named it
+  std::string name;  // the value of --target
   const Target* target = nullptr;
 };
 
-/// The arithmetic of an output that some engine recorded, and how the output differs from exact.
+/// An output that an engine recorded: its arithmetic, and how it differs from exact.
 struct Recorded {
   std::string file;
   std::string layer;
@@ -75,8 +75,8 @@ std::string EnginesInWords(const reference::Arithmetic& arithmetic, const Paired
 /// Explains each recorded output of a layer.
 std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs);
 
-/// `isa`: exactly this one; ANY = the library's choice. An error if the machine cannot run it. `by`: a target
-/// that runs the layer instead of our own kernels; mode and ISA do not apply to it.
+/// `isa`: exactly this ISA; ANY = the library's choice. An error if the machine cannot run the ISA. `by`: a
+/// target that runs the layer instead of our own kernels; mode and ISA do not apply to targets.
 Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa isa,
                               const std::optional<Expectation>& expectation, const LayerTarget& by = {});
 

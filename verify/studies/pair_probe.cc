@@ -31,15 +31,16 @@ constexpr size_t kPairsListed = 4;
 // An operator to probe. A convolution has a window of 3×3 and one output pixel.
 struct Operator {
   std::string_view name;
-  int64_t rows = 0;      // of a product; 0: a convolution
-  int64_t channels = 0;  // of a group
+  int64_t rows = 0;      // a GEMM's rows; 0: a convolution
+  int64_t channels = 0;  // a group's input channels
   int64_t groups = 1;    // 0: depthwise
-  // Depthwise: the outputs of each group. Other convolutions have one per pair, up to a multiple of this.
+  // Depthwise: the outputs of each group. Other convolutions have an output for each pair, rounded up to a
+  // multiple of this number.
   int64_t outputs = 0;
   // 8 of the 9 taps are outside the input, and the zero point is the largest activation.
   bool is_all_padding = false;
 };
-constexpr int64_t kMultipleOfMany = 16;  // some kernels want output channels in multiples
+constexpr int64_t kMultipleOfMany = 16;  // some kernels need output channels in multiples
 constexpr std::array kOperators = {
     Operator{"product, 1 row", 1},
     Operator{"product, 5 rows", 5},
@@ -79,7 +80,7 @@ std::vector<DepthPair> PairsWithinTaps(int64_t depths, int64_t channels) {
   return pairs;
 }
 
-// A probe without its tensors; nullopt if the target takes no such sizes.
+// A probe without its tensors; nullopt if the target does not support its sizes.
 std::optional<Problem> ProblemOf(const Operator& op, const Taken& taken, int64_t depths, int64_t pairs) {
   Problem problem;
   problem.a_type = taken.a;
@@ -141,7 +142,7 @@ void SetOperands(const std::vector<std::optional<DepthPair>>& columns, int64_t d
   }
 }
 
-// Exact accumulators, and those with each column's pair added in int16.
+// Exact accumulators, and accumulators with each column's pair added in int16.
 struct Expected {
   std::vector<int32_t> exact, clamped;
 };
@@ -309,7 +310,7 @@ std::vector<ProbedPairs> ProbePairs(const Target& target, intact_mode mode, inta
 
 namespace {
 
-// Operations and types with the same pairs.
+// Operations and types that have equal pairs.
 struct Line {
   std::string_view operation;
   std::string words;

@@ -5,8 +5,8 @@
 // 32767 or −32768 instead. A run has a column for each pair (i, j), so one run finds all pairs. docs/peers.md
 // describes the method.
 //
-// A convolution's depths are those of the flattened window: depth = tap·C + channel, where C is the channels
-// of a group.
+// A convolution's depths are numbered in the flattened window: depth = tap·C + channel, where C is the number
+// of channels of a group.
 #ifndef INTACT_VERIFY_STUDIES_PAIR_PROBE_H_
 #define INTACT_VERIFY_STUDIES_PAIR_PROBE_H_
 
@@ -24,26 +24,26 @@ namespace intact::verify {
 /// The pairs of one operator, for one combination of types.
 struct ProbedPairs {
   std::string operation;    // "product", "convolution 3x3, 4 channels", …
-  bool is_padding = false;  // whether it reads one pixel inside padding
+  bool is_padding = false;  // whether the input is one pixel: all taps except the centre read padding
   std::string types;        // "u8s8s32"
-  int64_t channels = 0;     // of a group; 0: a product
+  int64_t channels = 0;     // a group's input channels; 0: the operator is a GEMM
   int64_t depths = 0;
-  std::vector<std::pair<int64_t, int64_t>> clamping;  // ascending
-  int64_t other_sums = 0;  // columns whose sum is neither exact nor that of a pair added in int16
-  Error error;             // of a run that failed; UNSUPPORTED if the target does not run it
+  std::vector<std::pair<int64_t, int64_t>> clamping;  // pairs of depths that clamp, ascending
+  int64_t other_sums = 0;  // columns whose sum is neither exact nor clamped to int16
+  Error error;             // why a run failed; UNSUPPORTED if the target does not run this operator
 };
 
-/// The pairing for programs: "none", "depths", "within_tap", "flattened", "within_tap_or_flattened" if the
-/// two are the same, "all" or "other"; with padding "multiplied" or "skipped"; "failed" and "unsupported" if
-/// there is no result.
+/// The pairing as a word for programs: "none", "depths", "within_tap", "flattened", "within_tap_or_flattened"
+/// (if both rules give these pairs), "all" or "other". If the operator probes padding: "multiplied" or
+/// "skipped". Without a result: "failed" or "unsupported".
 std::string PairingOf(const ProbedPairs& pairs);
-/// The pairing for people.
+/// The pairing in words for people.
 std::string InWords(const ProbedPairs& pairs);
 
-/// Probes products of one row and of five, and convolutions of 3×3: 1, 3 and 4 channels, groups of 2, 3 and
-/// 4, depthwise with one output and with two for each channel, and padding. Each is probed for all types that
-/// `target` takes. Operators that need a feature which the target lacks are left out. `mode`, `isa` and
-/// `pairing` apply to our own kernels.
+/// Probes GEMMs of one row and of five, and convolutions of 3×3: 1, 3 and 4 channels, groups of 2, 3 and 4,
+/// depthwise with one output and with two for each channel, and padding. Each operator is probed for all
+/// types that `target` supports. Operators that need a feature which the target lacks are left out. `mode`,
+/// `isa` and `pairing` apply to our own kernels.
 std::vector<ProbedPairs> ProbePairs(const Target& target, intact_mode mode = INTACT_EXACT,
                                     intact_isa isa = INTACT_ISA_ANY,
                                     intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP);

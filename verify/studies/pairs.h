@@ -6,9 +6,9 @@
 //   by the instruction   the lane of the real VPMADDUBSW is not the sum in 32 bits
 //   by the model         reference::Maddubs is not the sum
 //
-// The counts are kept by the larger activation and by the larger weight magnitude. They show from which
-// activations and weights on inputs clamp. On machines with AVX2 the lane is also compared, input by input,
-// with the clamped 32-bit sum.
+// There is a count for each value of the larger activation and of the larger weight magnitude. The counts
+// show the smallest activations and weights that clamp. On machines with AVX2 the lane is also compared,
+// input by input, with the clamped 32-bit sum.
 #ifndef INTACT_VERIFY_STUDIES_PAIRS_H_
 #define INTACT_VERIFY_STUDIES_PAIRS_H_
 
@@ -32,13 +32,13 @@ struct ClampCount {
   bool operator==(const ClampCount&) const = default;
 };
 
-/// Clamping inputs by the larger of their two activations (0 … 255) and the larger of their two weight
-/// magnitudes (0 … 128).
+/// How many inputs clamp, for each value of the larger activation (0 … 255) and of the larger weight
+/// magnitude (0 … 128).
 class ClampTable {
  public:
   ClampTable() : counts_(kActivations * kMagnitudes) {}
   ClampCount& At(int activation, int magnitude) { return counts_[Index(activation, magnitude)]; }
-  /// Inputs with both activations ≤ amax and both weights in [−wmax, wmax] that clamp.
+  /// How many inputs with both activations ≤ amax and both weights in [−wmax, wmax] clamp.
   ClampCount Within(int amax, int wmax) const;
   void Add(const ClampTable& other);
   bool operator==(const ClampTable&) const = default;
@@ -73,7 +73,7 @@ bool HasMaddubs();
 /// The part of the map with w0 in [w0_begin, w0_end), for tests that have no time for the whole map.
 PairMap MapPairs(int w0_begin, int w0_end, int threads);
 
-/// All 2³² inputs. A few seconds.
+/// The whole map, of all 2³² inputs. Takes a few seconds.
 PairMap MapAllPairs(int threads);
 
 }  // namespace intact::verify

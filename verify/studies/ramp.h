@@ -1,7 +1,8 @@
-// The ramp: a linear layer probed with constant inputs. All activations of a row have the same value, so each
-// exact output is a straight line over that value. It rises if the column's weights sum to more than zero,
-// and falls if to less. After rounding it is still monotonic. An output that steps the wrong way is a *kink*.
-// Kinks show saturation to users without a reference; each is attributed to the pairs that clamp there.
+// The ramp: a linear layer probed with constant inputs. All activations of a row have one value, so each
+// exact output is a straight line over this value. The line rises if the column's weights have a positive
+// sum, and falls if the sum is negative. After rounding it is still monotonic. A step in the wrong direction
+// is a *kink*. Kinks show saturation to users without a reference. Each kink is attributed to the pairs that
+// clamp at its step.
 #ifndef INTACT_VERIFY_STUDIES_RAMP_H_
 #define INTACT_VERIFY_STUDIES_RAMP_H_
 
@@ -29,16 +30,16 @@ struct Ramp {
   std::string layer;
   intact_isa isa = INTACT_ISA_ANY;
   intact_mode mode = INTACT_EXACT;
-  int64_t steps = 0;  // rows
+  int64_t steps = 0;  // the number of rows
   int64_t columns = 0;
-  std::vector<Kink> kinks;              // all
-  std::vector<int32_t> activations;     // of each step
-  std::vector<int32_t> outputs, exact;  // steps×columns: what the kernel gave, what the reference gives
+  std::vector<Kink> kinks;
+  std::vector<int32_t> activations;     // the activation of each step
+  std::vector<int32_t> outputs, exact;  // steps×columns: the kernel's outputs, the reference's outputs
 
   int64_t NonMonotonic() const { return static_cast<int64_t>(kinks.size()); }
   int64_t ColumnsWithKinks() const;
   int64_t Unexplained() const;
-  /// No kinks; if the mode saturates on this ISA, no kinks without an explanation.
+  /// Whether there are no kinks. If the mode saturates on this ISA: whether all kinks are explained.
   bool Passed() const;
 };
 

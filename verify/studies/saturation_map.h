@@ -1,7 +1,7 @@
 // The saturation map: the share of a GEMM's outputs that saturation changes, over the ranges of activations
 // and weights. Each cell is one problem with uniform activations in [0, amax] and weights in [−wmax, wmax].
-// It is run in saturating mode (measured) and through the maddubs model (predicted); both are compared with
-// the exact reference.
+// The kernel runs it in saturating mode (measured), and the maddubs model computes it (predicted). Both
+// outputs are compared with the exact reference.
 //
 //   wmax ▲            ░▒▓█ share of outputs that differ
 //        │         ░▒▒▓██

@@ -31,7 +31,7 @@
 namespace intact::verify {
 namespace {
 
-constexpr size_t kSlots = 24;  // for kept plans
+constexpr size_t kSlots = 24;  // number of kept plans
 constexpr unsigned kChildSeconds = 120;
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
 

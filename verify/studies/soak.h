@@ -29,13 +29,13 @@ struct SoakFailure {
   std::string problem;  // the line
   std::string reason;
 };
-inline constexpr size_t kMaxSoakFailures = 8;  // that are reported
+inline constexpr size_t kMaxSoakFailures = 8;  // further failures are only counted
 
 struct SoakState {
-  int64_t runs = 0;       // of new plans
-  int64_t kept_runs = 0;  // of plans that were kept
+  int64_t runs = 0;       // runs of new plans
+  int64_t kept_runs = 0;  // runs of kept plans
   int64_t forks = 0;
-  int64_t plans = 0;        // kept now
+  int64_t plans = 0;        // plans that are kept now
   int64_t differences = 0;  // runs that failed or whose output differs, in children too
   uint64_t digest = 0;
   std::vector<SoakFailure> failures;

@@ -10,7 +10,7 @@
 
 namespace intact::verify {
 
-/// The register blocks of kernels on `isa`; ANY: of all ISAs. The same on every machine.
+/// The register blocks of kernels for `isa`, or for all ISAs if it is ANY. Equal on every machine.
 std::vector<Block> BlocksOf(intact_isa isa);
 
 }  // namespace intact::verify

@@ -169,7 +169,7 @@ uint64_t ShapeFeatures(const reference::Gemm& gemm, const RunOptions& options) {
       std::max(gemm.item_scales.size(), gemm.item_zero_points.size()) > static_cast<size_t>(gemm.batch),
       INTACT_TARGET_ITEM_COLUMNS);
   features.AddIf(options.a_by_columns, INTACT_TARGET_A_TRANSPOSED);
-  features.AddIf(options.item_pointers, INTACT_TARGET_BATCH_POINTERS);  // of one item too
+  features.AddIf(options.item_pointers, INTACT_TARGET_BATCH_POINTERS);  // a batch of one item needs it too
   features.AddIf(gemm.batch > 1 && !options.item_pointers, INTACT_TARGET_BATCH);
   return features.bits();
 }

@@ -50,8 +50,8 @@ bool Has(uint64_t features, intact_target_feature feature) {
 
 // ----- what a target takes --------------------------------------------------------------------------------
 
-// Problems that need nothing but their types. Some libraries do not take the smallest sizes, or have blocks
-// without tails.
+// Problems that need no feature except their types. Some libraries do not support the smallest sizes, or have
+// blocks without tails.
 constexpr std::array<std::string_view, 4> kGemmProbes = {"gemm {} m=1 n=1 k=1", "gemm {} m=16 n=16 k=64",
                                                          "gemm {} m=1 n=64 k=64", "gemm {} m=64 n=256 k=256"};
 constexpr std::array<std::string_view, 7> kConvProbes = {
@@ -74,9 +74,9 @@ bool IsTaken(const Target& target, const Problem& probe) {
   return output || output.error().status != INTACT_UNSUPPORTED;
 }
 
-// The types that `target` takes. Only types with probes that need nothing but `features` are tried. All of
-// them count as taken if the target takes no probe, and all remaining ones once it is given up. Time does not
-// matter: a sweep has the same problems on a busy machine.
+// The types that `target` supports. Only types are tried whose probes need no feature beyond `features`. All
+// types count as supported if no probe runs. If the target is given up, the types that were not tried yet
+// count as supported. The result does not depend on time: a sweep has the same problems on a busy machine.
 std::vector<Taken> TypesTaken(const Target& target, uint64_t features,
                               std::span<const std::string_view> probes) {
   std::vector<Taken> declared, taken;
@@ -102,7 +102,7 @@ std::vector<Taken> TypesTaken(const Target& target, uint64_t features,
 }
 
 // The numbers that m, n and k must be multiples of with these types. Probes with the first of `lines` that
-// the target takes.
+// the target supports.
 std::array<int64_t, 3> MultiplesTaken(const Target& target, uint64_t features, const Types& types,
                                       std::span<const std::string_view> lines) {
   const auto takes = [&](std::string_view line, const std::array<int64_t, 3>& sizes) {
@@ -356,7 +356,7 @@ void RoundUp(const std::array<int64_t, 3>& multiples, Problem* problem) {
   }
 }
 
-// "GEMMs", "u8s8s32", "s8s8s32 (k by 4)", …: what is taken.
+// "GEMMs", "u8s8s32", "s8s8s32 (k by 4)", …: the combination that is supported.
 std::vector<std::string> Words(const Takes& takes) {
   std::vector<std::string> words;
   const auto add = [&](std::string_view operations, const std::vector<Taken>& all) {

@@ -1,9 +1,9 @@
-// Fits problems to a target: changes each problem so that the target takes it.
+// Fits problems to a target: changes each problem so that the target supports it.
 //
-// Each problem of a sweep has several features. A target with few features would take hardly any of thousands
-// of problems. So a feature that the target lacks is removed from the problem, or replaced by a similar one
-// (an f32 bias by an s32 one). Types become types that the target takes together; a hash of the problem's
-// line chooses among them. Sizes are rounded up to multiples that the target takes with these types. The
+// Each problem of a sweep has several features. A target with few features would support hardly any problem.
+// So a feature that the target lacks is removed from the problem, or replaced by a similar feature (an f32
+// bias by an s32 bias). Types become a combination that the target supports; a hash of the problem's line
+// chooses the combination. Sizes are rounded up to multiples that the target supports with these types. The
 // results are valid, and duplicates are dropped.
 #ifndef INTACT_VERIFY_TARGETS_FIT_H_
 #define INTACT_VERIFY_TARGETS_FIT_H_
@@ -33,41 +33,41 @@ struct Types {
 std::string ToString(const Types& types);
 Result<Types> ParseTypes(std::string_view text);
 
-/// Types that a target takes together, and the numbers that m, n and k must be multiples of. For convolutions
-/// n and k are a group's output and input channels.
+/// A combination of types that a target supports, and the numbers that m, n and k must be multiples of. For
+/// convolutions n and k are a group's output and input channels.
 struct Taken : Types {
   std::array<int64_t, 3> multiples = {1, 1, 1};
   bool operator==(const Taken&) const = default;
 };
 
-/// Multiples are powers of two up to this one.
+/// The largest multiple. All multiples are powers of two.
 inline constexpr int64_t kMaxMultiple = 64;
 
-/// The operations that a target takes.
+/// The operations that a target supports.
 struct Takes {
   uint64_t features = 0;  // intact_target_feature bits
   std::vector<Taken> gemm, conv;
   bool operator==(const Takes&) const = default;
 };
 
-/// Reads the features of `target`, and runs small problems: on target.Fresh(), or on `target` without one.
-/// The problems show which types it takes together, and the smallest power of two that each size must be a
-/// multiple of (1 if it takes no problem with multiples of kMaxMultiple). Any error except UNSUPPORTED counts
-/// as taken. A target that takes none of the problems, or hangs, is assumed to take all types that its
-/// features include: the sweep then reports its errors.
+/// Reads the features of `target`, and runs small problems on target.Fresh(), or on `target` if Fresh() is
+/// nullptr. The problems show which combinations of types the target supports, and the smallest power of two
+/// that each size must be a multiple of (1 if no problem with multiples of kMaxMultiple runs). Any error
+/// except UNSUPPORTED counts as support. A target that supports none of the problems, or hangs, is assumed to
+/// support all types that its features include: the sweep then reports its errors.
 Takes TakesOf(const Target& target);
 
-/// `problem` fitted to `takes`; nullopt if that is impossible. If its types are not taken, a hash of its line
-/// chooses other types, so the result is the same in every sweep.
+/// `problem` fitted to `takes`; nullopt if that is impossible. If its types are not supported, a hash of its
+/// line chooses other types, so the result is equal in every sweep.
 std::optional<Problem> Fit(Problem problem, const Takes& takes);
 
 struct FittedProblems {
-  std::vector<Problem> problems;   // in the order of the original problems
-  int64_t of = 0;                  // the number of original problems
-  int64_t unchanged = 0;           // how many of `problems` are unchanged
-  int64_t left_out = 0;            // cannot be fitted; all others missing from `problems` are duplicates
-  int64_t rounded = 0;             // how many of `problems` have sizes that were rounded up
-  std::vector<std::string> takes;  // describes the types taken together, and multiples of sizes
+  std::vector<Problem> problems;  // in the order of the original problems
+  int64_t of = 0;                 // the number of original problems
+  int64_t unchanged = 0;          // how many of `problems` are unchanged
+  int64_t left_out = 0;  // original problems that cannot be fitted; other missing ones are duplicates
+  int64_t rounded = 0;   // how many of `problems` have sizes that were rounded up
+  std::vector<std::string> takes;  // describes the combinations of types, and multiples
   // For each feature that the target lacks: how many original problems have it.
   std::array<int64_t, INTACT_TARGET_FEATURES> lacking = {};
 };

@@ -8,9 +8,9 @@
 //   | PROT_NONE page | data: size bytes | canary … | PROT_NONE page |
 //                    ^ data()
 //
-// With a shift of 0, an access one byte beyond the data faults. The data is not aligned unless its size is:
-// kernels may not ask for alignment. All bytes, the data's too, begin as canaries, so that stray writes can
-// be found afterwards.
+// With a shift of 0, an access one byte beyond the data faults. The data is aligned only if its size happens
+// to be: kernels must not depend on alignment. All bytes, including the data, are filled with canaries, so
+// that stray writes can be found afterwards.
 //
 // Buffers with a name are listed while they live, so that a signal handler can report which buffer's page was
 // hit.
@@ -29,7 +29,7 @@ namespace intact::verify {
 
 class GuardedBuffer {
  public:
-  /// OUT_OF_MEMORY if the system gives none. `name`: nullptr, or a literal.
+  /// OUT_OF_MEMORY if the system has no memory left. `name`: nullptr, or a literal.
   static Result<GuardedBuffer> Allocate(size_t size, const Surroundings& surroundings = {},
                                         const char* name = nullptr);
 
@@ -66,8 +66,8 @@ struct NamedBuffer {
   size_t size = 0;
 };
 
-/// The buffer whose data or guards contain `address` or are near it; without a name if there is none. For
-/// signal handlers: takes no lock, calls nothing.
+/// The named buffer whose data or guards contain `address` or are near it; if there is no such buffer, `name`
+/// is nullptr. Signal handlers may call this: it takes no lock and calls nothing.
 NamedBuffer NamedBufferAt(const void* address) noexcept;
 
 }  // namespace intact::verify

@@ -44,7 +44,7 @@ class GuardedTensor {
                                         const Surroundings& surroundings) {
     GuardedTensor tensor;
     const int64_t matrices = rows.has_pointers ? rows.items : 1;
-    const int64_t items = rows.has_pointers ? 1 : rows.items;  // of a matrix
+    const int64_t items = rows.has_pointers ? 1 : rows.items;  // items in one matrix
     for (int64_t i = 0; i < matrices; ++i) {
       ASSIGN_OR_RETURN(GuardedMatrix matrix,
                        GuardedMatrix::Allocate(items * rows.count, rows.elements * element_size,
@@ -351,7 +351,7 @@ intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, 
   if (!gemm.has_runtime_b) return args;
   args.b = gemm.b.data();
   if (options.item_pad + options.b_pad != 0) args.b_batch_stride = WeightsOf(gemm, options).ItemStride();
-  // 0 stands for 1.
+  // In the arguments, a count of 0 stands for 1.
   const auto count_of = [&gemm](const auto& values) {
     return std::ssize(values) == gemm.batch || values.empty() ? 0 : std::ssize(values) / gemm.batch;
   };

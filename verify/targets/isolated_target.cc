@@ -20,7 +20,7 @@ using Bytes = std::vector<uint8_t>;
 
 enum class Request : uint8_t { kName, kRun };
 
-constexpr int kRepetitions = 8;  // of a run whose outputs change, to see whether they change without a cause
+constexpr int kRepetitions = 8;  // to see whether outputs change from run to run
 
 // Memory around the tensors of the second run of each pair.
 constexpr std::array kElsewhere = {Surroundings{0x5a, 61, false}, Surroundings{0x5a, 0, true}};

@@ -7,16 +7,16 @@
 //                         signal handler: which signal, which address, in or near which tensor
 //
 // A number sent through a socket passes the turn to the other side. If there is no answer within the
-// deadline, the worker is killed with all that it has started. The worker's output is kept; if the worker is
-// lost, the error quotes its most informative line.
+// deadline, the worker and all processes that it started are killed. The worker's output is kept; if the
+// worker is lost, the error quotes the output's most informative line.
 //
 // Each run is repeated with its tensors in another place, at other alignments and with other contents of
-// memory that nobody has written. If the outputs change, an error says what they depend on. There are
-// two places: a few bytes before an inaccessible page, and right behind one. A hash of the problem's line
-// chooses one place, unless both are asked for.
+// uninitialised memory. If the outputs change, an error says what they depend on. There are two other places:
+// a few bytes before an inaccessible page, and right behind an inaccessible page. A hash of the problem's
+// line chooses one place; with RunOptions::in_all_places the run is repeated in both.
 //
-// A target that has not returned five times is given up. The search for the smallest problem that hangs need
-// not wait for the whole deadline each time.
+// A target that has failed to return from five calls is given up. FreshForHangs() has a shorter time limit
+// for the search for the smallest problem that hangs.
 #ifndef INTACT_VERIFY_TARGETS_ISOLATED_TARGET_H_
 #define INTACT_VERIFY_TARGETS_ISOLATED_TARGET_H_
 
@@ -40,7 +40,7 @@ class IsolatedTarget : public Target {
   static constexpr std::chrono::milliseconds kDeadline{10000};
   static constexpr int kMostHangs = 5;
 
-  /// Starts a worker. Errors are those of `factory`, or describe how the worker was lost. The calling process
+  /// Starts a worker. Errors come from `factory`, or describe how the worker was lost. The calling process
   /// must not have run threads whose runtimes do not survive a fork(). Not thread-safe.
   static Result<std::unique_ptr<Target>> Start(TargetFactory factory,
                                                std::chrono::milliseconds deadline = kDeadline);
@@ -69,7 +69,7 @@ class IsolatedTarget : public Target {
   IsolatedTarget(TargetFactory factory, std::chrono::milliseconds deadline);
   // Sets worker_.
   Result<Introduction> StartWorker() const;
-  // The error of outputs that change; `with` describes with what.
+  // The error for outputs that change; `with` describes what they change with.
   Error Unsteady(FailureKind kind, std::string_view with) const;
   // Repeats a run with its tensors at `place`. An error if the run fails, or if its outputs differ from
   // `first`.
@@ -83,12 +83,12 @@ class IsolatedTarget : public Target {
   std::chrono::milliseconds patience_;  // how long to wait for a call; at most the deadline
   mutable std::chrono::steady_clock::duration slowest_{0};  // the slowest call that returned
   Introduction introduction_;
-  mutable std::unique_ptr<Worker> worker_;  // nullptr once it has died
+  mutable std::unique_ptr<Worker> worker_;  // nullptr after the worker has died
   static constexpr const char* kCreation = "its creation";
   mutable std::string ran_ = kCreation;  // the last call, for messages
   mutable std::string printed_;
   mutable int hangs_ = 0;
-  mutable Failure failure_;  // the last run's
+  mutable Failure failure_;  // the last run's failure
 };
 
 }  // namespace intact::verify

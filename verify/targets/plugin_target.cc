@@ -55,8 +55,8 @@ Error ErrorOf(intact_status status, const Message& message) {
 // small size are freed with `byte` in them.
 void ScribbleOnHeap(uint8_t byte) {
   (void)mallopt(M_PERTURB, byte);
-  constexpr size_t kLargest = 1040;  // of blocks that glibc keeps for the thread
-  constexpr size_t kEach = 8;        // it keeps seven
+  constexpr size_t kLargest = 1040;  // largest block that glibc keeps for the thread
+  constexpr size_t kEach = 8;        // glibc keeps seven blocks of each size
   std::array<std::unique_ptr<uint8_t[]>, kEach> blocks;
   for (size_t size = 24; size <= kLargest; size += 16) {
     for (auto& block : blocks) {

@@ -40,9 +40,9 @@ struct Fault {
   bool is_write = false;
   bool is_unmapped = false;  // `address` is in a tensor's memory, which is no longer mapped
   uint64_t address = 0;
-  std::array<char, 32> tensor = {};  // "" unless the address is in or near one
-  int64_t offset = 0;                // of the address from the tensor's first byte
-  int64_t size = 0;                  // of the tensor
+  std::array<char, 32> tensor = {};  // name of the tensor that the address is in or near; else ""
+  int64_t offset = 0;                // bytes from the tensor's first byte to the address
+  int64_t size = 0;                  // bytes of the tensor
 };
 
 struct Header {
@@ -71,7 +71,7 @@ void OnFault(int signal, siginfo_t* info, void* context) {
     // Signals that somebody sent have no address, nor do exceptions without one.
     const bool has_address = info->si_code > 0 && info->si_code != SI_KERNEL;
     if (has_address && (signal == SIGSEGV || signal == SIGBUS)) {
-      constexpr greg_t kWriteBit = 2;  // of the page fault's error code
+      constexpr greg_t kWriteBit = 2;  // bit of the page fault's error code
       fault.is_write = (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
       fault.address = reinterpret_cast<uintptr_t>(info->si_addr);
       if (const NamedBuffer buffer = NamedBufferAt(info->si_addr); buffer.name != nullptr) {
@@ -147,7 +147,7 @@ std::string Describe(const Fault& fault) {
   return fmt::format("crashed ({}): {} {}{}", name, fault.is_write ? "a write" : "a read", Place(fault), why);
 }
 
-// The next message of the other side; nullopt if that is gone. `flags` are recv()'s.
+// The next message of the other side; nullopt if the other side is gone. `flags` are passed to recv().
 template <class T>
 std::optional<T> ReceiveOne(int socket, int flags) {
   for (;;) {

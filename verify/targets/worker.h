@@ -2,8 +2,8 @@
 //
 //   memfd   | header page: sizes, what a signal handler saw | request, then answer |
 //
-// The number of a request is sent through a socket and back, and says whose turn it is. The worker's
-// output goes to another memfd.
+// The number of a request is sent through a socket and back. The process that received it last
+// may access the memory. The worker's output goes to another memfd.
 //
 // A keeper, the worker's parent, is between this process and the worker. It reports through another socket
 // how the worker ended. When the worker ends, or this process ends or destroys the Worker, the keeper kills
@@ -44,22 +44,22 @@ class Worker {
 
   /// The answer to a request. An error, CODEGEN_FAILED, describes how the worker was lost (a signal, with the
   /// tensor that it hit, see NamedBufferAt(); an exit; or no answer within the deadline) and what the worker
-  /// printed. A lost worker is of no more use.
+  /// printed. A lost worker must not be asked again.
   Result<std::vector<uint8_t>> Ask(std::span<const uint8_t> request, std::chrono::milliseconds deadline);
 
   /// After an error of Ask(): how the worker was lost, and whether it died between requests, after the
   /// previous answer.
   const Failure& failure() const { return failure_; }
   bool died_between() const { return died_between_; }
-  /// What the worker wrote to stdout and stderr while it answered the last request. Of long output, the first
-  /// and the last 64 KiB.
+  /// What the worker wrote to stdout and stderr while it answered the last request. Long output is shortened
+  /// to its first and last 64 KiB.
   std::string Printed() const;
 
  private:
   class SharedMemory;
 
-  /// The keeper's messages. The first has only `status`: 0, or errno if there is no worker. The second says
-  /// how the worker ended, as in siginfo_t.
+  /// The keeper's messages. The first has only `status`: 0, or errno if there is no worker. The second
+  /// reports how the worker ended, as siginfo_t does.
   struct Note {
     int32_t code = 0, status = 0;
   };
@@ -68,7 +68,8 @@ class Worker {
   // The keeper's side.
   [[noreturn]] static void Keep(const Serve& serve, SharedMemory* memory, int socket, int printed,
                                 int parent) noexcept;
-  // An exception must not unwind into the caller's frames, which are the parent's: it ends the worker.
+  // The worker's side. An exception must not unwind into frames copied from the parent, so it ends the
+  // worker.
   [[noreturn]] static void Live(const Serve& serve, SharedMemory* memory, int socket, int printed) noexcept;
   enum class Waited : uint8_t { kAnswered, kGone, kTimeout, kFlood };
   /// Waits for the answer to the last request.
@@ -89,7 +90,7 @@ class Worker {
   const int socket_, printed_;
   const int keeper_socket_;  // closing it ends the keeper and its worker
   const pid_t keeper_;
-  uint64_t sequence_ = 0;  // the last request's number
+  uint64_t sequence_ = 0;  // the number of the last request
   Failure failure_;
   bool died_between_ = false;
 };
