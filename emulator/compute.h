@@ -22,8 +22,8 @@ namespace intact::emulator {
 #define INTACT_AVX2 __attribute__((target("avx2")))
 
 struct Operands {
-  const Vector& first;        // vvvv
-  const Vector& second;       // rm; reg for stores
+  const Vector& first;        // the operand encoded in vvvv
+  const Vector& second;       // the operand encoded in rm; for stores, in reg
   const Vector& destination;  // the destination's value before the instruction
   size_t bytes;               // size of the instruction's vectors
   uint8_t immediate;

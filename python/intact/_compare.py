@@ -592,7 +592,7 @@ class _Runs:
             mine = [output.real(own[0][name] if alone else values[output.name]) for output, name in zip(m.outputs, names)]
             pair = _choose(layer, mine, references)
             if pair is None:
-                layer.reason = layer.reason or "its output and the output of the float node have different shapes"
+                layer.reason = layer.reason or "its output and the output of the float node differ in size"
                 return
             chosen[i] = pair
         k, r = chosen[i]
