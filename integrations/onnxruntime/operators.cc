@@ -55,6 +55,7 @@ struct Linear {
 
   Linear(const Settings& settings, intact_type a, intact_type b, intact_type c) {
     desc.mode = settings.mode;
+    if (desc.mode == INTACT_SATURATING) desc.pairing = INTACT_PAIRING_FLATTENED;  // ONNX Runtime's
     desc.max_isa = settings.max_isa;
     desc.a_type = a;
     desc.b_type = b;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -151,6 +152,36 @@ def test_a_clamped_sum_is_found():
     assert_same(session_of(model, max_isa="avx2").run(None, given)[0], expected, "exact")
     with pytest.raises(AssertionError, match="bytes differ"):
         assert_same(session_of(model, mode="saturating", max_isa="avx2").run(None, given)[0], expected, "saturating")
+
+
+RECORDED = Path(__file__).parents[3] / "tests/data/onnxruntime-avx2"  # by stock ONNX Runtime on a CPU with AVX2 and no VNNI
+
+
+def recorded(name: str) -> tuple[bytes, dict, np.ndarray]:
+    """A model, its inputs, and the output that was recorded."""
+    folder = RECORDED / name
+    case = json.loads((folder / "case.json").read_text())
+    arrays = {path.stem: np.load(path) for path in folder.glob("*.npy")}
+    (output,) = case["outputs"]
+    expected = arrays.pop(f"output_{output}")
+    given = {name: arrays.pop(name) for name in case["inputs"]}
+    nodes = [onnx.helper.make_node(node["op"], node["inputs"], node["outputs"], **node["attributes"]) for node in case["nodes"]]
+    return layers.model_of(nodes, {name: (value.dtype, value.shape) for name, value in given.items()},
+                           {output: (expected.dtype, expected.shape)}, arrays), given, expected
+
+
+@pytest.mark.parametrize("name", ["qlinear_conv_c3_i17_o12_k5_s2_g1", "qlinear_conv_c8_i9_o16_k3_s1_g1",
+                                  "qlinear_conv_c12_i10_o18_k3_s1_g3", "qlinear_conv_c16_i8_o32_k1_s1_g1"])
+@pytest.mark.parametrize("isa", ["avx2", "avx512"])
+def test_saturating_convolutions_equal_recorded_ones(name, isa):
+    """The first one has three channels: its pairs cross taps."""
+    if isa not in intact.isas():
+        pytest.skip(f"needs {isa}")
+    model, given, expected = recorded(name)
+    session = session_of(model, mode="saturating", max_isa=isa)
+    assert_taken(session)
+    assert_same(session.run(None, given)[0], expected, "saturating")
+    assert (session_of(model).run(None, given)[0] != expected).any()
 
 
 def backend_cases() -> list:
