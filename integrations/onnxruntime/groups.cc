@@ -45,6 +45,16 @@ Ort::ConstNode DequantizerOf(Ort::ConstNode node, size_t i, const char* name) {
   return dequantizer;
 }
 
+// Whether ONNX Runtime moves the s8 tensor between both nodes to u8: nothing else reads it.
+bool IsMovedToU8(Ort::ConstNode quantizer, Ort::ConstNode dequantizer) {
+  if (!Is(quantizer, "QuantizeLinear") || !Is(dequantizer, "DequantizeLinear") ||
+      SoleConsumer(OutputOf(quantizer)) == nullptr)
+    return false;
+  const auto has_s8_zero_point = [](const Node& node) { return node.Has(2) && node.IsOfType(2, INTACT_S8); };
+  const Node q(quantizer, {"x", "y_scale", "y_zero_point"}), dq(dequantizer, {"x", "x_scale", "x_zero_point"});
+  return has_s8_zero_point(q) && has_s8_zero_point(dq) && q.ZeroPoint(2, INTACT_S8) == dq.ZeroPoint(2, INTACT_S8);
+}
+
 // That the scales of weights, where there are several, belong to dimension `axis`.
 void CheckAxis(Ort::ConstNode dequantizer, int64_t axis) {
   const Node node(dequantizer, {"x", "x_scale", "x_zero_point"});
@@ -66,7 +76,9 @@ Group DequantizedGroup(Ort::ConstNode node) {
     for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
     group.nodes.push_back(dequantizer);
   };
-  add_inputs(DequantizerOf(node, 0, "A"));
+  const auto activations = DequantizerOf(node, 0, "A");
+  add_inputs(activations);
+  group.is_moved_to_u8 = IsMovedToU8(ProducerOf(InputOf(activations, 0)), activations);
   const auto weights = DequantizerOf(node, 1, "B");
   const Node attributes(node, {});
   CheckAxis(weights, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
@@ -86,9 +98,11 @@ Group DequantizedGroup(Ort::ConstNode node) {
   if (Is(quantizer, "Relu")) relu = std::exchange(quantizer, SoleConsumer(OutputOf(quantizer)));
   if (Is(quantizer, "QuantizeLinear")) {
     group.output = OutputOf(quantizer);
+    // With u8 at one end and s8 at the other, ONNX Runtime computes floats.
+    group.is_moved_to_u8 &= IsMovedToU8(quantizer, SoleConsumer(group.output));
     const Node quantized(quantizer, {"x", "y_scale", "y_zero_point"});
     if (relu != nullptr) {
-      const bool is_signed = quantized.Has(2) && quantized.Type(2, {INTACT_U8, INTACT_S8}) == INTACT_S8;
+      const bool is_signed = quantized.Has(2) && quantized.IsOfType(2, INTACT_S8);
       if (quantized.ZeroPoint(2, is_signed ? INTACT_S8 : INTACT_U8) != (is_signed ? -128 : 0))
         throw Refusal("y_zero_point: is not the lowest value; expected that behind a Relu");
       group.nodes.push_back(relu);

@@ -20,6 +20,9 @@ struct Group {
   std::vector<Ort::ConstValueInfo> inputs;
   Ort::ConstValueInfo output = {};    ///< the operator's
   std::vector<Ort::ConstNode> nodes;  ///< the first one has the operator's attributes
+  /// Whether ONNX Runtime adds 128 to the operator's s8 activations and outputs: it moves a tensor between a
+  /// QuantizeLinear and a DequantizeLinear to u8, if nothing else reads it.
+  bool is_moved_to_u8 = false;
 };
 
 /// The group around `node`, a product or a convolution. Any other node is a group by itself.

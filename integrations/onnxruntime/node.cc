@@ -138,6 +138,8 @@ intact_type Node::Type(size_t input, std::initializer_list<intact_type> allowed)
   return CheckedType(inputs_.at(input), names_[input], allowed);
 }
 
+bool Node::IsOfType(size_t input, intact_type type) const { return TypeOf(inputs_.at(input)) == type; }
+
 intact_type Node::OutputType(std::initializer_list<intact_type> allowed) const {
   return CheckedType(output_, "output", allowed);
 }

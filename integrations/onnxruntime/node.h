@@ -73,6 +73,8 @@ class Node {
   int32_t ZeroPoint(size_t input, intact_type type) const;
   /// The element type of an input: one of `allowed`.
   intact_type Type(size_t input, std::initializer_list<intact_type> allowed) const;
+  /// Whether the element type of an input is `type`.
+  bool IsOfType(size_t input, intact_type type) const;
   /// The element type of the output: one of `allowed`.
   intact_type OutputType(std::initializer_list<intact_type> allowed) const;
   /// The extents of an input, −1 where unknown; empty if not even their number is known.

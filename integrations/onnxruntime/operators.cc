@@ -47,16 +47,38 @@ std::vector<std::byte> ChannelsLast(const Constant& weights) {
   return reordered;
 }
 
+// What decides the arithmetic of a layer besides its operator.
+struct Context {
+  const Settings& settings;
+  bool is_moved_to_u8;  // see Group
+};
+
+// Whether ONNX Runtime's kernel of an operator adds pairs of products in int16 on a CPU with AVX2 and no VNNI. It does so
+// with u8 activations and s8 weights only.
+enum class Pairs { kNone, kClamped };
+
+// The cap on ISAs under which INTACT_SATURATING clamps: `cap` without VNNI.
+constexpr int32_t WithoutVnni(int32_t cap) {
+  const bool has_avx512 = cap != INTACT_ISA_AVX2 && cap != INTACT_ISA_AVX_VNNI && cap != INTACT_ISA_AVX_VNNI_INT8;
+  return has_avx512 ? INTACT_ISA_AVX512 : INTACT_ISA_AVX2;
+}
+
 // A descriptor with the memory that it points to.
 struct Linear {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
   std::vector<int32_t> b_zero_points = {}, bias_s32 = {};
   std::vector<float> scales = {}, bias_f32 = {};
 
-  Linear(const Settings& settings, intact_type a, intact_type b, intact_type c) {
+  Linear(const Context& context, Pairs pairs, intact_type a, intact_type b, intact_type c) {
+    const Settings& settings = context.settings;
     desc.mode = settings.mode;
-    if (desc.mode == INTACT_SATURATING) desc.pairing = INTACT_PAIRING_FLATTENED;  // ONNX Runtime's
     desc.max_isa = settings.max_isa;
+    const bool is_u8s8 = (a == INTACT_U8 || context.is_moved_to_u8) && b == INTACT_S8;
+    if (settings.is_like_avx2 && pairs == Pairs::kClamped && is_u8s8) {
+      desc.mode = INTACT_SATURATING;
+      desc.max_isa = WithoutVnni(settings.max_isa);
+    }
+    if (desc.mode == INTACT_SATURATING) desc.pairing = INTACT_PAIRING_FLATTENED;  // ONNX Runtime's
     desc.a_type = a;
     desc.b_type = b;
     desc.c_type = c;
@@ -231,11 +253,11 @@ class MatMul : public Layer {
   std::optional<FromRun> from_run_;
 };
 
-std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Context& context) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, b);
-  Linear linear(settings, a, b, INTACT_S32);
+  Linear linear(context, Pairs::kClamped, a, b, INTACT_S32);
   linear.b_zero_points = node.ZeroPoints(3, b, weights.shape.back());
   const auto from_run = SetQuantization(node, 2, {}, {}, linear);
   return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
@@ -243,10 +265,10 @@ std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Settings& setti
 
 // The arithmetic of QLinearMatMul and QLinearConv: the activations are inputs 0 to 2, each with its scale and its
 // zero point, the weights inputs 3 to 5. Inputs 6 and 7 are the scale and the zero point of the output.
-Linear QLinear(const Node& node, const Settings& settings, intact_type b, int64_t columns) {
+Linear QLinear(const Node& node, const Context& context, Pairs pairs, intact_type b, int64_t columns) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type y = node.OutputType({INTACT_U8, INTACT_S8});
-  Linear linear(settings, a, b, y);
+  Linear linear(context, pairs, a, b, y);
   linear.desc.a_zero_point = node.ZeroPoint(2, a);
   linear.desc.c_zero_point = node.ZeroPoint(7, y);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
@@ -254,20 +276,20 @@ Linear QLinear(const Node& node, const Settings& settings, intact_type b, int64_
   return linear;
 }
 
-std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Context& context) {
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, b);
-  return std::make_unique<MatMul>(weights, false, QLinear(node, settings, b, weights.shape.back()));
+  return std::make_unique<MatMul>(weights, false, QLinear(node, context, Pairs::kClamped, b, weights.shape.back()));
 }
 
-std::unique_ptr<Layer> MakeQGemm(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeQGemm(const Node& node, const Context& context) {
   if (node.Integer("transA", 0) != 0) throw Refusal("transA: is 1; expected 0");
   const bool transposed = node.Integer("transB", 0) != 0;
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, b);
   const int64_t columns = transposed ? weights.shape.front() : weights.shape.back();
-  Linear linear(settings, a, b, node.OutputType({INTACT_F32, INTACT_U8, INTACT_S8}));
+  Linear linear(context, Pairs::kClamped, a, b, node.OutputType({INTACT_F32, INTACT_U8, INTACT_S8}));
   linear.desc.a_zero_point = node.ZeroPoint(2, a);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   linear.bias_s32 = Bias<int32_t>(node, 6, INTACT_S32, columns);
@@ -280,24 +302,24 @@ std::unique_ptr<Layer> MakeQGemm(const Node& node, const Settings& settings) {
   return std::make_unique<MatMul>(weights, transposed, std::move(linear));
 }
 
-std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Context& context) {
   node.Type(0, {INTACT_F32});
   const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, b);
   const int64_t columns = weights.shape.back();
-  Linear linear(settings, INTACT_U8, b, INTACT_F32);
+  Linear linear(context, Pairs::kClamped, INTACT_U8, b, INTACT_F32);
   SetDynamicQuantization(node.Scales(2, columns), linear);
   linear.b_zero_points = node.ZeroPoints(3, b, columns);
   linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, columns);
   return std::make_unique<MatMul>(weights, false, std::move(linear));
 }
 
-std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Context& context) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, b);
   const int64_t columns = weights.shape.back();
-  Linear linear(settings, a, b, INTACT_F32);
+  Linear linear(context, Pairs::kClamped, a, b, INTACT_F32);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, columns);
   const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, columns), linear);
@@ -432,44 +454,45 @@ class Conv : public Layer {
   double multiply_adds_ = 0;  // of an output pixel
 };
 
-std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Context& context) {
   const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, w);
-  Linear linear(settings, x, w, INTACT_S32);
+  Linear linear(context, Pairs::kNone, x, w, INTACT_S32);
   linear.b_zero_points = node.ZeroPoints(3, w, weights.shape.front());
   const auto from_run = SetQuantization(node, 2, {}, {}, linear);
   return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
 }
 
-std::unique_ptr<Layer> MakeDynamicQuantizeConv(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeDynamicQuantizeConv(const Node& node, const Context& context) {
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, w);
   const int64_t channels = weights.shape.front();
-  Linear linear(settings, INTACT_U8, w, INTACT_F32);
+  Linear linear(context, Pairs::kNone, INTACT_U8, w, INTACT_F32);
   SetDynamicQuantization(node.Scales(2, channels), linear);
   linear.b_zero_points = node.ZeroPoints(3, w, channels);
   linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, channels, weights.shape.size() - 2);
   return std::make_unique<Conv>(node, weights, std::move(linear));
 }
 
-std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Context& context) {
   const intact_type x = node.Type(0, {INTACT_U8});
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, w);
   const int64_t channels = weights.shape.front();
-  Linear linear(settings, x, w, INTACT_F32);
+  Linear linear(context, Pairs::kNone, x, w, INTACT_F32);
   linear.b_zero_points = node.ZeroPoints(5, w, channels);
   linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, channels, weights.shape.size() - 2);
   const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, channels), linear);
   return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
 }
 
-std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Context& context) {
   const intact_type w = node.Type(3, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, w);
   const int64_t channels = weights.shape.front();
-  Linear linear = QLinear(node, settings, w, channels);
+  const bool is_depthwise = weights.shape[1] == 1 && channels == node.Integer("group", 1);
+  Linear linear = QLinear(node, context, is_depthwise ? Pairs::kNone : Pairs::kClamped, w, channels);
   linear.bias_s32 = Bias<int32_t>(node, 8, INTACT_S32, channels);
   return std::make_unique<Conv>(node, weights, std::move(linear));
 }
@@ -478,7 +501,7 @@ struct Operator {
   const char* domain;
   const char* type;
   const std::vector<const char*>& inputs;
-  std::unique_ptr<Layer> (*make)(const Node& node, const Settings& settings);
+  std::unique_ptr<Layer> (*make)(const Node& node, const Context& context);
 };
 
 const std::array kOperators = {
@@ -502,7 +525,7 @@ std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
     const Node node(group.nodes.front(), group.inputs, group.output, each.inputs);
     if (!node.IsFromRun(0))
       throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
-    return each.make(node, settings);
+    return each.make(node, {settings, group.is_moved_to_u8});
   }
   throw Refusal("no operator of this provider");
 }

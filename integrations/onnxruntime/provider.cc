@@ -19,6 +19,7 @@ namespace intact::onnxruntime {
 namespace {
 
 constexpr char kName[] = "IntactExecutionProvider";
+constexpr char kLikeAvx2[] = "onnxruntime:avx2";  // the value of the option `like`
 
 // Calls body() for a function of ONNX Runtime's C interface: what it throws becomes a status. It is never
 // ORT_EP_FAIL, behind which onnxruntime.InferenceSession would go on with other providers.
@@ -108,11 +109,21 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
       if (intact_isa_name(isa) == nullptr)
         RefuseOption(option, value, "a name of intact_isa_name(), such as avx2");
       settings.max_isa = isa;
+    } else if (option == "like") {
+      if (value != kLikeAvx2) RefuseOption(option, value, kLikeAvx2);
+      settings.is_like_avx2 = true;
     } else if (option == "threads") {
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), settings.threads);
       if (error != std::errc() || *end != '\0' || settings.threads < 1)
         RefuseOption(option, value, "a positive number");
     }
+  }
+  if (settings.is_like_avx2) {
+    if (settings.mode != INTACT_EXACT)
+      throw std::invalid_argument("mode: is 'saturating' with like; expected exact, for like says what clamps");
+    if (settings.max_isa == INTACT_ISA_PORTABLE || intact_isa_available(INTACT_ISA_AVX2) == 0)
+      throw std::invalid_argument("like: is '" + std::string(kLikeAvx2) +
+                                  "' without AVX2; expected a CPU and caps (max_isa, INTACT_MAX_ISA) that have it");
   }
   return settings;
 }
@@ -264,7 +275,7 @@ class Factory : public OrtEpFactory {
         std::string prefix = std::string("ep.") + kName + ".";
         std::ranges::transform(prefix, prefix.begin(), [](unsigned char c) { return std::tolower(c); });
         std::map<std::string, std::string> given;
-        for (const char* const option : {"mode", "max_isa", "threads", "report"})
+        for (const char* const option : {"like", "max_isa", "mode", "report", "threads"})
           given[option] = options.GetConfigEntryOrDefault((prefix + option).c_str(), "");
         *created = new Provider(ReadSettings(given), given["report"]);
       });

@@ -18,6 +18,8 @@ struct Settings {
   int32_t mode = INTACT_EXACT;       ///< an intact_mode
   int32_t max_isa = INTACT_ISA_ANY;  ///< an intact_isa, the cap
   int32_t threads = 1;               ///< most parts that a run is cut into
+  /// Outputs are the ones of ONNX Runtime's CPU provider on a CPU with AVX2 and no VNNI; `mode` is INTACT_EXACT.
+  bool is_like_avx2 = false;
 };
 
 /// One run of a node.

@@ -19,6 +19,7 @@ onnx = pytest.importorskip("onnx", reason="needs onnx")
 import intact
 import intact.onnxruntime
 import layers
+import stock
 
 if not Path(intact.__file__).with_name("libintact_onnxruntime_ep.so").exists():
     pytest.skip("needs a build with INTACT_BUILD_ONNXRUNTIME=ON", allow_module_level=True)
@@ -101,9 +102,11 @@ def quantized_network(name: str, how: str, signed: bool = False) -> tuple[bytes,
     return model, {"x": rng.normal(size=shape).astype(np.float32)}
 
 
-@pytest.mark.parametrize("name, how, signed", [("cnn", "QOperator", False), ("cnn", "QDQ", False), ("cnn", "QDQ", True),
-                                               ("mlp", "QOperator", False), ("mlp", "QDQ", False), ("mlp", "QDQ", True),
-                                               ("cnn", "dynamic", False), ("mlp", "dynamic", False)])
+QUANTIZED = [("cnn", "QOperator", False), ("cnn", "QDQ", False), ("cnn", "QDQ", True), ("mlp", "QOperator", False),
+             ("mlp", "QDQ", False), ("mlp", "QDQ", True), ("cnn", "dynamic", False), ("mlp", "dynamic", False)]
+
+
+@pytest.mark.parametrize("name, how, signed", QUANTIZED)
 def test_networks_equal_the_cpu_provider(name, how, signed):
     model, given = quantized_network(name, how, signed)
     session = session_of(model, threads=2)
@@ -182,6 +185,53 @@ def test_saturating_convolutions_equal_recorded_ones(name, isa):
     assert_taken(session)
     assert_same(session.run(None, given)[0], expected, "saturating")
     assert (session_of(model).run(None, given)[0] != expected).any()
+
+
+LIKE = "onnxruntime:avx2"
+needs_avx2_cpu = pytest.mark.skipif(not stock.can_run(bool(CPU_IS_EXACT)), reason=f"needs {stock.EMULATOR[0]} (qemu-user)")
+
+
+def sessions_like_avx2(model: bytes) -> dict[str, onnxruntime.InferenceSession]:
+    sessions = {str(isa): session_of(model, like=LIKE, max_isa=isa) for isa in (None, "avx2", "avx512", "avx_vnni")}
+    return sessions | {"threads": session_of(model, like=LIKE, threads=4)}
+
+
+CLAMP_NOTHING = {layers.conv_integer}  # stock ONNX Runtime's kernels
+
+
+@needs_avx2_cpu
+@pytest.mark.parametrize("operator", layers.OPERATORS, ids=lambda operator: operator.__name__)
+def test_operators_are_like_stock_ones_on_avx2(operator):
+    made = [layer for layer in map(operator, range(60)) if layer.on_cpu]
+    runs = [[layer.inputs() for _ in range(3)] for layer in made]
+    stock_outputs = stock.outputs_on_avx2([(layer.model, given) for layer, given in zip(made, runs)], bool(CPU_IS_EXACT))
+    clamped = 0
+    for seed, (layer, given, outputs) in enumerate(zip(made, runs, stock_outputs)):
+        for name, session in sessions_like_avx2(layer.model).items():
+            assert_taken(session)
+            for one, expected in zip(given, outputs):
+                assert_same(session.run(None, one)[0], expected, f"layer {seed}, {name}")
+        clamped += sum((layer.exact(one) != expected).any() for one, expected in zip(given, outputs))
+    assert clamped == 0 if operator in CLAMP_NOTHING else clamped > 3
+
+
+@needs_avx2_cpu
+def test_networks_are_like_stock_ones_on_avx2():
+    made = [quantized_network(*arguments) for arguments in QUANTIZED]
+    stock_outputs = stock.outputs_on_avx2([(model, [given]) for model, given in made], bool(CPU_IS_EXACT))
+    for arguments, (model, given), (expected,) in zip(QUANTIZED, made, stock_outputs):
+        for name, session in sessions_like_avx2(model).items():
+            assert_same(session.run(None, given)[0], expected, f"{arguments}, {name}")
+    exact = [session_of(model).run(None, given)[0] for model, given in made]
+    assert sum((a != b).any() for a, (b,) in zip(exact, stock_outputs)) > len(made) / 2
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in RECORDED.iterdir() if not path.name.startswith("dynamic_quantize")))
+def test_recorded_layers_are_like_stock_ones(name):
+    model, given, expected = recorded(name)
+    for isa, session in sessions_like_avx2(model).items():
+        assert_taken(session)
+        assert_same(session.run(None, given)[0], expected, isa)
 
 
 def backend_cases() -> list:
@@ -311,7 +361,8 @@ def test_empty_batches():
 
 
 @pytest.mark.parametrize("option, value, expected", [("mode", "fast", "exact or saturating"), ("threads", "0", "a positive number"),
-                                                     ("max_isa", "sse9", "a name of intact_isa_name")])
+                                                     ("max_isa", "sse9", "a name of intact_isa_name"),
+                                                     ("like", "onnxruntime:sse", "onnxruntime:avx2")])
 def test_options_are_checked(option, value, expected):
     intact.onnxruntime.register()
     options = onnxruntime.SessionOptions()
@@ -322,8 +373,16 @@ def test_options_are_checked(option, value, expected):
         onnxruntime.InferenceSession(model, options)
 
 
+def test_like_needs_the_exact_mode_and_avx2():
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    with pytest.raises(Exception, match="intact: mode: is 'saturating' with like; expected exact"):
+        session_of(model, like=LIKE, mode="saturating")
+    with pytest.raises(Exception, match="intact: like: is 'onnxruntime:avx2' without AVX2"):
+        session_of(model, like=LIKE, max_isa="portable")
+
+
 def test_python_arguments_are_checked():
-    for arguments in ({"mode": "fast"}, {"max_isa": "sse9"}):
+    for arguments in ({"mode": "fast"}, {"max_isa": "sse9"}, {"like": "avx2"}):
         with pytest.raises(intact.Error):
             intact.onnxruntime.add(onnxruntime.SessionOptions(), **arguments)
     model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
