@@ -80,6 +80,7 @@ class Node {
   /// The extents of an input, −1 where unknown; empty if not even their number is known.
   Shape ShapeOf(size_t input) const;
 
+  bool HasAttribute(const char* name) const { return Attribute(name) != nullptr; }
   int64_t Integer(const char* attribute, int64_t otherwise) const;
   float Float(const char* attribute, float otherwise) const;
   std::string String(const char* attribute, const char* otherwise) const;

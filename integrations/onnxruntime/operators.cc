@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "add.h"
 #include "node.h"
 
 namespace intact::onnxruntime {
@@ -28,6 +29,8 @@ const std::vector<const char*> kDynamicQuantizeConv = {"x", "w", "w_scale", "w_z
 const std::vector<const char*> kConvIntegerToFloat = {
     "x", "w", "x_scale", "w_scale", "x_zero_point", "w_zero_point", "bias"};
 const std::vector<const char*> kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
+const std::vector<const char*> kQLinearAdd = {"A",       "A_scale",      "A_zero_point", "B",
+                                              "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
 const std::vector<const char*> kQLinearConv = {
     "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"};
 
@@ -47,6 +50,20 @@ std::vector<std::byte> ChannelsLast(const Constant& weights) {
   return reordered;
 }
 
+// O…I from the weights of a transposed convolution: I, output channels of a group, ….
+std::vector<std::byte> TransposedChannelsLast(const Constant& weights, int64_t groups) {
+  const int64_t inputs = weights.shape[0] / groups, outputs = weights.shape[1];
+  const int64_t taps = CountOf(std::span(weights.shape).subspan(2));
+  const auto* const source = static_cast<const std::byte*>(weights.data);
+  std::vector<std::byte> reordered(static_cast<size_t>(weights.count));
+  std::byte* target = reordered.data();
+  for (int64_t g = 0; g < groups; ++g)
+    for (int64_t o = 0; o < outputs; ++o)
+      for (int64_t t = 0; t < taps; ++t)
+        for (int64_t c = 0; c < inputs; ++c) *target++ = source[((g * inputs + c) * outputs + o) * taps + t];
+  return reordered;
+}
+
 // What decides the arithmetic of a layer besides its operator.
 struct Context {
   const Settings& settings;
@@ -59,7 +76,8 @@ enum class Pairs { kNone, kClamped };
 
 // The cap on ISAs under which INTACT_SATURATING clamps: `cap` without VNNI.
 constexpr int32_t WithoutVnni(int32_t cap) {
-  const bool has_avx512 = cap != INTACT_ISA_AVX2 && cap != INTACT_ISA_AVX_VNNI && cap != INTACT_ISA_AVX_VNNI_INT8;
+  const bool has_avx512 =
+      cap != INTACT_ISA_AVX2 && cap != INTACT_ISA_AVX_VNNI && cap != INTACT_ISA_AVX_VNNI_INT8;
   return has_avx512 ? INTACT_ISA_AVX512 : INTACT_ISA_AVX2;
 }
 
@@ -209,9 +227,10 @@ void SetDynamicQuantization(std::vector<float> b_scales, Linear& linear) {
 // Products of matrices. A is [..., K]; leading extents make rows.
 class MatMul : public Layer {
  public:
-  // `b`: the weights; `transposed`: N×K.
-  MatMul(const Constant& b, bool transposed, Linear linear, std::optional<FromRun> from_run = {})
-      : from_run_(from_run) {
+  // `b`: the weights; `transposed`: N×K. `a_transposed`: A is K×M.
+  MatMul(const Constant& b, bool transposed, Linear linear, std::optional<FromRun> from_run = {},
+         bool a_transposed = false)
+      : from_run_(from_run), a_transposed_(a_transposed) {
     if (b.shape.size() != 2)
       throw Refusal("B: has " + std::to_string(b.shape.size()) + " dimensions; expected 2");
     intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
@@ -226,6 +245,7 @@ class MatMul : public Layer {
   void Compute(Run& run) const override {
     const auto a = run.Input(0);
     Shape shape = a.GetTensorTypeAndShapeInfo().GetShape();
+    if (a_transposed_ && shape.size() == 2) std::swap(shape[0], shape[1]);
     if (shape.empty() || shape.back() != k_)
       throw std::invalid_argument("A: has rows of " + std::to_string(shape.empty() ? 0 : shape.back()) +
                                   " elements; expected " + std::to_string(k_));
@@ -233,6 +253,7 @@ class MatMul : public Layer {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = CountOf(shape) / n_;
     args.a = a.GetTensorRawData();
+    args.a_transposed = a_transposed_;
     args.c = run.Output(shape);
     if (args.m == 0) return;
     FromRun::Values values;
@@ -251,6 +272,7 @@ class MatMul : public Layer {
   std::unique_ptr<intact_gemm, DestroyGemm> plan_;
   int64_t n_ = 0, k_ = 0;
   std::optional<FromRun> from_run_;
+  bool a_transposed_;
 };
 
 std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Context& context) {
@@ -279,11 +301,11 @@ Linear QLinear(const Node& node, const Context& context, Pairs pairs, intact_typ
 std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Context& context) {
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, b);
-  return std::make_unique<MatMul>(weights, false, QLinear(node, context, Pairs::kClamped, b, weights.shape.back()));
+  return std::make_unique<MatMul>(weights, false,
+                                  QLinear(node, context, Pairs::kClamped, b, weights.shape.back()));
 }
 
 std::unique_ptr<Layer> MakeQGemm(const Node& node, const Context& context) {
-  if (node.Integer("transA", 0) != 0) throw Refusal("transA: is 1; expected 0");
   const bool transposed = node.Integer("transB", 0) != 0;
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
@@ -299,7 +321,8 @@ std::unique_ptr<Layer> MakeQGemm(const Node& node, const Context& context) {
     linear.desc.c_zero_point = node.ZeroPoint(8, static_cast<intact_type>(linear.desc.c_type));
   }
   linear.scales = OutputScales(node.Float("alpha", 1) * node.Scale(1), node.Scales(4, columns), y_scale);
-  return std::make_unique<MatMul>(weights, transposed, std::move(linear));
+  return std::make_unique<MatMul>(weights, transposed, std::move(linear), std::nullopt,
+                                  node.Integer("transA", 0) != 0);
 }
 
 std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Context& context) {
@@ -326,11 +349,15 @@ std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Context&
   return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
 }
 
+enum class Direction { kForward, kTransposed };
+
 // Convolutions of NC… tensors, or N…C ones with `channels_last`.
 class Conv : public Layer {
  public:
-  // Reads the geometry of a node with weights OI….
-  Conv(const Node& node, const Constant& w, Linear linear, std::optional<FromRun> from_run = {})
+  // Reads the geometry of a node with weights OI…, or of a transposed convolution with weights I, output channels of
+  // a group, ….
+  Conv(const Node& node, const Constant& w, Linear linear, std::optional<FromRun> from_run = {},
+       Direction direction = Direction::kForward)
       : from_run_(from_run),
         x_bytes_(SizeOf(linear.desc.a_source_type)),
         y_bytes_(SizeOf(linear.desc.c_type)) {
@@ -340,8 +367,13 @@ class Conv : public Layer {
     channels_last_ = node.Integer("channels_last", 0) != 0;
     desc_.spatial_dims = static_cast<int32_t>(dims);
     desc_.groups = node.Integer("group", 1);
-    desc_.output_channels = w.shape[0];
-    desc_.input_channels = w.shape[1] * desc_.groups;
+    const bool is_transposed = direction == Direction::kTransposed;
+    desc_.transposed = is_transposed;
+    desc_.output_channels = is_transposed ? w.shape[1] * desc_.groups : w.shape[0];
+    desc_.input_channels = is_transposed ? w.shape[0] : w.shape[1] * desc_.groups;
+    if (desc_.groups < 1 || w.shape[0] % desc_.groups != 0)
+      throw Refusal("group: is " + std::to_string(desc_.groups) + "; expected a divisor of " +
+                    std::to_string(w.shape[0]));
     const Shape strides = node.Integers("strides", dims, 1);
     const Shape dilations = node.Integers("dilations", dims, 1);
     for (size_t i = 0; i < dims; ++i) {
@@ -351,9 +383,10 @@ class Conv : public Layer {
       desc_.dilation[i] = dilations[i];
     }
     SetPadding(node, dims);
+    if (is_transposed) std::ranges::copy(node.Integers("output_padding", dims, 0), desc_.output_pad);
     multiply_adds_ = static_cast<double>(w.count);
     intact_conv* plan = nullptr;
-    const auto weights = ChannelsLast(w);
+    const auto weights = is_transposed ? TransposedChannelsLast(w, desc_.groups) : ChannelsLast(w);
     RefuseUnlessOk(intact_conv_create(&desc_, linear.Complete(), weights.data(), &plan));
     plan_.reset(plan);
   }
@@ -397,7 +430,8 @@ class Conv : public Layer {
     args.c = turns_y ? run.Allocate(static_cast<size_t>(CountOf(out)) * y_bytes_) : y;
     FromRun::Values values;
     if (from_run_) from_run_->Read(run, values, args);
-    run.Compute(*plan_, args, static_cast<double>(args.batch * out_pixels) * multiply_adds_);
+    const int64_t pixels = desc_.transposed != 0 ? in_pixels : out_pixels;
+    run.Compute(*plan_, args, static_cast<double>(args.batch * pixels) * multiply_adds_);
     if (turns_y) run.Transpose(args.c, y, y_bytes_, args.batch, out_pixels, desc_.output_channels);
   }
 
@@ -412,6 +446,14 @@ class Conv : public Layer {
   int64_t Reach(size_t i) const { return desc_.dilation[i] * (desc_.kernel[i] - 1) + 1; }
 
   int64_t OutputExtent(size_t i, int64_t input) const {
+    if (desc_.transposed != 0) {
+      const int64_t output = (input - 1) * desc_.stride[i] - desc_.pad_begin[i] - desc_.pad_end[i] +
+                             Reach(i) + desc_.output_pad[i];
+      if (input < 1 || output < 1)
+        throw std::invalid_argument("X: has extent " + std::to_string(input) + ", which makes an output of " +
+                                    std::to_string(output) + "; expected at least 1");
+      return output;
+    }
     const int64_t padded = input + desc_.pad_begin[i] + desc_.pad_end[i];
     if (padded < Reach(i))
       throw std::invalid_argument("X: has extent " + std::to_string(padded) +
@@ -428,6 +470,7 @@ class Conv : public Layer {
       std::copy_n(pads.begin() + static_cast<int64_t>(dims), dims, desc_.pad_end);
       return;
     }
+    if (desc_.transposed != 0) throw Refusal("auto_pad: is " + automatic + "; expected explicit pads");
     // SAME_UPPER, SAME_LOWER: ⌈input/stride⌉ outputs. With a stride the padding depends on the input's
     // extents.
     const Shape shape = node.ShapeOf(0);
@@ -451,7 +494,7 @@ class Conv : public Layer {
   std::optional<FromRun> from_run_;
   size_t x_bytes_, y_bytes_;  // of an element
   bool channels_last_ = false;
-  double multiply_adds_ = 0;  // of an output pixel
+  double multiply_adds_ = 0;  // of an output pixel; of an input pixel if transposed
 };
 
 std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Context& context) {
@@ -497,6 +540,30 @@ std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Context& context)
   return std::make_unique<Conv>(node, weights, std::move(linear));
 }
 
+// ONNX Runtime's CPU provider has no operator for this group: it computes floats.
+std::unique_ptr<Layer> MakeQLinearConvTranspose(const Node& node, const Context& context) {
+  if (context.settings.is_like_avx2) throw Refusal("like: ONNX Runtime computes ConvTranspose in floats");
+  if (node.HasAttribute("output_shape")) throw Refusal("output_shape: is given; expected explicit pads");
+  const intact_type w = node.Type(3, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(3, w);
+  const int64_t channels = weights.shape[1], groups = node.Integer("group", 1);
+  Linear linear = QLinear(node, context, Pairs::kNone, w, channels);
+  // Scales and zero points are those of a group's channels, the same ones for each group.
+  const auto repeat = [&](auto& values) {
+    if (std::ssize(values) < 2) return;
+    const auto of_group = values;
+    for (int64_t g = 1; g < groups; ++g) values.insert(values.end(), of_group.begin(), of_group.end());
+  };
+  repeat(linear.scales);
+  repeat(linear.b_zero_points);
+  linear.bias_s32 = Bias<int32_t>(node, 8, INTACT_S32, channels * groups);
+  return std::make_unique<Conv>(node, weights, std::move(linear), std::nullopt, Direction::kTransposed);
+}
+
+std::unique_ptr<Layer> MakeQLinearAdd(const Node& node, const Context& context) {
+  return std::make_unique<QLinearAdd>(node, context.is_moved_to_u8);
+}
+
 struct Operator {
   const char* domain;
   const char* type;
@@ -511,7 +578,9 @@ const std::array kOperators = {
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
+    Operator{kGroupDomain, "QLinearConvTranspose", kQLinearConv, MakeQLinearConvTranspose},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
+    Operator{"com.microsoft", "QLinearAdd", kQLinearAdd, MakeQLinearAdd},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
     Operator{"com.microsoft", "MatMulIntegerToFloat", kMatMulIntegerToFloat, MakeMatMulIntegerToFloat},

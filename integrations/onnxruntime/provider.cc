@@ -120,10 +120,12 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
   }
   if (settings.is_like_avx2) {
     if (settings.mode != INTACT_EXACT)
-      throw std::invalid_argument("mode: is 'saturating' with like; expected exact, for like says what clamps");
+      throw std::invalid_argument(
+          "mode: is 'saturating' with like; expected exact, for like says what clamps");
     if (settings.max_isa == INTACT_ISA_PORTABLE || intact_isa_available(INTACT_ISA_AVX2) == 0)
-      throw std::invalid_argument("like: is '" + std::string(kLikeAvx2) +
-                                  "' without AVX2; expected a CPU and caps (max_isa, INTACT_MAX_ISA) that have it");
+      throw std::invalid_argument(
+          "like: is '" + std::string(kLikeAvx2) +
+          "' without AVX2; expected a CPU and caps (max_isa, INTACT_MAX_ISA) that have it");
   }
   return settings;
 }

@@ -3,8 +3,6 @@
 #include <emmintrin.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <stdexcept>
 #include <utility>
 
@@ -77,26 +75,6 @@ void* Run::Allocate(size_t bytes) {
   if (memory == nullptr) throw std::bad_alloc();
   memory_.emplace_back(memory, Free{allocator_.get()});
   return memory;
-}
-
-template <class Work>
-void Run::ForEach(int64_t count, Work work) const {
-  if (count == 1) return work(0);
-  struct Call {
-    Work& work;
-    std::atomic<bool> has_failed = false;
-    std::exception_ptr failure;
-  } call{work, {}, {}};
-  const auto call_one = [](void* data, size_t i) {
-    auto& called = *static_cast<Call*>(data);
-    try {
-      called.work(static_cast<int64_t>(i));
-    } catch (...) {
-      if (!called.has_failed.exchange(true)) called.failure = std::current_exception();
-    }
-  };
-  context_.ParallelFor(call_one, static_cast<size_t>(count), 0, &call);
-  if (call.failure) std::rethrow_exception(call.failure);
 }
 
 template <class Plan, class Args, class Prepare, class RunPart>

@@ -4,8 +4,10 @@
 
 #include <intact/intact.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -70,6 +72,26 @@ class Run {
   std::unique_ptr<OrtAllocator, ReleaseAllocator> allocator_;
   std::vector<std::unique_ptr<void, Free>> memory_;
 };
+
+template <class Work>
+void Run::ForEach(int64_t count, Work work) const {
+  if (count == 1) return work(0);
+  struct Call {
+    Work& work;
+    std::atomic<bool> has_failed = false;
+    std::exception_ptr failure;
+  } call{work, {}, {}};
+  const auto call_one = [](void* data, size_t i) {
+    auto& called = *static_cast<Call*>(data);
+    try {
+      called.work(static_cast<int64_t>(i));
+    } catch (...) {
+      if (!called.has_failed.exchange(true)) called.failure = std::current_exception();
+    }
+  };
+  context_.ParallelFor(call_one, static_cast<size_t>(count), 0, &call);
+  if (call.failure) std::rethrow_exception(call.failure);
+}
 
 /// Throws the message of this thread's last call of intact, unless `status` is INTACT_OK.
 void Check(intact_status status);

@@ -96,6 +96,20 @@ def convolution(x: np.ndarray, x_zero: Any, w: np.ndarray, w_zero: np.ndarray, s
     return y.reshape([y.shape[0], -1, *extents])
 
 
+def transposed_convolution(x: np.ndarray, x_zero: Any, w: np.ndarray, strides: list, dilations: list, pads: list,
+                           output_padding: list, groups: int) -> np.ndarray:
+    dims = w.ndim - 2
+    x = (x.astype(np.int64) - int(x_zero)).reshape([x.shape[0], groups, -1, *x.shape[2:]])
+    w = w.astype(np.int64).reshape([groups, -1, *w.shape[1:]])
+    whole = [(x.shape[3 + i] - 1) * strides[i] + dilations[i] * (w.shape[3 + i] - 1) + 1 + output_padding[i] for i in range(dims)]
+    y = np.zeros([x.shape[0], groups, w.shape[2], *whole], np.int64)
+    for tap in np.ndindex(*w.shape[3:]):
+        window = tuple(slice(t * d, t * d + (e - 1) * s + 1, s) for t, d, e, s in zip(tap, dilations, x.shape[3:], strides))
+        y[(slice(None),) * 3 + window] += np.einsum("bgc...,gco->bgo...", x, w[(slice(None),) * 3 + tap])
+    cropped = tuple(slice(pads[i], whole[i] - pads[dims + i]) for i in range(dims))
+    return y.reshape([y.shape[0], -1, *whole])[(slice(None),) * 2 + cropped]
+
+
 def matrices(r: Random, dtype: Any, depth: int) -> np.ndarray:
     """Of one to four dimensions."""
     extents = [r.below(most) for most in r.one_of((), (40,), (3, 20), (2, 2, 9))]
@@ -149,19 +163,25 @@ def qgemm(seed: int) -> Layer:
     y_scale = r.y_scale(k, a_scale, b_scale)
     bias = r.one_of(None, r.bias(n), r.bias(1)[0], r.bias(n).reshape(1, n))
     transposed, is_float, alpha = r.one_of(0, 1), r.one_of(False, True), np.float32(r.one_of(1, 0.75, 1.3))
-    arguments = [("a", (a_type, ["m", k])), ("a_scale", a_scale), ("a_zero", a_zero), ("b", b.T.copy() if transposed else b),
+    a_transposed = r.one_of(0, 1)
+    arguments = [("a", (a_type, [k, "m"] if a_transposed else ["m", k])), ("a_scale", a_scale), ("a_zero", a_zero), ("b", b.T.copy() if transposed else b),
                  ("b_scale", b_scale), ("b_zero", b_zero), ("c", bias)]
     if not is_float:
         arguments += [("y_scale", y_scale), ("y_zero", y_zero)]
-    model = one_node("QGemm", arguments, (np.float32 if is_float else a_type, ["m", n]), MICROSOFT, transB=transposed,
-                     alpha=float(alpha))
+    model = one_node("QGemm", arguments, (np.float32 if is_float else a_type, ["m", n]), MICROSOFT,
+                     transA=a_transposed, transB=transposed, alpha=float(alpha))
 
     def exact(given: dict) -> np.ndarray:
-        sums = product(given["a"], a_zero, b, b_zero) + (0 if bias is None else bias)
+        a = given["a"].T if a_transposed else given["a"]
+        sums = product(a, a_zero, b, b_zero) + (0 if bias is None else bias)
         scales = alpha * a_scale * b_scale
         return sums.astype(np.float32) * scales if is_float else quantized(sums, scales / y_scale, y_zero)
 
-    return Layer(model, lambda: {"a": r.integers(a_type, (r.below(40), k))}, exact, on_cpu)
+    def inputs() -> dict:
+        m = r.below(40)
+        return {"a": r.integers(a_type, (k, m) if a_transposed else (m, k))}
+
+    return Layer(model, inputs, exact, on_cpu)
 
 
 def dynamic_quantize_matmul(seed: int) -> Layer:
@@ -310,5 +330,57 @@ def qlinear_conv_channels_last(seed: int) -> Layer:
     return qlinear_conv(seed, True)
 
 
+def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """One rounding to float32: in float64 the product is exact."""
+    return (np.float64(a) * np.float64(b) + np.float64(c)).astype(np.float32)
+
+
+def qlinear_add(seed: int) -> Layer:
+    r = Random(seed)
+    dtype = r.one_of(np.uint8, np.int8)
+    a_scale, b_scale = r.scale(), r.scale()
+    y_scale = np.float32(max(a_scale, b_scale) * r.rng.uniform(1, 3))
+    a_zero, b_zero, y_zero = (r.integers(dtype) for _ in range(3))
+    extents = [r.below(9) for _ in range(r.below(4))] + [r.below(70)]
+    which = r.one_of("equal", "a", "b", "both", "constant")
+    dimensions = len(extents)
+
+    def shapes() -> list:
+        """Of A and B: some extents of one of them, or of both, are 1 or not there."""
+        a, b = list(extents), list(extents)
+        for i in range(dimensions):
+            if which in ("a", "both") and r.rng.random() < 0.6:
+                a[i] = 1
+            elif which in ("b", "both") and r.rng.random() < 0.6:
+                b[i] = 1
+        while which == "b" and b[:1] == [1] and len(b) > 1 and r.rng.random() < 0.5:
+            del b[0]
+        return [a, b]
+
+    b = r.integers(dtype, shapes()[1]) if which == "constant" else (dtype, None)
+    model = one_node("QLinearAdd", [("a", (dtype, None)), ("a_scale", a_scale), ("a_zero", a_zero), ("b", b),
+                                    ("b_scale", b_scale), ("b_zero", b_zero), ("y_scale", y_scale), ("y_zero", y_zero)],
+                     (dtype, None), MICROSOFT)
+
+    def inputs() -> dict:
+        a_shape, b_shape = shapes()
+        return {"a": r.integers(dtype, a_shape)} | ({} if which == "constant" else {"b": r.integers(dtype, b_shape)})
+
+    def exact(given: dict) -> np.ndarray:
+        x, y = given["a"], given.get("b", b)
+        x_ratio, y_ratio = a_scale / y_scale, b_scale / y_scale
+        fixed = np.float32(y_zero) - fma(x_ratio, np.float32(a_zero), y_ratio * np.float32(b_zero))
+        # Where one element of A meets several of B in the innermost dimension that has several, A comes first.
+        padded = [[1] * (dimensions - value.ndim) + list(value.shape) for value in (x, y)]
+        inner = next((pair for pair in zip(*map(reversed, padded)) if max(pair) > 1), (1, 1))
+        if inner[0] < inner[1]:
+            x, x_ratio, y, y_ratio = y, y_ratio, x, x_ratio
+        sums = fma(x, x_ratio, fma(y, y_ratio, fixed))
+        info = np.iinfo(dtype)
+        return np.clip(np.rint(sums), info.min, info.max).astype(dtype)
+
+    return Layer(model, inputs, exact)
+
+
 OPERATORS = [matmul_integer, qlinear_matmul, qgemm, dynamic_quantize_matmul, matmul_integer_to_float, conv_integer, qlinear_conv,
-             qlinear_conv_channels_last]
+             qlinear_conv_channels_last, qlinear_add]

@@ -196,7 +196,7 @@ def sessions_like_avx2(model: bytes) -> dict[str, onnxruntime.InferenceSession]:
     return sessions | {"threads": session_of(model, like=LIKE, threads=4)}
 
 
-CLAMP_NOTHING = {layers.conv_integer}  # stock ONNX Runtime's kernels
+CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add}  # stock ONNX Runtime's kernels
 
 
 @needs_avx2_cpu
@@ -320,6 +320,45 @@ def test_a_relu_is_part_of_a_group_only_where_quantizing_clamps_alike():
         session = session_of(model)
         assert [node["reason"] for node in intact.onnxruntime.report(session) if node["op"] == "Conv"] == [reason]
         assert_same(session.run(None, given)[0], cpu_session_of(model).run(None, given)[0], reason)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_transposed_convolutions_are_exact(seed):
+    """ONNX Runtime's CPU provider computes them in floats: its roundings may differ, by one."""
+    r = layers.Random(seed)
+    dims, groups = r.one_of(1, 2, 2, 3), r.one_of(1, 1, 2, 5)
+    inputs, outputs, kernel = r.below(9), r.below(9), [r.below(4) for _ in range(dims)]
+    strides, dilations = ([r.below(3) for _ in range(dims)] for _ in range(2))
+    pads = [int(r.rng.integers(0, d * (k - 1) // 2 + 1)) for k, d in zip(kernel * 2, dilations * 2)]
+    output_padding = [int(r.rng.integers(0, max(s, d))) for s, d in zip(strides, dilations)]
+    x_type = r.one_of(np.uint8, np.int8)
+    per_channel = r.one_of((), (outputs,))
+    c = {"xs": r.scale(), "xz": r.integers(x_type), "w": r.integers(np.int8, (inputs * groups, outputs, *kernel)),
+         "ws": r.scale(per_channel), "wz": np.zeros(per_channel, np.int8), "b": r.bias(outputs * groups),
+         "yz": r.integers(x_type)}
+    c["ys"] = r.y_scale(inputs * int(np.prod(kernel)), c["xs"], c["ws"])
+    scales = c["xs"] * np.tile(np.broadcast_to(c["ws"], outputs), groups)
+    c["bs"] = scales
+    node = onnx.helper.make_node
+    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=1),
+             node("DequantizeLinear", ["b", "bs"], ["bf"], axis=0),
+             node("ConvTranspose", ["xf", "wf", "bf"], ["c"], strides=strides, dilations=dilations, pads=pads,
+                  output_padding=output_padding, group=groups, kernel_shape=kernel), node("QuantizeLinear", ["c", "ys", "yz"], ["y"])]
+    model = layers.model_of(nodes, {"x": (x_type, ["n", inputs * groups, *"dhw"[:dims]])}, {"y": (x_type, None)}, c)
+    sessions = {str(isa): session_of(model, max_isa=isa) for isa in (None, "avx2", "avx512")}
+    for session in sessions.values():
+        assert_taken(session)
+    for _ in range(3):
+        x = r.integers(x_type, (r.below(2), inputs * groups, *(2 + r.below(6) for _ in range(dims))))
+        column = [-1] + [1] * dims
+        sums = layers.transposed_convolution(x, c["xz"], c["w"], strides, dilations, pads, output_padding, groups)
+        expected = layers.quantized(sums + c["b"].reshape(column), (scales / c["ys"]).reshape(column), c["yz"])
+        for name, session in sessions.items():
+            assert_same(session.run(None, {"x": x})[0], expected, name)
+        of_floats = cpu_session_of(model).run(None, {"x": x})[0]
+        assert np.abs(of_floats.astype(int) - expected.astype(int)).max(initial=0) <= 1
+    reasons = {node["reason"] for node in intact.onnxruntime.report(session_of(model, like=LIKE)) if node["op"] == "ConvTranspose"}
+    assert reasons == {"like: ONNX Runtime computes ConvTranspose in floats"}
 
 
 def test_branches_of_one_model_have_their_own_layers():
