@@ -12,8 +12,7 @@ namespace {
 constexpr char kMicrosoft[] = "com.microsoft";
 
 bool Is(Ort::ConstNode node, const char* type) {
-  return node != nullptr && node.GetOperatorType() == type &&
-         (node.GetDomain().empty() || node.GetDomain() == "ai.onnx");
+  return node != nullptr && node.GetOperatorType() == type && DomainOf(node).empty();
 }
 
 // The node that alone reads a value; null if there is none.
@@ -231,9 +230,7 @@ Group GroupOf(Ort::ConstNode node) {
   if (const FloatOperator* found = FindFloatOperator(node)) return DequantizedGroup(node, *found);
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
-  std::string domain = node.GetDomain();
-  if (domain == "ai.onnx") domain.clear();
-  return {std::move(domain), node.GetOperatorType(), node.GetInputs(), OutputOf(node), {node}};
+  return {DomainOf(node), node.GetOperatorType(), node.GetInputs(), OutputOf(node), {node}};
 }
 
 }  // namespace intact::onnxruntime

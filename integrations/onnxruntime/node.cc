@@ -68,6 +68,12 @@ int32_t Constant::Integer(int64_t i) const {
                              : As<int32_t>()[place];
 }
 
+std::string DomainOf(Ort::ConstNode node) {
+  std::string domain = node.GetDomain();
+  if (domain == "ai.onnx" || domain == kNhwcDomain) domain.clear();
+  return domain;
+}
+
 Node::Node(Ort::ConstNode node, std::vector<const char*> names)
     : Node(node, node.GetInputs(), node.GetOutputs().at(0), std::move(names)) {}
 
@@ -153,6 +159,10 @@ Ort::ConstOpAttr Node::Attribute(const char* name) const {
   Ort::ConstOpAttr attribute;
   if (!node_.GetAttributeByName(name, attribute).IsOK()) return {};
   return attribute;
+}
+
+bool Node::IsChannelsLast() const {
+  return node_.GetDomain() == kNhwcDomain || Integer("channels_last", 0) != 0;
 }
 
 int64_t Node::Integer(const char* attribute, int64_t otherwise) const {

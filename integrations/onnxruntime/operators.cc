@@ -364,7 +364,7 @@ class Conv : public Layer {
     if (w.shape.size() < 3 || w.shape.size() > 2 + INTACT_MAX_SPATIAL)
       throw Refusal("W: has " + std::to_string(w.shape.size()) + " dimensions; expected 3 to 5");
     const size_t dims = w.shape.size() - 2;
-    channels_last_ = node.Integer("channels_last", 0) != 0;
+    channels_last_ = node.IsChannelsLast();
     desc_.spatial_dims = static_cast<int32_t>(dims);
     desc_.groups = node.Integer("group", 1);
     const bool is_transposed = direction == Direction::kTransposed;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -157,6 +158,17 @@ class Provider : public OrtEp {
           compiled[i] = static_cast<Provider*>(self)->CompileGroup(Ort::ConstNode(fused[i]));
       });
     };
+    OrtEp::GetPreferredDataLayout = [](OrtEp*, OrtEpDataLayout* layout) noexcept -> OrtStatus* {
+      *layout = OrtEpDataLayout_NHWC;
+      return nullptr;
+    };
+    // Called for operators of nodes that were taken.
+    OrtEp::ShouldConvertDataLayoutForOp = [](OrtEp*, const char* domain, const char* type, OrtEpDataLayout,
+                                             int* should_convert) noexcept -> OrtStatus* {
+      const std::string_view name = type;
+      *should_convert = *domain == '\0' && (name == "Conv" || name == "QLinearConv") ? 1 : 0;
+      return nullptr;
+    };
     OrtEp::ReleaseNodeComputeInfos = [](OrtEp*, OrtNodeComputeInfo** compiled, size_t count) noexcept {
       for (size_t i = 0; i < count; ++i) delete static_cast<Compiled*>(compiled[i]);
     };
@@ -207,10 +219,11 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
     Ort::ThrowOnError(
         Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, fused.data(), fused.size(), &options));
   }
-  std::string& report = reports_[graph.GetName()];
-  report.clear();
+  // ONNX Runtime asks once more when it has moved convolutions to NHWC; the graph has its transpositions then.
+  const auto [report, is_new] = reports_.try_emplace(graph.GetName());
+  if (!is_new) return;
   for (const auto& node : nodes)
-    report += (report.empty() ? "" : ",\n ") + JsonOf(node, fates.at(node.GetId()));
+    report->second += (report->second.empty() ? "" : ",\n ") + JsonOf(node, fates.at(node.GetId()));
   std::string all;
   for (const auto& [name, part] : reports_) all += (all.empty() || part.empty() ? "" : ",\n ") + part;
   if (!report_id_.empty()) Reports::Set(report_id_, this, "[" + all + "]");
