@@ -230,7 +230,14 @@ Group GroupOf(Ort::ConstNode node) {
   if (const FloatOperator* found = FindFloatOperator(node)) return DequantizedGroup(node, *found);
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
-  return {DomainOf(node), node.GetOperatorType(), node.GetInputs(), OutputOf(node), {node}};
+  auto outputs = node.GetOutputs();
+  Group group{.domain = DomainOf(node),
+              .type = node.GetOperatorType(),
+              .inputs = node.GetInputs(),
+              .output = outputs.at(0),
+              .nodes = {node}};
+  group.more_outputs.assign(outputs.begin() + 1, outputs.end());
+  return group;
 }
 
 }  // namespace intact::onnxruntime

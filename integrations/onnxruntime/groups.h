@@ -18,7 +18,9 @@ struct Group {
   std::string domain, type;  ///< the operator
   /// The operator's, in the order of its definition; null: not given.
   std::vector<Ort::ConstValueInfo> inputs;
-  Ort::ConstValueInfo output = {};    ///< the operator's
+  Ort::ConstValueInfo output = {};  ///< the operator's first one
+  /// The operator's others, in the order of its definition; null: not given.
+  std::vector<Ort::ConstValueInfo> more_outputs = {};
   std::vector<Ort::ConstNode> nodes;  ///< the first one has the operator's attributes
   /// Whether ONNX Runtime adds 128 to the operator's s8 activations and outputs: it moves a tensor between a
   /// QuantizeLinear and a DequantizeLinear to u8, if nothing else reads it.

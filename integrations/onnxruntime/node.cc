@@ -184,6 +184,13 @@ std::string Node::String(const char* attribute, const char* otherwise) const {
   return value;
 }
 
+std::vector<std::string> Node::Strings(const char* attribute) const {
+  std::vector<std::string> values;
+  const auto found = Attribute(attribute);
+  if (found != nullptr) Ort::ThrowOnError(found.GetValueArray(values));
+  return values;
+}
+
 Shape Node::Integers(const char* attribute, size_t count, int64_t otherwise) const {
   const auto found = Attribute(attribute);
   if (found == nullptr) return Shape(count, otherwise);

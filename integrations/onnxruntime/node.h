@@ -92,6 +92,8 @@ class Node {
   int64_t Integer(const char* attribute, int64_t otherwise) const;
   float Float(const char* attribute, float otherwise) const;
   std::string String(const char* attribute, const char* otherwise) const;
+  /// No strings where the attribute is not given.
+  std::vector<std::string> Strings(const char* attribute) const;
   /// `count` integers; all are `otherwise` where the attribute is not given.
   Shape Integers(const char* attribute, size_t count, int64_t otherwise) const;
 

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "add.h"
+#include "linear.h"
+#include "lstm.h"
 #include "node.h"
 
 namespace intact::onnxruntime {
@@ -29,6 +31,10 @@ const std::vector<const char*> kDynamicQuantizeConv = {"x", "w", "w_scale", "w_z
 const std::vector<const char*> kConvIntegerToFloat = {
     "x", "w", "x_scale", "w_scale", "x_zero_point", "w_zero_point", "bias"};
 const std::vector<const char*> kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
+const std::vector<const char*> kDynamicQuantizeLstm = {
+    "X",         "W",           "R", "B",       "sequence_lens",
+    "initial_h", "initial_c",   "P", "W_scale", "W_zero_point",
+    "R_scale",   "R_zero_point"};
 const std::vector<const char*> kQLinearAdd = {"A",       "A_scale",      "A_zero_point", "B",
                                               "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
 const std::vector<const char*> kQLinearConv = {
@@ -64,57 +70,6 @@ std::vector<std::byte> TransposedChannelsLast(const Constant& weights, int64_t g
   return reordered;
 }
 
-// What decides the arithmetic of a layer besides its operator.
-struct Context {
-  const Settings& settings;
-  bool is_moved_to_u8;  // see Group
-};
-
-// Whether ONNX Runtime's kernel of an operator adds pairs of products in int16 on a CPU with AVX2 and no VNNI. It does so
-// with u8 activations and s8 weights only.
-enum class Pairs { kNone, kClamped };
-
-// The cap on ISAs under which INTACT_SATURATING clamps: `cap` without VNNI.
-constexpr int32_t WithoutVnni(int32_t cap) {
-  const bool has_avx512 =
-      cap != INTACT_ISA_AVX2 && cap != INTACT_ISA_AVX_VNNI && cap != INTACT_ISA_AVX_VNNI_INT8;
-  return has_avx512 ? INTACT_ISA_AVX512 : INTACT_ISA_AVX2;
-}
-
-// A descriptor with the memory that it points to.
-struct Linear {
-  intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
-  std::vector<int32_t> b_zero_points = {}, bias_s32 = {};
-  std::vector<float> scales = {}, bias_f32 = {};
-
-  Linear(const Context& context, Pairs pairs, intact_type a, intact_type b, intact_type c) {
-    const Settings& settings = context.settings;
-    desc.mode = settings.mode;
-    desc.max_isa = settings.max_isa;
-    const bool is_u8s8 = (a == INTACT_U8 || context.is_moved_to_u8) && b == INTACT_S8;
-    if (settings.is_like_avx2 && pairs == Pairs::kClamped && is_u8s8) {
-      desc.mode = INTACT_SATURATING;
-      desc.max_isa = WithoutVnni(settings.max_isa);
-    }
-    if (desc.mode == INTACT_SATURATING) desc.pairing = INTACT_PAIRING_FLATTENED;  // ONNX Runtime's
-    desc.a_type = a;
-    desc.b_type = b;
-    desc.c_type = c;
-  }
-
-  const intact_linear_desc* Complete() {
-    if (std::ranges::any_of(b_zero_points, [](int32_t value) { return value != 0; })) {
-      desc.b_zero_points = b_zero_points.data();
-      desc.b_zero_point_count = static_cast<int64_t>(b_zero_points.size());
-    }
-    if (!bias_s32.empty()) desc.bias_s32 = bias_s32.data();
-    if (!bias_f32.empty()) desc.bias_f32 = bias_f32.data();
-    if (!scales.empty()) desc.scales = scales.data();
-    desc.scale_count = static_cast<int64_t>(scales.size());
-    return &desc;
-  }
-};
-
 // Scales of outputs as ONNX Runtime computes them: each product and the quotient rounded to float32, in this
 // order.
 std::vector<float> OutputScales(float a_scale, std::vector<float> b_scales, std::optional<float> y_scale) {
@@ -141,17 +96,9 @@ std::vector<T> Bias(const Node& node, size_t input, intact_type type, int64_t co
   return {values.begin(), values.end()};
 }
 
-struct DestroyGemm {
-  void operator()(intact_gemm* plan) const { intact_gemm_destroy(plan); }
-};
 struct DestroyConv {
   void operator()(intact_conv* plan) const { intact_conv_destroy(plan); }
 };
-
-// A plan cannot hold the node: intact's own words.
-void RefuseUnlessOk(intact_status status) {
-  if (status != INTACT_OK) throw Refusal(intact_last_error());
-}
 
 // An input of one element.
 Ort::ConstValue ElementOf(const Run& run, size_t input, const char* name) {
@@ -217,13 +164,6 @@ std::optional<FromRun> SetQuantization(const Node& node, size_t zero_point, std:
   return from_run;
 }
 
-// A is float, and each run quantizes it.
-void SetDynamicQuantization(std::vector<float> b_scales, Linear& linear) {
-  linear.desc.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
-  linear.desc.a_source_type = INTACT_F32;
-  linear.scales = std::move(b_scales);
-}
-
 // Products of matrices. A is [..., K]; leading extents make rows.
 class MatMul : public Layer {
  public:
@@ -237,9 +177,7 @@ class MatMul : public Layer {
     desc.k = k_ = b.shape[transposed ? 1 : 0];
     desc.n = n_ = b.shape[transposed ? 0 : 1];
     if (transposed) desc.b_stride_k = 1, desc.b_stride_n = desc.k;
-    intact_gemm* plan = nullptr;
-    RefuseUnlessOk(intact_gemm_create(&desc, linear.Complete(), b.data, &plan));
-    plan_.reset(plan);
+    plan_ = MakeGemmPlan(desc, linear, b.data);
   }
 
   void Compute(Run& run) const override {
@@ -262,14 +200,10 @@ class MatMul : public Layer {
                 static_cast<double>(args.m) * static_cast<double>(n_) * static_cast<double>(k_));
   }
 
-  std::string Kernel() const override {
-    intact_gemm_info info = INTACT_GEMM_INFO_INIT;
-    Check(intact_gemm_query(plan_.get(), &info));
-    return info.kernel;
-  }
+  std::string Kernel() const override { return KernelOf(*plan_); }
 
  private:
-  std::unique_ptr<intact_gemm, DestroyGemm> plan_;
+  GemmPlan plan_;
   int64_t n_ = 0, k_ = 0;
   std::optional<FromRun> from_run_;
   bool a_transposed_;
@@ -331,7 +265,7 @@ std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Context
   const Constant weights = node.Weights(1, b);
   const int64_t columns = weights.shape.back();
   Linear linear(context, Pairs::kClamped, INTACT_U8, b, INTACT_F32);
-  SetDynamicQuantization(node.Scales(2, columns), linear);
+  linear.SetDynamicQuantization(node.Scales(2, columns));
   linear.b_zero_points = node.ZeroPoints(3, b, columns);
   linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, columns);
   return std::make_unique<MatMul>(weights, false, std::move(linear));
@@ -512,7 +446,7 @@ std::unique_ptr<Layer> MakeDynamicQuantizeConv(const Node& node, const Context& 
   const Constant weights = node.Weights(1, w);
   const int64_t channels = weights.shape.front();
   Linear linear(context, Pairs::kNone, INTACT_U8, w, INTACT_F32);
-  SetDynamicQuantization(node.Scales(2, channels), linear);
+  linear.SetDynamicQuantization(node.Scales(2, channels));
   linear.b_zero_points = node.ZeroPoints(3, w, channels);
   linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, channels, weights.shape.size() - 2);
   return std::make_unique<Conv>(node, weights, std::move(linear));
@@ -564,6 +498,10 @@ std::unique_ptr<Layer> MakeQLinearAdd(const Node& node, const Context& context) 
   return std::make_unique<QLinearAdd>(node, context.is_moved_to_u8);
 }
 
+std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& context) {
+  return std::make_unique<DynamicQuantizeLstm>(node, context);
+}
+
 struct Operator {
   const char* domain;
   const char* type;
@@ -580,6 +518,7 @@ const std::array kOperators = {
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
     Operator{kGroupDomain, "QLinearConvTranspose", kQLinearConv, MakeQLinearConvTranspose},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
+    Operator{"com.microsoft", "DynamicQuantizeLSTM", kDynamicQuantizeLstm, MakeDynamicQuantizeLstm},
     Operator{"com.microsoft", "QLinearAdd", kQLinearAdd, MakeQLinearAdd},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},

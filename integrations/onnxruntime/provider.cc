@@ -131,15 +131,31 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
   return settings;
 }
 
+std::vector<std::string> NamesOf(const std::vector<Ort::ConstValueInfo>& values) {
+  std::vector<std::string> names;
+  for (const auto& value : values) names.push_back(value == nullptr ? "" : value.GetName());
+  return names;
+}
+
+// Where `names` are in `given`; −1: nowhere.
+std::vector<int> PlacesOf(const std::vector<std::string>& names, const std::vector<std::string>& given) {
+  std::vector<int> places;
+  for (const std::string& name : names) {
+    const auto place = name.empty() ? given.end() : std::ranges::find(given, name);
+    places.push_back(place == given.end() ? -1 : static_cast<int>(place - given.begin()));
+  }
+  return places;
+}
+
 class Provider;
 
 // A group of nodes as a session runs it.
 struct Compiled : OrtNodeComputeInfo {
-  Compiled(const Provider& owner, std::unique_ptr<Layer> computed, std::vector<int> places);
+  Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Places places_of_run);
 
   const Provider& provider;
   const std::unique_ptr<Layer> layer;
-  const std::vector<int> inputs;  // places among the inputs of a run
+  const Places places;
 };
 
 class Provider : public OrtEp {
@@ -188,12 +204,12 @@ class Provider : public OrtEp {
   const std::string report_id_;
   const Ort::MemoryInfo memory_ = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
   std::map<std::string, std::string> reports_;  // by the name of the graph: a model may have subgraphs
-  // Of the graph that the session asked about last, by the name of the output: it compiles them next.
+  // Of the graph that the session asked about last: it compiles them next.
   struct Taken {
-    std::vector<std::string> inputs;  // names; "": not given
+    std::vector<std::string> inputs, outputs;  // names; "": not given
     std::unique_ptr<Layer> layer;
   };
-  std::map<std::string, Taken> taken_;
+  std::vector<Taken> taken_;
 };
 
 void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
@@ -211,8 +227,10 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
       continue;
     }
     for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel()};
-    Taken& taken = taken_[group.output.GetName()];
-    for (const auto& input : group.inputs) taken.inputs.push_back(input == nullptr ? "" : input.GetName());
+    Taken& taken = taken_.emplace_back();
+    taken.inputs = NamesOf(group.inputs);
+    taken.outputs = NamesOf(group.more_outputs);
+    taken.outputs.insert(taken.outputs.begin(), NamesOf({group.output}).front());
     taken.layer = std::move(layer);
     const std::vector<const OrtNode*> fused(group.nodes.begin(), group.nodes.end());
     const OrtNodeFusionOptions options{ORT_API_VERSION, true};  // the plan has the constants
@@ -230,21 +248,18 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
 }
 
 Compiled* Provider::CompileGroup(Ort::ConstNode fused) {
-  const std::string output = fused.GetOutputs().at(0).GetName();
-  auto found = taken_.extract(output);
-  if (found.empty()) throw std::runtime_error("output " + output + ": is of no node that was taken");
-  std::vector<std::string> given;
-  for (const auto& input : fused.GetInputs()) given.push_back(input.GetName());
-  std::vector<int> places;
-  for (const std::string& input : found.mapped().inputs) {
-    const auto place = std::ranges::find(given, input);
-    places.push_back(place == given.end() ? -1 : static_cast<int>(place - given.begin()));
-  }
-  return new Compiled(*this, std::move(found.mapped().layer), std::move(places));
+  const auto inputs = NamesOf(fused.GetInputs()), outputs = NamesOf(fused.GetOutputs());
+  const auto found = std::ranges::find_if(taken_, [&](const Taken& taken) {
+    return taken.layer != nullptr && std::ranges::find(taken.outputs, outputs.at(0)) != taken.outputs.end();
+  });
+  if (found == taken_.end())
+    throw std::runtime_error("output " + outputs[0] + ": is of no node that was taken");
+  return new Compiled(*this, std::move(found->layer),
+                      {PlacesOf(found->inputs, inputs), PlacesOf(found->outputs, outputs)});
 }
 
-Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, std::vector<int> places)
-    : OrtNodeComputeInfo{}, provider(owner), layer(std::move(computed)), inputs(std::move(places)) {
+Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Places places_of_run)
+    : OrtNodeComputeInfo{}, provider(owner), layer(std::move(computed)), places(std::move(places_of_run)) {
   ort_version_supported = ORT_API_VERSION;
   OrtNodeComputeInfo::CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*,
                                        void** state) -> OrtStatus* {
@@ -255,7 +270,7 @@ Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, std::
   OrtNodeComputeInfo::Compute = [](OrtNodeComputeInfo* self, void*, OrtKernelContext* context) {
     return Guard([&] {
       const auto& compiled = *static_cast<Compiled*>(self);
-      Run run(context, compiled.inputs, compiled.provider.settings(), compiled.provider.memory());
+      Run run(context, compiled.places, compiled.provider.settings(), compiled.provider.memory());
       compiled.layer->Compute(run);
     });
   };

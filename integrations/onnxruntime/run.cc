@@ -66,9 +66,9 @@ void Check(intact_status status) {
   if (status != INTACT_OK) throw std::runtime_error(intact_last_error());
 }
 
-Run::Run(OrtKernelContext* context, const std::vector<int>& inputs, const Settings& settings,
+Run::Run(OrtKernelContext* context, const Places& places, const Settings& settings,
          const OrtMemoryInfo* memory)
-    : context_(context), inputs_(inputs), settings_(settings), allocator_(context_.GetAllocator(*memory)) {}
+    : context_(context), places_(places), settings_(settings), allocator_(context_.GetAllocator(*memory)) {}
 
 void* Run::Allocate(size_t bytes) {
   void* const memory = allocator_->Alloc(allocator_.get(), std::max<size_t>(bytes, 1));
@@ -83,11 +83,14 @@ void Run::ComputeParts(const Plan& plan, Args args, double multiply_adds, Prepar
   Check(prepare(&plan, &args, &info));
   const int parts =
       static_cast<int>(std::clamp(multiply_adds / kMultiplyAddsOfPart, 1.0, double(settings_.threads)));
-  auto* const scratch =
-      static_cast<std::byte*>(Allocate(static_cast<size_t>(parts) * info.part_scratch_bytes));
+  const size_t bytes = static_cast<size_t>(parts) * info.part_scratch_bytes;
+  if (scratch_ == nullptr || bytes > scratch_bytes_) {
+    scratch_ = static_cast<std::byte*>(Allocate(bytes));
+    scratch_bytes_ = bytes;
+  }
   ForEach(parts, [&](int64_t part) {
     Args own = args;
-    own.scratch = scratch + static_cast<size_t>(part) * info.part_scratch_bytes;
+    own.scratch = scratch_ + static_cast<size_t>(part) * info.part_scratch_bytes;
     own.scratch_bytes = info.part_scratch_bytes;
     Check(run_part(&plan, &own, static_cast<int32_t>(part), parts));
   });

@@ -24,21 +24,26 @@ struct Settings {
   bool is_like_avx2 = false;
 };
 
+/// For each input and output of an operator its place among those of a run; −1 where there is none.
+struct Places {
+  std::vector<int> inputs, outputs;
+};
+
 /// One run of a node.
 class Run {
  public:
-  /// `inputs`: for each input of the operator its place among the run's inputs, −1 where there is none.
-  /// `memory`: the kind that Allocate() returns.
-  Run(OrtKernelContext* context, const std::vector<int>& inputs, const Settings& settings,
-      const OrtMemoryInfo* memory);
+  /// `places`: where the operator's inputs and outputs are among the run's. `memory`: the kind that Allocate() returns.
+  Run(OrtKernelContext* context, const Places& places, const Settings& settings, const OrtMemoryInfo* memory);
 
   /// The input that the operator's definition has at `input`.
   Ort::ConstValue Input(size_t input) const {
-    return context_.GetInput(static_cast<size_t>(inputs_.at(input)));
+    return context_.GetInput(static_cast<size_t>(places_.inputs.at(input)));
   }
-  /// The output's elements.
-  void* Output(const std::vector<int64_t>& shape) const {
-    return context_.GetOutput(0, shape).GetTensorMutableRawData();
+  /// The elements of the output that the operator's definition has at `output`; null if nothing reads it.
+  void* Output(const std::vector<int64_t>& shape, size_t output = 0) const {
+    const int place = output < places_.outputs.size() ? places_.outputs[output] : -1;
+    return place < 0 ? nullptr
+                     : context_.GetOutput(static_cast<size_t>(place), shape).GetTensorMutableRawData();
   }
   /// Memory of the session's allocator, until the end of the run.
   void* Allocate(size_t bytes);
@@ -67,10 +72,12 @@ class Run {
   void ComputeParts(const Plan& plan, Args args, double multiply_adds, Prepare prepare, RunPart run_part);
 
   Ort::KernelContext context_;
-  const std::vector<int>& inputs_;
+  const Places& places_;
   const Settings& settings_;
   std::unique_ptr<OrtAllocator, ReleaseAllocator> allocator_;
   std::vector<std::unique_ptr<void, Free>> memory_;
+  std::byte* scratch_ = nullptr;  // of plans: it serves one after the other
+  size_t scratch_bytes_ = 0;
 };
 
 template <class Work>

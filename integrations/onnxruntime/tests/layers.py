@@ -8,6 +8,8 @@ from typing import Any, Callable
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
+from stock import joined
+
 MICROSOFT = "com.microsoft"
 _ONNX_TYPES = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8,
                np.dtype(np.int32): TensorProto.INT32, np.dtype(np.float32): TensorProto.FLOAT}
@@ -184,6 +186,14 @@ def qgemm(seed: int) -> Layer:
     return Layer(model, inputs, exact, on_cpu)
 
 
+def dynamically_quantized(a: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8]:
+    """DynamicQuantizeLinear: values, scale, zero point."""
+    low, high = np.float32(min(a.min(), 0)), np.float32(max(a.max(), 0))
+    scale = (high - low) / np.float32(255) if high > low else np.float32(1)
+    zero = np.uint8(np.clip(np.rint(0 - low / scale), 0, 255))
+    return np.clip(np.rint(a / scale) + np.float32(zero), 0, 255).astype(np.uint8), scale, zero
+
+
 def dynamic_quantize_matmul(seed: int) -> Layer:
     r = Random(seed)
     b_type = r.one_of(np.uint8, np.int8)
@@ -200,11 +210,7 @@ def dynamic_quantize_matmul(seed: int) -> Layer:
         return {"a": (r.rng.normal(size=shape) * r.one_of(1, 1e-3, 1e6) + r.one_of(0, 3)).astype(np.float32)}
 
     def exact(given: dict) -> np.ndarray:
-        a = given["a"]
-        low, high = np.float32(min(a.min(), 0)), np.float32(max(a.max(), 0))
-        scale = (high - low) / np.float32(255) if high > low else np.float32(1)
-        zero = np.uint8(np.clip(np.rint(0 - low / scale), 0, 255))
-        values = np.clip(np.rint(a / scale) + np.float32(zero), 0, 255).astype(np.uint8)
+        values, scale, zero = dynamically_quantized(given["a"])
         y = product(values, zero, b, 0 if b_zero is None else b_zero).astype(np.float32) * (scale * b_scale)
         return y if bias is None else y + bias
 
@@ -382,5 +388,92 @@ def qlinear_add(seed: int) -> Layer:
     return Layer(model, inputs, exact)
 
 
+def _rational(x: np.ndarray, bound: float, p: list, q: list) -> np.ndarray:
+    x = np.clip(x, np.float32(-bound), np.float32(bound))
+    square = x * x
+    top, bottom = (np.full_like(x, np.float32(coefficients[0])) for coefficients in (p, q))
+    for value in p[1:]:
+        top = fma(top, square, np.float32(value))
+    for value in q[1:]:
+        bottom = fma(bottom, square, np.float32(value))
+    return top * x / bottom
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.clip(np.float32(0.5) + _rational(
+        x, 18, [4.37031012579801e-11, 1.15627324459942e-07, 6.08574864600143e-05, 8.51377133304701e-03, 2.48287947061529e-01],
+        [6.10247389755681e-13, 5.76102136993427e-09, 6.29106785017040e-06, 1.70198817374094e-03, 1.16817656904453e-01,
+         9.93151921023180e-01]), 0, 1)
+
+
+def tanh(x: np.ndarray) -> np.ndarray:
+    return _rational(
+        x, 9, [-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08, 1.48572235717979e-05,
+               6.37261928875436e-04, 4.89352455891786e-03],
+        [1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03])
+
+
+def dynamic_quantize_lstm(seed: int) -> Layer:
+    r = Random(seed)
+    b_type = r.one_of(np.uint8, np.int8)
+    direction = r.one_of("forward", "reverse", "bidirectional")
+    directions = 2 if direction == "bidirectional" else 1
+    size, hidden = r.below(60), r.below(40)
+    columns = 4 * hidden
+    weights, scales, zeros = [], [], []
+    for depth in (size, hidden):
+        shape = [directions, columns] if r.one_of(True, False) else [directions]
+        weights.append(r.integers(b_type, (directions, depth, columns)))
+        scales.append(r.scale(shape) * np.float32(0.3))
+        zeros.append(np.full(shape, 0 if b_type == np.int8 else r.integers(b_type), b_type))
+    bias = r.one_of(None, r.rng.normal(size=(directions, 2 * columns)).astype(np.float32))
+    batch = r.below(5)
+    states = r.one_of(None, "runs", "constant")
+    random_state = lambda: r.rng.normal(size=(directions, batch, hidden)).astype(np.float32)
+    h, c = (random_state() for _ in range(2))
+    constants = {"W": weights[0], "R": weights[1], "ws": scales[0], "wz": zeros[0], "rs": scales[1], "rz": zeros[1]}
+    inputs_of_model: dict = {"x": (np.float32, ["steps", batch, size])}
+    if bias is not None:
+        constants["B"] = bias
+    if states == "constant":
+        constants |= {"h": h, "c": c}
+    elif states == "runs":
+        inputs_of_model |= {"h": (np.float32, h.shape), "c": (np.float32, h.shape)}
+    outputs = r.one_of(["Y", "Y_h", "Y_c"], ["Y", "Y_h", "Y_c"], ["", "Y_h", ""], ["Y", "", "Y_c"])
+    node = helper.make_node("DynamicQuantizeLSTM", ["x", "W", "R", "B" if bias is not None else "", "",
+                                                    "h" if states else "", "c" if states else "", "", "ws", "wz", "rs", "rz"],
+                            outputs, domain=MICROSOFT, name="lstm", direction=direction, hidden_size=hidden)
+    model = model_of([node], inputs_of_model, {name: (np.float32, None) for name in outputs if name}, constants)
+
+    def inputs() -> dict:
+        x = (r.rng.normal(size=(r.below(6), batch, size)) * r.one_of(1, 10)).astype(np.float32)
+        return {"x": x} | ({"h": random_state(), "c": random_state()} if states == "runs" else {})
+
+    def scaled(a: np.ndarray, which: int, d: int) -> np.ndarray:
+        values, scale, zero = dynamically_quantized(a)
+        b_zero, b_scale = zeros[which][d], scales[which][d]
+        return product(values, zero, weights[which][d], b_zero).astype(np.float32) * (scale * b_scale)
+
+    def exact(given: dict) -> np.ndarray:
+        x, y = given["x"], []
+        ends: dict = {"Y_h": [], "Y_c": []}
+        for d in range(directions):
+            of_x = scaled(x, 0, d)
+            state, cell = ((given.get(name, value) if states else np.zeros_like(value))[d] for name, value in (("h", h), ("c", c)))
+            b = np.float32(0) if bias is None else bias[d, :columns] + bias[d, columns:]
+            sequence = [None] * len(x)
+            for t in (range(len(x)) if direction != "reverse" and d == 0 else reversed(range(len(x)))):
+                i, o, f, g = np.split(of_x[t] + scaled(state, 1, d) + b, 4, axis=1)
+                cell = cell * sigmoid(f) + sigmoid(i) * tanh(g)
+                sequence[t] = state = tanh(cell) * sigmoid(o)
+            y.append(np.stack(sequence))
+            ends["Y_h"].append(state)
+            ends["Y_c"].append(cell)
+        made = {"Y": np.stack(y, axis=1)} | {name: np.stack(values) for name, values in ends.items()}
+        return joined([made[name] for name in outputs if name])
+
+    return Layer(model, inputs, exact)
+
+
 OPERATORS = [matmul_integer, qlinear_matmul, qgemm, dynamic_quantize_matmul, matmul_integer_to_float, conv_integer, qlinear_conv,
-             qlinear_conv_channels_last, qlinear_add]
+             qlinear_conv_channels_last, qlinear_add, dynamic_quantize_lstm]

@@ -17,8 +17,13 @@ def can_run(cpu_has_vnni: bool) -> bool:
     return not cpu_has_vnni or shutil.which(EMULATOR[0]) is not None
 
 
+def joined(outputs: list[np.ndarray]) -> np.ndarray:
+    """One output as it is, several of them in a row."""
+    return outputs[0] if len(outputs) == 1 else np.concatenate([output.ravel() for output in outputs])
+
+
 def outputs_on_avx2(cases: list[tuple[bytes, list[dict]]], cpu_has_vnni: bool) -> list[list[np.ndarray]]:
-    """The first output of each model, for each of its inputs. One process runs all models."""
+    """The outputs of each model, joined, for each of its inputs. One process runs all models."""
     with tempfile.TemporaryDirectory() as folder:
         for i, (model, runs) in enumerate(cases):
             Path(folder, f"{i}.onnx").write_bytes(model)
@@ -39,7 +44,7 @@ def run_cases(folder: str) -> None:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         for given in Path(folder).glob(f"{model.stem}_*.npz"):
             with np.load(given) as arrays:
-                np.save(given.with_name(f"{given.stem}_out.npy"), session.run(None, dict(arrays))[0])
+                np.save(given.with_name(f"{given.stem}_out.npy"), joined(session.run(None, dict(arrays))))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,10 @@ def assert_taken(session: onnxruntime.InferenceSession) -> None:
     assert [node for node in intact.onnxruntime.report(session) if not node["taken"]] == []
 
 
+def run(session: onnxruntime.InferenceSession, given: dict) -> np.ndarray:
+    return stock.joined(session.run(None, given))
+
+
 def assert_same(computed: np.ndarray, expected: np.ndarray, of: str) -> None:
     assert (computed.dtype, computed.shape) == (expected.dtype, expected.shape), of
     different = computed.view(np.uint8) != np.ascontiguousarray(expected).view(np.uint8)
@@ -65,9 +69,9 @@ def test_operators_are_exact(operator, seed):
         given = layer.inputs()
         expected = layer.exact(given)
         for name, session in sessions.items():
-            assert_same(session.run(None, given)[0], expected, name)
+            assert_same(run(session, given), expected, name)
         if cpu:
-            assert_same(cpu.run(None, given)[0], expected, "ONNX Runtime's CPU provider")
+            assert_same(run(cpu, given), expected, "ONNX Runtime's CPU provider")
 
 
 def test_scales_are_multiplied_in_onnx_runtimes_order():
@@ -210,7 +214,7 @@ def test_operators_are_like_stock_ones_on_avx2(operator):
         for name, session in sessions_like_avx2(layer.model).items():
             assert_taken(session)
             for one, expected in zip(given, outputs):
-                assert_same(session.run(None, one)[0], expected, f"layer {seed}, {name}")
+                assert_same(run(session, one), expected, f"layer {seed}, {name}")
         clamped += sum((layer.exact(one) != expected).any() for one, expected in zip(given, outputs))
     assert clamped == 0 if operator in CLAMP_NOTHING else clamped > 3
 
