@@ -37,8 +37,10 @@ def session_of(model: bytes, threads: int = 1, **arguments) -> onnxruntime.Infer
 
 
 def cpu_session_of(model: bytes) -> onnxruntime.InferenceSession:
+    """On one thread: with more, DynamicQuantizeLSTM has a range for each part of a batch."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
@@ -334,7 +336,7 @@ def test_transposed_convolutions_are_exact(seed):
     inputs, outputs, kernel = r.below(9), r.below(9), [r.below(4) for _ in range(dims)]
     strides, dilations = ([r.below(3) for _ in range(dims)] for _ in range(2))
     pads = [int(r.rng.integers(0, d * (k - 1) // 2 + 1)) for k, d in zip(kernel * 2, dilations * 2)]
-    output_padding = [int(r.rng.integers(0, max(s, d))) for s, d in zip(strides, dilations)]
+    output_padding = [int(r.rng.integers(0, s)) for s in strides]
     x_type = r.one_of(np.uint8, np.int8)
     per_channel = r.one_of((), (outputs,))
     c = {"xs": r.scale(), "xz": r.integers(x_type), "w": r.integers(np.int8, (inputs * groups, outputs, *kernel)),
