@@ -31,6 +31,11 @@ Ort::ConstValueInfo InputOf(Ort::ConstNode node, size_t i) {
   return i < inputs.size() ? inputs[i] : Ort::ConstValueInfo();
 }
 
+// Whether a node or the session's caller reads a value.
+bool IsRead(Ort::ConstValueInfo value) {
+  return value != nullptr && (value.IsGraphOutput() || !value.GetConsumers().empty());
+}
+
 Ort::ConstValueInfo OutputOf(Ort::ConstNode node, size_t i = 0) { return node.GetOutputs().at(i); }
 
 // The DequantizeLinear that makes input i of `node`, for this node alone.
@@ -103,6 +108,7 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   const auto a = DequantizerOf(node, 0, "A"), b = DequantizerOf(node, 1, "B");
   add_inputs(a);
   add_inputs(b);
+  group.has_dequantized_s8 = Node(a, {"x"}).IsOfType(0, INTACT_S8);
   const Node attributes(node, {});
   if (!is_add) CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
   Ort::ConstValueInfo bias;
@@ -227,6 +233,7 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
 }  // namespace
 
 Group GroupOf(Ort::ConstNode node) {
+  if (std::ranges::none_of(node.GetOutputs(), IsRead)) throw Refusal("output: nothing reads it");
   if (const FloatOperator* found = FindFloatOperator(node)) return DequantizedGroup(node, *found);
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);

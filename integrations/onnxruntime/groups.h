@@ -25,6 +25,7 @@ struct Group {
   /// Whether ONNX Runtime adds 128 to the operator's s8 activations and outputs: it moves a tensor between a
   /// QuantizeLinear and a DequantizeLinear to u8, if nothing else reads it.
   bool is_moved_to_u8 = false;
+  bool has_dequantized_s8 = false;  ///< whether A is s8 and behind a DequantizeLinear
 };
 
 /// The group around `node`, a product or a convolution. Any other node is a group by itself.

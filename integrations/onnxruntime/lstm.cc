@@ -124,12 +124,14 @@ GemmPlan PlanOf(const Node& node, const Context& context, Input weights, Input s
                   "; expected " + InWords(expected));
   Linear linear(context, Pairs::kClamped, INTACT_U8, b, INTACT_F32);
   const auto scales = node.ConstantOf(scale, INTACT_F32).As<float>();
-  linear.SetDynamicQuantization(
-      OfDirection(weights == kW ? "W_scale" : "R_scale", std::vector<float>(scales.begin(), scales.end()), d, directions, columns));
+  linear.SetDynamicQuantization(OfDirection(weights == kW ? "W_scale" : "R_scale",
+                                            std::vector<float>(scales.begin(), scales.end()), d, directions,
+                                            columns));
   const Constant zero_points = node.ConstantOf(zero_point, b);
   std::vector<int32_t> values;
   for (int64_t i = 0; i < zero_points.count; ++i) values.push_back(zero_points.Integer(i));
-  linear.b_zero_points = OfDirection(weights == kW ? "W_zero_point" : "R_zero_point", values, d, directions, columns);
+  linear.b_zero_points =
+      OfDirection(weights == kW ? "W_zero_point" : "R_zero_point", values, d, directions, columns);
   linear.desc.residual_type = residual_type;
   if (residual_type != INTACT_TYPE_NONE) linear.desc.residual_scale = 1;
   intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;

@@ -434,6 +434,11 @@ class Conv : public Layer {
 std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Context& context) {
   const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
+  // Its kernel multiplies weights by activations, and clamps if the weights are u8 and the activations s8.
+  if (context.settings.is_like_avx2 && x == INTACT_S8 && w == INTACT_U8)
+    throw Refusal(
+        "like: w is u8 and x is s8, where ONNX Runtime clamps other pairs; expected u8 activations or s8 "
+        "weights");
   const Constant weights = node.Weights(1, w);
   Linear linear(context, Pairs::kNone, x, w, INTACT_S32);
   linear.b_zero_points = node.ZeroPoints(3, w, weights.shape.front());

@@ -179,10 +179,13 @@ class Provider : public OrtEp {
       return nullptr;
     };
     // Called for operators of nodes that were taken.
-    OrtEp::ShouldConvertDataLayoutForOp = [](OrtEp*, const char* domain, const char* type, OrtEpDataLayout,
-                                             int* should_convert) noexcept -> OrtStatus* {
+    OrtEp::ShouldConvertDataLayoutForOp = [](OrtEp* self, const char* domain, const char* type,
+                                             OrtEpDataLayout, int* should_convert) noexcept -> OrtStatus* {
       const std::string_view name = type;
-      *should_convert = *domain == '\0' && (name == "Conv" || name == "QLinearConv") ? 1 : 0;
+      *should_convert = !static_cast<Provider*>(self)->needs_nchw_ && *domain == '\0' &&
+                                (name == "Conv" || name == "QLinearConv")
+                            ? 1
+                            : 0;
       return nullptr;
     };
     OrtEp::ReleaseNodeComputeInfos = [](OrtEp*, OrtNodeComputeInfo** compiled, size_t count) noexcept {
@@ -210,10 +213,14 @@ class Provider : public OrtEp {
     std::unique_ptr<Layer> layer;
   };
   std::vector<Taken> taken_;
+  // Whether its bytes depend on which tensors ONNX Runtime would move to u8. Transpositions for NHWC come between
+  // QuantizeLinear and DequantizeLinear, and would hide it.
+  bool needs_nchw_ = false;
 };
 
 void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   taken_.clear();
+  needs_nchw_ = false;
   const auto nodes = graph.GetNodes();
   std::map<size_t, Fate> fates;
   for (const Ort::ConstNode& node : nodes) {
@@ -227,6 +234,7 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
       continue;
     }
     for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel()};
+    needs_nchw_ |= group.has_dequantized_s8 && (settings_.is_like_avx2 || group.type == "QLinearAdd");
     Taken& taken = taken_.emplace_back();
     taken.inputs = NamesOf(group.inputs);
     taken.outputs = NamesOf(group.more_outputs);

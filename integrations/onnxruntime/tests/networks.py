@@ -13,7 +13,7 @@ from onnxruntime import quantization
 
 def network(layers: list, shape: list, seed: int = 0) -> onnx.ModelProto:
     """Layers: ("conv", outputs, kernel, stride, groups) with a Relu, ("add", back) a residual from that many layers ago,
-    ("pool",), ("gemm", outputs), ("matmul", outputs, relu)."""
+    ("max",) of 2×2 pixels, ("pool",), ("gemm", outputs), ("matmul", outputs, relu)."""
     rng = np.random.default_rng(seed)
     nodes, weights, names, sizes = [], [], ["x"], [shape[1] if len(shape) == 4 else shape[-1]]
 
@@ -33,6 +33,8 @@ def network(layers: list, shape: list, seed: int = 0) -> onnx.ModelProto:
             size = outputs
         elif kind == "add":
             nodes.append(helper.make_node("Add", [x, names[-1 - arguments[0]]], [y], name=f"add{i}"))
+        elif kind == "max":
+            nodes.append(helper.make_node("MaxPool", [x], [y], kernel_shape=[2, 2], strides=[2, 2], name=f"max{i}"))
         elif kind == "pool":
             nodes += [helper.make_node("GlobalAveragePool", [x], [f"{y}_p"]), helper.make_node("Flatten", [f"{y}_p"], [y])]
         elif kind == "gemm":
