@@ -245,9 +245,12 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
     Ort::ThrowOnError(
         Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, fused.data(), fused.size(), &options));
   }
-  // ONNX Runtime asks once more when it has moved convolutions to NHWC; the graph has its transpositions then.
+  // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
   const auto [report, is_new] = reports_.try_emplace(graph.GetName());
-  if (!is_new) return;
+  const bool is_nhwc =
+      std::ranges::any_of(nodes, [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
+  if (is_nhwc && !is_new) return;
+  report->second.clear();
   for (const auto& node : nodes)
     report->second += (report->second.empty() ? "" : ",\n ") + JsonOf(node, fates.at(node.GetId()));
   std::string all;

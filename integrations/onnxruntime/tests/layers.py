@@ -250,8 +250,9 @@ def matmul_integer_to_float(seed: int) -> Layer:
 
 def _geometry(r: Random) -> tuple:
     dims = r.one_of(1, 2, 2, 2, 3)
-    groups = r.one_of(1, 1, 1, 2, 3, r.below(40))
-    inputs, outputs = r.below(20), r.below(20)
+    groups = r.one_of(1, 1, 1, 2, 3, r.below(40), 16, 32)
+    # ONNX Runtime has other kernels for multiples of 4 and 16.
+    inputs, outputs = r.one_of((r.below(20), r.below(20)), (4 * r.below(5), 16 * r.below(3)))
     if groups > 3:  # depthwise, or one input channel for each group
         inputs, outputs = 1, r.one_of(1, 1, 2)
     kernel = [r.below([9, 5, 3][dims - 1]) for _ in range(dims)]
@@ -308,7 +309,7 @@ def qlinear_conv(seed: int, channels_last: bool = False) -> Layer:
     x_type, w_type, on_cpu = r.types()
     shape, declared, attributes, pads, input_shape = _geometry(r)
     w, bias = r.integers(w_type, shape), r.one_of(None, r.bias(shape[0]))
-    w_scale, w_zero = r.scale(r.one_of((), shape[0])), r.integers(w_type)
+    w_scale, w_zero = r.scale(r.one_of((), shape[0])), r.one_of(r.integers(w_type), np.zeros((), w_type))
     x_scale, x_zero, y_zero = r.scale(), r.integers(x_type), r.integers(x_type)
     y_scale = r.y_scale(int(np.prod(shape[1:])), x_scale, w_scale)
     if channels_last:
