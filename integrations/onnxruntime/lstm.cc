@@ -26,14 +26,21 @@ enum Input : size_t {
   kRZeroPoint
 };
 
+// Bounds of arguments, and of the sigmoid without its 0.5. An argument of the loop below: of constants the compiler would
+// make branches, and no vectors.
+struct Bounds {
+  float sigmoid = 18, tanh = 9, half = 0.5f;
+};
+
+// x within ±bound.
 [[gnu::always_inline]] inline float Clamped(float x, float bound) {
-  x = x < -bound ? -bound : x;
-  return x > bound ? bound : x;
+  const float size = std::fabs(x);
+  return std::copysign(size > bound ? bound : size, x);
 }
 
 // 0.5 and a rational function, as Eigen has it.
-[[gnu::always_inline]] inline float Sigmoid(float x) {
-  x = Clamped(x, 18);
+[[gnu::always_inline]] inline float Sigmoid(float x, Bounds bounds) {
+  x = Clamped(x, bounds.sigmoid);
   const float square = x * x;
   float p = std::fma(square, 4.37031012579801e-11f, 1.15627324459942e-07f);
   p = std::fma(p, square, 6.08574864600143e-05f);
@@ -44,13 +51,12 @@ enum Input : size_t {
   q = std::fma(q, square, 1.70198817374094e-03f);
   q = std::fma(q, square, 1.16817656904453e-01f);
   q = std::fma(q, square, 9.93151921023180e-01f);
-  const float y = p * x / q + 0.5f;
-  return y < 0 ? 0 : y > 1 ? 1 : y;
+  return Clamped(p * x / q, bounds.half) + 0.5f;
 }
 
 // A rational function, as Eigen has it.
-[[gnu::always_inline]] inline float Tanh(float x) {
-  x = Clamped(x, 9);
+[[gnu::always_inline]] inline float Tanh(float x, Bounds bounds) {
+  x = Clamped(x, bounds.tanh);
   const float square = x * x;
   float p = std::fma(square, -2.76076847742355e-16f, 2.00018790482477e-13f);
   p = std::fma(p, square, -8.60467152213735e-11f);
@@ -66,21 +72,23 @@ enum Input : size_t {
 
 // A row's next states. `gates`: 4·hidden values z. Every product is rounded before it is added.
 [[gnu::always_inline]] inline void Step(const float* __restrict gates, const float* __restrict bias,
-                                        float* __restrict c, float* __restrict h, int64_t hidden) {
+                                        float* __restrict c, float* __restrict h, int64_t hidden,
+                                        Bounds bounds) {
   for (int64_t n = 0; n < hidden; ++n) {
-    const float i = Sigmoid(gates[n] + bias[n]);
-    const float o = Sigmoid(gates[hidden + n] + bias[hidden + n]);
-    const float f = Sigmoid(gates[2 * hidden + n] + bias[2 * hidden + n]);
-    const float g = Tanh(gates[3 * hidden + n] + bias[3 * hidden + n]);
+    const float i = Sigmoid(gates[n] + bias[n], bounds);
+    const float o = Sigmoid(gates[hidden + n] + bias[hidden + n], bounds);
+    const float f = Sigmoid(gates[2 * hidden + n] + bias[2 * hidden + n], bounds);
+    const float g = Tanh(gates[3 * hidden + n] + bias[3 * hidden + n], bounds);
     c[n] = c[n] * f + i * g;
-    h[n] = Tanh(c[n]) * o;
+    h[n] = Tanh(c[n], bounds) * o;
   }
 }
 
 using StepFunction = decltype(&Step);
 [[gnu::target("avx2,fma")]] void StepAvx2(const float* __restrict gates, const float* __restrict bias,
-                                          float* __restrict c, float* __restrict h, int64_t hidden) {
-  Step(gates, bias, c, h, hidden);
+                                          float* __restrict c, float* __restrict h, int64_t hidden,
+                                          Bounds bounds) {
+  Step(gates, bias, c, h, hidden, bounds);
 }
 
 // The loop in the machine's vectors: the compiler makes it, for CPUs with FMA.
@@ -262,7 +270,7 @@ void DynamicQuantizeLstm::Compute(Run& run) const {
                   static_cast<double>(batch) * static_cast<double>(hidden_ * columns));
       for (int64_t row = 0; row < batch; ++row)
         step_of_row(of_step + row * columns, direction.bias.data(), c + row * hidden_, h + row * hidden_,
-                    hidden_);
+                    hidden_, Bounds());
       if (y != nullptr) std::copy_n(h, state, y + (time * directions + static_cast<int64_t>(d)) * state);
     }
     if (y_h != nullptr) std::copy_n(h, state, y_h + static_cast<int64_t>(d) * state);
