@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <ranges>
 #include <stdexcept>
 #include <utility>
 
@@ -161,11 +162,11 @@ void QLinearAdd::Compute(Run& run) const {
       int64_t outer = at / span.extent;
       int64_t a_begin = inside * span.a_step, b_begin = inside * span.b_step;
       int64_t a_size = span.a_step != 0 ? span.extent : 1, b_size = span.b_step != 0 ? span.extent : 1;
-      for (auto dimension = dimensions.rbegin(); dimension != dimensions.rend(); ++dimension) {
-        const int64_t index = outer % dimension->extent;
-        outer /= dimension->extent;
-        if (dimension->a_step != 0) a_begin += index * std::exchange(a_size, a_size * dimension->extent);
-        if (dimension->b_step != 0) b_begin += index * std::exchange(b_size, b_size * dimension->extent);
+      for (const Dimension& dimension : dimensions | std::views::reverse) {
+        const int64_t index = outer % dimension.extent;
+        outer /= dimension.extent;
+        if (dimension.a_step != 0) a_begin += index * std::exchange(a_size, a_size * dimension.extent);
+        if (dimension.b_step != 0) b_begin += index * std::exchange(b_size, b_size * dimension.extent);
       }
       const int64_t count = std::min(span.extent - inside, end - at);
       AddSpan(span, a_elements + a_begin, b + b_begin, y + at, count);

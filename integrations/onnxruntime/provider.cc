@@ -133,6 +133,7 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
 
 std::vector<std::string> NamesOf(const std::vector<Ort::ConstValueInfo>& values) {
   std::vector<std::string> names;
+  names.reserve(values.size());
   for (const auto& value : values) names.push_back(value == nullptr ? "" : value.GetName());
   return names;
 }
@@ -140,6 +141,7 @@ std::vector<std::string> NamesOf(const std::vector<Ort::ConstValueInfo>& values)
 // Where `names` are in `given`; −1: nowhere.
 std::vector<int> PlacesOf(const std::vector<std::string>& names, const std::vector<std::string>& given) {
   std::vector<int> places;
+  places.reserve(names.size());
   for (const std::string& name : names) {
     const auto place = name.empty() ? given.end() : std::ranges::find(given, name);
     places.push_back(place == given.end() ? -1 : static_cast<int>(place - given.begin()));

@@ -167,8 +167,8 @@ def qgemm(seed: int) -> Layer:
     bias = r.one_of(None, r.bias(n), r.bias(1)[0], r.bias(n).reshape(1, n))
     transposed, is_float, alpha = r.one_of(0, 1), r.one_of(False, True), np.float32(r.one_of(1, 0.75, 1.3))
     a_transposed = r.one_of(0, 1)
-    arguments = [("a", (a_type, [k, "m"] if a_transposed else ["m", k])), ("a_scale", a_scale), ("a_zero", a_zero), ("b", b.T.copy() if transposed else b),
-                 ("b_scale", b_scale), ("b_zero", b_zero), ("c", bias)]
+    arguments = [("a", (a_type, [k, "m"] if a_transposed else ["m", k])), ("a_scale", a_scale), ("a_zero", a_zero),
+                 ("b", b.T.copy() if transposed else b), ("b_scale", b_scale), ("b_zero", b_zero), ("c", bias)]
     if not is_float:
         arguments += [("y_scale", y_scale), ("y_zero", y_zero)]
     model = one_node("QGemm", arguments, (np.float32 if is_float else a_type, ["m", n]), MICROSOFT,

@@ -27,6 +27,9 @@ if not Path(intact.__file__).with_name("libintact_onnxruntime_ep.so").exists():
 # ONNX Runtime's own kernels clamp sums to int16 on other CPUs.
 CPU_IS_EXACT = {"avx_vnni", "avx512_vnni"} & set(intact.isas())
 
+LIKE = "onnxruntime:avx2"
+needs_avx2_cpu = pytest.mark.skipif(not stock.can_run(bool(CPU_IS_EXACT)), reason=f"needs {stock.EMULATOR[0]} (qemu-user)")
+
 
 def session_of(model: bytes, threads: int = 1, **arguments) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
@@ -153,6 +156,33 @@ def test_networks_equal_the_cpu_provider(name, how, signed):
         assert_same(cpu_session_of(model).run(None, given)[0], expected, "ONNX Runtime's CPU provider")
 
 
+def random_networks(how: str, seeds: range) -> list[tuple[bytes, dict]]:
+    networks = pytest.importorskip("networks", reason="needs onnxruntime.quantization")
+    shape = networks.RANDOM_SHAPE
+    return [(networks.quantized(networks.random_network(seed), how, shape),
+             {"x": np.random.default_rng(seed).normal(size=shape).astype(np.float32)}) for seed in seeds]
+
+
+@pytest.mark.skipif(not CPU_IS_EXACT, reason="needs VNNI")
+@pytest.mark.parametrize("how", ["QOperator", "QDQ"])
+def test_random_networks_equal_the_cpu_provider(how):
+    """What is between convolutions decides where ONNX Runtime transposes."""
+    for seed, (model, given) in enumerate(random_networks(how, range(30))):
+        assert_same(run(session_of(model), given), run(cpu_session_of(model), given), f"network {seed}")
+
+
+@needs_avx2_cpu
+@pytest.mark.parametrize("how", ["QOperator", "QDQ"])
+def test_random_networks_are_like_stock_ones_on_avx2(how):
+    made = random_networks(how, range(30))
+    stock_outputs = stock.outputs_on_avx2([(model, [given]) for model, given in made], bool(CPU_IS_EXACT))
+    clamped = 0
+    for seed, ((model, given), (expected,)) in enumerate(zip(made, stock_outputs)):
+        assert_same(run(session_of(model, like=LIKE), given), expected, f"network {seed}")
+        clamped += (run(session_of(model), given) != expected).any()
+    assert clamped > 5
+
+
 @pytest.mark.parametrize("how", ["QOperator", "QDQ"])
 def test_convolutions_in_a_row_keep_their_channels_last(how, tmp_path):
     """ONNX Runtime transposes before the first one and behind the last one."""
@@ -247,10 +277,6 @@ def test_saturating_convolutions_equal_recorded_ones(name, isa):
     assert_taken(session)
     assert_same(session.run(None, given)[0], expected, "saturating")
     assert (session_of(model).run(None, given)[0] != expected).any()
-
-
-LIKE = "onnxruntime:avx2"
-needs_avx2_cpu = pytest.mark.skipif(not stock.can_run(bool(CPU_IS_EXACT)), reason=f"needs {stock.EMULATOR[0]} (qemu-user)")
 
 
 def sessions_like_avx2(model: bytes) -> dict[str, onnxruntime.InferenceSession]:
@@ -417,7 +443,8 @@ def test_transposed_convolutions_are_exact(seed):
     nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=1),
              node("DequantizeLinear", ["b", "bs"], ["bf"], axis=0),
              node("ConvTranspose", ["xf", "wf", "bf"], ["c"], strides=strides, dilations=dilations, pads=pads,
-                  output_padding=output_padding, group=groups, kernel_shape=kernel), node("QuantizeLinear", ["c", "ys", "yz"], ["y"])]
+                  output_padding=output_padding, group=groups, kernel_shape=kernel),
+             node("QuantizeLinear", ["c", "ys", "yz"], ["y"])]
     model = layers.model_of(nodes, {"x": (x_type, ["n", inputs * groups, *"dhw"[:dims]])}, {"y": (x_type, None)}, c)
     sessions = {str(isa): session_of(model, max_isa=isa) for isa in (None, "avx2", "avx512")}
     for session in sessions.values():
