@@ -21,7 +21,7 @@ inline constexpr std::array kBalanceThreads = {2, 8, 32, 64, 128};
 struct Balance {
   int threads = 1;
   int used = 0;             // threads that have any work
-  double of_used = 0;       // their mean work over the largest work of one
+  double of_used = 0;       // mean work of these threads over the largest work
   double efficiency = 0;    // the work of a run on one thread over `threads` times the largest work: includes
                             // idle threads, and the extra cost of smaller tiles
   double shared_lines = 0;  // the share of C's cache lines that several threads write

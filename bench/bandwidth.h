@@ -23,7 +23,7 @@ namespace intact::bench {
 struct ReadArgs {
   const uint8_t* data;
   int64_t stream_bytes;
-  int64_t blocks;  // of a stream
+  int64_t blocks;  // blocks of each stream
 };
 
 struct ReadLoop {
@@ -37,7 +37,7 @@ class ReadBandwidth {
   /// A buffer of about `bytes`, and the fastest loop over it.
   static Result<ReadBandwidth> Create(core::Isa isa, int64_t bytes);
 
-  /// GB/s (10⁹ bytes) of passes over the buffer. An untimed pass comes first: it fills the caches.
+  /// GB/s (10⁹ bytes) of passes over the buffer. An untimed pass fills the caches first.
   double Measure() const;
   /// "8 streams, prefetch 1024 bytes ahead".
   std::string Describe() const;

@@ -15,12 +15,12 @@ namespace intact::bench {
 
 void RegisterPeaks();                   // peak/vpdpbusd/zmm, …
 void RegisterBandwidth(core::Isa isa);  // bandwidth/read/64MiB, …, with `isa`'s loads
-/// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, conv/…: intact on `isas`, and peers on
-/// `peer_isa`, which they are confined to.
+/// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, conv/…: intact on `isas`, and peers confined
+/// to `peer_isa`.
 void RegisterLayers(std::span<const Layer> layers, std::span<const core::Isa> isas, core::Isa peer_isa);
 void RegisterThreads(std::span<const core::Isa> isas);  // gemm/…/threads:2
 void RegisterPlans(std::span<const core::Isa> isas);    // plan/create/isa:avx2/n:16/k:64, …
-/// Pairs of plans that run in turns. A counter says how many times as fast the first is as the second.
+/// Pairs of plans that run in turns. A counter has the second plan's time over the first plan's time.
 ///   conv/…/open       a plan whose runs choose the input's extents; of_fixed: over a plan that knows them
 ///   …/tuned           a plan tuned by measurement; of_model: over the cost model's choice. The label names
 ///                     both kernels

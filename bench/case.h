@@ -32,7 +32,7 @@ struct Extents {
 /// transposed convolution is not dilated; its output is cropped to stride times the input, and kernel ≥
 /// stride.
 struct Geometry {
-  int64_t height = 1, width = 1;  // of the input
+  int64_t height = 1, width = 1;  // input extents
   int64_t c_in = 1, c_out = 1;
   Extents kernel = 1, stride = 1;
   int64_t groups = 1, batch = 1;
@@ -112,7 +112,7 @@ Kind KindOf(const Shape& shape);
 /// Per-channel symmetric weights of some distribution. The largest weight of a channel is ±127.
 struct Weights {
   std::string_view name;
-  verify::Fill fill;                                    // activations have it too
+  verify::Fill fill;                                    // the distribution of weights and activations
   std::optional<WeightFigures> trained = std::nullopt;  // if given: weights are drawn to have these figures
   bool operator==(const Weights&) const = default;
 };
@@ -165,11 +165,11 @@ struct Case {
   int amax = 0;  // end of the activation range, and the largest activation; 0 = full range
   core::Isa isa = core::Isa::kAvx2;
   std::string peer;                 // "" for intact
-  intact_mode mode = INTACT_EXACT;  // of intact
+  intact_mode mode = INTACT_EXACT;  // intact's mode
   int threads = 1;
-  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // of a convolution in saturating mode
-  bool is_open = false;   // a convolution whose runs choose the input's extents; of intact
-  bool is_tuned = false;  // kernels are chosen by measurement; of intact
+  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // for convolutions in saturating mode
+  bool is_open = false;   // intact only: runs of a convolution choose the input's extents
+  bool is_tuned = false;  // intact only: kernels are chosen by measurement
 
   /// gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072, or
   /// conv/isa:avx2/mode:exact/weights:laplace/c:u8/in:56x56/c_in:64/c_out:64/kernel:3x3/stride:1/groups:1/
@@ -182,7 +182,7 @@ struct Case {
 
 /// The formats that a shape and its weights are measured with, by intact or by the case's peer. Peers compute
 /// convolutions, batches, dynamic GEMMs and GEMMs of trained networks in float too, but not transposed
-/// convolutions: for those, channels last, oneDNN has only its reference code. No peer takes a batch with u8
+/// convolutions: oneDNN has only reference code for them, channels last. No peer takes a batch with u8
 /// Bs.
 std::span<const Format> FormatsOf(const Case& c);
 

@@ -28,8 +28,9 @@ class Contender {
   virtual bool Run(const uint8_t* a, uint8_t* c) = 0;
 };
 
-/// The contender that `c` names, with the weights of `workload`, which must outlive it. UNSUPPORTED if it
-/// cannot run `c` on exactly c.isa. `tuning_milliseconds`: the budget to tune a plan, if c.is_tuned.
+/// The contender that `c` names, with the weights of `workload`. `workload` must outlive the contender.
+/// UNSUPPORTED if it cannot run `c` on exactly c.isa. `tuning_milliseconds`: the budget to tune a plan, if
+/// c.is_tuned.
 Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const Case& c,
                                                  double tuning_milliseconds = 100);
 

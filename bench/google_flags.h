@@ -1,5 +1,5 @@
-// Checks values of Google Benchmark's options before Google Benchmark reads them. It takes some bad values
-// for other values; for others it prints its usage and succeeds, or runs without end.
+// Checks values of Google Benchmark's options before Google Benchmark reads them. Google Benchmark
+// misreads some bad values. With others it prints its usage and succeeds, or runs without end.
 #ifndef INTACT_BENCH_GOOGLE_FLAGS_H_
 #define INTACT_BENCH_GOOGLE_FLAGS_H_
 

@@ -1,9 +1,9 @@
 // How the table's measurements are taken: in this process and on one thread.
 //
 // A row is one shape on one ISA. Intact and the peers, in all formats, the instruction peak and the read
-// bandwidth take turns, and medians count. A turn of a contender is a run that brings its operands into the
-// caches, then timed runs. A contender is timed only if its results equal those of the reference, or for a
-// peer those of the reference or of the maddubs model.
+// bandwidth take turns; results are medians. A turn of a contender is a run that brings its operands into the
+// caches, then timed runs. A contender is timed only if its results equal the reference's. A peer's results
+// may equal the maddubs model's instead.
 #ifndef INTACT_BENCH_MEASURE_H_
 #define INTACT_BENCH_MEASURE_H_
 

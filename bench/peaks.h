@@ -1,5 +1,5 @@
 // Instruction peaks: the speed of a dot variant with all operands in registers and independent accumulators.
-// Every share of peak in the benchmarks refers to such a peak, measured in the same run.
+// Every fraction of peak in the benchmarks refers to such a peak, measured in the same run.
 #ifndef INTACT_BENCH_PEAKS_H_
 #define INTACT_BENCH_PEAKS_H_
 
@@ -19,7 +19,7 @@ constexpr core::Isa YardstickOf(core::Isa isa) { return core::IsCompiled(isa) ? 
 struct Peak {
   std::string name;  // "tdpbusd/tmm", "vpdpbusd/zmm", "vpdpbssd/ymm", "maddubs/ymm", …
   core::Isa isa;
-  jit::DotKind dot;  // of vectors; unused for tiles
+  jit::DotKind dot;  // the vector instruction; unused for tiles
   jit::DotSigns signs = {};
 };
 

@@ -14,8 +14,8 @@ namespace intact::bench {
 /// A of a GEMM or of all items of a batch, or a convolution's input; in u8.
 struct Activations {
   std::vector<uint8_t> a;
-  std::vector<int32_t> zero_points;  // of rows; empty: all are 0
-  std::vector<float> scales;         // of rows; empty: one for all, already in the columns' scales
+  std::vector<int32_t> zero_points;  // of each row; empty: all are 0
+  std::vector<float> scales;         // of each row; empty: the columns' scales include the one scale of A
 };
 
 /// Accumulators that each model computes.

@@ -10,7 +10,7 @@
 
 namespace intact::bench {
 
-/// The end of a cell if its speed belongs to a result that is not exact.
+/// The suffix of a cell with the speed of a result that is not exact.
 inline constexpr std::string_view kMark = "!";
 
 struct Table {

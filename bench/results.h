@@ -17,21 +17,21 @@
 namespace intact::bench {
 
 inline constexpr std::string_view kIntact = "intact";
-inline constexpr std::string_view kSaturating = "saturating";  // intact in that mode
+inline constexpr std::string_view kSaturating = "saturating";  // intact in saturating mode
 inline constexpr std::string_view kExact = "exact";
 inline constexpr std::string_view kSaturates = "saturates";
 inline constexpr std::string_view kWrong = "wrong: not timed";
 
-/// One contender and format.
+/// The time of one contender in one format.
 struct Timing {
   std::string contender;  // kIntact, kSaturating, or a peer's name
   Format format;
   std::string implementation;
-  std::string result;  // kExact; kSaturates: equal to the maddubs model instead; kWrong; or why it cannot run
+  std::string result;       // kExact, kSaturates (C equals the maddubs model), kWrong, or why it cannot run
   double microseconds = 0;  // median; 0 = not timed
   double spread = 0;        // interquartile range over the median
-  // If the format quantizes in the run: its time over the time of kF32, the median of the turns' ratios; 0 =
-  // not timed.
+  // If runs quantize A: (time in `format`) / (time in kF32) of the contender, the median of turns. 0 = not
+  // timed.
   double over_static = 0;
   bool IsTimed() const { return microseconds > 0; }
 };
@@ -54,8 +54,8 @@ struct Row {
 struct FirstCall {
   std::string isa;
   std::string error;                   // "" or why there are no figures
-  double create_microseconds = 0;      // a plan for kTinyShape, its code cached
-  double pack_gb_per_s = 0;            // weights' bytes of kThreadsShape over the time to create its plan
+  double create_microseconds = 0;      // a plan for kTinyShape, once its code is cached
+  double pack_gb_per_s = 0;            // for a plan of kThreadsShape: bytes of weights over its creation time
   double speed_up_of_two_threads = 0;  // kThreadsShape; 0 = one CPU only
 };
 inline constexpr Shape kTinyShape = {1, 16, 64};
@@ -120,22 +120,23 @@ double RoofMicroseconds(const Row& row);
 bool IsMemoryBound(const Row& row);
 /// RoofMicroseconds() over the measured time.
 double OfRoof(const Row& row, const Timing& timing);
-/// The first format that a shape is measured with. Roofs and pictures refer to it.
+/// The first format that a shape is measured with. Reports show the share of the roof, and draw pictures, for
+/// this format.
 Format MainFormat(const Row& row);
 /// The static format with scaled outputs.
 Format ScaledFormat(const Row& row);
-/// The format of intact that is compared with a peer's `format`. It is `format`, except for kFloat: there it
-/// is kByTensor for dynamic GEMMs, which have float input and output too, and ScaledFormat() for other
-/// shapes.
+/// The format of intact that is compared with a peer's `format`. It is `format`, except for kFloat. A float
+/// peer is compared with kByTensor for dynamic GEMMs (float input and output), and with ScaledFormat() for
+/// other shapes.
 Format OursBeside(const Row& row, const Format& format);
-/// How many times as fast as contender `other` intact is; nothing unless both were timed.
+/// The time of contender `other` over intact's time; nothing unless both were timed.
 std::optional<double> SpeedUp(const Row& row, std::string_view other, const Format& format);
-/// The extra time of intact's `format` over its main format, as a share.
+/// The extra time of intact's `format` over its main format, as a fraction.
 std::optional<double> CostOf(const Row& row, const Format& format);
 /// Operations per byte of A (or the input), B and s32 C, each moved once: the roofline's abscissa.
 double Intensity(const Row& row);
 
-/// Nothing for no values.
+/// Nothing if `values` is empty.
 std::optional<double> GeometricMean(std::span<const double> values);
 
 /// Rows that get a geometric mean.

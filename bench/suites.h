@@ -14,7 +14,7 @@ namespace intact::bench {
 struct Layer {
   Shape shape;
   int times = 1;                                        // occurrences in the network
-  std::optional<WeightFigures> weights = std::nullopt;  // of a trained network's layer
+  std::optional<WeightFigures> weights = std::nullopt;  // set for a trained network's layer
 };
 
 /// The trained layer's own weights, or kLaplace.

@@ -41,7 +41,7 @@ struct TunedResults {
 inline constexpr double kWrongChoice = 1.03;
 
 /// Measures the suite's shapes, except batches: they cannot be tuned. Tuning a plan takes request.budget, and
-/// so do the turns of a shape.
+/// measuring the turns of a shape takes as long.
 TunedResults RunTuned(const Request& request, const verify::Progress& progress);
 
 /// A table for each ISA with the geometric mean of the ratios, how many choices were wrong, and the worst.

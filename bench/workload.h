@@ -62,7 +62,7 @@ class Workload {
   struct Input {
     Bytes ordinary, maximum;  // as contenders take them
     size_t first_probe = 0;
-    std::vector<float> a_scales;  // of the probes; empty unless runs quantize
+    std::vector<float> a_scales;  // of the probes' rows; empty unless runs quantize
   };
 
   const Input& InputFor(const Format& format) const {
@@ -76,12 +76,12 @@ class Workload {
 
   Shape shape_;
   reference::Operation operation_;
-  std::vector<int8_t> b_by_columns_;  // Bs as N×K, if the shape has them so
+  std::vector<int8_t> b_by_columns_;  // each B as N×K, if the shape has this order
   // Probes are rows of the output with known accumulators: of each ordinary input, then of its maximum.
   std::vector<int64_t> ordinary_probes_, maximum_probes_;
   std::vector<size_t> like_;     // for each row of the maximum, the probe that it equals
   std::array<Input, 4> inputs_;  // by Quantization; empty if no format of the shape uses it
-  Sums sums_;                    // of the probes of all inputs
+  Sums sums_;                    // the probes' sums, all inputs
 };
 
 /// The models that `c` may compute: for intact the model of its mode, for a peer either (in float: the exact

@@ -1,7 +1,7 @@
 // The table of ISAs, one row each. Everything that depends only on an ISA is in its row. jit/isa.h detects
 // which ISAs this machine has.
 //
-// The ISAs form a ladder with one side step. A cap names a machine, and keeps the ISAs that it has:
+// The ISAs form a ladder with branches. A cap names a machine, and keeps the ISAs that this machine has:
 //
 //   portable ──► avx2 ──► avx_vnni ──► avx_vnni_int8 ──► (client CPUs)
 //                  └────► avx512 ──► avx512_vnni ──► avx10_2
@@ -74,7 +74,7 @@ enum class Encoding : uint8_t { kVex, kEvex };
 
 /// The registers of vector kernels.
 struct VectorFile {
-  int bytes;  // of a register
+  int bytes;  // of one register
   int count;
   Encoding encoding;
 };
@@ -148,8 +148,8 @@ constexpr const IsaTraits& TraitsOf(Isa isa) {
 constexpr bool IsCompiled(Isa isa) { return TraitsOf(isa).vectors.count == 0; }
 
 /// Whether int8 kernels of other libraries, and ours in saturating mode, use VPMADDUBSW on this ISA; ours in
-/// exact mode are then scheduled. Then models for other libraries need reduce_range=True; on other ISAs that
-/// loses a bit for nothing.
+/// exact mode are then scheduled. Models for other libraries need reduce_range=True on these ISAs. On all
+/// other ISAs, reduce_range loses a bit without need.
 constexpr bool SaturatesInt16(Isa isa) { return TraitsOf(isa).dot_products == DotProducts::kNone; }
 
 /// The ISA of an intact_isa; nothing if no ISA has this value (INTACT_ISA_ANY has none).

@@ -1,9 +1,10 @@
-// The description of an operation: the common part of a GEMM and a convolution, and lists of its fields by
-// name. Code that copies, saves, prints or sends operations goes through these lists, so a new field is added
-// here once. Nothing here computes: the kernels and the reference share only data.
+// The description of an operation: Linear, the common part of a GEMM and a convolution; and functions that
+// list the fields of descriptions by name. Code that copies, saves, prints or sends operations uses these
+// lists, so a new field is added here once. Nothing here computes: the kernels and the reference share only
+// data.
 //
-// Each function calls visit(name, field of the first object, field of the second object, …) for each field of
-// its list. All objects must have these fields.
+// Each ForEach function calls visit(name, field of the first object, field of the second object, …) for each
+// field of its list. All objects must have these fields.
 #ifndef INTACT_CORE_OPERATION_H_
 #define INTACT_CORE_OPERATION_H_
 
@@ -21,25 +22,25 @@
 namespace intact::core {
 
 /// The common part of a GEMM and a convolution, without tensors: an intact_linear_desc that owns its vectors.
-/// A column is a column of B, or an output channel; N is their number.
+/// A column is a column of B, or an output channel; N is the number of columns.
 struct Linear {
   intact_type a_type = INTACT_U8;  // u8 or s8
   intact_type b_type = INTACT_S8;
   intact_type c_type = INTACT_S32;
   intact_mode mode = INTACT_EXACT;
-  int32_t a_zero_point = 0;  // 0 if rows have their own
+  int32_t a_zero_point = 0;  // 0 unless a_quantization is STATIC
   int32_t c_zero_point = 0;
   int32_t a_min = 0, a_max = 0;  // activation range; both 0: all values of the type
   intact_range_check range_check = INTACT_RANGE_CHECKED;
   intact_quantization a_quantization = INTACT_QUANTIZATION_STATIC;
-  intact_type a_source_type = INTACT_TYPE_NONE;  // of A, if runs quantize it
+  intact_type a_source_type = INTACT_TYPE_NONE;  // A's type before runs quantize A, else NONE
   PostOps post_ops;
   std::vector<int32_t> b_zero_points;  // N, 1, or empty (all 0)
   std::vector<int32_t> bias_s32;       // N or empty
   std::vector<float> bias_f32;         // N or empty
   std::vector<float> scales;           // N, 1, or empty (s32 output, fixed point)
   intact_fixed_point fixed_point = INTACT_FIXED_POINT_NONE;
-  std::vector<int32_t> multipliers, shifts;  // of fixed point: N or 1; multipliers may be empty: only shifts
+  std::vector<int32_t> multipliers, shifts;  // of fixed point: N or 1; if multipliers are empty: only shifts
   std::vector<uint8_t> lookup_table;         // 256 elements of c_type, or empty
   intact_overflow overflow = INTACT_OVERFLOW_REFUSED;
   intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // for INTACT_SATURATING
@@ -52,7 +53,7 @@ struct Linear {
   }
 };
 
-/// The numbers of intact_linear_desc and Linear, except post-operations.
+/// The scalar fields of intact_linear_desc and Linear, except post-operations.
 template <class Visit, class... Objects>
 constexpr void ForEachNumber(Visit&& visit, Objects&... o) {
   visit("a_type", o.a_type...);
@@ -97,7 +98,7 @@ constexpr void ForEachField(Visit&& visit, Linears&... o) {
   visit("lookup_table", o.lookup_table...);
 }
 
-/// The numbers of intact_gemm_desc: a GEMM's shape and weights.
+/// The scalar fields of intact_gemm_desc: a GEMM's shape, and the layout of its weights.
 template <class Visit, class... Objects>
 constexpr void ForEachGemmNumber(Visit&& visit, Objects&... o) {
   visit("n", o.n...);
@@ -134,7 +135,7 @@ inline constexpr auto kCopyField = [](std::string_view /*name*/, auto& to, const
   }
 };
 
-/// The numbers and post-operations of an intact_linear_desc, without its vectors.
+/// The scalar fields and post-operations of an intact_linear_desc, without its vectors.
 inline Linear NumbersOf(const intact_linear_desc& desc) {
   Linear linear;
   ForEachNumber(kCopyField, linear, desc);

@@ -26,7 +26,7 @@ struct AddResidual {
 struct Relu {
   bool operator==(const Relu&) const = default;
 };
-/// Raises values below `low` to it, then lowers values above `high` to it.
+/// Raises values below `low` to `low`, then lowers values above `high` to `high`.
 struct Clamp {
   float low = 0.0f, high = 0.0f;
   bool operator==(const Clamp&) const = default;
@@ -93,7 +93,7 @@ constexpr void ForEachPostOpField(Visit&& visit, Objects&... o) {
   visit("residual_zero_point", o.residual_zero_point...);
 }
 
-/// The list that these fields describe: first the residual, then the activation.
+/// The list that `fields` describe: first the residual, then the activation.
 template <class Fields>
 constexpr PostOps PostOpsOf(const Fields& fields) {
   PostOps ops;
@@ -106,8 +106,8 @@ constexpr PostOps PostOpsOf(const Fields& fields) {
   return ops;
 }
 
-/// Sets fields to describe `ops`. Before, they have the values of an initializer. Fields can describe only
-/// one order: `ops` must be a list that PostOpsOf() returns.
+/// Sets `fields`, which have an initializer's values, to describe `ops`. Fields can describe only one order:
+/// `ops` must be a list that PostOpsOf() returns.
 template <class Fields>
 constexpr void SetPostOps(const PostOps& ops, Fields* fields) {
   if (const AddResidual* residual = ops.Find<AddResidual>()) {

@@ -68,9 +68,9 @@ constexpr int BytesOf(intact_type type) noexcept { return TraitsOf(type).bytes; 
 /// "u8", "bf16"; "none" for INTACT_TYPE_NONE.
 constexpr std::string_view NameOf(intact_type type) noexcept { return TraitsOf(type).name; }
 constexpr bool IsFloat(intact_type type) noexcept { return TraitsOf(type).fraction != 0; }
-/// Whether it is a float of two bytes.
+/// Whether `type` is a float of two bytes.
 constexpr bool IsHalfFloat(intact_type type) noexcept { return IsFloat(type) && BytesOf(type) == 2; }
-/// Whether it is a quantized type: u8 or s8.
+/// Whether `type` is a quantized type: u8 or s8.
 constexpr bool IsInt8(intact_type type) noexcept { return type == INTACT_U8 || type == INTACT_S8; }
 /// The least and the greatest element of a quantized type, which also bound its zero points; 0 for other
 /// types.

@@ -16,7 +16,7 @@
 #include "emulator/tile_operations.h"
 #include "jit/isa.h"
 
-// The handler interrupts emitted code at an instruction, never the C library. So it may allocate and lock
+// The handler interrupts generated code at an instruction, never the C library. So it may allocate and lock
 // like any function.
 
 namespace intact::emulator {

@@ -1,6 +1,6 @@
 // Executes in software the instructions that the CPU lacks, so that kernels for all ISAs can be tested on any
 // machine with AVX2. The CPU raises SIGILL at such an instruction. The handler executes it on the registers
-// that the operating system saved, and goes on with the following instructions until the function returns:
+// that the operating system saved, and executes the following instructions until the function returns:
 //
 //   emitted function ──SIGILL──► State::Load() ► Interpret() ► State::Store() ──► its caller
 //
@@ -26,7 +26,7 @@ namespace intact::emulator {
 /// them; each thread has its own tiles, as on the CPU. A SIGILL of any other origin goes to the handler that
 /// was installed before.
 ///
-/// If the CPU would raise #UD or #GP (say, for tiles whose shapes do not match), the thread goes on, and
+/// If the CPU would raise #UD or #GP (say, for tiles whose shapes do not match), the thread continues, and
 /// TakeFault() describes the fault. An unknown instruction among those of AVX-512, on a CPU that lacks their
 /// registers, is a fault too. An instruction that the CPU does not know either ends the process.
 class ScopedEmulator {

@@ -1,11 +1,11 @@
 // AMX's tile registers in software: palette 1 of AMX-INT8, eight tiles of at most 16 rows × 64 bytes.
 //
-// The 64 bytes that LDTILECFG loads, which are also the state it leaves:
+// The configuration, 64 bytes that LDTILECFG loads and STTILECFG stores:
 //   0 palette · 1 start row · 2–15 zero · 16–31 colsb of tiles 0–7, 16 bits each · 32–47 zero ·
 //   48–55 rows of tiles 0–7 · 56–63 zero
 //
 // Programs cannot see the bytes of a tile beyond its configured rows and columns (LDTILECFG zeroes all
-// tiles), so they are not modelled. Source: Intel SDM volume 2, the pages of these instructions.
+// tiles), so these bytes are not modelled. Source: Intel SDM volume 2, the pages of the AMX instructions.
 #ifndef INTACT_EMULATOR_TILES_H_
 #define INTACT_EMULATOR_TILES_H_
 
@@ -16,8 +16,8 @@
 namespace intact::emulator {
 
 /// The tiles of one thread. An operation that the CPU would refuse does nothing, and returns why the CPU
-/// would raise #UD or #GP. Others return "". `memory` holds the bytes that the instruction touches; no other
-/// byte is touched.
+/// would raise #UD or #GP. Valid operations return "". `memory` holds the bytes that the instruction touches;
+/// no other byte is touched.
 class Tiles {
  public:
   std::string LoadConfig(const uint8_t* memory);
@@ -41,10 +41,10 @@ class Tiles {
   int Rows(int tile) const;
   int Colsb(int tile) const;
   Tile& At(int tile) { return data_[static_cast<size_t>(tile)]; }
-  /// "" if tiles are configured and `tile` is one of them.
+  /// "" if `tile` is a configured tile; else the fault.
   std::string CheckTile(int tile) const;
-  /// CheckTile() for loads and stores. A configuration may have rows of any number of bytes, but the CPU
-  /// moves and multiplies only whole 4-byte columns, as an Intel Xeon with AMX shows.
+  /// CheckTile() for loads and stores. A configuration may have rows of any number of bytes, but an Intel
+  /// Xeon with AMX moves and multiplies only whole 4-byte columns.
   std::string CheckMoved(int tile) const;
   int TakeStartRow();
 

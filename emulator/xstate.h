@@ -1,15 +1,15 @@
-// The vector registers of an interrupted thread, as the kernel saved them in the signal frame by XSAVE in its
-// standard form; the kernel restores them from there when the handler returns.
+// The vector registers of an interrupted thread. The kernel saved them in the signal frame (XSAVE, standard
+// form), and restores them from the frame when the handler returns.
 //
 //   byte 0    legacy area; XMM0–15 from byte 160, 16 bytes each; from byte 464 the kernel's own words
 //             (magic1 …)
 //   byte 512  header; its first 8 bytes are XSTATE_BV: a component whose bit is clear is in its initial state
-//             (zero) and its bytes mean nothing
+//             (zero), and its bytes in the area are ignored
 //   …         component 2  YMM_Hi128   16 bytes of each of YMM0–15
 //             component 5  opmask       8 bytes of each of k0–7
 //             component 6  ZMM_Hi256   32 bytes of each of ZMM0–15
 //             component 7  Hi16_ZMM    64 bytes of each of ZMM16–31
-//             CPUID leaf 0xD reports their offsets
+//             CPUID leaf 0xD reports the components' offsets
 #ifndef INTACT_EMULATOR_XSTATE_H_
 #define INTACT_EMULATOR_XSTATE_H_
 

@@ -19,8 +19,8 @@ namespace {
 
 namespace x86 = asmjit::x86;
 
-// INTACT_JIT_DUMP, the folder for listings and code. Null if it is not set, or if it is no writable folder,
-// which is reported once on stderr.
+// INTACT_JIT_DUMP, the folder for listings and code. Null if the variable is not set, or names no
+// writable folder. The latter is reported once on stderr.
 const char* DumpDirectory() {
   static const char* const kDirectory = []() -> const char* {
     const char* const directory = std::getenv("INTACT_JIT_DUMP");

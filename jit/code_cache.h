@@ -6,11 +6,11 @@
 // The cache does not own code. When a kernel's last Function is destroyed, its code is freed and its entry
 // erased. So the cache holds only what existing plans need.
 //
-// A key is a whole spec, compared member by member, and a generator gets nothing but its spec. So no member
-// that kernels depend on can be missing in the key.
+// A key is a whole spec, compared member by member, and a generator gets only its spec. So no member that
+// kernels depend on can be missing in the key.
 //
-// Thread-safe. No thread waits for another's generation: threads that miss concurrently all generate, and the
-// first one's code is shared. A failed generation leaves no entry.
+// Thread-safe. No thread waits until another has generated code: threads that miss concurrently all generate,
+// and share the code that is inserted first. A failed generation leaves no entry.
 #ifndef INTACT_JIT_CODE_CACHE_H_
 #define INTACT_JIT_CODE_CACHE_H_
 
@@ -28,7 +28,7 @@ namespace intact::jit {
 template <class Spec>
 class CodeCache {
  public:
-  /// It is never destroyed: plans may be made and destroyed until the process ends.
+  /// The cache is never destroyed: plans may be made and destroyed until the process ends.
   static CodeCache& Instance() {
     static auto* const kCache = new CodeCache;
     return *kCache;
@@ -88,8 +88,8 @@ class CodeCache {
   std::map<Spec, std::weak_ptr<Entry>> entries_;
 };
 
-/// The function of `spec`, shared with all its owners; from `generate`, a Result<Code>(const Spec&), if it
-/// has no owner.
+/// The function of `spec`, shared with all its owners. If it has none, `generate`, a Result<Code>(const
+/// Spec&), makes its code.
 template <class F, class Spec, class Generate>
 Result<F> GetFunction(const Spec& spec, const Generate& generate) {
   ASSIGN_OR_RETURN(Code code, CodeCache<Spec>::Instance().Get(spec, generate));

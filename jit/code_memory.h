@@ -4,12 +4,12 @@
 //               └─► mapping that is run       R – X   ─┘
 //
 // Code is only appended; the space of freed code is not reused. A block is unmapped with its last function.
-// So pages of the file that a process shares with its forked children never change under any of them. A child
-// appends to its own blocks.
+// A process shares pages of the file with its forked children. So code in these pages never changes under any
+// of the processes. A child appends to its own blocks.
 //
-// If the process can't create a memory file or can't run code from it, each function gets its own pages,
-// which are written first and made executable afterwards. If it may not do that either (SELinux, seccomp), it
-// has no executable memory.
+// If the process cannot create a memory file or cannot run code from it, each function gets its own pages,
+// which are written first and made executable afterwards. If the process may not do this either (SELinux,
+// seccomp), it has no executable memory.
 #ifndef INTACT_JIT_CODE_MEMORY_H_
 #define INTACT_JIT_CODE_MEMORY_H_
 
@@ -30,15 +30,15 @@ class CodeSpace {
   /// Aligned to 64 bytes. Thread-safe. UNSUPPORTED: the process may have no executable memory; the message
   /// says what was refused. OUT_OF_MEMORY.
   static Result<CodeSpace> Reserve(size_t bytes);
-  /// Why this process may have no executable memory; "" if it may have, or if that is unknown because memory
-  /// ran out. Thread-safe.
+  /// Why this process may have no executable memory; "" if it may have some, or if memory ran out before this
+  /// was known. Thread-safe.
   static std::string WhyRefused();
 
   /// The address to write the function to.
   uint8_t* writable() const { return writable_; }
   /// The address that it will run at.
   uint64_t address() const { return reinterpret_cast<uint64_t>(executable_); }
-  /// Makes the function executable. Do not write afterwards. UNSUPPORTED as above.
+  /// Makes the function executable. Do not write afterwards. UNSUPPORTED: as for Reserve().
   Result<Code> Seal() &&;
 
  private:

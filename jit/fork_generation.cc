@@ -11,7 +11,7 @@ namespace {
 
 using Counter = std::atomic<uint64_t>;
 
-// A number that is 0 in each new process; null if the kernel is older than 4.14, which added that.
+// A number that is 0 in each new process; null if the kernel is older than 4.14.
 Counter* MakeWipedOnFork() {
   const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* const page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -6,8 +6,9 @@
 
 namespace intact::jit {
 
-/// Not 0. In the child of a fork, a number that no ancestor returned before the fork, no matter how the child
-/// was made (even by clone() without the C library) and which process ID it has. Thread-safe.
+/// Not 0. After a fork, the child's number differs from every number that its ancestors returned before, no
+/// matter how the child was made (even by clone() without the C library) and which process ID it has.
+/// Thread-safe.
 uint64_t ForkGeneration() noexcept;
 
 }  // namespace intact::jit

@@ -15,7 +15,7 @@ template <class Signature>
 class Function;
 
 /// An owner of code, a function of the System V ABI; null unless it was made from code. A copy is another
-/// owner and costs an atomic increment. A call costs no more than through a pointer.
+/// owner and costs an atomic increment. A call costs no more than a call through a pointer.
 template <class... Args>
 class Function<void(Args...)> {
  public:

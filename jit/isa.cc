@@ -153,7 +153,7 @@ bool IsEmulated(core::Isa isa) {
   return (emulated_isas.load(std::memory_order_relaxed) & (1u << static_cast<unsigned>(isa))) != 0;
 }
 
-// Why the kernel refuses tiles; "" if it does not, or if `isa` does not use the CPU's tiles.
+// Why the operating system refuses tiles; "" if it permits them, or if `isa` does not use the CPU's tiles.
 std::string WhyTilesAreRefused(core::Isa isa) {
   return !core::TraitsOf(isa).has_tiles || IsEmulated(isa) ? std::string() : WhyTileDataIsRefused();
 }

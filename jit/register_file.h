@@ -1,5 +1,5 @@
-// Named registers under a checked budget. Generators ask for registers by name and never number them. So a
-// block that does not fit is an error with a list of the holders, not silent corruption.
+// Named registers under a checked budget. Generators ask for registers by name and never number them. If a
+// block needs too many, the error lists the holders; registers are never silently corrupted.
 #ifndef INTACT_JIT_REGISTER_FILE_H_
 #define INTACT_JIT_REGISTER_FILE_H_
 
@@ -36,7 +36,7 @@ class RegisterFile {
   int FreeGenerals() const;
   /// Whether `general` was ever handed out, and so must be saved if it is callee-saved.
   bool Touched(const Gp& general) const { return general_touched_[general.id()]; }
-  /// "" or an error and the list of the registers' holders.
+  /// The first error, with the list of the registers' holders; "" if there is no error.
   const std::string& error() const { return error_; }
 
  private:

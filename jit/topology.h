@@ -55,7 +55,7 @@ int64_t DetectCacheBytes(const MachineFacts& facts, CacheLevel level) noexcept;
 /// The number of logical CPUs that are online; 0 if unknown. Allocates nothing.
 int64_t DetectOnlineCpus(const MachineFacts& facts) noexcept;
 
-/// The number of logical CPUs that the calling thread may run on; if unknown, of online CPUs.
+/// The number of logical CPUs that the calling thread may run on; if unknown, of all online CPUs.
 int64_t DetectUsableCpus(const MachineFacts& facts);
 
 struct Cache {

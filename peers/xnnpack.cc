@@ -7,7 +7,7 @@
 //
 //   u8×u8→u8, one scale     qu8 operators
 //   s8×s8→s8, one scale     qs8 operators; weights have no zero point
-//   s8×s8→s8, by channels   convolution with a scale per channel; a GEMM becomes a 1×1 convolution
+//   s8×s8→s8, per channel   convolution with a scale per channel; a GEMM becomes a 1×1 convolution
 //   scales                  the input's scale if there is one scale, else the kernel's; other scales are 1
 //   activation              the range of the output, with bounds quantized like outputs
 //   one spatial dimension   two dimensions; the first has extent 1

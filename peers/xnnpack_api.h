@@ -5,7 +5,7 @@
 //   create           arguments, flags                   also a code cache and a weights cache: nullptr here
 //   reshape          no such call                       shape, thread pool; returns a workspace's size
 //   setup            shape, pointers, thread pool       pointers
-//   s8 by channels   qc8                                qs8_qc8w
+//   s8 per channel   qc8                                qs8_qc8w
 #ifndef INTACT_PEERS_XNNPACK_API_H_
 #define INTACT_PEERS_XNNPACK_API_H_
 
@@ -19,7 +19,7 @@
 
 namespace intact::xnnpack {
 
-/// The functions of an operator. `Reshape` is std::nullptr_t if XNNPACK has no such calls.
+/// The functions of an operator. `Reshape` is std::nullptr_t if XNNPACK has no reshape calls.
 template <class Create, class Reshape, class Setup>
 struct Calls {
   const char* name;
@@ -66,7 +66,7 @@ class Workspace {
   std::unique_ptr<std::byte[]> buffer_;
 };
 
-/// Creates an operator from `arguments`: all that come before the flags.
+/// Creates an operator. `arguments`: all arguments of its create call before the flags.
 template <class Operator, class... Arguments>
 xnn_status Create(const Operator& calls, xnn_operator_t* made, Arguments... arguments) {
 #ifdef INTACT_XNNPACK_RESHAPES
@@ -104,7 +104,7 @@ xnn_status SetUpConvolution(const Operator& calls, xnn_operator_t made, const st
 #endif
 }
 
-/// Sets up a deconvolution. `adjustments`: of its output's height and width.
+/// Sets up a deconvolution. `adjustments`: pixels to add to the output's height and width.
 template <class Operator, class T>
 xnn_status SetUpDeconvolution(const Operator& calls, xnn_operator_t made,
                               const std::array<size_t, 3>& extents,
@@ -120,8 +120,8 @@ xnn_status SetUpDeconvolution(const Operator& calls, xnn_operator_t made,
 #endif
 }
 
-/// Removes the instructions beyond AVX-512 of Skylake-X that XNNPACK asks cpuinfo for. cpuinfo of 2022 lacks
-/// members for some of them.
+/// Clears cpuinfo's flags that XNNPACK reads for instructions newer than Skylake-X. cpuinfo of 2022 does not
+/// have all these flags.
 template <class Isa>
 void RemoveNewerThanSkx(Isa* isa) {
   isa->avx512vbmi = isa->avx512vnni = isa->avx512bf16 = isa->gfni = false;

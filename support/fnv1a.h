@@ -8,7 +8,7 @@
 
 namespace intact::support {
 
-/// The hash of `bytes`; `hash`: of the bytes before them.
+/// The hash of `bytes`. `hash`: the hash of the bytes before `bytes`.
 constexpr uint64_t Fnv1a(std::span<const uint8_t> bytes, uint64_t hash = 0xcbf29ce484222325u) {
   for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3u;
   return hash;

@@ -35,11 +35,11 @@ using Row = std::vector<Cell>;
 /// column.
 std::string Table(const Row& head, const std::vector<Row>& rows, size_t first_number);
 
-/// A table of any length, with columns of text and a search field. It shows at most 500 rows at a time, only
-/// those with all words searched for. Without scripts it shows all rows. `id` must be unique on its page.
+/// A table of any length, with columns of text and a search field. It shows at most 500 of the rows that have
+/// all words searched for. Without scripts it shows all rows. `id` must be unique on its page.
 std::string FilteredTable(std::string_view id, const Row& head, const std::vector<Row>& rows);
 
-/// The picture that gnuplot draws by `commands` (plot.h), or a note on why it did not. `caption` is HTML.
+/// The picture that gnuplot draws by `commands` (plot.h), or a note why there is none. `caption` is HTML.
 std::string Figure(std::string_view name, const std::string& commands, std::string_view caption);
 
 /// `yes` in the colour of good news if `good`; else `no` in the colour of bad news. Both are HTML.

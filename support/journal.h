@@ -5,8 +5,8 @@
 //   a li                             ← torn: the process was killed while writing
 //
 // A line counts when its newline is there. Lines go to the kernel at once, so a killed process loses only the
-// line that it was writing. They go to the disk about once a second; a machine that goes down loses at most
-// these last lines. A torn line is cut off before the next one is written.
+// line that it was writing. Lines go to the disk about once a second; a machine that goes down loses at most
+// the lines of the last second. A torn line is cut off before the next line is written.
 //
 // Only one process at a time can open a journal, if the file system has locks; a second process is refused.
 #ifndef INTACT_SUPPORT_JOURNAL_H_

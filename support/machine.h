@@ -39,7 +39,7 @@ int UsableThreads();
 /// All ISAs, weakest first: whether each is available, and why not.
 std::vector<IsaStatus> DescribeIsas();
 
-/// Why plans cannot run on `isa` here, if intact_isa_available() says that they cannot.
+/// Why plans cannot run on `isa` here. Call it only if intact_isa_available() is false.
 std::string WhyNotAvailable(intact_isa isa);
 
 }  // namespace intact::support

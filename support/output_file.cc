@@ -63,7 +63,7 @@ bool IsStream(const std::string& target) {
   return OwnDescriptor(target) || fs::is_character_file(status) || fs::is_fifo(status);
 }
 
-/// Does not open it, because that would wait for a reader of a pipe.
+/// Does not open the file: to open a pipe waits for a reader.
 std::error_code WhyNotStream(const std::string& target) {
   errno = 0;
   const std::optional<int> own = OwnDescriptor(target);
@@ -148,8 +148,8 @@ std::optional<std::string> WhyNotFileName(const std::string& path) {
   if (path.empty() || path.back() == '/') return "is not the name of a file";
   if (is_missing) return std::nullopt;
   if (!fs::is_regular_file(status)) return "exists and is not a regular file";
-  // rename() needs permission to remove the file that it replaces. So does rmdir(), which checks that first
-  // and then refuses anything that is not a folder.
+  // rename() needs permission to remove the file that it replaces. rmdir() checks this permission first, and
+  // then refuses anything that is not a folder.
   if (rmdir(path.c_str()) != 0 && (errno == EPERM || errno == EACCES)) return LastError().message();
   return std::nullopt;
 }

@@ -8,8 +8,8 @@
 
 namespace intact::support {
 
-/// Runs gnuplot on `commands`, with the terminal already set, and returns an <svg> element for HTML. It is
-/// drawn for a white page and has no background. `name` prefixes the ids in it and must be unique on a page.
+/// Runs gnuplot on `commands`, with the terminal already set. Returns an <svg> element for HTML, drawn for a
+/// white page, without a background. `name` prefixes the element's ids and must be unique on a page.
 /// Error: gnuplot is missing or failed.
 Result<std::string> PlotSvg(std::string_view name, std::string_view commands);
 

@@ -12,7 +12,7 @@
 namespace intact::support {
 
 /// Starts up to `count` threads; thread i calls `work(i)`. Returns the threads that started, from number 0
-/// on. The caller must do the work of the others.
+/// on. The caller must do the work of all other threads.
 template <class Work>
 std::vector<std::jthread> StartSomeThreads(int count, const Work& work) {
   std::vector<std::jthread> threads;

@@ -19,7 +19,7 @@ class Xnnpack:
     arithmetic = "any"
 
     def run(self, p, a, weights, output, code, kind, options, axis):
-        """Runs a model of one operator on `a`. Activations and outputs have scale 1, so the weights have the whole scale."""
+        """Runs a model of one operator on `a`. Activations and outputs have scale 1, so the weights have the problem's scales."""
         buffers, tensors = [schema.BufferT()], []
 
         def tensor(shape, dtype, scales, zero_point, data=None, axis=0):

@@ -37,7 +37,7 @@ class OnnxRuntime:
             return run(integer, a, {"a": None, "w": w, "az": a_point, "wz": w_point}, np.int32, **attributes)
         if p.c_type != p.a_type or (p.a_type, p.b_type) == ("s8", "u8"):
             raise NotImplementedError("outputs must have the activations' type; s8 x u8 is not supported")
-        one = np.float32(1)  # the scale of activations and of outputs, so the weights have the whole scale
+        one = np.float32(1)  # the scale of activations and of outputs, so the weights have the problem's scales
         scale = p.scales[0] if p.scales.size == 1 else p.scales
         if p.scales.size > 1:
             w_point = np.full(channels, w_point, w.dtype)
@@ -49,7 +49,7 @@ class OnnxRuntime:
 
     def conv(self, p):
         if p.c_type == "s32" and (p.a_type, p.b_type) != ("u8", "u8"):
-            raise NotImplementedError("ConvInteger takes u8 x u8 only")
+            raise NotImplementedError("ConvInteger supports only u8 x u8")
         pads = [begin for begin, _ in p.padding] + [end for _, end in p.padding]
         w = np.ascontiguousarray(np.moveaxis(p.weights, -1, 1))
         y = self.run(p, "ConvInteger", "QLinearConv", np.ascontiguousarray(np.moveaxis(p.a, -1, 1)), w, len(w), pads=pads,

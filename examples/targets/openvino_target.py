@@ -1,6 +1,7 @@
 """OpenVINO as a target: intact verify pairing --target python:openvino_target.py:OpenVino
 
-Its quantized kernels run if FakeQuantize and int8 constants surround a float product. Here the activations' scale is 1."""
+OpenVINO runs its quantized kernels if FakeQuantize and int8 constants surround a float product. Here the activations' scale is
+1."""
 
 import numpy as np
 import openvino

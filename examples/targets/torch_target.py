@@ -19,7 +19,7 @@ class Fbgemm:
 
     @staticmethod
     def weights(w, p):
-        """Activations and outputs have scale 1, so the weights have the whole scale."""
+        """Activations and outputs have scale 1, so the weights have the problem's scales."""
         scales = torch.tensor(np.broadcast_to(p.scales, w.shape[0]).astype(np.float64))
         points = torch.zeros(w.shape[0], dtype=torch.int64)
         return torch._make_per_channel_quantized_tensor(torch.tensor(w), scales, points, 0)

@@ -14,27 +14,28 @@
  *     f        = activation(f)                                   an f32 output is f
  *     c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne: to nearest even
  *
- * With a lookup table, an 8-bit output is lookup_table[c − lowest(c_type)]: any function of one 8-bit value.
+ * With a lookup table, an 8-bit output is lookup_table[c − lowest(c_type)], where lowest is 0 or −128. So the
+ * output can be any function of c.
  *
  * A bf16 or f16 output is f rounded to nearest even. An f16 output keeps subnormal numbers, and is infinite
- * from 65520 on. A NaN comes only from a residual (a NaN, or infinities that cancel) or from scales with an
- * infinite product. It counts as −∞. A scale may be 0 (a pruned channel): then float(y) · 0 is 0, or −0 for a
- * negative y.
+ * from 65520 on. f can be a NaN only if the residual term is a NaN or infinite, or if a_scales[m]·scales[n]
+ * is infinite. Such an f is replaced by −∞. A scale may be 0 (a pruned channel): then float(y) · 0 is 0, or
+ * −0 for a negative y.
  *
  * If the run determines A's zero point and scale (intact_quantization), a_zero_point is the zero point of row
  * m, or of all of A, and f = float(y) · (a_scales[m]·scales[n]). The product in brackets is rounded to
  * float32 first.
  *
- * If the plan has a fixed point (intact_fixed_point), f = v: integers replace scales[n] and bias_f32. With
- * multiplier q = multipliers[n] and shift s = shifts[n]
+ * If the plan has a fixed point (intact_fixed_point), integers replace scales[n] and bias_f32, and f is the v
+ * below. With multiplier q = multipliers[n] and shift s = shifts[n]
  *
  *     z = clamp(y·2^max(s, 0), int32's range)
  *     h = floor((z·q + 2^30) / 2^31)          the high half of the doubled product; h = z without multipliers
  *     v = h / 2^max(−s, 0)                    rounded to an integer: ties away from zero, or up
  *
  * h is gemmlowp's SaturatingRoundingDoublingHighMul and v its RoundingDivideByPOT (fixedpoint/fixedpoint.h).
- * TensorFlow Lite's MultiplyByQuantizedMultiplier combines them in this way; its optimized kernels round ties
- * up.
+ * TensorFlow Lite's MultiplyByQuantizedMultiplier combines them in this way. TensorFlow Lite's optimized
+ * kernels round ties up.
  *
  * A convolution has this arithmetic too; its sum runs over taps and input channels, see intact_conv_desc.
  *
@@ -43,11 +44,11 @@
  *
  * ## Structs
  * A struct that a call takes by pointer begins with its own size. Initialize it with the matching *_INIT
- * macro. These structs grow only at their end, and any size from the first version's to 4096 bytes is
- * accepted. So a program and a library of different versions work together:
+ * macro. These structs grow only at their end, and any size from the size of the struct's first version to
+ * 4096 bytes is accepted. So a program and a library of different versions work together:
  *   - a field that the caller's struct does not have takes its default;
- *   - in a struct that is longer than the library's, the bytes beyond the library's fields must be zero, so
- *     that a newer program cannot ask an older library for something that it would ignore;
+ *   - in a struct that is longer than the library's struct, the bytes beyond the library's fields must be
+ *     zero, so that an older library never ignores a request of a newer program;
  *   - a struct that the library fills is filled to its end, with zeros beyond the library's fields.
  *
  * The elements of an array (panel certificates, failing pairs) have no size field and never change.
@@ -77,7 +78,7 @@
 /** Marks what the shared library exports. */
 #define INTACT_API __attribute__((visibility("default")))
 
-#define INTACT_VERSION_MAJOR 0 /**< version of this header; intact_version() returns the library's */
+#define INTACT_VERSION_MAJOR 0 /**< version of this header; for the library's version: intact_version() */
 #define INTACT_VERSION_MINOR 1 /**< see INTACT_VERSION_MAJOR */
 #define INTACT_VERSION_PATCH 0 /**< see INTACT_VERSION_MAJOR */
 
@@ -113,11 +114,11 @@ typedef enum intact_mode {
   /** The arithmetic of kernels that use VPMADDUBSW, on CPUs without VNNI: the products of two adjacent depths
    * (k, k+1), k even, are added in int16 with saturation. s8 activations are shifted by +128 first, u8
    * weights by −128. FBGEMM and ONNX Runtime compute GEMMs in this way, and oneDNN up to some depth
-   * (docs/peers.md). For convolutions, the descriptor's `pairing` says which depths are adjacent; padding
-   * takes part with the value of the zero point. INTACT_PAIRING_FLATTENED is the arithmetic of FBGEMM, and of
-   * ONNX Runtime except for its exact depthwise kernels. oneDNN pairs as INTACT_PAIRING_WITHIN_TAP does and
-   * leaves padding out. On VNNI, AMX and PORTABLE this mode equals INTACT_EXACT. It is for study and
-   * comparison; nothing chooses it silently. */
+   * (docs/peers.md). For convolutions, the descriptor's `pairing` says which depths are adjacent; padding has
+   * the value of the zero point, and its products are added in pairs too. INTACT_PAIRING_FLATTENED is the
+   * arithmetic of FBGEMM, and of ONNX Runtime except for its exact depthwise kernels. oneDNN has the pairs of
+   * INTACT_PAIRING_WITHIN_TAP, but adds no products of padding. On VNNI, AMX and PORTABLE this mode equals
+   * INTACT_EXACT. It is for study and comparison; nothing chooses it silently. */
   INTACT_SATURATING = 1
 } intact_mode;
 
@@ -125,9 +126,9 @@ typedef enum intact_mode {
  * AVX-512 and without VNNI. A cap only removes ISAs.
  *
  * The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. The cap AVX10_2 removes only AMX_INT8. The cap AMX_INT8
- * removes nothing, because some machines with AMX have AVX_VNNI_INT8 and AVX10_2 too. No other cap keeps
- * these two ISAs. Every cap keeps PORTABLE, which is chosen only if no other ISA is permitted. Enumerator
- * values are not ordered. */
+ * removes nothing, because some machines with AMX have AVX_VNNI_INT8 and AVX10_2 too. All other caps remove
+ * AVX_VNNI_INT8 and AVX10_2. Every cap keeps PORTABLE, which is chosen only if no other ISA is permitted.
+ * Enumerator values are not ordered. */
 typedef enum intact_isa {
   INTACT_ISA_ANY = 0,           /**< all that the machine offers */
   INTACT_ISA_AVX2 = 1,          /**< AVX2, FMA and F16C */
@@ -156,9 +157,9 @@ typedef enum intact_activation {
   INTACT_ACTIVATION_CLAMP = 2 /**< min(max(f, clamp_min), clamp_max) */
 } intact_activation;
 
-/** How activations represent real numbers: the real number is (a − zero_point)·scale. Convolutions take
- * STATIC, TENSOR and DYNAMIC_TENSOR. Their padding has the value of the zero point; a DYNAMIC quantization
- * ignores padding.
+/** How activations represent real numbers: the real number is (a − zero_point)·scale. Convolutions support
+ * STATIC, TENSOR and DYNAMIC_TENSOR. Padding of a convolution has the value of the zero point; the numbers x
+ * below do not include padding.
  *
  * The DYNAMIC quantizations compute a scale and a zero point from the real numbers x, of one row or of the
  * whole tensor. For u8 this is DynamicQuantizeLinear of ONNX (operator set 11), for s8 its symmetric
@@ -177,20 +178,21 @@ typedef enum intact_activation {
 typedef enum intact_quantization {
   /** One zero point, a_zero_point; `scales` contain the scale of A as a factor. The default. */
   INTACT_QUANTIZATION_STATIC = 0,
-  /** Each run gives a zero point and a scale for each row: a_zero_points and a_scales of intact_gemm_args. */
+  /** The caller passes each run a zero point and a scale for each row: a_zero_points and a_scales of
+   * intact_gemm_args. */
   INTACT_QUANTIZATION_ROWS = 1,
   /** A holds real numbers of a_source_type. Each run quantizes each row to a_type while it reads the row. */
   INTACT_QUANTIZATION_DYNAMIC_ROWS = 2,
   /** As DYNAMIC_ROWS, with one scale and zero point for all of A: all rows of all items of a batch, or all
    * images. A convolution quantizes its input into scratch, a byte for each element. */
   INTACT_QUANTIZATION_DYNAMIC_TENSOR = 3,
-  /** Each run gives one zero point and one scale for all of A: see a_zero_points and a_scales. */
+  /** The caller passes each run one zero point and one scale for all of A: see a_zero_points and a_scales. */
   INTACT_QUANTIZATION_TENSOR = 4
 } intact_quantization;
 
 /** What happens if some activations could make acc + bias_s32 leave int32. INTACT_RANGE_UNCHECKED considers
  * the activations in the activation range. INTACT_RANGE_CHECKED considers all activations of the type,
- * because its runs compute all of them. */
+ * because its runs are exact for all activations. */
 typedef enum intact_overflow {
   INTACT_OVERFLOW_REFUSED = 0, /**< no plan is created: the error is INTACT_OVERFLOW. The default. */
   /** y is the int32 that equals acc + bias_s32 modulo 2^32. Engines whose int32 additions wrap compute this y
@@ -218,8 +220,8 @@ typedef struct intact_linear_desc {
   int32_t c_zero_point;         /**< within c_type's range; 0 except for u8 and s8 outputs */
   int32_t activation;           /**< an intact_activation; must be NONE for s32 output */
   const int32_t* b_zero_points; /**< b_zero_point_count values within b_type's range; NULL: all are 0 */
-  int64_t b_zero_point_count;   /**< 1 (per tensor) or n (per column); 0 with NULL. Zero points of B
-                                     other than 0 (s8) and 128 (u8) make runs sum each row of A. */
+  int64_t b_zero_point_count;   /**< 1 (per tensor) or n (per column); 0 with NULL. With a zero point
+                                     other than 0 (s8) or 128 (u8), runs also sum each row of A. */
   const int32_t* bias_s32;      /**< n values in the accumulator's scale, or NULL */
   const float* bias_f32;        /**< n finite values in the output's scale, or NULL; not with s32 output or a
                                      fixed_point */
@@ -229,16 +231,17 @@ typedef struct intact_linear_desc {
   float clamp_min;     /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
   float clamp_max;     /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
   int32_t a_min;       /**< smallest activation; a_min and a_max both 0: the whole range of a_type */
-  int32_t a_max;       /**< largest activation. A smaller a_max (also for s8) makes exact kernels without VNNI
-                            faster, and the certificate sharper. */
+  /** Largest activation. A smaller a_max makes exact kernels without VNNI faster, for s8 as well. The
+   * certificate may then report fewer failing pairs. */
+  int32_t a_max;
   int32_t range_check; /**< an intact_range_check, for a_min and a_max */
   /** The type of a tensor of C's shape that every run adds to f: INTACT_U8, INTACT_S8 or INTACT_F32.
    * INTACT_TYPE_NONE: no residual. Not with s32 output. */
   int32_t residual_type;
   float residual_scale;        /**< finite, > 0; 0 without a residual */
   int32_t residual_zero_point; /**< within residual_type's range; 0 for INTACT_F32 and without a residual */
-  /** An intact_quantization. All except STATIC need an a_zero_point of 0. The DYNAMIC ones also need an
-   * output type with scales, and a_min and a_max of 0. */
+  /** An intact_quantization. All except STATIC need an a_zero_point of 0. The DYNAMIC quantizations also need
+   * a c_type other than s32, and a_min and a_max of 0. */
   int32_t a_quantization;
   /** INTACT_F32, INTACT_BF16 or INTACT_F16 with a DYNAMIC quantization, else INTACT_TYPE_NONE. */
   int32_t a_source_type;
@@ -256,8 +259,8 @@ typedef struct intact_linear_desc {
    */
   const void* lookup_table;
   int32_t overflow; /**< an intact_overflow */
-  /** With INTACT_SATURATING: an intact_pairing, which says which depths of a convolution are added in int16.
-   * A GEMM has the same pairs with each pairing. Else 0. */
+  /** 0, or with INTACT_SATURATING an intact_pairing: which depths of a convolution are added in int16. For a
+   * GEMM all pairings are the same. */
   int32_t pairing;
 } intact_linear_desc;
 
@@ -282,12 +285,11 @@ typedef struct intact_gemm_desc {
   int64_t b_stride_n;
   /** Expected rows per run. An exact plan without VNNI then keeps only the weight layout that is best for
    * this m, which takes half the memory and less time to create. Runs of any other m give the same bytes, and
-   * may be slower. 0: unknown; the plan keeps a layout for each range of m that needs its own. At most 2^31
-   * − 1. */
+   * may be slower. 0: unknown; the plan keeps every layout that is best for some m. At most 2^31 − 1. */
   int64_t usual_m;
-  /** 1: B is passed to each run (with the strides above) and packed there; create the plan with `b` NULL. The
-   * plan is exact for all weights; the overflow check assumes the worst weights. Tuning, certificates and
-   * saving are UNSUPPORTED. INTACT_SATURATING works as for constant weights. Else 0. */
+  /** 0, or 1: B is passed to each run (with the strides above) and packed there. Create the plan with `b`
+   * NULL. The plan is exact for all weights; the overflow check assumes the worst weights. Tuning,
+   * certificates and saving are UNSUPPORTED. INTACT_SATURATING works as for constant weights. */
   int32_t runtime_b;
   int32_t reserved; /**< 0 */
 } intact_gemm_desc;
@@ -300,7 +302,8 @@ typedef struct intact_gemm_desc {
  * No alignment is needed. Nothing beyond the m·k and m·n elements is read or written.
  *
  * C must not overlap A, B or the residual, except that the residual may be C itself: the same pointer, stride
- * and element size. The library checks that exception and the strides; it does not compare all addresses.
+ * and element size. A run compares addresses of C with addresses of A and the residual of the same item, but
+ * not with B or other items.
  *
  * A batch is `batch` items of m rows each, with one B for all items or, with runtime_b, one B for each. Item
  * i of A begins at a + i·a_batch_stride elements, or at a_items[i] if a_items is given; then `a` must be
@@ -326,7 +329,7 @@ typedef struct intact_gemm_args {
    * between runs. */
   void* scratch;
   /** Bytes of `scratch`; 0 with NULL. The size that intact_gemm_prepare() returns serves all threads. With
-   * less, the run uses only the threads that the scratch serves, and is refused if it serves no thread. */
+   * less scratch, the run uses fewer threads. It is refused if the scratch is too small for one thread. */
   size_t scratch_bytes;
   /** With INTACT_QUANTIZATION_ROWS: m·batch zero points, item after item, within the range of a_type (they
    * may lie outside the activation range). With TENSOR: one, within the activation range. NULL: all are 0. */
@@ -347,18 +350,18 @@ typedef struct intact_gemm_args {
   const void* const* b_items; /**< `batch` pointers to items of B, with `b` NULL; or NULL */
   const void* b; /**< with runtime_b: B, b_type elements, laid out by the strides of the plan's descriptor */
   /** With runtime_b: finite values ≥ 0 that replace the plan's scales, b_scale_count for each item, item
-   * after item. NULL: the plan's scales. Must be NULL for s32 output and with a fixed_point. */
+   * after item. NULL: the scales of the plan. Must be NULL for s32 output and with a fixed_point. */
   const float* b_scales;
   /** With runtime_b, if the plan was created with b_zero_points: zero points of B within the range of b_type,
-   * b_zero_point_count for each item, item after item. NULL: the plan's. */
+   * b_zero_point_count for each item, item after item. NULL: the zero points of the plan. */
   const int32_t* b_zero_points;
-  /** 1: A is k×m. The element of row i and depth j is at a + j·a_stride + i; a_stride is m to 2^40; 0 = m. In
-   * all other fields a row is still one of the m rows. The run copies some rows at a time into its scratch.
-   * Else 0. */
+  /** 0, or 1: A is stored as k×m. The element of row i and depth j is at a + j·a_stride + i; a_stride is m to
+   * 2^40; 0 = m. "Rows of A" in all other fields are still the m rows. The run copies some rows at a time
+   * into its scratch. */
   int32_t a_transposed;
   int32_t reserved;           /**< 0 */
-  int64_t b_scale_count;      /**< scales of each item: 1, or n (one for each column); 0 = 1. 0 with NULL */
-  int64_t b_zero_point_count; /**< zero points of each item: 1 or n; 0 = 1. 0 with NULL */
+  int64_t b_scale_count;      /**< scales of each item: 1, or n (one for each column); 0 means 1 */
+  int64_t b_zero_point_count; /**< zero points of each item: 1 or n; 0 means 1 */
 } intact_gemm_args;
 
 /** One item, on OpenMP's default number of threads; set m and the buffers. */
@@ -371,14 +374,14 @@ typedef struct intact_gemm_args {
 /** What a run needs, and the shape of its output. */
 typedef struct intact_run_info {
   size_t struct_size; /**< sizeof(intact_run_info) */
-  /** Extents of the output: m and n of a GEMM; the spatial extents of a convolution, outermost first. 1
-   * beyond the dimensions. */
+  /** Extents of the output: m and n of a GEMM; the spatial extents of a convolution, outermost first. Unused
+   * entries are 1. */
   int64_t output[3];
   size_t scratch_bytes;      /**< bytes that a run with these arguments uses, for all its threads */
-  size_t part_scratch_bytes; /**< bytes that each part of the run needs; also those of a run on one thread */
+  size_t part_scratch_bytes; /**< bytes that each part of the run needs, or a run on one thread */
 } intact_run_info;
 
-/** To be filled by a call. */
+/** The initial value of a struct that a call fills. */
 #define INTACT_RUN_INFO_INIT \
   { sizeof(intact_run_info), {0}, 0, 0 }
 
@@ -394,45 +397,45 @@ typedef struct intact_gemm_info {
   int32_t b_type;        /**< as in the descriptor */
   int32_t c_type;        /**< as in the descriptor */
   int32_t residual_type; /**< as in the descriptor */
-  int32_t isa;           /**< the best intact_isa that the plan may use; `kernel` names the one that runs */
+  int32_t isa;           /**< the best intact_isa that the plan may use; `kernel` names the ISA that runs */
   int32_t mode;          /**< as in the descriptor */
   const char* kernel;    /**< name of the kernel for large m, or for usual_m, as in logs and perf */
   int64_t packed_bytes;  /**< memory that the packed weights occupy */
   int64_t
       accumulator_min; /**< smallest y that activations in the activation range can make, bias_s32 included */
-  int64_t accumulator_max; /**< largest y; both are within int32; for sums that wrap see intact_certificate */
+  int64_t accumulator_max; /**< largest y; within int32 unless sums wrap: see intact_certificate */
   int32_t a_quantization;  /**< as in the descriptor */
   int32_t a_source_type;   /**< as in the descriptor */
 } intact_gemm_info;
 
-/** To be filled by a call. */
+/** The initial value of a struct that a call fills. */
 #define INTACT_GEMM_INFO_INIT                                                                           \
   {                                                                                                     \
     sizeof(intact_gemm_info), 0, 0, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_TYPE_NONE, INTACT_ISA_ANY, \
         INTACT_EXACT, NULL, 0, 0, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE                       \
   }
 
-/** What intact_gemm_tune() or intact_conv_tune() measured. A convolution's name says first how the input is
- * read, then the kernel. Each phase of a transposed convolution has its own choice; the name belongs to the
- * phase that takes longest. */
+/** What intact_gemm_tune() or intact_conv_tune() measured. The name of a convolution's candidate says how the
+ * input is read, then which kernel runs. Each phase of a transposed convolution has its own choice: times are
+ * summed over phases, and names belong to the phase that takes longest. */
 typedef struct intact_tune_info {
   size_t struct_size;        /**< sizeof(intact_tune_info) */
   double microseconds;       /**< median time of a run with `kernel`, on one thread */
-  double model_microseconds; /**< median time of a run with `model_kernel`, in the same turns */
+  double model_microseconds; /**< median time of a run with `model_kernel`, timed in turns with it */
   int32_t candidates;        /**< number of candidates that were timed */
   int32_t reserved;          /**< 0 */
-  char kernel[120];          /**< the fastest candidate */
+  char kernel[120];          /**< the choice: the fastest, or `model_kernel` if that is hardly slower */
   char model_kernel[120];    /**< the cost model's choice */
 } intact_tune_info;
 
-/** To be filled by a call. */
+/** The initial value of a struct that a call fills. */
 #define INTACT_TUNE_INFO_INIT                        \
   {                                                  \
     sizeof(intact_tune_info), 0, 0, 0, 0, {0}, { 0 } \
   }
 
 /** Which depths of an output a kernel without VNNI adds in int16, two at a time. For a GEMM both pairings are
- * the same: depths (k, k+1), k even. docs/peers.md says which engine uses which. */
+ * the same: depths (k, k+1), k even. docs/peers.md lists the pairing of each engine. */
 typedef enum intact_pairing {
   /** For a convolution: channels (c, c+1) of a tap, c even within the group; an odd last channel is alone. */
   INTACT_PAIRING_WITHIN_TAP = 0,
@@ -459,26 +462,26 @@ typedef struct intact_certificate {
   int64_t worst_column_failing_pairs; /**< failing pairs of that column */
   int64_t accumulator_min; /**< smallest y that activations in the range can make, bias_s32 included */
   /** Largest y. Both bounds are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of acc
-   * + bias_s32 before it wraps. If one of them is beyond int32, some y may be any int32. */
+   * + bias_s32 before it wraps. If a bound is beyond int32, some y may be any int32. */
   int64_t accumulator_max;
   int64_t panels; /**< ⌈n/16⌉ */
-  /** The schedule of exact kernels without VNNI (for large m, or for usual_m), summed over columns: its
-   * quads. A quad is four depths of a column. 0 without a schedule. */
+  /** The number of quads in the schedule of exact kernels without VNNI (for large m, or for usual_m), summed
+   * over columns. A quad is four depths of a column. Without a schedule the three counts are 0. */
   int64_t schedule_quads;
-  int64_t schedule_items;  /**< its items: usually one for a quad, two for a heavy quad */
-  int64_t schedule_groups; /**< its groups: items that are added in int16 before one widening */
+  int64_t schedule_items;  /**< items of the schedule: one for a quad, or more for a quad of large weights */
+  int64_t schedule_groups; /**< groups of items that are added in int16 before one widening to int32 */
   int32_t pairing;         /**< the intact_pairing that it holds for */
   int32_t reserved;        /**< 0 */
 } intact_certificate;
 
-/** To be filled by a call. */
+/** The initial value of a struct that a call fills. */
 #define INTACT_CERTIFICATE_INIT \
   { sizeof(intact_certificate), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, INTACT_PAIRING_WITHIN_TAP, 0 }
 
 /** The certificate of 16 adjacent columns. */
 typedef struct intact_panel_certificate {
   int64_t failing_pairs;    /**< pairs of these columns that can saturate */
-  int64_t safe_depth_quads; /**< number of adjacent quads that add up within int16, wherever they begin */
+  int64_t safe_depth_quads; /**< sums of up to this number of adjacent quads stay within int16 */
 } intact_panel_certificate;
 
 /** A pair that can saturate, with a witness: a problem of K = 2 that saturates. */
@@ -522,15 +525,17 @@ INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const 
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                              intact_run_info* info);
 
-/** Times the kernels that can run `m` rows (at most 8192 rows) on the plan's own weights. Kernels take turns
- * on the calling thread until `milliseconds` are spent (0 to 1000000), at least four runs each. Later runs of
- * `m` rows use the fastest kernel, or the cost model's choice if it is hardly slower. All kernels of a plan
- * compute the same bytes, so tuning changes no result; without tuning the cost model chooses.
+/** Times the kernels that can run `m` rows, on the plan's own weights; if `m` exceeds 8192, on 8192 rows.
+ * Kernels take turns on the calling thread until `milliseconds` are spent (0 to 1000000), at least four runs
+ * each. Later runs of `m` rows use the fastest kernel, or the cost model's choice if it is hardly slower. All
+ * kernels of a plan compute the same bytes, so tuning changes no result; without tuning the cost model
+ * chooses.
  *
- * The choice is saved with the plan. A CPU of the same vendor, family and model that may run the kernel uses
- * it after loading; other CPUs ignore it and do not save it again. `info` may be NULL. Not thread-safe: tune
- * a plan before other threads use it, and before intact_gemm_prepare(), because tuning may change its answer.
- * Errors: INVALID_ARGUMENT, CODEGEN_FAILED, OUT_OF_MEMORY; the plan is then unchanged. */
+ * The choice is saved with the plan. After loading, a CPU of the same vendor, family and model uses the
+ * choice if it may run the kernel. Other CPUs ignore the choice and do not save it again. `info` may be NULL.
+ * Not thread-safe: tune a plan before other threads use it, and before intact_gemm_prepare(), because tuning
+ * may change its answer. Errors: INVALID_ARGUMENT, CODEGEN_FAILED, OUT_OF_MEMORY; the plan is then
+ * unchanged. */
 INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds,
                                           intact_tune_info* info);
 
@@ -572,17 +577,17 @@ INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int6
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
 /** Writes the bytes of intact_gemm_save() to `data`, which has room for `*size` bytes, and sets `*size` to
- * their number. With `data` NULL, or with too little room, nothing is written to `data`. Thread-safe. Errors:
- * INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
+ * the number of bytes. With `data` NULL, or with too little room, nothing is written to `data`. Thread-safe.
+ * Errors: INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,
  * not copied: it must not change while the plan lives. `max_isa`, an intact_isa, is a cap as in a descriptor.
- * Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, or is truncated, corrupted, foreign or a
- * convolution's; the message says which), and those of intact_gemm_create(); `*gemm` is then NULL. */
+ * Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, is truncated or corrupted, is no plan, or
+ * holds a convolution; the message says which), and those of intact_gemm_create(); `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_load(const char* path, int32_t max_isa, intact_gemm** gemm);
 
-/** As intact_gemm_load(), from `size` bytes at `data`, aligned to 64 bytes, which must stay valid and
+/** As intact_gemm_load(), from `size` bytes at `data`, aligned to 64 bytes. These bytes must stay valid and
  * unchanged while the plan lives. Thread-safe. Errors: those of intact_gemm_load(). */
 INTACT_API intact_status intact_gemm_load_memory(const void* data, size_t size, int32_t max_isa,
                                                  intact_gemm** gemm);
@@ -593,7 +598,7 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
 /** The most spatial dimensions that a convolution can have. */
 #define INTACT_MAX_SPATIAL 3
 
-/** Stands for an extent of a convolution's input that each run gives. */
+/** Used in place of an extent of a convolution's input: the caller passes the extent to each run. */
 #define INTACT_ANY_EXTENT (-1)
 
 /** A convolution with constant weights: channels-last, with any stride, dilation, padding and groups.
@@ -625,10 +630,10 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  * So padding crops the output, and output_pad extends its end. As a GEMM: tap k of output o reads input pixel
  * (o + pad_begin − k·dilation) / stride; if this is not an integer, or is outside the input, the tap
  * contributes zero. An output without any input pixel has the accumulator bias_s32. INTACT_SATURATING treats
- * every tap without an input pixel as padding. Weights are O…I as above. PyTorch and ONNX have
- * [input_channels][output_channels/groups][KD][KH][KW]: channel c of group g and output channel n of that
- * group are at [g·input_channels/groups + c][n] there, and at [g·output_channels/groups + n][KD][KH][KW][c]
- * here.
+ * every tap without an input pixel as padding. Weights have the layout above. PyTorch and ONNX have
+ * [input_channels][output_channels/groups][KD][KH][KW]. Input channel c and output channel n of group g have
+ * the weight [g·input_channels/groups + c][n][kd][kh][kw] in that layout, and [g·output_channels/groups +
+ * n][kd][kh][kw][c] in this one.
  *
  * Arrays of spatial values are outermost first: (W), (H, W) or (D, H, W); entries beyond spatial_dims are not
  * read.
@@ -643,7 +648,7 @@ typedef struct intact_conv_desc {
   int64_t input_channels;  /**< ≥ 1 */
   int64_t output_channels; /**< ≥ 1 */
   int64_t groups;          /**< ≥ 1, divides both numbers of channels; 0 = 1 */
-  /** Extents of the input, ≥ 1; INTACT_ANY_EXTENT: each run gives its own. */
+  /** Extents of the input, ≥ 1; INTACT_ANY_EXTENT: the caller passes the extent to each run. */
   int64_t input[INTACT_MAX_SPATIAL];
   int64_t kernel[INTACT_MAX_SPATIAL];    /**< ≥ 1; 0 = 1 */
   int64_t stride[INTACT_MAX_SPATIAL];    /**< ≥ 1; 0 = 1 */
@@ -724,19 +729,19 @@ typedef struct intact_conv_info {
   int64_t packed_bytes;
   int64_t
       accumulator_min; /**< smallest y that activations in the activation range can make, bias_s32 included */
-  int64_t accumulator_max; /**< largest y; both are within int32; for sums that wrap see intact_certificate */
+  int64_t accumulator_max; /**< largest y; within int32 unless sums wrap: see intact_certificate */
   int32_t a_quantization;  /**< as in the descriptor */
   int32_t a_source_type;   /**< as in the descriptor */
 } intact_conv_info;
 
-/** To be filled by a call. */
+/** The initial value of a struct that a call fills. */
 #define INTACT_CONV_INFO_INIT                                                                        \
   {                                                                                                  \
     sizeof(intact_conv_info), 2, INTACT_U8, INTACT_S8, INTACT_S32, INTACT_TYPE_NONE, INTACT_ISA_ANY, \
         INTACT_EXACT, 0, 0, {0}, {0}, NULL, 0, 0, 0, INTACT_QUANTIZATION_STATIC, INTACT_TYPE_NONE    \
   }
 
-/** Packs `weights`, dense O…I as intact_conv_desc describes, and chooses kernels. `linear`: NULL for the
+/** Packs `weights`, dense in the layout of intact_conv_desc, and chooses kernels. `linear`: NULL for the
  * defaults. On success `*conv` owns copies of everything that it needs; destroy it with
  * intact_conv_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED,
  * OUT_OF_MEMORY; `*conv` is then NULL. */
@@ -744,21 +749,21 @@ INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const 
                                             const void* weights, intact_conv** conv);
 
 /** Reports what a run with `args` needs, and prepares what depends on its batch and extents. Pointers in
- * `args` are not read. A plan keeps the preparations for the 64 combinations used last; a batch of one is
- * always prepared if the descriptor gives all extents. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY;
- * with INTACT_ANY_EXTENT also OVERFLOW, UNSUPPORTED, CODEGEN_FAILED. */
+ * `args` are not read. A plan keeps the preparations for the last 64 combinations of batch and extents; a
+ * batch of one is always prepared if the descriptor gives all extents. Thread-safe. Errors: INVALID_ARGUMENT,
+ * OUT_OF_MEMORY; with INTACT_ANY_EXTENT also OVERFLOW, UNSUPPORTED, CODEGEN_FAILED. */
 INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
                                              intact_run_info* info);
 
-/** Times the ways to compute an input, as intact_gemm_tune() does. `input` has the input's extents, as in
- * intact_conv_args (NULL: the descriptor's). Ways differ in how the input is read, which groups of channels
- * are computed together, and which kernels run; a depthwise convolution has one way. Later runs of inputs of
- * these extents, of any batch, use the fastest way, or the cost model's choice if it is hardly slower. Each
- * way runs at least four times, on a batch of one; a way that takes twice as long as the fastest is then
- * dropped. All ways compute the same bytes. Choices are saved with the plan, see intact_gemm_tune(). `info`
- * may be NULL. Not thread-safe: tune a plan before other threads use it, and before intact_conv_prepare(),
- * because tuning may change its answer. Errors: those of intact_conv_prepare(); the plan is then
- * unchanged. */
+/** Times the ways to compute a convolution, as intact_gemm_tune() times kernels. `input`: the extents of the
+ * input, as in intact_conv_args; NULL: the extents of the descriptor. Ways differ in how the input is read,
+ * which groups of channels are computed together, and which kernels run; a depthwise convolution has one way.
+ * Later runs of inputs of these extents, of any batch, use the fastest way, or the cost model's choice if it
+ * is hardly slower. Each way runs at least four times, on a batch of one; a way that takes twice as long as
+ * the fastest is then dropped. All ways compute the same bytes. Choices are saved with the plan, see
+ * intact_gemm_tune(). `info` may be NULL. Not thread-safe: tune a plan before other threads use it, and
+ * before intact_conv_prepare(), because tuning may change its answer. Errors: those of intact_conv_prepare();
+ * the plan is then unchanged. */
 INTACT_API intact_status intact_conv_tune(intact_conv* conv, const int64_t* input, double milliseconds,
                                           intact_tune_info* info);
 
@@ -796,9 +801,10 @@ typedef struct intact_conv_failing_pair {
   int32_t sum; /**< a0·w0 + a1·w1, outside int16 */
 } intact_conv_failing_pair;
 
-/** Writes to `pairs` the pairs of `pairing`, an intact_pairing, that can saturate, ordered by output channel,
- * then tap, then channel: at most `count`, from number `first` on. `*written` is the number written. Each
- * call reads all packed weights. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/** Writes the failing pairs with `pairing`, an intact_pairing, to `pairs`. They are ordered by output
+ * channel, then tap, then channel. Writes at most `count` pairs, from number `first` on. `*written` is the
+ * number written. Each call reads all packed weights. Thread-safe. Errors: INVALID_ARGUMENT,
+ * OUT_OF_MEMORY. */
 INTACT_API intact_status intact_conv_failing_pairs(const intact_conv* conv, int32_t pairing, int64_t first,
                                                    int64_t count, intact_conv_failing_pair* pairs,
                                                    int64_t* written);
@@ -816,8 +822,8 @@ INTACT_API intact_status intact_conv_save_memory(const intact_conv* conv, void* 
  * intact_gemm_load(), except that a GEMM's file is refused; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** conv);
 
-/** As intact_conv_load(), from `size` bytes at `data`, of any alignment, which are not needed afterwards.
- * Thread-safe. Errors: those of intact_conv_load(). */
+/** As intact_conv_load(), from `size` bytes at `data`, of any alignment. These bytes are not needed
+ * afterwards. Thread-safe. Errors: those of intact_conv_load(). */
 INTACT_API intact_status intact_conv_load_memory(const void* data, size_t size, int32_t max_isa,
                                                  intact_conv** conv);
 

@@ -102,11 +102,11 @@ struct ConvDesc : intact_conv_desc {
 /// Defaults: u8×s8→s32, exact, the best ISA, two spatial dimensions; set channels, input and kernel.
 inline ConvDesc MakeConvDesc() { return {INTACT_CONV_DESC_INIT}; }
 
-/// Options of a run, see intact_gemm_args. Convolutions read only the first five.
+/// Options of a run, see intact_gemm_args. Convolutions read only the fields up to a_scales.
 struct RunOptions {
   int threads = 0;                         ///< 0: OpenMP's default
   void* scratch = nullptr;                 ///< memory for the run to work in
-  size_t scratch_bytes = 0;                ///< its size
+  size_t scratch_bytes = 0;                ///< bytes of `scratch`
   const int32_t* a_zero_points = nullptr;  ///< zero points of A's rows, or of A
   const float* a_scales = nullptr;         ///< scales of A's rows, or of A
   const float* b_scales = nullptr;         ///< scales of B's items
@@ -156,7 +156,7 @@ inline Error CheckExtent(const char* view, size_t i, int64_t value, int64_t want
   return CheckExtent((std::string(view) + "'s extent " + std::to_string(i)).c_str(), value, wanted);
 }
 
-/// Checks that extent `i` of a view of pixels is not 0, which would stand for the descriptor's extent.
+/// Checks that extent `i` of a view of pixels is not 0. In intact_conv_args 0 means the descriptor's extent.
 inline Error CheckNotEmpty(const char* view, size_t i, int64_t value) {
   if (value >= 1) return {};
   return {INTACT_INVALID_ARGUMENT, std::string(view) + "'s extent " + std::to_string(i) + " is " +
@@ -190,8 +190,8 @@ Result<std::vector<uint8_t>> SaveToVector(const Save& save) {
 /// threads may call Run() at once. Dimensions and strides are in elements.
 class Gemm {
  public:
-  /// Copies and packs `b`, which desc.b_stride_k and desc.b_stride_n address; null with desc.runtime_b.
-  /// Keeps no pointer to the caller's memory. Errors: see intact_gemm_create().
+  /// Copies and packs `b`; desc.b_stride_k and desc.b_stride_n describe its layout. `b` is null with
+  /// desc.runtime_b. Keeps no pointer to the caller's memory. Errors: see intact_gemm_create().
   static Result<Gemm> Create(const GemmDesc& desc, const void* b) {
     intact_gemm* handle = nullptr;
     return Made(intact_gemm_create(&desc, &desc.linear, b, &handle), &handle);
@@ -230,7 +230,8 @@ class Gemm {
     return info;
   }
 
-  /// Reports what a run of `m` rows needs, also with options.a_transposed. Errors: see intact_gemm_prepare().
+  /// Reports what a run of `m` rows needs. With options.a_transposed, `m` is the number of columns of `a`.
+  /// Errors: see intact_gemm_prepare().
   Result<intact_run_info> Prepare(int64_t m, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = m;
@@ -242,9 +243,9 @@ class Gemm {
     return info;
   }
 
-  /// Computes `c` (m×n of the plan's c_type) from `a` (m×k of its a_type or a_source_type; k×m with
-  /// options.a_transposed). `a` and `c` must not overlap. Errors: a view with another shape or element type
-  /// than the plan's, and the errors of intact_gemm_run().
+  /// Computes `c` (m×n of the plan's c_type) from `a` (m×k of the plan's a_type or a_source_type; k×m with
+  /// options.a_transposed). `a` and `c` must not overlap. Errors: a view whose shape or element type does not
+  /// fit the plan, and the errors of intact_gemm_run().
   template <class A, class C>
   Error Run(MatrixView<const A> a, MatrixView<C> c, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
@@ -261,8 +262,8 @@ class Gemm {
     return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
   }
 
-  /// Run() for a plan with runtime_b: `b` has elements of its b_type, laid out by the descriptor's strides,
-  /// with `b_step` elements from an item to the next; 0 = n·k.
+  /// Run() for a plan with runtime_b: `b` has elements of the plan's b_type, laid out by the descriptor's
+  /// strides, with `b_step` elements from an item to the next; 0 = n·k.
   template <class A, class C>
   Error Run(const BatchView<const A>& a, const void* b, int64_t b_step, const BatchView<C>& c,
             const RunOptions& options = {}) const {
@@ -273,7 +274,7 @@ class Gemm {
     return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
   }
 
-  /// Run() for a plan with a residual: `residual` is m×n of its residual_type, and may be `c` itself.
+  /// Run() for a plan with a residual: `residual` is m×n of the plan's residual_type, and may be `c` itself.
   template <class A, class C, class R>
   Error Run(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
             const RunOptions& options = {}) const {
@@ -401,8 +402,8 @@ class Gemm {
 /// threads may call Run() at once.
 class Conv {
  public:
-  /// Copies and packs `weights`, dense O…I. Keeps no pointer to the caller's memory. Errors: see
-  /// intact_conv_create().
+  /// Copies and packs `weights`, dense in the layout of intact_conv_desc. Keeps no pointer to the caller's
+  /// memory. Errors: see intact_conv_create().
   static Result<Conv> Create(const ConvDesc& desc, const void* weights) {
     intact_conv* handle = nullptr;
     return Made(intact_conv_create(&desc, &desc.linear, weights, &handle), &handle);
@@ -458,7 +459,7 @@ class Conv {
   }
 
   /// Computes `c` from `a`. Both have the plan's types and channels, and must not overlap. Errors: a view
-  /// with another shape or element type than the plan's, and the errors of intact_conv_run().
+  /// whose shape or element type does not fit the plan, and the errors of intact_conv_run().
   template <class A, class C>
   Error Run(const PixelView<const A>& a, const PixelView<C>& c, const RunOptions& options = {}) const {
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
@@ -552,7 +553,7 @@ class Conv {
       if (error.ok()) error = detail::CheckNotEmpty("c", i, c.extents[i]);
     }
     if (!error.ok()) return error;
-    // The library checks the extents, also the output's.
+    // The library checks these extents of the input and the output.
     for (size_t i = 0; i < static_cast<size_t>(info_.spatial_dims); ++i) {
       args->input[i] = a.extents[i];
       args->output[i] = c.extents[i];

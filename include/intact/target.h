@@ -1,14 +1,15 @@
 /** @file
  * intact's plug-in ABI: a shared object describes its kernels, so that "intact verify --target ./mine.so" can
- * check them as it checks intact's own.
+ * check them as it checks the kernels of intact.
  *
- * A plug-in includes this header, links nothing, and exports one function, intact_target_open(). It is C.
- * share/intact/examples/target_template.c is a template, and docs/targets.md walks through it:
+ * A plug-in includes this header, links nothing, and exports one function, intact_target_open(). The
+ * interface is C. share/intact/examples/target_template.c is a template, and docs/targets.md walks through
+ * it:
  *
  *     cc -O2 -shared -fPIC -o mine.so mine.c && intact verify sweep --target ./mine.so
  *
- * Problems are the descriptors and arguments of intact.h. A target that makes no other claim is compared with
- * the arithmetic of intact.h: exact sums, layouts, strides, requantization.
+ * A problem is passed to the target as descriptors and arguments of intact.h. A target that makes no other
+ * claim is compared with the arithmetic of intact.h: exact sums, layouts, strides, requantization.
  *
  * A target runs in its own process, which is started again when it dies. All calls come from one thread. A
  * crash, an exit, a call that does not return and a write outside C are findings: the report names the
@@ -31,9 +32,10 @@ extern "C" {
 /** Bytes of a message, its terminating zero included. */
 #define INTACT_TARGET_MESSAGE_BYTES 256
 
-/** What a target can do, as bits of intact_target::supports. A sweep leaves out problems that need a feature
- * which the target lacks, and reports how many. For limits that no bit describes (a shape, a combination),
- * the target returns INTACT_UNSUPPORTED and a message. Each of A, B and C needs at least one type. */
+/** What a target can do: numbers of bits in intact_target::supports. A sweep leaves out problems that need a
+ * feature which the target lacks, and reports how many. For limits that no bit describes (a shape, a
+ * combination), the target returns INTACT_UNSUPPORTED and a message. A target must support at least one type
+ * of A, one of B and one of C. */
 typedef enum intact_target_feature {
   INTACT_TARGET_A_U8 = 0,           /**< u8 activations */
   INTACT_TARGET_A_S8 = 1,           /**< s8 activations */
@@ -64,8 +66,8 @@ typedef enum intact_target_feature {
   INTACT_TARGET_DYNAMIC_TENSOR = 25,    /**< INTACT_QUANTIZATION_DYNAMIC_TENSOR, of convolutions too */
   INTACT_TARGET_THREADS = 26,           /**< numbers of threads other than 1 */
   INTACT_TARGET_CONV_1D = 27,           /**< convolutions of one spatial dimension */
-  INTACT_TARGET_CONV_2D = 28,           /**< convolutions of two */
-  INTACT_TARGET_CONV_3D = 29,           /**< convolutions of three */
+  INTACT_TARGET_CONV_2D = 28,           /**< convolutions of two spatial dimensions */
+  INTACT_TARGET_CONV_3D = 29,           /**< convolutions of three spatial dimensions */
   INTACT_TARGET_CONV_GROUPS = 30,       /**< several groups of several input channels each */
   INTACT_TARGET_CONV_DEPTHWISE = 31,    /**< several groups of one input channel each */
   INTACT_TARGET_CONV_PADDING = 32,      /**< equal padding at both ends */
@@ -103,17 +105,17 @@ typedef struct intact_target {
   uint64_t supports; /**< INTACT_TARGET_BIT() of each intact_target_feature, or'ed */
   /** The arithmetic that the target claims, in the words of `intact verify models`. The target fails if it
    * computes anything else. NULL: "exact", the arithmetic of intact.h. "any": no claim; the verifier finds
-   * the arithmetic. Then the target fails if no model explains an output, and passes as MIXED if outputs of
-   * one problem have different models. Claims for different operations are joined by "|". Each claim except
-   * the last begins with its operations, as reports name them: "u8s8: maddubs | depthwise: any |
+   * the arithmetic. A target with "any" fails if no model explains an output. It passes as MIXED if outputs
+   * of one problem have different models. Claims for different operations are joined by "|". Each claim
+   * except the last begins with names of operations, as in reports: "u8s8: maddubs | depthwise: any |
    * deconvolution s8s8u8: maddubs | exact". */
   const char* arithmetic;
   /** Computes C of a GEMM. `b` is laid out by the descriptor's strides; NULL with runtime_b. The function is
    * called many times, with equal or different weights; it may keep data between calls. The pointers are
    * valid during the call. args->scratch is NULL. linear->mode, pairing, max_isa, the activation range and
-   * usual_m may be ignored. Returns INTACT_OK, or INTACT_UNSUPPORTED for a problem that it does not run,
-   * which is skipped. Any other status is a failure. Unless it returns INTACT_OK, the function may write a
-   * line to `message`. */
+   * usual_m may be ignored. Returns INTACT_OK, or INTACT_UNSUPPORTED for a problem that it does not run; the
+   * verifier then skips the problem. Any other status is a failure. Unless it returns INTACT_OK, the function
+   * may write a line to `message`. */
   intact_status (*gemm)(const intact_gemm_desc* desc, const intact_linear_desc* linear, const void* b,
                         const intact_gemm_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]);
   /** Computes the output of a convolution, under the rules of `gemm`. The descriptor gives all extents. NULL:

@@ -22,7 +22,7 @@ __m128i UnpackHigh(__m128i a, __m128i b) {
   return sizeof(Element) == 1 ? _mm_unpackhi_epi8(a, b) : _mm_unpackhi_epi32(a, b);
 }
 
-// Transposes a square of kSide elements each way, as many as a vector has. Row i and row i + kSide/2 are
+// Transposes kSide × kSide elements; a vector has kSide elements. Row i and row i + kSide/2 are
 // interleaved; after log2(kSide) rounds element (i, j) has moved to (j, i).
 template <class Element>
 void TransposeSquare(const Element* source, int64_t source_stride, Element* target, int64_t target_stride) {

@@ -16,8 +16,8 @@
 //
 // The split variant splits an activation: a = 16·h + l with h and l ≤ 15. A pair sum of h or of l is at most
 // 2·15·128 = 3840, so eight quads of any weights add up within int16 (30720). Then they are widened by
-// vpmaddwd: l with 1, h with 16. Its A is staged with both halves, which are its steps. It is for tiles of
-// few rows: a tile needs three registers for each of its vectors.
+// vpmaddwd: l with 1, h with 16. A is staged as both halves; each half is a step. The variant is for tiles of
+// few rows, because a tile needs three registers for each of its vectors.
 //
 // The scheduled variant runs quads in the order and the groups of a schedule of its weights
 // (kernels/weights/scheduled_vectors.h).
@@ -65,14 +65,14 @@ class DotVariant {
 
   /// Steps of a quad: each multiplies a broadcast dword of A.
   virtual int steps() const { return 1; }
-  /// Whether A holds one dword for all steps, which Part() splits; else it holds a dword for each step.
+  /// Whether A holds one dword for all steps, which Part() splits; else A holds a dword for each step.
   virtual bool takes_quads_apart() const { return false; }
   /// The part of the quad in `a` that `step` multiplies. May destroy `a`. Call it for each step, in order.
   virtual const Vec& Part(const Vec& a, int /*step*/) { return a; }
   /// The most quads that are summed in int16, in one sum for each step, before they are widened; 0: none.
   virtual int group_quads() const { return 0; }
-  /// Registers that a B vector is loaded to: one for each step, or one for all. In the latter case it may
-  /// stay in memory if registers are short.
+  /// Registers that a B vector is loaded to: one for each step, or one for all steps. If one, B may stay in
+  /// memory when registers are short.
   virtual int b_registers() const { return 1; }
   /// Loads the first `bytes` of a B vector (Emitter::LoadFirst()).
   virtual void LoadB(const Operand& b, const Mem& from, int bytes) { emitter().LoadFirst(b[0], from, bytes); }
@@ -86,7 +86,7 @@ class DotVariant {
   virtual void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) = 0;
   /// Dot() that sets `sum` instead of adding to it.
   virtual void FirstDot(const Vec& /*sum*/, const Vec& /*a*/, const asmjit::Operand_& /*b*/) {}
-  /// Adds int16 sums, one of each step, to their accumulators, and destroys them.
+  /// Adds int16 sums, one for each step, to their accumulators, and destroys the int16 sums.
   struct Sums {
     Vec accumulator;
     std::array<Vec, 2> of_step;

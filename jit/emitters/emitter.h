@@ -26,7 +26,7 @@ class Emitter {
   int lanes() const { return vector_bytes() / 4; }
 
   virtual void Load(const Vec& to, const Mem& from) = 0;
-  /// Loads the first `bytes`: a whole vector, or 4, 8, 16 or 32 bytes; then other lanes may hold anything.
+  /// Loads the first `bytes`: a whole vector, or 4, 8, 16 or 32 bytes. Other lanes may then hold anything.
   void LoadFirst(const Vec& to, const Mem& from, int bytes);
   virtual void Store(const Mem& to, const Vec& from) = 0;
   virtual void Copy(const Vec& to, const Vec& from) = 0;
@@ -35,8 +35,8 @@ class Emitter {
   /// value to int16, adds `offset`, a vector of int16, and saturates to s8 or u8. `order` addresses
   /// PackOrder(). Destroys the other vectors. Needs one free register.
   void PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed, const Mem& order);
-  /// PackBytes() for dealt vectors (Undeal()), which come out in order; `offset` may be null. Needs no free
-  /// register.
+  /// PackBytes() for dealt vectors (Undeal()); the bytes come out in order. `offset` may be null. Needs no
+  /// free register.
   void PackDealtBytes(const std::vector<Vec>& vectors, const Mem* offset, bool is_signed);
   /// Puts four dealt vectors in order. Unpacking a vector of bytes twice, to dwords, deals out its 128-bit
   /// quarters: vector i then holds dwords 4i to 4i + 3 of each quarter's sixteen. Packing the four vectors
@@ -53,9 +53,9 @@ class Emitter {
   void Transpose(std::vector<Vec>* rows);
 
  protected:
-  /// Loads 16 or 32 bytes, which are less than a vector.
+  /// Loads 16 or 32 bytes: less than a vector.
   virtual void LoadPart(const Vec& to, const Mem& from, int bytes) = 0;
-  /// Transposes the 128-bit lanes of `vectors` as a square, lanes()/4 of them.
+  /// Transposes `vectors` as a square of 128-bit lanes, lanes()/4 in each direction.
   virtual void TransposeQuarters(std::vector<Vec>* vectors) = 0;
   /// (x, y) = (low(x, y), high(x, y)), through the free register `spare`, which is swapped with x.
   template <class Low, class High>

@@ -15,14 +15,14 @@
 
 namespace intact::kernels {
 
-/// From descriptors of this version, which MakePlan() checks.
+/// Makes a plan from descriptors of this version, and checks them.
 Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const intact_linear_desc& linear,
                                            const void* b);
 Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, const intact_linear_desc& linear,
                                               const void* weights);
 
-/// From a pack file's image, aligned to 64 bytes. A GEMM's weights stay in the image, which `mapping` keeps
-/// alive.
+/// Makes a plan from a pack file's image, aligned to 64 bytes. A GEMM's weights stay in the image, which
+/// `mapping` keeps alive.
 Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32_t max_isa,
                                            std::shared_ptr<const void> mapping);
 Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa);

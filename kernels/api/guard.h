@@ -119,7 +119,7 @@ inline constexpr size_t kFirstSize<intact_conv_info> = 136;
 static_assert(sizeof(intact_linear_desc) >= kFirstSize<intact_linear_desc> &&
               sizeof(intact_conv_desc) >= kFirstSize<intact_conv_desc>);
 
-/// A longer struct is a mistake, not a newer program's.
+/// A longer struct is a mistake, not the struct of a newer program.
 inline constexpr size_t kMostStructBytes = 4096;
 
 template <class Struct>

@@ -12,15 +12,15 @@
 // Rows of a tile are one stride apart. The tiles of a block may lie anywhere, and so may their sums. Tiles
 // may have fewer than 16 rows, the same number for all tiles of a block: a dot product takes a cycle per row.
 //
-// Small M and narrow layers take 1×4 or 4×1 tiles: four sums hide the latency of a dot product (52 cycles,
-// and it keeps the unit busy for 16 of them). The eight tiles in order: four sums, two of A, two of B. Each
+// Small M and narrow layers take 1×4 or 4×1 tiles: four sums hide the latency of a dot product, 52 cycles, of
+// which it occupies the unit for 16. The eight tile registers in order: four sums, two of A, two of B. Each
 // operand tile is loaded again as soon as its last dot product is issued, so that loads overlap with
 // products. B is loaded by TILELOADDT1, which does not displace A from the first-level cache.
 //
 // Sums start from `seed`: a row of compensation (stride 0 repeats it), which costs no more instructions than
 // zeroing, or the sums of earlier depths. They end in memory, in a block that stays in the first-level cache.
-// While a kernel multiplies, it requantizes the previous block, a row after each dot product: the vector
-// units would be idle.
+// While a kernel multiplies, it requantizes the previous block, a row after each dot product: otherwise the
+// vector units would be idle.
 //
 // Contract: tiles are configured by ScopedTiles for their rows; per step, the kernel reads rows × 64 depths
 // of A and nothing beyond; registers follow the System V ABI.
@@ -52,7 +52,7 @@ struct AmxSegment {
   int64_t steps = 0;                                  // at least 1
 };
 
-/// Sums of whole panels that are to be stored to C; none if `sums` equals `sums_end`.
+/// Sums of whole panels to be stored to C. If `sums` equals `sums_end`, nothing is stored.
 struct AmxStoreArgs {
   const int32_t* sums = nullptr;  // [rows][panels·16]
   const int32_t* sums_end = nullptr;
@@ -62,7 +62,7 @@ struct AmxStoreArgs {
 };
 
 struct AmxKernelArgs {
-  const AmxSegment* segment = nullptr;  // the first, in the order of depth; at least one
+  const AmxSegment* segment = nullptr;  // the first of at least one segment, in the order of depth
   const AmxSegment* segments_end = nullptr;
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
@@ -77,7 +77,7 @@ struct AmxKernelArgs {
   const uint8_t* prefetch = nullptr;
   int64_t prefetch_stride_bytes = 0;
   int64_t prefetch_step_bytes = 0;
-  const int8_t* last_b = nullptr;  // used by the kernel, which has no register left for it, nor for `segment`
+  const int8_t* last_b = nullptr;  // for the kernel, which lacks registers for it and for `segment`
 };
 
 using AmxKernelFunction = jit::Function<void(AmxKernelArgs*)>;
@@ -93,8 +93,8 @@ struct AmxKernelSpec {
   auto operator<=>(const AmxKernelSpec&) const = default;
 };
 
-/// Whether a kernel prefetches. Other blocks use each line of A or B only once, and leave it to the hardware:
-/// they would have to fetch as fast as they read.
+/// Whether a kernel prefetches. Blocks that use each line of A or B only once leave prefetching to the
+/// hardware: they would have to fetch as fast as they read.
 constexpr bool AmxKernelPrefetches(int row_tiles, int panels) { return row_tiles == 2 && panels == 2; }
 
 Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec);
@@ -134,7 +134,7 @@ Result<TileFunctions> GetTileFunctions();
 /// The calling thread's tiles, from the first Configure() until this is destroyed.
 class ScopedTiles {
  public:
-  /// `functions` must outlive this.
+  /// `functions` must outlive this object.
   explicit ScopedTiles(const TileFunctions& functions) : functions_(functions) {}
   ~ScopedTiles();
   ScopedTiles(const ScopedTiles&) = delete;

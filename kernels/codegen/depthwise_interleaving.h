@@ -3,17 +3,18 @@
 //
 // Dot instructions add up adjacent bytes of a lane: four taps of a channel (VPDPBUSD) or two (VPMADDWD). In
 // memory adjacent bytes are channels, so a kernel interleaves the inputs at two or four places: a *group*.
-// Interleaving costs about as much as the multiplication itself, but neighbouring pixels want the same
-// places. A filter row of three at stride 1, for two pixels:
+// Interleaving costs about as much as multiplying, but neighbouring pixels can share places. A filter row of
+// three at stride 1, for two pixels:
 //
 //   places     x0  x1  x2  x3        one group of four
 //   pixel 0    w0  w1  w2   0        two sets of weights for it
 //   pixel 1     0  w0  w1  w2
 //
 // A *layout* says how many adjacent pixels share their places, and whether groups run along filter rows or
-// across them: across rows, a column's group serves all pixels that see the column. The best layout depends
-// on filter, stride and instruction; the cheapest is chosen by counting instructions. If pairs saturate, only
-// one layout is possible: groups are taps in their order, because adjacent taps are pairs.
+// across them. If they run across rows, the group of a column serves all pixels that read the column. The
+// best layout depends on filter, stride and instruction; the cheapest is chosen by counting instructions. If
+// pairs saturate, only one layout is possible: groups are taps in their order, because adjacent taps are
+// pairs.
 #ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
 #define INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
 
@@ -45,7 +46,7 @@ struct TapGrid {
   std::array<int64_t, 2> rows = {1, 1};  // kd, kh
   std::array<int64_t, 2> row_strides_bytes = {0, 0};
   std::vector<int64_t> columns;    // kw offsets: all different
-  int64_t pixel_stride_bytes = 0;  // from an output pixel's first tap to the next pixel's
+  int64_t pixel_stride_bytes = 0;  // from an output pixel's first tap to the next pixel's first tap
 
   int64_t row_count() const { return rows[0] * rows[1]; }
   int64_t width() const { return static_cast<int64_t>(columns.size()); }
@@ -62,7 +63,7 @@ struct TapGrid {
   std::vector<int64_t> PlaceOffsets(int pixels) const;
 };
 
-/// Inputs that are interleaved, and the output pixels that want them.
+/// Inputs that are interleaved, and the output pixels that use them.
 struct TapGroup {
   struct Use {
     int pixel = 0;
@@ -72,7 +73,7 @@ struct TapGroup {
   std::vector<Use> uses;
 };
 
-/// Taps that one step of `dot` adds up.
+/// The number of taps that one instruction of `dot` adds up.
 constexpr int TapsPerGroup(jit::DotKind dot) { return dot == jit::DotKind::kWide ? 2 : 4; }
 
 class DepthwiseInterleaving {
@@ -106,10 +107,10 @@ class DepthwiseInterleaving {
   /// The groups of one set of pixels, which share places.
   std::vector<Places> GroupsOfSet(const Layout& layout) const;
   static void AppendGroups(const Places& places, size_t size, std::vector<Places>* groups);
-  /// The taps of `pixel` at `places`; empty if it has none there.
+  /// The taps of `pixel` at `places`; empty if `pixel` has no tap there.
   std::vector<int> TapsAt(const Places& places, int pixel) const;
   void Choose(const Layout& layout);
-  /// Shifts `column`, which the first set's pixels read, to the set that begins at pixel `first`.
+  /// The column that pixels of the set from pixel `first` on read where the first set reads `column`.
   int ShiftedColumn(int column, int first) const;
   std::vector<int> NumbersOf(const Places& places) const;
   void DropUnweighed(TapGroup* group) const;
@@ -120,7 +121,7 @@ class DepthwiseInterleaving {
   Layout layout_;
   std::vector<std::vector<int>> weights_;
   std::vector<Places> groups_;                      // of the first set
-  std::vector<std::vector<int>> weights_of_group_;  // [group][pixel of the set]; −1: does not want it
+  std::vector<std::vector<int>> weights_of_group_;  // [group][pixel of the set]; −1: does not use the group
   Cost cost_;
 };
 

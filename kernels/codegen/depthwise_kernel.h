@@ -2,16 +2,16 @@
 //
 // A vector of V channels (V bytes of a pixel) is computed in four vectors of int32:
 //
-//   load            a0 a1 a2 … of the same channels at the 4 or 2 places of a group
+//   load            the channels' activations at the 4 or 2 places of a group
 //   unpack bytes    two vectors of pairs of taps
 //   unpack again    four vectors, a dword per channel: 4 bytes, or 2 words extended with zeros (wide)
-//   dot             accumulator of each pixel that wants the group += its weights, read from memory
+//   dot             for each pixel that uses the group: accumulator += dword · weights from memory
 //
-// depthwise_interleaving.h chooses the groups.
+// depthwise_interleaving.h defines and chooses the groups.
 //
-// Unpacks work within 128-bit quarters, so the channels come out dealt: dword d of quarter q of vector i is
-// channel 16q + 4i + d. Weights and compensation have this order too. Packing to bytes restores the order;
-// for 4-byte outputs, or with a residual, a transposition does.
+// Unpacks work within 128-bit lanes ("quarters"), so the channels come out *dealt*: dword d of quarter q of
+// vector i is channel 16q + 4i + d. Weights and compensation have this order too. Packing to bytes restores
+// the order of channels. For 4-byte outputs, or with a residual, a transposition restores it.
 //
 //   variant   dot                                        weights
 //   vnni      vpdpbusd                                   4 × s8 per dword
@@ -20,10 +20,10 @@
 //
 // A record holds the data of a vector of channels: the compensation, then the weights.
 //
-//   [4][V/4] int32   |   [groups' weights][4][V/4] dwords of 4 or 2 weights
+//   [4][V/4] int32   |   [sets of weights][4][V/4] dwords of 4 or 2 weights
 //
-// Small filters are unrolled, each in its own kernel: neighbouring pixels share interleavings. For other
-// filters, one kernel loops over a list of taps, TapsPerGroup() of them at a time.
+// Each small filter has its own unrolled kernel, in which neighbouring pixels share interleavings. For all
+// other filters, one kernel loops over a list of taps, TapsPerGroup() taps at a time.
 //
 // Contract: reads V bytes at each tap of each pixel and writes exactly V elements per pixel. No alignment is
 // needed. Registers follow the System V ABI.
@@ -47,9 +47,9 @@ namespace intact::kernels {
 struct DepthwiseKernelArgs {
   const uint8_t* input = nullptr;   // the first pixel's first tap
   const int64_t* places = nullptr;  // TapGrid::PlaceOffsets() of DepthwiseKernelSpec::pixels()
-  const int64_t* taps = nullptr;    // for DepthwiseKernelSpec::loops: offsets in bytes, in whole groups
-  int64_t groups = 0;               // of `taps`, ≥ 1
-  int64_t block_stride_bytes = 0;   // from the input of DepthwiseKernelSpec::pixels() pixels to the next
+  const int64_t* taps = nullptr;    // if the kernel loops: the taps' offsets in bytes, group by group
+  int64_t groups = 0;               // if the kernel loops: ≥ 1
+  int64_t block_stride_bytes = 0;   // in the input, from a block of DepthwiseKernelSpec::pixels() to the next
   int64_t pixels = 0;               // ≥ 0
   const uint8_t* record = nullptr;
   uint8_t* c = nullptr;
@@ -62,7 +62,7 @@ using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
 struct DepthwiseKernelSpec {
   core::Isa isa = core::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kWide;  // or kVnni, kMaddubs
-  FilterPattern taps;                      // for pixels() pixels; of a kernel that loops: one tap
+  FilterPattern taps;                      // for pixels() pixels; has one tap if the kernel loops
   bool loops = false;
   EpilogueSpec epilogue;  // has_b_zero_points is false: weights contain their zero points
 
@@ -80,7 +80,7 @@ struct DepthwiseKernelSpec {
 /// How many pixels kernels of `isa` compute at a time.
 int DepthwisePixels(core::Isa isa);
 
-/// Where channel `channel` of V lies among the V dwords of dealt vectors.
+/// The index of a channel's dword in four dealt vectors of `lanes` dwords each.
 constexpr int64_t DealtIndex(int64_t channel, int64_t lanes) {
   const int64_t quarter = channel / 16, vector = channel % 16 / 4, dword = channel % 4;
   return vector * lanes + quarter * 4 + dword;

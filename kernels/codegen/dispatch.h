@@ -54,7 +54,7 @@ bool HasKernels(core::Isa isa);
 /// All ISAs, in the order in which they are preferred.
 std::array<core::Isa, core::kAllIsas.size()> IsasByRank();
 
-/// The best of `permitted` that has kernels. UNSUPPORTED if none has.
+/// The best ISA of `permitted` that has kernels. UNSUPPORTED if no ISA of `permitted` has kernels.
 Result<core::Isa> ChooseIsa(core::IsaSet permitted);
 
 /// Whether plans on `isa` run on tiles if M is large enough.

@@ -14,12 +14,12 @@
 //
 // For 8-bit outputs, lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. The
 // type's bounds are integers and rounding is monotonic, so clamping before rounding equals clamping after it.
-// The upper bound is applied before rounding, because the conversion could leave int32. The lower bound is
-// applied after packing, on bytes, because conversion of too low values gives the least int32. lowest =
-// rne(lo) + zero_point. If f is known to lie within int32, the upper bound is applied after packing too. If
-// zero point and bounds change nothing, packing suffices. With fixed point, v is an int32, so both bounds are
-// applied after packing. A residual can make a NaN, so the lower bound is then also applied before rounding:
-// max(NaN, lo) is lo.
+// The upper bound is applied before rounding, because a larger value could not be converted to int32. The
+// lower bound, lowest = rne(lo) + zero_point, is applied to bytes after packing: too low values are converted
+// to the least int32, which packing saturates. If f is known to lie within int32, the upper bound is applied
+// after packing too. If zero point and bounds change nothing, packing suffices. With fixed point, v is an
+// int32, so both bounds are applied after packing. A residual can make a NaN, so the lower bound is then also
+// applied before rounding: max(NaN, lo) is lo.
 #ifndef INTACT_KERNELS_CODEGEN_EPILOGUE_H_
 #define INTACT_KERNELS_CODEGEN_EPILOGUE_H_
 
@@ -41,15 +41,15 @@ namespace intact::kernels {
 enum class KnownOutput : uint8_t {
   kNothing,
   kFitsInt32,  // f lies within int32
-  kSaturates,  // f lies within int32, the zero point is 0, and the bounds are the type's
+  kSaturates,  // f lies within int32, the zero point is 0, and the bounds are the bounds of the type
 };
 
 /// How an epilogue is emitted. No variant changes a byte of C.
 struct EpilogueVariant {
-  // Non-temporal stores: C is larger than L2, so that each of its lines would be read only to be overwritten.
-  // Needs vectors of a whole, aligned cache line, and a store fence before other threads may read.
+  // Non-temporal stores, for a C that is larger than L2: other stores read each line of C before they write
+  // it. Needs vectors of a whole, aligned cache line, and a store fence before other threads may read.
   bool streams = false;
-  // Rows are four vectors with dealt quarters (Emitter::Undeal), and so are scales and bias. Only for 8-bit
+  // Rows, scales and bias are four vectors with dealt quarters (Emitter::Undeal). Only for 8-bit
   // outputs, which packing puts in order, and without a residual, which is not dealt.
   bool is_dealt = false;
   KnownOutput known = KnownOutput::kNothing;  // always kNothing with an f32 residual
@@ -58,14 +58,14 @@ struct EpilogueVariant {
   auto operator<=>(const EpilogueVariant&) const = default;
 };
 
-/// The properties of the problem that the emitted code depends on.
+/// The properties of the problem that the generated code depends on.
 struct EpilogueSpec {
   intact_type c_type = INTACT_S32;
   Scaling scaling;                   // not read with s32 output
   bool has_b_zero_points = false;    // needs sums of rows
   bool has_row_zero_points = false;  // needs sums of columns
   bool has_row_scales = false;
-  bool has_run_scale = false;               // each run has its own scales of columns: NaNs if A has no scale
+  bool has_run_scale = false;               // each run computes the scales of columns; NaNs if A has no scale
   intact_type residual = INTACT_TYPE_NONE;  // u8, s8 or f32; not with s32 output
   EpilogueVariant variant;
   auto operator<=>(const EpilogueSpec&) const = default;
@@ -99,13 +99,13 @@ struct alignas(64) EpilogueConstants {
   std::array<int64_t, 8> half_product;      // rounds the high half of a doubled product
   std::array<int32_t, 16> least, most, one, minus_one;
 };
-/// For an output of `type`: a scaled accumulator with its bias and residual, whose magnitude is at most
-/// `largest`.
+/// What is known about an output of `type`, if the scaled accumulator with bias and residual has a magnitude
+/// of at most `largest`.
 KnownOutput KnowOutput(intact_type type, const OutputBounds& bounds, double largest);
 EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const ResidualScale& residual,
                                         core::Isa isa);
 
-/// Arguments of the emitted code, for the columns of one tile. The arrays cover the tile's whole vectors.
+/// Arguments of the generated code, for the columns of one tile. The arrays cover the tile's whole vectors.
 /// Whole vectors of the residual are read too.
 struct EpilogueArgs {
   const void* factors = nullptr;  // float32 scales; with fixed point, int32 multipliers
@@ -132,8 +132,8 @@ class Epilogue {
   /// Takes registers. `args` points to an EpilogueArgs at `offset`.
   void Prepare(const jit::Gp& args, int offset);
   /// Requantizes the tile's next row, adjacent vectors of columns, and stores it at `c`. Destroys the
-  /// accumulators. A row may be stored in parts: `first_vector` is the first of a part. Rows with sums or a
-  /// residual are stored whole.
+  /// accumulators. A row may be stored in parts: `first_vector` is the first of a part. With row values or a
+  /// residual, rows are stored whole.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector = 0);
   /// After a tile's last row: advances the arguments to the tile below.
   void Advance();
@@ -148,7 +148,8 @@ class Epilogue {
   /// Subtracts the terms of zero points from a row, or from its part that begins with `first_vector`. Here
   /// and below, `accumulators` are the row or the part.
   void SubtractZeroPoints(const std::vector<jit::Vec>& accumulators, int first_vector);
-  /// accumulators −= the row's value at `row_member` of RowValues × the columns' at `member` of EpilogueArgs.
+  /// accumulators −= row value × column values; `row_member` of RowValues and `member` of EpilogueArgs name
+  /// them.
   void SubtractProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
                         size_t member);
   /// float(y)·scale.
@@ -182,8 +183,8 @@ class Epilogue {
   jit::Mem Argument(size_t member) const {
     return asmjit::x86::ptr(args_, offset_ + static_cast<int>(member));
   }
-  /// Whether one register is shared by the pointers to columns' values, because rows' values or the residual
-  /// take the other.
+  /// Whether the pointers to the values of columns share one register, because the values of rows or the
+  /// residual take the other register.
   bool SharesRegister() const { return spec_.has_residual() || spec_.has_row_values(); }
   void LoadColumns(size_t member);
   /// Stores half floats.

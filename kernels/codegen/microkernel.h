@@ -1,7 +1,7 @@
 // The microkernel: C[mr × nr] = Requantize(A rows · B panels), the innermost function of GEMMs and
 // convolutions.
 //
-// One generator over a dot variant (jit/emitters/dot.h) and an emitter; the loops exist here, once.
+// One generator serves all dot variants (jit/emitters/dot.h) and emitters.
 //
 //   A through row pointers and taps     B panels, canonical   [nr/16][quads][16][4]
 //
@@ -16,8 +16,8 @@
 // Small tiles have too few accumulators to hide the latency of vpdpbusd: they distribute the quads among
 // several sets of accumulators, which are added at the end.
 //
-// The first pixel of a convolution's line meets padding at the begin of each tap, the last pixel at its end.
-// Kernels of tiles that begin or end lines skip these rows there:
+// In each tap, the first pixel of a convolution's line begins with padding, and the last pixel ends with
+// padding. Kernels of tiles that begin or end lines do not compute this padding:
 //
 //   a tap of 3 pixels     rows[0]      · · · | k0 … | k0 …      · not computed
 //                         rows[1 …]    k0 …  | k0 … | k0 …
@@ -42,7 +42,7 @@
 // The scheduled variant reads its weights from a strip (scheduled_vectors.h). A group's quads may lie
 // anywhere in the rows; the strip holds their indices.
 //
-// A call runs several tiles, one below the other, so that call overhead does not dominate short ones.
+// A call runs several tiles, one below the other, so that the cost of a call does not dominate short tiles.
 //
 // Contract: rows and `b` are readable for whole quads. `compensation` (all three, for kernels at a line's
 // end), scales and bias are readable for nr elements. Exactly tiles × mr × nr elements of C are written. No
@@ -70,7 +70,7 @@ namespace intact::kernels {
 struct MicrokernelArgs {
   int64_t tiles = 1;                     // one below the other
   const uint8_t* const* rows = nullptr;  // mr pointers for each tile
-  const int64_t* taps = nullptr;         // offsets in bytes, at least one
+  const int64_t* taps = nullptr;         // offsets in bytes of at least one tap
   const int64_t* taps_end = nullptr;
   int64_t tap_bytes = 0;  // of a row in each tap, ≥ one quad
   // For kernels that begin or end lines: a line's first row skips each tap up to head_end, its last row skips
@@ -87,8 +87,8 @@ struct MicrokernelArgs {
   void* c = nullptr;
   int64_t c_stride_bytes = 0;
   const int32_t* compensation = nullptr;
-  // From `compensation` to that of a line's first row, for kernels that begin lines. The compensation of its
-  // last row, for kernels that end lines, is twice as far.
+  // For kernels that begin lines: the distance from `compensation` to the compensation of a line's first row.
+  // For kernels that end lines, the compensation of the last row is twice as far away.
   int64_t compensation_stride_bytes = 0;
   EpilogueArgs epilogue;
 };
@@ -118,7 +118,7 @@ struct MicrokernelSpec {
   // staged A.
   bool begins_line = false, ends_line = false;
   // Items of the largest group in the scheduled variant's schedule; 0 for other variants. The scheduled
-  // variant has tiles one vector wide, rows of one tap, and none of the above.
+  // variant has tiles one vector wide and rows of one tap, and uses no member above.
   int largest_group = 0;
   int width = kPanelColumns;  // PackedWeights::width; a kernel reads one vector of a narrow panel
   EpilogueSpec epilogue;

@@ -1,7 +1,7 @@
 // The dynamic quantization of the contract (include/intact/intact.h): numbers of A to 8 bits, a row or more
 // at a time.
 //
-//   Scan ─► NumberRange ─► Choose ─► RowQuantization ─► Quantize ─► a row of u8 or s8, as GEMMs read it
+//   Scan ─► NumberRange ─► Choose ─► RowQuantization ─► Quantize ─► a row of u8 or s8, as GEMMs read A
 #ifndef INTACT_KERNELS_CODEGEN_QUANTIZER_H_
 #define INTACT_KERNELS_CODEGEN_QUANTIZER_H_
 
@@ -41,7 +41,7 @@ struct NumberRange {
 class Quantizer {
  public:
   Quantizer() = default;
-  /// To `a_type` from `source`, one of core::kSourceTypes. CODEGEN_FAILED names the kernel.
+  /// From `source`, one of core::kSourceTypes, to `a_type`. CODEGEN_FAILED names the kernel.
   static Result<Quantizer> Create(core::Isa isa, intact_type a_type, intact_type source);
 
   /// The range of `count` numbers. No alignment is needed. This and the following functions need the default
@@ -89,7 +89,7 @@ class Quantizer {
   static Result<jit::Code> GenerateScan(const ScanSpec& spec);
   static Result<jit::Code> GenerateQuantize(const QuantizeSpec& spec);
   int64_t source_bytes() const { return core::BytesOf(source_); }
-  // Whether 1/scale has a Reciprocal without under- or overflow. Only then the kernel is used.
+  // Whether 1/scale has a Reciprocal without underflow or overflow. Otherwise the kernel is not used.
   static bool HasReciprocal(float scale) noexcept;
   static Reciprocal ReciprocalOf(float scale) noexcept;
   /// The number at `x`, as float32.
@@ -97,7 +97,7 @@ class Quantizer {
   NumberRange RangeOf(const ScanArgs& args) const noexcept;
 
   intact_type a_type_ = INTACT_U8, source_ = INTACT_F32;
-  int64_t block_ = 0;  // numbers that the functions process at a time; 0 in portable plans, which have none
+  int64_t block_ = 0;  // numbers that the functions process at a time; 0 in portable plans
   std::array<int32_t, 16> pack_order_ = {};
   ScanFunction scan_;
   QuantizeFunction quantize_;

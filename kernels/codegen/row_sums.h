@@ -1,8 +1,8 @@
 // Sums of the rows of A, which are multiplied by weight zero points (pack.h).
 //
 // They are computed from the caller's rows, not while packing, so that they do not depend on how an engine
-// reads A. Whole vectors of four rows at a time go through VPSADBW, which adds up eight bytes. The tail goes
-// through SSE2; in portable plans everything does.
+// reads A. Whole vectors of four rows at a time go through VPSADBW, which adds up eight bytes. SSE2 adds
+// up the tail; in portable plans, whole rows.
 #ifndef INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 #define INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 
@@ -46,7 +46,7 @@ class RowSums {
   void AddRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, int32_t* sums) const noexcept;
   static Result<jit::Code> Generate(const Spec& spec);
 
-  Function function_;  // none in portable plans
+  Function function_;  // empty in portable plans
   int64_t vector_bytes_ = 0;
   intact_type a_type_ = INTACT_U8;
 };

@@ -1,9 +1,9 @@
-// The epilogue for accumulators that lie in memory, column by column: transposes tiles of them and
-// requantizes the tiles with the one emitted requantization (epilogue.h).
+// The epilogue for accumulators that lie in memory, column by column: transposes tiles of accumulators, and
+// requantizes them with the code of epilogue.h.
 //
 //   rows with values or a residual  lanes rows × lanes columns: transposed, then requantized row by row
-//   else, outputs wider than 8 bit  lanes rows × 16 columns, square by square: a line of C, which may lie far
-//                                   from the next, is then stored as a whole before it leaves L1
+//   else, outputs wider than 8 bit  lanes rows × 16 columns, square by square, so that a line of C is whole
+//                                   before it leaves L1, even if rows of C lie far apart
 //   else, 8-bit outputs             lanes rows × 16 columns: requantized column by column, and transposed as
 //                                   bytes, a quarter of the work
 #ifndef INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_

@@ -1,11 +1,10 @@
 // GEMM on AMX tiles (amx_kernel.h), from the canonical B panels and from A as the caller holds it.
 //
 //   RunRange ─► chunks of panels (in half of L2) ─► blocks of row tiles ─► depth blocks (A in L1)
-//            ─► blocks of 2×2 tiles: one kernel call each, which also stores the block before it
+//            ─► blocks of 2×2 tiles: one kernel call each, which also stores the previous block
 //
-// All row tiles of a range have the same number of rows, so that tiles are configured once. A line seldom
-// divides by that number: then its last tile begins earlier and computes some rows of the tile before it
-// again.
+// All row tiles of a range have one number of rows, so that tiles are configured once. If a line is no
+// multiple of this number, its last tile begins earlier and computes some rows of the previous tile again.
 //
 //   a line of 20 rows     tile 0  rows 0 to 9     a line of 25    tile 0  rows  0 to 12
 //                         tile 1  rows 10 to 19                   tile 1  rows 12 to 24, row 12 again
@@ -13,10 +12,10 @@
 // A line is a run of rows at one stride: all rows of a GEMM, or a line of output pixels. Tiles are loaded
 // from it in place. A convolution loads them from its band or its input, one tap after the other.
 //
-// A is staged, that is copied into dense rows, only if loading it in place does not work or does not pay: the
-// last depths of a row, if they are not a whole tile (a load would read beyond the row); all of A, if a
-// block's rows at the caller's stride do not fit in L1 together; and all of A, if lines are much shorter than
-// tiles or taps are not whole tiles, see ReadsLinesInPlace().
+// A is staged, that is copied into dense rows, only if loading it in place is impossible or slow:
+//   - the last depths of a row, if they are not a whole tile: a load would read beyond the row;
+//   - all of A, if a block's rows at the caller's stride do not fit in L1 together;
+//   - all of A, if lines are much shorter than tiles or taps are not whole tiles: ReadsLinesInPlace().
 //
 // If A's block outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block.
 //
@@ -43,14 +42,14 @@ struct AmxRows {
   int64_t line = 0;    // rows of a line
 };
 
-/// How a rectangle of C is cut.
+/// How a rectangle of C is cut into tiles, blocks and chunks.
 struct AmxBlocking {
   int64_t tile_rows = 0;     // 1 to 16, and no more than the count or a line
   int64_t row_tiles = 0;     // of a block: 1, 2 or 4; leftover tiles are processed in pairs, then singly
   int64_t depth = 0;         // of a depth block, a multiple of 64; at least k if there is only one
   bool stages_a = false;     // stages all of A, not only the ends of rows; then all rows are one line
   int64_t chunk_panels = 0;  // panels of B that stay in L2
-  bool a_stays = false;      // A stays in L2 and B streams: kernels prefetch the next chunk of B; else of A
+  bool a_stays = false;      // A stays in L2: kernels prefetch B's next chunk; false: A's next rows
 };
 
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,

@@ -25,7 +25,7 @@ namespace intact::kernels {
 /// The most tiles, one below the other, that one kernel call runs.
 inline constexpr int kMaxTiles = 16;
 
-/// The model of one block for one plan's weights.
+/// The cost model of one register block, for the weights of one plan.
 class BlockCost {
  public:
   /// `statistics`: of the schedule that the scheduled variant runs; empty for other variants.
@@ -33,8 +33,7 @@ class BlockCost {
 
   /// Time for `m` rows. The unit is the time that the ISA's own sequence takes for a row.
   double Of(int64_t m) const;
-  /// Rows of the whole lines that tiles are cut from: each such run begins with a new tile. 0: tiles continue
-  /// across lines.
+  /// The number of rows after which a new tile begins: whole lines. 0: tiles continue across lines.
   int64_t run_rows() const { return run_rows_; }
 
   /// Whether kernels of `block` multiply s8 activations without a shift. Not with constants for skipped
@@ -55,13 +54,13 @@ class BlockCost {
   KernelBlock block_;
   bool stores_bytes_, is_staged_;
   int64_t taps_ = 1;
-  int64_t vectors_ = 0;  // of columns
+  int64_t vectors_ = 0;  // vectors of columns
   double quads_ = 0;
-  double items_ = 0, groups_ = 0;  // of a schedule, per quad
-  bool streams_weights_ = false;   // each tile reads them from L2 or beyond
+  double items_ = 0, groups_ = 0;  // of the schedule, per quad
+  bool streams_weights_ = false;   // each tile reads the weights from L2 or beyond
   bool shares_pixels_ = false;     // then sharing hides the cost of vector loads
   int64_t run_rows_ = 0;
-  double saved_of_run_ = 0;  // by rows that leave padding out
+  double saved_of_run_ = 0;  // the time that run_rows_ rows save by leaving padding out
 };
 
 }  // namespace intact::kernels

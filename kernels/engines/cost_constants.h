@@ -17,18 +17,18 @@ namespace intact::kernels::costs {
 
 // With VNNI, two products a cycle. The cost of a tile was measured on a CPU that is not recorded. The costs
 // of vectors are set so that the model picks the blocks that were faster there on convolutions of 7 to 56
-// lines. L2's rate is the one that AmxEngine assumes.
+// lines. AmxEngine assumes an equal rate of L2.
 inline constexpr double kTileCost = 70;        // the epilogue, and the code before the products
 inline constexpr double kInFlight = 10;        // minimum time of a quad, in products: the latency
-inline constexpr double kVectorFromL2 = 3.7;   // of 64 bytes: 34 B per cycle
-inline constexpr double kVectorPassing = 0.3;  // of a vector whose load products hide
+inline constexpr double kVectorFromL2 = 3.7;   // a vector of 64 bytes: 34 B per cycle
+inline constexpr double kVectorPassing = 0.3;  // a vector, if products hide its load
 // Per product, if registers are too few for a vector of weights, so that each row reads it from memory.
 inline constexpr double kVectorFromMemory = 1.02;
 
-// Costs of variants that are exact without VNNI: of a product; of a vector of weights, which a tile's rows
-// share (widening it, loading it from the caches); of a tile; of a row of a vector of 8-bit outputs (products
-// hide the cost of 4-byte outputs); and if A is staged, of each tap of a row and of each quad of a row.
-// (Assumed: the in-place variant reads A where it is if it can, and copies rows otherwise.)
+// Variants that are exact without VNNI have costs for: a product; a vector of weights, which a tile's rows
+// share (to widen it and to load it from the caches); a tile; a row of a vector of 8-bit outputs (products
+// hide the cost of 4-byte outputs); and, if A is staged, each tap of a row and each quad of a row.
+// (Assumed: the in-place variant copies rows only if it cannot read A in place.)
 struct PanelCosts {
   double product, vector, tile, output, row, row_quad;
 };
@@ -43,9 +43,9 @@ inline constexpr VariantCosts kVariantsOnAmd = {
 // shifts; not measured.
 inline constexpr VariantCosts kVariantsElsewhere = {
     {1.33, 1.0, 9, 2.9, 23, 0.55}, {1.67, 1.0, 11, 3.0, 20, 0.2}, {1.5, 0.5, 8, 4.9, 26, 0.5}};
-inline constexpr double kCall = 32;  // of a kernel of these variants
+inline constexpr double kCall = 32;  // a call of a kernel of these variants
 
-// The scheduled variant, fitted to the same GEMMs.
+// The scheduled variant, fitted to these 1,900 GEMMs.
 inline constexpr double kItemRow = 0.64;   // a row of an item
 inline constexpr double kGroupRow = 0.39;  // a row of a group
 inline constexpr double kItem = 1.33;      // an item, without its rows
@@ -62,7 +62,7 @@ struct StripVariant {
   int vectors;
   double item_cost;
   double group_cost;
-  int blocks = 1;  // of registers, in a tile of a planar band
+  int blocks = 1;  // register blocks in a tile of a planar band
 };
 // Strips of several columns, and of a single column, which suits any weights.
 using Variants = std::array<StripVariant, 2>;
@@ -97,7 +97,8 @@ inline constexpr double kStripTurn = 6;
 inline constexpr int64_t kShallowQuads = 64;
 inline constexpr int kShallowGroup = 4;
 // The share of the time that grows with the loads per product, if a block has fewer vectors than the variant.
-// Measured: 1.4 times the time for one vector on Zen 4, 1.75 on Zen 3, which loads two ymm a cycle.
+// Measured for one-vector blocks: 1.4 times the time per vector on Zen 4, 1.75 on Zen 3, which loads two ymm
+// a cycle.
 inline constexpr double kLoadShare = 0.75;
 inline constexpr double kZmmLoadShare = 0.4;
 
@@ -121,7 +122,7 @@ inline constexpr double kCopyCycles = 8;
 inline constexpr double kCopyTileCycles = 3;
 // Minimum time of four dot products of a block, which wait for each other.
 inline constexpr double kDotLatency = 52;
-// Up to so many panels, reading A in place (again from L2 for each block) is faster than staging it; assumed.
+// Up to this number of panels, reading A in place (from L2 for each block) is faster than staging; assumed.
 inline constexpr int64_t kFewPanels = 4;
 
 // ----- layouts of convolutions (conv_layout.h, conv_plan.h, depthwise_conv.h) ------------------------------
@@ -129,7 +130,7 @@ inline constexpr int64_t kFewPanels = 4;
 // It is not recorded on which CPU these were found.
 
 // With VNNI, groups whose columns do not fill whole vectors, or whose weights have zero points, read a planar
-// band if their output channels are fewer than so many vectors.
+// band if their output channels fill fewer vectors than this.
 inline constexpr int64_t kPlanarVectors = 4;
 // Groups that fill a vector only together read a planar band if their output channels × strides are fewer
 // than this: each pixel that outputs read is transposed.
@@ -142,15 +143,15 @@ inline constexpr int64_t kMostPaddedGrowth = 4;
 // which are unrolled, at most kMostSharingQuads k-quads.
 inline constexpr int64_t kLeastSharingRows = 4;
 inline constexpr int64_t kMostSharingQuads = 32;
-// Output pixels that lie apart are computed line by line if lines have at least so many pixels; else they are
-// copied from scratch.
+// Output pixels that lie apart are computed line by line if lines have at least this number of pixels; else
+// they are copied from scratch.
 inline constexpr int64_t kLeastLineRows = 12;
-// Depthwise kernels are unrolled for filters of at most so many taps. On Zen 3 (56×56×64), unrolled kernels
-// take 0.82 to 0.92 of the time up to 15×15, and 1.2 to 1.4 times as long from 21×21 on, with ten times the
-// code.
+// Depthwise kernels are unrolled for filters of at most this number of taps. On Zen 3 (56×56×64), unrolled
+// kernels take 0.82 to 0.92 of the time up to 15×15, and 1.2 to 1.4 times as long from 21×21 on, with ten
+// times the code.
 inline constexpr int64_t kMostUnrolledTaps = 225;
-// A depthwise convolution reads lines in place if at least so many pixels of a line need no padding: fewer
-// are not worth the calls for the columns at both sides.
+// A depthwise convolution reads lines in place if at least this number of pixels of a line needs no padding:
+// for fewer pixels, the calls for the columns at both sides cost more than reading in place saves.
 inline constexpr int64_t kLeastInnerPixels = 8;
 
 }  // namespace intact::kernels::costs

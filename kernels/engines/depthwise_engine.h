@@ -15,8 +15,8 @@
 //   are adjacent in the band        |....V....|....V....|      after n; vectors of the line repeat after
 //   and in the output:              |<-  lcm(n, V)    ->|      lcm(n, V), which is a kernel's pixel
 //
-// The flat cover wastes no lanes if n is no multiple of V, but neighbours share fewer places. It needs
-// adjacent pixels, as with stride 1. A band of stride s is flat too if it is staged as s phases, each of
+// The flat cover wastes no lanes if n is no multiple of V, but neighbouring pixels share fewer places. It
+// needs adjacent pixels, as with stride 1. With stride s it fits if the band is staged as s phases, each of
 // adjacent columns. If neither cover fits, pixels go through scratch.
 //
 // Portable plans (portable_engine.h) have no kernel and no cover: compiled code computes pixel by pixel.
@@ -45,7 +45,7 @@ struct DepthwiseRow {
   const uint8_t* pixel0 = nullptr;  // first tap of the first pixel
   int64_t pixels = 0;
   OutputMap output;                           // a row for each pixel
-  const DepthwiseColumns* columns = nullptr;  // null: the plan's
+  const DepthwiseColumns* columns = nullptr;  // null: the constants of the plan
 };
 
 class DepthwiseEngine {

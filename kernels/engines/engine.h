@@ -37,15 +37,16 @@ struct RunBuffers {
   /// Values of the rows of A from `row_values_begin` on; null if EpilogueSpec has no row values.
   const RowValues* row_values = nullptr;
   int64_t row_values_begin = 0;
-  /// The caller's zero points and scales: of each row with INTACT_QUANTIZATION_ROWS, one of each with TENSOR.
-  /// Zero points may be null.
+  /// The caller's zero points and scales: one for each row with INTACT_QUANTIZATION_ROWS, one for all rows
+  /// with TENSOR. Zero points may be null.
   const int32_t* given_zero_points = nullptr;
   const float* given_scales = nullptr;
   /// The quantization of all rows, with INTACT_QUANTIZATION_DYNAMIC_TENSOR.
   RowQuantization tensor;
-  /// Null if the plan has the weights.
+  /// A runtime B; null if the plan has the weights.
   const RuntimeWeights* weights = nullptr;
-  /// Null if the plan has all constants of columns. For a convolution: an array with an entry for each unit.
+  /// The run's own constants of columns; null if the plan has them. For a convolution: an array with an entry
+  /// for each unit.
   const RunColumns* columns = nullptr;
 
   const RowMap& rows() const { return *std::get_if<RowMap>(&a); }
@@ -78,8 +79,8 @@ struct KernelData {
   const int32_t* CompensationOf(const RunBuffers& buffers) const {
     return buffers.columns == nullptr ? compensation.data() : buffers.columns->compensation;
   }
-  /// CompensationOf() for kernels that multiply s8 activations unshifted; `own`: the plan's
-  /// UnshiftCompensation().
+  /// CompensationOf() for kernels that multiply s8 activations unshifted; `own`: UnshiftCompensation() of the
+  /// plan.
   const int32_t* UnshiftedCompensationOf(const RunBuffers& buffers, const AlignedBuffer<int32_t>& own) const {
     if (own.size() == 0) return CompensationOf(buffers);
     return buffers.columns == nullptr ? own.data() : buffers.columns->unshifted_compensation;
@@ -138,7 +139,7 @@ struct GemmData : KernelData {
     const auto before = &skipping - skipping_compensation.data();
     return buffers.columns->skipping_compensation + before * static_cast<int64_t>(skipping.columns.size());
   }
-  /// As in KernelData, and with skipping_compensation.
+  /// Like KernelData's function, but includes skipping_compensation.
   int64_t RunColumnBytes() const;
   RunColumns MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
 
@@ -154,7 +155,7 @@ struct GemmData : KernelData {
 struct EngineId {
   enum class Kind : uint8_t { kPortable, kPanels, kScheduled, kPlanar, kTiles };
   Kind kind = Kind::kPortable;
-  KernelBlock block = {};  // of kPanels
+  KernelBlock block = {};  // only with kPanels
   bool operator==(const EngineId&) const = default;
 };
 
@@ -163,7 +164,7 @@ struct EngineTile {
   int rows, columns;       // the largest tile; C is split among threads at multiples of its columns
   int column_step;         // a range costs as much as if its columns were rounded up to this
   int row_step = 1;        // C is split among threads at multiples of this many rows
-  int least_row_step = 0;  // finer step, allowed when another engine handles the tail; 0: none
+  int least_row_step = 0;  // finer step, allowed when another engine handles the tail; 0: no finer step
 };
 
 class Engine {
@@ -179,15 +180,15 @@ class Engine {
   virtual std::string KernelName() const = 0;
   /// Memory of this engine's own copy of the weights.
   virtual int64_t packed_bytes() const { return 0; }
-  /// The engine's weights, if the canonical panels can be restored from them; null if kernels read these
-  /// panels themselves, or if they cannot be restored.
+  /// The engine's weights, if the canonical panels can be restored from them. Null if the panels cannot be
+  /// restored, or if kernels read the panels themselves.
   virtual std::shared_ptr<const PanelSource> panel_source() const { return nullptr; }
-  /// Statistics of the engine's schedule; zeros if it runs none.
+  /// Statistics of the engine's schedule; zeros if the engine runs no schedule.
   virtual ScheduleStatistics statistics() const { return {}; }
   /// Predicted time for `m` rows, to compare engines of one plan. The unit is the time that the ISA's own
   /// sequence (vpdpbusd, or the maddubs sequence) takes for a row.
   virtual double Cost(int64_t m) const = 0;
-  /// The number of `m` rows that fill whole vectors. The others may be cheaper on another engine.
+  /// How many of `m` rows fill whole vectors. The remaining rows may be cheaper on another engine.
   virtual int64_t WholeRows(int64_t m) const { return m; }
   /// Scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;

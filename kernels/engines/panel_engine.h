@@ -57,7 +57,7 @@ class PanelEngine final : public Engine {
     static Variant Of(unsigned index);
     size_t Index() const;
   };
-  /// The kernels for tiles of one height; only needed ones are set.
+  /// The kernels for tiles of one height; null for kernels that are not needed.
   struct Functions {
     std::array<MicrokernelFunction, Variant::kCount> of_variant;
     std::vector<int64_t> pixel_offsets;  // MicrokernelArgs::pixel_offsets
@@ -114,7 +114,7 @@ class PanelEngine final : public Engine {
     return range.row_end - range.row_begin <= (CanFetchOwn() ? 2 : 1) * block_.mr;
   }
   bool FetchesOwn(const Range& range) const { return CanFetchOwn() && HasFewRows(range); }
-  /// Columns of groups have few weights, so kernels need not fetch the next ones. A strip is a single stream.
+  /// False for groups, because their columns have few weights, and for a strip: it is one stream.
   bool CanPrefetch() const { return data_.taps().vector_step == 0 && schedule_ == nullptr; }
   /// Whether whole vectors are whole cache lines of a 4-byte output.
   bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }

@@ -21,7 +21,7 @@ namespace intact::kernels {
 
 class PlanarEngine final : public Engine {
  public:
-  /// `like`: sums of the same weights for other input extents, or null. `data` outlives the engine.
+  /// `like`: the sums of these weights for other input extents, or null. `data` outlives the engine.
   static Result<std::unique_ptr<PlanarEngine>> Create(const GemmData& data, core::Isa isa,
                                                       const ScheduledSums* like);
 
@@ -34,7 +34,7 @@ class PlanarEngine final : public Engine {
   double Cost(int64_t m) const override { return sums_.Cost(m, 0); }
   int64_t packed_bytes() const override { return sums_.packed_bytes(); }
   int64_t ScratchBytes(int64_t rows) const override;
-  /// The range is within one band.
+  /// `range` must lie within one band.
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
   const ScheduledSums& sums() const { return sums_; }
 

@@ -4,7 +4,7 @@
 //
 //   RunRange ─► blocks of rows ─► panels of columns ─► taps ─► quads, widened to int16 some at a time
 //
-// The requantization is as in epilogue.h, an output at a time.
+// The requantization follows epilogue.h, one output at a time.
 #ifndef INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_
 
@@ -40,7 +40,7 @@ class PortableEngine final : public Engine {
 };
 
 /// Requantizes `sums`, accumulators of adjacent columns in a row, and stores them at `c`. `args`: for the
-/// first of them. Needs the default floating-point environment.
+/// first column. Needs the default floating-point environment.
 void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const EpilogueArgs& args,
                   uint8_t* c) noexcept;
 

@@ -20,11 +20,11 @@ namespace intact::kernels {
 
 class ScheduledEngine final : public Engine {
  public:
-  /// `like`: sums of the same weights for other extents of a convolution's input, or null; it outlives
-  /// Build(). Before Build(), only the engine's cost may be asked for. `data` outlives the engine.
+  /// `like`: the sums of these weights for other extents of a convolution's input, or null. It must outlive
+  /// Build(). Before Build(), only Cost() may be called. `data` must outlive the engine.
   static Result<std::unique_ptr<ScheduledEngine>> Create(const GemmData& data, core::Isa isa,
                                                          const ScheduledSums* like);
-  /// Schedules the weights, or takes the schedule of `like`. Once.
+  /// Schedules the weights, or takes the schedule of `like`. Call it once.
   Error Build();
 
   EngineId id() const override { return {EngineId::Kind::kScheduled}; }

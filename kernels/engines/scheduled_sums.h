@@ -1,5 +1,5 @@
 // Tiles of C from scheduled weights (schedule.h): the common part of the engines that run schedules.
-// ScheduledEngine packs rows of A for it; PlanarEngine finds them in planar bands.
+// ScheduledEngine packs rows of A for this class; PlanarEngine finds the rows in planar bands.
 //
 //   RunTile ─► panels with accumulators in one buffer ─► windows of depth: one scheduled kernel call for each
 //   panel ─► tile epilogue
@@ -36,11 +36,11 @@ class ScheduledSums {
     static constexpr int32_t kDropped = -1;  // a row between two lines of a planar band
 
     int64_t count = 0;
-    bool is_adjacent = true;                // rows of C follow each other, none is dropped
+    bool is_adjacent = true;                // rows of C are adjacent, and no row is dropped
     std::array<int32_t, kMaxTileRows> row;  // of C, or kDropped
     std::array<uint8_t*, kMaxTileRows> c;   // column 0; filled up to whole vectors
 
-    /// The row of C that row i is stored to; kDropped if none.
+    /// The row of C to which row i is stored, or kDropped.
     int64_t At(int64_t i) const { return i < count ? row[static_cast<size_t>(i)] : kDropped; }
     void Add(int32_t first, int64_t rows, uint8_t* to, int64_t stride) {
       int32_t* const to_row = row.data() + count;
@@ -61,12 +61,13 @@ class ScheduledSums {
     }
   };
 
-  /// `data` outlives it.
+  /// `data` must outlive this.
   ScheduledSums(const GemmData& data, core::Isa isa) : ScheduledSums(data, isa, data.problem.range.high) {}
 
   /// Chooses the cheapest of `variants` by the cost model, for the activation range; the last variant has
-  /// strips of one column, which suit any weights. `spec`: common to all variants. `like`: sums of the same
-  /// weights for other extents of a convolution's input, or null; takes its variant, and it outlives Build().
+  /// strips of one column, which suit any weights. `spec`: common to all variants. `like`: the sums of
+  /// these weights for other extents of a convolution's input, or null. Takes the variant of `like`, which
+  /// must outlive Build().
   Error Choose(std::span<const costs::StripVariant> variants, const ScheduleSpec& spec,
                const ScheduledSums* like);
   /// Makes the schedule of `data` for `spec`; `like`: the schedule for other extents, or null.
@@ -86,8 +87,8 @@ class ScheduledSums {
   }
   /// See Engine::Cost(). `packing`: the cost of packing a quad of a row.
   double Cost(int64_t m, double packing) const;
-  /// The sums for a tile with `largest` as its largest activation: the fallback, if the activation range does
-  /// not contain it.
+  /// The sums for a tile whose largest activation is `largest`: the fallback if `largest`
+  /// exceeds the activation range.
   const ScheduledSums& For(uint8_t largest) const {
     return largest > amax_ && fallback_ != nullptr ? *fallback_ : *this;
   }
@@ -100,7 +101,7 @@ class ScheduledSums {
   int64_t PanelsPerChunk() const;
   /// Scratch that RunTile() needs, a multiple of 64.
   int64_t ScratchBytes() const { return AccumulatorBytes() + EdgeBytes() + DropBytes(); }
-  /// The place in this scratch for dropped rows of C.
+  /// The place in RunTile()'s scratch for dropped rows of C.
   uint8_t* Drop(uint8_t* scratch) const { return Edge(scratch) + EdgeBytes(); }
   /// Computes columns [column_begin, column_end) of `rows`. Row 0 of the tile begins at `a`.
   void RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a, int64_t column_begin,
@@ -112,7 +113,7 @@ class ScheduledSums {
     int vectors = 0;      // of a register block
     double row_cost = 0;  // of a full block, see Cost()
   };
-  /// For activations in [0, amax]. Rows with larger ones are left to `fallback_`; without a fallback, the
+  /// For activations in [0, amax]. `fallback_` sums rows with larger activations; without a fallback, the
   /// caller guarantees that no activation is larger.
   ScheduledSums(const GemmData& data, core::Isa isa, int amax);
   Error ChooseVariant(std::span<const costs::StripVariant> variants, const ScheduleSpec& spec,
@@ -121,7 +122,7 @@ class ScheduledSums {
   Error GenerateKernels();
   bool IsPlanar() const { return variant_.spec.group_columns != 0; }
   bool CanPair() const;
-  /// Panels with accumulators in memory at a time: a chunk, if they wait for further windows.
+  /// The number of panels with accumulators in memory at a time: a chunk, if there are several windows.
   int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
   // Scratch: accumulators; a tile of C, for columns that fill no whole tile; a row of C, for dropped rows.
   int64_t AccumulatorBytes() const { return PanelsAtOnce() * kPanelColumns * tile_rows() * 4; }
@@ -142,9 +143,9 @@ class ScheduledSums {
   core::Isa isa_;
   int amax_, lanes_;
   std::unique_ptr<ScheduledSums> fallback_;
-  const ScheduledSums* like_ = nullptr;  // until it is built
+  const ScheduledSums* like_ = nullptr;  // until Build()
   Variant variant_;
-  int tile_columns_ = 0;  // stored at a time
+  int tile_columns_ = 0;  // columns stored at a time
   Schedule schedule_;
   std::string kernel_name_;
   std::vector<ScheduledKernelFunction> kernels_;  // [vectors − 1]

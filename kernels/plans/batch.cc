@@ -18,13 +18,13 @@ int64_t OrDense(int64_t stride, int64_t dense) { return stride == 0 ? dense : st
 // Values of each item; 0 stands for one.
 int64_t CountOf(int64_t count) { return std::max<int64_t>(count, 1); }
 
-// a·b, or the largest int64 if that overflows: strides may be anything until they are checked.
+// a·b, or the largest int64 if a·b overflows: strides may be anything until they are checked.
 int64_t Times(int64_t a, int64_t b) {
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
 }
 
-// a + b, or the largest int64 if that overflows; b is not negative.
+// a + b, or the largest int64 if a + b overflows; b is not negative.
 int64_t Plus(int64_t a, int64_t b) {
   int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
@@ -67,19 +67,20 @@ Error CheckPointers(const std::string& name, const void* const* pointers, int64_
 
 // Checks the number of `name`s of an item: one, or one for each of `n` columns.
 Error CheckCount(const std::string& name, bool are_given, int64_t count, int64_t n) {
-  if (!are_given && count != 0) return Unexpected(name + "_count", count, "0, for " + name + "s is NULL");
+  if (!are_given && count != 0) return Unexpected(name + "_count", count, "0, because " + name + "s is NULL");
   if (count == 0 || count == 1 || count == n) return {};
   return Unexpected(name + "_count", count, "0, 1 or n, which is " + std::to_string(n));
 }
 
-// Checks B and its scales and zero points, which runs of a plan with runtime B pass.
+// Checks the B, scales and zero points that a run of a plan with runtime B passes.
 Error CheckRuntimeB(const intact_gemm_args& args, const LinearProblem& problem) {
   RETURN_IF_ERROR(CheckItems("b", args.b, args.b_items, args.b_batch_stride));
   if (args.b_scales != nullptr && !problem.HasScales()) {
-    return InvalidArgument("b_scales are given; expected NULL, for the plan's outputs have no scales");
+    return InvalidArgument("b_scales are given; expected NULL, because the plan's outputs have no scales");
   }
   if (args.b_zero_points != nullptr && !problem.may_have_b_zero_points) {
-    return InvalidArgument("b_zero_points are given; expected NULL, for the plan was made without");
+    return InvalidArgument(
+        "b_zero_points are given; expected NULL, because the plan was made without zero points of B");
   }
   RETURN_IF_ERROR(CheckCount("b_scale", args.b_scales != nullptr, args.b_scale_count, problem.n));
   return CheckCount("b_zero_point", args.b_zero_points != nullptr, args.b_zero_point_count, problem.n);
@@ -212,12 +213,12 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
                          (args.m == 1 || steps.c >= Plus(Times(args.batch - 1, steps.item_c), problem.n));
   if (args.c_items == nullptr && steps.item_c < item_c && !alternate) {
     return Unexpected("c_batch_stride", args.c_batch_stride,
-                      "0 or at least " + std::to_string(item_c) + ", for items of c must not overlap");
+                      "0 or at least " + std::to_string(item_c) + ", because items of c must not overlap");
   }
   if (args.residual != nullptr && args.residual == args.c && steps.item_residual != steps.item_c) {
     return Unexpected(
         "residual_batch_stride", args.residual_batch_stride,
-        "c_batch_stride, which is " + std::to_string(args.c_batch_stride) + ", for residual is c");
+        "c_batch_stride, which is " + std::to_string(args.c_batch_stride) + ", because residual is c");
   }
   return {};
 }

@@ -20,7 +20,7 @@ namespace intact::kernels {
 /// unit, or there are no units.
 using EngineChoice = std::optional<EngineId>;
 
-/// Decisions that are made once for all runs with one batch size, and passed to the code that computes them.
+/// Decisions that are made once for all runs with one batch size, and passed to each run.
 struct ConvRun {
   int64_t rows = 0;          // output pixels of the run
   int64_t chunk_rows = 0;    // maximum rows that a thread computes at a time
@@ -29,8 +29,8 @@ struct ConvRun {
   int64_t spread_bytes = 0;  // scratch for a chunk of C and of the residual; 0: the chunk is stored in place
   bool is_by_line = false;   // lines are run one by one
   int64_t staged_bytes = 0;
-  int64_t bytes = 0;                   // scratch that a share needs, aligned to 64 bytes
-  std::vector<const Engine*> engines;  // of the units
+  int64_t bytes = 0;                   // scratch that a part needs, aligned to 64 bytes
+  std::vector<const Engine*> engines;  // [unit]
 };
 
 class ConvKernels {
@@ -40,8 +40,9 @@ class ConvKernels {
   ConvKernels(const ConvKernels&) = delete;
   ConvKernels& operator=(const ConvKernels&) = delete;
 
-  /// The name of the main kernel, and of the kernel that runs with another choice.
+  /// The name of the main kernel.
   virtual std::string KernelName() const = 0;
+  /// The name of the kernel that runs with `choice`.
   virtual std::string KernelNameOf(const EngineChoice& /*choice*/) const { return KernelName(); }
   /// Memory of the weights in all their layouts.
   virtual int64_t packed_bytes() const = 0;
@@ -61,20 +62,20 @@ class ConvKernels {
   virtual void Decide(const EngineChoice& choice, ConvRun* run) const = 0;
   /// The end of a chunk that begins at `row`, at most `row_end`.
   virtual int64_t ChunkEnd(int64_t /*row*/, int64_t row_end) const { return row_end; }
-  /// The time of `rows` rows, in the unit of Engine::Cost().
+  /// The time of `rows` rows, on the scale of Engine::Cost().
   virtual double RowsCost(const ConvRun& run, int64_t rows) const = 0;
   /// The work of Run() for `chunk`, see Share::work.
   virtual double Work(const ConvRun& run, const Range& chunk) const = 0;
-  /// Scratch for the column constants that runs compute, a multiple of 64; 0 if the plan has them all.
+  /// Scratch for the column constants that a run computes, a multiple of 64; 0 if runs compute none.
   virtual int64_t RunColumnBytes() const = 0;
-  /// Computes these constants at `to`, aligned to 64 bytes, for an A quantized as `a` says. They become
-  /// RunBuffers::columns.
+  /// Computes the column constants for an A that is quantized as in `a`. `to`: RunColumnBytes(), aligned to
+  /// 64 bytes. The result becomes RunBuffers::columns.
   virtual const RunColumns* MakeRunColumns(const RowQuantization& a, uint8_t* to) const = 0;
-  /// Computes a chunk. `scratch` begins behind the spread_bytes.
+  /// Computes a chunk. `scratch` does not include ConvRun::spread_bytes.
   virtual void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
                    uint8_t* scratch) const = 0;
 
-  /// The candidates for tuning. Makes their engines, which stay until Keep().
+  /// The candidates for tuning. Makes their engines, which exist until Keep().
   virtual Result<std::vector<EngineChoice>> MakeCandidates() { return std::vector<EngineChoice>(1); }
   /// The candidate that the cost model chooses for runs of `rows` rows at a time.
   virtual EngineChoice ModelChoice(int64_t /*rows*/) const { return {}; }

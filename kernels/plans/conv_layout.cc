@@ -102,8 +102,8 @@ bool ConvLayout::NeedsBand() const {
   return geometry_.taps() > 1 || geometry_.HasPadding() || !PlanesAreEven();
 }
 
-// If a neutral weight counts as −zb, it must meet the activations' zero point, in channels of the unit alone.
-// On every ISA, so that all ISAs form the same pairs and refuse the same problems.
+// Whether a unit needs its own channels: a neutral weight that counts as −zb must meet the activations' zero
+// point. This does not depend on the ISA, so that all ISAs form the same pairs and refuse the same problems.
 bool ConvLayout::NeedsOwnChannels() const {
   return NeedsBand() && problem_.mode == INTACT_SATURATING && problem_.HasWeightZeroPoints() &&
          geometry_.group_inputs() % kQuad != 0;
@@ -130,7 +130,7 @@ bool ConvLayout::MayJoinGroups() const {
   return !(saturates && (problem_.HasWeightZeroPoints() || geometry_.group_inputs() % 2 != 0));
 }
 
-// So many groups that their columns fill a vector.
+// The number of groups whose columns together fill a vector.
 int64_t ConvLayout::JoinedGroups() const {
   const int64_t lanes = jit::VectorBytes(isa_) / 4;
   return LargestDivisor(geometry_.groups, lanes / geometry_.group_outputs());
@@ -149,12 +149,12 @@ bool ConvLayout::WantsPlanar() const {
   const int64_t outputs = geometry_.group_outputs();
   const bool fills_vectors =
       outputs % lanes == 0 || (lanes % outputs == 0 && geometry_.groups % (lanes / outputs) == 0);
-  // A planar band needs no sums of rows either, which take long if each group has its own.
+  // A planar band also needs no sums of rows. These take long if each group has its own sums.
   const int64_t most_lanes =
       UsesTiles(isa_) ? lanes : costs::kPlanarVectors * lanes;  // tiles are many times as fast
   if (!fills_vectors || problem_.HasWeightZeroPoints()) return outputs < most_lanes;
-  // Without a planar band, groups that fill a vector only together cost as much as if each group filled it.
-  // With it, each pixel that outputs read is transposed, and so are outputs.
+  // Without a planar band, each of several groups that share a vector costs as much as if it filled the
+  // vector. With a planar band, inputs and outputs are transposed.
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
   return NeedsBand() && outputs < lanes && outputs * strides < costs::kPlanarOutputs;
 }

@@ -21,13 +21,13 @@
 //     channels of group 1                neutral              w
 //
 // A neutral weight equals its column's zero point, so that it contributes nothing, whatever the activation.
-// In saturating mode it must not clamp either: kernels see it as 0, and the activations that it meets are the
-// zero point.
+// In saturating mode it must not make pairs clamp either, so kernels see it as 0. If its column has a zero
+// point, it must then meet only activations that equal their own zero point.
 //
 // Units whose columns fill exactly one vector share a single UnitPlan: each vector of a tile then reads its
 // own channels (Taps::vector_step).
 //
-// Depthwise convolutions have kernels of their own (depthwise_conv.h). Exception: if pairs cross taps and
+// Depthwise convolutions have their own kernels (depthwise_conv.h). Exception: if pairs cross taps and
 // weights have zero points, they read windows.
 #ifndef INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 #define INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
@@ -57,9 +57,9 @@ class ConvLayout {
   /// How input is read; ToString() has a name for each.
   enum class Reading : uint8_t {
     kInPlace,
-    kBand,         // of all channels
-    kBandPerUnit,  // of a unit's channels only
-    kWindows,      // of a unit's channels: all taps of a pixel side by side
+    kBand,         // a band of all channels
+    kBandPerUnit,  // a band of each unit's channels
+    kWindows,      // for each unit, copies with all taps of a pixel side by side
     kPlanarBand,
     kDepthwise,  // see DepthwiseConv
   };
@@ -97,11 +97,11 @@ class ConvLayout {
   bool IsPlanar() const { return variant_.reading == Reading::kPlanarBand; }
   bool IsDepthwise() const { return variant_.reading == Reading::kDepthwise; }
   const LinearProblem& problem() const { return problem_; }
-  /// The geometry that the layout was chosen for. Inputs of other sizes differ from it in their extents only.
+  /// The geometry that the layout was chosen for. Inputs of other sizes differ from it only in extents.
   const ConvGeometry& geometry() const { return geometry_; }
   core::Isa isa() const { return isa_; }
 
-  /// Channels that a column's depth is made of, and columns of a unit.
+  /// Input channels that a column of a unit reads, and columns of a unit.
   int64_t unit_inputs() const { return variant_.unit_groups * geometry_.group_inputs(); }
   int64_t unit_outputs() const {
     const bool has_all = vector_step_ != 0 || IsPlanar() || IsDepthwise();
@@ -112,13 +112,14 @@ class ConvLayout {
   const std::shared_ptr<const LinearWeights>& weights(int64_t unit) const {
     return weights_[static_cast<size_t>(unit)];
   }
-  /// If extents are open, a plan of the unit whose schedules the plans for given extents share; else null.
+  /// If extents are open: a plan of the unit. Plans for known extents share its schedules. Else null.
   const UnitPlan* model(int64_t unit) const {
     return models_.empty() ? nullptr : models_[static_cast<size_t>(unit)].get();
   }
 
-  /// What a band copies of each pixel, and the order of a planar band's channels; empty: the input's order.
+  /// The channels of each pixel that a band copies.
   const BandChannels& channels() const { return channels_; }
+  /// The order of a planar band's channels; empty: the input's order.
   const std::vector<int64_t>& channel_order() const { return channel_order_; }
   /// Whether taps along the width are joined into one.
   bool joins_width() const { return joins_width_; }
@@ -164,10 +165,10 @@ class ConvLayout {
   Error PackUnits(const WeightView& weights);
   Error MakeModels();
   std::vector<int8_t> UnitWeights(const WeightView& weights, int64_t unit) const;
-  /// Where the channel number `channel` of the group of column `n` lies in the depth, at `tap` of all taps.
+  /// The depth of channel `channel` (within the group of column `n`) at `tap`, a number among all taps.
   int64_t DepthOf(int64_t tap, int64_t channel, int64_t n) const;
-  /// Calls run(channel, depth, count) for the channels of the group of column `n` at a tap: `count` of them
-  /// from number `channel` on are adjacent in the depth.
+  /// Calls run(channel, depth, count) for the channels of the group of column `n` at a tap: `count` channels
+  /// from `channel` on have adjacent depths from `depth` on.
   template <class Run>
   void ForEachRun(int64_t tap, int64_t n, const Run& run) const;
 
@@ -181,8 +182,8 @@ class ConvLayout {
   bool joins_width_ = false;
   int64_t tap_depth_ = 0, vector_step_ = 0;
   bool may_skip_padding_ = false;
-  std::vector<std::shared_ptr<const LinearWeights>> weights_;  // by unit
-  std::vector<std::unique_ptr<UnitPlan>> models_;              // by unit, or empty
+  std::vector<std::shared_ptr<const LinearWeights>> weights_;  // [unit]
+  std::vector<std::unique_ptr<UnitPlan>> models_;              // [unit], or empty
 };
 
 }  // namespace intact::kernels

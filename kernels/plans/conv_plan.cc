@@ -43,8 +43,8 @@ int64_t ConvPlan::SpreadRowBytes() const {
   return geometry_.output_channels * (core::BytesOf(output().c_type) + residual_bytes);
 }
 
-// So many rows that they stay in half of L1 until they are copied. Whole lines, as in bands, unless a line is
-// longer.
+// The number of rows that stay in half of L1 until they are copied: whole lines, as in bands, unless a line
+// is longer.
 int64_t ConvPlan::MostSpreadRows() const {
   const int64_t rows = std::max<int64_t>(Caches().SpreadRows() / SpreadRowBytes(), 1);
   const int64_t line = geometry_.output[kWidth];

@@ -1,4 +1,4 @@
-// A convolution of given extents: a layout of weights (conv_layout.h), the kernels that compute from it
+// A convolution of known extents: a layout of weights (conv_layout.h), the kernels that compute from it
 // (conv_kernels.h), and all decisions that depend on extents.
 //
 //   Decide:    once per batch size: steps, sizes of chunks, scratch, engines
@@ -27,15 +27,15 @@
 
 namespace intact::kernels {
 
-/// Pixels [begin, end) of the input. Numbers go on from image to image.
+/// Pixels [begin, end) of the input, counted over all images.
 struct InputPixels {
   int64_t begin = 0, end = 0;
 };
 
 class ConvPlan {
  public:
-  /// `geometry`: the layout's, of given extents. `grid`: where its output lies in the caller's output.
-  /// UNSUPPORTED if the extents are too large for a planar layout.
+  /// `geometry`: the layout's geometry, with given extents. `grid`: the places of its output's pixels in the
+  /// caller's output. UNSUPPORTED if the extents are too large for a planar layout.
   static Result<std::unique_ptr<ConvPlan>> Create(std::shared_ptr<const ConvLayout> layout,
                                                   const ConvGeometry& geometry, const OutputGrid& grid);
 
@@ -44,13 +44,13 @@ class ConvPlan {
   ConvRun Decide(int64_t batch, const EngineChoice& choice) const;
   /// How a run is cut for `parts` threads.
   Partition Cut(const ConvRun& run, int parts) const;
-  /// Computes a share of a cut. `columns`: ConvKernels::MakeRunColumns(); null if the plan has them.
+  /// Computes share `range` of Cut(). `columns`: from ConvKernels::MakeRunColumns(); null for the plan's own.
   /// `output`: the caller's pixels.
   void RunShare(const ConvInput& input, const RunColumns* columns, const OutputMap& output,
                 const ConvRun& run, const Range& range, uint8_t* scratch) const;
   /// A range that contains all input pixels that RunShare() of `range` may read.
   InputPixels PixelsOf(const Range& range) const;
-  /// Adds to `share` what RunShare() of `range` computes.
+  /// Adds the rows and the work of RunShare() for `range` to `share`.
   void AddShare(const ConvRun& run, const Range& range, Share* share) const;
 
   const ConvLayout& layout() const { return *layout_; }
@@ -93,7 +93,7 @@ class ConvPlan {
   ConvGeometry geometry_;
   OutputGrid grid_;
   std::unique_ptr<ConvKernels> kernels_;
-  EngineChoice choice_;  // by tuning
+  EngineChoice choice_;  // made by tuning
   std::string kernel_name_;
 };
 

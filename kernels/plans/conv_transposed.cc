@@ -197,7 +197,7 @@ bool BarePixels::HasTaps(Dimension dimension, int64_t output) const {
 template <class Run>
 void BarePixels::ForEachRun(int64_t batch, int64_t part, int64_t parts, const Run& run) const {
   const int64_t width = geometry_.output[kWidth];
-  // Larger strides reach no other pixel of the line, but multiplied by the distance of pixels they may
+  // A stride beyond the width reaches no other pixel of the line. Its product with the distance of pixels may
   // overflow.
   const int64_t stride = std::min<int64_t>(geometry_.stride[kWidth], width);
   const int64_t height = geometry_.output[kHeight];

@@ -1,7 +1,7 @@
 // A transposed convolution as several ordinary ones, so that no multiplications by inserted zeros are
 // computed.
 //
-// Output o reads with tap k input (o + pad_begin − k·dilation) / stride, if that is an integer. So in each
+// With tap k, output o reads input (o + pad_begin − k·dilation) / stride, if that is an integer. So in each
 // dimension the outputs fall into *phases*, o mod stride, and all outputs of a phase have the same taps:
 // every stride/g-th tap, g = gcd(stride, dilation). A phase is a convolution of stride 1 with these taps in
 // reverse. Its outputs lie stride apart:
@@ -10,11 +10,11 @@
 //     output 0 2 4 …  (phase 0)       3, 1         i − 1, i
 //     output 1 3 5 …  (phase 1)       2, 0         i, i + 1
 //
-// Each tap belongs to one phase, so there are no more phases than taps, and no weight is stored twice. Pixels
-// of other residues have no taps: they are *bare*, their accumulator is the bias.
+// Each tap belongs to one phase, so there are no more phases than taps, and no weight is stored twice. If no
+// tap belongs to a residue o mod stride, pixels of this residue are *bare*: their accumulator is the bias.
 //
-// In saturating mode, taps that a phase leaves out count as padding: what clamping changes in their pairs is
-// a constant per column.
+// In saturating mode, taps that a phase leaves out count as padding: clamping changes the sum of their pairs
+// by a constant per column, their *excess*.
 #ifndef INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
 #define INTACT_KERNELS_PLANS_CONV_TRANSPOSED_H_
 
@@ -40,22 +40,22 @@ struct ConvPhase {
   std::vector<int64_t> taps;  // [tap of the phase]: number of the caller's tap
 };
 
-/// The phases of a transposed convolution of given extents, at most one for each tap. Phases without taps or
-/// outputs are left out.
+/// The phases of a transposed convolution with known extents, at most one for each tap. Phases without taps
+/// or outputs are left out.
 std::vector<ConvPhase> PhasesOf(const ConvGeometry& transposed);
 
-/// Weights of some taps, [output channel][tap][channel], in the caller's type.
+/// The weights of `taps`, [output channel][tap][channel], in the caller's type.
 std::vector<int8_t> WeightsOf(const std::vector<int64_t>& taps, const ConvGeometry& transposed,
                               const WeightView& weights);
 
-/// What padding adds to accumulators in saturating mode by clamping: clamp(p) − p over the pairs of a tap,
-/// whose activations are the zero point. 0 in exact mode.
+/// What clamping adds to accumulators in saturating mode if taps read padding: the sum of clamp(p) − p over a
+/// tap's pair sums p, computed with the zero point as activations. 0 in exact mode.
 class PaddingExcess {
  public:
-  /// For padding of `zero_point`, as kernels see it.
+  /// `zero_point`: the value of padding after the u8 shift.
   PaddingExcess(const ConvGeometry& geometry, const LinearProblem& problem, const WeightView& weights,
                 int32_t zero_point);
-  /// The excess of all taps except these, for each output channel; empty in exact mode.
+  /// The excess of all taps except `taps`, for each output channel; empty in exact mode.
   std::vector<int64_t> WithoutTaps(const std::vector<int64_t>& taps) const;
 
  private:
@@ -63,48 +63,48 @@ class PaddingExcess {
   std::vector<int64_t> all_taps_;    // [output channel]: the sum over all taps; empty in exact mode
 };
 
-/// LinearProblem::clamp_excess of all taps except these, from the excess for each zero point; empty in exact
+/// LinearProblem::clamp_excess of all taps except `taps`, from the excess for each zero point; empty in exact
 /// mode.
 std::vector<std::vector<int64_t>> ExcessWithoutTaps(const std::vector<PaddingExcess>& of_zero_points,
                                                     const std::vector<int64_t>& taps);
 
-/// The plan of bare pixels, for any extents: its depth is 1, and its weights contribute nothing. `problem`
-/// has the excess of all taps.
+/// The plan of bare pixels, for any extents. Its depth is 1, and its weights equal their zero points, so
+/// products add nothing. The clamp_excess of `problem` is that of all taps.
 Result<std::unique_ptr<UnitPlan>> MakeBarePlan(LinearProblem problem, core::Isa isa);
 
 /// The bare pixels of an output.
 class BarePixels {
  public:
-  /// `transposed` has given extents; `plan` computes the pixels, and outlives this.
+  /// All extents of `transposed` are known. `plan` computes the pixels, and must outlive this object.
   BarePixels(const ConvGeometry& transposed, const UnitPlan& plan);
 
   /// Whether the phases leave any pixels of the output bare.
   static bool Has(const ConvGeometry& transposed, const std::vector<ConvPhase>& phases);
 
-  /// The most shares that have pixels.
+  /// The maximum number of shares that have pixels.
   int64_t Parts(int64_t batch) const { return batch * geometry_.output[kDepth] * geometry_.output[kHeight]; }
   /// The engine for all runs.
   const Engine& EngineOf() const { return plan_.engines().For(geometry_.output[kWidth]); }
-  /// Scratch that a share needs, aligned to 64 bytes.
+  /// Scratch that a part needs, aligned to 64 bytes.
   int64_t ScratchBytes(const Engine& engine) const {
     return plan_.ShareBytes(engine, geometry_.output[kWidth]);
   }
   const UnitPlan& plan() const { return plan_; }
-  /// `columns`: GemmData::MakeRunColumns(); null if the plan has them. `output`: the caller's pixels.
+  /// `columns`: from GemmData::MakeRunColumns(); null for the plan's own. `output`: the caller's pixels.
   void RunShare(const Engine& engine, const ConvInput& input, const RunColumns* columns,
                 const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
-  /// Adds to `share` what RunShare() computes.
+  /// Adds the rows and the work of RunShare() to `share`.
   void AddShare(const Engine& engine, int64_t batch, int part, int parts, Share* share) const;
 
  private:
-  /// Calls run(pixel, step, count) for a share's pixels: `count` pixels from `pixel` on, `step` apart.
+  /// Calls run(pixel, step, count) for a part's bare pixels: `count` pixels from `pixel` on, `step` apart.
   template <class Run>
   void ForEachRun(int64_t batch, int64_t part, int64_t parts, const Run& run) const;
   bool HasTaps(Dimension dimension, int64_t output) const;
 
   ConvGeometry geometry_;
   const UnitPlan& plan_;
-  std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // that have taps, ascending
+  std::array<std::vector<int64_t>, INTACT_MAX_SPATIAL> residues_;  // residues that have taps, ascending
 };
 
 }  // namespace intact::kernels

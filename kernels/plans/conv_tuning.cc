@@ -58,7 +58,7 @@ Result<TriedVariant> TryVariant(std::unique_ptr<ConvPlan> plan) {
 
 }  // namespace
 
-/// Runs a convolution for timing, on an input of given extents.
+/// Runs a convolution for timing, on an input of known extents.
 class Convolution::Timer {
  public:
   Error Allocate(const Convolution& convolution, const ConvGeometry& sized) {
@@ -97,8 +97,8 @@ class Convolution::Timer {
 
 // ----- variants --------------------------------------------------------------------------------------------
 
-// If extents are open, the model chooses for typical ones, but no planar band if the extents of `phase` do
-// not fit one.
+// If extents are open, the model chooses for typical extents. It chooses no planar band if the extents of
+// `phase` do not fit one.
 std::vector<ConvLayout::Variant> Convolution::VariantsOf(const SizedPhase& phase) const {
   const ConvLayout& layout = *layouts_[phase.number];
   std::vector<ConvLayout::Variant> variants = ConvLayout::VariantsOf(layout.problem(), phase.geometry, isa_);
@@ -138,7 +138,7 @@ Result<std::unique_ptr<ConvPlan>> Convolution::MakeChosenPlan(const SizedPhase& 
 Result<Convolution::TunedPhase> Convolution::TunePhase(const SizedPhase& phase, Timer* timer,
                                                        TuningBudget budget) const {
   const auto begin = std::chrono::steady_clock::now();
-  std::vector<TriedVariant> tried;  // the model's is the first
+  std::vector<TriedVariant> tried;  // the model's variant is the first
   double least = 0;
   int candidates = 0;
   for (const ConvLayout::Variant& variant : VariantsOf(phase)) {

@@ -498,8 +498,8 @@ Error Convolution::RunNothing(const intact_conv_args& args) const {
   return CheckSizedArguments(args, sized);
 }
 
-// Calls visit(numbers, first, count) for runs of adjacent numbers of `pixels`; `first` is the index that the
-// first would have in a dense tensor.
+// Calls visit(numbers, first, count) for runs of adjacent numbers of `pixels`; `first` is the index of the
+// run's first number in a dense tensor.
 template <class Visit>
 void Convolution::ForEachSpan(const intact_conv_args& args, const InputPixels& pixels,
                               const Visit& visit) const {

@@ -1,10 +1,10 @@
 // The convolution behind intact.h: a layout of weights (conv_layout.h), or one for each phase of a transposed
 // convolution (conv_transposed.h), and plans for the sizes that run (conv_plan.h).
 //
-//   Create:   phases ─► a layout each; plans, if all extents are known
-//   Prepare:  extents and batch ─► plans and their decisions, kept for the sizes used last
+//   Create:   phases ─► a layout for each; plans, if all extents are known
+//   Prepare:  extents and batch ─► plans and their decisions; the latest sizes' plans are kept
 //   Tune:     time all variants of layouts and kernels for an input's extents (conv_tuning.cc)
-//   Run:      how each plan is cut for the threads ─► threads ─► a share of each plan
+//   Run:      cut each plan for the threads ─► each thread computes a share of each plan
 //
 // If runs pass or compute A's zero point and scale, a run first makes the data that all its shares read: the
 // quantized input if quantization is dynamic, a pixel of padding, and each plan's constants of columns
@@ -59,8 +59,8 @@ class Convolution {
   const std::string& kernel_name() const { return kernel_names_.back(); }
   int64_t packed_bytes() const;
 
-  /// Times every way to compute an input of these extents, given as in a run's arguments (null: the
-  /// descriptor's). Later runs of inputs of these extents use the fastest. All ways give the same bytes. Not
+  /// `input`: extents as in a run's arguments; null: the descriptor's. Times every way to compute an input
+  /// of these extents; later runs with these extents use the fastest way. All ways give the same bytes. Not
   /// while others use the plan.
   Result<Tuned> Tune(const int64_t* input, TuningBudget budget);
   /// The ways to compute an input of these extents that Tune() would time.
@@ -90,7 +90,7 @@ class Convolution {
   Result<CopyColumn> ColumnsAt(int64_t pitch) const;
 
  private:
-  /// The plans of an input of given extents.
+  /// The plans of an input of known extents.
   struct Plans {
     ConvGeometry geometry;
     std::vector<std::unique_ptr<ConvPlan>> plans;  // may be empty for a transposed convolution
@@ -100,12 +100,12 @@ class Convolution {
   struct Prepared {
     std::shared_ptr<const Plans> plans;
     int64_t batch = 0;
-    std::vector<ConvRun> runs;     // of each plan
-    const Engine* bare = nullptr;  // of the bare pixels
-    int64_t bytes = 0;             // scratch of a share, aligned to 64 bytes
+    std::vector<ConvRun> runs;     // [plan of `plans`]
+    const Engine* bare = nullptr;  // the engine for bare pixels
+    int64_t bytes = 0;             // scratch of a part, aligned to 64 bytes
     // Scratch that all shares read, aligned to 64 bytes; 0 for a static plan. It begins with a pixel of
-    // padding. At the places below are each plan's constants of columns, the bare pixels' and the quantized
-    // input.
+    // padding. The offsets below locate each plan's column constants, the bare pixels' column constants and
+    // the quantized input.
     int64_t shared_bytes = 0;
     std::vector<int64_t> columns_at;
     int64_t bare_columns_at = 0, quantized_at = 0;
@@ -120,7 +120,7 @@ class Convolution {
     }
   };
   class Cuts;
-  /// What all shares of a run read.
+  /// The input and the data that all shares of a run read.
   struct RunInput {
     ConvInput input;
     const uint8_t* shared = nullptr;  // see Prepared::shared_bytes; null for a static plan
@@ -129,9 +129,9 @@ class Convolution {
     }
   };
   using PreparedPointer = std::shared_ptr<const Prepared>;
-  /// A phase of an input of given extents; the only one unless transposed.
+  /// A phase for an input of given extents. Ordinary convolutions have one phase.
   struct SizedPhase {
-    size_t number = 0;  // of its layout
+    size_t number = 0;  // its layout's index in layouts_
     ConvGeometry geometry;
     OutputGrid grid;
   };
@@ -188,7 +188,7 @@ class Convolution {
                                   const std::vector<TunedChoices::ConvChoice>& held) const;
   /// Installs `plans` for inputs of their size.
   void Adopt(std::shared_ptr<const Plans> plans, std::vector<Choice> choices);
-  /// Makes all runs use these plans, the only ones from now on.
+  /// Makes all runs use `plans`. No other plans are made from then on.
   void Fix(std::shared_ptr<const Plans> plans);
   PreparedPointer Decide(std::shared_ptr<const Plans> plans, int64_t batch) const;
   void PlaceShared(Prepared* prepared) const;
@@ -211,27 +211,27 @@ class Convolution {
   void RunShare(const intact_conv_args& args, const RunInput& from, const Cuts& cuts, int part,
                 uint8_t* scratch) const;
 
-  LinearProblem problem_, layout_problem_;  // as described by the caller, and as layouts compute it
+  LinearProblem problem_, layout_problem_;  // the caller's; the problem that layouts compute
   ConvGeometry geometry_;
   core::Isa isa_;
   std::vector<uint8_t> padding_;                            // a static plan's pixel of padding
-  Quantizer quantizer_;                                     // of a dynamic plan
-  std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // by phase
+  Quantizer quantizer_;                                     // for dynamic quantization
+  std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // [phase]
   // For transposed convolutions: the caller's numbers of each layout's taps; and, for the certificate, taps
   // that no output reads, with their weights as kernels see them, [output channel][tap][channel].
   std::vector<std::vector<int64_t>> layout_taps_;
   std::vector<int64_t> unread_taps_;
   std::vector<int8_t> unread_weights_;
   std::unique_ptr<UnitPlan> bare_plan_;
-  std::list<std::string> kernel_names_;  // of the plan with most products, the current name last
+  std::list<std::string> kernel_names_;  // of the plan with the most products; the current name is last
   std::vector<Choice> tuned_;            // by rising extents and phase
   int64_t run_all_as_ = 0;               // see RunAllAs()
 
   PreparedPointer fixed_;  // for a batch of one; null if an extent is open
   mutable std::mutex mutex_;
   mutable std::list<PreparedPointer> used_;  // the last used first
-  // If an extent is open: layouts for inputs that are too large for a planar band, made for the first of
-  // them.
+  // If an extent is open: layouts for inputs that are too large for a planar band, made for the first such
+  // input.
   mutable std::mutex without_planar_band_mutex_;
   mutable std::vector<std::shared_ptr<const ConvLayout>> without_planar_band_;
 };

@@ -5,8 +5,8 @@
 //              …                 │ col. │         │ col. │   columns: from bands, a column at a time
 //   by band    lines below       └──────┴─────────┴──────┘
 //
-// Copying the input to a band takes up to a third of the time, because products are few. So kernels read the
-// input itself if they can (two dimensions, u8 input, no channel multiplier, adjacent pixels), and only
+// Products are few, so copying the input to a band takes up to a third of the time. Therefore kernels read
+// the input itself if they can (two dimensions, u8 input, no channel multiplier, adjacent pixels), and only
 // pixels at the borders come from bands. Otherwise all lines come from bands.
 #ifndef INTACT_KERNELS_PLANS_DEPTHWISE_CONV_H_
 #define INTACT_KERNELS_PLANS_DEPTHWISE_CONV_H_
@@ -29,7 +29,7 @@ namespace intact::kernels {
 
 class DepthwiseConv final : public ConvKernels {
  public:
-  /// `layout` outlives it.
+  /// `layout` outlives the result.
   static Result<std::unique_ptr<ConvKernels>> Create(const ConvLayout& layout, const ConvGeometry& geometry);
 
   std::string KernelName() const override { return lines_.engine->KernelName(); }
@@ -46,7 +46,7 @@ class DepthwiseConv final : public ConvKernels {
            uint8_t* scratch) const override;
 
  private:
-  /// A band and the engine that reads it; null if no pixels need it.
+  /// A band and the engine that reads it. The engine is null if no pixels need the band.
   struct Part {
     Band band;
     std::unique_ptr<DepthwiseEngine> engine;
@@ -57,13 +57,13 @@ class DepthwiseConv final : public ConvKernels {
     int64_t size() const { return end - begin; }
   };
 
-  /// The operands of a run's share, and its channels.
+  /// The operands of one Run(), and the channels of its chunk.
   struct Call {
     const ConvInput& input;
     const OutputMap& output;
     int64_t channel_begin, channel_end;
     uint8_t* scratch;
-    const DepthwiseColumns* columns;  // [engine of Engines()]; null: the plan's
+    const DepthwiseColumns* columns;  // [engine of Engines()]; null: the plan's columns
   };
 
   DepthwiseConv(const ConvLayout& layout, const ConvGeometry& geometry)
@@ -78,16 +78,16 @@ class DepthwiseConv final : public ConvKernels {
   std::array<const DepthwiseEngine*, kEngines> Engines() const {
     return {lines_.engine.get(), inner_.get(), left_.engine.get(), right_.engine.get()};
   }
-  /// Runs an engine with its own columns.
+  /// Runs engine `which` with its entry of call.columns.
   void RunEngine(Engine which, const Call& call, DepthwiseRow row) const noexcept;
   Inner InnerOf(Dimension dimension) const;
   TapGrid GridOf(const Band& band) const;
   Error MakeLines();
   Error MakeInner();
-  /// Makes `part` for columns [begin, begin + count) of the output. Its engine runs down a column.
+  /// Makes `part` for columns [begin, begin + count) of the output. The part's engine runs down a column.
   Error MakeColumns(int64_t begin, int64_t count, Part* part) const;
   bool CanReadInPlace(const ConvInput& input, const OutputMap& output) const;
-  /// A row of pixels of C from (plane, line, x) on, `stride` rows of C apart.
+  /// Pixels of C from (plane, line, x) on, `stride` rows of C apart.
   DepthwiseRow RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x, int64_t stride) const;
 
   void RunLines(const Call& call, int64_t plane, const Inner& lines) const noexcept;

@@ -1,4 +1,4 @@
-// Makes the engines of a plan: the ones that the cost model chooses, or one for tuning.
+// Makes the engines of a plan: the cost model's engines, or one engine for tuning.
 #ifndef INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 #define INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 
@@ -21,17 +21,16 @@ struct UsualRows {
   int64_t named = 0;  // expected rows per run: the plan keeps only the weight layout best for it; 0: unknown
 };
 
-/// Rows beyond which the engine does not change: a plan's kernel is named for them.
+/// A number of rows beyond which the engine does not change. A plan's kernel name is for this number.
 inline constexpr int64_t kLargeM = 1024;
 
 class EngineMaker {
  public:
-  /// `data` outlives the maker.
+  /// `data` must outlive the maker.
   EngineMaker(const GemmData& data, core::Isa isa) : data_(data), isa_(isa) {}
 
-  /// The engines that the cost model chooses for any number of rows; at least one. `like`: the maker of a
-  /// plan of the same weights for other extents of a convolution's input, which shares its schedules; or
-  /// null.
+  /// The engines that the cost model chooses for any number of rows; at least one. `like`: null, or the maker
+  /// of a plan that has these weights for other extents of a convolution's input. Its schedules are shared.
   using Engines = std::vector<std::unique_ptr<Engine>>;
   Result<Engines> MakeUsual(UsualRows usual, const EngineMaker* like);
   /// All engines that can run the plan.
@@ -40,7 +39,7 @@ class EngineMaker {
   Result<std::unique_ptr<Engine>> Make(const EngineId& id);
 
  private:
-  /// The engines that runs need: the blocks of panel engines, and whether the scheduled engine.
+  /// The engines that runs need: the blocks of panel engines, and whether the scheduled engine is needed.
   struct Needed {
     std::vector<KernelBlock> blocks;
     bool scheduled = false;
@@ -57,8 +56,8 @@ class EngineMaker {
 
   const GemmData& data_;
   core::Isa isa_;
-  const ScheduledSums* sums_ = nullptr;            // of the usual scheduled or planar engine
-  std::weak_ptr<const ScheduledVectors> vectors_;  // of panel engines with the scheduled variant
+  const ScheduledSums* sums_ = nullptr;            // sums of the usual scheduled or planar engine
+  std::weak_ptr<const ScheduledVectors> vectors_;  // the schedule of panel engines
 };
 
 }  // namespace intact::kernels

@@ -1,5 +1,5 @@
-// The engines of a plan, and which engine runs how many rows: the choice of tuning for that number, or else
-// of the cost model. All give the same bytes.
+// The engines of a plan, and the engine for each number of rows: the choice of tuning for this number, or
+// else of the cost model. All engines give the same bytes.
 #ifndef INTACT_KERNELS_PLANS_ENGINE_SET_H_
 #define INTACT_KERNELS_PLANS_ENGINE_SET_H_
 
@@ -35,7 +35,7 @@ class EngineSet {
   int64_t ScratchBytes(const Engine& engine, int64_t m) const;
   /// How a run of `m` rows on `engine` is cut for `parts` threads.
   Partition Cut(const Engine& engine, int64_t m, int parts) const;
-  /// The time that Run() of `rows` rows takes by the cost model, in the unit of Engine::Cost().
+  /// The time that Run() of `rows` rows takes by the cost model, on the scale of Engine::Cost().
   double RowsCost(const Engine& engine, int64_t rows) const;
   /// The work of Run() for `range`, see Share::work.
   double Work(const Engine& engine, const Range& range) const;
@@ -65,13 +65,13 @@ class EngineSet {
   int64_t packed_bytes() const;
 
  private:
-  /// The engine runs rows [0, whole), and `tail` runs the others; null: the engine runs all.
+  /// The engine runs rows [0, whole), and `tail` runs all further rows. Null: the engine runs all rows.
   struct Split {
     int64_t whole = 0;
     const Engine* tail = nullptr;
   };
   Split SplitOf(const Engine& engine, int64_t rows) const;
-  /// As above, but without a tail if its engine cannot begin or end at the range's columns.
+  /// The split of the range's rows; no tail if the tail's engine cannot begin or end at the range's columns.
   Split SplitOf(const Engine& engine, const Range& range) const;
   template <class Visit>
   void ForEach(const Visit& visit) const {
@@ -85,7 +85,7 @@ class EngineSet {
   EngineMaker::Engines usual_;   // at least one; the cost model chooses from these
   EngineMaker::Engines others_;  // chosen by tuning, or candidates for it
   Choices choices_;
-  int64_t run_all_as_ = 0;  // 0: each M as itself
+  int64_t run_all_as_ = 0;  // see RunAllAs(); 0: not set
 };
 
 }  // namespace intact::kernels

@@ -30,8 +30,8 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
     const intact_gemm_args item = batch.Item(i);
     if (item.a == nullptr) return InvalidArgument("a is NULL");
     if (problem().has_runtime_b && item.b == nullptr)
-      return InvalidArgument("b is NULL; expected B, for runs give it (runtime_b)");
-    // The caller's strides: an item of joined rows has others.
+      return InvalidArgument("b is NULL; expected B, because each run passes it (runtime_b)");
+    // The caller's strides: an item of joined rows has other strides.
     RETURN_IF_ERROR(CheckOutput(problem().output, weights().n(),
                                 {item.c, args.c_stride, item.residual, args.residual_stride}));
     RETURN_IF_ERROR(CheckItemApart(item));

@@ -1,6 +1,6 @@
 // The GEMM of the C ABI: runs of batches, and tuning.
 //
-//   Run: decide once on the engine for an item's rows and how an item is cut ─► threads ─► shares of items
+//   Run: decide once which engine runs an item's rows and how items are cut ─► threads ─► shares of items
 //        (unit_plan.h)
 #ifndef INTACT_KERNELS_PLANS_GEMM_PLAN_H_
 #define INTACT_KERNELS_PLANS_GEMM_PLAN_H_
@@ -44,7 +44,7 @@ class GemmPlan {
   core::Isa isa() const { return unit_->isa(); }
   int64_t usual_m() const { return usual_m_; }
   const std::string& kernel_name() const { return unit_->kernel_name(); }
-  /// The name of the kernel that runs `m` rows, and of the kernel of a run.
+  /// The name of the kernel that runs `m` rows, or that runs `args`.
   std::string KernelNameFor(int64_t m) const { return unit_->engines().For(m).KernelName(); }
   std::string KernelNameFor(const intact_gemm_args& args) const {
     return IsEmpty(args) ? "nothing" : KernelNameFor(Batch(args, problem(), weights().k()).m());
@@ -67,11 +67,11 @@ class GemmPlan {
   void RunAllAs(int64_t m) { unit_->mutable_engines()->RunAllAs(m); }
 
  private:
-  /// Decisions that are made once for a run, and passed to the code that computes it.
+  /// Decisions that are made once for a run, and passed to its shares.
   struct Decision {
     Batch batch;
     const Engine* engine;
-    Partition cut;  // of each item
+    Partition cut;  // how each item is cut
     int64_t share_bytes;
 
     int64_t shares() const { return batch.items() * cut.parts(); }
@@ -79,7 +79,7 @@ class GemmPlan {
   };
 
   GemmPlan(std::unique_ptr<UnitPlan> unit, int64_t usual_m) : unit_(std::move(unit)), usual_m_(usual_m) {}
-  /// For a run that is cut for `parts` threads.
+  /// The decisions for a run that is cut for `parts` threads.
   Decision Decide(const intact_gemm_args& args, int parts) const;
   /// How many threads a run is cut for.
   int Threads(const intact_gemm_args& args) const;

@@ -12,7 +12,7 @@
 namespace intact::kernels {
 namespace {
 
-// Beyond so many rows, more rows only add blocks like the others.
+// Beyond this number, more rows only add blocks like the previous blocks.
 constexpr int64_t kMostTimedRows = 8192;
 
 Error OutOfMemory() { return {INTACT_OUT_OF_MEMORY, "no memory to tune in"}; }

@@ -20,8 +20,8 @@ Error RowPreparer::MakeKernels(core::Isa isa) {
   return {};
 }
 
-// Whole blocks of most engines, which stay in half of L2 until the engine reads them; and few enough to bound
-// the memory for the values.
+// Whole blocks of most engines, which stay in half of L2 until the engine reads them. RowValues::kRows bounds
+// the memory for the rows' values.
 int64_t RowPreparer::ChunkRows() const {
   constexpr int kUnit = 192;
   return std::min(RowsPerBlock(data_.k, kUnit), RowValues::kRows);

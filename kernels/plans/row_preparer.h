@@ -34,8 +34,8 @@ class RowPreparer {
   int64_t ScratchBytes(int64_t m, bool transposed) const {
     return ValueBytes() + CopiedBytes(m, transposed) + NumberBytes(transposed);
   }
-  /// Calls run(buffers, chunk, scratch) for one chunk of `range` after the other, with prepared rows. Its
-  /// `scratch` begins behind the preparer's.
+  /// Calls run(buffers, chunk, scratch) for one chunk of `range` after the other, with prepared rows. run()
+  /// gets the scratch that follows ScratchBytes().
   template <class Run>
   void ForEachChunk(const RunBuffers& given, const Range& range, uint8_t* scratch, const Run& run) const {
     const bool transposed = given.IsTransposed();
@@ -58,8 +58,8 @@ class RowPreparer {
   }
 
  private:
-  // Scratch: values of rows; quantized or transposed rows; numbers that are transposed before they are
-  // quantized.
+  // Scratch has three parts: values of rows; quantized or transposed rows; numbers that are transposed before
+  // they are quantized.
   int64_t ValueBytes() const {
     return data_.epilogue.has_row_values() ? RoundUp(static_cast<int64_t>(sizeof(RowValues)), 64) : 0;
   }
@@ -73,7 +73,7 @@ class RowPreparer {
   int64_t ChunkRows() const;
   /// Rows of numbers that are transposed at a time: a cache line of each depth.
   int64_t NumberRows() const { return 64 / data_.problem.a_bytes(); }
-  /// Bytes from a copied row to the next, and from a row of numbers to the next.
+  /// Bytes from a copied row to the next copied row, and from a row of numbers to the next.
   int64_t CopiedStride() const { return PaddedStride(data_.k); }
   int64_t NumberStride() const { return PaddedStride(data_.k * data_.problem.a_bytes()); }
   // One cache line more than the row, so that the rows of a tile map to different sets of L1.

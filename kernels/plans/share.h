@@ -1,5 +1,5 @@
-// What one thread computes of a run: which rows of C it writes, and how long that takes by the engines' cost
-// model. Plans report it without running, from the cuts that runs make.
+// The share of a run that one thread computes: the rows of C that it writes, and its time by the engines'
+// cost model. Plans report shares without running, from the cuts that runs make.
 #ifndef INTACT_KERNELS_PLANS_SHARE_H_
 #define INTACT_KERNELS_PLANS_SHARE_H_
 
@@ -21,7 +21,7 @@ struct Share {
   /// beyond the share; does not include copies of the input.
   double work = 0;
 
-  /// Adds rows of C from `first` on, `step` apart: their number and their columns are those of `range`.
+  /// Adds rows of C from `first` on, `step` apart; `range` gives the number of rows, and the columns.
   void Add(int64_t first, int64_t step, const Range& range) {
     if (range.Empty()) return;
     rows.push_back({first, step, range.row_end - range.row_begin, range.column_begin, range.column_end});

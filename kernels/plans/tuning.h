@@ -35,7 +35,8 @@ struct Tuned {
 /// Shorter runs are timed together, so that the clock's own time does not count.
 inline constexpr double kLeastTimedSeconds = 20e-6;
 
-/// Another candidate must take at most this share of the model's time: a smaller gain may be chance.
+/// A candidate replaces the model's choice if it takes at most this share of the model's time. A smaller gain
+/// may be chance.
 inline constexpr double kLeastGain = 0.97;
 
 /// Seconds that `run()` takes: the mean of `runs` calls.
@@ -58,26 +59,26 @@ struct TurnTimes {
   double median = 0, least = 0;
 };
 
-/// Times the contenders in turns: `run(i)` runs contender i once. Each runs at least four times.
+/// Times the candidates in turns: `run(i)` runs candidate i once. Each runs at least four times.
 template <class Run>
-std::vector<TurnTimes> TimeInTurns(size_t contenders, TuningBudget budget, const Run& run) {
+std::vector<TurnTimes> TimeInTurns(size_t candidates, TuningBudget budget, const Run& run) {
   using Clock = std::chrono::steady_clock;
-  const auto time = [&](size_t contender, int64_t runs) { return TimeRuns(runs, [&] { run(contender); }); };
+  const auto time = [&](size_t candidate, int64_t runs) { return TimeRuns(runs, [&] { run(candidate); }); };
   const Clock::time_point begin = Clock::now();
-  std::vector<std::vector<double>> seconds(contenders);
+  std::vector<std::vector<double>> seconds(candidates);
   std::vector<int64_t> runs;
-  for (size_t i = 0; i < contenders; ++i) {
+  for (size_t i = 0; i < candidates; ++i) {
     const double first = std::min(time(i, 1), time(i, 1));
     runs.push_back(1 + static_cast<int64_t>(kLeastTimedSeconds / std::max(first, 1e-9)));
   }
   do {
-    for (size_t i = 0; i < contenders; ++i) {
+    for (size_t i = 0; i < candidates; ++i) {
       run(i);  // brings its weights back into the caches
       seconds[i].push_back(time(i, runs[i]));
     }
   } while (Clock::now() - begin < budget);
   std::vector<TurnTimes> times;
-  times.reserve(contenders);
+  times.reserve(candidates);
   for (std::vector<double>& of_one : seconds) {
     const double least = *std::min_element(of_one.begin(), of_one.end());
     times.push_back({MedianOf(std::move(of_one)), least});
@@ -85,7 +86,7 @@ std::vector<TurnTimes> TimeInTurns(size_t contenders, TuningBudget budget, const
   return times;
 }
 
-/// The number of the contender to choose; `model` is the cost model's choice.
+/// The number of the candidate to choose; `model` is the cost model's choice.
 inline size_t ChooseByTime(const std::vector<TurnTimes>& times, size_t model) {
   size_t chosen = model;
   for (size_t i = 0; i < times.size(); ++i) {
@@ -96,14 +97,14 @@ inline size_t ChooseByTime(const std::vector<TurnTimes>& times, size_t model) {
   return chosen;
 }
 
-/// Memory of runs that are timed. Activations are within the activation range, as those of callers: others
-/// would run more slowly.
+/// Memory of runs that are timed. Activations are within the activation range, like a caller's: runs with
+/// other activations would be slower.
 struct TimedMemory {
   AlignedBuffer<uint8_t> a, c, residual, scratch;  // residual is empty if the problem has none
 
   /// `inputs` and `outputs`: numbers of elements. Errors, here and below: OUT_OF_MEMORY.
   Error Allocate(const LinearProblem& problem, int64_t inputs, int64_t outputs);
-  /// Makes `scratch` at least so large.
+  /// Makes `scratch` at least `scratch_bytes` large.
   Error MakeRoom(int64_t scratch_bytes);
 };
 

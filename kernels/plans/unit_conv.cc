@@ -97,7 +97,7 @@ void UnitConv::SetStaging(Taps* taps) const {
   taps->stages_tiles = StagesLines(line, CeilDivide(layout_.unit_outputs(), kPanelColumns), *taps);
 }
 
-// Pays if lines fill tiles and the taps of a line of the filter, which kernels unroll, are few.
+// Pays if output lines fill tiles, and filter lines have few taps, because kernels unroll these taps.
 void UnitConv::SharePixels(const Band& band, Taps* taps) const {
   const int64_t width = geometry_.kernel[kWidth];
   const int64_t rows = geometry_.output[kWidth];
@@ -132,8 +132,8 @@ void UnitConv::SetLineTaps(Taps* taps) const {
   if (std::all_of(taps->line_taps.begin(), taps->line_taps.end(), is_whole)) taps->line_taps.clear();
 }
 
-// At the begin of a line, the first pixels of its taps may lie before the input; at its end, the last pixels
-// may lie beyond.
+// At the beginning of a line, the first pixels of its taps may lie before the input; at the end of a line,
+// the last pixels of its taps may lie beyond the input.
 void UnitConv::SetLineEnds(const Band& band, Taps* taps) const {
   if (!layout_.joins_width() || geometry_.input_channels % kQuad != 0) return;
   const int64_t width = geometry_.kernel[kWidth];

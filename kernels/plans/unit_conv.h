@@ -1,4 +1,4 @@
-// A convolution of given extents as GEMMs: a plan for each unit of its layout (conv_layout.h).
+// A convolution of known extents as GEMMs: a plan for each unit of its layout (conv_layout.h).
 //
 //   Run   a chunk of pixels × channels ─► staged input (input_source.h) ─► units ─► UnitPlan::RunShare()
 #ifndef INTACT_KERNELS_PLANS_UNIT_CONV_H_
@@ -21,7 +21,7 @@ namespace intact::kernels {
 
 class UnitConv final : public ConvKernels {
  public:
-  /// `layout` and `grid` outlive it. UNSUPPORTED if a planar layout cannot serve such extents.
+  /// `layout` and `grid` outlive the result. UNSUPPORTED if a planar layout cannot serve these extents.
   static Result<std::unique_ptr<ConvKernels>> Create(const ConvLayout& layout, const ConvGeometry& geometry,
                                                      const OutputGrid& grid);
 
@@ -56,7 +56,7 @@ class UnitConv final : public ConvKernels {
   void SetLineTaps(Taps* taps) const;
   void SetLineEnds(const Band& band, Taps* taps) const;
   bool HasOneUnit() const { return units_.size() == 1; }
-  /// `buffers` and the columns of `range` are the unit's.
+  /// `buffers`, and the columns of `range`, are of unit `number` alone.
   void RunUnit(size_t number, const ConvRun& run, const RunBuffers& buffers, const Range& range,
                uint8_t* scratch) const;
 

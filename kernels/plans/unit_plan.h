@@ -25,8 +25,8 @@ namespace intact::kernels {
 
 class UnitPlan {
  public:
-  /// `like`: a plan of the same weights for other extents of a convolution's input, whose schedules it
-  /// shares; or null.
+  /// `like`: null, or a plan of these weights for other extents of a convolution's input. The new plan shares
+  /// its schedules.
   static Result<std::unique_ptr<UnitPlan>> Create(std::shared_ptr<const LinearWeights> weights, Access access,
                                                   core::Isa isa, UsualRows usual = {},
                                                   const UnitPlan* like = nullptr);

@@ -6,9 +6,9 @@
 //                 + taps.offsets[1] ─► taps.depth bytes      depths taps.depth …
 //
 // The rows of a GEMM are one stride apart, and there is one tap, at 0. A convolution's rows are output
-// pixels. Each points to the input pixel of its first tap. Pixels of a line have one stride, lines another,
-// and planes (images, or the depths of a volume) a third. Taps are at equal distances from every row's
-// pointer, so a tile of rows is addressed by its pointers and one offset.
+// pixels. Each points to the input pixel of its first tap. Pixels have one stride, lines a second, and
+// planes (images, or the depths of a volume) a third. Taps are at equal distances from the pointer of every
+// row, so the pointers of a tile's rows and one offset address the tile.
 //
 //   plane 0   line 0   p0 p1 p2 …  p(line_rows − 1)          ─► row 0, 1, …
 //             line 1   …
@@ -29,16 +29,16 @@ namespace intact::kernels {
 struct PlanarAccess {
   std::vector<uint32_t> quad_offsets;  // of each quad of the depth, in bytes from a position
   int64_t group_columns = 0;           // columns of a group; they all read the group's channels
-  int64_t group_bytes = 0;             // from the channels of a group to the next group's
+  int64_t group_bytes = 0;             // from the channels of a group to the channels of the next
   int64_t line_rows = 0;               // rows (output pixels) of a line
   int64_t line_positions = 0;          // positions from a line to the next
 
-  /// Whether the input's extents are open, so that only group_columns is known. Plans for given extents are
+  /// Whether the input's extents are open, so that only group_columns is known. Plans for known extents are
   /// then made from the plan that has this access.
   bool IsModel() const { return quad_offsets.empty(); }
 };
 
-/// A planar band that is staged for adjacent rows of one plane.
+/// A planar band, staged for adjacent rows of one plane.
 struct PlanarRows {
   uintptr_t origin = 0;   // address of position 0 of group 0, which may not be staged
   int64_t first_row = 0;  // the row at position 0: the first of a line
@@ -61,8 +61,8 @@ struct SharedPixels {
 struct Taps {
   std::vector<int64_t> offsets = {0};  // in bytes from a row's pointer
   int64_t depth = 0;                   // of each tap; a multiple of 4 if there are several taps
-  // Bytes from the activations that one vector of columns reads to the next vector's: 0, or the input
-  // channels of a group, if each group of a convolution fills a vector.
+  // Bytes from the activations of one vector of columns to the activations of the next vector. 0, or the
+  // input channels of a group if each group of a convolution fills a vector.
   int64_t vector_step = 0;
   // For each output line of a plane, the taps to compute: the line's other taps read only padding. Empty if
   // all taps are computed.
@@ -117,7 +117,7 @@ struct RowMap {
   }
 };
 
-/// The rows of A of one run, of the kind that the plan's Access needs.
+/// The rows of A of one run: the type that matches the plan's Access.
 using InputRows = std::variant<RowMap, PlanarRows>;
 
 /// Walks over the rows of a map in order, without divisions.
@@ -154,9 +154,9 @@ class RowCursor {
   }
   /// Whether the row that Next() will return is the first of its line.
   bool BeginsLine() const { return rows_left_ == map_.line_rows; }
-  /// Its line, within the plane.
+  /// The line of that row, within the plane.
   int64_t line() const { return map_.plane_lines - lines_left_; }
-  /// The rows left in that line.
+  /// The number of rows left in that line.
   int64_t rows_left() const { return rows_left_; }
 
  private:

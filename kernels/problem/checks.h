@@ -50,7 +50,7 @@ Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n)
 /// Checks the shape and layout of a GEMM's weights. The result's shift is 0: the type is not checked yet.
 Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b);
 
-/// The arguments of a run that say where C and the residual lie.
+/// A run's arguments for C and the residual: pointers and strides.
 struct OutputArguments {
   const void* c = nullptr;
   int64_t c_stride = 0;
@@ -61,13 +61,14 @@ struct OutputArguments {
 inline constexpr int64_t kMaxStride = int64_t{1} << 40;
 /// Checks that `stride` is 0, or from `elements`, the length of a row, to kMaxStride.
 Error CheckStride(const char* field, int64_t stride, int64_t elements);
-/// A matrix in memory: `rows` rows of `row_bytes` each, `stride_bytes` from one to the next.
+/// A matrix in memory: `rows` rows of `row_bytes` each, which begin `stride_bytes` apart.
 struct MemoryRows {
   const char* name;
   const void* data;
   int64_t rows, row_bytes, stride_bytes;
 };
-/// Checks that no byte belongs to both. Rows may alternate, as in two channel slices of one tensor.
+/// Checks that no byte belongs to both matrices. Their rows may alternate, like two channel slices of a
+/// tensor.
 Error CheckApart(const MemoryRows& c, const MemoryRows& other);
 /// Checks the strides of `arguments` for a plan of `columns` columns.
 Error CheckOutputStrides(int64_t columns, const OutputArguments& arguments);

@@ -18,7 +18,7 @@ using Spatial = std::array<int64_t, INTACT_MAX_SPATIAL>;
 enum Dimension : uint8_t { kDepth, kHeight, kWidth };
 
 struct ConvGeometry {
-  int dims = 2;  // the caller's dimensions: the last ones of the arrays below
+  int dims = 2;  // the caller's dimensions: the last `dims` elements of the arrays below
   int64_t input_channels = 0, output_channels = 0, groups = 1;
   // Negative padding crops. Phases of a transposed convolution may have it (conv_transposed.h).
   Spatial input = {}, kernel = {}, stride = {}, dilation = {}, pad_begin = {}, pad_end = {}, output_pad = {};
@@ -38,7 +38,7 @@ struct ConvGeometry {
   int64_t taps() const { return kernel[kDepth] * kernel[kHeight] * kernel[kWidth]; }
   /// Planes are images, or the depths of a volume's output.
   int64_t plane_pixels() const { return output[kHeight] * output[kWidth]; }
-  /// Multiply-adds of `batch` images, with those of padding.
+  /// Multiply-adds of `batch` images, including multiply-adds of padding.
   double MultiplyAdds(int64_t batch) const {
     const Spatial& pixels = is_transposed ? input : output;
     double count = 1;
@@ -50,8 +50,8 @@ struct ConvGeometry {
   }
   bool HasPadding() const { return pad_begin != Spatial{} || pad_end != Spatial{}; }
   bool HasPadding(Dimension dimension) const { return pad_begin[dimension] > 0 || pad_end[dimension] > 0; }
-  /// Input positions in `dimension` that `outputs` adjacent outputs span, from the first one read to the
-  /// last.
+  /// The number of input positions in `dimension` that `outputs` adjacent outputs span, from the first
+  /// position read to the last.
   int64_t Span(Dimension dimension, int64_t outputs) const {
     return (outputs - 1) * stride[dimension] + (kernel[dimension] - 1) * dilation[dimension] + 1;
   }
@@ -68,7 +68,7 @@ intact_conv_desc DescOf(const ConvGeometry& geometry);
 /// its value.
 Result<ConvGeometry> Sized(const ConvGeometry& geometry, const int64_t* given);
 
-/// `geometry` with common extents in place of open ones. Choices for all sizes are made for this size.
+/// `geometry` with common extents in place of open extents. Choices for all sizes are made for these extents.
 Result<ConvGeometry> TypicallySized(const ConvGeometry& geometry);
 
 }  // namespace intact::kernels

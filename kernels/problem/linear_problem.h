@@ -61,7 +61,7 @@ struct LinearProblem : core::Linear {
   int32_t WeightZeroPoint(int64_t column) const {
     return b_zero_points.empty() ? 0 : b_zero_points[static_cast<size_t>(column)];
   }
-  /// The zero points that A may have, as kernels see them: the plan's, or all values.
+  /// The zero points that A may have, as kernels see them: the plan's zero point, or all values.
   std::vector<int32_t> PaddingZeroPoints() const;
   bool HasWeightZeroPoints() const { return !b_zero_points.empty() || may_have_b_zero_points; }
   bool IsRangeChecked() const { return range_check == INTACT_RANGE_CHECKED; }
@@ -87,7 +87,7 @@ struct LinearProblem : core::Linear {
     const bool has_left = std::any_of(shifts.begin(), shifts.end(), [](int32_t shift) { return shift > 0; });
     return {Addends() != nullptr, fixed_point, !multipliers.empty(), has_left};
   }
-  /// Whether runs may give scales in place of the problem's.
+  /// Whether runs may give scales that replace the scales of the problem.
   bool HasScales() const { return !scales.empty(); }
   /// The largest output of `column` before activation and residual, for sums up to `sum`.
   double LargestOutput(size_t column, double sum) const {

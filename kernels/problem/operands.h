@@ -22,9 +22,9 @@ inline constexpr int kQuad = 4;
 /// Number of values that an activation can have.
 inline constexpr int kActivationValues = 256;
 
-/// The bits to invert in activations of `type`, to make them u8: see above.
+/// The bits to invert in activations of `type`, so that they are u8.
 constexpr uint8_t ActivationShift(intact_type type) { return type == INTACT_S8 ? 0x80 : 0; }
-/// The bits to invert in weights of `type`, to make them s8.
+/// The bits to invert in weights of `type`, so that they are s8.
 constexpr uint8_t WeightShift(intact_type type) { return type == INTACT_U8 ? 0x80 : 0; }
 
 /// A range of activations as kernels see them.

@@ -1,4 +1,4 @@
-// Which pixels of the caller's output a plan computes: all of them, or every step-th one in each dimension.
+// Which pixels of the caller's output a plan computes: all, or every step-th pixel in each dimension.
 //
 //   width:   . . first . . first + step . . first + 2·step . .      `count` pixels of `extents`
 //
@@ -21,8 +21,8 @@ struct OutputGrid {
   /// The grid of all pixels.
   static OutputGrid All(const Spatial& output) { return {{}, {1, 1, 1}, output, output}; }
 
-  /// Pixels from row 0 to row 1, at most those of the output: in dimensions with one pixel of the grid, the
-  /// step is not used.
+  /// Pixels from row 0 to row 1, at most the pixels of the output: in a dimension with one pixel of the grid,
+  /// the step is not used.
   int64_t RowStep() const {
     int64_t pixels = 1;  // of the output within a line, a plane, an image
     for (const Dimension dimension : {kWidth, kHeight, kDepth}) {

@@ -1,5 +1,5 @@
-// Where the rows of C and of the residual lie. Rows are one distance apart: they are rows of a matrix, pixels
-// of an image or of one of its lines, or every other pixel (a transposed convolution's phase).
+// Where the rows of C and of the residual lie. Rows lie at equal distances: rows of a matrix, pixels of an
+// image or of one line, or every other pixel (a phase of a transposed convolution).
 #ifndef INTACT_KERNELS_PROBLEM_OUTPUT_MAP_H_
 #define INTACT_KERNELS_PROBLEM_OUTPUT_MAP_H_
 
@@ -54,8 +54,8 @@ struct OutputMap {
   }
 };
 
-/// Replaces bytes of an 8-bit output, `columns` of each row in [row, row_end), by elements of `table`. Its
-/// first element is for `lowest`.
+/// Replaces bytes of an 8-bit output, `columns` of each row in [row, row_end), by elements of `table`. The
+/// first element of `table` replaces the value `lowest`.
 inline void LookUp(const uint8_t* __restrict table, int32_t lowest, const OutputMap& output, int64_t row,
                    int64_t row_end, int64_t column, int64_t columns) noexcept {
   const auto shift = static_cast<uint8_t>(lowest);  // 0, or the sign

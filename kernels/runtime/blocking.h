@@ -28,11 +28,11 @@ struct Range {
 struct SharedOutput {
   int64_t m = 0, n = 0;
   int64_t row_step = 1, column_step = 1;  // cuts are at multiples of these
-  // Alternative steps (fewer rows, more columns), used if they are faster; 0: none.
+  // Alternative steps (fewer rows, more columns), used if they are faster; 0: no alternative.
   int64_t least_row_step = 0, any_column_step = 0;
   int64_t line_columns = 1;  // columns in a cache line, if rows of C begin with a line; else 1
-  // Bytes that a share reads for each of its rows and for each of its columns. Among cuts of about the same
-  // duration, the one with the fewest bytes read is chosen.
+  // Bytes that a share reads for each of its rows and for each of its columns. Among cuts of about
+  // equal duration, the cut that reads the fewest bytes is chosen.
   int64_t row_bytes = 1, column_bytes = 1;
 };
 
@@ -42,7 +42,7 @@ inline int64_t LineColumns(int64_t n, int64_t element_bytes) {
   return n * element_bytes % kLine == 0 ? kLine / element_bytes : 1;
 }
 
-/// The time that `rows` rows of a column take, in any unit.
+/// The time to compute `rows` rows of a column, in any unit.
 class RowCost {
  public:
   virtual double Of(int64_t rows) const = 0;
@@ -63,7 +63,7 @@ class RowCostOf final : public RowCost {
 };
 
 /// How an output is cut into shares: into bands of rows, and each band into cells of columns. If the number
-/// of shares has no good factors, the first bands have one cell more than the others, and more rows to match.
+/// of shares has no good factors, the first bands have one cell and accordingly more rows than the others.
 ///
 ///     ┌──────┬──────┬──────┐
 ///     │  0   │  1   │  2   │     two bands of three cells
@@ -78,7 +78,7 @@ class Partition {
  public:
   /// At most `parts` shares, cut so that the slowest share takes about the least possible time. There are
   /// fewer shares if more would not help: a share has at least row_step × column_step elements. Among cuts of
-  /// nearly equal duration, one that writes whole cache lines is chosen.
+  /// nearly equal duration, a cut that writes whole cache lines is chosen.
   static Partition Choose(const SharedOutput& output, int64_t parts, const RowCost& cost);
 
   int parts() const { return static_cast<int>(bands_[0].shares() + bands_[1].shares()); }
@@ -87,8 +87,8 @@ class Partition {
 
  private:
   struct Bands {
-    int64_t count = 0, cells = 1;  // number of bands, and shares of each band
-    int64_t row_steps = 0;         // of all these bands together
+    int64_t count = 0, cells = 1;  // the number of bands, and of shares in each band
+    int64_t row_steps = 0;         // of all bands together
     int64_t shares() const { return count * cells; }
   };
   class Search;

@@ -1,17 +1,18 @@
-// Threads that help the calling thread with a run. The caller takes one part after the other, and *helpers*
-// that are awake in time take some of them.
+// Threads that help the calling thread with a run. The caller and the *helpers* each take the next part that
+// nobody has begun. A helper that wakes too late takes none.
 //
-//   caller    part 0 | part 2 | waits for parts that others have begun | returns
+//   caller    part 0 | part 2 | waits for parts that helpers have begun | returns
 //   helper        wakes | part 1         |
 //   helper                                   never came: nobody waits for it
 //
-// OpenMP's regions are unsuitable for a library: they wait for a thread that another process keeps from its
-// core, end the process if a thread cannot be created, and hang in the child of a fork. OpenMP is only asked
-// for numbers of threads (threads.h).
+// OpenMP's parallel regions are unsuitable for a library. They wait for all their threads, even if another
+// process holds a thread's core. They end the process if a thread cannot be created, and hang in the child of
+// a fork. This library asks OpenMP only how many threads to use (threads.h).
 //
-// Helpers are created when a run first wants them, unless the system refuses. After a short spin they sleep.
-// They take no signals except those of their own faults, and run on the processors of the thread that they
-// help. They never end: the shared library stays loaded (-z nodelete). A forked child creates its own.
+// A run creates the helpers that it lacks. If the system refuses, it runs without them. After a short spin
+// helpers sleep. They block all signals except their own faults, and run on the processors of the thread that
+// they help. They never end: the shared library stays loaded (-z nodelete). A forked child creates new
+// helpers.
 #ifndef INTACT_KERNELS_RUNTIME_THREAD_POOL_H_
 #define INTACT_KERNELS_RUNTIME_THREAD_POOL_H_
 

@@ -12,8 +12,9 @@
 
 namespace intact::kernels {
 
-/// Sets the default floating-point environment for its lifetime: requantization and the checks of descriptors
-/// are defined in it, and callers may have set another. Each thread has its own environment.
+/// Sets the default floating-point environment for its lifetime. Requantization and the checks of descriptors
+/// are defined in this environment, and callers may have set another one. Each thread has its own
+/// environment.
 class ScopedFloatEnvironment {
  public:
   ScopedFloatEnvironment() : saved_(_mm_getcsr()) {
@@ -40,12 +41,12 @@ inline size_t ScratchSize(int64_t bytes) { return static_cast<size_t>(bytes) + 6
 Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads,
                            int64_t shared_bytes = 0);
 
-/// The number of threads of a run: `wanted`. If that is 0: OpenMP's default, or fewer, so that each thread
-/// has a few microseconds' work of the `multiply_adds` by kernels of `isa`.
+/// The number of threads of a run: `wanted`. If `wanted` is 0: OpenMP's default, or fewer threads, so that
+/// the run's `multiply_adds` give each thread a few microseconds of work with kernels of `isa`.
 int ThreadsOf(int32_t wanted, double multiply_adds, core::Isa isa);
 
 /// The parts of a run, and the number of threads that run them: at most one for each processor. The pool may
-/// supply fewer, which changes neither the parts nor the result.
+/// supply fewer threads. This changes neither the parts nor the result.
 struct ThreadCount {
   int parts, threads;
 };

@@ -1,16 +1,15 @@
-// The band: a copy of the input pixels that some output pixels read, with padding in place. So every output
-// pixel has its taps at equal distances (access.h), and no tap needs a check for borders.
+// The band: a copy of the input pixels that some output pixels read, with padding in place. So the taps of
+// every output pixel lie at equal distances (access.h), and no tap needs a check for borders.
 //
 //   plane (an image, or a depth of a volume's output)
 //     slice per tap in depth
 //       line   | padding |  pixels of the input, u8  | padding |     lines outside the input: padding
 //
-// If taps lie further apart than the outputs of a band span, the lines or pixels between them are left out:
-// those of a tap directly follow those of the previous tap.
+// If the outputs of a band span less than the distance between taps, the gap between the taps is not copied:
+// the lines or pixels of a tap directly follow the lines or pixels of the previous tap.
 //
-// A band holds the lines of one plane, or the whole planes, that fit in a part of L2. s8 is shifted to u8 on
-// the way, channels may be repeated (a channel multiplier), and padding is the zero point, which contributes
-// nothing.
+// A band fits in a part of L2. It holds lines of one plane, or whole planes. Copying shifts s8 to u8, and may
+// repeat channels (a channel multiplier). Padding is the zero point, which contributes nothing.
 #ifndef INTACT_KERNELS_STAGING_BAND_H_
 #define INTACT_KERNELS_STAGING_BAND_H_
 
@@ -30,65 +29,65 @@ struct ConvInput {
   ConvInput FromChannel(int64_t channel) const { return {a + channel, stride, padding}; }
 };
 
-/// The channels of a pixel that a band copies. Stage() is given the first one.
+/// The channels of a pixel that a band copies. Stage() is given the first channel.
 struct BandChannels {
   int64_t count = 0;
   int64_t repeats = 1;  // of each channel
   int64_t pitch = 0;    // bytes between pixels of the band, ≥ count·repeats
 };
 
-/// Pixel 0 of line `y` of the input (counted from the first padding line), in the slice that tap `depth_tap`
-/// of output plane `plane` (over all images) reads. Null outside the input.
+/// Pixel 0 of an input line, at the depth that tap `depth_tap` of output plane `plane` reads. Planes are
+/// counted over all images, lines `y` from the first padding line. Null outside the input.
 const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, int64_t plane,
                          int64_t depth_tap, int64_t y) noexcept;
 
 class Band {
  public:
-  /// Bytes beyond the staged ones that kernels may read with weights that contribute nothing: the end of a
-  /// tap's last quad, or of its last tile. They need not be written. If such a read ends within a band, it
-  /// must find activations in the activation range. So each line is staged, even if no tap reads it.
+  /// Bytes behind the staged bytes that kernels may read: the end of a tap's last quad, or of its last tile.
+  /// Their weights contribute nothing, so they need not be written. Kernels may also read past a tap inside
+  /// the band. Bytes there must lie in the activation range, so each line is staged, even if no tap reads it.
   static constexpr int64_t kSlackBytes = 128;
 
   Band() = default;
-  /// `shift`: ActivationShift(). With a negative pad_begin of the width, lines begin within the input.
+  /// `shift`: ActivationShift(). If pad_begin of the width is negative, lines begin inside the input.
   Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t shift);
 
-  /// The padding's value as kernels see it.
+  /// The value of a padding byte in the band.
   uint8_t PaddingOf(const ConvInput& input) const { return *input.padding ^ shift_; }
   /// Bytes that Stage() writes, plus a few that kernels may read beyond them.
   int64_t bytes() const { return planes_ * plane_bytes_ + kSlackBytes; }
   int64_t pixel_bytes() const { return channels_.pitch; }
   /// Bytes from an output pixel's first tap to tap (depth, height, width).
   int64_t TapOffset(int64_t depth, int64_t height, int64_t width) const;
-  /// Bytes from the first tap of an output pixel to the next pixel's.
+  /// Bytes from the first tap of an output pixel to the first tap of the next pixel.
   int64_t row_stride() const { return geometry_.stride[kWidth] * channels_.pitch; }
-  /// Bytes from the first tap of an output line to the next line's.
+  /// Bytes from the first tap of an output line to the first tap of the next line.
   int64_t line_stride() const { return geometry_.stride[kHeight] * line_bytes_; }
-  /// Rows of a line.
+  /// Rows (output pixels) of an output line.
   int64_t line_rows() const { return width(); }
 
   /// The most rows (output pixels, over all planes) that a band holds.
   int64_t max_rows() const { return (planes_ > 1 ? planes_ * geometry_.output[kHeight] : lines_) * width(); }
-  /// The end of the band that begins at `row`: after whole lines, at most `row_end`.
+  /// The end row of the band that begins at `row`: the end of a line, or `row_end` if that comes first.
   int64_t EndFrom(int64_t row, int64_t row_end) const;
   /// Copies the pixels that rows [row_begin, row_end) read, with the channels from `first_channel` on, to
   /// `to`, aligned to 64 bytes.
   RowMap Stage(const ConvInput& input, int64_t first_channel, int64_t row_begin, int64_t row_end,
                uint8_t* to) const noexcept;
-  /// Stage() for bytes [begin, end) of each pixel of the band only. Other bytes are not written.
+  /// Stage() that writes only bytes [begin, end) of each pixel of the band.
   RowMap StageSlice(const ConvInput& input, int64_t begin, int64_t end, int64_t row_begin, int64_t row_end,
                     uint8_t* to) const noexcept;
 
  private:
-  /// Bytes of a pixel of the band.
+  /// A range of bytes of each pixel of the band (not the slice of a tap in depth).
   struct Slice {
     int64_t begin = 0, end = 0;
     int64_t size() const { return end - begin; }
   };
   int64_t width() const { return geometry_.output[kWidth]; }
-  /// Positions from a tap to the next in a band of `outputs` outputs.
+  /// Lines or pixels from a tap to the next tap, in a band of `outputs` outputs along `dimension`.
   int64_t TapStep(Dimension dimension, int64_t outputs) const;
-  /// Positions of a band of `outputs` outputs.
+  /// Lines or pixels that a band of `outputs` outputs along `dimension` holds.
   int64_t Positions(Dimension dimension, int64_t outputs) const;
   /// The number of output lines that a band of one plane, of `budget` bytes, can hold.
   int64_t LinesWithin(int64_t budget) const;
@@ -97,7 +96,7 @@ class Band {
   void StageLines(const ConvInput& input, const Slice& slice, int64_t plane, int64_t first_line,
                   int64_t lines, uint8_t* to) const noexcept;
   void StageLine(const ConvInput& input, const Slice& slice, const uint8_t* line, uint8_t* to) const noexcept;
-  /// Pixels [first, first + pixels) of a line, counted from the first of its padding.
+  /// Stages pixels [first, first + pixels) of a line. Pixel 0 is the first pixel of padding.
   void StagePixels(const ConvInput& input, const uint8_t* line, int64_t first, int64_t pixels,
                    uint8_t* to) const noexcept;
   void StageSliceOfPixels(const ConvInput& input, const Slice& slice, const uint8_t* line, int64_t first,

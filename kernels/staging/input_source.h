@@ -1,5 +1,6 @@
 // Where a convolution's kernels find their input: in place, in a band (band.h), in windows or in a planar
-// band (planar_band.h). Each source stages the pixels that some output pixels read, and returns their place.
+// band (planar_band.h). Each source stages the input pixels that some output pixels read, and returns where
+// they are.
 #ifndef INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
 #define INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
 
@@ -31,8 +32,8 @@ class InputSource {
   virtual int64_t bytes() const { return 0; }
   /// Adjacent groups whose channels are staged together.
   virtual int64_t groups() const = 0;
-  /// Stages what rows [row_begin, row_end) read of the groups from `group` on, at `to`, aligned to 64 bytes.
-  /// Returns the places of the rows.
+  /// Stages the channels of the groups from `group` on that rows [row_begin, row_end) read, at `to`, aligned
+  /// to 64 bytes. Returns where the rows begin.
   virtual InputRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
                           uint8_t* to) const noexcept = 0;
 };
@@ -77,8 +78,9 @@ class BandSource final : public InputSource {
   int64_t groups_, group_inputs_;
 };
 
-/// Windows, copied from a band. A window holds what the taps of an output pixel read of a group, in the order
-/// (depth, height, width, channel) and without gaps, so that pairs of adjacent depths cross taps.
+/// Windows, copied from a band. A window holds the channels of a group that the taps of an output pixel read,
+/// in the order (depth, height, width, channel) and without gaps, so that pairs of adjacent depths cross
+/// taps.
 class WindowSource final : public InputSource {
  public:
   /// `band` holds the channels of one group. Windows are `window_bytes` apart, a multiple of a quad. If the
@@ -101,7 +103,7 @@ class WindowSource final : public InputSource {
   Band band_;
   int64_t group_inputs_;
   int64_t window_bytes_;
-  std::vector<int64_t> run_offsets_;  // of runs of adjacent taps in the band, from a pixel's first tap
+  std::vector<int64_t> run_offsets_;  // in the band, from a pixel's first tap to each run of adjacent taps
   int64_t run_bytes_;
   int64_t max_rows_;
 };

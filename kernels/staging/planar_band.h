@@ -3,20 +3,20 @@
 //
 //   channel quad 0   slice per tap in depth
 //                      phase (y mod stride, x mod stride)
-//                        line   x0: c0 c1 c2 c3 | x1: c0 c1 c2 c3 | …   line_positions of them
+//                        line   x0: c0 c1 c2 c3 | x1: c0 c1 c2 c3 | …   line_positions quads
 //   channel quad 1   …
 //
 // The last quad of a group's channels is padded with zeros. Channels may have another order within their
 // group (channel_order.h).
 //
-// Output pixel (line, x) is position line·line_positions + x. Pixels of one phase are adjacent, so with any
-// stride a tap is one distance from all positions. The scheduled kernel (scheduled_kernel.h) reads its quads
-// here in place: each pixel is transposed once, not once for each tap. The price is that lines are as long as
-// those of the padded input: positions between two output lines are computed and dropped. The padding right
-// of a line also serves as the padding left of the next line.
+// Output pixel (line, x) is position line·line_positions + x. Pixels of one phase are adjacent, so each tap
+// lies at one offset from every position, whatever the stride is. The scheduled kernel (scheduled_kernel.h)
+// reads its quads here in place: each pixel is transposed once, not once for each tap. The price: a line of
+// the band is about as long as a padded input line. Kernels also compute the positions between two output
+// lines, and drop them. The padding right of a line also serves as the padding left of the next line.
 //
-// Groups do not read each other's channels, so a band holds only a few groups: about a cache line of each
-// pixel. Its lines take a little more than L1: with fewer lines, more of them would be transposed twice.
+// Groups do not read each other's channels. So a band holds only a few groups: about a cache line of each
+// pixel. Its lines take a little more than L1. Bands with fewer lines would transpose more lines twice.
 #ifndef INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 #define INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 
@@ -36,9 +36,9 @@ class PlanarBand {
  public:
   PlanarBand() = default;
   PlanarBand(const ConvGeometry& geometry, uint8_t shift);
-  /// Whether channels may have another order within their group: if one shuffle reaches all of them.
+  /// Whether channels may have another order within their group: one shuffle must reach the whole group.
   bool CanOrderChannels() const;
-  /// Sets the channel at each place, group by group; only if CanOrderChannels().
+  /// Sets the channel at each place of a pixel; groups keep their places. Requires CanOrderChannels().
   void OrderChannels(std::vector<int64_t> order);
   bool HasOrder() const { return !order_.empty(); }
   /// Must be called before Stage(). CODEGEN_FAILED names the kernel.
@@ -48,15 +48,16 @@ class PlanarBand {
   int64_t bytes() const { return sources_per_band_ * 4 * quad_bytes_ + kSlackBytes; }
   /// The most rows that a band holds.
   int64_t max_rows() const { return lines_ * width(); }
-  /// The end of the band that begins at `row`: after whole lines of one plane, at most `row_end`.
+  /// The end row of the band that begins at `row`: the end of a line in its plane, or `row_end` if that comes
+  /// first.
   int64_t EndFrom(int64_t row, int64_t row_end) const;
-  /// Whether a band fits in L2, and the offsets within all groups' channels fit in 32 bits. Otherwise it is
-  /// not used.
+  /// Whether a band fits in L2, and offsets within the bands of all groups fit in 32 bits. Otherwise the
+  /// band must not be used.
   bool IsSmall() const;
   /// Groups that a band holds. Their columns fill whole panels, except in the last band.
   int64_t groups() const { return groups_; }
-  /// Transposes the pixels that rows [row_begin, row_end) of groups [group, group + groups()) read to `to`,
-  /// aligned to 64 bytes.
+  /// Stages the pixels that rows [row_begin, row_end) read, with the channels of groups [group, group +
+  /// groups()). `to` is aligned to 64 bytes.
   PlanarRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
                    uint8_t* to) const noexcept;
 
@@ -64,13 +65,13 @@ class PlanarBand {
   PlanarAccess MakeAccess() const;
 
  private:
-  static constexpr int64_t kSlackBytes = 512;  // a register block of positions
+  static constexpr int64_t kSlackBytes = 512;  // kernels read whole register blocks
 
   int64_t width() const { return geometry_.output[kWidth]; }
   int64_t Phase(Dimension dimension, int64_t position) const {
     return position % geometry_.stride[dimension];
   }
-  /// The offset of a phase, in positions from the slice's first one.
+  /// The offset of a phase, in positions from the slice's first position.
   int64_t PhaseOffset(int64_t y, int64_t x) const {
     return (Phase(kHeight, y) * geometry_.stride[kWidth] + Phase(kWidth, x)) * phase_positions_;
   }
@@ -84,8 +85,8 @@ class PlanarBand {
   /// The pixels of a line with x ≡ `number` (mod stride), if some tap reads them.
   struct PixelPhase {
     int64_t number;
-    int64_t first_x;     // of the input, at position 0
-    int64_t begin, end;  // positions within the input
+    int64_t first_x;     // the input's x at position 0; negative in the padding
+    int64_t begin, end;  // the positions that lie within the input
   };
   void SetSources();
   QuadSource SourceOf(int64_t first_quad) const;
@@ -108,12 +109,12 @@ class PlanarBand {
   int64_t line_positions_ = 0, phase_positions_ = 0, slice_positions_ = 0;
   int64_t groups_ = 1;
   int64_t quads_ = 0, quad_bytes_ = 0;
-  std::vector<int64_t> line_phases_;  // the ones that some tap reads
+  std::vector<int64_t> line_phases_;  // phases of lines that some tap reads
   std::vector<PixelPhase> pixel_phases_;
   std::vector<int64_t> order_;  // the channel at each place; empty for the input's order
   int64_t sources_per_band_ = 0;
-  std::vector<QuadSource> sources_;   // band by band; empty if pixels are too short for them
-  PixelTransposeFunction transpose_;  // if there are sources
+  std::vector<QuadSource> sources_;   // band by band; empty if a pixel is shorter than a source
+  PixelTransposeFunction transpose_;  // null if sources_ is empty
 };
 
 }  // namespace intact::kernels

@@ -5,8 +5,8 @@
 //   depth 1   r0 r1 r2 r3 …     ─►      row 1   d0 d1 d2 …
 //   depth 2   …                         row 2   …
 //
-// Sixteen bytes of each line are turned in registers at a time. The code is compiled for SSE2: wider vectors
-// are no faster.
+// Sixteen bytes of each line at a time are transposed in registers. The code is compiled for SSE2: wider
+// vectors are no faster.
 #ifndef INTACT_KERNELS_STAGING_TRANSPOSE_H_
 #define INTACT_KERNELS_STAGING_TRANSPOSE_H_
 

@@ -3,8 +3,8 @@
 // With activations in [low, high] and weights as the instruction sees them (s8 activations shifted by +128,
 // u8 weights by −128), the pair (w0, w1) of adjacent depths has sums between Σ min(low·w, high·w) and Σ
 // max(low·w, high·w). It *fails* if a sum can leave [−32768, 32767]. Then the activations that reach the
-// extreme are its witness: a K = 2 problem that clamps. If no pair of a matrix fails, it is proven that no
-// input can saturate. Padding is covered: padded depths have zero weights, and activations are padded with
+// extreme are the pair's witness: a K = 2 problem that clamps. If no pair of a matrix fails, this proves that
+// no input can saturate. Padding is covered: padded depths have zero weights, and activations are padded with
 // the zero point, which lies within the range.
 //
 // Sums over whole runs of quads show for how many adjacent quads int16 accumulation is safe
@@ -39,8 +39,8 @@ struct ColumnBound {
   int64_t lowest = 0, highest = 0;
 };
 
-/// The sum of the positive values of b − zb in a column, and the sum of the negative ones. All exact bounds
-/// follow from the two.
+/// The sum of the positive values of b − zb in a column, and the sum of the negative values. All exact bounds
+/// follow from these two sums.
 struct ColumnParts {
   int64_t positive = 0, negative = 0;
   ColumnBound Bound(ActivationRange range) const {
@@ -67,7 +67,7 @@ struct Certificate {
 Certificate Certify(const PackedWeights& weights, ActivationRange range);
 
 /// Weights that are not stored in pairs: `copy` writes column `column`, pair after pair, to `depth` bytes.
-/// Bytes that it does not write are 0; they must be at equal places in all columns.
+/// Bytes that `copy` does not write are 0; they must be at equal places in all columns.
 struct PairedColumns {
   int64_t depth = 0, n = 0;
   std::function<void(int64_t column, int8_t* to)> copy;
@@ -84,7 +84,7 @@ std::vector<FailingPair> ListFailingPairs(const PackedWeights& weights, Activati
 Result<std::vector<FailingPair>> ListFailingPairs(const PairedColumns& weights, ActivationRange range,
                                                   int64_t first, int64_t count);
 
-/// The parts of a panel's columns with zero points `zero_points`; those of columns beyond n are zero.
+/// The ColumnParts of a panel's columns with zero points `zero_points`; zeros for columns beyond n.
 std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, int64_t panel,
                                                 const std::array<int32_t, kPanelColumns>& zero_points);
 

@@ -44,7 +44,7 @@ class LinearWeights {
   const LinearProblem& problem() const { return problem_; }
   int64_t n() const { return problem_.n; }
   int64_t k() const { return packed_.k; }
-  /// Without data while the panels are dropped.
+  /// The panels; without data while they are dropped.
   const PackedWeights& packed() const { return packed_; }
   /// The panels, or a rebuilt copy while they are dropped. Thread-safe. OUT_OF_MEMORY.
   Result<std::shared_ptr<const PackedWeights>> Panels() const;
@@ -53,7 +53,7 @@ class LinearWeights {
   void DropPanels(std::shared_ptr<const PanelSource> source) const;
   /// Rebuilds dropped panels for kernels that read them. OUT_OF_MEMORY.
   Error RestorePanels() const;
-  /// The strides of a runtime B; without data.
+  /// The strides of a runtime B. `data` is not set.
   const WeightView& layout() const { return layout_; }
   const Certificate& certificate() const { return certificate_; }
   /// The compensation of each column: bias_s32 − za·Σ_k (b − zb), with A and B as kernels see them. Padded to

@@ -4,10 +4,9 @@
 //                            of an AMX B tile, with no further shuffle. Columns are padded with zeros to
 //                            16, depth to 64.
 //       [k/4][w][4]          the only panel of a matrix of at most 8 columns, w = 1, 2, 4 or 8: padding to
-//                            16 would multiply its memory. Kernels still read 16 columns in tiles and
-//                            memory operands. Columns beyond w belong to the next quads, and their results
-//                            are dropped, as with padding. A line of zeros follows the last quad, so that
-//                            16 columns of it can be read too.
+//                            16 would multiply its memory. Kernels still read 16 columns: columns beyond
+//                            w are the next quads, and their results are dropped, as with padding. A line
+//                            of zeros follows the last quad, so that kernels can read 16 columns there.
 //   A   [k/4][rows][4]       a panel of up to mr rows as u8; depth is padded with zeros to 4
 //
 // A and B are as kernels see them: operands.h.
@@ -28,8 +27,8 @@
 
 namespace intact::kernels {
 
-/// A quad of a panel of 16 columns: one zmm, two ymm, or one row of an AMX B tile. In any panel this number
-/// of bytes can be read from the beginning of each quad.
+/// A quad of a panel of 16 columns: one zmm, two ymm, or one row of an AMX B tile. In any panel, this number
+/// of bytes is readable from the beginning of each quad.
 inline constexpr int kPanelQuadBytes = kPanelColumns * kQuad;
 
 /// Columns that the panels of a matrix of n columns hold.

@@ -23,7 +23,7 @@
 // The checksum covers every byte after itself, header included: for each 8-byte word w, h = rotl(h ^ w,
 // 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. A step is a bijection of h and of w, so
 // a change within one word is always found, and any other change with probability 1 − 2⁻⁶⁴. The checksum
-// proves the bytes. The descriptors are then checked like a caller's.
+// covers only damage: the descriptors are then checked like a caller's descriptors.
 #ifndef INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 #define INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 
@@ -79,7 +79,8 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
 /// weights.
 Result<PackContents> ReadPackImage(const void* image, size_t size);
 
-/// INVALID_ARGUMENT unless the certificate `held` by a file equals `made`, the one of its weights.
+/// INVALID_ARGUMENT unless `held`, the certificate in a file, equals `made`, computed from the file's
+/// weights.
 Error CheckHeldCertificate(const Certificate& held, const Certificate& made);
 
 /// A file that stays mapped as long as `data` lives.

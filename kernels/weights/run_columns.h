@@ -1,8 +1,8 @@
-// Constants of columns that a run computes, in place of its plan's: for a runtime B (runtime_weights.h), or
-// for the zero point and the scale of A.
+// Constants of columns that a run computes and that replace constants of the plan: for a runtime B
+// (runtime_weights.h), or for the zero point and the scale of A.
 //
-// If a run has one zero point and one scale for all of A, the kernels of static plans are used. With a
-// column's sum Σ_k (b − zb), accumulators start za·sum lower, and the column's scale is a_scale·scales[n].
+// If a run has one zero point and one scale for all of A, the kernels of static plans are used. For a
+// column with sum Σ_k (b − zb), accumulators start za·sum lower, and the scale is a_scale·scales[n].
 #ifndef INTACT_KERNELS_WEIGHTS_RUN_COLUMNS_H_
 #define INTACT_KERNELS_WEIGHTS_RUN_COLUMNS_H_
 

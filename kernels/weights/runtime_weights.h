@@ -10,7 +10,8 @@
 namespace intact::kernels {
 
 /// The runtime B of one item: B with the strides of LinearWeights::layout(); scales, and zero points in
-/// b_type, one for each column or one for all. Null scales or zero points: the plan's.
+/// b_type, one for each column or one for all. If scales or zero points are null, the
+/// plan's are used.
 struct RuntimeB {
   const int8_t* data = nullptr;
   const float* scales = nullptr;
@@ -24,7 +25,7 @@ struct RuntimeB {
 struct RuntimeWeights : RunColumns {
   const int8_t* panels = nullptr;  // canonical (pack.h)
   const int32_t* column_sums = nullptr;
-  const int32_t* zero_points = nullptr;  // null if there can be none
+  const int32_t* zero_points = nullptr;  // null: no zero points
 };
 
 /// Bytes of scratch that PackRuntimeB() takes.

@@ -2,34 +2,34 @@
 //
 // VPMADDUBSW adds two u8×s8 products into an int16 lane, saturating. For all activations in [0, amax], an
 // int16 lane holds a sum exactly if its positive weights add up to at most 32767/amax and its negative
-// weights to at most 32768/amax: 128 for full-range u8. That is true for a pair, and also for a whole group
-// of quads that are added in int16 (VPADDW) before one widening (VPMADDWD by ones, VPADDD). A group costs one
-// widening instead of one per quad. So light weights run faster than in the saturating kernels, and exactly.
+// weights to at most 32768/amax: 128 for full-range u8. Weights within these bounds are called light. The
+// bounds hold for a pair, and for a whole group of quads that are added in int16 (VPADDW) before one widening
+// (VPMADDWD by ones, VPADDD). A group costs one widening instead of one per quad. So light weights run faster
+// than in the saturating kernels, and exactly.
 //
-// A quad that is too heavy for any group is split into two items. Each is light enough, and their weights add
-// up to the quad's. So every weight matrix becomes a list of groups of items, one loop runs them all, and the
-// result is exact for any weights.
+// A quad that is too heavy for any group is split into two items, which are light enough. The weights of the
+// items add up to the weights of the quad. So every weight matrix becomes a list of groups of items, one loop
+// runs them all, and the result is exact for any weights.
 //
-// Weights are broadcast, and rows of activations fill the vector's lanes. Then a group must be light only in
-// its own `strip` of one to four columns. If columns filled the lanes, it would have to be light in all
-// columns of a vector. (That is used for few rows: scheduled_vectors.h.) The order of depths is free, because
-// integer addition commutes, so each strip has its own order: a bin packing, first fit, heaviest item first.
-// It takes some tens of ns per item, which is most of the time to create a plan.
+// Weights are broadcast, and rows of activations fill the vector's lanes. So the weights of a group must be
+// light only in the one to four columns of their `strip`. With columns in the lanes, as scheduled_vectors.h
+// has them for few rows, they must be light in all columns of a vector. Integer addition commutes, so each
+// strip has its own order of depths: a bin packing, first fit, heaviest item first. It takes some tens of ns
+// per item, which is most of the time to create a plan.
 //
-//   window       depths whose A panel stays in L1; strips do not cross it
-//   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items of those groups]
+//   window       depths whose A panel stays in L1; every strip lies in one window
+//   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items, group after group]
 //   item         [u16 offset of the quad in A's window, in 4 bytes][strip_columns × 4 weights]
 //
-//   A window     [quads][rows][4] u8, with the rows of a tile; a register block reads its own rows of an
-//                item's quad
+//   A window     [quads][rows of a tile][4] u8; a register block reads some of the rows of an item's quad
 //
 // A planar band (planar_band.h) may take the place of A's windows. The offsets of its quads depend on the
-// input's extents and may be large, so items then have a u32 instead of the u16. They are built with the
-// numbers of their quads. For each extent, offsets in bytes replace the numbers.
+// input's extents and may be large, so an item then has a u32 in place of the u16. Build() writes the number
+// of the item's quad there. For an input of given extents, Relocate() replaces numbers by offsets in bytes.
 //
-// Zero points of weights may be folded in: w − zb takes nine bits with its sign, so it may need several
-// items. With usual zero points, in the middle of the weights, one item is enough, and it is lighter than
-// w's. Folding saves the sums of A's rows (row_sums.h), which cannot be computed from a planar band.
+// Zero points zb of weights w may be folded in. w − zb takes nine bits with its sign, so it may need several
+// items. With usual zero points, near the middle of the weights, one item suffices, and w − zb is lighter
+// than w. Folding saves the sums of A's rows (row_sums.h), which cannot be computed from a planar band.
 #ifndef INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 #define INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 
@@ -58,16 +58,16 @@ constexpr LaneCapacity CapacityFor(int amax) {
 
 /// What a schedule is made for.
 struct ScheduleSpec {
-  int strip_columns = 2;          // 1, 2 or 4; 8 or 16 of ScheduledVectors
-  int rows = 0;                   // of a tile: a quad of A's window is rows·4 bytes
+  int strip_columns = 2;          // 1, 2 or 4; in ScheduledVectors 8 or 16
+  int rows = 0;                   // of a tile; a quad of A's window takes rows·4 bytes
   int64_t window_quads = 0;       // depth of a window
   int amax = 255;                 // activations lie in [0, amax]
   int largest_group = kMaxGroup;  // items
-  bool saturates = true;          // items are added in int16 (VPMADDUBSW); else any group is light enough
-  // If A is a planar band: the columns of a group, which all read the group's channels. Then quad q of a
-  // column's depth has the number (group · quads + q) in place of an offset, until Relocate().
+  bool saturates = true;          // items are added in int16 (VPMADDUBSW); false: any group is exact
+  // If A is a planar band: the columns of a channel group; else 0. Quad q of a column then has the number
+  // (channel group · quads + q) in place of an offset, until Relocate().
   int64_t group_columns = 0;
-  // One for each column, to be folded in; null: none.
+  // Zero points to be folded in, one for each column; null: none.
   const int32_t* zero_points = nullptr;
 
   /// Bytes of an item's offset in a stream of strips.
@@ -75,12 +75,12 @@ struct ScheduleSpec {
   int ItemBytes() const { return OffsetBytes() + kQuad * strip_columns; }
 };
 
-/// A window's offsets in units of 4 bytes stay below this.
+/// Offsets in a window, in units of 4 bytes, are below this.
 inline constexpr int64_t kMostWindowOffset = int64_t{1} << 16;
 
 /// Sizes of a schedule, summed over columns: inputs of the cost model.
 struct ScheduleStatistics {
-  int64_t quads = 0;   // quads × columns, with quads of zeros
+  int64_t quads = 0;   // quads × columns; quads of zeros count too
   int64_t items = 0;   // × columns
   int64_t groups = 0;  // × columns
   ScheduleStatistics& operator+=(const ScheduleStatistics& other) {
@@ -112,9 +112,9 @@ class ScheduledWeights final : public PanelSource {
   const ScheduleStatistics& statistics() const { return statistics_; }
   int64_t windows() const { return windows_; }
   int64_t bytes() const { return bytes_; }
-  /// Items of the largest group, at least one.
+  /// The number of items in the largest group, at least 1.
   int largest_group() const { return largest_group_; }
-  /// The first strip of panel `panel` in `window`; the panel's 16/strip_columns strips follow each other.
+  /// The first strip of panel `panel` in `window`; its 16/strip_columns strips are adjacent.
   const uint8_t* Strips(int64_t window, int64_t panel) const {
     return strips_[static_cast<size_t>(window * panels_ + panel)];
   }
@@ -131,7 +131,7 @@ class ScheduledWeights final : public PanelSource {
   int64_t windows_ = 0, panels_ = 0, quads_ = 0;
   int64_t bytes_ = 0;
   int largest_group_ = 1;
-  struct Block {  // of whole panels
+  struct Block {  // memory for the strips of several whole panels
     AlignedBuffer<uint8_t> data;
     size_t used = 0;  // bytes
   };

@@ -1,7 +1,7 @@
 // Scheduled weights (schedule.h) with strips as wide as vectors: columns fill the lanes, and rows of A are
 // broadcast, as with the canonical panels. A group must be light in all columns of a vector, so groups are
-// smaller than in narrow strips. But neither A nor C is transposed, and few rows leave no lanes empty: it is
-// the schedule for few rows.
+// smaller than in narrow strips. But neither A nor C is transposed, and few rows leave no lanes empty. So
+// this is the schedule for few rows.
 //
 //   strip    [window 0][window 1] …
 //   window   [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][u32 where the weights begin]
@@ -9,8 +9,8 @@
 //
 // Windows and their weights are aligned to vectors. A window's quads stay in L1 for all rows of a tile.
 //
-// Items for narrow panels (pack.h) hold the panel's columns only. A vector is read at each, so zeros follow
-// the last item. Nothing is aligned then.
+// For a narrow panel (pack.h), items hold only the panel's columns and are not aligned. The kernel reads a
+// whole vector at each item, so zeros follow the last item.
 #ifndef INTACT_KERNELS_WEIGHTS_SCHEDULED_VECTORS_H_
 #define INTACT_KERNELS_WEIGHTS_SCHEDULED_VECTORS_H_
 
@@ -43,7 +43,7 @@ class ScheduledVectors final : public PanelSource {
   [[nodiscard]] bool Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
 
   const ScheduleStatistics& statistics() const { return statistics_; }
-  /// Items of the largest group, at least one.
+  /// The number of items in the largest group, at least 1.
   int largest_group() const { return largest_group_; }
   int64_t windows() const { return windows_; }
   int64_t bytes() const { return static_cast<int64_t>(data_.bytes()); }

@@ -116,16 +116,16 @@ class Load {
   __m128i vectors_[kVectors];
 };
 
-// The items of a strip that are in no group yet. Finds the first one that a group has room for.
+// The items of a strip that are in no group yet. Finds the first item that fits into a group.
 //
-// Each lane and level has a row of bits, one per item: does the item add at most that level to the lane? The
-// AND of one row per lane and of the items left gives the items that fit a room. Levels are kLevel units of
-// weight apart, so that the rows stay in L1. The few items that pass the rows and still do not fit are found
-// by their loads.
+// Each lane and level has a row of bits. The bit of an item is set if it adds at most this level to the lane.
+// The AND of one row per lane and of the items left gives the items that fit a room. Levels are kLevel units
+// of weight apart, so that the rows stay in L1. The few items that pass the rows and still do not fit are
+// found by their loads.
 template <int kColumns>
 class ItemIndex {
  public:
-  /// Starts over with items of these loads, none above `heaviest`.
+  /// Starts over with items of these loads. No load exceeds `heaviest`.
   [[gnu::target("avx2")]] void Reset(std::span<const Load<kColumns>> loads, int heaviest) {
     loads_ = loads;
     heaviest_ = static_cast<int16_t>(heaviest);
@@ -143,7 +143,7 @@ class ItemIndex {
       uint64_t* const rows = &rows_[item / kWordBits];
       for (const size_t row : RowsAt(loads[item])) rows[row] |= uint64_t{1} << item % kWordBits;
     }
-    // So far a row has the items of its own level only. It takes over those of the level below.
+    // So far a row has only the items of its own level. Adds the items of the level below.
     for (size_t i = level_words; i < all_words; i += kVectorWords) {
       StoreVector(_mm256_or_si256(Vector(rows_, i), Vector(rows_, i - level_words)), i, &rows_);
     }
@@ -183,7 +183,7 @@ class ItemIndex {
   static constexpr size_t kWordBits = 64;
   static constexpr size_t kVectorWords = 4;
 
-  // Vectors may cross the ends of rows; the last row is followed by space for one.
+  // Vectors may cross the ends of rows. Space for a vector follows the last row.
   [[gnu::target("avx2")]] static __m256i Vector(const std::vector<uint64_t>& words, size_t begin) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&words[begin]));
   }
@@ -192,8 +192,8 @@ class ItemIndex {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(&(*words)[begin]), vector);
   }
 
-  // The first word, from the vector of `begin` on, with a candidate that passes the rows for `room`. The
-  // candidates of its vector are reduced to those. words_ or more if no word has one.
+  // The first word, from the vector of `begin` on, with a candidate that passes the rows for `room`; words_
+  // or more without a candidate. Removes the candidates of its vector that do not pass.
   [[gnu::target("avx2")]] size_t FirstCandidates(const Load<kColumns>& room, size_t begin) {
     const auto rows = RowsAt(room.AtMost(heaviest_));
     for (size_t word = begin / kVectorWords * kVectorWords; word < words_; word += kVectorWords) {
@@ -228,7 +228,7 @@ class ItemIndex {
   std::span<const Load<kColumns>> loads_;
   int16_t heaviest_ = 0;
   size_t words_ = 0;       // of a row
-  size_t first_word_ = 0;  // the first one that may have an item left
+  size_t first_word_ = 0;  // the first word that may have an item left
   std::vector<uint64_t> left_, candidates_;
   std::vector<uint64_t> rows_;  // [level][lane][words_]
 };
@@ -299,7 +299,7 @@ class StripScheduler {
     }
     return places;
   }
-  /// Items of the largest group; 0 without groups.
+  /// The number of items in the largest group; 0 without groups.
   int LargestGroup() const {
     const auto smaller = [](const Group& a, const Group& b) { return a.size < b.size; };
     const auto largest = std::max_element(groups_.begin(), groups_.end(), smaller);
@@ -386,7 +386,7 @@ class StripScheduler {
 
   // Leaves as much of each heavy pair in the first item as fits, and moves the excess to a second, light
   // item. A single weight is never too heavy. So both weights of a heavy pair have one sign, and the larger
-  // one can give the whole excess.
+  // weight can give the whole excess.
   void Split(Item item, const Load<kColumns>& load) {
     Item rest = {item.quad, {}};
     const auto excesses = (load - capacity_).ToLanes();

@@ -1,4 +1,4 @@
-"""int8 products and convolutions that give the same bytes on every x86-64 CPU.
+"""int8 matrix products and convolutions that give the same bytes on every x86-64 CPU.
 
     import numpy as np, intact
 
@@ -6,8 +6,8 @@
     gemm = intact.Gemm(weights, scales=0.01, c_type="u8", c_zero_point=3)
     c = gemm.run(np.full((5, 64), 255, np.uint8))                           # (5, 16), uint8
 
-`Gemm` and `Conv` are plans: they pack constant weights once and run many times. Arrays come from NumPy, or from any library
-that speaks DLPack. A refused call raises `Error`. `audit` lists the layers of a model that can compute wrong sums on CPUs without
+`Gemm` and `Conv` are plans: they pack constant weights once and run many times. Arrays come from NumPy, or from any library that
+supports DLPack. A rejected call raises `Error`. `audit` lists the layers of a model that can compute wrong sums on CPUs without
 VNNI, `repair` makes them safe, `compare` compares a quantized model with its float model.
 """
 

@@ -1,6 +1,7 @@
-"""Tries what would help a quantized model: changes some layers in the network and compares it with the float model.
+"""Tries what would help a quantized model: changes some layers in the network and compares the outputs with the float model's
+outputs.
 
-A changed layer computes in float, from weights and activations that have the values of the quantization to try.
+A changed layer computes in float. Its weights and activations are rounded as the quantization to try would round them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ._onnx import MOVED_THROUGH
 from ._run import decibels, session_of
 
 LEFT_IN_FLOAT = 3  # how many layers are tried in float, one by one
-TURNS = (1, 2, 3)  # controls change layers in turns of 1, 2 or 3: that many changed, that many as stored
+TURNS = (1, 2, 3)  # a control changes 1, 2 or 3 layers, leaves the next 1, 2 or 3 as stored, and so on
 CLEARLY = 3.0  # decibels: a change is tried in the network only if some layer gains this much by itself
 
 
@@ -38,10 +39,10 @@ class _Network:
     def __init__(self, exact: Any, places: dict[str, int]):
         self.proto = copy.deepcopy(exact)
         self.nodes: list[Any] = list(self.proto.graph.node)
-        self.places, self.before, self.count = places, {}, 0  # before: nodes to add, by the place of the node that follows
+        self.places, self.before, self.count = places, {}, 0  # before: new nodes; key: the place of the node after them
         self.dropped: set[int] = set()
         self.producers = {name: node for node in self.nodes for name in node.output if name}
-        self.real: dict[str, str] = {}  # by integer tensor: the float tensor that was quantized to it
+        self.real: dict[str, str] = {}  # key: an integer tensor; value: the float tensor that was quantized to it
 
     def constant(self, array: np.ndarray) -> str:
         from onnx import numpy_helper
@@ -77,7 +78,8 @@ class _Network:
         return self.add(place, "DequantizeLinear", parts)
 
     def float_of(self, place: int, name: str, depth: int = 0) -> str:
-        """The float tensor that was quantized to this tensor, also through operators that move numbers; "" if none."""
+        """The float tensor that was quantized to this tensor, perhaps before operators that only move numbers; "" if there is
+        none."""
         node = self.producers.get(name)
         if name in self.real:
             return self.real[name]
@@ -210,7 +212,7 @@ def measure(found: Comparison, runs: Any) -> None:
         network, names = changed(runs.exact, found, runs.places, changes)
         return (_distances(runs, network.finish())[output] if names else math.nan), names
 
-    # The control: in some layers the weights' errors get the opposite sign, which is equally good.
+    # The control: in some layers the weights' errors get the opposite sign. These weights are equally good.
     moved = [distance([Change(layer, 2 * layer.matched.weights - layer.matched.real)
                        for i, layer in enumerate(usable) if not i // turn % 2])[0] for turn in TURNS]
     control = max((abs(before[output] - value) for value in moved if math.isfinite(value)), default=0.0)
@@ -233,7 +235,7 @@ def measure(found: Comparison, runs: Any) -> None:
     def bias_of(layer: ComparedLayer) -> "np.ndarray | None":
         return None if layer.matched.biases is None else layer.matched.biases[1]
 
-    for key, what in (("per_channel", "per-channel weights"), ("eighth_bit", "the eighth bit of the weights given back")):
+    for key, what in (("per_channel", "per-channel weights"), ("eighth_bit", "weights with 8 bits instead of 7")):
         if any(gains(layer, key, "weights") for layer in usable if key in layer.requantized):
             attempt(what, "data-insensitive", [Change(layer, layer.requantized[key]) for layer in usable
                                                if key in layer.requantized])
@@ -242,18 +244,18 @@ def measure(found: Comparison, runs: Any) -> None:
         if bias_of(layer) is not None and layer.by.get("bias", 0.0) > layer.explained / 2])
     varying = [layer for layer in usable if layer.matched.is_static and gains(layer, "dynamic_input", "input")]
     attempt("dynamic quantization of the activations", "data-sensitive", [Change(layer, input="dynamic") for layer in varying])
-    attempt("a calibration with data like these", "data-sensitive", [
+    attempt("a calibration with this data", "data-sensitive", [
         Change(layer, input=(min(low for low, _ in layer.ranges), max(high for _, high in layer.ranges))) for layer in varying])
     helpful = sorted(((advice, changes) for advice, changes in tried if advice.helps), key=lambda pair: -pair[0].gain)
     if len({"ranges" if advice.category == "data-sensitive" else advice.what for advice, _ in helpful}) > 1:
         together: dict[str, Change] = {}
-        for _, changes in helpful:  # of two changes of one operand, the better one
+        for _, changes in helpful:  # if two changes concern one operand, the better change wins
             for change in changes:
                 one = together.setdefault(change.layer.name, Change(change.layer))
                 one.weights = change.weights if one.weights is None else one.weights
                 one.input = change.input if one.input == "stored" else one.input
                 one.bias = change.bias if one.bias is None else one.bias
-        attempt("all of these together", "", list(together.values()))
+        attempt("all helpful changes together", "", list(together.values()))
     singles = []
     for layer in sorted(usable, key=lambda layer: layer.own.sqnr)[:LEFT_IN_FLOAT]:
         for how in ("float", "stored"):

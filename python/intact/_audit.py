@@ -16,7 +16,7 @@ from ._gemm import FailingPair, Gemm
 from ._library import excerpt, invalid, isas
 from ._model import QuantizedLayer, QuantizedModel
 
-_PIECE = 32768  # depths of a plan. A certificate needs only pairs, and sums of 32768 products stay within int32.
+_PIECE = 32768  # depths of a plan: sums of 32768 products stay within int32, and a certificate needs only adjacent depths
 
 
 @functools.cache
@@ -48,8 +48,8 @@ def pairing(engine: dict, layer: QuantizedLayer) -> str:
 
 @dataclass
 class Certified:
-    """A layer's certificate in one pairing. `witness`: a pair that can saturate, in words. `error`: how far all clamped sums
-    together can move an output, in steps of its quantization if these are known, else in units of the sum."""
+    """A layer's certificate in one pairing. `witness`: a pair that can saturate, in words. `error`: the most that
+    clamping can move an output, in `error_unit`: steps of the output if they are known, else units of the sum."""
 
     pairing: str
     pairs: int
@@ -89,7 +89,7 @@ class Audit:
 
     @property
     def is_proven(self) -> bool:
-        """Whether every layer was audited, and for no input a layer saturates in any of the engines."""
+        """Whether every layer was audited, and no layer can saturate in any of the engines."""
         return not self.model.not_audited and not self.is_unsafe
 
     @property
@@ -110,7 +110,7 @@ class Audit:
 
 
 def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
-    """Matrices K×N whose adjacent depths are the pairs: one matrix, or one for each group."""
+    """The weights as matrices K×N in which pairs are adjacent depths: one matrix, or one for each group."""
     weights = layer.weights
     if not layer.is_convolution:
         return [weights]
@@ -122,14 +122,14 @@ def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
 
 
 def certify(layer: QuantizedLayer, pairs: str) -> Certified:
-    """Counts the pairs of a layer's weights that can saturate, by the library's certificates, and bounds the error."""
+    """Counts the pairs of a layer's weights that can saturate, from the library's certificates. Bounds the error."""
     if pairs == "none":
         return Certified(pairs, 0, 0, 0)
     total = failing = 0
     over = []  # for each column, how far clamped sums can move its result, in the worse direction
     witness = ""
     low, high = layer.a_range
-    high = max(high, low + 1)  # the library takes (0, 0) for the whole range of the type
+    high = max(high, low + 1)  # to the library, (0, 0) means the whole range of the type
     for matrix in slices(layer, pairs):
         excess = np.zeros((2, matrix.shape[1]), np.int64)
         for begin in range(0, len(matrix), _PIECE):
@@ -150,7 +150,7 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
     columns = np.concatenate(over)
     unit, error = "units of the sum", float(columns.max())
     if layer.scales is not None and layer.scales.size in (1, columns.size):
-        unit, error = "steps of the output", float(math.ceil((columns * layer.scales).max()))  # both results are rounded
+        unit, error = "steps of the output", float(math.ceil((columns * layer.scales).max()))  # rounded up to whole steps
     return Certified(pairs, total, failing, int(np.count_nonzero(columns)), witness, error, unit if failing else "")
 
 
@@ -183,7 +183,7 @@ def cpu_clamps() -> bool:
 
 def read_model(path: str | os.PathLike, proto: Any = None) -> QuantizedModel:
     """The quantized layers of a model file. Its first bytes or its name show the format: ONNX, TFLite or OpenVINO IR. `proto`:
-    the file's ONNX model with other constants."""
+    the file's ONNX model with changed constants, which is read instead of the file."""
     if proto is not None:
         from ._onnx import read_onnx
 
@@ -206,8 +206,8 @@ def read_model(path: str | os.PathLike, proto: Any = None) -> QuantizedModel:
 
 
 def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, progress: Any = None, proto: Any = None) -> Audit:
-    """Audits the model in a file for engines, names of `engines()`. Default: the engine that runs files of this format.
-    `progress(done, of)` is called after each layer. `proto`: the file's ONNX model with other constants.
+    """Audits the model in a file. `engines_asked`: names in `engines()`, or "all". Default: the engine that runs files of this
+    format. `progress(done, of)` is called after each layer. `proto`: as for read_model().
 
     Raises `Error` for a file that cannot be read, or an unknown engine."""
     table = engines()

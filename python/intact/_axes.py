@@ -88,8 +88,8 @@ class Factor(NamedTuple):
         return self.stride == 1 and self.size == self.axis.root().size
 
 
-Segment = list  # of Factor
-Dim = list  # of Segment
+Segment = list  # a list of Factor
+Dim = list  # a list of Segment
 
 
 def whole(axis: Axis) -> Dim:
@@ -287,13 +287,13 @@ _REDUCED = _SUMMED | {"ReduceMax", "ReduceMin"}
 _POOLS = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "QLinearAveragePool", "QLinearGlobalAveragePool"}
 _LAZY = {"DequantizeLinear", "QuantizeLinear", "Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze"}
 _PRODUCTS = {"MatMul", "MatMulInteger", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "Gemm", "QGemm"}
-_MOST_DIMS, _MOST_SEGMENTS = 64, 4096  # of a tensor that is followed; operators of a hostile graph may double both
+_MOST_DIMS, _MOST_SEGMENTS = 64, 4096  # limits for a tensor that is followed; operators of a hostile graph may double both
 _MICROSOFT = {"QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearAveragePool", "QLinearGlobalAveragePool",
               "QLinearConcat", "QGemm", "QLinearConv", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM",
               "QuickGelu", "Gelu", "FastGelu", "BiasGelu", "QuantizeLinear", "DequantizeLinear", "SkipLayerNormalization",
               "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization", "MultiHeadAttention"}
 _KEEPS_UNIFORM = {"Slice", "Expand", "Transpose", "Unsqueeze", "Squeeze", "Reshape", "Identity", "Cast", "Gather", "Split"}
-# Operators for which onnx infers no shapes: an operator with equal shapes for which it does, and the inputs to give it.
+# Operators for which onnx infers no shapes, with an operator that stands in for them: it has equal shapes and these inputs.
 _SHAPED_LIKE = {"QLinearAdd": ("Add", (0, 3)), "QLinearMul": ("Mul", (0, 3)), "QLinearSigmoid": ("Identity", (0,)),
                 "QLinearLeakyRelu": ("Identity", (0,)), "QLinearAveragePool": ("AveragePool", (0,)),
                 "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,))}
@@ -314,7 +314,7 @@ class Axes:
         self.vectors: dict[str, list] = {}
         self.uniform: set[str] = set()  # tensors whose elements are all equal: any order fits them
         self.uses: list[Use] = []
-        self.uses_of: dict[int, list[Use]] = {}  # by operator
+        self.uses_of: dict[int, list[Use]] = {}  # key: the operator's number
         self.readers: list[Reader] = []
         self.products: list[tuple[int, list]] = []  # operators with constant weights, and the weights' axes
         self.outputs: dict[str, list] = {}

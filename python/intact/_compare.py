@@ -93,7 +93,7 @@ class ComparedLayer:
     dynamic_input: Distance | None = None
     clipped: int = 0
     output_clipped: int = 0
-    ranges: list[tuple[float, float]] = field(default_factory=list)  # of each sample's input
+    ranges: list[tuple[float, float]] = field(default_factory=list)  # the range of each sample's input
     by: dict[str, float] = field(default_factory=dict)
     product_signal: float = 0.0  # power of the float product
     sums: int = 0
@@ -122,7 +122,7 @@ class ComparedLayer:
 
     @property
     def used(self) -> list[float]:
-        """For each sample, the width of its range over the calibrated one."""
+        """For each sample, the width of the sample's range over the calibrated range's width."""
         if self.calibrated is None:
             return []
         low, high = self.calibrated
@@ -215,7 +215,7 @@ class Advice:
 
 @dataclass
 class Comparison:
-    """The comparison of a quantized model with the float model. `audit.on_data.outputs`: the outputs of both."""
+    """The comparison of a quantized model with the float model. `audit.on_data.outputs` compares their outputs."""
 
     audit: Audit
     float_path: str
@@ -259,7 +259,7 @@ def _compare_weights(layer: ComparedLayer) -> None:
 
 
 def quantized(x: np.ndarray, scale: float, point: int, dtype: Any) -> np.ndarray:
-    """As QuantizeLinear."""
+    """Numbers, quantized as QuantizeLinear does."""
     limits = np.iinfo(dtype)
     return np.clip(np.rint(x / np.float32(scale)) + np.float32(point), limits.min, limits.max).astype(dtype)
 
@@ -591,7 +591,7 @@ class _Runs:
             mine = [output.real(own[0][name] if alone else values[output.name]) for output, name in zip(m.outputs, names)]
             pair = _choose(layer, mine, references)
             if pair is None:
-                layer.reason = layer.reason or "its output has another shape than the float node's"
+                layer.reason = layer.reason or "its output and the output of the float node have different shapes"
                 return
             chosen[i] = pair
         k, r = chosen[i]

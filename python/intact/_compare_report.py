@@ -18,7 +18,7 @@ _WORST = 3  # layers that the summary names in each category
 
 _MEANING = {"data-insensitive": "of weights, biases and rounding: any input has it",
             "data-sensitive": "of ranges that do not fit each sample",
-            "implementation": "of the engine, where it exceeds the quantization's"}
+            "implementation": "of the engine, if larger than the quantization error"}
 
 
 def _dB(value: float) -> str:
@@ -26,7 +26,7 @@ def _dB(value: float) -> str:
 
 
 def _percent(*shares: float) -> str:
-    """A share, or the least and the largest one."""
+    """A share, or the smallest and the largest share."""
     return " to ".join(f"{100 * share:.0f}" if share >= 0.1 or not share else f"{100 * share:.2g}" for share in shares) + " %"
 
 
@@ -44,7 +44,7 @@ def _spread(d: "Distance | None") -> str:
 
 
 def _alone(layer: ComparedLayer, *keys: str) -> float:
-    """Decibels of the product over errors of some kinds."""
+    """Decibels of the product over its errors with the causes `keys`."""
     return decibels(layer.product_signal, sum(layer.by.get(key, 0.0) for key in keys))
 
 
@@ -85,7 +85,7 @@ def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
             steps = _has_steps(layer)
             outputs.append([">" if layer in worst else "", layer.name, *_distance(layer.own, steps), _spread(layer.own),
                             *_distance(layer.network, steps), _spread(layer.network), clamps, _category(layer)])
-    return [("weights", weights), ("activations, the float model's, as each layer quantizes them", inputs),
+    return [("weights", weights), ("activations of the float model, as each layer quantizes them", inputs),
             ("outputs", outputs)]
 
 
@@ -115,7 +115,7 @@ def _evidence(comparison: Comparison, layer: ComparedLayer, kind: str) -> str:
     if layer.unexplained:
         explained = _dB(decibels(layer.own.signal, layer.explained))
         return (f"{layer.name}: by itself {own}; weights, activations and rounding explain only {explained}: its operator does "
-                "not compute what the float model's does")
+                "not compute what the float node computes")
     if layer.differs_here:
         where = "the emulated CPU" if comparison.is_emulated else "this CPU"
         text = (f"{layer.name}: ONNX Runtime on {where} is {_dB(layer.here.sqnr)} from exact sums (rounding noise alone: "

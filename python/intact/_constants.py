@@ -1,8 +1,8 @@
-"""Finds the constant of the float model that quantized weights were made from. Helpers of the search: names without the suffixes
-of tools, how alike weights are, and the scale of an integer product.
+"""Finds the constant of the float model from which quantized weights were made. Helpers of the search: strip the suffixes that
+tools append to names, compare weights, and find the scale of an integer product.
 
 The search tries names first. Tools rename constants, so the values decide: dequantized weights are close to the float constant
-that they were made from, and to no other. They also show which constant of a quantized model is the scale.
+from which they were made, and to no other. Values also show which constant of a quantized model is the scale.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import numpy as np
 from ._onnx import Scope, read_onnx
 from ._run import decibels, power
 
-LEAST_AGREEMENT = 10.0  # decibels; weights of another layer agree by 0 or less
+LEAST_AGREEMENT = 10.0  # decibels; the weights of another layer have 0 or less
 _SAMPLE = 1 << 14  # elements that are compared to choose a constant
 # Suffixes that tools append to the names of tensors and of nodes.
 _SUFFIXES = ("_quantized", "_quant", "_nchwc", "_MatMul", "_Transposed", "_DequantizeLinear_Output", "_QuantizeLinear_Output")
-_WALK = 8  # operators after a product that are searched for its scale
+_WALK = 8  # the search for a product's scale follows at most this many operators
 _FLOATS = {1, 10, 11}  # FLOAT, FLOAT16, DOUBLE of onnx.TensorProto
 
 
 @dataclass
 class Match:
-    """A float constant, and its values in the layout of the quantized weights. `agreement`: decibels of the values over their
-    distance from the dequantized weights."""
+    """A float constant, and its values in the layout of the quantized weights. `agreement`: the SQNR of the dequantized weights,
+    in decibels."""
 
     name: str
     values: np.ndarray
@@ -36,12 +36,12 @@ class Match:
 
 
 def agreement(values: np.ndarray, dequantized: np.ndarray) -> float:
-    """Decibels of float values over their distance from the dequantized values."""
+    """The SQNR of dequantized values, in decibels: power of the float values over power of the error."""
     return decibels(power(values), float(np.square(np.subtract(values, dequantized, dtype=np.float64)).sum()))
 
 
 def names_before(name: str) -> list[str]:
-    """The names that a tensor or a node may have had before tools appended suffixes: the name itself, then shorter ones."""
+    """The names that a tensor or a node may have had before tools appended suffixes: the name itself, then shorter names."""
     found = []
     while name:
         found.append(name)
@@ -50,20 +50,20 @@ def names_before(name: str) -> list[str]:
 
 
 def samples_of(*arrays: np.ndarray) -> list[np.ndarray]:
-    """Elements of each array at equal places, few enough to compare quickly. The arrays have one size."""
+    """A sample of each array, from equal places, small enough to compare quickly. The arrays must be equally large."""
     return [array.reshape(-1)[::max(array.size // _SAMPLE, 1)] for array in arrays]
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """How alike weights are, whatever their scales: 1 if they are proportional."""
+    """The cosine of two arrays of weights, computed from samples: 1 if they are proportional."""
     a, b = samples_of(a, b)
     lengths = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
     return float(a @ b) / lengths if lengths > 0 and np.isfinite(lengths) else 0.0
 
 
 def multipliers(scope: Scope, node: Any, kept: Container[str] = ()) -> tuple[list[tuple[Any, int]], str]:
-    """The Muls that scale the sums of an integer product, each with the number of its other input. Also the tensor at which the
-    walk ended because it is in `kept` or does not have exactly one reader; else ""."""
+    """Walks from an integer product to the Muls that scale its sums. Returns each Mul with the number of its other input. Also
+    returns the tensor that ended the walk, because it is in `kept` or does not have exactly one reader; else ""."""
     found, name = [], node.output[0]
     for _ in range(_WALK):
         readers = scope.consumers.get(name, [])
@@ -92,7 +92,7 @@ class FloatConstants:
                 self.shapes[node.output[0]] = value.shape
 
     def name_of(self, name: str) -> str:
-        """The constant of this name, or of a name that it may have had before; "" if there is none."""
+        """The float constant with this name, or with the name before tools appended suffixes; "" if there is none."""
         return next((one for one in names_before(name) if one in self.shapes), "")
 
     def values(self, name: str) -> np.ndarray | None:
@@ -100,7 +100,7 @@ class FloatConstants:
         return None if value is None else value.astype(np.float32)
 
     def find(self, name: str, dequantized: np.ndarray) -> Match | None:
-        """The constant that weights were made from. `name`: the quantized tensor's name, which need not help."""
+        """The float constant from which weights were made. `name`: the quantized tensor's name, tried first."""
         named = self.name_of(name)
         best = self._closest([named], dequantized) if named else None
         if best is None or best.agreement < LEAST_AGREEMENT:
@@ -108,7 +108,7 @@ class FloatConstants:
         return best if best is not None and best.agreement >= LEAST_AGREEMENT else None
 
     def _layouts(self, name: str, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
-        """A constant's values in a shape: as stored, and with the last two dimensions swapped."""
+        """A constant's values, as stored and with the last two dimensions swapped, if this gives `shape`."""
         stored = self.shapes[name]
         if stored != shape and (len(shape) < 2 or stored != (*shape[:-2], *shape[:-3:-1])):
             return

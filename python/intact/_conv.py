@@ -12,8 +12,8 @@ from ._plan import Call, Certificate, Plan, Tuned, pointer, row_strides
 
 
 class ConvFailingPair(NamedTuple):
-    """A pair of an output channel's weights that can saturate: w0 at `channel` (within the group) of `tap`, w1 right after
-    it, and activations a0, a1 for which the exact `sum` is outside int16."""
+    """A pair of an output channel's weights that can saturate: w0 at `channel` (within the group) of `tap`, w1 at the next
+    channel or tap, and activations a0, a1 for which the exact `sum` is outside int16."""
 
     output_channel: int
     tap: tuple
@@ -28,12 +28,11 @@ class ConvFailingPair(NamedTuple):
 class Conv(Plan):
     """A convolution with constant weights, channels last, exact on every CPU.
 
-    `weights` is (O, *kernel, I/groups), int8 or uint8, with 1, 2 or 3 spatial dimensions. The input is
-    (batch, *extents, I), the output (batch, *extents, O). `stride`, `dilation`, `padding` and `output_padding`: one
-    integer, or one for each dimension; an entry of `padding` may be a pair (begin, end). `input`: the input's extents, if
-    they are known; without it they may differ from run to run. `transposed`: a transposed convolution. The other arguments
-    are those of `Gemm`; a column is an output channel. Raises `intact.Error`. Any number of threads may run one plan at
-    once."""
+    `weights` is (O, *kernel, I/groups), int8 or uint8, with 1, 2 or 3 spatial dimensions. The input is (batch, *extents, I), the
+    output (batch, *extents, O). `stride`, `dilation`, `padding` and `output_padding`: one integer, or one for each dimension; an
+    entry of `padding` may be a pair (begin, end). `input`: the input's extents. Without `input`, extents may differ from run to
+    run. `transposed`: a transposed convolution. For other arguments see `Gemm`; a column is an output channel. Raises
+    `intact.Error`. Any number of threads may run one plan at once."""
 
     _kind = "conv"
 
@@ -80,7 +79,7 @@ class Conv(Plan):
 
     def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
              threads: int = 0) -> Call:
-        """A run with these arrays that can be called many times. The arguments are those of run()."""
+        """A `Call` with these arrays, to be called many times. Takes the arguments of run()."""
         dims = self.spatial_dims
         a = self._input("a", a, self.a_dtype, dims + 2)
         if a.shape[-1] != self.input_channels:
@@ -108,7 +107,7 @@ class Conv(Plan):
 
     @staticmethod
     def _place(name: str, array: np.ndarray, args: Any) -> None:
-        """Sets a tensor's address and stride. All pixels must be one distance apart."""
+        """Sets a tensor's address and stride. The distance between adjacent pixels must be the same everywhere."""
         if array.flags.c_contiguous:
             setattr(args, name, pointer(array))
             return
@@ -127,14 +126,14 @@ class Conv(Plan):
 
     def run(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
             threads: int = 0) -> np.ndarray:
-        """The convolution of `a`, (batch, *extents, I), in a new array, or in `out`. Pixels may have any stride; nothing is
-        copied. `threads`: 0 is OpenMP's default. `a_scales`, `a_zero_points`: one value each, if the plan's quantization is
-        "tensor"."""
+        """Computes the convolution in a new array, or in `out`. `a` has the shape (batch, *extents, I). Pixels may have any
+        stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales`, `a_zero_points`: one value each, if the plan's
+        quantization is "tensor"."""
         return self.bind(a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, threads=threads)()
 
     def tune(self, input: Sequence[int] | None = None, *, milliseconds: float = 0.0) -> Tuned:
-        """Times the kernels for an input of these extents, for about `milliseconds` at most (0: the default), and keeps the
-        fastest. No other call may use the plan meanwhile."""
+        """Times the kernels for an input of these extents until `milliseconds` are spent, at least four runs each, and chooses
+        the fastest. No other call may use the plan meanwhile."""
         info = self._tune_info()
         extents = ffi.NULL
         if input is not None:

@@ -34,8 +34,8 @@ def type_name(argument: str, array: np.ndarray, names: tuple) -> str:
 
 
 def strides_of(b: np.ndarray) -> tuple:
-    """Elements of `b` from depth to depth, and from column to column. NumPy's stride of a dimension of 1 means nothing, so a
-    dense array's stride is returned for it."""
+    """Elements of `b` from depth to depth, and from column to column. For a dimension of extent 1, where NumPy's stride is
+    arbitrary, returns the stride of a dense array."""
     (k, n), (stride_k, stride_n) = b.shape[-2:], b.strides[-2:]
     if k == 1:
         return n * (1 if n == 1 else stride_n), 1 if n == 1 else stride_n
@@ -55,14 +55,13 @@ class Gemm(Plan):
     Other arguments:
 
 """ + ARGUMENTS + """    - `usual_m`: expected rows of a run, 0 if unknown.
-    - `runtime_b=True`: B is passed to each run. The plan keeps only the shape, dtype and strides of `b`; every B must have
-      these.
+    - `runtime_b=True`: B is passed to each run. The plan keeps only the shape, dtype and strides of `b`, which every B must have.
 
     Raises `intact.Error`. Any number of threads may run one plan at once."""
 
     _kind = "gemm"
 
-    _b_strides: tuple | None = None  # of a runtime B
+    _b_strides: tuple | None = None  # strides of a runtime B
 
     def __init__(self, b: Any, *, usual_m: int = 0, runtime_b: bool = False, **linear: Any):
         b = array_of("b", b)
@@ -89,7 +88,7 @@ class Gemm(Plan):
 
     def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
              b: Any = None, b_scales: Any = None, b_zero_points: Any = None, threads: int = 0) -> Call:
-        """A run with these arrays that can be called many times. The arguments are those of run()."""
+        """A `Call` with these arrays, to be called many times. Takes the arguments of run()."""
         a = self._input("a", a, self.a_dtype, (2, 3))
         if a.shape[-1] != self.k:
             raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")
@@ -135,8 +134,8 @@ class Gemm(Plan):
     def _place_b(self, b: Any, items: tuple, args: Any) -> np.ndarray:
         b = self._input("b", b, self.b_dtype, len(items) + 2)
         if b.shape != items + (self.k, self.n) or strides_of(b) != self._b_strides:
-            raise invalid(f"b: has shape {b.shape} and strides {b.strides}; expected {items + (self.k, self.n)} and, within "
-                          f"an item, {self._b_strides}")
+            raise invalid(f"b: has shape {b.shape} and strides {b.strides}; expected {items + (self.k, self.n)} with "
+                          f"strides {self._b_strides} within an item")
         args.b = pointer(b)
         if items and items[0] > 1:
             if b.strides[0] <= 0:
@@ -150,24 +149,24 @@ class Gemm(Plan):
             raise invalid(f"{name}s: is not contiguous")
         of_items, of_columns = items or (1,), items + (self.n,)
         if values.shape not in (of_items, of_columns):
-            raise invalid(f"{name}s: has shape {values.shape}; expected {of_items}, or with a value for each column {of_columns}")
+            raise invalid(f"{name}s: has shape {values.shape}; expected {of_items}, or {of_columns} for a value per column")
         setattr(args, name + "s", ffi.cast(kind, pointer(values)))
         setattr(args, name + "_count", 1 if values.shape == of_items else self.n)
         return values
 
     def run(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
             b: Any = None, b_scales: Any = None, b_zero_points: Any = None, threads: int = 0) -> np.ndarray:
-        """The product of `a`, (M, K) or (items, M, K), in a new array, or in `out`. Rows of `a`, or columns of a transposed
-        array (`x.T`), may have any stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales` (float32) and
-        `a_zero_points` (int32): a value for each row of `a`, or one value if the plan's quantization is "tensor". With
+        """Computes A·B in a new array, or in `out`. `a` has the shape (M, K) or (items, M, K). Rows of `a`, or columns of a
+        transposed array (`x.T`), may have any stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales` (float32)
+        and `a_zero_points` (int32): a value for each row of `a`, or one value if the plan's quantization is "tensor". With
         `runtime_b`: `b` is (K, N) or (items, K, N); `b_scales` (float32) and `b_zero_points` (int32), of shape (items,) or
-        (items, N), replace the plan's. Zero points need a plan with `b_zero_points`."""
+        (items, N), replace the scales and zero points of the plan. `b_zero_points` needs a plan that has `b_zero_points`."""
         return self.bind(a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, b=b, b_scales=b_scales,
                          b_zero_points=b_zero_points, threads=threads)()
 
     def tune(self, m: int, *, milliseconds: float = 0.0) -> Tuned:
-        """Times the kernels for `m` rows, for about `milliseconds` at most (0: the default), and keeps the fastest. No other
-        call may use the plan meanwhile."""
+        """Times the kernels for `m` rows until `milliseconds` are spent, at least four runs each, and chooses the fastest. No
+        other call may use the plan meanwhile."""
         info = self._tune_info()
         self._call("tune", self.handle, m, milliseconds, info)
         return self._tuned(info)

@@ -1,4 +1,4 @@
-"""The shared library of this package; and errors, types and the arithmetic's descriptor, which all its calls use."""
+"""Loads the shared library. Defines what all calls use: errors, types and the descriptor of the arithmetic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._interface import ffi
 try:
     from ml_dtypes import bfloat16 as _bfloat16
 except ImportError:
-    _bfloat16 = np.uint16  # the bits
+    _bfloat16 = np.uint16  # the bits of a bfloat16
 
 lib = ffi.dlopen(str(Path(__file__).with_name("libintact.so")))
 
@@ -68,7 +68,7 @@ _PAIRINGS = {"within_tap": lib.INTACT_PAIRING_WITHIN_TAP, "flattened": lib.INTAC
 
 
 def choice(argument: str, value: Any, choices: dict) -> int:
-    """The C interface's number of a named choice."""
+    """The number that the C interface has for a named choice."""
     try:
         return choices[value]
     except (KeyError, TypeError):
@@ -92,7 +92,7 @@ def numbers(argument: str, values: Any) -> np.ndarray:
     try:
         given = np.atleast_1d(np.asarray(values))
     except ValueError:
-        raise invalid(f"{argument}: is no row of numbers") from None
+        raise invalid(f"{argument}: is not an array of numbers; expected a number, or one row of numbers") from None
     if given.ndim != 1 or given.dtype.kind not in "iuf":
         raise invalid(f"{argument}: has shape {given.shape} and dtype {given.dtype}; expected a number, or one row of numbers")
     return given
@@ -138,25 +138,25 @@ def version() -> str:
 
 # Linear's arguments, for the documentation of the classes that pass them on.
 ARGUMENTS = """\
-    - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "f16", "u8" or "s8"; by default "s32", with `scales` "f32".
-    - `scales`: one number, or one for each column; 0 for a pruned column. The output is
-      clamp(round_half_even(sum·scale + bias) + c_zero_point), in float32 steps; sums have the zero points subtracted.
+    - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "f16", "u8" or "s8"; by default "f32" with `scales`, else "s32".
+    - `scales`: one number, or one for each column; 0 for a pruned column. The output is clamp(round_half_even(sum·scale + bias) +
+      c_zero_point), in float32 steps. `sum` is the exact sum of products, each factor less its zero point.
     - `bias`: one value for each column. Integers are added to the sums, floats to the scaled sums.
     - `a_zero_point`, `c_zero_point`: integers. `b_zero_points`: one integer, or one for each column.
-    - `activation="relu"`, or `clamp=(low, high)` in units of the output before its zero point.
-    - `fixed_point` "half_away" or "half_up": `multipliers` (2^30 to 2^31 − 1, or none) and `shifts` instead of `scales`,
-      one value or one for each column, as in TensorFlow Lite (intact.h); 8-bit outputs only.
+    - `activation="relu"`, or `clamp=(low, high)` in units of the output before `c_zero_point` is added.
+    - `fixed_point` "half_away" or "half_up": `multipliers` (0, or 2^30 to 2^31 − 1; may be omitted) and `shifts` instead of
+      `scales`, one value or one for each column, as in TensorFlow Lite (intact.h); 8-bit outputs only.
     - `lookup_table`: 256 elements of an 8-bit `c_type`; outputs q become lookup_table[q − lowest of `c_type`].
-    - `overflow`: "refused" raises an error if some activations make a sum, with its integer bias, exceed int32; "wraps"
-      computes sums modulo 2^32, as int32 additions wrap.
-    - `a_range=(low, high)`: the activation range; a narrow one makes kernels without VNNI faster. Each run checks it
-      unless `check_range=False`.
+    - `overflow`: "refused" raises an error if for some activations a sum with its integer bias is outside int32; "wraps" computes
+      sums modulo 2^32, as int32 additions wrap.
+    - `a_range=(low, high)`: the activation range. A narrow range makes kernels without VNNI faster. Each run checks it unless
+      `check_range=False`.
     - `residual_type` "u8", "s8" or "f32": each run adds (residual − `residual_zero_point`)·`residual_scale`.
-    - `quantization`: "static"; "tensor" (each run passes one value of `a_scales` and `a_zero_points` for all of A);
-      "rows" (a value for each row); "dynamic_rows", "dynamic_tensor" (A is float32; the run quantizes it to `a_type`).
-      Convolutions do not take the kinds for rows.
-    - `mode="saturating"` clamps pair sums to int16, as VPMADDUBSW does, for study; convolutions form the pairs by
-      `pairing`: "within_tap" (oneDNN) or "flattened" (FBGEMM, ONNX Runtime). `max_isa`: a cap, one of `intact.isas()`.
+    - `quantization`: "static"; "tensor" (each run passes one value of `a_scales` and `a_zero_points` for all of A); "rows" (a
+      value for each row); "dynamic_rows", "dynamic_tensor" (A is float32; the run quantizes it to `a_type`). Convolutions do not
+      support "rows" and "dynamic_rows".
+    - `mode="saturating"` clamps pair sums to int16, as VPMADDUBSW does, for study. `pairing` chooses the pairs of a convolution:
+      "within_tap" (oneDNN) or "flattened" (FBGEMM, ONNX Runtime). `max_isa`: a cap, one of `intact.isas()`.
 """
 
 
@@ -222,7 +222,8 @@ class Linear:
         d.a_source_type = type_of("a_source_type", a_source_type)
 
     def check_columns(self, columns: int) -> None:
-        """Refuses a bias without one value for each column. The C interface has no length of the bias to check."""
+        """Refuses a bias that does not have one value for each column. The C interface cannot check this: it is not given a
+        length."""
         if self.bias_count not in (None, columns):
             raise invalid(f"bias: has {self.bias_count} values; expected {columns}, one for each column")
 

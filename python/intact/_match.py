@@ -52,8 +52,9 @@ class Matched:
     """A layer, its float node (None: `how` gives the reason), and how its numbers are stored. `real`: its dequantized weights.
     `scales`: one for each column, or one. `smooth`: a factor for each depth, with which the quantizer multiplies the float input.
 
-    `bounds`: of the float input, if a Relu or a Clip makes it. The quantizer may have removed this operator, as the range of its
-    integers implies it. `cut`: the tensor that is the layer's input: quantized if the file states the scale, else float."""
+    `bounds`: bounds of the float input, if a Relu or a Clip computes it. The quantizer may have removed this operator, because
+    the integers' range implies it. `cut`: the tensor that is the layer's input: quantized if the file states the scale, else
+    float."""
 
     layer: QuantizedLayer
     float_node: FloatNode | None = None
@@ -67,7 +68,7 @@ class Matched:
     scale: float = 0.0
     point: int = 0
     outputs: list[Output] = field(default_factory=list)
-    biases: tuple[np.ndarray, np.ndarray] | None = None  # the stored bias, dequantized, and the float node's; None: no bias
+    biases: tuple[np.ndarray, np.ndarray] | None = None  # the stored bias, dequantized, and the float node's bias
 
     @property
     def is_static(self) -> bool:
@@ -112,7 +113,7 @@ def following(scope: Scope, name: str) -> list[str]:
 
 
 def _normalised(scope: Scope, node: Any, weights: np.ndarray) -> np.ndarray | None:
-    """A convolution's weights with the BatchNormalization folded in; None unless that is its only reader."""
+    """A convolution's weights with the BatchNormalization folded in; None unless the BatchNormalization is its only reader."""
     readers = scope.consumers.get(node.output[0], [])
     if len(readers) != 1 or readers[0].op_type != "BatchNormalization":
         return None
@@ -173,7 +174,7 @@ def _weights_scale(layer: QuantizedLayer, scope: Scope) -> np.ndarray | None:
 
 
 def _dequantize(matched: Matched, scope: Scope, direction: int) -> str:
-    """Sets the dequantized weights. Returns "", or the reason if it cannot."""
+    """Sets the dequantized weights. Returns "", or the reason why that is impossible."""
     layer = matched.layer
     if layer.weights_node is None:
         return "it is in an inner graph"

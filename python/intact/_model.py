@@ -18,28 +18,28 @@ class QuantizedLayer:
     """A product of activations and constant int8 weights. `weights`: K×N, or (O, *kernel, I/groups) of a convolution."""
 
     name: str
-    operator: str  # as in engines.json
-    op_type: str  # the model's operator
+    operator: str  # its name in engines.json
+    op_type: str  # its type in the model
     is_qdq: bool  # between DequantizeLinear and QuantizeLinear
     a_type: str
     b_type: str
     weights: np.ndarray
     a_range: tuple[int, int]
     a_why: str  # the operators that bound the activations
-    scales: np.ndarray | None = None  # steps of the output for each unit of the sum: one value, or one for each column
+    scales: np.ndarray | None = None  # requantization scales, see ratio(): one value, or one for each column
     groups: int = 1
     note: str = ""
     is_shifted: bool = False  # whether other engines shift the s8 activations to u8, by 128
     # For ONNX models only:
-    activation: str = ""  # the quantized activations' tensor; "" if a run cannot show them
-    graph_node: Any = None  # the operator; None if it is in an inner graph
-    weights_node: Any = None  # the node that reads the weights: the operator, or their DequantizeLinear; None as above
-    inner_node: Any = None  # the node that reads the weights, if the operator is in an inner graph
-    within: str = ""  # the inner graph in words
-    scope: Any = None  # the Scope of its graph
-    weights_input: int = 1  # the number of the node's input that the weights are
-    point_input: int = 2  # the number of the input that their zero point is
-    view: Any = None  # arranges the constant, or any array of its shape, like `weights`
+    activation: str = ""  # name of the quantized activations; "" if a run cannot output them
+    graph_node: Any = None  # the operator's node; None if it is in an inner graph
+    weights_node: Any = None  # the node that reads the weights: graph_node or a DequantizeLinear; None if in an inner graph
+    inner_node: Any = None  # like weights_node, if the operator is in an inner graph; else None
+    within: str = ""  # describes the inner graph, for reports
+    scope: Any = None  # the Scope of the operator's graph
+    weights_input: int = 1  # index of the weights among the inputs of weights_node or inner_node
+    point_input: int = 2  # index of the weights' zero point among these inputs
+    view: Any = None  # a function that gives the stored constant, or an array of its shape, the shape of `weights`
 
     @property
     def node(self) -> str:
@@ -48,7 +48,7 @@ class QuantizedLayer:
 
     @property
     def scale_input(self) -> int | None:
-        """The number of the input of `weights_node` that is the weights' scale; None: a Mul after the operator reads it."""
+        """Index of the weights' scale among the inputs of `weights_node`; None if a Mul after the operator reads the scale."""
         if self.op_type in ("MatMulInteger", "ConvInteger"):
             return None
         return {"MatMulIntegerToFloat": 3, "QAttention": 4}.get(self.op_type, self.point_input - 1)
@@ -60,16 +60,16 @@ class QuantizedLayer:
 
 @dataclass
 class QuantizedModel:
-    """The layers that a model multiplies in int8. `passed_over`: operators that were left out, or the reason, and how often."""
+    """The int8 layers of a model. `passed_over`: the number of operators left out, by operator type and reason."""
 
     path: str
     engine: str = "onnxruntime"  # the engine that runs files of this format
     layers: list[QuantizedLayer] = field(default_factory=list)
     passed_over: dict[str, int] = field(default_factory=dict)
-    not_audited: int = 0  # how many operators passed over may add in int16
+    not_audited: int = 0  # number of operators left out that may add products in int16
     operators: int = 0
-    proto: Any = None  # of an ONNX model
-    names: set[str] = field(default_factory=set)  # of layers
+    proto: Any = None  # the file's content, if it is an ONNX model
+    names: set[str] = field(default_factory=set)  # names of layers
 
     def pass_over(self, reason: str, is_harmless: bool = False) -> None:
         self.not_audited += not is_harmless
@@ -77,7 +77,7 @@ class QuantizedModel:
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
     def unique(self, name: str, suffix: str = "") -> str:
-        """A layer's name, fit for a terminal; a second layer of that name also gets its operator's number."""
+        """A unique name of a layer, safe to print. If `name` is taken, the operator's number is appended."""
         name = excerpt(name, 400) + suffix
         if name in self.names:
             name += f" (operator {self.operators})"
@@ -92,7 +92,7 @@ def type_name(dtype: Any) -> str:
 
 def bounded(real: tuple[float, float], why: str, scale: float, point: int, limits: tuple[int, int],
             is_padded: bool) -> tuple[int, int, str]:
-    """Bounds of quantized activations, from the bounds of the real values. `is_padded`: includes the padding, the zero point."""
+    """Bounds of quantized activations, from bounds of the real values. `is_padded`: the zero point pads them, so include it."""
     low, high = limits
     if not math.isfinite(scale) or scale <= 0:
         return low, high, ""
@@ -107,7 +107,7 @@ def bounded(real: tuple[float, float], why: str, scale: float, point: int, limit
 
 
 def ratio(a: np.ndarray | None, b: np.ndarray | None, c: np.ndarray | None) -> np.ndarray | None:
-    """Steps of the output for each unit of the sum: scale of A times scale of B over scale of C; None if unknown."""
+    """The requantization scales: scale of A times scale of B over scale of C; None if unknown."""
     if a is None or b is None or c is None:
         return None
     with np.errstate(invalid="ignore"):

@@ -30,7 +30,7 @@ _OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul",
     ("com.microsoft", op) for op in ("QLinearConv", "QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention")}
 _ELEMENTWISE = {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSigmoid",
                 "QLinearLeakyRelu", "QLinearSoftmax", "QLinearReduceMean", "QLinearWhere"}
-_DEEPEST = 16  # graphs in graphs
+_DEEPEST = 16  # levels of nested graphs
 _BLOCKS = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
 
 
@@ -99,7 +99,7 @@ class Scope:
         return None
 
     def _moved(self, node: Any, value: np.ndarray, depth: int) -> np.ndarray | None:
-        """A constant after an operator that only moves its numbers; None if that cannot be computed."""
+        """A constant after an operator that only moves its numbers; None if the result cannot be computed."""
         if node.op_type in ("Identity", "Dropout"):
             return value
         if node.op_type == "Transpose":
@@ -368,9 +368,10 @@ class _Reader:
     def _qdq(self, scope: Scope, node: Any, add: Any, **options: Any) -> None:
         a, b = (scope.dequantizer(name) for name in node.input[:2])
         if a is None and b is None:
-            return  # float
+            return  # a product of floats
         if a is None or b is None:
-            self.model.pass_over(f"{node.op_type} (QDQ): one of its operands is float: it runs in float", is_harmless=True)
+            self.model.pass_over(f"{node.op_type} (QDQ): one of its operands is float, so the operator runs in float",
+                                 is_harmless=True)
             return
         weights = scope.integers(node.input[1])
         if weights is None:
@@ -457,9 +458,9 @@ class _Reader:
         if qdq and a_type == "s8":  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
             a_type, low, high = "u8", low + 128, high + 128
             note = note or ("s8 activations of QDQ models become u8 in ONNX Runtime; "
-                            "if several operators read them, these run in float")
+                            "if several operators read the same activations, these operators run in float")
         if qdq:
-            hidden = hidden or scope.producer(node.input[0]).op_type != "DequantizeLinear"  # the integers multiplied have no name
+            hidden = hidden or scope.producer(node.input[0]).op_type != "DequantizeLinear"  # no tensor holds the integers
             scale = scope.constant(scope.dequantizer(node.input[0]).input[1])
             if scale is None or scale.size > 1:
                 note = note or "some activations have a scale for each channel: ONNX Runtime runs their operators in float"
@@ -474,7 +475,7 @@ class _Reader:
 
     @staticmethod
     def _range(scope: Scope, a: str, a_type: str, padded: bool) -> tuple[int, int, str]:
-        """Bounds of the quantized activations. A convolution's include the padding, which is the zero point."""
+        """Bounds of the quantized activations, with padding: a convolution is padded by the zero point."""
         low, high = TYPE_RANGES[a_type]
         node = scope.producer(a) if a else None
         for _ in range(16):

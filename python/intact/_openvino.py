@@ -24,7 +24,7 @@ from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio,
 _DTYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i8": np.int8, "u8": np.uint8, "i16": np.int16,
            "u16": np.uint16, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64, "boolean": np.bool_}
 _SMALL = {"i4", "u4", "nf4", "u1", "u2", "u3", "u6", "f4e2m1", "f8e4m3", "f8e5m2"}
-_LEVELS = {256, 255, 16, 15}  # of a FakeQuantize that OpenVINO treats as 8 bits
+_LEVELS = {256, 255, 16, 15}  # levels of a FakeQuantize that OpenVINO treats as 8 bits
 _FLOAT = "OpenVINO runs it in float without VNNI"
 _CONVOLUTIONS = {"Convolution": 1, "GroupConvolution": 2}  # dimensions of output channels
 _PRODUCTS = {"MatMul", "FullyConnected"}
@@ -40,7 +40,7 @@ _SCALERS = {"Convert", "Multiply", "Subtract"}
 _FOLLOWED = {"Relu", "Add", "Divide", "Interpolate"}
 # Keepers that mix in zeros or other tensors.
 _MIXERS = {"Pad", "AvgPool", "SpaceToBatch", "Concat"}
-_SPELLINGS = {"ReLU": "Relu", "PReLU": "PRelu", "SoftMax": "Softmax", "TanH": "Tanh"}  # in the file, and in OpenVINO's API
+_SPELLINGS = {"ReLU": "Relu", "PReLU": "PRelu", "SoftMax": "Softmax", "TanH": "Tanh"}  # names in the file, and in OpenVINO's API
 # Bounds of a layer's output.
 _BOUNDS = {"Relu": (0.0, math.inf), "Sigmoid": (0.0, 1.0), "Softmax": (0.0, 1.0), "Tanh": (-1.0, 1.0),
            "HardSigmoid": (0.0, 1.0), "HSigmoid": (0.0, 1.0)}
@@ -193,7 +193,7 @@ class _Graph:
             value = self.constant(layer.input(0), depth + 1) if shape is not None and shape.size <= _DEPTH else None
             if value is not None and shape is not None:
                 value = value.reshape(_shape(value, shape, layer))
-        if value is None or value.size <= 1 << 16:  # larger ones are used only once
+        if value is None or value.size <= 1 << 16:  # larger values are used only once
             self._constants[id(layer)] = value
         return value
 
@@ -505,7 +505,7 @@ def _parsed(path: Path) -> Any:
 
 
 def read_openvino(path: str | Path) -> QuantizedModel:
-    """The quantized layers of the IR whose .xml this is. Raises `Error` if it cannot be read."""
+    """The quantized layers of an OpenVINO IR. `path`: its .xml. Raises `Error` if it cannot be read."""
     path = Path(path)
     model = QuantizedModel(str(path), "openvino")
     try:

@@ -31,7 +31,7 @@ class Order:
     """An order of channels. Places (2i, 2i + 1) are a pair.
 
     - `order`: int64. `order[p]` is the channel that goes to place p.
-    - `unsafe`: pairs that can clamp: (channel, channel, numbers of the matrices in which they can).
+    - `unsafe`: pairs that can clamp: (channel, channel, numbers of the matrices in which their sum can clamp).
     - `single`: channels that need a channel of zeros after them. They are at the end of `order`, or of each block."""
 
     order: np.ndarray
@@ -52,12 +52,12 @@ def _library() -> tuple[Any, Any]:
 
 
 def limits(high: int) -> tuple[int, int]:
-    """The largest safe sums of two positive weights, and of the magnitudes of two negative ones."""
+    """The largest safe sums of two positive weights, and of the magnitudes of two negative weights."""
     return (32767 // high, 32768 // high) if high else (254, 256)
 
 
 def clamping(pairs: np.ndarray, matrix: np.ndarray, high: int) -> np.ndarray:
-    """For each of the pairs, an array (pairs, 2) of channels, whether it can clamp in some column of a matrix."""
+    """Whether each pair of channels can clamp in some column of a matrix. `pairs`: an array (pairs, 2) of channels."""
     found = np.zeros(len(pairs), bool)
     most, least = limits(high)
     step = max(1, _PIECE // max(1, matrix.shape[1]))
@@ -76,11 +76,11 @@ def order_channels(matrices: Sequence[np.ndarray], highs: Sequence[int] | int = 
     """Orders the channels of a tensor so that no pair of adjacent channels can clamp in any of the matrices that read it.
 
     - `matrices`: int8, (channels, columns) each: a row for each channel, a column for each output and tap.
-    - `highs`: the largest u8 activation of each matrix, or one number for all. The smallest is 0.
+    - `highs`: the largest u8 activation of each matrix, or one number for all. The smallest activation is 0.
     - `blocks`: channels stay within `blocks` equal blocks. `same_in_blocks`: all blocks get one order.
     - `allow_zero_channels`: channels without a safe pair go to `single`. By default they make unsafe pairs.
-    - `least_change`: if some pairs must be unsafe, keeps the squared change of weights small that makes them safe.
-    - `weights`: the cost of a matrix with unsafe pairs, or of a squared step of change in it; 1 each by default. The sum of costs
+    - `least_change`: if some pairs must be unsafe, chooses pairs that a small squared change of weights makes safe.
+    - `weights`: for each matrix, the cost of unsafe pairs in it, or of a squared step of change; by default 1. The sum of costs
       is kept small.
 
     The number of safe pairs is as large as possible. If some pairs must be unsafe, the fewest matrices have unsafe pairs, even if

@@ -14,9 +14,9 @@ FLOAT32, INT32 = np.dtype(np.float32), np.dtype(np.int32)
 
 
 class Certificate(NamedTuple):
-    """How many pairs of weights can make VPMADDUBSW saturate, for activations from `a_min` to `a_max`: `failing_pairs` of
-    `pairs`. 0 failing pairs prove that none can. Sums of products stay between `accumulator_min` and `accumulator_max`,
-    which exceed int32 if sums wrap."""
+    """How many pairs of weights can make VPMADDUBSW saturate, if activations are from `a_min` to `a_max`: `failing_pairs` of all
+    `pairs`. 0 failing pairs prove that no pair can saturate. Accumulators are between `accumulator_min` and `accumulator_max`;
+    these bounds exceed int32 if accumulators can wrap."""
 
     a_min: int
     a_max: int
@@ -29,8 +29,7 @@ class Certificate(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a plan uses: the instruction set, the main kernel's name, and the size of its packed weights in bytes; and
-    bounds of its sums."""
+    """What a plan uses: the instruction set, the main kernel's name, the bytes of the packed weights, and bounds of the sums."""
 
     isa: str
     kernel: str
@@ -40,7 +39,8 @@ class Info(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """The fastest kernel that tuning measured, and the cost model's choice, each with its time of a run in microseconds."""
+    """`kernel`: tuning's choice, the fastest kernel unless the gain is too small. `model_kernel`: the cost model's choice. Times
+    are microseconds of one run."""
 
     kernel: str
     microseconds: float
@@ -49,8 +49,8 @@ class Tuned(NamedTuple):
 
 
 class Call:
-    """A run with checked arguments, which it keeps. Each call runs again on the arrays' present contents and returns the
-    output. One call object must not run on two threads at once."""
+    """A run. The object keeps the checked arguments. Each call computes the output from what the arrays hold at that time, and
+    returns it. One call object must not run on two threads at once."""
 
     __slots__ = ("_run", "_plan", "_args", "_kept", "_out")
 
@@ -122,9 +122,9 @@ class Plan:
         return Certificate(*(getattr(c, field) for field in Certificate._fields))
 
     def _failing_pairs(self, first: int, count: int | None, *pairing: int) -> np.ndarray:
-        """The structs of the C interface as a structured array."""
+        """At most `count` failing pairs from number `first` on: a structured array with the fields of the C interface."""
         if first < 0 or (count is not None and count < 0):
-            raise invalid(f"{'first' if first < 0 else 'count'}: is negative; expected 0 or more")
+            raise invalid(f"{f'first: is {first}' if first < 0 else f'count: is {count}'}; expected 0 or more")
         left = max(0, self._certificate(*pairing).failing_pairs - first)
         count = left if count is None else min(count, left)
         struct = "intact_failing_pair" if self._kind == "gemm" else "intact_conv_failing_pair"
@@ -153,7 +153,7 @@ class Plan:
         return array
 
     def _quantize(self, args: Any, a_scales: Any, a_zero_points: Any, rows: int) -> list:
-        """Sets A's scales and zero points of a run with `rows` rows. Returns the arrays, which must live as long as `args`."""
+        """Sets the scales and zero points of A in `args`, for `rows` rows. Returns arrays that must live as long as `args`."""
         kept = []
         for name, values, dtype, kind in (("a_scales", a_scales, FLOAT32, "float *"),
                                           ("a_zero_points", a_zero_points, INT32, "int32_t *")):
@@ -174,7 +174,7 @@ class Plan:
         return kept
 
     def _of_tensor(self, argument: str, values: Any, dtype: np.dtype) -> np.ndarray:
-        """A number, or an array of `dtype`, which is not copied."""
+        """An array of `dtype` from a number. A given array must have this dtype and is not copied."""
         if isinstance(values, np.ndarray):
             return self._input(argument, values, dtype, 1)
         given = numbers(argument, values)
@@ -202,8 +202,8 @@ class Plan:
 
 
 def row_strides(argument: str, array: np.ndarray) -> tuple:
-    """Strides of all dimensions except the last, in elements. The last dimension must be dense. 0 for a dimension of 1: its
-    stride means nothing."""
+    """Strides of all dimensions except the last, in elements. The last dimension must be dense. For a dimension
+    of extent 1 the stride 0 is returned."""
     size = array.itemsize
     if array.shape[-1] > 1 and array.strides[-1] != size:
         raise invalid(f"{argument}: the elements of a row are {array.strides[-1]} bytes apart; expected {size}")
@@ -231,6 +231,6 @@ def pointer(array: np.ndarray) -> Any:
     if array.flags.c_contiguous:
         try:
             return ffi.from_buffer(array)  # several times faster than asking NumPy for the address
-        except ValueError:  # NumPy makes no buffers of bfloat16
+        except ValueError:  # NumPy has no buffers of bfloat16
             pass
     return ffi.cast("void *", address(array))

@@ -132,7 +132,7 @@ def _repair(arguments: list[str]) -> int:
                         help="copied channels add at most P percent of the model's multiply-adds (default: 100)")
     parser.add_argument("--max-noise", type=_amount, default=0.0, metavar="X",
                         help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared "
-                             "steps of its weights; rounding to 8 bits makes 0.083 (default 0: lossless)")
+                             "steps of its weights; rounding to 8 bits changes them by 0.083 (default 0: lossless)")
     parser.add_argument("--undo-reduce-range", metavar="FLOAT_MODEL", dest="float_model",
                         help="first gives 7-bit weights the full range of 8 bits, rounded from the weights of this model, the "
                              "one before quantization; with --data also 7-bit activations")

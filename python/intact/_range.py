@@ -27,16 +27,16 @@ from ._run import exact_variant, inputs_of, session_of, weights_zero_point
 
 _BIASES = {"QLinearConv": 8, "QGemm": 6}  # the number of the input that is an int32 bias
 _LEAST_GAIN = 3.0  # decibels; one bit gains 6
-_LEAST_BOUNDED_GAIN = 0.5  # decibels, of a layer that gets only the safe steps
+_LEAST_BOUNDED_GAIN = 0.5  # decibels, if the layer gets only the range that is safe in the stored order
 _MOST_FILLED = 128  # the largest value of activations of 7 bits: 127, plus one step if their zero point was rounded up
-_LEAST_FILLED = 64  # activations up to this on the data may as well have 8 bits and small values
+_LEAST_FILLED = 64  # activations that do not exceed this on the data may have 8 bits: small values prove nothing
 _MOST_BEYOND = 0.25  # if a larger share of all tensors exceeds 7 bits, activations have 8 bits
 
 
 @dataclass
 class WidenedLayer:
     """A layer whose weights have 7 bits. `before`, `after`: decibels of the float weights over the error of the quantized
-    weights. `constant`: the name of the float weights. `bounded`: why it got only the steps that are safe in the stored order.
+    weights. `constant`: the name of the float weights. `bounded`: why it got only the range that is safe in the stored order.
     `reason`: why the layer keeps 7 bits; "" if it got more."""
 
     name: str
@@ -70,8 +70,8 @@ class Widened:
 
 @dataclass
 class Limits:
-    """Layers, by number, that are unsafe with 8 bits in every order, and why. `bounded`: they get the steps that are safe in the
-    stored order. `left`: they keep their steps."""
+    """Layers, by number, that are unsafe with 8 bits in every order, and why. `bounded`: layers that get the range that is safe
+    in the stored order. `left`: layers that keep 7 bits."""
 
     bounded: dict[int, str] = field(default_factory=dict)
     left: dict[int, str] = field(default_factory=dict)
@@ -82,8 +82,8 @@ class Limits:
 
 @dataclass
 class _Weights:
-    """Weights of 7 bits, which the layers `of` read. `scale_at`: the node and its input that is their scale. `shape`: the scale's
-    shape in the layout of the weights."""
+    """Weights of 7 bits, which the layers `of` read. `scale_at`: the node that reads their scale, and the number of that input.
+    `shape`: the scale's shape in the layout of the weights."""
 
     of: list[int]
     place: int
@@ -95,7 +95,7 @@ class _Weights:
     shape: tuple[int, ...]
     stored: np.ndarray
     match: Match
-    new_scale: np.ndarray  # of the shape of `scale`
+    new_scale: np.ndarray  # has the shape of `scale`
     new_values: np.ndarray
     reason: str = ""
 
@@ -407,7 +407,7 @@ class _Widener:
     # ----- biases -------------------------------------------------------------------------------------------------------
 
     def _products(self) -> "Iterator[tuple[Any, _Weights | None, _Tensor | None]]":
-        """The layers whose weights or activations get the full range, with these."""
+        """The layers whose weights or activations get the full range, each with these weights and this tensor."""
         weights = {i: one for one in self.weights for i in one.of if not one.reason}
         tensors = {place: tensor for tensor in self.tensors if not tensor.reason for place in tensor.readers}
         for i, audited in enumerate(self.audit.layers):
@@ -469,7 +469,7 @@ class _Widener:
         whole = np.rint(real / new)
         depth = layer.weights.size // layer.weights.shape[0 if layer.is_convolution else -1]
         most = np.maximum(2**31 - 1 - 255 * 128 * depth, np.abs(values.reshape(-1).astype(np.float64)) + 1)
-        if (np.abs(whole) > most).any():  # for such columns ONNX Runtime's tool chooses a larger scale
+        if (np.abs(whole) > most).any():  # ONNX Runtime's tool chooses larger scales for these columns
             is_kept = weights is not None and (weights.ratio != 1).any() and weights.keep(np.abs(whole) > most)
             return self._bias(layer, weights, tensor) if is_kept else "its bias would leave int32"
         if unit is not None:
@@ -530,7 +530,7 @@ class _Widener:
 
     @staticmethod
     def _drop(editor: _Editor, names: list[str]) -> None:
-        """Deletes those of these constants that nothing reads any more."""
+        """Deletes the constants among `names` that nothing reads any more."""
         editor.drop_unused(*names)
         graph = editor.proto.graph
         read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}

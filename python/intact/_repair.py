@@ -30,8 +30,8 @@ _MOST_PROTOBUF = (1 << 31) - 1
 
 @dataclass
 class RepairedLayer:
-    """A layer before and after the repair. `unsafe`, `left`: pairs that can saturate, before and after, in the engine asked for
-    that has the most. `how`: what made it safe."""
+    """A layer before and after the repair. `unsafe`, `left`: pairs that can saturate, before and after; if several engines were
+    asked for, the largest number. `how`: what made the layer safe."""
 
     name: str
     operator: str
@@ -40,7 +40,7 @@ class RepairedLayer:
     left: int = 0
     how: str = ""
     reason: str = ""  # why no order makes it safe
-    copied_channels: int = 0  # how many its input got
+    copied_channels: int = 0  # how many the layer's input got
     noise: float = 0.0  # the mean squared change of shortened weights, in squared stored steps
     is_gathered: bool = False  # whether a Gather in front orders its channels
     shortened: int = 0  # how many weights changed
@@ -50,20 +50,20 @@ class RepairedLayer:
 
 @dataclass
 class Repair:
-    """The repair of a model. `before`, `after`: its audits. `sums`: sums of floats that are added in a new order, in words."""
+    """The repair of a model. `before`, `after`: its audits. `sums`: describes the float sums whose order changes."""
 
     before: Audit
     engines: list[str]
     layers: list[RepairedLayer] = field(default_factory=list)
     orders: int = 0
     sums: list[str] = field(default_factory=list)
-    copied_channels: int = 0  # in all tensors
+    copied_channels: int = 0  # their number in all tensors
     gathers: list[str] = field(default_factory=list)  # outputs of the graph that a Gather puts back in the stored order
     max_depth: float = 0.0
     max_noise: float = 0.0
     depth: float = 0.0  # percent of the model's multiply-adds that copied channels add
     work: "Work | None" = None
-    ordered: Any = None  # if weights were shortened: the exact variant of the model with the new order and stored weights
+    ordered: Any = None  # the exact variant of the model with new order and stored weights, if weights were shortened
     after: Any = None
     check: Any = None
     widened: Any = None  # what _range.undo_reduce_range() changed before the repair; `before` is the audit of its result
@@ -77,7 +77,8 @@ class Repair:
 
 
 def _digits(dims: "list[Dim]") -> "dict[Axis, list[tuple[int, int, int]]]":
-    """For each axis, the digits that number its blocks: dimension, place value in it, size, and stride in the axis's index."""
+    """The digits of each axis's block numbers. A digit: the dimension that holds it, its place value there, its size, and its
+    stride in the axis's index."""
     found: dict[Axis, list[tuple[int, int, int]]] = {}
     for d, dim in enumerate(dims):
         if len(dim) != 1:
@@ -94,7 +95,7 @@ def _digits(dims: "list[Dim]") -> "dict[Axis, list[tuple[int, int, int]]]":
 
 
 def _index(dims: "list[Dim]", d: int, orders: "dict[Axis, np.ndarray]", digits: dict) -> np.ndarray | None:
-    """The sources of the elements along dimension d, an array that broadcasts to the tensor; None: they do not move."""
+    """For each element along dimension d, its source: an array that broadcasts to the tensor. None: nothing moves."""
     if not any(factor.stride == 1 and factor.axis.root() in orders for factor in factors(dims[d])):
         return None
     rank = len(dims)
@@ -148,7 +149,7 @@ def _copied_places(dim: Dim, orders: "dict[Axis, np.ndarray]", copies: "dict[Axi
 
 def arranged(array: np.ndarray, dims: "list[Dim]", orders: "dict[Axis, np.ndarray]",
              copies: "dict[Axis, np.ndarray] | None" = None) -> np.ndarray:
-    """A constant's values in the new order of the axes of its dimensions."""
+    """A constant with its axes in their new orders."""
     dims = [resolved(dim) for dim in dims]
     digits = _digits(dims)
     for d in range(len(dims)):
@@ -180,9 +181,9 @@ class _Editor:
 
     def __init__(self, proto: Any, folder: Path):
         self.proto, self.folder = copy.deepcopy(proto), folder
-        self.made: dict[tuple[str, str, bytes], str] = {}  # new weights, by the stored name, what was done, and values
-        self.gathered: dict[tuple[str, bytes], str] = {}  # outputs of Gathers, by tensor and order
-        self.before: dict[int, list] = {}  # operators to insert, by the place of the operator that they precede
+        self.made: dict[tuple[str, str, bytes], str] = {}  # names of new weights; key: stored name, suffix, values
+        self.gathered: dict[tuple[str, bytes], str] = {}  # outputs of Gathers; key: tensor, order
+        self.before: dict[int, list] = {}  # operators to insert; key: place of the operator behind them
         self.replaced: set[str] = set()  # tensors that lost a reader
         graph = self.proto.graph
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
@@ -244,7 +245,7 @@ class _Editor:
                     graph.node[use.node].input[use.input] = new
 
     def _lengthen(self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]") -> None:
-        """Updates the numbers of channels that the file states: groups of depthwise convolutions; drops outdated shapes."""
+        """Adapts the file to copied channels: updates the groups of depthwise convolutions, and drops outdated shapes."""
         graph = self.proto.graph
         for place, dim in axes.depthwise.items():
             if any(factor.axis.root() in copies for factor in factors(dim)):
@@ -289,7 +290,7 @@ class _Editor:
 
     def gather(self, layer: QuantizedLayer, place: int, weights_place: int, scope: Scope, source: np.ndarray,
                copies: np.ndarray) -> str:
-        """Puts a Gather in front of a convolution, which orders its input channels. Returns "", or the reason if it cannot."""
+        """Puts a Gather that orders the input channels in front of a convolution. Returns "", or why that is impossible."""
         from onnx import helper
 
         node = layer.graph_node
@@ -317,8 +318,8 @@ class _Editor:
         return ""
 
     def insert(self) -> None:
-        """Inserts the operators that gather() made. Drops each DequantizeLinear that nothing reads any more, which ONNX Runtime
-        would still run."""
+        """Inserts the operators that gather() made. Drops each DequantizeLinear that nothing reads any more: ONNX
+        Runtime would still run it."""
         nodes = [node for place, node in enumerate(self.proto.graph.node) for node in [*self.before.get(place, ()), node]]
         read = {name for node in nodes for name in node.input} | names_that_inner_graphs_read(self.proto.graph)
         read |= {value.name for value in self.proto.graph.output}
@@ -329,8 +330,8 @@ class _Editor:
         self.before.clear()
 
     def store_as_u8(self, layer: QuantizedLayer, node: Any) -> str:
-        """Stores the weights that `node` reads as u8, with zero points 128 higher: equal integers. Returns "", or the reason if
-        it cannot."""
+        """Stores the weights that `node` reads as u8. Weights and zero points both grow by 128, so products stay equal. Returns
+        "", or why that is impossible."""
         scope = layer.scope
         name = node.input[layer.weights_input]
         weights = scope.constant(name)
@@ -349,7 +350,7 @@ class _Editor:
         return ""
 
     def set_weights(self, layer: QuantizedLayer, place: int, weights: np.ndarray, suffix: str) -> None:
-        """Makes this constant the weights of the operator that reads a layer's weights."""
+        """Gives new weights to the operator at `place`, which reads a layer's weights."""
         node = self.proto.graph.node[place]
         name = node.input[layer.weights_input]
         key = (name, suffix, weights.tobytes())
@@ -359,7 +360,7 @@ class _Editor:
         self.drop_unused(name)
 
     def scale(self, half: Halving, outputs: np.ndarray, places: "dict[int, int]") -> None:
-        """Adjusts the constants that belong to halved weights: twice the scale, half the bias."""
+        """Adapts scales and biases to halved weights: twice the scale, half the bias."""
         for node, i, array, elements, factor in half.constants:
             values = array.reshape(-1).copy()
             scaled = values[elements[outputs]] * np.float64(factor)
@@ -370,7 +371,7 @@ class _Editor:
             self.drop_unused(name)
 
     def drop_unused(self, *names: str) -> None:
-        """Deletes those of these initializers that nothing reads any more."""
+        """Deletes the initializers among `names` that nothing reads any more."""
         graph = self.proto.graph
 
         read = {name for node in graph.node for name in node.input} | (
@@ -409,7 +410,7 @@ def _write(proto: Any, folder: Path, name: str, source: Path, is_external: bool)
                 if tensor.data_location == 1:
                     array = array_of_tensor(tensor, source)
                     if array is None:
-                        raise invalid(f"tensor {excerpt(tensor.name)!r}: is external data of a type that is not read")
+                        raise invalid(f"tensor {excerpt(tensor.name)!r}: is external data of a type that intact cannot read")
                     content = np.ascontiguousarray(array).tobytes()
                 elif tensor.HasField("raw_data") and len(tensor.raw_data) > 1024:
                     content = tensor.raw_data
@@ -454,15 +455,16 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
     """Reorders the channels of an ONNX model so that no layer can saturate. Layers that no order helps get u8 weights.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
-    - `engines`: names of engines.json: no pair shall saturate in these; by default ONNX Runtime.
+    - `engines`: the engines, by their names in engines.json, in which no pair shall saturate; by default ONNX Runtime.
     - `bit_exact`: keeps the order in which floats are added.
     - `keep_channels`: adds no copied channels.
     - `max_depth`: copied channels add at most this many percent to the model's multiply-adds; 100 by default.
-    - `max_noise`: if no order helps, weights may be shortened. The mean squared change of a layer's weights is at most this, in
-      squared steps of the stored weights; rounding to 8 bits makes 0.083.
-    - `undo_reduce_range`: the path of the float model; 7-bit weights get 8 bits. If only u8 weights, which are slower, would make
-      a layer safe, it gets the steps that are safe in the stored order; with `allow_u8_weights` it gets 8 bits too. `data`: the
-      inputs of each run; with them, 7-bit activations get 8 bits.
+    - `max_noise`: if no order helps, weights may be shortened. This bounds the mean squared change of a layer's weights, in
+      squared steps of the stored weights. For comparison, rounding to 8 bits changes them by 0.083.
+    - `undo_reduce_range`: the path of the float model. 7-bit weights get 8 bits. If a layer would then need u8 weights, which are
+      slower, its weights get only the range that is safe in the stored order.
+    - `allow_u8_weights`: layers that then need u8 weights get 8 bits too.
+    - `data`: the inputs of each run. With them, `undo_reduce_range` also gives 7-bit activations 8 bits.
     - `add_gathers`: convolutions whose order cannot be folded into constants may get a Gather in front.
 
     Returns the repaired `onnx.ModelProto`, and a description of the repair. Raises `Error`."""
@@ -487,8 +489,9 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                 float_model: str | os.PathLike | None = None, allow_u8_weights: bool = False,
                 data: "list[dict[str, np.ndarray]] | None" = None, add_gathers: bool = True, progress: Any = None,
                 limits: Any = None) -> Repair:
-    """Repairs the ONNX model in a file and writes `out`, completely or not at all. The options are those of `repair()`;
-    `float_model` is its `undo_reduce_range`. `limits`: layers that earlier attempts could not make safe. Raises `Error`."""
+    """Repairs the ONNX model in a file and writes `out`, completely or not at all. Takes the options of `repair()`; `float_model`
+    is the option `undo_reduce_range` of `repair()`. `limits`: layers that earlier attempts could not make safe. Raises
+    `Error`."""
     path, out = Path(path), Path(out)
     if not out.name or out.is_dir():
         raise invalid(f"{excerpt(out)}: is a folder; expected a file's name for the repaired model")
@@ -508,7 +511,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     for written in (out, out.with_name(out.name + ".data")):
         if written.exists() and any(one.exists() and written.samefile(one) for one in read):
             raise invalid(f"{excerpt(written)}: is a file of an input model; expected another name for the repaired model")
-    if proto.ir_version < 4:  # lists every constant among the inputs too
+    if proto.ir_version < 4:  # such a file lists constants as inputs too
         stored = {tensor.name for tensor in proto.graph.initializer}
         inputs = [value for value in proto.graph.input if value.name not in stored]
         del proto.graph.input[:]
@@ -520,7 +523,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             from ._range import Limits, undo_reduce_range
 
             limits = limits or Limits()
-            max_depth = max_depth if allow_u8_weights else 0.0  # a layer with fewer steps costs no time
+            max_depth = max_depth if allow_u8_weights else 0.0  # instead of adding copies, which cost time, the range shrinks
             proto, widened = undo_reduce_range(result, float_model, data, limits)
             result = audit(path, engines_asked=names, progress=progress, proto=proto)
         axes = Axes(proto, path.parent, _exact_nodes(result, Scope(proto.graph, path.parent)))
@@ -579,8 +582,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
 
 @dataclass
 class _Change:
-    """New weights for an operator. By layer: the sum of squared changes, how many weights change, and the outputs whose weights
-    are halved."""
+    """New weights for an operator. For each layer: the sum of squared changes, the number of weights that change, and the
+    outputs with halved weights."""
 
     weights: np.ndarray
     squares: dict[int, float]
@@ -589,10 +592,10 @@ class _Change:
 
 
 def _change(after: Audit, members: list[int], stored: np.ndarray, scope: Scope, names: list[str]) -> _Change:
-    """The least change of the weights that the layers `members` share, after which none of them can saturate."""
+    """The smallest change of the weights that the layers `members` share, so that none of the layers can saturate."""
     numbers = np.arange(stored.size).reshape(stored.shape)
     found = _Change(stored.copy(), {}, {}, {})
-    for i in members:  # layers may share weights; these only become shorter
+    for i in members:  # shared weights are shortened for each layer in turn
         layer = after.layers[i].layer
         pairings = {after.layers[i].engines[name].pairing for name in names}
         found.weights.reshape(-1)[layer.view(numbers)] = shortened(replace(layer, weights=layer.view(found.weights)), pairings)
@@ -611,7 +614,7 @@ def _change(after: Audit, members: list[int], stored: np.ndarray, scope: Scope, 
 
 
 def _weights_readers(after: Audit, scope: Scope) -> list[list[int]]:
-    """Layers whose weights can only change together."""
+    """Groups of layers that share weights."""
     readers: dict[Any, list[int]] = {}
     for i, audited in enumerate(after.layers):
         if audited.layer.weights_node is not None:
@@ -620,8 +623,8 @@ def _weights_readers(after: Audit, scope: Scope) -> list[list[int]]:
 
 
 def _gather_rest(editor: _Editor, after: Audit, done: Repair, plan: Planner) -> tuple[bool, dict[int, str]]:
-    """Puts a Gather in front of each convolution that can still saturate and has one in the plan. Whole planes of pixels move.
-    Returns whether some layer got one, and the reasons of layers that did not."""
+    """Puts a Gather in front of each convolution that can still saturate, if the plan has a Gather there. Whole planes of pixels
+    move. Returns whether some layer got a Gather, and the reasons of layers without one."""
     places = {id(node): i for i, node in enumerate(after.model.proto.graph.node)}
     scope = Scope(after.model.proto.graph, Path(after.model.path).parent)
     is_changed = False
@@ -637,7 +640,7 @@ def _gather_rest(editor: _Editor, after: Audit, done: Repair, plan: Planner) -> 
             continue
         is_changed = done.layers[i].is_gathered = True
         count = layer.weights.shape[-1]
-        work = plan.work.layers[i] // done.before.layers[i].layer.weights.shape[-1]  # of a channel
+        work = plan.work.layers[i] // done.before.layers[i].layer.weights.shape[-1]  # the work of one channel
         done.depth += plan.work.percent((len(source) - count) * work)
         done.copied_channels += len(source) - count
     editor.insert()
@@ -673,7 +676,7 @@ def _shorten_rest(editor: _Editor, after: Audit, done: Repair, _: Planner) -> tu
     noisy = {place(i) for change in changes for i in change.squares if any(noises[k] > done.max_noise for k in change.squares)}
     is_changed = False
     for change in changes:
-        # All weights of an operator have one type: if some get u8, the others are safe without being shortened.
+        # All weights of an operator have one type. If some are stored as u8, all are, so all are safe.
         if any(noises[i] > done.max_noise for i in change.squares) or (
                 done.engines == ["onnxruntime"] and any(place(i) in noisy for i in change.squares)):
             continue

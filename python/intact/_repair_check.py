@@ -20,7 +20,7 @@ from ._report import NEAR, finite
 from ._run import distances, power, control_variant, decibels, emulated, exact_variant, float_session, inputs_of, session_of
 
 _RUNS = 3
-_SIZE = 16  # of random inputs, along dimensions that the model leaves open
+_SIZE = 16  # size of random inputs along dimensions that the model leaves open
 
 
 @dataclass
@@ -47,8 +47,8 @@ class CheckedOutput:
 
 @dataclass
 class Check:
-    """`must_be_equal`: no floats are added in a new order, so the repaired model's outputs must equal the exact variant's.
-    `has_other_weights`: the exact variant has the full range of 8 bits, but the stored model has 7."""
+    """`must_be_equal`: no floats are added in a new order, so the repaired model's outputs must equal the outputs of the exact
+    variant. `has_other_weights`: the exact variant has the full range of 8 bits, but the stored model has 7."""
 
     runs: int
     where: str
@@ -188,5 +188,5 @@ def _apart(right: list, other: list) -> float:
     """Decibels between two lists of arrays of numbers."""
     pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(right, other)]
     if any(a.shape != b.shape for a, b in pairs):
-        raise invalid("the float model's outputs have other shapes than the model's")
+        raise invalid("the outputs of the float model and of the model have different shapes")
     return decibels(sum(power(a) for a, _ in pairs), sum(float(np.square(distances(a, b)).sum()) for a, b in pairs))

@@ -33,28 +33,28 @@ _DEPTH_TAIL = 35  # an output whose depth is no multiple of 4: 200 ps on both
 _ROW_TAILS = ((16, 0), (8, 180), (4, 500), (1, 1500))  # a row of outputs, by a divisor of their number: 0.3 to 12 ns
 _NARROW_ROW = 1000  # a row of fewer than 16 outputs, in addition: 6 ns
 _DEPTHWISE = 9  # a multiply-add of a depthwise convolution: 67 ps, 32 ps
-_DEPTHWISE_TAIL = 7  # in addition, if the number of channels is no multiple of 16: 20 ps, 55 ps
+_DEPTHWISE_TAIL = 7  # this multiply-add, in addition, if the number of channels is no multiple of 16: 20 ps, 55 ps
 _DEPTHWISE_ROW = 2500  # a pixel, if the number of channels is no multiple of 8: 15 ns
 _U8_WEIGHT = 1.0  # a multiply-add of u8 weights, beyond one of s8 weights: 3.7 ps, 7.6 ps
 _U8_OUTPUT = 26  # an output with u8 weights, in addition: 125 ps, 178 ps
 _GATHERED = 26  # an element that a Gather in front and the Transposes around it move: 150 ps
-_GATHERED_PLANE = 700  # a plane of a channel that they move: 4 ns
-_GATHER = 500_000  # these operators, however little they move: 3 us
+_GATHERED_PLANE = 700  # a plane of a channel that these operators move: 4 ns
+_GATHER = 500_000  # these operators, in addition to what they move: 3 us
 MOST_DEPTH = 100.0  # percent of the model's multiply-adds that copied channels may add
-_OPEN_SIZE = 64  # taken for a size that the file leaves open; a tensor's first size counts as 1
-_MULTIPLES = (2, 4, 8, 16)  # numbers of channels are rounded up to these
+_OPEN_SIZE = 64  # assumed for a size that the file leaves open, except a tensor's first size, which counts as 1
+_MULTIPLES = (2, 4, 8, 16)  # numbers of channels are rounded up to multiples of these
 _MOST_TRIED = 48  # channels among which a group is searched, and groups of four that are tried for a channel
 _TRIES = 20
-_ROUNDS = 4  # rounds of the matching of the least change, each without the layers that were too noisy in the last
+_ROUNDS = 4  # rounds of the matching of the least change, each without the layers that were too noisy in the round before
 _PIECE = 1 << 22  # weights that are processed at once
 
 
 @dataclass
 class Means:
-    """The cost of each means for a layer; None: it does not apply or was not examined. `order_leaves`: unsafe pairs in the order
-    with the fewest unsafe layers. `copied_channels`: how many its input needs. `depth`: what these add to the model's
-    multiply-adds, in percent. `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of the model's
-    products, in percent."""
+    """The cost of each way to make a layer safe; None: it does not apply or was not examined. `order_leaves`: unsafe pairs in the
+    order with the fewest unsafe layers. `copied_channels`: how many the layer's input needs. `depth`: what copied channels add to
+    the model's multiply-adds, in percent. `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of the
+    model's products, in percent."""
 
     order_leaves: int | None = None
     copied_channels: int | None = None
@@ -66,7 +66,7 @@ class Means:
 
 @dataclass
 class _Consumer:
-    """The rows of a layer's weights that an axis orders. `share`: their share of the layer's rows."""
+    """The rows of a layer's weights that an axis orders. `share`: the share of the layer's rows that the axis orders."""
 
     layer: int
     matrix: np.ndarray  # channels×columns
@@ -102,7 +102,7 @@ class _Candidate:
     changes: dict[int, float] = field(default_factory=dict)
     pairs: dict[int, int] = field(default_factory=dict)
     left: set[int] = field(default_factory=set)  # layers that stay unsafe because shortening is too noisy
-    noise: float = 0.0  # of the layers whose weights are shortened
+    noise: float = 0.0  # noise of the layers whose weights are shortened
 
     @property
     def is_stored(self) -> bool:
@@ -223,7 +223,7 @@ def _in_fours(rows: np.ndarray) -> list[list[int]]:
 
 def _grouped(consumers: list[_Consumer], channels: np.ndarray) -> "tuple[np.ndarray, np.ndarray]":
     """An order, with copies, of channels that have no safe pair, and the places of the copies. Three channels share a copy, four
-    share two, or a channel has its own: -1, a copy of any channel."""
+    channels share two copies, or a channel has its own copy. -1: a copy of any channel."""
     rows = np.concatenate([c.matrix[channels] for c in consumers], axis=1).astype(np.int16)
     source: list[int] = []
     threes = _in_threes(rows)
@@ -243,7 +243,7 @@ def _grouped(consumers: list[_Consumer], channels: np.ndarray) -> "tuple[np.ndar
 
 def _longer(consumers: list[_Consumer], allowed: list[float], sizes: list[int]) -> "list[tuple[np.ndarray, np.ndarray]]":
     """Orders with copies, and the places of the copies; -1: a copy of any channel. In the first order every channel without a
-    safe pair has a copy, or shares one. The second has only the copies that the consumers' allowed squared changes require."""
+    safe pair has a copy, or shares a copy. The second has only the copies that the consumers' allowed squared changes require."""
     matrices, highs = [c.matrix for c in consumers], [c.high for c in consumers]
     found = order_channels(matrices, highs, allow_zero_channels=True)
     single = np.array(found.single, np.int64)
@@ -276,8 +276,8 @@ def _padded(order: "tuple[np.ndarray, np.ndarray]", multiple: int) -> tuple[np.n
 
 
 def own_order(layer: QuantizedLayer, pairings: set[str], max_noise: float) -> "tuple[np.ndarray, np.ndarray]":
-    """The shortest order of a convolution's input channels, with copies if needed, that leaves the layer with at most this noise:
-    the channel at each place, and whether it is a copy."""
+    """The shortest order of a convolution's input channels, with copies if needed, that leaves at most `max_noise` in the
+    layer: the channel at each place, and whether it is a copy."""
     consumer = _Consumer(0, channels_of(layer), max(largest_activation(layer), 1))
     allowed = max_noise * layer.weights.size
     orders = [order_channels([consumer.matrix], consumer.high)]
@@ -339,7 +339,7 @@ class _Product:
             depth[0] == len(dims) - 1) else 0
 
     def cost(self, lengths: "dict[Axis, int]") -> tuple[int, float]:
-        """Multiply-adds and time if axes get these lengths."""
+        """Multiply-adds and time if axes have `lengths`."""
         key = tuple(lengths.get(axis) for axis in self.axes)
         if key not in self.known:
             work = self.positions * math.prod(_length(dim, lengths) for dim in self.dims)
@@ -354,7 +354,7 @@ class _Product:
 
 
 def _length(dim: Dim, lengths: "dict[Axis, int]") -> int:
-    """The size of a dimension if axes get these lengths."""
+    """The size of a dimension if axes have `lengths`."""
     total = 0
     for segment in resolved(dim):
         root = segment[0].axis.root() if len(segment) == 1 and segment[0].is_whole else None
@@ -467,7 +467,7 @@ class Planner:
                 self.halvings[i] = half
         self.means = [self._means_as_stored(i) for i in range(len(result.layers))]
         self.noted: set[int] = set()
-        self.fixed: dict[int, float] = {}  # by layer, the squared change that no order can avoid
+        self.fixed: dict[int, float] = {}  # key: a layer; value: the squared change that no order can avoid
         self.orders: dict[Axis, np.ndarray] = {}  # the channel at each place
         self.copies: dict[Axis, np.ndarray] = {}
         self.gathers: dict[int, tuple[int, float] | None] = {}
@@ -485,7 +485,7 @@ class Planner:
     # ----- what an axis's order makes safe ----------------------------------------------------------------------------
 
     def _reads_alone(self, i: int) -> bool:
-        """Whether the layer's weights can change without changing another layer's."""
+        """Whether the layer's weights can change without changing the weights of another layer."""
         keys = [None if one.layer.weights_node is None else weights_key(one.layer, self.axes.scope) for one in self.result.layers]
         return keys.count(keys[i]) == 1
 
@@ -691,7 +691,7 @@ class Planner:
             if (self.add_gathers and layer.is_convolution and layer.groups == 1 and layer.weights_node is not None
                     and not gather_obstacle(layer, self.axes.scope) and self._reads_alone(i)):
                 count = layer.weights.shape[-1]
-                time = self.work.gather_time(i, count + -count % 4)  # at least
+                time = self.work.gather_time(i, count + -count % 4)  # a lower bound
                 if not self._u8_helps(i) or time < self.work.u8_time(i):
                     length = len(own_order(layer, self._pairings(i), self.max_noise)[0])
                     time = self.work.gather_time(i, length)

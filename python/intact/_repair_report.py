@@ -21,7 +21,7 @@ def _count(repair: Repair, how: str) -> int:
 def summary(repair: Repair) -> str:
     """One line: how many layers could compute wrong sums, and what was done to them."""
     unsafe = sum(layer.unsafe > 0 for layer in repair.layers)
-    kinds = {"folded order": "made safe by an order of channels", "gathered order": "by a Gather in front",
+    kinds = {"folded order": "made safe by an order of channels", "gathered order": "made safe by a Gather in front",
              "shortened weights": "got shortened weights", "u8 weights": "got u8 weights", "left": "are still unsafe"}
     parts = [f"{_count(repair, how)} {what}" for how, what in kinds.items() if _count(repair, how)]
     head = f"{unsafe} of {len(repair.layers)} layers could compute wrong sums on CPUs without VNNI"
@@ -29,14 +29,14 @@ def summary(repair: Repair) -> str:
 
 
 _ALTERNATIVES = ["best order", "copied channels", "Gather", "u8 weights", "noise"]
-_COSTS = ("best order: unsafe pairs that it leaves; what the others cost: copied channels in percent of the model's {unit}, "
-          "Gather and u8 weights in percent of its time, shortened weights as noise in squared steps; -: does not apply")
+_COSTS = ("best order: unsafe pairs that remain; copied channels: their number, and percent of the model's {unit}; Gather, "
+          "u8 weights: percent of the model's time; noise: squared steps by shortened weights; -: does not apply")
 _HOW = {"folded order": "channel order", "gathered order": "channel order, by a Gather", "stored order": "safe as stored",
         "left": "still unsafe"}
 
 
 def _alternatives(layer: RepairedLayer) -> list[str]:
-    """The cells of the table that show what each means would cost."""
+    """The table's cells with the cost of each way to make the layer safe."""
     means = layer.means
 
     def percent(value: "float | None") -> str:
@@ -52,7 +52,7 @@ def _decibels(value: float | None) -> str:
 
 
 def _widened(repair: Repair) -> list[str]:
-    """The weights and activations that got more steps before the repair."""
+    """Lines on the weights and activations that got 8 bits instead of 7 before the repair."""
     widened = repair.widened
     if widened is None:
         return []
@@ -60,12 +60,12 @@ def _widened(repair: Repair) -> list[str]:
     bounded = sum(not layer.reason and bool(layer.bounded) for layer in widened.layers)
     head = f"{excerpt(repair.before.model.path, 400)}: {len(widened.layers)} of {len(repair.layers)} layers have 7-bit weights"
     lines = [head + (f"; {full} got the full range of 8 bits from {excerpt(widened.float_model, 400)}" if widened.layers else "")
-             + (f", {bounded} only the steps that are safe in the stored order" if bounded else "")]
+             + (f", {bounded} only the range that is safe in the stored order" if bounded else "")]
     if widened.layers:
         rows = [["layer", "operator", "weights, 7 bits", "now", "float weights"]]
         rows += [[layer.name, layer.operator, _decibels(layer.before), _decibels(layer.after) if not layer.reason else "",
                   f"left: {layer.reason}" if layer.reason else
-                  excerpt(layer.constant) + (f"; not all steps: {layer.bounded}" if layer.bounded else "")]
+                  excerpt(layer.constant) + (f"; not the full range: {layer.bounded}" if layer.bounded else "")]
                  for layer in widened.layers]
         lines += table_lines(rows, _WIDEST)
     if widened.activations:
@@ -76,7 +76,7 @@ def _widened(repair: Repair) -> list[str]:
 
 
 def to_text(repair: Repair) -> str:
-    """The table; on the last line the verdict on the repaired model."""
+    """The table of layers, then remarks. The last line is the verdict on the repaired model."""
     names = ", ".join(engines()[name]["name"] for name in repair.engines)
     lines = _widened(repair)
     lines.append(f"{excerpt(repair.before.model.path, 400)}: {summary(repair)} (engines: {names})")
@@ -106,12 +106,12 @@ def to_text(repair: Repair) -> str:
     if shortened:
         lines.append(f"shortened weights: {sum(layer.shortened for layer in shortened):,} in {len(shortened)} layers; their "
                      f"noise is at most {max(layer.noise for layer in shortened):.2g} squared steps "
-                     f"(--max-noise {repair.max_noise:g}; rounding to 8 bits makes 0.083)")
+                     f"(--max-noise {repair.max_noise:g}; rounding to 8 bits has a noise of 0.083)")
     for name in repair.gathers:
         lines.append(f"output {excerpt(name)}: a Gather puts its channels back in the stored order")
     if repair.sums:
         lines.append(f"floats added in a new order: {', '.join(repair.sums)}; products stay exact, outputs agree to rounding "
-                     "(--bit-exact leaves these orders as stored)")
+                     "(--bit-exact keeps the stored orders)")
     for line in repair.check.lines() if repair.check else []:
         lines.append(line)
     lines.append(f"{excerpt(repair.after.model.path, 400)}: {verdict(repair.after)}")

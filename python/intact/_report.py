@@ -41,7 +41,7 @@ def verdict(audit: Audit) -> str:
     return "on CPUs without VNNI " + "; ".join(parts) + "; " + data + here + left
 
 
-NEAR = 3.0  # decibels: a difference from exact counts only if it exceeds the control's by more
+NEAR = 3.0  # decibels by which a difference from exact sums must exceed the control's difference to count
 
 
 def _data_verdict(audit: Audit) -> str:
@@ -95,7 +95,7 @@ def _result(layer: AuditedLayer, name: str) -> str:
 
 
 def _error(audit: Audit, layer: AuditedLayer) -> str:
-    """The largest bound of the engines asked for."""
+    """The largest error bound among the audited engines, in words."""
     name = max(audit.engines, key=lambda name: layer.engines[name].error)
     worst = layer.engines[name]
     if not worst.failing_pairs:
@@ -114,7 +114,7 @@ def _all_remedies(audit: Audit) -> list[str]:
 
 
 def output_words(audit: Audit, output: Any) -> str:
-    """How one output of the stock model differs from exact, and how the control's does."""
+    """Words on an output: how the stock model's output and the control's output differ from the exact variant's output."""
     is_emulated = audit.on_data.stock_clamps and not audit.cpu_clamps
     where = "without VNNI (emulated)" if is_emulated else "on this CPU"
     words = (f"output {excerpt(output.name)}: ONNX Runtime {where} against exact sums: {decibels_in_words(output.stock)}, "
@@ -122,8 +122,8 @@ def output_words(audit: Audit, output: Any) -> str:
              f"noise alone: {decibels_in_words(output.control)}, {output.control_changed:,} values, at most "
              f"{output.control_largest:.3g}")
     if output.argmax:
-        words += (f"; the largest value moves in {output.stock_argmax_changed} of {output.argmax} rows (rounding noise: "
-                  f"{output.control_argmax_changed})")
+        words += (f"; the place of the largest value changes in {output.stock_argmax_changed} of {output.argmax} rows "
+                  f"(rounding noise: {output.control_argmax_changed})")
     if output.exact_to_float is not None:
         words += (f"; from the float model: exact sums {output.exact_to_float:.1f} dB, ONNX Runtime "
                   f"{output.stock_to_float:.1f} dB")
@@ -136,8 +136,8 @@ def _remarks(audit: Audit) -> list[str]:
     lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note})]
     weights = sum(layer.uses_7_bits for layer in audit.layers)
     if weights:
-        lines.append(f"7 bits: the weights of {weights} layers lie within -64 to 64 (reduce_range), which CPUs with VNNI do not "
-                     "need")
+        lines.append(f"7 bits: the weights of {weights} layers lie within -64 to 64 (reduce_range); CPUs with VNNI do not need "
+                     "this")
     seen = [found for found in audit.on_data.layers.values() if found] if audit.on_data else []
     if seen and not audit.on_data.stock_clamps and audit.on_data.outputs and any(found.changed for found in seen):
         lines.append("this CPU has VNNI and computes these sums exactly; --emulate shows the outputs of a CPU without VNNI")
@@ -161,14 +161,15 @@ def table_lines(rows: list[list[str]], widest: int = 40) -> list[str]:
     return [line(row) for row in rows]
 
 
-# Below tables of pairs.
+# The lines below a table with a column of pairs.
 EXPLANATION = (
-    "pair: two products that an engine adds in int16 on a CPU without VNNI (most of Intel's before Cascade Lake (servers) and "
-    "Alder Lake, AMD's before Zen 4). A sum beyond -32768 to 32767 is clamped (it saturates), and the layer's result is wrong.")
+    "pair: two products that an engine adds in int16 on a CPU without VNNI (most Intel CPUs before Cascade Lake (servers) and "
+    "Alder Lake, AMD CPUs before Zen 4). A sum outside -32768 to 32767 is clamped (it saturates), and the layer's result is "
+    "wrong.")
 
 
 def to_text(audit: Audit) -> str:
-    """The table, what was passed over, and the verdict on the last line."""
+    """The table of layers, remarks, and the operators that were passed over. The last line is the verdict."""
     table = engines()
     lines = [f"{excerpt(audit.model.path, 400)}: {len(audit.layers)} quantized layers of {audit.model.operators} operators"]
     head = ["layer", "operator", "types", "weights", "activations", *(table[name]["name"] for name in audit.engines), "error at most"]
@@ -199,7 +200,7 @@ def to_text(audit: Audit) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The value, or None if it is infinite or NaN: JSON has neither. Equal outputs are null."""
+    """The value; None (null) if it is infinite or NaN, because JSON has neither. So the SQNR of equal outputs is null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -261,7 +262,7 @@ td.name { overflow-wrap: anywhere; min-width: 12rem; } .bar { background: var(--
 
 
 def to_html(audit: Audit) -> str:
-    """One page that loads nothing: the verdict, and for each layer a bar, its share of unsafe pairs."""
+    """One page that loads nothing: the verdict, and for each layer a bar that shows its share of unsafe pairs."""
     table = engines()
     e = html.escape
 
@@ -294,9 +295,9 @@ def to_html(audit: Audit) -> str:
 <h1>{e(audit.model.path)}</h1>
 <p class="verdict{' proven' if audit.is_proven else ''}">{e(verdict(audit))}</p>
 <p>A bar is the share of a layer's weight pairs that can saturate: for some input the sum of two products exceeds int16. CPUs
-without VNNI (most of Intel's before Cascade Lake (servers) and Alder Lake, AMD's before Zen 4) clamp it, so the result is wrong.
-<small>Error at most: how far clamped sums can move an output of the layer. On your data each layer gets exact inputs. Errors that
-come from earlier layers show only in the outputs.</small></p>
+without VNNI (most Intel CPUs before Cascade Lake (servers) and Alder Lake, AMD CPUs before Zen 4) clamp it, so the result is
+wrong. <small>Error at most: how far clamped sums can move an output of the layer. The column "on your data": each layer gets
+exact inputs. Errors that come from earlier layers show only in the outputs.</small></p>
 <div class="scroll"><table><thead><tr><th>layer</th><th>activations</th>{heads}<th>error at most</th>{'<th>' + e(_data_head(audit)) + '</th>' if audit.on_data else ''}</tr></thead>
 <tbody>{''.join(rows)}</tbody></table></div>
 {'<ul>' + remarks + '</ul>' if remarks else ''}

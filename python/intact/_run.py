@@ -1,4 +1,4 @@
-"""Runs an audited model on data, in ONNX Runtime and in a variant that cannot saturate, and counts the sums that saturate."""
+"""Runs an audited model and its exact variant on data, in ONNX Runtime, and counts the sums that saturate."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class LayerOnData:
 
     @property
     def sqnr(self) -> float:
-        """Decibels of the exact results over the difference."""
+        """The power of the exact results over the power of the errors, in decibels."""
         return decibels(self.signal, self.noise)
 
 
 @dataclass
 class OutputOnData:
-    """One output of the model: how far the stock model and the control are from the exact variant. `exact_to_float`,
-    `stock_to_float`: how far the exact variant and the stock model are from the float model, if it was given. Distances are
-    decibels."""
+    """One output: how far the stock model (the model as it is) and the control (control_variant()) are from the exact variant.
+    `exact_to_float`, `stock_to_float`: how far the exact variant and the stock model are from the float model, if it was given.
+    Distances are in decibels."""
 
     name: str
     stock: float
@@ -66,7 +66,7 @@ class OutputOnData:
 @dataclass
 class OnData:
     """An audit on data. `engine`: the engine whose pairs clamp in `layers`. `layers`: by name; None if a layer's activations are
-    not visible. `outputs`: of ONNX Runtime, if it was asked for. `stock_clamps`: whether the stock model ran on a CPU without
+    not visible. `outputs`: empty if ONNX Runtime was not asked for. `stock_clamps`: whether the stock model ran on a CPU without
     VNNI."""
 
     items: int
@@ -87,7 +87,7 @@ class Run(dict):
 
 
 def load_data(path: str | Path) -> list[Run]:
-    """The inputs in a file .npz, which is one run, or in a folder of such files, one run each."""
+    """The runs in `path`: one for a .npz file, or one for each .npz file of a folder."""
     path = Path(path)
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
     if not files:
@@ -147,8 +147,9 @@ def as_u8(values: np.ndarray) -> np.ndarray:
 
 
 def weights_zero_point(layer: QuantizedLayer, node: Any, scope: Scope) -> np.ndarray | None:
-    """The zero point of a layer's s8 weights, which `node` reads. Without one: zeros, in the shape of a DequantizeLinear's scale.
-    None if the zero point, or that scale, is no constant. Extends the node's inputs up to the zero point."""
+    """The zero point of the s8 weights that `node` reads for a layer. If it has no zero point: zeros, in the shape of a
+    DequantizeLinear's scale. None if the zero point or the scale is no constant. Extends the node's inputs up to the zero
+    point."""
     while len(node.input) <= layer.point_input:
         node.input.append("")
     if node.input[layer.point_input]:
@@ -158,20 +159,20 @@ def weights_zero_point(layer: QuantizedLayer, node: Any, scope: Scope) -> np.nda
 
 
 def take_data_in(proto: Any, folder: Path) -> None:
-    """Moves external data into the model, so that it can be stored in another folder."""
+    """Moves external data into the model, so that the model can be stored in another folder."""
     from onnx import numpy_helper
 
     for tensor in proto.graph.initializer:
         if tensor.data_location == 1:
             array = array_of_tensor(tensor, folder)
             if array is None:
-                raise invalid(f"tensor {excerpt(tensor.name)!r}: has a type that is not read")
+                raise invalid(f"tensor {excerpt(tensor.name)!r}: has a type that is not supported")
             tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
 def exact_variant(audit: Audit) -> Any:
-    """The model with its s8 weights stored as u8 with zero point 128. The integers are equal, and ONNX Runtime's kernels for u8
-    weights are exact."""
+    """The model with its s8 weights stored as u8 with zero point 128. This changes no integer sum, and ONNX Runtime's kernels
+    for u8 weights are exact."""
     from onnx import numpy_helper
 
     # Layers refer to nodes of the original model; positions find them in the copy.
@@ -226,8 +227,8 @@ def control_variant(proto: Any) -> Any:
 
 
 def session_of(model: Any, is_as_written: bool = False) -> Any:
-    """A session of ONNX Runtime. `is_as_written`: without its fusions of QuantizeLinear and DequantizeLinear, which would also
-    quantize float weights between the two."""
+    """A session of ONNX Runtime. `is_as_written`: without fusions of QuantizeLinear and DequantizeLinear nodes. The fusions
+    would also quantize float weights between these nodes."""
     try:
         import onnxruntime
     except ImportError:
@@ -259,7 +260,8 @@ for i in range(job["runs"]):
 
 
 def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
-    """A model's outputs of each run on a CPU without VNNI. The interpreter INTACT_PYTHON runs it, or this one in qemu-user."""
+    """A model's outputs of each run on a CPU without VNNI. The interpreter INTACT_PYTHON runs the model; without INTACT_PYTHON,
+    this interpreter runs it in qemu-user."""
     own = os.environ.get("INTACT_PYTHON")
     python = [own] if own else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
     if own and not shutil.which(own):
@@ -282,8 +284,8 @@ def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> 
 
 
 def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
-    """The windows of a convolution's input (batch, I, *extents): (batch·pixels, groups, taps·I/groups), tap by tap. The padding
-    is `fill`, the activations' zero point."""
+    """The windows of a convolution's input, tap by tap. The input has the shape (batch, I, *extents), the result
+    (batch·pixels, groups, taps·I/groups). The padding is `fill`, the activations' zero point."""
     node = layer.graph_node
     values = attributes(node)
     kernel = layer.weights.shape[1:-1]
@@ -309,10 +311,10 @@ def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
 
 
 class Sums:
-    """Computes a layer's sums of products, without zero points: exactly, and as an engine with these pairs does. Makes the plans
-    once.
+    """Computes a layer's sums of products, without zero points: exactly, and as an engine does that adds `pairs` in int16. Makes
+    the plans once.
 
-    An engine that skips padding forms no pairs with it: these products are added exactly."""
+    `skips_padding`: the engine forms no pairs with padding, so products of padding are added exactly."""
 
     def __init__(self, layer: QuantizedLayer, pairs: str, skips_padding: bool = False):
         self.layer, self.pairs, self.skips_padding = layer, pairs, skips_padding and pairs != "none"
@@ -322,7 +324,7 @@ class Sums:
             Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2") for matrix in matrices]
 
     def _rows(self, a: np.ndarray, fill: int) -> list[np.ndarray]:
-        """The activations of each output, by depth, for each group. `fill`: the padding's value."""
+        """A matrix for each group: a row for each output, a column for each depth. `fill`: the padding's value."""
         if not self.layer.is_convolution:
             return [np.ascontiguousarray(a.reshape(-1, self.layer.weights.shape[0]))]
         rows = windows(a, self.layer, fill)
@@ -333,7 +335,7 @@ class Sums:
         return [np.ascontiguousarray(rows[:, group]) for group in range(self.layer.groups)]
 
     def __call__(self, a: np.ndarray, fill: int) -> tuple[np.ndarray, np.ndarray]:
-        """The exact and the engine's sums, each (rows, N), of a layer's activations. `fill`: the padding's value."""
+        """The exact sums and the engine's sums of a layer's activations, both (rows, N). `fill`: the padding's value."""
 
         def run(plans: list[Gemm], rows: list[np.ndarray]) -> np.ndarray:
             return np.concatenate([plan.run(part) for plan, part in zip(plans, rows)], axis=1)
@@ -373,8 +375,8 @@ def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
 
 def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any = None, *, float_model: str | None = None,
                 emulate: bool = False) -> OnData:
-    """Runs the model's exact variant on data, and computes each layer's sums as one of the audit's engines clamps them: ONNX
-    Runtime if the audit has it, else the first engine. Each layer gets exact inputs.
+    """Runs the model's exact variant on data, and computes each layer's sums as one engine clamps them: ONNX Runtime if the
+    audit is for it, else the audit's first engine. Each layer gets the exact variant's inputs.
 
     `float_model`: the model before quantization; its outputs are compared with the outputs of equal names. `emulate`: the stock
     model runs in an emulator, on a CPU without VNNI."""
@@ -468,8 +470,8 @@ def distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def compare_outputs(name: str, outputs: list) -> OutputOnData:
-    """Compares an output. `outputs`: for each run the exact values, the stock model's, the control's, and, if given, the float
-    model's."""
+    """Compares an output. `outputs`: for each run the output of the exact variant, of the stock model, of the control, and, if
+    given, of the float model."""
     signal = noise = control = largest = largest_control = 0.0
     before = exact_error = stock_error = 0.0
     count = differing = control_differing = answers = changed = control_changed = 0

@@ -1,8 +1,8 @@
 """Shortened weights: the smallest change of a layer's weights after which no pair can saturate.
 
 Two weights of one sign are a safe pair if their sum is within a limit. Both weights of an unsafe pair lose half of the excess: of
-all changes that remove the excess, this one has the least sum of squares. Changes are counted in squared steps of the stored
-weights.
+all changes that remove the excess, this one has the least sum of squares. The cost of a change is the sum of its squares, in
+steps of the stored weights.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def centered(weights: np.ndarray) -> np.ndarray:
 
 
 def change_of(one: np.ndarray, other: np.ndarray, high: int) -> np.ndarray:
-    """For each pair of weights, the least sum of squared changes that makes it safe."""
+    """For each pair of weights, the sum of squares of the least change that makes the pair safe."""
     excess = _excess(one, other, high).astype(np.int32)
     return (excess * excess + excess % 2) // 2
 
 
 def _excess(one: np.ndarray, other: np.ndarray, high: int) -> np.ndarray:
     most, least = limits(high)
-    sums = np.add(one, other, dtype=np.int16)  # each limit is 128 or more: weights of two signs have no excess
+    sums = np.add(one, other, dtype=np.int16)  # weights of two signs have no excess, because each limit is 128 or more
     return np.maximum(np.maximum(sums - most, -least - sums), 0)
 
 
 def _places(layer: QuantizedLayer, pairs: str) -> np.ndarray:
-    """The pairs of an engine as places in the layer's weights, (pairs, 2), from the matrices that the audit uses."""
+    """The positions of each pair's weights in the flat weights: an array (pairs, 2). `pairs`: a pairing, see slices()."""
     weights = layer.weights
     numbers = np.arange(1, weights.size + 1, dtype=np.int32 if weights.size < 1 << 31 else np.int64).reshape(weights.shape)
     found = []
@@ -49,11 +49,12 @@ def _places(layer: QuantizedLayer, pairs: str) -> np.ndarray:
         even = matrix[:len(matrix) // 2 * 2]
         found.append(np.stack([even[::2].reshape(-1), even[1::2].reshape(-1)], axis=1))
     places = np.concatenate(found)
-    return places[(places > 0).all(axis=1)] - 1  # 0: the channel that slices() adds to an odd number
+    return places[(places > 0).all(axis=1)] - 1  # 0: the channel that slices() adds to an odd number of channels
 
 
 def _chain(excess: "list[int]") -> "list[int]":
-    """The least changes of a row of weights in which any two neighbours have an excess, by dynamic programming."""
+    """The changes of a chain of weights, with the least sum of squares, by dynamic programming. `excess[i]`: what weights i and
+    i + 1 must lose together."""
     most = max(excess)
     change = np.arange(most + 1, dtype=np.int64)
     cost = change * change
@@ -72,7 +73,7 @@ def _chain(excess: "list[int]") -> "list[int]":
 
 
 def shortened(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarray:
-    """The layer's weights with the least sum of squared changes for which no pair of these engines can saturate."""
+    """The layer's weights, changed so that no pair of any pairing can saturate. The sum of squared changes is the least."""
     stored = centered(layer.weights).reshape(-1)
     high = max(largest_activation(layer), 1)
     kinds = sorted(set(pairings) - {"none"})
@@ -96,7 +97,7 @@ def shortened(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarray:
 
 
 def unsafe_by_output(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarray:
-    """For each output, how many of its pairs can saturate in these engines."""
+    """For each output, how many of its pairs can saturate, summed over `pairings`."""
     stored = centered(layer.weights).reshape(-1)
     outputs = layer.weights.shape[0 if layer.is_convolution else -1]
     counts = np.zeros(outputs, np.int64)
@@ -108,8 +109,8 @@ def unsafe_by_output(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarr
 
 
 def squares(layer: QuantizedLayer, weights: np.ndarray, halved: "np.ndarray | None" = None) -> np.ndarray:
-    """For each output, the sum of squared differences between other weights and the layer's, in stored steps. `halved`: outputs
-    for which a step of `weights` is twice as large."""
+    """For each output, the sum of squared differences between other weights and the layer's weights, in stored steps. `halved`:
+    outputs for which a step of `weights` is twice as large."""
     values = centered(weights).astype(np.int32)
     if halved is not None:
         values *= _along_outputs(layer, 1 + halved)
@@ -123,7 +124,7 @@ _BIASES = {"QLinearConv": 8, "QGemm": 6}  # the number of the input that is an i
 
 
 def has_zero_in_the_middle(layer: QuantizedLayer, scope: Scope) -> bool:
-    """Whether the weights' zero point is 0 for the instruction."""
+    """Whether the weights' zero point is a constant in the middle of their type: 128 for u8, 0 for s8."""
     inputs = layer.weights_node.input
     name = inputs[layer.point_input] if layer.point_input < len(inputs) else ""
     point = scope.constant(name) if name else np.zeros((), layer.weights.dtype)
@@ -132,8 +133,8 @@ def has_zero_in_the_middle(layer: QuantizedLayer, scope: Scope) -> bool:
 
 
 def weights_key(layer: QuantizedLayer, scope: Scope) -> Any:
-    """A key that is equal for layers whose weights can only change together: they read one input of one operator, or one
-    Identity, which marks a constant that operators of a translated module share."""
+    """A key of the constant that holds a layer's weights. Layers with equal keys can only change their weights together. The key
+    is an operator and its input, or an Identity's output: translated modules share constants through an Identity."""
     name = layer.weights_node.input[layer.weights_input]
     return name if _is_shared_by_identity(name, scope) else (id(layer.weights_node), layer.weights_input)
 
@@ -149,10 +150,10 @@ def _along_outputs(layer: QuantizedLayer, values: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Halving:
-    """Halving the weights of outputs, which is possible if each output has its own scale. `cost`: for each output the squared
-    change, in squared steps; infinite if it cannot be halved. Rounding an odd bias moves a sum by one and counts as one step.
+    """Halving the weights of outputs. Each output must have its own scale. `cost`: for each output, the squared change in squared
+    steps; infinite if the output cannot be halved. Rounding an odd bias moves a sum by one and counts as one step.
 
-    `constants`: the constants that change too: (operator, input, array, the outputs' elements in it, factor)."""
+    `constants`: scales and biases that must change too: (operator, input, array, the index of each output in array, factor)."""
 
     cost: np.ndarray
     constants: list[tuple[Any, int, np.ndarray, np.ndarray, float]]
@@ -218,7 +219,7 @@ def halving(layer: QuantizedLayer, scope: Scope) -> "Halving | None":
 
 
 def halved(layer: QuantizedLayer, outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """`weights`, with the layer's weights of these outputs halved and rounded, so that no pair of theirs can saturate."""
+    """`weights`, but `outputs` have half the layer's weights, rounded. Then no pair of these outputs can saturate."""
     half = np.rint(centered(layer.weights) / 2)
     half = (half + (128 if layer.weights.dtype == np.uint8 else 0)).astype(weights.dtype)
     return np.where(_along_outputs(layer, outputs), half, weights)

@@ -1,4 +1,4 @@
-"""Runs the problems that python_target.so sends, in a Python class of the user's."""
+"""Runs the problems that python_target.so sends, in a Python class that the user wrote."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def answer(target: Any, pipe: _Pipe) -> bytes:
 def main() -> None:
     """Arguments: the file and the name of the class."""
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # the class may print; that must not mix with replies
+    os.dup2(2, 1)  # the class may print; its output must not mix with replies
     try:
         target = load(*sys.argv[1:3])
         first = introduction(target)

@@ -43,7 +43,7 @@ _OF_ALL = {"CONCATENATION", "PACK"}
 # Operators that keep the range but round. _PADS also add zeros.
 _COMPUTES = {"AVERAGE_POOL_2D", "RESIZE_BILINEAR", "PAD", "SPACE_TO_BATCH_ND", "MEAN", "QUANTIZE"}
 _PADS = {"PAD", "SPACE_TO_BATCH_ND"}
-# Bounds of activations; numbers of fused activations; and the field of an operator's options that has this number.
+# Bounds of activations; fused activations by number; and the field of an operator's options that holds this number.
 _ACTIVATIONS = {"RELU": (0.0, math.inf), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "TANH": (-1.0, 1.0),
                 "LOGISTIC": (0.0, 1.0), "SOFTMAX": (0.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
 _FUSED = {1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH"}
@@ -197,7 +197,7 @@ class _File:
             return None
         table = self.buffers[i]
         offset, size = table.number(1, "Q"), table.number(2, "Q")
-        if offset > 1:  # with 0 or 1 the bytes are in the table
+        if offset > 1:  # if it is 0 or 1, the bytes are in the table
             if offset + size > len(self.data):
                 raise invalid(f"buffer {i}: needs bytes {offset} to {offset + size} of a file that has {len(self.data)}")
             return np.frombuffer(self.data, np.uint8, size, offset)
@@ -248,7 +248,7 @@ class _Graph:
             tensor = self.tensor(i)
             if tensor is None or not tensor.a_type:
                 raise IndexError(f"tensor {i} is not quantized")
-            self._bounds[i] = (*TYPE_RANGES[tensor.a_type], "")  # for cycles
+            self._bounds[i] = (*TYPE_RANGES[tensor.a_type], "")  # ends the recursion in a cycle
             self._bounds[i] = self._computed(i, tensor, depth)
         return self._bounds[i]
 
@@ -348,7 +348,8 @@ class _Reader:
             if source is not None and graph.code(source)[0] == "DEQUANTIZE":
                 inner = graph.tensor(graph.input(source, 0))
                 if inner is not None and inner.a_type and inner.is_constant:
-                    self.model.pass_over(f"{op}: its weights are dequantized first: it runs in float", is_harmless=True)
+                    self.model.pass_over(f"{op}: its weights are dequantized first, so the operator runs in float",
+                                         is_harmless=True)
             elif a.a_type:
                 self.model.pass_over(f"{op}: int8 activations and other weights")
         elif b.is_sparse:

@@ -77,7 +77,7 @@ class _Value:
 
     name: str
     rank: int | None = None
-    scale: float = 0.0  # of u8 values; 0 if not known
+    scale: float = 0.0  # the scale of u8 values; 0 if not known
     point: int = 0
     is_u8: bool = False
     is_quantized: bool = False  # whether it is u8 in a quantized tensor of PyTorch
@@ -141,7 +141,7 @@ class _Packed:
 
 
 class _Tracer(fx.Tracer):
-    """Traces into the user's modules, but not into PyTorch's."""
+    """Traces into the user's modules, but not into modules of PyTorch."""
 
     def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
         containers = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
@@ -191,7 +191,7 @@ class _Translator:
         self.initializers: dict[str, np.ndarray] = {}
         self.infos: dict[str, Any] = {}
         self.outputs: list[str] = []
-        self.names: set[str] = set()  # of tensors
+        self.names: set[str] = set()  # names of tensors
         self.node_names: set[str] = set()
         self.values: dict[Any, Any] = {}
         self.constants: dict[Any, str] = {}
@@ -336,7 +336,7 @@ class _Translator:
                 self.values[node] = self._attribute(node)
             elif node.op == "output":
                 self._outputs(node.args)
-            elif node.target != "_guards_fn":  # that only checks the sizes of inputs
+            elif node.target != "_guards_fn":  # _guards_fn only checks the sizes of inputs
                 self._call(node)
         graph = self.helper.make_graph(
             self.nodes, "module", inputs, [self.helper.make_empty_tensor_value_info(name) for name in self.outputs],

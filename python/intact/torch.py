@@ -26,7 +26,7 @@ from ._repair_report import to_text as _repair_text
 from ._report import to_text as _audit_text
 from ._torch_graph import ExportedProgram, Translation, constants_of, translate, write_back
 
-_ENGINES = ("fbgemm", "onednn")  # PyTorch's; its engine x86 takes one of them, by the layer and the CPU
+_ENGINES = ("fbgemm", "onednn")  # of PyTorch; the engine x86 uses one of them, depending on the layer and the CPU
 
 
 def _translated(module: Any, example_inputs: Any) -> Translation:
@@ -61,7 +61,7 @@ def _audited(translation: Translation, module: Any, names: list[str]) -> Audit:
 
 
 def audit(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | None = None) -> Audit:
-    """Audits a module's quantized layers, as `intact.audit()` does a file's.
+    """Audits the quantized layers of a module, as `intact.audit()` audits a file.
 
     - `module`: a quantized `torch.nn.Module` that torch.fx traces, a `GraphModule`, or an `ExportedProgram`.
     - `example_inputs`: a tuple, the arguments of a run. Without the sizes that it gives, reshaped tensors keep their order.
@@ -78,10 +78,10 @@ def repair(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | 
     the same results.
 
     - `module`, `example_inputs`: as for `audit()`. The module is not changed.
-    - `engines`: fbgemm or onednn: no pair shall saturate in these; the default is that of `audit()`.
+    - `engines`: the engines in which no pair shall saturate, fbgemm or onednn; the same default as for `audit()`.
     - `options`: `bit_exact`, `keep_channels`, `max_depth`, `max_noise`, as for `intact.repair()`. Programs keep their numbers of
       channels. With `max_noise`, layers that no order makes safe get shortened weights. An output with its own scale may get
-      weights of 7 bits with twice the scale instead, which makes a noise of about 0.5. Weights that operators share are only
+      weights of 7 bits with twice the scale instead. The noise is then about 0.5. Weights that operators share are only
       shortened.
 
     Returns a repaired copy and a description of the repair. Layers that stay unsafe are not changed. Raises `Error`."""

@@ -2,7 +2,7 @@
 
     class Mine:
         name = "mine"
-        supports = ["gemm", "a_u8", "b_s8", "c_s32"]       # intact._target.FEATURES: intact/target.h's, in lower case
+        supports = ["gemm", "a_u8", "b_s8", "c_s32"]       # intact.verify.FEATURES: the features of intact/target.h in lower case
         arithmetic = "exact"                               # or "any": the verifier finds what it computes
 
         def gemm(self, problem):                           # GemmProblem; NotImplementedError("why") skips it
@@ -38,9 +38,9 @@ class Sweep:
 
 
 def sweep(target: type | str, *, quick: bool = True) -> Sweep:
-    """Runs problems on a class, or on a plug-in or peer by name, each in a process of its own, which imports the class from
-    its file. `quick`: about a thousand problems, else about five thousand. Raises `Error` for a target that cannot be
-    loaded or supports no problem."""
+    """Runs problems on a class, or on a plug-in or peer by name, in a process that imports the class from its file. `quick`:
+    about a thousand problems, else about five thousand. Raises `Error` for a target that cannot be loaded or supports no
+    problem."""
     name = target
     if inspect.isclass(target):
         file = inspect.getsourcefile(target)

@@ -232,7 +232,7 @@ def test_an_outlier_in_one_sample(tmp_path):
     assert min(one.own.samples) == one.own.samples[2] and one.own.spread[1] - one.own.spread[0] > 15
     assert max(one.used) == pytest.approx(5, abs=0.1) and one.input.largest == pytest.approx(8 / (2 / 255), rel=0.01)
     dynamic = advice(found, "dynamic quantization of the activations")["one"]
-    anew = advice(found, "a calibration with data like these")["one"]
+    anew = advice(found, "a calibration with this data")["one"]
     assert dynamic.helps and dynamic.gain > anew.gain > 3
     assert "of the input is clipped" in to_text(found)
     found, _ = Pair(tmp_path, {"one": {"range": (-1, 9)}}, x=x).compared()  # the advice, applied
@@ -242,7 +242,7 @@ def test_an_outlier_in_one_sample(tmp_path):
 def test_a_range_that_is_too_wide(tmp_path):
     found, layers = Pair(tmp_path, {"two": {"range": (-300, 300)}}).compared()
     assert layers["two"].category == "data-sensitive" and max(layers["two"].used) < 0.1 and not layers["two"].clipped
-    assert advice(found, "a calibration with data like these")["two"].helps
+    assert advice(found, "a calibration with this data")["two"].helps
 
 
 def test_a_layer_that_clamps(tmp_path):
@@ -294,7 +294,7 @@ def test_another_operator(tmp_path):
 def test_the_eighth_bit(tmp_path):
     found, layers = Pair(tmp_path, {"one": {"bits": 7}, "two": {"bits": 7}}).compared()
     assert all(layer.uses_7_bits and layer.eighth_bit.sqnr > layer.weights.sqnr + 4 for layer in layers.values())
-    helped = advice(found, "the eighth bit of the weights given back")["two"]
+    helped = advice(found, "weights with 8 bits instead of 7")["two"]
     found, layers = Pair(tmp_path).compared()  # the advice, applied
     assert helped.helps and not layers["one"].uses_7_bits
     assert found.audit.on_data.outputs[0].exact_to_float == pytest.approx(helped.after, abs=0.3)
@@ -303,7 +303,7 @@ def test_the_eighth_bit(tmp_path):
 def test_faults_together(tmp_path):
     found, _ = Pair(tmp_path, {"one": {"range": (-20, 20)}, "two": {"bias": 0.5}}).compared()
     alone = [one for one in found.advice if len(one.layers) == 1]
-    together = advice(found, "all of these together")["two"]
+    together = advice(found, "all helpful changes together")["two"]
     assert together.helps and together.after > max(one.after for one in alone) + 3
 
 

@@ -426,7 +426,7 @@ REFUSED = {
     "threads: is 1099511627776": lambda: intact.Gemm(B).run(A, threads=2**40),
     "clamp: is 3; expected two numbers": lambda: intact.Gemm(B, scales=1.0, clamp=3),
     "quantization: is None; expected 'static'": lambda: intact.Gemm(B, quantization=None),
-    "bias: is no row of numbers|bias: has shape": lambda: intact.Gemm(B, scales=1.0, bias=[[1.0], [1.0, 2.0]]),
+    "bias: is not an array of numbers|bias: has shape": lambda: intact.Gemm(B, scales=1.0, bias=[[1.0], [1.0, 2.0]]),
     "padding: an entry is .1,.; expected": lambda: intact.Conv(random((2, 3, 3, 2), np.int8), padding=[(1,), 1]),
     "a_scales: has dtype float64; expected float32": lambda: intact.Gemm(B, scales=1.0, quantization="rows").run(A, a_scales=np.ones(4)),
     "a: has a stride of -16 bytes": lambda: intact.Gemm(B).run(A[::-1]),
@@ -447,7 +447,7 @@ REFUSED = {
     "b: is given; the plan has no runtime_b": lambda: intact.Gemm(B).run(A, b=B),
     "b: has shape .15, 8. and strides .8, 1.; expected .16, 8.": lambda: intact.Gemm(B, runtime_b=True).run(A, b=B[:15]),
     "b: has shape .16, 8. and strides .1, 16.": lambda: intact.Gemm(B, runtime_b=True).run(A, b=np.asfortranarray(B)),
-    "b_zero_points: has shape .3,.; expected .1,., or with a value for each column .8,.": lambda: intact.Gemm(
+    "b_zero_points: has shape .3,.; expected .1,., or .8,. for a value per column": lambda: intact.Gemm(
         B, runtime_b=True, b_zero_points=0).run(A, b=B, b_zero_points=np.zeros(3, np.int32)),
     "b_scales: has shape .8, 1.; expected": lambda: intact.Gemm(B, runtime_b=True, scales=1.0).run(
         A, b=B, b_scales=np.ones((8, 1), np.float32)),

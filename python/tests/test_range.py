@@ -716,8 +716,8 @@ def test_the_repair_makes_8_bits_safe(tmp_path):
     assert first.bounded == "the graph's input 'x'" and not second.bounded and not first.reason + second.reason
     text = to_text(bounded)
     assert "q.onnx: 2 of 2 layers have 7-bit weights; 1 got the full range of 8 bits from " in text
-    assert "f.onnx, 1 only the steps that are safe in the stored order\n" in text
-    assert "w0; not all steps: the graph's input 'x'\n" in text
+    assert "f.onnx, 1 only the range that is safe in the stored order\n" in text
+    assert "w0; not the full range: the graph's input 'x'\n" in text
     found = json.loads(json.dumps(to_json(bounded)))["undo_reduce_range"]
     assert [layer["bounded"] == "" for layer in found["layers"]] == [False, True]
     assert found["layers"][1]["constant"] == "w1" and found["layers"][1]["after"] > found["layers"][1]["before"] + 4

@@ -301,7 +301,8 @@ def test_tflite_float_is_ignored(tmp_path):
     tensors = [tensor("in", [1, 4], FLOAT32), tensor("q", [3, 4], INT8, 1), tensor("w", [3, 4], FLOAT32),
                tensor("y", [1, 3], FLOAT32)]
     path = tflite(tmp_path, [6, FULLY_CONNECTED], tensors, [operator(0, [1], [2]), operator(1, [0, 2, -1], [3])], [HOT])
-    assert read_model(path).passed_over == {"FULLY_CONNECTED: its weights are dequantized first: it runs in float": 1}
+    assert read_model(path).passed_over == {
+        "FULLY_CONNECTED: its weights are dequantized first, so the operator runs in float": 1}
 
 
 def test_tflite_subgraphs_and_names(tmp_path):

@@ -1144,7 +1144,7 @@ def test_a_gather_in_front_of_the_first_convolution(is_qdq, channels, slow_u8_we
         assert (layer.how, layer.left, layer.is_gathered) == ("gathered order", 0, True) and done.is_proven
         assert layer.copied_channels == done.copied_channels == (-channels % 4 if channels == 1 else -2 * channels % 4 + channels)
         assert done.depth == pytest.approx(100 * layer.copied_channels / channels)
-        assert "1 by a Gather in front" in to_text(done)
+        assert "1 made safe by a Gather in front" in to_text(done)
         (gather,) = [node for node in repaired.graph.node if node.op_type == "Gather"]
         read = {name for node in repaired.graph.node for name in node.input} | {value.name for value in repaired.graph.output}
         assert read >= {name for node in repaired.graph.node for name in node.output}

@@ -12,8 +12,8 @@
 //
 // So the pairs (k, k+1) are the contract's: adjacent channels of a tap. InPairs() has other pairings. Pixels
 // outside the input hold the zero point; so do the gaps between input pixels that a transposed convolution's
-// taps fall on. The padding of an odd last channel is the zero point too, and its weights are 0 for the
-// instruction: it adds nothing to the sum, and the channel's product stays alone in its pair.
+// taps fall on. The padding of an odd last channel is the zero point too, with weights 0 for the
+// instruction. So it adds nothing to the sum, and the last channel's product stays alone in its pair.
 #ifndef INTACT_REFERENCE_MODELS_LOWERING_H_
 #define INTACT_REFERENCE_MODELS_LOWERING_H_
 

@@ -22,9 +22,8 @@ enum class Summation : uint8_t {
   kExact,          // Σ a·b in integers, modulo 2³²: VPDPBUSD, TDPBUSD, int16-wide VPMADDWD
   kInt16,          // VPMADDUBSW, then VPMADDWD by ones: pair sums are clamped to int16
   kInt32,          // VPDPBUSDS: exact quads, but each accumulation saturates to int32
-  kHalvedWeights,  // exact, with weights halved and rounded to even; the sum is doubled. oneDNN's
-                   // convolutions of s8 activations before VNNI: no pair clamps, and odd weights are off by
-                   // one
+  kHalvedWeights,  // exact, with weights halved and rounded to even; the sum is doubled. No pair saturates,
+                   // and odd weights are off by one. oneDNN, s8 convolutions without VNNI
 };
 
 /// The order of an output's depths, from which the instructions take pairs. For a GEMM all orders are equal.
@@ -39,11 +38,11 @@ enum class DepthOrder : uint8_t {
 enum class Signs : uint8_t {
   kUnsignedActivations,  // activations are the u8 operand: s8 shifted by +128; u8 weights by −128
   kUnsignedWeights,      // weights are the u8 operand: s8 shifted by +128; u8 activations by −128
-  kMoved,                // |a| and sign(b, a), both operands s8 (VPSIGNB): −128 remains −128 when negated
+  kMoved,                // s8 a and w: u8 operand |a|, s8 operand w·sign(a) (VPSIGNB); −(−128) = −128
 };
 
-/// Rows of `from` to `to` depths are cut in two. The first part has ⌈K/2⌉ depths, and pairs begin anew in the
-/// second. oneDNN does this to GEMMs whose depth is a little too large for a cache.
+/// Rows of `from` to `to` depths are cut in two. The first part has ⌈K/2⌉ depths. No pair spans both parts.
+/// oneDNN does this to GEMMs whose depth is a little too large for a cache.
 struct Cut {
   int32_t from = 0, to = 0;  // both inclusive; 0: no row is cut
 
@@ -52,8 +51,8 @@ struct Cut {
   bool Cuts(int64_t depths) const { return from <= depths && depths <= to; }
 };
 
-/// A way to compute Σ a·b. The fields after `sum` matter only for narrow operands or sums: all of them for
-/// kInt16; order, distance and signs for kInt32.
+/// A way to compute Σ a·b. kExact uses no field after `sum`. kInt16 uses all of them. kInt32 uses all except
+/// spill, lanes and wraps.
 ///
 /// The ordered depths are split into blocks of 2·distance; depths i and distance + i of a block are a pair.
 /// Pairs are added to `lanes` int16 sums in turn. Each sum is widened to int32 after every `spill` of its
@@ -67,8 +66,9 @@ struct Model {
   int32_t lanes = 1;
   bool wraps = false;  // int16 sums are added by VPADDW instead of VPADDSW
   Cut cut = {};
-  // Taps in the padding hold the zero point. If this is set they are not multiplied: their activations count
-  // as 0 in clamped sums, and the exact sum is restored. oneDNN's convolutions.
+  // Whether taps in the padding are not multiplied, as in oneDNN's convolutions. The activations there are
+  // the zero point. If set, clamped sums use 0 instead, and the products with the zero point are added
+  // exactly.
   bool skips_padding = false;
 
   bool operator==(const Model&) const = default;
@@ -115,7 +115,7 @@ struct Factors {
   uint8_t u = 0;
   int8_t s = 0;
 };
-/// The factors of an activation and a weight that are shifted as for kUnsignedActivations.
+/// The factors for `signs`. `a` and `w` are shifted as for kUnsignedActivations.
 Factors FactorsOf(Signs signs, uint8_t a, int8_t w) noexcept;
 
 /// One lane of VPDPBUSD: acc + Σ a[i]·w[i] over four products, modulo 2³².
@@ -127,21 +127,21 @@ int32_t Dpbusds(int32_t acc, const uint8_t a[4], const int8_t w[4]) noexcept;
 /// How many adjacent pairs VPMADDUBSW clamps. a.size() == w.size(); an unpaired last product never clamps.
 int64_t CountClampedPairs(std::span<const uint8_t> a, std::span<const int8_t> w) noexcept;
 
-/// The pair sums of an output, for models that share their pairing.
+/// The pair sums of an output: equal for all models with equal signs and InPairs().
 struct PairSums {
   std::vector<int32_t> sums;  // unclamped
-  int32_t meant = 0;          // what they should add up to, modulo 2³²
+  int32_t meant = 0;          // exact sum of the products, modulo 2³²; with kMoved: Σ (a − 128)·w
 };
 PairSums PairSumsOf(Signs signs, std::span<const uint8_t> a, std::span<const int8_t> w,
                     std::span<const int64_t> in_pairs);
-/// The sum of pair sums by a model of Summation::kInt16.
+/// Adds up pair sums as `model` does; its sum must be kInt16.
 int32_t SumInt16(const Model& model, std::span<const int32_t> pair_sums) noexcept;
 
 /// What `model` accumulates over all depths, starting from `compensation`. `in_pairs` is InPairs(model, …).
-/// If the factors are not a and w themselves, the difference is compensated. a.size() == w.size().
+/// If FactorsOf() changes a and w, the result is corrected by the exact difference. a.size() == w.size().
 int32_t Accumulate(const Model& model, int32_t compensation, std::span<const uint8_t> a,
                    std::span<const int8_t> w, std::span<const int64_t> in_pairs);
-/// The same for the depths of a GEMM.
+/// Accumulate() for the depths of a GEMM.
 int32_t Accumulate(const Model& model, int32_t compensation, std::span<const uint8_t> a,
                    std::span<const int8_t> w);
 

@@ -39,7 +39,7 @@ struct Operands {
   int64_t m, n, k;
   Depths depths;
   std::vector<uint8_t> a;
-  std::vector<uint8_t> a_inside;  // `a` with 0 in the padding; empty if that is the same as `a`
+  std::vector<uint8_t> a_inside;  // `a` with 0 in the padding; empty if `a` has only 0 there
   std::vector<int8_t> w;
   std::vector<int32_t> a_zero_points;  // m
   std::vector<int32_t> w_zero_points;  // n
@@ -51,9 +51,10 @@ struct Operands {
 /// y[m,n] = Σ_k (a − za)·(b − zb) + bias_s32, batch·m·n values modulo 2³², as `model` accumulates them
 /// (Operands::Accumulator()). kExact is the contract.
 std::vector<int32_t> Accumulators(const Gemm& gemm, const Model& model);
-/// The same from prepared operands.
+/// Accumulators of a prepared GEMM.
 std::vector<int32_t> Accumulators(const Operands& operands, const Model& model);
-/// The same for GEMMs with the same rows; their columns stand side by side in the result.
+/// Accumulators of several GEMMs with equal m and depths. Rows of the result have the columns of all
+/// `groups`, in order.
 std::vector<int32_t> Accumulators(std::span<const Operands> groups, const Model& model);
 
 }  // namespace intact::reference

@@ -11,8 +11,8 @@
 
 namespace intact::reference {
 
-/// Each is the contract except for the difference described here. If that does not apply (a type that is not
-/// rounded, no bias, no row scale, fixed point with a residual), it is the contract.
+/// Each is the contract except for the difference described here. If the difference does not apply (a type
+/// that is not rounded, no bias, no row scale, fixed point with a residual), it equals the contract.
 enum class Rounding : uint8_t {
   kContract,
   // Rounding to an 8-bit integer. kHalfAway and kTruncation also round to 16-bit floats.

@@ -706,7 +706,8 @@ TEST_F(Run, RefusesItemsThatOverlap) {
   EXPECT_EQ(run(0, 6), INTACT_OK) << intact_last_error();
   EXPECT_EQ(run(9, 3), INTACT_OK) << intact_last_error();  // rows of the items alternate
   EXPECT_EQ(run(4, 7), INTACT_OK) << intact_last_error();
-  ExpectRefused(run(0, 5), "c_batch_stride is 5; expected 0 or at least 6, for items of c must not overlap");
+  ExpectRefused(run(0, 5),
+                "c_batch_stride is 5; expected 0 or at least 6, because items of c must not overlap");
   ExpectRefused(run(8, 3), "c_batch_stride is 3; expected 0 or at least 11");
   ExpectRefused(run(9, 2), "c_batch_stride is 2");
 }
@@ -916,12 +917,12 @@ TEST(Wrapper, RunsBatches) {
   options.b_zero_points = nullptr;
   options.b_zero_point_count = 3;
   ExpectRefused(given->Run(a_view, b.data(), 12, c_view, options),
-                "b_zero_point_count is 3; expected 0, for b_zero_points is NULL");
+                "b_zero_point_count is 3; expected 0, because b_zero_points is NULL");
   options.b_zero_point_count = 0;
   options.b_scale_count = 1;
   ExpectRefused(given->Run(a_view, b.data(), 12, c_view, options),
-                "b_scale_count is 1; expected 0, for b_scales is NULL");
-  ExpectRefused(given->Run(a_view, c_view), "b is NULL; expected B, for runs give it (runtime_b)");
+                "b_scale_count is 1; expected 0, because b_scales is NULL");
+  ExpectRefused(given->Run(a_view, c_view), "b is NULL; expected B, because each run passes it (runtime_b)");
   ExpectRefused(constant->Run(a_view, BatchView<int32_t>{{c.data(), 1, 3}, 1}),
                 "the number of c's items is 1; expected 2");
   c.fill(7);

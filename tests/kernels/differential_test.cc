@@ -68,7 +68,7 @@ TEST(RequireIsas, AreParsedStrictly) {
 // Runs the kernel of `spec` on a tile. `rows`: A in the kernel's layout, `row_bytes` each. B: panels of `b`,
 // or a strip of `windows`.
 std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t* rows, int64_t row_bytes,
-                             const void* b, int64_t panel_bytes, const std::vector<int32_t>& initial,
+                             const void* b, int64_t panel_bytes, const std::vector<int32_t>& compensation,
                              int64_t windows = 0) {
   const Result<kernels::MicrokernelFunction> kernel = kernels::GetMicrokernel(spec);
   if (!kernel) {
@@ -89,7 +89,7 @@ std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t
   args.windows = windows;
   args.c = c.data();
   args.c_stride_bytes = spec.nr() * 4;
-  args.initial = initial.data();
+  args.compensation = compensation.data();
   (*kernel)(&args);
   return c;
 }
@@ -97,7 +97,7 @@ std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t
 // Runs the kernel of `block`. A's rows and the canonical panels are converted to its layouts.
 std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t depth,
                               const std::vector<uint8_t>& a, const std::vector<int8_t>& panels,
-                              const std::vector<int32_t>& initial) {
+                              const std::vector<int32_t>& compensation) {
   kernels::MicrokernelSpec spec;
   spec.isa = block.isa;
   spec.dot = block.dot;
@@ -109,7 +109,8 @@ std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t
     kernels::StageFor(block.dot)(a.data() + m * depth, depth, 0, staged.data() + m * row_bytes);
   }
   if (block.dot != jit::DotKind::kScheduled) {
-    return RunTile(spec, staged.data(), row_bytes, panels.data(), depth * kernels::kPanelColumns, initial);
+    return RunTile(spec, staged.data(), row_bytes, panels.data(), depth * kernels::kPanelColumns,
+                   compensation);
   }
   kernels::PackedWeights weights;
   weights.k = depth;
@@ -118,7 +119,7 @@ std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t
   kernels::ScheduledVectors schedule;
   if (!schedule.Build(weights, kernels::ScheduledVectors::SpecFor(weights, spec.nr(), 255))) return {};
   spec.largest_group = schedule.largest_group();
-  return RunTile(spec, staged.data(), row_bytes, schedule.Strip(0), 0, initial, schedule.windows());
+  return RunTile(spec, staged.data(), row_bytes, schedule.Strip(0), 0, compensation, schedule.windows());
 }
 
 // Each available block of any height, whatever the cost model would choose.
@@ -168,15 +169,15 @@ TEST(Blocks, MultiplyEachDepthOfEachRowByItsWeight) {
       weight =
           static_cast<int8_t>(static_cast<int>((generator() >> 8) % (2 * most)) - static_cast<int>(most));
     }
-    std::vector<int32_t> initial(static_cast<size_t>(nr));
-    for (int32_t& value : initial) value = static_cast<int32_t>(generator() >> 16);
-    const std::vector<int32_t> c = RunBlock(block, mr, kBlockDepth, a, b, initial);
+    std::vector<int32_t> compensation(static_cast<size_t>(nr));
+    for (int32_t& value : compensation) value = static_cast<int32_t>(generator() >> 16);
+    const std::vector<int32_t> c = RunBlock(block, mr, kBlockDepth, a, b, compensation);
     ASSERT_EQ(std::ssize(c), mr * nr);
     for (int64_t i = 0; i < std::ssize(c); ++i) {
       const int64_t m = i / nr;
       const int64_t n = i % nr;
       const int64_t panel = n / kernels::kPanelColumns * kBlockDepth * kernels::kPanelColumns;
-      int32_t expected = initial[static_cast<size_t>(n)];
+      int32_t expected = compensation[static_cast<size_t>(n)];
       for (int64_t k = 0; k < kBlockDepth; ++k) {
         const int64_t at =
             panel + kernels::OffsetInPanel(k, n % kernels::kPanelColumns, kernels::kPanelQuadBytes);
@@ -219,8 +220,8 @@ TEST_P(AllSigns, MultiplyInAllShapes) {
       byte = drawn % 2 == 0 ? kExtremes[drawn / 2 % 4] : static_cast<uint8_t>(drawn >> 8);
     }
   }
-  std::vector<int32_t> initial(kColumns);
-  for (int32_t& value : initial) value = static_cast<int32_t>(generator() % 2001) - 1000;
+  std::vector<int32_t> compensation(kColumns);
+  for (int32_t& value : compensation) value = static_cast<int32_t>(generator() % 2001) - 1000;
   const auto value = [](uint8_t byte, bool is_signed) {
     return is_signed ? static_cast<int8_t>(byte) : int{byte};
   };
@@ -234,11 +235,11 @@ TEST_P(AllSigns, MultiplyInAllShapes) {
       spec.mr = mr;
       spec.vectors = static_cast<int>(kColumns) * 4 / jit::VectorBytes(isa);
       SCOPED_TRACE(spec.Name());
-      const std::vector<int32_t> c = RunTile(spec, a.data(), kDepth, b.data(), std::ssize(b), initial);
+      const std::vector<int32_t> c = RunTile(spec, a.data(), kDepth, b.data(), std::ssize(b), compensation);
       ASSERT_EQ(std::ssize(c), mr * kColumns);
       for (int64_t i = 0; i < std::ssize(c); ++i) {
         const int64_t m = i / kColumns, n = i % kColumns;
-        int32_t expected = initial[static_cast<size_t>(n)];
+        int32_t expected = compensation[static_cast<size_t>(n)];
         for (int64_t k = 0; k < kDepth; ++k) {
           expected += value(a[static_cast<size_t>(m * kDepth + k)], signs.a_signed) *
                       value(b[static_cast<size_t>(kernels::OffsetInPanel(k, n, kernels::kPanelQuadBytes))],

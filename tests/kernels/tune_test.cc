@@ -237,7 +237,7 @@ class TuneConv : public testing::TestWithParam<std::tuple<intact_isa, ConvLayer>
     return candidates ? *candidates : ConvChoices();
   }
   static std::string NameOf(const TunedChoices::ConvChoice& choice) {
-    return choice.form + ": " + choice.kernel;
+    return choice.variant + ": " + choice.kernel;
   }
   // The kernel of the first phase, if phases are tuned.
   std::string Chosen() const {
@@ -344,10 +344,10 @@ TEST_P(TuneConvHere, ChoicesAreSavedWithTheirCpu) {
       TunedChoices::ConvChoice other = candidates.back();
       for (const TunedChoices& tuned :
            {TunedChoices{"GenuineElsewhere family 6 model 1", {}, {other}},
-            TunedChoices{cpu, {}, {{other.input, 0, "a form that went", other.kernel}}},
-            TunedChoices{cpu, {}, {{other.input, 0, other.form, "a kernel that went"}}},
-            TunedChoices{cpu, {}, {{other.input, 7, other.form, other.kernel}}},
-            TunedChoices{cpu, {}, {{{2, 9, 11}, 0, other.form, other.kernel}}}}) {
+            TunedChoices{cpu, {}, {{other.input, 0, "a variant that went", other.kernel}}},
+            TunedChoices{cpu, {}, {{other.input, 0, other.variant, "a kernel that went"}}},
+            TunedChoices{cpu, {}, {{other.input, 7, other.variant, other.kernel}}},
+            TunedChoices{cpu, {}, {{{2, 9, 11}, 0, other.variant, other.kernel}}}}) {
         const auto image = kernels::ImageOf(*Reloaded(tuned));
         ASSERT_TRUE(image);
         EXPECT_TRUE(plan_->tuned().conv_choices.empty());
@@ -388,7 +388,7 @@ TEST_P(TuneConvHere, FilesWithChoicesThatMakeNoSenseAreRefused) {
        {with([](auto* choice) { choice->input[2] = 0; }), with([](auto* choice) { choice->input[0] = -1; }),
         with([](auto* choice) { choice->input[1] = int64_t{1} << 31; }),
         with([](auto* choice) { choice->phase = -1; }),
-        with([](auto* choice) { choice->form = std::string("a\0b", 3); }),
+        with([](auto* choice) { choice->variant = std::string("a\0b", 3); }),
         with([](auto* choice) { choice->kernel = std::string("a\0b", 3); }),
         TunedChoices{cpu, {}, {sound, sound}}, TunedChoices{std::string("a\0b", 3), {}, {sound}}}) {
     const auto loaded = load(tuned);
@@ -412,7 +412,7 @@ TEST_P(TuneConvHere, ChoicesHoldForTheirExtents) {
   }
   EXPECT_EQ(Chosen(), NameOf(candidate));
   ExpectRight(*plan_);
-  plan_->Restore({jit::HostCpu().ToString(), {}, {{{1, 3, 4}, 0, candidate.form, candidate.kernel}}});
+  plan_->Restore({jit::HostCpu().ToString(), {}, {{{1, 3, 4}, 0, candidate.variant, candidate.kernel}}});
   ASSERT_EQ(plan_->tuned().conv_choices.size(), 2u);
   EXPECT_EQ(plan_->tuned().conv_choices.front().input, (std::array<int64_t, 3>{1, 3, 4})) << "by extents";
 }

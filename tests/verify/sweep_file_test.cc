@@ -382,8 +382,7 @@ TEST_F(Merge, RefusesShardsOfOtherSweeps) {
   EXPECT_EQ(Refusal(), "file2: is shard 2/5, but file1 is shard 1/4");
   parts_[1].run.shard.count = 4;
   parts_[2].run.mode = INTACT_EXACT;
-  EXPECT_EQ(Refusal(),
-            R"(file3: is of another sweep than file1: mode is "saturating" there, "exact" here)");
+  EXPECT_EQ(Refusal(), R"(file3: is of another sweep than file1: mode is "saturating" there, "exact" here)");
   parts_[2].run.mode = INTACT_SATURATING;
   parts_[3].run.machine.cpu = "another";
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("file4: is of another sweep than file1: machine is"),

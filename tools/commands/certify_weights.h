@@ -1,5 +1,5 @@
 // The weights that `verify certify` reads: .npy files of int8 or uint8. The user names the order of their
-// dimensions, because frameworks differ and the files do not say it.
+// dimensions, because frameworks differ and files do not contain the order.
 #ifndef INTACT_TOOLS_COMMANDS_CERTIFY_WEIGHTS_H_
 #define INTACT_TOOLS_COMMANDS_CERTIFY_WEIGHTS_H_
 
@@ -26,7 +26,7 @@ std::string NameOf(Order order, size_t dimensions, bool is_conv);
 std::vector<std::string> OrderNames();
 
 struct WeightChoice {
-  // Names: one for convolutions of any number of dimensions, one for matrices.
+  // Names of orders: at most one order for convolutions, and one for matrices.
   std::vector<std::string> layouts;
   int64_t groups = 1;
   std::string op;           // "linear", "conv" or "": decided by the file's number of dimensions
@@ -34,7 +34,7 @@ struct WeightChoice {
 
   /// An error if `layouts` name two orders for one kind of weights.
   std::optional<Error> WhyNot() const;
-  /// The order that the user named; nothing: the usual one, O…I or NK. An error if `layouts` name orders of
+  /// The order that the user named; nothing: the usual order, O…I or NK. An error if `layouts` name orders of
   /// the other kind only.
   Result<std::optional<Order>> OrderOf(bool is_conv) const;
 };

@@ -17,11 +17,11 @@ struct RandomSweepChoice {
   verify::RandomSweepOptions options;
 
   void AddOptions(CLI::App* sweep);
-  /// Goes on after a sweep that began at `start`, on these ISAs, with progress on stderr. Ends when the time
-  /// is over or the user interrupts it.
+  /// Continues a sweep that began at `start` with random problems, on these ISAs, with progress on stderr.
+  /// Ends when the time is over or the user interrupts it.
   Result<verify::RandomSweepResult> Run(std::chrono::steady_clock::time_point start,
                                         std::span<const intact_isa> isas, bool emulate) const;
-  /// The same on a target.
+  /// Continues a target's sweep in the same way.
   verify::RandomSweepResult Run(std::chrono::steady_clock::time_point start, const verify::Target& target,
                                 const verify::Takes& takes) const;
 };

@@ -77,7 +77,7 @@ struct Findings {
 };
 
 // Describes the conditions of the certificate. Nothing else is limited: sums may leave int32, and the bounds
-// of accumulators then show it.
+// of accumulators then show this.
 void SetLinear(const Weights& weights, int amax, intact_isa isa, intact_linear_desc* linear) {
   linear->b_type = weights.type;
   if (!weights.zero_points.empty()) linear->b_zero_points = weights.zero_points.data();
@@ -197,7 +197,7 @@ Result<Findings> Certify(const Weights& weights, const std::vector<intact_pairin
   return Certify(weights, pairings, [&](intact_isa isa) { return CreateConv(weights, amax, isa); });
 }
 
-// The pairings that pair different depths. With an `engine`: only its pairing, or none.
+// The pairings whose pairs differ. With an `engine`: only its pairing, or none.
 std::vector<intact_pairing> PairingsOf(const Weights& weights, const verify::Engine* engine) {
   const verify::PairedShape shape = verify::ShapeOf(weights.conv);
   if (engine == nullptr) return verify::PairingsOf(shape);

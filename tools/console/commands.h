@@ -63,7 +63,7 @@ struct EmulateOption {
   bool on = false;
 
   void Add(CLI::App* app);
-  /// Lets plans choose these ISAs; call it before an ISA is resolved. An error if there is also a target.
+  /// Lets plans choose the emulated ISAs; call it before an ISA is resolved. An error if there is a target.
   Error Prepare(bool has_target) const;
   /// The Result that `run` returns; or an error that describes a fault of the emulator.
   template <class Run>
@@ -90,10 +90,10 @@ inline constexpr const char* kEnvironmentHelp =
 /// The names that --isa takes, in the syntax of an option's type: {avx2,...,any}.
 std::string IsaNames();
 /// The ISA named by --isa. Errors name the option; it is an error if this machine lacks the ISA. `emulate`:
-/// for a command that has this option.
+/// the command's --emulate, if it has this option.
 Result<intact_isa> ResolveIsa(const std::string& name, const EmulateOption* emulate = nullptr);
-/// Why an ISA is not available here. Mentions --emulate if the command has this option, it is off, and it
-/// would help.
+/// Why an ISA is not available here. Mentions --emulate if the command has the option, and its use would make
+/// the ISA available.
 std::string NotAvailable(intact_isa isa, const EmulateOption* emulate);
 
 /// --isa and --mode.
@@ -119,21 +119,21 @@ bool AreOneFile(const std::string& a, const std::string& b);
 /// Adds an option for a seed: 0 to 2^64 − 1.
 CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& description);
 
-/// Prints one line on stderr, which begins with the program's name. Returns kBadInput.
+/// Prints one line on stderr that begins with the program's name. Returns kBadInput.
 int Fail(const std::string& message);
 inline int Fail(const Error& error) { return Fail(error.message); }
 
-/// What main() returns if `app` did not parse: prints the text of --help or --version, or says what is wrong
-/// with the arguments.
+/// Prints the text of --help or --version, or what is wrong with the arguments. Returns the status for main()
+/// if `app` did not parse.
 int Exit(const CLI::App& app, const CLI::ParseError& error);
 
-/// What main() returns: the status of `program`. kBadInput, with a message on stderr, if it throws, or if
+/// Runs `program` and returns its status. kBadInput, with a message on stderr, if `program` throws, or if
 /// standard output is closed or could not take all of the text. Text that stderr cannot take is lost. If
 /// standard output is a pipe without a reader, SIGPIPE ends the process as usual; a pipe of stderr without a
 /// reader does not.
 int RunProgram(int (*program)(int, char**), int argc, char** argv);
 
-/// Refuses an empty value, which a script's unset variable gives: CLI11 would take it for no option at all.
+/// Refuses an empty value, as from a script's unset variable: CLI11 would ignore such an option.
 CLI::Option* RefuseEmpty(CLI::Option* option);
 
 /// Accepts numbers from `least` to `greatest`. Refuses NaN, which CLI::Range accepts.

@@ -13,7 +13,7 @@
 namespace intact::tools {
 
 /// Adds an option for the build: --document man, bash, zsh or fish prints that document of `app`. Subcommands
-/// and options may be added later. The option itself is in no document, nor in --help.
+/// and options may be added later. The option itself appears neither in documents nor in --help.
 void AddDocumentOption(CLI::App* app);
 
 }  // namespace intact::tools

@@ -4,10 +4,10 @@
 
 namespace intact::tools {
 
-/// From now on, these signals no longer end the process.
+/// From now on, Ctrl-C and SIGTERM no longer end the process.
 void CatchInterruptions();
 
-/// Whether one of them has come since.
+/// Whether one of these signals has arrived since CatchInterruptions().
 bool IsInterrupted() noexcept;
 
 }  // namespace intact::tools

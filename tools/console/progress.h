@@ -1,4 +1,4 @@
-// Progress of long work, on stderr: one line that is redrawn in a terminal; otherwise a line for each tenth.
+// Progress of long work, on stderr: in a terminal, one line that is redrawn; elsewhere a line for each tenth.
 #ifndef INTACT_TOOLS_CONSOLE_PROGRESS_H_
 #define INTACT_TOOLS_CONSOLE_PROGRESS_H_
 
@@ -11,8 +11,8 @@ namespace intact::tools {
 /// Prints that a step of the run begins.
 void ReportStep(const std::string& step);
 
-/// Seconds between two lines of progress, for work that is limited by time. If a sixtieth of the whole time
-/// is longer, that is used instead.
+/// Least seconds between two progress lines. Work with a time limit uses a sixtieth of the limit if this is
+/// longer.
 inline constexpr double kLineSeconds = 10;
 
 verify::Progress ReportProgress(const std::string& step);

@@ -14,8 +14,8 @@
 namespace intact::tools {
 
 struct TargetOption {
-  // FILE.so or a peer's name, optionally with ":OPTIONS"; empty: our own kernels. FILE is the longest prefix,
-  // up to a ':' or the end, that is a file: names of files and options may contain ':'.
+  // FILE.so or a peer's name, optionally with ":OPTIONS"; empty: our own kernels. Names of files and options
+  // may contain ':'. So FILE is the longest prefix, up to a ':' or the end, that is a file.
   std::string text;
   double deadline = 10;  // seconds that a call may take
 
@@ -26,7 +26,7 @@ struct TargetOption {
 
   void Add(CLI::App* app);
   bool IsPlugin() const { return !text.empty(); }
-  /// Our own kernels, or the plug-in, in a process of its own. Errors name the option. `choice`: --isa and
+  /// Our own kernels, or the plug-in in a separate process. Errors name the option. `choice`: --isa and
   /// --mode, which are only for our own kernels.
   Result<std::unique_ptr<verify::Target>> Open(const RunChoice& choice) const;
   /// Adds only --deadline.

@@ -1,11 +1,11 @@
 // The one place that prints for people. It adapts the text to its destination:
 //
-//   characters   of the locale (LC_ALL, LC_CTYPE, LANG): UTF-8, or ASCII in its place, such as "x" for "×"
+//   characters   UTF-8 if the locale has it (LC_ALL, LC_CTYPE, LANG); else ASCII, such as "x" for "×"
 //   lines        at most as long as the terminal is wide (COLUMNS, else the terminal's own width). A longer
-//                line is broken between words, and continues indented. Without COLUMNS, lines of a file may
-//                have any length
+//                line is broken between words, and continues indented. If the output is no terminal and
+//                COLUMNS is not set, lines may have any length
 //
-// Nothing here throws if the stream is closed or full; std::ferror() reports that afterwards.
+// Nothing here throws if the stream is closed or full; std::ferror() reports the failure afterwards.
 #ifndef INTACT_TOOLS_CONSOLE_TERMINAL_H_
 #define INTACT_TOOLS_CONSOLE_TERMINAL_H_
 
@@ -19,8 +19,8 @@
 
 namespace intact::tools {
 
-/// `text` with the punctuation and symbols of this project's texts in ASCII. Text from users, such as names
-/// of files, does not change.
+/// `text` with ASCII for the symbols that this project's texts use, such as "×". Other characters, such as
+/// letters in names of files, do not change.
 std::string ToAscii(std::string_view text);
 
 /// `text` with lines of at most `width` characters.

@@ -2,9 +2,9 @@
 // outputs.
 //
 // A problem's outputs depend on its tensors and on whether int16 sums saturate, and on nothing else. So the
-// digests of a problem are compared across the reports and across all their ISAs, in two groups: exact ones,
-// which include the saturating mode on VNNI and AMX; and those of sums that saturate. So a machine that has
-// only AVX2 is compared with one that swept AMX.
+// digests of a problem are compared across the reports and across all their ISAs, in two groups: digests of
+// exact sums (these include the saturating mode on VNNI and AMX), and digests of sums that saturate. So a
+// machine that has only AVX2 is compared with one that swept AMX.
 #ifndef INTACT_VERIFY_REPORT_REPORT_COMPARE_H_
 #define INTACT_VERIFY_REPORT_REPORT_COMPARE_H_
 

@@ -22,10 +22,11 @@
 
 namespace intact::verify {
 
-/// "200*120 + 180*100 = 42000, clamped to 32767" and where.
+/// The output and the depths of the pair, then "200*120 + 180*100 = 42000, clamped to 32767".
 std::string Describe(const SaturatedPair& pair, const MaybeConv& conv);
 
-/// "12.3 us", with "  1.08x" if it is exact and there is a saturating kernel; "-" for nullptr.
+/// "12.3 us   5 %   1.08x": the time, its spread, and for an exact kernel its speed over the saturating
+/// kernel (if timed). "-" for nullptr.
 std::string Describe(const Cost& cost, const Timing* timing);
 
 /// "48 KiB", "2 MiB"; "unknown" for 0.
@@ -38,42 +39,43 @@ std::string CoresText(const support::Machine& machine);
 /// "L1d 48 KiB, L2 2 MiB, L3 32 MiB per 8 threads".
 std::string CachesText(const support::Machine& machine);
 
-/// One line on the differences found and up to `max_listed` of them with their pairs.
+/// Counts of differences and clamped sums, then up to `max_listed` differences, each with its clamped pairs.
 std::string ToText(const Comparison& comparison, int64_t max_listed);
 std::string ToText(const support::Machine& machine);
 std::string ToText(const std::vector<support::IsaStatus>& isas);
 std::string ToText(const Audit& audit);
-/// A line for each output: what computed it, and which engines are known to compute like this.
+/// A line for each output: the arithmetic that made it, and the engines known to use this arithmetic.
 std::string ToText(std::span<const Recorded> recorded);
-/// The same for several layers, as a table.
+/// The arithmetic and engines of outputs of several layers, as a table.
 std::string RecordedTable(std::span<const Recorded> recorded);
 std::string ToText(const LayerCheck& check);
 std::string ToText(std::span<const Cost> costs);
 std::string ToText(const PairMap& map);
 std::string ToText(const SaturationMap& map);
 std::string ToText(const Ramp& ramp);
-/// What a target computes, a line for each arithmetic of each kind of operation.
+/// The arithmetics that a target uses: a line for each kind of operation and each arithmetic.
 std::string ToText(const std::vector<Mixture>& mixtures);
-/// `target`: as --target names it, in the commands that run failures again; "" for our own.
+/// `target`: the value of --target in commands that run failures again; "" for our own kernels.
 std::string ToText(const SweepResult& sweep, const std::string& target = {});
 /// What was run, failed and differed: a row for each ISA and mode of our own kernels.
 std::string CellsText(const SweepResult& sweep, const std::string& target);
 std::string FailuresText(const SweepResult& sweep, const std::string& target);
-/// The command that runs a problem's line again. `target`: as in ToText() of a sweep.
+/// The command that runs a problem's line again. `target`: the value of --target; "" for our own kernels.
 std::string ReplayCommand(const std::string& problem, const std::string& target);
 /// Why problems were skipped, the most frequent reasons first.
 std::string SkipsText(const std::vector<SweepSkip>& skips);
-/// A line: PASSED, FAILED or NOTHING WAS COMPARED, and the numbers. `random`: as in VerdictWith().
+/// A line: PASSED, FAILED or NOTHING WAS COMPARED, and the numbers of problems. `random`: the random
+/// problems' result; nullptr if none ran.
 std::string VerdictText(const SweepResult& sweep, const SweepResult* random = nullptr);
-/// A line on the problems that were left when the target was given up; "" if there are none.
+/// A line: how many problems were not run, and why (Target::WhyGivenUp()); "" if all were run.
 std::string NotRunText(const SweepResult& sweep);
-/// What was run, what is computed, and failures if there are any.
+/// The counts of CellsText(), the target's arithmetics, and the failures.
 std::string ToText(const RandomSweepResult& random, const std::string& target = {});
 /// A row for each ramp.
 std::string ToText(std::span<const Ramp> ramps);
 /// A row for each layer.
 std::string ToText(std::span<const LayerAudit> audits);
-/// The last line of a standard run.
+/// The last line of a standard run: whether every kernel computes what its mode promises.
 std::string ParityText(const Report& report);
 std::string ToText(const ReportComparison& comparison);
 

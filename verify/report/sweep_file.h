@@ -1,4 +1,4 @@
-// What a sweep writes: its JSON, whole or for a shard, and the journal from which a killed sweep goes on.
+// What a sweep writes: its JSON, whole or for a shard, and the journal from which a killed sweep resumes.
 //
 // `verify sweep --json`, schema version 3:
 //
@@ -108,7 +108,7 @@ struct RandomFindings {
   SweepResult sweep;  // only cells and failures
 };
 Json ToJson(const RandomFindings& random);
-/// How many problems there were, and their results. `target`: as in ToText() of a sweep.
+/// The number of problems, and their results. `target`: the value of --target; "" for our own kernels.
 std::string ToText(const RandomFindings& random, const std::string& target);
 
 /// A file of a sweep: JSON or a journal. A journal has no random problems.

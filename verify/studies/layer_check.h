@@ -59,13 +59,13 @@ struct LayerCheck {
   std::vector<Recorded> recorded;                    // outputs in the layer's folder
   std::vector<Audit> audits;  // one for each pairing that differs for the layer, the worst first
 
-  /// Whether the output equals the expected one. Without an expected output: whether it is what the model
-  /// predicts or the target claims, and every difference is explained.
+  /// Whether the output equals the expected one. Without an expected output: whether the output is as the
+  /// model predicts or the target claims, and every difference is explained.
   bool Passed() const;
 };
 
-/// The arithmetic of outputs, in a line. If no single one made all outputs, the line lists the parts of
-/// `exact`, their comparison.
+/// The arithmetic of outputs, in a line. If no single arithmetic made all outputs, the line lists
+/// exact.parts. `exact`: the outputs' comparison with exact.
 std::string InWords(const Identity& identity, const Comparison& exact);
 
 /// "as FBGEMM, ONNX Runtime on CPUs without VNNI": the engines that are known to sum as `arithmetic` does;

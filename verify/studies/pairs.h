@@ -6,9 +6,9 @@
 //   by the instruction   the lane of the real VPMADDUBSW is not the sum in 32 bits
 //   by the model         reference::Maddubs is not the sum
 //
-// The counts are kept by the larger activation and by the larger weight magnitude, which shows where the
-// boundary lies. On machines with AVX2 the lane is also compared, input by input, with the clamped 32-bit
-// sum.
+// The counts are kept by the larger activation and by the larger weight magnitude. They show from which
+// activations and weights on inputs clamp. On machines with AVX2 the lane is also compared, input by input,
+// with the clamped 32-bit sum.
 #ifndef INTACT_VERIFY_STUDIES_PAIRS_H_
 #define INTACT_VERIFY_STUDIES_PAIRS_H_
 

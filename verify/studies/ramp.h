@@ -52,7 +52,7 @@ Ramp FindKinks(const Layer& ramp, const std::vector<uint8_t>& output);
 
 /// Runs a ramp on `target` and finds its kinks; `isa` ANY = the target's choice.
 Result<Ramp> RunRamp(const Target& target, const Layer& ramp, intact_mode mode, intact_isa isa);
-/// The same on our own kernels; ANY = the best ISA here.
+/// Runs a ramp on our own kernels and finds its kinks; `isa` ANY = the best ISA here.
 Result<Ramp> RunRamp(const Layer& ramp, intact_mode mode, intact_isa isa);
 
 }  // namespace intact::verify

@@ -1,7 +1,7 @@
-// The saturation map: how much of a GEMM's output saturation changes, over the ranges of activations and
-// weights. Each cell is one problem with uniform activations in [0, amax] and weights in [−wmax, wmax]. It is
-// run in saturating mode (measured) and through the maddubs model (predicted); both are compared with the
-// exact reference.
+// The saturation map: the share of a GEMM's outputs that saturation changes, over the ranges of activations
+// and weights. Each cell is one problem with uniform activations in [0, amax] and weights in [−wmax, wmax].
+// It is run in saturating mode (measured) and through the maddubs model (predicted); both are compared with
+// the exact reference.
 //
 //   wmax ▲            ░▒▓█ share of outputs that differ
 //        │         ░▒▒▓██
@@ -26,9 +26,9 @@ struct SaturationCell {
   int64_t outputs = 0;
   int64_t predicted = 0;                 // outputs that the maddubs model changes
   std::optional<int64_t> measured;       // outputs that the kernel changed; absent if the ISA cannot run here
-  int64_t mispredicted = 0;              // measured outputs that are not the model's
+  int64_t mispredicted = 0;              // measured outputs that differ from the model's
   double max_abs_error = 0;              // of the accumulators
-  std::optional<SaturatedPair> witness;  // the first pair that clamps in an output that differs
+  std::optional<SaturatedPair> witness;  // the first clamped pair of the first differing output
   double Share() const {
     return static_cast<double>(measured.value_or(predicted)) / static_cast<double>(outputs);
   }

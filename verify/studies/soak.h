@@ -8,7 +8,7 @@
 // Every output is compared with the scalar reference. Children of forks run plans that their parent made. The
 // seed and i alone determine run number i, all runs are in exact mode, and the digest is a sum: for a seed
 // and a number of runs it is equal on every machine and for any number of workers. Runs of kept plans depend
-// on which plans other workers kept; they are compared, but are not part of the digest.
+// on which plans other workers kept. Their outputs are compared, but are not part of the digest.
 #ifndef INTACT_VERIFY_STUDIES_SOAK_H_
 #define INTACT_VERIFY_STUDIES_SOAK_H_
 

@@ -1,4 +1,4 @@
-// A sweep that goes on with random problems until it is stopped.
+// A sweep of random problems, until it is stopped.
 //
 // Problem number i follows from the seed, the stream, the ISAs and i alone. So parts of a sweep on several
 // machines differ by their streams, and a run can be repeated.

@@ -1,10 +1,10 @@
-// Fits problems to what a target takes.
+// Fits problems to a target: changes each problem so that the target takes it.
 //
-// Each problem of a sweep has several features, and a target may know few of them: it would take hardly any
-// of thousands of problems. So features that the target lacks are removed from each problem. Types become
-// types that it takes (the problem's line chooses among them), and sizes the next larger ones that it takes
-// with these types. A feature that the target does not declare is left out, or replaced by a similar one (an
-// f32 bias by an s32 one). The results are valid, and duplicates are dropped.
+// Each problem of a sweep has several features. A target with few features would take hardly any of thousands
+// of problems. So a feature that the target lacks is removed from the problem, or replaced by a similar one
+// (an f32 bias by an s32 one). Types become types that the target takes together; a hash of the problem's
+// line chooses among them. Sizes are rounded up to multiples that the target takes with these types. The
+// results are valid, and duplicates are dropped.
 #ifndef INTACT_VERIFY_TARGETS_FIT_H_
 #define INTACT_VERIFY_TARGETS_FIT_H_
 
@@ -34,7 +34,7 @@ std::string ToString(const Types& types);
 Result<Types> ParseTypes(std::string_view text);
 
 /// Types that a target takes together, and the numbers that m, n and k must be multiples of. For convolutions
-/// n and k are the channels of a group.
+/// n and k are a group's output and input channels.
 struct Taken : Types {
   std::array<int64_t, 3> multiples = {1, 1, 1};
   bool operator==(const Taken&) const = default;
@@ -50,25 +50,25 @@ struct Takes {
   bool operator==(const Takes&) const = default;
 };
 
-/// Asks `target`, in a fresh process if it has one, for its features, and runs small problems. These show
-/// which of its types it takes together, and which powers of two sizes must be multiples of (1 if it takes no
-/// problem whose sizes are all multiples). Any error except UNSUPPORTED counts as taken. A target that takes
-/// none of the problems, or hangs, is assumed to take all types that it declares: the sweep then reports its
-/// errors.
+/// Reads the features of `target`, and runs small problems: on target.Fresh(), or on `target` without one.
+/// The problems show which types it takes together, and the smallest power of two that each size must be a
+/// multiple of (1 if it takes no problem with multiples of kMaxMultiple). Any error except UNSUPPORTED counts
+/// as taken. A target that takes none of the problems, or hangs, is assumed to take all types that its
+/// features include: the sweep then reports its errors.
 Takes TakesOf(const Target& target);
 
-/// `problem` fitted to `takes`; nullopt if that is impossible. If its types are not taken, its line chooses
-/// others, so the result is the same in every sweep.
+/// `problem` fitted to `takes`; nullopt if that is impossible. If its types are not taken, a hash of its line
+/// chooses other types, so the result is the same in every sweep.
 std::optional<Problem> Fit(Problem problem, const Takes& takes);
 
 struct FittedProblems {
   std::vector<Problem> problems;   // in the order of the original problems
   int64_t of = 0;                  // the number of original problems
   int64_t unchanged = 0;           // how many of `problems` are unchanged
-  int64_t left_out = 0;            // cannot be fitted; the others missing from `problems` became duplicates
+  int64_t left_out = 0;            // cannot be fitted; all others missing from `problems` are duplicates
   int64_t rounded = 0;             // how many of `problems` have sizes that were rounded up
-  std::vector<std::string> takes;  // describes types that are taken together, and multiples of sizes
-  // For each feature that the target lacks: how many of `of` have it.
+  std::vector<std::string> takes;  // describes the types taken together, and multiples of sizes
+  // For each feature that the target lacks: how many original problems have it.
   std::array<int64_t, INTACT_TARGET_FEATURES> lacking = {};
 };
 FittedProblems Fit(std::span<const Problem> problems, const Takes& takes);
@@ -80,8 +80,8 @@ struct LackingFeature {
 };
 std::vector<LackingFeature> Lacking(const FittedProblems& fitted);
 
-/// Describes what was changed and what is lacking, in lines that begin with `indent`; "" if all problems are
-/// unchanged.
+/// Describes what Fit() changed, and which features the target lacks, in lines that begin with `indent`; ""
+/// if all problems are unchanged.
 std::string ToText(const FittedProblems& fitted, std::string_view indent);
 
 }  // namespace intact::verify

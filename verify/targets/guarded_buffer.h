@@ -1,4 +1,4 @@
-// Memory for buffers that emitted code accesses. Sanitizers cannot see such code, but a page fault can.
+// Memory for buffers that generated code accesses. Sanitizers cannot see such code, but a page fault can.
 //
 //   | canary page | canary … | data: size bytes | shift bytes | PROT_NONE page |
 //                             ^ data()                        ^ page boundary

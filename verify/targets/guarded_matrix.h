@@ -1,4 +1,4 @@
-// A matrix in guarded memory (guarded_buffer.h). Its last row ends at the guard page.
+// A matrix in guarded memory (guarded_buffer.h): a guard page follows its last row or precedes its first.
 #ifndef INTACT_VERIFY_TARGETS_GUARDED_MATRIX_H_
 #define INTACT_VERIFY_TARGETS_GUARDED_MATRIX_H_
 
@@ -13,20 +13,20 @@
 
 namespace intact::verify {
 
-/// Rows of `row_bytes`, `stride_bytes` apart. A batch has items of `item_rows` rows, with `item_pad_bytes`
-/// more between items.
+/// Rows of `row_bytes` bytes, which begin `stride_bytes` apart. In a batch, `item_pad_bytes` more bytes
+/// follow every `item_rows` rows.
 class GuardedMatrix {
  public:
-  /// OUT_OF_MEMORY if the system gives none.
+  /// OUT_OF_MEMORY if the system has no memory left.
   static Result<GuardedMatrix> Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes);
   static Result<GuardedMatrix> Allocate(int64_t rows, int64_t row_bytes, int64_t stride_bytes,
                                         int64_t item_rows, int64_t item_pad_bytes,
                                         const Surroundings& surroundings = {}, const char* name = nullptr);
 
   uint8_t* data() const noexcept { return buffer_.data().data(); }
-  /// Copies dense rows in.
+  /// Copies `dense`, rows without gaps, into the matrix.
   void Write(const uint8_t* dense) noexcept;
-  /// The same, and makes later writes fault.
+  /// Write(), then makes the matrix read-only: later writes fault.
   void Load(const uint8_t* dense) noexcept;
   std::vector<uint8_t> Dense() const;
   /// Describes the first overwritten byte that does not belong to the matrix, if there is one.

@@ -12,7 +12,7 @@
 
 namespace intact::verify {
 
-/// A descriptor for `options`. It points to the vectors of the operation.
+/// The descriptor of an operation with `options`. It points to the operation's vectors.
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options);
 ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options);
 
@@ -46,15 +46,16 @@ struct Buffers {
 intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, const Buffers& buffers);
 intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, const Buffers& buffers);
 
-/// The dense output bytes of `run` on an operation's tensors. Every buffer that emitted code touches ends at
-/// an unmapped page, and C has canaries at both ends: stray accesses fault, and stray writes are found.
+/// Calls `run` with the operation's tensors in guarded memory, and returns the bytes of C without gaps. Every
+/// buffer that generated code touches lies next to an inaccessible page, and C has canaries at both ends. So
+/// stray accesses fault, and stray writes are found.
 Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
                                         const std::function<Error(const intact_gemm_args&)>& run);
 Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOptions& options,
                                         const std::function<Error(const intact_conv_args&)>& run);
 
-/// Returns call(descriptor, weights). All that they point to is in guarded memory. With runtime B the weights
-/// are nullptr.
+/// Returns call(descriptor, weights). The descriptor's vectors and the weights are in guarded memory. With
+/// runtime B the weights are nullptr.
 Error CallGuarded(const reference::Gemm& gemm, const RunOptions& options,
                   const std::function<Error(const GemmDesc& desc, const void* b)>& call);
 Error CallGuarded(const reference::Conv& conv, const RunOptions& options,

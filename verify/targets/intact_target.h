@@ -10,7 +10,7 @@
 
 namespace intact::verify {
 
-/// The plan that runs an operation; UNSUPPORTED if it is for another ISA than options.isa.
+/// The plan that runs an operation. UNSUPPORTED if the library chose another ISA than options.isa.
 Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options);
 Result<Conv> CreatePlan(const reference::Conv& conv, const RunOptions& options);
 

@@ -11,9 +11,9 @@
 // lost, the error quotes its most informative line.
 //
 // Each run is repeated with its tensors in another place, at other alignments and with other contents of
-// memory that nobody has written. Outputs that change are an error, which says with what they change. There
-// are two places: a few bytes before an inaccessible page, and right behind one. A problem's line chooses one
-// of them, unless all are asked for.
+// memory that nobody has written. If the outputs change, an error says what they depend on. There are
+// two places: a few bytes before an inaccessible page, and right behind one. A hash of the problem's line
+// chooses one place, unless both are asked for.
 //
 // A target that has not returned five times is given up. The search for the smallest problem that hangs need
 // not wait for the whole deadline each time.
@@ -81,14 +81,14 @@ class IsolatedTarget : public Target {
   const TargetFactory factory_;
   const std::chrono::milliseconds deadline_;
   std::chrono::milliseconds patience_;  // how long to wait for a call; at most the deadline
-  mutable std::chrono::steady_clock::duration slowest_{0};  // of the calls that returned
+  mutable std::chrono::steady_clock::duration slowest_{0};  // the slowest call that returned
   Introduction introduction_;
   mutable std::unique_ptr<Worker> worker_;  // nullptr once it has died
   static constexpr const char* kCreation = "its creation";
   mutable std::string ran_ = kCreation;  // the last call, for messages
   mutable std::string printed_;
   mutable int hangs_ = 0;
-  mutable Failure failure_;  // of the last run
+  mutable Failure failure_;  // the last run's
 };
 
 }  // namespace intact::verify

@@ -30,7 +30,7 @@ class PluginTarget : public Target {
   explicit PluginTarget(const intact_target& target) : target_(target) {}
 
   intact_target target_;
-  mutable Failure failure_;  // of the last run
+  mutable Failure failure_;  // the last run's
 };
 
 }  // namespace intact::verify

@@ -2,7 +2,7 @@
 //
 //   memfd   | header page: sizes, what a signal handler saw | request, then answer |
 //
-// The number of a request is sent through a socket and back, and says which side has its turn. The worker's
+// The number of a request is sent through a socket and back, and says whose turn it is. The worker's
 // output goes to another memfd.
 //
 // A keeper, the worker's parent, is between this process and the worker. It reports through another socket
@@ -42,9 +42,9 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// The answer to a request. An error, CODEGEN_FAILED, describes how the worker was lost; it is then of no
-  /// more use: a signal, with the tensor that it hit (NamedBufferAt()), an exit, or no answer within the
-  /// deadline; and what the worker printed.
+  /// The answer to a request. An error, CODEGEN_FAILED, describes how the worker was lost (a signal, with the
+  /// tensor that it hit, see NamedBufferAt(); an exit; or no answer within the deadline) and what the worker
+  /// printed. A lost worker is of no more use.
   Result<std::vector<uint8_t>> Ask(std::span<const uint8_t> request, std::chrono::milliseconds deadline);
 
   /// After an error of Ask(): how the worker was lost, and whether it died between requests, after the
@@ -89,7 +89,7 @@ class Worker {
   const int socket_, printed_;
   const int keeper_socket_;  // closing it ends the keeper and its worker
   const pid_t keeper_;
-  uint64_t sequence_ = 0;  // of the last request
+  uint64_t sequence_ = 0;  // the last request's number
   Failure failure_;
   bool died_between_ = false;
 };
