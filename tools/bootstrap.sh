@@ -328,7 +328,7 @@ case $command in
     try_install openmpi-bin || say "going on without openmpi-bin"
     ;;
   onnxruntime)
-    install_packages "${testing[@]}" python3-venv
+    install_packages "${testing[@]}" python3-venv qemu-user
     test_onnxruntime "$@"
     ;;
   wheel)

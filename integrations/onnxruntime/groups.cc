@@ -12,8 +12,7 @@ namespace {
 constexpr char kMicrosoft[] = "com.microsoft";
 
 bool Is(Ort::ConstNode node, const char* type) {
-  return node != nullptr && node.GetOperatorType() == type &&
-         (node.GetDomain().empty() || node.GetDomain() == "ai.onnx");
+  return node != nullptr && node.GetOperatorType() == type && DomainOf(node).empty();
 }
 
 // The node that alone reads a value; null if there is none.
@@ -32,6 +31,11 @@ Ort::ConstValueInfo InputOf(Ort::ConstNode node, size_t i) {
   return i < inputs.size() ? inputs[i] : Ort::ConstValueInfo();
 }
 
+// Whether a node or the session's caller reads a value.
+bool IsRead(Ort::ConstValueInfo value) {
+  return value != nullptr && (value.IsGraphOutput() || !value.GetConsumers().empty());
+}
+
 Ort::ConstValueInfo OutputOf(Ort::ConstNode node, size_t i = 0) { return node.GetOutputs().at(i); }
 
 // The DequantizeLinear that makes input i of `node`, for this node alone.
@@ -43,6 +47,18 @@ Ort::ConstNode DequantizerOf(Ort::ConstNode node, size_t i, const char* name) {
   if (SoleConsumer(value) == nullptr)
     throw Refusal(std::string(name) + ": other nodes read it too; expected a DequantizeLinear of its own");
   return dequantizer;
+}
+
+// Whether ONNX Runtime moves the s8 tensor between both nodes to u8: nothing else reads it.
+bool IsMovedToU8(Ort::ConstNode quantizer, Ort::ConstNode dequantizer) {
+  if (!Is(quantizer, "QuantizeLinear") || !Is(dequantizer, "DequantizeLinear") ||
+      SoleConsumer(OutputOf(quantizer)) == nullptr)
+    return false;
+  const auto has_s8_zero_point = [](const Node& node) { return node.Has(2) && node.IsOfType(2, INTACT_S8); };
+  const Node q(quantizer, {"x", "y_scale", "y_zero_point"}),
+      dq(dequantizer, {"x", "x_scale", "x_zero_point"});
+  return has_s8_zero_point(q) && has_s8_zero_point(dq) &&
+         q.ZeroPoint(2, INTACT_S8) == dq.ZeroPoint(2, INTACT_S8);
 }
 
 // That the scales of weights, where there are several, belong to dimension `axis`.
@@ -57,20 +73,44 @@ void CheckAxis(Ort::ConstNode dequantizer, int64_t axis) {
                   std::to_string(axis) + " without blocks");
 }
 
-// Conv, Gemm or MatMul of dequantized values, and what follows.
-Group DequantizedGroup(Ort::ConstNode node) {
-  const std::string type = node.GetOperatorType();
-  const bool is_conv = type == "Conv", is_gemm = type == "Gemm";
-  Group group{.domain = "", .type = "", .inputs = {}, .nodes = {node}};
+// An operator of floats, and what it is between DequantizeLinear and QuantizeLinear.
+struct FloatOperator {
+  const char* type;
+  const char* domain;     // of both operators below
+  const char* quantized;  // with a quantized output
+  bool has_bias_last;     // among the inputs of `quantized`; else behind the weights
+};
+constexpr FloatOperator kFloatOperators[] = {
+    {"Add", kMicrosoft, "QLinearAdd", true},
+    {"Conv", "", "QLinearConv", true},
+    {"ConvTranspose", kGroupDomain, "QLinearConvTranspose", true},
+    {"Gemm", kMicrosoft, "QGemm", false},
+    {"MatMul", "", "QLinearMatMul", true},
+};
+
+const FloatOperator* FindFloatOperator(Ort::ConstNode node) {
+  for (const FloatOperator& each : kFloatOperators)
+    if (Is(node, each.type)) return &each;
+  return nullptr;
+}
+
+// An operator of dequantized values, and what follows.
+Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
+  const bool is_add = Is(node, "Add"), is_conv = Is(node, "Conv"), is_gemm = Is(node, "Gemm");
+  Group group{.domain = of_floats.domain, .type = of_floats.quantized, .inputs = {}, .nodes = {node}};
   const auto add_inputs = [&group](Ort::ConstNode dequantizer) {
     for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
     group.nodes.push_back(dequantizer);
   };
-  add_inputs(DequantizerOf(node, 0, "A"));
-  const auto weights = DequantizerOf(node, 1, "B");
+  const auto is_moved = [](Ort::ConstNode dequantizer) {
+    return IsMovedToU8(ProducerOf(InputOf(dequantizer, 0)), dequantizer);
+  };
+  const auto a = DequantizerOf(node, 0, "A"), b = DequantizerOf(node, 1, "B");
+  add_inputs(a);
+  add_inputs(b);
+  group.has_dequantized_s8 = Node(a, {"x"}).IsOfType(0, INTACT_S8);
   const Node attributes(node, {});
-  CheckAxis(weights, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
-  add_inputs(weights);
+  if (!is_add) CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
   Ort::ConstValueInfo bias;
   if (InputOf(node, 2) != nullptr) {
     if (is_gemm && attributes.Float("beta", 1) != 1) throw Refusal("beta: is not 1; expected 1 with a bias");
@@ -79,37 +119,44 @@ Group DequantizedGroup(Ort::ConstNode node) {
     group.nodes.push_back(dequantizer);
   }
 
-  // With a zero point at the end of the range, quantizing clamps as Relu does.
   group.output = OutputOf(node);
   auto quantizer = SoleConsumer(group.output);
   Ort::ConstNode relu;
   if (Is(quantizer, "Relu")) relu = std::exchange(quantizer, SoleConsumer(OutputOf(quantizer)));
-  if (Is(quantizer, "QuantizeLinear")) {
-    group.output = OutputOf(quantizer);
-    const Node quantized(quantizer, {"x", "y_scale", "y_zero_point"});
-    if (relu != nullptr) {
-      const bool is_signed = quantized.Has(2) && quantized.Type(2, {INTACT_U8, INTACT_S8}) == INTACT_S8;
-      if (quantized.ZeroPoint(2, is_signed ? INTACT_S8 : INTACT_U8) != (is_signed ? -128 : 0))
-        throw Refusal("y_zero_point: is not the lowest value; expected that behind a Relu");
-      group.nodes.push_back(relu);
+  if (!Is(quantizer, "QuantizeLinear")) {
+    group.is_moved_to_u8 = is_moved(a);
+    if (is_gemm) {
+      group.inputs.push_back(bias);
+    } else if (Is(node, "MatMul")) {
+      const auto given = std::exchange(group.inputs, {});
+      group.domain = kMicrosoft;
+      group.type = "MatMulIntegerToFloat";
+      group.inputs = {given[0], given[3], given[1], given[4], given[2], given[5]};
+    } else {
+      throw Refusal("output: stays float; expected a QuantizeLinear behind it");
     }
-    group.nodes.push_back(quantizer);
-    group.type = is_conv ? "QLinearConv" : is_gemm ? "QGemm" : "QLinearMatMul";
-    if (is_gemm) group.inputs.push_back(bias);
-    group.inputs.push_back(InputOf(quantizer, 1));
-    group.inputs.push_back(InputOf(quantizer, 2));
-    if (is_conv) group.inputs.push_back(bias);
-  } else if (is_gemm) {
-    group.type = "QGemm";
-    group.inputs.push_back(bias);
-  } else if (!is_conv) {
-    const auto given = std::exchange(group.inputs, {});
-    group.type = "MatMulIntegerToFloat";
-    group.inputs = {given[0], given[3], given[1], given[4], given[2], given[5]};
-  } else {
-    throw Refusal("output: stays float; expected a QuantizeLinear behind it");
+    return group;
   }
-  if (is_gemm || group.type == "MatMulIntegerToFloat") group.domain = kMicrosoft;
+  group.output = OutputOf(quantizer);
+  const Node quantized(quantizer, {"x", "y_scale", "y_zero_point"});
+  if (relu != nullptr) {
+    // With a zero point at the end of the range, quantizing clamps as Relu does.
+    const bool is_signed = quantized.Has(2) && quantized.IsOfType(2, INTACT_S8);
+    if (quantized.ZeroPoint(2, is_signed ? INTACT_S8 : INTACT_U8) != (is_signed ? -128 : 0))
+      throw Refusal("y_zero_point: is not the lowest value; expected that behind a Relu");
+    group.nodes.push_back(relu);
+  }
+  group.nodes.push_back(quantizer);
+  if (!of_floats.has_bias_last) group.inputs.push_back(bias);
+  group.inputs.push_back(InputOf(quantizer, 1));
+  group.inputs.push_back(InputOf(quantizer, 2));
+  if (of_floats.has_bias_last) group.inputs.push_back(bias);
+
+  // With u8 at one end and s8 at the other, ONNX Runtime computes floats.
+  const bool is_output_moved = IsMovedToU8(quantizer, SoleConsumer(group.output));
+  group.is_moved_to_u8 = is_moved(a) && is_output_moved;
+  if (is_add && (is_moved(a) != is_output_moved || is_moved(b) != is_output_moved))
+    throw Refusal("A, B, output: some are s8 and some u8 in ONNX Runtime; expected one type");
   return group;
 }
 
@@ -186,12 +233,18 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
 }  // namespace
 
 Group GroupOf(Ort::ConstNode node) {
-  if (Is(node, "Conv") || Is(node, "Gemm") || Is(node, "MatMul")) return DequantizedGroup(node);
+  if (std::ranges::none_of(node.GetOutputs(), IsRead)) throw Refusal("output: nothing reads it");
+  if (const FloatOperator* found = FindFloatOperator(node)) return DequantizedGroup(node, *found);
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
-  std::string domain = node.GetDomain();
-  if (domain == "ai.onnx") domain.clear();
-  return {std::move(domain), node.GetOperatorType(), node.GetInputs(), OutputOf(node), {node}};
+  auto outputs = node.GetOutputs();
+  Group group{.domain = DomainOf(node),
+              .type = node.GetOperatorType(),
+              .inputs = node.GetInputs(),
+              .output = outputs.at(0),
+              .nodes = {node}};
+  group.more_outputs.assign(outputs.begin() + 1, outputs.end());
+  return group;
 }
 
 }  // namespace intact::onnxruntime

@@ -18,8 +18,14 @@ struct Group {
   std::string domain, type;  ///< the operator
   /// The operator's, in the order of its definition; null: not given.
   std::vector<Ort::ConstValueInfo> inputs;
-  Ort::ConstValueInfo output = {};    ///< the operator's
+  Ort::ConstValueInfo output = {};  ///< the operator's first one
+  /// The operator's others, in the order of its definition; null: not given.
+  std::vector<Ort::ConstValueInfo> more_outputs = {};
   std::vector<Ort::ConstNode> nodes;  ///< the first one has the operator's attributes
+  /// Whether ONNX Runtime adds 128 to the operator's s8 activations and outputs: it moves a tensor between a
+  /// QuantizeLinear and a DequantizeLinear to u8, if nothing else reads it.
+  bool is_moved_to_u8 = false;
+  bool has_dequantized_s8 = false;  ///< whether A is s8 and behind a DequantizeLinear
 };
 
 /// The group around `node`, a product or a convolution. Any other node is a group by itself.

@@ -68,6 +68,12 @@ int32_t Constant::Integer(int64_t i) const {
                              : As<int32_t>()[place];
 }
 
+std::string DomainOf(Ort::ConstNode node) {
+  std::string domain = node.GetDomain();
+  if (domain == "ai.onnx" || domain == kNhwcDomain) domain.clear();
+  return domain;
+}
+
 Node::Node(Ort::ConstNode node, std::vector<const char*> names)
     : Node(node, node.GetInputs(), node.GetOutputs().at(0), std::move(names)) {}
 
@@ -138,6 +144,8 @@ intact_type Node::Type(size_t input, std::initializer_list<intact_type> allowed)
   return CheckedType(inputs_.at(input), names_[input], allowed);
 }
 
+bool Node::IsOfType(size_t input, intact_type type) const { return TypeOf(inputs_.at(input)) == type; }
+
 intact_type Node::OutputType(std::initializer_list<intact_type> allowed) const {
   return CheckedType(output_, "output", allowed);
 }
@@ -151,6 +159,10 @@ Ort::ConstOpAttr Node::Attribute(const char* name) const {
   Ort::ConstOpAttr attribute;
   if (!node_.GetAttributeByName(name, attribute).IsOK()) return {};
   return attribute;
+}
+
+bool Node::IsChannelsLast() const {
+  return node_.GetDomain() == kNhwcDomain || Integer("channels_last", 0) != 0;
 }
 
 int64_t Node::Integer(const char* attribute, int64_t otherwise) const {
@@ -170,6 +182,13 @@ std::string Node::String(const char* attribute, const char* otherwise) const {
   const auto found = Attribute(attribute);
   if (found != nullptr) Ort::ThrowOnError(found.GetValue(value));
   return value;
+}
+
+std::vector<std::string> Node::Strings(const char* attribute) const {
+  std::vector<std::string> values;
+  const auto found = Attribute(attribute);
+  if (found != nullptr) Ort::ThrowOnError(found.GetValueArray(values));
+  return values;
 }
 
 Shape Node::Integers(const char* attribute, size_t count, int64_t otherwise) const {

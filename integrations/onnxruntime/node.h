@@ -22,6 +22,12 @@ class Refusal : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The domain of ONNX Runtime's own operators on NHWC tensors, which it makes of ONNX's for providers that ask for it.
+inline constexpr char kNhwcDomain[] = "com.ms.internal.nhwc";
+
+/// The domain of a node's operator; "" for ONNX's, on NHWC tensors too.
+std::string DomainOf(Ort::ConstNode node);
+
 using Shape = std::vector<int64_t>;
 
 /// The elements of a shape without unknown extents.
@@ -73,14 +79,21 @@ class Node {
   int32_t ZeroPoint(size_t input, intact_type type) const;
   /// The element type of an input: one of `allowed`.
   intact_type Type(size_t input, std::initializer_list<intact_type> allowed) const;
+  /// Whether the element type of an input is `type`.
+  bool IsOfType(size_t input, intact_type type) const;
   /// The element type of the output: one of `allowed`.
   intact_type OutputType(std::initializer_list<intact_type> allowed) const;
   /// The extents of an input, −1 where unknown; empty if not even their number is known.
   Shape ShapeOf(size_t input) const;
 
+  /// Whether activations and outputs have their channels last.
+  bool IsChannelsLast() const;
+  bool HasAttribute(const char* name) const { return Attribute(name) != nullptr; }
   int64_t Integer(const char* attribute, int64_t otherwise) const;
   float Float(const char* attribute, float otherwise) const;
   std::string String(const char* attribute, const char* otherwise) const;
+  /// No strings where the attribute is not given.
+  std::vector<std::string> Strings(const char* attribute) const;
   /// `count` integers; all are `otherwise` where the attribute is not given.
   Shape Integers(const char* attribute, size_t count, int64_t otherwise) const;
 

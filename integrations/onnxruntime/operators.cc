@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "add.h"
+#include "linear.h"
+#include "lstm.h"
 #include "node.h"
 
 namespace intact::onnxruntime {
@@ -28,6 +31,12 @@ const std::vector<const char*> kDynamicQuantizeConv = {"x", "w", "w_scale", "w_z
 const std::vector<const char*> kConvIntegerToFloat = {
     "x", "w", "x_scale", "w_scale", "x_zero_point", "w_zero_point", "bias"};
 const std::vector<const char*> kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
+const std::vector<const char*> kDynamicQuantizeLstm = {
+    "X",         "W",           "R", "B",       "sequence_lens",
+    "initial_h", "initial_c",   "P", "W_scale", "W_zero_point",
+    "R_scale",   "R_zero_point"};
+const std::vector<const char*> kQLinearAdd = {"A",       "A_scale",      "A_zero_point", "B",
+                                              "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
 const std::vector<const char*> kQLinearConv = {
     "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"};
 
@@ -47,32 +56,19 @@ std::vector<std::byte> ChannelsLast(const Constant& weights) {
   return reordered;
 }
 
-// A descriptor with the memory that it points to.
-struct Linear {
-  intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
-  std::vector<int32_t> b_zero_points = {}, bias_s32 = {};
-  std::vector<float> scales = {}, bias_f32 = {};
-
-  Linear(const Settings& settings, intact_type a, intact_type b, intact_type c) {
-    desc.mode = settings.mode;
-    desc.max_isa = settings.max_isa;
-    desc.a_type = a;
-    desc.b_type = b;
-    desc.c_type = c;
-  }
-
-  const intact_linear_desc* Complete() {
-    if (std::ranges::any_of(b_zero_points, [](int32_t value) { return value != 0; })) {
-      desc.b_zero_points = b_zero_points.data();
-      desc.b_zero_point_count = static_cast<int64_t>(b_zero_points.size());
-    }
-    if (!bias_s32.empty()) desc.bias_s32 = bias_s32.data();
-    if (!bias_f32.empty()) desc.bias_f32 = bias_f32.data();
-    if (!scales.empty()) desc.scales = scales.data();
-    desc.scale_count = static_cast<int64_t>(scales.size());
-    return &desc;
-  }
-};
+// O…I from the weights of a transposed convolution: I, output channels of a group, ….
+std::vector<std::byte> TransposedChannelsLast(const Constant& weights, int64_t groups) {
+  const int64_t inputs = weights.shape[0] / groups, outputs = weights.shape[1];
+  const int64_t taps = CountOf(std::span(weights.shape).subspan(2));
+  const auto* const source = static_cast<const std::byte*>(weights.data);
+  std::vector<std::byte> reordered(static_cast<size_t>(weights.count));
+  std::byte* target = reordered.data();
+  for (int64_t g = 0; g < groups; ++g)
+    for (int64_t o = 0; o < outputs; ++o)
+      for (int64_t t = 0; t < taps; ++t)
+        for (int64_t c = 0; c < inputs; ++c) *target++ = source[((g * inputs + c) * outputs + o) * taps + t];
+  return reordered;
+}
 
 // Scales of outputs as ONNX Runtime computes them: each product and the quotient rounded to float32, in this
 // order.
@@ -100,17 +96,9 @@ std::vector<T> Bias(const Node& node, size_t input, intact_type type, int64_t co
   return {values.begin(), values.end()};
 }
 
-struct DestroyGemm {
-  void operator()(intact_gemm* plan) const { intact_gemm_destroy(plan); }
-};
 struct DestroyConv {
   void operator()(intact_conv* plan) const { intact_conv_destroy(plan); }
 };
-
-// A plan cannot hold the node: intact's own words.
-void RefuseUnlessOk(intact_status status) {
-  if (status != INTACT_OK) throw Refusal(intact_last_error());
-}
 
 // An input of one element.
 Ort::ConstValue ElementOf(const Run& run, size_t input, const char* name) {
@@ -176,33 +164,26 @@ std::optional<FromRun> SetQuantization(const Node& node, size_t zero_point, std:
   return from_run;
 }
 
-// A is float, and each run quantizes it.
-void SetDynamicQuantization(std::vector<float> b_scales, Linear& linear) {
-  linear.desc.a_quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR;
-  linear.desc.a_source_type = INTACT_F32;
-  linear.scales = std::move(b_scales);
-}
-
 // Products of matrices. A is [..., K]; leading extents make rows.
 class MatMul : public Layer {
  public:
-  // `b`: the weights; `transposed`: N×K.
-  MatMul(const Constant& b, bool transposed, Linear linear, std::optional<FromRun> from_run = {})
-      : from_run_(from_run) {
+  // `b`: the weights; `transposed`: N×K. `a_transposed`: A is K×M.
+  MatMul(const Constant& b, bool transposed, Linear linear, std::optional<FromRun> from_run = {},
+         bool a_transposed = false)
+      : from_run_(from_run), a_transposed_(a_transposed) {
     if (b.shape.size() != 2)
       throw Refusal("B: has " + std::to_string(b.shape.size()) + " dimensions; expected 2");
     intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
     desc.k = k_ = b.shape[transposed ? 1 : 0];
     desc.n = n_ = b.shape[transposed ? 0 : 1];
     if (transposed) desc.b_stride_k = 1, desc.b_stride_n = desc.k;
-    intact_gemm* plan = nullptr;
-    RefuseUnlessOk(intact_gemm_create(&desc, linear.Complete(), b.data, &plan));
-    plan_.reset(plan);
+    plan_ = MakeGemmPlan(desc, linear, b.data);
   }
 
   void Compute(Run& run) const override {
     const auto a = run.Input(0);
     Shape shape = a.GetTensorTypeAndShapeInfo().GetShape();
+    if (a_transposed_ && shape.size() == 2) std::swap(shape[0], shape[1]);
     if (shape.empty() || shape.back() != k_)
       throw std::invalid_argument("A: has rows of " + std::to_string(shape.empty() ? 0 : shape.back()) +
                                   " elements; expected " + std::to_string(k_));
@@ -210,6 +191,7 @@ class MatMul : public Layer {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = CountOf(shape) / n_;
     args.a = a.GetTensorRawData();
+    args.a_transposed = a_transposed_;
     args.c = run.Output(shape);
     if (args.m == 0) return;
     FromRun::Values values;
@@ -218,23 +200,20 @@ class MatMul : public Layer {
                 static_cast<double>(args.m) * static_cast<double>(n_) * static_cast<double>(k_));
   }
 
-  std::string Kernel() const override {
-    intact_gemm_info info = INTACT_GEMM_INFO_INIT;
-    Check(intact_gemm_query(plan_.get(), &info));
-    return info.kernel;
-  }
+  std::string Kernel() const override { return KernelOf(*plan_); }
 
  private:
-  std::unique_ptr<intact_gemm, DestroyGemm> plan_;
+  GemmPlan plan_;
   int64_t n_ = 0, k_ = 0;
   std::optional<FromRun> from_run_;
+  bool a_transposed_;
 };
 
-std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Context& context) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, b);
-  Linear linear(settings, a, b, INTACT_S32);
+  Linear linear(context, Pairs::kClamped, a, b, INTACT_S32);
   linear.b_zero_points = node.ZeroPoints(3, b, weights.shape.back());
   const auto from_run = SetQuantization(node, 2, {}, {}, linear);
   return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
@@ -242,10 +221,10 @@ std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Settings& setti
 
 // The arithmetic of QLinearMatMul and QLinearConv: the activations are inputs 0 to 2, each with its scale and its
 // zero point, the weights inputs 3 to 5. Inputs 6 and 7 are the scale and the zero point of the output.
-Linear QLinear(const Node& node, const Settings& settings, intact_type b, int64_t columns) {
+Linear QLinear(const Node& node, const Context& context, Pairs pairs, intact_type b, int64_t columns) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type y = node.OutputType({INTACT_U8, INTACT_S8});
-  Linear linear(settings, a, b, y);
+  Linear linear(context, pairs, a, b, y);
   linear.desc.a_zero_point = node.ZeroPoint(2, a);
   linear.desc.c_zero_point = node.ZeroPoint(7, y);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
@@ -253,20 +232,20 @@ Linear QLinear(const Node& node, const Settings& settings, intact_type b, int64_
   return linear;
 }
 
-std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Context& context) {
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, b);
-  return std::make_unique<MatMul>(weights, false, QLinear(node, settings, b, weights.shape.back()));
+  return std::make_unique<MatMul>(weights, false,
+                                  QLinear(node, context, Pairs::kClamped, b, weights.shape.back()));
 }
 
-std::unique_ptr<Layer> MakeQGemm(const Node& node, const Settings& settings) {
-  if (node.Integer("transA", 0) != 0) throw Refusal("transA: is 1; expected 0");
+std::unique_ptr<Layer> MakeQGemm(const Node& node, const Context& context) {
   const bool transposed = node.Integer("transB", 0) != 0;
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, b);
   const int64_t columns = transposed ? weights.shape.front() : weights.shape.back();
-  Linear linear(settings, a, b, node.OutputType({INTACT_F32, INTACT_U8, INTACT_S8}));
+  Linear linear(context, Pairs::kClamped, a, b, node.OutputType({INTACT_F32, INTACT_U8, INTACT_S8}));
   linear.desc.a_zero_point = node.ZeroPoint(2, a);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   linear.bias_s32 = Bias<int32_t>(node, 6, INTACT_S32, columns);
@@ -276,49 +255,59 @@ std::unique_ptr<Layer> MakeQGemm(const Node& node, const Settings& settings) {
     linear.desc.c_zero_point = node.ZeroPoint(8, static_cast<intact_type>(linear.desc.c_type));
   }
   linear.scales = OutputScales(node.Float("alpha", 1) * node.Scale(1), node.Scales(4, columns), y_scale);
-  return std::make_unique<MatMul>(weights, transposed, std::move(linear));
+  return std::make_unique<MatMul>(weights, transposed, std::move(linear), std::nullopt,
+                                  node.Integer("transA", 0) != 0);
 }
 
-std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Context& context) {
   node.Type(0, {INTACT_F32});
   const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, b);
   const int64_t columns = weights.shape.back();
-  Linear linear(settings, INTACT_U8, b, INTACT_F32);
-  SetDynamicQuantization(node.Scales(2, columns), linear);
+  Linear linear(context, Pairs::kClamped, INTACT_U8, b, INTACT_F32);
+  linear.SetDynamicQuantization(node.Scales(2, columns));
   linear.b_zero_points = node.ZeroPoints(3, b, columns);
   linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, columns);
   return std::make_unique<MatMul>(weights, false, std::move(linear));
 }
 
-std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Context& context) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, b);
   const int64_t columns = weights.shape.back();
-  Linear linear(settings, a, b, INTACT_F32);
+  Linear linear(context, Pairs::kClamped, a, b, INTACT_F32);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, columns);
   const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, columns), linear);
   return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
 }
 
+enum class Direction { kForward, kTransposed };
+
 // Convolutions of NC… tensors, or N…C ones with `channels_last`.
 class Conv : public Layer {
  public:
-  // Reads the geometry of a node with weights OI….
-  Conv(const Node& node, const Constant& w, Linear linear, std::optional<FromRun> from_run = {})
+  // Reads the geometry of a node with weights OI…, or of a transposed convolution with weights I, output channels of
+  // a group, ….
+  Conv(const Node& node, const Constant& w, Linear linear, std::optional<FromRun> from_run = {},
+       Direction direction = Direction::kForward)
       : from_run_(from_run),
         x_bytes_(SizeOf(linear.desc.a_source_type)),
         y_bytes_(SizeOf(linear.desc.c_type)) {
     if (w.shape.size() < 3 || w.shape.size() > 2 + INTACT_MAX_SPATIAL)
       throw Refusal("W: has " + std::to_string(w.shape.size()) + " dimensions; expected 3 to 5");
     const size_t dims = w.shape.size() - 2;
-    channels_last_ = node.Integer("channels_last", 0) != 0;
+    channels_last_ = node.IsChannelsLast();
     desc_.spatial_dims = static_cast<int32_t>(dims);
     desc_.groups = node.Integer("group", 1);
-    desc_.output_channels = w.shape[0];
-    desc_.input_channels = w.shape[1] * desc_.groups;
+    const bool is_transposed = direction == Direction::kTransposed;
+    desc_.transposed = is_transposed;
+    desc_.output_channels = is_transposed ? w.shape[1] * desc_.groups : w.shape[0];
+    desc_.input_channels = is_transposed ? w.shape[0] : w.shape[1] * desc_.groups;
+    if (desc_.groups < 1 || w.shape[0] % desc_.groups != 0)
+      throw Refusal("group: is " + std::to_string(desc_.groups) + "; expected a divisor of " +
+                    std::to_string(w.shape[0]));
     const Shape strides = node.Integers("strides", dims, 1);
     const Shape dilations = node.Integers("dilations", dims, 1);
     for (size_t i = 0; i < dims; ++i) {
@@ -328,9 +317,10 @@ class Conv : public Layer {
       desc_.dilation[i] = dilations[i];
     }
     SetPadding(node, dims);
+    if (is_transposed) std::ranges::copy(node.Integers("output_padding", dims, 0), desc_.output_pad);
     multiply_adds_ = static_cast<double>(w.count);
     intact_conv* plan = nullptr;
-    const auto weights = ChannelsLast(w);
+    const auto weights = is_transposed ? TransposedChannelsLast(w, desc_.groups) : ChannelsLast(w);
     RefuseUnlessOk(intact_conv_create(&desc_, linear.Complete(), weights.data(), &plan));
     plan_.reset(plan);
   }
@@ -374,7 +364,8 @@ class Conv : public Layer {
     args.c = turns_y ? run.Allocate(static_cast<size_t>(CountOf(out)) * y_bytes_) : y;
     FromRun::Values values;
     if (from_run_) from_run_->Read(run, values, args);
-    run.Compute(*plan_, args, static_cast<double>(args.batch * out_pixels) * multiply_adds_);
+    const int64_t pixels = desc_.transposed != 0 ? in_pixels : out_pixels;
+    run.Compute(*plan_, args, static_cast<double>(args.batch * pixels) * multiply_adds_);
     if (turns_y) run.Transpose(args.c, y, y_bytes_, args.batch, out_pixels, desc_.output_channels);
   }
 
@@ -389,6 +380,14 @@ class Conv : public Layer {
   int64_t Reach(size_t i) const { return desc_.dilation[i] * (desc_.kernel[i] - 1) + 1; }
 
   int64_t OutputExtent(size_t i, int64_t input) const {
+    if (desc_.transposed != 0) {
+      const int64_t output = (input - 1) * desc_.stride[i] - desc_.pad_begin[i] - desc_.pad_end[i] +
+                             Reach(i) + desc_.output_pad[i];
+      if (input < 1 || output < 1)
+        throw std::invalid_argument("X: has extent " + std::to_string(input) + ", which makes an output of " +
+                                    std::to_string(output) + "; expected at least 1");
+      return output;
+    }
     const int64_t padded = input + desc_.pad_begin[i] + desc_.pad_end[i];
     if (padded < Reach(i))
       throw std::invalid_argument("X: has extent " + std::to_string(padded) +
@@ -405,6 +404,7 @@ class Conv : public Layer {
       std::copy_n(pads.begin() + static_cast<int64_t>(dims), dims, desc_.pad_end);
       return;
     }
+    if (desc_.transposed != 0) throw Refusal("auto_pad: is " + automatic + "; expected explicit pads");
     // SAME_UPPER, SAME_LOWER: ⌈input/stride⌉ outputs. With a stride the padding depends on the input's
     // extents.
     const Shape shape = node.ShapeOf(0);
@@ -428,56 +428,90 @@ class Conv : public Layer {
   std::optional<FromRun> from_run_;
   size_t x_bytes_, y_bytes_;  // of an element
   bool channels_last_ = false;
-  double multiply_adds_ = 0;  // of an output pixel
+  double multiply_adds_ = 0;  // of an output pixel; of an input pixel if transposed
 };
 
-std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Context& context) {
   const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
+  // Its kernel multiplies weights by activations, and clamps if the weights are u8 and the activations s8.
+  if (context.settings.is_like_avx2 && x == INTACT_S8 && w == INTACT_U8)
+    throw Refusal(
+        "like: w is u8 and x is s8, where ONNX Runtime clamps other pairs; expected u8 activations or s8 "
+        "weights");
   const Constant weights = node.Weights(1, w);
-  Linear linear(settings, x, w, INTACT_S32);
+  Linear linear(context, Pairs::kNone, x, w, INTACT_S32);
   linear.b_zero_points = node.ZeroPoints(3, w, weights.shape.front());
   const auto from_run = SetQuantization(node, 2, {}, {}, linear);
   return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
 }
 
-std::unique_ptr<Layer> MakeDynamicQuantizeConv(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeDynamicQuantizeConv(const Node& node, const Context& context) {
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, w);
   const int64_t channels = weights.shape.front();
-  Linear linear(settings, INTACT_U8, w, INTACT_F32);
-  SetDynamicQuantization(node.Scales(2, channels), linear);
+  Linear linear(context, Pairs::kNone, INTACT_U8, w, INTACT_F32);
+  linear.SetDynamicQuantization(node.Scales(2, channels));
   linear.b_zero_points = node.ZeroPoints(3, w, channels);
   linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, channels, weights.shape.size() - 2);
   return std::make_unique<Conv>(node, weights, std::move(linear));
 }
 
-std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Context& context) {
   const intact_type x = node.Type(0, {INTACT_U8});
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, w);
   const int64_t channels = weights.shape.front();
-  Linear linear(settings, x, w, INTACT_F32);
+  Linear linear(context, Pairs::kNone, x, w, INTACT_F32);
   linear.b_zero_points = node.ZeroPoints(5, w, channels);
   linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, channels, weights.shape.size() - 2);
   const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, channels), linear);
   return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
 }
 
-std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Settings& settings) {
+std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Context& context) {
   const intact_type w = node.Type(3, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, w);
   const int64_t channels = weights.shape.front();
-  Linear linear = QLinear(node, settings, w, channels);
+  const bool is_depthwise = weights.shape[1] == 1 && channels == node.Integer("group", 1);
+  Linear linear = QLinear(node, context, is_depthwise ? Pairs::kNone : Pairs::kClamped, w, channels);
   linear.bias_s32 = Bias<int32_t>(node, 8, INTACT_S32, channels);
   return std::make_unique<Conv>(node, weights, std::move(linear));
+}
+
+// ONNX Runtime's CPU provider has no operator for this group: it computes floats.
+std::unique_ptr<Layer> MakeQLinearConvTranspose(const Node& node, const Context& context) {
+  if (context.settings.is_like_avx2) throw Refusal("like: ONNX Runtime computes ConvTranspose in floats");
+  if (node.HasAttribute("output_shape")) throw Refusal("output_shape: is given; expected explicit pads");
+  const intact_type w = node.Type(3, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(3, w);
+  const int64_t channels = weights.shape[1], groups = node.Integer("group", 1);
+  Linear linear = QLinear(node, context, Pairs::kNone, w, channels);
+  // Scales and zero points are those of a group's channels, the same ones for each group.
+  const auto repeat = [&](auto& values) {
+    if (std::ssize(values) < 2) return;
+    const auto of_group = values;
+    for (int64_t g = 1; g < groups; ++g) values.insert(values.end(), of_group.begin(), of_group.end());
+  };
+  repeat(linear.scales);
+  repeat(linear.b_zero_points);
+  linear.bias_s32 = Bias<int32_t>(node, 8, INTACT_S32, channels * groups);
+  return std::make_unique<Conv>(node, weights, std::move(linear), std::nullopt, Direction::kTransposed);
+}
+
+std::unique_ptr<Layer> MakeQLinearAdd(const Node& node, const Context& context) {
+  return std::make_unique<QLinearAdd>(node, context.is_moved_to_u8);
+}
+
+std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& context) {
+  return std::make_unique<DynamicQuantizeLstm>(node, context);
 }
 
 struct Operator {
   const char* domain;
   const char* type;
   const std::vector<const char*>& inputs;
-  std::unique_ptr<Layer> (*make)(const Node& node, const Settings& settings);
+  std::unique_ptr<Layer> (*make)(const Node& node, const Context& context);
 };
 
 const std::array kOperators = {
@@ -487,7 +521,10 @@ const std::array kOperators = {
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
+    Operator{kGroupDomain, "QLinearConvTranspose", kQLinearConv, MakeQLinearConvTranspose},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
+    Operator{"com.microsoft", "DynamicQuantizeLSTM", kDynamicQuantizeLstm, MakeDynamicQuantizeLstm},
+    Operator{"com.microsoft", "QLinearAdd", kQLinearAdd, MakeQLinearAdd},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
     Operator{"com.microsoft", "MatMulIntegerToFloat", kMatMulIntegerToFloat, MakeMatMulIntegerToFloat},
@@ -501,7 +538,7 @@ std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
     const Node node(group.nodes.front(), group.inputs, group.output, each.inputs);
     if (!node.IsFromRun(0))
       throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
-    return each.make(node, settings);
+    return each.make(node, {settings, group.is_moved_to_u8});
   }
   throw Refusal("no operator of this provider");
 }

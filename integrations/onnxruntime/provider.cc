@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace intact::onnxruntime {
 namespace {
 
 constexpr char kName[] = "IntactExecutionProvider";
+constexpr char kLikeAvx2[] = "onnxruntime:avx2";  // the value of the option `like`
 
 // Calls body() for a function of ONNX Runtime's C interface: what it throws becomes a status. It is never
 // ORT_EP_FAIL, behind which onnxruntime.InferenceSession would go on with other providers.
@@ -108,24 +110,54 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
       if (intact_isa_name(isa) == nullptr)
         RefuseOption(option, value, "a name of intact_isa_name(), such as avx2");
       settings.max_isa = isa;
+    } else if (option == "like") {
+      if (value != kLikeAvx2) RefuseOption(option, value, kLikeAvx2);
+      settings.is_like_avx2 = true;
     } else if (option == "threads") {
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), settings.threads);
       if (error != std::errc() || *end != '\0' || settings.threads < 1)
         RefuseOption(option, value, "a positive number");
     }
   }
+  if (settings.is_like_avx2) {
+    if (settings.mode != INTACT_EXACT)
+      throw std::invalid_argument(
+          "mode: is 'saturating' with like; expected exact, for like says what clamps");
+    if (settings.max_isa == INTACT_ISA_PORTABLE || intact_isa_available(INTACT_ISA_AVX2) == 0)
+      throw std::invalid_argument(
+          "like: is '" + std::string(kLikeAvx2) +
+          "' without AVX2; expected a CPU and caps (max_isa, INTACT_MAX_ISA) that have it");
+  }
   return settings;
+}
+
+std::vector<std::string> NamesOf(const std::vector<Ort::ConstValueInfo>& values) {
+  std::vector<std::string> names;
+  names.reserve(values.size());
+  for (const auto& value : values) names.push_back(value == nullptr ? "" : value.GetName());
+  return names;
+}
+
+// Where `names` are in `given`; −1: nowhere.
+std::vector<int> PlacesOf(const std::vector<std::string>& names, const std::vector<std::string>& given) {
+  std::vector<int> places;
+  places.reserve(names.size());
+  for (const std::string& name : names) {
+    const auto place = name.empty() ? given.end() : std::ranges::find(given, name);
+    places.push_back(place == given.end() ? -1 : static_cast<int>(place - given.begin()));
+  }
+  return places;
 }
 
 class Provider;
 
 // A group of nodes as a session runs it.
 struct Compiled : OrtNodeComputeInfo {
-  Compiled(const Provider& owner, std::unique_ptr<Layer> computed, std::vector<int> places);
+  Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Places places_of_run);
 
   const Provider& provider;
   const std::unique_ptr<Layer> layer;
-  const std::vector<int> inputs;  // places among the inputs of a run
+  const Places places;
 };
 
 class Provider : public OrtEp {
@@ -143,6 +175,20 @@ class Provider : public OrtEp {
         for (size_t i = 0; i < count; ++i)
           compiled[i] = static_cast<Provider*>(self)->CompileGroup(Ort::ConstNode(fused[i]));
       });
+    };
+    OrtEp::GetPreferredDataLayout = [](OrtEp*, OrtEpDataLayout* layout) noexcept -> OrtStatus* {
+      *layout = OrtEpDataLayout_NHWC;
+      return nullptr;
+    };
+    // Called for operators of nodes that were taken.
+    OrtEp::ShouldConvertDataLayoutForOp = [](OrtEp* self, const char* domain, const char* type,
+                                             OrtEpDataLayout, int* should_convert) noexcept -> OrtStatus* {
+      const std::string_view name = type;
+      *should_convert = !static_cast<Provider*>(self)->needs_nchw_ && *domain == '\0' &&
+                                (name == "Conv" || name == "QLinearConv")
+                            ? 1
+                            : 0;
+      return nullptr;
     };
     OrtEp::ReleaseNodeComputeInfos = [](OrtEp*, OrtNodeComputeInfo** compiled, size_t count) noexcept {
       for (size_t i = 0; i < count; ++i) delete static_cast<Compiled*>(compiled[i]);
@@ -163,16 +209,20 @@ class Provider : public OrtEp {
   const std::string report_id_;
   const Ort::MemoryInfo memory_ = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
   std::map<std::string, std::string> reports_;  // by the name of the graph: a model may have subgraphs
-  // Of the graph that the session asked about last, by the name of the output: it compiles them next.
+  // Of the graph that the session asked about last: it compiles them next.
   struct Taken {
-    std::vector<std::string> inputs;  // names; "": not given
+    std::vector<std::string> inputs, outputs;  // names; "": not given
     std::unique_ptr<Layer> layer;
   };
-  std::map<std::string, Taken> taken_;
+  std::vector<Taken> taken_;
+  // Whether its bytes depend on which tensors ONNX Runtime would move to u8. Transpositions for NHWC come between
+  // QuantizeLinear and DequantizeLinear, and would hide it.
+  bool needs_nchw_ = false;
 };
 
 void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   taken_.clear();
+  needs_nchw_ = false;
   const auto nodes = graph.GetNodes();
   std::map<size_t, Fate> fates;
   for (const Ort::ConstNode& node : nodes) {
@@ -186,39 +236,43 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
       continue;
     }
     for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel()};
-    Taken& taken = taken_[group.output.GetName()];
-    for (const auto& input : group.inputs) taken.inputs.push_back(input == nullptr ? "" : input.GetName());
+    needs_nchw_ |= group.has_dequantized_s8 && (settings_.is_like_avx2 || group.type == "QLinearAdd");
+    Taken& taken = taken_.emplace_back();
+    taken.inputs = NamesOf(group.inputs);
+    taken.outputs = NamesOf(group.more_outputs);
+    taken.outputs.insert(taken.outputs.begin(), NamesOf({group.output}).front());
     taken.layer = std::move(layer);
     const std::vector<const OrtNode*> fused(group.nodes.begin(), group.nodes.end());
     const OrtNodeFusionOptions options{ORT_API_VERSION, true};  // the plan has the constants
     Ort::ThrowOnError(
         Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, fused.data(), fused.size(), &options));
   }
-  std::string& report = reports_[graph.GetName()];
-  report.clear();
+  // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
+  const auto [report, is_new] = reports_.try_emplace(graph.GetName());
+  const bool is_nhwc =
+      std::ranges::any_of(nodes, [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
+  if (is_nhwc && !is_new) return;
+  report->second.clear();
   for (const auto& node : nodes)
-    report += (report.empty() ? "" : ",\n ") + JsonOf(node, fates.at(node.GetId()));
+    report->second += (report->second.empty() ? "" : ",\n ") + JsonOf(node, fates.at(node.GetId()));
   std::string all;
   for (const auto& [name, part] : reports_) all += (all.empty() || part.empty() ? "" : ",\n ") + part;
   if (!report_id_.empty()) Reports::Set(report_id_, this, "[" + all + "]");
 }
 
 Compiled* Provider::CompileGroup(Ort::ConstNode fused) {
-  const std::string output = fused.GetOutputs().at(0).GetName();
-  auto found = taken_.extract(output);
-  if (found.empty()) throw std::runtime_error("output " + output + ": is of no node that was taken");
-  std::vector<std::string> given;
-  for (const auto& input : fused.GetInputs()) given.push_back(input.GetName());
-  std::vector<int> places;
-  for (const std::string& input : found.mapped().inputs) {
-    const auto place = std::ranges::find(given, input);
-    places.push_back(place == given.end() ? -1 : static_cast<int>(place - given.begin()));
-  }
-  return new Compiled(*this, std::move(found.mapped().layer), std::move(places));
+  const auto inputs = NamesOf(fused.GetInputs()), outputs = NamesOf(fused.GetOutputs());
+  const auto found = std::ranges::find_if(taken_, [&](const Taken& taken) {
+    return taken.layer != nullptr && std::ranges::find(taken.outputs, outputs.at(0)) != taken.outputs.end();
+  });
+  if (found == taken_.end())
+    throw std::runtime_error("output " + outputs[0] + ": is of no node that was taken");
+  return new Compiled(*this, std::move(found->layer),
+                      {PlacesOf(found->inputs, inputs), PlacesOf(found->outputs, outputs)});
 }
 
-Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, std::vector<int> places)
-    : OrtNodeComputeInfo{}, provider(owner), layer(std::move(computed)), inputs(std::move(places)) {
+Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Places places_of_run)
+    : OrtNodeComputeInfo{}, provider(owner), layer(std::move(computed)), places(std::move(places_of_run)) {
   ort_version_supported = ORT_API_VERSION;
   OrtNodeComputeInfo::CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*,
                                        void** state) -> OrtStatus* {
@@ -229,7 +283,7 @@ Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, std::
   OrtNodeComputeInfo::Compute = [](OrtNodeComputeInfo* self, void*, OrtKernelContext* context) {
     return Guard([&] {
       const auto& compiled = *static_cast<Compiled*>(self);
-      Run run(context, compiled.inputs, compiled.provider.settings(), compiled.provider.memory());
+      Run run(context, compiled.places, compiled.provider.settings(), compiled.provider.memory());
       compiled.layer->Compute(run);
     });
   };
@@ -264,7 +318,7 @@ class Factory : public OrtEpFactory {
         std::string prefix = std::string("ep.") + kName + ".";
         std::ranges::transform(prefix, prefix.begin(), [](unsigned char c) { return std::tolower(c); });
         std::map<std::string, std::string> given;
-        for (const char* const option : {"mode", "max_isa", "threads", "report"})
+        for (const char* const option : {"like", "max_isa", "mode", "report", "threads"})
           given[option] = options.GetConfigEntryOrDefault((prefix + option).c_str(), "");
         *created = new Provider(ReadSettings(given), given["report"]);
       });

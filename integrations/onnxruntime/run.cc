@@ -3,8 +3,6 @@
 #include <emmintrin.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <stdexcept>
 #include <utility>
 
@@ -68,9 +66,9 @@ void Check(intact_status status) {
   if (status != INTACT_OK) throw std::runtime_error(intact_last_error());
 }
 
-Run::Run(OrtKernelContext* context, const std::vector<int>& inputs, const Settings& settings,
+Run::Run(OrtKernelContext* context, const Places& places, const Settings& settings,
          const OrtMemoryInfo* memory)
-    : context_(context), inputs_(inputs), settings_(settings), allocator_(context_.GetAllocator(*memory)) {}
+    : context_(context), places_(places), settings_(settings), allocator_(context_.GetAllocator(*memory)) {}
 
 void* Run::Allocate(size_t bytes) {
   void* const memory = allocator_->Alloc(allocator_.get(), std::max<size_t>(bytes, 1));
@@ -79,37 +77,20 @@ void* Run::Allocate(size_t bytes) {
   return memory;
 }
 
-template <class Work>
-void Run::ForEach(int64_t count, Work work) const {
-  if (count == 1) return work(0);
-  struct Call {
-    Work& work;
-    std::atomic<bool> has_failed = false;
-    std::exception_ptr failure;
-  } call{work, {}, {}};
-  const auto call_one = [](void* data, size_t i) {
-    auto& called = *static_cast<Call*>(data);
-    try {
-      called.work(static_cast<int64_t>(i));
-    } catch (...) {
-      if (!called.has_failed.exchange(true)) called.failure = std::current_exception();
-    }
-  };
-  context_.ParallelFor(call_one, static_cast<size_t>(count), 0, &call);
-  if (call.failure) std::rethrow_exception(call.failure);
-}
-
 template <class Plan, class Args, class Prepare, class RunPart>
 void Run::ComputeParts(const Plan& plan, Args args, double multiply_adds, Prepare prepare, RunPart run_part) {
   intact_run_info info = INTACT_RUN_INFO_INIT;
   Check(prepare(&plan, &args, &info));
   const int parts =
       static_cast<int>(std::clamp(multiply_adds / kMultiplyAddsOfPart, 1.0, double(settings_.threads)));
-  auto* const scratch =
-      static_cast<std::byte*>(Allocate(static_cast<size_t>(parts) * info.part_scratch_bytes));
+  const size_t bytes = static_cast<size_t>(parts) * info.part_scratch_bytes;
+  if (scratch_ == nullptr || bytes > scratch_bytes_) {
+    scratch_ = static_cast<std::byte*>(Allocate(bytes));
+    scratch_bytes_ = bytes;
+  }
   ForEach(parts, [&](int64_t part) {
     Args own = args;
-    own.scratch = scratch + static_cast<size_t>(part) * info.part_scratch_bytes;
+    own.scratch = scratch_ + static_cast<size_t>(part) * info.part_scratch_bytes;
     own.scratch_bytes = info.part_scratch_bytes;
     Check(run_part(&plan, &own, static_cast<int32_t>(part), parts));
   });

@@ -4,8 +4,10 @@
 
 #include <intact/intact.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -18,23 +20,30 @@ struct Settings {
   int32_t mode = INTACT_EXACT;       ///< an intact_mode
   int32_t max_isa = INTACT_ISA_ANY;  ///< an intact_isa, the cap
   int32_t threads = 1;               ///< most parts that a run is cut into
+  /// Outputs are the ones of ONNX Runtime's CPU provider on a CPU with AVX2 and no VNNI; `mode` is INTACT_EXACT.
+  bool is_like_avx2 = false;
+};
+
+/// For each input and output of an operator its place among those of a run; −1 where there is none.
+struct Places {
+  std::vector<int> inputs, outputs;
 };
 
 /// One run of a node.
 class Run {
  public:
-  /// `inputs`: for each input of the operator its place among the run's inputs, −1 where there is none.
-  /// `memory`: the kind that Allocate() returns.
-  Run(OrtKernelContext* context, const std::vector<int>& inputs, const Settings& settings,
-      const OrtMemoryInfo* memory);
+  /// `places`: where the operator's inputs and outputs are among the run's. `memory`: the kind that Allocate() returns.
+  Run(OrtKernelContext* context, const Places& places, const Settings& settings, const OrtMemoryInfo* memory);
 
   /// The input that the operator's definition has at `input`.
   Ort::ConstValue Input(size_t input) const {
-    return context_.GetInput(static_cast<size_t>(inputs_.at(input)));
+    return context_.GetInput(static_cast<size_t>(places_.inputs.at(input)));
   }
-  /// The output's elements.
-  void* Output(const std::vector<int64_t>& shape) const {
-    return context_.GetOutput(0, shape).GetTensorMutableRawData();
+  /// The elements of the output that the operator's definition has at `output`; null if nothing reads it.
+  void* Output(const std::vector<int64_t>& shape, size_t output = 0) const {
+    const int place = output < places_.outputs.size() ? places_.outputs[output] : -1;
+    return place < 0 ? nullptr
+                     : context_.GetOutput(static_cast<size_t>(place), shape).GetTensorMutableRawData();
   }
   /// Memory of the session's allocator, until the end of the run.
   void* Allocate(size_t bytes);
@@ -63,11 +72,33 @@ class Run {
   void ComputeParts(const Plan& plan, Args args, double multiply_adds, Prepare prepare, RunPart run_part);
 
   Ort::KernelContext context_;
-  const std::vector<int>& inputs_;
+  const Places& places_;
   const Settings& settings_;
   std::unique_ptr<OrtAllocator, ReleaseAllocator> allocator_;
   std::vector<std::unique_ptr<void, Free>> memory_;
+  std::byte* scratch_ = nullptr;  // of plans: it serves one after the other
+  size_t scratch_bytes_ = 0;
 };
+
+template <class Work>
+void Run::ForEach(int64_t count, Work work) const {
+  if (count == 1) return work(0);
+  struct Call {
+    Work& work;
+    std::atomic<bool> has_failed = false;
+    std::exception_ptr failure;
+  } call{work, {}, {}};
+  const auto call_one = [](void* data, size_t i) {
+    auto& called = *static_cast<Call*>(data);
+    try {
+      called.work(static_cast<int64_t>(i));
+    } catch (...) {
+      if (!called.has_failed.exchange(true)) called.failure = std::current_exception();
+    }
+  };
+  context_.ParallelFor(call_one, static_cast<size_t>(count), 0, &call);
+  if (call.failure) std::rethrow_exception(call.failure);
+}
 
 /// Throws the message of this thread's last call of intact, unless `status` is INTACT_OK.
 void Check(intact_status status);

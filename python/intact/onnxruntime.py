@@ -30,6 +30,7 @@ __all__ = ["NAME", "add", "register", "report"]
 
 NAME = "IntactExecutionProvider"
 _OPTION = f"ep.{NAME.lower()}.report"  # as ONNX Runtime stores a provider's option in a session's
+_LIKES = {None: 0, "onnxruntime:avx2": 1}
 _ids = itertools.count(1)
 _library: ctypes.CDLL | None = None
 
@@ -52,19 +53,23 @@ def register(library: str | os.PathLike | None = None) -> None:
     _library = found
 
 
-def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: int | None = None) -> None:
+def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: int | None = None,
+        like: str | None = None) -> None:
     """Makes sessions with these onnxruntime.SessionOptions use intact.
 
     - `mode`: "exact", or "saturating", what kernels without VNNI compute (intact_mode).
     - `max_isa`: no instruction set beyond it is used, "avx2" for instance.
     - `threads`: into how many parts a node is cut at most. By default `options.intra_op_num_threads`; where that is 0, the
       processors that the process may use. Nodes run on the session's threads.
+    - `like`: "onnxruntime:avx2" makes nodes compute what ONNX Runtime 1.32 computes on a CPU with AVX2 and no VNNI, with the
+      sums that its kernels clamp, operator by operator. `mode` is then "exact".
     """
     register()
     choice("mode", mode, _MODES)
     isa_of(max_isa)
+    choice("like", like, _LIKES)
     threads = options.intra_op_num_threads or None if threads is None else threads
-    given = {"mode": mode, "max_isa": max_isa, "threads": threads, "report": next(_ids)}
+    given = {"mode": mode, "max_isa": max_isa, "threads": threads, "like": like, "report": next(_ids)}
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
     options.add_provider_for_devices(devices[:1], {key: str(value) for key, value in given.items() if value is not None})
 

@@ -8,6 +8,8 @@ from typing import Any, Callable
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
+from stock import joined
+
 MICROSOFT = "com.microsoft"
 _ONNX_TYPES = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8,
                np.dtype(np.int32): TensorProto.INT32, np.dtype(np.float32): TensorProto.FLOAT}
@@ -19,6 +21,7 @@ class Layer:
     inputs: Callable[[], dict[str, np.ndarray]]  # random ones, of a random shape
     exact: Callable[[dict[str, np.ndarray]], np.ndarray]
     on_cpu: bool = True  # whether ONNX Runtime's CPU provider has the operator with these types
+    has_like: bool = True  # whether intact computes what that provider does on AVX2
 
 
 def model_of(nodes: list, inputs: dict[str, tuple], outputs: dict[str, tuple], constants: dict[str, np.ndarray]) -> bytes:
@@ -96,6 +99,20 @@ def convolution(x: np.ndarray, x_zero: Any, w: np.ndarray, w_zero: np.ndarray, s
     return y.reshape([y.shape[0], -1, *extents])
 
 
+def transposed_convolution(x: np.ndarray, x_zero: Any, w: np.ndarray, strides: list, dilations: list, pads: list,
+                           output_padding: list, groups: int) -> np.ndarray:
+    dims = w.ndim - 2
+    x = (x.astype(np.int64) - int(x_zero)).reshape([x.shape[0], groups, -1, *x.shape[2:]])
+    w = w.astype(np.int64).reshape([groups, -1, *w.shape[1:]])
+    whole = [(x.shape[3 + i] - 1) * strides[i] + dilations[i] * (w.shape[3 + i] - 1) + 1 + output_padding[i] for i in range(dims)]
+    y = np.zeros([x.shape[0], groups, w.shape[2], *whole], np.int64)
+    for tap in np.ndindex(*w.shape[3:]):
+        window = tuple(slice(t * d, t * d + (e - 1) * s + 1, s) for t, d, e, s in zip(tap, dilations, x.shape[3:], strides))
+        y[(slice(None),) * 3 + window] += np.einsum("bgc...,gco->bgo...", x, w[(slice(None),) * 3 + tap])
+    cropped = tuple(slice(pads[i], whole[i] - pads[dims + i]) for i in range(dims))
+    return y.reshape([y.shape[0], -1, *whole])[(slice(None),) * 2 + cropped]
+
+
 def matrices(r: Random, dtype: Any, depth: int) -> np.ndarray:
     """Of one to four dimensions."""
     extents = [r.below(most) for most in r.one_of((), (40,), (3, 20), (2, 2, 9))]
@@ -104,7 +121,7 @@ def matrices(r: Random, dtype: Any, depth: int) -> np.ndarray:
 
 def matmul_integer(seed: int) -> Layer:
     r = Random(seed)
-    a_type, b_type, on_cpu = r.types()
+    a_type, b_type, _ = r.types()
     k, n = r.below(300), r.below(100)
     b = r.integers(b_type, (k, n))
     b_zero = r.one_of(None, r.integers(b_type), r.integers(b_type, n))
@@ -121,7 +138,7 @@ def matmul_integer(seed: int) -> Layer:
         zero = given.get("a_zero", a_zero if isinstance(a_zero, np.ndarray) else 0)
         return product(given["a"], zero, b, 0 if b_zero is None else b_zero).astype(np.int32)
 
-    return Layer(model, inputs, exact, on_cpu)
+    return Layer(model, inputs, exact)
 
 
 def qlinear_matmul(seed: int) -> Layer:
@@ -149,19 +166,33 @@ def qgemm(seed: int) -> Layer:
     y_scale = r.y_scale(k, a_scale, b_scale)
     bias = r.one_of(None, r.bias(n), r.bias(1)[0], r.bias(n).reshape(1, n))
     transposed, is_float, alpha = r.one_of(0, 1), r.one_of(False, True), np.float32(r.one_of(1, 0.75, 1.3))
-    arguments = [("a", (a_type, ["m", k])), ("a_scale", a_scale), ("a_zero", a_zero), ("b", b.T.copy() if transposed else b),
-                 ("b_scale", b_scale), ("b_zero", b_zero), ("c", bias)]
+    a_transposed = r.one_of(0, 1)
+    arguments = [("a", (a_type, [k, "m"] if a_transposed else ["m", k])), ("a_scale", a_scale), ("a_zero", a_zero),
+                 ("b", b.T.copy() if transposed else b), ("b_scale", b_scale), ("b_zero", b_zero), ("c", bias)]
     if not is_float:
         arguments += [("y_scale", y_scale), ("y_zero", y_zero)]
-    model = one_node("QGemm", arguments, (np.float32 if is_float else a_type, ["m", n]), MICROSOFT, transB=transposed,
-                     alpha=float(alpha))
+    model = one_node("QGemm", arguments, (np.float32 if is_float else a_type, ["m", n]), MICROSOFT,
+                     transA=a_transposed, transB=transposed, alpha=float(alpha))
 
     def exact(given: dict) -> np.ndarray:
-        sums = product(given["a"], a_zero, b, b_zero) + (0 if bias is None else bias)
+        a = given["a"].T if a_transposed else given["a"]
+        sums = product(a, a_zero, b, b_zero) + (0 if bias is None else bias)
         scales = alpha * a_scale * b_scale
         return sums.astype(np.float32) * scales if is_float else quantized(sums, scales / y_scale, y_zero)
 
-    return Layer(model, lambda: {"a": r.integers(a_type, (r.below(40), k))}, exact, on_cpu)
+    def inputs() -> dict:
+        m = r.below(40)
+        return {"a": r.integers(a_type, (k, m) if a_transposed else (m, k))}
+
+    return Layer(model, inputs, exact, on_cpu)
+
+
+def dynamically_quantized(a: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8]:
+    """DynamicQuantizeLinear: values, scale, zero point."""
+    low, high = np.float32(min(a.min(), 0)), np.float32(max(a.max(), 0))
+    scale = (high - low) / np.float32(255) if high > low else np.float32(1)
+    zero = np.uint8(np.clip(np.rint(0 - low / scale), 0, 255))
+    return np.clip(np.rint(a / scale) + np.float32(zero), 0, 255).astype(np.uint8), scale, zero
 
 
 def dynamic_quantize_matmul(seed: int) -> Layer:
@@ -180,11 +211,7 @@ def dynamic_quantize_matmul(seed: int) -> Layer:
         return {"a": (r.rng.normal(size=shape) * r.one_of(1, 1e-3, 1e6) + r.one_of(0, 3)).astype(np.float32)}
 
     def exact(given: dict) -> np.ndarray:
-        a = given["a"]
-        low, high = np.float32(min(a.min(), 0)), np.float32(max(a.max(), 0))
-        scale = (high - low) / np.float32(255) if high > low else np.float32(1)
-        zero = np.uint8(np.clip(np.rint(0 - low / scale), 0, 255))
-        values = np.clip(np.rint(a / scale) + np.float32(zero), 0, 255).astype(np.uint8)
+        values, scale, zero = dynamically_quantized(given["a"])
         y = product(values, zero, b, 0 if b_zero is None else b_zero).astype(np.float32) * (scale * b_scale)
         return y if bias is None else y + bias
 
@@ -223,8 +250,9 @@ def matmul_integer_to_float(seed: int) -> Layer:
 
 def _geometry(r: Random) -> tuple:
     dims = r.one_of(1, 2, 2, 2, 3)
-    groups = r.one_of(1, 1, 1, 2, 3, r.below(40))
-    inputs, outputs = r.below(20), r.below(20)
+    groups = r.one_of(1, 1, 1, 2, 3, r.below(40), 16, 32)
+    # ONNX Runtime has other kernels for multiples of 4 and 16.
+    inputs, outputs = r.one_of((r.below(20), r.below(20)), (4 * r.below(5), 16 * r.below(3)))
     if groups > 3:  # depthwise, or one input channel for each group
         inputs, outputs = 1, r.one_of(1, 1, 2)
     kernel = [r.below([9, 5, 3][dims - 1]) for _ in range(dims)]
@@ -260,8 +288,8 @@ def conv_integer(seed: int) -> Layer:
     shape, declared, attributes, pads, input_shape = _geometry(r)
     w = r.integers(w_type, shape)
     x_zero = r.one_of(None, r.integers(x_type), (x_type, []))  # the last: each run gives it
-    on_cpu = x_type == w_type == np.uint8
-    w_zero = None if x_zero is None else r.one_of(None, r.integers(w_type), *([] if on_cpu else [r.integers(w_type, shape[0])]))
+    w_zero = None if x_zero is None else r.one_of(None, r.integers(w_type), r.integers(w_type, shape[0]))
+    on_cpu = w_zero is None or w_zero.size == 1
     model = one_node("ConvInteger", [("x", (x_type, declared)), ("w", w), ("x_zero", x_zero), ("w_zero", w_zero)],
                      (np.int32, None), **attributes)
 
@@ -273,7 +301,7 @@ def conv_integer(seed: int) -> Layer:
         return convolution(given["x"], zero, w, 0 if w_zero is None else w_zero, attributes["strides"], attributes["dilations"],
                            pads, attributes["group"]).astype(np.int32)
 
-    return Layer(model, inputs, exact, on_cpu)
+    return Layer(model, inputs, exact, on_cpu, has_like=(x_type, w_type) != (np.int8, np.uint8))
 
 
 def qlinear_conv(seed: int, channels_last: bool = False) -> Layer:
@@ -281,7 +309,7 @@ def qlinear_conv(seed: int, channels_last: bool = False) -> Layer:
     x_type, w_type, on_cpu = r.types()
     shape, declared, attributes, pads, input_shape = _geometry(r)
     w, bias = r.integers(w_type, shape), r.one_of(None, r.bias(shape[0]))
-    w_scale, w_zero = r.scale(r.one_of((), shape[0])), r.integers(w_type)
+    w_scale, w_zero = r.scale(r.one_of((), shape[0])), r.one_of(r.integers(w_type), np.zeros((), w_type))
     x_scale, x_zero, y_zero = r.scale(), r.integers(x_type), r.integers(x_type)
     y_scale = r.y_scale(int(np.prod(shape[1:])), x_scale, w_scale)
     if channels_last:
@@ -310,5 +338,144 @@ def qlinear_conv_channels_last(seed: int) -> Layer:
     return qlinear_conv(seed, True)
 
 
+def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """One rounding to float32: in float64 the product is exact."""
+    return (np.float64(a) * np.float64(b) + np.float64(c)).astype(np.float32)
+
+
+def qlinear_add(seed: int) -> Layer:
+    r = Random(seed)
+    dtype = r.one_of(np.uint8, np.int8)
+    a_scale, b_scale = r.scale(), r.scale()
+    y_scale = np.float32(max(a_scale, b_scale) * r.rng.uniform(1, 3))
+    a_zero, b_zero, y_zero = (r.integers(dtype) for _ in range(3))
+    extents = [r.below(9) for _ in range(r.below(4))] + [r.below(70)]
+    which = r.one_of("equal", "a", "b", "both", "constant")
+    dimensions = len(extents)
+
+    def shapes() -> list:
+        """Of A and B: some extents of one of them, or of both, are 1 or not there."""
+        a, b = list(extents), list(extents)
+        for i in range(dimensions):
+            if which in ("a", "both") and r.rng.random() < 0.6:
+                a[i] = 1
+            elif which in ("b", "both") and r.rng.random() < 0.6:
+                b[i] = 1
+        while which == "b" and b[:1] == [1] and len(b) > 1 and r.rng.random() < 0.5:
+            del b[0]
+        return [a, b]
+
+    b = r.integers(dtype, shapes()[1]) if which == "constant" else (dtype, None)
+    model = one_node("QLinearAdd", [("a", (dtype, None)), ("a_scale", a_scale), ("a_zero", a_zero), ("b", b),
+                                    ("b_scale", b_scale), ("b_zero", b_zero), ("y_scale", y_scale), ("y_zero", y_zero)],
+                     (dtype, None), MICROSOFT)
+
+    def inputs() -> dict:
+        a_shape, b_shape = shapes()
+        return {"a": r.integers(dtype, a_shape)} | ({} if which == "constant" else {"b": r.integers(dtype, b_shape)})
+
+    def exact(given: dict) -> np.ndarray:
+        x, y = given["a"], given.get("b", b)
+        x_ratio, y_ratio = a_scale / y_scale, b_scale / y_scale
+        fixed = np.float32(y_zero) - fma(x_ratio, np.float32(a_zero), y_ratio * np.float32(b_zero))
+        # Where one element of A meets several of B in the innermost dimension that has several, A comes first.
+        padded = [[1] * (dimensions - value.ndim) + list(value.shape) for value in (x, y)]
+        inner = next((pair for pair in zip(*map(reversed, padded)) if max(pair) > 1), (1, 1))
+        if inner[0] < inner[1]:
+            x, x_ratio, y, y_ratio = y, y_ratio, x, x_ratio
+        sums = fma(x, x_ratio, fma(y, y_ratio, fixed))
+        info = np.iinfo(dtype)
+        return np.clip(np.rint(sums), info.min, info.max).astype(dtype)
+
+    return Layer(model, inputs, exact)
+
+
+def _rational(x: np.ndarray, bound: float, p: list, q: list) -> np.ndarray:
+    x = np.clip(x, np.float32(-bound), np.float32(bound))
+    square = x * x
+    top, bottom = (np.full_like(x, np.float32(coefficients[0])) for coefficients in (p, q))
+    for value in p[1:]:
+        top = fma(top, square, np.float32(value))
+    for value in q[1:]:
+        bottom = fma(bottom, square, np.float32(value))
+    return top * x / bottom
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.clip(np.float32(0.5) + _rational(
+        x, 18, [4.37031012579801e-11, 1.15627324459942e-07, 6.08574864600143e-05, 8.51377133304701e-03, 2.48287947061529e-01],
+        [6.10247389755681e-13, 5.76102136993427e-09, 6.29106785017040e-06, 1.70198817374094e-03, 1.16817656904453e-01,
+         9.93151921023180e-01]), 0, 1)
+
+
+def tanh(x: np.ndarray) -> np.ndarray:
+    return _rational(
+        x, 9, [-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08, 1.48572235717979e-05,
+               6.37261928875436e-04, 4.89352455891786e-03],
+        [1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03])
+
+
+def dynamic_quantize_lstm(seed: int) -> Layer:
+    r = Random(seed)
+    b_type = r.one_of(np.uint8, np.int8)
+    direction = r.one_of("forward", "reverse", "bidirectional")
+    directions = 2 if direction == "bidirectional" else 1
+    size, hidden = r.below(60), r.below(40)
+    columns = 4 * hidden
+    weights, scales, zeros = [], [], []
+    for depth in (size, hidden):
+        shape = [directions, columns] if r.one_of(True, False) else [directions]
+        weights.append(r.integers(b_type, (directions, depth, columns)))
+        scales.append(r.scale(shape) * np.float32(0.3))
+        zeros.append(np.full(shape, 0 if b_type == np.int8 else r.integers(b_type), b_type))
+    bias = r.one_of(None, r.rng.normal(size=(directions, 2 * columns)).astype(np.float32))
+    batch = r.below(5)
+    states = r.one_of(None, "runs", "constant")
+    random_state = lambda: r.rng.normal(size=(directions, batch, hidden)).astype(np.float32)
+    h, c = (random_state() for _ in range(2))
+    constants = {"W": weights[0], "R": weights[1], "ws": scales[0], "wz": zeros[0], "rs": scales[1], "rz": zeros[1]}
+    inputs_of_model: dict = {"x": (np.float32, ["steps", batch, size])}
+    if bias is not None:
+        constants["B"] = bias
+    if states == "constant":
+        constants |= {"h": h, "c": c}
+    elif states == "runs":
+        inputs_of_model |= {"h": (np.float32, h.shape), "c": (np.float32, h.shape)}
+    outputs = r.one_of(["Y", "Y_h", "Y_c"], ["Y", "Y_h", "Y_c"], ["", "Y_h", ""], ["Y", "", "Y_c"])
+    node = helper.make_node("DynamicQuantizeLSTM", ["x", "W", "R", "B" if bias is not None else "", "",
+                                                    "h" if states else "", "c" if states else "", "", "ws", "wz", "rs", "rz"],
+                            outputs, domain=MICROSOFT, name="lstm", direction=direction, hidden_size=hidden)
+    model = model_of([node], inputs_of_model, {name: (np.float32, None) for name in outputs if name}, constants)
+
+    def inputs() -> dict:
+        x = (r.rng.normal(size=(r.below(6), batch, size)) * r.one_of(1, 10)).astype(np.float32)
+        return {"x": x} | ({"h": random_state(), "c": random_state()} if states == "runs" else {})
+
+    def scaled(a: np.ndarray, which: int, d: int) -> np.ndarray:
+        values, scale, zero = dynamically_quantized(a)
+        b_zero, b_scale = zeros[which][d], scales[which][d]
+        return product(values, zero, weights[which][d], b_zero).astype(np.float32) * (scale * b_scale)
+
+    def exact(given: dict) -> np.ndarray:
+        x, y = given["x"], []
+        ends: dict = {"Y_h": [], "Y_c": []}
+        for d in range(directions):
+            of_x = scaled(x, 0, d)
+            state, cell = ((given.get(name, value) if states else np.zeros_like(value))[d] for name, value in (("h", h), ("c", c)))
+            b = np.float32(0) if bias is None else bias[d, :columns] + bias[d, columns:]
+            sequence = [None] * len(x)
+            for t in (range(len(x)) if direction != "reverse" and d == 0 else reversed(range(len(x)))):
+                i, o, f, g = np.split(of_x[t] + scaled(state, 1, d) + b, 4, axis=1)
+                cell = cell * sigmoid(f) + sigmoid(i) * tanh(g)
+                sequence[t] = state = tanh(cell) * sigmoid(o)
+            y.append(np.stack(sequence))
+            ends["Y_h"].append(state)
+            ends["Y_c"].append(cell)
+        made = {"Y": np.stack(y, axis=1)} | {name: np.stack(values) for name, values in ends.items()}
+        return joined([made[name] for name in outputs if name])
+
+    return Layer(model, inputs, exact)
+
+
 OPERATORS = [matmul_integer, qlinear_matmul, qgemm, dynamic_quantize_matmul, matmul_integer_to_float, conv_integer, qlinear_conv,
-             qlinear_conv_channels_last]
+             qlinear_conv_channels_last, qlinear_add, dynamic_quantize_lstm]

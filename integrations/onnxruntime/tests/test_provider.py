@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -18,12 +19,16 @@ onnx = pytest.importorskip("onnx", reason="needs onnx")
 import intact
 import intact.onnxruntime
 import layers
+import stock
 
 if not Path(intact.__file__).with_name("libintact_onnxruntime_ep.so").exists():
     pytest.skip("needs a build with INTACT_BUILD_ONNXRUNTIME=ON", allow_module_level=True)
 
 # ONNX Runtime's own kernels clamp sums to int16 on other CPUs.
 CPU_IS_EXACT = {"avx_vnni", "avx512_vnni"} & set(intact.isas())
+
+LIKE = "onnxruntime:avx2"
+needs_avx2_cpu = pytest.mark.skipif(not stock.can_run(bool(CPU_IS_EXACT)), reason=f"needs {stock.EMULATOR[0]} (qemu-user)")
 
 
 def session_of(model: bytes, threads: int = 1, **arguments) -> onnxruntime.InferenceSession:
@@ -35,13 +40,19 @@ def session_of(model: bytes, threads: int = 1, **arguments) -> onnxruntime.Infer
 
 
 def cpu_session_of(model: bytes) -> onnxruntime.InferenceSession:
+    """On one thread: with more, DynamicQuantizeLSTM has a range for each part of a batch."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def assert_taken(session: onnxruntime.InferenceSession) -> None:
     assert [node for node in intact.onnxruntime.report(session) if not node["taken"]] == []
+
+
+def run(session: onnxruntime.InferenceSession, given: dict) -> np.ndarray:
+    return stock.joined(session.run(None, given))
 
 
 def assert_same(computed: np.ndarray, expected: np.ndarray, of: str) -> None:
@@ -63,9 +74,9 @@ def test_operators_are_exact(operator, seed):
         given = layer.inputs()
         expected = layer.exact(given)
         for name, session in sessions.items():
-            assert_same(session.run(None, given)[0], expected, name)
+            assert_same(run(session, given), expected, name)
         if cpu:
-            assert_same(cpu.run(None, given)[0], expected, "ONNX Runtime's CPU provider")
+            assert_same(run(cpu, given), expected, "ONNX Runtime's CPU provider")
 
 
 def test_scales_are_multiplied_in_onnx_runtimes_order():
@@ -87,8 +98,33 @@ def test_scales_are_multiplied_in_onnx_runtimes_order():
         assert_same(cpu_session_of(model).run(None, {"a": a})[0], expected, "ONNX Runtime's CPU provider")
 
 
-NETWORKS = {"cnn": ([("conv", 16, 3, 2, 1), ("conv", 16, 3, 1, 1), ("conv", 16, 3, 1, 1), ("add", 2), ("conv", 16, 3, 1, 16),
-                     ("conv", 24, 1, 1, 1), ("pool",), ("gemm", 10)], [2, 3, 31, 33]),
+def test_sums_are_rounded_as_onnx_runtime_rounds_them():
+    """All pairs of operands: enough outputs that the last bit of the constant part decides how some are rounded."""
+    r = layers.Random(11)
+    a = np.repeat(np.arange(256, dtype=np.uint8), 256)
+    b = np.tile(np.arange(256, dtype=np.uint8), 256)
+    decided = 0
+    for _ in range(40):
+        a_scale, b_scale, y_scale = r.scale(), r.scale(), r.scale()
+        a_zero, b_zero, y_zero = (r.integers(np.uint8) for _ in range(3))
+        model = layers.one_node("QLinearAdd", [("a", (np.uint8, None)), ("a_scale", a_scale), ("a_zero", a_zero),
+                                               ("b", (np.uint8, None)), ("b_scale", b_scale), ("b_zero", b_zero),
+                                               ("y_scale", y_scale), ("y_zero", y_zero)], (np.uint8, None), layers.MICROSOFT)
+        a_ratio, b_ratio = a_scale / y_scale, b_scale / y_scale
+
+        def sums(of_zero_points: np.float32) -> np.ndarray:
+            fixed = np.float32(y_zero) - of_zero_points
+            return np.clip(np.rint(layers.fma(a, a_ratio, layers.fma(b, b_ratio, fixed))), 0, 255).astype(np.uint8)
+
+        expected = sums(layers.fma(a_ratio, np.float32(a_zero), b_ratio * np.float32(b_zero)))
+        decided += (sums(a_ratio * np.float32(a_zero) + b_ratio * np.float32(b_zero)) != expected).sum()
+        assert_same(session_of(model).run(None, {"a": a, "b": b})[0], expected, "intact")
+        assert_same(cpu_session_of(model).run(None, {"a": a, "b": b})[0], expected, "ONNX Runtime's CPU provider")
+    assert decided > 0
+
+
+NETWORKS = {"cnn": ([("conv", 16, 3, 2, 1), ("max",), ("conv", 16, 3, 1, 1), ("conv", 16, 3, 1, 1), ("add", 2),
+                     ("conv", 16, 3, 1, 16), ("conv", 24, 1, 1, 1), ("pool",), ("gemm", 10)], [2, 3, 31, 33]),
             "mlp": ([("matmul", 200), ("matmul", 65)] * 2, [17, 64])}
 LAYERS = {"cnn": 6, "mlp": 4}
 
@@ -100,20 +136,80 @@ def quantized_network(name: str, how: str, signed: bool = False) -> tuple[bytes,
     return model, {"x": rng.normal(size=shape).astype(np.float32)}
 
 
-@pytest.mark.parametrize("name, how, signed", [("cnn", "QOperator", False), ("cnn", "QDQ", False), ("cnn", "QDQ", True),
-                                               ("mlp", "QOperator", False), ("mlp", "QDQ", False), ("mlp", "QDQ", True),
-                                               ("cnn", "dynamic", False), ("mlp", "dynamic", False)])
+QUANTIZED = [("cnn", "QOperator", False), ("cnn", "QDQ", False), ("cnn", "QDQ", True), ("mlp", "QOperator", False),
+             ("mlp", "QDQ", False), ("mlp", "QDQ", True), ("cnn", "dynamic", False), ("mlp", "dynamic", False)]
+
+
+@pytest.mark.parametrize("name, how, signed", QUANTIZED)
 def test_networks_equal_the_cpu_provider(name, how, signed):
     model, given = quantized_network(name, how, signed)
     session = session_of(model, threads=2)
     main = {"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger", "Conv", "Gemm", "MatMul"}
     nodes = [node for node in intact.onnxruntime.report(session) if node["op"] in main]
     assert len(nodes) == LAYERS[name] and all(node["taken"] for node in nodes)
+    if name == "cnn" and how != "dynamic":  # with s8 tensors ONNX Runtime computes the residual in floats
+        assert [node["taken"] for node in intact.onnxruntime.report(session) if "Add" in node["op"]] == [not signed]
     expected = session.run(None, given)[0]
     for isa in ("avx2", "avx512"):
         assert_same(session_of(model, max_isa=isa).run(None, given)[0], expected, isa)
     if CPU_IS_EXACT:
         assert_same(cpu_session_of(model).run(None, given)[0], expected, "ONNX Runtime's CPU provider")
+
+
+def random_networks(how: str, seeds: range) -> list[tuple[bytes, dict]]:
+    networks = pytest.importorskip("networks", reason="needs onnxruntime.quantization")
+    shape = networks.RANDOM_SHAPE
+    return [(networks.quantized(networks.random_network(seed), how, shape),
+             {"x": np.random.default_rng(seed).normal(size=shape).astype(np.float32)}) for seed in seeds]
+
+
+@pytest.mark.skipif(not CPU_IS_EXACT, reason="needs VNNI")
+@pytest.mark.parametrize("how", ["QOperator", "QDQ"])
+def test_random_networks_equal_the_cpu_provider(how):
+    """What is between convolutions decides where ONNX Runtime transposes."""
+    for seed, (model, given) in enumerate(random_networks(how, range(30))):
+        assert_same(run(session_of(model), given), run(cpu_session_of(model), given), f"network {seed}")
+
+
+@needs_avx2_cpu
+@pytest.mark.parametrize("how", ["QOperator", "QDQ"])
+def test_random_networks_are_like_stock_ones_on_avx2(how):
+    made = random_networks(how, range(30))
+    stock_outputs = stock.outputs_on_avx2([(model, [given]) for model, given in made], bool(CPU_IS_EXACT))
+    clamped = 0
+    for seed, ((model, given), (expected,)) in enumerate(zip(made, stock_outputs)):
+        assert_same(run(session_of(model, like=LIKE), given), expected, f"network {seed}")
+        clamped += (run(session_of(model), given) != expected).any()
+    assert clamped > 5
+
+
+@pytest.mark.parametrize("how", ["QOperator", "QDQ"])
+def test_convolutions_in_a_row_keep_their_channels_last(how, tmp_path):
+    """ONNX Runtime transposes before the first one and behind the last one."""
+    networks = pytest.importorskip("networks", reason="needs onnxruntime.quantization")
+    shape = [1, 3, 20, 20]
+    model = networks.quantized(networks.network([("conv", 8, 3, 1, 1), ("conv", 8, 3, 1, 1), ("conv", 8, 3, 1, 1), ("add", 2),
+                                                 ("conv", 8, 3, 1, 8)], shape), how, shape)
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
+    intact.onnxruntime.add(options)
+    session = onnxruntime.InferenceSession(model, options)
+    session.run(None, {"x": np.ones(shape, np.float32)})
+    events = json.loads(Path(session.end_profiling()).read_text())
+    operators = [event["args"]["op_name"] for event in events if event["name"].endswith("_kernel_time")]
+    assert operators.count("Transpose") == 2, operators
+
+
+def test_nodes_that_nothing_reads_stay():
+    nodes = [onnx.helper.make_node("MatMulInteger", ["a", "b"], [name]) for name in ("y", "unread")]
+    model = layers.model_of(nodes, {"a": (np.uint8, ["m", 8])}, {"y": (np.int32, None)}, {"b": np.ones((8, 3), np.int8)})
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    intact.onnxruntime.add(options)
+    session = onnxruntime.InferenceSession(model, options)
+    reasons = [node.get("reason") for node in intact.onnxruntime.report(session)]
+    assert sorted(reasons, key=str) == [None, "output: nothing reads it"]
+    assert (session.run(None, {"a": np.ones((2, 8), np.uint8)})[0] == 8).all()
 
 
 RUN_IN_CHILD = """
@@ -151,6 +247,91 @@ def test_a_clamped_sum_is_found():
     assert_same(session_of(model, max_isa="avx2").run(None, given)[0], expected, "exact")
     with pytest.raises(AssertionError, match="bytes differ"):
         assert_same(session_of(model, mode="saturating", max_isa="avx2").run(None, given)[0], expected, "saturating")
+
+
+RECORDED = Path(__file__).parents[3] / "tests/data/onnxruntime-avx2"  # by stock ONNX Runtime on a CPU with AVX2 and no VNNI
+
+
+def recorded(name: str) -> tuple[bytes, dict, np.ndarray]:
+    """A model, its inputs, and the output that was recorded."""
+    folder = RECORDED / name
+    case = json.loads((folder / "case.json").read_text())
+    arrays = {path.stem: np.load(path) for path in folder.glob("*.npy")}
+    (output,) = case["outputs"]
+    expected = arrays.pop(f"output_{output}")
+    given = {name: arrays.pop(name) for name in case["inputs"]}
+    nodes = [onnx.helper.make_node(node["op"], node["inputs"], node["outputs"], **node["attributes"]) for node in case["nodes"]]
+    return layers.model_of(nodes, {name: (value.dtype, value.shape) for name, value in given.items()},
+                           {output: (expected.dtype, expected.shape)}, arrays), given, expected
+
+
+@pytest.mark.parametrize("name", ["qlinear_conv_c3_i17_o12_k5_s2_g1", "qlinear_conv_c8_i9_o16_k3_s1_g1",
+                                  "qlinear_conv_c12_i10_o18_k3_s1_g3", "qlinear_conv_c16_i8_o32_k1_s1_g1"])
+@pytest.mark.parametrize("isa", ["avx2", "avx512"])
+def test_saturating_convolutions_equal_recorded_ones(name, isa):
+    """The first one has three channels: its pairs cross taps."""
+    if isa not in intact.isas():
+        pytest.skip(f"needs {isa}")
+    model, given, expected = recorded(name)
+    session = session_of(model, mode="saturating", max_isa=isa)
+    assert_taken(session)
+    assert_same(session.run(None, given)[0], expected, "saturating")
+    assert (session_of(model).run(None, given)[0] != expected).any()
+
+
+def sessions_like_avx2(model: bytes) -> dict[str, onnxruntime.InferenceSession]:
+    sessions = {str(isa): session_of(model, like=LIKE, max_isa=isa) for isa in (None, "avx2", "avx512", "avx_vnni")}
+    return sessions | {"threads": session_of(model, like=LIKE, threads=4)}
+
+
+CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add}  # stock ONNX Runtime's kernels
+
+
+@needs_avx2_cpu
+@pytest.mark.parametrize("operator", layers.OPERATORS, ids=lambda operator: operator.__name__)
+def test_operators_are_like_stock_ones_on_avx2(operator):
+    made = [layer for layer in map(operator, range(60)) if layer.on_cpu and layer.has_like]
+    runs = [[layer.inputs() for _ in range(3)] for layer in made]
+    stock_outputs = stock.outputs_on_avx2([(layer.model, given) for layer, given in zip(made, runs)], bool(CPU_IS_EXACT))
+    clamped = 0
+    for seed, (layer, given, outputs) in enumerate(zip(made, runs, stock_outputs)):
+        for name, session in sessions_like_avx2(layer.model).items():
+            assert_taken(session)
+            for one, expected in zip(given, outputs):
+                assert_same(run(session, one), expected, f"layer {seed}, {name}")
+        clamped += sum((layer.exact(one) != expected).any() for one, expected in zip(given, outputs))
+    assert clamped == 0 if operator in CLAMP_NOTHING else clamped > 3
+
+
+@needs_avx2_cpu
+def test_layers_that_clamp_in_another_way_are_not_like_stock_ones():
+    """ConvInteger of s8 activations and u8 weights. Stock ONNX Runtime clamps there."""
+    made = [layer for layer in map(layers.conv_integer, range(40)) if layer.on_cpu and not layer.has_like]
+    runs = [layer.inputs() for layer in made]
+    stock_outputs = stock.outputs_on_avx2([(layer.model, [given]) for layer, given in zip(made, runs)], bool(CPU_IS_EXACT))
+    for layer in made:
+        (node,) = intact.onnxruntime.report(session_of(layer.model, like=LIKE))
+        assert node["reason"].startswith("like: w is u8 and x is s8, where ONNX Runtime clamps other pairs")
+    assert any((layer.exact(given) != expected).any() for layer, given, (expected,) in zip(made, runs, stock_outputs))
+
+
+@needs_avx2_cpu
+def test_networks_are_like_stock_ones_on_avx2():
+    made = [quantized_network(*arguments) for arguments in QUANTIZED]
+    stock_outputs = stock.outputs_on_avx2([(model, [given]) for model, given in made], bool(CPU_IS_EXACT))
+    for arguments, (model, given), (expected,) in zip(QUANTIZED, made, stock_outputs):
+        for name, session in sessions_like_avx2(model).items():
+            assert_same(session.run(None, given)[0], expected, f"{arguments}, {name}")
+    exact = [session_of(model).run(None, given)[0] for model, given in made]
+    assert sum((a != b).any() for a, (b,) in zip(exact, stock_outputs)) > len(made) / 2
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in RECORDED.iterdir() if not path.name.startswith("dynamic_quantize")))
+def test_recorded_layers_are_like_stock_ones(name):
+    model, given, expected = recorded(name)
+    for isa, session in sessions_like_avx2(model).items():
+        assert_taken(session)
+        assert_same(session.run(None, given)[0], expected, isa)
 
 
 def backend_cases() -> list:
@@ -241,6 +422,46 @@ def test_a_relu_is_part_of_a_group_only_where_quantizing_clamps_alike():
         assert_same(session.run(None, given)[0], cpu_session_of(model).run(None, given)[0], reason)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_transposed_convolutions_are_exact(seed):
+    """ONNX Runtime's CPU provider computes them in floats: its roundings may differ, by one."""
+    r = layers.Random(seed)
+    dims, groups = r.one_of(1, 2, 2, 3), r.one_of(1, 1, 2, 5)
+    inputs, outputs, kernel = r.below(9), r.below(9), [r.below(4) for _ in range(dims)]
+    strides, dilations = ([r.below(3) for _ in range(dims)] for _ in range(2))
+    pads = [int(r.rng.integers(0, d * (k - 1) // 2 + 1)) for k, d in zip(kernel * 2, dilations * 2)]
+    output_padding = [int(r.rng.integers(0, s)) for s in strides]
+    x_type = r.one_of(np.uint8, np.int8)
+    per_channel = r.one_of((), (outputs,))
+    c = {"xs": r.scale(), "xz": r.integers(x_type), "w": r.integers(np.int8, (inputs * groups, outputs, *kernel)),
+         "ws": r.scale(per_channel), "wz": np.zeros(per_channel, np.int8), "b": r.bias(outputs * groups),
+         "yz": r.integers(x_type)}
+    c["ys"] = r.y_scale(inputs * int(np.prod(kernel)), c["xs"], c["ws"])
+    scales = c["xs"] * np.tile(np.broadcast_to(c["ws"], outputs), groups)
+    c["bs"] = scales
+    node = onnx.helper.make_node
+    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=1),
+             node("DequantizeLinear", ["b", "bs"], ["bf"], axis=0),
+             node("ConvTranspose", ["xf", "wf", "bf"], ["c"], strides=strides, dilations=dilations, pads=pads,
+                  output_padding=output_padding, group=groups, kernel_shape=kernel),
+             node("QuantizeLinear", ["c", "ys", "yz"], ["y"])]
+    model = layers.model_of(nodes, {"x": (x_type, ["n", inputs * groups, *"dhw"[:dims]])}, {"y": (x_type, None)}, c)
+    sessions = {str(isa): session_of(model, max_isa=isa) for isa in (None, "avx2", "avx512")}
+    for session in sessions.values():
+        assert_taken(session)
+    for _ in range(3):
+        x = r.integers(x_type, (r.below(2), inputs * groups, *(2 + r.below(6) for _ in range(dims))))
+        column = [-1] + [1] * dims
+        sums = layers.transposed_convolution(x, c["xz"], c["w"], strides, dilations, pads, output_padding, groups)
+        expected = layers.quantized(sums + c["b"].reshape(column), (scales / c["ys"]).reshape(column), c["yz"])
+        for name, session in sessions.items():
+            assert_same(session.run(None, {"x": x})[0], expected, name)
+        of_floats = cpu_session_of(model).run(None, {"x": x})[0]
+        assert np.abs(of_floats.astype(int) - expected.astype(int)).max(initial=0) <= 1
+    reasons = {node["reason"] for node in intact.onnxruntime.report(session_of(model, like=LIKE)) if node["op"] == "ConvTranspose"}
+    assert reasons == {"like: ONNX Runtime computes ConvTranspose in floats"}
+
+
 def test_branches_of_one_model_have_their_own_layers():
     """Subgraphs whose values have the same names."""
     def branch(fill: int) -> onnx.GraphProto:
@@ -280,7 +501,8 @@ def test_empty_batches():
 
 
 @pytest.mark.parametrize("option, value, expected", [("mode", "fast", "exact or saturating"), ("threads", "0", "a positive number"),
-                                                     ("max_isa", "sse9", "a name of intact_isa_name")])
+                                                     ("max_isa", "sse9", "a name of intact_isa_name"),
+                                                     ("like", "onnxruntime:sse", "onnxruntime:avx2")])
 def test_options_are_checked(option, value, expected):
     intact.onnxruntime.register()
     options = onnxruntime.SessionOptions()
@@ -291,8 +513,16 @@ def test_options_are_checked(option, value, expected):
         onnxruntime.InferenceSession(model, options)
 
 
+def test_like_needs_the_exact_mode_and_avx2():
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    with pytest.raises(Exception, match="intact: mode: is 'saturating' with like; expected exact"):
+        session_of(model, like=LIKE, mode="saturating")
+    with pytest.raises(Exception, match="intact: like: is 'onnxruntime:avx2' without AVX2"):
+        session_of(model, like=LIKE, max_isa="portable")
+
+
 def test_python_arguments_are_checked():
-    for arguments in ({"mode": "fast"}, {"max_isa": "sse9"}):
+    for arguments in ({"mode": "fast"}, {"max_isa": "sse9"}, {"like": "avx2"}):
         with pytest.raises(intact.Error):
             intact.onnxruntime.add(onnxruntime.SessionOptions(), **arguments)
     model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))

@@ -1,0 +1,178 @@
+#include "add.h"
+
+#include <intact/intact.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <ranges>
+#include <stdexcept>
+#include <utility>
+
+namespace intact::onnxruntime {
+namespace {
+
+constexpr int64_t kElementsOfPart = 1 << 16;
+
+// How bytes are read and written, as QLinearAdd has it.
+struct Coding {
+  uint8_t flip;
+  int32_t offset;
+
+  float Read(uint8_t byte) const { return static_cast<float>((byte ^ flip) - offset); }
+  // The code of the integer next to `value`.
+  uint8_t Write(float value) const {
+    const auto low = static_cast<float>(-offset), high = static_cast<float>(255 - offset);
+    value = value < low ? low : value;
+    value = value > high ? high : value;
+    constexpr float kToNearest = 12582912.0f;  // 1.5·2^23: the sum's last bit is worth 1
+    const int32_t rounded = std::bit_cast<int32_t>(value + kToNearest) - std::bit_cast<int32_t>(kToNearest);
+    return static_cast<uint8_t>(rounded + offset) ^ flip;
+  }
+};
+
+// y[i] = x[i]·ratio + fixed
+[[gnu::always_inline]] inline void AddConstant(Coding coding, const uint8_t* __restrict x, float ratio,
+                                               float fixed, uint8_t* __restrict y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = coding.Write(std::fma(coding.Read(x[i]), ratio, fixed));
+}
+
+// y[i] = a[i]·a_ratio + (b[i]·b_ratio + fixed)
+[[gnu::always_inline]] inline void AddVectors(Coding coding, const uint8_t* __restrict a, float a_ratio,
+                                              const uint8_t* __restrict b, float b_ratio, float fixed,
+                                              uint8_t* __restrict y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float partial = std::fma(coding.Read(b[i]), b_ratio, fixed);
+    y[i] = coding.Write(std::fma(coding.Read(a[i]), a_ratio, partial));
+  }
+}
+
+// The loops above in the machine's vectors: the compiler makes them, for CPUs with FMA.
+struct Loops {
+  decltype(&AddConstant) add_constant;
+  decltype(&AddVectors) add_vectors;
+};
+[[gnu::target("avx2,fma")]] void AddConstantAvx2(Coding coding, const uint8_t* __restrict x, float ratio,
+                                                 float fixed, uint8_t* __restrict y, int64_t count) {
+  AddConstant(coding, x, ratio, fixed, y, count);
+}
+[[gnu::target("avx2,fma")]] void AddVectorsAvx2(Coding coding, const uint8_t* __restrict a, float a_ratio,
+                                                const uint8_t* __restrict b, float b_ratio, float fixed,
+                                                uint8_t* __restrict y, int64_t count) {
+  AddVectors(coding, a, a_ratio, b, b_ratio, fixed, y, count);
+}
+constexpr Loops kPortable = {AddConstant, AddVectors}, kAvx2 = {AddConstantAvx2, AddVectorsAvx2};
+
+const Loops& LoopsOfCpu() {
+  static const bool kHasAvx2 = intact_isa_available(INTACT_ISA_AVX2) != 0;
+  return kHasAvx2 ? kAvx2 : kPortable;
+}
+
+}  // namespace
+
+QLinearAdd::QLinearAdd(const Node& node, bool is_moved_to_u8) : b_is_constant_(!node.IsFromRun(3)) {
+  const intact_type type = node.Type(0, {INTACT_U8, INTACT_S8});
+  node.Type(3, {type});
+  node.OutputType({type});
+  const int32_t raise = is_moved_to_u8 ? 128 : 0;
+  const auto zero_point = [&](size_t input) {
+    return static_cast<float>(node.ZeroPoint(input, type) + raise);
+  };
+  const float y_scale = node.Scale(6);
+  a_ratio_ = node.Scale(1) / y_scale;
+  b_ratio_ = node.Scale(4) / y_scale;
+  fixed_ = zero_point(7) - std::fma(a_ratio_, zero_point(2), b_ratio_ * zero_point(5));
+  if (!std::isfinite(a_ratio_) || !std::isfinite(b_ratio_) || !std::isfinite(fixed_))
+    throw Refusal("C_scale: is " + std::to_string(y_scale) + "; expected finite quotients of scales");
+  flip_ = type == INTACT_S8 ? 128 : 0;
+  offset_ = type == INTACT_S8 && !is_moved_to_u8 ? 128 : 0;
+  if (b_is_constant_) {
+    const Constant b = node.ConstantOf(3, type);
+    b_shape_ = b.shape;
+    const auto elements = b.As<uint8_t>();
+    b_constant_.assign(elements.begin(), elements.end());
+  }
+}
+
+std::vector<QLinearAdd::Dimension> QLinearAdd::DimensionsOf(const Shape& a, const Shape& b, Shape* output) {
+  std::vector<Dimension> dimensions;  // from the last one
+  const size_t count = std::max(a.size(), b.size());
+  output->assign(count, 1);
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t of_a = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const int64_t of_b = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (of_a != of_b && of_a != 1 && of_b != 1)
+      throw std::invalid_argument("B: has extent " + std::to_string(of_b) + " in dimension " +
+                                  std::to_string(count - 1 - i) + " of the output; expected 1 or " +
+                                  std::to_string(of_a));
+    const int64_t extent = of_a == 1 ? of_b : of_a;
+    (*output)[count - 1 - i] = extent;
+    if (extent == 1) continue;
+    const Dimension next{extent, of_a == 1 ? 0 : 1, of_b == 1 ? 0 : 1};
+    if (!dimensions.empty() && dimensions.back().a_step == next.a_step &&
+        dimensions.back().b_step == next.b_step) {
+      dimensions.back().extent *= extent;
+    } else {
+      dimensions.push_back(next);
+    }
+  }
+  if (dimensions.empty()) dimensions.push_back({1, 1, 1});
+  std::ranges::reverse(dimensions);
+  return dimensions;
+}
+
+void QLinearAdd::AddSpan(const Dimension& span, const uint8_t* a, const uint8_t* b, uint8_t* y,
+                         int64_t count) const {
+  const Coding coding{flip_, offset_};
+  const Loops& loops = LoopsOfCpu();
+  if (span.a_step == 0) {
+    loops.add_constant(coding, b, b_ratio_, std::fma(coding.Read(*a), a_ratio_, fixed_), y, count);
+  } else if (span.b_step == 0) {
+    loops.add_constant(coding, a, a_ratio_, std::fma(coding.Read(*b), b_ratio_, fixed_), y, count);
+  } else {
+    loops.add_vectors(coding, a, a_ratio_, b, b_ratio_, fixed_, y, count);
+  }
+}
+
+void QLinearAdd::Compute(Run& run) const {
+  const auto a = run.Input(0);
+  const Shape a_shape = a.GetTensorTypeAndShapeInfo().GetShape();
+  Shape b_shape = b_shape_;
+  const auto* b = b_constant_.data();
+  if (!b_is_constant_) {
+    const auto given = run.Input(3);
+    b_shape = given.GetTensorTypeAndShapeInfo().GetShape();
+    b = static_cast<const uint8_t*>(given.GetTensorRawData());
+  }
+  Shape shape;
+  std::vector<Dimension> dimensions = DimensionsOf(a_shape, b_shape, &shape);
+  const auto* const a_elements = static_cast<const uint8_t*>(a.GetTensorRawData());
+  auto* const y = static_cast<uint8_t*>(run.Output(shape));
+  const int64_t elements = CountOf(shape);
+  if (elements == 0) return;
+
+  const Dimension span = dimensions.back();
+  dimensions.pop_back();
+  const int64_t parts = (elements + kElementsOfPart - 1) / kElementsOfPart;
+  run.ForEach(parts, [&](int64_t part) {
+    const int64_t end = std::min((part + 1) * kElementsOfPart, elements);
+    for (int64_t at = part * kElementsOfPart; at < end;) {
+      // Output `at` is element `inside` of a span; the outer dimensions say where its operands begin.
+      const int64_t inside = at % span.extent;
+      int64_t outer = at / span.extent;
+      int64_t a_begin = inside * span.a_step, b_begin = inside * span.b_step;
+      int64_t a_size = span.a_step != 0 ? span.extent : 1, b_size = span.b_step != 0 ? span.extent : 1;
+      for (const Dimension& dimension : dimensions | std::views::reverse) {
+        const int64_t index = outer % dimension.extent;
+        outer /= dimension.extent;
+        if (dimension.a_step != 0) a_begin += index * std::exchange(a_size, a_size * dimension.extent);
+        if (dimension.b_step != 0) b_begin += index * std::exchange(b_size, b_size * dimension.extent);
+      }
+      const int64_t count = std::min(span.extent - inside, end - at);
+      AddSpan(span, a_elements + a_begin, b + b_begin, y + at, count);
+      at += count;
+    }
+  });
+}
+
+}  // namespace intact::onnxruntime

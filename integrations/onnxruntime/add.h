@@ -1,0 +1,50 @@
+// Sums of two quantized tensors: QLinearAdd.
+#ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_ADD_H_
+#define INTACT_INTEGRATIONS_ONNXRUNTIME_ADD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "node.h"
+#include "operators.h"
+
+namespace intact::onnxruntime {
+
+/// y = clamp(rne(fma(a, a_ratio, fma(b, b_ratio, fixed)))) in float32, as ONNX Runtime's kernel for AVX2 computes it:
+///
+///     a_ratio = a_scale/y_scale      b_ratio = b_scale/y_scale
+///     fixed = y_zero_point − fma(a_ratio, a_zero_point, b_ratio·b_zero_point)
+///
+/// Where one element of A meets several of B, the roles of A and B are exchanged.
+class QLinearAdd : public Layer {
+ public:
+  /// `is_moved_to_u8`: s8 tensors and zero points are 128 higher in this arithmetic.
+  QLinearAdd(const Node& node, bool is_moved_to_u8);
+
+  void Compute(Run& run) const override;
+  std::string Kernel() const override { return "qlinear_add"; }
+
+ private:
+  // Elements of output in memory order: `extent` of them, where A and B advance or repeat one element.
+  struct Dimension {
+    int64_t extent, a_step, b_step;
+  };
+
+  // The dimensions of the output, adjacent ones joined where possible; at least one.
+  static std::vector<Dimension> DimensionsOf(const Shape& a, const Shape& b, Shape* output);
+  // Outputs [0, count) of a span.
+  void AddSpan(const Dimension& span, const uint8_t* a, const uint8_t* b, uint8_t* y, int64_t count) const;
+
+  float a_ratio_, b_ratio_, fixed_;
+  // A byte x stands for the number (x ^ flip) − offset.
+  uint8_t flip_;
+  int32_t offset_;
+  bool b_is_constant_;
+  Shape b_shape_;                    // of a constant B
+  std::vector<uint8_t> b_constant_;  // its elements
+};
+
+}  // namespace intact::onnxruntime
+#endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_ADD_H_

@@ -1,0 +1,55 @@
+// DynamicQuantizeLSTM: two dynamically quantized products and float gates in each step.
+#ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_LSTM_H_
+#define INTACT_INTEGRATIONS_ONNXRUNTIME_LSTM_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "linear.h"
+#include "node.h"
+#include "operators.h"
+
+namespace intact::onnxruntime {
+
+/// An LSTM whose inputs and states are quantized by each run, with one range for all rows: X for all its steps at once, the
+/// state h before each step. In float32, with one rounding for each operation:
+///
+///     z = float(x·W)·(x_scale·w_scale) + float(h·R)·(h_scale·r_scale)          gates i, o, f, g; products are int32
+///     i, o, f = sigmoid(z + bias)      g = tanh(z + bias)      bias = bias_w + bias_r
+///     c = c·f + i·g                    h = tanh(c)·o
+///
+/// sigmoid and tanh are ONNX Runtime's rational functions, with a fused multiplication and addition for each coefficient.
+class DynamicQuantizeLstm : public Layer {
+ public:
+  DynamicQuantizeLstm(const Node& node, const Context& context);
+
+  void Compute(Run& run) const override;
+  std::string Kernel() const override;
+
+ private:
+  struct Direction {
+    GemmPlan input, recurrent;
+    std::vector<float> bias;  // 4·hidden_ values, or none
+    bool is_reverse;
+  };
+  // A state before the first step: each run's, a constant, or zeros.
+  struct InitialState {
+    std::optional<size_t> input = {};
+    std::vector<float> constant = {};
+  };
+
+  InitialState ReadInitialState(const Node& node, size_t input) const;
+  // Copies the state of `direction`, `count` floats, to `state`.
+  void StartState(const Run& run, const InitialState& initial, size_t direction, int64_t count,
+                  float* state) const;
+
+  int64_t hidden_ = 0, input_ = 0;
+  std::vector<Direction> directions_;
+  InitialState h_, c_;
+};
+
+}  // namespace intact::onnxruntime
+#endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_LSTM_H_

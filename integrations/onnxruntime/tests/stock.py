@@ -1,0 +1,51 @@
+"""What stock ONNX Runtime computes on a CPU with AVX2 and no VNNI: here if this is one, else in Debian's qemu-user as a Haswell."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+EMULATOR = ["qemu-x86_64", "-cpu", "Haswell"]
+
+
+def can_run(cpu_has_vnni: bool) -> bool:
+    return not cpu_has_vnni or shutil.which(EMULATOR[0]) is not None
+
+
+def joined(outputs: list[np.ndarray]) -> np.ndarray:
+    """One output as it is, several of them in a row."""
+    return outputs[0] if len(outputs) == 1 else np.concatenate([output.ravel() for output in outputs])
+
+
+def outputs_on_avx2(cases: list[tuple[bytes, list[dict]]], cpu_has_vnni: bool) -> list[list[np.ndarray]]:
+    """The outputs of each model, joined, for each of its inputs. One process runs all models."""
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (model, runs) in enumerate(cases):
+            Path(folder, f"{i}.onnx").write_bytes(model)
+            for j, given in enumerate(runs):
+                np.savez(f"{folder}/{i}_{j}.npz", **given)
+        command = [*(EMULATOR if cpu_has_vnni else []), sys.executable, "-B", __file__, folder]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return [[np.load(f"{folder}/{i}_{j}_out.npy") for j in range(len(runs))] for i, (_, runs) in enumerate(cases)]
+
+
+def run_cases(folder: str) -> None:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, 1
+    for model in Path(folder).glob("*.onnx"):
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        for given in Path(folder).glob(f"{model.stem}_*.npz"):
+            with np.load(given) as arrays:
+                np.save(given.with_name(f"{given.stem}_out.npy"), joined(session.run(None, dict(arrays))))
+
+
+if __name__ == "__main__":
+    run_cases(sys.argv[1])
