@@ -9,12 +9,14 @@ readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libbenchmark-d
 readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libcpuinfo-dev libgemmlowp-dev)
 # For tools/test_summary.py, and the Python package's tests.
 readonly testing=(python3 python3-cffi python3-numpy python3-pytest python3-onnx python3-flatbuffers liblemon-dev)
-# Tests that sanitizers do not run, as GoogleTest's patterns: they search for values, run the same code thousands of times, or
-# wait for targets that hang. Other tests go through each part of this code. Nor do sanitizers test packages.
+# Tests that sanitizers do not run, as GoogleTest's patterns: they search for values, run the same code thousands of times, wait
+# for targets that hang, or start many processes. Other tests go through each part of this code. Nor do sanitizers test
+# packages.
 readonly searches='*RunSweep.FindsEveryMutant*:RunRandomSweep.*:*Kinds.EachModelIsFound*:*Kinds.NoTwoCandidatesAreTheSame*'\
-':*CodeOfPlans.LeavesMemoryFlat*:*AmxEngines.PassTheSweep*:*SweepProblems.ShowAFaultAtAnyTail*:*Isolated.ComputesWhatTheTargetDoes*'\
-':*Planted.*/closes:*Planted.*/hang:Minimised.IsAHangToo:*Reproduced.*/hang*:Cli.StandardRunWritesItsReport:PairMap.AllInputs'\
-':Sharding.KillsLose*:Sharding.MergedShards*:TargetCli.PartsOfASweep*:TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature'
+':*CodeOfPlans.LeavesMemoryFlat*:*AmxEngines.PassTheSweep*:*SweepProblems.ShowAFaultAtAnyTail*:PairMap.AllInputs'\
+':*Isolated.ComputesWhatTheTargetDoes*:*Planted.*/closes:*Planted.*/hang:Minimised.IsAHangToo:*Reproduced.*/hang*:Sharding.*'\
+':Cli.StandardRunWritesItsReport:TargetCli.PartsOfASweep*:TargetCli.SweepGoesOnForHours:TargetCli.ReproducersOfShards*'\
+':TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature:*ScratchOnIsa.*_threads2'
 readonly pytorch=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 
 usage() {
