@@ -6,7 +6,7 @@ usage: test_summary.py RESULTS.xml [REASONS]
 RESULTS.xml  the file that `ctest --output-junit` wrote
 REASONS      lines "REGEX: REASON" for tests that may take longer than 10 s; lines that begin with # are comments
 
-Prints tests over 10 s in a table. A test without a reason in REASONS belongs to the long tests, which have names that begin with
+With REASONS, prints tests over 10 s in a table. A test without a reason in REASONS belongs to the long tests, which have names that begin with
 "Long" (tests/CMakeLists.txt).
 Ends with "PRESET: N passed, N failed, N skipped". Exit status: 0 if no test failed, 1 otherwise, 2 for bad input.
 """
@@ -66,11 +66,12 @@ def main(arguments):
     print(f"\nslowest tests ({sum(time for _, time, _, _ in tests):.0f} s in all)")
     for name, time, _, _ in tests[:SLOWEST]:
         print(f"  {time:7.1f} s  {shortened(name)}")
-    slow = [(name, time) for name, time, _, _ in tests if time > SLOW_SECONDS]
-    print(f"\ntests over {SLOW_SECONDS} s: {len(slow)}")
-    for name, time in slow:
-        reason = next((reason for pattern, reason in reasons if pattern.search(name)), "NO REASON: name it Long…")
-        print(f"  {time:7.1f} s  {shortened(name)}\n             {reason}")
+    if reasons:
+        slow = [(name, time) for name, time, _, _ in tests if time > SLOW_SECONDS]
+        print(f"\ntests over {SLOW_SECONDS} s: {len(slow)}")
+        for name, time in slow:
+            reason = next((reason for pattern, reason in reasons if pattern.search(name)), "NO REASON: name it Long…")
+            print(f"  {time:7.1f} s  {shortened(name)}\n             {reason}")
     print(f"\nskipped tests: {sum(skips.values())}")
     for reason, count in skips.most_common():
         print(f"  {count:5}  {shortened(reason)}")
