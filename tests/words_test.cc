@@ -118,5 +118,18 @@ TEST(Words, AreFoundInIdentifiersAndInSentences) {
   }
 }
 
+TEST(Glossary, HasAtMostFortyTermsInOrder) {
+  std::ifstream file(fs::path(INTACT_SOURCE_DIR) / "docs/glossary.md");
+  std::vector<std::string> terms;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| ")) terms.push_back(InLowerCase(line.substr(2, line.find(" |", 2) - 2)));
+  }
+  ASSERT_GT(terms.size(), 1u);
+  EXPECT_EQ(terms.front(), "term");
+  terms.erase(terms.begin());
+  EXPECT_LE(terms.size(), 40u);
+  EXPECT_THAT(terms, testing::WhenSorted(testing::ElementsAreArray(terms)));
+}
+
 }  // namespace
 }  // namespace intact::tests
