@@ -454,6 +454,9 @@ class _Reader:
             a_type = type_name(a_dtype) if a_dtype else ""
             if not a_type:
                 a_type, note = "u8", note or "the file does not state the type of some activations; audited as u8"
+        if node.op_type == "ConvInteger" and (a_type, b_type) == ("s8", "u8"):  # pairs in the order (channel, kernel position)
+            self.model.pass_over("ConvInteger: s8 activations with u8 weights: ONNX Runtime clamps pairs that intact does not audit")
+            return
         low, high, why = self._range(scope, a, a_type, padded=weights.ndim > 2)
         if qdq and a_type == "s8":  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
             a_type, low, high = "u8", low + 128, high + 128

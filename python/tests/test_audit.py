@@ -136,6 +136,12 @@ def test_what_onnxruntime_adds_in_int32(tmp_path, weights, kind, op):
     assert result.layers[0].engines["onnxruntime"].pairing == "none" and result.is_proven
 
 
+def test_pairs_of_unknown_order_are_not_proven(tmp_path):
+    result = audit(convolution(tmp_path, np.full((1, 2, 1, 1), 255, np.uint8), "ConvInteger", TensorProto.INT8))
+    assert not result.layers and not result.is_proven and result.model.not_audited == 1
+    assert "s8 activations with u8 weights" in next(iter(result.model.passed_over))
+
+
 def qdq(tmp_path, operator="Conv", before=None, after=True, a_point=np.uint8(0), weights=None, scale=np.float32(1 / 255)):
     weights = np.full((1, 2, 1, 1), 127, np.int8) if weights is None else weights
     nodes, source = [], "x"
