@@ -53,12 +53,26 @@ std::string InLowerCase(std::string_view text) {
   return lower;
 }
 
-// Whether text[at, at + size) is a word, or a part of an identifier in snake_case or CamelCase.
-bool IsWord(std::string_view text, size_t at, size_t size) {
-  const bool is_capital = !IsLower(text[at]);
-  const bool begins = at == 0 || !IsLetter(text[at - 1]) || (is_capital && IsLower(text[at - 1])) ||
-                      (is_capital && at >= 1 && text[at - 1] == 'k');
-  const size_t end = at + size;
+// Where `phrase` ends that begins at text[at]: a space in it stands for any space, line break or mark of a comment. npos if
+// another text begins there.
+size_t EndOf(std::string_view phrase, std::string_view text, size_t at) {
+  constexpr std::string_view kSpace = " \t\n/*#";
+  for (const char c : phrase) {
+    if (c != ' ') {
+      if (at == text.size() || text[at++] != c) return std::string_view::npos;
+      continue;
+    }
+    const size_t next = std::min(text.find_first_not_of(kSpace, at), text.size());
+    if (next == at) return std::string_view::npos;
+    at = next;
+  }
+  return at;
+}
+
+// Whether text[begin, end) is a word, or a part of an identifier in snake_case or CamelCase.
+bool IsWord(std::string_view text, size_t begin, size_t end) {
+  const bool begins =
+      begin == 0 || !IsLetter(text[begin - 1]) || (!IsLower(text[begin]) && IsLower(text[begin - 1]));
   const bool is_plural =
       end < text.size() && text[end] == 's' && (end + 1 == text.size() || !IsLower(text[end + 1]));
   return begins && (end == text.size() || !IsLower(text[end]) || is_plural);
@@ -69,11 +83,11 @@ std::vector<std::string> RetiredWordsIn(std::string_view text) {
   std::vector<std::string> found;
   const std::string lower = InLowerCase(text);
   for (const Retired& retired : kRetired) {
-    for (size_t at = lower.find(retired.word); at != std::string::npos;
-         at = lower.find(retired.word, at + 1)) {
-      if (!IsWord(text, at, retired.word.size())) continue;
-      const std::string_view after = std::string_view(lower).substr(at + retired.word.size());
-      if (!retired.allowed_before.empty() && after.starts_with(retired.allowed_before)) continue;
+    const std::string_view first = retired.word.substr(0, retired.word.find(' '));
+    for (size_t at = lower.find(first); at != std::string::npos; at = lower.find(first, at + 1)) {
+      const size_t end = EndOf(retired.word, lower, at);
+      if (end == std::string::npos || !IsWord(text, at, end)) continue;
+      if (!retired.allowed_before.empty() && lower.substr(end).starts_with(retired.allowed_before)) continue;
       const auto line = 1 + std::count(lower.begin(), lower.begin() + static_cast<std::ptrdiff_t>(at), '\n');
       found.push_back(std::to_string(line) + ": '" + std::string(retired.word) +
                       "'; expected: " + std::string(retired.instead));
@@ -92,24 +106,28 @@ bool IsText(const fs::path& path) {
 
 TEST(Words, RetiredOnesStayAway) {
   const fs::path root = INTACT_SOURCE_DIR;
-  int files = 0;
+  std::vector<fs::path> files = {root / "README.md", root / "CONTRIBUTING.md", root / "CHANGELOG.md"};
   for (const std::string_view folder :
        {"core", "jit", "kernels", "include", "reference", "verify", "support", "emulator", "tools", "bench",
-        "fuzz", "peers", "examples", "python", "integrations", "docs"}) {
+        "fuzz", "peers", "examples", "python", "integrations", "docs", "tests"}) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
-      if (!entry.is_regular_file() || !IsText(entry.path())) continue;
-      std::ifstream file(entry.path());
-      const std::string text((std::istreambuf_iterator<char>(file)), {});
-      EXPECT_THAT(RetiredWordsIn(text), testing::IsEmpty()) << entry.path();
-      ++files;
+      if (entry.is_regular_file() && IsText(entry.path())) files.push_back(entry.path());
     }
   }
-  EXPECT_GT(files, 500);
+  EXPECT_GT(files.size(), 500u);
+  for (const fs::path& path : files) {
+    // What others reported is quoted.
+    if (path.filename() == "words_test.cc" || path.filename() == "regressions.json") continue;
+    std::ifstream file(path);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    EXPECT_THAT(RetiredWordsIn(text), testing::IsEmpty()) << path;
+  }
 }
 
 TEST(Words, AreFoundInIdentifiersAndInSentences) {
-  for (const std::string_view text : {"kTriple", "the triples", "has_own_b", "TripleOf(x)", "A thin layer",
-                                      "Told by", "the sums of which", "fill=adecl"}) {
+  for (const std::string_view text :
+       {"kTriple", "the triples", "has_own_b", "TripleOf(x)", "A thin layer", "Told by", "the sums of which",
+        "// the sums of\n// which", "fill=adecl"}) {
     EXPECT_THAT(RetiredWordsIn(text), testing::SizeIs(1)) << text;
   }
   for (const std::string_view text :

@@ -172,7 +172,7 @@ run_ctest() {
 }
 
 run_tests() {
-  local argument preset presets=release arguments=() failed_presets=() excluded='^Long' only_build= not_run
+  local argument preset presets=release arguments=() failed_presets=() excluded='^Long' only_build= not_run filter
   for argument in "$@"; do
     case $argument in
       --all) presets="release asan" ;;
@@ -189,12 +189,13 @@ run_tests() {
     [[ -z $only_build ]] || continue
     say "testing build/$preset"
     not_run=$excluded
+    filter=${GTEST_FILTER-*}
     if [[ $preset == asan ]]; then
       not_run='^(package|docs)\.'
-      export GTEST_FILTER=-${excluded:+Long*:}$searches
+      filter=-${excluded:+Long*:}$searches
     fi
-    run_ctest "$preset" ${not_run:+--exclude-regex "$not_run"} "${arguments[@]}" || failed_presets+=("$preset")
-    unset GTEST_FILTER
+    GTEST_FILTER=$filter run_ctest "$preset" ${not_run:+--exclude-regex "$not_run"} "${arguments[@]}" ||
+      failed_presets+=("$preset")
   done
   ((${#failed_presets[@]} == 0)) || fail "tests failed in: ${failed_presets[*]}"
 }

@@ -359,9 +359,10 @@ typedef struct intact_gemm_args {
    * 2^40; 0 = m. "Rows of A" in all other fields are still the m rows. The run copies some rows at a time
    * into its scratch. */
   int32_t a_transposed;
-  int32_t reserved;           /**< 0 */
-  int64_t b_scale_count;      /**< scales of each item: 1, or n (one for each column); 0 means 1 */
-  int64_t b_zero_point_count; /**< zero points of each item: 1 or n; 0 means 1 */
+  int32_t reserved; /**< 0 */
+  int64_t
+      b_scale_count; /**< scales of each item: 1, or n (one for each column); 0 means 1. 0 if b_scales is NULL */
+  int64_t b_zero_point_count; /**< zero points of each item: 1 or n; 0 means 1. 0 if b_zero_points is NULL */
 } intact_gemm_args;
 
 /** One item, on OpenMP's default number of threads; set m and the buffers. */
@@ -468,7 +469,7 @@ typedef struct intact_certificate {
   /** The number of quads in the schedule of exact kernels without VNNI (for large m, or for usual_m), summed
    * over columns. A quad is four depths of a column. Without a schedule the three counts are 0. */
   int64_t schedule_quads;
-  int64_t schedule_items;  /**< items of the schedule: one for a quad, or more for a quad of large weights */
+  int64_t schedule_items;  /**< items of the schedule: one for a quad, or two if its weights are large */
   int64_t schedule_groups; /**< groups of items that are added in int16 before one widening to int32 */
   int32_t pairing;         /**< the intact_pairing that it holds for */
   int32_t reserved;        /**< 0 */

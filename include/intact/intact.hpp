@@ -1,7 +1,7 @@
 /// @file
 /// C++20 wrapper over intact.h: move-only handles and views, header-only. intact.h describes the contract:
 /// arithmetic, limits, lifetime and errors. Every call that can fail returns an Error or a Result. Nothing
-/// throws except std::bad_alloc, if memory runs out for an error message.
+/// throws except std::bad_alloc, if memory runs out for an error message or for the bytes of SaveMemory().
 #ifndef INTACT_INTACT_HPP_
 #define INTACT_INTACT_HPP_
 
@@ -111,8 +111,8 @@ struct RunOptions {
   const float* a_scales = nullptr;         ///< scales of A's rows, or of A
   const float* b_scales = nullptr;         ///< scales of B's items
   const int32_t* b_zero_points = nullptr;  ///< zero points of B's items
-  int64_t b_scale_count = 0;               ///< scales of each item: 1 or n; 0 = 1
-  int64_t b_zero_point_count = 0;          ///< zero points of each item: 1 or n; 0 = 1
+  int64_t b_scale_count = 0;               ///< scales of each item: 1 or n; 0 = 1, or none
+  int64_t b_zero_point_count = 0;          ///< zero points of each item: 1 or n; 0 = 1, or none
   bool a_transposed = false;               ///< A is k×m
 };
 

@@ -16,10 +16,10 @@ constexpr int64_t kElementsOfPart = 1 << 16;
 
 // How bytes are read and written, as QLinearAdd has it.
 struct Coding {
-  uint8_t flip;
+  uint8_t shift;
   int32_t offset;
 
-  float Read(uint8_t byte) const { return static_cast<float>((byte ^ flip) - offset); }
+  float Read(uint8_t byte) const { return static_cast<float>((byte ^ shift) - offset); }
   // The code of the integer next to `value`.
   uint8_t Write(float value) const {
     const auto low = static_cast<float>(-offset), high = static_cast<float>(255 - offset);
@@ -27,7 +27,7 @@ struct Coding {
     value = value > high ? high : value;
     constexpr float kToNearest = 12582912.0f;  // 1.5·2^23: the sum's last bit is worth 1
     const int32_t rounded = std::bit_cast<int32_t>(value + kToNearest) - std::bit_cast<int32_t>(kToNearest);
-    return static_cast<uint8_t>(rounded + offset) ^ flip;
+    return static_cast<uint8_t>(rounded + offset) ^ shift;
   }
 };
 
@@ -84,7 +84,7 @@ QLinearAdd::QLinearAdd(const Node& node, bool is_moved_to_u8) : b_is_constant_(!
   fixed_ = zero_point(7) - std::fma(a_ratio_, zero_point(2), b_ratio_ * zero_point(5));
   if (!std::isfinite(a_ratio_) || !std::isfinite(b_ratio_) || !std::isfinite(fixed_))
     throw Refusal("C_scale: is " + std::to_string(y_scale) + "; expected finite quotients of scales");
-  flip_ = type == INTACT_S8 ? 128 : 0;
+  shift_ = type == INTACT_S8 ? 128 : 0;
   offset_ = type == INTACT_S8 && !is_moved_to_u8 ? 128 : 0;
   if (b_is_constant_) {
     const Constant b = node.ConstantOf(3, type);
@@ -123,7 +123,7 @@ std::vector<QLinearAdd::Dimension> QLinearAdd::DimensionsOf(const Shape& a, cons
 
 void QLinearAdd::AddSpan(const Dimension& span, const uint8_t* a, const uint8_t* b, uint8_t* y,
                          int64_t count) const {
-  const Coding coding{flip_, offset_};
+  const Coding coding{shift_, offset_};
   const Loops& loops = LoopsOfCpu();
   if (span.a_step == 0) {
     loops.add_constant(coding, b, b_ratio_, std::fma(coding.Read(*a), a_ratio_, fixed_), y, count);

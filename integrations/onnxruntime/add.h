@@ -38,8 +38,8 @@ class QLinearAdd : public Layer {
   void AddSpan(const Dimension& span, const uint8_t* a, const uint8_t* b, uint8_t* y, int64_t count) const;
 
   float a_ratio_, b_ratio_, fixed_;
-  // A byte x stands for the number (x ^ flip) − offset.
-  uint8_t flip_;
+  // A byte x stands for the number (x ^ shift) − offset.
+  uint8_t shift_;
   int32_t offset_;
   bool b_is_constant_;
   Shape b_shape_;                    // of a constant B

@@ -36,7 +36,7 @@ Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const i
                                            const void* b) {
   const ScopedFloatEnvironment float_environment;
   ASSIGN_OR_RETURN(WeightView view, CheckGemm(desc, b));
-  RETURN_IF_ERROR(CheckAccumulatorBounds(linear));
+  RETURN_IF_ERROR(CheckClampBounds(linear));
   ASSIGN_OR_RETURN(LinearProblem problem, CheckLinear(linear, desc.n));
   view.shift = problem.b_shift();
   problem.has_runtime_b = desc.runtime_b != 0;
@@ -53,7 +53,7 @@ Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, cons
   const ScopedFloatEnvironment float_environment;
   if (weights == nullptr) return InvalidArgument("weights is NULL");
   ASSIGN_OR_RETURN(const ConvGeometry geometry, CheckGeometry(desc));
-  RETURN_IF_ERROR(CheckAccumulatorBounds(linear));
+  RETURN_IF_ERROR(CheckClampBounds(linear));
   ASSIGN_OR_RETURN(LinearProblem problem, CheckConvLinear(linear, geometry.output_channels));
   ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(linear.max_isa));
   const WeightView view = ViewOf(static_cast<const int8_t*>(weights), geometry, problem.b_shift());

@@ -124,8 +124,8 @@ Limits ActivationLimits(const intact_linear_desc& desc) {
 
 Error CheckRange(const intact_linear_desc& desc) {
   const Limits type = TypeLimits(desc.a_type);
-  const Limits declared = ActivationLimits(desc);
-  if (declared.min > declared.max || declared.min < type.min || declared.max > type.max) {
+  const Limits range = ActivationLimits(desc);
+  if (range.min > range.max || range.min < type.min || range.max > type.max) {
     return InvalidArgument("a_min is " + std::to_string(desc.a_min) + " and a_max is " +
                            std::to_string(desc.a_max) + "; expected a range within " + RangeText(type));
   }
@@ -437,7 +437,7 @@ Result<core::IsaSet> PermittedIsas(int32_t max_isa) {
   return jit::PermittedIsas(cap);
 }
 
-Error CheckAccumulatorBounds(const intact_linear_desc& desc) {
+Error CheckClampBounds(const intact_linear_desc& desc) {
   const auto is_unset = [](float bound) { return std::bit_cast<uint32_t>(bound) == 0; };
   if (desc.activation != INTACT_ACTIVATION_CLAMP || !is_unset(desc.clamp_min) || !is_unset(desc.clamp_max))
     return {};

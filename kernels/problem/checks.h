@@ -40,7 +40,7 @@ Result<core::IsaSet> PermittedIsas(int32_t max_isa);
 
 /// Checks that the bounds of CLAMP are not both 0. A caller's descriptor must set them; a saved plan may hold
 /// zeros.
-Error CheckAccumulatorBounds(const intact_linear_desc& desc);
+Error CheckClampBounds(const intact_linear_desc& desc);
 
 /// Checks `desc`; returns the linear problem of `n` columns.
 Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n);

@@ -244,9 +244,9 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
   const int64_t start = compensation + (has_excess ? most_excess : 0);
   compensation_[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
   if (has_open_zero_point) column_sums_[i] = static_cast<int32_t>(parts.positive + parts.negative);
-  const ColumnBound declared = parts.Bound(centered(problem_.range));
-  certificate_.accumulator_min = std::min(certificate_.accumulator_min, constant + declared.lowest);
-  certificate_.accumulator_max = std::max(certificate_.accumulator_max, constant + declared.highest);
+  const ColumnBound bound = parts.Bound(centered(problem_.range));
+  certificate_.accumulator_min = std::min(certificate_.accumulator_min, constant + bound.lowest);
+  certificate_.accumulator_max = std::max(certificate_.accumulator_max, constant + bound.highest);
   return {};
 }
 

@@ -99,9 +99,9 @@ class QuadPacker {
 
  private:
   __m128i Shift(__m128i bytes) {
-    const __m128i flipped = _mm_xor_si128(bytes, shift_);
-    largest_ = _mm_max_epu8(largest_, flipped);
-    return flipped;
+    const __m128i shifted = _mm_xor_si128(bytes, shift_);
+    largest_ = _mm_max_epu8(largest_, shifted);
+    return shifted;
   }
 
   __m128i shift_;

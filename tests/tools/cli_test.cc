@@ -263,7 +263,7 @@ TEST_F(Cli, ReadsPipes) {
 
   const std::string report = folder_ + "/report.json";
   std::ofstream(report) << json{{"schema", "intact-report"},
-                                {"schema_version", 1},
+                                {"schema_version", 2},
                                 {"filler", std::string(1 << 20, 'x')},  // more than a pipe holds
                                 {"sweep", {{"digests", {{"gemm u8s8s32 m=1 n=1 k=4 isa=avx2", "1"}}}}}};
   write(report);
@@ -1081,7 +1081,7 @@ TEST_F(Cli, DumpsOfTheCode) {
 TEST_F(Cli, CompareReports) {
   const auto write = [this](const std::string& name, const std::string& digest) {
     const json report = {{"schema", "intact-report"},
-                         {"schema_version", 1},
+                         {"schema_version", 2},
                          {"sweep", {{"digests", {{"gemm u8s8s32 m=1 n=1 k=4 isa=avx2", digest}}}}}};
     std::ofstream(folder_ + "/" + name) << report;
     return " '" + folder_ + "/" + name + "'";

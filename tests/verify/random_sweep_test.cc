@@ -86,8 +86,8 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "scratch ", p.own_scratch);
     Note(&met, "saved ", p.saved);
     Note(&met, "threads ", p.threads);
-    Note(&met, "declared ", p.range_max < 255);
-    Note(&met, "declared from ", p.range_min > 0);
+    Note(&met, "range ", p.range_max < 255);
+    Note(&met, "range from ", p.range_min > 0);
     Note(&met, "all weights ", p.wmax == 128);
     for (const int64_t pad : {p.a_pad, p.b_pad, p.c_pad, p.res_pad, p.item_pad}) Note(&met, "pad ", pad > 0);
     if (!p.conv) continue;

@@ -340,17 +340,17 @@ TEST(SweepProblems, ShowAFaultAtAnyTailEvenIfQuick) {
   constexpr std::array kAny = {INTACT_ISA_ANY};
   const std::vector<Problem> problems = SweepProblems(kAny, kExact, Effort::kQuick);
   for (const auto size : {&reference::Gemm::m, &reference::Gemm::n, &reference::Gemm::k}) {
-    for (int64_t rest = 0; rest < 16; rest += tests::kSanitized ? 5 : 1) {
+    for (int64_t tail = 0; tail < 16; tail += tests::kSanitized ? 5 : 1) {
       for (const intact_type a : {INTACT_U8, INTACT_S8}) {
-        const WrongAtATail target(size, rest, a);
+        const WrongAtATail target(size, tail, a);
         EXPECT_TRUE(std::ranges::any_of(problems, [&](const Problem& p) { return Fails(target, p); }))
-            << rest << " of " << ToString(a);
+            << tail << " of " << ToString(a);
       }
     }
   }
 }
 
-TEST(SweepProblems, HaveEveryOthersOfChannelsAndOfWidths) {
+TEST(SweepProblems, HaveEveryTailOfChannelsAndOfWidths) {
   constexpr std::array kAny = {INTACT_ISA_ANY};
   std::map<bool, std::array<std::set<std::pair<intact_type, int64_t>>, 3>> met;  // depthwise ones or others
   for (const Problem& p : SweepProblems(kAny, kExact, Effort::kQuick)) {
@@ -362,7 +362,7 @@ TEST(SweepProblems, HaveEveryOthersOfChannelsAndOfWidths) {
   }
   ASSERT_EQ(met.size(), 2u);
   for (const auto& [is_depthwise, all] : met) {
-    for (const auto& rests : all) EXPECT_EQ(rests.size(), 2u * 16) << is_depthwise;
+    for (const auto& tails : all) EXPECT_EQ(tails.size(), 2u * 16) << is_depthwise;
   }
 }
 

@@ -2,7 +2,7 @@
 //
 // report.json, schema version 1:
 //
-//   schema           "intact-report"; schema_version 1; version of intact
+//   schema           "intact-report"; schema_version 2; version of intact
 //   machine          cpu, family, model (as CPUID reports them); what this process may use: cores, threads
 //                    (logical CPUs); online_threads (of the machine), threads_per_core (the maximum, if cores
 //                    differ); l1d_bytes, l2_bytes, l3_bytes (the size of one cache), l1d_threads, l2_threads,

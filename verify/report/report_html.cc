@@ -156,10 +156,10 @@ std::string CostSection(const std::vector<Cost>& costs) {
   for (const Cost& cost : costs) {
     for (const Timing& exact : cost.timings) {
       if (exact.mode != INTACT_EXACT || exact.seven_bits) continue;
-      const Timing* declared = cost.Find(exact.isa, INTACT_EXACT, true);
+      const Timing* with_range = cost.Find(exact.isa, INTACT_EXACT, true);
       rows.push_back({cost.layer, fmt::format("{}×{}×{}", cost.m, cost.n, cost.k), intact_isa_name(exact.isa),
                       TimingCell(cost, cost.Find(exact.isa, INTACT_SATURATING, false)),
-                      TimingCell(cost, &exact), TimingCell(cost, declared),
+                      TimingCell(cost, &exact), TimingCell(cost, with_range),
                       fmt::format("{} of {}", exact.certificate.failing_pairs, exact.certificate.pairs)});
     }
   }

@@ -376,11 +376,11 @@ namespace {
 
 Json ToJson(const Mixture::Sizes& sizes) { return {{"m", sizes[0]}, {"n", sizes[1]}, {"k", sizes[2]}}; }
 
-Json ToJson(const Mixture::Others& rest) {
-  return {{"problems", rest.problems},
-          {"example", rest.example},
-          {"known", rest.known},
-          {"sizes", ToJson(rest.sizes)}};
+Json ToJson(const Mixture::Others& others) {
+  return {{"problems", others.problems},
+          {"example", others.example},
+          {"known", others.known},
+          {"sizes", ToJson(others.sizes)}};
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // `verify sweep --json`, schema version 3:
 //
-//   schema           "intact-sweep"; schema_version 3; version of intact; build, the digest of the program
+//   schema           "intact-sweep"; schema_version 4; version of intact; build, the digest of the program
 //   machine          cpu, family, model (as CPUID reports them)
 //   target           name, options, build (the digest of a plug-in's file, else ""), text (the value of
 //                    --target), deadline, and takes: the features, gemm[] and conv[], each with types and

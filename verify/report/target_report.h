@@ -3,7 +3,7 @@
 //
 // report.json, schema version 2:
 //
-//   schema           "intact-target-report"; schema_version 2; version of intact; date and command
+//   schema           "intact-target-report"; schema_version 3; version of intact; date and command
 //   machine          as in verify/report/report.h
 //   targets[]        target (as --target named it), name (its own), claims (the arithmetic that it claims),
 //                    passed, fitted: how many problems of the standard sweep (of) were run unchanged, were

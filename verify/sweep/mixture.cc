@@ -242,11 +242,11 @@ std::vector<std::string> Phrases(const Mixture& mixture) {
     add(part.problems, (is_doubtful ? "perhaps " : "") + InWords(part.arithmetic));
     if (i == 0 && !is_mostly_exact) add_exact();
   }
-  const auto add_others = [&](const Mixture::Others& rest, std::string_view what) {
-    if (rest.problems == 0) return;
-    const std::string sizes = rest.problems == 1 ? "; " : ", " + InWords(rest.sizes) + "; e.g. ";
-    add(rest.problems,
-        fmt::format("{}{}'{}'{}{}", what, sizes, rest.example, rest.known.empty() ? "" : ": ", rest.known));
+  const auto add_others = [&](const Mixture::Others& others, std::string_view what) {
+    if (others.problems == 0) return;
+    const std::string sizes = others.problems == 1 ? "; " : ", " + InWords(others.sizes) + "; e.g. ";
+    add(others.problems, fmt::format("{}{}'{}'{}{}", what, sizes, others.example,
+                                     others.known.empty() ? "" : ": ", others.known));
   };
   add_others(mixture.in_parts, "each output has an arithmetic, but none reproduces a whole problem");
   add_others(mixture.unexplained, "no model reproduces all that differs");
