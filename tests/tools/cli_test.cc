@@ -97,6 +97,20 @@ class Cli : public intact::tests::BinaryTest {
 
 class LongCli : public Cli {};
 
+// Before all detail: what saturation does to the layer, and in which engines.
+TEST_F(Cli, LayersAreSummedUp) {
+  EXPECT_THAT(Run("verify layer " + kLayers + "u7_11").out,
+              testing::ContainsRegex(
+                  "on CPUs without VNNI +safe: 7-bit activations .reduce_range. cannot make a wrong sum\n"));
+  // FBGEMM clamps pairs of taps, also of a depthwise convolution, where other engines clamp none.
+  const std::string depthwise =
+      "'" + std::string(INTACT_TEST_DATA) + "/torch-2.13-avx2/conv_16x16x5x5x1x2x1x16_uniform_pc'";
+  EXPECT_THAT(
+      Run("verify layer " + depthwise).out,
+      testing::ContainsRegex("on CPUs without VNNI +wrong on this data: [1-9][0-9]* sums of two products are "
+                             "clamped in FBGEMM"));
+}
+
 TEST_F(Cli, BadUsage) {
   ExpectBadInput("", "subcommand");
   ExpectBadInput("frobnicate", "frobnicate");

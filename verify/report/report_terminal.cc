@@ -310,6 +310,28 @@ std::string RecordedTable(std::span<const Recorded> recorded) {
   return text + fmt::format("{} of {} outputs match a named arithmetic\n", named, recorded.size());
 }
 
+namespace {
+
+// What saturation does to the layer in engines without an exact kernel. `worst`: the audit of the worst pairing.
+std::string SaturationInShort(const Audit& worst) {
+  const std::string engines = EnginesOf(worst.pairing, ShapeOf(worst.conv));
+  switch (worst.verdict()) {
+    case Verdict::kProven:
+      return fmt::format("safe: {} cannot make a wrong sum", worst.stated.premise);
+    case Verdict::kHoldsOnData:
+      return fmt::format("right on this data, but {} of {} pairs of weights can make wrong sums in {}",
+                         worst.stated.pairs_at_risk, worst.weight_pairs, engines);
+    case Verdict::kViolated:
+      return fmt::format(
+          "wrong on this data: {} sums of two products are clamped in {}; remedy: 7-bit weights "
+          "or activations (reduce_range), or exact kernels",
+          worst.clamped_pairs, engines);
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string ToText(const LayerCheck& check) {
   std::string text = ToText(std::span<const Recorded>(check.recorded));
   if (check.identity)
@@ -324,6 +346,9 @@ std::string ToText(const LayerCheck& check) {
   text += fmt::format("layer {}: {}, {}\n", check.layer, check.op, how);
   if (check.expected_identity) text += ExpectedText(check);
   Lines lines;
+  if (!check.audits.empty()) {
+    lines.Add("on CPUs without VNNI", "{}", SaturationInShort(check.audits.front()));
+  }
   if (check.against_expected) {
     const ByteComparison& expected = *check.against_expected;
     lines.Add("against " + check.expect_file, "{}",
