@@ -24,8 +24,8 @@ struct ElementType {
   std::string_view npy;     // "u1": in files of NumPy
   int bytes;                // of an element
   int32_t lowest, highest;  // elements of quantized types; 0 for other types
-  // Floats of IEEE 754: bits of the fraction, without the leading 1, and the exponent of the least normal
-  // number; 0 for other types. The exponent has all bits except sign and fraction.
+  // Floats of IEEE 754: the number of bits of the fraction (without the leading 1), and the exponent of the
+  // least normal number; 0 for other types. All bits except sign and fraction belong to the exponent's field.
   int fraction, exponent;
 };
 
@@ -44,9 +44,10 @@ inline constexpr std::array kElementTypes = [] {
   // clang-format on
 }();
 
-/// The types of outputs, and of numbers that a run quantizes.
+/// The types that outputs may have.
 inline constexpr std::array kOutputTypes = {INTACT_S32, INTACT_F32,  INTACT_U8,
                                             INTACT_S8,  INTACT_BF16, INTACT_F16};
+/// The types of numbers that a run can quantize.
 inline constexpr std::array kSourceTypes = {INTACT_F32, INTACT_BF16, INTACT_F16};
 
 /// The row of `type`; the row of INTACT_TYPE_NONE for a value that is no type.
@@ -76,8 +77,9 @@ constexpr bool IsInt8(intact_type type) noexcept { return type == INTACT_U8 || t
 /// types.
 constexpr int32_t LowestOf(intact_type type) noexcept { return TraitsOf(type).lowest; }
 constexpr int32_t HighestOf(intact_type type) noexcept { return TraitsOf(type).highest; }
-static_assert(!IsInt8(static_cast<intact_type>(7)) && HighestOf(static_cast<intact_type>(7)) == 0,
-              "no type: callers of the C interface may pass any value");
+static_assert(
+    !IsInt8(static_cast<intact_type>(7)) && HighestOf(static_cast<intact_type>(7)) == 0,
+    "callers of the C interface may pass any value; values that name no type have the traits of none");
 /// u8 for s8, s8 for u8.
 constexpr intact_type OtherSign(intact_type type) noexcept {
   return type == INTACT_U8 ? INTACT_S8 : INTACT_U8;
@@ -121,7 +123,8 @@ inline uint32_t EncodeFloat(const ElementType& type, double number) noexcept {
   if (std::isinf(number)) return sign | infinity;
   const int exponent = number == 0 ? type.exponent : std::max(std::ilogb(number), type.exponent);
   const auto significand = static_cast<uint32_t>(std::ldexp(std::fabs(number), type.fraction - exponent));
-  // The leading 1 of a normal number adds 1 to the exponent's field, which is 0 for subnormal numbers.
+  // A normal number's leading 1 carries into the exponent's field and adds 1 to it. A subnormal number has no
+  // leading 1, so its field stays 0.
   return sign | (significand + (static_cast<uint32_t>(exponent - type.exponent) << type.fraction));
 }
 

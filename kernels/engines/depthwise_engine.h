@@ -12,10 +12,10 @@
 //                                           |....V....|        the pixel and computes some channels again
 //
 //   flat, where adjacent pixels     |p0 |p1 |p2 |p3 |p4 |p5 |  the row is one line of channels that repeat
-//   are adjacent in the band        |....V....|....V....|      after n; vectors of the line repeat after
-//   and in the output:              |<-  lcm(n, V)    ->|      lcm(n, V), which is a kernel's pixel
+//   are adjacent in the band        |....V....|....V....|      after n; the vectors repeat after lcm(n, V)
+//   and in the output:              |<-  lcm(n, V)    ->|      channels, which the kernel treats as a pixel
 //
-// The flat cover wastes no lanes if n is no multiple of V, but neighbouring pixels share fewer places. It
+// The flat cover wastes no lanes if n is no multiple of V, but neighbouring pixels share fewer inputs. It
 // needs adjacent pixels, as with stride 1. With stride s it fits if the band is staged as s phases, each of
 // adjacent columns. If neither cover fits, pixels go through scratch.
 //
@@ -68,7 +68,8 @@ class DepthwiseEngine {
   int64_t RunColumnBytes() const {
     return data_.HasRunColumns() ? RunBytes(by_channels_) + RunBytes(flat_) : 0;
   }
-  /// Arranges KernelData's `columns` for kernels, at `to`, aligned to 64 bytes.
+  /// Arranges `columns`, the result of KernelData::MakeRunColumns(), for kernels. The arranged copy lies at
+  /// `to`, aligned to 64 bytes.
   DepthwiseColumns MakeRunColumns(const RunColumns& columns, uint8_t* to) const noexcept;
 
   /// Whether RunRow() reads only the taps of its pixels, for rows of at least `pixels` pixels. Otherwise
@@ -83,21 +84,23 @@ class DepthwiseEngine {
   void RunRow(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
 
  private:
-  /// Vectors of channels, each with its record and, for outputs that are scaled, its factors and addends.
+  /// Vectors of channels. Each has a record (its compensation and weights: see depthwise_kernel.h) and, if
+  /// outputs are scaled, factors and addends.
   struct Cover {
     DepthwiseKernelFunction kernel;
     std::vector<int64_t> starts;     // the channel in the line of channels at which each vector begins
     int64_t step_pixels = 1;         // pixels that the kernel treats as one
-    std::vector<int64_t> taps;       // offsets for a kernel that loops; whole groups
-    std::vector<int64_t> places;     // offsets of the kernel's places
+    std::vector<int64_t> taps;       // offsets for a kernel that loops, padded to whole groups
+    std::vector<int64_t> places;     // offsets of a block's inputs; of its pixels if the kernel loops
     int64_t block_stride_bytes = 0;  // from a block of pixels to the next
     int64_t record_bytes = 0;
     AlignedBuffer<uint8_t> records;
     AlignedBuffer<uint32_t> factors, addends;  // for EpilogueArgs
   };
 
-  /// Bytes of a run's own records, and of its records and factors, for a cover: whole cache lines.
+  /// Bytes of the records of `cover`, a multiple of 64.
   static int64_t RecordBytes(const Cover& cover) { return static_cast<int64_t>(cover.records.bytes()); }
+  /// Bytes of a run's own records and factors for `cover`, a multiple of 64.
   static int64_t RunBytes(const Cover& cover) {
     return RecordBytes(cover) + static_cast<int64_t>(cover.factors.bytes());
   }
@@ -124,7 +127,7 @@ class DepthwiseEngine {
   DepthwiseKernelSpec SpecFor(const TapGrid& taps) const;
   bool IsFlatBetter() const;
   Error Make(const TapGrid& taps, Cover* cover);
-  /// The tap that each place of a group is multiplied with; −1: weight 0.
+  /// For each group of interleaved inputs, the tap whose weight each input is multiplied by; −1: weight 0.
   using GroupWeights = std::vector<std::vector<int>>;
   bool Loops() const;
   GroupWeights WeightsInOrder() const;
@@ -147,7 +150,7 @@ class DepthwiseEngine {
   DepthwiseKernelSpec spec_;  // the kernel of by_channels_
   int64_t v_;                 // number of channels of a vector
   Cover by_channels_;
-  Cover flat_;         // no kernel if by_channels_ is better; the last vector ends a row
+  Cover flat_;         // no kernel if by_channels_ is better; its last vector ends with a row's last pixel
   Portable portable_;  // empty unless the plan is portable
   std::string kernel_name_;
 };

@@ -12,11 +12,11 @@ namespace intact::kernels {
 
 /// Arrays are indexed by the columns of C.
 struct RunColumns {
-  const int32_t* compensation = nullptr;            // LinearWeights::compensation()
-  const int32_t* unshifted_compensation = nullptr;  // UnshiftCompensation()
-  const int32_t* skipping_compensation = nullptr;   // GemmData::skipping_compensation, one after the other
-  const void* factors = nullptr;                    // LinearProblem::Factors()
-  bool has_scale = true;                            // else outputs are NaNs
+  const int32_t* compensation = nullptr;            // as LinearWeights::compensation()
+  const int32_t* unshifted_compensation = nullptr;  // `compensation` without the u8 shift
+  const int32_t* skipping_compensation = nullptr;   // `columns` of each GemmData::skipping_compensation
+  const void* factors = nullptr;                    // as LinearProblem::Factors()
+  bool has_scale = true;                            // false: all outputs are NaNs
 };
 
 }  // namespace intact::kernels

@@ -1,7 +1,7 @@
 // Scheduled weights (schedule.h) with strips as wide as vectors: columns fill the lanes, and rows of A are
-// broadcast, as with the canonical panels. A group must be light in all columns of a vector, so groups are
-// smaller than in narrow strips. But neither A nor C is transposed, and few rows leave no lanes empty. So
-// this is the schedule for few rows.
+// broadcast, as with the canonical panels. A group's sums must fit in int16 in all columns of a vector, so
+// groups are smaller than in narrow strips. But neither A nor C is transposed, and few rows leave no lanes
+// empty. So this is the schedule for few rows.
 //
 //   strip    [window 0][window 1] …
 //   window   [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][u32 where the weights begin]
@@ -64,7 +64,7 @@ class ScheduledVectors final : public PanelSource {
   int largest_group_ = 1;
   int64_t windows_ = 0;
   AlignedBuffer<uint8_t> data_;
-  std::vector<size_t> begins_;  // of strips, in data_
+  std::vector<size_t> begins_;  // where each strip begins in data_
 };
 
 }  // namespace intact::kernels

@@ -1,7 +1,8 @@
 """`intact repair --check`: runs the stored and the repaired model, and compares both with an exact variant that cannot saturate.
 
-Shortened weights change the model's outputs, so the check has two steps. With the new order and the stored weights, the model
-must compute the stored model's outputs. The repaired model must compute the outputs of its own exact variant.
+Shortened weights (made smaller, so that pairs fit in int16) change the model's outputs, so the check has two steps. With the
+new order and the stored weights, the model must compute the stored model's outputs. The repaired model must compute the outputs
+of its own exact variant.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _SIZE = 16  # size of random inputs along dimensions that the model leaves open
 @dataclass
 class CheckedOutput:
     """One output of the stored and of the repaired model, against the exact variant: how many values differ, and decibels.
-    `control`: decibels of the exact variant with its float constants changed by 1e-7. `ordered`: the model before weights were
-    shortened; without shortened weights, the repaired model. `clamped`: with shortened weights, values of the repaired model
-    that differ from its own exact variant. `stored_to_float`, `repaired_to_float`: decibels from the float model's outputs, if
-    it was given."""
+    `control`: decibels of the exact variant with its float constants changed by 1e-7. `ordered`, `ordered_differ`: compare the
+    model with the new order and the stored weights; if no weights were shortened, this is the repaired model. `clamped`: with
+    shortened weights, values of the repaired model that differ from its own exact variant. `stored_to_float`,
+    `repaired_to_float`: decibels from the float model's outputs, if it was given."""
 
     name: str
     values: int = 0
@@ -48,7 +49,7 @@ class CheckedOutput:
 @dataclass
 class Check:
     """`must_be_equal`: no floats are added in a new order, so the repaired model's outputs must equal the outputs of the exact
-    variant. `has_other_weights`: the exact variant has the full range of 8 bits, but the stored model has 7."""
+    variant. `has_other_weights`: a float model was given, so the exact variant may use 8 bits where the stored model uses 7."""
 
     runs: int
     where: str
@@ -72,7 +73,7 @@ class Check:
                 return f"{differ:,} of {output.values:,} values differ ({by:.1f} dB)" if differ else "equal bit for bit"
 
             repaired = (f"repaired{', with shortened weights,' * self.is_shortened} "
-                        f"{distance(output.repaired_differ, output.repaired)}; rounding noise alone "
+                        f"{distance(output.repaired_differ, output.repaired)}; rounding noise alone: "
                         f"{'none' if output.control == np.inf else f'{output.control:.1f} dB'}")
             if self.has_other_weights:  # the stored model computes other outputs
                 text = f"output {excerpt(output.name)} {self.where}, against exact sums with 8 bits: {repaired}"
@@ -80,7 +81,7 @@ class Check:
                 text = (f"output {excerpt(output.name)} {self.where}, against exact sums: "
                         f"stored {distance(output.stored_differ, output.stored)}; {repaired}")
             if self.is_shortened:
-                text += f"; {output.clamped or 'no'} values of the repaired model are wrong by clamped sums"
+                text += f"; {output.clamped or 'no'} values of the repaired model are wrong because sums were clamped"
             if output.repaired_to_float is not None:
                 text += (f"; against the float model: stored {output.stored_to_float:.1f} dB, "
                          f"repaired {output.repaired_to_float:.1f} dB")

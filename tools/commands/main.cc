@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kExitStatus =
     "Exit status:\n"
-    "  0  parity, or nothing to compare\n"
+    "  0  parity, or success of a subcommand that compares nothing\n"
     "  1  a difference\n"
     "  2  bad usage or input, reported in one line on standard error; or a sweep that compared nothing\n\n";
 

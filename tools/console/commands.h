@@ -1,7 +1,7 @@
-// The subcommands of `intact`. Each AddXxx() declares its arguments on a CLI11 app. If the user asks for the
-// subcommand, it stores the work in `command`, which returns the exit status:
+// The subcommands of `intact`. Each AddXxx() declares its arguments on a CLI11 app. If the user gives the
+// subcommand, parsing stores a function in `command`. The function does the work and returns the exit status:
 //
-//   0  parity, or nothing to compare
+//   0  parity, or success of a subcommand that compares nothing
 //   1  a difference
 //   2  bad usage or input, reported in one line on stderr (other inputs are still processed); or a sweep that
 //      compared nothing

@@ -542,7 +542,7 @@ std::string PairsInWords(const Model& model) {
   if (model.order == DepthOrder::kFlattened) text += " that cross taps";
   if (model.order == DepthOrder::kChannels) text += " with taps before channels";
   if (!model.cut.IsNone()) {
-    text += fmt::format(" of either half of {} to {} depths", model.cut.from, model.cut.to);
+    text += fmt::format(", in each half if K is {} to {},", model.cut.from, model.cut.to);
   }
   if (model.skips_padding) text += " outside the padding";
   return text;
