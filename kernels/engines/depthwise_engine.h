@@ -16,8 +16,8 @@
 //   and in the output:              |<-  lcm(n, V)    ->|      channels, which the kernel treats as a pixel
 //
 // The flat cover wastes no lanes if n is no multiple of V, but neighbouring pixels share fewer inputs. It
-// needs adjacent pixels, as with stride 1. With stride s it fits if the band is staged as s phases, each of
-// adjacent columns. If neither cover fits, pixels go through scratch.
+// needs adjacent pixels, as with stride 1. With stride s, the flat cover fits if the band is staged as s
+// phases: columns that are s apart are then adjacent. If neither cover fits, pixels go through scratch.
 //
 // Portable plans (portable_engine.h) have no kernel and no cover: compiled code computes pixel by pixel.
 #ifndef INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
@@ -80,7 +80,8 @@ class DepthwiseEngine {
 
   /// Writes elements [channel_begin, channel_end) of each pixel, and reads these elements of the residual.
   /// `channel_begin` is a multiple of channel_step(); `channel_end` is a multiple too, or data.n. Reads only
-  /// these channels of the band; if the last vector is ragged, also channels before them.
+  /// these channels of the band. But the vector that ends with the last channel may also read channels before
+  /// `channel_begin`.
   void RunRow(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
 
  private:
@@ -88,10 +89,10 @@ class DepthwiseEngine {
   /// outputs are scaled, factors and addends.
   struct Cover {
     DepthwiseKernelFunction kernel;
-    std::vector<int64_t> starts;     // the channel in the line of channels at which each vector begins
+    std::vector<int64_t> starts;     // where each vector begins in the line of channels
     int64_t step_pixels = 1;         // pixels that the kernel treats as one
     std::vector<int64_t> taps;       // offsets for a kernel that loops, padded to whole groups
-    std::vector<int64_t> places;     // offsets of a block's inputs; of its pixels if the kernel loops
+    std::vector<int64_t> places;     // a block's offsets: one per input; one per pixel if the kernel loops
     int64_t block_stride_bytes = 0;  // from a block of pixels to the next
     int64_t record_bytes = 0;
     AlignedBuffer<uint8_t> records;
@@ -127,7 +128,7 @@ class DepthwiseEngine {
   DepthwiseKernelSpec SpecFor(const TapGrid& taps) const;
   bool IsFlatBetter() const;
   Error Make(const TapGrid& taps, Cover* cover);
-  /// For each group of interleaved inputs, the tap whose weight each input is multiplied by; −1: weight 0.
+  /// The tap whose weight multiplies an input, as [group of interleaved inputs][input]; −1: weight 0.
   using GroupWeights = std::vector<std::vector<int>>;
   bool Loops() const;
   GroupWeights WeightsInOrder() const;

@@ -1,5 +1,5 @@
-// Constants of columns that a run computes and that replace constants of the plan: for a runtime B
-// (runtime_weights.h), or for the zero point and the scale of A.
+// A run's own constants for the columns of C, in place of the plan's constants. A run computes them for a
+// runtime B (runtime_weights.h), or from the zero point and the scale of A.
 //
 // If a run has one zero point and one scale for all of A, the kernels of static plans are used. For a
 // column with sum Σ_k (b − zb), accumulators start za·sum lower, and the scale is a_scale·scales[n].
@@ -14,8 +14,8 @@ namespace intact::kernels {
 struct RunColumns {
   const int32_t* compensation = nullptr;            // as LinearWeights::compensation()
   const int32_t* unshifted_compensation = nullptr;  // `compensation` without the u8 shift
-  const int32_t* skipping_compensation = nullptr;   // `columns` of each GemmData::skipping_compensation
-  const void* factors = nullptr;                    // as LinearProblem::Factors()
+  const int32_t* skipping_compensation = nullptr;   // GemmData::skipping_compensation[i].columns, adjacent
+  const void* factors = nullptr;                    // scales or multipliers: see LinearProblem::Factors()
   bool has_scale = true;                            // false: all outputs are NaNs
 };
 

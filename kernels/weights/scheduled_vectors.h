@@ -1,11 +1,11 @@
 // Scheduled weights (schedule.h) with strips as wide as vectors: columns fill the lanes, and rows of A are
 // broadcast, as with the canonical panels. A group's sums must fit in int16 in all columns of a vector, so
-// groups are smaller than in narrow strips. But neither A nor C is transposed, and few rows leave no lanes
-// empty. So this is the schedule for few rows.
+// groups are smaller than in narrow strips. But neither A nor C is transposed, and no lane is idle if rows
+// are few. So this is the schedule for few rows.
 //
 //   strip    [window 0][window 1] …
 //   window   [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][u32 where the weights begin]
-//            [u16 number of the quad in A's row, of each item] … [weights of each item: a vector]
+//            [u16 for each item: the index of its quad in A's row] … [weights of each item: a vector]
 //
 // Windows and their weights are aligned to vectors. A window's quads stay in L1 for all rows of a tile.
 //

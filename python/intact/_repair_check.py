@@ -1,8 +1,8 @@
 """`intact repair --check`: runs the stored and the repaired model, and compares both with an exact variant that cannot saturate.
 
-Shortened weights (made smaller, so that pairs fit in int16) change the model's outputs, so the check has two steps. With the
-new order and the stored weights, the model must compute the stored model's outputs. The repaired model must compute the outputs
-of its own exact variant.
+Shortened weights (made smaller, so that pairs fit in int16) change the model's outputs, so the check has two steps. With
+channels in the new order and the stored weights, the exact variant must compute the outputs of the stored model's exact variant.
+The repaired model must compute the outputs of its own exact variant.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SIZE = 16  # size of random inputs along dimensions that the model leaves open
 
 @dataclass
 class CheckedOutput:
-    """One output of the stored and of the repaired model, against the exact variant: how many values differ, and decibels.
-    `control`: decibels of the exact variant with its float constants changed by 1e-7. `ordered`, `ordered_differ`: compare the
-    model with the new order and the stored weights; if no weights were shortened, this is the repaired model. `clamped`: with
-    shortened weights, values of the repaired model that differ from its own exact variant. `stored_to_float`,
-    `repaired_to_float`: decibels from the float model's outputs, if it was given."""
+    """One output of the stored and of the repaired model, against the exact variant: how many values differ, and the
+    distance in decibels. `control`: decibels of the exact variant with its float constants changed by 1e-7. `ordered`,
+    `ordered_differ`: if weights were shortened, results of the exact variant with the new order and the stored weights; else
+    results of the repaired model. `clamped`: with shortened weights, values of the repaired model that differ from its own exact
+    variant. `stored_to_float`, `repaired_to_float`: decibels from the float model's outputs, if it was given."""
 
     name: str
     values: int = 0

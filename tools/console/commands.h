@@ -129,8 +129,8 @@ int Exit(const CLI::App& app, const CLI::ParseError& error);
 
 /// Runs `program` and returns its status. kBadInput, with a message on stderr, if `program` throws, or if
 /// standard output is closed or could not take all of the text. Text that stderr cannot take is lost. If
-/// standard output is a pipe without a reader, SIGPIPE ends the process as usual; a pipe of stderr without a
-/// reader does not.
+/// standard output is a pipe without a reader, SIGPIPE ends the process as usual. If only stderr is a
+/// pipe without a reader, the process continues.
 int RunProgram(int (*program)(int, char**), int argc, char** argv);
 
 /// Refuses an empty value, as from a script's unset variable: CLI11 would ignore such an option.

@@ -12,7 +12,8 @@
 
 namespace intact::verify {
 
-/// The descriptor of an operation with `options`. It points to the operation's vectors.
+/// The descriptor of an operation with `options`. It points to the operation's arrays (bias, scales and
+/// others).
 GemmDesc DescOf(const reference::Gemm& gemm, const RunOptions& options);
 ConvDesc DescOf(const reference::Conv& conv, const RunOptions& options);
 
@@ -54,8 +55,8 @@ Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOp
 Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOptions& options,
                                         const std::function<Error(const intact_conv_args&)>& run);
 
-/// Returns call(descriptor, weights). The descriptor's vectors and the weights are in guarded memory. With
-/// runtime B the weights are nullptr.
+/// Returns call(descriptor, weights). The descriptor's arrays (bias, scales and others) and the weights
+/// are in guarded memory. With runtime B the weights are nullptr.
 Error CallGuarded(const reference::Gemm& gemm, const RunOptions& options,
                   const std::function<Error(const GemmDesc& desc, const void* b)>& call);
 Error CallGuarded(const reference::Conv& conv, const RunOptions& options,
