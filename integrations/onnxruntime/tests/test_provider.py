@@ -173,25 +173,25 @@ def test_networks_equal_the_cpu_provider(name, how, signed):
         assert_same(cpu_session_of(model).run(None, given)[0], expected, "ONNX Runtime's CPU provider")
 
 
-def random_networks(how: str, seeds: range) -> list[tuple[bytes, dict]]:
+def random_networks(how: str, seeds: range, signed: bool = False) -> list[tuple[bytes, dict]]:
     networks = pytest.importorskip("networks", reason="needs onnxruntime.quantization")
     shape = networks.RANDOM_SHAPE
-    return [(networks.quantized(networks.random_network(seed), how, shape),
+    return [(networks.quantized(networks.random_network(seed), how, shape, signed),
              {"x": np.random.default_rng(seed).normal(size=shape).astype(np.float32)}) for seed in seeds]
 
 
 @pytest.mark.skipif(not CPU_IS_EXACT, reason="needs VNNI")
-@pytest.mark.parametrize("how", ["QOperator", "QDQ"])
-def test_random_networks_equal_the_cpu_provider(how):
+@pytest.mark.parametrize("how, signed", [("QOperator", False), ("QDQ", False), ("QDQ", True)])
+def test_random_networks_equal_the_cpu_provider(how, signed):
     """What is between convolutions decides where ONNX Runtime transposes."""
-    for seed, (model, given) in enumerate(random_networks(how, range(30))):
+    for seed, (model, given) in enumerate(random_networks(how, range(30), signed)):
         assert_same(run(session_of(model), given), run(cpu_session_of(model), given), f"network {seed}")
 
 
 @needs_avx2_cpu
-@pytest.mark.parametrize("how", ["QOperator", "QDQ"])
-def test_random_networks_are_like_stock_ones_on_avx2(how):
-    made = random_networks(how, range(30))
+@pytest.mark.parametrize("how, signed", [("QOperator", False), ("QDQ", False), ("QDQ", True)])
+def test_random_networks_are_like_stock_ones_on_avx2(how, signed):
+    made = random_networks(how, range(30), signed)
     stock_outputs = stock.outputs_on_avx2([(model, [given]) for model, given in made], bool(CPU_IS_EXACT))
     clamped = 0
     for seed, ((model, given), (expected,)) in enumerate(zip(made, stock_outputs)):
@@ -520,6 +520,168 @@ def test_nodes_behind_a_layer_decide_as_in_onnx_runtime(op, tmp_path):
         session, given = session_of(model), qdq_input(model)
         assert is_taken(session) <= bool(operators_of_stock(model, tmp_path) & INTEGERS), f"tail {i}"
         assert_same(run(session, given), run(cpu_session_of(model), given), f"tail {i}")
+
+
+def s8_sum_behind_a_convolution() -> bytes:
+    """A sum of a tensor that ONNX Runtime moves to u8 and of one that it does not, so it computes floats. In NHWC a
+    transposition would stand between the first tensor's QuantizeLinear and its DequantizeLinear."""
+    r, node = layers.Random(3), onnx.helper.make_node
+    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "w": r.integers(np.int8, (8, 4, 3, 3)), "ws": np.float32(0.01),
+                 "wz": np.int8(0), "cs": np.float32(0.1), "cz": np.uint8(127), "ss": np.float32(0.004), "sz": np.int8(-120),
+                 "bs": np.float32(0.005), "bz": np.int8(3), "ys": np.float32(0.0061), "yz": np.int8(-5)}
+    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]),
+             node("Conv", ["xf", "wf"], ["c"], pads=[1] * 4), node("QuantizeLinear", ["c", "cs", "cz"], ["cq"]),
+             node("DequantizeLinear", ["cq", "cs", "cz"], ["cf"]), node("Sigmoid", ["cf"], ["s"]),
+             node("QuantizeLinear", ["s", "ss", "sz"], ["sq"]), node("DequantizeLinear", ["sq", "ss", "sz"], ["sf"]),
+             node("DequantizeLinear", ["b", "bs", "bz"], ["bf"]), node("Add", ["sf", "bf"], ["y_f"], name="layer"),
+             node("QuantizeLinear", ["y_f", "ys", "yz"], ["y"])]
+    return layers.model_of(nodes, {"x": (np.uint8, [2, 4, 9, 9]), "b": (np.int8, [2, 8, 9, 9])}, {"y": (np.int8, None)}, constants)
+
+
+@pytest.mark.skipif(not CPU_IS_EXACT, reason="needs VNNI")
+def test_transpositions_do_not_hide_the_types_of_a_sum():
+    model, r = s8_sum_behind_a_convolution(), layers.Random(4)
+    given = {"x": r.integers(np.uint8, (2, 4, 9, 9)), "b": r.integers(np.int8, (2, 8, 9, 9))}
+    session = session_of(model)
+    assert not is_taken(session)
+    assert [node["taken"] for node in intact.onnxruntime.report(session) if node["op"] == "Conv"] == [True]
+    assert_same(run(session, given), run(cpu_session_of(model), given), "sum")
+
+
+def large_layers() -> dict[str, tuple[bytes, dict]]:
+    """Of 8 million multiplications or more, so that four threads compute a part each."""
+    r, u8, s8, f = layers.Random(9), np.uint8, np.int8, np.float32
+    m, k, n = 64, 512, 260
+    a, scale = (u8, [m, k]), f(0.01)
+    b, b_scale, bias = r.integers(s8, (k, n)), r.scale(n), r.bias(n)
+    zeros = np.zeros(n, s8)
+    quantized_a, quantized_b = [("a", a), ("as", scale), ("az", u8(120))], [("b", b), ("bs", b_scale), ("bz", zeros)]
+    quantized_y = [("ys", f(0.9)), ("yz", u8(128))]
+    random_a, random_x = {"a": r.integers(u8, (m, k))}, {"x": r.integers(u8, (5, 33, 36, 36))}
+    x, w = (u8, [5, 33, 36, 36]), r.integers(s8, (40, 33, 3, 3))
+    made = {
+        "MatMulInteger": (layers.one_node("MatMulInteger", [("a", a), ("b", b), ("az", u8(120))], (np.int32, None)), random_a),
+        "QLinearMatMul": (layers.one_node("QLinearMatMul", quantized_a + quantized_b + quantized_y, (u8, None)), random_a),
+        "QGemm": (layers.one_node("QGemm", quantized_a + quantized_b + [("c", bias)] + quantized_y, (u8, [m, n]),
+                                  layers.MICROSOFT), random_a),
+        "MatMulIntegerToFloat": (layers.one_node(
+            "MatMulIntegerToFloat", [("a", a), ("b", b), ("as", scale), ("bs", b_scale), ("az", u8(120)), ("bz", zeros)],
+            (f, None), layers.MICROSOFT), random_a),
+        "DynamicQuantizeMatMul": (layers.one_node(
+            "DynamicQuantizeMatMul", [("a", (f, [m, k])), ("b", b), ("bs", b_scale), ("bz", zeros)], (f, None),
+            layers.MICROSOFT), {"a": r.rng.normal(size=(m, k)).astype(f)}),
+        "ConvInteger": (layers.one_node("ConvInteger", [("x", x), ("w", w), ("xz", u8(128))], (np.int32, None)), random_x)}
+    conv = [("xs", scale), ("xz", u8(120)), ("w", w), ("ws", r.scale(40)), ("wz", np.zeros(40, s8)), *quantized_y,
+            ("bias", r.bias(40))]
+    last = {"x": np.moveaxis(random_x["x"], 1, -1).copy()}
+    made["QLinearConv"] = layers.one_node("QLinearConv", [("x", x), *conv], (u8, None)), random_x
+    made["QLinearConv, channels last"] = layers.one_node("QLinearConv", [("x", (u8, last["x"].shape)), *conv], (u8, None),
+                                                         layers.MICROSOFT, channels_last=1), last
+    of_a, of_b = [("as", scale), ("az", u8(120))], [("bs", f(0.013)), ("bz", u8(99)), ("ys", f(0.02)), ("yz", u8(128))]
+    for name, shapes in {"Add": ([5, 70001], [5, 70001]), "Add, broadcast": ([5, 70001], [70001]),
+                         "Add, exchanged": ([5, 1], [5, 70001]), "Add, pooled": ([5, 70001, 1, 1], [1])}.items():
+        made[name] = layers.one_node("QLinearAdd", [("a", (u8, shapes[0])), *of_a, ("b", (u8, shapes[1])), *of_b],
+                                     (u8, None), layers.MICROSOFT), {"a": r.integers(u8, shapes[0]), "b": r.integers(u8, shapes[1])}
+    steps, batch, size, hidden = 8, 64, 512, 256
+    constants = {"W": r.integers(s8, (1, size, 4 * hidden)), "R": r.integers(s8, (1, hidden, 4 * hidden)), "ws": r.scale([1]) / 9,
+                 "wz": np.zeros(1, s8), "rs": r.scale([1]) / 9, "rz": np.zeros(1, s8)}
+    lstm = onnx.helper.make_node("DynamicQuantizeLSTM", ["x", "W", "R", "", "", "", "", "", "ws", "wz", "rs", "rz"], ["Y"],
+                                 domain=layers.MICROSOFT, hidden_size=hidden)
+    made["LSTM"] = (layers.model_of([lstm], {"x": (f, [steps, batch, size])}, {"Y": (f, None)}, constants),
+                    {"x": r.rng.normal(size=(steps, batch, size)).astype(f)})
+    return made
+
+
+@pytest.mark.parametrize("name", large_layers())
+def test_large_layers_do_not_depend_on_threads(name):
+    model, given = large_layers()[name]
+    expected = run(session_of(model), given)
+    for threads, arguments in ((4, {}), (3, {"max_isa": "avx2"}), (4, {"max_isa": "avx512"})):
+        session = session_of(model, threads, **arguments)
+        assert_taken(session)
+        assert_same(run(session, given), expected, f"{threads} threads, {arguments}")
+    if CPU_IS_EXACT:
+        assert_same(run(cpu_session_of(model), given), expected, "ONNX Runtime's CPU provider")
+
+
+def small_lstm(given: dict = {}, **attributes: object) -> bytes:
+    """`given`: optional inputs, by their place."""
+    r, hidden = layers.Random(1), 5
+    constants = {"W": r.integers(np.int8, (1, 7, 4 * hidden)), "R": r.integers(np.int8, (1, hidden, 4 * hidden)),
+                 "ws": np.full(1, 0.01, np.float32), "wz": np.zeros(1, np.int8), "rs": np.full(1, 0.01, np.float32),
+                 "rz": np.zeros(1, np.int8)}
+    names = ["x", "W", "R", "", "", "", "", "", "ws", "wz", "rs", "rz"]
+    for place, value in given.items():
+        names[place] = f"given{place}"
+        constants[names[place]] = value
+    node = onnx.helper.make_node("DynamicQuantizeLSTM", names, ["Y"], name="layer", domain=layers.MICROSOFT, hidden_size=hidden,
+                                 **attributes)
+    return layers.model_of([node], {"x": (np.float32, [4, 2, 7])}, {"Y": (np.float32, None)}, constants)
+
+
+def small_transposed_convolution(**attributes: object) -> bytes:
+    node, r = onnx.helper.make_node, layers.Random(2)
+    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "w": r.integers(np.int8, (3, 4, 3, 3)), "ws": np.float32(0.01),
+                 "wz": np.int8(0), "ys": np.float32(0.1), "yz": np.uint8(99)}
+    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]),
+             node("ConvTranspose", ["xf", "wf"], ["c"], name="layer", strides=[2, 2], **attributes),
+             node("QuantizeLinear", ["c", "ys", "yz"], ["y"])]
+    return layers.model_of(nodes, {"x": (np.uint8, [1, 3, 5, 5])}, {"y": (np.uint8, None)}, constants)
+
+
+def qdq_float(op: str) -> bytes:
+    return qdq(op, np.uint8, np.uint8, [onnx.helper.make_node("Identity", ["c"], ["y"])], {"y": (np.float32, None)})
+
+
+def int64_sum() -> bytes:
+    node = onnx.helper.make_node("Add", ["x", "x"], ["y"], name="layer")
+    graph = onnx.helper.make_graph([node], "g", [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.INT64, [3])],
+                                   [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT64, [3])])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+
+
+def sum_of_scale(y_scale: float) -> bytes:
+    return layers.one_node("QLinearAdd", [("x", (np.uint8, [9])), ("xs", np.float32(1)), ("xz", np.uint8(3)),
+                                          ("b", np.arange(9, dtype=np.uint8)), ("bs", np.float32(2)), ("bz", np.uint8(4)),
+                                          ("ys", np.float32(y_scale)), ("yz", np.uint8(5))], (np.uint8, None), layers.MICROSOFT)
+
+
+def zero_point_of_each_run() -> bytes:
+    """The caller gives the QuantizeLinear's zero point, so ONNX Runtime does not move A to u8."""
+    node = onnx.helper.make_node
+    constants = {"xs": np.float32(0.02), "ws": np.float32(0.01), "wz": np.int8(0), "dz": np.int8(0),
+                 "w": layers.Random(1).integers(np.int8, (60, 40))}
+    nodes = [node("QuantizeLinear", ["x", "xs", "z"], ["xq"]), node("DequantizeLinear", ["xq", "xs", "dz"], ["xf"]),
+             node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]), node("MatMul", ["xf", "wf"], ["y"], name="layer")]
+    return layers.model_of(nodes, {"x": (np.float32, [7, 60]), "z": (np.int8, [])}, {"y": (np.float32, None)}, constants)
+
+
+REFUSED = {
+    "sequence_lens": (lambda: small_lstm({4: np.array([4, 2], np.int32)}), "sequence_lens: is given; expected none"),
+    "P": (lambda: small_lstm({7: np.full((1, 15), 0.1, np.float32)}), "P: is given; expected none"),
+    "clip": (lambda: small_lstm(clip=0.5), "clip: is given; expected none"),
+    "input_forget": (lambda: small_lstm(input_forget=1), "input_forget: is given; expected none"),
+    "activations": (lambda: small_lstm(activations=["Sigmoid", "Relu", "Tanh"]), "activations: has Relu; expected Tanh"),
+    "output_shape": (lambda: small_transposed_convolution(output_shape=[11, 11]), "output_shape: is given; expected explicit pads"),
+    "SAME": (lambda: small_transposed_convolution(auto_pad="SAME_UPPER"), "auto_pad: is SAME_UPPER; expected explicit pads"),
+    "float Conv": (lambda: qdq_float("Conv"), "output: stays float; expected a QuantizeLinear behind it"),
+    "float Add": (lambda: qdq_float("Add"), "output: stays float; expected a QuantizeLinear behind it"),
+    "int64 Add": (int64_sum, "no operator of this provider"),
+    "large sums": (lambda: sum_of_scale(1e-7), "C_scale: is 0.000000, which makes sums that leave int32; expected a larger scale"),
+    "zero point": (zero_point_of_each_run, "A: is int8, and ONNX Runtime does not move it to uint8 but computes floats; expected "
+                   "uint8, or a QuantizeLinear before this DequantizeLinear alone")}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_nodes_have_a_reason_and_are_computed(name):
+    make, reason = REFUSED[name]
+    model = make()
+    session, cpu = session_of(model), cpu_session_of(model)
+    assert [node["reason"] for node in intact.onnxruntime.report(session) if node["name"] in ("layer", "QLinearAdd")] == [reason]
+    r = layers.Random(8)
+    types = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8, "tensor(int64)": np.int64}
+    given = {x.name: r.integers(np.uint8, x.shape).astype(types[x.type]) for x in cpu.get_inputs()}
+    assert_same(run(session, given), run(cpu, given), name)
 
 
 def qdq_conv(**changes) -> bytes:
