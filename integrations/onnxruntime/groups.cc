@@ -83,7 +83,7 @@ bool OutputStaysS8(Ort::ConstNode quantizer) {
   return IsS8(output) && !IsMovedToU8(quantizer, SoleConsumer(output));
 }
 
-// That the scales of weights, where there are several, belong to dimension `axis`.
+// Throws Refusal if the weights have several scales that do not belong to dimension `axis`.
 void CheckAxis(Ort::ConstNode dequantizer, int64_t axis) {
   const Node node(dequantizer, {"x", "x_scale", "x_zero_point"});
   if (CountOf(node.ShapeOf(1)) == 1) return;

@@ -10,7 +10,7 @@
 namespace intact::onnxruntime {
 namespace {
 
-// The operator's inputs.
+// The operator's inputs, in the order of their names in operators.cc.
 enum Input : size_t {
   kX,
   kW,

@@ -200,6 +200,16 @@ def test_random_networks_are_like_stock_ones_on_avx2(how, signed):
     assert clamped > 5
 
 
+def operators_of_run(model: bytes, given: dict, folder: Path) -> list[str]:
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = True, str(folder / "profile")
+    intact.onnxruntime.add(options)
+    session = onnxruntime.InferenceSession(model, options)
+    session.run(None, given)
+    events = json.loads(Path(session.end_profiling()).read_text())
+    return [event["args"]["op_name"] for event in events if event["name"].endswith("_kernel_time")]
+
+
 @pytest.mark.parametrize("how", ["QOperator", "QDQ"])
 def test_convolutions_in_a_row_keep_their_channels_last(how, tmp_path):
     """ONNX Runtime transposes before the first one and behind the last one."""
@@ -207,13 +217,7 @@ def test_convolutions_in_a_row_keep_their_channels_last(how, tmp_path):
     shape = [1, 3, 20, 20]
     model = networks.quantized(networks.network([("conv", 8, 3, 1, 1), ("conv", 8, 3, 1, 1), ("conv", 8, 3, 1, 1), ("add", 2),
                                                  ("conv", 8, 3, 1, 8)], shape), how, shape)
-    options = onnxruntime.SessionOptions()
-    options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
-    intact.onnxruntime.add(options)
-    session = onnxruntime.InferenceSession(model, options)
-    session.run(None, {"x": np.ones(shape, np.float32)})
-    events = json.loads(Path(session.end_profiling()).read_text())
-    operators = [event["args"]["op_name"] for event in events if event["name"].endswith("_kernel_time")]
+    operators = operators_of_run(model, {"x": np.ones(shape, np.float32)}, tmp_path)
     assert operators.count("Transpose") == 2, operators
 
 
@@ -524,7 +528,7 @@ def test_nodes_behind_a_layer_decide_as_in_onnx_runtime(op, tmp_path):
 
 def s8_sum_behind_a_convolution() -> bytes:
     """A sum of a tensor that ONNX Runtime moves to u8 and of one that it does not, so it computes floats. In NHWC a
-    transposition would stand between the first tensor's QuantizeLinear and its DequantizeLinear."""
+    transposition may stand between the first tensor's QuantizeLinear and its DequantizeLinear."""
     r, node = layers.Random(3), onnx.helper.make_node
     constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "w": r.integers(np.int8, (8, 4, 3, 3)), "ws": np.float32(0.01),
                  "wz": np.int8(0), "cs": np.float32(0.1), "cz": np.uint8(127), "ss": np.float32(0.004), "sz": np.int8(-120),
@@ -539,11 +543,12 @@ def s8_sum_behind_a_convolution() -> bytes:
 
 
 @pytest.mark.skipif(not CPU_IS_EXACT, reason="needs VNNI")
-def test_transpositions_do_not_hide_the_types_of_a_sum():
+def test_transpositions_do_not_hide_the_types_of_a_sum(tmp_path):
     model, r = s8_sum_behind_a_convolution(), layers.Random(4)
     given = {"x": r.integers(np.uint8, (2, 4, 9, 9)), "b": r.integers(np.int8, (2, 8, 9, 9))}
     session = session_of(model)
     assert not is_taken(session)
+    assert "Transpose" not in operators_of_run(model, given, tmp_path)
     assert [node["taken"] for node in intact.onnxruntime.report(session) if node["op"] == "Conv"] == [True]
     assert_same(run(session, given), run(cpu_session_of(model), given), "sum")
 
