@@ -27,7 +27,7 @@ class QLinearAdd : public Layer {
   QLinearAdd(const Node& node, const Context& context);
 
   void Compute(Run& run) const override;
-  std::string Kernel() const override { return "qlinear_add"; }
+  std::string Kernel() const override { return has_avx2_ ? "qlinear_add_avx2" : "qlinear_add_portable"; }
 
  private:
   // Elements of output in memory order: `extent` of them, where A and B advance or repeat one element.

@@ -259,6 +259,12 @@ def test_bytes_do_not_depend_on_the_isa_of_the_environment(name):
     assert len(kernels) == 1 + len({"avx2", "avx512"} & set(intact.isas())), kernels
 
 
+@pytest.mark.parametrize("isa", ["portable", "avx2", None])
+def test_loops_of_sums_do_not_go_beyond_the_cap(isa):
+    (node,) = intact.onnxruntime.report(session_of(sum_of_scale(1), max_isa=isa))
+    assert node["kernel"] == ("qlinear_add_avx2" if isa != "portable" and "avx2" in intact.isas() else "qlinear_add_portable")
+
+
 def test_a_clamped_sum_is_found():
     """What the comparisons above are for: kernels that clamp sums to int16 are a planted fault."""
     b = np.full((64, 32), 127, np.int8)
