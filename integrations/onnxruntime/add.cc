@@ -1,7 +1,5 @@
 #include "add.h"
 
-#include <intact/intact.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,13 +12,13 @@ namespace {
 
 constexpr int64_t kElementsOfPart = 1 << 16;
 
-// How bytes are read and written, as QLinearAdd has it.
+// Reads numbers from bytes and writes them; QLinearAdd describes shift and offset.
 struct Coding {
   uint8_t shift;
   int32_t offset;
 
   float Read(uint8_t byte) const { return static_cast<float>((byte ^ shift) - offset); }
-  // The code of the integer next to `value`.
+  // The byte of the integer nearest to `value`.
   uint8_t Write(float value) const {
     const auto low = static_cast<float>(-offset), high = static_cast<float>(255 - offset);
     value = value < low ? low : value;
@@ -37,6 +35,16 @@ struct Coding {
   for (int64_t i = 0; i < count; ++i) y[i] = coding.Write(std::fma(coding.Read(x[i]), ratio, fixed));
 }
 
+// y[i] = value·value_ratio + (x[i]·ratio + fixed)
+[[gnu::always_inline]] inline void AddToConstant(Coding coding, float value, float value_ratio,
+                                                 const uint8_t* __restrict x, float ratio, float fixed,
+                                                 uint8_t* __restrict y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float partial = std::fma(coding.Read(x[i]), ratio, fixed);
+    y[i] = coding.Write(std::fma(value, value_ratio, partial));
+  }
+}
+
 // y[i] = a[i]·a_ratio + (b[i]·b_ratio + fixed)
 [[gnu::always_inline]] inline void AddVectors(Coding coding, const uint8_t* __restrict a, float a_ratio,
                                               const uint8_t* __restrict b, float b_ratio, float fixed,
@@ -47,34 +55,37 @@ struct Coding {
   }
 }
 
-// The loops above in the machine's vectors: the compiler makes them, for CPUs with FMA.
+// The loops above, compiled for any CPU or for AVX2 and FMA.
 struct Loops {
   decltype(&AddConstant) add_constant;
+  decltype(&AddToConstant) add_to_constant;
   decltype(&AddVectors) add_vectors;
 };
 [[gnu::target("avx2,fma")]] void AddConstantAvx2(Coding coding, const uint8_t* __restrict x, float ratio,
                                                  float fixed, uint8_t* __restrict y, int64_t count) {
   AddConstant(coding, x, ratio, fixed, y, count);
 }
+[[gnu::target("avx2,fma")]] void AddToConstantAvx2(Coding coding, float value, float value_ratio,
+                                                   const uint8_t* __restrict x, float ratio, float fixed,
+                                                   uint8_t* __restrict y, int64_t count) {
+  AddToConstant(coding, value, value_ratio, x, ratio, fixed, y, count);
+}
 [[gnu::target("avx2,fma")]] void AddVectorsAvx2(Coding coding, const uint8_t* __restrict a, float a_ratio,
                                                 const uint8_t* __restrict b, float b_ratio, float fixed,
                                                 uint8_t* __restrict y, int64_t count) {
   AddVectors(coding, a, a_ratio, b, b_ratio, fixed, y, count);
 }
-constexpr Loops kPortable = {AddConstant, AddVectors}, kAvx2 = {AddConstantAvx2, AddVectorsAvx2};
-
-const Loops& LoopsOfCpu() {
-  static const bool kHasAvx2 = intact_isa_available(INTACT_ISA_AVX2) != 0;
-  return kHasAvx2 ? kAvx2 : kPortable;
-}
+constexpr Loops kPortable = {AddConstant, AddToConstant, AddVectors},
+                kAvx2 = {AddConstantAvx2, AddToConstantAvx2, AddVectorsAvx2};
 
 }  // namespace
 
-QLinearAdd::QLinearAdd(const Node& node, bool is_moved_to_u8) : b_is_constant_(!node.IsFromRun(3)) {
+QLinearAdd::QLinearAdd(const Node& node, const Context& context)
+    : has_avx2_(HasAvx2(context.settings)), b_is_constant_(!node.IsFromRun(3)) {
   const intact_type type = node.Type(0, {INTACT_U8, INTACT_S8});
   node.Type(3, {type});
   node.OutputType({type});
-  const int32_t raise = is_moved_to_u8 ? 128 : 0;
+  const int32_t raise = context.is_moved_to_u8 ? 128 : 0;
   const auto zero_point = [&](size_t input) {
     return static_cast<float>(node.ZeroPoint(input, type) + raise);
   };
@@ -82,10 +93,15 @@ QLinearAdd::QLinearAdd(const Node& node, bool is_moved_to_u8) : b_is_constant_(!
   a_ratio_ = node.Scale(1) / y_scale;
   b_ratio_ = node.Scale(4) / y_scale;
   fixed_ = zero_point(7) - std::fma(a_ratio_, zero_point(2), b_ratio_ * zero_point(5));
-  if (!std::isfinite(a_ratio_) || !std::isfinite(b_ratio_) || !std::isfinite(fixed_))
-    throw Refusal("C_scale: is " + std::to_string(y_scale) + "; expected finite quotients of scales");
+  exchanged_fixed_ = zero_point(7) - std::fma(b_ratio_, zero_point(5), a_ratio_ * zero_point(2));
+  // ONNX Runtime converts sums to int32 before it clamps them. NaN is refused too.
+  const double largest = 255 * (std::fabs(double(a_ratio_)) + std::fabs(double(b_ratio_))) +
+                         std::max(std::fabs(double(fixed_)), std::fabs(double(exchanged_fixed_)));
+  if (!(largest < 2147483648.0))
+    throw Refusal("C_scale: is " + std::to_string(y_scale) +
+                  ", which makes sums that leave int32; expected a larger scale");
   shift_ = type == INTACT_S8 ? 128 : 0;
-  offset_ = type == INTACT_S8 && !is_moved_to_u8 ? 128 : 0;
+  offset_ = type == INTACT_S8 && !context.is_moved_to_u8 ? 128 : 0;
   if (b_is_constant_) {
     const Constant b = node.ConstantOf(3, type);
     b_shape_ = b.shape;
@@ -121,16 +137,36 @@ std::vector<QLinearAdd::Dimension> QLinearAdd::DimensionsOf(const Shape& a, cons
   return dimensions;
 }
 
-void QLinearAdd::AddSpan(const Dimension& span, const uint8_t* a, const uint8_t* b, uint8_t* y,
-                         int64_t count) const {
+bool QLinearAdd::IsExchanged(const Shape& a, const Shape& b) {
+  const auto extent = [](const Shape& shape, size_t from_last) {
+    return from_last < shape.size() ? shape[shape.size() - 1 - from_last] : 1;
+  };
+  const size_t count = std::max<size_t>(std::min(a.size(), b.size()), 1);
+  for (size_t i = 0; i < count; ++i)
+    if (extent(a, i) != 1 || extent(b, i) != 1) return extent(a, i) == 1;
+  return true;
+}
+
+void QLinearAdd::AddSpan(const Dimension& span, bool is_exchanged, const uint8_t* a, const uint8_t* b,
+                         uint8_t* y, int64_t count) const {
+  struct Operand {
+    const uint8_t* elements;
+    float ratio;
+    int64_t step;
+  };
+  Operand outer{a, a_ratio_, span.a_step}, inner{b, b_ratio_, span.b_step};
+  if (is_exchanged) std::swap(outer, inner);
+  const float fixed = is_exchanged ? exchanged_fixed_ : fixed_;
   const Coding coding{shift_, offset_};
-  const Loops& loops = LoopsOfCpu();
-  if (span.a_step == 0) {
-    loops.add_constant(coding, b, b_ratio_, std::fma(coding.Read(*a), a_ratio_, fixed_), y, count);
-  } else if (span.b_step == 0) {
-    loops.add_constant(coding, a, a_ratio_, std::fma(coding.Read(*b), b_ratio_, fixed_), y, count);
+  const Loops& loops = has_avx2_ ? kAvx2 : kPortable;
+  if (inner.step == 0) {
+    loops.add_constant(coding, outer.elements, outer.ratio,
+                       std::fma(coding.Read(*inner.elements), inner.ratio, fixed), y, count);
+  } else if (outer.step == 0) {
+    loops.add_to_constant(coding, coding.Read(*outer.elements), outer.ratio, inner.elements, inner.ratio,
+                          fixed, y, count);
   } else {
-    loops.add_vectors(coding, a, a_ratio_, b, b_ratio_, fixed_, y, count);
+    loops.add_vectors(coding, outer.elements, outer.ratio, inner.elements, inner.ratio, fixed, y, count);
   }
 }
 
@@ -153,6 +189,7 @@ void QLinearAdd::Compute(Run& run) const {
 
   const Dimension span = dimensions.back();
   dimensions.pop_back();
+  const bool is_exchanged = IsExchanged(a_shape, b_shape);
   const int64_t parts = (elements + kElementsOfPart - 1) / kElementsOfPart;
   run.ForEach(parts, [&](int64_t part) {
     const int64_t end = std::min((part + 1) * kElementsOfPart, elements);
@@ -169,7 +206,7 @@ void QLinearAdd::Compute(Run& run) const {
         if (dimension.b_step != 0) b_begin += index * std::exchange(b_size, b_size * dimension.extent);
       }
       const int64_t count = std::min(span.extent - inside, end - at);
-      AddSpan(span, a_elements + a_begin, b + b_begin, y + at, count);
+      AddSpan(span, is_exchanged, a_elements + a_begin, b + b_begin, y + at, count);
       at += count;
     }
   });

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "linear.h"
 #include "node.h"
 #include "operators.h"
 
@@ -17,14 +18,16 @@ namespace intact::onnxruntime {
 ///     a_ratio = a_scale/y_scale      b_ratio = b_scale/y_scale
 ///     fixed = y_zero_point − fma(a_ratio, a_zero_point, b_ratio·b_zero_point)
 ///
-/// Where one element of A meets several of B, the roles of A and B are exchanged.
+/// If ONNX Runtime takes one element of A for several elements of B, A and B change places in both formulas. ONNX Runtime
+/// decides this by the last dimension of A and B in which one extent is not 1: there the extent of A is 1. It looks at the
+/// dimensions that both tensors have; if all their extents are 1, A and B change places too.
 class QLinearAdd : public Layer {
  public:
-  /// `is_moved_to_u8`: s8 tensors and zero points are 128 higher in this arithmetic.
-  QLinearAdd(const Node& node, bool is_moved_to_u8);
+  /// With `is_moved_to_u8` s8 tensors and zero points are 128 higher in this arithmetic.
+  QLinearAdd(const Node& node, const Context& context);
 
   void Compute(Run& run) const override;
-  std::string Kernel() const override { return "qlinear_add"; }
+  std::string Kernel() const override { return has_avx2_ ? "qlinear_add_avx2" : "qlinear_add_portable"; }
 
  private:
   // Elements of output in memory order: `extent` of them, where A and B advance or repeat one element.
@@ -34,11 +37,16 @@ class QLinearAdd : public Layer {
 
   // The dimensions of the output, adjacent ones joined where possible; at least one.
   static std::vector<Dimension> DimensionsOf(const Shape& a, const Shape& b, Shape* output);
+  // Whether A and B change places.
+  static bool IsExchanged(const Shape& a, const Shape& b);
   // Outputs [0, count) of a span.
-  void AddSpan(const Dimension& span, const uint8_t* a, const uint8_t* b, uint8_t* y, int64_t count) const;
+  void AddSpan(const Dimension& span, bool is_exchanged, const uint8_t* a, const uint8_t* b, uint8_t* y,
+               int64_t count) const;
 
-  float a_ratio_, b_ratio_, fixed_;
-  // A byte x stands for the number (x ^ shift) − offset.
+  float a_ratio_, b_ratio_;
+  float fixed_, exchanged_fixed_;  // the second one: if A and B change places
+  bool has_avx2_;
+  // The number of a byte x is (x ^ shift) − offset.
   uint8_t shift_;
   int32_t offset_;
   bool b_is_constant_;

@@ -49,19 +49,41 @@ Ort::ConstNode DequantizerOf(Ort::ConstNode node, size_t i, const char* name) {
   return dequantizer;
 }
 
+// The zero point of a QuantizeLinear or a DequantizeLinear, if it is one constant of s8.
+std::optional<int32_t> S8ZeroPointOf(Ort::ConstNode node) {
+  const auto zero_point = Node(node, {}).FindConstant(2);
+  if (!zero_point || zero_point->type != INTACT_S8 || zero_point->count != 1) return {};
+  return zero_point->Integer(0);
+}
+
 // Whether ONNX Runtime moves the s8 tensor between both nodes to u8: nothing else reads it.
 bool IsMovedToU8(Ort::ConstNode quantizer, Ort::ConstNode dequantizer) {
   if (!Is(quantizer, "QuantizeLinear") || !Is(dequantizer, "DequantizeLinear") ||
       SoleConsumer(OutputOf(quantizer)) == nullptr)
     return false;
-  const auto has_s8_zero_point = [](const Node& node) { return node.Has(2) && node.IsOfType(2, INTACT_S8); };
-  const Node q(quantizer, {"x", "y_scale", "y_zero_point"}),
-      dq(dequantizer, {"x", "x_scale", "x_zero_point"});
-  return has_s8_zero_point(q) && has_s8_zero_point(dq) &&
-         q.ZeroPoint(2, INTACT_S8) == dq.ZeroPoint(2, INTACT_S8);
+  const auto zero_point = S8ZeroPointOf(quantizer);
+  return zero_point && zero_point == S8ZeroPointOf(dequantizer);
 }
 
-// That the scales of weights, where there are several, belong to dimension `axis`.
+bool IsS8(Ort::ConstValueInfo value) { return ElementTypeOf(value) == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8; }
+
+// Whether ONNX Runtime moves the s8 input of a DequantizeLinear to u8.
+bool HasMovedInput(Ort::ConstNode dequantizer) {
+  return IsMovedToU8(ProducerOf(InputOf(dequantizer, 0)), dequantizer);
+}
+
+// Whether the input of a DequantizeLinear is s8 in ONNX Runtime.
+bool StaysS8(Ort::ConstNode dequantizer) {
+  return IsS8(InputOf(dequantizer, 0)) && !HasMovedInput(dequantizer);
+}
+
+// Whether the output of a QuantizeLinear is s8 in ONNX Runtime.
+bool OutputStaysS8(Ort::ConstNode quantizer) {
+  const auto output = OutputOf(quantizer);
+  return IsS8(output) && !IsMovedToU8(quantizer, SoleConsumer(output));
+}
+
+// Throws Refusal if the weights have several scales that do not belong to dimension `axis`.
 void CheckAxis(Ort::ConstNode dequantizer, int64_t axis) {
   const Node node(dequantizer, {"x", "x_scale", "x_zero_point"});
   if (CountOf(node.ShapeOf(1)) == 1) return;
@@ -73,7 +95,7 @@ void CheckAxis(Ort::ConstNode dequantizer, int64_t axis) {
                   std::to_string(axis) + " without blocks");
 }
 
-// An operator of floats, and what it is between DequantizeLinear and QuantizeLinear.
+// An operator of floats, and its quantized operator between DequantizeLinear and QuantizeLinear.
 struct FloatOperator {
   const char* type;
   const char* domain;     // of both operators below
@@ -94,6 +116,39 @@ const FloatOperator* FindFloatOperator(Ort::ConstNode node) {
   return nullptr;
 }
 
+// Throws Refusal if ONNX Runtime computes floats because of the types that tensors have when it has moved some of them to
+// u8. `quantizer`: null if the output stays float.
+void CheckMovedTypes(Ort::ConstNode node, Ort::ConstNode a, Ort::ConstNode b, Ort::ConstNode quantizer) {
+  const bool a_is_s8 = StaysS8(a);
+  if (quantizer != nullptr && OutputStaysS8(quantizer) != a_is_s8)
+    throw Refusal(
+        "output: has another type than A in ONNX Runtime, which computes floats; expected one type");
+  if (Is(node, "Add")) {
+    if (StaysS8(b) != a_is_s8)
+      throw Refusal("B: has another type than A in ONNX Runtime, which computes floats; expected one type");
+  } else if (Is(node, "Gemm")) {
+    if (a_is_s8 && !IsS8(InputOf(b, 0)))
+      throw Refusal(
+          "A: is int8 and B is uint8, where ONNX Runtime computes floats; expected int8 weights or uint8 "
+          "activations");
+  } else if (a_is_s8) {
+    throw Refusal(
+        "A: is int8, and ONNX Runtime does not move it to uint8 but computes floats; expected uint8, or a "
+        "QuantizeLinear before this DequantizeLinear alone");
+  }
+}
+
+// Throws Refusal if ONNX Runtime computes floats because of the nodes behind the float output of a product.
+void CheckFloatOutput(Ort::ConstValueInfo output) {
+  const auto consumers = output.GetConsumers();
+  if (std::ranges::any_of(consumers, [](const auto& each) { return Is(each.node, "QuantizeLinear"); }))
+    throw Refusal("output: other nodes than a QuantizeLinear read it too; expected one reader");
+  const auto next = SoleConsumer(output);
+  if ((Is(next, "Relu") || Is(next, "Clip")) && SoleConsumer(OutputOf(next)) != nullptr)
+    throw Refusal("output: one node reads it behind a " + next.GetOperatorType() +
+                  ", where ONNX Runtime computes floats; expected none or several");
+}
+
 // An operator of dequantized values, and what follows.
 Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   const bool is_add = Is(node, "Add"), is_conv = Is(node, "Conv"), is_gemm = Is(node, "Gemm");
@@ -102,13 +157,13 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
     for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
     group.nodes.push_back(dequantizer);
   };
-  const auto is_moved = [](Ort::ConstNode dequantizer) {
-    return IsMovedToU8(ProducerOf(InputOf(dequantizer, 0)), dequantizer);
-  };
   const auto a = DequantizerOf(node, 0, "A"), b = DequantizerOf(node, 1, "B");
   add_inputs(a);
   add_inputs(b);
-  group.has_dequantized_s8 = Node(a, {"x"}).IsOfType(0, INTACT_S8);
+  group.is_moved_to_u8 = HasMovedInput(a);
+  // ONNX Runtime has moved the node to NHWC, so intact has taken it before. Transpositions may hide that A is moved.
+  const bool is_taken_before = node.GetDomain() == kNhwcDomain;
+  const bool is_integer_in_onnx_runtime = !Is(node, "ConvTranspose");
   const Node attributes(node, {});
   if (!is_add) CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
   Ort::ConstValueInfo bias;
@@ -124,7 +179,10 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   Ort::ConstNode relu;
   if (Is(quantizer, "Relu")) relu = std::exchange(quantizer, SoleConsumer(OutputOf(quantizer)));
   if (!Is(quantizer, "QuantizeLinear")) {
-    group.is_moved_to_u8 = is_moved(a);
+    if (is_gemm || Is(node, "MatMul")) {
+      CheckFloatOutput(group.output);
+      CheckMovedTypes(node, a, b, {});
+    }
     if (is_gemm) {
       group.inputs.push_back(bias);
     } else if (Is(node, "MatMul")) {
@@ -141,7 +199,8 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   const Node quantized(quantizer, {"x", "y_scale", "y_zero_point"});
   if (relu != nullptr) {
     // With a zero point at the end of the range, quantizing clamps as Relu does.
-    const bool is_signed = quantized.Has(2) && quantized.IsOfType(2, INTACT_S8);
+    if (!quantized.Has(2)) throw Refusal("y_zero_point: is not given; expected one behind a Relu");
+    const bool is_signed = IsS8(group.output);
     if (quantized.ZeroPoint(2, is_signed ? INTACT_S8 : INTACT_U8) != (is_signed ? -128 : 0))
       throw Refusal("y_zero_point: is not the lowest value; expected that behind a Relu");
     group.nodes.push_back(relu);
@@ -151,12 +210,7 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   group.inputs.push_back(InputOf(quantizer, 1));
   group.inputs.push_back(InputOf(quantizer, 2));
   if (of_floats.has_bias_last) group.inputs.push_back(bias);
-
-  // With u8 at one end and s8 at the other, ONNX Runtime computes floats.
-  const bool is_output_moved = IsMovedToU8(quantizer, SoleConsumer(group.output));
-  group.is_moved_to_u8 = is_moved(a) && is_output_moved;
-  if (is_add && (is_moved(a) != is_output_moved || is_moved(b) != is_output_moved))
-    throw Refusal("A, B, output: some are s8 and some u8 in ONNX Runtime; expected one type");
+  if (is_integer_in_onnx_runtime && !is_taken_before) CheckMovedTypes(node, a, b, quantizer);
   return group;
 }
 
@@ -232,9 +286,23 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
 
 }  // namespace
 
+bool DependsOnMoves(Ort::ConstNode node) {
+  if (FindFloatOperator(node) == nullptr || Is(node, "ConvTranspose")) return false;
+  const auto has_s8_input = [&](size_t i) {
+    const auto dequantizer = ProducerOf(InputOf(node, i));
+    return Is(dequantizer, "DequantizeLinear") && IsS8(InputOf(dequantizer, 0));
+  };
+  auto next = SoleConsumer(OutputOf(node));
+  if (Is(next, "Relu")) next = SoleConsumer(OutputOf(next));
+  return has_s8_input(0) || (Is(node, "Add") && has_s8_input(1)) ||
+         (Is(next, "QuantizeLinear") && IsS8(OutputOf(next)));
+}
+
 Group GroupOf(Ort::ConstNode node) {
   if (std::ranges::none_of(node.GetOutputs(), IsRead)) throw Refusal("output: nothing reads it");
-  if (const FloatOperator* found = FindFloatOperator(node)) return DequantizedGroup(node, *found);
+  if (const FloatOperator* found = FindFloatOperator(node);
+      found != nullptr && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
+    return DequantizedGroup(node, *found);
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
   auto outputs = node.GetOutputs();

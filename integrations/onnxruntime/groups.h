@@ -10,27 +10,30 @@
 
 namespace intact::onnxruntime {
 
-/// The domain of operators that only groups are.
+/// The domain of operators that stand for groups only: ONNX Runtime has no such operators.
 inline constexpr char kGroupDomain[] = "intact";
 
 /// An operator and the nodes of the model that it stands for.
 struct Group {
   std::string domain, type;  ///< the operator
-  /// The operator's, in the order of its definition; null: not given.
+  /// The operator's inputs, in the order of its definition; null: not given.
   std::vector<Ort::ConstValueInfo> inputs;
-  Ort::ConstValueInfo output = {};  ///< the operator's first one
-  /// The operator's others, in the order of its definition; null: not given.
+  Ort::ConstValueInfo output = {};  ///< the operator's first output
+  /// The operator's other outputs, in the order of its definition; null: not given.
   std::vector<Ort::ConstValueInfo> more_outputs = {};
   std::vector<Ort::ConstNode> nodes;  ///< the first one has the operator's attributes
-  /// Whether ONNX Runtime adds 128 to the operator's s8 activations and outputs: it moves a tensor between a
-  /// QuantizeLinear and a DequantizeLinear to u8, if nothing else reads it.
+  /// Whether A is s8 and ONNX Runtime adds 128 to it: ONNX Runtime moves an s8 tensor between a QuantizeLinear and a
+  /// DequantizeLinear to u8, if no other node reads the tensor.
   bool is_moved_to_u8 = false;
-  bool has_dequantized_s8 = false;  ///< whether A is s8 and behind a DequantizeLinear
 };
 
-/// The group around `node`, a product or a convolution. Any other node is a group by itself.
-/// ONNX Runtime's CPU provider makes the same operators of the same groups. Throws Refusal if a product or a
-/// convolution of floats is no such group.
+/// Whether the types that tensors have in ONNX Runtime decide if it computes integers or floats: the node is a product, a
+/// convolution or a sum between DequantizeLinear and QuantizeLinear, and its input or output is s8.
+bool DependsOnMoves(Ort::ConstNode node);
+
+/// The group around `node`, a product, a convolution or a sum. Any other node is a group by itself.
+/// ONNX Runtime's CPU provider makes the same operators of the same groups, except of ConvTranspose. Throws Refusal if a
+/// product, a convolution or a sum of floats is no such group.
 Group GroupOf(Ort::ConstNode node);
 
 }  // namespace intact::onnxruntime

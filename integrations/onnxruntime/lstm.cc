@@ -10,7 +10,7 @@
 namespace intact::onnxruntime {
 namespace {
 
-// The operator's inputs.
+// The operator's inputs, in the order of their names in operators.cc.
 enum Input : size_t {
   kX,
   kW,
@@ -26,8 +26,8 @@ enum Input : size_t {
   kRZeroPoint
 };
 
-// Bounds of arguments, and of the sigmoid without its 0.5. An argument of the loop below: of constants the compiler would
-// make branches, and no vectors.
+// Bounds of the functions' arguments, and of the sigmoid before 0.5 is added. The loop below gets them as an argument: with
+// constants the compiler would make branches instead of vectors.
 struct Bounds {
   float sigmoid = 18, tanh = 9, half = 0.5f;
 };
@@ -38,7 +38,7 @@ struct Bounds {
   return std::copysign(size > bound ? bound : size, x);
 }
 
-// 0.5 and a rational function, as Eigen has it.
+// Eigen's rational function, plus 0.5.
 [[gnu::always_inline]] inline float Sigmoid(float x, Bounds bounds) {
   x = Clamped(x, bounds.sigmoid);
   const float square = x * x;
@@ -54,7 +54,7 @@ struct Bounds {
   return Clamped(p * x / q, bounds.half) + 0.5f;
 }
 
-// A rational function, as Eigen has it.
+// Eigen's rational function.
 [[gnu::always_inline]] inline float Tanh(float x, Bounds bounds) {
   x = Clamped(x, bounds.tanh);
   const float square = x * x;
@@ -84,17 +84,11 @@ struct Bounds {
   }
 }
 
-using StepFunction = decltype(&Step);
+// The loop compiled for AVX2 and FMA.
 [[gnu::target("avx2,fma")]] void StepAvx2(const float* __restrict gates, const float* __restrict bias,
                                           float* __restrict c, float* __restrict h, int64_t hidden,
                                           Bounds bounds) {
   Step(gates, bias, c, h, hidden, bounds);
-}
-
-// The loop in the machine's vectors: the compiler makes it, for CPUs with FMA.
-StepFunction StepOfCpu() {
-  static const bool kHasAvx2 = intact_isa_available(INTACT_ISA_AVX2) != 0;
-  return kHasAvx2 ? StepAvx2 : Step;
 }
 
 std::string InWords(const Shape& shape) {
@@ -151,7 +145,8 @@ GemmPlan PlanOf(const Node& node, const Context& context, Input weights, Input s
 
 }  // namespace
 
-DynamicQuantizeLstm::DynamicQuantizeLstm(const Node& node, const Context& context) {
+DynamicQuantizeLstm::DynamicQuantizeLstm(const Node& node, const Context& context)
+    : has_avx2_(HasAvx2(context.settings)) {
   node.Type(kX, {INTACT_F32});
   for (const auto& [input, name] : {std::pair{kLengths, "sequence_lens"}, {kP, "P"}})
     if (node.Has(input)) throw Refusal(std::string(name) + ": is given; expected none");
@@ -246,7 +241,7 @@ void DynamicQuantizeLstm::Compute(Run& run) const {
       static_cast<float*>(run.Allocate(static_cast<size_t>(steps * batch * columns) * sizeof(float)));
   auto* const h = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
   auto* const c = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
-  const StepFunction step_of_row = StepOfCpu();
+  const auto step_of_row = has_avx2_ ? StepAvx2 : Step;
 
   for (size_t d = 0; d < directions_.size(); ++d) {
     const Direction& direction = directions_[d];

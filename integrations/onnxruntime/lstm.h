@@ -46,6 +46,7 @@ class DynamicQuantizeLstm : public Layer {
   void StartState(const Run& run, const InitialState& initial, size_t direction, int64_t count,
                   float* state) const;
 
+  bool has_avx2_;
   int64_t hidden_ = 0, input_ = 0;
   std::vector<Direction> directions_;
   InitialState h_, c_;

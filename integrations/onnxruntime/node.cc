@@ -39,11 +39,7 @@ const char* NameOf(intact_type type) {
   }
 }
 
-intact_type TypeOf(const Ort::ConstValueInfo& value) {
-  const auto info = value.TypeInfo();
-  return info.GetONNXType() == ONNX_TYPE_TENSOR ? TypeOf(info.GetTensorTypeAndShapeInfo().GetElementType())
-                                                : INTACT_TYPE_NONE;
-}
+intact_type TypeOf(const Ort::ConstValueInfo& value) { return TypeOf(ElementTypeOf(value)); }
 
 intact_type CheckedType(const Ort::ConstValueInfo& value, const char* name,
                         std::initializer_list<intact_type> allowed) {
@@ -66,6 +62,12 @@ int32_t Constant::Integer(int64_t i) const {
   return type == INTACT_U8   ? As<uint8_t>()[place]
          : type == INTACT_S8 ? As<int8_t>()[place]
                              : As<int32_t>()[place];
+}
+
+ONNXTensorElementDataType ElementTypeOf(Ort::ConstValueInfo value) {
+  const auto info = value.TypeInfo();
+  return info.GetONNXType() == ONNX_TYPE_TENSOR ? info.GetTensorTypeAndShapeInfo().GetElementType()
+                                                : ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
 }
 
 std::string DomainOf(Ort::ConstNode node) {

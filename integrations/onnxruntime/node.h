@@ -25,6 +25,9 @@ class Refusal : public std::runtime_error {
 /// The domain of ONNX Runtime's own operators on NHWC tensors, which it makes of ONNX's for providers that ask for it.
 inline constexpr char kNhwcDomain[] = "com.ms.internal.nhwc";
 
+/// The element type of a tensor; of other values, the undefined type.
+ONNXTensorElementDataType ElementTypeOf(Ort::ConstValueInfo value);
+
 /// The domain of a node's operator; "" for ONNX's, on NHWC tensors too.
 std::string DomainOf(Ort::ConstNode node);
 

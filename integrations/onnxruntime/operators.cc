@@ -500,7 +500,7 @@ std::unique_ptr<Layer> MakeQLinearConvTranspose(const Node& node, const Context&
 }
 
 std::unique_ptr<Layer> MakeQLinearAdd(const Node& node, const Context& context) {
-  return std::make_unique<QLinearAdd>(node, context.is_moved_to_u8);
+  return std::make_unique<QLinearAdd>(node, context);
 }
 
 std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& context) {

@@ -123,7 +123,7 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
     if (settings.mode != INTACT_EXACT)
       throw std::invalid_argument(
           "mode: is 'saturating' with like; expected exact, for like says what clamps");
-    if (settings.max_isa == INTACT_ISA_PORTABLE || intact_isa_available(INTACT_ISA_AVX2) == 0)
+    if (!HasAvx2(settings))
       throw std::invalid_argument(
           "like: is '" + std::string(kLikeAvx2) +
           "' without AVX2; expected a CPU and caps (max_isa, INTACT_MAX_ISA) that have it");
@@ -215,8 +215,8 @@ class Provider : public OrtEp {
     std::unique_ptr<Layer> layer;
   };
   std::vector<Taken> taken_;
-  // Whether its bytes depend on which tensors ONNX Runtime would move to u8. Transpositions for NHWC come between
-  // QuantizeLinear and DequantizeLinear, and would hide it.
+  // Whether the graph's bytes depend on which tensors ONNX Runtime would move to u8. Transpositions for NHWC come between
+  // QuantizeLinear and DequantizeLinear, and would hide these tensors.
   bool needs_nchw_ = false;
 };
 
@@ -229,6 +229,8 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
     Group group;
     std::unique_ptr<Layer> layer;
     try {
+      // A convolution that was taken once is taken again; without `like` its bytes do not depend on what is moved.
+      needs_nchw_ |= (settings_.is_like_avx2 || node.GetOperatorType() != "Conv") && DependsOnMoves(node);
       group = GroupOf(node);
       layer = MakeLayer(group, settings_);
     } catch (const std::exception& error) {
@@ -236,7 +238,6 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
       continue;
     }
     for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel()};
-    needs_nchw_ |= group.has_dequantized_s8 && (settings_.is_like_avx2 || group.type == "QLinearAdd");
     Taken& taken = taken_.emplace_back();
     taken.inputs = NamesOf(group.inputs);
     taken.outputs = NamesOf(group.more_outputs);

@@ -62,6 +62,10 @@ void TransposeColumns(const Element* source, Element* target, int64_t rows, int6
 
 }  // namespace
 
+bool HasAvx2(const Settings& settings) {
+  return settings.max_isa != INTACT_ISA_PORTABLE && intact_isa_available(INTACT_ISA_AVX2) != 0;
+}
+
 void Check(intact_status status) {
   if (status != INTACT_OK) throw std::runtime_error(intact_last_error());
 }

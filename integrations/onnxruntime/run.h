@@ -4,6 +4,7 @@
 
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +25,10 @@ struct Settings {
   bool is_like_avx2 = false;
 };
 
-/// For each input and output of an operator its place among those of a run; −1 where there is none.
+/// Whether loops may use AVX2 and FMA: the CPU and the caps have them.
+bool HasAvx2(const Settings& settings);
+
+/// The places of an operator's inputs and outputs among the inputs and outputs of a run; −1: the run does not have it.
 struct Places {
   std::vector<int> inputs, outputs;
 };
@@ -48,7 +52,7 @@ class Run {
   /// Memory of the session's allocator, until the end of the run.
   void* Allocate(size_t bytes);
 
-  /// Calls work(i) for each i in [0, count), on the session's threads. Throws what one of them throws.
+  /// Calls work(i) for each i in [0, count), on at most `threads` of the session's threads. Throws what one call throws.
   template <class Work>
   void ForEach(int64_t count, Work work) const;
   /// Runs a plan in parts. `multiply_adds`: its work, which decides how many.
@@ -82,21 +86,27 @@ class Run {
 
 template <class Work>
 void Run::ForEach(int64_t count, Work work) const {
-  if (count == 1) return work(0);
+  const int64_t parts = std::min<int64_t>(count, settings_.threads);
+  if (parts <= 1) {
+    for (int64_t i = 0; i < count; ++i) work(i);
+    return;
+  }
   struct Call {
     Work& work;
+    int64_t count, parts;
     std::atomic<bool> has_failed = false;
     std::exception_ptr failure;
-  } call{work, {}, {}};
-  const auto call_one = [](void* data, size_t i) {
+  } call{work, count, parts, {}, {}};
+  const auto call_part = [](void* data, size_t part) {
     auto& called = *static_cast<Call*>(data);
+    const auto begin_of = [&](size_t p) { return called.count * static_cast<int64_t>(p) / called.parts; };
     try {
-      called.work(static_cast<int64_t>(i));
+      for (int64_t i = begin_of(part); i < begin_of(part + 1); ++i) called.work(i);
     } catch (...) {
       if (!called.has_failed.exchange(true)) called.failure = std::current_exception();
     }
   };
-  context_.ParallelFor(call_one, static_cast<size_t>(count), 0, &call);
+  context_.ParallelFor(call_part, static_cast<size_t>(parts), 0, &call);
   if (call.failure) std::rethrow_exception(call.failure);
 }
 

@@ -59,10 +59,10 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
 
     - `mode`: "exact", or "saturating", what kernels without VNNI compute (intact_mode).
     - `max_isa`: no instruction set beyond it is used, "avx2" for instance.
-    - `threads`: into how many parts a node is cut at most. By default `options.intra_op_num_threads`; where that is 0, the
+    - `threads`: the largest number of parts that a product, a convolution, a sum or a transposition is cut into. By default `options.intra_op_num_threads`; where that is 0, the
       processors that the process may use. Nodes run on the session's threads.
     - `like`: "onnxruntime:avx2" makes nodes compute what ONNX Runtime 1.32 computes on a CPU with AVX2 and no VNNI, with the
-      sums that its kernels clamp, operator by operator. `mode` is then "exact".
+      sums that its kernels clamp, operator by operator. `mode` is then "exact". docs/onnxruntime.md lists the conditions.
     """
     register()
     choice("mode", mode, _MODES)

@@ -352,8 +352,8 @@ TEST(Claim, ThatIsUntrueIsAnsweredByWhatIsComputed) {
   const auto says = [](const SweepFailure& failure) {
     return failure.reason.find(
                "not as claimed: pairs of adjacent depths summed in int16 (acc16, widened every 8 pairs); all "
-               "are reproduced by: pairs of adjacent depths summed in int16 (acc16, widened every 9 pairs)") !=
-           std::string::npos;
+               "are reproduced by: pairs of adjacent depths summed in int16 (acc16, widened every 9 "
+               "pairs)") != std::string::npos;
   };
   EXPECT_TRUE(std::ranges::any_of(sweep.failures, says)) << ToText(sweep);
   EXPECT_TRUE(SweepClaiming("later_spill=acc16, widened every 9 pairs").Passed());

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any, Callable
 
 import numpy as np
@@ -339,8 +340,31 @@ def qlinear_conv_channels_last(seed: int) -> Layer:
 
 
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """One rounding to float32: in float64 the product is exact."""
-    return (np.float64(a) * np.float64(b) + np.float64(c)).astype(np.float32)
+    """One rounding to float32. In float64 the product is exact. The sum is rounded to odd, so rounding it again does no harm."""
+    product, c = np.float64(a) * np.float64(b), np.float64(c)
+    total = np.atleast_1d(product + c)
+    of_c = total - product
+    lost = (product - (total - of_c)) + (c - of_c)
+    bits = total.view(np.int64)
+    step = np.where((lost > 0) == (total > 0), 1, -1)
+    bits = np.where((lost != 0) & (bits % 2 == 0), bits + step, bits)
+    return bits.view(np.float64).astype(np.float32).reshape(np.shape(product + c))
+
+
+def added(x: np.ndarray, y: np.ndarray, scales: tuple, zeros: tuple) -> np.ndarray:
+    """QLinearAdd. `scales`, `zeros`: of x, y and the output. ONNX Runtime takes x for one element in each of its loops if x has
+    extent 1 in the last dimension in which x or y has another extent. Then x and y change places. They also do if all extents
+    of the dimensions that both have are 1."""
+    common = min(x.ndim, y.ndim) or 1
+    pairs = list(itertools.zip_longest(reversed(x.shape), reversed(y.shape), fillvalue=1))[:common] or [(1, 1)]
+    x_of_pair, _ = next((pair for pair in pairs if pair != (1, 1)), (1, 1))
+    x_ratio, y_ratio = (scale / scales[2] for scale in scales[:2])
+    x_zero, y_zero, zero = map(np.float32, zeros)
+    if x_of_pair == 1:
+        x, x_ratio, x_zero, y, y_ratio, y_zero = y, y_ratio, y_zero, x, x_ratio, x_zero
+    fixed = zero - fma(x_ratio, x_zero, y_ratio * y_zero)
+    info = np.iinfo(zeros[2].dtype)
+    return np.clip(np.rint(fma(x, x_ratio, fma(y, y_ratio, fixed))), info.min, info.max).astype(zeros[2].dtype)
 
 
 def qlinear_add(seed: int) -> Layer:
@@ -350,11 +374,15 @@ def qlinear_add(seed: int) -> Layer:
     y_scale = np.float32(max(a_scale, b_scale) * r.rng.uniform(1, 3))
     a_zero, b_zero, y_zero = (r.integers(dtype) for _ in range(3))
     extents = [r.below(9) for _ in range(r.below(4))] + [r.below(70)]
-    which = r.one_of("equal", "a", "b", "both", "constant")
+    which = r.one_of("equal", "a", "b", "both", "constant", "pooled", "pooled")
     dimensions = len(extents)
+    few = [1] * r.one_of(0, 1, 2)
+    pooled = [[r.below(9), r.below(40), 1, 1], few] if r.one_of(True, False) else [few, [r.below(9), r.below(40), 1, 1]]
 
     def shapes() -> list:
         """Of A and B: some extents of one of them, or of both, are 1 or not there."""
+        if which == "pooled":
+            return pooled
         a, b = list(extents), list(extents)
         for i in range(dimensions):
             if which in ("a", "both") and r.rng.random() < 0.6:
@@ -375,17 +403,7 @@ def qlinear_add(seed: int) -> Layer:
         return {"a": r.integers(dtype, a_shape)} | ({} if which == "constant" else {"b": r.integers(dtype, b_shape)})
 
     def exact(given: dict) -> np.ndarray:
-        x, y = given["a"], given.get("b", b)
-        x_ratio, y_ratio = a_scale / y_scale, b_scale / y_scale
-        fixed = np.float32(y_zero) - fma(x_ratio, np.float32(a_zero), y_ratio * np.float32(b_zero))
-        # Where one element of A meets several of B in the innermost dimension that has several, A comes first.
-        padded = [[1] * (dimensions - value.ndim) + list(value.shape) for value in (x, y)]
-        inner = next((pair for pair in zip(*map(reversed, padded)) if max(pair) > 1), (1, 1))
-        if inner[0] < inner[1]:
-            x, x_ratio, y, y_ratio = y, y_ratio, x, x_ratio
-        sums = fma(x, x_ratio, fma(y, y_ratio, fixed))
-        info = np.iinfo(dtype)
-        return np.clip(np.rint(sums), info.min, info.max).astype(dtype)
+        return added(given["a"], given.get("b", b), (a_scale, b_scale, y_scale), (a_zero, b_zero, y_zero))
 
     return Layer(model, inputs, exact)
 
