@@ -47,8 +47,8 @@ constexpr const char* kProblems[] = {
     "conv s8s8u8 in=8x8 c=32 o=32 kernel=3x3 pad=1x1 groups=32 za=3",
     "conv u8s8s8 in=6x6 c=8 o=12 kernel=3x3 stride=2x2 pad=1x1 transposed=yes open=yes",
     "conv u8u8f32 in=7x7 c=3 o=17 kernel=3x3 stride=2x2 groups=1 batch=2",
-    "conv u8s8s32 in=9x8 c=5 o=20 kernel=3x3 pad=1x1 threads=2 pairing=flattened fill=bait mode=saturating "
-    "isa=avx2",
+    ("conv u8s8s32 in=9x8 c=5 o=20 kernel=3x3 pad=1x1 threads=2 pairing=flattened fill=bait mode=saturating "
+     "isa=avx2"),
 };
 
 Result<intact_tune_info> Tune(Gemm* plan, const reference::Gemm& gemm) { return plan->Tune(gemm.m, 0); }
