@@ -297,8 +297,8 @@ TEST(EvexOperations, RepeatAndWidenWhatIsInMemory) {
                                           {x86::Inst::kIdVbroadcasti64x4, 32, 8}}) {
     ExpectLanes<uint8_t>(
         fmt::format("broadcast of {}", part), 64, element,
-        [&, id = id](x86::Assembler& as) { as.emit(id, x86::zmm(kTo), memory); },
-        [&, part = part](const Machine& machine, size_t i) { return byte(machine, i % part); });
+        [&, instruction = id](x86::Assembler& as) { as.emit(instruction, x86::zmm(kTo), memory); },
+        [&, period = part](const Machine& machine, size_t i) { return byte(machine, i % period); });
   }
   ExpectLanes<int32_t>(
       "vpmovsxbd", 64, 4, [&](x86::Assembler& as) { as.vpmovsxbd(x86::zmm(kTo), memory); },
