@@ -225,7 +225,7 @@ int32_t InstructionProducts16(std::span<const uint8_t> a, std::span<const int8_t
   return total + widened(sum);
 }
 
-// The float32 sums of ggml's kernels for AVX2: a lane for each quad of 32 depths, eight lanes added in halves.
+// The float32 sums of ggml's kernels for AVX2: a lane for each quad of 32 depths, lanes added in halves.
 __attribute__((target("avx2"))) int32_t InstructionFloat32(std::span<const uint8_t> a,
                                                            std::span<const int8_t> w) {
   __m256 sums = _mm256_setzero_ps();

@@ -40,9 +40,9 @@ void FillWithAnything(int64_t activations, int64_t weights, reference::Linear* o
   for (int64_t i = 0; i < weights; ++i) operation->b.push_back(static_cast<int8_t>(random.Next()));
 }
 
-// Products of one sign and almost the largest magnitude: sums exceed int32, whichever operand is shifted. Many
-// products are odd, so float32 rounds their sums. The activations of the last eighth are the smallest: only sums
-// with unsigned weights come back from the end of int32. Columns have compensations of both signs.
+// Products of one sign and almost the largest magnitude: sums exceed int32, whichever operand is shifted.
+// Many products are odd, so float32 rounds their sums. The activations of the last eighth are the smallest:
+// only sums with unsigned weights come back from the end of int32. Columns have compensations of both signs.
 void FillWithLarge(int64_t activations, int64_t weights, reference::Linear* operation) {
   support::Random random(4, 0, 0);
   operation->a.assign(static_cast<size_t>(activations), operation->a_type == INTACT_U8 ? 255 : 127);

@@ -11,8 +11,9 @@
 //
 // The second list has causes of one output. Each is tried on outputs that the earlier causes did not explain.
 // In order: the common arithmetic; adjacent pairs that clamp; VPDPBUSDS, compensated last, first, or last and
-// clamped; other roundings of the right accumulator. Among several roundings the one that explains most outputs is chosen. So each output may have
-// a cause even if no arithmetic makes all of them, for example if a loop's tail rounds differently.
+// clamped; other roundings of the right accumulator. Among several roundings the one that explains most
+// outputs is chosen. So each output may have a cause even if no arithmetic makes all of them, for example if a
+// loop's tail rounds differently.
 #ifndef INTACT_VERIFY_EXPLAIN_HYPOTHESES_H_
 #define INTACT_VERIFY_EXPLAIN_HYPOTHESES_H_
 

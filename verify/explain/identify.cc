@@ -82,8 +82,8 @@ void AddOneDnns(const OperationKind& kind, std::vector<Model>* models) {
 }
 
 // Sums in int16. FBGEMM's 16-bit accumulation adds adjacent pairs, or the pairs of quads in two lanes, over a
-// block of depths. intgemm has one sum per vector lane, with moved signs, and widens them at the end. BitNet's
-// kernels have one sum per vector lane, with unsigned weights, and their sums wrap.
+// block of depths. intgemm has one sum per vector lane, with moved signs, and widens them at the end.
+// BitNet's kernels have one sum per vector lane, with unsigned weights, and their sums wrap.
 void AddInt16Sums(DepthOrder order, Signs signs, std::vector<Model>* models) {
   for (const int32_t lanes : {1, 2, 8, 16, 32}) {
     if (signs == Signs::kUnsignedWeights && lanes < 8) continue;
