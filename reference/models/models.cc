@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cassert>
 #include <charconv>
 #include <cmath>
@@ -72,6 +73,11 @@ int32_t AddInt16(int32_t x, int32_t y, bool wraps) noexcept {
   return wraps ? static_cast<int16_t>(x + y) : std::clamp(x + y, -32768, 32767);
 }
 
+int32_t ClampToInt32(int64_t sum) noexcept {
+  using Limits = std::numeric_limits<int32_t>;
+  return static_cast<int32_t>(std::clamp<int64_t>(sum, Limits::min(), Limits::max()));
+}
+
 int32_t SumInt32(int32_t acc, const Products& products) noexcept {
   for (size_t k = 0; k < products.size(); k += 4) {
     uint8_t u[4] = {};
@@ -102,6 +108,52 @@ int32_t MeantSum(Signs signs, std::span<const uint8_t> a, std::span<const int8_t
 // The correction that the kernel adds because its factors are not a and w: Σ a·w − meant.
 int32_t Shift(Signs signs, std::span<const uint8_t> a, std::span<const int8_t> w, int32_t meant) noexcept {
   return signs == Signs::kUnsignedActivations ? 0 : WrappingSubtract(AccumulateExact(0, a, w), meant);
+}
+
+int32_t SumInt32(CompensationTime time, int32_t compensation, const Products& products) noexcept {
+  if (time == CompensationTime::kFirst) return SumInt32(compensation, products);
+  const int32_t sum = SumInt32(0, products);
+  return time == CompensationTime::kLast ? WrappingAdd(sum, compensation)
+                                         : ClampToInt32(int64_t{sum} + compensation);
+}
+
+int32_t SumProducts16(const Model& model, std::span<const int32_t> products) noexcept {
+  const auto lanes = static_cast<size_t>(model.lanes);
+  const auto spill = static_cast<size_t>(model.spill);
+  const size_t block = spill == kWholeDepth ? products.size() : spill * lanes;
+  int32_t total = 0;
+  for (size_t begin = 0; begin < products.size(); begin += block) {
+    const size_t end = std::min(products.size(), begin + block);
+    for (size_t lane = begin; lane < std::min(end, begin + lanes); ++lane) {
+      int32_t sum = 0;
+      for (size_t i = lane; i < end; i += lanes) sum = WrappingAdd(sum, products[i]);
+      total = WrappingAdd(total, static_cast<int16_t>(sum));
+    }
+  }
+  return total;
+}
+
+float SumFloat32(const Model& model, std::span<const int32_t> products) noexcept {
+  constexpr size_t kQuad = 4;
+  const auto lanes = static_cast<size_t>(model.lanes);
+  const auto spill = static_cast<size_t>(model.spill);
+  const size_t stride = kQuad * lanes;
+  const size_t block = spill == kWholeDepth ? std::max(products.size(), stride) : stride * spill;
+  std::array<float, kMaxLanes> sums = {};
+  for (size_t begin = 0; begin < products.size(); begin += block) {
+    const size_t end = std::min(products.size(), begin + block);
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      int32_t sum = 0;
+      for (size_t quad = begin + lane * kQuad; quad < end; quad += stride) {
+        for (size_t i = quad; i < std::min(end, quad + kQuad); ++i) sum = WrappingAdd(sum, products[i]);
+      }
+      sums.at(lane) += static_cast<float>(sum);
+    }
+  }
+  for (size_t half = lanes / 2; half > 0; half /= 2) {
+    for (size_t lane = 0; lane < half; ++lane) sums.at(lane) += sums.at(lane + half);
+  }
+  return sums[0];
 }
 
 // ----- order of depths ------------------------------------------------------------------------------------
@@ -141,13 +193,16 @@ struct Prefixed {
   std::string_view before, after;
 };
 constexpr Prefixed kDistance = {"depths ", " apart"};
-constexpr Prefixed kSpill = {"widened every ", " pairs"};
+constexpr Prefixed kPairs = {"widened every ", " pairs"};
+constexpr Prefixed kProducts = {"widened every ", " products"};
+constexpr Prefixed kQuads = {"converted every ", " quads"};
 constexpr Prefixed kLanes = {"", " lanes"};
 constexpr std::string_view kMaddubs = "maddubs", kAcc16 = "acc16", kFlat = "flattened depth",
                            kChannels = "taps before channels", kHalves = "depths K/2 apart",
                            kUnsignedWeights = "unsigned weights", kMoved = "moved signs",
                            kWhole = "widened at the end", kWraps = "wrapping",
-                           kSkipsPadding = "without padding";
+                           kSkipsPadding = "without padding", kFirst = "compensation first",
+                           kLastClamped = "compensation clamped";
 constexpr std::string_view kCut = "cut in two from ", kTo = " to ", kDepths = " depths";
 
 std::string With(const Prefixed& part, int32_t value) {
@@ -187,15 +242,23 @@ std::string_view NameOf(const Model& model) {
       return model.spill == 1 ? kMaddubs : kAcc16;
     case Summation::kInt32:
       return "dpbusds";
+    case Summation::kProducts16:
+      return "products16";
+    case Summation::kFloat32:
+      return "float32 sums";
     case Summation::kHalvedWeights:
       return "halved weights";
   }
   return "unknown";
 }
 
+const Prefixed& SpillOf(Summation sum) {
+  return sum == Summation::kProducts16 ? kProducts : sum == Summation::kFloat32 ? kQuads : kPairs;
+}
+
 bool ReadName(std::string_view text, Model* model) {
-  for (const Summation sum :
-       {Summation::kExact, Summation::kInt16, Summation::kInt32, Summation::kHalvedWeights}) {
+  for (const Summation sum : {Summation::kExact, Summation::kInt16, Summation::kInt32, Summation::kProducts16,
+                              Summation::kFloat32, Summation::kHalvedWeights}) {
     for (const int32_t spill : {1, kWholeDepth}) {
       const Model named = {.sum = sum, .spill = sum == Summation::kInt16 ? spill : 1};
       if (NameOf(named) != text) continue;
@@ -223,9 +286,13 @@ bool ReadModifier(std::string_view text, Model* model) {
     model->wraps = true;
   } else if (text == kSkipsPadding) {
     model->skips_padding = true;
+  } else if (text == kFirst) {
+    model->compensation = CompensationTime::kFirst;
+  } else if (text == kLastClamped) {
+    model->compensation = CompensationTime::kLastClamped;
   } else {
     return Read(text, &model->cut) || Read(text, kDistance, &model->distance) ||
-           Read(text, kSpill, &model->spill) || Read(text, kLanes, &model->lanes);
+           Read(text, SpillOf(model->sum), &model->spill) || Read(text, kLanes, &model->lanes);
   }
   return true;
 }
@@ -247,12 +314,14 @@ std::string ToString(const Model& model) {
   if (model.spill == kWholeDepth) {
     add(kWhole);
   } else if (model.spill != 1) {
-    add(With(kSpill, model.spill));
+    add(With(SpillOf(model.sum), model.spill));
   }
   if (model.lanes != 1) add(With(kLanes, model.lanes));
   if (model.wraps) add(kWraps);
   if (!model.cut.IsNone()) add(ToString(model.cut));
   if (model.skips_padding) add(kSkipsPadding);
+  if (model.compensation == CompensationTime::kFirst) add(kFirst);
+  if (model.compensation == CompensationTime::kLastClamped) add(kLastClamped);
   return text;
 }
 
@@ -266,6 +335,9 @@ std::optional<Model> ParseModel(std::string_view text) {
     end = text.find(kComma);
     if (!ReadModifier(text.substr(0, end), &model)) return std::nullopt;
   }
+  if (model.lanes > kMaxLanes) return std::nullopt;
+  const bool are_halved = model.sum == Summation::kFloat32;
+  if (are_halved && !std::has_single_bit(static_cast<uint32_t>(model.lanes))) return std::nullopt;
   return model;
 }
 
@@ -311,9 +383,7 @@ int32_t Dpbusd(int32_t acc, const uint8_t a[4], const int8_t w[4]) noexcept {
 }
 
 int32_t Dpbusds(int32_t acc, const uint8_t a[4], const int8_t w[4]) noexcept {
-  using Limits = std::numeric_limits<int32_t>;
-  const int64_t sum = int64_t{acc} + QuadSum(a, w);
-  return static_cast<int32_t>(std::clamp<int64_t>(sum, Limits::min(), Limits::max()));
+  return ClampToInt32(int64_t{acc} + QuadSum(a, w));
 }
 
 int64_t CountClampedPairs(std::span<const uint8_t> a, std::span<const int8_t> w) noexcept {
@@ -358,6 +428,13 @@ int32_t SumInt16(const Model& model, std::span<const int32_t> pair_sums) noexcep
   return total;
 }
 
+int32_t SumProducts(const Model& model, int32_t compensation, std::span<const int32_t> products) noexcept {
+  assert(model.AddsProducts());
+  if (model.sum == Summation::kProducts16) return WrappingAdd(compensation, SumProducts16(model, products));
+  const float sum = SumFloat32(model, products) + static_cast<float>(compensation);
+  return static_cast<int32_t>(static_cast<uint32_t>(static_cast<int64_t>(sum)));
+}
+
 int32_t Accumulate(const Model& model, int32_t compensation, std::span<const uint8_t> a,
                    std::span<const int8_t> w, std::span<const int64_t> in_pairs) {
   assert(a.size() == w.size());
@@ -372,9 +449,19 @@ int32_t Accumulate(const Model& model, int32_t compensation, std::span<const uin
       return WrappingAdd(compensation,
                          WrappingAdd(SumInt16(model, pairs.sums), Shift(model.signs, a, w, pairs.meant)));
     }
-    case Summation::kInt32:
-      return WrappingAdd(SumInt32(compensation, {model.signs, a, w, in_pairs}),
-                         Shift(model.signs, a, w, MeantSum(model.signs, a, w, in_pairs)));
+    case Summation::kInt32: {
+      const int32_t shift = Shift(model.signs, a, w, MeantSum(model.signs, a, w, in_pairs));
+      return SumInt32(model.compensation, WrappingAdd(compensation, shift), {model.signs, a, w, in_pairs});
+    }
+    case Summation::kProducts16:
+    case Summation::kFloat32: {
+      std::vector<int32_t> products;
+      products.reserve(in_pairs.size());
+      for (const int64_t k : in_pairs) {
+        products.push_back(k == kNoDepth ? 0 : a[static_cast<size_t>(k)] * w[static_cast<size_t>(k)]);
+      }
+      return SumProducts(model, compensation, products);
+    }
   }
   return compensation;
 }

@@ -22,6 +22,8 @@ enum class Summation : uint8_t {
   kExact,          // Σ a·b in integers, modulo 2³²: VPDPBUSD, TDPBUSD, int16-wide VPMADDWD
   kInt16,          // VPMADDUBSW, then VPMADDWD by ones: pair sums are clamped to int16
   kInt32,          // VPDPBUSDS: exact quads, but each accumulation saturates to int32
+  kProducts16,     // products are added in int16, modulo 2¹⁶: VPMULLW, VPADDW
+  kFloat32,        // int32 sums of quads are converted to float32 and added there: ggml
   kHalvedWeights,  // exact, with weights halved and rounded to even; the sum is doubled. No pair saturates,
                    // and odd weights are off by one. oneDNN, s8 convolutions without VNNI
 };
@@ -51,31 +53,53 @@ struct Cut {
   bool Cuts(int64_t depths) const { return from <= depths && depths <= to; }
 };
 
-/// A way to compute Σ a·b. kExact uses no field after `sum`. kInt16 uses all of them. kInt32 uses all except
-/// spill, lanes and wraps.
+/// When the compensation of an output is added to saturating int32 sums. All other sums are modulo 2³², so
+/// the time makes no difference.
+enum class CompensationTime : uint8_t {
+  kLast,         // after all products, modulo 2³²
+  kFirst,        // the accumulator starts from it, and saturates from there on
+  kLastClamped,  // after all products, and this sum is clamped to int32 too
+};
+
+/// A way to compute Σ a·b. kExact uses no field after `sum`.
 ///
-/// The ordered depths are split into blocks of 2·distance; depths i and distance + i of a block are a pair.
-/// Pairs are added to `lanes` int16 sums in turn. Each sum is widened to int32 after every `spill` of its
-/// pairs. VPMADDUBSW on quads, widened at once, has 1 lane and spill 1.
+/// kInt16 uses all fields except compensation. The ordered depths are split into blocks of 2·distance; depths
+/// i and distance + i of a block are a pair. Pairs are added to `lanes` int16 sums in turn. Each sum is
+/// widened to int32 after every `spill` of its pairs. VPMADDUBSW on quads, widened at once, has 1 lane and
+/// spill 1.
+///
+/// kInt32 uses the same order of depths, and compensation. The four products of a quad are added exactly. One
+/// saturating addition adds this sum to the accumulator. Quads are added in the order of depths.
+///
+/// kProducts16 and kFloat32 use order, spill and lanes. They add the contract's products, (a − za)·(b − zb).
+/// kProducts16 adds products to `lanes` int16 sums in turn, and widens each sum to int32 after every `spill`
+/// of its products. kFloat32 adds quads to `lanes` int32 sums in turn. After every `spill` of its quads each
+/// sum is converted to float32 and added to the float32 sum of its lane. The lanes' sums are added at the
+/// end, the upper half to the lower half until one is left. The compensation is added last, in float32.
 struct Model {
   Summation sum = Summation::kExact;
   DepthOrder order = DepthOrder::kTaps;
   int32_t distance = 1;  // kHalfDepth: half the depths of a row
   Signs signs = Signs::kUnsignedActivations;
-  int32_t spill = 1;  // kWholeDepth: widened only at the end
+  int32_t spill = 1;  // pairs, products or quads; kWholeDepth: widened only at the end
   int32_t lanes = 1;
-  bool wraps = false;  // int16 sums are added by VPADDW instead of VPADDSW
+  bool wraps = false;  // kInt16: int16 sums are added by VPADDW instead of VPADDSW
   Cut cut = {};
   // Whether taps in the padding are not multiplied, as in oneDNN's convolutions. The activations there are
   // the zero point. If set, clamped sums use 0 instead, and the products with the zero point are added
   // exactly.
   bool skips_padding = false;
+  CompensationTime compensation = CompensationTime::kLast;
 
   bool operator==(const Model&) const = default;
+  /// Whether int16 sums wrap.
+  bool WrapsInt16() const { return wraps || sum == Summation::kProducts16; }
+  /// Whether it adds the contract's products instead of the instruction's factors.
+  bool AddsProducts() const { return sum == Summation::kProducts16 || sum == Summation::kFloat32; }
 
   static const Model kExact;    // the contract
   static const Model kMaddubs;  // the contract's saturating mode: adjacent pairs, widened at once
-  static const Model kDpbusds;  // adjacent quads
+  static const Model kDpbusds;  // adjacent quads, the compensation last
 };
 inline constexpr int32_t kHalfDepth = 0;
 inline constexpr int32_t kWholeDepth = 0;
@@ -85,7 +109,9 @@ inline constexpr Model Model::kMaddubs = {Summation::kInt16};
 inline constexpr Model Model::kDpbusds = {Summation::kInt32};
 
 /// "exact", "maddubs", "maddubs, flattened depth, depths 4 apart", "acc16, widened every 8 pairs, 2 lanes",
-/// "maddubs, cut in two from 257 to 767 depths", "maddubs, without padding", "dpbusds", "halved weights", …
+/// "maddubs, cut in two from 257 to 767 depths", "maddubs, without padding", "dpbusds, compensation first",
+/// "halved weights", "products16, widened every 32 products, 16 lanes",
+/// "float32 sums, converted every 8 quads", …
 std::string ToString(const Model& model);
 /// The inverse of ToString().
 std::optional<Model> ParseModel(std::string_view text);
@@ -136,9 +162,13 @@ PairSums PairSumsOf(Signs signs, std::span<const uint8_t> a, std::span<const int
                     std::span<const int64_t> in_pairs);
 /// Adds up pair sums as `model` does; its sum must be kInt16.
 int32_t SumInt16(const Model& model, std::span<const int32_t> pair_sums) noexcept;
+/// Adds up products and the compensation as `model` does; model.AddsProducts() must hold. A float32 sum
+/// beyond int32 is taken modulo 2³².
+int32_t SumProducts(const Model& model, int32_t compensation, std::span<const int32_t> products) noexcept;
 
-/// What `model` accumulates over all depths, starting from `compensation`. `in_pairs` is InPairs(model, …).
-/// If FactorsOf() changes a and w, the result is corrected by the exact difference. a.size() == w.size().
+/// What `model` accumulates over all depths, the compensation included. `in_pairs` is InPairs(model, …).
+/// If FactorsOf() changes a and w, the compensation is corrected by the exact difference. If
+/// model.AddsProducts(), zero points are taken for 0. a.size() == w.size().
 int32_t Accumulate(const Model& model, int32_t compensation, std::span<const uint8_t> a,
                    std::span<const int8_t> w, std::span<const int64_t> in_pairs);
 /// Accumulate() for the depths of a GEMM.

@@ -72,18 +72,37 @@ int32_t Operands::Compensation(int64_t row, int64_t column) const noexcept {
 
 int32_t Operands::Accumulator(const Model& model, std::span<const int64_t> in_pairs, int64_t row,
                               int64_t column) const {
+  if (model.AddsProducts()) {
+    return SumProducts(model, bias[static_cast<size_t>(column)], Products(in_pairs, row, column));
+  }
   const std::span<const int8_t> weights = Column(column);
   const std::span<const uint8_t> activations = Row(model, row);
-  int64_t y = Accumulate(model, 0, activations, weights, in_pairs) + int64_t{Compensation(row, column)};
+  int64_t compensation = Compensation(row, column);
   if (activations.data() != Row(row).data()) {
-    for (size_t i = 0; i < weights.size(); ++i) y += (Row(row)[i] - activations[i]) * weights[i];
+    for (size_t i = 0; i < weights.size(); ++i) compensation += (Row(row)[i] - activations[i]) * weights[i];
   }
   if (model.sum == Summation::kHalvedWeights) {
     // The kernel compensates the zero point with the weights that it multiplied.
     const int64_t a_zero_point = a_zero_points[static_cast<size_t>(row)];
-    for (const int8_t weight : weights) y -= a_zero_point * (TwiceHalf(weight) - weight);
+    for (const int8_t weight : weights) compensation -= a_zero_point * (TwiceHalf(weight) - weight);
   }
-  return static_cast<int32_t>(static_cast<uint32_t>(y));
+  return Accumulate(model, static_cast<int32_t>(static_cast<uint32_t>(compensation)), activations, weights,
+                    in_pairs);
+}
+
+std::vector<int32_t> Operands::Products(std::span<const int64_t> in_pairs, int64_t row,
+                                        int64_t column) const {
+  const std::span<const uint8_t> activations = Row(row);
+  const std::span<const int8_t> weights = Column(column);
+  const int32_t za = a_zero_points[static_cast<size_t>(row)];
+  const int32_t zw = w_zero_points[static_cast<size_t>(column)];
+  std::vector<int32_t> products;
+  products.reserve(in_pairs.size());
+  for (const int64_t depth : in_pairs) {
+    const auto at = static_cast<size_t>(depth);
+    products.push_back(depth == kNoDepth ? 0 : (activations[at] - za) * (weights[at] - zw));
+  }
+  return products;
 }
 
 std::vector<int32_t> Operands::CenteredColumn(int64_t column) const {

@@ -29,10 +29,12 @@ struct Operands {
   std::span<const int8_t> Column(int64_t column) const noexcept;
   /// bias_s32 − za·Σ_k (w − zw) − zw·Σ_k a, modulo 2³². y = Σ_k a·w + Compensation().
   int32_t Compensation(int64_t row, int64_t column) const noexcept;
-  /// y of an output, modulo 2³². `model` accumulates Σ_k a·w from zero; the compensation is added last.
-  /// `in_pairs` is InPairs(model, depths).
+  /// y of an output, modulo 2³², as `model` accumulates it. `in_pairs` is InPairs(model, depths).
   int32_t Accumulator(const Model& model, std::span<const int64_t> in_pairs, int64_t row,
                       int64_t column) const;
+  /// The products of an output by the contract, (a − za)·(w − zw), in the order of `in_pairs`. kNoDepth has
+  /// the product 0.
+  std::vector<int32_t> Products(std::span<const int64_t> in_pairs, int64_t row, int64_t column) const;
   /// w − zw of a column: the integers that the contract multiplies activations with.
   std::vector<int32_t> CenteredColumn(int64_t column) const;
 

@@ -74,6 +74,23 @@ double WithDenormalsFlushed(int32_t y, const Requantization& q, const Scales& sc
   return Flush(static_cast<float>(AfterBiasBy(add, f, q)));
 }
 
+double WithEachStepRounded(int32_t y, const Requantization& q, const Scales& scales) noexcept {
+  if (!core::IsHalfFloat(q.c_type)) return Dequantize(y, q);
+  const auto rounded = [&q](double f) {
+    return static_cast<float>(RoundToFloat(static_cast<float>(f), q.c_type));
+  };
+  float f = rounded(rounded(rounded(static_cast<float>(y)) * scales.row) * scales.column);
+  if (q.has_bias_f32) f = rounded(f + q.bias_f32);
+  const auto add = [](double sum, float residual, float scale) {
+    return static_cast<float>(sum) + residual * scale;
+  };
+  f = static_cast<float>(WithoutNan(f));
+  for (const core::PostOp& op : q.post_ops) {
+    f = rounded(WithoutNan(std::visit(Applied<decltype(add)>{f, q.residual, add}, op)));
+  }
+  return f;
+}
+
 // The bias in units of the accumulator.
 double BiasOverScale(const Requantization& q) noexcept {
   return q.has_bias_f32 ? static_cast<double>(q.bias_f32) / q.scale : 0.0;
@@ -127,6 +144,8 @@ double Value(int32_t y, const Requantization& q, const Scales& scales, Rounding 
       return InDouble(y, q);
     case Rounding::kFlushed:
       return WithDenormalsFlushed(y, q, scales);
+    case Rounding::kEachStep:
+      return WithEachStepRounded(y, q, scales);
     case Rounding::kDivision:
       return scaled(real / (1.0f / q.scale));
     case Rounding::kRowFirst:
@@ -152,6 +171,10 @@ double Value(int32_t y, const Requantization& q, const Scales& scales, Rounding 
 
 double RoundToInteger(double f, Rounding rounding) noexcept {
   switch (rounding) {
+    case Rounding::kBfloat16First:
+      return std::nearbyint(RoundToFloat(static_cast<float>(f), INTACT_BF16));
+    case Rounding::kFloat16First:
+      return std::nearbyint(RoundToFloat(static_cast<float>(f), INTACT_F16));
     case Rounding::kHalfUp:
       return std::floor(f + 0.5);
     case Rounding::kHalfAway:
@@ -234,6 +257,12 @@ std::string_view ToString(Rounding rounding) {
       return "truncation";
     case Rounding::kZeroPointFirst:
       return "zero point added before rounding";
+    case Rounding::kBfloat16First:
+      return "rounded to bfloat16, then to 8 bits";
+    case Rounding::kFloat16First:
+      return "rounded to float16, then to 8 bits";
+    case Rounding::kEachStep:
+      return "each step rounded to the output's 16 bits";
     case Rounding::kFused:
       return "fused multiply-add";
     case Rounding::kResidualFused:

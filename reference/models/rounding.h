@@ -22,6 +22,12 @@ enum class Rounding : uint8_t {
   kHalfAway,
   kTruncation,
   kZeroPointFirst,  // f + zero point is rounded: ties go to even outputs (oneDNN)
+  kBfloat16First,   // f is rounded to bfloat16 first
+  kFloat16First,    // f is rounded to float16 first
+  // 16-bit floats: y, its product with the row's scale, its product with the column's scale, the sum with the
+  // bias and each post-operation are rounded to the output's type (PyTorch: products of an integer sum and
+  // 16-bit scales).
+  kEachStep,
   // Steps before the rounding to an integer.
   kFused,          // scale and bias, residual and its scale by FMA
   kResidualFused,  // only the residual and its scale by FMA
@@ -43,12 +49,12 @@ enum class Rounding : uint8_t {
   kThroughFloat,  // s32 outputs: int32(float(y))
 };
 inline constexpr std::array kAllRoundings = {
-    Rounding::kContract,    Rounding::kHalfUp,         Rounding::kHalfAway,     Rounding::kTruncation,
-    Rounding::kFloatScale,  Rounding::kBiasFirst,      Rounding::kFused,        Rounding::kResidualFused,
-    Rounding::kDouble,      Rounding::kZeroPointFirst, Rounding::kDivision,     Rounding::kRowFirst,
-    Rounding::kColumnFirst, Rounding::kBiasRounded,    Rounding::kGemmlowp,     Rounding::kGemmlowpUp,
-    Rounding::kFixedPoint,  Rounding::kResidualLast,   Rounding::kThroughFloat, Rounding::kReluByFactor,
-    Rounding::kFlushed};
+    Rounding::kContract,     Rounding::kHalfUp,         Rounding::kHalfAway,     Rounding::kTruncation,
+    Rounding::kFloatScale,   Rounding::kBiasFirst,      Rounding::kFused,        Rounding::kResidualFused,
+    Rounding::kDouble,       Rounding::kZeroPointFirst, Rounding::kDivision,     Rounding::kRowFirst,
+    Rounding::kColumnFirst,  Rounding::kBiasRounded,    Rounding::kGemmlowp,     Rounding::kGemmlowpUp,
+    Rounding::kFixedPoint,   Rounding::kBfloat16First,  Rounding::kFloat16First, Rounding::kEachStep,
+    Rounding::kResidualLast, Rounding::kThroughFloat,   Rounding::kReluByFactor, Rounding::kFlushed};
 
 /// "half up", "fused multiply-add", …
 std::string_view ToString(Rounding rounding);

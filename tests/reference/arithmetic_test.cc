@@ -49,6 +49,50 @@ TEST(Int16Sums, AreWidenedAsTheModelSays) {
   EXPECT_EQ(sum(2, 2, false), 32767 + 5000 - 32768 + 32767);
 }
 
+TEST(Int16Products, WrapUntilTheyAreWidened) {
+  const std::vector<int32_t> products = {30000, 10000, -20000, 500, 40000, 7};
+  const auto sum = [&](int32_t spill, int32_t lanes) {
+    return SumProducts({.sum = Summation::kProducts16, .spill = spill, .lanes = lanes}, 5, products);
+  };
+  EXPECT_EQ(sum(1, 1), 5 + 30000 + 10000 - 20000 + 500 + 40000 - 65536 + 7);
+  EXPECT_EQ(sum(2, 1), 5 + 40000 - 65536 - 19500 + 40007 - 65536);
+  EXPECT_EQ(sum(kWholeDepth, 1), 5 + 60507 - 65536);
+  EXPECT_EQ(sum(2, 2), 5 + 10000 + 10500 + 40000 - 65536 + 7);  // lanes of 30000 − 20000 and 10000 + 500
+}
+
+TEST(Float32Sums, AreRoundedAfterEachGroupOfQuads) {
+  constexpr int32_t kLarge = 1 << 24;  // here odd numbers are ties
+  const std::vector<int32_t> products = {kLarge, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 1};
+  const auto sum = [&](int32_t spill, int32_t lanes, int32_t compensation) {
+    return SumProducts({.sum = Summation::kFloat32, .spill = spill, .lanes = lanes}, compensation, products);
+  };
+  EXPECT_EQ(sum(1, 1, 0), kLarge + 4);  // 1 and 1 are lost, 3 becomes 4, and 1 is lost
+  EXPECT_EQ(sum(2, 1, 0), kLarge + 4);  // 2²⁴ + 1 in int32 loses 1, then 1 + 3
+  EXPECT_EQ(sum(4, 1, 0), kLarge + 4);  // 2²⁴ + 5 becomes 2²⁴ + 4
+  EXPECT_EQ(sum(1, 2, 0), kLarge + 4);  // lanes of 2²⁴ and 1 + 3
+  EXPECT_EQ(sum(1, 4, 0), kLarge + 4);  // lanes of 2²⁴, 1, 1 and 3: 2²⁴ + 1 loses 1, then 1 + 3
+  EXPECT_EQ(sum(kWholeDepth, 1, 0), kLarge + 6);
+  EXPECT_EQ(sum(kWholeDepth, 1, 3), kLarge + 8);  // 2²⁴ + 6 + 3 is a tie
+  const std::vector<int32_t> beyond = {1 << 30, 0, 0, 0, 1 << 30};
+  EXPECT_EQ(SumProducts({.sum = Summation::kFloat32}, -1, beyond), std::numeric_limits<int32_t>::min());
+}
+
+TEST(SumsOfProducts, AreOfNumbersLessTheirZeroPoints) {
+  Gemm gemm;
+  gemm.m = gemm.n = 1;
+  gemm.k = 2;
+  gemm.a_type = INTACT_S8;
+  gemm.b_type = INTACT_U8;
+  gemm.a = {100, 0x9c};      // −100
+  gemm.a_zero_point = -55;   // 155 and −45
+  gemm.b = {-1, 15};         // 255 and 15
+  gemm.b_zero_points = {5};  // 250 and 10
+  gemm.bias_s32 = {9};
+  EXPECT_EQ(Accumulators(gemm, Model::kExact)[0], 9 + 155 * 250 - 45 * 10);
+  EXPECT_EQ(Accumulators(gemm, {.sum = Summation::kProducts16})[0], 9 + 155 * 250 - 65536 - 45 * 10);
+  EXPECT_EQ(Accumulators(gemm, {.sum = Summation::kFloat32})[0], 9 + 155 * 250 - 45 * 10);
+}
+
 TEST(HalvedWeights, AreRoundedToEvenWithTheirZeroPointCompensated) {
   EXPECT_EQ(TwiceHalf(127), 128);
   EXPECT_EQ(TwiceHalf(-127), -128);
@@ -243,12 +287,45 @@ TEST(Rounding, OfOtherTypes) {
   }
 }
 
+TEST(Rounding, TwiceToHalfFloats) {
+  Requantization q = Scaled(INTACT_BF16, 0.75f);
+  const auto bits = [&](int32_t y, const Scales& scales, Rounding rounding) {
+    uint8_t bytes[4];
+    StoreRounded(y, q, scales, rounding, bytes);
+    return core::Decode(INTACT_BF16, bytes);
+  };
+  // 257·¾ = 192.75 becomes 193. 257 becomes 256, and 256·¾ is 192.
+  EXPECT_EQ(bits(257, {1.0f, 0.75f}, Rounding::kContract), 193.0);
+  EXPECT_EQ(bits(257, {1.0f, 0.75f}, Rounding::kEachStep), 192.0);
+  q = Scaled(INTACT_BF16, 1.125f);
+  EXPECT_EQ(bits(175, {0.75f, 1.5f}, Rounding::kContract), 197.0);  // 196.875
+  EXPECT_EQ(bits(175, {0.75f, 1.5f}, Rounding::kEachStep), 196.0);  // 131.25 becomes 131, 196.5 a tie
+  q = Scaled(INTACT_BF16, 1.0f);
+  q.has_bias_f32 = true;
+  q.bias_f32 = 0.5f;
+  EXPECT_EQ(bits(257, {1.0f, 1.0f}, Rounding::kContract), 258.0);
+  EXPECT_EQ(bits(257, {1.0f, 1.0f}, Rounding::kEachStep), 256.0);
+  q.post_ops.Add(core::Clamp{-1.0f, 0.7509765625f});  // becomes 0.75
+  EXPECT_EQ(bits(257, {1.0f, 1.0f}, Rounding::kEachStep), 0.75);
+}
+
+TEST(Rounding, TwiceToEightBits) {
+  Requantization q = Scaled(INTACT_U8, 0.125f);
+  EXPECT_EQ(Int8(811, q, Rounding::kContract), 101);       // 101.375
+  EXPECT_EQ(Int8(811, q, Rounding::kBfloat16First), 102);  // 101.5
+  EXPECT_EQ(Int8(811, q, Rounding::kFloat16First), 101);
+  q = Scaled(INTACT_U8, 0x1p-6f);
+  EXPECT_EQ(Int8(6495, q, Rounding::kContract), 101);      // 101.484375
+  EXPECT_EQ(Int8(6495, q, Rounding::kFloat16First), 102);  // 101.5
+}
+
 TEST(Arithmetic, RefusesTextThatItDoesNotPrint) {
   EXPECT_EQ(ToString(*ParseArithmetic("maddubs, flattened depth; half away from zero")),
             "maddubs, flattened depth; half away from zero");
   for (const char* text :
        {"", "Maddubs", "exact, ", "maddubs, depths 0 apart", "maddubs, depths x apart", "maddubs; ",
-        "maddubs; half", "maddubs, lanes", "acc16 wrapping", "exact; half up; half up"}) {
+        "maddubs; half", "maddubs, lanes", "maddubs, 65 lanes", "acc16 wrapping", "exact; half up; half up",
+        "products16, widened every 2 pairs", "float32 sums, 3 lanes", "dpbusds, compensation last"}) {
     EXPECT_FALSE(ParseArithmetic(text)) << text;
   }
 }

@@ -104,6 +104,13 @@ __attribute__((target("avx512vnni,avx512vl"))) int32_t InstructionDpbusds(const 
   return _mm_cvtsi128_si32(_mm_dpbusds_epi32(_mm_cvtsi32_si128(quad.acc), Load(quad.a, 4), Load(quad.w, 4)));
 }
 
+// VPDPBUSDS itself: the accumulator starts from the compensation.
+Model FromCompensation() {
+  Model model = Model::kDpbusds;
+  model.compensation = CompensationTime::kFirst;
+  return model;
+}
+
 bool HasAvx512Vnni() {
   return __builtin_cpu_supports("avx512vnni") != 0 && __builtin_cpu_supports("avx512vl") != 0;
 }
@@ -165,7 +172,8 @@ TEST(Models, DpbusdsEqualsTheInstruction) {
   if (!HasAvx512Vnni()) INTACT_SKIP_ISA("avx512_vnni");
   for (const Quad& quad : Quads()) {
     ASSERT_EQ(Dpbusds(quad.acc, quad.a, quad.w), InstructionDpbusds(quad)) << Print(quad);
-    ASSERT_EQ(Accumulate(Model::kDpbusds, quad.acc, quad.a, quad.w), InstructionDpbusds(quad)) << Print(quad);
+    ASSERT_EQ(Accumulate(FromCompensation(), quad.acc, quad.a, quad.w), InstructionDpbusds(quad))
+        << Print(quad);
   }
 }
 
@@ -174,8 +182,90 @@ TEST(Models, ClampOnlyWhereTheyAreSaidTo) {
   const std::vector<int8_t> w = {127, 127, -128, -128, 127};
   EXPECT_EQ(Accumulate(Model::kExact, 7, a, w), 7 + 255 * 125);
   EXPECT_EQ(Accumulate(Model::kMaddubs, 7, a, w), 7 + 32767 - 32768 + 255 * 127);
-  EXPECT_EQ(Accumulate(Model::kDpbusds, kInt32Max, a, w), kInt32Max);
+  EXPECT_EQ(Accumulate(FromCompensation(), kInt32Max, a, w), kInt32Max);
   EXPECT_EQ(CountClampedPairs(a, w), 2);
+}
+
+// The first quad leaves int32 from the compensation on, the second quad goes back.
+TEST(Models, DpbusdsClampsFromTheCompensationOnOrNot) {
+  const std::vector<uint8_t> a(8, 255);
+  const std::vector<int8_t> w = {100, 100, 100, 100, -100, -100, -100, -90};
+  constexpr int32_t kUp = 255 * 400, kDown = 255 * 390;
+  Model model = Model::kDpbusds;
+  const auto from = [&](CompensationTime time, int32_t compensation) {
+    model.compensation = time;
+    return Accumulate(model, compensation, a, w);
+  };
+  EXPECT_EQ(from(CompensationTime::kFirst, kInt32Max - 1), kInt32Max - kDown);
+  EXPECT_EQ(from(CompensationTime::kFirst, kInt32Max - kUp), kInt32Max - kDown);
+  EXPECT_EQ(from(CompensationTime::kFirst, 5), 5 + kUp - kDown);
+  EXPECT_EQ(from(CompensationTime::kLast, kInt32Max - 1), kInt32Min + kUp - kDown - 2);
+  EXPECT_EQ(from(CompensationTime::kLastClamped, kInt32Max - 1), kInt32Max);
+  EXPECT_EQ(from(CompensationTime::kLastClamped, 5), 5 + kUp - kDown);
+}
+
+// Sums of eight int16 lanes, each widened after every `spill` products: VPMULLW, VPADDW.
+int32_t InstructionProducts16(std::span<const uint8_t> a, std::span<const int8_t> w, size_t spill) {
+  const auto widened = [](__m128i sum) {
+    int16_t lanes[8];
+    std::memcpy(lanes, &sum, sizeof lanes);
+    return std::accumulate(std::begin(lanes), std::end(lanes), 0);
+  };
+  int32_t total = 0;
+  __m128i sum = _mm_setzero_si128();
+  for (size_t k = 0; k < a.size(); k += 8) {
+    const __m128i zero = _mm_setzero_si128();
+    const __m128i x = _mm_unpacklo_epi8(Load(&a[k], 8), zero);
+    const __m128i y = _mm_srai_epi16(_mm_unpacklo_epi8(zero, Load(&w[k], 8)), 8);
+    sum = _mm_add_epi16(sum, _mm_mullo_epi16(x, y));
+    if ((k / 8 + 1) % spill != 0) continue;
+    total += widened(sum);
+    sum = _mm_setzero_si128();
+  }
+  return total + widened(sum);
+}
+
+// The float32 sums of ggml's kernels for AVX2: a lane for each quad of 32 depths, lanes added in halves.
+__attribute__((target("avx2"))) int32_t InstructionFloat32(std::span<const uint8_t> a,
+                                                           std::span<const int8_t> w) {
+  __m256 sums = _mm256_setzero_ps();
+  for (size_t k = 0; k < a.size(); k += 32) {
+    int32_t quads[8];
+    for (size_t lane = 0; lane < 8; ++lane) quads[lane] = Dpbusd(0, &a[k + 4 * lane], &w[k + 4 * lane]);
+    __m256i integers;
+    std::memcpy(&integers, quads, sizeof quads);
+    sums = _mm256_add_ps(sums, _mm256_cvtepi32_ps(integers));
+  }
+  __m128 half = _mm_add_ps(_mm256_extractf128_ps(sums, 1), _mm256_castps256_ps128(sums));
+  half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+  half = _mm_add_ss(half, _mm_movehdup_ps(half));
+  return static_cast<int32_t>(_mm_cvtss_f32(half));
+}
+
+TEST(Models, SumsOfProductsEqualTheInstructions) {
+  support::Random random(8, 0, 0);
+  const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  int64_t wrapped = 0, rounded = 0;
+  for (int i = 0; i < 500; ++i) {
+    std::vector<uint8_t> a(64 * 40);
+    std::vector<int8_t> w(a.size());
+    for (uint8_t& byte : a) byte = static_cast<uint8_t>(random.Integer(100, 255));
+    for (int8_t& byte : w) byte = static_cast<int8_t>(random.Integer(i % 100, 127));
+    const int32_t exact = Accumulate(Model::kExact, 0, a, w);
+    for (const int32_t spill : {2, 16, kWholeDepth}) {
+      const Model model = {.sum = Summation::kProducts16, .spill = spill, .lanes = 8};
+      const size_t interval = spill == kWholeDepth ? a.size() : static_cast<size_t>(spill);
+      const int32_t sum = InstructionProducts16(a, w, interval);
+      ASSERT_EQ(Accumulate(model, 0, a, w), sum) << ToString(model);
+      wrapped += sum != exact ? 1 : 0;
+    }
+    if (!has_avx2) continue;
+    const int32_t sum = InstructionFloat32(a, w);
+    ASSERT_EQ(Accumulate({.sum = Summation::kFloat32, .lanes = 8}, 0, a, w), sum);
+    rounded += sum != exact ? 1 : 0;
+  }
+  EXPECT_GT(wrapped, 1000);
+  EXPECT_GT(rounded, has_avx2 ? 100 : -1);
 }
 
 TEST(Models, PairsBeginAnewWhereTheDepthIsCutInTwo) {

@@ -83,6 +83,18 @@ class Sum {
     }
     return sum;
   }
+  // Wrapping int16 sums of `steps` products.
+  int64_t Wrapped(int64_t steps, int64_t za) const {
+    int64_t sum = 0;
+    for (int64_t begin = 0; begin < desc_.k; begin += steps) {
+      int16_t group = 0;
+      for (int64_t k = begin; k < std::min(desc_.k, begin + steps); ++k) {
+        group = static_cast<int16_t>(group + (A(k) - za) * B(k));
+      }
+      sum += group;
+    }
+    return sum;
+  }
   int64_t Weights() const {
     int64_t sum = 0;
     for (int64_t k = 0; k < desc_.k; ++k) sum += B(k);
@@ -103,6 +115,7 @@ int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
   if (Is("swapped_pair") || Is("swapped_pair_u8")) return static_cast<int32_t>(sum.Pairs(2) + compensation);
   if (Is("late_spill")) return static_cast<int32_t>(sum.Spilled(8) + compensation);
   if (Is("later_spill")) return static_cast<int32_t>(sum.Spilled(9) + compensation);  // one pair too many
+  if (Is("wrapped_sum")) return static_cast<int32_t>(sum.Wrapped(8, za));
   if (Is("no_zero_point")) return sum.Exact(0);
   if (Is("tail") && desc.k % 4 != 0) {
     return static_cast<int32_t>(sum.Exact(za) - sum.Product(desc.k - 1) + za * sum.B(desc.k - 1));

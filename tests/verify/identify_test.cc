@@ -41,9 +41,18 @@ void FillWithAnything(int64_t activations, int64_t weights, reference::Linear* o
 }
 
 // Products of one sign and almost the largest magnitude: sums exceed int32, whichever operand is shifted.
+// Many products are odd, so float32 rounds their sums. The activations of the last eighth are the smallest:
+// only sums with unsigned weights come back from the end of int32. Columns have compensations of both signs.
 void FillWithLarge(int64_t activations, int64_t weights, reference::Linear* operation) {
+  support::Random random(4, 0, 0);
   operation->a.assign(static_cast<size_t>(activations), operation->a_type == INTACT_U8 ? 255 : 127);
-  operation->b.assign(static_cast<size_t>(weights), operation->b_type == INTACT_U8 ? -2 : 126);
+  std::fill(operation->a.end() - activations / 8, operation->a.end(),
+            operation->a_type == INTACT_U8 ? 0 : 128);
+  const int64_t largest = operation->b_type == INTACT_U8 ? -2 : 126;
+  for (int64_t i = 0; i < weights; ++i) {
+    operation->b.push_back(static_cast<int8_t>(random.Integer(largest - 1, largest)));
+  }
+  operation->bias_s32 = {1'500'000'000, 0, -1'000'000'000};
 }
 
 reference::Gemm MakeGemm(const OperationKind& kind, int64_t m, int64_t n, int64_t k) {
@@ -73,11 +82,11 @@ reference::Conv MakeConv(const OperationKind& kind, int64_t inputs, int64_t outp
 // then; and sums beyond int32.
 std::vector<reference::Gemm> StandardGemms(const OperationKind& kind) {
   std::vector<reference::Gemm> gemms = {MakeGemm(kind, 4, 8, 301), MakeGemm(kind, 4, 8, 577),
-                                        MakeGemm(kind, 3, 4, 9000), MakeGemm(kind, 1, 1, 70000)};
+                                        MakeGemm(kind, 3, 4, 9000), MakeGemm(kind, 1, 3, 80000)};
   FillWithAnything(4 * 301, 8 * 301, &gemms[0]);
   FillWithAnything(4 * 577, 8 * 577, &gemms[1]);
   FillWithAnything(3 * 9000, 4 * 9000, &gemms[2]);
-  FillWithLarge(70000, 70000, &gemms[3]);
+  FillWithLarge(80000, 3 * 80000, &gemms[3]);
   return gemms;
 }
 
@@ -92,22 +101,22 @@ void Pad(reference::Conv* conv) {
 std::vector<reference::Conv> StandardConvs(const OperationKind& kind) {
   if (kind.shape == Shape::kDepthwise) {
     std::vector<reference::Conv> convs = {MakeConv(kind, 24, 24, 24, 301), MakeConv(kind, 24, 24, 24, 577),
-                                          MakeConv(kind, 12, 12, 12, 9000), MakeConv(kind, 2, 2, 2, 70000)};
+                                          MakeConv(kind, 12, 12, 12, 9000), MakeConv(kind, 3, 3, 3, 80000)};
     FillWithAnything(24 * 301, 24 * 301, &convs[0]);
     FillWithAnything(24 * 577, 24 * 577, &convs[1]);
     FillWithAnything(12 * 9000, 12 * 9000, &convs[2]);
-    FillWithLarge(2 * 70000, 2 * 70000, &convs[3]);
+    FillWithLarge(3 * 80000, 3 * 80000, &convs[3]);
     for (size_t i = 0; i < 2; ++i) Pad(&convs[i]);
     return convs;
   }
   std::vector<reference::Conv> convs = {MakeConv(kind, 3, 24, 1, 99), MakeConv(kind, 3, 24, 1, 195),
                                         MakeConv(kind, 70, 12, 1, 5), MakeConv(kind, 3, 12, 1, 3001),
-                                        MakeConv(kind, 2, 1, 1, 35000)};
+                                        MakeConv(kind, 2, 3, 1, 40000)};
   FillWithAnything(3 * 99, 24 * 3 * 99, &convs[0]);
   FillWithAnything(3 * 195, 24 * 3 * 195, &convs[1]);
   FillWithAnything(70 * 5, 12 * 70 * 5, &convs[2]);
   FillWithAnything(3 * 3001, 12 * 3 * 3001, &convs[3]);
-  FillWithLarge(2 * 35000, 2 * 35000, &convs[4]);
+  FillWithLarge(2 * 40000, 3 * 2 * 40000, &convs[4]);
   for (size_t i = 0; i < 2; ++i) Pad(&convs[i]);
   return convs;
 }

@@ -357,6 +357,8 @@ TEST(Claim, ThatIsUntrueIsAnsweredByWhatIsComputed) {
   };
   EXPECT_TRUE(std::ranges::any_of(sweep.failures, says)) << ToText(sweep);
   EXPECT_TRUE(SweepClaiming("later_spill=acc16, widened every 9 pairs").Passed());
+  EXPECT_TRUE(SweepClaiming("wrapped_sum=products16, widened every 8 products").Passed());
+  EXPECT_FALSE(SweepClaiming("wrapped_sum=products16, widened every 16 products").Passed());
   EXPECT_THAT(SweepClaiming("=maddubs").failures.at(0).reason, HasSubstr("; all are exact"));
 }
 
@@ -410,8 +412,8 @@ TEST(Minimised, HasTheReasonOfWhatItIsMadeOf) {
 TEST(TargetReport, SaysWhatEachComputes) {
   const std::vector<Problem> problems = SomeProblems();
   TargetReport report;
-  for (const std::string fault :
-       {"=any", "maddubs=any", "half_away=any", "swapped_pair=any", "tail=any", "later_spill=any"}) {
+  for (const std::string fault : {"=any", "maddubs=any", "half_away=any", "swapped_pair=any", "tail=any",
+                                  "later_spill=any", "wrapped_sum=any"}) {
     const Result<std::unique_ptr<Target>> target = Faulty(fault);
     ASSERT_TRUE(target) << target.error().message;
     report.targets.push_back(Examine(**target, fault, problems, [](int64_t, int64_t) {}));
@@ -434,6 +436,7 @@ TEST(TargetReport, SaysWhatEachComputes) {
   EXPECT_EQ(computed(3), "maddubs, depths 2 apart");
   EXPECT_THAT(computed(4), testing::StartsWith("in part"));
   EXPECT_EQ(computed(5), "acc16, widened every 9 pairs");
+  EXPECT_EQ(computed(6), "products16, widened every 8 products");
   EXPECT_FALSE(report.Passed());
   report.targets.resize(3);
   EXPECT_TRUE(report.Passed());

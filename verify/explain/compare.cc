@@ -255,8 +255,12 @@ class Comparer {
         return Cause::kReducedWeights;
       case Summation::kInt16:
         return KeepsNegatedMinimum(model) ? Cause::kImplementationError : Cause::kInt16Saturation;
+      case Summation::kProducts16:
+        return Cause::kInt16Saturation;
       case Summation::kInt32:
         return Cause::kInt32Overflow;
+      case Summation::kFloat32:
+        return Cause::kFloatSums;
     }
     return Cause::kImplementationError;
   }
@@ -268,11 +272,13 @@ class Comparer {
       return;
     }
     difference->detail = fmt::format("accumulator {} instead of {}", explanation.accumulator, seen.exact);
-    if (model == Model::kDpbusds) difference->detail += ": the sum of products left int32 and was clamped";
+    if (model.sum == Summation::kInt32) {
+      difference->detail += ": the sum of products left int32 and was clamped";
+    }
     if (model != maddubs_ && model != Model::kDpbusds) difference->detail += ": " + InWords({model});
     if (rounding != Rounding::kContract)
       difference->detail.append("; ").append(reference::ToString(rounding));
-    if (difference->cause != Cause::kInt16Saturation) return;
+    if (difference->cause != Cause::kInt16Saturation || model.AddsProducts()) return;
     difference->pairs = SaturatedPairs(seen.operands, seen.m, seen.n, model);
     difference->pair_count = std::ssize(difference->pairs);
     if (difference->pair_count > kMaxPairsListed) difference->pairs.resize(kMaxPairsListed);

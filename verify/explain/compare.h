@@ -2,13 +2,13 @@
 //
 // Causes, found by the arithmetic (reference/models/arithmetic.h) that reproduces the target's byte:
 //
-//   int16 saturation      pairs clamped to int16, or int16 sums; the detail names pairs that are not
-//                         adjacent
+//   int16 saturation      pairs clamped to int16, or int16 sums that clamp or wrap; the detail names pairs
+//                         that are not adjacent
 //   int32 overflow        the saturating int32 accumulation (VPDPBUSDS); or the exact sum leaves int32: then
 //                         wrapping and clamping are wrong, and an s32 output has no right value. If sums
 //                         should wrap (INTACT_OVERFLOW_WRAPS): a sum that was clamped or kept
 //   reduced weights       weights were halved and rounded
-//   float sums            an s32 output went through float
+//   float sums            an s32 output went through float, or sums were added in float32
 //   requantization        the accumulator is right, but rounded differently (half up, FMA, fixed point, …)
 //   implementation error  nothing explains it; the detail says what it looks like
 //

@@ -300,10 +300,6 @@ reference::Requantization Observation::OwnRequantization() const {
   return AtOutput(reference::RequantizationOf(gemm, n), gemm, gemm.n, m * gemm.n + n);
 }
 
-int32_t Observation::WithCompensation(int32_t sum) const {
-  return Wrap(int64_t{sum} + operands.Compensation(m, n));
-}
-
 bool Observation::GivenBy(int32_t y, reference::Rounding rounding) const {
   // An s32 output may have been rounded, so it does not prove the accumulator.
   if (gemm.c_type != INTACT_S32 && actual_accumulator && *actual_accumulator != y) return false;

@@ -33,8 +33,6 @@ struct Observation {
   bool GivenBy(int32_t y, std::optional<float> scale = {}) const;
   /// Whether accumulator `y`, rounded by `rounding`, gives the target's output.
   bool GivenBy(int32_t y, reference::Rounding rounding) const;
-  /// The accumulator for `sum`, a sum of products: adds the compensation.
-  int32_t WithCompensation(int32_t sum) const;
 };
 
 /// A mistake, and the accumulator and the scale that this output would have with it.

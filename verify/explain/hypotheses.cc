@@ -12,6 +12,7 @@ namespace intact::verify {
 namespace {
 
 using reference::Arithmetic;
+using reference::CompensationTime;
 using reference::Model;
 using reference::Rounding;
 
@@ -36,10 +37,10 @@ bool IsNoChance(const Answer& answer, const Prejudice& prejudice, const Arithmet
   const Identity& identity = answer.identity();
   if (prejudice.sums && identity.Found() && arithmetic.model != Model::kExact) return true;
   const bool are_accumulators_known = answer.oracle().type() == INTACT_S32 || answer.accumulators();
-  const bool is_certain = are_accumulators_known && !arithmetic.model.wraps;
+  const bool is_certain = are_accumulators_known && !arithmetic.model.WrapsInt16();
   const int64_t explained = answer.differing() - identity.unexplained;
   if (explained < (is_certain ? 1 : answer.LeastExplained())) return false;
-  return !arithmetic.model.wraps || identity.Found();
+  return !arithmetic.model.WrapsInt16() || identity.Found();
 }
 
 constexpr CommonHypothesis kOfAllOutputs[] = {
@@ -107,6 +108,18 @@ std::vector<Rounding> AsTheContract(const Context& /*context*/, const Observatio
   return {};
 }
 
+// Saturating int32 sums, as in Model::kDpbusds, except for the time of the compensation.
+template <CompensationTime kTime>
+std::optional<Prediction> ThatSaturates(const Context& /*context*/, const Observation& seen,
+                                        int64_t /*output*/) {
+  Model model = Model::kDpbusds;
+  model.compensation = kTime;
+  const reference::Operands& operands = seen.operands;
+  const int32_t y = operands.Accumulator(model, reference::InPairs(model, operands.depths), seen.m, seen.n);
+  if (y == seen.exact) return std::nullopt;
+  return Prediction{model, y};
+}
+
 constexpr OutputHypothesis kOfOneOutput[] = {
     {"the arithmetic of all outputs",
      [](const Context& context, const Observation&, int64_t output) -> std::optional<Prediction> {
@@ -127,13 +140,9 @@ constexpr OutputHypothesis kOfOneOutput[] = {
        return Prediction{model, y};
      },
      AsTheContract},
-    {"VPDPBUSDS",
-     [](const Context&, const Observation& seen, int64_t /*output*/) -> std::optional<Prediction> {
-       const int32_t y = seen.WithCompensation(reference::Accumulate(
-           Model::kDpbusds, 0, seen.operands.Row(seen.m), seen.operands.Column(seen.n)));
-       if (y == seen.exact) return std::nullopt;
-       return Prediction{Model::kDpbusds, y};
-     },
+    {"VPDPBUSDS", ThatSaturates<CompensationTime::kLast>, AsTheContract},
+    {"VPDPBUSDS from the compensation on", ThatSaturates<CompensationTime::kFirst>, AsTheContract},
+    {"VPDPBUSDS, its sum compensated and clamped", ThatSaturates<CompensationTime::kLastClamped>,
      AsTheContract},
     {"another rounding",
      [](const Context&, const Observation& seen, int64_t /*output*/) -> std::optional<Prediction> {

@@ -10,9 +10,10 @@
 //      outputs, clamps sums, and the target claims nothing
 //
 // The second list has causes of one output. Each is tried on outputs that the earlier causes did not explain.
-// In order: the common arithmetic; adjacent pairs that clamp; VPDPBUSDS; other roundings of the right
-// accumulator. Among several roundings the one that explains most outputs is chosen. So each output may have
-// a cause even if no arithmetic makes all of them, for example if a loop's tail rounds differently.
+// In order: the common arithmetic; adjacent pairs that clamp; VPDPBUSDS, compensated last, first, or last and
+// clamped; other roundings of the right accumulator. Among several roundings the one that explains most
+// outputs is chosen. So each output may have a cause even if no arithmetic makes all of them, for example if a
+// loop's tail rounds differently.
 #ifndef INTACT_VERIFY_EXPLAIN_HYPOTHESES_H_
 #define INTACT_VERIFY_EXPLAIN_HYPOTHESES_H_
 

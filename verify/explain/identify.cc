@@ -19,6 +19,7 @@ namespace intact::verify {
 namespace {
 
 using reference::Arithmetic;
+using reference::CompensationTime;
 using reference::DepthOrder;
 using reference::Model;
 using reference::Predictor;
@@ -82,8 +83,10 @@ void AddOneDnns(const OperationKind& kind, std::vector<Model>* models) {
 
 // Sums in int16. FBGEMM's 16-bit accumulation adds adjacent pairs, or the pairs of quads in two lanes, over a
 // block of depths. intgemm has one sum per vector lane, with moved signs, and widens them at the end.
+// BitNet's kernels have one sum per vector lane, with unsigned weights, and their sums wrap.
 void AddInt16Sums(DepthOrder order, Signs signs, std::vector<Model>* models) {
   for (const int32_t lanes : {1, 2, 8, 16, 32}) {
+    if (signs == Signs::kUnsignedWeights && lanes < 8) continue;
     for (const int32_t spill : {2, 4, 8, 16, 32, 64, 128, reference::kWholeDepth}) {
       for (const bool wraps : {false, true}) {
         models->push_back({.sum = Summation::kInt16,
@@ -110,6 +113,29 @@ std::vector<int32_t> OddIntervals() {
   return intervals;
 }
 
+// Products added in int16 without pairs, by scalar code or by VPMULLW and VPADDW. Two products of s8 numbers
+// stay within int16, except 2·(−128)².
+void AddInt16Products(DepthOrder order, bool are_signed, std::vector<Model>* models) {
+  for (const int32_t lanes : {1, 8, 16, 32}) {
+    for (const int32_t spill : {2, 4, 8, 16, 32, 64, 128, 256, reference::kWholeDepth}) {
+      if (are_signed && spill == 2) continue;
+      models->push_back({.sum = Summation::kProducts16, .order = order, .spill = spill, .lanes = lanes});
+    }
+  }
+}
+
+// Sums of 16 to 256 depths that are added in float32: ggml's Q8_0 in scalar code. With AVX2 it has a lane for
+// each quad of 32 depths, and its K-quants convert sums of 256 depths.
+void AddFloatSums(DepthOrder order, std::vector<Model>* models) {
+  struct Form {
+    int32_t quads, lanes;
+  };
+  for (const auto& [quads, lanes] :
+       {Form{4, 1}, Form{8, 1}, Form{16, 1}, Form{32, 1}, Form{64, 1}, Form{1, 8}, Form{8, 8}, Form{1, 16}}) {
+    models->push_back({.sum = Summation::kFloat32, .order = order, .spill = quads, .lanes = lanes});
+  }
+}
+
 void AddOddInt16Sums(DepthOrder order, std::vector<Model>* models) {
   for (const int32_t spill : OddIntervals()) {
     models->push_back({.sum = Summation::kInt16, .order = order, .spill = spill});
@@ -119,7 +145,12 @@ void AddOddInt16Sums(DepthOrder order, std::vector<Model>* models) {
 // How unusual a model is.
 int HowStrange(const Model& model) {
   if (model == Model::kExact) return 0;
-  if (model.sum != Summation::kInt16) return 2 + (model.signs == Signs::kUnsignedActivations ? 0 : 2);
+  if (model.sum != Summation::kInt16) {
+    int strangeness = model.WrapsInt16() ? 5 : 2;
+    strangeness += model.signs == Signs::kUnsignedActivations ? 0 : 2;
+    strangeness += model.lanes == 1 ? 0 : 1;
+    return strangeness + (model.compensation == CompensationTime::kLast ? 0 : 1);
+  }
   int strangeness = 1;
   strangeness += model.order == DepthOrder::kTaps ? 0 : model.order == DepthOrder::kFlattened ? 1 : 2;
   strangeness += model.distance == 1 ? 0 : 2;
@@ -132,10 +163,11 @@ int HowStrange(const Model& model) {
   return strangeness + (model.wraps ? 1 : 0);
 }
 
-bool SharePairs(const Model& x, const Model& y) {
-  return x.sum == Summation::kInt16 && y.sum == Summation::kInt16 && x.order == y.order &&
-         x.distance == y.distance && x.signs == y.signs && x.cut == y.cut &&
-         x.skips_padding == y.skips_padding;
+// Whether the models add the same numbers: the same pairs, or the contract's products.
+bool AddTheSame(const Model& x, const Model& y) {
+  const bool have_same_sums = x.sum == y.sum || (x.AddsProducts() && y.AddsProducts());
+  return have_same_sums && x.order == y.order && x.distance == y.distance && x.signs == y.signs &&
+         x.cut == y.cut && x.skips_padding == y.skips_padding;
 }
 
 // ----- evidence -------------------------------------------------------------------------------------------
@@ -206,36 +238,77 @@ class Evidence {
   const size_t size_;
 };
 
-// The accumulators of one output under models that share their pairs.
-class SharedPairs {
+// The accumulators of one output under models that add the same numbers.
+class SharedNumbers {
  public:
-  SharedPairs(const Evidence& evidence, const Model& model, std::span<const int64_t> in_pairs, int64_t i)
-      : predictor_(evidence.predictor()), in_pairs_(in_pairs), output_(i), exact_(evidence.Exact(i)) {
-    if (model.sum != Summation::kInt16) return;
-    const Predictor::Output at = predictor_.At(i);
-    pairs_ =
-        reference::PairSumsOf(model.signs, at.operands.Row(model, at.m), at.operands.Column(at.n), in_pairs);
-    int64_t sum = 0, magnitude = 0;
-    for (const int32_t pair : pairs_.sums) {
-      sum += pair;
-      magnitude += std::abs(pair);
+  SharedNumbers(const Evidence& evidence, const Model& model, std::span<const int64_t> in_pairs, int64_t i)
+      : predictor_(evidence.predictor()),
+        in_pairs_(in_pairs),
+        output_(i),
+        exact_(evidence.Exact(i)),
+        at_(predictor_.At(i)) {
+    if (model.sum == Summation::kInt16) {
+      pairs_ = reference::PairSumsOf(model.signs, at_.operands.Row(model, at_.m), at_.operands.Column(at_.n),
+                                     in_pairs);
+      magnitude_ = MagnitudeOf(pairs_.sums);
+      int64_t sum = 0;
+      for (const int32_t pair : pairs_.sums) sum += pair;
+      if (Wrap(sum) != pairs_.meant) magnitude_ = kUnlimited;
+    } else if (model.AddsProducts()) {
+      products_ = at_.operands.Products(in_pairs, at_.m, at_.n);
+      magnitude_ = MagnitudeOf(products_);
+    } else if (model.sum == Summation::kInt32) {
+      // Unsigned weights change the compensation by two products of a depth at most.
+      constexpr int64_t kLargestProduct = 255 * 128;
+      magnitude_ = std::ssize(in_pairs) * kLargestProduct * 3 +
+                   std::abs(int64_t{at_.operands.Compensation(at_.m, at_.n)});
     }
-    is_exact_ = magnitude <= std::numeric_limits<int16_t>::max() && Wrap(sum) == pairs_.meant;
   }
 
   int32_t Accumulator(const Model& model) const {
-    if (model == Model::kExact || is_exact_) return exact_;
+    if (model == Model::kExact || magnitude_ <= LargestExact(model)) return exact_;
+    if (model.AddsProducts()) return reference::SumProducts(model, Bias(), products_);
     if (model.sum != Summation::kInt16) return predictor_.Accumulator(model, in_pairs_, output_);
     return Wrap(int64_t{exact_} - pairs_.meant + reference::SumInt16(model, pairs_.sums));
   }
 
  private:
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+  static int64_t MagnitudeOf(std::span<const int32_t> numbers) {
+    int64_t magnitude = 0;
+    for (const int32_t number : numbers) magnitude += std::abs(int64_t{number});
+    return magnitude;
+  }
+
+  int32_t Bias() const { return at_.operands.bias[static_cast<size_t>(at_.n)]; }
+
+  // Numbers of this magnitude or less have the exact sum, in whatever order they are added.
+  int64_t LargestExact(const Model& model) const {
+    constexpr int64_t kFloat32 = 1 << 24;
+    switch (model.sum) {
+      case Summation::kInt16:
+      case Summation::kProducts16:
+        return std::numeric_limits<int16_t>::max();
+      case Summation::kInt32:
+        return std::numeric_limits<int32_t>::max();
+      case Summation::kFloat32:
+        return kFloat32 - std::abs(int64_t{Bias()});
+      case Summation::kExact:
+      case Summation::kHalvedWeights:
+        break;
+    }
+    return -1;
+  }
+
   const Predictor& predictor_;
   const std::span<const int64_t> in_pairs_;
   const int64_t output_;
   const int32_t exact_;
+  const Predictor::Output at_;
   reference::PairSums pairs_;
-  bool is_exact_ = false;  // no order of summation can leave int16
+  std::vector<int32_t> products_;
+  int64_t magnitude_ = kUnlimited;  // the sum of the numbers' magnitudes, or more
 };
 
 std::string PlaceOf(const Oracle& oracle, int64_t output) {
@@ -257,7 +330,7 @@ class Search {
     identity_.outputs = oracle.outputs();
     alive_.assign(models_.size(), (Mask{1} << roundings_.size()) - 1);
     for (size_t model = 0; model < models_.size(); ++model) {
-      const auto shares = [&](const Group& group) { return SharePairs(models_[group[0]], models_[model]); };
+      const auto shares = [&](const Group& group) { return AddTheSame(models_[group[0]], models_[model]); };
       const auto group = std::ranges::find_if(groups_, shares);
       (group == groups_.end() ? groups_.emplace_back() : *group).push_back(model);
     }
@@ -280,7 +353,7 @@ class Search {
   }
 
  private:
-  using Group = std::vector<size_t>;  // models that share their pairs
+  using Group = std::vector<size_t>;  // models that add the same numbers
 
   static constexpr size_t kMaxFinalists = 16;
 
@@ -310,9 +383,9 @@ class Search {
       const Model& any = models_[group[0]];
       const std::vector<int64_t> in_pairs = reference::InPairs(any, evidence_.predictor().depths());
       for (const int64_t i : outputs) {
-        const SharedPairs pairs(evidence_, any, in_pairs, i);
+        const SharedNumbers numbers(evidence_, any, in_pairs, i);
         std::erase_if(group,
-                      [&](size_t model) { return !visit(model, i, pairs.Accumulator(models_[model])); });
+                      [&](size_t model) { return !visit(model, i, numbers.Accumulator(models_[model])); });
         if (group.empty()) break;
       }
     }
@@ -495,7 +568,10 @@ std::vector<Model> CandidateModels(const OperationKind& kind) {
   for (const DepthOrder order : orders) AddPairings(order, &models);
   AddOneDnns(kind, &models);
   for (const Signs signs : {Signs::kUnsignedActivations, Signs::kUnsignedWeights}) {
-    models.push_back({.sum = Summation::kInt32, .order = orders[0], .signs = signs});
+    for (const CompensationTime time :
+         {CompensationTime::kLast, CompensationTime::kFirst, CompensationTime::kLastClamped}) {
+      models.push_back({.sum = Summation::kInt32, .order = orders[0], .signs = signs, .compensation = time});
+    }
   }
   if (kind.b_type == INTACT_S8) models.push_back({.sum = Summation::kHalvedWeights});
   if (are_signed) {
@@ -507,6 +583,12 @@ std::vector<Model> CandidateModels(const OperationKind& kind) {
     if (are_signed) AddInt16Sums(order, Signs::kMoved, &models);
     AddOddInt16Sums(order, &models);
   }
+  // Products have no pairs that could cross taps. So one order of depths without padding is enough.
+  const DepthOrder window =
+      kind.shape == OperationKind::Shape::kGemm ? DepthOrder::kTaps : DepthOrder::kFlattened;
+  if (kind.b_type == INTACT_U8) AddInt16Sums(window, Signs::kUnsignedWeights, &models);
+  AddInt16Products(window, are_signed, &models);
+  AddFloatSums(window, &models);
   std::ranges::stable_sort(models, {}, [](const Model& model) { return HowStrange(model); });
   return models;
 }
@@ -523,9 +605,11 @@ std::vector<Rounding> CandidateRoundings(intact_type c_type) {
   for (const Rounding rounding : reference::kAllRoundings) {
     const bool is_of_integers = rounding == R::kHalfUp || rounding == R::kZeroPointFirst ||
                                 rounding == R::kGemmlowp || rounding == R::kGemmlowpUp ||
-                                rounding == R::kFixedPoint || rounding == R::kResidualLast;
+                                rounding == R::kFixedPoint || rounding == R::kResidualLast ||
+                                rounding == R::kBfloat16First || rounding == R::kFloat16First;
     // Integers have no −0, and values near 0 round to 0.
-    const bool is_of_floats = rounding == R::kReluByFactor || rounding == R::kFlushed;
+    const bool is_of_floats =
+        rounding == R::kReluByFactor || rounding == R::kFlushed || rounding == R::kEachStep;
     const bool applies = core::IsHalfFloat(c_type) ? !is_of_integers : !is_of_floats;
     if (applies && rounding != R::kThroughFloat) roundings.push_back(rounding);
   }
@@ -548,6 +632,18 @@ std::string PairsInWords(const Model& model) {
   return text;
 }
 
+std::string_view CompensationInWords(CompensationTime time) {
+  switch (time) {
+    case CompensationTime::kLast:
+      return ", then compensated";
+    case CompensationTime::kFirst:
+      return " from the compensation on";
+    case CompensationTime::kLastClamped:
+      return ", then compensated and clamped again";
+  }
+  return "";
+}
+
 std::string InWords(const Model& model) {
   std::string name = reference::ToString(model);
   switch (model.sum) {
@@ -557,10 +653,16 @@ std::string InWords(const Model& model) {
       if (model.signs == Signs::kMoved && model.spill == 1) {  // this never clamps
         return fmt::format("weights of -128 keep their sign under a negative activation ({})", name);
       }
-      return fmt::format("pairs of {} {} int16 ({})", PairsInWords(model),
-                         model.spill == 1 ? "clamped to" : "summed in", name);
+      return fmt::format("pairs of {} {} int16{} ({})", PairsInWords(model),
+                         model.spill == 1 ? "clamped to" : "summed in", model.wraps ? ", which wraps" : "",
+                         name);
     case Summation::kInt32:
-      return fmt::format("sums clamped to int32 ({})", name);
+      return fmt::format("sums clamped to int32{} ({})", CompensationInWords(model.compensation), name);
+    case Summation::kProducts16:
+      return fmt::format("products summed in int16, which wraps ({})", name);
+    case Summation::kFloat32:
+      return fmt::format("exact sums of {} depths added in float32{} ({})", 4 * model.spill,
+                         model.lanes == 1 ? "" : fmt::format(" in {} lanes", model.lanes), name);
     case Summation::kHalvedWeights:
       return fmt::format("weights halved and rounded, sums doubled ({})", name);
   }

@@ -1,6 +1,6 @@
 // Finds the arithmetic, among those known from libraries, that reproduces all of a target's output, byte for
-// byte: which pairs are clamped to int16, when int16 sums are widened, which operand is shifted, how sums are
-// rounded to outputs.
+// byte: which pairs are clamped to int16, when int16 sums are widened, which operand is shifted, when sums
+// are compensated, how sums are rounded to outputs.
 //
 // One output proves little: some of the hundreds of candidates reproduce it by chance. So a candidate must
 // reproduce every output of a problem. Over many problems (mixture.h) the best candidates reproduce most

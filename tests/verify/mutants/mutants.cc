@@ -149,6 +149,25 @@ std::vector<uint8_t> RoundProductOnce(const reference::Gemm& gemm, Model model) 
   });
 }
 
+std::vector<uint8_t> RoundThroughBfloat16(const reference::Gemm& gemm, Model model) {
+  return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float, float) {
+    const uint32_t bits = std::bit_cast<uint32_t>(reference::Dequantize(y, q));
+    const uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);  // to nearest, ties to even
+    return core::BytesOf(q.c_type) == 1 ? std::bit_cast<float>(rounded & 0xffff0000u)
+                                        : std::bit_cast<float>(bits);
+  });
+}
+
+// bfloat16 outputs of a product of bfloat16 numbers.
+std::vector<uint8_t> RoundSumToBfloat16(const reference::Gemm& gemm, Model model) {
+  return ComputeValues(gemm, model, [](int32_t y, const Requantization& q, float row, float column) {
+    if (q.c_type != INTACT_BF16) return reference::Dequantize(y, q);
+    const auto rounded = [](float f) { return static_cast<float>(reference::RoundToFloat(f, INTACT_BF16)); };
+    const float f = rounded(rounded(rounded(static_cast<float>(y)) * row) * column);
+    return q.has_bias_f32 ? rounded(f + q.bias_f32) : f;
+  });
+}
+
 // Looks up with an index that is `offset` too large. Its top bit is inverted if `flip` is 0x80.
 auto LookUpElsewhere(int offset, int flip) {
   return [=](const reference::Gemm& honest, Model model) {
@@ -296,6 +315,46 @@ std::vector<uint8_t> ScaleByOne(const Operation& honest, Model model) {
 
 std::vector<uint8_t> SaturateInt32(const reference::Gemm& gemm, Model /*model*/) {
   return Compute(gemm, Model::kDpbusds);
+}
+
+// VPDPBUSDS with accumulators that start from the compensation.
+std::vector<uint8_t> SaturateFromCompensation(const reference::Gemm& gemm, Model /*model*/) {
+  using Limits = std::numeric_limits<int32_t>;
+  constexpr int64_t kQuad = 4;
+  const reference::Operands operands(gemm);
+  std::vector<int32_t> y;
+  for (int64_t m = 0; m < gemm.m; ++m) {
+    for (int64_t n = 0; n < gemm.n; ++n) {
+      int64_t sum = operands.Compensation(m, n);
+      for (int64_t k = 0; k < gemm.k; ++k) {
+        sum += reference::ShiftedActivation(gemm, m, k) * reference::ShiftedWeight(gemm, k, n);
+        const bool ends = k % kQuad == kQuad - 1 || k == gemm.k - 1;
+        if (ends) sum = std::clamp<int64_t>(sum, Limits::min(), Limits::max());
+      }
+      y.push_back(static_cast<int32_t>(sum));
+    }
+  }
+  return reference::Outputs(gemm, y);
+}
+
+// Adds products in int16, which wraps, and widens the sum every 16 depths.
+std::vector<uint8_t> WrapProducts(const reference::Gemm& gemm, Model /*model*/) {
+  const reference::Operands operands(gemm);
+  std::vector<int32_t> y;
+  for (int64_t m = 0; m < gemm.m; ++m) {
+    for (int64_t n = 0; n < gemm.n; ++n) {
+      const std::vector<int32_t> weights = operands.CenteredColumn(n);
+      int32_t total = 0;
+      int16_t sum = 0;
+      for (size_t k = 0; k < weights.size(); ++k) {
+        const int32_t a = operands.Row(m)[k] - operands.a_zero_points[static_cast<size_t>(m)];
+        sum = static_cast<int16_t>(sum + a * weights[k]);
+        if (k % 16 == 15 || k + 1 == weights.size()) total += std::exchange(sum, int16_t{0});
+      }
+      y.push_back(total);
+    }
+  }
+  return reference::Outputs(gemm, y);
 }
 
 // ----- convolutions ---------------------------------------------------------------------------------------
@@ -543,6 +602,14 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(
       MakeMutant("saturating_int32_adds", SaturateInt32, "VPDPBUSDS: intermediate sums are clamped to int32",
                  "gemm u8s8s32 m=1 n=1 k=70000 za=128 fill=extremes", Cause::kInt32Overflow, "left int32"));
+  mutants.push_back(MakeMutant("saturating_from_compensation", SaturateFromCompensation,
+                               "VPDPBUSDS: sums are clamped to int32 from the compensation on",
+                               "gemm u8s8s32 m=5 n=17 k=64 za=3 bias=s32 overflow=wraps",
+                               Cause::kInt32Overflow, "from the compensation on"));
+  mutants.push_back(MakeMutant("wrapped_products", WrapProducts,
+                               "products are added in int16, which wraps, and widened every 16 depths",
+                               "gemm s8u8s32 m=5 n=17 k=100 za=3 zb=9", Cause::kInt16Saturation,
+                               "products summed in int16, which wraps (products16, widened every 16"));
   mutants.push_back(MakeMutant("clamped_sums", ClampSums<reference::Gemm>, ClampSums<reference::Conv>,
                                "sums beyond int32 are clamped instead of wrapped",
                                "gemm s8s8s32 m=5 n=17 k=64 za=3 bias=s32 overflow=wraps",
@@ -563,6 +630,14 @@ std::vector<Mutant> Mutants() {
                                "accumulators are multiplied by their row's scale, then by their column's",
                                "gemm u8s8f32 m=5 n=17 k=64 quant=rows zaper=row scale=channel",
                                Cause::kRequantization, "scales multiplied one after the other"));
+  mutants.push_back(MakeMutant("through_bfloat16", RoundThroughBfloat16,
+                               "8-bit outputs are rounded to bfloat16 first",
+                               "gemm u8s8s8 m=5 n=17 k=64 za=9 scale=channel", Cause::kRequantization,
+                               "rounded to bfloat16, then to 8 bits"));
+  mutants.push_back(MakeMutant("bfloat16_steps", RoundSumToBfloat16,
+                               "the sum and each step after it are rounded to bfloat16",
+                               "gemm u8s8bf16 m=5 n=17 k=64 quant=rows scale=channel bias=f32",
+                               Cause::kRequantization, "each step rounded to the output's 16 bits"));
   mutants.push_back(MakeMutant("truncated_bfloat16", TruncateBfloat16, "bfloat16 outputs are truncated",
                                "gemm u8s8bf16 m=5 n=17 k=64 bias=f32", Cause::kRequantization, "truncation"));
   mutants.push_back(MakeMutant("flushed_float16", FlushFloat16, "subnormal float16 outputs are 0",

@@ -344,9 +344,10 @@ void AddAccumulators(std::vector<Mutant>* mutants) {
                             "32-bit zero points of weights are read as 64-bit ones",
                             "gemm u8s8s32 m=3 n=4 k=16 zb=30 zbper=channel", kError,
                             "the zero point of column 2 taken for that of column 1"));
-  mutants->push_back(
-      OfGemm("float_accumulators", AccumulateInFloat, "the accumulator goes through float32 every 32 depths",
-             "gemm u8s8s32 m=2 n=3 k=543 fill=extremes", Cause::kFloatSums, "float round trip"));
+  mutants->push_back(OfGemm("float_accumulators", AccumulateInFloat,
+                            "the accumulator goes through float32 every 32 depths",
+                            "gemm u8s8s32 m=2 n=3 k=3000 fill=extremes", Cause::kFloatSums,
+                            "exact sums of 32 depths added in float32"));
   mutants->push_back(MakeMutant("halved_weights", nullptr, HalveWeights,
                                 "weights are halved lest pairs of them saturate, and the sum is doubled",
                                 "conv s8s8s32 in=5x5 c=3 o=8 kernel=5x5", Cause::kReducedWeights,
