@@ -107,6 +107,8 @@ class Pointwise(Fbgemm):
     def conv(self, p):
         if p.a_type == "s8":
             raise NotImplementedError("convolutions have u8 activations")
+        if len(p.stride) == 3 and p.activation == "relu":
+            raise NotImplementedError("3-D convolutions have no ReLU")
         w, a = (torch.tensor(np.ascontiguousarray(np.moveaxis(x, -1, 1))) for x in (p.weights, p.a))
         quantization = self.quantization(p, len(w))
         geometry = [list(p.stride), [begin for begin, _ in p.padding], list(p.dilation), p.groups]
