@@ -27,7 +27,9 @@ class Q8:
     arithmetic = "any"
 
     def __init__(self):
-        path = os.environ["GGML_CPU"]
+        path, kind = os.environ.get("GGML_CPU"), os.environ.get("GGML_BUFFER", "CPU")
+        if path is None:
+            raise ValueError("GGML_CPU is not set; expected the path of a libggml-cpu-….so")
         beside = os.path.join(os.path.dirname(path), "libggml-base.so")
         base = ctypes.CDLL(beside if os.path.exists(beside) else "libggml-base.so.0", ctypes.RTLD_GLOBAL)
         cpu = ctypes.CDLL(path)
@@ -53,13 +55,14 @@ class Q8:
         self.backend = self.backend_cpu_init()
         self.backend_cpu_set_n_threads(self.backend, 1)
         self.device = self.backend_reg_dev_get(self.backend_cpu_reg(), 0)
-        buffers = {b"CPU": self.backend_cpu_buffer_type()}
+        buffers = {"CPU": self.backend_cpu_buffer_type()}
         extra = ctypes.CFUNCTYPE(ctypes.POINTER(POINTER), POINTER)(
             self.backend_reg_get_proc_address(self.backend_cpu_reg(), b"ggml_backend_dev_get_extra_bufts"))(self.device)
         for one in itertools.takewhile(bool, map(extra.__getitem__, itertools.count())):
-            buffers[self.backend_buft_name(one)] = one
-        kind = os.environ.get("GGML_BUFFER", "CPU")
-        self.buffer = buffers[kind.encode()]
+            buffers[self.backend_buft_name(one).decode()] = one
+        if kind not in buffers:
+            raise ValueError(f"GGML_BUFFER is {kind}; this library has {', '.join(buffers)}")
+        self.buffer = buffers[kind]
         self.name = f"ggml {self.version().decode()}, {os.path.basename(path)[8:-3]}, {kind}, {type(self).__name__}"
 
     @staticmethod
