@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -137,3 +138,27 @@ def test_what_cannot_be_loaded(target, words):
     with pytest.raises(intact.Error) as caught:
         intact.verify.sweep(target)
     assert words in caught.value.message, caught.value.message
+
+
+def test_a_program_is_held_to_an_older_cpu(tmp_path):
+    library, source = tmp_path / "held_to.so", Path(__file__).parents[2] / "examples/targets/held_to.c"
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, source], check=True)
+
+    def held(level):
+        run = subprocess.run([sys.executable, "-c", "import intact; print(*intact.isas())"], capture_output=True, text=True,
+                             check=False, env={**os.environ, "HELD_TO": level, "LD_PRELOAD": str(library)})
+        return run, set(run.stdout.split())
+
+    run, isas = held("avx2")
+    if "cannot turn CPUID into faults" in run.stderr:
+        pytest.skip("this CPU or kernel has no CPUID faulting")
+    here = set(intact.isas())
+    assert isas == {"avx2", "portable"} & here
+    assert held("avx_vnni")[1] == {"avx2", "avx_vnni", "portable"} & here
+    assert held("avx512")[1] == {"avx2", "avx512", "portable"} & here
+    assert held("avx512_vnni")[1] == {"avx2", "avx512", "avx512_vnni", "portable"} & here
+    run, _ = held("sse2")
+    assert run.returncode == 2 and run.stderr == "held_to: HELD_TO is sse2; expected avx2, avx_vnni, avx512 or avx512_vnni\n"
+    crash = subprocess.run([sys.executable, "-c", "import ctypes; ctypes.string_at(0)"], check=False,
+                           env={**os.environ, "HELD_TO": "avx2", "LD_PRELOAD": str(library)})
+    assert crash.returncode == -signal.SIGSEGV  # crashes stay crashes

@@ -1,0 +1,123 @@
+"""ggml as a target: GGML_CPU=…/libggml-cpu-haswell.so intact verify sweep --quick --target python:ggml_target.py:Q8 (or Q4)
+
+GGML_CPU: the library with the kernels of one CPU; its libggml-base.so stands beside it or where the loader finds it. GGML_BUFFER
+chooses kernels for rearranged weights: CPU_REPACK or AMX. The llama.cpp package of npm and Debian's libggml0 have a library for
+each kind of CPU; PyPI's libggml-python has one for AVX2."""
+
+import ctypes
+import itertools
+import os
+
+import numpy as np
+
+POINTER, SIZE = ctypes.c_void_p, ctypes.c_size_t
+F32, Q4_0, Q8_0 = 0, 2, 8
+GROUP = 31  # ggml scales groups of 32 by their largest activation, so 127 is added to each group; its weight is 0
+
+
+class Init(ctypes.Structure):
+    _fields_ = [("mem_size", SIZE), ("mem_buffer", POINTER), ("no_alloc", ctypes.c_bool)]
+
+
+class Q8:
+    """s8 activations, and s8 weights with scale 1. The float outputs are whole numbers; ggml adds groups in float32."""
+
+    type = Q8_0
+    supports = ["gemm", "a_s8", "b_s8", "c_s32"]
+    arithmetic = "any"
+
+    def __init__(self):
+        path, kind = os.environ.get("GGML_CPU"), os.environ.get("GGML_BUFFER", "CPU")
+        if path is None:
+            raise ValueError("GGML_CPU is not set; expected the path of a libggml-cpu-….so")
+        beside = os.path.join(os.path.dirname(path), "libggml-base.so")
+        base = ctypes.CDLL(beside if os.path.exists(beside) else "libggml-base.so.0", ctypes.RTLD_GLOBAL)
+        cpu = ctypes.CDLL(path)
+        for library, name, result, *arguments in (
+                (base, "ggml_init", POINTER, Init), (base, "ggml_free", None, POINTER), (base, "ggml_version", ctypes.c_char_p),
+                (base, "ggml_new_tensor_2d", POINTER, POINTER, ctypes.c_int, ctypes.c_int64, ctypes.c_int64),
+                (base, "ggml_mul_mat", POINTER, POINTER, POINTER, POINTER), (base, "ggml_new_graph", POINTER, POINTER),
+                (base, "ggml_build_forward_expand", None, POINTER, POINTER),
+                (base, "ggml_backend_buft_name", ctypes.c_char_p, POINTER),
+                (base, "ggml_backend_alloc_ctx_tensors_from_buft", POINTER, POINTER, POINTER),
+                (base, "ggml_backend_buffer_free", None, POINTER), (base, "ggml_backend_cpu_buffer_type", POINTER),
+                (base, "ggml_backend_tensor_set", None, POINTER, POINTER, SIZE, SIZE),
+                (base, "ggml_backend_tensor_get", None, POINTER, POINTER, SIZE, SIZE),
+                (base, "ggml_backend_graph_compute", ctypes.c_int, POINTER, POINTER),
+                (base, "ggml_backend_reg_dev_get", POINTER, POINTER, SIZE),
+                (base, "ggml_backend_dev_supports_op", ctypes.c_bool, POINTER, POINTER),
+                (base, "ggml_backend_reg_get_proc_address", POINTER, POINTER, ctypes.c_char_p),
+                (cpu, "ggml_backend_cpu_init", POINTER), (cpu, "ggml_backend_cpu_reg", POINTER),
+                (cpu, "ggml_backend_cpu_set_n_threads", None, POINTER, ctypes.c_int)):
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name.removeprefix("ggml_"), function)
+        self.backend = self.backend_cpu_init()
+        self.backend_cpu_set_n_threads(self.backend, 1)
+        self.device = self.backend_reg_dev_get(self.backend_cpu_reg(), 0)
+        buffers = {"CPU": self.backend_cpu_buffer_type()}
+        extra = ctypes.CFUNCTYPE(ctypes.POINTER(POINTER), POINTER)(
+            self.backend_reg_get_proc_address(self.backend_cpu_reg(), b"ggml_backend_dev_get_extra_bufts"))(self.device)
+        for one in itertools.takewhile(bool, map(extra.__getitem__, itertools.count())):
+            buffers[self.backend_buft_name(one).decode()] = one
+        if kind not in buffers:
+            raise ValueError(f"GGML_BUFFER is {kind}; this library has {', '.join(buffers)}")
+        self.buffer = buffers[kind]
+        self.name = f"ggml {self.version().decode()}, {os.path.basename(path)[8:-3]}, {kind}, {type(self).__name__}"
+
+    @staticmethod
+    def blocks(b):
+        """The bytes of N×K weights, in groups of 32 after a float16 scale. K is a multiple of 31."""
+        groups = np.pad(b.reshape(len(b), -1, GROUP), ((0, 0), (0, 0), (0, 1)))
+        return np.concatenate([np.full((*groups.shape[:2], 1), 1, np.float16).view(np.uint8), groups.view(np.uint8)], 2)
+
+    @staticmethod
+    def activations(a):
+        return np.pad(a.reshape(len(a), -1, GROUP), ((0, 0), (0, 0), (0, 1)), constant_values=127)
+
+    def gemm(self, p):
+        a, b = p.a, p.b.T
+        if -128 in a:  # ggml quantizes to -127…127
+            a, b = np.concatenate([np.maximum(a, -127), -(a == -128).astype(np.int8)], 1), np.concatenate([b, b], 1)
+        short = ((0, 0), (0, -a.shape[1] % GROUP))
+        a = self.activations(np.pad(a, short)).reshape(len(a), -1).astype(np.float32)
+        b = self.blocks(np.pad(b, short))
+        y = np.empty((len(a), len(b)), np.float32)
+        weights, run = (self.init(Init(1 << 20, None, True)) for _ in range(2))
+        w, x = self.new_tensor_2d(weights, self.type, a.shape[1], len(b)), self.new_tensor_2d(run, F32, a.shape[1], len(a))
+        product, graph = self.mul_mat(run, w, x), self.new_graph(run)
+        self.build_forward_expand(graph, product)
+        buffers = [self.backend_alloc_ctx_tensors_from_buft(weights, self.buffer),
+                   self.backend_alloc_ctx_tensors_from_buft(run, self.backend_cpu_buffer_type())]
+        supported = self.backend_dev_supports_op(self.device, product)
+        if supported:
+            self.backend_tensor_set(w, b.ctypes.data, 0, b.nbytes)
+            self.backend_tensor_set(x, a.ctypes.data, 0, a.nbytes)
+            self.backend_graph_compute(self.backend, graph)
+            self.backend_tensor_get(product, y.ctypes.data, 0, y.nbytes)
+        for buffer in buffers:
+            self.backend_buffer_free(buffer)
+        for context in (weights, run):
+            self.free(context)
+        if not supported:
+            raise NotImplementedError("these kernels do not take this size")
+        return y.astype(np.int64).astype(np.int32)
+
+
+class Q4(Q8):
+    """Q4_0: each s8 weight is the sum of three weights of 4 bits: 16·⌊w/16⌋ + (w mod 16 − 8) + 8."""
+
+    type = Q4_0
+
+    @staticmethod
+    def blocks(b):
+        groups = np.pad(b.reshape(len(b), -1, 1, GROUP), ((0, 0), (0, 0), (0, 0), (0, 1)))
+        digits = np.concatenate([(groups >> 4) + 8, groups & 15, np.full_like(groups, 9)], 2)
+        digits[:, :, 1:, GROUP] = 8  # a weight of 0
+        scales = np.broadcast_to(np.array([16, 1, 8], np.float16)[:, None], (*digits.shape[:3], 1)).copy()
+        nibbles = (digits[..., :16] | digits[..., 16:] << 4).view(np.uint8)
+        return np.concatenate([scales.view(np.uint8), nibbles], 3)
+
+    @staticmethod
+    def activations(a):
+        return np.repeat(Q8.activations(a)[:, :, None], 3, 2)
