@@ -229,7 +229,7 @@ make_environment() {
   shift
   python3 -m venv "$folder"
   log=$("$folder/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 20 "$@" 2>&1) ||
-    fail "$folder: pip could not install $*: $(tail -n 1 <<<"$log")"
+    fail "$folder: pip install $*: $(tail -n 1 <<<"$log"); is PyPI reachable?"
 }
 
 # One virtual environment has the build tools. Another one, empty at first, gets the wheel.
