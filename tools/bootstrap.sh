@@ -135,10 +135,10 @@ build() {
   cmake --build --preset "$preset" "$@"
 }
 
-# read_presets DEFAULT [PRESET...]: sets the caller's `presets` to the words of INTACT_PRESETS, or of DEFAULT if it is not set.
-# PRESETs are allowed besides the usual ones.
+# read_presets DEFAULT [PRESET]: sets the caller's `presets` to the words of INTACT_PRESETS, or of DEFAULT if it is not set. PRESET
+# is allowed too, besides the usual ones.
 read_presets() {
-  local preset allowed="release debug asan ${*:2}"
+  local preset allowed="release debug asan${2:+ $2}"
   read -ra presets <<<"${INTACT_PRESETS:-$1}"
   for preset in "${presets[@]}"; do
     [[ " $allowed " == *" $preset "* ]] || {
