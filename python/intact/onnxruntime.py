@@ -46,6 +46,7 @@ def register(library: str | os.PathLike | None = None) -> None:
         raise invalid(f"onnxruntime: is {onnxruntime.__version__}; expected 1.23 or newer")
     if not path.is_file():
         raise invalid(f"library: there is no {path}; expected libintact_onnxruntime_ep.so (docs/onnxruntime.md)")
+    path = path.resolve()  # ONNX Runtime would begin a relative one at its own folder
     onnxruntime.register_execution_provider_library(NAME, str(path))
     found = ctypes.CDLL(str(path))  # the copy that is loaded already
     found.intact_onnxruntime_report.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]

@@ -25,13 +25,14 @@ class Layer:
     has_like: bool = True  # whether intact computes what that provider does on AVX2
 
 
-def model_of(nodes: list, inputs: dict[str, tuple], outputs: dict[str, tuple], constants: dict[str, np.ndarray]) -> bytes:
+def model_of(nodes: list, inputs: dict[str, tuple], outputs: dict[str, tuple], constants: dict[str, np.ndarray],
+             opset: int = 17) -> bytes:
     """Inputs and outputs: (dtype, shape), with names for extents that runs give."""
     graph = helper.make_graph(
         nodes, "layers", [helper.make_tensor_value_info(name, _ONNX_TYPES[np.dtype(t)], s) for name, (t, s) in inputs.items()],
         [helper.make_tensor_value_info(name, _ONNX_TYPES[np.dtype(t)], s) for name, (t, s) in outputs.items()],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])
-    sets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
+    sets = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
     return helper.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString()
 
 

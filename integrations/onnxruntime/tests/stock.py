@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import os
 import shutil
 import subprocess
 import sys
@@ -22,16 +25,26 @@ def joined(outputs: list[np.ndarray]) -> np.ndarray:
     return outputs[0] if len(outputs) == 1 else np.concatenate([output.ravel() for output in outputs])
 
 
+@functools.cache
+def _process(cpu_has_vnni: bool) -> subprocess.Popen:
+    """One process for all calls, until this process ends: in the emulator it takes seconds to start."""
+    command = [*(EMULATOR if cpu_has_vnni else []), sys.executable, "-B", __file__]
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # sanitizers are only for intact
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    atexit.register(process.communicate)  # closes its input, so it ends
+    return process
+
+
 def outputs_on_avx2(cases: list[tuple[bytes, list[dict]]], cpu_has_vnni: bool) -> list[list[np.ndarray]]:
-    """The outputs of each model, joined, for each of its inputs. One process runs all models."""
+    """The outputs of each model, joined, for each of its inputs."""
     with tempfile.TemporaryDirectory() as folder:
         for i, (model, runs) in enumerate(cases):
             Path(folder, f"{i}.onnx").write_bytes(model)
             for j, given in enumerate(runs):
                 np.savez(f"{folder}/{i}_{j}.npz", **given)
-        command = [*(EMULATOR if cpu_has_vnni else []), sys.executable, "-B", __file__, folder]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-2000:]
+        process = _process(cpu_has_vnni)
+        print(folder, file=process.stdin, flush=True)
+        assert process.stdout.readline() == "done\n", "the process with stock ONNX Runtime has ended"  # its error is on stderr
         return [[np.load(f"{folder}/{i}_{j}_out.npy") for j in range(len(runs))] for i, (_, runs) in enumerate(cases)]
 
 
@@ -48,4 +61,6 @@ def run_cases(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    run_cases(sys.argv[1])
+    for line in sys.stdin:
+        run_cases(line.rstrip("\n"))
+        print("done", flush=True)
