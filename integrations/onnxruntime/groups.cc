@@ -161,6 +161,7 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   add_inputs(a);
   add_inputs(b);
   group.is_moved_to_u8 = HasMovedInput(a);
+  group.is_b_moved_to_u8 = HasMovedInput(b);
   // ONNX Runtime has moved the node to NHWC, so intact has taken it before. Transpositions may hide that A is moved.
   const bool is_taken_before = node.GetDomain() == kNhwcDomain;
   const bool is_integer_in_onnx_runtime = !Is(node, "ConvTranspose");

@@ -22,30 +22,35 @@ def joined(outputs: list[np.ndarray]) -> np.ndarray:
     return outputs[0] if len(outputs) == 1 else np.concatenate([output.ravel() for output in outputs])
 
 
-def outputs_on_avx2(cases: list[tuple[bytes, list[dict]]], cpu_has_vnni: bool) -> list[list[np.ndarray]]:
-    """The outputs of each model, joined, for each of its inputs. One process runs all models."""
+def outputs_on_avx2(cases: list[tuple[bytes, list[dict]]], cpu_has_vnni: bool, like: str = "") -> list[list[np.ndarray]]:
+    """The outputs of each model, joined, for each of its inputs. One process runs all models. `like`: intact runs them too,
+    with this argument."""
     with tempfile.TemporaryDirectory() as folder:
         for i, (model, runs) in enumerate(cases):
             Path(folder, f"{i}.onnx").write_bytes(model)
             for j, given in enumerate(runs):
                 np.savez(f"{folder}/{i}_{j}.npz", **given)
-        command = [*(EMULATOR if cpu_has_vnni else []), sys.executable, "-B", __file__, folder]
+        command = [*(EMULATOR if cpu_has_vnni else []), sys.executable, "-B", __file__, folder, like]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-2000:]
         return [[np.load(f"{folder}/{i}_{j}_out.npy") for j in range(len(runs))] for i, (_, runs) in enumerate(cases)]
 
 
-def run_cases(folder: str) -> None:
+def run_cases(folder: str, like: str) -> None:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 3, 1
+    if like:
+        import intact.onnxruntime
+
+        intact.onnxruntime.add(options, like=like)
     for model in Path(folder).glob("*.onnx"):
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(model, options, providers=None if like else ["CPUExecutionProvider"])
         for given in Path(folder).glob(f"{model.stem}_*.npz"):
             with np.load(given) as arrays:
                 np.save(given.with_name(f"{given.stem}_out.npy"), joined(session.run(None, dict(arrays))))
 
 
 if __name__ == "__main__":
-    run_cases(sys.argv[1])
+    run_cases(*sys.argv[1:])
