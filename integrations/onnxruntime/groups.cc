@@ -108,7 +108,10 @@ constexpr FloatOperator kFloatOperators[] = {
     {"ConvTranspose", kGroupDomain, "QLinearConvTranspose", true},
     {"Gemm", kMicrosoft, "QGemm", false},
     {"MatMul", "", "QLinearMatMul", true},
+    {"Mul", kMicrosoft, "QLinearMul", true},
 };
+
+bool IsElementwise(Ort::ConstNode node) { return Is(node, "Add") || Is(node, "Mul"); }
 
 const FloatOperator* FindFloatOperator(Ort::ConstNode node) {
   for (const FloatOperator& each : kFloatOperators)
@@ -123,7 +126,7 @@ void CheckMovedTypes(Ort::ConstNode node, Ort::ConstNode a, Ort::ConstNode b, Or
   if (quantizer != nullptr && OutputStaysS8(quantizer) != a_is_s8)
     throw Refusal(
         "output: has another type than A in ONNX Runtime, which computes floats; expected one type");
-  if (Is(node, "Add")) {
+  if (IsElementwise(node)) {
     if (StaysS8(b) != a_is_s8)
       throw Refusal("B: has another type than A in ONNX Runtime, which computes floats; expected one type");
   } else if (Is(node, "Gemm")) {
@@ -151,7 +154,7 @@ void CheckFloatOutput(Ort::ConstValueInfo output) {
 
 // An operator of dequantized values, and what follows.
 Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
-  const bool is_add = Is(node, "Add"), is_conv = Is(node, "Conv"), is_gemm = Is(node, "Gemm");
+  const bool is_elementwise = IsElementwise(node), is_conv = Is(node, "Conv"), is_gemm = Is(node, "Gemm");
   Group group{.domain = of_floats.domain, .type = of_floats.quantized, .inputs = {}, .nodes = {node}};
   const auto add_inputs = [&group](Ort::ConstNode dequantizer) {
     for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
@@ -166,7 +169,7 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   const bool is_taken_before = node.GetDomain() == kNhwcDomain;
   const bool is_integer_in_onnx_runtime = !Is(node, "ConvTranspose");
   const Node attributes(node, {});
-  if (!is_add) CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
+  if (!is_elementwise) CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
   Ort::ConstValueInfo bias;
   if (InputOf(node, 2) != nullptr) {
     if (is_gemm && attributes.Float("beta", 1) != 1) throw Refusal("beta: is not 1; expected 1 with a bias");
@@ -212,6 +215,22 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   group.inputs.push_back(InputOf(quantizer, 2));
   if (of_floats.has_bias_last) group.inputs.push_back(bias);
   if (is_integer_in_onnx_runtime && !is_taken_before) CheckMovedTypes(node, a, b, quantizer);
+  return group;
+}
+
+// Div(DequantizeLinear(x), divisor) of one float, and the QuantizeLinear behind it.
+Group QuotientGroup(Ort::ConstNode node) {
+  const auto dequantizer = DequantizerOf(node, 0, "A"), quantizer = SoleConsumer(OutputOf(node));
+  if (!Is(quantizer, "QuantizeLinear"))
+    throw Refusal("output: stays float; expected a QuantizeLinear behind it");
+  Group group{.domain = kGroupDomain,
+              .type = "QuantizedQuotient",
+              .inputs = {},
+              .output = OutputOf(quantizer),
+              .nodes = {node, dequantizer, quantizer}};
+  for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
+  group.inputs.push_back(InputOf(node, 1));
+  for (size_t i = 1; i < 3; ++i) group.inputs.push_back(InputOf(quantizer, i));
   return group;
 }
 
@@ -295,7 +314,7 @@ bool DependsOnMoves(Ort::ConstNode node) {
   };
   auto next = SoleConsumer(OutputOf(node));
   if (Is(next, "Relu")) next = SoleConsumer(OutputOf(next));
-  return has_s8_input(0) || (Is(node, "Add") && has_s8_input(1)) ||
+  return has_s8_input(0) || (IsElementwise(node) && has_s8_input(1)) ||
          (Is(next, "QuantizeLinear") && IsS8(OutputOf(next)));
 }
 
@@ -304,6 +323,8 @@ Group GroupOf(Ort::ConstNode node) {
   if (const FloatOperator* found = FindFloatOperator(node);
       found != nullptr && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return DequantizedGroup(node, *found);
+  if (Is(node, "Div") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
+    return QuotientGroup(node);
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
   auto outputs = node.GetOutputs();

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "add.h"
+#include "elementwise.h"
 #include "linear.h"
 #include "lstm.h"
 #include "node.h"
@@ -38,8 +38,11 @@ const std::vector<const char*> kDynamicQuantizeLstm = {
     "X",         "W",           "R", "B",       "sequence_lens",
     "initial_h", "initial_c",   "P", "W_scale", "W_zero_point",
     "R_scale",   "R_zero_point"};
-const std::vector<const char*> kQLinearAdd = {"A",       "A_scale",      "A_zero_point", "B",
-                                              "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
+const std::vector<const char*> kQLinearElementwise = {
+    "A", "A_scale", "A_zero_point", "B", "B_scale", "B_zero_point", "C_scale", "C_zero_point"};
+// A group for which ONNX Runtime has no operator.
+const std::vector<const char*> kQuantizedQuotient = {"x",       "x_scale", "x_zero_point",
+                                                     "divisor", "y_scale", "y_zero_point"};
 const std::vector<const char*> kQLinearConv = {
     "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"};
 
@@ -622,6 +625,14 @@ std::unique_ptr<Layer> MakeQLinearAdd(const Node& node, const Context& context) 
   return std::make_unique<QLinearAdd>(node, context);
 }
 
+std::unique_ptr<Layer> MakeQLinearMul(const Node& node, const Context& context) {
+  return std::make_unique<QLinearMul>(node, context);
+}
+
+std::unique_ptr<Layer> MakeQuantizedQuotient(const Node& node, const Context&) {
+  return std::make_unique<QuantizedQuotient>(node);
+}
+
 std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& context) {
   return std::make_unique<DynamicQuantizeLstm>(node, context);
 }
@@ -643,7 +654,9 @@ const std::array kOperators = {
     Operator{kGroupDomain, "QLinearConvTranspose", kQLinearConv, MakeQLinearConvTranspose},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"com.microsoft", "DynamicQuantizeLSTM", kDynamicQuantizeLstm, MakeDynamicQuantizeLstm},
-    Operator{"com.microsoft", "QLinearAdd", kQLinearAdd, MakeQLinearAdd},
+    Operator{"com.microsoft", "QLinearAdd", kQLinearElementwise, MakeQLinearAdd},
+    Operator{"com.microsoft", "QLinearMul", kQLinearElementwise, MakeQLinearMul},
+    Operator{kGroupDomain, "QuantizedQuotient", kQuantizedQuotient, MakeQuantizedQuotient},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
     Operator{"com.microsoft", "MatMulIntegerToFloat", kMatMulIntegerToFloat, MakeMatMulIntegerToFloat},
@@ -655,7 +668,7 @@ std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
   for (const Operator& each : kOperators) {
     if (group.domain != each.domain || group.type != each.type) continue;
     const Node node(group.nodes.front(), group.inputs, group.output, each.inputs);
-    if (!node.IsFromRun(0))
+    if (!node.IsFromRun(0) && &each.inputs != &kQLinearElementwise)
       throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
     return each.make(node, {settings, group.is_moved_to_u8, group.is_b_moved_to_u8});
   }
