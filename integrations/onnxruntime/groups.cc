@@ -234,6 +234,24 @@ Group QuotientGroup(Ort::ConstNode node) {
   return group;
 }
 
+// MaxPool(DequantizeLinear(x)) and a QuantizeLinear with the scale and the zero point of x.
+Group PoolGroup(Ort::ConstNode node) {
+  const auto outputs = node.GetOutputs();
+  const auto dequantizer = DequantizerOf(node, 0, "X"), quantizer = SoleConsumer(outputs.at(0));
+  if (!Is(quantizer, "QuantizeLinear"))
+    throw Refusal("output: stays float; expected a QuantizeLinear behind it");
+  if (outputs.size() > 1 && IsRead(outputs[1])) throw Refusal("Indices: are read; expected one output");
+  const auto x = InputOf(dequantizer, 0), y = OutputOf(quantizer);
+  const intact_type type = IsS8(x) ? INTACT_S8 : INTACT_U8;
+  const Node before(dequantizer, {"X", "x_scale", "x_zero_point"}),
+      behind(quantizer, {"Y", "y_scale", "y_zero_point"});
+  if (ElementTypeOf(x) != ElementTypeOf(y) || before.Scale(1) != behind.Scale(1) ||
+      before.ZeroPoint(2, type) != behind.ZeroPoint(2, type))
+    throw Refusal("output: is quantized in another way than X; expected one type, scale and zero point");
+  return {
+      .domain = "", .type = "MaxPool", .inputs = {x}, .output = y, .nodes = {node, dequantizer, quantizer}};
+}
+
 // Whether a value is a constant that has one element for each column of a product, for each channel of a
 // convolution with weights of `dimensions`, or one for all, and does not change the shape that it is
 // broadcast to.
@@ -325,6 +343,8 @@ Group GroupOf(Ort::ConstNode node) {
     return DequantizedGroup(node, *found);
   if (Is(node, "Div") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return QuotientGroup(node);
+  if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
+    return PoolGroup(node);
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
   auto outputs = node.GetOutputs();
@@ -334,6 +354,8 @@ Group GroupOf(Ort::ConstNode node) {
               .output = outputs.at(0),
               .nodes = {node}};
   group.more_outputs.assign(outputs.begin() + 1, outputs.end());
+  if (Is(node, "MaxPool") && std::ranges::any_of(group.more_outputs, IsRead))
+    throw Refusal("Indices: are read; expected one output");
   return group;
 }
 

@@ -15,6 +15,7 @@
 #include "linear.h"
 #include "lstm.h"
 #include "node.h"
+#include "pool.h"
 
 namespace intact::onnxruntime {
 namespace {
@@ -43,6 +44,7 @@ const std::vector<const char*> kQLinearElementwise = {
 // A group for which ONNX Runtime has no operator.
 const std::vector<const char*> kQuantizedQuotient = {"x",       "x_scale", "x_zero_point",
                                                      "divisor", "y_scale", "y_zero_point"};
+const std::vector<const char*> kMaxPool = {"X"};
 const std::vector<const char*> kQLinearConv = {
     "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"};
 
@@ -633,6 +635,10 @@ std::unique_ptr<Layer> MakeQuantizedQuotient(const Node& node, const Context&) {
   return std::make_unique<QuantizedQuotient>(node);
 }
 
+std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context&) {
+  return std::make_unique<MaxPool>(node);
+}
+
 std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& context) {
   return std::make_unique<DynamicQuantizeLstm>(node, context);
 }
@@ -649,6 +655,7 @@ const std::array kOperators = {
     Operator{"", "QLinearMatMul", kQLinearMatMul, MakeQLinearMatMul},
     Operator{"", "ConvInteger", kConvInteger, MakeConvInteger},
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
+    Operator{"", "MaxPool", kMaxPool, MakeMaxPool},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
     Operator{kGroupDomain, "QLinearConvTranspose", kQLinearConv, MakeQLinearConvTranspose},
