@@ -311,7 +311,7 @@ def sessions_like_avx2(model: bytes) -> dict[str, onnxruntime.InferenceSession]:
     return sessions | {"threads": session_of(model, like=LIKE, threads=4)}
 
 
-CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add}  # stock ONNX Runtime's kernels
+CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add, layers.qlinear_mul, layers.quotient, layers.max_pool}  # stock ONNX Runtime's kernels
 
 
 @needs_avx2_cpu
@@ -397,8 +397,8 @@ def reason_of(layer_model: bytes) -> str:
 def test_reasons():
     a = ("a", (np.uint8, ["m", 8]))
     b = np.ones((8, 3), np.int8)
-    assert reason_of(layers.one_node("MatMulInteger", [a, ("b", (np.int8, [8, 3]))], (np.int32, None))) == (
-        "B: is computed by each run; expected a constant")
+    assert reason_of(layers.one_node("MatMulInteger", [a, ("b", (np.int8, None))], (np.int32, None))) == (
+        "B: has 0 dimensions; expected at least 2, known before the run")
     assert reason_of(layers.one_node("MatMulInteger", [a, ("b", np.ones((2, 8, 3), np.int8))], (np.int32, None))) == (
         "B: has 3 dimensions; expected 2")
     deep = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.full((70000, 1), 127, np.int8))], (np.int32, None))
@@ -427,7 +427,7 @@ def qdq(op: str, x_type: type, w_type: type, tail: list, outputs: dict, x_is_qua
     constants = {"xs": np.float32(0.02), "xz": middle(x_type), "ws": np.float32(0.01), "wz": np.asarray(0, w_type),
                  "w": r.integers(w_type, (8, 16, 3, 3) if op == "Conv" else (60, 40)), "ys": np.float32(0.2), "u8": np.uint8(130),
                  "s8": np.int8(2), "u8_low": np.uint8(0), "s8_low": np.int8(-128), "low": np.float32(0), "high": np.float32(6)}
-    if op == "Add":
+    if op in ELEMENTWISE:
         constants |= {"w": r.integers(w_type, (7, 60)), "ys": np.float32(0.05)}
     constants |= changes
     nodes = [node("QuantizeLinear", ["x", "xs", "xz"], ["xq"])] if x_is_quantized else []
@@ -454,7 +454,7 @@ def operators_of_stock(model: bytes, folder: Path) -> set:
     return {node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node}
 
 
-INTEGERS = {"QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "QGemm", "QLinearAdd"}
+INTEGERS = {"QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "QGemm", "QLinearAdd", "QLinearMul"}
 
 
 def is_taken(session: onnxruntime.InferenceSession) -> bool:
@@ -462,7 +462,8 @@ def is_taken(session: onnxruntime.InferenceSession) -> bool:
     return taken
 
 
-QDQ_OPERATORS = ["Conv", "MatMul", "Gemm", "Add"]
+QDQ_OPERATORS = ["Conv", "MatMul", "Gemm", "Add", "Mul"]
+ELEMENTWISE = ("Add", "Mul")
 
 
 def qdq_of_types(op: str) -> list[bytes]:
@@ -487,7 +488,7 @@ def test_types_decide_as_in_onnx_runtime_what_is_computed_in_floats(op, tmp_path
         session, given = session_of(model), qdq_input(model)
         taken.append(is_taken(session))
         of_stock = bool(operators_of_stock(model, tmp_path) & INTEGERS)
-        if op == "Add":  # intact takes only sums whose types are one in the model too
+        if op in ELEMENTWISE:  # intact takes only sums and products whose types are one in the model too
             assert taken[-1] <= of_stock, f"model {i}"
         else:
             assert taken[-1] == of_stock, f"model {i}"
@@ -526,7 +527,7 @@ def tails() -> list[tuple[list, dict]]:
 @pytest.mark.parametrize("op", QDQ_OPERATORS)
 def test_nodes_behind_a_layer_decide_as_in_onnx_runtime(op, tmp_path):
     for i, (tail, outputs) in enumerate(tails()):
-        model = qdq(op, np.uint8, np.uint8 if op == "Add" else np.int8, tail, outputs)
+        model = qdq(op, np.uint8, np.uint8 if op in ELEMENTWISE else np.int8, tail, outputs)
         session, given = session_of(model), qdq_input(model)
         assert is_taken(session) <= bool(operators_of_stock(model, tmp_path) & INTEGERS), f"tail {i}"
         assert_same(run(session, given), run(cpu_session_of(model), given), f"tail {i}")
@@ -678,7 +679,7 @@ REFUSED = {
     "float Conv": (lambda: qdq_float("Conv"), "output: stays float; expected a QuantizeLinear behind it"),
     "float Add": (lambda: qdq_float("Add"), "output: stays float; expected a QuantizeLinear behind it"),
     "int64 Add": (int64_sum, "no operator of this provider"),
-    "large sums": (lambda: sum_of_scale(1e-7), "C_scale: is 0.000000, which makes sums that leave int32; expected a larger scale"),
+    "large sums": (lambda: sum_of_scale(1e-7), "C_scale: is 0.000000, which makes results that leave int32; expected a larger scale"),
     "zero point": (zero_point_of_each_run, "A: is int8, and ONNX Runtime does not move it to uint8 but computes floats; expected "
                    "uint8, or a QuantizeLinear before this DequantizeLinear alone")}
 
