@@ -533,6 +533,42 @@ def test_nodes_behind_a_layer_decide_as_in_onnx_runtime(op, tmp_path):
         assert_same(run(session, given), run(cpu_session_of(model), given), f"tail {i}")
 
 
+def qdq_product_of_run(b_is_read: bool) -> tuple[bytes, dict]:
+    """A product of a u8 tensor and of an s8 tensor, which ONNX Runtime moves to u8 unless the caller reads it too."""
+    r, node = layers.Random(7), onnx.helper.make_node
+    constants = {"xs": np.float32(0.02), "xz": np.uint8(131), "bs": np.float32(0.03), "bz": np.int8(-3), "ys": np.float32(0.8),
+                 "yz": np.uint8(120)}
+    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("QuantizeLinear", ["b", "bs", "bz"], ["bq"]),
+             node("DequantizeLinear", ["bq", "bs", "bz"], ["bf"]), node("MatMul", ["xf", "bf"], ["c"], name="layer"),
+             node("QuantizeLinear", ["c", "ys", "yz"], ["y"])]
+    model = layers.model_of(nodes, {"x": (np.uint8, [3, 7, 60]), "b": (np.float32, [3, 60, 40])},
+                            {"y": (np.uint8, None)} | ({"bq": (np.int8, None)} if b_is_read else {}), constants)
+    return model, {"x": r.integers(np.uint8, (3, 7, 60)), "b": r.rng.uniform(-4, 4, (3, 60, 40)).astype(np.float32)}
+
+
+@needs_avx2_cpu
+@pytest.mark.parametrize("b_is_read", [False, True])
+def test_a_product_of_run_clamps_unless_onnx_runtime_moves_b_to_u8(b_is_read):
+    model, given = qdq_product_of_run(b_is_read)
+    exact, like = session_of(model), session_of(model, like=LIKE)
+    assert is_taken(exact) and is_taken(like)
+    ((expected,),) = stock.outputs_on_avx2([(model, [given])], bool(CPU_IS_EXACT))
+    assert_same(run(like, given), expected, "like")
+    assert (run(exact, given) != expected).any() == b_is_read
+    if CPU_IS_EXACT:
+        assert_same(run(exact, given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
+
+
+def test_products_of_run_of_many_shapes():
+    """More shapes than plans are kept."""
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, [None, None])), ("b", (np.int8, [None, None]))], (np.int32, None))
+    session, r = session_of(model), layers.Random(9)
+    assert_taken(session)
+    for k in (*range(1, 81), *range(1, 81)):
+        given = {"a": r.integers(np.uint8, (3, k)), "b": r.integers(np.int8, (k, 5))}
+        assert_same(run(session, given), layers.product(given["a"], 0, given["b"], 0).astype(np.int32), f"depth {k}")
+
+
 def s8_sum_behind_a_convolution() -> bytes:
     """A sum of a tensor that ONNX Runtime moves to u8 and of one that it does not, so it computes floats. In NHWC a
     transposition may stand between the first tensor's QuantizeLinear and its DequantizeLinear."""
