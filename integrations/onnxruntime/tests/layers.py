@@ -446,13 +446,16 @@ def qlinear_add(seed: int) -> Layer:
     return _elementwise(seed, "QLinearAdd", max, added)
 
 
-def qlinear_mul(seed: int) -> Layer:
-    def multiplied(a: np.ndarray, b: np.ndarray, scales: tuple, zeros: tuple) -> np.ndarray:
-        products = (a.astype(np.int64) - int(zeros[0])) * (b.astype(np.int64) - int(zeros[1]))
-        values = products.astype(np.float32) * (scales[0] * scales[1] / scales[2]) + np.float32(zeros[2])
-        info = np.iinfo(zeros[2].dtype)
-        return np.clip(np.rint(values), info.min, info.max).astype(info.dtype)
+def multiplied(a: np.ndarray, b: np.ndarray, scales: tuple, zeros: tuple, ratio: np.float32 | None = None) -> np.ndarray:
+    """`ratio`: instead of the ratio of ONNX Runtime's order."""
+    products = (a.astype(np.int64) - int(zeros[0])) * (b.astype(np.int64) - int(zeros[1]))
+    ratio = scales[0] * scales[1] / scales[2] if ratio is None else ratio
+    values = products.astype(np.float32) * ratio + np.float32(zeros[2])
+    info = np.iinfo(zeros[2].dtype)
+    return np.clip(np.rint(values), info.min, info.max).astype(info.dtype)
 
+
+def qlinear_mul(seed: int) -> Layer:
     return _elementwise(seed, "QLinearMul", lambda a_scale, b_scale: a_scale * b_scale * 60, multiplied)
 
 
@@ -462,7 +465,8 @@ def quotient(seed: int) -> Layer:
     dtype = r.one_of(np.uint8, np.int8)
     constants = {"xs": r.scale(), "xz": r.integers(dtype), "d": np.float32(r.one_of(-1, 1) * np.exp(r.rng.uniform(-3, 3))),
                  "yz": r.integers(dtype)}
-    constants["ys"] = np.float32(constants["xs"] / abs(constants["d"]) * r.rng.uniform(0.7, 3))
+    # Half of the quotients are almost ties, if 2: then the last bit of each operation decides.
+    constants["ys"] = np.float32(constants["xs"] / abs(constants["d"]) * r.one_of(2, r.rng.uniform(0.7, 3)))
     nodes = [helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["f"]), helper.make_node("Div", ["f", "d"], ["q"]),
              helper.make_node("QuantizeLinear", ["q", "ys", "yz"], ["y"])]
     model = model_of(nodes, {"x": (dtype, None)}, {"y": (dtype, None)}, constants)

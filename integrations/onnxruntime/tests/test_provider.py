@@ -137,6 +137,24 @@ def test_sums_are_rounded_as_onnx_runtime_rounds_them(a_shape, b_shape):
     assert decided > 0
 
 
+def test_products_of_tensors_are_rounded_as_onnx_runtime_rounds_them():
+    """Half of the products are almost ties, so the last bit of the ratio decides how they are rounded."""
+    r = layers.Random(12)
+    (a, b), decided = operands([65536], [65536])[0], 0
+    for _ in range(20):
+        a_scale, b_scale, a_zero, b_zero, y_zero = r.scale(), r.scale(), r.integers(np.uint8), r.integers(np.uint8), np.uint8(0)
+        y_scale = np.float32(np.float64(a_scale) * np.float64(b_scale) * r.one_of(2, 6, 100))
+        model = layers.one_node("QLinearMul", [("a", (np.uint8, None)), ("a_scale", a_scale), ("a_zero", a_zero),
+                                               ("b", (np.uint8, None)), ("b_scale", b_scale), ("b_zero", b_zero),
+                                               ("y_scale", y_scale), ("y_zero", y_zero)], (np.uint8, None), layers.MICROSOFT)
+        scales, zeros = (a_scale, b_scale, y_scale), (a_zero, b_zero, y_zero)
+        expected = layers.multiplied(a, b, scales, zeros)
+        for session in (session_of(model), session_of(model, max_isa="portable"), cpu_session_of(model)):
+            assert_same(session.run(None, {"a": a, "b": b})[0], expected, f"{scales}, {zeros}")
+        decided += (expected != layers.multiplied(a, b, scales, zeros, a_scale * (b_scale / y_scale))).sum()
+    assert decided > 0
+
+
 NETWORKS = {"cnn": ([("conv", 16, 3, 2, 1), ("max",), ("conv", 16, 3, 1, 1), ("conv", 16, 3, 1, 1), ("add", 2),
                      ("conv", 16, 3, 1, 16), ("conv", 24, 1, 1, 1), ("pool",), ("gemm", 10)], [2, 3, 31, 33]),
             "mlp": ([("matmul", 200), ("matmul", 65)] * 2, [17, 64])}
