@@ -34,9 +34,9 @@ import stock
 
 ISAS = ("avx2", "avx_vnni", "avx512", "avx512_vnni", "amx_int8")
 LIKE = "onnxruntime:avx2"
-# The operators that intact can take, and what report() says of those that are not quantized.
-COUNTED = re.compile("Add|Conv|ConvInteger|ConvTranspose|Gemm|MatMul|MatMulInteger|QLinear(Add|Conv|MatMul)|QGemm|"
-                     "DynamicQuantizeLSTM")
+# The operators that intact can take. Nodes of floats are not counted: report() gives one of these reasons.
+OPERATORS = re.compile("(QLinear)?(Add|Conv|MatMul|Mul)|Q?Gemm|(Conv|MatMul)Integer|ConvTranspose|Div|DynamicQuantizeLSTM|MaxPool")
+FLOAT = re.compile("[ABX]: is float|output: stays float|no operator of this provider")
 SECONDS = 20  # a case of `speed` takes no more rounds after
 
 
@@ -133,14 +133,15 @@ def compare_speed(chosen: list[Model], threads: list[int], rounds: int) -> None:
 # report
 
 def list_nodes(chosen: list[Model]) -> None:
-    header("model", "operator", "quantized nodes", "taken", "why not")
+    header("model", "quantized nodes", "taken", "operators", "why not")
     for model in chosen:
-        counts: dict[str, collections.Counter] = {}
-        for node in intact.onnxruntime.report(session(model, True)):
-            if COUNTED.fullmatch(node["op"]) and not node.get("reason", "").startswith(("A: is float", "B: is float")):
-                counts.setdefault(node["op"], collections.Counter())[node.get("reason", "")] += 1
-        for op, reasons in counts.items():
-            row([model.name, op, reasons.total(), reasons.pop("", 0), "; ".join(f"{n} × {why}" for why, n in reasons.items())])
+        nodes = [node for node in intact.onnxruntime.report(session(model, True))
+                 if OPERATORS.fullmatch(node["op"]) and not FLOAT.match(node.get("reason", ""))]
+        operators = collections.Counter(node["op"] for node in nodes)
+        reasons = collections.Counter(f"{node['op']}: {node['reason']}" for node in nodes if not node["taken"])
+        row([model.name, len(nodes), sum(node["taken"] for node in nodes),
+             ", ".join(f"{count} {op}" for op, count in operators.most_common()),
+             "; ".join(f"{count} {reason}" for reason, count in reasons.items())])
 
 
 # profile

@@ -72,12 +72,30 @@ def _normal(batch: int, **shapes: tuple) -> Inputs:
             for name, shape in shapes.items()}
 
 
-def _pictures(height: int, width: int, batch: int, name: str = "x") -> Inputs:
+def _pictures(height: int, width: int, batch: int) -> Inputs:
     """Dark strokes on a page of changing brightness, three channels in [-1, 1]."""
     rng = np.random.default_rng(batch)
     page = rng.normal(size=(batch, 3, height // 16, width // 16)).repeat(16, 2).repeat(16, 3) * 0.2 + 0.6
     strokes = (rng.random((batch, 1, height // 4, width // 2)) < 0.2).repeat(4, 2).repeat(2, 3)
-    return {name: np.clip(page - 1.2 * strokes, -1, 1).astype(np.float32)}
+    return {"x": np.clip(page - 1.2 * strokes, -1, 1).astype(np.float32)}
+
+
+# The pixels of ten digits, 5 rows of 3.
+_DIGITS = np.array([[pixel == "#" for pixel in rows] for rows in (
+    "####.##.##.####", ".#.##..#..#.###", "###..#####..###", "###..####..####", "#.##.####..#..#",
+    "####..###..####", "####..####.####", "###..#..#..#..#", "####.#####.####", "####.####..####")]).reshape(10, 5, 3)
+
+
+def _text(height: int, width: int, digit: int, batch: int) -> Inputs:
+    """Dark lines of digits on a light page, three equal channels in [-1, 1]. `digit`: the height of a digit, a multiple of 5."""
+    rng, scale, line = np.random.default_rng(batch), digit // 5, digit * 4 // 3
+    page = np.full((batch, height, width), 0.8) + 0.05 * rng.normal(size=(batch, height, width))
+    for of_image in page:
+        for top in range(line - digit, height - digit + 1, line):
+            digits = _DIGITS[rng.integers(10, size=width // (4 * scale) - 2)]
+            pixels = np.pad(digits, [(0, 0), (0, 0), (0, 1)]).transpose(1, 0, 2).reshape(5, -1).repeat(scale, 0).repeat(scale, 1)
+            of_image[top:top + digit, 4 * scale:4 * scale + pixels.shape[1]] -= 1.5 * pixels
+    return {"x": np.clip(page, -1, 1)[:, None].repeat(3, 1).astype(np.float32)}
 
 
 # Models of packages.
@@ -263,10 +281,10 @@ def _catalogue(folder: Path) -> Iterable[tuple[Model, Callable[[Path], None]]]:
         speed=lambda batch: np.ones(1, np.float32)), partial(_kokoro, folder), batches=(1,), has_dynamic_convolutions=True)
 
     ocr = "rapidocr_onnxruntime/models/"
-    for name, file, size in (("ocr_detector", "ch_PP-OCRv4_det_infer", (480, 640)),
-                             ("ocr_recogniser", "ch_PP-OCRv4_rec_infer", (48, 320)),
-                             ("ocr_classifier", "ch_ppocr_mobile_v2.0_cls_infer", (48, 192))):
-        inputs = partial(_pictures, *size)
+    for name, file, sizes in (("ocr_detector", "ch_PP-OCRv4_det_infer", (480, 640, 30)),
+                              ("ocr_recogniser", "ch_PP-OCRv4_rec_infer", (48, 320, 35)),
+                              ("ocr_classifier", "ch_ppocr_mobile_v2.0_cls_infer", (48, 192, 35))):
+        inputs = partial(_text, *sizes)
         make = partial(_of_opset_17, folder, "rapidocr-onnxruntime", f"{ocr}{file}.onnx")
         yield model(f"{name}_QDQ", "rapidocr-onnxruntime, quantized", inputs, partial(_quantized, make, inputs, "QDQ"))
 
