@@ -648,6 +648,7 @@ struct Operator {
   const char* type;
   const std::vector<const char*>& inputs;
   std::unique_ptr<Layer> (*make)(const Node& node, const Context& context);
+  bool may_have_constant_a = false;
 };
 
 const std::array kOperators = {
@@ -661,8 +662,8 @@ const std::array kOperators = {
     Operator{kGroupDomain, "QLinearConvTranspose", kQLinearConv, MakeQLinearConvTranspose},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"com.microsoft", "DynamicQuantizeLSTM", kDynamicQuantizeLstm, MakeDynamicQuantizeLstm},
-    Operator{"com.microsoft", "QLinearAdd", kQLinearElementwise, MakeQLinearAdd},
-    Operator{"com.microsoft", "QLinearMul", kQLinearElementwise, MakeQLinearMul},
+    Operator{"com.microsoft", "QLinearAdd", kQLinearElementwise, MakeQLinearAdd, true},
+    Operator{"com.microsoft", "QLinearMul", kQLinearElementwise, MakeQLinearMul, true},
     Operator{kGroupDomain, "QuantizedQuotient", kQuantizedQuotient, MakeQuantizedQuotient},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
@@ -675,7 +676,7 @@ std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
   for (const Operator& each : kOperators) {
     if (group.domain != each.domain || group.type != each.type) continue;
     const Node node(group.nodes.front(), group.inputs, group.output, each.inputs);
-    if (!node.IsFromRun(0) && &each.inputs != &kQLinearElementwise)
+    if (!node.IsFromRun(0) && !each.may_have_constant_a)
       throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
     return each.make(node, {settings, group.is_moved_to_u8, group.is_b_moved_to_u8});
   }
