@@ -70,8 +70,7 @@ inline uint8_t Write(Coding coding, float value) {
   }
 }
 
-// The loops above, compiled for any CPU or for AVX2; sums with FMA, products without, so that each operation is
-// rounded.
+// The loops above, compiled for any CPU or for AVX2 and FMA.
 struct Loops {
   decltype(&AddConstant) add_constant;
   decltype(&AddToConstant) add_to_constant;
@@ -93,14 +92,15 @@ struct Loops {
                                                 uint8_t* __restrict y, int64_t count) {
   AddVectors(coding, a, a_ratio, b, b_ratio, fixed, y, count);
 }
-[[gnu::target("avx2")]] void MulByConstantAvx2(Coding coding, const uint8_t* __restrict x, float zero_point,
-                                               float factor, float ratio, float fixed, uint8_t* __restrict y,
-                                               int64_t count) {
+[[gnu::target("avx2,fma")]] void MulByConstantAvx2(Coding coding, const uint8_t* __restrict x,
+                                                   float zero_point, float factor, float ratio, float fixed,
+                                                   uint8_t* __restrict y, int64_t count) {
   MulByConstant(coding, x, zero_point, factor, ratio, fixed, y, count);
 }
-[[gnu::target("avx2")]] void MulVectorsAvx2(Coding coding, const uint8_t* __restrict a, float a_zero_point,
-                                            const uint8_t* __restrict b, float b_zero_point, float ratio,
-                                            float fixed, uint8_t* __restrict y, int64_t count) {
+[[gnu::target("avx2,fma")]] void MulVectorsAvx2(Coding coding, const uint8_t* __restrict a,
+                                                float a_zero_point, const uint8_t* __restrict b,
+                                                float b_zero_point, float ratio, float fixed,
+                                                uint8_t* __restrict y, int64_t count) {
   MulVectors(coding, a, a_zero_point, b, b_zero_point, ratio, fixed, y, count);
 }
 constexpr Loops kPortable = {AddConstant, AddToConstant, AddVectors, MulByConstant, MulVectors},

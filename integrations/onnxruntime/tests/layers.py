@@ -13,7 +13,8 @@ from stock import joined
 
 MICROSOFT = "com.microsoft"
 _ONNX_TYPES = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8,
-               np.dtype(np.int32): TensorProto.INT32, np.dtype(np.float32): TensorProto.FLOAT}
+               np.dtype(np.int32): TensorProto.INT32, np.dtype(np.int64): TensorProto.INT64,
+               np.dtype(np.float32): TensorProto.FLOAT}
 
 
 @dataclasses.dataclass

@@ -329,7 +329,8 @@ def sessions_like_avx2(model: bytes) -> dict[str, onnxruntime.InferenceSession]:
     return sessions | {"threads": session_of(model, like=LIKE, threads=4)}
 
 
-CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add, layers.qlinear_mul, layers.quotient, layers.max_pool}  # stock ONNX Runtime's kernels
+# Stock ONNX Runtime's kernels of these layers.
+CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add, layers.qlinear_mul, layers.quotient, layers.max_pool}
 
 
 @needs_avx2_cpu
@@ -722,7 +723,31 @@ def zero_point_of_each_run() -> bytes:
     return layers.model_of(nodes, {"x": (np.float32, [7, 60]), "z": (np.int8, [])}, {"y": (np.float32, None)}, constants)
 
 
+def qdq_unary(op: str, y_scale: float = 0.02, more_inputs: dict = {}, outputs: list = ["c"], **attributes: object) -> bytes:
+    node, given = onnx.helper.make_node, {"x": (np.uint8, [1, 3, 9, 9])} | more_inputs
+    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "ys": np.float32(y_scale), "two": np.float32(2)}
+    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+             node(op, ["xf", *(["two"] if op == "Div" and not more_inputs else more_inputs)], outputs, name="layer", **attributes),
+             node("QuantizeLinear", ["c", "ys", "xz"], ["y"])]
+    return layers.model_of(nodes, given, {"y": (np.uint8, None)} | ({"i": (np.int64, None)} if "i" in outputs else {}), constants)
+
+
+def test_pools_and_quotients_between_dequantizing_and_quantizing():
+    given = {"x": layers.Random(3).integers(np.uint8, (1, 3, 9, 9))}
+    for model in (qdq_unary("MaxPool", kernel_shape=[3, 3], strides=[2, 2]), qdq_unary("Div", 0.013)):
+        session = session_of(model)
+        assert_taken(session)
+        assert_same(run(session, given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
+
+
 REFUSED = {
+    "other scale": (lambda: qdq_unary("MaxPool", 0.03, kernel_shape=[3, 3]),
+                    "output: is quantized in another way than X; expected one type, scale and zero point"),
+    "ceil_mode": (lambda: qdq_unary("MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1), "ceil_mode: is not 0; expected 0"),
+    "indices": (lambda: qdq_unary("MaxPool", outputs=["c", "i"], kernel_shape=[3, 3]), "Indices: are read; expected one output"),
+    "pool with SAME": (lambda: qdq_unary("MaxPool", kernel_shape=[3, 3], auto_pad="SAME_UPPER"),
+                       "auto_pad: is SAME_UPPER; expected explicit pads"),
+    "divisor": (lambda: qdq_unary("Div", more_inputs={"d": (np.float32, [])}), "divisor: is computed by each run; expected a constant"),
     "sequence_lens": (lambda: small_lstm({4: np.array([4, 2], np.int32)}), "sequence_lens: is given; expected none"),
     "P": (lambda: small_lstm({7: np.full((1, 15), 0.1, np.float32)}), "P: is given; expected none"),
     "clip": (lambda: small_lstm(clip=0.5), "clip: is given; expected none"),
