@@ -108,7 +108,10 @@ constexpr FloatOperator kFloatOperators[] = {
     {"ConvTranspose", kGroupDomain, "QLinearConvTranspose", true},
     {"Gemm", kMicrosoft, "QGemm", false},
     {"MatMul", "", "QLinearMatMul", true},
+    {"Mul", kMicrosoft, "QLinearMul", true},
 };
+
+bool IsElementwise(Ort::ConstNode node) { return Is(node, "Add") || Is(node, "Mul"); }
 
 const FloatOperator* FindFloatOperator(Ort::ConstNode node) {
   for (const FloatOperator& each : kFloatOperators)
@@ -123,7 +126,7 @@ void CheckMovedTypes(Ort::ConstNode node, Ort::ConstNode a, Ort::ConstNode b, Or
   if (quantizer != nullptr && OutputStaysS8(quantizer) != a_is_s8)
     throw Refusal(
         "output: has another type than A in ONNX Runtime, which computes floats; expected one type");
-  if (Is(node, "Add")) {
+  if (IsElementwise(node)) {
     if (StaysS8(b) != a_is_s8)
       throw Refusal("B: has another type than A in ONNX Runtime, which computes floats; expected one type");
   } else if (Is(node, "Gemm")) {
@@ -151,7 +154,7 @@ void CheckFloatOutput(Ort::ConstValueInfo output) {
 
 // An operator of dequantized values, and what follows.
 Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
-  const bool is_add = Is(node, "Add"), is_conv = Is(node, "Conv"), is_gemm = Is(node, "Gemm");
+  const bool is_elementwise = IsElementwise(node), is_conv = Is(node, "Conv"), is_gemm = Is(node, "Gemm");
   Group group{.domain = of_floats.domain, .type = of_floats.quantized, .inputs = {}, .nodes = {node}};
   const auto add_inputs = [&group](Ort::ConstNode dequantizer) {
     for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
@@ -161,11 +164,12 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   add_inputs(a);
   add_inputs(b);
   group.is_moved_to_u8 = HasMovedInput(a);
+  group.is_b_moved_to_u8 = HasMovedInput(b);
   // ONNX Runtime has moved the node to NHWC, so intact has taken it before. Transpositions may hide that A is moved.
   const bool is_taken_before = node.GetDomain() == kNhwcDomain;
   const bool is_integer_in_onnx_runtime = !Is(node, "ConvTranspose");
   const Node attributes(node, {});
-  if (!is_add) CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
+  if (!is_elementwise) CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
   Ort::ConstValueInfo bias;
   if (InputOf(node, 2) != nullptr) {
     if (is_gemm && attributes.Float("beta", 1) != 1) throw Refusal("beta: is not 1; expected 1 with a bias");
@@ -212,6 +216,40 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   if (of_floats.has_bias_last) group.inputs.push_back(bias);
   if (is_integer_in_onnx_runtime && !is_taken_before) CheckMovedTypes(node, a, b, quantizer);
   return group;
+}
+
+// Div(DequantizeLinear(x), divisor) of one float, and the QuantizeLinear behind it.
+Group QuotientGroup(Ort::ConstNode node) {
+  const auto dequantizer = DequantizerOf(node, 0, "A"), quantizer = SoleConsumer(OutputOf(node));
+  if (!Is(quantizer, "QuantizeLinear"))
+    throw Refusal("output: stays float; expected a QuantizeLinear behind it");
+  Group group{.domain = kGroupDomain,
+              .type = "QuantizedQuotient",
+              .inputs = {},
+              .output = OutputOf(quantizer),
+              .nodes = {node, dequantizer, quantizer}};
+  for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
+  group.inputs.push_back(InputOf(node, 1));
+  for (size_t i = 1; i < 3; ++i) group.inputs.push_back(InputOf(quantizer, i));
+  return group;
+}
+
+// MaxPool(DequantizeLinear(x)) and a QuantizeLinear with the scale and the zero point of x.
+Group PoolGroup(Ort::ConstNode node) {
+  const auto outputs = node.GetOutputs();
+  const auto dequantizer = DequantizerOf(node, 0, "X"), quantizer = SoleConsumer(outputs.at(0));
+  if (!Is(quantizer, "QuantizeLinear"))
+    throw Refusal("output: stays float; expected a QuantizeLinear behind it");
+  if (outputs.size() > 1 && IsRead(outputs[1])) throw Refusal("Indices: are read; expected one output");
+  const auto x = InputOf(dequantizer, 0), y = OutputOf(quantizer);
+  const intact_type type = IsS8(x) ? INTACT_S8 : INTACT_U8;
+  const Node before(dequantizer, {"X", "x_scale", "x_zero_point"}),
+      behind(quantizer, {"Y", "y_scale", "y_zero_point"});
+  if (ElementTypeOf(x) != ElementTypeOf(y) || before.Scale(1) != behind.Scale(1) ||
+      before.ZeroPoint(2, type) != behind.ZeroPoint(2, type))
+    throw Refusal("output: is quantized in another way than X; expected one type, scale and zero point");
+  return {
+      .domain = "", .type = "MaxPool", .inputs = {x}, .output = y, .nodes = {node, dequantizer, quantizer}};
 }
 
 // Whether a value is a constant that has one element for each column of a product, for each channel of a
@@ -294,7 +332,7 @@ bool DependsOnMoves(Ort::ConstNode node) {
   };
   auto next = SoleConsumer(OutputOf(node));
   if (Is(next, "Relu")) next = SoleConsumer(OutputOf(next));
-  return has_s8_input(0) || (Is(node, "Add") && has_s8_input(1)) ||
+  return has_s8_input(0) || (IsElementwise(node) && has_s8_input(1)) ||
          (Is(next, "QuantizeLinear") && IsS8(OutputOf(next)));
 }
 
@@ -303,6 +341,10 @@ Group GroupOf(Ort::ConstNode node) {
   if (const FloatOperator* found = FindFloatOperator(node);
       found != nullptr && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return DequantizedGroup(node, *found);
+  if (Is(node, "Div") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
+    return QuotientGroup(node);
+  if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
+    return PoolGroup(node);
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
   auto outputs = node.GetOutputs();
@@ -312,6 +354,8 @@ Group GroupOf(Ort::ConstNode node) {
               .output = outputs.at(0),
               .nodes = {node}};
   group.more_outputs.assign(outputs.begin() + 1, outputs.end());
+  if (Is(node, "MaxPool") && std::ranges::any_of(group.more_outputs, IsRead))
+    throw Refusal("Indices: are read; expected one output");
   return group;
 }
 

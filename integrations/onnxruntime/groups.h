@@ -25,6 +25,7 @@ struct Group {
   /// Whether A is s8 and ONNX Runtime adds 128 to it: ONNX Runtime moves an s8 tensor between a QuantizeLinear and a
   /// DequantizeLinear to u8, if no other node reads the tensor.
   bool is_moved_to_u8 = false;
+  bool is_b_moved_to_u8 = false;  ///< the same of a B that each run gives
 };
 
 /// Whether the types that tensors have in ONNX Runtime decide if it computes integers or floats: the node is a product, a

@@ -21,7 +21,8 @@ Linear::Linear(const Context& context, Pairs pairs, intact_type a, intact_type b
   const Settings& settings = context.settings;
   desc.mode = settings.mode;
   desc.max_isa = settings.max_isa;
-  const bool is_u8s8 = (a == INTACT_U8 || context.is_moved_to_u8) && b == INTACT_S8;
+  const bool is_u8s8 =
+      (a == INTACT_U8 || context.is_moved_to_u8) && b == INTACT_S8 && !context.is_b_moved_to_u8;
   if (settings.is_like_avx2 && pairs == Pairs::kClamped && is_u8s8) {
     desc.mode = INTACT_SATURATING;
     desc.max_isa = WithoutVnni(settings.max_isa);

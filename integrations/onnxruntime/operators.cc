@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <list>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "add.h"
+#include "elementwise.h"
 #include "linear.h"
 #include "lstm.h"
 #include "node.h"
+#include "pool.h"
 
 namespace intact::onnxruntime {
 namespace {
@@ -35,8 +39,12 @@ const std::vector<const char*> kDynamicQuantizeLstm = {
     "X",         "W",           "R", "B",       "sequence_lens",
     "initial_h", "initial_c",   "P", "W_scale", "W_zero_point",
     "R_scale",   "R_zero_point"};
-const std::vector<const char*> kQLinearAdd = {"A",       "A_scale",      "A_zero_point", "B",
-                                              "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
+const std::vector<const char*> kQLinearElementwise = {
+    "A", "A_scale", "A_zero_point", "B", "B_scale", "B_zero_point", "C_scale", "C_zero_point"};
+// A group for which ONNX Runtime has no operator.
+const std::vector<const char*> kQuantizedQuotient = {"x",       "x_scale", "x_zero_point",
+                                                     "divisor", "y_scale", "y_zero_point"};
+const std::vector<const char*> kMaxPool = {"X"};
 const std::vector<const char*> kQLinearConv = {
     "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"};
 
@@ -209,14 +217,131 @@ class MatMul : public Layer {
   bool a_transposed_;
 };
 
+// Products of matrices that each run gives: the items of [..., M, K] and [..., K, N], with broadcasting.
+class MatMulOfRun : public Layer {
+ public:
+  // `b_input`: where B is among the operator's inputs.
+  MatMulOfRun(const Node& node, size_t b_input, Linear linear, std::optional<FromRun> from_run = {})
+      : b_input_(b_input), linear_(std::move(linear)), from_run_(from_run) {
+    for (const size_t input : {size_t{0}, b_input})
+      if (const size_t dimensions = node.ShapeOf(input).size(); dimensions < 2)
+        throw Refusal(std::string(input == 0 ? "A" : "B") + ": has " + std::to_string(dimensions) +
+                      " dimensions; expected at least 2, known before the run");
+    linear_.desc.overflow = INTACT_OVERFLOW_WRAPS;  // the depth is not known yet
+    kernel_ = KernelOf(*PlanOf(64, 64));
+  }
+
+  void Compute(Run& run) const override {
+    const auto a = run.Input(0), b = run.Input(b_input_);
+    const Shape a_shape = a.GetTensorTypeAndShapeInfo().GetShape();
+    const Shape b_shape = b.GetTensorTypeAndShapeInfo().GetShape();
+    const int64_t m = a_shape.end()[-2], k = a_shape.back(), n = b_shape.back();
+    if (b_shape.end()[-2] != k)
+      throw std::invalid_argument("B: has " + std::to_string(b_shape.end()[-2]) + " rows; expected " +
+                                  std::to_string(k));
+    Shape shape = BroadcastItems(a_shape, b_shape);
+    const std::span<const int64_t> items(shape);
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.batch = CountOf(items);
+    const auto a_items = PlacesOf(a.GetTensorRawData(), m * k, a_shape, items);
+    const auto b_items = PlacesOf(b.GetTensorRawData(), k * n, b_shape, items);
+    shape.insert(shape.end(), {m, n});
+    args.c = run.Output(shape);
+    if (CountOf(shape) == 0) return;
+    args.m = m;
+    args.a_items = a_items.data();
+    args.b_items = b_items.data();
+    FromRun::Values values;
+    if (from_run_) from_run_->Read(run, values, args);
+    run.Compute(*PlanOf(k, n), args, static_cast<double>(args.batch * m) * static_cast<double>(n * k));
+  }
+
+  std::string Kernel() const override { return kernel_; }
+
+ private:
+  static constexpr size_t kMostPlans = 64;
+
+  // The leading extents of both shapes, broadcast.
+  static Shape BroadcastItems(const Shape& a, const Shape& b) {
+    Shape items(std::max(a.size(), b.size()) - 2);
+    for (size_t i = 0; i < items.size(); ++i) {  // from the last one
+      const int64_t of_a = i + 2 < a.size() ? a.end()[-3 - static_cast<std::ptrdiff_t>(i)] : 1;
+      const int64_t of_b = i + 2 < b.size() ? b.end()[-3 - static_cast<std::ptrdiff_t>(i)] : 1;
+      if (of_a != of_b && of_a != 1 && of_b != 1)
+        throw std::invalid_argument("B: has " + std::to_string(of_b) + " items where A has " +
+                                    std::to_string(of_a) + "; expected equal numbers, or 1");
+      items.end()[-1 - static_cast<std::ptrdiff_t>(i)] = of_a == 1 ? of_b : of_a;
+    }
+    return items;
+  }
+
+  // Where the matrix of each item begins in a tensor of `shape`, with `elements` bytes for each matrix.
+  static std::vector<const void*> PlacesOf(const void* data, int64_t elements, const Shape& shape,
+                                           std::span<const int64_t> items) {
+    std::vector<const void*> places(static_cast<size_t>(CountOf(items)));
+    for (size_t item = 0; item < places.size(); ++item) {
+      int64_t left = static_cast<int64_t>(item), place = 0, stride = elements;
+      for (size_t i = 0; i < items.size() && i + 2 < shape.size(); ++i) {  // from the last extent
+        const int64_t extent = items[items.size() - 1 - i];
+        const int64_t own = shape.end()[-3 - static_cast<std::ptrdiff_t>(i)];
+        if (own != 1) place += left % extent * stride;
+        left /= extent;
+        stride *= own;
+      }
+      places[item] = static_cast<const std::byte*>(data) + place;
+    }
+    return places;
+  }
+
+  // The plan of products of this depth and width. The plans used last are kept.
+  std::shared_ptr<const intact_gemm> PlanOf(int64_t k, int64_t n) const {
+    const std::lock_guard lock(mutex_);
+    auto found = std::ranges::find_if(plans_, [&](const Plan& plan) { return plan.k == k && plan.n == n; });
+    if (found == plans_.end()) {
+      intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
+      desc.k = k;
+      desc.n = n;
+      desc.runtime_b = 1;
+      plans_.push_front({k, n, MakeGemmPlan(desc, linear_, nullptr)});
+      if (plans_.size() > kMostPlans) plans_.pop_back();
+    } else {
+      plans_.splice(plans_.begin(), plans_, found);
+    }
+    return plans_.front().plan;
+  }
+
+  struct Plan {
+    int64_t k, n;
+    std::shared_ptr<const intact_gemm> plan;
+  };
+  const size_t b_input_;
+  mutable Linear linear_;
+  const std::optional<FromRun> from_run_;
+  mutable std::mutex mutex_;
+  mutable std::list<Plan> plans_;  // the one used last is first
+  std::string kernel_;
+};
+
+// The columns of B that can have scales and zero points of their own: none if each run gives B.
+int64_t ColumnsOf(const Node& node, size_t b_input, intact_type b) {
+  return node.IsFromRun(b_input) ? 1 : node.Weights(b_input, b).shape.back();
+}
+
+std::unique_ptr<Layer> MakeProduct(const Node& node, size_t b_input, Linear linear,
+                                   std::optional<FromRun> from_run = {}) {
+  if (node.IsFromRun(b_input))
+    return std::make_unique<MatMulOfRun>(node, b_input, std::move(linear), from_run);
+  const Constant weights = node.Weights(b_input, static_cast<intact_type>(linear.desc.b_type));
+  return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
+}
+
 std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Context& context) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
-  const Constant weights = node.Weights(1, b);
   Linear linear(context, Pairs::kClamped, a, b, INTACT_S32);
-  linear.b_zero_points = node.ZeroPoints(3, b, weights.shape.back());
+  linear.b_zero_points = node.ZeroPoints(3, b, ColumnsOf(node, 1, b));
   const auto from_run = SetQuantization(node, 2, {}, {}, linear);
-  return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
+  return MakeProduct(node, 1, std::move(linear), from_run);
 }
 
 // The arithmetic of QLinearMatMul and QLinearConv: the activations are inputs 0 to 2, each with its scale and its
@@ -234,9 +359,7 @@ Linear QLinear(const Node& node, const Context& context, Pairs pairs, intact_typ
 
 std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Context& context) {
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
-  const Constant weights = node.Weights(3, b);
-  return std::make_unique<MatMul>(weights, false,
-                                  QLinear(node, context, Pairs::kClamped, b, weights.shape.back()));
+  return MakeProduct(node, 3, QLinear(node, context, Pairs::kClamped, b, ColumnsOf(node, 3, b)));
 }
 
 std::unique_ptr<Layer> MakeQGemm(const Node& node, const Context& context) {
@@ -274,13 +397,14 @@ std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Context
 std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Context& context) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
-  const Constant weights = node.Weights(1, b);
-  const int64_t columns = weights.shape.back();
+  if (node.IsFromRun(1) && node.Has(6))
+    throw Refusal("bias: is given, and each run gives B; expected one of them");
+  const int64_t columns = ColumnsOf(node, 1, b);
   Linear linear(context, Pairs::kClamped, a, b, INTACT_F32);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, columns);
   const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, columns), linear);
-  return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
+  return MakeProduct(node, 1, std::move(linear), from_run);
 }
 
 enum class Direction { kForward, kTransposed };
@@ -503,6 +627,18 @@ std::unique_ptr<Layer> MakeQLinearAdd(const Node& node, const Context& context) 
   return std::make_unique<QLinearAdd>(node, context);
 }
 
+std::unique_ptr<Layer> MakeQLinearMul(const Node& node, const Context& context) {
+  return std::make_unique<QLinearMul>(node, context);
+}
+
+std::unique_ptr<Layer> MakeQuantizedQuotient(const Node& node, const Context&) {
+  return std::make_unique<QuantizedQuotient>(node);
+}
+
+std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context&) {
+  return std::make_unique<MaxPool>(node);
+}
+
 std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& context) {
   return std::make_unique<DynamicQuantizeLstm>(node, context);
 }
@@ -512,6 +648,7 @@ struct Operator {
   const char* type;
   const std::vector<const char*>& inputs;
   std::unique_ptr<Layer> (*make)(const Node& node, const Context& context);
+  bool may_have_constant_a = false;
 };
 
 const std::array kOperators = {
@@ -519,12 +656,15 @@ const std::array kOperators = {
     Operator{"", "QLinearMatMul", kQLinearMatMul, MakeQLinearMatMul},
     Operator{"", "ConvInteger", kConvInteger, MakeConvInteger},
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
+    Operator{"", "MaxPool", kMaxPool, MakeMaxPool},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
     Operator{kGroupDomain, "QLinearConvTranspose", kQLinearConv, MakeQLinearConvTranspose},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"com.microsoft", "DynamicQuantizeLSTM", kDynamicQuantizeLstm, MakeDynamicQuantizeLstm},
-    Operator{"com.microsoft", "QLinearAdd", kQLinearAdd, MakeQLinearAdd},
+    Operator{"com.microsoft", "QLinearAdd", kQLinearElementwise, MakeQLinearAdd, true},
+    Operator{"com.microsoft", "QLinearMul", kQLinearElementwise, MakeQLinearMul, true},
+    Operator{kGroupDomain, "QuantizedQuotient", kQuantizedQuotient, MakeQuantizedQuotient},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
     Operator{"com.microsoft", "MatMulIntegerToFloat", kMatMulIntegerToFloat, MakeMatMulIntegerToFloat},
@@ -536,9 +676,9 @@ std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
   for (const Operator& each : kOperators) {
     if (group.domain != each.domain || group.type != each.type) continue;
     const Node node(group.nodes.front(), group.inputs, group.output, each.inputs);
-    if (!node.IsFromRun(0))
+    if (!node.IsFromRun(0) && !each.may_have_constant_a)
       throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
-    return each.make(node, {settings, group.is_moved_to_u8});
+    return each.make(node, {settings, group.is_moved_to_u8, group.is_b_moved_to_u8});
   }
   throw Refusal("no operator of this provider");
 }

@@ -185,7 +185,7 @@ class Provider : public OrtEp {
                                              OrtEpDataLayout, int* should_convert) noexcept -> OrtStatus* {
       const std::string_view name = type;
       *should_convert = !static_cast<Provider*>(self)->needs_nchw_ && *domain == '\0' &&
-                                (name == "Conv" || name == "QLinearConv")
+                                (name == "Conv" || name == "QLinearConv" || name == "MaxPool")
                             ? 1
                             : 0;
       return nullptr;

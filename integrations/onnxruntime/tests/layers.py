@@ -13,7 +13,8 @@ from stock import joined
 
 MICROSOFT = "com.microsoft"
 _ONNX_TYPES = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8,
-               np.dtype(np.int32): TensorProto.INT32, np.dtype(np.float32): TensorProto.FLOAT}
+               np.dtype(np.int32): TensorProto.INT32, np.dtype(np.int64): TensorProto.INT64,
+               np.dtype(np.float32): TensorProto.FLOAT}
 
 
 @dataclasses.dataclass
@@ -156,6 +157,39 @@ def qlinear_matmul(seed: int) -> Layer:
                      (a_type, None))
     return Layer(model, lambda: {"a": matrices(r, a_type, k)}, lambda given: quantized(
         product(given["a"], a_zero, b, b_zero), a_scale * b_scale / y_scale, y_zero), on_cpu)
+
+
+def products_of_run(seed: int) -> Layer:
+    """Each run gives A and B."""
+    r = Random(seed)
+    op = r.one_of("MatMulInteger", "QLinearMatMul", "MatMulIntegerToFloat")
+    a_type, b_type, on_cpu = r.types()
+    a_scale, a_zero, b_scale, b_zero, y_zero = r.scale(), r.integers(a_type), r.scale(), r.integers(b_type), r.integers(a_type)
+    y_scale = r.y_scale(100, a_scale, b_scale)
+    a_items, b_items = r.one_of(([], []), ([3, 2], [3, 2]), ([3, 1], [2]), ([], [4]), ([2, 3], []), ([1, 3, 1], [2, 1, 5]))
+    a, b = ("a", (a_type, [None] * (len(a_items) + 2))), ("b", (b_type, [None] * (len(b_items) + 2)))
+    a_scales, b_scales, zeros = ("a_scale", a_scale), ("b_scale", b_scale), [("a_zero", a_zero), ("b_zero", b_zero)]
+    if op == "MatMulInteger":
+        model = one_node(op, [a, b, *zeros], (np.int32, None))
+    elif op == "QLinearMatMul":
+        model = one_node(op, [a, a_scales, zeros[0], b, b_scales, zeros[1], ("y_scale", y_scale), ("y_zero", y_zero)],
+                         (a_type, None))
+    else:
+        model = one_node(op, [a, b, a_scales, b_scales, *zeros], (np.float32, None), MICROSOFT)
+
+    def inputs() -> dict:
+        m, k, n = r.below(20), r.below(300), r.below(40)
+        return {"a": r.integers(a_type, [*a_items, m, k]), "b": r.integers(b_type, [*b_items, k, n])}
+
+    def exact(given: dict) -> np.ndarray:
+        sums = product(given["a"], a_zero, given["b"], b_zero)
+        if op == "MatMulInteger":
+            return sums.astype(np.int32)
+        if op == "MatMulIntegerToFloat":
+            return sums.astype(np.float32) * (a_scale * b_scale)
+        return quantized(sums, a_scale * b_scale / y_scale, y_zero)
+
+    return Layer(model, inputs, exact, on_cpu or op == "MatMulInteger")
 
 
 def qgemm(seed: int) -> Layer:
@@ -368,14 +402,14 @@ def added(x: np.ndarray, y: np.ndarray, scales: tuple, zeros: tuple) -> np.ndarr
     return np.clip(np.rint(fma(x, x_ratio, fma(y, y_ratio, fixed))), info.min, info.max).astype(zeros[2].dtype)
 
 
-def qlinear_add(seed: int) -> Layer:
+def _elementwise(seed: int, op: str, y_scale_of: Callable, exact_of: Callable) -> Layer:
     r = Random(seed)
     dtype = r.one_of(np.uint8, np.int8)
     a_scale, b_scale = r.scale(), r.scale()
-    y_scale = np.float32(max(a_scale, b_scale) * r.rng.uniform(1, 3))
+    y_scale = np.float32(y_scale_of(a_scale, b_scale) * r.rng.uniform(1, 3))
     a_zero, b_zero, y_zero = (r.integers(dtype) for _ in range(3))
     extents = [r.below(9) for _ in range(r.below(4))] + [r.below(70)]
-    which = r.one_of("equal", "a", "b", "both", "constant", "pooled", "pooled")
+    which = r.one_of("equal", "a", "b", "both", "constant a", "constant b", "pooled", "pooled")
     dimensions = len(extents)
     few = [1] * r.one_of(0, 1, 2)
     pooled = [[r.below(9), r.below(40), 1, 1], few] if r.one_of(True, False) else [few, [r.below(9), r.below(40), 1, 1]]
@@ -394,19 +428,74 @@ def qlinear_add(seed: int) -> Layer:
             del b[0]
         return [a, b]
 
-    b = r.integers(dtype, shapes()[1]) if which == "constant" else (dtype, None)
-    model = one_node("QLinearAdd", [("a", (dtype, None)), ("a_scale", a_scale), ("a_zero", a_zero), ("b", b),
-                                    ("b_scale", b_scale), ("b_zero", b_zero), ("y_scale", y_scale), ("y_zero", y_zero)],
+    operands = {name: r.integers(dtype, shape) if which == f"constant {name}" else (dtype, None)
+                for name, shape in zip("ab", shapes())}
+    model = one_node(op, [("a", operands["a"]), ("a_scale", a_scale), ("a_zero", a_zero), ("b", operands["b"]),
+                          ("b_scale", b_scale), ("b_zero", b_zero), ("y_scale", y_scale), ("y_zero", y_zero)],
                      (dtype, None), MICROSOFT)
 
     def inputs() -> dict:
-        a_shape, b_shape = shapes()
-        return {"a": r.integers(dtype, a_shape)} | ({} if which == "constant" else {"b": r.integers(dtype, b_shape)})
+        return {name: r.integers(dtype, shape) for name, shape in zip("ab", shapes()) if isinstance(operands[name], tuple)}
 
     def exact(given: dict) -> np.ndarray:
-        return added(given["a"], given.get("b", b), (a_scale, b_scale, y_scale), (a_zero, b_zero, y_zero))
+        both = operands | given
+        return exact_of(both["a"], both["b"], (a_scale, b_scale, y_scale), (a_zero, b_zero, y_zero))
 
     return Layer(model, inputs, exact)
+
+
+def qlinear_add(seed: int) -> Layer:
+    return _elementwise(seed, "QLinearAdd", max, added)
+
+
+def multiplied(a: np.ndarray, b: np.ndarray, scales: tuple, zeros: tuple, ratio: np.float32 | None = None) -> np.ndarray:
+    """`ratio`: instead of the ratio of ONNX Runtime's order."""
+    products = (a.astype(np.int64) - int(zeros[0])) * (b.astype(np.int64) - int(zeros[1]))
+    ratio = scales[0] * scales[1] / scales[2] if ratio is None else ratio
+    values = products.astype(np.float32) * ratio + np.float32(zeros[2])
+    info = np.iinfo(zeros[2].dtype)
+    return np.clip(np.rint(values), info.min, info.max).astype(info.dtype)
+
+
+def qlinear_mul(seed: int) -> Layer:
+    return _elementwise(seed, "QLinearMul", lambda a_scale, b_scale: a_scale * b_scale * 60, multiplied)
+
+
+def quotient(seed: int) -> Layer:
+    """DequantizeLinear, Div, QuantizeLinear."""
+    r = Random(seed)
+    dtype = r.one_of(np.uint8, np.int8)
+    constants = {"xs": r.scale(), "xz": r.integers(dtype), "d": np.float32(r.one_of(-1, 1) * np.exp(r.rng.uniform(-3, 3))),
+                 "yz": r.integers(dtype)}
+    # Half of the quotients are almost ties, if 2: then the last bit of each operation decides.
+    constants["ys"] = np.float32(constants["xs"] / abs(constants["d"]) * r.one_of(2, r.rng.uniform(0.7, 3)))
+    nodes = [helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["f"]), helper.make_node("Div", ["f", "d"], ["q"]),
+             helper.make_node("QuantizeLinear", ["q", "ys", "yz"], ["y"])]
+    model = model_of(nodes, {"x": (dtype, None)}, {"y": (dtype, None)}, constants)
+
+    def exact(given: dict) -> np.ndarray:
+        values = (given["x"].astype(np.float32) - np.float32(constants["xz"])) * constants["xs"] / constants["d"]
+        return quantized(np.asarray(values / constants["ys"]), np.float32(1), constants["yz"])
+
+    return Layer(model, lambda: {"x": r.integers(dtype, [r.below(9), 300])}, exact)
+
+
+def max_pool(seed: int) -> Layer:
+    r = Random(seed)
+    dtype = r.one_of(np.uint8, np.int8)
+    channels, kernel, dilations = r.below(40), [r.below(4), r.below(4)], [r.below(2), r.below(2)]
+    strides, pads = [r.below(3), r.below(3)], [int(r.rng.integers(extent)) for extent in kernel * 2]
+    model = one_node("MaxPool", [("x", (dtype, ["n", channels, "h", "w"]))], (dtype, None), kernel_shape=kernel, strides=strides,
+                     dilations=dilations, pads=pads)
+
+    def exact(given: dict) -> np.ndarray:
+        x = np.pad(given["x"], [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])], constant_values=np.iinfo(dtype).min)
+        extents = [(x.shape[2 + i] - dilations[i] * (kernel[i] - 1) - 1) // strides[i] + 1 for i in (0, 1)]
+        windows = [x[(..., *(slice(t * d, t * d + (e - 1) * s + 1, s) for t, d, e, s in zip(tap, dilations, extents, strides)))]
+                   for tap in np.ndindex(*kernel)]
+        return np.max(windows, axis=0)
+
+    return Layer(model, lambda: {"x": r.integers(dtype, [r.below(3), channels, 6 + r.below(20), 6 + r.below(20)])}, exact)
 
 
 def _rational(x: np.ndarray, bound: float, p: list, q: list) -> np.ndarray:
@@ -497,4 +586,4 @@ def dynamic_quantize_lstm(seed: int) -> Layer:
 
 
 OPERATORS = [matmul_integer, qlinear_matmul, qgemm, dynamic_quantize_matmul, matmul_integer_to_float, conv_integer, qlinear_conv,
-             qlinear_conv_channels_last, qlinear_add, dynamic_quantize_lstm]
+             qlinear_conv_channels_last, products_of_run, qlinear_add, qlinear_mul, quotient, max_pool, dynamic_quantize_lstm]

@@ -35,26 +35,30 @@ def _process(cpu_has_vnni: bool) -> subprocess.Popen:
     return process
 
 
-def outputs_on_avx2(cases: list[tuple[bytes, list[dict]]], cpu_has_vnni: bool) -> list[list[np.ndarray]]:
-    """The outputs of each model, joined, for each of its inputs."""
+def outputs_on_avx2(cases: list[tuple[bytes, list[dict]]], cpu_has_vnni: bool, like: str = "") -> list[list[np.ndarray]]:
+    """The outputs of each model, joined, for each of its inputs. `like`: intact runs them too, with this argument."""
     with tempfile.TemporaryDirectory() as folder:
         for i, (model, runs) in enumerate(cases):
             Path(folder, f"{i}.onnx").write_bytes(model)
             for j, given in enumerate(runs):
                 np.savez(f"{folder}/{i}_{j}.npz", **given)
         process = _process(cpu_has_vnni)
-        print(folder, file=process.stdin, flush=True)
+        print(folder, like, sep="\t", file=process.stdin, flush=True)
         assert process.stdout.readline() == "done\n", "the process with stock ONNX Runtime has ended"  # its error is on stderr
         return [[np.load(f"{folder}/{i}_{j}_out.npy") for j in range(len(runs))] for i, (_, runs) in enumerate(cases)]
 
 
-def run_cases(folder: str) -> None:
+def run_cases(folder: str, like: str) -> None:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 3, 1
+    if like:
+        import intact.onnxruntime
+
+        intact.onnxruntime.add(options, like=like)
     for model in Path(folder).glob("*.onnx"):
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(model, options, providers=None if like else ["CPUExecutionProvider"])
         for given in Path(folder).glob(f"{model.stem}_*.npz"):
             with np.load(given) as arrays:
                 np.save(given.with_name(f"{given.stem}_out.npy"), joined(session.run(None, dict(arrays))))
@@ -62,5 +66,5 @@ def run_cases(folder: str) -> None:
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        run_cases(line.rstrip("\n"))
+        run_cases(*line.rstrip("\n").split("\t"))
         print("done", flush=True)

@@ -146,6 +146,24 @@ def test_sums_are_rounded_as_onnx_runtime_rounds_them(a_shape, b_shape, seeds):
     assert decided > 0
 
 
+def test_products_of_tensors_are_rounded_as_onnx_runtime_rounds_them():
+    """Half of the products are almost ties, so the last bit of the ratio decides how they are rounded."""
+    r = layers.Random(12)
+    (a, b), decided = operands([65536], [65536])[0], 0
+    for _ in range(20):
+        a_scale, b_scale, a_zero, b_zero, y_zero = r.scale(), r.scale(), r.integers(np.uint8), r.integers(np.uint8), np.uint8(0)
+        y_scale = np.float32(np.float64(a_scale) * np.float64(b_scale) * r.one_of(2, 6, 100))
+        model = layers.one_node("QLinearMul", [("a", (np.uint8, None)), ("a_scale", a_scale), ("a_zero", a_zero),
+                                               ("b", (np.uint8, None)), ("b_scale", b_scale), ("b_zero", b_zero),
+                                               ("y_scale", y_scale), ("y_zero", y_zero)], (np.uint8, None), layers.MICROSOFT)
+        scales, zeros = (a_scale, b_scale, y_scale), (a_zero, b_zero, y_zero)
+        expected = layers.multiplied(a, b, scales, zeros)
+        for session in (session_of(model), session_of(model, max_isa="portable"), cpu_session_of(model)):
+            assert_same(session.run(None, {"a": a, "b": b})[0], expected, f"{scales}, {zeros}")
+        decided += (expected != layers.multiplied(a, b, scales, zeros, a_scale * (b_scale / y_scale))).sum()
+    assert decided > 0
+
+
 NETWORKS = {"cnn": ([("conv", 16, 3, 2, 1), ("max",), ("conv", 16, 3, 1, 1), ("conv", 16, 3, 1, 1), ("add", 2),
                      ("conv", 16, 3, 1, 16), ("conv", 24, 1, 1, 1), ("pool",), ("gemm", 10)], [2, 3, 31, 33]),
             "mlp": ([("matmul", 200), ("matmul", 65)] * 2, [17, 64])}
@@ -321,7 +339,8 @@ def sessions_like_avx2(model: bytes) -> dict[str, onnxruntime.InferenceSession]:
     return sessions | {"threads": session_of(model, like=LIKE, threads=4)}
 
 
-CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add}  # stock ONNX Runtime's kernels
+# Stock ONNX Runtime's kernels of these layers.
+CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add, layers.qlinear_mul, layers.quotient, layers.max_pool}
 
 
 @needs_avx2_cpu
@@ -465,8 +484,8 @@ def reason_of(layer_model: bytes) -> str:
 def test_reasons():
     a = ("a", (np.uint8, ["m", 8]))
     b = np.ones((8, 3), np.int8)
-    assert reason_of(layers.one_node("MatMulInteger", [a, ("b", (np.int8, [8, 3]))], (np.int32, None))) == (
-        "B: is computed by each run; expected a constant")
+    assert reason_of(layers.one_node("MatMulInteger", [a, ("b", (np.int8, None))], (np.int32, None))) == (
+        "B: has 0 dimensions; expected at least 2, known before the run")
     assert reason_of(layers.one_node("MatMulInteger", [a, ("b", np.ones((2, 8, 3), np.int8))], (np.int32, None))) == (
         "B: has 3 dimensions; expected 2")
     deep = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.full((70000, 1), 127, np.int8))], (np.int32, None))
@@ -495,7 +514,7 @@ def qdq(op: str, x_type: type, w_type: type, tail: list, outputs: dict, x_is_qua
     constants = {"xs": np.float32(0.02), "xz": middle(x_type), "ws": np.float32(0.01), "wz": np.asarray(0, w_type),
                  "w": r.integers(w_type, (8, 16, 3, 3) if op == "Conv" else (60, 40)), "ys": np.float32(0.2), "u8": np.uint8(130),
                  "s8": np.int8(2), "u8_low": np.uint8(0), "s8_low": np.int8(-128), "low": np.float32(0), "high": np.float32(6)}
-    if op == "Add":
+    if op in ELEMENTWISE:
         constants |= {"w": r.integers(w_type, (7, 60)), "ys": np.float32(0.05)}
     constants |= changes
     nodes = [node("QuantizeLinear", ["x", "xs", "xz"], ["xq"])] if x_is_quantized else []
@@ -522,7 +541,7 @@ def operators_of_stock(model: bytes, folder: Path) -> set:
     return {node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node}
 
 
-INTEGERS = {"QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "QGemm", "QLinearAdd"}
+INTEGERS = {"QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "QGemm", "QLinearAdd", "QLinearMul"}
 
 
 def is_taken(session: onnxruntime.InferenceSession) -> bool:
@@ -530,7 +549,8 @@ def is_taken(session: onnxruntime.InferenceSession) -> bool:
     return taken
 
 
-QDQ_OPERATORS = ["Conv", "MatMul", "Gemm", "Add"]
+QDQ_OPERATORS = ["Conv", "MatMul", "Gemm", "Add", "Mul"]
+ELEMENTWISE = ("Add", "Mul")
 
 
 def qdq_of_types(op: str) -> list[bytes]:
@@ -555,7 +575,7 @@ def test_types_decide_as_in_onnx_runtime_what_is_computed_in_floats(op, tmp_path
         session, given = session_of(model), qdq_input(model)
         taken.append(is_taken(session))
         of_stock = bool(operators_of_stock(model, tmp_path) & INTEGERS)
-        if op == "Add":  # intact takes only sums whose types are one in the model too
+        if op in ELEMENTWISE:  # intact takes only sums and products whose types are one in the model too
             assert taken[-1] <= of_stock, f"model {i}"
         else:
             assert taken[-1] == of_stock, f"model {i}"
@@ -594,10 +614,46 @@ def tails() -> list[tuple[list, dict]]:
 @pytest.mark.parametrize("op", QDQ_OPERATORS)
 def test_nodes_behind_a_layer_decide_as_in_onnx_runtime(op, tmp_path):
     for i, (tail, outputs) in enumerate(tails()):
-        model = qdq(op, np.uint8, np.uint8 if op == "Add" else np.int8, tail, outputs)
+        model = qdq(op, np.uint8, np.uint8 if op in ELEMENTWISE else np.int8, tail, outputs)
         session, given = session_of(model), qdq_input(model)
         assert is_taken(session) <= bool(operators_of_stock(model, tmp_path) & INTEGERS), f"tail {i}"
         assert_same(run(session, given), run(cpu_session_of(model), given), f"tail {i}")
+
+
+def qdq_product_of_run(b_is_read: bool) -> tuple[bytes, dict]:
+    """A product of a u8 tensor and of an s8 tensor, which ONNX Runtime moves to u8 unless the caller reads it too."""
+    r, node = layers.Random(7), onnx.helper.make_node
+    constants = {"xs": np.float32(0.02), "xz": np.uint8(131), "bs": np.float32(0.03), "bz": np.int8(-3), "ys": np.float32(0.8),
+                 "yz": np.uint8(120)}
+    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("QuantizeLinear", ["b", "bs", "bz"], ["bq"]),
+             node("DequantizeLinear", ["bq", "bs", "bz"], ["bf"]), node("MatMul", ["xf", "bf"], ["c"], name="layer"),
+             node("QuantizeLinear", ["c", "ys", "yz"], ["y"])]
+    model = layers.model_of(nodes, {"x": (np.uint8, [3, 7, 60]), "b": (np.float32, [3, 60, 40])},
+                            {"y": (np.uint8, None)} | ({"bq": (np.int8, None)} if b_is_read else {}), constants)
+    return model, {"x": r.integers(np.uint8, (3, 7, 60)), "b": r.rng.uniform(-4, 4, (3, 60, 40)).astype(np.float32)}
+
+
+@needs_avx2_cpu
+@pytest.mark.parametrize("b_is_read", [False, True])
+def test_a_product_of_run_clamps_unless_onnx_runtime_moves_b_to_u8(b_is_read):
+    model, given = qdq_product_of_run(b_is_read)
+    exact, like = session_of(model), session_of(model, like=LIKE)
+    assert is_taken(exact) and is_taken(like)
+    ((expected,),) = stock.outputs_on_avx2([(model, [given])], bool(CPU_IS_EXACT))
+    assert_same(run(like, given), expected, "like")
+    assert (run(exact, given) != expected).any() == b_is_read
+    if CPU_IS_EXACT:
+        assert_same(run(exact, given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
+
+
+def test_products_of_run_of_many_shapes():
+    """More shapes than plans are kept."""
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, [None, None])), ("b", (np.int8, [None, None]))], (np.int32, None))
+    session, r = session_of(model), layers.Random(9)
+    assert_taken(session)
+    for k in (*range(1, 81), *range(1, 81)):
+        given = {"a": r.integers(np.uint8, (3, k)), "b": r.integers(np.int8, (k, 5))}
+        assert_same(run(session, given), layers.product(given["a"], 0, given["b"], 0).astype(np.int32), f"depth {k}")
 
 
 def s8_sum_behind_a_convolution() -> bytes:
@@ -735,7 +791,31 @@ def zero_point_of_each_run() -> bytes:
     return layers.model_of(nodes, {"x": (np.float32, [7, 60]), "z": (np.int8, [])}, {"y": (np.float32, None)}, constants)
 
 
+def qdq_unary(op: str, y_scale: float = 0.02, more_inputs: dict = {}, outputs: list = ["c"], **attributes: object) -> bytes:
+    node, given = onnx.helper.make_node, {"x": (np.uint8, [1, 3, 9, 9])} | more_inputs
+    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "ys": np.float32(y_scale), "two": np.float32(2)}
+    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+             node(op, ["xf", *(["two"] if op == "Div" and not more_inputs else more_inputs)], outputs, name="layer", **attributes),
+             node("QuantizeLinear", ["c", "ys", "xz"], ["y"])]
+    return layers.model_of(nodes, given, {"y": (np.uint8, None)} | ({"i": (np.int64, None)} if "i" in outputs else {}), constants)
+
+
+def test_pools_and_quotients_between_dequantizing_and_quantizing():
+    given = {"x": layers.Random(3).integers(np.uint8, (1, 3, 9, 9))}
+    for model in (qdq_unary("MaxPool", kernel_shape=[3, 3], strides=[2, 2]), qdq_unary("Div", 0.013)):
+        session = session_of(model)
+        assert_taken(session)
+        assert_same(run(session, given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
+
+
 REFUSED = {
+    "other scale": (lambda: qdq_unary("MaxPool", 0.03, kernel_shape=[3, 3]),
+                    "output: is quantized in another way than X; expected one type, scale and zero point"),
+    "ceil_mode": (lambda: qdq_unary("MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1), "ceil_mode: is not 0; expected 0"),
+    "indices": (lambda: qdq_unary("MaxPool", outputs=["c", "i"], kernel_shape=[3, 3]), "Indices: are read; expected one output"),
+    "pool with SAME": (lambda: qdq_unary("MaxPool", kernel_shape=[3, 3], auto_pad="SAME_UPPER"),
+                       "auto_pad: is SAME_UPPER; expected explicit pads"),
+    "divisor": (lambda: qdq_unary("Div", more_inputs={"d": (np.float32, [])}), "divisor: is computed by each run; expected a constant"),
     "sequence_lens": (lambda: small_lstm({4: np.array([4, 2], np.int32)}), "sequence_lens: is given; expected none"),
     "P": (lambda: small_lstm({7: np.full((1, 15), 0.1, np.float32)}), "P: is given; expected none"),
     "clip": (lambda: small_lstm(clip=0.5), "clip: is given; expected none"),
@@ -746,7 +826,7 @@ REFUSED = {
     "float Conv": (lambda: qdq_float("Conv"), "output: stays float; expected a QuantizeLinear behind it"),
     "float Add": (lambda: qdq_float("Add"), "output: stays float; expected a QuantizeLinear behind it"),
     "int64 Add": (int64_sum, "no operator of this provider"),
-    "large sums": (lambda: sum_of_scale(1e-7), "C_scale: is 0.000000, which makes sums that leave int32; expected a larger scale"),
+    "large sums": (lambda: sum_of_scale(1e-7), "C_scale: is 0.000000, which makes results that leave int32; expected a larger scale"),
     "zero point": (zero_point_of_each_run, "A: is int8, and ONNX Runtime does not move it to uint8 but computes floats; expected "
                    "uint8, or a QuantizeLinear before this DequantizeLinear alone")}
 

@@ -1,0 +1,85 @@
+#include "pool.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace intact::onnxruntime {
+
+MaxPool::MaxPool(const Node& node)
+    : channels_last_(node.IsChannelsLast()), is_signed_(node.Type(0, {INTACT_U8, INTACT_S8}) == INTACT_S8) {
+  if (const size_t dimensions = node.ShapeOf(0).size(); dimensions != 4)
+    throw Refusal("X: has " + std::to_string(dimensions) + " dimensions; expected 4");
+  if (const std::string automatic = node.String("auto_pad", "NOTSET"); automatic != "NOTSET")
+    throw Refusal("auto_pad: is " + automatic + "; expected explicit pads");
+  if (node.Integer("ceil_mode", 0) != 0) throw Refusal("ceil_mode: is not 0; expected 0");
+  std::ranges::copy(node.Integers("kernel_shape", 2, 1), kernel_.begin());
+  std::ranges::copy(node.Integers("strides", 2, 1), strides_.begin());
+  std::ranges::copy(node.Integers("dilations", 2, 1), dilations_.begin());
+  std::ranges::copy(node.Integers("pads", 4, 0), pads_.begin());
+}
+
+template <class Element>
+void MaxPool::ComputeRow(const Element* image, std::array<int64_t, 2> extents, int64_t channels, int64_t y,
+                         int64_t width, Element* outputs) const {
+  for (int64_t x = 0; x < width; ++x) {
+    Element* const target = outputs + x * channels;
+    bool is_first = true;
+    for (int64_t i = 0; i < kernel_[0]; ++i) {
+      const int64_t row = y * strides_[0] - pads_[0] + i * dilations_[0];
+      if (row < 0 || row >= extents[0]) continue;
+      for (int64_t j = 0; j < kernel_[1]; ++j) {
+        const int64_t column = x * strides_[1] - pads_[1] + j * dilations_[1];
+        if (column < 0 || column >= extents[1]) continue;
+        const Element* const source = image + (row * extents[1] + column) * channels;
+        if (std::exchange(is_first, false)) {
+          std::copy_n(source, channels, target);
+        } else {
+          for (int64_t c = 0; c < channels; ++c) target[c] = std::max(target[c], source[c]);
+        }
+      }
+    }
+  }
+}
+
+void MaxPool::Compute(Run& run) const {
+  const auto input = run.Input(0);
+  Shape shape = input.GetTensorTypeAndShapeInfo().GetShape();
+  const size_t first = channels_last_ ? 1 : 2;
+  const int64_t batch = shape[0], channels = shape[channels_last_ ? 3 : 1];
+  const std::array<int64_t, 2> extents = {shape[first], shape[first + 1]};
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t window = (kernel_[i] - 1) * dilations_[i] + 1,
+                  padded = extents[i] + pads_[i] + pads_[i + 2];
+    if (padded < window)
+      throw std::invalid_argument("X: has extent " + std::to_string(padded) +
+                                  " with its padding; expected at least " + std::to_string(window));
+    shape[first + i] = (padded - window) / strides_[i] + 1;
+  }
+  const int64_t height = shape[first], width = shape[first + 1], elements = CountOf(shape);
+  const void* source = input.GetTensorRawData();
+  void* const result = run.Output(shape);
+  if (elements == 0) return;
+  void* target = result;
+  const int64_t pixels = extents[0] * extents[1];
+  if (!channels_last_) {
+    void* const transposed = run.Allocate(static_cast<size_t>(batch * pixels * channels));
+    run.Transpose(source, transposed, 1, batch, channels, pixels);
+    source = transposed;
+    target = run.Allocate(static_cast<size_t>(elements));
+  }
+  const auto compute = [&]<class Element>(const Element* images, Element* outputs) {
+    run.ForEach(batch * height, [&](int64_t row) {
+      ComputeRow(images + row / height * pixels * channels, extents, channels, row % height, width,
+                 outputs + row * width * channels);
+    });
+  };
+  if (is_signed_) {
+    compute(static_cast<const int8_t*>(source), static_cast<int8_t*>(target));
+  } else {
+    compute(static_cast<const uint8_t*>(source), static_cast<uint8_t*>(target));
+  }
+  if (!channels_last_) run.Transpose(target, result, 1, batch, height * width, channels);
+}
+
+}  // namespace intact::onnxruntime
