@@ -98,7 +98,11 @@ Error WithArguments(const intact_gemm* gemm, const intact_gemm_args* args, const
 namespace intact::kernels {
 
 intact_status ReportStatus(intact_status status, const char* message) noexcept {
-  std::snprintf(last_error, sizeof(last_error), "%s", message);
+  if (*message == '\0') {
+    *last_error = '\0';  // after each successful call
+  } else {
+    std::snprintf(last_error, sizeof(last_error), "%s", message);
+  }
   return status;
 }
 

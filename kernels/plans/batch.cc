@@ -50,17 +50,19 @@ Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
 }
 
 // One tensor's items are a stride apart from `base` on, or each at one of `pointers`.
-Error CheckItems(const std::string& name, const void* base, const void* const* pointers, int64_t stride) {
+Error CheckItems(const char* name, const void* base, const void* const* pointers, int64_t stride) {
   if (pointers != nullptr && base != nullptr) {
-    return InvalidArgument(name + "_items and " + name + " are both given; expected one of them");
+    return InvalidArgument(std::string(name) + "_items and " + name +
+                           " are both given; expected one of them");
   }
   if (pointers != nullptr || (stride >= 0 && stride <= kMaxStride)) return {};
-  return Unexpected(name + "_batch_stride", stride, "0 to 2^40");
+  return Unexpected(std::string(name) + "_batch_stride", stride, "0 to 2^40");
 }
 
-Error CheckPointers(const std::string& name, const void* const* pointers, int64_t items) {
+Error CheckPointers(const char* name, const void* const* pointers, int64_t items) {
   for (int64_t i = 0; pointers != nullptr && i < items; ++i) {
-    if (pointers[i] == nullptr) return InvalidArgument(name + "_items[" + std::to_string(i) + "] is NULL");
+    if (pointers[i] != nullptr) continue;
+    return InvalidArgument(std::string(name) + "_items[" + std::to_string(i) + "] is NULL");
   }
   return {};
 }

@@ -21,8 +21,18 @@ const Engine& EngineSet::For(int64_t m) const {
 
 const Engine& EngineSet::ModelFor(int64_t m) const {
   if (run_all_as_ != 0) m = run_all_as_;
+  if (usual_.size() == 1) return *usual_.front();
+  const auto place = static_cast<size_t>(m - 1);
+  if (place >= kRemembered) return *Cheapest(m);
+  std::atomic<const Engine*>& remembered = remembered_[place];
+  const Engine* engine = remembered.load(std::memory_order_relaxed);
+  if (engine == nullptr) remembered.store(engine = Cheapest(m), std::memory_order_relaxed);
+  return *engine;
+}
+
+const Engine* EngineSet::Cheapest(int64_t m) const {
   const auto cheaper = [&](const auto& a, const auto& b) { return a->Cost(m) < b->Cost(m); };
-  return **std::min_element(usual_.begin(), usual_.end(), cheaper);
+  return std::min_element(usual_.begin(), usual_.end(), cheaper)->get();
 }
 
 EngineSet::Split EngineSet::SplitOf(const Engine& engine, int64_t rows) const {
@@ -61,6 +71,7 @@ void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range
 
 int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
   int64_t bytes = engine.ScratchBytes(m);
+  if (engine.tile().least_row_step == 0) return RoundUp(bytes, 64);
   // Another engine may run the tail of rows.
   ForEach([&](const Engine& other) {
     bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, engine.tile().rows)));
@@ -98,6 +109,7 @@ void EngineSet::SetSteps(const Engine& engine, SharedOutput* output) const {
 }
 
 Partition EngineSet::Cut(const Engine& engine, int64_t m, int parts) const {
+  if (parts == 1) return Partition::Whole(m, data_.n);
   SharedOutput output;
   output.m = m;
   output.n = data_.n;

@@ -3,6 +3,9 @@
 #ifndef INTACT_KERNELS_PLANS_ENGINE_SET_H_
 #define INTACT_KERNELS_PLANS_ENGINE_SET_H_
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -24,7 +27,8 @@ class EngineSet {
 
   /// The engine for runs of `m` rows.
   const Engine& For(int64_t m) const;
-  /// The engine for `m` rows by the cost model.
+  /// The engine for `m` rows by the cost model. Remembers the engines for few rows: evaluating the model would
+  /// take as long as a small run.
   const Engine& ModelFor(int64_t m) const;
   /// For tests and measurements: from now on every M runs on the engine for `m` rows.
   void RunAllAs(int64_t m) { run_all_as_ = m; }
@@ -70,6 +74,8 @@ class EngineSet {
     int64_t whole = 0;
     const Engine* tail = nullptr;
   };
+  static constexpr size_t kRemembered = 64;
+  const Engine* Cheapest(int64_t m) const;
   Split SplitOf(const Engine& engine, int64_t rows) const;
   /// The split of the range's rows; no tail if the tail's engine cannot begin or end at the range's columns.
   Split SplitOf(const Engine& engine, const Range& range) const;
@@ -86,6 +92,8 @@ class EngineSet {
   EngineMaker::Engines others_;  // chosen by tuning, or candidates for it
   Choices choices_;
   int64_t run_all_as_ = 0;  // see RunAllAs(); 0: not set
+  // Cheapest() for m − 1 rows, once it has been asked for.
+  mutable std::array<std::atomic<const Engine*>, kRemembered> remembered_ = {};
 };
 
 }  // namespace intact::kernels

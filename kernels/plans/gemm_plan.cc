@@ -23,9 +23,10 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
   RETURN_IF_ERROR(CheckBatch(args, problem(), weights().k()));
   RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, args.a_transposed != 0 ? args.m : weights().k()));
   RETURN_IF_ERROR(CheckOutputStrides(weights().n(), {nullptr, args.c_stride, nullptr, args.residual_stride}));
-  if (IsEmpty(args)) return {};
-  RETURN_IF_ERROR(CheckBatchArrays(args, problem()));
-  const Batch batch(args, problem(), weights().k());
+  return IsEmpty(args) ? Error() : CheckBatchArrays(args, problem());
+}
+
+Error GemmPlan::CheckItems(const intact_gemm_args& args, const Batch& batch) const {
   for (int64_t i = 0; i < batch.items(); ++i) {
     const intact_gemm_args item = batch.Item(i);
     if (item.a == nullptr) return InvalidArgument("a is NULL");
@@ -76,10 +77,9 @@ int GemmPlan::Threads(const intact_gemm_args& args) const {
   return ThreadsOf(args.threads, rows * static_cast<double>(weights().n() * weights().k()), isa());
 }
 
-GemmPlan::Decision GemmPlan::Decide(const intact_gemm_args& args, int parts) const {
-  const Batch batch(args, problem(), weights().k());
+GemmPlan::Decision GemmPlan::Decide(const Batch& batch, bool a_transposed, int parts) const {
   const Engine& engine = unit_->engines().For(batch.m());
-  int64_t bytes = unit_->ShareBytes(engine, batch.m(), args.a_transposed != 0);
+  int64_t bytes = unit_->ShareBytes(engine, batch.m(), a_transposed);
   if (problem().has_runtime_b) bytes += RuntimeWeightBytes(weights());
   return {batch, &engine, unit_->engines().Cut(engine, batch.m(), batch.PartsPerItem(parts)), bytes};
 }
@@ -99,7 +99,7 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
   info->output[2] = 1;
   if (IsEmpty(args)) return {};
   const int threads = Threads(args);
-  const Decision run = Decide(args, threads);
+  const Decision run = Decide(BatchOf(args), args.a_transposed != 0, threads);
   info->scratch_bytes = ScratchSize(run.share_bytes * run.Count(threads).threads);
   info->part_scratch_bytes = ScratchSize(run.share_bytes);
   return {};
@@ -108,7 +108,7 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
 std::vector<Share> GemmPlan::Shares(int64_t m, int threads) const {
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
   args.m = m;
-  const Decision run = Decide(args, threads);
+  const Decision run = Decide(BatchOf(args), false, threads);
   std::vector<Share> shares(static_cast<size_t>(run.cut.parts()));
   for (int part = 0; part < run.cut.parts(); ++part) {
     const Range range = run.cut.Share(part);
@@ -142,8 +142,10 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
   RETURN_IF_ERROR(CheckArguments(args));
   RETURN_IF_ERROR(CheckThreads(args.threads));
   if (IsEmpty(args)) return {};
+  const Batch batch = BatchOf(args);
+  RETURN_IF_ERROR(CheckItems(args, batch));
   const int threads = Threads(args);
-  const Decision run = Decide(args, threads);
+  const Decision run = Decide(batch, args.a_transposed != 0, threads);
   ThreadCount count = run.Count(threads);
   ASSIGN_OR_RETURN(uint8_t* const scratch,
                    ScratchOf(args.scratch, args.scratch_bytes, run.share_bytes, &count.threads));
@@ -157,7 +159,9 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t part
   RETURN_IF_ERROR(CheckArguments(args));
   RETURN_IF_ERROR(CheckPart(part, parts));
   if (IsEmpty(args)) return {};
-  const Decision run = Decide(args, parts);
+  const Batch batch = BatchOf(args);
+  RETURN_IF_ERROR(CheckItems(args, batch));
+  const Decision run = Decide(batch, args.a_transposed != 0, parts);
   int threads = 1;
   ASSIGN_OR_RETURN(uint8_t* const scratch,
                    ScratchOf(args.scratch, args.scratch_bytes, run.share_bytes, &threads));

@@ -47,7 +47,7 @@ class GemmPlan {
   /// The name of the kernel that runs `m` rows, or that runs `args`.
   std::string KernelNameFor(int64_t m) const { return unit_->engines().For(m).KernelName(); }
   std::string KernelNameFor(const intact_gemm_args& args) const {
-    return IsEmpty(args) ? "nothing" : KernelNameFor(Batch(args, problem(), weights().k()).m());
+    return IsEmpty(args) ? "nothing" : KernelNameFor(BatchOf(args).m());
   }
   int64_t packed_bytes() const { return unit_->packed_bytes(); }
   ScheduleStatistics schedule_statistics() const { return unit_->schedule_statistics(); }
@@ -80,10 +80,13 @@ class GemmPlan {
 
   GemmPlan(std::unique_ptr<UnitPlan> unit, int64_t usual_m) : unit_(std::move(unit)), usual_m_(usual_m) {}
   /// The decisions for a run that is cut for `parts` threads.
-  Decision Decide(const intact_gemm_args& args, int parts) const;
+  Decision Decide(const Batch& batch, bool a_transposed, int parts) const;
   /// How many threads a run is cut for.
   int Threads(const intact_gemm_args& args) const;
+  Batch BatchOf(const intact_gemm_args& args) const { return {args, problem(), weights().k()}; }
+  /// Checks everything but the items of `args`, if it is not IsEmpty().
   Error CheckArguments(const intact_gemm_args& args) const;
+  Error CheckItems(const intact_gemm_args& args, const Batch& batch) const;
   Error CheckItemApart(const intact_gemm_args& item) const;
   RunBuffers BuffersOf(const intact_gemm_args& args) const;
   /// Computes share number `share`. Shares are numbered item by item.

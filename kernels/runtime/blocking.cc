@@ -107,12 +107,7 @@ class Partition::Search {
 };
 
 Partition Partition::Choose(const SharedOutput& output, int64_t parts, const RowCost& cost) {
-  Partition chosen;
-  chosen.m_ = output.m;
-  chosen.n_ = output.n;
-  chosen.row_step_ = output.row_step;
-  chosen.column_step_ = output.column_step;
-  chosen.bands_[0] = {1, 1, CeilDivide(output.m, output.row_step)};
+  Partition chosen = Whole(output.m, output.n);
   if (parts == 1) return chosen;
   Search search(output, parts, cost);
   double slowest = std::numeric_limits<double>::infinity();
@@ -133,6 +128,14 @@ Partition Partition::Choose(const SharedOutput& output, int64_t parts, const Row
     take(output.least_row_step, output.any_column_step, slowest / kNearly);
   }
   return chosen;
+}
+
+Partition Partition::Whole(int64_t m, int64_t n) {
+  Partition whole;
+  whole.m_ = m;
+  whole.n_ = n;
+  whole.bands_[0] = {1, 1, m};
+  return whole;
 }
 
 Range Partition::Share(int part) const {

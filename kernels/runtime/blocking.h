@@ -80,6 +80,8 @@ class Partition {
   /// fewer shares if more would not help: a share has at least row_step × column_step elements. Among cuts of
   /// nearly equal duration, a cut that writes whole cache lines is chosen.
   static Partition Choose(const SharedOutput& output, int64_t parts, const RowCost& cost);
+  /// One share: all of an m×n output.
+  static Partition Whole(int64_t m, int64_t n);
 
   int parts() const { return static_cast<int>(bands_[0].shares() + bands_[1].shares()); }
   /// Empty if `part` is parts() or more.
