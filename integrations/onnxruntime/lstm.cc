@@ -5,26 +5,19 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 namespace intact::onnxruntime {
 namespace {
 
-// The operator's inputs, in the order of their names in operators.cc.
-enum Input : size_t {
-  kX,
-  kW,
-  kR,
-  kB,
-  kLengths,
-  kInitialH,
-  kInitialC,
-  kP,
-  kWScale,
-  kWZeroPoint,
-  kRScale,
-  kRZeroPoint
-};
+// Where the operator has the input `name`.
+consteval size_t Input(std::string_view name) {
+  const auto& inputs = DynamicQuantizeLstm::kInputs;
+  const auto place = std::ranges::find(inputs, name);
+  if (place == inputs.end()) throw std::invalid_argument("no input of the operator");
+  return static_cast<size_t>(place - inputs.begin());
+}
 
 // Bounds of the functions' arguments, and of the sigmoid before 0.5 is added. The loop below gets them as an argument: with
 // constants the compiler would make branches instead of vectors.
@@ -116,24 +109,22 @@ std::vector<T> OfDirection(const char* name, const std::vector<T>& values, size_
 }
 
 // The plan of direction `d` of a product with the weights of an input, which are directions × depth × columns.
-GemmPlan PlanOf(const Node& node, const Context& context, Input weights, Input scale, Input zero_point,
+GemmPlan PlanOf(const Node& node, const Context& context, size_t weights, size_t scale, size_t zero_point,
                 int64_t depth, int64_t columns, size_t d, size_t directions, int32_t residual_type) {
   const intact_type b = node.Type(weights, {INTACT_U8, INTACT_S8});
   const Constant constant = node.Weights(weights, b);
   const Shape expected{static_cast<int64_t>(directions), depth, columns};
   if (constant.shape != expected)
-    throw Refusal(std::string(weights == kW ? "W" : "R") + ": has shape " + InWords(constant.shape) +
-                  "; expected " + InWords(expected));
+    throw Refusal(std::string(node.Name(weights)) + ": has shape " + InWords(constant.shape) + "; expected " +
+                  InWords(expected));
   Linear linear(context, Pairs::kClamped, INTACT_U8, b, INTACT_F32);
   const auto scales = node.ConstantOf(scale, INTACT_F32).As<float>();
-  linear.SetDynamicQuantization(OfDirection(weights == kW ? "W_scale" : "R_scale",
-                                            std::vector<float>(scales.begin(), scales.end()), d, directions,
-                                            columns));
+  linear.SetDynamicQuantization(OfDirection(
+      node.Name(scale), std::vector<float>(scales.begin(), scales.end()), d, directions, columns));
   const Constant zero_points = node.ConstantOf(zero_point, b);
   std::vector<int32_t> values;
   for (int64_t i = 0; i < zero_points.count; ++i) values.push_back(zero_points.Integer(i));
-  linear.b_zero_points =
-      OfDirection(weights == kW ? "W_zero_point" : "R_zero_point", values, d, directions, columns);
+  linear.b_zero_points = OfDirection(node.Name(zero_point), values, d, directions, columns);
   linear.desc.residual_type = residual_type;
   if (residual_type != INTACT_TYPE_NONE) linear.desc.residual_scale = 1;
   intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
@@ -147,9 +138,9 @@ GemmPlan PlanOf(const Node& node, const Context& context, Input weights, Input s
 
 DynamicQuantizeLstm::DynamicQuantizeLstm(const Node& node, const Context& context)
     : has_avx2_(HasAvx2(context.settings)) {
-  node.Type(kX, {INTACT_F32});
-  for (const auto& [input, name] : {std::pair{kLengths, "sequence_lens"}, {kP, "P"}})
-    if (node.Has(input)) throw Refusal(std::string(name) + ": is given; expected none");
+  node.Type(Input("X"), {INTACT_F32});
+  for (const size_t input : {Input("sequence_lens"), Input("P")})
+    if (node.Has(input)) throw Refusal(std::string(node.Name(input)) + ": is given; expected none");
   for (const char* const attribute : {"clip", "input_forget"})
     if (node.HasAttribute(attribute) && (std::string(attribute) == "clip" || node.Integer(attribute, 0) != 0))
       throw Refusal(std::string(attribute) + ": is given; expected none");
@@ -164,15 +155,15 @@ DynamicQuantizeLstm::DynamicQuantizeLstm(const Node& node, const Context& contex
       throw Refusal("activations: has " + activations[i] + "; expected " + expected);
   }
 
-  const Constant w = node.Weights(kW, node.Type(kW, {INTACT_U8, INTACT_S8}));
+  const Constant w = node.Weights(Input("W"), node.Type(Input("W"), {INTACT_U8, INTACT_S8}));
   if (w.shape.size() != 3)
     throw Refusal("W: has " + std::to_string(w.shape.size()) + " dimensions; expected 3");
   input_ = w.shape[1];
   hidden_ = node.Integer("hidden_size", w.shape[2] / 4);
   const int64_t columns = 4 * hidden_;
   std::vector<float> biases;
-  if (node.Has(kB)) {
-    const Constant constant = node.ConstantOf(kB, INTACT_F32);
+  if (node.Has(Input("B"))) {
+    const Constant constant = node.ConstantOf(Input("B"), INTACT_F32);
     const Shape expected{static_cast<int64_t>(directions), 2 * columns};
     if (constant.shape != expected)
       throw Refusal("B: has shape " + InWords(constant.shape) + "; expected " + InWords(expected));
@@ -183,17 +174,17 @@ DynamicQuantizeLstm::DynamicQuantizeLstm(const Node& node, const Context& contex
   }
   for (size_t d = 0; d < directions; ++d) {
     Direction each;
-    each.input =
-        PlanOf(node, context, kW, kWScale, kWZeroPoint, input_, columns, d, directions, INTACT_TYPE_NONE);
-    each.recurrent =
-        PlanOf(node, context, kR, kRScale, kRZeroPoint, hidden_, columns, d, directions, INTACT_F32);
+    each.input = PlanOf(node, context, Input("W"), Input("W_scale"), Input("W_zero_point"), input_, columns,
+                        d, directions, INTACT_TYPE_NONE);
+    each.recurrent = PlanOf(node, context, Input("R"), Input("R_scale"), Input("R_zero_point"), hidden_,
+                            columns, d, directions, INTACT_F32);
     const float* const bias = biases.data() + static_cast<int64_t>(d) * 2 * columns;
     for (int64_t n = 0; n < columns; ++n) each.bias.push_back(bias[n] + bias[columns + n]);
     each.is_reverse = d == 1 || direction == "reverse";
     directions_.push_back(std::move(each));
   }
-  h_ = ReadInitialState(node, kInitialH);
-  c_ = ReadInitialState(node, kInitialC);
+  h_ = ReadInitialState(node, Input("initial_h"));
+  c_ = ReadInitialState(node, Input("initial_c"));
 }
 
 DynamicQuantizeLstm::InitialState DynamicQuantizeLstm::ReadInitialState(const Node& node,
@@ -226,7 +217,7 @@ void DynamicQuantizeLstm::StartState(const Run& run, const InitialState& initial
 }
 
 void DynamicQuantizeLstm::Compute(Run& run) const {
-  const auto x = run.Input(kX);
+  const auto x = run.Input(Input("X"));
   const Shape shape = x.GetTensorTypeAndShapeInfo().GetShape();
   if (shape.size() != 3 || shape[2] != input_)
     throw std::invalid_argument("X: has shape " + InWords(shape) + "; expected steps × batch × " +

@@ -17,27 +17,23 @@ namespace intact::onnxruntime {
 namespace {
 
 // Of each operator, as the operator's definition names its inputs.
-const std::vector<const char*> kMatMulInteger = {"A", "B", "a_zero_point", "b_zero_point"};
-const std::vector<const char*> kQLinearMatMul = {"a",       "a_scale",      "a_zero_point", "b",
-                                                 "b_scale", "b_zero_point", "y_scale",      "y_zero_point"};
-const std::vector<const char*> kQGemm = {"A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point",
-                                         "C", "y_scale", "y_zero_point"};
-const std::vector<const char*> kDynamicQuantizeMatMul = {"A", "B", "b_scale", "b_zero_point", "bias"};
-const std::vector<const char*> kMatMulIntegerToFloat = {
+constexpr std::array kMatMulInteger = {"A", "B", "a_zero_point", "b_zero_point"};
+constexpr std::array kQLinearMatMul = {"a",       "a_scale",      "a_zero_point", "b",
+                                       "b_scale", "b_zero_point", "y_scale",      "y_zero_point"};
+constexpr std::array kQGemm = {"A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point",
+                               "C", "y_scale", "y_zero_point"};
+constexpr std::array kDynamicQuantizeMatMul = {"A", "B", "b_scale", "b_zero_point", "bias"};
+constexpr std::array kMatMulIntegerToFloat = {
     "A", "B", "a_scale", "b_scale", "a_zero_point", "b_zero_point", "bias"};
 // Convolutions of a group, for which ONNX Runtime has no operators: as DynamicQuantizeMatMul and
 // MatMulIntegerToFloat.
-const std::vector<const char*> kDynamicQuantizeConv = {"x", "w", "w_scale", "w_zero_point", "bias"};
-const std::vector<const char*> kConvIntegerToFloat = {
-    "x", "w", "x_scale", "w_scale", "x_zero_point", "w_zero_point", "bias"};
-const std::vector<const char*> kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
-const std::vector<const char*> kDynamicQuantizeLstm = {
-    "X",         "W",           "R", "B",       "sequence_lens",
-    "initial_h", "initial_c",   "P", "W_scale", "W_zero_point",
-    "R_scale",   "R_zero_point"};
-const std::vector<const char*> kQLinearAdd = {"A",       "A_scale",      "A_zero_point", "B",
-                                              "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
-const std::vector<const char*> kQLinearConv = {
+constexpr std::array kDynamicQuantizeConv = {"x", "w", "w_scale", "w_zero_point", "bias"};
+constexpr std::array kConvIntegerToFloat = {"x",   "w", "x_scale", "w_scale", "x_zero_point", "w_zero_point",
+                                            "bias"};
+constexpr std::array kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
+constexpr std::array kQLinearAdd = {"A",       "A_scale",      "A_zero_point", "B",
+                                    "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
+constexpr std::array kQLinearConv = {
     "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"};
 
 // Bytes of an element; of eight bits also without a type.
@@ -510,7 +506,7 @@ std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& 
 struct Operator {
   const char* domain;
   const char* type;
-  const std::vector<const char*>& inputs;
+  std::span<const char* const> inputs;  // as the operator's definition names them
   std::unique_ptr<Layer> (*make)(const Node& node, const Context& context);
 };
 
@@ -523,7 +519,7 @@ const std::array kOperators = {
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
     Operator{kGroupDomain, "QLinearConvTranspose", kQLinearConv, MakeQLinearConvTranspose},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
-    Operator{"com.microsoft", "DynamicQuantizeLSTM", kDynamicQuantizeLstm, MakeDynamicQuantizeLstm},
+    Operator{"com.microsoft", "DynamicQuantizeLSTM", DynamicQuantizeLstm::kInputs, MakeDynamicQuantizeLstm},
     Operator{"com.microsoft", "QLinearAdd", kQLinearAdd, MakeQLinearAdd},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
@@ -535,7 +531,8 @@ const std::array kOperators = {
 std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
   for (const Operator& each : kOperators) {
     if (group.domain != each.domain || group.type != each.type) continue;
-    const Node node(group.nodes.front(), group.inputs, group.output, each.inputs);
+    const Node node(group.nodes.front(), group.inputs, group.output,
+                    {each.inputs.begin(), each.inputs.end()});
     if (!node.IsFromRun(0))
       throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
     return each.make(node, {settings, group.is_moved_to_u8});
