@@ -12,6 +12,7 @@
 #include "linear.h"
 #include "node.h"
 #include "operators.h"
+#include "plans.h"
 
 namespace intact::onnxruntime {
 

@@ -12,6 +12,7 @@
 #include "linear.h"
 #include "lstm.h"
 #include "node.h"
+#include "plans.h"
 
 namespace intact::onnxruntime {
 namespace {
@@ -91,10 +92,6 @@ std::vector<T> Bias(const Node& node, size_t input, intact_type type, int64_t co
                   " values");
   return {values.begin(), values.end()};
 }
-
-struct DestroyConv {
-  void operator()(intact_conv* plan) const { intact_conv_destroy(plan); }
-};
 
 // An input of one element.
 Ort::ConstValue ElementOf(const Run& run, size_t input, const char* name) {
@@ -315,10 +312,10 @@ class Conv : public Layer {
     SetPadding(node, dims);
     if (is_transposed) std::ranges::copy(node.Integers("output_padding", dims, 0), desc_.output_pad);
     multiply_adds_ = static_cast<double>(w.count);
-    intact_conv* plan = nullptr;
-    const auto weights = is_transposed ? TransposedChannelsLast(w, desc_.groups) : ChannelsLast(w);
-    RefuseUnlessOk(intact_conv_create(&desc_, linear.Complete(), weights.data(), &plan));
-    plan_.reset(plan);
+    const std::span weights(static_cast<const std::byte*>(w.data), static_cast<size_t>(w.count));
+    plan_ = MakeConvPlan(desc_, linear, weights, [&] {
+      return is_transposed ? TransposedChannelsLast(w, desc_.groups) : ChannelsLast(w);
+    });
   }
 
   void Compute(Run& run) const override {
@@ -365,11 +362,7 @@ class Conv : public Layer {
     if (turns_y) run.Transpose(args.c, y, y_bytes_, args.batch, out_pixels, desc_.output_channels);
   }
 
-  std::string Kernel() const override {
-    intact_conv_info info = INTACT_CONV_INFO_INIT;
-    Check(intact_conv_query(plan_.get(), &info));
-    return info.kernel;
-  }
+  std::string Kernel() const override { return KernelOf(*plan_); }
 
  private:
   // The extent of the kernel with its dilation.
@@ -420,7 +413,7 @@ class Conv : public Layer {
   }
 
   intact_conv_desc desc_ = INTACT_CONV_DESC_INIT;
-  std::unique_ptr<intact_conv, DestroyConv> plan_;
+  ConvPlan plan_;
   std::optional<FromRun> from_run_;
   size_t x_bytes_, y_bytes_;  // of an element
   bool channels_last_ = false;

@@ -871,3 +871,66 @@ def test_a_thousand_runs_of_changing_shapes_leave_memory_flat():
     before = resident_bytes()
     run(1000)
     assert resident_bytes() - before < 4 << 20
+
+
+PLANS_IN_CHILD = """
+import sys, test_provider
+model = test_provider.quantized_network(*sys.argv[1:])[0]
+
+def stage(name):
+    print(name, file=sys.stderr, flush=True)
+
+stage("first")
+first = test_provider.session_of(model)
+stage("second")
+second = test_provider.session_of(model, threads=2)
+stage("with a cap")
+capped = test_provider.session_of(model, max_isa="avx2")
+del first, second
+stage("a third")
+test_provider.session_of(model)
+"""
+
+
+@pytest.mark.parametrize("name, how", [("cnn", "QOperator"), ("cnn", "QDQ"), ("mlp", "dynamic")])
+def test_equal_layers_of_living_sessions_have_one_plan(name, how):
+    """Also if ONNX Runtime asks for a layer twice, as it does with convolutions."""
+    done = subprocess.run([sys.executable, "-B", "-c", PLANS_IN_CHILD, name, how], capture_output=True, text=True, timeout=120,
+                          cwd=Path(__file__).parent,
+                          env=os.environ | {"INTACT_VERBOSE": "1", "PYTHONPATH": str(Path(intact.__file__).parents[1])})
+    assert done.returncode == 0, done.stderr
+    plans = []
+    for line in done.stderr.splitlines():
+        if line in ("first", "second", "with a cap", "a third"):
+            plans.append(0)
+        elif line.startswith("intact: plan "):
+            plans[-1] += 1
+    count = LAYERS[name]
+    assert plans == [count, 0, count, count]
+
+
+def test_two_sessions_have_the_weights_of_a_layer_once():
+    w = np.random.default_rng(4).integers(-128, 128, (8192, 4096), np.int8)
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, ["m", 8192])), ("w", w)], (np.int32, None))
+    sessions = [session_of(model)]
+    before = resident_bytes()
+    sessions.append(session_of(model))
+    assert resident_bytes() - before < w.nbytes // 4
+    given = {"a": np.full((1, 8192), 3, np.uint8)}
+    results = [session.run(None, given)[0] for session in sessions]
+    assert all((result == 3 * w.sum(0, np.int32)).all() for result in results)
+
+
+def test_plans_of_many_extents_leave_memory_flat():
+    w = np.random.default_rng(5).integers(-128, 128, (64, 64, 3, 3), np.int8)
+    model = layers.one_node("ConvInteger", [("x", (np.uint8, [1, 64, "h", "w"])), ("w", w)], (np.int32, None), pads=[1] * 4)
+    session = session_of(model)
+
+    def run(widths: range) -> None:
+        for width in widths:
+            session.run(None, {"x": np.zeros((1, 64, 3, width), np.uint8)})
+
+    run(range(10, 210))
+    before = resident_bytes()
+    run(range(210, 1010))
+    assert resident_bytes() - before < 2 << 20
