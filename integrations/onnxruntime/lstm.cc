@@ -1,6 +1,7 @@
 #include "lstm.h"
 
 #include <intact/intact.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +18,13 @@ consteval size_t Input(std::string_view name) {
   const auto place = std::ranges::find(inputs, name);
   if (place == inputs.end()) throw std::invalid_argument("no input of the operator");
   return static_cast<size_t>(place - inputs.begin());
+}
+
+// The pieces in which a step multiplies `weights` bytes: several if L2 does not hold all of them.
+int PiecesOf(int64_t weights) {
+  constexpr int64_t kOfPiece = 1 << 18, kAssumedL2 = 1 << 20;
+  static const int64_t l2 = std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), kAssumedL2);
+  return weights < l2 / 4 * 3 ? 1 : static_cast<int>(weights / kOfPiece);
 }
 
 // Bounds of the functions' arguments, and of the sigmoid before 0.5 is added. The loop below gets them as an argument: with
@@ -233,6 +241,9 @@ void DynamicQuantizeLstm::Compute(Run& run) const {
   auto* const h = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
   auto* const c = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
   const auto step_of_row = has_avx2_ ? StepAvx2 : Step;
+  // Each step reads all recurrent weights. Every other step begins with the last piece, which L2 still holds.
+  const int64_t weights = hidden_ * columns;
+  const int pieces = PiecesOf(weights);
 
   for (size_t d = 0; d < directions_.size(); ++d) {
     const Direction& direction = directions_[d];
@@ -252,8 +263,7 @@ void DynamicQuantizeLstm::Compute(Run& run) const {
       args.a = h;
       args.c = of_step;
       args.residual = of_step;
-      run.Compute(*direction.recurrent, args,
-                  static_cast<double>(batch) * static_cast<double>(hidden_ * columns));
+      run.Compute(*direction.recurrent, args, static_cast<double>(batch * weights), {pieces, step % 2 != 0});
       for (int64_t row = 0; row < batch; ++row)
         step_of_row(of_step + row * columns, direction.bias.data(), c + row * hidden_, h + row * hidden_,
                     hidden_, Bounds());

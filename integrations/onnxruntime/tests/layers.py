@@ -433,12 +433,13 @@ def tanh(x: np.ndarray) -> np.ndarray:
         [1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03])
 
 
-def dynamic_quantize_lstm(seed: int) -> Layer:
+def dynamic_quantize_lstm(seed: int, hidden: int = 0) -> Layer:
+    """`hidden`: 0 for any."""
     r = Random(seed)
     b_type = r.one_of(np.uint8, np.int8)
     direction = r.one_of("forward", "reverse", "bidirectional")
     directions = 2 if direction == "bidirectional" else 1
-    size, hidden = r.below(60), r.below(40)
+    size, hidden = r.below(60), hidden or r.below(40)
     columns = 4 * hidden
     weights, scales, zeros = [], [], []
     for depth in (size, hidden):

@@ -80,6 +80,15 @@ def test_operators_are_exact(operator, seed):
             assert_same(run(cpu, given), expected, "ONNX Runtime's CPU provider")
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_recurrent_weights_that_l2_does_not_hold(seed):
+    layer = layers.dynamic_quantize_lstm(seed, hidden=1024)
+    given = layer.inputs()
+    expected = layer.exact(given)
+    for threads in (1, 3):
+        assert_same(run(session_of(layer.model, threads), given), expected, f"{threads} threads")
+
+
 def test_scales_are_multiplied_in_onnx_runtimes_order():
     """Enough outputs that the last bit of a scale decides how some are rounded."""
     r = layers.Random(7)
