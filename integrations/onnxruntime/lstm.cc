@@ -27,10 +27,10 @@ int PiecesOf(int64_t weights) {
   return weights < l2 / 4 * 3 ? 1 : static_cast<int>(weights / kOfPiece);
 }
 
-// Bounds of the functions' arguments, and of the sigmoid before 0.5 is added. The loop below gets them as an argument: with
+// Bounds of the functions' arguments, and the least sigmoid. The loop below gets them as an argument: with
 // constants the compiler would make branches instead of vectors.
 struct Bounds {
-  float sigmoid = 18, tanh = 9, half = 0.5f;
+  float sigmoid = 18, tanh = 9, least = 0;
 };
 
 // x within ±bound.
@@ -39,7 +39,7 @@ struct Bounds {
   return std::copysign(size > bound ? bound : size, x);
 }
 
-// Eigen's rational function, plus 0.5.
+// Eigen's rational function, plus 0.5. Rounding makes it 1 + 2^-23 for few arguments.
 [[gnu::always_inline]] inline float Sigmoid(float x, Bounds bounds) {
   x = Clamped(x, bounds.sigmoid);
   const float square = x * x;
@@ -52,7 +52,8 @@ struct Bounds {
   q = std::fma(q, square, 1.70198817374094e-03f);
   q = std::fma(q, square, 1.16817656904453e-01f);
   q = std::fma(q, square, 9.93151921023180e-01f);
-  return Clamped(p * x / q, bounds.half) + 0.5f;
+  const float value = p * x / q + 0.5f;
+  return value < bounds.least ? bounds.least : value;
 }
 
 // Eigen's rational function.

@@ -420,10 +420,11 @@ def _rational(x: np.ndarray, bound: float, p: list, q: list) -> np.ndarray:
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
-    return np.clip(np.float32(0.5) + _rational(
+    """Rounding makes it 1 + 2^-23 for few arguments."""
+    return np.maximum(np.float32(0.5) + _rational(
         x, 18, [4.37031012579801e-11, 1.15627324459942e-07, 6.08574864600143e-05, 8.51377133304701e-03, 2.48287947061529e-01],
         [6.10247389755681e-13, 5.76102136993427e-09, 6.29106785017040e-06, 1.70198817374094e-03, 1.16817656904453e-01,
-         9.93151921023180e-01]), 0, 1)
+         9.93151921023180e-01]), np.float32(0))
 
 
 def tanh(x: np.ndarray) -> np.ndarray:

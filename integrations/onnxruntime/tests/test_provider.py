@@ -89,6 +89,24 @@ def test_recurrent_weights_that_l2_does_not_hold(seed):
         assert_same(run(session_of(layer.model, threads), given), expected, f"{threads} threads")
 
 
+def test_a_sigmoid_may_be_larger_than_one():
+    """Without weights, the gates are the bias."""
+    gate = np.concatenate([np.float32([17.482065, 17.631031, 17.695677, 17.807888]), np.linspace(-20, 20, 60, dtype=np.float32)])
+    hidden, one = len(gate), np.ones(len(gate), np.float32)
+    assert layers.sigmoid(gate).max() > 1
+    weights = [np.zeros((1, depth, 4 * hidden), np.int8) for depth in (1, hidden)]
+    bias = np.concatenate([gate, gate, gate, one, np.zeros(4 * hidden, np.float32)])[np.newaxis]
+    scale, zero, state = np.ones(1, np.float32), np.zeros(1, np.int8), one.reshape(1, 1, -1)
+    model = layers.one_node("DynamicQuantizeLSTM",
+                            [("x", (np.float32, ["steps", 1, 1])), ("w", weights[0]), ("r", weights[1]), ("bias", bias),
+                             ("lengths", None), ("h", state), ("c", state), ("p", None), ("ws", scale), ("wz", zero),
+                             ("rs", scale), ("rz", zero)], (np.float32, None), layers.MICROSOFT, hidden_size=hidden)
+    sigmoids = layers.sigmoid(gate)
+    expected = layers.tanh(sigmoids + sigmoids * layers.tanh(one)) * sigmoids
+    for session in (session_of(model), cpu_session_of(model), session_of(model, max_isa="portable")):
+        assert_same(session.run(None, {"x": np.zeros((1, 1, 1), np.float32)})[0].ravel(), expected, "")
+
+
 def test_scales_are_multiplied_in_onnx_runtimes_order():
     """Enough outputs that the last bit of a scale decides how some are rounded."""
     r = layers.Random(7)
