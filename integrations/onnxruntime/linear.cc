@@ -55,16 +55,4 @@ void RefuseUnlessOk(intact_status status) {
   if (status != INTACT_OK) throw Refusal(intact_last_error());
 }
 
-GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* b) {
-  intact_gemm* plan = nullptr;
-  RefuseUnlessOk(intact_gemm_create(&desc, linear.Complete(), b, &plan));
-  return GemmPlan(plan);
-}
-
-std::string KernelOf(const intact_gemm& plan) {
-  intact_gemm_info info = INTACT_GEMM_INFO_INIT;
-  Check(intact_gemm_query(&plan, &info));
-  return info.kernel;
-}
-
 }  // namespace intact::onnxruntime

@@ -1,12 +1,10 @@
-// The arithmetic of a layer, as its operator and the session's options have it, and plans of products.
+// The arithmetic of a layer, as its operator and the session's options have it.
 #ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_LINEAR_H_
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_LINEAR_H_
 
 #include <intact/intact.h>
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "run.h"
@@ -39,15 +37,6 @@ struct Linear {
 
 /// Throws a Refusal with intact's message, unless `status` is INTACT_OK: no plan can compute the node.
 void RefuseUnlessOk(intact_status status);
-
-struct DestroyGemm {
-  void operator()(intact_gemm* plan) const { intact_gemm_destroy(plan); }
-};
-using GemmPlan = std::unique_ptr<intact_gemm, DestroyGemm>;
-
-/// Throws Refusal.
-GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* b);
-std::string KernelOf(const intact_gemm& plan);
 
 }  // namespace intact::onnxruntime
 #endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_LINEAR_H_

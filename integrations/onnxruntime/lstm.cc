@@ -1,35 +1,36 @@
 #include "lstm.h"
 
 #include <intact/intact.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 namespace intact::onnxruntime {
 namespace {
 
-// The operator's inputs, in the order of their names in operators.cc.
-enum Input : size_t {
-  kX,
-  kW,
-  kR,
-  kB,
-  kLengths,
-  kInitialH,
-  kInitialC,
-  kP,
-  kWScale,
-  kWZeroPoint,
-  kRScale,
-  kRZeroPoint
-};
+// Where the operator has the input `name`.
+consteval size_t Input(std::string_view name) {
+  const auto& inputs = DynamicQuantizeLstm::kInputs;
+  const auto place = std::ranges::find(inputs, name);
+  if (place == inputs.end()) throw std::invalid_argument("no input of the operator");
+  return static_cast<size_t>(place - inputs.begin());
+}
 
-// Bounds of the functions' arguments, and of the sigmoid before 0.5 is added. The loop below gets them as an argument: with
+// The pieces in which a step multiplies `weights` bytes: several if L2 does not hold all of them.
+int PiecesOf(int64_t weights) {
+  constexpr int64_t kOfPiece = 1 << 18, kAssumedL2 = 1 << 20;
+  static const int64_t l2 = std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), kAssumedL2);
+  return weights < l2 / 4 * 3 ? 1 : static_cast<int>(weights / kOfPiece);
+}
+
+// Bounds of the functions' arguments, and the least sigmoid. The loop below gets them as an argument: with
 // constants the compiler would make branches instead of vectors.
 struct Bounds {
-  float sigmoid = 18, tanh = 9, half = 0.5f;
+  float sigmoid = 18, tanh = 9, least = 0;
 };
 
 // x within ±bound.
@@ -38,7 +39,7 @@ struct Bounds {
   return std::copysign(size > bound ? bound : size, x);
 }
 
-// Eigen's rational function, plus 0.5.
+// Eigen's rational function, plus 0.5. Rounding makes it 1 + 2^-23 for few arguments.
 [[gnu::always_inline]] inline float Sigmoid(float x, Bounds bounds) {
   x = Clamped(x, bounds.sigmoid);
   const float square = x * x;
@@ -51,7 +52,8 @@ struct Bounds {
   q = std::fma(q, square, 1.70198817374094e-03f);
   q = std::fma(q, square, 1.16817656904453e-01f);
   q = std::fma(q, square, 9.93151921023180e-01f);
-  return Clamped(p * x / q, bounds.half) + 0.5f;
+  const float value = p * x / q + 0.5f;
+  return value < bounds.least ? bounds.least : value;
 }
 
 // Eigen's rational function.
@@ -116,24 +118,22 @@ std::vector<T> OfDirection(const char* name, const std::vector<T>& values, size_
 }
 
 // The plan of direction `d` of a product with the weights of an input, which are directions × depth × columns.
-GemmPlan PlanOf(const Node& node, const Context& context, Input weights, Input scale, Input zero_point,
+GemmPlan PlanOf(const Node& node, const Context& context, size_t weights, size_t scale, size_t zero_point,
                 int64_t depth, int64_t columns, size_t d, size_t directions, int32_t residual_type) {
   const intact_type b = node.Type(weights, {INTACT_U8, INTACT_S8});
   const Constant constant = node.Weights(weights, b);
   const Shape expected{static_cast<int64_t>(directions), depth, columns};
   if (constant.shape != expected)
-    throw Refusal(std::string(weights == kW ? "W" : "R") + ": has shape " + InWords(constant.shape) +
-                  "; expected " + InWords(expected));
+    throw Refusal(std::string(node.Name(weights)) + ": has shape " + InWords(constant.shape) + "; expected " +
+                  InWords(expected));
   Linear linear(context, Pairs::kClamped, INTACT_U8, b, INTACT_F32);
   const auto scales = node.ConstantOf(scale, INTACT_F32).As<float>();
-  linear.SetDynamicQuantization(OfDirection(weights == kW ? "W_scale" : "R_scale",
-                                            std::vector<float>(scales.begin(), scales.end()), d, directions,
-                                            columns));
+  linear.SetDynamicQuantization(OfDirection(
+      node.Name(scale), std::vector<float>(scales.begin(), scales.end()), d, directions, columns));
   const Constant zero_points = node.ConstantOf(zero_point, b);
   std::vector<int32_t> values;
   for (int64_t i = 0; i < zero_points.count; ++i) values.push_back(zero_points.Integer(i));
-  linear.b_zero_points =
-      OfDirection(weights == kW ? "W_zero_point" : "R_zero_point", values, d, directions, columns);
+  linear.b_zero_points = OfDirection(node.Name(zero_point), values, d, directions, columns);
   linear.desc.residual_type = residual_type;
   if (residual_type != INTACT_TYPE_NONE) linear.desc.residual_scale = 1;
   intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
@@ -147,9 +147,9 @@ GemmPlan PlanOf(const Node& node, const Context& context, Input weights, Input s
 
 DynamicQuantizeLstm::DynamicQuantizeLstm(const Node& node, const Context& context)
     : has_avx2_(HasAvx2(context.settings)) {
-  node.Type(kX, {INTACT_F32});
-  for (const auto& [input, name] : {std::pair{kLengths, "sequence_lens"}, {kP, "P"}})
-    if (node.Has(input)) throw Refusal(std::string(name) + ": is given; expected none");
+  node.Type(Input("X"), {INTACT_F32});
+  for (const size_t input : {Input("sequence_lens"), Input("P")})
+    if (node.Has(input)) throw Refusal(std::string(node.Name(input)) + ": is given; expected none");
   for (const char* const attribute : {"clip", "input_forget"})
     if (node.HasAttribute(attribute) && (std::string(attribute) == "clip" || node.Integer(attribute, 0) != 0))
       throw Refusal(std::string(attribute) + ": is given; expected none");
@@ -164,15 +164,15 @@ DynamicQuantizeLstm::DynamicQuantizeLstm(const Node& node, const Context& contex
       throw Refusal("activations: has " + activations[i] + "; expected " + expected);
   }
 
-  const Constant w = node.Weights(kW, node.Type(kW, {INTACT_U8, INTACT_S8}));
+  const Constant w = node.Weights(Input("W"), node.Type(Input("W"), {INTACT_U8, INTACT_S8}));
   if (w.shape.size() != 3)
     throw Refusal("W: has " + std::to_string(w.shape.size()) + " dimensions; expected 3");
   input_ = w.shape[1];
   hidden_ = node.Integer("hidden_size", w.shape[2] / 4);
   const int64_t columns = 4 * hidden_;
   std::vector<float> biases;
-  if (node.Has(kB)) {
-    const Constant constant = node.ConstantOf(kB, INTACT_F32);
+  if (node.Has(Input("B"))) {
+    const Constant constant = node.ConstantOf(Input("B"), INTACT_F32);
     const Shape expected{static_cast<int64_t>(directions), 2 * columns};
     if (constant.shape != expected)
       throw Refusal("B: has shape " + InWords(constant.shape) + "; expected " + InWords(expected));
@@ -183,17 +183,17 @@ DynamicQuantizeLstm::DynamicQuantizeLstm(const Node& node, const Context& contex
   }
   for (size_t d = 0; d < directions; ++d) {
     Direction each;
-    each.input =
-        PlanOf(node, context, kW, kWScale, kWZeroPoint, input_, columns, d, directions, INTACT_TYPE_NONE);
-    each.recurrent =
-        PlanOf(node, context, kR, kRScale, kRZeroPoint, hidden_, columns, d, directions, INTACT_F32);
+    each.input = PlanOf(node, context, Input("W"), Input("W_scale"), Input("W_zero_point"), input_, columns,
+                        d, directions, INTACT_TYPE_NONE);
+    each.recurrent = PlanOf(node, context, Input("R"), Input("R_scale"), Input("R_zero_point"), hidden_,
+                            columns, d, directions, INTACT_F32);
     const float* const bias = biases.data() + static_cast<int64_t>(d) * 2 * columns;
     for (int64_t n = 0; n < columns; ++n) each.bias.push_back(bias[n] + bias[columns + n]);
     each.is_reverse = d == 1 || direction == "reverse";
     directions_.push_back(std::move(each));
   }
-  h_ = ReadInitialState(node, kInitialH);
-  c_ = ReadInitialState(node, kInitialC);
+  h_ = ReadInitialState(node, Input("initial_h"));
+  c_ = ReadInitialState(node, Input("initial_c"));
 }
 
 DynamicQuantizeLstm::InitialState DynamicQuantizeLstm::ReadInitialState(const Node& node,
@@ -226,7 +226,7 @@ void DynamicQuantizeLstm::StartState(const Run& run, const InitialState& initial
 }
 
 void DynamicQuantizeLstm::Compute(Run& run) const {
-  const auto x = run.Input(kX);
+  const auto x = run.Input(Input("X"));
   const Shape shape = x.GetTensorTypeAndShapeInfo().GetShape();
   if (shape.size() != 3 || shape[2] != input_)
     throw std::invalid_argument("X: has shape " + InWords(shape) + "; expected steps × batch × " +
@@ -242,6 +242,9 @@ void DynamicQuantizeLstm::Compute(Run& run) const {
   auto* const h = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
   auto* const c = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
   const auto step_of_row = has_avx2_ ? StepAvx2 : Step;
+  // Each step reads all recurrent weights. Every other step begins with the last piece, which L2 still holds.
+  const int64_t weights = hidden_ * columns;
+  const int pieces = PiecesOf(weights);
 
   for (size_t d = 0; d < directions_.size(); ++d) {
     const Direction& direction = directions_[d];
@@ -261,8 +264,7 @@ void DynamicQuantizeLstm::Compute(Run& run) const {
       args.a = h;
       args.c = of_step;
       args.residual = of_step;
-      run.Compute(*direction.recurrent, args,
-                  static_cast<double>(batch) * static_cast<double>(hidden_ * columns));
+      run.Compute(*direction.recurrent, args, static_cast<double>(batch * weights), {pieces, step % 2 != 0});
       for (int64_t row = 0; row < batch; ++row)
         step_of_row(of_step + row * columns, direction.bias.data(), c + row * hidden_, h + row * hidden_,
                     hidden_, Bounds());

@@ -2,6 +2,7 @@
 #ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_LSTM_H_
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_LSTM_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "linear.h"
 #include "node.h"
 #include "operators.h"
+#include "plans.h"
 
 namespace intact::onnxruntime {
 
@@ -24,6 +26,11 @@ namespace intact::onnxruntime {
 /// sigmoid and tanh are ONNX Runtime's rational functions, with a fused multiplication and addition for each coefficient.
 class DynamicQuantizeLstm : public Layer {
  public:
+  /// The operator's inputs in order, as its definition names them.
+  static constexpr std::array kInputs = {"X",         "W",           "R", "B",       "sequence_lens",
+                                         "initial_h", "initial_c",   "P", "W_scale", "W_zero_point",
+                                         "R_scale",   "R_zero_point"};
+
   DynamicQuantizeLstm(const Node& node, const Context& context);
 
   void Compute(Run& run) const override;

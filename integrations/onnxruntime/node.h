@@ -62,6 +62,8 @@ class Node {
   Node(Ort::ConstNode node, std::vector<Ort::ConstValueInfo> inputs, Ort::ConstValueInfo output,
        std::vector<const char*> names);
 
+  /// What the operator's definition calls an input.
+  const char* Name(size_t input) const { return names_.at(input); }
   /// Whether the input is given. Optional ones need not be.
   bool Has(size_t input) const;
   /// Whether the input is given, and no constant.

@@ -15,37 +15,34 @@
 #include "linear.h"
 #include "lstm.h"
 #include "node.h"
+#include "plans.h"
 #include "pool.h"
 
 namespace intact::onnxruntime {
 namespace {
 
 // Of each operator, as the operator's definition names its inputs.
-const std::vector<const char*> kMatMulInteger = {"A", "B", "a_zero_point", "b_zero_point"};
-const std::vector<const char*> kQLinearMatMul = {"a",       "a_scale",      "a_zero_point", "b",
-                                                 "b_scale", "b_zero_point", "y_scale",      "y_zero_point"};
-const std::vector<const char*> kQGemm = {"A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point",
-                                         "C", "y_scale", "y_zero_point"};
-const std::vector<const char*> kDynamicQuantizeMatMul = {"A", "B", "b_scale", "b_zero_point", "bias"};
-const std::vector<const char*> kMatMulIntegerToFloat = {
+constexpr std::array kMatMulInteger = {"A", "B", "a_zero_point", "b_zero_point"};
+constexpr std::array kQLinearMatMul = {"a",       "a_scale",      "a_zero_point", "b",
+                                       "b_scale", "b_zero_point", "y_scale",      "y_zero_point"};
+constexpr std::array kQGemm = {"A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point",
+                               "C", "y_scale", "y_zero_point"};
+constexpr std::array kDynamicQuantizeMatMul = {"A", "B", "b_scale", "b_zero_point", "bias"};
+constexpr std::array kMatMulIntegerToFloat = {
     "A", "B", "a_scale", "b_scale", "a_zero_point", "b_zero_point", "bias"};
 // Convolutions of a group, for which ONNX Runtime has no operators: as DynamicQuantizeMatMul and
 // MatMulIntegerToFloat.
-const std::vector<const char*> kDynamicQuantizeConv = {"x", "w", "w_scale", "w_zero_point", "bias"};
-const std::vector<const char*> kConvIntegerToFloat = {
-    "x", "w", "x_scale", "w_scale", "x_zero_point", "w_zero_point", "bias"};
-const std::vector<const char*> kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
-const std::vector<const char*> kDynamicQuantizeLstm = {
-    "X",         "W",           "R", "B",       "sequence_lens",
-    "initial_h", "initial_c",   "P", "W_scale", "W_zero_point",
-    "R_scale",   "R_zero_point"};
-const std::vector<const char*> kQLinearElementwise = {
-    "A", "A_scale", "A_zero_point", "B", "B_scale", "B_zero_point", "C_scale", "C_zero_point"};
+constexpr std::array kDynamicQuantizeConv = {"x", "w", "w_scale", "w_zero_point", "bias"};
+constexpr std::array kConvIntegerToFloat = {"x",   "w", "x_scale", "w_scale", "x_zero_point", "w_zero_point",
+                                            "bias"};
+constexpr std::array kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
+constexpr std::array kQLinearElementwise = {"A",       "A_scale",      "A_zero_point", "B",
+                                            "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
 // A group for which ONNX Runtime has no operator.
-const std::vector<const char*> kQuantizedQuotient = {"x",       "x_scale", "x_zero_point",
-                                                     "divisor", "y_scale", "y_zero_point"};
-const std::vector<const char*> kMaxPool = {"X"};
-const std::vector<const char*> kQLinearConv = {
+constexpr std::array kQuantizedQuotient = {"x",       "x_scale", "x_zero_point",
+                                           "divisor", "y_scale", "y_zero_point"};
+constexpr std::array kMaxPool = {"X"};
+constexpr std::array kQLinearConv = {
     "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"};
 
 // Bytes of an element; of eight bits also without a type.
@@ -103,10 +100,6 @@ std::vector<T> Bias(const Node& node, size_t input, intact_type type, int64_t co
                   " values");
   return {values.begin(), values.end()};
 }
-
-struct DestroyConv {
-  void operator()(intact_conv* plan) const { intact_conv_destroy(plan); }
-};
 
 // An input of one element.
 Ort::ConstValue ElementOf(const Run& run, size_t input, const char* name) {
@@ -294,7 +287,7 @@ class MatMulOfRun : public Layer {
   }
 
   // The plan of products of this depth and width. The plans used last are kept.
-  std::shared_ptr<const intact_gemm> PlanOf(int64_t k, int64_t n) const {
+  GemmPlan PlanOf(int64_t k, int64_t n) const {
     const std::lock_guard lock(mutex_);
     auto found = std::ranges::find_if(plans_, [&](const Plan& plan) { return plan.k == k && plan.n == n; });
     if (found == plans_.end()) {
@@ -312,7 +305,7 @@ class MatMulOfRun : public Layer {
 
   struct Plan {
     int64_t k, n;
-    std::shared_ptr<const intact_gemm> plan;
+    GemmPlan plan;
   };
   const size_t b_input_;
   mutable Linear linear_;
@@ -443,10 +436,10 @@ class Conv : public Layer {
     SetPadding(node, dims);
     if (is_transposed) std::ranges::copy(node.Integers("output_padding", dims, 0), desc_.output_pad);
     multiply_adds_ = static_cast<double>(w.count);
-    intact_conv* plan = nullptr;
-    const auto weights = is_transposed ? TransposedChannelsLast(w, desc_.groups) : ChannelsLast(w);
-    RefuseUnlessOk(intact_conv_create(&desc_, linear.Complete(), weights.data(), &plan));
-    plan_.reset(plan);
+    const std::span weights(static_cast<const std::byte*>(w.data), static_cast<size_t>(w.count));
+    plan_ = MakeConvPlan(desc_, linear, weights, [&] {
+      return is_transposed ? TransposedChannelsLast(w, desc_.groups) : ChannelsLast(w);
+    });
   }
 
   void Compute(Run& run) const override {
@@ -493,11 +486,7 @@ class Conv : public Layer {
     if (turns_y) run.Transpose(args.c, y, y_bytes_, args.batch, out_pixels, desc_.output_channels);
   }
 
-  std::string Kernel() const override {
-    intact_conv_info info = INTACT_CONV_INFO_INIT;
-    Check(intact_conv_query(plan_.get(), &info));
-    return info.kernel;
-  }
+  std::string Kernel() const override { return KernelOf(*plan_); }
 
  private:
   // The extent of the kernel with its dilation.
@@ -548,7 +537,7 @@ class Conv : public Layer {
   }
 
   intact_conv_desc desc_ = INTACT_CONV_DESC_INIT;
-  std::unique_ptr<intact_conv, DestroyConv> plan_;
+  ConvPlan plan_;
   std::optional<FromRun> from_run_;
   size_t x_bytes_, y_bytes_;  // of an element
   bool channels_last_ = false;
@@ -646,7 +635,7 @@ std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& 
 struct Operator {
   const char* domain;
   const char* type;
-  const std::vector<const char*>& inputs;
+  std::span<const char* const> inputs;  // as the operator's definition names them
   std::unique_ptr<Layer> (*make)(const Node& node, const Context& context);
   bool may_have_constant_a = false;
 };
@@ -661,7 +650,7 @@ const std::array kOperators = {
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
     Operator{kGroupDomain, "QLinearConvTranspose", kQLinearConv, MakeQLinearConvTranspose},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
-    Operator{"com.microsoft", "DynamicQuantizeLSTM", kDynamicQuantizeLstm, MakeDynamicQuantizeLstm},
+    Operator{"com.microsoft", "DynamicQuantizeLSTM", DynamicQuantizeLstm::kInputs, MakeDynamicQuantizeLstm},
     Operator{"com.microsoft", "QLinearAdd", kQLinearElementwise, MakeQLinearAdd, true},
     Operator{"com.microsoft", "QLinearMul", kQLinearElementwise, MakeQLinearMul, true},
     Operator{kGroupDomain, "QuantizedQuotient", kQuantizedQuotient, MakeQuantizedQuotient},
@@ -675,7 +664,8 @@ const std::array kOperators = {
 std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
   for (const Operator& each : kOperators) {
     if (group.domain != each.domain || group.type != each.type) continue;
-    const Node node(group.nodes.front(), group.inputs, group.output, each.inputs);
+    const Node node(group.nodes.front(), group.inputs, group.output,
+                    {each.inputs.begin(), each.inputs.end()});
     if (!node.IsFromRun(0) && !each.may_have_constant_a)
       throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
     return each.make(node, {settings, group.is_moved_to_u8, group.is_b_moved_to_u8});

@@ -221,7 +221,8 @@ class Provider : public OrtEp {
 };
 
 void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
-  taken_.clear();
+  // Keeps the plans that ONNX Runtime asked for before: layers that it asks for again share them.
+  const std::vector<Taken> taken_before = std::exchange(taken_, {});
   needs_nchw_ = false;
   const auto nodes = graph.GetNodes();
   std::map<size_t, Fate> fates;

@@ -82,29 +82,37 @@ void* Run::Allocate(size_t bytes) {
 }
 
 template <class Plan, class Args, class Prepare, class RunPart>
-void Run::ComputeParts(const Plan& plan, Args args, double multiply_adds, Prepare prepare, RunPart run_part) {
+void Run::ComputeParts(const Plan& plan, Args args, double multiply_adds, Pieces pieces, Prepare prepare,
+                       RunPart run_part) {
   intact_run_info info = INTACT_RUN_INFO_INIT;
   Check(prepare(&plan, &args, &info));
-  const int parts =
+  const int threads =
       static_cast<int>(std::clamp(multiply_adds / kMultiplyAddsOfPart, 1.0, double(settings_.threads)));
-  const size_t bytes = static_cast<size_t>(parts) * info.part_scratch_bytes;
+  const size_t bytes = static_cast<size_t>(threads) * info.part_scratch_bytes;
   if (scratch_ == nullptr || bytes > scratch_bytes_) {
     scratch_ = static_cast<std::byte*>(Allocate(bytes));
     scratch_bytes_ = bytes;
   }
-  ForEach(parts, [&](int64_t part) {
+  args.scratch_bytes = info.part_scratch_bytes;
+  if (threads == 1) {
+    args.scratch = scratch_;
+    for (int i = 0; i < pieces.count; ++i)
+      Check(run_part(&plan, &args, pieces.is_reversed ? pieces.count - 1 - i : i, pieces.count));
+    return;
+  }
+  ForEach(threads, [&](int64_t part) {
     Args own = args;
     own.scratch = scratch_ + static_cast<size_t>(part) * info.part_scratch_bytes;
-    own.scratch_bytes = info.part_scratch_bytes;
-    Check(run_part(&plan, &own, static_cast<int32_t>(part), parts));
+    Check(run_part(&plan, &own, static_cast<int32_t>(part), threads));
   });
 }
 
-void Run::Compute(const intact_gemm& plan, const intact_gemm_args& args, double multiply_adds) {
-  ComputeParts(plan, args, multiply_adds, intact_gemm_prepare, intact_gemm_run_part);
+void Run::Compute(const intact_gemm& plan, const intact_gemm_args& args, double multiply_adds,
+                  Pieces pieces) {
+  ComputeParts(plan, args, multiply_adds, pieces, intact_gemm_prepare, intact_gemm_run_part);
 }
 void Run::Compute(const intact_conv& plan, const intact_conv_args& args, double multiply_adds) {
-  ComputeParts(plan, args, multiply_adds, intact_conv_prepare, intact_conv_run_part);
+  ComputeParts(plan, args, multiply_adds, {}, intact_conv_prepare, intact_conv_run_part);
 }
 
 void Run::Transpose(const void* source, void* target, size_t element_bytes, int64_t matrices, int64_t rows,

@@ -33,6 +33,12 @@ struct Places {
   std::vector<int> inputs, outputs;
 };
 
+/// The order in which one thread computes a product.
+struct Pieces {
+  int count = 1;             ///< the product is computed in so many pieces
+  bool is_reversed = false;  ///< the last piece is the first one
+};
+
 /// One run of a node.
 class Run {
  public:
@@ -56,7 +62,8 @@ class Run {
   template <class Work>
   void ForEach(int64_t count, Work work) const;
   /// Runs a plan in parts. `multiply_adds`: its work, which decides how many.
-  void Compute(const intact_gemm& plan, const intact_gemm_args& args, double multiply_adds);
+  void Compute(const intact_gemm& plan, const intact_gemm_args& args, double multiply_adds,
+               Pieces pieces = {});
   void Compute(const intact_conv& plan, const intact_conv_args& args, double multiply_adds);
 
   /// Writes the transpose of `matrices` row-major matrices of rows × columns elements, of one or four bytes.
@@ -73,7 +80,8 @@ class Run {
   };
 
   template <class Plan, class Args, class Prepare, class RunPart>
-  void ComputeParts(const Plan& plan, Args args, double multiply_adds, Prepare prepare, RunPart run_part);
+  void ComputeParts(const Plan& plan, Args args, double multiply_adds, Pieces pieces, Prepare prepare,
+                    RunPart run_part);
 
   Ort::KernelContext context_;
   const Places& places_;

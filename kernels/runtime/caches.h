@@ -41,6 +41,8 @@ struct CacheSizes {
   int64_t TwoChunks() const { return l2_bytes; }
   /// AMX engine: panels of B in a chunk.
   int64_t AmxPanels() const { return l2_bytes / 2; }
+  /// AMX engine: larger weights come from beyond L2 in each run.
+  int64_t StreamedWeights() const { return l2_bytes; }
   /// AMX engine: the rows of A that a share reads again for each chunk.
   int64_t AmxStayingRows() const { return l2_bytes / 2; }
   /// Scheduled engine: packed rows that each chunk of panels reads again.

@@ -510,10 +510,11 @@ def _rational(x: np.ndarray, bound: float, p: list, q: list) -> np.ndarray:
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
-    return np.clip(np.float32(0.5) + _rational(
+    """Rounding makes it 1 + 2^-23 for few arguments."""
+    return np.maximum(np.float32(0.5) + _rational(
         x, 18, [4.37031012579801e-11, 1.15627324459942e-07, 6.08574864600143e-05, 8.51377133304701e-03, 2.48287947061529e-01],
         [6.10247389755681e-13, 5.76102136993427e-09, 6.29106785017040e-06, 1.70198817374094e-03, 1.16817656904453e-01,
-         9.93151921023180e-01]), 0, 1)
+         9.93151921023180e-01]), np.float32(0))
 
 
 def tanh(x: np.ndarray) -> np.ndarray:
@@ -523,12 +524,13 @@ def tanh(x: np.ndarray) -> np.ndarray:
         [1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03])
 
 
-def dynamic_quantize_lstm(seed: int) -> Layer:
+def dynamic_quantize_lstm(seed: int, hidden: int = 0) -> Layer:
+    """`hidden`: 0 for any."""
     r = Random(seed)
     b_type = r.one_of(np.uint8, np.int8)
     direction = r.one_of("forward", "reverse", "bidirectional")
     directions = 2 if direction == "bidirectional" else 1
-    size, hidden = r.below(60), r.below(40)
+    size, hidden = r.below(60), hidden or r.below(40)
     columns = 4 * hidden
     weights, scales, zeros = [], [], []
     for depth in (size, hidden):

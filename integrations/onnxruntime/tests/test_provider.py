@@ -89,6 +89,33 @@ def test_operators_are_exact(operator, seed):
             assert_same(run(cpu, given), expected, "ONNX Runtime's CPU provider")
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_recurrent_weights_that_l2_does_not_hold(seed):
+    layer = layers.dynamic_quantize_lstm(seed, hidden=1024)
+    given = layer.inputs()
+    expected = layer.exact(given)
+    for threads in (1, 3):
+        assert_same(run(session_of(layer.model, threads), given), expected, f"{threads} threads")
+
+
+def test_a_sigmoid_may_be_larger_than_one():
+    """Without weights, the gates are the bias."""
+    gate = np.concatenate([np.float32([17.482065, 17.631031, 17.695677, 17.807888]), np.linspace(-20, 20, 60, dtype=np.float32)])
+    hidden, one = len(gate), np.ones(len(gate), np.float32)
+    assert layers.sigmoid(gate).max() > 1
+    weights = [np.zeros((1, depth, 4 * hidden), np.int8) for depth in (1, hidden)]
+    bias = np.concatenate([gate, gate, gate, one, np.zeros(4 * hidden, np.float32)])[np.newaxis]
+    scale, zero, state = np.ones(1, np.float32), np.zeros(1, np.int8), one.reshape(1, 1, -1)
+    model = layers.one_node("DynamicQuantizeLSTM",
+                            [("x", (np.float32, ["steps", 1, 1])), ("w", weights[0]), ("r", weights[1]), ("bias", bias),
+                             ("lengths", None), ("h", state), ("c", state), ("p", None), ("ws", scale), ("wz", zero),
+                             ("rs", scale), ("rz", zero)], (np.float32, None), layers.MICROSOFT, hidden_size=hidden)
+    sigmoids = layers.sigmoid(gate)
+    expected = layers.tanh(sigmoids + sigmoids * layers.tanh(one)) * sigmoids
+    for session in (session_of(model), cpu_session_of(model), session_of(model, max_isa="portable")):
+        assert_same(session.run(None, {"x": np.zeros((1, 1, 1), np.float32)})[0].ravel(), expected, "")
+
+
 def test_scales_are_multiplied_in_onnx_runtimes_order():
     """Enough outputs that the last bit of a scale decides how some are rounded."""
     r = layers.Random(7)
@@ -1041,3 +1068,66 @@ def test_runs_of_changing_shapes_leave_memory_flat(runs):
     after = resident_bytes()
     print(f"resident memory: {before >> 10} KiB, after {runs} more runs {after >> 10} KiB")
     assert after - before < 4 << 20
+
+
+PLANS_IN_CHILD = """
+import sys, test_provider
+model = test_provider.quantized_network(*sys.argv[1:])[0]
+
+def stage(name):
+    print(name, file=sys.stderr, flush=True)
+
+stage("first")
+first = test_provider.session_of(model)
+stage("second")
+second = test_provider.session_of(model, threads=2)
+stage("with a cap")
+capped = test_provider.session_of(model, max_isa="avx2")
+del first, second
+stage("a third")
+test_provider.session_of(model)
+"""
+
+
+@pytest.mark.parametrize("name, how", [("cnn", "QOperator"), ("cnn", "QDQ"), ("mlp", "dynamic")])
+def test_equal_layers_of_living_sessions_have_one_plan(name, how):
+    """Also if ONNX Runtime asks for a layer twice, as it does with convolutions."""
+    done = subprocess.run([sys.executable, "-B", "-c", PLANS_IN_CHILD, name, how], capture_output=True, text=True, timeout=120,
+                          cwd=Path(__file__).parent,
+                          env=os.environ | {"INTACT_VERBOSE": "1", "PYTHONPATH": str(Path(intact.__file__).parents[1])})
+    assert done.returncode == 0, done.stderr
+    plans = []
+    for line in done.stderr.splitlines():
+        if line in ("first", "second", "with a cap", "a third"):
+            plans.append(0)
+        elif line.startswith("intact: plan "):
+            plans[-1] += 1
+    count = LAYERS[name]
+    assert plans == [count, 0, count, count]
+
+
+def test_two_sessions_have_the_weights_of_a_layer_once():
+    w = np.random.default_rng(4).integers(-128, 128, (8192, 4096), np.int8)
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, ["m", 8192])), ("w", w)], (np.int32, None))
+    sessions = [session_of(model)]
+    before = resident_bytes()
+    sessions.append(session_of(model))
+    assert resident_bytes() - before < w.nbytes // 4
+    given = {"a": np.full((1, 8192), 3, np.uint8)}
+    results = [session.run(None, given)[0] for session in sessions]
+    assert all((result == 3 * w.sum(0, np.int32)).all() for result in results)
+
+
+def test_plans_of_many_extents_leave_memory_flat():
+    w = np.random.default_rng(5).integers(-128, 128, (64, 64, 3, 3), np.int8)
+    model = layers.one_node("ConvInteger", [("x", (np.uint8, [1, 64, "h", "w"])), ("w", w)], (np.int32, None), pads=[1] * 4)
+    session = session_of(model)
+
+    def run(widths: range) -> None:
+        for width in widths:
+            session.run(None, {"x": np.zeros((1, 64, 3, width), np.uint8)})
+
+    run(range(10, 210))
+    before = resident_bytes()
+    run(range(210, 1010))
+    assert resident_bytes() - before < 2 << 20

@@ -1,0 +1,138 @@
+#include "plans.h"
+
+#include <algorithm>
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <random>
+
+#include "node.h"
+
+namespace intact::onnxruntime {
+namespace {
+
+// A key of a layer's content: two polynomials of its words, at random points, modulo the prime 2^61 − 1. Two contents of n words
+// have equal keys with a probability of at most (n/2^61)^2, whatever the contents: less than 2^-67 for a gigabyte.
+class ContentKey {
+ public:
+  void Add(const void* data, size_t bytes) {
+    static const Words points = RandomPoints();
+    AddWord(bytes, points);
+    const auto* from = static_cast<const std::byte*>(data);
+    uint64_t word = 0;
+    for (; bytes >= sizeof word; bytes -= kWordBytes, from += kWordBytes) {
+      std::memcpy(&word, from, sizeof word);
+      AddWord(word & kWordMask, points);
+    }
+    word = 0;
+    if (bytes > 0) std::memcpy(&word, from, bytes);
+    AddWord(word, points);
+  }
+  template <class T>
+  void Add(const std::vector<T>& values) {
+    Add(values.data(), values.size() * sizeof(T));
+  }
+  auto operator<=>(const ContentKey&) const = default;
+
+ private:
+  static constexpr size_t kWordBytes = 7;  // of the content: a word is less than the prime
+  static constexpr uint64_t kWordMask = (uint64_t{1} << 8 * kWordBytes) - 1;
+  static constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
+
+  using Words = std::array<uint64_t, 2>;
+
+  static Words RandomPoints() {
+    std::random_device device;
+    std::uniform_int_distribution<uint64_t> any(0, kPrime - 1);
+    return {any(device), any(device)};
+  }
+
+  void AddWord(uint64_t word, const Words& points) {
+    for (size_t i = 0; i < values_.size(); ++i) {
+      const auto product = static_cast<unsigned __int128>(values_[i]) * points[i] + word;
+      const uint64_t sum = (static_cast<uint64_t>(product) & kPrime) + static_cast<uint64_t>(product >> 61);
+      values_[i] = sum >= kPrime ? sum - kPrime : sum;
+    }
+  }
+
+  Words values_ = {1, 1};
+};
+
+// The content of a layer; `desc`: a descriptor without pointers.
+template <class Desc>
+ContentKey KeyOf(const Desc& desc, const Linear& linear, const void* weights, size_t bytes) {
+  ContentKey key;
+  key.Add(&desc, sizeof desc);
+  intact_linear_desc numbers = linear.desc;
+  numbers.b_zero_points = nullptr;
+  numbers.bias_s32 = nullptr;
+  numbers.bias_f32 = nullptr;
+  numbers.scales = nullptr;
+  key.Add(&numbers, sizeof numbers);
+  key.Add(linear.b_zero_points);
+  key.Add(linear.bias_s32);
+  key.Add(linear.bias_f32);
+  key.Add(linear.scales);
+  key.Add(weights, bytes);
+  return key;
+}
+
+// The plan of a key, made by make() if no layer has it.
+template <class Plan, class Make>
+std::shared_ptr<const Plan> Shared(const ContentKey& key, Make make) {
+  static std::mutex mutex;
+  static std::map<ContentKey, std::weak_ptr<const Plan>> plans;
+  const auto find = [&]() -> std::shared_ptr<const Plan> {
+    const auto found = plans.find(key);
+    return found == plans.end() ? nullptr : found->second.lock();
+  };
+  {
+    const std::lock_guard lock(mutex);
+    if (auto plan = find()) return plan;
+  }
+  std::shared_ptr<const Plan> made = make();
+  const std::lock_guard lock(mutex);
+  if (auto plan = find()) return plan;  // another thread was faster
+  std::erase_if(plans, [](const auto& entry) { return entry.second.expired(); });
+  plans[key] = made;
+  return made;
+}
+
+}  // namespace
+
+GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* b) {
+  const auto make = [&] {
+    intact_gemm* plan = nullptr;
+    RefuseUnlessOk(intact_gemm_create(&desc, linear.Complete(), b, &plan));
+    return GemmPlan(plan, intact_gemm_destroy);
+  };
+  return Shared<intact_gemm>(KeyOf(desc, linear, b, b == nullptr ? 0 : static_cast<size_t>(desc.k * desc.n)),
+                             make);
+}
+
+ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const std::byte> weights,
+                      const std::function<std::vector<std::byte>()>& reordered) {
+  const auto make = [&] {
+    intact_conv* plan = nullptr;
+    RefuseUnlessOk(intact_conv_create(&desc, linear.Complete(), reordered().data(), &plan));
+    return ConvPlan(plan, intact_conv_destroy);
+  };
+  return Shared<intact_conv>(KeyOf(desc, linear, weights.data(), weights.size()), make);
+}
+
+std::string KernelOf(const intact_gemm& plan) {
+  intact_gemm_info info = INTACT_GEMM_INFO_INIT;
+  Check(intact_gemm_query(&plan, &info));
+  return info.kernel;
+}
+
+std::string KernelOf(const intact_conv& plan) {
+  intact_conv_info info = INTACT_CONV_INFO_INIT;
+  Check(intact_conv_query(&plan, &info));
+  return info.kernel;
+}
+
+}  // namespace intact::onnxruntime

@@ -1,0 +1,35 @@
+// Plans of layers. All sessions of the process share them: layers of equal content have one plan, with one copy of the
+// packed weights, which lives as long as one of these layers.
+#ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_PLANS_H_
+#define INTACT_INTEGRATIONS_ONNXRUNTIME_PLANS_H_
+
+#include <intact/intact.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "linear.h"
+
+namespace intact::onnxruntime {
+
+using GemmPlan = std::shared_ptr<const intact_gemm>;
+using ConvPlan = std::shared_ptr<const intact_conv>;
+
+/// A plan for `b`, k × n bytes in the order that `desc` describes; null if each run gives it. Throws Refusal.
+GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* b);
+
+/// A plan for `weights`. `reordered` returns them in the order that intact expects, for a new plan; it must depend on `desc`
+/// only. Throws Refusal.
+ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const std::byte> weights,
+                      const std::function<std::vector<std::byte>()>& reordered);
+
+/// The name of a plan's main kernel.
+std::string KernelOf(const intact_gemm& plan);
+std::string KernelOf(const intact_conv& plan);
+
+}  // namespace intact::onnxruntime
+#endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_PLANS_H_
