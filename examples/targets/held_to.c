@@ -23,8 +23,9 @@ static const struct Level {
   unsigned ebx, ecx, edx; /* of CPUID leaf 7: features that stay */
   unsigned eax1;          /* of subleaf 1: features that stay; its other registers become 0 */
 } kLevels[] = {
-    /* EBX: AVX-512 F, DQ, IFMA, PF, ER, CD, BW, VL are bits 16, 17, 21, 26 to 28, 30, 31. ECX: VBMI, VBMI2, VNNI,
-     * BITALG, VPOPCNTDQ are bits 1, 6, 11, 12, 14. EDX: bits 2, 3, 8 and 23 are AVX-512 too, 22, 24, 25 AMX. */
+    /* EBX: AVX-512 F, DQ, IFMA, PF, ER, CD, BW, VL are bits 16, 17, 21, 26 to 28, 30, 31. ECX: VBMI, VBMI2,
+     * VNNI, BITALG, VPOPCNTDQ are bits 1, 6, 11, 12, 14. EDX: bits 2, 3, 8 and 23 are AVX-512 too, 22, 24 and
+     * 25 are AMX. */
     {"avx2", 0x23dcffff, 0xffffa7bd, 0xfc3ffef3, 0},
     {"avx_vnni", 0x23dcffff, 0xffffa7bd, 0xfc3ffef3, 1 << 4},
     {"avx512", 0xf3dfffff, 0xffffa7bd, 0xfc3ffef3, 0},
