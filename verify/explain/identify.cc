@@ -146,7 +146,7 @@ void AddOddInt16Sums(DepthOrder order, std::vector<Model>* models) {
 int HowStrange(const Model& model) {
   if (model == Model::kExact) return 0;
   if (model.sum != Summation::kInt16) {
-    int strangeness = model.WrapsInt16() ? 5 : 2;
+    int strangeness = model.WrapsInt16() ? 5 : model.sum == Summation::kFloat32 ? 3 : 2;
     strangeness += model.signs == Signs::kUnsignedActivations ? 0 : 2;
     strangeness += model.lanes == 1 ? 0 : 1;
     return strangeness + (model.compensation == CompensationTime::kLast ? 0 : 1);
