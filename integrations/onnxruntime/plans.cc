@@ -109,7 +109,8 @@ GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* 
     RefuseUnlessOk(intact_gemm_create(&desc, linear.Complete(), b, &plan));
     return GemmPlan(plan, intact_gemm_destroy);
   };
-  return Shared<intact_gemm>(KeyOf(desc, linear, b, static_cast<size_t>(desc.k * desc.n)), make);
+  const int64_t bytes = b == nullptr ? 0 : desc.k * desc.n;
+  return Shared<intact_gemm>(KeyOf(desc, linear, b, static_cast<size_t>(bytes)), make);
 }
 
 ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const std::byte> weights,

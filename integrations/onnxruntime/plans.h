@@ -19,7 +19,7 @@ namespace intact::onnxruntime {
 using GemmPlan = std::shared_ptr<const intact_gemm>;
 using ConvPlan = std::shared_ptr<const intact_conv>;
 
-/// A plan for `b`, k × n bytes in the order that `desc` describes. Throws Refusal.
+/// A plan for `b`, k × n bytes in the order that `desc` describes; null if each run passes B. Throws Refusal.
 GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* b);
 
 /// A plan for `weights`. `reordered` returns them in the order that intact expects, for a new plan; it must depend on `desc`
