@@ -14,8 +14,9 @@
 namespace intact::onnxruntime {
 namespace {
 
-// A key of a layer's content: two polynomials of its words, at random points, modulo the prime 2^61 − 1. Two contents of n words
-// have equal keys with a probability of at most (n/2^61)^2, whatever the contents: less than 2^-67 for a gigabyte.
+// A key of a layer's content: two polynomials of its words, at random points, modulo the prime 2^61 − 1. Two
+// contents of n words have equal keys with a probability of at most (n/2^61)^2, whatever the contents: less
+// than 2^-67 for a gigabyte.
 class ContentKey {
  public:
   void Add(const void* data, size_t bytes) {
