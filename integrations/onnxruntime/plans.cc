@@ -14,8 +14,9 @@
 namespace intact::onnxruntime {
 namespace {
 
-// A key of a layer's content: two polynomials of its words, at random points, modulo the prime 2^61 − 1. Two contents of n words
-// have equal keys with a probability of at most (n/2^61)^2, whatever the contents: less than 2^-67 for a gigabyte.
+// A key of a layer's content: two polynomials of its words, at random points, modulo the prime 2^61 − 1. Two
+// contents of n words have equal keys with a probability of at most (n/2^61)^2, whatever the contents: less
+// than 2^-67 for a gigabyte.
 class ContentKey {
  public:
   void Add(const void* data, size_t bytes) {
@@ -109,8 +110,8 @@ GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* 
     RefuseUnlessOk(intact_gemm_create(&desc, linear.Complete(), b, &plan));
     return GemmPlan(plan, intact_gemm_destroy);
   };
-  return Shared<intact_gemm>(KeyOf(desc, linear, b, b == nullptr ? 0 : static_cast<size_t>(desc.k * desc.n)),
-                             make);
+  const int64_t bytes = b == nullptr ? 0 : desc.k * desc.n;
+  return Shared<intact_gemm>(KeyOf(desc, linear, b, static_cast<size_t>(bytes)), make);
 }
 
 ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const std::byte> weights,

@@ -1,5 +1,5 @@
-// Plans of layers. All sessions of the process share them: layers of equal content have one plan, with one copy of the
-// packed weights, which lives as long as one of these layers.
+// Plans of layers. All sessions of the process share them: layers of equal content have one plan, with one
+// copy of the packed weights. The plan lives as long as one of these layers.
 #ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_PLANS_H_
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_PLANS_H_
 
@@ -19,11 +19,12 @@ namespace intact::onnxruntime {
 using GemmPlan = std::shared_ptr<const intact_gemm>;
 using ConvPlan = std::shared_ptr<const intact_conv>;
 
-/// A plan for `b`, k × n bytes in the order that `desc` describes; null if each run gives it. Throws Refusal.
+/// A plan for `b`, k × n bytes in the order that `desc` describes; null if each run passes B. Throws
+/// Refusal.
 GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* b);
 
-/// A plan for `weights`. `reordered` returns them in the order that intact expects, for a new plan; it must depend on `desc`
-/// only. Throws Refusal.
+/// A plan for `weights`. `reordered` is called for a new plan, and returns the weights in the order that
+/// intact expects. This order must depend on `desc` only. Throws Refusal.
 ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const std::byte> weights,
                       const std::function<std::vector<std::byte>()>& reordered);
 
