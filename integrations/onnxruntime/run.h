@@ -13,6 +13,9 @@
 #include <vector>
 
 #include "ort.h"
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace intact::onnxruntime {
 
@@ -32,6 +35,19 @@ bool HasAvx2(const Settings& settings);
 struct Places {
   std::vector<int> inputs, outputs;
 };
+
+/// For the thread sanitizer, which does not see how threads of ONNX Runtime hand over work: what a thread wrote before
+/// HandOver() of an object is there for a thread behind TakeOver() of it.
+inline void HandOver([[maybe_unused]] void* object) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_release(object);
+#endif
+}
+inline void TakeOver([[maybe_unused]] void* object) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_acquire(object);
+#endif
+}
 
 /// One run of a node.
 class Run {
@@ -98,6 +114,7 @@ void Run::ForEach(int64_t count, Work work) const {
     std::exception_ptr failure;
   } call{work, count, parts, {}, {}};
   const auto call_part = [](void* data, size_t part) {
+    TakeOver(data);
     auto& called = *static_cast<Call*>(data);
     const auto begin_of = [&](size_t p) { return called.count * static_cast<int64_t>(p) / called.parts; };
     try {
@@ -105,8 +122,11 @@ void Run::ForEach(int64_t count, Work work) const {
     } catch (...) {
       if (!called.has_failed.exchange(true)) called.failure = std::current_exception();
     }
+    HandOver(data);
   };
+  HandOver(&call);
   context_.ParallelFor(call_part, static_cast<size_t>(parts), 0, &call);
+  TakeOver(&call);
   if (call.failure) std::rethrow_exception(call.failure);
 }
 
