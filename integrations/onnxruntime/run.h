@@ -13,6 +13,9 @@
 #include <vector>
 
 #include "ort.h"
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace intact::onnxruntime {
 
@@ -38,6 +41,19 @@ struct Pieces {
   int count = 1;             ///< the product is computed in so many pieces
   bool is_reversed = false;  ///< the last piece is the first one
 };
+
+/// For the thread sanitizer, which does not see how threads of ONNX Runtime hand over work: what a thread wrote before
+/// HandOver() of an object is there for a thread behind TakeOver() of it.
+inline void HandOver([[maybe_unused]] void* object) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_release(object);
+#endif
+}
+inline void TakeOver([[maybe_unused]] void* object) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_acquire(object);
+#endif
+}
 
 /// One run of a node.
 class Run {
@@ -106,6 +122,7 @@ void Run::ForEach(int64_t count, Work work) const {
     std::exception_ptr failure;
   } call{work, count, parts, {}, {}};
   const auto call_part = [](void* data, size_t part) {
+    TakeOver(data);
     auto& called = *static_cast<Call*>(data);
     const auto begin_of = [&](size_t p) { return called.count * static_cast<int64_t>(p) / called.parts; };
     try {
@@ -113,8 +130,11 @@ void Run::ForEach(int64_t count, Work work) const {
     } catch (...) {
       if (!called.has_failed.exchange(true)) called.failure = std::current_exception();
     }
+    HandOver(data);
   };
+  HandOver(&call);
   context_.ParallelFor(call_part, static_cast<size_t>(parts), 0, &call);
+  TakeOver(&call);
   if (call.failure) std::rethrow_exception(call.failure);
 }
 
