@@ -1,8 +1,10 @@
 #include "elementwise.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <ranges>
 #include <stdexcept>
 #include <utility>
@@ -107,6 +109,13 @@ constexpr Loops kPortable = {AddConstant, AddToConstant, AddVectors, MulByConsta
                 kAvx2 = {AddConstantAvx2, AddToConstantAvx2, AddVectorsAvx2, MulByConstantAvx2,
                          MulVectorsAvx2};
 
+// "1e-07"
+std::string InDigits(float value) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%g", static_cast<double>(value));
+  return text.data();
+}
+
 }  // namespace
 
 QLinearElementwise::QLinearElementwise(const Node& node, const Context& context)
@@ -138,7 +147,7 @@ QLinearElementwise::QLinearElementwise(const Node& node, const Context& context)
 
 void QLinearElementwise::CheckRange(double largest) const {
   if (!(largest < 2147483648.0))
-    throw Refusal("C_scale: is " + std::to_string(y_scale_) +
+    throw Refusal("C_scale: is " + InDigits(y_scale_) +
                   ", which makes results that leave int32; expected a larger scale");
 }
 
@@ -279,13 +288,19 @@ QuantizedQuotient::QuantizedQuotient(const Node& node) {
   const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8}), y = node.OutputType({INTACT_U8, INTACT_S8});
   const float x_scale = node.Scale(1), divisor = node.Scale(3), y_scale = node.Scale(4);
   const int32_t x_zero_point = node.ZeroPoint(2, x), y_zero_point = node.ZeroPoint(5, y);
+  // A divisor of more dimensions would give the output more dimensions too.
+  if (const size_t most = node.ShapeOf(0).size(), has = node.ConstantOf(3, INTACT_F32).shape.size();
+      has > most)
+    throw Refusal("divisor: has " + std::to_string(has) + " dimensions; expected at most x's " +
+                  std::to_string(most) + ", known before the run");
   const int32_t low = y == INTACT_S8 ? -128 : 0;
   for (int32_t byte = 0; byte < 256; ++byte) {
     const int32_t number = x == INTACT_S8 ? static_cast<int8_t>(byte) : byte;
     const float quotient = static_cast<float>(number - x_zero_point) * x_scale / divisor / y_scale;
     if (!std::isfinite(quotient))
-      throw Refusal("divisor: is " + std::to_string(divisor) + ", which makes a quotient of " +
-                    std::to_string(quotient) + "; expected finite quotients");
+      throw Refusal("divisor: is " + InDigits(divisor) + ", and with x_scale " + InDigits(x_scale) +
+                    " and y_scale " + InDigits(y_scale) + " makes a quotient of " + InDigits(quotient) +
+                    "; expected finite quotients");
     const auto lowest = static_cast<float>(low - y_zero_point),
                highest = static_cast<float>(low + 255 - y_zero_point);
     const auto rounded = static_cast<int32_t>(std::nearbyint(std::clamp(quotient, lowest, highest)));

@@ -309,8 +309,8 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
     group.nodes.push_back(add);
   }
   const auto b = InputOf(node, 1), b_zero_point = InputOf(node, 3);
-  const bool is_alone =
-      SoleConsumer(a) != nullptr && SoleConsumer(a_scale) != nullptr && SoleConsumer(a_zero_point) != nullptr;
+  const bool is_alone = b.IsConstantInitializer() && SoleConsumer(a) != nullptr &&
+                        SoleConsumer(a_scale) != nullptr && SoleConsumer(a_zero_point) != nullptr;
   if (is_alone) {
     group.nodes.push_back(quantizer);
     group.type = is_conv ? "DynamicQuantizeConv" : "DynamicQuantizeMatMul";

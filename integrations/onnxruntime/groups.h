@@ -32,9 +32,9 @@ struct Group {
 /// convolution or a sum between DequantizeLinear and QuantizeLinear, and its input or output is s8.
 bool DependsOnMoves(Ort::ConstNode node);
 
-/// The group around `node`, a product, a convolution or a sum. Any other node is a group by itself.
-/// ONNX Runtime's CPU provider makes the same operators of the same groups, except of ConvTranspose. Throws Refusal if a
-/// product, a convolution or a sum of floats is no such group.
+/// The group around `node`: a product, a convolution, a sum or product element by element, MaxPool or Div. Any other node is
+/// a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups, except of ConvTranspose and
+/// Div. Throws Refusal if such a node of floats is no group.
 Group GroupOf(Ort::ConstNode node);
 
 }  // namespace intact::onnxruntime

@@ -22,8 +22,11 @@ consteval size_t Input(std::string_view name) {
 
 // The pieces in which a step multiplies `weights` bytes: several if L2 does not hold all of them.
 int PiecesOf(int64_t weights) {
-  constexpr int64_t kOfPiece = 1 << 18, kAssumedL2 = 1 << 20;
-  static const int64_t l2 = std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), kAssumedL2);
+  constexpr int64_t kOfPiece = 1 << 18, kAssumedL2 = 1 << 19;
+  static const int64_t l2 = [] {
+    const int64_t known = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return known > 0 ? known : kAssumedL2;
+  }();
   return weights < l2 / 4 * 3 ? 1 : static_cast<int>(weights / kOfPiece);
 }
 

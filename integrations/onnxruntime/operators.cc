@@ -228,6 +228,10 @@ class MatMulOfRun : public Layer {
     const auto a = run.Input(0), b = run.Input(b_input_);
     const Shape a_shape = a.GetTensorTypeAndShapeInfo().GetShape();
     const Shape b_shape = b.GetTensorTypeAndShapeInfo().GetShape();
+    for (const auto& [name, shape] : {std::pair{"A", &a_shape}, {"B", &b_shape}})
+      if (shape->size() < 2)
+        throw std::invalid_argument(std::string(name) + ": has " + std::to_string(shape->size()) +
+                                    " dimensions; expected at least 2");
     const int64_t m = a_shape.end()[-2], k = a_shape.back(), n = b_shape.back();
     if (b_shape.end()[-2] != k)
       throw std::invalid_argument("B: has " + std::to_string(b_shape.end()[-2]) + " rows; expected " +
@@ -241,6 +245,7 @@ class MatMulOfRun : public Layer {
     shape.insert(shape.end(), {m, n});
     args.c = run.Output(shape);
     if (CountOf(shape) == 0) return;
+    if (k == 0) throw std::invalid_argument("A: has rows of 0 elements; expected at least 1");
     args.m = m;
     args.a_items = a_items.data();
     args.b_items = b_items.data();
@@ -315,7 +320,7 @@ class MatMulOfRun : public Layer {
   std::string kernel_;
 };
 
-// The columns of B that can have scales and zero points of their own: none if each run gives B.
+// The number of columns with own scales and zero points; 1 for a runtime B.
 int64_t ColumnsOf(const Node& node, size_t b_input, intact_type b) {
   return node.IsFromRun(b_input) ? 1 : node.Weights(b_input, b).shape.back();
 }

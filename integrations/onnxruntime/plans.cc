@@ -64,15 +64,20 @@ class ContentKey {
 
 // The content of a layer; `desc`: a descriptor without pointers.
 template <class Desc>
-ContentKey KeyOf(const Desc& desc, const Linear& linear, const void* weights, size_t bytes) {
+ContentKey KeyOf(const Desc& desc, Linear& linear, const void* weights, size_t bytes) {
   ContentKey key;
   key.Add(&desc, sizeof desc);
-  intact_linear_desc numbers = linear.desc;
-  numbers.b_zero_points = nullptr;
-  numbers.bias_s32 = nullptr;
-  numbers.bias_f32 = nullptr;
-  numbers.scales = nullptr;
-  key.Add(&numbers, sizeof numbers);
+  const intact_linear_desc& numbers = *linear.Complete();
+  // Without pointers, and without the padding between fields, which may hold anything.
+  const auto add_fields = [&](const auto& first, const void* end) {
+    key.Add(&first, static_cast<size_t>(static_cast<const std::byte*>(end) -
+                                        reinterpret_cast<const std::byte*>(&first)));
+  };
+  add_fields(numbers, &numbers.b_zero_points);
+  add_fields(numbers.b_zero_point_count, &numbers.bias_s32);
+  add_fields(numbers.scale_count, &numbers.multipliers);
+  add_fields(numbers.fixed_point, &numbers.fixed_point + 1);
+  add_fields(numbers.overflow, &numbers + 1);
   key.Add(linear.b_zero_points);
   key.Add(linear.bias_s32);
   key.Add(linear.bias_f32);

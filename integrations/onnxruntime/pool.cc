@@ -1,10 +1,25 @@
 #include "pool.h"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
 namespace intact::onnxruntime {
+namespace {
+
+// Throws a Refusal unless all values of `attribute` are from `least` to `most`.
+template <size_t kCount>
+void CheckValues(const char* attribute, const std::array<int64_t, kCount>& values, int64_t least,
+                 const std::array<int64_t, 2>& most) {
+  for (size_t i = 0; i < kCount; ++i) {
+    if (values[i] >= least && values[i] <= most[i % 2]) continue;
+    throw Refusal(std::string(attribute) + ": has " + std::to_string(values[i]) + "; expected " +
+                  std::to_string(least) + " to " + std::to_string(most[i % 2]));
+  }
+}
+
+}  // namespace
 
 MaxPool::MaxPool(const Node& node)
     : channels_last_(node.IsChannelsLast()), is_signed_(node.Type(0, {INTACT_U8, INTACT_S8}) == INTACT_S8) {
@@ -17,6 +32,12 @@ MaxPool::MaxPool(const Node& node)
   std::ranges::copy(node.Integers("strides", 2, 1), strides_.begin());
   std::ranges::copy(node.Integers("dilations", 2, 1), dilations_.begin());
   std::ranges::copy(node.Integers("pads", 4, 0), pads_.begin());
+  if (!node.HasAttribute("kernel_shape")) throw Refusal("kernel_shape: is not given; expected two extents");
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  CheckValues("kernel_shape", kernel_, 1, {kMost, kMost});
+  CheckValues("strides", strides_, 1, {kMost, kMost});
+  CheckValues("dilations", dilations_, 1, {kMost, kMost});
+  CheckValues("pads", pads_, 0, {kernel_[0] - 1, kernel_[1] - 1});
 }
 
 template <class Element>
@@ -39,12 +60,16 @@ void MaxPool::ComputeRow(const Element* image, std::array<int64_t, 2> extents, i
         }
       }
     }
+    // With dilation all taps may lie in the padding.
+    if (is_first) std::fill_n(target, channels, std::numeric_limits<Element>::lowest());
   }
 }
 
 void MaxPool::Compute(Run& run) const {
   const auto input = run.Input(0);
   Shape shape = input.GetTensorTypeAndShapeInfo().GetShape();
+  if (shape.size() != 4)
+    throw std::invalid_argument("X: has " + std::to_string(shape.size()) + " dimensions; expected 4");
   const size_t first = channels_last_ ? 1 : 2;
   const int64_t batch = shape[0], channels = shape[channels_last_ ? 3 : 1];
   const std::array<int64_t, 2> extents = {shape[first], shape[first + 1]};

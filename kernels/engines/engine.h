@@ -188,7 +188,8 @@ class Engine {
   /// Predicted time for `m` rows, to compare engines of one plan. The unit is the time that the ISA's own
   /// sequence (vpdpbusd, or the maddubs sequence) takes for a row.
   virtual double Cost(int64_t m) const = 0;
-  /// How many of `m` rows fill whole vectors. The remaining rows may be cheaper on another engine.
+  /// How many of `m` rows fill whole vectors. The remaining rows may be cheaper on another engine. An engine
+  /// without EngineTile::least_row_step returns m.
   virtual int64_t WholeRows(int64_t m) const { return m; }
   /// Bytes of scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;

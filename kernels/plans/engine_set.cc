@@ -6,6 +6,12 @@
 #include "core/types.h"
 
 namespace intact::kernels {
+namespace {
+
+// Whether another engine may run the tail of rows.
+bool MayHaveTail(const Engine& engine) { return engine.tile().least_row_step != 0; }
+
+}  // namespace
 
 Error EngineSet::MakeUsual(UsualRows usual, const EngineSet* like) {
   ASSIGN_OR_RETURN(usual_, maker_.MakeUsual(usual, like == nullptr ? nullptr : &like->maker_));
@@ -36,6 +42,7 @@ const Engine* EngineSet::Cheapest(int64_t m) const {
 }
 
 EngineSet::Split EngineSet::SplitOf(const Engine& engine, int64_t rows) const {
+  if (!MayHaveTail(engine)) return {rows};
   const int64_t whole = engine.WholeRows(rows);
   if (whole == rows || whole == 0 || run_all_as_ != 0) return {rows};
   const Engine& other = For(rows - whole);
@@ -71,7 +78,7 @@ void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range
 
 int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
   int64_t bytes = engine.ScratchBytes(m);
-  if (engine.tile().least_row_step == 0) return RoundUp(bytes, 64);
+  if (!MayHaveTail(engine)) return RoundUp(bytes, 64);
   // Another engine may run the tail of rows.
   ForEach([&](const Engine& other) {
     bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, engine.tile().rows)));

@@ -92,7 +92,7 @@ class EngineSet {
   EngineMaker::Engines others_;  // chosen by tuning, or candidates for it
   Choices choices_;
   int64_t run_all_as_ = 0;  // see RunAllAs(); 0: not set
-  // Cheapest() for m − 1 rows, once it has been asked for.
+  // [m − 1]: Cheapest(m), once it has been asked for.
   mutable std::array<std::atomic<const Engine*>, kRemembered> remembered_ = {};
 };
 

@@ -84,7 +84,7 @@ class GemmPlan {
   /// How many threads a run is cut for.
   int Threads(const intact_gemm_args& args) const;
   Batch BatchOf(const intact_gemm_args& args) const { return {args, problem(), weights().k()}; }
-  /// Checks everything but the items of `args`, if it is not IsEmpty().
+  /// Checks sizes, strides and arrays. CheckItems() checks the items' pointers, and the rows' values.
   Error CheckArguments(const intact_gemm_args& args) const;
   Error CheckItems(const intact_gemm_args& args, const Batch& batch) const;
   Error CheckItemApart(const intact_gemm_args& item) const;

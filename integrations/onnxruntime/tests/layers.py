@@ -495,7 +495,11 @@ def max_pool(seed: int) -> Layer:
                    for tap in np.ndindex(*kernel)]
         return np.max(windows, axis=0)
 
-    return Layer(model, lambda: {"x": r.integers(dtype, [r.below(3), channels, 6 + r.below(20), 6 + r.below(20)])}, exact)
+    def inputs() -> dict:
+        least = [max(1, dilations[i] * (kernel[i] - 1) + 1 - pads[i] - pads[i + 2]) for i in (0, 1)]
+        return {"x": r.integers(dtype, [r.below(3), channels, *(extent + r.below(20) - 1 for extent in least)])}
+
+    return Layer(model, inputs, exact)
 
 
 def _rational(x: np.ndarray, bound: float, p: list, q: list) -> np.ndarray:

@@ -733,6 +733,15 @@ def large_layers() -> dict[str, tuple[bytes, dict]]:
             "DynamicQuantizeMatMul", [("a", (f, [m, k])), ("b", b), ("bs", b_scale), ("bz", zeros)], (f, None),
             layers.MICROSOFT), {"a": r.rng.normal(size=(m, k)).astype(f)}),
         "ConvInteger": (layers.one_node("ConvInteger", [("x", x), ("w", w), ("xz", u8(128))], (np.int32, None)), random_x)}
+    quotient = layers.quotient(1)
+    numbers = quotient.inputs()["x"].dtype
+    made["Div"] = quotient.model, {"x": r.integers(numbers, (3, 90000))}
+    made["MaxPool"] = layers.one_node("MaxPool", [("x", x)], (u8, None), kernel_shape=[3, 3], pads=[1] * 4), random_x
+    made["QLinearMul"] = (layers.one_node("QLinearMul", [("x", x), ("xs", scale), ("xz", u8(120)), ("b", r.integers(u8, x[1])),
+                                                         ("bs", scale), ("bz", u8(99)), ("ys", f(0.02)), ("yz", u8(128))],
+                                          (u8, None), layers.MICROSOFT), random_x)
+    made["MatMulInteger, B of the run"] = (layers.one_node("MatMulInteger", [("a", a), ("b", (s8, [k, n]))], (np.int32, None)),
+                                           random_a | {"b": b})
     conv = [("xs", scale), ("xz", u8(120)), ("w", w), ("ws", r.scale(40)), ("wz", np.zeros(40, s8)), *quantized_y,
             ("bias", r.bias(40))]
     last = {"x": np.moveaxis(random_x["x"], 1, -1).copy()}
@@ -818,13 +827,48 @@ def zero_point_of_each_run() -> bytes:
     return layers.model_of(nodes, {"x": (np.float32, [7, 60]), "z": (np.int8, [])}, {"y": (np.float32, None)}, constants)
 
 
-def qdq_unary(op: str, y_scale: float = 0.02, more_inputs: dict = {}, outputs: list = ["c"], **attributes: object) -> bytes:
+def qdq_unary(op: str, y_scale: float = 0.02, more_inputs: dict = {}, outputs: list = ["c"], divisor: object = np.float32(2),
+              **attributes: object) -> bytes:
     node, given = onnx.helper.make_node, {"x": (np.uint8, [1, 3, 9, 9])} | more_inputs
-    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "ys": np.float32(y_scale), "two": np.float32(2)}
+    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "ys": np.float32(y_scale), "two": divisor}
     nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
              node(op, ["xf", *(["two"] if op == "Div" and not more_inputs else more_inputs)], outputs, name="layer", **attributes),
              node("QuantizeLinear", ["c", "ys", "xz"], ["y"])]
     return layers.model_of(nodes, given, {"y": (np.uint8, None)} | ({"i": (np.int64, None)} if "i" in outputs else {}), constants)
+
+
+def test_a_pool_whose_taps_lie_in_the_padding():
+    model = layers.one_node("MaxPool", [("x", (np.uint8, [1, 3, 1, 1]))], (np.uint8, None), kernel_shape=[2, 2], dilations=[2, 2],
+                            pads=[1] * 4)
+    session, given = session_of(model), {"x": np.full((1, 3, 1, 1), 7, np.uint8)}
+    assert_taken(session)
+    assert_same(run(session, given), np.zeros((1, 3, 1, 1), np.uint8), "the lowest value")
+    assert_same(run(session, given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
+
+
+def test_sums_of_products_of_the_run_wrap():
+    model = layers.one_node("MatMulInteger", [("a", (np.uint8, [1, 70000])), ("b", (np.int8, [70000, 1]))], (np.int32, None))
+    session, given = session_of(model), {"a": np.full((1, 70000), 255, np.uint8), "b": np.full((70000, 1), 127, np.int8)}
+    assert_taken(session)
+    expected = np.array([[255 * 127 * 70000]]).astype(np.int32)
+    assert expected[0, 0] != 255 * 127 * 70000
+    assert_same(run(session, given), expected, "the sum modulo 2^32")
+    if CPU_IS_EXACT:
+        assert_same(run(cpu_session_of(model), given), expected, "ONNX Runtime's CPU provider")
+
+
+def test_a_dynamic_product_whose_b_each_run_gives():
+    node = onnx.helper.make_node
+    nodes = [node("DynamicQuantizeLinear", ["x"], ["q", "qs", "qz"]), node("MatMulInteger", ["q", "b", "qz"], ["p"], name="layer"),
+             node("Cast", ["p"], ["f"], to=onnx.TensorProto.FLOAT), node("Mul", ["qs", "bs"], ["s"]), node("Mul", ["f", "s"], ["y"])]
+    model = layers.model_of(nodes, {"x": (np.float32, [5, 30]), "b": (np.int8, [30, 8])}, {"y": (np.float32, None)},
+                            {"bs": np.float32(0.02)})
+    r = layers.Random(11)
+    given = {"x": r.rng.normal(size=(5, 30)).astype(np.float32), "b": r.integers(np.int8, (30, 8))}
+    session = session_of(model)
+    assert [each["taken"] for each in intact.onnxruntime.report(session) if each["name"] == "layer"] == [True]
+    if CPU_IS_EXACT:
+        assert_same(run(session, given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
 
 
 def test_pools_and_quotients_between_dequantizing_and_quantizing():
@@ -842,6 +886,8 @@ REFUSED = {
     "indices": (lambda: qdq_unary("MaxPool", outputs=["c", "i"], kernel_shape=[3, 3]), "Indices: are read; expected one output"),
     "pool with SAME": (lambda: qdq_unary("MaxPool", kernel_shape=[3, 3], auto_pad="SAME_UPPER"),
                        "auto_pad: is SAME_UPPER; expected explicit pads"),
+    "divisor of more dimensions": (lambda: qdq_unary("Div", divisor=np.full((1, 1, 1, 1, 1), 2, np.float32)),
+                                   "divisor: has 5 dimensions; expected at most x's 4, known before the run"),
     "divisor": (lambda: qdq_unary("Div", more_inputs={"d": (np.float32, [])}), "divisor: is computed by each run; expected a constant"),
     "sequence_lens": (lambda: small_lstm({4: np.array([4, 2], np.int32)}), "sequence_lens: is given; expected none"),
     "P": (lambda: small_lstm({7: np.full((1, 15), 0.1, np.float32)}), "P: is given; expected none"),
@@ -853,7 +899,7 @@ REFUSED = {
     "float Conv": (lambda: qdq_float("Conv"), "output: stays float; expected a QuantizeLinear behind it"),
     "float Add": (lambda: qdq_float("Add"), "output: stays float; expected a QuantizeLinear behind it"),
     "int64 Add": (int64_sum, "no operator of this provider"),
-    "large sums": (lambda: sum_of_scale(1e-7), "C_scale: is 0.000000, which makes results that leave int32; expected a larger scale"),
+    "large sums": (lambda: sum_of_scale(1e-7), "C_scale: is 1e-07, which makes results that leave int32; expected a larger scale"),
     "zero point": (zero_point_of_each_run, "A: is int8, and ONNX Runtime does not move it to uint8 but computes floats; expected "
                    "uint8, or a QuantizeLinear before this DequantizeLinear alone")}
 
