@@ -280,7 +280,7 @@ TEST(RunSweep, FindsEveryMutantAndMinimisesIt) {
     const Result<Problem> minimised = Problem::Parse(result.failures[0].minimised);
     ASSERT_TRUE(minimised) << minimised.error().message;
     const Result<Judgement> judgement = Judge(*mutant.target, *minimised);
-    ASSERT_TRUE(judgement);
+    ASSERT_TRUE(judgement) << minimised->ToString() << ": " << judgement.error().message;
     EXPECT_FALSE(judgement->Passed()) << minimised->ToString();
     const Result<Problem> original = Problem::Parse(result.failures[0].problem);
     EXPECT_LE(Products(*minimised), Products(*original));
