@@ -1,8 +1,8 @@
 # intact_preloaded_sanitizers(out): environment variables of a Python that loads a library with this build's sanitizers.
 function(intact_preloaded_sanitizers out)
   if(INTACT_SANITIZE)
-    # Memory that Python and its packages keep until the process ends is no leak of intact's. Freed memory waits in a quarantine.
-    # It must be full before tests measure memory, so it is small.
+    # Memory that Python and its packages keep until the process ends is no leak of intact's. The sanitizer keeps freed memory in
+    # a quarantine. A small quarantine is full before the memory tests begin, so they see no growth.
     set(runtime libasan.so)
     set(environment ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=8)
   elseif(INTACT_SANITIZE_THREADS)
@@ -12,10 +12,14 @@ function(intact_preloaded_sanitizers out)
     set(${out} "" PARENT_SCOPE)
     return()
   endif()
-  # Python is linked neither with the sanitizers nor with the C++ runtime, whose exceptions they intercept: both are preloaded.
+  # Python links neither the sanitizer nor libstdc++. The sanitizer intercepts the exceptions of libstdc++. So both libraries are
+  # preloaded.
   foreach(library ${runtime} libstdc++.so.6)
     execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${library} OUTPUT_VARIABLE path
                     OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+    if(NOT IS_ABSOLUTE "${path}")  # the compiler repeats the name of a library that it does not find
+      message(FATAL_ERROR "${library}: ${CMAKE_CXX_COMPILER} did not find it; expected its path, as tests preload it")
+    endif()
     list(APPEND preloaded ${path})
   endforeach()
   list(JOIN preloaded : preloaded)
