@@ -4,6 +4,7 @@ GGML_CPU: the library with the kernels of one CPU; its libggml-base.so stands be
 chooses kernels for rearranged weights: CPU_REPACK or AMX. The llama.cpp package of npm and Debian's libggml0 have a library for
 each kind of CPU; PyPI's libggml-python has one for AVX2."""
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -17,6 +18,12 @@ GROUP = 31  # ggml scales groups of 32 by their largest activation, so 127 is ad
 
 class Init(ctypes.Structure):
     _fields_ = [("mem_size", SIZE), ("mem_buffer", POINTER), ("no_alloc", ctypes.c_bool)]
+
+
+def pointer(result, function, _):
+    if result is None:
+        raise RuntimeError(f"{function.__name__} returned NULL; expected a pointer")
+    return result
 
 
 class Q8:
@@ -51,6 +58,8 @@ class Q8:
                 (cpu, "ggml_backend_cpu_set_n_threads", None, POINTER, ctypes.c_int)):
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
+            if result is POINTER:
+                function.errcheck = pointer
             setattr(self, name.removeprefix("ggml_"), function)
         self.backend = self.backend_cpu_init()
         self.backend_cpu_set_n_threads(self.backend, 1)
@@ -83,24 +92,27 @@ class Q8:
         a = self.activations(np.pad(a, short)).reshape(len(a), -1).astype(np.float32)
         b = self.blocks(np.pad(b, short))
         y = np.empty((len(a), len(b)), np.float32)
-        weights, run = (self.init(Init(1 << 20, None, True)) for _ in range(2))
-        w, x = self.new_tensor_2d(weights, self.type, a.shape[1], len(b)), self.new_tensor_2d(run, F32, a.shape[1], len(a))
-        product, graph = self.mul_mat(run, w, x), self.new_graph(run)
-        self.build_forward_expand(graph, product)
-        buffers = [self.backend_alloc_ctx_tensors_from_buft(weights, self.buffer),
-                   self.backend_alloc_ctx_tensors_from_buft(run, self.backend_cpu_buffer_type())]
-        supported = self.backend_dev_supports_op(self.device, product)
-        if supported:
+        with contextlib.ExitStack() as stack:
+
+            def own(create, release, *arguments):
+                made = create(*arguments)
+                stack.callback(release, made)
+                return made
+
+            weights, run = (own(self.init, self.free, Init(1 << 20, None, True)) for _ in range(2))
+            w, x = self.new_tensor_2d(weights, self.type, a.shape[1], len(b)), self.new_tensor_2d(run, F32, a.shape[1], len(a))
+            product, graph = self.mul_mat(run, w, x), self.new_graph(run)
+            self.build_forward_expand(graph, product)
+            for context, kind in ((weights, self.buffer), (run, self.backend_cpu_buffer_type())):
+                own(self.backend_alloc_ctx_tensors_from_buft, self.backend_buffer_free, context, kind)
+            if not self.backend_dev_supports_op(self.device, product):
+                raise NotImplementedError("these kernels do not take this size")
             self.backend_tensor_set(w, b.ctypes.data, 0, b.nbytes)
             self.backend_tensor_set(x, a.ctypes.data, 0, a.nbytes)
-            self.backend_graph_compute(self.backend, graph)
+            status = self.backend_graph_compute(self.backend, graph)
+            if status != 0:
+                raise RuntimeError(f"ggml_backend_graph_compute returned {status}; expected 0")
             self.backend_tensor_get(product, y.ctypes.data, 0, y.nbytes)
-        for buffer in buffers:
-            self.backend_buffer_free(buffer)
-        for context in (weights, run):
-            self.free(context)
-        if not supported:
-            raise NotImplementedError("these kernels do not take this size")
         return y.astype(np.int64).astype(np.int32)
 
 

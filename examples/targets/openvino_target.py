@@ -40,7 +40,13 @@ class OpenVino:
             y = y if p.c_type == "f32" else self.quantized(y, p.c_type, p.c_zero_point)
             self.key, self.compiled = key, self.core.compile_model(openvino.Model([ops.result(y)], [x]), "CPU")
         y = self.compiled([a.astype(np.float32) - p.a_zero_point])[0]
-        return y if p.c_type == "f32" else (y + p.c_zero_point).astype(p.c_dtype)
+        if p.c_type == "f32":
+            return y
+        y, limits = y + p.c_zero_point, np.iinfo(p.c_dtype)
+        for value in (y.min(), y.max()):
+            if not limits.min <= value <= limits.max:
+                raise ValueError(f"an output is {value:g}; expected {limits.min} to {limits.max}")
+        return y.astype(p.c_dtype)
 
     def gemm(self, p):
         return self.run(p, p.a, p.b, np.broadcast_to(p.scales, (1, p.b.shape[1])), ops.matmul, False, False)
