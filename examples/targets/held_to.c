@@ -1,13 +1,14 @@
 /* Runs a program as on an older CPU, at full speed. CPUID reports only the features of the level in HELD_TO,
- * so every library of the program chooses its kernels for that CPU.
+ * so the program's libraries choose their kernels for that CPU. With initfirst this library's constructor runs
+ * before all others. Only IFUNC resolvers, which the loader runs before constructors, see the real CPU.
  *
- *   cc -O2 -shared -fPIC -o held_to.so held_to.c
+ *   cc -O2 -shared -fPIC -Wl,-z,initfirst -o held_to.so held_to.c
  *   HELD_TO=avx2 LD_PRELOAD=$PWD/held_to.so python3 ...
  *
  * Levels: avx2, avx_vnni (AVX2 and AVX-VNNI), avx512 (AVX-512 without VNNI), avx512_vnni (without AMX). The
  * CPU must have the level's features and CPUID faulting: Intel since Ivy Bridge, in virtual machines too. The
  * kernel then turns each CPUID instruction into a SIGSEGV; the handler answers in its place. The program must
- * not have a handler for SIGSEGV of its own. */
+ * not have a handler for SIGSEGV of its own, and no thread may block SIGSEGV. */
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <signal.h>
@@ -22,14 +23,16 @@ static const struct Level {
   const char* name;
   unsigned ebx, ecx, edx; /* of CPUID leaf 7: features that stay */
   unsigned eax1;          /* of subleaf 1: features that stay; its other registers become 0 */
+  const char* needs;
+  unsigned needed_ebx, needed_ecx, needed_eax1; /* bits of `needs` */
 } kLevels[] = {
     /* EBX: AVX-512 F, DQ, IFMA, PF, ER, CD, BW, VL are bits 16, 17, 21, 26 to 28, 30, 31. ECX: VBMI, VBMI2,
      * VNNI, BITALG, VPOPCNTDQ are bits 1, 6, 11, 12, 14. EDX: bits 2, 3, 8 and 23 are AVX-512 too, 22, 24 and
      * 25 are AMX. */
-    {"avx2", 0x23dcffff, 0xffffa7bd, 0xfc3ffef3, 0},
-    {"avx_vnni", 0x23dcffff, 0xffffa7bd, 0xfc3ffef3, 1 << 4},
-    {"avx512", 0xf3dfffff, 0xffffa7bd, 0xfc3ffef3, 0},
-    {"avx512_vnni", 0xffffffff, 0xffffffff, 0xfc3fffff, 0},
+    {"avx2", 0x23dcffff, 0xffffa7bd, 0xfc3ffef3, 0, "AVX2", 1 << 5, 0, 0},
+    {"avx_vnni", 0x23dcffff, 0xffffa7bd, 0xfc3ffef3, 1 << 4, "AVX-VNNI", 1 << 5, 0, 1 << 4},
+    {"avx512", 0xf3dfffff, 0xffffa7bd, 0xfc3ffef3, 0, "AVX-512", 0xc0030000, 0, 0}, /* F, DQ, BW, VL */
+    {"avx512_vnni", 0xffffffff, 0xffffffff, 0xfc3fffff, 0, "AVX-512-VNNI", 0xc0030000, 1 << 11, 0},
 };
 static const struct Level* level;
 
@@ -62,15 +65,27 @@ static void Answer(int signal_number, siginfo_t* info, void* context) {
   registers[REG_RIP] += 2;
 }
 
-__attribute__((constructor)) static void Hold(void) {
-  const char* const name = getenv("HELD_TO");
+/* getenv() finds nothing yet, because libc's constructor runs later. */
+__attribute__((constructor)) static void Hold(int argc, char** argv, char** environment) {
+  const char* name = NULL;
   struct sigaction action = {0};
+  unsigned eax1, ebx, ecx, unused;
+  (void)argc, (void)argv;
+  for (char** variable = environment; *variable != NULL; ++variable) {
+    if (strncmp(*variable, "HELD_TO=", 8) == 0) name = *variable + 8;
+  }
   for (size_t i = 0; name != NULL && i < sizeof kLevels / sizeof *kLevels; ++i) {
     if (strcmp(name, kLevels[i].name) == 0) level = &kLevels[i];
   }
   if (level == NULL) {
     fprintf(stderr, "held_to: HELD_TO is %s; expected avx2, avx_vnni, avx512 or avx512_vnni\n",
             name ? name : "not set");
+    exit(2);
+  }
+  __cpuid_count(7, 1, eax1, unused, unused, unused);
+  __cpuid_count(7, 0, unused, ebx, ecx, unused);
+  if (level->needed_ebx & ~ebx || level->needed_ecx & ~ecx || level->needed_eax1 & ~eax1) {
+    fprintf(stderr, "held_to: this CPU lacks %s; HELD_TO is %s\n", level->needs, name);
     exit(2);
   }
   action.sa_sigaction = Answer;
