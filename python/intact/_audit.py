@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Iterable
 
@@ -41,15 +41,25 @@ def _row(engine: dict, layer: QuantizedLayer) -> dict:
 
 
 def pairing(engine: dict, layer: QuantizedLayer) -> str:
-    """The pairs in which an engine adds a layer's products in int16 on a CPU without VNNI: "depths", "within_tap",
-    "flattened", or "none"."""
-    return _row(engine, layer)["pairing"]
+    """The pairs in which an engine adds a layer's products in int16 on a CPU with AVX2 and without AVX-512 and VNNI: "depths",
+    "halves" (adjacent depths that begin anew after ⌈K/2⌉, an odd number), "within_tap", "flattened", or "none"."""
+    row = _row(engine, layer)
+    low, high = row.get("halves", (1, 0))
+    depth = len(layer.weights)
+    return "halves" if low <= depth <= high and (depth + 1) // 2 % 2 else row["pairing"]
+
+
+def pairings(engine: dict, layer: QuantizedLayer) -> list[str]:
+    """pairing(), then the pairing on a CPU with AVX-512 and without VNNI, if it differs."""
+    with_avx2 = pairing(engine, layer)
+    return list(dict.fromkeys([with_avx2, _row(engine, layer).get("with_avx512", with_avx2)]))
 
 
 @dataclass
 class Certified:
     """A layer's certificate in one pairing. `witness`: a pair that can saturate, in words. `error`: the most that
-    clamping can move an output, in `error_unit`: steps of the output if they are known, else units of the sum."""
+    clamping can move an output, in `error_unit`: steps of the output if they are known, else units of the sum.
+    `only_with_avx512`: pairs saturate only on CPUs with AVX-512 and without VNNI."""
 
     pairing: str
     pairs: int
@@ -58,6 +68,7 @@ class Certified:
     witness: str = ""
     error: float = 0.0
     error_unit: str = ""
+    only_with_avx512: bool = False
 
     @property
     def is_proven(self) -> bool:
@@ -66,7 +77,8 @@ class Certified:
 
 @dataclass
 class AuditedLayer:
-    """A layer and its certificate in each engine's pairing. `remedies`: ways to make it safe."""
+    """A layer and its certificate in each engine's pairing; if an engine has two pairings, the worse certificate. `remedies`:
+    ways to make it safe."""
 
     layer: QuantizedLayer
     engines: dict[str, Certified]
@@ -75,6 +87,10 @@ class AuditedLayer:
 
     def fails(self, names: Iterable[str]) -> bool:
         return any(not self.engines[name].is_proven for name in names)
+
+    def pairings(self, names: Iterable[str]) -> set[str]:
+        """All pairings of the engines `names`."""
+        return {pairs for name in names for pairs in pairings(engines()[name], self.layer)}
 
 
 @dataclass
@@ -85,6 +101,7 @@ class Audit:
     engines: list[str]
     layers: list[AuditedLayer]
     cpu_clamps: bool  # whether this CPU has no VNNI
+    has_avx512: bool  # whether this CPU has AVX-512
     on_data: Any = None  # the result of _run.run_on_data()
 
     @property
@@ -101,9 +118,14 @@ class Audit:
     def affecting(self) -> list[str]:
         """The engines in which some layer can saturate on this CPU. Some engines clamp some pairs on CPUs with VNNI too."""
         table = engines()
-        return [name for name in self.engines if any(
-            not layer.engines[name].is_proven and (self.cpu_clamps or _row(table[name], layer.layer).get("with_vnni", False))
-            for layer in self.layers)]
+
+        def fails_here(layer: AuditedLayer, name: str) -> bool:
+            found = layer.engines[name]
+            if found.is_proven or (found.only_with_avx512 and not self.has_avx512):
+                return False
+            return self.cpu_clamps or _row(table[name], layer.layer).get("with_vnni", False)
+
+        return [name for name in self.engines if any(fails_here(layer, name) for layer in self.layers)]
 
     def failing(self, engine: str) -> int:
         return sum(not layer.engines[engine].is_proven for layer in self.layers)
@@ -112,11 +134,13 @@ class Audit:
 def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
     """The weights as matrices K×N in which pairs are adjacent depths: one matrix, or one for each group."""
     weights = layer.weights
+    nothing = 128 if weights.dtype == np.uint8 else 0
+    if pairs == "halves":  # the last depth of the first half is alone
+        return [np.insert(weights, (len(weights) + 1) // 2, nothing, axis=0)]
     if not layer.is_convolution:
         return [weights]
     taps = weights.reshape(len(weights), -1, weights.shape[-1])
     if pairs == "within_tap" and taps.shape[-1] % 2:  # an odd last channel is alone
-        nothing = 128 if taps.dtype == np.uint8 else 0
         taps = np.concatenate([taps, np.full_like(taps[..., :1], nothing)], axis=2)
     return [group.reshape(len(group), -1).T for group in np.split(taps, layer.groups)]
 
@@ -144,7 +168,9 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
             if not witness:
                 pair = FailingPair(*found[beyond.argmax()].tolist())
                 column = f"{'output channel' if layer.is_convolution else 'column'} {pair.n + sum(len(part) for part in over)}"
-                witness = (f"{column}, depths {begin + pair.k} {begin + pair.k + 1}: "
+                depth = begin + pair.k
+                depth -= pairs == "halves" and depth > len(layer.weights) // 2  # the depth that slices() inserts
+                witness = (f"{column}, depths {depth} {depth + 1}: "
                            f"{pair.a0}*{pair.w0} + {pair.a1}*{pair.w1} = {pair.sum}")
         over.append(excess.max(axis=0))
     columns = np.concatenate(over)
@@ -222,12 +248,15 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None
     layers = []
     for i, layer in enumerate(model.layers):
         known: dict[str, Certified] = {}
-        certified = {}
+        certified: dict[str, Certified] = {}
         for name in names:
-            pairs = pairing(table[name], layer)
-            if pairs not in known:
-                known[pairs] = certify(layer, pairs)
-            certified[name] = known[pairs]
+            for pairs in pairings(table[name], layer):
+                if pairs not in known:
+                    known[pairs] = certify(layer, pairs)
+                if name not in certified:
+                    certified[name] = known[pairs]
+                elif certified[name].is_proven and not known[pairs].is_proven:
+                    certified[name] = replace(known[pairs], only_with_avx512=True)
         uses_7_bits = layer.b_type == "s8" and bool(layer.weights.min() >= -64 and layer.weights.max() <= 64)
         layers.append(AuditedLayer(layer, certified, uses_7_bits))
         if progress:
@@ -236,4 +265,4 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None
     for audited in layers:
         if audited.fails(names):
             audited.remedies = _remedies(audited.layer, failing, model)
-    return Audit(model, names, layers, cpu_clamps())
+    return Audit(model, names, layers, cpu_clamps(), "avx512" in isas())

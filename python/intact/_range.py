@@ -16,7 +16,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from ._audit import Audit, engines, pairing, slices
+from ._audit import Audit, slices
 from ._axes import names_that_inner_graphs_read
 from ._constants import FloatConstants, Match, agreement, multipliers
 from ._library import excerpt, invalid
@@ -252,7 +252,7 @@ class _Widener:
         for i in numbers:
             layer = self.audit.layers[i].layer
             sums = np.zeros(layer.weights.shape[0 if layer.is_convolution else -1])
-            pairings = {pairing(engines()[name], layer) for name in self.audit.engines} - {"none"}
+            pairings = self.audit.layers[i].pairings(self.audit.engines) - {"none"}
             for pairs in pairings if i in self.limits.bounded else ():
                 parts = [_largest_pair_sums(matrix, layer.a_type == "u8") for matrix in slices(layer, pairs)]
                 sums = np.maximum(sums, np.concatenate(parts))

@@ -597,7 +597,7 @@ def _change(after: Audit, members: list[int], stored: np.ndarray, scope: Scope, 
     found = _Change(stored.copy(), {}, {}, {})
     for i in members:  # shared weights are shortened for each layer in turn
         layer = after.layers[i].layer
-        pairings = {after.layers[i].engines[name].pairing for name in names}
+        pairings = after.layers[i].pairings(names)
         found.weights.reshape(-1)[layer.view(numbers)] = shortened(replace(layer, weights=layer.view(found.weights)), pairings)
     for i in members:
         layer = after.layers[i].layer
@@ -633,7 +633,7 @@ def _gather_rest(editor: _Editor, after: Audit, done: Repair, plan: Planner) -> 
         layer = after.layers[i].layer
         if not after.layers[i].fails(done.engines):
             continue
-        source, copies = own_order(layer, {after.layers[i].engines[name].pairing for name in done.engines}, plan.max_noise)
+        source, copies = own_order(layer, after.layers[i].pairings(done.engines), plan.max_noise)
         reason = editor.gather(layer, places[id(layer.graph_node)], places[id(layer.weights_node)], scope, source, copies)
         if reason:
             refused[i] = f"no Gather in front: {reason}"

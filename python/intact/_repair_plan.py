@@ -474,7 +474,7 @@ class Planner:
         consumers: dict[Axis, list[_Consumer]] = {}
         done: dict[tuple, int] = {}
         for i, audited in enumerate(result.layers):
-            if any(audited.engines[name].pairing != "none" for name in self.names):
+            if self._pairings(i) != {"none"}:
                 for root, consumer in self._join(i, audited, done):
                     consumers.setdefault(root, []).append(consumer)
         ordered = {consumer.layer for found in consumers.values() for consumer in found}
@@ -503,7 +503,7 @@ class Planner:
                      u8_weights=None if u8 is None else self.work.percent_of_time(u8))
 
     def _pairings(self, i: int) -> set[str]:
-        return {self.result.layers[i].engines[name].pairing for name in self.names}
+        return self.result.layers[i].pairings(self.names)
 
     def _join(self, i: int, audited: AuditedLayer, done: dict) -> "list[tuple[Axis, _Consumer]]":
         layer = audited.layer

@@ -7,7 +7,7 @@ import json
 import math
 from typing import Any
 
-from ._audit import Audit, AuditedLayer, engines
+from ._audit import Audit, AuditedLayer, Certified, engines
 from ._library import excerpt
 
 JSON_SCHEMA = "intact-audit"
@@ -91,7 +91,11 @@ def _result(layer: AuditedLayer, name: str) -> str:
         return "safe: no int16 sums"
     if certified.is_proven:
         return "safe: proven"
-    return f"unsafe: {certified.failing_pairs:,} of {certified.pairs:,} pairs"
+    return f"unsafe{_where(certified)}: {certified.failing_pairs:,} of {certified.pairs:,} pairs"
+
+
+def _where(certified: Certified) -> str:
+    return " with AVX-512" if certified.only_with_avx512 else ""
 
 
 def _error(audit: Audit, layer: AuditedLayer) -> str:
@@ -239,7 +243,8 @@ def to_json(audit: Audit) -> dict:
             "on_data": _layer_on_data(audit, layer.layer.name),
             "engines": {name: {"pairing": c.pairing, "pairs": c.pairs, "failing_pairs": c.failing_pairs,
                                "failing_columns": c.failing_columns, "witness": c.witness, "error_at_most": c.error,
-                               "error_unit": c.error_unit} for name, c in layer.engines.items()},
+                               "error_unit": c.error_unit, "only_with_avx512": c.only_with_avx512}
+                        for name, c in layer.engines.items()},
         } for layer in audit.layers],
     }
 
@@ -275,7 +280,7 @@ def to_html(audit: Audit) -> str:
             return td(label, e(_result(layer, name)), ' class="good"')
         share = 100 * c.failing_pairs / c.pairs
         title = e(f"{c.failing_pairs:,} of {c.pairs:,} pairs, {c.witness}")
-        return td(label, f'<span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}</small>'
+        return td(label, f'<span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}{_where(c)}</small>'
                          f'<div class="bar"><div style="width:{max(share, 1):.1f}%"></div></div>', f' title="{title}"')
 
     rows = []

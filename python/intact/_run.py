@@ -326,7 +326,9 @@ class Sums:
     def _rows(self, a: np.ndarray, fill: int) -> list[np.ndarray]:
         """A matrix for each group: a row for each output, a column for each depth. `fill`: the padding's value."""
         if not self.layer.is_convolution:
-            return [np.ascontiguousarray(a.reshape(-1, self.layer.weights.shape[0]))]
+            depth = self.layer.weights.shape[0]
+            a = a.reshape(-1, depth)
+            return [np.ascontiguousarray(np.insert(a, (depth + 1) // 2, 0, axis=1) if self.pairs == "halves" else a)]
         rows = windows(a, self.layer, fill)
         depth = self.layer.weights.shape[-1]
         if self.pairs == "within_tap" and depth % 2:

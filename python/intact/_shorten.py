@@ -49,7 +49,7 @@ def _places(layer: QuantizedLayer, pairs: str) -> np.ndarray:
         even = matrix[:len(matrix) // 2 * 2]
         found.append(np.stack([even[::2].reshape(-1), even[1::2].reshape(-1)], axis=1))
     places = np.concatenate(found)
-    return places[(places > 0).all(axis=1)] - 1  # 0: the channel that slices() adds to an odd number of channels
+    return places[(places > 0).all(axis=1)] - 1  # 0: a depth that slices() adds
 
 
 def _chain(excess: "list[int]") -> "list[int]":

@@ -12,10 +12,11 @@ import pytest
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from intact._audit import audit, certify, engines  # noqa: E402
+from intact._audit import audit, certify, engines, pairing  # noqa: E402
 from intact._model import QuantizedLayer  # noqa: E402
 from intact._onnx import read_onnx  # noqa: E402
 from intact._report import to_html, to_json, to_text, verdict  # noqa: E402
+from intact._run import Sums  # noqa: E402
 
 HOT = np.zeros((4, 3), np.int8)
 HOT[0:2, 1] = 127  # one pair of adjacent depths that can saturate
@@ -116,6 +117,38 @@ def test_pairs_of_groups(tmp_path, inputs, outputs, onednn, openvino):
     weights = np.zeros((2 * outputs, inputs, 3, 3), np.int8)
     (layer,) = audit(convolution(tmp_path, weights, group=2), engines_asked=["onednn", "openvino"]).layers
     assert [c.pairing for c in layer.engines.values()] == [onednn, openvino]
+
+
+@pytest.mark.parametrize("group,cell", [(1, "unsafe: 1 of"), (2, "unsafe with AVX-512: 1 of 8 pairs")])
+def test_pairs_of_groups_with_avx512(tmp_path, group, cell):
+    weights = np.zeros((2, 3, 1, 2), np.int8)
+    weights[0, 0:2, 0, 1] = 127  # channels 0 and 1 of the second tap: no flattened pair
+    names = ["onednn", "openvino"]
+    result = audit(convolution(tmp_path, weights, group=group), engines_asked=[*names, "onnxruntime"])
+    (layer,) = result.layers
+    assert layer.fails(names) and not layer.fails(["onnxruntime"]) and not result.is_proven
+    assert to_text(result).count(cell) == 2 and to_html(result).count("with AVX-512") == (2 if group == 2 else 0)
+    found = to_json(result)["layers"][0]["engines"]
+    assert [found[name]["only_with_avx512"] for name in found] == [group == 2, group == 2, False]
+    for clamps, has_avx512, expected in [(True, False, [] if group == 2 else names), (True, True, names), (False, True, [])]:
+        result.cpu_clamps, result.has_avx512 = clamps, has_avx512
+        assert result.affecting == expected
+
+
+@pytest.mark.parametrize("depth,first,openvino,plain", [
+    (258, 129, "unsafe: 1 of", 0), (257, 129, "unsafe: 1 of", 0), (510, 255, "unsafe: 1 of", 0),  # a pair of the second half
+    (258, 128, "unsafe with AVX-512: 1 of", 1),  # a pair across the middle
+    (258, 0, "unsafe: 1 of", 1), (260, 130, "unsafe: 1 of", 1), (256, 127, "safe: proven", 0), (514, 257, "safe: proven", 0)])
+def test_openvino_pairs_each_half(tmp_path, depth, first, openvino, plain):
+    weights = np.zeros((depth, 1), np.int8)
+    weights[first:first + 2] = 127
+    result = audit(one(tmp_path, "MatMulInteger", ["a", "w"], {"w": weights}), engines_asked=["fbgemm", "openvino"])
+    (layer,) = result.layers
+    assert layer.engines["fbgemm"].failing_pairs == plain and openvino in to_text(result)
+    if layer.fails(["openvino"]):
+        assert layer.engines["openvino"].witness == f"column 0, depths {first} {first + 1}: 255*127 + 255*127 = 64770"
+    assert Sums(layer.layer, pairing(engines()["openvino"], layer.layer))(np.full((1, depth), 255, np.uint8), 0)[1].item() == (
+        32767 if openvino.startswith("unsafe:") else 64770)
 
 
 def test_types_come_through_operators(tmp_path):
