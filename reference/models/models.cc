@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace intact::reference {
@@ -138,7 +139,7 @@ float SumFloat32(const Model& model, std::span<const int32_t> products) noexcept
   const auto lanes = static_cast<size_t>(model.lanes);
   const auto spill = static_cast<size_t>(model.spill);
   const size_t stride = kQuad * lanes;
-  const size_t block = spill == kWholeDepth ? std::max(products.size(), stride) : stride * spill;
+  const size_t block = stride * spill;
   std::array<float, kMaxLanes> sums = {};
   for (size_t begin = 0; begin < products.size(); begin += block) {
     const size_t end = std::min(products.size(), begin + block);
@@ -325,6 +326,40 @@ std::string ToString(const Model& model) {
   return text;
 }
 
+namespace {
+
+// `model` with the default in each field that its sum does not use.
+Model WithUsedFields(const Model& model) {
+  switch (model.sum) {
+    case Summation::kExact:
+      break;
+    case Summation::kInt16: {
+      Model used = model;
+      used.compensation = CompensationTime::kLast;
+      return used;
+    }
+    case Summation::kInt32: {
+      Model used = model;
+      used.spill = used.lanes = 1;
+      used.wraps = false;
+      return used;
+    }
+    case Summation::kProducts16:
+    case Summation::kFloat32: {
+      const bool has_taps_first = model.order == DepthOrder::kChannels;
+      return {.sum = model.sum,
+              .order = has_taps_first ? DepthOrder::kChannels : DepthOrder::kTaps,
+              .spill = model.spill,
+              .lanes = model.lanes};
+    }
+    case Summation::kHalvedWeights:
+      return {.sum = model.sum, .skips_padding = model.skips_padding};
+  }
+  return {};
+}
+
+}  // namespace
+
 std::optional<Model> ParseModel(std::string_view text) {
   constexpr std::string_view kComma = ", ";
   Model model;
@@ -336,18 +371,27 @@ std::optional<Model> ParseModel(std::string_view text) {
     if (!ReadModifier(text.substr(0, end), &model)) return std::nullopt;
   }
   if (model.lanes > kMaxLanes) return std::nullopt;
-  const bool are_halved = model.sum == Summation::kFloat32;
-  if (are_halved && !std::has_single_bit(static_cast<uint32_t>(model.lanes))) return std::nullopt;
+  if (model.sum == Summation::kFloat32) {
+    const bool are_halved = std::has_single_bit(static_cast<uint32_t>(model.lanes));
+    if (!are_halved || model.spill == kWholeDepth) return std::nullopt;
+  }
+  if (model != WithUsedFields(model)) return std::nullopt;
   return model;
 }
 
 std::vector<int64_t> InPairs(const Model& model, const Depths& depths) {
+  constexpr size_t kQuad = 4;
   std::vector<int64_t> in_pairs;
   for (std::vector<int64_t>& row : Parts(model.cut, RowsOf(model.order, depths))) {
+    if (model.AddsProducts()) {
+      in_pairs.insert(in_pairs.end(), row.begin(), row.end());
+      continue;
+    }
     const size_t half = (row.size() + 1) / 2;
     const size_t distance = model.distance == kHalfDepth ? half : static_cast<size_t>(model.distance);
     if (distance == 0) continue;
-    row.resize((row.size() + 2 * distance - 1) / (2 * distance) * 2 * distance, kNoDepth);
+    const size_t multiple = model.sum == Summation::kInt32 ? std::lcm(2 * distance, kQuad) : 2 * distance;
+    row.resize((row.size() + multiple - 1) / multiple * multiple, kNoDepth);
     for (size_t block = 0; block < row.size(); block += 2 * distance) {
       for (size_t i = block; i < block + distance; ++i) {
         in_pairs.push_back(row[i]);

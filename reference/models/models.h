@@ -61,17 +61,19 @@ enum class CompensationTime : uint8_t {
   kLastClamped,  // after all products, and this sum is clamped to int32 too
 };
 
-/// A way to compute Σ a·b. kExact uses no field after `sum`.
+/// A way to compute Σ a·b. kExact uses no field after `sum`, kHalvedWeights only skips_padding.
 ///
 /// kInt16 uses all fields except compensation. The ordered depths are split into blocks of 2·distance; depths
 /// i and distance + i of a block are a pair. Pairs are added to `lanes` int16 sums in turn. Each sum is
 /// widened to int32 after every `spill` of its pairs. VPMADDUBSW on quads, widened at once, has 1 lane and
 /// spill 1.
 ///
-/// kInt32 uses the same order of depths, and compensation. The four products of a quad are added exactly. One
-/// saturating addition adds this sum to the accumulator. Quads are added in the order of depths.
+/// kInt32 uses all fields except spill, lanes and wraps. The four products of a quad are added exactly. One
+/// saturating addition adds this sum to the accumulator. Quads are added in the order of depths. A row, with
+/// kTaps a tap, is padded to whole quads.
 ///
 /// kProducts16 and kFloat32 use order, spill and lanes. They add the contract's products, (a − za)·(b − zb).
+/// Taps are not padded, so kTaps and kFlattened are equal. kFloat32 has no spill of kWholeDepth.
 /// kProducts16 adds products to `lanes` int16 sums in turn, and widens each sum to int32 after every `spill`
 /// of its products. kFloat32 adds quads to `lanes` int32 sums in turn. After every `spill` of its quads each
 /// sum is converted to float32 and added to the float32 sum of its lane. The lanes' sums are added at the
@@ -124,7 +126,8 @@ struct Depths {
 constexpr Depths DepthsOf(int64_t k) noexcept { return {1, k, k}; }
 
 inline constexpr int64_t kNoDepth = -1;
-/// The depths as `model` pairs them: elements 2i and 2i+1 are a pair. kNoDepth stands for a missing partner.
+/// The depths as `model` pairs them: elements 2i and 2i+1 are a pair. kNoDepth stands for a missing partner. If
+/// model.AddsProducts(), the depths in its order, without pairs.
 std::vector<int64_t> InPairs(const Model& model, const Depths& depths);
 
 /// The exact sum of a pair of products.

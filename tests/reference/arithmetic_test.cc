@@ -36,6 +36,20 @@ TEST(InPairs, TakesDepthsThatAreApart) {
   EXPECT_EQ(InPairs(model, DepthsOf(5)), (Order{0, 3, 1, 4, 2, -1}));
 }
 
+TEST(InPairs, FillsTapsToWholeQuadsForQuads) {
+  const auto order = [](const Model& model, const Depths& depths) { return InPairs(model, depths); };
+  EXPECT_EQ(order(Model::kDpbusds, {2, 1, 1}), (Order{0, -1, -1, -1, 1, -1, -1, -1}));
+  EXPECT_EQ(order(Model::kDpbusds, {2, 3, 4}), (Order{0, 1, 2, -1, 4, 5, 6, -1}));
+  EXPECT_EQ(order(Model::kDpbusds, {2, 6, 6}), (Order{0, 1, 2, 3, 4, 5, -1, -1, 6, 7, 8, 9, 10, 11, -1, -1}));
+  Model model = Model::kDpbusds;
+  model.order = DepthOrder::kFlattened;
+  EXPECT_EQ(order(model, {2, 3, 3}), (Order{0, 1, 2, 3, 4, 5, -1, -1}));
+  for (const Summation sum : {Summation::kProducts16, Summation::kFloat32}) {
+    EXPECT_EQ(order({.sum = sum}, {2, 3, 4}), (Order{0, 1, 2, 4, 5, 6}));
+    EXPECT_EQ(order({.sum = sum, .order = DepthOrder::kChannels}, {2, 3, 4}), (Order{0, 4, 1, 5, 2, 6}));
+  }
+}
+
 TEST(Int16Sums, AreWidenedAsTheModelSays) {
   const std::vector<int32_t> pairs = {30000, -20000, 10000, -30000, 5000, 40000};
   const auto sum = [&](int32_t spill, int32_t lanes, bool wraps) {
@@ -71,8 +85,8 @@ TEST(Float32Sums, AreRoundedAfterEachGroupOfQuads) {
   EXPECT_EQ(sum(4, 1, 0), kLarge + 4);  // 2²⁴ + 5 becomes 2²⁴ + 4
   EXPECT_EQ(sum(1, 2, 0), kLarge + 4);  // lanes of 2²⁴ and 1 + 3
   EXPECT_EQ(sum(1, 4, 0), kLarge + 4);  // lanes of 2²⁴, 1, 1 and 3: 2²⁴ + 1 loses 1, then 1 + 3
-  EXPECT_EQ(sum(kWholeDepth, 1, 0), kLarge + 6);
-  EXPECT_EQ(sum(kWholeDepth, 1, 3), kLarge + 8);  // 2²⁴ + 6 + 3 is a tie
+  EXPECT_EQ(sum(8, 1, 0), kLarge + 6);
+  EXPECT_EQ(sum(8, 1, 3), kLarge + 8);  // 2²⁴ + 6 + 3 is a tie
   const std::vector<int32_t> beyond = {1 << 30, 0, 0, 0, 1 << 30};
   EXPECT_EQ(SumProducts({.sum = Summation::kFloat32}, -1, beyond), std::numeric_limits<int32_t>::min());
 }
@@ -325,7 +339,13 @@ TEST(Arithmetic, RefusesTextThatItDoesNotPrint) {
   for (const char* text :
        {"", "Maddubs", "exact, ", "maddubs, depths 0 apart", "maddubs, depths x apart", "maddubs; ",
         "maddubs; half", "maddubs, lanes", "maddubs, 65 lanes", "acc16 wrapping", "exact; half up; half up",
-        "products16, widened every 2 pairs", "float32 sums, 3 lanes", "dpbusds, compensation last"}) {
+        "products16, widened every 2 pairs", "float32 sums, 3 lanes", "dpbusds, compensation last",
+        // Their sums do not use the last modifier.
+        "exact, compensation clamped", "exact, without padding", "maddubs, compensation first",
+        "dpbusds, 2 lanes", "dpbusds, wrapping", "dpbusds, widened at the end", "products16, wrapping",
+        "products16, flattened depth", "products16, depths 4 apart", "float32 sums, unsigned weights",
+        "float32 sums, cut in two from 257 to 511 depths", "float32 sums, widened at the end",
+        "halved weights, moved signs"}) {
     EXPECT_FALSE(ParseArithmetic(text)) << text;
   }
 }

@@ -115,24 +115,24 @@ std::vector<int32_t> OddIntervals() {
 
 // Products added in int16 without pairs, by scalar code or by VPMULLW and VPADDW. Two products of s8 numbers
 // stay within int16, except 2·(−128)².
-void AddInt16Products(DepthOrder order, bool are_signed, std::vector<Model>* models) {
+void AddInt16Products(bool are_signed, std::vector<Model>* models) {
   for (const int32_t lanes : {1, 8, 16, 32}) {
     for (const int32_t spill : {2, 4, 8, 16, 32, 64, 128, 256, reference::kWholeDepth}) {
       if (are_signed && spill == 2) continue;
-      models->push_back({.sum = Summation::kProducts16, .order = order, .spill = spill, .lanes = lanes});
+      models->push_back({.sum = Summation::kProducts16, .spill = spill, .lanes = lanes});
     }
   }
 }
 
 // Sums of 16 to 256 depths that are added in float32: ggml's Q8_0 in scalar code. With AVX2 it has a lane for
 // each quad of 32 depths, and its K-quants convert sums of 256 depths.
-void AddFloatSums(DepthOrder order, std::vector<Model>* models) {
+void AddFloatSums(std::vector<Model>* models) {
   struct Form {
     int32_t quads, lanes;
   };
   for (const auto& [quads, lanes] :
        {Form{4, 1}, Form{8, 1}, Form{16, 1}, Form{32, 1}, Form{64, 1}, Form{1, 8}, Form{8, 8}, Form{1, 16}}) {
-    models->push_back({.sum = Summation::kFloat32, .order = order, .spill = quads, .lanes = lanes});
+    models->push_back({.sum = Summation::kFloat32, .spill = quads, .lanes = lanes});
   }
 }
 
@@ -583,12 +583,11 @@ std::vector<Model> CandidateModels(const OperationKind& kind) {
     if (are_signed) AddInt16Sums(order, Signs::kMoved, &models);
     AddOddInt16Sums(order, &models);
   }
-  // Products have no pairs that could cross taps. So one order of depths without padding is enough.
   const DepthOrder window =
       kind.shape == OperationKind::Shape::kGemm ? DepthOrder::kTaps : DepthOrder::kFlattened;
   if (kind.b_type == INTACT_U8) AddInt16Sums(window, Signs::kUnsignedWeights, &models);
-  AddInt16Products(window, are_signed, &models);
-  AddFloatSums(window, &models);
+  AddInt16Products(are_signed, &models);
+  AddFloatSums(&models);
   std::ranges::stable_sort(models, {}, [](const Model& model) { return HowStrange(model); });
   return models;
 }
