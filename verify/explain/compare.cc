@@ -273,7 +273,9 @@ class Comparer {
     }
     difference->detail = fmt::format("accumulator {} instead of {}", explanation.accumulator, seen.exact);
     if (model.sum == Summation::kInt32) {
-      difference->detail += ": the sum of products left int32 and was clamped";
+      const bool is_of_products = model.compensation == reference::CompensationTime::kLast;
+      difference->detail +=
+          fmt::format(": the sum{} left int32 and was clamped", is_of_products ? " of products" : "");
     }
     if (model != maddubs_ && model != Model::kDpbusds) difference->detail += ": " + InWords({model});
     if (rounding != Rounding::kContract)

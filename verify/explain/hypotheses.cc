@@ -1,7 +1,9 @@
 #include "verify/explain/hypotheses.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "core/types.h"
@@ -108,13 +110,18 @@ std::vector<Rounding> AsTheContract(const Context& /*context*/, const Observatio
   return {};
 }
 
-// Saturating int32 sums, as in Model::kDpbusds, except for the time of the compensation.
+// Saturating int32 sums of the operation's adjacent depths, as in Model::kDpbusds, except for the time of the
+// compensation.
 template <CompensationTime kTime>
-std::optional<Prediction> ThatSaturates(const Context& /*context*/, const Observation& seen,
-                                        int64_t /*output*/) {
-  Model model = Model::kDpbusds;
-  model.compensation = kTime;
+std::optional<Prediction> ThatSaturates(const Context& context, const Observation& seen, int64_t /*output*/) {
+  constexpr int64_t kLargestProduct = 255 * 128;
   const reference::Operands& operands = seen.operands;
+  const int64_t largest =
+      operands.k * kLargestProduct + std::abs(int64_t{operands.Compensation(seen.m, seen.n)});
+  if (largest <= std::numeric_limits<int32_t>::max()) return std::nullopt;
+  Model model = Model::kDpbusds;
+  model.order = AdjacentPairs(KindOf(context.answer.oracle())).order;
+  model.compensation = kTime;
   const int32_t y = operands.Accumulator(model, reference::InPairs(model, operands.depths), seen.m, seen.n);
   if (y == seen.exact) return std::nullopt;
   return Prediction{model, y};

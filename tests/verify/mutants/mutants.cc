@@ -317,8 +317,19 @@ std::vector<uint8_t> SaturateInt32(const reference::Gemm& gemm, Model /*model*/)
   return Compute(gemm, Model::kDpbusds);
 }
 
+// The outputs of all items, from compute(item).
+template <class Compute>
+std::vector<uint8_t> OfItems(const reference::Gemm& gemm, const Compute& compute) {
+  std::vector<uint8_t> outputs;
+  for (int64_t i = 0; i < gemm.batch; ++i) {
+    const std::vector<uint8_t> item = compute(reference::Item(gemm, i));
+    outputs.insert(outputs.end(), item.begin(), item.end());
+  }
+  return outputs;
+}
+
 // VPDPBUSDS with accumulators that start from the compensation.
-std::vector<uint8_t> SaturateFromCompensation(const reference::Gemm& gemm, Model /*model*/) {
+std::vector<uint8_t> SaturateItemFromCompensation(const reference::Gemm& gemm) {
   using Limits = std::numeric_limits<int32_t>;
   constexpr int64_t kQuad = 4;
   const reference::Operands operands(gemm);
@@ -336,9 +347,25 @@ std::vector<uint8_t> SaturateFromCompensation(const reference::Gemm& gemm, Model
   }
   return reference::Outputs(gemm, y);
 }
+std::vector<uint8_t> SaturateFromCompensation(const reference::Gemm& gemm, Model /*model*/) {
+  return OfItems(gemm, SaturateItemFromCompensation);
+}
+
+// VPDPBUSDS from the compensation on in every third output, with quads that cross taps; VPMADDUBSW in the
+// others.
+std::vector<uint8_t> SaturateThirdsFromCompensation(const reference::Conv& conv, Model /*model*/) {
+  constexpr size_t kEvery = 3;
+  Model pairs = Model::kMaddubs, quads = Model::kDpbusds;
+  pairs.order = quads.order = reference::DepthOrder::kFlattened;
+  quads.compensation = reference::CompensationTime::kFirst;
+  std::vector<int32_t> y = reference::Accumulators(conv, pairs);
+  const std::vector<int32_t> saturated = reference::Accumulators(conv, quads);
+  for (size_t i = 0; i < y.size(); i += kEvery) y[i] = saturated[i];
+  return reference::Outputs(conv, y);
+}
 
 // Adds products in int16, which wraps, and widens the sum every 16 depths.
-std::vector<uint8_t> WrapProducts(const reference::Gemm& gemm, Model /*model*/) {
+std::vector<uint8_t> WrapItemProducts(const reference::Gemm& gemm) {
   const reference::Operands operands(gemm);
   std::vector<int32_t> y;
   for (int64_t m = 0; m < gemm.m; ++m) {
@@ -355,6 +382,9 @@ std::vector<uint8_t> WrapProducts(const reference::Gemm& gemm, Model /*model*/) 
     }
   }
   return reference::Outputs(gemm, y);
+}
+std::vector<uint8_t> WrapProducts(const reference::Gemm& gemm, Model /*model*/) {
+  return OfItems(gemm, WrapItemProducts);
 }
 
 // ----- convolutions ---------------------------------------------------------------------------------------
@@ -605,6 +635,10 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(MakeMutant("saturating_from_compensation", SaturateFromCompensation,
                                "VPDPBUSDS: sums are clamped to int32 from the compensation on",
                                "gemm u8s8s32 m=5 n=17 k=64 za=3 bias=s32 overflow=wraps",
+                               Cause::kInt32Overflow, "from the compensation on"));
+  mutants.push_back(MakeMutant("saturating_thirds", nullptr, SaturateThirdsFromCompensation,
+                               "VPDPBUSDS in every third output of a depthwise convolution",
+                               "conv u8s8s32 in=6x6 c=8 o=8 kernel=3x3 groups=8 za=3 bias=s32 overflow=wraps",
                                Cause::kInt32Overflow, "from the compensation on"));
   mutants.push_back(MakeMutant("wrapped_products", WrapProducts,
                                "products are added in int16, which wraps, and widened every 16 depths",
