@@ -410,7 +410,9 @@ TEST_F(Cli, AnExpectedOutputIsIdentified) {
 // Without options: identifies every output_*.npy of the folder. For a folder of folders it prints a table.
 TEST_F(Cli, RecordedOutputsAreIdentified) {
   const Outcome layer = Run("verify layer " + kLayers + "u8_9");
-  EXPECT_THAT(layer.out, HasSubstr("as FBGEMM, ONNX Runtime, oneDNN, OpenVINO on CPUs without VNNI\n"));
+  EXPECT_THAT(
+      layer.out,
+      HasSubstr("as FBGEMM, ONNX Runtime, oneDNN, OpenVINO on CPUs with AVX2 and no AVX-512 or VNNI\n"));
   EXPECT_THAT(layer.out, HasSubstr("output_onednn.npy: exact: all "));
   const Outcome table = Run("verify layer " + kLayers);
   EXPECT_EQ(table.status, 0) << table.err;
@@ -420,7 +422,7 @@ TEST_F(Cli, RecordedOutputsAreIdentified) {
   const json recorded = LayerJson(kLayers + "u8_0_0", 0)[0]["recorded"];
   ASSERT_EQ(recorded.size(), 2u);
   EXPECT_EQ(recorded[0]["file"], "output_avx2.npy");
-  EXPECT_EQ(recorded[0]["engines"], "as oneDNN, OpenVINO on CPUs without VNNI");
+  EXPECT_EQ(recorded[0]["engines"], "as oneDNN, OpenVINO on CPUs with AVX2 and no AVX-512 or VNNI");
 }
 
 // The library's output for a PyTorch layer with a residual, bounds and another output type, on every ISA; and

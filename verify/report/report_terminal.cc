@@ -269,7 +269,7 @@ std::string AuditsText(const std::vector<Audit>& audits) {
 
 namespace {
 
-// "; as FBGEMM on CPUs without VNNI", or "".
+// "; as FBGEMM on CPUs with AVX2 and no AVX-512 or VNNI", or "".
 std::string Engines(const Recorded& recorded) {
   if (!recorded.identity.Found() || recorded.against_exact.differing == 0) return {};
   const std::string engines = EnginesInWords(recorded.identity.arithmetic, recorded.shape);

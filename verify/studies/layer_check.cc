@@ -63,7 +63,7 @@ std::string EnginesInWords(const reference::Arithmetic& arithmetic, const Paired
   if (arithmetic.model != plain || plain.order == reference::DepthOrder::kChannels) return {};
   const bool is_flattened = plain.order == reference::DepthOrder::kFlattened;
   const intact_pairing pairing = is_flattened ? INTACT_PAIRING_FLATTENED : INTACT_PAIRING_WITHIN_TAP;
-  return "as " + EnginesOf(pairing, shape, plain.skips_padding) + " on CPUs without VNNI";
+  return "as " + EnginesOf(pairing, shape, plain.skips_padding) + " on CPUs with AVX2 and no AVX-512 or VNNI";
 }
 
 std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs) {

@@ -68,8 +68,8 @@ struct LayerCheck {
 /// exact.parts. `exact`: the outputs' comparison with exact.
 std::string InWords(const Identity& identity, const Comparison& exact);
 
-/// "as FBGEMM, ONNX Runtime on CPUs without VNNI": the engines that are known to sum as `arithmetic` does;
-/// "as no known engine on CPUs without VNNI" if there are none; "" if `arithmetic` is not a maddubs sequence.
+/// "as FBGEMM, ONNX Runtime on CPUs with AVX2 and no AVX-512 or VNNI": the engines that are known to sum as
+/// `arithmetic` does; "as no known engine on …" if there are none; "" if `arithmetic` is no maddubs sequence.
 std::string EnginesInWords(const reference::Arithmetic& arithmetic, const PairedShape& shape);
 
 /// Explains each recorded output of a layer.
