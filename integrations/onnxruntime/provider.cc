@@ -352,7 +352,12 @@ extern "C" {
 INTACT_API OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base, const OrtLogger*,
                                         OrtEpFactory** factories, size_t most, size_t* count) {
   const OrtApi* const api = base->GetApi(ORT_API_VERSION);
-  if (api == nullptr) return nullptr;  // an older runtime; it has printed why
+  if (api == nullptr) {
+    const std::string message = std::string("intact: ONNX Runtime is ") + base->GetVersionString() +
+                                "; expected 1." + std::to_string(ORT_API_VERSION) +
+                                " or newer, the version of the headers that the provider was built with";
+    return base->GetApi(1)->CreateStatus(ORT_FAIL, message.c_str());  // each runtime has version 1
+  }
   Ort::InitApi(api);
   return intact::onnxruntime::Guard([&] {
     *count = 0;

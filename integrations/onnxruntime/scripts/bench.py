@@ -4,12 +4,13 @@
     bench.py [--threads N] [--rounds N] [--isa ISA] [--create]
 
 The models are random networks, quantized by onnxruntime.quantization. Both sessions take turns; each time is the median. With
---create, times how long it takes to create sessions of a network with the convolutions of ResNet-50."""
+--create, times how long it takes to create sessions of a network with 49 convolutions: ResNet-50 without those of shortcuts."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import math
 import statistics
 import sys
 import time
@@ -37,7 +38,7 @@ def mlp() -> onnx.ModelProto:
     return network([("matmul", 3072), ("matmul", 768)] * 3, [128, 768])
 
 
-def resnet50() -> onnx.ModelProto:
+def resnet50_without_shortcuts() -> onnx.ModelProto:
     layers: list = [("conv", 64, 7, 2, 1), ("max",)]
     for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for block in range(blocks):
@@ -55,47 +56,66 @@ def session(model: bytes, threads: int, isa: str | None, with_intact: bool) -> o
     return onnxruntime.InferenceSession(model, options, providers=None if with_intact else ["CPUExecutionProvider"])
 
 
+def times(sessions: list[onnxruntime.InferenceSession], given: dict, threads: int, rounds: int,
+          seconds: float = math.inf) -> list[float]:
+    """Milliseconds of a run of each session: medians of runs in turns. No further round starts after `seconds`, but three always
+    run. The first round is not counted.
+
+    With one thread, measures CPU time, which other programs hardly change. With several threads, CPU time counts all of them, so
+    measures wall time."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    taken: list[list[float]] = [[] for _ in sessions]
+    end = time.monotonic() + seconds
+    while len(taken[0]) <= rounds and (len(taken[0]) < 3 or time.monotonic() < end):
+        for each, of_session in zip(sessions, taken):
+            if threads > 1:
+                time.sleep(0.02)  # the other sessions' threads wait actively for some milliseconds
+            start = clock()
+            each.run(None, given)
+            of_session.append(1000 * (clock() - start))
+    return [statistics.median(of_session[1:]) for of_session in taken]
+
+
+def positive(text: str) -> int:
+    """The type of an argument."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"is '{text}'; expected a positive number")
+    return int(text)
+
+
 def time_creation(threads: int, rounds: int, isa: str | None) -> None:
-    print(f"{'model':24} {'intact ms':>10} {'second session':>15} {'ONNX Runtime ms':>16}")
+    print(f"{'model':28} {'intact ms':>10} {'second session':>15} {'ONNX Runtime ms':>16}")
     for how in ("QOperator", "QDQ", "dynamic"):
-        stored = quantized(resnet50(), how, [1, 3, 224, 224])
-        times: list[list] = [[], [], []]
+        stored = quantized(resnet50_without_shortcuts(), how, [1, 3, 224, 224])
+        taken: list[list] = [[], [], []]
         for _ in range(rounds):
             sessions = []  # the second session is created while the first one lives
-            for with_intact, taken in zip((True, True, False), times):
+            for with_intact, of_session in zip((True, True, False), taken):
                 start = time.process_time()
                 sessions.append(session(stored, threads, isa, with_intact))
-                taken.append(1000 * (time.process_time() - start))
-        first, second, theirs = (statistics.median(each) for each in times)
-        print(f"{'ResNet-50, ' + how:24} {first:10.0f} {second:15.0f} {theirs:16.0f}")
+                of_session.append(1000 * (time.process_time() - start))
+        first, second, theirs = (statistics.median(each) for each in taken)
+        print(f"{'49 convolutions, ' + how:28} {first:10.0f} {second:15.0f} {theirs:16.0f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--threads", type=positive, default=1)
+    parser.add_argument("--rounds", type=positive, default=30)
     parser.add_argument("--isa", help="caps intact's instruction set; ONNX Runtime takes what the CPU has")
     parser.add_argument("--create", action="store_true", help="times the creation of sessions")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)  # advice on quantizing
     if arguments.create:
         return time_creation(arguments.threads, arguments.rounds, arguments.isa)
-    # The time of the CPU hardly depends on what else the machine does; with several threads it is none of a run.
-    clock = time.process_time if arguments.threads == 1 else time.perf_counter
     print(f"{'model':24} {'intact ms':>10} {'ONNX Runtime ms':>16} {'ratio':>6} {'taken':>6}  same bytes")
     for name, model, shape in (("CNN", cnn(), [1, 3, 112, 112]), ("MLP", mlp(), [128, 768]), ("MLP, 1 row", mlp(), [1, 768])):
         for how in ("QOperator", "QDQ", "dynamic"):
             stored = quantized(model, how, shape)
             sessions = [session(stored, arguments.threads, arguments.isa, ours) for ours in (True, False)]
             given = {"x": np.random.default_rng(2).normal(size=shape).astype(np.float32)}
-            times: list[list] = [[], []]
             outputs = [each.run(None, given)[0] for each in sessions]
-            for _ in range(arguments.rounds):
-                for each, taken in zip(sessions, times):
-                    start = clock()
-                    each.run(None, given)
-                    taken.append(1000 * (clock() - start))
-            ours, theirs = (statistics.median(each) for each in times)
+            ours, theirs = times(sessions, given, arguments.threads, arguments.rounds)
             took = sum(node["taken"] for node in intact.onnxruntime.report(sessions[0]))
             print(f"{name + ', ' + how:24} {ours:10.2f} {theirs:16.2f} {theirs / ours:6.2f} {took:6}  "
                   f"{'yes' if outputs[0].tobytes() == outputs[1].tobytes() else 'no'}")

