@@ -28,10 +28,11 @@ class QLinearElementwise : public Layer {
   void Compute(Run& run) const override;
 
  protected:
-  /// With `is_moved_to_u8` s8 tensors and zero points are 128 higher in the arithmetic.
+  /// If `context.is_moved_to_u8`, the arithmetic adds 128 to s8 elements and to their zero points.
   QLinearElementwise(const Node& node, const Context& context);
 
-  /// Elements of output in memory order: `extent` of them, where A and B advance or repeat one element.
+  /// `extent` consecutive outputs. In them each operand either advances by one element (step 1) or repeats one element
+  /// (step 0).
   struct Dimension {
     int64_t extent, a_step, b_step;
   };

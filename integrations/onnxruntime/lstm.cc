@@ -20,18 +20,18 @@ consteval size_t Input(std::string_view name) {
   return static_cast<size_t>(place - inputs.begin());
 }
 
-// The pieces in which a step multiplies `weights` bytes: several if L2 does not hold all of them.
-int PiecesOf(int64_t weights) {
-  constexpr int64_t kOfPiece = 1 << 18, kAssumedL2 = 1 << 19;
+// The number of chunks in which a step multiplies `weights` bytes: several if L2 does not hold all of them.
+int ChunksOf(int64_t weights) {
+  constexpr int64_t kOfChunk = 1 << 18, kAssumedL2 = 1 << 19;
   static const int64_t l2 = [] {
     const int64_t known = sysconf(_SC_LEVEL2_CACHE_SIZE);
     return known > 0 ? known : kAssumedL2;
   }();
-  return weights < l2 / 4 * 3 ? 1 : static_cast<int>(weights / kOfPiece);
+  return weights < l2 / 4 * 3 ? 1 : static_cast<int>(weights / kOfChunk);
 }
 
-// Bounds of the functions' arguments, and the least sigmoid. The loop below gets them as an argument: with
-// constants the compiler would make branches instead of vectors.
+// Limits of the arguments of sigmoid and tanh, and the smallest sigmoid. The loop takes them as a parameter,
+// because GCC does not vectorize it with constants.
 struct Bounds {
   float sigmoid = 18, tanh = 9, least = 0;
 };
@@ -245,9 +245,9 @@ void DynamicQuantizeLstm::Compute(Run& run) const {
   auto* const h = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
   auto* const c = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
   const auto step_of_row = has_avx2_ ? StepAvx2 : Step;
-  // Each step reads all recurrent weights. Every other step begins with the last piece, which L2 still holds.
+  // Each step reads all recurrent weights. Every other step begins with the last chunk, which L2 still holds.
   const int64_t weights = hidden_ * columns;
-  const int pieces = PiecesOf(weights);
+  const int chunks = ChunksOf(weights);
 
   for (size_t d = 0; d < directions_.size(); ++d) {
     const Direction& direction = directions_[d];
@@ -267,7 +267,7 @@ void DynamicQuantizeLstm::Compute(Run& run) const {
       args.a = h;
       args.c = of_step;
       args.residual = of_step;
-      run.Compute(*direction.recurrent, args, static_cast<double>(batch * weights), {pieces, step % 2 != 0});
+      run.Compute(*direction.recurrent, args, static_cast<double>(batch * weights), {chunks, step % 2 != 0});
       for (int64_t row = 0; row < batch; ++row)
         step_of_row(of_step + row * columns, direction.bias.data(), c + row * hidden_, h + row * hidden_,
                     hidden_, Bounds());

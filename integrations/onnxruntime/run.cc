@@ -82,7 +82,7 @@ void* Run::Allocate(size_t bytes) {
 }
 
 template <class Plan, class Args, class Prepare, class RunPart>
-void Run::ComputeParts(const Plan& plan, Args args, double multiply_adds, Pieces pieces, Prepare prepare,
+void Run::ComputeParts(const Plan& plan, Args args, double multiply_adds, Chunks chunks, Prepare prepare,
                        RunPart run_part) {
   intact_run_info info = INTACT_RUN_INFO_INIT;
   Check(prepare(&plan, &args, &info));
@@ -96,8 +96,8 @@ void Run::ComputeParts(const Plan& plan, Args args, double multiply_adds, Pieces
   args.scratch_bytes = info.part_scratch_bytes;
   if (threads == 1) {
     args.scratch = scratch_;
-    for (int i = 0; i < pieces.count; ++i)
-      Check(run_part(&plan, &args, pieces.is_reversed ? pieces.count - 1 - i : i, pieces.count));
+    for (int i = 0; i < chunks.count; ++i)
+      Check(run_part(&plan, &args, chunks.is_reversed ? chunks.count - 1 - i : i, chunks.count));
     return;
   }
   ForEach(threads, [&](int64_t part) {
@@ -108,8 +108,8 @@ void Run::ComputeParts(const Plan& plan, Args args, double multiply_adds, Pieces
 }
 
 void Run::Compute(const intact_gemm& plan, const intact_gemm_args& args, double multiply_adds,
-                  Pieces pieces) {
-  ComputeParts(plan, args, multiply_adds, pieces, intact_gemm_prepare, intact_gemm_run_part);
+                  Chunks chunks) {
+  ComputeParts(plan, args, multiply_adds, chunks, intact_gemm_prepare, intact_gemm_run_part);
 }
 void Run::Compute(const intact_conv& plan, const intact_conv_args& args, double multiply_adds) {
   ComputeParts(plan, args, multiply_adds, {}, intact_conv_prepare, intact_conv_run_part);

@@ -37,13 +37,13 @@ struct Places {
 };
 
 /// The order in which one thread computes a product.
-struct Pieces {
-  int count = 1;             ///< the product is computed in so many pieces
-  bool is_reversed = false;  ///< the last piece is the first one
+struct Chunks {
+  int count = 1;             ///< the number of chunks that the product is computed in
+  bool is_reversed = false;  ///< begins with the last chunk
 };
 
-/// For the thread sanitizer, which does not see how threads of ONNX Runtime hand over work: what a thread wrote before
-/// HandOver() of an object is there for a thread behind TakeOver() of it.
+/// Describes to the thread sanitizer that writes before HandOver(object) happen before reads after TakeOver(object). It
+/// does not see the atomics of ONNX Runtime's pool.
 inline void HandOver([[maybe_unused]] void* object) {
 #ifdef __SANITIZE_THREAD__
   __tsan_release(object);
@@ -79,7 +79,7 @@ class Run {
   void ForEach(int64_t count, Work work) const;
   /// Runs a plan in parts. `multiply_adds`: its work, which decides how many.
   void Compute(const intact_gemm& plan, const intact_gemm_args& args, double multiply_adds,
-               Pieces pieces = {});
+               Chunks chunks = {});
   void Compute(const intact_conv& plan, const intact_conv_args& args, double multiply_adds);
 
   /// Writes the transpose of `matrices` row-major matrices of rows × columns elements, of one or four bytes.
@@ -96,7 +96,7 @@ class Run {
   };
 
   template <class Plan, class Args, class Prepare, class RunPart>
-  void ComputeParts(const Plan& plan, Args args, double multiply_adds, Pieces pieces, Prepare prepare,
+  void ComputeParts(const Plan& plan, Args args, double multiply_adds, Chunks chunks, Prepare prepare,
                     RunPart run_part);
 
   Ort::KernelContext context_;

@@ -387,9 +387,9 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def added(x: np.ndarray, y: np.ndarray, scales: tuple, zeros: tuple) -> np.ndarray:
-    """QLinearAdd. `scales`, `zeros`: of x, y and the output. ONNX Runtime takes x for one element in each of its loops if x has
-    extent 1 in the last dimension in which x or y has another extent. Then x and y change places. They also do if all extents
-    of the dimensions that both have are 1."""
+    """QLinearAdd. `scales`, `zeros`: of x, y and the output. Compare the shapes from the last dimension. At the first dimension
+    where x or y has an extent other than 1: if x has extent 1 there, x and y are exchanged. If there is no such dimension, they
+    are exchanged too."""
     common = min(x.ndim, y.ndim) or 1
     pairs = list(itertools.zip_longest(reversed(x.shape), reversed(y.shape), fillvalue=1))[:common] or [(1, 1)]
     x_of_pair, _ = next((pair for pair in pairs if pair != (1, 1)), (1, 1))
@@ -467,7 +467,8 @@ def quotient(seed: int) -> Layer:
     dtype = r.one_of(np.uint8, np.int8)
     constants = {"xs": r.scale(), "xz": r.integers(dtype), "d": np.float32(r.one_of(-1, 1) * np.exp(r.rng.uniform(-3, 3))),
                  "yz": r.integers(dtype)}
-    # Half of the quotients are almost ties, if 2: then the last bit of each operation decides.
+    # With the factor 2, half of the quotients are close to a tie. The last bit of each operation then decides how they are
+    # rounded.
     constants["ys"] = np.float32(constants["xs"] / abs(constants["d"]) * r.one_of(2, r.rng.uniform(0.7, 3)))
     nodes = [helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["f"]), helper.make_node("Div", ["f", "d"], ["q"]),
              helper.make_node("QuantizeLinear", ["q", "ys", "yz"], ["y"])]
