@@ -46,7 +46,7 @@ def register(library: str | os.PathLike | None = None) -> None:
         raise invalid(f"onnxruntime: is {onnxruntime.__version__}; expected 1.23 or newer")
     if not path.is_file():
         raise invalid(f"library: there is no {path}; expected libintact_onnxruntime_ep.so (docs/onnxruntime.md)")
-    path = path.resolve()  # ONNX Runtime would begin a relative one at its own folder
+    path = path.absolute()  # ONNX Runtime would begin a relative path at its own folder
     onnxruntime.register_execution_provider_library(NAME, str(path))
     found = ctypes.CDLL(str(path))  # the copy that is loaded already
     found.intact_onnxruntime_report.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
@@ -60,8 +60,9 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
 
     - `mode`: "exact", or "saturating", what kernels without VNNI compute (intact_mode).
     - `max_isa`: no instruction set beyond it is used, "avx2" for instance.
-    - `threads`: the largest number of parts that a product, a convolution, a sum or a transposition is cut into. By default `options.intra_op_num_threads`; where that is 0, the
-      processors that the process may use. Nodes run on the session's threads.
+    - `threads`: the largest number of parts that a product, a convolution, a sum or a transposition is cut into. By default
+      `options.intra_op_num_threads`; if that is 0, the number of processors that the process may use. Nodes run on the session's
+      threads.
     - `like`: "onnxruntime:avx2" makes nodes compute what ONNX Runtime 1.32 computes on a CPU with AVX2 and no VNNI, with the
       sums that its kernels clamp, operator by operator. `mode` is then "exact". docs/onnxruntime.md lists the conditions.
     """
