@@ -31,8 +31,8 @@ class QLinearElementwise : public Layer {
   /// If `context.is_moved_to_u8`, the arithmetic adds 128 to s8 elements and to their zero points.
   QLinearElementwise(const Node& node, const Context& context);
 
-  /// `extent` consecutive outputs. In them each operand either advances by one element (step 1) or repeats one element
-  /// (step 0).
+  /// `extent` consecutive outputs. In them each operand either advances by one element (step 1) or repeats one
+  /// element (step 0).
   struct Dimension {
     int64_t extent, a_step, b_step;
   };

@@ -42,8 +42,8 @@ struct Chunks {
   bool is_reversed = false;  ///< begins with the last chunk
 };
 
-/// Describes to the thread sanitizer that writes before HandOver(object) happen before reads after TakeOver(object). It
-/// does not see the atomics of ONNX Runtime's pool.
+/// Describes to the thread sanitizer that writes before HandOver(object) happen before reads after
+/// TakeOver(object). It does not see the atomics of ONNX Runtime's pool.
 inline void HandOver([[maybe_unused]] void* object) {
 #ifdef __SANITIZE_THREAD__
   __tsan_release(object);
