@@ -3,16 +3,16 @@
 # the license, which Debian's packages state in their own way.
 #
 # There are two export sets. A program that links libintact.so needs nothing else, and must not be asked for asmjit. The archive
-# names its dependencies. It gives the runtimes of OpenMP and C++ as names of libraries, because they depend on the compiler that
-# made the archive, and not on the languages and the compiler of the program that links it. A runtime that linkers search only
-# with -fopenmp (LLVM's libomp) is given by its path.
+# names its dependencies. It gives libm and the runtimes of OpenMP and C++ as names of libraries, because they depend on the
+# compiler that made the archive, and not on the languages and the compiler of the program that links it. A runtime that
+# linkers search only with -fopenmp (LLVM's libomp) is given by its path.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/intact)
 set(pkg_config_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 set(static_runtimes ${OpenMP_CXX_LIB_NAMES} ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
-list(FILTER static_runtimes INCLUDE REGEX "^(gomp|i?omp5?|pthread|stdc[+][+]|c[+][+]|c[+][+]abi)$")
+list(FILTER static_runtimes INCLUDE REGEX "^(gomp|i?omp5?|pthread|m|stdc[+][+]|c[+][+]|c[+][+]abi)$")
 list(REMOVE_DUPLICATES static_runtimes)
 foreach(runtime IN LISTS OpenMP_CXX_LIB_NAMES)
   cmake_path(GET OpenMP_${runtime}_LIBRARY PARENT_PATH folder)
