@@ -45,12 +45,13 @@ This package contains")
 set(CPACK_COMPONENTS_ALL)
 intact_package(runtime ${library} libs SUMMARY "exact int8 GEMM and convolution for x86-64"
                TEXT "${what} the shared library.")
-# Programs that link the archive need asmjit, and the C++ runtime of the compiler that made it. Clang has no runtime of its
-# own.
-set(runtime libstdc++-dev)
+# Programs that link the archive need asmjit, and the runtimes of C++ and OpenMP of the compiler that made it. Clang has no C++
+# runtime of its own.
+string(REGEX MATCH "^[0-9]+" compiler ${CMAKE_CXX_COMPILER_VERSION})
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  string(REGEX MATCH "^[0-9]+" compiler ${CMAKE_CXX_COMPILER_VERSION})
   set(runtime "libstdc++-${compiler}-dev | libstdc++-dev")
+else()
+  set(runtime "libstdc++-dev, libomp-${compiler}-dev")
 endif()
 intact_package(development libintact-dev libdevel SUMMARY "exact int8 GEMM and convolution (development files)"
                TEXT "${what} the headers for C and C++, the archive, and

@@ -3,6 +3,7 @@
 // initialization must survive it too.
 #include <gtest/gtest.h>
 #include <intact/intact.h>
+#include <omp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -405,6 +406,9 @@ std::string Meet(const Case& one, int64_t n) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(kDeadlineSeconds);
+    // LLVM's OpenMP library initializes itself in the first call, and again in the child of a fork. If it lacks
+    // memory, the process hangs or ends. So it comes before the failure. GCC's library is already initialized.
+    (void)omp_get_max_threads();
     until_failure = n;
     const intact_status status = one.operation();
     const bool has_failed = until_failure.exchange(kNever) < 0;

@@ -2,8 +2,8 @@
 # fresh_debian_test.sh SUITE [COMMAND...]: by hand or in CI, as root, with debootstrap and a mirror in apt's sources.
 #
 # In a fresh Debian SUITE (bookworm, trixie), a fresh clone of this repository's HEAD runs each `tools/bootstrap.sh COMMAND`:
-# first with the suite's g++, then another clone with its clang. Prints the last lines and the time of each. COMMAND may
-# have arguments: "test --tests-regex ^OneDnn". Without COMMAND: verify and test, as in the README.
+# first with the suite's g++, then another clone with its clang. Prints the last lines and the time of each; if tests fail, also
+# their output. COMMAND may have arguments: "test --tests-regex ^OneDnn". Without COMMAND: verify and test, as in the README.
 #
 # INTACT_DEBIAN_COMPILERS="gcc" or "clang" runs one compiler only.
 # Exit status: 0 if all commands succeed, 1 otherwise.
@@ -24,6 +24,15 @@ for compiler in "${compilers[@]}"; do
 done
 readonly last_lines=8 failure_lines=200
 
+# Prints the lines since the tests began: bootstrap.sh drops tests that pass. If none began: the build's last lines.
+print_failure() {
+  if grep -q '^Test project ' "$work/log"; then
+    sed -n '/^Test project /,$p' "$work/log"
+  else
+    tail -n "$failure_lines" "$work/log"
+  fi
+}
+
 # run COMPILER COMMAND: `tools/bootstrap.sh COMMAND` in the root's clone for COMPILER.
 run() {
   local compiler=$1 arguments start=$SECONDS status=0 environment=()
@@ -35,7 +44,7 @@ run() {
     tail -n "$last_lines" "$work/log"
     say "$suite, $compiler: tools/bootstrap.sh $2: succeeded after $((SECONDS - start)) s"
   else
-    tail -n "$failure_lines" "$work/log"
+    print_failure
     say "$suite, $compiler: tools/bootstrap.sh $2: exit status $status after $((SECONDS - start)) s" >&2
     failed+=("$compiler: $2")
   fi
