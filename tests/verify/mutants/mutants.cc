@@ -638,7 +638,8 @@ std::vector<Mutant> Mutants() {
                                Cause::kInt32Overflow, "from the compensation on"));
   mutants.push_back(MakeMutant("saturating_thirds", nullptr, SaturateThirdsFromCompensation,
                                "VPDPBUSDS in every third output of a depthwise convolution",
-                               "conv u8s8s32 in=6x6 c=8 o=8 kernel=3x3 groups=8 za=3 bias=s32 overflow=wraps",
+                               "conv u8s8s32 in=6x6 c=8 o=8 kernel=3x3 groups=8 za=3 bias=s32 fill=bait "
+                               "overflow=wraps",
                                Cause::kInt32Overflow, "from the compensation on"));
   mutants.push_back(MakeMutant("wrapped_products", WrapProducts,
                                "products are added in int16, which wraps, and widened every 16 depths",
