@@ -63,6 +63,12 @@ fail() {
   exit 1
 }
 
+# For packages that another machine did not send.
+miss() {
+  echo "bootstrap: $*" >&2
+  exit 3
+}
+
 # For wrong arguments.
 refuse() {
   echo "bootstrap: $*" >&2
@@ -238,7 +244,7 @@ make_environment() {
   log=$("$folder/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 20 "$@" 2>&1) || {
     errors=$(grep '^ERROR:' <<<"$log" || tail -n 1 <<<"$log")
     [[ $log != *"Retrying ("* ]] || errors+="; expected that PyPI can be reached"
-    fail "$folder: pip install $*: ${errors//$'\n'/ }"
+    miss "$folder: pip install $*: ${errors//$'\n'/ }"
   }
 }
 
@@ -292,7 +298,7 @@ onnxruntime_headers() {
   if [[ ! -f $folder/headers/usr/include/onnxruntime/onnxruntime_ep_c_api.h ]]; then
     # shellcheck disable=SC2016  # what apt expands
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' 'Component: main' | head -n 1)
-    [[ $mirror ]] || fail "apt's sources name no mirror of Debian; install ONNX Runtime's headers in /usr/include/onnxruntime"
+    [[ $mirror ]] || miss "apt's sources name no mirror of Debian; install ONNX Runtime's headers in /usr/include/onnxruntime"
     mkdir -p "$folder"/apt/{lists,cache/archives}/partial
     echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror sid main" \
       >"$folder/apt/sources.list"
@@ -302,7 +308,7 @@ onnxruntime_headers() {
     log=$(cd "$folder/apt" && {
       apt-get "${options[@]}" update && apt-get "${options[@]}" download libonnxruntime-dev &&
         dpkg-deb --extract libonnxruntime-dev_*.deb "$folder/headers"
-    } 2>&1) || fail "could not get ONNX Runtime's headers, libonnxruntime-dev of sid, from $mirror: $(grep -m 1 '^E:' <<<"$log")"
+    } 2>&1) || miss "could not get ONNX Runtime's headers, libonnxruntime-dev of sid, from $mirror: $(grep -m 1 '^E:' <<<"$log")"
     rm -r "$folder/apt"
   fi
   echo "$folder/headers/usr/include/onnxruntime"
