@@ -1,7 +1,6 @@
 #include "lstm.h"
 
 #include <intact/intact.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,14 +19,11 @@ consteval size_t Input(std::string_view name) {
   return static_cast<size_t>(place - inputs.begin());
 }
 
-// The number of chunks in which a step multiplies `weights` bytes: several if L2 does not hold all of them.
+// The number of chunks in which a step multiplies `weights` bytes. Each chunk is a call, so few weights, which
+// most L2 caches hold, are one chunk.
 int ChunksOf(int64_t weights) {
-  constexpr int64_t kOfChunk = 1 << 18, kAssumedL2 = 1 << 19;
-  static const int64_t l2 = [] {
-    const int64_t known = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return known > 0 ? known : kAssumedL2;
-  }();
-  return weights < l2 / 4 * 3 ? 1 : static_cast<int>(weights / kOfChunk);
+  constexpr int64_t kOfChunk = 1 << 18, kFew = 1 << 20;
+  return weights < kFew ? 1 : static_cast<int>(weights / kOfChunk);
 }
 
 // Limits of the arguments of sigmoid and tanh, and the smallest sigmoid. The loop takes them as a parameter,
@@ -245,7 +241,7 @@ void DynamicQuantizeLstm::Compute(Run& run) const {
   auto* const h = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
   auto* const c = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
   const auto step_of_row = has_avx2_ ? StepAvx2 : Step;
-  // Each step reads all recurrent weights. Every other step begins with the last chunk, which L2 still holds.
+  // Each step reads all recurrent weights. Every other step begins with the last chunk, which L2 may still hold.
   const int64_t weights = hidden_ * columns;
   const int chunks = ChunksOf(weights);
 

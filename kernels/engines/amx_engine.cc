@@ -358,13 +358,11 @@ double AmxEngine::Cost(int64_t m) const {
   const int64_t blocks = pairs * CeilDivide(panels, 2) + single * CeilDivide(panels, kMaxBlockTiles);
   const auto products = static_cast<double>(tiles * panels * steps);
   const auto loads = static_cast<double>((pairs + single) * panels * steps);
-  double cost =
-      costs::kTileRun + costs::kTileBlock * static_cast<double>(blocks) +
-      (costs::kTileProduct + costs::kTileProductRow * static_cast<double>(tile_rows)) * products +
-      (panels * data_.weights.panel_stride_bytes() > Caches().StreamedWeights() ? costs::kTileLoadFar
-                                                                                : costs::kTileLoad) *
-          loads +
-      costs::kTileOutputRow * static_cast<double>(m * panels);
+  const bool is_far = panels * data_.weights.panel_stride_bytes() > Caches().StreamedWeights();
+  double cost = costs::kTileRun + costs::kTileBlock * static_cast<double>(blocks) +
+                (costs::kTileProduct + costs::kTileProductRow * static_cast<double>(tile_rows)) * products +
+                (is_far ? costs::kTileLoadFar : costs::kTileLoad) * loads +
+                costs::kTileOutputRow * static_cast<double>(m * panels);
   if (data_.k % kTileDepth != 0) cost += costs::kTileStagedRow * static_cast<double>(m * steps);
   return cost / static_cast<double>(panels * CeilDivide(data_.k, kQuad));
 }

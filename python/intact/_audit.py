@@ -77,8 +77,8 @@ class Certified:
 
 @dataclass
 class AuditedLayer:
-    """A layer and its certificate in each engine's pairing; if an engine has two pairings, the worse certificate. `remedies`:
-    ways to make it safe."""
+    """A layer and its certificate in each engine's pairing. If the engine has another pairing on CPUs with AVX-512, and only this
+    one fails, its certificate. `remedies`: ways to make the layer safe."""
 
     layer: QuantizedLayer
     engines: dict[str, Certified]
