@@ -284,40 +284,4 @@ void QLinearElementwise::Compute(Run& run) const {
   });
 }
 
-QuantizedQuotient::QuantizedQuotient(const Node& node) {
-  const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8}), y = node.OutputType({INTACT_U8, INTACT_S8});
-  const float x_scale = node.Scale(1), divisor = node.Scale(3), y_scale = node.Scale(4);
-  const int32_t x_zero_point = node.ZeroPoint(2, x), y_zero_point = node.ZeroPoint(5, y);
-  // A divisor of more dimensions would give the output more dimensions too.
-  if (const size_t most = node.ShapeOf(0).size(), has = node.ConstantOf(3, INTACT_F32).shape.size();
-      has > most)
-    throw Refusal("divisor: has " + std::to_string(has) + " dimensions; expected at most x's " +
-                  std::to_string(most) + ", known before the run");
-  const int32_t low = y == INTACT_S8 ? -128 : 0;
-  for (int32_t byte = 0; byte < 256; ++byte) {
-    const int32_t number = x == INTACT_S8 ? static_cast<int8_t>(byte) : byte;
-    const float quotient = static_cast<float>(number - x_zero_point) * x_scale / divisor / y_scale;
-    if (!std::isfinite(quotient))
-      throw Refusal("divisor: is " + InDigits(divisor) + ", and with x_scale " + InDigits(x_scale) +
-                    " and y_scale " + InDigits(y_scale) + " makes a quotient of " + InDigits(quotient) +
-                    "; expected finite quotients");
-    const auto lowest = static_cast<float>(low - y_zero_point),
-               highest = static_cast<float>(low + 255 - y_zero_point);
-    const auto rounded = static_cast<int32_t>(std::nearbyint(std::clamp(quotient, lowest, highest)));
-    table_[static_cast<size_t>(byte)] = static_cast<uint8_t>(rounded + y_zero_point);
-  }
-}
-
-void QuantizedQuotient::Compute(Run& run) const {
-  const auto x = run.Input(0);
-  const Shape shape = x.GetTensorTypeAndShapeInfo().GetShape();
-  const auto* const source = static_cast<const uint8_t*>(x.GetTensorRawData());
-  auto* const target = static_cast<uint8_t*>(run.Output(shape));
-  const int64_t elements = CountOf(shape);
-  run.ForEach((elements + kElementsOfPart - 1) / kElementsOfPart, [&](int64_t part) {
-    const int64_t begin = part * kElementsOfPart, end = std::min(begin + kElementsOfPart, elements);
-    std::transform(source + begin, source + end, target + begin, [&](uint8_t byte) { return table_[byte]; });
-  });
-}
-
 }  // namespace intact::onnxruntime

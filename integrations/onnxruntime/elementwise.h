@@ -1,4 +1,4 @@
-// Operators of two quantized tensors, element by element, with broadcasting: QLinearAdd, QLinearMul. And tables.
+// Operators of two quantized tensors, element by element, with broadcasting: QLinearAdd, QLinearMul.
 #ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_ELEMENTWISE_H_
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_ELEMENTWISE_H_
 
@@ -95,19 +95,6 @@ class QLinearMul : public QLinearElementwise {
                    int64_t count) const override;
 
   float ratio_;
-};
-
-/// A quantized tensor divided by a float, quantized again. Each byte has its result in a table: of
-/// clamp(rne(((x − x_zero_point)·x_scale / divisor) / y_scale) + y_zero_point) in float32, each operation rounded. Inputs are x,
-/// its scale and zero point, the divisor, and the scale and the zero point of the output.
-class QuantizedQuotient : public Layer {
- public:
-  explicit QuantizedQuotient(const Node& node);
-  void Compute(Run& run) const override;
-  std::string Kernel() const override { return "table"; }
-
- private:
-  std::array<uint8_t, 256> table_;
 };
 
 }  // namespace intact::onnxruntime

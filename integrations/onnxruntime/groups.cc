@@ -4,39 +4,11 @@
 #include <optional>
 #include <utility>
 
+#include "graph.h"
 #include "node.h"
 
 namespace intact::onnxruntime {
 namespace {
-
-constexpr char kMicrosoft[] = "com.microsoft";
-
-bool Is(Ort::ConstNode node, const char* type) {
-  return node != nullptr && node.GetOperatorType() == type && DomainOf(node).empty();
-}
-
-// The node that alone reads a value; null if there is none.
-Ort::ConstNode SoleConsumer(Ort::ConstValueInfo value) {
-  if (value == nullptr || value.IsGraphOutput()) return {};
-  const auto consumers = value.GetConsumers();
-  return consumers.size() == 1 && consumers[0].index >= 0 ? consumers[0].node : Ort::ConstNode();
-}
-
-Ort::ConstNode ProducerOf(Ort::ConstValueInfo value) {
-  return value == nullptr ? Ort::ConstNode() : value.GetProducerNode().node;
-}
-
-Ort::ConstValueInfo InputOf(Ort::ConstNode node, size_t i) {
-  const auto inputs = node.GetInputs();
-  return i < inputs.size() ? inputs[i] : Ort::ConstValueInfo();
-}
-
-// Whether a node or the session's caller reads a value.
-bool IsRead(Ort::ConstValueInfo value) {
-  return value != nullptr && (value.IsGraphOutput() || !value.GetConsumers().empty());
-}
-
-Ort::ConstValueInfo OutputOf(Ort::ConstNode node, size_t i = 0) { return node.GetOutputs().at(i); }
 
 // The DequantizeLinear that makes input i of `node`, for this node alone.
 Ort::ConstNode DequantizerOf(Ort::ConstNode node, size_t i, const char* name) {
@@ -47,29 +19,6 @@ Ort::ConstNode DequantizerOf(Ort::ConstNode node, size_t i, const char* name) {
   if (SoleConsumer(value) == nullptr)
     throw Refusal(std::string(name) + ": other nodes read it too; expected a DequantizeLinear of its own");
   return dequantizer;
-}
-
-// The zero point of a QuantizeLinear or a DequantizeLinear, if it is one constant of s8.
-std::optional<int32_t> S8ZeroPointOf(Ort::ConstNode node) {
-  const auto zero_point = Node(node, {}).FindConstant(2);
-  if (!zero_point || zero_point->type != INTACT_S8 || zero_point->count != 1) return {};
-  return zero_point->Integer(0);
-}
-
-// Whether ONNX Runtime moves the s8 tensor between both nodes to u8: nothing else reads it.
-bool IsMovedToU8(Ort::ConstNode quantizer, Ort::ConstNode dequantizer) {
-  if (!Is(quantizer, "QuantizeLinear") || !Is(dequantizer, "DequantizeLinear") ||
-      SoleConsumer(OutputOf(quantizer)) == nullptr)
-    return false;
-  const auto zero_point = S8ZeroPointOf(quantizer);
-  return zero_point && zero_point == S8ZeroPointOf(dequantizer);
-}
-
-bool IsS8(Ort::ConstValueInfo value) { return ElementTypeOf(value) == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8; }
-
-// Whether ONNX Runtime moves the s8 input of a DequantizeLinear to u8.
-bool HasMovedInput(Ort::ConstNode dequantizer) {
-  return IsMovedToU8(ProducerOf(InputOf(dequantizer, 0)), dequantizer);
 }
 
 // Whether the input of a DequantizeLinear is s8 in ONNX Runtime.
@@ -218,22 +167,6 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   return group;
 }
 
-// Div(DequantizeLinear(x), divisor) of one float, and the QuantizeLinear behind it.
-Group QuotientGroup(Ort::ConstNode node) {
-  const auto dequantizer = DequantizerOf(node, 0, "A"), quantizer = SoleConsumer(OutputOf(node));
-  if (!Is(quantizer, "QuantizeLinear"))
-    throw Refusal("output: stays float; expected a QuantizeLinear behind it");
-  Group group{.domain = kGroupDomain,
-              .type = "QuantizedQuotient",
-              .inputs = {},
-              .output = OutputOf(quantizer),
-              .nodes = {node, dequantizer, quantizer}};
-  for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
-  group.inputs.push_back(InputOf(node, 1));
-  for (size_t i = 1; i < 3; ++i) group.inputs.push_back(InputOf(quantizer, i));
-  return group;
-}
-
 // MaxPool(DequantizeLinear(x)) and a QuantizeLinear with the scale and the zero point of x.
 Group PoolGroup(Ort::ConstNode node) {
   const auto outputs = node.GetOutputs();
@@ -341,8 +274,6 @@ Group GroupOf(Ort::ConstNode node) {
   if (const FloatOperator* found = FindFloatOperator(node);
       found != nullptr && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return DequantizedGroup(node, *found);
-  if (Is(node, "Div") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
-    return QuotientGroup(node);
   if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return PoolGroup(node);
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "byte_function.h"
 #include "elementwise.h"
 #include "linear.h"
 #include "lstm.h"
@@ -38,9 +39,6 @@ constexpr std::array kConvIntegerToFloat = {"x",   "w", "x_scale", "w_scale", "x
 constexpr std::array kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
 constexpr std::array kQLinearElementwise = {"A",       "A_scale",      "A_zero_point", "B",
                                             "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
-// A group for which ONNX Runtime has no operator.
-constexpr std::array kQuantizedQuotient = {"x",       "x_scale", "x_zero_point",
-                                           "divisor", "y_scale", "y_zero_point"};
 constexpr std::array kMaxPool = {"X"};
 constexpr std::array kQLinearConv = {
     "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"};
@@ -625,10 +623,6 @@ std::unique_ptr<Layer> MakeQLinearMul(const Node& node, const Context& context) 
   return std::make_unique<QLinearMul>(node, context);
 }
 
-std::unique_ptr<Layer> MakeQuantizedQuotient(const Node& node, const Context&) {
-  return std::make_unique<QuantizedQuotient>(node);
-}
-
 std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context&) {
   return std::make_unique<MaxPool>(node);
 }
@@ -658,7 +652,6 @@ const std::array kOperators = {
     Operator{"com.microsoft", "DynamicQuantizeLSTM", DynamicQuantizeLstm::kInputs, MakeDynamicQuantizeLstm},
     Operator{"com.microsoft", "QLinearAdd", kQLinearElementwise, MakeQLinearAdd, true},
     Operator{"com.microsoft", "QLinearMul", kQLinearElementwise, MakeQLinearMul, true},
-    Operator{kGroupDomain, "QuantizedQuotient", kQuantizedQuotient, MakeQuantizedQuotient},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
     Operator{"com.microsoft", "MatMulIntegerToFloat", kMatMulIntegerToFloat, MakeMatMulIntegerToFloat},
@@ -667,6 +660,8 @@ const std::array kOperators = {
 }  // namespace
 
 std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
+  if (group.domain == kGroupDomain && group.type == kByteFunction)
+    return std::make_unique<ByteFunction>(group);
   for (const Operator& each : kOperators) {
     if (group.domain != each.domain || group.type != each.type) continue;
     const Node node(group.nodes.front(), group.inputs, group.output,

@@ -8,11 +8,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "byte_function.h"
 #include "node.h"
 #include "operators.h"
 
@@ -226,18 +228,8 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   needs_nchw_ = false;
   const auto nodes = graph.GetNodes();
   std::map<size_t, Fate> fates;
-  for (const Ort::ConstNode& node : nodes) {
-    Group group;
-    std::unique_ptr<Layer> layer;
-    try {
-      // A convolution that was taken once is taken again; without `like` its bytes do not depend on what is moved.
-      needs_nchw_ |= (settings_.is_like_avx2 || node.GetOperatorType() != "Conv") && DependsOnMoves(node);
-      group = GroupOf(node);
-      layer = MakeLayer(group, settings_);
-    } catch (const std::exception& error) {
-      fates.try_emplace(node.GetId(), Fate{false, error.what()});  // unless a group has the node
-      continue;
-    }
+  const auto take = [&](const Group& group) {
+    std::unique_ptr<Layer> layer = MakeLayer(group, settings_);
     for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel()};
     Taken& taken = taken_.emplace_back();
     taken.inputs = NamesOf(group.inputs);
@@ -248,7 +240,21 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
     const OrtNodeFusionOptions options{ORT_API_VERSION, true};  // the plan has the constants
     Ort::ThrowOnError(
         Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, fused.data(), fused.size(), &options));
-  }
+  };
+  std::set<size_t> in_functions;  // ids of nodes
+  for (const Group& function : FindByteFunctions(nodes)) try {
+      take(function);
+      for (const auto& node : function.nodes) in_functions.insert(node.GetId());
+    } catch (const Refusal&) {
+      continue;  // its nodes are taken one by one
+    }
+  for (const Ort::ConstNode& node : nodes) try {
+      // A convolution that was taken once is taken again; without `like` its bytes do not depend on what is moved.
+      needs_nchw_ |= (settings_.is_like_avx2 || node.GetOperatorType() != "Conv") && DependsOnMoves(node);
+      if (!in_functions.contains(node.GetId())) take(GroupOf(node));
+    } catch (const std::exception& error) {
+      fates.try_emplace(node.GetId(), Fate{false, error.what()});  // unless a group has the node
+    }
   // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
   const auto [report, is_new] = reports_.try_emplace(graph.GetName());
   const bool is_nhwc =

@@ -1,0 +1,387 @@
+#include "byte_function.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <ranges>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "graph.h"
+#include "node.h"
+
+namespace intact::onnxruntime {
+namespace {
+
+constexpr int64_t kBytes = 256;  // of a table
+
+// Operators that compute each element by itself. Kernels of the CPU provider for these give an element the same result wherever
+// it is in a tensor; its kernels of Exp and Log, for example, do not.
+constexpr auto kElementwise = std::to_array<std::string_view>(
+    {"Abs",         "Add",        "Ceil",      "Clip",    "Div",  "Erf",  "Floor", "Gelu",
+     "HardSigmoid", "HardSwish",  "LeakyRelu", "Max",     "Min",  "Mul",  "Neg",   "Pow",
+     "Relu",        "Reciprocal", "Round",     "Sigmoid", "Sign", "Sqrt", "Sub",   "Tanh"});
+constexpr auto kElementwiseOfMicrosoft = std::to_array<std::string_view>({"FastGelu", "Gelu", "QuickGelu"});
+
+bool IsElementwise(Ort::ConstNode node) {
+  const auto contains = [type = node.GetOperatorType()](const auto& types) {
+    return std::ranges::find(types, type) != types.end();
+  };
+  const std::string domain = DomainOf(node);
+  return domain.empty() ? contains(kElementwise) : domain == kMicrosoft && contains(kElementwiseOfMicrosoft);
+}
+
+bool IsByte(Ort::ConstValueInfo value) {
+  const auto type = ElementTypeOf(value);
+  return type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8 || type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8;
+}
+
+Shape ShapeOf(Ort::ConstValueInfo value) { return value.TypeInfo().GetTensorTypeAndShapeInfo().GetShape(); }
+
+bool IsOneConstant(Ort::ConstValueInfo value) {
+  return value != nullptr && value.IsConstantInitializer() && CountOf(ShapeOf(value)) == 1;
+}
+
+// Whether a QuantizeLinear or DequantizeLinear has one scale and one zero point, both constant.
+bool HasOneScale(Ort::ConstNode node) {
+  const auto zero_point = InputOf(node, 2);
+  return IsOneConstant(InputOf(node, 1)) && (zero_point == nullptr || IsOneConstant(zero_point));
+}
+
+using Order = std::map<size_t, size_t>;  // of nodes in topological order, by their ids
+
+// Nodes that compute the output of a QuantizeLinear from some quantized tensors, element by element.
+class Region {
+ public:
+  explicit Region(const Order& order) : order_(order) {}
+
+  // Adds the nodes from `quantizer` back to DequantizeLinears. Returns false if one of them is not elementwise. The region is then
+  // of no use.
+  bool Add(Ort::ConstNode quantizer) {
+    if (!Is(quantizer, "QuantizeLinear") || !IsByte(OutputOf(quantizer)) || !HasOneScale(quantizer))
+      return false;
+    nodes_.emplace(order_.at(quantizer.GetId()), quantizer);
+    return AddFloat(InputOf(quantizer, 0));
+  }
+
+  // Adds the nodes that compute one input: the input that the model computes last. Returns false if that is not possible.
+  bool Grow() {
+    const auto place_of = [&](const auto& input) {
+      const auto producer = ProducerOf(input.second);
+      return producer == nullptr ? -1 : static_cast<int64_t>(order_.at(producer.GetId()));
+    };
+    const auto last = std::ranges::max_element(inputs_, {}, place_of);
+    if (last == inputs_.end()) return false;
+    const auto producer = ProducerOf(last->second);
+    inputs_.erase(last);
+    return producer != nullptr && Add(producer);
+  }
+
+  // The group of the nodes; one without nodes unless the region has one input and one output.
+  Group ToGroup() const {
+    if (inputs_.size() != 1 || operators_ == 0) return {};
+    const Ort::ConstNode quantizer = nodes_.rbegin()->second;
+    const Ort::ConstValueInfo input = inputs_.begin()->second, output = OutputOf(quantizer);
+    // A constant of more dimensions would give the output more dimensions, too. Sums of two tensors of one element have another
+    // order in ONNX Runtime.
+    const Shape shape = ShapeOf(input);
+    if (shape.size() < dimensions_ || CountOf(shape) == 1) return {};
+    Group group{
+        .domain = kGroupDomain, .type = kByteFunction, .inputs = {input}, .output = output, .nodes = {}};
+    for (const auto& [place, node] : nodes_) {
+      for (const auto& value : node.GetOutputs())
+        if (value != nullptr && value.GetName() != output.GetName() && IsReadElsewhere(value)) return {};
+      if (Is(node, "DequantizeLinear") && InputOf(node, 0).GetName() == input.GetName())
+        group.is_moved_to_u8 = HasMovedInput(node);
+      group.nodes.push_back(node);
+    }
+    group.is_output_moved_to_u8 = IsMovedToU8(quantizer, SoleConsumer(output));
+    return group;
+  }
+
+ private:
+  bool AddFloat(Ort::ConstValueInfo value) {
+    if (ElementTypeOf(value) != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) return false;
+    if (AddConstant(value)) return true;
+    const auto node = ProducerOf(value);
+    if (node == nullptr) return false;
+    if (!nodes_.emplace(order_.at(node.GetId()), node).second) return true;
+    if (Is(node, "DequantizeLinear")) return AddBytes(node);
+    ++operators_;
+    return IsElementwise(node) && std::ranges::all_of(node.GetInputs(), [&](const auto& input) {
+             return input == nullptr || input.GetName().empty() || AddFloat(input);
+           });
+  }
+
+  bool AddBytes(Ort::ConstNode dequantizer) {
+    const auto x = InputOf(dequantizer, 0);
+    if (!IsByte(x) || !HasOneScale(dequantizer)) return false;
+    if (AddConstant(x)) return true;
+    // Models have constants, too, that a QuantizeLinear quantizes.
+    if (const auto quantizer = ProducerOf(x);
+        Is(quantizer, "QuantizeLinear") && IsOneConstant(InputOf(quantizer, 0)))
+      return Add(quantizer);
+    inputs_.emplace(x.GetName(), x);
+    return true;
+  }
+
+  bool AddConstant(Ort::ConstValueInfo value) {
+    if (!IsOneConstant(value)) return false;
+    dimensions_ = std::max(dimensions_, ShapeOf(value).size());
+    return true;
+  }
+
+  bool IsReadElsewhere(Ort::ConstValueInfo value) const {
+    return value.IsGraphOutput() || std::ranges::any_of(value.GetConsumers(), [&](const auto& consumer) {
+             return consumer.index < 0 || !nodes_.contains(order_.at(consumer.node.GetId()));
+           });
+  }
+
+  const Order& order_;
+  std::map<size_t, Ort::ConstNode> nodes_;             // in topological order
+  std::map<std::string, Ort::ConstValueInfo> inputs_;  // by their names
+  size_t operators_ = 0;                               // besides QuantizeLinear and DequantizeLinear
+  size_t dimensions_ = 0;                              // the most of a constant
+};
+
+// The group that ends with a QuantizeLinear; one without nodes if there is none.
+Group FunctionBefore(Ort::ConstNode quantizer, const Order& order) {
+  Group largest;
+  Region region(order);
+  for (bool is_usable = region.Add(quantizer); is_usable; is_usable = region.Grow())
+    if (Group group = region.ToGroup(); !group.nodes.empty()) largest = std::move(group);
+  return largest;
+}
+
+// The attributes of a node, copied.
+std::vector<Ort::OpAttr> AttributesOf(Ort::ConstNode node) {
+  std::vector<Ort::OpAttr> attributes;
+  for (const auto& attribute : node.GetAttributes()) {
+    const std::string name = attribute.GetName();
+    const auto copy = [&]<class T>(T value, OrtOpAttrType type) {
+      Ort::ThrowOnError(attribute.GetValue(value));
+      if constexpr (std::is_same_v<T, std::string>) {
+        attributes.emplace_back(name.c_str(), value.c_str(), static_cast<int>(value.size()), type);
+      } else {
+        attributes.emplace_back(name.c_str(), &value, 1, type);
+      }
+    };
+    switch (attribute.GetType()) {
+      case ORT_OP_ATTR_INT:
+        copy(int64_t{}, ORT_OP_ATTR_INT);
+        break;
+      case ORT_OP_ATTR_FLOAT:
+        copy(float{}, ORT_OP_ATTR_FLOAT);
+        break;
+      case ORT_OP_ATTR_STRING:
+        copy(std::string(), ORT_OP_ATTR_STRING);
+        break;
+      default:
+        throw Refusal(name + ": is no number or string; expected one");
+    }
+  }
+  return attributes;
+}
+
+std::vector<std::string> NamesOf(const std::vector<Ort::ConstValueInfo>& values) {
+  std::vector<std::string> names;
+  for (const auto& value : values) names.push_back(value == nullptr ? "" : value.GetName());
+  return names;
+}
+
+Ort::ValueInfo Described(const std::string& name, ONNXTensorElementDataType type, const Shape& shape) {
+  return Ort::ValueInfo(
+      name, Ort::TypeInfo::CreateTensorInfo(Ort::TensorTypeAndShapeInfo(type, shape).GetConst()).GetConst());
+}
+
+Ort::Value TensorOf(const Shape& shape, ONNXTensorElementDataType type, const void* elements) {
+  Ort::AllocatorWithDefaultOptions allocator;
+  Ort::Value value = Ort::Value::CreateTensor(allocator, shape.data(), shape.size(), type);
+  std::memcpy(value.GetTensorMutableRawData(), elements, value.GetTensorSizeInBytes());
+  return value;
+}
+
+constexpr auto kFloat = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+constexpr const char *kFloatInput = "intact_float_input", *kFloatOutput = "intact_float_output";
+
+// The nodes of a group as a model. Its input and output have `shape`. If ONNX Runtime moves one of them from s8 to u8, it is float
+// here, and a QuantizeLinear or a DequantizeLinear stands between: ONNX Runtime then moves the tensor between these nodes.
+Ort::Session SessionOf(const Ort::Env& env, const Group& group, const Shape& shape) {
+  Ort::Graph graph;
+  const auto add_node = [&](const std::string& type, const std::string& domain,
+                            const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
+                            std::vector<Ort::OpAttr> attributes = {}) {
+    Ort::Node node(type, domain, "", inputs, outputs, attributes);
+    graph.AddNode(node);
+  };
+  const std::string x = group.inputs[0].GetName(), y = group.output.GetName();
+  std::set<std::string> constants;
+  for (const auto& node : group.nodes) {
+    for (const auto& value : node.GetInputs()) {
+      if (value == nullptr || !value.IsConstantInitializer() || !constants.insert(value.GetName()).second)
+        continue;
+      Ort::ConstValue constant;
+      Ort::ThrowOnError(value.GetInitializer(constant));
+      Ort::Value copy = TensorOf(ShapeOf(value), ElementTypeOf(value), constant.GetTensorRawData());
+      graph.AddInitializer(value.GetName(), copy, false);
+    }
+    const auto inputs = NamesOf(node.GetInputs());
+    add_node(node.GetOperatorType(), DomainOf(node), inputs, NamesOf(node.GetOutputs()), AttributesOf(node));
+    if (group.is_moved_to_u8 && inputs[0] == x)
+      add_node("QuantizeLinear", "", {kFloatInput, inputs[1], inputs[2]}, {x});
+    if (group.is_output_moved_to_u8 && node == group.nodes.back())
+      add_node("DequantizeLinear", "", {y, inputs[1], inputs[2]}, {kFloatOutput});
+  }
+  std::vector<Ort::ValueInfo> inputs, outputs;
+  inputs.push_back(group.is_moved_to_u8 ? Described(kFloatInput, kFloat, shape)
+                                        : Described(x, ElementTypeOf(group.inputs[0]), shape));
+  outputs.push_back(group.is_output_moved_to_u8 ? Described(kFloatOutput, kFloat, shape)
+                                                : Described(y, ElementTypeOf(group.output), shape));
+  graph.SetInputs(inputs);
+  graph.SetOutputs(outputs);
+  std::vector<Ort::Model::DomainOpsetPair> versions;
+  for (const auto& [domain, version] : group.nodes[0].GetGraph().GetOperatorSets())
+    versions.emplace_back(domain, static_cast<int>(version));
+  Ort::Model model(versions);
+  model.AddGraph(graph);
+  Ort::SessionOptions options;
+  options.SetIntraOpNumThreads(1).DisableCpuMemArena().SetLogSeverityLevel(ORT_LOGGING_LEVEL_FATAL);
+  return Ort::Session(env, model, options);
+}
+
+// The scale and the zero point of a QuantizeLinear or DequantizeLinear of s8.
+std::pair<float, int32_t> S8ScaleOf(Ort::ConstNode node) {
+  const Node read(node, {"x", "scale", "zero_point"});
+  return {read.Scale(1), read.ZeroPoint(2, INTACT_S8)};
+}
+
+std::array<uint8_t, kBytes> TableOf(const Group& group) {
+  const Ort::ConstValueInfo x = group.inputs[0];
+  Shape shape = ShapeOf(x);
+  std::ranges::fill(shape, 1);
+  shape.back() = kBytes;
+  const Ort::Env env(ORT_LOGGING_LEVEL_FATAL, "intact");  // the process has one
+  Ort::Session session = SessionOf(env, group, shape);
+
+  std::array<uint8_t, kBytes> bytes;
+  std::iota(bytes.begin(), bytes.end(), uint8_t{0});
+  std::array<float, kBytes> floats;
+  const void* elements = bytes.data();
+  if (group.is_moved_to_u8) {
+    const auto reader = std::ranges::find_if(
+        group.nodes, [&](const auto& node) { return InputOf(node, 0).GetName() == x.GetName(); });
+    const auto [scale, zero_point] = S8ScaleOf(*reader);
+    for (size_t i = 0; i < floats.size(); ++i)
+      floats[i] = static_cast<float>(static_cast<int8_t>(bytes[i]) - zero_point) * scale;
+    elements = floats.data();
+  }
+  const Ort::Value input = TensorOf(shape, group.is_moved_to_u8 ? kFloat : ElementTypeOf(x), elements);
+  const std::string y_name = group.output.GetName(), x_name = x.GetName();
+  const char* const x_given = group.is_moved_to_u8 ? kFloatInput : x_name.c_str();
+  const char* const y_given = group.is_output_moved_to_u8 ? kFloatOutput : y_name.c_str();
+  const auto outputs = session.Run(Ort::RunOptions(nullptr), &x_given, &input, 1, &y_given, 1);
+  if (outputs.at(0).GetTensorTypeAndShapeInfo().GetElementCount() != kBytes)
+    throw Refusal("output: has another shape than the input; expected one shape");
+  std::array<uint8_t, kBytes> table;
+  if (group.is_output_moved_to_u8) {
+    const auto [scale, zero_point] = S8ScaleOf(group.nodes.back());
+    const auto* const numbers = outputs[0].GetTensorData<float>();
+    for (size_t i = 0; i < table.size(); ++i)
+      table[i] = static_cast<uint8_t>(static_cast<int32_t>(std::nearbyint(numbers[i] / scale)) + zero_point);
+  } else {
+    std::memcpy(table.data(), outputs[0].GetTensorRawData(), table.size());
+  }
+  return table;
+}
+
+// y[i] = table[x[i]]: with AVX-512 VBMI, with AVX2, on any CPU.
+[[gnu::target("avx512f,avx512bw,avx512vbmi")]] void LookUpAvx512(const std::array<uint8_t, kBytes>& table,
+                                                                 const uint8_t* x, uint8_t* y,
+                                                                 int64_t count) {
+  const __m512i t0 = _mm512_loadu_si512(table.data()), t1 = _mm512_loadu_si512(table.data() + 64);
+  const __m512i t2 = _mm512_loadu_si512(table.data() + 128), t3 = _mm512_loadu_si512(table.data() + 192);
+  for (int64_t i = 0; i < count; i += 64) {
+    const int64_t left = count - i;
+    const __mmask64 mask = left >= 64 ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
+    const __m512i bytes = _mm512_maskz_loadu_epi8(mask, x + i);
+    const __m512i low = _mm512_permutex2var_epi8(t0, bytes, t1),
+                  high = _mm512_permutex2var_epi8(t2, bytes, t3);
+    _mm512_mask_storeu_epi8(y + i, mask, _mm512_mask_blend_epi8(_mm512_movepi8_mask(bytes), low, high));
+  }
+}
+
+void LookUpPortable(const std::array<uint8_t, kBytes>& table, const uint8_t* x, uint8_t* y, int64_t count) {
+  std::transform(x, x + count, y, [&](uint8_t byte) { return table[byte]; });
+}
+
+// Row r of the table has the results of bytes 16·r to 16·r + 15. A byte whose high four bits are not r becomes one that shuffles
+// to zero.
+[[gnu::target("avx2")]] void LookUpAvx2(const std::array<uint8_t, kBytes>& table, const uint8_t* x,
+                                        uint8_t* y, int64_t count) {
+  constexpr int kRows = 16;
+  const __m256i saturates = _mm256_set1_epi8(0x70);
+  int64_t i = 0;
+  for (; i + 32 <= count; i += 32) {
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
+    __m256i found = _mm256_setzero_si256();
+    for (int r = 0; r < kRows; ++r) {
+      const __m256i row = _mm256_broadcastsi128_si256(
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(table.data() + static_cast<size_t>(16 * r))));
+      const __m256i index =
+          _mm256_adds_epu8(_mm256_xor_si256(bytes, _mm256_set1_epi8(static_cast<char>(16 * r))), saturates);
+      found = _mm256_or_si256(found, _mm256_shuffle_epi8(row, index));
+    }
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), found);
+  }
+  LookUpPortable(table, x + i, y + i, count - i);
+}
+
+}  // namespace
+
+std::vector<Group> FindByteFunctions(const std::vector<Ort::ConstNode>& nodes) {
+  Order order;
+  for (const auto& node : nodes) order.emplace(node.GetId(), order.size());
+  std::vector<Group> groups;
+  std::set<size_t> grouped;  // ids
+  for (const auto& node : nodes | std::views::reverse) {
+    if (grouped.contains(node.GetId())) continue;
+    Group group = FunctionBefore(node, order);
+    if (group.nodes.empty()) continue;
+    for (const auto& each : group.nodes) grouped.insert(each.GetId());
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+ByteFunction::ByteFunction(const Group& group) {
+  try {
+    table_ = TableOf(group);
+  } catch (const Ort::Exception& error) {
+    throw Refusal(std::string("output: ONNX Runtime does not compute its table: ") + error.what());
+  }
+}
+
+void ByteFunction::Compute(Run& run) const {
+  constexpr int64_t kElementsOfPart = 1 << 16;
+  static const auto look_up = __builtin_cpu_supports("avx512vbmi") ? LookUpAvx512
+                              : __builtin_cpu_supports("avx2")     ? LookUpAvx2
+                                                                   : LookUpPortable;
+  const auto x = run.Input(0);
+  const Shape shape = x.GetTensorTypeAndShapeInfo().GetShape();
+  const auto* const source = static_cast<const uint8_t*>(x.GetTensorRawData());
+  auto* const target = static_cast<uint8_t*>(run.Output(shape));
+  const int64_t elements = CountOf(shape);
+  run.ForEach((elements + kElementsOfPart - 1) / kElementsOfPart, [&](int64_t part) {
+    const int64_t begin = part * kElementsOfPart;
+    look_up(table_, source + begin, target + begin, std::min(kElementsOfPart, elements - begin));
+  });
+}
+
+}  // namespace intact::onnxruntime

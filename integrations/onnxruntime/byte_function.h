@@ -1,0 +1,38 @@
+// Functions of one quantized tensor, element by element: a table has the result of each byte.
+#ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_BYTE_FUNCTION_H_
+#define INTACT_INTEGRATIONS_ONNXRUNTIME_BYTE_FUNCTION_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "groups.h"
+#include "operators.h"
+
+namespace intact::onnxruntime {
+
+/// The type of the groups that FindByteFunctions() returns, in kGroupDomain.
+inline constexpr char kByteFunction[] = "ByteFunction";
+
+/// Groups whose output is quantized and depends on one quantized tensor only, element by element: operators that compute each
+/// element by itself, with QuantizeLinear and DequantizeLinear between them, and other operands of one constant element. GELU and
+/// hard swish of a quantized model are such groups. Each group is as large as possible, and no two groups share a node. `nodes`: of
+/// a graph, in topological order. Nodes of a group are in this order, too.
+std::vector<Group> FindByteFunctions(const std::vector<Ort::ConstNode>& nodes);
+
+/// y[i] = table[x[i]]
+class ByteFunction : public Layer {
+ public:
+  /// ONNX Runtime's CPU provider runs the nodes of `group` with each of 256 bytes. So the table has the bytes that this provider
+  /// computes in the model. Throws Refusal if it cannot run them.
+  explicit ByteFunction(const Group& group);
+  void Compute(Run& run) const override;
+  std::string Kernel() const override { return "table"; }
+
+ private:
+  std::array<uint8_t, 256> table_;
+};
+
+}  // namespace intact::onnxruntime
+#endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_BYTE_FUNCTION_H_
