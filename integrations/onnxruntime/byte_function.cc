@@ -55,6 +55,23 @@ bool HasOneScale(Ort::ConstNode node) {
   return IsOneConstant(InputOf(node, 1)) && (zero_point == nullptr || IsOneConstant(zero_point));
 }
 
+// Whether ONNX Runtime moves x from s8 to u8 and the node that computes x may stay with ONNX Runtime: it might then compute x in
+// another way, because a byte function hides that x can be moved.
+bool HidesMoveOf(Ort::ConstValueInfo x, Ort::ConstNode dequantizer) {
+  if (!HasMovedInput(dequantizer)) return false;
+  auto node = ProducerOf(InputOf(ProducerOf(x), 0));
+  if (Is(node, "Relu")) node = ProducerOf(InputOf(node, 0));
+  return node == nullptr || !DependsOnMoves(node);
+}
+
+// The same of y and the node that reads it.
+bool HidesMoveOf(Ort::ConstNode quantizer, Ort::ConstValueInfo y) {
+  const auto dequantizer = SoleConsumer(y);
+  if (!IsMovedToU8(quantizer, dequantizer)) return false;
+  const auto node = SoleConsumer(OutputOf(dequantizer));
+  return node == nullptr || !DependsOnMoves(node);
+}
+
 using Order = std::map<size_t, size_t>;  // of nodes in topological order, by their ids
 
 // Nodes that compute the output of a QuantizeLinear from some quantized tensors, element by element.
@@ -89,19 +106,23 @@ class Region {
     if (inputs_.size() != 1 || operators_ == 0) return {};
     const Ort::ConstNode quantizer = nodes_.rbegin()->second;
     const Ort::ConstValueInfo input = inputs_.begin()->second, output = OutputOf(quantizer);
-    // A constant of more dimensions would give the output more dimensions, too. Sums of two tensors of one element have another
-    // order in ONNX Runtime.
     const Shape shape = ShapeOf(input);
-    if (shape.size() < dimensions_ || CountOf(shape) == 1) return {};
+    // A constant of more dimensions would give the output more dimensions, too.
+    if (shape.size() < dimensions_) return {};
+    // ONNX Runtime adds tensors of one element in another order.
+    if (has_sum_ && std::ranges::all_of(shape, [](int64_t extent) { return extent < 2; })) return {};
     Group group{
         .domain = kGroupDomain, .type = kByteFunction, .inputs = {input}, .output = output, .nodes = {}};
     for (const auto& [place, node] : nodes_) {
       for (const auto& value : node.GetOutputs())
         if (value != nullptr && value.GetName() != output.GetName() && IsReadElsewhere(value)) return {};
-      if (Is(node, "DequantizeLinear") && InputOf(node, 0).GetName() == input.GetName())
+      if (Is(node, "DequantizeLinear") && InputOf(node, 0).GetName() == input.GetName()) {
+        if (HidesMoveOf(input, node)) return {};
         group.is_moved_to_u8 = HasMovedInput(node);
+      }
       group.nodes.push_back(node);
     }
+    if (HidesMoveOf(quantizer, output)) return {};
     group.is_output_moved_to_u8 = IsMovedToU8(quantizer, SoleConsumer(output));
     return group;
   }
@@ -115,6 +136,7 @@ class Region {
     if (!nodes_.emplace(order_.at(node.GetId()), node).second) return true;
     if (Is(node, "DequantizeLinear")) return AddBytes(node);
     ++operators_;
+    has_sum_ |= Is(node, "Add");
     return IsElementwise(node) && std::ranges::all_of(node.GetInputs(), [&](const auto& input) {
              return input == nullptr || input.GetName().empty() || AddFloat(input);
            });
@@ -148,7 +170,8 @@ class Region {
   std::map<size_t, Ort::ConstNode> nodes_;             // in topological order
   std::map<std::string, Ort::ConstValueInfo> inputs_;  // by their names
   size_t operators_ = 0;                               // besides QuantizeLinear and DequantizeLinear
-  size_t dimensions_ = 0;                              // the most of a constant
+  bool has_sum_ = false;
+  size_t dimensions_ = 0;  // the most of a constant
 };
 
 // The group that ends with a QuantizeLinear; one without nodes if there is none.
@@ -264,8 +287,7 @@ std::pair<float, int32_t> S8ScaleOf(Ort::ConstNode node) {
 
 std::array<uint8_t, kBytes> TableOf(const Group& group) {
   const Ort::ConstValueInfo x = group.inputs[0];
-  Shape shape = ShapeOf(x);
-  std::ranges::fill(shape, 1);
+  Shape shape(std::max<size_t>(ShapeOf(x).size(), 1), 1);
   shape.back() = kBytes;
   const Ort::Env env(ORT_LOGGING_LEVEL_FATAL, "intact");  // the process has one
   Ort::Session session = SessionOf(env, group, shape);
@@ -360,7 +382,10 @@ std::vector<Group> FindByteFunctions(const std::vector<Ort::ConstNode>& nodes) {
   return groups;
 }
 
-ByteFunction::ByteFunction(const Group& group) {
+ByteFunction::ByteFunction(const Group& group, const Settings& settings)
+    : look_up_(HasAvx512(settings) && __builtin_cpu_supports("avx512vbmi") ? LookUpAvx512
+               : HasAvx2(settings)                                         ? LookUpAvx2
+                                                                           : LookUpPortable) {
   try {
     table_ = TableOf(group);
   } catch (const Ort::Exception& error) {
@@ -370,9 +395,6 @@ ByteFunction::ByteFunction(const Group& group) {
 
 void ByteFunction::Compute(Run& run) const {
   constexpr int64_t kElementsOfPart = 1 << 16;
-  static const auto look_up = __builtin_cpu_supports("avx512vbmi") ? LookUpAvx512
-                              : __builtin_cpu_supports("avx2")     ? LookUpAvx2
-                                                                   : LookUpPortable;
   const auto x = run.Input(0);
   const Shape shape = x.GetTensorTypeAndShapeInfo().GetShape();
   const auto* const source = static_cast<const uint8_t*>(x.GetTensorRawData());
@@ -380,7 +402,7 @@ void ByteFunction::Compute(Run& run) const {
   const int64_t elements = CountOf(shape);
   run.ForEach((elements + kElementsOfPart - 1) / kElementsOfPart, [&](int64_t part) {
     const int64_t begin = part * kElementsOfPart;
-    look_up(table_, source + begin, target + begin, std::min(kElementsOfPart, elements - begin));
+    look_up_(table_, source + begin, target + begin, std::min(kElementsOfPart, elements - begin));
   });
 }
 

@@ -26,12 +26,15 @@ class ByteFunction : public Layer {
  public:
   /// ONNX Runtime's CPU provider runs the nodes of `group` with each of 256 bytes. So the table has the bytes that this provider
   /// computes in the model. Throws Refusal if it cannot run them.
-  explicit ByteFunction(const Group& group);
+  ByteFunction(const Group& group, const Settings& settings);
   void Compute(Run& run) const override;
   std::string Kernel() const override { return "table"; }
 
  private:
-  std::array<uint8_t, 256> table_;
+  using Table = std::array<uint8_t, 256>;
+
+  Table table_;
+  void (*look_up_)(const Table& table, const uint8_t* x, uint8_t* y, int64_t count);
 };
 
 }  // namespace intact::onnxruntime

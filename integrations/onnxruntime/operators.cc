@@ -661,7 +661,7 @@ const std::array kOperators = {
 
 std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
   if (group.domain == kGroupDomain && group.type == kByteFunction)
-    return std::make_unique<ByteFunction>(group);
+    return std::make_unique<ByteFunction>(group, settings);
   for (const Operator& each : kOperators) {
     if (group.domain != each.domain || group.type != each.type) continue;
     const Node node(group.nodes.front(), group.inputs, group.output,

@@ -3,6 +3,7 @@
 #include <emmintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <utility>
 
@@ -64,6 +65,13 @@ void TransposeColumns(const Element* source, Element* target, int64_t rows, int6
 
 bool HasAvx2(const Settings& settings) {
   return settings.max_isa != INTACT_ISA_PORTABLE && intact_isa_available(INTACT_ISA_AVX2) != 0;
+}
+
+bool HasAvx512(const Settings& settings) {
+  constexpr std::array kCaps = {INTACT_ISA_ANY, INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI,
+                                INTACT_ISA_AMX_INT8, INTACT_ISA_AVX10_2};
+  return std::ranges::find(kCaps, settings.max_isa) != kCaps.end() &&
+         intact_isa_available(INTACT_ISA_AVX512) != 0;
 }
 
 void Check(intact_status status) {

@@ -481,6 +481,67 @@ def quotient(seed: int) -> Layer:
     return Layer(model, lambda: {"x": r.integers(dtype, [r.below(9), 300])}, exact)
 
 
+# Operators of float, and their constant operands.
+UNARY = {"Abs": [], "Ceil": [], "Clip": [-0.7, 1.1], "Erf": [], "Floor": [], "HardSigmoid": [], "HardSwish": [], "LeakyRelu": [],
+         "Neg": [], "Pow": [2], "Reciprocal": [], "Relu": [], "Round": [], "Sigmoid": [], "Sign": [], "Sqrt": [], "Tanh": [],
+         "Add": [0.3], "Div": [1.7], "Max": [-0.5], "Min": [0.9], "Mul": [0.6], "Sub": [0.2]}
+BINARY = ("Add", "Div", "Max", "Min", "Mul", "Sub")
+
+
+def function_of_bytes(seed: int, last_extent: int | str = 300) -> tuple[bytes, str]:
+    """A model, and the operators of its float values: y is a random function of x, element by element."""
+    r = Random(seed)
+    dtype = r.one_of(np.uint8, np.int8)
+    middle = 128 if dtype == np.uint8 else 0
+    constants: dict[str, np.ndarray] = {}
+    nodes, bytes_of, operators = [], ["x"], []  # bytes_of: names of quantized tensors
+
+    def constant(value: Any) -> str:
+        constants[name := f"c{len(constants)}"] = np.asarray(value)
+        return name
+
+    def node(op: str, inputs: list[str], domain: str = "") -> str:
+        nodes.append(helper.make_node(op, inputs, [name := f"v{len(nodes)}"], domain=domain))
+        return name
+
+    def scale_of(name: str) -> list[str]:
+        if name not in scales:
+            zero = dtype(middle + r.one_of(0, -5, 17, -128 if name != "x" else 0))
+            scales[name] = [constant(np.float32(r.rng.uniform(0.004, 0.03))), constant(zero)]
+        return scales[name]
+
+    def dequantized(name: str) -> str:
+        return node("DequantizeLinear", [name, *scale_of(name)])
+
+    def operand(value: float) -> str:
+        shape = r.one_of((), (1,), (1, 1))
+        if r.one_of(True, False):
+            return constant(np.full(shape, value, np.float32))
+        name = constant(np.full(shape, middle + 100, dtype))
+        scales[name] = [constant(np.float32(abs(value) / 100 + 0.001)), constant(dtype(middle))]
+        return dequantized(name)
+
+    scales: dict[str, list[str]] = {}
+    for _ in range(r.below(5)):
+        value = dequantized(bytes_of[-1])
+        for _ in range(r.one_of(1, 1, 1, 2, 3)):
+            if r.one_of(True, False, False):
+                op, inputs = r.one_of(*BINARY), [value, dequantized(r.one_of(*bytes_of))]
+                if r.one_of(True, False):
+                    inputs.reverse()
+            else:
+                op = r.one_of(*UNARY)
+                # Bounds of Clip and exponents stay float.
+                make = operand if op in BINARY else lambda number: constant(np.float32(number))
+                inputs = [value, *(make(number) for number in UNARY[op])]
+            operators.append(op)
+            value = node(op, inputs)
+        bytes_of.append(node("QuantizeLinear", [value, *scale_of(f"v{len(nodes)}")]))
+    nodes[-1].output[0] = "y"
+    model = model_of(nodes, {"x": (dtype, ["n", last_extent])}, {"y": (dtype, None)}, constants)
+    return model, " ".join(operators)
+
+
 def max_pool(seed: int) -> Layer:
     r = Random(seed)
     dtype = r.one_of(np.uint8, np.int8)
