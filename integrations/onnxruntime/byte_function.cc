@@ -1,7 +1,5 @@
 #include "byte_function.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -285,14 +283,14 @@ std::pair<float, int32_t> S8ScaleOf(Ort::ConstNode node) {
   return {read.Scale(1), read.ZeroPoint(2, INTACT_S8)};
 }
 
-std::array<uint8_t, kBytes> TableOf(const Group& group) {
+ByteTable TableOf(const Group& group) {
   const Ort::ConstValueInfo x = group.inputs[0];
   Shape shape(std::max<size_t>(ShapeOf(x).size(), 1), 1);
   shape.back() = kBytes;
   const Ort::Env env(ORT_LOGGING_LEVEL_FATAL, "intact");  // the process has one
   Ort::Session session = SessionOf(env, group, shape);
 
-  std::array<uint8_t, kBytes> bytes;
+  ByteTable bytes;
   std::iota(bytes.begin(), bytes.end(), uint8_t{0});
   std::array<float, kBytes> floats;
   const void* elements = bytes.data();
@@ -311,7 +309,7 @@ std::array<uint8_t, kBytes> TableOf(const Group& group) {
   const auto outputs = session.Run(Ort::RunOptions(nullptr), &x_given, &input, 1, &y_given, 1);
   if (outputs.at(0).GetTensorTypeAndShapeInfo().GetElementCount() != kBytes)
     throw Refusal("output: has another shape than the input; expected one shape");
-  std::array<uint8_t, kBytes> table;
+  ByteTable table;
   if (group.is_output_moved_to_u8) {
     const auto [scale, zero_point] = S8ScaleOf(group.nodes.back());
     const auto* const numbers = outputs[0].GetTensorData<float>();
@@ -321,48 +319,6 @@ std::array<uint8_t, kBytes> TableOf(const Group& group) {
     std::memcpy(table.data(), outputs[0].GetTensorRawData(), table.size());
   }
   return table;
-}
-
-// y[i] = table[x[i]]: with AVX-512 VBMI, with AVX2, on any CPU.
-[[gnu::target("avx512f,avx512bw,avx512vbmi")]] void LookUpAvx512(const std::array<uint8_t, kBytes>& table,
-                                                                 const uint8_t* x, uint8_t* y,
-                                                                 int64_t count) {
-  const __m512i t0 = _mm512_loadu_si512(table.data()), t1 = _mm512_loadu_si512(table.data() + 64);
-  const __m512i t2 = _mm512_loadu_si512(table.data() + 128), t3 = _mm512_loadu_si512(table.data() + 192);
-  for (int64_t i = 0; i < count; i += 64) {
-    const int64_t left = count - i;
-    const __mmask64 mask = left >= 64 ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
-    const __m512i bytes = _mm512_maskz_loadu_epi8(mask, x + i);
-    const __m512i low = _mm512_permutex2var_epi8(t0, bytes, t1),
-                  high = _mm512_permutex2var_epi8(t2, bytes, t3);
-    _mm512_mask_storeu_epi8(y + i, mask, _mm512_mask_blend_epi8(_mm512_movepi8_mask(bytes), low, high));
-  }
-}
-
-void LookUpPortable(const std::array<uint8_t, kBytes>& table, const uint8_t* x, uint8_t* y, int64_t count) {
-  std::transform(x, x + count, y, [&](uint8_t byte) { return table[byte]; });
-}
-
-// Row r of the table has the results of bytes 16·r to 16·r + 15. A byte whose high four bits are not r becomes one that shuffles
-// to zero.
-[[gnu::target("avx2")]] void LookUpAvx2(const std::array<uint8_t, kBytes>& table, const uint8_t* x,
-                                        uint8_t* y, int64_t count) {
-  constexpr int kRows = 16;
-  const __m256i saturates = _mm256_set1_epi8(0x70);
-  int64_t i = 0;
-  for (; i + 32 <= count; i += 32) {
-    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
-    __m256i found = _mm256_setzero_si256();
-    for (int r = 0; r < kRows; ++r) {
-      const __m256i row = _mm256_broadcastsi128_si256(
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(table.data() + static_cast<size_t>(16 * r))));
-      const __m256i index =
-          _mm256_adds_epu8(_mm256_xor_si256(bytes, _mm256_set1_epi8(static_cast<char>(16 * r))), saturates);
-      found = _mm256_or_si256(found, _mm256_shuffle_epi8(row, index));
-    }
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), found);
-  }
-  LookUpPortable(table, x + i, y + i, count - i);
 }
 
 }  // namespace
@@ -382,10 +338,7 @@ std::vector<Group> FindByteFunctions(const std::vector<Ort::ConstNode>& nodes) {
   return groups;
 }
 
-ByteFunction::ByteFunction(const Group& group, const Settings& settings)
-    : look_up_(HasAvx512(settings) && __builtin_cpu_supports("avx512vbmi") ? LookUpAvx512
-               : HasAvx2(settings)                                         ? LookUpAvx2
-                                                                           : LookUpPortable) {
+ByteFunction::ByteFunction(const Group& group, const Settings& settings) : look_up_(ChooseLookUp(settings)) {
   try {
     table_ = TableOf(group);
   } catch (const Ort::Exception& error) {

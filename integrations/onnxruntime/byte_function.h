@@ -2,11 +2,10 @@
 #ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_BYTE_FUNCTION_H_
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_BYTE_FUNCTION_H_
 
-#include <array>
-#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "byte_table.h"
 #include "groups.h"
 #include "operators.h"
 
@@ -31,10 +30,8 @@ class ByteFunction : public Layer {
   std::string Kernel() const override { return "table"; }
 
  private:
-  using Table = std::array<uint8_t, 256>;
-
-  Table table_;
-  void (*look_up_)(const Table& table, const uint8_t* x, uint8_t* y, int64_t count);
+  ByteTable table_;
+  LookUpFunction look_up_;
 };
 
 }  // namespace intact::onnxruntime

@@ -185,6 +185,21 @@ Group PoolGroup(Ort::ConstNode node) {
       .domain = "", .type = "MaxPool", .inputs = {x}, .output = y, .nodes = {node, dequantizer, quantizer}};
 }
 
+// Softmax(DequantizeLinear(x)) and the QuantizeLinear behind it.
+Group SoftmaxGroup(Ort::ConstNode node) {
+  const auto dequantizer = DequantizerOf(node, 0, "X"), quantizer = SoleConsumer(OutputOf(node));
+  if (!Is(quantizer, "QuantizeLinear"))
+    throw Refusal("output: stays float; expected a QuantizeLinear behind it");
+  Group group{.domain = kMicrosoft,
+              .type = "QLinearSoftmax",
+              .inputs = {},
+              .output = OutputOf(quantizer),
+              .nodes = {node, dequantizer, quantizer}};
+  for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
+  for (size_t i = 1; i < 3; ++i) group.inputs.push_back(InputOf(quantizer, i));
+  return group;
+}
+
 // Whether a value is a constant that has one element for each column of a product, for each channel of a
 // convolution with weights of `dimensions`, or one for all, and does not change the shape that it is
 // broadcast to.
@@ -276,6 +291,7 @@ Group GroupOf(Ort::ConstNode node) {
     return DequantizedGroup(node, *found);
   if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return PoolGroup(node);
+  if (Is(node, "Softmax")) return SoftmaxGroup(node);
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
   auto outputs = node.GetOutputs();

@@ -33,7 +33,7 @@ struct Group {
 /// convolution or a sum between DequantizeLinear and QuantizeLinear, and its input or output is s8.
 bool DependsOnMoves(Ort::ConstNode node);
 
-/// The group around `node`: a product, a convolution, a sum or product element by element, MaxPool. Any other node is
+/// The group around `node`: a product, a convolution, a sum or product element by element, MaxPool, Softmax. Any other node is
 /// a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups, except of ConvTranspose. Throws Refusal if such a node of floats is no group.
 Group GroupOf(Ort::ConstNode node);
 

@@ -91,6 +91,8 @@ class Node {
   /// The extents of an input, −1 where unknown; empty if not even their number is known.
   Shape ShapeOf(size_t input) const;
 
+  /// The version of the operator's definition: of ONNX's operators, the opset that brought it.
+  int64_t SinceVersion() const { return node_.GetSinceVersion(); }
   /// Whether activations and outputs have their channels last.
   bool IsChannelsLast() const;
   bool HasAttribute(const char* name) const { return Attribute(name) != nullptr; }

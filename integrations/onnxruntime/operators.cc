@@ -18,6 +18,7 @@
 #include "node.h"
 #include "plans.h"
 #include "pool.h"
+#include "softmax.h"
 
 namespace intact::onnxruntime {
 namespace {
@@ -627,6 +628,10 @@ std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context&) {
   return std::make_unique<MaxPool>(node);
 }
 
+std::unique_ptr<Layer> MakeQLinearSoftmax(const Node& node, const Context& context) {
+  return std::make_unique<QLinearSoftmax>(node, context.settings, node.Integer("opset", node.SinceVersion()));
+}
+
 std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& context) {
   return std::make_unique<DynamicQuantizeLstm>(node, context);
 }
@@ -652,6 +657,7 @@ const std::array kOperators = {
     Operator{"com.microsoft", "DynamicQuantizeLSTM", DynamicQuantizeLstm::kInputs, MakeDynamicQuantizeLstm},
     Operator{"com.microsoft", "QLinearAdd", kQLinearElementwise, MakeQLinearAdd, true},
     Operator{"com.microsoft", "QLinearMul", kQLinearElementwise, MakeQLinearMul, true},
+    Operator{"com.microsoft", "QLinearSoftmax", QLinearSoftmax::kInputs, MakeQLinearSoftmax},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
     Operator{"com.microsoft", "MatMulIntegerToFloat", kMatMulIntegerToFloat, MakeMatMulIntegerToFloat},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from typing import Any, Callable
 
 import numpy as np
@@ -564,6 +565,43 @@ def max_pool(seed: int) -> Layer:
     return Layer(model, inputs, exact)
 
 
+def softmax(seed: int) -> Layer:
+    """QLinearSoftmax, or Softmax between DequantizeLinear and QuantizeLinear; before opset 13 a row is all dimensions from `axis`."""
+    r = Random(seed)
+    opset, dimensions = r.one_of(12, 13), r.below(3)
+    axis = int(r.rng.integers(dimensions)) if opset == 12 else dimensions - 1
+    x_scale, y_scale = np.float32(np.exp(r.rng.uniform(-5, 0))), np.float32(r.one_of(1 / 256, 1 / 255, 0.005, 0.02))
+    y_zero = np.uint8(r.one_of(0, 0, 7, 200))
+    scales = [("xs", x_scale), ("xz", r.integers(np.uint8)), ("ys", y_scale), ("yz", y_zero)]
+    x = (np.uint8, [f"d{i}" for i in range(dimensions)])
+    if r.one_of(True, False):
+        model = one_node("QLinearSoftmax", [("x", x), *scales], (np.uint8, None), MICROSOFT, axis=axis, opset=opset)
+    else:
+        nodes = [helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["f"]),
+                 helper.make_node("Softmax", ["f"], ["s"], axis=axis - r.one_of(0, dimensions if opset == 13 else 0)),
+                 helper.make_node("QuantizeLinear", ["s", "ys", "yz"], ["y"])]
+        model = model_of(nodes, {"x": x}, {"y": (np.uint8, None)}, dict(scales), opset)
+
+    def exact(given: dict) -> np.ndarray:
+        rows = given["x"].reshape(int(np.prod(given["x"].shape[:axis])), -1).astype(int)
+        shift = max(0.0, float(np.log(np.finfo(np.float32).max / np.float32(rows.shape[1]))) - 5) / float(x_scale)
+        table = np.array([math.exp((b - 255 + shift) * float(x_scale)) for b in range(256)], np.float32)
+        exponentials = table[rows + 255 - rows.max(1, keepdims=True)]
+        sums = np.zeros(len(rows), np.float32)
+        for column in exponentials.T:
+            sums += column
+        values = exponentials.astype(float) * float(np.floor(1 / y_scale)) / sums[:, np.newaxis]
+        return np.minimum(np.rint(values) + y_zero, 255).astype(np.uint8).reshape(given["x"].shape)
+
+    def inputs() -> dict:
+        shape = [r.below(5) for _ in range(dimensions - 1)] + [r.below(300)]
+        if r.one_of(True, False):
+            return {"x": r.integers(np.uint8, shape)}
+        return {"x": np.clip(r.rng.normal(120, 10, shape), 0, 255).astype(np.uint8)}  # many sums are close
+
+    return Layer(model, inputs, exact)
+
+
 def _rational(x: np.ndarray, bound: float, p: list, q: list) -> np.ndarray:
     x = np.clip(x, np.float32(-bound), np.float32(bound))
     square = x * x
@@ -654,4 +692,5 @@ def dynamic_quantize_lstm(seed: int, hidden: int = 0) -> Layer:
 
 
 OPERATORS = [matmul_integer, qlinear_matmul, qgemm, dynamic_quantize_matmul, matmul_integer_to_float, conv_integer, qlinear_conv,
-             qlinear_conv_channels_last, products_of_run, qlinear_add, qlinear_mul, quotient, max_pool, dynamic_quantize_lstm]
+             qlinear_conv_channels_last, products_of_run, qlinear_add, qlinear_mul, quotient, max_pool, softmax,
+             dynamic_quantize_lstm]

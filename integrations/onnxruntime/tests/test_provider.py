@@ -373,7 +373,7 @@ def sessions_like_avx2(model: bytes) -> dict[str, onnxruntime.InferenceSession]:
 
 
 # Stock ONNX Runtime's kernels of these layers.
-CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add, layers.qlinear_mul, layers.quotient, layers.max_pool}
+CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add, layers.qlinear_mul, layers.quotient, layers.max_pool, layers.softmax}
 
 
 @emulated
@@ -742,6 +742,9 @@ def large_layers() -> dict[str, tuple[bytes, dict]]:
     quotient = layers.quotient(1)
     numbers = quotient.inputs()["x"].dtype
     made["Div"] = quotient.model, {"x": r.integers(numbers, (3, 90000))}
+    made["Softmax"] = (layers.one_node("QLinearSoftmax", [("x", (u8, [3, 1001, 90])), ("xs", f(0.05)), ("xz", u8(0)), ("ys", f(1 / 256)),
+                                                          ("yz", u8(0))], (u8, None), layers.MICROSOFT, axis=-1, opset=13),
+                       {"x": r.integers(u8, (3, 1001, 90))})
     made["MaxPool"] = layers.one_node("MaxPool", [("x", x)], (u8, None), kernel_shape=[3, 3], pads=[1] * 4), random_x
     made["QLinearMul"] = (layers.one_node("QLinearMul", [("x", x), ("xs", scale), ("xz", u8(120)), ("b", r.integers(u8, x[1])),
                                                          ("bs", scale), ("bz", u8(99)), ("ys", f(0.02)), ("yz", u8(128))],
@@ -925,7 +928,7 @@ SILU = [("Sigmoid", ["x"], "u"), ("Mul", ["x", "u"], "y")]
     ([("Sqrt", ["x"], "y"), ("Tanh", ["x"], "u")], [5], np.float32(1), ["y", "u"], {"u": "table", "y": "table"}),
     ([("Mul", ["x", "k"], "y")], ["n", 70], np.float32([[[2]]]), ["y"], {"y": None}),
     ([("Mul", ["x", "k"], "y")], ["n", 2], np.float32([2, 3]), ["y"], {"y": None}),
-    ([("Softmax", ["x"], "u"), ("Neg", ["u"], "y")], ["n", 70], np.float32(1), ["y"], {"u": None, "y": "table"}),
+    ([("Softmax", ["x"], "u"), ("Neg", ["u"], "y")], ["n", 70], np.float32(1), ["y"], {"u": "softmax_avx2", "y": "table"}),
 ], ids=["SiLU", "SiLU, its Sigmoid is read", "two functions", "a constant of more dimensions", "a vector", "behind a Softmax"])
 def test_functions_of_bytes_end_where_they_must(operators, shape, constant, outputs, kernels):
     model = byte_operators(operators, shape, constant, outputs)
@@ -956,6 +959,8 @@ REFUSED = {
     "divisor of more dimensions": (lambda: qdq_unary("Div", divisor=np.full((1, 1, 1, 1, 1), 2, np.float32)),
                                    "no operator of this provider"),
     "divisor": (lambda: qdq_unary("Div", more_inputs={"d": (np.float32, [])}), "no operator of this provider"),
+    "axis": (lambda: qdq_unary("Softmax", axis=1), "axis: is 1; expected the last of 4 dimensions"),
+    "small y_scale": (lambda: qdq_unary("Softmax", 0.001), "y_scale: is 0.001000; expected at least 1/256"),
     "sequence_lens": (lambda: small_lstm({4: np.array([4, 2], np.int32)}), "sequence_lens: is given; expected none"),
     "P": (lambda: small_lstm({7: np.full((1, 15), 0.1, np.float32)}), "P: is given; expected none"),
     "clip": (lambda: small_lstm(clip=0.5), "clip: is given; expected none"),
