@@ -36,7 +36,10 @@ bool IsElementwise(Ort::ConstNode node) {
   return domain.empty() ? contains(kElementwise) : domain == kMicrosoft && contains(kElementwiseOfMicrosoft);
 }
 
+bool IsGiven(Ort::ConstValueInfo value) { return value != nullptr && !value.GetName().empty(); }
+
 bool IsByte(Ort::ConstValueInfo value) {
+  if (!IsGiven(value)) return false;
   const auto type = ElementTypeOf(value);
   return type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8 || type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8;
 }
@@ -70,20 +73,37 @@ bool HidesMoveOf(Ort::ConstNode quantizer, Ort::ConstValueInfo y) {
   return node == nullptr || !DependsOnMoves(node);
 }
 
+// The quantized operands of an operator of com.microsoft that computes each element by itself; none of other operators.
+std::vector<size_t> QuantizedOperands(Ort::ConstNode node) {
+  if (node.GetDomain() != kMicrosoft) return {};
+  const std::string type = node.GetOperatorType();
+  if (type == "QLinearAdd" || type == "QLinearMul") return {0, 3};
+  if (type == "QLinearSigmoid" || type == "QLinearLeakyRelu") return {0};
+  return {};
+}
+
 using Order = std::map<size_t, size_t>;  // of nodes in topological order, by their ids
 
-// Nodes that compute the output of a QuantizeLinear from some quantized tensors, element by element.
+// Nodes that compute a quantized tensor from some others, element by element.
 class Region {
  public:
   explicit Region(const Order& order) : order_(order) {}
 
-  // Adds the nodes from `quantizer` back to DequantizeLinears. Returns false if one of them is not elementwise. The region is then
-  // of no use.
-  bool Add(Ort::ConstNode quantizer) {
-    if (!Is(quantizer, "QuantizeLinear") || !IsByte(OutputOf(quantizer)) || !HasOneScale(quantizer))
-      return false;
-    nodes_.emplace(order_.at(quantizer.GetId()), quantizer);
-    return AddFloat(InputOf(quantizer, 0));
+  // Adds `node`, whose output is quantized, and the nodes back to the next quantized tensors. Returns false if one of the nodes is
+  // not elementwise. The region is then of no use.
+  bool Add(Ort::ConstNode node) {
+    if (!IsByte(OutputOf(node))) return false;
+    nodes_.emplace(order_.at(node.GetId()), node);
+    if (Is(node, "QuantizeLinear")) return HasOneScale(node) && AddFloat(InputOf(node, 0));
+    const auto operands = QuantizedOperands(node);
+    const auto inputs = node.GetInputs();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const bool is_operand = std::ranges::find(operands, i) != operands.end();
+      if (is_operand ? !AddBytes(inputs[i]) : IsGiven(inputs[i]) && !IsOneConstant(inputs[i])) return false;
+    }
+    ++operators_;
+    has_sum_ |= node.GetOperatorType() == "QLinearAdd";
+    return !operands.empty();
   }
 
   // Adds the nodes that compute one input: the input that the model computes last. Returns false if that is not possible.
@@ -102,8 +122,8 @@ class Region {
   // The group of the nodes; one without nodes unless the region has one input and one output.
   Group ToGroup() const {
     if (inputs_.size() != 1 || operators_ == 0) return {};
-    const Ort::ConstNode quantizer = nodes_.rbegin()->second;
-    const Ort::ConstValueInfo input = inputs_.begin()->second, output = OutputOf(quantizer);
+    const Ort::ConstNode last = nodes_.rbegin()->second;
+    const Ort::ConstValueInfo input = inputs_.begin()->second, output = OutputOf(last);
     const Shape shape = ShapeOf(input);
     // A constant of more dimensions would give the output more dimensions, too.
     if (shape.size() < dimensions_) return {};
@@ -120,8 +140,8 @@ class Region {
       }
       group.nodes.push_back(node);
     }
-    if (HidesMoveOf(quantizer, output)) return {};
-    group.is_output_moved_to_u8 = IsMovedToU8(quantizer, SoleConsumer(output));
+    if (HidesMoveOf(last, output)) return {};
+    group.is_output_moved_to_u8 = IsMovedToU8(last, SoleConsumer(output));
     return group;
   }
 
@@ -132,17 +152,16 @@ class Region {
     const auto node = ProducerOf(value);
     if (node == nullptr) return false;
     if (!nodes_.emplace(order_.at(node.GetId()), node).second) return true;
-    if (Is(node, "DequantizeLinear")) return AddBytes(node);
+    if (Is(node, "DequantizeLinear")) return HasOneScale(node) && AddBytes(InputOf(node, 0));
     ++operators_;
     has_sum_ |= Is(node, "Add");
     return IsElementwise(node) && std::ranges::all_of(node.GetInputs(), [&](const auto& input) {
-             return input == nullptr || input.GetName().empty() || AddFloat(input);
+             return !IsGiven(input) || AddFloat(input);
            });
   }
 
-  bool AddBytes(Ort::ConstNode dequantizer) {
-    const auto x = InputOf(dequantizer, 0);
-    if (!IsByte(x) || !HasOneScale(dequantizer)) return false;
+  bool AddBytes(Ort::ConstValueInfo x) {
+    if (!IsByte(x)) return false;
     if (AddConstant(x)) return true;
     // Models have constants, too, that a QuantizeLinear quantizes.
     if (const auto quantizer = ProducerOf(x);
@@ -172,11 +191,11 @@ class Region {
   size_t dimensions_ = 0;  // the most of a constant
 };
 
-// The group that ends with a QuantizeLinear; one without nodes if there is none.
-Group FunctionBefore(Ort::ConstNode quantizer, const Order& order) {
+// The group that ends with `node`; one without nodes if there is none.
+Group FunctionBefore(Ort::ConstNode node, const Order& order) {
   Group largest;
   Region region(order);
-  for (bool is_usable = region.Add(quantizer); is_usable; is_usable = region.Grow())
+  for (bool is_usable = region.Add(node); is_usable; is_usable = region.Grow())
     if (Group group = region.ToGroup(); !group.nodes.empty()) largest = std::move(group);
   return largest;
 }

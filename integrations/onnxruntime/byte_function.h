@@ -15,9 +15,9 @@ namespace intact::onnxruntime {
 inline constexpr char kByteFunction[] = "ByteFunction";
 
 /// Groups whose output is quantized and depends on one quantized tensor only, element by element: operators that compute each
-/// element by itself, with QuantizeLinear and DequantizeLinear between them, and other operands of one constant element. GELU and
-/// hard swish of a quantized model are such groups. Each group is as large as possible, and no two groups share a node. `nodes`: of
-/// a graph, in topological order. Nodes of a group are in this order, too.
+/// element by itself, of floats or of quantized tensors, with QuantizeLinear and DequantizeLinear between them, and other operands
+/// of one constant element. GELU and hard swish of a quantized model are such groups. Each group is as large as possible, and no
+/// two groups share a node. `nodes`: of a graph, in topological order. Nodes of a group are in this order, too.
 std::vector<Group> FindByteFunctions(const std::vector<Ort::ConstNode>& nodes);
 
 /// y[i] = table[x[i]]

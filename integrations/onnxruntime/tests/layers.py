@@ -514,6 +514,9 @@ def function_of_bytes(seed: int, last_extent: int | str = 300) -> tuple[bytes, s
     def dequantized(name: str) -> str:
         return node("DequantizeLinear", [name, *scale_of(name)])
 
+    def quantized_operand(name: str) -> list[str]:
+        return [name, *scale_of(name)]
+
     def operand(value: float) -> str:
         shape = r.one_of((), (1,), (1, 1))
         if r.one_of(True, False):
@@ -523,7 +526,14 @@ def function_of_bytes(seed: int, last_extent: int | str = 300) -> tuple[bytes, s
         return dequantized(name)
 
     scales: dict[str, list[str]] = {}
-    for _ in range(r.below(5)):
+    for _ in range(r.below(6)):
+        if r.one_of(True, False, False):
+            op = r.one_of("QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu")
+            other = r.one_of(r.one_of(*bytes_of), constant(r.integers(dtype, r.one_of((), (1,)))))
+            inputs = quantized_operand(bytes_of[-1]) + (quantized_operand(other) if op in ("QLinearAdd", "QLinearMul") else [])
+            operators.append(op)
+            bytes_of.append(node(op, [*inputs, *scale_of(f"v{len(nodes)}")], MICROSOFT))
+            continue
         value = dequantized(bytes_of[-1])
         for _ in range(r.one_of(1, 1, 1, 2, 3)):
             if r.one_of(True, False, False):
