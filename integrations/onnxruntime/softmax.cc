@@ -11,8 +11,9 @@
 namespace intact::onnxruntime {
 namespace {
 
-constexpr size_t kRows = 8;         // added side by side: an addition waits for the one before it in its row
-constexpr float kMostFactor = 256;  // beyond it, more quotients of float32 are near a tie
+constexpr size_t kRows = 8;          // added side by side: an addition waits for the one before it in its row
+constexpr float kNear = 0x1p-12f;    // to a tie
+constexpr float kMostFactor = 1024;  // beyond it, quotients of float32 are wrong by more than kNear
 
 // Rows of a tensor.
 struct Rows {
@@ -56,8 +57,7 @@ void Divide(const Rows& rows, const Row& row, int begin, int end, ByteTable* out
 [[gnu::target("avx2")]] void DivideAvx2(const Rows& rows, const Row& row, int begin, int end,
                                         ByteTable* outputs) {
   constexpr int kLanes = 8;
-  // Quotients of float32, at most 256, are wrong by less than 2^-14.
-  const __m256 tie = _mm256_set1_ps(0.5f - 0x1p-14f), sign = _mm256_set1_ps(-0.0f);
+  const __m256 tie = _mm256_set1_ps(0.5f - kNear), sign = _mm256_set1_ps(-0.0f);
   const __m256 factor = _mm256_set1_ps(rows.factor), sum = _mm256_set1_ps(row.sum);
   const __m256i zero_point = _mm256_set1_epi32(rows.zero_point);
   for (int b = begin / kLanes * kLanes; b < end; b += kLanes) {
@@ -124,7 +124,7 @@ QLinearSoftmax::QLinearSoftmax(const Node& node, const Settings& settings, int64
   if (!(x_scale_ > 0))
     throw Refusal("X_scale: is " + std::to_string(x_scale_) + "; expected a positive number");
   if (!(y_factor_ >= 0 && y_factor_ <= kMostFactor))
-    throw Refusal("y_scale: is " + std::to_string(node.Scale(3)) + "; expected at least 1/256");
+    throw Refusal("y_scale: is " + std::to_string(node.Scale(3)) + "; expected at least 1/1024");
 }
 
 QLinearSoftmax::Table QLinearSoftmax::TableOf(int64_t row_elements) const {

@@ -580,7 +580,7 @@ def softmax(seed: int) -> Layer:
     r = Random(seed)
     opset, dimensions = r.one_of(12, 13), r.below(3)
     axis = int(r.rng.integers(dimensions)) if opset == 12 else dimensions - 1
-    x_scale, y_scale = np.float32(np.exp(r.rng.uniform(-5, 0))), np.float32(r.one_of(1 / 256, 1 / 255, 0.005, 0.02))
+    x_scale, y_scale = np.float32(np.exp(r.rng.uniform(-5, 0))), np.float32(r.one_of(1 / 256, 1 / 255, 0.003, 0.001, 0.02))
     y_zero = np.uint8(r.one_of(0, 0, 7, 200))
     scales = [("xs", x_scale), ("xz", r.integers(np.uint8)), ("ys", y_scale), ("yz", y_zero)]
     x = (np.uint8, [f"d{i}" for i in range(dimensions)])

@@ -960,7 +960,7 @@ REFUSED = {
                                    "no operator of this provider"),
     "divisor": (lambda: qdq_unary("Div", more_inputs={"d": (np.float32, [])}), "no operator of this provider"),
     "axis": (lambda: qdq_unary("Softmax", axis=1), "axis: is 1; expected the last of 4 dimensions"),
-    "small y_scale": (lambda: qdq_unary("Softmax", 0.001), "y_scale: is 0.001000; expected at least 1/256"),
+    "small y_scale": (lambda: qdq_unary("Softmax", 0.0005), "y_scale: is 0.000500; expected at least 1/1024"),
     "sequence_lens": (lambda: small_lstm({4: np.array([4, 2], np.int32)}), "sequence_lens: is given; expected none"),
     "P": (lambda: small_lstm({7: np.full((1, 15), 0.1, np.float32)}), "P: is given; expected none"),
     "clip": (lambda: small_lstm(clip=0.5), "clip: is given; expected none"),
