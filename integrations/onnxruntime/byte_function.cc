@@ -230,12 +230,6 @@ std::vector<Ort::OpAttr> AttributesOf(Ort::ConstNode node) {
   return attributes;
 }
 
-std::vector<std::string> NamesOf(const std::vector<Ort::ConstValueInfo>& values) {
-  std::vector<std::string> names;
-  for (const auto& value : values) names.push_back(value == nullptr ? "" : value.GetName());
-  return names;
-}
-
 Ort::ValueInfo Described(const std::string& name, ONNXTensorElementDataType type, const Shape& shape) {
   return Ort::ValueInfo(
       name, Ort::TypeInfo::CreateTensorInfo(Ort::TensorTypeAndShapeInfo(type, shape).GetConst()).GetConst());

@@ -41,6 +41,13 @@ Ort::ConstValueInfo InputOf(Ort::ConstNode node, size_t i) {
 
 Ort::ConstValueInfo OutputOf(Ort::ConstNode node, size_t i) { return node.GetOutputs().at(i); }
 
+std::vector<std::string> NamesOf(const std::vector<Ort::ConstValueInfo>& values) {
+  std::vector<std::string> names;
+  names.reserve(values.size());
+  for (const auto& value : values) names.push_back(value == nullptr ? "" : value.GetName());
+  return names;
+}
+
 bool IsS8(Ort::ConstValueInfo value) { return ElementTypeOf(value) == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8; }
 
 bool IsMovedToU8(Ort::ConstNode quantizer, Ort::ConstNode dequantizer) {

@@ -3,6 +3,8 @@
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_GRAPH_H_
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "ort.h"
 
@@ -24,6 +26,9 @@ bool IsRead(Ort::ConstValueInfo value);
 /// An input of a node; null if it is not given.
 Ort::ConstValueInfo InputOf(Ort::ConstNode node, size_t i);
 Ort::ConstValueInfo OutputOf(Ort::ConstNode node, size_t i = 0);
+
+/// The names of values; "" for null.
+std::vector<std::string> NamesOf(const std::vector<Ort::ConstValueInfo>& values);
 
 bool IsS8(Ort::ConstValueInfo value);
 /// Whether ONNX Runtime moves the s8 tensor between both nodes to u8: nothing else reads it.

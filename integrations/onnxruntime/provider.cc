@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "byte_function.h"
+#include "graph.h"
 #include "node.h"
 #include "operators.h"
 
@@ -131,13 +132,6 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
           "' without AVX2; expected a CPU and caps (max_isa, INTACT_MAX_ISA) that have it");
   }
   return settings;
-}
-
-std::vector<std::string> NamesOf(const std::vector<Ort::ConstValueInfo>& values) {
-  std::vector<std::string> names;
-  names.reserve(values.size());
-  for (const auto& value : values) names.push_back(value == nullptr ? "" : value.GetName());
-  return names;
 }
 
 // Where `names` are in `given`; −1: nowhere.
