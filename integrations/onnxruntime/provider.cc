@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -172,8 +173,8 @@ class Provider : public OrtEp {
           compiled[i] = static_cast<Provider*>(self)->CompileGroup(Ort::ConstNode(fused[i]));
       });
     };
-    OrtEp::GetPreferredDataLayout = [](OrtEp*, OrtEpDataLayout* layout) noexcept -> OrtStatus* {
-      *layout = OrtEpDataLayout_NHWC;
+    OrtEp::GetPreferredDataLayout = [](OrtEp* self, OrtEpDataLayout* layout) noexcept -> OrtStatus* {
+      *layout = static_cast<Provider*>(self)->settings_.is_nhwc ? OrtEpDataLayout_NHWC : OrtEpDataLayout_NCHW;
       return nullptr;
     };
     // Called for operators of nodes that were taken.
@@ -293,7 +294,8 @@ Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Place
 
 class Factory : public OrtEpFactory {
  public:
-  Factory() : OrtEpFactory{} {
+  /// `is_nhwc`: Settings::is_nhwc.
+  explicit Factory(bool is_nhwc) : OrtEpFactory{}, is_nhwc_(is_nhwc) {
     ort_version_supported = ORT_API_VERSION;
     OrtEpFactory::GetName = [](const OrtEpFactory*) noexcept { return kName; };
     OrtEpFactory::GetVendor = [](const OrtEpFactory*) noexcept { return "intact"; };
@@ -312,7 +314,7 @@ class Factory : public OrtEpFactory {
         }
       });
     };
-    OrtEpFactory::CreateEp = [](OrtEpFactory*, const OrtHardwareDevice* const*,
+    OrtEpFactory::CreateEp = [](OrtEpFactory* self, const OrtHardwareDevice* const*,
                                 const OrtKeyValuePairs* const*, size_t, const OrtSessionOptions* session,
                                 const OrtLogger*, OrtEp** created) noexcept {
       return Guard([&] {
@@ -322,7 +324,9 @@ class Factory : public OrtEpFactory {
         std::map<std::string, std::string> given;
         for (const char* const option : {"like", "max_isa", "mode", "report", "threads"})
           given[option] = options.GetConfigEntryOrDefault((prefix + option).c_str(), "");
-        *created = new Provider(ReadSettings(given), given["report"]);
+        Settings settings = ReadSettings(given);
+        settings.is_nhwc = static_cast<Factory*>(self)->is_nhwc_;
+        *created = new Provider(settings, given["report"]);
       });
     };
     OrtEpFactory::ReleaseEp = [](OrtEpFactory*, OrtEp* provider) noexcept {
@@ -341,6 +345,9 @@ class Factory : public OrtEpFactory {
     };
     OrtEpFactory::IsStreamAware = [](const OrtEpFactory*) noexcept { return false; };
   }
+
+ private:
+  const bool is_nhwc_;
 };
 
 }  // namespace
@@ -362,7 +369,10 @@ INTACT_API OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base, con
   return intact::onnxruntime::Guard([&] {
     *count = 0;
     if (most < 1) throw std::runtime_error("there is no room for a factory; expected room for 1");
-    factories[(*count)++] = new intact::onnxruntime::Factory();
+    // ONNX Runtime before 1.28 leaves some nodes that it has moved to NHWC without a kernel.
+    int minor = 0;
+    const bool is_nhwc = std::sscanf(base->GetVersionString(), "1.%d", &minor) != 1 || minor >= 28;
+    factories[(*count)++] = new intact::onnxruntime::Factory(is_nhwc);
   });
 }
 

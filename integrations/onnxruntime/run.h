@@ -26,6 +26,7 @@ struct Settings {
   int32_t threads = 1;               ///< most parts that a run is cut into
   /// Outputs are the ones of ONNX Runtime's CPU provider on a CPU with AVX2 and no VNNI; `mode` is INTACT_EXACT.
   bool is_like_avx2 = false;
+  bool is_nhwc = true;  ///< whether the provider asks for NHWC
 };
 
 /// Whether loops may use AVX2 and FMA: the CPU and the caps have them.
