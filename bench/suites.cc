@@ -241,7 +241,7 @@ constexpr Shape kShortRows = {10000, 16, 16, std::nullopt, std::nullopt, true};
 constexpr double kNoSlower = 1.05;  // equal, as far as turns can tell
 
 constexpr std::array kTraps = [] {
-  // Depthwise with a channel multiplier; a multiplier of 1 with as many outputs.
+  // Depthwise with a channel multiplier; the same number of outputs with a multiplier of 1.
   constexpr Layer kDoubled = Conv(1, 64, 56, 128, 3, 2, 64), kTripled = Conv(1, 32, 28, 96, 3, 1, 32),
                   kMany = Conv(1, 16, 28, 128, 3, 1, 16);
   // Kernels that mostly see padding; the taps that are inside.
