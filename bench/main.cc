@@ -21,6 +21,7 @@
 #include "bench/peers.h"
 #include "bench/report.h"
 #include "bench/run.h"
+#include "bench/traps.h"
 #include "bench/tuning.h"
 #include "core/isas.h"
 #include "jit/isa.h"
@@ -42,7 +43,8 @@ constexpr const char* kExitStatus =
     "  0  everything was measured\n"
     "  1  a result of intact was wrong, and not timed\n"
     "  2  bad usage or input, reported in one line on standard error\n\n";
-constexpr std::string_view kTuneSuite = "tune";  // it implies --tune
+constexpr std::string_view kTuneSuite = "tune";    // it implies --tune
+constexpr std::string_view kTrapsSuite = "traps";  // without --tune, its table is TrapResults
 
 struct Options {
   std::string suite;
@@ -113,14 +115,23 @@ Request RequestOf(const Options& options, std::vector<core::Isa> isas) {
   return request;
 }
 
-int RunTuningTable(const Options& options, std::vector<core::Isa> isas) {
-  if (!options.html.empty()) return Fail("--html: has no meaning with --tune");
-  const TunedResults results = RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning"));
+/// Prints `results`, of RunTuned() or RunTraps(), and writes --json.
+int Report(const Options& options, const auto& results) {
   tools::Print("{}", ToText(results));
   const int status = results.AllRight() ? 0 : kFailure;
   if (tools::WriteJson(options.json, ToJson(results), status) == tools::kBadInput) return tools::kBadInput;
   if (!options.json.empty()) tools::Print("wrote {}\n", options.json);
   return status;
+}
+
+int RunTuningTable(const Options& options, std::vector<core::Isa> isas) {
+  if (!options.html.empty()) return Fail("--html: has no meaning with --tune");
+  return Report(options, RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning")));
+}
+
+int RunTrapTable(const Options& options, std::vector<core::Isa> isas) {
+  if (!options.html.empty()) return Fail("--html: has no meaning with --suite traps");
+  return Report(options, RunTraps(RequestOf(options, std::move(isas)), tools::ReportProgress("measuring")));
 }
 
 int RunTable(const Options& options, std::vector<core::Isa> isas) {
@@ -215,7 +226,10 @@ int Main(int argc, char** argv) {
     if (named.size() > 1) return Fail("--balance: has no meaning with --benchmark_... options");
     return RunBalance(options, isas);
   }
-  if (named.size() == 1) return (is_tuned ? RunTuningTable : RunTable)(options, std::move(isas));
+  if (named.size() == 1) {
+    const bool is_traps = options.suite == kTrapsSuite;
+    return (is_tuned ? RunTuningTable : is_traps ? RunTrapTable : RunTable)(options, std::move(isas));
+  }
   for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html", "--tune"}) {
     if (app.count(table_only) != 0) {
       return Fail(fmt::format("{}: has no meaning with --benchmark_... options", table_only));

@@ -30,7 +30,17 @@ double MicrosecondsOf(const Function& function, int64_t times = 1) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / static_cast<double>(times);
 }
 
-/// A turn of `entrant`, which writes to `c`. It measures microseconds per run.
+/// Median, once the code is cached.
+double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds budget) {
+  const GemmDesc desc = GemmDescOf(workload, c);
+  const auto create = [&] { (void)Gemm::Create(desc, workload.b().data()); };
+  create();
+  const std::vector<support::Measurement> turn = {[&] { return MicrosecondsOf(create); }};
+  return support::Median(support::TakeTurns(turn, budget).front());
+}
+
+}  // namespace
+
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
   return [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format)] {
     const auto run = [=] { (void)contender->Run(a, c); };
@@ -39,7 +49,6 @@ support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
   };
 }
 
-/// The timing of `entrant` with the model that it computes, but without times.
 Timing Check(const Entrant& entrant) {
   Timing timing;
   const Case& what = entrant.what;
@@ -59,17 +68,6 @@ Timing Check(const Entrant& entrant) {
   timing.result = !model ? kWrong : *model == reference::Model::kExact ? kExact : kSaturates;
   return timing;
 }
-
-/// Median, once the code is cached.
-double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds budget) {
-  const GemmDesc desc = GemmDescOf(workload, c);
-  const auto create = [&] { (void)Gemm::Create(desc, workload.b().data()); };
-  create();
-  const std::vector<support::Measurement> turn = {[&] { return MicrosecondsOf(create); }};
-  return support::Median(support::TakeTurns(turn, budget).front());
-}
-
-}  // namespace
 
 Row EmptyRow(const Case& c) {
   Row row;

@@ -15,6 +15,7 @@
 #include "bench/contender.h"
 #include "bench/results.h"
 #include "core/isas.h"
+#include "support/turns.h"
 
 namespace intact::bench {
 
@@ -29,6 +30,12 @@ struct Entrant {
 
 /// A row with the shape and ISA of `c`, and no measurements.
 Row EmptyRow(const Case& c);
+
+/// The timing of `entrant` with the model that its outputs equal, but without times.
+Timing Check(const Entrant& entrant);
+
+/// A turn of `entrant`, which writes to `c`. It measures microseconds per run.
+support::Measurement TurnOf(const Entrant& entrant, uint8_t* c);
 
 /// Checks `entrants`, and measures the correct ones for `budget`, or for a few turns if that takes longer.
 /// Their cases are of one ISA and of one shape, except that the type of a batch's Bs may differ. An error if

@@ -226,6 +226,84 @@ constexpr auto kTune = [] {
   return layers;
 }();
 
+// Traps, each with its neighbour and its target.
+
+constexpr Neighbour Beside(const Layer& layer, const Format& format = kU8) {
+  return {Neighbour::Kind::kShape, layer.shape, format};
+}
+constexpr Neighbour kNaiveLoop = {Neighbour::Kind::kNaive};
+constexpr Neighbour kLowerCaps = {Neighbour::Kind::kLowerCaps};
+
+constexpr Layer Convolution(const Geometry& geometry) { return {Shape::Of(geometry)}; }
+
+constexpr Shape kShortRows = {10000, 16, 16, std::nullopt, std::nullopt, true};
+
+constexpr double kNoSlower = 1.05;  // equal, as far as turns can tell
+
+constexpr std::array kTraps = [] {
+  // Depthwise with a channel multiplier; the same number of outputs with a multiplier of 1.
+  constexpr Layer kDoubled = Conv(1, 64, 56, 128, 3, 2, 64), kTripled = Conv(1, 32, 28, 96, 3, 1, 32),
+                  kMany = Conv(1, 16, 28, 128, 3, 1, 16);
+  // Kernels that mostly see padding; the taps that are inside.
+  constexpr Layer kOnePixel = Conv(1, 256, 1, 256, 7),
+                  kFarTaps = Convolution({8, 8, 256, 256, 3, 1, 1, 1, false, 36});
+  // One to four outputs of few inputs.
+  constexpr Layer kOneToOne = Conv(1, 1, 512, 1, 1), kTwoToTwo = Conv(1, 2, 256, 2, 3),
+                  kToOne = Conv(1, 64, 112, 1, 3), kToTwo = Conv(1, 64, 112, 2, 3),
+                  kToFour = Conv(1, 64, 112, 4, 3);
+  constexpr Shape kColumn = {65536, 1, 8};
+  // Depthwise of H×1; the same bytes as 1×W.
+  constexpr Layer kHigh = Convolution({1000, 1, 64, 64, {3, 1}, 1, 64}),
+                  kWide = Convolution({1, 1000, 64, 64, {1, 3}, 1, 64});
+  // Channels that do not fill their last quad; one channel more.
+  constexpr Layer kOdd = Conv(1, 15, 56, 16, 1), kEven = Conv(1, 16, 56, 16, 1);
+  constexpr Shape kRuntimeB = {1, 4096, 4096, std::nullopt, Batch{}};
+  constexpr auto kCall = [](double microseconds) {
+    return Neighbour{Neighbour::Kind::kTime, {}, {}, microseconds};
+  };
+  return std::to_array<Trap>({
+      {1, kDoubled.shape, kU8, Beside(Depthwise(1, 128, 56, 2)), 2},
+      {1, kTripled.shape, kU8, Beside(Depthwise(1, 96, 28)), 2},
+      {1, kMany.shape, kU8, Beside(Depthwise(1, 128, 28)), 2},
+      {2, kOnePixel.shape, kU8, Beside(Conv(1, 256, 1, 256, 1)), kNoSlower},
+      {2, kFarTaps.shape, kU8, Beside(Conv(1, 256, 8, 256, 1)), kNoSlower},
+      {3, kShortRows, kByTensor, Beside({kShortRows}, kF32), 3},
+      {3, kShortRows, kByRow, Beside({kShortRows}, kF32), 3},
+      {4, kOneToOne.shape, kU8, kNaiveLoop, 1},
+      {4, kTwoToTwo.shape, kU8, kNaiveLoop, 1},
+      {4, kColumn, kU8, kNaiveLoop, 1},
+      {4, kOneToOne.shape, kU8, kLowerCaps, kNoSlower},
+      {4, kTwoToTwo.shape, kU8, kLowerCaps, kNoSlower},
+      {4, kColumn, kU8, kLowerCaps, kNoSlower},
+      {4, kToOne.shape, kU8, kLowerCaps, kNoSlower},
+      {4, kToTwo.shape, kU8, kLowerCaps, kNoSlower},
+      {4, kToFour.shape, kU8, kLowerCaps, kNoSlower},
+      {5, kRuntimeB, kS32, {Neighbour::Kind::kReadB}, 2},
+      {7, kHigh.shape, kU8, Beside(kWide), kNoSlower},
+      {8, {1, 12, 64}, kU8, kCall(0.15), 1},
+      {8, {1, 1, 1}, kS32, kCall(0.15), 1},
+      {8, Conv(1, 1, 1, 1, 1).shape, kU8, kCall(0.15), 1},
+      {10, kOdd.shape, kU8, Beside(kEven), 1.5},
+  });
+}();
+
+// Each shape of a trap once.
+constexpr auto kTrapLayers = [] {
+  constexpr auto is_first = [](size_t i) {
+    return std::ranges::find(kTraps, kTraps.at(i).shape, &Trap::shape) == kTraps.begin() + i;
+  };
+  constexpr size_t kShapes = [=] {
+    size_t count = 0;
+    for (size_t i = 0; i < kTraps.size(); ++i) count += is_first(i) ? 1 : 0;
+    return count;
+  }();
+  std::array<Layer, kShapes> layers = {};
+  for (size_t i = 0, to = 0; i < kTraps.size(); ++i) {
+    if (is_first(i)) layers.at(to++).shape = kTraps.at(i).shape;
+  }
+  return layers;
+}();
+
 constexpr std::array kSuites = {
     Suite{"short", "a few shapes of figures, square and conv, in less than a minute", kShort},
     Suite{"figures", "twelve GEMMs from one row to square", kFigures},
@@ -247,6 +325,8 @@ constexpr std::array kSuites = {
     Suite{"tune",
           "GEMMs of 1 to 128 rows and convolutions, where the choice of kernels changes; implies --tune",
           kTune},
+    Suite{"traps", "shapes that were slow beside their neighbours, with their targets; a table of its own",
+          kTrapLayers},
 };
 
 }  // namespace
@@ -261,6 +341,8 @@ std::vector<Weights> WeightsOf(const Layer& layer) {
 }
 
 std::span<const Suite> Suites() { return kSuites; }
+
+std::span<const Trap> Traps() { return kTraps; }
 
 const Suite* FindSuite(std::string_view name) {
   const auto* const found = std::ranges::find(kSuites, name, &Suite::name);

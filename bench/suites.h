@@ -31,6 +31,33 @@ struct Suite {
 /// "short" first.
 std::span<const Suite> Suites();
 
+/// What the time of a trap is compared with.
+struct Neighbour {
+  enum class Kind : uint8_t {
+    kShape,      // another shape or format, on the trap's ISA
+    kNaive,      // a plain loop over the trap's shape
+    kLowerCaps,  // the trap's shape with weaker ISAs: the fastest counts
+    kReadB,      // reading B once
+    kTime,       // a fixed time
+  };
+  Kind kind = Kind::kShape;
+  Shape shape = {};         // of kShape
+  Format format = {};       // of kShape
+  double microseconds = 0;  // of kTime
+};
+
+/// A shape that was once much slower than its neighbour, for no reason in its arithmetic.
+struct Trap {
+  int number = 0;  // traps of one cause share a number
+  Shape shape;
+  Format format;
+  Neighbour neighbour;
+  double target = 1;  // the largest ratio of the trap's time to its neighbour's
+};
+
+/// The traps of suite "traps", by number.
+std::span<const Trap> Traps();
+
 /// nullptr if no suite has that name.
 const Suite* FindSuite(std::string_view name);
 

@@ -25,8 +25,8 @@ namespace x86 = asmjit::x86;
 using jit::Gp;
 using jit::Vec;
 
-constexpr int kVectors = 4;            // vectors of int32 that are packed into one vector of bytes
-constexpr int64_t kLargestBlock = 64;  // numbers
+constexpr int kVectors = 4;           // vectors of int32 that are packed into one vector of bytes
+constexpr int64_t kLongestStep = 16;  // numbers
 
 // To nearest even, as the floating-point environment is the default one.
 int32_t Round(float value) noexcept { return _mm_cvtss_si32(_mm_set_ss(value)); }
@@ -42,6 +42,20 @@ float Widen(intact_type type, uint32_t half) noexcept {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(number) | sign);
 }
 
+// Emits `body` for each of `count`, which may be 0.
+template <class Body>
+void Loop(const Gp& count, x86::Assembler* code, const Body& body) {
+  const asmjit::Label loop = code->newLabel();
+  const asmjit::Label done = code->newLabel();
+  code->test(count, count);
+  code->jz(done);
+  code->bind(loop);
+  body();
+  code->dec(count);
+  code->jnz(loop);
+  code->bind(done);
+}
+
 }  // namespace
 
 Result<Quantizer> Quantizer::Create(core::Isa isa, intact_type a_type, intact_type source) {
@@ -50,6 +64,7 @@ Result<Quantizer> Quantizer::Create(core::Isa isa, intact_type a_type, intact_ty
   quantizer.source_ = source;
   if (core::IsCompiled(isa)) return quantizer;
   const int lanes = jit::VectorBytes(isa) / 4;
+  quantizer.step_ = lanes;
   quantizer.block_ = int64_t{kVectors} * lanes;
   const std::vector<int32_t> order = jit::PackOrder(lanes);
   std::copy(order.begin(), order.end(), quantizer.pack_order_.begin());
@@ -92,16 +107,22 @@ Result<jit::Code> Quantizer::GenerateScan(const ScanSpec& spec) {
     }
   }
   const Vec numbers = registers.NewVector("numbers");
-  const asmjit::Label loop = code.newLabel();
-  code.bind(loop);
-  for (int i = 0; i < vectors; ++i) {
-    emitter->Load(numbers, x86::ptr(x, i * registers.vector_bytes()));
-    max(true, positive[static_cast<size_t>(i)], numbers);
-    max(false, negative[static_cast<size_t>(i)], numbers);
-  }
-  code.add(x, vectors * registers.vector_bytes());
-  code.dec(blocks);
-  code.jnz(loop);
+  Loop(blocks, &code, [&] {
+    for (int i = 0; i < vectors; ++i) {
+      emitter->Load(numbers, x86::ptr(x, i * registers.vector_bytes()));
+      max(true, positive[static_cast<size_t>(i)], numbers);
+      max(false, negative[static_cast<size_t>(i)], numbers);
+    }
+    code.add(x, vectors * registers.vector_bytes());
+  });
+  code.mov(blocks, argument(offsetof(ScanArgs, steps)));
+  Loop(blocks, &code, [&] {
+    const int bytes = emitter->lanes() * core::BytesOf(spec.source);
+    emitter->LoadFirst(numbers, x86::ptr(x), bytes);  // half a vector of 16-bit numbers: the other half is 0
+    max(true, positive[0], numbers);
+    max(false, negative[0], numbers);
+    code.add(x, bytes);
+  });
   for (size_t i = 1; i < positive.size(); ++i) {
     max(true, positive[0], positive[i]);
     max(false, negative[0], negative[i]);
@@ -145,14 +166,18 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   const Gp x = registers.NewGeneral("x");
   const Gp a = registers.NewGeneral("a");
   const Gp blocks = registers.NewGeneral("blocks");
+  const Gp order = registers.NewGeneral("order");
   session.Begin(registers);
 
   code.mov(x, argument(offsetof(QuantizeArgs, x)));
+  code.mov(order, argument(offsetof(QuantizeArgs, pack_order)));
   code.mov(a, argument(offsetof(QuantizeArgs, a)));
   code.mov(blocks, argument(offsetof(QuantizeArgs, blocks)));
   const Vec high = registers.NewVector("reciprocal");
   const Vec low = registers.NewVector("reciprocal's low part");
   const Vec number = registers.NewVector("number");
+  code.vpbroadcastw(number, argument(offsetof(QuantizeArgs, zero_point)));
+  emitter->Store(argument(offsetof(QuantizeArgs, zero_points)), number);
   code.vbroadcastss(high, argument(offsetof(QuantizeArgs, reciprocal.high)));
   code.vbroadcastss(low, argument(offsetof(QuantizeArgs, reciprocal.low)));
   std::vector<Vec> vectors;
@@ -160,9 +185,7 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   for (int i = 0; i < kVectors; ++i) vectors.push_back(registers.NewVector("numbers"));
   const int source_bytes = core::BytesOf(spec.source);
   const int step = emitter->lanes() * source_bytes;
-  const asmjit::Label loop = code.newLabel();
-  code.bind(loop);
-  for (int i = 0; i < kVectors; ++i) {
+  const auto quantize = [&](int i) {
     const Vec& vector = vectors[static_cast<size_t>(i)];
     if (spec.source == INTACT_F32) {
       emitter->Load(number, x86::ptr(x, i * step));
@@ -175,14 +198,26 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
     code.vmulps(vector, number, low);
     code.vfmadd231ps(vector, number, high);
     code.vcvtps2dq(vector, vector);
-  }
-  emitter->PackBytes(vectors, argument(offsetof(QuantizeArgs, zero_point)), is_signed,
-                     argument(offsetof(QuantizeArgs, pack_order)));
-  emitter->Store(x86::ptr(a), vectors[0]);
-  code.add(x, kVectors * step);
-  code.add(a, registers.vector_bytes());
-  code.dec(blocks);
-  code.jnz(loop);
+  };
+  const auto pack = [&] {
+    emitter->PackBytes(vectors, argument(offsetof(QuantizeArgs, zero_points)), is_signed, x86::ptr(order));
+  };
+  Loop(blocks, &code, [&] {
+    for (int i = 0; i < kVectors; ++i) quantize(i);
+    pack();
+    emitter->Store(x86::ptr(a), vectors[0]);
+    code.add(x, kVectors * step);
+    code.add(a, registers.vector_bytes());
+  });
+  // Only the first quarter of the packed bytes is stored.
+  code.mov(blocks, argument(offsetof(QuantizeArgs, steps)));
+  Loop(blocks, &code, [&] {
+    quantize(0);
+    pack();
+    emitter->StoreLow(x86::ptr(a), vectors[0], emitter->lanes());
+    code.add(x, step);
+    code.add(a, emitter->lanes());
+  });
   session.End();
   return session.Finish(registers);
 }
@@ -215,14 +250,24 @@ NumberRange Quantizer::RangeOf(const ScanArgs& args) const noexcept {
 
 NumberRange Quantizer::Scan(const uint8_t* x, int64_t count) const noexcept {
   NumberRange range;
-  ScanArgs args;
-  args.x = x;
-  args.blocks = block_ == 0 ? 0 : count / block_;
-  if (args.blocks != 0) {
+  const int64_t step = step_ == 0 ? count + 1 : step_;
+  if (count >= step) {
+    ScanArgs args;
+    args.x = x;
+    args.blocks = count / block_;
+    args.steps = count % block_ / step;
     scan_(&args);
     range = RangeOf(args);
+    if (count % step == 0) return range;
+    // The last step, which overlaps numbers that were scanned.
+    args = {};
+    args.x = x + (count - step) * source_bytes();
+    args.steps = 1;
+    scan_(&args);
+    range.Add(RangeOf(args));
+    return range;
   }
-  for (int64_t i = args.blocks * block_; i < count; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     const auto bits = std::bit_cast<uint32_t>(At(x + i * source_bytes()));
     range.Add({static_cast<int32_t>(bits), bits});
   }
@@ -255,24 +300,32 @@ void Quantizer::Quantize(const uint8_t* x, int64_t count, const RowQuantization&
   if (block_ != 0 && HasReciprocal(how.scale)) {
     QuantizeArgs args;
     args.reciprocal = ReciprocalOf(how.scale);
-    args.x = x;
-    args.a = a;
-    args.blocks = count / block_;
-    const int64_t done = args.blocks * block_;
-    args.zero_point.fill(static_cast<int16_t>(how.zero_point));
-    args.pack_order = pack_order_;
-    if (args.blocks != 0) quantize_(&args);
-    if (done == count) return;
-    // The tail, as a whole block.
-    std::array<uint8_t, size_t{kLargestBlock}* 4> tail_x = {};
-    std::array<uint8_t, kLargestBlock> tail_a;
-    std::memcpy(tail_x.data(), x + done * source_bytes(),
-                static_cast<size_t>((count - done) * source_bytes()));
+    args.zero_point = how.zero_point;
+    args.pack_order = pack_order_.data();
+    if (count >= step_) {
+      args.x = x;
+      args.a = a;
+      args.blocks = count / block_;
+      args.steps = count % block_ / step_;
+      quantize_(&args);
+      if (count % step_ == 0) return;
+      // The last step, which overlaps numbers that were quantized.
+      args.x = x + (count - step_) * source_bytes();
+      args.a = a + count - step_;
+      args.blocks = 0;
+      args.steps = 1;
+      quantize_(&args);
+      return;
+    }
+    // A part of a step, as a whole step.
+    std::array<uint8_t, size_t{kLongestStep}* 4> tail_x = {};
+    std::array<uint8_t, kLongestStep> tail_a;
+    std::memcpy(tail_x.data(), x, static_cast<size_t>(count * source_bytes()));
     args.x = tail_x.data();
     args.a = tail_a.data();
-    args.blocks = 1;
+    args.steps = 1;
     quantize_(&args);
-    std::copy_n(tail_a.begin(), count - done, a + done);
+    std::copy_n(tail_a.begin(), count, a);
     return;
   }
   // Read once: the compiler must assume that writing a[i] changes members.

@@ -68,7 +68,7 @@ class Quantizer {
   };
   struct ScanArgs {
     const uint8_t* x = nullptr;
-    int64_t blocks = 0;  // ≥ 1
+    int64_t blocks = 0, steps = 0;  // blocks, then steps; not both 0
     // Results. The low element is the largest signed number (`positive`) or unsigned number (`negative`).
     uint64_t positive = 0, negative = 0;
   };
@@ -79,13 +79,16 @@ class Quantizer {
   struct QuantizeArgs {
     const uint8_t* x = nullptr;
     uint8_t* a = nullptr;
-    int64_t blocks = 0;  // ≥ 1
+    int64_t blocks = 0, steps = 0;  // blocks, then steps; not both 0
     Reciprocal reciprocal;
-    alignas(64) std::array<int16_t, 32> zero_point;
-    std::array<int32_t, 16> pack_order;
+    int32_t zero_point = 0;
+    const int32_t* pack_order = nullptr;
+    // Scratch for a vector of zero points. The function fills it: it loads whole vectors from there, which the
+    // caller's narrower stores would delay.
+    alignas(64) std::array<int16_t, 32> zero_points;
   };
   using ScanFunction = jit::Function<void(ScanArgs*)>;
-  using QuantizeFunction = jit::Function<void(const QuantizeArgs*)>;
+  using QuantizeFunction = jit::Function<void(QuantizeArgs*)>;
   static Result<jit::Code> GenerateScan(const ScanSpec& spec);
   static Result<jit::Code> GenerateQuantize(const QuantizeSpec& spec);
   int64_t source_bytes() const { return core::BytesOf(source_); }
@@ -97,7 +100,9 @@ class Quantizer {
   NumberRange RangeOf(const ScanArgs& args) const noexcept;
 
   intact_type a_type_ = INTACT_U8, source_ = INTACT_F32;
-  int64_t block_ = 0;  // numbers that the functions process at a time; 0 in portable plans
+  // Numbers that the functions process at a time: in a block, and in a step (a vector of int32). 0 in portable
+  // plans.
+  int64_t block_ = 0, step_ = 0;
   std::array<int32_t, 16> pack_order_ = {};
   ScanFunction scan_;
   QuantizeFunction quantize_;

@@ -140,6 +140,10 @@ inline constexpr int64_t kPlanarVectors = 4;
 // Groups that fill a vector only together read a planar band if their output channels × strides are fewer
 // than this, because each pixel that outputs read is transposed.
 inline constexpr int64_t kPlanarOutputs = 16;
+// With VNNI, a single group of few outputs reads a planar band if it has at least this number of input
+// channels. Found on the Xeon with AMX that is named above, with convolutions of 1 to 256 channels to 1 to 16
+// outputs, 14×14 to 112×112.
+inline constexpr int64_t kLeastPlanarInputs = 8;
 // Taps may be padded to whole tiles if all padded taps together have at most kFewPaddedDepths depths, or if a
 // padded tap is at most kMostPaddedGrowth times as deep.
 inline constexpr int64_t kFewPaddedDepths = 4096;

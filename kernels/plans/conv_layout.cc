@@ -63,7 +63,7 @@ ConvLayout::Variant ConvLayout::ModelVariant(bool may_be_planar) {
   // Without VNNI, rows fill the lanes, not columns.
   if (!UsesSchedule(isa_, problem_.mode) && MayJoinGroups()) variant.unit_groups = JoinedGroups();
   SetVariant(variant);
-  variant.has_whole_tiles = MayPadForTiles() && WantsWholeTiles();
+  variant.has_whole_tiles = NeedsBand() && MayPadForTiles() && WantsWholeTiles();
   return variant;
 }
 
@@ -119,8 +119,26 @@ bool ConvLayout::NeedsWindows() const {
          problem_.HasWeightZeroPoints();
 }
 
+// Whether vector kernels would copy rows that are read in place because s8 is shifted to u8. Schedules shift s8
+// while they pack rows.
+bool ConvLayout::ShiftsRows() const {
+  return problem_.a_shift() != 0 && !UsesSchedule(isa_, problem_.mode) &&
+         core::TraitsOf(VectorIsa(isa_)).dot_products != core::DotProducts::kAllSigns;
+}
+
+// Whether a band costs less than rows in place because engines would copy the rows: they are shifted, or their
+// channels do not fill the last quad. A band is copied line by line, rows one by one. Tiles copy rows fast if
+// channels fill tiles. Not in saturating mode, where the variant decides the pairs.
+bool ConvLayout::WantsBand() const {
+  const int64_t inputs = geometry_.input_channels;
+  const bool copies_rows =
+      inputs % kQuad != 0 || (ShiftsRows() && !(UsesTiles(isa_) && inputs % kTileDepth == 0));
+  return copies_rows && problem_.mode == INTACT_EXACT && geometry_.groups == 1 &&
+         geometry_.input == geometry_.output && !core::IsCompiled(isa_);
+}
+
 ConvLayout::Reading ConvLayout::RowReading() const {
-  if (!NeedsBand()) return Reading::kInPlace;
+  if (!NeedsBand()) return WantsBand() ? Reading::kBand : Reading::kInPlace;
   if (NeedsWindows()) return Reading::kWindows;
   return NeedsOwnChannels() && geometry_.groups > 1 ? Reading::kBandPerUnit : Reading::kBand;
 }
@@ -137,13 +155,22 @@ int64_t ConvLayout::JoinedGroups() const {
 }
 
 bool ConvLayout::MayBePlanar() const {
-  return !core::IsCompiled(isa_) && problem_.mode == INTACT_EXACT && geometry_.groups > 1 &&
-         !HasDepthwiseVariant() && PlanarBand(geometry_, problem_.a_shift()).IsSmall();
+  return !core::IsCompiled(isa_) && problem_.mode == INTACT_EXACT &&
+         (geometry_.groups > 1 || HasFewOutputs()) && !HasDepthwiseVariant() &&
+         PlanarBand(geometry_, problem_.a_shift()).IsSmall();
+}
+
+// Whether all output channels of a single group leave lanes of a vector of columns idle. Schedules fill the
+// lanes with rows.
+bool ConvLayout::HasFewOutputs() const {
+  return geometry_.groups == 1 && geometry_.output_channels <= jit::VectorBytes(isa_) / 4 &&
+         !UsesSchedule(isa_, problem_.mode);
 }
 
 // Whether rows should fill the lanes, from a planar band.
 bool ConvLayout::WantsPlanar() const {
-  if (problem_.mode == INTACT_SATURATING || geometry_.groups == 1) return false;
+  if (problem_.mode == INTACT_SATURATING) return false;
+  if (geometry_.groups == 1) return HasFewOutputs() && WantsPlanarForFewOutputs();
   if (UsesSchedule(isa_, problem_.mode)) return true;
   const int64_t lanes = jit::VectorBytes(isa_) / 4;
   const int64_t outputs = geometry_.group_outputs();
@@ -157,6 +184,17 @@ bool ConvLayout::WantsPlanar() const {
   // vector. With a planar band, inputs and outputs are transposed.
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
   return NeedsBand() && outputs < lanes && outputs * strides < costs::kPlanarOutputs;
+}
+
+// Each pixel is transposed once, which pays if several taps read it, or if it would be copied anyway. Tiles are
+// faster if channels fill them.
+bool ConvLayout::WantsPlanarForFewOutputs() const {
+  const int64_t lanes = jit::VectorBytes(isa_) / 4;
+  const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
+  const int64_t inputs = geometry_.input_channels;
+  if ((geometry_.taps() == 1 && !ShiftsRows()) || inputs < costs::kLeastPlanarInputs) return false;
+  if (!UsesTiles(isa_)) return geometry_.output_channels * strides < lanes;
+  return inputs < kTileDepth && geometry_.output_channels * strides < lanes / 2;
 }
 
 // Whether planes of the input that are read in place are one stride apart, for all extents.

@@ -4,7 +4,8 @@
 //
 // Rows of A are output pixels, and the depth is made of taps (access.h): nothing is unrolled into a matrix.
 //
-// Input is read in place if a filter has one tap and there is no padding (1×1, any stride); else from a band.
+// Input is read in place if a filter has one tap and there is no padding (1×1, any stride), unless engines
+// would copy the rows (WantsBand()); else from a band.
 // Taps that lie side by side along the width are joined into one tap with more channels, so that layers of
 // few channels fill their k-quads. The last quad of a tap may read bytes that follow the tap; their weights
 // contribute nothing.
@@ -150,9 +151,13 @@ class ConvLayout {
   Reading RowReading() const;
   bool HasDepthwiseVariant() const;
   bool NeedsBand() const;
+  bool ShiftsRows() const;
+  bool WantsBand() const;
   bool NeedsOwnChannels() const;
   bool NeedsWindows() const;
   bool PlanesAreEven() const;
+  bool HasFewOutputs() const;
+  bool WantsPlanarForFewOutputs() const;
   bool MayBePlanar() const;
   bool WantsPlanar() const;
   bool MayJoinGroups() const;

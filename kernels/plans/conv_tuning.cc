@@ -176,7 +176,7 @@ Result<Convolution::TunedPhase> Convolution::TunePhase(const SizedPhase& phase, 
   made.tuned = {name_of(fastest), times[fastest].median * kMicroseconds, name_of(0),
                 times[0].median * kMicroseconds, candidates};
   made.plan = std::move(tried[contenders[fastest].variant].plan);
-  made.choice = {phase.geometry.input, phase.number, made.plan->shared_layout(), choice_of(fastest), {}};
+  made.choice = {phase.input, phase.number, made.plan->shared_layout(), choice_of(fastest), {}};
   RETURN_IF_ERROR(made.plan->Choose(made.choice.engine));
   made.choice.kernel = made.plan->kernel_name();
   return made;
@@ -247,7 +247,7 @@ Result<std::vector<TunedChoices::ConvChoice>> Convolution::ListCandidates(const 
       ASSIGN_OR_RETURN(const std::unique_ptr<ConvPlan> plan, MakePlanAs(phase, variant));
       ASSIGN_OR_RETURN(const std::vector<EngineChoice> choices, plan->MakeCandidates());
       for (const EngineChoice& choice : choices) {
-        all.push_back({phase.geometry.input, static_cast<int64_t>(phase.number), variant.ToString(),
+        all.push_back({phase.input, static_cast<int64_t>(phase.number), variant.ToString(),
                        plan->kernels().KernelNameOf(choice)});
       }
     }
@@ -314,7 +314,7 @@ Result<Convolution::TunedPhase> Convolution::RestorePhase(
     return made.plan->kernels().KernelNameOf(candidate);
   });
   if (choice == choices.end()) return Error{INTACT_UNSUPPORTED, "there is no kernel " + found->kernel};
-  made.choice = {phase.geometry.input, phase.number, made.plan->shared_layout(), *choice, found->kernel};
+  made.choice = {phase.input, phase.number, made.plan->shared_layout(), *choice, found->kernel};
   RETURN_IF_ERROR(made.plan->Choose(*choice));
   return made;
 }

@@ -9,6 +9,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
+#include "kernels/plans/conv_simplified.h"
 #include "kernels/plans/tensor_quantization.h"
 #include "kernels/problem/checks.h"
 #include "kernels/runtime/threads.h"
@@ -71,33 +72,38 @@ Error Convolution::MakeLayouts(const WeightView& weights) {
                          " in a transposed convolution with " + std::to_string(geometry_.group_inputs()) +
                          " input channels per group; expected 0, or an even number of channels");
     }
-    return MakePhases(sized, weights);
   }
-  ASSIGN_OR_RETURN(auto layout, ConvLayout::Create(layout_problem_, weights, sized, isa_,
-                                                   ConvLayout::ModelVariant(layout_problem_, sized, isa_)));
-  layouts_.push_back(std::move(layout));
-  return {};
+  return MakePhases(PhasesOf(sized), weights);
 }
 
-Error Convolution::MakePhases(const ConvGeometry& sized, const WeightView& weights) {
-  const std::vector<ConvPhase> phases = PhasesOf(sized);
+std::vector<ConvPhase> Convolution::PhasesOf(const ConvGeometry& sized) const {
+  if (sized.is_transposed) return kernels::PhasesOf(sized);
+  return {Simplified(sized, problem_.mode == INTACT_EXACT)};
+}
+
+Error Convolution::MakePhases(const std::vector<ConvPhase>& phases, const WeightView& weights) {
+  const bool is_transposed = geometry_.is_transposed;
   std::vector<PaddingExcess> excess;
   for (const int32_t zero_point : layout_problem_.PaddingZeroPoints()) {
-    excess.emplace_back(geometry_, layout_problem_, weights, zero_point);
+    if (is_transposed) excess.emplace_back(geometry_, layout_problem_, weights, zero_point);
   }
   for (const ConvPhase& phase : phases) {
-    const std::vector<int8_t> own = WeightsOf(phase.taps, geometry_, weights);
+    const bool is_whole = !is_transposed && std::ssize(phase.taps) == geometry_.taps();
+    const std::vector<int8_t> own =
+        is_whole ? std::vector<int8_t>() : WeightsOf(phase.taps, geometry_, weights);
     const int64_t k = phase.geometry.taps() * geometry_.group_inputs();
+    const WeightView view = is_whole ? weights : WeightView{own.data(), k, problem_.n, 1, k, weights.shift};
     LinearProblem problem = layout_problem_;
-    problem.clamp_excess = ExcessWithoutTaps(excess, phase.taps);
-    ASSIGN_OR_RETURN(
-        auto layout,
-        ConvLayout::Create(problem, {own.data(), k, problem_.n, 1, k, weights.shift}, phase.geometry, isa_,
-                           ConvLayout::ModelVariant(problem, phase.geometry, isa_)));
+    if (is_transposed) problem.clamp_excess = ExcessWithoutTaps(excess, phase.taps);
+    ASSIGN_OR_RETURN(auto layout,
+                     ConvLayout::Create(problem, view, phase.geometry, isa_,
+                                        ConvLayout::ModelVariant(problem, phase.geometry, isa_)));
     layouts_.push_back(std::move(layout));
     layout_taps_.push_back(phase.taps);
   }
   KeepUnreadTaps(weights);
+  if (!is_transposed) return {};
+  ASSIGN_OR_RETURN(const ConvGeometry sized, TypicallySized(geometry_));
   if (!geometry_.IsOpen() && !BarePixels::Has(sized, phases)) return {};
   LinearProblem problem = layout_problem_;
   problem.clamp_excess = ExcessWithoutTaps(excess, {});
@@ -190,8 +196,7 @@ Result<Convolution::CopyColumn> Convolution::ColumnsAt(int64_t pitch) const {
   return CopyColumn([this, pitch, panels = std::move(panels)](int64_t column, int8_t* to) {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       for (int64_t tap = 0; tap < layouts_[i]->geometry().taps(); ++tap) {
-        const int64_t place = layout_taps_.empty() ? tap : layout_taps_[i][static_cast<size_t>(tap)];
-        layouts_[i]->CopyTap(panels[i], column, tap, to + place * pitch);
+        layouts_[i]->CopyTap(panels[i], column, tap, to + layout_taps_[i][static_cast<size_t>(tap)] * pitch);
       }
     }
     const int64_t inputs = geometry_.group_inputs();
@@ -240,14 +245,11 @@ std::pair<int64_t, int64_t> Convolution::AccumulatorBounds() const {
 
 Result<std::vector<Convolution::SizedPhase>> Convolution::PhasesFor(const ConvGeometry& sized) const {
   std::vector<SizedPhase> sized_phases;
-  if (!sized.is_transposed) {
-    sized_phases.push_back({0, sized, OutputGrid::All(sized.output)});
-    return sized_phases;
-  }
   for (const ConvPhase& phase : PhasesOf(sized)) {
     const auto taps = std::find(layout_taps_.begin(), layout_taps_.end(), phase.taps);
     if (taps == layout_taps_.end()) return Error{INTACT_CODEGEN_FAILED, "a phase without a layout"};
-    sized_phases.push_back({static_cast<size_t>(taps - layout_taps_.begin()), phase.geometry, phase.grid});
+    sized_phases.push_back(
+        {static_cast<size_t>(taps - layout_taps_.begin()), sized.input, phase.geometry, phase.grid});
   }
   return sized_phases;
 }
@@ -255,7 +257,7 @@ Result<std::vector<Convolution::SizedPhase>> Convolution::PhasesFor(const ConvGe
 // Uses the choice of tuning, if there is one and it fits in memory.
 Result<std::unique_ptr<ConvPlan>> Convolution::MakePlan(const SizedPhase& phase) const {
   for (const Choice& choice : tuned_) {
-    if (choice.input != phase.geometry.input || choice.phase != phase.number) continue;
+    if (choice.input != phase.input || choice.phase != phase.number) continue;
     auto plan = MakeChosenPlan(phase, choice);
     if (plan) return plan;
   }

@@ -1,5 +1,6 @@
-// The convolution behind intact.h: a layout of weights (conv_layout.h), or one for each phase of a transposed
-// convolution (conv_transposed.h), and plans for the sizes that run (conv_plan.h).
+// The convolution behind intact.h: a layout of weights (conv_layout.h) of a simpler convolution
+// (conv_simplified.h), or one for each phase of a transposed convolution (conv_transposed.h), and plans for
+// the sizes that run (conv_plan.h).
 //
 //   Create:   phases ─► a layout for each; plans, if all extents are known
 //   Prepare:  extents and batch ─► plans and their decisions; the latest sizes' plans are kept
@@ -129,9 +130,10 @@ class Convolution {
     }
   };
   using PreparedPointer = std::shared_ptr<const Prepared>;
-  /// A phase for an input of given extents. Ordinary convolutions have one phase.
+  /// A phase for an input of given extents. Ordinary convolutions have one phase (conv_simplified.h).
   struct SizedPhase {
-    size_t number = 0;  // its layout's index in layouts_
+    size_t number = 0;   // its layout's index in layouts_
+    Spatial input = {};  // the caller's extents
     ConvGeometry geometry;
     OutputGrid grid;
   };
@@ -160,7 +162,9 @@ class Convolution {
         padding_(static_cast<size_t>(geometry.input_channels), static_cast<uint8_t>(problem_.a_zero_point)) {}
   bool IsStatic() const { return problem_.a_quantization == INTACT_QUANTIZATION_STATIC; }
   Error MakeLayouts(const WeightView& weights);
-  Error MakePhases(const ConvGeometry& sized, const WeightView& weights);
+  /// Of an ordinary convolution: one, see Simplified().
+  std::vector<ConvPhase> PhasesOf(const ConvGeometry& sized) const;
+  Error MakePhases(const std::vector<ConvPhase>& phases, const WeightView& weights);
   void KeepUnreadTaps(const WeightView& weights);
   Result<PairedColumns> Pairs(int32_t pairing) const;
 
@@ -217,8 +221,8 @@ class Convolution {
   std::vector<uint8_t> padding_;                            // a static plan's pixel of padding
   Quantizer quantizer_;                                     // for dynamic quantization
   std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // [phase]
-  // For transposed convolutions: the caller's numbers of each layout's taps; and, for the certificate, taps
-  // that no output reads, with their weights as kernels see them, [output channel][tap][channel].
+  // The caller's numbers of each layout's taps; and, for the certificate, taps that no output reads, with
+  // their weights as kernels see them, [output channel][tap][channel].
   std::vector<std::vector<int64_t>> layout_taps_;
   std::vector<int64_t> unread_taps_;
   std::vector<int8_t> unread_weights_;

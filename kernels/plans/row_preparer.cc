@@ -56,9 +56,22 @@ RowMap RowPreparer::CopyTransposed(const RowMap& a, int64_t row_begin, int64_t r
   return RowMap::From(row_begin, to, stride);
 }
 
+bool RowPreparer::AreOneRow(const RowMap& rows) const {
+  constexpr int64_t kShort = 64;
+  return data_.k <= kShort && data_.k % kQuad == 0 && !rows.IsTransposed() &&
+         rows.stride == data_.k * data_.problem.a_bytes();
+}
+
 RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk,
                              uint8_t* quantized, uint8_t* numbers, RowValues* values) const noexcept {
   const bool is_by_rows = data_.problem.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
+  if (!is_by_rows && AreOneRow(source)) {
+    const int64_t count = chunk.row_end - chunk.row_begin;
+    quantizer_.Quantize(source.At(chunk.row_begin), count * data_.k, tensor, quantized);
+    std::fill_n(values->zero_points.begin(), count, tensor.zero_point);
+    std::fill_n(values->scales.begin(), count, tensor.scale);
+    return RowMap::From(chunk.row_begin, quantized, data_.k);
+  }
   const RowMap rows = RowMap::From(chunk.row_begin, quantized, CopiedStride());
   for (int64_t row = chunk.row_begin; row < chunk.row_end;) {
     const int64_t end = source.IsTransposed() ? std::min(chunk.row_end, row + NumberRows()) : chunk.row_end;
@@ -109,6 +122,11 @@ RowQuantization RowPreparer::FindTensor(const Batch& batch, int threads) const {
       RowMap rows = RowsOf(batch.Item(line / item_lines));
       if (transposed) rows.stride = rows.depth_stride;
       const int64_t item_end = std::min(end, (line / item_lines + 1) * item_lines);
+      if (AreOneRow(rows)) {
+        range.Add(quantizer_.Scan(rows.At(line % item_lines), (item_end - line) * numbers));
+        line = item_end;
+        continue;
+      }
       for (RowCursor cursor(rows, line % item_lines); line < item_end; ++line) {
         range.Add(quantizer_.Scan(cursor.Next(), numbers));
       }

@@ -20,7 +20,7 @@ const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, i
 }
 
 Band::Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t shift)
-    : geometry_(geometry), channels_(channels), shift_(shift) {
+    : geometry_(geometry), channels_(channels), shift_(shift), repeater_(channels.repeats, shift) {
   const int64_t budget = Caches().BandLines();
   pixel_step_ = TapStep(kWidth, width());
   line_bytes_ = Positions(kWidth, width()) * channels.pitch;
@@ -154,20 +154,14 @@ void Band::StagePixels(const ConvInput& input, const uint8_t* line, int64_t firs
 void Band::StageSliceOfPixels(const ConvInput& input, const Slice& slice, const uint8_t* line, int64_t first,
                               int64_t pixels, uint8_t* to) const noexcept {
   const int64_t begin = first - geometry_.pad_begin[kWidth];
-  const int64_t repeats = channels_.repeats;
   const uint8_t padding = PaddingOf(input);
-  const int64_t end = std::min(slice.end, channels_.count * repeats);  // padding follows
+  const int64_t end = std::min(slice.end, channels_.count * channels_.repeats);  // padding follows
   uint8_t* pixel = to + slice.begin;
   for (int64_t x = begin; x < begin + pixels; ++x) {
     int64_t filled = 0;
     if (line != nullptr && x >= 0 && x < geometry_.input[kWidth] && slice.begin < end) {
       filled = end - slice.begin;
-      const uint8_t* const from = line + x * input.stride;
-      if (repeats == 1) {
-        CopyActivations(from + slice.begin, filled, shift_, pixel);
-      } else {
-        for (int64_t i = 0; i < filled; ++i) pixel[i] = from[(slice.begin + i) / repeats] ^ shift_;
-      }
+      repeater_.Copy(line + x * input.stride, slice.begin, end, pixel);
     }
     std::memset(pixel + filled, padding, static_cast<size_t>(slice.size() - filled));
     pixel += channels_.pitch;
@@ -176,19 +170,13 @@ void Band::StageSliceOfPixels(const ConvInput& input, const Slice& slice, const 
 
 void Band::CopyPixels(const ConvInput& input, const uint8_t* from, int64_t pixels,
                       uint8_t* to) const noexcept {
-  const int64_t stride = input.stride;
-  const uint8_t padding = PaddingOf(input);
-  const int64_t count = channels_.count;
-  if (channels_.repeats == 1 && count == stride && count == channels_.pitch) {
-    return CopyActivations(from, pixels * count, shift_, to);
+  const int64_t filled = channels_.count * channels_.repeats;
+  if (channels_.count == input.stride && filled == channels_.pitch) {
+    return repeater_.Copy(from, 0, pixels * filled, to);
   }
-  for (int64_t pixel = 0; pixel < pixels; ++pixel, from += stride, to += channels_.pitch) {
-    if (channels_.repeats == 1) {
-      CopyActivations(from, count, shift_, to);
-    } else {
-      for (int64_t i = 0; i < count * channels_.repeats; ++i) to[i] = from[i / channels_.repeats] ^ shift_;
-    }
-    const int64_t filled = count * channels_.repeats;
+  const uint8_t padding = PaddingOf(input);
+  for (int64_t pixel = 0; pixel < pixels; ++pixel, from += input.stride, to += channels_.pitch) {
+    repeater_.Copy(from, 0, filled, to);
     std::memset(to + filled, padding, static_cast<size_t>(channels_.pitch - filled));
   }
 }

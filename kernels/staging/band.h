@@ -17,6 +17,7 @@
 
 #include "kernels/problem/access.h"
 #include "kernels/problem/conv_geometry.h"
+#include "kernels/staging/repeater.h"
 
 namespace intact::kernels {
 
@@ -106,6 +107,7 @@ class Band {
   ConvGeometry geometry_;
   BandChannels channels_;
   uint8_t shift_ = 0;
+  Repeater repeater_;
   int64_t lines_ = 0;                       // output lines that a band of one plane holds
   int64_t planes_ = 0;                      // whole planes that a band holds, or 1 for a part of a plane
   int64_t line_step_ = 0, pixel_step_ = 0;  // TapStep()

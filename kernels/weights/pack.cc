@@ -411,6 +411,12 @@ void CopyActivations(const uint8_t* a, int64_t count, uint8_t shift, uint8_t* to
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + i));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm_xor_si128(bytes, shift_bytes));
   }
+  for (; i + kQuad <= count; i += kQuad) {
+    uint32_t quad = 0;
+    std::memcpy(&quad, a + i, kQuad);
+    quad ^= shift * 0x01010101u;
+    std::memcpy(to + i, &quad, kQuad);
+  }
   for (; i < count; ++i) to[i] = a[i] ^ shift;
 }
 

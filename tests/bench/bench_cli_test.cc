@@ -10,6 +10,7 @@
 #include <string>
 
 #include "bench/peers.h"
+#include "bench/suites.h"
 #include "tests/support/binary_test.h"
 #include "tests/support/require_isas.h"
 
@@ -39,7 +40,7 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--suite long",
                  "intact_bench: --suite: long not in "
                  "{short,figures,small-m,bert,llm,transformer,square,conv,transposed,resnet50,mobilenet_v2,"
-                 "segmentation,text_detection,text_recognition,tune}");
+                 "segmentation,text_detection,text_recognition,tune,traps}");
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
   ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");
@@ -250,6 +251,31 @@ TEST_F(BenchCli, TunedPlansBesideTheModels) {
   }
   ExpectBadInput("--suite tune --html '" + folder_ + "/x.html'", "--html: has no meaning with --tune");
   ExpectBadInput("--benchmark_filter=peak --tune", "--tune: has no meaning with --benchmark_... options");
+}
+
+TEST_F(BenchCli, TrapsBesideTheirNeighbours) {
+  const std::string report = folder_ + "/traps.json";
+  const Outcome outcome = Run("--suite traps --isa avx2 --milliseconds 1 --json '" + report + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("\navx2: traps and their neighbours\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("targets met: "));
+  const json results = json::parse(Contents(report));
+  EXPECT_EQ(results["schema"], "intact-bench-traps");
+  ASSERT_EQ(results["rows"].size(), intact::bench::Traps().size());
+  for (const json& row : results["rows"]) {
+    SCOPED_TRACE(row.dump());
+    EXPECT_EQ(row["error"], "");
+    EXPECT_NE(row["neighbour"], "");
+    // The medians of two times and the median of their ratios agree, except for noise.
+    const double ratio = double{row["microseconds"]} / double{row["neighbour_microseconds"]};
+    EXPECT_GT(double{row["ratio"]}, ratio / 4);
+    EXPECT_LT(double{row["ratio"]}, ratio * 4);
+    if (row["neighbour"] == "0.15 us") {
+      EXPECT_EQ(row["neighbour_microseconds"], 0.15);
+    }
+  }
+  ExpectBadInput("--suite traps --html '" + folder_ + "/x.html'",
+                 "--html: has no meaning with --suite traps");
 }
 
 TEST_F(BenchCli, NamedTunedConvolutions) {

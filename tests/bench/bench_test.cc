@@ -51,7 +51,7 @@ TEST(Suites, ContainWhatTheySay) {
   EXPECT_THAT(
       names, testing::UnorderedElementsAre("short", "figures", "small-m", "bert", "llm", "transformer",
                                            "square", "conv", "transposed", "resnet50", "mobilenet_v2", "tune",
-                                           "segmentation", "text_detection", "text_recognition"));
+                                           "segmentation", "text_detection", "text_recognition", "traps"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 
   EXPECT_EQ(FindSuite("figures")->layers.size(), 12u);

@@ -27,6 +27,8 @@ constexpr const char* kLines[] = {
     "gemm u8s8s32 m=1 n=65 k=130 batch=19 items=pointers za=3 fill=student",
     "gemm u8s8f32 m=1 n=33 k=70 batch=19 itempad=7 quant=rows zaper=row res=s8",
     "gemm u8s8f32 m=1 n=65 k=70 batch=19 itempad=7 quant=dynamic_tensor x=normal",
+    "gemm u8s8f32 m=300 n=3 k=16 batch=2 quant=dynamic_tensor x=outlier",
+    "gemm s8s8f32 m=9 n=17 k=60 batch=3 quant=dynamic_tensor src=f16 x=normal zb=4",
     "gemm u8s8u8 m=20 n=33 k=64 batch=3 itempad=16 za=3 zc=7 res=u8 inplace=yes cpad=3",
     "gemm u8u8f32 m=20 n=33 k=64 batch=3 runtimeb=yes blayout=nk bpad=3 zb=9 zbper=item scale=item",
     "gemm s8s8s32 m=20 n=64 k=35 batch=5 items=pointers runtimeb=yes fill=bait",

@@ -144,6 +144,12 @@ TEST_P(ConvDifferential, GroupsWithWeightZeroPoints) {
 
 TEST_P(ConvDifferential, TypesAndEpilogues) {
   for (const char* line : {
+           // Read from a band although they are 1×1.
+           "conv s8s8u8 in=5x9 c=64 o=33 kernel=1x1 za=-7 zc=4",
+           "conv s8u8s32 in=6x7 c=30 o=65 kernel=1x1 za=3 zb=2 open=yes batch=2 threads=2",
+           // Few outputs of one group.
+           "conv s8s8u8 in=9x8 c=33 o=3 kernel=3x3 pad=1x1 za=-7 zc=4",
+           "conv u8u8s32 in=9x11 c=16 o=5 kernel=3x2 stride=2x1 pad=1x1 za=3 zb=2 open=yes threads=2",
            "conv s8s8s32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=-5 bias=s32",
            "conv s8s8u8 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=127 zc=3 bias=f32 scale=channel act=relu",
            "conv u8s8u8 in=6x5 c=3 o=18 kernel=3x3 stride=2x2 pad=1x1 za=255 zc=128 bias=s32 scale=channel",

@@ -1,13 +1,16 @@
 // The kernels' quantizer, which multiplies by a reciprocal, compared with the definition, which divides.
 #include "kernels/codegen/quantizer.h"
 #include "core/isas.h"
+#include "core/types.h"
 
 #include <gtest/gtest.h>
 #include <immintrin.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -17,6 +20,7 @@
 #include "tests/support/emulated_isas.h"
 #include "tests/support/require_isas.h"
 #include "verify/explain/audit.h"
+#include "verify/targets/guarded_buffer.h"
 
 namespace intact::kernels {
 namespace {
@@ -104,6 +108,50 @@ TEST_P(QuantizerTest, FindsTheRange) {
       if (count != 2 * at + 1) {
         ASSERT_EQ(std::bit_cast<float>(range.negative), -2.0f) << at << " of " << count;
       }
+    }
+  }
+}
+
+[[gnu::target("f16c")]] uint16_t HalfOf(float number) { return static_cast<uint16_t>(_cvtss_sh(number, 0)); }
+
+TEST_P(QuantizerTest, TakesAnyNumberOfNumbers) {
+  constexpr RowQuantization kHow = {0.01f, 17};
+  constexpr int64_t kMost = 200;
+  support::Random random(7, 8, 9);
+  for (const intact_type source : core::kSourceTypes) {
+    const Result<Quantizer> quantizer =
+        Quantizer::Create(static_cast<core::Isa>(GetParam()), INTACT_U8, source);
+    ASSERT_TRUE(quantizer) << quantizer.error().message;
+    for (int64_t count = 1; count <= kMost; ++count) {
+      SCOPED_TRACE(testing::Message() << count << " of " << core::NameOf(source));
+      const auto x = verify::GuardedBuffer::Allocate(static_cast<size_t>(count * core::BytesOf(source)));
+      const auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(count));
+      ASSERT_TRUE(x && a);
+      std::vector<uint8_t> expected;
+      float high = 0, low = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        // Multiples of 1/8 below 4 are exact in all types.
+        const float number = static_cast<float>(random.Integer(-31, 31)) / 8;
+        uint8_t* const to = x->data().data() + i * core::BytesOf(source);
+        if (source == INTACT_F32) {
+          std::memcpy(to, &number, sizeof number);
+        } else {
+          const auto half = source == INTACT_F16
+                                ? HalfOf(number)
+                                : static_cast<uint16_t>(std::bit_cast<uint32_t>(number) >> 16);
+          std::memcpy(to, &half, sizeof half);
+        }
+        high = std::max(high, number);
+        low = std::min(low, number);
+        expected.push_back(
+            static_cast<uint8_t>(reference::Quantize(number, INTACT_U8, {kHow.scale, kHow.zero_point})));
+      }
+      quantizer->Quantize(x->data().data(), count, kHow, a->data().data());
+      EXPECT_TRUE(a->FrontIntact());
+      ASSERT_TRUE(std::equal(expected.begin(), expected.end(), a->data().begin()));
+      const NumberRange range = quantizer->Scan(x->data().data(), count);
+      ASSERT_EQ(std::bit_cast<float>(range.positive), high);
+      ASSERT_EQ(low == 0 ? 0.0f : std::bit_cast<float>(range.negative), low);
     }
   }
 }
