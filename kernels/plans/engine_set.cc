@@ -6,12 +6,6 @@
 #include "core/types.h"
 
 namespace intact::kernels {
-namespace {
-
-// Whether another engine may run the tail of rows.
-bool MayHaveTail(const Engine& engine) { return engine.tile().least_row_step != 0; }
-
-}  // namespace
 
 Error EngineSet::MakeUsual(UsualRows usual, const EngineSet* like) {
   ASSIGN_OR_RETURN(usual_, maker_.MakeUsual(usual, like == nullptr ? nullptr : &like->maker_));
@@ -42,7 +36,6 @@ const Engine* EngineSet::Cheapest(int64_t m) const {
 }
 
 EngineSet::Split EngineSet::SplitOf(const Engine& engine, int64_t rows) const {
-  if (!MayHaveTail(engine)) return {rows};
   const int64_t whole = engine.WholeRows(rows);
   if (whole == rows || whole == 0 || run_all_as_ != 0) return {rows};
   const Engine& other = For(rows - whole);
@@ -65,11 +58,15 @@ EngineSet::Split EngineSet::SplitOf(const Engine& engine, const Range& range) co
 void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range& range,
                     uint8_t* scratch) const {
   const Split split = SplitOf(engine, range);
-  Range whole = range;
-  Range tail = range;
-  whole.row_end = tail.row_begin = range.row_begin + split.whole;
-  engine.RunRange(buffers, whole, scratch);
-  if (split.tail != nullptr) split.tail->RunRange(buffers, tail, scratch);
+  if (split.tail == nullptr) {
+    engine.RunRange(buffers, range, scratch);
+  } else {
+    Range whole = range;
+    Range tail = range;
+    whole.row_end = tail.row_begin = range.row_begin + split.whole;
+    engine.RunRange(buffers, whole, scratch);
+    split.tail->RunRange(buffers, tail, scratch);
+  }
   const LinearProblem& problem = data_.problem;
   if (problem.lookup_table.empty()) return;
   LookUp(problem.lookup_table.data(), core::LowestOf(problem.c_type), buffers.output, range.row_begin,
@@ -78,10 +75,11 @@ void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range
 
 int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
   int64_t bytes = engine.ScratchBytes(m);
-  if (!MayHaveTail(engine)) return RoundUp(bytes, 64);
+  const EngineTile tile = engine.tile();
+  if (tile.least_row_step == 0) return RoundUp(bytes, 64);
   // Another engine may run the tail of rows.
   ForEach([&](const Engine& other) {
-    bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, engine.tile().rows)));
+    bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, tile.rows)));
   });
   return RoundUp(bytes, 64);
 }

@@ -27,13 +27,6 @@ int64_t RowPreparer::ChunkRows() const {
   return std::min(RowsPerBlock(data_.k, kUnit), RowValues::kRows);
 }
 
-RowMap RowPreparer::RowsOf(const intact_gemm_args& item) const {
-  const int bytes = data_.problem.a_bytes();
-  RowMap rows(static_cast<const uint8_t*>(item.a), item.a_stride * bytes);
-  if (item.a_transposed != 0) rows.depth_stride = std::exchange(rows.stride, bytes);
-  return rows;
-}
-
 void RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, RowValues* values,
                           RunBuffers* buffers) const noexcept {
   if (data_.problem.IsDynamic()) {
@@ -99,14 +92,13 @@ void RowPreparer::FillWithoutScale(const RowValues& values, const OutputMap& out
 }
 
 // Lines are rows, or depths of a transposed A.
-RowQuantization RowPreparer::FindTensor(const Batch& batch, int threads) const {
-  if (data_.problem.a_quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return {};
-  const bool transposed = RowsOf(batch.Item(0)).IsTransposed();
+RowQuantization RowPreparer::FindTensorOf(const Batch& batch, int threads) const {
+  const bool transposed = batch.args().a_transposed != 0;
   const int64_t item_lines = transposed ? data_.k : batch.m(), numbers = transposed ? batch.m() : data_.k;
   return FindQuantization(quantizer_, batch.items() * item_lines, threads, [&](int64_t line, int64_t end) {
     NumberRange range;
     while (line < end) {
-      RowMap rows = RowsOf(batch.Item(line / item_lines));
+      RowMap rows = RowsOf(batch.Item(line / item_lines), transposed);
       if (transposed) rows.stride = rows.depth_stride;
       const int64_t item_end = std::min(end, (line / item_lines + 1) * item_lines);
       for (RowCursor cursor(rows, line % item_lines); line < item_end; ++line) {

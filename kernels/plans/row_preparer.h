@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "core/isas.h"
 #include "core/result.h"
@@ -26,10 +27,18 @@ class RowPreparer {
   Error MakeKernels(core::Isa isa);
 
   /// The rows of an item's A, before they are quantized or transposed.
-  RowMap RowsOf(const intact_gemm_args& item) const;
+  RowMap RowsOf(const BatchItem& item, bool transposed) const {
+    const int bytes = data_.problem.a_bytes();
+    RowMap rows(static_cast<const uint8_t*>(item.a), item.a_stride * bytes);
+    if (transposed) rows.depth_stride = std::exchange(rows.stride, bytes);
+    return rows;
+  }
   /// The common quantization of all rows of a batch, found by `threads` threads, if the plan has
   /// INTACT_QUANTIZATION_DYNAMIC_TENSOR.
-  RowQuantization FindTensor(const Batch& batch, int threads) const;
+  RowQuantization FindTensor(const Batch& batch, int threads) const {
+    const bool finds = data_.problem.a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+    return finds ? FindTensorOf(batch, threads) : RowQuantization();
+  }
   /// Scratch for `m` rows, of a transposed A or not; a multiple of 64.
   int64_t ScratchBytes(int64_t m, bool transposed) const {
     return ValueBytes() + CopiedBytes(m, transposed) + NumberBytes(transposed);
@@ -58,6 +67,7 @@ class RowPreparer {
   }
 
  private:
+  RowQuantization FindTensorOf(const Batch& batch, int threads) const;
   // Scratch has three parts: values of rows; quantized or transposed rows; numbers that are transposed before
   // they are quantized.
   int64_t ValueBytes() const {

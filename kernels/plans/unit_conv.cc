@@ -225,6 +225,11 @@ const RunColumns* UnitConv::MakeRunColumns(const RowQuantization& a, uint8_t* to
 
 void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
                    uint8_t* scratch) const {
+  if (HasOneUnit() && source_->groups() == geometry_.groups) {
+    RunBuffers unit_buffers = buffers;
+    unit_buffers.a = source_->Stage(input, 0, chunk.row_begin, chunk.row_end, scratch);
+    return RunUnit(0, run, unit_buffers, chunk, scratch);
+  }
   const int64_t group_outputs = geometry_.group_outputs();
   const int64_t unit_outputs = layout_.unit_outputs();
   const int64_t staged_columns = source_->groups() * group_outputs;

@@ -41,13 +41,14 @@ class InputSource {
 /// The caller's input, for filters of one tap without padding.
 class InPlaceSource final : public InputSource {
  public:
-  explicit InPlaceSource(const ConvGeometry& geometry) : geometry_(geometry) {}
+  explicit InPlaceSource(const ConvGeometry& geometry)
+      : geometry_(geometry), reads_all_(geometry.input == geometry.output) {}
   int64_t groups() const override { return geometry_.groups; }
   InputRows Stage(const ConvInput& input, int64_t /*group*/, int64_t /*row_begin*/, int64_t /*row_end*/,
                   uint8_t* /*to*/) const noexcept override {
     const auto& [depth, height, width] = geometry_.stride;
     RowMap map(input.a, width * input.stride);
-    if (geometry_.input == geometry_.output) return map;
+    if (reads_all_) return map;
     map.line_rows = geometry_.output[kWidth];
     map.line_stride = height * geometry_.input[kWidth] * input.stride;
     map.plane_lines = geometry_.output[kHeight];
@@ -57,6 +58,7 @@ class InPlaceSource final : public InputSource {
 
  private:
   ConvGeometry geometry_;
+  bool reads_all_;  // a pixel of the output for each pixel of the input
 };
 
 class BandSource final : public InputSource {
