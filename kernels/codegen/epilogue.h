@@ -76,13 +76,11 @@ struct EpilogueSpec {
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8", "bf16_za_rows"
 };
 
-/// Values of adjacent rows of A. The arrays lie at fixed distances, so that one pointer leads to all values
-/// of a row.
+/// Values of a row of A.
 struct RowValues {
-  static constexpr int64_t kRows = 4608;   // maximum
-  std::array<int32_t, kRows> sums;         // Σ_k of the row as kernels see it
-  std::array<int32_t, kRows> zero_points;  // in a_type
-  std::array<float, kRows> scales;
+  int32_t sum;         // Σ_k of the row as kernels see it
+  int32_t zero_point;  // in a_type
+  float scale;
 };
 
 /// OutputBounds and ResidualScale as vectors, because the code has too few registers and reads them from
@@ -112,9 +110,9 @@ struct EpilogueArgs {
   const void* addends = nullptr;  // float32 bias; with fixed point, int32 shifts
   const EpilogueConstants* constants = nullptr;
   const int32_t* b_zero_points = nullptr;
-  const int32_t* column_sums = nullptr;  // Σ_k (b − zb) as kernels see them
-  const int32_t* row_values = nullptr;   // RowValues::sums of the tile's first row
-  const uint8_t* residual = nullptr;     // at the tile's first row
+  const int32_t* column_sums = nullptr;   // Σ_k (b − zb) as kernels see them
+  const RowValues* row_values = nullptr;  // of the tile's first row
+  const uint8_t* residual = nullptr;      // at the tile's first row
   int64_t residual_stride_bytes = 0;
 };
 

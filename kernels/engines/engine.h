@@ -105,7 +105,7 @@ struct KernelData {
       args.column_sums = given->column_sums + column;
     }
     if (buffers.row_values != nullptr) {
-      args.row_values = buffers.row_values->sums.data() + (row - buffers.row_values_begin);
+      args.row_values = buffers.row_values + (row - buffers.row_values_begin);
     }
     args.residual = buffers.output.Residual(row, column);
     args.residual_stride_bytes = buffers.output.residual_stride_bytes;

@@ -205,8 +205,10 @@ int64_t PanelEngine::StagedTapBytes() const {
 }
 
 int64_t PanelEngine::StagedStride() const {
-  // One cache line more than the row, so that the rows of a tile map to different sets of L1.
-  return RoundUp(data_.taps().count() * StagedTapBytes(), 64) + 64;
+  const int64_t bytes = data_.taps().count() * StagedTapBytes();
+  // One cache line more than the row, so that the rows of a tile map to different sets of L1. Short rows follow
+  // each other.
+  return bytes < 64 ? bytes : RoundUp(bytes, 64) + 64;
 }
 
 int64_t PanelEngine::ScratchBytes(int64_t rows) const {

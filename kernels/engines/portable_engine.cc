@@ -62,19 +62,16 @@ T ColumnValue(const void* columns, size_t column) {
   return value;
 }
 
-/// The values of a row (RowValues); defaults if rows have none.
+/// The values of a row; defaults if rows have none.
 struct OwnValues {
   uint32_t sum = 0, zero_point = 0;
   float scale = 1.0f;
 
-  explicit OwnValues(const int32_t* row) {
+  explicit OwnValues(const RowValues* row) {
     if (row == nullptr) return;
-    const auto read = [row](size_t member, auto* value) {
-      std::memcpy(value, reinterpret_cast<const uint8_t*>(row) + member, sizeof(*value));
-    };
-    read(offsetof(RowValues, sums), &sum);
-    read(offsetof(RowValues, zero_points), &zero_point);
-    read(offsetof(RowValues, scales), &scale);
+    sum = static_cast<uint32_t>(row->sum);
+    zero_point = static_cast<uint32_t>(row->zero_point);
+    scale = row->scale;
   }
   /// The terms of zero points that are subtracted from column `i` of the outputs, modulo 2³².
   uint32_t ZeroPointTerms(const EpilogueSpec& spec, const EpilogueArgs& args, size_t i) const {

@@ -1,5 +1,6 @@
 #include "kernels/plans/row_preparer.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -20,11 +21,12 @@ Error RowPreparer::MakeKernels(core::Isa isa) {
   return {};
 }
 
-// Whole blocks of most engines, which stay in half of L2 until the engine reads them. RowValues::kRows bounds
-// the memory for the rows' values.
+// Whole blocks of most engines, which stay in half of L2 until the engine reads them. Short rows are too many for
+// that: their values would take more memory than the rows.
 int64_t RowPreparer::ChunkRows() const {
   constexpr int kUnit = 192;
-  return std::min(RowsPerBlock(data_.k, kUnit), RowValues::kRows);
+  const int64_t most = data_.k < 64 ? 3 * kUnit : 24 * kUnit;
+  return std::min(RowsPerBlock(data_.k, kUnit), most);
 }
 
 void RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, RowValues* values,
@@ -37,9 +39,7 @@ void RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers,
   const bool has_given =
       !data_.problem.IsDynamic() && data_.problem.a_quantization != INTACT_QUANTIZATION_STATIC;
   if (has_given) CopyGiven(*buffers, chunk, values);
-  if (data_.epilogue.has_b_zero_points) {
-    row_sums_.Sum(buffers->rows(), chunk.row_begin, chunk.row_end, data_.taps(), values->sums.data());
-  }
+  if (data_.epilogue.has_b_zero_points) SumRows(buffers->rows(), chunk, values);
 }
 
 RowMap RowPreparer::CopyTransposed(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* to,
@@ -62,31 +62,36 @@ RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor
       const RowQuantization how = is_by_rows ? quantizer_.Choose(quantizer_.Scan(x, data_.k)) : tensor;
       quantizer_.Quantize(x, data_.k, how, quantized);
       const auto i = static_cast<size_t>(row - chunk.row_begin);
-      values->zero_points[i] = how.zero_point;
-      values->scales[i] = how.scale;
+      values[i].zero_point = how.zero_point;
+      values[i].scale = how.scale;
     }
   }
   return rows;
 }
 
 void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& chunk, RowValues* values) const noexcept {
-  const int64_t rows = chunk.row_end - chunk.row_begin;
   const bool has_one = data_.problem.a_quantization == INTACT_QUANTIZATION_TENSOR;
-  const auto copy = [&](const auto* from, auto* to) {
-    has_one ? std::fill_n(to, rows, *from) : std::copy_n(from + chunk.row_begin, rows, to);
-  };
-  if (buffers.given_zero_points == nullptr) {
-    std::fill_n(values->zero_points.begin(), rows, 0);
-  } else {
-    copy(buffers.given_zero_points, values->zero_points.data());
+  for (int64_t row = chunk.row_begin; row < chunk.row_end; ++row, ++values) {
+    const int64_t i = has_one ? 0 : row;
+    values->zero_point = buffers.given_zero_points == nullptr ? 0 : buffers.given_zero_points[i];
+    if (buffers.given_scales != nullptr) values->scale = buffers.given_scales[i];
   }
-  if (buffers.given_scales != nullptr) copy(buffers.given_scales, values->scales.data());
 }
 
-void RowPreparer::FillWithoutScale(const RowValues& values, const OutputMap& output,
+void RowPreparer::SumRows(const RowMap& rows, const Range& chunk, RowValues* values) const noexcept {
+  constexpr int64_t kAtOnce = 256;
+  std::array<int32_t, kAtOnce> sums;
+  for (int64_t row = chunk.row_begin; row < chunk.row_end; row += kAtOnce) {
+    const int64_t end = std::min(chunk.row_end, row + kAtOnce);
+    row_sums_.Sum(rows, row, end, data_.taps(), sums.data());
+    for (int64_t i = 0; i < end - row; ++i, ++values) values->sum = sums[static_cast<size_t>(i)];
+  }
+}
+
+void RowPreparer::FillWithoutScale(const RowValues* values, const OutputMap& output,
                                    const Range& chunk) const noexcept {
   for (int64_t row = chunk.row_begin; row < chunk.row_end; ++row) {
-    if (!std::isnan(values.scales[static_cast<size_t>(row - chunk.row_begin)])) continue;
+    if (!std::isnan(values[row - chunk.row_begin].scale)) continue;
     FillWithNan(output, {row, row + 1, chunk.column_begin, chunk.column_end}, data_);
   }
 }

@@ -41,7 +41,7 @@ class RowPreparer {
   }
   /// Scratch for `m` rows, of a transposed A or not; a multiple of 64.
   int64_t ScratchBytes(int64_t m, bool transposed) const {
-    return ValueBytes() + CopiedBytes(m, transposed) + NumberBytes(transposed);
+    return ValueBytes(m) + CopiedBytes(m, transposed) + NumberBytes(m, transposed);
   }
   /// Calls run(buffers, chunk, scratch) for one chunk of `range` after the other, with prepared rows. run()
   /// gets the scratch that follows ScratchBytes().
@@ -51,9 +51,10 @@ class RowPreparer {
     if (!data_.epilogue.has_row_values() && !transposed) return run(given, range, scratch);
     RunBuffers buffers = given;
     auto* const values = reinterpret_cast<RowValues*>(scratch);
-    uint8_t* const copied = scratch + ValueBytes();
-    uint8_t* const numbers = copied + CopiedBytes(range.row_end - range.row_begin, transposed);
-    uint8_t* const free_scratch = numbers + NumberBytes(transposed);
+    const int64_t rows = range.row_end - range.row_begin;
+    uint8_t* const copied = scratch + ValueBytes(rows);
+    uint8_t* const numbers = copied + CopiedBytes(rows, transposed);
+    uint8_t* const free_scratch = numbers + NumberBytes(rows, transposed);
     if (data_.epilogue.has_row_values()) buffers.row_values = values;
     Range chunk = range;
     for (; chunk.row_begin < range.row_end; chunk.row_begin = chunk.row_end) {
@@ -62,7 +63,7 @@ class RowPreparer {
       buffers.row_values_begin = chunk.row_begin;
       Prepare(chunk, copied, numbers, values, &buffers);
       run(buffers, chunk, free_scratch);
-      if (data_.problem.IsDynamic()) FillWithoutScale(*values, buffers.output, chunk);
+      if (data_.problem.IsDynamic()) FillWithoutScale(values, buffers.output, chunk);
     }
   }
 
@@ -70,21 +71,23 @@ class RowPreparer {
   RowQuantization FindTensorOf(const Batch& batch, int threads) const;
   // Scratch has three parts: values of rows; quantized or transposed rows; numbers that are transposed before
   // they are quantized.
-  int64_t ValueBytes() const {
-    return data_.epilogue.has_row_values() ? RoundUp(static_cast<int64_t>(sizeof(RowValues)), 64) : 0;
+  int64_t ValueBytes(int64_t m) const {
+    const int64_t rows = data_.epilogue.has_row_values() ? std::min(ChunkRows(), m) : 0;
+    return RoundUp(rows * static_cast<int64_t>(sizeof(RowValues)), 64);
   }
   int64_t CopiedBytes(int64_t m, bool transposed) const {
-    return data_.problem.IsDynamic() || transposed ? std::min(ChunkRows(), m) * CopiedStride() : 0;
+    const int64_t rows = data_.problem.IsDynamic() || transposed ? std::min(ChunkRows(), m) : 0;
+    return RoundUp(rows * CopiedStride(), 64);
   }
-  int64_t NumberBytes(bool transposed) const {
-    return data_.problem.IsDynamic() && transposed ? NumberRows() * NumberStride() : 0;
+  int64_t NumberBytes(int64_t m, bool transposed) const {
+    return data_.problem.IsDynamic() && transposed ? std::min(NumberRows(), m) * NumberStride() : 0;
   }
   /// Rows that are prepared at a time.
   int64_t ChunkRows() const;
   /// Rows of numbers that are transposed at a time: a cache line of each depth.
   int64_t NumberRows() const { return 64 / data_.problem.a_bytes(); }
   /// Bytes from a copied row to the next copied row, and from a row of numbers to the next.
-  int64_t CopiedStride() const { return PaddedStride(data_.k); }
+  int64_t CopiedStride() const { return data_.k < 64 ? RoundUp(data_.k, kQuad) : PaddedStride(data_.k); }
   int64_t NumberStride() const { return PaddedStride(data_.k * data_.problem.a_bytes()); }
   // One cache line more than the row, so that the rows of a tile map to different sets of L1.
   static int64_t PaddedStride(int64_t row_bytes) { return RoundUp(row_bytes, 64) + 64; }
@@ -98,9 +101,10 @@ class RowPreparer {
   /// Quantizes the rows of `chunk`. Returns the quantized rows, with unchanged row numbers.
   RowMap Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk, uint8_t* quantized,
                   uint8_t* numbers, RowValues* values) const noexcept;
+  void SumRows(const RowMap& rows, const Range& chunk, RowValues* values) const noexcept;
   void CopyGiven(const RunBuffers& buffers, const Range& chunk, RowValues* values) const noexcept;
   /// Stores the outputs of rows that have no scale.
-  void FillWithoutScale(const RowValues& values, const OutputMap& output, const Range& chunk) const noexcept;
+  void FillWithoutScale(const RowValues* values, const OutputMap& output, const Range& chunk) const noexcept;
 
   const GemmData& data_;
   RowSums row_sums_;     // if the epilogue has weight zero points

@@ -150,7 +150,7 @@ void UnitConv::SetLineEnds(const Band& band, Taps* taps) const {
 
 void UnitConv::Decide(const EngineChoice& choice, ConvRun* run) const {
   run->chunk_rows = std::min(run->chunk_rows, source_->max_rows());
-  run->staged_bytes = RoundUp(source_->bytes(), 64);
+  run->staged_bytes = RoundUp(source_->Bytes(run->rows / geometry_.plane_pixels()), 64);
   run->run_rows = run->is_by_line ? geometry_.output[kWidth] : run->chunk_rows;
   for (const auto& unit : units_) {
     const EngineSet& engines = unit->engines();
