@@ -112,8 +112,8 @@ class AmxEngine::Region {
         streams_(buffers.may_stream && engine.can_stream_),
         slots_(reinterpret_cast<int32_t*>(scratch)),
         edge_(scratch + engine.MaxBlocks() * kSlotBytes),
-        segments_(reinterpret_cast<AmxSegment*>(edge_ + engine.EdgeBytes(range.row_end - range.row_begin))),
-        staged_(reinterpret_cast<uint8_t*>(segments_) + engine.SegmentBytes()) {}
+        segments_(reinterpret_cast<AmxSegment*>(edge_ + engine.EdgeBytes())),
+        staged_(edge_ + engine.EdgeBytes() + engine.SegmentBytes()) {}
 
   void Run() {
     ScopedTiles tiles(engine_.tile_functions_);
@@ -372,9 +372,8 @@ int64_t AmxEngine::MaxBlocks() const {
   return CeilDivide(std::min(data_.weights.panels(), MaxChunkPanels(data_.k, Caches())), 2);
 }
 
-int64_t AmxEngine::EdgeBytes(int64_t rows) const {
-  const int64_t most = std::min<int64_t>(RoundUp(rows, kTileRows), kMaxBlockTiles * kTileRows);
-  return ScratchTile::Bytes(most, kPanelColumns, data_.epilogue.has_residual());
+int64_t AmxEngine::EdgeBytes() const {
+  return data_.ScratchTileBytes(kMaxBlockTiles * kTileRows, kPanelColumns);
 }
 
 // One for each tap, and one for staged depths.
@@ -385,7 +384,7 @@ int64_t AmxEngine::SegmentBytes() const {
 int64_t AmxEngine::ScratchBytes(int64_t rows) const {
   const int64_t most = std::max(Caches().AmxRows(), int64_t{kMaxBlockTiles} * kTileRows * kTileDepth);
   const int64_t staged = std::min(most, RoundUp(rows, kTileRows) * RoundUp(data_.k, kTileDepth));
-  return MaxBlocks() * kSlotBytes + EdgeBytes(rows) + SegmentBytes() + RoundUp(staged, 64);
+  return MaxBlocks() * kSlotBytes + EdgeBytes() + SegmentBytes() + RoundUp(staged, 64);
 }
 
 void AmxEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {

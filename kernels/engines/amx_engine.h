@@ -86,8 +86,8 @@ class AmxEngine final : public Engine {
   }
   /// The maximum number of blocks of sums that wait for their next depths.
   int64_t MaxBlocks() const;
-  /// Bytes of scratch for an edge within a panel, in a range of `rows` rows.
-  int64_t EdgeBytes(int64_t rows) const;
+  /// Bytes of scratch for an edge within a panel.
+  int64_t EdgeBytes() const;
   int64_t SegmentBytes() const;
 
   /// A function for each number of panels, and for C stored through the caches or past the caches.

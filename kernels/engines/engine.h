@@ -72,6 +72,11 @@ struct KernelData {
   uint8_t a_shift() const { return problem.a_shift(); }
   int element_bytes() const { return core::BytesOf(epilogue.c_type); }
   int residual_bytes() const { return core::BytesOf(epilogue.residual); }  // bytes of an element
+  /// Bytes of a ScratchTile.
+  int64_t ScratchTileBytes(int64_t rows, int64_t padded_columns) const {
+    const int bytes = element_bytes() + (epilogue.has_residual() ? residual_bytes() : 0);
+    return RoundUp(ScratchTile::Bytes(rows, padded_columns, bytes), 64);
+  }
   /// The panels of a run. Panel p begins at panel_stride_bytes()·p.
   const int8_t* PanelsOf(const RunBuffers& buffers) const {
     return buffers.weights == nullptr ? weights.data : buffers.weights->panels;
@@ -196,6 +201,13 @@ class Engine {
   /// Computes `range` of C. `scratch` is aligned to 64 bytes.
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
 };
+
+/// Whether `scratch_bytes` are too much for an engine that runs `m` rows. A run of few multiply-adds takes at most
+/// 16 KiB of scratch, of which 6 KiB are for the rows of A.
+inline bool IsWasteful(const KernelData& data, int64_t m, int64_t scratch_bytes) {
+  constexpr int64_t kFewMultiplyAdds = 1000, kLittleScratch = 10 << 10;
+  return m * data.n * data.k < kFewMultiplyAdds && scratch_bytes > kLittleScratch;
+}
 
 /// KernelData::compensation without the u8 shift, for kernels that multiply s8 activations unshifted. Leaves
 /// `compensation` empty if activations are not shifted.

@@ -405,7 +405,7 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
 void PanelEngine::RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
                           MicrokernelArgs* call) const noexcept {
   // A tile's vectors are registers: at most 32 of 16 lanes.
-  alignas(64) std::array<uint8_t, ScratchTile::Bytes(32, 16, true)> bytes;
+  alignas(64) std::array<uint8_t, ScratchTile::Bytes(32, 16, 4 + 4)> bytes;
   const ScratchTile scratch(buffers.output, tile.rows, nr_, bytes.data());
   scratch.Load(tile.row_begin, column, columns);
   call->tiles = 1;

@@ -125,12 +125,17 @@ class ScheduledSums {
   bool CanPair() const;
   /// The number of panels with accumulators in memory at a time. If there are several windows: a chunk's.
   int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
-  // Scratch has three parts: accumulators; a row of C for dropped rows; a tile of C for columns that fill no
-  // whole tile.
-  int64_t AccumulatorBytes() const { return PanelsAtOnce() * kPanelColumns * tile_rows() * 4; }
+  // Scratch has three parts: accumulators, unless they are a panel's, which are on the stack; a row of C for
+  // dropped rows; a tile of C for columns that fill no whole tile.
+  int64_t AccumulatorBytes() const {
+    return schedule_->windows() == 1 ? 0 : PanelsAtOnce() * kPanelColumns * tile_rows() * 4;
+  }
+  /// Rows of a tile that are stored through scratch at a time. Rows of a planar band may need scratch for
+  /// the whole tile's residual.
+  int64_t EdgeRows() const { return IsPlanar() ? tile_rows() : std::min(tile_rows(), 64); }
   int64_t EdgeBytes(int64_t rows) const {
-    const int64_t most = RoundUp(std::min<int64_t>(rows, tile_rows()), lanes_);
-    return ScratchTile::Bytes(most, tile_columns_, data_.epilogue.has_residual());
+    const int64_t most = RoundUp(std::min(rows, EdgeRows()), lanes_);
+    return data_.ScratchTileBytes(most, tile_columns_);
   }
   int64_t DropBytes() const { return RoundUp((data_.n + tile_columns_) * data_.element_bytes(), 64); }
   uint8_t* Edge(uint8_t* scratch) const { return Drop(scratch) + DropBytes(); }

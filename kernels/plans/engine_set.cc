@@ -1,6 +1,7 @@
 #include "kernels/plans/engine_set.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "core/types.h"
@@ -31,7 +32,11 @@ const Engine& EngineSet::ModelFor(int64_t m) const {
 }
 
 const Engine* EngineSet::Cheapest(int64_t m) const {
-  const auto cheaper = [&](const auto& a, const auto& b) { return a->Cost(m) < b->Cost(m); };
+  const auto cost = [&](const auto& engine) {
+    const bool is_wasteful = IsWasteful(data_, m, engine->ScratchBytes(m));
+    return is_wasteful ? std::numeric_limits<double>::infinity() : engine->Cost(m);
+  };
+  const auto cheaper = [&](const auto& a, const auto& b) { return cost(a) < cost(b); };
   return std::min_element(usual_.begin(), usual_.end(), cheaper)->get();
 }
 

@@ -25,7 +25,7 @@ Error RowPreparer::MakeKernels(core::Isa isa) {
 // that: their values would take more memory than the rows.
 int64_t RowPreparer::ChunkRows() const {
   constexpr int kUnit = 192;
-  const int64_t most = data_.k < 64 ? 3 * kUnit : 24 * kUnit;
+  const int64_t most = data_.k < 64 ? 2 * kUnit : 24 * kUnit;
   return std::min(RowsPerBlock(data_.k, kUnit), most);
 }
 

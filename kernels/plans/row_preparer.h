@@ -80,17 +80,20 @@ class RowPreparer {
     return RoundUp(rows * CopiedStride(), 64);
   }
   int64_t NumberBytes(int64_t m, bool transposed) const {
-    return data_.problem.IsDynamic() && transposed ? std::min(NumberRows(), m) * NumberStride() : 0;
+    const int64_t rows = data_.problem.IsDynamic() && transposed ? std::min(NumberRows(), m) : 0;
+    return RoundUp(rows * NumberStride(), 64);
   }
   /// Rows that are prepared at a time.
   int64_t ChunkRows() const;
   /// Rows of numbers that are transposed at a time: a cache line of each depth.
   int64_t NumberRows() const { return 64 / data_.problem.a_bytes(); }
   /// Bytes from a copied row to the next copied row, and from a row of numbers to the next.
-  int64_t CopiedStride() const { return data_.k < 64 ? RoundUp(data_.k, kQuad) : PaddedStride(data_.k); }
+  int64_t CopiedStride() const { return PaddedStride(data_.k); }
   int64_t NumberStride() const { return PaddedStride(data_.k * data_.problem.a_bytes()); }
-  // One cache line more than the row, so that the rows of a tile map to different sets of L1.
-  static int64_t PaddedStride(int64_t row_bytes) { return RoundUp(row_bytes, 64) + 64; }
+  // Whole quads. Long rows get one cache line more than the row, so that the rows of a tile map to different sets of L1.
+  static int64_t PaddedStride(int64_t row_bytes) {
+    return row_bytes < 64 ? RoundUp(row_bytes, kQuad) : RoundUp(row_bytes, 64) + 64;
+  }
   /// Collects the values of the rows of `chunk`, and quantizes or transposes them.
   void Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, RowValues* values,
                RunBuffers* buffers) const noexcept;

@@ -107,9 +107,9 @@ class ScratchTile {
     tile_.residual_stride_bytes = padded_columns * output.residual_bytes;
     if (output.residual != nullptr) tile_.residual = residual();
   }
-  static constexpr int64_t Bytes(int64_t rows, int64_t padded_columns, bool has_residual) {
-    constexpr int64_t kElementBytes = 4;  // at most
-    return rows * padded_columns * kElementBytes * (has_residual ? 2 : 1);
+  /// `element_bytes`: of C and of the residual together.
+  static constexpr int64_t Bytes(int64_t rows, int64_t padded_columns, int element_bytes) {
+    return rows * padded_columns * element_bytes;
   }
 
   /// The tile in scratch, with rows 0 to `rows`.
