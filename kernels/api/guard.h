@@ -150,7 +150,8 @@ Error ReadStruct(const char* name, const Struct* given, Struct* made) {
   return {};
 }
 
-/// Calls run(args) with the values of `given`, a struct of any version. `defaults`: for fields that `given` lacks.
+/// Calls run(args) with the values of `given`, a struct of any version. Fields that `given` lacks have the
+/// values of `defaults`.
 template <class Struct, class Run>
 Error WithStruct(const char* name, const Struct* given, const Struct& defaults, const Run& run) {
   RETURN_IF_ERROR(CheckStructSize(name, given));

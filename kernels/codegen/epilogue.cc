@@ -127,7 +127,7 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
       if (!spec_.has_residual()) Bound(accumulators[j]);
     }
   }
-  if (spec_.has_row_values()) emitter_.code().add(row_, sizeof(RowValues));
+  if (spec_.has_row_values()) emitter_.code().add(row_, spec_.row_value_bytes());
   if (spec_.has_residual()) AddResidual(accumulators);
   const int vector_stride = emitter_.lanes() * core::BytesOf(spec_.c_type);
   const auto address = [&](size_t j) {

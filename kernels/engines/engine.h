@@ -35,7 +35,7 @@ struct RunBuffers {
   /// Whether C is larger than L2 and its rows are aligned to cache lines: see EpilogueVariant::streams.
   bool may_stream = false;
   /// Values of the rows of A from `row_values_begin` on; null if EpilogueSpec has no row values.
-  const RowValues* row_values = nullptr;
+  const uint8_t* row_values = nullptr;
   int64_t row_values_begin = 0;
   /// The caller's zero points and scales: one for each row with INTACT_QUANTIZATION_ROWS, one for all rows
   /// with TENSOR. Zero points may be null.
@@ -110,7 +110,7 @@ struct KernelData {
       args.column_sums = given->column_sums + column;
     }
     if (buffers.row_values != nullptr) {
-      args.row_values = buffers.row_values + (row - buffers.row_values_begin);
+      args.row_values = buffers.row_values + (row - buffers.row_values_begin) * epilogue.row_value_bytes();
     }
     args.residual = buffers.output.Residual(row, column);
     args.residual_stride_bytes = buffers.output.residual_stride_bytes;
@@ -202,8 +202,8 @@ class Engine {
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
 };
 
-/// Whether `scratch_bytes` are too much for an engine that runs `m` rows. A run of few multiply-adds takes at most
-/// 16 KiB of scratch, of which 6 KiB are for the rows of A.
+/// Whether `scratch_bytes` are too much for an engine that runs `m` rows. A run of few multiply-adds takes at
+/// most 16 KiB of scratch; 6 KiB are left for the rows of A.
 inline bool IsWasteful(const KernelData& data, int64_t m, int64_t scratch_bytes) {
   constexpr int64_t kFewMultiplyAdds = 1000, kLittleScratch = 10 << 10;
   return m * data.n * data.k < kFewMultiplyAdds && scratch_bytes > kLittleScratch;

@@ -206,8 +206,8 @@ int64_t PanelEngine::StagedTapBytes() const {
 
 int64_t PanelEngine::StagedStride() const {
   const int64_t bytes = data_.taps().count() * StagedTapBytes();
-  // One cache line more than the row, so that the rows of a tile map to different sets of L1. Short rows follow
-  // each other.
+  // One cache line more than the row, so that the rows of a tile map to different sets of L1. Short rows
+  // follow each other.
   return bytes < 64 ? bytes : RoundUp(bytes, 64) + 64;
 }
 

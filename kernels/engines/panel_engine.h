@@ -114,9 +114,8 @@ class PanelEngine final : public Engine {
   KernelBlock block_;
   int lanes_, nr_;
   bool is_signed_, is_staged_;
-  bool can_stream_;  // whole vectors are whole cache lines of a 4-byte output
-  bool
-      can_prefetch_;  // false for groups, because their columns have few weights, and for a strip, which is one stream
+  bool can_stream_;    // whole vectors are whole cache lines of a 4-byte output
+  bool can_prefetch_;  // not for groups, whose columns have few weights, nor for a strip, which is one stream
   bool can_fetch_own_;  // kernels may prefetch their own weights when M is small
   std::shared_ptr<const ScheduledVectors> schedule_;
   BlockCost cost_;

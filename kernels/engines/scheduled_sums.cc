@@ -233,7 +233,8 @@ void ScheduledSums::StoreEdge(const RunBuffers& buffers, const TileRows& rows, i
     (vector_epilogue_ ? vector_epilogue_ : epilogue_)(&args);
     tile.StoreRows(row_of, column, columns);
     args.accumulators += args.rows;
-    if (args.epilogue.row_values != nullptr) args.epilogue.row_values += args.rows;
+    if (args.epilogue.row_values == nullptr) continue;
+    args.epilogue.row_values += args.rows * data_.epilogue.row_value_bytes();
   }
 }
 

@@ -26,8 +26,8 @@ struct BatchItem {
   const float* a_scales;
 };
 
-/// Whether a run sets none of the fields for batches, runtime B and transposed A: it has the one item that its
-/// other fields describe.
+/// Whether a run sets none of the fields for batches, runtime B and transposed A. Its one item is then
+/// described by the other fields.
 inline bool IsLoneItem(const intact_gemm_args& args) {
   const bool has_pointers = args.a_items != nullptr || args.c_items != nullptr ||
                             args.residual_items != nullptr || args.b_items != nullptr || args.b != nullptr ||

@@ -21,15 +21,15 @@ Error RowPreparer::MakeKernels(core::Isa isa) {
   return {};
 }
 
-// Whole blocks of most engines, which stay in half of L2 until the engine reads them. Short rows are too many for
-// that: their values would take more memory than the rows.
+// Whole blocks of most engines, which stay in half of L2 until the engine reads them. The values of short rows
+// must also stay in L1; if rows have less than a quad, their values take more memory than the rows.
 int64_t RowPreparer::ChunkRows() const {
   constexpr int kUnit = 192;
-  const int64_t most = data_.k < 64 ? 2 * kUnit : 24 * kUnit;
+  const int64_t most = data_.k < kQuad ? 2 * kUnit : 8 * kUnit;
   return std::min(RowsPerBlock(data_.k, kUnit), most);
 }
 
-void RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, RowValues* values,
+void RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, uint8_t* values,
                           RunBuffers* buffers) const noexcept {
   if (data_.problem.IsDynamic()) {
     buffers->a = Quantize(buffers->rows(), buffers->tensor, chunk, copied, numbers, values);
@@ -50,7 +50,7 @@ RowMap RowPreparer::CopyTransposed(const RowMap& a, int64_t row_begin, int64_t r
 }
 
 RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk,
-                             uint8_t* quantized, uint8_t* numbers, RowValues* values) const noexcept {
+                             uint8_t* quantized, uint8_t* numbers, uint8_t* values) const noexcept {
   const bool is_by_rows = data_.problem.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
   const RowMap rows = RowMap::From(chunk.row_begin, quantized, CopiedStride());
   for (int64_t row = chunk.row_begin; row < chunk.row_end;) {
@@ -61,37 +61,44 @@ RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor
       const uint8_t* const x = cursor.Next();
       const RowQuantization how = is_by_rows ? quantizer_.Choose(quantizer_.Scan(x, data_.k)) : tensor;
       quantizer_.Quantize(x, data_.k, how, quantized);
-      const auto i = static_cast<size_t>(row - chunk.row_begin);
-      values[i].zero_point = how.zero_point;
-      values[i].scale = how.scale;
+      RowValues* const own = At(values, row - chunk.row_begin);
+      own->zero_point = how.zero_point;
+      own->scale = how.scale;
     }
   }
   return rows;
 }
 
-void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& chunk, RowValues* values) const noexcept {
+void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& chunk, uint8_t* values) const noexcept {
   const bool has_one = data_.problem.a_quantization == INTACT_QUANTIZATION_TENSOR;
-  for (int64_t row = chunk.row_begin; row < chunk.row_end; ++row, ++values) {
+  for (int64_t row = chunk.row_begin; row < chunk.row_end; ++row) {
+    RowValues* const own = At(values, row - chunk.row_begin);
     const int64_t i = has_one ? 0 : row;
-    values->zero_point = buffers.given_zero_points == nullptr ? 0 : buffers.given_zero_points[i];
-    if (buffers.given_scales != nullptr) values->scale = buffers.given_scales[i];
+    own->zero_point = buffers.given_zero_points == nullptr ? 0 : buffers.given_zero_points[i];
+    if (buffers.given_scales != nullptr) own->scale = buffers.given_scales[i];
   }
 }
 
-void RowPreparer::SumRows(const RowMap& rows, const Range& chunk, RowValues* values) const noexcept {
+void RowPreparer::SumRows(const RowMap& rows, const Range& chunk, uint8_t* values) const noexcept {
+  if (data_.epilogue.row_value_bytes() == sizeof(int32_t)) {
+    auto* const sums = reinterpret_cast<int32_t*>(values);
+    return row_sums_.Sum(rows, chunk.row_begin, chunk.row_end, data_.taps(), sums);
+  }
   constexpr int64_t kAtOnce = 256;
   std::array<int32_t, kAtOnce> sums;
   for (int64_t row = chunk.row_begin; row < chunk.row_end; row += kAtOnce) {
-    const int64_t end = std::min(chunk.row_end, row + kAtOnce);
-    row_sums_.Sum(rows, row, end, data_.taps(), sums.data());
-    for (int64_t i = 0; i < end - row; ++i, ++values) values->sum = sums[static_cast<size_t>(i)];
+    const int64_t count = std::min(chunk.row_end - row, kAtOnce);
+    row_sums_.Sum(rows, row, row + count, data_.taps(), sums.data());
+    for (int64_t i = 0; i < count; ++i) {
+      At(values, row - chunk.row_begin + i)->sum = sums[static_cast<size_t>(i)];
+    }
   }
 }
 
-void RowPreparer::FillWithoutScale(const RowValues* values, const OutputMap& output,
+void RowPreparer::FillWithoutScale(uint8_t* values, const OutputMap& output,
                                    const Range& chunk) const noexcept {
   for (int64_t row = chunk.row_begin; row < chunk.row_end; ++row) {
-    if (!std::isnan(values[row - chunk.row_begin].scale)) continue;
+    if (!std::isnan(At(values, row - chunk.row_begin)->scale)) continue;
     FillWithNan(output, {row, row + 1, chunk.column_begin, chunk.column_end}, data_);
   }
 }

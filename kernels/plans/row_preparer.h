@@ -50,7 +50,7 @@ class RowPreparer {
     const bool transposed = given.IsTransposed();
     if (!data_.epilogue.has_row_values() && !transposed) return run(given, range, scratch);
     RunBuffers buffers = given;
-    auto* const values = reinterpret_cast<RowValues*>(scratch);
+    uint8_t* const values = scratch;
     const int64_t rows = range.row_end - range.row_begin;
     uint8_t* const copied = scratch + ValueBytes(rows);
     uint8_t* const numbers = copied + CopiedBytes(rows, transposed);
@@ -73,7 +73,7 @@ class RowPreparer {
   // they are quantized.
   int64_t ValueBytes(int64_t m) const {
     const int64_t rows = data_.epilogue.has_row_values() ? std::min(ChunkRows(), m) : 0;
-    return RoundUp(rows * static_cast<int64_t>(sizeof(RowValues)), 64);
+    return RoundUp(rows * data_.epilogue.row_value_bytes(), 64);
   }
   int64_t CopiedBytes(int64_t m, bool transposed) const {
     const int64_t rows = data_.problem.IsDynamic() || transposed ? std::min(ChunkRows(), m) : 0;
@@ -90,12 +90,13 @@ class RowPreparer {
   /// Bytes from a copied row to the next copied row, and from a row of numbers to the next.
   int64_t CopiedStride() const { return PaddedStride(data_.k); }
   int64_t NumberStride() const { return PaddedStride(data_.k * data_.problem.a_bytes()); }
-  // Whole quads. Long rows get one cache line more than the row, so that the rows of a tile map to different sets of L1.
+  // Whole quads. Long rows get one cache line more than the row, so that the rows of a tile map to different
+  // sets of L1.
   static int64_t PaddedStride(int64_t row_bytes) {
     return row_bytes < 64 ? RoundUp(row_bytes, kQuad) : RoundUp(row_bytes, 64) + 64;
   }
   /// Collects the values of the rows of `chunk`, and quantizes or transposes them.
-  void Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, RowValues* values,
+  void Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, uint8_t* values,
                RunBuffers* buffers) const noexcept;
   /// Copies rows [row_begin, row_end) of a transposed A to `to`, `stride` bytes apart. Returns the copies,
   /// with unchanged row numbers.
@@ -103,11 +104,14 @@ class RowPreparer {
                         int64_t stride) const noexcept;
   /// Quantizes the rows of `chunk`. Returns the quantized rows, with unchanged row numbers.
   RowMap Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk, uint8_t* quantized,
-                  uint8_t* numbers, RowValues* values) const noexcept;
-  void SumRows(const RowMap& rows, const Range& chunk, RowValues* values) const noexcept;
-  void CopyGiven(const RunBuffers& buffers, const Range& chunk, RowValues* values) const noexcept;
+                  uint8_t* numbers, uint8_t* values) const noexcept;
+  void SumRows(const RowMap& rows, const Range& chunk, uint8_t* values) const noexcept;
+  void CopyGiven(const RunBuffers& buffers, const Range& chunk, uint8_t* values) const noexcept;
   /// Stores the outputs of rows that have no scale.
-  void FillWithoutScale(const RowValues* values, const OutputMap& output, const Range& chunk) const noexcept;
+  void FillWithoutScale(uint8_t* values, const OutputMap& output, const Range& chunk) const noexcept;
+
+  /// Values of row `i`, with zero points or scales.
+  static RowValues* At(uint8_t* values, int64_t i) { return reinterpret_cast<RowValues*>(values) + i; }
 
   const GemmData& data_;
   RowSums row_sums_;     // if the epilogue has weight zero points

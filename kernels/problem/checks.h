@@ -1,8 +1,7 @@
 // Checks of descriptors and of a run's arguments, before any other code reads them. Errors are
 // INVALID_ARGUMENT and name the field, its value and what was expected.
 //
-// Checks of a run are inline: a check that succeeds is a few compares. Refuse() keeps the making of messages out
-// of line.
+// Checks of a run are inline: a check that succeeds is a few compares. Refuse() makes messages out of line.
 #ifndef INTACT_KERNELS_PROBLEM_CHECKS_H_
 #define INTACT_KERNELS_PROBLEM_CHECKS_H_
 
@@ -24,7 +23,7 @@ Error Unexpected(const std::string& field, int64_t value, const std::string& exp
 Error UnexpectedNumber(const std::string& field, float value, const std::string& expected);
 Error InvalidArgument(const std::string& message);
 Error Unsupported(const std::string& message);
-/// The Error that `make` returns.
+/// The Error that `make` returns. Never inline.
 template <class Make>
 [[gnu::cold, gnu::noinline]] Error Refuse(const Make& make) {
   return make();

@@ -94,7 +94,7 @@ inline void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t row
   }
 }
 
-/// A tile of C that kernels cannot write in whole vectors. It is computed in scratch memory, and the part that
+/// A tile of C that kernels cannot write in whole vectors. It is computed in other memory, and the part that
 /// belongs to C is copied from there.
 ///
 ///   scratch   rows × padded_columns of C   |   rows × padded_columns of the residual, if any
