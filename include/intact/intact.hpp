@@ -126,9 +126,15 @@ inline Error LastError(intact_status status) {
   return {status, *message != '\0' ? message : intact_status_name(status)};
 }
 
-/// Checks that a view has the plan's element type.
-inline Error CheckType(const char* view, int32_t type, int32_t wanted) {
-  if (type == wanted) return {};
+// Checks of views. A check that fails sets `*error` and returns false. A check that succeeds is a compare:
+// names become strings only in a message.
+
+inline bool Refuse(std::string message, Error* error) {
+  *error = {INTACT_INVALID_ARGUMENT, std::move(message)};
+  return false;
+}
+
+inline bool RefuseType(const char* view, int32_t type, int32_t wanted, Error* error) {
   const auto name = [](int32_t t) {
     return t == INTACT_U8     ? "uint8_t"
            : t == INTACT_S8   ? "int8_t"
@@ -138,29 +144,39 @@ inline Error CheckType(const char* view, int32_t type, int32_t wanted) {
            : t == INTACT_F16  ? "Float16"
                               : "none";
   };
-  return {INTACT_INVALID_ARGUMENT,
-          std::string(view) + " has elements of type " + name(type) + "; expected " + name(wanted)};
+  return Refuse(std::string(view) + " has elements of type " + name(type) + "; expected " + name(wanted),
+                error);
 }
 
-// Checks that succeed allocate nothing: names become strings only in a message.
+inline bool RefuseExtent(const char* what, int64_t value, const char* least, int64_t wanted, Error* error) {
+  return Refuse(
+      std::string(what) + " is " + std::to_string(value) + "; expected " + least + std::to_string(wanted),
+      error);
+}
 
-inline Error CheckExtent(const char* what, int64_t value, int64_t wanted) {
-  if (value == wanted) return {};
-  return {INTACT_INVALID_ARGUMENT,
-          std::string(what) + " is " + std::to_string(value) + "; expected " + std::to_string(wanted)};
+inline bool RefuseExtent(const char* view, size_t i, int64_t value, const char* least, int64_t wanted,
+                         Error* error) {
+  const std::string what = std::string(view) + "'s extent " + std::to_string(i);
+  return RefuseExtent(what.c_str(), value, least, wanted, error);
+}
+
+/// Checks that a view has the plan's element type.
+inline bool HasType(const char* view, int32_t type, int32_t wanted, Error* error) {
+  return type == wanted || RefuseType(view, type, wanted, error);
+}
+
+inline bool HasExtent(const char* what, int64_t value, int64_t wanted, Error* error) {
+  return value == wanted || RefuseExtent(what, value, "", wanted, error);
 }
 
 /// Checks extent `i` of a view of pixels.
-inline Error CheckExtent(const char* view, size_t i, int64_t value, int64_t wanted) {
-  if (value == wanted) return {};
-  return CheckExtent((std::string(view) + "'s extent " + std::to_string(i)).c_str(), value, wanted);
+inline bool HasExtent(const char* view, size_t i, int64_t value, int64_t wanted, Error* error) {
+  return value == wanted || RefuseExtent(view, i, value, "", wanted, error);
 }
 
 /// Checks that extent `i` of a view of pixels is not 0. In intact_conv_args 0 means the descriptor's extent.
-inline Error CheckNotEmpty(const char* view, size_t i, int64_t value) {
-  if (value >= 1) return {};
-  return {INTACT_INVALID_ARGUMENT, std::string(view) + "'s extent " + std::to_string(i) + " is " +
-                                       std::to_string(value) + "; expected at least 1"};
+inline bool IsNotEmpty(const char* view, size_t i, int64_t value, Error* error) {
+  return value >= 1 || RefuseExtent(view, i, value, "at least ", 1, error);
 }
 
 inline void SetOptions(const RunOptions& options, auto* args) {
@@ -249,8 +265,8 @@ class Gemm {
   template <class A, class C>
   Error Run(MatrixView<const A> a, MatrixView<C> c, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-    Error error = Arguments(a, c, options, &args);
-    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
+    Error error;
+    return Arguments(a, c, options, &args, &error) ? Run(args) : error;
   }
 
   /// Run() for each item of a batch; `a` and `c` have the same number of items. Without items it does
@@ -258,8 +274,8 @@ class Gemm {
   template <class A, class C>
   Error Run(const BatchView<const A>& a, const BatchView<C>& c, const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-    Error error = Arguments(a, c, options, &args);
-    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
+    Error error;
+    return Arguments(a, c, options, &args, &error) ? Run(args) : error;
   }
 
   /// Run() for a plan with runtime_b: `b` has elements of the plan's b_type, laid out by the descriptor's
@@ -270,8 +286,8 @@ class Gemm {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.b = b;
     args.b_batch_stride = b_step;
-    Error error = Arguments(a, c, options, &args);
-    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
+    Error error;
+    return Arguments(a, c, options, &args, &error) ? Run(args) : error;
   }
 
   /// Run() for a plan with a residual: `residual` is m×n of the plan's residual_type, and may be `c` itself.
@@ -279,8 +295,8 @@ class Gemm {
   Error Run(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
             const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-    Error error = Arguments(a, c, residual, options, &args);
-    return error.ok() ? detail::LastError(intact_gemm_run(handle_.get(), &args)) : error;
+    Error error;
+    return Arguments(a, c, residual, options, &args, &error) ? Run(args) : error;
   }
 
   /// Part `part` of `parts` of Run(), for callers that own their threads: see intact_gemm_run_part().
@@ -288,8 +304,8 @@ class Gemm {
   Error RunPart(MatrixView<const A> a, MatrixView<C> c, int part, int parts,
                 const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-    Error error = Arguments(a, c, options, &args);
-    return error.ok() ? detail::LastError(intact_gemm_run_part(handle_.get(), &args, part, parts)) : error;
+    Error error;
+    return Arguments(a, c, options, &args, &error) ? RunPart(args, part, parts) : error;
   }
 
   /// Part `part` of `parts` of Run() with a residual.
@@ -297,8 +313,17 @@ class Gemm {
   Error RunPart(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual, int part, int parts,
                 const RunOptions& options = {}) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-    Error error = Arguments(a, c, residual, options, &args);
-    return error.ok() ? detail::LastError(intact_gemm_run_part(handle_.get(), &args, part, parts)) : error;
+    Error error;
+    return Arguments(a, c, residual, options, &args, &error) ? RunPart(args, part, parts) : error;
+  }
+
+  /// Run() with arguments of the C ABI; the caller is responsible for element types.
+  Error Run(const intact_gemm_args& args) const {
+    return detail::LastError(intact_gemm_run(handle_.get(), &args));
+  }
+  /// RunPart() with arguments of the C ABI.
+  Error RunPart(const intact_gemm_args& args, int part, int parts) const {
+    return detail::LastError(intact_gemm_run_part(handle_.get(), &args, part, parts));
   }
 
   /// What the plan chose.
@@ -331,21 +356,21 @@ class Gemm {
     return gemm;
   }
 
+  // These set `args`, or set `*error` and return false.
   template <class A, class C>
-  Error Arguments(MatrixView<const A> a, MatrixView<C> c, const RunOptions& options,
-                  intact_gemm_args* args) const {
+  bool Arguments(MatrixView<const A> a, MatrixView<C> c, const RunOptions& options, intact_gemm_args* args,
+                 Error* error) const {
     const bool is_dynamic = info_.a_source_type != INTACT_TYPE_NONE;
-    Error error = detail::CheckType("a", kTypeOf<A>, is_dynamic ? info_.a_source_type : info_.a_type);
-    if (error.ok()) error = detail::CheckType("c", kTypeOf<C>, info_.c_type);
+    const char* const depths = options.a_transposed ? "the number of a's rows" : "the number of a's columns";
+    const int64_t k = options.a_transposed ? a.rows : a.columns;
     const int64_t m = options.a_transposed ? a.columns : a.rows;
-    if (error.ok() && options.a_transposed) {
-      error = detail::CheckExtent("the number of a's rows", a.rows, info_.k);
-    } else if (error.ok()) {
-      error = detail::CheckExtent("the number of a's columns", a.columns, info_.k);
+    if (!detail::HasType("a", kTypeOf<A>, is_dynamic ? info_.a_source_type : info_.a_type, error) ||
+        !detail::HasType("c", kTypeOf<C>, info_.c_type, error) ||
+        !detail::HasExtent(depths, k, info_.k, error) ||
+        !detail::HasExtent("the number of c's columns", c.columns, info_.n, error) ||
+        !detail::HasExtent("the number of c's rows", c.rows, m, error)) {
+      return false;
     }
-    if (error.ok()) error = detail::CheckExtent("the number of c's columns", c.columns, info_.n);
-    if (error.ok()) error = detail::CheckExtent("the number of c's rows", c.rows, m);
-    if (!error.ok()) return error;
     args->a_transposed = options.a_transposed ? 1 : 0;
     args->m = m;
     args->a = a.data;
@@ -359,37 +384,31 @@ class Gemm {
     args->b_zero_points = options.b_zero_points;
     args->b_scale_count = options.b_scale_count;
     args->b_zero_point_count = options.b_zero_point_count;
-    return {};
+    return true;
   }
 
   template <class A, class C>
-  Error Arguments(const BatchView<const A>& a, const BatchView<C>& c, const RunOptions& options,
-                  intact_gemm_args* args) const {
-    Error error = detail::CheckExtent("the number of c's items", c.items, a.items);
-    if (error.ok() && a.items < 0) {
-      error = {INTACT_INVALID_ARGUMENT,
-               "the number of a's items is " + std::to_string(a.items) + "; expected 0 or more"};
-    }
-    if (error.ok()) error = Arguments(a.first, c.first, options, args);
+  bool Arguments(const BatchView<const A>& a, const BatchView<C>& c, const RunOptions& options,
+                 intact_gemm_args* args, Error* error) const {
     args->batch = a.items;
     args->a_batch_stride = a.step;
     args->c_batch_stride = c.step;
-    return error;
+    return detail::HasExtent("the number of c's items", c.items, a.items, error) &&
+           (a.items >= 0 ||
+            detail::Refuse("the number of a's items is " + std::to_string(a.items) + "; expected 0 or more",
+                           error)) &&
+           Arguments(a.first, c.first, options, args, error);
   }
 
   template <class A, class C, class R>
-  Error Arguments(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
-                  const RunOptions& options, intact_gemm_args* args) const {
-    Error error = detail::CheckType("residual", kTypeOf<R>, info_.residual_type);
-    if (error.ok()) error = detail::CheckExtent("the number of residual's rows", residual.rows, c.rows);
-    if (error.ok()) {
-      error = detail::CheckExtent("the number of residual's columns", residual.columns, c.columns);
-    }
-    if (error.ok()) error = Arguments(a, c, options, args);
-    if (!error.ok()) return error;
+  bool Arguments(MatrixView<const A> a, MatrixView<C> c, MatrixView<const R> residual,
+                 const RunOptions& options, intact_gemm_args* args, Error* error) const {
     args->residual = residual.data;
     args->residual_stride = residual.stride;
-    return {};
+    return detail::HasType("residual", kTypeOf<R>, info_.residual_type, error) &&
+           detail::HasExtent("the number of residual's rows", residual.rows, c.rows, error) &&
+           detail::HasExtent("the number of residual's columns", residual.columns, c.columns, error) &&
+           Arguments(a, c, options, args, error);
   }
 
   std::unique_ptr<intact_gemm, Destroy> handle_;
@@ -463,8 +482,8 @@ class Conv {
   template <class A, class C>
   Error Run(const PixelView<const A>& a, const PixelView<C>& c, const RunOptions& options = {}) const {
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
-    Error error = Arguments(a, c, options, &args);
-    return error.ok() ? Run(args) : error;
+    Error error;
+    return Arguments(a, c, options, &args, &error) ? Run(args) : error;
   }
 
   /// Run() for a plan with a residual, which has the shape of `c` and may be `c` itself.
@@ -472,9 +491,9 @@ class Conv {
   Error Run(const PixelView<const A>& a, const PixelView<C>& c, const PixelView<const R>& residual,
             const RunOptions& options = {}) const {
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
-    Error error = Arguments(a, c, options, &args);
-    if (error.ok()) error = AddResidual(residual, c, &args);
-    return error.ok() ? Run(args) : error;
+    Error error;
+    return Arguments(a, c, options, &args, &error) && AddResidual(residual, c, &args, &error) ? Run(args)
+                                                                                              : error;
   }
 
   /// Part `part` of `parts` of Run(), for callers that own their threads: see intact_conv_run_part().
@@ -482,8 +501,8 @@ class Conv {
   Error RunPart(const PixelView<const A>& a, const PixelView<C>& c, int part, int parts,
                 const RunOptions& options = {}) const {
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
-    Error error = Arguments(a, c, options, &args);
-    return error.ok() ? RunPart(args, part, parts) : error;
+    Error error;
+    return Arguments(a, c, options, &args, &error) ? RunPart(args, part, parts) : error;
   }
 
   /// Part `part` of `parts` of Run() with a residual.
@@ -491,9 +510,10 @@ class Conv {
   Error RunPart(const PixelView<const A>& a, const PixelView<C>& c, const PixelView<const R>& residual,
                 int part, int parts, const RunOptions& options = {}) const {
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
-    Error error = Arguments(a, c, options, &args);
-    if (error.ok()) error = AddResidual(residual, c, &args);
-    return error.ok() ? RunPart(args, part, parts) : error;
+    Error error;
+    return Arguments(a, c, options, &args, &error) && AddResidual(residual, c, &args, &error)
+               ? RunPart(args, part, parts)
+               : error;
   }
 
   /// Run() with arguments of the C ABI; the caller is responsible for element types.
@@ -535,26 +555,22 @@ class Conv {
     return conv;
   }
 
+  // These set `args`, or set `*error` and return false.
   template <class A, class C>
-  Error Arguments(const PixelView<const A>& a, const PixelView<C>& c, const RunOptions& options,
-                  intact_conv_args* args) const {
+  bool Arguments(const PixelView<const A>& a, const PixelView<C>& c, const RunOptions& options,
+                 intact_conv_args* args, Error* error) const {
     const bool is_dynamic = info_.a_source_type != INTACT_TYPE_NONE;
-    Error error = detail::CheckType("a", kTypeOf<A>, is_dynamic ? info_.a_source_type : info_.a_type);
-    if (error.ok()) error = detail::CheckType("c", kTypeOf<C>, info_.c_type);
-    if (error.ok()) {
-      error = detail::CheckExtent("the number of a's channels", a.channels, info_.input_channels);
+    if (!detail::HasType("a", kTypeOf<A>, is_dynamic ? info_.a_source_type : info_.a_type, error) ||
+        !detail::HasType("c", kTypeOf<C>, info_.c_type, error) ||
+        !detail::HasExtent("the number of a's channels", a.channels, info_.input_channels, error) ||
+        !detail::HasExtent("the number of c's channels", c.channels, info_.output_channels, error) ||
+        !detail::HasExtent("c's batch", c.batch, a.batch, error)) {
+      return false;
     }
-    if (error.ok()) {
-      error = detail::CheckExtent("the number of c's channels", c.channels, info_.output_channels);
-    }
-    if (error.ok()) error = detail::CheckExtent("c's batch", c.batch, a.batch);
-    for (size_t i = 0; error.ok() && i < static_cast<size_t>(info_.spatial_dims); ++i) {
-      error = detail::CheckNotEmpty("a", i, a.extents[i]);
-      if (error.ok()) error = detail::CheckNotEmpty("c", i, c.extents[i]);
-    }
-    if (!error.ok()) return error;
     // The library checks these extents of the input and the output.
     for (size_t i = 0; i < static_cast<size_t>(info_.spatial_dims); ++i) {
+      if (!detail::IsNotEmpty("a", i, a.extents[i], error)) return false;
+      if (!detail::IsNotEmpty("c", i, c.extents[i], error)) return false;
       args->input[i] = a.extents[i];
       args->output[i] = c.extents[i];
     }
@@ -566,22 +582,23 @@ class Conv {
     detail::SetOptions(options, args);
     args->a_zero_points = options.a_zero_points;
     args->a_scales = options.a_scales;
-    return {};
+    return true;
   }
 
   template <class C, class R>
-  Error AddResidual(const PixelView<const R>& residual, const PixelView<C>& c, intact_conv_args* args) const {
-    Error error = detail::CheckType("residual", kTypeOf<R>, info_.residual_type);
-    if (error.ok()) {
-      error = detail::CheckExtent("the number of residual's channels", residual.channels, c.channels);
-    }
-    if (error.ok()) error = detail::CheckExtent("residual's batch", residual.batch, c.batch);
-    for (size_t i = 0; error.ok() && i < static_cast<size_t>(info_.spatial_dims); ++i) {
-      error = detail::CheckExtent("residual", i, residual.extents[i], c.extents[i]);
-    }
+  bool AddResidual(const PixelView<const R>& residual, const PixelView<C>& c, intact_conv_args* args,
+                   Error* error) const {
     args->residual = residual.data;
     args->residual_stride = residual.stride;
-    return error;
+    if (!detail::HasType("residual", kTypeOf<R>, info_.residual_type, error) ||
+        !detail::HasExtent("the number of residual's channels", residual.channels, c.channels, error) ||
+        !detail::HasExtent("residual's batch", residual.batch, c.batch, error)) {
+      return false;
+    }
+    for (size_t i = 0; i < static_cast<size_t>(info_.spatial_dims); ++i) {
+      if (!detail::HasExtent("residual", i, residual.extents[i], c.extents[i], error)) return false;
+    }
+    return true;
   }
 
   std::unique_ptr<intact_conv, Destroy> handle_;

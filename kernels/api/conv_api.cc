@@ -96,10 +96,9 @@ Error Create(const intact_conv_desc* given_desc, const intact_linear_desc* given
 // Runs `run` on arguments of this version.
 template <class Run>
 Error WithArguments(const intact_conv* conv, const intact_conv_args* args, const Run& run) {
-  if (conv == nullptr) return NullArgument("conv");
-  intact_conv_args own = INTACT_CONV_ARGS_INIT;
-  Error error = ReadStruct("args", args, &own);
-  return error.status == INTACT_OK ? run(own) : error;
+  static constexpr intact_conv_args kDefaults = INTACT_CONV_ARGS_INIT;
+  if (conv == nullptr) return Refuse([] { return NullArgument("conv"); });
+  return WithStruct("args", args, kDefaults, run);
 }
 
 }  // namespace

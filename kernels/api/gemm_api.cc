@@ -87,10 +87,9 @@ Error CheckHasWeights(const intact_gemm& gemm, const char* what) {
 // Runs `run` on arguments of this version.
 template <class Run>
 Error WithArguments(const intact_gemm* gemm, const intact_gemm_args* args, const Run& run) {
-  if (gemm == nullptr) return NullArgument("gemm");
-  intact_gemm_args own = INTACT_GEMM_ARGS_INIT;
-  Error error = ReadStruct("args", args, &own);
-  return error.status == INTACT_OK ? run(own) : error;
+  static constexpr intact_gemm_args kDefaults = INTACT_GEMM_ARGS_INIT;
+  if (gemm == nullptr) return Refuse([] { return NullArgument("gemm"); });
+  return WithStruct("args", args, kDefaults, run);
 }
 
 }  // namespace

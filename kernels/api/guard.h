@@ -124,11 +124,12 @@ inline constexpr size_t kMostStructBytes = 4096;
 
 template <class Struct>
 Error CheckStructSize(const char* name, const Struct* given) {
-  if (given == nullptr) return NullArgument(name);
+  if (given == nullptr) return Refuse([=] { return NullArgument(name); });
   if (given->struct_size >= kFirstSize<Struct> && given->struct_size <= kMostStructBytes) return {};
-  return {INTACT_INVALID_ARGUMENT, std::string(name) + "->struct_size is " +
-                                       std::to_string(given->struct_size) + "; expected " +
-                                       std::to_string(sizeof(Struct)) + " (use its INIT macro)"};
+  return Refuse([=] {
+    return InvalidArgument(std::string(name) + "->struct_size is " + std::to_string(given->struct_size) +
+                           "; expected " + std::to_string(sizeof(Struct)) + " (use its INIT macro)");
+  });
 }
 
 /// Copies `given`, a struct of any version, to `made`, which has defaults for fields that `given` lacks.
@@ -147,6 +148,17 @@ Error ReadStruct(const char* name, const Struct* given, Struct* made) {
   std::memcpy(made, given, std::min(size, sizeof(Struct)));
   made->struct_size = sizeof(Struct);
   return {};
+}
+
+/// Calls run(args) with the values of `given`, a struct of any version. Fields that `given` lacks have the
+/// values of `defaults`.
+template <class Struct, class Run>
+Error WithStruct(const char* name, const Struct* given, const Struct& defaults, const Run& run) {
+  RETURN_IF_ERROR(CheckStructSize(name, given));
+  if (given->struct_size == sizeof(Struct)) return run(*given);
+  Struct made = defaults;
+  RETURN_IF_ERROR(ReadStruct(name, given, &made));
+  return run(made);
 }
 
 /// Copies `made` to `out`, a struct of any version with a checked size, as far as it reaches.

@@ -127,7 +127,7 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
       if (!spec_.has_residual()) Bound(accumulators[j]);
     }
   }
-  if (spec_.has_row_values()) emitter_.code().add(row_, 4);
+  if (spec_.has_row_values()) emitter_.code().add(row_, spec_.row_value_bytes());
   if (spec_.has_residual()) AddResidual(accumulators);
   const int vector_stride = emitter_.lanes() * core::BytesOf(spec_.c_type);
   const auto address = [&](size_t j) {
@@ -240,11 +240,11 @@ void Epilogue::StoreHalves(const jit::Vec& accumulator, const jit::Mem& to) {
 // Modulo 2³², as all accumulation. The plan has proven that the result fits, or it may wrap.
 void Epilogue::SubtractZeroPoints(const std::vector<jit::Vec>& accumulators, int first_vector) {
   if (spec_.has_b_zero_points) {
-    SubtractProducts(accumulators, first_vector, offsetof(RowValues, sums),
+    SubtractProducts(accumulators, first_vector, offsetof(RowValues, sum),
                      offsetof(EpilogueArgs, b_zero_points));
   }
   if (spec_.has_row_zero_points) {
-    SubtractProducts(accumulators, first_vector, offsetof(RowValues, zero_points),
+    SubtractProducts(accumulators, first_vector, offsetof(RowValues, zero_point),
                      offsetof(EpilogueArgs, column_sums));
   }
 }
@@ -273,7 +273,7 @@ void Epilogue::Scale(const std::vector<jit::Vec>& accumulators, int first_vector
   const auto multiply = [&](const jit::Vec& product, const jit::Vec& value, const jit::Mem& columns) {
     code.vmulps(product, value, columns);
   };
-  ForProducts(accumulators, first_vector, offsetof(RowValues, scales), multiply,
+  ForProducts(accumulators, first_vector, offsetof(RowValues, scale), multiply,
               [&](const jit::Vec& f, const jit::Vec& scale) { code.vmulps(f, f, scale); });
 }
 

@@ -58,6 +58,13 @@ struct EpilogueVariant {
   auto operator<=>(const EpilogueVariant&) const = default;
 };
 
+/// Values of a row of A.
+struct RowValues {
+  int32_t sum;         // Σ_k of the row as kernels see it
+  int32_t zero_point;  // in a_type
+  float scale;
+};
+
 /// The properties of the problem that the generated code depends on.
 struct EpilogueSpec {
   intact_type c_type = INTACT_S32;
@@ -73,16 +80,11 @@ struct EpilogueSpec {
   bool MayBeNan() const { return has_residual() || has_row_scales || has_run_scale; }
   bool is_fixed() const { return scaling.fixed_point != INTACT_FIXED_POINT_NONE; }
   bool has_row_values() const { return has_b_zero_points || has_row_zero_points || has_row_scales; }
+  /// Bytes from the values of a row to the values of the next row: whole RowValues, or only their sums.
+  int row_value_bytes() const {
+    return static_cast<int>(has_row_zero_points || has_row_scales ? sizeof(RowValues) : sizeof(int32_t));
+  }
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8", "bf16_za_rows"
-};
-
-/// Values of adjacent rows of A. The arrays lie at fixed distances, so that one pointer leads to all values
-/// of a row.
-struct RowValues {
-  static constexpr int64_t kRows = 4608;   // maximum
-  std::array<int32_t, kRows> sums;         // Σ_k of the row as kernels see it
-  std::array<int32_t, kRows> zero_points;  // in a_type
-  std::array<float, kRows> scales;
 };
 
 /// OutputBounds and ResidualScale as vectors, because the code has too few registers and reads them from
@@ -113,7 +115,7 @@ struct EpilogueArgs {
   const EpilogueConstants* constants = nullptr;
   const int32_t* b_zero_points = nullptr;
   const int32_t* column_sums = nullptr;  // Σ_k (b − zb) as kernels see them
-  const int32_t* row_values = nullptr;   // RowValues::sums of the tile's first row
+  const uint8_t* row_values = nullptr;   // RowValues of the tile's first row
   const uint8_t* residual = nullptr;     // at the tile's first row
   int64_t residual_stride_bytes = 0;
 };

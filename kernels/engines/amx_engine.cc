@@ -373,7 +373,7 @@ int64_t AmxEngine::MaxBlocks() const {
 }
 
 int64_t AmxEngine::EdgeBytes() const {
-  return ScratchTile::Bytes(kMaxBlockTiles * kTileRows, kPanelColumns, data_.epilogue.has_residual());
+  return data_.ScratchTileBytes(kMaxBlockTiles * kTileRows, kPanelColumns);
 }
 
 // One for each tap, and one for staged depths.
@@ -381,8 +381,9 @@ int64_t AmxEngine::SegmentBytes() const {
   return RoundUp((data_.taps().count() + 1) * static_cast<int64_t>(sizeof(AmxSegment)), 64);
 }
 
-int64_t AmxEngine::ScratchBytes(int64_t /*rows*/) const {
-  const int64_t staged = std::max(Caches().AmxRows(), int64_t{kMaxBlockTiles} * kTileRows * kTileDepth);
+int64_t AmxEngine::ScratchBytes(int64_t rows) const {
+  const int64_t most = std::max(Caches().AmxRows(), int64_t{kMaxBlockTiles} * kTileRows * kTileDepth);
+  const int64_t staged = std::min(most, RoundUp(rows, kTileRows) * RoundUp(data_.k, kTileDepth));
   return MaxBlocks() * kSlotBytes + EdgeBytes() + SegmentBytes() + RoundUp(staged, 64);
 }
 

@@ -35,7 +35,7 @@ struct RunBuffers {
   /// Whether C is larger than L2 and its rows are aligned to cache lines: see EpilogueVariant::streams.
   bool may_stream = false;
   /// Values of the rows of A from `row_values_begin` on; null if EpilogueSpec has no row values.
-  const RowValues* row_values = nullptr;
+  const uint8_t* row_values = nullptr;
   int64_t row_values_begin = 0;
   /// The caller's zero points and scales: one for each row with INTACT_QUANTIZATION_ROWS, one for all rows
   /// with TENSOR. Zero points may be null.
@@ -72,6 +72,11 @@ struct KernelData {
   uint8_t a_shift() const { return problem.a_shift(); }
   int element_bytes() const { return core::BytesOf(epilogue.c_type); }
   int residual_bytes() const { return core::BytesOf(epilogue.residual); }  // bytes of an element
+  /// Bytes of a ScratchTile.
+  int64_t ScratchTileBytes(int64_t rows, int64_t padded_columns) const {
+    const int bytes = element_bytes() + (epilogue.has_residual() ? residual_bytes() : 0);
+    return RoundUp(ScratchTile::Bytes(rows, padded_columns, bytes), 64);
+  }
   /// The panels of a run. Panel p begins at panel_stride_bytes()·p.
   const int8_t* PanelsOf(const RunBuffers& buffers) const {
     return buffers.weights == nullptr ? weights.data : buffers.weights->panels;
@@ -105,7 +110,7 @@ struct KernelData {
       args.column_sums = given->column_sums + column;
     }
     if (buffers.row_values != nullptr) {
-      args.row_values = buffers.row_values->sums.data() + (row - buffers.row_values_begin);
+      args.row_values = buffers.row_values + (row - buffers.row_values_begin) * epilogue.row_value_bytes();
     }
     args.residual = buffers.output.Residual(row, column);
     args.residual_stride_bytes = buffers.output.residual_stride_bytes;
@@ -196,6 +201,13 @@ class Engine {
   /// Computes `range` of C. `scratch` is aligned to 64 bytes.
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
 };
+
+/// Whether `scratch_bytes` are too much for an engine that runs `m` rows. A run of few multiply-adds takes at
+/// most 16 KiB of scratch; 6 KiB are left for the rows of A.
+inline bool IsWasteful(const KernelData& data, int64_t m, int64_t scratch_bytes) {
+  constexpr int64_t kFewMultiplyAdds = 1000, kLittleScratch = 10 << 10;
+  return m * data.n * data.k < kFewMultiplyAdds && scratch_bytes > kLittleScratch;
+}
 
 /// KernelData::compensation without the u8 shift, for kernels that multiply s8 activations unshifted. Leaves
 /// `compensation` empty if activations are not shifted.

@@ -125,8 +125,16 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
       nr_(lanes_ * block.vectors),
       is_signed_(BlockCost::IsSigned(block, data)),
       is_staged_(BlockCost::IsStaged(block, data)),
+      can_stream_(lanes_ == 16 && data.element_bytes() == 4),
+      can_prefetch_(data.taps().vector_step == 0 && schedule == nullptr),
+      // The split variant always fetches its own weights. A line per quad suffices for one panel only.
+      can_fetch_own_(nr_ == kPanelColumns && can_prefetch_ && block.dot != jit::DotKind::kVnni &&
+                     block.dot != jit::DotKind::kSplit),
       schedule_(std::move(schedule)),
-      cost_(block, data, schedule_ == nullptr ? ScheduleStatistics{} : schedule_->statistics()) {}
+      cost_(block, data, schedule_ == nullptr ? ScheduleStatistics{} : schedule_->statistics()),
+      has_lines_(!is_staged_ && !data.skipping_compensation.empty()),
+      block_rows_(RowsPerBlock(is_staged_ ? StagedStride() : data.k, block.mr)),
+      chunk_columns_(ColumnsPerChunk(ColumnBytes(), nr_)) {}
 
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block,
                                                     std::shared_ptr<const ScheduledVectors> schedule) {
@@ -182,7 +190,7 @@ Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
 }
 
 bool PanelEngine::IsNeeded(const Variant& variant, int rows) const {
-  return (!variant.streams || CanStream()) && (!variant.prefetches || (!variant.is_edge && CanPrefetch())) &&
+  return (!variant.streams || can_stream_) && (!variant.prefetches || (!variant.is_edge && can_prefetch_)) &&
          (!variant.begins_line || CanSkip(data_.taps().head, rows)) &&
          (!variant.ends_line || CanSkip(data_.taps().tail, rows));
 }
@@ -192,40 +200,33 @@ bool PanelEngine::CanSkip(int64_t padding, int64_t rows) const {
   return cost_.run_rows() != 0 && padding != 0 && rows > 1;
 }
 
-// The split variant always does so. A line per quad suffices for one panel only.
-bool PanelEngine::CanFetchOwn() const {
-  return nr_ == kPanelColumns && CanPrefetch() && block_.dot != jit::DotKind::kVnni &&
-         block_.dot != jit::DotKind::kSplit;
-}
-
 int64_t PanelEngine::StagedTapBytes() const {
   return RoundUp(data_.taps().depth, kQuad) / kQuad * jit::ActivationQuadBytes(block_.dot);
 }
 
 int64_t PanelEngine::StagedStride() const {
-  // One cache line more than the row, so that the rows of a tile map to different sets of L1.
-  return RoundUp(data_.taps().count() * StagedTapBytes(), 64) + 64;
+  const int64_t bytes = data_.taps().count() * StagedTapBytes();
+  // One cache line more than the row, so that the rows of a tile map to different sets of L1. Short rows
+  // follow each other.
+  return bytes < 64 ? bytes : RoundUp(bytes, 64) + 64;
 }
 
 int64_t PanelEngine::ScratchBytes(int64_t rows) const {
-  return EdgeBytes() + (is_staged_ ? std::min(rows, BlockRows()) * StagedStride() : 0);
+  return is_staged_ ? std::min(rows, block_rows_) * StagedStride() : 0;
 }
 
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
-  uint8_t* const staged = scratch + EdgeBytes();
-  const int64_t block_rows = BlockRows();
-  const int64_t chunk = ColumnsPerChunk(ColumnBytes(), nr_);
-  for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
-    const int64_t block_end = std::min(range.row_end, block + block_rows);
+  for (int64_t block = range.row_begin; block < range.row_end; block += block_rows_) {
+    const int64_t block_end = std::min(range.row_end, block + block_rows_);
     RowMap a = buffers.rows();
     if (is_staged_) {
-      Stage(a, block, block_end, staged);
-      a = RowMap::From(block, staged, StagedStride());
+      Stage(a, block, block_end, scratch);
+      a = RowMap::From(block, scratch, StagedStride());
     }
-    for (int64_t column = range.column_begin; column < range.column_end; column += chunk) {
-      const int64_t chunk_end = std::min(range.column_end, column + chunk);
-      const int64_t next_end = std::min(range.column_end, chunk_end + chunk);
-      RunChunk(buffers, {block, block_end, column, chunk_end}, a, next_end, scratch);
+    for (int64_t column = range.column_begin; column < range.column_end; column += chunk_columns_) {
+      const int64_t chunk_end = std::min(range.column_end, column + chunk_columns_);
+      const int64_t next_end = std::min(range.column_end, chunk_end + chunk_columns_);
+      RunChunk(buffers, {block, block_end, column, chunk_end}, a, next_end);
     }
   }
 }
@@ -272,12 +273,11 @@ const SkippingCompensation* PanelEngine::FindCompensation(const TapRange& range)
 // set one by one: see MicrokernelArgs.
 void PanelEngine::NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
                             const uint8_t** pointers, Tiles* tiles) const noexcept {
-  const bool has_lines = !is_staged_ && !data_.skipping_compensation.empty();
   tiles->row_begin = cutter->row();
-  tiles->count = cutter->Next(has_lines ? 1 : max, &tiles->rows);
+  tiles->count = cutter->Next(has_lines_ ? 1 : max, &tiles->rows);
   if (tiles->count == 0) return;
   tiles->functions = &functions_[static_cast<size_t>(tiles->rows - 1)];
-  if (!has_lines) return cursor->Take(tiles->all_rows(), pointers);
+  if (!has_lines_) return cursor->Take(tiles->all_rows(), pointers);
   tiles->compensation = &data_.skipping_compensation.front();
   if (!data_.taps().line_taps.empty()) {
     tiles->compensation = FindCompensation(NeededTaps(data_.taps().line_taps, a, *cursor, tiles->rows));
@@ -293,15 +293,30 @@ int64_t PanelEngine::MaxTiles(int64_t columns) const {
   return std::clamp<int64_t>(Caches().TileRows() / (block_.mr * data_.k), 1, kMaxTiles);
 }
 
-void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
-                           uint8_t* scratch_tile) const noexcept {
+// A chunk of one tile. Nothing is prefetched, because HasFewRows().
+void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const RowMap& a) const noexcept {
+  std::array<const uint8_t*, kMaxRows> pointers;
+  Tiles tile;
+  tile.row_begin = range.row_begin;
+  tile.rows = range.row_end - range.row_begin;
+  tile.count = 1;
+  tile.functions = &functions_[static_cast<size_t>(tile.rows - 1)];
+  RowCursor(a, tile.row_begin).Take(tile.rows, pointers.data());
+  PrefetchRegion region;
+  RunTiles(buffers, range, tile, pointers.data(), &region);
+}
+
+void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a,
+                           int64_t next_end) const noexcept {
+  const bool is_tile = range.row_end - range.row_begin <= block_.mr && !has_lines_ && cost_.run_rows() == 0;
+  if (is_tile) return RunTile(buffers, range, a);
   std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // rows of two groups of tiles
   const int64_t max_tiles = MaxTiles(range.column_end - range.column_begin);
   // The next chunk is not fetched if kernels wait for their own weights, which it would delay; nor if L2 does
   // not hold both chunks, because it would evict the current one: at a depth of 11008 on Zen 5, 1.1 times as
   // fast without.
   const bool fits = 2 * ColumnBytes() * (range.column_end - range.column_begin) <= Caches().TwoChunks();
-  const bool has_next = next_end > range.column_end && fits && !HasFewRows(range) && CanPrefetch();
+  const bool has_next = next_end > range.column_end && fits && !HasFewRows(range) && can_prefetch_;
   PrefetchRegion region;
   if (has_next) {
     region = {Columns(buffers, range.column_end),
@@ -324,15 +339,14 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     if (!has_next && next->count != 0 && a.IsEven() && a.stride < 2 * data_.k) {
       region = {*next_pointers, a.stride * tiles->all_rows()};
     }
-    RunTiles(buffers, range, *tiles, pointers.data(), &region, scratch_tile);
+    RunTiles(buffers, range, *tiles, pointers.data(), &region);
     std::copy_n(next_pointers, next->all_rows(), pointers.data());
     std::swap(tiles, next);
   }
 }
 
 void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
-                           const uint8_t* const* pointers, PrefetchRegion* region,
-                           uint8_t* scratch_tile) const noexcept {
+                           const uint8_t* const* pointers, PrefetchRegion* region) const noexcept {
   MicrokernelArgs call;
   call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
   call.c_stride_bytes = buffers.output.c_stride_bytes;
@@ -341,14 +355,16 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   call.pixel_offsets = tiles.functions->pixel_offsets.data();
   call.compensation_stride_bytes = static_cast<int64_t>(data_.compensation.bytes());
   SetTaps(tiles.compensation, &call);
-  const bool streams = buffers.may_stream && CanStream();
-  const bool fetches_own = FetchesOwn(range);
-  const int64_t edge_begin = range.column_end - (range.column_end - range.column_begin) % nr_;
+  const bool streams = buffers.may_stream && can_stream_;
+  const bool fetches_own = can_fetch_own_ && HasFewRows(range);
+  const int64_t columns = range.column_end - range.column_begin;
+  const int64_t edge_columns = columns < nr_ ? columns : columns % nr_;
+  const int64_t edge_begin = range.column_end - edge_columns;
   for (int64_t column = range.column_begin; column < edge_begin; column += nr_) {
     SetTile(buffers, tiles, column, &call);
     call.rows = pointers;
     call.tiles = tiles.count;
-    const bool prefetches = fetches_own || (CanPrefetch() && !region->IsDone());
+    const bool prefetches = fetches_own || (can_prefetch_ && !region->IsDone());
     if (fetches_own) {
       call.prefetch = Columns(buffers, column) + kOwnAhead;
     } else if (prefetches) {
@@ -356,8 +372,8 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     }
     tiles.Run({.streams = streams, .prefetches = prefetches}, &call);
   }
-  if (edge_begin == range.column_end) return;
-  if ((range.column_end - edge_begin) % lanes_ == 0) {
+  if (edge_columns == 0) return;
+  if (edge_columns % static_cast<unsigned>(lanes_) == 0) {
     SetTile(buffers, tiles, edge_begin, &call);
     call.rows = pointers;
     call.tiles = tiles.count;
@@ -367,7 +383,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   for (tile.count = 1; tile.row_begin < tiles.row_begin + tiles.all_rows(); tile.row_begin += tile.rows) {
     SetTile(buffers, tile, edge_begin, &call);
     call.rows = pointers + (tile.row_begin - tiles.row_begin);
-    RunEdge(buffers, tile, edge_begin, range.column_end - edge_begin, scratch_tile, &call);
+    RunEdge(buffers, tile, edge_begin, edge_columns, &call);
   }
 }
 
@@ -380,15 +396,17 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
                                           : data_.SkippingCompensationOf(buffers, *tiles.compensation);
   call->b = Columns(buffers, column) + first_tap * data_.taps().depth * data_.weights.width;
   call->compensation = compensation + column;
-  call->a_offset = column / lanes_ * data_.taps().vector_step;
+  if (call->vector_step != 0) call->a_offset = column / lanes_ * call->vector_step;
   call->c = buffers.output.C(tiles.row_begin, column);
   call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);
 }
 
 // Runs a tile with a partial last vector.
 void PanelEngine::RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
-                          uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept {
-  const ScratchTile scratch(buffers.output, tile.rows, nr_, scratch_tile);
+                          MicrokernelArgs* call) const noexcept {
+  // A tile's vectors are registers: at most 32 of 16 lanes.
+  alignas(64) std::array<uint8_t, ScratchTile::Bytes(32, 16, 4 + 4)> bytes;
+  const ScratchTile scratch(buffers.output, tile.rows, nr_, bytes.data());
   scratch.Load(tile.row_begin, column, columns);
   call->tiles = 1;
   call->c = scratch.map().c;

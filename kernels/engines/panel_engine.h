@@ -8,7 +8,7 @@
 // A is read in place unless kernels cannot: s8 must be shifted if the ISA multiplies u8 only, a depth that is
 // no multiple of four must be padded, the wide and split variants read quads split into two dwords, and the
 // scheduled variant reads a single tap. Then rows are staged, a block at a time, with their taps joined. An
-// edge within a vector goes through a scratch tile.
+// edge within a vector goes through a tile on the stack.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
@@ -72,15 +72,10 @@ class PanelEngine final : public Engine {
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
   bool IsNeeded(const Variant& variant, int rows) const;
   bool CanSkip(int64_t padding, int64_t rows) const;
-  /// Bytes of scratch for an edge within a vector.
-  int64_t EdgeBytes() const {
-    return RoundUp(ScratchTile::Bytes(block_.mr, nr_, data_.epilogue.has_residual()), 64);
-  }
   /// Bytes of a tap in a staged row.
   int64_t StagedTapBytes() const;
   /// Bytes from one staged row to the next.
   int64_t StagedStride() const;
-  int64_t BlockRows() const { return RowsPerBlock(is_staged_ ? StagedStride() : data_.k, block_.mr); }
   const uint8_t* Columns(const RunBuffers& buffers, int64_t column) const {
     if (schedule_ != nullptr) return schedule_->Strip(column);
     const int64_t offset = column / kPanelColumns * data_.weights.panel_stride_bytes();
@@ -96,37 +91,36 @@ class PanelEngine final : public Engine {
   void Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
   /// Computes `range` from `a`, whose rows have the numbers of C's rows. Prefetches the columns up to
   /// `next_end`.
-  void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
-                uint8_t* scratch_tile) const noexcept;
+  void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a,
+                int64_t next_end) const noexcept;
+  void RunTile(const RunBuffers& buffers, const Range& range, const RowMap& a) const noexcept;
   int64_t MaxTiles(int64_t columns) const;
   void NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
                  const uint8_t** pointers, Tiles* tiles) const noexcept;
   /// Computes the columns of `range` for `tiles`, and prefetches a share of `region`.
   void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
-                const uint8_t* const* pointers, PrefetchRegion* region, uint8_t* scratch_tile) const noexcept;
+                const uint8_t* const* pointers, PrefetchRegion* region) const noexcept;
   void SetTaps(const SkippingCompensation* compensation, MicrokernelArgs* call) const;
   void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;
   const SkippingCompensation* FindCompensation(const TapRange& range) const;
   void RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
-               uint8_t* scratch_tile, MicrokernelArgs* call) const noexcept;
-  /// Whether kernels may prefetch their own weights when M is small.
-  bool CanFetchOwn() const;
+               MicrokernelArgs* call) const noexcept;
   /// Whether rows are so few that kernels wait for their own weights.
   bool HasFewRows(const Range& range) const {
-    return range.row_end - range.row_begin <= (CanFetchOwn() ? 2 : 1) * block_.mr;
+    return range.row_end - range.row_begin <= (can_fetch_own_ ? 2 : 1) * block_.mr;
   }
-  bool FetchesOwn(const Range& range) const { return CanFetchOwn() && HasFewRows(range); }
-  /// False for groups, because their columns have few weights, and for a strip, because it is one stream.
-  bool CanPrefetch() const { return data_.taps().vector_step == 0 && schedule_ == nullptr; }
-  /// Whether whole vectors are whole cache lines of a 4-byte output.
-  bool CanStream() const { return lanes_ == 16 && data_.element_bytes() == 4; }
 
   const GemmData& data_;
   KernelBlock block_;
   int lanes_, nr_;
   bool is_signed_, is_staged_;
+  bool can_stream_;    // whole vectors are whole cache lines of a 4-byte output
+  bool can_prefetch_;  // not for groups, whose columns have few weights, nor for a strip, which is one stream
+  bool can_fetch_own_;  // kernels may prefetch their own weights when M is small
   std::shared_ptr<const ScheduledVectors> schedule_;
   BlockCost cost_;
+  bool has_lines_;                       // tiles may skip padding, depending on their place in a line
+  int64_t block_rows_, chunk_columns_;   // rows of A in a block, and columns of B in a chunk
   AlignedBuffer<int32_t> compensation_;  // replaces the compensation of data_ if is_signed_
   std::string kernel_name_;
   std::vector<Functions> functions_;  // [rows − 1]

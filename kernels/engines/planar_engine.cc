@@ -45,9 +45,11 @@ Result<std::unique_ptr<PlanarEngine>> PlanarEngine::Create(const GemmData& data,
   return engine;
 }
 
-int64_t PlanarEngine::ScratchBytes(int64_t /*rows*/) const {
-  const int64_t bytes = sums_.ScratchBytes();
-  return sums_.fallback() == nullptr ? bytes : std::max(bytes, sums_.fallback()->ScratchBytes());
+int64_t PlanarEngine::ScratchBytes(int64_t rows) const {
+  const PlanarAccess& planar = data_.planar();
+  const int64_t positions = (rows / planar.line_rows + 2) * planar.line_positions;  // at most
+  const int64_t bytes = sums_.ScratchBytes(positions);
+  return sums_.fallback() == nullptr ? bytes : std::max(bytes, sums_.fallback()->ScratchBytes(positions));
 }
 
 void PlanarEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {

@@ -62,19 +62,18 @@ T ColumnValue(const void* columns, size_t column) {
   return value;
 }
 
-/// The values of a row (RowValues); defaults if rows have none.
+/// The values of a row; defaults if rows have none.
 struct OwnValues {
   uint32_t sum = 0, zero_point = 0;
   float scale = 1.0f;
 
-  explicit OwnValues(const int32_t* row) {
+  OwnValues(const EpilogueSpec& spec, const uint8_t* row) {
     if (row == nullptr) return;
-    const auto read = [row](size_t member, auto* value) {
-      std::memcpy(value, reinterpret_cast<const uint8_t*>(row) + member, sizeof(*value));
-    };
-    read(offsetof(RowValues, sums), &sum);
-    read(offsetof(RowValues, zero_points), &zero_point);
-    read(offsetof(RowValues, scales), &scale);
+    RowValues values = {0, 0, 1.0f};
+    std::memcpy(&values, row, static_cast<size_t>(spec.row_value_bytes()));
+    sum = static_cast<uint32_t>(values.sum);
+    zero_point = static_cast<uint32_t>(values.zero_point);
+    scale = values.scale;
   }
   /// The terms of zero points that are subtracted from column `i` of the outputs, modulo 2³².
   uint32_t ZeroPointTerms(const EpilogueSpec& spec, const EpilogueArgs& args, size_t i) const {
@@ -205,7 +204,7 @@ void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const 
                   uint8_t* c) noexcept {
   const Requantization& requantization = data.problem.output;
   const OutputBounds& bounds = requantization.bounds;
-  const OwnValues row(args.row_values);
+  const OwnValues row(data.epilogue, args.row_values);
   const bool is_float = core::IsFloat(requantization.c_type);
   for (size_t i = 0; i < sums.size(); ++i) {
     const auto y = static_cast<int32_t>(sums[i] - row.ZeroPointTerms(data.epilogue, args, i));

@@ -49,7 +49,7 @@ int64_t ScheduledEngine::RowsPerBlock(const ScheduledSums& sums) const {
 
 int64_t ScheduledEngine::ScratchBytes(const ScheduledSums& sums, int64_t rows) const {
   const int64_t block = std::min(RoundUp(rows, sums.tile_rows()), RowsPerBlock(sums));
-  return sums.ScratchBytes() + RoundUp(ActivationPanelBytes(block, data_.k), 64);
+  return sums.ScratchBytes(rows) + RoundUp(ActivationPanelBytes(block, data_.k), 64);
 }
 
 int64_t ScheduledEngine::ScratchBytes(int64_t rows) const {
@@ -59,7 +59,7 @@ int64_t ScheduledEngine::ScratchBytes(int64_t rows) const {
 
 void ScheduledEngine::RunRange(const ScheduledSums& sums, const RunBuffers& buffers, const Range& range,
                                uint8_t* scratch) const noexcept {
-  uint8_t* const panels = scratch + sums.ScratchBytes();
+  uint8_t* const panels = scratch + sums.ScratchBytes(range.row_end - range.row_begin);
   const int64_t rows_per_block = RowsPerBlock(sums);
   for (int64_t block = range.row_begin; block < range.row_end; block += rows_per_block) {
     const Range block_range{block, std::min(range.row_end, block + rows_per_block), range.column_begin,

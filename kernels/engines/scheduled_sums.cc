@@ -149,7 +149,9 @@ int64_t ScheduledSums::PanelsPerChunk() const {
 
 void ScheduledSums::RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a,
                             int64_t column_begin, int64_t column_end, uint8_t* scratch) const noexcept {
-  auto* const accumulators = reinterpret_cast<int32_t*>(scratch);
+  alignas(64) std::array<int32_t, size_t{kPanelColumns} * kMaxTileRows> of_panel;
+  int32_t* const accumulators =
+      schedule_->windows() == 1 ? of_panel.data() : reinterpret_cast<int32_t*>(scratch);
   const int64_t panel_end = CeilDivide(column_end, kPanelColumns);
   for (int64_t panel = column_begin / kPanelColumns; panel < panel_end; panel += PanelsAtOnce()) {
     const int64_t end = std::min(panel_end, panel + PanelsAtOnce());
@@ -213,20 +215,27 @@ void ScheduledSums::Store(const RunBuffers& buffers, const TileRows& rows, int64
   }
 }
 
-// Stores whole vectors to scratch, and copies the elements of C from there.
+// Stores whole vectors to scratch, EdgeRows() rows at a time, and copies the elements of C from there.
 void ScheduledSums::StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column,
                               int64_t columns, TileEpilogueArgs args, uint8_t* scratch) const noexcept {
-  const auto row_of = [&](int64_t i) { return rows.At(i); };
-  const ScratchTile tile(buffers.output, RoundUp(rows.count, lanes_), tile_columns_, scratch);
-  tile.LoadRows(row_of, column, columns);
-  std::array<uint8_t*, kMaxTileRows> c;
-  for (int64_t i = 0; i < RoundUp(rows.count, lanes_); ++i) c[static_cast<size_t>(i)] = tile.map().C(i, 0);
-  args.c = c.data();
   args.c_offset = 0;
-  args.epilogue.residual = tile.map().residual;
-  args.epilogue.residual_stride_bytes = tile.map().residual_stride_bytes;
-  (vector_epilogue_ ? vector_epilogue_ : epilogue_)(&args);
-  tile.StoreRows(row_of, column, columns);
+  for (int64_t first = 0; first < rows.count; first += args.rows) {
+    args.rows = std::min(EdgeRows(), rows.count - first);
+    const auto row_of = [&](int64_t i) { return rows.At(first + i); };
+    const int64_t padded = RoundUp(args.rows, lanes_);
+    const ScratchTile tile(buffers.output, padded, tile_columns_, scratch);
+    tile.LoadRows(row_of, column, columns);
+    std::array<uint8_t*, kMaxTileRows> c;
+    for (int64_t i = 0; i < padded; ++i) c[static_cast<size_t>(i)] = tile.map().C(i, 0);
+    args.c = c.data();
+    args.epilogue.residual = tile.map().residual;
+    args.epilogue.residual_stride_bytes = tile.map().residual_stride_bytes;
+    (vector_epilogue_ ? vector_epilogue_ : epilogue_)(&args);
+    tile.StoreRows(row_of, column, columns);
+    args.accumulators += args.rows;
+    if (args.epilogue.row_values == nullptr) continue;
+    args.epilogue.row_values += args.rows * data_.epilogue.row_value_bytes();
+  }
 }
 
 }  // namespace intact::kernels

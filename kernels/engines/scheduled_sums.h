@@ -100,10 +100,10 @@ class ScheduledSums {
   bool ArePaired(int64_t rows) const { return rows != 0 && paired_kernel_ && 2 * rows <= lanes_; }
   int block_rows() const { return variant_.vectors * lanes_; }
   int64_t PanelsPerChunk() const;
-  /// Bytes of scratch that RunTile() needs, a multiple of 64.
-  int64_t ScratchBytes() const { return AccumulatorBytes() + EdgeBytes() + DropBytes(); }
+  /// Bytes of scratch that RunTile() needs for tiles of at most `rows` rows, a multiple of 64.
+  int64_t ScratchBytes(int64_t rows) const { return AccumulatorBytes() + DropBytes() + EdgeBytes(rows); }
   /// The place in RunTile()'s scratch for dropped rows of C.
-  uint8_t* Drop(uint8_t* scratch) const { return Edge(scratch) + EdgeBytes(); }
+  uint8_t* Drop(uint8_t* scratch) const { return scratch + AccumulatorBytes(); }
   /// Computes columns [column_begin, column_end) of `rows`. Row 0 of the tile begins at `a`.
   void RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a, int64_t column_begin,
                int64_t column_end, uint8_t* scratch) const noexcept;
@@ -125,14 +125,20 @@ class ScheduledSums {
   bool CanPair() const;
   /// The number of panels with accumulators in memory at a time. If there are several windows: a chunk's.
   int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
-  // Scratch has three parts: accumulators; a tile of C for columns that fill no whole tile; a row of C for
-  // dropped rows.
-  int64_t AccumulatorBytes() const { return PanelsAtOnce() * kPanelColumns * tile_rows() * 4; }
-  int64_t EdgeBytes() const {
-    return ScratchTile::Bytes(RoundUp(tile_rows(), lanes_), tile_columns_, data_.epilogue.has_residual());
+  // Scratch has three parts: accumulators, unless they are a panel's, which are on the stack; a row of C for
+  // dropped rows; a tile of C for columns that fill no whole tile.
+  int64_t AccumulatorBytes() const {
+    return schedule_->windows() == 1 ? 0 : PanelsAtOnce() * kPanelColumns * tile_rows() * 4;
+  }
+  /// Rows of a tile that are stored through scratch at a time. Rows of a planar band may need scratch for
+  /// the whole tile's residual.
+  int64_t EdgeRows() const { return IsPlanar() ? tile_rows() : std::min(tile_rows(), 64); }
+  int64_t EdgeBytes(int64_t rows) const {
+    const int64_t most = RoundUp(std::min(rows, EdgeRows()), lanes_);
+    return data_.ScratchTileBytes(most, tile_columns_);
   }
   int64_t DropBytes() const { return RoundUp((data_.n + tile_columns_) * data_.element_bytes(), 64); }
-  uint8_t* Edge(uint8_t* scratch) const { return scratch + AccumulatorBytes(); }
+  uint8_t* Edge(uint8_t* scratch) const { return Drop(scratch) + DropBytes(); }
   /// Computes the accumulators of `rows` rows, at most tile_rows().
   void Accumulate(const RunBuffers& buffers, const uint8_t* a, int64_t rows, int64_t panel_begin,
                   int64_t panel_end, int32_t* accumulators) const noexcept;

@@ -50,19 +50,21 @@ Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
 }
 
 // One tensor's items are a stride apart from `base` on, or each at one of `pointers`.
-Error CheckItems(const char* name, const void* base, const void* const* pointers, int64_t stride) {
-  if (pointers != nullptr && base != nullptr) {
-    return InvalidArgument(std::string(name) + "_items and " + name +
-                           " are both given; expected one of them");
-  }
-  if (pointers != nullptr || (stride >= 0 && stride <= kMaxStride)) return {};
-  return Unexpected(std::string(name) + "_batch_stride", stride, "0 to 2^40");
+Error CheckTensor(const char* name, const void* base, const void* const* pointers, int64_t stride) {
+  if (pointers == nullptr && stride >= 0 && stride <= kMaxStride) return {};
+  if (pointers != nullptr && base == nullptr) return {};
+  return Refuse([=] {
+    return pointers == nullptr ? Unexpected(std::string(name) + "_batch_stride", stride, "0 to 2^40")
+                               : InvalidArgument(std::string(name) + "_items and " + name +
+                                                 " are both given; expected one of them");
+  });
 }
 
 Error CheckPointers(const char* name, const void* const* pointers, int64_t items) {
   for (int64_t i = 0; pointers != nullptr && i < items; ++i) {
     if (pointers[i] != nullptr) continue;
-    return InvalidArgument(std::string(name) + "_items[" + std::to_string(i) + "] is NULL");
+    return Refuse(
+        [&] { return InvalidArgument(std::string(name) + "_items[" + std::to_string(i) + "] is NULL"); });
   }
   return {};
 }
@@ -76,7 +78,7 @@ Error CheckCount(const std::string& name, bool are_given, int64_t count, int64_t
 
 // Checks the B, scales and zero points that a run of a plan with runtime B passes.
 Error CheckRuntimeB(const intact_gemm_args& args, const LinearProblem& problem) {
-  RETURN_IF_ERROR(CheckItems("b", args.b, args.b_items, args.b_batch_stride));
+  RETURN_IF_ERROR(CheckTensor("b", args.b, args.b_items, args.b_batch_stride));
   if (args.b_scales != nullptr && !problem.HasScales()) {
     return InvalidArgument("b_scales are given; expected NULL, because the plan's outputs have no scales");
   }
@@ -104,110 +106,39 @@ Error CheckRuntimeValues(const intact_gemm_args& args, const LinearProblem& prob
   return {};
 }
 
-// Where item `i` begins; items are `step` elements of `bytes` bytes apart. Addresses wrap.
-template <class Pointer>
-Pointer* ItemAt(Pointer* base, Pointer* const* pointers, int64_t i, int64_t step, int bytes) {
-  if (pointers != nullptr) return pointers[i];
-  if (base == nullptr || i == 0) return base;
-  const uint64_t offset =
-      static_cast<uint64_t>(i) * static_cast<uint64_t>(step) * static_cast<uint64_t>(bytes);
-  const uintptr_t address = reinterpret_cast<uintptr_t>(base) + offset;
-  return reinterpret_cast<Pointer*>(address);  // NOLINT(performance-no-int-to-ptr): see RowMap
-}
-
-}  // namespace
-
-Batch::Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k)
-    : args_(args), problem_(problem), items_(args.batch), m_(args.m) {
-  const Steps steps = StepsOf(args, problem.n, k);
-  a_stride_ = steps.a_stride;
-  a_step_ = steps.item_a;
-  c_step_ = steps.item_c;
-  residual_step_ = steps.item_residual;
-  const bool has_pointers =
-      args.a_items != nullptr || args.c_items != nullptr || args.residual_items != nullptr;
-  const bool follow = a_step_ == Times(m_, steps.a) && c_step_ == Times(m_, steps.c) &&
-                      (!problem.output.has_residual() || residual_step_ == Times(m_, steps.residual));
-  b_step_ = OrDense(args.b_batch_stride, problem.n * k);
-  if (has_pointers || problem.has_runtime_b) return;
-  joins_rows_ = !follow && m_ == 1 && args.a_transposed == 0 && a_step_ >= k && c_step_ >= problem.n &&
-                (!problem.output.has_residual() || residual_step_ >= problem.n);
-  if (!follow && !joins_rows_) return;
-  m_ *= items_;
-  items_ = 1;
-}
-
-intact_gemm_args Batch::Item(int64_t i) const {
-  intact_gemm_args item = args_;
-  item.m = m_;
-  item.a_stride = a_stride_;
-  item.batch = 1;
-  item.a_items = nullptr;
-  item.c_items = nullptr;
-  item.residual_items = nullptr;
-  if (joins_rows_) {
-    item.a_stride = a_step_;
-    item.c_stride = c_step_;
-    item.residual_stride = residual_step_;
-  }
-  item.a = ItemAt(args_.a, args_.a_items, i, a_step_, problem_.a_bytes());
-  item.c = ItemAt(args_.c, args_.c_items, i, c_step_, core::BytesOf(problem_.output.c_type));
-  item.residual = ItemAt(args_.residual, args_.residual_items, i, residual_step_,
-                         core::BytesOf(problem_.output.residual_type));
-  item.b_items = nullptr;
-  item.b = ItemAt(args_.b, args_.b_items, i, b_step_, 1);
-  if (args_.b_scales != nullptr) item.b_scales += i * CountOf(args_.b_scale_count);
-  if (args_.b_zero_points != nullptr) item.b_zero_points += i * CountOf(args_.b_zero_point_count);
-  if (problem_.a_quantization == INTACT_QUANTIZATION_TENSOR) return item;  // one value for all
-  if (args_.a_zero_points != nullptr) item.a_zero_points += i * m_;
-  if (args_.a_scales != nullptr) item.a_scales += i * m_;
-  return item;
-}
-
-int Batch::PartsPerItem(int parts) const {
-  if (items_ == 1) return parts;
-  constexpr double kMostWaiting = 1.15;  // the slowest thread's share over all threads' mean
-  constexpr int64_t kTries = 4;
-  const int64_t most = std::numeric_limits<int32_t>::max() / items_;
-  const int64_t least = std::min(CeilDivide(parts, items_), most);
-  for (int64_t each = least; each <= std::min(least + kTries, most); ++each) {
-    const int64_t shares = items_ * each;
-    const auto slowest = static_cast<double>(CeilDivide(shares, parts) * parts);
-    if (slowest <= kMostWaiting * static_cast<double>(shares)) return static_cast<int>(each);
-  }
-  return static_cast<int>(least);
-}
-
-Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
+// Checks the numbers of rows and items, and the flags.
+Error CheckCounts(const intact_gemm_args& args) {
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
-  if (args.batch < 0 || args.batch > kMostRows) return Unexpected("batch", args.batch, "0 to 2147483647");
+  if (args.batch < 0 || args.batch > kMostRows) {
+    return Refuse([&args] { return Unexpected("batch", args.batch, "0 to 2147483647"); });
+  }
   if (args.a_transposed != 0 && args.a_transposed != 1) {
-    return Unexpected("a_transposed", args.a_transposed, "0 or 1");
+    return Refuse([&args] { return Unexpected("a_transposed", args.a_transposed, "0 or 1"); });
   }
-  if (args.reserved != 0) return Unexpected("reserved", args.reserved, "0");
-  if (args.m * args.batch > kMostRows) {
-    return Unexpected("m·batch", args.m * args.batch, "at most 2147483647");
-  }
-  RETURN_IF_ERROR(CheckItems("a", args.a, args.a_items, args.a_batch_stride));
-  RETURN_IF_ERROR(CheckItems("c", args.c, args.c_items, args.c_batch_stride));
-  RETURN_IF_ERROR(CheckItems("residual", args.residual, args.residual_items, args.residual_batch_stride));
-  if (!problem.has_runtime_b) {
-    const char* const given = args.b != nullptr               ? "b"
-                              : args.b_items != nullptr       ? "b_items"
-                              : args.b_scales != nullptr      ? "b_scales"
-                              : args.b_zero_points != nullptr ? "b_zero_points"
-                              : args.b_batch_stride != 0      ? "b_batch_stride"
-                              : args.b_scale_count != 0       ? "b_scale_count"
-                              : args.b_zero_point_count != 0  ? "b_zero_point_count"
-                                                              : nullptr;
-    if (given != nullptr) {
-      return InvalidArgument(std::string(given) +
-                             " is given to a run; expected none: the plan's B is constant");
-    }
-  } else {
-    RETURN_IF_ERROR(CheckRuntimeB(args, problem));
-  }
-  if (args.batch < 2 || args.m == 0) return {};
+  if (args.reserved != 0) return Refuse([&args] { return Unexpected("reserved", args.reserved, "0"); });
+  if (args.m * args.batch <= kMostRows) return {};
+  return Refuse([&args] { return Unexpected("m·batch", args.m * args.batch, "at most 2147483647"); });
+}
+
+// Checks that a run of a plan with a constant B passes none.
+Error CheckNoRuntimeB(const intact_gemm_args& args) {
+  const char* const given = args.b != nullptr               ? "b"
+                            : args.b_items != nullptr       ? "b_items"
+                            : args.b_scales != nullptr      ? "b_scales"
+                            : args.b_zero_points != nullptr ? "b_zero_points"
+                            : args.b_batch_stride != 0      ? "b_batch_stride"
+                            : args.b_scale_count != 0       ? "b_scale_count"
+                            : args.b_zero_point_count != 0  ? "b_zero_point_count"
+                                                            : nullptr;
+  if (given == nullptr) return {};
+  return Refuse([=] {
+    return InvalidArgument(std::string(given) +
+                           " is given to a run; expected none: the plan's B is constant");
+  });
+}
+
+// Checks the distances between the items of a run that is not empty.
+Error CheckSteps(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
   const Steps steps = StepsOf(args, problem.n, k);
   // Items of C follow each other, or alternate row by row.
   const int64_t item_c = Plus(Times(args.m - 1, steps.c), problem.n);
@@ -225,7 +156,83 @@ Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int
   return {};
 }
 
-Error CheckBatchArrays(const intact_gemm_args& args, const LinearProblem& problem) {
+// Where item `i` begins; items are `step` elements of `bytes` bytes apart. Addresses wrap.
+template <class Pointer>
+Pointer* ItemAt(Pointer* base, Pointer* const* pointers, int64_t i, int64_t step, int bytes) {
+  if (pointers != nullptr) return pointers[i];
+  if (base == nullptr) return base;
+  const uint64_t offset =
+      static_cast<uint64_t>(i) * static_cast<uint64_t>(step) * static_cast<uint64_t>(bytes);
+  const uintptr_t address = reinterpret_cast<uintptr_t>(base) + offset;
+  return reinterpret_cast<Pointer*>(address);  // NOLINT(performance-no-int-to-ptr): see RowMap
+}
+
+}  // namespace
+
+void Batch::FindItems(int64_t k) {
+  has_pointers_ = args_.a_items != nullptr || args_.c_items != nullptr || args_.residual_items != nullptr ||
+                  args_.b_items != nullptr;
+  if (items_ == 1) return;
+  const Steps steps = StepsOf(args_, problem_.n, k);
+  const bool has_residual = problem_.output.has_residual();
+  a_step_ = steps.item_a;
+  c_step_ = steps.item_c;
+  residual_step_ = steps.item_residual;
+  b_step_ = OrDense(args_.b_batch_stride, problem_.n * k);
+  if (has_pointers_ || problem_.has_runtime_b) return;
+  const bool follow = a_step_ == Times(m_, steps.a) && c_step_ == Times(m_, steps.c) &&
+                      (!has_residual || residual_step_ == Times(m_, steps.residual));
+  const bool joins_rows = !follow && m_ == 1 && args_.a_transposed == 0 && a_step_ >= k &&
+                          c_step_ >= problem_.n && (!has_residual || residual_step_ >= problem_.n);
+  if (!follow && !joins_rows) return;
+  if (joins_rows) {
+    first_.a_stride = a_step_;
+    first_.c_stride = c_step_;
+    first_.residual_stride = residual_step_;
+  }
+  m_ *= items_;
+  items_ = 1;
+}
+
+BatchItem Batch::FindItem(int64_t i) const {
+  const Requantization& output = problem_.output;
+  BatchItem item = first_;
+  item.a = ItemAt(args_.a, args_.a_items, i, a_step_, problem_.a_bytes());
+  item.c = ItemAt(args_.c, args_.c_items, i, c_step_, core::BytesOf(output.c_type));
+  item.residual =
+      ItemAt(args_.residual, args_.residual_items, i, residual_step_, core::BytesOf(output.residual_type));
+  item.b = ItemAt(args_.b, args_.b_items, i, b_step_, 1);
+  if (item.b_scales != nullptr) item.b_scales += i * CountOf(args_.b_scale_count);
+  if (item.b_zero_points != nullptr) item.b_zero_points += i * CountOf(args_.b_zero_point_count);
+  if (problem_.a_quantization == INTACT_QUANTIZATION_TENSOR) return item;  // one value for all
+  if (item.a_zero_points != nullptr) item.a_zero_points += i * m_;
+  if (item.a_scales != nullptr) item.a_scales += i * m_;
+  return item;
+}
+
+int Batch::FindPartsPerItem(int parts) const {
+  constexpr double kMostWaiting = 1.15;  // the slowest thread's share over all threads' mean
+  constexpr int64_t kTries = 4;
+  const int64_t most = std::numeric_limits<int32_t>::max() / items_;
+  const int64_t least = std::min(CeilDivide(parts, items_), most);
+  for (int64_t each = least; each <= std::min(least + kTries, most); ++each) {
+    const int64_t shares = items_ * each;
+    const auto slowest = static_cast<double>(CeilDivide(shares, parts) * parts);
+    if (slowest <= kMostWaiting * static_cast<double>(shares)) return static_cast<int>(each);
+  }
+  return static_cast<int>(least);
+}
+
+Error CheckItems(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
+  RETURN_IF_ERROR(CheckCounts(args));
+  RETURN_IF_ERROR(CheckTensor("a", args.a, args.a_items, args.a_batch_stride));
+  RETURN_IF_ERROR(CheckTensor("c", args.c, args.c_items, args.c_batch_stride));
+  RETURN_IF_ERROR(CheckTensor("residual", args.residual, args.residual_items, args.residual_batch_stride));
+  RETURN_IF_ERROR(problem.has_runtime_b ? CheckRuntimeB(args, problem) : CheckNoRuntimeB(args));
+  return args.batch < 2 || args.m == 0 ? Error() : CheckSteps(args, problem, k);
+}
+
+Error CheckItemArrays(const intact_gemm_args& args, const LinearProblem& problem) {
   RETURN_IF_ERROR(CheckPointers("a", args.a_items, args.batch));
   RETURN_IF_ERROR(CheckPointers("c", args.c_items, args.batch));
   RETURN_IF_ERROR(CheckPointers("residual", args.residual_items, args.batch));

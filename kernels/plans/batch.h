@@ -11,39 +11,91 @@
 
 namespace intact::kernels {
 
+/// One item of a run. Strides are in elements.
+struct BatchItem {
+  const void* a;
+  int64_t a_stride;  // from a row to the next, or from a depth to the next of a transposed A; never 0
+  void* c;
+  int64_t c_stride;  // 0: dense
+  const void* residual;
+  int64_t residual_stride;  // 0: dense
+  const void* b;
+  const float* b_scales;
+  const int32_t* b_zero_points;
+  const int32_t* a_zero_points;
+  const float* a_scales;
+};
+
+/// Whether a run sets none of the fields for batches, runtime B and transposed A. Its one item is then
+/// described by the other fields.
+inline bool IsLoneItem(const intact_gemm_args& args) {
+  const bool has_pointers = args.a_items != nullptr || args.c_items != nullptr ||
+                            args.residual_items != nullptr || args.b_items != nullptr || args.b != nullptr ||
+                            args.b_scales != nullptr || args.b_zero_points != nullptr;
+  const int64_t numbers = args.a_batch_stride | args.c_batch_stride | args.residual_batch_stride |
+                          args.b_batch_stride | args.a_transposed | args.reserved | args.b_scale_count |
+                          args.b_zero_point_count;
+  return args.batch == 1 && !has_pointers && numbers == 0;
+}
+
 class Batch {
  public:
   /// `args` have been checked and are not IsEmpty(). The plan's B is k×n. `args` and `problem` outlive the
   /// batch. Dense items become one item with the rows of all items, if in every tensor the next item begins
   /// where the next row would. Single-row items are merged at any stride that keeps them apart.
-  Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
+  Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k)
+      : args_(args), problem_(problem), items_(args.batch), m_(args.m) {
+    const int64_t dense = args.a_transposed != 0 ? args.m : k;
+    first_ = {args.a,
+              args.a_stride == 0 ? dense : args.a_stride,
+              args.c,
+              args.c_stride,
+              args.residual,
+              args.residual_stride,
+              args.b,
+              args.b_scales,
+              args.b_zero_points,
+              args.a_zero_points,
+              args.a_scales};
+    if (!IsLoneItem(args)) FindItems(k);
+  }
 
+  const intact_gemm_args& args() const { return args_; }
   int64_t items() const { return items_; }
   int64_t m() const { return m_; }  // rows of each item
   int64_t rows() const { return items_ * m_; }
-  /// The arguments of item `i` alone; its a_stride is never 0.
-  intact_gemm_args Item(int64_t i) const;
+  BatchItem Item(int64_t i) const { return i == 0 && !has_pointers_ ? first_ : FindItem(i); }
   /// How many parts each item is cut into, so that `parts` threads have about equal work.
-  int PartsPerItem(int parts) const;
+  int PartsPerItem(int parts) const { return items_ == 1 ? parts : FindPartsPerItem(parts); }
 
  private:
+  void FindItems(int64_t k);
+  BatchItem FindItem(int64_t i) const;
+  int FindPartsPerItem(int parts) const;
+
   const intact_gemm_args& args_;
   const LinearProblem& problem_;
   int64_t items_, m_;
-  int64_t a_stride_;  // elements between A's rows; if A is transposed, between its depths
-  // Elements from an item to the next item.
-  int64_t a_step_, c_step_, residual_step_, b_step_;
-  bool joins_rows_ = false;  // single-row items are merged: rows are the steps above apart
+  BatchItem first_;            // without pointers from arrays, which are read later
+  bool has_pointers_ = false;  // some tensor's items are given by an array of pointers
+  // Elements from an item to the next item; 0 for a lone item.
+  int64_t a_step_ = 0, c_step_ = 0, residual_step_ = 0, b_step_ = 0;
 };
 
 /// Whether a run has no rows or no items, and so nothing to do.
 inline bool IsEmpty(const intact_gemm_args& args) { return args.m == 0 || args.batch == 0; }
 /// Checks the number of items and their strides, and that each tensor has either a pointer and strides or an
 /// array of pointers. Reads no array. Errors name the argument.
-Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
+Error CheckItems(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
+inline Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
+  return IsLoneItem(args) && !problem.has_runtime_b ? Error() : CheckItems(args, problem, k);
+}
 /// Checks the contents of a run's arrays: pointers of items, scales and zero points of B. CheckBatch() has
 /// accepted `args`.
-Error CheckBatchArrays(const intact_gemm_args& args, const LinearProblem& problem);
+Error CheckItemArrays(const intact_gemm_args& args, const LinearProblem& problem);
+inline Error CheckBatchArrays(const intact_gemm_args& args, const LinearProblem& problem) {
+  return IsLoneItem(args) ? Error() : CheckItemArrays(args, problem);
+}
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_PLANS_BATCH_H_

@@ -83,7 +83,7 @@ void ConvPlan::RunShare(const ConvInput& input, const RunColumns* columns, const
   if (run.spread_bytes == 0 && !run.is_by_line) {
     buffers.may_stream =
         kernels_->CanStream() && MayStream(output, run.rows, geometry_.output_channels * output.c_bytes);
-    buffers.output = output.EveryRow(grid_.RowStep(), grid_.FirstPixel());
+    buffers.output = output.EveryRow(row_step_, first_pixel_);
   }
   ForEachChunk(run, range, [&](const Range& chunk) {
     if (run.spread_bytes > 0) {
@@ -99,7 +99,7 @@ void ConvPlan::AddShare(const ConvRun& run, const Range& range, Share* share) co
   ForEachChunk(run, range, [&](const Range& chunk) {
     share->work += kernels_->Work(run, chunk);
     grid_.ForEachLine(chunk.row_begin, chunk.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
-      share->Add(pixel, grid_.RowStep(), {row, row + rows, chunk.column_begin, chunk.column_end});
+      share->Add(pixel, row_step_, {row, row + rows, chunk.column_begin, chunk.column_end});
     });
   });
 }
@@ -136,7 +136,7 @@ void ConvPlan::RunSpread(const ConvInput& input, const RunBuffers& buffers, cons
                          const Range& chunk, uint8_t* scratch) const {
   const OutputMap& output = buffers.output;
   const int64_t columns = chunk.column_end - chunk.column_begin;
-  const int64_t step = grid_.RowStep();
+  const int64_t step = row_step_;
   OutputMap dense = output;
   dense.c_stride_bytes = geometry_.output_channels * output.c_bytes;
   dense.residual_stride_bytes = geometry_.output_channels * output.residual_bytes;

@@ -70,7 +70,11 @@ class ConvPlan {
 
  private:
   ConvPlan(std::shared_ptr<const ConvLayout> layout, const ConvGeometry& geometry, const OutputGrid& grid)
-      : layout_(std::move(layout)), geometry_(geometry), grid_(grid) {}
+      : layout_(std::move(layout)),
+        geometry_(geometry),
+        grid_(grid),
+        row_step_(grid.RowStep()),
+        first_pixel_(grid.FirstPixel()) {}
   const Requantization& output() const { return layout_->problem().output; }
   /// Bytes of a row of C and of the residual.
   int64_t SpreadRowBytes() const;
@@ -92,6 +96,7 @@ class ConvPlan {
   std::shared_ptr<const ConvLayout> layout_;
   ConvGeometry geometry_;
   OutputGrid grid_;
+  int64_t row_step_, first_pixel_;  // of grid_
   std::unique_ptr<ConvKernels> kernels_;
   EngineChoice choice_;  // made by tuning
   std::string kernel_name_;

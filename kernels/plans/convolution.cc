@@ -295,6 +295,7 @@ std::shared_ptr<const Convolution::Plans> Convolution::Combine(
 Convolution::PreparedPointer Convolution::Decide(std::shared_ptr<const Plans> plans, int64_t batch) const {
   auto prepared = std::make_shared<Prepared>();
   prepared->batch = batch;
+  prepared->multiply_adds = plans->geometry.MultiplyAdds(batch);
   for (const auto& plan : plans->plans) {
     const ConvRun& run = prepared->runs.emplace_back(plan->Decide(batch));
     prepared->bytes = std::max(prepared->bytes, run.bytes);
@@ -335,7 +336,7 @@ Result<Convolution::PreparedPointer> Convolution::Find(const intact_conv_args& a
     if (args.input[i] == 0 || args.input[i] == geometry_.input[geometry_.Place(i)]) continue;
     return Sized(geometry_, args.input).error();
   }
-  return fixed_;
+  return PreparedPointer(PreparedPointer(), fixed_.get());  // counts no reference, which would take time
 }
 
 Result<Convolution::PreparedPointer> Convolution::FindOrMake(const Spatial& input,
@@ -462,7 +463,7 @@ Error Convolution::CheckArguments(const intact_conv_args& args) const {
   RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, geometry_.input_channels));
   RETURN_IF_ERROR(CheckOutputStrides(geometry_.output_channels, output));
   if (args.batch == 0) return {};
-  if (args.a == nullptr) return InvalidArgument("a is NULL");
+  if (args.a == nullptr) return Refuse([] { return InvalidArgument("a is NULL"); });
   RETURN_IF_ERROR(CheckRowArguments(problem_, 1, args.a_zero_points, args.a_scales));
   return CheckOutput(problem_.output, geometry_.output_channels, output);
 }
@@ -473,8 +474,10 @@ Error Convolution::CheckSizedArguments(const intact_conv_args& args, const ConvG
   for (int i = 0; i < sized.dims; ++i) {
     const int64_t extent = sized.output[sized.Place(i)];
     if (args.output[i] == 0 || args.output[i] == extent) continue;
-    return Unexpected("output[" + std::to_string(i) + "]", args.output[i],
-                      std::to_string(extent) + ", which follows from the input");
+    return Refuse([=, &args] {
+      return Unexpected("output[" + std::to_string(i) + "]", args.output[i],
+                        std::to_string(extent) + ", which follows from the input");
+    });
   }
   if (args.batch == 0) return {};
   const auto pixels_of = [&](const Spatial& extents) {
@@ -488,9 +491,9 @@ Error Convolution::CheckSizedArguments(const intact_conv_args& args, const ConvG
   const int64_t channels = geometry_.output_channels;
   const MemoryRows c =
       rows("c", args.c, outputs, channels, args.c_stride, core::BytesOf(problem_.output.c_type));
-  Error error = CheckApart(c, rows("a", args.a, pixels_of(sized.input), geometry_.input_channels,
-                                   args.a_stride, problem_.a_bytes()));
-  if (error.status != INTACT_OK || args.residual == nullptr || args.residual == args.c) return error;
+  RETURN_IF_ERROR(CheckApart(c, rows("a", args.a, pixels_of(sized.input), geometry_.input_channels,
+                                     args.a_stride, problem_.a_bytes())));
+  if (args.residual == nullptr || args.residual == args.c) return {};
   return CheckApart(c, rows("the residual", args.residual, outputs, channels, args.residual_stride,
                             core::BytesOf(problem_.output.residual_type)));
 }

@@ -101,6 +101,7 @@ class Convolution {
   struct Prepared {
     std::shared_ptr<const Plans> plans;
     int64_t batch = 0;
+    double multiply_adds = 0;
     std::vector<ConvRun> runs;     // [plan of `plans`]
     const Engine* bare = nullptr;  // the engine for bare pixels
     int64_t bytes = 0;             // scratch of a part, aligned to 64 bytes
@@ -116,9 +117,7 @@ class Convolution {
       return {0, batch * input[kDepth] * input[kHeight] * input[kWidth]};
     }
     /// Number of threads that a run is cut for if it asks for `wanted`.
-    int Threads(int32_t wanted, core::Isa isa) const {
-      return ThreadsOf(wanted, plans->geometry.MultiplyAdds(batch), isa);
-    }
+    int Threads(int32_t wanted, core::Isa isa) const { return ThreadsOf(wanted, multiply_adds, isa); }
   };
   class Cuts;
   /// The input and the data that all shares of a run read.

@@ -87,10 +87,10 @@ int64_t DepthwiseConv::packed_bytes() const {
   return bytes;
 }
 
-int64_t DepthwiseConv::ScratchBytes() const {
-  int64_t bytes = lines_.band.bytes();
+int64_t DepthwiseConv::ScratchBytes(int64_t planes) const {
+  int64_t bytes = lines_.band.Bytes(planes);
   for (const Part* part : {&left_, &right_}) {
-    if (part->engine != nullptr) bytes = std::max(bytes, part->band.bytes());
+    if (part->engine != nullptr) bytes = std::max(bytes, part->band.Bytes(planes));
   }
   return bytes;
 }
@@ -102,7 +102,7 @@ void DepthwiseConv::Decide(const EngineChoice& /*choice*/, ConvRun* run) const {
   const bool is_ragged = geometry_.output_channels % step != 0;
   if (!is_ragged || !data_.problem.output.has_residual()) run->output.column_step = step;
   run->output.column_bytes = 0;  // lines are cut first, because a share reads only its own channels
-  run->bytes = run->spread_bytes + RoundUp(ScratchBytes(), 64);
+  run->bytes = run->spread_bytes + RoundUp(ScratchBytes(run->rows / geometry_.plane_pixels()), 64);
 }
 
 double DepthwiseConv::Work(const ConvRun& /*run*/, const Range& chunk) const {

@@ -97,7 +97,7 @@ class DepthwiseConv final : public ConvKernels {
                     const Inner& lines) const noexcept;
 
   /// Scratch that Run() needs.
-  int64_t ScratchBytes() const;
+  int64_t ScratchBytes(int64_t planes) const;
 
   const ConvLayout& layout_;
   KernelData data_;

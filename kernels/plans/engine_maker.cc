@@ -77,7 +77,13 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     const auto is_cheaper = [&](const Candidate& a, const Candidate& b) { return cost(a) < cost(b); };
     const auto found = std::min_element(candidates.begin(), candidates.end(), is_cheaper);
     const bool has = found != candidates.end();
-    if (scheduled != nullptr && (!has || scheduled->Cost(m) < cost(*found))) return candidates.end();
+    // Before it is built, the engine only knows the size of its packed rows.
+    const bool is_wasteful =
+        scheduled != nullptr &&
+        IsWasteful(data_, m, ActivationPanelBytes(RoundUp(m, scheduled->tile().rows), data_.k));
+    if (scheduled != nullptr && (!has || (!is_wasteful && scheduled->Cost(m) < cost(*found)))) {
+      return candidates.end();
+    }
     return found;
   };
   // One layout for all rows.

@@ -1,17 +1,12 @@
 #include "kernels/plans/engine_set.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "core/types.h"
 
 namespace intact::kernels {
-namespace {
-
-// Whether another engine may run the tail of rows.
-bool MayHaveTail(const Engine& engine) { return engine.tile().least_row_step != 0; }
-
-}  // namespace
 
 Error EngineSet::MakeUsual(UsualRows usual, const EngineSet* like) {
   ASSIGN_OR_RETURN(usual_, maker_.MakeUsual(usual, like == nullptr ? nullptr : &like->maker_));
@@ -37,12 +32,15 @@ const Engine& EngineSet::ModelFor(int64_t m) const {
 }
 
 const Engine* EngineSet::Cheapest(int64_t m) const {
-  const auto cheaper = [&](const auto& a, const auto& b) { return a->Cost(m) < b->Cost(m); };
+  const auto cost = [&](const auto& engine) {
+    const bool is_wasteful = IsWasteful(data_, m, engine->ScratchBytes(m));
+    return is_wasteful ? std::numeric_limits<double>::infinity() : engine->Cost(m);
+  };
+  const auto cheaper = [&](const auto& a, const auto& b) { return cost(a) < cost(b); };
   return std::min_element(usual_.begin(), usual_.end(), cheaper)->get();
 }
 
 EngineSet::Split EngineSet::SplitOf(const Engine& engine, int64_t rows) const {
-  if (!MayHaveTail(engine)) return {rows};
   const int64_t whole = engine.WholeRows(rows);
   if (whole == rows || whole == 0 || run_all_as_ != 0) return {rows};
   const Engine& other = For(rows - whole);
@@ -65,11 +63,15 @@ EngineSet::Split EngineSet::SplitOf(const Engine& engine, const Range& range) co
 void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range& range,
                     uint8_t* scratch) const {
   const Split split = SplitOf(engine, range);
-  Range whole = range;
-  Range tail = range;
-  whole.row_end = tail.row_begin = range.row_begin + split.whole;
-  engine.RunRange(buffers, whole, scratch);
-  if (split.tail != nullptr) split.tail->RunRange(buffers, tail, scratch);
+  if (split.tail == nullptr) {
+    engine.RunRange(buffers, range, scratch);
+  } else {
+    Range whole = range;
+    Range tail = range;
+    whole.row_end = tail.row_begin = range.row_begin + split.whole;
+    engine.RunRange(buffers, whole, scratch);
+    split.tail->RunRange(buffers, tail, scratch);
+  }
   const LinearProblem& problem = data_.problem;
   if (problem.lookup_table.empty()) return;
   LookUp(problem.lookup_table.data(), core::LowestOf(problem.c_type), buffers.output, range.row_begin,
@@ -78,10 +80,11 @@ void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range
 
 int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
   int64_t bytes = engine.ScratchBytes(m);
-  if (!MayHaveTail(engine)) return RoundUp(bytes, 64);
+  const EngineTile tile = engine.tile();
+  if (tile.least_row_step == 0) return RoundUp(bytes, 64);
   // Another engine may run the tail of rows.
   ForEach([&](const Engine& other) {
-    bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, engine.tile().rows)));
+    bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, tile.rows)));
   });
   return RoundUp(bytes, 64);
 }

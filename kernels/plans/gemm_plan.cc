@@ -26,49 +26,52 @@ Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
   return IsEmpty(args) ? Error() : CheckBatchArrays(args, problem());
 }
 
-Error GemmPlan::CheckItems(const intact_gemm_args& args, const Batch& batch) const {
+Error GemmPlan::CheckItems(const Batch& batch) const {
+  const intact_gemm_args& args = batch.args();
   for (int64_t i = 0; i < batch.items(); ++i) {
-    const intact_gemm_args item = batch.Item(i);
-    if (item.a == nullptr) return InvalidArgument("a is NULL");
-    if (problem().has_runtime_b && item.b == nullptr)
+    const BatchItem item = batch.Item(i);
+    if (item.a == nullptr) return Refuse([] { return InvalidArgument("a is NULL"); });
+    if (problem().has_runtime_b && item.b == nullptr) {
       return InvalidArgument("b is NULL; expected B, because each run passes it (runtime_b)");
+    }
     // The caller's strides: an item of joined rows has other strides.
     RETURN_IF_ERROR(CheckOutput(problem().output, weights().n(),
                                 {item.c, args.c_stride, item.residual, args.residual_stride}));
-    RETURN_IF_ERROR(CheckItemApart(item));
+    RETURN_IF_ERROR(CheckItemApart(batch, item));
   }
   return CheckRowArguments(problem(), batch.rows(), args.a_zero_points, args.a_scales);
 }
 
 // Checks that C of an item does not overlap its inputs, except that the residual may be C itself.
-Error GemmPlan::CheckItemApart(const intact_gemm_args& item) const {
+Error GemmPlan::CheckItemApart(const Batch& batch, const BatchItem& item) const {
+  const int64_t n = weights().n();
   const auto rows = [&](const char* name, const void* data, int64_t columns, int64_t stride, int bytes) {
-    return MemoryRows{name, data, item.m, columns * bytes, (stride == 0 ? columns : stride) * bytes};
+    return MemoryRows{name, data, batch.m(), columns * bytes, (stride == 0 ? columns : stride) * bytes};
   };
   const Requantization& output = problem().output;
-  const MemoryRows c = rows("c", item.c, weights().n(), item.c_stride, core::BytesOf(output.c_type));
+  const MemoryRows c = rows("c", item.c, n, item.c_stride, core::BytesOf(output.c_type));
   MemoryRows a = rows("a", item.a, weights().k(), item.a_stride, problem().a_bytes());
-  if (item.a_transposed != 0) {
+  if (batch.args().a_transposed != 0) {
     a.rows = weights().k();
-    a.row_bytes = item.m * problem().a_bytes();
+    a.row_bytes = batch.m() * problem().a_bytes();
   }
-  Error error = CheckApart(c, a);
-  if (error.status != INTACT_OK || item.residual == nullptr || item.residual == item.c) return error;
-  return CheckApart(c, rows("the residual", item.residual, weights().n(), item.residual_stride,
-                            core::BytesOf(output.residual_type)));
+  RETURN_IF_ERROR(CheckApart(c, a));
+  if (item.residual == nullptr || item.residual == item.c) return {};
+  return CheckApart(
+      c, rows("the residual", item.residual, n, item.residual_stride, core::BytesOf(output.residual_type)));
 }
 
 // ----- runs ------------------------------------------------------------------------------------------------
 
-RunBuffers GemmPlan::BuffersOf(const intact_gemm_args& args) const {
+RunBuffers GemmPlan::BuffersOf(const Batch& batch, const BatchItem& item) const {
   const GemmData& data = unit_->data();
   RunBuffers buffers;
-  buffers.a = unit_->rows().RowsOf(args);
-  buffers.given_zero_points = args.a_zero_points;
-  buffers.given_scales = args.a_scales;
+  buffers.a = unit_->rows().RowsOf(item, batch.args().a_transposed != 0);
+  buffers.given_zero_points = item.a_zero_points;
+  buffers.given_scales = item.a_scales;
   buffers.output =
-      OutputMap::Of(data.problem.output, data.n, args.c, args.c_stride, args.residual, args.residual_stride);
-  buffers.may_stream = MayStream(buffers.output, args.m, data.n * data.element_bytes());
+      OutputMap::Of(data.problem.output, data.n, item.c, item.c_stride, item.residual, item.residual_stride);
+  buffers.may_stream = MayStream(buffers.output, batch.m(), data.n * data.element_bytes());
   return buffers;
 }
 
@@ -77,11 +80,11 @@ int GemmPlan::Threads(const intact_gemm_args& args) const {
   return ThreadsOf(args.threads, rows * static_cast<double>(weights().n() * weights().k()), isa());
 }
 
-GemmPlan::Decision GemmPlan::Decide(const Batch& batch, bool a_transposed, int parts) const {
+GemmPlan::Decision GemmPlan::Decide(const Batch& batch, int parts) const {
   const Engine& engine = unit_->engines().For(batch.m());
-  int64_t bytes = unit_->ShareBytes(engine, batch.m(), a_transposed);
+  int64_t bytes = unit_->ShareBytes(engine, batch.m(), batch.args().a_transposed != 0);
   if (problem().has_runtime_b) bytes += RuntimeWeightBytes(weights());
-  return {batch, &engine, unit_->engines().Cut(engine, batch.m(), batch.PartsPerItem(parts)), bytes};
+  return {batch, engine, unit_->engines().Cut(engine, batch.m(), batch.PartsPerItem(parts)), bytes};
 }
 
 ThreadCount GemmPlan::Decision::Count(int threads) const {
@@ -99,7 +102,8 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
   info->output[2] = 1;
   if (IsEmpty(args)) return {};
   const int threads = Threads(args);
-  const Decision run = Decide(BatchOf(args), args.a_transposed != 0, threads);
+  const Batch batch = BatchOf(args);
+  const Decision run = Decide(batch, threads);
   info->scratch_bytes = ScratchSize(run.share_bytes * run.Count(threads).threads);
   info->part_scratch_bytes = ScratchSize(run.share_bytes);
   return {};
@@ -108,34 +112,37 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
 std::vector<Share> GemmPlan::Shares(int64_t m, int threads) const {
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
   args.m = m;
-  const Decision run = Decide(BatchOf(args), false, threads);
+  const Batch batch = BatchOf(args);
+  const Decision run = Decide(batch, threads);
   std::vector<Share> shares(static_cast<size_t>(run.cut.parts()));
   for (int part = 0; part < run.cut.parts(); ++part) {
     const Range range = run.cut.Share(part);
     Share& share = shares[static_cast<size_t>(part)];
     share.Add(range.row_begin, 1, range);
-    share.work = unit_->engines().Work(*run.engine, range);
+    share.work = unit_->engines().Work(run.engine, range);
   }
   return shares;
 }
 
 void GemmPlan::RunShare(const Decision& run, int64_t share, const RowQuantization& tensor,
                         uint8_t* scratch) const {
-  const intact_gemm_args item = run.batch.Item(share / run.cut.parts());
-  const Range range = run.cut.Share(static_cast<int>(share % run.cut.parts()));
+  const bool is_item = run.cut.parts() == 1;  // then no division is needed
+  const BatchItem item = run.batch.Item(is_item ? share : share / run.cut.parts());
+  const Range range = run.cut.Share(is_item ? 0 : static_cast<int>(share % run.cut.parts()));
   if (range.Empty()) return;
-  RunBuffers buffers = BuffersOf(item);
+  RunBuffers buffers = BuffersOf(run.batch, item);
   buffers.tensor = tensor;
   RuntimeWeights given;
   if (problem().has_runtime_b) {
-    const RuntimeB b = {static_cast<const int8_t*>(item.b), item.b_scales, item.b_scale_count > 1,
-                        item.b_zero_points, item.b_zero_point_count > 1};
+    const intact_gemm_args& args = run.batch.args();
+    const RuntimeB b = {static_cast<const int8_t*>(item.b), item.b_scales, args.b_scale_count > 1,
+                        item.b_zero_points, args.b_zero_point_count > 1};
     given = PackRuntimeB(weights(), b, range.column_begin, range.column_end, scratch);
     buffers.weights = &given;
     buffers.columns = &given;
     scratch += RuntimeWeightBytes(weights());
   }
-  unit_->RunShare(*run.engine, buffers, range, scratch);
+  unit_->RunShare(run.engine, buffers, range, scratch);
 }
 
 Error GemmPlan::Run(const intact_gemm_args& args) const {
@@ -143,9 +150,9 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
   RETURN_IF_ERROR(CheckThreads(args.threads));
   if (IsEmpty(args)) return {};
   const Batch batch = BatchOf(args);
-  RETURN_IF_ERROR(CheckItems(args, batch));
+  RETURN_IF_ERROR(CheckItems(batch));
   const int threads = Threads(args);
-  const Decision run = Decide(batch, args.a_transposed != 0, threads);
+  const Decision run = Decide(batch, threads);
   ThreadCount count = run.Count(threads);
   ASSIGN_OR_RETURN(uint8_t* const scratch,
                    ScratchOf(args.scratch, args.scratch_bytes, run.share_bytes, &count.threads));
@@ -160,8 +167,8 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t part
   RETURN_IF_ERROR(CheckPart(part, parts));
   if (IsEmpty(args)) return {};
   const Batch batch = BatchOf(args);
-  RETURN_IF_ERROR(CheckItems(args, batch));
-  const Decision run = Decide(batch, args.a_transposed != 0, parts);
+  RETURN_IF_ERROR(CheckItems(batch));
+  const Decision run = Decide(batch, parts);
   int threads = 1;
   ASSIGN_OR_RETURN(uint8_t* const scratch,
                    ScratchOf(args.scratch, args.scratch_bytes, run.share_bytes, &threads));

@@ -69,8 +69,8 @@ class GemmPlan {
  private:
   /// Decisions that are made once for a run, and passed to its shares.
   struct Decision {
-    Batch batch;
-    const Engine* engine;
+    const Batch& batch;
+    const Engine& engine;
     Partition cut;  // how each item is cut
     int64_t share_bytes;
 
@@ -80,15 +80,15 @@ class GemmPlan {
 
   GemmPlan(std::unique_ptr<UnitPlan> unit, int64_t usual_m) : unit_(std::move(unit)), usual_m_(usual_m) {}
   /// The decisions for a run that is cut for `parts` threads.
-  Decision Decide(const Batch& batch, bool a_transposed, int parts) const;
+  Decision Decide(const Batch& batch, int parts) const;
   /// How many threads a run is cut for.
   int Threads(const intact_gemm_args& args) const;
   Batch BatchOf(const intact_gemm_args& args) const { return {args, problem(), weights().k()}; }
   /// Checks sizes, strides and arrays. CheckItems() checks the items' pointers, and the rows' values.
   Error CheckArguments(const intact_gemm_args& args) const;
-  Error CheckItems(const intact_gemm_args& args, const Batch& batch) const;
-  Error CheckItemApart(const intact_gemm_args& item) const;
-  RunBuffers BuffersOf(const intact_gemm_args& args) const;
+  Error CheckItems(const Batch& batch) const;
+  Error CheckItemApart(const Batch& batch, const BatchItem& item) const;
+  RunBuffers BuffersOf(const Batch& batch, const BatchItem& item) const;
   /// Computes share number `share`. Shares are numbered item by item.
   void RunShare(const Decision& run, int64_t share, const RowQuantization& tensor, uint8_t* scratch) const;
   /// Destroys unused engines, and weights that no engine reads.

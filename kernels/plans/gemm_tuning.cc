@@ -61,7 +61,8 @@ Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
   args.c = memory.c.data();
   if (problem().output.has_residual()) args.residual = memory.residual.data();
   if (problem().HasRowScales()) args.a_scales = row_scales.data();
-  const RunBuffers buffers = BuffersOf(args);
+  const Batch batch = BatchOf(args);
+  const RunBuffers buffers = BuffersOf(batch, batch.Item(0));
   const std::vector<TurnTimes> times = TimeInTurns(engines.size(), budget, [&](size_t i) {
     unit_->RunShare(*engines[i], buffers, {0, m, 0, weights().n()}, memory.scratch.data());
   });

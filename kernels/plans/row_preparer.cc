@@ -1,5 +1,6 @@
 #include "kernels/plans/row_preparer.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -20,21 +21,15 @@ Error RowPreparer::MakeKernels(core::Isa isa) {
   return {};
 }
 
-// Whole blocks of most engines, which stay in half of L2 until the engine reads them. RowValues::kRows bounds
-// the memory for the rows' values.
+// Whole blocks of most engines, which stay in half of L2 until the engine reads them. The values of short rows
+// must also stay in L1; if rows have less than a quad, their values take more memory than the rows.
 int64_t RowPreparer::ChunkRows() const {
   constexpr int kUnit = 192;
-  return std::min(RowsPerBlock(data_.k, kUnit), RowValues::kRows);
+  const int64_t most = data_.k < kQuad ? 2 * kUnit : 8 * kUnit;
+  return std::min(RowsPerBlock(data_.k, kUnit), most);
 }
 
-RowMap RowPreparer::RowsOf(const intact_gemm_args& item) const {
-  const int bytes = data_.problem.a_bytes();
-  RowMap rows(static_cast<const uint8_t*>(item.a), item.a_stride * bytes);
-  if (item.a_transposed != 0) rows.depth_stride = std::exchange(rows.stride, bytes);
-  return rows;
-}
-
-void RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, RowValues* values,
+void RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, uint8_t* values,
                           RunBuffers* buffers) const noexcept {
   if (data_.problem.IsDynamic()) {
     buffers->a = Quantize(buffers->rows(), buffers->tensor, chunk, copied, numbers, values);
@@ -44,9 +39,7 @@ void RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers,
   const bool has_given =
       !data_.problem.IsDynamic() && data_.problem.a_quantization != INTACT_QUANTIZATION_STATIC;
   if (has_given) CopyGiven(*buffers, chunk, values);
-  if (data_.epilogue.has_b_zero_points) {
-    row_sums_.Sum(buffers->rows(), chunk.row_begin, chunk.row_end, data_.taps(), values->sums.data());
-  }
+  if (data_.epilogue.has_b_zero_points) SumRows(buffers->rows(), chunk, values);
 }
 
 RowMap RowPreparer::CopyTransposed(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* to,
@@ -63,7 +56,7 @@ bool RowPreparer::AreOneRow(const RowMap& rows) const {
 }
 
 RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk,
-                             uint8_t* quantized, uint8_t* numbers, RowValues* values) const noexcept {
+                             uint8_t* quantized, uint8_t* numbers, uint8_t* values) const noexcept {
   const bool is_by_rows = data_.problem.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
   if (!is_by_rows && AreOneRow(source)) {
     const int64_t count = chunk.row_end - chunk.row_begin;
@@ -81,45 +74,56 @@ RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor
       const uint8_t* const x = cursor.Next();
       const RowQuantization how = is_by_rows ? quantizer_.Choose(quantizer_.Scan(x, data_.k)) : tensor;
       quantizer_.Quantize(x, data_.k, how, quantized);
-      const auto i = static_cast<size_t>(row - chunk.row_begin);
-      values->zero_points[i] = how.zero_point;
-      values->scales[i] = how.scale;
+      RowValues* const own = At(values, row - chunk.row_begin);
+      own->zero_point = how.zero_point;
+      own->scale = how.scale;
     }
   }
   return rows;
 }
 
-void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& chunk, RowValues* values) const noexcept {
-  const int64_t rows = chunk.row_end - chunk.row_begin;
+void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& chunk, uint8_t* values) const noexcept {
   const bool has_one = data_.problem.a_quantization == INTACT_QUANTIZATION_TENSOR;
-  const auto copy = [&](const auto* from, auto* to) {
-    has_one ? std::fill_n(to, rows, *from) : std::copy_n(from + chunk.row_begin, rows, to);
-  };
-  if (buffers.given_zero_points == nullptr) {
-    std::fill_n(values->zero_points.begin(), rows, 0);
-  } else {
-    copy(buffers.given_zero_points, values->zero_points.data());
+  for (int64_t row = chunk.row_begin; row < chunk.row_end; ++row) {
+    RowValues* const own = At(values, row - chunk.row_begin);
+    const int64_t i = has_one ? 0 : row;
+    own->zero_point = buffers.given_zero_points == nullptr ? 0 : buffers.given_zero_points[i];
+    if (buffers.given_scales != nullptr) own->scale = buffers.given_scales[i];
   }
-  if (buffers.given_scales != nullptr) copy(buffers.given_scales, values->scales.data());
 }
 
-void RowPreparer::FillWithoutScale(const RowValues& values, const OutputMap& output,
+void RowPreparer::SumRows(const RowMap& rows, const Range& chunk, uint8_t* values) const noexcept {
+  if (data_.epilogue.row_value_bytes() == sizeof(int32_t)) {
+    auto* const sums = reinterpret_cast<int32_t*>(values);
+    return row_sums_.Sum(rows, chunk.row_begin, chunk.row_end, data_.taps(), sums);
+  }
+  constexpr int64_t kAtOnce = 256;
+  std::array<int32_t, kAtOnce> sums;
+  for (int64_t row = chunk.row_begin; row < chunk.row_end; row += kAtOnce) {
+    const int64_t count = std::min(chunk.row_end - row, kAtOnce);
+    row_sums_.Sum(rows, row, row + count, data_.taps(), sums.data());
+    for (int64_t i = 0; i < count; ++i) {
+      At(values, row - chunk.row_begin + i)->sum = sums[static_cast<size_t>(i)];
+    }
+  }
+}
+
+void RowPreparer::FillWithoutScale(uint8_t* values, const OutputMap& output,
                                    const Range& chunk) const noexcept {
   for (int64_t row = chunk.row_begin; row < chunk.row_end; ++row) {
-    if (!std::isnan(values.scales[static_cast<size_t>(row - chunk.row_begin)])) continue;
+    if (!std::isnan(At(values, row - chunk.row_begin)->scale)) continue;
     FillWithNan(output, {row, row + 1, chunk.column_begin, chunk.column_end}, data_);
   }
 }
 
 // Lines are rows, or depths of a transposed A.
-RowQuantization RowPreparer::FindTensor(const Batch& batch, int threads) const {
-  if (data_.problem.a_quantization != INTACT_QUANTIZATION_DYNAMIC_TENSOR) return {};
-  const bool transposed = RowsOf(batch.Item(0)).IsTransposed();
+RowQuantization RowPreparer::FindTensorOf(const Batch& batch, int threads) const {
+  const bool transposed = batch.args().a_transposed != 0;
   const int64_t item_lines = transposed ? data_.k : batch.m(), numbers = transposed ? batch.m() : data_.k;
   return FindQuantization(quantizer_, batch.items() * item_lines, threads, [&](int64_t line, int64_t end) {
     NumberRange range;
     while (line < end) {
-      RowMap rows = RowsOf(batch.Item(line / item_lines));
+      RowMap rows = RowsOf(batch.Item(line / item_lines), transposed);
       if (transposed) rows.stride = rows.depth_stride;
       const int64_t item_end = std::min(end, (line / item_lines + 1) * item_lines);
       if (AreOneRow(rows)) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "core/isas.h"
 #include "core/result.h"
@@ -26,13 +27,21 @@ class RowPreparer {
   Error MakeKernels(core::Isa isa);
 
   /// The rows of an item's A, before they are quantized or transposed.
-  RowMap RowsOf(const intact_gemm_args& item) const;
+  RowMap RowsOf(const BatchItem& item, bool transposed) const {
+    const int bytes = data_.problem.a_bytes();
+    RowMap rows(static_cast<const uint8_t*>(item.a), item.a_stride * bytes);
+    if (transposed) rows.depth_stride = std::exchange(rows.stride, bytes);
+    return rows;
+  }
   /// The common quantization of all rows of a batch, found by `threads` threads, if the plan has
   /// INTACT_QUANTIZATION_DYNAMIC_TENSOR.
-  RowQuantization FindTensor(const Batch& batch, int threads) const;
+  RowQuantization FindTensor(const Batch& batch, int threads) const {
+    const bool finds = data_.problem.a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
+    return finds ? FindTensorOf(batch, threads) : RowQuantization();
+  }
   /// Scratch for `m` rows, of a transposed A or not; a multiple of 64.
   int64_t ScratchBytes(int64_t m, bool transposed) const {
-    return ValueBytes() + CopiedBytes(m, transposed) + NumberBytes(transposed);
+    return ValueBytes(m) + CopiedBytes(m, transposed) + NumberBytes(m, transposed);
   }
   /// Calls run(buffers, chunk, scratch) for one chunk of `range` after the other, with prepared rows. run()
   /// gets the scratch that follows ScratchBytes().
@@ -41,10 +50,11 @@ class RowPreparer {
     const bool transposed = given.IsTransposed();
     if (!data_.epilogue.has_row_values() && !transposed) return run(given, range, scratch);
     RunBuffers buffers = given;
-    auto* const values = reinterpret_cast<RowValues*>(scratch);
-    uint8_t* const copied = scratch + ValueBytes();
-    uint8_t* const numbers = copied + CopiedBytes(range.row_end - range.row_begin, transposed);
-    uint8_t* const free_scratch = numbers + NumberBytes(transposed);
+    uint8_t* const values = scratch;
+    const int64_t rows = range.row_end - range.row_begin;
+    uint8_t* const copied = scratch + ValueBytes(rows);
+    uint8_t* const numbers = copied + CopiedBytes(rows, transposed);
+    uint8_t* const free_scratch = numbers + NumberBytes(rows, transposed);
     if (data_.epilogue.has_row_values()) buffers.row_values = values;
     Range chunk = range;
     for (; chunk.row_begin < range.row_end; chunk.row_begin = chunk.row_end) {
@@ -53,21 +63,25 @@ class RowPreparer {
       buffers.row_values_begin = chunk.row_begin;
       Prepare(chunk, copied, numbers, values, &buffers);
       run(buffers, chunk, free_scratch);
-      if (data_.problem.IsDynamic()) FillWithoutScale(*values, buffers.output, chunk);
+      if (data_.problem.IsDynamic()) FillWithoutScale(values, buffers.output, chunk);
     }
   }
 
  private:
+  RowQuantization FindTensorOf(const Batch& batch, int threads) const;
   // Scratch has three parts: values of rows; quantized or transposed rows; numbers that are transposed before
   // they are quantized.
-  int64_t ValueBytes() const {
-    return data_.epilogue.has_row_values() ? RoundUp(static_cast<int64_t>(sizeof(RowValues)), 64) : 0;
+  int64_t ValueBytes(int64_t m) const {
+    const int64_t rows = data_.epilogue.has_row_values() ? std::min(ChunkRows(), m) : 0;
+    return RoundUp(rows * data_.epilogue.row_value_bytes(), 64);
   }
   int64_t CopiedBytes(int64_t m, bool transposed) const {
-    return data_.problem.IsDynamic() || transposed ? std::min(ChunkRows(), m) * CopiedStride() : 0;
+    const int64_t rows = data_.problem.IsDynamic() || transposed ? std::min(ChunkRows(), m) : 0;
+    return RoundUp(rows * CopiedStride(), 64);
   }
-  int64_t NumberBytes(bool transposed) const {
-    return data_.problem.IsDynamic() && transposed ? NumberRows() * NumberStride() : 0;
+  int64_t NumberBytes(int64_t m, bool transposed) const {
+    const int64_t rows = data_.problem.IsDynamic() && transposed ? std::min(NumberRows(), m) : 0;
+    return RoundUp(rows * NumberStride(), 64);
   }
   /// Rows that are prepared at a time.
   int64_t ChunkRows() const;
@@ -76,10 +90,13 @@ class RowPreparer {
   /// Bytes from a copied row to the next copied row, and from a row of numbers to the next.
   int64_t CopiedStride() const { return PaddedStride(data_.k); }
   int64_t NumberStride() const { return PaddedStride(data_.k * data_.problem.a_bytes()); }
-  // One cache line more than the row, so that the rows of a tile map to different sets of L1.
-  static int64_t PaddedStride(int64_t row_bytes) { return RoundUp(row_bytes, 64) + 64; }
+  // Whole quads. Long rows get one cache line more than the row, so that the rows of a tile map to different
+  // sets of L1.
+  static int64_t PaddedStride(int64_t row_bytes) {
+    return row_bytes < 64 ? RoundUp(row_bytes, kQuad) : RoundUp(row_bytes, 64) + 64;
+  }
   /// Collects the values of the rows of `chunk`, and quantizes or transposes them.
-  void Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, RowValues* values,
+  void Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, uint8_t* values,
                RunBuffers* buffers) const noexcept;
   /// Copies rows [row_begin, row_end) of a transposed A to `to`, `stride` bytes apart. Returns the copies,
   /// with unchanged row numbers.
@@ -90,10 +107,14 @@ class RowPreparer {
   bool AreOneRow(const RowMap& rows) const;
   /// Quantizes the rows of `chunk`. Returns the quantized rows, with unchanged row numbers.
   RowMap Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk, uint8_t* quantized,
-                  uint8_t* numbers, RowValues* values) const noexcept;
-  void CopyGiven(const RunBuffers& buffers, const Range& chunk, RowValues* values) const noexcept;
+                  uint8_t* numbers, uint8_t* values) const noexcept;
+  void SumRows(const RowMap& rows, const Range& chunk, uint8_t* values) const noexcept;
+  void CopyGiven(const RunBuffers& buffers, const Range& chunk, uint8_t* values) const noexcept;
   /// Stores the outputs of rows that have no scale.
-  void FillWithoutScale(const RowValues& values, const OutputMap& output, const Range& chunk) const noexcept;
+  void FillWithoutScale(uint8_t* values, const OutputMap& output, const Range& chunk) const noexcept;
+
+  /// Values of row `i`, with zero points or scales.
+  static RowValues* At(uint8_t* values, int64_t i) { return reinterpret_cast<RowValues*>(values) + i; }
 
   const GemmData& data_;
   RowSums row_sums_;     // if the epilogue has weight zero points

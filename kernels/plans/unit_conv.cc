@@ -150,7 +150,7 @@ void UnitConv::SetLineEnds(const Band& band, Taps* taps) const {
 
 void UnitConv::Decide(const EngineChoice& choice, ConvRun* run) const {
   run->chunk_rows = std::min(run->chunk_rows, source_->max_rows());
-  run->staged_bytes = RoundUp(source_->bytes(), 64);
+  run->staged_bytes = RoundUp(source_->Bytes(run->rows / geometry_.plane_pixels()), 64);
   run->run_rows = run->is_by_line ? geometry_.output[kWidth] : run->chunk_rows;
   for (const auto& unit : units_) {
     const EngineSet& engines = unit->engines();
@@ -225,6 +225,11 @@ const RunColumns* UnitConv::MakeRunColumns(const RowQuantization& a, uint8_t* to
 
 void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
                    uint8_t* scratch) const {
+  if (HasOneUnit() && source_->groups() == geometry_.groups) {
+    RunBuffers unit_buffers = buffers;
+    unit_buffers.a = source_->Stage(input, 0, chunk.row_begin, chunk.row_end, scratch);
+    return RunUnit(0, run, unit_buffers, chunk, scratch);
+  }
   const int64_t group_outputs = geometry_.group_outputs();
   const int64_t unit_outputs = layout_.unit_outputs();
   const int64_t staged_columns = source_->groups() * group_outputs;

@@ -107,6 +107,7 @@ struct RowMap {
   /// Whether all rows are one stride apart.
   bool IsEven() const { return line_rows == std::numeric_limits<int64_t>::max(); }
   const uint8_t* At(int64_t row) const {
+    if (IsEven()) return Pointer(origin + static_cast<uintptr_t>(row * stride));
     const int64_t line = row / line_rows;
     const int64_t offset =
         row % line_rows * stride + line % plane_lines * line_stride + line / plane_lines * plane_stride;
@@ -126,8 +127,12 @@ class RowCursor {
   RowCursor(const RowMap& map, int64_t row)
       : map_(map),
         address_(reinterpret_cast<uintptr_t>(map.At(row))),
-        rows_left_(map.line_rows - row % map.line_rows),
-        lines_left_(map.plane_lines - row / map.line_rows % map.plane_lines) {}
+        rows_left_(map.line_rows - row),
+        lines_left_(map.plane_lines) {
+    if (map.IsEven()) return;
+    rows_left_ = map.line_rows - row % map.line_rows;
+    lines_left_ = map.plane_lines - row / map.line_rows % map.plane_lines;
+  }
 
   /// Returns the current row's pointer and moves on to the next row.
   const uint8_t* Next() { return Skip(1); }

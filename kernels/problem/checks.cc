@@ -418,11 +418,6 @@ Error CheckScale(const char* field, int64_t i, float scale) {
                           "a finite value of at least 0");
 }
 
-Error CheckRows(int64_t m, int64_t least) {
-  if (m >= least && m <= std::numeric_limits<int32_t>::max()) return {};
-  return Unexpected("m", m, std::to_string(least) + " to 2147483647");
-}
-
 Error Unexpected(const std::string& field, int64_t value, const std::string& expected) {
   return InvalidArgument(field + " is " + std::to_string(value) + "; expected " + expected);
 }
@@ -499,51 +494,22 @@ Result<WeightView> CheckGemm(const intact_gemm_desc& desc, const void* b) {
 
 // ----- a run's arguments -----------------------------------------------------------------------------------
 
-Error CheckPart(int32_t part, int32_t parts) {
-  if (parts >= 1 && part >= 0 && part < parts) return {};
-  return InvalidArgument("part is " + std::to_string(part) + " of " + std::to_string(parts) +
-                         "; expected 0 to parts − 1");
-}
-
 Error CheckPairing(int32_t pairing) {
   if (IsOneOf(pairing, {INTACT_PAIRING_WITHIN_TAP, INTACT_PAIRING_FLATTENED})) return {};
   return Unexpected("pairing", pairing, "an intact_pairing");
 }
 
-Error CheckThreads(int32_t threads) {
-  return threads >= 0 ? Error() : Unexpected("threads", threads, "0 or more");
-}
-
-Error CheckStride(const char* field, int64_t stride, int64_t elements) {
-  if (stride == 0 || (stride >= elements && stride <= kMaxStride)) return {};
-  return Unexpected(field, stride, "0 or at least " + std::to_string(elements) + ", at most 2^40");
-}
-
-Error CheckApart(const MemoryRows& c, const MemoryRows& other) {
-  // As integers: a pointer must not point beyond the end of its buffer, and the ends may.
-  const auto begin_of = [](const MemoryRows& rows) { return reinterpret_cast<uintptr_t>(rows.data); };
-  const auto end_of = [&](const MemoryRows& rows) {
-    return begin_of(rows) +
-           static_cast<uintptr_t>(rows.rows - 1) * static_cast<uintptr_t>(rows.stride_bytes) +
-           static_cast<uintptr_t>(rows.row_bytes);
-  };
-  if (end_of(c) <= begin_of(other) || end_of(other) <= begin_of(c)) return {};
+Error CheckRowsApart(const MemoryRows& c, const MemoryRows& other) {
   if (c.stride_bytes == other.stride_bytes) {
     const int64_t stride = c.stride_bytes;
-    const auto distance = static_cast<int64_t>(begin_of(other) - begin_of(c));
+    const auto distance = static_cast<int64_t>(other.begin() - c.begin());
     const int64_t ahead = (distance % stride + stride) % stride;
     if (ahead >= c.row_bytes && ahead + other.row_bytes <= stride) return {};
   }
   return InvalidArgument(std::string("c overlaps ") + other.name + "; expected separate buffers");
 }
 
-Error CheckOutputStrides(int64_t columns, const OutputArguments& arguments) {
-  RETURN_IF_ERROR(CheckStride("c_stride", arguments.c_stride, columns));
-  return CheckStride("residual_stride", arguments.residual_stride, columns);
-}
-
-Error CheckOutput(const Requantization& output, int64_t columns, const OutputArguments& arguments) {
-  if (arguments.c == nullptr) return InvalidArgument("c is NULL");
+Error CheckResidual(const Requantization& output, int64_t columns, const OutputArguments& arguments) {
   const bool is_given = arguments.residual != nullptr;
   if (is_given != output.has_residual()) {
     return InvalidArgument(is_given ? "residual is given; expected NULL, because the plan has none"
@@ -564,8 +530,8 @@ Error CheckOutput(const Requantization& output, int64_t columns, const OutputArg
   return {};
 }
 
-Error CheckRowArguments(const LinearProblem& problem, int64_t m, const int32_t* zero_points,
-                        const float* scales) {
+Error CheckRowValues(const LinearProblem& problem, int64_t m, const int32_t* zero_points,
+                     const float* scales) {
   const bool has_one = problem.a_quantization == INTACT_QUANTIZATION_TENSOR;
   const bool takes_values = has_one || problem.a_quantization == INTACT_QUANTIZATION_ROWS;
   const bool takes_scales = takes_values && problem.HasRowScales();

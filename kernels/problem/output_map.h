@@ -94,7 +94,7 @@ inline void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t row
   }
 }
 
-/// A tile of C that kernels cannot write in whole vectors. It is computed in scratch, and the part that
+/// A tile of C that kernels cannot write in whole vectors. It is computed in other memory, and the part that
 /// belongs to C is copied from there.
 ///
 ///   scratch   rows × padded_columns of C   |   rows × padded_columns of the residual, if any
@@ -107,9 +107,9 @@ class ScratchTile {
     tile_.residual_stride_bytes = padded_columns * output.residual_bytes;
     if (output.residual != nullptr) tile_.residual = residual();
   }
-  static int64_t Bytes(int64_t rows, int64_t padded_columns, bool has_residual) {
-    constexpr int64_t kElementBytes = 4;  // at most
-    return rows * padded_columns * kElementBytes * (has_residual ? 2 : 1);
+  /// `element_bytes`: of C and of the residual together.
+  static constexpr int64_t Bytes(int64_t rows, int64_t padded_columns, int element_bytes) {
+    return rows * padded_columns * element_bytes;
   }
 
   /// The tile in scratch, with rows 0 to `rows`.

@@ -103,7 +103,7 @@ class Partition::Search {
   int64_t row_step_ = 1, row_steps_ = 1;
   int64_t column_step_ = 1, column_steps_ = 1;
   double least_ = 0, taken_cost_ = 0, taken_bytes_ = 0;
-  std::array<Bands, 2> taken_;
+  std::array<Bands, 2> taken_ = {};
 };
 
 Partition Partition::Choose(const SharedOutput& output, int64_t parts, const RowCost& cost) {
@@ -130,15 +130,7 @@ Partition Partition::Choose(const SharedOutput& output, int64_t parts, const Row
   return chosen;
 }
 
-Partition Partition::Whole(int64_t m, int64_t n) {
-  Partition whole;
-  whole.m_ = m;
-  whole.n_ = n;
-  whole.bands_[0] = {1, 1, m};
-  return whole;
-}
-
-Range Partition::Share(int part) const {
+Range Partition::FindShare(int part) const {
   int64_t row_steps = 0;  // above the band
   int64_t share = part;
   for (const Bands& bands : bands_) {

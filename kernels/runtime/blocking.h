@@ -81,22 +81,31 @@ class Partition {
   /// nearly equal duration, a cut that writes whole cache lines is chosen.
   static Partition Choose(const SharedOutput& output, int64_t parts, const RowCost& cost);
   /// One share: all of an m×n output.
-  static Partition Whole(int64_t m, int64_t n);
+  static Partition Whole(int64_t m, int64_t n) {
+    Partition whole{};
+    whole.m_ = m;
+    whole.n_ = n;
+    whole.row_step_ = whole.column_step_ = 1;
+    whole.bands_[0] = {1, 1, m};
+    return whole;
+  }
 
   int parts() const { return static_cast<int>(bands_[0].shares() + bands_[1].shares()); }
   /// Empty if `part` is parts() or more.
-  Range Share(int part) const;
+  Range Share(int part) const { return part == 0 && parts() == 1 ? Range{0, m_, 0, n_} : FindShare(part); }
 
  private:
   struct Bands {
-    int64_t count = 0, cells = 1;  // the number of bands, and of shares in each band
-    int64_t row_steps = 0;         // of all bands together
+    int64_t count, cells;  // the number of bands, and of shares in each band
+    int64_t row_steps;     // of all bands together
     int64_t shares() const { return count * cells; }
   };
   class Search;
+  Range FindShare(int part) const;
 
-  int64_t m_ = 0, n_ = 0;
-  int64_t row_step_ = 1, column_step_ = 1;
+  // Without initial values: an array of partitions costs no time until they are set.
+  int64_t m_, n_;
+  int64_t row_step_, column_step_;
   std::array<Bands, 2> bands_;
 };
 

@@ -63,8 +63,9 @@ Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_by
   if (scratch == nullptr) {
     if (scratch_bytes != 0) return refused(" and scratch is NULL; expected 0");
     const int64_t bytes = shared_bytes + share_bytes * *threads;
+    if (bytes == 0) return static_cast<uint8_t*>(nullptr);
     uint8_t* const own = ThreadScratch(bytes);
-    if (own == nullptr && bytes > 0) return Error{INTACT_OUT_OF_MEMORY, "no scratch memory"};
+    if (own == nullptr) return Error{INTACT_OUT_OF_MEMORY, "no scratch memory"};
     DefineForValgrind(own, static_cast<size_t>(bytes));
     return own;
   }
@@ -82,9 +83,9 @@ Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_by
 // A run within a parallel region has one thread, unless OpenMP's settings allow nested regions.
 int ThreadsOf(int32_t wanted, double multiply_adds, core::Isa isa) {
   if (wanted != 0) return wanted;
-  if (omp_get_active_level() >= omp_get_max_active_levels()) return 1;
-  const double worth = std::max(1.0, multiply_adds / LeastMultiplyAdds(isa));
-  return static_cast<int>(std::min<double>(omp_get_max_threads(), worth));
+  const double least = LeastMultiplyAdds(isa);
+  if (multiply_adds < 2 * least || omp_get_active_level() >= omp_get_max_active_levels()) return 1;
+  return static_cast<int>(std::min<double>(omp_get_max_threads(), multiply_adds / least));
 }
 
 // omp_get_num_procs() is a system call; a run on one thread makes none.

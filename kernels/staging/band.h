@@ -13,6 +13,7 @@
 #ifndef INTACT_KERNELS_STAGING_BAND_H_
 #define INTACT_KERNELS_STAGING_BAND_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/problem/access.h"
@@ -55,8 +56,8 @@ class Band {
 
   /// The value of a padding byte in the band.
   uint8_t PaddingOf(const ConvInput& input) const { return *input.padding ^ shift_; }
-  /// Bytes that Stage() writes, plus a few that kernels may read beyond them.
-  int64_t bytes() const { return planes_ * plane_bytes_ + kSlackBytes; }
+  /// Bytes that Stage() writes in a run of `planes` planes, plus a few that kernels may read beyond them.
+  int64_t Bytes(int64_t planes) const { return std::min(planes_, planes) * plane_bytes_ + kSlackBytes; }
   int64_t pixel_bytes() const { return channels_.pitch; }
   /// Bytes from an output pixel's first tap to tap (depth, height, width).
   int64_t TapOffset(int64_t depth, int64_t height, int64_t width) const;

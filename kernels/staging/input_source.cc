@@ -19,6 +19,7 @@ WindowSource::WindowSource(const ConvGeometry& geometry, const Band& band, int64
     }
   }
   run_bytes_ = adjacent * group_inputs_;
+  plane_rows_ = geometry.plane_pixels();
   // Windows may take as much memory as the band's lines; whole lines, if one fits.
   constexpr int64_t kLeastRows = 8;
   const int64_t line = geometry.output[kWidth];
@@ -29,7 +30,8 @@ WindowSource::WindowSource(const ConvGeometry& geometry, const Band& band, int64
 // Copies whole vectors: the next run overwrites what a copy writes beyond its run.
 InputRows WindowSource::Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
                               uint8_t* to) const noexcept {
-  const RowMap pixels = band_.Stage(input, group * group_inputs_, row_begin, row_end, to + windows_bytes());
+  const RowMap pixels =
+      band_.Stage(input, group * group_inputs_, row_begin, row_end, to + WindowsBytes(row_end - row_begin));
   RowCursor cursor(pixels, row_begin);
   uint8_t* window = to;
   for (int64_t row = row_begin; row < row_end; ++row, window += window_bytes_) {

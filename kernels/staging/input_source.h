@@ -28,8 +28,8 @@ class InputSource {
   virtual int64_t max_rows() const { return std::numeric_limits<int64_t>::max(); }
   /// The end of the rows that are staged together from `row` on, at most `row_end`.
   virtual int64_t EndFrom(int64_t /*row*/, int64_t row_end) const { return row_end; }
-  /// Bytes of scratch that Stage() needs.
-  virtual int64_t bytes() const { return 0; }
+  /// Bytes of scratch that Stage() needs in a run of `planes` planes.
+  virtual int64_t Bytes(int64_t /*planes*/) const { return 0; }
   /// Adjacent groups whose channels are staged together.
   virtual int64_t groups() const = 0;
   /// Stages the channels of the groups from `group` on that rows [row_begin, row_end) read, at `to`, aligned
@@ -41,13 +41,14 @@ class InputSource {
 /// The caller's input, for filters of one tap without padding.
 class InPlaceSource final : public InputSource {
  public:
-  explicit InPlaceSource(const ConvGeometry& geometry) : geometry_(geometry) {}
+  explicit InPlaceSource(const ConvGeometry& geometry)
+      : geometry_(geometry), reads_all_(geometry.input == geometry.output) {}
   int64_t groups() const override { return geometry_.groups; }
   InputRows Stage(const ConvInput& input, int64_t /*group*/, int64_t /*row_begin*/, int64_t /*row_end*/,
                   uint8_t* /*to*/) const noexcept override {
     const auto& [depth, height, width] = geometry_.stride;
     RowMap map(input.a, width * input.stride);
-    if (geometry_.input == geometry_.output) return map;
+    if (reads_all_) return map;
     map.line_rows = geometry_.output[kWidth];
     map.line_stride = height * geometry_.input[kWidth] * input.stride;
     map.plane_lines = geometry_.output[kHeight];
@@ -57,6 +58,7 @@ class InPlaceSource final : public InputSource {
 
  private:
   ConvGeometry geometry_;
+  bool reads_all_;  // a pixel of the output for each pixel of the input
 };
 
 class BandSource final : public InputSource {
@@ -66,7 +68,7 @@ class BandSource final : public InputSource {
       : band_(band), groups_(groups), group_inputs_(group_inputs) {}
   int64_t max_rows() const override { return band_.max_rows(); }
   int64_t EndFrom(int64_t row, int64_t row_end) const override { return band_.EndFrom(row, row_end); }
-  int64_t bytes() const override { return band_.bytes(); }
+  int64_t Bytes(int64_t planes) const override { return band_.Bytes(planes); }
   int64_t groups() const override { return groups_; }
   InputRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
                   uint8_t* to) const noexcept override {
@@ -90,14 +92,18 @@ class WindowSource final : public InputSource {
   int64_t EndFrom(int64_t row, int64_t row_end) const override {
     return band_.EndFrom(row, std::min(row_end, row + max_rows_));
   }
-  int64_t bytes() const override { return windows_bytes() + band_.bytes(); }
+  int64_t Bytes(int64_t planes) const override {
+    return WindowsBytes(planes * plane_rows_) + band_.Bytes(planes);
+  }
   int64_t groups() const override { return 1; }
   InputRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
                   uint8_t* to) const noexcept override;
 
  private:
-  /// Bytes of max_rows_ windows, plus what copies of whole vectors write beyond them.
-  int64_t windows_bytes() const { return RoundUp(max_rows_ * window_bytes_ + kCopyBytes, 64); }
+  /// Bytes of the windows of `rows` rows, plus what copies of whole vectors write beyond them.
+  int64_t WindowsBytes(int64_t rows) const {
+    return RoundUp(std::min(rows, max_rows_) * window_bytes_ + kCopyBytes, 64);
+  }
   static constexpr int64_t kCopyBytes = 32;
 
   Band band_;
@@ -105,7 +111,7 @@ class WindowSource final : public InputSource {
   int64_t window_bytes_;
   std::vector<int64_t> run_offsets_;  // in the band, from a pixel's first tap to each run of adjacent taps
   int64_t run_bytes_;
-  int64_t max_rows_;
+  int64_t plane_rows_, max_rows_;
 };
 
 class PlanarSource final : public InputSource {
@@ -113,7 +119,7 @@ class PlanarSource final : public InputSource {
   explicit PlanarSource(PlanarBand band) : band_(std::move(band)) {}
   int64_t max_rows() const override { return band_.max_rows(); }
   int64_t EndFrom(int64_t row, int64_t row_end) const override { return band_.EndFrom(row, row_end); }
-  int64_t bytes() const override { return band_.bytes(); }
+  int64_t Bytes(int64_t /*planes*/) const override { return band_.bytes(); }
   int64_t groups() const override { return band_.groups(); }
   InputRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
                   uint8_t* to) const noexcept override {

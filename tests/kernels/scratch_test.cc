@@ -16,6 +16,7 @@
 #include <functional>
 #include <intact/intact.hpp>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -530,6 +531,39 @@ TEST(Wrapper, ConvolutionsTakeNoMemory) {
   EXPECT_THAT(c, Each(141.0f));
 }
 
+// Runs without options, of one tile: on the calling thread, with the scratch that it keeps.
+TEST(Wrapper, SmallRunsTakeNoMemory) {
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = 12;
+  desc.k = 64;
+  const std::vector<int8_t> b(12 * 64, 1);
+  const std::vector<uint8_t> a(64, 1);
+  std::vector<int32_t> c(12);
+  ConvDesc conv_desc = MakeConvDesc();
+  conv_desc.input_channels = 64;
+  conv_desc.output_channels = 12;
+  conv_desc.input[0] = conv_desc.input[1] = 1;
+  for (const core::Isa isa : core::kAllIsas) {
+    if (intact_isa_available(static_cast<int32_t>(isa)) == 0) continue;
+    SCOPED_TRACE(core::ToString(isa));
+    desc.linear.max_isa = conv_desc.linear.max_isa = static_cast<int32_t>(isa);
+    const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+    const Result<Conv> conv = Conv::Create(conv_desc, b.data());
+    ASSERT_TRUE(gemm) << gemm.error().message;
+    ASSERT_TRUE(conv) << conv.error().message;
+    const MatrixView<const uint8_t> row(a.data(), 1, 64);
+    const MatrixView<int32_t> outputs(c.data(), 1, 12);
+    EXPECT_EQ(CountAllocationsOf([&] { return gemm->Run(row, outputs); }), 0);
+    EXPECT_THAT(c, Each(64));
+    EXPECT_EQ(CountAllocationsOf([&] { return gemm->RunPart(row, outputs, 0, 1); }), 0);
+    std::fill(c.begin(), c.end(), 0);
+    const PixelView<const uint8_t> pixel{a.data(), 1, {1, 1}, 64};
+    const PixelView<int32_t> channels{c.data(), 1, {1, 1}, 12};
+    EXPECT_EQ(CountAllocationsOf([&] { return conv->Run(pixel, channels); }), 0);
+    EXPECT_THAT(c, Each(64));
+  }
+}
+
 TEST(ScratchOptions, ReachTheRun) {
   GemmDesc desc = MakeGemmDesc();
   desc.n = 20;
@@ -550,6 +584,104 @@ TEST(ScratchOptions, ReachTheRun) {
   EXPECT_THAT(c, Each(0));
   EXPECT_TRUE(gemm->Run(input, output, enough).ok());
   EXPECT_THAT(c, Each(70));
+}
+
+// Random problems below 1,000 multiply-adds.
+class ScratchOfSmallProblems : public testing::Test {
+ protected:
+  static constexpr int64_t kFew = 1000;
+  static constexpr size_t kMost = size_t{16} << 10;
+  static constexpr int kProblems = 500;  // of each ISA
+
+  /// A number from 1 to 2^bits; small numbers are as likely as large ones.
+  int64_t Extent(int bits) { return Number(1, int64_t{1} << Number(0, bits)); }
+  int64_t Number(int64_t least, int64_t most) {
+    return least + static_cast<int64_t>(random_() % static_cast<uint64_t>(most - least + 1));
+  }
+  /// Types, zero points and residuals.
+  intact_linear_desc Linear(core::Isa isa, bool is_static) {
+    static constexpr float kScale = 0.01f;
+    static constexpr int32_t kZeroPoint = 3;
+    intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+    linear.max_isa = static_cast<int32_t>(isa);
+    linear.a_type = Number(0, 1) == 0 ? INTACT_U8 : INTACT_S8;
+    linear.c_type = Number(0, 1) == 0 ? INTACT_F32 : INTACT_S8;
+    linear.scales = &kScale;
+    linear.scale_count = 1;
+    if (Number(0, 1) == 0) {
+      linear.b_zero_points = &kZeroPoint;
+      linear.b_zero_point_count = 1;
+    }
+    if (Number(0, 1) == 0) {
+      linear.residual_type = INTACT_S8;
+      linear.residual_scale = 1;
+    }
+    if (is_static || Number(0, 1) == 0) return linear;
+    linear.a_quantization = INTACT_QUANTIZATION_DYNAMIC_ROWS;
+    linear.a_source_type = INTACT_F32;
+    return linear;
+  }
+
+  std::mt19937_64 random_{1};
+};
+
+TEST_F(ScratchOfSmallProblems, OfGemms) {
+  for (const core::Isa isa : core::kAllIsas) {
+    if (intact_isa_available(static_cast<int32_t>(isa)) == 0) continue;
+    for (int i = 0; i < kProblems;) {
+      const int64_t m = Extent(9);
+      GemmDesc desc = MakeGemmDesc();
+      desc.n = Extent(9);
+      desc.k = Extent(9);
+      if (m * desc.n * desc.k >= kFew) continue;
+      ++i;
+      desc.linear = Linear(isa, false);
+      const std::vector<int8_t> b(static_cast<size_t>(desc.n * desc.k), 1);
+      const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+      ASSERT_TRUE(gemm) << gemm.error().message;
+      const bool transposed = Number(0, 1) == 0;
+      const Result<intact_run_info> info = gemm->Prepare(m, {.a_transposed = transposed});
+      ASSERT_TRUE(info) << info.error().message;
+      EXPECT_LE(info->part_scratch_bytes, kMost)
+          << core::ToString(isa) << " m=" << m << " n=" << desc.n << " k=" << desc.k
+          << " transposed=" << transposed << " quantization=" << desc.linear.a_quantization;
+    }
+  }
+}
+
+TEST_F(ScratchOfSmallProblems, OfConvolutions) {
+  for (const core::Isa isa : core::kAllIsas) {
+    if (intact_isa_available(static_cast<int32_t>(isa)) == 0) continue;
+    if (core::TraitsOf(isa).has_tiles) continue;  // taps fill whole tiles
+    for (int i = 0; i < kProblems;) {
+      ConvDesc desc = MakeConvDesc();
+      desc.input_channels = 4 * Extent(4);  // whole quads: padding counts as multiply-adds
+      desc.output_channels = Extent(6);
+      if (Number(0, 2) == 0) desc.output_channels = desc.groups = desc.input_channels;
+      int64_t multiply_adds = desc.output_channels * desc.input_channels / std::max<int64_t>(desc.groups, 1);
+      for (const int axis : {0, 1}) {
+        desc.kernel[axis] = Number(1, 5);
+        desc.pad_begin[axis] = Number(0, desc.kernel[axis] / 2);
+        desc.stride[axis] = Number(1, 3);
+        desc.input[axis] = desc.kernel[axis] + Number(0, 12);
+        const int64_t positions = desc.input[axis] + desc.pad_begin[axis] - desc.kernel[axis];
+        multiply_adds *= desc.kernel[axis] * (positions / desc.stride[axis] + 1);
+      }
+      if (multiply_adds >= kFew) continue;
+      ++i;
+      desc.linear = Linear(isa, true);
+      const std::vector<int8_t> weights(static_cast<size_t>(multiply_adds),
+                                        1);  // at least one for each weight
+      const Result<Conv> conv = Conv::Create(desc, weights.data());
+      ASSERT_TRUE(conv) << conv.error().message;
+      const Result<intact_run_info> info = conv->Prepare(1);
+      ASSERT_TRUE(info) << info.error().message;
+      EXPECT_LE(info->part_scratch_bytes, kMost)
+          << core::ToString(isa) << " " << desc.input[0] << "x" << desc.input[1] << "x" << desc.input_channels
+          << " to " << desc.output_channels << ", kernel " << desc.kernel[0] << "x" << desc.kernel[1]
+          << ", groups " << desc.groups;
+    }
+  }
 }
 
 // No more than L2 holds, even if the taps of an output lie gigabytes apart.
