@@ -10,6 +10,7 @@
 #include "kernels/engines/panel_engine.h"
 #include "kernels/engines/planar_engine.h"
 #include "kernels/engines/portable_engine.h"
+#include "kernels/engines/unpacked_engine.h"
 
 namespace intact::kernels {
 namespace {
@@ -138,6 +139,10 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
     ASSIGN_OR_RETURN(std::unique_ptr<Engine> tiles, AmxEngine::Create(data_));
     engines.push_back(std::move(tiles));
   }
+  if (UnpackedEngine::CanRun(data_, isa_)) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Engine> unpacked, UnpackedEngine::Create(data_, isa_));
+    engines.push_back(std::move(unpacked));
+  }
   return engines;
 }
 
@@ -150,6 +155,7 @@ std::vector<EngineId> EngineMaker::Possible() const {
     if (CanRun(block)) possible.push_back({EngineId::Kind::kPanels, block});
   }
   if (UsesTiles(isa_)) possible.push_back({EngineId::Kind::kTiles});
+  if (UnpackedEngine::CanRun(data_, isa_)) possible.push_back({EngineId::Kind::kUnpacked});
   return possible;
 }
 
@@ -166,6 +172,8 @@ Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
       return MakePanels(id.block);
     case EngineId::Kind::kTiles:
       return AmxEngine::Create(data_);
+    case EngineId::Kind::kUnpacked:
+      return UnpackedEngine::Create(data_, isa_);
     case EngineId::Kind::kPortable:
       break;
   }

@@ -1,4 +1,4 @@
-// A runtime B, packed into a thread's scratch in place of a plan's weights.
+// A runtime B: packed into a thread's scratch in place of a plan's weights, or read where it lies.
 #ifndef INTACT_KERNELS_WEIGHTS_RUNTIME_WEIGHTS_H_
 #define INTACT_KERNELS_WEIGHTS_RUNTIME_WEIGHTS_H_
 
@@ -23,18 +23,31 @@ struct RuntimeB {
 /// What engines read of a runtime B. Arrays are indexed by the columns of C. Only the requested columns are
 /// present, padded to whole panels.
 struct RuntimeWeights : RunColumns {
-  const int8_t* panels = nullptr;  // canonical (pack.h)
+  const int8_t* panels = nullptr;  // canonical (pack.h); null if B is not packed
+  const int8_t* b = nullptr;       // B where it lies, column 0
   const int32_t* column_sums = nullptr;
   const int32_t* zero_points = nullptr;  // null: no zero points
+  // The arrays above. If B is not packed, FinishColumns() fills them.
+  int32_t *own_compensation = nullptr, *own_unshifted_compensation = nullptr, *own_sums = nullptr;
 };
 
-/// Bytes of scratch that PackRuntimeB() takes.
-int64_t RuntimeWeightBytes(const LinearWeights& weights);
+/// Bytes of scratch that PackRuntimeB() takes, or PlaceRuntimeB() if `packs` is false.
+int64_t RuntimeWeightBytes(const LinearWeights& weights, bool packs);
 
 /// Packs columns [begin, end) of `b`. `weights` come from LinearWeights::OfRuntimeB() and must outlive the
 /// result.
 RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
                             uint8_t* scratch) noexcept;
+
+/// As PackRuntimeB(), for an engine that reads B where it lies. It must call FinishColumns() before it reads
+/// the columns' values.
+RuntimeWeights PlaceRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
+                             uint8_t* scratch) noexcept;
+
+/// Computes the values of columns [begin, end), rounded to whole panels, from the sums of their weights,
+/// which are in `given.own_sums`.
+void FinishColumns(const LinearWeights& weights, const RuntimeWeights& given, int64_t begin,
+                   int64_t end) noexcept;
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_WEIGHTS_RUNTIME_WEIGHTS_H_
