@@ -183,8 +183,8 @@ class Engine {
   /// The engine's weights, if the canonical panels can be restored from them. Null if the panels cannot be
   /// restored, or if kernels read the panels themselves.
   virtual std::shared_ptr<const PanelSource> panel_source() const { return nullptr; }
-  /// Whether the engine reads a runtime B from panels; else it reads B where it lies.
-  virtual bool packs_runtime_b() const { return true; }
+  /// The form in which the engine reads a runtime B.
+  virtual RuntimeForm runtime_form() const { return RuntimeForm::kPanels; }
   /// Statistics of the engine's schedule; zeros if the engine runs no schedule.
   virtual ScheduleStatistics statistics() const { return {}; }
   /// Predicted time for `m` rows, to compare engines of one plan. The unit is the time that the ISA's own

@@ -36,9 +36,11 @@ Result<std::unique_ptr<Engine>> UnpackedEngine::Create(const GemmData& data, cor
 }
 
 double UnpackedEngine::Cost(int64_t m) const {
-  const int64_t blocks = CeilDivide(m, kRows);
-  const int64_t rows = m + (NeedsColumnSums() ? blocks : 0);
-  return 0.01 * static_cast<double>(rows);
+  const int64_t rows = m + (NeedsColumnSums() ? CeilDivide(m, kRows) : 0);
+  const double outputs = costs::kUnpackedOutputs * static_cast<double>(m) / static_cast<double>(CeilDivide(data_.k, kQuad));
+  const double quad = product_.costs.quad * static_cast<double>(CeilDivide(rows, costs::kUnpackedRows)) +
+                      product_.costs.row * static_cast<double>(rows);
+  return (quad + outputs) / HalfCycles(VectorIsa(isa_));
 }
 
 int64_t UnpackedEngine::ScratchBytes(int64_t rows) const {

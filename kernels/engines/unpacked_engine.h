@@ -29,7 +29,7 @@ class UnpackedEngine final : public Engine {
   EngineId id() const override { return {EngineId::Kind::kUnpacked}; }
   EngineTile tile() const override { return {kRows, UnpackedProduct::kColumns, kPanelColumns}; }
   std::string KernelName() const override { return kernel_name_; }
-  bool packs_runtime_b() const override { return false; }
+  RuntimeForm runtime_form() const override { return RuntimeForm::kUnpacked; }
   double Cost(int64_t m) const override;
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;

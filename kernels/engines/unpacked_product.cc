@@ -60,7 +60,7 @@ void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* sta
           const auto next = reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(kBlockDepths * b.stride_k);
           for (int64_t i = 0; i < kBlockDepths; ++i) {
             const uintptr_t line_of_row = next + static_cast<uintptr_t>(i * b.stride_k);
-            __builtin_prefetch(reinterpret_cast<const void*>(line_of_row));  // NOLINT(performance-no-int-to-ptr)
+            __builtin_prefetch(reinterpret_cast<const void*>(line_of_row), 0, 2);  // NOLINT(performance-no-int-to-ptr)
           }
         }
         kAdd(block, staged + depth * kDepthBytes, staged_stride, rows, sums + column - begin, sums_stride);
@@ -348,10 +348,10 @@ UnpackedProduct UnpackedProduct::For(core::Isa isa, const WeightView& b) {
                         DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni &&
                         jit::HardwareIsas().Has(core::Isa::kAvx512Vnni);
   const bool has_columns = b.stride_k == 1;
-  if (has_vnni && has_columns) return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, "vnni"};
-  if (has_vnni) return {StageBytes, AddRows<AddBlockByVnni, 1>, 1, "vnni"};
-  if (has_columns) return {StageHalves, AddColumns<AddColumnsByAvx2, 2>, 2, "split"};
-  return {StagePairs, AddRows<AddBlockByAvx2, 4>, 4, "split"};
+  if (has_vnni && has_columns) return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, costs::kVnniColumns, "vnni"};
+  if (has_vnni) return {StageBytes, AddRows<AddBlockByVnni, 1>, 1, costs::kVnniRows, "vnni"};
+  if (has_columns) return {StageHalves, AddColumns<AddColumnsByAvx2, 2>, 2, costs::kSplitColumns, "split"};
+  return {StagePairs, AddRows<AddBlockByAvx2, 4>, 4, costs::kSplitRows, "split"};
 }
 
 }  // namespace intact::kernels

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "core/isas.h"
+#include "kernels/engines/cost_constants.h"
 #include "kernels/problem/operands.h"
 #include "kernels/runtime/blocking.h"
 
@@ -38,6 +39,7 @@ struct UnpackedProduct {
   void (*add)(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
               int32_t* sums, int64_t sums_stride) noexcept = nullptr;
   int64_t depth_bytes = 0;  // bytes of a depth in a staged row
+  costs::UnpackedCosts costs = {};
   const char* name = "";
 };
 

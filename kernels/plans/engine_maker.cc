@@ -38,6 +38,9 @@ bool EngineMaker::HasSchedule() const {
 
 bool EngineMaker::CanRun(const KernelBlock& block) const {
   if (data_.IsPlanar() || !Computes(block, isa_, data_.problem.mode)) return false;
+  if (block.dot == jit::DotKind::kCut) {
+    return data_.problem.has_runtime_b && data_.weights.width == kPanelColumns;
+  }
   if (block.dot != jit::DotKind::kScheduled) return true;
   return !data_.problem.has_runtime_b && data_.taps().vector_step == 0 &&
          data_.weights.quads() <= kMaxVectorQuads;
@@ -92,14 +95,20 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     scheduled = nullptr;
   }
   Needed needed;
-  for (int64_t m = 1; m <= kLargeM; m = m < 4 * 16 ? m + 1 : 2 * m) {
-    const auto found = best(m);
-    if (found == candidates.end()) {
-      needed.scheduled = true;
-    } else if (std::ranges::find(needed.blocks, found->block) == needed.blocks.end()) {
-      needed.blocks.push_back(found->block);
+  const auto add_best = [&] {
+    for (int64_t m = 1; m <= kLargeM; m = m < 4 * 16 ? m + 1 : 2 * m) {
+      const auto found = best(m);
+      if (found == candidates.end()) {
+        needed.scheduled = true;
+      } else if (std::ranges::find(needed.blocks, found->block) == needed.blocks.end()) {
+        needed.blocks.push_back(found->block);
+      }
     }
-  }
+  };
+  add_best();
+  // For a runtime B that cannot be cut.
+  const auto is_cut = [](const Candidate& candidate) { return candidate.block.dot == jit::DotKind::kCut; };
+  if (std::erase_if(candidates, is_cut) != 0) add_best();
   return needed;
 }
 

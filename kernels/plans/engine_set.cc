@@ -1,9 +1,11 @@
 #include "kernels/plans/engine_set.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "core/types.h"
+#include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
 namespace {
@@ -39,6 +41,14 @@ const Engine& EngineSet::ModelFor(int64_t m) const {
 const Engine* EngineSet::Cheapest(int64_t m) const {
   const auto cheaper = [&](const auto& a, const auto& b) { return a->Cost(m) < b->Cost(m); };
   return std::min_element(usual_.begin(), usual_.end(), cheaper)->get();
+}
+
+const Engine& EngineSet::ForPanels(int64_t m) const {
+  const auto cost = [&](const auto& engine) {
+    return engine->runtime_form() == RuntimeForm::kPanels ? engine->Cost(m)
+                                                          : std::numeric_limits<double>::infinity();
+  };
+  return **std::ranges::min_element(usual_, {}, cost);
 }
 
 EngineSet::Split EngineSet::SplitOf(const Engine& engine, int64_t rows) const {
@@ -78,11 +88,11 @@ void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range
 
 int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
   int64_t bytes = engine.ScratchBytes(m);
-  if (!MayHaveTail(engine)) return RoundUp(bytes, 64);
-  // Another engine may run the tail of rows.
-  ForEach([&](const Engine& other) {
-    bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, engine.tile().rows)));
-  });
+  const bool may_be_uncut = engine.runtime_form() == RuntimeForm::kCutPanels;
+  if (!MayHaveTail(engine) && !may_be_uncut) return RoundUp(bytes, 64);
+  // Another engine may run the tail of rows, or panels that are not cut.
+  const int64_t rows = may_be_uncut ? m : std::min<int64_t>(m, engine.tile().rows);
+  ForEach([&](const Engine& other) { bytes = std::max(bytes, other.ScratchBytes(rows)); });
   return RoundUp(bytes, 64);
 }
 
@@ -108,11 +118,22 @@ void EngineSet::SetSteps(const Engine& engine, SharedOutput* output) const {
   const EngineTile tile = engine.tile();
   output->row_step = tile.row_step;
   output->least_row_step = tile.least_row_step;
-  output->column_step = tile.columns;
-  output->any_column_step = 1;
-  ForEach([&](const Engine& any) {
-    output->any_column_step = std::lcm(output->any_column_step, any.tile().columns);
-  });
+  output->any_column_step = AnyColumnStep();
+  // If panels are not cut, another engine runs them.
+  output->column_step =
+      engine.runtime_form() == RuntimeForm::kCutPanels ? output->any_column_step : tile.columns;
+}
+
+int64_t EngineSet::AnyColumnStep() const {
+  int64_t step = 1;
+  ForEach([&](const Engine& any) { step = std::lcm(step, any.tile().columns); });
+  return step;
+}
+
+int64_t EngineSet::ChunkColumns() const {
+  const int64_t step = AnyColumnStep();
+  const int64_t column_bytes = data_.weights.panel_stride_bytes() / data_.weights.width;
+  return std::max<int64_t>(Caches().RuntimeChunk() / column_bytes / step, 1) * step;
 }
 
 Partition EngineSet::Cut(const Engine& engine, int64_t m, int parts) const {

@@ -30,6 +30,8 @@ class EngineSet {
   /// The engine for `m` rows by the cost model. Remembers the engines for few rows: evaluating the model would
   /// take as long as a small run.
   const Engine& ModelFor(int64_t m) const;
+  /// The engine for `m` rows of a runtime B whose panels are not cut.
+  const Engine& ForPanels(int64_t m) const;
   /// For tests and measurements: from now on every M runs on the engine for `m` rows.
   void RunAllAs(int64_t m) { run_all_as_ = m; }
 
@@ -43,6 +45,8 @@ class EngineSet {
   double RowsCost(const Engine& engine, int64_t rows) const;
   /// The work of Run() for `range`, see Share::work.
   double Work(const Engine& engine, const Range& range) const;
+  /// Columns of a runtime B that are packed at a time: their panels stay in L2.
+  int64_t ChunkColumns() const;
   /// Sets the steps at which runs on `engine` may be cut.
   void SetSteps(const Engine& engine, SharedOutput* output) const;
 
@@ -76,6 +80,8 @@ class EngineSet {
   };
   static constexpr size_t kRemembered = 64;
   const Engine* Cheapest(int64_t m) const;
+  /// A number of columns that is a multiple of every engine's tile.
+  int64_t AnyColumnStep() const;
   Split SplitOf(const Engine& engine, int64_t rows) const;
   /// The split of the range's rows; no tail if the tail's engine cannot begin or end at the range's columns.
   Split SplitOf(const Engine& engine, const Range& range) const;

@@ -79,8 +79,7 @@ int GemmPlan::Threads(const intact_gemm_args& args) const {
 
 GemmPlan::Decision GemmPlan::Decide(const Batch& batch, bool a_transposed, int parts) const {
   const Engine& engine = unit_->engines().For(batch.m());
-  int64_t bytes = unit_->ShareBytes(engine, batch.m(), a_transposed);
-  if (problem().has_runtime_b) bytes += RuntimeWeightBytes(weights(), engine.packs_runtime_b());
+  const int64_t bytes = unit_->ShareBytes(engine, batch.m(), a_transposed);
   return {batch, &engine, unit_->engines().Cut(engine, batch.m(), batch.PartsPerItem(parts)), bytes};
 }
 
@@ -126,16 +125,10 @@ void GemmPlan::RunShare(const Decision& run, int64_t share, const RowQuantizatio
   if (range.Empty()) return;
   RunBuffers buffers = BuffersOf(item);
   buffers.tensor = tensor;
-  RuntimeWeights given;
   if (problem().has_runtime_b) {
     const RuntimeB b = {static_cast<const int8_t*>(item.b), item.b_scales, item.b_scale_count > 1,
                         item.b_zero_points, item.b_zero_point_count > 1};
-    const bool packs = run.engine->packs_runtime_b();
-    const auto make = packs ? PackRuntimeB : PlaceRuntimeB;
-    given = make(weights(), b, range.column_begin, range.column_end, scratch);
-    buffers.weights = &given;
-    buffers.columns = &given;
-    scratch += RuntimeWeightBytes(weights(), packs);
+    return unit_->RunShare(*run.engine, b, buffers, range, scratch);
   }
   unit_->RunShare(*run.engine, buffers, range, scratch);
 }

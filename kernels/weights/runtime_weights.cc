@@ -21,11 +21,33 @@ void Spread(const T* values, bool are_of_columns, int64_t first, int64_t end, in
   }
 }
 
+// Where an array begins that has `elements` elements before `at`. They may not exist.
+template <class T>
+T* Before(T* at, int64_t elements) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(at) - static_cast<uintptr_t>(elements) * sizeof(T);
+  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+// The sizes of the panels of `columns` adjacent columns.
+PackedWeights SizesOf(const LinearWeights& weights, int64_t columns) {
+  PackedWeights sizes(weights.k(), columns);
+  sizes.width = weights.packed().width;
+  return sizes;
+}
+
+// The most quads that are cut. With more, kernels for panels that are not cut are as fast.
+int64_t MostExtraQuads(const PackedWeights& sizes) { return sizes.panels() * sizes.quads() * 3 / 8; }
+
 }  // namespace
 
-int64_t RuntimeWeightBytes(const LinearWeights& weights, bool packs) {
-  const int64_t columns = weights.packed().panels() * kPanelColumns;
-  return (packs ? weights.packed().bytes() : 0) + kValues * columns * static_cast<int64_t>(sizeof(int32_t));
+int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64_t columns) {
+  const int64_t values = kValues * weights.packed().panels() * kPanelColumns * int64_t{sizeof(int32_t)};
+  if (form == RuntimeForm::kUnpacked) return values;
+  const PackedWeights sizes = SizesOf(weights, columns);
+  const int64_t bytes = values + RoundUp(sizes.bytes(), 64);
+  if (form == RuntimeForm::kPanels) return bytes;
+  const int64_t places = sizes.panels() + 1 + MostExtraQuads(sizes);
+  return bytes + MostExtraQuads(sizes) * kPanelQuadBytes + RoundUp(places * int64_t{sizeof(int64_t)}, 64);
 }
 
 RuntimeWeights PlaceRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
@@ -79,23 +101,33 @@ void FinishColumns(const LinearWeights& weights, const RuntimeWeights& given, in
   }
 }
 
-RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
-                            uint8_t* scratch) noexcept {
-  RuntimeWeights given = PlaceRuntimeB(weights, b, begin, end, scratch + weights.packed().bytes());
-  const int64_t first = begin / kPanelColumns * kPanelColumns;
-  WeightView view = weights.layout();
-  view.data = b.data + first * view.stride_n;
-  view.n = end - first;
-  PackedWeights packed(view.k, view.n);
-  packed.width = weights.packed().width;
+RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, RuntimeForm form, int64_t begin,
+                            int64_t end, uint8_t* scratch) noexcept {
+  RuntimeWeights given = PlaceRuntimeB(weights, b, begin, end, scratch);
+  scratch += RuntimeWeightBytes(weights, RuntimeForm::kUnpacked, end - begin);
+  PackedWeights packed = SizesOf(weights, end - begin);
   auto* const panels = reinterpret_cast<int8_t*>(scratch);
-  int8_t* const from_first = panels + first / kPanelColumns * weights.packed().panel_stride_bytes();
-  PackPanels(view, packed, from_first);
-  packed.data = from_first;
-  given.panels = panels;
-  std::fill(given.own_sums + first, given.own_sums + first + packed.panels() * kPanelColumns, 0);
-  AddDepths(packed, 0, packed.quads() * kQuad, reinterpret_cast<uint32_t*>(given.own_sums + first));
+  WeightView view = weights.layout();
+  view.data = b.data + begin * view.stride_n;
+  view.n = end - begin;
+  PackPanels(view, packed, panels);
+  packed.data = panels;
+  std::fill(given.own_sums + begin, given.own_sums + begin + packed.panels() * kPanelColumns, 0);
+  AddDepths(packed, 0, packed.quads() * kQuad, reinterpret_cast<uint32_t*>(given.own_sums + begin));
   FinishColumns(weights, given, begin, end);
+  const int64_t first = begin / kPanelColumns;
+  given.panels = Before(panels, first * packed.panel_stride_bytes());
+  if (form != RuntimeForm::kCutPanels) return given;
+  const int64_t most = MostExtraQuads(packed);
+  ExtraQuads& extra = given.extra;
+  extra.quads = panels + RoundUp(packed.bytes(), 64);
+  extra.begins = reinterpret_cast<int64_t*>(extra.quads + most * kPanelQuadBytes);
+  extra.offsets = extra.begins + packed.panels() + 1;
+  // With range checks, activations beyond the activation range run on these panels too.
+  const LinearProblem& problem = weights.problem();
+  const int amax = problem.IsRangeChecked() ? kActivationValues - 1 : problem.range.high;
+  given.is_cut = CutPanels(packed, amax, most, panels, extra);
+  extra.begins = Before(extra.begins, first);
   return given;
 }
 

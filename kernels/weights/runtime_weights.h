@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/weights/cut_panels.h"
 #include "kernels/weights/linear_weights.h"
 #include "kernels/weights/run_columns.h"
 
@@ -20,10 +21,15 @@ struct RuntimeB {
   bool has_column_zero_points = false;
 };
 
+/// How engines read a runtime B: from panels, from panels that may be cut (cut_panels.h), or where it lies.
+enum class RuntimeForm : uint8_t { kPanels, kCutPanels, kUnpacked };
+
 /// What engines read of a runtime B. Arrays are indexed by the columns of C. Only the requested columns are
 /// present, padded to whole panels.
 struct RuntimeWeights : RunColumns {
-  const int8_t* panels = nullptr;  // canonical (pack.h); null if B is not packed
+  const int8_t* panels = nullptr;  // canonical (pack.h), or cut; panel 0, which may not be present
+  ExtraQuads extra;                // of cut panels, by panels of C
+  bool is_cut = false;             // false: too many quads would be cut, so the panels are canonical
   const int8_t* b = nullptr;       // B where it lies, column 0
   const int32_t* column_sums = nullptr;
   const int32_t* zero_points = nullptr;  // null: no zero points
@@ -31,13 +37,13 @@ struct RuntimeWeights : RunColumns {
   int32_t *own_compensation = nullptr, *own_unshifted_compensation = nullptr, *own_sums = nullptr;
 };
 
-/// Bytes of scratch that PackRuntimeB() takes, or PlaceRuntimeB() if `packs` is false.
-int64_t RuntimeWeightBytes(const LinearWeights& weights, bool packs);
+/// Bytes of scratch for `columns` columns.
+int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64_t columns);
 
-/// Packs columns [begin, end) of `b`. `weights` come from LinearWeights::OfRuntimeB() and must outlive the
-/// result.
-RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
-                            uint8_t* scratch) noexcept;
+/// Packs columns [begin, end) of `b`; `begin` is a multiple of 16. `weights` come from
+/// LinearWeights::OfRuntimeB() and must outlive the result.
+RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, RuntimeForm form, int64_t begin,
+                            int64_t end, uint8_t* scratch) noexcept;
 
 /// As PackRuntimeB(), for an engine that reads B where it lies. It must call FinishColumns() before it reads
 /// the columns' values.
