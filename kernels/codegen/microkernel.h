@@ -85,7 +85,7 @@ struct MicrokernelArgs {
   const int64_t* pixel_offsets = nullptr;  // the offset of each column of SharedTaps::pattern
   const void* b = nullptr;                 // panels, or the scheduled variant's strip (scheduled_vectors.h)
   int64_t b_panel_stride_bytes = 0;
-  int64_t windows = 0;             // the windows of a strip
+  int64_t windows = 0;  // the windows of a strip
   // The cut variant's extra quads: their offsets in a row of A, and their weights.
   const int64_t *extras = nullptr, *extras_end = nullptr;
   const void* extra_b = nullptr;

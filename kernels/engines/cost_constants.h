@@ -50,15 +50,14 @@ inline constexpr double kCall = 32;  // a call of a kernel of these variants
 
 // A runtime B (unpacked_engine.h), in half cycles for a quad of 16 columns: packing the quad; multiplying it
 // where it lies, per kUnpackedRows rows of A and per row; and a row of 16 outputs of the unpacked product.
-// Measured on an Intel Xeon with AMX (CPUID family 6, model 167) at 64×64 to 4096×4096.
+// Measured on an Intel Xeon with AMX (CPUID family 6, model 167) with B of 64×64, 64×512 and 768×768.
 struct UnpackedCosts {
-  double quad, row;
+  double quad, row, outputs;
 };
-inline constexpr double kPackedRuntimeQuad = 18;
+inline constexpr double kPackedRuntimeQuad = 15;
 inline constexpr int kUnpackedRows = 4;
-inline constexpr UnpackedCosts kSplitRows = {5.0, 8.2}, kSplitColumns = {1.4, 6.5};
-inline constexpr UnpackedCosts kVnniRows = {5.2, 1.6}, kVnniColumns = {0.3, 3.6};
-inline constexpr double kUnpackedOutputs = 20;
+inline constexpr UnpackedCosts kSplitRows = {5.0, 8.2, 38}, kSplitColumns = {1.4, 6.5, 115};
+inline constexpr UnpackedCosts kVnniRows = {5.2, 1.6, 28}, kVnniColumns = {0.3, 3.6, 62};
 // Half cycles that the ISA's own sequence takes for a quad of 16 columns.
 inline constexpr double kYmmMaddubs = 4, kZmmMaddubs = 3, kYmmVnni = 2, kZmmVnni = 1;
 

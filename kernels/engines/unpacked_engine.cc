@@ -36,8 +36,9 @@ Result<std::unique_ptr<Engine>> UnpackedEngine::Create(const GemmData& data, cor
 }
 
 double UnpackedEngine::Cost(int64_t m) const {
-  const int64_t rows = m + (NeedsColumnSums() ? CeilDivide(m, kRows) : 0);
-  const double outputs = costs::kUnpackedOutputs * static_cast<double>(m) / static_cast<double>(CeilDivide(data_.k, kQuad));
+  const int64_t rows = m + (NeedsColumnSums(data_.problem) ? CeilDivide(m, kRows) : 0);
+  const double outputs =
+      product_.costs.outputs * static_cast<double>(m) / static_cast<double>(CeilDivide(data_.k, kQuad));
   const double quad = product_.costs.quad * static_cast<double>(CeilDivide(rows, costs::kUnpackedRows)) +
                       product_.costs.row * static_cast<double>(rows);
   return (quad + outputs) / HalfCycles(VectorIsa(isa_));
@@ -49,7 +50,9 @@ int64_t UnpackedEngine::ScratchBytes(int64_t rows) const {
          ScratchTile::Bytes(1, kPanelColumns, data_.epilogue.has_residual());
 }
 
-void UnpackedEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
+void UnpackedEngine::RunRange(const RunBuffers& buffers, const Range& range,
+                              uint8_t* scratch) const noexcept {
+  const bool needs_sums = NeedsColumnSums(data_.problem);
   const int64_t rows_at_once = std::min<int64_t>(range.row_end - range.row_begin, kRows);
   const int64_t row_bytes = product_.RowBytes(data_.k);
   const int64_t stride = SumsStride();
@@ -68,17 +71,17 @@ void UnpackedEngine::RunRange(const RunBuffers& buffers, const Range& range, uin
       CopyActivations(buffers.rows().At(block + i), data_.k, data_.a_shift(), padded);
       product_.stage(padded, PaddedDepth(), staged + i * row_bytes);
     }
-    if (NeedsColumnSums()) {
+    if (needs_sums) {
       std::memset(padded, 1, depths);
       product_.stage(padded, PaddedDepth(), staged + rows * row_bytes);
     }
-    const int64_t all_rows = rows + (NeedsColumnSums() ? 1 : 0);
+    const int64_t all_rows = rows + (needs_sums ? 1 : 0);
     std::fill_n(sums, all_rows * stride, 0);
     product_.add(b, range.column_begin, range.column_end, staged, all_rows, sums, stride);
     if (block == range.row_begin) {
       int32_t* const column_sums = buffers.weights->own_sums + range.column_begin;
-      NeedsColumnSums() ? std::copy_n(sums + rows * stride, columns, column_sums)
-                        : std::fill_n(column_sums, columns, 0);
+      needs_sums ? std::copy_n(sums + rows * stride, columns, column_sums)
+                 : std::fill_n(column_sums, columns, 0);
       std::fill_n(column_sums + columns, RoundUp(columns, kPanelColumns) - columns, 0);
       FinishColumns(*data_.linear, *buffers.weights, range.column_begin, range.column_end);
     }
@@ -86,7 +89,8 @@ void UnpackedEngine::RunRange(const RunBuffers& buffers, const Range& range, uin
       int32_t* const row_sums = sums + i * stride;
       const int32_t* const compensation = buffers.columns->compensation + range.column_begin;
       for (int64_t n = 0; n < columns; ++n) {
-        row_sums[n] = static_cast<int32_t>(static_cast<uint32_t>(row_sums[n]) + static_cast<uint32_t>(compensation[n]));
+        row_sums[n] =
+            static_cast<int32_t>(static_cast<uint32_t>(row_sums[n]) + static_cast<uint32_t>(compensation[n]));
       }
       StoreRow(buffers, block + i, range, row_sums, scratch_tile);
     }

@@ -40,10 +40,6 @@ class UnpackedEngine final : public Engine {
 
   UnpackedEngine(const GemmData& data, core::Isa isa)
       : data_(data), isa_(isa), product_(UnpackedProduct::For(isa, data.linear->layout())) {}
-  /// Whether the values of columns depend on the sums of their weights.
-  bool NeedsColumnSums() const {
-    return data_.problem.ActivationZeroPoint() != 0 || data_.problem.HasOpenZeroPoint();
-  }
   int64_t PaddedDepth() const { return RoundUp(data_.k, UnpackedProduct::kDepths); }
   int64_t SumsStride() const { return RoundUp(data_.n, UnpackedProduct::kColumns); }
   void StoreRow(const RunBuffers& buffers, int64_t row, const Range& range, const int32_t* sums,

@@ -14,9 +14,9 @@ namespace {
 
 constexpr int64_t kColumns = UnpackedProduct::kColumns;
 constexpr int64_t kDepths = UnpackedProduct::kDepths;
-constexpr int64_t kBlockDepths = 32;   // depths of a block of rows of B
+constexpr int64_t kBlockDepths = 32;    // depths of a block of rows of B
 constexpr int64_t kLineColumns = 2048;  // columns of B whose sums stay in L1
-constexpr int64_t kAtOnce = 4;         // columns of B that are read together
+constexpr int64_t kAtOnce = 4;          // columns of B that are read together
 
 int DwordAt(const uint8_t* from) {
   int dword = 0;
@@ -52,15 +52,18 @@ void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* sta
           for (int64_t i = 0; i < kBlockDepths; ++i) {
             int8_t* const to = edge.data() + i * kColumns;
             if (i < depths) std::memcpy(to, from + i * b.stride_k, static_cast<size_t>(columns));
-            std::memset(to + (i < depths ? columns : 0), 0, static_cast<size_t>(kColumns - (i < depths ? columns : 0)));
+            std::memset(to + (i < depths ? columns : 0), 0,
+                        static_cast<size_t>(kColumns - (i < depths ? columns : 0)));
           }
           block = {edge.data(), kColumns, b.shift};
         } else {
           // The next depths of these columns. Hardware prefetchers do not follow so many rows.
-          const auto next = reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(kBlockDepths * b.stride_k);
+          const auto next =
+              reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(kBlockDepths * b.stride_k);
           for (int64_t i = 0; i < kBlockDepths; ++i) {
             const uintptr_t line_of_row = next + static_cast<uintptr_t>(i * b.stride_k);
-            __builtin_prefetch(reinterpret_cast<const void*>(line_of_row), 0, 2);  // NOLINT(performance-no-int-to-ptr)
+            __builtin_prefetch(reinterpret_cast<const void*>(line_of_row), 0,
+                               2);  // NOLINT(performance-no-int-to-ptr)
           }
         }
         kAdd(block, staged + depth * kDepthBytes, staged_stride, rows, sums + column - begin, sums_stride);
@@ -89,7 +92,7 @@ template <AddColumns4 kAdd, int64_t kDepthBytes>
 void AddColumns(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
                 int32_t* sums, int64_t sums_stride) noexcept {
   const int64_t staged_stride = RoundUp(b.k, kDepths) * kDepthBytes;
-  alignas(64) std::array<int8_t, kAtOnce * kDepths> tails = {};
+  alignas(64) std::array<int8_t, kAtOnce* kDepths> tails = {};
   Columns columns;
   columns.depths = RoundUp(b.k, kDepths);
   columns.whole_depths = b.k / kDepths * kDepths;
@@ -200,8 +203,8 @@ void AddColumns(const WeightView& b, int64_t begin, int64_t end, const uint8_t* 
 
 // Adds the sum of the lanes of each vector to `sums`.
 [[gnu::target("avx2")]] inline void AddTotals(const __m256i* total, int32_t* sums) {
-  const __m256i four = _mm256_hadd_epi32(_mm256_hadd_epi32(total[0], total[1]),
-                                         _mm256_hadd_epi32(total[2], total[3]));
+  const __m256i four =
+      _mm256_hadd_epi32(_mm256_hadd_epi32(total[0], total[1]), _mm256_hadd_epi32(total[2], total[3]));
   auto* const to = reinterpret_cast<__m128i*>(sums);
   const __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
   _mm_storeu_si128(to, _mm_add_epi32(_mm_loadu_si128(to), sum));
@@ -265,7 +268,8 @@ template <int kRows>
   for (int64_t depth = 0; depth < kBlockDepths; depth += kQuad, b += kQuad * block.stride) {
     __m512i row[kQuad];
 #pragma GCC unroll 4
-    for (int i = 0; i < kQuad; ++i) row[i] = _mm512_xor_si512(_mm512_loadu_si512(b + i * block.stride), shift);
+    for (int i = 0; i < kQuad; ++i)
+      row[i] = _mm512_xor_si512(_mm512_loadu_si512(b + i * block.stride), shift);
     const __m512i low01 = _mm512_unpacklo_epi8(row[0], row[1]);
     const __m512i low23 = _mm512_unpacklo_epi8(row[2], row[3]);
     const __m512i high01 = _mm512_unpackhi_epi8(row[0], row[1]);
@@ -287,9 +291,10 @@ template <int kRows>
     const __m512i high01 = _mm512_maskz_shuffle_i32x4(kAll, sum[i][0], sum[i][1], 0xee);
     const __m512i low23 = _mm512_maskz_shuffle_i32x4(kAll, sum[i][2], sum[i][3], 0x44);
     const __m512i high23 = _mm512_maskz_shuffle_i32x4(kAll, sum[i][2], sum[i][3], 0xee);
-    const __m512i columns[] = {
-        _mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0x88), _mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0xdd),
-        _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0x88), _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0xdd)};
+    const __m512i columns[] = {_mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0x88),
+                               _mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0xdd),
+                               _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0x88),
+                               _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0xdd)};
     int32_t* const to = sums + i * sums_stride;
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
@@ -348,7 +353,8 @@ UnpackedProduct UnpackedProduct::For(core::Isa isa, const WeightView& b) {
                         DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni &&
                         jit::HardwareIsas().Has(core::Isa::kAvx512Vnni);
   const bool has_columns = b.stride_k == 1;
-  if (has_vnni && has_columns) return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, costs::kVnniColumns, "vnni"};
+  if (has_vnni && has_columns)
+    return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, costs::kVnniColumns, "vnni"};
   if (has_vnni) return {StageBytes, AddRows<AddBlockByVnni, 1>, 1, costs::kVnniRows, "vnni"};
   if (has_columns) return {StageHalves, AddColumns<AddColumnsByAvx2, 2>, 2, costs::kSplitColumns, "split"};
   return {StagePairs, AddRows<AddBlockByAvx2, 4>, 4, costs::kSplitRows, "split"};

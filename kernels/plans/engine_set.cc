@@ -30,25 +30,31 @@ const Engine& EngineSet::For(int64_t m) const {
 const Engine& EngineSet::ModelFor(int64_t m) const {
   if (run_all_as_ != 0) m = run_all_as_;
   if (usual_.size() == 1) return *usual_.front();
+  return Recall(&remembered_, m, false);
+}
+
+const Engine& EngineSet::ForPanels(int64_t m) const { return Recall(&remembered_for_panels_, m, true); }
+
+template <class Memory>
+const Engine& EngineSet::Recall(Memory* memory, int64_t m, bool from_panels) const {
   const auto place = static_cast<size_t>(m - 1);
-  if (place >= kRemembered) return *Cheapest(m);
-  std::atomic<const Engine*>& remembered = remembered_[place];
+  if (place >= kRemembered) return *Cheapest(m, from_panels);
+  std::atomic<const Engine*>& remembered = (*memory)[place];
   const Engine* engine = remembered.load(std::memory_order_relaxed);
-  if (engine == nullptr) remembered.store(engine = Cheapest(m), std::memory_order_relaxed);
+  if (engine == nullptr) {
+    engine = Cheapest(m, from_panels);
+    remembered.store(engine, std::memory_order_relaxed);
+  }
   return *engine;
 }
 
-const Engine* EngineSet::Cheapest(int64_t m) const {
-  const auto cheaper = [&](const auto& a, const auto& b) { return a->Cost(m) < b->Cost(m); };
-  return std::min_element(usual_.begin(), usual_.end(), cheaper)->get();
-}
-
-const Engine& EngineSet::ForPanels(int64_t m) const {
+// `from_panels`: only of the engines that read panels which are not cut.
+const Engine* EngineSet::Cheapest(int64_t m, bool from_panels) const {
   const auto cost = [&](const auto& engine) {
-    return engine->runtime_form() == RuntimeForm::kPanels ? engine->Cost(m)
-                                                          : std::numeric_limits<double>::infinity();
+    const bool is_candidate = !from_panels || engine->runtime_form() == RuntimeForm::kPanels;
+    return is_candidate ? engine->Cost(m) : std::numeric_limits<double>::infinity();
   };
-  return **std::ranges::min_element(usual_, {}, cost);
+  return std::ranges::min_element(usual_, {}, cost)->get();
 }
 
 EngineSet::Split EngineSet::SplitOf(const Engine& engine, int64_t rows) const {

@@ -79,7 +79,9 @@ class EngineSet {
     const Engine* tail = nullptr;
   };
   static constexpr size_t kRemembered = 64;
-  const Engine* Cheapest(int64_t m) const;
+  const Engine* Cheapest(int64_t m, bool from_panels = false) const;
+  template <class Memory>
+  const Engine& Recall(Memory* memory, int64_t m, bool from_panels) const;
   /// A number of columns that is a multiple of every engine's tile.
   int64_t AnyColumnStep() const;
   Split SplitOf(const Engine& engine, int64_t rows) const;
@@ -99,7 +101,9 @@ class EngineSet {
   Choices choices_;
   int64_t run_all_as_ = 0;  // see RunAllAs(); 0: not set
   // [m − 1]: Cheapest(m), once it has been asked for.
-  mutable std::array<std::atomic<const Engine*>, kRemembered> remembered_ = {};
+  using Remembered = std::array<std::atomic<const Engine*>, kRemembered>;
+  mutable Remembered remembered_ = {};
+  mutable Remembered remembered_for_panels_ = {};  // [m − 1]: ForPanels(m)
 };
 
 }  // namespace intact::kernels

@@ -1,5 +1,7 @@
 #include "kernels/plans/unit_plan.h"
 
+#include <algorithm>
+
 #include "kernels/codegen/dispatch.h"
 #include "kernels/runtime/threads.h"
 
@@ -13,6 +15,7 @@ Result<std::unique_ptr<UnitPlan>> UnitPlan::Create(std::shared_ptr<const LinearW
   RETURN_IF_ERROR(plan->data_.SetSkippingCompensation());
   RETURN_IF_ERROR(plan->engines_.MakeUsual(usual, like == nullptr ? nullptr : &like->engines_));
   RETURN_IF_ERROR(plan->rows_.MakeKernels(isa));
+  plan->packed_columns_ = std::min(plan->data_.n, plan->engines_.ChunkColumns());
   plan->kernel_name_ = plan->engines_.For(usual.named == 0 ? kLargeM : usual.named).KernelName();
   return plan;
 }

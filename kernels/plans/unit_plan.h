@@ -58,8 +58,7 @@ class UnitPlan {
  private:
   /// Columns of a runtime B that a share prepares at a time.
   int64_t RuntimeColumns(const Engine& engine) const {
-    const bool is_packed = engine.runtime_form() != RuntimeForm::kUnpacked;
-    return is_packed ? std::min(data_.n, engines_.ChunkColumns()) : data_.n;
+    return engine.runtime_form() == RuntimeForm::kUnpacked ? data_.n : packed_columns_;
   }
   UnitPlan(std::shared_ptr<const LinearWeights> weights, Access access, core::Isa isa)
       : data_(std::move(weights), std::move(access), isa), engines_(data_, isa), rows_(data_), isa_(isa) {}
@@ -67,6 +66,7 @@ class UnitPlan {
   GemmData data_;
   EngineSet engines_;
   RowPreparer rows_;
+  int64_t packed_columns_ = 0;  // columns of a runtime B that are packed at a time
   std::string kernel_name_;
   core::Isa isa_;
 };

@@ -16,7 +16,8 @@ int16_t Limit(int amax) {
 }
 
 [[gnu::target("avx2")]] inline __m256i PairSums(const int8_t* half) {
-  return _mm256_maddubs_epi16(_mm256_set1_epi8(1), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(half)));
+  return _mm256_maddubs_epi16(_mm256_set1_epi8(1),
+                              _mm256_loadu_si256(reinterpret_cast<const __m256i*>(half)));
 }
 
 // Whether no pair of a quad exceeds `limit`. Weights of different signs never do.
@@ -59,7 +60,8 @@ int16_t Limit(int amax) {
   extra.begins[sizes.panels()] = count;
   for (int64_t panel = 0; panel < sizes.panels(); ++panel) {
     for (int64_t i = extra.begins[panel]; i < extra.begins[panel + 1]; ++i) {
-      Cut(panels + panel * stride + extra.offsets[i] * kPanelColumns, limit, extra.quads + i * kPanelQuadBytes);
+      Cut(panels + panel * stride + extra.offsets[i] * kPanelColumns, limit,
+          extra.quads + i * kPanelQuadBytes);
     }
   }
   return true;

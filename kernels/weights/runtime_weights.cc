@@ -113,7 +113,9 @@ RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, Run
   PackPanels(view, packed, panels);
   packed.data = panels;
   std::fill(given.own_sums + begin, given.own_sums + begin + packed.panels() * kPanelColumns, 0);
-  AddDepths(packed, 0, packed.quads() * kQuad, reinterpret_cast<uint32_t*>(given.own_sums + begin));
+  if (NeedsColumnSums(weights.problem())) {
+    AddDepths(packed, 0, packed.quads() * kQuad, reinterpret_cast<uint32_t*>(given.own_sums + begin));
+  }
   FinishColumns(weights, given, begin, end);
   const int64_t first = begin / kPanelColumns;
   given.panels = Before(panels, first * packed.panel_stride_bytes());
