@@ -85,7 +85,7 @@ struct Columns {
   }
 };
 
-// Adds the products of kAtOnce columns to as many sums of a row.
+// Adds the products of kAtOnce columns to kAtOnce sums of a row.
 using AddColumns4 = void (*)(const Columns& columns, const uint8_t* staged, int32_t* sums);
 
 template <AddColumns4 kAdd, int64_t kDepthBytes>

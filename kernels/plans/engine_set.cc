@@ -17,6 +17,7 @@ bool MayHaveTail(const Engine& engine) { return engine.tile().least_row_step != 
 
 Error EngineSet::MakeUsual(UsualRows usual, const EngineSet* like) {
   ASSIGN_OR_RETURN(usual_, maker_.MakeUsual(usual, like == nullptr ? nullptr : &like->maker_));
+  for (const auto& engine : usual_) column_step_ = std::lcm(column_step_, engine->tile().columns);
   return {};
 }
 
@@ -124,22 +125,19 @@ void EngineSet::SetSteps(const Engine& engine, SharedOutput* output) const {
   const EngineTile tile = engine.tile();
   output->row_step = tile.row_step;
   output->least_row_step = tile.least_row_step;
-  output->any_column_step = AnyColumnStep();
+  output->any_column_step = 1;
+  ForEach([&](const Engine& any) {
+    output->any_column_step = std::lcm(output->any_column_step, any.tile().columns);
+  });
   // If panels are not cut, another engine runs them.
   output->column_step =
       engine.runtime_form() == RuntimeForm::kCutPanels ? output->any_column_step : tile.columns;
 }
 
-int64_t EngineSet::AnyColumnStep() const {
-  int64_t step = 1;
-  ForEach([&](const Engine& any) { step = std::lcm(step, any.tile().columns); });
-  return step;
-}
-
-int64_t EngineSet::ChunkColumns() const {
-  const int64_t step = AnyColumnStep();
+int64_t EngineSet::ChunkColumns(int64_t least) const {
   const int64_t column_bytes = data_.weights.panel_stride_bytes() / data_.weights.width;
-  return std::max<int64_t>(Caches().RuntimeChunk() / column_bytes / step, 1) * step;
+  const int64_t whole = Caches().RuntimeChunk() / column_bytes / column_step_ * column_step_;
+  return std::max(whole, RoundUp(std::max<int64_t>(least, 1), column_step_));
 }
 
 Partition EngineSet::Cut(const Engine& engine, int64_t m, int parts) const {

@@ -45,8 +45,9 @@ class EngineSet {
   double RowsCost(const Engine& engine, int64_t rows) const;
   /// The work of Run() for `range`, see Share::work.
   double Work(const Engine& engine, const Range& range) const;
-  /// Columns of a runtime B that are packed at a time: their panels stay in L2.
-  int64_t ChunkColumns() const;
+  /// Columns of a runtime B that are packed at a time: at least `least`, or so many that their panels stay in
+  /// L2.
+  int64_t ChunkColumns(int64_t least) const;
   /// Sets the steps at which runs on `engine` may be cut.
   void SetSteps(const Engine& engine, SharedOutput* output) const;
 
@@ -82,8 +83,6 @@ class EngineSet {
   const Engine* Cheapest(int64_t m, bool from_panels = false) const;
   template <class Memory>
   const Engine& Recall(Memory* memory, int64_t m, bool from_panels) const;
-  /// A number of columns that is a multiple of every engine's tile.
-  int64_t AnyColumnStep() const;
   Split SplitOf(const Engine& engine, int64_t rows) const;
   /// The split of the range's rows; no tail if the tail's engine cannot begin or end at the range's columns.
   Split SplitOf(const Engine& engine, const Range& range) const;
@@ -98,6 +97,7 @@ class EngineSet {
   EngineMaker maker_;
   EngineMaker::Engines usual_;   // at least one; the cost model chooses from these
   EngineMaker::Engines others_;  // chosen by tuning, or candidates for it
+  int64_t column_step_ = 1;      // a multiple of the tiles of all engines in usual_
   Choices choices_;
   int64_t run_all_as_ = 0;  // see RunAllAs(); 0: not set
   // [m − 1]: Cheapest(m), once it has been asked for.

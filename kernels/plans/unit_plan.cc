@@ -15,7 +15,6 @@ Result<std::unique_ptr<UnitPlan>> UnitPlan::Create(std::shared_ptr<const LinearW
   RETURN_IF_ERROR(plan->data_.SetSkippingCompensation());
   RETURN_IF_ERROR(plan->engines_.MakeUsual(usual, like == nullptr ? nullptr : &like->engines_));
   RETURN_IF_ERROR(plan->rows_.MakeKernels(isa));
-  plan->packed_columns_ = std::min(plan->data_.n, plan->engines_.ChunkColumns());
   plan->kernel_name_ = plan->engines_.For(usual.named == 0 ? kLargeM : usual.named).KernelName();
   return plan;
 }
@@ -35,13 +34,13 @@ void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
 int64_t UnitPlan::ShareBytes(const Engine& engine, int64_t m, bool transposed) const {
   const int64_t bytes = rows_.ScratchBytes(m, transposed) + engines_.ScratchBytes(engine, m);
   if (!data_.problem.has_runtime_b) return bytes;
-  return bytes + RuntimeWeightBytes(weights(), engine.runtime_form(), RuntimeColumns(engine));
+  return bytes + RuntimeWeightBytes(weights(), engine.runtime_form(), RuntimeColumns(engine, m));
 }
 
 void UnitPlan::RunShare(const Engine& engine, const RuntimeB& b, RunBuffers buffers, const Range& range,
                         uint8_t* scratch) const {
   const RuntimeForm form = engine.runtime_form();
-  const int64_t columns = RuntimeColumns(engine);
+  const int64_t columns = RuntimeColumns(engine, range.row_end - range.row_begin);
   uint8_t* const free_scratch = scratch + RuntimeWeightBytes(weights(), form, columns);
   Range chunk = range;
   for (; chunk.column_begin < range.column_end; chunk.column_begin = chunk.column_end) {

@@ -56,9 +56,12 @@ class UnitPlan {
   ScheduleStatistics schedule_statistics() const;
 
  private:
-  /// Columns of a runtime B that a share prepares at a time.
-  int64_t RuntimeColumns(const Engine& engine) const {
-    return engine.runtime_form() == RuntimeForm::kUnpacked ? data_.n : packed_columns_;
+  /// Columns of a runtime B that a share of `rows` rows prepares at a time. Each chunk prepares the rows of A
+  /// again, so it has at least kColumnsPerRow columns for each row.
+  int64_t RuntimeColumns(const Engine& engine, int64_t rows) const {
+    constexpr int64_t kColumnsPerRow = 4;
+    if (engine.runtime_form() == RuntimeForm::kUnpacked) return data_.n;
+    return std::min(data_.n, engines_.ChunkColumns(kColumnsPerRow * rows));
   }
   UnitPlan(std::shared_ptr<const LinearWeights> weights, Access access, core::Isa isa)
       : data_(std::move(weights), std::move(access), isa), engines_(data_, isa), rows_(data_), isa_(isa) {}
@@ -66,7 +69,6 @@ class UnitPlan {
   GemmData data_;
   EngineSet engines_;
   RowPreparer rows_;
-  int64_t packed_columns_ = 0;  // columns of a runtime B that are packed at a time
   std::string kernel_name_;
   core::Isa isa_;
 };
