@@ -163,6 +163,8 @@ std::string_view ToString(DotKind kind) {
       return "vnni";
     case DotKind::kMaddubs:
       return "maddubs";
+    case DotKind::kCut:
+      return "cut";
     case DotKind::kWide:
       return "wide";
     case DotKind::kWideInPlace:
@@ -208,6 +210,7 @@ std::unique_ptr<DotVariant> MakeDotVariant(DotKind kind, core::Isa isa, Emitter&
     case DotKind::kVnni:
       return std::make_unique<VnniVariant>(emitter, core::TraitsOf(isa).vectors.encoding, signs);
     case DotKind::kMaddubs:
+    case DotKind::kCut:
       return std::make_unique<MaddubsVariant>(emitter);
     case DotKind::kWide:
       return std::make_unique<WideVariant>(emitter);

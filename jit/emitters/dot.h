@@ -4,6 +4,7 @@
 //   variant    instructions per vector and quad                exact
 //   vnni       vpdpbusd, or its variants for other signs       always
 //   maddubs    vpmaddubsw, vpmaddwd(1), vpaddd                 only if no pair sum leaves int16
+//   cut        as maddubs                             if weights are cut: kernels/weights/cut_panels.h
 //   wide       2 × (vpmaddwd, vpaddd) on int16 operands        always
 //   inplace    as wide, from activations that are not staged   always
 //   split      2 × (vpmaddubsw, vpaddw), widened every eighth  always
@@ -22,7 +23,7 @@
 // The scheduled variant runs quads in the order and the groups of a schedule of its weights
 // (kernels/weights/scheduled_vectors.h).
 //
-//   A quad   vnni, maddubs, inplace: a0 a1 a2 a3 (u8)
+//   A quad   vnni, maddubs, cut, inplace: a0 a1 a2 a3 (u8)
 //            wide: a0 a2 | a1 a3 (u16)   split: l0 l1 l2 l3 | h0 h1 h2 h3
 //   B quad   b0 b1 b2 b3 (s8) for all variants; the wide ones split a loaded vector by shifts
 #ifndef INTACT_JIT_EMITTERS_DOT_H_
@@ -46,7 +47,7 @@ struct DotSigns {
   auto operator<=>(const DotSigns&) const = default;
 };
 
-enum class DotKind : uint8_t { kVnni, kMaddubs, kWide, kWideInPlace, kSplit, kScheduled };
+enum class DotKind : uint8_t { kVnni, kMaddubs, kCut, kWide, kWideInPlace, kSplit, kScheduled };
 std::string_view ToString(DotKind kind);
 /// Bytes of a row's quad in the A that kernels read.
 constexpr int ActivationQuadBytes(DotKind kind) {

@@ -27,6 +27,7 @@ struct KernelBlock {
 
 inline constexpr std::array kKernels = {
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kMaddubs, 4, 2},
+    KernelBlock{core::Isa::kAvx2, jit::DotKind::kCut, 4, 2},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kWide, 5, 2},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kWideInPlace, 4, 2},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kSplit, 2, 2},
@@ -35,6 +36,7 @@ inline constexpr std::array kKernels = {
     KernelBlock{core::Isa::kAvxVnni, jit::DotKind::kVnni, 7, 2},
     KernelBlock{core::Isa::kAvxVnniInt8, jit::DotKind::kVnni, 7, 2},
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kMaddubs, 8, 3},
+    KernelBlock{core::Isa::kAvx512, jit::DotKind::kCut, 8, 1},
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kWideInPlace, 8, 2},
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kSplit, 2, 2},

@@ -47,6 +47,7 @@ class Microkernel {
     dot_->Prepare();
     Prologue();
     IsScheduled() ? WindowLoop() : TapLoop();
+    if (spec_.dot == jit::DotKind::kCut) ExtraLoop();
     AddChains();
     ReleaseOperands();
     StoreTile();
@@ -391,6 +392,24 @@ class Microkernel {
     code().add(taps_, spec_.shared ? spec_.shared->pattern.width * 8 : 8);
     code().cmp(taps_, Argument(offsetof(MicrokernelArgs, taps_end)));
     code().jne(tap);
+  }
+
+  // The extra quads of a panel that was cut.
+  void ExtraLoop() {
+    const asmjit::Label loop = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    code().mov(taps_, Argument(offsetof(MicrokernelArgs, extras)));
+    code().mov(b_, Argument(offsetof(MicrokernelArgs, extra_b)));
+    code().cmp(taps_, Argument(offsetof(MicrokernelArgs, extras_end)));
+    code().je(done);
+    code().bind(loop);
+    code().mov(offset_, x86::ptr(taps_));
+    Quads(1, {0, spec_.mr}, false);
+    code().add(b_, quad_bytes());
+    code().add(taps_, static_cast<int>(sizeof(int64_t)));
+    code().cmp(taps_, Argument(offsetof(MicrokernelArgs, extras_end)));
+    code().jne(loop);
+    code().bind(done);
   }
 
   bool IsScheduled() const { return spec_.dot == jit::DotKind::kScheduled; }

@@ -42,6 +42,9 @@
 // The scheduled variant reads its weights from a strip (scheduled_vectors.h). A group's quads may lie
 // anywhere in the rows; the strip holds their indices.
 //
+// The cut variant multiplies the extra quads of a panel (cut_panels.h) after the depth. Its tiles are one panel
+// wide.
+//
 // A call runs several tiles, one below the other, so that the cost of a call does not dominate short tiles.
 //
 // Contract: rows and `b` are readable for whole quads. `compensation` (all three, for kernels at a line's
@@ -82,7 +85,10 @@ struct MicrokernelArgs {
   const int64_t* pixel_offsets = nullptr;  // the offset of each column of SharedTaps::pattern
   const void* b = nullptr;                 // panels, or the scheduled variant's strip (scheduled_vectors.h)
   int64_t b_panel_stride_bytes = 0;
-  int64_t windows = 0;             // the windows of a strip
+  int64_t windows = 0;  // the windows of a strip
+  // The cut variant's extra quads: their offsets in a row of A, and their weights.
+  const int64_t *extras = nullptr, *extras_end = nullptr;
+  const void* extra_b = nullptr;
   const void* prefetch = nullptr;  // region that a prefetching kernel brings into L2; any address
   void* c = nullptr;
   int64_t c_stride_bytes = 0;

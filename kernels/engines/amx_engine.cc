@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/result.h"
+#include "kernels/engines/block_cost.h"
 #include "kernels/engines/cost_constants.h"
 #include "kernels/runtime/caches.h"
 
@@ -364,7 +365,8 @@ double AmxEngine::Cost(int64_t m) const {
                 (is_far ? costs::kTileLoadFar : costs::kTileLoad) * loads +
                 costs::kTileOutputRow * static_cast<double>(m * panels);
   if (data_.k % kTileDepth != 0) cost += costs::kTileStagedRow * static_cast<double>(m * steps);
-  return cost / static_cast<double>(panels * CeilDivide(data_.k, kQuad));
+  return cost / static_cast<double>(panels * CeilDivide(data_.k, kQuad)) +
+         RuntimePackingCost(data_, core::Isa::kAvx512Vnni);
 }
 
 int64_t AmxEngine::MaxBlocks() const {

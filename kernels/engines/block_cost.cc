@@ -19,6 +19,8 @@ const PanelCosts* CostsOf(jit::DotKind dot) {
   switch (dot) {
     case jit::DotKind::kWide:
       return &variants.wide;
+    case jit::DotKind::kCut:
+      return &variants.cut;
     case jit::DotKind::kWideInPlace:
       return &variants.in_place;
     case jit::DotKind::kSplit:
@@ -29,6 +31,16 @@ const PanelCosts* CostsOf(jit::DotKind dot) {
 }
 
 }  // namespace
+
+double HalfCycles(core::Isa isa) {
+  const bool is_zmm = jit::VectorBytes(isa) == 64;
+  if (DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni) return is_zmm ? costs::kZmmVnni : costs::kYmmVnni;
+  return is_zmm ? costs::kZmmMaddubs : costs::kYmmMaddubs;
+}
+
+double RuntimePackingCost(const GemmData& data, core::Isa isa) {
+  return data.problem.has_runtime_b ? costs::kPackedRuntimeQuad / HalfCycles(isa) : 0;
+}
 
 bool BlockCost::IsSigned(const KernelBlock& block, const GemmData& data) {
   return data.problem.a_type == INTACT_S8 && TakesSigned(block) && data.skipping_compensation.empty();
@@ -45,6 +57,7 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const Sched
     : block_(block), stores_bytes_(data.element_bytes() == 1), is_staged_(IsStaged(block, data)) {
   const int64_t lanes = jit::VectorBytes(block.isa) / 4;
   const int64_t quads = CeilDivide(data.k, kQuad);
+  packing_ = RuntimePackingCost(data, block.isa);
   taps_ = data.taps().count();
   vectors_ = CeilDivide(data.n, lanes);
   quads_ = static_cast<double>(quads);
@@ -91,7 +104,7 @@ double BlockCost::Of(int64_t m) const {
     const int64_t runs = m / run_rows_;
     cost = static_cast<double>(runs) * (OfRows(run_rows_) - saved_of_run_) + OfRows(m % run_rows_);
   }
-  return cost / row;
+  return cost / row + packing_;
 }
 
 // Rows are cut evenly.

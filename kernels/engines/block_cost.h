@@ -25,6 +25,11 @@ namespace intact::kernels {
 /// The most tiles, one below the other, that one kernel call runs.
 inline constexpr int kMaxTiles = 16;
 
+/// Half cycles that the own sequence of `isa`, one with vectors, takes for a quad of 16 columns.
+double HalfCycles(core::Isa isa);
+/// The cost of packing a runtime B, in the unit of Engine::Cost(). 0 if B is constant.
+double RuntimePackingCost(const GemmData& data, core::Isa isa);
+
 /// The cost model of one register block, for the weights of one plan.
 class BlockCost {
  public:
@@ -54,6 +59,7 @@ class BlockCost {
 
   KernelBlock block_;
   bool stores_bytes_, is_staged_;
+  double packing_ = 0;  // of a runtime B
   int64_t taps_ = 1;
   int64_t vectors_ = 0;  // vectors of columns
   double quads_ = 0;

@@ -34,17 +34,32 @@ struct PanelCosts {
   double product, vector, tile, output, row, row_quad;
 };
 struct VariantCosts {
-  PanelCosts wide, in_place, split;
+  PanelCosts wide, in_place, split, cut;
 };
+// Assumed: a few quads of each panel are cut.
+inline constexpr PanelCosts kCutPanels = {1.1, 0.2, 11, 3.0, 20, 0.2};
 // Fitted to 1,900 GEMMs of 1 to 3136 rows, 16 to 1024 columns and depths of 12 to 4096 on Zen 3. Variants
 // were timed in turns.
 inline constexpr VariantCosts kVariantsOnAmd = {
-    {1.30, 0.77, 9, 2.9, 23, 0.55}, {1.40, 0.84, 11, 3.0, 20, 0.2}, {1.35, 0.3, 8, 4.9, 26, 0.5}};
+    {1.30, 0.77, 9, 2.9, 23, 0.55}, {1.40, 0.84, 11, 3.0, 20, 0.2}, {1.35, 0.3, 8, 4.9, 26, 0.5}, kCutPanels};
 // Not measured. The costs of products and vectors are counted instructions, for three vector ports, two of
 // them with multiplication and shifts.
 inline constexpr VariantCosts kVariantsElsewhere = {
-    {1.33, 1.0, 9, 2.9, 23, 0.55}, {1.67, 1.0, 11, 3.0, 20, 0.2}, {1.5, 0.5, 8, 4.9, 26, 0.5}};
+    {1.33, 1.0, 9, 2.9, 23, 0.55}, {1.67, 1.0, 11, 3.0, 20, 0.2}, {1.5, 0.5, 8, 4.9, 26, 0.5}, kCutPanels};
 inline constexpr double kCall = 32;  // a call of a kernel of these variants
+
+// A runtime B (unpacked_engine.h), in half cycles for a quad of 16 columns: packing the quad; multiplying it
+// where it lies, per kUnpackedRows rows of A and per row; and a row of 16 outputs of the unpacked product.
+// Measured on an Intel Xeon with AMX (CPUID family 6, model 167) with B of 64×64, 64×512 and 768×768.
+struct UnpackedCosts {
+  double quad, row, outputs;
+};
+inline constexpr double kPackedRuntimeQuad = 15;
+inline constexpr int kUnpackedRows = 4;
+inline constexpr UnpackedCosts kSplitRows = {5.0, 8.2, 38}, kSplitColumns = {1.4, 6.5, 115};
+inline constexpr UnpackedCosts kVnniRows = {5.2, 1.6, 28}, kVnniColumns = {0.3, 3.6, 62};
+// Half cycles that the ISA's own sequence takes for a quad of 16 columns.
+inline constexpr double kYmmMaddubs = 4, kZmmMaddubs = 3, kYmmVnni = 2, kZmmVnni = 1;
 
 // The scheduled variant, fitted to these 1,900 GEMMs.
 inline constexpr double kItemRow = 0.64;   // a row of an item

@@ -158,7 +158,7 @@ struct GemmData : KernelData {
 
 /// Identifies an engine of a plan. Equal engines of different plans have equal ids.
 struct EngineId {
-  enum class Kind : uint8_t { kPortable, kPanels, kScheduled, kPlanar, kTiles };
+  enum class Kind : uint8_t { kPortable, kPanels, kScheduled, kPlanar, kTiles, kUnpacked };
   Kind kind = Kind::kPortable;
   KernelBlock block = {};  // only with kPanels
   bool operator==(const EngineId&) const = default;
@@ -188,6 +188,8 @@ class Engine {
   /// The engine's weights, if the canonical panels can be restored from them. Null if the panels cannot be
   /// restored, or if kernels read the panels themselves.
   virtual std::shared_ptr<const PanelSource> panel_source() const { return nullptr; }
+  /// The form in which the engine reads a runtime B.
+  virtual RuntimeForm runtime_form() const { return RuntimeForm::kPanels; }
   /// Statistics of the engine's schedule; zeros if the engine runs no schedule.
   virtual ScheduleStatistics statistics() const { return {}; }
   /// Predicted time for `m` rows, to compare engines of one plan. The unit is the time that the ISA's own

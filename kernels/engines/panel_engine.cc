@@ -399,6 +399,12 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
   if (call->vector_step != 0) call->a_offset = column / lanes_ * call->vector_step;
   call->c = buffers.output.C(tiles.row_begin, column);
   call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);
+  if (block_.dot != jit::DotKind::kCut) return;
+  const ExtraQuads& extra = buffers.weights->extra;
+  const int64_t* const begin = extra.begins + column / kPanelColumns;
+  call->extras = extra.offsets + begin[0];
+  call->extras_end = extra.offsets + begin[1];
+  call->extra_b = extra.quads + begin[0] * kPanelQuadBytes;
 }
 
 // Runs a tile with a partial last vector.

@@ -44,6 +44,9 @@ class PanelEngine final : public Engine {
   ScheduleStatistics statistics() const override {
     return schedule_ == nullptr ? ScheduleStatistics() : schedule_->statistics();
   }
+  RuntimeForm runtime_form() const override {
+    return block_.dot == jit::DotKind::kCut ? RuntimeForm::kCutPanels : RuntimeForm::kPanels;
+  }
   double Cost(int64_t m) const override { return cost_.Of(m); }
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;

@@ -10,6 +10,7 @@
 #include "kernels/engines/panel_engine.h"
 #include "kernels/engines/planar_engine.h"
 #include "kernels/engines/portable_engine.h"
+#include "kernels/engines/unpacked_engine.h"
 
 namespace intact::kernels {
 namespace {
@@ -37,6 +38,9 @@ bool EngineMaker::HasSchedule() const {
 
 bool EngineMaker::CanRun(const KernelBlock& block) const {
   if (data_.IsPlanar() || !Computes(block, isa_, data_.problem.mode)) return false;
+  if (block.dot == jit::DotKind::kCut) {
+    return data_.problem.has_runtime_b && data_.weights.width == kPanelColumns;
+  }
   if (block.dot != jit::DotKind::kScheduled) return true;
   return !data_.problem.has_runtime_b && data_.taps().vector_step == 0 &&
          data_.weights.quads() <= kMaxVectorQuads;
@@ -97,14 +101,20 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     scheduled = nullptr;
   }
   Needed needed;
-  for (int64_t m = 1; m <= kLargeM; m = m < 4 * 16 ? m + 1 : 2 * m) {
-    const auto found = best(m);
-    if (found == candidates.end()) {
-      needed.scheduled = true;
-    } else if (std::ranges::find(needed.blocks, found->block) == needed.blocks.end()) {
-      needed.blocks.push_back(found->block);
+  const auto add_best = [&] {
+    for (int64_t m = 1; m <= kLargeM; m = m < 4 * 16 ? m + 1 : 2 * m) {
+      const auto found = best(m);
+      if (found == candidates.end()) {
+        needed.scheduled = true;
+      } else if (std::ranges::find(needed.blocks, found->block) == needed.blocks.end()) {
+        needed.blocks.push_back(found->block);
+      }
     }
-  }
+  };
+  add_best();
+  // For a runtime B that cannot be cut.
+  const auto is_cut = [](const Candidate& candidate) { return candidate.block.dot == jit::DotKind::kCut; };
+  if (std::erase_if(candidates, is_cut) != 0) add_best();
   return needed;
 }
 
@@ -144,6 +154,10 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
     ASSIGN_OR_RETURN(std::unique_ptr<Engine> tiles, AmxEngine::Create(data_));
     engines.push_back(std::move(tiles));
   }
+  if (UnpackedEngine::CanRun(data_, isa_)) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Engine> unpacked, UnpackedEngine::Create(data_, isa_));
+    engines.push_back(std::move(unpacked));
+  }
   return engines;
 }
 
@@ -156,6 +170,7 @@ std::vector<EngineId> EngineMaker::Possible() const {
     if (CanRun(block)) possible.push_back({EngineId::Kind::kPanels, block});
   }
   if (UsesTiles(isa_)) possible.push_back({EngineId::Kind::kTiles});
+  if (UnpackedEngine::CanRun(data_, isa_)) possible.push_back({EngineId::Kind::kUnpacked});
   return possible;
 }
 
@@ -172,6 +187,8 @@ Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
       return MakePanels(id.block);
     case EngineId::Kind::kTiles:
       return AmxEngine::Create(data_);
+    case EngineId::Kind::kUnpacked:
+      return UnpackedEngine::Create(data_, isa_);
     case EngineId::Kind::kPortable:
       break;
   }

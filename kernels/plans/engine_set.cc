@@ -5,11 +5,13 @@
 #include <numeric>
 
 #include "core/types.h"
+#include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
 
 Error EngineSet::MakeUsual(UsualRows usual, const EngineSet* like) {
   ASSIGN_OR_RETURN(usual_, maker_.MakeUsual(usual, like == nullptr ? nullptr : &like->maker_));
+  for (const auto& engine : usual_) column_step_ = std::lcm(column_step_, engine->tile().columns);
   return {};
 }
 
@@ -23,21 +25,32 @@ const Engine& EngineSet::For(int64_t m) const {
 const Engine& EngineSet::ModelFor(int64_t m) const {
   if (run_all_as_ != 0) m = run_all_as_;
   if (usual_.size() == 1) return *usual_.front();
+  return Recall(&remembered_, m, false);
+}
+
+const Engine& EngineSet::ForPanels(int64_t m) const { return Recall(&remembered_for_panels_, m, true); }
+
+template <class Memory>
+const Engine& EngineSet::Recall(Memory* memory, int64_t m, bool from_panels) const {
   const auto place = static_cast<size_t>(m - 1);
-  if (place >= kRemembered) return *Cheapest(m);
-  std::atomic<const Engine*>& remembered = remembered_[place];
+  if (place >= kRemembered) return *Cheapest(m, from_panels);
+  std::atomic<const Engine*>& remembered = (*memory)[place];
   const Engine* engine = remembered.load(std::memory_order_relaxed);
-  if (engine == nullptr) remembered.store(engine = Cheapest(m), std::memory_order_relaxed);
+  if (engine == nullptr) {
+    engine = Cheapest(m, from_panels);
+    remembered.store(engine, std::memory_order_relaxed);
+  }
   return *engine;
 }
 
-const Engine* EngineSet::Cheapest(int64_t m) const {
+// `from_panels`: only of the engines that read panels which are not cut.
+const Engine* EngineSet::Cheapest(int64_t m, bool from_panels) const {
   const auto cost = [&](const auto& engine) {
-    const bool is_wasteful = IsWasteful(data_, m, engine->ScratchBytes(m));
-    return is_wasteful ? std::numeric_limits<double>::infinity() : engine->Cost(m);
+    const bool is_candidate = (!from_panels || engine->runtime_form() == RuntimeForm::kPanels) &&
+                              !IsWasteful(data_, m, engine->ScratchBytes(m));
+    return is_candidate ? engine->Cost(m) : std::numeric_limits<double>::infinity();
   };
-  const auto cheaper = [&](const auto& a, const auto& b) { return cost(a) < cost(b); };
-  return std::min_element(usual_.begin(), usual_.end(), cheaper)->get();
+  return std::ranges::min_element(usual_, {}, cost)->get();
 }
 
 EngineSet::Split EngineSet::SplitOf(const Engine& engine, int64_t rows) const {
@@ -81,11 +94,11 @@ void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range
 int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
   int64_t bytes = engine.ScratchBytes(m);
   const EngineTile tile = engine.tile();
-  if (tile.least_row_step == 0) return RoundUp(bytes, 64);
-  // Another engine may run the tail of rows.
-  ForEach([&](const Engine& other) {
-    bytes = std::max(bytes, other.ScratchBytes(std::min<int64_t>(m, tile.rows)));
-  });
+  const bool may_be_uncut = engine.runtime_form() == RuntimeForm::kCutPanels;
+  if (tile.least_row_step == 0 && !may_be_uncut) return RoundUp(bytes, 64);
+  // Another engine may run the tail of rows, or panels that are not cut.
+  const int64_t rows = may_be_uncut ? m : std::min<int64_t>(m, tile.rows);
+  ForEach([&](const Engine& other) { bytes = std::max(bytes, other.ScratchBytes(rows)); });
   return RoundUp(bytes, 64);
 }
 
@@ -111,11 +124,19 @@ void EngineSet::SetSteps(const Engine& engine, SharedOutput* output) const {
   const EngineTile tile = engine.tile();
   output->row_step = tile.row_step;
   output->least_row_step = tile.least_row_step;
-  output->column_step = tile.columns;
   output->any_column_step = 1;
   ForEach([&](const Engine& any) {
     output->any_column_step = std::lcm(output->any_column_step, any.tile().columns);
   });
+  // If panels are not cut, another engine runs them.
+  output->column_step =
+      engine.runtime_form() == RuntimeForm::kCutPanels ? output->any_column_step : tile.columns;
+}
+
+int64_t EngineSet::ChunkColumns(int64_t least) const {
+  const int64_t column_bytes = data_.weights.panel_stride_bytes() / data_.weights.width;
+  const int64_t whole = Caches().RuntimeChunk() / column_bytes / column_step_ * column_step_;
+  return std::max(whole, RoundUp(std::max<int64_t>(least, 1), column_step_));
 }
 
 Partition EngineSet::Cut(const Engine& engine, int64_t m, int parts) const {

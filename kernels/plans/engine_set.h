@@ -30,6 +30,8 @@ class EngineSet {
   /// The engine for `m` rows by the cost model. Remembers the engines for few rows: evaluating the model would
   /// take as long as a small run.
   const Engine& ModelFor(int64_t m) const;
+  /// The engine for `m` rows of a runtime B whose panels are not cut.
+  const Engine& ForPanels(int64_t m) const;
   /// For tests and measurements: from now on every M runs on the engine for `m` rows.
   void RunAllAs(int64_t m) { run_all_as_ = m; }
 
@@ -43,6 +45,9 @@ class EngineSet {
   double RowsCost(const Engine& engine, int64_t rows) const;
   /// The work of Run() for `range`, see Share::work.
   double Work(const Engine& engine, const Range& range) const;
+  /// Columns of a runtime B that are packed at a time: at least `least`, or so many that their panels stay in
+  /// L2.
+  int64_t ChunkColumns(int64_t least) const;
   /// Sets the steps at which runs on `engine` may be cut.
   void SetSteps(const Engine& engine, SharedOutput* output) const;
 
@@ -75,7 +80,9 @@ class EngineSet {
     const Engine* tail = nullptr;
   };
   static constexpr size_t kRemembered = 64;
-  const Engine* Cheapest(int64_t m) const;
+  const Engine* Cheapest(int64_t m, bool from_panels = false) const;
+  template <class Memory>
+  const Engine& Recall(Memory* memory, int64_t m, bool from_panels) const;
   Split SplitOf(const Engine& engine, int64_t rows) const;
   /// The split of the range's rows; no tail if the tail's engine cannot begin or end at the range's columns.
   Split SplitOf(const Engine& engine, const Range& range) const;
@@ -90,10 +97,13 @@ class EngineSet {
   EngineMaker maker_;
   EngineMaker::Engines usual_;   // at least one; the cost model chooses from these
   EngineMaker::Engines others_;  // chosen by tuning, or candidates for it
+  int64_t column_step_ = 1;      // a multiple of the tiles of all engines in usual_
   Choices choices_;
   int64_t run_all_as_ = 0;  // see RunAllAs(); 0: not set
   // [m − 1]: Cheapest(m), once it has been asked for.
-  mutable std::array<std::atomic<const Engine*>, kRemembered> remembered_ = {};
+  using Remembered = std::array<std::atomic<const Engine*>, kRemembered>;
+  mutable Remembered remembered_ = {};
+  mutable Remembered remembered_for_panels_ = {};  // [m − 1]: ForPanels(m)
 };
 
 }  // namespace intact::kernels

@@ -82,8 +82,7 @@ int GemmPlan::Threads(const intact_gemm_args& args) const {
 
 GemmPlan::Decision GemmPlan::Decide(const Batch& batch, int parts) const {
   const Engine& engine = unit_->engines().For(batch.m());
-  int64_t bytes = unit_->ShareBytes(engine, batch.m(), batch.args().a_transposed != 0);
-  if (problem().has_runtime_b) bytes += RuntimeWeightBytes(weights());
+  const int64_t bytes = unit_->ShareBytes(engine, batch.m(), batch.args().a_transposed != 0);
   return {batch, engine, unit_->engines().Cut(engine, batch.m(), batch.PartsPerItem(parts)), bytes};
 }
 
@@ -132,15 +131,11 @@ void GemmPlan::RunShare(const Decision& run, int64_t share, const RowQuantizatio
   if (range.Empty()) return;
   RunBuffers buffers = BuffersOf(run.batch, item);
   buffers.tensor = tensor;
-  RuntimeWeights given;
   if (problem().has_runtime_b) {
     const intact_gemm_args& args = run.batch.args();
     const RuntimeB b = {static_cast<const int8_t*>(item.b), item.b_scales, args.b_scale_count > 1,
                         item.b_zero_points, args.b_zero_point_count > 1};
-    given = PackRuntimeB(weights(), b, range.column_begin, range.column_end, scratch);
-    buffers.weights = &given;
-    buffers.columns = &given;
-    scratch += RuntimeWeightBytes(weights());
+    return unit_->RunShare(run.engine, b, buffers, range, scratch);
   }
   unit_->RunShare(run.engine, buffers, range, scratch);
 }

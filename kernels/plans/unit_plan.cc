@@ -1,5 +1,7 @@
 #include "kernels/plans/unit_plan.h"
 
+#include <algorithm>
+
 #include "kernels/codegen/dispatch.h"
 #include "kernels/runtime/threads.h"
 
@@ -27,6 +29,32 @@ void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
                      });
   if (buffers.columns != nullptr && !buffers.columns->has_scale) FillWithNan(buffers.output, range, data_);
   if (buffers.may_stream) _mm_sfence();  // nothing else orders non-temporal stores
+}
+
+int64_t UnitPlan::ShareBytes(const Engine& engine, int64_t m, bool transposed) const {
+  const int64_t bytes = rows_.ScratchBytes(m, transposed) + engines_.ScratchBytes(engine, m);
+  if (!data_.problem.has_runtime_b) return bytes;
+  return bytes + RuntimeWeightBytes(weights(), engine.runtime_form(), RuntimeColumns(engine, m));
+}
+
+void UnitPlan::RunShare(const Engine& engine, const RuntimeB& b, RunBuffers buffers, const Range& range,
+                        uint8_t* scratch) const {
+  const RuntimeForm form = engine.runtime_form();
+  const int64_t columns = RuntimeColumns(engine, range.row_end - range.row_begin);
+  uint8_t* const free_scratch = scratch + RuntimeWeightBytes(weights(), form, columns);
+  Range chunk = range;
+  for (; chunk.column_begin < range.column_end; chunk.column_begin = chunk.column_end) {
+    chunk.column_end = std::min(range.column_end, chunk.column_begin + columns);
+    const RuntimeWeights given =
+        form == RuntimeForm::kUnpacked
+            ? PlaceRuntimeB(weights(), b, chunk.column_begin, chunk.column_end, scratch)
+            : PackRuntimeB(weights(), b, form, chunk.column_begin, chunk.column_end, scratch);
+    buffers.weights = &given;
+    buffers.columns = &given;
+    const bool is_other = form == RuntimeForm::kCutPanels && !given.is_cut;
+    RunShare(is_other ? engines_.ForPanels(range.row_end - range.row_begin) : engine, buffers, chunk,
+             free_scratch);
+  }
 }
 
 int64_t UnitPlan::packed_bytes() const {

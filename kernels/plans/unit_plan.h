@@ -8,6 +8,7 @@
 #ifndef INTACT_KERNELS_PLANS_UNIT_PLAN_H_
 #define INTACT_KERNELS_PLANS_UNIT_PLAN_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -41,10 +42,11 @@ class UnitPlan {
   const std::string& kernel_name() const { return kernel_name_; }
 
   /// Scratch for one thread's share of a run of `m` rows.
-  int64_t ShareBytes(const Engine& engine, int64_t m, bool transposed = false) const {
-    return rows_.ScratchBytes(m, transposed) + engines_.ScratchBytes(engine, m);
-  }
+  int64_t ShareBytes(const Engine& engine, int64_t m, bool transposed = false) const;
   void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
+  /// RunShare() of a plan with runtime B.
+  void RunShare(const Engine& engine, const RuntimeB& b, RunBuffers buffers, const Range& range,
+                uint8_t* scratch) const;
 
   /// Memory of the weights, in all their layouts.
   int64_t packed_bytes() const;
@@ -54,6 +56,13 @@ class UnitPlan {
   ScheduleStatistics schedule_statistics() const;
 
  private:
+  /// Columns of a runtime B that a share of `rows` rows prepares at a time. Each chunk prepares the rows of A
+  /// again, so it has at least kColumnsPerRow columns for each row.
+  int64_t RuntimeColumns(const Engine& engine, int64_t rows) const {
+    constexpr int64_t kColumnsPerRow = 4;
+    if (engine.runtime_form() == RuntimeForm::kUnpacked) return data_.n;
+    return std::min(data_.n, engines_.ChunkColumns(kColumnsPerRow * rows));
+  }
   UnitPlan(std::shared_ptr<const LinearWeights> weights, Access access, core::Isa isa)
       : data_(std::move(weights), std::move(access), isa), engines_(data_, isa), rows_(data_), isa_(isa) {}
 

@@ -39,6 +39,8 @@ struct CacheSizes {
   int64_t ColumnChunk() const { return l2_bytes / 8; }
   /// Panel engine: a chunk of columns, and the next chunk, which is prefetched.
   int64_t TwoChunks() const { return l2_bytes; }
+  /// Columns of a runtime B that are packed at a time.
+  int64_t RuntimeChunk() const { return l2_bytes / 4; }
   /// AMX engine: panels of B in a chunk.
   int64_t AmxPanels() const { return l2_bytes / 2; }
   /// AMX engine: larger weights come from beyond L2 in each run.

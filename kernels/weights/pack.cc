@@ -132,7 +132,8 @@ bool HasAvx2() {
 }
 
 // QuadPacker::FourRows() for row_count rows, eight at a time, and for whole vectors of 16 depths, with 8
-// depths at the end. Returns the largest activation in each byte.
+// depths at the end. Returns the largest activation in each byte if `kCounts`.
+template <bool kCounts>
 [[gnu::target("avx2")]] __m128i PackEights(const uint8_t* const* rows, size_t row_count, int64_t offset,
                                            int64_t depth, uint8_t shift, int64_t quad_stride,
                                            uint8_t* panel) {
@@ -148,8 +149,10 @@ bool HasAvx2() {
       const __m256i rows1 = _mm256_xor_si256(LoadRows(eight[1] + at, eight[5] + at), shifts);
       const __m256i rows2 = _mm256_xor_si256(LoadRows(eight[2] + at, eight[6] + at), shifts);
       const __m256i rows3 = _mm256_xor_si256(LoadRows(eight[3] + at, eight[7] + at), shifts);
-      largest = _mm256_max_epu8(
-          largest, _mm256_max_epu8(_mm256_max_epu8(rows0, rows1), _mm256_max_epu8(rows2, rows3)));
+      if constexpr (kCounts) {
+        largest = _mm256_max_epu8(
+            largest, _mm256_max_epu8(_mm256_max_epu8(rows0, rows1), _mm256_max_epu8(rows2, rows3)));
+      }
       const __m256i low01 = _mm256_unpacklo_epi32(rows0, rows1);
       const __m256i low23 = _mm256_unpacklo_epi32(rows2, rows3);
       const __m256i high01 = _mm256_unpackhi_epi32(rows0, rows1);
@@ -162,7 +165,7 @@ bool HasAvx2() {
     if (k == depth) continue;
     const __m256i rows01 = _mm256_xor_si256(LoadHalves(eight, offset + k), shifts);
     const __m256i rows23 = _mm256_xor_si256(LoadHalves(eight + 2, offset + k), shifts);
-    largest = _mm256_max_epu8(largest, _mm256_max_epu8(rows01, rows23));
+    if constexpr (kCounts) largest = _mm256_max_epu8(largest, _mm256_max_epu8(rows01, rows23));
     StoreRows(to, _mm256_unpacklo_epi64(rows01, rows23));
     StoreRows(to + quad_stride, _mm256_unpackhi_epi64(rows01, rows23));
   }
@@ -202,6 +205,9 @@ void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t column
   _mm_storeu_si128(out + 3, _mm_unpackhi_epi16(high01, high23));
 }
 
+// A cache line of each row at a time is packed, so that adjacent quads are written together.
+constexpr int64_t kLine = 64;
+
 // Packs columns of B that are contiguous: PackActivations() packs them like rows of A.
 void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
   for (int64_t panel = 0; panel < sizes.panels(); ++panel) {
@@ -214,8 +220,15 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
     for (int64_t i = 0; i < columns; ++i) {
       column[static_cast<size_t>(i)] = reinterpret_cast<const uint8_t*>(b.data) + (first + i) * b.stride_n;
     }
-    PackActivations({column.data(), static_cast<size_t>(columns)}, 0, b.k, b.shift, sizes.width,
-                    reinterpret_cast<uint8_t*>(to));
+    auto* const bytes = reinterpret_cast<uint8_t*>(to);
+    if (columns == kPanelColumns && b.k % (kVector / 2) == 0 && HasAvx2()) {
+      for (int64_t k = 0; k < b.k; k += kLine) {
+        PackEights<false>(column.data(), kPanelColumns, k, std::min(kLine, b.k - k), b.shift, kPanelQuadBytes,
+                          bytes + k * kPanelColumns);
+      }
+      continue;
+    }
+    PackActivations({column.data(), static_cast<size_t>(columns)}, 0, b.k, b.shift, sizes.width, bytes);
   }
 }
 
@@ -376,8 +389,6 @@ void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uin
 
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t shift,
                         int64_t panel_rows, uint8_t* panel) noexcept {
-  // A cache line of each row at a time, so that adjacent quads are written together.
-  constexpr int64_t kLine = 64;
   const int64_t whole = k / kQuad * kQuad;
   const size_t in_fours = rows.size() / 4 * 4;
   const size_t in_eights = whole % (kVector / 2) == 0 && HasAvx2() ? rows.size() / 8 * 8 : 0;
@@ -387,8 +398,8 @@ uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, in
   for (int64_t begin = 0; begin < whole; begin += kLine) {
     const int64_t depth = std::min(kLine, whole - begin);
     if (in_eights != 0) {
-      packer.Count(PackEights(rows.data(), in_eights, offset + begin, depth, shift, quad_stride,
-                              panel + begin * panel_rows));
+      packer.Count(PackEights<true>(rows.data(), in_eights, offset + begin, depth, shift, quad_stride,
+                                    panel + begin * panel_rows));
     }
     for (size_t row = in_eights; row < in_fours; row += 4) {
       packer.FourRows(&rows[row], offset + begin, depth, to(row) + begin * panel_rows);

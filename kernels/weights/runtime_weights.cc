@@ -2,22 +2,12 @@
 
 #include <algorithm>
 
+#include "kernels/runtime/blocking.h"
+
 namespace intact::kernels {
 namespace {
 
-constexpr int64_t kValues = 5;  // of a column, besides its weights
-
-// The values of all columns that PackRuntimeB() writes.
-struct Columns {
-  int32_t *compensation, *unshifted_compensation, *sums, *zero_points;
-  float* scales;
-};
-
-Columns Place(int64_t columns, uint8_t* at) {
-  auto* const values = reinterpret_cast<int32_t*>(at);
-  return {values, values + columns, values + 2 * columns, values + 3 * columns,
-          reinterpret_cast<float*>(values + 4 * columns)};
-}
+constexpr int64_t kValues = 5;  // of a column, in addition to its weights
 
 // Writes the values of columns [first, last): values[0] for all, or each column's own. Columns from `end` on
 // are a panel's padding.
@@ -31,72 +21,115 @@ void Spread(const T* values, bool are_of_columns, int64_t first, int64_t end, in
   }
 }
 
-// Writes the values of one panel's columns, from `first` on: what LinearWeights has for constant weights.
-// `to.sums` holds the sums of the columns' weights. All sums are modulo 2³².
-void FillPanel(const LinearProblem& problem, int64_t k, const int32_t* bias, const int32_t* zero_points,
-               int64_t first, const Columns& to) {
-  const auto activation_zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint());
-  const uint32_t shift = problem.a_shift();
-  const auto depth = static_cast<uint32_t>(k);
-  for (int64_t n = first; n < first + kPanelColumns; ++n) {
-    const auto sum = static_cast<uint32_t>(to.sums[n]);
-    const uint32_t zero_point = zero_points == nullptr ? 0 : static_cast<uint32_t>(zero_points[n]);
-    const uint32_t centered = sum - depth * zero_point;
-    const uint32_t compensation = static_cast<uint32_t>(bias[n]) - activation_zero_point * centered;
-    to.compensation[n] = static_cast<int32_t>(compensation);
-    to.unshifted_compensation[n] = static_cast<int32_t>(compensation + shift * sum);
-    to.sums[n] = static_cast<int32_t>(centered);
-  }
+// Where an array begins that has `elements` elements before `at`. They may not exist.
+template <class T>
+T* Before(T* at, int64_t elements) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(at) - static_cast<uintptr_t>(elements) * sizeof(T);
+  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
+
+// The sizes of the panels of `columns` adjacent columns.
+PackedWeights SizesOf(const LinearWeights& weights, int64_t columns) {
+  PackedWeights sizes(weights.k(), columns);
+  sizes.width = weights.packed().width;
+  return sizes;
+}
+
+// The most quads that are cut. With more, kernels for panels that are not cut are as fast.
+int64_t MostExtraQuads(const PackedWeights& sizes) { return sizes.panels() * sizes.quads() * 3 / 8; }
 
 }  // namespace
 
-int64_t RuntimeWeightBytes(const LinearWeights& weights) {
-  const int64_t columns = weights.packed().panels() * kPanelColumns;
-  return weights.packed().bytes() + kValues * columns * static_cast<int64_t>(sizeof(int32_t));
+int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64_t columns) {
+  const int64_t values = kValues * weights.packed().panels() * kPanelColumns * int64_t{sizeof(int32_t)};
+  if (form == RuntimeForm::kUnpacked) return values;
+  const PackedWeights sizes = SizesOf(weights, columns);
+  const int64_t bytes = values + RoundUp(sizes.bytes(), 64);
+  if (form == RuntimeForm::kPanels) return bytes;
+  const int64_t places = sizes.panels() + 1 + MostExtraQuads(sizes);
+  return bytes + MostExtraQuads(sizes) * kPanelQuadBytes + RoundUp(places * int64_t{sizeof(int64_t)}, 64);
 }
 
-RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
-                            uint8_t* scratch) noexcept {
+RuntimeWeights PlaceRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
+                             uint8_t* scratch) noexcept {
   const LinearProblem& problem = weights.problem();
-  const int64_t stride = weights.packed().panel_stride_bytes();
   const int64_t first = begin / kPanelColumns * kPanelColumns;
-  WeightView view = weights.layout();
-  view.data = b.data + first * view.stride_n;
-  view.n = end - first;
-  PackedWeights packed(view.k, view.n);
-  packed.width = weights.packed().width;
-  const int64_t last = first + packed.panels() * kPanelColumns;
-  auto* const panels = reinterpret_cast<int8_t*>(scratch);
-  int8_t* const from_first = panels + first / kPanelColumns * stride;
-  PackPanels(view, packed, from_first);
-  packed.data = from_first;
-
-  const Columns to = Place(weights.packed().panels() * kPanelColumns, scratch + weights.packed().bytes());
-  std::fill(to.sums + first, to.sums + last, 0);
-  AddDepths(packed, 0, packed.quads() * kQuad, reinterpret_cast<uint32_t*>(to.sums + first));
+  const int64_t last = RoundUp(end, kPanelColumns);
+  const int64_t columns = weights.packed().panels() * kPanelColumns;
+  auto* const values = reinterpret_cast<int32_t*>(scratch);
   RuntimeWeights given;
-  given.panels = panels;
-  given.compensation = to.compensation;
-  given.unshifted_compensation = to.unshifted_compensation;
-  given.column_sums = to.sums;
+  given.b = b.data;
+  given.compensation = given.own_compensation = values;
+  given.unshifted_compensation = given.own_unshifted_compensation = values + columns;
+  given.column_sums = given.own_sums = values + 2 * columns;
+  int32_t* const zero_points = values + 3 * columns;
+  auto* const scales = reinterpret_cast<float*>(values + 4 * columns);
   given.zero_points = problem.b_zero_points.empty() ? nullptr : problem.b_zero_points.data();
   if (b.zero_points != nullptr) {
-    Spread(b.zero_points, b.has_column_zero_points, first, end, last, to.zero_points);
-    for (int64_t n = first; n < last; ++n) to.zero_points[n] -= problem.b_shift();
-    given.zero_points = to.zero_points;
+    Spread(b.zero_points, b.has_column_zero_points, first, end, last, zero_points);
+    for (int64_t n = first; n < last; ++n) zero_points[n] -= problem.b_shift();
+    given.zero_points = zero_points;
   } else if (given.zero_points == nullptr && problem.HasWeightZeroPoints()) {
-    std::fill(to.zero_points + first, to.zero_points + last, 0);
-    given.zero_points = to.zero_points;
+    std::fill(zero_points + first, zero_points + last, 0);
+    given.zero_points = zero_points;
   }
   given.factors = problem.Factors();
   if (b.scales != nullptr) {
-    Spread(b.scales, b.has_column_scales, first, end, last, to.scales);
-    given.factors = to.scales;
+    Spread(b.scales, b.has_column_scales, first, end, last, scales);
+    given.factors = scales;
   }
-  for (int64_t n = first; n < last; n += kPanelColumns) {
-    FillPanel(problem, view.k, weights.compensation().data(), given.zero_points, n, to);
+  return given;
+}
+
+// The values are what LinearWeights has for constant weights. All sums are modulo 2³².
+void FinishColumns(const LinearWeights& weights, const RuntimeWeights& given, int64_t begin,
+                   int64_t end) noexcept {
+  const LinearProblem& problem = weights.problem();
+  const int32_t* const bias = weights.compensation().data();
+  const auto activation_zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint());
+  const uint32_t shift = problem.a_shift();
+  const auto depth = static_cast<uint32_t>(weights.k());
+  for (int64_t n = begin / kPanelColumns * kPanelColumns; n < RoundUp(end, kPanelColumns); ++n) {
+    const auto sum = static_cast<uint32_t>(given.own_sums[n]);
+    const uint32_t zero_point =
+        given.zero_points == nullptr ? 0 : static_cast<uint32_t>(given.zero_points[n]);
+    const uint32_t centered = sum - depth * zero_point;
+    const uint32_t compensation = static_cast<uint32_t>(bias[n]) - activation_zero_point * centered;
+    given.own_compensation[n] = static_cast<int32_t>(compensation);
+    given.own_unshifted_compensation[n] = static_cast<int32_t>(compensation + shift * sum);
+    given.own_sums[n] = static_cast<int32_t>(centered);
   }
+}
+
+RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, RuntimeForm form, int64_t begin,
+                            int64_t end, uint8_t* scratch) noexcept {
+  RuntimeWeights given = PlaceRuntimeB(weights, b, begin, end, scratch);
+  scratch += RuntimeWeightBytes(weights, RuntimeForm::kUnpacked, end - begin);
+  PackedWeights packed = SizesOf(weights, end - begin);
+  auto* const panels = reinterpret_cast<int8_t*>(scratch);
+  WeightView view = weights.layout();
+  view.data = b.data + begin * view.stride_n;
+  view.n = end - begin;
+  PackPanels(view, packed, panels);
+  packed.data = panels;
+  std::fill(given.own_sums + begin, given.own_sums + begin + packed.panels() * kPanelColumns, 0);
+  if (NeedsColumnSums(weights.problem())) {
+    AddDepths(packed, 0, packed.quads() * kQuad, reinterpret_cast<uint32_t*>(given.own_sums + begin));
+  }
+  FinishColumns(weights, given, begin, end);
+  const int64_t first = begin / kPanelColumns;
+  given.panels = Before(panels, first * packed.panel_stride_bytes());
+  if (form != RuntimeForm::kCutPanels) return given;
+  const int64_t most = MostExtraQuads(packed);
+  ExtraQuads& extra = given.extra;
+  extra.quads = panels + RoundUp(packed.bytes(), 64);
+  extra.begins = reinterpret_cast<int64_t*>(extra.quads + most * kPanelQuadBytes);
+  extra.offsets = extra.begins + packed.panels() + 1;
+  // With range checks, activations beyond the activation range run on these panels too.
+  const LinearProblem& problem = weights.problem();
+  const int amax = problem.IsRangeChecked() ? kActivationValues - 1 : problem.range.high;
+  given.is_cut = CutPanels(packed, amax, most, panels, extra);
+  extra.begins = Before(extra.begins, first);
   return given;
 }
 

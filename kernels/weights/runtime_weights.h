@@ -1,9 +1,10 @@
-// A runtime B, packed into a thread's scratch in place of a plan's weights.
+// A runtime B: packed into a thread's scratch in place of a plan's weights, or read where it lies.
 #ifndef INTACT_KERNELS_WEIGHTS_RUNTIME_WEIGHTS_H_
 #define INTACT_KERNELS_WEIGHTS_RUNTIME_WEIGHTS_H_
 
 #include <cstdint>
 
+#include "kernels/weights/cut_panels.h"
 #include "kernels/weights/linear_weights.h"
 #include "kernels/weights/run_columns.h"
 
@@ -20,21 +21,44 @@ struct RuntimeB {
   bool has_column_zero_points = false;
 };
 
+/// How engines read a runtime B: from panels, from panels that may be cut (cut_panels.h), or where it lies.
+enum class RuntimeForm : uint8_t { kPanels, kCutPanels, kUnpacked };
+
 /// What engines read of a runtime B. Arrays are indexed by the columns of C. Only the requested columns are
 /// present, padded to whole panels.
 struct RuntimeWeights : RunColumns {
-  const int8_t* panels = nullptr;  // canonical (pack.h)
+  const int8_t* panels = nullptr;  // canonical (pack.h), or cut; panel 0, which may not be present
+  ExtraQuads extra;                // of cut panels, by panels of C
+  bool is_cut = false;             // false: too many quads would be cut, so the panels are canonical
+  const int8_t* b = nullptr;       // B where it lies, column 0
   const int32_t* column_sums = nullptr;
   const int32_t* zero_points = nullptr;  // null: no zero points
+  // The arrays above. If B is not packed, FinishColumns() fills them.
+  int32_t *own_compensation = nullptr, *own_unshifted_compensation = nullptr, *own_sums = nullptr;
 };
 
-/// Bytes of scratch that PackRuntimeB() takes.
-int64_t RuntimeWeightBytes(const LinearWeights& weights);
+/// Bytes of scratch for `columns` columns.
+int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64_t columns);
 
-/// Packs columns [begin, end) of `b`. `weights` come from LinearWeights::OfRuntimeB() and must outlive the
-/// result.
-RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
-                            uint8_t* scratch) noexcept;
+/// Packs columns [begin, end) of `b`; `begin` is a multiple of 16. `weights` come from
+/// LinearWeights::OfRuntimeB() and must outlive the result.
+RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, RuntimeForm form, int64_t begin,
+                            int64_t end, uint8_t* scratch) noexcept;
+
+/// As PackRuntimeB(), for an engine that reads B where it lies. It must call FinishColumns() before it reads
+/// the columns' values.
+RuntimeWeights PlaceRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
+                             uint8_t* scratch) noexcept;
+
+/// Whether values of columns depend on the sums of their weights; else FinishColumns() may get any sums.
+inline bool NeedsColumnSums(const LinearProblem& problem) {
+  return problem.ActivationZeroPoint() != 0 || problem.a_shift() != 0 || problem.HasOpenZeroPoint();
+}
+
+/// Computes the values of columns [begin, end), rounded to whole panels, from the sums of their weights,
+/// which are in `given.own_sums`.
+void FinishColumns(const LinearWeights& weights, const RuntimeWeights& given, int64_t begin,
+                   int64_t end) noexcept;
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_WEIGHTS_RUNTIME_WEIGHTS_H_

@@ -52,6 +52,12 @@ constexpr const char* kLines[] = {
     "gemm u8u8f16 m=9 n=65 k=67 batch=4 alayout=km itempad=5 quant=dynamic_tensor src=f16 x=outlier zb=131",
     "gemm u8s8f32 m=3 n=20 k=33 batch=3 alayout=km items=pointers quant=dynamic_tensor",
     "gemm s8s8s32 m=20 n=64 k=35 batch=3 alayout=km runtimeb=yes blayout=nk",
+    // Few rows read B where it lies; some quads are cut; too many would be cut; B is packed in chunks.
+    "gemm u8u8f32 m=1 n=129 k=131 batch=3 runtimeb=yes bpad=3 zb=9 zbper=item_column scale=item_column za=3",
+    "gemm s8s8u8 m=3 n=70 k=300 batch=2 runtimeb=yes blayout=nk bpad=1 wmax=128 res=u8",
+    "gemm u8s8s32 m=37 n=83 k=68 batch=3 runtimeb=yes za=3 fill=gauss",
+    "gemm s8u8u8 m=37 n=83 k=70 batch=2 runtimeb=yes blayout=nk fill=extremes zb=131",
+    "gemm u8s8s32 m=12 n=213 k=3001 runtimeb=yes za=3 fill=laplace",
 };
 
 class Items : public OnEachIsa<> {

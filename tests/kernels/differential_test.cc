@@ -17,6 +17,7 @@
 #include "core/isas.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/microkernel.h"
+#include "kernels/weights/cut_panels.h"
 #include "kernels/weights/scheduled_vectors.h"
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
@@ -66,10 +67,10 @@ TEST(RequireIsas, AreParsedStrictly) {
 // ----- kernels in all signs --------------------------------------------------------------------------------
 
 // Runs the kernel of `spec` on a tile. `rows`: A in the kernel's layout, `row_bytes` each. B: panels of `b`,
-// or a strip of `windows`.
+// or a strip of `windows`. `extra`: the extra quads of a panel that was cut.
 std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t* rows, int64_t row_bytes,
                              const void* b, int64_t panel_bytes, const std::vector<int32_t>& compensation,
-                             int64_t windows = 0) {
+                             int64_t windows = 0, const kernels::ExtraQuads& extra = {}) {
   const Result<kernels::MicrokernelFunction> kernel = kernels::GetMicrokernel(spec);
   if (!kernel) {
     ADD_FAILURE() << kernel.error().message;
@@ -87,11 +88,28 @@ std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t
   args.b = b;
   args.b_panel_stride_bytes = panel_bytes;
   args.windows = windows;
+  if (extra.begins != nullptr) {
+    args.extras = extra.offsets + extra.begins[0];
+    args.extras_end = extra.offsets + extra.begins[1];
+    args.extra_b = extra.quads;
+  }
   args.c = c.data();
   args.c_stride_bytes = spec.nr() * 4;
   args.compensation = compensation.data();
   (*kernel)(&args);
   return c;
+}
+
+// Runs a kernel of the cut variant on a panel, after cutting it.
+std::vector<int32_t> RunCut(const kernels::MicrokernelSpec& spec, int64_t depth,
+                            const std::vector<uint8_t>& rows, std::vector<int8_t> panel,
+                            const std::vector<int32_t>& compensation) {
+  const kernels::PackedWeights sizes(depth, kernels::kPanelColumns);
+  std::vector<int64_t> begins(2), offsets(static_cast<size_t>(sizes.quads()));
+  std::vector<int8_t> quads(panel.size());
+  const kernels::ExtraQuads extra = {begins.data(), offsets.data(), quads.data()};
+  EXPECT_TRUE(kernels::CutPanels(sizes, 255, sizes.quads(), panel.data(), extra));
+  return RunTile(spec, rows.data(), depth, panel.data(), 0, compensation, 0, extra);
 }
 
 // Runs the kernel of `block`. A's rows and the canonical panels are converted to its layouts.
@@ -108,6 +126,7 @@ std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t
   for (int m = 0; m < mr; ++m) {
     kernels::StageFor(block.dot)(a.data() + m * depth, depth, 0, staged.data() + m * row_bytes);
   }
+  if (block.dot == jit::DotKind::kCut) return RunCut(spec, depth, staged, panels, compensation);
   if (block.dot != jit::DotKind::kScheduled) {
     return RunTile(spec, staged.data(), row_bytes, panels.data(), depth * kernels::kPanelColumns,
                    compensation);

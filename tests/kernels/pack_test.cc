@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <iterator>
 #include <vector>
+
+#include "kernels/weights/cut_panels.h"
 
 namespace intact::kernels {
 namespace {
@@ -91,6 +94,44 @@ TEST(AddDepths, AddsWholeQuadsOfEachColumn) {
       for (int64_t k = first; k < end; ++k) expected += packed.At(k, n);
       ASSERT_EQ(static_cast<int32_t>(sums[static_cast<size_t>(n)]), expected) << "column " << n;
     }
+  }
+}
+
+// Each quad and its extra quad add up to the weights, and no pair sum exceeds the limit of the activations.
+TEST(CutPanels, MovesTheExcessOfPairsToExtraQuads) {
+  constexpr int64_t kDepths = 38, kColumns = 30;
+  const std::vector<int8_t> b = Weights(kDepths * kColumns);
+  PackedWeights packed;
+  ASSERT_TRUE(PackWeights({b.data(), kDepths, kColumns, kColumns, 1, 0}, &packed));
+  const int64_t most = packed.panels() * packed.quads();
+  for (const int amax : {255, 200, 127}) {
+    std::vector<int8_t> panels(packed.data, packed.data + packed.bytes());
+    std::vector<int64_t> begins(static_cast<size_t>(packed.panels()) + 1), offsets(static_cast<size_t>(most));
+    std::vector<int8_t> quads(static_cast<size_t>(most * kPanelQuadBytes));
+    const ExtraQuads extra = {begins.data(), offsets.data(), quads.data()};
+    ASSERT_TRUE(CutPanels(packed, amax, most, panels.data(), extra));
+    ASSERT_EQ(begins.back() == 0, amax == 127);
+    std::vector<int8_t> sums = panels;
+    const auto expect_fits = [&](const int8_t* quad) {
+      for (int64_t i = 0; i < kPanelQuadBytes; i += 2)
+        EXPECT_LE(std::abs(quad[i] + quad[i + 1]), 32767 / amax);
+    };
+    for (int64_t panel = 0; panel < packed.panels(); ++panel) {
+      for (int64_t i = begins[static_cast<size_t>(panel)]; i < begins[static_cast<size_t>(panel) + 1]; ++i) {
+        const int8_t* const quad = extra.quads + i * kPanelQuadBytes;
+        const int64_t offset = offsets[static_cast<size_t>(i)] * kPanelColumns;
+        int8_t* const to = sums.data() + panel * packed.panel_stride_bytes() + offset;
+        for (int64_t byte = 0; byte < kPanelQuadBytes; ++byte)
+          to[byte] = static_cast<int8_t>(to[byte] + quad[byte]);
+        expect_fits(quad);
+      }
+    }
+    EXPECT_TRUE(std::equal(sums.begin(), sums.end(), packed.data));
+    for (int64_t i = 0; i < packed.bytes(); i += kPanelQuadBytes) expect_fits(panels.data() + i);
+    if (amax == 127) continue;
+    std::vector<int8_t> unchanged(packed.data, packed.data + packed.bytes());
+    EXPECT_FALSE(CutPanels(packed, amax, begins.back() - 1, unchanged.data(), extra));
+    EXPECT_TRUE(std::equal(unchanged.begin(), unchanged.end(), packed.data));
   }
 }
 

@@ -120,6 +120,7 @@ Problem AnyGemm(int64_t products) {
   problem.a_by_columns = AnyOf({false, false, true});
   problem.n = AnyExtent(products / problem.m);
   problem.k = AnyOfRange(1, std::min<int64_t>(products / problem.m / problem.n, 700));
+  problem.runtime_b = AnyOf({false, false, true});
   return problem;
 }
 
@@ -208,11 +209,15 @@ std::string WhyWrong(const Operation& operation, const RunOptions& options,
          std::to_string(bytes.first_differing);
 }
 
+// The B that a plan gets: none, if its runs get B.
+const int8_t* PlanB(const reference::Gemm& gemm) { return gemm.has_runtime_b ? nullptr : gemm.b.data(); }
+const int8_t* PlanB(const reference::Conv& conv) { return conv.b.data(); }
+
 template <class Plan, class Args, class Operation>
 std::string WhyWrong(const Operation& operation, RunOptions options, const Manner& manner) {
   options.threads = manner.threads;
   const auto desc = DescOf(operation, options);
-  Result<std::unique_ptr<Plan>> plan = kernels::MakePlan(desc, desc.linear, operation.b.data());
+  Result<std::unique_ptr<Plan>> plan = kernels::MakePlan(desc, desc.linear, PlanB(operation));
   if (!plan) return plan.error().message;
   (*plan)->RunAllAs(manner.as_rows);
   return WhyWrong(operation, options, RunGuarded(operation, options, [&](const Args& args) {

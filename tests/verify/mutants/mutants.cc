@@ -261,6 +261,20 @@ std::vector<uint8_t> TakeNextB(const reference::Gemm& honest, Model model) {
   return Compute(gemm, model);
 }
 
+// Leaves out the part of a pair of weights that exceeds int16 with the largest activation.
+std::vector<uint8_t> LoseExcess(const reference::Gemm& honest, Model model) {
+  constexpr int kMost = 128;
+  reference::Gemm gemm = honest;
+  for (int64_t depth = 0; depth + 1 < gemm.k; depth += 2) {
+    for (int64_t n = 0; n < gemm.n; ++n) {
+      int8_t& first = gemm.b[static_cast<size_t>(depth * gemm.n + n)];
+      const int sum = first + gemm.b[static_cast<size_t>((depth + 1) * gemm.n + n)];
+      first = static_cast<int8_t>(first - (sum - std::clamp(sum, -kMost, kMost)));
+    }
+  }
+  return Compute(gemm, model);
+}
+
 // Rotates the values of items. An item has one or n.
 template <class T>
 void TakeNextOfItems(const reference::Gemm& gemm, std::vector<T>* values) {
@@ -688,6 +702,10 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(MakeMutant("next_b", TakeNextB, "items of a batch have the B of the next",
                                "gemm u8u8f32 m=5 n=17 k=64 batch=3 runtimeb=yes zb=9",
                                Cause::kImplementationError, "B of item 1 taken for that of item 0"));
+  mutants.push_back(MakeMutant("lost_excess", LoseExcess,
+                               "weights of a runtime B lose what exceeds int16 with the pair's other weight",
+                               "gemm u8s8s32 m=20 n=17 k=64 runtimeb=yes fill=gauss",
+                               Cause::kImplementationError, ""));
   mutants.push_back(MakeMutant("next_item_scale", TakeNextItemScale,
                                "items of a batch have the scale of the next",
                                "gemm u8s8f32 m=5 n=17 k=64 batch=3 runtimeb=yes scale=item",

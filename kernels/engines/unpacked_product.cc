@@ -1,0 +1,363 @@
+#include "kernels/engines/unpacked_product.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "jit/isa.h"
+#include "kernels/codegen/dispatch.h"
+
+namespace intact::kernels {
+namespace {
+
+constexpr int64_t kColumns = UnpackedProduct::kColumns;
+constexpr int64_t kDepths = UnpackedProduct::kDepths;
+constexpr int64_t kBlockDepths = 32;    // depths of a block of rows of B
+constexpr int64_t kLineColumns = 2048;  // columns of B whose sums stay in L1
+constexpr int64_t kAtOnce = 4;          // columns of B that are read together
+
+int DwordAt(const uint8_t* from) {
+  int dword = 0;
+  std::memcpy(&dword, from, sizeof(dword));
+  return dword;
+}
+
+// A block of kBlockDepths × kColumns weights, rows `stride` bytes apart.
+struct Block {
+  const int8_t* b;
+  int64_t stride;
+  uint8_t shift;
+};
+
+// Adds the products of a block to kColumns sums of each row. `staged` is at the block's first depth.
+using AddBlock = void (*)(const Block& block, const uint8_t* staged, int64_t staged_stride, int64_t rows,
+                          int32_t* sums, int64_t sums_stride);
+
+template <AddBlock kAdd, int64_t kDepthBytes>
+void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
+             int32_t* sums, int64_t sums_stride) noexcept {
+  const int64_t staged_stride = RoundUp(b.k, kDepths) * kDepthBytes;
+  for (int64_t line = begin; line < end; line += kLineColumns) {
+    const int64_t line_end = std::min(end, line + kLineColumns);
+    for (int64_t depth = 0; depth < b.k; depth += kBlockDepths) {
+      const int64_t depths = std::min(kBlockDepths, b.k - depth);
+      for (int64_t column = line; column < line_end; column += kColumns) {
+        const int64_t columns = std::min(kColumns, line_end - column);
+        const int8_t* const from = b.data + depth * b.stride_k + column;
+        alignas(64) std::array<int8_t, kBlockDepths * kColumns> edge;
+        Block block = {from, b.stride_k, b.shift};
+        if (depths < kBlockDepths || columns < kColumns) {
+          for (int64_t i = 0; i < kBlockDepths; ++i) {
+            int8_t* const to = edge.data() + i * kColumns;
+            if (i < depths) std::memcpy(to, from + i * b.stride_k, static_cast<size_t>(columns));
+            std::memset(to + (i < depths ? columns : 0), 0,
+                        static_cast<size_t>(kColumns - (i < depths ? columns : 0)));
+          }
+          block = {edge.data(), kColumns, b.shift};
+        } else {
+          // The next depths of these columns. Hardware prefetchers do not follow so many rows.
+          const auto next =
+              reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(kBlockDepths * b.stride_k);
+          for (int64_t i = 0; i < kBlockDepths; ++i) {
+            const uintptr_t line_of_row = next + static_cast<uintptr_t>(i * b.stride_k);
+            __builtin_prefetch(reinterpret_cast<const void*>(line_of_row), 0,
+                               2);  // NOLINT(performance-no-int-to-ptr)
+          }
+        }
+        kAdd(block, staged + depth * kDepthBytes, staged_stride, rows, sums + column - begin, sums_stride);
+      }
+    }
+  }
+}
+
+// Columns of B: whole kDepths depths in place, and a copy of the depths after them, padded with zeros.
+struct Columns {
+  std::array<const int8_t*, kAtOnce> whole, tail;
+  int64_t whole_depths = 0, depths = 0;  // of a column; `depths` with padding
+  int64_t ahead = 0;                     // bytes to the weights that are read next
+  uint8_t shift = 0;
+
+  /// Where kDepths depths from `depth` on of a column are.
+  const int8_t* At(size_t column, int64_t depth) const {
+    return depth < whole_depths ? whole[column] + depth : tail[column];
+  }
+};
+
+// Adds the products of kAtOnce columns to kAtOnce sums of a row.
+using AddColumns4 = void (*)(const Columns& columns, const uint8_t* staged, int32_t* sums);
+
+template <AddColumns4 kAdd, int64_t kDepthBytes>
+void AddColumns(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
+                int32_t* sums, int64_t sums_stride) noexcept {
+  const int64_t staged_stride = RoundUp(b.k, kDepths) * kDepthBytes;
+  alignas(64) std::array<int8_t, kAtOnce* kDepths> tails = {};
+  Columns columns;
+  columns.depths = RoundUp(b.k, kDepths);
+  columns.whole_depths = b.k / kDepths * kDepths;
+  columns.shift = b.shift;
+  for (int64_t column = begin; column < end; column += kAtOnce) {
+    for (int64_t i = 0; i < kAtOnce; ++i) {
+      const auto place = static_cast<size_t>(i);
+      const int8_t* const from = b.data + std::min(column + i, end - 1) * b.stride_n;
+      int8_t* const tail = tails.data() + i * kDepths;
+      if (columns.whole_depths != b.k) {
+        std::memcpy(tail, from + columns.whole_depths, static_cast<size_t>(b.k - columns.whole_depths));
+      }
+      columns.whole[place] = from;
+      columns.tail[place] = tail;
+    }
+    columns.ahead = kAtOnce * b.stride_n;
+    for (int64_t row = 0; row < rows; ++row) {
+      kAdd(columns, staged + row * staged_stride, sums + row * sums_stride + column - begin);
+      columns.ahead = 0;
+    }
+  }
+}
+
+// ----- AVX2 ------------------------------------------------------------------------------------------------
+
+[[gnu::target("avx2")]] inline __m256i Load(const void* from) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
+}
+[[gnu::target("avx2")]] inline void Add(int32_t* sums, __m256i addend) {
+  auto* const to = reinterpret_cast<__m256i*>(sums);
+  _mm256_storeu_si256(to, _mm256_add_epi32(_mm256_loadu_si256(to), addend));
+}
+
+// a0 a1 | a2 a3 | … → l0 l1 l0 l1 | h0 h1 h0 h1 | …, with a = 16·h + l: two dwords for each pair of depths.
+[[gnu::target("avx2")]] void StagePairs(const uint8_t* a, int64_t k, uint8_t* staged) noexcept {
+  const __m128i low = _mm_set1_epi8(0x0f);
+  for (int64_t depth = 0; depth < k; depth += 16, staged += 64) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth));
+    const __m128i halves[] = {_mm_and_si128(bytes, low), _mm_and_si128(_mm_srli_epi16(bytes, 4), low)};
+    const __m128i l[] = {_mm_unpacklo_epi16(halves[0], halves[0]), _mm_unpackhi_epi16(halves[0], halves[0])};
+    const __m128i h[] = {_mm_unpacklo_epi16(halves[1], halves[1]), _mm_unpackhi_epi16(halves[1], halves[1])};
+    auto* const to = reinterpret_cast<__m128i*>(staged);
+    for (int i = 0; i < 2; ++i) {
+      _mm_storeu_si128(to + 2 * i, _mm_unpacklo_epi32(l[i], h[i]));
+      _mm_storeu_si128(to + 2 * i + 1, _mm_unpackhi_epi32(l[i], h[i]));
+    }
+  }
+}
+
+// Eight pairs of depths of 32 columns, for one row.
+[[gnu::target("avx2")]] inline void AddPairs(const int8_t* b, int64_t stride, __m256i shift,
+                                             const uint8_t* staged, int32_t* sums) {
+  constexpr int kPairs = 8;
+  __m256i l_low = _mm256_setzero_si256(), l_high = l_low, h_low = l_low, h_high = l_low;
+#pragma GCC unroll 1  // GCC would add up all products at the end, from the stack
+  for (int pair = 0; pair < kPairs; ++pair, b += 2 * stride) {
+    const __m256i even = _mm256_xor_si256(Load(b), shift);
+    const __m256i odd = _mm256_xor_si256(Load(b + stride), shift);
+    const __m256i low = _mm256_unpacklo_epi8(even, odd);
+    const __m256i high = _mm256_unpackhi_epi8(even, odd);
+    const __m256i l = _mm256_set1_epi32(DwordAt(staged + pair * 8));
+    const __m256i h = _mm256_set1_epi32(DwordAt(staged + pair * 8 + 4));
+    l_low = _mm256_add_epi16(l_low, _mm256_maddubs_epi16(l, low));
+    l_high = _mm256_add_epi16(l_high, _mm256_maddubs_epi16(l, high));
+    h_low = _mm256_add_epi16(h_low, _mm256_maddubs_epi16(h, low));
+    h_high = _mm256_add_epi16(h_high, _mm256_maddubs_epi16(h, high));
+  }
+  const __m256i factors = _mm256_set1_epi32(16 << 16 | 1);  // l + 16·h
+  const auto widen = [&](__m256i pairs) __attribute__((target("avx2"))) {
+    return _mm256_madd_epi16(pairs, factors);
+  };
+  // Columns 0 to 3 and 16 to 19, 4 to 7 and 20 to 23, …
+  const __m256i first = widen(_mm256_unpacklo_epi16(l_low, h_low));
+  const __m256i second = widen(_mm256_unpackhi_epi16(l_low, h_low));
+  const __m256i third = widen(_mm256_unpacklo_epi16(l_high, h_high));
+  const __m256i fourth = widen(_mm256_unpackhi_epi16(l_high, h_high));
+  Add(sums, _mm256_permute2x128_si256(first, second, 0x20));
+  Add(sums + 8, _mm256_permute2x128_si256(third, fourth, 0x20));
+  Add(sums + 16, _mm256_permute2x128_si256(first, second, 0x31));
+  Add(sums + 24, _mm256_permute2x128_si256(third, fourth, 0x31));
+}
+
+[[gnu::target("avx2")]] void AddBlockByAvx2(const Block& block, const uint8_t* staged, int64_t staged_stride,
+                                            int64_t rows, int32_t* sums, int64_t sums_stride) {
+  const __m256i shift = _mm256_set1_epi8(static_cast<char>(block.shift));
+  for (int64_t row = 0; row < rows; ++row, staged += staged_stride, sums += sums_stride) {
+    for (int64_t depth = 0; depth < kBlockDepths; depth += 16) {
+      for (int64_t column = 0; column < kColumns; column += 32) {
+        AddPairs(block.b + depth * block.stride + column, block.stride, shift, staged + depth * 4,
+                 sums + column);
+      }
+    }
+  }
+}
+
+// The low halves of 64 depths, then their high halves.
+[[gnu::target("avx2")]] void StageHalves(const uint8_t* a, int64_t k, uint8_t* staged) noexcept {
+  const __m256i low = _mm256_set1_epi8(0x0f);
+  for (int64_t depth = 0; depth < k; depth += kDepths, staged += 2 * kDepths) {
+    for (int64_t i = 0; i < kDepths; i += 32) {
+      const __m256i bytes = Load(a + depth + i);
+      auto* const to = reinterpret_cast<__m256i*>(staged + i);
+      _mm256_storeu_si256(to, _mm256_and_si256(bytes, low));
+      _mm256_storeu_si256(to + 2, _mm256_and_si256(_mm256_srli_epi16(bytes, 4), low));
+    }
+  }
+}
+
+// Adds the sum of the lanes of each vector to `sums`.
+[[gnu::target("avx2")]] inline void AddTotals(const __m256i* total, int32_t* sums) {
+  const __m256i four =
+      _mm256_hadd_epi32(_mm256_hadd_epi32(total[0], total[1]), _mm256_hadd_epi32(total[2], total[3]));
+  auto* const to = reinterpret_cast<__m128i*>(sums);
+  const __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+  _mm_storeu_si128(to, _mm_add_epi32(_mm_loadu_si128(to), sum));
+}
+
+[[gnu::target("avx2")]] void AddColumnsByAvx2(const Columns& columns, const uint8_t* staged, int32_t* sums) {
+  const __m256i shift = _mm256_set1_epi8(static_cast<char>(columns.shift));
+  const __m256i ones = _mm256_set1_epi16(1);
+  const __m256i sixteens = _mm256_set1_epi16(16);
+  __m256i total[kAtOnce] = {};
+  for (int64_t depth = 0; depth < columns.depths;) {
+    // int16 sums hold 4 · 2 products of pairs.
+    const int64_t end = std::min(columns.depths, depth + 4 * kDepths);
+    __m256i l[kAtOnce] = {};
+    __m256i h[kAtOnce] = {};
+    for (; depth < end; depth += kDepths) {
+      const uint8_t* const a = staged + depth * 2;
+#pragma GCC unroll 2
+      for (int64_t i = 0; i < kDepths; i += 32) {
+        const __m256i a_low = Load(a + i);
+        const __m256i a_high = Load(a + kDepths + i);
+#pragma GCC unroll 4
+        for (size_t column = 0; column < kAtOnce; ++column) {
+          const __m256i b = _mm256_xor_si256(Load(columns.At(column, depth) + i), shift);
+          l[column] = _mm256_add_epi16(l[column], _mm256_maddubs_epi16(a_low, b));
+          h[column] = _mm256_add_epi16(h[column], _mm256_maddubs_epi16(a_high, b));
+        }
+      }
+      if (columns.ahead != 0) {
+#pragma GCC unroll 4
+        for (size_t column = 0; column < kAtOnce; ++column) {
+          _mm_prefetch(columns.whole[column] + depth + columns.ahead, _MM_HINT_T0);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (size_t column = 0; column < kAtOnce; ++column) {
+      const __m256i widened =
+          _mm256_add_epi32(_mm256_madd_epi16(l[column], ones), _mm256_madd_epi16(h[column], sixteens));
+      total[column] = _mm256_add_epi32(total[column], widened);
+    }
+  }
+  AddTotals(total, sums);
+}
+
+// ----- AVX-512-VNNI ----------------------------------------------------------------------------------------
+
+#define INTACT_AVX512_VNNI gnu::target("avx512f,avx512bw,avx512vl,avx512vnni")
+
+[[INTACT_AVX512_VNNI]] void StageBytes(const uint8_t* a, int64_t k, uint8_t* staged) noexcept {
+  std::memcpy(staged, a, static_cast<size_t>(k));
+}
+
+// A block's products for kRows rows, with quads of four columns of each 128-bit lane in a vector.
+template <int kRows>
+[[INTACT_AVX512_VNNI]] inline void AddQuads(const Block& block, const uint8_t* staged, int64_t staged_stride,
+                                            int32_t* sums, int64_t sums_stride) {
+  const __m512i shift = _mm512_set1_epi8(static_cast<char>(block.shift));
+  __m512i sum[kRows][4] = {};
+  const int8_t* b = block.b;
+  for (int64_t depth = 0; depth < kBlockDepths; depth += kQuad, b += kQuad * block.stride) {
+    __m512i row[kQuad];
+#pragma GCC unroll 4
+    for (int i = 0; i < kQuad; ++i)
+      row[i] = _mm512_xor_si512(_mm512_loadu_si512(b + i * block.stride), shift);
+    const __m512i low01 = _mm512_unpacklo_epi8(row[0], row[1]);
+    const __m512i low23 = _mm512_unpacklo_epi8(row[2], row[3]);
+    const __m512i high01 = _mm512_unpackhi_epi8(row[0], row[1]);
+    const __m512i high23 = _mm512_unpackhi_epi8(row[2], row[3]);
+    const __m512i quads[] = {_mm512_unpacklo_epi16(low01, low23), _mm512_unpackhi_epi16(low01, low23),
+                             _mm512_unpacklo_epi16(high01, high23), _mm512_unpackhi_epi16(high01, high23)};
+#pragma GCC unroll 4
+    for (int i = 0; i < kRows; ++i) {
+      const __m512i a = _mm512_set1_epi32(DwordAt(staged + i * staged_stride + depth));
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) sum[i][j] = _mm512_dpbusd_epi32(sum[i][j], a, quads[j]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kRows; ++i) {
+    constexpr __mmask16 kAll = 0xffff;  // GCC 12 warns about its forms without a mask
+    // Vector j has columns 4·j to 4·j + 3 of each sixteen: a transpose of 128-bit lanes.
+    const __m512i low01 = _mm512_maskz_shuffle_i32x4(kAll, sum[i][0], sum[i][1], 0x44);
+    const __m512i high01 = _mm512_maskz_shuffle_i32x4(kAll, sum[i][0], sum[i][1], 0xee);
+    const __m512i low23 = _mm512_maskz_shuffle_i32x4(kAll, sum[i][2], sum[i][3], 0x44);
+    const __m512i high23 = _mm512_maskz_shuffle_i32x4(kAll, sum[i][2], sum[i][3], 0xee);
+    const __m512i columns[] = {_mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0x88),
+                               _mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0xdd),
+                               _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0x88),
+                               _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0xdd)};
+    int32_t* const to = sums + i * sums_stride;
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      int32_t* const sixteen = to + j * 16;
+      _mm512_storeu_si512(sixteen, _mm512_add_epi32(_mm512_loadu_si512(sixteen), columns[j]));
+    }
+  }
+}
+
+[[INTACT_AVX512_VNNI]] void AddBlockByVnni(const Block& block, const uint8_t* staged, int64_t staged_stride,
+                                           int64_t rows, int32_t* sums, int64_t sums_stride) {
+  int64_t row = 0;
+  for (; row + 4 <= rows; row += 4) {
+    AddQuads<4>(block, staged + row * staged_stride, staged_stride, sums + row * sums_stride, sums_stride);
+  }
+  staged += row * staged_stride;
+  sums += row * sums_stride;
+  if (rows - row == 1) AddQuads<1>(block, staged, staged_stride, sums, sums_stride);
+  if (rows - row == 2) AddQuads<2>(block, staged, staged_stride, sums, sums_stride);
+  if (rows - row == 3) AddQuads<3>(block, staged, staged_stride, sums, sums_stride);
+}
+
+[[INTACT_AVX512_VNNI]] void AddColumnsByVnni(const Columns& columns, const uint8_t* staged, int32_t* sums) {
+  const __m512i shift = _mm512_set1_epi8(static_cast<char>(columns.shift));
+  __m512i total[kAtOnce] = {};
+  for (int64_t depth = 0; depth < columns.depths; depth += kDepths) {
+    const __m512i a = _mm512_loadu_si512(staged + depth);
+#pragma GCC unroll 4
+    for (size_t column = 0; column < kAtOnce; ++column) {
+      const __m512i b = _mm512_xor_si512(_mm512_loadu_si512(columns.At(column, depth)), shift);
+      total[column] = _mm512_dpbusd_epi32(total[column], a, b);
+    }
+    if (columns.ahead != 0) {
+#pragma GCC unroll 4
+      for (size_t column = 0; column < kAtOnce; ++column) {
+        _mm_prefetch(columns.whole[column] + depth + columns.ahead, _MM_HINT_T0);
+      }
+    }
+  }
+  constexpr __mmask8 kAll = 0xff;  // GCC 12 warns about its forms without a mask
+  __m256i halves[kAtOnce];
+#pragma GCC unroll 4
+  for (size_t column = 0; column < kAtOnce; ++column) {
+    halves[column] = _mm256_add_epi32(_mm512_maskz_extracti64x4_epi64(kAll, total[column], 0),
+                                      _mm512_maskz_extracti64x4_epi64(kAll, total[column], 1));
+  }
+  AddTotals(halves, sums);
+}
+
+#undef INTACT_AVX512_VNNI
+
+}  // namespace
+
+UnpackedProduct UnpackedProduct::For(core::Isa isa, const WeightView& b) {
+  const bool has_vnni = core::TraitsOf(VectorIsa(isa)).vectors.bytes == 64 &&
+                        DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni &&
+                        jit::HardwareIsas().Has(core::Isa::kAvx512Vnni);
+  const bool has_columns = b.stride_k == 1;
+  if (has_vnni && has_columns)
+    return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, costs::kVnniColumns, "vnni"};
+  if (has_vnni) return {StageBytes, AddRows<AddBlockByVnni, 1>, 1, costs::kVnniRows, "vnni"};
+  if (has_columns) return {StageHalves, AddColumns<AddColumnsByAvx2, 2>, 2, costs::kSplitColumns, "split"};
+  return {StagePairs, AddRows<AddBlockByAvx2, 4>, 4, costs::kSplitRows, "split"};
+}
+
+}  // namespace intact::kernels

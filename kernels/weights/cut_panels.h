@@ -1,0 +1,32 @@
+// Panels for the maddubs sequence, exact for all weights: if a pair of a quad's weights adds up to more than
+// int16 sums allow, the quad is cut. It keeps weights that fit, and an extra quad gets the rest:
+//
+//   quad   n0: 127  3 | n1: 100 100 | …        quad   n0: 125  3 | n1:  28 100 | …     (at most 128 per pair)
+//                                        ─►    extra  n0:   2  0 | n1:  72   0 | …
+//
+// Kernels multiply the extra quads of a panel after its quads. Cutting takes a pass over the panels, so it is
+// for a runtime B; constant weights are scheduled (schedule.h).
+#ifndef INTACT_KERNELS_WEIGHTS_CUT_PANELS_H_
+#define INTACT_KERNELS_WEIGHTS_CUT_PANELS_H_
+
+#include <cstdint>
+
+#include "kernels/weights/pack.h"
+
+namespace intact::kernels {
+
+/// The extra quads of adjacent panels.
+struct ExtraQuads {
+  int64_t* begins = nullptr;   // [panels + 1]: panel p has extra quads begins[p] to begins[p + 1] − 1
+  int64_t* offsets = nullptr;  // of each extra quad: bytes from a row of A to the quad that it multiplies
+  int8_t* quads = nullptr;     // kPanelQuadBytes each
+};
+
+/// Cuts the panels of `sizes`, which are 16 columns wide, for activations up to `amax`. If there would be more
+/// than `most` extra quads, returns false and leaves the panels unchanged. `extra` has memory for `most` extra
+/// quads. The CPU has AVX2.
+bool CutPanels(const PackedWeights& sizes, int amax, int64_t most, int8_t* panels,
+               const ExtraQuads& extra) noexcept;
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_WEIGHTS_CUT_PANELS_H_
