@@ -46,8 +46,8 @@ const Engine& EngineSet::Recall(Memory* memory, int64_t m, bool from_panels) con
 // `from_panels`: only of the engines that read panels which are not cut.
 const Engine* EngineSet::Cheapest(int64_t m, bool from_panels) const {
   const auto cost = [&](const auto& engine) {
-    const bool is_candidate = (!from_panels || engine->runtime_form() == RuntimeForm::kPanels) &&
-                              !IsWasteful(data_, m, engine->ScratchBytes(m));
+    const bool is_candidate = from_panels ? engine->runtime_form() == RuntimeForm::kPanels
+                                          : !IsWasteful(data_, m, engine->ScratchBytes(m));
     return is_candidate ? engine->Cost(m) : std::numeric_limits<double>::infinity();
   };
   return std::ranges::min_element(usual_, {}, cost)->get();
