@@ -704,5 +704,29 @@ TEST(ScratchOfConvolutions, HoldsNothingOfWhatLiesBetweenTaps) {
   }
 }
 
+// A row reads B where it lies; more rows pack a chunk of it at a time.
+TEST(ScratchOfRuntimeB, HoldsNoCopyOfB) {
+  constexpr int64_t kSize = 4096;
+  for (const intact_isa isa : core::kIsaLadder) {
+    if (isa == INTACT_ISA_PORTABLE || intact_isa_available(isa) == 0) continue;
+    for (const bool by_columns : {false, true}) {
+      GemmDesc desc = MakeGemmDesc();
+      desc.linear.max_isa = isa;
+      desc.linear.a_zero_point = 3;
+      desc.n = desc.k = kSize;
+      desc.runtime_b = 1;
+      desc.b_stride_k = by_columns ? 1 : kSize;
+      desc.b_stride_n = by_columns ? kSize : 1;
+      const Result<Gemm> gemm = Gemm::Create(desc, nullptr);
+      ASSERT_TRUE(gemm) << gemm.error().message;
+      for (const int64_t rows : {1, 32}) {
+        const Result<intact_run_info> info = gemm->Prepare(rows);
+        ASSERT_TRUE(info) << info.error().message;
+        EXPECT_LT(info->part_scratch_bytes, size_t{kSize * kSize} / (rows == 1 ? 64 : 4)) << rows << " rows";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace intact::tests
