@@ -102,7 +102,8 @@ class Match {
 
  private:
   void Enter(const Case& c, Result<std::unique_ptr<Contender>> contender, std::string name) {
-    entrants_.push_back(std::make_unique<Entrant>(c, workloads_.back().get(), std::move(contender)));
+    entrants_.push_back(
+        std::unique_ptr<Entrant>(new Entrant{c, workloads_.back().get(), std::move(contender)}));
     outputs_.push_back(workloads_.back()->NewC(c.format.c_type));
     const Timing timing = Check(*entrants_.back());
     const bool is_right = timing.result == kExact;
