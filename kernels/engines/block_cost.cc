@@ -39,7 +39,11 @@ double HalfCycles(core::Isa isa) {
 }
 
 double RuntimePackingCost(const GemmData& data, core::Isa isa) {
-  return data.problem.has_runtime_b ? costs::kPackedRuntimeQuad / HalfCycles(isa) : 0;
+  if (!data.problem.has_runtime_b) return 0;
+  const bool has_columns = data.linear->layout().stride_k == 1;
+  const bool is_far = data.weights.bytes() > Caches().StreamedWeights();
+  const double rows = is_far ? costs::kPackedFarRows : costs::kPackedRows;
+  return (has_columns ? costs::kPackedColumns : rows) / HalfCycles(isa);
 }
 
 bool BlockCost::IsSigned(const KernelBlock& block, const GemmData& data) {

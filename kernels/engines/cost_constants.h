@@ -54,7 +54,8 @@ inline constexpr double kCall = 32;  // a call of a kernel of these variants
 struct UnpackedCosts {
   double quad, row, outputs;
 };
-inline constexpr double kPackedRuntimeQuad = 15;
+inline constexpr double kPackedRows = 18, kPackedColumns = 15;  // contiguous rows of B, contiguous columns
+inline constexpr double kPackedFarRows = 60;                    // rows, if L2 does not hold B
 inline constexpr int kUnpackedRows = 4;
 inline constexpr UnpackedCosts kSplitRows = {5.0, 8.2, 38}, kSplitColumns = {1.4, 6.5, 115};
 inline constexpr UnpackedCosts kVnniRows = {5.2, 1.6, 28}, kVnniColumns = {0.3, 3.6, 62};
