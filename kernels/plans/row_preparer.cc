@@ -61,8 +61,10 @@ RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor
   if (!is_by_rows && AreOneRow(source)) {
     const int64_t count = chunk.row_end - chunk.row_begin;
     quantizer_.Quantize(source.At(chunk.row_begin), count * data_.k, tensor, quantized);
-    std::fill_n(values->zero_points.begin(), count, tensor.zero_point);
-    std::fill_n(values->scales.begin(), count, tensor.scale);
+    for (int64_t i = 0; i < count; ++i) {
+      At(values, i)->zero_point = tensor.zero_point;
+      At(values, i)->scale = tensor.scale;
+    }
     return RowMap::From(chunk.row_begin, quantized, data_.k);
   }
   const RowMap rows = RowMap::From(chunk.row_begin, quantized, CopiedStride());
