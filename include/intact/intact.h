@@ -287,9 +287,10 @@ typedef struct intact_gemm_desc {
    * this m, which takes half the memory and less time to create. Runs of any other m give the same bytes, and
    * may be slower. 0: unknown; the plan keeps every layout that is best for some m. At most 2^31 − 1. */
   int64_t usual_m;
-  /** 0, or 1: B is passed to each run (with the strides above) and packed there. Create the plan with `b`
-   * NULL. The plan is exact for all weights; the overflow check assumes the worst weights. Tuning,
-   * certificates and saving are UNSUPPORTED. INTACT_SATURATING works as for constant weights. */
+  /** 0, or 1: B is passed to each run (with the strides above). The run packs B into its scratch, piece by
+   * piece, or reads B where it lies if rows are few. Create the plan with `b` NULL. The plan is exact for all
+   * weights; the overflow check assumes the worst weights. Tuning, certificates and saving are UNSUPPORTED.
+   * INTACT_SATURATING works as for constant weights. */
   int32_t runtime_b;
   int32_t reserved; /**< 0 */
 } intact_gemm_desc;
