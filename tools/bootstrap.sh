@@ -35,7 +35,7 @@ Each command installs missing Debian packages, then configures and builds the pr
   verify   run `intact verify`, which writes report/;  arguments go to it
   bench    run `intact_bench`: a table that compares with oneDNN (installed if possible) and this machine's peaks;
            it also goes to report/;                    arguments go to it (--help, --benchmark_filter=REGEX, ...)
-  pytorch  build PyTorch's operators; run their tests, the story of a saturated network (written to
+  pytorch_legacy  build PyTorch's operators; run their tests, the story of a saturated network (written to
            report/pytorch/), and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
            python3-torch and others);                  arguments go to the comparison (--help)
   onnxruntime  build ONNX Runtime's execution provider (its headers come from Debian sid unless they are installed); run
@@ -51,7 +51,7 @@ Each command installs missing Debian packages, then configures and builds the pr
   lint     check format and run clang-tidy (needs clang-format and clang-tidy)
   packages install the Debian packages of all commands except lint
 
-INTACT_PRESETS="release asan" chooses the builds for `test` and the tests of `pytorch` and `onnxruntime`: any of release, debug,
+INTACT_PRESETS="release asan" chooses the builds for `test` and the tests of `pytorch_legacy` and `onnxruntime`: any of release, debug,
 asan and, for `onnxruntime`, tsan.
 Commands run in the repository's root, so relative paths in arguments start there.
 END
@@ -142,7 +142,7 @@ build() {
   local preset=$1
   shift
   say "configuring build/$preset"
-  cmake --preset "$preset" -DINTACT_BUILD_PYTORCH="${build_pytorch:-OFF}" \
+  cmake --preset "$preset" -DINTACT_BUILD_PYTORCH_LEGACY="${build_pytorch_legacy:-OFF}" \
     -DINTACT_BUILD_ONNXRUNTIME="${build_onnxruntime:-OFF}" "${definitions[@]}" >/dev/null
   say "building build/$preset (minutes the first time)"
   cmake --build --preset "$preset" "$@"
@@ -218,21 +218,21 @@ run_tests() {
 }
 
 # Builds only PyTorch's operators and the programs of their tests. The story and the comparison use the release build.
-test_pytorch() {
-  local preset presets build_pytorch=ON
+test_pytorch_legacy() {
+  local preset presets build_pytorch_legacy=ON
   read_presets release
   [[ " ${presets[*]} " == *" release "* ]] || (($# == 0)) ||
     refuse "'$1': is for the comparison; expected release in INTACT_PRESETS, which is '${presets[*]}'"
   install_packages "${testing[@]}" "${pytorch[@]}"
   for preset in "${presets[@]}"; do
     build "$preset" --target intact_torch run_scripted intact
-    run_ctest "$preset" --tests-regex '^pytorch\.'
+    run_ctest "$preset" --tests-regex '^pytorch_legacy\.'
   done
   [[ " ${presets[*]} " == *" release "* ]] || return 0
-  export PYTHONPATH=build/release/integrations/pytorch
-  /usr/bin/python3 integrations/pytorch/scripts/story.py --out report/pytorch
+  export PYTHONPATH=build/release/integrations/pytorch_legacy
+  /usr/bin/python3 integrations/pytorch_legacy/scripts/story.py --out report/pytorch
   say "comparing with PyTorch's engines (a minute or two)"
-  /usr/bin/python3 integrations/pytorch/scripts/bench.py --rounds 5 --json report/pytorch/bench.json "$@"
+  /usr/bin/python3 integrations/pytorch_legacy/scripts/bench.py --rounds 5 --json report/pytorch/bench.json "$@"
 }
 
 # make_environment FOLDER ARGUMENT...: a virtual environment, in which pip installs ARGUMENTs. Without an index of packages it
@@ -383,8 +383,8 @@ case $command in
     build release --target intact_bench
     bench "$@"
     ;;
-  pytorch)
-    test_pytorch "$@"
+  pytorch_legacy)
+    test_pytorch_legacy "$@"
     ;;
   packages)
     install_packages "${testing[@]}" "${pytorch[@]}" "${onnxruntime[@]}"
