@@ -17,7 +17,8 @@ readonly searches='*RunSweep.FindsEveryMutant*:RunRandomSweep.*:*Kinds.EachModel
 ':*Isolated.ComputesWhatTheTargetDoes*:*Planted.*/closes:*Planted.*/hang:Minimised.IsAHangToo:*Reproduced.*/hang*:Sharding.*'\
 ':Cli.StandardRunWritesItsReport:TargetCli.PartsOfASweep*:TargetCli.SweepGoesOnForHours:TargetCli.ReproducersOfShards*'\
 ':TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature:*ScratchOnIsa.*_threads2'
-readonly pytorch=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
+readonly torch_version=2.13.0  # of PyPI
+readonly pytorch_legacy=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 readonly onnxruntime=(python3-venv qemu-user)
 readonly onnxruntime_version=1.32.0  # of PyPI
 
@@ -35,8 +36,11 @@ Each command installs missing Debian packages, then configures and builds the pr
   verify   run `intact verify`, which writes report/;  arguments go to it
   bench    run `intact_bench`: a table that compares with oneDNN (installed if possible) and this machine's peaks;
            it also goes to report/;                    arguments go to it (--help, --benchmark_filter=REGEX, ...)
-  pytorch  build PyTorch's operators; run their tests, the story of a saturated network (written to
-           report/pytorch/), and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
+  pytorch  build PyTorch's operators; run their tests and a comparison with PyTorch's own kernels (takes torch from PyPI);
+                                                       arguments go to the comparison (--help), except
+             --test  only test
+  pytorch_legacy  build the operators of PyTorch's eager quantized modules; run their tests, the story of a saturated network
+           (written to report/pytorch/), and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
            python3-torch and others);                  arguments go to the comparison (--help)
   onnxruntime  build ONNX Runtime's execution provider (its headers come from Debian sid unless they are installed); run
            its quick tests and a comparison with ONNX Runtime's CPU provider (takes ONNX Runtime from PyPI);
@@ -51,8 +55,8 @@ Each command installs missing Debian packages, then configures and builds the pr
   lint     check format and run clang-tidy (needs clang-format and clang-tidy)
   packages install the Debian packages of all commands except lint
 
-INTACT_PRESETS="release asan" chooses the builds for `test` and the tests of `pytorch` and `onnxruntime`: any of release, debug,
-asan and, for `onnxruntime`, tsan.
+INTACT_PRESETS="release asan" chooses the builds for `test` and the tests of `pytorch`, `pytorch_legacy` and `onnxruntime`: any of
+release, debug, asan and, for `onnxruntime`, tsan.
 Commands run in the repository's root, so relative paths in arguments start there.
 END
 }
@@ -143,6 +147,7 @@ build() {
   shift
   say "configuring build/$preset"
   cmake --preset "$preset" -DINTACT_BUILD_PYTORCH="${build_pytorch:-OFF}" \
+    -DINTACT_BUILD_PYTORCH_LEGACY="${build_pytorch_legacy:-OFF}" \
     -DINTACT_BUILD_ONNXRUNTIME="${build_onnxruntime:-OFF}" "${definitions[@]}" >/dev/null
   say "building build/$preset (minutes the first time)"
   cmake --build --preset "$preset" "$@"
@@ -217,22 +222,22 @@ run_tests() {
   ((${#failed_presets[@]} == 0)) || fail "tests failed in: ${failed_presets[*]}"
 }
 
-# Builds only PyTorch's operators and the programs of their tests. The story and the comparison use the release build.
-test_pytorch() {
-  local preset presets build_pytorch=ON
+# Builds only these operators and the programs of their tests. The story and the comparison use the release build.
+test_pytorch_legacy() {
+  local preset presets build_pytorch_legacy=ON
   read_presets release
   [[ " ${presets[*]} " == *" release "* ]] || (($# == 0)) ||
     refuse "'$1': is for the comparison; expected release in INTACT_PRESETS, which is '${presets[*]}'"
-  install_packages "${testing[@]}" "${pytorch[@]}"
+  install_packages "${testing[@]}" "${pytorch_legacy[@]}"
   for preset in "${presets[@]}"; do
     build "$preset" --target intact_torch run_scripted intact
-    run_ctest "$preset" --tests-regex '^pytorch\.'
+    run_ctest "$preset" --tests-regex '^pytorch_legacy\.'
   done
   [[ " ${presets[*]} " == *" release "* ]] || return 0
-  export PYTHONPATH=build/release/integrations/pytorch
-  /usr/bin/python3 integrations/pytorch/scripts/story.py --out report/pytorch
+  export PYTHONPATH=build/release/integrations/pytorch_legacy
+  /usr/bin/python3 integrations/pytorch_legacy/scripts/story.py --out report/pytorch
   say "comparing with PyTorch's engines (a minute or two)"
-  /usr/bin/python3 integrations/pytorch/scripts/bench.py --rounds 5 --json report/pytorch/bench.json "$@"
+  /usr/bin/python3 integrations/pytorch_legacy/scripts/bench.py --rounds 5 --json report/pytorch/bench.json "$@"
 }
 
 # make_environment FOLDER ARGUMENT...: a virtual environment, in which pip installs ARGUMENTs. Without an index of packages it
@@ -341,6 +346,30 @@ test_onnxruntime() {
   PYTHONPATH=build/release/python "$environment/bin/python" integrations/onnxruntime/scripts/bench.py "${arguments[@]}"
 }
 
+# A virtual environment has torch, whose headers the build reads, and the package's dependencies. The build has the package.
+test_pytorch() {
+  local argument arguments=() only_test= preset presets build_pytorch=ON environment=$root/build/pytorch/environment definitions
+  for argument in "$@"; do
+    case $argument in
+      --test) only_test=yes ;;
+      *) arguments+=("$argument") ;;
+    esac
+  done
+  read_presets release
+  [[ " ${presets[*]} " == *" release "* ]] || only_test=yes
+  [[ -z $only_test ]] || ((${#arguments[@]} == 0)) ||
+    refuse "'${arguments[0]}': is for the comparison; expected no --test, and release in INTACT_PRESETS"
+  make_environment "$environment" cffi numpy pytest setuptools "torch==$torch_version"
+  definitions=(-DINTACT_PYTORCH_PYTHON="$environment/bin/python")
+  for preset in "${presets[@]}"; do
+    build "$preset" --target intact_pytorch intact_python_stage
+    run_ctest "$preset" --tests-regex '^pytorch\.'
+  done
+  [[ -z $only_test ]] || return 0
+  say "comparing with PyTorch's kernels (a minute)"
+  PYTHONPATH=build/release/python "$environment/bin/python" integrations/pytorch/scripts/bench.py "${arguments[@]}"
+}
+
 lint() {
   local tool sources
   for tool in git clang-format run-clang-tidy; do
@@ -384,10 +413,14 @@ case $command in
     bench "$@"
     ;;
   pytorch)
+    install_packages "${testing[@]}" python3-venv
     test_pytorch "$@"
     ;;
+  pytorch_legacy)
+    test_pytorch_legacy "$@"
+    ;;
   packages)
-    install_packages "${testing[@]}" "${pytorch[@]}" "${onnxruntime[@]}"
+    install_packages "${testing[@]}" "${pytorch_legacy[@]}" "${onnxruntime[@]}"
     install_peers
     try_install openmpi-bin || say "going on without openmpi-bin"
     ;;

@@ -6,6 +6,10 @@
 
 Reads modules with s8 weights that were quantized in eager mode, by FX graph mode, or by PT2E (torchao). Needs the packages torch
 and onnx.
+
+    intact.torch.enable()
+
+makes PyTorch compute `torch._int_mm` with intact (docs/pytorch.md). Needs torch 2.10 or newer.
 """
 
 from __future__ import annotations
@@ -25,6 +29,9 @@ from ._repair import Repair
 from ._repair_report import to_text as _repair_text
 from ._report import to_text as _audit_text
 from ._torch_graph import ExportedProgram, Translation, constants_of, translate, write_back
+from ._torch_operators import disable, embed, enable, is_enabled, library
+
+__all__ = ["audit", "disable", "embed", "enable", "is_enabled", "library", "repair", "to_text"]
 
 _ENGINES = ("fbgemm", "onednn")  # of PyTorch; the engine x86 uses one of them, depending on the layer and the CPU
 

@@ -1,439 +1,420 @@
-"""Compares the operators with the contract, byte by byte, and with PyTorch's engines."""
+"""PyTorch's operators on intact, against int64 arithmetic and against PyTorch's own errors.
+
+`check` functions take the product that they judge, so that planted faults can show that they find what they look for."""
+
+from __future__ import annotations
+
+import collections
 import itertools
 import os
-import re
 import subprocess
 import sys
-import textwrap
 import threading
-import unittest
+from collections.abc import Callable
+from pathlib import Path
 
-import intact_torch
-import layers
-import models
-import torch
-from intact_torch import reference
+import numpy as np
+import pytest
 
-INTACT = torch.ops.intact
+torch = pytest.importorskip("torch", minversion="2.10", reason="needs torch 2.10")
 
-# Shapes of inputs, shapes of weights in PyTorch's order, and the geometry.
-CONVOLUTIONS = {
-    "1d": ([2, 6, 19], [10, 6, 3], dict(stride=2, padding=1)),
-    "2d": ([2, 16, 11, 9], [24, 16, 3, 3], dict(padding=1)),
-    "2d 1x1": ([3, 32, 7, 7], [16, 32, 1, 1], {}),
-    "2d strided": ([1, 3, 23, 20], [17, 3, 5, 3], dict(stride=(2, 1), padding=(2, 0), dilation=(1, 2))),
-    "2d grouped": ([2, 24, 9, 8], [36, 8, 3, 3], dict(groups=3, padding=1)),
-    "2d depthwise": ([2, 20, 9, 10], [20, 1, 3, 3], dict(groups=20, padding=1, stride=2)),
-    "3d": ([2, 5, 6, 7, 8], [9, 5, 3, 2, 3], dict(stride=(1, 2, 1), padding=(1, 0, 1))),
-    "transposed 1d": ([2, 6, 9], [6, 10, 4], dict(stride=2, padding=1, transposed=True)),
-    "transposed 2d": ([2, 8, 6, 5], [8, 12, 3, 3],
-                      dict(stride=2, padding=1, output_padding=1, transposed=True)),
-    "transposed 2d grouped": ([1, 8, 6, 5], [8, 3, 3, 2], dict(stride=2, groups=4, transposed=True)),
-    "transposed 3d": ([1, 4, 3, 4, 5], [4, 6, 2, 3, 2], dict(stride=(1, 2, 2), padding=(0, 1, 0), transposed=True)),
-}
-# The convolutions that PyTorch's engines offer; transposed ones per tensor only.
-ENGINES = {"1d": ["onednn", "qnnpack"], "2d": ["onednn", "qnnpack"], "2d 1x1": ["onednn", "qnnpack"],
-           "2d strided": ["onednn", "qnnpack"], "2d grouped": ["onednn", "qnnpack"],
-           "2d depthwise": ["onednn", "qnnpack"], "3d": ["onednn", "qnnpack"], "transposed 1d": ["onednn", "qnnpack"], "transposed 2d": ["qnnpack"],
-           "transposed 3d": ["onednn"]}
+import intact
+import intact.torch
+
+if not Path(intact.__file__).with_name("libintact_pytorch.so").exists():
+    pytest.skip("needs a build with INTACT_BUILD_PYTORCH=ON", allow_module_level=True)
+
+Product = Callable[..., torch.Tensor]
+TYPES = (torch.int8, torch.uint8)
 
 
-def draw(name, dtype=torch.quint8, per_channel=True, zero_points=False, with_bias=True, seed=1, **options):
-    """Input and params of a convolution of the list."""
-    input_shape, weight_shape, geometry = CONVOLUTIONS[name]
-    g = torch.Generator().manual_seed(seed)
-    input = layers.activations(input_shape, dtype, g)
-    weight = layers.weights(weight_shape, per_channel, 1 if geometry.get("transposed") else 0, zero_points, g)
-    outputs = weight_shape[1] * geometry.get("groups", 1) if geometry.get("transposed") else weight_shape[0]
-    bias = torch.randn(outputs, generator=g) if with_bias else None
-    return input, layers.conv(weight, bias, **geometry, **options)
+def random(rows: int, columns: int, dtype: torch.dtype = torch.int8, seed: int = 0) -> torch.Tensor:
+    """Mostly random bytes; many are the smallest or the largest, whose products saturate first."""
+    range_ = torch.iinfo(dtype)
+    generator = np.random.default_rng([seed, rows, columns])
+    values = generator.integers(range_.min, range_.max, (rows, columns), endpoint=True)
+    extreme = generator.choice([range_.min, range_.max], values.shape)
+    return torch.from_numpy(np.where(generator.random(values.shape) < 0.3, extreme, values)).to(dtype)
 
 
-def output_scale(input, params):
-    """A scale that uses the output's range: few outputs are clamped."""
-    sums = reference.accumulators(input, params).to(torch.float64)
-    scales, _ = reference.weight_quantization(params.weight(), reference.output_channels(params))
-    return float((sums * reference.channelwise(scales, params)).abs().max()) * input.q_scale() / 140
+def expected(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The sums modulo 2^32. PyTorch has no int64 product that is fast; each float64 sum is exact below 2^53."""
+    return (a.double() @ b.double()).long().to(torch.int32)
 
 
-class ByteByByte(unittest.TestCase):
-    def assert_same(self, output, expected):
-        self.assertEqual(output.shape, expected.shape)
-        self.assertEqual(int((output.int_repr() != expected).sum()), 0)
-        self.assertGreater(expected.unique().numel(), 20)  # outputs differ from each other
-
-    def test_convolutions_are_the_contract(self):
-        for name, dtype, per_channel, relu in itertools.product(
-                CONVOLUTIONS, (torch.quint8, torch.qint8), (True, False), (True, False)):
-            with self.subTest(name=name, dtype=dtype, per_channel=per_channel, relu=relu):
-                input, params = draw(name, dtype, per_channel, with_bias=per_channel or relu)
-                scale, zero_point = output_scale(input, params), 3 if dtype == torch.quint8 else -7
-                op = INTACT.conv_relu if relu else INTACT.conv
-                output = op(input, params, scale, zero_point)
-                self.assertEqual((output.q_scale(), output.q_zero_point(), output.dtype), (scale, zero_point, dtype))
-                self.assert_same(output, reference.output(input, params, scale, zero_point, relu))
-
-    def test_zero_points_of_weights(self):
-        for name, per_channel in itertools.product(("2d", "2d depthwise", "transposed 2d grouped"), (True, False)):
-            with self.subTest(name=name, per_channel=per_channel):
-                input, params = draw(name, per_channel=per_channel, zero_points=True)
-                scale = output_scale(input, params)
-                self.assert_same(INTACT.conv(input, params, scale, 128),
-                                 reference.output(input, params, scale, 128))
-
-    def test_residuals(self):
-        for name, relu in itertools.product(("1d", "2d", "2d depthwise", "3d", "transposed 2d"), (True, False)):
-            for dtype in (torch.quint8, torch.qint8):
-                with self.subTest(name=name, relu=relu, dtype=dtype):
-                    input, params = draw(name)
-                    scale = output_scale(input, params)
-                    shape = reference.accumulators(input, params).shape
-                    residual = layers.activations(shape, dtype, torch.Generator().manual_seed(2), scale * 0.7)
-                    op = INTACT.conv_add_relu if relu else INTACT.conv_add
-                    self.assert_same(op(input, residual, params, scale, 100),
-                                     reference.output(input, params, scale, 100, relu, residual))
-
-    def test_residuals_broadcast(self):
-        for name, shape in (("1d", [1, 10, 1]), ("2d", [2, 24, 1, 1]), ("2d", [24, 1, 1]), ("3d", [1, 9, 1, 1, 1])):
-            with self.subTest(name=name, shape=shape):
-                input, params = draw(name)
-                scale = output_scale(input, params)
-                residual = layers.activations(shape, torch.quint8, torch.Generator().manual_seed(2), scale * 0.7)
-                self.assert_same(INTACT.conv_add(input, residual, params, scale, 100),
-                                 reference.output(input, params, scale, 100, False, residual))
-
-    def test_linear_is_the_contract(self):
-        g = torch.Generator().manual_seed(1)
-        for shape, dtype, relu, zero_points in itertools.product(
-                ([1, 48], [7, 48], [2, 3, 5, 48], [130, 48]), (torch.quint8, torch.qint8), (True, False), (True, False)):
-            with self.subTest(shape=shape, dtype=dtype, relu=relu, zero_points=zero_points):
-                input = layers.activations(shape, dtype, g)
-                params = layers.linear(layers.weights([33, 48], zero_points=zero_points, generator=g), torch.randn(33))
-                scale = output_scale(input, params)
-                op = INTACT.linear_relu if relu else INTACT.linear
-                expected = reference.output(input, params, scale, -5 if dtype == torch.qint8 else 9, relu)
-                output = op(input, params, scale, -5 if dtype == torch.qint8 else 9)
-                self.assertEqual(int((output.int_repr() != expected).sum()), 0)
-
-    def test_dynamic_linear_is_the_contract(self):
-        g = torch.Generator().manual_seed(1)
-        params = layers.linear(layers.weights([33, 48], generator=g), torch.randn(33, generator=g))
-        for shape, per_row, relu in itertools.product(([1, 48], [2, 5, 48], [130, 48]), (True, False), (True, False)):
-            with self.subTest(shape=shape, per_row=per_row, relu=relu):
-                input = torch.randn(shape, generator=g) * torch.rand(shape[:-1] + [1], generator=g)
-                output = INTACT.linear_dynamic(input, params, per_row, relu)
-                self.assertTrue(torch.equal(output, reference.dynamic_output(input, params, per_row, relu)))
-
-    def test_every_isa_gives_the_same_bytes(self):
-        isas = [isa for isa in ("portable", "avx2", "avx_vnni", "avx512", "avx512_vnni", "amx_int8")
-                if intact_torch.isa_available(isa)]
-        self.assertIn("portable", isas)
-        for name in CONVOLUTIONS:
-            outputs = {}
-            for isa in isas:
-                input, params = draw(name, max_isa=isa)
-                outputs[isa] = INTACT.conv(input, params, 0.4, 110).int_repr()
-            for isa in isas:
-                self.assertTrue(torch.equal(outputs[isa], outputs["portable"]), f"{name} on {isa}")
+def check(a: torch.Tensor, b: torch.Tensor, product: Product) -> None:
+    given = product(a, b)
+    assert given.dtype == torch.int32 and given.is_contiguous()
+    assert torch.equal(given, expected(a, b)), f"{tuple(a.shape)}×{tuple(b.shape)}, strides {a.stride()} {b.stride()}"
+    out = torch.full(given.shape, 77, dtype=torch.int32)
+    assert product(a, b, out=out) is out
+    assert torch.equal(out, given)
 
 
-class AgainstPyTorch(unittest.TestCase):
-    """Asserts that few outputs differ, by one: both round float32, but in different orders."""
-
-    def tearDown(self):
-        torch.backends.quantized.engine = "onednn"
-
-    def check(self, ours, theirs):
-        difference = (ours.int_repr().to(torch.int32) - theirs.int_repr().to(torch.int32)).abs()
-        self.assertLessEqual(int(difference.max()), 1)
-        self.assertLessEqual(int((difference > 0).sum()), 1 + difference.numel() // 500)
-
-    def engines(self, names):
-        """The engines of `names`, each with the options under which intact computes what it does."""
-        clamps = models.onednn_clamps()
-        return [(name, models.as_onednn() if name == "onednn" else {}) for name in names
-                if name != "onednn" or not clamps or intact_torch.isa_available("avx2")]
-
-    def test_convolutions(self):
-        for name, names in ENGINES.items():
-            for (engine, options), relu in itertools.product(self.engines(names), (True, False)):
-                with self.subTest(name=name, engine=engine, relu=relu):
-                    torch.backends.quantized.engine = engine
-                    input, params = draw(name, per_channel="transposed" not in name, **options)
-                    if params.transposed() and relu:
-                        continue  # PyTorch has no such operator
-                    scale, dims = output_scale(input, params), params.weight().dim() - 2
-                    kind = f"conv{'_transpose' if params.transposed() else ''}{dims}d"
-                    padding = [params.output_padding()] if params.transposed() else []
-                    packed = getattr(torch.ops.quantized, kind + "_prepack")(
-                        params.weight(), params.bias(), params.stride(), params.padding(), *padding,
-                        params.dilation(), params.groups())
-                    theirs = getattr(torch.ops.quantized, kind + ("_relu" if relu else ""))
-                    self.check((INTACT.conv_relu if relu else INTACT.conv)(input, params, scale, 60),
-                               theirs(input, packed, scale, 60))
-
-    def test_linear(self):
-        for engine, options in self.engines(["onednn", "qnnpack"]):
-            with self.subTest(engine=engine):
-                torch.backends.quantized.engine = engine
-                g = torch.Generator().manual_seed(1)
-                input = layers.activations([31, 64], generator=g)
-                params = layers.linear(layers.weights([40, 64], generator=g), torch.randn(40, generator=g), **options)
-                packed = torch.ops.quantized.linear_prepack(params.weight(), params.bias())
-                scale = output_scale(input, params)
-                self.check(INTACT.linear_relu(input, params, scale, 60),
-                           torch.ops.quantized.linear_relu(input, packed, scale, 60))
+SHAPES = [(1, 1, 1), (1, 16, 64), (1, 100, 33), (2, 5, 3), (3, 17, 130), (4, 64, 4), (5, 1, 9), (7, 48, 65), (16, 33, 64),
+          (17, 16, 1), (32, 96, 256), (33, 130, 77), (64, 8, 100), (129, 70, 50), (40, 520, 300)]
+EMPTY = [(0, 4, 5), (4, 0, 5), (4, 5, 0), (0, 0, 0)]
 
 
-class Quantizing(unittest.TestCase):
-    def test_bytes_are_pytorchs(self):
-        g = torch.Generator().manual_seed(1)
-        ties = torch.arange(-600, 600) * 0.25
-        special = torch.tensor([float("nan"), float("inf"), -float("inf"), -1e30, 1e30, -0.0, 0.0, 1e16, 3.0e-45])
-        for x in (torch.randn(100003, generator=g) * 3, ties, special, torch.randn(2, 3, 9, 7, generator=g),
-                  torch.randn(2, 3, 9, 7, generator=g).contiguous(memory_format=torch.channels_last),
-                  torch.randn(6, 9, generator=g).t(), torch.empty(0, 4)):
-            for dtype, zero_points in ((torch.quint8, (0, 117, 255)), (torch.qint8, (-128, 3, 127))):
-                for scale, zero_point in itertools.product((0.5, 0.0173, 1.0), zero_points):
-                    ours = INTACT.quantize(x, scale, zero_point, dtype)
-                    theirs = torch.quantize_per_tensor(x, scale, zero_point, dtype)
-                    self.assertTrue(torch.equal(ours.int_repr(), theirs.int_repr()))
-                    self.assertEqual((ours.q_scale(), ours.q_zero_point(), ours.dtype, ours.stride()),
-                                     (theirs.q_scale(), theirs.q_zero_point(), theirs.dtype, theirs.stride()))
-
-    def test_refused(self):
-        for words, x, scale, zero_point, dtype in (
-                ("dtype is QInt32; expected quint8 or qint8", torch.zeros(3), 1.0, 0, torch.qint32),
-                ("input is Double on cpu, Strided; expected Float", torch.zeros(3).double(), 1.0, 0, torch.quint8),
-                ("input is Float on cpu, Sparse; expected Float on cpu, Strided", torch.eye(3).to_sparse(), 1.0, 0, torch.quint8),
-                ("input is QUInt8 on cpu", layers.activations([3]), 1.0, 0, torch.quint8),
-                ("scale is nan; expected a finite float32 above 0", torch.zeros(3), float("nan"), 0, torch.quint8),
-                ("zero_point is 256; expected 0 to 255, values of QUInt8", torch.zeros(3), 1.0, 256, torch.quint8),
-                ("zero_point is 4294967296; expected -128 to 127", torch.zeros(3), 1.0, 2**32, torch.qint8)):
-            with self.assertRaisesRegex(RuntimeError, "intact: quantize: " + words):
-                INTACT.quantize(x, scale, zero_point, dtype)
+def check_shapes(product: Product) -> None:
+    for (m, n, k), dtype in itertools.product(SHAPES + EMPTY, TYPES):
+        for transposed in (False, True):
+            check(random(m, k, dtype), random(n, k).t() if transposed else random(k, n), product)
 
 
-class Adding(unittest.TestCase):
-    def setUp(self):
-        self.addCleanup(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(1)  # on more, PyTorch rounds the ends of shares otherwise
-
-    def assert_pytorchs(self, a, b, scale, zero_point):
-        for ours, theirs in ((INTACT.add, torch.ops.quantized.add), (INTACT.add_relu, torch.ops.quantized.add_relu)):
-            x, y = ours(a, b, scale, zero_point), theirs(a, b, scale, zero_point)
-            self.assertTrue(torch.equal(x.int_repr(), y.int_repr()))
-            self.assertEqual((x.q_scale(), x.q_zero_point(), x.dtype, x.stride()),
-                             (y.q_scale(), y.q_zero_point(), y.dtype, y.stride()))
-
-    def test_bytes_are_pytorchs(self):
-        g = torch.Generator().manual_seed(1)
-        for trial in range(200):
-            low, dtype, values = ((0, torch.quint8, torch.uint8), (-128, torch.qint8, torch.int8))[trial % 2]
-            count = int(torch.randint(1, 999, [], generator=g))
-            scales = torch.exp(torch.rand(3, generator=g) * 7 - 6).tolist()
-            zero_points = torch.randint(low, low + 256, [3], generator=g).tolist()
-            a, b = (torch._make_per_tensor_quantized_tensor(
-                torch.randint(low, low + 256, [count], generator=g).to(values), scales[i], zero_points[i]) for i in (0, 1))
-            self.assertEqual(a.dtype, dtype)
-            self.assert_pytorchs(a, b, scales[2], zero_points[2])
-
-    def test_layouts(self):
-        a, b = layers.activations([2, 16, 9, 7]), layers.activations([2, 16, 9, 7], scale=0.05)
-        last = torch.channels_last
-        for x, y in ((a.contiguous(memory_format=last), b.contiguous(memory_format=last)),
-                     (a.contiguous(memory_format=last), b), (a, b[:, :1]), (a[:, :, 1:], b[:, :, 1:])):
-            self.assert_pytorchs(x, y, 0.1, 90)
-
-    def test_layouts_without_a_name(self):
-        """NWC, the layout of Conv1d's outputs, and other permutations: PyTorch's loop over them rounds differently."""
-        g = torch.Generator().manual_seed(1)
-        values = torch.arange(256, dtype=torch.uint8)
-        pairs = [values.repeat_interleave(256), values.repeat(256)]
-        for trial in range(60):
-            scales = torch.exp(torch.rand(2, generator=g) * 3 - 4).tolist()
-            zero_points = torch.randint(0, 256, [3], generator=g).tolist()
-            shape, order = (((1, 1024, 64), (0, 2, 1)), ((4, 16, 16, 64), (0, 3, 2, 1)))[trial % 2]
-            a, b = (torch._make_per_tensor_quantized_tensor(pair.reshape(shape), scale, zero_point).permute(order)
-                    for pair, scale, zero_point in zip(pairs, scales, zero_points))
-            self.assert_pytorchs(a, b, 0.9 * sum(scales), zero_points[2])
-
-    def test_refused(self):
-        a = layers.activations([3])
-        for words, b, scale, zero_point in (
-                ("intact: add: b is Float; expected a quantized tensor", torch.zeros(3), 1.0, 0),
-                ("intact: add: scale is 0; expected a finite float32 above 0", a, 0.0, 0),
-                ("intact: add: zero_point is -1; expected 0 to 255", a, 1.0, -1),
-                ("Add operands should have same data type", layers.activations([3], torch.qint8), 1.0, 0)):
-            with self.assertRaisesRegex(RuntimeError, words):
-                INTACT.add(a, b, scale, zero_point)
-
-    def test_threads_do_not_change_bytes(self):
-        a, b = layers.activations([1000003]), layers.activations([1000003], scale=0.05)
-        one = INTACT.add(a, b, 0.05, 31).int_repr()
-        torch.set_num_threads(3)
-        self.assertTrue(torch.equal(INTACT.add(a, b, 0.05, 31).int_repr(), one))
+def laid_out(values: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The same values with other strides and offsets."""
+    rows, columns = values.shape
+    wide = torch.full((rows + 3, columns + 5), 99, dtype=values.dtype)
+    wide[2:-1, 3:-2] = values
+    steps = torch.full((2 * rows, 3 * columns), 99, dtype=values.dtype)
+    steps[::2, ::3] = values
+    tall = torch.full((columns, rows + 7), 99, dtype=values.dtype)
+    tall[:, 4:-3] = values.t()
+    return {"rows": values.contiguous(), "columns": values.t().contiguous().t(), "slice": wide[2:-1, 3:-2],
+            "steps": steps[::2, ::3], "slice of columns": tall[:, 4:-3].t(), "row steps": steps[::2, :][:, ::3]}
 
 
-class Calls(unittest.TestCase):
-    def test_layouts_and_channels_last_throughout(self):
-        input, params = draw("2d")
-        scale = output_scale(input, params)
-        expected = reference.output(input, params, scale, 9)
-        wide = layers.activations([2, 16, 11, 14])
-        slices = torch.cat([input.int_repr(), wide.int_repr()[:, :, :, :5]], 3)
-        sliced = torch._make_per_tensor_quantized_tensor(slices, input.q_scale(), input.q_zero_point())[:, :, :, :9]
-        self.assertFalse(sliced.is_contiguous())
-        for layout in (input.contiguous(), input.contiguous(memory_format=torch.channels_last), sliced):
-            output = INTACT.conv(layout, params, scale, 9)
-            self.assertTrue(output.is_contiguous(memory_format=torch.channels_last))
-            self.assertTrue(torch.equal(output.int_repr(), expected))
-        input, params = draw("3d")
-        self.assertTrue(INTACT.conv(input, params, 0.5, 9).is_contiguous(memory_format=torch.channels_last_3d))
-        input, params = draw("1d")  # NWC in memory
-        self.assertEqual(INTACT.conv(input, params, 0.5, 9).stride(1), 1)
+def check_layouts(product: Product) -> None:
+    for (m, n, k), dtype in itertools.product([(1, 20, 40), (9, 37, 70), (40, 1, 33), (6, 50, 1)], TYPES):
+        a, b = random(m, k, dtype), random(k, n)
+        for a_laid_out, b_laid_out in itertools.product(laid_out(a).values(), laid_out(b).values()):
+            check(a_laid_out, b_laid_out, product)
+    # Elements that share memory.
+    check(random(1, 30).expand(5, 30), random(30, 1).expand(30, 9), product)
+    check(random(5, 1).expand(5, 30), random(1, 9).expand(30, 9), product)
+    window = random(1, 60)[0].as_strided((8, 12), (3, 2))
+    check(window, window.t(), product)
 
-    def test_sizes_change_between_calls(self):
-        _, params = draw("2d")
-        for n, h, w in ((1, 4, 5), (3, 9, 4), (1, 1, 1), (2, 30, 7), (1, 4, 5)):
-            input = layers.activations([n, 16, h, w])
-            self.assertTrue(torch.equal(INTACT.conv(input, params, 0.5, 9).int_repr(),
-                                        reference.output(input, params, 0.5, 9)), (n, h, w))
 
-    def test_quantizations_change_between_calls(self):
-        input, params = draw("2d")
-        for scale in (0.1 * i for i in range(1, 25)):  # more than are kept
-            other = torch._make_per_tensor_quantized_tensor(input.int_repr(), scale, int(scale * 40))
-            for _ in range(2):
-                self.assertTrue(torch.equal(INTACT.conv(other, params, scale * 5, 9).int_repr(),
-                                            reference.output(other, params, scale * 5, 9)), scale)
+def check_changes(product: Product) -> None:
+    """Weights that change between calls: in place, through another view, in memory that a freed tensor had."""
+    a, weights = random(6, 256), random(128, 256)
+    check(a, weights.t(), product)
+    weights[5, 7] ^= 1
+    check(a, weights.t(), product)
+    weights.data[0].neg_()  # leaves the version counter as it is
+    check(a, weights.t(), product)
+    weights.numpy()[100:, 3] = -128  # PyTorch does not see this
+    check(a, weights.t(), product)
+    with torch.inference_mode():
+        weights.random_(-128, 128)
+    check(a, weights.t(), product)
+    for seed in range(20):  # the allocator gives the same address again
+        check(a, random(128, 256, seed=seed).t(), product)
 
-    def test_empty_batches(self):
-        _, params = draw("2d")
-        self.assertEqual(INTACT.conv(layers.activations([0, 16, 8, 9]), params, 0.5, 9).shape, (0, 24, 8, 9))
-        params = layers.linear(layers.weights([33, 48]))
-        self.assertEqual(INTACT.linear(layers.activations([0, 48]), params, 0.5, 9).shape, (0, 33))
-        self.assertEqual(INTACT.linear_dynamic(torch.empty(2, 0, 48), params).shape, (2, 0, 33))
 
-    def test_threads(self):
-        self.addCleanup(torch.set_num_threads, torch.get_num_threads())
-        input, params = draw("2d grouped")
-        expected = reference.output(input, params, 0.5, 9)
-        for threads in (1, 2, 5):
+def check_threads(product: Product) -> None:
+    before = torch.get_num_threads()
+    a, b = random(70, 400), random(300, 400).t()
+    try:
+        for threads in (1, 2, 3, 8):
             torch.set_num_threads(threads)
-            self.assertTrue(torch.equal(INTACT.conv(input, params, 0.5, 9).int_repr(), expected))
+            check(a, b, product)
+            check(a[:1], b, product)
+    finally:
+        torch.set_num_threads(before)
+    # Threads of the program, with shapes of their own and with one that they share.
+    failures: list[Exception] = []
 
-    def test_threads_are_those_of_pytorch(self):
-        program = textwrap.dedent("""
-            import layers, torch
-            conv, linear = layers.conv(layers.weights([8, 4, 1, 1])), layers.linear(layers.weights([8, 4]))
-            for threads in (1, 3):
-                torch.set_num_threads(threads)
-                layers.INTACT.conv(layers.activations([2, 4, 5, 5]), conv, 1.0, 0)
-                layers.INTACT.linear(layers.activations([2, 4]), linear, 1.0, 0)
-                layers.INTACT.linear_dynamic(torch.ones(2, 4), linear)
-            """)
-        log = subprocess.run([sys.executable, "-c", program], env={**os.environ, "INTACT_VERBOSE": "1"}, check=True,
-                             capture_output=True, text=True).stderr
-        self.assertEqual(re.findall("intact: run .* threads=([0-9]+)", log), ["1"] * 3 + ["3"] * 3)
+    def run(number: int) -> None:
+        try:
+            for turn in range(10):
+                check(random(3 + number, 64, seed=turn), random(64, 40 + turn % 3, seed=turn), product)
+        except Exception as error:
+            failures.append(error)
 
-    def test_many_threads_call_one_layer(self):
-        inputs = [layers.activations([1 + i % 3, 16, 5 + i, 9], scale=0.01 * (1 + i % 4)) for i in range(24)]
-        _, params = draw("2d")
-        expected = [reference.output(input, params, 0.5, 9) for input in inputs]
-        wrong = []
-
-        def work(first):
-            for i in range(first, len(inputs) * 4, 4):
-                i %= len(inputs)
-                if not torch.equal(INTACT.conv(inputs[i], params, 0.5, 9).int_repr(), expected[i]):
-                    wrong.append(i)
-
-        threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(wrong, [])
-
-    def test_memory_is_flat(self):
-        def resident_kib():
-            with open("/proc/self/status") as status:
-                return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
-
-        g = torch.Generator().manual_seed(1)
-        _, conv = draw("2d")
-        linear = layers.linear(layers.weights([33, 48]))
-        source = layers.activations([2, 16, 40, 40])
-        rows = layers.activations([64, 48])
-
-        def call():
-            h, w, n, m = (int(torch.randint(1, most, [], generator=g)) for most in (41, 41, 3, 65))
-            INTACT.conv(source[:n, :, :h, :w], conv, 0.5, 9)
-            INTACT.linear(rows[:m], linear, 0.5, 9)
-
-        for _ in range(2000):
-            call()
-        before = resident_kib()
-        for _ in range(10000):
-            call()
-        self.assertLess(resident_kib() - before, 4096)
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
 
 
-class Errors(unittest.TestCase):
-    def assert_error(self, words, call, *args):
-        with self.assertRaises(RuntimeError) as raised:
-            call(*args)
-        self.assertIn(words, str(raised.exception).splitlines()[0])
-
-    def test_calls(self):
-        input, conv = draw("2d", layer="features.3")
-        linear = layers.linear(layers.weights([33, 48]), layer="classifier")
-        say = "intact: features.3: "
-        self.assert_error(say + "input is Float on cpu; expected quint8", INTACT.conv, input.dequantize(), conv, 1.0, 0)
-        self.assert_error(say + "input has shape [2, 9, 11, 9]; expected 4 dimensions and 16 channels", INTACT.conv,
-                          input[:, :9], conv, 1.0, 0)
-        self.assert_error(say + "output_scale is 0", INTACT.conv, input, conv, 0.0, 0)
-        self.assert_error(say + "output_zero_point is 256; expected 0 to 255", INTACT.conv, input, conv, 1.0, 256)
-        for scale, zero_point, words in ((0.0, 0, "input's scale is 0; expected a finite float32 above 0"),
-                                         (1.0, 2**32, "input's zero_point is 4294967296; expected 0 to 255")):
-            other = torch._make_per_tensor_quantized_tensor(input.int_repr(), scale, zero_point)
-            self.assert_error(say + words, INTACT.conv, other, conv, 1.0, 0)
-        self.assert_error(say + "output_scale is inf", INTACT.conv, input, conv, float("inf"), 0)
-        self.assert_error(say + "residual has shape [2, 24, 11, 8]; expected the output's, [2, 24, 11, 9]",
-                          INTACT.conv_add, input, layers.activations([2, 24, 11, 8]), conv, 1.0, 0)
-        self.assert_error(say + "residual is Float", INTACT.conv_add, input, torch.zeros(2, 24, 11, 9), conv, 1.0, 0)
-        self.assert_error("intact: classifier: input has shape [3, 47]; expected a last dimension of 48", INTACT.linear,
-                          layers.activations([3, 47]), linear, 1.0, 0)
-        self.assert_error("intact: classifier: input is QUInt8 on cpu, Strided; expected Float", INTACT.linear_dynamic,
-                          layers.activations([3, 48]), linear)
-        self.assert_error("intact: classifier: input is Float on cpu, Sparse; expected Float on cpu, Strided",
-                          INTACT.linear_dynamic, torch.eye(48).to_sparse(), linear)
-        input, conv = draw("2d strided", layer="stem")
-        self.assert_error("intact: stem: intact_conv_prepare: kernel[1] is 3", INTACT.conv, input[:, :, :, :2], conv, 1.0, 0)
-
-    def test_params(self):
-        weight = layers.weights([8, 4, 3, 3])
-        self.assert_error("intact: layer: mode is 'fast'", lambda: layers.conv(weight, mode="fast"))
-        self.assert_error("intact: layer: max_isa is 'sse'", lambda: layers.conv(weight, max_isa="sse"))
-        self.assert_error("intact: layer: stride has 1 values; expected 2", lambda: layers.conv(weight, stride=[1]))
-        self.assert_error("intact: layer: groups is 3", lambda: layers.conv(weight, groups=3))
-        self.assert_error("intact: layer: stride is [1, 0]; expected values above 0",
-                          lambda: layers.conv(weight, stride=[1, 0]))
-        self.assert_error("intact: layer: dilation is [0, 0]", lambda: layers.conv(weight, dilation=0))
-        self.assert_error("intact: layer: bias has shape [7]; expected [8]", lambda: layers.conv(weight, torch.zeros(7)))
-        self.assert_error("intact: layer: bias is Float on meta, Strided; expected Float on cpu",
-                          lambda: layers.conv(weight, torch.zeros(8, device="meta")))
-        integers = torch.zeros([2, 3], dtype=torch.int8)
-        self.assert_error("intact: layer: weight's zero_point is 4294967296; expected -128 to 127", lambda: layers.linear(
-            torch._make_per_tensor_quantized_tensor(integers, 1.0, 2**32)))
-        self.assert_error("intact: layer: weight channel 1's scale is nan", lambda: layers.linear(
-            torch._make_per_channel_quantized_tensor(integers, torch.tensor([1.0, float("nan")]), torch.zeros(2).long(), 0)))
-        self.assert_error("intact: layer: weight is Float", lambda: layers.conv(torch.zeros(8, 4, 3, 3)))
-        self.assert_error("intact: layer: weight is quantized per channel of axis 1; expected 0",
-                          lambda: layers.linear(layers.weights([8, 4], axis=1)))
-        self.assert_error("intact: layer: weight has shape [8]", lambda: layers.linear(layers.weights([8])))
+def check_sums_that_wrap(product: Product) -> None:
+    k = (1 << 31) // (128 * 128) + 4  # beyond int32
+    check(torch.full((2, k), -128, dtype=torch.int8), torch.full((k, 3), -128, dtype=torch.int8), product)
 
 
-if __name__ == "__main__":
-    unittest.main()
+CHECKS = [check_shapes, check_layouts, check_changes, check_threads, check_sums_that_wrap]
+
+
+@pytest.fixture
+def enabled():
+    with intact.torch.enable():
+        yield
+    assert not intact.torch.is_enabled()
+
+
+@pytest.mark.parametrize("judge", CHECKS)
+def test_exact(enabled, judge):
+    judge(torch._int_mm)
+
+
+def test_own_operator():
+    for shape in SHAPES:
+        m, n, k = shape
+        a, b = random(m, k), random(k, n)
+        assert torch.equal(torch.ops.intact.int_mm(a, b), expected(a, b))
+
+
+def test_many_shapes(enabled):
+    """More shapes than plans are kept."""
+    for turn in range(2):
+        for n in range(1, 200):
+            check(random(2, 12), random(12, n), torch._int_mm)
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess:
+    path = os.pathsep.join([str(Path(intact.__file__).parents[1]), str(Path(__file__).parent)])
+    done = subprocess.run([sys.executable, "-B", "-c", code], env={**os.environ, "PYTHONPATH": path, **environment},
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("isa", [isa for isa in intact.isas() if isa != "any"])
+def test_exact_on_isa(isa):
+    done = python("""
+import torch, intact.torch, test_operators
+with intact.torch.enable():
+    for judge in test_operators.CHECKS: judge(torch._int_mm)
+""", INTACT_MAX_ISA=isa, INTACT_VERBOSE="1")
+    kernels = {line.split()[5] for line in done.stderr.splitlines() if line.startswith("intact: run")}
+    assert kernels, "intact ran nothing"
+    if isa in ("portable", "avx2"):
+        assert all(isa in kernel for kernel in kernels), kernels
+
+
+# Planted faults: each check must find the fault that it is for.
+
+def into(product: Product) -> Product:
+    """`product` with an argument `out`."""
+    def with_out(a, b, *, out=None):
+        sums = product(a, b)
+        return sums if out is None else out.copy_(sums)
+    return with_out
+
+
+def clamped_pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """What VPMADDUBSW computes: two products are added in int16, with a clamp."""
+    shift = 128 if a.dtype == torch.int8 else 0
+    u8 = torch.nn.functional.pad(a.int() + shift, (0, a.shape[1] % 2))
+    s8 = torch.nn.functional.pad(b.int(), (0, 0, 0, b.shape[0] % 2))
+    products = u8[:, :, None] * s8[None]
+    pairs = (products[:, ::2] + products[:, 1::2]).clamp(-32768, 32767)
+    return (pairs.sum(1) - shift * b.long().sum(0)).to(torch.int32)
+
+
+def remembers(key: Callable) -> Product:
+    """Keeps weights under `key`, as a cache of packed weights would."""
+    kept: dict = {}
+    return lambda a, b: expected(a, kept.setdefault(key(b), b.clone()))
+
+
+def ignores_strides(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return expected(a, b.as_strided(b.shape, (b.shape[1], 1), b.storage_offset()) if b.is_contiguous() or b.t().is_contiguous()
+                    else b)
+
+
+def shares_a_buffer(a: torch.Tensor, b: torch.Tensor, buffer: list = []) -> torch.Tensor:
+    buffer[:] = [a]
+    threading.Event().wait(0.001)  # another thread may set the buffer meanwhile
+    return expected(buffer[0] if buffer[0].shape == a.shape else torch.zeros_like(a), b)
+
+
+def forgets_a_part(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    sums = expected(a, b)
+    if torch.get_num_threads() > 2:
+        sums[-1] = 0
+    return sums
+
+
+def clamped_sums(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (a.double() @ b.double()).clamp(-2**31, 2**31 - 1).to(torch.int32)
+
+
+PLANTED = [
+    (check_shapes, clamped_pairs),
+    (check_layouts, ignores_strides),
+    (check_changes, remembers(lambda b: (b.data_ptr(), b.stride()))),
+    (check_changes, remembers(lambda b: (b.data_ptr(), b.stride(), b._version))),
+    (check_threads, shares_a_buffer),
+    (check_threads, forgets_a_part),
+    (check_sums_that_wrap, clamped_sums),
+]
+
+
+@pytest.mark.parametrize("judge,fault", PLANTED)
+def test_planted_fault_is_found(judge, fault):
+    judge(into(expected))
+    with pytest.raises(AssertionError):
+        judge(into(fault))
+
+
+# Errors.
+
+def wrong_calls() -> dict[str, Callable]:
+    a, b, out = random(4, 8), random(8, 6), torch.empty(4, 6, dtype=torch.int32)
+    calls = {f"self {dtype}": (lambda dtype=dtype: torch._int_mm(a.to(dtype), b))
+             for dtype in (torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64, torch.float16,
+                           torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bool)}
+    calls |= {f"mat2 {dtype}": (lambda dtype=dtype: torch._int_mm(a, b.to(dtype)))
+              for dtype in (torch.uint8, torch.int16, torch.int32, torch.float32, torch.bool)}
+    calls |= {f"out {dtype}": (lambda dtype=dtype: torch._int_mm(a, b, out=out.to(dtype)))
+              for dtype in (torch.int8, torch.int64, torch.float32)}
+    tensors = {"a": a, "b": b, "a[0]": a[0], "b[0]": b[0], "3d": a[None], "0d": a[0, 0], "b[:4]": b[:4], "float": a.float()}
+    outs = {"none": None, "ok": out, "flat": out.view(-1), "t": out.t(), "rows": out[:2], "columns": out[:, :3], "0": out[:0],
+            "0d": out[0, 0], "not contiguous": torch.empty(6, 4, dtype=torch.int32).t(), "long": out.long(), "3d": out[None]}
+    for (x_name, x), (y_name, y), (out_name, z) in itertools.product(tensors.items(), tensors.items(), outs.items()):
+        call = (lambda x=x, y=y: torch._int_mm(x, y)) if z is None else (lambda x=x, y=y, z=z: torch._int_mm(x, y, out=z))
+        calls[f"{x_name}, {y_name}, out {out_name}"] = call
+    calls["sparse"] = lambda: torch._int_mm(a.to_sparse(), b)
+    calls["requires_grad"] = lambda: torch._int_mm(a.float().requires_grad_(), b)
+    return calls
+
+
+def outcome(call: Callable) -> tuple:
+    try:
+        return ("returns", tuple(call().shape))
+    except Exception as error:
+        return (type(error).__name__, str(error).split("\n")[0])
+
+
+def test_errors_are_pytorchs():
+    own = {name: outcome(call) for name, call in wrong_calls().items()}
+    with intact.torch.enable():
+        given = {name: outcome(call) for name, call in wrong_calls().items()}
+    kinds = collections.Counter(kind for kind, _ in own.values())
+    # A kernel of the stable ABI cannot throw an IndexError.
+    assert given == {name: (kind.replace("IndexError", "RuntimeError"), text) for name, (kind, text) in own.items()}
+    assert kinds["RuntimeError"] > 100 and kinds["IndexError"] > 10 and kinds["returns"] >= 2
+
+
+def test_other_devices_and_gradients(enabled):
+    a, b = random(4, 8), random(8, 6)
+    meta = torch._int_mm(a.to("meta"), b.to("meta"))
+    assert meta.is_meta and meta.shape == (4, 6) and meta.dtype == torch.int32
+    assert not torch._int_mm(a, b).requires_grad
+    with torch.inference_mode():
+        assert torch.equal(torch._int_mm(a, b), expected(a, b))
+    assert torch.equal(torch.vmap(lambda x: torch._int_mm(x, b))(a[None]), expected(a, b)[None])
+
+
+# On and off.
+
+def kernel() -> str:
+    """Where the kernel was registered that the dispatcher calls."""
+    return next(line for line in torch._C._dispatch_dump("aten::_int_mm").splitlines() if line.startswith("CPU:"))
+
+
+def test_enable_and_disable():
+    own = kernel()
+    assert "operators.cc" not in own
+    assert not intact.torch.is_enabled()
+    intact.torch.enable()
+    try:
+        assert intact.torch.is_enabled() and "operators.cc" in kernel()
+        with intact.torch.enable():
+            assert "operators.cc" in kernel()
+        assert intact.torch.is_enabled() and "operators.cc" in kernel()
+    finally:
+        intact.torch.disable()
+    assert kernel() == own
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            with intact.torch.enable():
+                1 / 0
+        assert kernel() == own and not intact.torch.is_enabled()
+    intact.torch.disable()
+    assert kernel() == own
+
+
+def test_import_changes_nothing():
+    done = python("""
+import torch
+before = torch._C._dispatch_dump("aten::_int_mm") + torch._C._dispatch_dump("aten::_int_mm.out")
+import intact.torch
+intact.torch.library()
+assert before == torch._C._dispatch_dump("aten::_int_mm") + torch._C._dispatch_dump("aten::_int_mm.out")
+a = torch.ones(4, 8, dtype=torch.int8)
+torch._int_mm(a, a.t())
+""", INTACT_VERBOSE="1")
+    assert "intact: run" not in done.stderr
+
+
+def test_embed_refuses_other_things():
+    with pytest.raises(intact.Error, match="program: is a Linear; expected a torch.export.ExportedProgram"):
+        intact.torch.embed(torch.nn.Linear(1, 1))
+
+
+# Compiled and exported. Standard error shows which calls reach intact.
+
+MODES = """
+import sys, tempfile, torch, intact.torch, test_operators
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", test_operators.random(64, 96))
+        self.register_buffer("scale", torch.rand(64))
+    def forward(self, x):
+        return torch._int_mm(x, self.weight.t()).float() * self.scale
+
+layer, x = Layer().eval(), test_operators.random(5, 96)
+def expected(x): return test_operators.expected(x, layer.weight.t()).float() * layer.scale
+def check(name, run):
+    for rows in (5, 5, 9) if "dynamic" in name else (5, 5):
+        x = test_operators.random(rows, 96, seed=rows)
+        run(x)  # compiles
+        print("begin", name, file=sys.stderr, flush=True)
+        assert torch.equal(run(x), expected(x)), name
+        layer.weight[3, 3] ^= 1
+        assert not "constant" in name or torch.equal(run(x), run(x))
+        if "constant" not in name: assert torch.equal(run(x), expected(x)), name
+        print("end", file=sys.stderr, flush=True)
+        layer.weight[3, 3] ^= 1
+
+def inductor(program):
+    with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
+        return torch._inductor.aoti_load_package(torch._inductor.aoti_compile_and_package(program, package_path=file.name))
+
+with torch.no_grad():
+    before = torch.compile(layer)
+    before(x)
+    program = torch.export.export(layer, (x,))
+    embedded = intact.torch.embed(program)
+    with intact.torch.enable():
+        check("eager", layer)
+        check("compile", torch.compile(layer, fullgraph=True))
+        check("compile, dynamic", torch.compile(layer, dynamic=True, fullgraph=True))
+        check("compile, max-autotune", torch.compile(layer, mode="max-autotune", fullgraph=True))
+        check("compiled before", before)
+        check("export", program.module())
+        check("script", torch.jit.trace(layer, (x,), check_trace=False))
+    check("embedded", embedded.module())
+    check("embedded, compile", torch.compile(embedded.module(), fullgraph=True))
+    check("embedded, cpp_wrapper", torch.compile(embedded.module(), fullgraph=True, options={"cpp_wrapper": True}))
+    check("embedded, AOTInductor, constant", inductor(embedded))
+    check("disabled", torch.compile(layer, fullgraph=True))
+"""
+
+
+def test_compiled_and_exported():
+    lines = python(MODES, INTACT_VERBOSE="1").stderr.splitlines()
+    calls: dict[str, int] = {}
+    name = ""
+    for line in lines:
+        if line.startswith("begin "):
+            name = line.removeprefix("begin ")
+            calls.setdefault(name, 0)
+        elif line == "end":
+            name = ""
+        elif line.startswith("intact: run") and name:
+            calls[name] += 1
+    assert calls.pop("disabled") == 0
+    assert len(calls) == 11
+    for name, count in calls.items():
+        assert count >= 2, f"{name}: {calls}"

@@ -16,7 +16,7 @@
 
 #include <algorithm>
 
-#include "integrations/pytorch/operators/common.h"
+#include "integrations/pytorch_legacy/operators/common.h"
 
 namespace intact_torch {
 namespace {

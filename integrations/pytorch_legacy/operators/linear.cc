@@ -6,7 +6,7 @@
 //
 // They take a tensor whose last dimension is the depth; all other dimensions are rows. linear_dynamic ignores
 // reduce_range. It informs intact_torch.compare() that PyTorch's layer uses 7 bits of the activations.
-#include "integrations/pytorch/operators/common.h"
+#include "integrations/pytorch_legacy/operators/common.h"
 
 namespace intact_torch {
 namespace {

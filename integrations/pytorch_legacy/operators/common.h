@@ -4,8 +4,8 @@
 // A layer ("params" of a TorchScript program) holds weights and bias as PyTorch quantized them, and the
 // options of its conversion. A call adds the quantization of its input and output, which selects the plan. A
 // plan is made when it is first needed, and kept.
-#ifndef INTEGRATIONS_PYTORCH_OPERATORS_COMMON_H_
-#define INTEGRATIONS_PYTORCH_OPERATORS_COMMON_H_
+#ifndef INTEGRATIONS_PYTORCH_LEGACY_OPERATORS_COMMON_H_
+#define INTEGRATIONS_PYTORCH_LEGACY_OPERATORS_COMMON_H_
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -173,4 +173,4 @@ inline at::Tensor Scratch(size_t bytes) {
 }
 
 }  // namespace intact_torch
-#endif  // INTEGRATIONS_PYTORCH_OPERATORS_COMMON_H_
+#endif  // INTEGRATIONS_PYTORCH_LEGACY_OPERATORS_COMMON_H_

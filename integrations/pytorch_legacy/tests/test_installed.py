@@ -29,7 +29,7 @@ def packages_dir(prefix):
 class Installed(unittest.TestCase):
     def test_runs_from_its_prefix(self):
         with tempfile.TemporaryDirectory() as prefix:
-            for component in ("runtime", "pytorch"):
+            for component in ("runtime", "pytorch_legacy"):
                 subprocess.run([os.environ["INTACT_CMAKE"], "--install", os.environ["INTACT_BUILD"], "--prefix", prefix,
                                 "--component", component], check=True, capture_output=True)
             folder = os.path.join(prefix, packages_dir(prefix))

@@ -1,4 +1,4 @@
-#include "integrations/pytorch/operators/common.h"
+#include "integrations/pytorch_legacy/operators/common.h"
 
 #include <cmath>
 

@@ -19,7 +19,7 @@
 #include <cmath>
 #include <limits>
 
-#include "integrations/pytorch/operators/common.h"
+#include "integrations/pytorch_legacy/operators/common.h"
 
 namespace intact_torch {
 namespace {

@@ -1,0 +1,86 @@
+"""PyTorch's operators on intact: loads libintact_pytorch.so, and puts its kernels in the place of PyTorch's (docs/pytorch.md)."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ._library import Error, invalid
+
+_library: ctypes.CDLL | None = None
+_is_enabled = False
+
+
+def library() -> str:
+    """Loads libintact_pytorch.so, which stands beside this module, and returns its path. PyTorch then has the operator
+    `intact::int_mm`; its own operators stay as they are."""
+    global _library
+    path = Path(__file__).with_name("libintact_pytorch.so")
+    if _library is None:
+        version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+        if version < (2, 10):
+            raise invalid(f"torch: is {torch.__version__}; expected 2.10 or newer")
+        if not path.is_file():
+            raise invalid(f"there is no {path}; expected a package with PyTorch's operators (docs/pytorch.md)")
+        loaded = ctypes.CDLL(str(path))
+        loaded.intact_pytorch_enable.restype = ctypes.c_char_p
+        torch.library.register_fake("intact::int_mm", lambda self, mat2: torch.ops.aten._int_mm(self, mat2))
+        _library = loaded
+    return str(path)
+
+
+def _set(is_enabled: bool) -> None:
+    global _is_enabled
+    if is_enabled == _is_enabled:
+        return
+    library()
+    error = _library.intact_pytorch_enable(is_enabled)
+    if error is not None:
+        raise Error("UNSUPPORTED", f"torch: {error.decode()}")
+    _is_enabled = is_enabled
+
+
+class _Enabled:
+    """What `enable()` returns. As a context manager it restores the state before that call."""
+
+    def __init__(self, was_enabled: bool):
+        self._was_enabled = was_enabled
+
+    def __enter__(self) -> None:
+        _set(True)
+
+    def __exit__(self, *exception: Any) -> None:
+        _set(self._was_enabled)
+
+
+def enable() -> _Enabled:
+    """Makes PyTorch compute `torch._int_mm` of CPU tensors with intact, in all threads of the process: in eager mode, and in what
+    `torch.compile` compiles. All else stays as it is. In `with intact.torch.enable():` it holds for the block.
+
+    Call it while no other thread runs PyTorch. PyTorch writes one warning that a kernel is overridden."""
+    before = _Enabled(_is_enabled)
+    _set(True)
+    return before
+
+
+def disable() -> None:
+    """Gives PyTorch its own kernels back. Call it while no other thread runs PyTorch."""
+    _set(False)
+
+
+def is_enabled() -> bool:
+    """Whether `enable()` is in force."""
+    return _is_enabled
+
+
+def embed(program: "torch.export.ExportedProgram") -> "torch.export.ExportedProgram":
+    """A copy of the program that calls `intact::int_mm` instead of `aten::_int_mm`, with or without `enable()`. Code of AOTInductor
+    calls PyTorch's kernel without the dispatcher, so `enable()` does not change this code. A process that runs the copy, or the
+    package that AOTInductor made of it, first calls `library()`."""
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise invalid(f"program: is a {type(program).__name__}; expected a torch.export.ExportedProgram")
+    library()
+    return program.run_decompositions({torch.ops.aten._int_mm.default: torch.ops.intact.int_mm.default})
