@@ -25,7 +25,7 @@ namespace intact::kernels {
 /// The most tiles, one below the other, that one kernel call runs.
 inline constexpr int kMaxTiles = 16;
 
-/// Half cycles that the own sequence of `isa`, one with vectors, takes for a quad of 16 columns.
+/// Half cycles of vpdpbusd, or of the maddubs sequence, for a quad of 16 columns. `isa` has vectors.
 double HalfCycles(core::Isa isa);
 /// The cost of packing a runtime B, in the unit of Engine::Cost(). 0 if B is constant.
 double RuntimePackingCost(const GemmData& data, core::Isa isa);

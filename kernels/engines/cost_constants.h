@@ -48,8 +48,8 @@ inline constexpr VariantCosts kVariantsElsewhere = {
     {1.33, 1.0, 9, 2.9, 23, 0.55}, {1.67, 1.0, 11, 3.0, 20, 0.2}, {1.5, 0.5, 8, 4.9, 26, 0.5}, kCutPanels};
 inline constexpr double kCall = 32;  // a call of a kernel of these variants
 
-// A runtime B (unpacked_engine.h), in half cycles for a quad of 16 columns: packing the quad; multiplying it
-// where it lies, per kUnpackedRows rows of A and per row; and a row of 16 outputs of the unpacked product.
+// A runtime B (unpacked_engine.h), in half cycles. `quad`: for a quad of 16 columns and kUnpackedRows rows of A;
+// `row`: for a quad and one row; `outputs`: for a row of 16 outputs. kPacked…: for packing a quad.
 // Measured on an Intel Xeon with AMX (CPUID family 6, model 167) with B of 64×64, 64×512 and 768×768.
 struct UnpackedCosts {
   double quad, row, outputs;
@@ -59,7 +59,7 @@ inline constexpr double kPackedFarRows = 60;                    // rows, if L2 d
 inline constexpr int kUnpackedRows = 4;
 inline constexpr UnpackedCosts kSplitRows = {5.0, 8.2, 38}, kSplitColumns = {1.4, 6.5, 115};
 inline constexpr UnpackedCosts kVnniRows = {5.2, 1.6, 28}, kVnniColumns = {0.3, 3.6, 62};
-// Half cycles that the ISA's own sequence takes for a quad of 16 columns.
+// Half cycles of vpdpbusd, or of the maddubs sequence, for a quad of 16 columns.
 inline constexpr double kYmmMaddubs = 4, kZmmMaddubs = 3, kYmmVnni = 2, kZmmVnni = 1;
 
 // The scheduled variant, fitted to these 1,900 GEMMs.

@@ -47,7 +47,7 @@ double UnpackedEngine::Cost(int64_t m) const {
 int64_t UnpackedEngine::ScratchBytes(int64_t rows) const {
   const int64_t all_rows = std::min<int64_t>(rows, kRows) + 1;
   return PaddedDepth() + all_rows * (product_.RowBytes(data_.k) + SumsStride() * 4) +
-         ScratchTile::Bytes(1, kPanelColumns, data_.epilogue.has_residual());
+         data_.ScratchTileBytes(1, kPanelColumns);
 }
 
 void UnpackedEngine::RunRange(const RunBuffers& buffers, const Range& range,

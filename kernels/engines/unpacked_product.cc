@@ -62,8 +62,9 @@ void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* sta
               reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(kBlockDepths * b.stride_k);
           for (int64_t i = 0; i < kBlockDepths; ++i) {
             const uintptr_t line_of_row = next + static_cast<uintptr_t>(i * b.stride_k);
-            __builtin_prefetch(reinterpret_cast<const void*>(line_of_row), 0,
-                               2);  // NOLINT(performance-no-int-to-ptr)
+            const auto* const at =
+                reinterpret_cast<const void*>(line_of_row);  // NOLINT(performance-no-int-to-ptr)
+            __builtin_prefetch(at, 0, 2);
           }
         }
         kAdd(block, staged + depth * kDepthBytes, staged_stride, rows, sums + column - begin, sums_stride);

@@ -55,7 +55,7 @@ const Engine* EngineSet::Cheapest(int64_t m, bool from_panels) const {
 
 EngineSet::Split EngineSet::SplitOf(const Engine& engine, int64_t rows) const {
   const int64_t whole = engine.WholeRows(rows);
-  if (whole == rows || whole == 0 || run_all_as_ != 0) return {rows};
+  if (whole == rows || whole == 0 || run_all_as_ != 0 || data_.problem.has_runtime_b) return {rows};
   const Engine& other = For(rows - whole);
   if (engine.Cost(whole) + other.Cost(rows - whole) >= engine.Cost(rows)) return {rows};
   return {whole, &other};
@@ -98,7 +98,10 @@ int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
   if (tile.least_row_step == 0 && !may_be_uncut) return RoundUp(bytes, 64);
   // Another engine may run the tail of rows, or panels that are not cut.
   const int64_t rows = may_be_uncut ? m : std::min<int64_t>(m, tile.rows);
-  ForEach([&](const Engine& other) { bytes = std::max(bytes, other.ScratchBytes(rows)); });
+  ForEach([&](const Engine& other) {
+    if (may_be_uncut && other.runtime_form() == RuntimeForm::kUnpacked) return;
+    bytes = std::max(bytes, other.ScratchBytes(rows));
+  });
   return RoundUp(bytes, 64);
 }
 
@@ -125,12 +128,13 @@ void EngineSet::SetSteps(const Engine& engine, SharedOutput* output) const {
   output->row_step = tile.row_step;
   output->least_row_step = tile.least_row_step;
   output->any_column_step = 1;
+  const bool may_be_uncut = engine.runtime_form() == RuntimeForm::kCutPanels;
   ForEach([&](const Engine& any) {
+    if (may_be_uncut && any.runtime_form() == RuntimeForm::kUnpacked) return;
     output->any_column_step = std::lcm(output->any_column_step, any.tile().columns);
   });
   // If panels are not cut, another engine runs them.
-  output->column_step =
-      engine.runtime_form() == RuntimeForm::kCutPanels ? output->any_column_step : tile.columns;
+  output->column_step = may_be_uncut ? output->any_column_step : tile.columns;
 }
 
 int64_t EngineSet::ChunkColumns(int64_t least) const {

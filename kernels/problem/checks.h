@@ -1,7 +1,8 @@
 // Checks of descriptors and of a run's arguments, before any other code reads them. Errors are
 // INVALID_ARGUMENT and name the field, its value and what was expected.
 //
-// Checks of a run are inline: a check that succeeds is a few compares. Refuse() makes messages out of line.
+// Checks of a run are inline: a check that succeeds is a few compares. Refuse() makes messages out of line,
+// except for a runtime B.
 #ifndef INTACT_KERNELS_PROBLEM_CHECKS_H_
 #define INTACT_KERNELS_PROBLEM_CHECKS_H_
 

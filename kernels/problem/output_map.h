@@ -108,6 +108,7 @@ class ScratchTile {
     if (output.residual != nullptr) tile_.residual = residual();
   }
   /// `element_bytes`: of C and of the residual together.
+  static int64_t Bytes(int64_t rows, int64_t padded_columns, bool) = delete;  // bytes, no flag
   static constexpr int64_t Bytes(int64_t rows, int64_t padded_columns, int element_bytes) {
     return rows * padded_columns * element_bytes;
   }

@@ -1,5 +1,5 @@
 // Panels for the maddubs sequence, exact for all weights: if a pair of a quad's weights adds up to more than
-// int16 sums allow, the quad is cut. It keeps weights that fit, and an extra quad gets the rest:
+// int16 sums allow, the quad is cut. It keeps weights that fit, and an extra quad gets the excess:
 //
 //   quad   n0: 127  3 | n1: 100 100 | …        quad   n0: 125  3 | n1:  28 100 | …     (at most 128 per pair)
 //                                        ─►    extra  n0:   2  0 | n1:  72   0 | …

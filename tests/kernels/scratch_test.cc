@@ -397,6 +397,11 @@ constexpr const char* kGemms[] = {
     "gemm s8u8f32 m=9 n=20 k=63 zb=9 fill=bait mode=saturating",
     "gemm u8s8u8 m=70 n=33 k=129 alayout=km za=3 zc=9",
     "gemm u8u8f32 m=50 n=33 k=65 alayout=km quant=dynamic_rows zb=9",
+    "gemm u8s8s32 m=1 n=20 k=64 runtimeb=yes za=3",
+    "gemm u8s8s32 m=2 n=20 k=64 batch=4 runtimeb=yes za=3",
+    "gemm u8s8u8 m=3 n=70 k=300 runtimeb=yes blayout=nk res=s8",
+    "gemm u8s8s32 m=37 n=83 k=68 runtimeb=yes fill=gauss",
+    "gemm u8s8s32 m=37 n=83 k=68 runtimeb=yes fill=extremes",
 };
 
 TEST_P(ScratchOnIsa, GemmsTakeNoMemory) {
@@ -705,7 +710,7 @@ TEST(ScratchOfConvolutions, HoldsNothingOfWhatLiesBetweenTaps) {
 }
 
 // A row reads B where it lies; more rows pack a chunk of it at a time.
-TEST(ScratchOfRuntimeB, HoldsNoCopyOfB) {
+TEST(ScratchOfRuntimeB, OfFewRowsHoldsNoCopyOfB) {
   constexpr int64_t kSize = 4096;
   for (const intact_isa isa : core::kIsaLadder) {
     if (isa == INTACT_ISA_PORTABLE || intact_isa_available(isa) == 0) continue;
