@@ -46,7 +46,7 @@ struct Neighbour {
   double microseconds = 0;  // of kTime
 };
 
-/// A shape that was once much slower than its neighbour, for no reason in its arithmetic.
+/// A shape that is or was much slower than its neighbour, for no reason in its arithmetic.
 struct Trap {
   int number = 0;  // traps of one cause share a number
   Shape shape;

@@ -1,7 +1,6 @@
 #include "byte_function.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -56,23 +55,6 @@ bool HasOneScale(Ort::ConstNode node) {
   return IsOneConstant(InputOf(node, 1)) && (zero_point == nullptr || IsOneConstant(zero_point));
 }
 
-// Whether ONNX Runtime moves x from s8 to u8 and the node that computes x may stay with ONNX Runtime: it might then compute x in
-// another way, because a byte function hides that x can be moved.
-bool HidesMoveOf(Ort::ConstValueInfo x, Ort::ConstNode dequantizer) {
-  if (!HasMovedInput(dequantizer)) return false;
-  auto node = ProducerOf(InputOf(ProducerOf(x), 0));
-  if (Is(node, "Relu")) node = ProducerOf(InputOf(node, 0));
-  return node == nullptr || !DependsOnMoves(node);
-}
-
-// The same of y and the node that reads it.
-bool HidesMoveOf(Ort::ConstNode quantizer, Ort::ConstValueInfo y) {
-  const auto dequantizer = SoleConsumer(y);
-  if (!IsMovedToU8(quantizer, dequantizer)) return false;
-  const auto node = SoleConsumer(OutputOf(dequantizer));
-  return node == nullptr || !DependsOnMoves(node);
-}
-
 // The quantized operands of an operator of com.microsoft that computes each element by itself; none of other operators.
 std::vector<size_t> QuantizedOperands(Ort::ConstNode node) {
   if (node.GetDomain() != kMicrosoft) return {};
@@ -87,10 +69,11 @@ using Order = std::map<size_t, size_t>;  // of nodes in topological order, by th
 // Nodes that compute a quantized tensor from some others, element by element.
 class Region {
  public:
-  explicit Region(const Order& order) : order_(order) {}
+  Region(const Order& order, const std::function<bool(Ort::ConstNode)>& is_taken)
+      : order_(order), is_taken_(is_taken) {}
 
-  // Adds `node`, whose output is quantized, and the nodes back to the next quantized tensors. Returns false if one of the nodes is
-  // not elementwise. The region is then of no use.
+  // Adds `node`, whose output is quantized, and the nodes back to the next quantized tensors. Returns false if
+  // one of the nodes is not elementwise. The region is then of no use.
   bool Add(Ort::ConstNode node) {
     if (!IsByte(OutputOf(node))) return false;
     nodes_.emplace(order_.at(node.GetId()), node);
@@ -135,17 +118,28 @@ class Region {
       for (const auto& value : node.GetOutputs())
         if (value != nullptr && value.GetName() != output.GetName() && IsReadElsewhere(value)) return {};
       if (Is(node, "DequantizeLinear") && InputOf(node, 0).GetName() == input.GetName()) {
-        if (HidesMoveOf(input, node)) return {};
         group.is_moved_to_u8 = HasMovedInput(node);
+        if (group.is_moved_to_u8 && !IsTaken(OperatorBefore(ProducerOf(input)))) return {};
       }
       group.nodes.push_back(node);
     }
-    if (HidesMoveOf(last, output)) return {};
-    group.is_output_moved_to_u8 = IsMovedToU8(last, SoleConsumer(output));
+    const Ort::ConstNode reader = SoleConsumer(output);
+    group.is_output_moved_to_u8 = IsMovedToU8(last, reader);
+    if (group.is_output_moved_to_u8 && !IsTaken(SoleConsumer(OutputOf(reader)))) return {};
     return group;
   }
 
  private:
+  // The node whose output a QuantizeLinear quantizes, or the node before a Relu.
+  static Ort::ConstNode OperatorBefore(Ort::ConstNode quantizer) {
+    const auto node = ProducerOf(InputOf(quantizer, 0));
+    return Is(node, "Relu") ? ProducerOf(InputOf(node, 0)) : node;
+  }
+
+  bool IsTaken(Ort::ConstNode node) const {
+    return node != nullptr && DependsOnMoves(node) && is_taken_(node);
+  }
+
   bool AddFloat(Ort::ConstValueInfo value) {
     if (ElementTypeOf(value) != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) return false;
     if (AddConstant(value)) return true;
@@ -184,17 +178,17 @@ class Region {
   }
 
   const Order& order_;
+  const std::function<bool(Ort::ConstNode)>& is_taken_;
   std::map<size_t, Ort::ConstNode> nodes_;             // in topological order
   std::map<std::string, Ort::ConstValueInfo> inputs_;  // by their names
-  size_t operators_ = 0;                               // besides QuantizeLinear and DequantizeLinear
+  size_t operators_ = 0;                               // except QuantizeLinear and DequantizeLinear
   bool has_sum_ = false;
-  size_t dimensions_ = 0;  // the most of a constant
+  size_t dimensions_ = 0;  // the largest number of dimensions of a constant
 };
 
 // The group that ends with `node`; one without nodes if there is none.
-Group FunctionBefore(Ort::ConstNode node, const Order& order) {
+Group FunctionBefore(Ort::ConstNode node, Region region) {
   Group largest;
-  Region region(order);
   for (bool is_usable = region.Add(node); is_usable; is_usable = region.Grow())
     if (Group group = region.ToGroup(); !group.nodes.empty()) largest = std::move(group);
   return largest;
@@ -243,10 +237,12 @@ Ort::Value TensorOf(const Shape& shape, ONNXTensorElementDataType type, const vo
 }
 
 constexpr auto kFloat = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
-constexpr const char *kFloatInput = "intact_float_input", *kFloatOutput = "intact_float_output";
+constexpr const char *kFloatInput = "intact_float_input", *kFloatOutput = "intact_float_output",
+                     *kUnitScale = "intact_unit_scale";
 
-// The nodes of a group as a model. Its input and output have `shape`. If ONNX Runtime moves one of them from s8 to u8, it is float
-// here, and a QuantizeLinear or a DequantizeLinear stands between: ONNX Runtime then moves the tensor between these nodes.
+// The nodes of a group as a model. Its input and output have `shape`. If ONNX Runtime moves one of them from s8
+// to u8, it is float here, and a QuantizeLinear or a DequantizeLinear of scale 1 stands between: ONNX Runtime
+// then moves the tensor between these nodes.
 Ort::Session SessionOf(const Ort::Env& env, const Group& group, const Shape& shape) {
   Ort::Graph graph;
   const auto add_node = [&](const std::string& type, const std::string& domain,
@@ -256,6 +252,9 @@ Ort::Session SessionOf(const Ort::Env& env, const Group& group, const Shape& sha
     graph.AddNode(node);
   };
   const std::string x = group.inputs[0].GetName(), y = group.output.GetName();
+  constexpr float kOne = 1;
+  Ort::Value unit_scale = TensorOf({}, kFloat, &kOne);
+  graph.AddInitializer(kUnitScale, unit_scale, false);
   std::set<std::string> constants;
   for (const auto& node : group.nodes) {
     for (const auto& value : node.GetInputs()) {
@@ -269,9 +268,9 @@ Ort::Session SessionOf(const Ort::Env& env, const Group& group, const Shape& sha
     const auto inputs = NamesOf(node.GetInputs());
     add_node(node.GetOperatorType(), DomainOf(node), inputs, NamesOf(node.GetOutputs()), AttributesOf(node));
     if (group.is_moved_to_u8 && inputs[0] == x)
-      add_node("QuantizeLinear", "", {kFloatInput, inputs[1], inputs[2]}, {x});
+      add_node("QuantizeLinear", "", {kFloatInput, kUnitScale, inputs[2]}, {x});
     if (group.is_output_moved_to_u8 && node == group.nodes.back())
-      add_node("DequantizeLinear", "", {y, inputs[1], inputs[2]}, {kFloatOutput});
+      add_node("DequantizeLinear", "", {y, kUnitScale, inputs[2]}, {kFloatOutput});
   }
   std::vector<Ort::ValueInfo> inputs, outputs;
   inputs.push_back(group.is_moved_to_u8 ? Described(kFloatInput, kFloat, shape)
@@ -290,10 +289,9 @@ Ort::Session SessionOf(const Ort::Env& env, const Group& group, const Shape& sha
   return Ort::Session(env, model, options);
 }
 
-// The scale and the zero point of a QuantizeLinear or DequantizeLinear of s8.
-std::pair<float, int32_t> S8ScaleOf(Ort::ConstNode node) {
-  const Node read(node, {"x", "scale", "zero_point"});
-  return {read.Scale(1), read.ZeroPoint(2, INTACT_S8)};
+// The zero point of a QuantizeLinear or DequantizeLinear of s8.
+int32_t S8ZeroPointOf(Ort::ConstNode node) {
+  return Node(node, {"x", "scale", "zero_point"}).ZeroPoint(2, INTACT_S8);
 }
 
 ByteTable TableOf(const Group& group) {
@@ -310,9 +308,9 @@ ByteTable TableOf(const Group& group) {
   if (group.is_moved_to_u8) {
     const auto reader = std::ranges::find_if(
         group.nodes, [&](const auto& node) { return InputOf(node, 0).GetName() == x.GetName(); });
-    const auto [scale, zero_point] = S8ScaleOf(*reader);
+    const int32_t zero_point = S8ZeroPointOf(*reader);
     for (size_t i = 0; i < floats.size(); ++i)
-      floats[i] = static_cast<float>(static_cast<int8_t>(bytes[i]) - zero_point) * scale;
+      floats[i] = static_cast<float>(static_cast<int8_t>(bytes[i]) - zero_point);
     elements = floats.data();
   }
   const Ort::Value input = TensorOf(shape, group.is_moved_to_u8 ? kFloat : ElementTypeOf(x), elements);
@@ -324,10 +322,10 @@ ByteTable TableOf(const Group& group) {
     throw Refusal("output: has another shape than the input; expected one shape");
   ByteTable table;
   if (group.is_output_moved_to_u8) {
-    const auto [scale, zero_point] = S8ScaleOf(group.nodes.back());
+    const int32_t zero_point = S8ZeroPointOf(group.nodes.back());
     const auto* const numbers = outputs[0].GetTensorData<float>();
     for (size_t i = 0; i < table.size(); ++i)
-      table[i] = static_cast<uint8_t>(static_cast<int32_t>(std::nearbyint(numbers[i] / scale)) + zero_point);
+      table[i] = static_cast<uint8_t>(static_cast<int32_t>(numbers[i]) + zero_point);
   } else {
     std::memcpy(table.data(), outputs[0].GetTensorRawData(), table.size());
   }
@@ -336,14 +334,15 @@ ByteTable TableOf(const Group& group) {
 
 }  // namespace
 
-std::vector<Group> FindByteFunctions(const std::vector<Ort::ConstNode>& nodes) {
+std::vector<Group> FindByteFunctions(const std::vector<Ort::ConstNode>& nodes,
+                                     const std::function<bool(Ort::ConstNode)>& is_taken) {
   Order order;
   for (const auto& node : nodes) order.emplace(node.GetId(), order.size());
   std::vector<Group> groups;
   std::set<size_t> grouped;  // ids
   for (const auto& node : nodes | std::views::reverse) {
     if (grouped.contains(node.GetId())) continue;
-    Group group = FunctionBefore(node, order);
+    Group group = FunctionBefore(node, Region(order, is_taken));
     if (group.nodes.empty()) continue;
     for (const auto& each : group.nodes) grouped.insert(each.GetId());
     groups.push_back(std::move(group));

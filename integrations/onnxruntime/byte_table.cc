@@ -25,8 +25,8 @@ void LookUpPortable(const ByteTable& table, const uint8_t* x, uint8_t* y, int64_
   std::transform(x, x + count, y, [&](uint8_t byte) { return table[byte]; });
 }
 
-// Row r of the table has the results of bytes 16·r to 16·r + 15. A byte whose high four bits are not r becomes one that shuffles
-// to zero.
+// Row r of the table has the results of bytes 16·r to 16·r + 15. A byte whose high four bits are not r becomes a
+// byte that shuffles to zero.
 [[gnu::target("avx2")]] void LookUpAvx2(const ByteTable& table, const uint8_t* x, uint8_t* y, int64_t count) {
   constexpr int kRows = 16;
   const __m256i saturates = _mm256_set1_epi8(0x70);

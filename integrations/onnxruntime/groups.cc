@@ -60,7 +60,7 @@ constexpr FloatOperator kFloatOperators[] = {
     {"Mul", kMicrosoft, "QLinearMul", true},
 };
 
-bool IsElementwise(Ort::ConstNode node) { return Is(node, "Add") || Is(node, "Mul"); }
+bool IsSumOrProduct(Ort::ConstNode node) { return Is(node, "Add") || Is(node, "Mul"); }
 
 const FloatOperator* FindFloatOperator(Ort::ConstNode node) {
   for (const FloatOperator& each : kFloatOperators)
@@ -75,7 +75,7 @@ void CheckMovedTypes(Ort::ConstNode node, Ort::ConstNode a, Ort::ConstNode b, Or
   if (quantizer != nullptr && OutputStaysS8(quantizer) != a_is_s8)
     throw Refusal(
         "output: has another type than A in ONNX Runtime, which computes floats; expected one type");
-  if (IsElementwise(node)) {
+  if (IsSumOrProduct(node)) {
     if (StaysS8(b) != a_is_s8)
       throw Refusal("B: has another type than A in ONNX Runtime, which computes floats; expected one type");
   } else if (Is(node, "Gemm")) {
@@ -103,7 +103,7 @@ void CheckFloatOutput(Ort::ConstValueInfo output) {
 
 // An operator of dequantized values, and what follows.
 Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
-  const bool is_elementwise = IsElementwise(node), is_conv = Is(node, "Conv"), is_gemm = Is(node, "Gemm");
+  const bool is_elementwise = IsSumOrProduct(node), is_conv = Is(node, "Conv"), is_gemm = Is(node, "Gemm");
   Group group{.domain = of_floats.domain, .type = of_floats.quantized, .inputs = {}, .nodes = {node}};
   const auto add_inputs = [&group](Ort::ConstNode dequantizer) {
     for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
@@ -197,6 +197,8 @@ Group SoftmaxGroup(Ort::ConstNode node) {
               .nodes = {node, dequantizer, quantizer}};
   for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
   for (size_t i = 1; i < 3; ++i) group.inputs.push_back(InputOf(quantizer, i));
+  group.is_moved_to_u8 = HasMovedInput(dequantizer);
+  group.is_output_moved_to_u8 = IsMovedToU8(quantizer, SoleConsumer(group.output));
   return group;
 }
 
@@ -273,14 +275,14 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
 }  // namespace
 
 bool DependsOnMoves(Ort::ConstNode node) {
-  if (FindFloatOperator(node) == nullptr || Is(node, "ConvTranspose")) return false;
+  if ((FindFloatOperator(node) == nullptr && !Is(node, "Softmax")) || Is(node, "ConvTranspose")) return false;
   const auto has_s8_input = [&](size_t i) {
     const auto dequantizer = ProducerOf(InputOf(node, i));
     return Is(dequantizer, "DequantizeLinear") && IsS8(InputOf(dequantizer, 0));
   };
   auto next = SoleConsumer(OutputOf(node));
   if (Is(next, "Relu")) next = SoleConsumer(OutputOf(next));
-  return has_s8_input(0) || (IsElementwise(node) && has_s8_input(1)) ||
+  return has_s8_input(0) || (IsSumOrProduct(node) && has_s8_input(1)) ||
          (Is(next, "QuantizeLinear") && IsS8(OutputOf(next)));
 }
 

@@ -25,16 +25,17 @@ struct Group {
   /// Whether A is s8 and ONNX Runtime adds 128 to it: ONNX Runtime moves an s8 tensor between a QuantizeLinear and a
   /// DequantizeLinear to u8, if no other node reads the tensor.
   bool is_moved_to_u8 = false;
-  bool is_b_moved_to_u8 = false;       ///< the same of a B that each run gives
-  bool is_output_moved_to_u8 = false;  ///< the same of the output of a ByteFunction
+  bool is_b_moved_to_u8 = false;       ///< whether ONNX Runtime moves a B that each run gives, too
+  bool is_output_moved_to_u8 = false;  ///< of a ByteFunction and a Softmax: whether it moves the output
 };
 
 /// Whether the types that tensors have in ONNX Runtime decide if it computes integers or floats: the node is a product, a
-/// convolution or a sum between DequantizeLinear and QuantizeLinear, and its input or output is s8.
+/// convolution, a sum or a Softmax between DequantizeLinear and QuantizeLinear, and its input or output is s8.
 bool DependsOnMoves(Ort::ConstNode node);
 
-/// The group around `node`: a product, a convolution, a sum or product element by element, MaxPool, Softmax. Any other node is
-/// a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups, except of ConvTranspose. Throws Refusal if such a node of floats is no group.
+/// The group around `node`: a product, a convolution, a sum or product element by element, MaxPool, Softmax. Any other
+/// node is a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups, except of
+/// ConvTranspose. Throws Refusal if such a node of floats is no group.
 Group GroupOf(Ort::ConstNode node);
 
 }  // namespace intact::onnxruntime

@@ -14,7 +14,7 @@ namespace intact::onnxruntime {
 /// What decides the arithmetic of a layer besides its operator.
 struct Context {
   const Settings& settings;
-  bool is_moved_to_u8, is_b_moved_to_u8;  ///< see Group
+  bool is_moved_to_u8, is_b_moved_to_u8, is_output_moved_to_u8;  ///< see Group
 };
 
 /// Whether ONNX Runtime's kernel of an operator adds pairs of products in int16 on a CPU with AVX2 and no VNNI. It does so

@@ -205,7 +205,10 @@ class Provider : public OrtEp {
   const Settings settings_;
   const std::string report_id_;
   const Ort::MemoryInfo memory_ = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
-  std::map<std::string, std::string> reports_;  // by the name of the graph: a model may have subgraphs
+  struct GraphReport {
+    std::string all, taken;  // JSON of all nodes, and of the nodes that were taken
+  };
+  std::map<std::string, GraphReport> reports_;  // by the name of the graph: a model may have subgraphs
   // Of the graph that the session asked about last: it compiles them next.
   struct Taken {
     std::vector<std::string> inputs, outputs;  // names; "": not given
@@ -236,11 +239,21 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
     Ort::ThrowOnError(
         Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, fused.data(), fused.size(), &options));
   };
+  // Layers that decide where functions of bytes end. They keep their plans until the nodes are taken below.
+  std::vector<std::unique_ptr<Layer>> kept;
+  const auto is_taken = [&](Ort::ConstNode node) {
+    try {
+      kept.push_back(MakeLayer(GroupOf(node), settings_));
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  };
   std::set<size_t> in_functions;  // ids of nodes
-  for (const Group& function : FindByteFunctions(nodes)) try {
+  for (const Group& function : FindByteFunctions(nodes, is_taken)) try {
       take(function);
       for (const auto& node : function.nodes) in_functions.insert(node.GetId());
-    } catch (const Refusal&) {
+    } catch (const std::exception&) {
       continue;  // its nodes are taken one by one
     }
   for (const Ort::ConstNode& node : nodes) try {
@@ -255,11 +268,24 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   const bool is_nhwc =
       std::ranges::any_of(nodes, [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
   if (is_nhwc && !is_new) return;
-  report->second.clear();
-  for (const auto& node : nodes)
-    report->second += (report->second.empty() ? "" : ",\n ") + JsonOf(node, fates.at(node.GetId()));
+  // It also asks once more if it has replaced functions of ONNX by their nodes. Then the nodes that were taken
+  // before are fused nodes.
+  const auto is_fused = [](const Ort::ConstNode& node) { return node.GetOperatorType().starts_with(kName); };
+  const auto add = [](const std::string& line, std::string* lines) {
+    *lines += (lines->empty() ? "" : ",\n ") + line;
+  };
+  GraphReport& part = report->second;
+  if (std::ranges::none_of(nodes, is_fused)) part.taken.clear();
+  part.all = part.taken;
+  for (const auto& node : nodes) {
+    if (is_fused(node)) continue;
+    const Fate& fate = fates.at(node.GetId());
+    add(JsonOf(node, fate), &part.all);
+    if (fate.is_taken) add(JsonOf(node, fate), &part.taken);
+  }
   std::string all;
-  for (const auto& [name, part] : reports_) all += (all.empty() || part.empty() ? "" : ",\n ") + part;
+  for (const auto& [name, each] : reports_)
+    if (!each.all.empty()) add(each.all, &all);
   if (!report_id_.empty()) Reports::Set(report_id_, this, "[" + all + "]");
 }
 

@@ -31,7 +31,7 @@ struct Settings {
 
 /// Whether loops may use AVX2 and FMA: the CPU and the caps have them.
 bool HasAvx2(const Settings& settings);
-/// The same of AVX-512 (F, BW, DQ, VL).
+/// Whether loops may use AVX-512 F, BW, DQ and VL: the CPU and the caps have them.
 bool HasAvx512(const Settings& settings);
 
 /// The places of an operator's inputs and outputs among the inputs and outputs of a run; −1: the run does not have it.

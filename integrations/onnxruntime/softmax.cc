@@ -23,6 +23,7 @@ struct Rows {
   int64_t elements;    // of a row
   float factor;
   int32_t zero_point;
+  uint8_t shift;  // of the outputs
 };
 
 struct Row {
@@ -93,24 +94,32 @@ void ComputeBlock(const Rows& rows, int64_t begin, int64_t end, decltype(&Divide
   } else {
     for (size_t r = 0; r < count; ++r) Add<1>(rows.elements, &block[r]);
   }
-  ByteTable outputs;
+  ByteTable outputs{};
   for (size_t r = 0; r < count; ++r) {
     divide(rows, block[r], block[r].smallest, block[r].largest + 1, &outputs);
+    if (rows.shift != 0) std::ranges::for_each(outputs, [&](uint8_t& output) { output ^= rows.shift; });
     look_up(outputs, block[r].x, rows.y + (block[r].x - rows.x), rows.elements);
   }
 }
 
 }  // namespace
 
-QLinearSoftmax::QLinearSoftmax(const Node& node, const Settings& settings, int64_t since_version)
-    : has_avx2_(HasAvx2(settings)),
-      look_up_(ChooseLookUp(settings)),
+QLinearSoftmax::QLinearSoftmax(const Node& node, const Context& context, int64_t since_version)
+    : has_avx2_(HasAvx2(context.settings)),
+      look_up_(ChooseLookUp(context.settings)),
       axis_(node.Integer("axis", since_version < 13 ? 1 : -1)),
       x_scale_(node.Scale(1)),
       y_factor_(std::floor(1 / node.Scale(3))),
-      y_zero_point_(node.ZeroPoint(4, INTACT_U8)) {
-  node.Type(0, {INTACT_U8});
-  node.OutputType({INTACT_U8});
+      y_zero_point_(0) {
+  const intact_type type = node.Type(0, {INTACT_U8, INTACT_S8});
+  node.OutputType({type});
+  y_zero_point_ = node.ZeroPoint(4, type);
+  if (type == INTACT_S8) {
+    if (!context.is_moved_to_u8 || !context.is_output_moved_to_u8)
+      throw Refusal("X: is int8, and ONNX Runtime does not move it and the output to uint8; expected uint8");
+    shift_ = 128;
+    y_zero_point_ += 128;
+  }
   const auto dimensions = static_cast<int64_t>(node.ShapeOf(0).size());
   if (dimensions == 0)
     throw Refusal("X: has an unknown number of dimensions; expected it known before the run");
@@ -148,13 +157,20 @@ void QLinearSoftmax::Compute(Run& run) const {
                                 " dimensions; expected more than " + std::to_string(axis_));
   const int64_t of_row = CountOf(std::span(shape).subspan(static_cast<size_t>(axis_)));
   const Table table = TableOf(of_row);
+  const auto* const source = static_cast<const uint8_t*>(x.GetTensorRawData());
+  uint8_t* const moved =
+      shift_ == 0 ? nullptr : static_cast<uint8_t*>(run.Allocate(static_cast<size_t>(elements)));
   const Rows rows{
-      static_cast<const uint8_t*>(x.GetTensorRawData()), y, table.data(), of_row, y_factor_, y_zero_point_};
+      moved == nullptr ? source : moved, y, table.data(), of_row, y_factor_, y_zero_point_, shift_};
   const int64_t count = elements / of_row;
   constexpr auto kBlock = static_cast<int64_t>(kRows);
   run.ForEach((count + kBlock - 1) / kBlock, [&](int64_t block) {
-    ComputeBlock(rows, block * kBlock, std::min(count, (block + 1) * kBlock), has_avx2_ ? DivideAvx2 : Divide,
-                 look_up_);
+    const int64_t begin = block * kBlock, end = std::min(count, begin + kBlock);
+    if (moved != nullptr) {
+      std::transform(source + begin * of_row, source + end * of_row, moved + begin * of_row,
+                     [&](uint8_t byte) { return static_cast<uint8_t>(byte ^ shift_); });
+    }
+    ComputeBlock(rows, begin, end, has_avx2_ ? DivideAvx2 : Divide, look_up_);
   });
 }
 

@@ -7,13 +7,14 @@
 #include <string>
 
 #include "byte_table.h"
+#include "linear.h"
 #include "node.h"
 #include "operators.h"
 #include "run.h"
 
 namespace intact::onnxruntime {
 
-/// Softmax of rows of u8, as ONNX Runtime's kernel of QLinearSoftmax computes it. n: the elements of a row; `largest`: the largest
+/// Softmax of rows of u8, or of s8 that ONNX Runtime moves to u8, as ONNX Runtime's kernel of QLinearSoftmax computes it. n: the elements of a row; `largest`: the largest
 /// of them.
 ///
 ///     table[b] = float(exp((b − 255 + shift)·x_scale))      shift = max(0, log(FLT_MAX/n) − 5)/x_scale
@@ -28,7 +29,7 @@ class QLinearSoftmax : public Layer {
   static constexpr std::array kInputs = {"X", "X_scale", "x_zero_point", "y_scale", "y_zero_point"};
 
   /// `since_version`: of ONNX's Softmax. Before 13 a row is all dimensions from `axis` on.
-  QLinearSoftmax(const Node& node, const Settings& settings, int64_t since_version);
+  QLinearSoftmax(const Node& node, const Context& context, int64_t since_version);
   void Compute(Run& run) const override;
   std::string Kernel() const override { return has_avx2_ ? "softmax_avx2" : "softmax_portable"; }
 
@@ -39,7 +40,8 @@ class QLinearSoftmax : public Layer {
 
   const bool has_avx2_;
   const LookUpFunction look_up_;
-  int64_t axis_;  // a row is all dimensions from this one on
+  uint8_t shift_ = 0;  // bytes ^ shift_ are u8
+  int64_t axis_;       // a row is all dimensions from this one on
   float x_scale_, y_factor_;
   int32_t y_zero_point_;
 };

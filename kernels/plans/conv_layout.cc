@@ -160,8 +160,8 @@ bool ConvLayout::MayBePlanar() const {
          PlanarBand(geometry_, problem_.a_shift()).IsSmall();
 }
 
-// Whether all output channels of a single group leave lanes of a vector of columns idle. Schedules fill the
-// lanes with rows.
+// Whether the output channels of a single group do not exceed a vector of columns. Schedules fill the lanes with
+// rows.
 bool ConvLayout::HasFewOutputs() const {
   return geometry_.groups == 1 && geometry_.output_channels <= jit::VectorBytes(isa_) / 4 &&
          !UsesSchedule(isa_, problem_.mode);

@@ -34,6 +34,13 @@ void Cut(const TapSpan& span, Dimension dimension, ConvGeometry* geometry) {
   geometry->pad_end[dimension] -= (geometry->kernel[dimension] - span.end) * dilation;
   geometry->kernel[dimension] = span.end - span.first;
   if (geometry->kernel[dimension] == 1) dilation = 1;
+  int64_t& pad_end = geometry->pad_end[dimension];
+  if (geometry->is_open[dimension] || pad_end <= 0) return;
+  // Without the padding that no tap of the last output reads.
+  const int64_t last = (geometry->output[dimension] - 1) * geometry->stride[dimension] +
+                       (geometry->kernel[dimension] - 1) * dilation;
+  const int64_t read = last + 1 - geometry->input[dimension] - geometry->pad_begin[dimension];
+  pad_end = std::clamp<int64_t>(read, 0, pad_end);
 }
 
 // Whether the dimension has one pixel, one tap and no padding, for all extents.

@@ -1,5 +1,5 @@
-// An ordinary convolution as a simpler one with the same outputs: without taps that only padding meets, and
-// with its extents in the inner dimensions.
+// An ordinary convolution as a simpler one with the same outputs: without taps that only padding meets, without
+// padding that no tap reads, and with its extents in the inner dimensions.
 //
 //   7×7, padding 3, on one pixel     ─►  1×1: the other 48 taps see padding in every output
 //   3×1 on H×1 pixels                ─►  1×3 on 1×H pixels: the same bytes, but kernels run along lines

@@ -78,7 +78,9 @@ Error Convolution::MakeLayouts(const WeightView& weights) {
 
 std::vector<ConvPhase> Convolution::PhasesOf(const ConvGeometry& sized) const {
   if (sized.is_transposed) return kernels::PhasesOf(sized);
-  return {Simplified(sized, problem_.mode == INTACT_EXACT)};
+  std::vector<ConvPhase> phases;
+  phases.push_back(Simplified(sized, problem_.mode == INTACT_EXACT));
+  return phases;
 }
 
 Error Convolution::MakePhases(const std::vector<ConvPhase>& phases, const WeightView& weights) {

@@ -50,8 +50,7 @@ RowMap RowPreparer::CopyTransposed(const RowMap& a, int64_t row_begin, int64_t r
 }
 
 bool RowPreparer::AreOneRow(const RowMap& rows) const {
-  constexpr int64_t kShort = 64;
-  return data_.k <= kShort && data_.k % kQuad == 0 && !rows.IsTransposed() &&
+  return CopiedStride() == data_.k && !rows.IsTransposed() &&
          rows.stride == data_.k * data_.problem.a_bytes();
 }
 

@@ -19,7 +19,6 @@ class Repeater {
   /// `shift`: ActivationShift().
   Repeater(int64_t repeats, uint8_t shift);
 
-  int64_t repeats() const { return repeats_; }
   /// Writes outputs [begin, end) of the channels at `from` to `to`, shifted to u8. Reads only the channels of
   /// these outputs. `begin` < `end`.
   void Copy(const uint8_t* from, int64_t begin, int64_t end, uint8_t* to) const noexcept;

@@ -489,9 +489,10 @@ UNARY = {"Abs": [], "Ceil": [], "Clip": [-0.7, 1.1], "Erf": [], "Floor": [], "Ha
 BINARY = ("Add", "Div", "Max", "Min", "Mul", "Sub")
 
 
-def function_of_bytes(seed: int, last_extent: int | str = 300) -> tuple[bytes, str]:
+def function_of_bytes(seed: int) -> tuple[bytes, str]:
     """A model, and the operators of its float values: y is a random function of x, element by element."""
     r = Random(seed)
+    last_extent = r.one_of(300, 300, 2, 3, 37, 101)
     dtype = r.one_of(np.uint8, np.int8)
     middle = 128 if dtype == np.uint8 else 0
     constants: dict[str, np.ndarray] = {}
@@ -576,7 +577,7 @@ def max_pool(seed: int) -> Layer:
 
 
 def softmax(seed: int) -> Layer:
-    """QLinearSoftmax, or Softmax between DequantizeLinear and QuantizeLinear; before opset 13 a row is all dimensions from `axis`."""
+    """QLinearSoftmax, or the group of a Softmax. Before opset 13 a row is all dimensions from `axis`."""
     r = Random(seed)
     opset, dimensions = r.one_of(12, 13), r.below(3)
     axis = int(r.rng.integers(dimensions)) if opset == 12 else dimensions - 1

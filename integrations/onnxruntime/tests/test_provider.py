@@ -742,8 +742,9 @@ def large_layers() -> dict[str, tuple[bytes, dict]]:
     quotient = layers.quotient(1)
     numbers = quotient.inputs()["x"].dtype
     made["Div"] = quotient.model, {"x": r.integers(numbers, (3, 90000))}
-    made["Softmax"] = (layers.one_node("QLinearSoftmax", [("x", (u8, [3, 1001, 90])), ("xs", f(0.05)), ("xz", u8(0)), ("ys", f(1 / 256)),
-                                                          ("yz", u8(0))], (u8, None), layers.MICROSOFT, axis=-1, opset=13),
+    made["Softmax"] = (layers.one_node("QLinearSoftmax", [("x", (u8, [3, 1001, 90])), ("xs", f(0.05)), ("xz", u8(0)),
+                                                          ("ys", f(1 / 256)), ("yz", u8(0))], (u8, None),
+                                       layers.MICROSOFT, axis=-1, opset=13),
                        {"x": r.integers(u8, (3, 1001, 90))})
     made["MaxPool"] = layers.one_node("MaxPool", [("x", x)], (u8, None), kernel_shape=[3, 3], pads=[1] * 4), random_x
     made["QLinearMul"] = (layers.one_node("QLinearMul", [("x", x), ("xs", scale), ("xz", u8(120)), ("b", r.integers(u8, x[1])),
@@ -896,9 +897,8 @@ def test_functions_of_bytes_equal_the_cpu_provider(seeds):
         sessions = [session_of(model, max_isa=isa) for isa in (None, "avx2", "portable")] + [session_of(model, threads=3)]
         cpu = cpu_session_of(model)
         dtype = np.uint8 if "uint8" in cpu.get_inputs()[0].type else np.int8
-        r = layers.Random(seed)
-        given = [{"x": np.arange(300).reshape(1, 300).astype(dtype)}, {"x": r.integers(dtype, (r.below(3), 300))},
-                 {"x": r.integers(dtype, (500, 300))}]
+        r, columns = layers.Random(seed), cpu.get_inputs()[0].shape[1]
+        given = [{"x": r.integers(dtype, (rows, columns))} for rows in (1, r.below(3), 150000 // columns)]
         for each in given:
             expected = run(cpu, each)
             for session in sessions:
@@ -936,6 +936,68 @@ def test_functions_of_bytes_end_where_they_must(operators, shape, constant, outp
     assert {node["name"]: node.get("kernel") for node in intact.onnxruntime.report(session) if node["name"] in kernels} == kernels
     given = {"x": layers.Random(5).integers(np.uint8, [7 if extent == "n" else extent for extent in shape])}
     assert_same(run(session, given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
+
+
+def signed_chain(operators: list[tuple], scales: dict = {}, shape: list = ["n", 3, "h", "w"]) -> bytes:
+    """Operators of s8 tensors: (type, more constants, attributes). x and y are float."""
+    node, x, zero, constants = onnx.helper.make_node, "x", np.int8(3), {}
+    nodes = []
+    for i, (op, more, attributes) in enumerate([("Identity", {}, {}), *operators]):
+        constants |= {f"s{i}": np.float32(scales.get(i, 0.03)), f"z{i}": zero}
+        inputs = [x]
+        for j, value in enumerate(more.values()):
+            name = f"k{i}_{j}"
+            constants |= {name: value, f"{name}s": np.float32(0.02), f"{name}z": np.int8(0)}
+            nodes.append(node("DequantizeLinear", [name, f"{name}s", f"{name}z"], [f"{name}f"]))
+            inputs.append(f"{name}f")
+        if op != "Identity":
+            nodes.append(node(op, inputs, [f"f{i}"], name=op, **attributes))
+            x = f"f{i}"
+        nodes += [node("QuantizeLinear", [x, f"s{i}", f"z{i}"], [f"q{i}"]),
+                  node("DequantizeLinear", [f"q{i}", f"s{i}", f"z{i}"], [f"d{i}"])]
+        x = f"d{i}"
+    nodes[-1].output[0] = "y"
+    return layers.model_of(nodes, {"x": (np.float32, shape)}, {"y": (np.float32, None)}, constants)
+
+
+def test_functions_of_signed_bytes_do_not_change_their_neighbours():
+    """intact refuses the convolution. With a function behind it, ONNX Runtime would not move its output to u8."""
+    r = layers.Random(1)
+    weights = {"w": r.integers(np.int8, (3, 3, 3, 3))}
+    for conv in ({"auto_pad": "SAME_UPPER", "strides": [2, 2]}, {"pads": [1] * 4}):
+        for function in ("Neg", "Sigmoid"):
+            model = signed_chain([("Conv", weights, conv), (function, {}, {}), ("Conv", weights, conv)], {1: 0.4})
+            given = {"x": r.rng.normal(size=(2, 3, 60, 60)).astype(np.float32)}
+            assert_same(run(session_of(model), given), run(cpu_session_of(model), given), f"{conv}, {function}")
+
+
+def test_functions_of_signed_bytes_with_a_large_scale():
+    r = layers.Random(2)
+    weights = {"w": r.integers(np.int8, (40, 40))}
+    model = signed_chain([("MatMul", weights, {}), ("Mul", {"k": np.int8(100)}, {}), ("MatMul", weights, {})], {2: 6e36, 3: 1e36},
+                         ["n", 40])
+    given = {"x": r.rng.normal(size=(60, 40)).astype(np.float32)}
+    assert_same(run(session_of(model), given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
+
+
+@pytest.mark.parametrize("y_scale", (1 / 255, 0.004, 0.0021))
+def test_attention_of_signed_bytes(y_scale):
+    r = layers.Random(3)
+    weights = {"w": r.integers(np.int8, (50, 50))}
+    model = signed_chain([("MatMul", weights, {}), ("Softmax", {}, {}), ("MatMul", weights, {})], {1: 0.1, 2: y_scale}, ["n", 50])
+    session, given = session_of(model), {"x": r.rng.normal(size=(400, 50)).astype(np.float32)}
+    assert [node["taken"] for node in intact.onnxruntime.report(session) if node["op"] in ("MatMul", "Softmax")] == [True] * 3
+    assert_same(run(session, given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
+
+
+def test_the_report_keeps_nodes_beside_functions_of_onnx():
+    """ONNX Runtime replaces HardSwish by its nodes, and asks the provider again."""
+    node = onnx.helper.make_node
+    nodes = [node("DequantizeLinear", ["x", "s", "z"], ["f"]), node("Sigmoid", ["f"], ["g"], name="table"),
+             node("QuantizeLinear", ["g", "s", "z"], ["y"]), node("HardSwish", ["h"], ["i"])]
+    model = layers.model_of(nodes, {"x": (np.uint8, [4, 5]), "h": (np.float32, [7])},
+                            {"y": (np.uint8, None), "i": (np.float32, None)}, {"s": np.float32(0.02), "z": np.uint8(9)})
+    assert [each["kernel"] for each in intact.onnxruntime.report(session_of(model)) if each["name"] == "table"] == ["table"]
 
 
 @pytest.mark.parametrize("shape", (["n", "m"], [1, 1]), ids=str)
