@@ -951,7 +951,7 @@ def signed_chain(operators: list[tuple], scales: dict = {}, shape: list = ["n", 
             nodes.append(node("DequantizeLinear", [name, f"{name}s", f"{name}z"], [f"{name}f"]))
             inputs.append(f"{name}f")
         if op != "Identity":
-            nodes.append(node(op, inputs, [f"f{i}"], name=op, **attributes))
+            nodes.append(node(op, inputs, [f"f{i}"], name=f"{op}{i}", **attributes))
             x = f"f{i}"
         nodes += [node("QuantizeLinear", [x, f"s{i}", f"z{i}"], [f"q{i}"]),
                   node("DequantizeLinear", [f"q{i}", f"s{i}", f"z{i}"], [f"d{i}"])]
