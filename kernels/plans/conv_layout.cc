@@ -187,8 +187,9 @@ bool ConvLayout::WantsPlanar() const {
 }
 
 // Each pixel is transposed once, which pays if several taps read it, or if it would be copied anyway. Tiles are
-// faster if channels fill them.
+// faster if channels fill them. A planar band takes much scratch.
 bool ConvLayout::WantsPlanarForFewOutputs() const {
+  if (!geometry_.IsOpen() && geometry_.MultiplyAdds(1) < kFewMultiplyAdds) return false;
   const int64_t lanes = jit::VectorBytes(isa_) / 4;
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
   const int64_t inputs = geometry_.input_channels;

@@ -158,7 +158,8 @@ TEST(CodeOfPlans, KnowsNoStrides) {
 TEST(CodeOfPlans, IsBoundedWhateverTheFilter) {
   constexpr int64_t kMostBytes = 32 << 10;
   const jit::CodeUsage before = jit::GetCodeUsage();
-  const Conv large = MakeConv({.inputs = 2, .outputs = 2, .groups = 2, .kernel = 500});
+  const Conv large =
+      MakeConv({.inputs = 2, .outputs = 2, .groups = 2, .height = 500, .width = 500, .kernel = 500});
   EXPECT_LT(jit::GetCodeUsage().bytes - before.bytes, kMostBytes);
 
   ConvDesc desc = MakeConvDesc();

@@ -28,7 +28,8 @@ inline Error LastError(intact_status status) { return {status, intact_last_error
 inline Result<Plan> CreatePlan(const verify::Problem& problem, const reference::Gemm& gemm) {
   intact_gemm* handle = nullptr;
   const GemmDesc desc = verify::DescOf(gemm, verify::RunOptionsOf(problem));
-  const intact_status status = intact_gemm_create(&desc, &desc.linear, gemm.b.data(), &handle);
+  const intact_status status =
+      intact_gemm_create(&desc, &desc.linear, gemm.has_runtime_b ? nullptr : gemm.b.data(), &handle);
   if (status != INTACT_OK) return LastError(status);
   return Plan(handle);
 }
