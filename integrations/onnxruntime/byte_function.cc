@@ -359,7 +359,6 @@ ByteFunction::ByteFunction(const Group& group, const Settings& settings) : look_
 }
 
 void ByteFunction::Compute(Run& run) const {
-  constexpr int64_t kElementsOfPart = 1 << 16;
   const auto x = run.Input(0);
   const Shape shape = x.GetTensorTypeAndShapeInfo().GetShape();
   const auto* const source = static_cast<const uint8_t*>(x.GetTensorRawData());

@@ -12,8 +12,6 @@
 namespace intact::onnxruntime {
 namespace {
 
-constexpr int64_t kElementsOfPart = 1 << 16;
-
 inline float Read(Coding coding, uint8_t byte) {
   return static_cast<float>((byte ^ coding.shift) - coding.offset);
 }

@@ -29,6 +29,9 @@ struct Settings {
   bool is_nhwc = true;  ///< whether the provider asks for NHWC
 };
 
+/// Elements of a tensor that one part of a loop over elements computes.
+inline constexpr int64_t kElementsOfPart = 1 << 16;
+
 /// Whether loops may use AVX2 and FMA: the CPU and the caps have them.
 bool HasAvx2(const Settings& settings);
 /// Whether loops may use AVX-512 F, BW, DQ and VL: the CPU and the caps have them.
