@@ -16,7 +16,8 @@ readonly searches='*RunSweep.FindsEveryMutant*:RunRandomSweep.*:*Kinds.EachModel
 ':*CodeOfPlans.LeavesMemoryFlat*:*AmxEngines.PassTheSweep*:*SweepProblems.ShowAFaultAtAnyTail*:PairMap.AllInputs'\
 ':*Isolated.ComputesWhatTheTargetDoes*:*Planted.*/closes:*Planted.*/hang:Minimised.IsAHangToo:*Reproduced.*/hang*:Sharding.*'\
 ':Cli.StandardRunWritesItsReport:TargetCli.PartsOfASweep*:TargetCli.SweepGoesOnForHours:TargetCli.ReproducersOfShards*'\
-':TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature:*ScratchOnIsa.*_threads2'
+':TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature:*ScratchOnIsa.*_threads2:Claim.IsWhatATargetIsHeldTo'\
+':Cli.RecordedOutputsAreIdentified:Cli.SweepGoesOnForHours'
 readonly torch_version=2.13.0  # of PyPI
 readonly pytorch_legacy=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 readonly onnxruntime=(python3-venv qemu-user)

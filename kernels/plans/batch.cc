@@ -223,7 +223,7 @@ int Batch::FindPartsPerItem(int parts) const {
   return static_cast<int>(least);
 }
 
-Error CheckItems(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
+Error CheckItemCounts(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
   RETURN_IF_ERROR(CheckCounts(args));
   RETURN_IF_ERROR(CheckTensor("a", args.a, args.a_items, args.a_batch_stride));
   RETURN_IF_ERROR(CheckTensor("c", args.c, args.c_items, args.c_batch_stride));

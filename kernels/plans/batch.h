@@ -86,9 +86,9 @@ class Batch {
 inline bool IsEmpty(const intact_gemm_args& args) { return args.m == 0 || args.batch == 0; }
 /// Checks the number of items and their strides, and that each tensor has either a pointer and strides or an
 /// array of pointers. Reads no array. Errors name the argument.
-Error CheckItems(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
+Error CheckItemCounts(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
 inline Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
-  return IsLoneItem(args) && !problem.has_runtime_b ? Error() : CheckItems(args, problem, k);
+  return IsLoneItem(args) && !problem.has_runtime_b ? Error() : CheckItemCounts(args, problem, k);
 }
 /// Checks the contents of a run's arrays: pointers of items, scales and zero points of B. CheckBatch() has
 /// accepted `args`.

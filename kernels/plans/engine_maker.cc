@@ -26,9 +26,8 @@ Result<std::unique_ptr<Engine>> AsEngine(Result<std::unique_ptr<Made>> made) {
 
 }  // namespace
 
-// With range checks, activations beyond the activation range run on these vectors too.
 ScheduleSpec EngineMaker::VectorSpec(core::Isa isa) const {
-  const int amax = data_.problem.IsRangeChecked() ? 255 : data_.problem.range.high;
+  const int amax = data_.problem.AdmissibleRange().high;
   return ScheduledVectors::SpecFor(data_.weights, jit::VectorBytes(isa) / kQuad, amax);
 }
 

@@ -65,6 +65,8 @@ struct LinearProblem : core::Linear {
   std::vector<int32_t> PaddingZeroPoints() const;
   bool HasWeightZeroPoints() const { return !b_zero_points.empty() || may_have_b_zero_points; }
   bool IsRangeChecked() const { return range_check == INTACT_RANGE_CHECKED; }
+  /// The activations for which results must be right. A checked range is a hint: runs accept any activation.
+  ActivationRange AdmissibleRange() const { return IsRangeChecked() ? ActivationRange{} : range; }
   /// Whether rows of A have scales, or zero points, that only runs know: one for each row, or one for all.
   bool HasRowScales() const { return a_quantization != INTACT_QUANTIZATION_STATIC && c_type != INTACT_S32; }
   bool HasRowZeroPoints() const {

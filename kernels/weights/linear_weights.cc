@@ -165,8 +165,7 @@ void LinearWeights::CompensationOf(int32_t zero_point, int32_t* to) const noexce
 }
 
 Error LinearWeights::BoundAccumulators() {
-  // A checked range is a hint: results must be right for any activation.
-  const ActivationRange admissible = problem_.IsRangeChecked() ? ActivationRange{} : problem_.range;
+  const ActivationRange admissible = problem_.AdmissibleRange();
   const auto padded = static_cast<size_t>(packed_.panels() * kPanelColumns);
   if (!compensation_.Resize(padded)) return {INTACT_OUT_OF_MEMORY, "no memory for column sums"};
   if (problem_.HasOpenZeroPoint()) {

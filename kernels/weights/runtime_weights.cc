@@ -125,9 +125,7 @@ RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, Run
   extra.quads = panels + RoundUp(packed.bytes(), 64);
   extra.begins = reinterpret_cast<int64_t*>(extra.quads + most * kPanelQuadBytes);
   extra.offsets = extra.begins + packed.panels() + 1;
-  // With range checks, activations beyond the activation range run on these panels too.
-  const LinearProblem& problem = weights.problem();
-  const int amax = problem.IsRangeChecked() ? kActivationValues - 1 : problem.range.high;
+  const int amax = weights.problem().AdmissibleRange().high;
   given.is_cut = CutPanels(packed, amax, most, panels, extra);
   extra.begins = Before(extra.begins, first);
   return given;
