@@ -289,7 +289,7 @@ constexpr std::array kTraps = [] {
 
 // Each shape of a trap once.
 constexpr auto kTrapLayers = [] {
-  constexpr auto is_first = [](size_t i) {
+  const auto is_first = [](size_t i) {
     return std::ranges::find(kTraps, kTraps.at(i).shape, &Trap::shape) == kTraps.begin() + i;
   };
   constexpr size_t kShapes = [=] {

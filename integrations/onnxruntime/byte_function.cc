@@ -5,7 +5,6 @@
 #include <iterator>
 #include <map>
 #include <numeric>
-#include <ranges>
 #include <set>
 #include <string>
 #include <string_view>
@@ -340,7 +339,8 @@ std::vector<Group> FindByteFunctions(const std::vector<Ort::ConstNode>& nodes,
   for (const auto& node : nodes) order.emplace(node.GetId(), order.size());
   std::vector<Group> groups;
   std::set<size_t> grouped;  // ids
-  for (const auto& node : nodes | std::views::reverse) {
+  for (size_t i = nodes.size(); i-- > 0;) {
+    const Ort::ConstNode& node = nodes[i];
     if (grouped.contains(node.GetId())) continue;
     Group group = FunctionBefore(node, Region(order, is_taken));
     if (group.nodes.empty()) continue;

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
-#include <ranges>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -153,18 +153,18 @@ QLinearAdd::QLinearAdd(const Node& node, const Context& context)
     : QLinearElementwise(node, context), a_ratio_(a_scale_ / y_scale_), b_ratio_(b_scale_ / y_scale_) {
   fixed_ = y_zero_point_ - std::fma(a_ratio_, a_zero_point_, b_ratio_ * b_zero_point_);
   exchanged_fixed_ = y_zero_point_ - std::fma(b_ratio_, b_zero_point_, a_ratio_ * a_zero_point_);
-  CheckRange(255 * (std::fabs(double(a_ratio_)) + std::fabs(double(b_ratio_))) +
-             std::max(std::fabs(double(fixed_)), std::fabs(double(exchanged_fixed_))));
+  CheckRange(255 * (std::fabs(double{a_ratio_}) + std::fabs(double{b_ratio_})) +
+             std::max(std::fabs(double{fixed_}), std::fabs(double{exchanged_fixed_})));
 }
 
 QLinearMul::QLinearMul(const Node& node, const Context& context)
     : QLinearElementwise(node, context), ratio_(a_scale_ * b_scale_ / y_scale_) {
-  CheckRange(255.0 * 255.0 * std::fabs(double(ratio_)) + 255);
+  CheckRange(255.0 * 255.0 * std::fabs(double{ratio_}) + 255);
 }
 
 std::vector<QLinearElementwise::Dimension> QLinearElementwise::DimensionsOf(const Shape& a, const Shape& b,
                                                                             Shape* output) {
-  std::vector<Dimension> dimensions;  // from the last one
+  std::vector<Dimension> dimensions;
   const size_t count = std::max(a.size(), b.size());
   output->assign(count, 1);
   for (size_t i = 0; i < count; ++i) {
@@ -186,7 +186,6 @@ std::vector<QLinearElementwise::Dimension> QLinearElementwise::DimensionsOf(cons
     }
   }
   if (dimensions.empty()) dimensions.push_back({1, 1, 1});
-  std::ranges::reverse(dimensions);
   return dimensions;
 }
 
@@ -250,15 +249,15 @@ void QLinearElementwise::Compute(Run& run) const {
     }
   }
   const auto& [a_shape, b_shape] = shapes;
-  const auto& [a, b] = operands;
+  const uint8_t* const a = operands[0];
+  const uint8_t* const b = operands[1];
   Shape shape;
-  std::vector<Dimension> dimensions = DimensionsOf(a_shape, b_shape, &shape);
+  const std::vector<Dimension> dimensions = DimensionsOf(a_shape, b_shape, &shape);
   auto* const y = static_cast<uint8_t*>(run.Output(shape));
   const int64_t elements = CountOf(shape);
   if (elements == 0) return;
 
-  const Dimension span = dimensions.back();
-  dimensions.pop_back();
+  const Dimension& span = dimensions.front();
   const bool is_exchanged = IsExchanged(a_shape, b_shape);
   const int64_t parts = (elements + kElementsOfPart - 1) / kElementsOfPart;
   run.ForEach(parts, [&](int64_t part) {
@@ -269,7 +268,7 @@ void QLinearElementwise::Compute(Run& run) const {
       int64_t outer = at / span.extent;
       int64_t a_begin = inside * span.a_step, b_begin = inside * span.b_step;
       int64_t a_size = span.a_step != 0 ? span.extent : 1, b_size = span.b_step != 0 ? span.extent : 1;
-      for (const Dimension& dimension : dimensions | std::views::reverse) {
+      for (const Dimension& dimension : std::span(dimensions).subspan(1)) {
         const int64_t index = outer % dimension.extent;
         outer /= dimension.extent;
         if (dimension.a_step != 0) a_begin += index * std::exchange(a_size, a_size * dimension.extent);

@@ -54,7 +54,7 @@ class QLinearElementwise : public Layer {
     std::vector<uint8_t> elements;
   };
 
-  // The dimensions of the output, adjacent ones joined where possible; at least one.
+  // The dimensions of the output from the last one on, adjacent ones joined where possible; at least one.
   static std::vector<Dimension> DimensionsOf(const Shape& a, const Shape& b, Shape* output);
   // Whether A and B change places in a sum.
   static bool IsExchanged(const Shape& a, const Shape& b);
