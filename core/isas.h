@@ -42,7 +42,7 @@ enum class Isa : uint8_t {
   kAmxInt8 = INTACT_ISA_AMX_INT8,
   kAvxVnniInt8 = INTACT_ISA_AVX_VNNI_INT8,
   kPortable = INTACT_ISA_PORTABLE,
-  kAvx10_2 = INTACT_ISA_AVX10_2,  // NOLINT(readability-identifier-naming): as in AVX10.2
+  kAvx10_2 = INTACT_ISA_AVX10_2,
 };
 
 class IsaSet {

@@ -110,9 +110,9 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
       settings.mode = value == "exact" ? INTACT_EXACT : INTACT_SATURATING;
     } else if (option == "max_isa") {
       int32_t isa = INTACT_ISA_ANY;
-      for (const char* name; (name = intact_isa_name(isa)) != nullptr && value != name;) ++isa;
-      if (intact_isa_name(isa) == nullptr)
-        RefuseOption(option, value, "a name of intact_isa_name(), such as avx2");
+      const char* name = intact_isa_name(isa);
+      while (name != nullptr && value != name) name = intact_isa_name(++isa);
+      if (name == nullptr) RefuseOption(option, value, "a name of intact_isa_name(), such as avx2");
       settings.max_isa = isa;
     } else if (option == "like") {
       if (value != kLikeAvx2) RefuseOption(option, value, kLikeAvx2);
@@ -352,7 +352,7 @@ class Factory : public OrtEpFactory {
           given[option] = options.GetConfigEntryOrDefault((prefix + option).c_str(), "");
         Settings settings = ReadSettings(given);
         settings.is_nhwc = static_cast<Factory*>(self)->is_nhwc_;
-        *created = new Provider(settings, given["report"]);
+        *created = std::make_unique<Provider>(settings, given["report"]).release();
       });
     };
     OrtEpFactory::ReleaseEp = [](OrtEpFactory*, OrtEp* provider) noexcept {

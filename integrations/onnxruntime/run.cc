@@ -94,8 +94,8 @@ void Run::ComputeParts(const Plan& plan, Args args, double multiply_adds, Chunks
                        RunPart run_part) {
   intact_run_info info = INTACT_RUN_INFO_INIT;
   Check(prepare(&plan, &args, &info));
-  const int threads =
-      static_cast<int>(std::clamp(multiply_adds / kMultiplyAddsOfPart, 1.0, double(settings_.threads)));
+  const double most_threads = settings_.threads;
+  const int threads = static_cast<int>(std::clamp(multiply_adds / kMultiplyAddsOfPart, 1.0, most_threads));
   const size_t bytes = static_cast<size_t>(threads) * info.part_scratch_bytes;
   if (scratch_ == nullptr || bytes > scratch_bytes_) {
     scratch_ = static_cast<std::byte*>(Allocate(bytes));

@@ -109,8 +109,7 @@ QLinearSoftmax::QLinearSoftmax(const Node& node, const Context& context, int64_t
       look_up_(ChooseLookUp(context.settings)),
       axis_(node.Integer("axis", since_version < 13 ? 1 : -1)),
       x_scale_(node.Scale(1)),
-      y_factor_(std::floor(1 / node.Scale(3))),
-      y_zero_point_(0) {
+      y_factor_(std::floor(1 / node.Scale(3))) {
   const intact_type type = node.Type(0, {INTACT_U8, INTACT_S8});
   node.OutputType({type});
   y_zero_point_ = node.ZeroPoint(4, type);

@@ -43,7 +43,7 @@ class QLinearSoftmax : public Layer {
   uint8_t shift_ = 0;  // bytes ^ shift_ are u8
   int64_t axis_;       // a row is all dimensions from this one on
   float x_scale_, y_factor_;
-  int32_t y_zero_point_;
+  int32_t y_zero_point_ = 0;
 };
 
 }  // namespace intact::onnxruntime
