@@ -76,9 +76,9 @@ void RunNetwork(benchmark::State& state, std::string_view network, core::Isa isa
   for ([[maybe_unused]] auto _ : state) {
     for (const Plan& plan : plans) {
       for (int i = 0; i < plan.times; ++i) {
-        const Result<Conv> made = loads ? Conv::LoadMemory(plan.saved.data(), plan.saved_bytes,
-                                                           static_cast<int32_t>(isa))
-                                        : Conv::Create(plan.desc, plan.weights);
+        const Result<Conv> made =
+            loads ? Conv::LoadMemory(plan.saved.data(), plan.saved_bytes, static_cast<int32_t>(isa))
+                  : Conv::Create(plan.desc, plan.weights);
         benchmark::DoNotOptimize(&made);
       }
     }

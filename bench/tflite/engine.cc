@@ -99,8 +99,10 @@ bool AddPlan(const Desc& desc, const TfliteLinear& layer, Args args, TfliteEngin
 
 // Loops that the compiler makes for each kind of CPU.
 
-[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void Add(TfliteAddend a, TfliteAddend b, int64_t count, int32_t bias, int32_t shift,
-                                 int32_t zero, int32_t low, int8_t* output) {
+[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void Add(TfliteAddend a, TfliteAddend b,
+                                                                     int64_t count, int32_t bias,
+                                                                     int32_t shift, int32_t zero, int32_t low,
+                                                                     int8_t* output) {
   for (int64_t i = 0; i < count; ++i) {
     const int32_t sum = (bias + a.input[i] * a.multiplier + b.input[i] * b.multiplier) >> shift;
     output[i] = static_cast<int8_t>(std::clamp(sum + zero, low, 127));
@@ -108,8 +110,9 @@ bool AddPlan(const Desc& desc, const TfliteLinear& layer, Args args, TfliteEngin
 }
 
 // The mean of all pixels of each channel. Halves are rounded away from zero.
-[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void Average(const int8_t* input, int32_t pixels, size_t channels, int32_t* sums,
-                                     int8_t* output) {
+[[gnu::target_clones("arch=x86-64-v4", "avx2", "default")]] void Average(const int8_t* input, int32_t pixels,
+                                                                         size_t channels, int32_t* sums,
+                                                                         int8_t* output) {
   std::fill_n(sums, channels, 0);
   for (int32_t pixel = 0; pixel < pixels; ++pixel, input += channels) {
     for (size_t channel = 0; channel < channels; ++channel) sums[channel] += input[channel];
