@@ -381,7 +381,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     call.tiles = tiles.count;
     return tiles.Run({.streams = streams, .is_edge = true}, &call);
   }
-  // As many tiles at once as RunEdge() has room for.
+  // RunEdge() runs several tiles at once, up to the room of its scratch.
   const int64_t tile_bytes = EdgeBytes(buffers.output, tiles.rows, edge_columns);
   const int64_t most = std::max<int64_t>(kEdgeBytes / tile_bytes, 1);
   Tiles some = tiles;
