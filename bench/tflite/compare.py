@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import interpreter as litert
 
-from intact._tflite import _File, _Graph, _Table, _Tensor
+from intact._library import Error
+from intact._tflite import _File, _Graph, _Table, _Tensor, read_tflite
 
 SET_UPS = 9
 
@@ -53,8 +54,8 @@ class Model:
 
     def __init__(self, library: ctypes.CDLL, path: str):
         self.library = library
-        data = Path(path).read_bytes()
-        file = _File(data)
+        read_tflite(path)  # refuses files that are no models
+        file = _File(Path(path).read_bytes())
         if len(file.root.tables(2)) != 1:
             sys.exit(f"{path}: has {len(file.root.tables(2))} graphs; expected 1")
         graph = _Graph(file, file.root.tables(2)[0])
@@ -265,4 +266,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (OSError, Error) as error:
+        sys.exit(str(error))

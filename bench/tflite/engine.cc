@@ -92,8 +92,7 @@ bool AddPlan(const Desc& desc, const TfliteLinear& layer, Args args, TfliteEngin
   args.c = layer.output;
   args.threads = 1;
   auto kept = std::make_shared<Plan>(std::move(*plan));
-  engine->steps.emplace_back(
-      [=, kept = std::move(kept)] { return kept->Run(args).ok() || Succeeded(kept->Run(args), engine); });
+  engine->steps.emplace_back([=, kept = std::move(kept)] { return Succeeded(kept->Run(args), engine); });
   return true;
 }
 
