@@ -1,6 +1,7 @@
 #include "kernels/api/create.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -31,16 +32,19 @@ WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t s
   return {weights, k, geometry.output_channels, 1, k, shift};
 }
 
-// The pairs of INTACT_PAIRING_WITHIN_TAP in `weights`, which are as kernels see them.
-PairedColumns PairsOf(const ConvGeometry& geometry, const WeightView& weights) {
+// The certificate of INTACT_PAIRING_WITHIN_TAP. `packed` and `columns` hold the same weights, as kernels see them.
+Result<Certificate> CertificateOf(const ConvGeometry& geometry, const PackedWeights& packed,
+                                  const WeightView& columns, ActivationRange range) {
   const int64_t inputs = geometry.group_inputs();
   const int64_t pitch = Convolution::PairPitch(geometry, INTACT_PAIRING_WITHIN_TAP);
-  return {geometry.taps() * pitch, weights.n, [=](int64_t column, int8_t* to) {
-            const int8_t* from = weights.data + column * weights.stride_n;
-            for (int64_t tap = 0; tap < geometry.taps(); ++tap, from += inputs, to += pitch) {
-              std::copy_n(from, inputs, to);
-            }
-          }};
+  if (pitch == inputs) return Certify(packed, range);  // adjacent depths are pairs
+  const auto copy = [&](int64_t column, int8_t* to) {
+    const int8_t* from = columns.data + column * columns.stride_n;
+    for (int64_t tap = 0; tap < geometry.taps(); ++tap, from += inputs, to += pitch) {
+      std::copy_n(from, inputs, to);
+    }
+  };
+  return Certify(PairedColumns{geometry.taps() * pitch, columns.n, copy}, range);
 }
 
 }  // namespace
@@ -105,10 +109,10 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
   }
   ASSIGN_OR_RETURN(LinearProblem problem, CheckConvLinear(contents.linear, packed.n));
   // As kernels see them: they need no shift.
-  std::vector<int8_t> weights(static_cast<size_t>(k * packed.n));
-  CopyColumns(packed, weights.data());
-  const WeightView view = ViewOf(weights.data(), geometry, 0);
-  ASSIGN_OR_RETURN(const Certificate certificate, Certify(PairsOf(geometry, view), problem.range));
+  const auto weights = std::make_unique_for_overwrite<int8_t[]>(static_cast<size_t>(k * packed.n));
+  CopyColumns(packed, weights.get());
+  const WeightView view = ViewOf(weights.get(), geometry, 0);
+  ASSIGN_OR_RETURN(const Certificate certificate, CertificateOf(geometry, packed, view, problem.range));
   RETURN_IF_ERROR(CheckHeldCertificate(contents.certificate, certificate));
   ASSIGN_OR_RETURN(std::unique_ptr<Convolution> plan,
                    Convolution::Create(std::move(problem), geometry, view, isa));
