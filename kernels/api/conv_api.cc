@@ -63,7 +63,7 @@ void PrintTuned(const Convolution& plan, const int64_t* given, const Tuned& tune
 
 intact_conv_failing_pair ToStruct(const FailingPair& pair, const Convolution& plan, int32_t pairing) {
   const Spatial& kernel = plan.geometry().kernel;
-  const int64_t pitch = plan.PairPitch(pairing);
+  const int64_t pitch = Convolution::PairPitch(plan.geometry(), pairing);
   intact_conv_failing_pair made = {pair.n, {}, pair.k % pitch, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum};
   int64_t tap = pair.k / pitch;
   for (int i = plan.geometry().dims - 1; i >= 0; --i) {

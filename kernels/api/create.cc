@@ -1,5 +1,7 @@
 #include "kernels/api/create.h"
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -28,6 +30,21 @@ Result<std::unique_ptr<GemmPlan>> PlanOf(Result<std::shared_ptr<const LinearWeig
 WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t shift) {
   const int64_t k = geometry.taps() * geometry.group_inputs();
   return {weights, k, geometry.output_channels, 1, k, shift};
+}
+
+// The certificate of INTACT_PAIRING_WITHIN_TAP. `packed` and `columns` hold the same weights, as kernels see them.
+Result<Certificate> CertificateOf(const ConvGeometry& geometry, const PackedWeights& packed,
+                                  const WeightView& columns, ActivationRange range) {
+  const int64_t inputs = geometry.group_inputs();
+  const int64_t pitch = Convolution::PairPitch(geometry, INTACT_PAIRING_WITHIN_TAP);
+  if (pitch == inputs) return Certify(packed, range);  // adjacent depths are pairs
+  const auto copy = [&](int64_t column, int8_t* to) {
+    const int8_t* from = columns.data + column * columns.stride_n;
+    for (int64_t tap = 0; tap < geometry.taps(); ++tap, from += inputs, to += pitch) {
+      std::copy_n(from, inputs, to);
+    }
+  };
+  return Certify(PairedColumns{geometry.taps() * pitch, columns.n, copy}, range);
 }
 
 }  // namespace
@@ -91,14 +108,14 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
     return InvalidArgument("corrupted: the geometry does not match n and k");
   }
   ASSIGN_OR_RETURN(LinearProblem problem, CheckConvLinear(contents.linear, packed.n));
-  std::vector<int8_t> weights(static_cast<size_t>(k * packed.n));
-  for (int64_t n = 0; n < packed.n; ++n) CopyDepths(packed, 0, n, k, &weights[static_cast<size_t>(n * k)]);
-  for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem.b_shift());
-  const WeightView view = ViewOf(weights.data(), geometry, problem.b_shift());
+  // As kernels see them: they need no shift.
+  const auto weights = std::make_unique_for_overwrite<int8_t[]>(static_cast<size_t>(k * packed.n));
+  CopyColumns(packed, weights.get());
+  const WeightView view = ViewOf(weights.get(), geometry, 0);
+  ASSIGN_OR_RETURN(const Certificate certificate, CertificateOf(geometry, packed, view, problem.range));
+  RETURN_IF_ERROR(CheckHeldCertificate(contents.certificate, certificate));
   ASSIGN_OR_RETURN(std::unique_ptr<Convolution> plan,
                    Convolution::Create(std::move(problem), geometry, view, isa));
-  ASSIGN_OR_RETURN(const Certificate certificate, plan->MakeCertificate(INTACT_PAIRING_WITHIN_TAP));
-  RETURN_IF_ERROR(CheckHeldCertificate(contents.certificate, certificate));
   plan->Restore(contents.tuned);
   return plan;
 }

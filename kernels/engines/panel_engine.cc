@@ -12,6 +12,8 @@ namespace intact::kernels {
 namespace {
 
 constexpr int kMaxRows = 16;  // rows of a tile
+// Scratch of RunEdge(). It holds a tile: the vectors of a tile are registers, at most 32 of 16 lanes.
+constexpr int64_t kEdgeBytes = ScratchTile::Bytes(32, 16, 4 + 4);
 // The distance in bytes at which kernels prefetch their own weights when M is small, a line per quad. Zen 3's
 // hardware prefetchers do not keep up with few streams: measured there, 1.5 times as fast at 4×4096×4096, and
 // 1.02 times at 8 rows. Not with VNNI: it read memory at 0.9 of its bandwidth without.
@@ -379,11 +381,16 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     call.tiles = tiles.count;
     return tiles.Run({.streams = streams, .is_edge = true}, &call);
   }
-  Tiles tile = tiles;
-  for (tile.count = 1; tile.row_begin < tiles.row_begin + tiles.all_rows(); tile.row_begin += tile.rows) {
-    SetTile(buffers, tile, edge_begin, &call);
-    call.rows = pointers + (tile.row_begin - tiles.row_begin);
-    RunEdge(buffers, tile, edge_begin, edge_columns, &call);
+  // RunEdge() runs several tiles at once, up to the room of its scratch.
+  const int64_t tile_bytes = EdgeBytes(buffers.output, tiles.rows, edge_columns);
+  const int64_t most = std::max<int64_t>(kEdgeBytes / tile_bytes, 1);
+  Tiles some = tiles;
+  for (; some.row_begin < tiles.row_begin + tiles.all_rows(); some.row_begin += some.all_rows()) {
+    const int64_t first = some.row_begin - tiles.row_begin;
+    some.count = std::min(most, tiles.count - first / tiles.rows);
+    SetTile(buffers, some, edge_begin, &call);
+    call.rows = pointers + first;
+    RunEdge(buffers, some, edge_begin, edge_columns, &call);
   }
 }
 
@@ -407,20 +414,23 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
   call->extra_b = extra.quads + begin[0] * kPanelQuadBytes;
 }
 
-// Runs a tile with a partial last vector.
-void PanelEngine::RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
+int64_t PanelEngine::EdgeBytes(const OutputMap& output, int64_t rows, int64_t columns) const {
+  return ScratchTile::Bytes(rows, RoundUp(columns, lanes_), output.c_bytes + output.residual_bytes);
+}
+
+// Runs tiles with a partial last vector.
+void PanelEngine::RunEdge(const RunBuffers& buffers, const Tiles& tiles, int64_t column, int64_t columns,
                           MicrokernelArgs* call) const noexcept {
-  // A tile's vectors are registers: at most 32 of 16 lanes.
-  alignas(64) std::array<uint8_t, ScratchTile::Bytes(32, 16, 4 + 4)> bytes;
-  const ScratchTile scratch(buffers.output, tile.rows, nr_, bytes.data());
-  scratch.Load(tile.row_begin, column, columns);
-  call->tiles = 1;
+  alignas(64) std::array<uint8_t, kEdgeBytes> bytes;
+  const ScratchTile scratch(buffers.output, tiles.all_rows(), RoundUp(columns, lanes_), bytes.data());
+  scratch.Load(tiles.row_begin, column, columns);
+  call->tiles = tiles.count;
   call->c = scratch.map().c;
   call->c_stride_bytes = scratch.map().c_stride_bytes;
   call->epilogue.residual = scratch.map().residual;
   call->epilogue.residual_stride_bytes = scratch.map().residual_stride_bytes;
-  tile.Run({.is_edge = true}, call);
-  scratch.Store(tile.row_begin, column, columns);
+  tiles.Run({.is_edge = true}, call);
+  scratch.Store(tiles.row_begin, column, columns);
 }
 
 }  // namespace intact::kernels

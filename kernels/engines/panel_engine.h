@@ -106,7 +106,9 @@ class PanelEngine final : public Engine {
   void SetTaps(const SkippingCompensation* compensation, MicrokernelArgs* call) const;
   void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;
   const SkippingCompensation* FindCompensation(const TapRange& range) const;
-  void RunEdge(const RunBuffers& buffers, const Tiles& tile, int64_t column, int64_t columns,
+  /// Bytes of scratch for `columns` columns of `rows` rows.
+  int64_t EdgeBytes(const OutputMap& output, int64_t rows, int64_t columns) const;
+  void RunEdge(const RunBuffers& buffers, const Tiles& tiles, int64_t column, int64_t columns,
                MicrokernelArgs* call) const noexcept;
   /// Whether rows are so few that kernels wait for their own weights.
   bool HasFewRows(const Range& range) const {

@@ -295,12 +295,23 @@ void ConvLayout::ForEachRun(int64_t tap, int64_t n, const Run& run) const {
   }
 }
 
+bool ConvLayout::HasGivenOrder() const {
+  return !IsDepthwise() && !IsPlanar() && unit_outputs() == geometry_.group_outputs() &&
+         depth() == geometry_.taps() * geometry_.group_inputs();
+}
+
 Error ConvLayout::PackUnits(const WeightView& weights) {
   const bool is_in_place = variant_.reading == Reading::kInPlace;
   const LinearProblem problem = is_in_place ? problem_ : problem_.WithShiftedActivations();
   for (int64_t first = 0; first < geometry_.output_channels; first += unit_outputs()) {
-    const std::vector<int8_t> own = UnitWeights(weights, first / unit_outputs());
-    const WeightView view{own.data(), depth(), unit_outputs(), 1, depth(), weights.shift};
+    std::vector<int8_t> own;
+    WeightView view{
+        weights.data + first * weights.stride_n, depth(), unit_outputs(), 1, weights.stride_n, weights.shift};
+    if (!HasGivenOrder()) {
+      own = UnitWeights(weights, first / unit_outputs());
+      view.data = own.data();
+      view.stride_n = depth();
+    }
     const Naming naming{"output channel", "weights", first, geometry_.taps() * geometry_.group_inputs()};
     ASSIGN_OR_RETURN(auto packed, LinearWeights::Pack(problem.Slice(first, unit_outputs()), view, naming,
                                                       PairsSaturate(isa_, problem_.mode)));

@@ -211,7 +211,7 @@ Result<Convolution::CopyColumn> Convolution::ColumnsAt(int64_t pitch) const {
 }
 
 Result<PairedColumns> Convolution::Pairs(int32_t pairing) const {
-  const int64_t pitch = PairPitch(pairing);
+  const int64_t pitch = PairPitch(geometry_, pairing);
   ASSIGN_OR_RETURN(CopyColumn columns, ColumnsAt(pitch));
   return PairedColumns{geometry_.taps() * pitch, geometry_.output_channels, std::move(columns)};
 }

@@ -77,10 +77,10 @@ class Convolution {
   /// Covers all output channels, for the pairs of an intact_pairing. Each call reads all packed weights.
   Result<Certificate> MakeCertificate(int32_t pairing) const;
   /// Failing pairs ordered by output channel, tap and channel: from number `first` on, at most `count`. Their
-  /// `k` is tap·PairPitch(pairing) + channel of the group.
+  /// `k` is tap·PairPitch() + channel of the group.
   Result<std::vector<FailingPair>> ListFailingPairs(int32_t pairing, int64_t first, int64_t count) const;
-  int64_t PairPitch(int32_t pairing) const {
-    return RoundUp(geometry_.group_inputs(), pairing == INTACT_PAIRING_WITHIN_TAP ? 2 : 1);
+  static int64_t PairPitch(const ConvGeometry& geometry, int32_t pairing) {
+    return RoundUp(geometry.group_inputs(), pairing == INTACT_PAIRING_WITHIN_TAP ? 2 : 1);
   }
   /// The least and the greatest accumulator of activations within the activation range.
   std::pair<int64_t, int64_t> AccumulatorBounds() const;

@@ -100,15 +100,20 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     scheduled = nullptr;
   }
   Needed needed;
-  const auto add_best = [&] {
-    for (int64_t m = 1; m <= kLargeM; m = m < 4 * 16 ? m + 1 : 2 * m) {
-      const auto found = best(m);
-      if (found == candidates.end()) {
-        needed.scheduled = true;
-      } else if (std::ranges::find(needed.blocks, found->block) == needed.blocks.end()) {
-        needed.blocks.push_back(found->block);
-      }
+  const auto add = [&](int64_t m) {
+    const auto found = best(m);
+    if (found == candidates.end()) {
+      needed.scheduled = true;
+    } else if (std::ranges::find(needed.blocks, found->block) == needed.blocks.end()) {
+      needed.blocks.push_back(found->block);
     }
+  };
+  // To generate the kernels that are best for more rows than expected would take most of the time to create a
+  // small plan.
+  const int64_t most = usual.named == 0 ? kLargeM : std::min(usual.named, kLargeM);
+  const auto add_best = [&] {
+    for (int64_t m = 1; m < most; m = m < 4 * 16 ? m + 1 : 2 * m) add(m);
+    add(most);
   };
   add_best();
   // For a runtime B that cannot be cut.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -209,7 +210,8 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
   };
   // Exact sums are bounded in both modes. Clamped sums are bounded in saturating mode on every ISA, so that
   // all ISAs refuse the same problems.
-  std::vector<ColumnBound> bounds = {parts.Bound(centered(admissible))};
+  std::array<ColumnBound, 2> bounds = {parts.Bound(centered(admissible))};
+  size_t bound_count = 1;
   int64_t least_excess = 0;
   int64_t most_excess = 0;
   for (const std::vector<int64_t>& excess : problem_.clamp_excess) {
@@ -218,17 +220,18 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
     most_excess = is_first ? excess[i] : std::max(most_excess, excess[i]);
   }
   if (problem_.mode == INTACT_SATURATING) {
-    bounds.push_back(BoundSaturatingColumn(packed_, n, problem_.WeightZeroPoint(n), admissible));
-    bounds.back().lowest += least_excess;
-    bounds.back().highest += most_excess;
+    ColumnBound& saturating = bounds[bound_count++];
+    saturating = BoundSaturatingColumn(packed_, n, problem_.WeightZeroPoint(n), admissible);
+    saturating.lowest += least_excess;
+    saturating.highest += most_excess;
     if (has_open_zero_point) {
       const int64_t sum = parts.positive + parts.negative;
-      bounds.back().lowest -= std::max(zero_points.low * sum, zero_points.high * sum);
-      bounds.back().highest -= std::min(zero_points.low * sum, zero_points.high * sum);
+      saturating.lowest -= std::max(zero_points.low * sum, zero_points.high * sum);
+      saturating.highest -= std::min(zero_points.low * sum, zero_points.high * sum);
     }
   }
   int64_t largest = 0;
-  for (const ColumnBound& bound : bounds) {
+  for (const ColumnBound& bound : std::span(bounds).first(bound_count)) {
     for (const int64_t sum : {constant + bound.lowest, constant + bound.highest}) {
       largest = std::max(largest, FitsInt32(sum) ? std::abs(sum) : -kMin);
       if (FitsInt32(sum) || problem_.overflow == INTACT_OVERFLOW_WRAPS) continue;

@@ -378,6 +378,35 @@ void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t coun
   }
 }
 
+void CopyColumns(const PackedWeights& weights, int8_t* to) noexcept {
+  constexpr int64_t kColumns = kVector / kQuad;
+  for (int64_t n = 0; n < weights.n; n += kColumns) {
+    const int64_t columns = std::min(kColumns, weights.n - n);
+    int64_t k = 0;
+    // Sixteen depths of four columns: a 4×4 transpose of quads.
+    for (; columns == kColumns && k + kVector <= weights.k; k += kVector) {
+      const auto* const from = reinterpret_cast<const uint8_t*>(
+          weights.Panel(n / kPanelColumns) + OffsetInPanel(k, n % kPanelColumns, weights.quad_bytes()));
+      const __m128i quad0 = LoadVector(from);
+      const __m128i quad1 = LoadVector(from + weights.quad_bytes());
+      const __m128i quad2 = LoadVector(from + 2 * weights.quad_bytes());
+      const __m128i quad3 = LoadVector(from + 3 * weights.quad_bytes());
+      const __m128i low01 = _mm_unpacklo_epi32(quad0, quad1);
+      const __m128i low23 = _mm_unpacklo_epi32(quad2, quad3);
+      const __m128i high01 = _mm_unpackhi_epi32(quad0, quad1);
+      const __m128i high23 = _mm_unpackhi_epi32(quad2, quad3);
+      auto* const column = reinterpret_cast<uint8_t*>(to + n * weights.k + k);
+      StoreVector(column, _mm_unpacklo_epi64(low01, low23));
+      StoreVector(column + weights.k, _mm_unpackhi_epi64(low01, low23));
+      StoreVector(column + 2 * weights.k, _mm_unpacklo_epi64(high01, high23));
+      StoreVector(column + 3 * weights.k, _mm_unpackhi_epi64(high01, high23));
+    }
+    for (int64_t i = n; i < n + columns; ++i) {
+      CopyDepths(weights, k, i, weights.k - k, to + i * weights.k + k);
+    }
+  }
+}
+
 void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept {
   const auto add = HasAvx2() ? AddQuadsByAvx2 : AddQuads;
   for (int64_t panel = 0; panel < weights.panels(); ++panel, sums += kPanelColumns) {

@@ -93,6 +93,9 @@ void PackPanels(const WeightView& b, const PackedWeights& sizes, int8_t* panels)
 /// Copies the weights of column n at depths [k, k + count) to `to`.
 void CopyDepths(const PackedWeights& weights, int64_t k, int64_t n, int64_t count, int8_t* to) noexcept;
 
+/// Copies all columns to `to`, `weights.k` bytes each.
+void CopyColumns(const PackedWeights& weights, int8_t* to) noexcept;
+
 /// Adds to sums[n] the weights of column n at depths [k_begin, k_end): whole quads, modulo 2³². `sums` are
 /// padded to 16 columns; sums beyond n are undefined.
 void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uint32_t* sums) noexcept;

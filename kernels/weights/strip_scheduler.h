@@ -83,14 +83,6 @@ class Load {
     return rest;
   }
 
-  Load AtMost(int16_t most) const {
-    Load bounded;
-    for (size_t i = 0; i < kVectors; ++i) {
-      bounded.vectors_[i] = _mm_min_epi16(vectors_[i], _mm_set1_epi16(most));
-    }
-    return bounded;
-  }
-
   int Heaviest() const {
     __m128i most = vectors_[0];
     for (const __m128i& vector : vectors_) most = _mm_max_epi16(most, vector);
@@ -116,121 +108,108 @@ class Load {
   __m128i vectors_[kVectors];
 };
 
-// The items of a strip that are in no group yet. Finds the first item that fits into a group.
+// The groups of a strip, with the room that each group has left. Finds the first group with room for an item.
 //
-// Each lane and level has a row of bits. The bit of an item is set if it adds at most this level to the lane.
-// The AND of one row per lane and of the items left gives the items that fit a room. Levels are kLevel units
-// of weight apart, so that the rows stay in L1. The few items that pass the rows and still do not fit are
-// found by their loads.
+// A chunk has 16 groups: for each lane of a load, a vector with the rooms of the groups. So a comparison of
+// each lane, and a mask, find the first group of a chunk. Groups that no item has joined are open too; a chunk
+// is added when no group has room.
 template <int kColumns>
-class ItemIndex {
+class OpenGroups {
  public:
-  /// Starts over with items of these loads. No load exceeds `heaviest`.
-  [[gnu::target("avx2")]] void Reset(std::span<const Load<kColumns>> loads, int heaviest) {
-    loads_ = loads;
-    heaviest_ = static_cast<int16_t>(heaviest);
-    words_ = (loads.size() + kWordBits - 1) / kWordBits;
-    first_word_ = 0;
-    left_.assign(words_ + kVectorWords, 0);
-    std::fill_n(left_.begin(), loads.size() / kWordBits, ~uint64_t{0});
-    if (loads.size() % kWordBits != 0) {
-      left_[loads.size() / kWordBits] = (uint64_t{1} << loads.size() % kWordBits) - 1;
-    }
-    const size_t level_words = kLanes * words_;
-    const size_t all_words = (static_cast<size_t>(heaviest) / kLevel + 1) * level_words;
-    rows_.assign(all_words + kVectorWords, 0);
-    for (size_t item = 0; item < loads.size(); ++item) {
-      uint64_t* const rows = &rows_[item / kWordBits];
-      for (const size_t row : RowsAt(loads[item])) rows[row] |= uint64_t{1} << item % kWordBits;
-    }
-    // So far a row has only the items of its own level. Adds the items of the level below.
-    for (size_t i = level_words; i < all_words; i += kVectorWords) {
-      StoreVector(_mm256_or_si256(Vector(rows_, i), Vector(rows_, i - level_words)), i, &rows_);
-    }
-  }
+  struct Group {
+    uint32_t size = 0;
+    std::array<uint32_t, kMaxGroup> items;
+  };
 
-  /// Takes up to `most` items: the first item left, then each next item that fits into `room` together with
-  /// the items already taken. Writes them to `items` and returns their number.
-  [[gnu::target("avx2")]] size_t Take(Load<kColumns> room, size_t most, size_t* items) {
-    while (first_word_ < words_ && left_[first_word_] == 0) ++first_word_;
-    if (first_word_ == words_) return 0;
-    candidates_ = left_;
-    size_t word = first_word_;
-    for (size_t count = 0;; word = FirstCandidates(room, word)) {
-      while (true) {
-        if (word >= words_) return count;
-        const auto item = word * kWordBits + static_cast<size_t>(std::countr_zero(candidates_[word]));
-        // An item that does not fit now does not fit later.
-        candidates_[word] &= candidates_[word] - 1;
-        if (loads_[item].Fits(room)) {
-          left_[word] &= ~(uint64_t{1} << item % kWordBits);
-          items[count++] = item;
-          if (count == most) return count;
-          room = room - loads_[item];
-          break;
-        }
-        // Within this vector only: other vectors are not reduced to fitting items yet.
-        const size_t end = word / kVectorWords * kVectorWords + kVectorWords;
-        while (word < end && candidates_[word] == 0) ++word;
-        if (word == end) word = FirstCandidates(room, word);
-      }
+  /// For groups of at most `most` items, whose loads add up to at most `capacity`.
+  OpenGroups(const Load<kColumns>& capacity, size_t most) : capacity_(capacity.ToLanes()), most_(most) {}
+
+  /// Puts each item into the first group that has room for it; a group has room for any single item. Item i has
+  /// the load loads[i] and the name order[i], which `groups` gets.
+  [[gnu::target("avx2")]] void Fill(std::span<const Load<kColumns>> loads, const uint32_t* order,
+                                    std::vector<Group>* groups) {
+    first_chunk_ = chunks_ = 0;
+    groups->clear();
+    for (size_t item = 0; item < loads.size(); ++item) {
+      const size_t number = Join(loads[item]);
+      if (number == groups->size()) groups->emplace_back();
+      Group& group = (*groups)[number];
+      group.items[group.size++] = order[item];
+      if (group.size == most_) Close(number);
     }
   }
 
  private:
   static constexpr size_t kLanes = Load<kColumns>::kLanes;
-  static constexpr size_t kLevel = kColumns <= 2 ? 4 : 8;
-  static constexpr size_t kWordBits = 64;
-  static constexpr size_t kVectorWords = 4;
-
-  // Vectors may cross the ends of rows. Space for a vector follows the last row.
-  [[gnu::target("avx2")]] static __m256i Vector(const std::vector<uint64_t>& words, size_t begin) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&words[begin]));
-  }
-  [[gnu::target("avx2")]] static void StoreVector(__m256i vector, size_t begin,
-                                                  std::vector<uint64_t>* words) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(&(*words)[begin]), vector);
-  }
-
-  // The first word, from the vector of `begin` on, with a candidate that passes the rows for `room`; words_
-  // or more without a candidate. Removes the candidates of its vector that do not pass.
-  [[gnu::target("avx2")]] size_t FirstCandidates(const Load<kColumns>& room, size_t begin) {
-    const auto rows = RowsAt(room.AtMost(heaviest_));
-    for (size_t word = begin / kVectorWords * kVectorWords; word < words_; word += kVectorWords) {
-      __m256i vector = Vector(candidates_, word);
-      // Most vectors of strips of many columns have no candidate left after some lanes.
-      for (size_t lane = 0; lane < kLanes && (lane == 0 || _mm256_testz_si256(vector, vector) == 0);
-           lane += kLanesAtOnce) {
-        for (size_t i = lane; i < lane + kLanesAtOnce; ++i) {
-          vector = _mm256_and_si256(vector, Vector(rows_, rows[i] + word));
-        }
-      }
-      StoreVector(vector, word, &candidates_);
-      const __m256i is_zero = _mm256_cmpeq_epi64(vector, _mm256_setzero_si256());
-      const auto left = static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(is_zero))) ^ 15U;
-      if (left != 0) return word + static_cast<size_t>(std::countr_zero(left));
-    }
-    return words_;
-  }
-
-  // The offsets of the rows of the load's levels.
-  std::array<size_t, kLanes> RowsAt(const Load<kColumns>& load) const {
-    const auto lanes = load.ToLanes();
-    std::array<size_t, kLanes> rows;
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      rows[lane] = (static_cast<size_t>(lanes[lane]) / kLevel * kLanes + lane) * words_;
-    }
-    return rows;
-  }
-
   static constexpr size_t kLanesAtOnce = std::min<size_t>(kLanes, 8);
+  static constexpr size_t kChunk = 16;  // groups: int16 lanes of a vector
+  // A vector whose lane i is −1, and whose other lanes are 0, begins at element kChunk − i.
+  static constexpr std::array<int16_t, 2 * kChunk> kOnly = [] {
+    std::array<int16_t, 2 * kChunk> only = {};
+    only[kChunk] = -1;
+    return only;
+  }();
 
-  std::span<const Load<kColumns>> loads_;
-  int16_t heaviest_ = 0;
-  size_t words_ = 0;       // of a row
-  size_t first_word_ = 0;  // the first word that may have an item left
-  std::vector<uint64_t> left_, candidates_;
-  std::vector<uint64_t> rows_;  // [level][lane][words_]
+  // Subtracts `load` from the rooms of the first group that has room for it, and returns the group's number.
+  [[gnu::target("avx2"), gnu::always_inline]] size_t Join(const Load<kColumns>& load) {
+    const auto lanes = load.ToLanes();
+    for (size_t chunk = first_chunk_;; ++chunk) {
+      if (chunk == chunks_) AddChunk();
+      auto* const rooms = RoomsOf(chunk);
+      uint32_t has_no_room = 0;
+      for (size_t begin = 0; begin < kLanes && ~has_no_room != 0; begin += kLanesAtOnce) {
+        __m256i beyond = _mm256_setzero_si256();
+#pragma GCC unroll 8
+        for (size_t i = begin; i < begin + kLanesAtOnce; ++i) {
+          const __m256i room = _mm256_loadu_si256(rooms + i);
+          beyond = _mm256_or_si256(beyond, _mm256_cmpgt_epi16(_mm256_set1_epi16(lanes[i]), room));
+        }
+        has_no_room |= static_cast<uint32_t>(_mm256_movemask_epi8(beyond));
+      }
+      if (~has_no_room == 0) continue;
+      const auto group = static_cast<size_t>(std::countr_one(has_no_room)) / 2;
+      const __m256i only = Only(group);
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kLanes; ++i) {
+        const __m256i taken = _mm256_and_si256(only, _mm256_set1_epi16(lanes[i]));
+        _mm256_storeu_si256(rooms + i, _mm256_sub_epi16(_mm256_loadu_si256(rooms + i), taken));
+      }
+      return chunk * kChunk + group;
+    }
+  }
+
+  // Leaves no room in a group.
+  [[gnu::target("avx2")]] void Close(size_t number) {
+    const size_t chunk = number / kChunk;
+    auto* const room = RoomsOf(chunk);
+    _mm256_storeu_si256(room, _mm256_or_si256(_mm256_loadu_si256(room), Only(number % kChunk)));
+    ++closed_[chunk];
+    while (first_chunk_ < chunks_ && closed_[first_chunk_] == kChunk) ++first_chunk_;
+  }
+
+  [[gnu::target("avx2")]] static __m256i Only(size_t group) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&kOnly[kChunk - group]));
+  }
+
+  __m256i* RoomsOf(size_t chunk) { return reinterpret_cast<__m256i*>(&rooms_[chunk * kLanes * kChunk]); }
+
+  void AddChunk() {
+    const size_t begin = chunks_ * kLanes * kChunk;
+    ++chunks_;
+    if (closed_.size() < chunks_) {
+      closed_.resize(chunks_);
+      rooms_.resize(begin + kLanes * kChunk);
+    }
+    closed_[chunks_ - 1] = 0;
+    for (size_t i = 0; i < kLanes; ++i) std::fill_n(&rooms_[begin + i * kChunk], kChunk, capacity_[i]);
+  }
+
+  typename Load<kColumns>::Lanes capacity_;
+  size_t most_;
+  size_t chunks_ = 0;
+  size_t first_chunk_ = 0;       // the first chunk that may have an open group
+  std::vector<int16_t> rooms_;   // [chunk][lane][kChunk]
+  std::vector<uint8_t> closed_;  // [chunk]: groups without room
 };
 
 // Turns strips into groups; keeps its memory from strip to strip.
@@ -239,11 +218,10 @@ class StripScheduler {
  public:
   /// For strips of at most `quads`.
   StripScheduler(const ScheduleSpec& spec, int64_t quads)
-      : spec_(spec), most_items_(MostItems(spec) * quads) {
-    const LaneCapacity capacity = CapacityFor(spec.saturates ? spec.amax : 1);
-    // No group of kMaxGroup items exceeds this, and int16 loads hold it.
-    constexpr int kMost = kMaxPairLoad * kMaxGroup;
-    capacity_ = Load<kColumns>(std::min(capacity.positive, kMost), std::min(capacity.negative, kMost));
+      : spec_(spec),
+        most_items_(MostItems(spec) * quads),
+        capacity_(CapacityOf(spec)),
+        open_groups_(capacity_, static_cast<size_t>(spec.largest_group)) {
     const auto most = static_cast<size_t>(most_items_);
     items_.resize(most);
     heaviest_.resize(most);
@@ -256,10 +234,7 @@ class StripScheduler {
     uint32_t quad;  // its number in the window; if A is a planar band, see ScheduleSpec::group_columns
     std::array<int8_t, kColumns * kQuad> weights;
   };
-  struct Group {
-    uint32_t size = 0;
-    std::array<uint32_t, kMaxGroup> items;
-  };
+  using Group = typename OpenGroups<kColumns>::Group;
 
   /// The largest number of items that a strip can have in a window.
   int64_t MostItems() const { return most_items_; }
@@ -271,7 +246,7 @@ class StripScheduler {
     const int64_t end = std::min(weights.quads(), begin + spec_.window_quads);
     CollectItems(weights, column, begin, end);
     SortItems();
-    MakeGroups();
+    open_groups_.Fill({sorted_loads_.data(), item_count_}, order_.data(), &groups_);
     statistics->quads += (end - begin) * kColumns;
     statistics->items += static_cast<int64_t>(item_count_) * kColumns;
     statistics->groups += std::ssize(groups_) * kColumns;
@@ -309,6 +284,13 @@ class StripScheduler {
  private:
   // The most items of a quad: w − zb is a sum of at most three weights, and each item may be split.
   static int64_t MostItems(const ScheduleSpec& spec) { return spec.zero_points == nullptr ? 2 : 6; }
+
+  static Load<kColumns> CapacityOf(const ScheduleSpec& spec) {
+    const LaneCapacity capacity = CapacityFor(spec.saturates ? spec.amax : 1);
+    // No group of kMaxGroup items exceeds this, and int16 loads hold it.
+    constexpr int kMost = kMaxPairLoad * kMaxGroup;
+    return {std::min(capacity.positive, kMost), std::min(capacity.negative, kMost)};
+  }
 
   void CollectItems(const PackedWeights& weights, int64_t column, int64_t begin, int64_t end) {
     item_count_ = 0;
@@ -406,31 +388,17 @@ class StripScheduler {
   // Heaviest first: a counting sort that keeps the order of equals.
   void SortItems() {
     std::array<uint32_t, kMaxPairLoad + 1> places = {};
-    for (size_t i = 0; i < item_count_; ++i) ++places[heaviest_[i]];
-    heaviest_of_all_ = kMaxPairLoad;
-    while (heaviest_of_all_ > 0 && places[static_cast<size_t>(heaviest_of_all_)] == 0) --heaviest_of_all_;
-    uint32_t heavier = 0;
-    for (int load = heaviest_of_all_; load > 0; --load) {
-      heavier += std::exchange(places[static_cast<size_t>(load)], heavier);
+    uint16_t heaviest = 0;
+    for (size_t i = 0; i < item_count_; ++i) {
+      ++places[heaviest_[i]];
+      heaviest = std::max(heaviest, heaviest_[i]);
     }
+    uint32_t heavier = 0;
+    for (size_t load = heaviest; load > 0; --load) heavier += std::exchange(places[load], heavier);
     for (size_t i = 0; i < item_count_; ++i) {
       const uint32_t place = places[heaviest_[i]]++;
       order_[place] = static_cast<uint32_t>(i);
       sorted_loads_[place] = loads_[i];
-    }
-  }
-
-  // First fit, heaviest first: an item joins the first group that has room for it. This is done group by
-  // group: a group takes the first item left that fits, until it is full or no item fits.
-  void MakeGroups() {
-    const auto most = static_cast<size_t>(spec_.largest_group);
-    index_.Reset({sorted_loads_.data(), item_count_}, heaviest_of_all_);
-    groups_.clear();
-    std::array<size_t, kMaxGroup> taken;
-    while (const size_t size = index_.Take(capacity_, most, taken.data())) {
-      Group& group = groups_.emplace_back();
-      group.size = static_cast<uint32_t>(size);
-      for (size_t i = 0; i < size; ++i) group.items[i] = order_[taken[i]];
     }
   }
 
@@ -441,12 +409,11 @@ class StripScheduler {
   std::vector<int8_t> widened_;                            // a strip wider than its narrow panel
   size_t item_count_ = 0;
   std::vector<Item> items_;
-  std::vector<Load<kColumns>> loads_;  // of each item
-  std::vector<uint16_t> heaviest_;     // the heaviest lane of each item
-  int heaviest_of_all_ = 0;
+  std::vector<Load<kColumns>> loads_;         // of each item
+  std::vector<uint16_t> heaviest_;            // the heaviest lane of each item
   std::vector<uint32_t> order_;               // items, heaviest first
   std::vector<Load<kColumns>> sorted_loads_;  // in that order
-  ItemIndex<kColumns> index_;                 // of sorted_loads_
+  OpenGroups<kColumns> open_groups_;
   std::vector<Group> groups_;
 };
 
