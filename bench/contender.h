@@ -26,6 +26,8 @@ class Contender {
   virtual std::string Replaced() const { return {}; }
   /// Computes C from A (or a convolution's output from its input), both dense. Returns false if it failed.
   virtual bool Run(const uint8_t* a, uint8_t* c) = 0;
+  /// Runs `times` times, and returns the mean time of a run. Throws std::runtime_error if this fails.
+  virtual double Microseconds(const uint8_t* a, uint8_t* c, int64_t times);
 };
 
 /// The contender that `c` names, with the weights of `workload`. `workload` must outlive the contender.

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "bench/benchmarks.h"
 #include "bench/google_flags.h"
 #include "bench/peaks.h"
+#include "bench/peer_process.h"
 #include "bench/peers.h"
 #include "bench/report.h"
 #include "bench/run.h"
@@ -53,6 +55,7 @@ struct Options {
   int milliseconds = 250;
   bool tune = false;
   std::string json, html;
+  std::vector<std::string> peers;
   bool is_balance = false;
 };
 
@@ -88,6 +91,9 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_flag("--balance", options->is_balance,
                 "measure nothing; compute how evenly runs are divided among 2 to 128 threads");
   app->add_flag("--tune", options->tune, "compare tuned plans with the choices of the cost models");
+  app->add_option("--peer", options->peers,
+                  fmt::format("another peer, in a separate process: {}; may be repeated", kPeerOptions))
+      ->allow_extra_args(false);
   tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)")
       ->take_last();
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
@@ -135,6 +141,13 @@ int RunTrapTable(const Options& options, std::vector<core::Isa> isas) {
 }
 
 int RunTable(const Options& options, std::vector<core::Isa> isas) {
+  for (const std::string& option : options.peers) {
+    Result<std::unique_ptr<Peer>> peer = StartPeer(option);
+    if (!peer) return Fail(peer.error());
+    if (const std::optional<Error> error = AddPeer(std::move(*peer))) {
+      return Fail(fmt::format("--peer {}: {}", option, error->message));
+    }
+  }
   const Request request = RequestOf(options, std::move(isas));
   const Result<Results> results = Run(request, tools::ReportProgress("measuring"));
   if (!results) return Fail(results.error());
@@ -220,7 +233,7 @@ int Main(int argc, char** argv) {
   }
   const bool is_tuned = options.tune || options.suite == kTuneSuite;
   if (options.is_balance) {
-    for (const char* other : {"--milliseconds", "--json", "--html", "--tune"}) {
+    for (const char* other : {"--milliseconds", "--json", "--html", "--tune", "--peer"}) {
       if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --balance", other));
     }
     if (named.size() > 1) return Fail("--balance: has no meaning with --benchmark_... options");
@@ -228,9 +241,12 @@ int Main(int argc, char** argv) {
   }
   if (named.size() == 1) {
     const bool is_traps = options.suite == kTrapsSuite;
+    if (!options.peers.empty() && (is_tuned || is_traps)) {
+      return Fail(fmt::format("--peer: has no meaning with {}", is_traps ? "--suite traps" : "--tune"));
+    }
     return (is_tuned ? RunTuningTable : is_traps ? RunTrapTable : RunTable)(options, std::move(isas));
   }
-  for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html", "--tune"}) {
+  for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html", "--tune", "--peer"}) {
     if (app.count(table_only) != 0) {
       return Fail(fmt::format("{}: has no meaning with --benchmark_... options", table_only));
     }

@@ -17,25 +17,20 @@
 namespace intact::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Long enough for several runs: caches must hold this contender's data, not the data of the turn before.
 // Victim caches need more than one pass to hold a matrix.
 constexpr Seconds kShortestTurn(4e-3);
-
-template <class Function>
-double MicrosecondsOf(const Function& function, int64_t times = 1) {
-  const auto start = Clock::now();
-  for (int64_t i = 0; i < times; ++i) function();
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / static_cast<double>(times);
-}
 
 /// Median, once the code is cached.
 double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds budget) {
   const GemmDesc desc = GemmDescOf(workload, c);
   const auto create = [&] { (void)Gemm::Create(desc, workload.b().data()); };
   create();
-  const std::vector<support::Measurement> turn = {[&] { return MicrosecondsOf(create); }};
+  const std::vector<support::Measurement> turn = {[&] {
+    const auto start = std::chrono::steady_clock::now();
+    create();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  }};
   return support::Median(support::TakeTurns(turn, budget).front());
 }
 
@@ -43,9 +38,8 @@ double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds bud
 
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
   return [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format)] {
-    const auto run = [=] { (void)contender->Run(a, c); };
-    const Seconds once(1e-6 * MicrosecondsOf(run));
-    return MicrosecondsOf(run, static_cast<int64_t>(kShortestTurn / once) + 1);
+    const Seconds once(1e-6 * contender->Microseconds(a, c, 1));
+    return contender->Microseconds(a, c, static_cast<int64_t>(kShortestTurn / once) + 1);
   };
 }
 

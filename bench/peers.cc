@@ -1,6 +1,10 @@
 #include "bench/peers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #ifdef INTACT_BENCH_ONEDNN
@@ -10,13 +14,28 @@
 
 namespace intact::bench {
 
-std::span<const Peer* const> Peers() {
-  static const std::vector<const Peer*> kPeers = {
+namespace {
+
+std::vector<const Peer*>& AllPeers() {
+  static std::vector<const Peer*> peers = {
 #ifdef INTACT_BENCH_ONEDNN
       &OneDnn(),
 #endif
   };
-  return kPeers;
+  return peers;
+}
+
+}  // namespace
+
+std::span<const Peer* const> Peers() { return AllPeers(); }
+
+std::optional<Error> AddPeer(std::unique_ptr<Peer> peer) {
+  if (FindPeer(peer->Name()) != nullptr) {
+    return Error{INTACT_INVALID_ARGUMENT, fmt::format("a second peer is called {}", peer->Name())};
+  }
+  static std::vector<std::unique_ptr<Peer>> added;
+  AllPeers().push_back(added.emplace_back(std::move(peer)).get());
+  return std::nullopt;
 }
 
 const Peer* FindPeer(std::string_view name) {

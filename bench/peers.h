@@ -1,5 +1,5 @@
-// Other libraries that run the cases, in the same process. A peer is there if its library was found when
-// intact was configured.
+// Other libraries that run the cases. A peer is there if its library was found when intact was configured, or
+// if it was added (peer_process.h).
 #ifndef INTACT_BENCH_PEERS_H_
 #define INTACT_BENCH_PEERS_H_
 
@@ -24,11 +24,16 @@ class Peer {
   /// Confines the library to the instructions of `isa` and to one thread, for the rest of the process: a
   /// process measures a peer on one ISA. Call this before the library's other functions.
   virtual std::optional<Error> Confine(core::Isa isa) const = 0;
+  /// Whether the library computes cases like `c`.
+  virtual bool Takes(const Case& /*c*/) const { return true; }
   /// See MakeContender(). Weights are packed in the format that the library prefers for the case.
   virtual Result<std::unique_ptr<Contender>> Make(const Workload& workload, const Case& c) const = 0;
 };
 
 std::span<const Peer* const> Peers();
+
+/// Adds a peer to Peers(). Not thread-safe. An error if there is a peer of this name.
+std::optional<Error> AddPeer(std::unique_ptr<Peer> peer);
 
 /// nullptr if no peer has that name.
 const Peer* FindPeer(std::string_view name);

@@ -50,9 +50,7 @@ class Builder {
     } else {
       AddStatic(ScaledFormat(first));
     }
-    for (const std::string& other : others_) {
-      if (HasTiming(rows_, other, kFloat)) AddOther(other, kFloat);
-    }
+    AddOthers(kFloat);
     AddNotes();
     return std::move(table_);
   }
@@ -138,9 +136,15 @@ class Builder {
         OrDash(WorstOf(rows_, other, format), mean), ours && theirs ? mean(*theirs / *ours) : "-");
   }
 
+  void AddOthers(const Format& format) {
+    for (const std::string& other : others_) {
+      if (HasTiming(rows_, other, format)) AddOther(other, format);
+    }
+  }
+
   void AddGops(const Format& format, std::string head) {
     AddGopsOf(std::string(kIntact), format, std::move(head));
-    for (const std::string& other : others_) AddOther(other, format);
+    AddOthers(format);
   }
 
   void AddRoof() { Add("of roof", RoofText, RoofShare, Percent); }
@@ -166,7 +170,7 @@ class Builder {
     AddRoof();
     for (const Format& format : {kByTensor, kByRow}) {
       AddCost(format, fmt::format("by {}", ToString(format.quantization)));
-      for (const std::string& other : others_) AddOther(other, format);
+      AddOthers(format);
     }
   }
 
@@ -315,7 +319,8 @@ Table MachineTable(const Results& results) {
   }
   AddItems("read bandwidth, GB/s", items, &table);
   for (const PeerVersion& peer : results.peers) add("peer " + peer.name, peer.version);
-  if (results.peers.empty()) add("peers", "none; libdnnl-dev was not found when intact was configured");
+  if (results.peers.empty())
+    add("peers", "none; libdnnl-dev was not found when intact was configured; see --peer");
   add("spread of turns", SpreadText(results.rows));
   return table;
 }

@@ -38,6 +38,7 @@ std::vector<Entrant> EntrantsOf(const Workloads& workloads, const Case& base,
   const auto add = [&](Case c, const Workload& workload) {
     for (const Format& format : FormatsOf(c)) {
       c.format = format;
+      if (!c.peer.empty() && !FindPeer(c.peer)->Takes(c)) continue;
       entrants.push_back({c, &workload, MakeContender(workload, c)});
     }
   };

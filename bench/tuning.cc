@@ -22,22 +22,14 @@
 namespace intact::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// Short runs are timed together.
 constexpr Seconds kShortestTurn(1e-3);
-
-double MicrosecondsOf(Contender* contender, const uint8_t* a, uint8_t* c, int64_t runs) {
-  const auto start = Clock::now();
-  for (int64_t i = 0; i < runs; ++i) (void)contender->Run(a, c);
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / static_cast<double>(runs);
-}
 
 /// A turn: a run that brings the operands into the caches, then some that are timed.
 support::Measurement TurnOf(Contender* contender, const uint8_t* a, uint8_t* c) {
   return [=] {
-    const Seconds once(1e-6 * MicrosecondsOf(contender, a, c, 1));
-    return MicrosecondsOf(contender, a, c, static_cast<int64_t>(kShortestTurn / once) + 1);
+    const Seconds once(1e-6 * contender->Microseconds(a, c, 1));
+    return contender->Microseconds(a, c, static_cast<int64_t>(kShortestTurn / once) + 1);
   };
 }
 

@@ -307,7 +307,10 @@ class Microkernel {
   }
 
   void Prefetch(int quad) {
-    if (spec_.prefetches) code().prefetcht1(x86::ptr(prefetch_, quad * kPrefetchQuadBytes));
+    if (const int bytes = quad * PrefetchQuadBytes(spec_.dot, spec_.nr());
+        spec_.prefetches && bytes % kLine == 0) {
+      code().prefetcht1(x86::ptr(prefetch_, bytes));
+    }
     if (HasFewRows() ? quad * quad_bytes() % kLine != 0 : quad != 0) return;
     constexpr int kPage = 4096;
     const int few_ahead = spec_.dot == jit::DotKind::kSplit ? kSplitAhead : kVnniAhead;
@@ -379,7 +382,7 @@ class Microkernel {
 
   void Advance(int quads) {
     code().add(b_, quads * quad_bytes());
-    if (spec_.prefetches) code().add(prefetch_, quads * kPrefetchQuadBytes);
+    if (spec_.prefetches) code().add(prefetch_, quads * PrefetchQuadBytes(spec_.dot, spec_.nr()));
     code().add(offset_, quads * a_bytes());
   }
 

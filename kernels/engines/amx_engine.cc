@@ -35,6 +35,21 @@ int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
   return std::max<int64_t>(panels / kMaxBlockTiles, 1) * kMaxBlockTiles;
 }
 
+// Whether a chunk of the whole depth would have too few panels: A would have to be read again for each chunk.
+bool SharesDepths(int64_t k, const CacheSizes& caches) {
+  return MaxChunkPanels(k, caches) <= 2 * kMaxBlockTiles;
+}
+
+// If the depth is cut: the rows and the panels whose sums may wait in scratch.
+constexpr int64_t kMaxGroupRows = 256;
+constexpr int64_t kMaxWaitingPanels = 32;
+
+// Panels of a chunk if the depth is cut: a depth block of the chunk and the waiting sums of its rows fit.
+int64_t MaxWaitingPanels(int64_t depth, int64_t rows, const CacheSizes& caches) {
+  const int64_t panels = caches.AmxPanels() / ((depth + rows * 4) * kPanelColumns);
+  return std::clamp(panels / kMaxBlockTiles * kMaxBlockTiles, int64_t{kMaxBlockTiles}, kMaxWaitingPanels);
+}
+
 // Copies depths [begin, end) of `rows` rows to rows of whole tiles. The padding may hold anything: B is zero
 // there.
 void Stage(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t end, uint8_t* to) {
@@ -83,8 +98,12 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   const int64_t depth_blocks =
       blocking.stages_a ? CeilDivide(k, MaxDepth(blocking.row_tiles * blocking.tile_rows, caches)) : 1;
   blocking.depth = RoundUp(CeilDivide(k, depth_blocks), kTileDepth);
-  blocking.chunk_panels = MaxChunkPanels(k, caches);
-  blocking.a_stays = rows.count * k <= caches.AmxStayingRows();
+  blocking.shares_depths = depth_blocks > 1 && SharesDepths(k, caches);
+  blocking.group_rows = blocking.shares_depths ? std::min(rows.count, kMaxGroupRows) : 1;
+  blocking.chunk_panels = blocking.shares_depths
+                              ? MaxWaitingPanels(blocking.depth, blocking.group_rows, caches)
+                              : MaxChunkPanels(k, caches);
+  blocking.a_stays = !blocking.shares_depths && rows.count * k <= caches.AmxStayingRows();
   if (blocking.a_stays && panels > blocking.chunk_panels) {
     // The next chunk is fetched while this one is used, so both must fit. 16 panels suffice to amortize
     // loading A into L1.
@@ -112,7 +131,7 @@ class AmxEngine::Region {
         is_even_(buffers.rows().IsEven() && data_.taps().count() == 1),
         streams_(buffers.may_stream && engine.can_stream_),
         slots_(reinterpret_cast<int32_t*>(scratch)),
-        edge_(scratch + engine.MaxBlocks() * kSlotBytes),
+        edge_(scratch + engine.MaxBlocks(range.row_end - range.row_begin) * kSlotBytes),
         segments_(reinterpret_cast<AmxSegment*>(edge_ + engine.EdgeBytes())),
         staged_(edge_ + engine.EdgeBytes() + engine.SegmentBytes()) {}
 
@@ -123,10 +142,7 @@ class AmxEngine::Region {
       chunk_begin_ = panel;
       chunk_end_ = std::min(panel_end_, panel + blocking_.chunk_panels);
       next_b_ = Panel(panel) + (chunk_end_ - panel) * data_.weights.panel_stride_bytes();
-      for (row_ = range_.row_begin; row_ < range_.row_end; row_ += rows_) {
-        TakeTiles();
-        RunRows();
-      }
+      for (int64_t row = range_.row_begin; row < range_.row_end; row = row_) RunGroup(row);
     }
     StoreWaiting();
   }
@@ -140,6 +156,18 @@ class AmxEngine::Region {
     int64_t panel, panels;
     int64_t index;  // among the blocks of its rows and chunk
   };
+
+  // The group of rows that begins at `row` × the chunk. Moves row_ to the group's end.
+  void RunGroup(int64_t row) {
+    const int64_t group_end = std::min(row + blocking_.group_rows, range_.row_end);
+    for (int64_t depth = 0; depth < data_.k; depth += blocking_.depth) {
+      next_slot_ = 0;
+      for (row_ = row; row_ < group_end; row_ += rows_) {
+        TakeTiles();
+        RunRows(depth, std::min(data_.k, depth + blocking_.depth));
+      }
+    }
+  }
 
   // The tiles of a block of rows from row_ on.
   void TakeTiles() {
@@ -162,17 +190,14 @@ class AmxEngine::Region {
     return (row / buffers_.rows().line_rows + 1) * buffers_.rows().line_rows;
   }
 
-  // One block of rows × the chunk.
-  void RunRows() {
+  // One block of rows × the chunk, depths [depth, depth_end).
+  void RunRows(int64_t depth, int64_t depth_end) {
     const int64_t width = kMaxBlockTiles / row_tiles_;
-    for (int64_t depth = 0; depth < data_.k; depth += blocking_.depth) {
-      const int64_t depth_end = std::min(data_.k, depth + blocking_.depth);
-      SetSegments(depth, depth_end);
-      Block block{chunk_begin_, 0, 0};
-      for (; block.panel < chunk_end_; block.panel += block.panels, ++block.index) {
-        block.panels = std::min(width, chunk_end_ - block.panel);
-        RunBlock(block, depth, depth_end);
-      }
+    SetSegments(depth, depth_end);
+    Block block{chunk_begin_, 0, 0};
+    for (; block.panel < chunk_end_; block.panel += block.panels, ++block.index) {
+      block.panels = std::min(width, chunk_end_ - block.panel);
+      RunBlock(block, depth, depth_end);
     }
   }
 
@@ -212,7 +237,7 @@ class AmxEngine::Region {
     const auto panels = static_cast<size_t>(block.panels);
     const int64_t columns = block.panels * kPanelColumns;
     const bool has_other_depths = blocking_.depth < data_.k;
-    int32_t* const sums = slots_ + (has_other_depths ? block.index * kSlotInts : 0) + kTileRows * columns;
+    int32_t* const sums = slots_ + (has_other_depths ? next_slot_++ * kSlotInts : 0) + kTileRows * columns;
     if (waiting_panels_ != panels) StoreWaiting();
     args_.segment = segments_;
     args_.segments_end = segments_end_;
@@ -282,12 +307,14 @@ class AmxEngine::Region {
           std::min(kLines * CeilDivide(depth_end - depth, kTileDepth) * kPanelQuadBytes, end - next_b_);
       return;
     }
-    const bool has_depth = depth_end < data_.k;
+    const bool has_depth = depth_end < data_.k && !blocking_.shares_depths;  // of the same rows, next
     const int64_t row = has_depth ? row_ : row_ + rows_;
     const int64_t first = block.index * kLines;  // row, within the block of rows
     if (row >= range_.row_end || first >= rows_ || !is_even_) return;
     args_.prefetch =
-        buffers_.rows().At(std::min(row + first, range_.row_end - 1)) + (has_depth ? depth_end : 0);
+        buffers_.rows().At(std::min(row + first, range_.row_end - 1)) + (has_depth                 ? depth_end
+                                                                         : blocking_.shares_depths ? depth
+                                                                                                   : 0);
     args_.prefetch_stride_bytes = buffers_.rows().stride;
     args_.prefetch_step_bytes = kTileDepth - kLines * buffers_.rows().stride;
   }
@@ -302,7 +329,7 @@ class AmxEngine::Region {
   AmxBlocking blocking_;
   bool is_even_;  // all of A's rows are one stride apart and have a single tap
   bool streams_;
-  int32_t* slots_;  // scratch for the sums of all blocks of the chunk, or of one block
+  int32_t* slots_;  // scratch for the sums of all blocks of a group and a chunk, or of one block
   uint8_t* edge_;   // a block of C, and one of the residual
   AmxSegment* segments_;
   uint8_t* staged_;  // staged rows of A
@@ -315,6 +342,7 @@ class AmxEngine::Region {
   AmxKernelArgs args_;  // its `store` waits for the next kernel, or has been stored
   size_t waiting_panels_ = 0;
   const int8_t* next_b_ = nullptr;
+  int64_t next_slot_ = 0;  // of the next block, if the depth is cut
 };
 
 Result<std::unique_ptr<Engine>> AmxEngine::Create(const GemmData& data) {
@@ -369,9 +397,13 @@ double AmxEngine::Cost(int64_t m) const {
          RuntimePackingCost(data_, core::Isa::kAvx512Vnni);
 }
 
-int64_t AmxEngine::MaxBlocks() const {
-  if (data_.k <= MaxDepth(kBlockRows, Caches())) return 1;
-  return CeilDivide(std::min(data_.weights.panels(), MaxChunkPanels(data_.k, Caches())), 2);
+int64_t AmxEngine::MaxBlocks(int64_t rows) const {
+  const CacheSizes& caches = Caches();
+  if (data_.k <= MaxDepth(kMaxBlockTiles * kTileRows, caches)) return 1;
+  const bool shares_depths = SharesDepths(data_.k, caches);
+  const int64_t row_blocks = shares_depths ? CeilDivide(std::min(rows, kMaxGroupRows), kBlockRows) + 1 : 1;
+  const int64_t panels = shares_depths ? kMaxWaitingPanels : MaxChunkPanels(data_.k, caches);
+  return row_blocks * CeilDivide(std::min(data_.weights.panels(), panels), 2);
 }
 
 int64_t AmxEngine::EdgeBytes() const {
@@ -386,7 +418,7 @@ int64_t AmxEngine::SegmentBytes() const {
 int64_t AmxEngine::ScratchBytes(int64_t rows) const {
   const int64_t most = std::max(Caches().AmxRows(), int64_t{kMaxBlockTiles} * kTileRows * kTileDepth);
   const int64_t staged = std::min(most, RoundUp(rows, kTileRows) * RoundUp(data_.k, kTileDepth));
-  return MaxBlocks() * kSlotBytes + EdgeBytes() + SegmentBytes() + RoundUp(staged, 64);
+  return MaxBlocks(rows) * kSlotBytes + EdgeBytes() + SegmentBytes() + RoundUp(staged, 64);
 }
 
 void AmxEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {

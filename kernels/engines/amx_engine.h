@@ -1,7 +1,7 @@
 // GEMM on AMX tiles (amx_kernel.h), from the canonical B panels and from the caller's A.
 //
-//   RunRange ─► chunks of panels (in half of L2) ─► blocks of row tiles ─► depth blocks (A in L1)
-//            ─► blocks of 2×2 tiles: one kernel call each, which also stores the previous block
+//   RunRange ─► chunks of panels (in half of L2) ─► groups of rows ─► depth blocks ─► blocks of row tiles
+//            (A in L1) ─► blocks of 2×2 tiles: one kernel call each, which also stores the previous block
 //
 // All row tiles of a range have one number of rows, so that tiles are configured once. If a line is no
 // multiple of this number, its last tile begins earlier and computes some rows of the previous tile again.
@@ -17,7 +17,9 @@
 //   - all of A, if a block's rows at the caller's stride do not fit in L1 together;
 //   - all of A, if lines are much shorter than tiles or taps are not whole tiles: ReadsLinesInPlace().
 //
-// If A's block outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block.
+// If A's block outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block. A
+// group is one block of row tiles. But if so deep a chunk had only a few panels, a group is up to 256 rows that
+// share a depth block of a wider chunk. Otherwise A would be read from far memory for every few panels.
 //
 // s8 activations and s8 weights are not shifted: AMX has an instruction for each combination of signs.
 #ifndef INTACT_KERNELS_ENGINES_AMX_ENGINE_H_
@@ -44,12 +46,14 @@ struct AmxRows {
 
 /// How a rectangle of C is cut into tiles, blocks and chunks.
 struct AmxBlocking {
-  int64_t tile_rows = 0;     // 1 to 16, and at most AmxRows::count and AmxRows::line
-  int64_t row_tiles = 0;     // row tiles per block: 1, 2 or 4; leftover tiles: in pairs, then singly
-  int64_t depth = 0;         // depths per depth block, a multiple of 64; at least k if there is one block
-  bool stages_a = false;     // stages all of A, not only the ends of rows; then all rows are one line
-  int64_t chunk_panels = 0;  // panels of B that stay in L2
-  bool a_stays = false;      // A stays in L2, and kernels prefetch B's next chunk; else A's next rows
+  int64_t tile_rows = 0;       // 1 to 16, and at most AmxRows::count and AmxRows::line
+  int64_t row_tiles = 0;       // row tiles per block: 1, 2 or 4; leftover tiles: in pairs, then singly
+  int64_t depth = 0;           // depths per depth block, a multiple of 64; at least k if there is one block
+  bool stages_a = false;       // stages all of A, not only the ends of rows; then all rows are one line
+  bool shares_depths = false;  // several blocks of row tiles share a depth block
+  int64_t group_rows = 0;      // if shares_depths: rows that share it; else 1: a block of row tiles
+  int64_t chunk_panels = 0;    // panels of B that stay in L2; if shares_depths, a depth block of each
+  bool a_stays = false;        // A stays in L2, and kernels prefetch B's next chunk; else A's next rows
 };
 
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,
@@ -84,8 +88,8 @@ class AmxEngine final : public Engine {
   const int32_t* compensation(const RunBuffers& buffers) const {
     return data_.UnshiftedCompensationOf(buffers, compensation_);
   }
-  /// The maximum number of blocks of sums that wait for their next depths.
-  int64_t MaxBlocks() const;
+  /// The maximum number of blocks of sums that wait for their next depths, in a range of `rows` rows.
+  int64_t MaxBlocks(int64_t rows) const;
   /// Bytes of scratch for an edge within a panel.
   int64_t EdgeBytes() const;
   int64_t SegmentBytes() const;

@@ -370,7 +370,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     if (fetches_own) {
       call.prefetch = Columns(buffers, column) + kOwnAhead;
     } else if (prefetches) {
-      call.prefetch = region->Take(tiles.count * data_.weights.quads() * kPrefetchQuadBytes);
+      call.prefetch = region->Take(tiles.count * data_.weights.quads() * PrefetchQuadBytes(block_.dot, nr_));
     }
     tiles.Run({.streams = streams, .prefetches = prefetches}, &call);
   }

@@ -46,6 +46,12 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");
   ExpectBadInput("--milliseconds 0", "--milliseconds: Value 0 not in range");
   ExpectBadInput("--milliseconds soon", "--milliseconds");
+  ExpectBadInput("--peer mkl", "intact_bench: --peer mkl: is unknown; expected onednn=LIBRARY");
+  ExpectBadInput("--peer fbgemm --suite tune", "--peer: has no meaning with --tune");
+  ExpectBadInput("--peer fbgemm --suite traps", "--peer: has no meaning with --suite traps");
+  ExpectBadInput("--peer fbgemm --balance", "--peer: has no meaning with --balance");
+  ExpectBadInput("--peer fbgemm --benchmark_filter=peak",
+                 "--peer: has no meaning with --benchmark_... options");
   ExpectBadInput("--json", "--json");
   ExpectBadInput("--json ''", "cannot be written");
   std::ofstream(folder_ + "/file") << "x";

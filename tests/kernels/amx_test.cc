@@ -255,7 +255,7 @@ TEST(AmxBlocks, StayInTheirCaches) {
   const CacheSizes caches{48 << 10, 2 << 20};
   for (const int64_t rows : {1, 16, 17, 32, 63, 64, 1000, 100000}) {
     for (const int64_t panels : {1, 2, 4, 5, 48, 64, 1000}) {
-      for (const int64_t k : {1, 64, 65, 768, 1024, 1152, 1153, 2048, 3072, 4096, 70000}) {
+      for (const int64_t k : {1, 64, 65, 768, 1024, 1152, 1153, 2048, 3072, 4096, 5461, 11008, 70000}) {
         for (const int64_t stride : {k, k + 1, 2 * k, int64_t{1} << 20}) {
           for (const int64_t line : {int64_t{7}, int64_t{28}, rows}) {
             SCOPED_TRACE(testing::Message() << rows << " rows, lines of " << line << ", " << panels
@@ -270,12 +270,16 @@ TEST(AmxBlocks, StayInTheirCaches) {
             EXPECT_LT(blocking.depth - kTileDepth, k);
             EXPECT_EQ(blocking.chunk_panels % kMaxBlockTiles, 0);
             EXPECT_GE(blocking.chunk_panels, kMaxBlockTiles);
-            const int64_t panel_bytes = (k + 63) / 64 * 64 * kPanelColumns;
+            // A panel of the chunk, and the sums that wait for its next depths.
+            const int64_t depths = blocking.shares_depths ? blocking.depth : (k + 63) / 64 * 64;
+            const int64_t sums = blocking.shares_depths ? blocking.group_rows * 4 : 0;
+            const int64_t panel_bytes = (depths + sums) * kPanelColumns;
             const bool is_least = blocking.chunk_panels == kMaxBlockTiles;
             EXPECT_TRUE(is_least || blocking.chunk_panels * panel_bytes <= caches.l2_bytes / 2);
             EXPECT_TRUE(!blocking.stages_a ||
                         blocking.row_tiles * blocking.tile_rows * blocking.depth <= caches.l1d_bytes * 3 / 4);
             EXPECT_TRUE(blocking.depth >= k || blocking.stages_a);
+            EXPECT_EQ(blocking.shares_depths, k > 5440 && blocking.depth < k);
           }
         }
       }
@@ -345,6 +349,18 @@ TEST_F(AmxEngines, AreExactAroundTheirDepthBlocks) {
       }
     }
   }
+}
+
+// So deep that row tiles share depth blocks: one group of rows or two, one chunk of panels or two.
+TEST_F(AmxEngines, AreExactWhereRowTilesShareDepthBlocks) {
+  const int64_t k = Caches().l2_bytes / 2 / kPanelColumns / (3 * kMaxBlockTiles) + 65;
+  for (const char* line : {"gemm u8s8s32 m=33 n=81 za=1", "gemm s8s8f32 m=20 n=530",
+                           "gemm u8s8s32 m=289 n=40 wmax=128", "gemm u8u8u8 m=270 n=17 zb=131 bias=f32",
+                           "gemm u8s8s32 m=1 n=600 threads=2", "gemm s8s8s8 m=130 n=100 threads=3 apad=7"}) {
+    ExpectTilesAreExact(line + (" k=" + std::to_string(k)));
+  }
+  const int64_t channels = k / 9 + 1;
+  ExpectTilesAreExact("conv u8s8u8 in=6x7 c=" + std::to_string(channels) + " o=40 kernel=3x3 pad=1x1 za=3");
 }
 
 TEST_F(AmxEngines, StageStridesThatL1CannotHold) {

@@ -1,0 +1,23 @@
+// Peers in separate processes (peer_process.py). Libraries of these peers need another libc, or Python, or
+// cannot be loaded beside a library of the same name. The process shares memory with this one, and measures
+// the time of its runs itself.
+#ifndef INTACT_BENCH_PEER_PROCESS_H_
+#define INTACT_BENCH_PEER_PROCESS_H_
+
+#include <intact/intact.hpp>
+#include <memory>
+#include <string>
+
+#include "bench/peers.h"
+
+namespace intact::bench {
+
+/// What StartPeer() accepts.
+inline constexpr const char* kPeerOptions = "onednn=LIBRARY, onnxruntime[=PYTHON] or fbgemm[=PYTHON]";
+
+/// The peer that `option` names (kPeerOptions). Starts its process once to learn its version, so a peer that
+/// cannot run is an error here.
+Result<std::unique_ptr<Peer>> StartPeer(const std::string& option);
+
+}  // namespace intact::bench
+#endif  // INTACT_BENCH_PEER_PROCESS_H_

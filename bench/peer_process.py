@@ -1,0 +1,292 @@
+"""A peer of intact_bench, in a separate process. peer_process.cc starts it as `python3 -c TEXT KIND LIBRARY` and exchanges lines
+of JSON with it:
+
+    at the start                            {"version", "call_microseconds": the time of a product of two numbers}
+    {"make": case, "memory": path}          {"contender": its number, "implementation": its name}
+    {"contender": number, "times": number}  {"microseconds"}: the mean time of a run
+
+Any answer may be {"error"} instead. The file at `path` has B, the scales, A and C, at case["offsets"]."""
+
+import ctypes
+import json
+import mmap
+import os
+import sys
+import time
+import warnings
+
+
+class Memory:
+    """The operands of a contender."""
+
+    def __init__(self, data, case):
+        self.data = data
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(data))
+        self.offsets = case["offsets"]
+
+    def at(self, name):
+        return self.address + self.offsets[name]
+
+
+class OneDnn:
+    """oneDNN 3 by its C API. The numbers are constants of its headers."""
+
+    TYPES = {"f32": 3, "s32": 4, "s8": 5, "u8": 6}
+    SRC, WEIGHTS, DST, SCALES = 1, 33, 17, 4096
+    ISAS = {"portable": "SSE41", "avx2": "AVX2", "avx_vnni": "AVX2_VNNI", "avx_vnni_int8": "AVX2_VNNI_2", "avx512": "AVX512_CORE",
+            "avx512_vnni": "AVX512_CORE_VNNI", "amx_int8": "AVX512_CORE_AMX"}
+
+    def __init__(self, path):
+        os.environ["ONEDNN_MAX_CPU_ISA"] = self.ISAS.get(os.environ.get("HELD_TO"), "DEFAULT")
+        self.use_libc_of(path)
+        self.library = ctypes.CDLL(path)
+        version = self.function("version", ctypes.POINTER(ctypes.c_int))()
+        self.version = ".".join(str(version[i]) for i in range(3))
+        if version[0] != 3:
+            raise ValueError(f"is oneDNN {self.version}; expected oneDNN 3")
+        self.engine = self.new("engine_create", 1, ctypes.c_size_t(0))
+        self.stream = self.new("stream_create", self.engine, 1)
+
+    @staticmethod
+    def use_libc_of(path):
+        """Starts Python again by the dynamic loader beside the library, if there is one: with the libc of this folder."""
+        folder = os.path.dirname(os.path.abspath(path))
+        loader = os.path.join(folder, "ld-linux-x86-64.so.2")
+        if os.path.exists(loader) and not os.path.samefile("/proc/self/exe", loader):
+            os.execv(loader, [loader, "--library-path", folder, sys.executable, *sys.orig_argv[1:]])
+
+    def function(self, name, result=ctypes.c_int):
+        function = getattr(self.library, "dnnl_" + name)
+        function.restype = result
+        return function
+
+    def call(self, name, *arguments):
+        status = self.function(name)(*arguments)
+        if status != 0:
+            raise RuntimeError(f"dnnl_{name} returns status {status}")
+
+    def new(self, name, *arguments):
+        handle = ctypes.c_void_p()
+        self.call(name, ctypes.byref(handle), *arguments)
+        return handle
+
+    @staticmethod
+    def dimensions(values):
+        return (ctypes.c_int64 * 12)(*values)
+
+    def tensor(self, kind, extents, order):
+        """A dense tensor's descriptor. `order`: the dimensions, outermost first; None: oneDNN chooses."""
+        sizes = [len(extents), self.dimensions(extents), self.TYPES[kind]]
+        if order is None:
+            return self.new("memory_desc_create_with_tag", *sizes, 1)
+        strides, stride = [0] * len(extents), 1
+        for i in reversed(order):
+            strides[i], stride = stride, stride * extents[i]
+        return self.new("memory_desc_create_with_strides", *sizes, self.dimensions(strides))
+
+    def memory(self, descriptor, address):
+        return self.new("memory_create", descriptor, self.engine, ctypes.c_void_p(address))
+
+    def runner(self, description, memories):
+        class Argument(ctypes.Structure):
+            _fields_ = [("argument", ctypes.c_int), ("memory", ctypes.c_void_p)]
+
+        primitive, stream = self.new("primitive_create", description), self.stream
+        arguments = (Argument * len(memories))(*((key, memory.value) for key, memory in memories.items()))
+        execute, count = self.function("primitive_execute"), len(memories)
+
+        def run():  # on a CPU the primitive is done when this returns
+            if execute(primitive, stream, count, arguments) != 0:
+                raise RuntimeError("dnnl_primitive_execute fails")
+        return run
+
+    def make(self, case, memory):
+        conv, c_type = case["conv"], case["c_type"]
+        if conv:
+            groups = [conv["groups"]] if conv["groups"] != 1 else []
+            lead = len(groups)
+            a = self.tensor("u8", [conv["batch"], conv["c_in"], *conv["in"]], [0, 2, 3, 1])
+            c = self.tensor(c_type, [conv["batch"], conv["c_out"], *conv["out"]], [0, 2, 3, 1])
+            b = [*groups, conv["c_out"] // conv["groups"], conv["c_in"] // conv["groups"], *conv["kernel"]]
+            b_order = [*range(lead + 1), lead + 2, lead + 3, lead + 1]
+            columns = (1 << lead + 1) - 1
+            name = "convolution_forward_primitive_desc_create"
+            operation = [96, 1]
+            geometry = [self.dimensions(conv[key]) for key in ("stride", "gaps", "pad_begin", "pad_end")]
+        else:
+            items = [case["items"]] if case["is_batch"] else []
+            lead = len(items)
+            order = [*range(lead + 2)]
+            a = self.tensor("u8", [*items, case["m"], case["k"]], order)
+            c = self.tensor(c_type, [*items, case["m"], case["n"]], order)
+            b = [*items, case["k"], case["n"]]
+            b_order = [*range(lead), lead + 1, lead] if case["b_by_columns"] else order
+            columns = 1 << lead + 1
+            name, operation, geometry = "matmul_primitive_desc_create", [], []
+        plain = self.tensor("s8", b, b_order)
+        attributes, memories = self.new("primitive_attr_create"), {}
+        if c_type != "s32":
+            self.call("primitive_attr_set_scales_mask", attributes, self.WEIGHTS, columns if case["scales"] > 1 else 0)
+            scales = self.tensor("f32", [case["scales"]], [0])
+            memories[self.SCALES | self.WEIGHTS] = self.memory(scales, memory.at("scales"))
+        if c_type == "u8":
+            relu = self.new("post_ops_create")
+            self.call("post_ops_append_eltwise", relu, 32, ctypes.c_float(0), ctypes.c_float(0))
+            self.call("primitive_attr_set_post_ops", attributes, relu)
+        wanted = plain if case["is_batch"] else self.tensor("s8", b, None)
+        description = self.new(name, self.engine, *operation, a, wanted, None, c, *geometry, attributes)
+        chosen = ctypes.c_void_p(self.function("primitive_desc_query_md", ctypes.c_void_p)(description, 131, 0))
+        name = ctypes.c_char_p()
+        self.call("primitive_desc_query", description, 8, 0, ctypes.byref(name))
+        implementation = name.value.decode()
+        weights = self.memory(plain, memory.at("b"))
+        if not case["is_batch"] and self.function("memory_desc_equal")(plain, chosen):
+            implementation += ", weights not packed"
+        elif not case["is_batch"]:
+            packed = self.memory(chosen, -1)  # of oneDNN's own
+            reorder = self.new("reorder_primitive_desc_create", plain, self.engine, chosen, self.engine, None)
+            self.runner(reorder, {self.SRC: weights, self.DST: packed})()
+            weights = packed
+        memories |= {self.SRC: self.memory(a, memory.at("a")), self.WEIGHTS: weights, self.DST: self.memory(c, memory.at("c"))}
+        run = self.runner(description, memories)
+        return lambda: run, implementation
+
+
+class OnnxRuntime:
+    """GEMMs: MatMulInteger to s32, QLinearMatMul to u8, MatMulIntegerToFloat to f32."""
+
+    def __init__(self, _):
+        import numpy
+        import onnx
+        import onnxruntime
+        self.numpy, self.onnx, self.onnxruntime = numpy, onnx, onnxruntime
+        self.version = onnxruntime.__version__
+
+    def make(self, case, memory):
+        numpy, helper = self.numpy, self.onnx.helper
+        m, n, k = case["m"], case["n"], case["k"]
+        c_type = numpy.dtype({"s32": "int32", "u8": "uint8", "f32": "float32"}[case["c_type"]])
+        b = numpy.frombuffer(memory.data, numpy.int8, k * n, memory.offsets["b"]).reshape(k, n)
+        scales = numpy.frombuffer(memory.data, numpy.float32, case["scales"], memory.offsets["scales"])
+        one, zero, points = numpy.float32(1), numpy.uint8(0), numpy.zeros(scales.shape, numpy.int8)
+        operator, constants = {"s32": ("MatMulInteger", [b]),
+                               "u8": ("QLinearMatMul", [one, zero, b, scales, points, one, zero]),
+                               "f32": ("MatMulIntegerToFloat", [b, one, scales])}[case["c_type"]]
+        names = [f"constant{i}" for i in range(len(constants))]
+        tensors = [self.onnx.numpy_helper.from_array(numpy.array(value), name) for value, name in zip(constants, names)]
+        value = helper.make_tensor_value_info
+        graph = helper.make_graph([helper.make_node(operator, ["a", *names], ["c"],
+                                                    domain="com.microsoft" if case["c_type"] == "f32" else "")], "product",
+                                  [value("a", self.onnx.TensorProto.UINT8, [m, k])],
+                                  [value("c", helper.np_dtype_to_tensor_dtype(c_type), [m, n])], tensors)
+        imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        options = self.onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 4
+        session = self.onnxruntime.InferenceSession(
+            helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString(), options,
+            providers=["CPUExecutionProvider"])
+        binding = session.io_binding()
+        binding.bind_input("a", "cpu", 0, numpy.uint8, [m, k], memory.at("a"))
+        binding.bind_output("c", "cpu", 0, c_type.type, [m, n], memory.at("c"))
+        run = session.run_with_iobinding
+        return lambda: lambda: run(binding), operator
+
+
+class Fbgemm:
+    """GEMMs to u8: PyTorch's quantized.linear_relu, whose engine is FBGEMM."""
+
+    def __init__(self, _):
+        import torch
+        self.torch = torch
+        torch.backends.quantized.engine = "fbgemm"
+        torch.set_num_threads(1)
+        self.version = torch.__version__
+
+    def make(self, case, memory):
+        torch = self.torch
+        m, n, k = case["m"], case["n"], case["k"]
+        b = torch.frombuffer(memory.data, dtype=torch.int8, count=k * n, offset=memory.offsets["b"]).reshape(k, n)
+        scales = torch.frombuffer(memory.data, dtype=torch.float32, count=case["scales"], offset=memory.offsets["scales"])
+        a = torch.frombuffer(memory.data, dtype=torch.uint8, count=m * k, offset=memory.offsets["a"]).reshape(m, k)
+        weights = torch._make_per_channel_quantized_tensor(b.T.contiguous(), scales.double().expand(n),
+                                                           torch.zeros(n, dtype=torch.int64), 0)
+        packed = torch.ops.quantized.linear_prepack(weights, None)
+        operator = torch.ops.quantized.linear_relu.default
+
+        def prepare():
+            x = torch._make_per_tensor_quantized_tensor(a, 1.0, 0)
+
+            def run():
+                return operator(x, packed, 1.0, 0)
+            return run
+        return prepare, "quantized.linear_relu"
+
+
+def measure(contender, memory, times):
+    """The mean time of a run in microseconds. C is in `memory` afterwards."""
+    run = contender()
+    start = time.perf_counter()
+    for _ in range(times):
+        c = run()
+    microseconds = 1e6 * (time.perf_counter() - start) / times
+    if c is not None:  # a tensor of PyTorch
+        c = c.int_repr()
+        ctypes.memmove(memory.at("c"), c.data_ptr(), c.numel())
+    return microseconds
+
+
+def call_microseconds(peer):
+    offsets = {"b": 0, "scales": 64, "a": 128, "c": 192}
+    case = {"m": 1, "n": 1, "k": 1, "is_batch": False, "b_by_columns": False, "conv": None, "c_type": "u8", "scales": 1,
+            "offsets": offsets}
+    memory = Memory(mmap.mmap(-1, 4096), case)
+    contender, _ = peer.make(case, memory)
+    return min(measure(contender, memory, 200) for _ in range(10))
+
+
+def main():
+    warnings.simplefilter("ignore")
+    kind, library = sys.argv[1:]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # for libraries that print
+
+    def answer(work):
+        try:
+            text = work()
+        except Exception as error:
+            text = {"error": str(error).split("\n")[0] or type(error).__name__}
+        answers.write(json.dumps(text) + "\n")
+        answers.flush()
+        return "error" not in text
+
+    peer, contenders = None, []
+
+    def start():
+        nonlocal peer
+        peer = {"onednn": OneDnn, "onnxruntime": OnnxRuntime, "fbgemm": Fbgemm}[kind](library)
+        if kind != "onednn" and "HELD_TO" in os.environ:
+            with open("/proc/self/maps") as maps:
+                if "held_to" not in maps.read():
+                    raise RuntimeError(f"uses all of this CPU's instructions; expected a Python held to {os.environ['HELD_TO']} "
+                                       "by held_to.so")
+        return {"version": peer.version, "call_microseconds": call_microseconds(peer)}
+
+    def make(request):
+        with open(request["memory"], "r+b") as file:
+            memory = Memory(mmap.mmap(file.fileno(), 0), request["make"])
+        contender, implementation = peer.make(request["make"], memory)
+        contenders.append((contender, memory))
+        return {"contender": len(contenders) - 1, "implementation": implementation}
+
+    if not answer(start):
+        sys.exit(1)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "make" in request:
+            answer(lambda: make(request))
+        else:
+            answer(lambda: {"microseconds": measure(*contenders[request["contender"]], request["times"])})
+
+
+main()
