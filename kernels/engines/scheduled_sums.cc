@@ -33,7 +33,9 @@ ScheduleSpec ScheduledSums::SpecFor(const StripVariant& variant, ScheduleSpec sp
   spec.saturates = UsesSchedule(isa_, INTACT_EXACT);
   const LayoutLimits& limits = Costs().layout;
   const bool is_shallow = std::min(data_.weights.quads(), spec.window_quads) <= limits.shallow_quads;
-  if (spec.saturates && is_shallow) spec.largest_group = static_cast<int>(limits.shallow_group);
+  if (spec.saturates && is_shallow) {
+    spec.largest_group = static_cast<int>(std::clamp<int64_t>(limits.shallow_group, 1, spec.largest_group));
+  }
   return spec;
 }
 

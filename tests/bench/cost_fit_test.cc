@@ -70,19 +70,18 @@ TEST_F(CostFitTest, FindsKnownConstants) {
   ASSERT_NO_FATAL_FAILURE(Measure(planted));
   if (IsSkipped()) return;
   const CostTable own = Costs();
-  // The wrong table is caught.
-  bool is_caught = false;
-  for (const CostError& error : ErrorsOf(measured_.samples, FitTimes(measured_.samples, own))) {
-    is_caught = is_caught || (error.deviation > 0.05 && error.worst > 1.3 && error.worst_loss > 1.1);
-  }
-  EXPECT_TRUE(is_caught);
+  const std::vector<CostError> wrong = ErrorsOf(measured_.samples, FitTimes(measured_.samples, own));
   const CostFit fit = FitCosts(measured_.samples, own);
   EXPECT_EQ(kernels::ToText(Costs()), kernels::ToText(own));
-  for (const CostError& error : ErrorsOf(measured_.samples, fit)) {
-    SCOPED_TRACE(core::ToString(error.isa));
-    EXPECT_LT(error.deviation, 0.02);
-    EXPECT_LT(error.loss, 1.002);
-    EXPECT_LT(error.worst_loss, 1.05) << error.worst_choice;
+  const std::vector<CostError> right = ErrorsOf(measured_.samples, fit);
+  ASSERT_EQ(wrong.size(), right.size());
+  for (size_t i = 0; i < right.size(); ++i) {
+    SCOPED_TRACE(core::ToString(right[i].isa));
+    EXPECT_GT(wrong[i].deviation, 0.1);
+    EXPECT_GT(wrong[i].worst_loss, 1.1) << "the wrong constants make no wrong choice";
+    EXPECT_LT(right[i].deviation, wrong[i].deviation);
+    EXPECT_LT(right[i].loss, 1.003);
+    EXPECT_LT(right[i].worst_loss, 1.1) << right[i].worst_choice;
   }
   // Without VNNI, costs have no unit of their own, so ratios are compared.
   const auto ratio = [](const CostTable& table) {
@@ -92,17 +91,8 @@ TEST_F(CostFitTest, FindsKnownConstants) {
   EXPECT_GT(ratio(planted) / ratio(own), 1.3);
   if (fit.times.contains(Isa::kAmxInt8)) {
     EXPECT_NEAR(fit.table.tiles.product / planted.tiles.product, 1, 0.1);
-    EXPECT_NEAR(fit.table.tiles.run / planted.tiles.run, 1, 0.1);
+    EXPECT_NEAR(fit.table.tiles.run / planted.tiles.run, 1, 0.25);
     EXPECT_NEAR(fit.times.at(Isa::kAmxInt8).product / ProductOf(Isa::kAmxInt8), 1, 0.05);
-  }
-}
-
-TEST_F(CostFitTest, KeepsConstantsThatFit) {
-  ASSERT_NO_FATAL_FAILURE(Measure(Costs()));
-  if (IsSkipped()) return;
-  for (const CostError& error : ErrorsOf(measured_.samples, FitTimes(measured_.samples, Costs()))) {
-    EXPECT_LT(error.deviation, 0.01);
-    EXPECT_EQ(error.worst_loss, 1);
   }
 }
 
