@@ -17,6 +17,7 @@
 
 #include "bench/balance.h"
 #include "bench/benchmarks.h"
+#include "bench/cost_fit.h"
 #include "bench/google_flags.h"
 #include "bench/peaks.h"
 #include "bench/peer_process.h"
@@ -27,7 +28,9 @@
 #include "bench/tuning.h"
 #include "core/isas.h"
 #include "jit/isa.h"
+#include "kernels/engines/cost_table.h"
 #include "support/machine.h"
+#include "support/npy.h"
 #include "support/output_file.h"
 #include "tools/console/commands.h"
 #include "tools/console/documents.h"
@@ -57,6 +60,7 @@ struct Options {
   std::string json, html;
   std::vector<std::string> peers;
   bool is_balance = false;
+  std::string fit, costs;
 };
 
 std::vector<std::string> Names(const auto& named) {
@@ -94,6 +98,13 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--peer", options->peers,
                   fmt::format("another peer, in a separate process: {}; may be repeated", kPeerOptions))
       ->allow_extra_args(false);
+  tools::AddFileOption(app, "--fit", &options->fit,
+                       "measure this CPU, fit the table of the cost models to it, and write the table (takes "
+                       "some minutes)")
+      ->take_last();
+  tools::AddFileOption(app, "--costs", &options->costs,
+                       "use this table of the cost models instead of the CPU's (a file of --fit)")
+      ->take_last();
   tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)")
       ->take_last();
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
@@ -174,6 +185,32 @@ int RunBalance(const Options& options, const std::vector<core::Isa>& isas) {
   return 0;
 }
 
+/// Replaces the process's table by the table of `path`.
+Error UseCosts(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, support::ReadFile(path));
+  const Result<kernels::CostTable> table =
+      kernels::ParseCostTable({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!table) return {table.error().status, path + ": " + table.error().message};
+  kernels::SetCosts(*table);
+  return {};
+}
+
+int RunFit(const Options& options, const std::vector<core::Isa>& isas) {
+  if (const std::optional<Error> error = support::WhyNotWritable(options.fit)) return Fail(*error);
+  constexpr int kPlans = 160;
+  const Result<CostSamples> measured = MeasureCosts(isas, kPlans, tools::ReportProgress("measuring"));
+  if (!measured) return Fail(measured.error());
+  const std::span<const CostSample> samples = measured->samples;
+  const kernels::CostTable start = kernels::Costs();
+  tools::Print("the table at the start\n{}", ToText(ErrorsOf(samples, FitTimes(samples, start))));
+  const CostFit fit = FitCosts(samples, start);
+  tools::Print("the fitted table\n{}", ToText(ErrorsOf(samples, fit)));
+  if (const std::optional<Error> error = support::WriteFile(options.fit, kernels::ToText(fit.table)))
+    return Fail(*error);
+  tools::Print("wrote {}\n", options.fit);
+  return 0;
+}
+
 int RunNamed(const Options& options, const std::vector<core::Isa>& isas, std::vector<char*> arguments) {
   for (const char* argument : arguments) {
     if (const std::optional<std::string> why = WhyNotGoogleFlag(argument)) return Fail(*why);
@@ -230,6 +267,17 @@ int Main(int argc, char** argv) {
   }
   if (!options.json.empty() && options.json == options.html) {
     return Fail(fmt::format("--html {}: is also the file of --json; expected another file", options.html));
+  }
+  if (!options.costs.empty()) {
+    if (const Error error = UseCosts(options.costs); !error.ok()) return Fail(error);
+  }
+  if (!options.fit.empty()) {
+    for (const char* other :
+         {"--suite", "--weights", "--milliseconds", "--json", "--html", "--tune", "--balance"}) {
+      if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --fit", other));
+    }
+    if (named.size() > 1) return Fail("--fit: has no meaning with --benchmark_... options");
+    return RunFit(options, isas);
   }
   const bool is_tuned = options.tune || options.suite == kTuneSuite;
   if (options.is_balance) {

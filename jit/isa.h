@@ -21,7 +21,6 @@ core::IsaSet HardwareIsas();
 struct CpuKind {
   std::string vendor;  // "AMD", "INTEL"; others as in CPUID
   uint32_t family = 0, model = 0;
-  bool IsAmd() const { return vendor == "AMD"; }
   std::string ToString() const;  // "AMD family 25 model 1"
 };
 CpuKind HostCpu();

@@ -5,6 +5,7 @@
 #include "core/isas.h"
 #include "jit/isa.h"
 #include "jit/topology.h"
+#include "kernels/engines/cost_table.h"
 
 namespace intact::support {
 
@@ -25,6 +26,9 @@ Machine DescribeMachine() {
   machine.l1d_threads = topology.l1d.shared_by;
   machine.l2_threads = topology.l2.shared_by;
   machine.l3_threads = topology.l3.shared_by;
+  const kernels::CpuCosts& costs = kernels::CostsFor(kind, jit::HardwareIsas());
+  machine.costs = costs.IsOf(kind) ? std::string(costs.name) + ", measured on this CPU"
+                                   : std::string(costs.name) + ", the nearest to this CPU";
   return machine;
 }
 

@@ -21,6 +21,7 @@ struct Machine {
   int64_t threads_per_core = 0;                             // the maximum, if cores differ
   int64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;        // size of one cache
   int64_t l1d_threads = 0, l2_threads = 0, l3_threads = 0;  // logical CPUs that share one cache
+  std::string costs;  // which table the cost models use (kernels/engines/cost_table.h)
 };
 
 /// Whether an ISA can be used here.

@@ -6,7 +6,7 @@
 
 #include "core/result.h"
 #include "kernels/engines/block_cost.h"
-#include "kernels/engines/cost_constants.h"
+#include "kernels/engines/cost_table.h"
 #include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
@@ -25,7 +25,7 @@ int64_t MaxDepth(int64_t block_rows, const CacheSizes& caches) {
 
 // Cycles of a row in a block of two row tiles with all panels, `steps` tiles deep.
 double RowCycles(int64_t tile_rows, int64_t panels, int64_t steps) {
-  const double block = std::max(static_cast<double>(4 * tile_rows), costs::kDotLatency);
+  const double block = std::max(static_cast<double>(4 * tile_rows), Costs().tiles.latency);
   return static_cast<double>(CeilDivide(panels, 2) * steps) * block / static_cast<double>(2 * tile_rows);
 }
 
@@ -74,7 +74,7 @@ bool ReadsLinesInPlace(int64_t line, int64_t panels, int64_t tap_count, int64_t 
   const double in_place = RowCycles(EvenTile(line), panels, tap_count * tap_steps);
   const double staged = RowCycles(kTileRows, panels, CeilDivide(tap_count * tap_depth, kTileDepth)) +
                         static_cast<double>(tap_count) *
-                            (costs::kCopyCycles + costs::kCopyTileCycles * static_cast<double>(tap_steps));
+                            (Costs().tiles.copy + Costs().tiles.copy_tile * static_cast<double>(tap_steps));
   return in_place <= staged;
 }
 
@@ -89,7 +89,8 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   AmxBlocking blocking;
   const auto is_too_far_apart = [&] {
     const int64_t block_rows = std::min<int64_t>(rows.count, 2 * kTileRows);
-    return taps.count() == 1 && panels > costs::kFewPanels && block_rows * rows.stride > caches.AmxRows();
+    return taps.count() == 1 && panels > Costs().layout.few_panels &&
+           block_rows * rows.stride > caches.AmxRows();
   };
   blocking.stages_a = taps.stages_tiles || is_too_far_apart();
   blocking.tile_rows = EvenTile(blocking.stages_a ? rows.count : std::min(rows.count, rows.line));
@@ -388,11 +389,13 @@ double AmxEngine::Cost(int64_t m) const {
   const auto products = static_cast<double>(tiles * panels * steps);
   const auto loads = static_cast<double>((pairs + single) * panels * steps);
   const bool is_far = panels * data_.weights.panel_stride_bytes() > Caches().StreamedWeights();
-  double cost = costs::kTileRun + costs::kTileBlock * static_cast<double>(blocks) +
-                (costs::kTileProduct + costs::kTileProductRow * static_cast<double>(tile_rows)) * products +
-                (is_far ? costs::kTileLoadFar : costs::kTileLoad) * loads +
-                costs::kTileOutputRow * static_cast<double>(m * panels);
-  if (data_.k % kTileDepth != 0) cost += costs::kTileStagedRow * static_cast<double>(m * steps);
+  const TileCosts& costs = Costs().tiles;
+  double cost =
+      costs.run + costs.block * static_cast<double>(blocks) +
+      (costs.product + costs.product_row * static_cast<double>(tile_rows)) * products +
+      (is_far ? costs.load_far : costs.load) * loads +
+      (data_.element_bytes() == 1 ? costs.byte_output : costs.output) * static_cast<double>(m * panels);
+  if (data_.k % kTileDepth != 0) cost += costs.staged_row * static_cast<double>(m * steps);
   return cost / static_cast<double>(panels * CeilDivide(data_.k, kQuad)) +
          RuntimePackingCost(data_, core::Isa::kAvx512Vnni);
 }

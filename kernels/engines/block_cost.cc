@@ -2,21 +2,17 @@
 
 #include <algorithm>
 
-#include "jit/isa.h"
-#include "kernels/engines/cost_constants.h"
+#include "kernels/engines/cost_table.h"
 #include "kernels/runtime/blocking.h"
 #include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
 namespace {
 
-using costs::PanelCosts;
-
 // Null for variants with another kind of cost model.
-const PanelCosts* CostsOf(jit::DotKind dot) {
-  static const bool kIsAmd = jit::HostCpu().IsAmd();
-  const costs::VariantCosts& variants = kIsAmd ? costs::kVariantsOnAmd : costs::kVariantsElsewhere;
-  switch (dot) {
+const PanelCosts* CostsOf(const KernelBlock& block) {
+  const VectorCosts& variants = Costs().Of(block.isa);
+  switch (block.dot) {
     case jit::DotKind::kWide:
       return &variants.wide;
     case jit::DotKind::kCut:
@@ -33,17 +29,17 @@ const PanelCosts* CostsOf(jit::DotKind dot) {
 }  // namespace
 
 double HalfCycles(core::Isa isa) {
-  const bool is_zmm = jit::VectorBytes(isa) == 64;
-  if (DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni) return is_zmm ? costs::kZmmVnni : costs::kYmmVnni;
-  return is_zmm ? costs::kZmmMaddubs : costs::kYmmMaddubs;
+  const VectorCosts& costs = Costs().Of(isa);
+  return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni ? costs.half_cycles_vnni : costs.half_cycles_maddubs;
 }
 
 double RuntimePackingCost(const GemmData& data, core::Isa isa) {
   if (!data.problem.has_runtime_b) return 0;
   const bool has_columns = data.linear->layout().stride_k == 1;
   const bool is_far = data.weights.bytes() > Caches().StreamedWeights();
-  const double rows = is_far ? costs::kPackedFarRows : costs::kPackedRows;
-  return (has_columns ? costs::kPackedColumns : rows) / HalfCycles(isa);
+  const RuntimeCosts& costs = Costs().runtime;
+  const double rows = is_far ? costs.packed_far_rows : costs.packed_rows;
+  return (has_columns ? costs.packed_columns : rows) / HalfCycles(isa);
 }
 
 bool BlockCost::IsSigned(const KernelBlock& block, const GemmData& data) {
@@ -86,7 +82,7 @@ void BlockCost::CutAtLines(const Taps& taps) {
   const int64_t run_rows = lines * taps.line_rows;
   // The first and the last row of a run skip a part of each tap.
   const double saved_rows = static_cast<double>(taps.head + taps.tail) / static_cast<double>(taps.depth);
-  const PanelCosts* const variant = CostsOf(block_.dot);
+  const PanelCosts* const variant = CostsOf(block_);
   const double saved =
       saved_rows * static_cast<double>(vectors_) * quads_ * (variant == nullptr ? 1 : variant->product);
   const int64_t call_rows = int64_t{block_.mr} * kMaxTiles;
@@ -107,6 +103,10 @@ double BlockCost::Of(int64_t m) const {
   } else {
     const int64_t runs = m / run_rows_;
     cost = static_cast<double>(runs) * (OfRows(run_rows_) - saved_of_run_) + OfRows(m % run_rows_);
+  }
+  const double weight_bytes = row * jit::VectorBytes(block_.isa) * (items_ == 0 ? 1 : items_);
+  if (weight_bytes > static_cast<double>(Caches().StreamedWeights())) {
+    cost += weight_bytes / 64 * Costs().Of(block_.isa).far_line / HalfCycles(block_.isa);
   }
   return cost / row + packing_;
 }
@@ -129,40 +129,44 @@ double BlockCost::OfRows(int64_t rows) const {
 
 // With VNNI, the cost of a tile includes it.
 double BlockCost::OfCall() const {
-  if (block_.dot == jit::DotKind::kScheduled) return costs::kVectorStrip;
-  return CostsOf(block_.dot) == nullptr ? 0 : costs::kCall;
+  const VectorCosts& costs = Costs().Of(block_.isa);
+  if (block_.dot == jit::DotKind::kScheduled) return costs.scheduled_panels.call;
+  return CostsOf(block_) == nullptr ? 0 : costs.panel_call;
 }
 
 // Variants without their own constants copy rows as the in-place variant does.
 double BlockCost::OfStagedRow() const {
   if (!is_staged_ || block_.dot == jit::DotKind::kVnni) return 0;
-  const PanelCosts* const own = CostsOf(block_.dot);
-  const PanelCosts& variant = own == nullptr ? *CostsOf(jit::DotKind::kWideInPlace) : *own;
+  const PanelCosts* const own = CostsOf(block_);
+  const PanelCosts& variant = own == nullptr ? Costs().Of(block_.isa).in_place : *own;
   return variant.row * static_cast<double>(taps_) + variant.row_quad * quads_;
 }
 
 double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
   if (vectors == 0) return 0;
-  if (const PanelCosts* const variant = CostsOf(block_.dot)) {
+  if (const PanelCosts* const variant = CostsOf(block_)) {
     const double quad = variant->product * static_cast<double>(rows) + variant->vector;
     const double output = stores_bytes_ ? variant->output * static_cast<double>(rows) : 0;
     return (quads_ * quad + output) * static_cast<double>(vectors) + variant->tile;
   }
   if (block_.dot == jit::DotKind::kScheduled) {
-    const double row = costs::kItemRow * items_ + costs::kGroupRow * groups_;
-    const double quad = row * static_cast<double>(rows) + costs::kItem * items_;
-    const double output = stores_bytes_ ? costs::kVectorByteOutput : costs::kVectorOutput;
-    return (quads_ * quad + output * static_cast<double>(rows)) * static_cast<double>(vectors) +
-           costs::kScheduledTile;
+    const ScheduledPanelCosts& costs = Costs().Of(block_.isa).scheduled_panels;
+    const double row = costs.item_row * items_ + costs.group_row * groups_;
+    const double quad = row * static_cast<double>(rows) + costs.item * items_;
+    const double output = stores_bytes_ ? costs.byte_output : costs.output;
+    return (quads_ * quad + output * static_cast<double>(rows)) * static_cast<double>(vectors) + costs.tile;
   }
+  const VnniCosts& costs = Costs().Of(block_.isa).vnni;
   auto products = static_cast<double>(rows * vectors);
   const bool overflows = rows * vectors + vectors + 1 > jit::VectorCount(block_.isa);
-  if (overflows && !shares_pixels_) products *= costs::kVectorFromMemory;
+  if (overflows && !shares_pixels_) products *= costs.vector_from_memory;
   if (streams_weights_) {
     const double loads = static_cast<double>(vectors * jit::VectorBytes(block_.isa)) / 64;
-    products = std::max(products + loads * costs::kVectorPassing, loads * costs::kVectorFromL2);
+    products = std::max(products + loads * costs.vector_passing, loads * costs.vector_from_l2);
   }
-  return quads_ * std::max(products, costs::kInFlight) + costs::kTileCost;
+  const double output =
+      (stores_bytes_ ? costs.byte_output : costs.output) * static_cast<double>(rows * vectors);
+  return quads_ * std::max(products, costs.in_flight) + output + costs.tile;
 }
 
 }  // namespace intact::kernels

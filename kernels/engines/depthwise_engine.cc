@@ -11,7 +11,7 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "kernels/codegen/dispatch.h"
-#include "kernels/engines/cost_constants.h"
+#include "kernels/engines/cost_table.h"
 #include "kernels/engines/portable_engine.h"
 
 namespace intact::kernels {
@@ -90,7 +90,7 @@ DepthwiseKernelSpec DepthwiseEngine::SpecFor(const TapGrid& taps) const {
   return spec;
 }
 
-bool DepthwiseEngine::Loops() const { return taps_.taps() > costs::kMostUnrolledTaps; }
+bool DepthwiseEngine::Loops() const { return taps_.taps() > Costs().layout.most_unrolled_taps; }
 
 // Taps in their order, for a kernel that loops.
 DepthwiseEngine::GroupWeights DepthwiseEngine::WeightsInOrder() const {

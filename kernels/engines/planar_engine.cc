@@ -4,19 +4,21 @@
 #include <vector>
 
 #include "kernels/codegen/dispatch.h"
-#include "kernels/engines/cost_constants.h"
+#include "kernels/engines/cost_table.h"
 
 namespace intact::kernels {
 namespace {
 
-using costs::StripVariant;
-
+// Vectors of a planar band straddle cache lines, so each load counts twice, and several columns should share
+// it. With VNNI, a quad is one item, and registers suffice for all accumulators.
 std::vector<StripVariant> VariantsOf(core::Isa isa, int64_t group_columns) {
   const bool is_zmm = jit::VectorBytes(isa) == 64;
-  costs::Variants variants = is_zmm ? costs::kPlanarZmmVnniVariants : costs::kPlanarYmmVnniVariants;
-  if (UsesSchedule(isa, INTACT_EXACT))
-    variants = is_zmm ? costs::kPlanarZmmVariants : costs::kPlanarYmmVariants;
-  std::vector<StripVariant> own(variants.begin(), variants.end());
+  const ScheduleCosts& costs = Costs().Of(isa).schedule;
+  std::vector<StripVariant> own = {{4, is_zmm ? 4 : 3, &costs.planar_vnni_columns, is_zmm ? 1 : 3},
+                                   {1, 4, &costs.planar_vnni_column, 2}};
+  if (UsesSchedule(isa, INTACT_EXACT)) {
+    own = {{2, is_zmm ? 4 : 3, &costs.planar_columns, is_zmm ? 2 : 5}, {1, 4, &costs.planar_column, 2}};
+  }
   std::erase_if(own, [&](const StripVariant& variant) { return group_columns % variant.columns != 0; });
   return own;
 }

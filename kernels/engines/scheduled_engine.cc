@@ -27,8 +27,10 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData&
                                                                  const ScheduledSums* like) {
   std::unique_ptr<ScheduledEngine> engine(new ScheduledEngine(data, isa));
   const int lanes = engine->sums_.lanes();
-  costs::Variants variants = lanes == 16 ? costs::kZmmVariants : costs::kYmmVariants;
-  for (costs::StripVariant& variant : variants) {
+  const ScheduleCosts& costs = engine->sums_.costs();
+  std::array variants = {StripVariant{2, lanes == 16 ? 4 : 3, &costs.columns},
+                         StripVariant{1, 4, &costs.column}};
+  for (StripVariant& variant : variants) {
     const int64_t rows = int64_t{variant.vectors} * lanes;
     const int64_t in_l1 = Caches().ScheduledBlocks() / (rows * data.k);
     variant.blocks = static_cast<int>(std::clamp<int64_t>(in_l1, 1, ScheduledSums::kMaxTileRows / rows));

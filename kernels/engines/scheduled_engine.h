@@ -12,7 +12,6 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/engines/cost_constants.h"
 #include "kernels/engines/engine.h"
 #include "kernels/engines/scheduled_sums.h"
 
@@ -34,7 +33,7 @@ class ScheduledEngine final : public Engine {
   std::string KernelName() const override { return sums_.kernel_name(); }
   std::shared_ptr<const PanelSource> panel_source() const override { return sums_.schedule(); }
   ScheduleStatistics statistics() const override { return sums_.schedule()->statistics(); }
-  double Cost(int64_t m) const override { return sums_.Cost(m, costs::kPackedQuad); }
+  double Cost(int64_t m) const override { return sums_.Cost(m, sums_.costs().packed_quad); }
   int64_t packed_bytes() const override { return sums_.packed_bytes(); }
   int64_t WholeRows(int64_t m) const override { return m / sums_.lanes() * sums_.lanes(); }
   int64_t ScratchBytes(int64_t rows) const override;

@@ -1,6 +1,5 @@
 #include "kernels/engines/scheduled_sums.h"
 
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -8,19 +7,6 @@
 #include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
-
-using costs::StripVariant;
-
-namespace {
-
-double PredictedCost(const StripVariant& variant, const ScheduleStatistics& statistics) {
-  const auto quads = static_cast<double>(std::max<int64_t>(statistics.quads, 1));
-  return (variant.item_cost * static_cast<double>(statistics.items) +
-          variant.group_cost * static_cast<double>(statistics.groups)) /
-         quads;
-}
-
-}  // namespace
 
 ScheduledSums::ScheduledSums(const GemmData& data, core::Isa isa, int amax)
     : data_(data), isa_(isa), amax_(amax), lanes_(jit::VectorBytes(isa) / 4) {}
@@ -45,8 +31,11 @@ ScheduleSpec ScheduledSums::SpecFor(const StripVariant& variant, ScheduleSpec sp
       std::clamp<int64_t>(Caches().ScheduledWindow() / (rows * kQuad), 16, (kMostWindowOffset - 1) / rows);
   spec.amax = amax_;
   spec.saturates = UsesSchedule(isa_, INTACT_EXACT);
-  const bool is_shallow = std::min(data_.weights.quads(), spec.window_quads) <= costs::kShallowQuads;
-  if (spec.saturates && is_shallow) spec.largest_group = costs::kShallowGroup;
+  const LayoutLimits& limits = Costs().layout;
+  const bool is_shallow = std::min(data_.weights.quads(), spec.window_quads) <= limits.shallow_quads;
+  if (spec.saturates && is_shallow) {
+    spec.largest_group = static_cast<int>(std::clamp<int64_t>(limits.shallow_group, 1, spec.largest_group));
+  }
   return spec;
 }
 
@@ -57,17 +46,16 @@ Error ScheduledSums::ChooseVariant(std::span<const StripVariant> variants, const
     variant_ = like->variant_;
     return {};
   }
-  variant_.row_cost = std::numeric_limits<double>::infinity();
   for (const StripVariant& variant : variants) {
     const ScheduleSpec own = SpecFor(variant, spec);
     const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, own);
     if (!statistics) return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
-    const double cost = PredictedCost(variant, *statistics);
-    if (cost < variant_.row_cost || variant_.vectors == 0) variant_ = {own, variant.vectors, cost};
+    const auto quads = static_cast<double>(std::max<int64_t>(statistics->quads, 1));
+    const Variant candidate = {own, variant.vectors, variant.costs,
+                               static_cast<double>(statistics->items) / quads,
+                               static_cast<double>(statistics->groups) / quads};
+    if (variant_.vectors == 0 || candidate.QuadCost() < variant_.QuadCost()) variant_ = candidate;
   }
-  // Statistics count whole panels, costs only the vectors that have columns.
-  variant_.row_cost *= static_cast<double>(data_.weights.panels() * kPanelColumns) /
-                       static_cast<double>(RoundUp(data_.n, lanes_));
   return {};
 }
 
@@ -117,27 +105,33 @@ double ScheduledSums::Cost(int64_t m, double packing) const {
   const auto quads = static_cast<double>(data_.weights.quads());
   const auto columns = static_cast<double>(data_.n);
   const auto vectors = static_cast<double>(CeilDivide(data_.n, lanes_));
-  const double output = data_.element_bytes() == 1 ? costs::kTurnedByteOutputs : costs::kTurnedOutputs;
+  const ScheduleCosts& costs = this->costs();
+  const double output = data_.element_bytes() == 1 ? costs.byte_output : costs.output;
   const double overhead = (output * columns / lanes_ / quads + packing) / vectors;
-  const double call = costs::kStripTurn * columns / strip_columns() / vectors / quads;
+  const double call = costs.strip * columns / strip_columns() / vectors / quads;
   // Loads per product: an item loads its offset, the weights of its columns, and each vector of rows of A.
   const auto loads = [&](double row_vectors) {
     const double strip = strip_columns();
     return (1 + strip + row_vectors) / (strip * row_vectors);
   };
   // Lanes without a row cost as much as others. Blocks of few vectors share broadcasts less.
-  const double row_cost = variant_.row_cost;
+  // Statistics count whole panels, costs only the vectors that have columns.
+  const double row_cost = variant_.QuadCost() * static_cast<double>(data_.weights.panels() * kPanelColumns) /
+                          static_cast<double>(RoundUp(data_.n, lanes_));
   const auto block_cost = [&](int64_t rows) {
-    if (CanPair() && 2 * rows <= lanes_) return lanes_ * (row_cost * costs::kPairedShare + overhead);
+    if (CanPair() && 2 * rows <= lanes_) return lanes_ * (row_cost * costs.paired_share + overhead);
     const int64_t padded_rows = RoundUp(rows, lanes_);
     const double more_loads = loads(static_cast<double>(padded_rows) / lanes_) / loads(variant_.vectors) - 1;
-    const double load_share = lanes_ == 16 ? costs::kZmmLoadShare : costs::kLoadShare;
-    return static_cast<double>(padded_rows) * (row_cost * (1 + load_share * more_loads) + overhead);
+    return static_cast<double>(padded_rows) * (row_cost * (1 + costs.load_share * more_loads) + overhead);
   };
+  // An item has an offset and the weights of its columns.
+  const double schedule_bytes = variant_.items * quads * columns * kQuad * (1 + 1.0 / strip_columns());
+  const bool is_far = schedule_bytes > static_cast<double>(Caches().StreamedWeights());
+  const double far = is_far ? schedule_bytes / 64 * costs.far_line / (vectors * quads) : 0;
   const int64_t tail = m % block_rows();
   const int64_t calls = CeilDivide(m - tail, tile_rows()) + (tail == 0 ? 0 : 1);
   return static_cast<double>(m - tail) * (row_cost + overhead) + (tail == 0 ? 0 : block_cost(tail)) +
-         static_cast<double>(calls) * call;
+         static_cast<double>(calls) * call + far;
 }
 
 int64_t ScheduledSums::PanelsPerChunk() const {

@@ -21,11 +21,19 @@
 #include "core/result.h"
 #include "kernels/codegen/scheduled_kernel.h"
 #include "kernels/codegen/tile_epilogue.h"
-#include "kernels/engines/cost_constants.h"
+#include "kernels/engines/cost_table.h"
 #include "kernels/engines/engine.h"
 #include "kernels/weights/schedule.h"
 
 namespace intact::kernels {
+
+/// A way to run a schedule: its register block, and the costs of a row of a vector, of Costs().
+struct StripVariant {
+  int columns;
+  int vectors;
+  const StripCosts* costs;
+  int blocks = 1;  // register blocks in a tile
+};
 
 class ScheduledSums {
  public:
@@ -68,8 +76,7 @@ class ScheduledSums {
   /// strips of one column, which suit any weights. `spec`: common to all variants. `like`: the sums of these
   /// weights for other extents of a convolution's input, or null. If given, its variant is chosen, and it
   /// must outlive Build().
-  Error Choose(std::span<const costs::StripVariant> variants, const ScheduleSpec& spec,
-               const ScheduledSums* like);
+  Error Choose(std::span<const StripVariant> variants, const ScheduleSpec& spec, const ScheduledSums* like);
   using Schedule = std::shared_ptr<const ScheduledWeights>;
   /// Makes the schedule of `data` for `spec`. `like`: the schedule for other extents, or null.
   using MakeSchedule = Result<Schedule> (*)(const GemmData& data, const ScheduleSpec& spec,
@@ -78,6 +85,7 @@ class ScheduledSums {
   /// called.
   Error Build(MakeSchedule make);
 
+  const ScheduleCosts& costs() const { return Costs().Of(isa_).schedule; }
   int lanes() const { return lanes_; }
   int tile_rows() const { return variant_.spec.rows; }
   int strip_columns() const { return variant_.spec.strip_columns; }
@@ -111,15 +119,19 @@ class ScheduledSums {
  private:
   struct Variant {
     ScheduleSpec spec;
-    int vectors = 0;      // vectors per register block
-    double row_cost = 0;  // cost of a row of a full block, see Cost()
+    int vectors = 0;  // vectors per register block
+    const StripCosts* costs = nullptr;
+    double items = 0, groups = 0;  // of the schedule, per quad
+
+    /// The cost of a quad of a row of a full block.
+    double QuadCost() const { return costs->item * items + costs->group * groups; }
   };
   /// Makes sums for activations in [0, amax]. `fallback_` sums rows with larger activations; without a
   /// fallback, the caller guarantees that no activation is larger.
   ScheduledSums(const GemmData& data, core::Isa isa, int amax);
-  Error ChooseVariant(std::span<const costs::StripVariant> variants, const ScheduleSpec& spec,
+  Error ChooseVariant(std::span<const StripVariant> variants, const ScheduleSpec& spec,
                       const ScheduledSums* like);
-  ScheduleSpec SpecFor(const costs::StripVariant& variant, ScheduleSpec spec) const;
+  ScheduleSpec SpecFor(const StripVariant& variant, ScheduleSpec spec) const;
   Error GenerateKernels();
   bool IsPlanar() const { return variant_.spec.group_columns != 0; }
   bool CanPair() const;

@@ -6,7 +6,7 @@
 
 #include "jit/isa.h"
 #include "kernels/engines/block_cost.h"
-#include "kernels/engines/cost_constants.h"
+#include "kernels/engines/cost_table.h"
 
 namespace intact::kernels {
 namespace {
@@ -36,11 +36,12 @@ Result<std::unique_ptr<Engine>> UnpackedEngine::Create(const GemmData& data, cor
 }
 
 double UnpackedEngine::Cost(int64_t m) const {
+  const UnpackedCosts& costs = *product_.costs;
   const int64_t rows = m + (NeedsColumnSums(data_.problem) ? CeilDivide(m, kRows) : 0);
   const double outputs =
-      product_.costs.outputs * static_cast<double>(m) / static_cast<double>(CeilDivide(data_.k, kQuad));
-  const double quad = product_.costs.quad * static_cast<double>(CeilDivide(rows, costs::kUnpackedRows)) +
-                      product_.costs.row * static_cast<double>(rows);
+      costs.outputs * static_cast<double>(m) / static_cast<double>(CeilDivide(data_.k, kQuad));
+  const double quad = costs.quad * static_cast<double>(CeilDivide(rows, UnpackedProduct::kRowsAtOnce)) +
+                      costs.row * static_cast<double>(rows);
   return (quad + outputs) / HalfCycles(VectorIsa(isa_));
 }
 

@@ -354,11 +354,12 @@ UnpackedProduct UnpackedProduct::For(core::Isa isa, const WeightView& b) {
                         DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni &&
                         jit::HardwareIsas().Has(core::Isa::kAvx512Vnni);
   const bool has_columns = b.stride_k == 1;
+  const RuntimeCosts& costs = Costs().runtime;
   if (has_vnni && has_columns)
-    return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, costs::kVnniColumns, "vnni"};
-  if (has_vnni) return {StageBytes, AddRows<AddBlockByVnni, 1>, 1, costs::kVnniRows, "vnni"};
-  if (has_columns) return {StageHalves, AddColumns<AddColumnsByAvx2, 2>, 2, costs::kSplitColumns, "split"};
-  return {StagePairs, AddRows<AddBlockByAvx2, 4>, 4, costs::kSplitRows, "split"};
+    return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, &costs.vnni_columns, "vnni"};
+  if (has_vnni) return {StageBytes, AddRows<AddBlockByVnni, 1>, 1, &costs.vnni_rows, "vnni"};
+  if (has_columns) return {StageHalves, AddColumns<AddColumnsByAvx2, 2>, 2, &costs.split_columns, "split"};
+  return {StagePairs, AddRows<AddBlockByAvx2, 4>, 4, &costs.split_rows, "split"};
 }
 
 }  // namespace intact::kernels

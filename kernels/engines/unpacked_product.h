@@ -14,7 +14,7 @@
 #include <cstdint>
 
 #include "core/isas.h"
-#include "kernels/engines/cost_constants.h"
+#include "kernels/engines/cost_table.h"
 #include "kernels/problem/operands.h"
 #include "kernels/runtime/blocking.h"
 
@@ -22,8 +22,9 @@ namespace intact::kernels {
 
 /// The functions for one ISA and one order of B's elements.
 struct UnpackedProduct {
-  static constexpr int64_t kColumns = 64;  // sums are padded to whole blocks of columns
-  static constexpr int64_t kDepths = 64;   // rows of A are padded to a multiple of this
+  static constexpr int64_t kColumns = 64;    // sums are padded to whole blocks of columns
+  static constexpr int64_t kDepths = 64;     // rows of A are padded to a multiple of this
+  static constexpr int64_t kRowsAtOnce = 4;  // rows of A that share the work on a quad of B
 
   /// For plans on `isa`, if this CPU has the instructions; AVX2's functions otherwise. `b`: its strides.
   static UnpackedProduct For(core::Isa isa, const WeightView& b);
@@ -38,8 +39,8 @@ struct UnpackedProduct {
   /// `b`. `begin` is a multiple of kColumns. Sums of padding columns are undefined.
   void (*add)(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
               int32_t* sums, int64_t sums_stride) noexcept = nullptr;
-  int64_t depth_bytes = 0;  // bytes of a depth in a staged row
-  costs::UnpackedCosts costs = {};
+  int64_t depth_bytes = 0;               // bytes of a depth in a staged row
+  const UnpackedCosts* costs = nullptr;  // of Costs()
   const char* name = "";
 };
 

@@ -8,7 +8,7 @@
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
-#include "kernels/engines/cost_constants.h"
+#include "kernels/engines/cost_table.h"
 #include "kernels/weights/channel_order.h"
 
 namespace intact::kernels {
@@ -178,12 +178,12 @@ bool ConvLayout::WantsPlanar() const {
       outputs % lanes == 0 || (lanes % outputs == 0 && geometry_.groups % (lanes / outputs) == 0);
   // A planar band also needs no sums of rows. These take long if each group has its own sums.
   const int64_t most_lanes =
-      UsesTiles(isa_) ? lanes : costs::kPlanarVectors * lanes;  // tiles are many times as fast
+      UsesTiles(isa_) ? lanes : Costs().layout.planar_vectors * lanes;  // tiles are many times as fast
   if (!fills_vectors || problem_.HasWeightZeroPoints()) return outputs < most_lanes;
   // Without a planar band, each of several groups that share a vector costs as much as if it filled the
   // vector. With a planar band, inputs and outputs are transposed.
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
-  return NeedsBand() && outputs < lanes && outputs * strides < costs::kPlanarOutputs;
+  return NeedsBand() && outputs < lanes && outputs * strides < Costs().layout.planar_outputs;
 }
 
 // Each pixel is transposed once, which pays if several taps read it, or if it would be copied anyway. Tiles are
@@ -193,7 +193,7 @@ bool ConvLayout::WantsPlanarForFewOutputs() const {
   const int64_t lanes = jit::VectorBytes(isa_) / 4;
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
   const int64_t inputs = geometry_.input_channels;
-  if ((geometry_.taps() == 1 && !ShiftsRows()) || inputs < costs::kLeastPlanarInputs) return false;
+  if ((geometry_.taps() == 1 && !ShiftsRows()) || inputs < Costs().layout.least_planar_inputs) return false;
   if (!UsesTiles(isa_)) return geometry_.output_channels * strides < lanes;
   return inputs < kTileDepth && geometry_.output_channels * strides < lanes / 2;
 }
@@ -211,8 +211,8 @@ bool ConvLayout::MayPadForTiles() const {
   const bool is_whole = variant_.reading == Reading::kInPlace || variant_.reading == Reading::kWindows;
   if (!UsesTiles(isa_) || is_whole || clamps) return false;
   const int64_t padded = RoundUp(tap_depth_, kTileDepth);
-  return padded != tap_depth_ &&
-         (tap_count() * padded <= costs::kFewPaddedDepths || padded <= costs::kMostPaddedGrowth * tap_depth_);
+  return padded != tap_depth_ && (tap_count() * padded <= Costs().layout.few_padded_depths ||
+                                  padded <= Costs().layout.most_padded_growth * tap_depth_);
 }
 
 bool ConvLayout::WantsWholeTiles() const {

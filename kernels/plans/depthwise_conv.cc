@@ -5,7 +5,7 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/engines/cost_constants.h"
+#include "kernels/engines/cost_table.h"
 #include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
@@ -57,7 +57,7 @@ Error DepthwiseConv::MakeInner() {
   const bool is_flat = geometry_.kernel[kDepth] == 1 && geometry_.input[kDepth] == 1 &&
                        geometry_.output[kDepth] == 1 && !geometry_.HasPadding(kDepth);
   if (!is_flat || layout_.problem().a_shift() != 0 || geometry_.group_outputs() != 1) return {};
-  if (inner_x_.size() < costs::kLeastInnerPixels || inner_y_.size() == 0) return {};
+  if (inner_x_.size() < Costs().layout.least_inner_pixels || inner_y_.size() == 0) return {};
   TapGrid grid = GridOf(lines_.band);
   grid.row_strides_bytes = {0, geometry_.dilation[kHeight] * geometry_.input[kWidth] * data_.n};
   ASSIGN_OR_RETURN(std::unique_ptr<DepthwiseEngine> engine,

@@ -56,6 +56,13 @@ class GemmPlan {
   /// at least four runs of each. Later runs of `m` rows use the fastest. All compute the same bytes. Not
   /// while others use the plan.
   Result<Tuned> Tune(int64_t m, TuningBudget budget);
+  struct TimedEngine {
+    const Engine* engine;
+    TurnTimes times;
+  };
+  /// Times every engine that can run `m` rows, in turns until `budget` is spent. The plan keeps the engines.
+  /// Not while others use the plan.
+  Result<std::vector<TimedEngine>> TimeAll(int64_t m, TuningBudget budget);
   /// The kernels that Tune() would time.
   Result<std::vector<std::string>> CandidateNames();
   /// What Tune() chose, and where.

@@ -43,12 +43,9 @@ Error TimedMemory::MakeRoom(int64_t scratch_bytes) {
   return bytes <= scratch.size() || scratch.Resize(bytes) ? Error() : OutOfMemory();
 }
 
-Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
+Result<std::vector<GemmPlan::TimedEngine>> GemmPlan::TimeAll(int64_t m, TuningBudget budget) {
   const ScopedFloatEnvironment float_environment;
-  const int64_t m = std::min(tuned_m, kMostTimedRows);
-  EngineSet* const set = unit_->mutable_engines();
-  const UnusedDropper dropper{this};
-  ASSIGN_OR_RETURN(const std::vector<const Engine*> engines, set->MakeAll());
+  ASSIGN_OR_RETURN(const std::vector<const Engine*> engines, unit_->mutable_engines()->MakeAll());
   TimedMemory memory;
   RETURN_IF_ERROR(memory.Allocate(problem(), m * weights().k(), m * weights().n()));
   for (const Engine* const engine : engines) RETURN_IF_ERROR(memory.MakeRoom(unit_->ShareBytes(*engine, m)));
@@ -66,13 +63,25 @@ Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
   const std::vector<TurnTimes> times = TimeInTurns(engines.size(), budget, [&](size_t i) {
     unit_->RunShare(*engines[i], buffers, {0, m, 0, weights().n()}, memory.scratch.data());
   });
+  std::vector<TimedEngine> timed;
+  for (size_t i = 0; i < engines.size(); ++i) timed.push_back({engines[i], times[i]});
+  return timed;
+}
 
+Result<Tuned> GemmPlan::Tune(int64_t tuned_m, TuningBudget budget) {
+  const UnusedDropper dropper{this};
+  ASSIGN_OR_RETURN(const std::vector<TimedEngine> engines,
+                   TimeAll(std::min(tuned_m, kMostTimedRows), budget));
+  EngineSet* const set = unit_->mutable_engines();
   const Engine& model = set->ModelFor(tuned_m);
-  const auto model_place = static_cast<size_t>(std::ranges::find(engines, &model) - engines.begin());
+  const auto model_place =
+      static_cast<size_t>(std::ranges::find(engines, &model, &TimedEngine::engine) - engines.begin());
+  std::vector<TurnTimes> times;
+  for (const TimedEngine& timed : engines) times.push_back(timed.times);
   const size_t chosen = ChooseByTime(times, model_place);
   constexpr double kMicroseconds = 1e6;
-  set->Choose(tuned_m, engines[chosen]);
-  return Tuned{engines[chosen]->KernelName(), times[chosen].median * kMicroseconds, model.KernelName(),
+  set->Choose(tuned_m, engines[chosen].engine);
+  return Tuned{engines[chosen].engine->KernelName(), times[chosen].median * kMicroseconds, model.KernelName(),
                times[model_place].median * kMicroseconds, static_cast<int>(engines.size())};
 }
 

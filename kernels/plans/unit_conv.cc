@@ -6,7 +6,7 @@
 
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
-#include "kernels/engines/cost_constants.h"
+#include "kernels/engines/cost_table.h"
 
 namespace intact::kernels {
 
@@ -101,7 +101,9 @@ void UnitConv::SetStaging(Taps* taps) const {
 void UnitConv::SharePixels(const Band& band, Taps* taps) const {
   const int64_t width = geometry_.kernel[kWidth];
   const int64_t rows = geometry_.output[kWidth];
-  if (width == 1 || width * taps->depth / kQuad > costs::kMostSharingQuads || rows < costs::kLeastSharingRows)
+  const LayoutLimits& limits = Costs().layout;
+  if (width == 1 || width * taps->depth / kQuad > limits.most_sharing_quads ||
+      rows < limits.least_sharing_rows)
     return;
   taps->shared = {width, band.TapOffset(0, 0, 1), band.row_stride()};
   taps->line_rows = geometry_.output[kWidth];
@@ -171,7 +173,7 @@ void UnitConv::Decide(const EngineChoice& choice, ConvRun* run) const {
 bool UnitConv::RunsByLine() const {
   const core::Isa isa = layout_.isa();
   return !UsesSchedule(isa, layout_.problem().mode) && !UsesTiles(isa) && !layout_.IsPlanar() &&
-         geometry_.output[kWidth] >= costs::kLeastLineRows;
+         geometry_.output[kWidth] >= Costs().layout.least_line_rows;
 }
 
 // Assumes that the share begins with a line and with a chunk.

@@ -218,6 +218,7 @@ std::string ToText(const support::Machine& machine) {
   lines.Add("CPU", "{}, family {}, model {}", machine.cpu, machine.family, machine.model);
   lines.Add("this process may use", "{}", CoresText(machine));
   lines.Add("caches", "{}", CachesText(machine));
+  lines.Add("table of the cost models", "{}", machine.costs);
   return std::move(lines).text();
 }
 

@@ -1,0 +1,298 @@
+// The constants of the cost models, one table for each CPU that was measured. Plans that have not been tuned
+// (intact_…_tune) choose engines, register blocks and layouts by them. The bytes of C never depend on them.
+//
+//   `intact_bench --fit FILE`      measures this CPU and writes its table (cost_tables/*.inc)
+//   `intact_bench --suite tune`    lists choices that are wrong on this CPU
+//   `intact info`                  says which table this CPU uses
+//
+// Costs are compared within a plan only, so their unit depends on the plan's ISA: a *product* is the time that
+// the ISA's own sequence (vpdpbusd with VNNI, the maddubs sequence without) takes for a vector of columns and
+// a k-quad of a row.
+#ifndef INTACT_KERNELS_ENGINES_COST_TABLE_H_
+#define INTACT_KERNELS_ENGINES_COST_TABLE_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/isas.h"
+#include "core/result.h"
+#include "jit/isa.h"
+
+namespace intact::kernels {
+
+/// A register block of panels with VNNI (block_cost.h).
+struct VnniCosts {
+  double tile = 0;       // a tile: the epilogue, and the code before the products
+  double in_flight = 0;  // minimum time of a quad: the latency
+  double vector_from_l2 = 0;
+  double vector_passing = 0;  // a vector of 64 bytes, if products hide its load
+  // A product if registers are too few for a vector of weights, so that each row reads the vector from memory.
+  double vector_from_memory = 0;
+  double output = 0;       // a row of a vector of 4-byte outputs
+  double byte_output = 0;  // a row of a vector of 8-bit outputs
+};
+
+/// A variant of panels that is exact without VNNI.
+struct PanelCosts {
+  double product = 0;   // a product of the variant
+  double vector = 0;    // a vector of weights, which a tile's rows share: to widen it and to load it
+  double tile = 0;      // a tile
+  double output = 0;    // a row of a vector of 8-bit outputs; products hide the cost of 4-byte outputs
+  double row = 0;       // if A is staged: each tap of a row
+  double row_quad = 0;  // if A is staged: each quad of a row
+};
+
+/// The scheduled variant of panels.
+struct ScheduledPanelCosts {
+  double item_row = 0;   // a row of an item
+  double group_row = 0;  // a row of a group
+  double item = 0;       // an item, without its rows
+  double tile = 0;
+  double call = 0;         // a call of a kernel: the first tile's loop exits are mispredicted
+  double output = 0;       // a row of a vector of 4-byte outputs
+  double byte_output = 0;  // a row of a vector of 8-bit outputs
+};
+
+/// A row of a vector, in a schedule whose rows fill the lanes (scheduled_engine.h).
+struct StripCosts {
+  double item = 0, group = 0;
+};
+
+/// Schedules whose rows fill the lanes.
+struct ScheduleCosts {
+  StripCosts columns, column;                          // strips of several columns, and of one column
+  StripCosts planar_columns, planar_column;            // from a planar band
+  StripCosts planar_vnni_columns, planar_vnni_column;  // with VNNI, an item is a quad, without a group
+  double packed_quad = 0;                              // packing a quad of a row
+  double output = 0, byte_output = 0;                  // a vector of outputs of a row
+  double strip = 0;  // entering a strip: the first loop exits of a strip are mispredicted
+  // Half a vector of rows on a kernel for pairs of columns, relative to a vector of a full block.
+  double paired_share = 0;
+  // The share of the time that grows with the loads per product, if a block has fewer vectors than usual.
+  double load_share = 0;
+  double far_line = 0;  // 64 bytes of a schedule, if L2 does not hold the schedule
+};
+
+/// Kernels of one register width.
+struct VectorCosts {
+  double half_cycles_maddubs = 0, half_cycles_vnni = 0;  // a product of 16 columns
+  VnniCosts vnni;
+  PanelCosts wide, in_place, split, cut;
+  double panel_call = 0;  // a call of a kernel of these four variants
+  double far_line = 0;    // in half cycles: 64 bytes of a panel's weights, if L2 does not hold the weights
+  ScheduledPanelCosts scheduled_panels;
+  ScheduleCosts schedule;
+};
+
+/// A runtime B that is not packed (unpacked_engine.h), in half cycles.
+struct UnpackedCosts {
+  double quad = 0;     // a quad of 16 columns and UnpackedProduct::kRowsAtOnce rows of A
+  double row = 0;      // a quad of 16 columns and one row
+  double outputs = 0;  // a row of 16 outputs
+};
+
+/// A runtime B, in half cycles.
+struct RuntimeCosts {
+  // Packing a quad of 16 columns: contiguous rows of B, contiguous columns; rows, if L2 does not hold B.
+  double packed_rows = 0, packed_columns = 0, packed_far_rows = 0;
+  UnpackedCosts split_rows, split_columns, vnni_rows, vnni_columns;
+};
+
+/// Tiles (amx_engine.h), in products of AVX-512-VNNI, because tiles compete with its kernels.
+struct TileCosts {
+  double run = 0;          // a run, which configures the tiles
+  double block = 0;        // a block of up to 2×2 tiles of C
+  double product = 0;      // a product of two tiles
+  double product_row = 0;  // each row of a product of two tiles
+  double load = 0;         // loading a tile of B
+  double load_far = 0;     // loading a tile of B, if L2 does not hold the weights
+  double output = 0;       // a row of 16 4-byte outputs
+  double byte_output = 0;  // a row of 16 8-bit outputs
+  double staged_row = 0;   // staging 64 bytes of a row, if k is no multiple of 64
+  // In cycles: copying a tap of a row, and each 64 bytes of the tap; the minimum time of four dot products of
+  // a block, which wait for each other.
+  double copy = 0, copy_tile = 0, latency = 0;
+};
+
+/// Limits between layouts and kernels (conv_layout.h, unit_conv.h, depthwise_conv.h, scheduled_sums.h). The
+/// fit does not measure them.
+struct LayoutLimits {
+  // With tiles: up to this number of panels, A is read in place (from L2 for each block) rather than staged.
+  int64_t few_panels = 0;
+  // With VNNI, groups whose columns do not fill whole vectors, or whose weights have zero points, read a
+  // planar band if their output channels fill fewer vectors than this.
+  int64_t planar_vectors = 0;
+  // Groups that fill a vector only together read a planar band if their output channels × strides are fewer
+  // than this, because each pixel that outputs read is transposed.
+  int64_t planar_outputs = 0;
+  // With VNNI, a single group of few outputs reads a planar band if it has at least this number of inputs.
+  int64_t least_planar_inputs = 0;
+  // Taps may be padded to whole tiles if all padded taps together have at most few_padded_depths depths, or if
+  // a padded tap is at most most_padded_growth times as deep.
+  int64_t few_padded_depths = 0, most_padded_growth = 0;
+  // Kernels share the pixels of adjacent taps if lines have at least least_sharing_rows rows, and the taps,
+  // which are unrolled, at most most_sharing_quads k-quads.
+  int64_t least_sharing_rows = 0, most_sharing_quads = 0;
+  // Output pixels that lie apart are computed line by line if lines have at least this number of pixels; else
+  // they are copied from scratch.
+  int64_t least_line_rows = 0;
+  // Depthwise kernels are unrolled for filters of at most this number of taps.
+  int64_t most_unrolled_taps = 0;
+  // A depthwise convolution reads lines in place if at least this number of pixels of a line needs no padding.
+  // For fewer pixels, the calls for the columns at both sides cost more than reading in place saves.
+  int64_t least_inner_pixels = 0;
+  // Strips of up to shallow_quads quads use groups of up to shallow_group items. In these strips, mispredicted
+  // exits of the loops for each group size cost more than larger groups save.
+  int64_t shallow_quads = 0, shallow_group = 0;
+};
+
+struct CostTable {
+  VectorCosts ymm, zmm;
+  RuntimeCosts runtime;
+  TileCosts tiles;
+  LayoutLimits layout;
+
+  /// The costs of kernels on `isa`, by its registers.
+  const VectorCosts& Of(core::Isa isa) const {
+    return core::TraitsOf(isa).vectors.bytes == core::kZmm.bytes ? zmm : ymm;
+  }
+};
+
+/// Calls visit(name, unit, value) for each constant, in the table's order: "ymm.wide.product", "products", and
+/// a reference to the double or int64_t.
+template <class Table, class Visit>
+void ForEachCost(Table& table, const Visit& visit) {
+  const char* const kProducts = "products";
+  const auto panel = [&](const std::string& path, auto& costs) {
+    visit(path + ".product", kProducts, costs.product);
+    visit(path + ".vector", kProducts, costs.vector);
+    visit(path + ".tile", kProducts, costs.tile);
+    visit(path + ".output", kProducts, costs.output);
+    visit(path + ".row", kProducts, costs.row);
+    visit(path + ".row_quad", kProducts, costs.row_quad);
+  };
+  const auto strip = [&](const std::string& path, auto& costs) {
+    visit(path + ".item", kProducts, costs.item);
+    visit(path + ".group", kProducts, costs.group);
+  };
+  const auto vector = [&](const std::string& path, auto& costs) {
+    visit(path + ".half_cycles_maddubs", "half cycles", costs.half_cycles_maddubs);
+    visit(path + ".half_cycles_vnni", "half cycles", costs.half_cycles_vnni);
+    visit(path + ".vnni.tile", kProducts, costs.vnni.tile);
+    visit(path + ".vnni.in_flight", kProducts, costs.vnni.in_flight);
+    visit(path + ".vnni.vector_from_l2", kProducts, costs.vnni.vector_from_l2);
+    visit(path + ".vnni.vector_passing", kProducts, costs.vnni.vector_passing);
+    visit(path + ".vnni.vector_from_memory", kProducts, costs.vnni.vector_from_memory);
+    visit(path + ".vnni.output", kProducts, costs.vnni.output);
+    visit(path + ".vnni.byte_output", kProducts, costs.vnni.byte_output);
+    panel(path + ".wide", costs.wide);
+    panel(path + ".in_place", costs.in_place);
+    panel(path + ".split", costs.split);
+    panel(path + ".cut", costs.cut);
+    visit(path + ".panel_call", kProducts, costs.panel_call);
+    visit(path + ".far_line", "half cycles", costs.far_line);
+    auto& scheduled = costs.scheduled_panels;
+    visit(path + ".scheduled_panels.item_row", kProducts, scheduled.item_row);
+    visit(path + ".scheduled_panels.group_row", kProducts, scheduled.group_row);
+    visit(path + ".scheduled_panels.item", kProducts, scheduled.item);
+    visit(path + ".scheduled_panels.tile", kProducts, scheduled.tile);
+    visit(path + ".scheduled_panels.call", kProducts, scheduled.call);
+    visit(path + ".scheduled_panels.output", kProducts, scheduled.output);
+    visit(path + ".scheduled_panels.byte_output", kProducts, scheduled.byte_output);
+    auto& schedule = costs.schedule;
+    strip(path + ".schedule.columns", schedule.columns);
+    strip(path + ".schedule.column", schedule.column);
+    strip(path + ".schedule.planar_columns", schedule.planar_columns);
+    strip(path + ".schedule.planar_column", schedule.planar_column);
+    strip(path + ".schedule.planar_vnni_columns", schedule.planar_vnni_columns);
+    strip(path + ".schedule.planar_vnni_column", schedule.planar_vnni_column);
+    visit(path + ".schedule.packed_quad", kProducts, schedule.packed_quad);
+    visit(path + ".schedule.output", kProducts, schedule.output);
+    visit(path + ".schedule.byte_output", kProducts, schedule.byte_output);
+    visit(path + ".schedule.strip", kProducts, schedule.strip);
+    visit(path + ".schedule.paired_share", "ratio", schedule.paired_share);
+    visit(path + ".schedule.load_share", "ratio", schedule.load_share);
+    visit(path + ".schedule.far_line", kProducts, schedule.far_line);
+  };
+  vector("ymm", table.ymm);
+  vector("zmm", table.zmm);
+  const char* const kHalfCycles = "half cycles";
+  visit("runtime.packed_rows", kHalfCycles, table.runtime.packed_rows);
+  visit("runtime.packed_columns", kHalfCycles, table.runtime.packed_columns);
+  visit("runtime.packed_far_rows", kHalfCycles, table.runtime.packed_far_rows);
+  const auto unpacked = [&](const std::string& path, auto& costs) {
+    visit(path + ".quad", kHalfCycles, costs.quad);
+    visit(path + ".row", kHalfCycles, costs.row);
+    visit(path + ".outputs", kHalfCycles, costs.outputs);
+  };
+  unpacked("runtime.split_rows", table.runtime.split_rows);
+  unpacked("runtime.split_columns", table.runtime.split_columns);
+  unpacked("runtime.vnni_rows", table.runtime.vnni_rows);
+  unpacked("runtime.vnni_columns", table.runtime.vnni_columns);
+  visit("tiles.run", kProducts, table.tiles.run);
+  visit("tiles.block", kProducts, table.tiles.block);
+  visit("tiles.product", kProducts, table.tiles.product);
+  visit("tiles.product_row", kProducts, table.tiles.product_row);
+  visit("tiles.load", kProducts, table.tiles.load);
+  visit("tiles.load_far", kProducts, table.tiles.load_far);
+  visit("tiles.output", kProducts, table.tiles.output);
+  visit("tiles.byte_output", kProducts, table.tiles.byte_output);
+  visit("tiles.staged_row", kProducts, table.tiles.staged_row);
+  visit("tiles.copy", "cycles", table.tiles.copy);
+  visit("tiles.copy_tile", "cycles", table.tiles.copy_tile);
+  visit("tiles.latency", "cycles", table.tiles.latency);
+  auto& layout = table.layout;
+  visit("layout.few_panels", "panels", layout.few_panels);
+  visit("layout.planar_vectors", "vectors", layout.planar_vectors);
+  visit("layout.planar_outputs", "channels", layout.planar_outputs);
+  visit("layout.least_planar_inputs", "channels", layout.least_planar_inputs);
+  visit("layout.few_padded_depths", "depths", layout.few_padded_depths);
+  visit("layout.most_padded_growth", "times", layout.most_padded_growth);
+  visit("layout.least_sharing_rows", "rows", layout.least_sharing_rows);
+  visit("layout.most_sharing_quads", "quads", layout.most_sharing_quads);
+  visit("layout.least_line_rows", "pixels", layout.least_line_rows);
+  visit("layout.most_unrolled_taps", "taps", layout.most_unrolled_taps);
+  visit("layout.least_inner_pixels", "pixels", layout.least_inner_pixels);
+  visit("layout.shallow_quads", "quads", layout.shallow_quads);
+  visit("layout.shallow_group", "items", layout.shallow_group);
+}
+
+/// A table of the tree, and the CPU that it was measured on.
+struct CpuCosts {
+  std::string_view name;
+  std::string_view vendor;  // as in jit::CpuKind
+  uint32_t family, first_model, last_model;
+  core::IsaSet isas;  // of the CPU; it measured no others
+  CostTable costs;
+
+  bool IsOf(const jit::CpuKind& cpu) const {
+    return cpu.vendor == vendor && cpu.family == family && cpu.model >= first_model &&
+           cpu.model <= last_model;
+  }
+};
+
+/// The tables of the tree.
+std::span<const CpuCosts> CpuTables();
+
+/// The table of `cpu`, or else the nearest. Vector ports are alike within a vendor, so these rules apply in
+/// turn: a table of the vendor; the fewest ISAs of `isas` that the table's CPU lacks; the fewest further ISAs.
+const CpuCosts& CostsFor(const jit::CpuKind& cpu, core::IsaSet isas);
+
+/// The table of this process, chosen once.
+const CostTable& Costs();
+
+/// Makes Costs() return a copy of `table` from now on. Plans that exist use some of the new costs, so call it
+/// while no plan is used. For tests, and to fit a table.
+void SetCosts(const CostTable& table);
+
+/// The text of a table: a line "table.NAME = VALUE;  // UNIT" for each constant. A file of this text is
+/// included by cost_table.cc.
+std::string ToText(const CostTable& table);
+/// The table that `text` contains. Error if a line has another form, if a constant is unknown, given twice or
+/// missing, or if its value is not a number of at least 0. Lines that begin with "//" are comments.
+Result<CostTable> ParseCostTable(std::string_view text);
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_ENGINES_COST_TABLE_H_

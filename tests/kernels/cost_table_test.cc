@@ -1,0 +1,176 @@
+// Tables of the cost models: which CPU uses which table, their text, and that bytes do not depend on them.
+#include "kernels/engines/cost_table.h"
+
+#include <gtest/gtest.h>
+#include <intact/intact.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/isas.h"
+#include "jit/isa.h"
+#include "kernels/api/create.h"
+#include "tests/support/expect_model.h"
+#include "verify/problem/problem.h"
+#include "verify/targets/intact_target.h"
+
+namespace intact::kernels {
+namespace {
+
+using core::Isa;
+using jit::CpuKind;
+
+constexpr core::IsaSet kAvx2 = {Isa::kPortable, Isa::kAvx2};
+constexpr core::IsaSet kClient = {Isa::kPortable, Isa::kAvx2, Isa::kAvxVnni};
+constexpr core::IsaSet kServer = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
+constexpr core::IsaSet kTiles = kServer | core::IsaSet{Isa::kAvxVnni, Isa::kAmxInt8};
+
+TEST(CostTable, ACpuThatWasMeasuredUsesItsTable) {
+  for (const CpuCosts& table : CpuTables()) {
+    if (table.first_model > table.last_model) continue;
+    const CpuKind cpu = {std::string(table.vendor), table.family, table.last_model};
+    EXPECT_EQ(CostsFor(cpu, kTiles).name, table.name);
+    EXPECT_TRUE(CostsFor(cpu, kTiles).IsOf(cpu));
+  }
+}
+
+TEST(CostTable, AnUnknownCpuUsesTheNearestTable) {
+  constexpr uint32_t kMadeUp = 99;
+  const auto name = [](const char* vendor, core::IsaSet isas) {
+    const CpuKind cpu = {vendor, kMadeUp, 1};
+    EXPECT_FALSE(CostsFor(cpu, isas).IsOf(cpu));
+    return std::string(CostsFor(cpu, isas).name);
+  };
+  EXPECT_EQ(name("AMD", kAvx2), "Zen 3");
+  EXPECT_EQ(name("AMD", kServer), "Zen 3");  // the vendor's ports come before ISAs
+  EXPECT_EQ(name("INTEL", kAvx2), "Intel without AVX-512");
+  EXPECT_EQ(name("INTEL", kClient), "Intel Xeon with AMX");  // the other table measured no VNNI
+  EXPECT_EQ(name("INTEL", kServer), "Intel Xeon with AMX");
+  EXPECT_EQ(name("INTEL", kTiles), "Intel Xeon with AMX");
+  EXPECT_EQ(name("made up", kServer), "Intel Xeon with AMX");
+  const CpuKind another_model = {"INTEL", 6, 166};
+  EXPECT_FALSE(CostsFor(another_model, kTiles).IsOf(another_model));
+}
+
+TEST(CostTable, TheListNamesEachConstantOnce) {
+  CostTable table;
+  std::set<std::string> names;
+  std::set<const void*> places;
+  size_t bytes = 0;
+  ForEachCost(table, [&](const std::string& name, const char* unit, auto& value) {
+    EXPECT_NE(std::string(unit), "") << name;
+    names.insert(name);
+    places.insert(&value);
+    bytes += sizeof(value);
+  });
+  EXPECT_EQ(bytes, sizeof(CostTable));
+  EXPECT_EQ(names.size(), places.size());
+  EXPECT_EQ(names.size() * sizeof(double), bytes);
+}
+
+TEST(CostTable, TextIsReadBackAsTheSameTable) {
+  std::minstd_rand random;
+  CostTable table = Costs();
+  ForEachCost(table, [&](const std::string&, const char*, auto& value) {
+    value += static_cast<std::remove_reference_t<decltype(value)>>(static_cast<double>(random()) * 1e-7);
+  });
+  const Result<CostTable> read = ParseCostTable("// A comment.\n\n" + ToText(table));
+  ASSERT_TRUE(read) << read.error().message;
+  std::vector<double> written, found;
+  ForEachCost(table,
+              [&](const auto&, const char*, auto& value) { written.push_back(static_cast<double>(value)); });
+  ForEachCost(*read,
+              [&](const auto&, const char*, auto& value) { found.push_back(static_cast<double>(value)); });
+  EXPECT_EQ(written, found);
+}
+
+TEST(CostTable, AWrongTextIsRefused) {
+  const std::string text = ToText(Costs());
+  const auto error = [](const std::string& wrong) {
+    const Result<CostTable> table = ParseCostTable(wrong);
+    return table ? std::string("none") : table.error().message;
+  };
+  const auto replaced = [&](const std::string& line) { return text.substr(text.find('\n') + 1) + line; };
+  EXPECT_EQ(error(text), "none");
+  EXPECT_EQ(error(replaced("")),
+            "table.ymm.half_cycles_maddubs is missing; expected its value in half cycles");
+  EXPECT_EQ(error(replaced("table.ymm.half_cycles_maddubs = fast;")),
+            "table.ymm.half_cycles_maddubs is fast; expected a number from 0 to 1e9");
+  EXPECT_EQ(error(replaced("table.ymm.half_cycles_maddubs = -1;")),
+            "table.ymm.half_cycles_maddubs is -1; expected a number from 0 to 1e9");
+  EXPECT_EQ(error(text + "table.made_up = 1;"), "table.made_up is unknown");
+  EXPECT_EQ(error("table.made_up = 1;\ntable.made_up = 1;"), "line 2: table.made_up is given twice");
+  EXPECT_EQ(error("made_up"), "line 1: is \"made_up\"; expected table.NAME = VALUE;");
+}
+
+// ----- bytes -----------------------------------------------------------------------------------------------
+
+/// Makes `table` the table of the process.
+class ScopedCosts {
+ public:
+  explicit ScopedCosts(const CostTable& table) : own_(Costs()) { SetCosts(table); }
+  ~ScopedCosts() { SetCosts(own_); }
+  ScopedCosts(const ScopedCosts&) = delete;
+  ScopedCosts& operator=(const ScopedCosts&) = delete;
+
+ private:
+  CostTable own_;
+};
+
+/// Tables of the tree, and tables whose costs are up to 16 times as large or as small.
+std::vector<CostTable> Tables() {
+  std::vector<CostTable> tables;
+  for (const CpuCosts& of_cpu : CpuTables()) tables.push_back(of_cpu.costs);
+  std::minstd_rand random(1);
+  for (int i = 0; i < 6; ++i) {
+    CostTable& table = tables.emplace_back(CpuTables().front().costs);
+    ForEachCost(table, [&](const std::string&, const char*, auto& value) {
+      if constexpr (std::is_same_v<std::remove_reference_t<decltype(value)>, double>) {
+        value = (value + 0.1) * std::exp2(static_cast<double>(random() / 7 % 9) - 4);
+      }
+    });
+  }
+  return tables;
+}
+
+std::string KernelOf(const verify::Problem& problem) {
+  const reference::Gemm gemm = verify::MaterializeGemm(problem);
+  const GemmDesc desc = verify::DescOf(gemm, verify::RunOptionsOf(problem));
+  const auto plan = MakePlan(desc, desc.linear, gemm.b.data());
+  return plan ? (*plan)->KernelNameFor(problem.m) : plan.error().message;
+}
+
+TEST(CostTable, BytesDoNotDependOnTheTable) {
+  const std::vector<CostTable> tables = Tables();
+  size_t choices = 0, gemms = 0;
+  for (const Isa isa : core::kAllIsas) {
+    if (intact_isa_available(static_cast<intact_isa>(isa)) == 0) continue;
+    for (const char* line :
+         {"gemm u8s8s32 m=2 n=80 k=200", "gemm u8s8u8 m=12 n=64 k=100", "gemm s8s8f32 m=33 n=40 k=64",
+          "gemm u8s8s32 m=70 n=24 k=300", "gemm u8s8s32 m=3 n=70 k=90 batch=1 runtimeb=yes",
+          "conv u8s8u8 in=9x9 c=8 o=16 kernel=3x3 pad=1x1", "conv u8s8u8 in=14x14 c=32 o=32 kernel=1x1",
+          "conv u8s8u8 in=8x8 c=32 o=32 kernel=3x3 groups=8"}) {
+      verify::Problem problem = tests::Parsed(line);
+      problem.isa = static_cast<intact_isa>(isa);
+      std::set<std::string> kernels;
+      for (const CostTable& table : tables) {
+        const ScopedCosts scope(table);
+        ASSERT_NO_FATAL_FAILURE(tests::ExpectItsModel(problem));
+        if (!problem.conv && !problem.runtime_b) kernels.insert(KernelOf(problem));
+      }
+      choices += kernels.size();
+      gemms += kernels.empty() ? 0 : 1;
+    }
+  }
+  EXPECT_GT(choices, gemms + 8) << "hardly any table chooses another kernel";
+}
+
+}  // namespace
+}  // namespace intact::kernels
