@@ -21,6 +21,7 @@
 #include "bench/peers.h"
 #include "bench/report.h"
 #include "bench/run.h"
+#include "bench/search.h"
 #include "bench/traps.h"
 #include "bench/tuning.h"
 #include "core/isas.h"
@@ -54,6 +55,8 @@ struct Options {
   bool tune = false;
   std::string json, html;
   bool is_balance = false;
+  int search_seconds = 0;  // 0: no search
+  uint64_t seed = 1;
 };
 
 std::vector<std::string> Names(const auto& named) {
@@ -88,6 +91,11 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_flag("--balance", options->is_balance,
                 "measure nothing; compute how evenly runs are divided among 2 to 128 threads");
   app->add_flag("--tune", options->tune, "compare tuned plans with the choices of the cost models");
+  app->add_option("--search", options->search_seconds,
+                  "with --suite traps: search for other traps, for so many seconds")
+      ->check(CLI::Range(1, 86400));
+  app->add_option("--seed", options->seed, "with --search: the seed of the random problems")
+      ->capture_default_str();
   tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)")
       ->take_last();
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
@@ -115,10 +123,9 @@ Request RequestOf(const Options& options, std::vector<core::Isa> isas) {
   return request;
 }
 
-/// Prints `results`, of RunTuned() or RunTraps(), and writes --json.
-int Report(const Options& options, const auto& results) {
+/// Prints `results` and writes --json. Returns `status`, or kBadInput if the file cannot be written.
+int Report(const Options& options, const auto& results, int status) {
   tools::Print("{}", ToText(results));
-  const int status = results.AllRight() ? 0 : kFailure;
   if (tools::WriteJson(options.json, ToJson(results), status) == tools::kBadInput) return tools::kBadInput;
   if (!options.json.empty()) tools::Print("wrote {}\n", options.json);
   return status;
@@ -126,12 +133,20 @@ int Report(const Options& options, const auto& results) {
 
 int RunTuningTable(const Options& options, std::vector<core::Isa> isas) {
   if (!options.html.empty()) return Fail("--html: has no meaning with --tune");
-  return Report(options, RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning")));
+  const TunedResults results = RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning"));
+  return Report(options, results, results.AllRight() ? 0 : kFailure);
 }
 
 int RunTrapTable(const Options& options, std::vector<core::Isa> isas) {
   if (!options.html.empty()) return Fail("--html: has no meaning with --suite traps");
-  return Report(options, RunTraps(RequestOf(options, std::move(isas)), tools::ReportProgress("measuring")));
+  const TrapResults results =
+      RunTraps(RequestOf(options, std::move(isas)), tools::ReportProgress("measuring"));
+  return Report(options, results, results.AllRight() ? 0 : kFailure);
+}
+
+int RunSearch(const Options& options, std::vector<core::Isa> isas) {
+  const SearchRequest request = {std::move(isas), Seconds(options.search_seconds), options.seed};
+  return Report(options, Search(request, TimeRuns, tools::ReportProgress("searching")), 0);
 }
 
 int RunTable(const Options& options, std::vector<core::Isa> isas) {
@@ -217,6 +232,15 @@ int Main(int argc, char** argv) {
   }
   if (!options.json.empty() && options.json == options.html) {
     return Fail(fmt::format("--html {}: is also the file of --json; expected another file", options.html));
+  }
+  if (app.count("--seed") != 0 && app.count("--search") == 0) return Fail("--seed: needs --search");
+  if (app.count("--search") != 0) {
+    if (options.suite != kTrapsSuite) return Fail("--search: needs --suite traps");
+    for (const char* other : {"--weights", "--milliseconds", "--html", "--tune", "--balance"}) {
+      if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --search", other));
+    }
+    if (named.size() > 1) return Fail("--search: has no meaning with --benchmark_... options");
+    return RunSearch(options, std::move(isas));
   }
   const bool is_tuned = options.tune || options.suite == kTuneSuite;
   if (options.is_balance) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "bench/bandwidth.h"
@@ -41,12 +42,16 @@ double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds bud
 
 }  // namespace
 
-support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
-  return [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format)] {
-    const auto run = [=] { (void)contender->Run(a, c); };
+support::Measurement TurnOf(std::function<void()> run, Seconds shortest) {
+  return [=, run = std::move(run)] {
     const Seconds once(1e-6 * MicrosecondsOf(run));
-    return MicrosecondsOf(run, static_cast<int64_t>(kShortestTurn / once) + 1);
+    return MicrosecondsOf(run, static_cast<int64_t>(shortest / once) + 1);
   };
+}
+
+support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
+  const uint8_t* const a = entrant.workload->a(entrant.what.format);
+  return TurnOf([=, contender = entrant.contender->get()] { (void)contender->Run(a, c); }, kShortestTurn);
 }
 
 Timing Check(const Entrant& entrant) {
