@@ -36,7 +36,7 @@ using Clock = std::chrono::steady_clock;
 constexpr Seconds kTurn(5e-5);                    // the least time of a turn
 constexpr Seconds kConfirmation(0.02);            // for the turns of a problem that seems to be a trap
 constexpr Seconds kReport(0.1);                   // for the turns that are reported
-constexpr Seconds kMinimisation(1);               // after this time a trap is not reduced further
+constexpr Seconds kMinimisation(0.5);             // after this time a trap is not reduced further
 constexpr double kMostProducts = 1 << 22;         // of a drawn problem
 constexpr int64_t kMostBytes = int64_t{1} << 26;  // of a drawn problem's tensors while they are made
 
