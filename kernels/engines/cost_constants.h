@@ -109,6 +109,11 @@ inline constexpr Variants kPlanarZmmVnniVariants = {StripVariant{4, 4, 1.0, 0.0}
 inline constexpr double kPackedQuad = 0.7;
 inline constexpr double kTurnedOutputs = 4.4, kTurnedByteOutputs = 4.5;
 inline constexpr double kStripTurn = 6;
+// A run of fewer columns than kFittedColumns costs more than a run of panels: it packs rows and turns outputs,
+// even for one output. Measured on an Intel Xeon with AMX (CPUID family 6, model 167) with 1 to 32 rows, 1 to
+// 32 columns and depths of 1 to 256.
+inline constexpr double kScheduledRun = 80;
+inline constexpr int64_t kFittedColumns = 16;  // the fewest columns of the 1,900 GEMMs
 // Strips of up to kShallowQuads quads use groups of up to kShallowGroup items. In these strips, mispredicted
 // exits of the loops for each group size cost more than larger groups save. Measured on Zen 3 at 10 to 192
 // quads.
