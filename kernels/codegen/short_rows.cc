@@ -19,10 +19,6 @@ constexpr int kRows = ShortRows::kCount;
 constexpr int kLanes = 8;      // numbers of a vector, and rows whose scales are a vector
 constexpr int64_t kStep = 16;  // numbers that are quantized to one vector of bytes
 
-[[INTACT_AVX2]] inline __m256i Load(const void* from) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
-}
-
 // kLanes numbers as float32.
 [[INTACT_AVX2]] inline __m256 Widen(intact_type source, const uint8_t* x) {
   if (source == INTACT_F32) return _mm256_loadu_ps(reinterpret_cast<const float*>(x));
