@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <chrono>
 #include <iterator>
 #include <stdexcept>
 #include <utility>
@@ -126,12 +125,10 @@ Result<std::unique_ptr<Contender>> Enter(Result<Plan> plan, const Workload& work
 }  // namespace
 
 double Contender::Microseconds(const uint8_t* a, uint8_t* c, int64_t times) {
-  const auto start = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < times; ++i) {
+  const auto run = [&] {
     if (!Run(a, c)) throw std::runtime_error(Implementation() + ": a run failed");
-  }
-  const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
-  return elapsed.count() / static_cast<double>(times);
+  };
+  return support::MicrosecondsPerCall(run, times);
 }
 
 GemmDesc GemmDescOf(const Workload& workload, const Case& c) {

@@ -24,6 +24,7 @@
 #include "bench/peers.h"
 #include "bench/report.h"
 #include "bench/run.h"
+#include "bench/search.h"
 #include "bench/traps.h"
 #include "bench/tuning.h"
 #include "core/isas.h"
@@ -61,6 +62,8 @@ struct Options {
   std::vector<std::string> peers;
   bool is_balance = false;
   std::string fit, costs;
+  int search_seconds = 0;  // 0: no search
+  uint64_t seed = 1;
 };
 
 std::vector<std::string> Names(const auto& named) {
@@ -105,6 +108,11 @@ void AddOptions(CLI::App* app, Options* options) {
   tools::AddFileOption(app, "--costs", &options->costs,
                        "use this table of the cost models instead of the CPU's (a file of --fit)")
       ->take_last();
+  app->add_option("--search", options->search_seconds,
+                  "with --suite traps: search for other traps, for so many seconds")
+      ->check(CLI::Range(1, 86400));
+  app->add_option("--seed", options->seed, "with --search: the seed of the random problems")
+      ->capture_default_str();
   tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)")
       ->take_last();
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
@@ -132,10 +140,9 @@ Request RequestOf(const Options& options, std::vector<core::Isa> isas) {
   return request;
 }
 
-/// Prints `results`, of RunTuned() or RunTraps(), and writes --json.
-int Report(const Options& options, const auto& results) {
+/// Prints `results` and writes --json. Returns `status`, or kBadInput if the file cannot be written.
+int Report(const Options& options, const auto& results, int status) {
   tools::Print("{}", ToText(results));
-  const int status = results.AllRight() ? 0 : kFailure;
   if (tools::WriteJson(options.json, ToJson(results), status) == tools::kBadInput) return tools::kBadInput;
   if (!options.json.empty()) tools::Print("wrote {}\n", options.json);
   return status;
@@ -143,12 +150,20 @@ int Report(const Options& options, const auto& results) {
 
 int RunTuningTable(const Options& options, std::vector<core::Isa> isas) {
   if (!options.html.empty()) return Fail("--html: has no meaning with --tune");
-  return Report(options, RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning")));
+  const TunedResults results = RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning"));
+  return Report(options, results, results.AllRight() ? 0 : kFailure);
 }
 
 int RunTrapTable(const Options& options, std::vector<core::Isa> isas) {
   if (!options.html.empty()) return Fail("--html: has no meaning with --suite traps");
-  return Report(options, RunTraps(RequestOf(options, std::move(isas)), tools::ReportProgress("measuring")));
+  const TrapResults results =
+      RunTraps(RequestOf(options, std::move(isas)), tools::ReportProgress("measuring"));
+  return Report(options, results, results.AllRight() ? 0 : kFailure);
+}
+
+int RunSearch(const Options& options, std::vector<core::Isa> isas) {
+  const SearchRequest request = {std::move(isas), Seconds(options.search_seconds), options.seed};
+  return Report(options, Search(request, TimeRuns, tools::ReportProgress("searching")), 0);
 }
 
 int RunTable(const Options& options, std::vector<core::Isa> isas) {
@@ -273,11 +288,20 @@ int Main(int argc, char** argv) {
   }
   if (!options.fit.empty()) {
     for (const char* other :
-         {"--suite", "--weights", "--milliseconds", "--json", "--html", "--tune", "--balance"}) {
+         {"--suite", "--weights", "--milliseconds", "--json", "--html", "--tune", "--balance", "--peer", "--search"}) {
       if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --fit", other));
     }
     if (named.size() > 1) return Fail("--fit: has no meaning with --benchmark_... options");
     return RunFit(options, isas);
+  }
+  if (app.count("--seed") != 0 && app.count("--search") == 0) return Fail("--seed: needs --search");
+  if (app.count("--search") != 0) {
+    if (options.suite != kTrapsSuite) return Fail("--search: needs --suite traps");
+    for (const char* other : {"--weights", "--milliseconds", "--html", "--tune", "--balance", "--peer"}) {
+      if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --search", other));
+    }
+    if (named.size() > 1) return Fail("--search: has no meaning with --benchmark_... options");
+    return RunSearch(options, std::move(isas));
   }
   const bool is_tuned = options.tune || options.suite == kTuneSuite;
   if (options.is_balance) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "bench/bandwidth.h"
@@ -26,21 +27,24 @@ double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds bud
   const GemmDesc desc = GemmDescOf(workload, c);
   const auto create = [&] { (void)Gemm::Create(desc, workload.b().data()); };
   create();
-  const std::vector<support::Measurement> turn = {[&] {
-    const auto start = std::chrono::steady_clock::now();
-    create();
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-  }};
+  const std::vector<support::Measurement> turn = {[&] { return support::MicrosecondsPerCall(create, 1); }};
   return support::Median(support::TakeTurns(turn, budget).front());
 }
 
 }  // namespace
 
-support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
-  return [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format)] {
-    const Seconds once(1e-6 * contender->Microseconds(a, c, 1));
-    return contender->Microseconds(a, c, static_cast<int64_t>(kShortestTurn / once) + 1);
+support::Measurement TurnOf(Stopwatch microseconds, Seconds shortest) {
+  return [=, microseconds = std::move(microseconds)] {
+    const Seconds once(1e-6 * microseconds(1));
+    return microseconds(static_cast<int64_t>(shortest / once) + 1);
   };
+}
+
+support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
+  const uint8_t* const a = entrant.workload->a(entrant.what.format);
+  return TurnOf(
+      [=, contender = entrant.contender->get()](int64_t times) { return contender->Microseconds(a, c, times); },
+      kShortestTurn);
 }
 
 Timing Check(const Entrant& entrant) {

@@ -8,6 +8,7 @@
 #define INTACT_BENCH_MEASURE_H_
 
 #include <chrono>
+#include <functional>
 #include <intact/intact.hpp>
 #include <memory>
 #include <span>
@@ -34,7 +35,12 @@ Row EmptyRow(const Case& c);
 /// The timing of `entrant` with the model that its outputs equal, but without times.
 Timing Check(const Entrant& entrant);
 
-/// A turn of `entrant`, which writes to `c`. It measures microseconds per run.
+/// Makes a number of calls, and returns the mean time of a call in microseconds.
+using Stopwatch = std::function<double(int64_t calls)>;
+/// A turn: one call that brings the operands into the caches, then calls for `shortest` or longer. It measures
+/// microseconds per call.
+support::Measurement TurnOf(Stopwatch microseconds, Seconds shortest);
+/// A turn of `entrant`, which writes to `c`.
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c);
 
 /// Checks `entrants`, and measures the correct ones for `budget`, or for a few turns if that takes longer.

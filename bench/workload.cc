@@ -33,13 +33,6 @@ Bytes Allocate(int64_t size) {
   return bytes;
 }
 
-template <class Value>
-Bytes ToBytes(const std::vector<Value>& values) {
-  Bytes bytes = Allocate(std::ssize(values) * static_cast<int64_t>(sizeof(Value)));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
 int LargestActivation(const Case& c) { return c.amax != 0 ? c.amax : kFullRange; }
 
 reference::Gemm MakeGemm(const Case& c, int64_t m, int64_t n, int64_t k) {

@@ -16,9 +16,11 @@
 #ifndef INTACT_BENCH_WORKLOAD_H_
 #define INTACT_BENCH_WORKLOAD_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <span>
 #include <vector>
@@ -33,6 +35,15 @@
 namespace intact::bench {
 
 using Bytes = kernels::AlignedBuffer<uint8_t>;
+
+/// A copy of `values`, aligned to a cache line. Throws std::bad_alloc if memory runs out.
+template <class Value>
+Bytes ToBytes(const std::vector<Value>& values) {
+  Bytes bytes;
+  if (!bytes.Resize(values.size() * sizeof(Value))) throw std::bad_alloc();
+  std::copy_n(reinterpret_cast<const uint8_t*>(values.data()), bytes.size(), bytes.data());
+  return bytes;
+}
 
 class Workload {
  public:

@@ -4,6 +4,7 @@
 #define INTACT_SUPPORT_TURNS_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <utility>
@@ -13,6 +14,15 @@ namespace intact::support {
 
 /// Takes one measurement and returns its figure, in any unit.
 using Measurement = std::function<double()>;
+
+/// The mean time of a call of `function` in microseconds, if `calls` calls follow each other.
+template <class Function>
+double MicrosecondsPerCall(const Function& function, int64_t calls) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < calls; ++i) function();
+  const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
+  return elapsed.count() / static_cast<double>(calls);
+}
 
 inline constexpr int kMinTurns = 5;
 inline constexpr int kMaxTurns = 201;

@@ -17,6 +17,7 @@
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
 #include "jit/emitters/emitter.h"
+#include "kernels/codegen/short_rows.h"
 
 namespace intact::kernels {
 namespace {
@@ -334,6 +335,34 @@ void Quantizer::Quantize(const uint8_t* x, int64_t count, const RowQuantization&
   for (int64_t i = 0; i < count; ++i) {
     const int32_t value = Round(At(x + i * step) / how.scale) + how.zero_point;
     a[i] = static_cast<uint8_t>(std::clamp(value, low, high));
+  }
+}
+
+void Quantizer::QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int64_t k, uint8_t* a,
+                             int64_t stride, RowValues* values) const noexcept {
+  const auto quantize = [&](const uint8_t* x, uint8_t* to, RowValues* own) {
+    const RowQuantization how = Choose(Scan(x, k));
+    Quantize(x, k, how, to);
+    own->zero_point = how.zero_point;
+    own->scale = how.scale;
+  };
+  const bool is_short = k <= ShortRows::kLongest && block_ != 0 && ShortRows::Exist();
+  RowCursor cursor(rows, begin);
+  for (int64_t row = begin; row < end;) {
+    if (!is_short) {
+      quantize(cursor.Next(), a, values);
+      ++row, ++values, a += stride;
+      continue;
+    }
+    ShortRows some;
+    some.k = k;
+    for (; some.count < ShortRows::kCount && row < end; ++row) {
+      some.x[static_cast<size_t>(some.count++)] = cursor.Next();
+    }
+    const uint32_t is_undefined = some.Quantize(source_, a_type_, a, stride, values);
+    for (int i = 0; i < some.count; ++i, ++values, a += stride) {
+      if ((is_undefined >> i & 1) != 0) quantize(some.x[static_cast<size_t>(i)], a, values);
+    }
   }
 }
 

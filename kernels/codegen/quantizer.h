@@ -16,6 +16,8 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "jit/function.h"
+#include "kernels/codegen/epilogue.h"
+#include "kernels/problem/access.h"
 
 namespace intact::kernels {
 
@@ -53,6 +55,10 @@ class Quantizer {
   /// rounds to the same integer as the quotient: tests/kernels/quantizer_test.cc tries all mantissas of
   /// scales, and all x near ties.
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
+  /// Quantizes rows [begin, end) of `k` numbers, each with its own scale, to `a` and every `stride` bytes from
+  /// there on. Sets their zero points and scales in `values`, from row `begin` on.
+  void QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int64_t k, uint8_t* a, int64_t stride,
+                    RowValues* values) const noexcept;
 
  private:
   // The two functions have keys of different types, so that the code cache keeps them apart.

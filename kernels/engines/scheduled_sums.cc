@@ -101,7 +101,7 @@ bool ScheduledSums::CanPair() const {
 
 double ScheduledSums::Cost(int64_t m, double packing) const {
   // Costs are per vector of columns. A row costs `overhead` in addition to its items; a kernel call costs
-  // `call`.
+  // `call`, and a run `run`.
   const auto quads = static_cast<double>(data_.weights.quads());
   const auto columns = static_cast<double>(data_.n);
   const auto vectors = static_cast<double>(CeilDivide(data_.n, lanes_));
@@ -109,6 +109,7 @@ double ScheduledSums::Cost(int64_t m, double packing) const {
   const double output = data_.element_bytes() == 1 ? costs.byte_output : costs.output;
   const double overhead = (output * columns / lanes_ / quads + packing) / vectors;
   const double call = costs.strip * columns / strip_columns() / vectors / quads;
+  const double run = data_.n < Costs().layout.fixed_cost_columns ? costs.run / vectors / quads : 0;
   // Loads per product: an item loads its offset, the weights of its columns, and each vector of rows of A.
   const auto loads = [&](double row_vectors) {
     const double strip = strip_columns();
@@ -131,7 +132,7 @@ double ScheduledSums::Cost(int64_t m, double packing) const {
   const int64_t tail = m % block_rows();
   const int64_t calls = CeilDivide(m - tail, tile_rows()) + (tail == 0 ? 0 : 1);
   return static_cast<double>(m - tail) * (row_cost + overhead) + (tail == 0 ? 0 : block_cost(tail)) +
-         static_cast<double>(calls) * call + far;
+         static_cast<double>(calls) * call + run + far;
 }
 
 int64_t ScheduledSums::PanelsPerChunk() const {

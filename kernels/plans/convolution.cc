@@ -297,8 +297,8 @@ std::shared_ptr<const Convolution::Plans> Convolution::Combine(
 Convolution::PreparedPointer Convolution::Decide(std::shared_ptr<const Plans> plans, int64_t batch) const {
   auto prepared = std::make_shared<Prepared>();
   prepared->batch = batch;
-  prepared->multiply_adds = plans->geometry.MultiplyAdds(batch);
   for (const auto& plan : plans->plans) {
+    prepared->multiply_adds += plan->geometry().MultiplyAdds(batch);  // without taps that are dropped
     const ConvRun& run = prepared->runs.emplace_back(plan->Decide(batch));
     prepared->bytes = std::max(prepared->bytes, run.bytes);
   }

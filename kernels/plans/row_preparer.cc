@@ -71,13 +71,17 @@ RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor
     const int64_t end = source.IsTransposed() ? std::min(chunk.row_end, row + NumberRows()) : chunk.row_end;
     const RowMap x_rows =
         source.IsTransposed() ? CopyTransposed(source, row, end, numbers, NumberStride()) : source;
-    for (RowCursor cursor(x_rows, row); row < end; ++row, quantized += CopiedStride()) {
-      const uint8_t* const x = cursor.Next();
-      const RowQuantization how = is_by_rows ? quantizer_.Choose(quantizer_.Scan(x, data_.k)) : tensor;
-      quantizer_.Quantize(x, data_.k, how, quantized);
+    if (is_by_rows) {
       RowValues* const own = At(values, row - chunk.row_begin);
-      own->zero_point = how.zero_point;
-      own->scale = how.scale;
+      quantizer_.QuantizeRows(x_rows, row, end, data_.k, quantized, CopiedStride(), own);
+      quantized += (end - std::exchange(row, end)) * CopiedStride();
+      continue;
+    }
+    for (RowCursor cursor(x_rows, row); row < end; ++row, quantized += CopiedStride()) {
+      quantizer_.Quantize(cursor.Next(), data_.k, tensor, quantized);
+      RowValues* const own = At(values, row - chunk.row_begin);
+      own->zero_point = tensor.zero_point;
+      own->scale = tensor.scale;
     }
   }
   return rows;

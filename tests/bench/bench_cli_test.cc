@@ -284,6 +284,23 @@ TEST_F(BenchCli, TrapsBesideTheirNeighbours) {
                  "--html: has no meaning with --suite traps");
 }
 
+TEST_F(BenchCli, SearchForTraps) {
+  const std::string report = folder_ + "/search.json";
+  const Outcome outcome = Run("--suite traps --isa avx2 --search 1 --seed 7 --json '" + report + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("search for traps, seed 7;"));
+  const json results = json::parse(Contents(report));
+  EXPECT_EQ(results["schema"], "intact-bench-search");
+  EXPECT_EQ(results["seed"], 7);
+  EXPECT_GT(results["problems"], 0);
+  EXPECT_GT(results["neighbours"], results["problems"]);
+  ExpectBadInput("--search 1", "--search: needs --suite traps");
+  ExpectBadInput("--suite traps --seed 1", "--seed: needs --search");
+  ExpectBadInput("--suite traps --search 1 --milliseconds 5", "--milliseconds: has no meaning with --search");
+  ExpectBadInput("--suite traps --search 1 --benchmark_filter=peak",
+                 "--search: has no meaning with --benchmark_... options");
+}
+
 TEST_F(BenchCli, NamedTunedConvolutions) {
   const std::string name =
       "conv/isa:avx2/mode:exact/weights:laplace/c:u8/in:28x28/c_in:192/c_out:192/kernel:3x3/stride:1/"

@@ -156,6 +156,73 @@ TEST_P(QuantizerTest, TakesAnyNumberOfNumbers) {
   }
 }
 
+// A number of row `row`: each row has numbers of another magnitude, and some rows have no scale, or a scale
+// without a reciprocal.
+float NumberOf(int64_t row, support::Random* random) {
+  const auto bell = static_cast<float>(random->Gauss());
+  switch (row % 11) {
+    case 0:
+      return 0.0f;
+    case 3:
+      return bell * 0x1p-130f;
+    case 5:
+      return random->Integer(0, 3) == 0 ? std::numeric_limits<float>::infinity() : bell;
+    case 7:
+      return random->Integer(0, 3) == 0 ? -std::numeric_limits<float>::quiet_NaN() : -std::abs(bell);
+    case 9:
+      return random->Integer(0, 3) == 0 ? std::numeric_limits<float>::quiet_NaN() : bell;
+    case 8:
+      return std::abs(bell) * 0x1p126f;
+    default:
+      return std::ldexp(bell, static_cast<int>(row % 7) - 3);
+  }
+}
+
+TEST_P(QuantizerTest, QuantizesRowsLikeEachRow) {
+  support::Random random(3, 1, 4);
+  for (const intact_type source : core::kSourceTypes) {
+    for (const intact_type a_type : {INTACT_U8, INTACT_S8}) {
+      const Result<Quantizer> quantizer =
+          Quantizer::Create(static_cast<core::Isa>(GetParam()), a_type, source);
+      ASSERT_TRUE(quantizer) << quantizer.error().message;
+      const int64_t bytes = core::BytesOf(source);
+      for (const int64_t k : {1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65}) {
+        for (const int64_t count : {1, 2, 8, 9, 31, 32, 33, 70}) {
+          SCOPED_TRACE(testing::Message() << count << " rows of " << k << " " << core::NameOf(source));
+          const int64_t stride = (k + 3) / 4 * 4;
+          const auto x = verify::GuardedBuffer::Allocate(static_cast<size_t>(count * k * bytes));
+          const auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>((count - 1) * stride + k));
+          ASSERT_TRUE(x && a);
+          for (int64_t i = 0; i < count * k; ++i) {
+            const float number = NumberOf(i / k, &random);
+            const auto half = source == INTACT_F16
+                                  ? HalfOf(number)
+                                  : static_cast<uint16_t>(std::bit_cast<uint32_t>(number) >> 16);
+            uint8_t* const to = x->data().data() + i * bytes;
+            source == INTACT_F32 ? std::memcpy(to, &number, sizeof number)
+                                 : std::memcpy(to, &half, sizeof half);
+          }
+          const RowMap rows = RowMap::From(5, x->data().data(), k * bytes);
+          std::vector<RowValues> values(static_cast<size_t>(count));
+          quantizer->QuantizeRows(rows, 5, 5 + count, k, a->data().data(), stride, values.data());
+          EXPECT_TRUE(a->FrontIntact());
+          for (int64_t row = 0; row < count; ++row) {
+            SCOPED_TRACE(row);
+            const RowQuantization how = quantizer->Choose(quantizer->Scan(rows.At(5 + row), k));
+            std::vector<uint8_t> expected(static_cast<size_t>(k));
+            quantizer->Quantize(rows.At(5 + row), k, how, expected.data());
+            const RowValues& own = values[static_cast<size_t>(row)];
+            ASSERT_EQ(own.zero_point, how.zero_point);
+            ASSERT_EQ(std::bit_cast<uint32_t>(own.scale), std::bit_cast<uint32_t>(how.scale));
+            const uint8_t* const from = a->data().data() + row * stride;
+            ASSERT_EQ(std::vector<uint8_t>(from, from + k), expected);
+          }
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, QuantizerTest, testing::ValuesIn(core::kIsaLadder),
                          [](const auto& isa) { return std::string(intact_isa_name(isa.param)); });
 

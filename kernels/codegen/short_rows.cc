@@ -1,0 +1,217 @@
+#include "kernels/codegen/short_rows.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/isas.h"
+#include "core/types.h"
+#include "jit/isa.h"
+#include "kernels/runtime/blocking.h"
+
+namespace intact::kernels {
+namespace {
+
+#define INTACT_AVX2 gnu::target("avx2,fma,f16c")
+
+constexpr int kRows = ShortRows::kCount;
+constexpr int kLanes = 8;      // numbers of a vector, and rows whose scales are a vector
+constexpr int64_t kStep = 16;  // numbers that are quantized to one vector of bytes
+
+// kLanes numbers as float32.
+[[INTACT_AVX2]] inline __m256 Widen(intact_type source, const uint8_t* x) {
+  if (source == INTACT_F32) return _mm256_loadu_ps(reinterpret_cast<const float*>(x));
+  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+  if (source == INTACT_F16) return _mm256_cvtph_ps(halves);
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+
+// The last `count` numbers of a row, 1 to kLanes, then zeros.
+[[INTACT_AVX2]] inline __m256 WidenTail(intact_type source, const uint8_t* x, int64_t count) {
+  if (source == INTACT_F32) {
+    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lanes);
+    return _mm256_maskload_ps(reinterpret_cast<const float*>(x), mask);
+  }
+  std::array<uint16_t, kLanes> halves = {};
+  std::memcpy(halves.data(), x, static_cast<size_t>(count) * sizeof(uint16_t));
+  return Widen(source, reinterpret_cast<const uint8_t*>(halves.data()));
+}
+
+// The largest positive and the largest negative numbers of the lanes: see NumberRange.
+struct Range {
+  __m256i positive, negative;
+};
+
+// Writes a row of k numbers, `vectors` vectors, as float32 to `to`, with zeros up to a multiple of kStep.
+[[INTACT_AVX2, gnu::always_inline]] inline Range Copy(intact_type source, const uint8_t* x, int64_t k,
+                                                      int64_t vectors, float* to) {
+  const int64_t bytes = source == INTACT_F32 ? 4 : 2;
+  Range range = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+  const auto add = [&](__m256 numbers) __attribute__((target("avx2,fma,f16c"), always_inline)) {
+    _mm256_storeu_ps(to, numbers);
+    range.positive = _mm256_max_epi32(range.positive, _mm256_castps_si256(numbers));
+    range.negative = _mm256_max_epu32(range.negative, _mm256_castps_si256(numbers));
+    x += kLanes * bytes;
+    to += kLanes;
+  };
+  for (int64_t i = 1; i < vectors; ++i) add(Widen(source, x));
+  add(WidenTail(source, x, k - (vectors - 1) * kLanes));
+  if (vectors % 2 == 1) _mm256_storeu_ps(to, _mm256_setzero_ps());
+  return range;
+}
+
+template <bool kIsSigned>
+[[INTACT_AVX2]] inline __m256i Max(__m256i a, __m256i b) {
+  return kIsSigned ? _mm256_max_epi32(a, b) : _mm256_max_epu32(a, b);
+}
+
+// A vector with the largest lane of each of eight vectors.
+template <bool kIsSigned>
+[[INTACT_AVX2]] inline __m256i LargestOf(const __m256i* v) {
+  __m256i pairs[4], fours[2];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    pairs[i] = Max<kIsSigned>(_mm256_unpacklo_epi32(v[2 * i], v[2 * i + 1]),
+                              _mm256_unpackhi_epi32(v[2 * i], v[2 * i + 1]));
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    fours[i] = Max<kIsSigned>(_mm256_unpacklo_epi64(pairs[2 * i], pairs[2 * i + 1]),
+                              _mm256_unpackhi_epi64(pairs[2 * i], pairs[2 * i + 1]));
+  }
+  return Max<kIsSigned>(_mm256_permute2x128_si256(fours[0], fours[1], 0x20),
+                        _mm256_permute2x128_si256(fours[0], fours[1], 0x31));
+}
+
+// Of each row, what Quantizer::Choose() and Quantizer::ReciprocalOf() return.
+struct Scales {
+  alignas(32) std::array<float, kRows> scale, high, low;
+  alignas(32) std::array<int32_t, kRows> zero_point;
+  uint32_t is_undefined = 0;  // a bit for each row
+};
+
+// Sets the scales of kLanes rows from row `first` on. `largest` and `bits`: their NumberRange.
+[[INTACT_AVX2]] inline void Choose(intact_type a_type, __m256i largest, __m256i bits, int first,
+                                   Scales* scales) {
+  const __m256i smallest = _mm256_and_si256(bits, _mm256_srai_epi32(bits, 31));  // 0 if none is negative
+  const __m256i infinity = _mm256_set1_epi32(0x7f800000);
+  const __m256i magnitude = _mm256_and_si256(smallest, _mm256_set1_epi32(0x7fffffff));
+  const __m256i is_finite =
+      _mm256_and_si256(_mm256_cmpgt_epi32(infinity, largest), _mm256_cmpgt_epi32(infinity, magnitude));
+  const __m256 high = _mm256_castsi256_ps(largest), low = _mm256_castsi256_ps(smallest);
+  const __m256 zero = _mm256_setzero_ps(), one = _mm256_set1_ps(1);
+  const bool is_signed = a_type == INTACT_S8;
+  const __m256 width =
+      is_signed ? _mm256_max_ps(high, _mm256_castsi256_ps(magnitude)) : _mm256_sub_ps(high, low);
+  __m256 scale = _mm256_div_ps(width, _mm256_set1_ps(is_signed ? 127.0F : 255.0F));
+  scale = _mm256_blendv_ps(scale, one, _mm256_cmp_ps(scale, zero, _CMP_EQ_OQ));
+  __m256i zero_point = _mm256_setzero_si256();
+  if (!is_signed) {
+    zero_point = _mm256_cvtps_epi32(_mm256_sub_ps(zero, _mm256_div_ps(low, scale)));
+    zero_point =
+        _mm256_min_epi32(_mm256_max_epi32(zero_point, _mm256_setzero_si256()), _mm256_set1_epi32(255));
+  }
+  const __m256 reciprocal = _mm256_div_ps(one, scale);
+  // The remainder is exact. A division in double, rounded to float, gives the same quotient.
+  const __m256 remainder = _mm256_fnmadd_ps(scale, reciprocal, one);
+  const __m256 has_reciprocal = _mm256_and_ps(_mm256_cmp_ps(scale, _mm256_set1_ps(0x1p-60F), _CMP_GE_OQ),
+                                              _mm256_cmp_ps(scale, _mm256_set1_ps(0x1p60F), _CMP_LE_OQ));
+  _mm256_store_ps(scales->scale.data() + first, scale);
+  _mm256_store_ps(scales->high.data() + first, reciprocal);
+  _mm256_store_ps(scales->low.data() + first, _mm256_div_ps(remainder, scale));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(scales->zero_point.data() + first), zero_point);
+  const __m256 is_defined = _mm256_and_ps(has_reciprocal, _mm256_castsi256_ps(is_finite));
+  scales->is_undefined |= (~static_cast<uint32_t>(_mm256_movemask_ps(is_defined)) & 0xff) << first;
+}
+
+[[INTACT_AVX2]] inline __m256i Quotients(const float* x, __m256 high, __m256 low) {
+  const __m256 numbers = _mm256_loadu_ps(x);
+  return _mm256_cvtps_epi32(_mm256_fmadd_ps(numbers, high, _mm256_mul_ps(numbers, low)));
+}
+
+// Writes the bytes of `vectors` vectors, rounded up to a multiple of kStep.
+[[INTACT_AVX2, gnu::always_inline]] inline void QuantizeRow(const float* x, int64_t vectors,
+                                                            const Scales& scales, int row, bool is_signed,
+                                                            uint8_t* a) {
+  const auto place = static_cast<size_t>(row);
+  const __m256 high = _mm256_broadcast_ss(&scales.high[place]), low = _mm256_broadcast_ss(&scales.low[place]);
+  const __m256i zero_point = _mm256_set1_epi16(static_cast<int16_t>(scales.zero_point[place]));
+  for (int64_t i = 0; i < vectors * kLanes; i += kStep) {
+    const __m256i packed = _mm256_permute4x64_epi64(
+        _mm256_packs_epi32(Quotients(x + i, high, low), Quotients(x + i + kLanes, high, low)),
+        _MM_SHUFFLE(3, 1, 2, 0));
+    const __m256i sums = _mm256_adds_epi16(packed, zero_point);
+    const __m128i first = _mm256_castsi256_si128(sums), second = _mm256_extracti128_si256(sums, 1);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(a + i),
+                     is_signed ? _mm_packs_epi16(first, second) : _mm_packus_epi16(first, second));
+  }
+}
+
+// kVectors: the vectors of a row, so that loops over them are unrolled; or 0.
+template <intact_type kSource, int64_t kVectors>
+[[INTACT_AVX2]] uint32_t QuantizeFrom(const ShortRows& rows, intact_type a_type, uint8_t* a, int64_t stride,
+                                      RowValues* values) {
+  const int64_t k = rows.k, vectors = kVectors == 0 ? CeilDivide(k, kLanes) : kVectors;
+  constexpr int64_t kLongest = ShortRows::kLongest;
+  std::array<float, kRows * kLongest> numbers;
+  __m256i largest[kRows / kLanes], bits[kRows / kLanes];
+  for (int first = 0; first < rows.count; first += kLanes) {
+    __m256i positive[kLanes], negative[kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      const int row = std::min(first + i, rows.count - 1);
+      const Range range =
+          Copy(kSource, rows.x[static_cast<size_t>(row)], k, vectors, numbers.data() + row * kLongest);
+      positive[i] = range.positive;
+      negative[i] = range.negative;
+    }
+    largest[first / kLanes] = LargestOf<true>(positive);
+    bits[first / kLanes] = LargestOf<false>(negative);
+  }
+  Scales scales;
+  for (int first = 0; first < rows.count; first += kLanes) {
+    Choose(a_type, largest[first / kLanes], bits[first / kLanes], first, &scales);
+  }
+  const bool is_signed = a_type == INTACT_S8;
+  // The bytes behind a row are overwritten by later rows. Nothing is written behind the last row.
+  const int64_t end = (rows.count - 1) * stride + k, written = RoundUp(k, kStep);
+  for (int row = 0; row < rows.count; ++row) {
+    uint8_t* const to = a + row * stride;
+    const bool fits = row * stride + written <= end;
+    std::array<uint8_t, kLongest> whole;
+    QuantizeRow(numbers.data() + row * kLongest, vectors, scales, row, is_signed, fits ? to : whole.data());
+    if (!fits) std::memcpy(to, whole.data(), static_cast<size_t>(k));
+  }
+  for (int row = 0; row < rows.count; ++row) {
+    values[row].zero_point = scales.zero_point[static_cast<size_t>(row)];
+    values[row].scale = scales.scale[static_cast<size_t>(row)];
+  }
+  return scales.is_undefined & (~uint32_t{0} >> (kRows - rows.count));
+}
+
+#undef INTACT_AVX2
+
+}  // namespace
+
+bool ShortRows::Exist() { return jit::HardwareIsas().Has(core::Isa::kAvx2); }
+
+uint32_t ShortRows::Quantize(intact_type source, intact_type a_type, uint8_t* a, int64_t stride,
+                             RowValues* values) const noexcept {
+  if (source == INTACT_F16) return QuantizeFrom<INTACT_F16, 0>(*this, a_type, a, stride, values);
+  if (source == INTACT_BF16) return QuantizeFrom<INTACT_BF16, 0>(*this, a_type, a, stride, values);
+  switch (CeilDivide(k, kLanes)) {
+    case 1:
+      return QuantizeFrom<INTACT_F32, 1>(*this, a_type, a, stride, values);
+    case 2:
+      return QuantizeFrom<INTACT_F32, 2>(*this, a_type, a, stride, values);
+    case 3:
+      return QuantizeFrom<INTACT_F32, 3>(*this, a_type, a, stride, values);
+    case 4:
+      return QuantizeFrom<INTACT_F32, 4>(*this, a_type, a, stride, values);
+    default:
+      return QuantizeFrom<INTACT_F32, 0>(*this, a_type, a, stride, values);
+  }
+}
+
+}  // namespace intact::kernels
