@@ -287,8 +287,8 @@ int Main(int argc, char** argv) {
     if (const Error error = UseCosts(options.costs); !error.ok()) return Fail(error);
   }
   if (!options.fit.empty()) {
-    for (const char* other :
-         {"--suite", "--weights", "--milliseconds", "--json", "--html", "--tune", "--balance", "--peer", "--search"}) {
+    for (const char* other : {"--suite", "--weights", "--milliseconds", "--json", "--html", "--tune",
+                              "--balance", "--peer", "--search"}) {
       if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --fit", other));
     }
     if (named.size() > 1) return Fail("--fit: has no meaning with --benchmark_... options");

@@ -42,9 +42,9 @@ support::Measurement TurnOf(Stopwatch microseconds, Seconds shortest) {
 
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
   const uint8_t* const a = entrant.workload->a(entrant.what.format);
-  return TurnOf(
-      [=, contender = entrant.contender->get()](int64_t times) { return contender->Microseconds(a, c, times); },
-      kShortestTurn);
+  return TurnOf([=, contender = entrant.contender->get()](
+                    int64_t times) { return contender->Microseconds(a, c, times); },
+                kShortestTurn);
 }
 
 Timing Check(const Entrant& entrant) {

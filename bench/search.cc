@@ -96,9 +96,7 @@ Result<support::Measurement> TimeOperation(Operation operation, const verify::Ru
     return Error{status, intact_last_error()};
   }
   return TurnOf(
-      [runner](int64_t calls) {
-        return support::MicrosecondsPerCall([&] { (void)runner->Run(); }, calls);
-      },
+      [runner](int64_t calls) { return support::MicrosecondsPerCall([&] { (void)runner->Run(); }, calls); },
       kTurn);
 }
 

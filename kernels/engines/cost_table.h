@@ -73,6 +73,8 @@ struct ScheduleCosts {
   // The share of the time that grows with the loads per product, if a block has fewer vectors than usual.
   double load_share = 0;
   double far_line = 0;  // 64 bytes of a schedule, if L2 does not hold the schedule
+  // A run of fewer columns than layout.run_columns: it packs rows and turns outputs, even for one output.
+  double run = 0;
 };
 
 /// Kernels of one register width.
@@ -146,6 +148,8 @@ struct LayoutLimits {
   // Strips of up to shallow_quads quads use groups of up to shallow_group items. In these strips, mispredicted
   // exits of the loops for each group size cost more than larger groups save.
   int64_t shallow_quads = 0, shallow_group = 0;
+  // Schedules whose rows fill the lanes cost schedule.run in addition, if C has fewer columns than this.
+  int64_t run_columns = 0;
 };
 
 struct CostTable {
@@ -215,6 +219,7 @@ void ForEachCost(Table& table, const Visit& visit) {
     visit(path + ".schedule.paired_share", "ratio", schedule.paired_share);
     visit(path + ".schedule.load_share", "ratio", schedule.load_share);
     visit(path + ".schedule.far_line", kProducts, schedule.far_line);
+    visit(path + ".schedule.run", kProducts, schedule.run);
   };
   vector("ymm", table.ymm);
   vector("zmm", table.zmm);
@@ -257,6 +262,7 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.least_inner_pixels", "pixels", layout.least_inner_pixels);
   visit("layout.shallow_quads", "quads", layout.shallow_quads);
   visit("layout.shallow_group", "items", layout.shallow_group);
+  visit("layout.run_columns", "columns", layout.run_columns);
 }
 
 /// A table of the tree, and the CPU that it was measured on.

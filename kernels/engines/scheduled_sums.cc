@@ -109,7 +109,7 @@ double ScheduledSums::Cost(int64_t m, double packing) const {
   const double output = data_.element_bytes() == 1 ? costs.byte_output : costs.output;
   const double overhead = (output * columns / lanes_ / quads + packing) / vectors;
   const double call = costs.strip * columns / strip_columns() / vectors / quads;
-  const double run = data_.n < Costs().layout.fixed_cost_columns ? costs.run / vectors / quads : 0;
+  const double run = data_.n < Costs().layout.run_columns ? costs.run / vectors / quads : 0;
   // Loads per product: an item loads its offset, the weights of its columns, and each vector of rows of A.
   const auto loads = [&](double row_vectors) {
     const double strip = strip_columns();
