@@ -10,6 +10,7 @@
 #include "bench/peers.h"
 #include "bench/workload.h"
 #include "core/result.h"
+#include "support/turns.h"
 
 namespace intact::bench {
 namespace {

@@ -19,6 +19,7 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "support/random.h"
+#include "support/turns.h"
 #include "verify/problem/problem_size.h"
 #include "verify/report/report_json.h"
 #include "verify/sweep/minimise.h"
