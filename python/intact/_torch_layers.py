@@ -12,27 +12,19 @@ from typing import Any, Callable
 
 import torch
 import torch.nn.functional as F
+from torch.utils.weak import WeakTensorKeyDictionary
 
-_INFINITY = math.inf
 _EIGHT_BITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
-_ATTRIBUTE = "_intact_layer"
 
 
 class _Layer:
-    """The number of a layer of intact, in an attribute of the packed weights. A copy of packed weights gets a layer of its own."""
+    """A layer of intact, by its number."""
 
-    def __init__(self, number: int, free: Callable[[int], None]):
-        self.number, self._free = number, free
+    def __init__(self, weights: torch.Tensor, free: Callable[[int], None]):
+        self.number, self._free = torch.ops.intact.layer(weights), free
 
     def __del__(self) -> None:
         self._free(self.number)
-
-    def __reduce__(self) -> tuple:
-        return _NoLayer, ()
-
-
-class _NoLayer:
-    number = None
 
 
 class Layers:
@@ -42,6 +34,7 @@ class Layers:
         self._free = loaded.intact_pytorch_free_layer
         self._free.argtypes, self._free.restype = [ctypes.c_int64], None
         self._registered: Any = None
+        self._layers = WeakTensorKeyDictionary()  # by packed weights
 
     def set(self, is_enabled: bool) -> None:
         if not is_enabled:
@@ -68,12 +61,11 @@ class Layers:
         return kernel
 
     def _number(self, weight: torch.Tensor, is_conv: bool) -> int:
-        layer = getattr(weight, _ATTRIBUTE, None)
-        if layer is None or layer.number is None:
+        layer = self._layers.get(weight)
+        if layer is None:
             plain = weight.to_dense()
             plain = plain.permute(0, 2, 3, 1) if is_conv else plain
-            layer = _Layer(torch.ops.intact.layer(plain.contiguous()), self._free)
-            setattr(weight, _ATTRIBUTE, layer)
+            layer = self._layers[weight] = _Layer(plain.contiguous(), self._free)
         return layer.number
 
     def _run(self, call: "_Call") -> torch.Tensor:
@@ -88,7 +80,7 @@ class Layers:
             out = other
         else:
             out = torch.empty(sizes, dtype=call.dtype if is_fused else torch.float32, memory_format=memory_format)
-        lowest, highest = bounds if is_fused else (-_INFINITY, _INFINITY)
+        lowest, highest = bounds if is_fused else (-math.inf, math.inf)
         torch.ops.intact.run_layer(
             self._number(call.weight, is_conv), x, call.x_scale, call.x_zero_point, _floats(call.w_scale),
             None if call.bias is None else _floats(call.bias), call.window or [], call.scale, call.zero_point,
@@ -207,9 +199,9 @@ def _output_sizes(call: _Call) -> "list[int]":
 def _bounds(unary: str, arguments: list) -> "tuple[float, float] | None":
     """The interval to which an activation clamps, or None if it does more."""
     if unary == "none":
-        return -_INFINITY, _INFINITY
+        return -math.inf, math.inf
     if unary == "relu":
-        return 0.0, _INFINITY
+        return 0.0, math.inf
     if unary == "hardtanh" and len(arguments) == 2 and any(arguments):
         return float(arguments[0]), float(arguments[1])
     return None
