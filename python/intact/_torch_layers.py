@@ -60,29 +60,29 @@ class Layers:
 
         return kernel
 
-    def _number(self, weight: torch.Tensor, is_conv: bool) -> int:
+    def _layer(self, weight: torch.Tensor, is_conv: bool) -> _Layer:
         layer = self._layers.get(weight)
         if layer is None:
             plain = weight.to_dense()
             plain = plain.permute(0, 2, 3, 1) if is_conv else plain
             layer = self._layers[weight] = _Layer(plain.contiguous(), self._free)
-        return layer.number
+        return layer
 
     def _run(self, call: "_Call") -> torch.Tensor:
         is_conv = call.window is not None
+        layer = self._layer(call.weight, is_conv)  # kept during the run: another thread may replace it
         memory_format = torch.channels_last if is_conv else torch.contiguous_format
         x = call.x.contiguous(memory_format=memory_format)
-        sizes = _output_sizes(call)
         bounds = _bounds(call.unary, call.unary_arguments)
         other = call.other if call.binary != "none" else None
         is_fused = bounds is not None and _is_fused(other, memory_format)
         if is_fused and call.binary == "sum":
             out = other
         else:
-            out = torch.empty(sizes, dtype=call.dtype if is_fused else torch.float32, memory_format=memory_format)
+            out = torch.empty(call.sizes, dtype=call.dtype if is_fused else torch.float32, memory_format=memory_format)
         lowest, highest = bounds if is_fused else (-math.inf, math.inf)
-        torch.ops.intact.run_layer(
-            self._number(call.weight, is_conv), x, call.x_scale, call.x_zero_point, _floats(call.w_scale),
+        torch.ops.intact.run_layer.default(
+            layer.number, x, call.x_scale, call.x_zero_point, _floats(call.w_scale),
             None if call.bias is None else _floats(call.bias), call.window or [], call.scale, call.zero_point,
             other if is_fused else None, call.other_scale, call.other_zero_point, lowest, highest, out)
         if is_fused:
@@ -105,6 +105,7 @@ class _Call:
         self.unary, self.unary_arguments, self.algorithm = unary or "none", unary_arguments, algorithm
         self.other, self.other_scale, self.other_zero_point, self.binary = other, other_scale, other_zero_point, binary
         self.alpha = 1 if alpha is None else alpha
+        self.sizes: "list[int]" = []  # of the output
 
 
 def _number_of(value: Any) -> Any:
@@ -159,18 +160,24 @@ _UNARY: "dict[str, Callable[[torch.Tensor, list, str], torch.Tensor]]" = {
 
 
 def _is_supported(call: _Call) -> bool:
-    """Whether intact computes the call. PyTorch computes the others, or refuses them."""
+    """Whether intact computes the call; sets the sizes of its output. PyTorch computes other calls, or refuses them."""
     if (call.x.dtype not in _EIGHT_BITS or call.weight.dtype != torch.int8 or call.x_scale is None or call.x_zero_point is None
             or call.dtype not in (torch.uint8, torch.int8, torch.float32, torch.bfloat16) or call.unary not in _UNARY):
         return False
     if call.window is None:
-        outputs = call.weight.shape[1]
-        has_shape = call.x.dim() >= 2 and call.x.shape[-1] == call.weight.shape[0]
+        depth, outputs = call.weight.shape
+        if call.x.dim() < 2 or call.x.shape[-1] != depth:
+            return False
+        call.sizes = [*call.x.shape[:-1], outputs]
     else:
-        outputs = call.weight.shape[0]
-        has_shape = (call.x.dim() == call.weight.dim() == 4 and len(call.window) == 7
-                     and call.x.shape[1] == call.weight.shape[1] * call.window[-1] and min(_output_sizes(call)) >= 0)
-    return (has_shape and call.w_scale.numel() in (1, outputs) and (call.bias is None or call.bias.numel() == outputs)
+        if not call.x.dim() == call.weight.dim() == 4 or len(call.window) != 7:
+            return False
+        outputs, channels, *kernel = call.weight.shape
+        batch, inputs, *extents = call.x.shape
+        call.sizes = [batch, outputs, *map(_output_extent, extents, kernel, *(call.window[i:i + 2] for i in (0, 2, 4)))]
+        if inputs != channels * call.window[6] or min(call.sizes) < 0:
+            return False
+    return (call.w_scale.numel() in (1, outputs) and (call.bias is None or call.bias.numel() == outputs)
             and _has_residual(call))
 
 
@@ -179,7 +186,7 @@ def _has_residual(call: _Call) -> bool:
     other = call.other
     if call.binary == "none" or other is None:
         return call.binary == "none"
-    if list(other.shape) != _output_sizes(call) or call.alpha != 1:
+    if list(other.shape) != call.sizes or call.alpha != 1:
         return False
     is_float = other.dtype in (torch.float32, torch.bfloat16)
     if is_float and (call.other_scale, call.other_zero_point) != (1, 0):
@@ -187,13 +194,8 @@ def _has_residual(call: _Call) -> bool:
     return call.binary == "sum" and other.dtype == call.dtype or call.binary == "add" and is_float and call.window is None
 
 
-def _output_sizes(call: _Call) -> "list[int]":
-    if call.window is None:
-        return [*call.x.shape[:-1], call.weight.shape[1]]
-    window = call.window
-    extents = [(call.x.shape[2 + i] + 2 * window[2 + i] - window[4 + i] * (call.weight.shape[2 + i] - 1) - 1) // window[i] + 1
-               for i in range(2)]
-    return [call.x.shape[0], call.weight.shape[0], *extents]
+def _output_extent(extent: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    return (extent + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
 
 
 def _bounds(unary: str, arguments: list) -> "tuple[float, float] | None":
@@ -213,7 +215,7 @@ def _is_fused(other: "torch.Tensor | None", memory_format: Any) -> bool:
 
 
 def _floats(values: torch.Tensor) -> torch.Tensor:
-    return values.to(torch.float32).contiguous()
+    return values if values.dtype == torch.float32 and values.is_contiguous() else values.to(torch.float32).contiguous()
 
 
 def _after(f: torch.Tensor, call: _Call, other: "torch.Tensor | None") -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable
 
@@ -129,9 +130,10 @@ def conv(batch: int, inputs: int, outputs: int, extent: int, kernel: int, *windo
                  torch.randn(outputs), window)
 
 
-CONVS = [(2, 16, 32, 9, 3, 1, 1, 1, 1), (1, 3, 16, 12, 3, 2, 1, 1, 1), (2, 32, 32, 7, 3, 1, 1, 1, 32), (1, 16, 24, 9, 1, 1, 0, 1, 1),
-         (2, 16, 24, 8, 3, 1, 2, 2, 2), (1, 9, 6, 11, 3, 2, 0, 1, 3)]
-OUTPUTS: "list[dict]" = [{"dtype": torch.float32}, {"dtype": torch.bfloat16}, {"dtype": torch.uint8, "scale": 0.11, "zero_point": 128},
+CONVS = [(2, 16, 32, 9, 3, 1, 1, 1, 1), (1, 3, 16, 12, 3, 2, 1, 1, 1), (2, 32, 32, 7, 3, 1, 1, 1, 32),
+         (1, 16, 24, 9, 1, 1, 0, 1, 1), (2, 16, 24, 8, 3, 1, 2, 2, 2), (1, 9, 6, 11, 3, 2, 0, 1, 3)]
+OUTPUTS: "list[dict]" = [{"dtype": torch.float32}, {"dtype": torch.bfloat16},
+                         {"dtype": torch.uint8, "scale": 0.11, "zero_point": 128},
                          {"dtype": torch.int8, "scale": 0.07, "zero_point": -9}]
 
 
@@ -186,12 +188,18 @@ def check_changes(run: Runner) -> None:
         check(conv(1, 8, 8, 5, 3, 1, 1, 1, 1).pack(), run)
 
 
+def check_threads(run: Runner) -> None:
+    """Threads that run new layers at the same time."""
+    for _ in range(5):
+        layer = linear(5, 24, 64).pack()
+        with ThreadPoolExecutor(6) as pool:
+            for done in [pool.submit(check, replace(layer, x=layer.x[rows:]), run) for rows in (0, 1, 2, 0, 1, 2)]:
+                done.result()
+
+
 def check_empty(run: Runner) -> None:
     for layer in (linear(0, 8, 16).pack(), replace(conv(*CONVS[0]), x=torch.empty(0, 16, 4, 4, dtype=torch.uint8)).pack()):
         assert run(layer).shape == defined(layer).shape
-
-
-CHECKS = [check_unary, check_binary, check_changes, check_empty]
 
 
 @pytest.fixture
@@ -205,8 +213,8 @@ def seeded():
     torch.manual_seed(41)
 
 
-@pytest.mark.parametrize("judge,tensors", [(check_unary, True), (check_binary, False), (check_changes, True), (check_changes, False),
-                                           (check_empty, True)])
+@pytest.mark.parametrize("judge,tensors", [(check_unary, True), (check_binary, False), (check_changes, True),
+                                           (check_changes, False), (check_threads, True), (check_empty, True)])
 def test_exact(enabled, judge, tensors):
     judge(lambda layer: layer.run(tensors))
 
@@ -402,9 +410,9 @@ def defined_call(_: Any, call: Any) -> torch.Tensor:
     weight, window = call.weight.to_dense(), None
     if call.window is not None:
         window = (*call.window[:6:2], call.window[6])
-    layer = Layer(call.x, weight.t() if window is None else weight, call.w_scale, call.bias, window, call.x_scale, call.x_zero_point,
-                  call.dtype, call.scale, call.zero_point, call.unary, call.binary, call.other, call.other_scale,
-                  call.other_zero_point)
+    weight = weight.t() if window is None else weight
+    layer = Layer(call.x, weight, call.w_scale, call.bias, window, call.x_scale, call.x_zero_point, call.dtype, call.scale,
+                  call.zero_point, call.unary, call.binary, call.other, call.other_scale, call.other_zero_point)
     out = laid_out(layer, defined)
     return call.other.copy_(out) if call.binary == "sum" else out
 
