@@ -226,7 +226,7 @@ import torch, intact.torch, test_layers
 torch.manual_seed(41)
 with intact.torch.enable():
     for judge in (test_layers.check_unary, test_layers.check_binary): judge(test_layers.Layer.run)
-""", INTACT_MAX_ISA=isa, INTACT_VERBOSE="1")
+""", INTACT_MAX_ISA=isa, INTACT_VERBOSE="1", OMP_NUM_THREADS="1")
     runs = [line for line in done.stderr.splitlines() if line.startswith("intact: run")]
     assert len(runs) > 200
     assert isa not in ("portable", "avx2") or all(isa in line for line in runs)
