@@ -19,6 +19,7 @@ readonly searches='*RunSweep.FindsEveryMutant*:RunRandomSweep.*:*Kinds.EachModel
 ':TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature:*ScratchOnIsa.*_threads2:Claim.IsWhatATargetIsHeldTo'\
 ':Cli.RecordedOutputsAreIdentified:Cli.SweepGoesOnForHours'
 readonly torch_version=2.13.0  # of PyPI
+readonly torchao_version=0.18.0  # of PyPI; quantizes the network of a test
 readonly pytorch_legacy=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 readonly onnxruntime=(python3-venv qemu-user)
 readonly onnxruntime_version=1.32.0  # of PyPI
@@ -360,7 +361,7 @@ test_pytorch() {
   [[ " ${presets[*]} " == *" release "* ]] || only_test=yes
   [[ -z $only_test ]] || ((${#arguments[@]} == 0)) ||
     refuse "'${arguments[0]}': is for the comparison; expected no --test, and release in INTACT_PRESETS"
-  make_environment "$environment" cffi numpy pytest setuptools "torch==$torch_version"
+  make_environment "$environment" cffi numpy pytest setuptools "torch==$torch_version" "torchao==$torchao_version"
   definitions=(-DINTACT_PYTORCH_PYTHON="$environment/bin/python")
   for preset in "${presets[@]}"; do
     build "$preset" --target intact_pytorch intact_python_stage

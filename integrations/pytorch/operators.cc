@@ -3,6 +3,8 @@
 //   aten::_int_mm, aten::_int_mm.out    s8 or u8 × s8 → s32; while intact_pytorch_enable() is in force
 //   intact::int_mm                      the same, always; for programs that AOTInductor compiles
 //
+// layers.cc has the operators of quantized layers.
+//
 // The weights come with each call and may have changed since the last one, so a plan holds none (runtime B).
 // A plan depends on types, sizes and strides only.
 #include <torch/csrc/stable/library.h>
@@ -22,6 +24,8 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "run.h"
 
 namespace intact::pytorch {
 namespace {
@@ -169,24 +173,6 @@ std::optional<std::array<int64_t, 2>> StridesOf(const Tensor& b) {
   return std::array{of_k, of_n};
 }
 
-void Run(const Gemm& plan, const intact_gemm_args& args, double multiply_adds) {
-  // A part of less work takes less time than the thread needs to begin it.
-  constexpr double kMultiplyAddsOfPart = 1 << 20;
-  const double threads = torch::stable::get_num_threads();
-  const auto parts = static_cast<int32_t>(std::clamp(multiply_adds / kMultiplyAddsOfPart, 1.0, threads));
-  std::mutex mutex;
-  std::string error;
-  torch::stable::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t part = begin; part < end; ++part) {
-      if (intact_gemm_run_part(plan.handle(), &args, static_cast<int32_t>(part), parts) == INTACT_OK)
-        continue;
-      const std::lock_guard lock(mutex);
-      error = intact_last_error();
-    }
-  });
-  if (!error.empty()) throw std::runtime_error("intact: " + error);
-}
-
 Tensor IntMmOut(Tensor self, Tensor mat2, Tensor out) {
   CheckCall(self, mat2, out);
   const int64_t m = self.size(0), k = self.size(1), n = mat2.size(1);
@@ -213,7 +199,9 @@ Tensor IntMmOut(Tensor self, Tensor mat2, Tensor out) {
   args.c = out.mutable_data_ptr();
   const int32_t a_type = self.scalar_type() == ScalarType::Byte ? INTACT_U8 : INTACT_S8;
   const auto plan = ThePlans().Get({a_type, n, k, (*b_strides)[0], (*b_strides)[1]});
-  Run(*plan, args, static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
+  RunParts(
+      static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k),
+      [&](int32_t part, int32_t parts) { return intact_gemm_run_part(plan->handle(), &args, part, parts); });
   return out;
 }
 

@@ -9,15 +9,17 @@ from typing import Any
 import torch
 
 from ._library import Error, invalid
+from ._torch_layers import Layers
 
 _library: ctypes.CDLL | None = None
+_layers: Layers | None = None
 _is_enabled = False
 
 
 def library() -> str:
     """Loads libintact_pytorch.so, which stands beside this module, and returns its path. PyTorch then has the operator
     `intact::int_mm`; its own operators stay as they are."""
-    global _library
+    global _library, _layers
     path = Path(__file__).with_name("libintact_pytorch.so")
     if _library is None:
         version = tuple(int(part) for part in torch.__version__.split(".")[:2])
@@ -28,6 +30,7 @@ def library() -> str:
         loaded = ctypes.CDLL(str(path))
         loaded.intact_pytorch_enable.restype = ctypes.c_char_p
         torch.library.register_fake("intact::int_mm", lambda self, mat2: torch.ops.aten._int_mm(self, mat2))
+        _layers = Layers(loaded)
         _library = loaded
     return str(path)
 
@@ -40,6 +43,7 @@ def _set(is_enabled: bool) -> None:
     error = _library.intact_pytorch_enable(is_enabled)
     if error is not None:
         raise Error("UNSUPPORTED", f"torch: {error.decode()}")
+    _layers.set(is_enabled)
     _is_enabled = is_enabled
 
 
@@ -57,8 +61,9 @@ class _Enabled:
 
 
 def enable() -> _Enabled:
-    """Makes PyTorch compute `torch._int_mm` of CPU tensors with intact, in all threads of the process: in eager mode, and in what
-    `torch.compile` compiles. All else stays as it is. In `with intact.torch.enable():` it holds for the block.
+    """Makes PyTorch compute `torch._int_mm` of CPU tensors and the quantized layers `onednn.qlinear_pointwise` and
+    `onednn.qconv_pointwise` with intact, in all threads of the process: in eager mode, and in what `torch.compile` compiles. All
+    else stays as it is. In `with intact.torch.enable():` it holds for the block.
 
     Call it while no other thread runs PyTorch. PyTorch writes one warning that a kernel is overridden."""
     before = _Enabled(_is_enabled)

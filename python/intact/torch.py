@@ -9,7 +9,8 @@ and onnx.
 
     intact.torch.enable()
 
-makes PyTorch compute `torch._int_mm` with intact (docs/pytorch.md). Needs torch 2.10 or newer.
+makes PyTorch compute `torch._int_mm` and the quantized layers of compiled PT2E models with intact (docs/pytorch.md). Needs torch
+2.10 or newer.
 """
 
 from __future__ import annotations

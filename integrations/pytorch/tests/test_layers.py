@@ -1,0 +1,425 @@
+"""The quantized layers of PT2E models on intact: every byte is that of the definition in integrations/pytorch/layers.cc."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable
+
+import intact
+import intact.torch
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from test_operators import python
+
+ONEDNN = torch.ops.onednn
+LIMITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
+BOUNDS = {"none": (-np.inf, np.inf), "relu": (0, np.inf), "hardtanh": (0.25, 6)}
+OTHERS = {"gelu": lambda f: F.gelu(f, approximate="tanh"), "swish": F.silu, "hardswish": F.hardswish}  # no plan fuses them
+
+
+@dataclass
+class Layer:
+    """A layer and its input. `window`: stride, padding, dilation, groups of a convolution."""
+
+    x: torch.Tensor
+    weight: torch.Tensor
+    w_scale: torch.Tensor
+    bias: "torch.Tensor | None"
+    window: "tuple[int, int, int, int] | None" = None
+    x_scale: float = 0.013
+    x_zero_point: int = 117
+    dtype: Any = torch.float32
+    scale: float = 1.0
+    zero_point: int = 0
+    unary: str = "none"  # hardtanh: to BOUNDS; gelu: with tanh
+    binary: str = "none"
+    other: "torch.Tensor | None" = None
+    other_scale: float = 1.0
+    other_zero_point: int = 0
+    packed: Any = field(default=None, compare=False)
+
+    def pack(self) -> "Layer":
+        if self.window is None:
+            self.packed = ONEDNN.qlinear_prepack(self.weight, None)
+        else:
+            stride, padding, dilation, groups = self.window
+            self.packed = ONEDNN.qconv_prepack(self.weight, self.w_scale, self.x_scale, self.x_zero_point, [stride] * 2,
+                                               [padding] * 2, [dilation] * 2, groups, None)
+        return self
+
+    def run(self, tensors: bool = True) -> torch.Tensor:
+        """PyTorch's operator."""
+        x_scale, x_zero_point = self.x_scale, self.x_zero_point
+        if tensors:
+            x_scale, x_zero_point = torch.tensor(x_scale), torch.tensor(x_zero_point)
+        kept = (self.x, x_scale, x_zero_point, self.packed, self.w_scale, torch.zeros(len(self.w_scale), dtype=torch.int32))
+        window = () if self.window is None else ([self.window[0]] * 2, [self.window[1]] * 2, [self.window[2]] * 2, self.window[3])
+        output = (self.scale, self.zero_point, self.dtype)
+        unary = (self.unary, [0.25, 6] if self.unary == "hardtanh" else [None], "tanh" if self.unary == "gelu" else "")
+        suffix = "_tensor" if tensors else ""
+        if self.binary == "none":
+            operator = ONEDNN.qlinear_pointwise if self.window is None else ONEDNN.qconv_pointwise
+            return getattr(operator, "tensor" if tensors else "default")(*kept, self.bias, *window, *output, *unary)
+        operator = ONEDNN.qlinear_pointwise if self.window is None else ONEDNN.qconv2d_pointwise
+        other = self.other.clone()
+        result = getattr(operator, "binary" + suffix)(*kept, other, self.bias, *window, *output, self.other_scale,
+                                                     self.other_zero_point, self.binary, 1.0, *unary)
+        assert (result.data_ptr() == other.data_ptr()) == (self.binary == "sum")
+        assert self.binary == "sum" or torch.equal(other, self.other)
+        return result
+
+
+def exact_sums(layer: Layer) -> np.ndarray:
+    x = layer.x.double() - layer.x_zero_point
+    if layer.window is None:
+        return F.linear(x, layer.weight.double()).numpy()
+    return F.conv2d(x, layer.weight.double(), None, *layer.window).numpy()
+
+
+def defined(layer: Layer, sums: Callable[[Layer], np.ndarray] = exact_sums) -> torch.Tensor:
+    """The definition, each operation rounded to float32. Sums and products in float64 are exact."""
+    f32 = np.float32
+    is_fused = layer.unary in BOUNDS and (layer.other is None or layer.other.dtype != torch.bfloat16)
+    q = f32(layer.scale) if is_fused and layer.dtype in LIMITS else f32(1)
+    by_channel = (-1,) if layer.window is None else (-1, 1, 1)
+    f = sums(layer).astype(f32) * (f32(layer.x_scale) / q * layer.w_scale.numpy()).reshape(by_channel)
+    if layer.bias is not None:
+        f = f + (layer.bias.numpy() / q).reshape(by_channel)
+    if layer.other is not None:
+        f = f + (layer.other.float().numpy() - f32(layer.other_zero_point)) * (f32(layer.other_scale) / q)
+    assert f.dtype == f32
+    if layer.unary in BOUNDS:
+        lowest, highest = (f32(bound) / q for bound in BOUNDS[layer.unary])
+        f = np.minimum(np.maximum(f, lowest), highest)
+    else:
+        f = OTHERS[layer.unary](torch.from_numpy(f)).numpy()
+    if layer.dtype not in LIMITS:
+        return torch.from_numpy(f).to(layer.dtype)
+    if not is_fused:
+        f = f * f32(1 / layer.scale)
+    return torch.from_numpy(np.clip(np.rint(f) + layer.zero_point, *LIMITS[layer.dtype])).to(layer.dtype)
+
+
+Runner = Callable[[Layer], torch.Tensor]
+
+
+def check(layer: Layer, run: Runner) -> None:
+    given, wanted = run(layer), defined(layer)
+    assert given.is_contiguous(memory_format=torch.contiguous_format if layer.window is None else torch.channels_last)
+    assert given.dtype == wanted.dtype and torch.equal(given, wanted), f"outputs differ: {layer}"
+
+
+def integers(*sizes: int, dtype: Any = torch.int8) -> torch.Tensor:
+    lowest, highest = LIMITS[dtype]
+    return torch.randint(lowest, highest + 1, sizes, dtype=dtype)
+
+
+def linear(m: int, n: int, k: int, dtype: Any = torch.uint8) -> Layer:
+    return Layer(integers(m, k, dtype=dtype), integers(n, k), torch.rand(n) / 100 + 1e-3, torch.randn(n))
+
+
+def conv(batch: int, inputs: int, outputs: int, extent: int, kernel: int, *window: int) -> Layer:
+    x = integers(batch, inputs, extent, extent + 1, dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
+    return Layer(x, integers(outputs, inputs // window[3], kernel, kernel), torch.rand(outputs) / 100 + 1e-3,
+                 torch.randn(outputs), window)
+
+
+CONVS = [(2, 16, 32, 9, 3, 1, 1, 1, 1), (1, 3, 16, 12, 3, 2, 1, 1, 1), (2, 32, 32, 7, 3, 1, 1, 1, 32),
+         (1, 16, 24, 9, 1, 1, 0, 1, 1), (2, 16, 24, 8, 3, 1, 2, 2, 2), (1, 9, 6, 11, 3, 2, 0, 1, 3)]
+OUTPUTS: "list[dict]" = [{"dtype": torch.float32}, {"dtype": torch.bfloat16},
+                         {"dtype": torch.uint8, "scale": 0.11, "zero_point": 128},
+                         {"dtype": torch.int8, "scale": 0.07, "zero_point": -9}]
+
+
+def layers() -> "list[Layer]":
+    linears = [linear(33, 48, 96), linear(1, 17, 65), linear(300, 10, 7), linear(5, 40, 300, torch.int8)]
+    return [layer.pack() for layer in linears + [conv(*sizes) for sizes in CONVS]]
+
+
+def check_unary(run: Runner) -> None:
+    for number, layer in enumerate(layers()):
+        for output in OUTPUTS:
+            for unary in (*BOUNDS, [*OTHERS][number % 3]):
+                check(replace(layer, **output, unary=unary), run)
+        check(replace(layer, bias=None), run)
+
+
+def check_binary(run: Runner) -> None:
+    for layer in layers():
+        for output, unary in itertools.product(OUTPUTS, ("none", "relu")):
+            shape, dtype = defined(layer).shape, output["dtype"]
+            memory_format = torch.contiguous_format if layer.window is None else torch.channels_last
+            if dtype in LIMITS:
+                other, scales = integers(*shape, dtype=dtype), (0.03, 100 if dtype == torch.uint8 else -3)
+            else:
+                other, scales = torch.randn(*shape).to(dtype), (1.0, 0)
+            summed = replace(layer, **output, unary=unary, binary="sum", other=other.contiguous(memory_format=memory_format),
+                             other_scale=scales[0], other_zero_point=scales[1])
+            check(summed, run)
+            if layer.window is None:
+                for kind in (torch.float32, torch.bfloat16):
+                    check(replace(layer, **output, unary=unary, binary="add", other=torch.randn(*shape).to(kind)), run)
+
+
+def check_changes(run: Runner) -> None:
+    """One layer with other parameters, and other layers in memory that freed ones had."""
+    layer = linear(9, 24, 64).pack()
+    check(layer, run)
+    check(replace(layer, x_scale=0.5, x_zero_point=3), run)
+    layer.bias += 1
+    check(layer, run)
+    layer.w_scale *= 3
+    check(layer, run)
+    check(replace(layer, x=integers(2, 3, 64, dtype=torch.uint8)), run)
+    check(replace(layer, x=integers(64, 9, dtype=torch.uint8).t()), run)
+    layer = conv(*CONVS[0]).pack()
+    for x in (layer.x, layer.x.contiguous(), layer.x[:1], layer.x[:, :, 3:], layer.x[:, :, :, ::2]):
+        check(replace(layer, x=x), run)
+    layer.window = (2, 1, 1, 1)
+    check(layer, run)
+    for _ in range(20):
+        check(linear(4, 24, 64).pack(), run)
+        check(conv(1, 8, 8, 5, 3, 1, 1, 1, 1).pack(), run)
+
+
+def check_threads(run: Runner) -> None:
+    """Threads that run new layers at the same time."""
+    for _ in range(5):
+        layer = linear(5, 24, 64).pack()
+        with ThreadPoolExecutor(6) as pool:
+            for done in [pool.submit(check, replace(layer, x=layer.x[rows:]), run) for rows in (0, 1, 2, 0, 1, 2)]:
+                done.result()
+
+
+def check_empty(run: Runner) -> None:
+    for layer in (linear(0, 8, 16).pack(), replace(conv(*CONVS[0]), x=torch.empty(0, 16, 4, 4, dtype=torch.uint8)).pack()):
+        assert run(layer).shape == defined(layer).shape
+
+
+@pytest.fixture
+def enabled():
+    with intact.torch.enable():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(41)
+
+
+@pytest.mark.parametrize("judge,tensors", [(check_unary, True), (check_binary, False), (check_changes, True),
+                                           (check_changes, False), (check_threads, True), (check_empty, True)])
+def test_exact(enabled, judge, tensors):
+    judge(lambda layer: layer.run(tensors))
+
+
+@pytest.mark.parametrize("isa", [isa for isa in intact.isas() if isa != "any"])
+def test_exact_on_isa(isa):
+    done = python("""
+import torch, intact.torch, test_layers
+torch.manual_seed(41)
+with intact.torch.enable():
+    for judge in (test_layers.check_unary, test_layers.check_binary): judge(test_layers.Layer.run)
+""", INTACT_MAX_ISA=isa, INTACT_VERBOSE="1", OMP_NUM_THREADS="1")
+    runs = [line for line in done.stderr.splitlines() if line.startswith("intact: run")]
+    assert len(runs) > 200
+    assert isa not in ("portable", "avx2") or all(isa in line for line in runs)
+
+
+# Planted faults: each check must find the fault that it is for.
+
+def clamped_sums(layer: Layer) -> np.ndarray:
+    """What VPMADDUBSW computes of a linear layer: two products are added in int16, with a clamp. Convolutions stay exact."""
+    if layer.window is not None or layer.x.dtype != torch.uint8:
+        return exact_sums(layer)
+    odd = layer.x.shape[-1] % 2
+    x, w = F.pad(layer.x.int(), (0, odd)), F.pad(layer.weight.int(), (0, odd))
+    products = x[..., None, :] * w
+    pairs = (products[..., ::2] + products[..., 1::2]).clamp(-32768, 32767)
+    return (pairs.sum(-1) - layer.x_zero_point * layer.weight.int().sum(1)).double().numpy()
+
+
+def one_rounding(layer: Layer) -> torch.Tensor:
+    """The scale and the bias rounded once, as an FMA does."""
+    if layer.bias is None or layer.dtype != torch.float32 or layer.unary != "none" or layer.binary != "none":
+        return defined(layer)
+    by_channel = (-1,) if layer.window is None else (-1, 1, 1)
+    scale = (np.float32(layer.x_scale) * layer.w_scale.numpy()).astype(np.float64).reshape(by_channel)
+    return torch.from_numpy((exact_sums(layer) * scale + layer.bias.numpy().reshape(by_channel)).astype(np.float32))
+
+
+def remembers(key: Callable[[Layer], Any], *names: str) -> Runner:
+    """Keeps parameters under a key of the layer."""
+    kept: dict = {}
+
+    def run(layer: Layer) -> torch.Tensor:
+        old = kept.setdefault((key(layer), layer.weight.shape), {name: copy.deepcopy(getattr(layer, name)) for name in names})
+        return defined(replace(layer, **old))
+    return run
+
+
+PLANTED = [
+    (check_unary, lambda layer: defined(layer, clamped_sums)),
+    (check_unary, one_rounding),
+    (check_binary, lambda layer: defined(replace(layer, other_zero_point=0))),
+    (check_changes, remembers(lambda layer: id(layer.packed), "weight")),
+    (check_changes, remembers(lambda layer: id(layer.packed), "bias")),
+    (check_changes, remembers(lambda layer: id(layer.packed), "w_scale")),
+    (check_changes, remembers(lambda layer: id(layer.packed), "x_scale")),
+    (check_changes, remembers(lambda layer: (id(layer.packed), layer.x.shape), "window")),
+]
+
+
+def laid_out(layer: Layer, run: Runner) -> torch.Tensor:
+    return run(layer).contiguous(memory_format=torch.contiguous_format if layer.window is None else torch.channels_last)
+
+
+@pytest.mark.parametrize("judge,fault", PLANTED)
+def test_planted_fault_is_found(judge, fault):
+    judge(lambda layer: laid_out(layer, defined))
+    with pytest.raises(AssertionError, match="outputs differ"):
+        judge(lambda layer: laid_out(layer, fault))
+
+
+# What is PyTorch's stays PyTorch's.
+
+def own_calls() -> "dict[str, Callable[[], torch.Tensor]]":
+    """Calls that intact leaves to PyTorch: it computes them, or refuses them."""
+    layer, window = linear(4, 8, 16).pack(), conv(*CONVS[0]).pack()
+    other = integers(4, 8, dtype=torch.uint8)
+    as_other = {torch.float32: torch.randn(4, 8), torch.bfloat16: torch.randn(4, 8).bfloat16(), torch.uint8: other}
+    calls = {f"{binary} {other_dtype} to {dtype}": replace(layer, binary=binary, other=as_other[other_dtype], dtype=dtype).run
+             for binary, other_dtype, dtype in itertools.product(("sum", "mul"), as_other, (torch.float32, torch.uint8))
+             if binary == "mul" or other_dtype != dtype}
+    calls["depth"] = replace(layer, x=layer.x[:, :5]).run
+    calls["x float"] = replace(layer, x=layer.x.float()).run
+    calls["float64"] = replace(layer, dtype=torch.float64).run
+    calls["unary"] = replace(layer, unary="nothing").run
+    calls["conv: channels"] = replace(window, x=window.x[:, :5]).run
+    calls["conv: add"] = replace(window, binary="add", other=torch.randn(defined(window).shape)).run
+    calls["conv: too small"] = replace(window, x=window.x[:, :, :0]).run
+    return calls
+
+
+def outcome(call: Callable) -> tuple:
+    try:
+        return "returns", call()
+    except Exception as error:
+        return type(error).__name__, str(error).split("\n")[0]
+
+
+def test_other_calls_are_pytorchs():
+    calls = own_calls()
+    own = {name: outcome(call) for name, call in calls.items()}
+    with intact.torch.enable():
+        given = {name: outcome(call) for name, call in calls.items()}
+    for name in calls:
+        assert given[name][0] == own[name][0]
+        assert torch.equal(given[name][1], own[name][1]) if own[name][0] == "returns" else given[name] == own[name]
+    assert sum(kind == "RuntimeError" for kind, _ in own.values()) >= 8
+
+
+def kernels() -> "list[str]":
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(("onednn::qlinear", "onednn::qconv"))]
+    return [torch._C._dispatch_dump(name) for name in sorted(names)]
+
+
+def test_enable_and_disable():
+    before = kernels()
+    for _ in range(3):
+        with intact.torch.enable():
+            assert sum("_torch_layers.py" in text for text in kernels()) >= 7
+        assert kernels() == before
+    done = python("""
+import test_layers, intact.torch
+layer = test_layers.linear(4, 8, 16).pack()
+with intact.torch.enable(): pass
+layer.run()
+""", INTACT_VERBOSE="1")
+    assert "intact: run" not in done.stderr
+
+
+def test_layers_live_as_long_as_packed_weights(enabled):
+    layer = linear(4, 8, 16).pack()
+    layer.run()
+    kept = intact._torch_operators._layers._layers
+    number, count = kept[layer.packed].number, len(kept)
+    arguments = (layer.x, 1.0, 0, layer.w_scale, None, [], 1.0, 0, None, 1.0, 0, -np.inf, np.inf, torch.empty(4, 8))
+    torch.ops.intact.run_layer(number, *arguments)
+    layer.packed = None
+    gc.collect()
+    assert len(kept) == count - 1
+    with pytest.raises(RuntimeError, match=f"layer is {number}; expected a number that intact::layer returned"):
+        torch.ops.intact.run_layer(number, *arguments)
+
+
+# Networks that torchao quantizes and Inductor compiles.
+
+COMPILED = """
+import sys, torch, test_layers, intact.torch, torch._inductor.config
+from intact import _torch_layers
+from torch import nn
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
+        self.depthwise = nn.Conv2d(16, 16, 3, stride=2, padding=1, groups=16)
+        self.wide, self.square, self.last = nn.Linear(256, 64), nn.Linear(64, 64), nn.Linear(64, 10)
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        x = torch.relu(self.second(x) + x)
+        x = nn.functional.hardtanh(self.depthwise(x), 0.25, 6).flatten(1)
+        x = nn.functional.gelu(self.wide(x), approximate="tanh")
+        return self.last(torch.relu(self.square(x) + x))
+
+torch._inductor.config.freezing = True
+torch.manual_seed(0)
+net, x = Net().eval(), torch.randn(4, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
+with torch.no_grad():
+    prepared = prepare_pt2e(torch.export.export(net, (x,)).module(), quantizer)
+    prepared(x)
+    compiled = torch.compile(convert_pt2e(prepared))
+    own = compiled(x)
+    with intact.torch.enable():
+        print("begin", file=sys.stderr, flush=True)
+        given = compiled(x)
+        print("end", file=sys.stderr, flush=True)
+        _torch_layers.Layers._run = test_layers.defined_call
+        assert torch.equal(given, compiled(x))
+        assert test_layers.defined_calls == 6
+    assert torch.equal(own, compiled(x))
+"""
+
+defined_calls = 0
+
+
+def defined_call(_: Any, call: Any) -> torch.Tensor:
+    """The definition of a call that `intact._torch_layers` received."""
+    global defined_calls
+    defined_calls += 1
+    weight, window = call.weight.to_dense(), None
+    if call.window is not None:
+        window = (*call.window[:6:2], call.window[6])
+    weight = weight.t() if window is None else weight
+    layer = Layer(call.x, weight, call.w_scale, call.bias, window, call.x_scale, call.x_zero_point, call.dtype, call.scale,
+                  call.zero_point, call.unary, call.binary, call.other, call.other_scale, call.other_zero_point)
+    out = laid_out(layer, defined)
+    return call.other.copy_(out) if call.binary == "sum" else out
+
+
+def test_compiled():
+    """One compiled network runs with and without intact. All its layers are intact's, and have the definition's bytes."""
+    pytest.importorskip("torchao")
+    done = python(COMPILED, INTACT_VERBOSE="1")
+    runs = done.stderr.split("begin\n")[1].split("end\n")[0]
+    assert "groups=16" in runs and "c=3 " in runs and "m=4 n=64 k=256" in runs and "m=4 n=10 k=64" in runs

@@ -1,0 +1,229 @@
+"""PyTorch's quantized layers on intact: takes the place of onednn::qlinear_pointwise and onednn::qconv_pointwise, which compiled
+PT2E models call (docs/pytorch.md).
+
+The weights that qlinear_prepack and qconv_prepack make stay PyTorch's. The first call of a layer unpacks them into a layer of
+intact, which lives as long as the packed weights."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any, Callable
+
+import torch
+import torch.nn.functional as F
+from torch.utils.weak import WeakTensorKeyDictionary
+
+_EIGHT_BITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
+
+
+class _Layer:
+    """A layer of intact, by its number."""
+
+    def __init__(self, weights: torch.Tensor, free: Callable[[int], None]):
+        self.number, self._free = torch.ops.intact.layer(weights), free
+
+    def __del__(self) -> None:
+        self._free(self.number)
+
+
+class Layers:
+    """The kernels in the place of PyTorch's, while `set(True)` is in force. `loaded`: libintact_pytorch.so."""
+
+    def __init__(self, loaded: ctypes.CDLL):
+        self._free = loaded.intact_pytorch_free_layer
+        self._free.argtypes, self._free.restype = [ctypes.c_int64], None
+        self._registered: Any = None
+        self._layers = WeakTensorKeyDictionary()  # by packed weights
+
+    def set(self, is_enabled: bool) -> None:
+        if not is_enabled:
+            self._registered._destroy()
+            self._registered = None
+            return
+        self._registered = torch.library.Library("onednn", "IMPL", "MkldnnCPU")
+        for name, adapter in _ADAPTERS.items():
+            operator, _, overload = name.partition(".")
+            found = getattr(torch.ops.onednn, operator)
+            if (overload or "default") in found.overloads():
+                kernel = self._kernel(getattr(found, overload or "default"), adapter)
+                self._registered.impl(name, kernel, allow_override=True)
+
+    def _kernel(self, operator: Any, adapter: Callable) -> Callable:
+        cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # PyTorch's own kernel is registered for this key too
+
+        def kernel(*arguments: Any) -> torch.Tensor:
+            call = adapter(*arguments)
+            if not _is_supported(call):
+                return operator.redispatch(cpu, *arguments)
+            return self._run(call)
+
+        return kernel
+
+    def _layer(self, weight: torch.Tensor, is_conv: bool) -> _Layer:
+        layer = self._layers.get(weight)
+        if layer is None:
+            plain = weight.to_dense()
+            plain = plain.permute(0, 2, 3, 1) if is_conv else plain
+            layer = self._layers[weight] = _Layer(plain.contiguous(), self._free)
+        return layer
+
+    def _run(self, call: "_Call") -> torch.Tensor:
+        is_conv = call.window is not None
+        layer = self._layer(call.weight, is_conv)  # kept during the run: another thread may replace it
+        memory_format = torch.channels_last if is_conv else torch.contiguous_format
+        x = call.x.contiguous(memory_format=memory_format)
+        bounds = _bounds(call.unary, call.unary_arguments)
+        other = call.other if call.binary != "none" else None
+        is_fused = bounds is not None and _is_fused(other, memory_format)
+        if is_fused and call.binary == "sum":
+            out = other
+        else:
+            out = torch.empty(call.sizes, dtype=call.dtype if is_fused else torch.float32, memory_format=memory_format)
+        lowest, highest = bounds if is_fused else (-math.inf, math.inf)
+        torch.ops.intact.run_layer.default(
+            layer.number, x, call.x_scale, call.x_zero_point, _floats(call.w_scale),
+            None if call.bias is None else _floats(call.bias), call.window or [], call.scale, call.zero_point,
+            other if is_fused else None, call.other_scale, call.other_zero_point, lowest, highest, out)
+        if is_fused:
+            return out
+        out = _after(out, call, other)
+        out = _quantized(out, call) if call.dtype in _EIGHT_BITS else out.to(call.dtype)
+        return other.copy_(out) if call.binary == "sum" else out
+
+
+class _Call:
+    """The arguments of one call. `window`: stride, padding, dilation and groups of a convolution."""
+
+    def __init__(self, x: torch.Tensor, x_scale: Any, x_zero_point: Any, weight: torch.Tensor, w_scale: torch.Tensor,
+                 bias: "torch.Tensor | None", window: "list[int] | None", scale: float, zero_point: int, dtype: Any,
+                 unary: "str | None", unary_arguments: list, algorithm: "str | None", other: "torch.Tensor | None" = None,
+                 other_scale: float = 1.0, other_zero_point: int = 0, binary: str = "none", alpha: Any = None):
+        self.x, self.weight, self.w_scale, self.bias, self.window = x, weight, w_scale, bias, window
+        self.x_scale, self.x_zero_point = _number_of(x_scale), _number_of(x_zero_point)
+        self.scale, self.zero_point, self.dtype = scale, zero_point, dtype or x.dtype
+        self.unary, self.unary_arguments, self.algorithm = unary or "none", unary_arguments, algorithm
+        self.other, self.other_scale, self.other_zero_point, self.binary = other, other_scale, other_zero_point, binary
+        self.alpha = 1 if alpha is None else alpha
+        self.sizes: "list[int]" = []  # of the output
+
+
+def _number_of(value: Any) -> Any:
+    """A scale or a zero point: a number, a tensor of one element, or no tensor."""
+    if isinstance(value, torch.Tensor):
+        return value.item() if value.numel() == 1 else None
+    return 0 if value is None else value
+
+
+def _linear(x, x_scale, x_zp, weight, w_scale, w_zp, bias, scale, zp, dtype, unary, arguments, algorithm) -> _Call:
+    return _Call(x, x_scale, x_zp, weight, w_scale, bias, None, scale, zp, dtype, unary, arguments, algorithm)
+
+
+def _linear_binary(x, x_scale, x_zp, weight, w_scale, w_zp, other, bias, scale, zp, dtype, other_scale, other_zp, binary, alpha,
+                   unary, arguments, algorithm) -> _Call:
+    return _Call(x, x_scale, x_zp, weight, w_scale, bias, None, scale, zp, dtype, unary, arguments, algorithm, other, other_scale,
+                 other_zp, binary, alpha)
+
+
+def _window(stride: list, padding: list, dilation: list, groups: int) -> "list[int]":
+    return [*stride, *padding, *dilation, groups]
+
+
+def _conv(x, x_scale, x_zp, weight, w_scale, w_zp, bias, stride, padding, dilation, groups, scale, zp, dtype, unary, arguments,
+          algorithm) -> _Call:
+    return _Call(x, x_scale, x_zp, weight, w_scale, bias, _window(stride, padding, dilation, groups), scale, zp, dtype, unary,
+                 arguments, algorithm)
+
+
+def _conv_binary(x, x_scale, x_zp, weight, w_scale, w_zp, other, bias, stride, padding, dilation, groups, scale, zp, dtype,
+                 other_scale, other_zp, binary, alpha, unary, arguments, algorithm) -> _Call:
+    return _Call(x, x_scale, x_zp, weight, w_scale, bias, _window(stride, padding, dilation, groups), scale, zp, dtype, unary,
+                 arguments, algorithm, other, other_scale, other_zp, binary, alpha)
+
+
+_ADAPTERS: "dict[str, Callable[..., _Call]]" = {
+    "qlinear_pointwise": _linear, "qlinear_pointwise.tensor": _linear,
+    "qlinear_pointwise.binary": _linear_binary, "qlinear_pointwise.binary_tensor": _linear_binary,
+    "qconv_pointwise": _conv, "qconv_pointwise.tensor": _conv, "qconv2d_pointwise": _conv, "qconv2d_pointwise.tensor": _conv,
+    "qconv2d_pointwise.binary": _conv_binary, "qconv2d_pointwise.binary_tensor": _conv_binary}
+
+_UNARY: "dict[str, Callable[[torch.Tensor, list, str], torch.Tensor]]" = {
+    "none": lambda f, arguments, algorithm: f,
+    "relu": lambda f, arguments, algorithm: f.relu_(),
+    "hardtanh": lambda f, arguments, algorithm: f.clamp_(*arguments),
+    "gelu": lambda f, arguments, algorithm: F.gelu(f, approximate=algorithm),
+    "swish": lambda f, arguments, algorithm: F.silu(f),
+    "hardswish": lambda f, arguments, algorithm: F.hardswish(f),
+    "leaky_relu": lambda f, arguments, algorithm: F.leaky_relu(f, *arguments),
+    "tanh": lambda f, arguments, algorithm: f.tanh_(),
+    "sigmoid": lambda f, arguments, algorithm: f.sigmoid_()}
+
+
+def _is_supported(call: _Call) -> bool:
+    """Whether intact computes the call; sets the sizes of its output. PyTorch computes other calls, or refuses them."""
+    if (call.x.dtype not in _EIGHT_BITS or call.weight.dtype != torch.int8 or call.x_scale is None or call.x_zero_point is None
+            or call.dtype not in (torch.uint8, torch.int8, torch.float32, torch.bfloat16) or call.unary not in _UNARY):
+        return False
+    if call.window is None:
+        depth, outputs = call.weight.shape
+        if call.x.dim() < 2 or call.x.shape[-1] != depth:
+            return False
+        call.sizes = [*call.x.shape[:-1], outputs]
+    else:
+        if not call.x.dim() == call.weight.dim() == 4 or len(call.window) != 7:
+            return False
+        outputs, channels, *kernel = call.weight.shape
+        batch, inputs, *extents = call.x.shape
+        call.sizes = [batch, outputs, *map(_output_extent, extents, kernel, *(call.window[i:i + 2] for i in (0, 2, 4)))]
+        if inputs != channels * call.window[6] or min(call.sizes) < 0:
+            return False
+    return (call.w_scale.numel() in (1, outputs) and (call.bias is None or call.bias.numel() == outputs)
+            and _has_residual(call))
+
+
+def _has_residual(call: _Call) -> bool:
+    """Whether the call has no second input, or one that intact adds."""
+    other = call.other
+    if call.binary == "none" or other is None:
+        return call.binary == "none"
+    if list(other.shape) != call.sizes or call.alpha != 1:
+        return False
+    is_float = other.dtype in (torch.float32, torch.bfloat16)
+    if is_float and (call.other_scale, call.other_zero_point) != (1, 0):
+        return False
+    return call.binary == "sum" and other.dtype == call.dtype or call.binary == "add" and is_float and call.window is None
+
+
+def _output_extent(extent: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    return (extent + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def _bounds(unary: str, arguments: list) -> "tuple[float, float] | None":
+    """The interval to which an activation clamps, or None if it does more."""
+    if unary == "none":
+        return -math.inf, math.inf
+    if unary == "relu":
+        return 0.0, math.inf
+    if unary == "hardtanh" and len(arguments) == 2 and any(arguments):
+        return float(arguments[0]), float(arguments[1])
+    return None
+
+
+def _is_fused(other: "torch.Tensor | None", memory_format: Any) -> bool:
+    """Whether a plan can add the second input where it lies."""
+    return other is None or other.dtype != torch.bfloat16 and other.is_contiguous(memory_format=memory_format)
+
+
+def _floats(values: torch.Tensor) -> torch.Tensor:
+    return values if values.dtype == torch.float32 and values.is_contiguous() else values.to(torch.float32).contiguous()
+
+
+def _after(f: torch.Tensor, call: _Call, other: "torch.Tensor | None") -> torch.Tensor:
+    """The post-operations of a call that no plan fuses."""
+    if other is not None:
+        f = f + (other.to(torch.float32) - call.other_zero_point) * call.other_scale
+    return _UNARY[call.unary](f, call.unary_arguments, call.algorithm)
+
+
+def _quantized(f: torch.Tensor, call: _Call) -> torch.Tensor:
+    return ((f * (1.0 / call.scale)).round_() + call.zero_point).clamp_(*_EIGHT_BITS[call.dtype]).to(call.dtype)
