@@ -33,7 +33,7 @@ double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds bud
 
 }  // namespace
 
-support::Measurement TurnOf(Stopwatch microseconds, Seconds shortest) {
+support::Measurement TurnOf(TimedCalls microseconds, Seconds shortest) {
   return [=, microseconds = std::move(microseconds)] {
     const Seconds once(1e-6 * microseconds(1));
     return microseconds(static_cast<int64_t>(shortest / once) + 1);

@@ -36,10 +36,10 @@ Row EmptyRow(const Case& c);
 Timing Check(const Entrant& entrant);
 
 /// Makes a number of calls, and returns the mean time of a call in microseconds.
-using Stopwatch = std::function<double(int64_t calls)>;
+using TimedCalls = std::function<double(int64_t calls)>;
 /// A turn: one call that brings the operands into the caches, then calls for `shortest` or longer. It measures
 /// microseconds per call.
-support::Measurement TurnOf(Stopwatch microseconds, Seconds shortest);
+support::Measurement TurnOf(TimedCalls microseconds, Seconds shortest);
 /// A turn of `entrant`, which writes to `c`.
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c);
 
