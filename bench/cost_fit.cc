@@ -333,7 +333,7 @@ class Fitter {
   std::vector<double> WithFewerLosses(std::vector<double> x) const {
     const std::vector<double> from = x;
     const auto pulled_loss = [&](const std::vector<double>& at) {
-      constexpr double kPull = 1e-4;
+      constexpr double kPull = 1e-2;
       double pull = 0;
       for (size_t i = 0; i < at.size(); ++i) pull += (at[i] - from[i]) * (at[i] - from[i]);
       return Loss(at) + kPull * pull;

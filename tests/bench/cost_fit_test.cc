@@ -79,19 +79,19 @@ TEST_F(CostFitTest, FindsKnownConstants) {
     SCOPED_TRACE(core::ToString(right[i].isa));
     EXPECT_GT(wrong[i].deviation, 0.1);
     EXPECT_GT(wrong[i].worst_loss, 1.1) << "the wrong constants make no wrong choice";
-    EXPECT_LT(right[i].deviation, wrong[i].deviation);
+    EXPECT_LT(right[i].deviation, wrong[i].deviation / 3);
     EXPECT_LT(right[i].loss, 1.003);
-    EXPECT_LT(right[i].worst_loss, 1.1) << right[i].worst_choice;
+    EXPECT_LT(right[i].worst_loss, 1.05) << right[i].worst_choice;
   }
   // Without VNNI, costs have no unit of their own, so ratios are compared.
   const auto ratio = [](const CostTable& table) {
     return table.ymm.wide.product / table.ymm.in_place.product;
   };
-  EXPECT_NEAR(ratio(fit.table) / ratio(planted), 1, 0.05);
+  EXPECT_NEAR(ratio(fit.table) / ratio(planted), 1, 0.1);
   EXPECT_GT(ratio(planted) / ratio(own), 1.3);
   if (fit.times.contains(Isa::kAmxInt8)) {
     EXPECT_NEAR(fit.table.tiles.product / planted.tiles.product, 1, 0.1);
-    EXPECT_NEAR(fit.table.tiles.run / planted.tiles.run, 1, 0.25);
+    EXPECT_NEAR(fit.table.tiles.run / planted.tiles.run, 1, 0.1);
     EXPECT_NEAR(fit.times.at(Isa::kAmxInt8).product / ProductOf(Isa::kAmxInt8), 1, 0.05);
   }
 }
