@@ -20,10 +20,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Long enough for several runs: caches must hold this contender's data, not the data of the turn before.
-// Victim caches need more than one pass to hold a matrix.
-constexpr Seconds kShortestTurn(4e-3);
-
 template <class Function>
 double MicrosecondsOf(const Function& function, int64_t times = 1) {
   const auto start = Clock::now();
@@ -44,6 +40,7 @@ double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds bud
 
 support::Measurement TurnOf(std::function<void()> run, Seconds shortest) {
   return [=, run = std::move(run)] {
+    run();
     const Seconds once(1e-6 * MicrosecondsOf(run));
     return MicrosecondsOf(run, static_cast<int64_t>(shortest / once) + 1);
   };
