@@ -47,7 +47,7 @@ constexpr int kFailure = 1;
 constexpr const char* kExitStatus =
     "Exit status:\n"
     "  0  everything was measured\n"
-    "  1  a result of intact was wrong, and not timed\n"
+    "  1  a result of intact was wrong, and not timed; or a search met an error or measured no problem\n"
     "  2  bad usage or input, reported in one line on standard error\n\n";
 constexpr std::string_view kTuneSuite = "tune";    // it implies --tune
 constexpr std::string_view kTrapsSuite = "traps";  // without --tune, its table is TrapResults
@@ -109,11 +109,12 @@ void AddOptions(CLI::App* app, Options* options) {
                        "use this table of the cost models instead of the CPU's (a file of --fit)")
       ->take_last();
   app->add_option("--search", options->search_seconds,
-                  "with --suite traps: search for other traps, for so many seconds")
+                  "with --suite traps: search for other traps for this number of seconds")
       ->check(CLI::Range(1, 86400));
   app->add_option("--seed", options->seed, "with --search: the seed of the random problems")
       ->capture_default_str();
-  tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/report.h)")
+  tools::AddFileOption(app, "--json", &options->json,
+                       "write the results (schemas: bench/report.h, tuning.h, traps.h, search.h)")
       ->take_last();
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
       ->take_last();
@@ -163,7 +164,8 @@ int RunTrapTable(const Options& options, std::vector<core::Isa> isas) {
 
 int RunSearch(const Options& options, std::vector<core::Isa> isas) {
   const SearchRequest request = {std::move(isas), Seconds(options.search_seconds), options.seed};
-  return Report(options, Search(request, TimeRuns, tools::ReportProgress("searching")), 0);
+  const SearchResults results = Search(request, TimeRuns, tools::ReportProgress("searching"));
+  return Report(options, results, results.AllRight() ? 0 : kFailure);
 }
 
 int RunTable(const Options& options, std::vector<core::Isa> isas) {

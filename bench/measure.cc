@@ -18,10 +18,6 @@
 namespace intact::bench {
 namespace {
 
-// Long enough for several runs: caches must hold this contender's data, not the data of the turn before.
-// Victim caches need more than one pass to hold a matrix.
-constexpr Seconds kShortestTurn(4e-3);
-
 /// Median, once the code is cached.
 double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds budget) {
   const GemmDesc desc = GemmDescOf(workload, c);
@@ -35,6 +31,7 @@ double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds bud
 
 support::Measurement TurnOf(TimedCalls microseconds, Seconds shortest) {
   return [=, microseconds = std::move(microseconds)] {
+    (void)microseconds(1);
     const Seconds once(1e-6 * microseconds(1));
     return microseconds(static_cast<int64_t>(shortest / once) + 1);
   };

@@ -35,10 +35,14 @@ Row EmptyRow(const Case& c);
 /// The timing of `entrant` with the model that its outputs equal, but without times.
 Timing Check(const Entrant& entrant);
 
+/// Long enough for several runs: caches must hold this contender's data, not the data of the turn before.
+/// Victim caches need more than one pass to hold a matrix.
+inline constexpr Seconds kShortestTurn(4e-3);
+
 /// Makes a number of calls, and returns the mean time of a call in microseconds.
 using TimedCalls = std::function<double(int64_t calls)>;
-/// A turn: one call that brings the operands into the caches, then calls for `shortest` or longer. It measures
-/// microseconds per call.
+/// A turn: one call that brings the operands into the caches, one that is timed to count the others, then calls
+/// for about `shortest` or longer. It measures microseconds per call.
 support::Measurement TurnOf(TimedCalls microseconds, Seconds shortest);
 /// A turn of `entrant`, which writes to `c`.
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c);

@@ -34,11 +34,14 @@ using reference::ConvGeometry;
 using verify::Problem;
 using Clock = std::chrono::steady_clock;
 
-constexpr Seconds kTurn(5e-5);                    // the least time of a turn
-constexpr Seconds kConfirmation(0.02);            // for the turns of a problem that seems to be a trap
-constexpr Seconds kReport(0.1);                   // for the turns that are reported
-constexpr Seconds kMinimisation(0.5);             // after this time a trap is not reduced further
-constexpr double kMostProducts = 1 << 22;         // of a drawn problem
+struct Effort {
+  Seconds turn;    // the least time of a turn
+  Seconds budget;  // for all turns
+};
+constexpr Effort kGlance = {Seconds(5e-5), Seconds(0)};           // for each problem and neighbour
+constexpr Effort kConfirmation = {Seconds(5e-5), Seconds(0.02)};  // for a problem that seems to be a trap
+constexpr Effort kReport = {kShortestTurn, Seconds(0.1)};         // for what is reported
+constexpr double kMostProducts = 1 << 22;                         // of a drawn problem
 constexpr int64_t kMostBytes = int64_t{1} << 26;  // of a drawn problem's tensors while they are made
 
 std::span<const Axis> AxesOf(const ConvGeometry& g) {
@@ -89,7 +92,8 @@ class Runner {
 };
 
 template <class Plan, class Args, class Operation>
-Result<support::Measurement> TimeOperation(Operation operation, const verify::RunOptions& options) {
+Result<support::Measurement> TimeOperation(Operation operation, const verify::RunOptions& options,
+                                           Seconds shortest) {
   ASSIGN_OR_RETURN(Plan plan, verify::CreatePlan(operation, options));
   const auto runner =
       std::make_shared<Runner<Plan, Operation, Args>>(std::move(operation), options, std::move(plan));
@@ -98,7 +102,7 @@ Result<support::Measurement> TimeOperation(Operation operation, const verify::Ru
   }
   return TurnOf(
       [runner](int64_t calls) { return support::MicrosecondsPerCall([&] { (void)runner->Run(); }, calls); },
-      kTurn);
+      shortest);
 }
 
 // ----- random problems ------------------------------------------------------------------------------------
@@ -279,7 +283,13 @@ std::vector<Neighbour> NeighboursOf(const Problem& problem) {
 std::optional<Problem> Apply(const Neighbour& neighbour, const Problem& problem) {
   Problem changed = problem;
   neighbour.change(&changed);
-  if (changed == problem || changed.Check()) return std::nullopt;
+  if (changed.conv) {
+    // A problem may have fewer dimensions than the problem that the neighbour was made for.
+    const auto outside =
+        std::span(changed.conv->axes).first(reference::kMaxSpatial - static_cast<size_t>(changed.conv->dims));
+    if (!std::ranges::all_of(outside, [](const Axis& axis) { return axis == Axis{}; })) return std::nullopt;
+  }
+  if (changed.Check() || changed.ToString() == problem.ToString()) return std::nullopt;
   return changed;
 }
 
@@ -309,7 +319,7 @@ double Work(const Problem& problem, const Problem& neighbour) {
 
 // ----- the search -----------------------------------------------------------------------------------------
 
-/// A way to make a trap of a problem: the problem beside its neighbour, or the neighbour beside the problem.
+/// A neighbour of a problem, and which of the two seems to be a trap.
 struct Suspicion {
   Neighbour neighbour;
   bool is_neighbour_slow = false;
@@ -320,7 +330,10 @@ double LimitOf(const Neighbour& neighbour) { return neighbour.is_isa ? kLimitOfI
 class Searcher {
  public:
   Searcher(const SearchRequest& request, const Stopwatch& stopwatch)
-      : stopwatch_(stopwatch), random_(request.seed, 0, 0), isas_(request.isas) {
+      : stopwatch_(stopwatch),
+        random_(request.seed, 0, 0),
+        isas_(request.isas),
+        reduction_(request.reduction) {
     results_.machine = support::DescribeMachine();
     results_.seed = request.seed;
   }
@@ -330,14 +343,14 @@ class Searcher {
     const Problem problem = DrawModest();
     const std::optional<Suspicion> suspicion = Suspect(problem);
     if (!suspicion) return;
-    const auto end = Clock::now() + kMinimisation;
-    const auto is_trap = [&](const Problem& p) { return IsTrap(p, *suspicion, kConfirmation); };
-    if (!is_trap(problem)) return;
+    if (!FindTrap(problem, *suspicion, kConfirmation)) return;
+    const auto end = Clock::now() + reduction_;
     const Problem least = verify::Minimise(problem, [&](const Problem& p) {
-      return Clock::now() < end && IsTrap(p, *suspicion, Seconds(0)) && is_trap(p);
+      return Clock::now() < end && FindTrap(p, *suspicion, kGlance) && FindTrap(p, *suspicion, kConfirmation);
     });
-    std::optional<Finding> finding = Measure(least, *suspicion, kReport);
-    if (!finding || !IsTrap(*finding, suspicion->neighbour)) return;
+    std::optional<Finding> finding = FindTrap(least, *suspicion, kReport);
+    if (!finding) finding = FindTrap(problem, *suspicion, kReport);
+    if (!finding) return;
     const bool is_known = std::ranges::any_of(results_.findings, [&](const Finding& known) {
       return known.slow == finding->slow && known.fast == finding->fast;
     });
@@ -359,9 +372,20 @@ class Searcher {
     }
   }
 
+  // Nothing if the problem cannot be measured; errors are counted.
+  std::optional<support::Measurement> Prepare(const Problem& problem, Seconds shortest) {
+    Result<support::Measurement> turn = stopwatch_(problem, shortest);
+    if (turn) return std::move(*turn);
+    if (turn.error().status == INTACT_UNSUPPORTED) return std::nullopt;
+    if (results_.errors++ == 0) {
+      results_.first_error = fmt::format("{}: {}", problem.ToString(), turn.error().message);
+    }
+    return std::nullopt;
+  }
+
   // The suspicion with the largest ratio over its limit; nothing if none is above it.
   std::optional<Suspicion> Suspect(const Problem& problem) {
-    const Result<support::Measurement> of_problem = stopwatch_(problem);
+    const std::optional<support::Measurement> of_problem = Prepare(problem, kGlance.turn);
     if (!of_problem) return std::nullopt;
     ++results_.problems;
     std::optional<Suspicion> worst;
@@ -369,11 +393,11 @@ class Searcher {
     for (const Neighbour& neighbour : NeighboursOf(problem)) {
       const std::optional<Problem> changed = Apply(neighbour, problem);
       if (!changed || verify::MemoryOf(*changed) > 4 * kMostBytes) continue;
-      const Result<support::Measurement> of_neighbour = stopwatch_(*changed);
+      const std::optional<support::Measurement> of_neighbour = Prepare(*changed, kGlance.turn);
       if (!of_neighbour) continue;
       ++results_.neighbours;
       const std::array turns = {*of_problem, *of_neighbour};
-      const std::vector<std::vector<double>> figures = support::TakeTurns(turns, Seconds(0));
+      const std::vector<std::vector<double>> figures = support::TakeTurns(turns, kGlance.budget);
       for (const bool is_neighbour_slow : {false, true}) {
         if (is_neighbour_slow && neighbour.is_isa) continue;
         const Finding finding = Compare(problem, *changed, figures, is_neighbour_slow);
@@ -385,13 +409,19 @@ class Searcher {
     return worst;
   }
 
-  std::optional<Finding> Measure(const Problem& problem, const Suspicion& suspicion, Seconds budget) const {
+  // Measures again whether the suspicion holds for `problem`.
+  std::optional<Finding> FindTrap(const Problem& problem, const Suspicion& suspicion, const Effort& effort) {
     const std::optional<Problem> changed = Apply(suspicion.neighbour, problem);
     if (!changed) return std::nullopt;
-    const Result<support::Measurement> of_problem = stopwatch_(problem), of_neighbour = stopwatch_(*changed);
-    if (!of_problem || !of_neighbour) return std::nullopt;
+    const std::optional<support::Measurement> of_problem = Prepare(problem, effort.turn);
+    if (!of_problem) return std::nullopt;
+    const std::optional<support::Measurement> of_neighbour = Prepare(*changed, effort.turn);
+    if (!of_neighbour) return std::nullopt;
     const std::array turns = {*of_problem, *of_neighbour};
-    return Compare(problem, *changed, support::TakeTurns(turns, budget), suspicion.is_neighbour_slow);
+    Finding finding =
+        Compare(problem, *changed, support::TakeTurns(turns, effort.budget), suspicion.is_neighbour_slow);
+    if (!IsTrap(finding, suspicion.neighbour)) return std::nullopt;
+    return finding;
   }
 
   static Finding Compare(const Problem& problem, const Problem& neighbour,
@@ -410,26 +440,24 @@ class Searcher {
     const double explained = finding.work * finding.neighbour_microseconds;
     return finding.ratio > LimitOf(neighbour) && finding.microseconds - explained >= kLeastMicroseconds;
   }
-  bool IsTrap(const Problem& problem, const Suspicion& suspicion, Seconds budget) const {
-    const std::optional<Finding> finding = Measure(problem, suspicion, budget);
-    return finding && IsTrap(*finding, suspicion.neighbour);
-  }
 
   const Stopwatch& stopwatch_;
   support::Random random_;
   std::vector<core::Isa> isas_;
+  Seconds reduction_;
   SearchResults results_;
 };
 
 }  // namespace
 
-Result<support::Measurement> TimeRuns(const verify::Problem& problem) {
+Result<support::Measurement> TimeRuns(const verify::Problem& problem, Seconds shortest) {
   reference::Operation operation = verify::Materialize(problem);
   const verify::RunOptions options = verify::RunOptionsOf(problem);
   if (auto* gemm = std::get_if<reference::Gemm>(&operation)) {
-    return TimeOperation<Gemm, intact_gemm_args>(std::move(*gemm), options);
+    return TimeOperation<Gemm, intact_gemm_args>(std::move(*gemm), options, shortest);
   }
-  return TimeOperation<Conv, intact_conv_args>(std::get<reference::Conv>(std::move(operation)), options);
+  return TimeOperation<Conv, intact_conv_args>(std::get<reference::Conv>(std::move(operation)), options,
+                                               shortest);
 }
 
 double Products(const verify::Problem& p) {
@@ -451,9 +479,11 @@ SearchResults Search(const SearchRequest& request, const Stopwatch& stopwatch,
   Searcher searcher(request, stopwatch);
   const auto start = Clock::now();
   const auto total = static_cast<int64_t>(request.time.count());
-  for (Seconds spent(0); spent < request.time; spent = Clock::now() - start) {
+  Seconds spent(0);
+  for (int64_t i = 0; i < request.problems && spent < request.time; ++i) {
     progress(static_cast<int64_t>(spent.count()), total);
     searcher.Step();
+    spent = Clock::now() - start;
   }
   progress(total, total);
   return std::move(searcher).Results();
@@ -472,6 +502,10 @@ std::string ToText(const SearchResults& results) {
   }
   table.notes.push_back(fmt::format("traps: {}, among {} problems with {} neighbours",
                                     results.findings.size(), results.problems, results.neighbours));
+  if (results.errors != 0) {
+    table.notes.push_back(fmt::format("errors: {}; the first: {}", results.errors, results.first_error));
+  }
+  if (results.problems == 0) table.notes.emplace_back("no problem was measured");
   return ToText(table);
 }
 
@@ -483,7 +517,9 @@ nlohmann::ordered_json ToJson(const SearchResults& results) {
                                  {"seed", results.seed},
                                  {"problems", results.problems},
                                  {"neighbours", results.neighbours},
-                                 {"findings", nlohmann::ordered_json::array()}};
+                                 {"errors", results.errors}};
+  if (results.errors != 0) json["first_error"] = results.first_error;
+  json["findings"] = nlohmann::ordered_json::array();
   for (const Finding& finding : results.findings) {
     json["findings"].push_back({{"slow", finding.slow.ToString()},
                                 {"fast", finding.fast.ToString()},

@@ -223,9 +223,10 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   return session.Finish(registers);
 }
 
-bool Quantizer::HasReciprocal(float scale) noexcept { return scale >= 0x1p-60f && scale <= 0x1p60f; }
+bool Quantizer::HasReciprocal(float scale) noexcept { return scale >= kLeastScale && scale <= kLargestScale; }
 
-// The product of two floats is exact in double, and so is its distance from 1.
+// The product of two floats is exact in double, and so is its distance from 1. Choose() of short_rows.cc
+// computes the remainder with FMA.
 Quantizer::Reciprocal Quantizer::ReciprocalOf(float scale) noexcept {
   const float high = 1.0f / scale;
   const double remainder = 1.0 - double{scale} * double{high};
@@ -275,6 +276,7 @@ NumberRange Quantizer::Scan(const uint8_t* x, int64_t count) const noexcept {
   return range;
 }
 
+// For eight rows at a time: Choose() of short_rows.cc.
 RowQuantization Quantizer::Choose(const NumberRange& range) const noexcept {
   constexpr uint32_t kSign = 0x80000000;
   const RowQuantization none = {std::numeric_limits<float>::quiet_NaN(), 0};
@@ -282,14 +284,14 @@ RowQuantization Quantizer::Choose(const NumberRange& range) const noexcept {
   const float low = (range.negative & kSign) == 0 ? 0.0f : std::bit_cast<float>(range.negative);
   if (!std::isfinite(high) || !std::isfinite(low)) return none;
   if (a_type_ == INTACT_S8) {
-    const float scale = std::max(high, -low) / 127.0f;
+    const float scale = std::max(high, -low) / kS8Width;
     return {scale == 0.0f ? 1.0f : scale, 0};
   }
   const float width = high - low;
   if (!std::isfinite(width)) return none;
-  float scale = width / 255.0f;
+  float scale = width / kU8Width;
   if (scale == 0.0f) scale = 1.0f;
-  return {scale, std::clamp(Round(0.0f - low / scale), 0, 255)};
+  return {scale, std::clamp(Round(0.0f - low / scale), 0, core::HighestOf(INTACT_U8))};
 }
 
 void Quantizer::Quantize(const uint8_t* x, int64_t count, const RowQuantization& how,
@@ -346,10 +348,11 @@ void Quantizer::QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int
     own->zero_point = how.zero_point;
     own->scale = how.scale;
   };
-  const bool is_short = k <= ShortRows::kLongest && block_ != 0 && ShortRows::Exist();
+  const bool is_short =
+      k <= ShortRows::kLongest && end - begin >= ShortRows::kLeastCount && block_ != 0 && ShortRows::Exist();
   RowCursor cursor(rows, begin);
   for (int64_t row = begin; row < end;) {
-    if (!is_short) {
+    if (!is_short || end - row < ShortRows::kLeastCount) {
       quantize(cursor.Next(), a, values);
       ++row, ++values, a += stride;
       continue;
@@ -359,9 +362,9 @@ void Quantizer::QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int
     for (; some.count < ShortRows::kCount && row < end; ++row) {
       some.x[static_cast<size_t>(some.count++)] = cursor.Next();
     }
-    const uint32_t is_undefined = some.Quantize(source_, a_type_, a, stride, values);
+    const uint32_t undefined_rows = some.Quantize(source_, a_type_, a, stride, values);
     for (int i = 0; i < some.count; ++i, ++values, a += stride) {
-      if ((is_undefined >> i & 1) != 0) quantize(some.x[static_cast<size_t>(i)], a, values);
+      if ((undefined_rows >> i & 1) != 0) quantize(some.x[static_cast<size_t>(i)], a, values);
     }
   }
 }

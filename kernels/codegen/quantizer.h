@@ -40,6 +40,11 @@ struct NumberRange {
   }
 };
 
+/// The scale of s8 is the largest magnitude over kS8Width; the scale of u8 is the range over kU8Width.
+inline constexpr float kS8Width = core::HighestOf(INTACT_S8), kU8Width = core::HighestOf(INTACT_U8);
+/// Scales from kLeastScale to kLargestScale have a reciprocal without underflow or overflow.
+inline constexpr float kLeastScale = 0x1p-60f, kLargestScale = 0x1p60f;
+
 class Quantizer {
  public:
   Quantizer() = default;
@@ -55,8 +60,9 @@ class Quantizer {
   /// rounds to the same integer as the quotient: tests/kernels/quantizer_test.cc tries all mantissas of
   /// scales, and all x near ties.
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
-  /// Quantizes rows [begin, end) of `k` numbers, each with its own scale, to `a` and every `stride` bytes from
-  /// there on. Sets their zero points and scales in `values`, from row `begin` on.
+  /// Quantizes rows [begin, end) of `k` numbers, each with its own scale, to `a` and every `stride` bytes
+  /// from there on. Sets their zero points and scales in `values`, from row `begin` on. `stride` is at least k;
+  /// bytes between rows are undefined; nothing is written behind the last row's k bytes.
   void QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int64_t k, uint8_t* a, int64_t stride,
                     RowValues* values) const noexcept;
 
@@ -98,7 +104,8 @@ class Quantizer {
   static Result<jit::Code> GenerateScan(const ScanSpec& spec);
   static Result<jit::Code> GenerateQuantize(const QuantizeSpec& spec);
   int64_t source_bytes() const { return core::BytesOf(source_); }
-  // Whether 1/scale has a Reciprocal without underflow or overflow. Otherwise the kernel is not used.
+  // Whether 1/scale has a Reciprocal. Otherwise the kernel is not used. Choose() of short_rows.cc computes
+  // the results of this function, of ReciprocalOf() and of Choose() for eight rows at a time.
   static bool HasReciprocal(float scale) noexcept;
   static Reciprocal ReciprocalOf(float scale) noexcept;
   /// The number at `x`, as float32.

@@ -8,6 +8,7 @@
 #include "core/isas.h"
 #include "core/types.h"
 #include "jit/isa.h"
+#include "kernels/codegen/quantizer.h"
 #include "kernels/runtime/blocking.h"
 
 namespace intact::kernels {
@@ -19,24 +20,34 @@ constexpr int kRows = ShortRows::kCount;
 constexpr int kLanes = 8;      // numbers of a vector, and rows whose scales are a vector
 constexpr int64_t kStep = 16;  // numbers that are quantized to one vector of bytes
 
+// A bit for each of `count` rows.
+uint32_t AllRows(int count) { return ~uint32_t{0} >> (kRows - count); }
+
 // kLanes numbers as float32.
-[[INTACT_AVX2]] inline __m256 Widen(intact_type source, const uint8_t* x) {
-  if (source == INTACT_F32) return _mm256_loadu_ps(reinterpret_cast<const float*>(x));
-  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
-  if (source == INTACT_F16) return _mm256_cvtph_ps(halves);
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+template <intact_type kSource>
+[[INTACT_AVX2]] inline __m256 Widen(const uint8_t* x) {
+  if constexpr (kSource == INTACT_F32) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(x));
+  } else {
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+    if constexpr (kSource == INTACT_F16) return _mm256_cvtph_ps(halves);
+    static_assert(kSource == INTACT_F16 || kSource == INTACT_BF16);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+  }
 }
 
 // The last `count` numbers of a row, 1 to kLanes, then zeros.
-[[INTACT_AVX2]] inline __m256 WidenTail(intact_type source, const uint8_t* x, int64_t count) {
-  if (source == INTACT_F32) {
+template <intact_type kSource>
+[[INTACT_AVX2]] inline __m256 WidenTail(const uint8_t* x, int64_t count) {
+  if constexpr (kSource == INTACT_F32) {
     const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     const __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lanes);
     return _mm256_maskload_ps(reinterpret_cast<const float*>(x), mask);
+  } else {
+    std::array<uint16_t, kLanes> halves = {};
+    std::memcpy(halves.data(), x, static_cast<size_t>(count) * sizeof(uint16_t));
+    return Widen<kSource>(reinterpret_cast<const uint8_t*>(halves.data()));
   }
-  std::array<uint16_t, kLanes> halves = {};
-  std::memcpy(halves.data(), x, static_cast<size_t>(count) * sizeof(uint16_t));
-  return Widen(source, reinterpret_cast<const uint8_t*>(halves.data()));
 }
 
 // The largest positive and the largest negative numbers of the lanes: see NumberRange.
@@ -45,19 +56,19 @@ struct Range {
 };
 
 // Writes a row of k numbers, `vectors` vectors, as float32 to `to`, with zeros up to a multiple of kStep.
-[[INTACT_AVX2, gnu::always_inline]] inline Range Copy(intact_type source, const uint8_t* x, int64_t k,
-                                                      int64_t vectors, float* to) {
-  const int64_t bytes = source == INTACT_F32 ? 4 : 2;
+template <intact_type kSource>
+[[INTACT_AVX2, gnu::always_inline]] inline Range Copy(const uint8_t* x, int64_t k, int64_t vectors,
+                                                      float* to) {
   Range range = {_mm256_setzero_si256(), _mm256_setzero_si256()};
   const auto add = [&](__m256 numbers) __attribute__((target("avx2,fma,f16c"), always_inline)) {
     _mm256_storeu_ps(to, numbers);
     range.positive = _mm256_max_epi32(range.positive, _mm256_castps_si256(numbers));
     range.negative = _mm256_max_epu32(range.negative, _mm256_castps_si256(numbers));
-    x += kLanes * bytes;
+    x += kLanes * core::BytesOf(kSource);
     to += kLanes;
   };
-  for (int64_t i = 1; i < vectors; ++i) add(Widen(source, x));
-  add(WidenTail(source, x, k - (vectors - 1) * kLanes));
+  for (int64_t i = 1; i < vectors; ++i) add(Widen<kSource>(x));
+  add(WidenTail<kSource>(x, k - (vectors - 1) * kLanes));
   if (vectors % 2 == 1) _mm256_storeu_ps(to, _mm256_setzero_ps());
   return range;
 }
@@ -85,14 +96,15 @@ template <bool kIsSigned>
                         _mm256_permute2x128_si256(fours[0], fours[1], 0x31));
 }
 
-// Of each row, what Quantizer::Choose() and Quantizer::ReciprocalOf() return.
+// What Quantizer::Choose() and Quantizer::ReciprocalOf() return for each row.
 struct Scales {
   alignas(32) std::array<float, kRows> scale, high, low;
   alignas(32) std::array<int32_t, kRows> zero_point;
-  uint32_t is_undefined = 0;  // a bit for each row
+  uint32_t undefined_rows = 0;  // a bit for each row
 };
 
-// Sets the scales of kLanes rows from row `first` on. `largest` and `bits`: their NumberRange.
+// Sets the scales of kLanes rows from row `first` on. `largest` and `bits`: their NumberRange. Each row gets
+// the results of Quantizer::Choose(), Quantizer::HasReciprocal() and Quantizer::ReciprocalOf().
 [[INTACT_AVX2]] inline void Choose(intact_type a_type, __m256i largest, __m256i bits, int first,
                                    Scales* scales) {
   const __m256i smallest = _mm256_and_si256(bits, _mm256_srai_epi32(bits, 31));  // 0 if none is negative
@@ -105,25 +117,26 @@ struct Scales {
   const bool is_signed = a_type == INTACT_S8;
   const __m256 width =
       is_signed ? _mm256_max_ps(high, _mm256_castsi256_ps(magnitude)) : _mm256_sub_ps(high, low);
-  __m256 scale = _mm256_div_ps(width, _mm256_set1_ps(is_signed ? 127.0F : 255.0F));
+  __m256 scale = _mm256_div_ps(width, _mm256_set1_ps(is_signed ? kS8Width : kU8Width));
   scale = _mm256_blendv_ps(scale, one, _mm256_cmp_ps(scale, zero, _CMP_EQ_OQ));
   __m256i zero_point = _mm256_setzero_si256();
   if (!is_signed) {
     zero_point = _mm256_cvtps_epi32(_mm256_sub_ps(zero, _mm256_div_ps(low, scale)));
-    zero_point =
-        _mm256_min_epi32(_mm256_max_epi32(zero_point, _mm256_setzero_si256()), _mm256_set1_epi32(255));
+    zero_point = _mm256_min_epi32(_mm256_max_epi32(zero_point, _mm256_setzero_si256()),
+                                  _mm256_set1_epi32(core::HighestOf(INTACT_U8)));
   }
   const __m256 reciprocal = _mm256_div_ps(one, scale);
   // The remainder is exact. A division in double, rounded to float, gives the same quotient.
   const __m256 remainder = _mm256_fnmadd_ps(scale, reciprocal, one);
-  const __m256 has_reciprocal = _mm256_and_ps(_mm256_cmp_ps(scale, _mm256_set1_ps(0x1p-60F), _CMP_GE_OQ),
-                                              _mm256_cmp_ps(scale, _mm256_set1_ps(0x1p60F), _CMP_LE_OQ));
+  const __m256 has_reciprocal =
+      _mm256_and_ps(_mm256_cmp_ps(scale, _mm256_set1_ps(kLeastScale), _CMP_GE_OQ),
+                    _mm256_cmp_ps(scale, _mm256_set1_ps(kLargestScale), _CMP_LE_OQ));
   _mm256_store_ps(scales->scale.data() + first, scale);
   _mm256_store_ps(scales->high.data() + first, reciprocal);
   _mm256_store_ps(scales->low.data() + first, _mm256_div_ps(remainder, scale));
   _mm256_store_si256(reinterpret_cast<__m256i*>(scales->zero_point.data() + first), zero_point);
   const __m256 is_defined = _mm256_and_ps(has_reciprocal, _mm256_castsi256_ps(is_finite));
-  scales->is_undefined |= (~static_cast<uint32_t>(_mm256_movemask_ps(is_defined)) & 0xff) << first;
+  scales->undefined_rows |= (~static_cast<uint32_t>(_mm256_movemask_ps(is_defined)) & 0xff) << first;
 }
 
 [[INTACT_AVX2]] inline __m256i Quotients(const float* x, __m256 high, __m256 low) {
@@ -160,9 +173,11 @@ template <intact_type kSource, int64_t kVectors>
   for (int first = 0; first < rows.count; first += kLanes) {
     __m256i positive[kLanes], negative[kLanes];
     for (int i = 0; i < kLanes; ++i) {
-      const int row = std::min(first + i, rows.count - 1);
-      const Range range =
-          Copy(kSource, rows.x[static_cast<size_t>(row)], k, vectors, numbers.data() + row * kLongest);
+      const int row = first + i;
+      Range range = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+      if (row < rows.count) {
+        range = Copy<kSource>(rows.x[static_cast<size_t>(row)], k, vectors, numbers.data() + row * kLongest);
+      }
       positive[i] = range.positive;
       negative[i] = range.negative;
     }
@@ -174,7 +189,8 @@ template <intact_type kSource, int64_t kVectors>
     Choose(a_type, largest[first / kLanes], bits[first / kLanes], first, &scales);
   }
   const bool is_signed = a_type == INTACT_S8;
-  // The bytes behind a row are overwritten by later rows. Nothing is written behind the last row.
+  // A row is written in whole steps. What a step writes behind its row is between rows, or a later row
+  // overwrites it. A row with a step that passes the end of the last row is written elsewhere first.
   const int64_t end = (rows.count - 1) * stride + k, written = RoundUp(k, kStep);
   for (int row = 0; row < rows.count; ++row) {
     uint8_t* const to = a + row * stride;
@@ -187,7 +203,7 @@ template <intact_type kSource, int64_t kVectors>
     values[row].zero_point = scales.zero_point[static_cast<size_t>(row)];
     values[row].scale = scales.scale[static_cast<size_t>(row)];
   }
-  return scales.is_undefined & (~uint32_t{0} >> (kRows - rows.count));
+  return scales.undefined_rows & AllRows(rows.count);
 }
 
 #undef INTACT_AVX2
@@ -198,8 +214,19 @@ bool ShortRows::Exist() { return jit::HardwareIsas().Has(core::Isa::kAvx2); }
 
 uint32_t ShortRows::Quantize(intact_type source, intact_type a_type, uint8_t* a, int64_t stride,
                              RowValues* values) const noexcept {
-  if (source == INTACT_F16) return QuantizeFrom<INTACT_F16, 0>(*this, a_type, a, stride, values);
-  if (source == INTACT_BF16) return QuantizeFrom<INTACT_BF16, 0>(*this, a_type, a, stride, values);
+  switch (source) {
+    case INTACT_F32:
+      break;
+    case INTACT_F16:
+      return QuantizeFrom<INTACT_F16, 0>(*this, a_type, a, stride, values);
+    case INTACT_BF16:
+      return QuantizeFrom<INTACT_BF16, 0>(*this, a_type, a, stride, values);
+    case INTACT_TYPE_NONE:
+    case INTACT_U8:
+    case INTACT_S8:
+    case INTACT_S32:
+      return AllRows(count);  // not a source type
+  }
   switch (CeilDivide(k, kLanes)) {
     case 1:
       return QuantizeFrom<INTACT_F32, 1>(*this, a_type, a, stride, values);

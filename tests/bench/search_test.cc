@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "core/isas.h"
 
@@ -16,21 +18,39 @@ using verify::Problem;
 
 /// Microseconds in proportion to the work, times `factor` of the problem.
 Stopwatch Planted(const std::function<double(const Problem&)>& factor) {
-  return [=](const Problem& problem) -> Result<support::Measurement> {
+  return [=](const Problem& problem, Seconds /*shortest*/) -> Result<support::Measurement> {
     const double microseconds = factor(problem) * (1 + 1e-3 * Products(problem));
     return support::Measurement([=] { return microseconds; });
   };
 }
 
+// Enough problems to find the planted traps. Without a limit of time the machine's load changes nothing.
+constexpr int64_t kProblems = 200;
+constexpr Seconds kForever(1e6);
+
+SearchResults SearchBy(const Stopwatch& stopwatch, std::vector<core::Isa> isas = {core::Isa::kAvx2}) {
+  return Search({std::move(isas), kForever, 1, kProblems, kForever}, stopwatch, [](int64_t, int64_t) {});
+}
 SearchResults SearchWith(const std::function<double(const Problem&)>& factor,
                          std::vector<core::Isa> isas = {core::Isa::kAvx2}) {
-  return Search({std::move(isas), Seconds(0.5), 1}, Planted(factor), [](int64_t, int64_t) {});
+  return SearchBy(Planted(factor), std::move(isas));
+}
+
+// The first call, with cold caches, does not decide how many calls follow.
+TEST(Search, TurnsHaveManyCalls) {
+  int calls = 0;
+  const auto run = [&] {
+    if (calls++ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  TurnOf(run, kShortestTurn)();
+  EXPECT_GT(calls, 3);
 }
 
 TEST(Search, FindsNothingWhereTimesFollowTheWork) {
   const SearchResults results = SearchWith([](const Problem&) { return 1; });
-  EXPECT_GT(results.problems, 0);
+  EXPECT_EQ(results.problems, kProblems);
   EXPECT_GT(results.neighbours, 20 * results.problems);
+  EXPECT_TRUE(results.AllRight());
   EXPECT_EQ(results.findings.size(), 0u) << ToText(results);
 }
 
@@ -68,6 +88,58 @@ TEST(Search, FindsThatAnIsaIsSlowerThanAWeakerOne) {
     EXPECT_TRUE(is_slow(finding.slow)) << finding.slow.ToString();
     EXPECT_TRUE(finding.fast.isa == INTACT_ISA_AVX2 || finding.fast.isa == INTACT_ISA_PORTABLE);
   }
+}
+
+// The planted trap is in an axis that convolutions of one dimension lack: there it makes no neighbour.
+TEST(Search, NeighboursAreOtherProblems) {
+  const auto is_slow = [](const Problem& p) { return p.conv && p.conv->axes[1].kernel > 1; };
+  const SearchResults results = SearchWith([=](const Problem& p) { return is_slow(p) ? 10 : 1; });
+  ASSERT_GT(results.findings.size(), 0u);
+  for (const Finding& finding : results.findings) {
+    EXPECT_NE(finding.slow.ToString(), finding.fast.ToString());
+    for (const Problem& problem : {finding.slow, finding.fast}) {
+      EXPECT_EQ(*Problem::Parse(problem.ToString()), problem) << problem.ToString();
+    }
+  }
+}
+
+// The reduced problem is a trap in short turns only; the problem that was drawn is one in long turns too.
+TEST(Search, ReportsTheDrawnProblemIfTheReducedOneIsNoTrap) {
+  const auto is_odd = [](const Problem& p) { return !p.conv && p.k % 2 == 1; };
+  const Stopwatch stopwatch = [=](const Problem& p, Seconds shortest) -> Result<support::Measurement> {
+    const bool is_slow = is_odd(p) && (shortest < kShortestTurn || p.n >= 5);
+    const double microseconds = (is_slow ? 10 : 1) * (1 + 1e-3 * Products(p));
+    return support::Measurement([=] { return microseconds; });
+  };
+  const SearchResults results = SearchBy(stopwatch);
+  ASSERT_GT(results.findings.size(), 0u);
+  for (const Finding& finding : results.findings) EXPECT_GE(finding.slow.n, 5) << finding.slow.ToString();
+}
+
+TEST(Search, CountsErrorsAndNamesTheFirst) {
+  const auto fails_with = [](intact_status status) -> Stopwatch {
+    return [=](const Problem& p, Seconds shortest) -> Result<support::Measurement> {
+      if (p.conv) return Error{status, "no kernel"};
+      return Planted([](const Problem&) { return 1; })(p, shortest);
+    };
+  };
+  const SearchResults unsupported = SearchBy(fails_with(INTACT_UNSUPPORTED));
+  EXPECT_TRUE(unsupported.AllRight());
+  EXPECT_LT(unsupported.problems, kProblems);
+  const SearchResults failed = SearchBy(fails_with(INTACT_CODEGEN_FAILED));
+  EXPECT_FALSE(failed.AllRight());
+  EXPECT_EQ(failed.problems + failed.errors, kProblems);
+  EXPECT_THAT(failed.first_error, testing::StartsWith("conv "));
+  EXPECT_THAT(ToText(failed), testing::HasSubstr("; the first: " + failed.first_error));
+  EXPECT_EQ(ToJson(failed)["first_error"], failed.first_error);
+}
+
+TEST(Search, FailsIfNothingWasMeasured) {
+  const SearchResults results = SearchBy([](const Problem&, Seconds) -> Result<support::Measurement> {
+    return Error{INTACT_UNSUPPORTED, "no"};
+  });
+  EXPECT_FALSE(results.AllRight());
+  EXPECT_THAT(ToText(results), testing::HasSubstr("no problem was measured"));
 }
 
 TEST(Search, WorkExplainsALongerTime) {

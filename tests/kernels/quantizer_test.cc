@@ -156,6 +156,22 @@ TEST_P(QuantizerTest, TakesAnyNumberOfNumbers) {
   }
 }
 
+// k numbers: the largest ones, which are first, and numbers about ties of the scale that they make.
+std::vector<float> RowAboutTies(int64_t k, intact_type a_type, support::Random* random) {
+  const auto largest =
+      static_cast<float>(std::ldexp(1 + random->Unit(), static_cast<int>(random->Integer(-9, 9))));
+  const bool is_signed = a_type == INTACT_S8, has_both = k > 1 && random->Integer(0, 1) == 0;
+  std::vector<float> row = {largest};
+  if (has_both) row.push_back(-largest);
+  std::vector<float> about =
+      AboutTies((has_both && !is_signed ? 2 * largest : largest) / (is_signed ? 127 : 255));
+  std::erase_if(about, [&](float x) { return std::abs(x) > largest || (x < 0 && !has_both); });
+  while (std::ssize(row) < k) {
+    row.push_back(about[static_cast<size_t>(random->Integer(0, std::ssize(about) - 1))]);
+  }
+  return row;
+}
+
 // A number of row `row`: each row has numbers of another magnitude, and some rows have no scale, or a scale
 // without a reciprocal.
 float NumberOf(int64_t row, support::Random* random) {
@@ -171,11 +187,22 @@ float NumberOf(int64_t row, support::Random* random) {
       return random->Integer(0, 3) == 0 ? -std::numeric_limits<float>::quiet_NaN() : -std::abs(bell);
     case 9:
       return random->Integer(0, 3) == 0 ? std::numeric_limits<float>::quiet_NaN() : bell;
+    case 4:
+      return -0.0f;
+    case 6:
+      return std::copysign(0x1p127f, bell);
     case 8:
       return std::abs(bell) * 0x1p126f;
     default:
       return std::ldexp(bell, static_cast<int>(row % 7) - 3);
   }
+}
+
+std::vector<float> RowOf(int64_t number, int64_t k, intact_type a_type, support::Random* random) {
+  if (number % 3 == 1) return RowAboutTies(k, a_type, random);
+  std::vector<float> row(static_cast<size_t>(k));
+  std::ranges::generate(row, [&] { return NumberOf(number, random); });
+  return row;
 }
 
 TEST_P(QuantizerTest, QuantizesRowsLikeEachRow) {
@@ -187,14 +214,19 @@ TEST_P(QuantizerTest, QuantizesRowsLikeEachRow) {
       ASSERT_TRUE(quantizer) << quantizer.error().message;
       const int64_t bytes = core::BytesOf(source);
       for (const int64_t k : {1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65}) {
-        for (const int64_t count : {1, 2, 8, 9, 31, 32, 33, 70}) {
+        for (const int64_t count : {1, 3, 4, 5, 8, 9, 31, 32, 33, 36, 70}) {
           SCOPED_TRACE(testing::Message() << count << " rows of " << k << " " << core::NameOf(source));
-          const int64_t stride = (k + 3) / 4 * 4;
+          const int64_t stride = count % 2 == 0 ? 128 : (k + 3) / 4 * 4;
           const auto x = verify::GuardedBuffer::Allocate(static_cast<size_t>(count * k * bytes));
           const auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>((count - 1) * stride + k));
           ASSERT_TRUE(x && a);
+          std::vector<float> numbers;
+          for (int64_t row = 0; row < count; ++row) {
+            const std::vector<float> own = RowOf(row, k, a_type, &random);
+            numbers.insert(numbers.end(), own.begin(), own.end());
+          }
           for (int64_t i = 0; i < count * k; ++i) {
-            const float number = NumberOf(i / k, &random);
+            const float number = numbers[static_cast<size_t>(i)];
             const auto half = source == INTACT_F16
                                   ? HalfOf(number)
                                   : static_cast<uint16_t>(std::bit_cast<uint32_t>(number) >> 16);

@@ -214,6 +214,45 @@ TEST(Threads, AreNotWokenForLittleWork) {
   omp_set_num_threads(saved);
 }
 
+// Of the 49 taps, 48 meet only padding. They are dropped, and are no work for threads.
+TEST(Threads, AreNotWokenForDroppedTaps) {
+  const int saved = omp_get_max_threads();
+  omp_set_num_threads(4);
+  ConvDesc desc = MakeConvDesc();
+  desc.input_channels = desc.output_channels = 256;
+  std::fill_n(desc.input, 2, 1);
+  std::fill_n(desc.kernel, 2, 7);
+  std::fill_n(desc.pad_begin, 2, 3);
+  std::fill_n(desc.pad_end, 2, 3);
+  const float scale = 1;
+  desc.linear.c_type = INTACT_F32;
+  desc.linear.scales = &scale;
+  desc.linear.scale_count = 1;
+  const std::vector<int8_t> weights(size_t{49} * 256 * 256, 1);
+  // Kernels that need scratch memory in each thread: its size reports the number of threads.
+  for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512, core::Isa::kAmxInt8}) {
+    SCOPED_TRACE(core::ToString(isa));
+    desc.linear.max_isa = static_cast<intact_isa>(isa);
+    if (intact_isa_available(desc.linear.max_isa) == 0) continue;
+    const Result<Conv> conv = Conv::Create(desc, weights.data());
+    ASSERT_TRUE(conv) << conv.error().message;
+    const auto is_split = [&](int64_t batch, int threads) {
+      intact_conv_args args = INTACT_CONV_ARGS_INIT;
+      args.batch = batch;
+      args.threads = threads;
+      intact_run_info info = INTACT_RUN_INFO_INIT;
+      EXPECT_EQ(intact_conv_prepare(conv->handle(), &args, &info), INTACT_OK) << intact_last_error();
+      return info.scratch_bytes > info.part_scratch_bytes;
+    };
+    EXPECT_FALSE(is_split(8, 0));
+    if (omp_get_num_procs() > 1) {
+      EXPECT_TRUE(is_split(8, 4)) << "it could be";
+      EXPECT_TRUE(is_split(4096, 0));
+    }
+  }
+  omp_set_num_threads(saved);
+}
+
 // More than a plan keeps prepared.
 TEST(Threads, PrepareManyExtentsOfOnePlanAtOnce) {
   ConvDesc desc = MakeConvDesc();
