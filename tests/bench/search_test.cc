@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/isas.h"
+#include "support/turns.h"
 
 namespace intact::bench {
 namespace {
@@ -42,7 +43,7 @@ TEST(Search, TurnsHaveManyCalls) {
   const auto run = [&] {
     if (calls++ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   };
-  TurnOf(run, kShortestTurn)();
+  TurnOf([&](int64_t times) { return support::MicrosecondsPerCall(run, times); }, kShortestTurn)();
   EXPECT_GT(calls, 3);
 }
 
