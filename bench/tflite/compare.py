@@ -92,8 +92,7 @@ class Model:
         if i not in self.tensors:
             tensor = self.tensor(i)
             if tensor.dtype is not np.int8:
-                held = np.dtype(tensor.dtype).name if tensor.dtype else f"type {tensor.type}"
-                raise invalid(f"tensor {excerpt(tensor.name)!r} is {held}; expected int8")
+                raise invalid(f"tensor {excerpt(tensor.name)!r} is {self._type(tensor)}; expected int8")
             if any(n < 1 for n in tensor.shape):
                 raise invalid(f"tensor {excerpt(tensor.name)!r} has the shape {tensor.shape}; expected positive extents")
             self.tensors[i] = np.zeros(tensor.shape, np.int8) if tensor.values is None else np.ascontiguousarray(tensor.values)
@@ -104,6 +103,10 @@ class Model:
         if tensor is None:
             raise invalid("an input is omitted; expected all but the bias")
         return tensor
+
+    @staticmethod
+    def _type(tensor: _Tensor) -> str:
+        return np.dtype(tensor.dtype).name if tensor.dtype else f"type {tensor.type}"
 
     def activations(self, i: int) -> _Tensor:
         """An int8 tensor with one scale."""
@@ -138,8 +141,9 @@ class Model:
     def _weights(self, i: int, rank: int) -> np.ndarray:
         tensor = self.tensor(i)
         if tensor.values is None or tensor.dtype is not np.int8 or len(tensor.shape) != rank or np.any(tensor.points):
-            raise invalid(f"tensor {excerpt(tensor.name)!r} has the shape {tensor.shape} and is no weight; expected {rank} "
-                          "dimensions of constant int8 values with the zero point 0")
+            kind = "computed" if tensor.values is None else "constant"
+            raise invalid(f"the weights {excerpt(tensor.name)!r} are {kind} {self._type(tensor)} of the shape {tensor.shape}; "
+                          f"expected constant int8 in {rank} dimensions, with the zero point 0")
         return tensor.values
 
     def _linear(self, inputs: list[int], output: int, weights: np.ndarray, low: int) -> Any:
