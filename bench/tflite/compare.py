@@ -7,7 +7,7 @@ Needs the package ai-edge-litert and the targets intact_python_stage and intact_
 all operators are compared byte for byte. A time is the median of rounds of 2 ms, in CPU time, which other programs hardly change;
 the ratio is the median of the rounds' ratios.
 LiteRT's time does not include Python's call: the time of a call that does nothing is subtracted. Set-up: intact creates or loads
-all plans of the model; LiteRT creates an interpreter and allocates its tensors."""
+all plans of the model, and each of both times generates all code; LiteRT creates an interpreter and allocates its tensors."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import interpreter as litert
 
-from intact._library import Error
+from intact._library import Error, excerpt, invalid
 from intact._tflite import _File, _Graph, _Table, _Tensor, read_tflite
 
 SET_UPS = 9
+# The operators that the engine knows, and the numbers of inputs that each may have.
+INPUTS = {"FULLY_CONNECTED": (2, 3), "CONV_2D": (2, 3), "DEPTHWISE_CONV_2D": (2, 3), "ADD": (2,), "AVERAGE_POOL_2D": (1,),
+          "RESHAPE": (1, 2), "SOFTMAX": (1,)}
 
 INT8 = ctypes.POINTER(ctypes.c_int8)
 
@@ -54,72 +57,125 @@ class Model:
     """A model in the engine."""
 
     def __init__(self, library: ctypes.CDLL, path: str):
-        self.library = library
+        self.library, self.path = library, path
         read_tflite(path)  # refuses files that are no models
         file = _File(Path(path).read_bytes())
         if len(file.root.tables(2)) != 1:
-            sys.exit(f"{path}: has {len(file.root.tables(2))} graphs; expected 1")
-        graph = _Graph(file, file.root.tables(2)[0])
-        self.graph = graph
+            raise invalid(f"{path}: has {len(file.root.tables(2))} graphs; expected 1")
+        root = file.root.tables(2)[0]
+        graph = self.graph = _Graph(file, root)
+        ends = [[int(i) for i in root.array(field, np.int32)] for field in (1, 2)]
+        if [len(numbers) for numbers in ends] != [1, 1]:
+            raise invalid(f"{path}: has {len(ends[0])} inputs and {len(ends[1])} outputs; expected one of each")
+        (self.input,), (self.output,) = ends
         self.engine = ctypes.c_void_p(library.TfliteCreate())
         self.tensors: dict[int, np.ndarray] = {}
         self.kept: list[Any] = []  # what plans or steps read
         self.steps: list[tuple[str, int]] = []  # operator and output
-        self.input, = map(int, file.root.tables(2)[0].array(1, np.int32))
-        self.output, = map(int, file.root.tables(2)[0].array(2, np.int32))
-        for operator in graph.operators:
+        for i, operator in enumerate(graph.operators):
             name, _ = graph.code(operator)
-            inputs = [int(i) for i in operator.array(1, np.int32)]
-            output, = map(int, operator.array(2, np.int32))
-            add = getattr(self, "_" + name.lower(), None)
-            if add is None:
-                sys.exit(f"{path}: has the operator {name}; expected one of FULLY_CONNECTED, CONV_2D, DEPTHWISE_CONV_2D, ADD, "
-                         "AVERAGE_POOL_2D over all pixels, RESHAPE, SOFTMAX")
-            if add(operator.table(4), inputs, output) is False:
-                sys.exit(f"{path}: {name}: {library.TfliteError(self.engine).decode()}")
-            if name != "RESHAPE":
-                self.steps.append((name, output))
+            try:
+                self._add_operator(name, operator)
+            except Error as error:
+                self.close()
+                raise invalid(f"{path}: operator {i}, {name}: {error.message}") from None
 
     def close(self) -> None:
         self.library.TfliteDestroy(self.engine)
 
+    def load(self) -> float:
+        """Microseconds to load all plans from memory. The model cannot run afterwards."""
+        return self._checked(self.library.TfliteLoad(self.engine))
+
     def array(self, i: int) -> np.ndarray:
+        """The values of an int8 tensor."""
         if i not in self.tensors:
-            self.tensors[i] = np.zeros(self.tensor(i).shape, np.int8)
+            tensor = self.tensor(i)
+            if tensor.dtype is not np.int8:
+                raise invalid(f"tensor {excerpt(tensor.name)!r} is {self._type(tensor)}; expected int8")
+            if any(n < 1 for n in tensor.shape):
+                raise invalid(f"tensor {excerpt(tensor.name)!r} has the shape {tensor.shape}; expected positive extents")
+            self.tensors[i] = np.zeros(tensor.shape, np.int8) if tensor.values is None else np.ascontiguousarray(tensor.values)
         return self.tensors[i]
 
     def tensor(self, i: int) -> _Tensor:
         tensor = self.graph.tensor(i)
-        assert tensor is not None
+        if tensor is None:
+            raise invalid("an input is omitted; expected all but the bias")
         return tensor
+
+    @staticmethod
+    def _type(tensor: _Tensor) -> str:
+        return np.dtype(tensor.dtype).name if tensor.dtype else f"type {tensor.type}"
+
+    def activations(self, i: int) -> _Tensor:
+        """An int8 tensor with one scale."""
+        tensor = self.tensor(i)
+        self.array(i)
+        if tensor.scale <= 0:
+            raise invalid(f"tensor {excerpt(tensor.name)!r} has {tensor.scales.size} scales; expected one positive scale")
+        return tensor
+
+    def _add_operator(self, name: str, operator: _Table) -> None:
+        inputs, outputs = ([int(i) for i in operator.array(field, np.int32)] for field in (1, 2))
+        add = getattr(self, "_" + name.lower(), None)
+        if add is None or name not in INPUTS:
+            raise invalid(f"is not known; expected one of {', '.join(INPUTS)}")
+        if len(inputs) not in INPUTS[name] or len(outputs) != 1:
+            expected = " or ".join(map(str, INPUTS[name]))
+            raise invalid(f"has {len(inputs)} inputs and {len(outputs)} outputs; expected {expected} inputs and 1 output")
+        options = operator.table(4)
+        if options is None and name not in ("ADD", "FULLY_CONNECTED", "RESHAPE"):
+            raise invalid("has no options; expected the options of its kind")
+        if add(options, inputs, outputs[0]) is False:
+            raise invalid(self.library.TfliteError(self.engine).decode())
+        if name != "RESHAPE":
+            self.steps.append((name, outputs[0]))
 
     def _low(self, options: _Table | None, field: int, output: _Tensor) -> int:
         fused = options.number(field, "b") if options is not None else 0
         if fused not in (0, 1):
-            sys.exit(f"fused activation {fused}; expected none or RELU")
+            raise invalid(f"has the fused activation {fused}; expected 0 (none) or 1 (RELU)")
         return max(output.point, -128) if fused == 1 else -128
 
+    def _weights(self, i: int, rank: int) -> np.ndarray:
+        tensor = self.tensor(i)
+        if tensor.values is None or tensor.dtype is not np.int8 or len(tensor.shape) != rank or np.any(tensor.points):
+            kind = "computed" if tensor.values is None else "constant"
+            raise invalid(f"the weights {excerpt(tensor.name)!r} are {kind} {self._type(tensor)} of the shape {tensor.shape}; "
+                          f"expected constant int8 in {rank} dimensions, with the zero point 0")
+        return tensor.values
+
     def _linear(self, inputs: list[int], output: int, weights: np.ndarray, low: int) -> Any:
-        a, b, c = self.tensor(inputs[0]), self.tensor(inputs[1]), self.tensor(output)
+        a, b, c = self.activations(inputs[0]), self.tensor(inputs[1]), self.activations(output)
         scales = np.float32(a.scale) * b.scales / np.float32(c.scale)
         weights = np.ascontiguousarray(weights)
-        bias = self.tensor(inputs[2]).values if len(inputs) > 2 and inputs[2] >= 0 else None
-        bias = None if bias is None else np.ascontiguousarray(bias)
+        bias = None
+        if len(inputs) > 2 and inputs[2] >= 0:
+            given = self.tensor(inputs[2])
+            if given.values is None or given.dtype is not np.int32 or given.values.size != len(weights):
+                raise invalid(f"the bias has the shape {given.shape}; expected {len(weights)} constant int32 values")
+            bias = np.ascontiguousarray(given.values)
         self.kept += [scales, weights, bias]
         return ctypes.byref(Linear(pointer(self.array(inputs[0])), pointer(self.array(output)), pointer(weights),
                                    None if bias is None else pointer(bias), pointer(scales), scales.size, a.point, c.point, low,
                                    127))
 
     def _fully_connected(self, options: _Table | None, inputs: list[int], output: int) -> bool:
-        weights = self.tensor(inputs[1]).values
-        assert weights is not None
+        weights = self._weights(inputs[1], 2)
         n, k = weights.shape
+        m, rest = divmod(self.array(inputs[0]).size, k)
+        if rest != 0 or self.array(output).size != m * n:
+            raise invalid(f"maps {self.array(inputs[0]).shape} to {self.array(output).shape} by weights of {n}×{k}; expected "
+                          "rows of as many elements as the weights have columns")
         linear = self._linear(inputs, output, weights, self._low(options, 0, self.tensor(output)))
-        return self.library.TfliteAddProduct(self.engine, linear, self.array(inputs[0]).size // k, n, k)
+        return self.library.TfliteAddProduct(self.engine, linear, m, n, k)
 
     def _conv(self, inputs: list[int], output: int, weights: np.ndarray, low: int, options: _Table,
               dilation: tuple[int, int]) -> bool:
-        shape, made = self.tensor(inputs[0]).shape, self.tensor(output).shape
+        shape, made = self.array(inputs[0]).shape, self.array(output).shape
+        if (len(shape), len(made)) != (4, 4) or (shape[0], len(weights)) != made[::3] or shape[3] % weights.shape[3] != 0:
+            raise invalid(f"maps {shape} to {made} by weights of {weights.shape}; expected NHWC and OHWI")
         stride = (options.number(2, "i"), options.number(1, "i"))
         kernel = weights.shape[1:3]
         begin, end = [], []
@@ -134,19 +190,22 @@ class Model:
             pair(stride), pair(dilation), pair(begin), pair(end))
 
     def _conv_2d(self, options: _Table, inputs: list[int], output: int) -> bool:
-        weights = self.tensor(inputs[1]).values
+        weights = self._weights(inputs[1], 4)
         return self._conv(inputs, output, weights, self._low(options, 3, self.tensor(output)), options,
                           (options.number(5, "i", 1), options.number(4, "i", 1)))
 
     def _depthwise_conv_2d(self, options: _Table, inputs: list[int], output: int) -> bool:
-        weights = np.moveaxis(self.tensor(inputs[1]).values, -1, 0).transpose(0, 2, 3, 1)
+        weights = np.moveaxis(self._weights(inputs[1], 4), -1, 0).transpose(0, 2, 3, 1)
         return self._conv(inputs, output, weights, self._low(options, 4, self.tensor(output)), options,
                           (options.number(6, "i", 1), options.number(5, "i", 1)))
 
     def _add(self, options: _Table | None, inputs: list[int], output: int) -> None:
         """XNNPACK's arithmetic: multipliers of 21 bits, and sums rounded half up."""
-        c = self.tensor(output)
-        scales = [np.float32(self.tensor(i).scale) / np.float32(c.scale) for i in inputs]
+        c = self.activations(output)
+        for i in inputs:
+            if self.array(i).shape != c.shape:
+                raise invalid(f"adds a tensor of {self.array(i).shape}; expected the output's shape {c.shape}")
+        scales = [np.float32(self.activations(i).scale) / np.float32(c.scale) for i in inputs]
         shift = 20 - (math.frexp(max(scales))[1] - 1)
         multipliers = [round(float(scale) * 2**shift) for scale in scales]
         bias = (1 << (shift - 1)) - sum(m * self.tensor(i).point for m, i in zip(multipliers, inputs))
@@ -155,27 +214,39 @@ class Model:
                                        self._low(options, 0, c), pointer(self.array(output)))
 
     def _average_pool_2d(self, options: _Table, inputs: list[int], output: int) -> None:
-        shape = self.tensor(inputs[0]).shape
-        if shape[0] != 1 or (options.number(4, "i"), options.number(3, "i")) != shape[1:3] or options.number(5, "b"):
-            sys.exit(f"AVERAGE_POOL_2D of {shape}; expected batch 1, a window of all pixels and no activation")
+        shape = self.array(inputs[0]).shape
+        window = (options.number(4, "i"), options.number(3, "i"))
+        if len(shape) != 4 or self.array(output).shape != (1, 1, 1, shape[3]) or window != shape[1:3] or options.number(5, "b"):
+            raise invalid(f"maps {shape} to {self.array(output).shape} by a window of {window}; expected batch 1, a window of "
+                          "all pixels and no activation")
         self.library.TfliteAddAverage(self.engine, pointer(self.array(inputs[0])), shape[1] * shape[2], ctypes.c_int64(shape[3]),
                                       pointer(self.array(output)))
 
     def _reshape(self, options: _Table | None, inputs: list[int], output: int) -> None:
-        self.tensors[output] = self.array(inputs[0]).reshape(self.tensor(output).shape)
+        made = self.array(output).shape
+        if math.prod(made) != self.array(inputs[0]).size:
+            raise invalid(f"maps {self.array(inputs[0]).shape} to {made}; expected as many elements")
+        self.tensors[output] = self.array(inputs[0]).reshape(made)
 
     def _softmax(self, options: _Table, inputs: list[int], output: int) -> None:
-        a, c = self.tensor(inputs[0]), self.tensor(output)
-        if (c.scale, c.point) != (1 / 256, -128) or a.shape[:-1] != (1,):
-            sys.exit(f"SOFTMAX of {a.shape} with scale {c.scale} and zero point {c.point}; expected (1, n), 1/256, -128")
+        a, c = self.activations(inputs[0]), self.activations(output)
+        if (c.scale, c.point) != (1 / 256, -128) or a.shape[:-1] != (1,) or c.shape != a.shape:
+            raise invalid(f"maps {a.shape} to {c.shape} with scale {c.scale} and zero point {c.point}; expected (1, n), 1/256 "
+                          "and -128")
         self.library.TfliteAddSoftmax(self.engine, pointer(self.array(inputs[0])), ctypes.c_int64(a.shape[-1]),
                                       ctypes.c_float(options.number(0, "f") * a.scale), pointer(self.array(output)))
 
     def run(self, times: int = 1) -> float:
         """Microseconds of a run."""
-        taken = self.library.TfliteRun(self.engine, ctypes.c_int64(times))
+        return self._checked(self.library.TfliteRun(self.engine, times))
+
+    def run_step(self, i: int, times: int) -> float:
+        """Microseconds of a run of one step."""
+        return self._checked(self.library.TfliteRunStep(self.engine, i, times))
+
+    def _checked(self, taken: float) -> float:
         if taken < 0:
-            sys.exit(self.library.TfliteError(self.engine).decode())
+            raise invalid(f"{self.path}: {self.library.TfliteError(self.engine).decode()}")
         return taken
 
 
@@ -184,8 +255,11 @@ class LiteRt:
 
     def __init__(self, path: str, keeps_all: bool = False):
         start = time.thread_time()
-        self.interpreter = litert.Interpreter(path, num_threads=1, experimental_preserve_all_tensors=keeps_all)
-        self.interpreter.allocate_tensors()
+        try:
+            self.interpreter = litert.Interpreter(path, num_threads=1, experimental_preserve_all_tensors=keeps_all)
+            self.interpreter.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            raise invalid(f"{path}: refused by LiteRT: {excerpt(error, 400)}") from None
         self.create_microseconds = 1e6 * (time.thread_time() - start)
         self.idle_microseconds = statistics.median(self._time(self.interpreter._interpreter.NumSubgraphs, 1000) for _ in range(9))
 
@@ -204,13 +278,14 @@ class LiteRt:
 def load_library(path: str) -> ctypes.CDLL:
     library = ctypes.CDLL(path)
     results = {"Create": ctypes.c_void_p, "Destroy": None, "Error": ctypes.c_char_p, "CreateMicroseconds": ctypes.c_double,
-               "LoadMicroseconds": ctypes.c_double, "AddProduct": ctypes.c_bool, "AddConvolution": ctypes.c_bool,
+               "Load": ctypes.c_double, "AddProduct": ctypes.c_bool, "AddConvolution": ctypes.c_bool,
                "Run": ctypes.c_double, "RunStep": ctypes.c_double}
     for name, result in results.items():
         getattr(library, "Tflite" + name).restype = result
     integer = ctypes.c_int64
     library.TfliteAddProduct.argtypes = [ctypes.c_void_p, ctypes.c_void_p, integer, integer, integer]
     library.TfliteAddConvolution.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *[integer] * 4, *[ctypes.c_void_p] * 6]
+    library.TfliteRun.argtypes = [ctypes.c_void_p, integer]
     library.TfliteRunStep.argtypes = [ctypes.c_void_p, integer, integer]
     return library
 
@@ -228,10 +303,9 @@ def main() -> int:
         set_up = []
         for _ in range(SET_UPS):
             model, stock = Model(library, path), LiteRt(path)
-            set_up.append((library.TfliteCreateMicroseconds(model.engine), library.TfliteLoadMicroseconds(model.engine),
-                           stock.create_microseconds))
-            if len(set_up) < SET_UPS:
-                model.close()
+            set_up.append((library.TfliteCreateMicroseconds(model.engine), model.load(), stock.create_microseconds))
+            model.close()
+        model = Model(library, path)
         create, load, stock_create = (statistics.median(column) for column in zip(*set_up))
         all_tensors = LiteRt(path, keeps_all=True)
         rng = np.random.default_rng(1)
@@ -252,7 +326,7 @@ def main() -> int:
                 compared += expected.size
             if np.any(stock.interpreter.get_tensor(model.output) != model.array(model.output)):
                 wrong += 1
-        times = max(1, int(2000 / stock.run(10)))
+        times = max(1, int(2000 / max(stock.run(10), 0.1)))
         rounds = [(model.run(times), stock.run(times)) for _ in range(options.rounds)]
         ours, theirs = (statistics.median(column) for column in zip(*rounds))
         ratio = statistics.median(b / a for a, b in rounds)
@@ -261,7 +335,7 @@ def main() -> int:
         different += wrong
         if options.layers:
             for i, (name, output) in enumerate(model.steps):
-                print(f"    {name:20} {str(model.array(output).shape):20} {library.TfliteRunStep(model.engine, i, times):.2f} us")
+                print(f"    {name:20} {str(model.array(output).shape):20} {model.run_step(i, times):.2f} us")
         model.close()
     return 1 if different else 0
 

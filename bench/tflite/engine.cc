@@ -11,6 +11,7 @@
 #include <intact/intact.hpp>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,11 +26,21 @@ double Microseconds() {
 
 }  // namespace
 
+/// A saved plan, in memory that plans can be loaded from.
+struct SavedPlan {
+  struct alignas(64) Line {
+    std::array<uint8_t, 64> bytes;
+  };
+  std::vector<Line> lines;
+  size_t size;
+  bool is_convolution;
+};
+
 struct TfliteEngine {
-  std::vector<std::function<bool()>> steps;
+  std::vector<std::function<bool()>> steps;  // they own the plans
+  std::vector<SavedPlan> saved;
   std::string error;
   double create_microseconds = 0;  // of all plans
-  double load_microseconds = 0;    // of all plans, from memory
 };
 
 /// A product or a convolution. Outputs are clamped to [low, high].
@@ -43,10 +54,10 @@ struct TfliteLinear {
   int32_t input_zero, output_zero, low, high;
 };
 
-/// An input of an addition: its multiplier is that of XNNPACK's fixed-point arithmetic.
+/// An input of an addition.
 struct TfliteAddend {
   const int8_t* input;
-  int32_t multiplier;
+  int32_t multiplier;  // of XNNPACK's fixed-point arithmetic
 };
 
 namespace {
@@ -70,25 +81,21 @@ void SetLinear(const TfliteLinear& layer, intact_linear_desc* linear) {
   }
 }
 
-// Adds a step that runs a plan. The plan is also saved and loaded, to time that.
+// Adds a step that runs a plan. The plan is also saved, for TfliteLoad().
 template <class Plan, class Desc, class Args>
 bool AddPlan(const Desc& desc, const TfliteLinear& layer, Args args, TfliteEngine* engine) {
-  double start = Microseconds();
+  const double start = Microseconds();
   auto plan = Plan::Create(desc, layer.weights);
   engine->create_microseconds += Microseconds() - start;
   if (!plan) return Succeeded(plan.error(), engine);
 
   const auto saved = plan->SaveMemory();
   if (!saved) return Succeeded(saved.error(), engine);
-  struct alignas(64) Line {
-    std::array<uint8_t, 64> bytes;
-  };
-  std::vector<Line> lines(saved->size() / sizeof(Line) + 1);
-  std::memcpy(lines.data(), saved->data(), saved->size());
-  start = Microseconds();
-  const auto loaded = Plan::LoadMemory(lines.data(), saved->size());
-  engine->load_microseconds += Microseconds() - start;
-  if (!loaded) return Succeeded(loaded.error(), engine);
+  SavedPlan& held = engine->saved.emplace_back();
+  held.lines.resize(saved->size() / sizeof(SavedPlan::Line) + 1);
+  std::memcpy(held.lines.data(), saved->data(), saved->size());
+  held.size = saved->size();
+  held.is_convolution = std::is_same_v<Plan, intact::Conv>;
 
   args.a = layer.input;
   args.c = layer.output;
@@ -144,7 +151,6 @@ TfliteEngine* TfliteCreate() { return new TfliteEngine; }
 void TfliteDestroy(TfliteEngine* engine) { delete engine; }
 const char* TfliteError(const TfliteEngine* engine) { return engine->error.c_str(); }
 double TfliteCreateMicroseconds(const TfliteEngine* engine) { return engine->create_microseconds; }
-double TfliteLoadMicroseconds(const TfliteEngine* engine) { return engine->load_microseconds; }
 
 /// Weights are n×k.
 bool TfliteAddProduct(TfliteEngine* engine, const TfliteLinear* layer, int64_t m, int64_t n, int64_t k) {
@@ -220,10 +226,33 @@ double TfliteRun(TfliteEngine* engine, int64_t times) {
   return (Microseconds() - start) / static_cast<double>(times);
 }
 
-/// Microseconds of a run of one step.
+/// Destroys the plans, and with them their code. Then loads the saved plans and keeps them until all are
+/// loaded. Returns the microseconds of the loading, or −1: see TfliteError(). The engine has no steps then.
+double TfliteLoad(TfliteEngine* engine) {
+  engine->steps.clear();
+  std::vector<intact::Gemm> products;
+  std::vector<intact::Conv> convolutions;
+  products.reserve(engine->saved.size());
+  convolutions.reserve(engine->saved.size());
+  const auto load = [&]<class Plan>(const SavedPlan& saved, std::vector<Plan>* plans) {
+    auto plan = Plan::LoadMemory(saved.lines.data(), saved.size);
+    if (!plan) return Succeeded(plan.error(), engine);
+    plans->push_back(std::move(*plan));
+    return true;
+  };
+  const double start = Microseconds();
+  for (const SavedPlan& saved : engine->saved) {
+    if (!(saved.is_convolution ? load(saved, &convolutions) : load(saved, &products))) return -1;
+  }
+  return Microseconds() - start;
+}
+
+/// Microseconds of a run of one step, or −1: see TfliteError().
 double TfliteRunStep(TfliteEngine* engine, int64_t step, int64_t times) {
   const double start = Microseconds();
-  for (int64_t i = 0; i < times; ++i) engine->steps[static_cast<size_t>(step)]();
+  for (int64_t i = 0; i < times; ++i) {
+    if (!engine->steps[static_cast<size_t>(step)]()) return -1;
+  }
   return (Microseconds() - start) / static_cast<double>(times);
 }
 

@@ -284,7 +284,8 @@ typedef struct intact_gemm_desc {
    * 1, or b_stride_n ≥ (k − 1)·b_stride_k + 1. */
   int64_t b_stride_n;
   /** Expected rows per run. An exact plan without VNNI then keeps only the weight layout that is best for
-   * this m, which takes half the memory and less time to create. Runs of any other m give the same bytes, and
+   * this m, which takes half the memory and less time to create. The plan generates the kernels that are best
+   * for up to usual_m rows; runs of more rows use these kernels. Runs of any other m give the same bytes, and
    * may be slower. 0: unknown; the plan keeps every layout that is best for some m. At most 2^31 − 1. */
   int64_t usual_m;
   /** 0, or 1: B is passed to each run (with the strides above). The run packs B into its scratch, piece by

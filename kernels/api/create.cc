@@ -108,7 +108,7 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
     return InvalidArgument("corrupted: the geometry does not match n and k");
   }
   ASSIGN_OR_RETURN(LinearProblem problem, CheckConvLinear(contents.linear, packed.n));
-  // As kernels see them: they need no shift.
+  // The weights as kernels see them: they need no shift.
   const auto weights = std::make_unique_for_overwrite<int8_t[]>(static_cast<size_t>(k * packed.n));
   CopyColumns(packed, weights.get());
   const WeightView view = ViewOf(weights.get(), geometry, 0);

@@ -12,7 +12,8 @@ namespace intact::kernels {
 namespace {
 
 constexpr int kMaxRows = 16;  // rows of a tile
-// Scratch of RunEdge(). It holds a tile: the vectors of a tile are registers, at most 32 of 16 lanes.
+// Scratch of RunEdge(). It holds at least one tile: the vectors of a tile are registers, at most 32 of 16
+// lanes.
 constexpr int64_t kEdgeBytes = ScratchTile::Bytes(32, 16, 4 + 4);
 // The distance in bytes at which kernels prefetch their own weights when M is small, a line per quad. Zen 3's
 // hardware prefetchers do not keep up with few streams: measured there, 1.5 times as fast at 4×4096×4096, and
@@ -382,7 +383,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     return tiles.Run({.streams = streams, .is_edge = true}, &call);
   }
   // RunEdge() runs several tiles at once, up to the room of its scratch.
-  const int64_t tile_bytes = EdgeBytes(buffers.output, tiles.rows, edge_columns);
+  const int64_t tile_bytes = data_.ScratchTileBytes(tiles.rows, RoundUp(edge_columns, lanes_));
   const int64_t most = std::max<int64_t>(kEdgeBytes / tile_bytes, 1);
   Tiles some = tiles;
   for (; some.row_begin < tiles.row_begin + tiles.all_rows(); some.row_begin += some.all_rows()) {
@@ -412,10 +413,6 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
   call->extras = extra.offsets + begin[0];
   call->extras_end = extra.offsets + begin[1];
   call->extra_b = extra.quads + begin[0] * kPanelQuadBytes;
-}
-
-int64_t PanelEngine::EdgeBytes(const OutputMap& output, int64_t rows, int64_t columns) const {
-  return ScratchTile::Bytes(rows, RoundUp(columns, lanes_), output.c_bytes + output.residual_bytes);
 }
 
 // Runs tiles with a partial last vector.

@@ -8,7 +8,7 @@
 // A is read in place unless kernels cannot: s8 must be shifted if the ISA multiplies u8 only, a depth that is
 // no multiple of four must be padded, the wide and split variants read quads split into two dwords, and the
 // scheduled variant reads a single tap. Then rows are staged, a block at a time, with their taps joined. An
-// edge within a vector goes through a tile on the stack.
+// edge within a vector goes through scratch on the stack, which holds one or more tiles.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
@@ -106,8 +106,6 @@ class PanelEngine final : public Engine {
   void SetTaps(const SkippingCompensation* compensation, MicrokernelArgs* call) const;
   void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;
   const SkippingCompensation* FindCompensation(const TapRange& range) const;
-  /// Bytes of scratch for `columns` columns of `rows` rows.
-  int64_t EdgeBytes(const OutputMap& output, int64_t rows, int64_t columns) const;
   void RunEdge(const RunBuffers& buffers, const Tiles& tiles, int64_t column, int64_t columns,
                MicrokernelArgs* call) const noexcept;
   /// Whether rows are so few that kernels wait for their own weights.

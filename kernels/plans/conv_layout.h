@@ -170,7 +170,7 @@ class ConvLayout {
   Error PackUnits(const WeightView& weights);
   Error MakeModels();
   std::vector<int8_t> UnitWeights(const WeightView& weights, int64_t unit) const;
-  /// Whether a unit's depths are those of the caller's weights, in their order, without padding.
+  /// Whether a unit has the caller's depths, in the caller's order, without padding.
   bool HasGivenOrder() const;
   /// The depth of channel `channel` (within the group of column `n`) at `tap`, a number among all taps.
   int64_t DepthOf(int64_t tap, int64_t channel, int64_t n) const;

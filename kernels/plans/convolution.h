@@ -77,7 +77,7 @@ class Convolution {
   /// Covers all output channels, for the pairs of an intact_pairing. Each call reads all packed weights.
   Result<Certificate> MakeCertificate(int32_t pairing) const;
   /// Failing pairs ordered by output channel, tap and channel: from number `first` on, at most `count`. Their
-  /// `k` is tap·PairPitch() + channel of the group.
+  /// `k` is tap·PairPitch(geometry(), pairing) + channel of the group.
   Result<std::vector<FailingPair>> ListFailingPairs(int32_t pairing, int64_t first, int64_t count) const;
   static int64_t PairPitch(const ConvGeometry& geometry, int32_t pairing) {
     return RoundUp(geometry.group_inputs(), pairing == INTACT_PAIRING_WITHIN_TAP ? 2 : 1);

@@ -110,7 +110,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   };
   // To generate the kernels that are best for more rows than expected would take most of the time to create a
   // small plan.
-  const int64_t most = usual.named == 0 ? kLargeM : std::min(usual.named, kLargeM);
+  const int64_t most = std::min(usual.most, kLargeM);
   const auto add_best = [&] {
     for (int64_t m = 1; m < most; m = m < 4 * 16 ? m + 1 : 2 * m) add(m);
     add(most);

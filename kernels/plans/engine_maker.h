@@ -15,14 +15,15 @@
 
 namespace intact::kernels {
 
+/// A number of rows beyond which the engine does not change. A plan's kernel name is for this number.
+inline constexpr int64_t kLargeM = 1024;
+
 /// The expected number of rows of runs, to save memory. Runs of any number of rows work.
 struct UsualRows {
   int64_t least = 1;  // expected minimum rows per run; tails may be smaller
   int64_t named = 0;  // expected rows per run: the plan keeps only the weight layout best for it; 0: unknown
+  int64_t most = kLargeM;  // the plan generates the kernels that are best for up to this number of rows
 };
-
-/// A number of rows beyond which the engine does not change. A plan's kernel name is for this number.
-inline constexpr int64_t kLargeM = 1024;
 
 class EngineMaker {
  public:

@@ -10,7 +10,8 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(std::shared_ptr<const LinearW
   Taps taps;
   taps.depth = weights->k();
   ASSIGN_OR_RETURN(std::unique_ptr<UnitPlan> unit,
-                   UnitPlan::Create(std::move(weights), std::move(taps), isa, {1, usual_m}));
+                   UnitPlan::Create(std::move(weights), std::move(taps), isa,
+                                    {.named = usual_m, .most = usual_m == 0 ? kLargeM : usual_m}));
   std::unique_ptr<GemmPlan> plan(new GemmPlan(std::move(unit), usual_m));
   plan->DropUnused();
   return plan;

@@ -20,7 +20,12 @@ Result<std::unique_ptr<ConvKernels>> UnitConv::Create(const ConvLayout& layout, 
 Error UnitConv::MakeUnits() {
   ASSIGN_OR_RETURN(const Access access, MakeSource());
   const int64_t pixels = geometry_.output[kDepth] * geometry_.plane_pixels();
-  const UsualRows usual{kUsualPixels, layout_.geometry().IsOpen() ? 0 : pixels};
+  UsualRows usual{.least = kUsualPixels};
+  if (!layout_.geometry().IsOpen()) {
+    usual.named = pixels;
+    // A run of several small images may multiply their pixels at once.
+    usual.most = std::max<int64_t>(pixels, 64);
+  }
   for (int64_t i = 0; i < layout_.units(); ++i) {
     ASSIGN_OR_RETURN(std::unique_ptr<UnitPlan> unit,
                      UnitPlan::Create(layout_.weights(i), access, layout_.isa(), usual, layout_.model(i)));

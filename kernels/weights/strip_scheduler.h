@@ -68,6 +68,16 @@ class Load {
     return lanes;
   }
 
+  using Bytes = std::array<uint8_t, kVectors * 8>;
+  /// The lanes, at most 255 each.
+  Bytes ToBytes() const {
+    Bytes bytes;
+    for (size_t i = 0; i < kVectors; ++i) {
+      _mm_storeu_si64(&bytes[8 * i], _mm_packus_epi16(vectors_[i], vectors_[i]));
+    }
+    return bytes;
+  }
+
   /// Whether the load is at most `room` in every lane.
   bool Fits(const Load& room) const {
     __m128i beyond = _mm_setzero_si128();
@@ -110,9 +120,9 @@ class Load {
 
 // The groups of a strip, with the room that each group has left. Finds the first group with room for an item.
 //
-// A chunk has 16 groups: for each lane of a load, a vector with the rooms of the groups. So a comparison of
-// each lane, and a mask, find the first group of a chunk. Groups that no item has joined are open too; a chunk
-// is added when no group has room.
+// A chunk has 32 groups: for each lane of a load, a vector with the rooms of the groups, at most 255 each. So
+// a comparison of each lane, and a mask, find the groups of a chunk that may have room. Groups that no item
+// has joined are open too; a chunk is added when no group has room.
 template <int kColumns>
 class OpenGroups {
  public:
@@ -122,10 +132,10 @@ class OpenGroups {
   };
 
   /// For groups of at most `most` items, whose loads add up to at most `capacity`.
-  OpenGroups(const Load<kColumns>& capacity, size_t most) : capacity_(capacity.ToLanes()), most_(most) {}
+  OpenGroups(const Load<kColumns>& capacity, size_t most) : capacity_(capacity), most_(most) {}
 
-  /// Puts each item into the first group that has room for it; a group has room for any single item. Item i has
-  /// the load loads[i] and the name order[i], which `groups` gets.
+  /// Puts each item into the first group that has room for it; a group has room for any single item.
+  /// `groups` gets order[i] for item i, whose load is loads[i].
   [[gnu::target("avx2")]] void Fill(std::span<const Load<kColumns>> loads, const uint32_t* order,
                                     std::vector<Group>* groups) {
     first_chunk_ = chunks_ = 0;
@@ -142,74 +152,69 @@ class OpenGroups {
  private:
   static constexpr size_t kLanes = Load<kColumns>::kLanes;
   static constexpr size_t kLanesAtOnce = std::min<size_t>(kLanes, 8);
-  static constexpr size_t kChunk = 16;  // groups: int16 lanes of a vector
-  // A vector whose lane i is −1, and whose other lanes are 0, begins at element kChunk − i.
-  static constexpr std::array<int16_t, 2 * kChunk> kOnly = [] {
-    std::array<int16_t, 2 * kChunk> only = {};
-    only[kChunk] = -1;
-    return only;
-  }();
+  static constexpr size_t kChunk = 32;  // groups: bytes of a vector
 
   // Subtracts `load` from the rooms of the first group that has room for it, and returns the group's number.
   [[gnu::target("avx2"), gnu::always_inline]] size_t Join(const Load<kColumns>& load) {
-    const auto lanes = load.ToLanes();
+    const auto lanes = load.ToBytes();
     for (size_t chunk = first_chunk_;; ++chunk) {
       if (chunk == chunks_) AddChunk();
-      auto* const rooms = RoomsOf(chunk);
-      uint32_t has_no_room = 0;
-      for (size_t begin = 0; begin < kLanes && ~has_no_room != 0; begin += kLanesAtOnce) {
-        __m256i beyond = _mm256_setzero_si256();
+      const auto* const rooms = reinterpret_cast<const __m256i*>(&bytes_[chunk * kLanes * kChunk]);
+      __m256i beyond = _mm256_setzero_si256();
+      uint32_t may_fit = ~uint32_t{0};
+      for (size_t begin = 0; begin < kLanes && may_fit != 0; begin += kLanesAtOnce) {
 #pragma GCC unroll 8
         for (size_t i = begin; i < begin + kLanesAtOnce; ++i) {
-          const __m256i room = _mm256_loadu_si256(rooms + i);
-          beyond = _mm256_or_si256(beyond, _mm256_cmpgt_epi16(_mm256_set1_epi16(lanes[i]), room));
+          const __m256i lane = _mm256_set1_epi8(static_cast<char>(lanes[i]));
+          beyond = _mm256_or_si256(beyond, _mm256_subs_epu8(lane, _mm256_loadu_si256(rooms + i)));
         }
-        has_no_room |= static_cast<uint32_t>(_mm256_movemask_epi8(beyond));
+        const __m256i fits = _mm256_cmpeq_epi8(beyond, _mm256_setzero_si256());
+        may_fit = static_cast<uint32_t>(_mm256_movemask_epi8(fits));
       }
-      if (~has_no_room == 0) continue;
-      const auto group = static_cast<size_t>(std::countr_one(has_no_room)) / 2;
-      const __m256i only = Only(group);
-#pragma GCC unroll 8
-      for (size_t i = 0; i < kLanes; ++i) {
-        const __m256i taken = _mm256_and_si256(only, _mm256_set1_epi16(lanes[i]));
-        _mm256_storeu_si256(rooms + i, _mm256_sub_epi16(_mm256_loadu_si256(rooms + i), taken));
+      for (; may_fit != 0; may_fit &= may_fit - 1) {
+        const size_t number = chunk * kChunk + static_cast<size_t>(std::countr_zero(may_fit));
+        if (!load.Fits(rooms_[number])) continue;  // 255 stood for a load of 256
+        rooms_[number] = rooms_[number] - load;
+        SetBytes(number, rooms_[number].ToBytes());
+        return number;
       }
-      return chunk * kChunk + group;
     }
   }
 
   // Leaves no room in a group.
-  [[gnu::target("avx2")]] void Close(size_t number) {
-    const size_t chunk = number / kChunk;
-    auto* const room = RoomsOf(chunk);
-    _mm256_storeu_si256(room, _mm256_or_si256(_mm256_loadu_si256(room), Only(number % kChunk)));
-    ++closed_[chunk];
+  void Close(size_t number) {
+    SetBytes(number, {});
+    ++closed_[number / kChunk];
     while (first_chunk_ < chunks_ && closed_[first_chunk_] == kChunk) ++first_chunk_;
   }
 
-  [[gnu::target("avx2")]] static __m256i Only(size_t group) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&kOnly[kChunk - group]));
+  [[gnu::always_inline]] void SetBytes(size_t number, const typename Load<kColumns>::Bytes& room) {
+    uint8_t* const bytes = &bytes_[number / kChunk * kLanes * kChunk + number % kChunk];
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kLanes; ++i) bytes[i * kChunk] = room[i];
   }
-
-  __m256i* RoomsOf(size_t chunk) { return reinterpret_cast<__m256i*>(&rooms_[chunk * kLanes * kChunk]); }
 
   void AddChunk() {
     const size_t begin = chunks_ * kLanes * kChunk;
     ++chunks_;
     if (closed_.size() < chunks_) {
       closed_.resize(chunks_);
-      rooms_.resize(begin + kLanes * kChunk);
+      bytes_.resize(begin + kLanes * kChunk);
+      rooms_.resize(chunks_ * kChunk);
     }
     closed_[chunks_ - 1] = 0;
-    for (size_t i = 0; i < kLanes; ++i) std::fill_n(&rooms_[begin + i * kChunk], kChunk, capacity_[i]);
+    const auto room = capacity_.ToBytes();
+    for (size_t i = 0; i < kLanes; ++i) std::fill_n(&bytes_[begin + i * kChunk], kChunk, room[i]);
+    std::fill_n(&rooms_[(chunks_ - 1) * kChunk], kChunk, capacity_);
   }
 
-  typename Load<kColumns>::Lanes capacity_;
+  Load<kColumns> capacity_;
   size_t most_;
   size_t chunks_ = 0;
-  size_t first_chunk_ = 0;       // the first chunk that may have an open group
-  std::vector<int16_t> rooms_;   // [chunk][lane][kChunk]
-  std::vector<uint8_t> closed_;  // [chunk]: groups without room
+  size_t first_chunk_ = 0;             // the first chunk that may have an open group
+  std::vector<uint8_t> bytes_;         // [chunk][lane][kChunk]: rooms
+  std::vector<Load<kColumns>> rooms_;  // [group]
+  std::vector<uint8_t> closed_;        // [chunk]: groups without room
 };
 
 // Turns strips into groups; keeps its memory from strip to strip.

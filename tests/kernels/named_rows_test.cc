@@ -6,10 +6,12 @@
 
 #include <cstdio>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "kernels/api/create.h"
+#include "kernels/plans/engine_maker.h"
 #include "kernels/weights/certificate.h"
 #include "reference/models/lowering.h"
 #include "reference/models/models.h"
@@ -184,6 +186,18 @@ TEST_P(NamedRows, TakeOneForm) {
       if (!is_avx2) continue;
       EXPECT_EQ(plan->KernelNameFor(usual_m), any->KernelNameFor(usual_m)) << fill << " " << usual_m;
     }
+  }
+}
+
+// Each number of rows up to usual_m adds at most one kernel.
+TEST_P(NamedRows, HaveNoKernelsForMoreRows) {
+  Use("gemm u8s8s32 m=1 n=64 k=64 fill=laplace");
+  for (const int64_t usual_m : {1, 2}) {
+    const auto plan = PlanFor(usual_m);
+    ASSERT_NE(plan, nullptr);
+    std::set<std::string> names;
+    for (int64_t m = 1; m <= kernels::kLargeM; ++m) names.insert(plan->KernelNameFor(m));
+    EXPECT_LE(std::ssize(names), usual_m) << testing::PrintToString(names);
   }
 }
 

@@ -57,6 +57,22 @@ TEST(PackWeights, ShiftsU8By128AndPadsWithZeros) {
   }
 }
 
+// Depths and columns with each tail, of wide and of narrow panels.
+TEST(PackWeights, ColumnsAreCopied) {
+  for (const int64_t depths : {1, 5, 15, 16, 17, 64, 83}) {
+    for (int64_t columns = 1; columns <= 38; ++columns) {
+      const std::vector<int8_t> b = Weights(depths * columns);
+      PackedWeights packed;
+      ASSERT_TRUE(PackWeights({b.data(), depths, columns, 1, depths, 0}, &packed));
+      std::vector<int8_t> copy(b.size() + 1, 85);
+      CopyColumns(packed, copy.data());
+      EXPECT_EQ(copy.back(), 85) << depths << " depths of " << columns << " columns";
+      copy.pop_back();
+      EXPECT_EQ(copy, b) << depths << " depths of " << columns << " columns";
+    }
+  }
+}
+
 TEST(PackWeights, GivesFewColumnsANarrowPanel) {
   for (const auto& [depths, columns] : kNarrowSizes) {
     const std::vector<int8_t> b = Weights(2 * depths * columns);

@@ -10,10 +10,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/weights/scheduled_vectors.h"
+#include "kernels/weights/strip_scheduler.h"
 #include "reference/models/models.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
@@ -428,6 +432,83 @@ TEST(Schedule, IsEstimatedFromAShareOfItsColumns) {
   EXPECT_EQ(estimate->quads * 32, all.quads);
   EXPECT_NEAR(static_cast<double>(estimate->items * 32) / static_cast<double>(all.items), 1, 0.01);
   EXPECT_NEAR(static_cast<double>(estimate->groups * 32) / static_cast<double>(all.groups), 1, 0.02);
+}
+
+// The sums of an item's pairs, of one sign and then of the other.
+template <class Item>
+std::vector<int> LoadOf(const Item& item) {
+  std::vector<int> load;
+  for (const int sign : {1, -1}) {
+    for (size_t i = 0; i < item.weights.size(); i += 2) {
+      load.push_back(std::max(sign * item.weights[i], 0) + std::max(sign * item.weights[i + 1], 0));
+    }
+  }
+  return load;
+}
+
+// Checks the groups of a strip: items join the first group that has room, heaviest first.
+template <int kColumns>
+void ExpectFirstFit(const std::vector<int8_t>& b, int amax, int largest_group) {
+  const auto depths = std::ssize(b) / kColumns;
+  PackedWeights weights;
+  ASSERT_TRUE(PackWeights({b.data(), depths, kColumns, 1, depths, 0}, &weights));
+  ScheduleSpec spec;
+  spec.strip_columns = kColumns;
+  spec.window_quads = weights.quads();
+  spec.amax = amax;
+  spec.largest_group = largest_group;
+  StripScheduler<kColumns> scheduler(spec, spec.window_quads);
+  ScheduleStatistics statistics;
+  scheduler.Schedule(weights, 0, 0, &statistics);
+
+  std::vector<uint32_t> order(static_cast<size_t>(scheduler.item_count()));
+  std::iota(order.begin(), order.end(), 0);
+  const auto heaviest = [&](uint32_t i) { return std::ranges::max(LoadOf(scheduler.item(i))); };
+  std::ranges::stable_sort(order, std::greater<>(), heaviest);
+  const LaneCapacity capacity = CapacityFor(amax);
+  std::vector<std::vector<uint32_t>> expected;
+  std::vector<std::vector<int>> sums;
+  for (const uint32_t i : order) {
+    const std::vector<int> load = LoadOf(scheduler.item(i));
+    size_t group = 0;
+    for (; group < expected.size(); ++group) {
+      bool fits = std::ssize(expected[group]) < largest_group;
+      for (size_t lane = 0; lane < load.size(); ++lane) {
+        fits &= sums[group][lane] + load[lane] <=
+                (lane < load.size() / 2 ? capacity.positive : capacity.negative);
+      }
+      if (fits) break;
+    }
+    if (group == expected.size()) sums.emplace_back(load.size());
+    if (group == expected.size()) expected.emplace_back();
+    expected[group].push_back(i);
+    for (size_t lane = 0; lane < load.size(); ++lane) sums[group][lane] += load[lane];
+  }
+  std::vector<std::vector<uint32_t>> groups;
+  for (const auto& group : scheduler.groups()) {
+    groups.emplace_back(group.items.begin(), group.items.begin() + group.size);
+  }
+  EXPECT_EQ(groups, expected) << kColumns << " columns, activations up to " << amax;
+}
+
+TEST(Schedule, GroupsAreTheFirstThatHaveRoom) {
+  std::mt19937 random(1);
+  for (const int most : {1, 9, 40, 128}) {
+    for (const int amax : {40, 127, 200, 255}) {
+      for (const int largest_group : {3, kMaxGroup}) {
+        std::vector<int8_t> b(16 * 4 * 150);  // several chunks of groups
+        for (int8_t& weight : b) weight = static_cast<int8_t>(static_cast<int>(random() % (2 * most)) - most);
+        ExpectFirstFit<16>(b, amax, largest_group);
+        ExpectFirstFit<8>(b, amax, largest_group);
+        b.resize(4 * 4 * 150);
+        ExpectFirstFit<4>(b, amax, largest_group);
+        ExpectFirstFit<2>(b, amax, largest_group);
+        ExpectFirstFit<1>(b, amax, largest_group);
+      }
+    }
+  }
+  // Activations up to 127 leave room for 258. The second quad adds 256 where the first one leaves 255.
+  ExpectFirstFit<1>({-128, -128, -3, 0, 0, 0, -128, -128}, 127, kMaxGroup);
 }
 
 TEST(Schedule, CapacityIsTheLargestThatFits) {
