@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "bench/bandwidth.h"
@@ -34,12 +36,22 @@ double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds bud
   return support::Median(support::TakeTurns(turn, budget).front());
 }
 
+std::string NameOf(const Case& c) {
+  if (!c.peer.empty()) return c.peer;
+  return std::string(c.mode == INTACT_EXACT ? kIntact : kSaturating);
+}
+
 }  // namespace
 
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
-  return [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format)] {
-    const Seconds once(1e-6 * contender->Microseconds(a, c, 1));
-    return contender->Microseconds(a, c, static_cast<int64_t>(kShortestTurn / once) + 1);
+  return [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format),
+          name = NameOf(entrant.what)] {
+    try {
+      const Seconds once(1e-6 * contender->Microseconds(a, c, 1));
+      return contender->Microseconds(a, c, static_cast<int64_t>(kShortestTurn / once) + 1);
+    } catch (const std::runtime_error& error) {
+      throw ContenderFailed(name, error.what());
+    }
   };
 }
 
@@ -47,7 +59,7 @@ Timing Check(const Entrant& entrant) {
   Timing timing;
   const Case& what = entrant.what;
   const Workload& workload = *entrant.workload;
-  timing.contender = !what.peer.empty() ? what.peer : what.mode == INTACT_EXACT ? kIntact : kSaturating;
+  timing.contender = NameOf(what);
   timing.format = what.format;
   if (!entrant.contender) {
     timing.result = entrant.contender.error().message;
@@ -55,11 +67,15 @@ Timing Check(const Entrant& entrant) {
   }
   Contender* const contender = entrant.contender->get();
   timing.implementation = contender->Implementation();
-  auto model = workload.Recognise(contender, what.format, AdmissibleModels(what));
-  // If no pair can saturate, the models agree.
-  constexpr std::array kExactModel = {reference::Model::kExact};
-  if (model && workload.Recognise(contender, what.format, kExactModel)) model = reference::Model::kExact;
-  timing.result = !model ? kWrong : *model == reference::Model::kExact ? kExact : kSaturates;
+  try {
+    auto model = workload.Recognise(contender, what.format, AdmissibleModels(what));
+    // If no pair can saturate, the models agree.
+    constexpr std::array kExactModel = {reference::Model::kExact};
+    if (model && workload.Recognise(contender, what.format, kExactModel)) model = reference::Model::kExact;
+    timing.result = !model ? kWrong : *model == reference::Model::kExact ? kExact : kSaturates;
+  } catch (const std::runtime_error& error) {
+    timing.result = error.what();
+  }
   return timing;
 }
 
