@@ -25,6 +25,7 @@ class Contender {
   /// The kernel that intact's cost model would run, if tuning chose another; else "".
   virtual std::string Replaced() const { return {}; }
   /// Computes C from A (or a convolution's output from its input), both dense. Returns false if it failed.
+  /// Throws std::runtime_error if it knows why.
   virtual bool Run(const uint8_t* a, uint8_t* c) = 0;
   /// Runs `times` times, and returns the mean time of a run. Throws std::runtime_error if this fails.
   virtual double Microseconds(const uint8_t* a, uint8_t* c, int64_t times);

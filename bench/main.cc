@@ -316,7 +316,8 @@ int Main(int argc, char** argv) {
   if (named.size() == 1) {
     const bool is_traps = options.suite == kTrapsSuite;
     if (!options.peers.empty() && (is_tuned || is_traps)) {
-      return Fail(fmt::format("--peer: has no meaning with {}", is_traps ? "--suite traps" : "--tune"));
+      return Fail(fmt::format("--peer: has no meaning with {}",
+                              options.tune ? "--tune" : "--suite " + options.suite));
     }
     return (is_tuned ? RunTuningTable : is_traps ? RunTrapTable : RunTable)(options, std::move(isas));
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,11 @@ double MicrosecondsToCreate(const Workload& workload, const Case& c, Seconds bud
   return support::Median(support::TakeTurns(turn, budget).front());
 }
 
+std::string NameOf(const Case& c) {
+  if (!c.peer.empty()) return c.peer;
+  return std::string(c.mode == INTACT_EXACT ? kIntact : kSaturating);
+}
+
 }  // namespace
 
 support::Measurement TurnOf(TimedCalls microseconds, Seconds shortest) {
@@ -38,17 +45,22 @@ support::Measurement TurnOf(TimedCalls microseconds, Seconds shortest) {
 }
 
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
-  const uint8_t* const a = entrant.workload->a(entrant.what.format);
-  return TurnOf([=, contender = entrant.contender->get()](
-                    int64_t times) { return contender->Microseconds(a, c, times); },
-                kShortestTurn);
+  const auto run = [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format),
+                    name = NameOf(entrant.what)](int64_t times) {
+    try {
+      return contender->Microseconds(a, c, times);
+    } catch (const std::runtime_error& error) {
+      throw ContenderFailed(name, error.what());
+    }
+  };
+  return TurnOf(run, kShortestTurn);
 }
 
 Timing Check(const Entrant& entrant) {
   Timing timing;
   const Case& what = entrant.what;
   const Workload& workload = *entrant.workload;
-  timing.contender = !what.peer.empty() ? what.peer : what.mode == INTACT_EXACT ? kIntact : kSaturating;
+  timing.contender = NameOf(what);
   timing.format = what.format;
   if (!entrant.contender) {
     timing.result = entrant.contender.error().message;
@@ -56,11 +68,15 @@ Timing Check(const Entrant& entrant) {
   }
   Contender* const contender = entrant.contender->get();
   timing.implementation = contender->Implementation();
-  auto model = workload.Recognise(contender, what.format, AdmissibleModels(what));
-  // If no pair can saturate, the models agree.
-  constexpr std::array kExactModel = {reference::Model::kExact};
-  if (model && workload.Recognise(contender, what.format, kExactModel)) model = reference::Model::kExact;
-  timing.result = !model ? kWrong : *model == reference::Model::kExact ? kExact : kSaturates;
+  try {
+    auto model = workload.Recognise(contender, what.format, AdmissibleModels(what));
+    // If no pair can saturate, the models agree.
+    constexpr std::array kExactModel = {reference::Model::kExact};
+    if (model && workload.Recognise(contender, what.format, kExactModel)) model = reference::Model::kExact;
+    timing.result = !model ? kWrong : *model == reference::Model::kExact ? kExact : kSaturates;
+  } catch (const std::runtime_error& error) {
+    timing.result = error.what();
+  }
   return timing;
 }
 

@@ -1,4 +1,4 @@
-// How the table's measurements are taken: in this process and on one thread.
+// How the table's measurements are taken: on one thread, in this process or in a peer's own.
 //
 // A row is one shape on one ISA. Intact and the peers, in all formats, the instruction peak and the read
 // bandwidth take turns; results are medians. A turn of a contender is a run that brings its operands into the
@@ -12,6 +12,9 @@
 #include <intact/intact.hpp>
 #include <memory>
 #include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "bench/contender.h"
 #include "bench/results.h"
@@ -29,6 +32,18 @@ struct Entrant {
   Result<std::unique_ptr<Contender>> contender;
 };
 
+/// A contender that failed while it was timed.
+class ContenderFailed : public std::runtime_error {
+ public:
+  ContenderFailed(std::string name, const std::string& why)
+      : std::runtime_error(why), name_(std::move(name)) {}
+  /// As in Timing::contender.
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+};
+
 /// A row with the shape and ISA of `c`, and no measurements.
 Row EmptyRow(const Case& c);
 
@@ -44,12 +59,13 @@ using TimedCalls = std::function<double(int64_t calls)>;
 /// A turn: one call that brings the operands into the caches, one that is timed to count the others, then calls
 /// for about `shortest` or longer. It measures microseconds per call.
 support::Measurement TurnOf(TimedCalls microseconds, Seconds shortest);
-/// A turn of `entrant`, which writes to `c`.
+/// A turn of `entrant`, which writes to `c`. It measures microseconds per run, or throws
+/// ContenderFailed.
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c);
 
 /// Checks `entrants`, and measures the correct ones for `budget`, or for a few turns if that takes longer.
 /// Their cases are of one ISA and of one shape, except that the type of a batch's Bs may differ. An error if
-/// there is no memory for the buffer of the read bandwidth.
+/// there is no memory for the buffer of the read bandwidth. Throws ContenderFailed.
 Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget);
 
 /// `tiny` has kTinyShape, `large` has kThreadsShape.

@@ -1,6 +1,7 @@
 #include "bench/peer_process.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -10,6 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -32,16 +35,27 @@ using nlohmann::json;
 constexpr std::string_view kOneDnn = "onednn", kOnnxRuntime = "onnxruntime", kFbgemm = "fbgemm";
 constexpr std::array kKinds = {kOneDnn, kOnnxRuntime, kFbgemm};
 constexpr int64_t kPageBytes = 4096;
+constexpr const char* kNoMessage = "ended without a message";
 constexpr const char* kProgram =
 #include "bench/peer_process.inc"
     ;
+
+template <class Value>
+Result<Value> Get(const json& answer, const char* key) {
+  try {
+    return answer.at(key).get<Value>();
+  } catch (const json::exception&) {
+    return Error{INTACT_UNSUPPORTED,
+                 fmt::format("answers {}; expected another value of \"{}\"", answer.dump(), key)};
+  }
+}
 
 /// A process of peer_process.py. It ends when this object is destroyed, or when this process ends.
 class Process {
  public:
   /// `isa`: the process uses no instructions beyond it; nothing: it uses all of this CPU.
   static Result<std::shared_ptr<Process>> Start(const std::string& kind, const std::string& value,
-                                                std::optional<core::Isa> isa) {
+                                                std::optional<core::Isa> isa, Seconds limit) {
     std::array<int, 2> ends = {};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return Failed(errno);
     posix_spawn_file_actions_t actions;
@@ -67,15 +81,14 @@ class Process {
       close(ends[0]);
       return Failed(error);
     }
-    std::shared_ptr<Process> process(new Process(child, ends[0]));
-    ASSIGN_OR_RETURN(process->greeting_, process->Answer());
+    std::shared_ptr<Process> process(new Process(child, ends[0], limit));
+    ASSIGN_OR_RETURN(process->greeting_, process->Answer("version", limit));
     return process;
   }
 
   ~Process() {
     close(file_);
-    while (waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    if (!has_ended_) (void)End();
   }
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -83,18 +96,22 @@ class Process {
   /// Its first answer.
   const json& greeting() const { return greeting_; }
 
-  Result<json> Ask(const json& request) {
+  /// An answer that has `key`. `work`: the time that the requested runs take.
+  Result<json> Ask(const json& request, const char* key, Seconds work = Seconds(0)) {
+    if (!has_ended_) last_ = kNoMessage;
     const std::string line = request.dump() + "\n";
     (void)send(file_, line.data(), line.size(), MSG_NOSIGNAL);  // if this fails, there is no answer either
-    return Answer();
+    return Answer(key, limit_ + work);
   }
 
  private:
-  Process(pid_t child, int file) : child_(child), file_(file) {}
+  Process(pid_t child, int file, Seconds limit) : child_(child), file_(file), limit_(limit) {}
 
-  /// The next line that is a JSON object. If the process ends without it, its last line is the error.
-  Result<json> Answer() {
-    std::string last = "ended without a message";
+  /// The next line that is a JSON object with `key` or "error". If the process ends without it, the error is
+  /// the signal that ended it, or its last line.
+  Result<json> Answer(const char* key, Seconds limit) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start = Clock::now();
     for (;;) {
       const size_t end = received_.find('\n');
       if (end != std::string::npos) {
@@ -102,18 +119,50 @@ class Process {
         received_.erase(0, end + 1);
         json answer = json::parse(line, nullptr, false);
         if (answer.is_object() && answer.contains("error")) {
-          return Error{INTACT_UNSUPPORTED, answer["error"].get<std::string>()};
+          ASSIGN_OR_RETURN(const std::string error, Get<std::string>(answer, "error"));
+          return Error{INTACT_UNSUPPORTED, error};
         }
-        if (answer.is_object()) return answer;
-        if (!line.empty()) last = line;
+        if (answer.is_object() && answer.contains(key)) return answer;
+        if (!line.empty()) last_ = line;
         continue;
+      }
+      const Seconds rest = limit - Seconds(Clock::now() - start);
+      pollfd file = {file_, POLLIN, 0};
+      const int ready =
+          rest > Seconds(0) ? poll(&file, 1, static_cast<int>(1e3 * std::min(rest.count(), 1e6)) + 1) : 0;
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready == 0) {
+        kill(child_, SIGKILL);
+        (void)End();
+        return Error{INTACT_UNSUPPORTED, last_ = fmt::format("gave no answer in {:.0f} s", limit.count())};
       }
       std::array<char, 4096> buffer = {};
       const ssize_t count = read(file_, buffer.data(), buffer.size());
       if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) return Error{INTACT_UNSUPPORTED, last};
-      received_.append(buffer.data(), static_cast<size_t>(count));
+      if (count > 0) {
+        received_.append(buffer.data(), static_cast<size_t>(count));
+        continue;
+      }
+      if (const int status = has_ended_ ? 0 : End(); WIFSIGNALED(status)) {
+        last_ = fmt::format("ended by signal {}", WTERMSIG(status));
+      }
+      return Error{INTACT_UNSUPPORTED, last_};
     }
+  }
+
+  /// Waits a second for the end of the process, then kills it. Returns its status.
+  int End() {
+    constexpr timespec kPause = {0, 10'000'000};
+    int status = 0;
+    has_ended_ = true;
+    for (int i = 0; i < 100; ++i) {
+      if (waitpid(child_, &status, WNOHANG) != 0) return status;
+      nanosleep(&kPause, nullptr);
+    }
+    kill(child_, SIGKILL);
+    while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status;
   }
 
   static Error Failed(int error) {
@@ -128,7 +177,10 @@ class Process {
 
   pid_t child_;
   int file_;
+  Seconds limit_;  // for an answer without runs
+  bool has_ended_ = false;
   std::string received_;
+  std::string last_ = kNoMessage;  // its last line, or why it ended
   json greeting_;
 };
 
@@ -137,13 +189,16 @@ class SharedMemory {
  public:
   static Result<std::unique_ptr<SharedMemory>> Create(int64_t bytes) {
     const int file = memfd_create("intact_bench", MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, bytes) != 0) return OutOfMemory();
+    if (file < 0) return Failed("memfd_create", bytes);
+    std::unique_ptr<SharedMemory> memory(new SharedMemory(file, bytes));
+    if (ftruncate(file, bytes) != 0) return Failed("ftruncate", bytes);
     void* const data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (data == MAP_FAILED) return OutOfMemory();
-    return std::unique_ptr<SharedMemory>(new SharedMemory(file, static_cast<uint8_t*>(data), bytes));
+    if (data == MAP_FAILED) return Failed("mmap", bytes);
+    memory->data_ = static_cast<uint8_t*>(data);
+    return memory;
   }
   ~SharedMemory() {
-    munmap(data_, static_cast<size_t>(bytes_));
+    if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
     close(file_);
   }
   SharedMemory(const SharedMemory&) = delete;
@@ -153,12 +208,15 @@ class SharedMemory {
   std::string path() const { return fmt::format("/proc/{}/fd/{}", getpid(), file_); }
 
  private:
-  SharedMemory(int file, uint8_t* data, int64_t bytes) : file_(file), data_(data), bytes_(bytes) {}
-  static Error OutOfMemory() { return {INTACT_UNSUPPORTED, std::strerror(errno)}; }
+  SharedMemory(int file, int64_t bytes) : file_(file), bytes_(bytes) {}
+  static Error Failed(const char* function, int64_t bytes) {
+    return {INTACT_UNSUPPORTED,
+            fmt::format("{} of {} bytes of shared memory: {}", function, bytes, std::strerror(errno))};
+  }
 
   int file_;
-  uint8_t* data_;
   int64_t bytes_;
+  uint8_t* data_ = nullptr;
 };
 
 /// Where the operands of a contender lie in its shared memory.
@@ -219,38 +277,48 @@ class ProcessContender final : public Contender {
     std::ranges::copy(workload.b(), memory->at(layout.b));
     const std::vector<float>& scales = workload.operation().scales;
     std::memcpy(memory->at(layout.scales), scales.data(), scales.size() * sizeof(float));
-    ASSIGN_OR_RETURN(const json answer,
-                     process->Ask({{"make", ToJson(workload, c, layout)}, {"memory", memory->path()}}));
-    return std::unique_ptr<Contender>(
-        new ProcessContender(std::move(process), answer, std::move(memory), layout));
+    ASSIGN_OR_RETURN(
+        const json answer,
+        process->Ask({{"make", ToJson(workload, c, layout)}, {"memory", memory->path()}}, "contender"));
+    ASSIGN_OR_RETURN(const int64_t number, Get<int64_t>(answer, "contender"));
+    ASSIGN_OR_RETURN(std::string implementation, Get<std::string>(answer, "implementation"));
+    return std::unique_ptr<Contender>(new ProcessContender(
+        std::move(process), number, std::move(implementation), std::move(memory), layout));
   }
 
   std::string Implementation() const override { return implementation_; }
 
   bool Run(const uint8_t* a, uint8_t* c) override {
-    if (!Measure(a, 1)) return false;
+    std::copy_n(c, layout_.c_bytes, memory_->at(layout_.c));
+    (void)Measure(a, 1, true);
     std::copy_n(memory_->at(layout_.c), layout_.c_bytes, c);
     return true;
   }
 
   double Microseconds(const uint8_t* a, uint8_t* /*c*/, int64_t times) override {
-    const Result<json> answer = Measure(a, times);
-    if (!answer) throw std::runtime_error(answer.error().message);
-    return answer->at("microseconds").get<double>();
+    return Measure(a, times, false);
   }
 
  private:
-  ProcessContender(std::shared_ptr<Process> process, const json& made, std::unique_ptr<SharedMemory> memory,
-                   const Layout& layout)
+  ProcessContender(std::shared_ptr<Process> process, int64_t number, std::string implementation,
+                   std::unique_ptr<SharedMemory> memory, const Layout& layout)
       : process_(std::move(process)),
-        number_(made.at("contender").get<int64_t>()),
-        implementation_(made.at("implementation").get<std::string>()),
+        number_(number),
+        implementation_(std::move(implementation)),
         memory_(std::move(memory)),
         layout_(layout) {}
 
-  Result<json> Measure(const uint8_t* a, int64_t times) {
-    std::copy_n(a, layout_.a_bytes, memory_->at(layout_.a));
-    return process_->Ask({{"contender", number_}, {"times", times}});
+  /// `with_c`: C in shared memory is the run's too.
+  double Measure(const uint8_t* a, int64_t times, bool with_c) {
+    const bool new_a = !std::equal(a, a + layout_.a_bytes, memory_->at(layout_.a));
+    if (new_a) std::copy_n(a, layout_.a_bytes, memory_->at(layout_.a));
+    const Result<json> answer =
+        process_->Ask({{"contender", number_}, {"times", times}, {"new_a", new_a}, {"with_c", with_c}},
+                      "microseconds", Seconds(1e-6 * microseconds_ * static_cast<double>(times)));
+    if (!answer) throw std::runtime_error(answer.error().message);
+    const Result<double> microseconds = Get<double>(*answer, "microseconds");
+    if (!microseconds) throw std::runtime_error(microseconds.error().message);
+    return microseconds_ = *microseconds;
   }
 
   std::shared_ptr<Process> process_;
@@ -258,6 +326,7 @@ class ProcessContender final : public Contender {
   std::string implementation_;
   std::unique_ptr<SharedMemory> memory_;
   Layout layout_;
+  double microseconds_ = 0;  // of the last run
 };
 
 /// `isa`; nothing if no ISA of this CPU outranks it.
@@ -271,14 +340,17 @@ std::optional<core::Isa> LimitOf(core::Isa isa) {
 
 class ProcessPeer final : public Peer {
  public:
-  ProcessPeer(std::string kind, std::string value, std::string name, std::string version)
+  ProcessPeer(std::string kind, std::string value, std::string version, double call_microseconds,
+              Seconds limit)
       : kind_(std::move(kind)),
         value_(std::move(value)),
-        name_(std::move(name)),
-        version_(std::move(version)) {}
+        version_(std::move(version)),
+        call_microseconds_(call_microseconds),
+        limit_(limit) {}
 
-  std::string Name() const override { return name_; }
+  std::string Name() const override { return kind_ == kOneDnn ? kind_ + "-" + version_ : kind_; }
   std::string Version() const override { return version_; }
+  double CallMicroseconds() const override { return call_microseconds_; }
   /// Make() starts a process that is confined.
   std::optional<Error> Confine(core::Isa /*isa*/) const override { return std::nullopt; }
 
@@ -289,23 +361,26 @@ class ProcessPeer final : public Peer {
   }
 
   Result<std::unique_ptr<Contender>> Make(const Workload& workload, const Case& c) const override {
-    if (!process_ || isa_ != c.isa) {
-      process_.reset();
+    std::shared_ptr<Process> process = isa_ == c.isa ? process_.lock() : nullptr;
+    if (!process) {
+      ASSIGN_OR_RETURN(process, Process::Start(kind_, value_, LimitOf(c.isa), limit_));
       isa_ = c.isa;
-      ASSIGN_OR_RETURN(process_, Process::Start(kind_, value_, LimitOf(c.isa)));
+      process_ = process;
     }
-    return ProcessContender::Make(process_, workload, c);
+    return ProcessContender::Make(std::move(process), workload, c);
   }
 
  private:
-  std::string kind_, value_, name_, version_;
-  mutable std::shared_ptr<Process> process_;  // of isa_
+  std::string kind_, value_, version_;
+  double call_microseconds_;
+  Seconds limit_;
+  mutable std::weak_ptr<Process> process_;  // of isa_; it ends with its last contender
   mutable core::Isa isa_ = core::Isa::kPortable;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Peer>> StartPeer(const std::string& option) {
+Result<std::unique_ptr<Peer>> StartPeer(const std::string& option, Seconds limit) {
   const size_t equals = option.find('=');
   const std::string kind = option.substr(0, equals);
   const std::string value = equals == std::string::npos ? "" : option.substr(equals + 1);
@@ -314,14 +389,18 @@ Result<std::unique_ptr<Peer>> StartPeer(const std::string& option) {
     return Error{INTACT_INVALID_ARGUMENT,
                  fmt::format("--peer {}: is unknown; expected {}", option, kPeerOptions)};
   }
-  Result<std::shared_ptr<Process>> process = Process::Start(kind, value, std::nullopt);
-  if (!process)
-    return Error{INTACT_UNSUPPORTED, fmt::format("--peer {}: {}", option, process.error().message)};
-  const json& greeting = (*process)->greeting();
-  const std::string version = greeting.at("version").get<std::string>();
-  return std::unique_ptr<Peer>(std::make_unique<ProcessPeer>(
-      kind, value, kind == kOneDnn ? kind + "-" + version : kind,
-      fmt::format("{}; a call takes {:.1f} us", version, greeting.at("call_microseconds").get<double>())));
+  const auto start = [&]() -> Result<std::unique_ptr<Peer>> {
+    ASSIGN_OR_RETURN(const std::shared_ptr<Process> process,
+                     Process::Start(kind, value, std::nullopt, limit));
+    const json& greeting = process->greeting();
+    ASSIGN_OR_RETURN(const std::string version, Get<std::string>(greeting, "version"));
+    ASSIGN_OR_RETURN(const double call_microseconds, Get<double>(greeting, "call_microseconds"));
+    return std::unique_ptr<Peer>(
+        std::make_unique<ProcessPeer>(kind, value, version, call_microseconds, limit));
+  };
+  Result<std::unique_ptr<Peer>> peer = start();
+  if (!peer) return Error{INTACT_UNSUPPORTED, fmt::format("--peer {}: {}", option, peer.error().message)};
+  return peer;
 }
 
 }  // namespace intact::bench

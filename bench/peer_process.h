@@ -1,6 +1,6 @@
 // Peers in separate processes (peer_process.py). Libraries of these peers need another libc, or Python, or
-// cannot be loaded beside a library of the same name. The process shares memory with this one, and measures
-// the time of its runs itself.
+// cannot be loaded in one process with a library of the same name. The process gets its operands in shared
+// memory, and measures the time of its runs itself.
 #ifndef INTACT_BENCH_PEER_PROCESS_H_
 #define INTACT_BENCH_PEER_PROCESS_H_
 
@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "bench/measure.h"
 #include "bench/peers.h"
 
 namespace intact::bench {
@@ -16,8 +17,9 @@ namespace intact::bench {
 inline constexpr const char* kPeerOptions = "onednn=LIBRARY, onnxruntime[=PYTHON] or fbgemm[=PYTHON]";
 
 /// The peer that `option` names (kPeerOptions). Starts its process once to learn its version, so a peer that
-/// cannot run is an error here.
-Result<std::unique_ptr<Peer>> StartPeer(const std::string& option);
+/// cannot run is an error here. `limit`: for each of its answers, in addition to the time of the runs. A process
+/// that takes longer is killed.
+Result<std::unique_ptr<Peer>> StartPeer(const std::string& option, Seconds limit = Seconds(60));
 
 }  // namespace intact::bench
 #endif  // INTACT_BENCH_PEER_PROCESS_H_

@@ -3,9 +3,11 @@ of JSON with it:
 
     at the start                            {"version", "call_microseconds": the time of a product of two numbers}
     {"make": case, "memory": path}          {"contender": its number, "implementation": its name}
-    {"contender": number, "times": number}  {"microseconds"}: the mean time of a run
+    {"contender": number, "times": number,  {"microseconds"}: the mean time of a run. "new_a": the file's A has changed. "with_c":
+     "new_a": bool, "with_c": bool}         C is read from the file before the runs, and written to it after them
 
-Any answer may be {"error"} instead. The file at `path` has B, the scales, A and C, at case["offsets"]."""
+Any answer may be {"error"} instead. The file at `path` has B, the scales, A and C, at case["offsets"]. Runs use a copy of them in
+huge pages, like the other contenders' memory."""
 
 import ctypes
 import json
@@ -16,16 +18,39 @@ import time
 import warnings
 
 
-class Memory:
-    """The operands of a contender."""
+HUGE_PAGE = 1 << 21
 
-    def __init__(self, data, case):
-        self.data = data
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(data))
-        self.offsets = case["offsets"]
+
+class Memory:
+    """The operands of a contender: a copy of `file`."""
+
+    def __init__(self, file, case):
+        self.file, self.size, self.file_offsets = file, len(file), case["offsets"]
+        self.data = mmap.mmap(-1, self.size + 2 * HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            self.data.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # a hint
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.data))
+        begin = -self.address % HUGE_PAGE
+        self.data[begin:begin + self.size] = file[:]
+        self.offsets = {name: begin + offset for name, offset in self.file_offsets.items()}
 
     def at(self, name):
         return self.address + self.offsets[name]
+
+    def parts(self, name):
+        """The operand here, and in the file. C is the last operand, A is before it."""
+        size = (self.size if name == "c" else self.file_offsets["c"]) - self.file_offsets[name]
+        return (slice(begin, begin + size) for begin in (self.offsets[name], self.file_offsets[name]))
+
+    def load(self, name):
+        here, there = self.parts(name)
+        self.data[here] = self.file[there]
+
+    def store(self, name):
+        here, there = self.parts(name)
+        self.file[there] = self.data[here]
 
 
 class OneDnn:
@@ -223,16 +248,27 @@ class Fbgemm:
         return prepare, "quantized.linear_relu"
 
 
-def measure(contender, memory, times):
-    """The mean time of a run in microseconds. C is in `memory` afterwards."""
+WARM_UPS = 2
+
+
+def measure(contender, memory, times, new_a=False, with_c=False):
+    """The mean time of a run in microseconds, once A is in the caches."""
+    if new_a:
+        memory.load("a")
+    if with_c:
+        memory.load("c")
     run = contender()
+    for _ in range(WARM_UPS):
+        run()
     start = time.perf_counter()
     for _ in range(times):
         c = run()
     microseconds = 1e6 * (time.perf_counter() - start) / times
-    if c is not None:  # a tensor of PyTorch
+    if with_c and c is not None:  # a tensor of PyTorch
         c = c.int_repr()
         ctypes.memmove(memory.at("c"), c.data_ptr(), c.numel())
+    if with_c:
+        memory.store("c")
     return microseconds
 
 
@@ -240,7 +276,7 @@ def call_microseconds(peer):
     offsets = {"b": 0, "scales": 64, "a": 128, "c": 192}
     case = {"m": 1, "n": 1, "k": 1, "is_batch": False, "b_by_columns": False, "conv": None, "c_type": "u8", "scales": 1,
             "offsets": offsets}
-    memory = Memory(mmap.mmap(-1, 4096), case)
+    memory = Memory(bytes(4096), case)
     contender, _ = peer.make(case, memory)
     return min(measure(contender, memory, 200) for _ in range(10))
 
@@ -256,7 +292,7 @@ def main():
             text = work()
         except Exception as error:
             text = {"error": str(error).split("\n")[0] or type(error).__name__}
-        answers.write(json.dumps(text) + "\n")
+        answers.write("\n" + json.dumps(text) + "\n")  # a library may have begun a line
         answers.flush()
         return "error" not in text
 
@@ -267,7 +303,7 @@ def main():
         peer = {"onednn": OneDnn, "onnxruntime": OnnxRuntime, "fbgemm": Fbgemm}[kind](library)
         if kind != "onednn" and "HELD_TO" in os.environ:
             with open("/proc/self/maps") as maps:
-                if "held_to" not in maps.read():
+                if not any(line.rstrip().endswith("/held_to.so") for line in maps):
                     raise RuntimeError(f"uses all of this CPU's instructions; expected a Python held to {os.environ['HELD_TO']} "
                                        "by held_to.so")
         return {"version": peer.version, "call_microseconds": call_microseconds(peer)}
@@ -286,7 +322,8 @@ def main():
         if "make" in request:
             answer(lambda: make(request))
         else:
-            answer(lambda: {"microseconds": measure(*contenders[request["contender"]], request["times"])})
+            contender = contenders[request.pop("contender")]
+            answer(lambda: {"microseconds": measure(*contender, **request)})
 
 
 main()

@@ -21,6 +21,8 @@ class Peer {
   /// As in benchmarks' names.
   virtual std::string Name() const = 0;
   virtual std::string Version() const = 0;
+  /// The time of a call alone, which each run includes; 0 if the library is called directly.
+  virtual double CallMicroseconds() const { return 0; }
   /// Confines the library to the instructions of `isa` and to one thread, for the rest of the process: a
   /// process measures a peer on one ISA. Call this before the library's other functions.
   virtual std::optional<Error> Confine(core::Isa isa) const = 0;

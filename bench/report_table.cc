@@ -318,7 +318,11 @@ Table MachineTable(const Results& results) {
     items.push_back(fmt::format("{} ({}) {:.1f}", verify::BytesText(read.bytes), read.level, read.gb_per_s));
   }
   AddItems("read bandwidth, GB/s", items, &table);
-  for (const PeerVersion& peer : results.peers) add("peer " + peer.name, peer.version);
+  for (const PeerVersion& peer : results.peers) {
+    add("peer " + peer.name, peer.call_microseconds == 0 ? peer.version
+                                                         : fmt::format("{}; a call takes {:.1f} us",
+                                                                       peer.version, peer.call_microseconds));
+  }
   if (results.peers.empty())
     add("peers", "none; libdnnl-dev was not found when intact was configured; see --peer");
   add("spread of turns", SpreadText(results.rows));

@@ -73,6 +73,7 @@ struct ReadResult {
 
 struct PeerVersion {
   std::string name, version;
+  double call_microseconds = 0;  // Peer::CallMicroseconds()
 };
 
 struct Results {
@@ -111,7 +112,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FirstCall, isa, error, create_microseconds, p
                                    speed_up_of_two_threads)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeakResult, name, gops)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReadResult, bytes, level, gb_per_s)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeerVersion, name, version)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PeerVersion, name, version, call_microseconds)
 
 double Gops(const Row& row, const Timing& timing);
 /// The shortest time by the roofline: the operations at the peak, or reading the weights once, whichever

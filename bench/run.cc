@@ -1,10 +1,14 @@
 #include "bench/run.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "bench/bandwidth.h"
 #include "bench/child.h"
@@ -55,27 +59,58 @@ std::vector<Entrant> EntrantsOf(const Workloads& workloads, const Case& base,
   return entrants;
 }
 
-/// Measures the row with the peers, or without them if the process fails with them.
+/// The peers that take `base` in any format.
+std::vector<const Peer*> PeersFor(const Case& base) {
+  std::vector<const Peer*> peers;
+  for (const Peer* peer : Peers()) {
+    const auto takes = [&](const Format& format) {
+      Case c = base;
+      c.format = format;
+      return peer->Takes(c);
+    };
+    if (std::ranges::any_of(FormatsOf(base), takes)) peers.push_back(peer);
+  }
+  return peers;
+}
+
+/// Measures the row, again without a peer that fails. If the process itself fails, no peer remains.
 Row RunRow(const Workloads& workloads, const Case& base, Seconds budget) {
-  const auto measure = [&](std::span<const Peer* const> peers) {
-    return RunInChild([&, peers]() -> nlohmann::json {
+  std::vector<const Peer*> peers = PeersFor(base);
+  std::vector<Timing> failed;
+  const auto fail = [&](std::string_view contender, const std::string& why) {
+    failed.push_back({std::string(contender), FormatsOf(base).front(), "", why});
+  };
+  for (;;) {
+    const Result<nlohmann::json> json = RunInChild([&]() -> nlohmann::json {
       if (const std::optional<Error> error = Confine(peers, base.isa))
         throw std::runtime_error(error->message);
-      Result<Row> row = MeasureRow(EntrantsOf(workloads, base, peers), budget);
-      if (!row) throw std::runtime_error(row.error().message);
-      return *row;
+      try {
+        Result<Row> row = MeasureRow(EntrantsOf(workloads, base, peers), budget);
+        if (!row) throw std::runtime_error(row.error().message);
+        return *row;
+      } catch (const ContenderFailed& error) {
+        return {{"failed", error.name()}, {"why", error.what()}};
+      }
     });
-  };
-  const auto failed = [&](std::string_view contender, const Error& error) {
-    return Timing{std::string(contender), FormatsOf(base).front(), "", error.message};
-  };
-  const Result<nlohmann::json> json = measure(Peers());
-  if (json) return json->get<Row>();
-  const Result<nlohmann::json> alone = measure({});
-  Row row = alone ? alone->get<Row>() : EmptyRow(base);
-  if (!alone) row.timings.push_back(failed(kIntact, alone.error()));
-  for (const Peer* peer : Peers()) row.timings.push_back(failed(peer->Name(), json.error()));
-  return row;
+    if (json && !json->contains("failed")) {
+      Row row = json->get<Row>();
+      std::ranges::move(failed, std::back_inserter(row.timings));
+      return row;
+    }
+    if (json && std::erase(peers, FindPeer(json->at("failed").get<std::string>())) != 0) {
+      fail(json->at("failed").get<std::string>(), json->at("why").get<std::string>());
+      continue;
+    }
+    const std::string why = json ? json->at("why").get<std::string>() : json.error().message;
+    for (const Peer* peer : peers) fail(peer->Name(), why);
+    if (peers.empty()) {
+      Row row = EmptyRow(base);
+      fail(kIntact, why);
+      row.timings = std::move(failed);
+      return row;
+    }
+    peers.clear();
+  }
 }
 
 FirstCall RunFirstCall(const Workload& tiny, const Workload& large, core::Isa isa, Seconds budget) {
@@ -98,7 +133,9 @@ std::optional<Error> MeasureMachine(core::Isa isa, Results* results) {
     ASSIGN_OR_RETURN(const ReadBandwidth read, ReadBandwidth::Create(isa, size.bytes));
     results->reads.push_back({size.bytes, size.level, read.Measure()});
   }
-  for (const Peer* peer : Peers()) results->peers.push_back({peer->Name(), peer->Version()});
+  for (const Peer* peer : Peers()) {
+    results->peers.push_back({peer->Name(), peer->Version(), peer->CallMicroseconds()});
+  }
   return std::nullopt;
 }
 

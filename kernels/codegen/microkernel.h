@@ -37,7 +37,7 @@
 // Weights come from L2 or beyond, as one stream per panel. Hardware prefetchers stop at the end of a page, so
 // each iteration of the loop fetches a line of the next page. Tiles of few rows wait for weights, so the split
 // variant and VNNI kernels of up to two rows fetch every line some distance ahead. Kernels that prefetch also
-// fetch another region, a line per quad, for later tiles.
+// fetch another region for later tiles: PrefetchQuadBytes() per quad.
 //
 // The scheduled variant reads its weights from a strip (scheduled_vectors.h). A group's quads may lie
 // anywhere in the rows; the strip holds their indices.
@@ -136,7 +136,8 @@ struct MicrokernelSpec {
 
 /// Bytes that a prefetching kernel fetches per quad. VNNI multiplies one panel's quad faster than a line
 /// arrives from L3. So kernels of one panel fetch half a line, and two tiles fetch one panel. Measured with
-/// AVX-VNNI on a Xeon with AMX, over a line per quad: 1.24 times as fast at 8×4096×4096.
+/// AVX-VNNI only, on a Xeon with AMX, over a line per quad: 1.24 times as fast at 8×4096×4096. AVX-512-VNNI
+/// kernels of one vector follow the same rule; their speed was not measured.
 constexpr int PrefetchQuadBytes(jit::DotKind dot, int nr) {
   return dot == jit::DotKind::kVnni && nr == kPanelColumns ? 32 : 64;
 }

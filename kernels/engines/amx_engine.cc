@@ -19,6 +19,12 @@ constexpr int64_t kSlotBytes = kSlotInts * 4;
 // The smallest tile height that needs no more tiles than height kTileRows.
 int64_t EvenTile(int64_t rows) { return CeilDivide(rows, CeilDivide(rows, kTileRows)); }
 
+// At least the rows of every block in a range of `rows` rows.
+int64_t MaxBlockRows(int64_t rows) {
+  const int64_t most_tiles = rows <= 2 * kTileRows ? 2 : kMaxBlockTiles;
+  return std::min<int64_t>(RoundUp(rows, most_tiles), kMaxBlockTiles * kTileRows);
+}
+
 int64_t MaxDepth(int64_t block_rows, const CacheSizes& caches) {
   return std::max<int64_t>(caches.AmxRows() / block_rows / kTileDepth * kTileDepth, kTileDepth);
 }
@@ -35,13 +41,14 @@ int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
   return std::max<int64_t>(panels / kMaxBlockTiles, 1) * kMaxBlockTiles;
 }
 
-// Whether a chunk of the whole depth would have too few panels: A would have to be read again for each chunk.
+// Whether a chunk of the whole depth would have only a few panels. If B has more panels, A would be read
+// again for each chunk.
 bool SharesDepths(int64_t k, const CacheSizes& caches) {
   return MaxChunkPanels(k, caches) <= 2 * kMaxBlockTiles;
 }
 
 // If the depth is cut: the rows and the panels whose sums may wait in scratch.
-constexpr int64_t kMaxGroupRows = 256;
+constexpr int64_t kMaxChunkRows = 256;
 constexpr int64_t kMaxWaitingPanels = 32;
 
 // Panels of a chunk if the depth is cut: a depth block of the chunk and the waiting sums of its rows fit.
@@ -100,9 +107,9 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
       blocking.stages_a ? CeilDivide(k, MaxDepth(blocking.row_tiles * blocking.tile_rows, caches)) : 1;
   blocking.depth = RoundUp(CeilDivide(k, depth_blocks), kTileDepth);
   blocking.shares_depths = depth_blocks > 1 && SharesDepths(k, caches);
-  blocking.group_rows = blocking.shares_depths ? std::min(rows.count, kMaxGroupRows) : 1;
+  blocking.chunk_rows = blocking.shares_depths ? std::min(rows.count, kMaxChunkRows) : 1;
   blocking.chunk_panels = blocking.shares_depths
-                              ? MaxWaitingPanels(blocking.depth, blocking.group_rows, caches)
+                              ? MaxWaitingPanels(blocking.depth, blocking.chunk_rows, caches)
                               : MaxChunkPanels(k, caches);
   blocking.a_stays = !blocking.shares_depths && rows.count * k <= caches.AmxStayingRows();
   if (blocking.a_stays && panels > blocking.chunk_panels) {
@@ -143,7 +150,7 @@ class AmxEngine::Region {
       chunk_begin_ = panel;
       chunk_end_ = std::min(panel_end_, panel + blocking_.chunk_panels);
       next_b_ = Panel(panel) + (chunk_end_ - panel) * data_.weights.panel_stride_bytes();
-      for (int64_t row = range_.row_begin; row < range_.row_end; row = row_) RunGroup(row);
+      for (int64_t row = range_.row_begin; row < range_.row_end; row = row_) RunChunk(row);
     }
     StoreWaiting();
   }
@@ -158,12 +165,13 @@ class AmxEngine::Region {
     int64_t index;  // among the blocks of its rows and chunk
   };
 
-  // The group of rows that begins at `row` × the chunk. Moves row_ to the group's end.
-  void RunGroup(int64_t row) {
-    const int64_t group_end = std::min(row + blocking_.group_rows, range_.row_end);
+  // The chunk of rows that begins at `row` × the chunk of panels. Moves row_ to the rows' end.
+  void RunChunk(int64_t row) {
+    chunk_row_ = row;
+    chunk_row_end_ = std::min(row + blocking_.chunk_rows, range_.row_end);
     for (int64_t depth = 0; depth < data_.k; depth += blocking_.depth) {
       next_slot_ = 0;
-      for (row_ = row; row_ < group_end; row_ += rows_) {
+      for (row_ = row; row_ < chunk_row_end_; row_ += rows_) {
         TakeTiles();
         RunRows(depth, std::min(data_.k, depth + blocking_.depth));
       }
@@ -308,14 +316,19 @@ class AmxEngine::Region {
           std::min(kLines * CeilDivide(depth_end - depth, kTileDepth) * kPanelQuadBytes, end - next_b_);
       return;
     }
-    const bool has_depth = depth_end < data_.k && !blocking_.shares_depths;  // of the same rows, next
-    const int64_t row = has_depth ? row_ : row_ + rows_;
+    // The next block of A: of the chunk of rows, else of its next depths, else of the next chunk of rows.
+    int64_t row = row_ + rows_;
+    if (row < chunk_row_end_) {
+      // at the same depths
+    } else if (depth_end < data_.k) {
+      row = chunk_row_;
+      depth = depth_end;
+    } else {
+      depth = 0;
+    }
     const int64_t first = block.index * kLines;  // row, within the block of rows
     if (row >= range_.row_end || first >= rows_ || !is_even_) return;
-    args_.prefetch =
-        buffers_.rows().At(std::min(row + first, range_.row_end - 1)) + (has_depth                 ? depth_end
-                                                                         : blocking_.shares_depths ? depth
-                                                                                                   : 0);
+    args_.prefetch = buffers_.rows().At(std::min(row + first, range_.row_end - 1)) + depth;
     args_.prefetch_stride_bytes = buffers_.rows().stride;
     args_.prefetch_step_bytes = kTileDepth - kLines * buffers_.rows().stride;
   }
@@ -330,12 +343,13 @@ class AmxEngine::Region {
   AmxBlocking blocking_;
   bool is_even_;  // all of A's rows are one stride apart and have a single tap
   bool streams_;
-  int32_t* slots_;  // scratch for the sums of all blocks of a group and a chunk, or of one block
+  int32_t* slots_;  // scratch for the sums of all blocks of a chunk of rows and of panels, or of one block
   uint8_t* edge_;   // a block of C, and one of the residual
   AmxSegment* segments_;
   uint8_t* staged_;  // staged rows of A
 
-  int64_t chunk_begin_ = 0, chunk_end_ = 0;
+  int64_t chunk_begin_ = 0, chunk_end_ = 0;  // panels
+  int64_t chunk_row_ = 0, chunk_row_end_ = 0;
   int64_t row_ = 0, rows_ = 0;  // first row and number of rows of the block
   int64_t row_tiles_ = 0;
   std::array<RowTile, kMaxBlockTiles> tiles_;
@@ -402,9 +416,9 @@ double AmxEngine::Cost(int64_t m) const {
 
 int64_t AmxEngine::MaxBlocks(int64_t rows) const {
   const CacheSizes& caches = Caches();
-  if (data_.k <= MaxDepth(kMaxBlockTiles * kTileRows, caches)) return 1;
+  if (data_.k <= MaxDepth(MaxBlockRows(rows), caches)) return 1;
   const bool shares_depths = SharesDepths(data_.k, caches);
-  const int64_t row_blocks = shares_depths ? CeilDivide(std::min(rows, kMaxGroupRows), kBlockRows) + 1 : 1;
+  const int64_t row_blocks = shares_depths ? CeilDivide(std::min(rows, kMaxChunkRows), kBlockRows) + 1 : 1;
   const int64_t panels = shares_depths ? kMaxWaitingPanels : MaxChunkPanels(data_.k, caches);
   return row_blocks * CeilDivide(std::min(data_.weights.panels(), panels), 2);
 }

@@ -1,6 +1,6 @@
 // GEMM on AMX tiles (amx_kernel.h), from the canonical B panels and from the caller's A.
 //
-//   RunRange ─► chunks of panels (in half of L2) ─► groups of rows ─► depth blocks ─► blocks of row tiles
+//   RunRange ─► chunks of panels (in half of L2) ─► chunks of rows ─► depth blocks ─► blocks of row tiles
 //            (A in L1) ─► blocks of 2×2 tiles: one kernel call each, which also stores the previous block
 //
 // All row tiles of a range have one number of rows, so that tiles are configured once. If a line is no
@@ -18,8 +18,9 @@
 //   - all of A, if lines are much shorter than tiles or taps are not whole tiles: ReadsLinesInPlace().
 //
 // If A's block outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block. A
-// group is one block of row tiles. But if so deep a chunk had only a few panels, a group is up to 256 rows that
-// share a depth block of a wider chunk. Otherwise A would be read from far memory for every few panels.
+// chunk of rows is one block of row tiles. But if a chunk of the whole depth would have only a few panels, a
+// chunk of rows is up to 256 rows that share a depth block of a wider chunk of panels. Otherwise A would be
+// read from far memory for every few panels.
 //
 // s8 activations and s8 weights are not shifted: AMX has an instruction for each combination of signs.
 #ifndef INTACT_KERNELS_ENGINES_AMX_ENGINE_H_
@@ -51,7 +52,7 @@ struct AmxBlocking {
   int64_t depth = 0;           // depths per depth block, a multiple of 64; at least k if there is one block
   bool stages_a = false;       // stages all of A, not only the ends of rows; then all rows are one line
   bool shares_depths = false;  // several blocks of row tiles share a depth block
-  int64_t group_rows = 0;      // if shares_depths: rows that share it; else 1: a block of row tiles
+  int64_t chunk_rows = 0;      // if shares_depths: rows that share it; else 1: a block of row tiles
   int64_t chunk_panels = 0;    // panels of B that stay in L2; if shares_depths, a depth block of each
   bool a_stays = false;        // A stays in L2, and kernels prefetch B's next chunk; else A's next rows
 };

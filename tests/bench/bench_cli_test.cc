@@ -47,7 +47,8 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--milliseconds 0", "--milliseconds: Value 0 not in range");
   ExpectBadInput("--milliseconds soon", "--milliseconds");
   ExpectBadInput("--peer mkl", "intact_bench: --peer mkl: is unknown; expected onednn=LIBRARY");
-  ExpectBadInput("--peer fbgemm --suite tune", "--peer: has no meaning with --tune");
+  ExpectBadInput("--peer fbgemm --suite tune", "--peer: has no meaning with --suite tune");
+  ExpectBadInput("--peer fbgemm --tune", "--peer: has no meaning with --tune");
   ExpectBadInput("--peer fbgemm --suite traps", "--peer: has no meaning with --suite traps");
   ExpectBadInput("--peer fbgemm --balance", "--peer: has no meaning with --balance");
   ExpectBadInput("--peer fbgemm --benchmark_filter=peak",

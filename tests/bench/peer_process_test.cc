@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/measure.h"
@@ -32,7 +33,7 @@ std::string Program(const std::string& at_make, const std::string& at_run) {
   return fmt::format(R"(#!/usr/bin/python3
 import json, mmap, os, struct, sys
 contenders = []
-def answer(**values): print(json.dumps(values), flush=True)
+def answer(**values): print("\n" + json.dumps(values), flush=True)
 answer(version="1.2", call_microseconds=0.5)
 for line in sys.stdin:
     request = json.loads(line)
@@ -62,10 +63,11 @@ class PeerProcess : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove(path_); }
 
-  std::unique_ptr<Peer> Start(const std::string& at_make = "pass", const std::string& at_run = "pass") {
+  std::unique_ptr<Peer> Start(const std::string& at_make = "pass", const std::string& at_run = "pass",
+                              Seconds limit = Seconds(60)) {
     std::ofstream(path_) << Program(at_make, at_run);
     std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
-    Result<std::unique_ptr<Peer>> peer = StartPeer("onnxruntime=" + path_);
+    Result<std::unique_ptr<Peer>> peer = StartPeer("onnxruntime=" + path_, limit);
     EXPECT_TRUE(peer) << peer.error().message;
     return peer ? std::move(*peer) : nullptr;
   }
@@ -91,6 +93,7 @@ class PeerProcess : public testing::Test {
 TEST_F(PeerProcess, IsComparedWithTheReference) {
   EXPECT_EQ(ResultOf("pass", "pass"), kExact);
   EXPECT_EQ(ResultOf("print('a message of a library')", "print('{ another')"), kExact);
+  EXPECT_EQ(ResultOf("print('a line', end='')", "print('{}')"), kExact);
   EXPECT_EQ(ResultOf("pass", "c[-1] += 1"), kWrong);
   EXPECT_EQ(ResultOf("pass", "c[0] = 0"), kWrong);
 }
@@ -99,14 +102,70 @@ TEST_F(PeerProcess, FailuresAreReported) {
   EXPECT_EQ(ResultOf("answer(error='no such product'); continue", "pass"), "no such product");
   EXPECT_EQ(ResultOf("raise ValueError('not today')", "pass"), "ValueError: not today");
   EXPECT_EQ(ResultOf("sys.exit()", "pass"), "ended without a message");
-  EXPECT_EQ(ResultOf("pass", "sys.exit()"), kWrong);
+  EXPECT_EQ(ResultOf("pass", "sys.exit()"), "ended without a message");
+  EXPECT_EQ(ResultOf("pass", "os.kill(os.getpid(), 9)"), "ended by signal 9");
+  EXPECT_EQ(ResultOf("pass", "answer(error='out of luck'); continue"), "out of luck");
+  EXPECT_EQ(ResultOf("pass", "answer(microseconds='few'); continue"),
+            "answers {\"microseconds\":\"few\"}; expected another value of \"microseconds\"");
+  EXPECT_EQ(ResultOf("pass", "answer(error=3); continue"),
+            "answers {\"error\":3}; expected another value of \"error\"");
+}
+
+TEST_F(PeerProcess, HasLimitedTime) {
+  const std::unique_ptr<Peer> peer = Start("pass", "import time; time.sleep(1000)", Seconds(4));
+  ASSERT_NE(peer, nullptr);
+  const Workload workload(What());
+  EXPECT_EQ(Check({What(), &workload, peer->Make(workload, What())}).result, "gave no answer in 4 s");
+}
+
+TEST_F(PeerProcess, WritesItsOwnC) {
+  const std::unique_ptr<Peer> peer = Start("pass", "answer(microseconds=7.5); continue");
+  ASSERT_NE(peer, nullptr);
+  const Workload workload(What());
+  Result<std::unique_ptr<Contender>> contender = peer->Make(workload, What());
+  ASSERT_TRUE(contender) << contender.error().message;
+  Bytes c = workload.NewC(INTACT_S32);
+  const std::vector<uint8_t> unwritten(c.data(), c.data() + c.size());
+  EXPECT_TRUE((*contender)->Run(workload.a(kS32), c.data()));
+  EXPECT_TRUE(std::equal(unwritten.begin(), unwritten.end(), c.data())) << "zeros of new memory";
+}
+
+TEST_F(PeerProcess, IsNamedIfItFailsWhileItIsTimed) {
+  const std::unique_ptr<Peer> peer = Start("pass", "request['with_c'] or sys.exit()");
+  ASSERT_NE(peer, nullptr);
+  const Workload workload(What());
+  std::vector<Entrant> entrants;
+  entrants.push_back({What(), &workload, peer->Make(workload, What())});
+  try {
+    (void)MeasureRow(entrants, Seconds(0));
+    FAIL() << "nothing failed";
+  } catch (const ContenderFailed& error) {
+    EXPECT_EQ(error.name(), "onnxruntime");
+    EXPECT_STREQ(error.what(), "ended without a message");
+  }
+}
+
+TEST_F(PeerProcess, EndsWithItsContenders) {
+  const std::unique_ptr<Peer> peer = Start("open(sys.argv[0] + '.pid', 'w').write(str(os.getpid()))");
+  ASSERT_NE(peer, nullptr);
+  const Workload workload(What());
+  int64_t process = 0;
+  {
+    const Result<std::unique_ptr<Contender>> contender = peer->Make(workload, What());
+    std::ifstream(path_ + ".pid") >> process;
+    EXPECT_TRUE(std::filesystem::exists(fmt::format("/proc/{}", process)));
+  }
+  std::filesystem::remove(path_ + ".pid");
+  ASSERT_NE(process, 0);
+  EXPECT_FALSE(std::filesystem::exists(fmt::format("/proc/{}", process)));
 }
 
 TEST_F(PeerProcess, MeasuresItsOwnTime) {
   const std::unique_ptr<Peer> peer = Start();
   ASSERT_NE(peer, nullptr);
   EXPECT_EQ(peer->Name(), "onnxruntime");
-  EXPECT_EQ(peer->Version(), "1.2; a call takes 0.5 us");
+  EXPECT_EQ(peer->Version(), "1.2");
+  EXPECT_EQ(peer->CallMicroseconds(), 0.5);
   const Workload workload(What());
   Result<std::unique_ptr<Contender>> contender = peer->Make(workload, What());
   ASSERT_TRUE(contender) << contender.error().message;
@@ -150,11 +209,16 @@ TEST_F(PeerProcess, TakesWhatItsLibraryComputes) {
 }
 
 TEST_F(PeerProcess, HasANameOfItsOwn) {
-  EXPECT_EQ(AddPeer(Start()), std::nullopt);
-  EXPECT_NE(FindPeer("onnxruntime"), nullptr);
-  const std::optional<Error> again = AddPeer(Start());
-  ASSERT_TRUE(again);
-  EXPECT_EQ(again->message, "a second peer is called onnxruntime");
+  for (const bool is_first : {true, false}) {
+    std::unique_ptr<Peer> peer = Start();
+    ASSERT_NE(peer, nullptr);
+    ASSERT_EQ(FindPeer("onnxruntime") == nullptr, is_first);
+    const std::optional<Error> error = AddPeer(std::move(peer));
+    ASSERT_EQ(error.has_value(), !is_first);
+    if (error) {
+      EXPECT_EQ(error->message, "a second peer is called onnxruntime");
+    }
+  }
 }
 
 TEST(StartPeer, RefusesInOneLine) {

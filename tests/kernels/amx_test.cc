@@ -272,7 +272,7 @@ TEST(AmxBlocks, StayInTheirCaches) {
             EXPECT_GE(blocking.chunk_panels, kMaxBlockTiles);
             // A panel of the chunk, and the sums that wait for its next depths.
             const int64_t depths = blocking.shares_depths ? blocking.depth : (k + 63) / 64 * 64;
-            const int64_t sums = blocking.shares_depths ? blocking.group_rows * 4 : 0;
+            const int64_t sums = blocking.shares_depths ? blocking.chunk_rows * 4 : 0;
             const int64_t panel_bytes = (depths + sums) * kPanelColumns;
             const bool is_least = blocking.chunk_panels == kMaxBlockTiles;
             EXPECT_TRUE(is_least || blocking.chunk_panels * panel_bytes <= caches.l2_bytes / 2);
@@ -351,13 +351,26 @@ TEST_F(AmxEngines, AreExactAroundTheirDepthBlocks) {
   }
 }
 
-// So deep that row tiles share depth blocks: one group of rows or two, one chunk of panels or two.
+// So deep that row tiles share depth blocks: one to three chunks of rows, one or two chunks of panels.
 TEST_F(AmxEngines, AreExactWhereRowTilesShareDepthBlocks) {
   const int64_t k = Caches().l2_bytes / 2 / kPanelColumns / (3 * kMaxBlockTiles) + 65;
-  for (const char* line : {"gemm u8s8s32 m=33 n=81 za=1", "gemm s8s8f32 m=20 n=530",
-                           "gemm u8s8s32 m=289 n=40 wmax=128", "gemm u8u8u8 m=270 n=17 zb=131 bias=f32",
-                           "gemm u8s8s32 m=1 n=600 threads=2", "gemm s8s8s8 m=130 n=100 threads=3 apad=7"}) {
-    ExpectTilesAreExact(line + (" k=" + std::to_string(k)));
+  struct Gemm {
+    const char* line;
+    int64_t row_chunks;
+  };
+  for (const Gemm& gemm :
+       {Gemm{"gemm u8s8s32 m=33 n=81 za=1", 1}, Gemm{"gemm s8s8f32 m=20 n=530", 1},
+        Gemm{"gemm u8s8s32 m=289 n=100 wmax=128", 2}, Gemm{"gemm u8u8u8 m=270 n=81 zb=131 bias=f32", 2},
+        Gemm{"gemm u8s8s32 m=17 n=600 threads=2", 1}, Gemm{"gemm s8s8s8 m=130 n=100 threads=3 apad=7", 1},
+        Gemm{"gemm u8s8s32 m=520 n=530", 3}}) {
+    const std::string line = gemm.line + (" k=" + std::to_string(k));
+    const Problem problem = tests::Parsed(line);
+    const AmxBlocking blocking =
+        ChooseAmxBlocking({problem.m, problem.k, problem.m}, CeilDivide(problem.n, kPanelColumns),
+                          SomeTaps(1, problem.k), Caches());
+    EXPECT_TRUE(blocking.shares_depths) << line;
+    EXPECT_EQ(CeilDivide(problem.m, blocking.chunk_rows), gemm.row_chunks) << line;
+    ExpectTilesAreExact(line);
   }
   const int64_t channels = k / 9 + 1;
   ExpectTilesAreExact("conv u8s8u8 in=6x7 c=" + std::to_string(channels) + " o=40 kernel=3x3 pad=1x1 za=3");

@@ -710,6 +710,20 @@ TEST(ScratchOfConvolutions, HoldsNothingOfWhatLiesBetweenTaps) {
 }
 
 // A row reads B where it lies; more rows pack a chunk of it at a time.
+TEST(ScratchOfTiles, HoldsNoWaitingSumsWhereTheDepthIsWhole) {
+  if (intact_isa_available(INTACT_ISA_AMX_INT8) == 0) INTACT_SKIP_ISA("amx_int8");
+  GemmDesc desc = MakeGemmDesc();
+  desc.n = 2048;
+  desc.k = 8192;
+  desc.linear.max_isa = INTACT_ISA_AMX_INT8;
+  const std::vector<int8_t> b(static_cast<size_t>(desc.n * desc.k), 1);
+  const Result<Gemm> gemm = Gemm::Create(desc, b.data());
+  ASSERT_TRUE(gemm) << gemm.error().message;
+  const Result<intact_run_info> info = gemm->Prepare(4);
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_LE(info->part_scratch_bytes, 64 << 10);
+}
+
 TEST(ScratchOfRuntimeB, OfFewRowsHoldsNoCopyOfB) {
   constexpr int64_t kSize = 4096;
   for (const intact_isa isa : core::kIsaLadder) {
