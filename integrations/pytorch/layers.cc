@@ -14,6 +14,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <intact/intact.hpp>
 #include <limits>
@@ -36,6 +37,47 @@ namespace {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
+using Sizes = std::vector<int64_t>;
+
+Sizes SizesOf(const Tensor& tensor) {
+  Sizes sizes;
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) sizes.push_back(tensor.size(dim));
+  return sizes;
+}
+
+std::string TextOf(const Sizes& sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
+}
+
+[[noreturn]] void Refuse(const std::string& name, const std::string& is, const std::string& expected) {
+  throw std::runtime_error("intact: " + name + " " + is + "; expected " + expected);
+}
+
+/// Refuses a tensor of another type or other sizes, and one whose elements are not adjacent: row-major, or
+/// channels-last with 4 dimensions.
+void Check(const std::string& name, const Tensor& tensor, const std::vector<ScalarType>& types,
+           const Sizes& sizes) {
+  if (std::find(types.begin(), types.end(), tensor.scalar_type()) == types.end()) {
+    std::string expected;
+    for (const ScalarType type : types)
+      expected += std::string(expected.empty() ? "" : " or ") + torch::headeronly::toString(type);
+    Refuse(name, std::string("has the type ") + torch::headeronly::toString(tensor.scalar_type()), expected);
+  }
+  if (SizesOf(tensor) != sizes) Refuse(name, "has the sizes " + TextOf(SizesOf(tensor)), TextOf(sizes));
+  const bool is_image = sizes.size() == 4;
+  int64_t adjacent = 1;
+  for (size_t i = sizes.size(); tensor.numel() != 0 && i-- > 0;) {
+    const int64_t dim = !is_image ? static_cast<int64_t>(i) : std::array<int64_t, 4>{0, 2, 3, 1}[i];
+    if (tensor.size(dim) != 1 && tensor.stride(dim) != adjacent)
+      Refuse(name,
+             "has the stride " + std::to_string(tensor.stride(dim)) + " in dimension " + std::to_string(dim),
+             std::to_string(adjacent));
+    adjacent *= tensor.size(dim);
+  }
+}
+
 int32_t TypeOf(const Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case ScalarType::Byte:
@@ -44,19 +86,9 @@ int32_t TypeOf(const Tensor& tensor) {
       return INTACT_S8;
     case ScalarType::Float:
       return INTACT_F32;
-    case ScalarType::BFloat16:
-      return INTACT_BF16;
     default:
-      throw std::runtime_error(std::string("intact: a tensor has the type ") +
-                               torch::headeronly::toString(tensor.scalar_type()) +
-                               "; expected uint8, int8, float or bfloat16");
+      return INTACT_BF16;
   }
-}
-
-std::vector<int64_t> SizesOf(const Tensor& tensor) {
-  std::vector<int64_t> sizes;
-  for (int64_t dim = 0; dim < tensor.dim(); ++dim) sizes.push_back(tensor.size(dim));
-  return sizes;
 }
 
 std::vector<float> FloatsOf(const Tensor& tensor) {
@@ -66,7 +98,7 @@ std::vector<float> FloatsOf(const Tensor& tensor) {
 
 /// A convolution's window: stride, padding and dilation, two numbers each, and the number of groups. Empty
 /// for a linear layer.
-using Window = std::vector<int64_t>;
+using Window = Sizes;
 
 /// What a plan depends on, in addition to the weights.
 struct Key {
@@ -75,7 +107,7 @@ struct Key {
   float residual_scale = 0, lowest = 0, highest = 0;
   std::vector<float> scales, bias;
   Window window;
-  std::vector<int64_t> extents;  // of a convolution's input
+  Sizes extents;  // of a convolution's input
   bool operator==(const Key&) const = default;
 };
 
@@ -88,10 +120,14 @@ class Layer {
     weights_.assign(begin, begin + weights.numel());
   }
 
-  void Run(const Key& key, const Tensor& x, float x_scale, int32_t x_zero_point, const Tensor* residual,
+  const Sizes& sizes() const { return sizes_; }
+
+  /// Returns false, and writes nothing, if no plan has these parameters.
+  bool Run(const Key& key, const Tensor& x, float x_scale, int32_t x_zero_point, const Tensor* residual,
            Tensor& out) {
-    if (out.numel() == 0) return;
+    if (out.numel() == 0) return true;
     const auto plan = Get(key);
+    if (plan == nullptr) return false;
     const auto set = [&](auto* args) {
       args->a = x.const_data_ptr();
       args->a_scales = &x_scale;
@@ -111,11 +147,13 @@ class Layer {
       intact_conv_args args = INTACT_CONV_ARGS_INIT;
       set(&args);
       args.batch = x.size(0);
+      for (size_t i = 0; i < 2; ++i) args.output[i] = out.size(static_cast<int64_t>(2 + i));
       RunParts(static_cast<double>(out.numel()) * static_cast<double>(sizes_[1] * sizes_[2] * sizes_[3]),
                [&](int32_t part, int32_t parts) {
                  return intact_conv_run_part(std::get<Conv>(*plan).handle(), &args, part, parts);
                });
     }
+    return true;
   }
 
  private:
@@ -128,13 +166,15 @@ class Layer {
     if (found != plans_.end()) {
       plans_.splice(plans_.begin(), plans_, found);
     } else {
-      plans_.emplace_front(key, std::make_shared<const Plan>(Make(key)));
+      auto plan = Make(key);
+      if (plan == nullptr) return nullptr;
+      plans_.emplace_front(key, std::move(plan));
       if (plans_.size() > kMost) plans_.pop_back();
     }
     return plans_.front().second;
   }
 
-  Plan Make(const Key& key) const {
+  std::shared_ptr<const Plan> Make(const Key& key) const {
     intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
     linear.a_type = key.a_type;
     linear.c_type = key.c_type;
@@ -158,13 +198,16 @@ class Layer {
     return sizes_.size() == 2 ? MakeGemm(linear) : MakeConv(linear, key);
   }
 
+  /// The plan, or nullptr if none has these parameters.
   template <class Type>
-  Plan Made(Result<Type> plan) const {
-    if (!plan) throw std::runtime_error("intact: " + plan.error().message);
-    return std::move(*plan);
+  std::shared_ptr<const Plan> Made(Result<Type> plan) const {
+    if (plan) return std::make_shared<const Plan>(std::move(*plan));
+    const intact_status status = plan.error().status;
+    if (status == INTACT_INVALID_ARGUMENT || status == INTACT_UNSUPPORTED) return nullptr;
+    throw std::runtime_error("intact: " + plan.error().message);
   }
 
-  Plan MakeGemm(const intact_linear_desc& linear) const {
+  std::shared_ptr<const Plan> MakeGemm(const intact_linear_desc& linear) const {
     GemmDesc desc = MakeGemmDesc();
     desc.linear = linear;
     desc.k = sizes_[0];
@@ -172,7 +215,7 @@ class Layer {
     return Made(Gemm::Create(desc, weights_.data()));
   }
 
-  Plan MakeConv(const intact_linear_desc& linear, const Key& key) const {
+  std::shared_ptr<const Plan> MakeConv(const intact_linear_desc& linear, const Key& key) const {
     ConvDesc desc = MakeConvDesc();
     desc.linear = linear;
     desc.groups = key.window[6];
@@ -191,7 +234,7 @@ class Layer {
   // Inputs of more sizes than a model has. Sizes that change with every call must not fill memory.
   static constexpr size_t kMost = 16;
 
-  std::vector<int64_t> sizes_;
+  Sizes sizes_;
   std::vector<int8_t> weights_;
   std::mutex mutex_;
   std::list<std::pair<Key, std::shared_ptr<const Plan>>> plans_;
@@ -210,8 +253,7 @@ class Layers {
     const std::lock_guard lock(mutex_);
     const auto found = layers_.find(number);
     if (found == layers_.end()) {
-      throw std::runtime_error("intact: layer is " + std::to_string(number) + "; expected a number that " +
-                               "intact::layer returned");
+      Refuse("layer", "is " + std::to_string(number), "a number that intact::layer returned");
     }
     return found->second;
   }
@@ -231,12 +273,51 @@ Layers& TheLayers() {
   return layers;
 }
 
-int64_t AddLayer(const Tensor& weights) { return TheLayers().Add(weights); }
+int64_t AddLayer(const Tensor& weights) {
+  if (weights.dim() != 2 && weights.dim() != 4)
+    Refuse("weights", "have the sizes " + TextOf(SizesOf(weights)), "2 or 4 sizes");
+  if (weights.scalar_type() != ScalarType::Char)
+    Refuse("weights", std::string("have the type ") + torch::headeronly::toString(weights.scalar_type()),
+           "Char");
+  if (!weights.is_contiguous()) Refuse("weights", "are not contiguous", "adjacent elements");
+  return TheLayers().Add(weights);
+}
 
-void RunLayer(int64_t layer, const Tensor& x, double x_scale, int64_t x_zero_point, const Tensor& w_scale,
+/// Refuses tensors that do not fit the weights. The plan refuses wrong extents of a convolution's output.
+void CheckTensors(const Sizes& weights, const Tensor& x, const Tensor& w_scale, const Tensor* bias,
+                  const Window& window, const Tensor* residual, const Tensor& out) {
+  const bool is_conv = weights.size() == 4;
+  if (window.size() != (is_conv ? 7 : 0))
+    Refuse("window", "has " + std::to_string(window.size()) + " numbers", is_conv ? "7" : "0");
+  const int64_t outputs = weights[is_conv ? 0 : 1];
+  Sizes inputs = SizesOf(x), result = SizesOf(out);
+  if (inputs.size() != 4 && is_conv) Refuse("x", "has the sizes " + TextOf(inputs), "4 sizes");
+  if (inputs.empty()) Refuse("x", "has no dimension", "at least one");
+  if (is_conv) {
+    if (result.size() != 4) Refuse("out", "has the sizes " + TextOf(result), "4 sizes");
+    inputs[1] = weights[3] * window[6];
+    result[0] = inputs[0];
+    result[1] = outputs;
+  } else {
+    inputs.back() = weights[0];
+    result = inputs;
+    result.back() = outputs;
+  }
+  constexpr auto kFloat = ScalarType::Float;
+  Check("x", x, {ScalarType::Byte, ScalarType::Char}, inputs);
+  Check("out", out, {ScalarType::Byte, ScalarType::Char, kFloat, ScalarType::BFloat16}, result);
+  if (residual != nullptr) Check("residual", *residual, {ScalarType::Byte, ScalarType::Char, kFloat}, result);
+  Check("w_scale", w_scale, {kFloat}, {w_scale.numel() == 1 ? 1 : outputs});
+  if (bias != nullptr) Check("bias", *bias, {kFloat}, {outputs});
+}
+
+bool RunLayer(int64_t number, const Tensor& x, double x_scale, int64_t x_zero_point, const Tensor& w_scale,
               std::optional<Tensor> bias, Window window, double output_scale, int64_t output_zero_point,
               std::optional<Tensor> residual, double residual_scale, int64_t residual_zero_point,
               double lowest, double highest, Tensor out) {
+  const auto layer = TheLayers().Get(number);
+  CheckTensors(layer->sizes(), x, w_scale, bias ? &*bias : nullptr, window, residual ? &*residual : nullptr,
+               out);
   Key key;
   key.a_type = TypeOf(x);
   key.c_type = TypeOf(out);
@@ -255,8 +336,8 @@ void RunLayer(int64_t layer, const Tensor& x, double x_scale, int64_t x_zero_poi
   key.highest = static_cast<float>(highest) / scale;
   key.window = std::move(window);
   if (!key.window.empty()) key.extents = {x.size(2), x.size(3)};
-  TheLayers().Get(layer)->Run(key, x, static_cast<float>(x_scale) / scale, static_cast<int32_t>(x_zero_point),
-                              residual ? &*residual : nullptr, out);
+  return layer->Run(key, x, static_cast<float>(x_scale) / scale, static_cast<int32_t>(x_zero_point),
+                    residual ? &*residual : nullptr, out);
 }
 
 }  // namespace
@@ -267,7 +348,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(intact, library) {
   library.def(
       "run_layer(int layer, Tensor x, float x_scale, int x_zero_point, Tensor w_scale, Tensor? bias, "
       "int[] window, float output_scale, int output_zero_point, Tensor? residual, float residual_scale, "
-      "int residual_zero_point, float lowest, float highest, Tensor(a!) out) -> ()");
+      "int residual_zero_point, float lowest, float highest, Tensor(a!) out) -> bool");
 }
 STABLE_TORCH_LIBRARY_IMPL(intact, CPU, library) {
   library.impl("layer", TORCH_BOX(&intact::pytorch::AddLayer));

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import weakref
 from typing import Any, Callable
 
 import torch
@@ -21,10 +22,8 @@ class _Layer:
     """A layer of intact, by its number."""
 
     def __init__(self, weights: torch.Tensor, free: Callable[[int], None]):
-        self.number, self._free = torch.ops.intact.layer(weights), free
-
-    def __del__(self) -> None:
-        self._free(self.number)
+        self.number = torch.ops.intact.layer(weights)
+        weakref.finalize(self, free, self.number)
 
 
 class Layers:
@@ -42,54 +41,60 @@ class Layers:
             self._registered = None
             return
         self._registered = torch.library.Library("onednn", "IMPL", "MkldnnCPU")
-        for name, adapter in _ADAPTERS.items():
-            operator, _, overload = name.partition(".")
-            found = getattr(torch.ops.onednn, operator)
-            if (overload or "default") in found.overloads():
-                kernel = self._kernel(getattr(found, overload or "default"), adapter)
-                self._registered.impl(name, kernel, allow_override=True)
+        try:
+            for name, adapter in _ADAPTERS.items():
+                operator, _, overload = name.partition(".")
+                found = getattr(torch.ops.onednn, operator, None)
+                if found is not None and (overload or "default") in found.overloads():
+                    own = torch.library.get_kernel(f"onednn::{name}", torch._C._parse_dispatch_key("MkldnnCPU"))
+                    self._registered.impl(name, self._kernel(own, adapter), with_keyset=True, allow_override=True)
+        except BaseException:
+            self.set(False)
+            raise
 
-    def _kernel(self, operator: Any, adapter: Callable) -> Callable:
-        cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # PyTorch's own kernel is registered for this key too
-
-        def kernel(*arguments: Any) -> torch.Tensor:
+    def _kernel(self, own: Any, adapter: Callable) -> Callable:
+        """`own`: PyTorch's kernel."""
+        def kernel(keys: Any, *arguments: Any) -> torch.Tensor:
             call = adapter(*arguments)
-            if not _is_supported(call):
-                return operator.redispatch(cpu, *arguments)
-            return self._run(call)
+            out = self._run(call) if _is_supported(call) else None
+            return own.call_boxed(keys, *arguments) if out is None else out
 
         return kernel
 
     def _layer(self, weight: torch.Tensor, is_conv: bool) -> _Layer:
-        layer = self._layers.get(weight)
-        if layer is None:
+        layer, address = self._layers.get(weight, (None, 0)), torch.ops.mkldnn.data_ptr(weight)
+        if layer[0] is None or layer[1] != address:
             plain = weight.to_dense()
             plain = plain.permute(0, 2, 3, 1) if is_conv else plain
-            layer = self._layers[weight] = _Layer(plain.contiguous(), self._free)
-        return layer
+            layer = self._layers[weight] = _Layer(plain.contiguous(), self._free), address
+        return layer[0]
 
-    def _run(self, call: "_Call") -> torch.Tensor:
+    def _run(self, call: "_Call") -> "torch.Tensor | None":
+        """The output, or None if no plan computes the call."""
         is_conv = call.window is not None
         layer = self._layer(call.weight, is_conv)  # kept during the run: another thread may replace it
         memory_format = torch.channels_last if is_conv else torch.contiguous_format
         x = call.x.contiguous(memory_format=memory_format)
         bounds = _bounds(call.unary, call.unary_arguments)
+        is_fused = bounds is not None
         other = call.other if call.binary != "none" else None
-        is_fused = bounds is not None and _is_fused(other, memory_format)
-        if is_fused and call.binary == "sum":
+        residual = _residual(other, memory_format)
+        is_sum = call.binary == "sum"
+        if is_sum and residual is other and x.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
             out = other
         else:
             out = torch.empty(call.sizes, dtype=call.dtype if is_fused else torch.float32, memory_format=memory_format)
-        lowest, highest = bounds if is_fused else (-math.inf, math.inf)
-        torch.ops.intact.run_layer.default(
+        lowest, highest = bounds or (-math.inf, math.inf)
+        is_computed = torch.ops.intact.run_layer.default(
             layer.number, x, call.x_scale, call.x_zero_point, _floats(call.w_scale),
             None if call.bias is None else _floats(call.bias), call.window or [], call.scale, call.zero_point,
-            other if is_fused else None, call.other_scale, call.other_zero_point, lowest, highest, out)
-        if is_fused:
-            return out
-        out = _after(out, call, other)
-        out = _quantized(out, call) if call.dtype in _EIGHT_BITS else out.to(call.dtype)
-        return other.copy_(out) if call.binary == "sum" else out
+            residual, call.other_scale, call.other_zero_point, lowest, highest, out)
+        if not is_computed:
+            return None
+        if not is_fused:
+            out = _UNARY[call.unary](out, call.unary_arguments, call.algorithm)
+            out = _quantized(out, call) if call.dtype in _EIGHT_BITS else out.to(call.dtype)
+        return other.copy_(out) if is_sum and out is not other else out
 
 
 class _Call:
@@ -126,7 +131,9 @@ def _linear_binary(x, x_scale, x_zp, weight, w_scale, w_zp, other, bias, scale, 
 
 
 def _window(stride: list, padding: list, dilation: list, groups: int) -> "list[int]":
-    return [*stride, *padding, *dilation, groups]
+    """Seven numbers of a 2-D convolution; nothing for others."""
+    is_2d = len(stride) == len(padding) == len(dilation) == 2
+    return [*stride, *padding, *dilation, groups] if is_2d else []
 
 
 def _conv(x, x_scale, x_zp, weight, w_scale, w_zp, bias, stride, padding, dilation, groups, scale, zp, dtype, unary, arguments,
@@ -160,25 +167,55 @@ _UNARY: "dict[str, Callable[[torch.Tensor, list, str], torch.Tensor]]" = {
 
 
 def _is_supported(call: _Call) -> bool:
-    """Whether intact computes the call; sets the sizes of its output. PyTorch computes other calls, or refuses them."""
-    if (call.x.dtype not in _EIGHT_BITS or call.weight.dtype != torch.int8 or call.x_scale is None or call.x_zero_point is None
-            or call.dtype not in (torch.uint8, torch.int8, torch.float32, torch.bfloat16) or call.unary not in _UNARY):
+    """Whether intact computes the call; sets the sizes of its output. PyTorch computes other calls, or refuses them. What is wrong
+    with the values of the bias and of the scales of the weights is known when the plan is made."""
+    if (call.x.dtype not in _EIGHT_BITS or call.weight.dtype != torch.int8 or not _is_in(call.x_zero_point, call.x.dtype)
+            or not _has_output(call) or not _is_scale(call.x_scale, call.scale) or not _has_unary(call)):
         return False
     if call.window is None:
         depth, outputs = call.weight.shape
-        if call.x.dim() < 2 or call.x.shape[-1] != depth:
+        if call.x.dim() < 1 or call.x.shape[-1] != depth:
             return False
         call.sizes = [*call.x.shape[:-1], outputs]
     else:
         if not call.x.dim() == call.weight.dim() == 4 or len(call.window) != 7:
             return False
+        if 0 in call.window[:2]:  # PyTorch divides by it
+            raise RuntimeError(f"intact: stride is {call.window[:2]}; expected numbers of at least 1")
         outputs, channels, *kernel = call.weight.shape
         batch, inputs, *extents = call.x.shape
         call.sizes = [batch, outputs, *map(_output_extent, extents, kernel, *(call.window[i:i + 2] for i in (0, 2, 4)))]
-        if inputs != channels * call.window[6] or min(call.sizes) < 0:
+        if inputs != channels * call.window[6] or 0 in call.sizes[2:]:
             return False
     return (call.w_scale.numel() in (1, outputs) and (call.bias is None or call.bias.numel() == outputs)
             and _has_residual(call))
+
+
+def _is_in(value: Any, dtype: Any) -> bool:
+    """Whether an 8-bit type has this value."""
+    lowest, highest = _EIGHT_BITS[dtype]
+    return value is not None and lowest <= value <= highest
+
+
+def _is_scale(value: Any, unit: float) -> bool:
+    """Whether the scale and the scale in this unit are normal float32 numbers above 0."""
+    return value is not None and all(2.0**-126 <= number < 2.0**127 for number in (value, value / unit))
+
+
+def _has_output(call: _Call) -> bool:
+    if call.dtype in (torch.float32, torch.bfloat16):
+        return (call.scale, call.zero_point) == (1, 0)
+    return call.dtype in _EIGHT_BITS and _is_scale(call.scale, 1.0) and _is_in(call.zero_point, call.dtype)
+
+
+def _has_unary(call: _Call) -> bool:
+    arguments = call.unary_arguments
+    if call.unary == "hardtanh":
+        return (len(arguments) == 2 and None not in arguments and arguments[0] <= arguments[1]
+                and all(abs(bound) / call.scale < 2.0**127 for bound in arguments))
+    if call.unary == "leaky_relu":
+        return len(arguments) == 1 and arguments[0] is not None
+    return call.unary in _UNARY and (call.unary != "gelu" or call.algorithm in ("none", "tanh"))
 
 
 def _has_residual(call: _Call) -> bool:
@@ -186,16 +223,22 @@ def _has_residual(call: _Call) -> bool:
     other = call.other
     if call.binary == "none" or other is None:
         return call.binary == "none"
-    if list(other.shape) != call.sizes or call.alpha != 1:
+    if list(other.shape) != call.sizes or call.alpha != 1 or call.unary not in ("none", "relu"):
         return False
     is_float = other.dtype in (torch.float32, torch.bfloat16)
-    if is_float and (call.other_scale, call.other_zero_point) != (1, 0):
-        return False
-    return call.binary == "sum" and other.dtype == call.dtype or call.binary == "add" and is_float and call.window is None
+    if is_float:
+        is_valid = (call.other_scale, call.other_zero_point) == (1, 0) and _is_scale(1.0, call.scale)
+    else:
+        is_valid = (other.dtype in _EIGHT_BITS and _is_scale(call.other_scale, call.scale)
+                    and _is_in(call.other_zero_point, other.dtype))
+    return is_valid and (call.binary == "sum" and other.dtype == call.dtype
+                         or call.binary == "add" and is_float and call.window is None)
 
 
 def _output_extent(extent: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    return (extent + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+    """0 where PyTorch has no output, or refuses the window."""
+    last = extent + 2 * padding - dilation * (kernel - 1) - 1
+    return last // stride + 1 if last >= 0 and stride >= 1 and padding >= 0 and dilation >= 1 else 0
 
 
 def _bounds(unary: str, arguments: list) -> "tuple[float, float] | None":
@@ -204,25 +247,20 @@ def _bounds(unary: str, arguments: list) -> "tuple[float, float] | None":
         return -math.inf, math.inf
     if unary == "relu":
         return 0.0, math.inf
-    if unary == "hardtanh" and len(arguments) == 2 and any(arguments):
+    if unary == "hardtanh" and any(arguments):
         return float(arguments[0]), float(arguments[1])
     return None
 
 
-def _is_fused(other: "torch.Tensor | None", memory_format: Any) -> bool:
-    """Whether a plan can add the second input where it lies."""
-    return other is None or other.dtype != torch.bfloat16 and other.is_contiguous(memory_format=memory_format)
+def _residual(other: "torch.Tensor | None", memory_format: Any) -> "torch.Tensor | None":
+    """The second input as a plan reads it: `other` itself, or a copy."""
+    if other is None:
+        return None
+    return (other.float() if other.dtype == torch.bfloat16 else other).contiguous(memory_format=memory_format)
 
 
 def _floats(values: torch.Tensor) -> torch.Tensor:
     return values if values.dtype == torch.float32 and values.is_contiguous() else values.to(torch.float32).contiguous()
-
-
-def _after(f: torch.Tensor, call: _Call, other: "torch.Tensor | None") -> torch.Tensor:
-    """The post-operations of a call that no plan fuses."""
-    if other is not None:
-        f = f + (other.to(torch.float32) - call.other_zero_point) * call.other_scale
-    return _UNARY[call.unary](f, call.unary_arguments, call.algorithm)
 
 
 def _quantized(f: torch.Tensor, call: _Call) -> torch.Tensor:

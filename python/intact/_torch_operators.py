@@ -43,7 +43,11 @@ def _set(is_enabled: bool) -> None:
     error = _library.intact_pytorch_enable(is_enabled)
     if error is not None:
         raise Error("UNSUPPORTED", f"torch: {error.decode()}")
-    _layers.set(is_enabled)
+    try:
+        _layers.set(is_enabled)
+    except BaseException:
+        _library.intact_pytorch_enable(False)
+        raise
     _is_enabled = is_enabled
 
 

@@ -9,13 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable
 
-import intact
-import intact.torch
 import numpy as np
 import pytest
-import torch
-import torch.nn.functional as F
-from test_operators import python
+
+torch = pytest.importorskip("torch")
+
+import intact  # noqa: E402
+import intact.torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from intact import _torch_layers  # noqa: E402
+from test_operators import python  # noqa: E402
 
 ONEDNN = torch.ops.onednn
 LIMITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
@@ -43,6 +46,8 @@ class Layer:
     other_scale: float = 1.0
     other_zero_point: int = 0
     packed: Any = field(default=None, compare=False)
+    convolution: str = "qconv_pointwise"  # the operator without a second input
+    arguments: "tuple[list, str] | None" = None  # of `unary`, if others than BOUNDS and tanh
 
     def pack(self) -> "Layer":
         if self.window is None:
@@ -62,16 +67,16 @@ class Layer:
         window = () if self.window is None else ([self.window[0]] * 2, [self.window[1]] * 2, [self.window[2]] * 2, self.window[3])
         output = (self.scale, self.zero_point, self.dtype)
         unary = (self.unary, [0.25, 6] if self.unary == "hardtanh" else [None], "tanh" if self.unary == "gelu" else "")
+        unary = unary if self.arguments is None else (self.unary, *self.arguments)
         suffix = "_tensor" if tensors else ""
         if self.binary == "none":
-            operator = ONEDNN.qlinear_pointwise if self.window is None else ONEDNN.qconv_pointwise
+            operator = ONEDNN.qlinear_pointwise if self.window is None else getattr(ONEDNN, self.convolution)
             return getattr(operator, "tensor" if tensors else "default")(*kept, self.bias, *window, *output, *unary)
         operator = ONEDNN.qlinear_pointwise if self.window is None else ONEDNN.qconv2d_pointwise
-        other = self.other.clone()
+        other = self.x if self.other is self.x else self.other.clone()
         result = getattr(operator, "binary" + suffix)(*kept, other, self.bias, *window, *output, self.other_scale,
                                                      self.other_zero_point, self.binary, 1.0, *unary)
-        assert (result.data_ptr() == other.data_ptr()) == (self.binary == "sum")
-        assert self.binary == "sum" or torch.equal(other, self.other)
+        assert torch.equal(other, result if self.binary == "sum" else self.other)
         return result
 
 
@@ -85,7 +90,7 @@ def exact_sums(layer: Layer) -> np.ndarray:
 def defined(layer: Layer, sums: Callable[[Layer], np.ndarray] = exact_sums) -> torch.Tensor:
     """The definition, each operation rounded to float32. Sums and products in float64 are exact."""
     f32 = np.float32
-    is_fused = layer.unary in BOUNDS and (layer.other is None or layer.other.dtype != torch.bfloat16)
+    is_fused = layer.unary in BOUNDS
     q = f32(layer.scale) if is_fused and layer.dtype in LIMITS else f32(1)
     by_channel = (-1,) if layer.window is None else (-1, 1, 1)
     f = sums(layer).astype(f32) * (f32(layer.x_scale) / q * layer.w_scale.numpy()).reshape(by_channel)
@@ -110,9 +115,14 @@ Runner = Callable[[Layer], torch.Tensor]
 
 
 def check(layer: Layer, run: Runner) -> None:
-    given, wanted = run(layer), defined(layer)
-    assert given.is_contiguous(memory_format=torch.contiguous_format if layer.window is None else torch.channels_last)
+    wanted = defined(layer)  # first: a sum may overwrite x
+    given = run(layer)
+    assert layer.binary == "sum" or given.is_contiguous(memory_format=format_of(layer))
     assert given.dtype == wanted.dtype and torch.equal(given, wanted), f"outputs differ: {layer}"
+
+
+def format_of(layer: Layer) -> Any:
+    return torch.contiguous_format if layer.window is None else torch.channels_last
 
 
 def integers(*sizes: int, dtype: Any = torch.int8) -> torch.Tensor:
@@ -154,17 +164,44 @@ def check_binary(run: Runner) -> None:
     for layer in layers():
         for output, unary in itertools.product(OUTPUTS, ("none", "relu")):
             shape, dtype = defined(layer).shape, output["dtype"]
-            memory_format = torch.contiguous_format if layer.window is None else torch.channels_last
             if dtype in LIMITS:
                 other, scales = integers(*shape, dtype=dtype), (0.03, 100 if dtype == torch.uint8 else -3)
             else:
                 other, scales = torch.randn(*shape).to(dtype), (1.0, 0)
-            summed = replace(layer, **output, unary=unary, binary="sum", other=other.contiguous(memory_format=memory_format),
+            summed = replace(layer, **output, unary=unary, binary="sum", other=other.contiguous(memory_format=format_of(layer)),
                              other_scale=scales[0], other_zero_point=scales[1])
             check(summed, run)
             if layer.window is None:
                 for kind in (torch.float32, torch.bfloat16):
                     check(replace(layer, **output, unary=unary, binary="add", other=torch.randn(*shape).to(kind)), run)
+
+
+def check_others(run: Runner) -> None:
+    """Second inputs of any strides, and a sum with the input itself."""
+    for output in (OUTPUTS[0], OUTPUTS[2]):
+        dtype, scales = output["dtype"], {"other_scale": 0.03, "other_zero_point": 99}
+        for layer, other in ((linear(6, 20, 16).pack(), integers(20, 6, dtype=torch.uint8).t()),
+                             (conv(*CONVS[0]).pack(), integers(2, 32, 9, 10, dtype=torch.uint8)),
+                             (conv(*CONVS[0]).pack(), integers(2, 9, 32, 20, dtype=torch.uint8).transpose(1, 2)[..., ::2])):
+            scales = scales if dtype == torch.uint8 else {}
+            other = other if dtype == torch.uint8 else (other.float() / 16)
+            check(replace(layer, **output, **scales, unary="relu", binary="sum", other=other), run)
+            if layer.window is None:
+                for kind in (torch.float32, torch.bfloat16):
+                    check(replace(layer, **output, binary="add", other=(other.float() / 16).to(kind)), run)
+    for layer in (linear(6, 16, 16).pack(), conv(2, 16, 16, 6, 3, 1, 1, 1, 1).pack()):
+        check(replace(layer, **OUTPUTS[2], binary="sum", other=layer.x, other_scale=0.03, other_zero_point=99), run)
+
+
+def check_parts(run: Runner) -> None:
+    """Layers of so much work that each thread computes a part."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        for layer in (linear(256, 512, 512), conv(2, 64, 64, 28, 3, 1, 1, 1, 1)):
+            check(replace(layer.pack(), **OUTPUTS[2]), run)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def check_changes(run: Runner) -> None:
@@ -176,7 +213,11 @@ def check_changes(run: Runner) -> None:
     check(layer, run)
     layer.w_scale *= 3
     check(layer, run)
+    layer.weight = integers(24, 64)
+    layer.packed.data = replace(layer).pack().packed
+    check(layer, run)
     check(replace(layer, x=integers(2, 3, 64, dtype=torch.uint8)), run)
+    check(replace(layer, x=integers(64, dtype=torch.uint8)), run)
     check(replace(layer, x=integers(64, 9, dtype=torch.uint8).t()), run)
     layer = conv(*CONVS[0]).pack()
     for x in (layer.x, layer.x.contiguous(), layer.x[:1], layer.x[:, :, 3:], layer.x[:, :, :, ::2]):
@@ -213,10 +254,16 @@ def seeded():
     torch.manual_seed(41)
 
 
-@pytest.mark.parametrize("judge,tensors", [(check_unary, True), (check_binary, False), (check_changes, True),
-                                           (check_changes, False), (check_threads, True), (check_empty, True)])
+@pytest.mark.parametrize("judge,tensors", [(check_unary, True), (check_binary, False), (check_others, True),
+                                           (check_parts, True), (check_changes, True), (check_changes, False),
+                                           (check_threads, True), (check_empty, True)])
 def test_exact(enabled, judge, tensors):
     judge(lambda layer: layer.run(tensors))
+
+
+# How the names of kernels end that a plan of an ISA may use.
+KERNELS = {"portable": {"portable"}, "avx2": {"avx2"}, "avx_vnni": {"avx2", "avxvnni"}, "avx512": {"avx2", "avx512"},
+           "avx512_vnni": {"avx2", "avx512", "avx512vnni"}, "amx_int8": {"avx2", "avx512", "avx512vnni", "amxint8"}}
 
 
 @pytest.mark.parametrize("isa", [isa for isa in intact.isas() if isa != "any"])
@@ -229,7 +276,8 @@ with intact.torch.enable():
 """, INTACT_MAX_ISA=isa, INTACT_VERBOSE="1", OMP_NUM_THREADS="1")
     runs = [line for line in done.stderr.splitlines() if line.startswith("intact: run")]
     assert len(runs) > 200
-    assert isa not in ("portable", "avx2") or all(isa in line for line in runs)
+    names = {line.split(" mode=")[0].rpartition("_")[2] for line in runs}
+    assert isa.replace("_", "") in names and names <= KERNELS[isa], names
 
 
 # Planted faults: each check must find the fault that it is for.
@@ -264,7 +312,28 @@ def remembers(key: Callable[[Layer], Any], *names: str) -> Runner:
     return run
 
 
+def lost_part(layer: Layer) -> torch.Tensor:
+    """The second of four parts is not computed."""
+    out = defined(layer)
+    rows = out.view(-1, out.shape[-1]) if layer.window is None else out.permute(0, 2, 3, 1).reshape(-1, out.shape[1])
+    rows = rows.clone()
+    rows[len(rows) // 4:len(rows) // 2] = 0
+    if layer.window is None:
+        return rows.view(out.shape)
+    return rows.view(out.shape[0], *out.shape[2:], out.shape[1]).permute(0, 3, 1, 2)
+
+
+def without_strides(layer: Layer) -> torch.Tensor:
+    """The second input read as if it were dense."""
+    if layer.other is None or layer.other is layer.x:
+        return defined(layer)
+    other = torch.as_strided(layer.other, layer.other.shape, torch.empty(layer.other.shape).stride())
+    return defined(replace(layer, other=other))
+
+
 PLANTED = [
+    (check_parts, lost_part),
+    (check_others, without_strides),
     (check_unary, lambda layer: defined(layer, clamped_sums)),
     (check_unary, one_rounding),
     (check_binary, lambda layer: defined(replace(layer, other_zero_point=0))),
@@ -277,7 +346,7 @@ PLANTED = [
 
 
 def laid_out(layer: Layer, run: Runner) -> torch.Tensor:
-    return run(layer).contiguous(memory_format=torch.contiguous_format if layer.window is None else torch.channels_last)
+    return run(layer).contiguous(memory_format=format_of(layer))
 
 
 @pytest.mark.parametrize("judge,fault", PLANTED)
@@ -304,6 +373,31 @@ def own_calls() -> "dict[str, Callable[[], torch.Tensor]]":
     calls["conv: channels"] = replace(window, x=window.x[:, :5]).run
     calls["conv: add"] = replace(window, binary="add", other=torch.randn(defined(window).shape)).run
     calls["conv: too small"] = replace(window, x=window.x[:, :, :0]).run
+    small = integers(1, 16, 2, 2, dtype=torch.uint8)
+    for stride in (1, 2):
+        calls[f"conv: 2×2, stride {stride}"] = replace(window, x=small, window=(stride, 0, 1, 1)).run
+    for name, numbers in {"padding": (1, -1, 1, 1), "dilation": (1, 1, 0, 1), "groups": (1, 1, 1, 3)}.items():
+        calls[f"conv: {name}"] = replace(window, window=numbers).run
+    for dtype in (torch.float32, torch.bfloat16):
+        calls[f"scale of {dtype}"] = replace(layer, dtype=dtype, scale=2.0).run
+        calls[f"zero point of {dtype}"] = replace(layer, dtype=dtype, zero_point=3).run
+    eight = replace(layer, dtype=torch.uint8, scale=0.1, zero_point=3)
+    for value in (300, -1):
+        calls[f"x zero point {value}"] = replace(layer, x_zero_point=value).run
+        calls[f"zero point {value}"] = replace(eight, zero_point=value).run
+        calls[f"other zero point {value}"] = replace(eight, binary="sum", other=other, other_zero_point=value).run
+    for value in (0.0, -0.1, np.inf):
+        calls[f"scale {value}"] = replace(eight, scale=value).run
+        calls[f"other scale {value}"] = replace(eight, binary="sum", other=other, other_scale=value).run
+    for value in (-0.1, 1e39):
+        calls[f"x scale {value}"] = replace(eight, x_scale=value).run
+    calls["scales of weights"] = replace(layer, w_scale=-layer.w_scale).run
+    calls["bias"] = replace(layer, bias=torch.full((8,), np.inf)).run
+    for unary, *arguments in (("hardtanh", [6, 0.25], ""), ("hardtanh", [], ""), ("hardtanh", [None, None], ""),
+                              ("gelu", [None], ""), ("gelu", [None], "erf"), ("leaky_relu", [], ""), ("leaky_relu", [None], "")):
+        calls[f"{unary} {arguments}"] = replace(layer, unary=unary, arguments=tuple(arguments)).run
+    calls["gelu of a sum"] = replace(eight, unary="gelu", binary="sum", other=other).run
+    calls["0 dimensions"] = replace(layer, x=layer.x[0, 0]).run
     return calls
 
 
@@ -320,9 +414,88 @@ def test_other_calls_are_pytorchs():
     with intact.torch.enable():
         given = {name: outcome(call) for name, call in calls.items()}
     for name in calls:
-        assert given[name][0] == own[name][0]
-        assert torch.equal(given[name][1], own[name][1]) if own[name][0] == "returns" else given[name] == own[name]
-    assert sum(kind == "RuntimeError" for kind, _ in own.values()) >= 8
+        assert given[name][0] == own[name][0], name
+        assert torch.equal(given[name][1], own[name][1]) if own[name][0] == "returns" else given[name] == own[name], name
+    assert sum(kind == "RuntimeError" for kind, _ in own.values()) >= 20
+    assert sum(kind == "returns" for kind, _ in own.values()) >= 10
+
+
+@pytest.mark.parametrize("name", _torch_layers._ADAPTERS)
+def test_each_operator(name):
+    """intact computes a call of each operator, and PyTorch computes one that intact does not."""
+    operator, _, overload = name.partition(".")
+    layer = linear(4, 8, 16) if operator == "qlinear_pointwise" else conv(*CONVS[0])
+    layer.convolution = operator
+    if overload.startswith("binary"):
+        layer = replace(layer, binary="sum", other=torch.randn(defined(layer).shape).contiguous(memory_format=format_of(layer)))
+    layer.pack()
+    tensors, others = overload.endswith("tensor"), replace(layer, x_zero_point=300)
+    own = others.run(tensors)
+    with intact.torch.enable(), pytest.MonkeyPatch.context() as patch:
+        computed = []
+        run = _torch_layers.Layers._run
+        patch.setattr(_torch_layers.Layers, "_run", lambda self, call: computed.append(1) or run(self, call))
+        check(layer, lambda layer: layer.run(tensors))
+        assert computed == [1]
+        assert torch.equal(others.run(tensors), own)
+        assert computed == [1]
+
+
+def test_stride_0(enabled):
+    with pytest.raises(RuntimeError, match=r"^intact: stride is \[0, 0\]; expected numbers of at least 1$"):
+        replace(conv(*CONVS[0]).pack(), window=(0, 1, 1, 1)).run()
+
+
+def test_enable_fails():
+    """An error while kernels are registered leaves PyTorch as it was."""
+    before = kernels()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(_torch_layers._ADAPTERS, "qconv_pointwise", None)
+        patch.setattr(_torch_layers.Layers, "_kernel", lambda self, own, adapter: adapter)
+        with pytest.raises(Exception):
+            intact.torch.enable()
+    assert kernels() == before and not intact.torch.is_enabled()
+    assert "operators.cc" not in torch._C._dispatch_dump("aten::_int_mm")
+
+
+def test_wrong_tensors_are_refused():
+    intact.torch.library()
+    run, floats = torch.ops.intact.run_layer, torch.empty
+    linear_layer = torch.ops.intact.layer(integers(16, 8))
+    conv_layer = torch.ops.intact.layer(integers(8, 3, 3, 16))
+    image = integers(2, 16, 5, 5, dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
+    window, last = [1, 1, 1, 1, 1, 1, 1], {"memory_format": torch.channels_last}
+
+    def call(layer=linear_layer, x=integers(4, 16, dtype=torch.uint8), w_scale=torch.ones(8), bias=None, window=(), residual=None,
+             out=torch.empty(4, 8)):
+        return run(layer, x, 1.0, 0, w_scale, bias, window, 1.0, 0, residual, 1.0, 0, -np.inf, np.inf, out)
+
+    images = {"layer": conv_layer, "x": image, "window": window}
+    assert call() is True
+    assert call(**images, out=torch.empty(2, 8, 5, 5, **last)) is True
+    for arguments, message in [
+            ({"x": floats(4, 16)}, "x has the type Float; expected Byte or Char"),
+            ({"x": integers(4, 15)}, r"x has the sizes \[4, 15\]; expected \[4, 16\]"),
+            ({"x": integers(16, 4).t()}, "x has the stride 4 in dimension 1; expected 1"),
+            ({"w_scale": floats(7)}, r"w_scale has the sizes \[7\]; expected \[8\]"),
+            ({"w_scale": floats(8).double()}, "w_scale has the type Double; expected Float"),
+            ({"bias": floats(7)}, r"bias has the sizes \[7\]; expected \[8\]"),
+            ({"bias": floats(16)[::2]}, "bias has the stride 2 in dimension 0; expected 1"),
+            ({"residual": floats(3, 8)}, r"residual has the sizes \[3, 8\]; expected \[4, 8\]"),
+            ({"out": floats(3, 8)}, r"out has the sizes \[3, 8\]; expected \[4, 8\]"),
+            ({"out": floats(4, 8).int()}, "out has the type Int; expected Byte or Char or Float or BFloat16"),
+            ({"window": window}, "window has 7 numbers; expected 0"),
+            ({**images, "window": []}, "window has 0 numbers; expected 7"),
+            ({**images, "x": image.contiguous(), "out": floats(2, 8, 5, 5, **last)}, "x has the stride 25 in dimension 1; expected 1"),
+            ({**images, "out": floats(1, 8, 5, 5, **last)}, r"out has the sizes \[1, 8, 5, 5\]; expected \[2, 8, 5, 5\]"),
+            ({**images, "out": floats(2, 8, 4, 5, **last)}, "")]:
+        with pytest.raises(RuntimeError, match=f"^intact: {message}"):
+            call(**arguments)
+    for weights, message in [(integers(8), r"have the sizes \[8\]; expected 2 or 4 sizes"),
+                             (floats(8, 8), "have the type Float; expected Char"),
+                             (integers(8, 4).t(), "are not contiguous; expected adjacent elements")]:
+        with pytest.raises(RuntimeError, match=f"^intact: weights {message}"):
+            torch.ops.intact.layer(weights)
 
 
 def kernels() -> "list[str]":
@@ -349,7 +522,8 @@ def test_layers_live_as_long_as_packed_weights(enabled):
     layer = linear(4, 8, 16).pack()
     layer.run()
     kept = intact._torch_operators._layers._layers
-    number, count = kept[layer.packed].number, len(kept)
+    gc.collect()
+    number, count = kept[layer.packed][0].number, len(kept)
     arguments = (layer.x, 1.0, 0, layer.w_scale, None, [], 1.0, 0, None, 1.0, 0, -np.inf, np.inf, torch.empty(4, 8))
     torch.ops.intact.run_layer(number, *arguments)
     layer.packed = None
