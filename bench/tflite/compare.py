@@ -167,7 +167,7 @@ class Model:
         m, rest = divmod(self.array(inputs[0]).size, k)
         if rest != 0 or self.array(output).size != m * n:
             raise invalid(f"maps {self.array(inputs[0]).shape} to {self.array(output).shape} by weights of {n}×{k}; expected "
-                          "rows of as many elements as the weights have columns")
+                          f"rows of {k} elements, and {n} outputs for each")
         linear = self._linear(inputs, output, weights, self._low(options, 0, self.tensor(output)))
         return self.library.TfliteAddProduct(self.engine, linear, m, n, k)
 
@@ -225,7 +225,7 @@ class Model:
     def _reshape(self, options: _Table | None, inputs: list[int], output: int) -> None:
         made = self.array(output).shape
         if math.prod(made) != self.array(inputs[0]).size:
-            raise invalid(f"maps {self.array(inputs[0]).shape} to {made}; expected as many elements")
+            raise invalid(f"maps {self.array(inputs[0]).shape} to {made}; expected {math.prod(made)} elements")
         self.tensors[output] = self.array(inputs[0]).reshape(made)
 
     def _softmax(self, options: _Table, inputs: list[int], output: int) -> None:
