@@ -17,8 +17,8 @@ namespace intact::bench {
 inline constexpr const char* kPeerOptions = "onednn=LIBRARY, onnxruntime[=PYTHON] or fbgemm[=PYTHON]";
 
 /// The peer that `option` names (kPeerOptions). Starts its process once to learn its version, so a peer that
-/// cannot run is an error here. `limit`: for each of its answers, in addition to the time of the runs. A process
-/// that takes longer is killed.
+/// cannot run is an error here. `limit`: for each of its answers, in addition to the time of the runs. A
+/// process that takes longer is killed.
 Result<std::unique_ptr<Peer>> StartPeer(const std::string& option, Seconds limit = Seconds(60));
 
 }  // namespace intact::bench

@@ -136,9 +136,16 @@ class Builder {
         OrDash(WorstOf(rows_, other, format), mean), ours && theirs ? mean(*theirs / *ours) : "-");
   }
 
+  /// The contenders that computed `format` in any row, or failed to.
   void AddOthers(const Format& format) {
+    const auto has = [&](const Row& row, const std::string& other) {
+      return std::ranges::any_of(row.timings, [&](const Timing& timing) {
+        return timing.contender == other && timing.format == format;
+      });
+    };
     for (const std::string& other : others_) {
-      if (HasTiming(rows_, other, format)) AddOther(other, format);
+      if (std::ranges::any_of(rows_, [&](const Row& row) { return has(row, other); }))
+        AddOther(other, format);
     }
   }
 
