@@ -2,7 +2,7 @@
 // onednn::qconv_pointwise. python/intact/_torch_layers.py takes the place of these operators, and calls
 //
 //   intact::layer        keeps the weights; intact_pytorch_free_layer() frees them
-//   intact::run_layer    computes a layer
+//   intact::run_layer    computes a layer; or returns false, and writes nothing, if no plan has its parameters
 //
 // The arithmetic, each operation rounded to float32, with q = 1 for float outputs, else the output's scale:
 //
@@ -107,7 +107,7 @@ struct Key {
   float residual_scale = 0, lowest = 0, highest = 0;
   std::vector<float> scales, bias;
   Window window;
-  Sizes extents;  // of a convolution's input
+  Sizes extents;  // of a convolution's input, or INTACT_ANY_EXTENT
   bool operator==(const Key&) const = default;
 };
 
@@ -147,7 +147,10 @@ class Layer {
       intact_conv_args args = INTACT_CONV_ARGS_INIT;
       set(&args);
       args.batch = x.size(0);
-      for (size_t i = 0; i < 2; ++i) args.output[i] = out.size(static_cast<int64_t>(2 + i));
+      for (size_t i = 0; i < 2; ++i) {
+        args.input[i] = x.size(static_cast<int64_t>(2 + i));
+        args.output[i] = out.size(static_cast<int64_t>(2 + i));
+      }
       RunParts(static_cast<double>(out.numel()) * static_cast<double>(sizes_[1] * sizes_[2] * sizes_[3]),
                [&](int32_t part, int32_t parts) {
                  return intact_conv_run_part(std::get<Conv>(*plan).handle(), &args, part, parts);
@@ -159,19 +162,31 @@ class Layer {
  private:
   using Plan = std::variant<Gemm, Conv>;
 
-  std::shared_ptr<const Plan> Get(const Key& key) {
+  /// The plan, or nullptr if none has these parameters. A convolution's first input gets a plan for its
+  /// extents, which is the fastest. One plan serves all other extents: they share its packed weights.
+  std::shared_ptr<const Plan> Get(const Key& given) {
     const std::lock_guard lock(mutex_);
+    auto plan = Find(given);
+    if (plan != nullptr) return plan;
+    Key key = given;
+    if (!plans_.empty() && !key.extents.empty()) {
+      key.extents = {INTACT_ANY_EXTENT, INTACT_ANY_EXTENT};
+      plan = Find(key);
+      if (plan != nullptr) return plan;
+    }
+    plan = Make(key);
+    if (plan == nullptr) return nullptr;
+    plans_.emplace_front(std::move(key), plan);
+    if (plans_.size() > kMost) plans_.pop_back();
+    return plan;
+  }
+
+  std::shared_ptr<const Plan> Find(const Key& key) {
     const auto found =
         std::find_if(plans_.begin(), plans_.end(), [&](const auto& entry) { return entry.first == key; });
-    if (found != plans_.end()) {
-      plans_.splice(plans_.begin(), plans_, found);
-    } else {
-      auto plan = Make(key);
-      if (plan == nullptr) return nullptr;
-      plans_.emplace_front(key, std::move(plan));
-      if (plans_.size() > kMost) plans_.pop_back();
-    }
-    return plans_.front().second;
+    if (found == plans_.end()) return nullptr;
+    plans_.splice(plans_.begin(), plans_, found);
+    return found->second;
   }
 
   std::shared_ptr<const Plan> Make(const Key& key) const {
@@ -231,8 +246,8 @@ class Layer {
     return Made(Conv::Create(desc, weights_.data()));
   }
 
-  // Inputs of more sizes than a model has. Sizes that change with every call must not fill memory.
-  static constexpr size_t kMost = 16;
+  // Each plan has the packed weights. Scales that change with every call must not fill memory.
+  static constexpr size_t kMost = 4;
 
   Sizes sizes_;
   std::vector<int8_t> weights_;

@@ -167,8 +167,8 @@ _UNARY: "dict[str, Callable[[torch.Tensor, list, str], torch.Tensor]]" = {
 
 
 def _is_supported(call: _Call) -> bool:
-    """Whether intact computes the call; sets the sizes of its output. PyTorch computes other calls, or refuses them. What is wrong
-    with the values of the bias and of the scales of the weights is known when the plan is made."""
+    """Whether intact computes the call; sets the sizes of its output. PyTorch computes other calls, or refuses them. The plan
+    checks the values of the bias and of the weights' scales."""
     if (call.x.dtype not in _EIGHT_BITS or call.weight.dtype != torch.int8 or not _is_in(call.x_zero_point, call.x.dtype)
             or not _has_output(call) or not _is_scale(call.x_scale, call.scale) or not _has_unary(call)):
         return False
