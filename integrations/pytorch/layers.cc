@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <intact/intact.hpp>
 #include <limits>
 #include <list>
@@ -51,13 +52,13 @@ std::string TextOf(const Sizes& sizes) {
   return "[" + text + "]";
 }
 
-[[noreturn]] void Refuse(const std::string& name, const std::string& is, const std::string& expected) {
-  throw std::runtime_error("intact: " + name + " " + is + "; expected " + expected);
+[[noreturn]] void Refuse(const char* name, const std::string& is, const std::string& expected) {
+  throw std::runtime_error(std::string("intact: ") + name + " " + is + "; expected " + expected);
 }
 
 /// Refuses a tensor of another type or other sizes, and one whose elements are not adjacent: row-major, or
 /// channels-last with 4 dimensions.
-void Check(const std::string& name, const Tensor& tensor, const std::vector<ScalarType>& types,
+void Check(const char* name, const Tensor& tensor, std::initializer_list<ScalarType> types,
            const Sizes& sizes) {
   if (std::find(types.begin(), types.end(), tensor.scalar_type()) == types.end()) {
     std::string expected;

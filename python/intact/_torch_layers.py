@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
 _EIGHT_BITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
+_LEAST, _MOST = 2.0**-126, 2.0**127  # scales are float32 numbers
 
 
 class _Layer:
@@ -62,7 +63,7 @@ class Layers:
         return kernel
 
     def _layer(self, weight: torch.Tensor, is_conv: bool) -> _Layer:
-        layer, address = self._layers.get(weight, (None, 0)), torch.ops.mkldnn.data_ptr(weight)
+        layer, address = self._layers.get(weight, (None, 0)), torch.ops.mkldnn.data_ptr.default(weight)
         if layer[0] is None or layer[1] != address:
             plain = weight.to_dense()
             plain = plain.permute(0, 2, 3, 1) if is_conv else plain
@@ -193,13 +194,12 @@ def _is_supported(call: _Call) -> bool:
 
 def _is_in(value: Any, dtype: Any) -> bool:
     """Whether an 8-bit type has this value."""
-    lowest, highest = _EIGHT_BITS[dtype]
-    return value is not None and lowest <= value <= highest
+    return value is not None and _EIGHT_BITS[dtype][0] <= value <= _EIGHT_BITS[dtype][1]
 
 
 def _is_scale(value: Any, unit: float) -> bool:
     """Whether the scale and the scale in this unit are normal float32 numbers above 0."""
-    return value is not None and all(2.0**-126 <= number < 2.0**127 for number in (value, value / unit))
+    return value is not None and _LEAST <= value < _MOST and _LEAST <= value / unit < _MOST
 
 
 def _has_output(call: _Call) -> bool:
@@ -212,7 +212,7 @@ def _has_unary(call: _Call) -> bool:
     arguments = call.unary_arguments
     if call.unary == "hardtanh":
         return (len(arguments) == 2 and None not in arguments and arguments[0] <= arguments[1]
-                and all(abs(bound) / call.scale < 2.0**127 for bound in arguments))
+                and all(abs(bound) / call.scale < _MOST for bound in arguments))
     if call.unary == "leaky_relu":
         return len(arguments) == 1 and arguments[0] is not None
     return call.unary in _UNARY and (call.unary != "gelu" or call.algorithm in ("none", "tanh"))
