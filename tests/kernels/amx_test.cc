@@ -455,9 +455,9 @@ TEST_F(AmxEngines, PassTheSweep) {
 }
 
 TEST_F(AmxEngines, LeaveTheSmallestMToVnni) {
-  const std::vector<int8_t> b(size_t{768} * 768);
+  const std::vector<int8_t> b(size_t{128} * 128);
   GemmDesc desc = MakeGemmDesc();
-  desc.n = desc.k = 768;
+  desc.n = desc.k = 128;
   desc.linear.max_isa = INTACT_ISA_AMX_INT8;
   const Result<std::unique_ptr<GemmPlan>> plan = MakePlan(desc, desc.linear, b.data());
   ASSERT_TRUE(plan) << plan.error().message;
