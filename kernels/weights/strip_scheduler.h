@@ -96,9 +96,9 @@ class Load {
   int Heaviest() const {
     __m128i most = vectors_[0];
     for (const __m128i& vector : vectors_) most = _mm_max_epi16(most, vector);
-    if constexpr (kLanes >= 8) most = _mm_max_epi16(most, _mm_srli_si128(most, 8));
-    most = _mm_max_epi16(most, _mm_srli_si128(most, 4));
-    most = _mm_max_epi16(most, _mm_srli_si128(most, 2));
+    if constexpr (kLanes >= 8) most = _mm_max_epi16(most, _mm_unpackhi_epi64(most, most));
+    most = _mm_max_epi16(most, _mm_srli_epi64(most, 32));
+    most = _mm_max_epi16(most, _mm_srli_epi32(most, 16));
     return _mm_extract_epi16(most, 0);
   }
 
