@@ -9,10 +9,9 @@ from typing import Any
 import torch
 
 from ._library import Error, invalid
-from ._torch_layers import Layers
 
 _library: ctypes.CDLL | None = None
-_layers: Layers | None = None
+_layers: Any = None
 _is_enabled = False
 
 
@@ -27,6 +26,8 @@ def library() -> str:
             raise invalid(f"torch: is {torch.__version__}; expected 2.10 or newer")
         if not path.is_file():
             raise invalid(f"there is no {path}; expected a package with PyTorch's operators (docs/pytorch.md)")
+        from ._torch_layers import Layers  # torch 1.13 cannot import it
+
         loaded = ctypes.CDLL(str(path))
         loaded.intact_pytorch_enable.restype = ctypes.c_char_p
         torch.library.register_fake("intact::int_mm", lambda self, mat2: torch.ops.aten._int_mm(self, mat2))

@@ -225,6 +225,7 @@ TEST(Threads, AreNotWokenForDroppedTaps) {
   std::fill_n(desc.pad_begin, 2, 3);
   std::fill_n(desc.pad_end, 2, 3);
   const float scale = 1;
+  desc.linear.a_type = INTACT_S8;  // kernels without VNNI read a copy, which is u8
   desc.linear.c_type = INTACT_F32;
   desc.linear.scales = &scale;
   desc.linear.scale_count = 1;
