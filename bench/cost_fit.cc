@@ -201,7 +201,7 @@ class Fitter {
   struct IsaStart {
     size_t place = 0;
     double log_product = 0;   // logarithm of the seconds of a product at the start
-    std::optional<Isa> like;  // the ISA whose product fixes this ISA's
+    std::optional<Isa> like;  // the time of its product determines the time of this ISA's product
   };
 
   static bool HasVnni(Isa isa) {
@@ -306,7 +306,7 @@ class Fitter {
     return next;
   }
 
-  /// The logarithm of the time that choices lose, a mean over problems. Engines whose costs are within some
+  /// The mean over problems of the logarithm of the time that a choice loses. Engines with costs within some
   /// kUnsure of the lowest cost count as chosen too, by their probability.
   double Loss(const std::vector<double>& x) const {
     constexpr double kUnsure = 0.04;

@@ -110,39 +110,27 @@ Result<support::Measurement> TimeOperation(Operation operation, const verify::Ru
 class Draw {
  public:
   Draw(std::span<const core::Isa> isas, support::Random* random) : random_(*random) {
-    problem_.isa = static_cast<intact_isa>(isas[Index(isas.size())]);
+    problem_.isa = static_cast<intact_isa>(random_.Of(isas));
     problem_.fill = verify::Fill::kLaplace;
   }
 
   Problem Any() {
-    if (OneIn(2)) {
+    if (random_.OneIn(2)) {
       SetGemm();
     } else {
       SetConv();
     }
     Problem& p = problem_;
-    p.a_type = Of({INTACT_U8, INTACT_S8});
-    p.b_type = Of({INTACT_S8, INTACT_S8, INTACT_S8, INTACT_U8});
-    p.c_type = Of(core::kOutputTypes);
-    p.zb = OneIn(4) ? 5 : 0;
+    p.a_type = random_.Of({INTACT_U8, INTACT_S8});
+    p.b_type = random_.Of({INTACT_S8, INTACT_S8, INTACT_S8, INTACT_U8});
+    p.c_type = random_.Of(core::kOutputTypes);
+    p.zb = random_.OneIn(4) ? 5 : 0;
     if (p.c_type != INTACT_S32) SetOutputs();
-    if (!p.IsDynamic()) p.za = OneIn(2) ? 3 : 0;
+    if (!p.IsDynamic()) p.za = random_.OneIn(2) ? 3 : 0;
     return p;
   }
 
  private:
-  size_t Index(size_t count) {
-    return static_cast<size_t>(random_.Integer(0, static_cast<int64_t>(count) - 1));
-  }
-  bool OneIn(int64_t n) { return random_.Integer(1, n) == n; }
-  template <class T>
-  T Of(std::initializer_list<T> values) {
-    return values.begin()[Index(values.size())];
-  }
-  template <class T, size_t kSize>
-  T Of(const std::array<T, kSize>& values) {
-    return values.at(Index(kSize));
-  }
   // In [1, most]; small extents are as likely as large ones.
   int64_t Extent(int64_t most) {
     return static_cast<int64_t>(std::exp2(std::log2(static_cast<double>(most) + 1) * random_.Unit()));
@@ -153,48 +141,50 @@ class Draw {
     p.m = Extent(16384);
     p.n = Extent(4096);
     p.k = Extent(4096);
-    p.a_by_columns = OneIn(6);
-    p.b_by_columns = OneIn(4);
-    p.runtime_b = OneIn(4);
-    if (OneIn(4)) p.batch = random_.Integer(2, 8);
+    p.a_by_columns = random_.OneIn(6);
+    p.b_by_columns = random_.OneIn(4);
+    p.runtime_b = random_.OneIn(4);
+    if (random_.OneIn(4)) p.batch = random_.Integer(2, 8);
   }
 
   void SetConv() {
     ConvGeometry& g = problem_.conv.emplace();
-    g.dims = OneIn(4) ? 1 : 2;
-    if (OneIn(4)) g.batch = random_.Integer(2, 8);
-    g.groups = OneIn(2) ? 1 : Extent(256);
-    const bool is_depthwise = g.groups > 1 && OneIn(2);
+    g.dims = random_.OneIn(4) ? 1 : 2;
+    if (random_.OneIn(4)) g.batch = random_.Integer(2, 8);
+    g.groups = random_.OneIn(2) ? 1 : Extent(256);
+    const bool is_depthwise = g.groups > 1 && random_.OneIn(2);
     g.input_channels = g.groups * (is_depthwise ? 1 : Extent(512 / g.groups));
-    g.output_channels = g.groups * (is_depthwise ? Of<int64_t>({1, 1, 2, 3}) : Extent(512 / g.groups));
-    const bool is_transposed = OneIn(6);
+    g.output_channels =
+        g.groups * (is_depthwise ? random_.Of<int64_t>({1, 1, 2, 3}) : Extent(512 / g.groups));
+    const bool is_transposed = random_.OneIn(6);
     for (Axis& axis : std::span(g.axes).last(static_cast<size_t>(g.dims))) {
       axis.transposed = is_transposed;
       axis.input = Extent(g.dims == 1 ? 16384 : 256);
-      axis.kernel = Of<int64_t>({1, 1, 3, 3, 3, 2, 4, 5, 7, Extent(32)});
-      axis.stride = Of<int64_t>({1, 1, 1, 2, 2, 3, Extent(8)});
-      axis.dilation = Of<int64_t>({1, 1, 1, 1, 2, Extent(16)});
-      axis.pad_begin = Of<int64_t>({0, axis.kernel / 2, axis.kernel - 1, Extent(8)});
-      axis.pad_end = OneIn(4) ? 0 : axis.pad_begin;
+      axis.kernel = random_.Of<int64_t>({1, 1, 3, 3, 3, 2, 4, 5, 7, Extent(32)});
+      axis.stride = random_.Of<int64_t>({1, 1, 1, 2, 2, 3, Extent(8)});
+      axis.dilation = random_.Of<int64_t>({1, 1, 1, 1, 2, Extent(16)});
+      axis.pad_begin = random_.Of<int64_t>({0, axis.kernel / 2, axis.kernel - 1, Extent(8)});
+      axis.pad_end = random_.OneIn(4) ? 0 : axis.pad_begin;
     }
-    problem_.open_extents = OneIn(4);
+    problem_.open_extents = random_.OneIn(4);
   }
 
   // What outputs of other types than s32 may have.
   void SetOutputs() {
     Problem& p = problem_;
-    p.scale = Of({verify::ScaleKind::kTensor, verify::ScaleKind::kChannel});
-    p.activation = OneIn(3) ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
-    p.has_table = core::IsInt8(p.c_type) && OneIn(6);
-    if (core::IsInt8(p.c_type) && OneIn(6)) {
-      p.fixed = Of({verify::FixedKind::kAway, verify::FixedKind::kUp});
+    p.scale = random_.Of({verify::ScaleKind::kTensor, verify::ScaleKind::kChannel});
+    p.activation = random_.OneIn(3) ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
+    p.has_table = core::IsInt8(p.c_type) && random_.OneIn(6);
+    if (core::IsInt8(p.c_type) && random_.OneIn(6)) {
+      p.fixed = random_.Of({verify::FixedKind::kAway, verify::FixedKind::kUp});
       return;
     }
-    if (OneIn(6)) p.residual = Of({INTACT_U8, INTACT_F32});
-    if (!OneIn(3)) return;
-    p.quantization = p.conv ? INTACT_QUANTIZATION_DYNAMIC_TENSOR
-                            : Of({INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_QUANTIZATION_DYNAMIC_ROWS});
-    p.source = Of(core::kSourceTypes);
+    if (random_.OneIn(6)) p.residual = random_.Of({INTACT_U8, INTACT_F32});
+    if (!random_.OneIn(3)) return;
+    p.quantization = p.conv
+                         ? INTACT_QUANTIZATION_DYNAMIC_TENSOR
+                         : random_.Of({INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_QUANTIZATION_DYNAMIC_ROWS});
+    p.source = random_.Of(core::kSourceTypes);
   }
 
   support::Random& random_;

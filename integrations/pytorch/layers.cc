@@ -56,7 +56,7 @@ std::string TextOf(const Sizes& sizes) {
   throw std::runtime_error(std::string("intact: ") + name + " " + is + "; expected " + expected);
 }
 
-/// Refuses a tensor of another type or other sizes, and one whose elements are not adjacent: row-major, or
+/// Refuses a tensor of another type or other sizes, and one with gaps between its elements: row-major, or
 /// channels-last with 4 dimensions.
 void Check(const char* name, const Tensor& tensor, std::initializer_list<ScalarType> types,
            const Sizes& sizes) {

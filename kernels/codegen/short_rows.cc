@@ -17,7 +17,7 @@ namespace {
 #define INTACT_AVX2 gnu::target("avx2,fma,f16c")
 
 constexpr int kRows = ShortRows::kCount;
-constexpr int kLanes = 8;      // numbers of a vector, and rows whose scales are a vector
+constexpr int kLanes = 8;      // numbers of a vector; a vector also holds the scales of this number of rows
 constexpr int64_t kStep = 16;  // numbers that are quantized to one vector of bytes
 
 // A bit for each of `count` rows.

@@ -47,7 +47,7 @@ bool SharesDepths(int64_t k, const CacheSizes& caches) {
   return MaxChunkPanels(k, caches) <= 2 * kMaxBlockTiles;
 }
 
-// If the depth is cut: the rows and the panels whose sums may wait in scratch.
+// If the depth is cut: sums of at most these rows and panels wait in scratch.
 constexpr int64_t kMaxChunkRows = 256;
 constexpr int64_t kMaxWaitingPanels = 32;
 

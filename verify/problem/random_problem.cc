@@ -4,8 +4,6 @@
 #include <array>
 #include <cmath>
 #include <optional>
-#include <type_traits>
-#include <utility>
 
 #include "core/types.h"
 
@@ -24,55 +22,42 @@ class Draw {
  public:
   Draw(std::span<const Block> blocks, intact_mode mode, support::Random* random) : random_(*random) {
     problem_.mode = mode;
-    if (!blocks.empty()) block_ = blocks[Index(blocks.size())];
-    most_ = OneIn(64) ? kMostOfLarge : kMostProducts;
+    if (!blocks.empty()) block_ = random_.Of(blocks);
+    most_ = random_.OneIn(64) ? kMostOfLarge : kMostProducts;
   }
 
   Problem Gemm() {
     Problem& p = problem_;
     p.m = Extent(block_.rows, most_ / 4);
     p.n = Extent(block_.columns, most_ / 4 / p.m);
-    p.k = Extent(Of(kDepths), std::min(kMostDepth, most_ / p.m / p.n));
-    SetTypes(Of(core::kOutputTypes));
+    p.k = Extent(random_.Of(kDepths), std::min(kMostDepth, most_ / p.m / p.n));
+    SetTypes(random_.Of(core::kOutputTypes));
     SetQuantization({INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS,
                      INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_QUANTIZATION_TENSOR});
     SetItems();
-    if (OneIn(60)) (p.runtime_b || OneIn(2) ? p.m : p.batch) = 0;
-    p.usual_m = Of<int64_t>({0, 0, p.m, 1, 8, 128});
+    if (random_.OneIn(60)) (p.runtime_b || random_.OneIn(2) ? p.m : p.batch) = 0;
+    p.usual_m = random_.Of<int64_t>({0, 0, p.m, 1, 8, 128});
     SetOthers();
     return p;
   }
 
   Problem Conv() {
     ConvGeometry& g = problem_.conv.emplace();
-    g.dims = static_cast<int>(Of<int64_t>({2, 2, 1, 3}));
-    g.batch = OneIn(60) ? 0 : Of<int64_t>({1, 1, 1, 2, 3});
+    g.dims = static_cast<int>(random_.Of<int64_t>({2, 2, 1, 3}));
+    g.batch = random_.OneIn(60) ? 0 : random_.Of<int64_t>({1, 1, 1, 2, 3});
     SetChannels(&g);
     SetAxes(&g);
-    SetTypes(Of(core::kOutputTypes));
+    SetTypes(random_.Of(core::kOutputTypes));
     SetQuantization({INTACT_QUANTIZATION_TENSOR, INTACT_QUANTIZATION_DYNAMIC_TENSOR});
-    problem_.open_extents = OneIn(3);
+    problem_.open_extents = random_.OneIn(3);
     SetOthers();
-    if (problem_.mode == INTACT_SATURATING && !g.IsTransposed() && OneIn(2)) {
+    if (problem_.mode == INTACT_SATURATING && !g.IsTransposed() && random_.OneIn(2)) {
       problem_.pairing = INTACT_PAIRING_FLATTENED;
     }
     return problem_;
   }
 
  private:
-  size_t Index(size_t count) {
-    return static_cast<size_t>(random_.Integer(0, static_cast<int64_t>(count) - 1));
-  }
-  bool OneIn(int64_t n) { return random_.Integer(1, n) == n; }
-  template <class T>
-  T Of(std::initializer_list<T> values) {
-    return values.begin()[Index(values.size())];
-  }
-  template <class Values>
-  std::remove_cvref_t<decltype(std::declval<const Values&>()[0])> Of(const Values& values) {
-    return values[Index(std::size(values))];
-  }
-
   // In [1, most]. Three in five are next to or at a multiple of `block`; others are small or of any size.
   int64_t Extent(int64_t block, int64_t most) {
     most = std::max<int64_t>(most, 1);
@@ -97,58 +82,59 @@ class Draw {
     if (core::BytesOf(type) != 1) return 0;
     const int64_t lowest = core::LowestOf(type);
     return static_cast<int32_t>(
-        Of<int64_t>({0, lowest, lowest + 255, lowest + 128, lowest + random_.Integer(0, 255)}));
+        random_.Of<int64_t>({0, lowest, lowest + 255, lowest + 128, lowest + random_.Integer(0, 255)}));
   }
 
   void SetTypes(intact_type c) {
     Problem& p = problem_;
-    p.a_type = Of({INTACT_U8, INTACT_S8});
-    p.b_type = Of({INTACT_S8, INTACT_S8, INTACT_U8});
+    p.a_type = random_.Of({INTACT_U8, INTACT_S8});
+    p.b_type = random_.Of({INTACT_S8, INTACT_S8, INTACT_U8});
     p.c_type = c;
     p.za = ZeroPoint(p.a_type);
-    p.zb = OneIn(2) ? 0 : ZeroPoint(p.b_type);
-    p.zb_kind = OneIn(4) ? ZeroPointKind::kChannel : ZeroPointKind::kTensor;
+    p.zb = random_.OneIn(2) ? 0 : ZeroPoint(p.b_type);
+    p.zb_kind = random_.OneIn(4) ? ZeroPointKind::kChannel : ZeroPointKind::kTensor;
     p.zc = ZeroPoint(p.c_type);
     p.scale = c == INTACT_S32 ? ScaleKind::kNone
-                              : Of({ScaleKind::kTensor, ScaleKind::kTensor, ScaleKind::kChannel,
-                                    ScaleKind::kChannel, ScaleKind::kPruned});
+                              : random_.Of({ScaleKind::kTensor, ScaleKind::kTensor, ScaleKind::kChannel,
+                                            ScaleKind::kChannel, ScaleKind::kPruned});
   }
 
   // Draws one of `quantizations` for every third problem; s32 outputs get the first instead of a dynamic one.
   // Also draws the zero points of rows, and the numbers and their type.
   void SetQuantization(std::initializer_list<intact_quantization> quantizations) {
     Problem& p = problem_;
-    if (!OneIn(3)) return;
-    p.quantization = Of(quantizations);
+    if (!random_.OneIn(3)) return;
+    p.quantization = random_.Of(quantizations);
     if (p.IsDynamic() && p.c_type == INTACT_S32) p.quantization = *quantizations.begin();
     if (p.quantization == INTACT_QUANTIZATION_TENSOR) return;
     p.za = 0;
-    p.row_zero_points = p.quantization == INTACT_QUANTIZATION_ROWS && OneIn(2);
+    p.row_zero_points = p.quantization == INTACT_QUANTIZATION_ROWS && random_.OneIn(2);
     if (!p.IsDynamic()) return;
-    p.numbers = Of(AllNumbers());
-    p.source = Of(core::kSourceTypes);
+    p.numbers = random_.Of(AllNumbers());
+    p.source = random_.Of(core::kSourceTypes);
   }
 
   void SetItems() {
     Problem& p = problem_;
-    p.a_by_columns = OneIn(4);
-    p.b_by_columns = OneIn(3);
+    p.a_by_columns = random_.OneIn(4);
+    p.b_by_columns = random_.OneIn(3);
     p.b_pad = Pad();
-    if (!OneIn(4)) return;
+    if (!random_.OneIn(4)) return;
     p.batch = random_.Integer(1, 4);
-    p.item_pointers = OneIn(3);
+    p.item_pointers = random_.OneIn(3);
     p.item_pad = p.item_pointers ? 0 : Pad();
-    p.runtime_b = OneIn(2);
+    p.runtime_b = random_.OneIn(2);
     if (!p.runtime_b) return;
-    if (OneIn(2)) p.zb_kind = Of({ZeroPointKind::kItem, ZeroPointKind::kItemColumn});
-    if (p.c_type != INTACT_S32 && OneIn(2)) p.scale = Of({ScaleKind::kItem, ScaleKind::kItemColumn});
+    if (random_.OneIn(2)) p.zb_kind = random_.Of({ZeroPointKind::kItem, ZeroPointKind::kItemColumn});
+    if (p.c_type != INTACT_S32 && random_.OneIn(2))
+      p.scale = random_.Of({ScaleKind::kItem, ScaleKind::kItemColumn});
   }
 
   void SetChannels(ConvGeometry* g) {
     switch (random_.Integer(0, 3)) {
       case 0:  // depthwise
         g->groups = g->input_channels = Extent(block_.columns, 256);
-        g->output_channels = g->groups * Of<int64_t>({1, 1, 2, 3});
+        g->output_channels = g->groups * random_.Of<int64_t>({1, 1, 2, 3});
         break;
       case 1:
         g->groups = random_.Integer(2, 8);
@@ -157,21 +143,21 @@ class Draw {
         break;
       default:
         g->groups = 1;
-        g->input_channels = Extent(Of(kDepths), 256);
+        g->input_channels = Extent(random_.Of(kDepths), 256);
         g->output_channels = Extent(block_.columns, 256);
     }
   }
 
   void SetAxes(ConvGeometry* g) {
-    const bool transposed = OneIn(5);
+    const bool transposed = random_.OneIn(5);
     for (Axis& axis : std::span(g->axes).last(static_cast<size_t>(g->dims))) {
       axis.transposed = transposed;
-      axis.kernel = Of<int64_t>({1, 3, 3, 2, 5, 7, 4});
-      axis.stride = Of<int64_t>({1, 1, 2, 3});
-      axis.dilation = Of<int64_t>({1, 1, 1, 2, 3});
+      axis.kernel = random_.Of<int64_t>({1, 3, 3, 2, 5, 7, 4});
+      axis.stride = random_.Of<int64_t>({1, 1, 2, 3});
+      axis.dilation = random_.Of<int64_t>({1, 1, 1, 2, 3});
       axis.pad_begin = random_.Integer(0, axis.kernel);
-      axis.pad_end = OneIn(2) ? axis.pad_begin : random_.Integer(0, axis.kernel);
-      if (transposed && OneIn(2)) {
+      axis.pad_end = random_.OneIn(2) ? axis.pad_begin : random_.Integer(0, axis.kernel);
+      if (transposed && random_.OneIn(2)) {
         axis.output_pad = random_.Integer(0, std::max(axis.stride, axis.dilation) - 1);
       }
       const int64_t most = g->dims == 1 ? 400 : g->dims == 2 ? 30 : 9;
@@ -179,31 +165,33 @@ class Draw {
     }
   }
 
-  int64_t Pad() { return Of<int64_t>({0, 0, 0, 1, 5, 16, 64}); }
+  int64_t Pad() { return random_.Of<int64_t>({0, 0, 0, 1, 5, 16, 64}); }
 
   // Fields of all problems, after types, extents and quantization.
   void SetOthers() {
     Problem& p = problem_;
-    p.fill = Of(AllFills());
+    p.fill = random_.Of(AllFills());
     p.seed = static_cast<uint64_t>(random_.Integer(1, 1 << 30));
-    if (OneIn(3)) p.wmax = static_cast<int32_t>(Of<int64_t>({128, 128, 64, random_.Integer(1, 128)}));
-    if (OneIn(6)) p.amax = static_cast<int32_t>(random_.Integer(0, 255));
+    if (random_.OneIn(3))
+      p.wmax = static_cast<int32_t>(random_.Of<int64_t>({128, 128, 64, random_.Integer(1, 128)}));
+    if (random_.OneIn(6)) p.amax = static_cast<int32_t>(random_.Integer(0, 255));
     DeclareRange();
-    if (OneIn(5)) p.overflow = INTACT_OVERFLOW_WRAPS;
+    if (random_.OneIn(5)) p.overflow = INTACT_OVERFLOW_WRAPS;
     SetEpilogue();
     p.a_pad = Pad();
     p.c_pad = Pad();
-    p.own_scratch = OneIn(3);
-    p.saved = !p.runtime_b && OneIn(6);
-    p.threads = static_cast<int32_t>(Of<int64_t>({1, 1, 1, 2, 3, 0}));
+    p.own_scratch = random_.OneIn(3);
+    p.saved = !p.runtime_b && random_.OneIn(6);
+    p.threads = static_cast<int32_t>(random_.Of<int64_t>({1, 1, 1, 2, 3, 0}));
   }
 
   void DeclareRange() {
     Problem& p = problem_;
-    if (p.IsDynamic() || OneIn(2)) return;
-    p.range_max = static_cast<int32_t>(Of<int64_t>({127, 128, 254, 64, random_.Integer(1, 255)}));
-    if (OneIn(3)) p.range_min = static_cast<int32_t>(random_.Integer(0, p.range_max));
-    p.range_check = p.fill != Fill::kStray && OneIn(2) ? INTACT_RANGE_UNCHECKED : INTACT_RANGE_CHECKED;
+    if (p.IsDynamic() || random_.OneIn(2)) return;
+    p.range_max = static_cast<int32_t>(random_.Of<int64_t>({127, 128, 254, 64, random_.Integer(1, 255)}));
+    if (random_.OneIn(3)) p.range_min = static_cast<int32_t>(random_.Integer(0, p.range_max));
+    p.range_check =
+        p.fill != Fill::kStray && random_.OneIn(2) ? INTACT_RANGE_UNCHECKED : INTACT_RANGE_CHECKED;
     const auto lowest = static_cast<int32_t>(core::LowestOf(p.a_type));
     // The zero points of rows are random, and za is then 0: they may be outside the range.
     if (p.quantization == INTACT_QUANTIZATION_STATIC || p.quantization == INTACT_QUANTIZATION_TENSOR) {
@@ -216,23 +204,23 @@ class Draw {
 
   void SetEpilogue() {
     Problem& p = problem_;
-    p.bias = Of({BiasKind::kNone, BiasKind::kS32, BiasKind::kF32});
+    p.bias = random_.Of({BiasKind::kNone, BiasKind::kS32, BiasKind::kF32});
     if (p.c_type == INTACT_S32) {
       if (p.bias == BiasKind::kF32) p.bias = BiasKind::kS32;
       return;
     }
-    p.activation = Of({INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP});
-    p.has_table = core::IsInt8(p.c_type) && OneIn(3);
+    p.activation = random_.Of({INTACT_ACTIVATION_NONE, INTACT_ACTIVATION_RELU, INTACT_ACTIVATION_CLAMP});
+    p.has_table = core::IsInt8(p.c_type) && random_.OneIn(3);
     const bool may_be_fixed = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 &&
                               p.scale <= ScaleKind::kChannel && p.quantization == INTACT_QUANTIZATION_STATIC;
-    if (may_be_fixed && OneIn(2)) {
-      p.fixed = Of({FixedKind::kAway, FixedKind::kUp, FixedKind::kAwayShift, FixedKind::kUpShift});
+    if (may_be_fixed && random_.OneIn(2)) {
+      p.fixed = random_.Of({FixedKind::kAway, FixedKind::kUp, FixedKind::kAwayShift, FixedKind::kUpShift});
       return;
     }
-    if (!OneIn(3)) return;
-    p.residual = Of({INTACT_U8, INTACT_S8, INTACT_F32});
+    if (!random_.OneIn(3)) return;
+    p.residual = random_.Of({INTACT_U8, INTACT_S8, INTACT_F32});
     p.zres = ZeroPoint(p.residual);
-    p.in_place = core::BytesOf(p.residual) == core::BytesOf(p.c_type) && OneIn(2);
+    p.in_place = core::BytesOf(p.residual) == core::BytesOf(p.c_type) && random_.OneIn(2);
     p.res_pad = p.in_place ? 0 : Pad();
   }
 
