@@ -43,10 +43,17 @@ class RowStore {
   void TakeRegisters() {
     sums_ = emitter_.registers().NewGeneral("finished sums");
     c_ = emitter_.registers().NewGeneral("c");
-    for (int j = 0; j < panels_; ++j) row_.push_back(emitter_.registers().NewVector("finished row"));
+    for (int j = 0; j < panels_; ++j) {
+      row_.push_back(emitter_.registers().NewVector("finished row"));
+      compensation_.push_back(emitter_.registers().NewVector("compensation"));
+    }
   }
 
   void Prepare() {
+    code().mov(sums_, Argument(offsetof(AmxStoreArgs, compensation)));
+    for (int j = 0; j < panels_; ++j) {
+      emitter_.Load(compensation_[static_cast<size_t>(j)], x86::ptr(sums_, j * emitter_.vector_bytes()));
+    }
     code().mov(sums_, Argument(offsetof(AmxStoreArgs, sums)));
     code().mov(c_, Argument(offsetof(AmxStoreArgs, c)));
     epilogue_.Prepare(emitter_.registers().Argument(),
@@ -81,7 +88,8 @@ class RowStore {
   }
   void EmitRow() {
     for (int j = 0; j < panels_; ++j) {
-      emitter_.Load(row_[static_cast<size_t>(j)], x86::ptr(sums_, j * emitter_.vector_bytes()));
+      const auto vector = static_cast<size_t>(j);
+      code().vpaddd(row_[vector], compensation_[vector], x86::ptr(sums_, j * emitter_.vector_bytes()));
     }
     epilogue_.StoreRow(row_, c_);
     code().add(sums_, panels_ * emitter_.vector_bytes());
@@ -93,7 +101,7 @@ class RowStore {
   int panels_;
   int offset_;  // offset of the AmxStoreArgs from the argument register
   Gp sums_, c_;
-  std::vector<Vec> row_;
+  std::vector<Vec> row_, compensation_;
 };
 
 class AmxKernel {
@@ -108,7 +116,7 @@ class AmxKernel {
   Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
-    LoadSeed();
+    BeginSums();
     Prologue();
     Segments();
     store_.StoreTail();
@@ -147,15 +155,29 @@ class AmxKernel {
     for (const Gp& general : epilogue) registers_.Free(general);
   }
 
-  void LoadSeed() {
-    const Gp seed = a(0), stride = a_stride_;
-    code().mov(stride, Argument(offsetof(AmxKernelArgs, seed_stride_bytes)));
+  Mem SumsOf(int row_tile) const {
+    return Argument(offsetof(AmxKernelArgs, sums) + sizeof(void*) * static_cast<size_t>(row_tile));
+  }
+
+  void BeginSums() {
+    const Gp sums = a(0), stride = a_stride_;
+    const asmjit::Label first = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    code().cmp(x86::dword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, adds)), 0);
+    code().je(first);
+    code().mov(stride, spec_.panels * emitter_->vector_bytes());
     for (int i = 0; i < spec_.row_tiles; ++i) {
-      code().mov(seed, Argument(offsetof(AmxKernelArgs, seed) + sizeof(void*) * static_cast<size_t>(i)));
+      code().mov(sums, SumsOf(i));
       for (int j = 0; j < spec_.panels; ++j) {
-        code().tileloadd(sum(i, j), x86::ptr(seed, stride, 0, j * emitter_->vector_bytes()));
+        code().tileloadd(sum(i, j), x86::ptr(sums, stride, 0, j * emitter_->vector_bytes()));
       }
     }
+    code().jmp(done);
+    code().bind(first);
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      for (int j = 0; j < spec_.panels; ++j) code().tilezero(sum(i, j));
+    }
+    code().bind(done);
   }
 
   void Prologue() {
@@ -259,7 +281,7 @@ class AmxKernel {
     const Gp sums = a(0), stride = a_stride_;
     code().mov(stride, spec_.panels * emitter_->vector_bytes());
     for (int i = 0; i < spec_.row_tiles; ++i) {
-      code().mov(sums, Argument(offsetof(AmxKernelArgs, sums) + sizeof(void*) * static_cast<size_t>(i)));
+      code().mov(sums, SumsOf(i));
       for (int j = 0; j < spec_.panels; ++j) {
         code().tilestored(x86::ptr(sums, stride, 0, j * emitter_->vector_bytes()), sum(i, j));
       }

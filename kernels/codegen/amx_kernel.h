@@ -19,10 +19,10 @@
 // so that loads overlap with products. B is loaded by TILELOADDT1, which does not displace A from the
 // first-level cache.
 //
-// Sums are first loaded from `seed`: either a row of compensation (stride 0 repeats it) or the sums of
-// earlier depths. Loading costs no more instructions than zeroing. At the end, sums are stored to memory that
-// stays in the first-level cache. Meanwhile the kernel requantizes the previous block, one row after each dot
-// product, because the vector units would otherwise be idle.
+// Sums begin with zero or with the sums of earlier depths. At the end, sums are stored to memory that stays in
+// the first-level cache. Meanwhile the kernel adds the compensation to the previous block and requantizes it,
+// one row after each dot product, because the vector units would otherwise be idle. (Tiles that load the
+// compensation instead of zeros cost as much as a step: the kernel is bound by tile loads.)
 //
 // Contract: ScopedTiles has configured the tiles for their number of rows; per step, the kernel reads rows ×
 // 64 depths of A and nothing beyond; registers follow the System V ABI.
@@ -58,6 +58,7 @@ struct AmxSegment {
 struct AmxStoreArgs {
   const int32_t* sums = nullptr;  // [rows][panels·16]
   const int32_t* sums_end = nullptr;
+  const int32_t* compensation = nullptr;  // readable for whole panels, also if nothing is stored
   void* c = nullptr;
   int64_t c_stride_bytes = 0;
   EpilogueArgs epilogue;
@@ -68,10 +69,9 @@ struct AmxKernelArgs {
   const AmxSegment* segments_end = nullptr;
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
-  int64_t seed_stride_bytes = 0;                         // 0: one row for all rows of a tile
-  std::array<const int32_t*, kMaxBlockTiles> seed = {};  // a seed for each row tile
-  // The destination of each row tile's sums, [rows][panels·16]; may be the tile's `seed`. Row tiles are
-  // stored in order, so the destination of a tile may overlap the last rows of the previous tile.
+  int32_t adds = 0;  // whether `sums` hold the sums of earlier depths, to which the kernel adds
+  // The destination of each row tile's sums, [rows][panels·16]. Row tiles are stored in order, so the
+  // destination of a tile may overlap the last rows of the previous tile.
   std::array<int32_t*, kMaxBlockTiles> sums = {};
   AmxStoreArgs store;  // the previous block, with the same number of panels; stored before `sums` are written
   // If AmxKernelPrefetches(), a line is fetched into L2 after each dot product. Any address is allowed.

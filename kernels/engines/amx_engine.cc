@@ -96,7 +96,10 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   AmxBlocking blocking;
   const auto is_too_far_apart = [&] {
     const int64_t block_rows = std::min<int64_t>(rows.count, 2 * kTileRows);
-    return taps.count() == 1 && panels > Costs().layout.few_panels &&
+    // Reading A from L2 in each pass is faster than cutting the depth.
+    const bool passes_l1 =
+        k > MaxDepth(block_rows, caches) && rows.count * rows.stride <= caches.AmxStayingRows();
+    return taps.count() == 1 && panels > Costs().layout.few_panels && !passes_l1 &&
            block_rows * rows.stride > caches.AmxRows();
   };
   blocking.stages_a = taps.stages_tiles || is_too_far_apart();
@@ -248,16 +251,14 @@ class AmxEngine::Region {
     const bool has_other_depths = blocking_.depth < data_.k;
     int32_t* const sums = slots_ + (has_other_depths ? next_slot_++ * kSlotInts : 0) + kTileRows * columns;
     if (waiting_panels_ != panels) StoreWaiting();
+    // Kernels read the compensation of their panels, also if no sums wait.
+    if (!IsWaiting()) args_.store.compensation = engine_.compensation(buffers_) + block.panel * kPanelColumns;
     args_.segment = segments_;
     args_.segments_end = segments_end_;
     args_.b = Panel(block.panel) + OffsetInPanel(depth, 0, data_.weights.quad_bytes());
     args_.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
-    args_.seed_stride_bytes = depth == 0 ? 0 : columns * 4;
-    for (size_t i = 0; i < row_tiles(); ++i) {
-      args_.sums[i] = sums + tiles_[i].sums * columns;
-      args_.seed[i] =
-          depth == 0 ? engine_.compensation(buffers_) + block.panel * kPanelColumns : args_.sums[i];
-    }
+    args_.adds = depth != 0;
+    for (size_t i = 0; i < row_tiles(); ++i) args_.sums[i] = sums + tiles_[i].sums * columns;
     if (AmxKernelPrefetches(static_cast<int>(row_tiles_), static_cast<int>(block.panels))) {
       SetPrefetch(block, depth, depth_end);
     }
@@ -275,6 +276,7 @@ class AmxEngine::Region {
     waiting_panels_ = static_cast<size_t>(block.panels);
     waiting.sums = sums;
     waiting.sums_end = sums + rows_ * block.panels * kPanelColumns;
+    waiting.compensation = engine_.compensation(buffers_) + column;
     waiting.c = buffers_.output.C(row_, column);
     waiting.c_stride_bytes = buffers_.output.c_stride_bytes;
     waiting.epilogue = data_.EpilogueAt(buffers_, row_, column);
@@ -291,10 +293,11 @@ class AmxEngine::Region {
   }
 
   void StoreWaiting() {
-    if (args_.store.sums == args_.store.sums_end) return;
+    if (!IsWaiting()) return;
     engine_.stores_[streams_][waiting_panels_](&args_.store);
     SetStored();
   }
+  bool IsWaiting() const { return args_.store.sums != args_.store.sums_end; }
   void SetStored() { args_.store.sums = args_.store.sums_end; }
 
   const int8_t* Panel(int64_t panel) const {
