@@ -242,17 +242,12 @@ class Microkernel {
     if (HasVectorStep() && quads % 2 == 1) StepVectors(-(spec_.vectors - 1));
   }
 
-  // The parts of the rows that an unrolled body computes one after the other. At the end of the depth, the
-  // first part's accumulators are stored while the second part is still multiplied; it has enough vectors to
-  // hide the latency of products. Measured on Zen 5, where the products of the next tile pause while more
-  // than half of 28 vectors wait to be stored: 1.1 times as fast at a depth of 64, no gain from 512 on. Not
-  // if outputs are converted: this takes longer than storing them, and splitting gained nothing.
+  // The parts of the rows that an unrolled body computes one after the other. The last part has enough vectors
+  // to hide the latency of products.
   std::vector<Span> Parts(const Span& rows) const {
-    constexpr int kMostWaiting = 16, kLatency = 8;  // vectors
+    constexpr int kLatency = 8;  // vectors
     const int last = (kLatency + spec_.vectors - 1) / spec_.vectors;
-    const bool waits = spec_.dot == jit::DotKind::kVnni && spec_.epilogue.c_type == INTACT_S32 &&
-                       (rows.end - rows.begin) * spec_.vectors > kMostWaiting;
-    if (!waits || HasVectorStep()) return {rows};
+    if (!spec_.in_parts || rows.end - rows.begin <= last) return {rows};
     return {{rows.begin, rows.end - last}, {rows.end - last, rows.end}};
   }
 
@@ -601,6 +596,7 @@ std::string MicrokernelSpec::Name() const {
   if (shared) name.append("_").append(shared->Name());
   if (begins_line) name += "_begin";
   if (ends_line) name += "_end";
+  if (in_parts) name += "_parts";
   name.append("_").append(jit::ToString(dot));
   if (largest_group != 0) name.append("_by").append(std::to_string(largest_group));
   return name.append("_").append(core::CompactName(isa));

@@ -123,6 +123,9 @@ struct MicrokernelSpec {
   // The first row begins a line, the last row ends it. Only if mr ≥ 2, and not with variants that need a
   // staged A.
   bool begins_line = false, ends_line = false;
+  // The last rows of a tile are multiplied after the others, a few quads at a time. At the end of the depth,
+  // accumulators of the first rows are then stored while the last rows are still multiplied. Not with `steps`.
+  bool in_parts = false;
   // Items of the largest group in the scheduled variant's schedule; 0 for other variants. The scheduled
   // variant has tiles one vector wide and rows of one tap, and uses no member above.
   int largest_group = 0;

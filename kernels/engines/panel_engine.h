@@ -72,6 +72,7 @@ class PanelEngine final : public Engine {
   PanelEngine(const GemmData& data, const KernelBlock& block,
               std::shared_ptr<const ScheduledVectors> schedule);
   Error GenerateKernels();
+  static bool IsInParts(const MicrokernelSpec& spec);
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
   bool IsNeeded(const Variant& variant, int rows) const;
   bool CanSkip(int64_t padding, int64_t rows) const;

@@ -172,5 +172,28 @@ TEST(CostTable, BytesDoNotDependOnTheTable) {
   EXPECT_GT(choices, gemms + 8) << "hardly any table chooses another kernel";
 }
 
+// Some CPUs' tables have kernels multiply the rows of a tile in two parts.
+TEST(CostTable, KernelsInPartsAreExact) {
+  CostTable table = Costs();
+  for (const Isa isa : {Isa::kAvx512Vnni, Isa::kAvx10_2}) {
+    if (intact_isa_available(static_cast<intact_isa>(isa)) == 0) continue;
+    for (const int64_t most : {0, 16, 32}) {
+      table.layout.most_waiting_vectors = most;
+      const ScopedCosts scope(table);
+      for (const int64_t k : {1, 4, 12, 16, 20, 63, 64, 100}) {
+        verify::Problem problem = tests::Parsed("gemm s8s8s32 m=61 n=112 k=1 za=3 wmax=128");
+        problem.isa = static_cast<intact_isa>(isa);
+        problem.k = k;
+        const bool has_parts = KernelOf(problem).find("_parts_") != std::string::npos;
+        EXPECT_EQ(has_parts, most < 32) << KernelOf(problem);
+        ASSERT_NO_FATAL_FAILURE(tests::ExpectItsModel(problem));
+      }
+      verify::Problem conv = tests::Parsed("conv u8s8s32 in=9x30 c=64 o=48 kernel=3x3 pad=1x1");
+      conv.isa = static_cast<intact_isa>(isa);
+      ASSERT_NO_FATAL_FAILURE(tests::ExpectItsModel(conv));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace intact::kernels
