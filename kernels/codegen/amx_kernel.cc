@@ -83,7 +83,7 @@ class RowStore {
     for (int j = 0; j < panels_; ++j) {
       emitter_.Load(row_[static_cast<size_t>(j)], x86::ptr(sums_, j * emitter_.vector_bytes()));
     }
-    epilogue_.StoreRow(row_, c_);
+    epilogue_.StoreRow(row_, x86::ptr(c_));
     code().add(sums_, panels_ * emitter_.vector_bytes());
     code().add(c_, Argument(offsetof(AmxStoreArgs, c_stride_bytes)));
   }

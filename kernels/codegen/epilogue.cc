@@ -115,7 +115,8 @@ void Epilogue::LoadColumns(size_t member) {
   if (SharesRegister()) emitter_.code().mov(scales_, Argument(member));
 }
 
-void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector) {
+void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Mem& c) {
+  const int first_vector = 0;
   SubtractZeroPoints(accumulators, first_vector);
   if (spec_.is_fixed()) {
     MultiplyFixed(accumulators, first_vector);
@@ -130,9 +131,7 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
   if (spec_.has_row_values()) emitter_.code().add(row_, spec_.row_value_bytes());
   if (spec_.has_residual()) AddResidual(accumulators);
   const int vector_stride = emitter_.lanes() * core::BytesOf(spec_.c_type);
-  const auto address = [&](size_t j) {
-    return x86::ptr(c, (first_vector + static_cast<int>(j)) * vector_stride);
-  };
+  const auto address = [&](size_t j) { return c.cloneAdjusted(static_cast<int64_t>(j) * vector_stride); };
   if (core::BytesOf(spec_.c_type) == 4) {
     for (size_t j = 0; j < accumulators.size(); ++j) {
       if (spec_.variant.streams) {

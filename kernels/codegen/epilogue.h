@@ -136,7 +136,7 @@ class Epilogue {
   /// Requantizes the tile's next row, adjacent vectors of columns, and stores it at `c`. Destroys the
   /// accumulators. A row may be stored in parts: `first_vector` is the first of a part. With row values or a
   /// residual, rows are stored whole.
-  void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector = 0);
+  void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Mem& c);
   /// After a tile's last row: advances the arguments to the tile below.
   void Advance();
   /// For dealt 8-bit outputs: requantizes the `accumulators` of four adjacent columns from `column` on, a
