@@ -43,6 +43,10 @@ class YmmEmitter final : public Emitter {
 
  protected:
   void LoadPart(const Vec& to, const Mem& from, int /*bytes*/) override { code().vmovdqu(to.xmm(), from); }
+  void LoadHalves(const Vec& to, const Mem& low, const Mem& high) override {
+    code().vmovdqu(to.xmm(), low);
+    code().vinserti128(to, to, high, 1);
+  }
   void TransposeQuarters(std::vector<Vec>* vectors) override {
     Vec spare = registers().NewVector("spare");
     Butterfly(
@@ -90,6 +94,10 @@ class ZmmEmitter final : public Emitter {
       code().vmovdqu32(to.xmm(), from);
     }
   }
+  void LoadHalves(const Vec& to, const Mem& low, const Mem& high) override {
+    code().vmovdqu32(to.ymm(), low);
+    code().vinserti64x4(to, to, high, 1);
+  }
   // Two equal steps: each moves even quarters of a pair to the first vector, odd ones to the second.
   void TransposeQuarters(std::vector<Vec>* vectors) override {
     std::vector<Vec>& v = *vectors;
@@ -110,12 +118,13 @@ class ZmmEmitter final : public Emitter {
 
 }  // namespace
 
-// Transposes squares of four rows within each 128-bit quarter, by dwords and then by pairs of dwords; then
-// whole quarters.
-void Emitter::Transpose(std::vector<Vec>* rows) {
+// Columns i and i + 4 fill a vector. Squares of four rows are transposed within 128-bit quarters, by dwords and
+// then by pairs of dwords. In a zmm, even quarters then hold one row, and odd quarters the fourth row after it.
+void Emitter::LoadTransposed(const std::vector<Mem>& columns, std::vector<Vec>* rows) {
   std::vector<Vec>& r = *rows;
   Vec spare = registers_.NewVector("spare");
   for (size_t four = 0; four < r.size(); four += 4) {
+    for (size_t i = four; i < four + 4; ++i) LoadHalves(r[i], columns[four + i], columns[four + i + 4]);
     for (const size_t i : {four, four + 2}) {
       Butterfly(
           &r[i], &r[i + 1], &spare,
@@ -130,13 +139,13 @@ void Emitter::Transpose(std::vector<Vec>* rows) {
     }
     std::swap(r[four + 1], r[four + 2]);
   }
-  registers_.Free(spare);
-  for (size_t column = 0; column < 4; ++column) {
-    std::vector<Vec> quarters;
-    for (size_t i = column; i < r.size(); i += 4) quarters.push_back(r[i]);
-    TransposeQuarters(&quarters);
-    for (size_t i = 0; i < quarters.size(); ++i) r[column + 4 * i] = quarters[i];
+  for (size_t i = 0; i + 4 < r.size(); ++i) {
+    Butterfly(
+        &r[i], &r[i + 4], &spare,
+        [&](const Vec& to, const Vec& x, const Vec& y) { code_.vshufi32x4(to, x, y, 0x88); },
+        [&](const Vec& to, const Vec& x, const Vec& y) { code_.vshufi32x4(to, x, y, 0xdd); });
   }
+  registers_.Free(spare);
 }
 
 void Emitter::Undeal(std::vector<Vec>* four) {

@@ -48,13 +48,16 @@ class Emitter {
   virtual void StoreQuarter(const Mem& to, const Vec& from, int quarter) = 0;
   /// Adds the sum of each vector's int32 lanes to one of four int32 in memory; destroys the vectors.
   virtual void AddLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) = 0;
-  /// Transposes a square of lanes() vectors of int32. The vectors are renamed: `rows` comes back in order, in
-  /// other registers. Needs one free register.
-  void Transpose(std::vector<Vec>* rows);
+  /// Loads lanes()/2 rows of lanes() int32 from memory that holds them column by column: `columns` addresses
+  /// the first row of each column. `rows` has a register for each row; the registers come back in another
+  /// order, with the rows in order. Needs one free register.
+  void LoadTransposed(const std::vector<Mem>& columns, std::vector<Vec>* rows);
 
  protected:
   /// Loads 16 or 32 bytes: less than a vector.
   virtual void LoadPart(const Vec& to, const Mem& from, int bytes) = 0;
+  /// Loads the halves of a vector from two places.
+  virtual void LoadHalves(const Vec& to, const Mem& low, const Mem& high) = 0;
   /// Transposes `vectors` as a square of 128-bit lanes, lanes()/4 in each direction.
   virtual void TransposeQuarters(std::vector<Vec>* vectors) = 0;
   /// (x, y) = (low(x, y), high(x, y)), through the free register `spare`, which is swapped with x.

@@ -91,7 +91,7 @@ class RowStore {
       const auto vector = static_cast<size_t>(j);
       code().vpaddd(row_[vector], compensation_[vector], x86::ptr(sums_, j * emitter_.vector_bytes()));
     }
-    epilogue_.StoreRow(row_, c_);
+    epilogue_.StoreRow(row_, x86::ptr(c_));
     code().add(sums_, panels_ * emitter_.vector_bytes());
     code().add(c_, Argument(offsetof(AmxStoreArgs, c_stride_bytes)));
   }

@@ -158,7 +158,7 @@ class DepthwiseKernel {
     ReleaseOperands();
     for (std::vector<Vec>& pixel : accumulators_) {
       if (!spec_.is_dealt()) emitter_->Undeal(&pixel);
-      epilogue_.StoreRow(pixel, c_);
+      epilogue_.StoreRow(pixel, x86::ptr(c_));
       code().add(c_, Argument(offsetof(DepthwiseKernelArgs, c_stride_bytes)));
       for (const Vec& vector : pixel) registers_.Free(vector);
     }

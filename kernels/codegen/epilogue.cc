@@ -115,24 +115,22 @@ void Epilogue::LoadColumns(size_t member) {
   if (SharesRegister()) emitter_.code().mov(scales_, Argument(member));
 }
 
-void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector) {
-  SubtractZeroPoints(accumulators, first_vector);
+void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Mem& c) {
+  SubtractZeroPoints(accumulators);
   if (spec_.is_fixed()) {
-    MultiplyFixed(accumulators, first_vector);
+    MultiplyFixed(accumulators);
   } else if (spec_.c_type != INTACT_S32) {
-    Scale(accumulators, first_vector);
+    Scale(accumulators);
     if (spec_.scaling.has_addends) LoadColumns(offsetof(EpilogueArgs, addends));
     for (size_t j = 0; j < accumulators.size(); ++j) {
-      if (spec_.scaling.has_addends) AddBias(accumulators[j], first_vector + static_cast<int>(j));
+      if (spec_.scaling.has_addends) AddBias(accumulators[j], static_cast<int>(j));
       if (!spec_.has_residual()) Bound(accumulators[j]);
     }
   }
   if (spec_.has_row_values()) emitter_.code().add(row_, spec_.row_value_bytes());
   if (spec_.has_residual()) AddResidual(accumulators);
   const int vector_stride = emitter_.lanes() * core::BytesOf(spec_.c_type);
-  const auto address = [&](size_t j) {
-    return x86::ptr(c, (first_vector + static_cast<int>(j)) * vector_stride);
-  };
+  const auto address = [&](size_t j) { return c.cloneAdjusted(static_cast<int64_t>(j) * vector_stride); };
   if (core::BytesOf(spec_.c_type) == 4) {
     for (size_t j = 0; j < accumulators.size(); ++j) {
       if (spec_.variant.streams) {
@@ -238,56 +236,55 @@ void Epilogue::StoreHalves(const jit::Vec& accumulator, const jit::Mem& to) {
 }
 
 // Modulo 2³², as all accumulation. The plan has proven that the result fits, or it may wrap.
-void Epilogue::SubtractZeroPoints(const std::vector<jit::Vec>& accumulators, int first_vector) {
+void Epilogue::SubtractZeroPoints(const std::vector<jit::Vec>& accumulators) {
   if (spec_.has_b_zero_points) {
-    SubtractProducts(accumulators, first_vector, offsetof(RowValues, sum),
-                     offsetof(EpilogueArgs, b_zero_points));
+    SubtractProducts(accumulators, offsetof(RowValues, sum), offsetof(EpilogueArgs, b_zero_points));
   }
   if (spec_.has_row_zero_points) {
-    SubtractProducts(accumulators, first_vector, offsetof(RowValues, zero_point),
-                     offsetof(EpilogueArgs, column_sums));
+    SubtractProducts(accumulators, offsetof(RowValues, zero_point), offsetof(EpilogueArgs, column_sums));
   }
 }
 
-void Epilogue::SubtractProducts(const std::vector<jit::Vec>& accumulators, int first_vector,
-                                size_t row_member, size_t member) {
+void Epilogue::SubtractProducts(const std::vector<jit::Vec>& accumulators, size_t row_member, size_t member) {
   x86::Assembler& code = emitter_.code();
   LoadColumns(member);
   const auto multiply = [&](const jit::Vec& product, const jit::Vec& value, const jit::Mem& columns) {
     code.vpmulld(product, value, columns);
   };
-  ForProducts(accumulators, first_vector, row_member, multiply,
+  ForProducts(accumulators, row_member, multiply,
               [&](const jit::Vec& y, const jit::Vec& product) { code.vpsubd(y, y, product); });
 }
 
-void Epilogue::Scale(const std::vector<jit::Vec>& accumulators, int first_vector) {
+void Epilogue::Scale(const std::vector<jit::Vec>& accumulators) {
   x86::Assembler& code = emitter_.code();
   LoadColumns(offsetof(EpilogueArgs, factors));
   for (const jit::Vec& accumulator : accumulators) code.vcvtdq2ps(accumulator, accumulator);
   if (!spec_.has_row_scales) {
+    int offset = 0;
     for (const jit::Vec& accumulator : accumulators) {
-      code.vmulps(accumulator, accumulator, x86::ptr(scales_, first_vector++ * emitter_.vector_bytes()));
+      code.vmulps(accumulator, accumulator, x86::ptr(scales_, offset));
+      offset += emitter_.vector_bytes();
     }
     return;
   }
   const auto multiply = [&](const jit::Vec& product, const jit::Vec& value, const jit::Mem& columns) {
     code.vmulps(product, value, columns);
   };
-  ForProducts(accumulators, first_vector, offsetof(RowValues, scale), multiply,
+  ForProducts(accumulators, offsetof(RowValues, scale), multiply,
               [&](const jit::Vec& f, const jit::Vec& scale) { code.vmulps(f, f, scale); });
 }
 
 // Loads the row's value only once if a register is free for it.
 template <class Multiply, class Use>
-void Epilogue::ForProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
-                           Multiply multiply, Use use) {
+void Epilogue::ForProducts(const std::vector<jit::Vec>& accumulators, size_t row_member, Multiply multiply,
+                           Use use) {
   jit::RegisterFile& registers = emitter_.registers();
   const jit::Mem row = x86::ptr(row_, static_cast<int>(row_member));
   const jit::Vec product = registers.NewVector("row's value × columns'");
   const bool has_value = accumulators.size() > 1 && registers.FreeVectors() > 0;
   const jit::Vec value = has_value ? registers.NewVector("row's value") : product;
   for (size_t j = 0; j < accumulators.size(); ++j) {
-    const int vector = first_vector + static_cast<int>(j);
+    const int vector = static_cast<int>(j);
     if (j == 0 || !has_value) emitter_.code().vpbroadcastd(value, row);
     multiply(product, value, x86::ptr(scales_, vector * emitter_.vector_bytes()));
     use(accumulators[j], product);
@@ -296,10 +293,10 @@ void Epilogue::ForProducts(const std::vector<jit::Vec>& accumulators, int first_
   registers.Free(product);
 }
 
-void Epilogue::MultiplyFixed(const std::vector<jit::Vec>& accumulators, int first_vector) {
+void Epilogue::MultiplyFixed(const std::vector<jit::Vec>& accumulators) {
   const auto for_each = [&](size_t member, const jit::Gp& columns, auto step) {
     LoadColumns(member);
-    int offset = first_vector * emitter_.vector_bytes();
+    int offset = 0;
     for (const jit::Vec& y : accumulators) {
       step(y, x86::ptr(columns, offset));
       offset += emitter_.vector_bytes();

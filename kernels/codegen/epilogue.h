@@ -134,9 +134,8 @@ class Epilogue {
   /// Takes registers. `args` points to an EpilogueArgs at `offset`.
   void Prepare(const jit::Gp& args, int offset);
   /// Requantizes the tile's next row, adjacent vectors of columns, and stores it at `c`. Destroys the
-  /// accumulators. A row may be stored in parts: `first_vector` is the first of a part. With row values or a
-  /// residual, rows are stored whole.
-  void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector = 0);
+  /// accumulators.
+  void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Mem& c);
   /// After a tile's last row: advances the arguments to the tile below.
   void Advance();
   /// For dealt 8-bit outputs: requantizes the `accumulators` of four adjacent columns from `column` on, a
@@ -147,22 +146,19 @@ class Epilogue {
                    const std::vector<jit::Vec>& vectors);
 
  private:
-  /// Subtracts the terms of zero points. Here and below, `accumulators` are a whole row, or the part of a row
-  /// that begins with `first_vector`.
-  void SubtractZeroPoints(const std::vector<jit::Vec>& accumulators, int first_vector);
+  /// Subtracts the terms of zero points. Here and below, `accumulators` are a whole row.
+  void SubtractZeroPoints(const std::vector<jit::Vec>& accumulators);
   /// accumulators −= row value × column values. `row_member`: the row values' member of RowValues; `member`:
   /// the column values' member of EpilogueArgs.
-  void SubtractProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
-                        size_t member);
+  void SubtractProducts(const std::vector<jit::Vec>& accumulators, size_t row_member, size_t member);
   /// Computes float(y)·scale.
-  void Scale(const std::vector<jit::Vec>& accumulators, int first_vector);
+  void Scale(const std::vector<jit::Vec>& accumulators);
   /// For each accumulator: `multiply` emits the product of the row's value at `row_member` of RowValues and
   /// the columns' values at scales_, and `use` emits its use.
   template <class Multiply, class Use>
-  void ForProducts(const std::vector<jit::Vec>& accumulators, int first_vector, size_t row_member,
-                   Multiply multiply, Use use);
+  void ForProducts(const std::vector<jit::Vec>& accumulators, size_t row_member, Multiply multiply, Use use);
   /// Computes v, the output of fixed point before the zero point is added.
-  void MultiplyFixed(const std::vector<jit::Vec>& accumulators, int first_vector);
+  void MultiplyFixed(const std::vector<jit::Vec>& accumulators);
   /// The three steps of fixed point. `multipliers` and `shifts` are in a register or in memory. Each step
   /// needs two free registers.
   template <class Operand>

@@ -551,7 +551,7 @@ class Microkernel {
     code().mov(c, Argument(offsetof(MicrokernelArgs, c)));
     epilogue_.Prepare(registers_.Argument(), offsetof(MicrokernelArgs, epilogue));
     for (int i = 0; i < spec_.mr; ++i) {
-      epilogue_.StoreRow(accumulators_[static_cast<size_t>(i)], c);
+      epilogue_.StoreRow(accumulators_[static_cast<size_t>(i)], x86::ptr(c));
       code().add(c, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
     }
     epilogue_.Advance();

@@ -51,7 +51,11 @@ class TileEpilogue {
   Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
-    ForTiles([&] { spec_.epilogue.variant.is_dealt ? StoreBytes() : StoreRows(); });
+    if (spec_.epilogue.variant.is_dealt) {
+      ForTiles(lanes(), [&] { StoreBytes(); });
+    } else {
+      ForTiles(lanes() / 2, [&] { StoreRows(); });
+    }
     session_.End();
     return session_.Finish(registers_);
   }
@@ -75,16 +79,15 @@ class TileEpilogue {
     for (const Gp& general : left) registers_.Free(general);
   }
 
-  // Calls tile() for each tile: its columns begin at accumulators_, the pointers to its rows at pointers_.
+  // Calls tile() for each tile of `rows` rows: its columns begin at accumulators_, the pointers to its rows at pointers_.
   template <class Tile>
-  void ForTiles(Tile tile) {
+  void ForTiles(int rows, Tile tile) {
     code().mov(accumulators_, Argument(offsetof(TileEpilogueArgs, accumulators)));
     code().mov(c_offset_, Argument(offsetof(TileEpilogueArgs, c_offset)));
     code().mov(pointers_, Argument(offsetof(TileEpilogueArgs, c)));
     code().mov(rows_, Argument(offsetof(TileEpilogueArgs, rows)));
     epilogue_.Prepare(registers_.Argument(), offsetof(TileEpilogueArgs, epilogue));
     const asmjit::Label loop = code().newLabel();
-    const int rows = lanes();
     code().mov(turn_, reinterpret_cast<uint64_t>(kTurnSquares.data()));
     code().bind(loop);
     tile();
@@ -96,25 +99,32 @@ class TileEpilogue {
 
   jit::Mem Column(int column) const { return x86::ptr(accumulators_, column * spec_.tile_rows * 4); }
 
-  // Rows beyond the tile's are not stored: they have no residual and no values.
+  // Half as many rows as a vector has lanes. Rows beyond the tile's are not stored: they have no residual and no
+  // values.
   void StoreRows() {
-    std::vector<Vec> tile(static_cast<size_t>(lanes()));
-    for (Vec& vector : tile) vector = registers_.NewVector("accumulators");
+    const auto rows = static_cast<size_t>(lanes()) / 2;
+    std::vector<std::vector<Vec>> tile(rows);  // by row
     for (int column = 0; column < spec_.columns; column += lanes()) {
-      for (int i = 0; i < lanes(); ++i) emitter_->Load(tile[static_cast<size_t>(i)], Column(column + i));
-      emitter_->Transpose(&tile);
-      const asmjit::Label stored = code().newLabel();
-      for (int row = 0; row < lanes(); ++row) {
-        code().mov(row_, x86::ptr(pointers_, row * 8));
-        code().add(row_, c_offset_);
-        epilogue_.StoreRow({tile[static_cast<size_t>(row)]}, row_, column / lanes());
-        if (row + 1 == lanes()) break;
-        code().cmp(rows_, row + 1);
-        code().je(stored);
-      }
-      code().bind(stored);
+      std::vector<jit::Mem> columns;
+      for (int i = 0; i < lanes(); ++i) columns.push_back(Column(column + i));
+      std::vector<Vec> vectors(rows);
+      for (Vec& vector : vectors) vector = registers_.NewVector("accumulators");
+      emitter_->LoadTransposed(columns, &vectors);
+      for (size_t row = 0; row < rows; ++row) tile[row].push_back(vectors[row]);
     }
-    for (const Vec& vector : tile) registers_.Free(vector);
+    const asmjit::Label stored = code().newLabel();
+    for (size_t row = 0; row < rows; ++row) {
+      const int number = static_cast<int>(row);
+      code().mov(row_, x86::ptr(pointers_, number * 8));
+      epilogue_.StoreRow(tile[row], x86::ptr(row_, c_offset_));
+      if (row + 1 == rows) break;
+      code().cmp(rows_, number + 1);
+      code().je(stored);
+    }
+    code().bind(stored);
+    for (const std::vector<Vec>& row : tile) {
+      for (const Vec& vector : row) registers_.Free(vector);
+    }
   }
 
   void StoreBytes() {

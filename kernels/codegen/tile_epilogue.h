@@ -1,9 +1,8 @@
 // The epilogue for accumulators that lie in memory, column by column: transposes tiles of accumulators, and
 // requantizes them with the code of epilogue.h.
 //
-//   rows with values or a residual  lanes rows × lanes columns: transposed, then requantized row by row
-//   else, outputs wider than 8 bit  lanes rows × 16 columns, square by square, so that a line of C is whole
-//                                   before it leaves L1, even if rows of C lie far apart
+//   rows with values or a residual  lanes / 2 rows × lanes columns: transposed, then requantized row by row
+//   else, outputs wider than 8 bit  lanes / 2 rows × 16 columns: as above; each row is stored whole
 //   else, 8-bit outputs             lanes rows × 16 columns: requantized column by column, and transposed as
 //                                   bytes, a quarter of the work
 #ifndef INTACT_KERNELS_CODEGEN_TILE_EPILOGUE_H_

@@ -131,8 +131,18 @@ bool HasAvx2() {
   return kHas;
 }
 
-// QuadPacker::FourRows() for row_count rows, eight at a time, and for whole vectors of 16 depths, with 8
-// depths at the end. Returns the largest activation in each byte if `kCounts`.
+// The last quad of rows 0 to 7 before depth `end`. It has `depths` depths, then zeros. Loads eight depths.
+[[gnu::target("avx2")]] inline __m256i LoadLastQuads(const uint8_t* const* rows, int64_t end, __m256i shifts,
+                                                     int64_t depths) {
+  const int64_t begin = end - kVector / 2;
+  const __m256i quads = _mm256_unpackhi_epi64(LoadHalves(rows, begin), LoadHalves(rows + 2, begin));
+  const auto missing_bits = static_cast<int>(8 * (kQuad - depths));
+  return _mm256_srl_epi32(_mm256_xor_si256(quads, shifts), _mm_cvtsi32_si128(missing_bits));
+}
+
+// Packs `depth` depths of row_count rows from `offset` on, eight rows at a time. Before the end of a row there
+// are at least eight depths, because the last quads are loaded with depths before them. Returns the largest
+// activation in each byte if `kCounts`.
 template <bool kCounts>
 [[gnu::target("avx2")]] __m128i PackEights(const uint8_t* const* rows, size_t row_count, int64_t offset,
                                            int64_t depth, uint8_t shift, int64_t quad_stride,
@@ -162,12 +172,21 @@ template <bool kCounts>
       StoreRows(to + 2 * quad_stride, _mm256_unpacklo_epi64(high01, high23));
       StoreRows(to + 3 * quad_stride, _mm256_unpackhi_epi64(high01, high23));
     }
-    if (k == depth) continue;
-    const __m256i rows01 = _mm256_xor_si256(LoadHalves(eight, offset + k), shifts);
-    const __m256i rows23 = _mm256_xor_si256(LoadHalves(eight + 2, offset + k), shifts);
-    if constexpr (kCounts) largest = _mm256_max_epu8(largest, _mm256_max_epu8(rows01, rows23));
-    StoreRows(to, _mm256_unpacklo_epi64(rows01, rows23));
-    StoreRows(to + quad_stride, _mm256_unpackhi_epi64(rows01, rows23));
+    if (k + kVector / 2 <= depth) {
+      const __m256i rows01 = _mm256_xor_si256(LoadHalves(eight, offset + k), shifts);
+      const __m256i rows23 = _mm256_xor_si256(LoadHalves(eight + 2, offset + k), shifts);
+      if constexpr (kCounts) largest = _mm256_max_epu8(largest, _mm256_max_epu8(rows01, rows23));
+      StoreRows(to, _mm256_unpacklo_epi64(rows01, rows23));
+      StoreRows(to + quad_stride, _mm256_unpackhi_epi64(rows01, rows23));
+      k += kVector / 2;
+      to += 2 * quad_stride;
+    }
+    for (; k < depth; k += kQuad, to += quad_stride) {
+      const int64_t depths = std::min<int64_t>(kQuad, depth - k);
+      const __m256i quads = LoadLastQuads(eight, offset + k + depths, shifts, depths);
+      if constexpr (kCounts) largest = _mm256_max_epu8(largest, quads);
+      StoreRows(to, quads);
+    }
   }
   return _mm_max_epu8(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
 }
@@ -418,23 +437,23 @@ void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uin
 
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t shift,
                         int64_t panel_rows, uint8_t* panel) noexcept {
+  const size_t in_eights = k >= kVector / 2 && HasAvx2() ? rows.size() / 8 * 8 : 0;
   const int64_t whole = k / kQuad * kQuad;
   const size_t in_fours = rows.size() / 4 * 4;
-  const size_t in_eights = whole % (kVector / 2) == 0 && HasAvx2() ? rows.size() / 8 * 8 : 0;
   const int64_t quad_stride = panel_rows * kQuad;
   QuadPacker packer(shift, quad_stride);
   const auto to = [&](size_t row) { return panel + static_cast<int64_t>(row) * kQuad; };
-  for (int64_t begin = 0; begin < whole; begin += kLine) {
+  for (int64_t begin = 0; begin < k && in_eights != 0; begin += kLine) {
+    packer.Count(PackEights<true>(rows.data(), in_eights, offset + begin, std::min(kLine, k - begin), shift,
+                                  quad_stride, panel + begin * panel_rows));
+  }
+  for (int64_t begin = 0; begin < whole && in_eights < in_fours; begin += kLine) {
     const int64_t depth = std::min(kLine, whole - begin);
-    if (in_eights != 0) {
-      packer.Count(PackEights<true>(rows.data(), in_eights, offset + begin, depth, shift, quad_stride,
-                                    panel + begin * panel_rows));
-    }
     for (size_t row = in_eights; row < in_fours; row += 4) {
       packer.FourRows(&rows[row], offset + begin, depth, to(row) + begin * panel_rows);
     }
   }
-  for (size_t row = whole == k ? in_fours : 0; row < rows.size(); ++row) {
+  for (size_t row = whole == k ? in_fours : in_eights; row < rows.size(); ++row) {
     packer.OneRow(rows[row] + offset, row < in_fours ? whole : 0, k, to(row));
   }
   return packer.Largest();
