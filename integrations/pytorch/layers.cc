@@ -398,8 +398,8 @@ int64_t AddLayer(const Tensor& weights) {
   return TheLayers().Add(weights);
 }
 
-/// The step's address, or 0 if no plan has these parameters. `x_sizes` and `sizes`: as in Step. `scale`: of the
-/// output, also where its type is a float type and a function follows.
+/// The step's address, or 0 if no plan has these parameters. `x_sizes` and `sizes`: as in Step. `scale`: of
+/// the output, also where its type is a float type and a function follows.
 int64_t MakeStep(int64_t number, int64_t packed, ScalarType x_type, Sizes x_sizes, const Tensor& w_scale,
                  std::optional<Tensor> bias, Window window, Sizes sizes, ScalarType type, double scale,
                  int64_t zero_point, std::optional<ScalarType> residual_type, double residual_scale,

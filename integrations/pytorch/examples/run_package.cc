@@ -1,4 +1,4 @@
-// Runs a model that AOTInductor compiled and that calls intact's operators. There is no Python in this process.
+// Runs a model that AOTInductor compiled and that calls intact's operators. This process has no Python.
 //
 //   intact_pytorch_run_package libintact_pytorch.so model.pt2 inputs.pt outputs.pt
 //

@@ -288,8 +288,9 @@ def test_errors_are_pytorchs():
     with intact.torch.enable():
         given = {name: outcome(call) for name, call in wrong_calls().items()}
     kinds = collections.Counter(kind for kind, _ in own.values())
-    # A kernel of the stable ABI cannot throw an IndexError.
-    assert given == {name: (kind.replace("IndexError", "RuntimeError"), text) for name, (kind, text) in own.items()}
+    # A kernel of the stable ABI cannot throw an IndexError. torch 2.10 does not take u8 yet.
+    assert given == {name: (kind.replace("IndexError", "RuntimeError"), text.replace("to be of type int8 but", "to be int8 or uint8 but")
+                            if "Expected self" in text else text) for name, (kind, text) in own.items()}
     assert kinds["RuntimeError"] > 100 and kinds["IndexError"] > 10 and kinds["returns"] >= 2
 
 
