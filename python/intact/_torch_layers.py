@@ -13,28 +13,57 @@ from typing import Any, Callable
 
 import torch
 import torch.nn.functional as F
-from torch.utils.weak import WeakTensorKeyDictionary
 
 _EIGHT_BITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
 _LEAST, _MOST = 2.0**-126, 2.0**127  # scales are float32 numbers
 
 
 class _Layer:
-    """A layer of intact, by its number."""
+    """A layer of intact, by its number. `address`: of the packed weights."""
 
-    def __init__(self, weights: torch.Tensor, free: Callable[[int], None]):
-        self.number = torch.ops.intact.layer(weights)
-        weakref.finalize(self, free, self.number)
+    def __init__(self, weight: torch.Tensor, address: int, loaded: ctypes.CDLL):
+        plain = weight.to_dense()
+        plain = plain.permute(0, 2, 3, 1) if plain.dim() == 4 else plain
+        self.number = torch.ops.intact.layer(plain.contiguous())
+        self.address = address
+        self.steps: "list[_Step]" = []  # of the last calls
+        weakref.finalize(self, loaded.intact_pytorch_free_layer, self.number)
+
+
+class _Step:
+    """A layer with the parameters of a call, which further calls share. `address`: what `intact::step` returned."""
+
+    def __init__(self, call: "_Call", parameters: tuple, address: int, loaded: ctypes.CDLL):
+        self.parameters, self._address = parameters, address
+        weakref.finalize(self, loaded.intact_pytorch_free_step, address)
+        self._is_sum, self._has_bfloat16 = call.binary == "sum", call.binary != "none" and call.other.dtype == torch.bfloat16
+        self.dtype, self.scale, self.zero_point = call.dtype, call.scale, call.zero_point
+        is_fused = _bounds(call.unary, call.unary_arguments) is not None
+        self._unary = None if is_fused else (call.unary, call.unary_arguments, call.algorithm)
+
+    def run(self, weight: torch.Tensor, x: torch.Tensor, x_scale: torch.Tensor, x_zero_point: torch.Tensor, w_scale: torch.Tensor,
+            other: "torch.Tensor | None", bias: "torch.Tensor | None") -> "torch.Tensor | None":
+        """The output, or None if the call needs another step."""
+        residual = other.float() if self._has_bfloat16 and other is not None else other
+        out = torch.ops.intact.run_step.default(self._address, weight, x, x_scale, x_zero_point, w_scale, residual, bias)
+        if out is None:
+            return None
+        if self._unary is not None:
+            unary, arguments, algorithm = self._unary
+            out = _UNARY[unary](out, arguments, algorithm)
+            out = _quantized(out, self) if self.dtype in _EIGHT_BITS else out.to(self.dtype)
+        return other.copy_(out) if self._is_sum and out is not other else out
 
 
 class Layers:
     """The kernels in the place of PyTorch's, while `set(True)` is in force. `loaded`: libintact_pytorch.so."""
 
     def __init__(self, loaded: ctypes.CDLL):
-        self._free = loaded.intact_pytorch_free_layer
-        self._free.argtypes, self._free.restype = [ctypes.c_int64], None
+        self._loaded = loaded
+        for free in (loaded.intact_pytorch_free_layer, loaded.intact_pytorch_free_step):
+            free.argtypes, free.restype = [ctypes.c_int64], None
         self._registered: Any = None
-        self._layers = WeakTensorKeyDictionary()  # by packed weights
+        self._layers: "dict[int, _Layer]" = {}  # by the identity of packed weights, as long as they live
 
     def set(self, is_enabled: bool) -> None:
         if not is_enabled:
@@ -53,49 +82,54 @@ class Layers:
             self.set(False)
             raise
 
-    def _kernel(self, own: Any, adapter: Callable) -> Callable:
+    def _kernel(self, own: Any, adapter: "Callable[..., _Call]") -> Callable:
         """`own`: PyTorch's kernel."""
         def kernel(keys: Any, *arguments: Any) -> torch.Tensor:
-            call = adapter(*arguments)
-            out = self._run(call) if _is_supported(call) else None
+            out = self._run(adapter, arguments)
             return own.call_boxed(keys, *arguments) if out is None else out
 
         return kernel
 
-    def _layer(self, weight: torch.Tensor, is_conv: bool) -> _Layer:
-        layer, address = self._layers.get(weight, (None, 0)), torch.ops.mkldnn.data_ptr.default(weight)
-        if layer[0] is None or layer[1] != address:
-            plain = weight.to_dense()
-            plain = plain.permute(0, 2, 3, 1) if is_conv else plain
-            layer = self._layers[weight] = _Layer(plain.contiguous(), self._free), address
-        return layer[0]
-
-    def _run(self, call: "_Call") -> "torch.Tensor | None":
-        """The output, or None if no plan computes the call."""
-        is_conv = call.window is not None
-        layer = self._layer(call.weight, is_conv)  # kept during the run: another thread may replace it
-        memory_format = torch.channels_last if is_conv else torch.contiguous_format
-        x = call.x.contiguous(memory_format=memory_format)
-        bounds = _bounds(call.unary, call.unary_arguments)
-        is_fused = bounds is not None
-        other = call.other if call.binary != "none" else None
-        residual = _residual(other, memory_format)
-        is_sum = call.binary == "sum"
-        if is_sum and residual is other and x.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
-            out = other
-        else:
-            out = torch.empty(call.sizes, dtype=call.dtype if is_fused else torch.float32, memory_format=memory_format)
-        lowest, highest = bounds or (-math.inf, math.inf)
-        is_computed = torch.ops.intact.run_layer.default(
-            layer.number, x, call.x_scale, call.x_zero_point, _floats(call.w_scale),
-            None if call.bias is None else _floats(call.bias), call.window or [], call.scale, call.zero_point,
-            residual, call.other_scale, call.other_zero_point, lowest, highest, out)
-        if not is_computed:
+    def _run(self, adapter: "Callable[..., _Call]", arguments: tuple) -> "torch.Tensor | None":
+        """The output, or None if intact does not compute the call."""
+        first = 7 if adapter in _BINARY else 6  # the bias
+        x, x_scale, x_zero_point, weight, w_scale = arguments[:5]
+        other, bias, parameters = arguments[6] if first == 7 else None, arguments[first], (adapter, arguments[first + 1:])
+        if isinstance(x_scale, float):
+            x_scale, x_zero_point = torch.tensor(x_scale, dtype=torch.float32), torch.tensor(x_zero_point)
+        layer = self._layers.get(id(weight))
+        for step in layer.steps if layer is not None else ():
+            if step.parameters == parameters:
+                out = step.run(weight, x, x_scale, x_zero_point, w_scale, other, bias)
+                if out is not None:
+                    return out
+        call = adapter(*arguments)
+        step = self._step(call, parameters) if _is_supported(call) else None
+        if step is None:
             return None
-        if not is_fused:
-            out = _UNARY[call.unary](out, call.unary_arguments, call.algorithm)
-            out = _quantized(out, call) if call.dtype in _EIGHT_BITS else out.to(call.dtype)
-        return other.copy_(out) if is_sum and out is not other else out
+        return step.run(weight, x, torch.tensor(call.x_scale, dtype=torch.float32), torch.tensor(call.x_zero_point),
+                        _floats(w_scale), other, None if bias is None else _floats(bias))
+
+    def _step(self, call: "_Call", parameters: tuple) -> "_Step | None":
+        """A new step, or None if no plan has its parameters."""
+        weight, is_conv = call.weight, call.window is not None
+        layer, address = self._layers.get(id(weight)), torch.ops.mkldnn.data_ptr.default(weight)
+        if layer is None:
+            weakref.finalize(weight, self._layers.pop, id(weight), None)
+        if layer is None or layer.address != address:
+            layer = self._layers[id(weight)] = _Layer(weight, address, self._loaded)
+        bounds, has_other = _bounds(call.unary, call.unary_arguments), call.binary != "none"
+        step = torch.ops.intact.step.default(
+            layer.number, address, call.x.dtype, call.x.shape[1:] if is_conv else call.x.shape[-1:], _floats(call.w_scale),
+            None if call.bias is None else _floats(call.bias), call.window or [], call.sizes[1:] if is_conv else call.sizes[-1:],
+            torch.float32 if bounds is None else call.dtype, call.scale, call.zero_point,
+            None if not has_other else torch.float32 if call.other.dtype == torch.bfloat16 else call.other.dtype,
+            call.other_scale, call.other_zero_point, call.binary == "sum", *(bounds or (-math.inf, math.inf)))
+        if step == 0:
+            return None
+        made = _Step(call, parameters, step, self._loaded)
+        layer.steps = [made, *layer.steps[:3]]
+        return made
 
 
 class _Call:
@@ -149,6 +183,7 @@ def _conv_binary(x, x_scale, x_zp, weight, w_scale, w_zp, other, bias, stride, p
                  arguments, algorithm, other, other_scale, other_zp, binary, alpha)
 
 
+_BINARY = (_linear_binary, _conv_binary)
 _ADAPTERS: "dict[str, Callable[..., _Call]]" = {
     "qlinear_pointwise": _linear, "qlinear_pointwise.tensor": _linear,
     "qlinear_pointwise.binary": _linear_binary, "qlinear_pointwise.binary_tensor": _linear_binary,
@@ -169,9 +204,9 @@ _UNARY: "dict[str, Callable[[torch.Tensor, list, str], torch.Tensor]]" = {
 
 def _is_supported(call: _Call) -> bool:
     """Whether intact computes the call; sets the sizes of its output. PyTorch computes other calls, or refuses them. The plan
-    checks the values of the bias and of the weights' scales."""
-    if (call.x.dtype not in _EIGHT_BITS or call.weight.dtype != torch.int8 or not _is_in(call.x_zero_point, call.x.dtype)
-            or not _has_output(call) or not _is_scale(call.x_scale, call.scale) or not _has_unary(call)):
+    checks the values of the bias and of the weights' scales, and `intact::run_step` the scale and the zero point of x."""
+    if (call.x.dtype not in _EIGHT_BITS or call.weight.dtype != torch.int8 or None in (call.x_scale, call.x_zero_point)
+            or not _has_output(call) or not _has_unary(call)):
         return False
     if call.window is None:
         depth, outputs = call.weight.shape
@@ -250,13 +285,6 @@ def _bounds(unary: str, arguments: list) -> "tuple[float, float] | None":
     if unary == "hardtanh" and any(arguments):
         return float(arguments[0]), float(arguments[1])
     return None
-
-
-def _residual(other: "torch.Tensor | None", memory_format: Any) -> "torch.Tensor | None":
-    """The second input as a plan reads it: `other` itself, or a copy."""
-    if other is None:
-        return None
-    return (other.float() if other.dtype == torch.bfloat16 else other).contiguous(memory_format=memory_format)
 
 
 def _floats(values: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import itertools
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable
@@ -434,11 +435,12 @@ def test_each_operator(name):
     with intact.torch.enable(), pytest.MonkeyPatch.context() as patch:
         computed = []
         run = _torch_layers.Layers._run
-        patch.setattr(_torch_layers.Layers, "_run", lambda self, call: computed.append(1) or run(self, call))
-        check(layer, lambda layer: layer.run(tensors))
-        assert computed == [1]
+        patch.setattr(_torch_layers.Layers, "_run", lambda *given: computed.append(run(*given)) or computed[-1])
+        for calls in (1, 2):  # the second call finds the step of the first
+            check(layer, lambda layer: layer.run(tensors))
+            assert len(computed) == calls and computed[-1] is not None
         assert torch.equal(others.run(tensors), own)
-        assert computed == [1]
+        assert len(computed) == 3 and computed[-1] is None
 
 
 def test_stride_0(enabled):
@@ -458,41 +460,37 @@ def test_enable_fails():
     assert "operators.cc" not in torch._C._dispatch_dump("aten::_int_mm")
 
 
-def test_wrong_tensors_are_refused():
+def new_step(layer: int, **given: Any) -> int:
+    """intact's operator, with parameters of a linear layer 16×8."""
+    arguments = {"packed": 0, "x_type": torch.uint8, "x_sizes": [16], "w_scale": torch.ones(8), "bias": None, "window": [],
+                 "sizes": [8], "type": torch.uint8, "scale": 1.0, "zero_point": 0, "residual_type": None, "residual_scale": 1.0,
+                 "residual_zero_point": 0, "is_sum": False, "lowest": -np.inf, "highest": np.inf, **given}
+    return torch.ops.intact.step(layer, **arguments)
+
+
+def test_wrong_parameters_are_refused():
     intact.torch.library()
-    run, floats = torch.ops.intact.run_layer, torch.empty
-    linear_layer = torch.ops.intact.layer(integers(16, 8))
-    conv_layer = torch.ops.intact.layer(integers(8, 3, 3, 16))
-    image = integers(2, 16, 5, 5, dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
-    window, last = [1, 1, 1, 1, 1, 1, 1], {"memory_format": torch.channels_last}
-
-    def call(layer=linear_layer, x=integers(4, 16, dtype=torch.uint8), w_scale=torch.ones(8), bias=None, window=(), residual=None,
-             out=torch.empty(4, 8)):
-        return run(layer, x, 1.0, 0, w_scale, bias, window, 1.0, 0, residual, 1.0, 0, -np.inf, np.inf, out)
-
-    images = {"layer": conv_layer, "x": image, "window": window, "out": floats(2, 8, 5, 5, **last)}
-    assert call() is True
-    assert call(**images) is True
-    for arguments, message in [
-            ({"x": floats(4, 16)}, "x has the type Float; expected Byte or Char"),
-            ({"x": integers(4, 15)}, r"x has the sizes \[4, 15\]; expected \[4, 16\]"),
-            ({"x": integers(16, 4).t()}, "x has the stride 4 in dimension 1; expected 1"),
-            ({"w_scale": floats(7)}, r"w_scale has the sizes \[7\]; expected \[8\]"),
-            ({"w_scale": floats(8).double()}, "w_scale has the type Double; expected Float"),
-            ({"bias": floats(7)}, r"bias has the sizes \[7\]; expected \[8\]"),
-            ({"bias": floats(16)[::2]}, "bias has the stride 2 in dimension 0; expected 1"),
-            ({"residual": floats(3, 8)}, r"residual has the sizes \[3, 8\]; expected \[4, 8\]"),
-            ({"out": floats(3, 8)}, r"out has the sizes \[3, 8\]; expected \[4, 8\]"),
-            ({"out": floats(4, 8).int()}, "out has the type Int; expected Byte or Char or Float or BFloat16"),
-            ({"window": window}, "window has 7 numbers; expected 0"),
-            ({**images, "window": []}, "window has 0 numbers; expected 7"),
-            ({**images, "x": image.contiguous()}, "x has the stride 25 in dimension 1; expected 1"),
-            ({**images, "out": floats(1, 8, 5, 5, **last)}, r"out has the sizes \[1, 8, 5, 5\]; expected \[2, 8, 5, 5\]"),
-            ({**images, "out": floats(2, 8, 4, 5, **last)}, "")]:
+    free = intact._torch_operators._library.intact_pytorch_free_step
+    linear_layer, conv_layer = torch.ops.intact.layer(integers(16, 8)), torch.ops.intact.layer(integers(8, 3, 3, 16))
+    image = {"window": [1] * 7, "x_sizes": [16, 5, 5], "sizes": [8, 5, 5]}
+    for number in (new_step(linear_layer), new_step(conv_layer, **image)):
+        assert number != 0
+        free(number)
+    assert new_step(linear_layer, w_scale=-torch.ones(8)) == 0
+    for layer, arguments, message in [
+            (linear_layer, {"w_scale": torch.ones(7)}, "w_scale has 7 numbers; expected 8"),
+            (linear_layer, {"w_scale": torch.ones(8).double()}, "w_scale has the type Double; expected Float"),
+            (linear_layer, {"w_scale": torch.ones(16)[::2]}, "w_scale has gaps; expected adjacent elements"),
+            (linear_layer, {"bias": torch.ones(7)}, "bias has 7 numbers; expected 8"),
+            (linear_layer, {"x_type": torch.float64}, "type is Double; expected Byte, Char, Float or BFloat16"),
+            (linear_layer, image, "window has 7 numbers; expected 0"),
+            (conv_layer, {}, "window has 0 numbers; expected 7"),
+            (conv_layer, {**image, "x_sizes": [5, 5]}, "x_sizes has 2 numbers; expected 3"),
+            (conv_layer, {**image, "sizes": [5]}, "sizes has 1 numbers; expected 3")]:
         with pytest.raises(RuntimeError, match=f"^intact: {message}"):
-            call(**arguments)
+            new_step(layer, **arguments)
     for weights, message in [(integers(8), r"have the sizes \[8\]; expected 2 or 4 sizes"),
-                             (floats(8, 8), "have the type Float; expected Char"),
+                             (torch.empty(8, 8), "have the type Float; expected Char"),
                              (integers(8, 4).t(), "are not contiguous; expected adjacent elements")]:
         with pytest.raises(RuntimeError, match=f"^intact: weights {message}"):
             torch.ops.intact.layer(weights)
@@ -523,14 +521,14 @@ def test_layers_live_as_long_as_packed_weights(enabled):
     layer.run()
     kept = intact._torch_operators._layers._layers
     gc.collect()
-    number, count = kept[layer.packed][0].number, len(kept)
-    arguments = (layer.x, 1.0, 0, layer.w_scale, None, [], 1.0, 0, None, 1.0, 0, -np.inf, np.inf, torch.empty(4, 8))
-    torch.ops.intact.run_layer(number, *arguments)
+    number, count = kept[id(layer.packed)].number, len(kept)
+    step = weakref.ref(kept[id(layer.packed)].steps[0])
+    intact._torch_operators._library.intact_pytorch_free_step(new_step(number))
     layer.packed = None
     gc.collect()
-    assert len(kept) == count - 1
+    assert len(kept) == count - 1 and step() is None
     with pytest.raises(RuntimeError, match=f"layer is {number}; expected a number that intact::layer returned"):
-        torch.ops.intact.run_layer(number, *arguments)
+        new_step(number)
 
 
 def test_sizes_share_plans():
@@ -592,10 +590,11 @@ with torch.no_grad():
 defined_calls = 0
 
 
-def defined_call(_: Any, call: Any) -> torch.Tensor:
+def defined_call(_: Any, adapter: Callable, arguments: tuple) -> torch.Tensor:
     """The definition of a call that `intact._torch_layers` received."""
     global defined_calls
     defined_calls += 1
+    call = adapter(*arguments)
     weight, window = call.weight.to_dense(), None
     if call.window is not None:
         window = (*call.window[:6:2], call.window[6])

@@ -288,8 +288,9 @@ def test_errors_are_pytorchs():
     with intact.torch.enable():
         given = {name: outcome(call) for name, call in wrong_calls().items()}
     kinds = collections.Counter(kind for kind, _ in own.values())
-    # A kernel of the stable ABI cannot throw an IndexError.
-    assert given == {name: (kind.replace("IndexError", "RuntimeError"), text) for name, (kind, text) in own.items()}
+    # A kernel of the stable ABI cannot throw an IndexError. torch 2.10 does not take u8 yet.
+    assert given == {name: (kind.replace("IndexError", "RuntimeError"), text.replace("to be of type int8 but", "to be int8 or uint8 but")
+                            if "Expected self" in text else text) for name, (kind, text) in own.items()}
     assert kinds["RuntimeError"] > 100 and kinds["IndexError"] > 10 and kinds["returns"] >= 2
 
 
@@ -418,3 +419,36 @@ def test_compiled_and_exported():
     assert len(calls) == 11
     for name, count in calls.items():
         assert count >= 2, f"{name}: {calls}"
+
+
+class Products(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weights", random(64, 96))
+        self.register_buffer("scales", torch.rand(64))
+
+    def forward(self, x, other):
+        return torch._int_mm(x, self.weights.t()).float() * self.scales, torch._int_mm(other, self.weights)
+
+
+@pytest.mark.skipif("INTACT_PYTORCH_RUN_PACKAGE" not in os.environ, reason="INTACT_PYTORCH_RUN_PACKAGE names no program")
+def test_package_runs_without_python(tmp_path):
+    """A package of AOTInductor has the bytes of eager mode in Python's loader and in examples/run_package.cc."""
+    model, inputs = Products().eval(), [random(5, 96), random(7, 64)]
+    expected_outputs = [expected(inputs[0], model.weights.t()).float() * model.scales, expected(inputs[1], model.weights)]
+    package, outputs = str(tmp_path / "model.pt2"), tmp_path / "outputs.pt"
+    with torch.no_grad():
+        torch._inductor.aoti_compile_and_package(intact.torch.embed(torch.export.export(model, tuple(inputs))), package_path=package)
+        given = torch._inductor.aoti_load_package(package)(*inputs)
+    assert all(map(torch.equal, given, expected_outputs))
+    torch.save(inputs, tmp_path / "inputs.pt")
+
+    def run(path: str) -> subprocess.CompletedProcess:
+        command = [os.environ["INTACT_PYTORCH_RUN_PACKAGE"], path, package, tmp_path / "inputs.pt", outputs]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "INTACT_VERBOSE": "1"})
+
+    done = run(intact.torch.library())
+    assert done.returncode == 0, done.stderr
+    assert sum(line.startswith("intact: run") for line in done.stderr.splitlines()) == 2
+    assert all(map(torch.equal, torch.load(outputs), expected_outputs))
+    assert run("nothing.so").returncode == 1
