@@ -10,7 +10,7 @@
  *     acc_g = Σ_{k in g} (a[m,k] − za)·(b[k,n] − zb[n,g])         exact integer arithmetic
  *     f     = +0, then for g = 0, 1, …: f = fma(float(acc_g), s_g, f)              one float32 rounding
  *     f     = f·sa[m]                                              only with INTACT_GRANULARITY_ROWS
- *     f     = f + bias[n]                                          only with a bias; float32 rounding
+ *     f     = f + bias_f32[n]                                      only with a bias; float32 rounding
  *     f     = activation(f)                                        an f32 output is f
  *
  * float() rounds to nearest even; for groups of at most 256 depths float(acc_g) is exact. The order of the
@@ -87,7 +87,7 @@ typedef struct intact_grouped_desc {
   int64_t scale_stride_g; /**< elements from a group to the next, at most 2^40; 0: 1 */
   int32_t scale_type;     /**< of b_scales: INTACT_F32, BF16 or F16 */
   int32_t c_type;         /**< INTACT_F32, BF16 or F16 */
-  const float* bias;      /**< n finite values, or NULL */
+  const float* bias_f32;  /**< n finite values, or NULL */
   int32_t activation;     /**< an intact_activation */
   float clamp_min;        /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
   float clamp_max;        /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
@@ -116,7 +116,7 @@ typedef struct intact_grouped_args {
   /** Without a_source_type: finite values ≥ 0, one for each row, or with INTACT_GRANULARITY_GROUPS one for
    * each group of each row, dense and row by row. With a_source_type: NULL. */
   const float* a_scales;
-  /** Without a_source_type: zero points within the range of a_type, as many as a_scales; NULL: all are 0.
+  /** Without a_source_type: zero points within the range of a_type, one for each of a_scales; NULL: all are 0.
    * With a_source_type: NULL. */
   const int32_t* a_zero_points;
   int32_t threads; /**< threads of the run, ≥ 0; 0 = OpenMP's default, or fewer if there is little work. Not

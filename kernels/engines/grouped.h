@@ -20,7 +20,7 @@ class GroupedEngine {
   virtual std::string KernelName(int64_t m) const = 0;
   /// Memory that the packed weights occupy, with scales and zero points.
   virtual int64_t packed_bytes() const = 0;
-  /// C is split among threads at multiples of so many columns and rows.
+  /// C is split among threads at multiples of these steps.
   virtual int64_t column_step() const = 0;
   virtual int64_t row_step() const = 0;
   /// Bytes of scratch that Run() needs for `rows` rows, a multiple of 64.

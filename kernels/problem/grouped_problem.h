@@ -14,7 +14,9 @@
 
 #include "core/result.h"
 #include "core/types.h"
+#include "kernels/problem/operands.h"
 #include "kernels/problem/requantization.h"
+#include "kernels/runtime/blocking.h"
 
 namespace intact::kernels {
 
@@ -46,12 +48,12 @@ struct GroupedProblem {
   // Whether A has a scale for each (row, group). If not, A has a scale for each row.
   bool has_group_scales = false;
   intact_type c_type = INTACT_F32;
-  OutputBounds bounds;      // of the activation; infinite without an activation
-  std::vector<float> bias;  // n elements, or empty
+  OutputBounds bounds;          // of the activation; infinite without an activation
+  std::vector<float> bias_f32;  // of columns, padded to whole panels (kPanelColumns); or empty
 
   int64_t groups() const { return (k + group - 1) / group; }
-  /// The depth of A's rows as engines read them: whole groups.
-  int64_t padded_k() const { return groups() * group; }
+  /// Bytes of a row of A as engines read it: whole groups and whole cache lines.
+  int64_t padded_k() const { return RoundUp(groups() * group, 64); }
   int64_t GroupDepth(int64_t g) const { return std::min(group, k - g * group); }
   bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
   /// Whether A may have zero points other than 0.
