@@ -15,6 +15,7 @@ from ._audit import Audit, audit
 from ._compare import Comparison, compare
 from ._conv import Conv, ConvFailingPair
 from ._gemm import FailingPair, Gemm
+from ._grouped import Grouped
 from ._grouped_weights import GroupedWeights, read_grouped_weights
 from ._library import Error, isas, version
 from ._plan import Call, Certificate, Info, Tuned
@@ -23,5 +24,5 @@ from . import verify
 from ._repair import repair
 
 __version__ = version()
-__all__ = ["Audit", "Call", "Certificate", "Comparison", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "GroupedWeights",
-           "Info", "Tuned", "audit", "compare", "isas", "read_grouped_weights", "repair", "verify", "version"]
+__all__ = ["Audit", "Call", "Certificate", "Comparison", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Grouped",
+           "GroupedWeights", "Info", "Tuned", "audit", "compare", "isas", "read_grouped_weights", "repair", "verify", "version"]
