@@ -31,9 +31,9 @@ namespace intact::kernels {
 
 /// Constants of grouped kernels.
 struct alignas(64) GroupedConstants {
-  std::array<int8_t, 64> nibble;                // 15
-  std::array<int16_t, 32> ones, sixteens;       // widen low and high halves
-  std::array<int32_t, 16> minus_zero_point;     // of all weights
+  std::array<int8_t, 64> nibble;             // 15
+  std::array<int16_t, 32> ones, sixteens;    // widen low and high halves
+  std::array<int32_t, 16> minus_zero_point;  // of all weights
 };
 GroupedConstants MakeGroupedConstants(int32_t uniform_zero_point);
 

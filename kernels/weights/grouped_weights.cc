@@ -103,7 +103,8 @@ Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const Grouped
 void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeightView& view,
                                int64_t first_column, int64_t g, uint8_t* to) const {
   const int scale_bytes = core::BytesOf(layout_.scale_type);
-  const int64_t depth = problem.GroupDepth(g), columns = std::min<int64_t>(columns_, problem.n - first_column);
+  const int64_t depth = problem.GroupDepth(g),
+                columns = std::min<int64_t>(columns_, problem.n - first_column);
   const int64_t vector_columns = columns_ / GroupedLayout::kVectors;
   uint8_t* const steps = to + layout_.HeaderBytes(columns_);
   for (int64_t i = 0; i < columns; ++i) {

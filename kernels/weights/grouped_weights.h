@@ -39,7 +39,7 @@ enum class GroupedForm : uint8_t { kBytes, kNibbles, kSplitBytes, kHalves };
 
 /// How a group of a panel is laid out in memory.
 struct GroupedLayout {
-  static constexpr int kVectors = 2;     // of a panel
+  static constexpr int kVectors = 2;  // of a panel
   static constexpr int kStepDepths = 16;
   static constexpr int kStepQuads = 4;
 
@@ -85,8 +85,8 @@ class GroupedWeights {
   const uint8_t* Panel(int64_t panel) const { return data_.data() + panel * panel_bytes_; }
 
  private:
-  void PackGroup(const GroupedProblem& problem, const GroupedWeightView& view, int64_t first_column, int64_t g,
-                 uint8_t* to) const;
+  void PackGroup(const GroupedProblem& problem, const GroupedWeightView& view, int64_t first_column,
+                 int64_t g, uint8_t* to) const;
 
   GroupedLayout layout_;
   int columns_ = 0;
