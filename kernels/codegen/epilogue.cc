@@ -121,14 +121,27 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp
     MultiplyFixed(accumulators, first_vector);
   } else if (spec_.c_type != INTACT_S32) {
     Scale(accumulators, first_vector);
-    if (spec_.scaling.has_addends) LoadColumns(offsetof(EpilogueArgs, addends));
-    for (size_t j = 0; j < accumulators.size(); ++j) {
-      if (spec_.scaling.has_addends) AddBias(accumulators[j], first_vector + static_cast<int>(j));
-      if (!spec_.has_residual()) Bound(accumulators[j]);
-    }
+    AddBiasAndBound(accumulators, first_vector);
   }
   if (spec_.has_row_values()) emitter_.code().add(row_, spec_.row_value_bytes());
   if (spec_.has_residual()) AddResidual(accumulators);
+  Store(accumulators, c, first_vector);
+}
+
+void Epilogue::StoreFloats(const std::vector<jit::Vec>& values, const jit::Gp& c) {
+  AddBiasAndBound(values, 0);
+  Store(values, c, 0);
+}
+
+void Epilogue::AddBiasAndBound(const std::vector<jit::Vec>& accumulators, int first_vector) {
+  if (spec_.scaling.has_addends) LoadColumns(offsetof(EpilogueArgs, addends));
+  for (size_t j = 0; j < accumulators.size(); ++j) {
+    if (spec_.scaling.has_addends) AddBias(accumulators[j], first_vector + static_cast<int>(j));
+    if (!spec_.has_residual()) Bound(accumulators[j]);
+  }
+}
+
+void Epilogue::Store(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector) {
   const int vector_stride = emitter_.lanes() * core::BytesOf(spec_.c_type);
   const auto address = [&](size_t j) {
     return x86::ptr(c, (first_vector + static_cast<int>(j)) * vector_stride);

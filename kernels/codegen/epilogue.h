@@ -137,6 +137,9 @@ class Epilogue {
   /// accumulators. A row may be stored in parts: `first_vector` is the first of a part. With row values or a
   /// residual, rows are stored whole.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector = 0);
+  /// StoreRow() for a whole row of scaled values: adds the bias, applies the activation and stores. `values` are
+  /// floats. Only for float outputs without fixed point, residual and values of rows.
+  void StoreFloats(const std::vector<jit::Vec>& values, const jit::Gp& c);
   /// After a tile's last row: advances the arguments to the tile below.
   void Advance();
   /// For dealt 8-bit outputs: requantizes the `accumulators` of four adjacent columns from `column` on, a
@@ -172,6 +175,10 @@ class Epilogue {
   template <class Operand>
   void ShiftRight(const jit::Vec& y, const Operand& shifts);
   void AddBias(const jit::Vec& accumulator, int vector);
+  /// Adds the bias. Applies the activation, unless a residual comes first.
+  void AddBiasAndBound(const std::vector<jit::Vec>& accumulators, int first_vector);
+  /// Rounds to the type of outputs and stores.
+  void Store(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector);
   /// Adds the residual to a whole row.
   void AddResidual(const std::vector<jit::Vec>& accumulators);
   void LoadResidual(const jit::Vec& to, int vector);

@@ -12,8 +12,8 @@
 
 namespace intact::kernels {
 
-Result<std::unique_ptr<GroupedEngine>> PortableGroupedEngine::Create(const GroupedProblem& problem,
-                                                                     const GroupedWeightView& weights) {
+Result<std::unique_ptr<const GroupedEngine>> PortableGroupedEngine::Create(const GroupedProblem& problem,
+                                                                           const GroupedWeightView& weights) {
   std::unique_ptr<PortableGroupedEngine> engine(new PortableGroupedEngine(problem));
   const int64_t groups = CeilDivide(problem.n, kPanelColumns) * problem.groups();
   if (!engine->weights_.Resize(static_cast<size_t>(groups * engine->group_pairs())) ||
@@ -21,7 +21,7 @@ Result<std::unique_ptr<GroupedEngine>> PortableGroupedEngine::Create(const Group
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
   }
   engine->Pack(weights);
-  return std::unique_ptr<GroupedEngine>(std::move(engine));
+  return std::unique_ptr<const GroupedEngine>(std::move(engine));
 }
 
 void PortableGroupedEngine::Pack(const GroupedWeightView& weights) {

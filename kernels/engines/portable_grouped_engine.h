@@ -17,8 +17,8 @@ namespace intact::kernels {
 class PortableGroupedEngine final : public GroupedEngine {
  public:
   /// Packs `weights`. `problem` outlives the engine. Errors: OUT_OF_MEMORY.
-  static Result<std::unique_ptr<GroupedEngine>> Create(const GroupedProblem& problem,
-                                                       const GroupedWeightView& weights);
+  static Result<std::unique_ptr<const GroupedEngine>> Create(const GroupedProblem& problem,
+                                                             const GroupedWeightView& weights);
 
   std::string KernelName(int64_t /*m*/) const override { return "grouped_portable"; }
   int64_t packed_bytes() const override { return static_cast<int64_t>(weights_.bytes() + scales_.bytes()); }

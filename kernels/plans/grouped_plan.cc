@@ -5,6 +5,7 @@
 
 #include "core/types.h"
 #include "kernels/engines/engine.h"
+#include "kernels/engines/grouped_engine.h"
 #include "kernels/engines/portable_grouped_engine.h"
 #include "kernels/problem/checks.h"
 #include "kernels/problem/output_map.h"
@@ -16,7 +17,9 @@ Result<std::unique_ptr<GroupedPlan>> GroupedPlan::Create(GroupedProblem problem,
                                                          const GroupedWeightView& weights, core::Isa isa) {
   std::unique_ptr<GroupedPlan> plan(new GroupedPlan(std::move(problem), isa));
   RETURN_IF_ERROR(plan->stager_.MakeKernels(plan->problem_, isa));
-  ASSIGN_OR_RETURN(plan->engine_, PortableGroupedEngine::Create(plan->problem_, weights));
+  ASSIGN_OR_RETURN(plan->engine_, isa == core::Isa::kPortable
+                                      ? PortableGroupedEngine::Create(plan->problem_, weights)
+                                      : GroupedPanelEngine::Create(plan->problem_, weights, isa));
   constexpr int64_t kManyRows = 512;
   plan->kernel_name_ = plan->engine_->KernelName(kManyRows);
   return plan;

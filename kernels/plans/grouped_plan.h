@@ -48,7 +48,7 @@ class GroupedPlan {
   GroupedProblem problem_;
   core::Isa isa_;
   GroupedStager stager_;
-  std::unique_ptr<GroupedEngine> engine_;
+  std::unique_ptr<const GroupedEngine> engine_;
   std::string kernel_name_;
 };
 
