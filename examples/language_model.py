@@ -209,16 +209,17 @@ def main():
     engines = {"float": Floats, "intact": Intact}
     if "GGML_CPU" in os.environ:
         engines |= {"ggml": Ggml, "intact, ggml's activations": IntactLikeGgml}
-    models = {name: Model(reader, matrices, product) for name, product in engines.items()}
-    logits, times, tokens = {name: [] for name in engines}, {name: [] for name in engines}, prompt
-    text = []
-    for _ in range(options.tokens):
-        for name, model in models.items():
+    logits, times, steps, text = {}, {}, [prompt], []
+    for name, product in engines.items():
+        model, logits[name], times[name] = Model(reader, matrices, product), [], []
+        for i in range(options.tokens):
             model.seconds, start = 0.0, time.perf_counter()
-            logits[name].append(model.run(tokens))
+            logits[name].append(model.run(steps[i]))
             times[name].append((1e3 * (time.perf_counter() - start), 1e3 * model.seconds))
-        tokens = [int(logits["float"][-1].argmax())]
-        text.append(vocabulary[tokens[0]])
+            if name == "float":
+                steps.append([int(logits[name][-1].argmax())])
+                text.append(vocabulary[steps[-1][0]])
+        del model
     print(options.prompt + "".join(text).replace("Ġ", " ").replace("Ċ", "\n"))
     print(f"{'engine':28}{'ms/token':>10}{'products':>10}   logits: signal/noise to float   likeliest token as float")
     exact = np.array(logits["float"])
