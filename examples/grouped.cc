@@ -1,6 +1,6 @@
 // A layer of a language model: weights of 4 bits in groups of 32 with float16 scales, and float activations
-// that each run quantizes to s8 row by row. Each block of a GGUF file's Q4_0 tensor has a scale and 32 weights,
-// but its low nibbles are depths 0 to 15 and its high nibbles depths 16 to 31.
+// that each run quantizes to s8 row by row. The weights are a Q4_0 tensor of a GGUF file. A block of the file
+// has a scale and 32 weights; its low nibbles are depths 0 to 15, its high nibbles depths 16 to 31.
 #include <cstdint>
 #include <cstdio>
 #include <intact/grouped.hpp>

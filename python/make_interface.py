@@ -18,7 +18,8 @@ def declarations(compiler: str, folder: Path) -> str:
     with tempfile.TemporaryDirectory() as standard:
         for name in ("stddef.h", "stdint.h"):
             (Path(standard) / name).write_text("")
-        command = [compiler, "-E", "-P", "-nostdinc", "-isystem", standard, "-I", str(folder), "-D__attribute__(x)=", "-x", "c", "-"]
+        command = [compiler, "-E", "-P", "-nostdinc", "-isystem", standard, "-I", str(folder), "-D__attribute__(x)=", "-x", "c",
+                   "-"]
         return subprocess.run(command, check=True, capture_output=True, text=True, input=headers).stdout
 
 

@@ -25,8 +25,8 @@ class GroupedInfo(NamedTuple):
 
 
 class Grouped:
-    """A product C = A·B with constant weights of 4 or 8 bits, which have a scale for each group of depths. C has the same bytes on
-    every CPU.
+    """A product C = A·B with constant weights of 4 or 8 bits, which have a scale for each group of depths. C has the same bytes
+    on every CPU.
 
     - `weights`: a row for each column of B. 8-bit weights are N×K, int8 ("s8") or uint8 ("u8"). Weights of 4 bits are
       N×⌈K/2⌉, uint8; the low four bits are the even depth. `b_type` "u4" (the default for them) or "s4".
@@ -133,7 +133,8 @@ class Grouped:
         size = choice("kind", kind, bytes_of)
         blocks = np.ascontiguousarray(array_of("blocks", blocks))
         if blocks.dtype != np.uint8 or blocks.ndim != 2 or blocks.shape[1] % size:
-            raise invalid(f"blocks: has shape {blocks.shape} and dtype {blocks.dtype}; expected rows of blocks of {size} bytes, uint8")
+            raise invalid(f"blocks: has shape {blocks.shape} and dtype {blocks.dtype}; expected rows of blocks of {size} bytes, "
+                          "uint8")
         n = blocks.shape[0]
         blocks = blocks.reshape(n, -1, size)
         scales = np.ascontiguousarray(blocks[:, :, :2]).view(np.float16)[:, :, 0]
