@@ -27,7 +27,7 @@ LARGEST_ERROR = 2e-6  # of the mean of Σ|a·w|; one activation quantized otherw
 
 class Intact:
     def __init__(self, weights, isa):
-        self.plan = intact.Grouped(weights, max_isa=isa)
+        self.plan = intact.Grouped.of(weights, granularity="groups", max_isa=isa)
         info = self.plan.info
         self.name, self.bytes = f"intact, {info.isa}", info.packed_bytes
 

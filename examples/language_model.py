@@ -37,7 +37,7 @@ class Floats:
 
 class Intact:
     def __init__(self, rows, kind):
-        self.plan = intact.Grouped(READERS[kind](rows))
+        self.plan = intact.Grouped.of(READERS[kind](rows), granularity="groups")
 
     def __call__(self, x):
         return self.plan.run(x, threads=1)
@@ -47,7 +47,7 @@ class IntactLikeGgml:
     """intact with ggml's activations: ggml multiplies by a reciprocal where intact divides, and rounds the scales to float16."""
 
     def __init__(self, rows, kind):
-        self.plan = intact.Grouped(READERS[kind](rows), a_source_type=None)
+        self.plan = intact.Grouped.of(READERS[kind](rows), granularity="groups", a_source_type=None)
 
     def __call__(self, x):
         groups = x.reshape(len(x), -1, 32)

@@ -73,64 +73,78 @@ def _read_graph(graph: Any, folder: Path, parent: Any, depth: int) -> Iterator[t
     scope = Scope(graph, folder, parent)
     for node in graph.node:
         if (node.domain, node.op_type) == ("com.microsoft", "MatMulNBits"):
-            yield node.name or node.output[0], matmul_nbits(node, scope)
+            name = node.name or node.output[0]
+            try:
+                weights = _matmul_nbits(node, scope)
+            except Error as error:
+                raise invalid(f"MatMulNBits {excerpt(name)!r}: {error.message}") from None
+            yield name, weights
         for attribute in node.attribute if depth < _DEEPEST else ():
             for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
                 yield from _read_graph(inner, folder, scope, depth + 1)
 
 
-def matmul_nbits(node: Any, scope: Any) -> GroupedWeights:
+def _matmul_nbits(node: Any, scope: Any) -> GroupedWeights:
     """The weights of a MatMulNBits node. `scope`: the constants of its graph."""
     from ._onnx import attributes
 
-    name, values = excerpt(node.name or node.output[0]), attributes(node)
+    values = attributes(node)
     k, n, bits, group = (int(values.get(key, default)) for key, default in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 0)))
-
-    def refuse(what: str, value: Any, expected: str) -> Error:
-        return invalid(f"MatMulNBits {name!r}: {what} is {value}; expected {expected}")
-
-    if bits not in (4, 8):
-        raise refuse("bits", bits, "4 or 8")
-    if group not in _GROUPS:
-        raise refuse("block_size", group, "16, 32, 64, 128 or 256")
     if min(k, n) < 1:
-        raise refuse("K×N", f"{k}×{n}", "positive extents")
+        raise invalid(f"K×N: is {k}×{n}; expected positive extents")
     if values.get("weight_prepacked", 0):
-        raise refuse("weight_prepacked", values["weight_prepacked"], "0")
-    groups = -(-k // group)
+        raise invalid(f"weight_prepacked: is {values['weight_prepacked']}; expected 0")
 
-    def constant(i: int, what: str, dtypes: tuple) -> np.ndarray | None:
+    def constant(i: int, name: str) -> np.ndarray | None:
         if len(node.input) <= i or not node.input[i]:
             return None
         array = scope.constant(node.input[i])
-        if array is None or array.dtype not in dtypes:
-            raise refuse(what, "no constant" if array is None else f"of type {array.dtype}", " or ".join(str(np.dtype(t)) for t in dtypes))
+        if array is None:
+            raise invalid(f"{name}: is no constant that can be read; expected one")
         return array
 
-    def sized(what: str, array: np.ndarray | None, rows: int) -> np.ndarray:
-        if array is None or array.size != n * rows:
-            raise refuse(what, "missing" if array is None else f"an array of {array.size} elements", f"{n * rows} elements")
-        return array.reshape(n, rows)
-
-    b = sized("B", constant(1, "B", (np.uint8,)), groups * group * bits // 8)
-    scales = sized("scales", constant(2, "scales", (np.float32, np.float16)), groups)
-    points = constant(3, "zero_points", (np.uint8, np.float32, np.float16))
-    if points is not None and points.dtype != np.uint8:
-        points = sized("zero_points", points, groups)
-        if np.any(points != np.clip(np.rint(points), 0, 2**bits - 1)):
-            raise refuse("zero_points", "an array with fractions", f"whole numbers from 0 to {2**bits - 1}")
-        points = points.astype(np.uint8)
-    elif points is not None:
-        points = sized("zero_points", points, -(-groups * bits // 8))
-        if bits == 4:  # the even group is in the low bits
-            points = np.stack([points & 15, points >> 4], 2).reshape(n, -1)[:, :groups]
-    order = constant(4, "g_idx", (np.int32,))
+    b, scales, points, order, bias = (constant(i, name) for i, name in enumerate(("B", "scales", "zero_points", "g_idx", "bias"), 1))
+    if b is None or scales is None:
+        raise invalid(f"{'B' if b is None else 'scales'}: is missing; expected a constant")
+    if b.ndim == 0 or len(b) != n:
+        raise invalid(f"B: has shape {b.shape}; expected {n} columns")
+    weights = nbits(b, scales, points, k, bits, group)
     if order is not None and not np.array_equal(order[:k], np.arange(k) // group):
-        raise refuse("g_idx", "another order of the groups", f"depth // {group}")
-    bias = constant(5, "bias", (np.float32, np.float16))
+        raise invalid(f"g_idx: is another order of the groups; expected depth // {group}")
     if bias is not None:
-        bias = sized("bias", bias, 1).astype(np.float32).reshape(n)
-    return GroupedWeights(b, f"u{bits}", k, group, scales, points, bias)
+        if bias.shape != (n,):
+            raise invalid(f"bias: has shape {bias.shape}; expected {(n,)}")
+        weights.bias = bias.astype(np.float32)
+    return weights
+
+
+def nbits(b: np.ndarray, scales: np.ndarray, zero_points: np.ndarray | None, k: int, bits: int, group: int) -> GroupedWeights:
+    """Weights of MatMulNBits from its inputs. Zero points are uint8, with 4 bits two in a byte, or whole numbers, one for each
+    group."""
+    if bits not in (4, 8):
+        raise invalid(f"bits: is {bits!r}; expected 4 or 8")
+    if group not in _GROUPS:
+        raise invalid(f"block_size: is {group!r}; expected 16, 32, 64, 128 or 256")
+    groups, n = -(-k // group), len(b)
+
+    def sized(name: str, array: np.ndarray, dtypes: tuple, row: int) -> np.ndarray:
+        if array.dtype not in dtypes or array.size != n * row:
+            raise invalid(f"{name}: has {array.size} elements of dtype {array.dtype}; expected {n}×{row} of "
+                          + " or ".join(str(np.dtype(dtype)) for dtype in dtypes))
+        return array.reshape(n, row)
+
+    b = sized("B", b, (np.uint8,), groups * group * bits // 8)
+    scales = sized("scales", scales, (np.float32, np.float16), groups)
+    packed = (groups * bits + 7) // 8
+    if zero_points is not None and bits == 4 and zero_points.dtype == np.uint8 and zero_points.size == n * packed:
+        points = zero_points.reshape(n, packed)
+        zero_points = np.stack([points & 15, points >> 4], 2).reshape(n, -1)[:, :groups]  # low bits: the even group
+    elif zero_points is not None:
+        points = sized("zero_points", zero_points, (np.uint8, np.float32, np.float16), groups)
+        if np.any(points != np.clip(np.rint(points), 0, 2**bits - 1)):
+            raise invalid(f"zero_points: has a value that is no whole number from 0 to {2**bits - 1}")
+        zero_points = points.astype(np.uint8)
+    return GroupedWeights(b, f"u{bits}", k, group, scales, zero_points)
 
 
 def _read_gguf(path: Path) -> Iterator[tuple[str, GroupedWeights]]:

@@ -84,16 +84,18 @@ def test_order_bias_and_float_zero_points(tmp_path):
 
 
 @pytest.mark.parametrize("change,message", [
-    ({"bits": 2}, "bits is 2; expected 4 or 8"),
-    ({"block_size": 24}, "block_size is 24; expected 16, 32, 64, 128 or 256"),
-    ({"K": 0}, "K×N is 0×3; expected positive extents"),
-    ({"N": 4}, "B is an array of 96 elements; expected 128 elements"),
-    ({"weight_prepacked": 1}, "weight_prepacked is 1; expected 0"),
-    ({1: np.ones(5, np.float32)}, "scales is an array of 5 elements; expected 6 elements"),
-    ({1: np.ones(6, np.int8)}, "scales is of type int8; expected float32 or float16"),
-    ({1: None}, "scales is missing; expected 6 elements"),
-    ({2: np.full(6, 7.5, np.float32)}, "zero_points is an array with fractions; expected whole numbers from 0 to 15"),
-    ({3: np.zeros(64, np.int32)}, "g_idx is another order of the groups; expected depth // 32"),
+    ({"bits": 2}, "bits: is 2; expected 4 or 8"),
+    ({"block_size": 24}, "block_size: is 24; expected 16, 32, 64, 128 or 256"),
+    ({"K": 0}, "K×N: is 0×3; expected positive extents"),
+    ({"N": 4}, "B: has shape (3, 2, 16); expected 4 columns"),
+    ({"K": 96}, "B: has 96 elements of dtype uint8; expected 3×48 of uint8"),
+    ({"weight_prepacked": 1}, "weight_prepacked: is 1; expected 0"),
+    ({1: np.ones(5, np.float32)}, "scales: has 5 elements of dtype float32; expected 3×2 of float32 or float16"),
+    ({1: np.ones(6, np.int8)}, "scales: has 6 elements of dtype int8; expected 3×2 of float32 or float16"),
+    ({1: None}, "scales: is missing; expected a constant"),
+    ({2: np.full(6, 7.5, np.float32)}, "zero_points: has a value that is no whole number from 0 to 15"),
+    ({3: np.zeros(64, np.int32)}, "g_idx: is another order of the groups; expected depth // 32"),
+    ({4: np.zeros(4, np.float32)}, "bias: has shape (4,); expected (3,)"),
 ])
 def test_refusals(tmp_path, change, message):
     _, _, _, constants = operands(4, 32, 64, 3, True)

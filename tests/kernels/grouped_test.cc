@@ -4,9 +4,6 @@
 #include <intact/grouped.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <intact/grouped.hpp>
@@ -16,13 +13,13 @@
 
 #include "core/isas.h"
 #include "reference/contract/grouped.h"
-#include "support/random.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/long.h"
 #include "tests/support/require_isas.h"
 #include "tests/support/sanitized.h"
 #include "verify/explain/grouped.h"
 #include "verify/problem/grouped.h"
+#include "verify/sweep/grouped_sweep.h"
 #include "verify/targets/grouped_target.h"
 
 namespace intact::tests {
@@ -45,52 +42,17 @@ class OnIsa : public ::testing::TestWithParam<intact_isa> {
     if (intact_isa_available(GetParam()) == 0) INTACT_SKIP_ISA(intact_isa_name(GetParam()));
   }
   // Emulation takes microseconds for each instruction.
-  static int Share(int problems) {
-    return problems * (IsLong() ? 10 : 1) / (EmulatedIsas::Has(GetParam()) || kSanitized ? 10 : 1);
+  static size_t Share(size_t problems) {
+    return EmulatedIsas::Has(GetParam()) || kSanitized ? problems / 13 : problems;
   }
 };
 
-TEST_P(OnIsa, EqualsTheReference) {
-  support::Random random(42, 1, static_cast<uint64_t>(GetParam()));
-  for (int i = 0; i < Share(400); ++i) {
-    GroupedProblem problem = GroupedProblem::Draw(&random);
-    problem.isa = GetParam();
-    ExpectTheContract(problem);
-  }
-}
-
-// Every combination of types, groups and fills, on a shape with a short last group and a tail of columns.
-TEST_P(OnIsa, EveryCombination) {
-  int number = 0;
-  const int step = 100 / Share(100);
-  for (const intact_type a : {INTACT_U8, INTACT_S8}) {
-    for (const int32_t b : {int32_t{INTACT_U8}, int32_t{INTACT_S8}, int32_t{INTACT_U4}, int32_t{INTACT_S4}}) {
-      for (const intact_type source : {INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16, INTACT_F16}) {
-        for (const int64_t group : {0, 16, 32, 64, 128, 256}) {
-          for (const GroupedFill fill : verify::AllGroupedFills()) {
-            for (const bool has_zero_points : {false, true}) {
-              if (fill == GroupedFill::kNonFinite && source == INTACT_TYPE_NONE) continue;
-              if (++number % step != 0) continue;
-              GroupedProblem problem;
-              problem.a_type = a;
-              problem.b_type = b;
-              problem.source = source;
-              problem.group = group;
-              problem.fill = fill;
-              problem.has_zero_points = has_zero_points;
-              problem.granularity = number % 3 == 0 ? INTACT_GRANULARITY_GROUPS : INTACT_GRANULARITY_ROWS;
-              problem.scale_type = std::array{INTACT_F32, INTACT_BF16, INTACT_F16}[number % 3];
-              problem.m = 1 + number % 7;
-              problem.n = 21;
-              problem.k = 2 * std::max<int64_t>(group, 64) + 5;
-              problem.isa = GetParam();
-              ExpectTheContract(problem);
-            }
-          }
-        }
-      }
-    }
-  }
+// Every combination of types, groups and fills.
+TEST_P(OnIsa, PassesTheSweep) {
+  const verify::Effort effort = IsLong() ? verify::Effort::kStandard : verify::Effort::kQuick;
+  const std::vector<GroupedProblem> problems = verify::GroupedSweepProblems(GetParam(), effort);
+  const size_t step = problems.size() / Share(problems.size());
+  for (size_t i = 0; i < problems.size(); i += step) ExpectTheContract(problems[i]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Grouped, OnIsa, ::testing::ValuesIn(core::kIsaLadder),

@@ -1,4 +1,4 @@
-// The verifier of grouped weights: lines, models, and mutants, each of which must be found and named.
+// The verifier of grouped weights: lines, models and mutants. The verifier must find and name each mutant.
 #include <gtest/gtest.h>
 
 #include <algorithm>

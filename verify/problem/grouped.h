@@ -4,8 +4,9 @@
 //   grouped u8s8bf16 m=5 n=16 k=100 group=0 src=none per=group bias=yes act=relu fill=bounds threads=3
 //
 // The types are those of A, B and C; src is the type of A before runs quantize it, or none. group=0: all
-// depths are one group. per: whether A has a scale for each row, or for each group of each row. split: a run
-// gets so many rows at a time; 0: all rows. parts: a run is computed part by part; 0: as a whole.
+// depths are one group. per: whether A has a scale for each row, or for each group of each row. split: rows
+// of a run; 0: one run has all rows. parts: parts that a run is computed in, one after the other; 0: the run
+// is computed as a whole.
 #ifndef INTACT_VERIFY_PROBLEM_GROUPED_H_
 #define INTACT_VERIFY_PROBLEM_GROUPED_H_
 
