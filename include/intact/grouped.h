@@ -94,8 +94,8 @@ typedef struct intact_grouped_desc {
   int32_t max_isa;        /**< an intact_isa, the cap; INTACT_ISA_ANY: all that the machine offers */
 } intact_grouped_desc;
 
-/** f32 activations quantized to s8 row by row, u4 weights in groups of 32 with f16 scales, f32 outputs; set n,
- * k and b_scales. */
+/** f32 activations quantized to s8 row by row, u4 weights in groups of 32 with f16 scales, f32 outputs; set
+ * n, k and b_scales. */
 #define INTACT_GROUPED_DESC_INIT                                                                            \
   {                                                                                                         \
     sizeof(intact_grouped_desc), 0, 0, 32, INTACT_F32, INTACT_S8, INTACT_GRANULARITY_ROWS, INTACT_U4, 0, 0, \
@@ -116,8 +116,8 @@ typedef struct intact_grouped_args {
   /** Without a_source_type: finite values ≥ 0, one for each row, or with INTACT_GRANULARITY_GROUPS one for
    * each group of each row, dense and row by row. With a_source_type: NULL. */
   const float* a_scales;
-  /** Without a_source_type: zero points within the range of a_type, one for each of a_scales; NULL: all are 0.
-   * With a_source_type: NULL. */
+  /** Without a_source_type: zero points within the range of a_type, one for each of a_scales; NULL: all are
+   * 0. With a_source_type: NULL. */
   const int32_t* a_zero_points;
   int32_t threads; /**< threads of the run, ≥ 0; 0 = OpenMP's default, or fewer if there is little work. Not
                          read by intact_grouped_run_part() */
