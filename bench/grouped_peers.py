@@ -5,8 +5,8 @@
     HELD_TO=avx2 LD_PRELOAD=./held_to.so … --isa avx2               # kernels for an older CPU: examples/targets/held_to.c
 
 Float activations and weights of 4 or 8 bits. Each engine quantizes the activations in each run, in the groups of the weights. An
-engine is timed only if its outputs are near the float64 product of its own integers. Times are medians over the turns; a turn runs
-once untimed, then at least --turn milliseconds."""
+engine is timed only if its outputs are near the float64 product of its own integers. CPU times are medians over the turns; a turn
+runs once untimed, then at least --turn milliseconds."""
 
 import argparse
 import contextlib
@@ -146,13 +146,13 @@ def is_right(engine, a, weights):
 
 
 def measured(runs, turns, milliseconds):
-    """The median time of each run in microseconds. The runs take turns."""
+    """The median CPU time of each run in microseconds. The runs take turns."""
     times = {name: [] for name in runs}
     for _ in range(turns):
         for name, run in runs.items():
             run()
-            start, count = time.perf_counter(), 0
-            while (elapsed := time.perf_counter() - start) < 1e-3 * milliseconds:
+            start, count = time.thread_time(), 0
+            while (elapsed := time.thread_time() - start) < 1e-3 * milliseconds:
                 run()
                 count += 1
             times[name].append(1e6 * elapsed / count)
