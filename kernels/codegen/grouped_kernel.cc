@@ -67,8 +67,7 @@ class Generator {
       code().vpslld(to, to, 16);
     }
   }
-  // Negated zero points. `zero` is 0.
-  void LoadMinusZeroPoints(const Vec& to, const Gp& header, int j, const Vec& zero) {
+  void LoadZeroPoints(const Vec& to, const Gp& header, int j) {
     const int offset = static_cast<int>(layout_.ZeroPointOffset(columns()));
     const Mem from = x86::ptr(header, offset + j * vector_bytes() / 4 * layout_.zero_point_bytes);
     if (layout_.zero_point_bytes == 4) return emitter_->Load(to, from);
@@ -77,7 +76,6 @@ class Generator {
     } else {
       code().vpmovzxbd(to, from);
     }
-    code().vpsubd(to, zero, to);
   }
   void LoadSums(const Vec& to, const Gp& header, int j) {
     const int offset = static_cast<int>(layout_.SumOffset(columns()));
@@ -106,20 +104,14 @@ class KernelGenerator : Generator {
     session_.Begin(registers_);
     Prologue();
     const asmjit::Label group = code().newLabel();
-    const asmjit::Label step = code().newLabel();
     code().bind(group);
     code().lea(weights_, x86::ptr(header_, static_cast<int>(layout_.HeaderBytes(columns()))));
     code().mov(steps_, Argument(offsetof(GroupedKernelArgs, steps)));
     StartSums();
-    code().bind(step);
-    Step();
-    code().add(weights_, static_cast<int>(layout_.StepBytes(columns())));
-    for (const Gp& rows : rows_) code().add(rows, GroupedLayout::kStepDepths);
-    code().dec(steps_);
-    code().jnz(step);
+    Steps();
     AddToFloats();
     code().mov(header_, weights_);
-    code().add(values_, static_cast<int>(sizeof(GroupedValues)));
+    code().add(values_, values_stride_);
     code().dec(groups_);
     code().jnz(group);
     session_.End();
@@ -143,7 +135,6 @@ class KernelGenerator : Generator {
     weights_ = registers_.NewGeneral("weights");
     values_ = registers_.NewGeneral("values");
     values_stride_ = registers_.NewGeneral("values' stride");
-    row_values_ = registers_.NewGeneral("a row's values");
     a_stride_ = registers_.NewGeneral("A's stride");
     f_ = registers_.NewGeneral("f");
     groups_ = registers_.NewGeneral("groups");
@@ -185,54 +176,73 @@ class KernelGenerator : Generator {
     if (has_halves()) sixteens_ = Keep("sixteens", offsetof(GroupedConstants, sixteens));
   }
 
-  // Calls body(i) for each row, with row_values_ at the row's values.
-  template <class Body>
-  void ForRows(const Body& body) {
-    code().mov(row_values_, values_);
-    for (int i = 0; i < spec_.mr; ++i) {
-      if (i > 0) code().add(row_values_, values_stride_);
-      body(i);
-    }
-  }
-  void BroadcastValue(const Vec& to, size_t member) {
-    code().vpbroadcastd(to, x86::ptr(row_values_, static_cast<int>(member)));
+  Mem RowValue(int i, size_t member) const {
+    return x86::ptr(values_, i * static_cast<int>(sizeof(GroupedRowValues)) + static_cast<int>(member));
   }
 
   // Sums start from −zb'·centered_sum.
   void StartSums() {
-    constexpr size_t kCenteredSum = offsetof(GroupedValues, centered_sum);
     if (layout_.zero_point_bytes != 0) {
-      emitter_->Zero(a_);
-      for (int j = 0; j < kVectors; ++j) LoadMinusZeroPoints(Weights(0, j), header_, j, a_);
-      ForRows([&](int i) {
-        BroadcastValue(a_, kCenteredSum);
-        for (int j = 0; j < kVectors; ++j) code().vpmulld(Sum(i, j), Weights(0, j), a_);
-      });
-    } else if (spec_.has_zero_point) {
-      ForRows([&](int i) {
-        BroadcastValue(a_, kCenteredSum);
-        code().vpmulld(Sum(i, 0), a_, Constant(offsetof(GroupedConstants, minus_zero_point)));
-        for (int j = 1; j < kVectors; ++j) emitter_->Copy(Sum(i, j), Sum(i, 0));
-      });
-    } else {
-      for (const Vec& sum : sums_) emitter_->Zero(sum);
+      for (int j = 0; j < kVectors; ++j) LoadZeroPoints(Weights(0, j), header_, j);
+    }
+    for (int i = 0; i < spec_.mr; ++i) {
+      const Mem start = RowValue(i, offsetof(GroupedRowValues, start));
+      if (layout_.zero_point_bytes != 0) code().vpbroadcastd(a_, start);
+      for (int j = 0; j < kVectors; ++j) {
+        if (layout_.zero_point_bytes != 0) {
+          code().vpmulld(Sum(i, j), Weights(0, j), a_);
+        } else {
+          code().vpbroadcastd(Sum(i, j), start);
+        }
+      }
     }
   }
 
-  // The vector number `vector` of the step's columns j.
-  Mem WeightAddress(int vector, int j) const {
-    return x86::ptr(weights_, (vector * kVectors + j) * vector_bytes());
+  // Runs steps_ steps, unrolled_steps at a time, then singly.
+  void Steps() {
+    const asmjit::Label unrolled = code().newLabel();
+    const asmjit::Label tail = code().newLabel();
+    const asmjit::Label single = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    const int count = spec_.unrolled_steps;
+    if (count > 1) {
+      code().sub(steps_, count);
+      code().jl(tail);
+      code().bind(unrolled);
+      RunSteps(count);
+      code().sub(steps_, count);
+      code().jge(unrolled);
+      code().bind(tail);
+      code().add(steps_, count);
+      code().jz(done);
+    }
+    code().bind(single);
+    RunSteps(1);
+    code().dec(steps_);
+    code().jnz(single);
+    code().bind(done);
+  }
+
+  void RunSteps(int count) {
+    for (step_ = 0; step_ < count; ++step_) Step();
+    code().add(weights_, count * static_cast<int>(layout_.StepBytes(columns())));
+    for (const Gp& rows : rows_) code().add(rows, count * GroupedLayout::kStepDepths);
+  }
+
+  // The offset of vector number `vector` of columns j in the current step.
+  int WeightOffset(int vector, int j) const {
+    return step_ * static_cast<int>(layout_.StepBytes(columns())) + (vector * kVectors + j) * vector_bytes();
   }
   Mem ActivationAddress(int i, int quad) const {
     const Gp& rows = rows_[static_cast<size_t>(i / kRowsOfPointer)];
-    const int row = i % kRowsOfPointer;
-    return row == 0 ? x86::ptr(rows, quad * 4) : x86::ptr(rows, a_stride_, row - 1, quad * 4);
+    const int row = i % kRowsOfPointer, offset = step_ * GroupedLayout::kStepDepths + quad * 4;
+    return row == 0 ? x86::ptr(rows, offset) : x86::ptr(rows, a_stride_, row - 1, offset);
   }
 
   // Loads the vector of columns j, and fetches its lines ahead.
   void LoadWeights(const Vec& to, int vector, int j) {
-    emitter_->Load(to, WeightAddress(vector, j));
-    const int offset = (vector * kVectors + j) * vector_bytes();
+    const int offset = WeightOffset(vector, j);
+    emitter_->Load(to, x86::ptr(weights_, offset));
     if (spec_.prefetches && offset % kLine == 0) code().prefetcht0(x86::ptr(weights_, offset + kAhead));
   }
 
@@ -294,13 +304,13 @@ class KernelGenerator : Generator {
     }
     if (layout_.sum_bytes != 0) {
       for (int j = 0; j < kVectors; ++j) LoadSums(Weights(0, j), header_, j);
-      ForRows([&](int i) {
-        BroadcastValue(a_, offsetof(GroupedValues, zero_point));
+      for (int i = 0; i < spec_.mr; ++i) {
+        code().vpbroadcastd(a_, RowValue(i, offsetof(GroupedRowValues, zero_point)));
         for (int j = 0; j < kVectors; ++j) {
           code().vpmulld(product_, Weights(0, j), a_);
           code().vpsubd(Sum(i, j), Sum(i, j), product_);
         }
-      });
+      }
     }
     for (int j = 0; j < kVectors; ++j) LoadScales(Weights(0, j), header_, j);
     const auto add = [&](int i, int j, const Vec& scale) {
@@ -310,24 +320,19 @@ class KernelGenerator : Generator {
       code().vfmadd213ps(sum, scale, f);
       code().vmovups(f, sum);
     };
-    if (!spec_.has_group_scales) {
-      for (int i = 0; i < spec_.mr; ++i) {
-        for (int j = 0; j < kVectors; ++j) add(i, j, Weights(0, j));
-      }
-      return;
-    }
-    ForRows([&](int i) {
-      BroadcastValue(a_, offsetof(GroupedValues, scale));
+    for (int i = 0; i < spec_.mr; ++i) {
+      if (spec_.has_group_scales) code().vbroadcastss(a_, RowValue(i, offsetof(GroupedRowValues, scale)));
       for (int j = 0; j < kVectors; ++j) {
-        code().vmulps(product_, Weights(0, j), a_);
-        add(i, j, product_);
+        if (spec_.has_group_scales) code().vmulps(product_, Weights(0, j), a_);
+        add(i, j, spec_.has_group_scales ? product_ : Weights(0, j));
       }
-    });
+    }
   }
 
   const GroupedKernelSpec& spec_;
   bool has_vnni_;
-  Gp header_, weights_, values_, values_stride_, row_values_, a_stride_, f_, groups_, steps_;
+  int step_ = 0;  // of the unrolled steps
+  Gp header_, weights_, values_, values_stride_, a_stride_, f_, groups_, steps_;
   std::vector<Gp> rows_;
   std::vector<Vec> sums_, pairs_, operands_;
   Vec a_, product_;
@@ -356,9 +361,7 @@ class ExpansionGenerator : Generator {
     const Vec low = registers_.NewVector("low nibbles");
     const Vec high = registers_.NewVector("high nibbles");
     const Vec mask = registers_.NewVector("mask");
-    const Vec zero = registers_.NewVector("zero");
     emitter_->Load(mask, Constant(offsetof(GroupedConstants, nibble)));
-    emitter_->Zero(zero);
     const asmjit::Label group = code().newLabel();
     const asmjit::Label step = code().newLabel();
     code().bind(group);
@@ -369,7 +372,7 @@ class ExpansionGenerator : Generator {
       LoadScales(low, from, j);
       store(0);
       if (layout_.zero_point_bytes != 0) {
-        LoadMinusZeroPoints(low, from, j, zero);
+        LoadZeroPoints(low, from, j);
         store(expanded_.ZeroPointOffset(columns()));
       }
       if (layout_.sum_bytes != 0) {
@@ -462,12 +465,11 @@ Result<jit::Code> GenerateOutput(const GroupedOutputSpec& spec) {
 
 }  // namespace
 
-GroupedConstants MakeGroupedConstants(int32_t uniform_zero_point) {
+GroupedConstants MakeGroupedConstants() {
   GroupedConstants constants;
   constants.nibble.fill(15);
   constants.ones.fill(1);
   constants.sixteens.fill(16);
-  constants.minus_zero_point.fill(-uniform_zero_point);
   return constants;
 }
 

@@ -31,18 +31,25 @@ namespace intact::kernels {
 
 /// Constants of grouped kernels.
 struct alignas(64) GroupedConstants {
-  std::array<int8_t, 64> nibble;             // 15
-  std::array<int16_t, 32> ones, sixteens;    // widen low and high halves
-  std::array<int32_t, 16> minus_zero_point;  // of all weights
+  std::array<int8_t, 64> nibble;           // 15
+  std::array<int16_t, 32> ones, sixteens;  // widen low and high halves
 };
-GroupedConstants MakeGroupedConstants(int32_t uniform_zero_point);
+GroupedConstants MakeGroupedConstants();
 
 // ----- Products
+
+/// GroupedValues as kernels read them.
+struct GroupedRowValues {
+  // −centered_sum, times the weights' zero point if all zero points are equal.
+  int32_t start;
+  int32_t zero_point;
+  float scale;
+};
 
 struct GroupedKernelArgs {
   const uint8_t* a = nullptr;  // the first row, at the first group; whole steps are read
   int64_t a_stride_bytes = 0;
-  const GroupedValues* values = nullptr;  // of the first row, at the first group
+  const GroupedRowValues* values = nullptr;  // [group][row], of the first row at the first group
   int64_t values_stride_bytes = 0;
   const uint8_t* weights = nullptr;  // the first group of a panel
   float* f = nullptr;                // [mr][panel's columns]
@@ -57,9 +64,9 @@ struct GroupedKernelSpec {
   int mr = 1;
   GroupedLayout layout;
   bool a_signed = false;
-  bool has_zero_point = false;    // GroupedConstants::minus_zero_point is not 0
   bool has_group_scales = false;  // of A
   bool prefetches = false;        // the weights come from beyond L2
+  int unrolled_steps = 1;
   auto operator<=>(const GroupedKernelSpec&) const = default;
   /// "s8u4_7x2_vnni_avx512vnni".
   std::string Name() const;

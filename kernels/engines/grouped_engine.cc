@@ -34,7 +34,7 @@ Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(const Gr
   engine->group_ = problem.group;
   engine->last_depth_ = problem.GroupDepth(problem.groups() - 1);
   engine->c_bytes_ = core::BytesOf(problem.c_type);
-  engine->constants_ = MakeGroupedConstants(weights.uniform_zero_point());
+  engine->constants_ = MakeGroupedConstants();
   engine->epilogue_constants_ = MakeEpilogueConstants(problem.bounds, {}, isa);
   if (!problem.bias_f32.empty()) {
     const auto padded = static_cast<size_t>(RoundUp(problem.n, columns));
@@ -47,10 +47,10 @@ Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(const Gr
   spec.isa = isa;
   spec.layout = layout;
   spec.a_signed = problem.a_type == INTACT_S8;
-  spec.has_zero_point = weights.uniform_zero_point() != 0;
   spec.has_group_scales = problem.has_group_scales;
-  RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->whole_));
   const int64_t steps = CeilDivide(problem.group, kStepDepths);
+  spec.unrolled_steps = steps >= 4 ? 4 : steps >= 2 ? 2 : 1;
+  RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->whole_));
   engine->group_bytes_ = layout.GroupBytes(columns, steps);
   int64_t block_group_bytes = engine->group_bytes_;
   if (layout.NeedsExpansion()) {
@@ -94,9 +94,27 @@ GroupedPanelEngine::Groups GroupedPanelEngine::BlockAt(int64_t first, int64_t ro
           CeilDivide(group_, kStepDepths)};
 }
 
+int64_t GroupedPanelEngine::ValueBytes(int64_t rows) const {
+  return RoundUp(rows * groups_ * int64_t{sizeof(GroupedRowValues)}, 64);
+}
+
+void GroupedPanelEngine::SetValues(const GroupedRows& rows, GroupedRowValues* values) const noexcept {
+  const bool is_uniform = weights_->layout().zero_point_bytes == 0;
+  const auto factor = static_cast<uint32_t>(is_uniform ? -weights_->uniform_zero_point() : -1);
+  for (int64_t row = 0; row < rows.count; ++row) {
+    for (int64_t g = 0; g < groups_; ++g) {
+      const GroupedValues& given = rows.values[row * groups_ + g];
+      const uint32_t start = factor * static_cast<uint32_t>(given.centered_sum);  // modulo 2³²
+      values[g * rows.count + row] = {static_cast<int32_t>(start), given.zero_point, given.scale};
+    }
+  }
+}
+
 GroupedPanelEngine::Scratch GroupedPanelEngine::Divide(int64_t rows, uint8_t* scratch) const {
   const int64_t row_bytes = weights_->columns() * int64_t{sizeof(float)};
   Scratch parts = {};
+  parts.values = reinterpret_cast<GroupedRowValues*>(scratch);
+  scratch += ValueBytes(rows);
   parts.f = reinterpret_cast<float*>(scratch);
   parts.outputs = scratch + rows * row_bytes;
   parts.expanded = parts.outputs + rows * row_bytes;
@@ -107,7 +125,7 @@ int64_t GroupedPanelEngine::ScratchBytes(int64_t rows) const {
   const int64_t chunk = std::min(rows, kChunkRows);
   const int64_t row_bytes = weights_->columns() * int64_t{sizeof(float)};
   const int64_t expanded_bytes = IsExpanded(chunk) ? block_groups_ * expanded_group_bytes_ : 0;
-  return RoundUp(2 * chunk * row_bytes + expanded_bytes, 64);
+  return ValueBytes(chunk) + RoundUp(2 * chunk * row_bytes + expanded_bytes, 64);
 }
 
 void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t column_begin, int64_t column_end, uint8_t* c,
@@ -120,20 +138,21 @@ void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t column_begin, int6
     chunk.values += row * groups_;
     chunk.scales += row;
     const Scratch parts = Divide(chunk.count, scratch);
+    SetValues(chunk, parts.values);
     for (int64_t panel = column_begin / columns; panel * columns < column_end; ++panel) {
-      RunPanel(chunk, panel, parts);
+      RunPanel({chunk, parts.values}, panel, parts);
       Store(chunk, panel, parts, c + row * c_stride_bytes, c_stride_bytes);
     }
   }
 }
 
-void GroupedPanelEngine::RunPanel(const GroupedRows& rows, int64_t panel,
-                                  const Scratch& scratch) const noexcept {
-  std::fill_n(scratch.f, rows.count * weights_->columns(), 0.0f);
-  const bool is_expanded = IsExpanded(rows.count);
+void GroupedPanelEngine::RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept {
+  const int64_t count = rows.given.count;
+  std::fill_n(scratch.f, count * weights_->columns(), 0.0f);
+  const bool is_expanded = IsExpanded(count);
   const uint8_t* weights = weights_->Panel(panel);
   for (int64_t first = 0; first < groups_;) {
-    const Groups block = BlockAt(first, rows.count);
+    const Groups block = BlockAt(first, count);
     const uint8_t* source = weights;
     if (is_expanded) {
       const GroupedExpansionArgs args = {weights, scratch.expanded, block.count, block.steps, &constants_};
@@ -147,20 +166,21 @@ void GroupedPanelEngine::RunPanel(const GroupedRows& rows, int64_t panel,
 }
 
 // Rows are cut into blocks of nearly equal size.
-void GroupedPanelEngine::RunBlock(const Kernels& kernels, const GroupedRows& rows, const Groups& groups,
+void GroupedPanelEngine::RunBlock(const Kernels& kernels, const Rows& rows, const Groups& groups,
                                   const uint8_t* weights, float* f) const noexcept {
+  const GroupedRows& given = rows.given;
   GroupedKernelArgs args;
-  args.a_stride_bytes = rows.stride_bytes;
-  args.values_stride_bytes = groups_ * int64_t{sizeof(GroupedValues)};
+  args.a_stride_bytes = given.stride_bytes;
+  args.values_stride_bytes = given.count * int64_t{sizeof(GroupedRowValues)};
   args.weights = weights;
   args.groups = groups.count;
   args.steps = groups.steps;
   args.constants = &constants_;
-  const int64_t blocks = CeilDivide(rows.count, kernels.most_rows());
+  const int64_t blocks = CeilDivide(given.count, kernels.most_rows());
   for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t begin = rows.count * i / blocks, end = rows.count * (i + 1) / blocks;
-    args.a = rows.a + begin * rows.stride_bytes + groups.first * group_;
-    args.values = rows.values + begin * groups_ + groups.first;
+    const int64_t begin = given.count * i / blocks, end = given.count * (i + 1) / blocks;
+    args.a = given.a + begin * given.stride_bytes + groups.first * group_;
+    args.values = rows.values + groups.first * given.count + begin;
     args.f = f + begin * weights_->columns();
     kernels.of_rows[static_cast<size_t>(end - begin - 1)](&args);
   }

@@ -48,7 +48,13 @@ class GroupedPanelEngine final : public GroupedEngine {
     std::vector<std::string> names;
     int64_t most_rows() const { return static_cast<int64_t>(of_rows.size()); }
   };
+  // Rows of A with the values that kernels read.
+  struct Rows {
+    GroupedRows given;
+    const GroupedRowValues* values;  // [group][row]
+  };
   struct Scratch {
+    GroupedRowValues* values;
     float* f;
     uint8_t* expanded;
     uint8_t* outputs;  // of a panel that ends beyond C
@@ -59,9 +65,11 @@ class GroupedPanelEngine final : public GroupedEngine {
   bool IsExpanded(int64_t rows) const { return expanding_ && rows > whole_.most_rows(); }
   /// Depths [k, …) from group `first` on that are read as a block.
   Groups BlockAt(int64_t first, int64_t rows) const;
+  int64_t ValueBytes(int64_t rows) const;
   Scratch Divide(int64_t rows, uint8_t* scratch) const;
-  void RunPanel(const GroupedRows& rows, int64_t panel, const Scratch& scratch) const noexcept;
-  void RunBlock(const Kernels& kernels, const GroupedRows& rows, const Groups& groups, const uint8_t* weights,
+  void SetValues(const GroupedRows& rows, GroupedRowValues* values) const noexcept;
+  void RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept;
+  void RunBlock(const Kernels& kernels, const Rows& rows, const Groups& groups, const uint8_t* weights,
                 float* f) const noexcept;
   void Store(const GroupedRows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
              int64_t c_stride_bytes) const noexcept;

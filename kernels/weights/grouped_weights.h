@@ -45,8 +45,7 @@ struct GroupedLayout {
 
   GroupedForm form = GroupedForm::kBytes;
   intact_type scale_type = INTACT_F32;
-  // Bytes of a column's zero point: 0 if all zero points are equal, 1, or 4 if expanded. Expanded zero points
-  // are negated.
+  // Bytes of a column's zero point: 0 if all zero points are equal, 1, or 4 if expanded.
   int zero_point_bytes = 0;
   bool signed_zero_points = false;
   int sum_bytes = 0;  // of a column's Σ b': 0, 2 or 4; 0 if activations have no zero points
