@@ -55,6 +55,20 @@ TEST_P(OnIsa, PassesTheSweep) {
   for (size_t i = 0; i < problems.size(); i += step) ExpectTheContract(problems[i]);
 }
 
+// Rows in several chunks, and depths in several blocks.
+TEST_P(OnIsa, LargeShapes) {
+  if (EmulatedIsas::Has(GetParam())) GTEST_SKIP() << "emulation would take minutes";
+  for (const char* line : {"grouped s8u4f32 m=150 n=20 k=9000 group=128 zb=yes seed=3 threads=2",
+                           "grouped u8s8f32 m=70 n=20 k=9000 group=32 src=none per=group zb=yes seed=4",
+                           "grouped u8u4bf16 m=600 n=50 k=40 group=16 per=group seed=5 threads=3 bias=yes",
+                           "grouped u8u8f16 m=4 n=100 k=5000 group=0 zb=yes seed=6 parts=3",
+                           "grouped s8s4f32 m=1 n=50 k=14336 group=256 gscale=f32 seed=7"}) {
+    GroupedProblem problem = *GroupedProblem::Parse(line);
+    problem.isa = GetParam();
+    ExpectTheContract(problem);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Grouped, OnIsa, ::testing::ValuesIn(core::kIsaLadder),
                          [](const auto& test) { return std::string(intact_isa_name(test.param)); });
 
