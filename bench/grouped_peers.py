@@ -50,8 +50,8 @@ class MatMulNBits:
         bits = {"u4": 4, "u8": 8}[weights.b_type]
         groups = weights.scales.shape[1]
         tensors = {"b": weights.b.reshape(weights.n, groups, -1), "s": weights.scales.astype(np.float32).ravel()}
-        node = helper.make_node("MatMulNBits", ["a", *tensors], ["c"], domain="com.microsoft", K=weights.k, N=weights.n, bits=bits,
-                                block_size=weights.group, accuracy_level=4)
+        node = helper.make_node("MatMulNBits", ["a", *tensors], ["c"], domain="com.microsoft", K=weights.k, N=weights.n,
+                                bits=bits, block_size=weights.group, accuracy_level=4)
         value = helper.make_tensor_value_info
         graph = helper.make_graph([node], "g", [value("a", TensorProto.FLOAT, ["m", weights.k])],
                                   [value("c", TensorProto.FLOAT, ["m", weights.n])],

@@ -112,7 +112,8 @@ class Model:
         def field(name):
             return reader.fields["llama." + name].contents()
 
-        self.layers, self.heads, self.kv_heads = (field(name) for name in ("block_count", "attention.head_count", "attention.head_count_kv"))
+        names = "block_count", "attention.head_count", "attention.head_count_kv"
+        self.layers, self.heads, self.kv_heads = (field(name) for name in names)
         self.epsilon, dims = np.float32(field("attention.layer_norm_rms_epsilon")), field("rope.dimension_count")
         self.frequencies = field("rope.freq_base") ** (-np.arange(0, dims, 2) / dims)
         self.embedding = matrices["token_embd.weight"]

@@ -1,4 +1,4 @@
-"""Weights with a scale for each group of depths, from the files of language models: MatMulNBits of ONNX, Q4_0 and Q8_0 of GGUF."""
+"""Weights with a scale for each group of depths, from files: MatMulNBits of ONNX, Q4_0 and Q8_0 of GGUF."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class GroupedWeights:
 
 
 def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights]]:
-    """The weights in groups of an ONNX or GGUF file, one matrix after the other, each with its name: of a MatMulNBits node (or of
-    its output, if the node has no name), or of a GGUF tensor of type Q4_0 or Q8_0. Other nodes and tensors are passed over. Raises
-    `Error` if the file cannot be read. GGUF files need the package gguf, ONNX files the package onnx."""
+    """The weights in groups of an ONNX or GGUF file, one matrix after the other, each with a name: the name of a MatMulNBits node
+    (of its output, if the node has no name), or the name of a GGUF tensor of type Q4_0 or Q8_0. Other nodes and tensors are
+    passed over. Raises `Error` if the file cannot be read. GGUF files need the package gguf, ONNX files the package onnx."""
     path = Path(path)
     if path.suffix == ".gguf":
         yield from _read_gguf(path)
@@ -103,7 +103,8 @@ def _matmul_nbits(node: Any, scope: Any) -> GroupedWeights:
             raise invalid(f"{name}: is no constant that can be read; expected one")
         return array
 
-    b, scales, points, order, bias = (constant(i, name) for i, name in enumerate(("B", "scales", "zero_points", "g_idx", "bias"), 1))
+    names = "B", "scales", "zero_points", "g_idx", "bias"
+    b, scales, points, order, bias = (constant(i, name) for i, name in enumerate(names, 1))
     if b is None or scales is None:
         raise invalid(f"{'B' if b is None else 'scales'}: is missing; expected a constant")
     if b.ndim == 0 or len(b) != n:

@@ -10,7 +10,7 @@ import pytest
 import intact
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-pytestmark = pytest.mark.skipif("GGML_CPU" not in os.environ, reason="GGML_CPU is not set; expected the path of a libggml-cpu-….so")
+pytestmark = pytest.mark.skipif("GGML_CPU" not in os.environ, reason="GGML_CPU is not set; expected a libggml-cpu-….so")
 
 
 def engine(kind, bits, k, n):

@@ -148,7 +148,8 @@ def quantized(x, group):
 
 
 @pytest.mark.parametrize("isa", intact.isas())
-@pytest.mark.parametrize("b_type,k,group,has_points", [("u4", 192, 32, False), ("u4", 301, 128, True), ("s8", 320, 64, False), ("u8", 100, 16, True)])
+@pytest.mark.parametrize("b_type,k,group,has_points", [("u4", 192, 32, False), ("u4", 301, 128, True), ("s8", 320, 64, False),
+                                                       ("u8", 100, 16, True)])
 def test_definition(isa, b_type, k, group, has_points):
     weights = weights_of(b_type, k, 37, group, np.float32 if has_points else np.float16, has_points)
     x = np.random.default_rng(4).standard_normal((5, k)).astype(np.float32)
