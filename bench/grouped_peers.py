@@ -85,9 +85,6 @@ class Ggml:
     def __init__(self, weights, _, kind):
         import ggml_target
 
-        os.environ["GGML_BUFFER"] = kind
-        g = self.g = ggml_target.Q8()
-        self.types = ggml_target
         scales = weights.scales.astype(np.float16)[..., None].view(np.uint8)
         if weights.b_type == "u4":
             b = weights.b.reshape(weights.n, -1, 16)
@@ -96,42 +93,20 @@ class Ggml:
             blocks, tensor_type = depths[..., :16] | depths[..., 16:] << 4, ggml_target.Q4_0
         else:
             blocks, tensor_type = (weights.b.reshape(weights.n, -1, 32) ^ 128), ggml_target.Q8_0
-        rows = np.ascontiguousarray(np.concatenate([scales, blocks], 2))
-        context = g.init(ggml_target.Init(1 << 14, None, True))
-        self.w = g.new_tensor_2d(context, tensor_type, weights.k, weights.n)
-        g.backend_alloc_ctx_tensors_from_buft(context, g.buffer)
-        if self.graph(1, weights.k, weights.n) is None:
-            raise NotImplementedError(f"{kind} does not take these weights")
-        g.backend_tensor_set(self.w, rows.ctypes.data, 0, rows.nbytes)
-        self.name, self.n = g.name.rpartition(",")[0], weights.n
-
-    def graph(self, m, k, n):
-        g = self.g
-        run = g.init(self.types.Init(1 << 20, None, True))
-        a = g.new_tensor_2d(run, self.types.F32, k, m)
-        product, graph = g.mul_mat(run, self.w, a), g.new_graph(run)
-        g.build_forward_expand(graph, product)
-        if not g.backend_dev_supports_op(g.device, product):
-            return None
-        g.backend_alloc_ctx_tensors_from_buft(run, g.backend_cpu_buffer_type())
-        return a, product, graph
+        g = ggml_target.Q8(kind)
+        self.matrix = ggml_target.Matrix(g, tensor_type, np.concatenate([scales, blocks], 2).reshape(weights.n, -1))
+        self.quantize, self.name = ggml_target.quantize, g.name.rpartition(",")[0]
 
     def quantized(self, groups):
-        largest = np.abs(groups).max(2)
-        scales = (largest / np.float32(127)).astype(np.float16).astype(np.float32)
-        return np.rint(groups * (np.float32(127) / largest)[..., None]), scales
+        a, scales = self.quantize(groups.reshape(len(groups), -1))
+        return a.reshape(groups.shape), scales
 
     def bind(self, a):
-        g, (tensor, product, graph), out = self.g, self.graph(len(a), a.shape[1], self.n), np.empty((len(a), self.n), np.float32)
-        g.backend_tensor_set(tensor, a.ctypes.data, 0, a.nbytes)
+        out = self.matrix(a)
 
         def run():
-            if g.backend_graph_compute(g.backend, graph) != 0:
-                raise RuntimeError("ggml_backend_graph_compute failed")
+            self.matrix.compute(len(a))
             return out
-
-        run()
-        g.backend_tensor_get(product, out.ctypes.data, 0, out.nbytes)
         return run
 
 

@@ -4,10 +4,11 @@
     python examples/language_model.py SmolLM2-135M-Instruct.Q4_1.gguf --weights Q8_0
     GGML_CPU=…/libggml-cpu-haswell.so python examples/language_model.py …      # with ggml; libraries: targets/ggml_target.py
 
-Matrices that are not Q4_0 or Q8_0 are quantized again, to --weights. All engines get the same tokens: those that the float model
-finds likeliest. NumPy computes everything except the products of constant matrices."""
+Matrices that are not Q4_0 or Q8_0 are quantized again, to --weights. All engines get the tokens that the float model finds
+likeliest. NumPy computes everything except the products of constant matrices."""
 
 import argparse
+import functools
 import os
 import sys
 import time
@@ -17,19 +18,18 @@ import gguf
 import numpy as np
 
 import intact
-from intact._grouped_weights import q4_0, q8_0
 
 sys.path.insert(0, str(Path(__file__).parent / "targets"))
 import ggml_target  # noqa: E402
 
-READERS = {"Q4_0": q4_0, "Q8_0": q8_0}
+KINDS = "Q4_0", "Q8_0"
 
 
 class Floats:
     """The real numbers that the weights represent, times float activations."""
 
     def __init__(self, rows, kind):
-        self.values = READERS[kind](rows).values().T
+        self.values = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[kind]).T
 
     def __call__(self, x):
         return x @ self.values
@@ -37,7 +37,7 @@ class Floats:
 
 class Intact:
     def __init__(self, rows, kind):
-        self.plan = intact.Grouped.of(READERS[kind](rows), granularity="groups")
+        self.plan = intact.Grouped.from_gguf(rows, kind.lower(), granularity="groups")
 
     def __call__(self, x):
         return self.plan.run(x, threads=1)
@@ -47,62 +47,25 @@ class IntactLikeGgml:
     """intact with ggml's activations: ggml multiplies by a reciprocal where intact divides, and rounds the scales to float16."""
 
     def __init__(self, rows, kind):
-        self.plan = intact.Grouped.of(READERS[kind](rows), granularity="groups", a_source_type=None)
+        self.plan = intact.Grouped.from_gguf(rows, kind.lower(), granularity="groups", a_source_type=None)
 
     def __call__(self, x):
-        groups = x.reshape(len(x), -1, 32)
-        largest = np.abs(groups).max(2)
-        factor = np.float32(127) / np.where(largest > 0, largest, np.float32(np.inf))
-        a = np.rint(groups * factor[..., None]).astype(np.int8).reshape(x.shape)
-        scales = (largest / np.float32(127)).astype(np.float16).astype(np.float32)
+        a, scales = ggml_target.quantize(x)
         return self.plan.run(a, a_scales=scales, threads=1)
 
 
-class Ggml:
-    """ggml's matrix product, with the library in GGML_CPU and the weights in a buffer of GGML_BUFFER if it takes them."""
-
-    library = None
-
-    def __init__(self, rows, kind):
-        g = self.g = Ggml.library = Ggml.library or ggml_target.Q8()
-        self.k, self.n = rows.shape[1] // READERS_BYTES[kind] * 32, len(rows)
-        context, self.runs = g.init(ggml_target.Init(1 << 14, None, True)), {}
-        self.w = g.new_tensor_2d(context, getattr(ggml_target, kind), self.k, self.n)
-        self.buffer = g.buffer if self._is_supported(g.buffer, kind) else g.backend_cpu_buffer_type()
-        g.backend_alloc_ctx_tensors_from_buft(context, self.buffer)
-        rows = np.ascontiguousarray(rows)
-        g.backend_tensor_set(self.w, rows.ctypes.data, 0, rows.nbytes)
-
-    def _is_supported(self, buffer, kind):
-        """Whether `buffer` takes a matrix of this size: a smaller one is tried, because weights cannot leave a buffer."""
-        g = self.g
-        context, run = (g.init(ggml_target.Init(1 << 20, None, True)) for _ in range(2))
-        w = g.new_tensor_2d(context, getattr(ggml_target, kind), self.k, self.n)
-        memory = g.backend_alloc_ctx_tensors_from_buft(context, buffer)
-        product = g.mul_mat(run, w, g.new_tensor_2d(run, ggml_target.F32, self.k, 1))
-        is_supported = g.backend_dev_supports_op(g.device, product)
-        g.backend_buffer_free(memory), g.free(run), g.free(context)
-        return is_supported
-
-    def __call__(self, x):
-        g, x = self.g, np.ascontiguousarray(x)
-        if len(x) not in self.runs:
-            run = g.init(ggml_target.Init(1 << 20, None, True))
-            a = g.new_tensor_2d(run, ggml_target.F32, self.k, len(x))
-            product, graph = g.mul_mat(run, self.w, a), g.new_graph(run)
-            g.build_forward_expand(graph, product)
-            g.backend_alloc_ctx_tensors_from_buft(run, g.backend_cpu_buffer_type())
-            self.runs[len(x)] = a, product, graph
-        a, product, graph = self.runs[len(x)]
-        y = np.empty((len(x), self.n), np.float32)
-        g.backend_tensor_set(a, x.ctypes.data, 0, x.nbytes)
-        if g.backend_graph_compute(g.backend, graph) != 0:
-            raise RuntimeError("ggml_backend_graph_compute failed")
-        g.backend_tensor_get(product, y.ctypes.data, 0, y.nbytes)
-        return y
+def ggml_product(rows, kind):
+    """ggml's product with the library in GGML_CPU. The weights are in the buffer GGML_BUFFER if it takes them."""
+    kind = getattr(ggml_target, kind)
+    try:
+        return ggml_target.Matrix(ggml_in(os.environ.get("GGML_BUFFER", "CPU")), kind, rows)
+    except NotImplementedError:
+        return ggml_target.Matrix(ggml_in("CPU"), kind, rows)
 
 
-READERS_BYTES = {"Q4_0": 18, "Q8_0": 34}
+@functools.cache
+def ggml_in(buffer):
+    return ggml_target.Q8(buffer)
 
 
 class Model:
@@ -165,10 +128,10 @@ class Model:
 
 
 def matrices_of(reader, kind):
-    """Rows and type of each matrix. Types that intact does not read become `kind`."""
+    """Rows and type of each matrix. Other types than KINDS become `kind`."""
     matrices = {}
     for t in reader.tensors:
-        if t.data.ndim == 2 and t.tensor_type.name in READERS:
+        if t.data.ndim == 2 and t.tensor_type.name in KINDS:
             matrices[t.name] = np.array(t.data), t.tensor_type.name
         elif t.data.ndim == 2:
             values = gguf.quants.dequantize(t.data, t.tensor_type)
@@ -195,7 +158,7 @@ def save(path, reader, matrices):
 def main():
     parser = argparse.ArgumentParser(description="Runs a GGUF language model on intact, on ggml and in floats.")
     parser.add_argument("model")
-    parser.add_argument("--weights", choices=READERS, default="Q8_0", help="type of matrices that are not Q4_0 or Q8_0")
+    parser.add_argument("--weights", choices=KINDS, default="Q8_0", help="type of matrices that are not Q4_0 or Q8_0")
     parser.add_argument("--prompt", default="The capital of France is", help="words of the model's vocabulary")
     parser.add_argument("--tokens", type=int, default=32, help="tokens to generate")
     parser.add_argument("--save", metavar="FILE", help="write the model with these weights to a GGUF file")
@@ -209,7 +172,7 @@ def main():
 
     engines = {"float": Floats, "intact": Intact}
     if "GGML_CPU" in os.environ:
-        engines |= {"ggml": Ggml, "intact, ggml's activations": IntactLikeGgml}
+        engines |= {"ggml": ggml_product, "intact, ggml's activations": IntactLikeGgml}
     logits, times, steps, text = {}, {}, [prompt], []
     for name, product in engines.items():
         model, logits[name], times[name] = Model(reader, matrices, product), [], []
