@@ -15,6 +15,9 @@ namespace intact::kernels {
 namespace {
 
 constexpr int64_t kStepDepths = GroupedLayout::kStepDepths;
+// Kernels of this number of rows or more read packed weights also if rows are many: taking nibbles apart then
+// costs less than a pass that expands them.
+constexpr int kManyRows = 8;
 // Rows whose f stays in L1 and L2 while a panel's depths pass.
 constexpr int64_t kChunkRows = 256;
 
@@ -53,7 +56,7 @@ Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(const Gr
   RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->whole_));
   engine->group_bytes_ = layout.GroupBytes(columns, steps);
   int64_t block_group_bytes = engine->group_bytes_;
-  if (layout.NeedsExpansion()) {
+  if (layout.NeedsExpansion() && engine->whole_.most_rows() < kManyRows) {
     spec.layout = layout.Expanded();
     RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->expanded_));
     ASSIGN_OR_RETURN(engine->expanding_, GetGroupedExpansion({isa, layout}));

@@ -1,8 +1,8 @@
 // The engine of grouped weights with generated kernels: columns of B fill the lanes.
 //
 //   few rows    one kernel reads each panel once, and takes nibbles apart
-//   more rows   for each panel: blocks of depths, expanded into scratch memory in L1; all rows pass a block, in
-//               kernels of the largest mr
+//   more rows   each panel is read in blocks of depths that stay in L1, and all rows pass a block. If kernels
+//               have few rows, a block is expanded into scratch memory first
 //
 // A panel's f is in scratch memory until its last group is added. Then the outputs are stored.
 #ifndef INTACT_KERNELS_ENGINES_GROUPED_ENGINE_H_
