@@ -65,6 +65,8 @@ def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights
         yield from _read_graph(load_onnx(path).graph, path.parent, None, 0)
     except Error as error:
         raise invalid(f"{excerpt(path)}: {error.message}") from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError, OverflowError, MemoryError) as error:
+        raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
 
 
 def _read_graph(graph: Any, folder: Path, parent: Any, depth: int) -> Iterator[tuple[str, GroupedWeights]]:

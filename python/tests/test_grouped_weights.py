@@ -109,6 +109,18 @@ def test_refusals(tmp_path, change, message):
     assert error.value.message == f"{tmp_path}/m.onnx: MatMulNBits 'product': {message}"
 
 
+def test_malformed_node(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    _, _, _, constants = operands(4, 32, 64, 3, True)
+    path = model_file(tmp_path / "m.onnx", constants, K=64, N=3, bits=4, block_size=32)
+    model = onnx.load(str(path))
+    model.graph.node[0].name = ""
+    del model.graph.node[0].output[:]
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(intact.Error, match="m.onnx: a node or a tensor is malformed"):
+        list(intact.read_grouped_weights(path))
+
+
 def gguf_rows(kind, n=3, groups=2):
     """Rows of bytes, and the integers and scales that they mean."""
     scales, rows = RNG.uniform(0.5, 2, (n, groups)).astype(np.float16), []
