@@ -160,15 +160,20 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--weights", choices=KINDS, default="Q8_0", help="type of matrices that are not Q4_0 or Q8_0")
     parser.add_argument("--prompt", default="The capital of France is", help="words of the model's vocabulary")
-    parser.add_argument("--tokens", type=int, default=32, help="tokens to generate")
+    parser.add_argument("--tokens", type=int, default=32, help="tokens to generate, 2 or more: the first is not timed")
     parser.add_argument("--save", metavar="FILE", help="write the model with these weights to a GGUF file")
     options = parser.parse_args()
+    if options.tokens < 2:
+        parser.error(f"--tokens: is {options.tokens}; expected 2 or more")
     reader = gguf.GGUFReader(options.model)
     matrices = matrices_of(reader, options.weights)
     if options.save:
         save(options.save, reader, matrices)
     vocabulary = reader.fields["tokenizer.ggml.tokens"].contents()
-    prompt = [vocabulary.index(("Ġ" if i else "") + word) for i, word in enumerate(options.prompt.split(" "))]
+    words = [("Ġ" if i else "") + word for i, word in enumerate(options.prompt.split(" "))]
+    if not set(words) <= set(vocabulary):
+        parser.error(f"--prompt: has a word outside the vocabulary: {sorted(set(words) - set(vocabulary))[0].lstrip('Ġ')!r}")
+    prompt = [vocabulary.index(word) for word in words]
 
     engines = {"float": Floats, "intact": Intact}
     if "GGML_CPU" in os.environ:
