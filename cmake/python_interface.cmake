@@ -21,14 +21,13 @@ function(intact_channel_order folder)
                         LIBRARY_OUTPUT_DIRECTORY ${folder})
 endfunction()
 
-# intact_python_interface(python out): runs `python` to write the declarations of intact.h and target.h to `out`, a module
+# intact_python_interface(python out): runs `python` to write the declarations of the public headers of C to `out`, a module
 # that cffi loads.
 function(intact_python_interface python out)
+  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/intact/*.h)
   add_custom_command(
     OUTPUT ${out}
-    COMMAND ${python} ${PROJECT_SOURCE_DIR}/python/make_interface.py ${CMAKE_C_COMPILER}
-            ${PROJECT_SOURCE_DIR}/include/intact/target.h ${out}
-    DEPENDS ${PROJECT_SOURCE_DIR}/python/make_interface.py ${PROJECT_SOURCE_DIR}/include/intact/intact.h
-            ${PROJECT_SOURCE_DIR}/include/intact/target.h
+    COMMAND ${python} ${PROJECT_SOURCE_DIR}/python/make_interface.py ${CMAKE_C_COMPILER} ${PROJECT_SOURCE_DIR}/include ${out}
+    DEPENDS ${PROJECT_SOURCE_DIR}/python/make_interface.py ${headers}
     COMMENT "C interface for cffi" VERBATIM)
 endfunction()

@@ -47,7 +47,7 @@ std::string CheckSweepFile(std::span<const uint8_t> bytes);
 std::string CheckLayerFolder(std::span<const uint8_t> bytes);
 
 /// `bytes` as a problem's line. An accepted problem must parse again from its own line, and its tensors must
-/// not take more memory than verify::MemoryOf() predicts.
+/// not take more memory than verify::MemoryOf() predicts. A small problem of grouped weights is run.
 std::string CheckProblem(std::span<const uint8_t> bytes);
 
 /// A fuzzer's finding: ends the process with `wrong` on stderr, unless it is "".

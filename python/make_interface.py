@@ -1,4 +1,4 @@
-"""make_interface.py COMPILER HEADER OUT: writes the declarations of intact/target.h, which includes intact.h, as a cffi module.
+"""make_interface.py COMPILER FOLDER OUT: writes the declarations of the headers of C in FOLDER/intact as a cffi module.
 
 The headers are the only definition of structs, enumerators and functions. They are preprocessed, and cffi's ABI mode writes their
 declarations into a Python module. Importing this module needs neither a compiler nor a parser.
@@ -12,19 +12,21 @@ from pathlib import Path
 import cffi
 
 
-def declarations(compiler: str, header: Path) -> str:
+def declarations(compiler: str, folder: Path) -> str:
     """The headers without comments, macros and attributes. cffi knows the types of <stddef.h> and <stdint.h>."""
-    with tempfile.TemporaryDirectory() as folder:
-        for standard in ("stddef.h", "stdint.h"):
-            (Path(folder) / standard).write_text("")
-        command = [compiler, "-E", "-P", "-nostdinc", "-isystem", folder, "-I", str(header.parent.parent), "-D__attribute__(x)=", "-x", "c", str(header)]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    headers = "".join(f"#include <intact/{header.name}>\n" for header in sorted((folder / "intact").glob("*.h")))
+    with tempfile.TemporaryDirectory() as standard:
+        for name in ("stddef.h", "stdint.h"):
+            (Path(standard) / name).write_text("")
+        command = [compiler, "-E", "-P", "-nostdinc", "-isystem", standard, "-I", str(folder), "-D__attribute__(x)=", "-x", "c",
+                   "-"]
+        return subprocess.run(command, check=True, capture_output=True, text=True, input=headers).stdout
 
 
 def main() -> None:
-    compiler, header, out = sys.argv[1:]
+    compiler, folder, out = sys.argv[1:]
     ffi = cffi.FFI()
-    ffi.cdef(declarations(compiler, Path(header)))
+    ffi.cdef(declarations(compiler, Path(folder)))
     ffi.set_source("_interface", None)
     ffi.emit_python_code(out)
 

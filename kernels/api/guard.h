@@ -3,6 +3,7 @@
 #ifndef INTACT_KERNELS_API_GUARD_H_
 #define INTACT_KERNELS_API_GUARD_H_
 
+#include <intact/grouped.h>
 #include <intact/intact.h>
 
 #include <algorithm>
@@ -115,6 +116,12 @@ template <>
 inline constexpr size_t kFirstSize<intact_conv_args> = 112;
 template <>
 inline constexpr size_t kFirstSize<intact_conv_info> = 136;
+template <>
+inline constexpr size_t kFirstSize<intact_grouped_desc> = 128;
+template <>
+inline constexpr size_t kFirstSize<intact_grouped_args> = 88;
+template <>
+inline constexpr size_t kFirstSize<intact_grouped_info> = 88;
 
 static_assert(sizeof(intact_linear_desc) >= kFirstSize<intact_linear_desc> &&
               sizeof(intact_conv_desc) >= kFirstSize<intact_conv_desc>);

@@ -121,14 +121,27 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Me
     MultiplyFixed(accumulators);
   } else if (spec_.c_type != INTACT_S32) {
     Scale(accumulators);
-    if (spec_.scaling.has_addends) LoadColumns(offsetof(EpilogueArgs, addends));
-    for (size_t j = 0; j < accumulators.size(); ++j) {
-      if (spec_.scaling.has_addends) AddBias(accumulators[j], static_cast<int>(j));
-      if (!spec_.has_residual()) Bound(accumulators[j]);
-    }
+    AddBiasAndBound(accumulators);
   }
   if (spec_.has_row_values()) emitter_.code().add(row_, spec_.row_value_bytes());
   if (spec_.has_residual()) AddResidual(accumulators);
+  Store(accumulators, c);
+}
+
+void Epilogue::StoreFloats(const std::vector<jit::Vec>& values, const jit::Mem& c) {
+  AddBiasAndBound(values);
+  Store(values, c);
+}
+
+void Epilogue::AddBiasAndBound(const std::vector<jit::Vec>& accumulators) {
+  if (spec_.scaling.has_addends) LoadColumns(offsetof(EpilogueArgs, addends));
+  for (size_t j = 0; j < accumulators.size(); ++j) {
+    if (spec_.scaling.has_addends) AddBias(accumulators[j], static_cast<int>(j));
+    if (!spec_.has_residual()) Bound(accumulators[j]);
+  }
+}
+
+void Epilogue::Store(const std::vector<jit::Vec>& accumulators, const jit::Mem& c) {
   const int vector_stride = emitter_.lanes() * core::BytesOf(spec_.c_type);
   const auto address = [&](size_t j) { return c.cloneAdjusted(static_cast<int64_t>(j) * vector_stride); };
   if (core::BytesOf(spec_.c_type) == 4) {

@@ -136,6 +136,9 @@ class Epilogue {
   /// Requantizes the tile's next row, adjacent vectors of columns, and stores it at `c`. Destroys the
   /// accumulators.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Mem& c);
+  /// StoreRow() for a whole row of scaled values: adds the bias, applies the activation and stores. `values` are
+  /// floats. Only for float outputs without fixed point, residual and values of rows.
+  void StoreFloats(const std::vector<jit::Vec>& values, const jit::Mem& c);
   /// After a tile's last row: advances the arguments to the tile below.
   void Advance();
   /// For dealt 8-bit outputs: requantizes the `accumulators` of four adjacent columns from `column` on, a
@@ -168,6 +171,10 @@ class Epilogue {
   template <class Operand>
   void ShiftRight(const jit::Vec& y, const Operand& shifts);
   void AddBias(const jit::Vec& accumulator, int vector);
+  /// Adds the bias. Applies the activation, unless a residual comes first.
+  void AddBiasAndBound(const std::vector<jit::Vec>& accumulators);
+  /// Rounds to the type of outputs and stores.
+  void Store(const std::vector<jit::Vec>& accumulators, const jit::Mem& c);
   /// Adds the residual to a whole row.
   void AddResidual(const std::vector<jit::Vec>& accumulators);
   void LoadResidual(const jit::Vec& to, int vector);

@@ -169,11 +169,10 @@ RunColumns GemmData::MakeRunColumns(const RowQuantization& a, uint8_t* to) const
   return made;
 }
 
-void FillWithNan(const OutputMap& output, const Range& range, const KernelData& data) noexcept {
-  const intact_type type = data.problem.output.c_type;
-  if (!core::IsFloat(type)) return;
-  const uint32_t nan = type == INTACT_F32 ? 0x7fc00000 : type == INTACT_F16 ? 0x7e00 : 0x7fc0;
-  const auto bytes = static_cast<size_t>(core::BytesOf(type));
+void FillWithNan(const OutputMap& output, const Range& range, intact_type c_type) noexcept {
+  if (!core::IsFloat(c_type)) return;
+  const uint32_t nan = c_type == INTACT_F32 ? 0x7fc00000 : c_type == INTACT_F16 ? 0x7e00 : 0x7fc0;
+  const auto bytes = static_cast<size_t>(core::BytesOf(c_type));
   for (int64_t row = range.row_begin; row < range.row_end; ++row) {
     uint8_t* c = output.C(row, range.column_begin);
     for (int64_t i = range.column_begin; i < range.column_end; ++i, c += bytes) std::memcpy(c, &nan, bytes);

@@ -221,7 +221,7 @@ inline bool IsWasteful(const KernelData& data, int64_t m, int64_t scratch_bytes)
 Error UnshiftCompensation(const KernelData& data, AlignedBuffer<int32_t>* compensation);
 
 /// Fills float outputs that have no scale with NaN (see the contract). 8-bit outputs are right already.
-void FillWithNan(const OutputMap& output, const Range& range, const KernelData& data) noexcept;
+void FillWithNan(const OutputMap& output, const Range& range, intact_type c_type) noexcept;
 
 /// The value of RunBuffers::may_stream: whether non-temporal stores pay for `rows` rows of `row_bytes` bytes.
 bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes);

@@ -102,7 +102,7 @@ uint8_t FixedPointOutput(const LinearProblem& problem, int32_t y, const Epilogue
   const int32_t v = MultiplyFixed(y, multiplier, ColumnValue<int32_t>(args.addends, i),
                                   problem.fixed_point == INTACT_FIXED_POINT_HALF_AWAY);
   const OutputBounds& bounds = problem.output.bounds;
-  const float f = Min(Max(static_cast<float>(v), bounds.lo), bounds.hi);
+  const float f = ClampTo(bounds, static_cast<float>(v));
   return static_cast<uint8_t>(_mm_cvtss_si32(_mm_set_ss(f)) + bounds.zero_point);
 }
 
@@ -126,6 +126,10 @@ uint16_t ToFloat16(float f) noexcept {
   return static_cast<uint16_t>(sign | half);
 }
 
+}  // namespace
+
+float ClampTo(const OutputBounds& bounds, float f) noexcept { return Min(Max(f, bounds.lo), bounds.hi); }
+
 void StoreFloat(intact_type type, float f, size_t i, uint8_t* c) noexcept {
   if (type == INTACT_F32) {
     std::memcpy(c + i * sizeof(f), &f, sizeof(f));
@@ -135,8 +139,6 @@ void StoreFloat(intact_type type, float f, size_t i, uint8_t* c) noexcept {
       type == INTACT_F16 ? ToFloat16(f) : static_cast<uint16_t>(CutOff(std::bit_cast<uint32_t>(f), 16));
   std::memcpy(c + i * sizeof(rounded), &rounded, sizeof(rounded));
 }
-
-}  // namespace
 
 std::string PortableEngine::KernelName() const {
   return (data_.a_shift() == 0 ? "u8s8" : "s8s8") + data_.epilogue.Name() + "_gemm_" + std::to_string(kRows) +
@@ -222,7 +224,7 @@ void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const 
     if (args.residual != nullptr) {
       f += ResidualAt(requantization, args.residual, i) * requantization.residual.scale;
     }
-    f = Min(Max(f, bounds.lo), bounds.hi);
+    f = ClampTo(bounds, f);
     if (is_float) {
       StoreFloat(requantization.c_type, f, i, c);
     } else {

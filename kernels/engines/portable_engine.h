@@ -44,5 +44,10 @@ class PortableEngine final : public Engine {
 void StoreOutputs(const KernelData& data, std::span<const uint32_t> sums, const EpilogueArgs& args,
                   uint8_t* c) noexcept;
 
+/// Applies an activation to `f`. A NaN becomes the lower bound.
+float ClampTo(const OutputBounds& bounds, float f) noexcept;
+/// Rounds `f`, which is not a NaN, to a float type, and stores it as element `i` of `c`.
+void StoreFloat(intact_type type, float f, size_t i, uint8_t* c) noexcept;
+
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_ENGINES_PORTABLE_ENGINE_H_

@@ -143,7 +143,8 @@ void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const
     }
     line += all.size();
   }
-  if (call.columns != nullptr && !call.columns->has_scale) FillWithNan(buffers.output, chunk, data_);
+  if (call.columns != nullptr && !call.columns->has_scale)
+    FillWithNan(buffers.output, chunk, data_.problem.output.c_type);
 }
 
 int64_t DepthwiseConv::RunColumnBytes() const {

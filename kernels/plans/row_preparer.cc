@@ -117,7 +117,7 @@ void RowPreparer::FillWithoutScale(uint8_t* values, const OutputMap& output,
                                    const Range& chunk) const noexcept {
   for (int64_t row = chunk.row_begin; row < chunk.row_end; ++row) {
     if (!std::isnan(At(values, row - chunk.row_begin)->scale)) continue;
-    FillWithNan(output, {row, row + 1, chunk.column_begin, chunk.column_end}, data_);
+    FillWithNan(output, {row, row + 1, chunk.column_begin, chunk.column_end}, data_.problem.output.c_type);
   }
 }
 

@@ -27,7 +27,9 @@ void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
                      [&](const RunBuffers& ready, const Range& chunk, uint8_t* free_scratch) {
                        engines_.Run(engine, ready, chunk, free_scratch);
                      });
-  if (buffers.columns != nullptr && !buffers.columns->has_scale) FillWithNan(buffers.output, range, data_);
+  if (buffers.columns != nullptr && !buffers.columns->has_scale) {
+    FillWithNan(buffers.output, range, data_.problem.output.c_type);
+  }
   if (buffers.may_stream) _mm_sfence();  // nothing else orders non-temporal stores
 }
 

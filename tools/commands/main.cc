@@ -27,6 +27,7 @@ int Main(int argc, char** argv) {
   AddVerifyPairs(verify, &command);
   AddVerifyPairing(verify, &command);
   AddVerifySweep(verify, &command);
+  AddVerifyGrouped(verify, &command);
   AddVerifyMerge(verify, &command);
   AddVerifyRamp(verify, &command);
   AddVerifyLayer(verify, &command);

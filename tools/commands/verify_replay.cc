@@ -10,9 +10,12 @@
 #include "tools/console/target_option.h"
 #include "tools/console/terminal.h"
 #include "verify/explain/claim.h"
+#include "verify/explain/grouped.h"
+#include "verify/problem/grouped.h"
 #include "verify/problem/problem.h"
 #include "verify/report/report_terminal.h"
 #include "verify/sweep/sweep.h"
+#include "verify/targets/grouped_target.h"
 
 namespace intact::tools {
 namespace {
@@ -66,7 +69,28 @@ int Replay(const ReplayOptions& options, const verify::Problem& problem) {
   return Failed(options, **target, problem, judgement->failure);
 }
 
+// Why `isa`, of a problem line, cannot be chosen here; "" if it can.
+std::string WhyNotIsa(const ReplayOptions& options, intact_isa isa) {
+  if (isa == INTACT_ISA_ANY || intact_isa_available(isa) != 0) return "";
+  return fmt::format("replay: isa={}: {}", intact_isa_name(isa), NotAvailable(isa, &options.emulate));
+}
+
+int ReplayGrouped(const ReplayOptions& options, const std::string& line) {
+  const Result<verify::GroupedProblem> problem = verify::GroupedProblem::Parse(line);
+  if (!problem) return Fail("replay: " + problem.error().message);
+  if (options.target.IsPlugin()) return Fail("replay: a --target has no grouped weights");
+  if (const std::string why = WhyNotIsa(options, problem->isa); !why.empty()) return Fail(why);
+  const Result<verify::GroupedJudgement> judgement =
+      options.emulate.Emulated([&] { return verify::Judge(verify::IntactGroupedTarget(), *problem); });
+  if (!judgement) return Fail("replay: " + judgement.error().message);
+  Print("{}\n{} outputs\n", problem->ToString(), judgement->outputs);
+  if (judgement->Passed()) return kParity;
+  Print("FAILED: {}\n", judgement->failure);
+  return kDifference;
+}
+
 int ReplayLine(const ReplayOptions& options, const std::string& line) {
+  if (verify::GroupedProblem::IsLine(line)) return ReplayGrouped(options, line);
   const Result<verify::Problem> problem = verify::Problem::Parse(line);
   if (!problem) return Fail("replay: " + problem.error().message);
   const bool is_ours = problem->isa != INTACT_ISA_ANY || problem->mode != INTACT_EXACT;
@@ -74,10 +98,7 @@ int ReplayLine(const ReplayOptions& options, const std::string& line) {
     return Fail(
         fmt::format("replay: '{}': isa= and mode= choose among our own kernels; a --target has none", line));
   }
-  if (problem->isa != INTACT_ISA_ANY && intact_isa_available(problem->isa) == 0) {
-    return Fail(fmt::format("replay: isa={}: {}", intact_isa_name(problem->isa),
-                            NotAvailable(problem->isa, &options.emulate)));
-  }
+  if (const std::string why = WhyNotIsa(options, problem->isa); !why.empty()) return Fail(why);
   return Replay(options, *problem);
 }
 
@@ -99,7 +120,8 @@ void AddVerifyReplay(CLI::App* verify, Command* command) {
   replay
       ->add_option("LINE", options->lines,
                    "e.g. 'gemm u8s8s32 m=5 n=16 k=64 fill=bait seed=7 mode=saturating isa=avx2' or "
-                   "'conv u8s8u8 in=28x28 c=64 o=32 kernel=3x3 pad=1x1 groups=4 za=3'")
+                   "'conv u8s8u8 in=28x28 c=64 o=32 kernel=3x3 pad=1x1 groups=4 za=3' or "
+                   "'grouped s8u4f32 m=1 n=64 k=4096 group=128 isa=avx2'")
       ->required();
   options->target.Add(replay);
   options->emulate.Add(replay);

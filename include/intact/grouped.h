@@ -1,0 +1,190 @@
+/** @file
+ * intact: activations of 8 bits times weights of 4 or 8 bits with a scale for each group of depths. Large
+ * language models store their weights in this way. This header continues intact/intact.h: statuses, structs
+ * that begin with their size, threads, scratch and errors work as described there.
+ *
+ * ## Arithmetic
+ * Activations A (M×K), weights B (K×N), output C (M×N). The depths 0 … K−1 are cut into groups of `group`
+ * depths; the last group may be shorter. With g as the number of a group:
+ *
+ *     acc_g = Σ_{k in g} (a[m,k] − za)·(b[k,n] − zb[n,g])         exact integer arithmetic
+ *     f     = +0, then for g = 0, 1, …: f = fma(float(acc_g), s_g, f)              one float32 rounding
+ *     f     = f·sa[m]                                              only with INTACT_GRANULARITY_ROWS
+ *     f     = f + bias_f32[n]                                      only with a bias; float32 rounding
+ *     f     = activation(f)                                        an f32 output is f
+ *
+ * float() rounds to nearest even; for groups of at most 256 depths float(acc_g) is exact. The order of the
+ * groups is part of the definition. So C has the same bytes on every ISA, for every number of threads and
+ * however M is split. The scale s_g and the zero point za depend on the granularity of A's scales:
+ *
+ *     INTACT_GRANULARITY_ROWS:    s_g = sb[n,g]                    za = za[m]
+ *     INTACT_GRANULARITY_GROUPS:  s_g = sa[m,g]·sb[n,g], rounded to float32        za = za[m,g]
+ *
+ * sb is the float32 that equals the stored f32, f16 or bf16 scale. A bf16 or f16 output is f rounded to
+ * nearest even. An f16 output keeps subnormal numbers, and is infinite from 65520 on. If f is a NaN before
+ * the activation (an infinity times 0, or a difference of infinities), f is replaced by −∞.
+ *
+ * If A has a float type (a_source_type), each run quantizes A by the formulas of intact_quantization: u8 with
+ * a zero point, or s8 without one. Each row, or each group of a row, has its own scale and zero point. If a
+ * row or one of its groups has no scale, all outputs of the row are NaNs (0x7FC00000; bfloat16: 0x7FC0;
+ * float16: 0x7E00).
+ *
+ * ## Common formats of weights
+ *   - ONNX MatMulNBits with 4 bits: b_type U4, group = block_size, b_stride_n = ⌈K/group⌉·group/2. Zero
+ *     points must be unpacked to a byte each; without zero points b_zero_points is NULL.
+ *   - GGUF Q8_0: after removing the scales from the blocks, b_type S8, group 32, f16 scales.
+ *   - GGUF Q4_0: b_type U4, group 32, f16 scales, no zero points; the nibbles of a block must be reordered,
+ *     because its high nibbles have depths 16 to 31.
+ */
+#ifndef INTACT_GROUPED_H_
+#define INTACT_GROUPED_H_
+
+#include <intact/intact.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Types of 4 bits, for b_type. Their values continue intact_type. */
+typedef enum intact_nibble_type {
+  INTACT_S4 = 7, /**< −8 to 7, two's complement */
+  INTACT_U4 = 8  /**< 0 to 15 */
+} intact_nibble_type;
+
+/** Which elements of A share a scale and a zero point. */
+typedef enum intact_granularity {
+  INTACT_GRANULARITY_ROWS = 0,  /**< the elements of a row */
+  INTACT_GRANULARITY_GROUPS = 1 /**< the elements of a row that belong to one group of depths */
+} intact_granularity;
+
+/** The weights and the arithmetic. Pointers are read only during creation.
+ *
+ * B lies in memory column by column. With S8 and U8, b[k,n] is the byte b[n·b_stride_n + k·b_stride_k]. With
+ * S4 and U4, two depths share a byte: b[k,n] is in byte b[n·b_stride_n + ⌊k/2⌋], in the low four bits if k is
+ * even, else in the high four bits. The high bits of the last byte of a column are not read if K is odd.
+ *
+ * Limits: n and k at most 2^31 − 1, n·k at most 2^40. A plan is refused (INTACT_OVERFLOW) if activations
+ * exist for which a sum acc_g is not an int32. This needs a group of more than 33025 depths. */
+typedef struct intact_grouped_desc {
+  size_t struct_size;    /**< sizeof(intact_grouped_desc) */
+  int64_t n;             /**< columns of B and C, ≥ 1 */
+  int64_t k;             /**< depth, ≥ 1 */
+  int64_t group;         /**< depths of a group: 16, 32, 64, 128 or 256; 0: all depths are one group */
+  int32_t a_source_type; /**< INTACT_F32, BF16 or F16: each run quantizes A. INTACT_TYPE_NONE: A is of a_type,
+                              and each run gives a_scales and a_zero_points */
+  int32_t a_type;        /**< INTACT_U8 or INTACT_S8 */
+  int32_t a_granularity; /**< an intact_granularity */
+  int32_t b_type;        /**< INTACT_S8, INTACT_U8, INTACT_S4 or INTACT_U4 */
+  int64_t b_stride_n; /**< bytes from a column to the next, at most 2^40; 0: ⌈k/2⌉ for 4 bits, else k */
+  int64_t b_stride_k; /**< bytes from a depth to the next, at most 2^40; 0: 1. 0 for 4 bits */
+  /** Elements of scale_type, finite, of either sign. The scale of column n and group g is element
+   * n·scale_stride_n + g·scale_stride_g. */
+  const void* b_scales;
+  /** A byte for each column and group, laid out as b_scales: int8_t for S8 and S4, uint8_t for U8 and U4,
+   * within the range of b_type. NULL: every zero point is 0 for S8 and S4, 128 for U8, 8 for U4. */
+  const void* b_zero_points;
+  int64_t scale_stride_n; /**< elements from a column to the next, at most 2^40; 0: the number of groups */
+  int64_t scale_stride_g; /**< elements from a group to the next, at most 2^40; 0: 1 */
+  int32_t scale_type;     /**< of b_scales: INTACT_F32, BF16 or F16 */
+  int32_t c_type;         /**< INTACT_F32, BF16 or F16 */
+  const float* bias_f32;  /**< n finite values, or NULL */
+  int32_t activation;     /**< an intact_activation */
+  float clamp_min;        /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
+  float clamp_max;        /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
+  int32_t max_isa;        /**< an intact_isa, the cap; INTACT_ISA_ANY: all that the machine offers */
+} intact_grouped_desc;
+
+/** f32 activations quantized to s8 row by row, u4 weights in groups of 32 with f16 scales, f32 outputs; set
+ * n, k and b_scales. */
+#define INTACT_GROUPED_DESC_INIT                                                                            \
+  {                                                                                                         \
+    sizeof(intact_grouped_desc), 0, 0, 32, INTACT_F32, INTACT_S8, INTACT_GRANULARITY_ROWS, INTACT_U4, 0, 0, \
+        NULL, NULL, 0, 0, INTACT_F16, INTACT_F32, NULL, INTACT_ACTIVATION_NONE, 0.0f, 0.0f, INTACT_ISA_ANY  \
+  }
+
+/** The buffers of one run, row-major. No alignment is needed. Nothing beyond the m·k elements of A and the
+ * m·n elements of C is read or written. C must not overlap A.
+ *
+ * With m 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no memory. */
+typedef struct intact_grouped_args {
+  size_t struct_size; /**< sizeof(intact_grouped_args) */
+  int64_t m;          /**< rows, 0 to 2^31 − 1 */
+  const void* a;      /**< m×k elements of a_source_type, or of a_type without one */
+  int64_t a_stride;   /**< elements between rows of A, k to 2^40; 0 = k */
+  void* c;            /**< m×n elements of c_type */
+  int64_t c_stride;   /**< elements between rows of C, n to 2^40; 0 = n */
+  /** Without a_source_type: finite values ≥ 0, one for each row, or with INTACT_GRANULARITY_GROUPS one for
+   * each group of each row, dense and row by row. With a_source_type: NULL. */
+  const float* a_scales;
+  /** Without a_source_type: zero points within the range of a_type, one for each of a_scales; NULL: all are
+   * 0. With a_source_type: NULL. */
+  const int32_t* a_zero_points;
+  int32_t threads; /**< threads of the run, ≥ 0; 0 = OpenMP's default, or fewer if there is little work. Not
+                         read by intact_grouped_run_part() */
+  int32_t reserved;     /**< 0 */
+  void* scratch;        /**< memory for the run to work in, as in intact_gemm_args */
+  size_t scratch_bytes; /**< bytes of `scratch`; 0 with NULL */
+} intact_grouped_args;
+
+/** Defaults; set m and the buffers. */
+#define INTACT_GROUPED_ARGS_INIT \
+  { sizeof(intact_grouped_args), 0, NULL, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0 }
+
+/** A plan: packed weights and kernels. See intact_grouped_create(). */
+typedef struct intact_grouped intact_grouped;
+
+/** What a plan chose. Strings live as long as the plan. */
+typedef struct intact_grouped_info {
+  size_t struct_size;    /**< sizeof(intact_grouped_info) */
+  int64_t n;             /**< as in the descriptor */
+  int64_t k;             /**< as in the descriptor */
+  int64_t group;         /**< as in the descriptor */
+  int64_t groups;        /**< number of groups of a column */
+  int32_t a_source_type; /**< as in the descriptor */
+  int32_t a_type;        /**< as in the descriptor */
+  int32_t a_granularity; /**< as in the descriptor */
+  int32_t b_type;        /**< as in the descriptor */
+  int32_t scale_type;    /**< as in the descriptor */
+  int32_t c_type;        /**< as in the descriptor */
+  int32_t isa;           /**< the best intact_isa that the plan may use */
+  int32_t reserved;      /**< 0 */
+  const char* kernel;    /**< name of the kernel */
+  int64_t packed_bytes;  /**< memory that the packed weights occupy, with scales and zero points */
+} intact_grouped_info;
+
+/** The initial value of a struct that a call fills. */
+#define INTACT_GROUPED_INFO_INIT \
+  { sizeof(intact_grouped_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
+
+/** Packs `b` and chooses kernels. On success `*grouped` owns copies of everything that it needs; destroy it
+ * with intact_grouped_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, OVERFLOW, CODEGEN_FAILED,
+ * OUT_OF_MEMORY; `*grouped` is then NULL. */
+INTACT_API intact_status intact_grouped_create(const intact_grouped_desc* desc, const void* b,
+                                               intact_grouped** grouped);
+
+/** Reports what a run with `args` needs. Pointers in `args` are not read. Thread-safe. Errors:
+ * INVALID_ARGUMENT. */
+INTACT_API intact_status intact_grouped_prepare(const intact_grouped* grouped,
+                                                const intact_grouped_args* args, intact_run_info* info);
+
+/** Computes C by the arithmetic above. Thread-safe. With valid arguments and the scratch that
+ * intact_grouped_prepare() reported, a run cannot fail and allocates nothing, except for its helper threads
+ * the first time. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY; nothing is then written. */
+INTACT_API intact_status intact_grouped_run(const intact_grouped* grouped, const intact_grouped_args* args);
+
+/** Computes part `part` of `parts` of a run: see intact_gemm_run_part(). Thread-safe. Errors: those of
+ * intact_grouped_run(). */
+INTACT_API intact_status intact_grouped_run_part(const intact_grouped* grouped,
+                                                 const intact_grouped_args* args, int32_t part,
+                                                 int32_t parts);
+
+/** Reports what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
+INTACT_API intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped_info* info);
+
+/** Destroys the plan. NULL is allowed. No other call may be using the plan. */
+INTACT_API void intact_grouped_destroy(intact_grouped* grouped);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* INTACT_GROUPED_H_ */

@@ -1,0 +1,143 @@
+// The C ABI of grouped weights (include/intact/grouped.h).
+#include <intact/grouped.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/isas.h"
+#include "core/result.h"
+#include "kernels/api/guard.h"
+#include "kernels/codegen/dispatch.h"
+#include "kernels/plans/grouped_plan.h"
+#include "kernels/problem/checks.h"
+#include "kernels/problem/grouped_problem.h"
+#include "kernels/runtime/threads.h"
+
+struct intact_grouped {
+  intact_grouped_desc desc;  // its pointers are not used
+  std::unique_ptr<intact::kernels::GroupedPlan> plan;
+};
+
+namespace {
+
+using intact::Error;
+using namespace intact::kernels;  // NOLINT(google-build-using-namespace): this file is their C ABI
+
+void Print(const char* what, const intact_grouped& grouped, const std::string& more, int64_t m,
+           const Stopwatch& watch) {
+  const GroupedPlan& plan = *grouped.plan;
+  std::fprintf(stderr, "intact: %s n=%lld k=%lld group=%lld %s%s %.1f us\n", what,
+               static_cast<long long>(plan.problem().n), static_cast<long long>(plan.problem().k),
+               static_cast<long long>(plan.problem().group), plan.engine().KernelName(m).c_str(),
+               more.c_str(), watch.Microseconds());
+}
+
+Error Create(const intact_grouped_desc* given, const void* b, intact_grouped** grouped) {
+  const Stopwatch watch;
+  const ScopedFloatEnvironment float_environment;
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  RETURN_IF_ERROR(ReadStruct("desc", given, &desc));
+  ASSIGN_OR_RETURN(GroupedProblem problem, CheckGrouped(desc));
+  ASSIGN_OR_RETURN(const GroupedWeightView weights, CheckGroupedWeights(desc, problem, b));
+  ASSIGN_OR_RETURN(const intact::core::IsaSet permitted, PermittedIsas(desc.max_isa));
+  ASSIGN_OR_RETURN(const intact::core::Isa isa, ChooseIsa(permitted));
+  ASSIGN_OR_RETURN(auto plan, GroupedPlan::Create(std::move(problem), weights, isa));
+  *grouped = new intact_grouped{desc, std::move(plan)};
+  PrintIfVerbose([&] { Print("plan", **grouped, "", 1, watch); });
+  return {};
+}
+
+// Runs `run` on arguments of this version.
+template <class Run>
+Error WithArguments(const intact_grouped* grouped, const intact_grouped_args* args, const Run& run) {
+  static constexpr intact_grouped_args kDefaults = INTACT_GROUPED_ARGS_INIT;
+  if (grouped == nullptr) return Refuse([] { return NullArgument("grouped"); });
+  return WithStruct("args", args, kDefaults, run);
+}
+
+}  // namespace
+
+extern "C" {
+
+intact_status intact_grouped_create(const intact_grouped_desc* desc, const void* b,
+                                    intact_grouped** grouped) {
+  return Guard("intact_grouped_create", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    *grouped = nullptr;
+    return Create(desc, b, grouped);
+  });
+}
+
+intact_status intact_grouped_prepare(const intact_grouped* grouped, const intact_grouped_args* args,
+                                     intact_run_info* info) {
+  return Guard("intact_grouped_prepare", [&]() -> Error {
+    return WithArguments(grouped, args, [&](const intact_grouped_args& own) -> Error {
+      RETURN_IF_ERROR(CheckStructSize("info", info));
+      intact_run_info made = INTACT_RUN_INFO_INIT;
+      RETURN_IF_ERROR(grouped->plan->Prepare(own, &made));
+      WriteStruct(made, info);
+      return {};
+    });
+  });
+}
+
+intact_status intact_grouped_run(const intact_grouped* grouped, const intact_grouped_args* args) {
+  return Guard("intact_grouped_run", [&]() -> Error {
+    const Stopwatch watch;
+    return WithArguments(grouped, args, [&](const intact_grouped_args& own) -> Error {
+      RETURN_IF_ERROR(grouped->plan->Run(own));
+      PrintIfVerbose([&] {
+        const std::string more = " m=" + std::to_string(own.m) + " threads=" + std::to_string(own.threads);
+        Print("run", *grouped, more, own.m, watch);
+      });
+      return {};
+    });
+  });
+}
+
+intact_status intact_grouped_run_part(const intact_grouped* grouped, const intact_grouped_args* args,
+                                      int32_t part, int32_t parts) {
+  return Guard("intact_grouped_run_part", [&]() -> Error {
+    const Stopwatch watch;
+    return WithArguments(grouped, args, [&](const intact_grouped_args& own) -> Error {
+      RETURN_IF_ERROR(grouped->plan->RunPart(own, part, parts));
+      PrintIfVerbose([&] {
+        const std::string more =
+            " m=" + std::to_string(own.m) + " part=" + std::to_string(part) + "/" + std::to_string(parts);
+        Print("run", *grouped, more, own.m, watch);
+      });
+      return {};
+    });
+  });
+}
+
+intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped_info* info) {
+  return Guard("intact_grouped_query", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    RETURN_IF_ERROR(CheckStructSize("info", info));
+    const GroupedPlan& plan = *grouped->plan;
+    const intact_grouped_desc& desc = grouped->desc;
+    intact_grouped_info made = INTACT_GROUPED_INFO_INIT;
+    made.n = desc.n;
+    made.k = desc.k;
+    made.group = desc.group;
+    made.groups = plan.problem().groups();
+    made.a_source_type = desc.a_source_type;
+    made.a_type = desc.a_type;
+    made.a_granularity = desc.a_granularity;
+    made.b_type = desc.b_type;
+    made.scale_type = desc.scale_type;
+    made.c_type = desc.c_type;
+    made.isa = static_cast<int32_t>(plan.isa());
+    made.kernel = plan.kernel_name().c_str();
+    made.packed_bytes = plan.engine().packed_bytes();
+    WriteStruct(made, info);
+    return {};
+  });
+}
+
+void intact_grouped_destroy(intact_grouped* grouped) { delete grouped; }
+
+}  // extern "C"

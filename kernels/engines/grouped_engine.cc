@@ -1,0 +1,213 @@
+#include "kernels/engines/grouped_engine.h"
+
+#include <xmmintrin.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/types.h"
+#include "kernels/codegen/dispatch.h"
+#include "kernels/runtime/blocking.h"
+#include "kernels/runtime/caches.h"
+
+namespace intact::kernels {
+namespace {
+
+constexpr int64_t kStepDepths = GroupedLayout::kStepDepths;
+// Kernels of this number of rows or more read packed weights also if rows are many: taking nibbles apart then
+// costs less than a pass that expands them.
+constexpr int kManyRows = 8;
+// Rows whose f stays in L1 and L2 while a panel's depths pass.
+constexpr int64_t kChunkRows = 256;
+
+}  // namespace
+
+Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(const GroupedProblem& problem,
+                                                                        const GroupedWeightView& view,
+                                                                        core::Isa isa) {
+  isa = VectorIsa(isa);
+  std::unique_ptr<GroupedPanelEngine> engine(new GroupedPanelEngine);
+  ASSIGN_OR_RETURN(engine->weights_, GroupedWeights::Pack(problem, view, isa));
+  const GroupedWeights& weights = *engine->weights_;
+  const GroupedLayout& layout = weights.layout();
+  const int columns = weights.columns();
+  engine->n_ = problem.n;
+  engine->groups_ = problem.groups();
+  engine->group_ = problem.group;
+  engine->last_depth_ = problem.GroupDepth(problem.groups() - 1);
+  engine->c_bytes_ = core::BytesOf(problem.c_type);
+  engine->constants_ = MakeGroupedConstants();
+  engine->epilogue_constants_ = MakeEpilogueConstants(problem.bounds, {}, isa);
+  if (!problem.bias_f32.empty()) {
+    const auto padded = static_cast<size_t>(RoundUp(problem.n, columns));
+    if (!engine->bias_.Resize(padded)) return Error{INTACT_OUT_OF_MEMORY, "no memory for the bias"};
+    std::fill_n(engine->bias_.data(), padded, 0.0f);
+    std::copy_n(problem.bias_f32.begin(), problem.n, engine->bias_.data());
+  }
+
+  GroupedKernelSpec spec;
+  spec.isa = isa;
+  spec.layout = layout;
+  spec.a_signed = problem.a_type == INTACT_S8;
+  spec.has_group_scales = problem.has_group_scales;
+  const int64_t steps = CeilDivide(problem.group, kStepDepths);
+  spec.unrolled_steps = steps >= 4 ? 4 : steps >= 2 ? 2 : 1;
+  RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->whole_));
+  engine->group_bytes_ = layout.GroupBytes(columns, steps);
+  int64_t block_group_bytes = engine->group_bytes_;
+  if (layout.NeedsExpansion() && engine->whole_.most_rows() < kManyRows) {
+    spec.layout = layout.Expanded();
+    RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->expanded_));
+    ASSIGN_OR_RETURN(engine->expanding_, GetGroupedExpansion({isa, layout}));
+    block_group_bytes = engine->expanded_group_bytes_ = spec.layout.GroupBytes(columns, steps);
+  }
+  engine->block_groups_ =
+      std::clamp<int64_t>(Caches().StayingWeights() / block_group_bytes, 1, problem.groups());
+  ASSIGN_OR_RETURN(engine->output_, GetGroupedOutput({isa, problem.c_type, !problem.bias_f32.empty(),
+                                                      !problem.has_group_scales}));
+  return std::unique_ptr<const GroupedEngine>(std::move(engine));
+}
+
+Error GroupedPanelEngine::MakeKernels(const GroupedKernelSpec& spec, Kernels* kernels) {
+  kernels->layout = spec.layout;
+  const int most = LargestGroupedRows(spec.isa, spec.layout.form);
+  for (int rows = 1; rows <= most; ++rows) {
+    GroupedKernelSpec with_rows = spec;
+    with_rows.mr = rows;
+    with_rows.prefetches = spec.layout == weights_->layout();
+    ASSIGN_OR_RETURN(GroupedKernelFunction kernel, GetGroupedKernel(with_rows));
+    kernels->of_rows.push_back(std::move(kernel));
+    kernels->names.push_back(with_rows.Name());
+  }
+  return {};
+}
+
+std::string GroupedPanelEngine::KernelName(int64_t m) const {
+  const Kernels& kernels = IsExpanded(std::min(m, kChunkRows)) ? expanded_ : whole_;
+  return kernels.names[static_cast<size_t>(std::clamp<int64_t>(m, 1, kernels.most_rows()) - 1)];
+}
+
+GroupedPanelEngine::Groups GroupedPanelEngine::BlockAt(int64_t first, int64_t rows) const {
+  const bool has_short_last = last_depth_ != group_;
+  const int64_t equal_groups = groups_ - (has_short_last ? 1 : 0);
+  if (first == equal_groups) return {first, 1, CeilDivide(last_depth_, kStepDepths)};
+  const bool is_one_pass = rows <= whole_.most_rows();
+  return {first, std::min(is_one_pass ? equal_groups : block_groups_, equal_groups - first),
+          CeilDivide(group_, kStepDepths)};
+}
+
+int64_t GroupedPanelEngine::ValueBytes(int64_t rows) const {
+  return RoundUp(rows * groups_ * int64_t{sizeof(GroupedRowValues)}, 64);
+}
+
+void GroupedPanelEngine::SetValues(const GroupedRows& rows, GroupedRowValues* values) const noexcept {
+  const bool is_uniform = weights_->layout().zero_point_bytes == 0;
+  const auto factor = static_cast<uint32_t>(is_uniform ? -weights_->uniform_zero_point() : -1);
+  for (int64_t row = 0; row < rows.count; ++row) {
+    for (int64_t g = 0; g < groups_; ++g) {
+      const GroupedValues& given = rows.values[row * groups_ + g];
+      const uint32_t start = factor * static_cast<uint32_t>(given.centered_sum);  // modulo 2³²
+      values[g * rows.count + row] = {static_cast<int32_t>(start), given.zero_point, given.scale};
+    }
+  }
+}
+
+GroupedPanelEngine::Scratch GroupedPanelEngine::Divide(int64_t rows, uint8_t* scratch) const {
+  const int64_t row_bytes = weights_->columns() * int64_t{sizeof(float)};
+  Scratch parts = {};
+  parts.values = reinterpret_cast<GroupedRowValues*>(scratch);
+  scratch += ValueBytes(rows);
+  parts.f = reinterpret_cast<float*>(scratch);
+  parts.outputs = scratch + rows * row_bytes;
+  parts.expanded = parts.outputs + rows * row_bytes;
+  return parts;
+}
+
+int64_t GroupedPanelEngine::ScratchBytes(int64_t rows) const {
+  const int64_t chunk = std::min(rows, kChunkRows);
+  const int64_t row_bytes = weights_->columns() * int64_t{sizeof(float)};
+  const int64_t expanded_bytes = IsExpanded(chunk) ? block_groups_ * expanded_group_bytes_ : 0;
+  return ValueBytes(chunk) + RoundUp(2 * chunk * row_bytes + expanded_bytes, 64);
+}
+
+void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t column_begin, int64_t column_end, uint8_t* c,
+                             int64_t c_stride_bytes, uint8_t* scratch) const noexcept {
+  const int64_t columns = weights_->columns();
+  for (int64_t row = 0; row < rows.count; row += kChunkRows) {
+    GroupedRows chunk = rows;
+    chunk.count = std::min(kChunkRows, rows.count - row);
+    chunk.a += row * rows.stride_bytes;
+    chunk.values += row * groups_;
+    chunk.scales += row;
+    const Scratch parts = Divide(chunk.count, scratch);
+    SetValues(chunk, parts.values);
+    for (int64_t panel = column_begin / columns; panel * columns < column_end; ++panel) {
+      RunPanel({chunk, parts.values}, panel, parts);
+      Store(chunk, panel, parts, c + row * c_stride_bytes, c_stride_bytes);
+    }
+  }
+}
+
+void GroupedPanelEngine::RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept {
+  const int64_t count = rows.given.count;
+  std::fill_n(scratch.f, count * weights_->columns(), 0.0f);
+  const bool is_expanded = IsExpanded(count);
+  const uint8_t* weights = weights_->Panel(panel);
+  for (int64_t first = 0; first < groups_;) {
+    const Groups block = BlockAt(first, count);
+    const uint8_t* source = weights;
+    if (is_expanded) {
+      const GroupedExpansionArgs args = {weights, scratch.expanded, block.count, block.steps, &constants_};
+      expanding_(&args);
+      source = scratch.expanded;
+    }
+    RunBlock(is_expanded ? expanded_ : whole_, rows, block, source, scratch.f);
+    weights += block.count * weights_->layout().GroupBytes(weights_->columns(), block.steps);
+    first += block.count;
+  }
+}
+
+// Rows are cut into blocks of nearly equal size.
+void GroupedPanelEngine::RunBlock(const Kernels& kernels, const Rows& rows, const Groups& groups,
+                                  const uint8_t* weights, float* f) const noexcept {
+  const GroupedRows& given = rows.given;
+  GroupedKernelArgs args;
+  args.a_stride_bytes = given.stride_bytes;
+  args.values_stride_bytes = given.count * int64_t{sizeof(GroupedRowValues)};
+  args.weights = weights;
+  args.groups = groups.count;
+  args.steps = groups.steps;
+  args.constants = &constants_;
+  const int64_t blocks = CeilDivide(given.count, kernels.most_rows());
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t begin = given.count * i / blocks, end = given.count * (i + 1) / blocks;
+    args.a = given.a + begin * given.stride_bytes + groups.first * group_;
+    args.values = rows.values + groups.first * given.count + begin;
+    args.f = f + begin * weights_->columns();
+    kernels.of_rows[static_cast<size_t>(end - begin - 1)](&args);
+  }
+}
+
+void GroupedPanelEngine::Store(const GroupedRows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
+                               int64_t c_stride_bytes) const noexcept {
+  const int64_t columns = weights_->columns(), first = panel * columns;
+  const int64_t count = std::min(columns, n_ - first);
+  uint8_t* const to = c + first * c_bytes_;
+  GroupedOutputArgs args;
+  args.f = scratch.f;
+  args.scales = rows.scales;
+  args.rows = rows.count;
+  args.c = count == columns ? to : scratch.outputs;
+  args.c_stride_bytes = count == columns ? c_stride_bytes : columns * c_bytes_;
+  args.epilogue.addends = bias_.size() == 0 ? nullptr : bias_.data() + first;
+  args.epilogue.constants = &epilogue_constants_;
+  output_(&args);
+  if (count == columns) return;
+  for (int64_t row = 0; row < rows.count; ++row) {
+    std::memcpy(to + row * c_stride_bytes, scratch.outputs + row * columns * c_bytes_,
+                static_cast<size_t>(count * c_bytes_));
+  }
+}
+
+}  // namespace intact::kernels

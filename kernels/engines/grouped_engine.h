@@ -1,0 +1,91 @@
+// The engine of grouped weights with generated kernels: columns of B fill the lanes.
+//
+//   few rows    one kernel reads each panel once, and takes nibbles apart
+//   more rows   each panel is read in blocks of depths that stay in L1, and all rows pass a block. If kernels
+//               have few rows, a block is expanded into scratch memory first
+//
+// A panel's f is in scratch memory until its last group is added. Then the outputs are stored.
+#ifndef INTACT_KERNELS_ENGINES_GROUPED_ENGINE_H_
+#define INTACT_KERNELS_ENGINES_GROUPED_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/isas.h"
+#include "core/result.h"
+#include "kernels/codegen/grouped_kernel.h"
+#include "kernels/engines/grouped.h"
+#include "kernels/runtime/aligned_buffer.h"
+#include "kernels/weights/grouped_weights.h"
+
+namespace intact::kernels {
+
+class GroupedPanelEngine final : public GroupedEngine {
+ public:
+  /// Packs the weights for kernels of `isa`, which generates code. Errors: OUT_OF_MEMORY, CODEGEN_FAILED.
+  static Result<std::unique_ptr<const GroupedEngine>> Create(const GroupedProblem& problem,
+                                                             const GroupedWeightView& view, core::Isa isa);
+
+  std::string KernelName(int64_t m) const override;
+  int64_t packed_bytes() const override { return weights_->bytes(); }
+  int64_t column_step() const override { return weights_->columns(); }
+  int64_t row_step() const override { return 1; }
+  int64_t ScratchBytes(int64_t rows) const override;
+  void Run(const GroupedRows& rows, int64_t column_begin, int64_t column_end, uint8_t* c,
+           int64_t c_stride_bytes, uint8_t* scratch) const noexcept override;
+
+ private:
+  // Consecutive groups of equal depth.
+  struct Groups {
+    int64_t first, count, steps;
+  };
+  // The kernels for up to `mr` rows, that read one layout.
+  struct Kernels {
+    GroupedLayout layout;
+    std::vector<GroupedKernelFunction> of_rows;  // of 1, 2, … rows
+    std::vector<std::string> names;
+    int64_t most_rows() const { return static_cast<int64_t>(of_rows.size()); }
+  };
+  // Rows of A with the values that kernels read.
+  struct Rows {
+    GroupedRows given;
+    const GroupedRowValues* values;  // [group][row]
+  };
+  struct Scratch {
+    GroupedRowValues* values;
+    float* f;
+    uint8_t* expanded;
+    uint8_t* outputs;  // of a panel that ends beyond C
+  };
+
+  GroupedPanelEngine() = default;
+  Error MakeKernels(const GroupedKernelSpec& spec, Kernels* kernels);
+  bool IsExpanded(int64_t rows) const { return expanding_ && rows > whole_.most_rows(); }
+  /// Depths [k, …) from group `first` on that are read as a block.
+  Groups BlockAt(int64_t first, int64_t rows) const;
+  int64_t ValueBytes(int64_t rows) const;
+  Scratch Divide(int64_t rows, uint8_t* scratch) const;
+  void SetValues(const GroupedRows& rows, GroupedRowValues* values) const noexcept;
+  void RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept;
+  void RunBlock(const Kernels& kernels, const Rows& rows, const Groups& groups, const uint8_t* weights,
+                float* f) const noexcept;
+  void Store(const GroupedRows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
+             int64_t c_stride_bytes) const noexcept;
+
+  int64_t n_ = 0, groups_ = 0, group_ = 0, last_depth_ = 0;
+  int64_t group_bytes_ = 0, expanded_group_bytes_ = 0;  // of all groups but the last
+  int64_t block_groups_ = 1;                            // of a block of depths
+  int c_bytes_ = 4;
+  std::unique_ptr<const GroupedWeights> weights_;
+  GroupedConstants constants_;
+  EpilogueConstants epilogue_constants_;
+  AlignedBuffer<float> bias_;
+  Kernels whole_, expanded_;  // on packed weights, and on expanded weights
+  GroupedExpansionFunction expanding_;
+  GroupedOutputFunction output_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_ENGINES_GROUPED_ENGINE_H_

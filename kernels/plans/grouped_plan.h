@@ -1,0 +1,56 @@
+// A plan of grouped weights (include/intact/grouped.h).
+//
+//   Run: cut C ─► threads ─► shares: stage some rows of A ─► the engine computes them for the share's columns
+#ifndef INTACT_KERNELS_PLANS_GROUPED_PLAN_H_
+#define INTACT_KERNELS_PLANS_GROUPED_PLAN_H_
+
+#include <intact/grouped.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/isas.h"
+#include "core/result.h"
+#include "kernels/engines/grouped.h"
+#include "kernels/plans/grouped_stager.h"
+#include "kernels/problem/grouped_problem.h"
+#include "kernels/runtime/blocking.h"
+
+namespace intact::kernels {
+
+class GroupedPlan {
+ public:
+  static Result<std::unique_ptr<GroupedPlan>> Create(GroupedProblem problem, const GroupedWeightView& weights,
+                                                     core::Isa isa);
+
+  /// `info` is all zeros.
+  Error Prepare(const intact_grouped_args& args, intact_run_info* info) const;
+  Error Run(const intact_grouped_args& args) const;
+  Error RunPart(const intact_grouped_args& args, int32_t part, int32_t parts) const;
+
+  const GroupedProblem& problem() const { return problem_; }
+  const GroupedEngine& engine() const { return *engine_; }
+  core::Isa isa() const { return isa_; }
+  /// The name of the kernel for large m.
+  const std::string& kernel_name() const { return kernel_name_; }
+
+ private:
+  GroupedPlan(GroupedProblem problem, core::Isa isa) : problem_(std::move(problem)), isa_(isa) {}
+  int Threads(const intact_grouped_args& args) const;
+  /// How C is cut for `parts` threads.
+  Partition Cut(int64_t m, int parts) const;
+  /// Scratch of a share.
+  int64_t ShareBytes(int64_t m) const;
+  void RunShare(const intact_grouped_args& args, const Range& range, uint8_t* scratch) const;
+
+  GroupedProblem problem_;
+  core::Isa isa_;
+  GroupedStager stager_;
+  std::unique_ptr<const GroupedEngine> engine_;
+  std::string kernel_name_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PLANS_GROUPED_PLAN_H_

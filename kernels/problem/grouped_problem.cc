@@ -1,0 +1,213 @@
+#include "kernels/problem/grouped_problem.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <initializer_list>
+#include <limits>
+#include <string>
+
+#include "kernels/problem/checks.h"
+
+namespace intact::kernels {
+
+static_assert(INTACT_S4 == core::kElementTypes.size(), "the types of 4 bits continue intact_type");
+
+namespace {
+
+constexpr const char* kFloatTypes = "INTACT_F32, INTACT_BF16 or INTACT_F16";
+
+bool IsOneOf(int64_t value, std::initializer_list<int64_t> values) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+bool IsFloatType(int32_t type) { return IsOneOf(type, {INTACT_F32, INTACT_BF16, INTACT_F16}); }
+
+std::string At(const char* field, int64_t n, int64_t g) {
+  return std::string(field) + " of column " + std::to_string(n) + ", group " + std::to_string(g);
+}
+
+Error CheckTypes(const intact_grouped_desc& desc) {
+  if (!IsOneOf(desc.group, {0, 16, 32, 64, 128, 256})) {
+    return Unexpected("group", desc.group, "16, 32, 64, 128, 256, or 0 for all depths");
+  }
+  if (!IsOneOf(desc.b_type, {INTACT_S8, INTACT_U8, INTACT_S4, INTACT_U4})) {
+    return Unexpected("b_type", desc.b_type, "INTACT_S8, INTACT_U8, INTACT_S4 or INTACT_U4");
+  }
+  if (desc.a_source_type != INTACT_TYPE_NONE && !IsFloatType(desc.a_source_type)) {
+    return Unexpected("a_source_type", desc.a_source_type, "INTACT_TYPE_NONE, " + std::string(kFloatTypes));
+  }
+  if (!IsOneOf(desc.a_granularity, {INTACT_GRANULARITY_ROWS, INTACT_GRANULARITY_GROUPS})) {
+    return Unexpected("a_granularity", desc.a_granularity, "an intact_granularity");
+  }
+  if (!IsFloatType(desc.scale_type)) return Unexpected("scale_type", desc.scale_type, kFloatTypes);
+  if (!IsFloatType(desc.c_type)) return Unexpected("c_type", desc.c_type, kFloatTypes);
+  return {};
+}
+
+WeightType WeightTypeOf(const intact_grouped_desc& desc) {
+  return {desc.b_type == INTACT_S8 || desc.b_type == INTACT_U8 ? 8 : 4,
+          desc.b_type == INTACT_S8 || desc.b_type == INTACT_S4};
+}
+
+// The bytes of a column, if its depths are adjacent.
+int64_t ColumnBytes(const intact_grouped_desc& desc) {
+  return WeightTypeOf(desc).bits == 8 ? desc.k : CeilDivide(desc.k, 2);
+}
+
+// The limits of n, k and n·k, and the strides of B.
+Error CheckShape(const intact_grouped_desc& desc) {
+  const bool is_packed = WeightTypeOf(desc).bits != 8;
+  intact_gemm_desc shape = INTACT_GEMM_DESC_INIT;
+  shape.n = desc.n;
+  shape.k = desc.k;
+  shape.b_stride_k = is_packed || desc.b_stride_k == 0 ? 1 : desc.b_stride_k;
+  shape.b_stride_n = is_packed || desc.b_stride_n == 0 ? desc.k : desc.b_stride_n;
+  if (const auto checked = CheckGemm(shape, &desc); !checked) return checked.error();
+  if (!is_packed) return {};
+  if (desc.b_stride_k != 0) {
+    return Unexpected("b_stride_k", desc.b_stride_k, "0, because depths of 4-bit weights are adjacent");
+  }
+  return CheckStride("b_stride_n", desc.b_stride_n, ColumnBytes(desc));
+}
+
+// The fields that grouped weights share with a GEMM.
+intact_linear_desc LinearOf(const intact_grouped_desc& desc) {
+  static constexpr float kScale = 1.0f;
+  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+  const bool is_dynamic = desc.a_source_type != INTACT_TYPE_NONE;
+  linear.a_type = desc.a_type;
+  linear.c_type = desc.c_type;
+  linear.activation = desc.activation;
+  linear.clamp_min = desc.clamp_min;
+  linear.clamp_max = desc.clamp_max;
+  linear.bias_f32 = desc.bias_f32;
+  linear.scales = &kScale;
+  linear.scale_count = 1;
+  linear.a_quantization = is_dynamic ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_ROWS;
+  linear.a_source_type = desc.a_source_type;
+  return linear;
+}
+
+// Checks that acc_g of a column is an int32 for all activations.
+Error CheckSum(const GroupedProblem& problem, const GroupedWeightView& weights, int64_t n, int64_t g) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kWidth = 255;  // the largest |a − za|, and the largest |b − zb|
+  const int64_t depth = problem.GroupDepth(g);
+  if (depth * kWidth * kWidth <= kMost) return {};
+  int64_t positive = 0;
+  int64_t negative = 0;
+  for (int64_t i = 0; i < depth; ++i) {
+    const int64_t weight = weights.At(g * problem.group + i, n) - weights.ZeroPoint(g, n);
+    (weight > 0 ? positive : negative) += std::abs(weight);
+  }
+  // Symmetric activations have both signs. With a zero point, 255 is the distance of the two extremes.
+  const int64_t most = problem.HasAZeroPoints() ? kWidth * std::max(positive, negative)
+                                                : core::HighestOf(INTACT_S8) * (positive + negative);
+  if (most <= kMost) return {};
+  return {INTACT_OVERFLOW, At("the sum", n, g) + " can be " + std::to_string(most) +
+                               "; expected at most 2147483647 for all activations"};
+}
+
+}  // namespace
+
+Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc) {
+  RETURN_IF_ERROR(CheckTypes(desc));
+  RETURN_IF_ERROR(CheckShape(desc));
+  const intact_linear_desc linear = LinearOf(desc);
+  RETURN_IF_ERROR(CheckClampBounds(linear));
+  ASSIGN_OR_RETURN(LinearProblem checked, CheckLinear(linear, desc.n));
+  GroupedProblem problem;
+  problem.n = desc.n;
+  problem.k = desc.k;
+  problem.group = desc.group == 0 ? desc.k : desc.group;
+  problem.b_type = WeightTypeOf(desc);
+  problem.scale_type = static_cast<intact_type>(desc.scale_type);
+  problem.has_b_zero_points = desc.b_zero_points != nullptr;
+  problem.a_type = checked.a_type;
+  problem.a_source_type = checked.a_source_type;
+  problem.has_group_scales = desc.a_granularity == INTACT_GRANULARITY_GROUPS;
+  problem.c_type = checked.c_type;
+  problem.bounds = checked.output.bounds;
+  problem.bias_f32 = std::move(checked.bias_f32);
+  return problem;
+}
+
+Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, const GroupedProblem& problem,
+                                              const void* b) {
+  if (b == nullptr) return InvalidArgument("b is NULL");
+  if (desc.b_scales == nullptr) return InvalidArgument("b_scales is NULL");
+  RETURN_IF_ERROR(CheckStride("scale_stride_n", desc.scale_stride_n, 0));
+  RETURN_IF_ERROR(CheckStride("scale_stride_g", desc.scale_stride_g, 0));
+  const auto or_default = [](int64_t stride, int64_t value) { return stride == 0 ? value : stride; };
+  const GroupedWeightView view = {problem.b_type,
+                                  static_cast<const uint8_t*>(b),
+                                  or_default(desc.b_stride_n, ColumnBytes(desc)),
+                                  or_default(desc.b_stride_k, 1),
+                                  static_cast<const uint8_t*>(desc.b_scales),
+                                  problem.scale_type,
+                                  static_cast<const uint8_t*>(desc.b_zero_points),
+                                  or_default(desc.scale_stride_n, problem.groups()),
+                                  or_default(desc.scale_stride_g, 1)};
+  const uint32_t infinity = core::InfinityOf(core::TraitsOf(view.scale_type));
+  for (int64_t n = 0; n < problem.n; ++n) {
+    for (int64_t g = 0; g < problem.groups(); ++g) {
+      if ((view.ScaleBits(g, n) & infinity) == infinity) {
+        return UnexpectedNumber(At("b_scales", n, g), view.Scale(g, n), "a finite value");
+      }
+      const int32_t zero_point = view.ZeroPoint(g, n);
+      if (zero_point < view.type.lowest() || zero_point > view.type.highest()) {
+        return Unexpected(At("b_zero_points", n, g), zero_point,
+                          std::to_string(view.type.lowest()) + " to " + std::to_string(view.type.highest()));
+      }
+      RETURN_IF_ERROR(CheckSum(problem, view, n, g));
+    }
+  }
+  return view;
+}
+
+Error CheckGroupedSizes(const GroupedProblem& problem, const intact_grouped_args& args) {
+  RETURN_IF_ERROR(CheckRows(args.m, 0));
+  RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, problem.k));
+  RETURN_IF_ERROR(CheckStride("c_stride", args.c_stride, problem.n));
+  if (args.reserved == 0) return {};
+  return Refuse([&] { return Unexpected("reserved", args.reserved, "0"); });
+}
+
+namespace {
+
+Error CheckGivenValues(const GroupedProblem& problem, const intact_grouped_args& args) {
+  if (problem.IsDynamic()) {
+    if (args.a_scales == nullptr && args.a_zero_points == nullptr) return {};
+    return InvalidArgument(
+        "a_scales or a_zero_points are given; expected NULL, because the plan quantizes A (a_source_type)");
+  }
+  if (args.a_scales == nullptr) {
+    return InvalidArgument(std::string("a_scales is NULL; expected a value for each ") +
+                           (problem.has_group_scales ? "group of each row" : "row"));
+  }
+  const int64_t values = args.m * (problem.has_group_scales ? problem.groups() : 1);
+  const int32_t lowest = core::LowestOf(problem.a_type), highest = core::HighestOf(problem.a_type);
+  for (int64_t i = 0; i < values; ++i) {
+    RETURN_IF_ERROR(CheckScale("a_scales", i, args.a_scales[i]));
+    if (args.a_zero_points == nullptr) continue;
+    if (args.a_zero_points[i] < lowest || args.a_zero_points[i] > highest) {
+      return Unexpected("a_zero_points[" + std::to_string(i) + "]", args.a_zero_points[i],
+                        std::to_string(lowest) + " to " + std::to_string(highest));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Error CheckGroupedBuffers(const GroupedProblem& problem, const intact_grouped_args& args) {
+  if (args.a == nullptr) return Refuse([] { return InvalidArgument("a is NULL"); });
+  if (args.c == nullptr) return Refuse([] { return InvalidArgument("c is NULL"); });
+  RETURN_IF_ERROR(CheckGivenValues(problem, args));
+  const auto rows = [&](const char* name, const void* data, int64_t columns, int64_t stride, int bytes) {
+    return MemoryRows{name, data, args.m, columns * bytes, (stride == 0 ? columns : stride) * bytes};
+  };
+  return CheckApart(rows("c", args.c, problem.n, args.c_stride, core::BytesOf(problem.c_type)),
+                    rows("a", args.a, problem.k, args.a_stride, problem.a_bytes()));
+}
+
+}  // namespace intact::kernels

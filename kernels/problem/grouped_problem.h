@@ -1,0 +1,128 @@
+// The operation of include/intact/grouped.h as kernels see it: checked, with the numbers of the descriptor;
+// the weights as the caller holds them; and rows of A as engines read them.
+#ifndef INTACT_KERNELS_PROBLEM_GROUPED_PROBLEM_H_
+#define INTACT_KERNELS_PROBLEM_GROUPED_PROBLEM_H_
+
+#include <intact/grouped.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "core/result.h"
+#include "core/types.h"
+#include "kernels/problem/operands.h"
+#include "kernels/problem/requantization.h"
+#include "kernels/runtime/blocking.h"
+
+namespace intact::kernels {
+
+/// A weight's type: s8, u8, s4 or u4.
+struct WeightType {
+  int bits = 8;
+  bool is_signed = true;
+
+  int32_t lowest() const { return is_signed ? -(1 << (bits - 1)) : 0; }
+  int32_t highest() const { return lowest() + (1 << bits) - 1; }
+  /// The zero point of a plan without zero points.
+  int32_t middle() const { return is_signed ? 0 : 1 << (bits - 1); }
+  /// The value of the low `bits` bits of `element`.
+  int32_t Decode(int32_t element) const {
+    const int32_t value = element & ((1 << bits) - 1);
+    return value > highest() ? value - (1 << bits) : value;
+  }
+  bool operator==(const WeightType&) const = default;
+};
+
+struct GroupedProblem {
+  int64_t n = 0, k = 0;
+  int64_t group = 0;  // depths of a group; k if all depths are one group
+  WeightType b_type;
+  intact_type scale_type = INTACT_F32;  // of B's scales
+  bool has_b_zero_points = false;       // else every zero point is b_type.middle()
+  intact_type a_type = INTACT_S8;
+  intact_type a_source_type = INTACT_TYPE_NONE;
+  // Whether A has a scale for each (row, group). If not, A has a scale for each row.
+  bool has_group_scales = false;
+  intact_type c_type = INTACT_F32;
+  OutputBounds bounds;          // of the activation; infinite without an activation
+  std::vector<float> bias_f32;  // of columns, padded to whole panels (kPanelColumns); or empty
+
+  int64_t groups() const { return (k + group - 1) / group; }
+  /// Bytes of a row of A as engines read it: whole groups and whole cache lines.
+  int64_t padded_k() const { return RoundUp(groups() * group, 64); }
+  int64_t GroupDepth(int64_t g) const { return std::min(group, k - g * group); }
+  bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
+  /// Whether A may have zero points other than 0.
+  bool HasAZeroPoints() const { return !IsDynamic() || a_type == INTACT_U8; }
+  int a_bytes() const { return IsDynamic() ? core::BytesOf(a_source_type) : 1; }
+};
+
+/// The weights as the caller holds them, with their scales and zero points.
+struct GroupedWeightView {
+  WeightType type;
+  const uint8_t* data = nullptr;
+  int64_t stride_n = 0, stride_k = 0;  // bytes; stride_k only for 8 bits
+  const uint8_t* scales = nullptr;
+  intact_type scale_type = INTACT_F32;
+  const uint8_t* zero_points = nullptr;            // null: type.middle()
+  int64_t scale_stride_n = 0, scale_stride_g = 0;  // elements of scales and of zero_points
+
+  int32_t At(int64_t k, int64_t n) const {
+    if (type.bits == 8) return type.Decode(data[n * stride_n + k * stride_k]);
+    return type.Decode(data[n * stride_n + k / 2] >> (k % 2 * 4));
+  }
+  int32_t ZeroPoint(int64_t g, int64_t n) const {
+    if (zero_points == nullptr) return type.middle();
+    const uint8_t element = zero_points[n * scale_stride_n + g * scale_stride_g];
+    return type.is_signed ? int32_t{static_cast<int8_t>(element)} : int32_t{element};
+  }
+  /// The scale as it is stored, in scale_type.
+  uint32_t ScaleBits(int64_t g, int64_t n) const {
+    const int bytes = core::BytesOf(scale_type);
+    uint32_t bits = 0;
+    std::memcpy(&bits, scales + (n * scale_stride_n + g * scale_stride_g) * bytes,
+                static_cast<size_t>(bytes));
+    return bits;
+  }
+  float Scale(int64_t g, int64_t n) const {
+    const uint32_t bits = ScaleBits(g, n);
+    return static_cast<float>(core::Decode(scale_type, reinterpret_cast<const uint8_t*>(&bits)));
+  }
+};
+
+/// What a row of A has for each group.
+struct GroupedValues {
+  int32_t zero_point = 0;
+  int32_t centered_sum = 0;  // Σ (a − zero_point) over the group
+  float scale = 1.0f;        // 1 unless the problem has_group_scales
+};
+
+/// Rows of A as engines read them. With b' and zb' as weights and zero points are packed,
+///
+///   acc_g = Σ a·b'  −  zero_point·Σ b'  −  zb'·centered_sum
+///
+/// where each sum may be computed modulo 2³², because acc_g is an int32.
+struct GroupedRows {
+  const uint8_t* a = nullptr;             // a_type; padded_k() bytes of each row, those beyond k are 0
+  int64_t stride_bytes = 0;               // a multiple of 64
+  const GroupedValues* values = nullptr;  // [row][groups()]
+  const float* scales = nullptr;          // [row]; 1 if the problem has_group_scales
+  int64_t count = 0;
+};
+
+/// Checks `desc`. Errors name the field, its value and what was expected.
+Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc);
+/// The weights `b` of `desc`, which CheckGrouped() accepted, with checked strides, scales and zero points.
+/// Errors: INVALID_ARGUMENT; OVERFLOW if some activations could make a sum leave int32.
+Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, const GroupedProblem& problem,
+                                              const void* b);
+/// Checks a run's sizes and strides, or, with m > 0, its buffers and given values too.
+Error CheckGroupedSizes(const GroupedProblem& problem, const intact_grouped_args& args);
+Error CheckGroupedBuffers(const GroupedProblem& problem, const intact_grouped_args& args);
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PROBLEM_GROUPED_PROBLEM_H_

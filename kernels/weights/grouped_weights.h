@@ -1,0 +1,99 @@
+// Packed grouped weights (include/intact/grouped.h), as the kernels of one ISA read them.
+//
+//   panel     two vectors of columns over the whole depth; panels follow each other
+//     group   header: scales, zero points and sums of the panel's columns
+//             steps of 16 depths: four quads of each column (jit/emitters/dot.h)
+//
+// A step has one of these forms; a vector has a quad of each of its columns:
+//
+//   kBytes       q0 q1 q2 q3                        a byte is a weight
+//   kNibbles     q0|q1  q2|q3                       weights of 4 bits: low nibbles are one quad, high nibbles
+//                                                   the next quad
+//   kSplitBytes  q0 q1 q2 q3                        a byte is an unsigned weight of 8 bits. Without VNNI its
+//                                                   two nibbles are multiplied separately
+//   kHalves      q0 low, q0 high, q1 low, …         kSplitBytes, expanded
+//
+// Runs of many rows expand a block of depths into scratch memory first, so that each row need not take the
+// nibbles apart: kNibbles becomes kBytes, and kSplitBytes becomes kHalves. All values of an expanded header
+// have 32 bits.
+//
+// Weights of 4 bits are packed as 0 to 15. Weights of 8 bits are packed with the sign that the activations do
+// not have, because the dot product multiplies u8 by s8; kSplitBytes is unsigned. Zero points are shifted as
+// the weights are.
+#ifndef INTACT_KERNELS_WEIGHTS_GROUPED_WEIGHTS_H_
+#define INTACT_KERNELS_WEIGHTS_GROUPED_WEIGHTS_H_
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+
+#include "core/isas.h"
+#include "core/result.h"
+#include "core/types.h"
+#include "kernels/problem/grouped_problem.h"
+#include "kernels/runtime/aligned_buffer.h"
+
+namespace intact::kernels {
+
+enum class GroupedForm : uint8_t { kBytes, kNibbles, kSplitBytes, kHalves };
+
+/// How a group of a panel is laid out in memory.
+struct GroupedLayout {
+  static constexpr int kVectors = 2;  // of a panel
+  static constexpr int kStepDepths = 16;
+  static constexpr int kStepQuads = 4;
+
+  GroupedForm form = GroupedForm::kBytes;
+  intact_type scale_type = INTACT_F32;
+  // Bytes of a column's zero point: 0 if all zero points are equal, 1, or 4 if expanded.
+  int zero_point_bytes = 0;
+  bool signed_zero_points = false;
+  int sum_bytes = 0;  // of a column's Σ b': 0, 2 or 4; 0 if activations have no zero points
+  auto operator<=>(const GroupedLayout&) const = default;
+
+  bool NeedsExpansion() const { return form == GroupedForm::kNibbles || form == GroupedForm::kSplitBytes; }
+  /// The layout after expansion; only if NeedsExpansion().
+  GroupedLayout Expanded() const;
+  /// Vectors of a step, for each vector of columns.
+  int StepVectors() const;
+  /// The offsets of zero points and sums from the group's begin, for panels of `columns` columns. Scales are
+  /// first.
+  int64_t ZeroPointOffset(int columns) const { return columns * core::BytesOf(scale_type); }
+  int64_t SumOffset(int columns) const { return ZeroPointOffset(columns) + columns * zero_point_bytes; }
+  int64_t HeaderBytes(int columns) const { return SumOffset(columns) + columns * sum_bytes; }
+  int64_t StepBytes(int columns) const { return int64_t{4} * columns * StepVectors(); }
+  int64_t GroupBytes(int columns, int64_t steps) const {
+    return HeaderBytes(columns) + steps * StepBytes(columns);
+  }
+};
+
+/// Immutable after Pack().
+class GroupedWeights {
+ public:
+  /// Packs weights for the kernels of `isa`, which generates code. Errors: OUT_OF_MEMORY.
+  static Result<std::unique_ptr<const GroupedWeights>> Pack(const GroupedProblem& problem,
+                                                            const GroupedWeightView& view, core::Isa isa);
+
+  const GroupedLayout& layout() const { return layout_; }
+  /// Columns of a panel.
+  int columns() const { return columns_; }
+  /// The zero point of all weights, if GroupedLayout::zero_point_bytes is 0.
+  int32_t uniform_zero_point() const { return uniform_zero_point_; }
+  int64_t bytes() const { return static_cast<int64_t>(data_.size()); }
+  int64_t panel_bytes() const { return panel_bytes_; }
+  const uint8_t* Panel(int64_t panel) const { return data_.data() + panel * panel_bytes_; }
+
+ private:
+  void PackGroup(const GroupedProblem& problem, const GroupedWeightView& view, int64_t first_column,
+                 int64_t g, uint8_t* to) const;
+
+  GroupedLayout layout_;
+  int columns_ = 0;
+  int32_t shift_ = 0;  // added to weights and zero points
+  int32_t uniform_zero_point_ = 0;
+  int64_t panel_bytes_ = 0;
+  AlignedBuffer<uint8_t> data_;
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_WEIGHTS_GROUPED_WEIGHTS_H_

@@ -1,0 +1,166 @@
+"""Products with weights that have a scale for each group of depths (intact/grouped.h)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._grouped_weights import GroupedWeights, nbits, q4_0, q8_0
+from ._library import DTYPES, address, array_of, check, choice, ffi, integer, invalid, isa_of, lib, numbers, text, type_of
+from ._plan import FLOAT32, INT32, Call, Plan, pointer, row_strides
+
+
+_B_TYPES = {"u4": lib.INTACT_U4, "s4": lib.INTACT_S4, "u8": lib.INTACT_U8, "s8": lib.INTACT_S8}
+_GRANULARITIES = {"rows": lib.INTACT_GRANULARITY_ROWS, "groups": lib.INTACT_GRANULARITY_GROUPS}
+_ACTIVATIONS = {None: lib.INTACT_ACTIVATION_NONE, "relu": lib.INTACT_ACTIVATION_RELU}
+
+
+class GroupedInfo(NamedTuple):
+    """What a plan uses: the instruction set, the kernel's name, the bytes of the packed weights with their scales."""
+
+    isa: str
+    kernel: str
+    packed_bytes: int
+
+
+class Grouped:
+    """A product C = A·B with constant weights of 4 or 8 bits, which have a scale for each group of depths. C has the same bytes
+    on every CPU.
+
+    - `weights`: a row for each column of B. 8-bit weights are N×K, int8 ("s8") or uint8 ("u8"). Weights of 4 bits are
+      N×⌈K/2⌉, uint8; the low four bits are the even depth. `b_type` "u4" (the default for them) or "s4".
+    - `scales`: N×groups, float32, float16 or bfloat16. `zero_points`: N×groups, integers of `b_type`; by default 0 for signed
+      weights, 8 or 128 for unsigned weights.
+    - `k`: the depth; needed for weights of 4 bits. `group`: 16, 32, 64, 128, 256, or 0 for one group of all depths.
+    - `a_source_type`: "f32", "bf16" or "f16": each run quantizes A to `a_type` ("s8", symmetric, or "u8" with zero points). None:
+      each run gets A in `a_type`, with `a_scales` and `a_zero_points`.
+    - `granularity`: "rows" or "groups": whether A has a scale for each row, or for each group of each row.
+    - `c_type`: "f32", "bf16" or "f16". `bias`: one float for each column. `activation="relu"`, or `clamp=(low, high)`.
+    - `max_isa`: a cap, one of `intact.isas()`.
+
+    Raises `intact.Error`. Any number of threads may run one plan at once."""
+
+    def __init__(self, weights: Any, scales: Any, *, k: int | None = None, group: int = 32, b_type: str | None = None,
+                 zero_points: Any = None, a_type: str = "s8", a_source_type: str | None = "f32", granularity: str = "rows",
+                 c_type: str = "f32", bias: Any = None, activation: str | None = None,
+                 clamp: tuple[float, float] | None = None, max_isa: str | None = None):
+        weights = np.ascontiguousarray(array_of("weights", weights))
+        if weights.ndim != 2:
+            raise invalid(f"weights: has {weights.ndim} dimensions; expected 2, a row for each column of B")
+        if b_type is None:
+            b_type = "s8" if weights.dtype == np.int8 else "u4"
+        dtype = np.dtype(np.int8 if b_type == "s8" else np.uint8)
+        if weights.dtype != dtype:
+            raise invalid(f"weights: has dtype {weights.dtype}; expected {dtype} for b_type={b_type!r}")
+        n, row = weights.shape
+        is_packed = str(b_type).endswith("4")
+        if k is None and is_packed:
+            raise invalid("k: is not given; expected the depth, because weights of 4 bits share bytes")
+        k = row if k is None else integer("k", k)
+        if row != ((k + 1) // 2 if is_packed else k):
+            raise invalid(f"weights: has rows of {row} bytes; expected {(k + 1) // 2 if is_packed else k} for k={k}")
+        group = integer("group", group)
+        groups = 1 if group <= 0 else -(-k // group)
+        scales = np.ascontiguousarray(array_of("scales", scales))
+        desc = ffi.new("intact_grouped_desc *")
+        desc.struct_size = ffi.sizeof(desc[0])
+        desc.n, desc.k, desc.group = n, k, group
+        desc.a_source_type, desc.a_type = type_of("a_source_type", a_source_type), type_of("a_type", a_type)
+        desc.a_granularity = choice("granularity", granularity, _GRANULARITIES)
+        desc.b_type = choice("b_type", b_type, _B_TYPES)
+        desc.c_type = type_of("c_type", c_type)
+        desc.scale_type = next((type_of("", name) for name in ("f32", "f16", "bf16") if scales.dtype == DTYPES[name]), 0)
+        if not desc.scale_type:
+            raise invalid(f"scales: has dtype {scales.dtype}; expected float32, float16 or {DTYPES['bf16']}")
+        self._check_groups("scales", scales, n, groups)
+        desc.b_scales = ffi.cast("void *", address(scales))
+        if zero_points is not None:
+            zero_points = np.asarray(zero_points)
+            self._check_groups("zero_points", zero_points, n, groups)
+            kept = np.ascontiguousarray(zero_points, np.int8 if str(b_type).startswith("s") else np.uint8)
+            if not np.array_equal(kept, zero_points):
+                raise invalid(f"zero_points: has a value that is no {kept.dtype}")
+            desc.b_zero_points = ffi.cast("void *", address(kept))
+        if bias is not None:
+            bias = np.ascontiguousarray(numbers("bias", bias), FLOAT32)
+            if bias.size != n:
+                raise invalid(f"bias: has {bias.size} values; expected {n}, one for each column")
+            desc.bias_f32 = ffi.cast("float *", address(bias))
+        desc.activation = choice("activation", activation, _ACTIVATIONS)
+        if clamp is not None:
+            if activation is not None:
+                raise invalid(f"clamp: is given together with activation={activation!r}; expected only one of them")
+            desc.activation = lib.INTACT_ACTIVATION_CLAMP
+            desc.clamp_min, desc.clamp_max = (float(bound) for bound in clamp)
+        desc.max_isa = isa_of(max_isa)
+        handle = ffi.new("intact_grouped **")
+        check(lib.intact_grouped_create(desc, ffi.cast("void *", address(weights)), handle))
+        self.handle = ffi.gc(handle[0], lib.intact_grouped_destroy)
+        self.n, self.k, self.groups = n, k, groups
+        self.a_dtype = DTYPES[a_source_type or a_type]
+        self.c_dtype = DTYPES[c_type]
+        self._values = None if a_source_type else groups if granularity == "groups" else 1  # scales that a run gives for a row
+
+    @staticmethod
+    def _check_groups(argument: str, values: np.ndarray, n: int, groups: int) -> None:
+        if values.shape != (n, groups):
+            raise invalid(f"{argument}: has shape {values.shape}; expected {(n, groups)}, a value for each column and group")
+
+    @classmethod
+    def of(cls, weights: GroupedWeights, **options: Any) -> Grouped:
+        """A plan from weights that `intact.read_grouped_weights` read."""
+        row = (weights.k + 1) // 2 if weights.b_type == "u4" else weights.k
+        return cls(weights.b[:, :row], weights.scales, k=weights.k, group=weights.group, b_type=weights.b_type,
+                   zero_points=weights.zero_points, bias=weights.bias, **options)
+
+    @classmethod
+    def from_matmul_nbits(cls, b: Any, scales: Any, zero_points: Any = None, *, k: int, bits: int = 4, block_size: int = 32,
+                          **options: Any) -> Grouped:
+        """A plan from the inputs B, scales and zero_points of ONNX Runtime's operator MatMulNBits: B is
+        N×blocks×(block_size·bits/8), uint8. Zero points of 4 bits may be packed, two in a byte."""
+        points = None if zero_points is None else array_of("zero_points", zero_points)
+        return cls.of(nbits(array_of("b", b), array_of("scales", scales), points, k, bits, block_size), **options)
+
+    @classmethod
+    def from_gguf(cls, blocks: Any, kind: str, **options: Any) -> Grouped:
+        """A plan from a tensor of a GGUF file: `blocks` are its bytes, a row for each column of B; `kind` is "q4_0" or "q8_0"."""
+        return cls.of(choice("kind", kind, {"q4_0": q4_0, "q8_0": q8_0})(array_of("blocks", blocks)), **options)
+
+    @property
+    def info(self) -> GroupedInfo:
+        """The plan's instruction set, kernel and size."""
+        info = ffi.new("intact_grouped_info *")
+        info.struct_size = ffi.sizeof(info[0])
+        check(lib.intact_grouped_query(self.handle, info))
+        return GroupedInfo(text(lib.intact_isa_name(info.isa)), text(info.kernel), info.packed_bytes)
+
+    def bind(self, a: Any, out: Any = None, *, a_scales: Any = None, a_zero_points: Any = None, threads: int = 0) -> Call:
+        """A `Call` with these arrays, to be called many times. Takes the arguments of run()."""
+        a = Plan._input("a", a, self.a_dtype, 2)
+        if a.shape[1] != self.k:
+            raise invalid(f"a: has {a.shape[1]} columns; expected {self.k}")
+        out = Plan._output(out, (a.shape[0], self.n), self.c_dtype)
+        args = ffi.new("intact_grouped_args *")
+        args.struct_size = ffi.sizeof(args[0])
+        args.m, args.threads = a.shape[0], integer("threads", threads)
+        args.a, args.c = pointer(a), pointer(out)
+        (args.a_stride,), (args.c_stride,) = row_strides("a", a), row_strides("out", out)
+        kept = [a, out]
+        for name, values, dtype, kind in (("a_scales", a_scales, FLOAT32, "float *"),
+                                          ("a_zero_points", a_zero_points, INT32, "int32_t *")):
+            if values is None:
+                continue
+            if self._values is None:
+                raise invalid(f"{name}: is given; the plan quantizes A")
+            values = np.ascontiguousarray(Plan._input(name, values, dtype, (1, 2)))
+            if values.size != a.shape[0] * self._values:
+                raise invalid(f"{name}: has {values.size} values; expected {a.shape[0] * self._values}")
+            setattr(args, name, ffi.cast(kind, pointer(values)))
+            kept.append(values)
+        return Call(lib.intact_grouped_run, self, args, tuple(kept), out)
+
+    def run(self, a: Any, out: Any = None, *, a_scales: Any = None, a_zero_points: Any = None, threads: int = 0) -> np.ndarray:
+        """Computes A·B in a new array, or in `out`. `a` is M×K. `threads`: 0 is OpenMP's default. `a_scales` (float32) and
+        `a_zero_points` (int32), only without `a_source_type`: a value for each row of `a`, or for each group of each row."""
+        return self.bind(a, out, a_scales=a_scales, a_zero_points=a_zero_points, threads=threads)()

@@ -1,0 +1,42 @@
+// How engines compute grouped weights, rightly or wrongly. The verifier names the model that reproduces an
+// engine's outputs.
+#ifndef INTACT_REFERENCE_MODELS_GROUPED_H_
+#define INTACT_REFERENCE_MODELS_GROUPED_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "reference/contract/grouped.h"
+
+namespace intact::reference {
+
+/// The deviations from the contract that a model may have.
+enum class GroupedModel : uint8_t {
+  kContract,
+  kSeparateRounding,     // product and sum of a group are rounded separately, without FMA
+  kReversedGroups,       // the last group is added first
+  kRowScaleInside,       // with a scale for each row: that scale multiplies the scale of each group
+  kSumsInFloat,          // float32 sums over all depths, not integers in a group
+  kSwappedNibbles,       // the high four bits of a byte are the even depth
+  kNibbleHalves,         // the low four bits of a group's bytes are its first half, as in GGUF
+  kNextZeroPoint,        // the zero point of the next group of the column
+  kNextColumnZeroPoint,  // the zero point of the next column
+  kNoZeroPoint,          // zero points of weights are 0
+  kEarlyGroups,          // groups after the first begin a depth too early
+  kLateGroups,           // groups after the first begin a depth too late
+  kNoShortGroup,         // a last group that is shorter does not count
+  kNextScale,            // the scale of the next group of the column
+  kOtherSign,            // weights are read with the other sign
+};
+
+/// All models except the contract, the least strange first.
+std::span<const GroupedModel> AllGroupedModels();
+/// A phrase for reports: "groups are added from the last to the first".
+std::string_view ToString(GroupedModel model);
+/// Outputs() by `model`.
+std::vector<uint8_t> Outputs(const Grouped& grouped, GroupedModel model);
+
+}  // namespace intact::reference
+#endif  // INTACT_REFERENCE_MODELS_GROUPED_H_

@@ -1,0 +1,325 @@
+// Grouped weights: every ISA equals the reference byte for byte, however threads, parts and calls share the
+// rows, on memory between guard pages. Checks of descriptors and arguments.
+#include <gtest/gtest.h>
+#include <intact/grouped.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <intact/grouped.hpp>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/isas.h"
+#include "reference/contract/grouped.h"
+#include "tests/support/emulated_isas.h"
+#include "tests/support/long.h"
+#include "tests/support/require_isas.h"
+#include "tests/support/sanitized.h"
+#include "verify/explain/grouped.h"
+#include "verify/problem/grouped.h"
+#include "verify/sweep/grouped_sweep.h"
+#include "verify/targets/grouped_target.h"
+
+namespace intact::tests {
+namespace {
+
+const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
+
+using verify::GroupedFill;
+using verify::GroupedProblem;
+
+void ExpectTheContract(const GroupedProblem& problem) {
+  const auto judgement = verify::Judge(verify::IntactGroupedTarget(), problem);
+  ASSERT_TRUE(judgement) << problem.ToString() << ": " << judgement.error().message;
+  EXPECT_TRUE(judgement->Passed()) << problem.ToString() << ": " << judgement->failure;
+}
+
+class OnIsa : public ::testing::TestWithParam<intact_isa> {
+ protected:
+  void SetUp() override {
+    if (intact_isa_available(GetParam()) == 0) INTACT_SKIP_ISA(intact_isa_name(GetParam()));
+  }
+  // Emulation takes microseconds for each instruction.
+  static size_t Share(size_t problems) {
+    return EmulatedIsas::Has(GetParam()) || kSanitized ? problems / 13 : problems;
+  }
+};
+
+// Every combination of types, groups and fills.
+TEST_P(OnIsa, PassesTheSweep) {
+  const verify::Effort effort = IsLong() ? verify::Effort::kStandard : verify::Effort::kQuick;
+  const std::vector<GroupedProblem> problems = verify::GroupedSweepProblems(GetParam(), effort);
+  const size_t step = problems.size() / Share(problems.size());
+  for (size_t i = 0; i < problems.size(); i += step) ExpectTheContract(problems[i]);
+}
+
+// Rows in several chunks, and depths in several blocks.
+TEST_P(OnIsa, LargeShapes) {
+  if (EmulatedIsas::Has(GetParam())) GTEST_SKIP() << "emulation would take minutes";
+  for (const char* line : {"grouped s8u4f32 m=150 n=20 k=9000 group=128 zb=yes seed=3 threads=2",
+                           "grouped u8s8f32 m=70 n=20 k=9000 group=32 src=none per=group zb=yes seed=4",
+                           "grouped u8u4bf16 m=600 n=50 k=40 group=16 per=group seed=5 threads=3 bias=yes",
+                           "grouped u8u8f16 m=4 n=100 k=5000 group=0 zb=yes seed=6 parts=3",
+                           "grouped s8s4f32 m=1 n=50 k=14336 group=256 gscale=f32 seed=7"}) {
+    GroupedProblem problem = *GroupedProblem::Parse(line);
+    problem.isa = GetParam();
+    ExpectTheContract(problem);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Grouped, OnIsa, ::testing::ValuesIn(core::kIsaLadder),
+                         [](const auto& test) { return std::string(intact_isa_name(test.param)); });
+
+// A group of all depths whose sum is the largest that float32 cannot hold, and that int32 just holds.
+TEST(GroupedTest, SumsUpToInt32) {
+  GroupedProblem problem;
+  problem.a_type = INTACT_U8;
+  problem.b_type = INTACT_U8;
+  problem.source = INTACT_TYPE_NONE;
+  problem.group = 0;
+  problem.m = 4;
+  problem.n = 4;
+  problem.k = 33025;
+  problem.has_zero_points = true;
+  problem.fill = GroupedFill::kBounds;
+  ExpectTheContract(problem);
+}
+
+TEST(GroupedTest, RefusesSumsBeyondInt32) {
+  constexpr int64_t kDepth = 33026;
+  const std::vector<uint8_t> b(kDepth, 255);
+  const float scale = 1;
+  const uint8_t zero_point = 0;
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  desc.n = 1;
+  desc.k = kDepth;
+  desc.group = 0;
+  desc.a_type = INTACT_U8;
+  desc.b_type = INTACT_U8;
+  desc.scale_type = INTACT_F32;
+  desc.b_scales = &scale;
+  desc.b_zero_points = &zero_point;
+  const auto refused = Grouped::Create(desc, b.data());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().status, INTACT_OVERFLOW);
+  EXPECT_EQ(
+      refused.error().message,
+      "intact_grouped_create: the sum of column 0, group 0 can be 2147515650; expected at most 2147483647 "
+      "for all activations");
+  desc.a_type = INTACT_S8;  // quantized symmetrically: at most 127
+  EXPECT_TRUE(Grouped::Create(desc, b.data()));
+}
+
+// A plan that works, for tests of checks.
+struct Small {
+  std::vector<uint8_t> b = std::vector<uint8_t>(3 * 20, 0x98);
+  std::vector<uint16_t> scales = std::vector<uint16_t>(6, 0x3c00);
+  std::vector<uint8_t> zero_points = std::vector<uint8_t>(6, 15);
+  std::vector<float> a = std::vector<float>(2 * 40, 0.5f);
+  std::vector<float> c = std::vector<float>(2 * 3);
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+
+  Small() {
+    desc.n = 3;
+    desc.k = 40;
+    desc.b_scales = scales.data();
+    args.m = 2;
+    args.a = a.data();
+    args.c = c.data();
+  }
+};
+
+TEST(GroupedTest, ChecksDescriptors) {
+  struct Case {
+    std::function<void(Small*)> change;
+    const char* message;
+  };
+  const float infinite = std::numeric_limits<float>::infinity();
+  const Case cases[] = {
+      {[](Small* s) { s->desc.n = 0; }, "n is 0; expected 1 to 2147483647"},
+      {[](Small* s) { s->desc.k = -1; }, "k is -1; expected 1 to 2147483647"},
+      {[](Small* s) { s->desc.group = 48; },
+       "group is 48; expected 16, 32, 64, 128, 256, or 0 for all depths"},
+      {[](Small* s) { s->desc.b_type = 9; },
+       "b_type is 9; expected INTACT_S8, INTACT_U8, INTACT_S4 or INTACT_U4"},
+      {[](Small* s) { s->desc.a_type = INTACT_U4; }, "a_type is 8; expected INTACT_U8 or INTACT_S8"},
+      {[](Small* s) { s->desc.a_source_type = INTACT_S32; },
+       "a_source_type is 3; expected INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16 or INTACT_F16"},
+      {[](Small* s) { s->desc.a_granularity = 2; }, "a_granularity is 2; expected an intact_granularity"},
+      {[](Small* s) { s->desc.scale_type = INTACT_U8; },
+       "scale_type is 1; expected INTACT_F32, INTACT_BF16 or INTACT_F16"},
+      {[](Small* s) { s->desc.c_type = INTACT_S32; },
+       "c_type is 3; expected INTACT_F32, INTACT_BF16 or INTACT_F16"},
+      {[](Small* s) { s->desc.b_stride_k = 1; },
+       "b_stride_k is 1; expected 0, because depths of 4-bit weights are adjacent"},
+      {[](Small* s) { s->desc.b_stride_n = 19; },
+       "b_stride_n is 19; expected 0 or at least 20, at most 2^40"},
+      {[](Small* s) { s->desc.scale_stride_n = -1; },
+       "scale_stride_n is -1; expected 0 or at least 0, at most 2^40"},
+      {[](Small* s) { s->desc.b_scales = nullptr; }, "b_scales is NULL"},
+      {[](Small* s) { s->scales[3] = 0x7c00; },
+       "b_scales of column 1, group 1 is inf; expected a finite value"},
+      {[](Small* s) {
+         s->zero_points[5] = 16;
+         s->desc.b_zero_points = s->zero_points.data();
+       },
+       "b_zero_points of column 2, group 1 is 16; expected 0 to 15"},
+      {[&](Small* s) {
+         static const std::vector<float> kBias = {0, infinite, 0};
+         s->desc.bias_f32 = kBias.data();
+       },
+       "bias_f32[1] is inf; expected a finite value"},
+      {[](Small* s) { s->desc.activation = 3; }, "activation is 3; expected an intact_activation"},
+      {[](Small* s) { s->desc.activation = INTACT_ACTIVATION_CLAMP; },
+       "clamp_min and clamp_max are 0; expected the bounds of INTACT_ACTIVATION_CLAMP"},
+      {[](Small* s) { s->desc.struct_size = 8; },
+       "desc->struct_size is 8; expected 128 (use its INIT macro)"},
+  };
+  for (const Case& test : cases) {
+    Small small;
+    test.change(&small);
+    const auto plan = Grouped::Create(small.desc, small.b.data());
+    ASSERT_FALSE(plan) << test.message;
+    EXPECT_EQ(plan.error().status, INTACT_INVALID_ARGUMENT);
+    EXPECT_EQ(plan.error().message, std::string("intact_grouped_create: ") + test.message);
+  }
+  EXPECT_EQ(Grouped::Create(Small().desc, nullptr).error().message, "intact_grouped_create: b is NULL");
+}
+
+TEST(GroupedTest, ChecksArguments) {
+  struct Case {
+    std::function<void(Small*)> change;
+    const char* message;
+  };
+  static constexpr float kScale = 1;
+  const Case cases[] = {
+      {[](Small* s) { s->args.m = -1; }, "m is -1; expected 0 to 2147483647"},
+      {[](Small* s) { s->args.a_stride = 39; }, "a_stride is 39; expected 0 or at least 40, at most 2^40"},
+      {[](Small* s) { s->args.c_stride = 2; }, "c_stride is 2; expected 0 or at least 3, at most 2^40"},
+      {[](Small* s) { s->args.reserved = 1; }, "reserved is 1; expected 0"},
+      {[](Small* s) { s->args.threads = -1; }, "threads is -1; expected 0 or more"},
+      {[](Small* s) { s->args.a = nullptr; }, "a is NULL"},
+      {[](Small* s) { s->args.c = nullptr; }, "c is NULL"},
+      {[](Small* s) { s->args.c = s->a.data() + 79; }, "c overlaps a; expected separate buffers"},
+      {[](Small* s) { s->args.a_scales = &kScale; },
+       "a_scales or a_zero_points are given; expected NULL, because the plan quantizes A (a_source_type)"},
+      {[](Small* s) { s->args.scratch_bytes = 100; }, "scratch_bytes is 100 and scratch is NULL; expected 0"},
+  };
+  const Small good;
+  const auto plan = Grouped::Create(good.desc, good.b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  for (const Case& test : cases) {
+    Small small;
+    test.change(&small);
+    const Error error = plan->Run(small.args);
+    EXPECT_EQ(error.message, std::string("intact_grouped_run: ") + test.message);
+    EXPECT_TRUE(std::all_of(small.c.begin(), small.c.end(), [](float c) { return c == 0; }));
+  }
+  EXPECT_EQ(plan->RunPart(good.args, 2, 2).message,
+            "intact_grouped_run_part: part is 2 of 2; expected 0 to parts − 1");
+}
+
+TEST(GroupedTest, ChecksGivenActivations) {
+  Small small;
+  small.desc.a_source_type = INTACT_TYPE_NONE;
+  small.desc.a_granularity = INTACT_GRANULARITY_GROUPS;
+  const auto plan = Grouped::Create(small.desc, small.b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->Run(small.args).message,
+            "intact_grouped_run: a_scales is NULL; expected a value for each group of each row");
+  std::vector<float> scales = {1, 1, 1, -1};
+  small.args.a_scales = scales.data();
+  EXPECT_EQ(plan->Run(small.args).message,
+            "intact_grouped_run: a_scales[3] is -1; expected a finite value of at least 0");
+  scales[3] = 1;
+  const std::vector<int32_t> points = {0, -129, 0, 0};
+  small.args.a_zero_points = points.data();
+  EXPECT_EQ(plan->Run(small.args).message,
+            "intact_grouped_run: a_zero_points[1] is -129; expected -128 to 127");
+}
+
+// The example of the documentation, computed by hand: two groups of 16 depths, zero point 8.
+TEST(GroupedTest, IsTheSumByHand) {
+  std::vector<uint8_t> b(16, 0x99);  // each weight is 9 − 8 = 1
+  b[8] = 0xf9;                       // depth 17: 15 − 8 = 7
+  const std::vector<float> scales = {0.5f, 0.25f};
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  desc.n = 1;
+  desc.k = 32;
+  desc.group = 16;
+  desc.a_source_type = INTACT_TYPE_NONE;
+  desc.scale_type = INTACT_F32;
+  desc.b_scales = scales.data();
+  const auto plan = Grouped::Create(desc, b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  std::vector<int8_t> a(32, 2);
+  a[17] = -3;
+  const float a_scale = 0.5f;
+  float c = 0;
+  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+  args.m = 1;
+  args.a = a.data();
+  args.a_scales = &a_scale;
+  args.c = &c;
+  ASSERT_TRUE(plan->Run(args).ok());
+  EXPECT_EQ(c, (32 * 0.5f + (30 - 21) * 0.25f) * 0.5f);
+}
+
+// 8-bit weights as K×N, and scales as [group][column].
+TEST(GroupedTest, TakesStrides) {
+  const verify::GroupedProblem problem =
+      *verify::GroupedProblem::Parse("grouped s8s8f32 m=3 n=5 k=70 zb=yes");
+  const reference::Grouped grouped = verify::Materialize(problem);
+  const auto n = static_cast<size_t>(grouped.n), k = static_cast<size_t>(grouped.k);
+  const auto groups = static_cast<size_t>(grouped.groups());
+  std::vector<int8_t> b(n * k);
+  std::vector<uint16_t> scales(n * groups);
+  std::vector<int8_t> points(n * groups);
+  const auto* const stored = reinterpret_cast<const uint16_t*>(grouped.b_scales.data());
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < k; ++j) b[j * n + i] = static_cast<int8_t>(grouped.b[i * k + j]);
+    for (size_t g = 0; g < groups; ++g) {
+      scales[g * n + i] = stored[i * groups + g];
+      points[g * n + i] = static_cast<int8_t>(grouped.b_zero_points[i * groups + g]);
+    }
+  }
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  desc.n = grouped.n;
+  desc.k = grouped.k;
+  desc.b_type = INTACT_S8;
+  desc.b_stride_n = 1;
+  desc.b_stride_k = grouped.n;
+  desc.b_scales = scales.data();
+  desc.b_zero_points = points.data();
+  desc.scale_stride_n = 1;
+  desc.scale_stride_g = grouped.n;
+  const auto plan = Grouped::Create(desc, b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  std::vector<uint8_t> c(static_cast<size_t>(grouped.m) * n * sizeof(float));
+  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+  args.m = grouped.m;
+  args.a = grouped.a_source.data();
+  args.c = c.data();
+  ASSERT_TRUE(plan->Run(args).ok());
+  EXPECT_EQ(c, reference::Outputs(grouped));
+  const intact_grouped_info info = plan->Info();
+  EXPECT_EQ(info.groups, 3);
+  EXPECT_EQ(info.group, 32);
+  EXPECT_EQ(info.b_type, INTACT_S8);
+  EXPECT_GE(info.packed_bytes, grouped.n * grouped.k);
+}
+
+TEST(GroupedTest, RunsNothing) {
+  const Small small;
+  const auto plan = Grouped::Create(small.desc, small.b.data());
+  ASSERT_TRUE(plan);
+  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+  EXPECT_TRUE(plan->Run(args).ok());
+  EXPECT_EQ(plan->Prepare(args)->scratch_bytes, 0);
+}
+
+}  // namespace
+}  // namespace intact::tests

@@ -1,0 +1,30 @@
+// Judges the outputs of a problem of grouped weights.
+#ifndef INTACT_VERIFY_EXPLAIN_GROUPED_H_
+#define INTACT_VERIFY_EXPLAIN_GROUPED_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/models/grouped.h"
+#include "verify/problem/grouped.h"
+#include "verify/targets/grouped_target.h"
+
+namespace intact::verify {
+
+struct GroupedJudgement {
+  int64_t outputs = 0, differing = 0;
+  std::optional<reference::GroupedModel> model;  // reproduces every output, if some differ
+  std::string failure;  // "" if no output differs; else the first difference and what explains it
+  bool Passed() const { return failure.empty(); }
+};
+
+/// Compares `output`, the dense bytes of a target, with the contract.
+GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<uint8_t>& output);
+/// Runs `problem` on `target`. Returns the target's error if it reports one.
+Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedProblem& problem);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_EXPLAIN_GROUPED_H_

@@ -1,0 +1,173 @@
+#include "verify/sweep/grouped_sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <utility>
+
+#include "support/fnv1a.h"
+#include "support/random.h"
+#include "verify/explain/grouped.h"
+
+namespace intact::verify {
+namespace {
+
+// Everything that Draw() draws, except the fields of the combination `number`.
+GroupedProblem Combination(int64_t number, support::Random* random) {
+  GroupedProblem p = GroupedProblem::Draw(random);
+  const auto take = [&](const auto& values) {
+    const auto count = std::ssize(values);
+    return values[static_cast<size_t>(std::exchange(number, number / count) % count)];
+  };
+  p.fill = take(AllGroupedFills());
+  p.group = take(std::array{0, 16, 32, 64, 128, 256});
+  p.b_type = take(std::array<int32_t, 4>{INTACT_U8, INTACT_S8, INTACT_U4, INTACT_S4});
+  p.source = take(std::array{INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16, INTACT_F16});
+  p.a_type = take(std::array{INTACT_U8, INTACT_S8});
+  p.has_zero_points = take(std::array{false, true});
+  p.granularity = take(std::array{INTACT_GRANULARITY_ROWS, INTACT_GRANULARITY_GROUPS});
+  if (p.source == INTACT_TYPE_NONE && p.fill == GroupedFill::kNonFinite) p.fill = GroupedFill::kBounds;
+  return p;
+}
+constexpr int64_t kCombinations = 7 * 6 * 4 * 4 * 2 * 2 * 2;
+
+bool Fails(const GroupedTarget& target, const GroupedProblem& problem) {
+  const auto judgement = Judge(target, problem);
+  return judgement ? !judgement->Passed() : judgement.error().status != INTACT_UNSUPPORTED;
+}
+
+}  // namespace
+
+std::vector<GroupedProblem> GroupedSweepProblems(intact_isa isa, Effort effort, uint64_t seed) {
+  constexpr int64_t kRandom = 1500;
+  constexpr int64_t kQuickStep = 5;  // has no common factor with the numbers of values
+  const int64_t rounds = effort == Effort::kThorough ? 4 : 1;
+  const int64_t step = effort == Effort::kQuick ? kQuickStep : 1;
+  std::vector<GroupedProblem> problems;
+  for (int64_t round = 0; round < rounds; ++round) {
+    support::Random random(seed, 1, static_cast<uint64_t>(round));
+    for (int64_t i = 0; i < kCombinations; i += step) problems.push_back(Combination(i, &random));
+    for (int64_t i = 0; i < kRandom; i += step) problems.push_back(GroupedProblem::Draw(&random));
+  }
+  for (GroupedProblem& problem : problems) problem.isa = isa;
+  return problems;
+}
+
+GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& problem) {
+  using Change = std::function<void(GroupedProblem*)>;
+  const GroupedProblem defaults;
+  const std::vector<Change> changes = {
+      [&](GroupedProblem* p) { static_cast<GroupedRun&>(*p) = {.isa = p->isa}; },
+      [&](GroupedProblem* p) { p->activation = defaults.activation; },
+      [&](GroupedProblem* p) { p->has_bias = false; },
+      [&](GroupedProblem* p) { p->has_zero_points = false; },
+      [&](GroupedProblem* p) { p->c_type = defaults.c_type; },
+      [&](GroupedProblem* p) { p->scale_type = defaults.scale_type; },
+      [&](GroupedProblem* p) { p->source = defaults.source; },
+      [&](GroupedProblem* p) { p->granularity = defaults.granularity; },
+      [&](GroupedProblem* p) { p->fill = defaults.fill; },
+      [&](GroupedProblem* p) { p->threads = 1; },
+      [&](GroupedProblem* p) { p->parts = 0; },
+      [&](GroupedProblem* p) { p->split = 0; },
+      [&](GroupedProblem* p) { p->own_scratch = false; },
+      [&](GroupedProblem* p) { p->a_pad = p->b_pad = p->c_pad = 0; },
+      [](GroupedProblem* p) { p->k -= p->k / 2; },
+      [](GroupedProblem* p) { p->n -= p->n / 2; },
+      [](GroupedProblem* p) { p->m -= p->m / 2; },
+      [](GroupedProblem* p) { p->k -= p->group; },
+      [](GroupedProblem* p) { --p->k; },
+      [](GroupedProblem* p) { --p->n; },
+      [](GroupedProblem* p) { --p->m; },
+  };
+  GroupedProblem least = problem;
+  constexpr int kMostTries = 300;
+  int tries = 0;
+  for (bool is_smaller = true; is_smaller;) {
+    is_smaller = false;
+    for (const Change& change : changes) {
+      GroupedProblem smaller = least;
+      change(&smaller);
+      if (smaller == least || smaller.Check() || ++tries > kMostTries || !Fails(target, smaller)) continue;
+      least = smaller;
+      is_smaller = true;
+    }
+  }
+  return least;
+}
+
+GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effort, uint64_t seed,
+                                   const GroupedTarget& target, const Progress& progress) {
+  GroupedSweepResult result;
+  int64_t done = 0;
+  for (const intact_isa isa : isas) {
+    GroupedCell cell;
+    cell.isa = isa;
+    cell.digest = support::Fnv1a(std::span<const uint8_t>());
+    const std::vector<GroupedProblem> problems = GroupedSweepProblems(isa, effort, seed);
+    for (const GroupedProblem& problem : problems) {
+      const reference::Grouped grouped = Materialize(problem);
+      const Result<std::vector<uint8_t>> output = target.Run(grouped, problem);
+      progress(++done, std::ssize(problems) * std::ssize(isas));
+      if (!output && output.error().status == INTACT_UNSUPPORTED) {
+        ++cell.skipped;
+        continue;
+      }
+      ++cell.problems;
+      std::string reason = output ? "" : output.error().message;
+      if (output) {
+        const GroupedJudgement judgement = Compare(grouped, *output);
+        cell.digest = support::Fnv1a(*output, cell.digest);
+        cell.outputs += judgement.outputs;
+        cell.differing += judgement.differing;
+        if (!judgement.model) cell.unexplained += judgement.differing;
+        reason = judgement.failure;
+      }
+      if (reason.empty()) continue;
+      ++cell.failed;
+      if (result.failures.size() == GroupedSweepResult::kMostFailures) continue;
+      SweepFailure failure;
+      failure.problem = problem.ToString();
+      failure.reason = reason;
+      failure.minimised = Minimise(target, problem).ToString();
+      result.failures.push_back(failure);
+    }
+    result.cells.push_back(cell);
+  }
+  return result;
+}
+
+SweepVerdict GroupedSweepResult::Verdict() const {
+  SweepVerdict verdict = cells.empty() ? SweepVerdict::kNothingCompared : SweepVerdict::kPassed;
+  for (const GroupedCell& cell : cells) {
+    if (cell.failed != 0) return SweepVerdict::kFailed;
+    if (cell.problems == 0) verdict = SweepVerdict::kNothingCompared;
+  }
+  return verdict;
+}
+
+std::string ToText(const GroupedSweepResult& result) {
+  std::string text = fmt::format("{:<14}{:>9}{:>9}{:>9}{:>11}{:>11}{:>13}  {}\n", "isa", "problems",
+                                 "skipped", "failed", "outputs", "differing", "unexplained", "digest");
+  for (const GroupedCell& cell : result.cells) {
+    text += fmt::format("{:<14}{:>9}{:>9}{:>9}{:>11}{:>11}{:>13}  {:016x}\n", intact_isa_name(cell.isa),
+                        cell.problems, cell.skipped, cell.failed, cell.outputs, cell.differing,
+                        cell.unexplained, cell.digest);
+  }
+  for (const SweepFailure& failure : result.failures) {
+    text += fmt::format("FAILED: {}: {}\n", failure.problem, failure.reason);
+    if (failure.minimised != failure.problem) text += fmt::format("  smaller: {}\n", failure.minimised);
+  }
+  switch (result.Verdict()) {
+    case SweepVerdict::kPassed:
+      return text + "PARITY: every output equals the reference\n";
+    case SweepVerdict::kFailed:
+      return text + "FAILED: some outputs differ from the reference\n";
+    case SweepVerdict::kNothingCompared:
+      return text + "NOTHING COMPARED: an ISA ran no problem\n";
+  }
+  return text;
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,47 @@
+// The sweep of grouped weights: every combination of types, groups and fills, and random problems. All ISAs
+// get the same problems, so their digests must be equal.
+#ifndef INTACT_VERIFY_SWEEP_GROUPED_SWEEP_H_
+#define INTACT_VERIFY_SWEEP_GROUPED_SWEEP_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "verify/problem/grouped.h"
+#include "verify/sweep/sweep.h"
+#include "verify/targets/grouped_target.h"
+
+namespace intact::verify {
+
+/// What a sweep found for one ISA.
+struct GroupedCell {
+  intact_isa isa = INTACT_ISA_ANY;
+  int64_t problems = 0, skipped = 0, failed = 0;
+  int64_t outputs = 0, differing = 0, unexplained = 0;
+  uint64_t digest = 0;  // of all outputs
+};
+
+struct GroupedSweepResult {
+  std::vector<GroupedCell> cells;
+  /// SweepFailure::kind is unused. At most kMostFailures.
+  std::vector<SweepFailure> failures;
+  static constexpr size_t kMostFailures = 20;
+  SweepVerdict Verdict() const;
+};
+
+/// The problems of a sweep for one ISA.
+std::vector<GroupedProblem> GroupedSweepProblems(intact_isa isa, Effort effort, uint64_t seed = 1);
+
+/// A smaller problem that `target` fails too; `problem` itself if there is none.
+GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& problem);
+
+/// Runs the problems of each of `isas`.
+GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effort, uint64_t seed,
+                                   const GroupedTarget& target, const Progress& progress);
+
+/// A line for each cell, the failures and the verdict.
+std::string ToText(const GroupedSweepResult& result);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_SWEEP_GROUPED_SWEEP_H_

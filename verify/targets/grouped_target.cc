@@ -1,0 +1,138 @@
+#include "verify/targets/grouped_target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <intact/grouped.hpp>
+#include <optional>
+#include <string>
+
+#include "core/result.h"
+#include "core/types.h"
+#include "verify/targets/guarded_matrix.h"
+
+namespace intact::verify {
+namespace {
+
+Error Failed(std::string message) { return Error{INTACT_CODEGEN_FAILED, std::move(message)}; }
+
+// `rows` rows of `bytes` bytes, with `pad_bytes` between them.
+Result<GuardedMatrix> Matrix(const char* name, int64_t rows, int64_t bytes, int64_t pad_bytes) {
+  return GuardedMatrix::Allocate(rows, bytes, bytes + pad_bytes, rows, 0, {}, name);
+}
+Result<GuardedMatrix> Loaded(const char* name, const void* data, int64_t rows, int64_t bytes,
+                             int64_t pad_bytes = 0) {
+  ASSIGN_OR_RETURN(GuardedMatrix matrix, Matrix(name, rows, bytes, pad_bytes));
+  matrix.Load(static_cast<const uint8_t*>(data));
+  return matrix;
+}
+
+intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& run) {
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  desc.n = grouped.n;
+  desc.k = grouped.k;
+  desc.group = grouped.group;
+  desc.a_source_type = grouped.a_source_type;
+  desc.a_type = grouped.a_type;
+  desc.a_granularity = grouped.a_granularity;
+  desc.b_type = grouped.b_type;
+  desc.scale_type = grouped.scale_type;
+  desc.c_type = grouped.c_type;
+  if (!grouped.bias_f32.empty()) desc.bias_f32 = grouped.bias_f32.data();
+  if (grouped.post_ops.Has<core::Relu>()) desc.activation = INTACT_ACTIVATION_RELU;
+  if (const auto* clamp = grouped.post_ops.Find<core::Clamp>()) {
+    desc.activation = INTACT_ACTIVATION_CLAMP;
+    desc.clamp_min = clamp->low;
+    desc.clamp_max = clamp->high;
+  }
+  desc.max_isa = run.isa;
+  return desc;
+}
+
+// The plan keeps nothing of the memory that these tensors are in.
+Result<Grouped> CreatePlan(const reference::Grouped& grouped, const GroupedRun& run) {
+  if (run.isa != INTACT_ISA_ANY && intact_isa_available(run.isa) == 0) {
+    return Error{INTACT_UNSUPPORTED,
+                 fmt::format("{} is not available on this machine", intact_isa_name(run.isa))};
+  }
+  intact_grouped_desc desc = DescOf(grouped, run);
+  const std::vector<uint8_t> bytes = reference::BytesOfB(grouped);
+  const int64_t column_bytes = std::ssize(bytes) / grouped.n;
+  const int64_t groups = grouped.groups();
+  ASSIGN_OR_RETURN(const GuardedMatrix b, Loaded("B", bytes.data(), grouped.n, column_bytes, run.b_pad));
+  ASSIGN_OR_RETURN(const GuardedMatrix scales, Loaded("scales of B", grouped.b_scales.data(), grouped.n,
+                                                      groups * core::BytesOf(grouped.scale_type)));
+  std::vector<uint8_t> points(grouped.b_zero_points.begin(), grouped.b_zero_points.end());
+  points.resize(static_cast<size_t>(grouped.n * groups));
+  ASSIGN_OR_RETURN(const GuardedMatrix zero_points,
+                   Loaded("zero points of B", points.data(), grouped.n, groups));
+  desc.b_stride_n = column_bytes + run.b_pad;
+  desc.b_scales = scales.data();
+  if (!grouped.b_zero_points.empty()) desc.b_zero_points = zero_points.data();
+  Result<Grouped> plan = Grouped::Create(desc, b.data());
+  if (!plan) return plan;
+  if (const intact_grouped_info info = plan->Info(); run.isa != INTACT_ISA_ANY && info.isa != run.isa) {
+    return Error{INTACT_UNSUPPORTED, fmt::format("asked for {}, the plan chose {}", intact_isa_name(run.isa),
+                                                 intact_isa_name(info.isa))};
+  }
+  return plan;
+}
+
+// Runs `args` as a whole or part by part, the last part first.
+Error RunAs(const Grouped& plan, intact_grouped_args args, const GroupedRun& run) {
+  std::optional<GuardedMatrix> scratch;
+  if (run.own_scratch) {
+    intact_grouped_args asked = args;
+    if (run.parts != 0) asked.threads = run.parts;
+    ASSIGN_OR_RETURN(const intact_run_info info, plan.Prepare(asked));
+    args.scratch_bytes = run.parts == 0 ? info.scratch_bytes : info.part_scratch_bytes;
+    const auto bytes = static_cast<int64_t>(args.scratch_bytes);
+    ASSIGN_OR_RETURN(scratch, Matrix("scratch", 1, bytes, 0));
+    args.scratch = scratch->data();
+  }
+  if (run.parts == 0) {
+    RETURN_IF_ERROR(plan.Run(args));
+  }
+  for (int32_t part = run.parts - 1; part >= 0; --part) {
+    RETURN_IF_ERROR(plan.RunPart(args, part, run.parts));
+  }
+  const std::optional<std::string> stray = scratch ? scratch->StrayWrite() : std::nullopt;
+  return stray ? Failed("wrote outside its scratch: " + *stray) : Error();
+}
+
+}  // namespace
+
+Result<std::vector<uint8_t>> IntactGroupedTarget::Run(const reference::Grouped& grouped,
+                                                      const GroupedRun& run) const {
+  ASSIGN_OR_RETURN(const Grouped plan, CreatePlan(grouped, run));
+  const bool is_dynamic = grouped.a_source_type != INTACT_TYPE_NONE;
+  const int64_t a_bytes = is_dynamic ? core::BytesOf(grouped.a_source_type) : 1;
+  const int64_t c_bytes = core::BytesOf(grouped.c_type);
+  const int64_t values = grouped.a_granularity == INTACT_GRANULARITY_GROUPS ? grouped.groups() : 1;
+  const std::vector<uint8_t>& given = is_dynamic ? grouped.a_source : grouped.a;
+  ASSIGN_OR_RETURN(const GuardedMatrix a,
+                   Loaded("A", given.data(), grouped.m, grouped.k * a_bytes, run.a_pad * a_bytes));
+  ASSIGN_OR_RETURN(const GuardedMatrix c, Matrix("C", grouped.m, grouped.n * c_bytes, run.c_pad * c_bytes));
+  const int64_t step = run.split == 0 ? std::max<int64_t>(grouped.m, 1) : run.split;
+  for (int64_t m = 0; m < std::max<int64_t>(grouped.m, 1); m += step) {
+    intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+    args.m = std::min(step, grouped.m - m);
+    args.a = a.data() + m * (grouped.k + run.a_pad) * a_bytes;
+    args.a_stride = grouped.k + run.a_pad;
+    args.c = c.data() + m * (grouped.n + run.c_pad) * c_bytes;
+    args.c_stride = grouped.n + run.c_pad;
+    if (!is_dynamic && args.m > 0) {
+      args.a_scales = grouped.a_scales.data() + m * values;
+      args.a_zero_points = grouped.a_zero_points.data() + m * values;
+    }
+    args.threads = run.threads;
+    if (Error error = RunAs(plan, args, run); !error.ok()) {
+      return Error{error.status, fmt::format("kernel {}: {}", plan.Info().kernel, error.message)};
+    }
+  }
+  const std::optional<std::string> stray = c.StrayWrite();
+  if (stray) return Failed(fmt::format("kernel {}: wrote outside C: {}", plan.Info().kernel, *stray));
+  return c.Dense();
+}
+
+}  // namespace intact::verify

@@ -1,0 +1,29 @@
+// Targets of grouped weights.
+#ifndef INTACT_VERIFY_TARGETS_GROUPED_TARGET_H_
+#define INTACT_VERIFY_TARGETS_GROUPED_TARGET_H_
+
+#include <cstdint>
+#include <intact/intact.hpp>
+#include <vector>
+
+#include "reference/contract/grouped.h"
+#include "verify/problem/grouped.h"
+
+namespace intact::verify {
+
+class GroupedTarget {
+ public:
+  virtual ~GroupedTarget() = default;
+  /// Output bytes, dense. UNSUPPORTED if the machine or the target cannot run it.
+  virtual Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped,
+                                           const GroupedRun& run) const = 0;
+};
+
+/// Our kernels, on tensors between guard pages.
+class IntactGroupedTarget : public GroupedTarget {
+ public:
+  Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped, const GroupedRun& run) const override;
+};
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_TARGETS_GROUPED_TARGET_H_
