@@ -1,6 +1,6 @@
-// What separates a kernel from the instruction peak (peaks.h). A probe is a loop over blocks of the size that a
-// kernel computes. Each probe has one ingredient of a kernel more than the probe before it, so the first step
-// that is much slower names the bottleneck on this CPU.
+// What separates a kernel from the instruction peak (peaks.h). A probe is a loop over blocks of the size that
+// a kernel computes. Each probe has one ingredient of a kernel more than the probe before it, so the first
+// step that is much slower names the bottleneck on this CPU.
 //
 //   peak/vpdpbusd/zmm                    registers only
 //   peak/vpdpbusd/zmm/b_l1               + B is loaded from L1
@@ -49,8 +49,8 @@ class IngredientProbe {
   /// `peak` must have probes.
   static Result<IngredientProbe> Create(const Peak& peak, const Ingredients& ingredients);
 
-  /// Computes all blocks, `passes` times. If blocks are stored, each has a place in C; else C holds the sums of
-  /// all blocks.
+  /// Computes all blocks, `passes` times. If blocks are stored, each has a place in C; else C holds the sums
+  /// of all blocks.
   void Run(int passes = 1);
   /// The number of elements of C that differ from sums of plain loops. All differ before the first Run().
   int64_t WrongSums() const;

@@ -19,9 +19,9 @@
 // so that loads overlap with products. B is loaded by TILELOADDT1, which does not displace A from the
 // first-level cache.
 //
-// Sums begin with zero or with the sums of earlier depths. At the end, sums are stored to memory that stays in
-// the first-level cache. Meanwhile the kernel adds the compensation to the previous block and requantizes it,
-// one row after each dot product, because the vector units would otherwise be idle. (Tiles that load the
+// Sums begin with zero or with the sums of earlier depths. At the end, sums are stored to memory that stays
+// in the first-level cache. Meanwhile the kernel adds the compensation to the previous block and requantizes
+// it, one row after each dot product, because the vector units would otherwise be idle. (Tiles that load the
 // compensation instead of zeros cost as much as a step: the kernel is bound by tile loads.)
 //
 // Contract: ScopedTiles has configured the tiles for their number of rows; per step, the kernel reads rows ×

@@ -242,8 +242,8 @@ class Microkernel {
     if (HasVectorStep() && quads % 2 == 1) StepVectors(-(spec_.vectors - 1));
   }
 
-  // The parts of the rows that an unrolled body computes one after the other. The last part has enough vectors
-  // to hide the latency of products.
+  // The parts of the rows that an unrolled body computes one after the other. The last part has enough
+  // vectors to hide the latency of products.
   std::vector<Span> Parts(const Span& rows) const {
     constexpr int kLatency = 8;  // vectors
     const int last = (kLatency + spec_.vectors - 1) / spec_.vectors;

@@ -124,7 +124,7 @@ struct MicrokernelSpec {
   // staged A.
   bool begins_line = false, ends_line = false;
   // The last rows of a tile are multiplied after the others, a few quads at a time. At the end of the depth,
-  // accumulators of the first rows are then stored while the last rows are still multiplied. Not with `steps`.
+  // accumulators of the first rows are stored while the last rows are still multiplied. Not with `steps`.
   bool in_parts = false;
   // Items of the largest group in the scheduled variant's schedule; 0 for other variants. The scheduled
   // variant has tiles one vector wide and rows of one tap, and uses no member above.
