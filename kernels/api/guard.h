@@ -117,11 +117,11 @@ inline constexpr size_t kFirstSize<intact_conv_args> = 112;
 template <>
 inline constexpr size_t kFirstSize<intact_conv_info> = 136;
 template <>
-inline constexpr size_t kFirstSize<intact_grouped_desc> = sizeof(intact_grouped_desc);
+inline constexpr size_t kFirstSize<intact_grouped_desc> = 128;
 template <>
-inline constexpr size_t kFirstSize<intact_grouped_args> = sizeof(intact_grouped_args);
+inline constexpr size_t kFirstSize<intact_grouped_args> = 88;
 template <>
-inline constexpr size_t kFirstSize<intact_grouped_info> = sizeof(intact_grouped_info);
+inline constexpr size_t kFirstSize<intact_grouped_info> = 88;
 
 static_assert(sizeof(intact_linear_desc) >= kFirstSize<intact_linear_desc> &&
               sizeof(intact_conv_desc) >= kFirstSize<intact_conv_desc>);

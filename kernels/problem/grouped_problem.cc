@@ -9,6 +9,9 @@
 #include "kernels/problem/checks.h"
 
 namespace intact::kernels {
+
+static_assert(INTACT_S4 == core::kElementTypes.size(), "the types of 4 bits continue intact_type");
+
 namespace {
 
 constexpr const char* kFloatTypes = "INTACT_F32, INTACT_BF16 or INTACT_F16";
@@ -144,10 +147,11 @@ Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, c
                                   static_cast<const uint8_t*>(desc.b_zero_points),
                                   or_default(desc.scale_stride_n, problem.groups()),
                                   or_default(desc.scale_stride_g, 1)};
+  const uint32_t infinity = core::InfinityOf(core::TraitsOf(view.scale_type));
   for (int64_t n = 0; n < problem.n; ++n) {
     for (int64_t g = 0; g < problem.groups(); ++g) {
-      if (const float scale = view.Scale(g, n); !IsFinite(scale)) {
-        return UnexpectedNumber(At("b_scales", n, g), scale, "a finite value");
+      if ((view.ScaleBits(g, n) & infinity) == infinity) {
+        return UnexpectedNumber(At("b_scales", n, g), view.Scale(g, n), "a finite value");
       }
       const int32_t zero_point = view.ZeroPoint(g, n);
       if (zero_point < view.type.lowest() || zero_point > view.type.highest()) {

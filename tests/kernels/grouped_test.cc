@@ -55,6 +55,20 @@ TEST_P(OnIsa, PassesTheSweep) {
   for (size_t i = 0; i < problems.size(); i += step) ExpectTheContract(problems[i]);
 }
 
+// Rows in several chunks, and depths in several blocks.
+TEST_P(OnIsa, LargeShapes) {
+  if (EmulatedIsas::Has(GetParam())) GTEST_SKIP() << "emulation would take minutes";
+  for (const char* line : {"grouped s8u4f32 m=150 n=20 k=9000 group=128 zb=yes seed=3 threads=2",
+                           "grouped u8s8f32 m=70 n=20 k=9000 group=32 src=none per=group zb=yes seed=4",
+                           "grouped u8u4bf16 m=600 n=50 k=40 group=16 per=group seed=5 threads=3 bias=yes",
+                           "grouped u8u8f16 m=4 n=100 k=5000 group=0 zb=yes seed=6 parts=3",
+                           "grouped s8s4f32 m=1 n=50 k=14336 group=256 gscale=f32 seed=7"}) {
+    GroupedProblem problem = *GroupedProblem::Parse(line);
+    problem.isa = GetParam();
+    ExpectTheContract(problem);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Grouped, OnIsa, ::testing::ValuesIn(core::kIsaLadder),
                          [](const auto& test) { return std::string(intact_isa_name(test.param)); });
 
@@ -259,31 +273,32 @@ TEST(GroupedTest, TakesStrides) {
   const verify::GroupedProblem problem =
       *verify::GroupedProblem::Parse("grouped s8s8f32 m=3 n=5 k=70 zb=yes");
   const reference::Grouped grouped = verify::Materialize(problem);
-  const int64_t n = grouped.n, k = grouped.k, groups = grouped.groups();
-  std::vector<int8_t> b(static_cast<size_t>(n * k));
-  std::vector<uint16_t> scales(static_cast<size_t>(n * groups));
-  std::vector<int8_t> points(scales.size());
+  const auto n = static_cast<size_t>(grouped.n), k = static_cast<size_t>(grouped.k);
+  const auto groups = static_cast<size_t>(grouped.groups());
+  std::vector<int8_t> b(n * k);
+  std::vector<uint16_t> scales(n * groups);
+  std::vector<int8_t> points(n * groups);
   const auto* const stored = reinterpret_cast<const uint16_t*>(grouped.b_scales.data());
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; j < k; ++j) b[j * n + i] = static_cast<int8_t>(grouped.b[i * k + j]);
-    for (int64_t g = 0; g < groups; ++g) {
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < k; ++j) b[j * n + i] = static_cast<int8_t>(grouped.b[i * k + j]);
+    for (size_t g = 0; g < groups; ++g) {
       scales[g * n + i] = stored[i * groups + g];
       points[g * n + i] = static_cast<int8_t>(grouped.b_zero_points[i * groups + g]);
     }
   }
   intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
-  desc.n = n;
-  desc.k = k;
+  desc.n = grouped.n;
+  desc.k = grouped.k;
   desc.b_type = INTACT_S8;
   desc.b_stride_n = 1;
-  desc.b_stride_k = n;
+  desc.b_stride_k = grouped.n;
   desc.b_scales = scales.data();
   desc.b_zero_points = points.data();
   desc.scale_stride_n = 1;
-  desc.scale_stride_g = n;
+  desc.scale_stride_g = grouped.n;
   const auto plan = Grouped::Create(desc, b.data());
   ASSERT_TRUE(plan) << plan.error().message;
-  std::vector<uint8_t> c(static_cast<size_t>(grouped.m * n * 4));
+  std::vector<uint8_t> c(static_cast<size_t>(grouped.m) * n * sizeof(float));
   intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
   args.m = grouped.m;
   args.a = grouped.a_source.data();
@@ -294,7 +309,7 @@ TEST(GroupedTest, TakesStrides) {
   EXPECT_EQ(info.groups, 3);
   EXPECT_EQ(info.group, 32);
   EXPECT_EQ(info.b_type, INTACT_S8);
-  EXPECT_GE(info.packed_bytes, n * k);
+  EXPECT_GE(info.packed_bytes, grouped.n * grouped.k);
 }
 
 TEST(GroupedTest, RunsNothing) {

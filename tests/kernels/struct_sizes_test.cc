@@ -2,6 +2,7 @@
 // and the library reads and writes nothing beyond struct_size.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <intact/grouped.h>
 #include <intact/intact.h>
 
 #include <algorithm>
@@ -60,26 +61,38 @@ struct Objects {
     gemm_args.m = conv_args.batch = 1;
     gemm_args.a = conv_args.a = a.data();
     gemm_args.c = conv_args.c = c.data();
+    grouped_desc.n = grouped_desc.k = 2;
+    grouped_desc.b_scales = b.data();  // two small float16
+    grouped_desc.b_type = INTACT_S8;
+    grouped_args.m = 1;
+    grouped_args.a = numbers.data();
+    grouped_args.c = c.data();
+    EXPECT_EQ(intact_grouped_create(&grouped_desc, b.data(), &grouped), INTACT_OK);
     EXPECT_EQ(intact_gemm_create(&gemm_desc, nullptr, b.data(), &gemm), INTACT_OK);
     EXPECT_EQ(intact_conv_create(&conv_desc, nullptr, b.data(), &conv), INTACT_OK);
   }
   ~Objects() {
     intact_gemm_destroy(gemm);
     intact_conv_destroy(conv);
+    intact_grouped_destroy(grouped);
   }
   Objects(const Objects&) = delete;
   Objects& operator=(const Objects&) = delete;
 
   std::array<int8_t, 4> b = {1, 2, 3, 4};
   std::array<uint8_t, 4> a = {1, 10, 100, 200};
+  std::array<float, 2> numbers = {1, 2};
   std::array<int32_t, 4> c = {};
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
   intact_gemm_desc gemm_desc = INTACT_GEMM_DESC_INIT;
   intact_conv_desc conv_desc = INTACT_CONV_DESC_INIT;
   intact_gemm_args gemm_args = INTACT_GEMM_ARGS_INIT;
   intact_conv_args conv_args = INTACT_CONV_ARGS_INIT;
+  intact_grouped_desc grouped_desc = INTACT_GROUPED_DESC_INIT;
+  intact_grouped_args grouped_args = INTACT_GROUPED_ARGS_INIT;
   intact_gemm* gemm = nullptr;
   intact_conv* conv = nullptr;
+  intact_grouped* grouped = nullptr;
 };
 
 // Calls `call` on structs like `known`, with sizes of programs of any version, and with other sizes.
@@ -142,6 +155,13 @@ TEST(StructSizes, OfWhatTheLibraryReads) {
                                           [&](const auto* desc) { return create_conv(desc, nullptr); });
   ExpectEverySizeIsRead<intact_linear_desc>(
       "linear", objects.linear, [&](const auto* linear) { return create_conv(&objects.conv_desc, linear); });
+  ExpectEverySizeIsRead<intact_grouped_desc>("desc", objects.grouped_desc, [&](const auto* desc) {
+    intact_grouped* made = nullptr;
+    const intact_status status = intact_grouped_create(desc, objects.b.data(), &made);
+    EXPECT_EQ(made != nullptr, status == INTACT_OK);
+    intact_grouped_destroy(made);
+    return status;
+  });
   intact_run_info info = INTACT_RUN_INFO_INIT;
   ExpectEverySizeIsRead<intact_gemm_args>("args", objects.gemm_args, [&](const auto* args) {
     return intact_gemm_prepare(objects.gemm, args, &info);
@@ -167,6 +187,15 @@ TEST(StructSizes, OfWhatTheLibraryReads) {
   });
   ExpectEverySizeIsRead<intact_conv_args>("args", objects.conv_args, [&](const auto* args) {
     return counted(intact_conv_run_part(objects.conv, args, 0, 1));
+  });
+  ExpectEverySizeIsRead<intact_grouped_args>("args", objects.grouped_args, [&](const auto* args) {
+    return intact_grouped_prepare(objects.grouped, args, &info);
+  });
+  ExpectEverySizeIsRead<intact_grouped_args>("args", objects.grouped_args, [&](const auto* args) {
+    return counted(intact_grouped_run(objects.grouped, args));
+  });
+  ExpectEverySizeIsRead<intact_grouped_args>("args", objects.grouped_args, [&](const auto* args) {
+    return counted(intact_grouped_run_part(objects.grouped, args, 0, 1));
   });
 }
 
@@ -246,6 +275,12 @@ TEST(StructSizes, OfWhatTheLibraryFills) {
   });
   ExpectEverySizeIsWritten<intact_conv_info>("info", INTACT_CONV_INFO_INIT, [&](intact_conv_info* info) {
     return intact_conv_query(objects.conv, info);
+  });
+  ExpectEverySizeIsWritten<intact_grouped_info>(
+      "info", INTACT_GROUPED_INFO_INIT,
+      [&](intact_grouped_info* info) { return intact_grouped_query(objects.grouped, info); });
+  ExpectEverySizeIsWritten<intact_run_info>("info", INTACT_RUN_INFO_INIT, [&](intact_run_info* info) {
+    return intact_grouped_prepare(objects.grouped, &objects.grouped_args, info);
   });
   ExpectEverySizeIsWritten<intact_run_info>("info", INTACT_RUN_INFO_INIT, [&](intact_run_info* info) {
     return intact_gemm_prepare(objects.gemm, &objects.gemm_args, info);

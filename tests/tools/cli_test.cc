@@ -129,6 +129,20 @@ TEST_F(Cli, BadUsage) {
   EXPECT_EQ(Run("verify layer --help").status, 0);
 }
 
+TEST_F(Cli, GroupedWeights) {
+  const Outcome sweep = Run("verify grouped --quick --isa portable");
+  EXPECT_EQ(sweep.status, 0);
+  EXPECT_THAT(sweep.out,
+              testing::ContainsRegex("\nportable +1376 +0 +0 +[0-9]+ +0 +0  [0-9a-f]{16}\nPARITY"));
+  const Outcome replay = Run("verify replay 'grouped s8u4f32 m=2 n=3 k=40 isa=portable'");
+  EXPECT_EQ(replay.status, 0);
+  EXPECT_EQ(replay.out, "grouped s8u4f32 m=2 n=3 k=40 isa=portable\n6 outputs\n");
+  ExpectBadInput("verify grouped --isa sse9", "--isa: 'sse9' is unknown");
+  ExpectBadInput("verify replay 'grouped s8u4f32 m=1 n=1'", "replay: k is missing");
+  ExpectBadInput("verify replay 'grouped s8u4f32 m=1 n=1 k=1' --target onednn",
+                 "replay: a --target has no grouped weights");
+}
+
 TEST_F(Cli, BadLayers) {
   const std::string json_option = " --json '" + folder_ + "/x.json'";
   ExpectBadInput("verify layer /nonexistent" + json_option, "/nonexistent: is not a folder");
