@@ -19,6 +19,7 @@
 #include "bench/benchmarks.h"
 #include "bench/cost_fit.h"
 #include "bench/google_flags.h"
+#include "bench/grouped.h"
 #include "bench/peaks.h"
 #include "bench/peer_process.h"
 #include "bench/peers.h"
@@ -58,6 +59,7 @@ struct Options {
   std::string weights;
   int milliseconds = 250;
   bool tune = false;
+  bool grouped = false;
   std::string json, html;
   std::vector<std::string> peers;
   bool is_balance = false;
@@ -98,6 +100,8 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_flag("--balance", options->is_balance,
                 "measure nothing; compute how evenly runs are divided among 2 to 128 threads");
   app->add_flag("--tune", options->tune, "compare tuned plans with the choices of the cost models");
+  app->add_flag("--grouped", options->grouped,
+                "measure products with 4- and 8-bit weights in groups of depths, in the shapes of decoders");
   app->add_option("--peer", options->peers,
                   fmt::format("another peer, in a separate process: {}; may be repeated", kPeerOptions))
       ->allow_extra_args(false);
@@ -114,7 +118,7 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--seed", options->seed, "with --search: the seed of the random problems")
       ->capture_default_str();
   tools::AddFileOption(app, "--json", &options->json,
-                       "write the results (schemas: bench/report.h, tuning.h, traps.h, search.h)")
+                       "write the results (schemas: bench/report.h, grouped.h, tuning.h, traps.h, search.h)")
       ->take_last();
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
       ->take_last();
@@ -159,6 +163,12 @@ int RunTrapTable(const Options& options, std::vector<core::Isa> isas) {
   if (!options.html.empty()) return Fail("--html: has no meaning with --suite traps");
   const TrapResults results =
       RunTraps(RequestOf(options, std::move(isas)), tools::ReportProgress("measuring"));
+  return Report(options, results, results.AllRight() ? 0 : kFailure);
+}
+
+int RunGroupedTable(const Options& options, std::vector<core::Isa> isas) {
+  const GroupedResults results =
+      RunGrouped(RequestOf(options, std::move(isas)), GroupedShapes(), tools::ReportProgress("measuring"));
   return Report(options, results, results.AllRight() ? 0 : kFailure);
 }
 
@@ -290,7 +300,7 @@ int Main(int argc, char** argv) {
   }
   if (!options.fit.empty()) {
     for (const char* other : {"--suite", "--weights", "--milliseconds", "--json", "--html", "--tune",
-                              "--balance", "--peer", "--search"}) {
+                              "--balance", "--grouped", "--peer", "--search"}) {
       if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --fit", other));
     }
     if (named.size() > 1) return Fail("--fit: has no meaning with --benchmark_... options");
@@ -299,11 +309,19 @@ int Main(int argc, char** argv) {
   if (app.count("--seed") != 0 && app.count("--search") == 0) return Fail("--seed: needs --search");
   if (app.count("--search") != 0) {
     if (options.suite != kTrapsSuite) return Fail("--search: needs --suite traps");
-    for (const char* other : {"--weights", "--milliseconds", "--html", "--tune", "--balance", "--peer"}) {
+    for (const char* other :
+         {"--weights", "--milliseconds", "--html", "--tune", "--balance", "--grouped", "--peer"}) {
       if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --search", other));
     }
     if (named.size() > 1) return Fail("--search: has no meaning with --benchmark_... options");
     return RunSearch(options, std::move(isas));
+  }
+  if (options.grouped) {
+    for (const char* other : {"--suite", "--weights", "--html", "--tune", "--balance", "--peer"}) {
+      if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --grouped", other));
+    }
+    if (named.size() > 1) return Fail("--grouped: has no meaning with --benchmark_... options");
+    return RunGroupedTable(options, std::move(isas));
   }
   const bool is_tuned = options.tune || options.suite == kTuneSuite;
   if (options.is_balance) {

@@ -107,7 +107,7 @@ struct GroupedValues {
 ///
 /// where each sum may be computed modulo 2³², because acc_g is an int32.
 struct GroupedRows {
-  const uint8_t* a = nullptr;             // a_type; padded_k() bytes of each row, those beyond k are 0
+  const uint8_t* a = nullptr;             // a_type; padded_k() bytes of each row: bytes beyond k are 0
   int64_t stride_bytes = 0;               // a multiple of 64
   const GroupedValues* values = nullptr;  // [row][groups()]
   const float* scales = nullptr;          // [row]; 1 if the problem has_group_scales

@@ -3,7 +3,7 @@
 //   grouped s8u4f32 m=1 n=64 k=4096 group=128 gscale=f16 zb=yes seed=7 isa=avx2
 //   grouped u8s8bf16 m=5 n=16 k=100 group=0 src=none per=group bias=yes act=relu fill=bounds threads=3
 //
-// The types are those of A, B and C; src is the type of A before runs quantize it, or none. group=0: all
+// The types belong to A, B and C; src is the type of A before runs quantize it, or none. group=0: all
 // depths are one group. per: whether A has a scale for each row, or for each group of each row. split: rows
 // of a run; 0: one run has all rows. parts: parts that a run is computed in, one after the other; 0: the run
 // is computed as a whole.
