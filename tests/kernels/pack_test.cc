@@ -94,6 +94,40 @@ TEST(PackWeights, GivesFewColumnsANarrowPanel) {
   }
 }
 
+// Every depth modulo a quad, a half vector and a vector, and every tail of rows. Rows are allocated apart, so
+// that reads beyond them are found by sanitizers.
+TEST(PackActivations, PadsQuadsAndFindsTheLargest) {
+  constexpr size_t kPanelRows = 24;
+  for (size_t k = 1; k <= 84; ++k) {
+    for (const size_t row_count : {1U, 3U, 4U, 7U, 8U, 12U, 17U, 24U}) {
+      for (const uint8_t shift : {uint8_t{0}, uint8_t{128}}) {
+        std::vector<std::vector<uint8_t>> rows(row_count, std::vector<uint8_t>(k));
+        std::vector<const uint8_t*> pointers;
+        const size_t quads = (k + 3) / 4;
+        std::vector<uint8_t> expected(quads * kPanelRows * 4, 77);
+        uint8_t largest = 0;
+        for (size_t row = 0; row < row_count; ++row) {
+          for (size_t depth = 0; depth < quads * 4; ++depth) {
+            uint8_t value = 0;
+            if (depth < k) {
+              rows[row][depth] = static_cast<uint8_t>(row * 7 + depth * 13 + k);
+              value = static_cast<uint8_t>(rows[row][depth] ^ shift);
+            }
+            expected[(depth / 4 * kPanelRows + row) * 4 + depth % 4] = value;
+            largest = std::max(largest, value);
+          }
+          pointers.push_back(rows[row].data());
+        }
+        std::vector<uint8_t> panel(expected.size(), 77);
+        const auto panel_rows = static_cast<int64_t>(kPanelRows);
+        EXPECT_EQ(PackActivations(pointers, 0, static_cast<int64_t>(k), shift, panel_rows, panel.data()),
+                  largest);
+        EXPECT_EQ(panel, expected) << k << " depths, " << row_count << " rows, shift " << int{shift};
+      }
+    }
+  }
+}
+
 TEST(AddDepths, AddsWholeQuadsOfEachColumn) {
   std::vector<Sizes> all_sizes(std::begin(kSizes), std::end(kSizes));
   all_sizes.insert(all_sizes.end(), std::begin(kNarrowSizes), std::end(kNarrowSizes));
