@@ -257,7 +257,7 @@ class AmxKernel {
 
   void StoreSums() {
     const Gp sums = a(0), stride = a_stride_;
-    code().mov(stride, spec_.panels * emitter_->vector_bytes());
+    code().mov(stride, Argument(offsetof(AmxKernelArgs, sums_stride_bytes)));
     for (int i = 0; i < spec_.row_tiles; ++i) {
       code().mov(sums, Argument(offsetof(AmxKernelArgs, sums) + sizeof(void*) * static_cast<size_t>(i)));
       for (int j = 0; j < spec_.panels; ++j) {

@@ -20,9 +20,9 @@
 // first-level cache.
 //
 // Sums are first loaded from `seed`: either a row of compensation (stride 0 repeats it) or the sums of
-// earlier depths. Loading costs no more instructions than zeroing. At the end, sums are stored to memory that
-// stays in the first-level cache. Meanwhile the kernel requantizes the previous block, one row after each dot
-// product, because the vector units would otherwise be idle.
+// earlier depths. Loading costs no more instructions than zeroing. At the end, sums are stored to C, if they
+// are C's elements, or else to memory that stays in the first-level cache. Then the kernel of the next block
+// requantizes them, one row after each dot product, because the vector units would otherwise be idle.
 //
 // Contract: ScopedTiles has configured the tiles for their number of rows; per step, the kernel reads rows ×
 // 64 depths of A and nothing beyond; registers follow the System V ABI.
@@ -70,9 +70,11 @@ struct AmxKernelArgs {
   int64_t b_panel_stride_bytes = 0;
   int64_t seed_stride_bytes = 0;                         // 0: one row for all rows of a tile
   std::array<const int32_t*, kMaxBlockTiles> seed = {};  // a seed for each row tile
-  // The destination of each row tile's sums, [rows][panels·16]; may be the tile's `seed`. Row tiles are
-  // stored in order, so the destination of a tile may overlap the last rows of the previous tile.
+  // The destination of each row tile's sums: rows of panels·16, sums_stride_bytes apart; may be the tile's
+  // `seed`. Row tiles are stored in order, so the destination of a tile may overlap the last rows of the
+  // previous tile.
   std::array<int32_t*, kMaxBlockTiles> sums = {};
+  int64_t sums_stride_bytes = 0;
   AmxStoreArgs store;  // the previous block, with the same number of panels; stored before `sums` are written
   // If AmxKernelPrefetches(), a line is fetched into L2 after each dot product. Any address is allowed.
   const uint8_t* prefetch = nullptr;  // the first line

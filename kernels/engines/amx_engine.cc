@@ -138,6 +138,7 @@ class AmxEngine::Region {
             panel_end_ - range.column_begin / kPanelColumns, data_.taps(), Caches())),
         is_even_(buffers.rows().IsEven() && data_.taps().count() == 1),
         streams_(buffers.may_stream && engine.can_stream_),
+        stores_sums_(engine.MakesSums() && !streams_),
         slots_(reinterpret_cast<int32_t*>(scratch)),
         edge_(scratch + engine.MaxBlocks(range.row_end - range.row_begin) * kSlotBytes),
         segments_(reinterpret_cast<AmxSegment*>(edge_ + engine.EdgeBytes())),
@@ -246,24 +247,32 @@ class AmxEngine::Region {
     const auto panels = static_cast<size_t>(block.panels);
     const int64_t columns = block.panels * kPanelColumns;
     const bool has_other_depths = blocking_.depth < data_.k;
-    int32_t* const sums = slots_ + (has_other_depths ? next_slot_++ * kSlotInts : 0) + kTileRows * columns;
+    const int64_t column = block.panel * kPanelColumns;
+    const bool is_direct = stores_sums_ && !has_other_depths && column + columns <= range_.column_end &&
+                           tiles_.front().first >= range_.row_begin;
+    int32_t* sums = slots_ + (has_other_depths ? next_slot_++ * kSlotInts : 0) + kTileRows * columns;
+    int64_t stride_bytes = columns * 4;
+    if (is_direct) {
+      sums = reinterpret_cast<int32_t*>(buffers_.output.C(row_, column));
+      stride_bytes = buffers_.output.c_stride_bytes;
+    }
     if (waiting_panels_ != panels) StoreWaiting();
     args_.segment = segments_;
     args_.segments_end = segments_end_;
     args_.b = Panel(block.panel) + OffsetInPanel(depth, 0, data_.weights.quad_bytes());
     args_.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
-    args_.seed_stride_bytes = depth == 0 ? 0 : columns * 4;
+    args_.seed_stride_bytes = depth == 0 ? 0 : stride_bytes;
+    args_.sums_stride_bytes = stride_bytes;
     for (size_t i = 0; i < row_tiles(); ++i) {
-      args_.sums[i] = sums + tiles_[i].sums * columns;
-      args_.seed[i] =
-          depth == 0 ? engine_.compensation(buffers_) + block.panel * kPanelColumns : args_.sums[i];
+      args_.sums[i] = sums + tiles_[i].sums * (stride_bytes / 4);
+      args_.seed[i] = depth == 0 ? engine_.compensation(buffers_) + column : args_.sums[i];
     }
     if (AmxKernelPrefetches(static_cast<int>(row_tiles_), static_cast<int>(block.panels))) {
       SetPrefetch(block, depth, depth_end);
     }
     engine_.kernels_[row_tiles()][streams_][panels](&args_);
     SetStored();
-    if (depth_end == data_.k) Finish(block, sums);
+    if (depth_end == data_.k && !is_direct) Finish(block, sums);
   }
 
   // Sums of the whole depth wait for the next kernel to store them. Blocks with an edge within a panel are
@@ -343,8 +352,9 @@ class AmxEngine::Region {
   AmxBlocking blocking_;
   bool is_even_;  // all of A's rows are one stride apart and have a single tap
   bool streams_;
-  int32_t* slots_;  // scratch for the sums of all blocks of a chunk of rows and of panels, or of one block
-  uint8_t* edge_;   // a block of C, and one of the residual
+  bool stores_sums_;  // C's elements are the sums, and kernels store them to C
+  int32_t* slots_;    // scratch for the sums of all blocks of a chunk of rows and of panels, or of one block
+  uint8_t* edge_;     // a block of C, and one of the residual
   AmxSegment* segments_;
   uint8_t* staged_;  // staged rows of A
 
