@@ -108,11 +108,19 @@ class AmxKernel {
   Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
+    const asmjit::Label block = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    code().bind(block);
     LoadSeed();
     Prologue();
     Segments();
     store_.StoreTail();
     StoreSums();
+    code().sub(x86::qword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, blocks)), 1);
+    code().jz(done);
+    MoveToNextBlock();
+    code().jmp(block);
+    code().bind(done);
     session_.End();
     return session_.Finish(registers_);
   }
@@ -264,6 +272,21 @@ class AmxKernel {
         code().tilestored(x86::ptr(sums, stride, 0, j * emitter_->vector_bytes()), sum(i, j));
       }
     }
+  }
+
+  void MoveToNextBlock() {
+    const auto argument = [&](size_t member, int i) {
+      return x86::qword_ptr(registers_.Argument(),
+                            static_cast<int>(member) + i * static_cast<int>(sizeof(void*)));
+    };
+    const Gp b_bytes = a_stride_;
+    code().mov(b_bytes, Argument(offsetof(AmxKernelArgs, b_panel_stride_bytes)));
+    for (int j = 0; j < spec_.panels; ++j) code().add(argument(offsetof(AmxKernelArgs, b), 0), b_bytes);
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      code().add(argument(offsetof(AmxKernelArgs, seed), i), spec_.panels * emitter_->vector_bytes());
+      code().add(argument(offsetof(AmxKernelArgs, sums), i), spec_.panels * emitter_->vector_bytes());
+    }
+    code().sub(argument(offsetof(AmxKernelArgs, segment), 0), sizeof(AmxSegment));
   }
 
   AmxKernelSpec spec_;

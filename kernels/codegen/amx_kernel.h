@@ -20,9 +20,9 @@
 // first-level cache.
 //
 // Sums are first loaded from `seed`: either a row of compensation (stride 0 repeats it) or the sums of
-// earlier depths. Loading costs no more instructions than zeroing. At the end, sums are stored to C, if they
-// are C's elements, or else to memory that stays in the first-level cache. Then the kernel of the next block
-// requantizes them, one row after each dot product, because the vector units would otherwise be idle.
+// earlier depths. Loading costs no more instructions than zeroing. At the end, sums are stored to memory that
+// stays in the first-level cache. Meanwhile the kernel requantizes the previous block, one row after each dot
+// product, because the vector units would otherwise be idle. Sums of shallow blocks may be stored to C itself.
 //
 // Contract: ScopedTiles has configured the tiles for their number of rows; per step, the kernel reads rows ×
 // 64 depths of A and nothing beyond; registers follow the System V ABI.
@@ -66,6 +66,9 @@ struct AmxStoreArgs {
 struct AmxKernelArgs {
   const AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
   const AmxSegment* segments_end = nullptr;
+  // Blocks beside each other, at least 1. If there are several, there is one segment, and nothing waits in
+  // `store`. The kernel moves b, seed and sums from block to block.
+  int64_t blocks = 1;
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
   int64_t seed_stride_bytes = 0;                         // 0: one row for all rows of a tile
@@ -80,7 +83,7 @@ struct AmxKernelArgs {
   const uint8_t* prefetch = nullptr;  // the first line
   int64_t prefetch_stride_bytes = 0;  // from a line to the next
   int64_t prefetch_step_bytes = 0;    // additional distance at the end of each step
-  // Written by the kernel, like `segment`, because it has too few registers: the address of B's last tile.
+  // Written by the kernel, because it has too few registers: the address of B's last tile.
   const int8_t* last_b = nullptr;
 };
 

@@ -41,6 +41,10 @@ int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
   return std::max<int64_t>(panels / kMaxBlockTiles, 1) * kMaxBlockTiles;
 }
 
+// The most steps of a shallow block. A kernel stores its sums to C at once, if they are C's elements. Deeper
+// blocks have time to store the sums of the previous block meanwhile.
+constexpr int64_t kFewSteps = 4;
+
 // Whether a chunk of the whole depth would have only a few panels. If B has more panels, A would be read
 // again for each chunk.
 bool SharesDepths(int64_t k, const CacheSizes& caches) {
@@ -162,8 +166,10 @@ class AmxEngine::Region {
     int64_t sums = 0;  // first row of its sums, counted from row_: negative if it computes earlier rows again
   };
   struct Block {
-    int64_t panel, panels;
-    int64_t index;  // among the blocks of its rows and chunk
+    int64_t panel = 0, panels = 0;
+    int64_t index = 0;       // among the blocks of its rows and chunk
+    int64_t count = 1;       // blocks of one call, each with `panels` panels
+    bool is_direct = false;  // the kernel stores the sums to C
   };
 
   // The chunk of rows that begins at `row` × the chunk of panels. Moves row_ to the rows' end.
@@ -204,11 +210,22 @@ class AmxEngine::Region {
   void RunRows(int64_t depth, int64_t depth_end) {
     const int64_t width = kMaxBlockTiles / row_tiles_;
     SetSegments(depth, depth_end);
-    Block block{chunk_begin_, 0, 0};
-    for (; block.panel < chunk_end_; block.panel += block.panels, ++block.index) {
+    Block block;
+    block.panel = chunk_begin_;
+    for (; block.panel < chunk_end_; block.panel += block.count * block.panels, block.index += block.count) {
       block.panels = std::min(width, chunk_end_ - block.panel);
+      SetDestination(&block);
       RunBlock(block, depth, depth_end);
     }
+  }
+
+  // Decides whether kernels store the sums of `block` to C. Then a call runs the blocks beside it too.
+  void SetDestination(Block* block) const {
+    const int64_t whole_panels = std::min(chunk_end_, range_.column_end / kPanelColumns) - block->panel;
+    block->is_direct = stores_sums_ && segments_end_ == segments_ + 1 && segments_->steps <= kFewSteps &&
+                       blocking_.depth >= data_.k && whole_panels >= block->panels &&
+                       tiles_.front().first >= range_.row_begin;
+    block->count = block->is_direct ? whole_panels / block->panels : 1;
   }
 
   // Depths [begin, end) of A: in place if tiles can be loaded there, else staged.
@@ -248,15 +265,14 @@ class AmxEngine::Region {
     const int64_t columns = block.panels * kPanelColumns;
     const bool has_other_depths = blocking_.depth < data_.k;
     const int64_t column = block.panel * kPanelColumns;
-    const bool is_direct = stores_sums_ && !has_other_depths && column + columns <= range_.column_end &&
-                           tiles_.front().first >= range_.row_begin;
     int32_t* sums = slots_ + (has_other_depths ? next_slot_++ * kSlotInts : 0) + kTileRows * columns;
     int64_t stride_bytes = columns * 4;
-    if (is_direct) {
+    if (block.is_direct) {
       sums = reinterpret_cast<int32_t*>(buffers_.output.C(row_, column));
       stride_bytes = buffers_.output.c_stride_bytes;
     }
-    if (waiting_panels_ != panels) StoreWaiting();
+    if (waiting_panels_ != panels || block.is_direct) StoreWaiting();
+    args_.blocks = block.count;
     args_.segment = segments_;
     args_.segments_end = segments_end_;
     args_.b = Panel(block.panel) + OffsetInPanel(depth, 0, data_.weights.quad_bytes());
@@ -272,7 +288,7 @@ class AmxEngine::Region {
     }
     engine_.kernels_[row_tiles()][streams_][panels](&args_);
     SetStored();
-    if (depth_end == data_.k && !is_direct) Finish(block, sums);
+    if (depth_end == data_.k && !block.is_direct) Finish(block, sums);
   }
 
   // Sums of the whole depth wait for the next kernel to store them. Blocks with an edge within a panel are
@@ -316,6 +332,7 @@ class AmxEngine::Region {
     args_.prefetch = segments_->a[0];           // a line that is cached already
     args_.prefetch_stride_bytes = 0;
     args_.prefetch_step_bytes = 0;
+    if (block.is_direct) return;
     if (blocking_.a_stays) {
       const int8_t* const end = Panel(panel_end_);
       if (next_b_ >= end) return;

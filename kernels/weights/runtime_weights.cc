@@ -59,8 +59,13 @@ RuntimeWeights PlaceRuntimeB(const LinearWeights& weights, const RuntimeB& b, in
   auto* const values = reinterpret_cast<int32_t*>(scratch);
   RuntimeWeights given;
   given.b = b.data;
-  given.compensation = given.own_compensation = values;
-  given.unshifted_compensation = given.own_unshifted_compensation = values + columns;
+  given.own_compensation = values;
+  given.own_unshifted_compensation = values + columns;
+  given.compensation = given.unshifted_compensation = weights.compensation().data();
+  if (NeedsColumnSums(problem)) {
+    given.compensation = given.own_compensation;
+    given.unshifted_compensation = given.own_unshifted_compensation;
+  }
   given.column_sums = given.own_sums = values + 2 * columns;
   int32_t* const zero_points = values + 3 * columns;
   auto* const scales = reinterpret_cast<float*>(values + 4 * columns);
@@ -112,11 +117,11 @@ RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, Run
   view.n = end - begin;
   PackPanels(view, packed, panels);
   packed.data = panels;
-  std::fill(given.own_sums + begin, given.own_sums + begin + packed.panels() * kPanelColumns, 0);
   if (NeedsColumnSums(weights.problem())) {
+    std::fill(given.own_sums + begin, given.own_sums + begin + packed.panels() * kPanelColumns, 0);
     AddDepths(packed, 0, packed.quads() * kQuad, reinterpret_cast<uint32_t*>(given.own_sums + begin));
+    FinishColumns(weights, given, begin, end);
   }
-  FinishColumns(weights, given, begin, end);
   const int64_t first = begin / kPanelColumns;
   given.panels = Before(panels, first * packed.panel_stride_bytes());
   if (form != RuntimeForm::kCutPanels) return given;
