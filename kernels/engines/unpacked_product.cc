@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kColumns = UnpackedProduct::kColumns;
 constexpr int64_t kDepths = UnpackedProduct::kDepths;
-constexpr int64_t kBlockDepths = 32;    // depths of a block of rows of B
+constexpr int64_t kBlockDepths = 16;    // depths of a block of rows of B
 constexpr int64_t kLineColumns = 2048;  // columns of B whose sums stay in L1
 constexpr int64_t kAtOnce = 4;          // columns of B that are read together
 
@@ -59,16 +59,6 @@ void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* sta
                         static_cast<size_t>(kColumns - (i < depths ? columns : 0)));
           }
           block = {edge.data(), kColumns, b.shift};
-        } else {
-          // The next depths of these columns. Hardware prefetchers do not follow so many rows.
-          const auto next =
-              reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(kBlockDepths * b.stride_k);
-          for (int64_t i = 0; i < kBlockDepths; ++i) {
-            const uintptr_t line_of_row = next + static_cast<uintptr_t>(i * b.stride_k);
-            const auto* const at =
-                reinterpret_cast<const void*>(line_of_row);  // NOLINT(performance-no-int-to-ptr)
-            __builtin_prefetch(at, 0, 2);
-          }
         }
         kAdd(block, staged + depth * kDepthBytes, staged_stride, rows, sums + column - begin, sums_stride);
       }
@@ -176,11 +166,11 @@ struct PairSums {
   Add(sums + 24, _mm256_permute2x128_si256(third, fourth, 0x31));
 }
 
-// Eight pairs of depths of kColumns columns, for one row. A line of B is read as a whole: if rows of B lie a
-// multiple of 4 KiB apart, L1 does not hold the lines of a block.
+// A block's products for one row. A line of B is read as a whole: if rows of B lie a multiple of 4 KiB apart,
+// L1 may not hold the lines of a block.
 [[gnu::target("avx2")]] inline void AddPairs(const int8_t* b, int64_t stride, __m256i shift,
                                              const uint8_t* staged, int32_t* sums) {
-  constexpr int kPairs = 8;
+  constexpr int kPairs = kBlockDepths / 2;  // their int16 sums are exact: 8 · 2 · 15 · 128 < 2¹⁵
   PairSums first = {}, second = {};
 #pragma GCC unroll 1  // GCC would add up all products at the end, from the stack
   for (int pair = 0; pair < kPairs; ++pair, b += 2 * stride) {
@@ -199,10 +189,8 @@ struct PairSums {
 [[gnu::target("avx2")]] void AddBlockByAvx2(const Block& block, const uint8_t* staged, int64_t staged_stride,
                                             int64_t rows, int32_t* sums, int64_t sums_stride) {
   const __m256i shift = _mm256_set1_epi8(static_cast<char>(block.shift));
-  for (int64_t row = 0; row < rows; ++row, staged += staged_stride, sums += sums_stride) {
-    for (int64_t depth = 0; depth < kBlockDepths; depth += 16) {
-      AddPairs(block.b + depth * block.stride, block.stride, shift, staged + depth * 4, sums);
-    }
+  for (int64_t row = 0; row < rows; ++row) {
+    AddPairs(block.b, block.stride, shift, staged + row * staged_stride, sums + row * sums_stride);
   }
 }
 
