@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -133,11 +134,13 @@ std::vector<int32_t> RunKernel(const AmxKernelSpec& spec, const Operands& operan
   args.segments_end = segments.end;
   args.b = reinterpret_cast<const int8_t*>(operands.b.data());
   args.b_panel_stride_bytes = operands.depth * kPanelColumns;
+  args.blocks = operands.panels / spec.panels;
   args.seed_stride_bytes = seed.size() == sums.size() ? operands.columns() * 4 : 0;
   for (size_t i = 0; i < static_cast<size_t>(spec.row_tiles); ++i) {
     const int64_t row = static_cast<int64_t>(i) * segments.tile_rows;
     args.seed[i] = seed.data() + (args.seed_stride_bytes == 0 ? 0 : row * operands.columns());
     args.sums[i] = sums.data() + row * operands.columns();
+    args.sums_stride_bytes = operands.columns() * 4;
   }
   args.store = store;
   args.prefetch = segments.list[0].a[0];
@@ -176,6 +179,26 @@ TEST_F(AmxKernels, MultiplyInAllSignsAndShapes) {
             }
           }
         }
+      }
+    }
+  }
+}
+
+TEST_F(AmxKernels, RunBlocksBesideEachOther) {
+  std::mt19937 generator(3);
+  for (const auto& [row_tiles, panels] : {std::pair{1, 4}, {2, 1}, {2, 2}, {4, 1}}) {
+    for (const int64_t steps : {1, 3}) {
+      const AmxKernelSpec spec{false, true, row_tiles, panels, {}};
+      const Operands operands(row_tiles * kTileRows, 3 * panels, steps, &generator);
+      SCOPED_TRACE(spec.Name());
+      std::vector<int32_t> seed(static_cast<size_t>(operands.columns()));
+      std::iota(seed.begin(), seed.end(), -7);
+      const std::vector<int32_t> sums = RunKernel(spec, operands, steps, seed, {});
+      for (int64_t i = 0; i < std::ssize(sums); ++i) {
+        const int64_t m = i / operands.columns(), n = i % operands.columns();
+        ASSERT_EQ(sums[static_cast<size_t>(i)],
+                  seed[static_cast<size_t>(n)] + operands.Dot(m, n, false, true))
+            << m << ", " << n;
       }
     }
   }
