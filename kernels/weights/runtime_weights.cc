@@ -35,7 +35,7 @@ PackedWeights SizesOf(const LinearWeights& weights, int64_t columns) {
   return sizes;
 }
 
-// The most quads that are cut. With more, kernels for panels that are not cut are as fast.
+// The most extra quads. With more, kernels for panels that are not cut are as fast.
 int64_t MostExtraQuads(const PackedWeights& sizes) { return sizes.panels() * sizes.quads() * 3 / 8; }
 
 }  // namespace
@@ -47,7 +47,8 @@ int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64
   const int64_t bytes = values + RoundUp(sizes.bytes(), 64);
   if (form == RuntimeForm::kPanels) return bytes;
   const int64_t places = sizes.panels() + 1 + MostExtraQuads(sizes);
-  return bytes + MostExtraQuads(sizes) * kPanelQuadBytes + RoundUp(places * int64_t{sizeof(int64_t)}, 64);
+  return bytes + MostExtraQuads(sizes) * int64_t{sizeof(ExtraQuad)} +
+         RoundUp(places * int64_t{sizeof(int64_t)}, 64);
 }
 
 RuntimeWeights PlaceRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
@@ -127,8 +128,8 @@ RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, Run
   if (form != RuntimeForm::kCutPanels) return given;
   const int64_t most = MostExtraQuads(packed);
   ExtraQuads& extra = given.extra;
-  extra.quads = panels + RoundUp(packed.bytes(), 64);
-  extra.begins = reinterpret_cast<int64_t*>(extra.quads + most * kPanelQuadBytes);
+  extra.quads = reinterpret_cast<ExtraQuad*>(panels + RoundUp(packed.bytes(), 64));
+  extra.begins = reinterpret_cast<int64_t*>(extra.quads + most);
   extra.offsets = extra.begins + packed.panels() + 1;
   const int amax = weights.problem().AdmissibleRange().high;
   given.is_cut = CutPanels(packed, amax, most, panels, extra);
