@@ -18,7 +18,7 @@
 
 namespace intact::kernels {
 
-/// Quads of the window of an extra quad. Panels that are cut have at least as many.
+/// Quads of the window of an extra quad. Panels that are cut have at least this number of quads.
 inline constexpr int64_t kWindowQuads = 8;
 
 /// The excess of one quad of the window in each column.
