@@ -116,11 +116,19 @@ class AmxKernel {
   Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
+    const asmjit::Label block = code().newLabel();
+    const asmjit::Label done = code().newLabel();
+    code().bind(block);
     BeginSums();
     Prologue();
     Segments();
     store_.StoreTail();
     StoreSums();
+    code().sub(x86::qword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, blocks)), 1);
+    code().jz(done);
+    MoveToNextBlock();
+    code().jmp(block);
+    code().bind(done);
     session_.End();
     return session_.Finish(registers_);
   }
@@ -160,20 +168,31 @@ class AmxKernel {
   }
 
   void BeginSums() {
-    const Gp sums = a(0), stride = a_stride_;
-    const asmjit::Label first = code().newLabel();
+    const Gp from = a(0), stride = a_stride_;
+    const asmjit::Label adds = code().newLabel();
+    const asmjit::Label begins_with_zeros = code().newLabel();
     const asmjit::Label done = code().newLabel();
-    code().cmp(x86::dword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, adds)), 0);
-    code().je(first);
-    code().mov(stride, spec_.panels * emitter_->vector_bytes());
-    for (int i = 0; i < spec_.row_tiles; ++i) {
-      code().mov(sums, SumsOf(i));
+    const auto load = [&](int i) {
       for (int j = 0; j < spec_.panels; ++j) {
-        code().tileloadd(sum(i, j), x86::ptr(sums, stride, 0, j * emitter_->vector_bytes()));
+        code().tileloadd(sum(i, j), x86::ptr(from, stride, 0, j * emitter_->vector_bytes()));
       }
+    };
+    code().cmp(x86::dword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, adds)), 0);
+    code().jne(adds);
+    code().mov(from, Argument(offsetof(AmxKernelArgs, seed)));
+    code().test(from, from);
+    code().jz(begins_with_zeros);
+    code().xor_(stride, stride);
+    for (int i = 0; i < spec_.row_tiles; ++i) load(i);
+    code().jmp(done);
+    code().bind(adds);
+    code().mov(stride, Argument(offsetof(AmxKernelArgs, sums_stride_bytes)));
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      code().mov(from, SumsOf(i));
+      load(i);
     }
     code().jmp(done);
-    code().bind(first);
+    code().bind(begins_with_zeros);
     for (int i = 0; i < spec_.row_tiles; ++i) {
       for (int j = 0; j < spec_.panels; ++j) code().tilezero(sum(i, j));
     }
@@ -279,13 +298,29 @@ class AmxKernel {
 
   void StoreSums() {
     const Gp sums = a(0), stride = a_stride_;
-    code().mov(stride, spec_.panels * emitter_->vector_bytes());
+    code().mov(stride, Argument(offsetof(AmxKernelArgs, sums_stride_bytes)));
     for (int i = 0; i < spec_.row_tiles; ++i) {
       code().mov(sums, SumsOf(i));
       for (int j = 0; j < spec_.panels; ++j) {
         code().tilestored(x86::ptr(sums, stride, 0, j * emitter_->vector_bytes()), sum(i, j));
       }
     }
+  }
+
+  void MoveToNextBlock() {
+    const auto argument = [&](size_t member, int i) {
+      return x86::qword_ptr(registers_.Argument(),
+                            static_cast<int>(member) + i * static_cast<int>(sizeof(void*)));
+    };
+    const Gp b_bytes = a_stride_;
+    code().mov(b_bytes, Argument(offsetof(AmxKernelArgs, b_panel_stride_bytes)));
+    for (int j = 0; j < spec_.panels; ++j) code().add(argument(offsetof(AmxKernelArgs, b), 0), b_bytes);
+    const int columns_bytes = spec_.panels * emitter_->vector_bytes();
+    code().add(argument(offsetof(AmxKernelArgs, seed), 0), columns_bytes);
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      code().add(argument(offsetof(AmxKernelArgs, sums), i), columns_bytes);
+    }
+    code().sub(argument(offsetof(AmxKernelArgs, segment), 0), sizeof(AmxSegment));
   }
 
   AmxKernelSpec spec_;

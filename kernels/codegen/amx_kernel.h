@@ -19,10 +19,11 @@
 // so that loads overlap with products. B is loaded by TILELOADDT1, which does not displace A from the
 // first-level cache.
 //
-// Sums begin with zero or with the sums of earlier depths. At the end, sums are stored to memory that stays
+// Sums begin with zeros or with the sums of earlier depths. At the end, sums are stored to memory that stays
 // in the first-level cache. Meanwhile the kernel adds the compensation to the previous block and requantizes
 // it, one row after each dot product, because the vector units would otherwise be idle. (Tiles that load the
-// compensation instead of zeros cost as much as a step: the kernel is bound by tile loads.)
+// compensation instead of zeros cost as much as a step: the kernel is bound by tile loads.) The sums of
+// shallow blocks may be stored to C itself. They begin with the compensation, as their `seed`.
 //
 // Contract: ScopedTiles has configured the tiles for their number of rows; per step, the kernel reads rows ×
 // 64 depths of A and nothing beyond; registers follow the System V ABI.
@@ -67,18 +68,25 @@ struct AmxStoreArgs {
 struct AmxKernelArgs {
   const AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
   const AmxSegment* segments_end = nullptr;
+  // Blocks beside each other, at least 1. If there are several, there is one segment, and nothing waits in
+  // `store`. The kernel moves b, seed and sums from block to block.
+  int64_t blocks = 1;
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
   int32_t adds = 0;  // whether `sums` hold the sums of earlier depths, to which the kernel adds
-  // The destination of each row tile's sums, [rows][panels·16]. Row tiles are stored in order, so the
-  // destination of a tile may overlap the last rows of the previous tile.
+  // Without `adds`: a row of panels·16 values with which the sums of each row begin, or null: they begin with
+  // zeros. Given if there are several blocks.
+  const int32_t* seed = nullptr;
+  // The destination of each row tile's sums: rows of panels·16, sums_stride_bytes apart. Row tiles are stored
+  // in order, so the destination of a tile may overlap the last rows of the previous tile.
   std::array<int32_t*, kMaxBlockTiles> sums = {};
+  int64_t sums_stride_bytes = 0;
   AmxStoreArgs store;  // the previous block, with the same number of panels; stored before `sums` are written
   // If AmxKernelPrefetches(), a line is fetched into L2 after each dot product. Any address is allowed.
   const uint8_t* prefetch = nullptr;  // the first line
   int64_t prefetch_stride_bytes = 0;  // from a line to the next
   int64_t prefetch_step_bytes = 0;    // additional distance at the end of each step
-  // Written by the kernel, like `segment`, because it has too few registers: the address of B's last tile.
+  // Written by the kernel, because it has too few registers: the address of B's last tile.
   const int8_t* last_b = nullptr;
 };
 

@@ -10,6 +10,8 @@
 #include "core/isas.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
+#include "jit/isa.h"
+#include "kernels/weights/cut_panels.h"
 #include "kernels/weights/scheduled_vectors.h"
 
 namespace intact::kernels {
@@ -111,6 +113,8 @@ class Microkernel {
       jit::Operand& b = b_operands_.emplace_back();
       for (int i = 0; i < dot_->b_registers(); ++i) b.push_back(registers_.NewVector("b"));
     }
+    if (spec_.dot != jit::DotKind::kCut) return;
+    for (int j = 0; j < spec_.vectors; ++j) indices_.push_back(registers_.NewVector("quads of a window"));
   }
 
   void TakeSums() {
@@ -402,8 +406,25 @@ class Microkernel {
     code().je(done);
     code().bind(loop);
     code().mov(offset_, x86::ptr(taps_));
-    Quads(1, {0, spec_.mr}, false);
-    code().add(b_, quad_bytes());
+    const int bytes = registers_.vector_bytes();
+    for (size_t j = 0; j < indices_.size(); ++j) {
+      const int offset = static_cast<int>(j) * bytes;
+      LoadB(b_operands_[j], x86::ptr(b_, static_cast<int>(offsetof(ExtraQuad, weights)) + offset));
+      emitter_->Load(indices_[j], x86::ptr(b_, static_cast<int>(offsetof(ExtraQuad, quads)) + offset));
+    }
+    for (int i = 0; i < spec_.mr; ++i) {
+      const Mem window = x86::ptr(rows_[static_cast<size_t>(i)], offset_);
+      for (size_t j = 0; j < indices_.size(); ++j) {
+        if (bytes == kWindowQuads * kQuad) {
+          code().vpermd(a_operand_, indices_[j], window);
+        } else {
+          code().vbroadcasti64x4(a_operand_, window);
+          code().vpermd(a_operand_, indices_[j], a_operand_);
+        }
+        Dot(a_operand_, 0, i, static_cast<int>(j), 0);
+      }
+    }
+    code().add(b_, static_cast<int>(sizeof(ExtraQuad)));
     code().add(taps_, static_cast<int>(sizeof(int64_t)));
     code().cmp(taps_, Argument(offsetof(MicrokernelArgs, extras_end)));
     code().jne(loop);
@@ -532,6 +553,7 @@ class Microkernel {
     }
     registers_.Free(a_operand_);
     dot_->Release();
+    for (const Vec& index : indices_) registers_.Free(index);
     for (const Gp& row : rows_) registers_.Free(row);
     for (const Gp& pixel : pixels_) registers_.Free(pixel);
     for (const Gp& general : {end_, vector_step_, pixel_offsets_, other_pixel_, counts_, windows_}) {
@@ -577,6 +599,7 @@ class Microkernel {
   bool begins_group_ = false;                   // whether the next quad 0 begins int16 sums
   std::vector<jit::Operand> b_operands_;
   Vec a_operand_;
+  std::vector<Vec> indices_;  // of an extra quad: the quads of its columns
 };
 
 }  // namespace

@@ -86,7 +86,7 @@ struct MicrokernelArgs {
   const void* b = nullptr;                 // panels, or the scheduled variant's strip (scheduled_vectors.h)
   int64_t b_panel_stride_bytes = 0;
   int64_t windows = 0;  // the windows of a strip
-  // The cut variant's extra quads: their offsets in a row of A, and their weights.
+  // The cut variant's extra quads: the offsets of their windows in a row of A, and an array of ExtraQuad.
   const int64_t *extras = nullptr, *extras_end = nullptr;
   const void* extra_b = nullptr;
   const void* prefetch = nullptr;  // region that a prefetching kernel brings into L2; any address

@@ -41,6 +41,10 @@ int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
   return std::max<int64_t>(panels / kMaxBlockTiles, 1) * kMaxBlockTiles;
 }
 
+// The most steps of a shallow block. A kernel stores its sums to C at once, if they are C's elements. Deeper
+// blocks have time to store the sums of the previous block meanwhile.
+constexpr int64_t kFewSteps = 4;
+
 // Whether a chunk of the whole depth would have only a few panels. If B has more panels, A would be read
 // again for each chunk.
 bool SharesDepths(int64_t k, const CacheSizes& caches) {
@@ -141,6 +145,7 @@ class AmxEngine::Region {
             panel_end_ - range.column_begin / kPanelColumns, data_.taps(), Caches())),
         is_even_(buffers.rows().IsEven() && data_.taps().count() == 1),
         streams_(buffers.may_stream && engine.can_stream_),
+        stores_sums_(engine.MakesSums() && !streams_),
         slots_(reinterpret_cast<int32_t*>(scratch)),
         edge_(scratch + engine.MaxBlocks(range.row_end - range.row_begin) * kSlotBytes),
         segments_(reinterpret_cast<AmxSegment*>(edge_ + engine.EdgeBytes())),
@@ -164,8 +169,10 @@ class AmxEngine::Region {
     int64_t sums = 0;  // first row of its sums, counted from row_: negative if it computes earlier rows again
   };
   struct Block {
-    int64_t panel, panels;
-    int64_t index;  // among the blocks of its rows and chunk
+    int64_t panel = 0, panels = 0;
+    int64_t index = 0;       // among the blocks of its rows and chunk
+    int64_t count = 1;       // blocks of one call, each with `panels` panels
+    bool is_direct = false;  // the kernel stores the sums to C
   };
 
   // The chunk of rows that begins at `row` × the chunk of panels. Moves row_ to the rows' end.
@@ -206,11 +213,22 @@ class AmxEngine::Region {
   void RunRows(int64_t depth, int64_t depth_end) {
     const int64_t width = kMaxBlockTiles / row_tiles_;
     SetSegments(depth, depth_end);
-    Block block{chunk_begin_, 0, 0};
-    for (; block.panel < chunk_end_; block.panel += block.panels, ++block.index) {
+    Block block;
+    block.panel = chunk_begin_;
+    for (; block.panel < chunk_end_; block.panel += block.count * block.panels, block.index += block.count) {
       block.panels = std::min(width, chunk_end_ - block.panel);
+      SetDestination(&block);
       RunBlock(block, depth, depth_end);
     }
+  }
+
+  // Decides whether kernels store the sums of `block` to C. Then a call runs the blocks beside it too.
+  void SetDestination(Block* block) const {
+    const int64_t whole_panels = std::min(chunk_end_, range_.column_end / kPanelColumns) - block->panel;
+    block->is_direct = stores_sums_ && segments_end_ == segments_ + 1 && segments_->steps <= kFewSteps &&
+                       blocking_.depth >= data_.k && whole_panels >= block->panels &&
+                       tiles_.front().first >= range_.row_begin;
+    block->count = block->is_direct ? whole_panels / block->panels : 1;
   }
 
   // Depths [begin, end) of A: in place if tiles can be loaded there, else staged.
@@ -249,22 +267,32 @@ class AmxEngine::Region {
     const auto panels = static_cast<size_t>(block.panels);
     const int64_t columns = block.panels * kPanelColumns;
     const bool has_other_depths = blocking_.depth < data_.k;
-    int32_t* const sums = slots_ + (has_other_depths ? next_slot_++ * kSlotInts : 0) + kTileRows * columns;
-    if (waiting_panels_ != panels) StoreWaiting();
+    const int64_t column = block.panel * kPanelColumns;
+    const int32_t* const compensation = engine_.compensation(buffers_) + column;
+    int32_t* sums = slots_ + (has_other_depths ? next_slot_++ * kSlotInts : 0) + kTileRows * columns;
+    int64_t stride_bytes = columns * 4;
+    if (block.is_direct) {
+      sums = reinterpret_cast<int32_t*>(buffers_.output.C(row_, column));
+      stride_bytes = buffers_.output.c_stride_bytes;
+    }
+    if (waiting_panels_ != panels || block.is_direct) StoreWaiting();
     // Kernels read the compensation of their panels, also if no sums wait.
-    if (!IsWaiting()) args_.store.compensation = engine_.compensation(buffers_) + block.panel * kPanelColumns;
+    if (!IsWaiting()) args_.store.compensation = compensation;
+    args_.blocks = block.count;
     args_.segment = segments_;
     args_.segments_end = segments_end_;
     args_.b = Panel(block.panel) + OffsetInPanel(depth, 0, data_.weights.quad_bytes());
     args_.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
     args_.adds = depth != 0;
-    for (size_t i = 0; i < row_tiles(); ++i) args_.sums[i] = sums + tiles_[i].sums * columns;
+    args_.seed = block.is_direct ? compensation : nullptr;
+    args_.sums_stride_bytes = stride_bytes;
+    for (size_t i = 0; i < row_tiles(); ++i) args_.sums[i] = sums + tiles_[i].sums * (stride_bytes / 4);
     if (AmxKernelPrefetches(static_cast<int>(row_tiles_), static_cast<int>(block.panels))) {
       SetPrefetch(block, depth, depth_end);
     }
     engine_.kernels_[row_tiles()][streams_][panels](&args_);
     SetStored();
-    if (depth_end == data_.k) Finish(block, sums);
+    if (depth_end == data_.k && !block.is_direct) Finish(block, sums);
   }
 
   // Sums of the whole depth wait for the next kernel to store them. Blocks with an edge within a panel are
@@ -310,6 +338,7 @@ class AmxEngine::Region {
     args_.prefetch = segments_->a[0];           // a line that is cached already
     args_.prefetch_stride_bytes = 0;
     args_.prefetch_step_bytes = 0;
+    if (block.is_direct) return;
     if (blocking_.a_stays) {
       const int8_t* const end = Panel(panel_end_);
       if (next_b_ >= end) return;
@@ -346,8 +375,9 @@ class AmxEngine::Region {
   AmxBlocking blocking_;
   bool is_even_;  // all of A's rows are one stride apart and have a single tap
   bool streams_;
-  int32_t* slots_;  // scratch for the sums of all blocks of a chunk of rows and of panels, or of one block
-  uint8_t* edge_;   // a block of C, and one of the residual
+  bool stores_sums_;  // C's elements are the sums, and kernels store them to C
+  int32_t* slots_;    // scratch for the sums of all blocks of a chunk of rows and of panels, or of one block
+  uint8_t* edge_;     // a block of C, and one of the residual
   AmxSegment* segments_;
   uint8_t* staged_;  // staged rows of A
 

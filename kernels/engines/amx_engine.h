@@ -90,6 +90,11 @@ class AmxEngine final : public Engine {
   const int32_t* compensation(const RunBuffers& buffers) const {
     return data_.UnshiftedCompensationOf(buffers, compensation_);
   }
+  /// Whether C's elements are the kernels' sums.
+  bool MakesSums() const {
+    const EpilogueSpec& epilogue = data_.epilogue;
+    return epilogue.c_type == INTACT_S32 && !epilogue.has_b_zero_points && !epilogue.has_row_zero_points;
+  }
   /// The maximum number of blocks of sums that wait for their next depths, in a range of `rows` rows.
   int64_t MaxBlocks(int64_t rows) const;
   /// Bytes of scratch for an edge within a panel.

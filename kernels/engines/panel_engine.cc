@@ -422,7 +422,7 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
   const int64_t* const begin = extra.begins + column / kPanelColumns;
   call->extras = extra.offsets + begin[0];
   call->extras_end = extra.offsets + begin[1];
-  call->extra_b = extra.quads + begin[0] * kPanelQuadBytes;
+  call->extra_b = extra.quads + begin[0];
 }
 
 // Runs tiles with a partial last vector.

@@ -79,10 +79,9 @@ void UnpackedEngine::RunRange(const RunBuffers& buffers, const Range& range,
     const int64_t all_rows = rows + (needs_sums ? 1 : 0);
     std::fill_n(sums, all_rows * stride, 0);
     product_.add(b, range.column_begin, range.column_end, staged, all_rows, sums, stride);
-    if (block == range.row_begin) {
+    if (needs_sums && block == range.row_begin) {
       int32_t* const column_sums = buffers.weights->own_sums + range.column_begin;
-      needs_sums ? std::copy_n(sums + rows * stride, columns, column_sums)
-                 : std::fill_n(column_sums, columns, 0);
+      std::copy_n(sums + rows * stride, columns, column_sums);
       std::fill_n(column_sums + columns, RoundUp(columns, kPanelColumns) - columns, 0);
       FinishColumns(*data_.linear, *buffers.weights, range.column_begin, range.column_end);
     }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kColumns = UnpackedProduct::kColumns;
 constexpr int64_t kDepths = UnpackedProduct::kDepths;
-constexpr int64_t kBlockDepths = 32;    // depths of a block of rows of B
+constexpr int64_t kBlockDepths = 16;    // depths of a block of rows of B
 constexpr int64_t kLineColumns = 2048;  // columns of B whose sums stay in L1
 constexpr int64_t kAtOnce = 4;          // columns of B that are read together
 
@@ -48,7 +48,10 @@ void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* sta
         const int8_t* const from = b.data + depth * b.stride_k + column;
         alignas(64) std::array<int8_t, kBlockDepths * kColumns> edge;
         Block block = {from, b.stride_k, b.shift};
-        if (depths < kBlockDepths || columns < kColumns) {
+        // Beyond its last column, a row of a dense B may be read, because the next row follows.
+        const int64_t last = (depth + kBlockDepths - 1) * b.stride_k + column;
+        const bool is_whole = columns == kColumns || (b.stride_k == b.n && last + kColumns <= b.k * b.n);
+        if (depths < kBlockDepths || !is_whole) {
           for (int64_t i = 0; i < kBlockDepths; ++i) {
             int8_t* const to = edge.data() + i * kColumns;
             if (i < depths) std::memcpy(to, from + i * b.stride_k, static_cast<size_t>(columns));
@@ -56,16 +59,6 @@ void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* sta
                         static_cast<size_t>(kColumns - (i < depths ? columns : 0)));
           }
           block = {edge.data(), kColumns, b.shift};
-        } else {
-          // The next depths of these columns. Hardware prefetchers do not follow so many rows.
-          const auto next =
-              reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(kBlockDepths * b.stride_k);
-          for (int64_t i = 0; i < kBlockDepths; ++i) {
-            const uintptr_t line_of_row = next + static_cast<uintptr_t>(i * b.stride_k);
-            const auto* const at =
-                reinterpret_cast<const void*>(line_of_row);  // NOLINT(performance-no-int-to-ptr)
-            __builtin_prefetch(at, 0, 2);
-          }
         }
         kAdd(block, staged + depth * kDepthBytes, staged_stride, rows, sums + column - begin, sums_stride);
       }
@@ -143,49 +136,61 @@ void AddColumns(const WeightView& b, int64_t begin, int64_t end, const uint8_t* 
   }
 }
 
-// Eight pairs of depths of 32 columns, for one row.
-[[gnu::target("avx2")]] inline void AddPairs(const int8_t* b, int64_t stride, __m256i shift,
-                                             const uint8_t* staged, int32_t* sums) {
-  constexpr int kPairs = 8;
-  __m256i l_low = _mm256_setzero_si256(), l_high = l_low, h_low = l_low, h_high = l_low;
-#pragma GCC unroll 1  // GCC would add up all products at the end, from the stack
-  for (int pair = 0; pair < kPairs; ++pair, b += 2 * stride) {
-    const __m256i even = _mm256_xor_si256(Load(b), shift);
-    const __m256i odd = _mm256_xor_si256(Load(b + stride), shift);
-    const __m256i low = _mm256_unpacklo_epi8(even, odd);
-    const __m256i high = _mm256_unpackhi_epi8(even, odd);
-    const __m256i l = _mm256_set1_epi32(DwordAt(staged + pair * 8));
-    const __m256i h = _mm256_set1_epi32(DwordAt(staged + pair * 8 + 4));
-    l_low = _mm256_add_epi16(l_low, _mm256_maddubs_epi16(l, low));
-    l_high = _mm256_add_epi16(l_high, _mm256_maddubs_epi16(l, high));
-    h_low = _mm256_add_epi16(h_low, _mm256_maddubs_epi16(h, low));
-    h_high = _mm256_add_epi16(h_high, _mm256_maddubs_epi16(h, high));
-  }
+// Sums of products with the halves of activations, of 32 columns.
+struct PairSums {
+  __m256i l_low, l_high, h_low, h_high;
+};
+
+[[gnu::target("avx2")]] inline void AddPair(__m256i l, __m256i h, __m256i even, __m256i odd, PairSums* sums) {
+  const __m256i low = _mm256_unpacklo_epi8(even, odd);
+  const __m256i high = _mm256_unpackhi_epi8(even, odd);
+  sums->l_low = _mm256_add_epi16(sums->l_low, _mm256_maddubs_epi16(l, low));
+  sums->l_high = _mm256_add_epi16(sums->l_high, _mm256_maddubs_epi16(l, high));
+  sums->h_low = _mm256_add_epi16(sums->h_low, _mm256_maddubs_epi16(h, low));
+  sums->h_high = _mm256_add_epi16(sums->h_high, _mm256_maddubs_epi16(h, high));
+}
+
+[[gnu::target("avx2")]] inline void AddWidened(const PairSums& pairs, int32_t* sums) {
   const __m256i factors = _mm256_set1_epi32(16 << 16 | 1);  // l + 16·h
-  const auto widen = [&](__m256i pairs) __attribute__((target("avx2"))) {
-    return _mm256_madd_epi16(pairs, factors);
+  const auto widen = [&](__m256i halves) __attribute__((target("avx2"))) {
+    return _mm256_madd_epi16(halves, factors);
   };
   // Columns 0 to 3 and 16 to 19, 4 to 7 and 20 to 23, …
-  const __m256i first = widen(_mm256_unpacklo_epi16(l_low, h_low));
-  const __m256i second = widen(_mm256_unpackhi_epi16(l_low, h_low));
-  const __m256i third = widen(_mm256_unpacklo_epi16(l_high, h_high));
-  const __m256i fourth = widen(_mm256_unpackhi_epi16(l_high, h_high));
+  const __m256i first = widen(_mm256_unpacklo_epi16(pairs.l_low, pairs.h_low));
+  const __m256i second = widen(_mm256_unpackhi_epi16(pairs.l_low, pairs.h_low));
+  const __m256i third = widen(_mm256_unpacklo_epi16(pairs.l_high, pairs.h_high));
+  const __m256i fourth = widen(_mm256_unpackhi_epi16(pairs.l_high, pairs.h_high));
   Add(sums, _mm256_permute2x128_si256(first, second, 0x20));
   Add(sums + 8, _mm256_permute2x128_si256(third, fourth, 0x20));
   Add(sums + 16, _mm256_permute2x128_si256(first, second, 0x31));
   Add(sums + 24, _mm256_permute2x128_si256(third, fourth, 0x31));
 }
 
+// A block's products for one row. A line of B is read as a whole: if rows of B lie a multiple of 4 KiB apart,
+// L1 may not hold the lines of a block.
+[[gnu::target("avx2")]] inline void AddPairs(const int8_t* b, int64_t stride, __m256i shift,
+                                             const uint8_t* staged, int32_t* sums) {
+  constexpr int kPairs = kBlockDepths / 2;  // their int16 sums are exact: 8 · 2 · 15 · 128 < 2¹⁵
+  PairSums first = {}, second = {};
+#pragma GCC unroll 1  // GCC would add up all products at the end, from the stack
+  for (int pair = 0; pair < kPairs; ++pair, b += 2 * stride) {
+    const __m256i l = _mm256_set1_epi32(DwordAt(staged + pair * 8));
+    const __m256i h = _mm256_set1_epi32(DwordAt(staged + pair * 8 + 4));
+    const auto weights = [&](int64_t at) __attribute__((target("avx2"))) {
+      return _mm256_xor_si256(Load(b + at), shift);
+    };
+    AddPair(l, h, weights(0), weights(stride), &first);
+    AddPair(l, h, weights(kColumns / 2), weights(stride + kColumns / 2), &second);
+  }
+  AddWidened(first, sums);
+  AddWidened(second, sums + kColumns / 2);
+}
+
 [[gnu::target("avx2")]] void AddBlockByAvx2(const Block& block, const uint8_t* staged, int64_t staged_stride,
                                             int64_t rows, int32_t* sums, int64_t sums_stride) {
   const __m256i shift = _mm256_set1_epi8(static_cast<char>(block.shift));
-  for (int64_t row = 0; row < rows; ++row, staged += staged_stride, sums += sums_stride) {
-    for (int64_t depth = 0; depth < kBlockDepths; depth += 16) {
-      for (int64_t column = 0; column < kColumns; column += 32) {
-        AddPairs(block.b + depth * block.stride + column, block.stride, shift, staged + depth * 4,
-                 sums + column);
-      }
-    }
+  for (int64_t row = 0; row < rows; ++row) {
+    AddPairs(block.b, block.stride, shift, staged + row * staged_stride, sums + row * sums_stride);
   }
 }
 

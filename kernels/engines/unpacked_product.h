@@ -1,7 +1,7 @@
 // Few rows of A times a B that is not packed: the sums Σ_k a'·b' (operands.h), for a runtime B that is read
 // only a few times. Compiled code, because the instructions between loads and products depend on no epilogue.
 //
-//   B[k][n], rows contiguous     blocks of 32 depths × 64 columns; rows are interleaved in registers, so that
+//   B[k][n], rows contiguous     blocks of 16 depths × 64 columns; rows are interleaved in registers, so that
 //                                columns fill the lanes
 //   B[n][k], columns contiguous  four columns at a time; depths fill the lanes, and each sum is added up at the
 //                                end of its column

@@ -11,6 +11,7 @@
 #include "kernels/engines/planar_engine.h"
 #include "kernels/engines/portable_engine.h"
 #include "kernels/engines/unpacked_engine.h"
+#include "kernels/weights/cut_panels.h"
 
 namespace intact::kernels {
 namespace {
@@ -38,7 +39,8 @@ bool EngineMaker::HasSchedule() const {
 bool EngineMaker::CanRun(const KernelBlock& block) const {
   if (data_.IsPlanar() || !Computes(block, isa_, data_.problem.mode)) return false;
   if (block.dot == jit::DotKind::kCut) {
-    return data_.problem.has_runtime_b && data_.weights.width == kPanelColumns;
+    return data_.problem.has_runtime_b && data_.weights.width == kPanelColumns &&
+           data_.weights.quads() >= kWindowQuads;
   }
   if (block.dot != jit::DotKind::kScheduled) return true;
   return !data_.problem.has_runtime_b && data_.taps().vector_step == 0 &&

@@ -3,6 +3,9 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
 #include <limits>
 
 namespace intact::kernels {
@@ -41,28 +44,81 @@ int16_t Limit(int amax) {
   }
 }
 
+// The columns with an excess, as bits.
+[[gnu::target("avx2")]] inline uint32_t ColumnsOf(const int8_t* excess) {
+  const auto empty = [&](int64_t half) __attribute__((target("avx2"))) {
+    const __m256i quads = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(excess + half));
+    const __m256i is_zero = _mm256_cmpeq_epi32(quads, _mm256_setzero_si256());
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(is_zero)));
+  };
+  return ~(empty(0) | empty(kHalf) << 8) & 0xffff;
+}
+
+// Gives back the excess to the quads of `panel`.
+void Restore(const ExtraQuad& extra, int64_t offset, int8_t* panel) {
+  for (size_t column = 0; column < kPanelColumns; ++column) {
+    const int64_t quad = offset / kQuad + extra.quads[column];
+    for (size_t i = 0; i < kQuad; ++i) {
+      int8_t& weight = panel[quad * kPanelQuadBytes + static_cast<int64_t>(column * kQuad + i)];
+      weight = static_cast<int8_t>(weight + extra.weights[column * kQuad + i]);
+    }
+  }
+}
+
+// Cuts the quads of a window, from quad `begin` of `panel` on. False if there is no room for more than `most`
+// extra quads; then the quads that are cut are in `extra`.
+[[gnu::target("avx2")]] bool CutWindow(const PackedWeights& sizes, __m256i limit, int64_t begin, int64_t most,
+                                       int8_t* panel, const ExtraQuads& extra, int64_t* count) {
+  const int64_t window = std::min(begin, sizes.quads() - kWindowQuads);
+  std::array<int64_t, kPanelColumns> next;  // of each column: the next extra quad without an excess
+  next.fill(*count);
+  for (int64_t i = begin; i < std::min(begin + kWindowQuads, sizes.quads()); ++i) {
+    int8_t* const quad = panel + i * kPanelQuadBytes;
+    if (Fits(quad, limit)) continue;
+    if (*count == most) return false;
+    alignas(32) std::array<int8_t, kPanelQuadBytes> excess;
+    Cut(quad, limit, excess.data());
+    for (uint32_t columns = ColumnsOf(excess.data()); columns != 0; columns &= columns - 1) {
+      const auto column = static_cast<size_t>(std::countr_zero(columns));
+      const int64_t place = next[column]++;
+      if (place == *count) {
+        extra.offsets[place] = window * kQuad;
+        extra.quads[place] = {};
+        ++*count;
+      }
+      ExtraQuad& to = extra.quads[place];
+      std::memcpy(to.weights.data() + column * kQuad, excess.data() + column * kQuad, kQuad);
+      to.quads[column] = static_cast<int32_t>(i - window);
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 [[gnu::target("avx2")]] bool CutPanels(const PackedWeights& sizes, int amax, int64_t most, int8_t* panels,
                                        const ExtraQuads& extra) noexcept {
   const __m256i limit = _mm256_set1_epi16(Limit(amax));
-  const int64_t stride = sizes.panel_stride_bytes();
+  constexpr int64_t kSlack = 2;
   int64_t count = 0;
   for (int64_t panel = 0; panel < sizes.panels(); ++panel) {
     extra.begins[panel] = count;
-    const int8_t* quad = panels + panel * stride;
-    for (int64_t i = 0; i < sizes.quads(); ++i, quad += kPanelQuadBytes) {
-      if (Fits(quad, limit)) continue;
-      if (count == most) return false;
-      extra.offsets[count++] = i * kQuad;
+    int8_t* const quads = panels + panel * sizes.panel_stride_bytes();
+    bool fits = true;
+    for (int64_t begin = 0; begin < sizes.quads() && fits; begin += kWindowQuads) {
+      fits = CutWindow(sizes, limit, begin, most, quads, extra, &count);
+      // If most windows are like the first ones, there will be too many.
+      const int64_t done = panel * sizes.quads() + begin + kWindowQuads;
+      fits = fits && count <= most * done / (sizes.panels() * sizes.quads()) + kSlack;
     }
-  }
-  extra.begins[sizes.panels()] = count;
-  for (int64_t panel = 0; panel < sizes.panels(); ++panel) {
-    for (int64_t i = extra.begins[panel]; i < extra.begins[panel + 1]; ++i) {
-      Cut(panels + panel * stride + extra.offsets[i] * kPanelColumns, limit,
-          extra.quads + i * kPanelQuadBytes);
+    extra.begins[panel + 1] = count;
+    if (fits) continue;
+    for (int64_t cut = 0; cut <= panel; ++cut) {
+      for (int64_t i = extra.begins[cut]; i < extra.begins[cut + 1]; ++i) {
+        Restore(extra.quads[i], extra.offsets[i], panels + cut * sizes.panel_stride_bytes());
+      }
     }
+    return false;
   }
   return true;
 }

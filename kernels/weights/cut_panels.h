@@ -4,27 +4,39 @@
 //   quad   n0: 127  3 | n1: 100 100 | …        quad   n0: 125  3 | n1:  28 100 | …     (at most 128 per pair)
 //                                        ─►    extra  n0:   2  0 | n1:  72   0 | …
 //
-// Kernels multiply the extra quads of a panel after its quads. Cutting takes a pass over the panels, so it is
-// for a runtime B; constant weights are scheduled (schedule.h).
+// Few columns of a quad have an excess. So an extra quad holds the excess of another quad in each column, out
+// of a window of eight quads; kernels take each column's activations from there by vpermd. Kernels multiply
+// the extra quads of a panel after its quads. Cutting takes a pass over the panels, so it is for a runtime B;
+// constant weights are scheduled (schedule.h).
 #ifndef INTACT_KERNELS_WEIGHTS_CUT_PANELS_H_
 #define INTACT_KERNELS_WEIGHTS_CUT_PANELS_H_
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {
 
+/// Quads of the window of an extra quad. Panels that are cut have at least this number of quads.
+inline constexpr int64_t kWindowQuads = 8;
+
+/// The excess of one quad of the window in each column.
+struct ExtraQuad {
+  std::array<int8_t, kPanelQuadBytes> weights;
+  std::array<int32_t, kPanelColumns> quads;  // of each column; 0 to kWindowQuads − 1
+};
+
 /// The extra quads of adjacent panels.
 struct ExtraQuads {
   int64_t* begins = nullptr;   // [panels + 1]: panel p has extra quads begins[p] to begins[p + 1] − 1
-  int64_t* offsets = nullptr;  // of each extra quad: bytes from a row of A to the quad that it multiplies
-  int8_t* quads = nullptr;     // kPanelQuadBytes each
+  int64_t* offsets = nullptr;  // of each extra quad: bytes from a row of A to the window
+  ExtraQuad* quads = nullptr;
 };
 
 /// Cuts the panels of `sizes`, which are 16 columns wide, for activations up to `amax`. If there would be more
-/// than `most` extra quads, returns false and leaves the panels unchanged. `extra` has memory for `most` extra
-/// quads. The CPU has AVX2.
+/// than `most` extra quads, or the first windows have too large a share of them, returns false and leaves the
+/// panels unchanged. `extra` has memory for `most` extra quads. The CPU has AVX2.
 bool CutPanels(const PackedWeights& sizes, int amax, int64_t most, int8_t* panels,
                const ExtraQuads& extra) noexcept;
 

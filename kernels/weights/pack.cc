@@ -242,6 +242,12 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
     auto* const bytes = reinterpret_cast<uint8_t*>(to);
     if (columns == kPanelColumns && b.k % (kVector / 2) == 0 && HasAvx2()) {
       for (int64_t k = 0; k < b.k; k += kLine) {
+        // The next panel's lines. Hardware prefetchers do not follow so many columns.
+        const auto next = static_cast<uintptr_t>(kPanelColumns * b.stride_n + k);
+        for (const uint8_t* from : column) {
+          const auto at = reinterpret_cast<uintptr_t>(from) + next;
+          __builtin_prefetch(reinterpret_cast<const void*>(at));  // NOLINT(performance-no-int-to-ptr)
+        }
         PackEights<false>(column.data(), kPanelColumns, k, std::min(kLine, b.k - k), b.shift, kPanelQuadBytes,
                           bytes + k * kPanelColumns);
       }
@@ -251,31 +257,35 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
   }
 }
 
-// PackQuad() for `quads` whole quads of two panels at once; the second panel lies `panel_stride` bytes after
-// the first.
-[[gnu::target("avx2")]] void PackQuadsOfTwo(const int8_t* from, int64_t stride, int64_t quads, uint8_t shift,
-                                            int64_t panel_stride, int8_t* to) {
+// PackQuad() for `quads` whole quads of 2·`pairs` panels, which lie `panel_stride` bytes apart. All lines of a
+// quad's rows are read before the next quad's: L1 may not hold the lines of many rows.
+[[gnu::target("avx2")]] void PackPairs(const int8_t* from, int64_t stride, int64_t quads, int64_t pairs,
+                                       uint8_t shift, int64_t panel_stride, int8_t* to) {
   const __m256i shifts = _mm256_set1_epi8(static_cast<char>(shift));
   for (int64_t quad = 0; quad < quads; ++quad, from += kQuad * stride, to += kPanelQuadBytes) {
-    const auto row = [&](int64_t i) __attribute__((target("avx2"))) {
-      const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i * stride));
-      return _mm256_xor_si256(bytes, shifts);
-    };
-    const __m256i row0 = row(0);
-    const __m256i row1 = row(1);
-    const __m256i row2 = row(2);
-    const __m256i row3 = row(3);
-    const __m256i low01 = _mm256_unpacklo_epi8(row0, row1);
-    const __m256i low23 = _mm256_unpacklo_epi8(row2, row3);
-    const __m256i high01 = _mm256_unpackhi_epi8(row0, row1);
-    const __m256i high23 = _mm256_unpackhi_epi8(row2, row3);
-    const __m256i columns[] = {_mm256_unpacklo_epi16(low01, low23), _mm256_unpackhi_epi16(low01, low23),
-                               _mm256_unpacklo_epi16(high01, high23), _mm256_unpackhi_epi16(high01, high23)};
-    for (int64_t i = 0; i < kQuad; ++i) {
-      auto* const first = reinterpret_cast<__m128i*>(to + i * kVector);
-      auto* const second = reinterpret_cast<__m128i*>(to + panel_stride + i * kVector);
-      _mm_storeu_si128(first, _mm256_castsi256_si128(columns[i]));
-      _mm_storeu_si128(second, _mm256_extracti128_si256(columns[i], 1));
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      const auto row = [&](int64_t i) __attribute__((target("avx2"))) {
+        const int8_t* const at = from + i * stride + pair * 2 * kPanelColumns;
+        return _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)), shifts);
+      };
+      const __m256i row0 = row(0);
+      const __m256i row1 = row(1);
+      const __m256i row2 = row(2);
+      const __m256i row3 = row(3);
+      const __m256i low01 = _mm256_unpacklo_epi8(row0, row1);
+      const __m256i low23 = _mm256_unpacklo_epi8(row2, row3);
+      const __m256i high01 = _mm256_unpackhi_epi8(row0, row1);
+      const __m256i high23 = _mm256_unpackhi_epi8(row2, row3);
+      const __m256i columns[] = {_mm256_unpacklo_epi16(low01, low23), _mm256_unpackhi_epi16(low01, low23),
+                                 _mm256_unpacklo_epi16(high01, high23),
+                                 _mm256_unpackhi_epi16(high01, high23)};
+      int8_t* const first = to + pair * 2 * panel_stride;
+      for (int64_t i = 0; i < kQuad; ++i) {
+        auto* const low = reinterpret_cast<__m128i*>(first + i * kVector);
+        auto* const high = reinterpret_cast<__m128i*>(first + panel_stride + i * kVector);
+        _mm_storeu_si128(low, _mm256_castsi256_si128(columns[i]));
+        _mm_storeu_si128(high, _mm256_extracti128_si256(columns[i], 1));
+      }
     }
   }
 }
@@ -296,10 +306,11 @@ void PackRows(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
         const int64_t first = panel * kPanelColumns;
         const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
         int8_t* const to = panels + panel * sizes.panel_stride_bytes();
-        if (is_whole && first + 2 * kPanelColumns <= b.n && panel + 1 < end && HasAvx2()) {
-          PackQuadsOfTwo(b.data + block * kQuad * b.stride_k + first, b.stride_k, kQuadsAtOnce, b.shift,
-                         sizes.panel_stride_bytes(), to + block * kPanelQuadBytes);
-          ++panel;
+        const int64_t pairs = std::min<int64_t>(std::min(b.n / kPanelColumns, end) - panel, 4) / 2;
+        if (is_whole && pairs > 0 && HasAvx2()) {
+          PackPairs(b.data + block * kQuad * b.stride_k + first, b.stride_k, kQuadsAtOnce, pairs, b.shift,
+                    sizes.panel_stride_bytes(), to + block * kPanelQuadBytes);
+          panel += 2 * pairs - 1;
           continue;
         }
         for (int64_t quad = block; quad < block + kQuadsAtOnce; ++quad) {

@@ -35,7 +35,7 @@ PackedWeights SizesOf(const LinearWeights& weights, int64_t columns) {
   return sizes;
 }
 
-// The most quads that are cut. With more, kernels for panels that are not cut are as fast.
+// The most extra quads. With more, kernels for panels that are not cut are as fast.
 int64_t MostExtraQuads(const PackedWeights& sizes) { return sizes.panels() * sizes.quads() * 3 / 8; }
 
 }  // namespace
@@ -47,7 +47,8 @@ int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64
   const int64_t bytes = values + RoundUp(sizes.bytes(), 64);
   if (form == RuntimeForm::kPanels) return bytes;
   const int64_t places = sizes.panels() + 1 + MostExtraQuads(sizes);
-  return bytes + MostExtraQuads(sizes) * kPanelQuadBytes + RoundUp(places * int64_t{sizeof(int64_t)}, 64);
+  return bytes + MostExtraQuads(sizes) * int64_t{sizeof(ExtraQuad)} +
+         RoundUp(places * int64_t{sizeof(int64_t)}, 64);
 }
 
 RuntimeWeights PlaceRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
@@ -59,8 +60,13 @@ RuntimeWeights PlaceRuntimeB(const LinearWeights& weights, const RuntimeB& b, in
   auto* const values = reinterpret_cast<int32_t*>(scratch);
   RuntimeWeights given;
   given.b = b.data;
-  given.compensation = given.own_compensation = values;
-  given.unshifted_compensation = given.own_unshifted_compensation = values + columns;
+  given.own_compensation = values;
+  given.own_unshifted_compensation = values + columns;
+  given.compensation = given.unshifted_compensation = weights.compensation().data();
+  if (NeedsColumnSums(problem)) {
+    given.compensation = given.own_compensation;
+    given.unshifted_compensation = given.own_unshifted_compensation;
+  }
   given.column_sums = given.own_sums = values + 2 * columns;
   int32_t* const zero_points = values + 3 * columns;
   auto* const scales = reinterpret_cast<float*>(values + 4 * columns);
@@ -112,18 +118,18 @@ RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, Run
   view.n = end - begin;
   PackPanels(view, packed, panels);
   packed.data = panels;
-  std::fill(given.own_sums + begin, given.own_sums + begin + packed.panels() * kPanelColumns, 0);
   if (NeedsColumnSums(weights.problem())) {
+    std::fill(given.own_sums + begin, given.own_sums + begin + packed.panels() * kPanelColumns, 0);
     AddDepths(packed, 0, packed.quads() * kQuad, reinterpret_cast<uint32_t*>(given.own_sums + begin));
+    FinishColumns(weights, given, begin, end);
   }
-  FinishColumns(weights, given, begin, end);
   const int64_t first = begin / kPanelColumns;
   given.panels = Before(panels, first * packed.panel_stride_bytes());
   if (form != RuntimeForm::kCutPanels) return given;
   const int64_t most = MostExtraQuads(packed);
   ExtraQuads& extra = given.extra;
-  extra.quads = panels + RoundUp(packed.bytes(), 64);
-  extra.begins = reinterpret_cast<int64_t*>(extra.quads + most * kPanelQuadBytes);
+  extra.quads = reinterpret_cast<ExtraQuad*>(panels + RoundUp(packed.bytes(), 64));
+  extra.begins = reinterpret_cast<int64_t*>(extra.quads + most);
   extra.offsets = extra.begins + packed.panels() + 1;
   const int amax = weights.problem().AdmissibleRange().high;
   given.is_cut = CutPanels(packed, amax, most, panels, extra);

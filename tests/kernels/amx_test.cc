@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -123,9 +124,9 @@ struct Segments {
 };
 
 // Runs the kernel of `spec` on `operands`. The first `steps` tiles of depth are a separate segment. With
-// `adds`, the kernel adds to `sums`.
+// `adds`, the kernel adds to `sums`. `seed`: as in AmxKernelArgs.
 std::vector<int32_t> RunKernel(const AmxKernelSpec& spec, const Operands& operands, int64_t steps, bool adds,
-                               std::vector<int32_t> sums, AmxStoreArgs store) {
+                               std::vector<int32_t> sums, AmxStoreArgs store, const int32_t* seed = nullptr) {
   const Result<AmxKernelFunction> kernel = GetAmxKernel(spec);
   EXPECT_TRUE(kernel) << kernel.error().message;
   const Segments segments(operands, spec.row_tiles, steps);
@@ -137,9 +138,12 @@ std::vector<int32_t> RunKernel(const AmxKernelSpec& spec, const Operands& operan
   args.b = reinterpret_cast<const int8_t*>(operands.b.data());
   args.b_panel_stride_bytes = operands.depth * kPanelColumns;
   args.adds = adds;
+  args.blocks = operands.panels / spec.panels;
+  args.seed = seed;
   for (size_t i = 0; i < static_cast<size_t>(spec.row_tiles); ++i) {
     const int64_t row = static_cast<int64_t>(i) * segments.tile_rows;
     args.sums[i] = sums.data() + row * operands.columns();
+    args.sums_stride_bytes = operands.columns() * 4;
   }
   args.store = store;
   args.prefetch = segments.list[0].a[0];
@@ -178,6 +182,27 @@ TEST_F(AmxKernels, MultiplyInAllSignsAndShapes) {
             }
           }
         }
+      }
+    }
+  }
+}
+
+TEST_F(AmxKernels, RunBlocksBesideEachOther) {
+  std::mt19937 generator(3);
+  for (const auto& [row_tiles, panels] : {std::pair{1, 4}, {2, 1}, {2, 2}, {4, 1}}) {
+    for (const int64_t steps : {1, 3}) {
+      const AmxKernelSpec spec{false, true, row_tiles, panels, {}};
+      const Operands operands(row_tiles * kTileRows, 3 * panels, steps, &generator);
+      SCOPED_TRACE(spec.Name());
+      std::vector<int32_t> seed(static_cast<size_t>(operands.columns()));
+      std::iota(seed.begin(), seed.end(), -7);
+      const std::vector<int32_t> before(static_cast<size_t>(operands.rows * operands.columns()), 77);
+      const std::vector<int32_t> sums = RunKernel(spec, operands, steps, false, before, {}, seed.data());
+      for (int64_t i = 0; i < std::ssize(sums); ++i) {
+        const int64_t m = i / operands.columns(), n = i % operands.columns();
+        ASSERT_EQ(sums[static_cast<size_t>(i)],
+                  seed[static_cast<size_t>(n)] + operands.Dot(m, n, false, true))
+            << m << ", " << n;
       }
     }
   }

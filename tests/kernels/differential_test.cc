@@ -106,7 +106,7 @@ std::vector<int32_t> RunCut(const kernels::MicrokernelSpec& spec, int64_t depth,
                             const std::vector<int32_t>& compensation) {
   const kernels::PackedWeights sizes(depth, kernels::kPanelColumns);
   std::vector<int64_t> begins(2), offsets(static_cast<size_t>(sizes.quads()));
-  std::vector<int8_t> quads(panel.size());
+  std::vector<kernels::ExtraQuad> quads(static_cast<size_t>(sizes.quads()));
   const kernels::ExtraQuads extra = {begins.data(), offsets.data(), quads.data()};
   EXPECT_TRUE(kernels::CutPanels(sizes, 255, sizes.quads(), panel.data(), extra));
   return RunTile(spec, rows.data(), depth, panel.data(), 0, compensation, 0, extra);

@@ -157,7 +157,7 @@ TEST(CutPanels, MovesTheExcessOfPairsToExtraQuads) {
   for (const int amax : {255, 200, 127}) {
     std::vector<int8_t> panels(packed.data, packed.data + packed.bytes());
     std::vector<int64_t> begins(static_cast<size_t>(packed.panels()) + 1), offsets(static_cast<size_t>(most));
-    std::vector<int8_t> quads(static_cast<size_t>(most * kPanelQuadBytes));
+    std::vector<ExtraQuad> quads(static_cast<size_t>(most));
     const ExtraQuads extra = {begins.data(), offsets.data(), quads.data()};
     ASSERT_TRUE(CutPanels(packed, amax, most, panels.data(), extra));
     ASSERT_EQ(begins.back() == 0, amax == 127);
@@ -168,12 +168,19 @@ TEST(CutPanels, MovesTheExcessOfPairsToExtraQuads) {
     };
     for (int64_t panel = 0; panel < packed.panels(); ++panel) {
       for (int64_t i = begins[static_cast<size_t>(panel)]; i < begins[static_cast<size_t>(panel) + 1]; ++i) {
-        const int8_t* const quad = extra.quads + i * kPanelQuadBytes;
-        const int64_t offset = offsets[static_cast<size_t>(i)] * kPanelColumns;
-        int8_t* const to = sums.data() + panel * packed.panel_stride_bytes() + offset;
-        for (int64_t byte = 0; byte < kPanelQuadBytes; ++byte)
-          to[byte] = static_cast<int8_t>(to[byte] + quad[byte]);
-        expect_fits(quad);
+        const ExtraQuad& quad = quads[static_cast<size_t>(i)];
+        const int64_t window = offsets[static_cast<size_t>(i)] / kQuad;
+        ASSERT_LE(window + kWindowQuads, packed.quads());
+        for (int64_t n = 0; n < kPanelColumns; ++n) {
+          const int64_t in_window = quad.quads[static_cast<size_t>(n)];
+          ASSERT_TRUE(in_window >= 0 && in_window < kWindowQuads);
+          int8_t* const to = sums.data() + panel * packed.panel_stride_bytes() +
+                             (window + in_window) * kPanelQuadBytes + n * kQuad;
+          for (int64_t k = 0; k < kQuad; ++k) {
+            to[k] = static_cast<int8_t>(to[k] + quad.weights[static_cast<size_t>(n * kQuad + k)]);
+          }
+        }
+        expect_fits(quad.weights.data());
       }
     }
     EXPECT_TRUE(std::equal(sums.begin(), sums.end(), packed.data));
