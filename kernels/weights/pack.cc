@@ -126,11 +126,6 @@ class QuadPacker {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
 }
 
-bool HasAvx2() {
-  static const bool kHas = jit::HardwareIsas().Has(core::Isa::kAvx2);
-  return kHas;
-}
-
 // QuadPacker::FourRows() for row_count rows, eight at a time, and for whole vectors of 16 depths, with 8
 // depths at the end. Returns the largest activation in each byte if `kCounts`.
 template <bool kCounts>
@@ -496,6 +491,11 @@ void StageWide(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noex
 
 void StageSplit(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept {
   StageParts<4>(a, k, shift, 0x0f0f0f0f, staged);
+}
+
+bool HasAvx2() {
+  static const bool kHas = jit::HardwareIsas().Has(core::Isa::kAvx2);
+  return kHas;
 }
 
 }  // namespace intact::kernels

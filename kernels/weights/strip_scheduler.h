@@ -65,10 +65,6 @@ class Load {
     std::memcpy(vectors_, lanes.data(), sizeof(lanes));
   }
 
-  static size_t Lane(size_t pair, int sign) {
-    return pair / kPairsAtOnce * 2 * kPairsAtOnce + pair % kPairsAtOnce + (sign > 0 ? 0 : kPairsAtOnce);
-  }
-
   Lanes ToLanes() const {
     Lanes lanes;
     std::memcpy(lanes.data(), vectors_, sizeof(lanes));
@@ -83,6 +79,24 @@ class Load {
       _mm_storeu_si64(&bytes[8 * i], _mm_packus_epi16(vectors_[i], vectors_[i]));
     }
     return bytes;
+  }
+
+  /// The lane of a pair's sum of one sign, and the pair and the sign of a lane.
+  static size_t Lane(size_t pair, int sign) {
+    return pair / kPairsAtOnce * 2 * kPairsAtOnce + pair % kPairsAtOnce + (sign > 0 ? 0 : kPairsAtOnce);
+  }
+  static size_t PairOf(size_t lane) { return lane / (2 * kPairsAtOnce) * kPairsAtOnce + lane % kPairsAtOnce; }
+  static int SignOf(size_t lane) { return lane / kPairsAtOnce % 2 == 0 ? 1 : -1; }
+
+  /// A bit for each lane in which the load is more than `room`.
+  uint64_t Beyond(const Load& room) const {
+    uint64_t lanes = 0;
+    for (size_t i = 0; i < kVectors; ++i) {
+      const __m128i beyond = _mm_cmpgt_epi16(vectors_[i], room.vectors_[i]);
+      const int of_vector = _mm_movemask_epi8(_mm_packs_epi16(beyond, _mm_setzero_si128()));
+      lanes |= static_cast<uint64_t>(of_vector) << (8 * i);
+    }
+    return lanes;
   }
 
   /// Whether the load is at most `room` in every lane.
@@ -470,14 +484,14 @@ class StripScheduler {
   [[gnu::target("avx2")]] void Split(Item item, const Load<kColumns>& load) {
     Item rest = {item.quad, {}};
     const auto excesses = (load - capacity_).ToLanes();
-    for (size_t pair = 0; pair < item.weights.size() / 2; ++pair) {
-      for (const int sign : {1, -1}) {
-        const int excess = std::max<int>(excesses[Load<kColumns>::Lane(pair, sign)], 0);
-        const bool is_first = sign * item.weights[2 * pair] >= sign * item.weights[2 * pair + 1];
-        const size_t from = 2 * pair + (is_first ? 0 : 1);
-        rest.weights[from] = static_cast<int8_t>(rest.weights[from] + sign * excess);
-        item.weights[from] = static_cast<int8_t>(item.weights[from] - sign * excess);
-      }
+    for (uint64_t lanes = load.Beyond(capacity_); lanes != 0; lanes &= lanes - 1) {
+      const auto lane = static_cast<size_t>(std::countr_zero(lanes));
+      const size_t pair = Load<kColumns>::PairOf(lane);
+      const int sign = Load<kColumns>::SignOf(lane);
+      const bool is_first = sign * item.weights[2 * pair] >= sign * item.weights[2 * pair + 1];
+      const size_t from = 2 * pair + (is_first ? 0 : 1);
+      rest.weights[from] = static_cast<int8_t>(rest.weights[from] + sign * excesses[lane]);
+      item.weights[from] = static_cast<int8_t>(item.weights[from] - sign * excesses[lane]);
     }
     Add(item, Load<kColumns>(item.weights.data()));
     Add(rest, Load<kColumns>(rest.weights.data()));
