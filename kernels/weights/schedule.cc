@@ -84,17 +84,12 @@ Error ScheduledWeights::BuildStrips(const PackedWeights& weights, std::span<cons
 }
 
 Error ScheduledWeights::Build(const PackedWeights& weights, const ScheduleSpec& spec,
-                              std::span<const uint8_t> order) noexcept {
-  try {
-    spec_ = spec;
-    panels_ = weights.panels();
-    windows_ = Windows(weights, spec);
-    quads_ = weights.quads();
-    return WithColumns(spec.strip_columns,
-                       [&](auto columns) { return BuildStrips<columns>(weights, order); });
-  } catch (const std::bad_alloc&) {
-    return NoMemoryForSchedule();
-  }
+                              std::span<const uint8_t> order) {
+  spec_ = spec;
+  panels_ = weights.panels();
+  windows_ = Windows(weights, spec);
+  quads_ = weights.quads();
+  return WithColumns(spec.strip_columns, [&](auto columns) { return BuildStrips<columns>(weights, order); });
 }
 
 bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {

@@ -109,9 +109,8 @@ Error NoMemoryForSchedule();
 class ScheduledWeights final : public PanelSource {
  public:
   /// `order`: empty, or an order of OrderOf(), which is checked. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the
-  /// order is not one of these weights).
-  Error Build(const PackedWeights& weights, const ScheduleSpec& spec,
-              std::span<const uint8_t> order = {}) noexcept;
+  /// order is not one of these weights). Throws std::bad_alloc.
+  Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {});
 
   /// Copies the strips of `other`; false if memory ran out.
   [[nodiscard]] bool CopyFrom(const ScheduledWeights& other) noexcept;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "kernels/runtime/blocking.h"
 #include "kernels/weights/strip_scheduler.h"
@@ -77,15 +76,11 @@ Error ScheduledVectors::BuildStrips(const PackedWeights& weights, const Schedule
 }
 
 Error ScheduledVectors::Build(const PackedWeights& weights, const ScheduleSpec& spec,
-                              std::span<const uint8_t> order) noexcept {
-  try {
-    lanes_ = spec.strip_columns;
-    item_columns_ = std::min(lanes_, weights.width);
-    windows_ = Windows(weights, spec);
-    return lanes_ == 8 ? BuildStrips<8>(weights, spec, order) : BuildStrips<16>(weights, spec, order);
-  } catch (const std::bad_alloc&) {
-    return NoMemoryForSchedule();
-  }
+                              std::span<const uint8_t> order) {
+  lanes_ = spec.strip_columns;
+  item_columns_ = std::min(lanes_, weights.width);
+  windows_ = Windows(weights, spec);
+  return lanes_ == 8 ? BuildStrips<8>(weights, spec, order) : BuildStrips<16>(weights, spec, order);
 }
 
 void ScheduledVectors::AddTo(PackedWeights* packed) const noexcept {

@@ -42,8 +42,7 @@ class ScheduledVectors final : public PanelSource {
   static ScheduleSpec SpecFor(const PackedWeights& weights, int lanes, int amax);
 
   /// At most kMaxVectorQuads quads. See ScheduledWeights::Build().
-  Error Build(const PackedWeights& weights, const ScheduleSpec& spec,
-              std::span<const uint8_t> order = {}) noexcept;
+  Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {});
 
   const ScheduleStatistics& statistics() const { return statistics_; }
   /// The number of items in the largest group, at least 1.
