@@ -820,9 +820,9 @@ INTACT_API intact_status intact_conv_save(const intact_conv* conv, const char* p
  * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_conv_save_memory(const intact_conv* conv, void* data, size_t* size);
 
-/** Creates a plan from a file that intact_conv_save() wrote: see intact_gemm_load(). The weights are packed
- * for this machine's ISA; the file is not needed afterwards. Thread-safe. Errors: those of
- * intact_gemm_load(), except that a GEMM's file is refused; `*conv` is then NULL. */
+/** Creates a plan from a file that intact_conv_save() wrote: see intact_gemm_load(). The file is mapped: it
+ * must not change while the plan lives. Thread-safe. Errors: those of intact_gemm_load(), except that a GEMM's
+ * file is refused; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** conv);
 
 /** As intact_conv_load(), from `size` bytes at `data`, of any alignment. These bytes are not needed

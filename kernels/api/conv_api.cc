@@ -248,7 +248,7 @@ intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** 
     if (path == nullptr) return NullArgument("path");
     const Stopwatch watch;
     ASSIGN_OR_RETURN(const auto file, MapFile(path));
-    Error error = Adopt(LoadConvolution(file.data.get(), file.size, max_isa), watch, conv);
+    Error error = Adopt(LoadConvolution(file.data.get(), file.size, max_isa, file.data), watch, conv);
     if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
     return error;
   });
@@ -261,12 +261,12 @@ intact_status intact_conv_load_memory(const void* data, size_t size, int32_t max
     if (data == nullptr) return NullArgument("data");
     const Stopwatch watch;
     if (reinterpret_cast<uintptr_t>(data) % 64 == 0) {
-      return Adopt(LoadConvolution(data, size, max_isa), watch, conv);
+      return Adopt(LoadConvolution(data, size, max_isa, nullptr), watch, conv);
     }
     AlignedBuffer<uint8_t> aligned;
     if (!aligned.Resize(size)) return {INTACT_OUT_OF_MEMORY, "no memory for the file"};
     std::memcpy(aligned.data(), data, size);
-    return Adopt(LoadConvolution(aligned.data(), size, max_isa), watch, conv);
+    return Adopt(LoadConvolution(aligned.data(), size, max_isa, nullptr), watch, conv);
   });
 }
 

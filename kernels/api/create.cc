@@ -32,20 +32,29 @@ WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t s
   return {weights, k, geometry.output_channels, 1, k, shift};
 }
 
-// The certificate of INTACT_PAIRING_WITHIN_TAP. `packed` and `columns` hold the same weights, as kernels see them.
-Result<Certificate> CertificateOf(const ConvGeometry& geometry, const PackedWeights& packed,
-                                  const WeightView& columns, ActivationRange range) {
-  const int64_t inputs = geometry.group_inputs();
-  const int64_t pitch = Convolution::PairPitch(geometry, INTACT_PAIRING_WITHIN_TAP);
-  if (pitch == inputs) return Certify(packed, range);  // adjacent depths are pairs
-  const auto copy = [&](int64_t column, int8_t* to) {
-    const int8_t* from = columns.data + column * columns.stride_n;
-    for (int64_t tap = 0; tap < geometry.taps(); ++tap, from += inputs, to += pitch) {
-      std::copy_n(from, inputs, to);
+// Records of schedules, and the orders that the records refer to.
+class Schedules {
+ public:
+  /// Adds the schedules of `weights`, whose panels are `panels`. Each schedule is found again, for its order.
+  Error Add(const LinearWeights& weights, const PackedWeights& panels, const SavedSchedule& whose) {
+    for (ScheduleRecord& record : weights.schedules().records()) {
+      if (!record.built.expired()) {
+        std::optional<std::vector<uint8_t>> order =
+            OrderOf(panels, record.key.ToSpec(weights.problem().b_zero_points.data()));
+        if (!order) return NoMemoryForSchedule();
+        record.order = orders_.emplace_back(std::move(*order));
+      }
+      schedules_.push_back(whose);
+      schedules_.back().record = record;
     }
-  };
-  return Certify(PairedColumns{geometry.taps() * pitch, columns.n, copy}, range);
-}
+    return {};
+  }
+  const std::vector<SavedSchedule>& all() const { return schedules_; }
+
+ private:
+  std::vector<SavedSchedule> schedules_;
+  std::vector<std::vector<uint8_t>> orders_;
+};
 
 }  // namespace
 
@@ -73,8 +82,8 @@ Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, cons
   RETURN_IF_ERROR(CheckClampBounds(linear));
   ASSIGN_OR_RETURN(LinearProblem problem, CheckConvLinear(linear, geometry.output_channels));
   ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(linear.max_isa));
-  const WeightView view = ViewOf(static_cast<const int8_t*>(weights), geometry, problem.b_shift());
-  return Convolution::Create(std::move(problem), geometry, view, isa);
+  ConvWeights dense(ViewOf(static_cast<const int8_t*>(weights), geometry, problem.b_shift()));
+  return Convolution::Create(std::move(problem), geometry, &dense, isa);
 }
 
 Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32_t max_isa,
@@ -85,17 +94,19 @@ Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32
   if (contents.conv) return InvalidArgument("it holds a convolution; expected a GEMM (use intact_conv_load)");
   ASSIGN_OR_RETURN(LinearProblem problem, CheckLinear(contents.linear, contents.weights.n));
   Certificate certificate = Certify(contents.weights, problem.range);
-  RETURN_IF_ERROR(CheckHeldCertificate(contents.certificate, certificate));
   const bool pairs_saturate = PairsSaturate(isa, problem.mode);
-  ASSIGN_OR_RETURN(std::unique_ptr<GemmPlan> plan,
-                   PlanOf(LinearWeights::Borrow(std::move(problem), std::move(contents.weights),
-                                                std::move(certificate), std::move(mapping), pairs_saturate),
-                          isa, contents.usual_m));
+  ASSIGN_OR_RETURN(std::shared_ptr<const LinearWeights> weights,
+                   LinearWeights::Borrow(std::move(problem), std::move(contents.weights),
+                                         std::move(certificate), std::move(mapping), {}, pairs_saturate));
+  for (const SavedSchedule& schedule : contents.schedules) weights->schedules().Hold(schedule.record);
+  ASSIGN_OR_RETURN(std::unique_ptr<GemmPlan> plan, GemmPlan::Create(weights, isa, contents.usual_m));
   plan->Restore(contents.tuned);
+  weights->schedules().ForgetHeld();
   return plan;
 }
 
-Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa) {
+Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa,
+                                                     std::shared_ptr<const void> mapping) {
   const ScopedFloatEnvironment float_environment;
   ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(max_isa));
   ASSIGN_OR_RETURN(const PackContents contents, ReadPackImage(image, size));
@@ -108,23 +119,21 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
     return InvalidArgument("corrupted: the geometry does not match n and k");
   }
   ASSIGN_OR_RETURN(LinearProblem problem, CheckConvLinear(contents.linear, packed.n));
-  // The weights as kernels see them: they need no shift.
-  const auto weights = std::make_unique_for_overwrite<int8_t[]>(static_cast<size_t>(k * packed.n));
-  CopyColumns(packed, weights.get());
-  const WeightView view = ViewOf(weights.get(), geometry, 0);
-  ASSIGN_OR_RETURN(const Certificate certificate, CertificateOf(geometry, packed, view, problem.range));
-  RETURN_IF_ERROR(CheckHeldCertificate(contents.certificate, certificate));
+  ConvWeights weights(&packed, std::move(mapping));
   ASSIGN_OR_RETURN(std::unique_ptr<Convolution> plan,
-                   Convolution::Create(std::move(problem), geometry, view, isa));
+                   Convolution::Create(std::move(problem), geometry, &weights, isa, contents.schedules));
   plan->Restore(contents.tuned);
+  RETURN_IF_ERROR(plan->LeaveImage());
   return plan;
 }
 
 Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan) {
   const LinearWeights& weights = plan.weights();
   ASSIGN_OR_RETURN(const auto panels, weights.Panels());
-  return WritePackImage(weights.problem(), std::nullopt, *panels, weights.certificate(), plan.usual_m(),
-                        plan.tuned());
+  Schedules schedules;
+  RETURN_IF_ERROR(schedules.Add(weights, *panels, {}));
+  return WritePackImage(weights.problem(), std::nullopt, *panels, plan.usual_m(), plan.tuned(),
+                        schedules.all());
 }
 
 Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
@@ -137,8 +146,19 @@ Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
   if (!PackWeights(ViewOf(weights.data(), geometry, 0), &packed)) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
   }
-  ASSIGN_OR_RETURN(const Certificate certificate, plan.MakeCertificate(INTACT_PAIRING_WITHIN_TAP));
-  return WritePackImage(plan.problem(), DescOf(geometry), packed, certificate, 0, plan.tuned());
+  Schedules schedules;
+  Error error;
+  plan.ForEachLayout([&](int64_t phase, const ConvLayout& layout) {
+    for (int64_t unit = 0; unit < layout.units() && error.ok(); ++unit) {
+      const LinearWeights& own = *layout.weights(unit);
+      if (own.schedules().records().empty()) continue;
+      const auto panels = own.Panels();
+      error = panels ? schedules.Add(own, **panels, {phase, layout.variant().ToString(), unit, {}})
+                     : panels.error();
+    }
+  });
+  RETURN_IF_ERROR(std::move(error));
+  return WritePackImage(plan.problem(), DescOf(geometry), packed, 0, plan.tuned(), schedules.all());
 }
 
 }  // namespace intact::kernels

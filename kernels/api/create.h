@@ -25,7 +25,8 @@ Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, cons
 /// `mapping` keeps alive.
 Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32_t max_isa,
                                            std::shared_ptr<const void> mapping);
-Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa);
+Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa,
+                                                     std::shared_ptr<const void> mapping);
 
 /// The images of pack files. Errors: OUT_OF_MEMORY.
 Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan);

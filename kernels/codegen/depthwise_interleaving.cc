@@ -5,6 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "core/result.h"
+#include "jit/code_cache.h"
+
 namespace intact::kernels {
 namespace {
 
@@ -52,6 +55,16 @@ DepthwiseInterleaving::DepthwiseInterleaving(FilterPattern filter, jit::DotKind 
     }
   }
   Choose(best);
+}
+
+std::shared_ptr<const DepthwiseInterleaving> DepthwiseInterleaving::Shared(const FilterPattern& filter,
+                                                                           jit::DotKind dot) {
+  using Spec = std::pair<FilterPattern, jit::DotKind>;
+  const auto choose = [](const Spec& spec) {
+    return Result<jit::Code>(std::make_shared<const DepthwiseInterleaving>(spec.first, spec.second));
+  };
+  const Result<jit::Code> shared = jit::CodeCache<Spec>::Instance().Get({filter, dot}, choose);
+  return std::static_pointer_cast<const DepthwiseInterleaving>(*shared);
 }
 
 // Cuts `places` into groups of `size`. The last group is filled up with its last place.

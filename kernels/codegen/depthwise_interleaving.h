@@ -21,6 +21,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,8 @@ class DepthwiseInterleaving {
  public:
   /// For kernels that compute at most filter.columns.pixels adjacent pixels at a time.
   DepthwiseInterleaving(FilterPattern filter, jit::DotKind dot);
+  /// The same, shared by all engines that exist: to choose it takes longer than to generate its kernel.
+  static std::shared_ptr<const DepthwiseInterleaving> Shared(const FilterPattern& filter, jit::DotKind dot);
 
   /// The tap that each place of a group is multiplied with; −1: weight 0.
   const std::vector<std::vector<int>>& weights() const { return weights_; }

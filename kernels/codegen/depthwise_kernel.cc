@@ -153,7 +153,7 @@ class DepthwiseKernel {
     if (spec_.loops) {
       TapLoop(count);
     } else {
-      for (const TapGroup& group : interleaving_.Groups(count)) Group(group);
+      for (const TapGroup& group : interleaving_->Groups(count)) Group(group);
     }
     ReleaseOperands();
     for (std::vector<Vec>& pixel : accumulators_) {
@@ -322,7 +322,7 @@ class DepthwiseKernel {
   int column_count() const { return spec_.taps.columns.column_count(); }
 
   DepthwiseKernelSpec spec_;
-  DepthwiseInterleaving interleaving_;
+  std::shared_ptr<const DepthwiseInterleaving> interleaving_;
   int group_taps_;
   jit::Assembler session_;
   jit::RegisterFile registers_;

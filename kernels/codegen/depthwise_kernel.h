@@ -32,6 +32,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "core/isas.h"
@@ -69,7 +70,9 @@ struct DepthwiseKernelSpec {
   int channels() const { return jit::VectorBytes(isa); }
   /// The number of pixels that are computed at a time.
   int pixels() const { return taps.columns.pixels; }
-  DepthwiseInterleaving Interleaving() const { return {taps, dot}; }
+  std::shared_ptr<const DepthwiseInterleaving> Interleaving() const {
+    return DepthwiseInterleaving::Shared(taps, dot);
+  }
   /// Whether the epilogue takes dealt vectors.
   bool is_dealt() const { return core::BytesOf(epilogue.c_type) == 1 && !epilogue.has_residual(); }
   auto operator<=>(const DepthwiseKernelSpec&) const = default;

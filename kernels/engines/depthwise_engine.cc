@@ -28,9 +28,9 @@ EpilogueSpec KernelEpilogue(const KernelData& data) {
 
 // Cycles for one pixel's vector of channels. Unpacks and packs of zmm have one port, and a quarter of all
 // other instructions compete for it: measured on Golden Cove.
-double VectorCost(const DepthwiseKernelSpec& spec) {
+double VectorCost(const DepthwiseKernelSpec& spec, const DepthwiseInterleaving& interleaving) {
   constexpr double kPacks = 3, kEpilogue = 14;
-  const DepthwiseInterleaving::Cost cost = spec.Interleaving().cost();
+  const DepthwiseInterleaving::Cost& cost = interleaving.cost();
   const double shuffles = cost.unpacks + kPacks, others = cost.dots + kEpilogue;
   if (jit::VectorBytes(spec.isa) < 64) return (shuffles + others) / 3;
   return std::max((shuffles + others) / 2, shuffles + 0.25 * others);
@@ -104,7 +104,11 @@ DepthwiseEngine::GroupWeights DepthwiseEngine::WeightsInOrder() const {
   return weights;
 }
 
-bool DepthwiseEngine::IsFlatBetter() const {
+const DepthwiseInterleaving& DepthwiseEngine::InterleavingOf(const DepthwiseKernelSpec& spec) {
+  return *interleavings_.emplace_back(spec.Interleaving());
+}
+
+bool DepthwiseEngine::IsFlatBetter() {
   constexpr int64_t kMostPixels = 8;  // with more, a row has too few steps
   constexpr double kUnaligned = 1.1;  // cost factor of pixels that are not whole vectors
   if (taps_.pixel_stride_bytes != data_.n || data_.n % v_ == 0) return false;
@@ -113,7 +117,9 @@ bool DepthwiseEngine::IsFlatBetter() const {
   if (step_pixels() > kMostPixels) return false;
   const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
   if (spec_.loops) return vectors < kUnaligned * std::ceil(vectors);  // neighbours share nothing either way
-  return VectorCost(SpecFor(FlatTaps())) * vectors < VectorCost(spec_) * kUnaligned * std::ceil(vectors);
+  const DepthwiseKernelSpec flat = SpecFor(FlatTaps());
+  return VectorCost(flat, InterleavingOf(flat)) * vectors <
+         VectorCost(spec_, InterleavingOf(spec_)) * kUnaligned * std::ceil(vectors);
 }
 
 void DepthwiseEngine::MakePortable() {
@@ -147,7 +153,7 @@ Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
   }
   ASSIGN_OR_RETURN(cover->kernel, GetDepthwiseKernel(spec));
   kernel_name_ = spec.Name();
-  return Fill(spec.loops ? WeightsInOrder() : spec.Interleaving().weights(), cover);
+  return Fill(spec.loops ? WeightsInOrder() : InterleavingOf(spec).weights(), cover);
 }
 
 Error DepthwiseEngine::Fill(const GroupWeights& weights, Cover* cover) const {
@@ -155,8 +161,10 @@ Error DepthwiseEngine::Fill(const GroupWeights& weights, Cover* cover) const {
   const size_t vectors = cover->starts.size();
   cover->record_bytes = kVectors * v_ * (1 + std::ssize(weights));
   if (!cover->records.Resize(vectors * static_cast<size_t>(cover->record_bytes))) return out_of_memory;
+  std::vector<int8_t> columns(static_cast<size_t>(data_.n * data_.k));
+  CopyColumns(data_.weights, columns.data());
   for (size_t i = 0; i < vectors; ++i) {
-    FillRecord(weights, cover->starts[i],
+    FillRecord(weights, columns.data(), cover->starts[i],
                cover->records.data() + static_cast<int64_t>(i) * cover->record_bytes);
   }
   const auto arrange = [&](const void* from, AlignedBuffer<uint32_t>* to) {
@@ -208,18 +216,21 @@ int32_t DepthwiseEngine::Weight(int64_t tap, int64_t channel) const {
   return data_.weights.At(tap, channel) - data_.problem.WeightZeroPoint(channel);
 }
 
-void DepthwiseEngine::FillRecord(const GroupWeights& weights, int64_t start, uint8_t* record) const {
+void DepthwiseEngine::FillRecord(const GroupWeights& weights, const int8_t* columns, int64_t start,
+                                 uint8_t* record) const {
   const bool is_wide = spec_.dot == jit::DotKind::kWide;
   SetCompensation(data_.compensation.data(), start, record);
   for (int64_t i = 0; i < v_; ++i) {
     const int64_t channel = ChannelAt(start, i);
+    const int8_t* const column = columns + channel * data_.k;
+    const int32_t zero_point = data_.problem.WeightZeroPoint(channel);
     uint8_t* to = record + DealtIndex(i, v_ / kVectors) * 4;
     for (const std::vector<int>& taps : weights) {
       to += kVectors * v_;
       uint32_t dword = 0;
       for (size_t slot = 0; slot < taps.size(); ++slot) {
         if (taps[slot] < 0) continue;
-        const auto weight = static_cast<uint32_t>(Weight(taps[slot], channel));
+        const auto weight = static_cast<uint32_t>(column[taps[slot]] - zero_point);
         dword |= is_wide ? (weight & 0xffff) << (16 * slot) : (weight & 0xff) << (8 * slot);
       }
       std::memcpy(to, &dword, sizeof(dword));

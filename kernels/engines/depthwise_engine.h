@@ -126,14 +126,16 @@ class DepthwiseEngine {
   int64_t step_pixels() const;
   TapGrid FlatTaps() const;
   DepthwiseKernelSpec SpecFor(const TapGrid& taps) const;
-  bool IsFlatBetter() const;
+  const DepthwiseInterleaving& InterleavingOf(const DepthwiseKernelSpec& spec);
+  bool IsFlatBetter();
   Error Make(const TapGrid& taps, Cover* cover);
   /// The tap whose weight multiplies an input, as [group of interleaved inputs][input]; −1: weight 0.
   using GroupWeights = std::vector<std::vector<int>>;
   bool Loops() const;
   GroupWeights WeightsInOrder() const;
   Error Fill(const GroupWeights& weights, Cover* cover) const;
-  void FillRecord(const GroupWeights& weights, int64_t start, uint8_t* record) const;
+  /// `columns`: the weights of each channel, tap after tap.
+  void FillRecord(const GroupWeights& weights, const int8_t* columns, int64_t start, uint8_t* record) const;
   int32_t Weight(int64_t tap, int64_t channel) const;
   int64_t ChannelAt(int64_t start, int64_t i) const { return (start + i) % data_.n; }
 
@@ -151,7 +153,8 @@ class DepthwiseEngine {
   DepthwiseKernelSpec spec_;  // the kernel of by_channels_
   int64_t v_;                 // number of channels of a vector
   Cover by_channels_;
-  Cover flat_;         // no kernel if by_channels_ is better; its last vector ends with a row's last pixel
+  Cover flat_;  // no kernel if by_channels_ is better; its last vector ends with a row's last pixel
+  std::vector<std::shared_ptr<const DepthwiseInterleaving>> interleavings_;  // used: other engines share them
   Portable portable_;  // empty unless the plan is portable
   std::string kernel_name_;
 };

@@ -27,8 +27,10 @@ std::vector<StripVariant> VariantsOf(core::Isa isa, int64_t group_columns) {
 Result<ScheduledSums::Schedule> MakeSchedule(const GemmData& data, const ScheduleSpec& spec,
                                              const ScheduledSums::Schedule& like) {
   auto made = std::make_shared<ScheduledWeights>();
-  if (!(like == nullptr ? made->Build(data.weights, spec) : made->CopyFrom(*like))) {
-    return Error{INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
+  if (like == nullptr) {
+    RETURN_IF_ERROR(data.linear->schedules().Build(data.weights, spec, made));
+  } else if (!made->CopyFrom(*like)) {
+    return NoMemoryForSchedule();
   }
   if (!data.planar().IsModel()) made->Relocate(data.planar());
   return ScheduledSums::Schedule(std::move(made));

@@ -15,9 +15,7 @@ Result<ScheduledSums::Schedule> MakeSchedule(const GemmData& data, const Schedul
                                              const ScheduledSums::Schedule& like) {
   if (like != nullptr) return like;
   auto made = std::make_shared<ScheduledWeights>();
-  if (!made->Build(data.weights, spec)) {
-    return Error{INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
-  }
+  RETURN_IF_ERROR(data.linear->schedules().Build(data.weights, spec, made));
   return ScheduledSums::Schedule(std::move(made));
 }
 

@@ -57,8 +57,9 @@ Error ScheduledSums::ChooseVariant(std::span<const StripVariant> variants, const
   }
   for (const StripVariant& variant : variants) {
     const ScheduleSpec own = SpecFor(variant, spec);
-    const std::optional<ScheduleStatistics> statistics = EstimateSchedule(data_.weights, own);
-    if (!statistics) return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"};
+    const std::optional<ScheduleStatistics> statistics =
+        data_.linear->schedules().Estimate(data_.weights, own);
+    if (!statistics) return NoMemoryForSchedule();
     const auto quads = static_cast<double>(std::max<int64_t>(statistics->quads, 1));
     const Variant candidate = {own, variant.vectors, variant.costs,
                                static_cast<double>(statistics->items) / quads,

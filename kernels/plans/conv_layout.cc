@@ -33,13 +33,15 @@ std::string ConvLayout::Variant::ToString() const {
 }
 
 Result<std::shared_ptr<const ConvLayout>> ConvLayout::Create(const LinearProblem& problem,
-                                                             const WeightView& weights,
+                                                             ConvWeights* weights,
                                                              const ConvGeometry& geometry, core::Isa isa,
-                                                             const Variant& variant) {
+                                                             const Variant& variant, int64_t phase,
+                                                             std::span<const SavedSchedule> saved) {
   std::shared_ptr<ConvLayout> layout(new ConvLayout(problem, geometry, isa));
   layout->SetVariant(variant);
   if (layout->IsPlanar()) layout->OrderChannels(weights);
   RETURN_IF_ERROR(layout->PackUnits(weights));
+  layout->HoldSchedules(phase, saved);
   if (geometry.IsOpen()) RETURN_IF_ERROR(layout->MakeModels());
   return std::shared_ptr<const ConvLayout>(std::move(layout));
 }
@@ -258,10 +260,10 @@ void ConvLayout::SetVariant(const Variant& variant) {
   may_skip_padding_ = !saturates && !has_zero_points;
 }
 
-void ConvLayout::OrderChannels(const WeightView& weights) {
+void ConvLayout::OrderChannels(ConvWeights* weights) {
   const PlanarBand band(geometry_, problem_.a_shift());
   if (!UsesSchedule(isa_, problem_.mode) || !band.CanOrderChannels()) return;
-  channel_order_ = PairChannels(problem_, weights, geometry_);
+  channel_order_ = PairChannels(problem_, weights->Dense(), geometry_);
   channel_places_.resize(channel_order_.size());
   for (size_t place = 0; place < channel_order_.size(); ++place) {
     channel_places_[static_cast<size_t>(channel_order_[place])] = static_cast<int64_t>(place);
@@ -300,9 +302,29 @@ bool ConvLayout::HasGivenOrder() const {
          depth() == geometry_.taps() * geometry_.group_inputs();
 }
 
-Error ConvLayout::PackUnits(const WeightView& weights) {
-  const bool is_in_place = variant_.reading == Reading::kInPlace;
-  const LinearProblem problem = is_in_place ? problem_ : problem_.WithShiftedActivations();
+Error ConvLayout::PackUnits(ConvWeights* weights) {
+  const bool is_one_unit = unit_outputs() == geometry_.output_channels;
+  if (weights->panels() == nullptr || !is_one_unit || !HasGivenOrder()) return PackColumns(weights->Dense());
+  PackedWeights panels(weights->panels()->k, weights->panels()->n);
+  panels.data = weights->panels()->data;
+  Certificate certificate = Certify(panels, problem_.range);
+  ASSIGN_OR_RETURN(auto packed, LinearWeights::Borrow(UnitProblem(), std::move(panels),
+                                                      std::move(certificate), weights->mapping(), NamingOf(0),
+                                                      PairsSaturate(isa_, problem_.mode)));
+  weights_.push_back(std::move(packed));
+  return {};
+}
+
+LinearProblem ConvLayout::UnitProblem() const {
+  return variant_.reading == Reading::kInPlace ? problem_ : problem_.WithShiftedActivations();
+}
+
+Naming ConvLayout::NamingOf(int64_t first_column) const {
+  return {"output channel", "weights", first_column, geometry_.taps() * geometry_.group_inputs()};
+}
+
+Error ConvLayout::PackColumns(const WeightView& weights) {
+  const LinearProblem problem = UnitProblem();
   for (int64_t first = 0; first < geometry_.output_channels; first += unit_outputs()) {
     std::vector<int8_t> own;
     WeightView view{
@@ -312,10 +334,25 @@ Error ConvLayout::PackUnits(const WeightView& weights) {
       view.data = own.data();
       view.stride_n = depth();
     }
-    const Naming naming{"output channel", "weights", first, geometry_.taps() * geometry_.group_inputs()};
-    ASSIGN_OR_RETURN(auto packed, LinearWeights::Pack(problem.Slice(first, unit_outputs()), view, naming,
-                                                      PairsSaturate(isa_, problem_.mode)));
+    ASSIGN_OR_RETURN(auto packed, LinearWeights::Pack(problem.Slice(first, unit_outputs()), view,
+                                                      NamingOf(first), PairsSaturate(isa_, problem_.mode)));
     weights_.push_back(std::move(packed));
+  }
+  return {};
+}
+
+void ConvLayout::HoldSchedules(int64_t phase, std::span<const SavedSchedule> saved) {
+  const std::string name = variant_.ToString();
+  for (const SavedSchedule& schedule : saved) {
+    if (schedule.phase != phase || schedule.layout != name || schedule.unit >= units()) continue;
+    weights(schedule.unit)->schedules().Hold(schedule.record);
+  }
+}
+
+Error ConvLayout::LeaveImage() const {
+  for (const auto& unit : weights_) {
+    unit->schedules().ForgetHeld();
+    RETURN_IF_ERROR(unit->OwnPanels());
   }
   return {};
 }

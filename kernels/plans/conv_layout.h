@@ -35,12 +35,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/isas.h"
 #include "core/result.h"
+#include "kernels/plans/conv_weights.h"
 #include "kernels/plans/unit_plan.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/linear_problem.h"
@@ -86,12 +88,15 @@ class ConvLayout {
                                          core::Isa isa);
 
   /// `geometry` is not transposed. If extents are open, it has typical ones, for which the layout is chosen.
-  /// `weights` hold a depth for each (tap, channel of the group). `variant`: one of VariantsOf(). Errors: as
-  /// for creating a plan.
-  static Result<std::shared_ptr<const ConvLayout>> Create(const LinearProblem& problem,
-                                                          const WeightView& weights,
+  /// `variant`: one of VariantsOf(). `saved`: all
+  /// schedules of a file; the layout uses those of `phase` and `variant`. They must stay in memory until
+  /// LeaveImage(). Errors: as for creating a plan or reading a file.
+  static Result<std::shared_ptr<const ConvLayout>> Create(const LinearProblem& problem, ConvWeights* weights,
                                                           const ConvGeometry& geometry, core::Isa isa,
-                                                          const Variant& variant);
+                                                          const Variant& variant, int64_t phase = 0,
+                                                          std::span<const SavedSchedule> saved = {});
+  /// Afterwards, the layout needs nothing of the file's image. OUT_OF_MEMORY.
+  Error LeaveImage() const;
 
   const Variant& variant() const { return variant_; }
   Reading reading() const { return variant_.reading; }
@@ -165,9 +170,13 @@ class ConvLayout {
   bool MayPadForTiles() const;
   bool WantsWholeTiles() const;
   void SetVariant(const Variant& variant);
-  void OrderChannels(const WeightView& weights);
+  void OrderChannels(ConvWeights* weights);
   int64_t depth() const { return tap_count() * tap_depth_; }
-  Error PackUnits(const WeightView& weights);
+  Error PackUnits(ConvWeights* weights);
+  Error PackColumns(const WeightView& weights);
+  LinearProblem UnitProblem() const;
+  Naming NamingOf(int64_t first_column) const;
+  void HoldSchedules(int64_t phase, std::span<const SavedSchedule> saved);
   Error MakeModels();
   std::vector<int8_t> UnitWeights(const WeightView& weights, int64_t unit) const;
   /// Whether a unit has the caller's depths, in the caller's order, without padding.

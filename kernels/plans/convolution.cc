@@ -28,8 +28,10 @@ Error Convolution::CheckBatch(const ConvGeometry& sized, int64_t batch) const {
 }
 
 Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, const ConvGeometry& geometry,
-                                                         const WeightView& weights, core::Isa isa) {
+                                                         ConvWeights* weights, core::Isa isa,
+                                                         std::span<const SavedSchedule> saved) {
   std::unique_ptr<Convolution> made(new Convolution(std::move(problem), geometry, isa));
+  made->saved_ = saved;
   const LinearProblem& own = made->problem_;
   if (own.IsDynamic()) {
     ASSIGN_OR_RETURN(made->quantizer_, Quantizer::Create(isa, own.a_type, own.a_source_type));
@@ -40,6 +42,19 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, 
   made->NameKernel(*plans);
   if (!geometry.IsOpen()) made->Fix(plans);
   return made;
+}
+
+Error Convolution::LeaveImage() {
+  saved_ = {};
+  Error error;
+  const auto leave = [&error](const ConvLayout& layout) {
+    if (error.ok()) error = layout.LeaveImage();
+  };
+  ForEachLayout([&](int64_t /*phase*/, const ConvLayout& layout) { leave(layout); });
+  for (const auto& layout : without_planar_band_) {
+    if (layout != nullptr) leave(*layout);
+  }
+  return error;
 }
 
 void Convolution::Fix(std::shared_ptr<const Plans> plans) {
@@ -64,7 +79,7 @@ void Convolution::NameKernel(const Plans& plans) {
 
 // ----- layouts ---------------------------------------------------------------------------------------------
 
-Error Convolution::MakeLayouts(const WeightView& weights) {
+Error Convolution::MakeLayouts(ConvWeights* weights) {
   ASSIGN_OR_RETURN(const ConvGeometry sized, TypicallySized(geometry_));
   if (geometry_.is_transposed) {
     if (ConvLayout::PairsCrossTaps(problem_, geometry_)) {
@@ -83,23 +98,25 @@ std::vector<ConvPhase> Convolution::PhasesOf(const ConvGeometry& sized) const {
   return phases;
 }
 
-Error Convolution::MakePhases(const std::vector<ConvPhase>& phases, const WeightView& weights) {
+Error Convolution::MakePhases(const std::vector<ConvPhase>& phases, ConvWeights* weights) {
   const bool is_transposed = geometry_.is_transposed;
   std::vector<PaddingExcess> excess;
   for (const int32_t zero_point : layout_problem_.PaddingZeroPoints()) {
-    if (is_transposed) excess.emplace_back(geometry_, layout_problem_, weights, zero_point);
+    if (is_transposed) excess.emplace_back(geometry_, layout_problem_, weights->Dense(), zero_point);
   }
   for (const ConvPhase& phase : phases) {
     const bool is_whole = !is_transposed && std::ssize(phase.taps) == geometry_.taps();
-    const std::vector<int8_t> own =
-        is_whole ? std::vector<int8_t>() : WeightsOf(phase.taps, geometry_, weights);
+    std::vector<int8_t> columns;
+    if (!is_whole) columns = WeightsOf(phase.taps, geometry_, weights->Dense());
     const int64_t k = phase.geometry.taps() * geometry_.group_inputs();
-    const WeightView view = is_whole ? weights : WeightView{own.data(), k, problem_.n, 1, k, weights.shift};
+    ConvWeights of_taps(
+        {columns.data(), k, problem_.n, 1, k, is_whole ? uint8_t{0} : weights->Dense().shift});
     LinearProblem problem = layout_problem_;
     if (is_transposed) problem.clamp_excess = ExcessWithoutTaps(excess, phase.taps);
     ASSIGN_OR_RETURN(auto layout,
-                     ConvLayout::Create(problem, view, phase.geometry, isa_,
-                                        ConvLayout::ModelVariant(problem, phase.geometry, isa_)));
+                     ConvLayout::Create(problem, is_whole ? weights : &of_taps, phase.geometry, isa_,
+                                        ConvLayout::ModelVariant(problem, phase.geometry, isa_),
+                                        std::ssize(layouts_), saved_));
     layouts_.push_back(std::move(layout));
     layout_taps_.push_back(phase.taps);
   }
@@ -113,7 +130,7 @@ Error Convolution::MakePhases(const std::vector<ConvPhase>& phases, const Weight
   return {};
 }
 
-void Convolution::KeepUnreadTaps(const WeightView& weights) {
+void Convolution::KeepUnreadTaps(ConvWeights* weights) {
   std::vector<bool> is_read(static_cast<size_t>(geometry_.taps()));
   for (const std::vector<int64_t>& taps : layout_taps_) {
     for (const int64_t tap : taps) is_read[static_cast<size_t>(tap)] = true;
@@ -121,8 +138,10 @@ void Convolution::KeepUnreadTaps(const WeightView& weights) {
   for (int64_t tap = 0; tap < geometry_.taps(); ++tap) {
     if (!is_read[static_cast<size_t>(tap)]) unread_taps_.push_back(tap);
   }
-  unread_weights_ = WeightsOf(unread_taps_, geometry_, weights);
-  for (int8_t& weight : unread_weights_) weight = static_cast<int8_t>(weight ^ weights.shift);
+  if (unread_taps_.empty()) return;
+  const WeightView& dense = weights->Dense();
+  unread_weights_ = WeightsOf(unread_taps_, geometry_, dense);
+  for (int8_t& weight : unread_weights_) weight = static_cast<int8_t>(weight ^ dense.shift);
 }
 
 Result<std::shared_ptr<const ConvLayout>> Convolution::LayoutWithoutPlanarBand(size_t phase) const {
@@ -150,8 +169,9 @@ Result<std::shared_ptr<const ConvLayout>> Convolution::MakeLayout(size_t phase,
     }
   }
   for (int8_t& weight : weights) weight = static_cast<int8_t>(weight ^ problem_.b_shift());
-  return ConvLayout::Create(other.problem(), {weights.data(), k, problem_.n, 1, k, problem_.b_shift()},
-                            geometry, isa_, variant);
+  ConvWeights columns({weights.data(), k, problem_.n, 1, k, problem_.b_shift()});
+  return ConvLayout::Create(other.problem(), &columns, geometry, isa_, variant, static_cast<int64_t>(phase),
+                            saved_);
 }
 
 int64_t Convolution::packed_bytes() const {

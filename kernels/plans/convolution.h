@@ -15,11 +15,13 @@
 
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,9 +42,12 @@ namespace intact::kernels {
 
 class Convolution {
  public:
-  /// `weights`: a depth for each (tap, channel of the group), dense by output channel.
+  /// `saved`: schedules of a file. They and the file's panels must stay in memory until LeaveImage().
   static Result<std::unique_ptr<Convolution>> Create(LinearProblem problem, const ConvGeometry& geometry,
-                                                     const WeightView& weights, core::Isa isa);
+                                                     ConvWeights* weights, core::Isa isa,
+                                                     std::span<const SavedSchedule> saved = {});
+  /// Afterwards, the plan needs nothing of the image that it was loaded from. OUT_OF_MEMORY.
+  Error LeaveImage();
 
   /// `info` is all zeros.
   Error Prepare(const intact_conv_args& args, intact_run_info* info) const;
@@ -85,6 +90,18 @@ class Convolution {
   /// The least and the greatest accumulator of activations within the activation range.
   std::pair<int64_t, int64_t> AccumulatorBounds() const;
   ScheduleStatistics schedule_statistics() const;
+  /// Calls visit(phase, layout) for each layout that a file keeps the schedules of.
+  template <class Visit>
+  void ForEachLayout(const Visit& visit) const {
+    std::vector<const ConvLayout*> visited;
+    const auto visit_once = [&](size_t phase, const ConvLayout& layout) {
+      if (std::ranges::find(visited, &layout) != visited.end()) return;
+      visited.push_back(&layout);
+      visit(static_cast<int64_t>(phase), layout);
+    };
+    for (size_t phase = 0; phase < layouts_.size(); ++phase) visit_once(phase, *layouts_[phase]);
+    for (const Choice& choice : tuned_) visit_once(choice.phase, *choice.layout);
+  }
   /// A function that copies an output channel's weights, as kernels see them: each tap's channels begin at a
   /// multiple of `pitch`. It refers to this object.
   using CopyColumn = std::function<void(int64_t column, int8_t* to)>;
@@ -160,11 +177,11 @@ class Convolution {
         isa_(isa),
         padding_(static_cast<size_t>(geometry.input_channels), static_cast<uint8_t>(problem_.a_zero_point)) {}
   bool IsStatic() const { return problem_.a_quantization == INTACT_QUANTIZATION_STATIC; }
-  Error MakeLayouts(const WeightView& weights);
+  Error MakeLayouts(ConvWeights* weights);
   /// Of an ordinary convolution: one, see Simplified().
   std::vector<ConvPhase> PhasesOf(const ConvGeometry& sized) const;
-  Error MakePhases(const std::vector<ConvPhase>& phases, const WeightView& weights);
-  void KeepUnreadTaps(const WeightView& weights);
+  Error MakePhases(const std::vector<ConvPhase>& phases, ConvWeights* weights);
+  void KeepUnreadTaps(ConvWeights* weights);
   Result<PairedColumns> Pairs(int32_t pairing) const;
 
   Result<std::vector<SizedPhase>> PhasesFor(const ConvGeometry& sized) const;
@@ -217,6 +234,7 @@ class Convolution {
   LinearProblem problem_, layout_problem_;  // the caller's; the problem that layouts compute
   ConvGeometry geometry_;
   core::Isa isa_;
+  std::span<const SavedSchedule> saved_;                    // empty after LeaveImage()
   std::vector<uint8_t> padding_;                            // a static plan's pixel of padding
   Quantizer quantizer_;                                     // for dynamic quantization
   std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // [phase]

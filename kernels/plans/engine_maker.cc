@@ -16,8 +16,6 @@
 namespace intact::kernels {
 namespace {
 
-Error OutOfMemory() { return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"}; }
-
 // The unique_ptr of a base class.
 template <class Made>
 Result<std::unique_ptr<Engine>> AsEngine(Result<std::unique_ptr<Made>> made) {
@@ -64,8 +62,8 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
       } else if (is_like_another) {
         continue;
       } else {
-        const auto estimate = EstimateSchedule(data_.weights, VectorSpec(block.isa));
-        if (!estimate) return OutOfMemory();
+        const auto estimate = data_.linear->schedules().Estimate(data_.weights, VectorSpec(block.isa));
+        if (!estimate) return NoMemoryForSchedule();
         statistics = *estimate;
       }
     }
@@ -207,7 +205,7 @@ Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block
     vectors = vectors_.lock();
     if (vectors == nullptr) {
       auto made = std::make_shared<ScheduledVectors>();
-      if (!made->Build(data_.weights, VectorSpec(block.isa))) return OutOfMemory();
+      RETURN_IF_ERROR(data_.linear->schedules().Build(data_.weights, VectorSpec(block.isa), made));
       vectors_ = vectors = std::move(made);
     }
   }

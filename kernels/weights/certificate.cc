@@ -1,6 +1,6 @@
 #include "kernels/weights/certificate.h"
 
-#include <emmintrin.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <limits>
@@ -152,6 +152,10 @@ std::array<PanelParts, kCount> SumDepth(const PackedWeights& weights, int64_t pa
   return parts;
 }
 
+// The sums of a pair's weights of one sign that activations in [0, range.high] keep within int16.
+int16_t Most(ActivationRange range) { return static_cast<int16_t>(kInt16Max / std::max(range.high, 1)); }
+int16_t Least(ActivationRange range) { return static_cast<int16_t>(kInt16Min / std::max(range.high, 1)); }
+
 // Which of eight pairs can leave int16 above, and which below, from the sums of their weights of each sign.
 // No pair can do both.
 class FailingPairs {
@@ -160,8 +164,8 @@ class FailingPairs {
       : range_(range),
         high_low_(Both(range.high, range.low)),
         low_high_(Both(range.low, range.high)),
-        most_(_mm_set1_epi16(static_cast<int16_t>(kInt16Max / std::max(range.high, 1)))),
-        least_(_mm_set1_epi16(static_cast<int16_t>(kInt16Min / std::max(range.high, 1)))) {}
+        most_(_mm_set1_epi16(Most(range))),
+        least_(_mm_set1_epi16(Least(range))) {}
 
   PairSigns operator()(const PairSigns& sums) const {
     if (range_.low == 0)
@@ -181,8 +185,52 @@ class FailingPairs {
 
   ActivationRange range_;
   __m128i high_low_, low_high_;  // factors of positive and negative sums
-  __m128i most_, least_;         // sums that activations in [0, high] keep within int16
+  __m128i most_, least_;
 };
+
+// SumDepth() of Certify() for whole panels and activations from 0 on: the sums of each sign, and masks of the
+// sums beyond `most` or below `least`.
+[[gnu::target("avx2")]] std::array<PanelParts, 2> CertifyByAvx2(const PackedWeights& weights, int64_t panel,
+                                                                int16_t most, int16_t least) {
+  constexpr int64_t kQuadsAtOnce = 64;  // see SumDepth()
+  constexpr size_t kColumns = kPanelColumns / 2;
+  const __m256i zero = _mm256_setzero_si256();
+  const __m256i ones = _mm256_set1_epi8(1);
+  const __m256i mosts = _mm256_set1_epi16(most);
+  const __m256i leasts = _mm256_set1_epi16(least);
+  std::array<PanelParts, 2> parts = {};
+  for (int64_t begin = 0; begin < weights.quads(); begin += kQuadsAtOnce) {
+    const int64_t end = std::min(weights.quads(), begin + kQuadsAtOnce);
+    for (size_t first = 0; first < kPanelColumns; first += kColumns) {
+      __m256i positive = zero, negative = zero, above = zero, below = zero;
+      for (int64_t quad = begin; quad < end; ++quad) {
+        const auto* const from = weights.Panel(panel) + quad * kPanelQuadBytes + first * kQuad;
+        const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+        const __m256i of_positive = _mm256_maddubs_epi16(ones, _mm256_max_epi8(bytes, zero));
+        const __m256i of_negative = _mm256_maddubs_epi16(ones, _mm256_min_epi8(bytes, zero));
+        positive = _mm256_add_epi16(positive, of_positive);
+        negative = _mm256_add_epi16(negative, of_negative);
+        above = _mm256_add_epi16(above, _mm256_cmpgt_epi16(of_positive, mosts));
+        below = _mm256_add_epi16(below, _mm256_cmpgt_epi16(leasts, of_negative));
+      }
+      struct alignas(32) Halves {
+        __m128i of[2];
+      };
+      std::array<Halves, 4> halves;
+      const auto place = [&halves](size_t i) { return reinterpret_cast<__m256i*>(halves[i].of); };
+      _mm256_store_si256(place(0), positive);
+      _mm256_store_si256(place(1), negative);
+      _mm256_store_si256(place(2), above);
+      _mm256_store_si256(place(3), below);
+      for (size_t half = 0; half < 2; ++half) {
+        const size_t column = first + half * kVectorColumns;
+        AddToColumns({halves[0].of[half], halves[1].of[half]}, &parts[0][column]);
+        AddToColumns({halves[2].of[half], halves[3].of[half]}, &parts[1][column]);
+      }
+    }
+  }
+  return parts;
+}
 
 // Calls visit(first column, panel) for each panel until it returns false.
 template <class Visit>
@@ -248,10 +296,12 @@ Certificate Certify(const PackedWeights& weights, ActivationRange range) {
   certificate.range = range;
   certificate.pairs = (weights.k + 1) / 2 * weights.n;
   const FailingPairs failing(range);
+  const bool is_fast = range.low == 0 && weights.width == kPanelColumns && HasAvx2();
   for (int64_t panel = 0; panel < weights.panels(); ++panel) {
-    const auto [parts, fails] = SumDepth<2>(weights, panel, {}, [&](const PairSigns& pairs) {
-      return std::array{pairs, failing(pairs)};
-    });
+    const auto [parts, fails] = is_fast ? CertifyByAvx2(weights, panel, Most(range), Least(range))
+                                        : SumDepth<2>(weights, panel, {}, [&](const PairSigns& pairs) {
+                                            return std::array{pairs, failing(pairs)};
+                                          });
     int64_t& of_panel = certificate.panel_failing_pairs.emplace_back();
     for (size_t column = 0; column < fails.size(); ++column) {
       const int64_t count = -(fails[column].positive + fails[column].negative);  // of masks

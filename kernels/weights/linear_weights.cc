@@ -45,19 +45,28 @@ Result<std::shared_ptr<const LinearWeights>> LinearWeights::Pack(LinearProblem p
   return std::shared_ptr<const LinearWeights>(std::move(weights));
 }
 
-Result<std::shared_ptr<const LinearWeights>> LinearWeights::Borrow(LinearProblem problem,
-                                                                   PackedWeights packed,
-                                                                   Certificate certificate,
-                                                                   std::shared_ptr<const void> mapping,
-                                                                   bool pairs_saturate) {
+Result<std::shared_ptr<const LinearWeights>> LinearWeights::Borrow(
+    LinearProblem problem, PackedWeights packed, Certificate certificate, std::shared_ptr<const void> mapping,
+    const Naming& naming, bool pairs_saturate) {
   std::shared_ptr<LinearWeights> weights(new LinearWeights);
   weights->problem_ = std::move(problem);
   weights->packed_ = std::move(packed);
   weights->certificate_ = std::move(certificate);
   weights->mapping_ = std::move(mapping);
+  weights->naming_ = naming;
   weights->pairs_saturate_ = pairs_saturate;
   RETURN_IF_ERROR(weights->BoundAccumulators());
   return std::shared_ptr<const LinearWeights>(std::move(weights));
+}
+
+Error LinearWeights::OwnPanels() const {
+  const bool is_borrowed = packed_.data != nullptr && packed_.owned.size() == 0 && mapping_ == nullptr;
+  if (!is_borrowed) return {};
+  const auto size = static_cast<size_t>(packed_.bytes());
+  if (!packed_.owned.Resize(size)) return NoMemoryForPanels();
+  std::copy_n(packed_.data, size, packed_.owned.data());
+  packed_.data = packed_.owned.data();
+  return {};
 }
 
 Result<std::shared_ptr<const LinearWeights>> LinearWeights::OfRuntimeB(LinearProblem problem,

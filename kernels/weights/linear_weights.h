@@ -13,6 +13,7 @@
 #include "kernels/runtime/aligned_buffer.h"
 #include "kernels/weights/certificate.h"
 #include "kernels/weights/pack.h"
+#include "kernels/weights/schedule_records.h"
 
 namespace intact::kernels {
 
@@ -30,11 +31,14 @@ class LinearWeights {
   /// Errors: OVERFLOW (names the column), OUT_OF_MEMORY.
   static Result<std::shared_ptr<const LinearWeights>> Pack(LinearProblem problem, const WeightView& b,
                                                            const Naming& naming, bool pairs_saturate);
-  /// Uses packed panels, in memory that `mapping` keeps alive, and their certificate.
+  /// Uses packed panels and their certificate. `mapping` keeps the panels' memory alive. If it is null, the
+  /// caller does, until OwnPanels().
   static Result<std::shared_ptr<const LinearWeights>> Borrow(LinearProblem problem, PackedWeights packed,
                                                              Certificate certificate,
                                                              std::shared_ptr<const void> mapping,
-                                                             bool pairs_saturate);
+                                                             const Naming& naming, bool pairs_saturate);
+  /// Copies borrowed panels, unless they are dropped or a mapping keeps them. Not thread-safe. OUT_OF_MEMORY.
+  Error OwnPanels() const;
 
   /// For a runtime B with the strides of `layout`: sizes, and bounds for the worst weights. Errors: OVERFLOW,
   /// OUT_OF_MEMORY.
@@ -56,6 +60,8 @@ class LinearWeights {
   /// The strides of a runtime B. `data` is not set.
   const WeightView& layout() const { return layout_; }
   const Certificate& certificate() const { return certificate_; }
+  /// Schedules of these weights that plans have estimated or made.
+  ScheduleRecords& schedules() const { return schedules_; }
   /// The compensation of each column: bias_s32 − za·Σ_k (b − zb), with A and B as kernels see them. Padded to
   /// whole panels. For a runtime B, only the bias.
   const AlignedBuffer<int32_t>& compensation() const { return compensation_; }
@@ -85,6 +91,7 @@ class LinearWeights {
   mutable std::shared_ptr<const PanelSource> dropped_to_;  // null: panels are kept
   std::shared_ptr<const void> mapping_;
   Certificate certificate_;
+  mutable ScheduleRecords schedules_;
   AlignedBuffer<int32_t> compensation_;
   AlignedBuffer<int32_t> column_sums_;
   double largest_output_ = 0;

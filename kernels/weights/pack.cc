@@ -126,11 +126,6 @@ class QuadPacker {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
 }
 
-bool HasAvx2() {
-  static const bool kHas = jit::HardwareIsas().Has(core::Isa::kAvx2);
-  return kHas;
-}
-
 // The last quad of rows 0 to 7 before depth `end`. It has `depths` depths, then zeros. Loads eight depths.
 [[gnu::target("avx2")]] inline __m256i LoadLastQuads(const uint8_t* const* rows, int64_t end, __m256i shifts,
                                                      int64_t depths) {
@@ -526,6 +521,11 @@ void StageWide(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noex
 
 void StageSplit(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept {
   StageParts<4>(a, k, shift, 0x0f0f0f0f, staged);
+}
+
+bool HasAvx2() {
+  static const bool kHas = jit::HardwareIsas().Has(core::Isa::kAvx2);
+  return kHas;
 }
 
 }  // namespace intact::kernels

@@ -84,6 +84,9 @@ class PanelSource {
   virtual void AddTo(PackedWeights* packed) const noexcept = 0;
 };
 
+/// Whether this machine has AVX2, whatever the plan's ISA: for compiled code that prepares weights and rows.
+bool HasAvx2();
+
 /// False if memory ran out.
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
 

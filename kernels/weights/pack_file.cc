@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -24,7 +25,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
-constexpr uint32_t kVersion = 9;
+constexpr uint32_t kVersion = 10;
 constexpr int64_t kAlignment = 64;
 
 struct PackHeader {
@@ -43,9 +44,8 @@ struct PackHeader {
   uint32_t choices;  // number of TunedChoices
   int64_t input_channels, output_channels, groups;
   std::array<int64_t, INTACT_MAX_SPATIAL> input, kernel, stride, dilation, pad_begin, pad_end, output_pad;
-  // Certificate
-  int64_t pairs, failing_pairs, worst_column, worst_column_failing_pairs;
-  int64_t usual_m;  // 0 in the file of a convolution
+  int64_t schedules, schedule_bytes;  // the number of SavedSchedules, and the size of their section
+  int64_t usual_m;                    // 0 in the file of a convolution
 };
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
 static_assert(std::endian::native == std::endian::little);
@@ -95,6 +95,14 @@ struct PackedConvChoice {
   std::array<char, 32> variant;
   std::array<char, 128> kernel;
 };
+struct PackedSchedule {
+  int64_t phase, unit;
+  std::array<char, 48> layout;
+  ScheduleKey key;
+  int64_t quads, items, groups;  // the estimate
+  int64_t order_bytes;           // 0: the schedule was only estimated
+};
+static_assert(std::is_trivially_copyable_v<PackedSchedule> && sizeof(PackedSchedule) == 128);
 static_assert(sizeof(PackedChoice) % kAlignment == 0 && sizeof(PackedCpu) % kAlignment == 0 &&
               sizeof(PackedConvChoice) % kAlignment == 0);
 
@@ -102,7 +110,7 @@ Error Refused(const std::string& why) { return {INTACT_INVALID_ARGUMENT, why}; }
 
 // The offsets of the sections. They follow from the header's n, k, vectors and number of choices.
 struct Layout {
-  int64_t weights, panels, choices, end;
+  int64_t weights, choices, schedules, end;
   std::array<int64_t, kCounts.column_vectors> vectors;  // if absent: the next section's offset
   int64_t lookup_table;
 };
@@ -113,30 +121,43 @@ Layout LayoutOf(const PackHeader& header) {
   const int64_t column_bytes = RoundUp(panels * kPanelColumns * 4, kAlignment);
   Layout layout{};
   layout.weights = RoundUp(sizeof(PackHeader), kAlignment);
-  layout.panels = layout.weights + weights.bytes();
+  int64_t end = layout.weights + weights.bytes();
   for (size_t i = 0; i < kCounts.column_vectors; ++i) {
-    layout.vectors[i] = layout.panels;
-    if ((header.vectors >> i & 1) != 0) layout.panels += column_bytes;
+    layout.vectors[i] = end;
+    if ((header.vectors >> i & 1) != 0) end += column_bytes;
   }
-  layout.lookup_table = layout.panels;
-  if (HasLookupTable(header)) layout.panels += core::kTableElements;
-  layout.choices = layout.panels + RoundUp(panels * static_cast<int64_t>(sizeof(int64_t)), kAlignment);
-  layout.end = layout.choices;
+  layout.lookup_table = end;
+  if (HasLookupTable(header)) end += core::kTableElements;
+  layout.choices = end;
   if (header.choices != 0) {
     const size_t bytes = header.spatial_dims == 0 ? sizeof(PackedChoice) : sizeof(PackedConvChoice);
-    layout.end += static_cast<int64_t>(sizeof(PackedCpu) + header.choices * bytes);
+    end += static_cast<int64_t>(sizeof(PackedCpu) + header.choices * bytes);
   }
+  layout.schedules = end;
+  layout.end = end + RoundUp(header.schedule_bytes, kAlignment);
   return layout;
 }
 
 uint64_t Checksum(const uint8_t* image, size_t size) {
   constexpr size_t kBegin = offsetof(PackHeader, checksum) + sizeof(uint64_t);
-  uint64_t hash = 0x9e3779b97f4a7c15u;
-  for (size_t i = kBegin; i + 8 <= size; i += 8) {
+  constexpr uint64_t kStart = 0x9e3779b97f4a7c15u;
+  const auto add = [](uint64_t word, uint64_t* hash) {
+    *hash = std::rotl(*hash ^ word, 29) * 0xff51afd7ed558ccdu;
+  };
+  const auto word_at = [image](size_t at) {
     uint64_t word = 0;
-    std::memcpy(&word, image + i, sizeof(word));
-    hash = std::rotl(hash ^ word, 29) * 0xff51afd7ed558ccdu;
+    std::memcpy(&word, image + at, sizeof(word));
+    return word;
+  };
+  std::array<uint64_t, 4> lanes;  // the steps of different lanes overlap in the CPU
+  lanes.fill(kStart);
+  size_t at = kBegin;
+  for (; at + sizeof(lanes) <= size; at += sizeof(lanes)) {
+    for (size_t i = 0; i < lanes.size(); ++i) add(word_at(at + 8 * i), &lanes[i]);
   }
+  for (size_t i = 0; at + 8 <= size; ++i, at += 8) add(word_at(at), &lanes[i]);
+  uint64_t hash = kStart;
+  for (const uint64_t lane : lanes) add(lane, &hash);
   return hash;
 }
 
@@ -167,19 +188,37 @@ Error CheckShape(const PackHeader& header) {
   if (!IsWithin(header.usual_m, 0, header.spatial_dims == 0 ? kMost : 0)) {
     return Refused("usual_m is out of range");
   }
+  // Each schedule takes at least a PackedSchedule.
+  constexpr int64_t kMostBytes = int64_t{1} << 42;
+  if (!IsWithin(header.schedule_bytes, 0, kMostBytes) ||
+      !IsWithin(header.schedules, 0, header.schedule_bytes / static_cast<int64_t>(sizeof(PackedSchedule)))) {
+    return Refused("schedules or schedule_bytes is out of range");
+  }
   return {};
 }
 
 // Columns and depths beyond n and k must be zero: sums over whole quads and panels rely on it.
 bool IsPaddingZero(const PackedWeights& weights) {
-  for (int64_t n = 0; n < weights.panels() * weights.width; ++n) {
-    const int64_t begin = n < weights.n ? weights.k : 0;
-    for (int64_t k = begin; k < RoundUp(weights.k, 64); ++k) {
-      if (weights.At(k, n) != 0) return false;
+  const auto is_zero = [](const int8_t* begin, const int8_t* end) {
+    return std::accumulate(begin, end, 0, [](int bits, int8_t weight) { return bits | weight; }) == 0;
+  };
+  const int8_t* const end = weights.data + weights.bytes();
+  for (int64_t panel = 0; panel < weights.panels(); ++panel) {
+    const int8_t* const begin = weights.Panel(panel);
+    const int64_t columns = std::min<int64_t>(weights.n - panel * kPanelColumns, weights.width);
+    for (int64_t column = 0; column < columns; ++column) {  // depths of the last quad
+      const int8_t* const last =
+          begin + OffsetInPanel((weights.quads() - 1) * kQuad, column, weights.quad_bytes());
+      if (!is_zero(last + weights.k - (weights.quads() - 1) * kQuad, last + kQuad)) return false;
     }
+    for (int64_t quad = 0; columns < weights.width && quad < weights.quads(); ++quad) {
+      const int8_t* const of_quad = begin + quad * weights.quad_bytes();
+      if (!is_zero(of_quad + columns * kQuad, of_quad + weights.quad_bytes())) return false;
+    }
+    const int8_t* const next = panel + 1 < weights.panels() ? weights.Panel(panel + 1) : end;
+    if (!is_zero(begin + weights.quads() * weights.quad_bytes(), next)) return false;
   }
-  const int8_t* const end = weights.Panel(weights.panels());
-  return std::all_of(end, weights.data + weights.bytes(), [](int8_t weight) { return weight == 0; });
+  return true;
 }
 
 void CopyTo(std::vector<uint8_t>* image, int64_t offset, const void* from, size_t bytes) {
@@ -227,11 +266,34 @@ void CopyChoices(const TunedChoices& tuned, bool is_conv, const Layout& layout, 
   }
 }
 
+int64_t OrderBytes(const ScheduleRecord& record) { return RoundUp(std::ssize(record.order), 8); }
+int64_t BytesOf(const SavedSchedule& schedule) {
+  return static_cast<int64_t>(sizeof(PackedSchedule)) + OrderBytes(schedule.record);
+}
+
+void CopySchedules(std::span<const SavedSchedule> schedules, int64_t offset, std::vector<uint8_t>* image) {
+  for (const SavedSchedule& schedule : schedules) {
+    const ScheduleRecord& record = schedule.record;
+    PackedSchedule packed{schedule.phase,
+                          schedule.unit,
+                          {},
+                          record.key,
+                          record.estimate.quads,
+                          record.estimate.items,
+                          record.estimate.groups,
+                          std::ssize(record.order)};
+    CopyName(schedule.layout, &packed.layout);
+    CopyTo(image, offset, &packed, sizeof(packed));
+    CopyTo(image, offset + static_cast<int64_t>(sizeof(packed)), record.order.data(), record.order.size());
+    offset += BytesOf(schedule);
+  }
+}
+
 }  // namespace
 
 std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
-                                    const PackedWeights& weights, const Certificate& certificate,
-                                    int64_t usual_m, const TunedChoices& tuned) {
+                                    const PackedWeights& weights, int64_t usual_m, const TunedChoices& tuned,
+                                    std::span<const SavedSchedule> schedules) {
   std::vector<int32_t> b_zero_points;
   const intact_linear_desc linear = DescOf(problem, &b_zero_points);
   PackHeader header{};
@@ -247,13 +309,11 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   for (size_t i = 0; i < vectors.size(); ++i) header.vectors |= (vectors[i] != nullptr ? 1u : 0u) << i;
   if (linear.lookup_table != nullptr) header.vectors |= kTableBit;
   if (conv) core::ForEachGeometryField(core::kCopyField, header, *conv);
-  header.pairs = certificate.pairs;
-  header.failing_pairs = certificate.failing_pairs;
-  header.worst_column = certificate.worst_column;
-  header.worst_column_failing_pairs = certificate.worst_column_failing_pairs;
   header.usual_m = usual_m;
   const size_t choices = conv ? tuned.conv_choices.size() : tuned.choices.size();
   header.choices = static_cast<uint32_t>(choices);
+  header.schedules = std::ssize(schedules);
+  for (const SavedSchedule& schedule : schedules) header.schedule_bytes += BytesOf(schedule);
   const Layout layout = LayoutOf(header);
   header.file_bytes = static_cast<uint64_t>(layout.end);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
@@ -263,9 +323,8 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
     if (vectors[i] != nullptr) CopyTo(&image, layout.vectors[i], vectors[i], column_bytes);
   }
   CopyTo(&image, layout.lookup_table, linear.lookup_table, problem.lookup_table.size());
-  CopyTo(&image, layout.panels, certificate.panel_failing_pairs.data(),
-         certificate.panel_failing_pairs.size() * sizeof(int64_t));
   if (choices != 0) CopyChoices(tuned, conv.has_value(), layout, &image);
+  CopySchedules(schedules, layout.schedules, &image);
   CopyTo(&image, 0, &header, sizeof(header));
   header.checksum = Checksum(image.data(), image.size());
   CopyTo(&image, 0, &header, sizeof(header));
@@ -353,6 +412,38 @@ Result<TunedChoices> ChoicesOf(const PackHeader& header, const Layout& layout, c
   return tuned;
 }
 
+// Checks the format only: orders are checked when they are used.
+Result<std::vector<SavedSchedule>> SchedulesOf(const PackHeader& header, const Layout& layout,
+                                               const uint8_t* image) {
+  constexpr int64_t kMost = int64_t{1} << 50;
+  const Error malformed = Refused("corrupted: the description of a schedule makes no sense");
+  std::vector<SavedSchedule> schedules;
+  const uint8_t* at = image + layout.schedules;
+  int64_t left = header.schedule_bytes;
+  for (int64_t i = 0; i < header.schedules; ++i) {
+    PackedSchedule packed;
+    if (left < static_cast<int64_t>(sizeof(packed))) return malformed;
+    std::memcpy(&packed, at, sizeof(packed));
+    const std::optional<std::string> name = NameOf(packed.layout);
+    if (!name || packed.phase < 0 || packed.unit < 0 || !IsWithin(packed.quads, 0, kMost) ||
+        !IsWithin(packed.items, 0, kMost) || !IsWithin(packed.groups, 0, packed.items) ||
+        !IsWithin(packed.order_bytes, 0, left - static_cast<int64_t>(sizeof(packed)))) {
+      return malformed;
+    }
+    SavedSchedule& schedule = schedules.emplace_back();
+    schedule.phase = packed.phase;
+    schedule.layout = *name;
+    schedule.unit = packed.unit;
+    schedule.record.key = packed.key;
+    schedule.record.estimate = {packed.quads, packed.items, packed.groups};
+    schedule.record.order = {at + sizeof(packed), static_cast<size_t>(packed.order_bytes)};
+    at += BytesOf(schedule);
+    left -= BytesOf(schedule);
+  }
+  if (left != 0) return malformed;
+  return schedules;
+}
+
 }  // namespace
 
 Result<PackContents> ReadPackImage(const void* image, size_t size) {
@@ -386,25 +477,9 @@ Result<PackContents> ReadPackImage(const void* image, size_t size) {
   contents.weights.data = reinterpret_cast<const int8_t*>(bytes + layout.weights);
   if (!IsPaddingZero(contents.weights)) return Refused("corrupted: the padding of the weights is not zero");
   ASSIGN_OR_RETURN(contents.tuned, ChoicesOf(header, layout, bytes));
+  ASSIGN_OR_RETURN(contents.schedules, SchedulesOf(header, layout, bytes));
   contents.usual_m = header.usual_m;
-  contents.certificate.pairs = header.pairs;
-  contents.certificate.failing_pairs = header.failing_pairs;
-  contents.certificate.worst_column = header.worst_column;
-  contents.certificate.worst_column_failing_pairs = header.worst_column_failing_pairs;
-  contents.certificate.panel_failing_pairs.resize(static_cast<size_t>(contents.weights.panels()));
-  std::memcpy(contents.certificate.panel_failing_pairs.data(), bytes + layout.panels,
-              contents.certificate.panel_failing_pairs.size() * sizeof(int64_t));
   return contents;
-}
-
-Error CheckHeldCertificate(const Certificate& held, const Certificate& made) {
-  if (held.pairs == made.pairs && held.failing_pairs == made.failing_pairs &&
-      held.worst_column == made.worst_column &&
-      held.worst_column_failing_pairs == made.worst_column_failing_pairs &&
-      held.panel_failing_pairs == made.panel_failing_pairs) {
-    return {};
-  }
-  return Refused("corrupted: the certificate is not that of the weights");
 }
 
 Result<MappedFile> MapFile(const std::string& path) {

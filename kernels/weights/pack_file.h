@@ -1,9 +1,10 @@
 // The pack file: a plan on disk. It loads on any machine, with any ISA. Weights have the canonical layout,
 // which VNNI and AMX kernels read in place. What other kernels need (a schedule, a convolution's own layout)
-// is made when the file is loaded.
+// is made when the file is loaded. A schedule is restored from its order in the file, if the ISA and the caches
+// are those of the machine that saved it.
 //
 //   offset        contents, little-endian
-//   0             PackHeader, version 9: the kind of plan, the descriptors, the certificate
+//   0             PackHeader, version 10: the kind of plan, the descriptors
 //   then, each aligned to 64 bytes and padded with zeros to 64:
 //                 weights     ⌈n/16⌉ panels of ⌈k/64⌉·1024 bytes, or a narrow panel and its line of zeros
 //                             (pack.h); in a convolution depth k is (tap, channel of the group), and n is
@@ -11,7 +12,6 @@
 //                 vectors     zero points of the weights, bias_s32, bias_f32, scales, …, if present, in
 //                             the order of core/operation.h: 32 bits[⌈n/16⌉·16] each
 //                 table       lookup_table, u8[256] or s8[256], if there is one
-//                 panels      failing pairs of each panel of the certificate, s64[⌈n/16⌉]
 //                 choices     of a tuned plan: the CPU, char[64], then
 //                               GEMM: for each tuned number of rows: that number, s64; the kernel's name,
 //                               char[120]
@@ -19,11 +19,16 @@
 //                               phase, s64; the variant of its layout (conv_layout.h), char[32]; the
 //                               kernel's name, char[128]
 //                             names end with zeros
+//                 schedules   of plans that have any, one after another: a PackedSchedule (whose weights, its
+//                             key, its estimate), and its order (StripScheduler::AppendOrder()), padded
+//                             with zeros to 8 bytes
 //
-// The checksum covers every byte after itself, header included: for each 8-byte word w, h = rotl(h ^ w,
-// 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. A step is a bijection of h and of w, so
-// a change within one word is always found, and any other change with probability 1 − 2⁻⁶⁴. The checksum
-// covers only damage: the descriptors are then checked like a caller's descriptors.
+// The checksum covers every byte after itself, header included. Word i of 8 bytes, w, belongs to lane i mod 4: h
+// = rotl(h ^ w, 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. The checksum is the result
+// of such steps with the four lanes as words. A step is a bijection of h and of w, so a change within one word
+// is always found, and any other change with probability 1 − 2⁻⁶⁴. The checksum covers only damage: the
+// descriptors are then checked like a caller's descriptors, and a schedule's order is checked against the
+// weights before it is used.
 #ifndef INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 #define INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 
@@ -32,14 +37,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/result.h"
 #include "jit/isa.h"
 #include "kernels/problem/linear_problem.h"
-#include "kernels/weights/certificate.h"
 #include "kernels/weights/pack.h"
+#include "kernels/weights/schedule_records.h"
 
 namespace intact::kernels {
 
@@ -64,24 +70,20 @@ struct PackContents {
   std::optional<intact_conv_desc> conv;  // nothing for a GEMM
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
   PackedWeights weights;
-  Certificate certificate;  // without column sums and accumulator bounds
-  int64_t usual_m = 0;      // of a GEMM
+  int64_t usual_m = 0;  // of a GEMM
   TunedChoices tuned;
+  std::vector<SavedSchedule> schedules;
 };
 
 /// The image of a pack file. Throws std::bad_alloc.
 std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
-                                    const PackedWeights& weights, const Certificate& certificate,
-                                    int64_t usual_m = 0, const TunedChoices& tuned = {});
+                                    const PackedWeights& weights, int64_t usual_m = 0,
+                                    const TunedChoices& tuned = {},
+                                    std::span<const SavedSchedule> schedules = {});
 
 /// Checks that the image is complete and well-formed. The contents point into the image, which must be
-/// aligned to 64 bytes. The caller must still check the descriptors, and that the certificate belongs to the
-/// weights.
+/// aligned to 64 bytes. The caller must still check the descriptors.
 Result<PackContents> ReadPackImage(const void* image, size_t size);
-
-/// INVALID_ARGUMENT unless `held`, the certificate in a file, equals `made`, computed from the file's
-/// weights.
-Error CheckHeldCertificate(const Certificate& held, const Certificate& made);
 
 /// A file that stays mapped as long as `data` lives.
 struct MappedFile {

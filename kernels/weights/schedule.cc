@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <string>
+#include <utility>
 
 #include "kernels/weights/strip_scheduler.h"
 
@@ -29,28 +31,23 @@ auto WithColumns(int strip_columns, Function function) {
 // uint32_t, is its number times `quad_offset`.
 template <class Offset, int kColumns>
 uint8_t* WriteGroups(const StripScheduler<kColumns>& scheduler, uint32_t quad_offset, uint8_t* stream) {
-  constexpr size_t kWeights = kColumns * kQuad;
-  constexpr auto kItem = static_cast<int64_t>(sizeof(Offset) + kWeights);
-  const std::array<uint16_t, kMaxGroup> counts = scheduler.CountGroups();
-  std::memcpy(stream, counts.data(), sizeof(counts));
-  stream += sizeof(counts);
-  std::array<int64_t, kMaxGroup> places = scheduler.Places(counts);
-  for (const auto& group : scheduler.groups()) {
-    int64_t& place = places[kMaxGroup - group.size];
-    for (size_t i = 0; i < group.size; ++i, ++place) {
-      const auto& item = scheduler.item(group.items[i]);
-      const auto offset = static_cast<Offset>(item.quad * quad_offset);
-      std::memcpy(stream + place * kItem, &offset, sizeof(offset));
-      std::memcpy(stream + place * kItem + sizeof(offset), item.weights.data(), kWeights);
-    }
+  std::memcpy(stream, scheduler.counts().data(), sizeof(scheduler.counts()));
+  stream += sizeof(scheduler.counts());
+  for (int64_t place = 0; place < scheduler.item_count(); ++place) {
+    const auto& item = scheduler.item(place);
+    const auto offset = static_cast<Offset>(item.quad * quad_offset);
+    std::memcpy(stream, &offset, sizeof(offset));
+    std::memcpy(stream + sizeof(offset), item.weights.data(), sizeof(item.weights));
+    stream += sizeof(offset) + sizeof(item.weights);
   }
-  return stream + scheduler.item_count() * kItem;
+  return stream;
 }
 
 }  // namespace
 
 template <int kColumns>
-bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
+Error ScheduledWeights::BuildStrips(const PackedWeights& weights, std::span<const uint8_t> order) {
+  const bool has_order = !order.empty();
   const int64_t window_quads = std::min(weights.quads(), spec_.window_quads);
   StripScheduler<kColumns> scheduler(spec_, window_quads);
   const int64_t most_bytes =
@@ -63,13 +60,17 @@ bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
         const int64_t panels_left = windows_ * panels_ - std::ssize(strips_);
         const int64_t bytes = std::max(most_bytes, std::min(most_bytes * panels_left, kBlockBytes));
         AlignedBuffer<uint8_t>& block = blocks_.emplace_back().data;
-        if (!block.Resize(static_cast<size_t>(bytes))) return false;
+        if (!block.Resize(static_cast<size_t>(bytes))) return NoMemoryForSchedule();
         stream = block.data();
         block_end = stream + bytes;
       }
       strips_.push_back(stream);
       for (int64_t column = panel * kPanelColumns; column < (panel + 1) * kPanelColumns; column += kColumns) {
-        scheduler.Schedule(weights, column, window, &statistics_);
+        if (has_order) {
+          RETURN_IF_ERROR(scheduler.Restore(weights, column, window, &order, &statistics_));
+        } else {
+          scheduler.Schedule(weights, column, window, &statistics_);
+        }
         stream = spec_.group_columns == 0
                      ? WriteGroups<uint16_t>(scheduler, static_cast<uint32_t>(spec_.rows), stream)
                      : WriteGroups<uint32_t>(scheduler, 1, stream);
@@ -79,19 +80,16 @@ bool ScheduledWeights::BuildStrips(const PackedWeights& weights) {
       blocks_.back().used = static_cast<size_t>(stream - blocks_.back().data.data());
     }
   }
-  return true;
+  return CheckOrderEnd(order);
 }
 
-bool ScheduledWeights::Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept {
-  try {
-    spec_ = spec;
-    panels_ = weights.panels();
-    windows_ = Windows(weights, spec);
-    quads_ = weights.quads();
-    return WithColumns(spec.strip_columns, [&](auto columns) { return BuildStrips<columns>(weights); });
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
+Error ScheduledWeights::Build(const PackedWeights& weights, const ScheduleSpec& spec,
+                              std::span<const uint8_t> order) {
+  spec_ = spec;
+  panels_ = weights.panels();
+  windows_ = Windows(weights, spec);
+  quads_ = weights.quads();
+  return WithColumns(spec.strip_columns, [&](auto columns) { return BuildStrips<columns>(weights, order); });
 }
 
 bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {
@@ -183,5 +181,42 @@ std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
     return std::nullopt;
   }
 }
+
+std::optional<std::vector<uint8_t>> OrderOf(const PackedWeights& weights, const ScheduleSpec& spec) noexcept {
+  try {
+    return WithColumns(spec.strip_columns, [&](auto width) {
+      StripScheduler<width> scheduler(spec, std::min(weights.quads(), spec.window_quads));
+      ScheduleStatistics statistics;
+      std::vector<uint8_t> order;
+      const auto append = [&](int64_t column, int64_t window) {
+        scheduler.Schedule(weights, column, window, &statistics);
+        scheduler.AppendOrder(&order);
+      };
+      const int64_t windows = Windows(weights, spec);
+      if (spec.strip_columns > kUnitColumns) {  // ScheduledVectors
+        for (int64_t column = 0; column < weights.n; column += width) {
+          for (int64_t window = 0; window < windows; ++window) append(column, window);
+        }
+      } else {
+        for (int64_t window = 0; window < windows; ++window) {
+          for (int64_t column = 0; column < weights.panels() * kPanelColumns; column += width) {
+            append(column, window);
+          }
+        }
+      }
+      return std::optional(std::move(order));
+    });
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
+}
+
+Error CheckOrderEnd(std::span<const uint8_t> order) {
+  if (order.empty()) return {};
+  return {INTACT_INVALID_ARGUMENT,
+          "corrupted: a schedule has " + std::to_string(order.size()) + " bytes too many"};
+}
+
+Error NoMemoryForSchedule() { return {INTACT_OUT_OF_MEMORY, "no memory for scheduled weights"}; }
 
 }  // namespace intact::kernels

@@ -15,7 +15,7 @@
 // light only in the one to four columns of their `strip`. With columns in the lanes, as scheduled_vectors.h
 // has them for few rows, they must be light in all columns of a vector. Integer addition commutes, so each
 // strip has its own order of depths: a bin packing, first fit, heaviest item first. It takes some tens of ns
-// per item, which is most of the time to create a plan.
+// per item, which is most of the time to create a plan. So files of plans keep the order (pack_file.h).
 //
 //   window       depths whose A panel stays in L1; every strip lies in one window
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items, group after group]
@@ -35,8 +35,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/problem/access.h"
 #include "kernels/runtime/aligned_buffer.h"
 #include "kernels/weights/pack.h"
@@ -95,11 +97,20 @@ struct ScheduleStatistics {
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
                                                    const ScheduleSpec& spec) noexcept;
 
+/// The order of a schedule: the order of each strip (StripScheduler::AppendOrder()), in the order in which
+/// ScheduledWeights or ScheduledVectors have them. A schedule is restored from its order and the weights in a
+/// fraction of the time that it takes to find it. Nothing if memory ran out.
+std::optional<std::vector<uint8_t>> OrderOf(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
+/// INVALID_ARGUMENT unless nothing of an order is left.
+Error CheckOrderEnd(std::span<const uint8_t> order);
+Error NoMemoryForSchedule();
+
 /// Scheduled weights: strips in the order in which the kernel runs them.
 class ScheduledWeights final : public PanelSource {
  public:
-  /// False if memory ran out.
-  [[nodiscard]] bool Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
+  /// `order`: empty, or an order of OrderOf(), which is checked. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the
+  /// order is not one of these weights). Throws std::bad_alloc.
+  Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {});
 
   /// Copies the strips of `other`; false if memory ran out.
   [[nodiscard]] bool CopyFrom(const ScheduledWeights& other) noexcept;
@@ -121,7 +132,7 @@ class ScheduledWeights final : public PanelSource {
 
  private:
   template <int kColumns>
-  bool BuildStrips(const PackedWeights& weights);
+  Error BuildStrips(const PackedWeights& weights, std::span<const uint8_t> order);
   /// Calls visit(window, panel, first column in the panel, item).
   template <class Visit>
   void ForEachItem(const Visit& visit) const noexcept;

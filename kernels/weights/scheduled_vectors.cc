@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "kernels/runtime/blocking.h"
 #include "kernels/weights/strip_scheduler.h"
@@ -20,23 +19,22 @@ void AppendWindow(const StripScheduler<kColumns>& scheduler, int64_t first_quad,
                   std::vector<uint8_t>* stream) {
   const auto items = static_cast<size_t>(scheduler.item_count());
   VectorWindowHeader header;
-  header.counts = scheduler.CountGroups();
+  header.counts = scheduler.counts();
   header.weights_begin = static_cast<uint32_t>(
       RoundUp(sizeof(header) + items * sizeof(uint16_t), static_cast<int64_t>(item_bytes)));
   const size_t begin = stream->size();
   stream->resize(begin + header.weights_begin + items * item_bytes);
   uint8_t* const window = stream->data() + begin;
   std::memcpy(window, &header, sizeof(header));
-  std::array<int64_t, kMaxGroup> places = scheduler.Places(header.counts);
-  for (const auto& group : scheduler.groups()) {
-    int64_t& place = places[kMaxGroup - group.size];
-    for (size_t i = 0; i < group.size; ++i, ++place) {
-      const auto& item = scheduler.item(group.items[i]);
-      const auto quad = static_cast<uint16_t>(first_quad + item.quad);
-      std::memcpy(window + sizeof(header) + static_cast<size_t>(place) * sizeof(quad), &quad, sizeof(quad));
-      std::memcpy(window + header.weights_begin + static_cast<size_t>(place) * item_bytes,
-                  item.weights.data(), item_bytes);
-    }
+  uint8_t* quads = window + sizeof(header);
+  uint8_t* weights = window + header.weights_begin;
+  for (int64_t place = 0; place < scheduler.item_count(); ++place) {
+    const auto& item = scheduler.item(place);
+    const auto quad = static_cast<uint16_t>(first_quad + item.quad);
+    std::memcpy(quads, &quad, sizeof(quad));
+    std::memcpy(weights, item.weights.data(), item_bytes);
+    quads += sizeof(quad);
+    weights += item_bytes;
   }
 }
 
@@ -52,45 +50,45 @@ ScheduleSpec ScheduledVectors::SpecFor(const PackedWeights& weights, int lanes, 
 }
 
 template <int kColumns>
-void ScheduledVectors::BuildStrips(const PackedWeights& weights, const ScheduleSpec& spec,
-                                   std::vector<uint8_t>* stream) {
+Error ScheduledVectors::BuildStrips(const PackedWeights& weights, const ScheduleSpec& spec,
+                                    std::span<const uint8_t> order) {
+  const bool has_order = !order.empty();
   StripScheduler<kColumns> scheduler(spec, spec.window_quads);
+  std::vector<uint8_t> strip;
   for (int64_t column = 0; column < weights.n; column += kColumns) {
-    begins_.push_back(stream->size());
+    strip.clear();
     for (int64_t window = 0; window < windows_; ++window) {
-      scheduler.Schedule(weights, column, window, &statistics_);
+      if (has_order) {
+        RETURN_IF_ERROR(scheduler.Restore(weights, column, window, &order, &statistics_));
+      } else {
+        scheduler.Schedule(weights, column, window, &statistics_);
+      }
       largest_group_ = std::max(largest_group_, scheduler.LargestGroup());
-      AppendWindow(scheduler, window * spec.window_quads, static_cast<size_t>(item_bytes()), stream);
+      AppendWindow(scheduler, window * spec.window_quads, static_cast<size_t>(item_bytes()), &strip);
     }
+    if (item_columns_ < kColumns) strip.resize(strip.size() + kColumns * kQuad);
+    AlignedBuffer<uint8_t>& kept = strips_.emplace_back();
+    if (!kept.Resize(strip.size())) return NoMemoryForSchedule();
+    std::memcpy(kept.data(), strip.data(), strip.size());
+    bytes_ += std::ssize(strip);
   }
-  if (item_columns_ < kColumns) stream->resize(stream->size() + kColumns * kQuad);
+  return CheckOrderEnd(order);
 }
 
-bool ScheduledVectors::Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept {
-  try {
-    lanes_ = spec.strip_columns;
-    item_columns_ = std::min(lanes_, weights.width);
-    windows_ = Windows(weights, spec);
-    std::vector<uint8_t> stream;
-    if (lanes_ == 8) {
-      BuildStrips<8>(weights, spec, &stream);
-    } else {
-      BuildStrips<16>(weights, spec, &stream);
-    }
-    if (!data_.Resize(stream.size())) return false;
-    std::memcpy(data_.data(), stream.data(), stream.size());
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
+Error ScheduledVectors::Build(const PackedWeights& weights, const ScheduleSpec& spec,
+                              std::span<const uint8_t> order) {
+  lanes_ = spec.strip_columns;
+  item_columns_ = std::min(lanes_, weights.width);
+  windows_ = Windows(weights, spec);
+  return lanes_ == 8 ? BuildStrips<8>(weights, spec, order) : BuildStrips<16>(weights, spec, order);
 }
 
 void ScheduledVectors::AddTo(PackedWeights* packed) const noexcept {
-  for (size_t strip = 0; strip < begins_.size(); ++strip) {
+  for (size_t strip = 0; strip < strips_.size(); ++strip) {
     const int64_t column = static_cast<int64_t>(strip) * lanes_;
     int8_t* const to = packed->owned.data() + column / kPanelColumns * packed->panel_stride_bytes() +
                        column % kPanelColumns * kQuad;
-    const uint8_t* window = data_.data() + begins_[strip];
+    const uint8_t* window = strips_[strip].data();
     for (int64_t i = 0; i < windows_; ++i) {
       VectorWindowHeader header;
       std::memcpy(&header, window, sizeof(header));

@@ -17,8 +17,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/runtime/aligned_buffer.h"
 #include "kernels/weights/pack.h"
 #include "kernels/weights/schedule.h"
@@ -39,32 +41,30 @@ class ScheduledVectors final : public PanelSource {
   /// The spec of a schedule for vectors of `lanes` columns and activations in [0, amax].
   static ScheduleSpec SpecFor(const PackedWeights& weights, int lanes, int amax);
 
-  /// At most kMaxVectorQuads quads. False if memory ran out.
-  [[nodiscard]] bool Build(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
+  /// At most kMaxVectorQuads quads. See ScheduledWeights::Build().
+  Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {});
 
   const ScheduleStatistics& statistics() const { return statistics_; }
   /// The number of items in the largest group, at least 1.
   int largest_group() const { return largest_group_; }
   int64_t windows() const { return windows_; }
-  int64_t bytes() const { return static_cast<int64_t>(data_.bytes()); }
+  int64_t bytes() const { return bytes_; }
   void AddTo(PackedWeights* packed) const noexcept override;
   /// The strip that begins with `column`.
-  const uint8_t* Strip(int64_t column) const {
-    return data_.data() + begins_[static_cast<size_t>(column / lanes_)];
-  }
+  const uint8_t* Strip(int64_t column) const { return strips_[static_cast<size_t>(column / lanes_)].data(); }
 
  private:
   int item_bytes() const { return item_columns_ * kQuad; }
   template <int kColumns>
-  void BuildStrips(const PackedWeights& weights, const ScheduleSpec& spec, std::vector<uint8_t>* stream);
+  Error BuildStrips(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order);
 
   int lanes_ = 1;
   int item_columns_ = 1;
   ScheduleStatistics statistics_;
   int largest_group_ = 1;
   int64_t windows_ = 0;
-  AlignedBuffer<uint8_t> data_;
-  std::vector<size_t> begins_;  // where each strip begins in data_
+  int64_t bytes_ = 0;
+  std::vector<AlignedBuffer<uint8_t>> strips_;
 };
 
 }  // namespace intact::kernels

@@ -11,9 +11,11 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "kernels/weights/pack.h"
 #include "kernels/weights/schedule.h"
 
@@ -21,8 +23,8 @@ namespace intact::kernels {
 
 inline constexpr int kMaxPairLoad = 256;  // two weights of −128
 
-// Sums of weights of one sign in each int16 lane of a strip. A vector holds up to four pairs: first their
-// positive sums, then their negative ones. A sum is at most kMaxPairLoad·kMaxGroup.
+// Sums of weights of one sign in each int16 lane of a strip. The positive sums of up to eight pairs come before
+// their negative sums. A sum is at most kMaxPairLoad·kMaxGroup.
 template <int kColumns>
 class Load {
  public:
@@ -33,16 +35,22 @@ class Load {
   Load() { std::fill_n(vectors_, kVectors, _mm_setzero_si128()); }
 
   /// The load of an item with these weights.
-  explicit Load(const int8_t* weights) {
-    if constexpr (kColumns == 1) {
-      int32_t quad = 0;
-      std::memcpy(&quad, weights, sizeof(quad));
-      const Signs sums = SumPairs(_mm_cvtsi32_si128(quad));
-      vectors_[0] = _mm_packs_epi32(_mm_unpacklo_epi64(sums.positive, sums.negative), _mm_setzero_si128());
-    } else {
-      for (size_t i = 0; i < kVectors; ++i) {
-        const Signs sums = SumPairs(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights + 8 * i)));
-        vectors_[i] = _mm_packs_epi32(sums.positive, sums.negative);
+  [[gnu::target("avx2"), gnu::always_inline]] explicit Load(const int8_t* weights) {
+    constexpr size_t kBytes = std::min<size_t>(2 * kPairsAtOnce, 16);
+    for (size_t i = 0; i < kLanes / 2 / kPairsAtOnce; ++i) {
+      __m128i bytes;
+      if constexpr (kBytes == 4) bytes = _mm_loadu_si32(weights);
+      if constexpr (kBytes == 8) bytes = _mm_loadu_si64(weights);
+      if constexpr (kBytes == 16) bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(weights + 16 * i));
+      const __m128i zero = _mm_setzero_si128();
+      const __m128i ones = _mm_set1_epi8(1);
+      const __m128i positive = _mm_maddubs_epi16(ones, _mm_max_epi8(bytes, zero));
+      const __m128i negative = _mm_sub_epi16(zero, _mm_maddubs_epi16(ones, _mm_min_epi8(bytes, zero)));
+      if constexpr (kBytes == 4) vectors_[0] = _mm_unpacklo_epi32(positive, negative);
+      if constexpr (kBytes == 8) vectors_[0] = _mm_unpacklo_epi64(positive, negative);
+      if constexpr (kBytes == 16) {
+        vectors_[2 * i] = positive;
+        vectors_[2 * i + 1] = negative;
       }
     }
   }
@@ -55,11 +63,6 @@ class Load {
       lanes[Lane(pair, -1)] = static_cast<int16_t>(negative);
     }
     std::memcpy(vectors_, lanes.data(), sizeof(lanes));
-  }
-
-  static size_t Lane(size_t pair, int sign) {
-    constexpr size_t kPairs = std::min<size_t>(kLanes / 2, 4);  // in a vector
-    return pair / 4 * 8 + pair % 4 + (sign > 0 ? 0 : kPairs);
   }
 
   Lanes ToLanes() const {
@@ -78,6 +81,24 @@ class Load {
     return bytes;
   }
 
+  /// The lane of a pair's sum of one sign, and the pair and the sign of a lane.
+  static size_t Lane(size_t pair, int sign) {
+    return pair / kPairsAtOnce * 2 * kPairsAtOnce + pair % kPairsAtOnce + (sign > 0 ? 0 : kPairsAtOnce);
+  }
+  static size_t PairOf(size_t lane) { return lane / (2 * kPairsAtOnce) * kPairsAtOnce + lane % kPairsAtOnce; }
+  static int SignOf(size_t lane) { return lane / kPairsAtOnce % 2 == 0 ? 1 : -1; }
+
+  /// A bit for each lane in which the load is more than `room`.
+  uint64_t Beyond(const Load& room) const {
+    uint64_t lanes = 0;
+    for (size_t i = 0; i < kVectors; ++i) {
+      const __m128i beyond = _mm_cmpgt_epi16(vectors_[i], room.vectors_[i]);
+      const int of_vector = _mm_movemask_epi8(_mm_packs_epi16(beyond, _mm_setzero_si128()));
+      lanes |= static_cast<uint64_t>(of_vector) << (8 * i);
+    }
+    return lanes;
+  }
+
   /// Whether the load is at most `room` in every lane.
   bool Fits(const Load& room) const {
     __m128i beyond = _mm_setzero_si128();
@@ -87,10 +108,23 @@ class Load {
     return _mm_movemask_epi8(beyond) == 0;
   }
 
+  Load operator+(const Load& other) const {
+    Load sum;
+    for (size_t i = 0; i < kVectors; ++i) sum.vectors_[i] = _mm_add_epi16(vectors_[i], other.vectors_[i]);
+    return sum;
+  }
+
   Load operator-(const Load& other) const {
     Load rest;
     for (size_t i = 0; i < kVectors; ++i) rest.vectors_[i] = _mm_sub_epi16(vectors_[i], other.vectors_[i]);
     return rest;
+  }
+
+  /// Whether all weights are 0.
+  bool IsZero() const {
+    __m128i any = vectors_[0];
+    for (const __m128i& vector : vectors_) any = _mm_or_si128(any, vector);
+    return _mm_movemask_epi8(_mm_cmpeq_epi8(any, _mm_setzero_si128())) == 0xffff;
   }
 
   int Heaviest() const {
@@ -103,17 +137,7 @@ class Load {
   }
 
  private:
-  struct Signs {
-    __m128i positive, negative;  // int32
-  };
-  // Eight weights are four pairs.
-  static Signs SumPairs(__m128i weights) {
-    const __m128i zero = _mm_setzero_si128();
-    const __m128i ones = _mm_set1_epi16(1);
-    const __m128i words = _mm_srai_epi16(_mm_unpacklo_epi8(weights, weights), 8);
-    return {_mm_madd_epi16(_mm_max_epi16(words, zero), ones),
-            _mm_madd_epi16(_mm_max_epi16(_mm_sub_epi16(zero, words), zero), ones)};
-  }
+  static constexpr size_t kPairsAtOnce = std::min<size_t>(kLanes / 2, 8);
 
   __m128i vectors_[kVectors];
 };
@@ -233,6 +257,7 @@ class StripScheduler {
     loads_.resize(most);
     order_.resize(most);
     sorted_loads_.resize(most);
+    sequence_.resize(most);
   }
 
   struct Item {
@@ -247,44 +272,59 @@ class StripScheduler {
   /// Schedules columns [column, column + kColumns) in `window`, and adds its sizes to `statistics`.
   void Schedule(const PackedWeights& weights, int64_t column, int64_t window,
                 ScheduleStatistics* statistics) {
-    const int64_t begin = window * spec_.window_quads;
-    const int64_t end = std::min(weights.quads(), begin + spec_.window_quads);
-    CollectItems(weights, column, begin, end);
+    CollectItems(weights, column, window);
     SortItems();
     open_groups_.Fill({sorted_loads_.data(), item_count_}, order_.data(), &groups_);
-    statistics->quads += (end - begin) * kColumns;
-    statistics->items += static_cast<int64_t>(item_count_) * kColumns;
-    statistics->groups += std::ssize(groups_) * kColumns;
+    ArrangeGroups();
+    AddSizes(weights, window, statistics);
   }
 
-  // The functions below describe the result of the last Schedule().
+  /// As Schedule(), but in the order of AppendOrder() that `order` begins with; removes it from `order`.
+  /// INVALID_ARGUMENT unless that is an order of all items, and no group can leave int16.
+  Error Restore(const PackedWeights& weights, int64_t column, int64_t window, std::span<const uint8_t>* order,
+                ScheduleStatistics* statistics) {
+    CollectItems(weights, column, window);
+    const char* const fault = HasByteOrder() ? ReadOrder<uint8_t>(order) : ReadOrder<uint16_t>(order);
+    if (fault != nullptr) {
+      return {INTACT_INVALID_ARGUMENT, "corrupted: the schedule of columns " + std::to_string(column) +
+                                           " to " + std::to_string(column + kColumns - 1) + ", window " +
+                                           std::to_string(window) + ", " + fault};
+    }
+    AddSizes(weights, window, statistics);
+    return {};
+  }
+
+  // The functions below describe the result of the last Schedule() or Restore().
 
   int64_t item_count() const { return static_cast<int64_t>(item_count_); }
-  const Item& item(uint32_t index) const { return items_[index]; }
-  /// In the order in which they were found.
-  const std::vector<Group>& groups() const { return groups_; }
   /// The numbers of groups of kMaxGroup items, of one item less, and so on down to one item.
-  std::array<uint16_t, kMaxGroup> CountGroups() const {
-    std::array<uint16_t, kMaxGroup> counts = {};
-    for (const Group& group : groups_) ++counts[kMaxGroup - group.size];
-    return counts;
-  }
-  /// The index of the first item of each group size, if larger groups come first.
-  static std::array<int64_t, kMaxGroup> Places(const std::array<uint16_t, kMaxGroup>& counts) {
-    std::array<int64_t, kMaxGroup> places;
-    int64_t place = 0;
-    for (size_t i = 0; i < counts.size(); ++i) {
-      places[i] = place;
-      place += counts[i] * static_cast<int64_t>(kMaxGroup - i);
-    }
-    return places;
-  }
+  const std::array<uint16_t, kMaxGroup>& counts() const { return counts_; }
+  /// Item number `place`, in the order of `counts()`.
+  const Item& item(int64_t place) const { return items_[sequence_[static_cast<size_t>(place)]]; }
   /// The number of items in the largest group; 0 without groups.
   int LargestGroup() const {
-    const auto smaller = [](const Group& a, const Group& b) { return a.size < b.size; };
-    const auto largest = std::max_element(groups_.begin(), groups_.end(), smaller);
-    return largest == groups_.end() ? 0 : static_cast<int>(largest->size);
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      if (counts_[i] != 0) return kMaxGroup - static_cast<int>(i);
+    }
+    return 0;
   }
+  /// Appends the order to `order`: counts(), then the number of each item in the order of the weights, as u8 if
+  /// there are fewer than 256 items, else as u16.
+  void AppendOrder(std::vector<uint8_t>* order) const {
+    const auto append = [&](auto number) {
+      const size_t end = order->size();
+      order->resize(end + sizeof(number));
+      std::memcpy(&(*order)[end], &number, sizeof(number));
+    };
+    const auto append_as = [&](uint32_t number) {
+      HasByteOrder() ? append(static_cast<uint8_t>(number)) : append(static_cast<uint16_t>(number));
+    };
+    for (const uint16_t count : counts_) append_as(count);
+    for (size_t i = 0; i < item_count_; ++i) append_as(sequence_[i]);
+  }
+  /// Of Schedule() only: the groups in the order in which they were found, with the items' numbers.
+  const std::vector<Group>& groups() const { return groups_; }
+  const Item& found_item(uint32_t number) const { return items_[number]; }
 
  private:
   // The most items of a quad: w − zb is a sum of at most three weights, and each item may be split.
@@ -297,7 +337,76 @@ class StripScheduler {
     return {std::min(capacity.positive, kMost), std::min(capacity.negative, kMost)};
   }
 
-  void CollectItems(const PackedWeights& weights, int64_t column, int64_t begin, int64_t end) {
+  // [begin, end): the quads of a window.
+  std::pair<int64_t, int64_t> QuadsOf(const PackedWeights& weights, int64_t window) const {
+    const int64_t begin = window * spec_.window_quads;
+    return {begin, std::min(weights.quads(), begin + spec_.window_quads)};
+  }
+
+  void AddSizes(const PackedWeights& weights, int64_t window, ScheduleStatistics* statistics) const {
+    const auto [begin, end] = QuadsOf(weights, window);
+    int64_t groups = 0;
+    for (const uint16_t count : counts_) groups += count;
+    statistics->quads += (end - begin) * kColumns;
+    statistics->items += static_cast<int64_t>(item_count_) * kColumns;
+    statistics->groups += groups * kColumns;
+  }
+
+  // Sets counts_ and sequence_ from groups_.
+  void ArrangeGroups() {
+    counts_.fill(0);
+    for (const Group& group : groups_) ++counts_[kMaxGroup - group.size];
+    std::array<size_t, kMaxGroup> places;  // where the next group of each size begins
+    size_t place = 0;
+    for (size_t i = 0; i < kMaxGroup; place += counts_[i] * (kMaxGroup - i), ++i) places[i] = place;
+    for (const Group& group : groups_) {
+      size_t& at = places[kMaxGroup - group.size];
+      std::copy_n(group.items.begin(), group.size, sequence_.begin() + static_cast<ptrdiff_t>(at));
+      at += group.size;
+    }
+  }
+
+  bool HasByteOrder() const { return item_count_ < 256; }
+
+  // Sets counts_ and sequence_ from an order of Index numbers. Returns the fault of the order, or null.
+  template <class Index>
+  const char* ReadOrder(std::span<const uint8_t>* order) {
+    const size_t bytes = (kMaxGroup + item_count_) * sizeof(Index);
+    if (order->size() < bytes) return "is truncated";
+    const uint8_t* from = order->data();
+    *order = order->subspan(bytes);
+    const auto read = [&from] {
+      Index number;
+      std::memcpy(&number, from, sizeof(number));
+      from += sizeof(number);
+      return number;
+    };
+    size_t items = 0;
+    for (size_t i = 0; i < kMaxGroup; ++i) {
+      counts_[i] = read();
+      items += counts_[i] * (kMaxGroup - i);
+    }
+    if (items != item_count_) return "has another number of items than the weights";
+    is_placed_.assign(item_count_, 0);
+    uint32_t* place = sequence_.data();
+    for (size_t i = 0; i < kMaxGroup; ++i) {
+      for (int group = 0; group < counts_[i]; ++group) {
+        Load<kColumns> load;
+        for (size_t member = 0; member < kMaxGroup - i; ++member) {
+          const uint32_t number = read();
+          if (number >= item_count_) return "has an item that the weights do not have";
+          if (std::exchange(is_placed_[number], uint8_t{1}) != 0) return "repeats an item";
+          load = load + loads_[number];
+          *place++ = number;
+        }
+        if (!load.Fits(capacity_)) return "has a group that can leave int16";
+      }
+    }
+    return nullptr;
+  }
+
+  [[gnu::target("avx2")]] void CollectItems(const PackedWeights& weights, int64_t column, int64_t window) {
+    const auto [begin, end] = QuadsOf(weights, window);
     item_count_ = 0;
     const int64_t offset = column % kPanelColumns * kQuad;
     int64_t step = weights.quad_bytes();
@@ -336,7 +445,7 @@ class StripScheduler {
   }
 
   // Adds items whose weights add up to the item's weights minus their zero points.
-  void AddFolded(Item item) {
+  [[gnu::target("avx2")]] void AddFolded(Item item) {
     std::array<int, kColumns* kQuad> left = {};
     for (size_t i = 0; i < left.size(); ++i) left[i] = item.weights[i] - zero_points_[i];
     while (std::any_of(left.begin(), left.end(), [](int weight) { return weight != 0; })) {
@@ -349,7 +458,7 @@ class StripScheduler {
   }
 
   // Always inlined, as is Add(): calls would make the creation of plans 5 % slower.
-  [[gnu::always_inline]] void AddOrSplit(const Item& item) {
+  [[gnu::target("avx2"), gnu::always_inline]] void AddOrSplit(const Item& item) {
     const Load<kColumns> load(item.weights.data());
     if (load.Fits(capacity_)) {
       Add(item, load);
@@ -359,11 +468,9 @@ class StripScheduler {
   }
 
   [[gnu::always_inline]] void Add(const Item& item, const Load<kColumns>& load) {
-    const int heaviest = load.Heaviest();
     items_[item_count_] = item;
     loads_[item_count_] = load;
-    heaviest_[item_count_] = static_cast<uint16_t>(heaviest);
-    if (heaviest != 0) ++item_count_;  // else all weights are 0
+    if (!load.IsZero()) ++item_count_;
   }
 
   uint32_t NumberOf(int64_t quads, int64_t column, int64_t quad, int64_t begin) const {
@@ -374,17 +481,17 @@ class StripScheduler {
   // Leaves as much of each heavy pair in the first item as fits, and moves the excess to a second, light
   // item. A single weight is never too heavy. So both weights of a heavy pair have one sign, and the larger
   // weight can give the whole excess.
-  void Split(Item item, const Load<kColumns>& load) {
+  [[gnu::target("avx2")]] void Split(Item item, const Load<kColumns>& load) {
     Item rest = {item.quad, {}};
     const auto excesses = (load - capacity_).ToLanes();
-    for (size_t pair = 0; pair < item.weights.size() / 2; ++pair) {
-      for (const int sign : {1, -1}) {
-        const int excess = std::max<int>(excesses[Load<kColumns>::Lane(pair, sign)], 0);
-        const bool is_first = sign * item.weights[2 * pair] >= sign * item.weights[2 * pair + 1];
-        const size_t from = 2 * pair + (is_first ? 0 : 1);
-        rest.weights[from] = static_cast<int8_t>(rest.weights[from] + sign * excess);
-        item.weights[from] = static_cast<int8_t>(item.weights[from] - sign * excess);
-      }
+    for (uint64_t lanes = load.Beyond(capacity_); lanes != 0; lanes &= lanes - 1) {
+      const auto lane = static_cast<size_t>(std::countr_zero(lanes));
+      const size_t pair = Load<kColumns>::PairOf(lane);
+      const int sign = Load<kColumns>::SignOf(lane);
+      const bool is_first = sign * item.weights[2 * pair] >= sign * item.weights[2 * pair + 1];
+      const size_t from = 2 * pair + (is_first ? 0 : 1);
+      rest.weights[from] = static_cast<int8_t>(rest.weights[from] + sign * excesses[lane]);
+      item.weights[from] = static_cast<int8_t>(item.weights[from] - sign * excesses[lane]);
     }
     Add(item, Load<kColumns>(item.weights.data()));
     Add(rest, Load<kColumns>(rest.weights.data()));
@@ -395,6 +502,7 @@ class StripScheduler {
     std::array<uint32_t, kMaxPairLoad + 1> places = {};
     uint16_t heaviest = 0;
     for (size_t i = 0; i < item_count_; ++i) {
+      heaviest_[i] = static_cast<uint16_t>(loads_[i].Heaviest());
       ++places[heaviest_[i]];
       heaviest = std::max(heaviest, heaviest_[i]);
     }
@@ -420,6 +528,9 @@ class StripScheduler {
   std::vector<Load<kColumns>> sorted_loads_;  // in that order
   OpenGroups<kColumns> open_groups_;
   std::vector<Group> groups_;
+  std::array<uint16_t, kMaxGroup> counts_ = {};
+  std::vector<uint32_t> sequence_;  // numbers of items, in the order of counts_
+  std::vector<uint8_t> is_placed_;  // of ReadOrder(): whether each item has been read
 };
 
 /// The items of `counts` groups of 8, 7, … 1 items.

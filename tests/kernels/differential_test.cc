@@ -136,7 +136,7 @@ std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t
   weights.n = spec.nr();
   weights.data = panels.data();
   kernels::ScheduledVectors schedule;
-  if (!schedule.Build(weights, kernels::ScheduledVectors::SpecFor(weights, spec.nr(), 255))) return {};
+  if (!schedule.Build(weights, kernels::ScheduledVectors::SpecFor(weights, spec.nr(), 255)).ok()) return {};
   spec.largest_group = schedule.largest_group();
   return RunTile(spec, staged.data(), row_bytes, schedule.Strip(0), 0, compensation, schedule.windows());
 }

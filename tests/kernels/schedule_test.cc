@@ -112,6 +112,7 @@ std::vector<DecodedStrip> DecodeVectors(const ScheduledVectors& schedule, const 
   std::vector<DecodedStrip> strips;
   const auto vector_bytes = static_cast<size_t>(spec.strip_columns) * kQuad;
   const size_t item_bytes = std::min(vector_bytes, static_cast<size_t>(weights.quad_bytes()));
+  int64_t bytes = 0;
   for (int64_t column = 0; column < weights.n; column += spec.strip_columns) {
     DecodedStrip& strip = strips.emplace_back();
     strip.column = column;
@@ -141,12 +142,11 @@ std::vector<DecodedStrip> DecodeVectors(const ScheduledVectors& schedule, const 
       EXPECT_LE(number, window + header.weights_begin);
       window = vector;
     }
-    const bool is_last = column + spec.strip_columns >= weights.n;
-    const uint8_t* const end = schedule.Strip(0) + schedule.bytes();
     // The last item of a narrow panel is read as a whole vector.
     if (item_bytes < vector_bytes) window += vector_bytes;
-    EXPECT_EQ(window, is_last ? end : schedule.Strip(column + spec.strip_columns));
+    bytes += window - schedule.Strip(column);
   }
+  EXPECT_EQ(bytes, schedule.bytes());
   return strips;
 }
 
@@ -239,7 +239,7 @@ PackedWeights Pack(const Problem& problem) {
 
 ScheduledWeights Schedule(const PackedWeights& weights, const ScheduleSpec& spec) {
   ScheduledWeights schedule;
-  EXPECT_TRUE(schedule.Build(weights, spec));
+  EXPECT_TRUE(schedule.Build(weights, spec).ok());
   return schedule;
 }
 
@@ -318,7 +318,7 @@ RC_GTEST_PROP(ScheduledVectors, AddUpToTheWeightsAndNoGroupCanLeaveInt16, ()) {
   if (*rc::gen::arbitrary<bool>()) spec.window_quads = c.spec.window_quads;
   RC_LOG() << c.problem.ToString() << " lanes=" << lanes << " window_quads=" << spec.window_quads;
   ScheduledVectors schedule;
-  RC_ASSERT(schedule.Build(weights, spec));
+  RC_ASSERT(schedule.Build(weights, spec).ok());
   const std::vector<DecodedStrip> strips = DecodeVectors(schedule, weights, spec);
   RC_ASSERT(AddsUpTo(weights, spec, SumOfItems(strips, weights)));
   RC_ASSERT(OverloadedLanes(strips, spec.amax) == 0);
@@ -334,7 +334,7 @@ TEST(ScheduledVectors, AreEstimatedFromTheColumnsThereAre) {
     const PackedWeights weights = Pack(problem);
     const ScheduleSpec spec = ScheduledVectors::SpecFor(weights, 8, 255);
     ScheduledVectors schedule;
-    ASSERT_TRUE(schedule.Build(weights, spec));
+    ASSERT_TRUE(schedule.Build(weights, spec).ok());
     const auto estimate = EstimateSchedule(weights, spec);
     ASSERT_TRUE(estimate);
     EXPECT_EQ(estimate->quads, schedule.statistics().quads) << n;
@@ -463,13 +463,13 @@ void ExpectFirstFit(const std::vector<int8_t>& b, int amax, int largest_group) {
 
   std::vector<uint32_t> order(static_cast<size_t>(scheduler.item_count()));
   std::iota(order.begin(), order.end(), 0);
-  const auto heaviest = [&](uint32_t i) { return std::ranges::max(LoadOf(scheduler.item(i))); };
+  const auto heaviest = [&](uint32_t i) { return std::ranges::max(LoadOf(scheduler.found_item(i))); };
   std::ranges::stable_sort(order, std::greater<>(), heaviest);
   const LaneCapacity capacity = CapacityFor(amax);
   std::vector<std::vector<uint32_t>> expected;
   std::vector<std::vector<int>> sums;
   for (const uint32_t i : order) {
-    const std::vector<int> load = LoadOf(scheduler.item(i));
+    const std::vector<int> load = LoadOf(scheduler.found_item(i));
     size_t group = 0;
     for (; group < expected.size(); ++group) {
       bool fits = std::ssize(expected[group]) < largest_group;
@@ -509,6 +509,54 @@ TEST(Schedule, GroupsAreTheFirstThatHaveRoom) {
   }
   // Activations up to 127 leave room for 258. The second quad adds 256 where the first one leaves 255.
   ExpectFirstFit<1>({-128, -128, -3, 0, 0, 0, -128, -128}, 127, kMaxGroup);
+}
+
+// A restored schedule is the schedule that its order was taken from, byte for byte.
+RC_GTEST_PROP(Schedule, IsRestoredFromItsOrder, ()) {
+  const Case c = AnyCase();
+  RC_LOG() << c.problem.ToString() << " strip_columns=" << c.spec.strip_columns
+           << " window_quads=" << c.spec.window_quads;
+  const PackedWeights weights = Pack(c.problem);
+  const ScheduledWeights found = Schedule(weights, c.spec);
+  const auto order = OrderOf(weights, c.spec);
+  RC_ASSERT(order);
+  ScheduledWeights restored;
+  RC_ASSERT(restored.Build(weights, c.spec, *order).ok());
+  RC_ASSERT(restored.bytes() == found.bytes());
+  RC_ASSERT(restored.largest_group() == found.largest_group());
+  RC_ASSERT(restored.statistics().items == found.statistics().items);
+  RC_ASSERT(restored.statistics().groups == found.statistics().groups);
+  for (int64_t window = 0; window < found.windows(); ++window) {
+    for (int64_t panel = 0; panel < weights.panels(); ++panel) {
+      const bool is_last = panel + 1 == weights.panels();
+      const int64_t bytes =
+          is_last ? kStripHeaderBytes : found.Strips(window, panel + 1) - found.Strips(window, panel);
+      RC_ASSERT(std::memcmp(found.Strips(window, panel), restored.Strips(window, panel),
+                            static_cast<size_t>(bytes)) == 0);
+    }
+  }
+  RC_ASSERT(AddsUpTo(weights, c.spec, SumOfItems(Decoder(restored, weights).Decode(), weights)));
+
+  // Bytes that are missing or too many, and the order for a larger capacity.
+  std::vector<uint8_t> other = *order;
+  other.pop_back();
+  RC_ASSERT(ScheduledWeights().Build(weights, c.spec, other).status == INTACT_INVALID_ARGUMENT);
+  other.resize(order->size() + 3);
+  RC_ASSERT(ScheduledWeights().Build(weights, c.spec, other).status == INTACT_INVALID_ARGUMENT);
+}
+
+TEST(Schedule, OrdersForSmallerActivationsAreRefused) {
+  const PackedWeights weights = Pack(tests::Parsed("gemm u8s8s32 m=1 n=16 k=512 wmax=128 fill=bound"));
+  for (const int strip_columns : {1, 2, 4}) {
+    const ScheduleSpec light{strip_columns, 24, 256, 254};
+    const ScheduleSpec heavy{strip_columns, 24, 256, 255};
+    const auto order = OrderOf(weights, light);
+    ASSERT_TRUE(order);
+    EXPECT_TRUE(ScheduledWeights().Build(weights, light, *order).ok());
+    const Error error = ScheduledWeights().Build(weights, heavy, *order);
+    EXPECT_EQ(error.status, INTACT_INVALID_ARGUMENT) << strip_columns;
+    EXPECT_NE(error.message.find("corrupted: the schedule of columns"), std::string::npos) << error.message;
+  }
 }
 
 TEST(Schedule, CapacityIsTheLargestThatFits) {

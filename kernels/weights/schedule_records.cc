@@ -1,0 +1,42 @@
+#include "kernels/weights/schedule_records.h"
+
+#include <algorithm>
+
+namespace intact::kernels {
+
+ScheduleRecord* ScheduleRecords::FindOrAdd(const ScheduleKey& key) {
+  const auto found = std::ranges::find(records_, key, &ScheduleRecord::key);
+  return found != records_.end() ? &*found : &records_.emplace_back(ScheduleRecord{key, {}, {}, {}});
+}
+
+std::optional<ScheduleStatistics> ScheduleRecords::Estimate(const PackedWeights& weights,
+                                                            const ScheduleSpec& spec) {
+  const ScheduleKey key = ScheduleKey::Of(spec);
+  const std::lock_guard lock(mutex_);
+  ScheduleRecord* const record = FindOrAdd(key);
+  if (record->estimate.quads != 0) return record->estimate;
+  for (const ScheduleRecord& held : held_) {
+    if (held.key == key) record->estimate = held.estimate;
+  }
+  if (record->estimate.quads != 0) return record->estimate;
+  const std::optional<ScheduleStatistics> estimate = EstimateSchedule(weights, spec);
+  if (estimate) record->estimate = *estimate;
+  return estimate;
+}
+
+std::span<const uint8_t> ScheduleRecords::UseOrder(const ScheduleKey& key,
+                                                   const std::shared_ptr<const PanelSource>& schedule) {
+  const std::lock_guard lock(mutex_);
+  FindOrAdd(key)->built = schedule;
+  for (const ScheduleRecord& held : held_) {
+    if (held.key == key && !held.order.empty()) return held.order;
+  }
+  return {};
+}
+
+std::vector<ScheduleRecord> ScheduleRecords::records() const {
+  const std::lock_guard lock(mutex_);
+  return records_;
+}
+
+}  // namespace intact::kernels
