@@ -49,6 +49,9 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--peer mkl", "intact_bench: --peer mkl: is unknown; expected onednn=LIBRARY");
   ExpectBadInput("--peer fbgemm --suite tune", "--peer: has no meaning with --suite tune");
   ExpectBadInput("--peer fbgemm --tune", "--peer: has no meaning with --tune");
+  ExpectBadInput("--suite llm --grouped", "--suite: has no meaning with --grouped");
+  ExpectBadInput("--grouped --benchmark_filter=peak",
+                 "--grouped: has no meaning with --benchmark_... options");
   ExpectBadInput("--peer fbgemm --suite traps", "--peer: has no meaning with --suite traps");
   ExpectBadInput("--peer fbgemm --balance", "--peer: has no meaning with --balance");
   ExpectBadInput("--peer fbgemm --benchmark_filter=peak",

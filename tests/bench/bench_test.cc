@@ -14,6 +14,7 @@
 
 #include "bench/bandwidth.h"
 #include "bench/child.h"
+#include "bench/grouped.h"
 #include "bench/measure.h"
 #include "bench/peers.h"
 #include "bench/report.h"
@@ -372,6 +373,28 @@ TEST(ReadBandwidth, EveryIsaAndSize) {
       EXPECT_THAT(read->Describe(), HasSubstr("stream"));
     }
   }
+}
+
+TEST(GroupedBench, MeasuresWhatEqualsTheReference) {
+  Request request;
+  request.budget = Seconds(1e-3);
+  for (const core::Isa isa : core::kAllIsas) {
+    if (jit::HardwareIsas().Has(isa)) request.isas.push_back(isa);
+  }
+  const GroupedResults results =
+      RunGrouped(request, {{4, 72, 160, 32}, {8, 40, 100, 64}}, [](int64_t /*done*/, int64_t /*total*/) {});
+  EXPECT_EQ(results.rows.size(), request.isas.size() * 8);  // two shapes with four numbers of rows
+  EXPECT_TRUE(results.AllRight());
+  for (const GroupedRow& row : results.rows) {
+    SCOPED_TRACE(row.isa);
+    EXPECT_EQ(row.error, "");
+    EXPECT_GT(row.microseconds, 0);
+    EXPECT_GT(row.of_bandwidth, 0);
+    EXPECT_GT(row.of_peak, 0);
+    EXPECT_GE(row.bytes_per_weight, row.shape.bits / 8.0);
+  }
+  EXPECT_THAT(ToText(results), HasSubstr("avx2: grouped weights, f32 activations quantized to s8"));
+  EXPECT_EQ(ToJson(results)["rows"].size(), results.rows.size());
 }
 
 }  // namespace
