@@ -150,6 +150,9 @@ struct LayoutLimits {
   int64_t shallow_quads = 0, shallow_group = 0;
   // Schedules whose rows fill the lanes cost schedule.run in addition, if C has fewer columns than this.
   int64_t run_columns = 0;
+  // The branch predictor remembers the loop exits of this number of strips from one tile to the next. With more
+  // strips, entering a strip costs new_strip times schedule.strip.
+  int64_t learned_strips = 0, new_strip = 0;
   // VNNI kernels with s32 outputs multiply a tile's rows in two parts (MicrokernelSpec::in_parts) if the tile
   // has more accumulators than this.
   int64_t most_waiting_vectors = 0;
@@ -266,6 +269,8 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.shallow_quads", "quads", layout.shallow_quads);
   visit("layout.shallow_group", "items", layout.shallow_group);
   visit("layout.run_columns", "columns", layout.run_columns);
+  visit("layout.learned_strips", "strips", layout.learned_strips);
+  visit("layout.new_strip", "times", layout.new_strip);
   visit("layout.most_waiting_vectors", "vectors", layout.most_waiting_vectors);
 }
 

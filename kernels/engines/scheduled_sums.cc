@@ -7,15 +7,6 @@
 #include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
-namespace {
-
-// The branch predictor remembers the loop exits of this number of strips from one tile to the next. With more
-// strips, entering a strip costs kNewStrip times ScheduleCosts::strip. Measured on a Xeon with AMX: 40×6625×120
-// takes 1.6 times as long as with equal loops in all strips (AVX2); with 512 columns, 1.0 times.
-constexpr int64_t kLearnedStrips = 1024;
-constexpr double kNewStrip = 8;
-
-}  // namespace
 
 ScheduledSums::ScheduledSums(const GemmData& data, core::Isa isa, int amax)
     : data_(data), isa_(isa), amax_(amax), lanes_(jit::VectorBytes(isa) / 4) {}
@@ -118,9 +109,11 @@ double ScheduledSums::Cost(int64_t m, double packing) const {
   const ScheduleCosts& costs = this->costs();
   const double output = data_.element_bytes() == 1 ? costs.byte_output : costs.output;
   const double overhead = (output * columns / lanes_ / quads + packing) / vectors;
-  const double entry = costs.strip * (data_.n / strip_columns() > kLearnedStrips ? kNewStrip : 1);
+  const LayoutLimits& layout = Costs().layout;
+  const bool is_learned = data_.n / strip_columns() <= layout.learned_strips;
+  const double entry = costs.strip * (is_learned ? 1 : static_cast<double>(layout.new_strip));
   const double call = entry * columns / strip_columns() / vectors / quads;
-  const double run = data_.n < Costs().layout.run_columns ? costs.run / vectors / quads : 0;
+  const double run = data_.n < layout.run_columns ? costs.run / vectors / quads : 0;
   // Loads per product: an item loads its offset, the weights of its columns, and each vector of rows of A.
   const auto loads = [&](double row_vectors) {
     const double strip = strip_columns();
