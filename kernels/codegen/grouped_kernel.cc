@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -236,7 +238,8 @@ class KernelGenerator : Generator {
   Mem ActivationAddress(int i, int quad) const {
     const Gp& rows = rows_[static_cast<size_t>(i / kRowsOfPointer)];
     const int row = i % kRowsOfPointer, offset = step_ * GroupedLayout::kStepDepths + quad * 4;
-    return row == 0 ? x86::ptr(rows, offset) : x86::ptr(rows, a_stride_, row - 1, offset);
+    return row == 0 ? x86::ptr(rows, offset)
+                    : x86::ptr(rows, a_stride_, static_cast<uint32_t>(row - 1), offset);
   }
 
   // Loads the vector of columns j, and fetches its lines ahead.

@@ -65,10 +65,10 @@ struct GroupedKernelSpec {
   GroupedLayout layout;
   bool a_signed = false;
   bool has_group_scales = false;  // of A
-  bool prefetches = false;        // the weights come from beyond L2
+  bool prefetches = false;        // fetches weights ahead, which may come from beyond L2
   int unrolled_steps = 1;
   auto operator<=>(const GroupedKernelSpec&) const = default;
-  /// "s8u4_7x2_vnni_avx512vnni".
+  /// "grouped_s8w4_12x2_vnni_avx512vnni".
   std::string Name() const;
 };
 /// The most rows that kernels of `isa` can have.

@@ -70,7 +70,6 @@ Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(const Gr
 }
 
 Error GroupedPanelEngine::MakeKernels(const GroupedKernelSpec& spec, Kernels* kernels) {
-  kernels->layout = spec.layout;
   const int most = LargestGroupedRows(spec.isa, spec.layout.form);
   for (int rows = 1; rows <= most; ++rows) {
     GroupedKernelSpec with_rows = spec;

@@ -41,9 +41,8 @@ class GroupedPanelEngine final : public GroupedEngine {
   struct Groups {
     int64_t first, count, steps;
   };
-  // The kernels for up to `mr` rows, that read one layout.
+  // The kernels that read one layout.
   struct Kernels {
-    GroupedLayout layout;
     std::vector<GroupedKernelFunction> of_rows;  // of 1, 2, … rows
     std::vector<std::string> names;
     int64_t most_rows() const { return static_cast<int64_t>(of_rows.size()); }
@@ -63,7 +62,7 @@ class GroupedPanelEngine final : public GroupedEngine {
   GroupedPanelEngine() = default;
   Error MakeKernels(const GroupedKernelSpec& spec, Kernels* kernels);
   bool IsExpanded(int64_t rows) const { return expanding_ && rows > whole_.most_rows(); }
-  /// Depths [k, …) from group `first` on that are read as a block.
+  // The groups from `first` on that are read as a block.
   Groups BlockAt(int64_t first, int64_t rows) const;
   int64_t ValueBytes(int64_t rows) const;
   Scratch Divide(int64_t rows, uint8_t* scratch) const;

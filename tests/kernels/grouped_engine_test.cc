@@ -230,8 +230,10 @@ TEST_P(GroupedEngineTest, ComputesTheDefinition) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GroupedEngineTest, testing::ValuesIn(core::kIsaLadder),
-                         [](const auto& test) { return std::string(intact_isa_name(test.param)); });
+std::string NameOf(const testing::TestParamInfo<intact_isa>& test) { return intact_isa_name(test.param); }
+
+INSTANTIATE_TEST_SUITE_P(All, GroupedEngineTest, testing::ValuesIn(core::kIsaLadder), NameOf);
+INSTANTIATE_TEST_SUITE_P(Long, GroupedEngineTest, testing::ValuesIn(core::kIsaLadder), NameOf);
 
 }  // namespace
 }  // namespace intact::kernels
