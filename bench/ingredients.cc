@@ -286,6 +286,7 @@ Error IngredientProbe::MakeTileKernel() {
     kernels::AmxKernelArgs call;
     call.segments_end = &segment + 1;
     call.b_panel_stride_bytes = kPanelBytes;
+    call.sums_stride_bytes = kColumns * 4;
     for (size_t i = 0; i < kTileBlock; ++i) {
       call.sums[i] = sums.data() + i * kTileRows * kColumns;
     }
@@ -293,6 +294,7 @@ Error IngredientProbe::MakeTileKernel() {
     call.store.compensation = kCompensation.data();
     for (int64_t block = 0; block < args->blocks; ++block) {
       call.segment = &segment;
+      call.blocks = 1;
       call.b = args->b + block * kColumns * kProbeDepth;
       call.prefetch = args->a;
       kernel(&call);

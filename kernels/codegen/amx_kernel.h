@@ -65,11 +65,11 @@ struct AmxStoreArgs {
   EpilogueArgs epilogue;
 };
 
+/// A call changes segment, blocks and last_b, and with several blocks b, seed and sums too.
 struct AmxKernelArgs {
   const AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
   const AmxSegment* segments_end = nullptr;
-  // Blocks beside each other, at least 1. If there are several, there is one segment, and nothing waits in
-  // `store`. The kernel moves b, seed and sums from block to block.
+  // Adjacent blocks, at least 1. If there are several, there is one segment, and nothing waits in `store`.
   int64_t blocks = 1;
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
@@ -86,7 +86,7 @@ struct AmxKernelArgs {
   const uint8_t* prefetch = nullptr;  // the first line
   int64_t prefetch_stride_bytes = 0;  // from a line to the next
   int64_t prefetch_step_bytes = 0;    // additional distance at the end of each step
-  // Written by the kernel, because it has too few registers: the address of B's last tile.
+  // The address of B's last tile: the kernel has too few registers.
   const int8_t* last_b = nullptr;
 };
 

@@ -222,12 +222,14 @@ class AmxEngine::Region {
     }
   }
 
-  // Decides whether kernels store the sums of `block` to C. Then a call runs the blocks beside it too.
+  // Decides whether kernels store the sums of `block` to C. Then a call runs the adjacent blocks too. Tiles must
+  // not have rows of the line outside of the range: C may end there, or another thread may write these rows.
   void SetDestination(Block* block) const {
     const int64_t whole_panels = std::min(chunk_end_, range_.column_end / kPanelColumns) - block->panel;
     block->is_direct = stores_sums_ && segments_end_ == segments_ + 1 && segments_->steps <= kFewSteps &&
                        blocking_.depth >= data_.k && whole_panels >= block->panels &&
-                       tiles_.front().first >= range_.row_begin;
+                       tiles_.front().first >= range_.row_begin &&
+                       tiles_[row_tiles() - 1].first + blocking_.tile_rows <= range_.row_end;
     block->count = block->is_direct ? whole_panels / block->panels : 1;
   }
 

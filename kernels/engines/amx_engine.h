@@ -1,7 +1,8 @@
 // GEMM on AMX tiles (amx_kernel.h), from the canonical B panels and from the caller's A.
 //
 //   RunRange ─► chunks of panels (in half of L2) ─► chunks of rows ─► depth blocks ─► blocks of row tiles
-//            (A in L1) ─► blocks of 2×2 tiles: one kernel call each, which also stores the previous block
+//            (A in L1) ─► blocks of 2×2 tiles: one kernel call each, which also stores the previous block.
+//            Shallow blocks whose sums are C's elements: one call for adjacent blocks, which stores them to C
 //
 // All row tiles of a range have one number of rows, so that tiles are configured once. If a line is no
 // multiple of this number, its last tile begins earlier and computes some rows of the previous tile again.

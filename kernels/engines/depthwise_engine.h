@@ -154,7 +154,7 @@ class DepthwiseEngine {
   int64_t v_;                 // number of channels of a vector
   Cover by_channels_;
   Cover flat_;  // no kernel if by_channels_ is better; its last vector ends with a row's last pixel
-  std::vector<std::shared_ptr<const DepthwiseInterleaving>> interleavings_;  // used: other engines share them
+  std::vector<std::shared_ptr<const DepthwiseInterleaving>> interleavings_;  // shared with other engines
   Portable portable_;  // empty unless the plan is portable
   std::string kernel_name_;
 };

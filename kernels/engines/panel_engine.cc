@@ -173,7 +173,8 @@ Error PanelEngine::GenerateKernels() {
 
 // Measured on Zen 5, where the products of the next tile pause while more than half of 28 vectors wait to be
 // stored: 1.1 times as fast at a depth of 64, no gain from 512 on. On a Xeon with AMX two parts lose 5 to
-// 11 % at any depth. Converting outputs takes longer than storing them, so it gains nothing.
+// 11 % at any depth. So the table of AMD's CPUs has a limit, and the tables of Intel's CPUs have none that tiles
+// reach. If outputs are converted, which takes longer than storing them, two parts gain nothing.
 bool PanelEngine::IsInParts(const MicrokernelSpec& spec) {
   return spec.dot == jit::DotKind::kVnni && spec.epilogue.c_type == INTACT_S32 && !spec.steps &&
          spec.mr * spec.vectors > Costs().layout.most_waiting_vectors;

@@ -187,7 +187,7 @@ TEST_F(AmxKernels, MultiplyInAllSignsAndShapes) {
   }
 }
 
-TEST_F(AmxKernels, RunBlocksBesideEachOther) {
+TEST_F(AmxKernels, RunAdjacentBlocks) {
   std::mt19937 generator(3);
   for (const auto& [row_tiles, panels] : {std::pair{1, 4}, {2, 1}, {2, 2}, {4, 1}}) {
     for (const int64_t steps : {1, 3}) {
@@ -455,6 +455,17 @@ TEST_F(AmxEngines, ReadLinesInPlace) {
     ExpectTilesAreExact("conv u8s8u8" + twice + " c=100 o=80 kernel=1x1 stride=2x2 za=9");
     ExpectTilesAreExact("conv s8s8u8" + twice + " c=12 o=48 kernel=3x3 stride=2x2 pad=1x0 za=1 zc=4");
     ExpectTilesAreExact("conv u8s8s32" + twice + " c=64 o=16 kernel=2x2 dilation=2x3");
+    for (const char* threads : {"", " threads=3"}) {
+      ExpectTilesAreExact("conv u8s8s32" + twice + " c=64 o=32 kernel=1x1 stride=2x2" + threads);
+    }
+  }
+}
+
+// Sums that are stored to C at once: the last tile of a range may have rows of the line beyond the range.
+TEST_F(AmxEngines, StoreNoRowsBeyondARange) {
+  for (const char* shape : {"in=5x101 c=64 o=496", "in=5x33 c=128 o=1008", "in=6x101 c=64 o=320 threads=2",
+                            "in=6x50 c=64 o=320 threads=3"}) {
+    ExpectTilesAreExact("conv u8s8s32 kernel=2x2 stride=2x2 pad=1x1 transposed=yes " + std::string(shape));
   }
 }
 
