@@ -29,8 +29,10 @@ using Tamper = std::function<void(std::vector<uint8_t>* output)>;
 std::string CheckGemm(std::span<const uint8_t> bytes, const Tamper& tamper = {});
 std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper = {});
 
-/// `bytes` as a saved plan: loads them unchanged, and with a correct checksum. A plan that loads is run.
-std::string CheckPackFile(std::span<const uint8_t> bytes);
+/// `bytes` as a saved plan: loads them unchanged, and with a correct checksum; each time as a portable plan,
+/// for AVX2, which reads most schedules, and for the best ISA. A plan that loads is run. In INTACT_EXACT mode
+/// all plans of an image must compute the same bytes. `tamper` changes the outputs on AVX2.
+std::string CheckPackFile(std::span<const uint8_t> bytes, const Tamper& tamper = {});
 
 // Files and lines that users bring to the verifier. A refusal must be one line that names the file.
 

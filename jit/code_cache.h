@@ -6,6 +6,8 @@
 // The cache does not own code. When a kernel's last Function is destroyed, its code is freed and its entry
 // erased. So the cache holds only what existing plans need.
 //
+// "Code" may also be read-only data that is slow to compute from its spec; GetFunction() is then not used.
+//
 // A key is a whole spec, compared member by member, and a generator gets only its spec. So no member that
 // kernels depend on can be missing in the key.
 //

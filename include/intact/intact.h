@@ -573,14 +573,16 @@ INTACT_API intact_status intact_gemm_panel_certificates(const intact_gemm* gemm,
 INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, int64_t count,
                                                    intact_failing_pair* pairs, int64_t* written);
 
-/** Writes the plan to `path`: weights in the canonical layout, arithmetic, certificate, checksum. The file
- * loads on any ISA. It appears whole or not at all. A new file has the permissions that the umask leaves; a
+/** Writes the plan to `path`: weights in the canonical layout, arithmetic, the orders of its schedules, a
+ * checksum. The file loads on any ISA. Its bytes depend on the ISA and the caches of the machine, because
+ * schedules do. It appears whole or not at all. A new file has the permissions that the umask leaves; a
  * file that is replaced keeps its own. Symbolic links are followed. Thread-safe. Errors: INVALID_ARGUMENT
  * (the file cannot be written; the message says why), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
 /** Writes the bytes of intact_gemm_save() to `data`, which has room for `*size` bytes, and sets `*size` to
- * the number of bytes. With `data` NULL, or with too little room, nothing is written to `data`. Thread-safe.
+ * the number of bytes. With `data` NULL, or with too little room, nothing is written to `data`. With NULL
+ * the size is computed quickly; the bytes can take as long as the creation of the plan. Thread-safe.
  * Errors: INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 

@@ -428,8 +428,8 @@ class Conv {
     return Made(intact_conv_create(&desc, &desc.linear, weights, &handle), &handle);
   }
 
-  /// Creates a plan from a file that Save() wrote, on this or another machine. Errors: see
-  /// intact_conv_load().
+  /// Creates a plan from a file that Save() wrote, on this or another machine. The file must not change while
+  /// the Conv lives. Errors: see intact_conv_load().
   static Result<Conv> Load(const std::string& path, int32_t max_isa = INTACT_ISA_ANY) {
     intact_conv* handle = nullptr;
     return Made(intact_conv_load(path.c_str(), max_isa, &handle), &handle);

@@ -236,6 +236,10 @@ intact_status intact_conv_save_memory(const intact_conv* conv, void* data, size_
   return Guard("intact_conv_save_memory", [&]() -> Error {
     if (conv == nullptr) return NullArgument("conv");
     if (size == nullptr) return NullArgument("size");
+    if (data == nullptr) {
+      *size = ImageBytes(*conv->plan);
+      return {};
+    }
     const auto image = ImageOf(*conv->plan);
     return image ? SaveTo(*image, data, size) : image.error();
   });

@@ -35,17 +35,25 @@ WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t s
 // Records of schedules, and the orders that the records refer to.
 class Schedules {
  public:
-  /// Adds the schedules of `weights`, whose panels are `panels`. Each schedule is found again, for its order.
-  Error Add(const LinearWeights& weights, const PackedWeights& panels, const SavedSchedule& whose) {
+  /// Adds the schedules of `weights`, with the sizes of their orders.
+  void Add(const LinearWeights& weights, const SavedSchedule& whose) {
     for (ScheduleRecord& record : weights.schedules().records()) {
-      if (!record.built.expired()) {
-        std::optional<std::vector<uint8_t>> order =
-            OrderOf(panels, record.key.ToSpec(weights.problem().b_zero_points.data()));
-        if (!order) return NoMemoryForSchedule();
-        record.order = orders_.emplace_back(std::move(*order));
-      }
+      if (record.built.expired()) record.order_bytes = 0;
       schedules_.push_back(whose);
       schedules_.back().record = record;
+    }
+  }
+  /// Adds the schedules of `weights`, whose panels are `panels`. Each schedule is found again, for its order.
+  Error AddOrders(const LinearWeights& weights, const PackedWeights& panels, const SavedSchedule& whose) {
+    const size_t first = schedules_.size();
+    Add(weights, whose);
+    for (size_t i = first; i < schedules_.size(); ++i) {
+      ScheduleRecord& record = schedules_[i].record;
+      if (record.order_bytes == 0) continue;
+      std::optional<std::vector<uint8_t>> order =
+          OrderOf(panels, record.key.ToSpec(weights.problem().b_zero_points.data()));
+      if (!order) return NoMemoryForSchedule();
+      record.order = orders_.emplace_back(std::move(*order));
     }
     return {};
   }
@@ -55,6 +63,20 @@ class Schedules {
   std::vector<SavedSchedule> schedules_;
   std::vector<std::vector<uint8_t>> orders_;
 };
+
+// Calls visit(weights, whose) for each unit that has records of schedules, until it returns an error.
+template <class Visit>
+Error ForEachUnitWithSchedules(const Convolution& plan, const Visit& visit) {
+  Error error;
+  plan.ForEachLayout([&](int64_t phase, const ConvLayout& layout) {
+    for (int64_t unit = 0; unit < layout.units() && error.ok(); ++unit) {
+      const LinearWeights& weights = *layout.weights(unit);
+      if (weights.schedules().records().empty()) continue;
+      error = visit(weights, SavedSchedule{phase, layout.variant().ToString(), unit, {}});
+    }
+  });
+  return error;
+}
 
 }  // namespace
 
@@ -131,7 +153,7 @@ Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan) {
   const LinearWeights& weights = plan.weights();
   ASSIGN_OR_RETURN(const auto panels, weights.Panels());
   Schedules schedules;
-  RETURN_IF_ERROR(schedules.Add(weights, *panels, {}));
+  RETURN_IF_ERROR(schedules.AddOrders(weights, *panels, {}));
   return WritePackImage(weights.problem(), std::nullopt, *panels, plan.usual_m(), plan.tuned(),
                         schedules.all());
 }
@@ -147,18 +169,32 @@ Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
   }
   Schedules schedules;
-  Error error;
-  plan.ForEachLayout([&](int64_t phase, const ConvLayout& layout) {
-    for (int64_t unit = 0; unit < layout.units() && error.ok(); ++unit) {
-      const LinearWeights& own = *layout.weights(unit);
-      if (own.schedules().records().empty()) continue;
-      const auto panels = own.Panels();
-      error = panels ? schedules.Add(own, **panels, {phase, layout.variant().ToString(), unit, {}})
-                     : panels.error();
-    }
-  });
-  RETURN_IF_ERROR(std::move(error));
+  const auto add = [&](const LinearWeights& own, const SavedSchedule& whose) -> Error {
+    ASSIGN_OR_RETURN(const auto panels, own.Panels());
+    return schedules.AddOrders(own, *panels, whose);
+  };
+  RETURN_IF_ERROR(ForEachUnitWithSchedules(plan, add));
   return WritePackImage(plan.problem(), DescOf(geometry), packed, 0, plan.tuned(), schedules.all());
+}
+
+size_t ImageBytes(const GemmPlan& plan) {
+  const LinearWeights& weights = plan.weights();
+  Schedules schedules;
+  schedules.Add(weights, {});
+  return PackImageBytes(weights.problem(), std::nullopt, PackedWeights(weights.k(), weights.n()),
+                        plan.usual_m(), plan.tuned(), schedules.all());
+}
+
+size_t ImageBytes(const Convolution& plan) {
+  const ConvGeometry& geometry = plan.geometry();
+  const PackedWeights sizes(geometry.taps() * geometry.group_inputs(), geometry.output_channels);
+  Schedules schedules;
+  const auto add = [&](const LinearWeights& own, const SavedSchedule& whose) -> Error {
+    schedules.Add(own, whose);
+    return {};
+  };
+  (void)ForEachUnitWithSchedules(plan, add);  // add() returns no error
+  return PackImageBytes(plan.problem(), DescOf(geometry), sizes, 0, plan.tuned(), schedules.all());
 }
 
 }  // namespace intact::kernels

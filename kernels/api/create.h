@@ -31,6 +31,9 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
 /// The images of pack files. Errors: OUT_OF_MEMORY.
 Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan);
 Result<std::vector<uint8_t>> ImageOf(const Convolution& plan);
+/// The sizes of these images. Finds no schedule again and copies no weights.
+size_t ImageBytes(const GemmPlan& plan);
+size_t ImageBytes(const Convolution& plan);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_API_CREATE_H_

@@ -353,6 +353,10 @@ intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_
     if (size == nullptr) return NullArgument("size");
     Error held = CheckHasWeights(*gemm, "save");
     if (held.status != INTACT_OK) return held;
+    if (data == nullptr) {
+      *size = ImageBytes(*gemm->plan);
+      return {};
+    }
     const auto image = ImageOf(*gemm->plan);
     return image ? SaveTo(*image, data, size) : image.error();
   });

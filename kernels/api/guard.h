@@ -201,7 +201,6 @@ void WriteTuned(const Tuned& tuned, intact_tune_info* info);
 inline Error SaveTo(const std::vector<uint8_t>& image, void* data, size_t* size) {
   const size_t room = *size;
   *size = image.size();
-  if (data == nullptr) return {};
   if (room < image.size()) {
     return {INTACT_INVALID_ARGUMENT, "size is " + std::to_string(room) + "; expected at least " +
                                          std::to_string(image.size()) + " bytes"};

@@ -64,7 +64,7 @@ std::shared_ptr<const DepthwiseInterleaving> DepthwiseInterleaving::Shared(const
     return Result<jit::Code>(std::make_shared<const DepthwiseInterleaving>(spec.first, spec.second));
   };
   const Result<jit::Code> shared = jit::CodeCache<Spec>::Instance().Get({filter, dot}, choose);
-  return std::static_pointer_cast<const DepthwiseInterleaving>(*shared);
+  return std::static_pointer_cast<const DepthwiseInterleaving>(*shared);  // choose() never fails
 }
 
 // Cuts `places` into groups of `size`. The last group is filled up with its last place.

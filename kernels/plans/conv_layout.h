@@ -88,9 +88,9 @@ class ConvLayout {
                                          core::Isa isa);
 
   /// `geometry` is not transposed. If extents are open, it has typical ones, for which the layout is chosen.
-  /// `variant`: one of VariantsOf(). `saved`: all
-  /// schedules of a file; the layout uses those of `phase` and `variant`. They must stay in memory until
-  /// LeaveImage(). Errors: as for creating a plan or reading a file.
+  /// `weights` hold a depth for each (tap, channel of the group). `variant`: one of VariantsOf(). `saved`:
+  /// all schedules of a file; the layout uses the schedules of `phase` and `variant`. They must stay in
+  /// memory until LeaveImage(). Errors: as for creating a plan or reading a file.
   static Result<std::shared_ptr<const ConvLayout>> Create(const LinearProblem& problem, ConvWeights* weights,
                                                           const ConvGeometry& geometry, core::Isa isa,
                                                           const Variant& variant, int64_t phase = 0,

@@ -1,6 +1,6 @@
-// The weights that a convolution is created from: a depth for each (tap, channel of the group), dense by output
-// channel, or the panels of a file. Most layouts have the order of a file's panels: they use these panels as
-// they are, and nobody needs dense columns.
+// The weights that a convolution is created from: a depth for each (tap, channel of the group), dense by
+// output channel, or the panels of a file. Most layouts have the order of a file's panels: they use these
+// panels as they are, and no dense columns are made.
 #ifndef INTACT_KERNELS_PLANS_CONV_WEIGHTS_H_
 #define INTACT_KERNELS_PLANS_CONV_WEIGHTS_H_
 

@@ -108,7 +108,8 @@ static_assert(sizeof(PackedChoice) % kAlignment == 0 && sizeof(PackedCpu) % kAli
 
 Error Refused(const std::string& why) { return {INTACT_INVALID_ARGUMENT, why}; }
 
-// The offsets of the sections. They follow from the header's n, k, vectors and number of choices.
+// The offsets of the sections. They follow from the header's n, k, vectors, spatial_dims, choices
+// and schedule_bytes.
 struct Layout {
   int64_t weights, choices, schedules, end;
   std::array<int64_t, kCounts.column_vectors> vectors;  // if absent: the next section's offset
@@ -266,9 +267,8 @@ void CopyChoices(const TunedChoices& tuned, bool is_conv, const Layout& layout, 
   }
 }
 
-int64_t OrderBytes(const ScheduleRecord& record) { return RoundUp(std::ssize(record.order), 8); }
 int64_t BytesOf(const SavedSchedule& schedule) {
-  return static_cast<int64_t>(sizeof(PackedSchedule)) + OrderBytes(schedule.record);
+  return static_cast<int64_t>(sizeof(PackedSchedule)) + RoundUp(schedule.record.order_bytes, 8);
 }
 
 void CopySchedules(std::span<const SavedSchedule> schedules, int64_t offset, std::vector<uint8_t>* image) {
@@ -281,7 +281,7 @@ void CopySchedules(std::span<const SavedSchedule> schedules, int64_t offset, std
                           record.estimate.quads,
                           record.estimate.items,
                           record.estimate.groups,
-                          std::ssize(record.order)};
+                          record.order_bytes};
     CopyName(schedule.layout, &packed.layout);
     CopyTo(image, offset, &packed, sizeof(packed));
     CopyTo(image, offset + static_cast<int64_t>(sizeof(packed)), record.order.data(), record.order.size());
@@ -289,13 +289,16 @@ void CopySchedules(std::span<const SavedSchedule> schedules, int64_t offset, std
   }
 }
 
-}  // namespace
+std::vector<const void*> VectorsOf(const intact_linear_desc& linear) {
+  std::vector<const void*> vectors;
+  core::ForEachColumnVector([&vectors](auto, const auto* values) { vectors.push_back(values); }, linear);
+  return vectors;
+}
 
-std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
-                                    const PackedWeights& weights, int64_t usual_m, const TunedChoices& tuned,
-                                    std::span<const SavedSchedule> schedules) {
-  std::vector<int32_t> b_zero_points;
-  const intact_linear_desc linear = DescOf(problem, &b_zero_points);
+// Without the checksum.
+PackHeader HeaderOf(const intact_linear_desc& linear, const std::optional<intact_conv_desc>& conv,
+                    const PackedWeights& weights, int64_t usual_m, const TunedChoices& tuned,
+                    std::span<const SavedSchedule> schedules) {
   PackHeader header{};
   header.magic = kMagic;
   header.version = kVersion;
@@ -304,18 +307,36 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   header.k = weights.k;
   core::ForEachNumber(WriteBits(&header.numbers), linear);
   core::ForEachPostOpField(WriteBits(&header.post_ops), linear);
-  std::vector<const void*> vectors;
-  core::ForEachColumnVector([&vectors](auto, const auto* values) { vectors.push_back(values); }, linear);
+  const std::vector<const void*> vectors = VectorsOf(linear);
   for (size_t i = 0; i < vectors.size(); ++i) header.vectors |= (vectors[i] != nullptr ? 1u : 0u) << i;
   if (linear.lookup_table != nullptr) header.vectors |= kTableBit;
   if (conv) core::ForEachGeometryField(core::kCopyField, header, *conv);
   header.usual_m = usual_m;
-  const size_t choices = conv ? tuned.conv_choices.size() : tuned.choices.size();
-  header.choices = static_cast<uint32_t>(choices);
+  header.choices = static_cast<uint32_t>(conv ? tuned.conv_choices.size() : tuned.choices.size());
   header.schedules = std::ssize(schedules);
   for (const SavedSchedule& schedule : schedules) header.schedule_bytes += BytesOf(schedule);
+  header.file_bytes = static_cast<uint64_t>(LayoutOf(header).end);
+  return header;
+}
+
+}  // namespace
+
+size_t PackImageBytes(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
+                      const PackedWeights& weights, int64_t usual_m, const TunedChoices& tuned,
+                      std::span<const SavedSchedule> schedules) {
+  std::vector<int32_t> b_zero_points;
+  const intact_linear_desc linear = DescOf(problem, &b_zero_points);
+  return HeaderOf(linear, conv, weights, usual_m, tuned, schedules).file_bytes;
+}
+
+std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
+                                    const PackedWeights& weights, int64_t usual_m, const TunedChoices& tuned,
+                                    std::span<const SavedSchedule> schedules) {
+  std::vector<int32_t> b_zero_points;
+  const intact_linear_desc linear = DescOf(problem, &b_zero_points);
+  PackHeader header = HeaderOf(linear, conv, weights, usual_m, tuned, schedules);
+  const std::vector<const void*> vectors = VectorsOf(linear);
   const Layout layout = LayoutOf(header);
-  header.file_bytes = static_cast<uint64_t>(layout.end);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
   CopyTo(&image, layout.weights, weights.data, static_cast<size_t>(weights.bytes()));
   const auto column_bytes = static_cast<size_t>(weights.panels() * kPanelColumns * 4);
@@ -323,7 +344,7 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
     if (vectors[i] != nullptr) CopyTo(&image, layout.vectors[i], vectors[i], column_bytes);
   }
   CopyTo(&image, layout.lookup_table, linear.lookup_table, problem.lookup_table.size());
-  if (choices != 0) CopyChoices(tuned, conv.has_value(), layout, &image);
+  if (header.choices != 0) CopyChoices(tuned, conv.has_value(), layout, &image);
   CopySchedules(schedules, layout.schedules, &image);
   CopyTo(&image, 0, &header, sizeof(header));
   header.checksum = Checksum(image.data(), image.size());
@@ -436,6 +457,7 @@ Result<std::vector<SavedSchedule>> SchedulesOf(const PackHeader& header, const L
     schedule.unit = packed.unit;
     schedule.record.key = packed.key;
     schedule.record.estimate = {packed.quads, packed.items, packed.groups};
+    schedule.record.order_bytes = packed.order_bytes;
     schedule.record.order = {at + sizeof(packed), static_cast<size_t>(packed.order_bytes)};
     at += BytesOf(schedule);
     left -= BytesOf(schedule);

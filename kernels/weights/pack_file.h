@@ -1,7 +1,7 @@
 // The pack file: a plan on disk. It loads on any machine, with any ISA. Weights have the canonical layout,
 // which VNNI and AMX kernels read in place. What other kernels need (a schedule, a convolution's own layout)
-// is made when the file is loaded. A schedule is restored from its order in the file, if the ISA and the caches
-// are those of the machine that saved it.
+// is made when the file is loaded. A schedule is restored from its order in the file, if the machine has the
+// ISA and the caches of the machine that saved the file.
 //
 //   offset        contents, little-endian
 //   0             PackHeader, version 10: the kind of plan, the descriptors
@@ -19,16 +19,16 @@
 //                               phase, s64; the variant of its layout (conv_layout.h), char[32]; the
 //                               kernel's name, char[128]
 //                             names end with zeros
-//                 schedules   of plans that have any, one after another: a PackedSchedule (whose weights, its
-//                             key, its estimate), and its order (StripScheduler::AppendOrder()), padded
+//                 schedules   if the plan has schedules, one after another: a PackedSchedule (whose weights,
+//                             its key, its estimate), and its order (StripScheduler::AppendOrder()), padded
 //                             with zeros to 8 bytes
 //
-// The checksum covers every byte after itself, header included. Word i of 8 bytes, w, belongs to lane i mod 4: h
-// = rotl(h ^ w, 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. The checksum is the result
-// of such steps with the four lanes as words. A step is a bijection of h and of w, so a change within one word
-// is always found, and any other change with probability 1 − 2⁻⁶⁴. The checksum covers only damage: the
-// descriptors are then checked like a caller's descriptors, and a schedule's order is checked against the
-// weights before it is used.
+// The checksum covers every byte after itself, header included. Word i of 8 bytes, w, belongs to lane i mod 4:
+// h = rotl(h ^ w, 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. The checksum is the
+// result of such steps with the four lanes as words. A step is a bijection of h and of w, so a change within
+// one word is always found, and any other random change with probability 1 − 2⁻⁶⁴. The checksum covers only
+// damage: the descriptors are then checked like a caller's descriptors, and a schedule's order is checked
+// against the weights before it is used. Estimates of schedules are not checked: they only choose kernels.
 #ifndef INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 #define INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 
@@ -80,6 +80,10 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
                                     const PackedWeights& weights, int64_t usual_m = 0,
                                     const TunedChoices& tuned = {},
                                     std::span<const SavedSchedule> schedules = {});
+/// The size of the image. Reads no weights, and of the schedules no orders, only their sizes.
+size_t PackImageBytes(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
+                      const PackedWeights& weights, int64_t usual_m, const TunedChoices& tuned,
+                      std::span<const SavedSchedule> schedules);
 
 /// Checks that the image is complete and well-formed. The contents point into the image, which must be
 /// aligned to 64 bytes. The caller must still check the descriptors.

@@ -80,15 +80,17 @@ struct ScheduleSpec {
 /// Offsets in a window, in units of 4 bytes, are below this.
 inline constexpr int64_t kMostWindowOffset = int64_t{1} << 16;
 
-/// Sizes of a schedule, summed over columns: inputs of the cost model.
+/// Sizes of a schedule. The cost model reads the sums over columns.
 struct ScheduleStatistics {
-  int64_t quads = 0;   // quads × columns; quads of zeros count too
-  int64_t items = 0;   // × columns
-  int64_t groups = 0;  // × columns
+  int64_t quads = 0;        // quads × columns; quads of zeros count too
+  int64_t items = 0;        // × columns
+  int64_t groups = 0;       // × columns
+  int64_t order_bytes = 0;  // of its order: see OrderOf()
   ScheduleStatistics& operator+=(const ScheduleStatistics& other) {
     quads += other.quads;
     items += other.items;
     groups += other.groups;
+    order_bytes += other.order_bytes;
     return *this;
   }
 };

@@ -6,7 +6,7 @@ namespace intact::kernels {
 
 ScheduleRecord* ScheduleRecords::FindOrAdd(const ScheduleKey& key) {
   const auto found = std::ranges::find(records_, key, &ScheduleRecord::key);
-  return found != records_.end() ? &*found : &records_.emplace_back(ScheduleRecord{key, {}, {}, {}});
+  return found != records_.end() ? &*found : &records_.emplace_back(ScheduleRecord{key, {}, {}, 0, {}});
 }
 
 std::optional<ScheduleStatistics> ScheduleRecords::Estimate(const PackedWeights& weights,
@@ -24,14 +24,19 @@ std::optional<ScheduleStatistics> ScheduleRecords::Estimate(const PackedWeights&
   return estimate;
 }
 
-std::span<const uint8_t> ScheduleRecords::UseOrder(const ScheduleKey& key,
-                                                   const std::shared_ptr<const PanelSource>& schedule) {
-  const std::lock_guard lock(mutex_);
-  FindOrAdd(key)->built = schedule;
+std::span<const uint8_t> ScheduleRecords::HeldOrder(const ScheduleKey& key) const {
   for (const ScheduleRecord& held : held_) {
     if (held.key == key && !held.order.empty()) return held.order;
   }
   return {};
+}
+
+void ScheduleRecords::NoteBuilt(const ScheduleKey& key, const std::shared_ptr<const PanelSource>& schedule,
+                                int64_t order_bytes) {
+  const std::lock_guard lock(mutex_);
+  ScheduleRecord* const record = FindOrAdd(key);
+  record->built = schedule;
+  record->order_bytes = order_bytes;
 }
 
 std::vector<ScheduleRecord> ScheduleRecords::records() const {

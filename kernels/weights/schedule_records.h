@@ -1,8 +1,10 @@
-// Schedules that a plan has estimated or made for its weights. A file keeps them, because they are dear to
+// Schedules that a plan has estimated or made for its weights. A file keeps them, because they are slow to
 // find: estimates, by which strips and engines are chosen, and orders, from which schedules are restored.
 //
 //   create   Estimate(), Build() ─► records ─► file: key, estimate, order
-//   load     file ─► Hold() ─► Estimate() and Build() find their keys there; every order is checked
+//   load     file ─► Hold() ─► Estimate() and Build() find their keys there
+//
+// Build() checks every order that it uses. Estimates are not checked: they only choose kernels.
 //
 // A schedule depends on the ISA and on cache sizes. If a file has no record with the right key, the schedule
 // is found again.
@@ -46,7 +48,8 @@ struct ScheduleRecord {
   ScheduleKey key;
   ScheduleStatistics estimate;             // quads = 0: not estimated
   std::weak_ptr<const PanelSource> built;  // the schedule, while a plan uses it
-  std::span<const uint8_t> order;          // in a file: of a schedule that was made; else empty
+  int64_t order_bytes = 0;                 // of the schedule that was built; 0: none was
+  std::span<const uint8_t> order;          // in a file: order_bytes bytes; else empty
 };
 
 /// A record in a file.
@@ -61,13 +64,16 @@ struct SavedSchedule {
 /// The records of one LinearWeights. Thread-safe, except Hold() and ForgetHeld().
 class ScheduleRecords {
  public:
-  /// EstimateSchedule(), computed once.
+  /// EstimateSchedule(), computed once. Other calls wait while it is computed.
   std::optional<ScheduleStatistics> Estimate(const PackedWeights& weights, const ScheduleSpec& spec);
   /// Builds `schedule`, a ScheduledWeights or ScheduledVectors, in the order of a held record if there is one.
   template <class Schedule>
   Error Build(const PackedWeights& weights, const ScheduleSpec& spec,
               const std::shared_ptr<Schedule>& schedule) {
-    return schedule->Build(weights, spec, UseOrder(ScheduleKey::Of(spec), schedule));
+    const ScheduleKey key = ScheduleKey::Of(spec);
+    RETURN_IF_ERROR(schedule->Build(weights, spec, HeldOrder(key)));
+    NoteBuilt(key, schedule, schedule->statistics().order_bytes);
+    return {};
   }
 
   /// Records of a file. Their orders must stay in memory until ForgetHeld().
@@ -78,9 +84,10 @@ class ScheduleRecords {
   std::vector<ScheduleRecord> records() const;
 
  private:
-  /// Notes that `schedule` is built; returns the order of a held record, or nothing.
-  std::span<const uint8_t> UseOrder(const ScheduleKey& key,
-                                    const std::shared_ptr<const PanelSource>& schedule);
+  /// The order of a held record, or nothing.
+  std::span<const uint8_t> HeldOrder(const ScheduleKey& key) const;
+  void NoteBuilt(const ScheduleKey& key, const std::shared_ptr<const PanelSource>& schedule,
+                 int64_t order_bytes);
   ScheduleRecord* FindOrAdd(const ScheduleKey& key);  // needs mutex_
 
   mutable std::mutex mutex_;

@@ -280,7 +280,8 @@ class StripScheduler {
   }
 
   /// As Schedule(), but in the order of AppendOrder() that `order` begins with; removes it from `order`.
-  /// INVALID_ARGUMENT unless that is an order of all items, and no group can leave int16.
+  /// INVALID_ARGUMENT unless that is an order of all items, no group has more than spec.largest_group items,
+  /// and no group can leave int16.
   Error Restore(const PackedWeights& weights, int64_t column, int64_t window, std::span<const uint8_t>* order,
                 ScheduleStatistics* statistics) {
     CollectItems(weights, column, window);
@@ -350,6 +351,7 @@ class StripScheduler {
     statistics->quads += (end - begin) * kColumns;
     statistics->items += static_cast<int64_t>(item_count_) * kColumns;
     statistics->groups += groups * kColumns;
+    statistics->order_bytes += static_cast<int64_t>(OrderBytes());
   }
 
   // Sets counts_ and sequence_ from groups_.
@@ -367,11 +369,12 @@ class StripScheduler {
   }
 
   bool HasByteOrder() const { return item_count_ < 256; }
+  size_t OrderBytes() const { return (kMaxGroup + item_count_) * (HasByteOrder() ? 1 : 2); }
 
   // Sets counts_ and sequence_ from an order of Index numbers. Returns the fault of the order, or null.
   template <class Index>
   const char* ReadOrder(std::span<const uint8_t>* order) {
-    const size_t bytes = (kMaxGroup + item_count_) * sizeof(Index);
+    const size_t bytes = OrderBytes();
     if (order->size() < bytes) return "is truncated";
     const uint8_t* from = order->data();
     *order = order->subspan(bytes);
@@ -386,6 +389,7 @@ class StripScheduler {
       counts_[i] = read();
       items += counts_[i] * (kMaxGroup - i);
     }
+    if (LargestGroup() > spec_.largest_group) return "has too large a group";
     if (items != item_count_) return "has another number of items than the weights";
     is_placed_.assign(item_count_, 0);
     uint32_t* place = sequence_.data();

@@ -109,6 +109,7 @@ TEST(Fuzz, MostLinesAndFilesOfTheCorporaAreTaken) {
 TEST(Fuzz, AWrongOutputIsFound) {
   EXPECT_GT(Findings("gemm", [](const Bytes& bytes) { return CheckGemm(bytes, FlipLast); }), 20);
   EXPECT_GT(Findings("conv", [](const Bytes& bytes) { return CheckConv(bytes, FlipLast); }), 20);
+  EXPECT_GT(Findings("pack_file", [](const Bytes& bytes) { return CheckPackFile(bytes, FlipLast); }), 10);
 }
 
 TEST(Fuzz, AFeaturesByteMakesItsPlainestCall) {

@@ -133,8 +133,11 @@ struct Layer {
 };
 
 Bytes ImageOf(const Conv& plan) {
+  size_t size = 0;
+  EXPECT_EQ(intact_conv_save_memory(plan.handle(), nullptr, &size), INTACT_OK) << intact_last_error();
   const Result<Bytes> image = plan.SaveMemory();
   EXPECT_TRUE(image) << image.error().message;
+  EXPECT_EQ(image ? image->size() : 0, size);
   return image ? *image : Bytes();
 }
 
@@ -619,7 +622,8 @@ TEST(ConvForgeries, OfThePadding) {
   }
 }
 
-// Headers with any values and a valid checksum: the image is refused, or its plan runs within its buffers.
+// Headers with any values and a valid checksum: the image is refused, or its plan runs within its buffers
+// and, in INTACT_EXACT mode, computes the bytes of the portable plan.
 TEST(ConvForgeries, OfAnything) {
   constexpr int kForgeriesEach = 1500;
   constexpr uint8_t kTelling[] = {0, 1, 2, 3, 4, 5, 8, 15, 16, 17, 63, 64, 127, 128, 254, 255};
@@ -673,12 +677,22 @@ TEST(ConvForgeries, OfAnything) {
       const auto residual = allocate(outputs * info.output_channels,
                                      info.residual_type == INTACT_TYPE_NONE ? INTACT_U8 : info.residual_type);
       ASSERT_TRUE(a && c && residual);
+      FillActivations(forged, a->data());
       args.a = a->data().data();
       args.c = c->data().data();
       if (info.residual_type != INTACT_TYPE_NONE) args.residual = residual->data().data();
       const Error ran = loaded->Run(args);
       ASSERT_TRUE(ran.ok()) << ran.message;
       EXPECT_TRUE(c->FrontIntact());
+      if (info.mode == INTACT_EXACT) {
+        const Result<Conv> portable = LoadShifted(forged, 1, INTACT_ISA_PORTABLE);
+        ASSERT_TRUE(portable) << portable.error().message;
+        Bytes expected(c->data().size());
+        args.c = expected.data();
+        const Error ran_portably = portable->Run(args);
+        ASSERT_TRUE(ran_portably.ok()) << ran_portably.message;
+        EXPECT_TRUE(std::ranges::equal(c->data(), expected));
+      }
       ASSERT_TRUE(loaded->Certificate(INTACT_PAIRING_WITHIN_TAP));
     }
   }

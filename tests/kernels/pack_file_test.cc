@@ -506,8 +506,9 @@ void Mutate(std::span<uint8_t> image, support::Random& random) {
   }
 }
 
-// Runs a plan of a mutated image, with buffers that end at unmapped pages.
-void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
+// Runs a plan of a mutated image, with buffers that end at unmapped pages. In INTACT_EXACT mode, the portable
+// plan of the image must compute the same bytes; their number is added to `compared`.
+void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image, int64_t* compared) {
   constexpr int64_t kRows = 26;
   const auto n = Field<int64_t>(image, kNAt);
   const auto k = Field<int64_t>(image, kKAt);
@@ -524,6 +525,7 @@ void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
   args.m = kRows;
   args.a = a->data().data();
   args.c = c->data().data();
+  FillActivations(image, a->data());
   if (residual_type != INTACT_TYPE_NONE) args.residual = residual->data().data();
   args.threads = 1;
   const std::vector<float> scales(kRows, 1.0f);
@@ -533,6 +535,17 @@ void RunMutant(const intact_gemm* plan, std::span<const uint8_t> image) {
   if (takes_scales && Field<int32_t>(image, kCTypeAt) != INTACT_S32) args.a_scales = scales.data();
   ASSERT_EQ(intact_gemm_run(plan, &args), INTACT_OK) << intact_last_error();
   EXPECT_TRUE(c->FrontIntact());
+  if (Field<int32_t>(image, kModeAt) == INTACT_EXACT) {
+    intact_gemm* loaded = nullptr;
+    ASSERT_EQ(intact_gemm_load_memory(image.data(), image.size(), INTACT_ISA_PORTABLE, &loaded), INTACT_OK)
+        << intact_last_error();
+    const Plan portable(loaded);
+    Bytes expected(c->data().size());
+    args.c = expected.data();
+    ASSERT_EQ(intact_gemm_run(loaded, &args), INTACT_OK) << intact_last_error();
+    EXPECT_TRUE(std::ranges::equal(c->data(), expected));
+    *compared += std::ssize(expected);
+  }
   std::vector<intact_failing_pair> pairs(8);
   int64_t written = 0;
   EXPECT_EQ(intact_gemm_failing_pairs(plan, 0, 8, pairs.data(), &written), INTACT_OK);
@@ -542,6 +555,7 @@ TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
   constexpr int kMutantsEach = 3000;
   int accepted = 0;
   int refused = 0;
+  int64_t compared = 0;
   for (const char* line :
        {"gemm u8s8u8 m=1 n=3 k=5 bias=f32", "gemm s8s8s32 m=1 n=20 k=70 bias=s32 arange=127 za=-9",
         "gemm u8s8f32 m=1 n=16 k=64 bias=f32 scale=channel mode=saturating",
@@ -564,7 +578,7 @@ TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
       const Plan plan(gemm);
       if (status == INTACT_OK) {
         ++accepted;
-        RunMutant(gemm, data);
+        RunMutant(gemm, data, &compared);
       } else {
         ++refused;
         ASSERT_EQ(gemm, nullptr);
@@ -576,6 +590,7 @@ TEST_F(PackFile, SurvivesMutationsWithRightChecksums) {
   std::cout << accepted << " mutants accepted and run, " << refused << " refused\n";
   EXPECT_GT(accepted, 500);
   EXPECT_GT(refused, 500);
+  EXPECT_GT(compared, 100000);
 }
 
 // A wrong value for a field of an image.

@@ -526,6 +526,7 @@ RC_GTEST_PROP(Schedule, IsRestoredFromItsOrder, ()) {
   RC_ASSERT(restored.largest_group() == found.largest_group());
   RC_ASSERT(restored.statistics().items == found.statistics().items);
   RC_ASSERT(restored.statistics().groups == found.statistics().groups);
+  RC_ASSERT(found.statistics().order_bytes == std::ssize(*order));
   for (int64_t window = 0; window < found.windows(); ++window) {
     for (int64_t panel = 0; panel < weights.panels(); ++panel) {
       const bool is_last = panel + 1 == weights.panels();
@@ -543,6 +544,56 @@ RC_GTEST_PROP(Schedule, IsRestoredFromItsOrder, ()) {
   RC_ASSERT(ScheduledWeights().Build(weights, c.spec, other).status == INTACT_INVALID_ARGUMENT);
   other.resize(order->size() + 3);
   RC_ASSERT(ScheduledWeights().Build(weights, c.spec, other).status == INTACT_INVALID_ARGUMENT);
+}
+
+RC_GTEST_PROP(ScheduledVectors, AreRestoredFromTheirOrder, ()) {
+  Case c = AnyCase();
+  c.problem.k = *rc::gen::inRange<int64_t>(1, 3000);  // orders of u8 and of u16
+  const PackedWeights weights = Pack(c.problem);
+  ScheduleSpec spec = ScheduledVectors::SpecFor(weights, *rc::gen::element(8, 16), c.spec.amax);
+  if (*rc::gen::arbitrary<bool>()) spec.window_quads = *rc::gen::inRange<int64_t>(1, 600);
+  RC_LOG() << c.problem.ToString() << " lanes=" << spec.strip_columns
+           << " window_quads=" << spec.window_quads;
+  ScheduledVectors found;
+  RC_ASSERT(found.Build(weights, spec).ok());
+  const auto order = OrderOf(weights, spec);
+  RC_ASSERT(order);
+  RC_ASSERT(found.statistics().order_bytes == std::ssize(*order));
+  ScheduledVectors restored;
+  RC_ASSERT(restored.Build(weights, spec, *order).ok());
+  RC_ASSERT(restored.bytes() == found.bytes());
+  RC_ASSERT(restored.largest_group() == found.largest_group());
+  RC_ASSERT(restored.statistics().order_bytes == std::ssize(*order));
+  const auto same_items = [](const std::vector<DecodedItem>& one, const std::vector<DecodedItem>& other) {
+    return std::ranges::equal(one, other, [](const DecodedItem& a, const DecodedItem& b) {
+      return a.quad == b.quad && a.weights == b.weights;
+    });
+  };
+  const std::vector<DecodedStrip> strips = DecodeVectors(found, weights, spec);
+  const std::vector<DecodedStrip> again = DecodeVectors(restored, weights, spec);
+  RC_ASSERT(again.size() == strips.size());
+  for (size_t i = 0; i < strips.size(); ++i) {
+    RC_ASSERT(std::ranges::equal(strips[i].groups, again[i].groups, same_items));
+  }
+
+  std::vector<uint8_t> other = *order;
+  other.pop_back();
+  RC_ASSERT(ScheduledVectors().Build(weights, spec, other).status == INTACT_INVALID_ARGUMENT);
+  other.resize(order->size() + 3);
+  RC_ASSERT(ScheduledVectors().Build(weights, spec, other).status == INTACT_INVALID_ARGUMENT);
+}
+
+TEST(Schedule, OrdersOfLargerGroupsAreRefused) {
+  const PackedWeights weights = Pack(tests::Parsed("gemm u8s8s32 m=1 n=16 k=512 wmax=7 fill=uniform"));
+  const ScheduleSpec large{2, 24, 256, 255};
+  ScheduleSpec small = large;
+  small.largest_group = 4;
+  ASSERT_GT(Schedule(weights, large).largest_group(), small.largest_group);
+  const auto order = OrderOf(weights, large);
+  ASSERT_TRUE(order);
+  const Error error = ScheduledWeights().Build(weights, small, *order);
+  EXPECT_EQ(error.status, INTACT_INVALID_ARGUMENT);
+  EXPECT_NE(error.message.find("has too large a group"), std::string::npos) << error.message;
 }
 
 TEST(Schedule, OrdersForSmallerActivationsAreRefused) {

@@ -9,19 +9,22 @@
 #include <span>
 #include <vector>
 
-#include "fuzz/pack_checksum.h"
+#include "fuzz/pack_format.h"
 
 namespace intact::tests {
 
+using fuzz::FillActivations;
+using fuzz::kAMaxAt;
+using fuzz::kAMinAt;
+using fuzz::kASourceTypeAt;
 using fuzz::kChecksumAt;
 using fuzz::kCoveredFrom;
 using fuzz::Seal;
 
 inline constexpr size_t kVersionAt = 8, kHeaderBytesAt = 12, kFileBytesAt = 16, kNAt = 32, kKAt = 40;
 inline constexpr size_t kATypeAt = 48, kBTypeAt = 52, kCTypeAt = 56, kModeAt = 60;
-inline constexpr size_t kAZeroPointAt = 64, kCZeroPointAt = 68, kAMinAt = 72, kAMaxAt = 76;
-inline constexpr size_t kRangeCheckAt = 80, kAQuantizationAt = 84, kASourceTypeAt = 88;
-inline constexpr size_t kOverflowAt = 96;
+inline constexpr size_t kAZeroPointAt = 64, kCZeroPointAt = 68;
+inline constexpr size_t kRangeCheckAt = 80, kAQuantizationAt = 84, kOverflowAt = 96;
 inline constexpr size_t kActivationAt = 144, kClampMinAt = 148, kClampMaxAt = 152;
 inline constexpr size_t kResidualTypeAt = 156, kResidualScaleAt = 160, kResidualZeroPointAt = 164;
 // Bits: zero points of weights, bias_s32, bias_f32, scales.
