@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._grouped_weights import GroupedWeights, nbits, q4_0, q8_0
 from ._library import DTYPES, address, array_of, check, choice, ffi, integer, invalid, isa_of, lib, numbers, text, type_of
 from ._plan import FLOAT32, INT32, Call, Plan, pointer, row_strides
 
@@ -13,7 +14,6 @@ from ._plan import FLOAT32, INT32, Call, Plan, pointer, row_strides
 _B_TYPES = {"u4": lib.INTACT_U4, "s4": lib.INTACT_S4, "u8": lib.INTACT_U8, "s8": lib.INTACT_S8}
 _GRANULARITIES = {"rows": lib.INTACT_GRANULARITY_ROWS, "groups": lib.INTACT_GRANULARITY_GROUPS}
 _ACTIVATIONS = {None: lib.INTACT_ACTIVATION_NONE, "relu": lib.INTACT_ACTIVATION_RELU}
-_GGUF_GROUP = 32  # weights of a block of Q4_0 and of Q8_0
 
 
 class GroupedInfo(NamedTuple):
@@ -108,43 +108,24 @@ class Grouped:
             raise invalid(f"{argument}: has shape {values.shape}; expected {(n, groups)}, a value for each column and group")
 
     @classmethod
+    def of(cls, weights: GroupedWeights, **options: Any) -> Grouped:
+        """A plan from weights that `intact.read_grouped_weights` read."""
+        row = (weights.k + 1) // 2 if weights.b_type == "u4" else weights.k
+        return cls(weights.b[:, :row], weights.scales, k=weights.k, group=weights.group, b_type=weights.b_type,
+                   zero_points=weights.zero_points, bias=weights.bias, **options)
+
+    @classmethod
     def from_matmul_nbits(cls, b: Any, scales: Any, zero_points: Any = None, *, k: int, bits: int = 4, block_size: int = 32,
                           **options: Any) -> Grouped:
         """A plan from the inputs B, scales and zero_points of ONNX Runtime's operator MatMulNBits: B is
         N×blocks×(block_size·bits/8), uint8. Zero points of 4 bits may be packed, two in a byte."""
-        if bits not in (4, 8):
-            raise invalid(f"bits: is {bits!r}; expected 4 or 8")
-        b = array_of("b", b)
-        n, blocks = b.shape[0], -(-k // block_size)
-        if b.dtype != np.uint8 or b.size != n * blocks * block_size * bits // 8:
-            raise invalid(f"b: has shape {b.shape} and dtype {b.dtype}; expected {(n, blocks, block_size * bits // 8)} and uint8")
-        weights = b.reshape(n, -1)[:, :(k * bits + 7) // 8]
-        if zero_points is not None:
-            zero_points = array_of("zero_points", zero_points).reshape(n, -1)
-            if bits == 4 and zero_points.shape[1] == (blocks + 1) // 2:
-                zero_points = np.stack([zero_points & 15, zero_points >> 4], -1).reshape(n, -1)[:, :blocks]
-        return cls(weights, array_of("scales", scales).reshape(n, blocks), k=k, group=block_size, b_type=f"u{bits}",
-                   zero_points=zero_points, **options)
+        points = None if zero_points is None else array_of("zero_points", zero_points)
+        return cls.of(nbits(array_of("b", b), array_of("scales", scales), points, k, bits, block_size), **options)
 
     @classmethod
     def from_gguf(cls, blocks: Any, kind: str, **options: Any) -> Grouped:
         """A plan from a tensor of a GGUF file: `blocks` are its bytes, a row for each column of B; `kind` is "q4_0" or "q8_0"."""
-        bytes_of = {"q4_0": 2 + _GGUF_GROUP // 2, "q8_0": 2 + _GGUF_GROUP}
-        size = choice("kind", kind, bytes_of)
-        blocks = np.ascontiguousarray(array_of("blocks", blocks))
-        if blocks.dtype != np.uint8 or blocks.ndim != 2 or blocks.shape[1] % size:
-            raise invalid(f"blocks: has shape {blocks.shape} and dtype {blocks.dtype}; expected rows of blocks of {size} bytes, "
-                          "uint8")
-        n = blocks.shape[0]
-        blocks = blocks.reshape(n, -1, size)
-        scales = np.ascontiguousarray(blocks[:, :, :2]).view(np.float16)[:, :, 0]
-        weights = blocks[:, :, 2:]
-        k = blocks.shape[1] * _GGUF_GROUP
-        if kind == "q8_0":
-            return cls(np.ascontiguousarray(weights).view(np.int8).reshape(n, k), scales, group=_GGUF_GROUP, **options)
-        # The low four bits of a block are its first half.
-        halves = np.concatenate([weights & 15, weights >> 4], -1).reshape(n, k)
-        return cls(halves[:, ::2] | halves[:, 1::2] << 4, scales, k=k, group=_GGUF_GROUP, b_type="u4", **options)
+        return cls.of(choice("kind", kind, {"q4_0": q4_0, "q8_0": q8_0})(array_of("blocks", blocks)), **options)
 
     @property
     def info(self) -> GroupedInfo:
