@@ -82,10 +82,13 @@ struct GroupedWeightView {
   }
   /// The scale as it is stored, in scale_type.
   uint32_t ScaleBits(int64_t g, int64_t n) const {
-    const int bytes = core::BytesOf(scale_type);
+    const int64_t element = n * scale_stride_n + g * scale_stride_g;
     uint32_t bits = 0;
-    std::memcpy(&bits, scales + (n * scale_stride_n + g * scale_stride_g) * bytes,
-                static_cast<size_t>(bytes));
+    if (scale_type == INTACT_F32) {
+      std::memcpy(&bits, scales + element * 4, 4);
+    } else {
+      std::memcpy(&bits, scales + element * 2, 2);
+    }
     return bits;
   }
   float Scale(int64_t g, int64_t n) const {

@@ -89,7 +89,8 @@ class GroupedWeights {
 
   GroupedLayout layout_;
   int columns_ = 0;
-  int32_t shift_ = 0;  // added to weights and zero points
+  bool is_signed_ = false;  // the packed weights
+  int32_t shift_ = 0;       // added to weights and zero points
   int32_t uniform_zero_point_ = 0;
   int64_t panel_bytes_ = 0;
   AlignedBuffer<uint8_t> data_;
