@@ -346,10 +346,10 @@ TEST(GroupedTest, TakesStrides) {
   EXPECT_GE(info.packed_bytes, grouped.n * grouped.k);
 }
 
-// A row of A is 1024 bytes, and a column of packed weights about 136. So a share has fewer rows than columns
-// have cuts: 256 rows and a quarter of the columns, not 512 rows and an eighth.
+// A row of A has 128 bytes, and a column of packed weights 18. So a share has 256 rows and 1024 columns, not
+// 512 rows and 512 columns.
 TEST(GroupedTest, PartsReadFewBytes) {
-  constexpr int64_t kRows = 512, kColumns = 512, kDepth = 256;
+  constexpr int64_t kRows = 512, kColumns = 4096, kDepth = 32;
   const std::vector<uint8_t> b(kColumns * kDepth / 2, 0x98);
   const std::vector<uint16_t> scales(kColumns * kDepth / 32, 0x3c00);
   intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
@@ -369,7 +369,7 @@ TEST(GroupedTest, PartsReadFewBytes) {
   while (rows < kRows && c[static_cast<size_t>(rows * kColumns)] >= 0) ++rows;
   const int64_t columns = std::find(c.begin(), c.begin() + kColumns, -1.0f) - c.begin();
   EXPECT_EQ(rows, 256);
-  EXPECT_EQ(columns, 128);
+  EXPECT_EQ(columns, 1024);
 }
 
 // Any number of threads may run one plan at once.
