@@ -385,7 +385,7 @@ intact_status Quantize(int32_t quantization, int32_t type) {
 
 intact_status MultiplyGroups() {
   constexpr int64_t kGroups = (kK + 31) / 32;
-  std::array<float, kN * kGroups> scales = {};
+  std::array<float, kN* kGroups> scales = {};
   scales.fill(1);
   intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
   desc.n = desc.b_stride_k = kN;
