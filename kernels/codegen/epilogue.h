@@ -136,8 +136,8 @@ class Epilogue {
   /// Requantizes the tile's next row, adjacent vectors of columns, and stores it at `c`. Destroys the
   /// accumulators.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Mem& c);
-  /// StoreRow() for a whole row of scaled values: adds the bias, applies the activation and stores. `values` are
-  /// floats. Only for float outputs without fixed point, residual and values of rows.
+  /// StoreRow() for a whole row of scaled values: adds the bias, applies the activation and stores. `values`
+  /// are floats. Only for float outputs without fixed point, residual and values of rows.
   void StoreFloats(const std::vector<jit::Vec>& values, const jit::Mem& c);
   /// After a tile's last row: advances the arguments to the tile below.
   void Advance();

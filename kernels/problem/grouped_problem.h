@@ -42,7 +42,6 @@ struct GroupedProblem {
   int64_t group = 0;  // depths of a group; k if all depths are one group
   WeightType b_type;
   intact_type scale_type = INTACT_F32;  // of B's scales
-  bool has_b_zero_points = false;       // else every zero point is b_type.middle()
   intact_type a_type = INTACT_S8;
   intact_type a_source_type = INTACT_TYPE_NONE;
   // Whether A has a scale for each (row, group). If not, A has a scale for each row.
@@ -82,10 +81,13 @@ struct GroupedWeightView {
   }
   /// The scale as it is stored, in scale_type.
   uint32_t ScaleBits(int64_t g, int64_t n) const {
-    const int bytes = core::BytesOf(scale_type);
+    const int64_t element = n * scale_stride_n + g * scale_stride_g;
     uint32_t bits = 0;
-    std::memcpy(&bits, scales + (n * scale_stride_n + g * scale_stride_g) * bytes,
-                static_cast<size_t>(bytes));
+    if (scale_type == INTACT_F32) {
+      std::memcpy(&bits, scales + element * 4, 4);
+    } else {
+      std::memcpy(&bits, scales + element * 2, 2);
+    }
     return bits;
   }
   float Scale(int64_t g, int64_t n) const {

@@ -26,15 +26,71 @@ std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const Grou
   return first;
 }
 
+// Stores the low `bytes` bytes: 0, 1, 2 or 4.
 void StoreInteger(int32_t value, int bytes, uint8_t* to) {
-  std::memcpy(to, &value, static_cast<size_t>(bytes));  // little endian
+  if (bytes == 4) std::memcpy(to, &value, 4);
+  if (bytes == 2) std::memcpy(to, &value, 2);  // little endian
+  if (bytes == 1) std::memcpy(to, &value, 1);
+}
+
+constexpr int64_t kChunkDepths = 256;
+constexpr int64_t kMostColumns = 32;
+constexpr int64_t kPrefetchDepths = 32;  // that lie apart in memory
+// Depths of a panel's columns as the caller's bytes. Nibbles beyond the last depth are 0 up to whole steps.
+using Chunk = std::array<std::array<uint8_t, kChunkDepths>, kMostColumns>;
+
+// Loads `depth` depths from `begin` on, and inverts the bits `flip` of each byte.
+void Load(const GroupedWeightView& view, int64_t first_column, int64_t columns, int64_t begin, int64_t depth,
+          uint8_t flip, Chunk* chunk) {
+  const bool is_nibble = view.type.bits == 4;
+  const int64_t bytes = is_nibble ? CeilDivide(depth, 2) : depth;
+  const int64_t padded = RoundUp(depth, GroupedLayout::kStepDepths) / (is_nibble ? 2 : 1);
+  const int64_t stride_n = view.stride_n, stride_k = is_nibble ? 1 : view.stride_k;
+  const uint8_t* const from =
+      view.data + first_column * stride_n + (is_nibble ? begin / 2 : begin * stride_k);
+  uint8_t* const to = chunk->front().data();
+  if (stride_k == 1) {
+    for (int64_t i = 0; i < columns; ++i) {
+      for (int64_t j = 0; j < bytes; ++j) to[i * kChunkDepths + j] = from[i * stride_n + j] ^ flip;
+    }
+  } else {
+    for (int64_t j = 0; j < bytes; ++j) {
+      const uint8_t* const depths = from + j * stride_k;
+      __builtin_prefetch(depths + kPrefetchDepths * stride_k);
+      for (int64_t i = 0; i < columns; ++i) to[i * kChunkDepths + j] = depths[i * stride_n] ^ flip;
+    }
+  }
+  for (int64_t i = 0; i < columns; ++i) {
+    uint8_t* const column = (*chunk)[static_cast<size_t>(i)].data();
+    if (is_nibble && depth % 2 != 0) column[bytes - 1] &= 0x0f;
+    std::fill(column + bytes, column + padded, uint8_t{0});
+  }
+}
+
+// From nibbles in the order of depths 0 1 2 3 4 5 6 7 to 0 4 1 5 2 6 3 7: low nibbles are a quad, high
+// nibbles are the next quad.
+uint32_t PairQuads(uint32_t bits) {
+  bits = (bits & 0xff0000ff) | (bits & 0x00ff0000) >> 8 | (bits & 0x0000ff00) << 8;
+  return (bits & 0xf00ff00f) | (bits & 0x0f000f00) >> 4 | (bits & 0x00f000f0) << 4;
+}
+
+// The sum of the weights in `bytes` packed bytes.
+int32_t SumOf(const uint8_t* packed, int64_t bytes, bool is_nibble, bool is_signed) {
+  const auto sum = [&](const auto& value) {
+    int32_t total = 0;
+    for (int64_t i = 0; i < bytes; ++i) total += value(packed[i]);
+    return total;
+  };
+  if (is_nibble) return sum([](uint8_t byte) { return (byte & 15) + (byte >> 4); });
+  return is_signed ? sum([](uint8_t byte) { return int32_t{static_cast<int8_t>(byte)}; })
+                   : sum([](uint8_t byte) { return int32_t{byte}; });
 }
 
 }  // namespace
 
 GroupedLayout GroupedLayout::Expanded() const {
   GroupedLayout expanded = *this;
-  expanded.form = form == GroupedForm::kNibbles ? GroupedForm::kBytes : GroupedForm::kHalves;
+  expanded.step = step == GroupedStep::kNibbles ? GroupedStep::kBytes : GroupedStep::kHalves;
   expanded.scale_type = INTACT_F32;
   if (zero_point_bytes != 0) expanded.zero_point_bytes = 4;
   if (sum_bytes != 0) expanded.sum_bytes = 4;
@@ -42,13 +98,13 @@ GroupedLayout GroupedLayout::Expanded() const {
 }
 
 int GroupedLayout::StepVectors() const {
-  switch (form) {
-    case GroupedForm::kNibbles:
+  switch (step) {
+    case GroupedStep::kNibbles:
       return kStepQuads / 2;
-    case GroupedForm::kBytes:
-    case GroupedForm::kSplitBytes:
+    case GroupedStep::kBytes:
+    case GroupedStep::kSplitBytes:
       return kStepQuads;
-    case GroupedForm::kHalves:
+    case GroupedStep::kHalves:
       return kStepQuads * 2;
   }
   return 0;
@@ -62,9 +118,9 @@ Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const Grouped
   const bool has_vnni = traits.dot_products != core::DotProducts::kNone;
   const bool is_nibble = problem.b_type.bits == 4;
   GroupedLayout& layout = packed->layout_;
-  layout.form = is_nibble ? GroupedForm::kNibbles : has_vnni ? GroupedForm::kBytes : GroupedForm::kSplitBytes;
+  layout.step = is_nibble ? GroupedStep::kNibbles : has_vnni ? GroupedStep::kBytes : GroupedStep::kSplitBytes;
   layout.scale_type = problem.scale_type;
-  const bool is_signed = !is_nibble && has_vnni && problem.a_type == INTACT_U8;
+  const bool is_signed = packed->is_signed_ = !is_nibble && has_vnni && problem.a_type == INTACT_U8;
   if (is_signed != problem.b_type.is_signed) {
     packed->shift_ = (is_signed ? -1 : 1) * (1 << (problem.b_type.bits - 1));
   }
@@ -103,26 +159,40 @@ Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const Grouped
 void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeightView& view,
                                int64_t first_column, int64_t g, uint8_t* to) const {
   const int scale_bytes = core::BytesOf(layout_.scale_type);
-  const int64_t depth = problem.GroupDepth(g),
-                columns = std::min<int64_t>(columns_, problem.n - first_column);
-  const int64_t vector_columns = columns_ / GroupedLayout::kVectors;
-  uint8_t* const steps = to + layout_.HeaderBytes(columns_);
+  const int64_t columns = std::min<int64_t>(columns_, problem.n - first_column);
   for (int64_t i = 0; i < columns; ++i) {
     const int64_t n = first_column + i;
     StoreInteger(static_cast<int32_t>(view.ScaleBits(g, n)), scale_bytes, to + i * scale_bytes);
     StoreInteger(view.ZeroPoint(g, n) + shift_, layout_.zero_point_bytes,
                  to + layout_.ZeroPointOffset(columns_) + i * layout_.zero_point_bytes);
-    int32_t sum = 0;
-    for (int64_t k = 0; k < depth; ++k) {
-      const int32_t weight = view.At(g * problem.group + k, n) + shift_;
-      sum += weight;
-      const bool is_nibble = layout_.form == GroupedForm::kNibbles;
-      const int64_t quad = k / 4, vector_of_quad = is_nibble ? quad / 2 : quad;
-      const int64_t vector = vector_of_quad * GroupedLayout::kVectors + i / vector_columns;
-      uint8_t& byte = steps[(vector * vector_columns + i % vector_columns) * 4 + k % 4];
-      byte = static_cast<uint8_t>(byte | weight << (is_nibble && quad % 2 == 1 ? 4 : 0));
+  }
+  const bool is_nibble = layout_.step == GroupedStep::kNibbles;
+  const uint8_t flip = shift_ == 0 ? 0 : is_nibble ? 0x88 : 0x80;
+  std::array<uint32_t, kMostColumns> sums = {};  // modulo 2³²
+  uint8_t* steps = to + layout_.HeaderBytes(columns_);
+  Chunk chunk;
+  for (int64_t begin = 0; begin < problem.GroupDepth(g); begin += kChunkDepths) {
+    const int64_t depth = std::min(kChunkDepths, problem.GroupDepth(g) - begin);
+    Load(view, first_column, columns, g * problem.group + begin, depth, flip, &chunk);
+    const int64_t words = CeilDivide(depth, GroupedLayout::kStepDepths) * layout_.StepVectors();
+    for (int64_t i = 0; i < columns; ++i) {
+      const uint8_t* const column = chunk[static_cast<size_t>(i)].data();
+      if (layout_.sum_bytes != 0) {
+        sums[static_cast<size_t>(i)] +=
+            static_cast<uint32_t>(SumOf(column, words * 4, is_nibble, is_signed_));
+      }
+      for (int64_t word = 0; word < words; ++word) {
+        uint32_t bits = 0;
+        std::memcpy(&bits, column + word * 4, 4);
+        if (is_nibble) bits = PairQuads(bits);
+        std::memcpy(steps + (word * columns_ + i) * 4, &bits, 4);
+      }
     }
-    StoreInteger(sum, layout_.sum_bytes, to + layout_.SumOffset(columns_) + i * layout_.sum_bytes);
+    steps += words * columns_ * 4;
+  }
+  for (int64_t i = 0; i < columns; ++i) {
+    StoreInteger(static_cast<int32_t>(sums[static_cast<size_t>(i)]), layout_.sum_bytes,
+                 to + layout_.SumOffset(columns_) + i * layout_.sum_bytes);
   }
 }
 

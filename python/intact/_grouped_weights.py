@@ -53,8 +53,8 @@ class GroupedWeights:
 
 def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights]]:
     """The weights in groups of an ONNX or GGUF file, one matrix after the other, each with a name: the name of a MatMulNBits node
-    (of its output, if the node has no name), or the name of a GGUF tensor of type Q4_0 or Q8_0. Other nodes and tensors are
-    passed over. Raises `Error` if the file cannot be read. GGUF files need the package gguf, ONNX files the package onnx."""
+    (of its output, if the node has no name), or the name of a GGUF tensor of type Q4_0 or Q8_0. A tensor with the matrices of
+    several experts yields each, named `name[i]`. Other nodes and tensors are passed over. Raises `Error` if the file cannot be read. GGUF files need the package gguf, ONNX files the package onnx."""
     path = Path(path)
     if path.suffix == ".gguf":
         yield from _read_gguf(path)
@@ -161,7 +161,9 @@ def _read_gguf(path: Path) -> Iterator[tuple[str, GroupedWeights]]:
         raise invalid(f"{excerpt(path)}: is no GGUF file: {excerpt(error)}") from None
     for tensor in tensors:
         read = {"Q4_0": q4_0, "Q8_0": q8_0}.get(tensor.tensor_type.name)
-        if read is not None and tensor.data.ndim == 2:
+        if read is not None and tensor.data.ndim == 3:
+            yield from ((f"{tensor.name}[{i}]", read(rows)) for i, rows in enumerate(tensor.data))
+        elif read is not None and tensor.data.ndim == 2:
             yield tensor.name, read(tensor.data)
 
 

@@ -174,13 +174,35 @@ def test_rows_bias_and_activation():
     assert np.array_equal(plan.run(wide[:, :64], a_scales=scales), np.maximum(f, 0))
 
 
+def test_runs_of_no_rows():
+    plan = intact.Grouped.of(weights_of("u4", 64, 8, 32), a_source_type=None)
+    scales = np.ones(0, np.float32)
+    for a in (np.zeros((0, 64), np.int8), np.empty((4, 64), np.int8)[:0], np.empty((4, 100), np.int8)[2:2, :64]):
+        assert plan.run(a, a_scales=scales).shape == (0, 8)
+        assert plan.run(a, np.empty((0, 8), np.float32), a_scales=scales).shape == (0, 8)
+
+
+@pytest.mark.parametrize("k,message", [("64", "k: is '64'; expected an integer"), (64.5, "k: is 64.5; expected an integer")])
+def test_refused_depths(k, message):
+    with pytest.raises(intact.Error) as error:
+        intact.Grouped.from_matmul_nbits(np.zeros((3, 2, 16), np.uint8), np.ones(6, np.float32), k=k)
+    assert error.value.message == message
+
+
 @pytest.mark.parametrize("change,message", [
     ({"k": None}, "k: is not given; expected the depth, because weights of 4 bits share bytes"),
     ({"k": 66}, "weights: has rows of 32 bytes; expected 33 for k=66"),
     ({"group": 48}, "intact_grouped_create: group is 48; expected 16, 32, 64, 128, 256, or 0 for all depths"),
     ({"group": 64}, "scales: has shape (3, 2); expected (3, 1), a value for each column and group"),
     ({"b_type": "s8"}, "weights: has dtype uint8; expected int8 for b_type='s8'"),
-    ({"zero_points": np.full((3, 2), 300)}, "zero_points: has a value that is no uint8"),
+    ({"zero_points": np.full((3, 2), 300)}, "zero_points: has a value of 300; expected integers from 0 to 255"),
+    ({"zero_points": [[8, 8], [8, 7.5], [8, 8]]}, "zero_points: has a value of 7.5; expected integers from 0 to 255"),
+    ({"zero_points": [[8, 8], [8, np.nan], [8, 8]]}, "zero_points: has a value of nan; expected integers from 0 to 255"),
+    ({"zero_points": [["a", "b"]] * 3}, "zero_points: has dtype <U1; expected 3×2 integers"),
+    ({"zero_points": [[8, 8], [8]]}, "zero_points: is not an array of numbers; expected 3×2 integers"),
+    ({"zero_points": [[8, 2**70]] * 3}, "zero_points: has dtype object; expected 3×2 integers"),
+    ({"clamp": 1.0}, "clamp: is 1.0; expected two numbers"),
+    ({"clamp": (1,)}, "clamp: is (1,); expected two numbers"),
     ({"zero_points": np.full((3, 2), 16)},
      "intact_grouped_create: b_zero_points of column 0, group 0 is 16; expected 0 to 15"),
     ({"granularity": "columns"}, "granularity: is 'columns'; expected 'rows', 'groups'"),

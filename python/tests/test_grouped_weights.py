@@ -57,25 +57,6 @@ def test_matmul_nbits(tmp_path, bits, group, k, has_points):
     assert np.array_equal(weights.values(), weights.integers() * np.repeat(scales, group, 1)[:, :k])
 
 
-@pytest.mark.parametrize("fault", ["nibbles of B", "nibbles of the zero points", "neighbour's zero points", "group"])
-def test_faults_are_seen(tmp_path, fault):
-    k, n, group = 96, 4, 32
-    b, points, _, constants = operands(4, group, k, n, True)
-    swapped = lambda x: x >> 4 | x << 4
-    if fault == "nibbles of B":
-        constants[0] = swapped(constants[0])
-    elif fault == "nibbles of the zero points":
-        constants[2] = swapped(constants[2])
-    elif fault == "neighbour's zero points":
-        constants[2] = np.roll(constants[2], 2)
-    else:
-        group, constants[1], constants[2] = 16, np.repeat(constants[1], 2), None
-        constants[0] = constants[0].reshape(n, 6, 8)
-    path = model_file(tmp_path / "m.onnx", constants, K=k, N=n, bits=4, block_size=group)
-    ((_, weights),) = intact.read_grouped_weights(path)
-    assert not np.array_equal(weights.integers(), b - np.repeat(points, 32, 1))
-
-
 def test_order_bias_and_float_zero_points(tmp_path):
     b, points, scales, constants = operands(4, 32, 64, 3, True)
     constants[2] = points.astype(np.float32).ravel()
@@ -143,9 +124,6 @@ def test_blocks_of_gguf(kind, read, b_type):
     weights = read(rows)
     assert (weights.n, weights.k, weights.group, weights.b_type, weights.zero_points) == (3, 64, 32, b_type, None)
     assert np.array_equal(weights.integers(), b) and np.array_equal(weights.scales, scales)
-    other = rows.copy()
-    other[:, 2:18] = rows[:, 2:18] >> 4 | rows[:, 2:18] << 4  # the nibbles of a block exchanged: a planted fault
-    assert not np.array_equal(read(other).integers(), b)
     with pytest.raises(intact.Error, match=r"rows: has dtype uint8 and shape \(3, .*\); expected"):
         read(rows[:, 1:])
 
@@ -156,12 +134,16 @@ def test_gguf_file(tmp_path):
     writer = gguf.GGUFWriter(str(path), "llama")
     for kind, data in rows.items():
         writer.add_tensor(kind, data, raw_dtype=gguf.GGMLQuantizationType[kind])
+    writer.add_tensor("experts", np.stack([rows["Q8_0"], rows["Q8_0"][::-1]]), raw_dtype=gguf.GGMLQuantizationType.Q8_0)
     writer.add_tensor("norm", np.ones(64, np.float32))
     writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file()
     writer.close()
     read = dict(intact.read_grouped_weights(path))
-    assert list(read) == ["Q4_0", "Q8_0"]
-    for kind, weights in read.items():
+    assert list(read) == ["Q4_0", "Q8_0", "experts[0]", "experts[1]"]
+    assert np.array_equal(read["experts[0]"].values(), read["Q8_0"].values())
+    assert np.array_equal(read["experts[1]"].values(), read["Q8_0"].values()[::-1])
+    for kind in rows:
+        weights = read[kind]
         assert np.array_equal(weights.values(), gguf.quants.dequantize(rows[kind], gguf.GGMLQuantizationType[kind]))
 
 
