@@ -20,7 +20,7 @@ def saved_and_loaded(model):
     stream = io.BytesIO()
     torch.save(model, stream)
     stream.seek(0)
-    return torch.load(stream)
+    return torch.load(stream, weights_only=False)
 
 
 class Swapping(unittest.TestCase):
