@@ -1,6 +1,6 @@
 # intact_legacy_torch: headers and libraries of the torch that INTACT_PYTORCH_LEGACY_PYTHON imports. A package from PyPI contains
 # them. Debian's package links to the headers of libtorch-dev, whose libraries are in the system's folder.
-set(INTACT_PYTORCH_LEGACY_PYTHON /usr/bin/python3 CACHE FILEPATH "A Python with torch 1.13 or newer, and numpy; Debian's is its own")
+set(INTACT_PYTORCH_LEGACY_PYTHON /usr/bin/python3 CACHE FILEPATH "A Python with numpy, and torch 1.13 or newer")
 execute_process(
   COMMAND ${INTACT_PYTORCH_LEGACY_PYTHON} -c
           "import torch; print(torch.__path__[0], torch.__version__, int(torch.compiled_with_cxx11_abi()), sep=';')"
@@ -12,8 +12,8 @@ foreach(name torch torch_cpu c10)
   list(APPEND libraries ${library})
 endforeach()
 if(NOT EXISTS "${torch}/include/ATen/ATen.h" OR "${libraries}" MATCHES "NOTFOUND")
-  message(FATAL_ERROR "INTACT_BUILD_PYTORCH_LEGACY: INTACT_PYTORCH_LEGACY_PYTHON is '${INTACT_PYTORCH_LEGACY_PYTHON}'; expected a "
-                      "Python with torch 1.13 or newer, from PyPI or from Debian's python3-torch and libtorch-dev")
+  message(FATAL_ERROR "INTACT_BUILD_PYTORCH_LEGACY: INTACT_PYTORCH_LEGACY_PYTHON is '${INTACT_PYTORCH_LEGACY_PYTHON}'; expected "
+                      "a Python with torch 1.13 or newer, from PyPI or from Debian's python3-torch and libtorch-dev")
 endif()
 
 add_library(intact_legacy_torch INTERFACE)

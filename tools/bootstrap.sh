@@ -44,6 +44,7 @@ Each command installs missing Debian packages, then configures and builds the pr
   pytorch_legacy  build the operators of PyTorch's eager quantized modules; run their tests, the story of a saturated network
            (written to report/pytorch/), and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
            python3-torch and others);                  arguments go to the comparison (--help)
+           INTACT_PYTORCH_LEGACY_PYTHON=PYTHON: build for the torch of this Python, which also needs numpy; only test
   onnxruntime  build ONNX Runtime's execution provider (its headers come from Debian sid unless they are installed); run
            its quick tests and a comparison with ONNX Runtime's CPU provider (takes ONNX Runtime from PyPI);
                                                        arguments go to the comparison (--help), except
@@ -224,18 +225,23 @@ run_tests() {
   ((${#failed_presets[@]} == 0)) || fail "tests failed in: ${failed_presets[*]}"
 }
 
-# Builds only these operators and the programs of their tests. The story and the comparison use the release build.
+# Builds only these operators and the programs of their tests. The story and the comparison use the release build and Debian's
+# torch.
 test_pytorch_legacy() {
-  local preset presets build_pytorch_legacy=ON
+  local preset presets build_pytorch_legacy=ON python=${INTACT_PYTORCH_LEGACY_PYTHON:-/usr/bin/python3} only_test= definitions
   read_presets release
-  [[ " ${presets[*]} " == *" release "* ]] || (($# == 0)) ||
-    refuse "'$1': is for the comparison; expected release in INTACT_PRESETS, which is '${presets[*]}'"
-  install_packages "${testing[@]}" "${pytorch_legacy[@]}"
+  [[ $python == /usr/bin/python3 && " ${presets[*]} " == *" release "* ]] || only_test=yes
+  [[ -z $only_test ]] || (($# == 0)) ||
+    refuse "'$1': is for the comparison; expected release in INTACT_PRESETS, which is '${presets[*]}', and no" \
+      "INTACT_PYTORCH_LEGACY_PYTHON, which is '${INTACT_PYTORCH_LEGACY_PYTHON-}'"
+  install_packages "${testing[@]}"
+  [[ $python != /usr/bin/python3 ]] || install_packages "${pytorch_legacy[@]}"
+  definitions=(-DINTACT_PYTORCH_LEGACY_PYTHON="$python")
   for preset in "${presets[@]}"; do
     build "$preset" --target intact_torch run_scripted intact
     run_ctest "$preset" --tests-regex '^pytorch_legacy\.'
   done
-  [[ " ${presets[*]} " == *" release "* ]] || return 0
+  [[ -z $only_test ]] || return 0
   export PYTHONPATH=build/release/integrations/pytorch_legacy
   /usr/bin/python3 integrations/pytorch_legacy/scripts/story.py --out report/pytorch
   say "comparing with PyTorch's engines (a minute or two)"
