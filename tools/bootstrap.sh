@@ -46,6 +46,7 @@ Each command installs missing Debian packages, then configures and builds the pr
            (written to report/pytorch/), and a comparison of networks with PyTorch's own engines (installs libtorch-dev,
            python3-torch and others);                  arguments go to the comparison (--help), except
              --test  only test
+           INTACT_PYTORCH_LEGACY_PYTHON=PYTHON: build for the torch of this Python, which also needs numpy; only test
   onnxruntime  build ONNX Runtime's execution provider (its headers come from Debian sid unless they are installed); run
            its quick tests and a comparison with ONNX Runtime's CPU provider (takes ONNX Runtime from PyPI);
                                                        arguments go to the comparison (--help), except
@@ -246,11 +247,16 @@ run_tests() {
   ((${#failed_presets[@]} == 0)) || fail "tests failed in: ${failed_presets[*]}"
 }
 
-# Builds only these operators and the programs of their tests. The story and the comparison use the release build.
+# Builds only these operators and the programs of their tests. The story and the comparison use the release build and Debian's
+# torch.
 test_pytorch_legacy() {
-  local arguments only_test preset presets build_pytorch_legacy=ON
+  local arguments only_test preset presets build_pytorch_legacy=ON definitions
+  local python=${INTACT_PYTORCH_LEGACY_PYTHON:-/usr/bin/python3}
+  [[ $python == /usr/bin/python3 ]] || set -- --test "$@"
   read_test_arguments '' "$@"
-  install_packages "${testing[@]}" "${pytorch_legacy[@]}"
+  install_packages "${testing[@]}"
+  [[ $python != /usr/bin/python3 ]] || install_packages "${pytorch_legacy[@]}"
+  definitions=(-DINTACT_PYTORCH_LEGACY_PYTHON="$python")
   for preset in "${presets[@]}"; do
     build "$preset" --target intact_torch run_scripted intact
     run_ctest "$preset" --tests-regex '^pytorch_legacy\.'

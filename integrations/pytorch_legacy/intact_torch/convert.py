@@ -35,7 +35,8 @@ class Conversion:
 
 
 def conversion(model: torch.nn.Module) -> Conversion:
-    """The report of the convert() that returned `model`. Copies keep it, unless fuse_residual had to trace the model."""
+    """The report of the convert() that returned `model`. Copies keep it, but torch 1.13 drops it from copies of a model that
+    fuse_residual had to trace."""
     if not isinstance(getattr(model, "intact_conversion", None), Conversion):
         raise TypeError(f"model is a {type(model).__name__} without a report; expected a model that convert() returned")
     return model.intact_conversion
@@ -324,16 +325,18 @@ def _swap_calls(graph_module: torch.fx.GraphModule, name: str, options: Options,
     loading = _Loading(options)
     for attribute, nodes in users.items():
         _swap_products(graph_module, prefix, attribute, nodes, options, report, loading)
-    if loading.weights and hasattr(graph_module, "preserved_attr_names"):  # convert_fx() made it: its state has packed weights
+    if loading.weights:
         graph_module.register_load_state_dict_post_hook(loading)
         _preserve(graph_module, "_load_state_dict_post_hooks")
     graph_module.recompile()
 
 
 def _preserve(module: torch.nn.Module, attribute: str) -> None:
-    """Makes copies keep an attribute, if convert_fx() made `module`."""
-    if hasattr(module, "preserved_attr_names"):
+    """Makes copies keep an attribute."""
+    if hasattr(module, "preserved_attr_names"):  # convert_fx() of torch 1.13 made `module`
         module.preserved_attr_names = module.preserved_attr_names | {attribute}
+    elif isinstance(module, torch.fx.GraphModule):
+        module.meta.setdefault("_user_preserved_attributes", {})[attribute] = getattr(module, attribute)
 
 
 class _Loading:

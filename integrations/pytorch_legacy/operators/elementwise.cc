@@ -3,11 +3,13 @@
 //   intact::add, intact::add_relu   two 8-bit tensors → one; the sum is requantized
 //   intact::quantize                float32 → quint8 or qint8
 //
-// The arithmetic is that of PyTorch 1.13 on a CPU with AVX2 and FMA, run on one thread:
+// The arithmetic is that of PyTorch on a CPU with AVX2 and FMA, run on one thread:
 //
 //   real(q)    fma(scale, float(q), −scale·zero_point) in whole blocks of kBlock elements; in the tail
 //              (float(q) − zero_point)·scale
-//   round(f)   clamp(rne(f·(1/scale)) + zero_point); for NaNs, and from 2⁶³ on, the smallest value
+//   round(f)   clamp(rne(f·(1/scale)) + zero_point); for NaNs, and from 2⁶³ on, the smallest value.
+//              PyTorch with FBGEMM quantizes, and rounds the tails of sums, with FBGEMM's arithmetic:
+//              clamp(rne(fma(f, 1/scale, zero_point))); for NaNs, and from 2⁶³ on, the largest value
 //
 // On several threads, each thread of PyTorch has a tail, so PyTorch's bytes depend on their number; the bytes
 // of these operators do not. PyTorch's operator handles other cases: operands of two shapes or layouts, per
@@ -36,26 +38,44 @@ struct Affine {
   float zero_point;
 };
 
-// rne(f/scale) + zero_point as PyTorch computes it.
+// rne(f/scale + zero_point_before) + zero_point_after. One of the zero points is 0.
 struct Rounding {
   float inverse_scale;
-  float least, largest;  // bounds of rounded values, before the zero point is added
-  int32_t zero_point;
+  float zero_point_before;
+  float least, largest;  // bounds of rounded values
+  float exceptional;     // replaces NaNs, and values from 2⁶³ on
+  int32_t zero_point_after;
 };
 
 template <class T>
+Rounding RoundingOfBlocks(double scale, int64_t zero_point) {
+  const auto least = static_cast<float>(std::numeric_limits<T>::min() - zero_point);
+  const auto largest = static_cast<float>(std::numeric_limits<T>::max() - zero_point);
+  return {1.0f / static_cast<float>(scale), 0, least, largest, least, static_cast<int32_t>(zero_point)};
+}
+
+// Whether this PyTorch quantizes with FBGEMM. Packages from PyPI do, Debian's do not.
+bool QuantizesWithFbgemm() {
+  static const bool kResult =
+      at::quantize_per_tensor(at::full({1}, 0.5), 1, 1, at::kQUInt8).int_repr().item<int64_t>() == 2;
+  return kResult;
+}
+
+template <class T>
 Rounding RoundingTo(double scale, int64_t zero_point) {
-  return {1.0f / static_cast<float>(scale), static_cast<float>(std::numeric_limits<T>::min() - zero_point),
-          static_cast<float>(std::numeric_limits<T>::max() - zero_point), static_cast<int32_t>(zero_point)};
+  if (!QuantizesWithFbgemm()) return RoundingOfBlocks<T>(scale, zero_point);
+  const float least = std::numeric_limits<T>::min();
+  const float largest = std::numeric_limits<T>::max();
+  return {1.0f / static_cast<float>(scale), static_cast<float>(zero_point), least, largest, largest, 0};
 }
 
 template <class T>
 INTACT_TORCH_INLINE T Round(float f, const Rounding& to) {
-  const float scaled = f * to.inverse_scale;
-  const float rounded = scaled < 0x1p63f ? __builtin_rintf(scaled) : to.least;  // also for NaNs
+  const float scaled = __builtin_fmaf(f, to.inverse_scale, to.zero_point_before);
+  const float rounded = scaled < 0x1p63f ? __builtin_rintf(scaled) : to.exceptional;
   const float floored = rounded > to.least ? rounded : to.least;
   const float bounded = floored < to.largest ? floored : to.largest;
-  return static_cast<T>(static_cast<int32_t>(bounded) + to.zero_point);
+  return static_cast<T>(static_cast<int32_t>(bounded) + to.zero_point_after);
 }
 
 // `floor`: 0 for ReLU, else −∞.
@@ -107,7 +127,8 @@ template <class T>
 void Add(const at::Tensor& a, const at::Tensor& b, bool relu, const at::Tensor& c) {
   const Affine of_a = AffineOf(a);
   const Affine of_b = AffineOf(b);
-  const Rounding to = RoundingTo<T>(c.q_scale(), c.q_zero_point());
+  const Rounding of_blocks = RoundingOfBlocks<T>(c.q_scale(), c.q_zero_point());
+  const Rounding of_tail = RoundingTo<T>(c.q_scale(), c.q_zero_point());
   const float floor = relu ? 0.0f : -std::numeric_limits<float>::infinity();
   const auto* const from_a = static_cast<const T*>(a.data_ptr());
   const auto* const from_b = static_cast<const T*>(b.data_ptr());
@@ -115,13 +136,13 @@ void Add(const at::Tensor& a, const at::Tensor& b, bool relu, const at::Tensor& 
   const int64_t whole = c.numel() / kBlock * kBlock;
   at::parallel_for(0, whole / kBlock, kGrain / kBlock, [&](int64_t begin, int64_t end) {
     const int64_t first = begin * kBlock;
-    AddWholeBlocks(from_a + first, from_b + first, (end - begin) * kBlock, of_a, of_b, floor, to,
+    AddWholeBlocks(from_a + first, from_b + first, (end - begin) * kBlock, of_a, of_b, floor, of_blocks,
                    sums + first);
   });
   for (int64_t i = whole; i < c.numel(); ++i) {
     const float sum = (static_cast<float>(from_a[i]) - of_a.zero_point) * of_a.scale +
                       (static_cast<float>(from_b[i]) - of_b.zero_point) * of_b.scale;
-    sums[i] = Round<T>(sum > floor ? sum : floor, to);
+    sums[i] = Round<T>(sum > floor ? sum : floor, of_tail);
   }
 }
 

@@ -105,11 +105,11 @@ class Calls(nn.Module):
 
 
 @functools.cache
-def onednn_clamps():
-    """Whether PyTorch's onednn engine clamps sums of two products to int16, as it does on a CPU without VNNI. The engine is
-    asked, not the CPU: environment variables can limit oneDNN and intact to older instructions."""
+def clamps(engine):
+    """Whether an engine of PyTorch clamps sums of two products to int16, as onednn and fbgemm do on a CPU without VNNI. The
+    engine is asked, not the CPU: environment variables can limit oneDNN and intact to older instructions."""
     before = torch.backends.quantized.engine
-    torch.backends.quantized.engine = "onednn"
+    torch.backends.quantized.engine = engine
     input = torch._make_per_tensor_quantized_tensor(torch.full([1, 64], 255, dtype=torch.uint8), 1.0, 0)
     integers = torch.zeros(16, 64, dtype=torch.int8)
     integers[:, :2] = 127
@@ -119,10 +119,29 @@ def onednn_clamps():
     return int(sums[0, 0]) < 255  # 64,770 is exact, 32,767 is clamped
 
 
+def as_engine(engine):
+    """Options of convert() with which intact computes what an engine of PyTorch computes on this CPU: exact sums, or clamped
+    ones."""
+    return {"mode": "saturating", "max_isa": "avx2"} if clamps(engine) else {}
+
+
 def as_onednn():
-    """Options of convert() with which intact computes what PyTorch's onednn engine computes on this CPU: exact sums, or
-    clamped ones."""
-    return {"mode": "saturating", "max_isa": "avx2"} if onednn_clamps() else {}
+    return as_engine("onednn")
+
+
+@functools.cache
+def onednn_transposes():
+    """Whether PyTorch's onednn engine keeps the order of a transposed convolution's weights. In torch 2.13 it permutes them if the
+    numbers of input and output channels differ."""
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "onednn"
+    weight = torch.tensor([[1, 2, 3], [4, 5, 6]], dtype=torch.int8).reshape(2, 3, 1)
+    packed = torch.ops.quantized.conv_transpose1d_prepack(torch._make_per_tensor_quantized_tensor(weight, 1.0, 0), None, [1], [0],
+                                                          [0], [1], 1)
+    input = torch._make_per_tensor_quantized_tensor(torch.tensor([[[1], [10]]], dtype=torch.uint8), 1.0, 0)
+    sums = torch.ops.quantized.conv_transpose1d(input, packed, 1.0, 0).int_repr()
+    torch.backends.quantized.engine = before
+    return sums.flatten().tolist() == [41, 52, 63]
 
 
 def images(n=4, size=6, channels=3, seed=0):

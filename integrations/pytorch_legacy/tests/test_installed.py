@@ -42,7 +42,8 @@ class Installed(unittest.TestCase):
             self.assertEqual(set(os.listdir(os.path.join(folder, "intact_torch"))), sources | {"libintact_torch.so"})
 
     def test_python_looks_there(self):
-        for prefix, places in (("/usr", site.getsitepackages()), ("/usr/local", site.getsitepackages()),
+        prefixes = ("/usr", "/usr/local") if sys.prefix == "/usr" else (sys.prefix,)  # Debian's Python looks in two folders
+        for prefix, places in (*((prefix, site.getsitepackages()) for prefix in prefixes),
                                (site.getuserbase(), [site.getusersitepackages()])):
             self.assertIn(os.path.join(prefix, packages_dir(prefix)), places)
         self.assertEqual(packages_dir("/opt/other"), "lib/python3/dist-packages")

@@ -63,7 +63,7 @@ class Comparing(unittest.TestCase):
         self.assertGreater(min(narrow.samples), 25)
 
     def test_what_models_return(self):
-        for wrap in (lambda y: {"y": y, "n": 1}, lambda y: ((y,), None), lambda y: [y, y]):
+        for wrap in (lambda y: {"y": y, "n": None}, lambda y: ((y,), None), lambda y: [y, y]):
             class Wrapped(models.Gate):
                 def forward(self, x):
                     return wrap(super().forward(x))
