@@ -421,7 +421,7 @@ def test_other_calls_are_pytorchs():
     assert sum(kind == "returns" for kind, _ in own.values()) >= 10
 
 
-@pytest.mark.parametrize("name", _torch_layers._ADAPTERS)
+@pytest.mark.parametrize("name", _torch_layers.ADAPTERS)
 def test_each_operator(name):
     """intact computes a call of each operator, and PyTorch computes one that intact does not."""
     operator, _, overload = name.partition(".")
@@ -452,7 +452,7 @@ def test_enable_fails():
     """An error while kernels are registered leaves PyTorch as it was."""
     before = kernels()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(_torch_layers._ADAPTERS, "qconv_pointwise", None)
+        patch.setitem(_torch_layers.ADAPTERS, "qconv_pointwise", None)
         patch.setattr(_torch_layers.Layers, "_kernel", lambda self, own, adapter: adapter)
         with pytest.raises(Exception):
             intact.torch.enable()
