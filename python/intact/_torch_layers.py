@@ -7,6 +7,7 @@ intact, which lives as long as the packed weights."""
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import math
 import weakref
 from typing import Any, Callable
@@ -290,6 +291,13 @@ def unpacked(weight: torch.Tensor) -> torch.Tensor:
     """Weights that PyTorch packed, as `intact::layer` takes them."""
     plain = weight.to_dense()
     return (plain.permute(0, 2, 3, 1) if plain.dim() == 4 else plain).contiguous()
+
+
+def digest_of(weights: torch.Tensor) -> str:
+    """Names weights that a package contains."""
+    digest = hashlib.sha256(repr(tuple(weights.shape)).encode())
+    digest.update(weights.numpy())
+    return digest.hexdigest()
 
 
 def new_step(call: _Call, layer: int, address: int) -> int:

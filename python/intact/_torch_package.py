@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import math
 from typing import Any, Callable, Iterator
 
 import torch
-import torch._inductor
+import torch._inductor.lowering  # first: cpp_gemm_template is part of a circle
 from torch._inductor import ir
 from torch._inductor.codegen.cpp_gemm_template import prune_tensors
 from torch._inductor.lowering import fallback_handler, lowerings, to_dtype
 from torch._inductor.virtualized import V
 
-from ._torch_layers import ADAPTERS, EIGHT_BITS, bounds_of, function_of, is_supported, new_step, residual_type, unpacked
+from ._torch_layers import ADAPTERS, EIGHT_BITS, bounds_of, digest_of, function_of, is_supported, new_step, residual_type, unpacked
 
 
 def package(program: "torch.export.ExportedProgram", package_path: Any, inductor_configs: "dict[str, Any] | None",
@@ -105,7 +104,7 @@ def _layer(adapter: "Callable[..., Any]", arguments: tuple, loaded: ctypes.CDLL)
     other = given.other if call.other is None else to_dtype(given.other, residual_type(call))
     out = _call(torch.ops.intact.packaged_layer.default)(
         dense(given.x), tensor(arguments[1], torch.float32), tensor(0 if arguments[2] is None else arguments[2], torch.int32),
-        V.graph.add_tensor_constant(weights), _digest(weights), tensor(given.w_scale, torch.float32),
+        V.graph.add_tensor_constant(weights), digest_of(weights), tensor(given.w_scale, torch.float32),
         None if given.bias is None else tensor(given.bias, torch.float32), dense(other), call.window,
         torch.float32 if bounds is None else call.dtype, call.scale, call.zero_point, call.other_scale, call.other_zero_point,
         *(None if math.isinf(bound) else bound for bound in bounds or (-math.inf, math.inf)))
@@ -118,9 +117,3 @@ def _layer(adapter: "Callable[..., Any]", arguments: tuple, loaded: ctypes.CDLL)
             return quantize(out, call.scale, call.zero_point, *EIGHT_BITS[call.dtype], call.dtype)
         out = to_dtype(out, call.dtype)
     return out
-
-
-def _digest(weights: torch.Tensor) -> str:
-    digest = hashlib.sha256(repr(tuple(weights.shape)).encode())
-    digest.update(weights.numpy())
-    return digest.hexdigest()
