@@ -324,8 +324,8 @@ def _quantized(f: torch.Tensor, call: _Call) -> torch.Tensor:
     return ((f * (1.0 / call.scale)).round_() + call.zero_point).clamp_(*EIGHT_BITS[call.dtype]).to(call.dtype)
 
 
-def fake_packaged_layer(x: torch.Tensor, x_scale: Any, x_zero_point: Any, weight: torch.Tensor, digest: str, w_scale: Any, bias: Any,
-                        other: Any, window: list, type: Any, *others: Any) -> torch.Tensor:
+def fake_packaged_layer(x: torch.Tensor, x_scale: Any, x_zero_point: Any, weight: torch.Tensor, digest: str, w_scale: Any,
+                        bias: Any, other: Any, window: "list | None", type: Any, *others: Any) -> torch.Tensor:
     """The output of `intact::packaged_layer`, without values."""
     if weight.dim() == 2:
         return x.new_empty([*x.shape[:-1], weight.shape[1]], dtype=type)

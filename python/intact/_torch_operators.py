@@ -89,9 +89,9 @@ def is_enabled() -> bool:
 
 
 def embed(program: "torch.export.ExportedProgram") -> "torch.export.ExportedProgram":
-    """A copy of the program that calls `intact::int_mm` instead of `aten::_int_mm`, with or without `enable()`. Code of AOTInductor
-    calls PyTorch's kernel without the dispatcher, so `enable()` does not change this code. A process that runs the copy, or the
-    package that AOTInductor made of it, first calls `library()`."""
+    """A copy of the program that calls `intact::int_mm` instead of `aten::_int_mm`, with or without `enable()`. The code of
+    `torch.compile` with `cpp_wrapper` calls PyTorch's kernel without the dispatcher, so `enable()` does not change this code. A
+    process that runs the copy first calls `library()`."""
     _check(program)
     library()
     return program.run_decompositions({torch.ops.aten._int_mm.default: torch.ops.intact.int_mm.default})
@@ -99,9 +99,9 @@ def embed(program: "torch.export.ExportedProgram") -> "torch.export.ExportedProg
 
 def package(program: "torch.export.ExportedProgram", package_path: "str | os.PathLike | None" = None,
             inductor_configs: "dict[str, Any] | None" = None) -> str:
-    """Compiles the program with AOTInductor, as `torch._inductor.aoti_compile_and_package` does, and returns the path of the package.
-    The package calls intact's operators for the quantized layers of PT2E models and for `_int_mm`, with or without `enable()`. A
-    process that runs the package first calls `library()`.
+    """Compiles the program with AOTInductor, as `torch._inductor.aoti_compile_and_package` does, and returns the path of the
+    package. The package calls intact's operators for the quantized layers of PT2E models and for `_int_mm`, with or without
+    `enable()`. A process that runs the package first calls `library()`.
 
     - `inductor_configs`: options of Inductor. `freezing` is True by default: without it Inductor makes no quantized layers.
 

@@ -1,7 +1,7 @@
 """Packages of AOTInductor that call intact's operators (docs/pytorch.md).
 
-The code of a package calls PyTorch's kernels without the dispatcher. Inductor writes this code by lowerings, one for each operator.
-While `package()` compiles, lowerings of this module take the place of PyTorch's."""
+The code of a package calls PyTorch's kernels without the dispatcher. Inductor writes this code by lowerings, one for each
+operator. While `package()` compiles, lowerings of this module take the place of PyTorch's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from torch._inductor.codegen.cpp_gemm_template import prune_tensors
 from torch._inductor.lowering import fallback_handler, lowerings, to_dtype
 from torch._inductor.virtualized import V
 
-from ._torch_layers import ADAPTERS, EIGHT_BITS, bounds_of, digest_of, function_of, is_supported, new_step, residual_type, unpacked
+from ._torch_layers import (ADAPTERS, EIGHT_BITS, bounds_of, digest_of, function_of, is_supported, new_step, residual_type,
+                            unpacked)
 
 
 def package(program: "torch.export.ExportedProgram", package_path: Any, inductor_configs: "dict[str, Any] | None",
@@ -98,7 +99,9 @@ def _layer(adapter: "Callable[..., Any]", arguments: tuple, loaded: ctypes.CDLL)
         return None if node is None else require(node)
 
     def tensor(node: Any, dtype: Any) -> Any:
-        return to_dtype(node, dtype) if isinstance(node, ir.IRNode) else V.graph.add_tensor_constant(torch.tensor(node, dtype=dtype))
+        if isinstance(node, ir.IRNode):
+            return to_dtype(node, dtype)
+        return V.graph.add_tensor_constant(torch.tensor(node, dtype=dtype))
 
     bounds = bounds_of(call.unary, call.unary_arguments)
     other = given.other if call.other is None else to_dtype(given.other, residual_type(call))
