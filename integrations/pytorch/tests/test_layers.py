@@ -590,7 +590,7 @@ def test_packaged_layer_refuses():
     pixels = integers(1, 16, 5, 5, dtype=torch.uint8)
     assert call(pixels, weights=image, digest="image", window=window).shape == (1, 8, 5, 5)
     for arguments, message in [
-            ({"weights": weights + 1}, "weights differ from those of the package"),
+            ({"weights": weights + 1}, "weights differ from the weights of the first call"),
             ({"weights": weights.t()}, "weights are not contiguous"),
             ({"x": x[:, :5]}, r"x has the sizes \[4, 5\]; expected rows of 16"),
             ({"x": x[0, 0]}, r"x has the sizes \[\]; expected rows of 16"),
