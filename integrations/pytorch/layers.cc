@@ -525,7 +525,8 @@ class PackagedLayer {
     const std::lock_guard lock(mutex_);
     if (addresses_.contains(address)) return;
     if (!layer_.Has(weights))
-      Refuse("weights", "differ from the weights of the first call", "weights that the process did not replace");
+      Refuse("weights", "differ from the weights of the first call",
+             "weights that the process did not replace");
     addresses_.insert(address);
   }
 
