@@ -5,6 +5,10 @@
 //   intact::step        the layer with the parameters of a call; intact_pytorch_free_step() frees it
 //   intact::run_step    the output of a call; or nothing, if the call needs another step
 //
+// Packages of AOTInductor run without Python. They call
+//
+//   intact::packaged_layer    the output of a layer; its first call makes the plan
+//
 // The arithmetic, each operation rounded to float32, with q = 1 for float outputs, else the output's scale:
 //
 //   f = float(acc) · ((x_scale/q) · w_scale[n]) + bias[n]/q
@@ -26,8 +30,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -108,6 +114,12 @@ class Layer {
   }
 
   const Sizes& sizes() const { return sizes_; }
+
+  /// Whether the layer has these weights.
+  bool Has(const Tensor& weights) const {
+    return SizesOf(weights) == sizes_ &&
+           std::memcmp(weights_.data(), weights.const_data_ptr(), weights_.size()) == 0;
+  }
 
   /// The plan, or nullptr if none has these parameters. A convolution's first input gets a plan for its
   /// extents, which is the fastest. One plan serves all other extents: they share its packed weights.
@@ -270,7 +282,7 @@ bool IsScale(float value) { return std::isnormal(value) && value > 0 && value < 
 /// number of rows or images.
 struct Step {
   std::shared_ptr<const Plan> plan;
-  int64_t address;  // of the packed weights
+  int64_t address = 0;  // of the packed weights, if PyTorch packed them
   ScalarType x_type;
   Sizes x_sizes, sizes;  // of x and of the output, without the number of images; of rows, their length
   ScalarType type;       // of the output
@@ -283,7 +295,8 @@ struct Step {
 
   bool is_image() const { return sizes.size() == 3; }
 
-  std::optional<Tensor> Run(const Tensor& weight, const Tensor& given_x, const Tensor& given_x_scale,
+  /// The output, or nothing if the call needs another step.
+  std::optional<Tensor> Run(const Tensor& given_x, const Tensor& given_x_scale,
                             const Tensor& given_x_zero_point, const Tensor& w_scale,
                             const std::optional<Tensor>& other,
                             const std::optional<Tensor>& given_bias) const {
@@ -293,7 +306,7 @@ struct Step {
     if (given_x.scalar_type() != x_type || !EndsWith(given_x, x_sizes) || !x_scale || !IsScale(*x_scale) ||
         !IsScale(*x_scale / scale) || !x_zero_point || *x_zero_point < lowest ||
         *x_zero_point > lowest + 255 || !Has(scales, w_scale) || given_bias.has_value() != bias.has_value() ||
-        (bias && !Has(*bias, *given_bias)) || AddressOf(weight) != address)
+        (bias && !Has(*bias, *given_bias)))
       return std::nullopt;
     Sizes out_sizes = SizesOf(given_x);
     std::copy(sizes.begin(), sizes.end(), out_sizes.end() - static_cast<ptrdiff_t>(sizes.size()));
@@ -388,76 +401,250 @@ Layers& TheLayers() {
   return layers;
 }
 
-int64_t AddLayer(const Tensor& weights) {
+void CheckWeights(const Tensor& weights) {
   if (weights.dim() != 2 && weights.dim() != 4)
     Refuse("weights", "have the sizes " + TextOf(SizesOf(weights)), "2 or 4 sizes");
   if (weights.scalar_type() != ScalarType::Char)
     Refuse("weights", std::string("have the type ") + torch::headeronly::toString(weights.scalar_type()),
            "Char");
   if (!weights.is_contiguous()) Refuse("weights", "are not contiguous", "adjacent elements");
+}
+
+int64_t AddLayer(const Tensor& weights) {
+  CheckWeights(weights);
   return TheLayers().Add(weights);
 }
 
-/// The step's address, or 0 if no plan has these parameters. `x_sizes` and `sizes`: as in Step. `scale`: of
-/// the output, also where its type is a float type and a function follows.
-int64_t MakeStep(int64_t number, int64_t packed, ScalarType x_type, Sizes x_sizes, const Tensor& w_scale,
-                 std::optional<Tensor> bias, Window window, Sizes sizes, ScalarType type, double scale,
-                 int64_t zero_point, std::optional<ScalarType> residual_type, double residual_scale,
-                 int64_t residual_zero_point, bool is_sum, double lowest, double highest) {
-  const auto layer = TheLayers().Get(number);
-  const bool is_conv = layer->sizes().size() == 4;
+/// The parameters of a call, except tensors' data. `x_sizes` and `sizes`: as in Step. `scale`: of the
+/// output, also where its type is a float type and a function follows.
+struct Parameters {
+  ScalarType x_type;
+  Sizes x_sizes;
+  Window window;
+  Sizes sizes;
+  ScalarType type;
+  double scale;
+  int64_t zero_point;
+  std::optional<ScalarType> residual_type;
+  double residual_scale;
+  int64_t residual_zero_point;
+  bool is_sum;
+  double lowest, highest;
+  bool operator==(const Parameters&) const = default;
+};
+
+/// The step, or nullptr if no plan has these parameters.
+std::unique_ptr<Step> StepOf(Layer& layer, const Parameters& parameters, const Tensor& w_scale,
+                             const std::optional<Tensor>& bias) {
+  const bool is_conv = layer.sizes().size() == 4;
   const auto expect = [](const char* name, size_t is, size_t expected) {
     if (is != expected) Refuse(name, "has " + std::to_string(is) + " numbers", std::to_string(expected));
   };
-  expect("window", window.size(), is_conv ? 7 : 0);
-  expect("x_sizes", x_sizes.size(), is_conv ? 3 : 1);
-  expect("sizes", sizes.size(), is_conv ? 3 : 1);
+  expect("window", parameters.window.size(), is_conv ? 7 : 0);
+  expect("x_sizes", parameters.x_sizes.size(), is_conv ? 3 : 1);
+  expect("sizes", parameters.sizes.size(), is_conv ? 3 : 1);
   Key key;
   key.scales = FloatsOf("w_scale", w_scale);
   if (bias) key.bias = FloatsOf("bias", *bias);
-  const auto outputs = static_cast<size_t>(layer->sizes()[is_conv ? 0 : 1]);
+  const auto outputs = static_cast<size_t>(layer.sizes()[is_conv ? 0 : 1]);
   expect("w_scale", key.scales.size(), key.scales.size() == 1 ? 1 : outputs);
   if (bias) expect("bias", key.bias.size(), outputs);
 
   auto step = std::make_unique<Step>();
   step->scales = key.scales;
   if (bias) step->bias = key.bias;
-  key.a_type = TypeOf(x_type);
-  key.c_type = TypeOf(type);
+  key.a_type = TypeOf(parameters.x_type);
+  key.c_type = TypeOf(parameters.type);
   const bool is_float = key.c_type == INTACT_F32 || key.c_type == INTACT_BF16;
-  const auto q = is_float ? 1.0f : static_cast<float>(scale);
-  key.c_zero_point = is_float ? 0 : static_cast<int32_t>(zero_point);
+  const auto q = is_float ? 1.0f : static_cast<float>(parameters.scale);
+  key.c_zero_point = is_float ? 0 : static_cast<int32_t>(parameters.zero_point);
   for (float& value : key.bias) value /= q;
-  if (residual_type) {
-    key.residual_type = TypeOf(*residual_type);
-    key.residual_scale = static_cast<float>(residual_scale) / q;
-    key.residual_zero_point = static_cast<int32_t>(residual_zero_point);
+  if (parameters.residual_type) {
+    key.residual_type = TypeOf(*parameters.residual_type);
+    key.residual_scale = static_cast<float>(parameters.residual_scale) / q;
+    key.residual_zero_point = static_cast<int32_t>(parameters.residual_zero_point);
   }
-  key.lowest = static_cast<float>(lowest) / q;
-  key.highest = static_cast<float>(highest) / q;
-  key.window = std::move(window);
-  if (is_conv) key.extents = {x_sizes[1], x_sizes[2]};
-  step->plan = layer->Get(key);
-  if (step->plan == nullptr) return 0;
-  step->address = packed;
-  step->x_type = x_type;
-  step->x_sizes = std::move(x_sizes);
-  step->multiply_adds = is_conv ? static_cast<double>(sizes[1]) * static_cast<double>(sizes[2]) : 1;
-  for (const int64_t size : layer->sizes()) step->multiply_adds *= static_cast<double>(size);
-  step->sizes = std::move(sizes);
-  step->type = type;
-  step->scale = static_cast<float>(scale);
+  key.lowest = static_cast<float>(parameters.lowest) / q;
+  key.highest = static_cast<float>(parameters.highest) / q;
+  key.window = parameters.window;
+  if (is_conv) key.extents = {parameters.x_sizes[1], parameters.x_sizes[2]};
+  step->plan = layer.Get(key);
+  if (step->plan == nullptr) return nullptr;
+  step->x_type = parameters.x_type;
+  step->x_sizes = parameters.x_sizes;
+  step->sizes = parameters.sizes;
+  step->multiply_adds =
+      is_conv ? static_cast<double>(step->sizes[1]) * static_cast<double>(step->sizes[2]) : 1;
+  for (const int64_t size : layer.sizes()) step->multiply_adds *= static_cast<double>(size);
+  step->type = parameters.type;
+  step->scale = static_cast<float>(parameters.scale);
   step->q = q;
-  step->is_sum = is_sum;
-  step->residual_type = residual_type;
+  step->is_sum = parameters.is_sum;
+  step->residual_type = parameters.residual_type;
+  return step;
+}
+
+/// The step's address, or 0 if no plan has these parameters.
+int64_t MakeStep(int64_t number, int64_t packed, ScalarType x_type, Sizes x_sizes, const Tensor& w_scale,
+                 std::optional<Tensor> bias, Window window, Sizes sizes, ScalarType type, double scale,
+                 int64_t zero_point, std::optional<ScalarType> residual_type, double residual_scale,
+                 int64_t residual_zero_point, bool is_sum, double lowest, double highest) {
+  auto step =
+      StepOf(*TheLayers().Get(number),
+             {x_type, std::move(x_sizes), std::move(window), std::move(sizes), type, scale, zero_point,
+              residual_type, residual_scale, residual_zero_point, is_sum, lowest, highest},
+             w_scale, bias);
+  if (step == nullptr) return 0;
+  step->address = packed;
   return reinterpret_cast<int64_t>(step.release());
 }
 
-/// `step`: an address that MakeStep() returned.
-std::optional<Tensor> RunStep(int64_t step, const Tensor& weight, const Tensor& x, const Tensor& x_scale,
+/// `given`: an address that MakeStep() returned.
+std::optional<Tensor> RunStep(int64_t given, const Tensor& weight, const Tensor& x, const Tensor& x_scale,
                               const Tensor& x_zero_point, const Tensor& w_scale, std::optional<Tensor> other,
                               std::optional<Tensor> bias) {
-  return reinterpret_cast<const Step*>(step)->Run(weight, x, x_scale, x_zero_point, w_scale, other, bias);
+  const auto& step = *reinterpret_cast<const Step*>(given);
+  std::optional<Tensor> out;
+  if (AddressOf(weight) == step.address) out = step.Run(x, x_scale, x_zero_point, w_scale, other, bias);
+  return out;
+}
+
+// Packages.
+
+/// A layer of a package. The package has its weights as a constant. Thread-safe.
+class PackagedLayer {
+ public:
+  explicit PackagedLayer(const Tensor& weights) : layer_(weights) {}
+
+  Layer& layer() { return layer_; }
+
+  /// Checks the weights whenever they have a new address: a package that was loaded again has the same
+  /// weights.
+  void Check(const Tensor& weights) {
+    const void* const address = weights.const_data_ptr();
+    const std::lock_guard lock(mutex_);
+    if (addresses_.contains(address)) return;
+    if (!layer_.Has(weights))
+      Refuse("weights", "differ from the weights of the first call",
+             "weights that the process did not replace");
+    addresses_.insert(address);
+  }
+
+  /// The last steps, the newest first.
+  using Steps = std::vector<std::pair<Parameters, std::shared_ptr<const Step>>>;
+  std::shared_ptr<const Steps> steps() const {
+    const std::lock_guard lock(mutex_);
+    return steps_;
+  }
+  void Add(const Parameters& parameters, std::shared_ptr<const Step> step) {
+    const std::lock_guard lock(mutex_);
+    auto steps = std::make_shared<Steps>(*steps_);
+    steps->emplace(steps->begin(), parameters, std::move(step));
+    if (steps->size() > kMost) steps->pop_back();
+    steps_ = std::move(steps);
+  }
+
+ private:
+  static constexpr size_t kMost = 4;
+
+  Layer layer_;
+  mutable std::mutex mutex_;
+  std::set<const void*> addresses_;
+  std::shared_ptr<const Steps> steps_ = std::make_shared<Steps>();
+};
+
+/// The layers of packages that ran last, by the digests of their weights. PyTorch does not report that a
+/// package is unloaded. Thread-safe.
+class PackagedLayers {
+ public:
+  std::shared_ptr<PackagedLayer> Get(const std::string& digest, const Tensor& weights) {
+    std::shared_ptr<PackagedLayer> layer;
+    {
+      const std::lock_guard lock(mutex_);
+      auto& entry = layers_[digest];
+      if (entry.first == nullptr) entry.first = std::make_shared<PackagedLayer>(weights);
+      entry.second = ++clock_;
+      layer = entry.first;
+      if (layers_.size() > kMost)
+        layers_.erase(std::min_element(layers_.begin(), layers_.end(), [](const auto& a, const auto& b) {
+          return a.second.second < b.second.second;
+        }));
+    }
+    layer->Check(weights);
+    return layer;
+  }
+
+ private:
+  // More than a process's models have. Models that come and go must not fill memory.
+  static constexpr size_t kMost = 2048;
+
+  std::mutex mutex_;
+  int64_t clock_ = 0;
+  std::unordered_map<std::string, std::pair<std::shared_ptr<PackagedLayer>, int64_t>> layers_;
+};
+
+/// The sizes of the output: of rows, their length; of images, without their number.
+Sizes OutputSizes(const Sizes& weights, const Sizes& x, const Window& window) {
+  if (weights.size() == 2) return {weights[1]};
+  Sizes sizes{weights[0]};
+  for (size_t i = 0; i < 2; ++i)
+    sizes.push_back((x[1 + i] + 2 * window[2 + i] - window[4 + i] * (weights[1 + i] - 1) - 1) / window[i] +
+                    1);
+  return sizes;
+}
+
+/// `weight`: dense, as in Layer. `digest`: of the weights. A function may follow, if the type is Float.
+/// AOTInductor passes no empty list, so linear layers have no window.
+Tensor RunPackaged(const Tensor& x, const Tensor& x_scale, const Tensor& x_zero_point, const Tensor& weight,
+                   std::string digest, const Tensor& w_scale, std::optional<Tensor> bias,
+                   std::optional<Tensor> other, std::optional<Window> given_window, ScalarType type,
+                   double scale, int64_t zero_point, double other_scale, int64_t other_zero_point,
+                   std::optional<double> lowest, std::optional<double> highest) {
+  static PackagedLayers layers;
+  Window window = std::move(given_window).value_or(Window{});
+  CheckWeights(weight);
+  const bool is_conv = weight.dim() == 4;
+  if (window.size() != (is_conv ? 7 : 0))
+    Refuse("window", "has " + std::to_string(window.size()) + " numbers", is_conv ? "7" : "0");
+  if (is_conv && (window[0] < 1 || window[1] < 1))
+    Refuse("window", "is " + TextOf(window), "strides above 0");
+  const Sizes weights = SizesOf(weight);
+  const int64_t depth = is_conv ? weights[3] * window[6] : weights[0];
+  Sizes x_sizes = SizesOf(x);
+  const size_t begin = is_conv ? 1 : std::max<size_t>(x_sizes.size(), 1) - 1;
+  if (x_sizes.size() <= begin || (is_conv && x_sizes.size() != 4) || x_sizes[begin] != depth)
+    Refuse("x", "has the sizes " + TextOf(x_sizes),
+           (is_conv ? "4 sizes and " : "rows of ") + std::to_string(depth) + (is_conv ? " channels" : ""));
+  x_sizes.erase(x_sizes.begin(), x_sizes.begin() + static_cast<ptrdiff_t>(begin));
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Sizes sizes = OutputSizes(weights, x_sizes, window);
+  const Parameters parameters{x.scalar_type(),
+                              std::move(x_sizes),
+                              std::move(window),
+                              std::move(sizes),
+                              type,
+                              scale,
+                              zero_point,
+                              other ? std::optional(other->scalar_type()) : std::nullopt,
+                              other_scale,
+                              other_zero_point,
+                              false,
+                              lowest.value_or(-kInfinity),
+                              highest.value_or(kInfinity)};
+  const auto layer = layers.Get(digest, weight);
+  const auto run = [&](const Step& step) { return step.Run(x, x_scale, x_zero_point, w_scale, other, bias); };
+  for (const auto& [given, step] : *layer->steps()) {
+    if (given != parameters) continue;
+    if (auto out = run(*step)) return *out;
+  }
+  std::shared_ptr<const Step> step = StepOf(layer->layer(), parameters, w_scale, bias);
+  if (step == nullptr) Refuse("w_scale or bias", "has a wrong value", "scales of at least 0, finite biases");
+  auto out = run(*step);
+  if (!out)
+    Refuse("x_scale, x_zero_point or other", "has a wrong value or size",
+           "a scale above 0, a zero point of x's type, and the output's sizes");
+  layer->Add(parameters, std::move(step));
+  return *out;
 }
 
 }  // namespace
@@ -473,10 +660,15 @@ STABLE_TORCH_LIBRARY_FRAGMENT(intact, library) {
   library.def(
       "run_step(int step, Tensor weight, Tensor x, Tensor x_scale, Tensor x_zero_point, Tensor w_scale, "
       "Tensor(a!)? other, Tensor? bias) -> Tensor?");
+  library.def(
+      "packaged_layer(Tensor x, Tensor x_scale, Tensor x_zero_point, Tensor weight, str digest, Tensor "
+      "w_scale, Tensor? bias, Tensor? other, int[]? window, ScalarType type, float scale, int zero_point, "
+      "float other_scale, int other_zero_point, float? lowest, float? highest) -> Tensor");
 }
 STABLE_TORCH_LIBRARY_IMPL(intact, CPU, library) {
   library.impl("layer", TORCH_BOX(&intact::pytorch::AddLayer));
   library.impl("step", TORCH_BOX(&intact::pytorch::MakeStep));
+  library.impl("packaged_layer", TORCH_BOX(&intact::pytorch::RunPackaged));
 }
 // The packed weights choose the key.
 STABLE_TORCH_LIBRARY_IMPL(intact, MkldnnCPU, library) {

@@ -7,6 +7,7 @@ intact, which lives as long as the packed weights."""
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import math
 import weakref
 from typing import Any, Callable
@@ -14,7 +15,7 @@ from typing import Any, Callable
 import torch
 import torch.nn.functional as F
 
-_EIGHT_BITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
+EIGHT_BITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
 _LEAST, _MOST = 2.0**-126, 2.0**127  # scales are float32 numbers
 
 
@@ -22,9 +23,7 @@ class _Layer:
     """A layer of intact, by its number. `address`: of the packed weights."""
 
     def __init__(self, weight: torch.Tensor, address: int, loaded: ctypes.CDLL):
-        plain = weight.to_dense()
-        plain = plain.permute(0, 2, 3, 1) if plain.dim() == 4 else plain
-        self.number = torch.ops.intact.layer(plain.contiguous())
+        self.number = torch.ops.intact.layer(unpacked(weight))
         self.address = address
         self.steps: "list[_Step]" = []  # of the last calls
         weakref.finalize(self, loaded.intact_pytorch_free_layer, self.number)
@@ -38,8 +37,8 @@ class _Step:
         weakref.finalize(self, loaded.intact_pytorch_free_step, address)
         self._is_sum, self._has_bfloat16 = call.binary == "sum", call.binary != "none" and call.other.dtype == torch.bfloat16
         self.dtype, self.scale, self.zero_point = call.dtype, call.scale, call.zero_point
-        is_fused = _bounds(call.unary, call.unary_arguments) is not None
-        self._unary = None if is_fused else (call.unary, call.unary_arguments, call.algorithm)
+        is_fused = bounds_of(call.unary, call.unary_arguments) is not None
+        self._unary = None if is_fused else function_of(call)
 
     def run(self, weight: torch.Tensor, x: torch.Tensor, x_scale: torch.Tensor, x_zero_point: torch.Tensor, w_scale: torch.Tensor,
             other: "torch.Tensor | None", bias: "torch.Tensor | None") -> "torch.Tensor | None":
@@ -49,9 +48,9 @@ class _Step:
         if out is None:
             return None
         if self._unary is not None:
-            unary, arguments, algorithm = self._unary
-            out = _UNARY[unary](out, arguments, algorithm)
-            out = _quantized(out, self) if self.dtype in _EIGHT_BITS else out.to(self.dtype)
+            function, arguments = self._unary
+            out = function(out, **arguments)
+            out = _quantized(out, self) if self.dtype in EIGHT_BITS else out.to(self.dtype)
         return other.copy_(out) if self._is_sum and out is not other else out
 
 
@@ -72,7 +71,7 @@ class Layers:
             return
         self._registered = torch.library.Library("onednn", "IMPL", "MkldnnCPU")
         try:
-            for name, adapter in _ADAPTERS.items():
+            for name, adapter in ADAPTERS.items():
                 operator, _, overload = name.partition(".")
                 found = getattr(torch.ops.onednn, operator, None)
                 if found is not None and (overload or "default") in found.overloads():
@@ -104,7 +103,7 @@ class Layers:
                 if out is not None:
                     return out
         call = adapter(*arguments)
-        step = self._step(call, parameters) if _is_supported(call) else None
+        step = self._step(call, parameters) if is_supported(call) else None
         if step is None:
             return None
         return step.run(weight, x, torch.tensor(call.x_scale, dtype=torch.float32), torch.tensor(call.x_zero_point),
@@ -112,19 +111,13 @@ class Layers:
 
     def _step(self, call: "_Call", parameters: tuple) -> "_Step | None":
         """A new step, or None if no plan has its parameters."""
-        weight, is_conv = call.weight, call.window is not None
+        weight = call.weight
         layer, address = self._layers.get(id(weight)), torch.ops.mkldnn.data_ptr.default(weight)
         if layer is None:
             weakref.finalize(weight, self._layers.pop, id(weight), None)
         if layer is None or layer.address != address:
             layer = self._layers[id(weight)] = _Layer(weight, address, self._loaded)
-        bounds, has_other = _bounds(call.unary, call.unary_arguments), call.binary != "none"
-        step = torch.ops.intact.step.default(
-            layer.number, address, call.x.dtype, call.x.shape[1:] if is_conv else call.x.shape[-1:], _floats(call.w_scale),
-            None if call.bias is None else _floats(call.bias), call.window or [], call.sizes[1:] if is_conv else call.sizes[-1:],
-            torch.float32 if bounds is None else call.dtype, call.scale, call.zero_point,
-            None if not has_other else torch.float32 if call.other.dtype == torch.bfloat16 else call.other.dtype,
-            call.other_scale, call.other_zero_point, call.binary == "sum", *(bounds or (-math.inf, math.inf)))
+        step = new_step(call, layer.number, address)
         if step == 0:
             return None
         made = _Step(call, parameters, step, self._loaded)
@@ -184,28 +177,35 @@ def _conv_binary(x, x_scale, x_zp, weight, w_scale, w_zp, other, bias, stride, p
 
 
 _BINARY = (_linear_binary, _conv_binary)
-_ADAPTERS: "dict[str, Callable[..., _Call]]" = {
+ADAPTERS: "dict[str, Callable[..., _Call]]" = {
     "qlinear_pointwise": _linear, "qlinear_pointwise.tensor": _linear,
     "qlinear_pointwise.binary": _linear_binary, "qlinear_pointwise.binary_tensor": _linear_binary,
     "qconv_pointwise": _conv, "qconv_pointwise.tensor": _conv, "qconv2d_pointwise": _conv, "qconv2d_pointwise.tensor": _conv,
     "qconv2d_pointwise.binary": _conv_binary, "qconv2d_pointwise.binary_tensor": _conv_binary}
 
-_UNARY: "dict[str, Callable[[torch.Tensor, list, str], torch.Tensor]]" = {
-    "none": lambda f, arguments, algorithm: f,
-    "relu": lambda f, arguments, algorithm: f.relu_(),
-    "hardtanh": lambda f, arguments, algorithm: f.clamp_(*arguments),
-    "gelu": lambda f, arguments, algorithm: F.gelu(f, approximate=algorithm),
-    "swish": lambda f, arguments, algorithm: F.silu(f),
-    "hardswish": lambda f, arguments, algorithm: F.hardswish(f),
-    "leaky_relu": lambda f, arguments, algorithm: F.leaky_relu(f, *arguments),
-    "tanh": lambda f, arguments, algorithm: f.tanh_(),
-    "sigmoid": lambda f, arguments, algorithm: f.sigmoid_()}
+_ATEN = torch.ops.aten
+_UNARY: "dict[str, tuple[Any, Callable[[list, str], dict]]]" = {  # the operator, and its arguments
+    "none": (None, lambda arguments, algorithm: {}),
+    "relu": (_ATEN.relu.default, lambda arguments, algorithm: {}),
+    "hardtanh": (_ATEN.clamp.default, lambda arguments, algorithm: {"min": arguments[0], "max": arguments[1]}),
+    "gelu": (_ATEN.gelu.default, lambda arguments, algorithm: {"approximate": algorithm}),
+    "swish": (_ATEN.silu.default, lambda arguments, algorithm: {}),
+    "hardswish": (_ATEN.hardswish.default, lambda arguments, algorithm: {}),
+    "leaky_relu": (_ATEN.leaky_relu.default, lambda arguments, algorithm: {"negative_slope": arguments[0]}),
+    "tanh": (_ATEN.tanh.default, lambda arguments, algorithm: {}),
+    "sigmoid": (_ATEN.sigmoid.default, lambda arguments, algorithm: {})}
 
 
-def _is_supported(call: _Call) -> bool:
+def function_of(call: _Call) -> "tuple[Any, dict]":
+    """PyTorch's operator for an activation that no plan fuses, and the arguments after the first."""
+    function, arguments = _UNARY[call.unary]
+    return function, arguments(call.unary_arguments, call.algorithm)
+
+
+def is_supported(call: _Call) -> bool:
     """Whether intact computes the call; sets the sizes of its output. PyTorch computes other calls, or refuses them. The plan
     checks the values of the bias and of the weights' scales, and `intact::run_step` the scale and the zero point of x."""
-    if (call.x.dtype not in _EIGHT_BITS or call.weight.dtype != torch.int8 or None in (call.x_scale, call.x_zero_point)
+    if (call.x.dtype not in EIGHT_BITS or call.weight.dtype != torch.int8 or None in (call.x_scale, call.x_zero_point)
             or not _has_output(call) or not _has_unary(call)):
         return False
     if call.window is None:
@@ -220,7 +220,7 @@ def _is_supported(call: _Call) -> bool:
             raise RuntimeError(f"intact: stride is {call.window[:2]}; expected numbers of at least 1")
         outputs, channels, *kernel = call.weight.shape
         batch, inputs, *extents = call.x.shape
-        call.sizes = [batch, outputs, *map(_output_extent, extents, kernel, *(call.window[i:i + 2] for i in (0, 2, 4)))]
+        call.sizes = [batch, outputs, *map(output_extent, extents, kernel, *(call.window[i:i + 2] for i in (0, 2, 4)))]
         if inputs != channels * call.window[6] or 0 in call.sizes[2:]:
             return False
     return (call.w_scale.numel() in (1, outputs) and (call.bias is None or call.bias.numel() == outputs)
@@ -229,7 +229,7 @@ def _is_supported(call: _Call) -> bool:
 
 def _is_in(value: Any, dtype: Any) -> bool:
     """Whether an 8-bit type has this value."""
-    return value is not None and _EIGHT_BITS[dtype][0] <= value <= _EIGHT_BITS[dtype][1]
+    return value is not None and EIGHT_BITS[dtype][0] <= value <= EIGHT_BITS[dtype][1]
 
 
 def _is_scale(value: Any, unit: float) -> bool:
@@ -240,7 +240,7 @@ def _is_scale(value: Any, unit: float) -> bool:
 def _has_output(call: _Call) -> bool:
     if call.dtype in (torch.float32, torch.bfloat16):
         return (call.scale, call.zero_point) == (1, 0)
-    return call.dtype in _EIGHT_BITS and _is_scale(call.scale, 1.0) and _is_in(call.zero_point, call.dtype)
+    return call.dtype in EIGHT_BITS and _is_scale(call.scale, 1.0) and _is_in(call.zero_point, call.dtype)
 
 
 def _has_unary(call: _Call) -> bool:
@@ -264,19 +264,19 @@ def _has_residual(call: _Call) -> bool:
     if is_float:
         is_valid = (call.other_scale, call.other_zero_point) == (1, 0) and _is_scale(1.0, call.scale)
     else:
-        is_valid = (other.dtype in _EIGHT_BITS and _is_scale(call.other_scale, call.scale)
+        is_valid = (other.dtype in EIGHT_BITS and _is_scale(call.other_scale, call.scale)
                     and _is_in(call.other_zero_point, other.dtype))
     return is_valid and (call.binary == "sum" and other.dtype == call.dtype
                          or call.binary == "add" and is_float and call.window is None)
 
 
-def _output_extent(extent: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+def output_extent(extent: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
     """0 where PyTorch has no output, or refuses the window."""
     last = extent + 2 * padding - dilation * (kernel - 1) - 1
     return last // stride + 1 if last >= 0 and stride >= 1 and padding >= 0 and dilation >= 1 else 0
 
 
-def _bounds(unary: str, arguments: list) -> "tuple[float, float] | None":
+def bounds_of(unary: str, arguments: list) -> "tuple[float, float] | None":
     """The interval to which an activation clamps, or None if it does more."""
     if unary == "none":
         return -math.inf, math.inf
@@ -287,9 +287,48 @@ def _bounds(unary: str, arguments: list) -> "tuple[float, float] | None":
     return None
 
 
+def unpacked(weight: torch.Tensor) -> torch.Tensor:
+    """Weights that PyTorch packed, as `intact::layer` takes them."""
+    plain = weight.to_dense()
+    return (plain.permute(0, 2, 3, 1) if plain.dim() == 4 else plain).contiguous()
+
+
+def digest_of(weights: torch.Tensor) -> str:
+    """Names weights that a package contains."""
+    digest = hashlib.sha256(repr(tuple(weights.shape)).encode())
+    digest.update(weights.numpy())
+    return digest.hexdigest()
+
+
+def new_step(call: _Call, layer: int, address: int) -> int:
+    """What `intact::step` returns: 0 if no plan has the parameters. `layer`: its number. `address`: of the packed weights."""
+    bounds, is_conv = bounds_of(call.unary, call.unary_arguments), call.window is not None
+    return torch.ops.intact.step.default(
+        layer, address, call.x.dtype, call.x.shape[1:] if is_conv else call.x.shape[-1:], _floats(call.w_scale),
+        None if call.bias is None else _floats(call.bias), call.window or [], call.sizes[1:] if is_conv else call.sizes[-1:],
+        torch.float32 if bounds is None else call.dtype, call.scale, call.zero_point, residual_type(call), call.other_scale,
+        call.other_zero_point, call.binary == "sum", *(bounds or (-math.inf, math.inf)))
+
+
+def residual_type(call: _Call) -> Any:
+    if call.other is None:
+        return None
+    return torch.float32 if call.other.dtype == torch.bfloat16 else call.other.dtype
+
+
 def _floats(values: torch.Tensor) -> torch.Tensor:
     return values if values.dtype == torch.float32 and values.is_contiguous() else values.to(torch.float32).contiguous()
 
 
 def _quantized(f: torch.Tensor, call: _Call) -> torch.Tensor:
-    return ((f * (1.0 / call.scale)).round_() + call.zero_point).clamp_(*_EIGHT_BITS[call.dtype]).to(call.dtype)
+    return ((f * (1.0 / call.scale)).round_() + call.zero_point).clamp_(*EIGHT_BITS[call.dtype]).to(call.dtype)
+
+
+def fake_packaged_layer(x: torch.Tensor, x_scale: Any, x_zero_point: Any, weight: torch.Tensor, digest: str, w_scale: Any,
+                        bias: Any, other: Any, window: "list | None", type: Any, *others: Any) -> torch.Tensor:
+    """The output of `intact::packaged_layer`, without values."""
+    if weight.dim() == 2:
+        return x.new_empty([*x.shape[:-1], weight.shape[1]], dtype=type)
+    extents = map(output_extent, x.shape[2:], weight.shape[1:3], *(window[i:i + 2] for i in (0, 2, 4)))
+    sizes = [x.shape[0], weight.shape[0], *extents]
+    return torch.empty(sizes, dtype=type, device=x.device, memory_format=torch.channels_last)

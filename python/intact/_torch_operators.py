@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ def library() -> str:
             raise invalid(f"torch: is {torch.__version__}; expected 2.10 or newer")
         if not path.is_file():
             raise invalid(f"there is no {path}; expected a package with PyTorch's operators (docs/pytorch.md)")
-        from ._torch_layers import Layers  # torch 1.13 cannot import it
+        from ._torch_layers import Layers, fake_packaged_layer  # torch 1.13 cannot import it
 
         loaded = ctypes.CDLL(str(path))
         loaded.intact_pytorch_enable.restype = ctypes.c_char_p
         torch.library.register_fake("intact::int_mm", lambda self, mat2: torch.ops.aten._int_mm(self, mat2))
+        torch.library.register_fake("intact::packaged_layer", fake_packaged_layer)
         _layers = Layers(loaded)
         _library = loaded
     return str(path)
@@ -87,10 +89,30 @@ def is_enabled() -> bool:
 
 
 def embed(program: "torch.export.ExportedProgram") -> "torch.export.ExportedProgram":
-    """A copy of the program that calls `intact::int_mm` instead of `aten::_int_mm`, with or without `enable()`. Code of AOTInductor
-    calls PyTorch's kernel without the dispatcher, so `enable()` does not change this code. A process that runs the copy, or the
-    package that AOTInductor made of it, first calls `library()`."""
-    if not isinstance(program, torch.export.ExportedProgram):
-        raise invalid(f"program: is a {type(program).__name__}; expected a torch.export.ExportedProgram")
+    """A copy of the program that calls `intact::int_mm` instead of `aten::_int_mm`, with or without `enable()`. The code of
+    `torch.compile` with `cpp_wrapper` calls PyTorch's kernel without the dispatcher, so `enable()` does not change this code. A
+    process that runs the copy first calls `library()`."""
+    _check(program)
     library()
     return program.run_decompositions({torch.ops.aten._int_mm.default: torch.ops.intact.int_mm.default})
+
+
+def package(program: "torch.export.ExportedProgram", package_path: "str | os.PathLike | None" = None,
+            inductor_configs: "dict[str, Any] | None" = None) -> str:
+    """Compiles the program with AOTInductor, as `torch._inductor.aoti_compile_and_package` does, and returns the path of the
+    package. The package calls intact's operators for the quantized layers of PT2E models and for `_int_mm`, with or without
+    `enable()`. A process that runs the package first calls `library()`.
+
+    - `inductor_configs`: options of Inductor. `freezing` is True by default: without it Inductor makes no quantized layers.
+
+    The weights are constants of the package. Call it while no other thread compiles."""
+    _check(program)
+    library()
+    from ._torch_package import package  # imports Inductor
+
+    return package(program, package_path, inductor_configs, _library)
+
+
+def _check(program: Any) -> None:
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise invalid(f"program: is a {type(program).__name__}; expected a torch.export.ExportedProgram")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import itertools
+import os
+import subprocess
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -269,16 +271,21 @@ KERNELS = {"portable": {"portable"}, "avx2": {"avx2"}, "avx_vnni": {"avx2", "avx
 
 @pytest.mark.parametrize("isa", [isa for isa in intact.isas() if isa != "any"])
 def test_exact_on_isa(isa):
+    """Layers and products: one process for each ISA."""
     done = python("""
-import torch, intact.torch, test_layers
+import sys, torch, intact.torch, test_layers, test_operators
 torch.manual_seed(41)
 with intact.torch.enable():
     for judge in (test_layers.check_unary, test_layers.check_binary): judge(test_layers.Layer.run)
+    print("products", file=sys.stderr, flush=True)
+    torch.set_num_threads(2)
+    for judge in test_operators.CHECKS: judge(torch._int_mm)
 """, INTACT_MAX_ISA=isa, INTACT_VERBOSE="1", OMP_NUM_THREADS="1")
-    runs = [line for line in done.stderr.splitlines() if line.startswith("intact: run")]
-    assert len(runs) > 200
-    names = {line.split(" mode=")[0].rpartition("_")[2] for line in runs}
-    assert isa.replace("_", "") in names and names <= KERNELS[isa], names
+    for text, least in zip(done.stderr.split("\nproducts\n"), (200, 50), strict=True):
+        runs = [line for line in text.splitlines() if line.startswith("intact: run")]
+        assert len(runs) > least
+        names = {line.split(" mode=")[0].rpartition("_")[2] for line in runs}
+        assert isa.replace("_", "") in names and names <= KERNELS[isa], names
 
 
 # Planted faults: each check must find the fault that it is for.
@@ -421,7 +428,7 @@ def test_other_calls_are_pytorchs():
     assert sum(kind == "returns" for kind, _ in own.values()) >= 10
 
 
-@pytest.mark.parametrize("name", _torch_layers._ADAPTERS)
+@pytest.mark.parametrize("name", _torch_layers.ADAPTERS)
 def test_each_operator(name):
     """intact computes a call of each operator, and PyTorch computes one that intact does not."""
     operator, _, overload = name.partition(".")
@@ -452,7 +459,7 @@ def test_enable_fails():
     """An error while kernels are registered leaves PyTorch as it was."""
     before = kernels()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(_torch_layers._ADAPTERS, "qconv_pointwise", None)
+        patch.setitem(_torch_layers.ADAPTERS, "qconv_pointwise", None)
         patch.setattr(_torch_layers.Layers, "_kernel", lambda self, own, adapter: adapter)
         with pytest.raises(Exception):
             intact.torch.enable()
@@ -546,46 +553,98 @@ with intact.torch.enable():
     assert sum(line.startswith("intact: run") for line in lines) == 20
 
 
+# Packages of AOTInductor.
+
+def packaged(layer: Layer) -> torch.Tensor:
+    """The operator that packages call, if a plan fuses the activation."""
+    bounds = {"none": (None, None), "relu": (0.0, None), "hardtanh": (0.25, 6.0)}.get(layer.unary)
+    if bounds is None:
+        return layer.run()
+    weights, window = _torch_layers.unpacked(layer.packed), layer.window
+    other = layer.other.float() if layer.other is not None and layer.other.dtype == torch.bfloat16 else layer.other
+    out = torch.ops.intact.packaged_layer(
+        layer.x, torch.tensor(layer.x_scale), torch.tensor(layer.x_zero_point), weights, _torch_layers.digest_of(weights),
+        layer.w_scale, layer.bias, other,
+        None if window is None else [*window[:1] * 2, *window[1:2] * 2, *window[2:3] * 2, window[3]],
+        layer.dtype, layer.scale, layer.zero_point, layer.other_scale, layer.other_zero_point, *bounds)
+    return layer.other.copy_(out) if layer.binary == "sum" else out
+
+
+@pytest.mark.parametrize("judge", [check_unary, check_binary, check_others, check_changes, check_threads, check_empty])
+def test_packaged_layer(enabled, judge):
+    judge(packaged)
+
+
+def test_packaged_layer_refuses():
+    """Weights that a process replaced, and wrong arguments."""
+    intact.torch.library()
+    x, weights, image = integers(4, 16, dtype=torch.uint8), integers(16, 8), integers(8, 3, 3, 16)
+    window = [1] * 7
+
+    def call(x=x, x_scale=0.5, x_zero_point=3, weights=weights, digest="some", w_scale=torch.ones(8), window=None):
+        return torch.ops.intact.packaged_layer(x, torch.tensor(x_scale), torch.tensor(x_zero_point), weights, digest, w_scale,
+                                               None, None, window, torch.float32, 1.0, 0, 1.0, 0, None, None)
+
+    out = call()
+    assert torch.equal(call(weights=weights.clone()), out)  # the package was loaded again
+    pixels = integers(1, 16, 5, 5, dtype=torch.uint8)
+    assert call(pixels, weights=image, digest="image", window=window).shape == (1, 8, 5, 5)
+    for arguments, message in [
+            ({"weights": weights + 1}, "weights differ from the weights of the first call"),
+            ({"weights": weights.t()}, "weights are not contiguous"),
+            ({"x": x[:, :5]}, r"x has the sizes \[4, 5\]; expected rows of 16"),
+            ({"x": x[0, 0]}, r"x has the sizes \[\]; expected rows of 16"),
+            ({"x": pixels[0], "weights": image, "digest": "image", "window": window}, "x has the sizes .*; expected 4 sizes"),
+            ({"window": window}, "window has 7 numbers; expected 0"),
+            ({"weights": image, "digest": "image"}, "window has 0 numbers; expected 7"),
+            ({"x": pixels, "weights": image, "digest": "image", "window": [0] * 7}, "window is .*; expected strides above 0"),
+            ({"x_scale": -1.0}, "x_scale, x_zero_point or other has a wrong value"),
+            ({"x_zero_point": 256}, "x_scale, x_zero_point or other has a wrong value"),
+            ({"w_scale": -torch.ones(8)}, "w_scale or bias has a wrong value")]:
+        with pytest.raises(RuntimeError, match=f"^intact: {message}"):
+            call(**arguments)
+
+
 # Networks that torchao quantizes and Inductor compiles.
 
-COMPILED = """
-import sys, torch, test_layers, intact.torch, torch._inductor.config
-from intact import _torch_layers
-from torch import nn
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+class Net(torch.nn.Module):
+    """Six quantized layers, and a product of integers."""
 
-class Net(nn.Module):
     def __init__(self):
         super().__init__()
+        nn = torch.nn
         self.first, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
         self.depthwise = nn.Conv2d(16, 16, 3, stride=2, padding=1, groups=16)
         self.wide, self.square, self.last = nn.Linear(256, 64), nn.Linear(64, 64), nn.Linear(64, 10)
-    def forward(self, x):
+        self.register_buffer("weights", integers(16, 12))
+
+    def forward(self, x, rows):
         x = torch.relu(self.first(x))
         x = torch.relu(self.second(x) + x)
-        x = nn.functional.hardtanh(self.depthwise(x), 0.25, 6).flatten(1)
-        x = nn.functional.gelu(self.wide(x), approximate="tanh")
-        return self.last(torch.relu(self.square(x) + x))
+        x = F.hardtanh(self.depthwise(x), 0.25, 6).flatten(1)
+        x = F.gelu(self.wide(x), approximate="tanh")
+        return self.last(torch.relu(self.square(x) + x)), torch._int_mm(rows, self.weights)
 
-torch._inductor.config.freezing = True
-torch.manual_seed(0)
-net, x = Net().eval(), torch.randn(4, 3, 8, 8).contiguous(memory_format=torch.channels_last)
-quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
-with torch.no_grad():
-    prepared = prepare_pt2e(torch.export.export(net, (x,)).module(), quantizer)
-    prepared(x)
-    compiled = torch.compile(convert_pt2e(prepared))
-    own = compiled(x)
-    with intact.torch.enable():
-        print("begin", file=sys.stderr, flush=True)
-        given = compiled(x)
-        print("end", file=sys.stderr, flush=True)
-        _torch_layers.Layers._run = test_layers.defined_call
-        assert torch.equal(given, compiled(x))
-        assert test_layers.defined_calls == 6
-    assert torch.equal(own, compiled(x))
-"""
+
+def quantized(net: torch.nn.Module, *inputs: torch.Tensor) -> torch.nn.Module:
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+    quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
+    with torch.no_grad():
+        prepared = prepare_pt2e(torch.export.export(net.eval(), inputs).module(), quantizer)
+        prepared(*inputs)
+        return convert_pt2e(prepared)
+
+
+def net() -> "tuple[torch.nn.Module, tuple]":
+    inputs = torch.randn(4, 3, 8, 8).contiguous(memory_format=torch.channels_last), integers(20, 16)
+    return quantized(Net(), *inputs), inputs
+
+
+def small_net() -> "tuple[torch.nn.Module, tuple]":
+    x = torch.randn(4, 64)
+    return quantized(torch.nn.Sequential(torch.nn.Linear(64, 64)), x), (x,)
+
 
 defined_calls = 0
 
@@ -605,9 +664,87 @@ def defined_call(_: Any, adapter: Callable, arguments: tuple) -> torch.Tensor:
     return call.other.copy_(out) if call.binary == "sum" else out
 
 
-def test_compiled():
-    """One compiled network runs with and without intact. All its layers are intact's, and have the definition's bytes."""
+COMPILED = """
+import gc, sys, torch, test_layers, intact.torch, torch._inductor.config
+from intact import _torch_layers
+
+def ran(name, model, inputs):
+    print("begin", name, file=sys.stderr, flush=True)
+    outputs = model(*inputs)
+    print("end", file=sys.stderr, flush=True)
+    return outputs
+
+def equal(outputs, others):
+    return all(map(torch.equal, outputs, others))
+
+folder, torch._inductor.config.freezing = sys.argv[1], True
+torch.manual_seed(0)
+nets, wanted, paths = [test_layers.net(), test_layers.small_net()], [], []
+with torch.no_grad():
+    for number, (net, inputs) in enumerate(nets):
+        compiled = torch.compile(net)
+        own = compiled(*inputs)
+        with intact.torch.enable():
+            wanted.append(ran(f"compiled {number}", compiled, inputs))
+            with test_layers.pytest.MonkeyPatch.context() as patch:
+                patch.setattr(_torch_layers.Layers, "_run", test_layers.defined_call)
+                assert equal(wanted[number], compiled(*inputs))
+        assert equal(own, compiled(*inputs))
+        paths.append(intact.torch.package(torch.export.export(net, inputs), f"{folder}/{number}.pt2"))
+    assert test_layers.defined_calls == 7
+    for order in (0, 1), (1, 0):  # then weights have other addresses, perhaps those of the other network
+        models = {number: torch._inductor.aoti_load_package(paths[number]) for number in order}
+        for number in (0, 1, 0):
+            assert equal(ran(f"package {number}, {order}", models[number], nets[number][1]), wanted[number]), (order, number)
+        del models
+        gc.collect()
+    torch.save(list(nets[0][1]), f"{folder}/inputs.pt")
+    torch.save(list(wanted[0]), f"{folder}/wanted.pt")
+
+    # A planted fault: a layer that stays PyTorch's.
+    del _torch_layers.ADAPTERS["qlinear_pointwise"], _torch_layers.ADAPTERS["qlinear_pointwise.tensor"]
+    net, inputs = nets[1]
+    path = intact.torch.package(torch.export.export(net, inputs), f"{folder}/fault.pt2")
+    ran("fault", torch._inductor.aoti_load_package(path), inputs)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("packages")
+
+
+def test_compiled_and_packaged(folder):
+    """Compiled networks run with and without intact, and two packages share a process. All layers are intact's, and have the
+    definition's bytes."""
     pytest.importorskip("torchao")
-    done = python(COMPILED, INTACT_VERBOSE="1")
-    runs = done.stderr.split("begin\n")[1].split("end\n")[0]
-    assert "groups=16" in runs and "c=3 " in runs and "m=4 n=64 k=256" in runs and "m=4 n=10 k=64" in runs
+    parts = python(COMPILED, str(folder), INTACT_VERBOSE="1", TORCHINDUCTOR_COMPILE_THREADS="1").stderr.split("begin ")[1:]
+    runs = {part.split("\n")[0]: part.split("end\n")[0] for part in parts}
+    text = runs["compiled 0"]
+    assert "groups=16" in text and "c=3 " in text and "m=4 n=64 k=256" in text and "m=4 n=10 k=64" in text
+    assert runs_of(runs.pop("fault")) == 0
+    assert len(runs) == 6
+    for name, text in runs.items():
+        assert runs_of(text) == (1 if " 1" in name.split(",")[0] else 7), name
+
+
+@pytest.mark.skipif("INTACT_PYTORCH_RUN_PACKAGE" not in os.environ, reason="INTACT_PYTORCH_RUN_PACKAGE names no program")
+def test_package_runs_without_python(folder):
+    """The package of the last test in examples/run_package.cc."""
+    if not (folder / "wanted.pt").is_file():
+        pytest.skip("there is no package")
+
+    def run(library: str) -> subprocess.CompletedProcess:
+        files = (folder / name for name in ("0.pt2", "inputs.pt", "outputs.pt"))
+        return subprocess.run([os.environ["INTACT_PYTORCH_RUN_PACKAGE"], library, *files], capture_output=True, text=True,
+                              timeout=60, env={**os.environ, "INTACT_VERBOSE": "1"})
+
+    done = run(intact.torch.library())
+    assert done.returncode == 0, done.stderr
+    assert runs_of(done.stderr) == 7
+    assert all(map(torch.equal, torch.load(folder / "outputs.pt"), torch.load(folder / "wanted.pt")))
+    assert run("nothing.so").returncode == 1
+
+
+def runs_of(text: str) -> int:
+    return sum(line.startswith("intact: run") for line in text.splitlines())

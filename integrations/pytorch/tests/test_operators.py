@@ -167,25 +167,12 @@ def test_many_shapes(enabled):
             check(random(2, 12), random(12, n), torch._int_mm)
 
 
-def python(code: str, **environment: str) -> subprocess.CompletedProcess:
+def python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
     path = os.pathsep.join([str(Path(intact.__file__).parents[1]), str(Path(__file__).parent)])
-    done = subprocess.run([sys.executable, "-B", "-c", code], env={**os.environ, "PYTHONPATH": path, **environment},
+    done = subprocess.run([sys.executable, "-B", "-c", code, *arguments], env={**os.environ, "PYTHONPATH": path, **environment},
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done
-
-
-@pytest.mark.parametrize("isa", [isa for isa in intact.isas() if isa != "any"])
-def test_exact_on_isa(isa):
-    done = python("""
-import torch, intact.torch, test_operators
-with intact.torch.enable():
-    for judge in test_operators.CHECKS: judge(torch._int_mm)
-""", INTACT_MAX_ISA=isa, INTACT_VERBOSE="1")
-    kernels = {line.split()[5] for line in done.stderr.splitlines() if line.startswith("intact: run")}
-    assert kernels, "intact ran nothing"
-    if isa in ("portable", "avx2"):
-        assert all(isa in kernel for kernel in kernels), kernels
 
 
 # Planted faults: each check must find the fault that it is for.
@@ -346,15 +333,16 @@ torch._int_mm(a, a.t())
     assert "intact: run" not in done.stderr
 
 
-def test_embed_refuses_other_things():
+@pytest.mark.parametrize("function", [intact.torch.embed, intact.torch.package])
+def test_other_things_are_refused(function):
     with pytest.raises(intact.Error, match="program: is a Linear; expected a torch.export.ExportedProgram"):
-        intact.torch.embed(torch.nn.Linear(1, 1))
+        function(torch.nn.Linear(1, 1))
 
 
 # Compiled and exported. Standard error shows which calls reach intact.
 
 MODES = """
-import sys, tempfile, torch, intact.torch, test_operators
+import sys, torch, intact.torch, test_operators
 
 class Layer(torch.nn.Module):
     def __init__(self):
@@ -373,14 +361,9 @@ def check(name, run):
         print("begin", name, file=sys.stderr, flush=True)
         assert torch.equal(run(x), expected(x)), name
         layer.weight[3, 3] ^= 1
-        assert not "constant" in name or torch.equal(run(x), run(x))
-        if "constant" not in name: assert torch.equal(run(x), expected(x)), name
+        assert torch.equal(run(x), expected(x)), name
         print("end", file=sys.stderr, flush=True)
         layer.weight[3, 3] ^= 1
-
-def inductor(program):
-    with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
-        return torch._inductor.aoti_load_package(torch._inductor.aoti_compile_and_package(program, package_path=file.name))
 
 with torch.no_grad():
     before = torch.compile(layer)
@@ -398,13 +381,12 @@ with torch.no_grad():
     check("embedded", embedded.module())
     check("embedded, compile", torch.compile(embedded.module(), fullgraph=True))
     check("embedded, cpp_wrapper", torch.compile(embedded.module(), fullgraph=True, options={"cpp_wrapper": True}))
-    check("embedded, AOTInductor, constant", inductor(embedded))
     check("disabled", torch.compile(layer, fullgraph=True))
 """
 
 
 def test_compiled_and_exported():
-    lines = python(MODES, INTACT_VERBOSE="1").stderr.splitlines()
+    lines = python(MODES, INTACT_VERBOSE="1", TORCHINDUCTOR_COMPILE_THREADS="1").stderr.splitlines()
     calls: dict[str, int] = {}
     name = ""
     for line in lines:
@@ -416,39 +398,6 @@ def test_compiled_and_exported():
         elif line.startswith("intact: run") and name:
             calls[name] += 1
     assert calls.pop("disabled") == 0
-    assert len(calls) == 11
+    assert len(calls) == 10
     for name, count in calls.items():
         assert count >= 2, f"{name}: {calls}"
-
-
-class Products(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("weights", random(64, 96))
-        self.register_buffer("scales", torch.rand(64))
-
-    def forward(self, x, other):
-        return torch._int_mm(x, self.weights.t()).float() * self.scales, torch._int_mm(other, self.weights)
-
-
-@pytest.mark.skipif("INTACT_PYTORCH_RUN_PACKAGE" not in os.environ, reason="INTACT_PYTORCH_RUN_PACKAGE names no program")
-def test_package_runs_without_python(tmp_path):
-    """A package of AOTInductor has the bytes of eager mode in Python's loader and in examples/run_package.cc."""
-    model, inputs = Products().eval(), [random(5, 96), random(7, 64)]
-    expected_outputs = [expected(inputs[0], model.weights.t()).float() * model.scales, expected(inputs[1], model.weights)]
-    package, outputs = str(tmp_path / "model.pt2"), tmp_path / "outputs.pt"
-    with torch.no_grad():
-        torch._inductor.aoti_compile_and_package(intact.torch.embed(torch.export.export(model, tuple(inputs))), package_path=package)
-        given = torch._inductor.aoti_load_package(package)(*inputs)
-    assert all(map(torch.equal, given, expected_outputs))
-    torch.save(inputs, tmp_path / "inputs.pt")
-
-    def run(path: str) -> subprocess.CompletedProcess:
-        command = [os.environ["INTACT_PYTORCH_RUN_PACKAGE"], path, package, tmp_path / "inputs.pt", outputs]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "INTACT_VERBOSE": "1"})
-
-    done = run(intact.torch.library())
-    assert done.returncode == 0, done.stderr
-    assert sum(line.startswith("intact: run") for line in done.stderr.splitlines()) == 2
-    assert all(map(torch.equal, torch.load(outputs), expected_outputs))
-    assert run("nothing.so").returncode == 1
