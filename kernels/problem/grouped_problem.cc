@@ -50,7 +50,7 @@ WeightType WeightTypeOf(const intact_grouped_desc& desc) {
 
 // The bytes of a column, if its depths are adjacent.
 int64_t ColumnBytes(const intact_grouped_desc& desc) {
-  return WeightTypeOf(desc).bits == 8 ? desc.k : CeilDivide(desc.k, 2);
+  return WeightTypeOf(desc).ColumnBytes(desc.k);
 }
 
 // The limits of n, k and n·k, and the strides of B.

@@ -23,16 +23,10 @@
 namespace intact::kernels {
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
-constexpr uint32_t kVersion = 9;
 constexpr int64_t kAlignment = 64;
 
 struct PackHeader {
-  std::array<char, 8> magic;
-  uint32_t version;
-  uint32_t header_bytes;
-  uint64_t file_bytes;
-  uint64_t checksum;  // of all bytes after it
+  ImageBegin begin;
   int64_t n, k;
   // intact_linear_desc: the bits of its fields, in the order of the lists in core/operation.h, then zeros
   std::array<uint32_t, 24> numbers;
@@ -48,6 +42,7 @@ struct PackHeader {
   int64_t usual_m;  // 0 in the file of a convolution
 };
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
+constexpr ImageBegin kBegin = {{'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'}, 9, sizeof(PackHeader), 0, 0};
 static_assert(std::endian::native == std::endian::little);
 
 // The number of fields of intact_linear_desc in each list.
@@ -127,17 +122,6 @@ Layout LayoutOf(const PackHeader& header) {
     layout.end += static_cast<int64_t>(sizeof(PackedCpu) + header.choices * bytes);
   }
   return layout;
-}
-
-uint64_t Checksum(const uint8_t* image, size_t size) {
-  constexpr size_t kBegin = offsetof(PackHeader, checksum) + sizeof(uint64_t);
-  uint64_t hash = 0x9e3779b97f4a7c15u;
-  for (size_t i = kBegin; i + 8 <= size; i += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, image + i, sizeof(word));
-    hash = std::rotl(hash ^ word, 29) * 0xff51afd7ed558ccdu;
-  }
-  return hash;
 }
 
 bool IsWithin(int64_t value, int64_t low, int64_t high) { return value >= low && value <= high; }
@@ -235,9 +219,7 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   std::vector<int32_t> b_zero_points;
   const intact_linear_desc linear = DescOf(problem, &b_zero_points);
   PackHeader header{};
-  header.magic = kMagic;
-  header.version = kVersion;
-  header.header_bytes = sizeof(PackHeader);
+  header.begin = kBegin;
   header.n = weights.n;
   header.k = weights.k;
   core::ForEachNumber(WriteBits(&header.numbers), linear);
@@ -255,7 +237,7 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   const size_t choices = conv ? tuned.conv_choices.size() : tuned.choices.size();
   header.choices = static_cast<uint32_t>(choices);
   const Layout layout = LayoutOf(header);
-  header.file_bytes = static_cast<uint64_t>(layout.end);
+  header.begin.file_bytes = static_cast<uint64_t>(layout.end);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
   CopyTo(&image, layout.weights, weights.data, static_cast<size_t>(weights.bytes()));
   const auto column_bytes = static_cast<size_t>(weights.panels() * kPanelColumns * 4);
@@ -267,7 +249,7 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
          certificate.panel_failing_pairs.size() * sizeof(int64_t));
   if (choices != 0) CopyChoices(tuned, conv.has_value(), layout, &image);
   CopyTo(&image, 0, &header, sizeof(header));
-  header.checksum = Checksum(image.data(), image.size());
+  header.begin.checksum = ImageChecksum(image.data(), image.size());
   CopyTo(&image, 0, &header, sizeof(header));
   return image;
 }
@@ -355,26 +337,43 @@ Result<TunedChoices> ChoicesOf(const PackHeader& header, const Layout& layout, c
 
 }  // namespace
 
-Result<PackContents> ReadPackImage(const void* image, size_t size) {
-  const auto* bytes = static_cast<const uint8_t*>(image);
-  PackHeader header{};
-  if (size < sizeof(header)) {
+uint64_t ImageChecksum(const uint8_t* image, size_t size) {
+  uint64_t hash = 0x9e3779b97f4a7c15u;
+  for (size_t i = sizeof(ImageBegin); i + 8 <= size; i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, image + i, sizeof(word));
+    hash = std::rotl(hash ^ word, 29) * 0xff51afd7ed558ccdu;
+  }
+  return hash;
+}
+
+Error CheckImage(const void* image, size_t size, const ImageBegin& expected, const char* what) {
+  if (size < expected.header_bytes) {
     return Refused("truncated: " + std::to_string(size) + " bytes, fewer than a header's " +
-                   std::to_string(sizeof(header)));
+                   std::to_string(expected.header_bytes));
   }
-  std::memcpy(&header, bytes, sizeof(header));
-  if (header.magic != kMagic) return Refused("not a pack file of intact");
-  if (header.version != kVersion || header.header_bytes != sizeof(header)) {
-    return Refused("format version " + std::to_string(header.version) + "; expected " +
-                   std::to_string(kVersion));
+  ImageBegin begin{};
+  std::memcpy(&begin, image, sizeof(begin));
+  if (begin.magic != expected.magic) return Refused(std::string("not ") + what);
+  if (begin.version != expected.version || begin.header_bytes != expected.header_bytes) {
+    return Refused("format version " + std::to_string(begin.version) + "; expected " +
+                   std::to_string(expected.version));
   }
-  if (header.file_bytes != size) {
-    return Refused((size < header.file_bytes ? "truncated: " : "too long: ") + std::to_string(size) +
-                   " bytes; expected " + std::to_string(header.file_bytes));
+  if (begin.file_bytes != size) {
+    return Refused((size < begin.file_bytes ? "truncated: " : "too long: ") + std::to_string(size) +
+                   " bytes; expected " + std::to_string(begin.file_bytes));
   }
-  if (size % 8 != 0 || header.checksum != Checksum(bytes, size)) {
+  if (size % 8 != 0 || begin.checksum != ImageChecksum(static_cast<const uint8_t*>(image), size)) {
     return Refused("corrupted: the checksum differs");
   }
+  return {};
+}
+
+Result<PackContents> ReadPackImage(const void* image, size_t size) {
+  const auto* bytes = static_cast<const uint8_t*>(image);
+  RETURN_IF_ERROR(CheckImage(image, size, kBegin, "a pack file of intact"));
+  PackHeader header{};
+  std::memcpy(&header, bytes, sizeof(header));
   RETURN_IF_ERROR(CheckShape(header));
   const Layout layout = LayoutOf(header);
   if (layout.end != static_cast<int64_t>(size)) return Refused("corrupted: the size does not match n and k");

@@ -42,6 +42,7 @@ struct GroupedRun {
   int32_t parts = 0;
   int64_t split = 0;
   int64_t a_pad = 0, b_pad = 0, c_pad = 0;  // elements between rows of A and C; bytes between columns of B
+  bool saved = false;                       // the plan was saved and loaded
   bool own_scratch = false;                 // the caller provides the scratch memory
   bool operator==(const GroupedRun&) const = default;
 };

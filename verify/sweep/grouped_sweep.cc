@@ -72,6 +72,7 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
       [&](GroupedProblem* p) { p->parts = 0; },
       [&](GroupedProblem* p) { p->split = 0; },
       [&](GroupedProblem* p) { p->own_scratch = false; },
+      [&](GroupedProblem* p) { p->saved = false; },
       [&](GroupedProblem* p) { p->a_pad = p->b_pad = p->c_pad = 0; },
       [](GroupedProblem* p) { p->k -= p->k / 2; },
       [](GroupedProblem* p) { p->n -= p->n / 2; },

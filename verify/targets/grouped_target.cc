@@ -9,6 +9,7 @@
 
 #include "core/result.h"
 #include "core/types.h"
+#include "verify/targets/guarded_buffer.h"
 #include "verify/targets/guarded_matrix.h"
 
 namespace intact::verify {
@@ -49,33 +50,15 @@ intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& 
   return desc;
 }
 
-// The plan keeps nothing of the memory that these tensors are in.
-Result<Grouped> CreatePlan(const reference::Grouped& grouped, const GroupedRun& run) {
-  if (run.isa != INTACT_ISA_ANY && intact_isa_available(run.isa) == 0) {
-    return Error{INTACT_UNSUPPORTED,
-                 fmt::format("{} is not available on this machine", intact_isa_name(run.isa))};
-  }
-  intact_grouped_desc desc = DescOf(grouped, run);
-  const std::vector<uint8_t> bytes = reference::BytesOfB(grouped);
-  const int64_t column_bytes = std::ssize(bytes) / grouped.n;
-  const int64_t groups = grouped.groups();
-  ASSIGN_OR_RETURN(const GuardedMatrix b, Loaded("B", bytes.data(), grouped.n, column_bytes, run.b_pad));
-  ASSIGN_OR_RETURN(const GuardedMatrix scales, Loaded("scales of B", grouped.b_scales.data(), grouped.n,
-                                                      groups * core::BytesOf(grouped.scale_type)));
-  std::vector<uint8_t> points(grouped.b_zero_points.begin(), grouped.b_zero_points.end());
-  points.resize(static_cast<size_t>(grouped.n * groups));
-  ASSIGN_OR_RETURN(const GuardedMatrix zero_points,
-                   Loaded("zero points of B", points.data(), grouped.n, groups));
-  desc.b_stride_n = column_bytes + run.b_pad;
-  desc.b_scales = scales.data();
-  if (!grouped.b_zero_points.empty()) desc.b_zero_points = zero_points.data();
-  Result<Grouped> plan = Grouped::Create(desc, b.data());
-  if (!plan) return plan;
-  if (const intact_grouped_info info = plan->Info(); run.isa != INTACT_ISA_ANY && info.isa != run.isa) {
-    return Error{INTACT_UNSUPPORTED, fmt::format("asked for {}, the plan chose {}", intact_isa_name(run.isa),
-                                                 intact_isa_name(info.isa))};
-  }
-  return plan;
+// The plan, saved to memory that ends at a guard page, and loaded. Saved again, it has the same bytes.
+Result<Grouped> Reloaded(const Grouped& plan, intact_isa isa) {
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> image, plan.SaveMemory());
+  ASSIGN_OR_RETURN(GuardedBuffer memory, GuardedBuffer::Allocate(image.size()));
+  std::copy(image.begin(), image.end(), memory.data().begin());
+  ASSIGN_OR_RETURN(Grouped loaded, Grouped::LoadMemory(memory.data().data(), image.size(), isa));
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> again, loaded.SaveMemory());
+  if (again != image) return Failed("a plan that was saved and loaded saves other bytes");
+  return loaded;
 }
 
 // Runs `args` as a whole or part by part, the last part first.
@@ -102,9 +85,37 @@ Error RunAs(const Grouped& plan, intact_grouped_args args, const GroupedRun& run
 
 }  // namespace
 
-Result<std::vector<uint8_t>> IntactGroupedTarget::Run(const reference::Grouped& grouped,
-                                                      const GroupedRun& run) const {
-  ASSIGN_OR_RETURN(const Grouped plan, CreatePlan(grouped, run));
+Result<Grouped> CreateGroupedPlan(const reference::Grouped& grouped, const GroupedRun& run) {
+  if (run.isa != INTACT_ISA_ANY && intact_isa_available(run.isa) == 0) {
+    return Error{INTACT_UNSUPPORTED,
+                 fmt::format("{} is not available on this machine", intact_isa_name(run.isa))};
+  }
+  intact_grouped_desc desc = DescOf(grouped, run);
+  const std::vector<uint8_t> bytes = reference::BytesOfB(grouped);
+  const int64_t column_bytes = std::ssize(bytes) / grouped.n;
+  const int64_t groups = grouped.groups();
+  ASSIGN_OR_RETURN(const GuardedMatrix b, Loaded("B", bytes.data(), grouped.n, column_bytes, run.b_pad));
+  ASSIGN_OR_RETURN(const GuardedMatrix scales, Loaded("scales of B", grouped.b_scales.data(), grouped.n,
+                                                      groups * core::BytesOf(grouped.scale_type)));
+  std::vector<uint8_t> points(grouped.b_zero_points.begin(), grouped.b_zero_points.end());
+  points.resize(static_cast<size_t>(grouped.n * groups));
+  ASSIGN_OR_RETURN(const GuardedMatrix zero_points,
+                   Loaded("zero points of B", points.data(), grouped.n, groups));
+  desc.b_stride_n = column_bytes + run.b_pad;
+  desc.b_scales = scales.data();
+  if (!grouped.b_zero_points.empty()) desc.b_zero_points = zero_points.data();
+  Result<Grouped> plan = Grouped::Create(desc, b.data());
+  if (!plan) return plan;
+  if (const intact_grouped_info info = plan->Info(); run.isa != INTACT_ISA_ANY && info.isa != run.isa) {
+    return Error{INTACT_UNSUPPORTED, fmt::format("asked for {}, the plan chose {}", intact_isa_name(run.isa),
+                                                 intact_isa_name(info.isa))};
+  }
+  if (run.saved) return Reloaded(*plan, run.isa);
+  return plan;
+}
+
+Result<std::vector<uint8_t>> RunGroupedPlan(const Grouped& plan, const reference::Grouped& grouped,
+                                            const GroupedRun& run) {
   const bool is_dynamic = grouped.a_source_type != INTACT_TYPE_NONE;
   const int64_t a_bytes = is_dynamic ? core::BytesOf(grouped.a_source_type) : 1;
   const int64_t c_bytes = core::BytesOf(grouped.c_type);
@@ -133,6 +144,12 @@ Result<std::vector<uint8_t>> IntactGroupedTarget::Run(const reference::Grouped& 
   const std::optional<std::string> stray = c.StrayWrite();
   if (stray) return Failed(fmt::format("kernel {}: wrote outside C: {}", plan.Info().kernel, *stray));
   return c.Dense();
+}
+
+Result<std::vector<uint8_t>> IntactGroupedTarget::Run(const reference::Grouped& grouped,
+                                                      const GroupedRun& run) const {
+  ASSIGN_OR_RETURN(const Grouped plan, CreateGroupedPlan(grouped, run));
+  return RunGroupedPlan(plan, grouped, run);
 }
 
 }  // namespace intact::verify
