@@ -25,8 +25,8 @@
 //                    digests {repro line: FNV-1a of the output's bytes}: equal on every machine;
 //                    not_run {problems, reason}: only if the target was given up: how many problems were
 //                    not run, and why
-//   grouped_sweep[]  grouped weights (intact/grouped.h), one object for each ISA: isa, problems, skipped, failed,
-//                    outputs, differing, unexplained, digest (of all outputs: equal on every machine)
+//   grouped_sweep[]  grouped weights (intact/grouped.h), one object for each ISA: isa, problems, skipped,
+//                    failed, outputs, differing, unexplained, digest (of all outputs: equal on every machine)
 //   reduce_range[]   layer, and its audit (verify/explain/audit.h): verdict, max_activation, …; an object for
 //                    each remedy
 //   cost[]           what exactness costs or gains here, for each built-in layer (verify/studies/cost.h):
