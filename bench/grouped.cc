@@ -15,6 +15,7 @@
 #include "bench/peaks.h"
 #include "bench/report_table.h"
 #include "core/isas.h"
+#include "kernels/codegen/dispatch.h"
 #include "reference/contract/grouped.h"
 #include "support/random.h"
 #include "support/turns.h"
@@ -140,7 +141,8 @@ GroupedRow MeasureRow(const GroupedShape& shape, int64_t m, Product* product, Se
     row.error = read.error().message;
     return row;
   }
-  const Peak peak = PeakOf(isa);
+  const Peak peak = PeakOf(kernels::VectorIsa(isa));
+  row.peak = peak.name;
   const double operations = 2e-3 * static_cast<double>(m * shape.n) * static_cast<double>(shape.k);
   const std::array<support::Measurement, 3> turns = {
       TurnOf([&](int64_t calls) { return support::MicrosecondsPerCall([&] { product->Run(); }, calls); },
@@ -238,6 +240,7 @@ nlohmann::ordered_json ToJson(const GroupedResults& results) {
                             {"group", shape.group},
                             {"error", row.error},
                             {"kernel", row.kernel},
+                            {"peak", row.peak},
                             {"bytes_per_weight", row.bytes_per_weight},
                             {"microseconds", row.microseconds},
                             {"of_bandwidth", row.of_bandwidth},

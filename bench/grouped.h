@@ -29,10 +29,11 @@ struct GroupedRow {
   int64_t m = 1;
   std::string error;  // "" or why it was not measured
   std::string kernel;
+  std::string peak;             // of the kernels: with AMX the peak of AVX-512-VNNI, whose kernels run
   double bytes_per_weight = 0;  // of the packed weights, with scales
   double microseconds = 0;      // the median of turns
   double of_bandwidth = 0;      // of the read bandwidth, the median of turns
-  double of_peak = 0;           // of the ISA's instruction peak, the median of turns
+  double of_peak = 0;           // of the kernels' instruction peak, the median of turns
   bool IsMeasured() const { return error.empty(); }
 };
 
@@ -47,16 +48,16 @@ struct GroupedResults {
 /// 4 and 8 bits, groups of 32 and 128.
 std::vector<GroupedShape> GroupedShapes();
 
-/// Measures `shapes` with 1, 4, 16 and 128 rows on the ISAs of `request`, for request.budget each. A row is measured only if its outputs
-/// equal the reference's.
+/// Measures `shapes` with 1, 4, 16 and 128 rows on the ISAs of `request`, for request.budget each. A row is
+/// measured only if its outputs equal the reference's.
 GroupedResults RunGrouped(const Request& request, const std::vector<GroupedShape>& shapes,
                           const verify::Progress& progress);
 
 /// A table for each ISA.
 std::string ToText(const GroupedResults& results);
-/// schema "intact-bench-grouped"; schema_version 1; version; machine, as in report.json; rows[]: isa, bits, m,
-/// n, k, group, error ("" or why it was not measured), kernel, bytes_per_weight, microseconds, of_bandwidth,
-/// of_peak.
+/// schema "intact-bench-grouped"; schema_version 1; version; machine, as in report.json; rows[]: isa, bits,
+/// m, n, k, group, error ("" or why it was not measured), kernel, peak, bytes_per_weight, microseconds,
+/// of_bandwidth, of_peak.
 nlohmann::ordered_json ToJson(const GroupedResults& results);
 
 }  // namespace intact::bench

@@ -98,6 +98,15 @@ INTACT_AVX2 inline void MultiplyAdd(const Operands& in, Vector* out) {
   }
 }
 
+/// VFMADD213PS: first·destination + second, rounded once. Executes the instruction itself too.
+INTACT_AVX2 inline void MultiplyAddSecond(const Operands& in, Vector* out) {
+  for (size_t half = 0; half < 2; ++half) {
+    __m256i sum = LoadHalf(in.destination, half);
+    asm("vfmadd213ps %2, %1, %0" : "+x"(sum) : "x"(LoadHalf(in.first, half)), "x"(LoadHalf(in.second, half)));
+    StoreHalf(sum, half, out);
+  }
+}
+
 inline void CopySecond(const Operands& in, Vector* out) { *out = in.second; }
 
 /// Repeats the first kBytes bytes.

@@ -510,6 +510,7 @@ constexpr VectorOperation kOperations[] = {
     Op{"vminps",     k0F, kNoPrefix, 0x5D, kAny, k0, 4, 4, INTACT_FLOAT_TWIN(_mm256_min_ps)},
     Op{"vdivps",     k0F, kNoPrefix, 0x5E, kAny, k0, 4, 4, INTACT_FLOAT_TWIN(_mm256_div_ps)},
     Op{"vmaxps",     k0F, kNoPrefix, 0x5F, kAny, k0, 4, 4, INTACT_FLOAT_TWIN(_mm256_max_ps)},
+    Op{"vfmadd213ps", k0F38, k66, 0xA8, k0, k0, 4, 4, MultiplyAddSecond},
     Op{"vfmadd231ps", k0F38, k66, 0xB8, k0, k0, 4, 4, MultiplyAdd},
     Op{"vcvtdq2ps",  k0F, kNoPrefix, 0x5B, kAny, k0, 4, 4,
        HalvesOfOne<[](auto a) INTACT_AVX2 { return _mm256_castps_si256(_mm256_cvtepi32_ps(a)); }>}.As(Form::kUnary),

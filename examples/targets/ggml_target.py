@@ -13,6 +13,7 @@ import numpy as np
 
 POINTER, SIZE = ctypes.c_void_p, ctypes.c_size_t
 F32, Q4_0, Q8_0 = 0, 2, 8
+BLOCK_BYTES = {Q4_0: 18, Q8_0: 34}
 GROUP = 31  # ggml scales groups of 32 by their largest activation, so 127 is added to each group; its weight is 0
 
 
@@ -26,6 +27,70 @@ def pointer(result, function, _):
     return result
 
 
+def quantize(x):
+    """What ggml makes of float activations M×K: int8 numbers (M×K), and a scale for each 32 of a row."""
+    groups = x.reshape(len(x), -1, 32)
+    largest = np.abs(groups).max(2)
+    factor = np.float32(127) / np.where(largest > 0, largest, np.float32(np.inf))
+    scales = (largest / np.float32(127)).astype(np.float16).astype(np.float32)
+    return np.rint(groups * factor[..., None]).astype(np.int8).reshape(x.shape), scales
+
+
+class Matrix:
+    """Constant weights in the buffer of a Q8 object `ggml`: N rows of bytes, blocks of `type`. Calls multiply float activations."""
+
+    def __init__(self, ggml, type, rows):
+        self.ggml, self.n, self.k = ggml, len(rows), rows.shape[1] // BLOCK_BYTES[type] * 32
+        self.stack, self.products = contextlib.ExitStack(), {}
+        context = self._own(ggml.init, ggml.free, Init(1 << 14, None, True))
+        self.weights = ggml.new_tensor_2d(context, type, self.k, self.n)
+        self._own(ggml.backend_alloc_ctx_tensors_from_buft, ggml.backend_buffer_free, context, ggml.buffer)
+        self.product(1)
+        rows = np.ascontiguousarray(rows)
+        ggml.backend_tensor_set(self.weights, rows.ctypes.data, 0, rows.nbytes)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+    def _own(self, create, release, *arguments):
+        made = create(*arguments)
+        self.stack.callback(release, made)
+        return made
+
+    def product(self, m):
+        """The tensors of A and C and the graph for `m` rows."""
+        if m not in self.products:
+            g = self.ggml
+            run = self._own(g.init, g.free, Init(1 << 20, None, True))
+            a = g.new_tensor_2d(run, F32, self.k, m)
+            c, graph = g.mul_mat(run, self.weights, a), g.new_graph(run)
+            g.build_forward_expand(graph, c)
+            if not g.backend_dev_supports_op(g.device, c):
+                raise NotImplementedError("these kernels do not take this size")
+            self._own(g.backend_alloc_ctx_tensors_from_buft, g.backend_buffer_free, run, g.backend_cpu_buffer_type())
+            self.products[m] = a, c, graph
+        return self.products[m]
+
+    def set(self, x):
+        x = np.ascontiguousarray(x, np.float32)
+        self.ggml.backend_tensor_set(self.product(len(x))[0], x.ctypes.data, 0, x.nbytes)
+
+    def compute(self, m):
+        status = self.ggml.backend_graph_compute(self.ggml.backend, self.product(m)[2])
+        if status != 0:
+            raise RuntimeError(f"ggml_backend_graph_compute returned {status}; expected 0")
+
+    def __call__(self, x):
+        self.set(x)
+        self.compute(len(x))
+        y = np.empty((len(x), self.n), np.float32)
+        self.ggml.backend_tensor_get(self.product(len(x))[1], y.ctypes.data, 0, y.nbytes)
+        return y
+
+
 class Q8:
     """s8 activations, and s8 weights with scale 1. The float outputs are whole numbers; ggml adds groups in float32."""
 
@@ -33,8 +98,8 @@ class Q8:
     supports = ["gemm", "a_s8", "b_s8", "c_s32"]
     arithmetic = "any"
 
-    def __init__(self):
-        path, kind = os.environ.get("GGML_CPU"), os.environ.get("GGML_BUFFER", "CPU")
+    def __init__(self, kind=None):
+        path, kind = os.environ.get("GGML_CPU"), kind or os.environ.get("GGML_BUFFER", "CPU")
         if path is None:
             raise ValueError("GGML_CPU is not set; expected the path of a libggml-cpu-….so")
         beside = os.path.join(os.path.dirname(path), "libggml-base.so")
@@ -91,28 +156,8 @@ class Q8:
         short = ((0, 0), (0, -a.shape[1] % GROUP))
         a = self.activations(np.pad(a, short)).reshape(len(a), -1).astype(np.float32)
         b = self.blocks(np.pad(b, short))
-        y = np.empty((len(a), len(b)), np.float32)
-        with contextlib.ExitStack() as stack:
-
-            def own(create, release, *arguments):
-                made = create(*arguments)
-                stack.callback(release, made)
-                return made
-
-            weights, run = (own(self.init, self.free, Init(1 << 20, None, True)) for _ in range(2))
-            w, x = self.new_tensor_2d(weights, self.type, a.shape[1], len(b)), self.new_tensor_2d(run, F32, a.shape[1], len(a))
-            product, graph = self.mul_mat(run, w, x), self.new_graph(run)
-            self.build_forward_expand(graph, product)
-            for context, kind in ((weights, self.buffer), (run, self.backend_cpu_buffer_type())):
-                own(self.backend_alloc_ctx_tensors_from_buft, self.backend_buffer_free, context, kind)
-            if not self.backend_dev_supports_op(self.device, product):
-                raise NotImplementedError("these kernels do not take this size")
-            self.backend_tensor_set(w, b.ctypes.data, 0, b.nbytes)
-            self.backend_tensor_set(x, a.ctypes.data, 0, a.nbytes)
-            status = self.backend_graph_compute(self.backend, graph)
-            if status != 0:
-                raise RuntimeError(f"ggml_backend_graph_compute returned {status}; expected 0")
-            self.backend_tensor_get(product, y.ctypes.data, 0, y.nbytes)
+        with Matrix(self, self.type, b.reshape(len(b), -1)) as matrix:
+            y = matrix(a)
         return y.astype(np.int64).astype(np.int32)
 
 

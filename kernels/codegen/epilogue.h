@@ -137,8 +137,8 @@ class Epilogue {
   /// accumulators. A row may be stored in parts: `first_vector` is the first of a part. With row values or a
   /// residual, rows are stored whole.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Gp& c, int first_vector = 0);
-  /// StoreRow() for a whole row of scaled values: adds the bias, applies the activation and stores. `values` are
-  /// floats. Only for float outputs without fixed point, residual and values of rows.
+  /// StoreRow() for a whole row of scaled values: adds the bias, applies the activation and stores. `values`
+  /// are floats. Only for float outputs without fixed point, residual and values of rows.
   void StoreFloats(const std::vector<jit::Vec>& values, const jit::Gp& c);
   /// After a tile's last row: advances the arguments to the tile below.
   void Advance();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +27,31 @@ constexpr int kStepQuads = GroupedLayout::kStepQuads;
 constexpr int kLine = 64;
 // How far ahead kernels of few rows fetch their weights.
 constexpr int kAhead = 2048;
+
+const char* NameOf(GroupedStep step) {
+  switch (step) {
+    case GroupedStep::kBytes:
+      return "w8";
+    case GroupedStep::kNibbles:
+      return "w4";
+    case GroupedStep::kSplitBytes:
+      return "w8split";
+    case GroupedStep::kHalves:
+      return "w8halves";
+  }
+  return "w?";
+}
+
+// "w4f16_zb8_za16": weights, scales, and the bits of zero points and sums.
+std::string NameOf(const GroupedLayout& layout) {
+  std::string name = NameOf(layout.step);
+  name += core::NameOf(layout.scale_type);
+  if (layout.zero_point_bytes != 0) {
+    name += (layout.signed_zero_points ? "_zbs" : "_zb") + std::to_string(8 * layout.zero_point_bytes);
+  }
+  if (layout.sum_bytes != 0) name += "_za" + std::to_string(8 * layout.sum_bytes);
+  return name;
+}
 
 bool HasVnni(core::Isa isa) { return core::TraitsOf(isa).dot_products != core::DotProducts::kNone; }
 
@@ -120,10 +147,10 @@ class KernelGenerator : Generator {
 
  private:
   static constexpr int kRowsOfPointer = 3;
-  bool is_taken_apart() const { return layout_.NeedsExpansion(); }
+  bool unpacks() const { return layout_.NeedsExpansion(); }
   // Whether the nibbles of a byte are the halves of one weight.
   bool has_halves() const {
-    return layout_.form == GroupedForm::kSplitBytes || layout_.form == GroupedForm::kHalves;
+    return layout_.step == GroupedStep::kSplitBytes || layout_.step == GroupedStep::kHalves;
   }
   const Vec& Sum(int i, int j) const { return sums_[static_cast<size_t>(i * kVectors + j)]; }
   const Vec& Pairs(int i, int j) const { return pairs_[static_cast<size_t>(i * kVectors + j)]; }
@@ -144,7 +171,7 @@ class KernelGenerator : Generator {
     if (!has_vnni_) {
       for (int i = 0; i < spec_.mr * kVectors; ++i) pairs_.push_back(registers_.NewVector("sum of pairs"));
     }
-    const int operands = kVectors * (layout_.form == GroupedForm::kNibbles ? 2 : 1);
+    const int operands = kVectors * (layout_.step == GroupedStep::kNibbles ? 2 : 1);
     for (int i = 0; i < operands; ++i) operands_.push_back(registers_.NewVector("weights"));
     a_ = registers_.NewVector("a");
     product_ = registers_.NewVector("product");
@@ -171,7 +198,7 @@ class KernelGenerator : Generator {
       code().lea(rows_[i], x86::ptr(rows_[i - 1], a_stride_, 1));
       code().add(rows_[i], a_stride_);
     }
-    if (is_taken_apart()) mask_ = Keep("nibble", offsetof(GroupedConstants, nibble));
+    if (unpacks()) mask_ = Keep("nibble", offsetof(GroupedConstants, nibble));
     if (!has_vnni_) ones_ = Keep("ones", offsetof(GroupedConstants, ones));
     if (has_halves()) sixteens_ = Keep("sixteens", offsetof(GroupedConstants, sixteens));
   }
@@ -236,7 +263,8 @@ class KernelGenerator : Generator {
   Mem ActivationAddress(int i, int quad) const {
     const Gp& rows = rows_[static_cast<size_t>(i / kRowsOfPointer)];
     const int row = i % kRowsOfPointer, offset = step_ * GroupedLayout::kStepDepths + quad * 4;
-    return row == 0 ? x86::ptr(rows, offset) : x86::ptr(rows, a_stride_, row - 1, offset);
+    return row == 0 ? x86::ptr(rows, offset)
+                    : x86::ptr(rows, a_stride_, static_cast<uint32_t>(row - 1), offset);
   }
 
   // Loads the vector of columns j, and fetches its lines ahead.
@@ -255,7 +283,7 @@ class KernelGenerator : Generator {
   void StepHalf(int half) {
     for (int quad = 0; quad < kStepQuads; ++quad) {
       int place = 0;  // which operands have the quad
-      if (layout_.form == GroupedForm::kNibbles) {
+      if (layout_.step == GroupedStep::kNibbles) {
         place = quad % 2;
         if (place == 0) {
           for (int j = 0; j < kVectors; ++j) {
@@ -267,8 +295,8 @@ class KernelGenerator : Generator {
       } else {
         for (int j = 0; j < kVectors; ++j) {
           const Vec& weights = Weights(0, j);
-          LoadWeights(weights, layout_.form == GroupedForm::kHalves ? quad * 2 + half : quad, j);
-          if (layout_.form != GroupedForm::kSplitBytes) continue;
+          LoadWeights(weights, layout_.step == GroupedStep::kHalves ? quad * 2 + half : quad, j);
+          if (layout_.step != GroupedStep::kSplitBytes) continue;
           half == 0 ? LowNibbles(weights, mask_) : HighNibbles(weights, weights, mask_);
         }
       }
@@ -344,8 +372,7 @@ class KernelGenerator : Generator {
 class ExpansionGenerator : Generator {
  public:
   explicit ExpansionGenerator(const GroupedExpansionSpec& spec)
-      : Generator(spec.isa, spec.layout, "grouped_expansion_" + core::CompactName(spec.isa)),
-        expanded_(spec.layout.Expanded()) {}
+      : Generator(spec.isa, spec.layout, spec.Name()), expanded_(spec.layout.Expanded()) {}
 
   Result<jit::Code> Generate() {
     constants_ = registers_.NewGeneral("constants");
@@ -413,8 +440,7 @@ class ExpansionGenerator : Generator {
 // ----- Outputs
 
 Result<jit::Code> GenerateOutput(const GroupedOutputSpec& spec) {
-  jit::Assembler session("grouped_output_" + std::string(core::NameOf(spec.c_type)) + "_" +
-                         core::CompactName(spec.isa));
+  jit::Assembler session(spec.Name());
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();
@@ -474,27 +500,25 @@ GroupedConstants MakeGroupedConstants() {
 }
 
 std::string GroupedKernelSpec::Name() const {
-  const auto weights = [&] {
-    switch (layout.form) {
-      case GroupedForm::kBytes:
-        return "8";
-      case GroupedForm::kNibbles:
-        return "4";
-      case GroupedForm::kSplitBytes:
-        return "8split";
-      case GroupedForm::kHalves:
-        return "8halves";
-    }
-    return "?";
-  };
-  return "grouped_" + std::string(a_signed ? "s8" : "u8") + "w" + weights() + "_" + std::to_string(mr) + "x" +
-         std::to_string(kVectors) + (HasVnni(isa) ? "_vnni_" : "_maddubs_") + core::CompactName(isa);
+  return "grouped_" + std::string(a_signed ? "s8" : "u8") + NameOf(layout) +
+         (has_group_scales ? "_groups_" : "_") + std::to_string(mr) + "x" + std::to_string(kVectors) + "_by" +
+         std::to_string(unrolled_steps) + (prefetches ? "_ahead" : "") +
+         (HasVnni(isa) ? "_vnni_" : "_maddubs_") + core::CompactName(isa);
+}
+
+std::string GroupedExpansionSpec::Name() const {
+  return "grouped_expansion_" + NameOf(layout) + "_" + core::CompactName(isa);
+}
+
+std::string GroupedOutputSpec::Name() const {
+  return "grouped_output_" + std::string(core::NameOf(c_type)) + (has_bias ? "_bias" : "") +
+         (has_row_scales ? "_rows" : "") + "_" + core::CompactName(isa);
 }
 
 // Sums, without VNNI also sums of pairs; the weights' operands, a and product.
-int LargestGroupedRows(core::Isa isa, GroupedForm form) {
+int LargestGroupedRows(core::Isa isa, GroupedStep step) {
   constexpr int kMostRows = 12;  // a fourth pointer addresses the last three
-  const int operands = kVectors * (form == GroupedForm::kNibbles ? 2 : 1) + 2;
+  const int operands = kVectors * (step == GroupedStep::kNibbles ? 2 : 1) + 2;
   const int per_row = kVectors * (HasVnni(isa) ? 1 : 2);
   return std::min((jit::VectorCount(isa) - operands) / per_row, kMostRows);
 }

@@ -5,13 +5,14 @@
 //     row 0  k0 k1 k2 …        group 0  header | step | step | …          row 0   two vectors
 //     row 1  k0 k1 k2 …        group 1  header | …                        row 1   …
 //
-// The sums of a group are in registers, and f is in L1. So a run may be cut at any group: kernels of many rows
-// read a block of depths that stays in L1, and pass all rows over it. The order of the groups stays.
+// The sums of a group are in registers, and f is in L1. So a run may be cut at any group: all rows pass a
+// block of groups that stays in L1, then the next block. The order of the groups stays.
 //
 //   instructions per vector and quad, without loads and decoding
 //     VNNI   vpdpbusd
-//     else   vpmaddubsw, vpaddw, and vpmaddwd, vpaddd after every fourth quad. A nibble is at most 15, so four
-//            pair sums are at most 4·2·15·255 = 30600. Weights of 8 bits are 16·high + low: two such products
+//     else   vpmaddubsw, vpaddw, and vpmaddwd, vpaddd after every fourth quad. A nibble is at most 15, so
+//            four pair sums are at most 4·2·15·255 = 30600. Weights of 8 bits are 16·high + low: two such
+//            products
 #ifndef INTACT_KERNELS_CODEGEN_GROUPED_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_GROUPED_KERNEL_H_
 
@@ -65,14 +66,14 @@ struct GroupedKernelSpec {
   GroupedLayout layout;
   bool a_signed = false;
   bool has_group_scales = false;  // of A
-  bool prefetches = false;        // the weights come from beyond L2
+  bool prefetches = false;        // fetches weights ahead, which may come from beyond L2
   int unrolled_steps = 1;
   auto operator<=>(const GroupedKernelSpec&) const = default;
-  /// "s8u4_7x2_vnni_avx512vnni".
+  /// "grouped_s8w4f16_12x2_by4_ahead_vnni_avx512vnni". Kernels that differ have different names.
   std::string Name() const;
 };
 /// The most rows that kernels of `isa` can have.
-int LargestGroupedRows(core::Isa isa, GroupedForm form);
+int LargestGroupedRows(core::Isa isa, GroupedStep step);
 Result<GroupedKernelFunction> GetGroupedKernel(const GroupedKernelSpec& spec);
 
 // ----- Expansion
@@ -90,6 +91,7 @@ struct GroupedExpansionSpec {
   core::Isa isa = core::Isa::kAvx2;
   GroupedLayout layout;  // NeedsExpansion()
   auto operator<=>(const GroupedExpansionSpec&) const = default;
+  std::string Name() const;
 };
 Result<GroupedExpansionFunction> GetGroupedExpansion(const GroupedExpansionSpec& spec);
 
@@ -111,6 +113,7 @@ struct GroupedOutputSpec {
   bool has_bias = false;
   bool has_row_scales = false;
   auto operator<=>(const GroupedOutputSpec&) const = default;
+  std::string Name() const;
 };
 Result<GroupedOutputFunction> GetGroupedOutput(const GroupedOutputSpec& spec);
 

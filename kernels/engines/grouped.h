@@ -16,7 +16,7 @@ class GroupedEngine {
   GroupedEngine(const GroupedEngine&) = delete;
   GroupedEngine& operator=(const GroupedEngine&) = delete;
 
-  /// Name of the kernel for `m` rows.
+  /// Name of the kernel for the largest block of `m` rows.
   virtual std::string KernelName(int64_t m) const = 0;
   /// Memory that the packed weights occupy, with scales and zero points.
   virtual int64_t packed_bytes() const = 0;

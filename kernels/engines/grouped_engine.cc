@@ -1,7 +1,5 @@
 #include "kernels/engines/grouped_engine.h"
 
-#include <xmmintrin.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -15,7 +13,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr int64_t kStepDepths = GroupedLayout::kStepDepths;
-// Kernels of this number of rows or more read packed weights also if rows are many: taking nibbles apart then
+// Kernels of this number of rows or more read packed weights also if rows are many: unpacking nibbles then
 // costs less than a pass that expands them.
 constexpr int kManyRows = 8;
 // Rows whose f stays in L1 and L2 while a panel's depths pass.
@@ -54,13 +52,15 @@ Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(const Gr
   const int64_t steps = CeilDivide(problem.group, kStepDepths);
   spec.unrolled_steps = steps >= 4 ? 4 : steps >= 2 ? 2 : 1;
   RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->whole_));
-  engine->group_bytes_ = layout.GroupBytes(columns, steps);
-  int64_t block_group_bytes = engine->group_bytes_;
+  int64_t block_group_bytes = layout.GroupBytes(columns, steps);
   if (layout.NeedsExpansion() && engine->whole_.most_rows() < kManyRows) {
     spec.layout = layout.Expanded();
-    RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->expanded_));
-    ASSIGN_OR_RETURN(engine->expanding_, GetGroupedExpansion({isa, layout}));
-    block_group_bytes = engine->expanded_group_bytes_ = spec.layout.GroupBytes(columns, steps);
+    const int64_t bytes = spec.layout.GroupBytes(columns, steps);
+    if (bytes <= Caches().ExpandedWeights()) {
+      RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->expanded_));
+      ASSIGN_OR_RETURN(engine->expanding_, GetGroupedExpansion({isa, layout}));
+      block_group_bytes = engine->expanded_group_bytes_ = bytes;
+    }
   }
   engine->block_groups_ =
       std::clamp<int64_t>(Caches().StayingWeights() / block_group_bytes, 1, problem.groups());
@@ -70,8 +70,7 @@ Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(const Gr
 }
 
 Error GroupedPanelEngine::MakeKernels(const GroupedKernelSpec& spec, Kernels* kernels) {
-  kernels->layout = spec.layout;
-  const int most = LargestGroupedRows(spec.isa, spec.layout.form);
+  const int most = LargestGroupedRows(spec.isa, spec.layout.step);
   for (int rows = 1; rows <= most; ++rows) {
     GroupedKernelSpec with_rows = spec;
     with_rows.mr = rows;
@@ -84,8 +83,10 @@ Error GroupedPanelEngine::MakeKernels(const GroupedKernelSpec& spec, Kernels* ke
 }
 
 std::string GroupedPanelEngine::KernelName(int64_t m) const {
-  const Kernels& kernels = IsExpanded(std::min(m, kChunkRows)) ? expanded_ : whole_;
-  return kernels.names[static_cast<size_t>(std::clamp<int64_t>(m, 1, kernels.most_rows()) - 1)];
+  const int64_t rows = std::clamp<int64_t>(m, 1, kChunkRows);
+  const Kernels& kernels = IsExpanded(rows) ? expanded_ : whole_;
+  const int64_t blocks = CeilDivide(rows, kernels.most_rows());
+  return kernels.names[static_cast<size_t>(CeilDivide(rows, blocks) - 1)];
 }
 
 GroupedPanelEngine::Groups GroupedPanelEngine::BlockAt(int64_t first, int64_t rows) const {
@@ -95,10 +96,6 @@ GroupedPanelEngine::Groups GroupedPanelEngine::BlockAt(int64_t first, int64_t ro
   const bool is_one_pass = rows <= whole_.most_rows();
   return {first, std::min(is_one_pass ? equal_groups : block_groups_, equal_groups - first),
           CeilDivide(group_, kStepDepths)};
-}
-
-int64_t GroupedPanelEngine::ValueBytes(int64_t rows) const {
-  return RoundUp(rows * groups_ * int64_t{sizeof(GroupedRowValues)}, 64);
 }
 
 void GroupedPanelEngine::SetValues(const GroupedRows& rows, GroupedRowValues* values) const noexcept {
@@ -113,22 +110,19 @@ void GroupedPanelEngine::SetValues(const GroupedRows& rows, GroupedRowValues* va
   }
 }
 
-GroupedPanelEngine::Scratch GroupedPanelEngine::Divide(int64_t rows, uint8_t* scratch) const {
-  const int64_t row_bytes = weights_->columns() * int64_t{sizeof(float)};
-  Scratch parts = {};
-  parts.values = reinterpret_cast<GroupedRowValues*>(scratch);
-  scratch += ValueBytes(rows);
-  parts.f = reinterpret_cast<float*>(scratch);
-  parts.outputs = scratch + rows * row_bytes;
-  parts.expanded = parts.outputs + rows * row_bytes;
-  return parts;
+GroupedPanelEngine::Offsets GroupedPanelEngine::OffsetsOf(int64_t rows) const {
+  const int64_t panel_bytes = rows * weights_->columns() * int64_t{sizeof(float)};
+  Offsets offsets = {};
+  offsets.f = RoundUp(rows * groups_ * int64_t{sizeof(GroupedRowValues)}, 64);
+  offsets.outputs = offsets.f + panel_bytes;
+  offsets.expanded = offsets.outputs + panel_bytes;
+  offsets.end =
+      RoundUp(offsets.expanded + (IsExpanded(rows) ? block_groups_ * expanded_group_bytes_ : 0), 64);
+  return offsets;
 }
 
 int64_t GroupedPanelEngine::ScratchBytes(int64_t rows) const {
-  const int64_t chunk = std::min(rows, kChunkRows);
-  const int64_t row_bytes = weights_->columns() * int64_t{sizeof(float)};
-  const int64_t expanded_bytes = IsExpanded(chunk) ? block_groups_ * expanded_group_bytes_ : 0;
-  return ValueBytes(chunk) + RoundUp(2 * chunk * row_bytes + expanded_bytes, 64);
+  return OffsetsOf(std::min(rows, kChunkRows)).end;
 }
 
 void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t column_begin, int64_t column_end, uint8_t* c,
@@ -140,7 +134,10 @@ void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t column_begin, int6
     chunk.a += row * rows.stride_bytes;
     chunk.values += row * groups_;
     chunk.scales += row;
-    const Scratch parts = Divide(chunk.count, scratch);
+    const Offsets offsets = OffsetsOf(chunk.count);
+    const Scratch parts = {reinterpret_cast<GroupedRowValues*>(scratch),
+                           reinterpret_cast<float*>(scratch + offsets.f), scratch + offsets.outputs,
+                           scratch + offsets.expanded};
     SetValues(chunk, parts.values);
     for (int64_t panel = column_begin / columns; panel * columns < column_end; ++panel) {
       RunPanel({chunk, parts.values}, panel, parts);

@@ -1,8 +1,9 @@
 // The engine of grouped weights with generated kernels: columns of B fill the lanes.
 //
-//   few rows    one kernel reads each panel once, and takes nibbles apart
-//   more rows   each panel is read in blocks of depths that stay in L1, and all rows pass a block. If kernels
-//               have few rows, a block is expanded into scratch memory first
+//   few rows    one kernel reads each panel once, and unpacks nibbles
+//   more rows   each panel is read in blocks of groups, and all rows pass a block. A block stays in L1, unless
+//               one group is larger. If kernels have few rows, a block is expanded into scratch memory first,
+//               unless one group is larger than half of L2
 //
 // A panel's f is in scratch memory until its last group is added. Then the outputs are stored.
 #ifndef INTACT_KERNELS_ENGINES_GROUPED_ENGINE_H_
@@ -42,9 +43,8 @@ class GroupedPanelEngine final : public GroupedEngine {
   struct Groups {
     int64_t first, count, steps;
   };
-  // The kernels for up to `mr` rows, that read one layout.
+  // The kernels that read one layout.
   struct Kernels {
-    GroupedLayout layout;
     std::vector<GroupedKernelFunction> of_rows;  // of 1, 2, … rows
     std::vector<std::string> names;
     int64_t most_rows() const { return static_cast<int64_t>(of_rows.size()); }
@@ -57,17 +57,20 @@ class GroupedPanelEngine final : public GroupedEngine {
   struct Scratch {
     GroupedRowValues* values;
     float* f;
-    uint8_t* expanded;
     uint8_t* outputs;  // of a panel that ends beyond C
+    uint8_t* expanded;
+  };
+  // The parts of the scratch, in bytes. It begins with the values.
+  struct Offsets {
+    int64_t f, outputs, expanded, end;
   };
 
   GroupedPanelEngine() = default;
   Error MakeKernels(const GroupedKernelSpec& spec, Kernels* kernels);
   bool IsExpanded(int64_t rows) const { return expanding_ && rows > whole_.most_rows(); }
-  /// Depths [k, …) from group `first` on that are read as a block.
+  // The groups of the block that begins at `first`.
   Groups BlockAt(int64_t first, int64_t rows) const;
-  int64_t ValueBytes(int64_t rows) const;
-  Scratch Divide(int64_t rows, uint8_t* scratch) const;
+  Offsets OffsetsOf(int64_t rows) const;
   void SetValues(const GroupedRows& rows, GroupedRowValues* values) const noexcept;
   void RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept;
   void RunBlock(const Kernels& kernels, const Rows& rows, const Groups& groups, const uint8_t* weights,
@@ -76,8 +79,8 @@ class GroupedPanelEngine final : public GroupedEngine {
              int64_t c_stride_bytes) const noexcept;
 
   int64_t n_ = 0, groups_ = 0, group_ = 0, last_depth_ = 0;
-  int64_t group_bytes_ = 0, expanded_group_bytes_ = 0;  // of all groups but the last
-  int64_t block_groups_ = 1;                            // of a block of depths
+  int64_t expanded_group_bytes_ = 0;  // of all groups except the last
+  int64_t block_groups_ = 1;          // of a block of depths
   int c_bytes_ = 4;
   std::unique_ptr<const GroupedWeights> weights_;
   GroupedConstants constants_;

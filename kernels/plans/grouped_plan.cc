@@ -37,7 +37,9 @@ Partition GroupedPlan::Cut(int64_t m, int parts) const {
   output.row_step = engine_->row_step();
   output.column_step = engine_->column_step();
   output.line_columns = LineColumns(problem_.n, core::BytesOf(problem_.c_type));
-  // Each share reads its columns of B once for a block of rows; that takes about as long as some rows more.
+  output.row_bytes = problem_.k * problem_.a_bytes();
+  output.column_bytes = CeilDivide(engine_->packed_bytes(), problem_.n);
+  // A share reads its columns of B once for a block of rows, which costs as much as kWeightRows more rows.
   constexpr double kWeightRows = 8;
   return Partition::Choose(output, parts,
                            RowCostOf([](int64_t rows) { return static_cast<double>(rows) + kWeightRows; }));

@@ -27,20 +27,16 @@ int64_t GroupedStager::ChunkRows() const {
 // A cache line more than the row, so that rows map to different sets of L1.
 int64_t GroupedStager::stride_bytes() const { return problem_->padded_k() + 64; }
 
-int64_t GroupedStager::ScratchBytes(int64_t rows) const {
-  const auto bytes = [](int64_t count, size_t size) {
-    return RoundUp(count * static_cast<int64_t>(size), 64);
+GroupedStager::Offsets GroupedStager::OffsetsOf(int64_t rows) const {
+  const auto after = [](int64_t offset, int64_t count, size_t size) {
+    return offset + RoundUp(count * static_cast<int64_t>(size), 64);
   };
-  return rows * stride_bytes() + bytes(rows * problem_->groups(), sizeof(GroupedValues)) +
-         bytes(rows, sizeof(float)) + bytes(problem_->groups(), sizeof(RowValues));
-}
-
-GroupedStager::Places GroupedStager::PlacesIn(uint8_t* scratch, int64_t rows) const {
-  uint8_t* const values = scratch + rows * stride_bytes();
-  uint8_t* const scales = values + RoundUp(rows * problem_->groups() * int64_t{sizeof(GroupedValues)}, 64);
-  uint8_t* const quantized = scales + RoundUp(rows * int64_t{sizeof(float)}, 64);
-  return {scratch, reinterpret_cast<GroupedValues*>(values), reinterpret_cast<float*>(scales),
-          reinterpret_cast<RowValues*>(quantized)};
+  Offsets offsets = {};
+  offsets.values = rows * stride_bytes();
+  offsets.scales = after(offsets.values, rows * problem_->groups(), sizeof(GroupedValues));
+  offsets.quantized = after(offsets.scales, rows, sizeof(float));
+  offsets.end = after(offsets.quantized, problem_->groups(), sizeof(RowValues));
+  return offsets;
 }
 
 GroupedRows GroupedStager::Stage(const intact_grouped_args& args, int64_t begin, int64_t count,
@@ -48,24 +44,27 @@ GroupedRows GroupedStager::Stage(const intact_grouped_args& args, int64_t begin,
   const GroupedProblem& problem = *problem_;
   const int64_t groups = problem.groups();
   const int64_t x_stride = (args.a_stride == 0 ? problem.k : args.a_stride) * problem.a_bytes();
-  const Places places = PlacesIn(scratch, count);
+  const Offsets offsets = OffsetsOf(count);
+  auto* const all_values = reinterpret_cast<GroupedValues*>(scratch + offsets.values);
+  auto* const scales = reinterpret_cast<float*>(scratch + offsets.scales);
+  auto* const quantized = reinterpret_cast<RowValues*>(scratch + offsets.quantized);
   for (int64_t i = 0; i < count; ++i) {
-    uint8_t* const a = places.a + i * stride_bytes();
-    GroupedValues* const values = places.values + i * groups;
+    uint8_t* const a = scratch + i * stride_bytes();
+    GroupedValues* const values = all_values + i * groups;
     if (problem.IsDynamic()) {
-      Quantize(static_cast<const uint8_t*>(args.a) + (begin + i) * x_stride, a, values, places.scales + i,
-               places.quantized);
+      Quantize(static_cast<const uint8_t*>(args.a) + (begin + i) * x_stride, a, values, scales + i,
+               quantized);
     } else {
-      CopyGiven(args, begin + i, a, values, places.scales + i);
+      CopyGiven(args, begin + i, a, values, scales + i);
     }
     std::memset(a + problem.k, 0, static_cast<size_t>(problem.padded_k() - problem.k));
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t depth = problem.GroupDepth(g);
-      values[g].centered_sum =
-          Sum(a + g * problem.group, depth) - static_cast<int32_t>(depth) * values[g].zero_point;
+      const int64_t sum = Sum(a + g * problem.group, depth) - depth * values[g].zero_point;
+      values[g].centered_sum = static_cast<int32_t>(sum);  // modulo 2³²
     }
   }
-  return {places.a, stride_bytes(), places.values, places.scales, count};
+  return {scratch, stride_bytes(), all_values, scales, count};
 }
 
 void GroupedStager::Quantize(const uint8_t* x, uint8_t* a, GroupedValues* values, float* scale,
@@ -107,7 +106,7 @@ void GroupedStager::CopyGiven(const intact_grouped_args& args, int64_t row, uint
   }
 }
 
-int32_t GroupedStager::Sum(const uint8_t* a, int64_t depth) const noexcept {
+int64_t GroupedStager::Sum(const uint8_t* a, int64_t depth) const noexcept {
   const bool is_signed = problem_->a_type == INTACT_S8;
   const __m128i shift = _mm_set1_epi8(is_signed ? static_cast<char>(0x80) : 0);
   const int64_t padded = RoundUp(depth, 16);
@@ -117,7 +116,7 @@ int32_t GroupedStager::Sum(const uint8_t* a, int64_t depth) const noexcept {
     sums = _mm_add_epi64(sums, _mm_sad_epu8(bytes, _mm_setzero_si128()));
   }
   const int64_t sum = _mm_cvtsi128_si64(sums) + _mm_cvtsi128_si64(_mm_unpackhi_epi64(sums, sums));
-  return static_cast<int32_t>(is_signed ? sum - 128 * padded : sum);
+  return is_signed ? sum - 128 * padded : sum;
 }
 
 bool GroupedStager::HasScale(const GroupedRows& rows, int64_t i) const noexcept {

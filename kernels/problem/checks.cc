@@ -25,28 +25,10 @@ std::string Got(const char* field, int64_t value) {
   return std::string(field) + " is " + std::to_string(value);
 }
 
-bool IsOneOf(int64_t value, std::initializer_list<int64_t> values) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
-bool IsOneOf(int64_t value, std::span<const intact_type> types) {
-  return std::find(types.begin(), types.end(), value) != types.end();
-}
-
 std::string NameOf(intact_type type) {
   std::string name = "INTACT_";
   for (const char letter : core::NameOf(type)) name += static_cast<char>(std::toupper(letter));
   return name;
-}
-
-// "INTACT_F32 or INTACT_BF16"
-std::string NamesOf(std::span<const intact_type> types) {
-  std::string names;
-  for (const intact_type& type : types) {
-    names += &type == &types.front() ? "" : &type == &types.back() ? " or " : ", ";
-    names += NameOf(type);
-  }
-  return names;
 }
 
 struct Limits {
@@ -416,6 +398,15 @@ Error CheckScale(const char* field, int64_t i, float scale) {
   if (IsFiniteAndPositive(scale) || std::bit_cast<uint32_t>(scale) << 1 == 0) return {};  // 0 of either sign
   return UnexpectedNumber(std::string(field) + "[" + std::to_string(i) + "]", scale,
                           "a finite value of at least 0");
+}
+
+std::string NamesOf(std::span<const intact_type> types) {
+  std::string names;
+  for (const intact_type& type : types) {
+    names += &type == &types.front() ? "" : &type == &types.back() ? " or " : ", ";
+    names += NameOf(type);
+  }
+  return names;
 }
 
 Error Unexpected(const std::string& field, int64_t value, const std::string& expected) {

@@ -8,8 +8,11 @@
 
 #include <intact/intact.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
+#include <span>
 #include <string>
 
 #include "core/isas.h"
@@ -18,6 +21,15 @@
 #include "kernels/problem/linear_problem.h"
 
 namespace intact::kernels {
+
+inline bool IsOneOf(int64_t value, std::initializer_list<int64_t> values) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+inline bool IsOneOf(int64_t value, std::span<const intact_type> types) {
+  return std::find(types.begin(), types.end(), value) != types.end();
+}
+/// "INTACT_F32 or INTACT_BF16"
+std::string NamesOf(std::span<const intact_type> types);
 
 /// "`field` is `value`; expected `expected`"
 Error Unexpected(const std::string& field, int64_t value, const std::string& expected);
@@ -75,7 +87,9 @@ inline constexpr int64_t kMaxStride = int64_t{1} << 40;
 inline Error CheckStride(const char* field, int64_t stride, int64_t elements) {
   if (stride == 0 || (stride >= elements && stride <= kMaxStride)) return {};
   return Refuse([=] {
-    return Unexpected(field, stride, "0 or at least " + std::to_string(elements) + ", at most 2^40");
+    return Unexpected(field, stride,
+                      elements == 0 ? std::string("0 to 2^40")
+                                    : "0 or at least " + std::to_string(elements) + ", at most 2^40");
   });
 }
 /// A matrix in memory: `rows` rows of `row_bytes` each, which begin `stride_bytes` apart.

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <initializer_list>
 #include <limits>
 #include <string>
 
@@ -13,13 +12,6 @@ namespace intact::kernels {
 static_assert(INTACT_S4 == core::kElementTypes.size(), "the types of 4 bits continue intact_type");
 
 namespace {
-
-constexpr const char* kFloatTypes = "INTACT_F32, INTACT_BF16 or INTACT_F16";
-
-bool IsOneOf(int64_t value, std::initializer_list<int64_t> values) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-bool IsFloatType(int32_t type) { return IsOneOf(type, {INTACT_F32, INTACT_BF16, INTACT_F16}); }
 
 std::string At(const char* field, int64_t n, int64_t g) {
   return std::string(field) + " of column " + std::to_string(n) + ", group " + std::to_string(g);
@@ -32,14 +24,15 @@ Error CheckTypes(const intact_grouped_desc& desc) {
   if (!IsOneOf(desc.b_type, {INTACT_S8, INTACT_U8, INTACT_S4, INTACT_U4})) {
     return Unexpected("b_type", desc.b_type, "INTACT_S8, INTACT_U8, INTACT_S4 or INTACT_U4");
   }
-  if (desc.a_source_type != INTACT_TYPE_NONE && !IsFloatType(desc.a_source_type)) {
-    return Unexpected("a_source_type", desc.a_source_type, "INTACT_TYPE_NONE, " + std::string(kFloatTypes));
+  const std::string floats = NamesOf(core::kSourceTypes);
+  if (desc.a_source_type != INTACT_TYPE_NONE && !IsOneOf(desc.a_source_type, core::kSourceTypes)) {
+    return Unexpected("a_source_type", desc.a_source_type, "INTACT_TYPE_NONE, " + floats);
   }
   if (!IsOneOf(desc.a_granularity, {INTACT_GRANULARITY_ROWS, INTACT_GRANULARITY_GROUPS})) {
     return Unexpected("a_granularity", desc.a_granularity, "an intact_granularity");
   }
-  if (!IsFloatType(desc.scale_type)) return Unexpected("scale_type", desc.scale_type, kFloatTypes);
-  if (!IsFloatType(desc.c_type)) return Unexpected("c_type", desc.c_type, kFloatTypes);
+  if (!IsOneOf(desc.scale_type, core::kSourceTypes)) return Unexpected("scale_type", desc.scale_type, floats);
+  if (!IsOneOf(desc.c_type, core::kSourceTypes)) return Unexpected("c_type", desc.c_type, floats);
   return {};
 }
 
@@ -121,7 +114,6 @@ Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc) {
   problem.group = desc.group == 0 ? desc.k : desc.group;
   problem.b_type = WeightTypeOf(desc);
   problem.scale_type = static_cast<intact_type>(desc.scale_type);
-  problem.has_b_zero_points = desc.b_zero_points != nullptr;
   problem.a_type = checked.a_type;
   problem.a_source_type = checked.a_source_type;
   problem.has_group_scales = desc.a_granularity == INTACT_GRANULARITY_GROUPS;

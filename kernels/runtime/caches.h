@@ -41,6 +41,8 @@ struct CacheSizes {
   int64_t TwoChunks() const { return l2_bytes; }
   /// Columns of a runtime B that are packed at a time.
   int64_t RuntimeChunk() const { return l2_bytes / 4; }
+  /// Grouped weights: the expanded group of a panel; a larger group is read packed.
+  int64_t ExpandedWeights() const { return l2_bytes / 2; }
   /// AMX engine: panels of B in a chunk, and the sums that wait for its next depths.
   int64_t AmxPanels() const { return l2_bytes / 2; }
   /// AMX engine: larger weights come from beyond L2 in each run.

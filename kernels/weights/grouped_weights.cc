@@ -90,7 +90,7 @@ int32_t SumOf(const uint8_t* packed, int64_t bytes, bool is_nibble, bool is_sign
 
 GroupedLayout GroupedLayout::Expanded() const {
   GroupedLayout expanded = *this;
-  expanded.form = form == GroupedForm::kNibbles ? GroupedForm::kBytes : GroupedForm::kHalves;
+  expanded.step = step == GroupedStep::kNibbles ? GroupedStep::kBytes : GroupedStep::kHalves;
   expanded.scale_type = INTACT_F32;
   if (zero_point_bytes != 0) expanded.zero_point_bytes = 4;
   if (sum_bytes != 0) expanded.sum_bytes = 4;
@@ -98,13 +98,13 @@ GroupedLayout GroupedLayout::Expanded() const {
 }
 
 int GroupedLayout::StepVectors() const {
-  switch (form) {
-    case GroupedForm::kNibbles:
+  switch (step) {
+    case GroupedStep::kNibbles:
       return kStepQuads / 2;
-    case GroupedForm::kBytes:
-    case GroupedForm::kSplitBytes:
+    case GroupedStep::kBytes:
+    case GroupedStep::kSplitBytes:
       return kStepQuads;
-    case GroupedForm::kHalves:
+    case GroupedStep::kHalves:
       return kStepQuads * 2;
   }
   return 0;
@@ -122,7 +122,7 @@ Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const Grouped
   packed->group_ = problem.group;
   packed->type_ = problem.b_type;
   GroupedLayout& layout = packed->layout_;
-  layout.form = is_nibble ? GroupedForm::kNibbles : has_vnni ? GroupedForm::kBytes : GroupedForm::kSplitBytes;
+  layout.step = is_nibble ? GroupedStep::kNibbles : has_vnni ? GroupedStep::kBytes : GroupedStep::kSplitBytes;
   layout.scale_type = problem.scale_type;
   const bool is_signed = packed->is_signed_ = !is_nibble && has_vnni && problem.a_type == INTACT_U8;
   if (is_signed != problem.b_type.is_signed) {
@@ -170,9 +170,9 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
     StoreInteger(view.ZeroPoint(g, n) + shift_, layout_.zero_point_bytes,
                  to + layout_.ZeroPointOffset(columns_) + i * layout_.zero_point_bytes);
   }
-  const bool is_nibble = layout_.form == GroupedForm::kNibbles;
+  const bool is_nibble = layout_.step == GroupedStep::kNibbles;
   const uint8_t flip = shift_ == 0 ? 0 : is_nibble ? 0x88 : 0x80;
-  std::array<int32_t, kMostColumns> sums = {};
+  std::array<uint32_t, kMostColumns> sums = {};  // modulo 2³²
   uint8_t* steps = to + layout_.HeaderBytes(columns_);
   Chunk chunk;
   for (int64_t begin = 0; begin < problem.GroupDepth(g); begin += kChunkDepths) {
@@ -182,7 +182,8 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
     for (int64_t i = 0; i < columns; ++i) {
       const uint8_t* const column = chunk[static_cast<size_t>(i)].data();
       if (layout_.sum_bytes != 0) {
-        sums[static_cast<size_t>(i)] += SumOf(column, words * 4, is_nibble, is_signed_);
+        sums[static_cast<size_t>(i)] +=
+            static_cast<uint32_t>(SumOf(column, words * 4, is_nibble, is_signed_));
       }
       for (int64_t word = 0; word < words; ++word) {
         uint32_t bits = 0;
@@ -194,7 +195,7 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
     steps += words * columns_ * 4;
   }
   for (int64_t i = 0; i < columns; ++i) {
-    StoreInteger(sums[static_cast<size_t>(i)], layout_.sum_bytes,
+    StoreInteger(static_cast<int32_t>(sums[static_cast<size_t>(i)]), layout_.sum_bytes,
                  to + layout_.SumOffset(columns_) + i * layout_.sum_bytes);
   }
 }

@@ -4,7 +4,7 @@
 //     group   header: scales, zero points and sums of the panel's columns
 //             steps of 16 depths: four quads of each column (jit/emitters/dot.h)
 //
-// A step has one of these forms; a vector has a quad of each of its columns:
+// A step has one of these layouts; a vector has a quad of each of its columns:
 //
 //   kBytes       q0 q1 q2 q3                        a byte is a weight
 //   kNibbles     q0|q1  q2|q3                       weights of 4 bits: low nibbles are one quad, high nibbles
@@ -13,8 +13,8 @@
 //                                                   two nibbles are multiplied separately
 //   kHalves      q0 low, q0 high, q1 low, …         kSplitBytes, expanded
 //
-// Runs of many rows expand a block of depths into scratch memory first, so that each row need not take the
-// nibbles apart: kNibbles becomes kBytes, and kSplitBytes becomes kHalves. All values of an expanded header
+// Runs of many rows expand a block of groups into scratch memory first, so that each row need not unpack the
+// nibbles: kNibbles becomes kBytes, and kSplitBytes becomes kHalves. All values of an expanded header
 // have 32 bits.
 //
 // Weights of 4 bits are packed as 0 to 15. Weights of 8 bits are packed with the sign that the activations do
@@ -35,7 +35,7 @@
 
 namespace intact::kernels {
 
-enum class GroupedForm : uint8_t { kBytes, kNibbles, kSplitBytes, kHalves };
+enum class GroupedStep : uint8_t { kBytes, kNibbles, kSplitBytes, kHalves };
 
 /// How a group of a panel is laid out in memory.
 struct GroupedLayout {
@@ -43,7 +43,7 @@ struct GroupedLayout {
   static constexpr int kStepDepths = 16;
   static constexpr int kStepQuads = 4;
 
-  GroupedForm form = GroupedForm::kBytes;
+  GroupedStep step = GroupedStep::kBytes;
   intact_type scale_type = INTACT_F32;
   // Bytes of a column's zero point: 0 if all zero points are equal, 1, or 4 if expanded.
   int zero_point_bytes = 0;
@@ -51,7 +51,7 @@ struct GroupedLayout {
   int sum_bytes = 0;  // of a column's Σ b': 0, 2 or 4; 0 if activations have no zero points
   auto operator<=>(const GroupedLayout&) const = default;
 
-  bool NeedsExpansion() const { return form == GroupedForm::kNibbles || form == GroupedForm::kSplitBytes; }
+  bool NeedsExpansion() const { return step == GroupedStep::kNibbles || step == GroupedStep::kSplitBytes; }
   /// The layout after expansion; only if NeedsExpansion().
   GroupedLayout Expanded() const;
   /// Vectors of a step, for each vector of columns.

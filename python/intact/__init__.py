@@ -6,8 +6,8 @@
     gemm = intact.Gemm(weights, scales=0.01, c_type="u8", c_zero_point=3)
     c = gemm.run(np.full((5, 64), 255, np.uint8))                           # (5, 16), uint8
 
-`Gemm`, `Conv` and `Grouped` are plans: they pack constant weights once and run many times. Arrays come from NumPy, or from any library that
-supports DLPack. A rejected call raises `Error`. `audit` lists the layers of a model that can compute wrong sums on CPUs without
+`Gemm`, `Conv` and `Grouped` are plans: they pack constant weights once and run many times. Arrays come from NumPy, or from any
+library that supports DLPack. A rejected call raises `Error`. `audit` lists the layers of a model that can compute wrong sums on CPUs without
 VNNI, `repair` makes them safe, `compare` compares a quantized model with its float model.
 """
 
@@ -16,6 +16,7 @@ from ._compare import Comparison, compare
 from ._conv import Conv, ConvFailingPair
 from ._gemm import FailingPair, Gemm
 from ._grouped import Grouped, GroupedInfo
+from ._grouped_weights import GroupedWeights, read_grouped_weights
 from ._library import Error, isas, version
 from ._plan import Call, Certificate, Info, Tuned
 
@@ -23,5 +24,6 @@ from . import verify
 from ._repair import repair
 
 __version__ = version()
-__all__ = ["Audit", "Call", "Certificate", "Comparison", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Grouped", "GroupedInfo", "Info", "Tuned",
-           "audit", "compare", "isas", "repair", "verify", "version"]
+__all__ = ["Audit", "Call", "Certificate", "Comparison", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Grouped",
+           "GroupedInfo", "GroupedWeights", "Info", "Tuned", "audit", "compare", "isas", "read_grouped_weights", "repair", "verify",
+           "version"]

@@ -6,14 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._library import DTYPES, address, array_of, check, choice, ffi, integer, invalid, isa_of, lib, numbers, text, type_of
+from ._gemm import type_name
+from ._grouped_weights import GroupedWeights, nbits, q4_0, q8_0
+from ._library import (DTYPES, Linear, address, array_of, check, choice, ffi, integer, invalid, isa_of, lib, numbers, text,
+                       type_of)
 from ._plan import FLOAT32, INT32, Call, Plan, pointer, row_strides
 
 
 _B_TYPES = {"u4": lib.INTACT_U4, "s4": lib.INTACT_S4, "u8": lib.INTACT_U8, "s8": lib.INTACT_S8}
 _GRANULARITIES = {"rows": lib.INTACT_GRANULARITY_ROWS, "groups": lib.INTACT_GRANULARITY_GROUPS}
 _ACTIVATIONS = {None: lib.INTACT_ACTIVATION_NONE, "relu": lib.INTACT_ACTIVATION_RELU}
-_GGUF_GROUP = 32  # weights of a block of Q4_0 and of Q8_0
 
 
 class GroupedInfo(NamedTuple):
@@ -70,18 +72,12 @@ class Grouped:
         desc.a_granularity = choice("granularity", granularity, _GRANULARITIES)
         desc.b_type = choice("b_type", b_type, _B_TYPES)
         desc.c_type = type_of("c_type", c_type)
-        desc.scale_type = next((type_of("", name) for name in ("f32", "f16", "bf16") if scales.dtype == DTYPES[name]), 0)
-        if not desc.scale_type:
-            raise invalid(f"scales: has dtype {scales.dtype}; expected float32, float16 or {DTYPES['bf16']}")
+        desc.scale_type = type_of("scales", type_name("scales", scales, ("f32", "f16", "bf16")))
         self._check_groups("scales", scales, n, groups)
         desc.b_scales = ffi.cast("void *", address(scales))
         if zero_points is not None:
-            zero_points = np.asarray(zero_points)
-            self._check_groups("zero_points", zero_points, n, groups)
-            kept = np.ascontiguousarray(zero_points, np.int8 if str(b_type).startswith("s") else np.uint8)
-            if not np.array_equal(kept, zero_points):
-                raise invalid(f"zero_points: has a value that is no {kept.dtype}")
-            desc.b_zero_points = ffi.cast("void *", address(kept))
+            zero_points = self._integers("zero_points", zero_points, n, groups, np.int8 if str(b_type).startswith("s") else np.uint8)
+            desc.b_zero_points = ffi.cast("void *", address(zero_points))
         if bias is not None:
             bias = np.ascontiguousarray(numbers("bias", bias), FLOAT32)
             if bias.size != n:
@@ -92,7 +88,7 @@ class Grouped:
             if activation is not None:
                 raise invalid(f"clamp: is given together with activation={activation!r}; expected only one of them")
             desc.activation = lib.INTACT_ACTIVATION_CLAMP
-            desc.clamp_min, desc.clamp_max = (float(bound) for bound in clamp)
+            desc.clamp_min, desc.clamp_max = Linear._two("clamp", clamp, float)
         desc.max_isa = isa_of(max_isa)
         handle = ffi.new("intact_grouped **")
         check(lib.intact_grouped_create(desc, ffi.cast("void *", address(weights)), handle))
@@ -108,43 +104,41 @@ class Grouped:
             raise invalid(f"{argument}: has shape {values.shape}; expected {(n, groups)}, a value for each column and group")
 
     @classmethod
+    def _integers(cls, argument: str, values: Any, n: int, groups: int, dtype: type) -> np.ndarray:
+        """The values as a new array of `dtype`."""
+        try:
+            given = np.asarray(values)
+        except ValueError:
+            raise invalid(f"{argument}: is not an array of numbers; expected {n}×{groups} integers") from None
+        if given.dtype.kind not in "iuf":
+            raise invalid(f"{argument}: has dtype {given.dtype}; expected {n}×{groups} integers")
+        cls._check_groups(argument, given, n, groups)
+        bounds = np.iinfo(dtype)
+        wrong = given[~((given >= bounds.min) & (given <= bounds.max) & (np.rint(given) == given))]
+        if wrong.size:
+            raise invalid(f"{argument}: has a value of {wrong[0]}; expected integers from {bounds.min} to {bounds.max}")
+        return np.array(given, dtype, order="C")
+
+    @classmethod
+    def of(cls, weights: GroupedWeights, **options: Any) -> Grouped:
+        """A plan from weights that `intact.read_grouped_weights` read."""
+        row = (weights.k + 1) // 2 if weights.b_type == "u4" else weights.k
+        return cls(weights.b[:, :row], weights.scales, k=weights.k, group=weights.group, b_type=weights.b_type,
+                   zero_points=weights.zero_points, bias=weights.bias, **options)
+
+    @classmethod
     def from_matmul_nbits(cls, b: Any, scales: Any, zero_points: Any = None, *, k: int, bits: int = 4, block_size: int = 32,
                           **options: Any) -> Grouped:
         """A plan from the inputs B, scales and zero_points of ONNX Runtime's operator MatMulNBits: B is
         N×blocks×(block_size·bits/8), uint8. Zero points of 4 bits may be packed, two in a byte."""
-        if bits not in (4, 8):
-            raise invalid(f"bits: is {bits!r}; expected 4 or 8")
-        b = array_of("b", b)
-        n, blocks = b.shape[0], -(-k // block_size)
-        if b.dtype != np.uint8 or b.size != n * blocks * block_size * bits // 8:
-            raise invalid(f"b: has shape {b.shape} and dtype {b.dtype}; expected {(n, blocks, block_size * bits // 8)} and uint8")
-        weights = b.reshape(n, -1)[:, :(k * bits + 7) // 8]
-        if zero_points is not None:
-            zero_points = array_of("zero_points", zero_points).reshape(n, -1)
-            if bits == 4 and zero_points.shape[1] == (blocks + 1) // 2:
-                zero_points = np.stack([zero_points & 15, zero_points >> 4], -1).reshape(n, -1)[:, :blocks]
-        return cls(weights, array_of("scales", scales).reshape(n, blocks), k=k, group=block_size, b_type=f"u{bits}",
-                   zero_points=zero_points, **options)
+        points = None if zero_points is None else array_of("zero_points", zero_points)
+        k, bits, block_size = integer("k", k), integer("bits", bits), integer("block_size", block_size)
+        return cls.of(nbits(array_of("b", b), array_of("scales", scales), points, k, bits, block_size), **options)
 
     @classmethod
     def from_gguf(cls, blocks: Any, kind: str, **options: Any) -> Grouped:
         """A plan from a tensor of a GGUF file: `blocks` are its bytes, a row for each column of B; `kind` is "q4_0" or "q8_0"."""
-        bytes_of = {"q4_0": 2 + _GGUF_GROUP // 2, "q8_0": 2 + _GGUF_GROUP}
-        size = choice("kind", kind, bytes_of)
-        blocks = np.ascontiguousarray(array_of("blocks", blocks))
-        if blocks.dtype != np.uint8 or blocks.ndim != 2 or blocks.shape[1] % size:
-            raise invalid(f"blocks: has shape {blocks.shape} and dtype {blocks.dtype}; expected rows of blocks of {size} bytes, "
-                          "uint8")
-        n = blocks.shape[0]
-        blocks = blocks.reshape(n, -1, size)
-        scales = np.ascontiguousarray(blocks[:, :, :2]).view(np.float16)[:, :, 0]
-        weights = blocks[:, :, 2:]
-        k = blocks.shape[1] * _GGUF_GROUP
-        if kind == "q8_0":
-            return cls(np.ascontiguousarray(weights).view(np.int8).reshape(n, k), scales, group=_GGUF_GROUP, **options)
-        # The low four bits of a block are its first half.
-        halves = np.concatenate([weights & 15, weights >> 4], -1).reshape(n, k)
-        return cls(halves[:, ::2] | halves[:, 1::2] << 4, scales, k=k, group=_GGUF_GROUP, b_type="u4", **options)
+        return cls.of(choice("kind", kind, {"q4_0": q4_0, "q8_0": q8_0})(array_of("blocks", blocks)), **options)
 
     @property
     def info(self) -> GroupedInfo:
@@ -164,7 +158,7 @@ class Grouped:
         args.struct_size = ffi.sizeof(args[0])
         args.m, args.threads = a.shape[0], integer("threads", threads)
         args.a, args.c = pointer(a), pointer(out)
-        (args.a_stride,), (args.c_stride,) = row_strides("a", a), row_strides("out", out)
+        args.a_stride, args.c_stride = self._stride("a", a), self._stride("out", out)
         kept = [a, out]
         for name, values, dtype, kind in (("a_scales", a_scales, FLOAT32, "float *"),
                                           ("a_zero_points", a_zero_points, INT32, "int32_t *")):
@@ -178,6 +172,11 @@ class Grouped:
             setattr(args, name, ffi.cast(kind, pointer(values)))
             kept.append(values)
         return Call(lib.intact_grouped_run, self, args, tuple(kept), out)
+
+    @staticmethod
+    def _stride(argument: str, array: np.ndarray) -> int:
+        """The elements from row to row; 0 if the array is dense, and so if it has no rows."""
+        return 0 if array.flags.c_contiguous else row_strides(argument, array)[0]
 
     def run(self, a: Any, out: Any = None, *, a_scales: Any = None, a_zero_points: Any = None, threads: int = 0) -> np.ndarray:
         """Computes A·B in a new array, or in `out`. `a` is M×K. `threads`: 0 is OpenMP's default. `a_scales` (float32) and

@@ -1,4 +1,5 @@
-"""Products with scales of groups from Python, against NumPy and ONNX Runtime. All values are such that every sum is exact."""
+"""Products with scales of groups from Python, against NumPy and ONNX Runtime. Except in the tests of the
+definition, all values are such that every sum is exact."""
 
 import itertools
 
@@ -116,13 +117,92 @@ def test_onnxruntime(bits, k, has_zero_points):
     assert np.array_equal(plan.run(a), session.run(None, {"a": a})[0])
 
 
+def weights_of(b_type, k, n, group, scale_type=np.float16, has_points=False, seed=3):
+    rng, groups = np.random.default_rng(seed), -(-k // group)
+    row = -(-k // 2) if b_type == "u4" else k
+    b = rng.integers(0, 256, (n, row), dtype=np.uint8)
+    scales = rng.uniform(0.01, 1, (n, groups)).astype(scale_type)
+    highest = 16 if b_type == "u4" else 256
+    points = rng.integers(0, highest, (n, groups), dtype=np.uint8) if has_points else None
+    return intact.GroupedWeights(b.view(np.int8) if b_type == "s8" else b, b_type, k, group, scales, points)
+
+
+def defined(a, a_scales, weights):
+    """The definition in grouped.h for s8 activations with a scale for each group. A float64 holds a product exactly."""
+    groups, b, f = weights.scales.shape[1], weights.integers().astype(np.int64), np.zeros((len(a), weights.n), np.float32)
+    for g in range(groups):
+        depths = slice(g * weights.group, (g + 1) * weights.group)
+        acc = (a[:, depths].astype(np.int64) @ b[:, depths].T).astype(np.float64)
+        scale = a_scales[:, g, None] * weights.scales[:, g].astype(np.float32)
+        f = (acc * scale.astype(np.float64) + f).astype(np.float32)
+    return f
+
+
+def quantized(x, group):
+    a, scales = np.empty(x.shape, np.int8), np.empty((len(x), -(-x.shape[1] // group)), np.float32)
+    for g in range(scales.shape[1]):
+        part = x[:, g * group:(g + 1) * group]
+        scales[:, g] = np.abs(part).max(1) / np.float32(127)
+        a[:, g * group:(g + 1) * group] = np.rint(part / scales[:, g, None])
+    return a, scales
+
+
+@pytest.mark.parametrize("isa", intact.isas())
+@pytest.mark.parametrize("b_type,k,group,has_points", [("u4", 192, 32, False), ("u4", 301, 128, True), ("s8", 320, 64, False),
+                                                       ("u8", 100, 16, True)])
+def test_definition(isa, b_type, k, group, has_points):
+    weights = weights_of(b_type, k, 37, group, np.float32 if has_points else np.float16, has_points)
+    x = np.random.default_rng(4).standard_normal((5, k)).astype(np.float32)
+    a, scales = quantized(x, group)
+    expected = defined(a, scales, weights)
+    assert np.array_equal(intact.Grouped.of(weights, granularity="groups", max_isa=isa).run(x), expected)
+    given = intact.Grouped.of(weights, granularity="groups", a_source_type=None, max_isa=isa)
+    assert np.array_equal(given.run(a, a_scales=scales), expected)
+    assert np.array_equal(np.concatenate([given.run(a[i:i + 1], a_scales=scales[i:i + 1]) for i in range(5)]), expected)
+
+
+def test_rows_bias_and_activation():
+    weights = weights_of("u4", 64, 8, 32)
+    weights.bias = np.linspace(-5, 5, 8).astype(np.float32)
+    a = np.random.default_rng(5).integers(-128, 128, (3, 64), dtype=np.int8)
+    scales = np.array([[0.5], [2], [1]], np.float32)
+    plan = intact.Grouped.of(weights, a_source_type=None, activation="relu")
+    f = defined(a, np.ones((3, 2), np.float32), weights) * scales + weights.bias
+    assert np.array_equal(plan.run(a, a_scales=scales), np.maximum(f, 0))
+    wide = np.zeros((3, 100), np.int8)
+    wide[:, :64] = a
+    assert np.array_equal(plan.run(wide[:, :64], a_scales=scales), np.maximum(f, 0))
+
+
+def test_runs_of_no_rows():
+    plan = intact.Grouped.of(weights_of("u4", 64, 8, 32), a_source_type=None)
+    scales = np.ones(0, np.float32)
+    for a in (np.zeros((0, 64), np.int8), np.empty((4, 64), np.int8)[:0], np.empty((4, 100), np.int8)[2:2, :64]):
+        assert plan.run(a, a_scales=scales).shape == (0, 8)
+        assert plan.run(a, np.empty((0, 8), np.float32), a_scales=scales).shape == (0, 8)
+
+
+@pytest.mark.parametrize("k,message", [("64", "k: is '64'; expected an integer"), (64.5, "k: is 64.5; expected an integer")])
+def test_refused_depths(k, message):
+    with pytest.raises(intact.Error) as error:
+        intact.Grouped.from_matmul_nbits(np.zeros((3, 2, 16), np.uint8), np.ones(6, np.float32), k=k)
+    assert error.value.message == message
+
+
 @pytest.mark.parametrize("change,message", [
     ({"k": None}, "k: is not given; expected the depth, because weights of 4 bits share bytes"),
     ({"k": 66}, "weights: has rows of 32 bytes; expected 33 for k=66"),
     ({"group": 48}, "intact_grouped_create: group is 48; expected 16, 32, 64, 128, 256, or 0 for all depths"),
     ({"group": 64}, "scales: has shape (3, 2); expected (3, 1), a value for each column and group"),
     ({"b_type": "s8"}, "weights: has dtype uint8; expected int8 for b_type='s8'"),
-    ({"zero_points": np.full((3, 2), 300)}, "zero_points: has a value that is no uint8"),
+    ({"zero_points": np.full((3, 2), 300)}, "zero_points: has a value of 300; expected integers from 0 to 255"),
+    ({"zero_points": [[8, 8], [8, 7.5], [8, 8]]}, "zero_points: has a value of 7.5; expected integers from 0 to 255"),
+    ({"zero_points": [[8, 8], [8, np.nan], [8, 8]]}, "zero_points: has a value of nan; expected integers from 0 to 255"),
+    ({"zero_points": [["a", "b"]] * 3}, "zero_points: has dtype <U1; expected 3×2 integers"),
+    ({"zero_points": [[8, 8], [8]]}, "zero_points: is not an array of numbers; expected 3×2 integers"),
+    ({"zero_points": [[8, 2**70]] * 3}, "zero_points: has dtype object; expected 3×2 integers"),
+    ({"clamp": 1.0}, "clamp: is 1.0; expected two numbers"),
+    ({"clamp": (1,)}, "clamp: is (1,); expected two numbers"),
     ({"zero_points": np.full((3, 2), 16)},
      "intact_grouped_create: b_zero_points of column 0, group 0 is 16; expected 0 to 15"),
     ({"granularity": "columns"}, "granularity: is 'columns'; expected 'rows', 'groups'"),

@@ -445,8 +445,9 @@ std::string Meet(const Case& one, int64_t n) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(kDeadlineSeconds);
-    // LLVM's OpenMP library initializes itself in the first call, and again in the child of a fork. If it lacks
-    // memory, the process hangs or ends. So it comes before the failure. GCC's library is already initialized.
+    // LLVM's OpenMP library initializes itself in the first call, and again in the child of a fork. If it
+    // lacks memory, the process hangs or ends. So it comes before the failure. GCC's library is already
+    // initialized.
     (void)omp_get_max_threads();
     until_failure = n;
     const intact_status status = one.operation();

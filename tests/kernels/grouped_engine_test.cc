@@ -16,6 +16,7 @@
 #include "core/isas.h"
 #include "core/types.h"
 #include "kernels/runtime/aligned_buffer.h"
+#include "kernels/runtime/caches.h"
 #include "support/random.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/long.h"
@@ -50,7 +51,7 @@ struct Case {
            " n=" + std::to_string(problem.n) + " k=" + std::to_string(problem.k) +
            " group=" + std::to_string(problem.group) +
            " scales=" + std::string(core::NameOf(problem.scale_type)) +
-           (problem.has_b_zero_points ? " zb" : "") + (problem.HasAZeroPoints() ? " za" : "") +
+           (view.zero_points != nullptr ? " zb" : "") + (problem.HasAZeroPoints() ? " za" : "") +
            (problem.has_group_scales ? " groups" : "") + (problem.bias_f32.empty() ? "" : " bias") +
            " c=" + std::string(core::NameOf(problem.c_type));
   }
@@ -77,7 +78,7 @@ Case MakeCase(support::Random& random, bool extreme) {
   if (p.group == 0) p.group = p.k;
   p.b_type = {random.Of({4, 8}), random.OneIn(2)};
   p.scale_type = random.Of(kFloats);
-  p.has_b_zero_points = random.OneIn(2);
+  const bool has_zero_points = random.OneIn(2);
   p.a_type = random.Of({INTACT_U8, INTACT_S8});
   p.a_source_type = random.Of({INTACT_TYPE_NONE, INTACT_F32});
   p.has_group_scales = random.OneIn(2);
@@ -103,7 +104,7 @@ Case MakeCase(support::Random& random, bool extreme) {
     StoreFloat(p.scale_type, random.Gauss(), c.b_scales.data() + i * scale_bytes);
   }
   const bool equal_zero_points = random.OneIn(4);
-  if (p.has_b_zero_points) {
+  if (has_zero_points) {
     for (int64_t i = 0; i < p.n * groups; ++i) {
       const int32_t zero_point =
           extreme ? random.Of({p.b_type.lowest(), p.b_type.highest()})
@@ -118,7 +119,7 @@ Case MakeCase(support::Random& random, bool extreme) {
             1,
             c.b_scales.data(),
             p.scale_type,
-            p.has_b_zero_points ? c.b_zero_points.data() : nullptr,
+            has_zero_points ? c.b_zero_points.data() : nullptr,
             groups,
             1};
   c.a.assign(static_cast<size_t>(c.m * p.padded_k()), 0);
@@ -230,8 +231,85 @@ TEST_P(GroupedEngineTest, ComputesTheDefinition) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GroupedEngineTest, testing::ValuesIn(core::kIsaLadder),
-                         [](const auto& test) { return std::string(intact_isa_name(test.param)); });
+// A group that exceeds the budget of expanded weights is read packed, so scratch does not grow with the depth.
+TEST_P(GroupedEngineTest, LargeGroupsAreReadPacked) {
+  const auto isa = static_cast<core::Isa>(GetParam());
+  const CacheSizes caches = Caches();
+  SetCachesForTesting({32 << 10, 64 << 10});
+  for (const int bits : {4, 8}) {
+    support::Random random(8, static_cast<uint64_t>(bits), 0);
+    Case c = MakeCase(random, false);
+    while (c.problem.b_type.bits != bits || c.m < 13 || c.problem.groups() != 1) c = MakeCase(random, false);
+    constexpr int64_t kDepth = 3000, kRows = 100, kLargestPanel = 32;
+    c.problem.k = c.problem.group = kDepth;
+    c.problem.n = 1;
+    c.b.assign(kDepth, 0x73);
+    c.view.data = c.b.data();
+    const auto engine = GroupedPanelEngine::Create(c.problem, c.view, isa);
+    ASSERT_TRUE(engine) << engine.error().message;
+    const auto row_bytes = static_cast<int64_t>(sizeof(GroupedRowValues) + 2 * kLargestPanel * sizeof(float));
+    EXPECT_LE((*engine)->ScratchBytes(kRows), kRows * row_bytes + 64);
+  }
+  // Blocks are small, and some groups are expanded.
+  for (int i = 0; i < (tests::EmulatedIsas::Has(GetParam()) ? 4 : 40); ++i) {
+    support::Random random(9, static_cast<uint64_t>(i), 0);
+    ASSERT_NO_FATAL_FAILURE(ExpectDefinition(MakeCase(random, i % 3 == 0), isa, random)) << "case " << i;
+  }
+  SetCachesForTesting(caches);
+}
+
+// Rows are cut into blocks of nearly equal size. The name is that of the kernel for the largest block.
+TEST_P(GroupedEngineTest, NamesTheKernelOfTheLargestBlock) {
+  support::Random random(10, 0, 0);
+  const Case c = MakeCase(random, false);
+  const auto engine = GroupedPanelEngine::Create(c.problem, c.view, static_cast<core::Isa>(GetParam()));
+  ASSERT_TRUE(engine) << engine.error().message;
+  const auto has_rows = [&](int64_t m, int64_t rows) {
+    return (*engine)->KernelName(m).find("_" + std::to_string(rows) + "x2_") != std::string::npos;
+  };
+  int64_t most = 1;
+  while (has_rows(most + 1, most + 1)) ++most;
+  EXPECT_GE(most, 3);
+  for (const int64_t m : {most + 1, 2 * most + 1, int64_t{256}}) {
+    const int64_t blocks = (m + most - 1) / most;
+    EXPECT_TRUE(has_rows(m, (m + blocks - 1) / blocks)) << m << ": " << (*engine)->KernelName(m);
+  }
+  EXPECT_EQ((*engine)->KernelName(512), (*engine)->KernelName(256));
+}
+
+// Profiles distinguish kernels by their names.
+TEST(GroupedKernelTest, NamesDiffer) {
+  std::vector<std::string> names;
+  const auto add = [&](const auto& spec) { names.push_back(spec.Name()); };
+  for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512Vnni}) {
+    for (const intact_type type : kFloats) {
+      for (const int flags : {0, 1, 2, 3}) add(GroupedOutputSpec{isa, type, flags % 2 != 0, flags / 2 != 0});
+    }
+    const GroupedLayout layouts[] = {
+        {GroupedStep::kBytes, INTACT_F32, 0, false, 0},      {GroupedStep::kNibbles, INTACT_F32, 0, false, 0},
+        {GroupedStep::kSplitBytes, INTACT_F32, 0, false, 0}, {GroupedStep::kHalves, INTACT_F32, 0, false, 0},
+        {GroupedStep::kBytes, INTACT_F16, 0, false, 0},      {GroupedStep::kBytes, INTACT_F32, 1, false, 0},
+        {GroupedStep::kBytes, INTACT_F32, 1, true, 0},       {GroupedStep::kBytes, INTACT_F32, 4, false, 0},
+        {GroupedStep::kBytes, INTACT_F32, 0, false, 2},      {GroupedStep::kBytes, INTACT_F32, 0, false, 4}};
+    for (const GroupedLayout& layout : layouts) {
+      add(GroupedExpansionSpec{isa, layout});
+      add(GroupedKernelSpec{isa, 1, layout, false, false, false, 1});
+      add(GroupedKernelSpec{isa, 2, layout, false, false, false, 1});
+      add(GroupedKernelSpec{isa, 1, layout, true, false, false, 1});
+      add(GroupedKernelSpec{isa, 1, layout, false, true, false, 1});
+      add(GroupedKernelSpec{isa, 1, layout, false, false, true, 1});
+      add(GroupedKernelSpec{isa, 1, layout, false, false, false, 4});
+    }
+  }
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  EXPECT_TRUE(twice == names.end()) << *twice;
+}
+
+std::string NameOf(const testing::TestParamInfo<intact_isa>& test) { return intact_isa_name(test.param); }
+
+INSTANTIATE_TEST_SUITE_P(All, GroupedEngineTest, testing::ValuesIn(core::kIsaLadder), NameOf);
+INSTANTIATE_TEST_SUITE_P(Long, GroupedEngineTest, testing::ValuesIn(core::kIsaLadder), NameOf);
 
 }  // namespace
 }  // namespace intact::kernels

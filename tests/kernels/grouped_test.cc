@@ -12,6 +12,7 @@
 #include <intact/grouped.hpp>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/isas.h"
@@ -92,6 +93,40 @@ TEST(GroupedTest, SumsUpToInt32) {
   ExpectTheContract(problem);
 }
 
+// Sums that do not fit into int32, of terms that cancel: Σ a·b, k·za and Σ b. acc_g fits.
+TEST(GroupedTest, TermsMayExceedInt32) {
+  constexpr int64_t kDepth = 9'000'000;
+  constexpr uint8_t kZeroPoint = 255;
+  std::vector<uint8_t> b(kDepth, kZeroPoint), a(kDepth, 200);
+  b[5] = 0;
+  b[kDepth - 1] = 250;
+  a[5] = 3;
+  const float scale = 1;
+  const int32_t a_zero_point = kZeroPoint;
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  desc.n = 1;
+  desc.k = kDepth;
+  desc.group = 0;
+  desc.a_type = INTACT_U8;
+  desc.a_source_type = INTACT_TYPE_NONE;
+  desc.b_type = INTACT_U8;
+  desc.scale_type = INTACT_F32;
+  desc.b_scales = &scale;
+  desc.b_zero_points = &kZeroPoint;
+  desc.max_isa = INTACT_ISA_AVX2;  // its panels are the narrowest
+  const auto plan = Grouped::Create(desc, b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  float c = 0;
+  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+  args.m = 1;
+  args.a = a.data();
+  args.a_scales = &scale;
+  args.a_zero_points = &a_zero_point;
+  args.c = &c;
+  ASSERT_TRUE(plan->Run(args).ok());
+  EXPECT_EQ(c, (3 - 255) * (0 - 255) + (200 - 255) * (250 - 255));
+}
+
 TEST(GroupedTest, RefusesSumsBeyondInt32) {
   constexpr int64_t kDepth = 33026;
   const std::vector<uint8_t> b(kDepth, 255);
@@ -162,8 +197,7 @@ TEST(GroupedTest, ChecksDescriptors) {
        "b_stride_k is 1; expected 0, because depths of 4-bit weights are adjacent"},
       {[](Small* s) { s->desc.b_stride_n = 19; },
        "b_stride_n is 19; expected 0 or at least 20, at most 2^40"},
-      {[](Small* s) { s->desc.scale_stride_n = -1; },
-       "scale_stride_n is -1; expected 0 or at least 0, at most 2^40"},
+      {[](Small* s) { s->desc.scale_stride_n = -1; }, "scale_stride_n is -1; expected 0 to 2^40"},
       {[](Small* s) { s->desc.b_scales = nullptr; }, "b_scales is NULL"},
       {[](Small* s) { s->scales[3] = 0x7c00; },
        "b_scales of column 1, group 1 is inf; expected a finite value"},
@@ -403,6 +437,71 @@ TEST(GroupedTest, RefusesFiles) {
             "intact_grouped_load_memory: data is not aligned to 64 bytes");
   EXPECT_FALSE(Grouped::Load(path + ".missing"));
   std::filesystem::remove(path);
+}
+
+// A row of A has 128 bytes, and a column of packed weights 18. So a share has 256 rows and 1024 columns, not
+// 512 rows and 512 columns.
+TEST(GroupedTest, PartsReadFewBytes) {
+  constexpr int64_t kRows = 512, kColumns = 4096, kDepth = 32;
+  const std::vector<uint8_t> b(kColumns * kDepth / 2, 0x98);
+  const std::vector<uint16_t> scales(kColumns * kDepth / 32, 0x3c00);
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  desc.n = kColumns;
+  desc.k = kDepth;
+  desc.b_scales = scales.data();
+  const auto plan = Grouped::Create(desc, b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  const std::vector<float> a(kRows * kDepth, 1.0f);
+  std::vector<float> c(kRows * kColumns, -1.0f);
+  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+  args.m = kRows;
+  args.a = a.data();
+  args.c = c.data();
+  ASSERT_TRUE(plan->RunPart(args, 0, 8).ok());
+  int64_t rows = 0;
+  while (rows < kRows && c[static_cast<size_t>(rows * kColumns)] >= 0) ++rows;
+  const int64_t columns = std::find(c.begin(), c.begin() + kColumns, -1.0f) - c.begin();
+  EXPECT_EQ(rows, 256);
+  EXPECT_EQ(columns, 1024);
+}
+
+// Any number of threads may run one plan at once.
+TEST(GroupedTest, RunsOfSeveralThreads) {
+  const verify::GroupedProblem problem =
+      *verify::GroupedProblem::Parse("grouped u8u4f32 m=300 n=70 k=300 zb=yes per=group");
+  const reference::Grouped grouped = verify::Materialize(problem);
+  const std::vector<uint8_t> expected = reference::Outputs(grouped), b = reference::BytesOfB(grouped);
+  const std::vector<uint8_t> points(grouped.b_zero_points.begin(), grouped.b_zero_points.end());
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  desc.n = grouped.n;
+  desc.k = grouped.k;
+  desc.a_type = INTACT_U8;
+  desc.a_granularity = INTACT_GRANULARITY_GROUPS;
+  desc.b_scales = grouped.b_scales.data();
+  desc.b_zero_points = points.data();
+  const auto plan = Grouped::Create(desc, b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  constexpr int64_t kThreads = 4;
+  constexpr int kRuns = 5;
+  std::vector<int> right(kThreads);  // runs with the right bytes
+  std::vector<std::thread> threads;
+  for (int64_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+      args.m = grouped.m / (i + 1);  // runs of different sizes
+      args.a = grouped.a_source.data();
+      args.threads = i == 0 ? 2 : 1;
+      std::vector<uint8_t> c(static_cast<size_t>(args.m * grouped.n) * sizeof(float));
+      args.c = c.data();
+      for (int run = 0; run < kRuns; ++run) {
+        std::fill(c.begin(), c.end(), uint8_t{0xff});
+        const bool has_run = plan->Run(args).ok();
+        right[static_cast<size_t>(i)] += has_run && std::equal(c.begin(), c.end(), expected.begin()) ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, std::vector<int>(kThreads, kRuns));
 }
 
 TEST(GroupedTest, RunsNothing) {

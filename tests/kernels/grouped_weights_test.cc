@@ -32,7 +32,7 @@ struct Case {
     p.scale_type = random.Of({INTACT_F32, INTACT_BF16, INTACT_F16});
     p.a_type = random.Of({INTACT_U8, INTACT_S8});
     p.a_source_type = random.Of({INTACT_TYPE_NONE, INTACT_F32});
-    p.has_b_zero_points = random.OneIn(2);
+    const bool has_zero_points = random.OneIn(2);
     const bool by_depths = p.b_type.bits == 8 && random.OneIn(2);
     const int64_t pad = random.Integer(0, 3), row = p.b_type.bits == 4 ? (p.k + 1) / 2 : p.k;
     const int64_t stride_n = by_depths ? 1 : row + pad, stride_k = by_depths ? p.n + pad : 1;
@@ -52,7 +52,7 @@ struct Case {
             stride_k,
             scales.data(),
             p.scale_type,
-            p.has_b_zero_points ? zero_points.data() : nullptr,
+            has_zero_points ? zero_points.data() : nullptr,
             p.groups(),
             1};
   }

@@ -112,6 +112,7 @@ inline const Twin kTwins[] = {
     {INTACT_SAME(subps), 4, 4},
     {INTACT_SAME(minps), 4, 4},
     {INTACT_SAME(divps), 4, 4},
+    {INTACT_SAME(fmadd213ps), 4, 4},
     {INTACT_SAME(fmadd231ps), 4, 4},
     {INTACT_SAME(maxps), 4, 4},
     {INTACT_SAME(pabsb), 1, 0, Sources::kOne},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -46,6 +47,8 @@ TEST(GroupedProblemTest, RefusesLines) {
       {"grouped s8u4f32 m=1 n=2 k=3 zb=1", "zb: '1' is unknown; expected one of no, yes"},
       {"grouped s8u4f32 m=1 n=2 k=40000 group=0",
        "k with group=0: 40000 is out of range; expected 1 to 33025"},
+      {"grouped s8u4f32 m=1 n=2 k=3 blayout=kn",
+       "blayout: kn needs weights of 8 bits; the depths of 4-bit weights are adjacent"},
       {"grouped s8u4f32 m=1 n=2 k=3 src=none fill=nonfinite",
        "fill: nonfinite needs real numbers; expected src=f32, bf16 or f16"},
   };
@@ -127,6 +130,26 @@ std::vector<uint8_t> Loop(const reference::Grouped& grouped, bool is_reversed, c
   return c;
 }
 float Fma(float f, float sum, float scale) { return std::fma(sum, scale, f); }
+
+// One group whose products are added in float32: u8 activations, a scale for each row, f32 scales of weights.
+std::vector<uint8_t> FloatSums(const reference::Grouped& grouped) {
+  std::vector<uint8_t> c;
+  for (int64_t i = 0; i < grouped.m * grouped.n; ++i) {
+    const auto m = static_cast<size_t>(i / grouped.n), n = static_cast<size_t>(i % grouped.n);
+    float sum = 0;
+    for (int64_t k = 0; k < grouped.k; ++k) {
+      const int32_t a = grouped.a[m * static_cast<size_t>(grouped.k) + static_cast<size_t>(k)];
+      const int32_t b = grouped.b[n * static_cast<size_t>(grouped.k) + static_cast<size_t>(k)];
+      sum += static_cast<float>((a - grouped.a_zero_points[m]) * (b - grouped.b_zero_points[n]));
+    }
+    float scale = 0;
+    std::memcpy(&scale, &grouped.b_scales[n * sizeof scale], sizeof scale);
+    const float output = Fma(0, sum, scale) * grouped.a_scales[m];
+    const auto* const stored = reinterpret_cast<const uint8_t*>(&output);
+    c.insert(c.end(), stored, stored + sizeof output);
+  }
+  return c;
+}
 
 struct Fault {
   const char* name;
@@ -213,6 +236,19 @@ std::vector<Fault> Faults() {
          return Loop(grouped, false, add, usual_begin(grouped));
        },
        "the product and the sum of a group are rounded separately, without FMA"},
+      {"scale of the row in each group", kPlain,
+       [](reference::Grouped grouped) {
+         const auto groups = static_cast<size_t>(grouped.groups());
+         const std::vector<float> scales = grouped.a_scales;
+         grouped.a_granularity = INTACT_GRANULARITY_GROUPS;
+         grouped.a_zero_points.assign(scales.size() * groups, 0);
+         grouped.a_scales.clear();
+         for (const float scale : scales) grouped.a_scales.insert(grouped.a_scales.end(), groups, scale);
+         return Outputs(grouped);
+       },
+       "the scale of the row multiplies the scale of each group, and not the sum of the groups"},
+      {"float sums", "grouped u8u8f32 m=3 n=20 k=600 group=0 src=none gscale=f32 zb=yes fill=bounds",
+       FloatSums, "the products of a group are added in float32"},
       {"scale of the neighbouring group", kPlain,
        [](reference::Grouped grouped) {
          const size_t groups = static_cast<size_t>(grouped.groups()), bytes = 2;

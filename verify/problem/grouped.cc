@@ -35,6 +35,8 @@ constexpr Name<intact_type> kSources[] = {
 constexpr Name<intact_granularity> kGranularities[] = {{"row", INTACT_GRANULARITY_ROWS},
                                                        {"group", INTACT_GRANULARITY_GROUPS}};
 constexpr Name<bool> kNoYes[] = {{"no", false}, {"yes", true}};
+constexpr Name<bool> kLayoutsOfB[] = {{"nk", false}, {"kn", true}};
+constexpr Name<bool> kLayoutsOfScales[] = {{"ng", false}, {"gn", true}};
 constexpr Name<intact_activation> kActivations[] = {
     {"none", INTACT_ACTIVATION_NONE}, {"relu", INTACT_ACTIVATION_RELU}, {"clamp", INTACT_ACTIVATION_CLAMP}};
 constexpr Name<GroupedFill> kFills[] = {
@@ -111,6 +113,8 @@ const std::vector<Field>& Fields() {
       Choice("act", &P::activation, kActivations),
       Choice("fill", &P::fill, kFills),
       Number("seed", &P::seed),
+      Choice("blayout", &P::b_is_kn, kLayoutsOfB),
+      Choice("slayout", &P::scales_are_gn, kLayoutsOfScales),
       Number("apad", &P::a_pad),
       Number("bpad", &P::b_pad),
       Number("cpad", &P::c_pad),
@@ -235,6 +239,9 @@ std::optional<Error> GroupedProblem::Check() const {
   if (auto error = CheckRange("split", split, 0, kMost)) return error;
   // 255·255·33025 is the largest sum within int32.
   if (auto error = CheckRange("k with group=0", group == 0 ? k : 1, 1, 33025)) return error;
+  if (b_is_kn && (b_type == INTACT_U4 || b_type == INTACT_S4)) {
+    return Invalid("blayout: kn needs weights of 8 bits; the depths of 4-bit weights are adjacent");
+  }
   if (fill == GroupedFill::kNonFinite && source == INTACT_TYPE_NONE) {
     return Invalid("fill: nonfinite needs real numbers; expected src=f32, bf16 or f16");
   }
@@ -252,6 +259,10 @@ GroupedProblem GroupedProblem::Draw(support::Random* random) {
   p.c_type = value_of(kFloats);
   p.m = random->OneIn(40) ? 0 : extent(40);
   p.n = extent(100);
+  if (random->OneIn(100)) {  // several chunks of rows
+    p.m = random->Integer(257, 600);
+    p.n = random->Integer(1, 20);
+  }
   p.group = random->Of(kGroups);
   // Mostly some whole groups; else any depth, so that the last group is short.
   const int64_t depth = p.group == 0 ? random->Integer(1, 600) : p.group;
@@ -266,6 +277,8 @@ GroupedProblem GroupedProblem::Draw(support::Random* random) {
   p.fill = value_of(kFills);
   if (p.source == INTACT_TYPE_NONE && p.fill == GroupedFill::kNonFinite) p.fill = GroupedFill::kUniform;
   p.seed = random->Next() >> 40;
+  p.b_is_kn = random->OneIn(3) && (p.b_type == INTACT_U8 || p.b_type == INTACT_S8);
+  p.scales_are_gn = random->OneIn(3);
   if (random->OneIn(2)) p.a_pad = random->Integer(1, 70);
   if (random->OneIn(2)) p.b_pad = random->Integer(1, 70);
   if (random->OneIn(2)) p.c_pad = random->Integer(1, 70);

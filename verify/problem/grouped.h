@@ -41,7 +41,10 @@ struct GroupedRun {
   int32_t threads = 1;
   int32_t parts = 0;
   int64_t split = 0;
-  int64_t a_pad = 0, b_pad = 0, c_pad = 0;  // elements between rows of A and C; bytes between columns of B
+  bool b_is_kn = false;                     // B's depths are rows; weights of 8 bits only
+  bool scales_are_gn = false;               // B's scales and zero points as groups × columns
+  int64_t a_pad = 0, b_pad = 0, c_pad = 0;  // elements between rows of A and C; bytes between columns of B,
+                                            // or between its depths
   bool saved = false;                       // the plan was saved and loaded
   bool own_scratch = false;                 // the caller provides the scratch memory
   bool operator==(const GroupedRun&) const = default;

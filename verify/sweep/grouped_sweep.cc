@@ -26,6 +26,7 @@ GroupedProblem Combination(int64_t number, support::Random* random) {
   p.b_type = take(std::array<int32_t, 4>{INTACT_U8, INTACT_S8, INTACT_U4, INTACT_S4});
   p.source = take(std::array{INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16, INTACT_F16});
   p.a_type = take(std::array{INTACT_U8, INTACT_S8});
+  p.b_is_kn = p.b_is_kn && (p.b_type == INTACT_U8 || p.b_type == INTACT_S8);
   p.has_zero_points = take(std::array{false, true});
   p.granularity = take(std::array{INTACT_GRANULARITY_ROWS, INTACT_GRANULARITY_GROUPS});
   if (p.source == INTACT_TYPE_NONE && p.fill == GroupedFill::kNonFinite) p.fill = GroupedFill::kBounds;
@@ -73,6 +74,7 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
       [&](GroupedProblem* p) { p->split = 0; },
       [&](GroupedProblem* p) { p->own_scratch = false; },
       [&](GroupedProblem* p) { p->saved = false; },
+      [&](GroupedProblem* p) { p->b_is_kn = p->scales_are_gn = false; },
       [&](GroupedProblem* p) { p->a_pad = p->b_pad = p->c_pad = 0; },
       [](GroupedProblem* p) { p->k -= p->k / 2; },
       [](GroupedProblem* p) { p->n -= p->n / 2; },

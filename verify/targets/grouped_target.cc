@@ -28,6 +28,17 @@ Result<GuardedMatrix> Loaded(const char* name, const void* data, int64_t rows, i
   return matrix;
 }
 
+// `elements` of `bytes` bytes: `rows` × `columns` of them as columns × rows.
+std::vector<uint8_t> Transposed(const std::vector<uint8_t>& elements, int64_t rows, int64_t columns,
+                                int64_t bytes) {
+  std::vector<uint8_t> transposed;
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    const auto from = elements.begin() + (i % rows * columns + i / rows) * bytes;
+    transposed.insert(transposed.end(), from, from + bytes);
+  }
+  return transposed;
+}
+
 intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& run) {
   intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
   desc.n = grouped.n;
@@ -91,17 +102,26 @@ Result<Grouped> CreateGroupedPlan(const reference::Grouped& grouped, const Group
                  fmt::format("{} is not available on this machine", intact_isa_name(run.isa))};
   }
   intact_grouped_desc desc = DescOf(grouped, run);
-  const std::vector<uint8_t> bytes = reference::BytesOfB(grouped);
-  const int64_t column_bytes = std::ssize(bytes) / grouped.n;
-  const int64_t groups = grouped.groups();
-  ASSIGN_OR_RETURN(const GuardedMatrix b, Loaded("B", bytes.data(), grouped.n, column_bytes, run.b_pad));
-  ASSIGN_OR_RETURN(const GuardedMatrix scales, Loaded("scales of B", grouped.b_scales.data(), grouped.n,
-                                                      groups * core::BytesOf(grouped.scale_type)));
+  std::vector<uint8_t> bytes = reference::BytesOfB(grouped);
+  const int64_t n = grouped.n, groups = grouped.groups(), row_bytes = std::ssize(bytes) / n;
+  if (run.b_is_kn) bytes = Transposed(bytes, n, grouped.k, 1);
+  ASSIGN_OR_RETURN(const GuardedMatrix b, run.b_is_kn ? Loaded("B", bytes.data(), grouped.k, n, run.b_pad)
+                                                      : Loaded("B", bytes.data(), n, row_bytes, run.b_pad));
+  std::vector<uint8_t> scale_bytes = grouped.b_scales;
   std::vector<uint8_t> points(grouped.b_zero_points.begin(), grouped.b_zero_points.end());
-  points.resize(static_cast<size_t>(grouped.n * groups));
-  ASSIGN_OR_RETURN(const GuardedMatrix zero_points,
-                   Loaded("zero points of B", points.data(), grouped.n, groups));
-  desc.b_stride_n = column_bytes + run.b_pad;
+  points.resize(static_cast<size_t>(n * groups));
+  const int64_t scale_size = core::BytesOf(grouped.scale_type);
+  if (run.scales_are_gn) {
+    scale_bytes = Transposed(scale_bytes, n, groups, scale_size);
+    points = Transposed(points, n, groups, 1);
+    desc.scale_stride_n = 1;
+    desc.scale_stride_g = n;
+  }
+  ASSIGN_OR_RETURN(const GuardedMatrix scales,
+                   Loaded("scales of B", scale_bytes.data(), 1, n * groups * scale_size));
+  ASSIGN_OR_RETURN(const GuardedMatrix zero_points, Loaded("zero points of B", points.data(), 1, n * groups));
+  desc.b_stride_n = run.b_is_kn ? 1 : row_bytes + run.b_pad;
+  desc.b_stride_k = run.b_is_kn ? n + run.b_pad : 0;
   desc.b_scales = scales.data();
   if (!grouped.b_zero_points.empty()) desc.b_zero_points = zero_points.data();
   Result<Grouped> plan = Grouped::Create(desc, b.data());

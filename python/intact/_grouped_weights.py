@@ -1,0 +1,192 @@
+"""Weights with a scale for each group of depths, from files: MatMulNBits of ONNX, Q4_0 and Q8_0 of GGUF."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Iterator
+
+import numpy as np
+
+from ._library import Error, excerpt, invalid
+
+_GROUPS = (16, 32, 64, 128, 256)
+_DEEPEST = 16  # levels of nested graphs
+
+
+@dataclass
+class GroupedWeights:
+    """Weights B (K×N) of a product A·B, as intact_grouped_create() reads them (intact/grouped.h).
+
+    - `b`: N rows, one for each column of B. "s8": int8; "u8": uint8; "u4": uint8, the even depth in the low four bits of a byte.
+      A row may be longer than `k`.
+    - `scales`: N×groups, float32 or float16.
+    - `zero_points`: N×groups, uint8; None: 0 for "s8", 128 for "u8", 8 for "u4".
+    - `bias`: N float32 values, or None."""
+
+    b: np.ndarray
+    b_type: str
+    k: int
+    group: int
+    scales: np.ndarray
+    zero_points: np.ndarray | None = None
+    bias: np.ndarray | None = None
+
+    @property
+    def n(self) -> int:
+        return len(self.b)
+
+    def integers(self) -> np.ndarray:
+        """The weights minus their zero points: N×K, int16."""
+        b = self.b
+        if self.b_type == "u4":
+            b = np.stack([b & 15, b >> 4], 2).reshape(len(b), -1)
+        b = b[:, :self.k].astype(np.int16)
+        if self.zero_points is None:
+            return b - np.int16({"s8": 0, "u8": 128, "u4": 8}[self.b_type])
+        return b - np.repeat(self.zero_points.astype(np.int16), self.group, 1)[:, :self.k]
+
+    def values(self) -> np.ndarray:
+        """The real numbers that the weights represent: N×K, float32."""
+        return self.integers() * np.repeat(self.scales.astype(np.float32), self.group, 1)[:, :self.k]
+
+
+def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights]]:
+    """The weights in groups of an ONNX or GGUF file, one matrix after the other, each with a name: the name of a MatMulNBits node
+    (of its output, if the node has no name), or the name of a GGUF tensor of type Q4_0 or Q8_0. A tensor with the matrices of
+    several experts yields each, named `name[i]`. Other nodes and tensors are passed over. Raises `Error` if the file cannot be read. GGUF files need the package gguf, ONNX files the package onnx."""
+    path = Path(path)
+    if path.suffix == ".gguf":
+        yield from _read_gguf(path)
+        return
+    from ._onnx import load_onnx
+
+    try:
+        yield from _read_graph(load_onnx(path).graph, path.parent, None, 0)
+    except Error as error:
+        raise invalid(f"{excerpt(path)}: {error.message}") from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError, OverflowError, MemoryError) as error:
+        raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
+
+
+def _read_graph(graph: Any, folder: Path, parent: Any, depth: int) -> Iterator[tuple[str, GroupedWeights]]:
+    from ._onnx import Scope
+
+    scope = Scope(graph, folder, parent)
+    for node in graph.node:
+        if (node.domain, node.op_type) == ("com.microsoft", "MatMulNBits"):
+            name = node.name or node.output[0]
+            try:
+                weights = _matmul_nbits(node, scope)
+            except Error as error:
+                raise invalid(f"MatMulNBits {excerpt(name)!r}: {error.message}") from None
+            yield name, weights
+        for attribute in node.attribute if depth < _DEEPEST else ():
+            for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
+                yield from _read_graph(inner, folder, scope, depth + 1)
+
+
+def _matmul_nbits(node: Any, scope: Any) -> GroupedWeights:
+    """The weights of a MatMulNBits node. `scope`: the constants of its graph."""
+    from ._onnx import attributes
+
+    values = attributes(node)
+    k, n, bits, group = (int(values.get(key, default)) for key, default in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 0)))
+    if min(k, n) < 1:
+        raise invalid(f"K×N: is {k}×{n}; expected positive extents")
+    if values.get("weight_prepacked", 0):
+        raise invalid(f"weight_prepacked: is {values['weight_prepacked']}; expected 0")
+
+    def constant(i: int, name: str) -> np.ndarray | None:
+        if len(node.input) <= i or not node.input[i]:
+            return None
+        array = scope.constant(node.input[i])
+        if array is None:
+            raise invalid(f"{name}: is no constant that can be read; expected one")
+        return array
+
+    names = "B", "scales", "zero_points", "g_idx", "bias"
+    b, scales, points, order, bias = (constant(i, name) for i, name in enumerate(names, 1))
+    if b is None or scales is None:
+        raise invalid(f"{'B' if b is None else 'scales'}: is missing; expected a constant")
+    if b.ndim == 0 or len(b) != n:
+        raise invalid(f"B: has shape {b.shape}; expected {n} columns")
+    weights = nbits(b, scales, points, k, bits, group)
+    if order is not None and not np.array_equal(order[:k], np.arange(k) // group):
+        raise invalid(f"g_idx: is another order of the groups; expected depth // {group}")
+    if bias is not None:
+        if bias.shape != (n,):
+            raise invalid(f"bias: has shape {bias.shape}; expected {(n,)}")
+        weights.bias = bias.astype(np.float32)
+    return weights
+
+
+def nbits(b: np.ndarray, scales: np.ndarray, zero_points: np.ndarray | None, k: int, bits: int, group: int) -> GroupedWeights:
+    """Weights of MatMulNBits from its inputs. Zero points are uint8, with 4 bits two in a byte, or whole numbers, one for each
+    group."""
+    if bits not in (4, 8):
+        raise invalid(f"bits: is {bits!r}; expected 4 or 8")
+    if group not in _GROUPS:
+        raise invalid(f"block_size: is {group!r}; expected 16, 32, 64, 128 or 256")
+    groups, n = -(-k // group), len(b)
+
+    def sized(name: str, array: np.ndarray, dtypes: tuple, row: int) -> np.ndarray:
+        if array.dtype not in dtypes or array.size != n * row:
+            raise invalid(f"{name}: has {array.size} elements of dtype {array.dtype}; expected {n}×{row} of "
+                          + " or ".join(str(np.dtype(dtype)) for dtype in dtypes))
+        return array.reshape(n, row)
+
+    b = sized("B", b, (np.uint8,), groups * group * bits // 8)
+    scales = sized("scales", scales, (np.float32, np.float16), groups)
+    packed = (groups * bits + 7) // 8
+    if zero_points is not None and bits == 4 and zero_points.dtype == np.uint8 and zero_points.size == n * packed:
+        points = zero_points.reshape(n, packed)
+        zero_points = np.stack([points & 15, points >> 4], 2).reshape(n, -1)[:, :groups]  # low bits: the even group
+    elif zero_points is not None:
+        points = sized("zero_points", zero_points, (np.uint8, np.float32, np.float16), groups)
+        if np.any(points != np.clip(np.rint(points), 0, 2**bits - 1)):
+            raise invalid(f"zero_points: has a value that is no whole number from 0 to {2**bits - 1}")
+        zero_points = points.astype(np.uint8)
+    return GroupedWeights(b, f"u{bits}", k, group, scales, zero_points)
+
+
+def _read_gguf(path: Path) -> Iterator[tuple[str, GroupedWeights]]:
+    try:
+        import gguf
+    except ImportError:
+        raise invalid(f"{excerpt(path)}: to read GGUF files, install the package gguf: pip install gguf") from None
+    try:
+        tensors = gguf.GGUFReader(str(path)).tensors
+    except (OSError, ValueError, KeyError, IndexError, TypeError, OverflowError, MemoryError) as error:
+        raise invalid(f"{excerpt(path)}: is no GGUF file: {excerpt(error)}") from None
+    for tensor in tensors:
+        read = {"Q4_0": q4_0, "Q8_0": q8_0}.get(tensor.tensor_type.name)
+        if read is not None and tensor.data.ndim == 3:
+            yield from ((f"{tensor.name}[{i}]", read(rows)) for i, rows in enumerate(tensor.data))
+        elif read is not None and tensor.data.ndim == 2:
+            yield tensor.name, read(tensor.data)
+
+
+def q4_0(rows: np.ndarray) -> GroupedWeights:
+    """The blocks of a GGUF tensor of type Q4_0: N rows of bytes. A block has a float16 scale and 16 bytes with two depths each:
+    byte i has depth i in its low four bits and depth i + 16 in its high four bits."""
+    blocks = _blocks(rows, 18)
+    b = np.concatenate([blocks[..., 2:] & 15, blocks[..., 2:] >> 4], 2)
+    return GroupedWeights((b[..., 0::2] | b[..., 1::2] << 4).reshape(len(b), -1), "u4", 32 * b.shape[1], 32, _scales(blocks))
+
+
+def q8_0(rows: np.ndarray) -> GroupedWeights:
+    """The blocks of a GGUF tensor of type Q8_0: N rows of bytes. A block has a float16 scale and 32 int8 weights."""
+    blocks = _blocks(rows, 34)
+    b = np.ascontiguousarray(blocks[..., 2:]).view(np.int8)
+    return GroupedWeights(b.reshape(len(b), -1), "s8", 32 * b.shape[1], 32, _scales(blocks))
+
+
+def _blocks(rows: np.ndarray, size: int) -> np.ndarray:
+    if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] % size or not rows.size:
+        raise invalid(f"rows: has dtype {rows.dtype} and shape {rows.shape}; expected uint8 and rows of {size}-byte blocks")
+    return rows.reshape(len(rows), -1, size)
+
+
+def _scales(blocks: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(blocks[..., :2]).view("<f2")[..., 0]

@@ -1,0 +1,154 @@
+"""Readers of weights in groups: MatMulNBits of ONNX; Q4_0 and Q8_0 of GGUF."""
+
+import numpy as np
+import pytest
+
+import intact
+from intact import _grouped_weights as formats
+
+RNG = np.random.default_rng(7)
+
+
+def packed(values):
+    """Numbers of 4 bits, two a byte, the even one in the low bits; each row begins a byte."""
+    rows = np.zeros((len(values), -(-values.shape[1] // 2)), np.uint8)
+    for n, row in enumerate(values):
+        for i, value in enumerate(row):
+            rows[n, i // 2] |= int(value) << (4 if i % 2 else 0)
+    return rows
+
+
+def model_file(path, constants, **changes):
+    """A model with one MatMulNBits. `constants`: B, scales, zero points, g_idx, bias; None: left out."""
+    onnx, numpy_helper = pytest.importorskip("onnx"), pytest.importorskip("onnx.numpy_helper")
+    names = ["b", "s", "z", "g", "bias"]
+    tensors = [numpy_helper.from_array(array, name) for name, array in zip(names, constants) if array is not None]
+    inputs = ["a"] + [name if array is not None else "" for name, array in zip(names, constants)]
+    node = onnx.helper.make_node("MatMulNBits", inputs, ["c"], name="product", domain="com.microsoft", **changes)
+    value = onnx.helper.make_tensor_value_info
+    ends = [value("a", 1, ["m", changes["K"]])], [value("c", 1, ["m", changes["N"]])]
+    graph = onnx.helper.make_graph([node], "g", *ends, tensors)
+    imports = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=imports, ir_version=8), str(path))
+    return path
+
+
+def operands(bits, group, k, n, has_points):
+    """Weights N×K, their zero points, scales; and the constants of the node."""
+    groups = -(-k // group)
+    b, scales = RNG.integers(0, 1 << bits, (n, k)), RNG.uniform(0.5, 2, (n, groups)).astype(np.float32)
+    points = RNG.integers(0, 1 << bits, (n, groups)) if has_points else np.full((n, groups), 1 << bits - 1)
+    whole = np.pad(b, ((0, 0), (0, groups * group - k)))
+    stored, stored_points = (packed(whole), packed(points)) if bits == 4 else (whole.astype(np.uint8), points.astype(np.uint8))
+    shape = (n, groups, group * bits // 8)
+    return b, points, scales, [stored.reshape(shape), scales.ravel(), stored_points.ravel() if has_points else None]
+
+
+@pytest.mark.parametrize("bits,group,k", [(4, 16, 16), (4, 32, 96), (4, 128, 200), (8, 16, 48), (8, 64, 100), (8, 256, 256)])
+@pytest.mark.parametrize("has_points", [False, True])
+def test_matmul_nbits(tmp_path, bits, group, k, has_points):
+    n = 5
+    b, points, scales, constants = operands(bits, group, k, n, has_points)
+    path = model_file(tmp_path / "m.onnx", constants, K=k, N=n, bits=bits, block_size=group)
+    ((name, weights),) = intact.read_grouped_weights(path)
+    assert (name, weights.n, weights.k, weights.group, weights.b_type) == ("product", n, k, group, f"u{bits}")
+    assert np.array_equal(weights.integers(), b - np.repeat(points, group, 1)[:, :k])
+    assert np.array_equal(weights.scales, scales) and (weights.zero_points is not None) == has_points and weights.bias is None
+    assert np.array_equal(weights.values(), weights.integers() * np.repeat(scales, group, 1)[:, :k])
+
+
+def test_order_bias_and_float_zero_points(tmp_path):
+    b, points, scales, constants = operands(4, 32, 64, 3, True)
+    constants[2] = points.astype(np.float32).ravel()
+    constants += [(np.arange(64) // 32).astype(np.int32), np.array([1, 2, 3], np.float32)]
+    ((_, weights),) = intact.read_grouped_weights(model_file(tmp_path / "m.onnx", constants, K=64, N=3, bits=4, block_size=32))
+    assert np.array_equal(weights.integers(), b - np.repeat(points, 32, 1)) and weights.bias.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("change,message", [
+    ({"bits": 2}, "bits: is 2; expected 4 or 8"),
+    ({"block_size": 24}, "block_size: is 24; expected 16, 32, 64, 128 or 256"),
+    ({"K": 0}, "K×N: is 0×3; expected positive extents"),
+    ({"N": 4}, "B: has shape (3, 2, 16); expected 4 columns"),
+    ({"K": 96}, "B: has 96 elements of dtype uint8; expected 3×48 of uint8"),
+    ({"weight_prepacked": 1}, "weight_prepacked: is 1; expected 0"),
+    ({1: np.ones(5, np.float32)}, "scales: has 5 elements of dtype float32; expected 3×2 of float32 or float16"),
+    ({1: np.ones(6, np.int8)}, "scales: has 6 elements of dtype int8; expected 3×2 of float32 or float16"),
+    ({1: None}, "scales: is missing; expected a constant"),
+    ({2: np.full(6, 7.5, np.float32)}, "zero_points: has a value that is no whole number from 0 to 15"),
+    ({3: np.zeros(64, np.int32)}, "g_idx: is another order of the groups; expected depth // 32"),
+    ({4: np.zeros(4, np.float32)}, "bias: has shape (4,); expected (3,)"),
+])
+def test_refusals(tmp_path, change, message):
+    _, _, _, constants = operands(4, 32, 64, 3, True)
+    constants += [None, None]
+    attributes = {"K": 64, "N": 3, "bits": 4, "block_size": 32}
+    for key, value in change.items():
+        (attributes if isinstance(key, str) else constants)[key] = value
+    with pytest.raises(intact.Error) as error:
+        list(intact.read_grouped_weights(model_file(tmp_path / "m.onnx", constants, **attributes)))
+    assert error.value.message == f"{tmp_path}/m.onnx: MatMulNBits 'product': {message}"
+
+
+def test_malformed_node(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    _, _, _, constants = operands(4, 32, 64, 3, True)
+    path = model_file(tmp_path / "m.onnx", constants, K=64, N=3, bits=4, block_size=32)
+    model = onnx.load(str(path))
+    model.graph.node[0].name = ""
+    del model.graph.node[0].output[:]
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(intact.Error, match="m.onnx: a node or a tensor is malformed"):
+        list(intact.read_grouped_weights(path))
+
+
+def gguf_rows(kind, n=3, groups=2):
+    """Rows of bytes, and the integers and scales that they mean."""
+    scales, rows = RNG.uniform(0.5, 2, (n, groups)).astype(np.float16), []
+    b = RNG.integers(*((-8, 8) if kind == "Q4_0" else (-128, 128)), (n, groups, 32))
+    for row, row_scales in zip(b, scales):
+        data = b""
+        for group, scale in zip(row.tolist(), row_scales):
+            data += scale.tobytes()
+            if kind == "Q4_0":
+                data += bytes(group[i] + 8 | group[i + 16] + 8 << 4 for i in range(16))
+            else:
+                data += bytes(value & 255 for value in group)
+        rows.append(np.frombuffer(data, np.uint8))
+    return np.stack(rows), b.reshape(n, -1), scales
+
+
+@pytest.mark.parametrize("kind,read,b_type", [("Q4_0", formats.q4_0, "u4"), ("Q8_0", formats.q8_0, "s8")])
+def test_blocks_of_gguf(kind, read, b_type):
+    rows, b, scales = gguf_rows(kind)
+    weights = read(rows)
+    assert (weights.n, weights.k, weights.group, weights.b_type, weights.zero_points) == (3, 64, 32, b_type, None)
+    assert np.array_equal(weights.integers(), b) and np.array_equal(weights.scales, scales)
+    with pytest.raises(intact.Error, match=r"rows: has dtype uint8 and shape \(3, .*\); expected"):
+        read(rows[:, 1:])
+
+
+def test_gguf_file(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    path, rows = tmp_path / "m.gguf", {kind: gguf_rows(kind)[0] for kind in ("Q4_0", "Q8_0")}
+    writer = gguf.GGUFWriter(str(path), "llama")
+    for kind, data in rows.items():
+        writer.add_tensor(kind, data, raw_dtype=gguf.GGMLQuantizationType[kind])
+    writer.add_tensor("experts", np.stack([rows["Q8_0"], rows["Q8_0"][::-1]]), raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    writer.add_tensor("norm", np.ones(64, np.float32))
+    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file()
+    writer.close()
+    read = dict(intact.read_grouped_weights(path))
+    assert list(read) == ["Q4_0", "Q8_0", "experts[0]", "experts[1]"]
+    assert np.array_equal(read["experts[0]"].values(), read["Q8_0"].values())
+    assert np.array_equal(read["experts[1]"].values(), read["Q8_0"].values()[::-1])
+    for kind in rows:
+        weights = read[kind]
+        assert np.array_equal(weights.values(), gguf.quants.dequantize(rows[kind], gguf.GGMLQuantizationType[kind]))
+
+
+def test_files_that_are_not_models(tmp_path):
+    (tmp_path / "m.gguf").write_bytes(b"no model")
+    for name in ("m.gguf", "missing.gguf"):
+        with pytest.raises(intact.Error, match=name):
+            list(intact.read_grouped_weights(tmp_path / name))
