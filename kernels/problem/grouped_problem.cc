@@ -114,6 +114,7 @@ Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc) {
   problem.group = desc.group == 0 ? desc.k : desc.group;
   problem.b_type = WeightTypeOf(desc);
   problem.scale_type = static_cast<intact_type>(desc.scale_type);
+  problem.has_b_zero_points = desc.b_zero_points != nullptr;
   problem.a_type = checked.a_type;
   problem.a_source_type = checked.a_source_type;
   problem.has_group_scales = desc.a_granularity == INTACT_GRANULARITY_GROUPS;

@@ -52,6 +52,7 @@ struct GroupedProblem {
   int64_t group = 0;  // depths of a group; k if all depths are one group
   WeightType b_type;
   intact_type scale_type = INTACT_F32;  // of B's scales
+  bool has_b_zero_points = false;       // else every zero point is b_type.middle()
   intact_type a_type = INTACT_S8;
   intact_type a_source_type = INTACT_TYPE_NONE;
   // Whether A has a scale for each (row, group). If not, A has a scale for each row.

@@ -203,7 +203,7 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
 void GroupedWeights::Unpack(const GroupedColumns& to) const noexcept {
   const int64_t groups = CeilDivide(k_, group_), column_bytes = type_.ColumnBytes(k_);
   const int scale_bytes = core::BytesOf(layout_.scale_type);
-  const bool is_nibble = layout_.form == GroupedForm::kNibbles;
+  const bool is_nibble = layout_.step == GroupedStep::kNibbles;
   for (int64_t n = 0; n < n_; ++n) {
     const int64_t i = n % columns_;
     const uint8_t* group = Panel(n / columns_);
