@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <intact/grouped.hpp>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -134,9 +135,37 @@ std::string Load(const char* name, std::span<const uint8_t> image, const Tamper&
   return "";
 }
 
-std::string LoadBoth(std::span<const uint8_t> image, const Tamper& tamper) {
+// Runs a plan of grouped weights from a forged image.
+std::string RunGrouped(const Grouped& plan) {
+  const intact_grouped_info info = plan.Info();
+  constexpr int64_t kRows = 3;
+  if (kRows * std::max(info.n, info.k) > kMostProducts) return "";
+  const bool is_dynamic = info.a_source_type != INTACT_TYPE_NONE;
+  const auto type = static_cast<intact_type>(is_dynamic ? info.a_source_type : info.a_type);
+  auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * info.k * core::BytesOf(type)));
+  auto c = verify::GuardedBuffer::Allocate(
+      static_cast<size_t>(kRows * info.n * core::BytesOf(static_cast<intact_type>(info.c_type))));
+  if (!a || !c) return "";
+  const std::vector<float> scales(static_cast<size_t>(kRows * info.groups), 0.5f);
+  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+  args.m = kRows;
+  args.a = a->data().data();
+  args.c = c->data().data();
+  if (!is_dynamic) args.a_scales = scales.data();
+  args.threads = 1;
+  if (const Error error = plan.Run(args); !error.ok()) return error.message;
+  return c->FrontIntact() ? "" : fmt::format("{} wrote before C", info.kernel);
+}
+
+std::string LoadGrouped(const uint8_t* image, size_t size) {
+  const Result<Grouped> plan = Grouped::LoadMemory(image, size);
+  return plan ? RunGrouped(*plan) : WrongRefusal("intact_grouped_load_memory", plan.error().status, true);
+}
+
+std::string LoadAll(std::span<const uint8_t> image, const Tamper& tamper) {
   std::string wrong = Load<GemmApi>("intact_gemm_load_memory", image, tamper);
-  return wrong.empty() ? Load<ConvApi>("intact_conv_load_memory", image, tamper) : wrong;
+  if (wrong.empty()) wrong = Load<ConvApi>("intact_conv_load_memory", image, tamper);
+  return wrong.empty() ? LoadGrouped(image.data(), image.size()) : wrong;
 }
 
 }  // namespace
@@ -146,10 +175,10 @@ std::string CheckPackFile(std::span<const uint8_t> bytes, const Tamper& tamper) 
   auto image = verify::GuardedBuffer::Allocate(bytes.size());
   if (!image) return "";
   std::copy(bytes.begin(), bytes.end(), image->data().begin());
-  std::string wrong = LoadBoth(image->data(), tamper);
+  std::string wrong = LoadAll(image->data(), tamper);
   if (!wrong.empty()) return wrong;
   Seal(image->data());
-  return LoadBoth(image->data(), tamper);
+  return LoadAll(image->data(), tamper);
 }
 
 }  // namespace intact::fuzz

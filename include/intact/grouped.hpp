@@ -5,10 +5,13 @@
 
 #include <intact/grouped.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace intact {
 
@@ -25,6 +28,31 @@ class Grouped {
     Error error = detail::LastError(intact_grouped_create(&desc, b, &handle));
     if (!error.ok()) return error;
     return Grouped(handle);
+  }
+
+  /// Creates a plan from a file that Save() wrote, on this or another machine. Errors: see
+  /// intact_grouped_load().
+  static Result<Grouped> Load(const std::string& path, int32_t max_isa = INTACT_ISA_ANY) {
+    intact_grouped* handle = nullptr;
+    Error error = detail::LastError(intact_grouped_load(path.c_str(), max_isa, &handle));
+    if (!error.ok()) return error;
+    return Grouped(handle);
+  }
+  /// As Load(), from bytes in memory. Errors: see intact_grouped_load_memory().
+  static Result<Grouped> LoadMemory(const void* data, size_t size, int32_t max_isa = INTACT_ISA_ANY) {
+    intact_grouped* handle = nullptr;
+    Error error = detail::LastError(intact_grouped_load_memory(data, size, max_isa, &handle));
+    if (!error.ok()) return error;
+    return Grouped(handle);
+  }
+  /// Writes the plan to a file. Errors: see intact_grouped_save().
+  Error Save(const std::string& path) const {
+    return detail::LastError(intact_grouped_save(handle_.get(), path.c_str()));
+  }
+  /// The bytes that Save() writes.
+  Result<std::vector<uint8_t>> SaveMemory() const {
+    return detail::SaveToVector(
+        [&](void* data, size_t* size) { return intact_grouped_save_memory(handle_.get(), data, size); });
   }
 
   /// Reports what a run needs. Errors: see intact_grouped_prepare().

@@ -1,10 +1,12 @@
 // The C ABI of grouped weights (include/intact/grouped.h).
 #include <intact/grouped.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/isas.h"
 #include "core/result.h"
@@ -14,6 +16,9 @@
 #include "kernels/problem/checks.h"
 #include "kernels/problem/grouped_problem.h"
 #include "kernels/runtime/threads.h"
+#include "kernels/runtime/whole_file.h"
+#include "kernels/weights/grouped_file.h"
+#include "kernels/weights/pack_file.h"
 
 struct intact_grouped {
   intact_grouped_desc desc;  // its pointers are not used
@@ -34,11 +39,10 @@ void Print(const char* what, const intact_grouped& grouped, const std::string& m
                more.c_str(), watch.Microseconds());
 }
 
-Error Create(const intact_grouped_desc* given, const void* b, intact_grouped** grouped) {
+// Makes a plan from a descriptor of this version.
+Error Create(const intact_grouped_desc& desc, const void* b, intact_grouped** grouped) {
   const Stopwatch watch;
   const ScopedFloatEnvironment float_environment;
-  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
-  RETURN_IF_ERROR(ReadStruct("desc", given, &desc));
   ASSIGN_OR_RETURN(GroupedProblem problem, CheckGrouped(desc));
   ASSIGN_OR_RETURN(const GroupedWeightView weights, CheckGroupedWeights(desc, problem, b));
   ASSIGN_OR_RETURN(const intact::core::IsaSet permitted, PermittedIsas(desc.max_isa));
@@ -47,6 +51,18 @@ Error Create(const intact_grouped_desc* given, const void* b, intact_grouped** g
   *grouped = new intact_grouped{desc, std::move(plan)};
   PrintIfVerbose([&] { Print("plan", **grouped, "", 1, watch); });
   return {};
+}
+
+Error Load(const void* image, size_t size, int32_t max_isa, intact_grouped** grouped) {
+  ASSIGN_OR_RETURN(GroupedImage read, ReadGroupedImage(image, size));
+  read.desc.max_isa = max_isa;
+  return Create(read.desc, read.weights, grouped);
+}
+
+std::vector<uint8_t> ImageOf(const intact_grouped& grouped) {
+  const GroupedPlan& plan = *grouped.plan;
+  return WriteGroupedImage(grouped.desc, plan.problem(),
+                           [&](const GroupedColumns& to) { plan.engine().Unpack(to); });
 }
 
 // Runs `run` on arguments of this version.
@@ -66,7 +82,9 @@ intact_status intact_grouped_create(const intact_grouped_desc* desc, const void*
   return Guard("intact_grouped_create", [&]() -> Error {
     if (grouped == nullptr) return NullArgument("grouped");
     *grouped = nullptr;
-    return Create(desc, b, grouped);
+    intact_grouped_desc own = INTACT_GROUPED_DESC_INIT;
+    RETURN_IF_ERROR(ReadStruct("desc", desc, &own));
+    return Create(own, b, grouped);
   });
 }
 
@@ -135,6 +153,47 @@ intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped
     made.packed_bytes = plan.engine().packed_bytes();
     WriteStruct(made, info);
     return {};
+  });
+}
+
+intact_status intact_grouped_save(const intact_grouped* grouped, const char* path) {
+  return Guard("intact_grouped_save", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    if (path == nullptr) return NullArgument("path");
+    return WriteWholeFile(path, ImageOf(*grouped));
+  });
+}
+
+intact_status intact_grouped_save_memory(const intact_grouped* grouped, void* data, size_t* size) {
+  return Guard("intact_grouped_save_memory", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    if (size == nullptr) return NullArgument("size");
+    return SaveTo(ImageOf(*grouped), data, size);
+  });
+}
+
+intact_status intact_grouped_load(const char* path, int32_t max_isa, intact_grouped** grouped) {
+  return Guard("intact_grouped_load", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    *grouped = nullptr;
+    if (path == nullptr) return NullArgument("path");
+    ASSIGN_OR_RETURN(const MappedFile file, MapFile(path));
+    Error error = Load(file.data.get(), file.size, max_isa, grouped);
+    if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
+    return error;
+  });
+}
+
+intact_status intact_grouped_load_memory(const void* data, size_t size, int32_t max_isa,
+                                         intact_grouped** grouped) {
+  return Guard("intact_grouped_load_memory", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    *grouped = nullptr;
+    if (data == nullptr) return NullArgument("data");
+    if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
+      return InvalidArgument("data is not aligned to 64 bytes");
+    }
+    return Load(data, size, max_isa, grouped);
   });
 }
 

@@ -20,6 +20,8 @@ class GroupedEngine {
   virtual std::string KernelName(int64_t m) const = 0;
   /// Memory that the packed weights occupy, with scales and zero points.
   virtual int64_t packed_bytes() const = 0;
+  /// The weights, scales and zero points that were packed.
+  virtual void Unpack(const GroupedColumns& to) const noexcept = 0;
   /// C is split among threads at multiples of these steps.
   virtual int64_t column_step() const = 0;
   virtual int64_t row_step() const = 0;

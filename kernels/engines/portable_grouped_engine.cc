@@ -16,7 +16,9 @@ Result<std::unique_ptr<const GroupedEngine>> PortableGroupedEngine::Create(const
                                                                            const GroupedWeightView& weights) {
   std::unique_ptr<PortableGroupedEngine> engine(new PortableGroupedEngine(problem));
   const int64_t groups = CeilDivide(problem.n, kPanelColumns) * problem.groups();
-  if (!engine->weights_.Resize(static_cast<size_t>(groups * engine->group_pairs())) ||
+  const int64_t given_zero_points = problem.has_b_zero_points ? groups : 0;
+  if (!engine->zero_points_.Resize(static_cast<size_t>(given_zero_points)) ||
+      !engine->weights_.Resize(static_cast<size_t>(groups * engine->group_pairs())) ||
       !engine->scales_.Resize(static_cast<size_t>(groups))) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
   }
@@ -34,10 +36,36 @@ void PortableGroupedEngine::Pack(const GroupedWeightView& weights) {
       const int64_t place = n / kPanelColumns * groups + g;
       scales_[static_cast<size_t>(place)][column] = weights.Scale(g, n);
       const int32_t zero_point = weights.ZeroPoint(g, n);
+      if (problem_.has_b_zero_points) {
+        zero_points_[static_cast<size_t>(place)][column] = static_cast<uint8_t>(zero_point);
+      }
       Pair* const pairs = weights_.data() + place * group_pairs();
       for (int64_t i = 0; i < problem_.GroupDepth(g); ++i) {
         pairs[i / 2][column][static_cast<size_t>(i % 2)] =
             static_cast<int16_t>(weights.At(g * problem_.group + i, n) - zero_point);
+      }
+    }
+  }
+}
+
+void PortableGroupedEngine::Unpack(const GroupedColumns& to) const noexcept {
+  const int64_t groups = problem_.groups();
+  const int scale_bytes = core::BytesOf(problem_.scale_type);
+  for (int64_t n = 0; n < problem_.n; ++n) {
+    const auto column = static_cast<size_t>(n % kPanelColumns);
+    for (int64_t g = 0; g < groups; ++g) {
+      const auto place = static_cast<size_t>(n / kPanelColumns * groups + g);
+      core::Encode(problem_.scale_type, scales_[place][column], to.scales + (n * groups + g) * scale_bytes);
+      int32_t zero_point = problem_.b_type.middle();
+      if (problem_.has_b_zero_points) {
+        const uint8_t stored = zero_points_[place][column];
+        zero_point = problem_.b_type.is_signed ? int32_t{static_cast<int8_t>(stored)} : int32_t{stored};
+        to.zero_points[n * groups + g] = stored;
+      }
+      const Pair* const pairs = weights_.data() + static_cast<int64_t>(place) * group_pairs();
+      for (int64_t i = 0; i < problem_.GroupDepth(g); ++i) {
+        const int32_t weight = pairs[i / 2][column][static_cast<size_t>(i % 2)] + zero_point;
+        problem_.b_type.Store(weight, g * problem_.group + i, to.weights + n * problem_.column_bytes());
       }
     }
   }

@@ -21,7 +21,10 @@ class PortableGroupedEngine final : public GroupedEngine {
                                                              const GroupedWeightView& weights);
 
   std::string KernelName(int64_t /*m*/) const override { return "grouped_portable"; }
-  int64_t packed_bytes() const override { return static_cast<int64_t>(weights_.bytes() + scales_.bytes()); }
+  int64_t packed_bytes() const override {
+    return static_cast<int64_t>(weights_.bytes() + scales_.bytes() + zero_points_.bytes());
+  }
+  void Unpack(const GroupedColumns& to) const noexcept override;
   int64_t column_step() const override { return kPanelColumns; }
   int64_t row_step() const override { return 1; }
   int64_t ScratchBytes(int64_t /*rows*/) const override { return 0; }
@@ -43,6 +46,8 @@ class PortableGroupedEngine final : public GroupedEngine {
   const GroupedProblem& problem_;
   AlignedBuffer<Pair> weights_;         // [panel][group][pair]; 0 beyond k and n
   AlignedBuffer<Panel<float>> scales_;  // [panel][group]
+  // [panel][group]; empty if every zero point is WeightType::middle().
+  AlignedBuffer<Panel<uint8_t>> zero_points_;
 };
 
 }  // namespace intact::kernels

@@ -43,7 +43,7 @@ WeightType WeightTypeOf(const intact_grouped_desc& desc) {
 
 // The bytes of a column, if its depths are adjacent.
 int64_t ColumnBytes(const intact_grouped_desc& desc) {
-  return WeightTypeOf(desc).bits == 8 ? desc.k : CeilDivide(desc.k, 2);
+  return WeightTypeOf(desc).ColumnBytes(desc.k);
 }
 
 // The limits of n, k and n·k, and the strides of B.
@@ -114,6 +114,7 @@ Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc) {
   problem.group = desc.group == 0 ? desc.k : desc.group;
   problem.b_type = WeightTypeOf(desc);
   problem.scale_type = static_cast<intact_type>(desc.scale_type);
+  problem.has_b_zero_points = desc.b_zero_points != nullptr;
   problem.a_type = checked.a_type;
   problem.a_source_type = checked.a_source_type;
   problem.has_group_scales = desc.a_granularity == INTACT_GRANULARITY_GROUPS;

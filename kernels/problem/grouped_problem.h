@@ -34,6 +34,16 @@ struct WeightType {
     const int32_t value = element & ((1 << bits) - 1);
     return value > highest() ? value - (1 << bits) : value;
   }
+  /// Bytes of a column of `k` adjacent depths.
+  int64_t ColumnBytes(int64_t k) const { return bits == 8 ? k : CeilDivide(k, 2); }
+  /// Adds a weight to a column of adjacent depths, whose bits for depth `k` are 0.
+  void Store(int32_t weight, int64_t k, uint8_t* column) const {
+    if (bits == 8) {
+      column[k] = static_cast<uint8_t>(weight);
+    } else {
+      column[k / 2] = static_cast<uint8_t>(column[k / 2] | (weight & 15) << (k % 2 * 4));
+    }
+  }
   bool operator==(const WeightType&) const = default;
 };
 
@@ -42,6 +52,7 @@ struct GroupedProblem {
   int64_t group = 0;  // depths of a group; k if all depths are one group
   WeightType b_type;
   intact_type scale_type = INTACT_F32;  // of B's scales
+  bool has_b_zero_points = false;       // else every zero point is b_type.middle()
   intact_type a_type = INTACT_S8;
   intact_type a_source_type = INTACT_TYPE_NONE;
   // Whether A has a scale for each (row, group). If not, A has a scale for each row.
@@ -54,6 +65,7 @@ struct GroupedProblem {
   /// Bytes of a row of A as engines read it: whole groups and whole cache lines.
   int64_t padded_k() const { return RoundUp(groups() * group, 64); }
   int64_t GroupDepth(int64_t g) const { return std::min(group, k - g * group); }
+  int64_t column_bytes() const { return b_type.ColumnBytes(k); }
   bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
   /// Whether A may have zero points other than 0.
   bool HasAZeroPoints() const { return !IsDynamic() || a_type == INTACT_U8; }
@@ -94,6 +106,14 @@ struct GroupedWeightView {
     const uint32_t bits = ScaleBits(g, n);
     return static_cast<float>(core::Decode(scale_type, reinterpret_cast<const uint8_t*>(&bits)));
   }
+};
+
+/// Where Unpack() writes weights: dense, as a descriptor with strides of 0 describes them. All bytes are 0
+/// before.
+struct GroupedColumns {
+  uint8_t* weights = nullptr;
+  uint8_t* scales = nullptr;
+  uint8_t* zero_points = nullptr;  // null: not wanted
 };
 
 /// What a row of A has for each group.

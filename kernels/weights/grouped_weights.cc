@@ -117,6 +117,10 @@ Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const Grouped
   const core::IsaTraits& traits = core::TraitsOf(isa);
   const bool has_vnni = traits.dot_products != core::DotProducts::kNone;
   const bool is_nibble = problem.b_type.bits == 4;
+  packed->n_ = problem.n;
+  packed->k_ = problem.k;
+  packed->group_ = problem.group;
+  packed->type_ = problem.b_type;
   GroupedLayout& layout = packed->layout_;
   layout.step = is_nibble ? GroupedStep::kNibbles : has_vnni ? GroupedStep::kBytes : GroupedStep::kSplitBytes;
   layout.scale_type = problem.scale_type;
@@ -193,6 +197,34 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
   for (int64_t i = 0; i < columns; ++i) {
     StoreInteger(static_cast<int32_t>(sums[static_cast<size_t>(i)]), layout_.sum_bytes,
                  to + layout_.SumOffset(columns_) + i * layout_.sum_bytes);
+  }
+}
+
+void GroupedWeights::Unpack(const GroupedColumns& to) const noexcept {
+  const int64_t groups = CeilDivide(k_, group_), column_bytes = type_.ColumnBytes(k_);
+  const int scale_bytes = core::BytesOf(layout_.scale_type);
+  const bool is_nibble = layout_.step == GroupedStep::kNibbles;
+  for (int64_t n = 0; n < n_; ++n) {
+    const int64_t i = n % columns_;
+    const uint8_t* group = Panel(n / columns_);
+    uint8_t* const column = to.weights + n * column_bytes;
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t depth = std::min(group_, k_ - g * group_), place = n * groups + g;
+      std::memcpy(to.scales + place * scale_bytes, group + i * scale_bytes, static_cast<size_t>(scale_bytes));
+      if (to.zero_points != nullptr) {
+        const bool is_uniform = layout_.zero_point_bytes == 0;
+        const int32_t stored =
+            is_uniform ? uniform_zero_point_ : group[layout_.ZeroPointOffset(columns_) + i];
+        to.zero_points[place] = static_cast<uint8_t>(stored - shift_);
+      }
+      const uint8_t* const steps = group + layout_.HeaderBytes(columns_);
+      for (int64_t j = 0; j < depth; ++j) {
+        const int64_t quad = j / 4, word = is_nibble ? quad / 2 : quad;
+        const int32_t byte = steps[(word * columns_ + i) * 4 + j % 4];
+        type_.Store((is_nibble ? byte >> (quad % 2 * 4) : byte) - shift_, g * group_ + j, column);
+      }
+      group += layout_.GroupBytes(columns_, CeilDivide(depth, GroupedLayout::kStepDepths));
+    }
   }
 }
 

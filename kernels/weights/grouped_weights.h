@@ -74,6 +74,9 @@ class GroupedWeights {
   static Result<std::unique_ptr<const GroupedWeights>> Pack(const GroupedProblem& problem,
                                                             const GroupedWeightView& view, core::Isa isa);
 
+  /// The inverse of Pack(). Zero points are written only if the problem has them.
+  void Unpack(const GroupedColumns& to) const noexcept;
+
   const GroupedLayout& layout() const { return layout_; }
   /// Columns of a panel.
   int columns() const { return columns_; }
@@ -87,6 +90,8 @@ class GroupedWeights {
   void PackGroup(const GroupedProblem& problem, const GroupedWeightView& view, int64_t first_column,
                  int64_t g, uint8_t* to) const;
 
+  int64_t n_ = 0, k_ = 0, group_ = 0;
+  WeightType type_;  // of the weights that were packed
   GroupedLayout layout_;
   int columns_ = 0;
   bool is_signed_ = false;  // the packed weights

@@ -24,16 +24,10 @@
 namespace intact::kernels {
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
-constexpr uint32_t kVersion = 10;
 constexpr int64_t kAlignment = 64;
 
 struct PackHeader {
-  std::array<char, 8> magic;
-  uint32_t version;
-  uint32_t header_bytes;
-  uint64_t file_bytes;
-  uint64_t checksum;  // of all bytes after it
+  ImageBegin begin;
   int64_t n, k;
   // intact_linear_desc: the bits of its fields, in the order of the lists in core/operation.h, then zeros
   std::array<uint32_t, 24> numbers;
@@ -48,6 +42,7 @@ struct PackHeader {
   int64_t usual_m;                    // 0 in the file of a convolution
 };
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
+constexpr ImageBegin kBegin = {{'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'}, 10, sizeof(PackHeader), 0, 0};
 static_assert(std::endian::native == std::endian::little);
 
 // The number of fields of intact_linear_desc in each list.
@@ -137,29 +132,6 @@ Layout LayoutOf(const PackHeader& header) {
   layout.schedules = end;
   layout.end = end + RoundUp(header.schedule_bytes, kAlignment);
   return layout;
-}
-
-uint64_t Checksum(const uint8_t* image, size_t size) {
-  constexpr size_t kBegin = offsetof(PackHeader, checksum) + sizeof(uint64_t);
-  constexpr uint64_t kStart = 0x9e3779b97f4a7c15u;
-  const auto add = [](uint64_t word, uint64_t* hash) {
-    *hash = std::rotl(*hash ^ word, 29) * 0xff51afd7ed558ccdu;
-  };
-  const auto word_at = [image](size_t at) {
-    uint64_t word = 0;
-    std::memcpy(&word, image + at, sizeof(word));
-    return word;
-  };
-  std::array<uint64_t, 4> lanes;  // the steps of different lanes overlap in the CPU
-  lanes.fill(kStart);
-  size_t at = kBegin;
-  for (; at + sizeof(lanes) <= size; at += sizeof(lanes)) {
-    for (size_t i = 0; i < lanes.size(); ++i) add(word_at(at + 8 * i), &lanes[i]);
-  }
-  for (size_t i = 0; at + 8 <= size; ++i, at += 8) add(word_at(at), &lanes[i]);
-  uint64_t hash = kStart;
-  for (const uint64_t lane : lanes) add(lane, &hash);
-  return hash;
 }
 
 bool IsWithin(int64_t value, int64_t low, int64_t high) { return value >= low && value <= high; }
@@ -300,9 +272,7 @@ PackHeader HeaderOf(const intact_linear_desc& linear, const std::optional<intact
                     const PackedWeights& weights, int64_t usual_m, const TunedChoices& tuned,
                     std::span<const SavedSchedule> schedules) {
   PackHeader header{};
-  header.magic = kMagic;
-  header.version = kVersion;
-  header.header_bytes = sizeof(PackHeader);
+  header.begin = kBegin;
   header.n = weights.n;
   header.k = weights.k;
   core::ForEachNumber(WriteBits(&header.numbers), linear);
@@ -315,7 +285,7 @@ PackHeader HeaderOf(const intact_linear_desc& linear, const std::optional<intact
   header.choices = static_cast<uint32_t>(conv ? tuned.conv_choices.size() : tuned.choices.size());
   header.schedules = std::ssize(schedules);
   for (const SavedSchedule& schedule : schedules) header.schedule_bytes += BytesOf(schedule);
-  header.file_bytes = static_cast<uint64_t>(LayoutOf(header).end);
+  header.begin.file_bytes = static_cast<uint64_t>(LayoutOf(header).end);
   return header;
 }
 
@@ -326,7 +296,7 @@ size_t PackImageBytes(const LinearProblem& problem, const std::optional<intact_c
                       std::span<const SavedSchedule> schedules) {
   std::vector<int32_t> b_zero_points;
   const intact_linear_desc linear = DescOf(problem, &b_zero_points);
-  return HeaderOf(linear, conv, weights, usual_m, tuned, schedules).file_bytes;
+  return HeaderOf(linear, conv, weights, usual_m, tuned, schedules).begin.file_bytes;
 }
 
 std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
@@ -347,7 +317,7 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
   if (header.choices != 0) CopyChoices(tuned, conv.has_value(), layout, &image);
   CopySchedules(schedules, layout.schedules, &image);
   CopyTo(&image, 0, &header, sizeof(header));
-  header.checksum = Checksum(image.data(), image.size());
+  header.begin.checksum = ImageChecksum(image.data(), image.size());
   CopyTo(&image, 0, &header, sizeof(header));
   return image;
 }
@@ -468,26 +438,55 @@ Result<std::vector<SavedSchedule>> SchedulesOf(const PackHeader& header, const L
 
 }  // namespace
 
-Result<PackContents> ReadPackImage(const void* image, size_t size) {
-  const auto* bytes = static_cast<const uint8_t*>(image);
-  PackHeader header{};
-  if (size < sizeof(header)) {
+uint64_t ImageChecksum(const uint8_t* image, size_t size) {
+  constexpr uint64_t kStart = 0x9e3779b97f4a7c15u;
+  const auto add = [](uint64_t word, uint64_t* hash) {
+    *hash = std::rotl(*hash ^ word, 29) * 0xff51afd7ed558ccdu;
+  };
+  const auto word_at = [image](size_t at) {
+    uint64_t word = 0;
+    std::memcpy(&word, image + at, sizeof(word));
+    return word;
+  };
+  std::array<uint64_t, 4> lanes;  // the steps of different lanes overlap in the CPU
+  lanes.fill(kStart);
+  size_t at = sizeof(ImageBegin);
+  for (; at + sizeof(lanes) <= size; at += sizeof(lanes)) {
+    for (size_t i = 0; i < lanes.size(); ++i) add(word_at(at + 8 * i), &lanes[i]);
+  }
+  for (size_t i = 0; at + 8 <= size; ++i, at += 8) add(word_at(at), &lanes[i]);
+  uint64_t hash = kStart;
+  for (const uint64_t lane : lanes) add(lane, &hash);
+  return hash;
+}
+
+Error CheckImage(const void* image, size_t size, const ImageBegin& expected, const char* what) {
+  if (size < expected.header_bytes) {
     return Refused("truncated: " + std::to_string(size) + " bytes, fewer than a header's " +
-                   std::to_string(sizeof(header)));
+                   std::to_string(expected.header_bytes));
   }
-  std::memcpy(&header, bytes, sizeof(header));
-  if (header.magic != kMagic) return Refused("not a pack file of intact");
-  if (header.version != kVersion || header.header_bytes != sizeof(header)) {
-    return Refused("format version " + std::to_string(header.version) + "; expected " +
-                   std::to_string(kVersion));
+  ImageBegin begin{};
+  std::memcpy(&begin, image, sizeof(begin));
+  if (begin.magic != expected.magic) return Refused(std::string("not ") + what);
+  if (begin.version != expected.version || begin.header_bytes != expected.header_bytes) {
+    return Refused("format version " + std::to_string(begin.version) + "; expected " +
+                   std::to_string(expected.version));
   }
-  if (header.file_bytes != size) {
-    return Refused((size < header.file_bytes ? "truncated: " : "too long: ") + std::to_string(size) +
-                   " bytes; expected " + std::to_string(header.file_bytes));
+  if (begin.file_bytes != size) {
+    return Refused((size < begin.file_bytes ? "truncated: " : "too long: ") + std::to_string(size) +
+                   " bytes; expected " + std::to_string(begin.file_bytes));
   }
-  if (size % 8 != 0 || header.checksum != Checksum(bytes, size)) {
+  if (size % 8 != 0 || begin.checksum != ImageChecksum(static_cast<const uint8_t*>(image), size)) {
     return Refused("corrupted: the checksum differs");
   }
+  return {};
+}
+
+Result<PackContents> ReadPackImage(const void* image, size_t size) {
+  const auto* bytes = static_cast<const uint8_t*>(image);
+  RETURN_IF_ERROR(CheckImage(image, size, kBegin, "a pack file of intact"));
+  PackHeader header{};
+  std::memcpy(&header, bytes, sizeof(header));
   RETURN_IF_ERROR(CheckShape(header));
   const Layout layout = LayoutOf(header);
   if (layout.end != static_cast<int64_t>(size)) return Refused("corrupted: the size does not match n and k");

@@ -75,6 +75,22 @@ struct PackContents {
   std::vector<SavedSchedule> schedules;
 };
 
+/// The begin of each image that a plan is saved as.
+struct ImageBegin {
+  std::array<char, 8> magic;
+  uint32_t version;
+  uint32_t header_bytes;
+  uint64_t file_bytes;
+  uint64_t checksum;  // of all bytes after it
+};
+
+/// Checks that an image is as long as its begin says, that it has the magic, version and header bytes of
+/// `expected`, and that its checksum is right. `what`: what it should be.
+Error CheckImage(const void* image, size_t size, const ImageBegin& expected, const char* what);
+
+/// The checksum of an image of `size` bytes.
+uint64_t ImageChecksum(const uint8_t* image, size_t size);
+
 /// The image of a pack file. Throws std::bad_alloc.
 std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
                                     const PackedWeights& weights, int64_t usual_m = 0,

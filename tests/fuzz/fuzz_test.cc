@@ -5,16 +5,21 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <intact/grouped.hpp>
 #include <intact/intact.hpp>
 #include <iterator>
 #include <string>
 #include <vector>
 
 #include "fuzz/check.h"
+#include "fuzz/pack_checksum.h"
 #include "fuzz/scratch.h"
 #include "support/npy.h"
+#include "support/random.h"
+#include "verify/problem/grouped.h"
 #include "verify/problem/problem.h"
 #include "verify/report/sweep_file.h"
+#include "verify/targets/grouped_target.h"
 
 namespace intact::fuzz {
 namespace {
@@ -120,6 +125,29 @@ TEST(Fuzz, AFeaturesByteMakesItsPlainestCall) {
     EXPECT_EQ(CheckConv(Bytes{features}), "");
     EXPECT_NE(CheckConv(Bytes{features}, FlipLast), "");
   }
+}
+
+// Bytes of a saved plan of grouped weights are changed. Some of the images are still plans.
+TEST(Fuzz, ForgedGroupedWeightsHaveNoFindings) {
+  support::Random random(1, 2, 3);
+  int64_t loaded = 0;
+  for (const char* line :
+       {"grouped s8u4f32 m=1 n=5 k=37 zb=yes bias=yes", "grouped u8s8f16 m=1 n=3 k=40 group=0 src=none"}) {
+    const auto plan =
+        verify::CreateGroupedPlan(verify::Materialize(*verify::GroupedProblem::Parse(line)), {});
+    ASSERT_TRUE(plan) << plan.error().message;
+    const Bytes saved = *plan->SaveMemory();
+    for (int i = 0; i < 500; ++i) {
+      Bytes image = saved;
+      const int64_t end = random.OneIn(2) ? 104 : std::ssize(image);  // of the header, or of the image
+      image[static_cast<size_t>(random.Integer(32, end - 1))] = static_cast<uint8_t>(random.Integer(0, 255));
+      EXPECT_EQ(CheckPackFile(image), "") << line << ", forgery " << i;
+      Seal(image);
+      loaded += Grouped::Load(WriteScratch("grouped", image)) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(loaded, 100);
+  EXPECT_LT(loaded, 900);
 }
 
 TEST(Fuzz, NoBytesMakeThePlainestCall) {

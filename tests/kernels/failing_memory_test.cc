@@ -397,6 +397,13 @@ intact_status MultiplyGroups() {
   desc.a_type = INTACT_U8;
   intact_grouped* grouped = nullptr;
   intact_status status = intact_grouped_create(&desc, kWeights.data(), &grouped);
+  image.size = image.bytes.size();
+  if (status == INTACT_OK) status = intact_grouped_save_memory(grouped, image.bytes.data(), &image.size);
+  intact_grouped_destroy(grouped);
+  grouped = nullptr;
+  if (status == INTACT_OK) {
+    status = intact_grouped_load_memory(image.bytes.data(), image.size, INTACT_ISA_ANY, &grouped);
+  }
   static std::array<float, kM * kN> c;
   c = {};
   intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <intact/grouped.hpp>
 #include <limits>
@@ -13,11 +16,13 @@
 #include <vector>
 
 #include "core/isas.h"
+#include "fuzz/pack_checksum.h"
 #include "reference/contract/grouped.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/long.h"
 #include "tests/support/require_isas.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/temp_path.h"
 #include "verify/explain/grouped.h"
 #include "verify/problem/grouped.h"
 #include "verify/sweep/grouped_sweep.h"
@@ -344,6 +349,94 @@ TEST(GroupedTest, TakesStrides) {
   EXPECT_EQ(info.group, 32);
   EXPECT_EQ(info.b_type, INTACT_S8);
   EXPECT_GE(info.packed_bytes, grouped.n * grouped.k);
+}
+
+// A saved plan of every type of weights. The file does not depend on the ISA.
+TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
+  const std::string path = TempPath();
+  int pairs = 0;
+  for (const char* line :
+       {"grouped s8u4f32 m=3 n=37 k=131 zb=yes bias=yes act=clamp", "grouped u8s4bf16 m=2 n=5 k=64 group=16",
+        "grouped u8s8f16 m=3 n=40 k=300 group=0 zb=yes per=group gscale=f32",
+        "grouped s8u8f32 m=3 n=70 k=77 src=none act=relu gscale=bf16"}) {
+    const reference::Grouped grouped = verify::Materialize(*verify::GroupedProblem::Parse(line));
+    const std::vector<uint8_t> expected = reference::Outputs(grouped);
+    std::vector<uint8_t> first_image;
+    for (const intact_isa saver : core::kIsaLadder) {
+      if (intact_isa_available(saver) == 0) continue;
+      const auto plan = verify::CreateGroupedPlan(grouped, {.isa = saver});
+      ASSERT_TRUE(plan) << plan.error().message;
+      ASSERT_TRUE(plan->Save(path).ok());
+      const auto image = plan->SaveMemory();
+      ASSERT_TRUE(image) << image.error().message;
+      if (first_image.empty()) first_image = *image;
+      EXPECT_EQ(*image, first_image) << "the file depends on the ISA";
+      for (const intact_isa loader : core::kIsaLadder) {
+        if (intact_isa_available(loader) == 0) continue;
+        SCOPED_TRACE(std::string(line) + " loaded on " + intact_isa_name(loader));
+        const auto loaded = Grouped::Load(path, loader);
+        ASSERT_TRUE(loaded) << loaded.error().message;
+        EXPECT_EQ(loaded->Info().isa, loader);
+        const auto output = verify::RunGroupedPlan(*loaded, grouped, {});
+        ASSERT_TRUE(output) << output.error().message;
+        EXPECT_EQ(*output, expected);
+        ++pairs;
+      }
+    }
+  }
+  EXPECT_GT(pairs, 0);
+  std::filesystem::remove(path);
+}
+
+TEST(GroupedTest, RefusesFiles) {
+  const Small small;
+  const auto plan = Grouped::Create(small.desc, small.b.data());
+  ASSERT_TRUE(plan);
+  const std::string path = TempPath();
+  const std::vector<uint8_t> good = *plan->SaveMemory();
+  struct Case {
+    std::function<void(std::vector<uint8_t>*)> change;
+    bool is_sealed;
+    const char* message;
+  };
+  const auto store = [](size_t at, auto value) {
+    return [=](std::vector<uint8_t>* image) { std::memcpy(image->data() + at, &value, sizeof(value)); };
+  };
+  const std::string size = std::to_string(good.size());
+  const std::string longer = "truncated: " + std::to_string(good.size() - 64) + " bytes; expected " + size;
+  const Case cases[] = {
+      {[](auto* image) { image->resize(10); }, false, "truncated: 10 bytes, fewer than a header's 104"},
+      {[](auto* image) { image->resize(image->size() - 64); }, false, longer.c_str()},
+      {[](auto* image) { (*image)[0] = 'X'; }, true, "not a file of grouped weights"},
+      {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 1"},
+      {[](auto* image) { image->back() ^= 1; }, false, "corrupted: the checksum differs"},
+      {[](auto* image) { (*image)[130] ^= 1; }, false, "corrupted: the checksum differs"},
+      {store(32, int64_t{400}), true, "corrupted: the size does not match n and k"},
+      {store(40, int64_t{0}), true, "k is 0; expected 1 to 2147483647"},
+      {store(56, int32_t{9}), true,
+       "a_source_type is 9; expected INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16 or INTACT_F16"},
+      {store(92, uint32_t{2}), true, "corrupted: a flag is out of range"},
+      {store(192, uint16_t{0x7c00}), true, "b_scales of column 0, group 0 is inf; expected a finite value"},
+  };
+  for (const Case& test : cases) {
+    std::vector<uint8_t> image = good;
+    test.change(&image);
+    if (test.is_sealed) fuzz::Seal(image);
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(image.data()), std::ssize(image));
+    const auto loaded = Grouped::Load(path);
+    ASSERT_FALSE(loaded) << test.message;
+    EXPECT_EQ(loaded.error().status, INTACT_INVALID_ARGUMENT);
+    EXPECT_EQ(loaded.error().message, "intact_grouped_load: '" + path + "': " + test.message);
+  }
+  std::vector<uint8_t> memory(good.size() + 128);
+  EXPECT_EQ(Grouped::LoadMemory(memory.data() + 1 - reinterpret_cast<uintptr_t>(memory.data()) % 64 + 64,
+                                good.size())
+                .error()
+                .message,
+            "intact_grouped_load_memory: data is not aligned to 64 bytes");
+  EXPECT_FALSE(Grouped::Load(path + ".missing"));
+  std::filesystem::remove(path);
 }
 
 // A row of A has 128 bytes, and a column of packed weights 18. So a share has 256 rows and 1024 columns, not

@@ -67,6 +67,7 @@ class Cli : public intact::tests::BinaryTest {
     EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("saturation map"));
     EXPECT_LT(outcome.out.find("pair map"), outcome.out.find("sweep:"));
+    EXPECT_LT(outcome.out.find("sweep:"), outcome.out.find("grouped weights:"));
     EXPECT_THAT(outcome.out,
                 testing::ContainsRegex("\nPARITY: every kernel computes what its mode promises\n"));
     const json report = json::parse(Contents(folder_ + "/report/report.json"));
@@ -79,6 +80,13 @@ class Cli : public intact::tests::BinaryTest {
     EXPECT_EQ(pairs["clamped_by_activation_max"]["128"], 0);
     EXPECT_EQ(pairs["clamped_by_activation_max"]["129"], 5);
     EXPECT_TRUE(report["failures"].empty());
+    const json& grouped = report["grouped_sweep"];
+    EXPECT_FALSE(grouped.empty());
+    for (const json& cell : grouped) {
+      EXPECT_GT(cell["problems"], 1000);
+      EXPECT_EQ(cell["unexplained"], 0);
+      EXPECT_EQ(cell["digest"], grouped[0]["digest"]);
+    }
     EXPECT_EQ(report["cost"].size(), 6u);
     const std::string page = Contents(folder_ + "/report/report.html");
     EXPECT_THAT(page, HasSubstr("</html>"));

@@ -1,8 +1,6 @@
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "core/isas.h"
 #include "core/result.h"
 #include "tools/console/commands.h"
 #include "tools/console/progress.h"
@@ -24,14 +22,9 @@ int VerifyGrouped(const GroupedOptions& options) {
   if (const Error error = options.emulate.Prepare(false); !error.ok()) return Fail(error);
   const Result<intact_isa> isa = ResolveIsa(options.isa_name, &options.emulate);
   if (!isa) return Fail(isa.error());
-  std::vector<intact_isa> isas;
-  for (const intact_isa candidate : core::kIsaLadder) {
-    const bool is_wanted = *isa == INTACT_ISA_ANY || *isa == candidate;
-    if (is_wanted && intact_isa_available(candidate) != 0) isas.push_back(candidate);
-  }
   const Result<verify::GroupedSweepResult> sweep =
       options.emulate.Emulated([&]() -> Result<verify::GroupedSweepResult> {
-        return verify::RunGroupedSweep(isas, EffortOf(options.quick), options.seed,
+        return verify::RunGroupedSweep(IsasHere(*isa), EffortOf(options.quick), options.seed,
                                        verify::IntactGroupedTarget(), ReportProgress("grouped"));
       });
   if (!sweep) return Fail(sweep.error());

@@ -22,6 +22,8 @@
 #include "verify/report/report.h"
 #include "verify/report/report_terminal.h"
 #include "verify/report/target_report.h"
+#include "verify/sweep/grouped_sweep.h"
+#include "verify/targets/grouped_target.h"
 
 namespace intact::tools {
 namespace {
@@ -72,6 +74,12 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   ASSIGN_OR_RETURN(report.sweep,
                    SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate.on));
   print(verify::ToText(report.sweep));
+  // A fifth of the problems: they have all values of each field.
+  ASSIGN_OR_RETURN(report.grouped, options.emulate.Emulated([&]() -> Result<verify::GroupedSweepResult> {
+    return verify::RunGroupedSweep(IsasHere(INTACT_ISA_ANY), verify::Effort::kQuick, 1,
+                                   verify::IntactGroupedTarget(), ReportProgress("grouped weights"));
+  }));
+  print("grouped weights: all types, groups and fills\n" + verify::CellsText(report.grouped));
   return report;
 }
 
@@ -81,7 +89,13 @@ std::string TextOf(const verify::TargetReport& report) { return verify::ToText(r
 
 int ExitStatus(const verify::Report& report) {
   if (report.Parity()) return kParity;
-  return report.sweep.Verdict() == verify::SweepVerdict::kNothingCompared ? kBadInput : kDifference;
+  const std::array verdicts = {report.sweep.Verdict(), report.grouped.Verdict()};
+  const auto is_any = [&](verify::SweepVerdict verdict) {
+    return std::ranges::find(verdicts, verdict) != verdicts.end();
+  };
+  return is_any(verify::SweepVerdict::kNothingCompared) && !is_any(verify::SweepVerdict::kFailed)
+             ? kBadInput
+             : kDifference;
 }
 int ExitStatus(const verify::TargetReport& report) { return StatusOf(report.Verdict()); }
 

@@ -32,9 +32,6 @@
 #include "verify/targets/intact_target.h"
 
 namespace intact::tools {
-namespace {
-
-/// The ISAs on which a sweep of `isa` runs here; for `any`: all that are available.
 std::vector<intact_isa> IsasHere(intact_isa isa) {
   std::vector<intact_isa> isas;
   for (const intact_isa candidate : core::kIsaLadder) {
@@ -43,6 +40,8 @@ std::vector<intact_isa> IsasHere(intact_isa isa) {
   }
   return isas;
 }
+
+namespace {
 
 /// Outcomes that are known already, and the function that keeps new ones.
 struct Memory {

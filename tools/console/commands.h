@@ -58,6 +58,8 @@ inline int StatusOf(verify::SweepVerdict verdict) {
 Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
                                              verify::Effort effort, bool emulate);
 verify::Effort EffortOf(bool quick);
+/// The ISAs on which a sweep of `isa` runs here; for `any`: all that are available.
+std::vector<intact_isa> IsasHere(intact_isa isa);
 
 /// --emulate: also runs the ISAs that this CPU lacks, in software.
 struct EmulateOption {

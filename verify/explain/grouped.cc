@@ -10,10 +10,10 @@
 
 namespace intact::verify {
 
-GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<uint8_t>& output) {
+GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<uint8_t>& expected,
+                         const std::vector<uint8_t>& output) {
   GroupedJudgement judgement;
   judgement.outputs = grouped.m * grouped.n;
-  const std::vector<uint8_t> expected = reference::Outputs(grouped);
   if (output.size() != expected.size()) {
     judgement.differing = judgement.outputs;
     judgement.failure = fmt::format("{} bytes of output; expected {}", output.size(), expected.size());
@@ -44,7 +44,7 @@ GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<ui
 Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedProblem& problem) {
   const reference::Grouped grouped = Materialize(problem);
   ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(grouped, problem));
-  return Compare(grouped, output);
+  return Compare(grouped, reference::Outputs(grouped), output);
 }
 
 }  // namespace intact::verify

@@ -21,8 +21,10 @@ struct GroupedJudgement {
   bool Passed() const { return failure.empty(); }
 };
 
-/// Compares `output`, the dense bytes of a target, with the contract.
-GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<uint8_t>& output);
+/// Compares `output`, the dense bytes of a target, with the contract: `expected` is
+/// reference::Outputs(grouped).
+GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<uint8_t>& expected,
+                         const std::vector<uint8_t>& output);
 /// Runs `problem` on `target`. Returns the target's error if it reports one.
 Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedProblem& problem);
 

@@ -119,6 +119,7 @@ const std::vector<Field>& Fields() {
       Number("bpad", &P::b_pad),
       Number("cpad", &P::c_pad),
       Choice("scratch", &P::own_scratch, kNoYes),
+      Choice("saved", &P::saved, kNoYes),
       Number("threads", &P::threads),
       Number("parts", &P::parts),
       Number("split", &P::split),
@@ -285,6 +286,7 @@ GroupedProblem GroupedProblem::Draw(support::Random* random) {
   p.threads = random->Of({1, 1, 2, 3, 0});
   if (random->OneIn(3)) p.parts = static_cast<int32_t>(random->Integer(1, 7));
   if (random->OneIn(3)) p.split = random->Integer(1, 9);
+  p.saved = random->OneIn(3);
   return p;
 }
 

@@ -45,6 +45,7 @@ struct GroupedRun {
   bool scales_are_gn = false;               // B's scales and zero points as groups × columns
   int64_t a_pad = 0, b_pad = 0, c_pad = 0;  // elements between rows of A and C; bytes between columns of B,
                                             // or between its depths
+  bool saved = false;                       // the plan was saved and loaded
   bool own_scratch = false;                 // the caller provides the scratch memory
   bool operator==(const GroupedRun&) const = default;
 };

@@ -13,7 +13,7 @@
 namespace intact::verify {
 
 bool Report::Parity() const {
-  return pairs.Agrees() && map.Agrees() && sweep.Passed() &&
+  return pairs.Agrees() && map.Agrees() && sweep.Passed() && grouped.Passed() &&
          std::ranges::all_of(ramps, [](const Ramp& ramp) { return ramp.Passed(); }) &&
          std::ranges::all_of(costs, [](const Cost& cost) { return cost.AllRight(); });
 }

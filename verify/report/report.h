@@ -25,6 +25,8 @@
 //                    digests {repro line: FNV-1a of the output's bytes}: equal on every machine;
 //                    not_run {problems, reason}: only if the target was given up: how many problems were
 //                    not run, and why
+//   grouped_sweep[]  grouped weights (intact/grouped.h), one object for each ISA: isa, problems, skipped,
+//                    failed, outputs, differing, unexplained, digest (of all outputs: equal on every machine)
 //   reduce_range[]   layer, and its audit (verify/explain/audit.h): verdict, max_activation, …; an object for
 //                    each remedy
 //   cost[]           what exactness costs or gains here, for each built-in layer (verify/studies/cost.h):
@@ -37,7 +39,7 @@
 //                    saturating kernel of that ISA; null if there is none), items_per_quad, groups_per_quad
 //                    (of the plan's schedule for many rows; null without a schedule). `kernel` names the
 //                    kernel for many rows
-//   failures[]       problems that the sweep found wrong: problem (repro line: `intact verify replay
+//   failures[]       problems that a sweep found wrong: problem (repro line: `intact verify replay
 //                    '<line>'`), reason, kind (equal for similar failures), minimised (a smaller line that
 //                    fails too, or ""), minimised_reason
 //   parity           true if no part of the report shows a fault; determines the exit status
@@ -77,6 +79,7 @@
 #include "verify/studies/pairs.h"
 #include "verify/studies/ramp.h"
 #include "verify/studies/saturation_map.h"
+#include "verify/sweep/grouped_sweep.h"
 #include "verify/sweep/sweep.h"
 
 namespace intact::verify {
@@ -94,6 +97,7 @@ struct Report {
   SaturationMap map;
   std::vector<Ramp> ramps;
   SweepResult sweep;
+  GroupedSweepResult grouped;
   std::vector<LayerAudit> audits;
   std::vector<Cost> costs;
 

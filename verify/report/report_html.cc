@@ -122,14 +122,32 @@ std::string SweepSection(const SweepResult& sweep) {
                     Str(cell.skipped), FaultCell(cell.failed), Str(cell.outputs), Str(cell.differing),
                     FaultCell(cell.Unexplained())});
   }
-  std::string text =
-      "<h2>Sweep</h2>\n<p>All kernels, GEMMs around their blocks and convolutions around their edges, all "
-      "fills, against the scalar reference.</p>\n" +
-      support::html::Table(
-          {"ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained"}, rows, 2);
-  if (sweep.failures.empty()) return text;
-  text += "<h2>Failures</h2>\n<ul>\n";
-  for (const SweepFailure& failure : sweep.failures) {
+  return "<h2>Sweep</h2>\n<p>All kernels, GEMMs around their blocks and convolutions around their edges, all "
+         "fills, against the scalar reference.</p>\n" +
+         support::html::Table(
+             {"ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained"}, rows,
+             2);
+}
+
+std::string GroupedSection(const GroupedSweepResult& sweep) {
+  std::vector<support::html::Row> rows;
+  for (const GroupedCell& cell : sweep.cells) {
+    rows.push_back({intact_isa_name(cell.isa), Str(cell.problems), Str(cell.skipped), FaultCell(cell.failed),
+                    Str(cell.outputs), FaultCell(cell.differing), FaultCell(cell.unexplained)});
+  }
+  return "<h2>Grouped weights</h2>\n<p>Weights of 4 and 8 bits with a scale for each group of depths, "
+         "against "
+         "the scalar reference.</p>\n" +
+         support::html::Table({"ISA", "problems", "skipped", "failed", "outputs", "differing", "unexplained"},
+                              rows, 1);
+}
+
+std::string FailuresSection(const Report& report) {
+  std::vector<SweepFailure> failures = report.sweep.failures;
+  failures.insert(failures.end(), report.grouped.failures.begin(), report.grouped.failures.end());
+  if (failures.empty()) return {};
+  std::string text = "<h2>Failures</h2>\n<ul>\n";
+  for (const SweepFailure& failure : failures) {
     text += fmt::format("<li>{}<br><code>intact verify replay '{}'</code></li>\n",
                         support::html::Escape(failure.Reason()), support::html::Escape(failure.Line()));
   }
@@ -222,7 +240,7 @@ std::string ToHtml(const Report& report) {
                       "Difference: something does not compute what its mode promises; see below.")) +
           IsaSection(report) + MapSection(report.map) + RampSection(report.ramps) +
           PairSection(report.pairs) + AuditSection(report.audits) + CostSection(report.costs) +
-          SweepSection(report.sweep));
+          SweepSection(report.sweep) + GroupedSection(report.grouped) + FailuresSection(report));
 }
 
 }  // namespace intact::verify

@@ -416,14 +416,23 @@ Json ToJson(const RandomSweepResult& random) {
           {"problems", random.problems}};
 }
 
+Json ToJson(const GroupedCell& cell) {
+  return {{"isa", intact_isa_name(cell.isa)}, {"problems", cell.problems},
+          {"skipped", cell.skipped},          {"failed", cell.failed},
+          {"outputs", cell.outputs},          {"differing", cell.differing},
+          {"unexplained", cell.unexplained},  {"digest", fmt::format("{:016x}", cell.digest)}};
+}
+
 Json ToJson(const Report& report) {
+  std::vector<SweepFailure> failures = report.sweep.failures;
+  failures.insert(failures.end(), report.grouped.failures.begin(), report.grouped.failures.end());
   return {{"schema", kReportSchema.name},      {"schema_version", kReportSchema.version},
           {"version", intact_version()},       {"parity", report.Parity()},
           {"machine", ToJson(report.machine)}, {"isas", ArrayOf(report.isas)},
           {"pair_map", ToJson(report.pairs)},  {"saturation_map", ToJson(report.map)},
           {"ramp", ArrayOf(report.ramps)},     {"reduce_range", ArrayOf(report.audits)},
-          {"cost", ArrayOf(report.costs)},     {"failures", ArrayOf(report.sweep.failures)},
-          {"sweep", ToJson(report.sweep)}};
+          {"cost", ArrayOf(report.costs)},     {"failures", ArrayOf(failures)},
+          {"sweep", ToJson(report.sweep)},     {"grouped_sweep", ArrayOf(report.grouped.cells)}};
 }
 
 }  // namespace intact::verify

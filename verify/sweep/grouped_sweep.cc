@@ -73,6 +73,7 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
       [&](GroupedProblem* p) { p->parts = 0; },
       [&](GroupedProblem* p) { p->split = 0; },
       [&](GroupedProblem* p) { p->own_scratch = false; },
+      [&](GroupedProblem* p) { p->saved = false; },
       [&](GroupedProblem* p) { p->b_is_kn = p->scales_are_gn = false; },
       [&](GroupedProblem* p) { p->a_pad = p->b_pad = p->c_pad = 0; },
       [](GroupedProblem* p) { p->k -= p->k / 2; },
@@ -102,16 +103,17 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
 GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effort, uint64_t seed,
                                    const GroupedTarget& target, const Progress& progress) {
   GroupedSweepResult result;
-  int64_t done = 0;
   for (const intact_isa isa : isas) {
-    GroupedCell cell;
-    cell.isa = isa;
-    cell.digest = support::Fnv1a(std::span<const uint8_t>());
-    const std::vector<GroupedProblem> problems = GroupedSweepProblems(isa, effort, seed);
-    for (const GroupedProblem& problem : problems) {
-      const reference::Grouped grouped = Materialize(problem);
+    result.cells.push_back({.isa = isa, .digest = support::Fnv1a(std::span<const uint8_t>())});
+  }
+  int64_t done = 0;
+  const std::vector<GroupedProblem> problems = GroupedSweepProblems(INTACT_ISA_ANY, effort, seed);
+  for (GroupedProblem problem : problems) {
+    const reference::Grouped grouped = Materialize(problem);
+    const std::vector<uint8_t> expected = reference::Outputs(grouped);
+    for (GroupedCell& cell : result.cells) {
+      problem.isa = cell.isa;
       const Result<std::vector<uint8_t>> output = target.Run(grouped, problem);
-      progress(++done, std::ssize(problems) * std::ssize(isas));
       if (!output && output.error().status == INTACT_UNSUPPORTED) {
         ++cell.skipped;
         continue;
@@ -119,7 +121,7 @@ GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effo
       ++cell.problems;
       std::string reason = output ? "" : output.error().message;
       if (output) {
-        const GroupedJudgement judgement = Compare(grouped, *output);
+        const GroupedJudgement judgement = Compare(grouped, expected, *output);
         cell.digest = support::Fnv1a(*output, cell.digest);
         cell.outputs += judgement.outputs;
         cell.differing += judgement.differing;
@@ -135,7 +137,7 @@ GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effo
       failure.minimised = Minimise(target, problem).ToString();
       result.failures.push_back(failure);
     }
-    result.cells.push_back(cell);
+    progress(++done, std::ssize(problems));
   }
   return result;
 }
@@ -149,7 +151,7 @@ SweepVerdict GroupedSweepResult::Verdict() const {
   return verdict;
 }
 
-std::string ToText(const GroupedSweepResult& result) {
+std::string CellsText(const GroupedSweepResult& result) {
   std::string text = fmt::format("{:<14}{:>9}{:>9}{:>9}{:>11}{:>11}{:>13}  {}\n", "isa", "problems",
                                  "skipped", "failed", "outputs", "differing", "unexplained", "digest");
   for (const GroupedCell& cell : result.cells) {
@@ -161,6 +163,11 @@ std::string ToText(const GroupedSweepResult& result) {
     text += fmt::format("FAILED: {}: {}\n", failure.problem, failure.reason);
     if (failure.minimised != failure.problem) text += fmt::format("  smaller: {}\n", failure.minimised);
   }
+  return text;
+}
+
+std::string ToText(const GroupedSweepResult& result) {
+  const std::string text = CellsText(result);
   switch (result.Verdict()) {
     case SweepVerdict::kPassed:
       return text + "PARITY: every output equals the reference\n";

@@ -28,6 +28,7 @@ struct GroupedSweepResult {
   std::vector<SweepFailure> failures;
   static constexpr size_t kMostFailures = 20;
   SweepVerdict Verdict() const;
+  bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
 };
 
 /// The problems of a sweep for one ISA.
@@ -36,11 +37,13 @@ std::vector<GroupedProblem> GroupedSweepProblems(intact_isa isa, Effort effort, 
 /// A smaller problem that `target` fails too; `problem` itself if there is none.
 GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& problem);
 
-/// Runs the problems of each of `isas`.
+/// Runs the problems on each of `isas`.
 GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effort, uint64_t seed,
                                    const GroupedTarget& target, const Progress& progress);
 
-/// A line for each cell, the failures and the verdict.
+/// A line for each cell, and the failures.
+std::string CellsText(const GroupedSweepResult& result);
+/// CellsText() and the verdict.
 std::string ToText(const GroupedSweepResult& result);
 
 }  // namespace intact::verify

@@ -9,6 +9,7 @@
 
 #include "core/result.h"
 #include "core/types.h"
+#include "verify/targets/guarded_buffer.h"
 #include "verify/targets/guarded_matrix.h"
 
 namespace intact::verify {
@@ -60,8 +61,42 @@ intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& 
   return desc;
 }
 
-// The plan keeps nothing of the memory that these tensors are in.
-Result<Grouped> CreatePlan(const reference::Grouped& grouped, const GroupedRun& run) {
+// The plan, saved to memory that ends at a guard page, and loaded. Saved again, it has the same bytes.
+Result<Grouped> Reloaded(const Grouped& plan, intact_isa isa) {
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> image, plan.SaveMemory());
+  ASSIGN_OR_RETURN(GuardedBuffer memory, GuardedBuffer::Allocate(image.size()));
+  std::copy(image.begin(), image.end(), memory.data().begin());
+  ASSIGN_OR_RETURN(Grouped loaded, Grouped::LoadMemory(memory.data().data(), image.size(), isa));
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> again, loaded.SaveMemory());
+  if (again != image) return Failed("a plan that was saved and loaded saves other bytes");
+  return loaded;
+}
+
+// Runs `args` as a whole or part by part, the last part first.
+Error RunAs(const Grouped& plan, intact_grouped_args args, const GroupedRun& run) {
+  std::optional<GuardedMatrix> scratch;
+  if (run.own_scratch) {
+    intact_grouped_args asked = args;
+    if (run.parts != 0) asked.threads = run.parts;
+    ASSIGN_OR_RETURN(const intact_run_info info, plan.Prepare(asked));
+    args.scratch_bytes = run.parts == 0 ? info.scratch_bytes : info.part_scratch_bytes;
+    const auto bytes = static_cast<int64_t>(args.scratch_bytes);
+    ASSIGN_OR_RETURN(scratch, Matrix("scratch", 1, bytes, 0));
+    args.scratch = scratch->data();
+  }
+  if (run.parts == 0) {
+    RETURN_IF_ERROR(plan.Run(args));
+  }
+  for (int32_t part = run.parts - 1; part >= 0; --part) {
+    RETURN_IF_ERROR(plan.RunPart(args, part, run.parts));
+  }
+  const std::optional<std::string> stray = scratch ? scratch->StrayWrite() : std::nullopt;
+  return stray ? Failed("wrote outside its scratch: " + *stray) : Error();
+}
+
+}  // namespace
+
+Result<Grouped> CreateGroupedPlan(const reference::Grouped& grouped, const GroupedRun& run) {
   if (run.isa != INTACT_ISA_ANY && intact_isa_available(run.isa) == 0) {
     return Error{INTACT_UNSUPPORTED,
                  fmt::format("{} is not available on this machine", intact_isa_name(run.isa))};
@@ -95,36 +130,12 @@ Result<Grouped> CreatePlan(const reference::Grouped& grouped, const GroupedRun& 
     return Error{INTACT_UNSUPPORTED, fmt::format("asked for {}, the plan chose {}", intact_isa_name(run.isa),
                                                  intact_isa_name(info.isa))};
   }
+  if (run.saved) return Reloaded(*plan, run.isa);
   return plan;
 }
 
-// Runs `args` as a whole or part by part, the last part first.
-Error RunAs(const Grouped& plan, intact_grouped_args args, const GroupedRun& run) {
-  std::optional<GuardedMatrix> scratch;
-  if (run.own_scratch) {
-    intact_grouped_args asked = args;
-    if (run.parts != 0) asked.threads = run.parts;
-    ASSIGN_OR_RETURN(const intact_run_info info, plan.Prepare(asked));
-    args.scratch_bytes = run.parts == 0 ? info.scratch_bytes : info.part_scratch_bytes;
-    const auto bytes = static_cast<int64_t>(args.scratch_bytes);
-    ASSIGN_OR_RETURN(scratch, Matrix("scratch", 1, bytes, 0));
-    args.scratch = scratch->data();
-  }
-  if (run.parts == 0) {
-    RETURN_IF_ERROR(plan.Run(args));
-  }
-  for (int32_t part = run.parts - 1; part >= 0; --part) {
-    RETURN_IF_ERROR(plan.RunPart(args, part, run.parts));
-  }
-  const std::optional<std::string> stray = scratch ? scratch->StrayWrite() : std::nullopt;
-  return stray ? Failed("wrote outside its scratch: " + *stray) : Error();
-}
-
-}  // namespace
-
-Result<std::vector<uint8_t>> IntactGroupedTarget::Run(const reference::Grouped& grouped,
-                                                      const GroupedRun& run) const {
-  ASSIGN_OR_RETURN(const Grouped plan, CreatePlan(grouped, run));
+Result<std::vector<uint8_t>> RunGroupedPlan(const Grouped& plan, const reference::Grouped& grouped,
+                                            const GroupedRun& run) {
   const bool is_dynamic = grouped.a_source_type != INTACT_TYPE_NONE;
   const int64_t a_bytes = is_dynamic ? core::BytesOf(grouped.a_source_type) : 1;
   const int64_t c_bytes = core::BytesOf(grouped.c_type);
@@ -153,6 +164,12 @@ Result<std::vector<uint8_t>> IntactGroupedTarget::Run(const reference::Grouped& 
   const std::optional<std::string> stray = c.StrayWrite();
   if (stray) return Failed(fmt::format("kernel {}: wrote outside C: {}", plan.Info().kernel, *stray));
   return c.Dense();
+}
+
+Result<std::vector<uint8_t>> IntactGroupedTarget::Run(const reference::Grouped& grouped,
+                                                      const GroupedRun& run) const {
+  ASSIGN_OR_RETURN(const Grouped plan, CreateGroupedPlan(grouped, run));
+  return RunGroupedPlan(plan, grouped, run);
 }
 
 }  // namespace intact::verify
