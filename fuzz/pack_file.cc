@@ -139,7 +139,7 @@ std::string Load(const char* name, std::span<const uint8_t> image, const Tamper&
 std::string RunGrouped(const Grouped& plan) {
   const intact_grouped_info info = plan.Info();
   constexpr int64_t kRows = 3;
-  if (kRows * std::max(info.n, info.k) > kMostProducts) return "";
+  if (kRows * std::max(info.n, info.k) > kMostElements) return "";
   const bool is_dynamic = info.a_source_type != INTACT_TYPE_NONE;
   const auto type = static_cast<intact_type>(is_dynamic ? info.a_source_type : info.a_type);
   auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * info.k * core::BytesOf(type)));

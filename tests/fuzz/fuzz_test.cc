@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fuzz/check.h"
-#include "fuzz/pack_checksum.h"
+#include "fuzz/pack_format.h"
 #include "fuzz/scratch.h"
 #include "support/npy.h"
 #include "support/random.h"

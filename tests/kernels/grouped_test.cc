@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/isas.h"
-#include "fuzz/pack_checksum.h"
+#include "fuzz/pack_format.h"
 #include "reference/contract/grouped.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/long.h"
