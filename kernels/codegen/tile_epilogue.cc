@@ -79,7 +79,8 @@ class TileEpilogue {
     for (const Gp& general : left) registers_.Free(general);
   }
 
-  // Calls tile() for each tile of `rows` rows: its columns begin at accumulators_, the pointers to its rows at pointers_.
+  // Calls tile() for each tile of `rows` rows: its columns begin at accumulators_, the pointers to its rows at
+  // pointers_.
   template <class Tile>
   void ForTiles(int rows, Tile tile) {
     code().mov(accumulators_, Argument(offsetof(TileEpilogueArgs, accumulators)));

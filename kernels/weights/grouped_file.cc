@@ -86,14 +86,15 @@ Result<GroupedImage> ReadGroupedImage(const void* image, size_t size) {
   if (header.has_zero_points > 1 || header.has_bias > 1 || header.reserved != 0) {
     return InvalidArgument("corrupted: a flag is out of range");
   }
+  const Error mismatch = InvalidArgument("corrupted: the size does not match n and k");
+  // A column has at least a byte of weights. The check of the descriptor allocates memory for n columns.
+  if (header.n > static_cast<int64_t>(size)) return mismatch;
   GroupedImage read;
   CopyFields(header, &read.desc);
   // The sizes of the sections follow from checked fields.
   ASSIGN_OR_RETURN(const GroupedProblem problem, CheckGrouped(read.desc));
   const Layout layout = LayoutOf(header, problem);
-  if (layout.end != static_cast<int64_t>(size)) {
-    return InvalidArgument("corrupted: the size does not match n and k");
-  }
+  if (layout.end != static_cast<int64_t>(size)) return mismatch;
   const auto* const bytes = static_cast<const uint8_t*>(image);
   read.weights = bytes + layout.weights;
   read.desc.b_scales = bytes + layout.scales;
