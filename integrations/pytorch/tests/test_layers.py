@@ -240,11 +240,12 @@ def check_changes(run: Runner) -> None:
 
 
 def check_threads(run: Runner) -> None:
-    """Threads that run new layers at the same time."""
+    """Threads that run new layers at the same time, and replace their steps."""
     for _ in range(5):
         layer = linear(5, 24, 64).pack()
+        calls = [replace(layer, x=layer.x[number % 3:], dtype=torch.uint8, scale=0.1 + number % 6) for number in range(30)]
         with ThreadPoolExecutor(6) as pool:
-            for done in [pool.submit(check, replace(layer, x=layer.x[rows:]), run) for rows in (0, 1, 2, 0, 1, 2)]:
+            for done in [pool.submit(check, call, run) for call in (layer, *calls)]:
                 done.result()
 
 
