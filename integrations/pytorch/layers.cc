@@ -26,11 +26,9 @@
 #include <intact/intact.hpp>
 #include <limits>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -104,6 +102,15 @@ struct Key {
 
 using Plan = std::variant<Gemm, Conv>;
 
+/// No plan has these parameters.
+struct NoPlan : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// How many plans and steps a layer keeps. Each plan has the packed weights. Scales that change with every
+/// call must not fill memory.
+constexpr size_t kMostPlans = 4;
+
 class Layer {
  public:
   /// `weights`: dense, K×N of a linear layer, output channels × height × width × input channels of a
@@ -121,8 +128,8 @@ class Layer {
            std::memcmp(weights_.data(), weights.const_data_ptr(), weights_.size()) == 0;
   }
 
-  /// The plan, or nullptr if none has these parameters. A convolution's first input gets a plan for its
-  /// extents, which is the fastest. One plan serves all other extents: they share its packed weights.
+  /// Throws NoPlan. A convolution's first input gets a plan for its extents, which is the fastest. One plan
+  /// serves all other extents: they share its packed weights.
   std::shared_ptr<const Plan> Get(const Key& given) {
     const std::lock_guard lock(mutex_);
     auto plan = Find(given);
@@ -134,9 +141,8 @@ class Layer {
       if (plan != nullptr) return plan;
     }
     plan = Make(key);
-    if (plan == nullptr) return nullptr;
     plans_.emplace_front(std::move(key), plan);
-    if (plans_.size() > kMost) plans_.pop_back();
+    if (plans_.size() > kMostPlans) plans_.pop_back();
     return plan;
   }
 
@@ -173,13 +179,13 @@ class Layer {
     return sizes_.size() == 2 ? MakeGemm(linear) : MakeConv(linear, key);
   }
 
-  /// The plan, or nullptr if none has these parameters.
   template <class Type>
   std::shared_ptr<const Plan> Made(Result<Type> plan) const {
     if (plan) return std::make_shared<const Plan>(std::move(*plan));
     const intact_status status = plan.error().status;
-    if (status == INTACT_INVALID_ARGUMENT || status == INTACT_UNSUPPORTED) return nullptr;
-    throw std::runtime_error("intact: " + plan.error().message);
+    const std::string message = "intact: " + plan.error().message;
+    if (status == INTACT_INVALID_ARGUMENT || status == INTACT_UNSUPPORTED) throw NoPlan(message);
+    throw std::runtime_error(message);
   }
 
   std::shared_ptr<const Plan> MakeGemm(const intact_linear_desc& linear) const {
@@ -205,9 +211,6 @@ class Layer {
     }
     return Made(Conv::Create(desc, weights_.data()));
   }
-
-  // Each plan has the packed weights. Scales that change with every call must not fill memory.
-  static constexpr size_t kMost = 4;
 
   Sizes sizes_;
   std::vector<int8_t> weights_;
@@ -258,22 +261,34 @@ int64_t AddressOf(const Tensor& packed) {
   return torch::stable::detail::to<int64_t>(stack[0]);
 }
 
-const char* StorageOf(const Tensor& tensor) {
-  int64_t offset = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_offset(tensor.get(), &offset));
-  return static_cast<const char*>(tensor.const_data_ptr()) - offset * tensor.element_size();
+/// Whether dense tensors have memory in common.
+bool Overlap(const Tensor& a, const Tensor& b) {
+  const auto range = [](const Tensor& tensor) {
+    const auto begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+    return std::pair(begin, begin + static_cast<size_t>(tensor.numel()) * tensor.element_size());
+  };
+  const auto [a_begin, a_end] = range(a);
+  const auto [b_begin, b_end] = range(b);
+  return a_begin < b_end && b_begin < a_end;
 }
 
-/// The only element, or nothing if there are more, or if it has another type.
+/// The only element, or nothing if there are more, or if it has another type or lies on another device.
 std::optional<float> ScaleOf(const Tensor& tensor) {
-  if (tensor.numel() != 1 || tensor.scalar_type() != ScalarType::Float) return std::nullopt;
+  if (!tensor.is_cpu() || tensor.numel() != 1 || tensor.scalar_type() != ScalarType::Float)
+    return std::nullopt;
   return *static_cast<const float*>(tensor.const_data_ptr());
 }
 std::optional<int64_t> ZeroPointOf(const Tensor& tensor) {
-  if (tensor.numel() != 1) return std::nullopt;
+  if (!tensor.is_cpu() || tensor.numel() != 1) return std::nullopt;
   if (tensor.scalar_type() == ScalarType::Int) return *static_cast<const int32_t*>(tensor.const_data_ptr());
   if (tensor.scalar_type() == ScalarType::Long) return *static_cast<const int64_t*>(tensor.const_data_ptr());
   return std::nullopt;
+}
+
+/// Whether an 8-bit type has the value.
+bool IsValueOf(ScalarType type, int64_t value) {
+  const int64_t lowest = type == ScalarType::Byte ? 0 : -128;
+  return value >= lowest && value <= lowest + 255;
 }
 
 bool IsScale(float value) { return std::isnormal(value) && value > 0 && value < 0x1p127f; }
@@ -295,29 +310,41 @@ struct Step {
 
   bool is_image() const { return sizes.size() == 3; }
 
-  /// The output, or nothing if the call needs another step.
+  bool TakesScale(std::optional<float> x_scale) const {
+    return x_scale && IsScale(*x_scale) && IsScale(*x_scale / scale);
+  }
+  bool TakesZeroPoint(std::optional<int64_t> x_zero_point) const {
+    return x_zero_point && IsValueOf(x_type, *x_zero_point);
+  }
+
+  /// The sizes of the output of x.
+  Sizes OutputSizes(const Tensor& x) const {
+    Sizes all = SizesOf(x);
+    std::copy(sizes.begin(), sizes.end(), all.end() - static_cast<ptrdiff_t>(sizes.size()));
+    return all;
+  }
+
+  /// The output, or nothing if the call needs another step. Tensors may be of any device: packed weights
+  /// choose the dispatch key.
   std::optional<Tensor> Run(const Tensor& given_x, const Tensor& given_x_scale,
                             const Tensor& given_x_zero_point, const Tensor& w_scale,
                             const std::optional<Tensor>& other,
                             const std::optional<Tensor>& given_bias) const {
     const auto x_scale = ScaleOf(given_x_scale);
     const auto x_zero_point = ZeroPointOf(given_x_zero_point);
-    const int64_t lowest = x_type == ScalarType::Byte ? 0 : -128;
-    if (given_x.scalar_type() != x_type || !EndsWith(given_x, x_sizes) || !x_scale || !IsScale(*x_scale) ||
-        !IsScale(*x_scale / scale) || !x_zero_point || *x_zero_point < lowest ||
-        *x_zero_point > lowest + 255 || !Has(scales, w_scale) || given_bias.has_value() != bias.has_value() ||
-        (bias && !Has(*bias, *given_bias)))
+    if (!given_x.is_cpu() || given_x.scalar_type() != x_type || !EndsWith(given_x, x_sizes) ||
+        !TakesScale(x_scale) || !TakesZeroPoint(x_zero_point) || !Has(scales, w_scale) ||
+        given_bias.has_value() != bias.has_value() || (bias && !Has(*bias, *given_bias)))
       return std::nullopt;
-    Sizes out_sizes = SizesOf(given_x);
-    std::copy(sizes.begin(), sizes.end(), out_sizes.end() - static_cast<ptrdiff_t>(sizes.size()));
+    const Sizes out_sizes = OutputSizes(given_x);
     const Tensor x = Dense(given_x, is_image());
     std::optional<Tensor> residual, out;
     if (residual_type) {
-      if (!other || other->scalar_type() != *residual_type || SizesOf(*other) != out_sizes)
+      if (!other || !other->is_cpu() || other->scalar_type() != *residual_type ||
+          SizesOf(*other) != out_sizes)
         return std::nullopt;
       residual = Dense(*other, is_image());
-      if (is_sum && *residual_type == type && residual->get() == other->get() &&
-          StorageOf(x) != StorageOf(*other))
+      if (is_sum && *residual_type == type && residual->get() == other->get() && !Overlap(x, *other))
         out = other;
     }
     if (!out) out = Empty(out_sizes, is_image(), type);
@@ -334,7 +361,7 @@ struct Step {
   }
 
   static bool Has(const std::vector<float>& values, const Tensor& tensor) {
-    return tensor.scalar_type() == ScalarType::Float &&
+    return tensor.is_cpu() && tensor.scalar_type() == ScalarType::Float &&
            tensor.numel() == static_cast<int64_t>(values.size()) && tensor.is_contiguous() &&
            std::memcmp(values.data(), tensor.const_data_ptr(), values.size() * sizeof(float)) == 0;
   }
@@ -368,37 +395,46 @@ struct Step {
   }
 };
 
-/// The layers by their numbers. A number is never used twice. Thread-safe.
-class Layers {
+/// Objects by their numbers. A number is never used twice. Thread-safe.
+template <class Type>
+class Numbered {
  public:
-  int64_t Add(const Tensor& weights) {
-    auto layer = std::make_shared<Layer>(weights);
+  /// `name`: of the operator's argument.
+  explicit Numbered(const char* name) : name_(name) {}
+
+  int64_t Add(std::shared_ptr<Type> object) {
     const std::lock_guard lock(mutex_);
-    layers_.emplace(++last_, std::move(layer));
+    objects_.emplace(++last_, std::move(object));
     return last_;
   }
-  std::shared_ptr<Layer> Get(int64_t number) {
+  std::shared_ptr<Type> Get(int64_t number) {
     const std::lock_guard lock(mutex_);
-    const auto found = layers_.find(number);
-    if (found == layers_.end()) {
-      Refuse("layer", "is " + std::to_string(number), "a number that intact::layer returned");
-    }
+    const auto found = objects_.find(number);
+    if (found == objects_.end())
+      Refuse(name_, "is " + std::to_string(number),
+             std::string("a number that intact::") + name_ + " returned");
     return found->second;
   }
   void Remove(int64_t number) {
     const std::lock_guard lock(mutex_);
-    layers_.erase(number);
+    objects_.erase(number);
   }
 
  private:
+  const char* name_;
   std::mutex mutex_;
   int64_t last_ = 0;
-  std::map<int64_t, std::shared_ptr<Layer>> layers_;
+  std::unordered_map<int64_t, std::shared_ptr<Type>> objects_;
 };
 
-Layers& TheLayers() {
-  static Layers layers;
+Numbered<Layer>& TheLayers() {
+  static Numbered<Layer> layers("layer");
   return layers;
+}
+
+Numbered<const Step>& TheSteps() {
+  static Numbered<const Step> steps("step");
+  return steps;
 }
 
 void CheckWeights(const Tensor& weights) {
@@ -412,16 +448,15 @@ void CheckWeights(const Tensor& weights) {
 
 int64_t AddLayer(const Tensor& weights) {
   CheckWeights(weights);
-  return TheLayers().Add(weights);
+  return TheLayers().Add(std::make_shared<Layer>(weights));
 }
 
-/// The parameters of a call, except tensors' data. `x_sizes` and `sizes`: as in Step. `scale`: of the
-/// output, also where its type is a float type and a function follows.
+/// The parameters of a call, except tensors' data. `x_sizes`: as in Step. `scale`: of the output, also where
+/// its type is a float type and a function follows.
 struct Parameters {
   ScalarType x_type;
   Sizes x_sizes;
   Window window;
-  Sizes sizes;
   ScalarType type;
   double scale;
   int64_t zero_point;
@@ -433,24 +468,55 @@ struct Parameters {
   bool operator==(const Parameters&) const = default;
 };
 
-/// The step, or nullptr if no plan has these parameters.
-std::unique_ptr<Step> StepOf(Layer& layer, const Parameters& parameters, const Tensor& w_scale,
+/// As Step::sizes.
+Sizes OutputSizes(const Sizes& weights, const Sizes& x, const Window& window) {
+  if (weights.size() == 2) return {weights[1]};
+  Sizes sizes{weights[0]};
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t last = x[1 + i] + 2 * window[2 + i] - window[4 + i] * (weights[1 + i] - 1) - 1;
+    if (last < 0) Refuse("x", "has the last sizes " + TextOf(x), "images that contain the window");
+    sizes.push_back(last / window[i] + 1);
+  }
+  return sizes;
+}
+
+/// Throws NoPlan.
+std::shared_ptr<Step> StepOf(Layer& layer, const Parameters& parameters, const Tensor& w_scale,
                              const std::optional<Tensor>& bias) {
-  const bool is_conv = layer.sizes().size() == 4;
+  const Sizes &weights = layer.sizes(), &x_sizes = parameters.x_sizes, &window = parameters.window;
+  const bool is_conv = weights.size() == 4;
   const auto expect = [](const char* name, size_t is, size_t expected) {
     if (is != expected) Refuse(name, "has " + std::to_string(is) + " numbers", std::to_string(expected));
   };
-  expect("window", parameters.window.size(), is_conv ? 7 : 0);
-  expect("x_sizes", parameters.x_sizes.size(), is_conv ? 3 : 1);
-  expect("sizes", parameters.sizes.size(), is_conv ? 3 : 1);
+  const auto expect_values = [](const char* name, ScalarType type, double scale, int64_t zero_point) {
+    if (!IsScale(static_cast<float>(scale)))
+      Refuse(name, "has the scale " + std::to_string(scale), "a normal float32 number above 0");
+    if (type != ScalarType::Float && type != ScalarType::BFloat16 && !IsValueOf(type, zero_point))
+      Refuse(name, "has the zero point " + std::to_string(zero_point), "a value of its type");
+  };
+  expect("window", window.size(), is_conv ? 7 : 0);
+  if (is_conv && (window[0] < 1 || window[1] < 1))
+    Refuse("window", "is " + TextOf(window), "strides above 0");
+  if (parameters.x_type != ScalarType::Byte && parameters.x_type != ScalarType::Char)
+    Refuse("x", std::string("has the type ") + torch::headeronly::toString(parameters.x_type),
+           "Byte or Char");
+  const int64_t depth = is_conv ? weights[3] * window[6] : weights[0];
+  if (x_sizes.size() != (is_conv ? 3 : 1) || x_sizes[0] != depth)
+    Refuse("x", "has the last sizes " + TextOf(x_sizes),
+           "[" + std::to_string(depth) + (is_conv ? ", height, width]" : "]"));
+  expect_values("output", parameters.type, parameters.scale, parameters.zero_point);
+  if (parameters.residual_type)
+    expect_values("other", *parameters.residual_type, parameters.residual_scale,
+                  parameters.residual_zero_point);
   Key key;
   key.scales = FloatsOf("w_scale", w_scale);
   if (bias) key.bias = FloatsOf("bias", *bias);
-  const auto outputs = static_cast<size_t>(layer.sizes()[is_conv ? 0 : 1]);
+  const auto outputs = static_cast<size_t>(weights[is_conv ? 0 : 1]);
   expect("w_scale", key.scales.size(), key.scales.size() == 1 ? 1 : outputs);
   if (bias) expect("bias", key.bias.size(), outputs);
 
-  auto step = std::make_unique<Step>();
+  auto step = std::make_shared<Step>();
+  step->sizes = OutputSizes(weights, x_sizes, window);
   step->scales = key.scales;
   if (bias) step->bias = key.bias;
   key.a_type = TypeOf(parameters.x_type);
@@ -466,16 +532,14 @@ std::unique_ptr<Step> StepOf(Layer& layer, const Parameters& parameters, const T
   }
   key.lowest = static_cast<float>(parameters.lowest) / q;
   key.highest = static_cast<float>(parameters.highest) / q;
-  key.window = parameters.window;
-  if (is_conv) key.extents = {parameters.x_sizes[1], parameters.x_sizes[2]};
+  key.window = window;
+  if (is_conv) key.extents = {x_sizes[1], x_sizes[2]};
   step->plan = layer.Get(key);
-  if (step->plan == nullptr) return nullptr;
   step->x_type = parameters.x_type;
-  step->x_sizes = parameters.x_sizes;
-  step->sizes = parameters.sizes;
+  step->x_sizes = x_sizes;
   step->multiply_adds =
       is_conv ? static_cast<double>(step->sizes[1]) * static_cast<double>(step->sizes[2]) : 1;
-  for (const int64_t size : layer.sizes()) step->multiply_adds *= static_cast<double>(size);
+  for (const int64_t size : weights) step->multiply_adds *= static_cast<double>(size);
   step->type = parameters.type;
   step->scale = static_cast<float>(parameters.scale);
   step->q = q;
@@ -484,28 +548,27 @@ std::unique_ptr<Step> StepOf(Layer& layer, const Parameters& parameters, const T
   return step;
 }
 
-/// The step's address, or 0 if no plan has these parameters.
+/// The step's number, or 0 if no plan has these parameters.
 int64_t MakeStep(int64_t number, int64_t packed, ScalarType x_type, Sizes x_sizes, const Tensor& w_scale,
-                 std::optional<Tensor> bias, Window window, Sizes sizes, ScalarType type, double scale,
-                 int64_t zero_point, std::optional<ScalarType> residual_type, double residual_scale,
-                 int64_t residual_zero_point, bool is_sum, double lowest, double highest) {
-  auto step =
-      StepOf(*TheLayers().Get(number),
-             {x_type, std::move(x_sizes), std::move(window), std::move(sizes), type, scale, zero_point,
-              residual_type, residual_scale, residual_zero_point, is_sum, lowest, highest},
-             w_scale, bias);
-  if (step == nullptr) return 0;
+                 std::optional<Tensor> bias, Window window, ScalarType type, double scale, int64_t zero_point,
+                 std::optional<ScalarType> residual_type, double residual_scale, int64_t residual_zero_point,
+                 bool is_sum, double lowest, double highest) try {
+  const auto step = StepOf(*TheLayers().Get(number),
+                           {x_type, std::move(x_sizes), std::move(window), type, scale, zero_point,
+                            residual_type, residual_scale, residual_zero_point, is_sum, lowest, highest},
+                           w_scale, bias);
   step->address = packed;
-  return reinterpret_cast<int64_t>(step.release());
+  return TheSteps().Add(step);
+} catch (const NoPlan&) {
+  return 0;
 }
 
-/// `given`: an address that MakeStep() returned.
-std::optional<Tensor> RunStep(int64_t given, const Tensor& weight, const Tensor& x, const Tensor& x_scale,
+std::optional<Tensor> RunStep(int64_t number, const Tensor& weight, const Tensor& x, const Tensor& x_scale,
                               const Tensor& x_zero_point, const Tensor& w_scale, std::optional<Tensor> other,
                               std::optional<Tensor> bias) {
-  const auto& step = *reinterpret_cast<const Step*>(given);
+  const auto step = TheSteps().Get(number);
   std::optional<Tensor> out;
-  if (AddressOf(weight) == step.address) out = step.Run(x, x_scale, x_zero_point, w_scale, other, bias);
+  if (AddressOf(weight) == step->address) out = step->Run(x, x_scale, x_zero_point, w_scale, other, bias);
   return out;
 }
 
@@ -518,16 +581,17 @@ class PackagedLayer {
 
   Layer& layer() { return layer_; }
 
-  /// Checks the weights whenever they have a new address: a package that was loaded again has the same
-  /// weights.
+  /// Compares weights with the first ones, unless they are at one of the last addresses: a package that was
+  /// loaded again has equal weights. Other weights at these addresses are not noticed.
   void Check(const Tensor& weights) {
     const void* const address = weights.const_data_ptr();
     const std::lock_guard lock(mutex_);
-    if (addresses_.contains(address)) return;
+    if (std::find(addresses_.begin(), addresses_.end(), address) != addresses_.end()) return;
     if (!layer_.Has(weights))
       Refuse("weights", "differ from the weights of the first call",
              "weights that the process did not replace");
-    addresses_.insert(address);
+    addresses_.insert(addresses_.begin(), address);
+    if (addresses_.size() > kMostAddresses) addresses_.pop_back();
   }
 
   /// The last steps, the newest first.
@@ -536,20 +600,22 @@ class PackagedLayer {
     const std::lock_guard lock(mutex_);
     return steps_;
   }
-  void Add(const Parameters& parameters, std::shared_ptr<const Step> step) {
+  /// Puts the step first.
+  void Add(const Parameters& parameters, const std::shared_ptr<const Step>& step) {
     const std::lock_guard lock(mutex_);
     auto steps = std::make_shared<Steps>(*steps_);
-    steps->emplace(steps->begin(), parameters, std::move(step));
-    if (steps->size() > kMost) steps->pop_back();
+    std::erase_if(*steps, [&](const auto& entry) { return entry.second == step; });
+    steps->emplace(steps->begin(), parameters, step);
+    if (steps->size() > kMostPlans) steps->pop_back();
     steps_ = std::move(steps);
   }
 
  private:
-  static constexpr size_t kMost = 4;
+  static constexpr size_t kMostAddresses = 4;
 
   Layer layer_;
   mutable std::mutex mutex_;
-  std::set<const void*> addresses_;
+  std::vector<const void*> addresses_;  // the newest first
   std::shared_ptr<const Steps> steps_ = std::make_shared<Steps>();
 };
 
@@ -575,23 +641,13 @@ class PackagedLayers {
   }
 
  private:
-  // More than a process's models have. Models that come and go must not fill memory.
+  // Most processes run fewer layers. Models that come and go must not fill memory.
   static constexpr size_t kMost = 2048;
 
   std::mutex mutex_;
   int64_t clock_ = 0;
   std::unordered_map<std::string, std::pair<std::shared_ptr<PackagedLayer>, int64_t>> layers_;
 };
-
-/// The sizes of the output: of rows, their length; of images, without their number.
-Sizes OutputSizes(const Sizes& weights, const Sizes& x, const Window& window) {
-  if (weights.size() == 2) return {weights[1]};
-  Sizes sizes{weights[0]};
-  for (size_t i = 0; i < 2; ++i)
-    sizes.push_back((x[1 + i] + 2 * window[2 + i] - window[4 + i] * (weights[1 + i] - 1) - 1) / window[i] +
-                    1);
-  return sizes;
-}
 
 /// `weight`: dense, as in Layer. `digest`: of the weights. A function may follow, if the type is Float.
 /// AOTInductor passes no empty list, so linear layers have no window.
@@ -603,25 +659,14 @@ Tensor RunPackaged(const Tensor& x, const Tensor& x_scale, const Tensor& x_zero_
   static PackagedLayers layers;
   Window window = std::move(given_window).value_or(Window{});
   CheckWeights(weight);
-  const bool is_conv = weight.dim() == 4;
-  if (window.size() != (is_conv ? 7 : 0))
-    Refuse("window", "has " + std::to_string(window.size()) + " numbers", is_conv ? "7" : "0");
-  if (is_conv && (window[0] < 1 || window[1] < 1))
-    Refuse("window", "is " + TextOf(window), "strides above 0");
-  const Sizes weights = SizesOf(weight);
-  const int64_t depth = is_conv ? weights[3] * window[6] : weights[0];
   Sizes x_sizes = SizesOf(x);
-  const size_t begin = is_conv ? 1 : std::max<size_t>(x_sizes.size(), 1) - 1;
-  if (x_sizes.size() <= begin || (is_conv && x_sizes.size() != 4) || x_sizes[begin] != depth)
-    Refuse("x", "has the sizes " + TextOf(x_sizes),
-           (is_conv ? "4 sizes and " : "rows of ") + std::to_string(depth) + (is_conv ? " channels" : ""));
-  x_sizes.erase(x_sizes.begin(), x_sizes.begin() + static_cast<ptrdiff_t>(begin));
+  const size_t images = std::min<size_t>(1, x_sizes.size()), rows = std::max<size_t>(x_sizes.size(), 1) - 1;
+  const auto begin = static_cast<ptrdiff_t>(weight.dim() == 4 ? images : rows);
+  x_sizes.erase(x_sizes.begin(), x_sizes.begin() + begin);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  Sizes sizes = OutputSizes(weights, x_sizes, window);
   const Parameters parameters{x.scalar_type(),
                               std::move(x_sizes),
                               std::move(window),
-                              std::move(sizes),
                               type,
                               scale,
                               zero_point,
@@ -633,18 +678,26 @@ Tensor RunPackaged(const Tensor& x, const Tensor& x_scale, const Tensor& x_zero_
                               highest.value_or(kInfinity)};
   const auto layer = layers.Get(digest, weight);
   const auto run = [&](const Step& step) { return step.Run(x, x_scale, x_zero_point, w_scale, other, bias); };
-  for (const auto& [given, step] : *layer->steps()) {
+  const auto steps = layer->steps();
+  for (const auto& [given, step] : *steps) {
     if (given != parameters) continue;
-    if (auto out = run(*step)) return *out;
+    if (auto out = run(*step)) {
+      if (step != steps->front().second) layer->Add(parameters, step);
+      return *out;
+    }
   }
-  std::shared_ptr<const Step> step = StepOf(layer->layer(), parameters, w_scale, bias);
-  if (step == nullptr) Refuse("w_scale or bias", "has a wrong value", "scales of at least 0, finite biases");
-  auto out = run(*step);
-  if (!out)
-    Refuse("x_scale, x_zero_point or other", "has a wrong value or size",
-           "a scale above 0, a zero point of x's type, and the output's sizes");
-  layer->Add(parameters, std::move(step));
-  return *out;
+  const std::shared_ptr<const Step> step = StepOf(layer->layer(), parameters, w_scale, bias);
+  if (auto out = run(*step)) {
+    layer->Add(parameters, step);
+    return *out;
+  }
+  const auto number = [](const auto& value) { return value ? std::to_string(*value) : "not one number"; };
+  if (const auto value = ScaleOf(x_scale); !step->TakesScale(value))
+    Refuse("x_scale", "is " + number(value),
+           "one normal float32 number above 0, also divided by the output's");
+  if (const auto value = ZeroPointOf(x_zero_point); !step->TakesZeroPoint(value))
+    Refuse("x_zero_point", "is " + number(value), "one int32 or int64 number that x's type has");
+  Refuse("other", "has the sizes " + TextOf(other ? SizesOf(*other) : Sizes{}), TextOf(step->OutputSizes(x)));
 }
 
 }  // namespace
@@ -653,10 +706,10 @@ Tensor RunPackaged(const Tensor& x, const Tensor& x_scale, const Tensor& x_zero_
 STABLE_TORCH_LIBRARY_FRAGMENT(intact, library) {
   library.def("layer(Tensor weights) -> int");
   library.def(
-      "step(int layer, int packed, ScalarType x_type, int[] x_sizes, Tensor w_scale, Tensor? bias, int[] "
-      "window, "
-      "int[] sizes, ScalarType type, float scale, int zero_point, ScalarType? residual_type, "
+      "step(int layer, int packed, ScalarType x_type, int[] x_sizes, Tensor w_scale, Tensor? bias, "
+      "int[] window, ScalarType type, float scale, int zero_point, ScalarType? residual_type, "
       "float residual_scale, int residual_zero_point, bool is_sum, float lowest, float highest) -> int");
+  // A sum in place returns `other` itself. A schema cannot express that the output is sometimes an alias.
   library.def(
       "run_step(int step, Tensor weight, Tensor x, Tensor x_scale, Tensor x_zero_point, Tensor w_scale, "
       "Tensor(a!)? other, Tensor? bias) -> Tensor?");
@@ -680,6 +733,6 @@ extern "C" __attribute__((visibility("default"))) void intact_pytorch_free_layer
   intact::pytorch::TheLayers().Remove(layer);
 }
 
-extern "C" __attribute__((visibility("default"))) void intact_pytorch_free_step(void* step) {
-  delete static_cast<intact::pytorch::Step*>(step);
+extern "C" __attribute__((visibility("default"))) void intact_pytorch_free_step(int64_t step) {
+  intact::pytorch::TheSteps().Remove(step);
 }

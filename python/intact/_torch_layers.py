@@ -19,23 +19,28 @@ EIGHT_BITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
 _LEAST, _MOST = 2.0**-126, 2.0**127  # scales are float32 numbers
 
 
+_MOST_STEPS = 4  # of a layer, which keeps 4 plans
+
+
 class _Layer:
     """A layer of intact, by its number. `address`: of the packed weights."""
 
     def __init__(self, weight: torch.Tensor, address: int, loaded: ctypes.CDLL):
         self.number = torch.ops.intact.layer(unpacked(weight))
         self.address = address
-        self.steps: "list[_Step]" = []  # of the last calls
+        self.steps: "list[_Step]" = []  # of the last calls, the newest first
+        # The address cannot belong to other weights as long as the layer lives.
+        self._kept = weight.detach()
         weakref.finalize(self, loaded.intact_pytorch_free_layer, self.number)
 
 
 class _Step:
-    """A layer with the parameters of a call, which further calls share. `address`: what `intact::step` returned."""
+    """A layer with the parameters of a call, which further calls share. `number`: what `intact::step` returned."""
 
-    def __init__(self, call: "_Call", parameters: tuple, address: int, loaded: ctypes.CDLL):
-        self.parameters, self._address = parameters, address
-        weakref.finalize(self, loaded.intact_pytorch_free_step, address)
-        self._is_sum, self._has_bfloat16 = call.binary == "sum", call.binary != "none" and call.other.dtype == torch.bfloat16
+    def __init__(self, call: "_Call", parameters: tuple, number: int, loaded: ctypes.CDLL):
+        self.parameters, self._number = parameters, number
+        weakref.finalize(self, loaded.intact_pytorch_free_step, number)
+        self._is_sum, self._has_bfloat16 = call.binary == "sum", call.other is not None and call.other.dtype == torch.bfloat16
         self.dtype, self.scale, self.zero_point = call.dtype, call.scale, call.zero_point
         is_fused = bounds_of(call.unary, call.unary_arguments) is not None
         self._unary = None if is_fused else function_of(call)
@@ -43,8 +48,12 @@ class _Step:
     def run(self, weight: torch.Tensor, x: torch.Tensor, x_scale: torch.Tensor, x_zero_point: torch.Tensor, w_scale: torch.Tensor,
             other: "torch.Tensor | None", bias: "torch.Tensor | None") -> "torch.Tensor | None":
         """The output, or None if the call needs another step."""
-        residual = other.float() if self._has_bfloat16 and other is not None else other
-        out = torch.ops.intact.run_step.default(self._address, weight, x, x_scale, x_zero_point, w_scale, residual, bias)
+        residual = other
+        if self._has_bfloat16:
+            if other is None or other.dtype != torch.bfloat16:
+                return None
+            residual = other.float()
+        out = torch.ops.intact.run_step.default(self._number, weight, x, x_scale, x_zero_point, w_scale, residual, bias)
         if out is None:
             return None
         if self._unary is not None:
@@ -96,18 +105,22 @@ class Layers:
         other, bias, parameters = arguments[6] if first == 7 else None, arguments[first], (adapter, arguments[first + 1:])
         if isinstance(x_scale, float):
             x_scale, x_zero_point = torch.tensor(x_scale, dtype=torch.float32), torch.tensor(x_zero_point)
+        w_scale, bias = _floats(w_scale), None if bias is None else _floats(bias)
         layer = self._layers.get(id(weight))
-        for step in layer.steps if layer is not None else ():
+        steps = layer.steps if layer is not None else []
+        for step in steps:
             if step.parameters == parameters:
                 out = step.run(weight, x, x_scale, x_zero_point, w_scale, other, bias)
                 if out is not None:
+                    if step is not steps[0]:
+                        layer.steps = [step, *(other_step for other_step in steps if other_step is not step)]
                     return out
         call = adapter(*arguments)
         step = self._step(call, parameters) if is_supported(call) else None
         if step is None:
             return None
         return step.run(weight, x, torch.tensor(call.x_scale, dtype=torch.float32), torch.tensor(call.x_zero_point),
-                        _floats(w_scale), other, None if bias is None else _floats(bias))
+                        w_scale, other, bias)
 
     def _step(self, call: "_Call", parameters: tuple) -> "_Step | None":
         """A new step, or None if no plan has its parameters."""
@@ -121,7 +134,7 @@ class Layers:
         if step == 0:
             return None
         made = _Step(call, parameters, step, self._loaded)
-        layer.steps = [made, *layer.steps[:3]]
+        layer.steps = [made, *layer.steps[:_MOST_STEPS - 1]]
         return made
 
 
@@ -136,7 +149,8 @@ class _Call:
         self.x_scale, self.x_zero_point = _number_of(x_scale), _number_of(x_zero_point)
         self.scale, self.zero_point, self.dtype = scale, zero_point, dtype or x.dtype
         self.unary, self.unary_arguments, self.algorithm = unary or "none", unary_arguments, algorithm
-        self.other, self.other_scale, self.other_zero_point, self.binary = other, other_scale, other_zero_point, binary
+        self.other, self.binary = None if binary == "none" else other, binary  # PyTorch ignores it then
+        self.other_scale, self.other_zero_point = other_scale, other_zero_point
         self.alpha = 1 if alpha is None else alpha
         self.sizes: "list[int]" = []  # of the output
 
@@ -184,9 +198,7 @@ ADAPTERS: "dict[str, Callable[..., _Call]]" = {
     "qconv2d_pointwise.binary": _conv_binary, "qconv2d_pointwise.binary_tensor": _conv_binary}
 
 _ATEN = torch.ops.aten
-_UNARY: "dict[str, tuple[Any, Callable[[list, str], dict]]]" = {  # the operator, and its arguments
-    "none": (None, lambda arguments, algorithm: {}),
-    "relu": (_ATEN.relu.default, lambda arguments, algorithm: {}),
+_UNARY: "dict[str, tuple[Any, Callable[[list, str], dict]]]" = {  # an operator, and its arguments
     "hardtanh": (_ATEN.clamp.default, lambda arguments, algorithm: {"min": arguments[0], "max": arguments[1]}),
     "gelu": (_ATEN.gelu.default, lambda arguments, algorithm: {"approximate": algorithm}),
     "swish": (_ATEN.silu.default, lambda arguments, algorithm: {}),
@@ -204,9 +216,11 @@ def function_of(call: _Call) -> "tuple[Any, dict]":
 
 def is_supported(call: _Call) -> bool:
     """Whether intact computes the call; sets the sizes of its output. PyTorch computes other calls, or refuses them. The plan
-    checks the values of the bias and of the weights' scales, and `intact::run_step` the scale and the zero point of x."""
-    if (call.x.dtype not in EIGHT_BITS or call.weight.dtype != torch.int8 or None in (call.x_scale, call.x_zero_point)
-            or not _has_output(call) or not _has_unary(call)):
+    checks the values of the bias and of the weights' scales."""
+    tensors = (call.x, call.w_scale, call.bias, call.other)
+    if (any(tensor is not None and tensor.device.type != "cpu" for tensor in tensors) or call.x.dtype not in EIGHT_BITS
+            or call.weight.dtype != torch.int8 or not _has_output(call) or not _has_unary(call)
+            or not _is_scale(call.x_scale, call.scale) or not _is_in(call.x_zero_point, call.x.dtype)):
         return False
     if call.window is None:
         depth, outputs = call.weight.shape
@@ -250,13 +264,13 @@ def _has_unary(call: _Call) -> bool:
                 and all(abs(bound) / call.scale < _MOST for bound in arguments))
     if call.unary == "leaky_relu":
         return len(arguments) == 1 and arguments[0] is not None
-    return call.unary in _UNARY and (call.unary != "gelu" or call.algorithm in ("none", "tanh"))
+    return call.unary in ("none", "relu", *_UNARY) and (call.unary != "gelu" or call.algorithm in ("none", "tanh"))
 
 
 def _has_residual(call: _Call) -> bool:
     """Whether the call has no second input, or one that intact adds."""
     other = call.other
-    if call.binary == "none" or other is None:
+    if other is None:
         return call.binary == "none"
     if list(other.shape) != call.sizes or call.alpha != 1 or call.unary not in ("none", "relu"):
         return False
@@ -305,9 +319,9 @@ def new_step(call: _Call, layer: int, address: int) -> int:
     bounds, is_conv = bounds_of(call.unary, call.unary_arguments), call.window is not None
     return torch.ops.intact.step.default(
         layer, address, call.x.dtype, call.x.shape[1:] if is_conv else call.x.shape[-1:], _floats(call.w_scale),
-        None if call.bias is None else _floats(call.bias), call.window or [], call.sizes[1:] if is_conv else call.sizes[-1:],
-        torch.float32 if bounds is None else call.dtype, call.scale, call.zero_point, residual_type(call), call.other_scale,
-        call.other_zero_point, call.binary == "sum", *(bounds or (-math.inf, math.inf)))
+        None if call.bias is None else _floats(call.bias), call.window or [], torch.float32 if bounds is None else call.dtype,
+        call.scale, call.zero_point, residual_type(call), call.other_scale, call.other_zero_point, call.binary == "sum",
+        *(bounds or (-math.inf, math.inf)))
 
 
 def residual_type(call: _Call) -> Any:

@@ -121,10 +121,12 @@ def outputs(layer: Layer, sums: Sums) -> np.ndarray:
 
 
 def kernel(layer: Layer) -> str:
-    """The kernel that FBGEMM chooses. Its depthwise kernel keeps the image's size, except for the stride."""
+    """The kernel that FBGEMM chooses. Its depthwise kernel has 3×3 taps, one channel in each group,
+    and a padding of 1."""
     if layer.window is None:
         return "linear"
-    return "depthwise" if layer.window[1:] == (1, len(layer.weight)) else "conv"
+    is_depthwise = layer.window[1:] == (1, len(layer.weight)) and layer.weight.shape[1:] == (1, 3, 3)
+    return "depthwise" if is_depthwise else "conv"
 
 
 @dataclass

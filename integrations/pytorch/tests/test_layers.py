@@ -61,22 +61,23 @@ class Layer:
                                                [padding] * 2, [dilation] * 2, groups, None)
         return self
 
-    def run(self, tensors: bool = True) -> torch.Tensor:
-        """PyTorch's operator."""
+    def run(self, tensors: bool = True, other: "torch.Tensor | None" = None) -> torch.Tensor:
+        """PyTorch's operator. `other`: the second input, instead of a copy."""
         x_scale, x_zero_point = self.x_scale, self.x_zero_point
         if tensors:
-            x_scale, x_zero_point = torch.tensor(x_scale), torch.tensor(x_zero_point)
+            x_scale, x_zero_point = torch.as_tensor(x_scale), torch.as_tensor(x_zero_point)
         kept = (self.x, x_scale, x_zero_point, self.packed, self.w_scale, torch.zeros(len(self.w_scale), dtype=torch.int32))
         window = () if self.window is None else ([self.window[0]] * 2, [self.window[1]] * 2, [self.window[2]] * 2, self.window[3])
         output = (self.scale, self.zero_point, self.dtype)
         unary = (self.unary, [0.25, 6] if self.unary == "hardtanh" else [None], "tanh" if self.unary == "gelu" else "")
         unary = unary if self.arguments is None else (self.unary, *self.arguments)
         suffix = "_tensor" if tensors else ""
-        if self.binary == "none":
+        if self.other is None:
             operator = ONEDNN.qlinear_pointwise if self.window is None else getattr(ONEDNN, self.convolution)
             return getattr(operator, "tensor" if tensors else "default")(*kept, self.bias, *window, *output, *unary)
         operator = ONEDNN.qlinear_pointwise if self.window is None else ONEDNN.qconv2d_pointwise
-        other = self.x if self.other is self.x else self.other.clone()
+        if other is None:
+            other = self.x if self.other is self.x else self.other.clone()
         result = getattr(operator, "binary" + suffix)(*kept, other, self.bias, *window, *output, self.other_scale,
                                                      self.other_zero_point, self.binary, 1.0, *unary)
         assert torch.equal(other, result if self.binary == "sum" else self.other)
@@ -99,7 +100,7 @@ def defined(layer: Layer, sums: Callable[[Layer], np.ndarray] = exact_sums) -> t
     f = sums(layer).astype(f32) * (f32(layer.x_scale) / q * layer.w_scale.numpy()).reshape(by_channel)
     if layer.bias is not None:
         f = f + (layer.bias.numpy() / q).reshape(by_channel)
-    if layer.other is not None:
+    if layer.binary != "none":  # else PyTorch ignores the second input
         f = f + (layer.other.float().numpy() - f32(layer.other_zero_point)) * (f32(layer.other_scale) / q)
     assert f.dtype == f32
     if layer.unary in BOUNDS:
@@ -190,6 +191,7 @@ def check_others(run: Runner) -> None:
             other = other if dtype == torch.uint8 else (other.float() / 16)
             check(replace(layer, **output, **scales, unary="relu", binary="sum", other=other), run)
             if layer.window is None:
+                check(replace(layer, **output, other=torch.full(other.shape, 1000.0)), run)
                 for kind in (torch.float32, torch.bfloat16):
                     check(replace(layer, **output, binary="add", other=(other.float() / 16).to(kind)), run)
     for layer in (linear(6, 16, 16).pack(), conv(2, 16, 16, 6, 3, 1, 1, 1, 1).pack()):
@@ -219,6 +221,11 @@ def check_changes(run: Runner) -> None:
     layer.weight = integers(24, 64)
     layer.packed.data = replace(layer).pack().packed
     check(layer, run)
+    for _ in range(20):  # an address of packed weights may return
+        for _ in range(2):
+            layer.weight = integers(24, 64)
+            layer.packed.data = replace(layer).pack().packed
+        check(layer, run)
     check(replace(layer, x=integers(2, 3, 64, dtype=torch.uint8)), run)
     check(replace(layer, x=integers(64, dtype=torch.uint8)), run)
     check(replace(layer, x=integers(64, 9, dtype=torch.uint8).t()), run)
@@ -233,11 +240,12 @@ def check_changes(run: Runner) -> None:
 
 
 def check_threads(run: Runner) -> None:
-    """Threads that run new layers at the same time."""
+    """Threads that run new layers at the same time, and replace their steps."""
     for _ in range(5):
         layer = linear(5, 24, 64).pack()
+        calls = [replace(layer, x=layer.x[number % 3:], dtype=torch.uint8, scale=0.1 + number % 6) for number in range(30)]
         with ThreadPoolExecutor(6) as pool:
-            for done in [pool.submit(check, replace(layer, x=layer.x[rows:]), run) for rows in (0, 1, 2, 0, 1, 2)]:
+            for done in [pool.submit(check, call, run) for call in (layer, *calls)]:
                 done.result()
 
 
@@ -428,6 +436,71 @@ def test_other_calls_are_pytorchs():
     assert sum(kind == "returns" for kind, _ in own.values()) >= 10
 
 
+def later_calls() -> "list[tuple[str, Layer, dict]]":
+    """Calls that intact computes, and changes that make them PyTorch's, although parameters and packed weights stay."""
+    plain = linear(4, 8, 16).pack()
+    calls = [(f"{name} on meta", plain, {name: torch.as_tensor(getattr(plain, name)).to("meta")})
+             for name in ("x", "x_scale", "x_zero_point", "w_scale", "bias")]
+    added = replace(plain, binary="add", other=torch.randn(4, 8).abs().bfloat16())
+    summed = replace(added, binary="sum", dtype=torch.bfloat16)
+    for layer in (added, summed):
+        calls.append((f"other on meta, {layer.binary}", layer, {"other": layer.other.to("meta")}))
+        for dtype in (torch.float16, torch.float64, torch.uint8, torch.int8, torch.int32):
+            calls.append((f"{layer.binary} {dtype}", layer, {"other": layer.other.to(dtype)}))
+    return [*calls, ("sum torch.float32", summed, {"other": summed.other.float()})]
+
+
+def test_later_calls_are_pytorchs():
+    calls = later_calls()
+    own = [outcome(replace(layer, **changes).run) for _, layer, changes in calls]
+    assert {kind for kind, _ in own} <= {"returns", "RuntimeError", "NotImplementedError"}
+    with intact.torch.enable():
+        for (name, layer, changes), (kind, value) in zip(calls, own):
+            layer.run()
+            given = outcome(replace(layer, **changes).run)
+            assert given[0] == kind and (torch.equal(given[1], value) if kind == "returns" else given[1] == value), name
+
+
+def steps_of(layer: Layer) -> list:
+    return intact._torch_operators._layers._layers[id(layer.packed)].steps
+
+
+def test_sums_are_in_place(enabled):
+    """A sum writes into the second input, also if the input overlaps x."""
+    layer = replace(linear(4, 16, 16).pack(), **OUTPUTS[2], binary="sum", other_scale=0.03, other_zero_point=99)
+    memory = np.empty(128, np.uint8)
+    for begin in (64, 32, 0):
+        memory[:] = integers(128, dtype=torch.uint8)
+        layer.x, layer.other = (torch.from_numpy(memory[first:first + 64]).view(4, 16) for first in (0, begin))
+        wanted, x, other = defined(layer), layer.x.clone(), layer.other.clone()
+        given = layer.run(other=layer.other)
+        assert given is layer.other and torch.equal(given, wanted), begin
+        layer.other.copy_(other)
+        layer.x.copy_(x)
+        out = torch.ops.intact.run_step(steps_of(layer)[0]._number, layer.packed, layer.x, torch.tensor(layer.x_scale),
+                                        torch.tensor(layer.x_zero_point), layer.w_scale, layer.other, layer.bias)
+        assert (out is layer.other) == (begin == 64) and torch.equal(out, wanted)
+
+
+def test_steps_are_kept(enabled):
+    """Steps that run stay. Calls of PyTorch take the place of no step."""
+    layer = linear(4, 8, 16).pack()
+    layer.run()
+    step = steps_of(layer)[0]
+    for scale in range(1, 7):
+        replace(layer, dtype=torch.uint8, scale=float(scale)).run()
+        layer.run()
+        assert steps_of(layer)[0] is step and len(steps_of(layer)) <= 4
+    kept = [*steps_of(layer)]
+    for others in (replace(layer, x_zero_point=300), replace(layer, x_scale=-0.1)):
+        others.run()
+    with_gaps = torch.stack([layer.w_scale] * 2, 1)[:, 0]
+    for w_scale in (layer.w_scale.double(), with_gaps):
+        assert torch.equal(replace(layer, w_scale=w_scale).run(), layer.run())
+    assert torch.equal(replace(layer, bias=layer.bias.double()).run(), layer.run())
+    assert steps_of(layer) == kept
+
+
 @pytest.mark.parametrize("name", _torch_layers.ADAPTERS)
 def test_each_operator(name):
     """intact computes a call of each operator, and PyTorch computes one that intact does not."""
@@ -470,7 +543,7 @@ def test_enable_fails():
 def new_step(layer: int, **given: Any) -> int:
     """intact's operator, with parameters of a linear layer 16×8."""
     arguments = {"packed": 0, "x_type": torch.uint8, "x_sizes": [16], "w_scale": torch.ones(8), "bias": None, "window": [],
-                 "sizes": [8], "type": torch.uint8, "scale": 1.0, "zero_point": 0, "residual_type": None, "residual_scale": 1.0,
+                 "type": torch.uint8, "scale": 1.0, "zero_point": 0, "residual_type": None, "residual_scale": 1.0,
                  "residual_zero_point": 0, "is_sum": False, "lowest": -np.inf, "highest": np.inf, **given}
     return torch.ops.intact.step(layer, **arguments)
 
@@ -479,7 +552,7 @@ def test_wrong_parameters_are_refused():
     intact.torch.library()
     free = intact._torch_operators._library.intact_pytorch_free_step
     linear_layer, conv_layer = torch.ops.intact.layer(integers(16, 8)), torch.ops.intact.layer(integers(8, 3, 3, 16))
-    image = {"window": [1] * 7, "x_sizes": [16, 5, 5], "sizes": [8, 5, 5]}
+    image = {"window": [1] * 7, "x_sizes": [16, 5, 5]}
     for number in (new_step(linear_layer), new_step(conv_layer, **image)):
         assert number != 0
         free(number)
@@ -489,11 +562,19 @@ def test_wrong_parameters_are_refused():
             (linear_layer, {"w_scale": torch.ones(8).double()}, "w_scale has the type Double; expected Float"),
             (linear_layer, {"w_scale": torch.ones(16)[::2]}, "w_scale has gaps; expected adjacent elements"),
             (linear_layer, {"bias": torch.ones(7)}, "bias has 7 numbers; expected 8"),
-            (linear_layer, {"x_type": torch.float64}, "type is Double; expected Byte, Char, Float or BFloat16"),
+            (linear_layer, {"x_type": torch.float32}, "x has the type Float; expected Byte or Char"),
+            (linear_layer, {"type": torch.float64}, "type is Double; expected Byte, Char, Float or BFloat16"),
+            (linear_layer, {"x_sizes": [5]}, r"x has the last sizes \[5\]; expected \[16\]"),
+            (linear_layer, {"scale": 0.0}, "output has the scale 0.0*; expected a normal float32 number above 0"),
+            (linear_layer, {"zero_point": 2**32}, "output has the zero point 4294967296; expected a value of its type"),
+            (linear_layer, {"residual_type": torch.int8, "residual_zero_point": 128}, "other has the zero point 128; expected"),
+            (conv_layer, {**image, "x_sizes": [3, 5, 5]}, r"x has the last sizes \[3, 5, 5\]; expected \[16, height, width\]"),
+            (conv_layer, {**image, "window": [0] * 7}, "window is .*; expected strides above 0"),
+            (conv_layer, {"x_sizes": [16, 5, 1], "window": [1, 1, 0, 0, 1, 1, 1]},
+             r"x has the last sizes \[16, 5, 1\]; expected images that contain the window"),
             (linear_layer, image, "window has 7 numbers; expected 0"),
             (conv_layer, {}, "window has 0 numbers; expected 7"),
-            (conv_layer, {**image, "x_sizes": [5, 5]}, "x_sizes has 2 numbers; expected 3"),
-            (conv_layer, {**image, "sizes": [5]}, "sizes has 1 numbers; expected 3")]:
+            (conv_layer, {**image, "x_sizes": [5, 5]}, r"x has the last sizes \[5, 5\]; expected \[16, height, width\]")]:
         with pytest.raises(RuntimeError, match=f"^intact: {message}"):
             new_step(layer, **arguments)
     for weights, message in [(integers(8), r"have the sizes \[8\]; expected 2 or 4 sizes"),
@@ -501,6 +582,9 @@ def test_wrong_parameters_are_refused():
                              (integers(8, 4).t(), "are not contiguous; expected adjacent elements")]:
         with pytest.raises(RuntimeError, match=f"^intact: weights {message}"):
             torch.ops.intact.layer(weights)
+    layer = linear(4, 8, 16).pack()
+    with pytest.raises(RuntimeError, match="^intact: step is 0; expected a number that intact::step returned"):
+        torch.ops.intact.run_step(0, layer.packed, layer.x, torch.tensor(1.0), torch.tensor(0), layer.w_scale, None, layer.bias)
 
 
 def kernels() -> "list[str]":
@@ -561,7 +645,8 @@ def packaged(layer: Layer) -> torch.Tensor:
     if bounds is None:
         return layer.run()
     weights, window = _torch_layers.unpacked(layer.packed), layer.window
-    other = layer.other.float() if layer.other is not None and layer.other.dtype == torch.bfloat16 else layer.other
+    other = None if layer.binary == "none" else layer.other
+    other = other.float() if other is not None and other.dtype == torch.bfloat16 else other
     out = torch.ops.intact.packaged_layer(
         layer.x, torch.tensor(layer.x_scale), torch.tensor(layer.x_zero_point), weights, _torch_layers.digest_of(weights),
         layer.w_scale, layer.bias, other,
@@ -581,26 +666,38 @@ def test_packaged_layer_refuses():
     x, weights, image = integers(4, 16, dtype=torch.uint8), integers(16, 8), integers(8, 3, 3, 16)
     window = [1] * 7
 
-    def call(x=x, x_scale=0.5, x_zero_point=3, weights=weights, digest="some", w_scale=torch.ones(8), window=None):
+    def call(x=x, x_scale=0.5, x_zero_point=3, weights=weights, digest="some", w_scale=torch.ones(8), window=None,
+             other=None):
         return torch.ops.intact.packaged_layer(x, torch.tensor(x_scale), torch.tensor(x_zero_point), weights, digest, w_scale,
-                                               None, None, window, torch.float32, 1.0, 0, 1.0, 0, None, None)
+                                               None, other, window, torch.float32, 1.0, 0, 1.0, 0, None, None)
 
     out = call()
-    assert torch.equal(call(weights=weights.clone()), out)  # the package was loaded again
+    copies = [weights.clone() for _ in range(5)]
+    for copied in copies:  # the package was loaded again
+        assert torch.equal(call(weights=copied), out)
+    copies[0] += 1
     pixels = integers(1, 16, 5, 5, dtype=torch.uint8)
     assert call(pixels, weights=image, digest="image", window=window).shape == (1, 8, 5, 5)
     for arguments, message in [
             ({"weights": weights + 1}, "weights differ from the weights of the first call"),
+            ({"weights": copies[0]}, "weights differ from the weights of the first call"),
             ({"weights": weights.t()}, "weights are not contiguous"),
-            ({"x": x[:, :5]}, r"x has the sizes \[4, 5\]; expected rows of 16"),
-            ({"x": x[0, 0]}, r"x has the sizes \[\]; expected rows of 16"),
-            ({"x": pixels[0], "weights": image, "digest": "image", "window": window}, "x has the sizes .*; expected 4 sizes"),
+            ({"x": x[:, :5]}, r"x has the last sizes \[5\]; expected \[16\]"),
+            ({"x": x[0, 0]}, r"x has the last sizes \[\]; expected \[16\]"),
+            ({"x": x.float()}, "x has the type Float; expected Byte or Char"),
+            ({"x": pixels[0], "weights": image, "digest": "image", "window": window},
+             r"x has the last sizes \[5, 5\]; expected \[16, height, width\]"),
+            ({"x": pixels[..., :1], "weights": image, "digest": "image", "window": [1, 1, 0, 0, 1, 1, 1]},
+             r"x has the last sizes \[16, 5, 1\]; expected images that contain the window"),
+            ({"x": pixels, "weights": image, "digest": "image", "window": [1, 1, -1, 1, 1, 1, 1]}, ".*pad"),
             ({"window": window}, "window has 7 numbers; expected 0"),
             ({"weights": image, "digest": "image"}, "window has 0 numbers; expected 7"),
             ({"x": pixels, "weights": image, "digest": "image", "window": [0] * 7}, "window is .*; expected strides above 0"),
-            ({"x_scale": -1.0}, "x_scale, x_zero_point or other has a wrong value"),
-            ({"x_zero_point": 256}, "x_scale, x_zero_point or other has a wrong value"),
-            ({"w_scale": -torch.ones(8)}, "w_scale or bias has a wrong value")]:
+            ({"x_scale": -1.0}, "x_scale is -1.0*; expected one normal float32 number above 0"),
+            ({"x_scale": [1.0, 1.0]}, "x_scale is not one number; expected one normal float32 number above 0"),
+            ({"x_zero_point": 256}, "x_zero_point is 256; expected one int32 or int64 number that x's type has"),
+            ({"other": torch.ones(3, 8)}, r"other has the sizes \[3, 8\]; expected \[4, 8\]"),
+            ({"w_scale": -torch.ones(8)}, ".*scales.*-1")]:
         with pytest.raises(RuntimeError, match=f"^intact: {message}"):
             call(**arguments)
 
