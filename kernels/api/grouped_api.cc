@@ -168,6 +168,10 @@ intact_status intact_grouped_save_memory(const intact_grouped* grouped, void* da
   return Guard("intact_grouped_save_memory", [&]() -> Error {
     if (grouped == nullptr) return NullArgument("grouped");
     if (size == nullptr) return NullArgument("size");
+    if (data == nullptr) {
+      *size = GroupedImageBytes(grouped->desc, grouped->plan->problem());
+      return {};
+    }
     return SaveTo(ImageOf(*grouped), data, size);
   });
 }

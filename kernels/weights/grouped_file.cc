@@ -55,17 +55,27 @@ Layout LayoutOf(const Header& header, const GroupedProblem& problem) {
   return layout;
 }
 
-}  // namespace
-
-std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const GroupedProblem& problem,
-                                       const std::function<void(const GroupedColumns&)>& unpack) {
+// Without the checksum.
+Header HeaderOf(const intact_grouped_desc& desc, const GroupedProblem& problem) {
   Header header{};
   header.begin = kBegin;
   CopyFields(desc, &header);
   header.has_zero_points = problem.has_b_zero_points ? 1 : 0;
   header.has_bias = problem.bias_f32.empty() ? 0 : 1;
+  header.begin.file_bytes = static_cast<uint64_t>(LayoutOf(header, problem).end);
+  return header;
+}
+
+}  // namespace
+
+size_t GroupedImageBytes(const intact_grouped_desc& desc, const GroupedProblem& problem) {
+  return HeaderOf(desc, problem).begin.file_bytes;
+}
+
+std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const GroupedProblem& problem,
+                                       const std::function<void(const GroupedColumns&)>& unpack) {
+  Header header = HeaderOf(desc, problem);
   const Layout layout = LayoutOf(header, problem);
-  header.begin.file_bytes = static_cast<uint64_t>(layout.end);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
   unpack({image.data() + layout.weights, image.data() + layout.scales,
           problem.has_b_zero_points ? image.data() + layout.zero_points : nullptr});

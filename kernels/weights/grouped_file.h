@@ -29,6 +29,9 @@ namespace intact::kernels {
 std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const GroupedProblem& problem,
                                        const std::function<void(const GroupedColumns&)>& unpack);
 
+/// The size of this image.
+size_t GroupedImageBytes(const intact_grouped_desc& desc, const GroupedProblem& problem);
+
 /// The descriptor and the weights in an image, which they point into.
 struct GroupedImage {
   intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
