@@ -100,8 +100,8 @@ class TileEpilogue {
 
   jit::Mem Column(int column) const { return x86::ptr(accumulators_, column * spec_.tile_rows * 4); }
 
-  // Half as many rows as a vector has lanes. Rows beyond the tile's are not stored: they have no residual and no
-  // values.
+  // The number of rows is half of the number of lanes. Rows beyond the tile's are not stored: they have no
+  // residual and no values.
   void StoreRows() {
     const auto rows = static_cast<size_t>(lanes()) / 2;
     std::vector<std::vector<Vec>> tile(rows);  // by row
