@@ -55,4 +55,55 @@ void RefuseUnlessOk(intact_status status) {
   if (status != INTACT_OK) throw Refusal(intact_last_error());
 }
 
+std::vector<float> OutputScales(float a_scale, std::vector<float> b_scales, std::optional<float> y_scale) {
+  for (float& scale : b_scales) {
+    scale = a_scale * scale;
+    if (y_scale) scale /= *y_scale;
+  }
+  return b_scales;
+}
+
+Ort::ConstValue ElementOf(const Run& run, size_t input, const char* name) {
+  const auto value = run.Input(input);
+  const size_t count = value.GetTensorTypeAndShapeInfo().GetElementCount();
+  if (count != 1)
+    throw std::invalid_argument(std::string(name) + ": has " + std::to_string(count) + " values; expected 1");
+  return value;
+}
+
+std::optional<FromRun> SetQuantization(const Node& node, size_t zero_point, std::optional<size_t> scale,
+                                       std::vector<float> b_scales, Linear& linear) {
+  const auto a = static_cast<intact_type>(linear.desc.a_type);
+  if (!node.IsFromRun(zero_point) && !(scale && node.IsFromRun(*scale))) {
+    linear.desc.a_zero_point = node.ZeroPoint(zero_point, a);
+    if (scale) linear.scales = OutputScales(node.Scale(*scale), std::move(b_scales), {});
+    return {};
+  }
+  FromRun from_run;
+  if (node.IsFromRun(zero_point)) {
+    from_run.zero_point_input = zero_point;
+  } else {
+    from_run.zero_point = node.ZeroPoint(zero_point, a);
+  }
+  if (scale && node.IsFromRun(*scale)) {
+    from_run.scale_input = scale;
+  } else if (scale) {
+    from_run.scale = node.Scale(*scale);
+  }
+  linear.scales = std::move(b_scales);
+  linear.desc.a_quantization = INTACT_QUANTIZATION_TENSOR;
+  return from_run;
+}
+
+Linear QLinear(const Node& node, const Context& context, Pairs pairs, intact_type b, int64_t columns) {
+  const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
+  const intact_type y = node.OutputType({INTACT_U8, INTACT_S8});
+  Linear linear(context, pairs, a, b, y);
+  linear.desc.a_zero_point = node.ZeroPoint(2, a);
+  linear.desc.c_zero_point = node.ZeroPoint(7, y);
+  linear.b_zero_points = node.ZeroPoints(5, b, columns);
+  linear.scales = OutputScales(node.Scale(1), node.Scales(4, columns), node.Scale(6));
+  return linear;
+}
+
 }  // namespace intact::onnxruntime

@@ -1,0 +1,260 @@
+#include "convolution.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plans.h"
+
+namespace intact::onnxruntime {
+namespace {
+
+// Bytes of an element; of eight bits also without a type.
+constexpr size_t SizeOf(int32_t type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
+
+// O…I from OI….
+std::vector<std::byte> ChannelsLast(const Constant& weights) {
+  const int64_t channels = weights.shape[1];
+  const int64_t taps = CountOf(std::span(weights.shape).subspan(2));
+  const auto* const source = static_cast<const std::byte*>(weights.data);
+  std::vector<std::byte> reordered(static_cast<size_t>(weights.count));
+  std::byte* target = reordered.data();
+  for (int64_t o = 0; o < weights.shape[0]; ++o)
+    for (int64_t t = 0; t < taps; ++t)
+      for (int64_t c = 0; c < channels; ++c) *target++ = source[(o * channels + c) * taps + t];
+  return reordered;
+}
+
+// O…I from the weights of a transposed convolution: I, output channels of a group, ….
+std::vector<std::byte> TransposedChannelsLast(const Constant& weights, int64_t groups) {
+  const int64_t inputs = weights.shape[0] / groups, outputs = weights.shape[1];
+  const int64_t taps = CountOf(std::span(weights.shape).subspan(2));
+  const auto* const source = static_cast<const std::byte*>(weights.data);
+  std::vector<std::byte> reordered(static_cast<size_t>(weights.count));
+  std::byte* target = reordered.data();
+  for (int64_t g = 0; g < groups; ++g)
+    for (int64_t o = 0; o < outputs; ++o)
+      for (int64_t t = 0; t < taps; ++t)
+        for (int64_t c = 0; c < inputs; ++c) *target++ = source[((g * inputs + c) * outputs + o) * taps + t];
+  return reordered;
+}
+
+enum class Direction { kForward, kTransposed };
+
+// Convolutions of NC… tensors, or N…C ones with `channels_last`.
+class Conv : public Layer {
+ public:
+  // Reads the geometry of a node with weights OI…, or of a transposed convolution with weights I, output channels of
+  // a group, ….
+  Conv(const Node& node, const Constant& w, Linear linear, std::optional<FromRun> from_run = {},
+       Direction direction = Direction::kForward)
+      : from_run_(from_run),
+        x_bytes_(SizeOf(linear.desc.a_source_type)),
+        y_bytes_(SizeOf(linear.desc.c_type)) {
+    if (w.shape.size() < 3 || w.shape.size() > 2 + INTACT_MAX_SPATIAL)
+      throw Refusal("W: has " + std::to_string(w.shape.size()) + " dimensions; expected 3 to 5");
+    const size_t dims = w.shape.size() - 2;
+    channels_last_ = node.IsChannelsLast();
+    desc_.spatial_dims = static_cast<int32_t>(dims);
+    desc_.groups = node.Integer("group", 1);
+    const bool is_transposed = direction == Direction::kTransposed;
+    desc_.transposed = is_transposed;
+    desc_.output_channels = is_transposed ? w.shape[1] * desc_.groups : w.shape[0];
+    desc_.input_channels = is_transposed ? w.shape[0] : w.shape[1] * desc_.groups;
+    if (desc_.groups < 1 || w.shape[0] % desc_.groups != 0)
+      throw Refusal("group: is " + std::to_string(desc_.groups) + "; expected a divisor of " +
+                    std::to_string(w.shape[0]));
+    const Shape strides = node.Integers("strides", dims, 1);
+    const Shape dilations = node.Integers("dilations", dims, 1);
+    for (size_t i = 0; i < dims; ++i) {
+      desc_.input[i] = INTACT_ANY_EXTENT;
+      desc_.kernel[i] = w.shape[2 + i];
+      desc_.stride[i] = strides[i];
+      desc_.dilation[i] = dilations[i];
+    }
+    SetPadding(node, dims);
+    if (is_transposed) std::ranges::copy(node.Integers("output_padding", dims, 0), desc_.output_pad);
+    multiply_adds_ = static_cast<double>(w.count);
+    const std::span weights(static_cast<const std::byte*>(w.data), static_cast<size_t>(w.count));
+    plan_ = MakeConvPlan(desc_, linear, weights, [&] {
+      return is_transposed ? TransposedChannelsLast(w, desc_.groups) : ChannelsLast(w);
+    });
+  }
+
+  void Compute(Run& run) const override {
+    const auto x = run.Input(0);
+    const Shape shape = x.GetTensorTypeAndShapeInfo().GetShape();
+    const auto dims = static_cast<size_t>(desc_.spatial_dims);
+    const size_t first = channels_last_ ? 1 : 2;
+    if (shape.size() != dims + 2)
+      throw std::invalid_argument("X: has " + std::to_string(shape.size()) + " dimensions; expected " +
+                                  std::to_string(dims + 2));
+    const int64_t channels = shape[channels_last_ ? dims + 1 : 1];
+    if (channels != desc_.input_channels)
+      throw std::invalid_argument("X: has " + std::to_string(channels) + " channels; expected " +
+                                  std::to_string(desc_.input_channels));
+
+    intact_conv_args args = INTACT_CONV_ARGS_INIT;
+    args.batch = shape[0];
+    Shape out(dims + 2);
+    out[0] = shape[0];
+    out[channels_last_ ? dims + 1 : 1] = desc_.output_channels;
+    for (size_t i = 0; i < dims; ++i) {
+      args.input[i] = shape[first + i];
+      out[first + i] = OutputExtent(i, args.input[i]);
+    }
+    void* const y = run.Output(out);
+    if (args.batch == 0) return;
+
+    const int64_t in_pixels = CountOf(std::span(args.input).first(dims));
+    const int64_t out_pixels = CountOf(std::span(out).subspan(first, dims));
+    // A matrix of one row or one column is its own transpose.
+    const bool turns_x = !channels_last_ && desc_.input_channels > 1 && in_pixels > 1;
+    const bool turns_y = !channels_last_ && desc_.output_channels > 1 && out_pixels > 1;
+    args.a = x.GetTensorRawData();
+    if (turns_x) {
+      void* const pixels = run.Allocate(static_cast<size_t>(args.batch * channels * in_pixels) * x_bytes_);
+      run.Transpose(args.a, pixels, x_bytes_, args.batch, channels, in_pixels);
+      args.a = pixels;
+    }
+    args.c = turns_y ? run.Allocate(static_cast<size_t>(CountOf(out)) * y_bytes_) : y;
+    FromRun::Values values;
+    if (from_run_) from_run_->Read(run, values, args);
+    const int64_t pixels = desc_.transposed != 0 ? in_pixels : out_pixels;
+    run.Compute(*plan_, args, static_cast<double>(args.batch * pixels) * multiply_adds_);
+    if (turns_y) run.Transpose(args.c, y, y_bytes_, args.batch, out_pixels, desc_.output_channels);
+  }
+
+  std::string Kernel() const override { return KernelOf(*plan_); }
+
+ private:
+  // The extent of the kernel with its dilation.
+  int64_t Reach(size_t i) const { return desc_.dilation[i] * (desc_.kernel[i] - 1) + 1; }
+
+  int64_t OutputExtent(size_t i, int64_t input) const {
+    if (desc_.transposed != 0) {
+      const int64_t output = (input - 1) * desc_.stride[i] - desc_.pad_begin[i] - desc_.pad_end[i] +
+                             Reach(i) + desc_.output_pad[i];
+      if (input < 1 || output < 1)
+        throw std::invalid_argument("X: has extent " + std::to_string(input) + ", which makes an output of " +
+                                    std::to_string(output) + "; expected at least 1");
+      return output;
+    }
+    const int64_t padded = input + desc_.pad_begin[i] + desc_.pad_end[i];
+    if (padded < Reach(i))
+      throw std::invalid_argument("X: has extent " + std::to_string(padded) +
+                                  " with its padding; expected at least " + std::to_string(Reach(i)));
+    return (padded - Reach(i)) / desc_.stride[i] + 1;
+  }
+
+  void SetPadding(const Node& node, size_t dims) {
+    const std::string automatic = node.String("auto_pad", "NOTSET");
+    if (automatic == "VALID") return;
+    if (automatic == "NOTSET") {
+      const Shape pads = node.Integers("pads", 2 * dims, 0);
+      std::copy_n(pads.begin(), dims, desc_.pad_begin);
+      std::copy_n(pads.begin() + static_cast<int64_t>(dims), dims, desc_.pad_end);
+      return;
+    }
+    if (desc_.transposed != 0) throw Refusal("auto_pad: is " + automatic + "; expected explicit pads");
+    // SAME_UPPER, SAME_LOWER: ⌈input/stride⌉ outputs. With a stride the padding depends on the input's
+    // extents.
+    const Shape shape = node.ShapeOf(0);
+    for (size_t i = 0; i < dims; ++i) {
+      const size_t place = (channels_last_ ? 1 : 2) + i;
+      const int64_t stride = desc_.stride[i];
+      const int64_t input = place < shape.size() ? shape[place] : -1;
+      if (stride > 1 && input < 0)
+        throw Refusal("auto_pad: is " + automatic + " with stride " + std::to_string(stride) +
+                      " and an input of unknown extents; expected explicit pads");
+      const int64_t last = stride > 1 ? (input + stride - 1) / stride * stride - stride - input : -1;
+      const int64_t padding = std::max<int64_t>(last + Reach(i), 0);
+      const int64_t less = padding / 2;
+      desc_.pad_begin[i] = automatic == "SAME_LOWER" ? padding - less : less;
+      desc_.pad_end[i] = padding - desc_.pad_begin[i];
+    }
+  }
+
+  intact_conv_desc desc_ = INTACT_CONV_DESC_INIT;
+  ConvPlan plan_;
+  std::optional<FromRun> from_run_;
+  size_t x_bytes_, y_bytes_;  // of an element
+  bool channels_last_ = false;
+  double multiply_adds_ = 0;  // of an output pixel; of an input pixel if transposed
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Context& context) {
+  const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8});
+  const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
+  // Its kernel multiplies weights by activations, and clamps if the weights are u8 and the activations s8.
+  if (context.settings.is_like_avx2 && x == INTACT_S8 && w == INTACT_U8)
+    throw Refusal(
+        "like: w is u8 and x is s8, where ONNX Runtime clamps other pairs; expected u8 activations or s8 "
+        "weights");
+  const Constant weights = node.Weights(1, w);
+  Linear linear(context, Pairs::kNone, x, w, INTACT_S32);
+  linear.b_zero_points = node.ZeroPoints(3, w, weights.shape.front());
+  const auto from_run = SetQuantization(node, 2, {}, {}, linear);
+  return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
+}
+
+std::unique_ptr<Layer> MakeDynamicQuantizeConv(const Node& node, const Context& context) {
+  const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(1, w);
+  const int64_t channels = weights.shape.front();
+  Linear linear(context, Pairs::kNone, INTACT_U8, w, INTACT_F32);
+  linear.SetDynamicQuantization(node.Scales(2, channels));
+  linear.b_zero_points = node.ZeroPoints(3, w, channels);
+  linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, channels, weights.shape.size() - 2);
+  return std::make_unique<Conv>(node, weights, std::move(linear));
+}
+
+std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Context& context) {
+  const intact_type x = node.Type(0, {INTACT_U8});
+  const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(1, w);
+  const int64_t channels = weights.shape.front();
+  Linear linear(context, Pairs::kNone, x, w, INTACT_F32);
+  linear.b_zero_points = node.ZeroPoints(5, w, channels);
+  linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, channels, weights.shape.size() - 2);
+  const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, channels), linear);
+  return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
+}
+
+std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Context& context) {
+  const intact_type w = node.Type(3, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(3, w);
+  const int64_t channels = weights.shape.front();
+  const bool is_depthwise = weights.shape[1] == 1 && channels == node.Integer("group", 1);
+  Linear linear = QLinear(node, context, is_depthwise ? Pairs::kNone : Pairs::kClamped, w, channels);
+  linear.bias_s32 = Bias<int32_t>(node, 8, INTACT_S32, channels);
+  return std::make_unique<Conv>(node, weights, std::move(linear));
+}
+
+// ONNX Runtime's CPU provider has no operator for this group: it computes floats.
+std::unique_ptr<Layer> MakeQLinearConvTranspose(const Node& node, const Context& context) {
+  if (context.settings.is_like_avx2) throw Refusal("like: ONNX Runtime computes ConvTranspose in floats");
+  if (node.HasAttribute("output_shape")) throw Refusal("output_shape: is given; expected explicit pads");
+  const intact_type w = node.Type(3, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(3, w);
+  const int64_t channels = weights.shape[1], groups = node.Integer("group", 1);
+  Linear linear = QLinear(node, context, Pairs::kNone, w, channels);
+  // Scales and zero points are those of a group's channels, the same ones for each group.
+  const auto repeat = [&](auto& values) {
+    if (std::ssize(values) < 2) return;
+    const auto of_group = values;
+    for (int64_t g = 1; g < groups; ++g) values.insert(values.end(), of_group.begin(), of_group.end());
+  };
+  repeat(linear.scales);
+  repeat(linear.b_zero_points);
+  linear.bias_s32 = Bias<int32_t>(node, 8, INTACT_S32, channels * groups);
+  return std::make_unique<Conv>(node, weights, std::move(linear), std::nullopt, Direction::kTransposed);
+}
+
+}  // namespace intact::onnxruntime

@@ -1,0 +1,247 @@
+#include "matmul.h"
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plans.h"
+
+namespace intact::onnxruntime {
+namespace {
+
+// Products of matrices. A is [..., K]; leading extents make rows.
+class MatMul : public Layer {
+ public:
+  // `b`: the weights; `transposed`: N×K. `a_transposed`: A is K×M.
+  MatMul(const Constant& b, bool transposed, Linear linear, std::optional<FromRun> from_run = {},
+         bool a_transposed = false)
+      : from_run_(from_run), a_transposed_(a_transposed) {
+    if (b.shape.size() != 2)
+      throw Refusal("B: has " + std::to_string(b.shape.size()) + " dimensions; expected 2");
+    intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
+    desc.k = k_ = b.shape[transposed ? 1 : 0];
+    desc.n = n_ = b.shape[transposed ? 0 : 1];
+    if (transposed) desc.b_stride_k = 1, desc.b_stride_n = desc.k;
+    plan_ = MakeGemmPlan(desc, linear, b.data);
+  }
+
+  void Compute(Run& run) const override {
+    const auto a = run.Input(0);
+    Shape shape = a.GetTensorTypeAndShapeInfo().GetShape();
+    if (a_transposed_ && shape.size() == 2) std::swap(shape[0], shape[1]);
+    if (shape.empty() || shape.back() != k_)
+      throw std::invalid_argument("A: has rows of " + std::to_string(shape.empty() ? 0 : shape.back()) +
+                                  " elements; expected " + std::to_string(k_));
+    shape.back() = n_;
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.m = CountOf(shape) / n_;
+    args.a = a.GetTensorRawData();
+    args.a_transposed = a_transposed_;
+    args.c = run.Output(shape);
+    if (args.m == 0) return;
+    FromRun::Values values;
+    if (from_run_) from_run_->Read(run, values, args);
+    run.Compute(*plan_, args,
+                static_cast<double>(args.m) * static_cast<double>(n_) * static_cast<double>(k_));
+  }
+
+  std::string Kernel() const override { return KernelOf(*plan_); }
+
+ private:
+  GemmPlan plan_;
+  int64_t n_ = 0, k_ = 0;
+  std::optional<FromRun> from_run_;
+  bool a_transposed_;
+};
+
+// Products of matrices that each run gives: the items of [..., M, K] and [..., K, N], with broadcasting.
+class MatMulOfRun : public Layer {
+ public:
+  // `b_input`: where B is among the operator's inputs.
+  MatMulOfRun(const Node& node, size_t b_input, Linear linear, std::optional<FromRun> from_run = {})
+      : b_input_(b_input), linear_(std::move(linear)), from_run_(from_run) {
+    for (const size_t input : {size_t{0}, b_input})
+      if (const size_t dimensions = node.ShapeOf(input).size(); dimensions < 2)
+        throw Refusal(std::string(input == 0 ? "A" : "B") + ": has " + std::to_string(dimensions) +
+                      " dimensions; expected at least 2, known before the run");
+    linear_.desc.overflow = INTACT_OVERFLOW_WRAPS;  // the depth is not known yet
+    kernel_ = KernelOf(*PlanOf(64, 64));
+  }
+
+  void Compute(Run& run) const override {
+    const auto a = run.Input(0), b = run.Input(b_input_);
+    const Shape a_shape = a.GetTensorTypeAndShapeInfo().GetShape();
+    const Shape b_shape = b.GetTensorTypeAndShapeInfo().GetShape();
+    for (const auto& [name, shape] : {std::pair{"A", &a_shape}, {"B", &b_shape}})
+      if (shape->size() < 2)
+        throw std::invalid_argument(std::string(name) + ": has " + std::to_string(shape->size()) +
+                                    " dimensions; expected at least 2");
+    const int64_t m = a_shape.end()[-2], k = a_shape.back(), n = b_shape.back();
+    if (b_shape.end()[-2] != k)
+      throw std::invalid_argument("B: has " + std::to_string(b_shape.end()[-2]) + " rows; expected " +
+                                  std::to_string(k));
+    Shape shape = BroadcastItems(a_shape, b_shape);
+    const std::span<const int64_t> items(shape);
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.batch = CountOf(items);
+    const auto a_items = PlacesOf(a.GetTensorRawData(), m * k, a_shape, items);
+    const auto b_items = PlacesOf(b.GetTensorRawData(), k * n, b_shape, items);
+    shape.insert(shape.end(), {m, n});
+    args.c = run.Output(shape);
+    if (CountOf(shape) == 0) return;
+    if (k == 0) throw std::invalid_argument("A: has rows of 0 elements; expected at least 1");
+    args.m = m;
+    args.a_items = a_items.data();
+    args.b_items = b_items.data();
+    FromRun::Values values;
+    if (from_run_) from_run_->Read(run, values, args);
+    run.Compute(*PlanOf(k, n), args, static_cast<double>(args.batch * m) * static_cast<double>(n * k));
+  }
+
+  std::string Kernel() const override { return kernel_; }
+
+ private:
+  static constexpr size_t kMostPlans = 64;
+
+  // The leading extents of both shapes, broadcast.
+  static Shape BroadcastItems(const Shape& a, const Shape& b) {
+    Shape items(std::max(a.size(), b.size()) - 2);
+    for (size_t i = 0; i < items.size(); ++i) {  // from the last one
+      const int64_t of_a = i + 2 < a.size() ? a.end()[-3 - static_cast<std::ptrdiff_t>(i)] : 1;
+      const int64_t of_b = i + 2 < b.size() ? b.end()[-3 - static_cast<std::ptrdiff_t>(i)] : 1;
+      if (of_a != of_b && of_a != 1 && of_b != 1)
+        throw std::invalid_argument("B: has " + std::to_string(of_b) + " items where A has " +
+                                    std::to_string(of_a) + "; expected equal numbers, or 1");
+      items.end()[-1 - static_cast<std::ptrdiff_t>(i)] = of_a == 1 ? of_b : of_a;
+    }
+    return items;
+  }
+
+  // Where the matrix of each item begins in a tensor of `shape`, with `elements` bytes for each matrix.
+  static std::vector<const void*> PlacesOf(const void* data, int64_t elements, const Shape& shape,
+                                           std::span<const int64_t> items) {
+    std::vector<const void*> places(static_cast<size_t>(CountOf(items)));
+    for (size_t item = 0; item < places.size(); ++item) {
+      int64_t left = static_cast<int64_t>(item), place = 0, stride = elements;
+      for (size_t i = 0; i < items.size() && i + 2 < shape.size(); ++i) {  // from the last extent
+        const int64_t extent = items[items.size() - 1 - i];
+        const int64_t own = shape.end()[-3 - static_cast<std::ptrdiff_t>(i)];
+        if (own != 1) place += left % extent * stride;
+        left /= extent;
+        stride *= own;
+      }
+      places[item] = static_cast<const std::byte*>(data) + place;
+    }
+    return places;
+  }
+
+  // The plan of products of this depth and width. The plans used last are kept.
+  GemmPlan PlanOf(int64_t k, int64_t n) const {
+    const std::lock_guard lock(mutex_);
+    auto found = std::ranges::find_if(plans_, [&](const Plan& plan) { return plan.k == k && plan.n == n; });
+    if (found == plans_.end()) {
+      intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
+      desc.k = k;
+      desc.n = n;
+      desc.runtime_b = 1;
+      plans_.push_front({k, n, MakeGemmPlan(desc, linear_, nullptr)});
+      if (plans_.size() > kMostPlans) plans_.pop_back();
+    } else {
+      plans_.splice(plans_.begin(), plans_, found);
+    }
+    return plans_.front().plan;
+  }
+
+  struct Plan {
+    int64_t k, n;
+    GemmPlan plan;
+  };
+  const size_t b_input_;
+  mutable Linear linear_;
+  const std::optional<FromRun> from_run_;
+  mutable std::mutex mutex_;
+  mutable std::list<Plan> plans_;  // the one used last is first
+  std::string kernel_;
+};
+
+// The number of columns with own scales and zero points; 1 for a runtime B.
+int64_t ColumnsOf(const Node& node, size_t b_input, intact_type b) {
+  return node.IsFromRun(b_input) ? 1 : node.Weights(b_input, b).shape.back();
+}
+
+std::unique_ptr<Layer> MakeProduct(const Node& node, size_t b_input, Linear linear,
+                                   std::optional<FromRun> from_run = {}) {
+  if (node.IsFromRun(b_input))
+    return std::make_unique<MatMulOfRun>(node, b_input, std::move(linear), from_run);
+  const Constant weights = node.Weights(b_input, static_cast<intact_type>(linear.desc.b_type));
+  return std::make_unique<MatMul>(weights, false, std::move(linear), from_run);
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Context& context) {
+  const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
+  const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
+  Linear linear(context, Pairs::kClamped, a, b, INTACT_S32);
+  linear.b_zero_points = node.ZeroPoints(3, b, ColumnsOf(node, 1, b));
+  const auto from_run = SetQuantization(node, 2, {}, {}, linear);
+  return MakeProduct(node, 1, std::move(linear), from_run);
+}
+
+std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Context& context) {
+  const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
+  return MakeProduct(node, 3, QLinear(node, context, Pairs::kClamped, b, ColumnsOf(node, 3, b)));
+}
+
+std::unique_ptr<Layer> MakeQGemm(const Node& node, const Context& context) {
+  const bool transposed = node.Integer("transB", 0) != 0;
+  const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
+  const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(3, b);
+  const int64_t columns = transposed ? weights.shape.front() : weights.shape.back();
+  Linear linear(context, Pairs::kClamped, a, b, node.OutputType({INTACT_F32, INTACT_U8, INTACT_S8}));
+  linear.desc.a_zero_point = node.ZeroPoint(2, a);
+  linear.b_zero_points = node.ZeroPoints(5, b, columns);
+  linear.bias_s32 = Bias<int32_t>(node, 6, INTACT_S32, columns);
+  std::optional<float> y_scale;
+  if (linear.desc.c_type != INTACT_F32) {
+    y_scale = node.Scale(7);
+    linear.desc.c_zero_point = node.ZeroPoint(8, static_cast<intact_type>(linear.desc.c_type));
+  }
+  linear.scales = OutputScales(node.Float("alpha", 1) * node.Scale(1), node.Scales(4, columns), y_scale);
+  return std::make_unique<MatMul>(weights, transposed, std::move(linear), std::nullopt,
+                                  node.Integer("transA", 0) != 0);
+}
+
+std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Context& context) {
+  node.Type(0, {INTACT_F32});
+  const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
+  const Constant weights = node.Weights(1, b);
+  const int64_t columns = weights.shape.back();
+  Linear linear(context, Pairs::kClamped, INTACT_U8, b, INTACT_F32);
+  linear.SetDynamicQuantization(node.Scales(2, columns));
+  linear.b_zero_points = node.ZeroPoints(3, b, columns);
+  linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, columns);
+  return std::make_unique<MatMul>(weights, false, std::move(linear));
+}
+
+std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Context& context) {
+  const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
+  const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
+  if (node.IsFromRun(1) && node.Has(6))
+    throw Refusal("bias: is given, and each run gives B; expected one of them");
+  const int64_t columns = ColumnsOf(node, 1, b);
+  Linear linear(context, Pairs::kClamped, a, b, INTACT_F32);
+  linear.b_zero_points = node.ZeroPoints(5, b, columns);
+  linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, columns);
+  const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, columns), linear);
+  return MakeProduct(node, 1, std::move(linear), from_run);
+}
+
+}  // namespace intact::onnxruntime
