@@ -42,9 +42,7 @@ WeightType WeightTypeOf(const intact_grouped_desc& desc) {
 }
 
 // The bytes of a column, if its depths are adjacent.
-int64_t ColumnBytes(const intact_grouped_desc& desc) {
-  return WeightTypeOf(desc).ColumnBytes(desc.k);
-}
+int64_t ColumnBytes(const intact_grouped_desc& desc) { return WeightTypeOf(desc).ColumnBytes(desc.k); }
 
 // The limits of n, k and n·k, and the strides of B.
 Error CheckShape(const intact_grouped_desc& desc) {
