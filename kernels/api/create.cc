@@ -35,18 +35,18 @@ WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t s
 // Records of schedules, and the orders that the records refer to.
 class Schedules {
  public:
-  /// Adds the schedules of `weights`, with the sizes of their orders.
-  void Add(const LinearWeights& weights, const SavedSchedule& whose) {
+  /// Adds the schedules of `weights`, with the sizes of their orders. `unit` says which unit the weights belong to.
+  void Add(const LinearWeights& weights, const SavedSchedule& unit) {
     for (ScheduleRecord& record : weights.schedules().records()) {
       if (record.built.expired()) record.order_bytes = 0;
-      schedules_.push_back(whose);
+      schedules_.push_back(unit);
       schedules_.back().record = record;
     }
   }
-  /// Adds the schedules of `weights`, whose panels are `panels`. Each schedule is found again, for its order.
-  Error AddOrders(const LinearWeights& weights, const PackedWeights& panels, const SavedSchedule& whose) {
+  /// Adds the schedules of `weights`. Finds each schedule again in `panels`, the panels of `weights`, for its order.
+  Error AddOrders(const LinearWeights& weights, const PackedWeights& panels, const SavedSchedule& unit) {
     const size_t first = schedules_.size();
-    Add(weights, whose);
+    Add(weights, unit);
     for (size_t i = first; i < schedules_.size(); ++i) {
       ScheduleRecord& record = schedules_[i].record;
       if (record.order_bytes == 0) continue;
@@ -64,7 +64,7 @@ class Schedules {
   std::vector<std::vector<uint8_t>> orders_;
 };
 
-// Calls visit(weights, whose) for each unit that has records of schedules, until it returns an error.
+// Calls visit(weights, unit) for each unit that has records of schedules, until it returns an error.
 template <class Visit>
 Error ForEachUnitWithSchedules(const Convolution& plan, const Visit& visit) {
   Error error;
@@ -169,9 +169,9 @@ Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
   }
   Schedules schedules;
-  const auto add = [&](const LinearWeights& own, const SavedSchedule& whose) -> Error {
+  const auto add = [&](const LinearWeights& own, const SavedSchedule& unit) -> Error {
     ASSIGN_OR_RETURN(const auto panels, own.Panels());
-    return schedules.AddOrders(own, *panels, whose);
+    return schedules.AddOrders(own, *panels, unit);
   };
   RETURN_IF_ERROR(ForEachUnitWithSchedules(plan, add));
   return WritePackImage(plan.problem(), DescOf(geometry), packed, 0, plan.tuned(), schedules.all());
@@ -189,8 +189,8 @@ size_t ImageBytes(const Convolution& plan) {
   const ConvGeometry& geometry = plan.geometry();
   const PackedWeights sizes(geometry.taps() * geometry.group_inputs(), geometry.output_channels);
   Schedules schedules;
-  const auto add = [&](const LinearWeights& own, const SavedSchedule& whose) -> Error {
-    schedules.Add(own, whose);
+  const auto add = [&](const LinearWeights& own, const SavedSchedule& unit) -> Error {
+    schedules.Add(own, unit);
     return {};
   };
   (void)ForEachUnitWithSchedules(plan, add);  // add() returns no error

@@ -10,7 +10,6 @@
 #include "core/isas.h"
 #include "jit/assembler.h"
 #include "jit/code_cache.h"
-#include "jit/isa.h"
 #include "kernels/weights/cut_panels.h"
 #include "kernels/weights/scheduled_vectors.h"
 
