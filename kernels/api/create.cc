@@ -35,7 +35,8 @@ WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t s
 // Records of schedules, and the orders that the records refer to.
 class Schedules {
  public:
-  /// Adds the schedules of `weights`, with the sizes of their orders. `unit` says which unit the weights belong to.
+  /// Adds the schedules of `weights`, with the sizes of their orders. `unit` says which unit the weights
+  /// belong to.
   void Add(const LinearWeights& weights, const SavedSchedule& unit) {
     for (ScheduleRecord& record : weights.schedules().records()) {
       if (record.built.expired()) record.order_bytes = 0;
@@ -43,7 +44,8 @@ class Schedules {
       schedules_.back().record = record;
     }
   }
-  /// Adds the schedules of `weights`. Finds each schedule again in `panels`, the panels of `weights`, for its order.
+  /// Adds the schedules of `weights`. Finds each schedule again in `panels`, the panels of `weights`, for its
+  /// order.
   Error AddOrders(const LinearWeights& weights, const PackedWeights& panels, const SavedSchedule& unit) {
     const size_t first = schedules_.size();
     Add(weights, unit);

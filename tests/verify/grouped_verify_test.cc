@@ -41,7 +41,7 @@ TEST(GroupedProblemTest, RefusesLines) {
       {"grouped s8u4s32 m=1 n=2 k=3", "types: 's8u4s32' is not like s8u4f32: activations, weights, output"},
       {"grouped s8u4f32 m=1 n=2", "k is missing"},
       {"grouped s8u4f32 m=1 n=2 k=3 m=1", "'m=1': m is given twice"},
-      {"grouped s8u4f32 m=1 n=2 k=x", "k: 'x' is not an integer in the field's range"},
+      {"grouped s8u4f32 m=1 n=2 k=x", "k: 'x' is not an integer that fits 64 bits"},
       {"grouped s8u4f32 m=1 n=2 k=3 group=24",
        "group: 24 is unknown; expected one of 0, 16, 32, 64, 128, 256"},
       {"grouped s8u4f32 m=1 n=2 k=3 zb=1", "zb: '1' is unknown; expected one of no, yes"},

@@ -5,27 +5,20 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
 #include "reference/contract/quantize.h"
+#include "verify/problem/line.h"
 
 namespace intact::verify {
 namespace {
 
-template <class E>
-struct Name {
-  std::string_view text;
-  E value;
-};
 constexpr Name<intact_type> kATypes[] = {{"u8", INTACT_U8}, {"s8", INTACT_S8}};
 constexpr Name<int32_t> kBTypes[] = {
     {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"u4", INTACT_U4}, {"s4", INTACT_S4}};
@@ -34,11 +27,8 @@ constexpr Name<intact_type> kSources[] = {
     {"f32", INTACT_F32}, {"bf16", INTACT_BF16}, {"f16", INTACT_F16}, {"none", INTACT_TYPE_NONE}};
 constexpr Name<intact_granularity> kGranularities[] = {{"row", INTACT_GRANULARITY_ROWS},
                                                        {"group", INTACT_GRANULARITY_GROUPS}};
-constexpr Name<bool> kNoYes[] = {{"no", false}, {"yes", true}};
 constexpr Name<bool> kLayoutsOfB[] = {{"nk", false}, {"kn", true}};
 constexpr Name<bool> kLayoutsOfScales[] = {{"ng", false}, {"gn", true}};
-constexpr Name<intact_activation> kActivations[] = {
-    {"none", INTACT_ACTIVATION_NONE}, {"relu", INTACT_ACTIVATION_RELU}, {"clamp", INTACT_ACTIVATION_CLAMP}};
 constexpr Name<GroupedFill> kFills[] = {
     {"uniform", GroupedFill::kUniform},    {"bounds", GroupedFill::kBounds},
     {"one_hot", GroupedFill::kOneHot},     {"spread", GroupedFill::kSpread},
@@ -47,58 +37,19 @@ constexpr Name<GroupedFill> kFills[] = {
 constexpr std::array kGroups = {int64_t{0},  int64_t{16},  int64_t{32},
                                 int64_t{64}, int64_t{128}, int64_t{256}};
 
-const std::vector<Name<intact_isa>>& Isas() {
-  static const std::vector<Name<intact_isa>> kIsas = [] {
-    std::vector<Name<intact_isa>> names = {{"any", INTACT_ISA_ANY}};
-    for (const intact_isa isa : core::kIsaLadder) names.push_back({intact_isa_name(isa), isa});
-    return names;
-  }();
-  return kIsas;
-}
+using P = GroupedProblem;
+using Field = FieldOf<P>;
 
-Error Invalid(std::string message) { return Error{INTACT_INVALID_ARGUMENT, std::move(message)}; }
-
-template <class Names, class E>
-std::string NameOf(const Names& names, E value) {
-  const auto found = std::ranges::find_if(names, [&](const auto& name) { return name.value == value; });
-  return found == std::end(names) ? "unknown" : std::string(found->text);
-}
-
-// A key of a line: how to print its field, and how to read it.
-struct Field {
-  std::string_view key;
-  std::function<std::string(const GroupedProblem&)> print;
-  std::function<std::optional<Error>(std::string_view, GroupedProblem*)> read;
-};
-
-// `Of` is GroupedProblem or its base.
 template <class T, class Of>
 Field Number(std::string_view key, T Of::*member) {
-  return {key, [member](const GroupedProblem& p) { return fmt::format("{}", p.*member); },
-          [key, member](std::string_view text, GroupedProblem* p) -> std::optional<Error> {
-            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), p->*member);
-            if (error == std::errc() && end == text.data() + text.size()) return std::nullopt;
-            return Invalid(fmt::format("{}: '{}' is not an integer in the field's range", key, text));
-          }};
+  return NumberField<P>(key, member);
 }
 
 template <class E, class Of, class Names>
 Field Choice(std::string_view key, E Of::*member, const Names& names) {
-  return {key, [member, &names](const GroupedProblem& p) { return NameOf(names, p.*member); },
-          [key, member, &names](std::string_view text, GroupedProblem* p) -> std::optional<Error> {
-            std::vector<std::string_view> known;
-            for (const auto& name : names) {
-              known.push_back(name.text);
-              if (name.text != text) continue;
-              p->*member = name.value;
-              return std::nullopt;
-            }
-            return Invalid(
-                fmt::format("{}: '{}' is unknown; expected one of {}", key, text, fmt::join(known, ", ")));
-          }};
+  return ChoiceField<P>(key, member, names);
 }
 
-using P = GroupedProblem;
 const std::vector<Field>& Fields() {
   static const std::vector<Field> kFields = {
       Number("m", &P::m),
@@ -142,16 +93,6 @@ bool TakeType(const Names& names, std::string_view* word, E* type) {
   return false;
 }
 
-std::vector<std::string_view> Words(std::string_view line) {
-  std::vector<std::string_view> words;
-  for (size_t begin = 0; (begin = line.find_first_not_of(" \t\r\n", begin)) != std::string_view::npos;) {
-    const size_t end = std::min(line.find_first_of(" \t\r\n", begin), line.size());
-    words.push_back(line.substr(begin, end - begin));
-    begin = end;
-  }
-  return words;
-}
-
 std::optional<Error> CheckRange(std::string_view key, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return std::nullopt;
   return Invalid(fmt::format("{}: {} is out of range; expected {} to {}", key, value, low, high));
@@ -169,7 +110,7 @@ std::span<const GroupedFill> AllGroupedFills() {
 }
 
 bool GroupedProblem::IsLine(std::string_view line) {
-  const std::vector<std::string_view> words = Words(line);
+  const std::vector<std::string_view> words = WordsOf(line);
   return !words.empty() && words[0] == kWord;
 }
 
@@ -187,7 +128,7 @@ std::string GroupedProblem::ToString() const {
 }
 
 Result<GroupedProblem> GroupedProblem::Parse(std::string_view line) {
-  const std::vector<std::string_view> words = Words(line);
+  const std::vector<std::string_view> words = WordsOf(line);
   if (words.size() < 2 || words[0] != kWord) {
     return Invalid(fmt::format("'{}' does not begin with 'grouped' and types like s8u4f32", line));
   }

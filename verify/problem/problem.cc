@@ -6,18 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <charconv>
-#include <functional>
 #include <limits>
 #include <set>
 #include <type_traits>
 #include <utility>
 
-#include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
 #include "reference/models/lowering.h"
 #include "verify/problem/fill.h"
+#include "verify/problem/line.h"
 #include "verify/problem/problem_size.h"
 
 namespace intact::verify {
@@ -25,12 +23,6 @@ namespace {
 
 constexpr int64_t kMaxDimension = int64_t{1} << 24;
 constexpr int64_t kMaxExtent = int64_t{1} << 16;  // limit of kernel, stride, dilation, pad and batch
-
-template <class E>
-struct Name {
-  std::string_view text;
-  E value;
-};
 
 constexpr Name<Fill> kFills[] = {
     {"uniform", Fill::kUniform}, {"extremes", Fill::kExtremes}, {"one_hot", Fill::kOneHot},
@@ -63,7 +55,6 @@ constexpr Name<intact_quantization> kQuantizations[] = {
     {"tensor", INTACT_QUANTIZATION_TENSOR}};
 constexpr Name<intact_type> kResiduals[] = {
     {"none", INTACT_TYPE_NONE}, {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"f32", INTACT_F32}};
-constexpr Name<bool> kNoYes[] = {{"no", false}, {"yes", true}};
 constexpr Name<bool> kItems[] = {{"strided", false}, {"pointers", true}};
 constexpr Name<bool> kALayouts[] = {{"mk", false}, {"km", true}};
 constexpr Name<bool> kBLayouts[] = {{"kn", false}, {"nk", true}};
@@ -93,79 +84,22 @@ constexpr Name<ZeroPointKind> kZeroPointKinds[] = {{"tensor", ZeroPointKind::kTe
                                                    {"channel", ZeroPointKind::kChannel},
                                                    {"item", ZeroPointKind::kItem},
                                                    {"item_column", ZeroPointKind::kItemColumn}};
-constexpr Name<intact_activation> kActivations[] = {
-    {"none", INTACT_ACTIVATION_NONE}, {"relu", INTACT_ACTIVATION_RELU}, {"clamp", INTACT_ACTIVATION_CLAMP}};
 
-Error Invalid(std::string message) { return Error{INTACT_INVALID_ARGUMENT, std::move(message)}; }
-
-// The library's names.
-const std::vector<Name<intact_isa>>& Isas() {
-  static const std::vector<Name<intact_isa>> kIsas = [] {
-    std::vector<Name<intact_isa>> names = {{"any", INTACT_ISA_ANY}};
-    for (const intact_isa isa : core::kIsaLadder) names.push_back({intact_isa_name(isa), isa});
-    return names;
-  }();
-  return kIsas;
-}
-
-template <class Names, class E>
-std::string_view NameOf(const Names& names, E value) {
-  const auto found = std::find_if(std::begin(names), std::end(names),
-                                  [value](const Name<E>& name) { return name.value == value; });
-  return found == std::end(names) ? std::string_view("unknown") : found->text;
-}
-
-template <class Names, class E = decltype(std::begin(std::declval<const Names&>())->value)>
-Result<E> ValueOf(const Names& names, std::string_view key, std::string_view text) {
-  std::string known;
-  for (const Name<E>& name : names) {
-    if (name.text == text) return name.value;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", name.text);
-  }
-  return Invalid(fmt::format("{}: '{}' is unknown; expected one of {}", key, text, known));
-}
-
-Result<int64_t> NumberOf(std::string_view key, std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    return Invalid(fmt::format("{}: '{}' is not an integer that fits 64 bits", key, text));
-  }
-  return value;
-}
-
-// A key of the text form: how to print a field, and how to read it.
-struct Field {
-  std::string_view key;
-  std::function<std::string(const Problem&)> print;
-  std::function<std::optional<Error>(std::string_view, Problem*)> read;
-  bool required = false;
-};
+using Field = FieldOf<Problem>;
 
 Field Required(Field field) {
   field.required = true;
   return field;
 }
 
-// `Of` is Problem or its base.
 template <class T, class Of>
 Field Number(std::string_view key, T Of::*member) {
-  return {key, [member](const Problem& p) { return fmt::format("{}", p.*member); },
-          [key, member](std::string_view text, Problem* p) -> std::optional<Error> {
-            ASSIGN_OR_RETURN(const int64_t value, NumberOf(key, text));
-            if (!std::in_range<T>(value)) return Invalid(fmt::format("{}: {} is out of range", key, text));
-            p->*member = static_cast<T>(value);
-            return std::nullopt;
-          }};
+  return NumberField<Problem>(key, member);
 }
 
 template <class E, class Of, class Names>
 Field Choice(std::string_view key, E Of::*member, const Names& names) {
-  return {key, [member, &names](const Problem& p) { return std::string(NameOf(names, p.*member)); },
-          [key, member, &names](std::string_view text, Problem* p) -> std::optional<Error> {
-            ASSIGN_OR_RETURN(p->*member, ValueOf(names, key, text));
-            return std::nullopt;
-          }};
+  return ChoiceField<Problem>(key, member, names);
 }
 
 // ----- convolutions ---------------------------------------------------------------------------------------
@@ -378,19 +312,6 @@ Result<Problem> ParseTypes(std::string_view word, const std::optional<ConvGeomet
     return Invalid(fmt::format("types: '{}' has '{}' too much; expected three, like u8s8s32", word, rest));
   }
   return Defaults(types[0], types[1], types[2], conv);
-}
-
-std::vector<std::string_view> Words(std::string_view line) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  std::vector<std::string_view> words;
-  for (;;) {
-    const size_t begin = line.find_first_not_of(kSpace);
-    if (begin == std::string_view::npos) return words;
-    line.remove_prefix(begin);
-    const size_t end = std::min(line.find_first_of(kSpace), line.size());
-    words.push_back(line.substr(0, end));
-    line.remove_prefix(end);
-  }
 }
 
 std::optional<Error> ReadWord(std::string_view word, std::set<std::string_view>* seen, Problem* problem) {
@@ -615,7 +536,7 @@ std::string Problem::ToString() const {
 }
 
 Result<Problem> Problem::Parse(std::string_view line) {
-  std::vector<std::string_view> words = Words(line);
+  std::vector<std::string_view> words = WordsOf(line);
   if (words.empty() || (words[0] != GemmKind().name && words[0] != ConvKind().name)) {
     return Invalid(fmt::format("'{}' does not begin with 'gemm' or 'conv'", words.empty() ? "" : words[0]));
   }
