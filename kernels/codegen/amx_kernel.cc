@@ -213,41 +213,46 @@ class AmxKernel {
   void Segments() {
     const asmjit::Label segment = code().newLabel();
     const asmjit::Label step = code().newLabel();
+    const asmjit::Label end = code().newLabel();
     const asmjit::Label last = code().newLabel();
     const Mem last_b = Argument(offsetof(AmxKernelArgs, last_b));
+    SetSegment(0);
+    for (int i = 0; i < std::min(spec_.row_tiles, kOperandTiles); ++i) LoadA(i, 0);
+    for (int j = 0; j < std::min(spec_.panels, kOperandTiles); ++j) LoadB(j, 0);
     code().bind(segment);
-    BeginSegment(last_b);
     code().cmp(b(0), last_b);
-    code().je(last);
+    code().je(end);
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(step);
-    Step(true);
+    Step(Next::kStep);
     code().cmp(b(0), last_b);
     code().jne(step);
-    code().bind(last);
-    Step(false);
-    const Gp next = a(0);
+    code().bind(end);
+    const Gp next = a(0);  // its tile of this step is loaded
     code().mov(next, Argument(offsetof(AmxKernelArgs, segment)));
     code().add(next, sizeof(AmxSegment));
-    code().mov(Argument(offsetof(AmxKernelArgs, segment)), next);
     code().cmp(next, Argument(offsetof(AmxKernelArgs, segments_end)));
-    code().jne(segment);
+    code().je(last);
+    code().mov(Argument(offsetof(AmxKernelArgs, segment)), next);
+    Step(Next::kSegment);
+    code().jmp(segment);
+    code().bind(last);
+    Step(Next::kNone);
   }
 
-  // Sets the pointers and the address of B's last tile of the segment, and loads the first operands.
-  void BeginSegment(const Mem& last_b) {
+  // Sets the pointers to A and the address of B's last tile of the segment. B's first tile is `b_steps` steps
+  // beyond b(0).
+  void SetSegment(int b_steps) {
     const Gp segment = a(spec_.row_tiles - 1), length = a_stride_;
     code().mov(segment, Argument(offsetof(AmxKernelArgs, segment)));
     code().mov(length, Field(segment, offsetof(AmxSegment, steps)));
     code().shl(length, std::countr_zero(static_cast<unsigned>(b_step_bytes())));
-    code().lea(length, x86::ptr(b(0), length, 0, -b_step_bytes()));
-    code().mov(last_b, length);
+    code().lea(length, x86::ptr(b(0), length, 0, (b_steps - 1) * b_step_bytes()));
+    code().mov(Argument(offsetof(AmxKernelArgs, last_b)), length);
     code().mov(a_stride_, Field(segment, offsetof(AmxSegment, a_stride_bytes)));
     for (int i = 0; i < spec_.row_tiles; ++i) {
       code().mov(a(i), Field(segment, offsetof(AmxSegment, a) + sizeof(void*) * static_cast<size_t>(i)));
     }
-    for (int i = 0; i < std::min(spec_.row_tiles, kOperandTiles); ++i) LoadA(i, 0);
-    for (int j = 0; j < std::min(spec_.panels, kOperandTiles); ++j) LoadB(j, 0);
   }
 
   void LoadA(int row, int step) {
@@ -257,23 +262,28 @@ class AmxKernel {
     code().tileloaddt1(tile(BTile(panel)), x86::ptr(b(panel), b_stride_, 0, step * b_step_bytes()));
   }
 
+  // What follows a step: nothing, a step of the same segment, or the first step of the next segment.
+  enum class Next : uint8_t { kNone, kStep, kSegment };
+
   // All dot products of 64 depths, row by row. After an operand's last dot product, its tile is loaded with
-  // another operand: of this step or, if `has_next`, with the first of the next step.
-  void Step(bool has_next) {
+  // another operand: of this step, else with the first of the next step.
+  void Step(Next next) {
+    const int a_step = next == Next::kSegment ? 0 : 1;
     for (int i = 0; i < spec_.row_tiles; ++i) {
       for (int j = 0; j < spec_.panels; ++j) {
         Dot(sum(i, j), tile(ATile(i)), tile(BTile(j)));
         if (j + 1 == spec_.panels) {
           if (i + kOperandTiles < spec_.row_tiles) {
             LoadA(i + kOperandTiles, 0);
-          } else if (has_next) {
-            LoadA(i % kOperandTiles, 1);
+          } else if (next != Next::kNone) {
+            if (next == Next::kSegment && i == std::max(spec_.row_tiles - kOperandTiles, 0)) SetSegment(1);
+            LoadA(i % kOperandTiles, a_step);
           }
         }
         if (i + 1 == spec_.row_tiles) {
           if (j + kOperandTiles < spec_.panels) {
             LoadB(j + kOperandTiles, 0);
-          } else if (has_next) {
+          } else if (next != Next::kNone) {
             LoadB(j % kOperandTiles, 1);
           }
         }
@@ -284,7 +294,9 @@ class AmxKernel {
       }
     }
     if (prefetches()) code().add(prefetch_, Argument(offsetof(AmxKernelArgs, prefetch_step_bytes)));
-    for (const Gp& pointer : a_) code().add(pointer, kTileDepth);
+    for (const Gp& pointer : a_) {
+      if (a_step != 0) code().add(pointer, a_step * kTileDepth);
+    }
     for (const Gp& pointer : b_) code().add(pointer, b_step_bytes());
   }
 
@@ -320,7 +332,6 @@ class AmxKernel {
     for (int i = 0; i < spec_.row_tiles; ++i) {
       code().add(argument(offsetof(AmxKernelArgs, sums), i), columns_bytes);
     }
-    code().sub(argument(offsetof(AmxKernelArgs, segment), 0), sizeof(AmxSegment));
   }
 
   AmxKernelSpec spec_;
