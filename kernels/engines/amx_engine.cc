@@ -29,10 +29,14 @@ int64_t MaxDepth(int64_t block_rows, const CacheSizes& caches) {
   return std::max<int64_t>(caches.AmxRows() / block_rows / kTileDepth * kTileDepth, kTileDepth);
 }
 
-// Cycles of a row in a block of two row tiles with all panels, `steps` tiles deep.
-double RowCycles(int64_t tile_rows, int64_t panels, int64_t steps) {
-  const double block = std::max(static_cast<double>(4 * tile_rows), Costs().tiles.latency);
-  return static_cast<double>(CeilDivide(panels, 2) * steps) * block / static_cast<double>(2 * tile_rows);
+// Cycles of a row in a block of two row tiles with all panels, `steps` tiles deep. A step has four dot products
+// and loads two tiles of A and two of B. Loads take a cycle for each row of a tile, or two if rows cross cache
+// lines.
+double RowCycles(int64_t tile_rows, int64_t panels, int64_t steps, bool crosses_lines) {
+  const auto rows = static_cast<double>(tile_rows);
+  const double loads = 2 * (rows * (crosses_lines ? 2 : 1) + kTileRows);
+  const double step = std::max({4 * rows, loads, Costs().tiles.latency});
+  return static_cast<double>(CeilDivide(panels, 2) * steps) * step / (2 * rows);
 }
 
 // Panels of a chunk, in whole blocks.
@@ -45,10 +49,10 @@ int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
 // blocks have time to store the sums of the previous block meanwhile.
 constexpr int64_t kFewSteps = 4;
 
-// Whether a chunk of the whole depth would have only a few panels. If B has more panels, A would be read
-// again for each chunk.
-bool SharesDepths(int64_t k, const CacheSizes& caches) {
-  return MaxChunkPanels(k, caches) <= 2 * kMaxBlockTiles;
+// Whether, if the depth is cut, a chunk of the whole depth would have only a few panels. If B has more panels, A
+// would be read and staged again for each chunk. `stays`: see AmxBlocking::a_stays; then two chunks must fit.
+bool SharesDepths(int64_t k, bool stays, const CacheSizes& caches) {
+  return MaxChunkPanels(k, caches) / (stays ? 2 : 1) <= 2 * kMaxBlockTiles;
 }
 
 // If the depth is cut: sums of at most these rows and panels wait in scratch.
@@ -61,10 +65,29 @@ int64_t MaxWaitingPanels(int64_t depth, int64_t rows, const CacheSizes& caches) 
   return std::clamp(panels / kMaxBlockTiles * kMaxBlockTiles, int64_t{kMaxBlockTiles}, kMaxWaitingPanels);
 }
 
+// Copies all taps of `rows` rows. A tap has kChunk to 2·kChunk bytes: two copies of fixed size, which may
+// overlap, take less time than a call of memcpy().
+template <int64_t kChunk>
+void StageShortTaps(RowCursor a, const Taps& taps, int64_t rows, int64_t width, uint8_t* to) {
+  const int64_t second = taps.depth - kChunk;  // where the second copy begins
+  for (int64_t row = 0; row < rows; ++row) {
+    const uint8_t* const from = a.Next();
+    uint8_t* tap = to + row * width;
+    for (const int64_t offset : taps.offsets) {
+      std::memcpy(tap, from + offset, kChunk);
+      std::memcpy(tap + second, from + offset + second, kChunk);
+      tap += taps.depth;
+    }
+  }
+}
+
 // Copies depths [begin, end) of `rows` rows to rows of whole tiles. The padding may hold anything: B is zero
 // there.
 void Stage(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t end, uint8_t* to) {
   const int64_t width = RoundUp(end - begin, kTileDepth);
+  const bool is_whole = end - begin == taps.count() * taps.depth;
+  if (is_whole && taps.depth >= 8 && taps.depth < 16) return StageShortTaps<8>(a, taps, rows, width, to);
+  if (is_whole && taps.depth >= 16 && taps.depth <= 32) return StageShortTaps<16>(a, taps, rows, width, to);
   for (int64_t row = 0; row < rows; ++row) {
     const uint8_t* const from = a.Next();
     for (int64_t depth = begin; depth < end;) {
@@ -80,18 +103,21 @@ void Stage(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t e
 
 }  // namespace
 
-bool ReadsLinesInPlace(int64_t line, int64_t panels, int64_t tap_count, int64_t tap_depth) {
+bool ReadsLinesInPlace(int64_t line, int64_t row_stride, int64_t panels, int64_t tap_count,
+                       int64_t tap_depth) {
   const int64_t tap_steps = CeilDivide(tap_depth, kTileDepth);
-  const double in_place = RowCycles(EvenTile(line), panels, tap_count * tap_steps);
-  const double staged = RowCycles(kTileRows, panels, CeilDivide(tap_count * tap_depth, kTileDepth)) +
-                        static_cast<double>(tap_count) *
+  const int64_t copies = CeilDivide(panels, MaxChunkPanels(tap_count * tap_depth, Caches()));
+  const double in_place =
+      RowCycles(EvenTile(line), panels, tap_count * tap_steps, row_stride % kTileDepth != 0);
+  const double staged = RowCycles(kTileRows, panels, CeilDivide(tap_count * tap_depth, kTileDepth), false) +
+                        static_cast<double>(copies * tap_count) *
                             (Costs().tiles.copy + Costs().tiles.copy_tile * static_cast<double>(tap_steps));
   return in_place <= staged;
 }
 
-bool StagesLines(int64_t line, int64_t panels, const Taps& taps) {
+bool StagesLines(int64_t line, int64_t row_stride, int64_t panels, const Taps& taps) {
   return (taps.count() > 1 && taps.depth % kTileDepth != 0) ||
-         !ReadsLinesInPlace(line, panels, taps.count(), taps.depth);
+         !ReadsLinesInPlace(line, row_stride, panels, taps.count(), taps.depth);
 }
 
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,
@@ -109,11 +135,17 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   blocking.stages_a = taps.stages_tiles || is_too_far_apart();
   blocking.tile_rows = EvenTile(blocking.stages_a ? rows.count : std::min(rows.count, rows.line));
   const int64_t tiles = CeilDivide(rows.count, blocking.tile_rows);
-  blocking.row_tiles = panels == 1 && tiles >= kMaxBlockTiles ? kMaxBlockTiles : std::min<int64_t>(tiles, 2);
+  // Rows that stay in L2 and are staged by rule, not because they are far apart.
+  const bool stays = taps.stages_tiles && rows.count * k <= caches.AmxStayingRows();
+  const bool shares_depths = blocking.stages_a && SharesDepths(k, stays, caches);
+  // With four row tiles, B is read half as often.
+  const bool is_far = shares_depths && panels * kPanelColumns * k > caches.StreamedWeights();
+  const bool wants_four = tiles >= kMaxBlockTiles && (panels == 1 || is_far);
+  blocking.row_tiles = wants_four ? kMaxBlockTiles : std::min<int64_t>(tiles, 2);
   const int64_t depth_blocks =
       blocking.stages_a ? CeilDivide(k, MaxDepth(blocking.row_tiles * blocking.tile_rows, caches)) : 1;
   blocking.depth = RoundUp(CeilDivide(k, depth_blocks), kTileDepth);
-  blocking.shares_depths = depth_blocks > 1 && SharesDepths(k, caches);
+  blocking.shares_depths = depth_blocks > 1 && shares_depths;
   blocking.chunk_rows = blocking.shares_depths ? std::min(rows.count, kMaxChunkRows) : 1;
   blocking.chunk_panels = blocking.shares_depths
                               ? MaxWaitingPanels(blocking.depth, blocking.chunk_rows, caches)
@@ -167,6 +199,7 @@ class AmxEngine::Region {
   struct RowTile {
     int64_t first = 0;  // row of A
     int64_t sums = 0;  // first row of its sums, counted from row_: negative if it computes earlier rows again
+    const uint8_t* a = nullptr;  // the row `first`, unless all of A is staged
   };
   struct Block {
     int64_t panel = 0, panels = 0;
@@ -195,18 +228,24 @@ class AmxEngine::Region {
     std::array<int64_t, kMaxBlockTiles> ends = {};  // in rows of the block
     while (row_tiles_ < blocking_.row_tiles && row_ + rows_ < range_.row_end) {
       const int64_t row = row_ + rows_;
-      const int64_t first = std::min(row, LineEnd(row) - blocking_.tile_rows);
+      FindLine(row);
+      const int64_t first = std::min(row, line_end_ - blocking_.tile_rows);
       const auto i = static_cast<size_t>(row_tiles_++);
-      tiles_[i] = {first, first - row_};
+      tiles_[i] = {first, first - row_, line_ + (first - line_begin_) * buffers_.rows().stride};
       rows_ = std::min(first + blocking_.tile_rows, range_.row_end) - row_;
       ends[i] = rows_;
     }
     if (row_tiles_ == 3) rows_ = ends[static_cast<size_t>(--row_tiles_) - 1];
   }
 
-  int64_t LineEnd(int64_t row) const {
-    if (blocking_.stages_a || buffers_.rows().IsEven()) return range_.row_end;
-    return (row / buffers_.rows().line_rows + 1) * buffers_.rows().line_rows;
+  // Sets the line of `row`. All rows are one line if they are staged or one stride apart.
+  void FindLine(int64_t row) {
+    if (row >= line_begin_ && row < line_end_) return;
+    const RowMap& rows = buffers_.rows();
+    const bool is_one_line = blocking_.stages_a || rows.IsEven();
+    line_begin_ = is_one_line ? range_.row_begin : row - row % rows.line_rows;
+    line_end_ = is_one_line ? range_.row_end : line_begin_ + rows.line_rows;
+    line_ = rows.At(line_begin_);
   }
 
   // One block of rows × the chunk, depths [depth, depth_end).
@@ -248,7 +287,7 @@ class AmxEngine::Region {
       AmxSegment& segment = *segments_end_++;
       segment.a_stride_bytes = buffers_.rows().stride;
       segment.steps = steps;
-      for (size_t i = 0; i < row_tiles(); ++i) segment.a[i] = buffers_.rows().At(tiles_[i].first) + offset;
+      for (size_t i = 0; i < row_tiles(); ++i) segment.a[i] = tiles_[i].a + offset;
     }
     return data_.taps().count() * steps * kTileDepth;
   }
@@ -385,7 +424,9 @@ class AmxEngine::Region {
 
   int64_t chunk_begin_ = 0, chunk_end_ = 0;  // panels
   int64_t chunk_row_ = 0, chunk_row_end_ = 0;
-  int64_t row_ = 0, rows_ = 0;  // first row and number of rows of the block
+  int64_t line_begin_ = 0, line_end_ = 0;  // rows of the current line
+  const uint8_t* line_ = nullptr;          // the row line_begin_
+  int64_t row_ = 0, rows_ = 0;             // first row and number of rows of the block
   int64_t row_tiles_ = 0;
   std::array<RowTile, kMaxBlockTiles> tiles_;
   AmxSegment* segments_end_ = nullptr;
@@ -452,10 +493,14 @@ double AmxEngine::Cost(int64_t m) const {
 int64_t AmxEngine::MaxBlocks(int64_t rows) const {
   const CacheSizes& caches = Caches();
   if (data_.k <= MaxDepth(MaxBlockRows(rows), caches)) return 1;
-  const bool shares_depths = SharesDepths(data_.k, caches);
-  const int64_t row_blocks = shares_depths ? CeilDivide(std::min(rows, kMaxChunkRows), kBlockRows) + 1 : 1;
-  const int64_t panels = shares_depths ? kMaxWaitingPanels : MaxChunkPanels(data_.k, caches);
-  return row_blocks * CeilDivide(std::min(data_.weights.panels(), panels), 2);
+  const auto blocks = [&](int64_t chunk_rows, int64_t panels) {
+    return (CeilDivide(chunk_rows, kBlockRows) + 1) * CeilDivide(std::min(data_.weights.panels(), panels), 2);
+  };
+  if (SharesDepths(data_.k, false, caches)) return blocks(std::min(rows, kMaxChunkRows), kMaxWaitingPanels);
+  const int64_t one = blocks(0, MaxChunkPanels(data_.k, caches));
+  if (!data_.taps().stages_tiles || !SharesDepths(data_.k, true, caches)) return one;
+  const int64_t staying = std::min(caches.AmxStayingRows() / data_.k, kMaxChunkRows);
+  return std::max(one, blocks(std::min(rows, staying), kMaxWaitingPanels));
 }
 
 int64_t AmxEngine::EdgeBytes() const {

@@ -19,10 +19,10 @@
 //     would not fit in L1 with its whole depth, and A stays in L2, tiles are loaded from there;
 //   - all of A, if lines are much shorter than tiles or taps are not whole tiles: ReadsLinesInPlace().
 //
-// If A's block outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block. A
-// chunk of rows is one block of row tiles. But if a chunk of the whole depth would have only a few panels, a
-// chunk of rows is up to 256 rows that share a depth block of a wider chunk of panels. Otherwise A would be
-// read from far memory for every few panels.
+// If a staged block of A outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last
+// block. A chunk of rows is one block of row tiles. But if a chunk of the whole depth would have only a few
+// panels, a chunk of rows is up to 256 rows that share a depth block of a wider chunk of panels. Otherwise A
+// would be read from far memory, and staged, for every few panels.
 //
 // s8 activations and s8 weights are not shifted: AMX has an instruction for each combination of signs.
 #ifndef INTACT_KERNELS_ENGINES_AMX_ENGINE_H_
@@ -63,11 +63,12 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
                               const CacheSizes& caches);
 
 /// Estimates whether loading tiles in place, tap by tap, from lines of `line` rows is faster than staging the
-/// lines. If there are several taps, reading in place needs taps that are whole tiles. So the estimate for
+/// lines. Rows are `row_stride` bytes apart. If there are several taps, reading in place needs taps that are whole tiles. So the estimate for
 /// reading in place assumes padded taps, the estimate for staging does not.
-bool ReadsLinesInPlace(int64_t line, int64_t panels, int64_t tap_count, int64_t tap_depth);
+bool ReadsLinesInPlace(int64_t line, int64_t row_stride, int64_t panels, int64_t tap_count,
+                       int64_t tap_depth);
 /// The value of Taps::stages_tiles for a convolution with lines of `line` rows.
-bool StagesLines(int64_t line, int64_t panels, const Taps& taps);
+bool StagesLines(int64_t line, int64_t row_stride, int64_t panels, const Taps& taps);
 
 class AmxEngine final : public Engine {
  public:

@@ -219,7 +219,8 @@ bool ConvLayout::MayPadForTiles() const {
 
 bool ConvLayout::WantsWholeTiles() const {
   const int64_t panels = CeilDivide(unit_outputs(), kPanelColumns);
-  return ReadsLinesInPlace(geometry_.output[kWidth], panels, tap_count(), tap_depth_);
+  const int64_t row_stride = geometry_.stride[kWidth] * channels_.pitch;
+  return ReadsLinesInPlace(geometry_.output[kWidth], row_stride, panels, tap_count(), tap_depth_);
 }
 
 // Sets the members that follow from the variant.

@@ -99,7 +99,9 @@ void UnitConv::SetStaging(Taps* taps) const {
   if (!UsesTiles(layout_.isa())) return;
   const bool has_lines = geometry_.output[kDepth] * geometry_.output[kHeight] > 1;
   const int64_t line = has_lines ? geometry_.output[kWidth] : std::numeric_limits<int32_t>::max();
-  taps->stages_tiles = StagesLines(line, CeilDivide(layout_.unit_outputs(), kPanelColumns), *taps);
+  const int64_t row_stride = geometry_.stride[kWidth] * layout_.channels().pitch;
+  taps->stages_tiles =
+      StagesLines(line, row_stride, CeilDivide(layout_.unit_outputs(), kPanelColumns), *taps);
 }
 
 // Pays if output lines fill tiles, and filter lines have few taps, because kernels unroll these taps.

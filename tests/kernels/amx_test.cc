@@ -312,6 +312,10 @@ TEST(AmxBlocks, StayInTheirCaches) {
                         blocking.row_tiles * blocking.tile_rows * blocking.depth <= caches.l1d_bytes * 3 / 4);
             EXPECT_TRUE(blocking.depth >= k || blocking.stages_a);
             EXPECT_EQ(blocking.shares_depths, k > 5440 && blocking.depth < k);
+            // Four row tiles halve the loads of B where they take longest.
+            const bool is_far = blocking.shares_depths && panels * kPanelColumns * k > caches.l2_bytes;
+            const bool wants_four = panels == 1 || is_far;
+            EXPECT_EQ(blocking.row_tiles == 4, wants_four && CeilDivide(rows, blocking.tile_rows) >= 4);
           }
         }
       }
@@ -319,18 +323,30 @@ TEST(AmxBlocks, StayInTheirCaches) {
   }
 }
 
+// A deep convolution with lines of seven rows is staged; its 49 rows share depth blocks of all panels.
+TEST(AmxBlocks, StageShortLinesOnce) {
+  const CacheSizes caches{48 << 10, 2 << 20};
+  Taps taps = SomeTaps(3, 1536);
+  taps.stages_tiles = StagesLines(7, 512, 32, taps);
+  const AmxBlocking blocking = ChooseAmxBlocking({49, 512, 7}, 32, taps, caches);
+  EXPECT_TRUE(blocking.stages_a && blocking.shares_depths);
+  EXPECT_EQ(blocking.chunk_rows, 49);
+  EXPECT_EQ(blocking.chunk_panels, 32);
+}
+
 TEST(AmxBlocks, ReadLongLinesOfWholeTapsInPlace) {
   const CacheSizes caches{48 << 10, 2 << 20};
-  const auto choose = [&](int64_t line, int64_t panels, Taps taps) {
-    taps.stages_tiles = StagesLines(line, panels, taps);
-    return ChooseAmxBlocking({1000, 64, line}, panels, taps, caches);
+  const auto choose = [&](int64_t line, int64_t panels, Taps taps, int64_t row_stride = 64) {
+    taps.stages_tiles = StagesLines(line, row_stride, panels, taps);
+    return ChooseAmxBlocking({1000, row_stride, line}, panels, taps, caches);
   };
   EXPECT_FALSE(choose(56, 4, SomeTaps(3, 192)).stages_a);
   EXPECT_EQ(choose(56, 4, SomeTaps(3, 192)).tile_rows, 14);
   EXPECT_TRUE(choose(56, 4, SomeTaps(3, 188)).stages_a);  // no whole tiles
   EXPECT_TRUE(choose(2, 32, SomeTaps(3, 192)).stages_a);  // short lines
-  EXPECT_TRUE(ReadsLinesInPlace(112, 4, 7, 24));          // would need padding to whole tiles
-  EXPECT_FALSE(ReadsLinesInPlace(112, 64, 7, 24));        // padding costs more than it saves with many panels
+  EXPECT_TRUE(ReadsLinesInPlace(112, 64, 4, 7, 24));      // would need padding to whole tiles
+  EXPECT_FALSE(ReadsLinesInPlace(112, 6, 4, 7, 24));      // rows cross cache lines
+  EXPECT_FALSE(ReadsLinesInPlace(112, 64, 64, 7, 24));    // padding costs more than it saves with many panels
 }
 
 // ----- the engine ------------------------------------------------------------------------------------------
