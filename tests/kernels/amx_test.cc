@@ -316,6 +316,13 @@ TEST(AmxBlocks, StayInTheirCaches) {
             const bool is_far = blocking.shares_depths && panels * kPanelColumns * k > caches.l2_bytes;
             const bool wants_four = panels == 1 || is_far;
             EXPECT_EQ(blocking.row_tiles == 4, wants_four && CeilDivide(rows, blocking.tile_rows) >= 4);
+            // Two steps or less: rows of four panels.
+            const bool is_high = CeilDivide(rows, blocking.tile_rows) >= 2;
+            if (k <= 128 && panels % 4 == 0) {
+              EXPECT_EQ(blocking.row_tiles, 1);
+            } else {
+              EXPECT_EQ(blocking.row_tiles == 1, !is_high);
+            }
           }
         }
       }
