@@ -337,6 +337,7 @@ TEST(AmxBlocks, StageShortLinesOnce) {
   taps.stages_tiles = StagesLines(7, 512, 32, taps);
   const AmxBlocking blocking = ChooseAmxBlocking({49, 512, 7}, 32, taps, caches);
   EXPECT_TRUE(blocking.stages_a && blocking.shares_depths);
+  EXPECT_EQ(blocking.row_tiles, 4);
   EXPECT_EQ(blocking.chunk_rows, 49);
   EXPECT_EQ(blocking.chunk_panels, 32);
 }
@@ -433,6 +434,15 @@ TEST_F(AmxEngines, AreExactWhereRowTilesShareDepthBlocks) {
   }
   const int64_t channels = k / 9 + 1;
   ExpectTilesAreExact("conv u8s8u8 in=6x7 c=" + std::to_string(channels) + " o=40 kernel=3x3 pad=1x1 za=3");
+  ExpectTilesAreExact("conv u8s8u8 in=7x7 c=512 o=512 kernel=3x3 pad=1x1 za=3");  // four row tiles
+}
+
+// Taps that are copied without calls: 8 to 15 bytes, and 16 to 32 bytes.
+TEST_F(AmxEngines, StageShortTaps) {
+  for (const int width : {3, 5, 7, 9}) {
+    ExpectTilesAreExact(
+        fmt::format("conv u8s8u8 in=9x41 c=3 o=64 kernel=3x{} pad=1x1 stride=2x2 za=3", width));
+  }
 }
 
 TEST_F(AmxEngines, StageStridesThatL1CannotHold) {
