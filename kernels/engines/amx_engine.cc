@@ -139,8 +139,8 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   const bool stays = taps.stages_tiles && rows.count * k <= caches.AmxStayingRows();
   const bool shares_depths = blocking.stages_a && SharesDepths(k, stays, caches);
   // With four row tiles, B is read half as often.
-  const bool is_far = shares_depths && panels * kPanelColumns * k > caches.StreamedWeights();
-  const bool wants_four = tiles >= kMaxBlockTiles && (panels == 1 || is_far);
+  const bool is_far = panels * kPanelColumns * k > caches.StreamedWeights();
+  const bool wants_four = tiles >= kMaxBlockTiles && (panels == 1 || (stays && shares_depths && is_far));
   // Storing the sums of the shallowest blocks takes most of their time: a row of four panels is stored faster
   // than two rows of two panels.
   const bool wants_one = k <= 2 * kTileDepth && panels % kMaxBlockTiles == 0;

@@ -312,16 +312,13 @@ TEST(AmxBlocks, StayInTheirCaches) {
                         blocking.row_tiles * blocking.tile_rows * blocking.depth <= caches.l1d_bytes * 3 / 4);
             EXPECT_TRUE(blocking.depth >= k || blocking.stages_a);
             EXPECT_EQ(blocking.shares_depths, k > 5440 && blocking.depth < k);
-            // Four row tiles halve the loads of B where they take longest.
-            const bool is_far = blocking.shares_depths && panels * kPanelColumns * k > caches.l2_bytes;
-            const bool wants_four = panels == 1 || is_far;
-            EXPECT_EQ(blocking.row_tiles == 4, wants_four && CeilDivide(rows, blocking.tile_rows) >= 4);
+            const int64_t tiles = CeilDivide(rows, blocking.tile_rows);
+            EXPECT_EQ(blocking.row_tiles == 4, panels == 1 && tiles >= 4);
             // Two steps or less: rows of four panels.
-            const bool is_high = CeilDivide(rows, blocking.tile_rows) >= 2;
             if (k <= 128 && panels % 4 == 0) {
               EXPECT_EQ(blocking.row_tiles, 1);
             } else {
-              EXPECT_EQ(blocking.row_tiles == 1, !is_high);
+              EXPECT_EQ(blocking.row_tiles == 1, tiles == 1);
             }
           }
         }
