@@ -29,9 +29,9 @@ int64_t MaxDepth(int64_t block_rows, const CacheSizes& caches) {
   return std::max<int64_t>(caches.AmxRows() / block_rows / kTileDepth * kTileDepth, kTileDepth);
 }
 
-// Cycles of a row in a block of two row tiles with all panels, `steps` tiles deep. A step has four dot products
-// and loads two tiles of A and two of B. Loads take a cycle for each row of a tile, or two if rows cross cache
-// lines.
+// Cycles of a row in a block of two row tiles with all panels, `steps` tiles deep. A step has four dot
+// products and loads two tiles of A and two of B. Loads take a cycle for each row of a tile, or two if rows
+// cross cache lines.
 double RowCycles(int64_t tile_rows, int64_t panels, int64_t steps, bool crosses_lines) {
   const auto rows = static_cast<double>(tile_rows);
   const double loads = 2 * (rows * (crosses_lines ? 2 : 1) + kTileRows);
@@ -49,8 +49,9 @@ int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
 // blocks have time to store the sums of the previous block meanwhile.
 constexpr int64_t kFewSteps = 4;
 
-// Whether, if the depth is cut, a chunk of the whole depth would have only a few panels. If B has more panels, A
-// would be read and staged again for each chunk. `stays`: see AmxBlocking::a_stays; then two chunks must fit.
+// Whether, if the depth is cut, a chunk of the whole depth would have only a few panels. If B has more
+// panels, A would be read and staged again for each chunk. `stays`: see AmxBlocking::a_stays; then two chunks
+// must fit.
 bool SharesDepths(int64_t k, bool stays, const CacheSizes& caches) {
   return MaxChunkPanels(k, caches) / (stays ? 2 : 1) <= 2 * kMaxBlockTiles;
 }

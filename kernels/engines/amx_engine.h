@@ -63,8 +63,8 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
                               const CacheSizes& caches);
 
 /// Estimates whether loading tiles in place, tap by tap, from lines of `line` rows is faster than staging the
-/// lines. Rows are `row_stride` bytes apart. If there are several taps, reading in place needs taps that are whole tiles. So the estimate for
-/// reading in place assumes padded taps, the estimate for staging does not.
+/// lines. Rows are `row_stride` bytes apart. If there are several taps, reading in place needs taps that are
+/// whole tiles. So the estimate for reading in place assumes padded taps, the estimate for staging does not.
 bool ReadsLinesInPlace(int64_t line, int64_t row_stride, int64_t panels, int64_t tap_count,
                        int64_t tap_depth);
 /// The value of Taps::stages_tiles for a convolution with lines of `line` rows.
