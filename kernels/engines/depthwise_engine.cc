@@ -343,9 +343,8 @@ void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
   const int64_t element = data_.element_bytes();
   const int64_t pixel_bytes = data_.n * element;
   const int64_t step = taps_.pixel_stride_bytes;  // elements from a pixel to the next
-  if (step == data_.n && row.output.c_stride_bytes == pixel_bytes && row.pixels * data_.n >= v_) {
-    return RunLine(row, row.pixels * data_.n);
-  }
+  const bool is_dense = step == data_.n && row.output.c_stride_bytes == pixel_bytes;
+  if (is_dense && row.pixels * data_.n >= v_) return RunLine(row, row.pixels * data_.n);
   constexpr int64_t kElements = 1024;
   alignas(64) std::array<uint8_t, kElements * 4> line;  // 4-byte elements
   const int64_t most = kElements / step, least = CeilDivide(v_, step);
@@ -356,6 +355,10 @@ void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
     DepthwiseRow staged = remaining;
     staged.output.c = line.data();
     RunLine(staged, std::max(v_, (pixels - 1) * step + data_.n));
+    if (is_dense) {
+      CopyRow(line.data(), pixels * pixel_bytes, remaining.output.c);
+      continue;
+    }
     for (int64_t i = 0; i < pixels; ++i) {
       CopyRow(line.data() + i * step * element, pixel_bytes, remaining.output.C(i, 0));
     }
