@@ -71,6 +71,10 @@ Error DepthwiseConv::MakeInner() {
   if (!ReadsInPlace()) return {};
   TapGrid grid = GridOf(lines_.band);
   grid.row_strides_bytes = {0, geometry_.dilation[kHeight] * geometry_.input[kWidth] * data_.n};
+  // A band of few outputs has less between its taps than the input.
+  for (size_t i = 0; i < grid.columns.size(); ++i) {
+    grid.columns[i] = static_cast<int64_t>(i) * geometry_.dilation[kWidth] * data_.n;
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<DepthwiseEngine> engine,
                    DepthwiseEngine::Create(data_, grid, layout_.isa()));
   inner_ = std::move(engine);
