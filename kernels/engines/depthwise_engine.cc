@@ -349,7 +349,7 @@ void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
   alignas(64) std::array<uint8_t, kElements * 4> line;  // 4-byte elements
   const int64_t most = kElements / step, least = CeilDivide(v_, step);
   for (int64_t pixel = 0; pixel < row.pixels; pixel += most) {
-    // Pixels are computed again rather than fewer than fill a vector, so that nothing beyond the row is read.
+    // The last pixels fill a vector too, if the row does, so that nothing beyond the row is read.
     const DepthwiseRow remaining = From(row, std::max<int64_t>(std::min(pixel, row.pixels - least), 0), 0);
     const int64_t pixels = std::min(most, remaining.pixels);
     DepthwiseRow staged = remaining;
@@ -365,7 +365,7 @@ void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
   }
 }
 
-// Computes `elements` ≥ v_ elements, the first ones of `row` and of the pixels between, and stores them densely.
+// Computes the first `elements` ≥ v_ elements of `row` and of the pixels between, and stores them densely.
 void DepthwiseEngine::RunLine(const DepthwiseRow& row, int64_t elements) const noexcept {
   const int64_t element = data_.element_bytes();
   const int64_t step = flat_.step_pixels * data_.n;

@@ -15,10 +15,10 @@
 //   are adjacent in the band        |....V....|....V....|      after n; the vectors repeat after lcm(n, V)
 //   and in the output:              |<-  lcm(n, V)    ->|      channels, which the kernel treats as a pixel
 //
-// The flat cover wastes no lanes if n is no multiple of V, but neighbouring pixels share fewer inputs. It is
-// dense if pixels are adjacent. If not, but if a vector holds a pixel and the pixels up to the next, it computes
-// the pixels between too, and copies the output from scratch; a row of fewer than V elements is copied too. If
-// neither cover fits, pixels go through scratch.
+// The flat cover wastes no lanes if n is no multiple of V, but neighbouring pixels share fewer inputs. It
+// stores in place if pixels are adjacent and fill a vector. With strides, it also computes the pixels between,
+// if a vector holds a pixel and the pixels up to the next one. Then the output is copied from scratch; so is a
+// row of fewer than V elements. If neither cover fits, each pixel goes through scratch.
 //
 // Portable plans (portable_engine.h) have no kernel and no cover: compiled code computes pixel by pixel.
 #ifndef INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
@@ -73,7 +73,7 @@ class DepthwiseEngine {
   /// `to`, aligned to 64 bytes.
   DepthwiseColumns MakeRunColumns(const RunColumns& columns, uint8_t* to) const noexcept;
 
-  /// Whether RunRow() reads only the taps of its pixels, for rows of at least `pixels` pixels and all channels.
+  /// Whether RunRow() reads only the taps of its pixels, for all channels of at least `pixels` pixels.
   /// Otherwise RunRow() may also read pixels between them, and kSlackBytes behind the taps.
   bool ReadsOnlyTaps(int64_t pixels) const {
     const bool is_adjacent = flat_.kernel && taps_.pixel_stride_bytes == data_.n;

@@ -29,8 +29,8 @@
 // own channels (Taps::vector_step).
 //
 // Depthwise convolutions have their own kernels (depthwise_conv.h). Exception: if pairs cross taps and
-// weights have zero points, they read windows. A single group of one input channel and few outputs runs on the
-// depthwise kernels too.
+// weights have zero points, they read windows. A single group of one input channel and few outputs runs on
+// the depthwise kernels too.
 #ifndef INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 #define INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 

@@ -51,7 +51,7 @@ DepthwiseConv::Inner DepthwiseConv::InnerOf(Dimension dimension) const {
   return inner;
 }
 
-// Reading in place saves copies of the inner pixels' taps. But the columns at both sides need calls of their own.
+// Reading in place saves copies of the inner pixels' taps. But the columns at both sides need more calls.
 bool DepthwiseConv::ReadsInPlace() const {
   if (inner_x_.size() == 0 || inner_y_.size() == 0) return false;
   if (!lines_.engine->ReadsOnlyTaps(inner_x_.size())) return false;
