@@ -111,8 +111,12 @@ bool ConvLayout::HasOneInput() const {
 bool ConvLayout::WantsDepthwise() const {
   if (!HasOneInput() || geometry_.stride[kWidth] != 1 || problem_.output.has_residual()) return false;
   const LayoutLimits& limits = Costs().layout;
-  const bool is_apart = geometry_.kernel[kWidth] > 1 && geometry_.dilation[kWidth] > 1;
-  return geometry_.output_channels <= (is_apart ? limits.most_apart_repeats : limits.most_repeats);
+  return geometry_.output_channels <= (TapsAreApart() ? limits.most_apart_repeats : limits.most_repeats);
+}
+
+// Whether panels cannot join the taps along the width, so that each tap of few channels needs quads of its own.
+bool ConvLayout::TapsAreApart() const {
+  return geometry_.kernel[kWidth] > 1 && geometry_.dilation[kWidth] > 1;
 }
 
 bool ConvLayout::NeedsBand() const {
@@ -214,7 +218,10 @@ bool ConvLayout::WantsPlanarForFewOutputs() const {
   const int64_t lanes = jit::VectorBytes(isa_) / 4;
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
   const int64_t inputs = geometry_.input_channels;
-  if ((geometry_.taps() == 1 && !ShiftsRows()) || inputs < Costs().layout.least_planar_inputs) return false;
+  if (geometry_.taps() == 1 && !ShiftsRows()) return false;
+  // If taps lie apart, sums of rows take long, and tiles copy each tap.
+  const bool are_costly = TapsAreApart() && (problem_.HasWeightZeroPoints() || UsesTiles(isa_));
+  if (inputs < Costs().layout.least_planar_inputs && !are_costly) return false;
   if (!UsesTiles(isa_)) return geometry_.output_channels * strides < lanes;
   return inputs < kTileDepth && geometry_.output_channels * strides < lanes / 2;
 }

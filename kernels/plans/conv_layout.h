@@ -158,6 +158,7 @@ class ConvLayout {
   bool IsDepthwiseOnly() const;
   bool HasOneInput() const;
   bool WantsDepthwise() const;
+  bool TapsAreApart() const;
   bool NeedsBand() const;
   bool ShiftsRows() const;
   bool WantsBand() const;
