@@ -256,8 +256,10 @@ std::vector<Neighbour> NeighboursOf(const Problem& problem) {
   const auto other = [](intact_type type) { return type == INTACT_U8 ? INTACT_S8 : INTACT_U8; };
   neighbours.push_back({[=](Problem* p) { p->a_type = other(p->a_type); }});
   neighbours.push_back({[=](Problem* p) { p->b_type = other(p->b_type); }});
+  const bool needs_bytes = problem.has_table || problem.fixed != verify::FixedKind::kNone;
   for (const intact_type type : core::kOutputTypes) {
-    if (type == INTACT_S32) continue;  // the other outputs have options that s32 lacks
+    // A neighbour of another type has the same options.
+    if (type == INTACT_S32 || (needs_bytes && !core::IsInt8(type))) continue;
     neighbours.push_back({[=](Problem* p) {
       if (p->c_type != INTACT_S32) p->SetOutput(type);
     }});
@@ -279,7 +281,8 @@ std::optional<Problem> Apply(const Neighbour& neighbour, const Problem& problem)
         std::span(changed.conv->axes).first(reference::kMaxSpatial - static_cast<size_t>(changed.conv->dims));
     if (!std::ranges::all_of(outside, [](const Axis& axis) { return axis == Axis{}; })) return std::nullopt;
   }
-  if (changed.Check() || changed.ToString() == problem.ToString()) return std::nullopt;
+  const bool is_empty = changed.conv ? changed.conv->batch == 0 : changed.m == 0 || changed.batch == 0;
+  if (is_empty || changed.Check() || changed.ToString() == problem.ToString()) return std::nullopt;
   return changed;
 }
 

@@ -257,6 +257,11 @@ constexpr std::array kTraps = [] {
                   kWide = Convolution({1, 1000, 64, 64, {1, 3}, 1, 64});
   // Channels that do not fill their last quad; one channel more.
   constexpr Layer kOdd = Conv(1, 15, 56, 16, 1), kEven = Conv(1, 16, 56, 16, 1);
+  // One input channel; two groups of one channel, or taps side by side.
+  constexpr Layer kLoneChannel = Conv(1, 1, 56, 1, 3),
+                  kApart = Convolution({56, 56, 1, 32, 3, 1, 1, 1, false, 2});
+  // Few channels at stride 2; four times the outputs.
+  constexpr Layer kStrided = Depthwise(1, 8, 56, 2);
   constexpr Shape kRuntimeB = {1, 4096, 4096, std::nullopt, Batch{}};
   constexpr auto kCall = [](double microseconds) {
     return Neighbour{Neighbour::Kind::kTime, {}, {}, microseconds};
@@ -284,6 +289,9 @@ constexpr std::array kTraps = [] {
       {8, {1, 1, 1}, kS32, kCall(0.15), 1},
       {8, Conv(1, 1, 1, 1, 1).shape, kU8, kCall(0.15), 1},
       {10, kOdd.shape, kU8, Beside(kEven), 1.5},
+      {11, kLoneChannel.shape, kU8, Beside(Depthwise(1, 2, 56)), 1},
+      {11, kApart.shape, kU8, Beside(Conv(1, 1, 56, 32, 3)), 1.5},
+      {12, kStrided.shape, kU8, Beside(Depthwise(1, 8, 56)), 1},
   });
 }();
 

@@ -142,9 +142,12 @@ struct LayoutLimits {
   int64_t least_line_rows = 0;
   // Depthwise kernels are unrolled for filters of at most this number of taps.
   int64_t most_unrolled_taps = 0;
-  // A depthwise convolution reads lines in place if at least this number of pixels of a line needs no padding.
-  // For fewer pixels, the calls for the columns at both sides cost more than reading in place saves.
-  int64_t least_inner_pixels = 0;
+  // A single input channel is repeated, as for a depthwise convolution, for at most this number of outputs;
+  // the second limit holds if taps lie apart, which panels cannot join.
+  int64_t most_repeats = 0, most_apart_repeats = 0;
+  // A depthwise convolution that reads its input in place calls a kernel for each column of outputs at both
+  // sides: the bytes that could be copied in the time of such a call, and of each of its pixels.
+  int64_t column_call = 0, column_pixel = 0;
   // Strips of up to shallow_quads quads use groups of up to shallow_group items. In these strips, mispredicted
   // exits of the loops for each group size cost more than larger groups save.
   int64_t shallow_quads = 0, shallow_group = 0;
@@ -265,7 +268,10 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.most_sharing_quads", "quads", layout.most_sharing_quads);
   visit("layout.least_line_rows", "pixels", layout.least_line_rows);
   visit("layout.most_unrolled_taps", "taps", layout.most_unrolled_taps);
-  visit("layout.least_inner_pixels", "pixels", layout.least_inner_pixels);
+  visit("layout.most_repeats", "channels", layout.most_repeats);
+  visit("layout.most_apart_repeats", "channels", layout.most_apart_repeats);
+  visit("layout.column_call", "bytes", layout.column_call);
+  visit("layout.column_pixel", "bytes", layout.column_pixel);
   visit("layout.shallow_quads", "quads", layout.shallow_quads);
   visit("layout.shallow_group", "items", layout.shallow_group);
   visit("layout.run_columns", "columns", layout.run_columns);

@@ -17,7 +17,9 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int64_t kVectors = 4;  // vectors of int32 in a vector of channels
+constexpr int64_t kVectors = 4;        // vectors of int32 in a vector of channels
+constexpr int64_t kDealt = 4;          // channels that stay adjacent in dealt vectors
+constexpr int64_t kMostChannels = 64;  // of a vector
 
 // The kernel's epilogue needs no zero points of weights: they are subtracted from the weights.
 EpilogueSpec KernelEpilogue(const KernelData& data) {
@@ -74,7 +76,7 @@ int64_t DepthwiseEngine::step_pixels() const { return std::lcm(data_.n, v_) / da
 
 TapGrid DepthwiseEngine::FlatTaps() const {
   TapGrid flat = taps_;
-  flat.pixel_stride_bytes *= step_pixels();
+  flat.pixel_stride_bytes = data_.n * step_pixels();
   return flat;
 }
 
@@ -111,10 +113,10 @@ const DepthwiseInterleaving& DepthwiseEngine::InterleavingOf(const DepthwiseKern
 bool DepthwiseEngine::IsFlatBetter() {
   constexpr int64_t kMostPixels = 8;  // with more, a row has too few steps
   constexpr double kUnaligned = 1.1;  // cost factor of pixels that are not whole vectors
-  if (taps_.pixel_stride_bytes != data_.n || data_.n % v_ == 0) return false;
+  if (taps_.pixel_stride_bytes % data_.n != 0 || data_.n % v_ == 0) return false;
   if (spec_.epilogue.has_residual()) return false;  // too rare to support
-  if (data_.n < v_) return true;
-  if (step_pixels() > kMostPixels) return false;
+  if (taps_.pixel_stride_bytes <= v_) return true;
+  if (taps_.pixel_stride_bytes != data_.n || step_pixels() > kMostPixels) return false;
   const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
   if (spec_.loops) return vectors < kUnaligned * std::ceil(vectors);  // neighbours share nothing either way
   const DepthwiseKernelSpec flat = SpecFor(FlatTaps());
@@ -180,21 +182,23 @@ Error DepthwiseEngine::Fill(const GroupWeights& weights, Cover* cover) const {
   return {};
 }
 
-void DepthwiseEngine::Arrange(const void* from, const Cover& cover, uint8_t* to) const noexcept {
-  for (const int64_t start : cover.starts) {
-    for (int64_t i = 0; i < v_; ++i) {
-      const int64_t place = spec_.is_dealt() ? DealtIndex(i, v_ / kVectors) : i;
-      std::memcpy(to + 4 * place, ColumnAt(from, ChannelAt(start, i)), 4);
-    }
-    to += 4 * v_;
+// Copies the 4-byte values of the channels of a vector, which begins at `start` in the line of channels.
+void DepthwiseEngine::CopyVector(const void* from, int64_t start, bool is_dealt, uint8_t* to) const noexcept {
+  int64_t channel = ChannelAt(start, 0);
+  for (int64_t i = 0; i < v_;) {
+    // Adjacent channels that stay adjacent.
+    const int64_t count = std::min({v_ - i, data_.n - channel, is_dealt ? kDealt - i % kDealt : v_});
+    CopyRow(static_cast<const uint8_t*>(ColumnAt(from, channel)), 4 * count,
+            to + 4 * (is_dealt ? DealtIndex(i, v_ / kVectors) : i));
+    i += count;
+    channel = channel + count == data_.n ? 0 : channel + count;
   }
 }
 
-void DepthwiseEngine::SetCompensation(const int32_t* compensation, int64_t start,
-                                      uint8_t* record) const noexcept {
-  for (int64_t i = 0; i < v_; ++i) {
-    std::memcpy(record + DealtIndex(i, v_ / kVectors) * 4, compensation + ChannelAt(start, i),
-                sizeof(int32_t));
+void DepthwiseEngine::Arrange(const void* from, const Cover& cover, uint8_t* to) const noexcept {
+  for (const int64_t start : cover.starts) {
+    CopyVector(from, start, spec_.is_dealt(), to);
+    to += 4 * v_;
   }
 }
 
@@ -203,8 +207,8 @@ DepthwiseColumns DepthwiseEngine::MakeRunColumns(const RunColumns& columns, uint
   for (const Cover* const cover : {&by_channels_, &flat_}) {
     std::copy_n(cover->records.data(), cover->records.bytes(), to);
     for (size_t i = 0; i < cover->starts.size(); ++i) {
-      SetCompensation(columns.compensation, cover->starts[i],
-                      to + static_cast<int64_t>(i) * cover->record_bytes);
+      CopyVector(columns.compensation, cover->starts[i], true,
+                 to + static_cast<int64_t>(i) * cover->record_bytes);
     }
     if (cover->factors.size() != 0) Arrange(columns.factors, *cover, to + RecordBytes(*cover));
     to += RunBytes(*cover);
@@ -219,7 +223,7 @@ int32_t DepthwiseEngine::Weight(int64_t tap, int64_t channel) const {
 void DepthwiseEngine::FillRecord(const GroupWeights& weights, const int8_t* columns, int64_t start,
                                  uint8_t* record) const {
   const bool is_wide = spec_.dot == jit::DotKind::kWide;
-  SetCompensation(data_.compensation.data(), start, record);
+  CopyVector(data_.compensation.data(), start, true, record);
   for (int64_t i = 0; i < v_; ++i) {
     const int64_t channel = ChannelAt(start, i);
     const int8_t* const column = columns + channel * data_.k;
@@ -253,7 +257,7 @@ void DepthwiseEngine::RunRow(const DepthwiseRow& row, int64_t channel_begin,
   const bool has_all = channel_begin == 0 && channel_end == data_.n;
   if (!by_channels_.kernel) {
     RunPortably(row, channel_begin, channel_end);
-  } else if (has_all && RunsFlat(row.pixels, row.output.c_stride_bytes)) {
+  } else if (has_all && flat_.kernel) {
     RunFlat(row);
   } else {
     RunByChannels(row, channel_begin, channel_end);
@@ -337,7 +341,33 @@ void DepthwiseEngine::RunByChannels(const DepthwiseRow& row, int64_t channel_beg
 
 void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
   const int64_t element = data_.element_bytes();
-  const int64_t line = row.pixels * data_.n;
+  const int64_t pixel_bytes = data_.n * element;
+  const int64_t step = taps_.pixel_stride_bytes;  // elements from a pixel to the next
+  const bool is_dense = step == data_.n && row.output.c_stride_bytes == pixel_bytes;
+  if (is_dense && row.pixels * data_.n >= v_) return RunLine(row, row.pixels * data_.n);
+  constexpr int64_t kElements = 1024;
+  alignas(64) std::array<uint8_t, kElements * 4> line;  // 4-byte elements
+  const int64_t most = kElements / step, least = CeilDivide(v_, step);
+  for (int64_t pixel = 0; pixel < row.pixels; pixel += most) {
+    // The last pixels fill a vector too, if the row does, so that nothing beyond the row is read.
+    const DepthwiseRow remaining = From(row, std::max<int64_t>(std::min(pixel, row.pixels - least), 0), 0);
+    const int64_t pixels = std::min(most, remaining.pixels);
+    DepthwiseRow staged = remaining;
+    staged.output.c = line.data();
+    RunLine(staged, std::max(v_, (pixels - 1) * step + data_.n));
+    if (is_dense) {
+      CopyRow(line.data(), pixels * pixel_bytes, remaining.output.c);
+      continue;
+    }
+    for (int64_t i = 0; i < pixels; ++i) {
+      CopyRow(line.data() + i * step * element, pixel_bytes, remaining.output.C(i, 0));
+    }
+  }
+}
+
+// Computes the first `elements` ≥ v_ elements of `row` and of the pixels between, and stores them densely.
+void DepthwiseEngine::RunLine(const DepthwiseRow& row, int64_t elements) const noexcept {
+  const int64_t element = data_.element_bytes();
   const int64_t step = flat_.step_pixels * data_.n;
   const size_t last = flat_.starts.size() - 1;
   const auto run = [&](size_t vector, int64_t start, int64_t count) {
@@ -348,16 +378,16 @@ void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
   };
   for (size_t i = 0; i < last; ++i) {
     const int64_t start = flat_.starts[i];
-    if (start + v_ > line) break;
-    run(i, start, (line - start - v_) / step + 1);
+    if (start + v_ > elements) break;
+    run(i, start, (elements - start - v_) / step + 1);
   }
-  if (line % v_ != 0) run(last, line - v_, 1);
+  if (elements % v_ != 0) run(last, elements - v_, 1);
 }
 
 void DepthwiseEngine::RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept {
   constexpr int64_t kPixels = 8;
-  constexpr int64_t kChannels = 64;
-  alignas(64) std::array<uint8_t, kPixels * kChannels * 4 * 2> scratch;  // 4-byte elements, and a residual
+  alignas(64) std::array<uint8_t, kPixels * kMostChannels * 4 * 2>
+      scratch;  // 4-byte elements, and a residual
   const int64_t start = by_channels_.starts[vector];
   const int64_t channels = std::min(data_.n - start, v_);
   for (int64_t pixel = 0; pixel < row.pixels; pixel += kPixels) {

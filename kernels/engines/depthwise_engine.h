@@ -16,8 +16,9 @@
 //   and in the output:              |<-  lcm(n, V)    ->|      channels, which the kernel treats as a pixel
 //
 // The flat cover wastes no lanes if n is no multiple of V, but neighbouring pixels share fewer inputs. It
-// needs adjacent pixels, as with stride 1. With stride s, the flat cover fits if the band is staged as s
-// phases: columns that are s apart are then adjacent. If neither cover fits, pixels go through scratch.
+// stores in place if pixels are adjacent and fill a vector. With strides, it also computes the pixels between,
+// if a vector holds a pixel and the pixels up to the next one. Then the output is copied from scratch; so is a
+// row of fewer than V elements. If neither cover fits, each pixel goes through scratch.
 //
 // Portable plans (portable_engine.h) have no kernel and no cover: compiled code computes pixel by pixel.
 #ifndef INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
@@ -72,10 +73,11 @@ class DepthwiseEngine {
   /// `to`, aligned to 64 bytes.
   DepthwiseColumns MakeRunColumns(const RunColumns& columns, uint8_t* to) const noexcept;
 
-  /// Whether RunRow() reads only the taps of its pixels, for rows of at least `pixels` pixels. Otherwise
-  /// RunRow() may also read kSlackBytes behind the taps.
-  bool ReadsOnlyTaps(int64_t pixels, int64_t c_stride_bytes) const {
-    return !by_channels_.kernel || data_.n >= v_ || RunsFlat(pixels, c_stride_bytes);
+  /// Whether RunRow() reads only the taps of its pixels, for all channels of at least `pixels` pixels.
+  /// Otherwise RunRow() may also read pixels between them, and kSlackBytes behind the taps.
+  bool ReadsOnlyTaps(int64_t pixels) const {
+    const bool is_adjacent = flat_.kernel && taps_.pixel_stride_bytes == data_.n;
+    return !by_channels_.kernel || data_.n >= v_ || (is_adjacent && pixels * data_.n >= v_);
   }
 
   /// Writes elements [channel_begin, channel_end) of each pixel, and reads these elements of the residual.
@@ -107,8 +109,7 @@ class DepthwiseEngine {
   }
   /// Copies 4-byte column values from `from` to `to`, in the order in which the vectors of `cover` read them.
   void Arrange(const void* from, const Cover& cover, uint8_t* to) const noexcept;
-  /// Writes the compensation of each channel to a vector's record.
-  void SetCompensation(const int32_t* compensation, int64_t start, uint8_t* record) const noexcept;
+  void CopyVector(const void* from, int64_t start, bool is_dealt, uint8_t* to) const noexcept;
 
   /// The taps and weights that compiled code reads.
   struct Portable {
@@ -119,9 +120,6 @@ class DepthwiseEngine {
   DepthwiseEngine(const KernelData& data, const TapGrid& taps, core::Isa isa);
   void MakePortable();
   void RunPortably(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
-  bool RunsFlat(int64_t pixels, int64_t c_stride_bytes) const {
-    return flat_.kernel && c_stride_bytes == data_.n * data_.element_bytes() && pixels * data_.n >= v_;
-  }
   /// Pixels that the flat cover's kernel treats as one.
   int64_t step_pixels() const;
   TapGrid FlatTaps() const;
@@ -145,6 +143,7 @@ class DepthwiseEngine {
   void RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept;
   void RunByChannels(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
   void RunFlat(const DepthwiseRow& row) const noexcept;
+  void RunLine(const DepthwiseRow& row, int64_t elements) const noexcept;
   /// Computes a vector of by_channels_, without writing the channels before `done`.
   void RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept;
 

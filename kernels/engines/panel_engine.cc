@@ -248,13 +248,14 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
 void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept {
   const StageFunction stage = StageFor(block_.dot);
   const uint8_t shift = is_signed_ ? 0 : data_.a_shift();
+  const int64_t tap_bytes = StagedTapBytes(), stride = StagedStride();
   RowCursor cursor(a, row_begin);
-  for (int64_t row = row_begin; row < row_end; ++row, staged += StagedStride()) {
+  for (int64_t row = row_begin; row < row_end; ++row, staged += stride) {
     const uint8_t* const from = cursor.Next();
     uint8_t* to = staged;
     for (const int64_t tap : data_.taps().offsets) {
       stage(from + tap, data_.taps().depth, shift, to);
-      to += StagedTapBytes();
+      to += tap_bytes;
     }
   }
 }

@@ -38,8 +38,8 @@ struct Steps {
 
 Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
   Steps steps{};
-  const bool transposed = args.a_transposed != 0;
-  steps.a_stride = OrDense(args.a_stride, transposed ? args.m : k);
+  const bool transposed = IsTransposed(args);
+  steps.a_stride = StrideOfA(args, k);
   steps.a = transposed ? 1 : steps.a_stride;
   steps.c = OrDense(args.c_stride, n);
   steps.residual = OrDense(args.residual_stride, n);
@@ -182,7 +182,7 @@ void Batch::FindItems(int64_t k) {
   if (has_pointers_ || problem_.has_runtime_b) return;
   const bool follow = a_step_ == Times(m_, steps.a) && c_step_ == Times(m_, steps.c) &&
                       (!has_residual || residual_step_ == Times(m_, steps.residual));
-  const bool joins_rows = !follow && m_ == 1 && args_.a_transposed == 0 && a_step_ >= k &&
+  const bool joins_rows = !follow && m_ == 1 && !IsTransposed(args_) && a_step_ >= k &&
                           c_step_ >= problem_.n && (!has_residual || residual_step_ >= problem_.n);
   if (!follow && !joins_rows) return;
   if (joins_rows) {

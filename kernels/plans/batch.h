@@ -38,6 +38,17 @@ inline bool IsLoneItem(const intact_gemm_args& args) {
   return args.batch == 1 && !has_pointers && numbers == 0;
 }
 
+/// Whether A is transposed. A single row whose depths are adjacent is an ordinary row.
+inline bool IsTransposed(const intact_gemm_args& args) {
+  return args.a_transposed != 0 && (args.m != 1 || args.a_stride > 1);
+}
+/// BatchItem::a_stride of an item.
+inline int64_t StrideOfA(const intact_gemm_args& args, int64_t k) {
+  const int64_t dense = IsTransposed(args) ? args.m : k;
+  const bool is_given = args.a_stride != 0 && (args.a_transposed != 0) == IsTransposed(args);
+  return is_given ? args.a_stride : dense;
+}
+
 class Batch {
  public:
   /// `args` have been checked and are not IsEmpty(). The plan's B is k×n. `args` and `problem` outlive the
@@ -45,9 +56,8 @@ class Batch {
   /// where the next row would. Single-row items are merged at any stride that keeps them apart.
   Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k)
       : args_(args), problem_(problem), items_(args.batch), m_(args.m) {
-    const int64_t dense = args.a_transposed != 0 ? args.m : k;
     first_ = {args.a,
-              args.a_stride == 0 ? dense : args.a_stride,
+              StrideOfA(args, k),
               args.c,
               args.c_stride,
               args.residual,

@@ -59,7 +59,7 @@ ConvLayout::Variant ConvLayout::ModelVariant(const LinearProblem& problem, const
 }
 
 ConvLayout::Variant ConvLayout::ModelVariant(bool may_be_planar) {
-  if (HasDepthwiseVariant()) return {Reading::kDepthwise};
+  if (IsDepthwiseOnly() || WantsDepthwise()) return {Reading::kDepthwise};
   if (may_be_planar && WantsPlanar() && MayBePlanar()) return {Reading::kPlanarBand};
   Variant variant = {RowReading()};
   // Without VNNI, rows fill the lanes, not columns.
@@ -74,7 +74,7 @@ std::vector<ConvLayout::Variant> ConvLayout::VariantsOf(const LinearProblem& pro
   ConvLayout layout(problem, geometry, isa);
   std::vector<Variant> variants = {layout.ModelVariant(true)};
   // In saturating mode, variants may pair other products and so differ in their bytes.
-  if (layout.HasDepthwiseVariant() || problem.mode == INTACT_SATURATING) return variants;
+  if (layout.IsDepthwiseOnly() || problem.mode == INTACT_SATURATING) return variants;
   const auto add = [&](const Variant& variant) {
     if (std::find(variants.begin(), variants.end(), variant) == variants.end()) variants.push_back(variant);
   };
@@ -91,13 +91,32 @@ std::vector<ConvLayout::Variant> ConvLayout::VariantsOf(const LinearProblem& pro
     }
   }
   if (layout.MayBePlanar()) add({Reading::kPlanarBand});
+  if (layout.HasOneInput()) add({Reading::kDepthwise});
   return variants;
 }
 
 // Depthwise kernels subtract zero points from weights, which would change where pairs clamp.
-bool ConvLayout::HasDepthwiseVariant() const {
+bool ConvLayout::IsDepthwiseOnly() const {
   const bool has_other_pairs = PairsCrossTaps(problem_, geometry_) && problem_.HasWeightZeroPoints();
   return geometry_.group_inputs() == 1 && geometry_.groups > 1 && !has_other_pairs;
+}
+
+// Whether a depthwise convolution may compute a single group, if it repeats the only input channel for each
+// output. In saturating mode its pairs would differ.
+bool ConvLayout::HasOneInput() const {
+  return geometry_.groups == 1 && geometry_.input_channels == 1 && problem_.mode == INTACT_EXACT;
+}
+
+// Rows of adjacent pixels then fill the vectors, whatever the number of outputs.
+bool ConvLayout::WantsDepthwise() const {
+  if (!HasOneInput() || geometry_.stride[kWidth] != 1 || problem_.output.has_residual()) return false;
+  const LayoutLimits& limits = Costs().layout;
+  return geometry_.output_channels <= (TapsAreApart() ? limits.most_apart_repeats : limits.most_repeats);
+}
+
+// Whether panels cannot join the taps along the width, so that each tap of few channels needs quads of its own.
+bool ConvLayout::TapsAreApart() const {
+  return geometry_.kernel[kWidth] > 1 && geometry_.dilation[kWidth] > 1;
 }
 
 bool ConvLayout::NeedsBand() const {
@@ -158,7 +177,7 @@ int64_t ConvLayout::JoinedGroups() const {
 
 bool ConvLayout::MayBePlanar() const {
   return !core::IsCompiled(isa_) && problem_.mode == INTACT_EXACT &&
-         (geometry_.groups > 1 || HasFewOutputs()) && !HasDepthwiseVariant() &&
+         (geometry_.groups > 1 || HasFewOutputs()) && !IsDepthwiseOnly() &&
          PlanarBand(geometry_, problem_.a_shift()).IsSmall();
 }
 
@@ -173,9 +192,13 @@ bool ConvLayout::HasFewOutputs() const {
 bool ConvLayout::WantsPlanar() const {
   if (problem_.mode == INTACT_SATURATING) return false;
   if (geometry_.groups == 1) return HasFewOutputs() && WantsPlanarForFewOutputs();
-  if (UsesSchedule(isa_, problem_.mode)) return true;
-  const int64_t lanes = jit::VectorBytes(isa_) / 4;
   const int64_t outputs = geometry_.group_outputs();
+  if (UsesSchedule(isa_, problem_.mode)) {
+    // Few pixels fill the lanes worse than the columns of a group do.
+    const int64_t pixels = geometry_.output[kDepth] * geometry_.plane_pixels();
+    return geometry_.IsOpen() || outputs < std::max<int64_t>(2 * kPanelColumns, 2 * pixels);
+  }
+  const int64_t lanes = jit::VectorBytes(isa_) / 4;
   const bool fills_vectors =
       outputs % lanes == 0 || (lanes % outputs == 0 && geometry_.groups % (lanes / outputs) == 0);
   // A planar band also needs no sums of rows. These take long if each group has its own sums.
@@ -195,7 +218,10 @@ bool ConvLayout::WantsPlanarForFewOutputs() const {
   const int64_t lanes = jit::VectorBytes(isa_) / 4;
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
   const int64_t inputs = geometry_.input_channels;
-  if ((geometry_.taps() == 1 && !ShiftsRows()) || inputs < Costs().layout.least_planar_inputs) return false;
+  if (geometry_.taps() == 1 && !ShiftsRows()) return false;
+  // If taps lie apart, sums of rows take long, and tiles copy each tap.
+  const bool are_costly = TapsAreApart() && (problem_.HasWeightZeroPoints() || UsesTiles(isa_));
+  if (inputs < Costs().layout.least_planar_inputs && !are_costly) return false;
   if (!UsesTiles(isa_)) return geometry_.output_channels * strides < lanes;
   return inputs < kTileDepth && geometry_.output_channels * strides < lanes / 2;
 }
@@ -248,7 +274,9 @@ void ConvLayout::SetVariant(const Variant& variant) {
   if (!UsesSchedule(isa_, problem_.mode) && MayJoinGroups()) {
     const bool fills_vector =
         unit_outputs() == jit::VectorBytes(isa_) / 4 && variant.unit_groups < geometry_.groups;
-    if (fills_vector && reads_band && !has_zero_points && !UsesTiles(isa_)) vector_step_ = unit_inputs();
+    // Copied rows hold a single unit's channels.
+    const bool copies_rows = !reads_band && (ShiftsRows() || unit_inputs() % kQuad != 0);
+    if (fills_vector && !copies_rows && !has_zero_points && !UsesTiles(isa_)) vector_step_ = unit_inputs();
   }
   channels_ = {geometry_.input_channels, 1, geometry_.input_channels};
   if (NeedsOwnChannels()) channels_ = {inputs, 1, RoundUp(inputs, kQuad)};

@@ -29,7 +29,8 @@
 // own channels (Taps::vector_step).
 //
 // Depthwise convolutions have their own kernels (depthwise_conv.h). Exception: if pairs cross taps and
-// weights have zero points, they read windows.
+// weights have zero points, they read windows. A single group of one input channel and few outputs runs on
+// the depthwise kernels too.
 #ifndef INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 #define INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 
@@ -154,7 +155,10 @@ class ConvLayout {
   Variant ModelVariant(bool may_be_planar);
   /// How rows are read, if not from a planar band.
   Reading RowReading() const;
-  bool HasDepthwiseVariant() const;
+  bool IsDepthwiseOnly() const;
+  bool HasOneInput() const;
+  bool WantsDepthwise() const;
+  bool TapsAreApart() const;
   bool NeedsBand() const;
   bool ShiftsRows() const;
   bool WantsBand() const;

@@ -51,15 +51,30 @@ DepthwiseConv::Inner DepthwiseConv::InnerOf(Dimension dimension) const {
   return inner;
 }
 
+// Reading in place saves copies of the inner pixels' taps. But the columns at both sides need more calls.
+bool DepthwiseConv::ReadsInPlace() const {
+  if (inner_x_.size() == 0 || inner_y_.size() == 0) return false;
+  if (!lines_.engine->ReadsOnlyTaps(inner_x_.size())) return false;
+  const LayoutLimits& limits = Costs().layout;
+  const int64_t columns = geometry_.output[kWidth] - inner_x_.size();
+  const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
+  return inner_x_.size() * inner_y_.size() * strides * data_.n >=
+         columns * (limits.column_call + limits.column_pixel * inner_y_.size());
+}
+
 Error DepthwiseConv::MakeInner() {
   inner_x_ = InnerOf(kWidth);
   inner_y_ = InnerOf(kHeight);
   const bool is_flat = geometry_.kernel[kDepth] == 1 && geometry_.input[kDepth] == 1 &&
                        geometry_.output[kDepth] == 1 && !geometry_.HasPadding(kDepth);
   if (!is_flat || layout_.problem().a_shift() != 0 || geometry_.group_outputs() != 1) return {};
-  if (inner_x_.size() < Costs().layout.least_inner_pixels || inner_y_.size() == 0) return {};
+  if (!ReadsInPlace()) return {};
   TapGrid grid = GridOf(lines_.band);
   grid.row_strides_bytes = {0, geometry_.dilation[kHeight] * geometry_.input[kWidth] * data_.n};
+  // A band of few outputs has less between its taps than the input.
+  for (size_t i = 0; i < grid.columns.size(); ++i) {
+    grid.columns[i] = static_cast<int64_t>(i) * geometry_.dilation[kWidth] * data_.n;
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<DepthwiseEngine> engine,
                    DepthwiseEngine::Create(data_, grid, layout_.isa()));
   inner_ = std::move(engine);
@@ -110,11 +125,6 @@ double DepthwiseConv::Work(const ConvRun& /*run*/, const Range& chunk) const {
   return static_cast<double>((chunk.row_end - chunk.row_begin) * channels * data_.k);
 }
 
-bool DepthwiseConv::CanReadInPlace(const ConvInput& input, const OutputMap& output) const {
-  return inner_ != nullptr && input.stride == data_.n &&
-         inner_->ReadsOnlyTaps(inner_x_.size(), output.c_stride_bytes);
-}
-
 void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& /*run*/,
                         const Range& chunk, uint8_t* scratch) const {
   const ScopedFloatEnvironment float_environment;
@@ -126,7 +136,7 @@ void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const
                   chunk.column_end,
                   scratch,
                   static_cast<const DepthwiseColumns*>(buffers.columns)};
-  const bool is_in_place = CanReadInPlace(input, buffers.output);
+  const bool is_in_place = inner_ != nullptr && input.stride == data_.n;
   for (int64_t line = chunk.row_begin / geometry_.output[kWidth]; line < line_end;) {
     const int64_t plane = line / height;
     const Inner all{line % height, std::min(height, line % height + line_end - line)};

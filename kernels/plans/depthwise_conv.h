@@ -83,10 +83,10 @@ class DepthwiseConv final : public ConvKernels {
   Inner InnerOf(Dimension dimension) const;
   TapGrid GridOf(const Band& band) const;
   Error MakeLines();
+  bool ReadsInPlace() const;
   Error MakeInner();
   /// Makes `part` for columns [begin, begin + count) of the output. The part's engine runs down a column.
   Error MakeColumns(int64_t begin, int64_t count, Part* part) const;
-  bool CanReadInPlace(const ConvInput& input, const OutputMap& output) const;
   /// Pixels of C from (plane, line, x) on, `stride` rows of C apart.
   DepthwiseRow RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x, int64_t stride) const;
 

@@ -52,7 +52,7 @@ Error GemmPlan::CheckItemApart(const Batch& batch, const BatchItem& item) const 
   const Requantization& output = problem().output;
   const MemoryRows c = rows("c", item.c, n, item.c_stride, core::BytesOf(output.c_type));
   MemoryRows a = rows("a", item.a, weights().k(), item.a_stride, problem().a_bytes());
-  if (batch.args().a_transposed != 0) {
+  if (IsTransposed(batch.args())) {
     a.rows = weights().k();
     a.row_bytes = batch.m() * problem().a_bytes();
   }
@@ -67,7 +67,7 @@ Error GemmPlan::CheckItemApart(const Batch& batch, const BatchItem& item) const 
 RunBuffers GemmPlan::BuffersOf(const Batch& batch, const BatchItem& item) const {
   const GemmData& data = unit_->data();
   RunBuffers buffers;
-  buffers.a = unit_->rows().RowsOf(item, batch.args().a_transposed != 0);
+  buffers.a = unit_->rows().RowsOf(item, IsTransposed(batch.args()));
   buffers.given_zero_points = item.a_zero_points;
   buffers.given_scales = item.a_scales;
   buffers.output =
@@ -83,7 +83,7 @@ int GemmPlan::Threads(const intact_gemm_args& args) const {
 
 GemmPlan::Decision GemmPlan::Decide(const Batch& batch, int parts) const {
   const Engine& engine = unit_->engines().For(batch.m());
-  const int64_t bytes = unit_->ShareBytes(engine, batch.m(), batch.args().a_transposed != 0);
+  const int64_t bytes = unit_->ShareBytes(engine, batch.m(), IsTransposed(batch.args()));
   return {batch, engine, unit_->engines().Cut(engine, batch.m(), batch.PartsPerItem(parts)), bytes};
 }
 

@@ -123,7 +123,7 @@ void RowPreparer::FillWithoutScale(uint8_t* values, const OutputMap& output,
 
 // Lines are rows, or depths of a transposed A.
 RowQuantization RowPreparer::FindTensorOf(const Batch& batch, int threads) const {
-  const bool transposed = batch.args().a_transposed != 0;
+  const bool transposed = IsTransposed(batch.args());
   const int64_t item_lines = transposed ? data_.k : batch.m(), numbers = transposed ? batch.m() : data_.k;
   return FindQuantization(quantizer_, batch.items() * item_lines, threads, [&](int64_t line, int64_t end) {
     NumberRange range;

@@ -52,6 +52,7 @@ Result<Access> UnitConv::MakeSource() {
       source_ = std::make_unique<InPlaceSource>(geometry_);
       Taps taps;
       taps.depth = layout_.tap_depth();
+      taps.vector_step = layout_.vector_step();
       if (geometry_.input != geometry_.output) SetStaging(&taps);
       return Access(std::move(taps));
     }

@@ -8,6 +8,7 @@
 
 #include "core/isas.h"
 #include "jit/isa.h"
+#include "kernels/problem/output_map.h"
 
 namespace intact::kernels {
 namespace {
@@ -366,6 +367,22 @@ void AddQuads(const int8_t* begin, const int8_t* end, int64_t step, uint32_t* su
   _mm256_storeu_si256(high, high_sum);
 }
 
+// PackActivations() for rows of fewer depths than a quad.
+template <int64_t depths>
+uint8_t PackCutQuads(std::span<const uint8_t* const> rows, int64_t offset, uint8_t shift, uint8_t* panel) {
+  uint32_t largest = 0;
+  for (const uint8_t* const row : rows) {
+    std::array<uint8_t, kQuad> quad = {};
+    for (size_t i = 0; i < depths; ++i) {
+      quad[i] = row[offset + static_cast<int64_t>(i)] ^ shift;
+      largest = std::max<uint32_t>(largest, quad[i]);
+    }
+    std::memcpy(panel, quad.data(), kQuad);
+    panel += kQuad;
+  }
+  return static_cast<uint8_t>(largest);
+}
+
 }  // namespace
 
 bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
@@ -443,6 +460,16 @@ void AddDepths(const PackedWeights& weights, int64_t k_begin, int64_t k_end, uin
 
 uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, int64_t k, uint8_t shift,
                         int64_t panel_rows, uint8_t* panel) noexcept {
+  switch (k) {
+    case 1:
+      return PackCutQuads<1>(rows, offset, shift, panel);
+    case 2:
+      return PackCutQuads<2>(rows, offset, shift, panel);
+    case 3:
+      return PackCutQuads<3>(rows, offset, shift, panel);
+    default:
+      break;
+  }
   const size_t in_eights = k >= kVector / 2 && HasAvx2() ? rows.size() / 8 * 8 : 0;
   const int64_t whole = k / kQuad * kQuad;
   const size_t in_fours = rows.size() / 4 * 4;
@@ -466,10 +493,7 @@ uint8_t PackActivations(std::span<const uint8_t* const> rows, int64_t offset, in
 }
 
 void CopyActivations(const uint8_t* a, int64_t count, uint8_t shift, uint8_t* to) noexcept {
-  if (shift == 0) {
-    std::memcpy(to, a, static_cast<size_t>(count));
-    return;
-  }
+  if (shift == 0) return CopyRow(a, count, to);
   const __m128i shift_bytes = _mm_set1_epi8(static_cast<char>(shift));
   int64_t i = 0;
   for (; i + kVector <= count; i += kVector) {
@@ -486,8 +510,8 @@ void CopyActivations(const uint8_t* a, int64_t count, uint8_t shift, uint8_t* to
 }
 
 void StageRow(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept {
+  if (k % kQuad != 0) std::memset(staged + k / kQuad * kQuad, 0, kQuad);
   CopyActivations(a, k, shift, staged);
-  for (int64_t depth = k; depth % kQuad != 0; ++depth) staged[depth] = 0;
 }
 
 namespace {

@@ -100,7 +100,20 @@ TEST(Search, NeighboursAreOtherProblems) {
     EXPECT_NE(finding.slow.ToString(), finding.fast.ToString());
     for (const Problem& problem : {finding.slow, finding.fast}) {
       EXPECT_EQ(*Problem::Parse(problem.ToString()), problem) << problem.ToString();
+      EXPECT_NE(problem.conv->batch, 0) << problem.ToString();
     }
+  }
+}
+
+// A type that lacks a problem's table or fixed-point scale makes no neighbour.
+TEST(Search, NeighboursOfAnotherTypeHaveTheSameOptions) {
+  const auto stopwatch = Planted([](const Problem& p) { return core::IsInt8(p.c_type) ? 10 : 1; });
+  const SearchResults results =
+      Search({{core::Isa::kAvx2}, kForever, 1, kProblems, Seconds(0)}, stopwatch, [](int64_t, int64_t) {});
+  ASSERT_GT(results.findings.size(), 0u);
+  for (const Finding& finding : results.findings) {
+    EXPECT_FALSE(finding.slow.has_table) << finding.slow.ToString();
+    EXPECT_EQ(finding.slow.fixed, verify::FixedKind::kNone) << finding.slow.ToString();
   }
 }
 

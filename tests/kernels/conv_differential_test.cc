@@ -51,9 +51,30 @@ TEST_P(ConvDifferential, ChannelsAndPixelsAroundTheBlocks) {
   }
 }
 
+// They run on depthwise kernels, which repeat the channel for each output.
+TEST_P(ConvDifferential, OneInputChannel) {
+  for (const char* line : {
+           "conv u8s8s32 in=9x40 c=1 o=1 kernel=3x3 pad=1x1 za=9",
+           "conv s8u8u8 in=5x70 c=1 o=3 kernel=3x5 pad=1x2 za=-7 zb=3 zc=5 scale=channel act=relu",
+           "conv u8u8f32 in=12x9 c=1 o=8 kernel=1x1 zb=131 batch=3 cpad=3",
+           "conv s8s8s8 in=8x33 c=1 o=64 kernel=3x3 dilation=2x2 pad=2x2 scale=channel table=yes",
+           "conv u8s8f32 in=40 c=1 o=19 kernel=5 dilation=3 pad=4 quant=dynamic_tensor x=normal bias=f32",
+           "conv u8s8s32 in=7x9 c=1 o=2 kernel=2x3 stride=2x2 transposed=yes za=3",
+           "conv s8s8u8 in=6x30 c=1 o=5 kernel=3x3 pad=1x1 open=yes res=u8",
+           "conv u8u8s32 in=2x3x17 c=1 o=4 kernel=2x3x3 pad=0x1x1 zb=7",
+           "conv u8s8s32 in=3x200 c=1 o=1 kernel=1x7 stride=1x3 pad=0x3 mode=saturating fill=bait",
+       }) {
+    ExpectItsModel(OnThis(line));
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(ConvDifferential, Groups) {
   for (const char* line : {
            "conv u8s8s32 in=7x7 c=33 o=33 kernel=3x3 pad=1x1 groups=33 za=9",
+           "conv u8s8s32 in=3 c=64 o=64 kernel=2 dilation=2 groups=64 za=9",
+           "conv u8s8u8 in=26x5 c=64 o=64 kernel=1x3 dilation=1x2 groups=64",
+           "conv u8s8s32 in=30 c=64 o=64 kernel=2 dilation=18 groups=64 za=9",
            "conv u8s8s32 in=6x9 c=16 o=32 kernel=3x3 stride=2x2 pad=1x1 groups=16 za=255",
            "conv s8s8s32 in=5x5 c=48 o=48 kernel=5x5 pad=2x2 groups=48 za=-128",
            "conv s8u8s32 in=5x4x6 c=20 o=20 kernel=3x3x3 pad=1x1x1 groups=20 za=7 zb=3",

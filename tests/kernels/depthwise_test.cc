@@ -354,6 +354,23 @@ TEST_P(Depthwise, IsExactWithEveryNumberOfChannels) {
   }
 }
 
+// Rows of few channels are computed as lines of adjacent elements, also if pixels are apart.
+TEST_P(Depthwise, IsExactInLongAndShortLines) {
+  const std::array types = {INTACT_U8, INTACT_F32, INTACT_S32};
+  size_t turn = 0;
+  for (const int64_t channels : {1, 2, 3, 7, 16, 20, 31}) {
+    for (const int64_t stride : {1, 2, 3, 5}) {
+      for (const int64_t pixels : {1, 11, 63, 64, 65, 341, 342, 700, 1025}) {
+        const Filter filter{1, 1, 1 + static_cast<int64_t>(turn % 4), stride};
+        const int64_t c_padding = static_cast<int64_t>(turn / 4 % 2) * 3;
+        ExpectExact({isa(), filter, channels, pixels, types[turn++ % types.size()], Fill::kRandom,
+                     turn % 5 == 0, true, c_padding});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 TEST_P(Depthwise, RequantizesToEveryType) {
   for (const intact_type type : {INTACT_U8, INTACT_S8, INTACT_F32, INTACT_S32}) {
     for (const Output output : {Output::kShifted, Output::kPlain, Output::kClamped, Output::kHuge}) {
