@@ -22,7 +22,7 @@ constexpr int64_t kVectors = 4;  // vectors of int32 in a vector of channels
 // The kernel's epilogue needs no zero points of weights: they are subtracted from the weights.
 EpilogueSpec KernelEpilogue(const KernelData& data) {
   EpilogueSpec epilogue = data.epilogue;
-  epilogue.has_b_zero_points = false;
+  epilogue.has_b_zero_points = epilogue.has_one_b_zero_point = false;
   return epilogue;
 }
 
