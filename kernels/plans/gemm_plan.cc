@@ -146,7 +146,7 @@ RuntimeB GemmPlan::RuntimeBOf(const Decision& run, const BatchItem& item) const 
           args.b_zero_point_count > 1};
 }
 
-// Each item is cut into as many pieces as there are threads for an item.
+// Each thread packs whole items, or a piece of an item's columns.
 void GemmPlan::PackShared(const Decision& run, int threads, uint8_t* shared) const {
   const int64_t items = run.batch.items();
   const int64_t pieces = CeilDivide(threads, items);
