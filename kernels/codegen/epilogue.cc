@@ -22,10 +22,10 @@ std::string EpilogueSpec::Name() const {
   const std::string scale = is_fixed() ? fixed + (scaling.has_multipliers ? "" : "_shift") +
                                              (scaling.has_left_shifts ? "_left" : "")
                                        : (scaling.has_addends ? "_bias" : "");
-  return TypeName(c_type) + scale + (has_b_zero_points ? "_zb" : "") + (has_row_zero_points ? "_za" : "") +
-         (has_row_scales ? "_rows" : "") + (has_run_scale ? "_run" : "") +
-         (has_residual() ? "_plus_" + TypeName(residual) : "") + (variant.streams ? "_streamed" : "") +
-         (variant.is_dealt ? "_dealt" : "") +
+  return TypeName(c_type) + scale + (has_b_zero_points ? "_zb" : "") + (has_one_b_zero_point ? "1" : "") +
+         (has_row_zero_points ? "_za" : "") + (has_row_scales ? "_rows" : "") +
+         (has_run_scale ? "_run" : "") + (has_residual() ? "_plus_" + TypeName(residual) : "") +
+         (variant.streams ? "_streamed" : "") + (variant.is_dealt ? "_dealt" : "") +
          (variant.is_bounded_above   ? ""
           : variant.is_bounded_below ? "_floored"
                                      : "_plain") +
@@ -250,7 +250,13 @@ void Epilogue::StoreHalves(const jit::Vec& accumulator, const jit::Mem& to) {
 
 // Modulo 2³², as all accumulation. The plan has proven that the result fits, or it may wrap.
 void Epilogue::SubtractZeroPoints(const std::vector<jit::Vec>& accumulators) {
-  if (spec_.has_b_zero_points) {
+  if (spec_.has_one_b_zero_point) {
+    x86::Assembler& code = emitter_.code();
+    const jit::Vec sum = emitter_.registers().NewVector("row's sum");
+    code.vpbroadcastd(sum, x86::ptr(row_, static_cast<int>(offsetof(RowValues, sum))));
+    for (const jit::Vec& accumulator : accumulators) code.vpsubd(accumulator, accumulator, sum);
+    emitter_.registers().Free(sum);
+  } else if (spec_.has_b_zero_points) {
     SubtractProducts(accumulators, offsetof(RowValues, sum), offsetof(EpilogueArgs, b_zero_points));
   }
   if (spec_.has_row_zero_points) {

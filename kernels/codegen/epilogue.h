@@ -2,7 +2,8 @@
 // requantization of the contract (include/intact/intact.h). This is the only place where kernels turn
 // accumulators into outputs, so the bytes are the same on every ISA.
 //
-//   y     accumulator [− zb[n]·Σ_k a[m,k], zero point and activations as kernels see them: operands.h]
+//   y     accumulator [− zb[n]·Σ_k a[m,k], zero point and activations as kernels see them: operands.h. If
+//                      all columns have one zb, the row's values contain the product]
 //                     [− za[m]·Σ_k (b[k,n] − zb[n]), if rows have zero points; za in a_type]
 //   s32   y
 //   f32   f = min(max(float(y)·scale [+ bias] [+ float(r − zr)·residual_scale], lo), hi)
@@ -60,7 +61,7 @@ struct EpilogueVariant {
 
 /// Values of a row of A.
 struct RowValues {
-  int32_t sum;         // Σ_k of the row as kernels see it
+  int32_t sum;         // Σ_k of the row as kernels see it; times zb, with has_one_b_zero_point
   int32_t zero_point;  // in a_type
   float scale;
 };
@@ -68,9 +69,10 @@ struct RowValues {
 /// The properties of the problem that the generated code depends on.
 struct EpilogueSpec {
   intact_type c_type = INTACT_S32;
-  Scaling scaling;                   // not read with s32 output
-  bool has_b_zero_points = false;    // needs sums of rows
-  bool has_row_zero_points = false;  // needs sums of columns
+  Scaling scaling;                    // not read with s32 output
+  bool has_b_zero_points = false;     // needs sums of rows
+  bool has_one_b_zero_point = false;  // with has_b_zero_points: one for all columns
+  bool has_row_zero_points = false;   // needs sums of columns
   bool has_row_scales = false;
   bool has_run_scale = false;               // each run computes the scales of columns; NaNs if A has no scale
   intact_type residual = INTACT_TYPE_NONE;  // u8, s8 or f32; not with s32 output

@@ -281,6 +281,7 @@ class AmxEngine::Region {
     segments_end_ = segments_;
     if (!blocking_.stages_a) begin = AddTaps();
     if (begin < end) AddStaged(begin, end);
+    args_.segments_end = segments_end_;  // RunBlock() would load both ends at once: see MicrokernelArgs
   }
 
   // Adds all whole tiles in place; returns the depth where they end.
@@ -325,7 +326,6 @@ class AmxEngine::Region {
     if (!IsWaiting()) args_.store.compensation = compensation;
     args_.blocks = block.count;
     args_.segment = segments_;
-    args_.segments_end = segments_end_;
     args_.b = Panel(block.panel) + OffsetInPanel(depth, 0, data_.weights.quad_bytes());
     args_.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
     args_.adds = depth != 0;

@@ -24,7 +24,7 @@ constexpr int64_t kMostChannels = 64;  // of a vector
 // The kernel's epilogue needs no zero points of weights: they are subtracted from the weights.
 EpilogueSpec KernelEpilogue(const KernelData& data) {
   EpilogueSpec epilogue = data.epilogue;
-  epilogue.has_b_zero_points = false;
+  epilogue.has_b_zero_points = epilogue.has_one_b_zero_point = false;
   return epilogue;
 }
 

@@ -20,6 +20,7 @@ EpilogueSpec EpilogueOf(const LinearWeights& weights, bool folds_zero_points) {
   epilogue.c_type = problem.output.c_type;
   epilogue.scaling = problem.ScalingOf();
   epilogue.has_b_zero_points = problem.HasWeightZeroPoints() && !folds_zero_points;
+  epilogue.has_one_b_zero_point = epilogue.has_b_zero_points && problem.HasOneWeightZeroPoint();
   epilogue.has_row_zero_points = problem.HasRowZeroPoints();
   epilogue.has_row_scales = problem.HasRowScales();
   epilogue.has_run_scale = problem.has_run_scale;

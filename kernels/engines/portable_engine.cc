@@ -77,8 +77,9 @@ struct OwnValues {
   }
   /// The terms of zero points that are subtracted from column `i` of the outputs, modulo 2³².
   uint32_t ZeroPointTerms(const EpilogueSpec& spec, const EpilogueArgs& args, size_t i) const {
-    uint32_t terms = 0;
-    if (spec.has_b_zero_points) terms += sum * static_cast<uint32_t>(args.b_zero_points[i]);
+    uint32_t terms = spec.has_one_b_zero_point ? sum : 0;
+    const bool has_many = spec.has_b_zero_points && !spec.has_one_b_zero_point;
+    if (has_many) terms += sum * static_cast<uint32_t>(args.b_zero_points[i]);
     if (spec.has_row_zero_points) terms += zero_point * static_cast<uint32_t>(args.column_sums[i]);
     return terms;
   }

@@ -21,9 +21,9 @@ struct BatchItem {
   int64_t residual_stride;  // 0: dense
   const void* b;
   const float* b_scales;
-  const int32_t* b_zero_points;
-  const int32_t* a_zero_points;
+  const int32_t* a_zero_points;  // read and copied together with a_scales: see MicrokernelArgs
   const float* a_scales;
+  const int32_t* b_zero_points;
 };
 
 /// Whether a run sets none of the fields for batches, runtime B and transposed A. Its one item is then
@@ -64,9 +64,9 @@ class Batch {
               args.residual_stride,
               args.b,
               args.b_scales,
-              args.b_zero_points,
               args.a_zero_points,
-              args.a_scales};
+              args.a_scales,
+              args.b_zero_points};
     if (!IsLoneItem(args)) FindItems(k);
   }
 

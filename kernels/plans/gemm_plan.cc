@@ -2,6 +2,7 @@
 
 #include "core/types.h"
 #include "kernels/problem/checks.h"
+#include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
 
@@ -81,10 +82,24 @@ int GemmPlan::Threads(const intact_gemm_args& args) const {
   return ThreadsOf(args.threads, rows * static_cast<double>(weights().n() * weights().k()), isa());
 }
 
-GemmPlan::Decision GemmPlan::Decide(const Batch& batch, int parts) const {
+GemmPlan::Decision GemmPlan::Decide(const Batch& batch, int parts, bool may_share) const {
   const Engine& engine = unit_->engines().For(batch.m());
   const int64_t bytes = unit_->ShareBytes(engine, batch.m(), IsTransposed(batch.args()));
-  return {batch, engine, unit_->engines().Cut(engine, batch.m(), batch.PartsPerItem(parts)), bytes};
+  const Partition cut = unit_->engines().Cut(engine, batch.m(), batch.PartsPerItem(parts));
+  const bool shares = may_share && problem().has_runtime_b && cut.parts() > 1;
+  return {batch, engine, cut, bytes, shares ? SharedBytes(batch, engine, cut, parts) : 0};
+}
+
+// Shares of different rows would pack the same columns. Packing them once pays if each thread saves more
+// than it waits for the others, and if the caches of all threads hold the packed columns.
+int64_t GemmPlan::SharedBytes(const Batch& batch, const Engine& engine, const Partition& cut,
+                              int parts) const {
+  constexpr int64_t kLeastSaved = 64 << 10;  // about 2 µs
+  const int64_t item_bytes = unit_->SharedBytes(engine);
+  const int64_t bytes = batch.items() * item_bytes;
+  const int64_t bands = batch.m() / cut.Share(0).row_end;
+  const bool pays = bytes * (bands - 1) / parts >= kLeastSaved && bytes <= parts * Caches().RuntimeChunk();
+  return pays ? item_bytes : 0;
 }
 
 ThreadCount GemmPlan::Decision::Count(int threads) const {
@@ -103,8 +118,9 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
   if (IsEmpty(args)) return {};
   const int threads = Threads(args);
   const Batch batch = BatchOf(args);
-  const Decision run = Decide(batch, threads);
-  info->scratch_bytes = ScratchSize(run.share_bytes * run.Count(threads).threads);
+  const Decision run = Decide(batch, threads, true);
+  info->scratch_bytes =
+      ScratchSize(run.shared_bytes * batch.items() + run.share_bytes * run.Count(threads).threads);
   info->part_scratch_bytes = ScratchSize(run.share_bytes);
   return {};
 }
@@ -113,7 +129,7 @@ std::vector<Share> GemmPlan::Shares(int64_t m, int threads) const {
   intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
   args.m = m;
   const Batch batch = BatchOf(args);
-  const Decision run = Decide(batch, threads);
+  const Decision run = Decide(batch, threads, true);
   std::vector<Share> shares(static_cast<size_t>(run.cut.parts()));
   for (int part = 0; part < run.cut.parts(); ++part) {
     const Range range = run.cut.Share(part);
@@ -124,19 +140,38 @@ std::vector<Share> GemmPlan::Shares(int64_t m, int threads) const {
   return shares;
 }
 
-void GemmPlan::RunShare(const Decision& run, int64_t share, const RowQuantization& tensor,
-                        uint8_t* scratch) const {
+RuntimeB GemmPlan::RuntimeBOf(const Decision& run, const BatchItem& item) const {
+  const intact_gemm_args& args = run.batch.args();
+  return {static_cast<const int8_t*>(item.b), item.b_scales, args.b_scale_count > 1, item.b_zero_points,
+          args.b_zero_point_count > 1};
+}
+
+// Each thread packs whole items, or a piece of an item's columns.
+void GemmPlan::PackShared(const Decision& run, int threads, uint8_t* shared) const {
+  const int64_t items = run.batch.items();
+  const int64_t pieces = CeilDivide(threads, items);
+  const int64_t columns = RoundUp(CeilDivide(weights().n(), pieces), kPanelColumns);
+  RunParts({static_cast<int>(items * pieces), threads}, [&](int part, int) {
+    const int64_t item = part / pieces, begin = part % pieces * columns;
+    const int64_t end = std::min(weights().n(), begin + columns);
+    if (begin >= end) return;
+    PackRuntimeB(weights(), RuntimeBOf(run, run.batch.Item(item)), RuntimeForm::kPanels, 0, begin, end,
+                 shared + item * run.shared_bytes);
+  });
+}
+
+void GemmPlan::RunShare(const Decision& run, int64_t share, const RowQuantization& tensor, uint8_t* scratch,
+                        uint8_t* shared) const {
   const bool is_item = run.cut.parts() == 1;  // then no division is needed
-  const BatchItem item = run.batch.Item(is_item ? share : share / run.cut.parts());
+  const int64_t number = is_item ? share : share / run.cut.parts();
+  const BatchItem item = run.batch.Item(number);
   const Range range = run.cut.Share(is_item ? 0 : static_cast<int>(share % run.cut.parts()));
   if (range.Empty()) return;
   RunBuffers buffers = BuffersOf(run.batch, item);
   buffers.tensor = tensor;
   if (problem().has_runtime_b) {
-    const intact_gemm_args& args = run.batch.args();
-    const RuntimeB b = {static_cast<const int8_t*>(item.b), item.b_scales, args.b_scale_count > 1,
-                        item.b_zero_points, args.b_zero_point_count > 1};
-    return unit_->RunShare(run.engine, b, buffers, range, scratch);
+    uint8_t* const packed = run.shared_bytes == 0 ? nullptr : shared + number * run.shared_bytes;
+    return unit_->RunShare(run.engine, RuntimeBOf(run, item), buffers, range, scratch, packed);
   }
   unit_->RunShare(run.engine, buffers, range, scratch);
 }
@@ -148,13 +183,21 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
   const Batch batch = BatchOf(args);
   RETURN_IF_ERROR(CheckItems(batch));
   const int threads = Threads(args);
-  const Decision run = Decide(batch, threads);
+  Decision run = Decide(batch, threads, true);
   ThreadCount count = run.Count(threads);
-  ASSIGN_OR_RETURN(uint8_t* const scratch,
-                   ScratchOf(args.scratch, args.scratch_bytes, run.share_bytes, &count.threads));
+  int64_t shared_bytes = run.shared_bytes * batch.items();
+  // OpenMP's default may have grown since the caller asked for the size.
+  if (args.scratch != nullptr && args.scratch_bytes < ScratchSize(shared_bytes + run.share_bytes)) {
+    run.shared_bytes = shared_bytes = 0;
+  }
+  ASSIGN_OR_RETURN(uint8_t* const shared, ScratchOf(args.scratch, args.scratch_bytes, run.share_bytes,
+                                                    &count.threads, shared_bytes));
+  uint8_t* const scratch = shared + shared_bytes;
   const RowQuantization tensor = unit_->rows().FindTensor(run.batch, count.threads);
-  RunParts(count,
-           [&](int part, int thread) { RunShare(run, part, tensor, scratch + thread * run.share_bytes); });
+  if (shared_bytes != 0) PackShared(run, count.threads, shared);
+  RunParts(count, [&](int part, int thread) {
+    RunShare(run, part, tensor, scratch + thread * run.share_bytes, shared);
+  });
   return {};
 }
 
@@ -164,18 +207,18 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t part
   if (IsEmpty(args)) return {};
   const Batch batch = BatchOf(args);
   RETURN_IF_ERROR(CheckItems(batch));
-  const Decision run = Decide(batch, parts);
+  const Decision run = Decide(batch, parts, false);
   int threads = 1;
   ASSIGN_OR_RETURN(uint8_t* const scratch,
                    ScratchOf(args.scratch, args.scratch_bytes, run.share_bytes, &threads));
   const RowQuantization tensor = unit_->rows().FindTensor(run.batch, 1);
   // With one item, shares are the parts; parts beyond the last share do nothing.
   if (run.batch.items() == 1) {
-    if (part < run.shares()) RunShare(run, part, tensor, scratch);
+    if (part < run.shares()) RunShare(run, part, tensor, scratch, nullptr);
     return {};
   }
   for (int64_t share = run.shares() * part / parts; share < run.shares() * (part + 1) / parts; ++share) {
-    RunShare(run, share, tensor, scratch);
+    RunShare(run, share, tensor, scratch, nullptr);
   }
   return {};
 }

@@ -80,14 +80,19 @@ class GemmPlan {
     const Engine& engine;
     Partition cut;  // how each item is cut
     int64_t share_bytes;
+    // Of the packed B of each item, which the item's shares read. 0: B is constant, or each share packs its
+    // columns.
+    int64_t shared_bytes;
 
     int64_t shares() const { return batch.items() * cut.parts(); }
     ThreadCount Count(int threads) const;
   };
 
   GemmPlan(std::unique_ptr<UnitPlan> unit, int64_t usual_m) : unit_(std::move(unit)), usual_m_(usual_m) {}
-  /// The decisions for a run that is cut for `parts` threads.
-  Decision Decide(const Batch& batch, int parts) const;
+  /// The decisions for a run that is cut for `parts` threads. `may_share`: the threads can wait for each
+  /// other and share the packed B.
+  Decision Decide(const Batch& batch, int parts, bool may_share) const;
+  int64_t SharedBytes(const Batch& batch, const Engine& engine, const Partition& cut, int parts) const;
   /// How many threads a run is cut for.
   int Threads(const intact_gemm_args& args) const;
   Batch BatchOf(const intact_gemm_args& args) const { return {args, problem(), weights().k()}; }
@@ -97,7 +102,11 @@ class GemmPlan {
   Error CheckItemApart(const Batch& batch, const BatchItem& item) const;
   RunBuffers BuffersOf(const Batch& batch, const BatchItem& item) const;
   /// Computes share number `share`. Shares are numbered item by item.
-  void RunShare(const Decision& run, int64_t share, const RowQuantization& tensor, uint8_t* scratch) const;
+  void RunShare(const Decision& run, int64_t share, const RowQuantization& tensor, uint8_t* scratch,
+                uint8_t* shared) const;
+  RuntimeB RuntimeBOf(const Decision& run, const BatchItem& item) const;
+  /// Packs the B of each item to `shared`.
+  void PackShared(const Decision& run, int threads, uint8_t* shared) const;
   /// Destroys unused engines, and weights that no engine reads.
   void DropUnused();
   struct UnusedDropper {

@@ -98,15 +98,21 @@ void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& chunk, uint8
 }
 
 void RowPreparer::SumRows(const RowMap& rows, const Range& chunk, uint8_t* values) const noexcept {
+  const int32_t factor = data_.epilogue.has_one_b_zero_point ? data_.problem.WeightZeroPoint(0) : 1;
+  const auto sum = [&](int64_t begin, int64_t end, int32_t* sums) {
+    row_sums_.Sum(rows, begin, end, data_.taps(), sums);
+    for (int64_t i = 0; i < end - begin; ++i) {
+      sums[i] = static_cast<int32_t>(static_cast<uint32_t>(sums[i]) * static_cast<uint32_t>(factor));
+    }
+  };
   if (data_.epilogue.row_value_bytes() == sizeof(int32_t)) {
-    auto* const sums = reinterpret_cast<int32_t*>(values);
-    return row_sums_.Sum(rows, chunk.row_begin, chunk.row_end, data_.taps(), sums);
+    return sum(chunk.row_begin, chunk.row_end, reinterpret_cast<int32_t*>(values));
   }
   constexpr int64_t kAtOnce = 256;
   std::array<int32_t, kAtOnce> sums;
   for (int64_t row = chunk.row_begin; row < chunk.row_end; row += kAtOnce) {
     const int64_t count = std::min(chunk.row_end - row, kAtOnce);
-    row_sums_.Sum(rows, row, row + count, data_.taps(), sums.data());
+    sum(row, row + count, sums.data());
     for (int64_t i = 0; i < count; ++i) {
       At(values, row - chunk.row_begin + i)->sum = sums[static_cast<size_t>(i)];
     }

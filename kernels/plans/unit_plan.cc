@@ -40,7 +40,13 @@ int64_t UnitPlan::ShareBytes(const Engine& engine, int64_t m, bool transposed) c
 }
 
 void UnitPlan::RunShare(const Engine& engine, const RuntimeB& b, RunBuffers buffers, const Range& range,
-                        uint8_t* scratch) const {
+                        uint8_t* scratch, uint8_t* shared) const {
+  if (shared != nullptr) {
+    const RuntimeWeights given = PackRuntimeB(weights(), b, RuntimeForm::kPanels, 0, 0, 0, shared);
+    buffers.weights = &given;
+    buffers.columns = &given;
+    return RunShare(engine, buffers, range, scratch);
+  }
   const RuntimeForm form = engine.runtime_form();
   const int64_t columns = RuntimeColumns(engine, range.row_end - range.row_begin);
   uint8_t* const free_scratch = scratch + RuntimeWeightBytes(weights(), form, columns);
@@ -48,9 +54,7 @@ void UnitPlan::RunShare(const Engine& engine, const RuntimeB& b, RunBuffers buff
   for (; chunk.column_begin < range.column_end; chunk.column_begin = chunk.column_end) {
     chunk.column_end = std::min(range.column_end, chunk.column_begin + columns);
     const RuntimeWeights given =
-        form == RuntimeForm::kUnpacked
-            ? PlaceRuntimeB(weights(), b, chunk.column_begin, chunk.column_end, scratch)
-            : PackRuntimeB(weights(), b, form, chunk.column_begin, chunk.column_end, scratch);
+        PackRuntimeB(weights(), b, form, chunk.column_begin, chunk.column_begin, chunk.column_end, scratch);
     buffers.weights = &given;
     buffers.columns = &given;
     const bool is_other = form == RuntimeForm::kCutPanels && !given.is_cut;

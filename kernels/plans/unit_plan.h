@@ -44,9 +44,14 @@ class UnitPlan {
   /// Scratch for one thread's share of a run of `m` rows.
   int64_t ShareBytes(const Engine& engine, int64_t m, bool transposed = false) const;
   void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
-  /// RunShare() of a plan with runtime B.
+  /// RunShare() of a plan with runtime B. `shared`: null, or the packed columns of `b`.
   void RunShare(const Engine& engine, const RuntimeB& b, RunBuffers buffers, const Range& range,
-                uint8_t* scratch) const;
+                uint8_t* scratch, uint8_t* shared) const;
+  /// Bytes of all packed columns of a runtime B; 0 if shares on `engine` cannot share them.
+  int64_t SharedBytes(const Engine& engine) const {
+    const bool can_share = data_.problem.has_runtime_b && engine.runtime_form() == RuntimeForm::kPanels;
+    return can_share ? RoundUp(RuntimeWeightBytes(weights(), RuntimeForm::kPanels, data_.n), 64) : 0;
+  }
 
   /// Memory of the weights, in all their layouts.
   int64_t packed_bytes() const;

@@ -64,6 +64,11 @@ struct LinearProblem : core::Linear {
   /// The zero points that A may have, as kernels see them: the plan's zero point, or all values.
   std::vector<int32_t> PaddingZeroPoints() const;
   bool HasWeightZeroPoints() const { return !b_zero_points.empty() || may_have_b_zero_points; }
+  /// Whether the weights of all columns have one zero point, which is not zero and which the plan knows.
+  bool HasOneWeightZeroPoint() const {
+    const auto is_first = [this](int32_t zero_point) { return zero_point == b_zero_points.front(); };
+    return !may_have_b_zero_points && !b_zero_points.empty() && std::ranges::all_of(b_zero_points, is_first);
+  }
   bool IsRangeChecked() const { return range_check == INTACT_RANGE_CHECKED; }
   /// The activations for which results must be right. A checked range is a hint: runs accept any activation.
   ActivationRange AdmissibleRange() const { return IsRangeChecked() ? ActivationRange{} : range; }

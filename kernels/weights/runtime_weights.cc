@@ -13,6 +13,7 @@ constexpr int64_t kValues = 5;  // of a column, in addition to its weights
 // are a panel's padding.
 template <class T>
 void Spread(const T* values, bool are_of_columns, int64_t first, int64_t end, int64_t last, T* to) {
+  if (first == last) return;
   if (are_of_columns) {
     std::copy(values + first, values + end, to + first);
     std::fill(to + end, to + last, values[end - 1]);
@@ -38,21 +39,9 @@ PackedWeights SizesOf(const LinearWeights& weights, int64_t columns) {
 // The most extra quads. With more, kernels for panels that are not cut are as fast.
 int64_t MostExtraQuads(const PackedWeights& sizes) { return sizes.panels() * sizes.quads() * 3 / 8; }
 
-}  // namespace
-
-int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64_t columns) {
-  const int64_t values = kValues * weights.packed().panels() * kPanelColumns * int64_t{sizeof(int32_t)};
-  if (form == RuntimeForm::kUnpacked) return values;
-  const PackedWeights sizes = SizesOf(weights, columns);
-  const int64_t bytes = values + RoundUp(sizes.bytes(), 64);
-  if (form == RuntimeForm::kPanels) return bytes;
-  const int64_t places = sizes.panels() + 1 + MostExtraQuads(sizes);
-  return bytes + MostExtraQuads(sizes) * int64_t{sizeof(ExtraQuad)} +
-         RoundUp(places * int64_t{sizeof(int64_t)}, 64);
-}
-
-RuntimeWeights PlaceRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
-                             uint8_t* scratch) noexcept {
+// The result of PackRuntimeB() without panels.
+RuntimeWeights Place(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
+                     uint8_t* scratch) noexcept {
   const LinearProblem& problem = weights.problem();
   const int64_t first = begin / kPanelColumns * kPanelColumns;
   const int64_t last = RoundUp(end, kPanelColumns);
@@ -87,6 +76,19 @@ RuntimeWeights PlaceRuntimeB(const LinearWeights& weights, const RuntimeB& b, in
   return given;
 }
 
+}  // namespace
+
+int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64_t columns) {
+  const int64_t values = kValues * weights.packed().panels() * kPanelColumns * int64_t{sizeof(int32_t)};
+  if (form == RuntimeForm::kUnpacked) return values;
+  const PackedWeights sizes = SizesOf(weights, columns);
+  const int64_t bytes = values + RoundUp(sizes.bytes(), 64);
+  if (form == RuntimeForm::kPanels) return bytes;
+  const int64_t places = sizes.panels() + 1 + MostExtraQuads(sizes);
+  return bytes + MostExtraQuads(sizes) * int64_t{sizeof(ExtraQuad)} +
+         RoundUp(places * int64_t{sizeof(int64_t)}, 64);
+}
+
 // The values are what LinearWeights has for constant weights. All sums are modulo 2³².
 void FinishColumns(const LinearWeights& weights, const RuntimeWeights& given, int64_t begin,
                    int64_t end) noexcept {
@@ -107,12 +109,17 @@ void FinishColumns(const LinearWeights& weights, const RuntimeWeights& given, in
   }
 }
 
-RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, RuntimeForm form, int64_t begin,
-                            int64_t end, uint8_t* scratch) noexcept {
-  RuntimeWeights given = PlaceRuntimeB(weights, b, begin, end, scratch);
+RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, RuntimeForm form, int64_t first,
+                            int64_t begin, int64_t end, uint8_t* scratch) noexcept {
+  RuntimeWeights given = Place(weights, b, begin, end, scratch);
+  if (form == RuntimeForm::kUnpacked) return given;
   scratch += RuntimeWeightBytes(weights, RuntimeForm::kUnpacked, end - begin);
   PackedWeights packed = SizesOf(weights, end - begin);
-  auto* const panels = reinterpret_cast<int8_t*>(scratch);
+  const int64_t panel = begin / kPanelColumns;
+  auto* const panels =
+      reinterpret_cast<int8_t*>(scratch) + (panel - first / kPanelColumns) * packed.panel_stride_bytes();
+  given.panels = Before(panels, panel * packed.panel_stride_bytes());
+  if (begin == end) return given;
   WeightView view = weights.layout();
   view.data = b.data + begin * view.stride_n;
   view.n = end - begin;
@@ -123,8 +130,6 @@ RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, Run
     AddDepths(packed, 0, packed.quads() * kQuad, reinterpret_cast<uint32_t*>(given.own_sums + begin));
     FinishColumns(weights, given, begin, end);
   }
-  const int64_t first = begin / kPanelColumns;
-  given.panels = Before(panels, first * packed.panel_stride_bytes());
   if (form != RuntimeForm::kCutPanels) return given;
   const int64_t most = MostExtraQuads(packed);
   ExtraQuads& extra = given.extra;
@@ -133,7 +138,7 @@ RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, Run
   extra.offsets = extra.begins + packed.panels() + 1;
   const int amax = weights.problem().AdmissibleRange().high;
   given.is_cut = CutPanels(packed, amax, most, panels, extra);
-  extra.begins = Before(extra.begins, first);
+  extra.begins = Before(extra.begins, panel);
   return given;
 }
 

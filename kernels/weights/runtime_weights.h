@@ -41,14 +41,11 @@ struct RuntimeWeights : RunColumns {
 int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64_t columns);
 
 /// Packs columns [begin, end) of `b`; `begin` is a multiple of 16. `weights` come from
-/// LinearWeights::OfRuntimeB() and must outlive the result.
-RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, RuntimeForm form, int64_t begin,
-                            int64_t end, uint8_t* scratch) noexcept;
-
-/// As PackRuntimeB(), for an engine that reads B where it lies. It must call FinishColumns() before it reads
-/// the columns' values.
-RuntimeWeights PlaceRuntimeB(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
-                             uint8_t* scratch) noexcept;
+/// LinearWeights::OfRuntimeB() and must outlive the result. `scratch` has the columns from `first` on: with
+/// kPanels, several calls may fill it. A call without columns returns what the other calls have packed.
+/// kUnpacked: an engine must call FinishColumns() before it reads the columns' values.
+RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, RuntimeForm form, int64_t first,
+                            int64_t begin, int64_t end, uint8_t* scratch) noexcept;
 
 /// Whether values of columns depend on the sums of their weights; else FinishColumns() may get any sums.
 inline bool NeedsColumnSums(const LinearProblem& problem) {

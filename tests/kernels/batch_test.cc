@@ -61,6 +61,12 @@ constexpr const char* kLines[] = {
     "gemm u8s8s32 m=37 n=83 k=68 batch=3 runtimeb=yes za=3 fill=gauss",
     "gemm s8u8u8 m=37 n=83 k=70 batch=2 runtimeb=yes blayout=nk fill=extremes zb=131",
     "gemm u8s8s32 m=12 n=213 k=3001 runtimeb=yes za=3 fill=laplace",
+    // Threads share the packed B.
+    "gemm u8u8f32 m=37 n=50 k=6000 runtimeb=yes za=3 zb=9 zbper=item_column scale=item_column",
+    "gemm s8s8s32 m=40 n=20 k=2100 batch=3 runtimeb=yes blayout=nk za=3",
+    // Weights with one zero point.
+    "gemm u8u8s32 m=35 n=33 k=66 batch=2 runtimeb=yes za=3 zb=131 zbper=tensor",
+    "gemm u8u8u8 m=35 n=33 k=66 quant=rows zaper=row res=u8 scale=channel",
 };
 
 class Items : public OnEachIsa<> {

@@ -401,6 +401,7 @@ constexpr const char* kGemms[] = {
     "gemm u8s8s32 m=2 n=20 k=64 batch=4 runtimeb=yes za=3",
     "gemm u8s8u8 m=3 n=70 k=300 runtimeb=yes res=s8",
     "gemm u8s8s32 m=37 n=83 k=68 runtimeb=yes fill=gauss",
+    "gemm u8s8s32 m=37 n=50 k=6000 runtimeb=yes za=3",
     "gemm u8s8s32 m=37 n=83 k=68 runtimeb=yes fill=extremes",
 };
 
