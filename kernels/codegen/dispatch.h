@@ -33,8 +33,8 @@ inline constexpr std::array kKernels = {
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kSplit, 2, 2},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kSplit, 1, 4},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kScheduled, 6, 1},
-    KernelBlock{core::Isa::kAvxVnni, jit::DotKind::kVnni, 7, 2},
-    KernelBlock{core::Isa::kAvxVnniInt8, jit::DotKind::kVnni, 7, 2},
+    KernelBlock{core::Isa::kAvxVnni, jit::DotKind::kVnni, 6, 2},
+    KernelBlock{core::Isa::kAvxVnniInt8, jit::DotKind::kVnni, 6, 2},
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kMaddubs, 8, 3},
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kCut, 8, 1},
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
@@ -43,10 +43,8 @@ inline constexpr std::array kKernels = {
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kSplit, 1, 4},
     KernelBlock{core::Isa::kAvx512, jit::DotKind::kScheduled, 8, 1},
     KernelBlock{core::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
-    KernelBlock{core::Isa::kAvx512Vnni, jit::DotKind::kVnni, 7, 4},
     KernelBlock{core::Isa::kAvx512Vnni, jit::DotKind::kVnni, 6, 4},
     KernelBlock{core::Isa::kAvx10_2, jit::DotKind::kVnni, 8, 3},
-    KernelBlock{core::Isa::kAvx10_2, jit::DotKind::kVnni, 7, 4},
     KernelBlock{core::Isa::kAvx10_2, jit::DotKind::kVnni, 6, 4},
 };
 

@@ -35,9 +35,9 @@
 //   rows[2] ×                                     tap 0                    tap 1              tap 2
 //
 // Weights come from L2 or beyond, as one stream per panel. Hardware prefetchers stop at the end of a page, so
-// each iteration of the loop fetches a line of the next page. Tiles of few rows wait for weights, so the split
-// variant and VNNI kernels of up to two rows fetch every line some distance ahead. Kernels that prefetch also
-// fetch another region for later tiles: PrefetchQuadBytes() per quad.
+// each iteration of the loop fetches a line of the next page. The split variant, VNNI kernels on ymm registers
+// and VNNI kernels of up to two rows wait for weights, so they fetch every line some distance ahead. Kernels
+// that prefetch also fetch another region for later tiles: PrefetchQuadBytes() per quad.
 //
 // The scheduled variant reads its weights from a strip (scheduled_vectors.h). A group's quads may lie
 // anywhere in the rows; the strip holds their indices.

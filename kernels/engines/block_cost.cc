@@ -69,7 +69,6 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const Sched
                      quads * block.vectors * jit::VectorBytes(block.isa) > Caches().StayingWeights();
   if (data.taps().shared) {
     run_rows_ = data.taps().line_rows;
-    shares_pixels_ = true;
   } else if (!is_staged_ && data.taps().HasLineEnds()) {
     CutAtLines(data.taps());
   }
@@ -157,9 +156,8 @@ double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
     return (quads_ * quad + output * static_cast<double>(rows)) * static_cast<double>(vectors) + costs.tile;
   }
   const VnniCosts& costs = Costs().Of(block_.isa).vnni;
-  auto products = static_cast<double>(rows * vectors);
-  const bool overflows = rows * vectors + vectors + 1 > jit::VectorCount(block_.isa);
-  if (overflows && !shares_pixels_) products *= costs.vector_from_memory;
+  // Rows and vectors are loaded, as fast as vectors are multiplied.
+  auto products = static_cast<double>(std::max(rows * vectors, rows + vectors));
   if (streams_weights_) {
     const double loads = static_cast<double>(vectors * jit::VectorBytes(block_.isa)) / 64;
     products = std::max(products + loads * costs.vector_passing, loads * costs.vector_from_l2);

@@ -65,7 +65,6 @@ class BlockCost {
   double quads_ = 0;
   double items_ = 0, groups_ = 0;  // items and groups of the schedule, per quad
   bool streams_weights_ = false;   // each tile reads the weights from L2 or beyond
-  bool shares_pixels_ = false;     // rows share pixels, which hides the cost of vector loads
   int64_t run_rows_ = 0;
   double saved_of_run_ = 0;  // the time that run_rows_ rows save by leaving padding out
 };

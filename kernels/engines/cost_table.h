@@ -28,10 +28,8 @@ struct VnniCosts {
   double in_flight = 0;  // minimum time of a quad: the latency
   double vector_from_l2 = 0;
   double vector_passing = 0;  // a vector of 64 bytes, if products hide its load
-  // A product if registers are too few for a vector of weights, so that each row reads the vector from memory.
-  double vector_from_memory = 0;
-  double output = 0;       // a row of a vector of 4-byte outputs
-  double byte_output = 0;  // a row of a vector of 8-bit outputs
+  double output = 0;          // a row of a vector of 4-byte outputs
+  double byte_output = 0;     // a row of a vector of 8-bit outputs
 };
 
 /// A variant of panels that is exact without VNNI.
@@ -197,7 +195,6 @@ void ForEachCost(Table& table, const Visit& visit) {
     visit(path + ".vnni.in_flight", kProducts, costs.vnni.in_flight);
     visit(path + ".vnni.vector_from_l2", kProducts, costs.vnni.vector_from_l2);
     visit(path + ".vnni.vector_passing", kProducts, costs.vnni.vector_passing);
-    visit(path + ".vnni.vector_from_memory", kProducts, costs.vnni.vector_from_memory);
     visit(path + ".vnni.output", kProducts, costs.vnni.output);
     visit(path + ".vnni.byte_output", kProducts, costs.vnni.byte_output);
     panel(path + ".wide", costs.wide);
