@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "core/result.h"
@@ -38,6 +39,9 @@ double RowCycles(int64_t tile_rows, int64_t panels, int64_t steps, bool crosses_
   const double step = std::max({4 * rows, loads, Costs().tiles.latency});
   return static_cast<double>(CeilDivide(panels, 2) * steps) * step / (2 * rows);
 }
+
+// Addresses at this distance share a set of L1: 64 sets of 64-byte lines on every CPU with AMX.
+constexpr int64_t kL1WayBytes = 4096;
 
 // Panels of a chunk, in whole blocks.
 int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
@@ -125,15 +129,14 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
                               const CacheSizes& caches) {
   const int64_t k = taps.count() * taps.depth;
   AmxBlocking blocking;
-  const auto is_too_far_apart = [&] {
-    const int64_t block_rows = std::min<int64_t>(rows.count, 2 * kTileRows);
-    // Reading A from L2 in each pass is faster than cutting the depth.
-    const bool passes_l1 =
-        k > MaxDepth(block_rows, caches) && rows.count * rows.stride <= caches.AmxStayingRows();
-    return taps.count() == 1 && panels > Costs().layout.few_panels && !passes_l1 &&
-           block_rows * rows.stride > caches.AmxRows();
-  };
-  blocking.stages_a = taps.stages_tiles || is_too_far_apart();
+  const int64_t block_rows = std::min<int64_t>(rows.count, 2 * kTileRows);
+  // Rows of one tap for many panels. L1's share for A cannot hold a block of them at their stride.
+  const bool outgrows_l1 =
+      taps.count() == 1 && panels > Costs().layout.few_panels && block_rows * rows.stride > caches.AmxRows();
+  // Reading A from L2 for each block of columns is faster than staging it.
+  const bool reads_l2 =
+      outgrows_l1 && k > MaxDepth(block_rows, caches) && rows.count * rows.stride <= caches.AmxStayingRows();
+  blocking.stages_a = taps.stages_tiles || (outgrows_l1 && !reads_l2);
   blocking.tile_rows = EvenTile(blocking.stages_a ? rows.count : std::min(rows.count, rows.line));
   const int64_t tiles = CeilDivide(rows.count, blocking.tile_rows);
   // Rows that stay in L2 and are staged by rule, not because they are far apart.
@@ -146,10 +149,12 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   // than two rows of two panels.
   const bool wants_one = k <= 2 * kTileDepth && panels % kMaxBlockTiles == 0;
   blocking.row_tiles = wants_four ? kMaxBlockTiles : std::min<int64_t>(tiles, wants_one ? 1 : 2);
-  const int64_t depth_blocks =
-      blocking.stages_a ? CeilDivide(k, MaxDepth(blocking.row_tiles * blocking.tile_rows, caches)) : 1;
-  blocking.depth = RoundUp(CeilDivide(k, depth_blocks), kTileDepth);
-  blocking.shares_depths = depth_blocks > 1 && shares_depths;
+  const auto cut = [&] {
+    const int64_t blocks = CeilDivide(k, MaxDepth(blocking.row_tiles * blocking.tile_rows, caches));
+    return RoundUp(CeilDivide(k, blocks), kTileDepth);
+  };
+  blocking.depth = blocking.stages_a ? cut() : RoundUp(k, kTileDepth);
+  blocking.shares_depths = blocking.depth < k && shares_depths;
   blocking.chunk_rows = blocking.shares_depths ? std::min(rows.count, kMaxChunkRows) : 1;
   blocking.chunk_panels = blocking.shares_depths
                               ? MaxWaitingPanels(blocking.depth, blocking.chunk_rows, caches)
@@ -164,6 +169,17 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   }
   const int64_t chunks = CeilDivide(panels, blocking.chunk_panels);
   blocking.chunk_panels = RoundUp(CeilDivide(panels, chunks), kMaxBlockTiles);
+  // The depth of rows in place is cut if
+  //   - L1 cannot hold them, and at least four blocks of columns read each depth block: loading and storing
+  //     the sums of earlier depths takes time,
+  //   - B is in L2 or serves at least four blocks of rows. Else the kernels wait for B, and reading it in
+  //     order is faster,
+  //   - the rows' stride does not map a depth block to a few sets of L1.
+  if (reads_l2 && block_rows * k > caches.l1d_bytes &&
+      blocking.row_tiles * blocking.chunk_panels >= 4 * kMaxBlockTiles && (!is_far || tiles >= 8) &&
+      block_rows * std::gcd(rows.stride, kL1WayBytes) <= caches.AmxRows()) {
+    blocking.depth = cut();
+  }
   return blocking;
 }
 
@@ -279,22 +295,23 @@ class AmxEngine::Region {
   // Depths [begin, end) of A: in place if tiles can be loaded there, else staged.
   void SetSegments(int64_t begin, int64_t end) {
     segments_end_ = segments_;
-    if (!blocking_.stages_a) begin = AddTaps();
+    if (!blocking_.stages_a) begin = AddTaps(begin, end);
     if (begin < end) AddStaged(begin, end);
     args_.segments_end = segments_end_;  // RunBlock() would load both ends at once: see MicrokernelArgs
   }
 
-  // Adds all whole tiles in place; returns the depth where they end.
-  int64_t AddTaps() {
-    const int64_t steps = data_.taps().depth / kTileDepth;
-    if (steps == 0) return 0;
+  // Adds the whole tiles of depths [begin, end) in place; returns the depth where they end. If there are
+  // several taps, these are all depths.
+  int64_t AddTaps(int64_t begin, int64_t end) {
+    const int64_t steps = (std::min(end, data_.taps().depth) - begin) / kTileDepth;
+    if (steps == 0) return begin;
     for (const int64_t offset : data_.taps().offsets) {
       AmxSegment& segment = *segments_end_++;
       segment.a_stride_bytes = buffers_.rows().stride;
       segment.steps = steps;
-      for (size_t i = 0; i < row_tiles(); ++i) segment.a[i] = tiles_[i].a + offset;
+      for (size_t i = 0; i < row_tiles(); ++i) segment.a[i] = tiles_[i].a + offset + begin;
     }
-    return data_.taps().count() * steps * kTileDepth;
+    return begin + data_.taps().count() * steps * kTileDepth;
   }
 
   void AddStaged(int64_t begin, int64_t end) {

@@ -19,10 +19,11 @@
 //     would not fit in L1 with its whole depth, and A stays in L2, tiles are loaded from there;
 //   - all of A, if lines are much shorter than tiles or taps are not whole tiles: ReadsLinesInPlace().
 //
-// If a staged block of A outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last
-// block. A chunk of rows is one block of row tiles. But if a chunk of the whole depth would have only a few
-// panels, a chunk of rows is up to 256 rows that share a depth block of a wider chunk of panels. Otherwise A
-// would be read from far memory, and staged, for every few panels.
+// If a block of A outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block.
+// Rows in place are cut only if L1 then saves more time than the waiting sums take. A chunk of rows is one
+// block of row tiles. But if a chunk of the whole depth of staged rows would have only a few panels, a chunk
+// of rows is up to 256 rows that share a depth block of a wider chunk of panels. Otherwise A would be read
+// from far memory, and staged, for every few panels.
 //
 // s8 activations and s8 weights are not shifted: AMX has an instruction for each combination of signs.
 #ifndef INTACT_KERNELS_ENGINES_AMX_ENGINE_H_

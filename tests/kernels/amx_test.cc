@@ -308,10 +308,10 @@ TEST(AmxBlocks, StayInTheirCaches) {
             const int64_t panel_bytes = (depths + sums) * kPanelColumns;
             const bool is_least = blocking.chunk_panels == kMaxBlockTiles;
             EXPECT_TRUE(is_least || blocking.chunk_panels * panel_bytes <= caches.l2_bytes / 2);
-            EXPECT_TRUE(!blocking.stages_a ||
+            const bool is_cut = blocking.depth < k;
+            EXPECT_TRUE(!(blocking.stages_a || is_cut) ||
                         blocking.row_tiles * blocking.tile_rows * blocking.depth <= caches.l1d_bytes * 3 / 4);
-            EXPECT_TRUE(blocking.depth >= k || blocking.stages_a);
-            EXPECT_EQ(blocking.shares_depths, k > 5440 && blocking.depth < k);
+            EXPECT_EQ(blocking.shares_depths, k > 5440 && is_cut && blocking.stages_a);
             const int64_t tiles = CeilDivide(rows, blocking.tile_rows);
             EXPECT_EQ(blocking.row_tiles == 4, panels == 1 && tiles >= 4);
             // Two steps or less: rows of four panels.
@@ -325,6 +325,25 @@ TEST(AmxBlocks, StayInTheirCaches) {
       }
     }
   }
+}
+
+// Rows that L2 holds, and L1 does not hold, are cut in place.
+TEST(AmxBlocks, CutRowsInPlace) {
+  const CacheSizes caches{48 << 10, 2 << 20};
+  const auto depth = [&](int64_t rows, int64_t panels, int64_t k, int64_t stride) {
+    const AmxBlocking blocking = ChooseAmxBlocking({rows, stride, rows}, panels, SomeTaps(1, k), caches);
+    EXPECT_FALSE(blocking.stages_a);
+    return blocking.depth;
+  };
+  EXPECT_EQ(depth(196, 16, 2304, 2304), 1152);
+  EXPECT_EQ(depth(196, 16, 1600, 1600), 832);
+  EXPECT_EQ(depth(128, 48, 3072, 3072), 1024);
+  EXPECT_EQ(depth(196, 16, 1536, 1536), 1536);  // L1 holds 32 rows
+  EXPECT_EQ(depth(196, 4, 2304, 2304), 2304);   // two blocks of columns
+  EXPECT_EQ(depth(49, 32, 4608, 4608), 4608);   // two in a chunk
+  EXPECT_EQ(depth(16, 8, 4608, 4608), 4608);    // two of one row tile
+  EXPECT_EQ(depth(64, 48, 3072, 3072), 3072);   // few rows, and B comes from beyond L2
+  EXPECT_EQ(depth(128, 16, 2304, 4096), 2304);  // all rows in the same sets
 }
 
 // A deep convolution with lines of seven rows is staged; its 49 rows share depth blocks of all panels.
@@ -392,7 +411,7 @@ TEST_F(AmxEngines, AddResidualsAtEveryEdge) {
   }
 }
 
-// The depth is cut only if A's rows do not stay in L2: rows this far apart do not.
+// Rows this far apart do not stay in L2, so they are staged.
 constexpr int64_t kFar = 65536;
 
 TEST_F(AmxEngines, AreExactAroundTheirDepthBlocks) {
@@ -406,6 +425,28 @@ TEST_F(AmxEngines, AreExactAroundTheirDepthBlocks) {
       }
     }
   }
+}
+
+// Rows are cut in place at whole tiles. The last depth block has fewer tiles, and may end within a tile.
+TEST_F(AmxEngines, AreExactWhereRowsInPlaceAreCut) {
+  const CacheSizes machine = Caches();
+  SetCachesForTesting({48 << 10, 2 << 20});
+  const int64_t held = Caches().l1d_bytes / 32;  // L1 holds 32 rows
+  for (const char* gemm : {"gemm u8s8s32 m=64 n=130 za=1 wmax=128", "gemm s8s8f32 m=32 n=189",
+                           "gemm u8u8u8 m=45 n=160 zb=131 bias=f32", "gemm s8s8s8 m=100 n=192"}) {
+    for (const int64_t k : {held + 1, held + 64, 2 * held + 65, 3 * held}) {
+      const std::string line = fmt::format("{} k={} apad={}", gemm, k, RoundUp(k, 128) - k + 65);
+      const Problem problem = tests::Parsed(line);
+      const AmxBlocking blocking =
+          ChooseAmxBlocking({problem.m, RoundUp(k, 128) + 65, problem.m},
+                            CeilDivide(problem.n, kPanelColumns), SomeTaps(1, k), Caches());
+      EXPECT_TRUE(blocking.depth < k && !blocking.stages_a) << line;
+      ExpectTilesAreExact(line);
+    }
+  }
+  // A convolution of one tap, whose lines are apart.
+  ExpectTilesAreExact(fmt::format("conv u8s8u8 in=9x33 c={} o=150 kernel=1x1 stride=2x1 za=3", 2 * held));
+  SetCachesForTesting(machine);
 }
 
 // So deep that row tiles share depth blocks: one to three chunks of rows, one or two chunks of panels.
