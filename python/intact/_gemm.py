@@ -84,6 +84,7 @@ class Gemm(Plan):
             self._b_strides = strides_of(b)
 
     def _describe(self, info: Any) -> None:
+        super()._describe(info)
         self.k, self.n = info.k, info.n
 
     def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,

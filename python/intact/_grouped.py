@@ -8,9 +8,9 @@ import numpy as np
 
 from ._gemm import type_name
 from ._grouped_weights import GroupedWeights, nbits, q4_0, q8_0
-from ._library import (DTYPES, Linear, address, array_of, check, choice, ffi, integer, invalid, isa_of, lib, numbers, text,
+from ._library import (DTYPES, TYPE_NAMES, Linear, address, array_of, choice, ffi, integer, invalid, isa_of, lib, numbers, text,
                        type_of)
-from ._plan import FLOAT32, INT32, Call, Plan, pointer, row_strides
+from ._plan import FLOAT32, INT32, AnyPlan, Call, Plan, pointer, row_strides
 
 
 _B_TYPES = {"u4": lib.INTACT_U4, "s4": lib.INTACT_S4, "u8": lib.INTACT_U8, "s8": lib.INTACT_S8}
@@ -26,7 +26,7 @@ class GroupedInfo(NamedTuple):
     packed_bytes: int
 
 
-class Grouped:
+class Grouped(AnyPlan):
     """A product C = A·B with constant weights of 4 or 8 bits, which have a scale for each group of depths. C has the same bytes
     on every CPU.
 
@@ -42,6 +42,8 @@ class Grouped:
     - `max_isa`: a cap, one of `intact.isas()`.
 
     Raises `intact.Error`. Any number of threads may run one plan at once."""
+
+    _kind = "grouped"
 
     def __init__(self, weights: Any, scales: Any, *, k: int | None = None, group: int = 32, b_type: str | None = None,
                  zero_points: Any = None, a_type: str = "s8", a_source_type: str | None = "f32", granularity: str = "rows",
@@ -91,12 +93,15 @@ class Grouped:
             desc.clamp_min, desc.clamp_max = Linear._two("clamp", clamp, float)
         desc.max_isa = isa_of(max_isa)
         handle = ffi.new("intact_grouped **")
-        check(lib.intact_grouped_create(desc, ffi.cast("void *", address(weights)), handle))
-        self.handle = ffi.gc(handle[0], lib.intact_grouped_destroy)
-        self.n, self.k, self.groups = n, k, groups
-        self.a_dtype = DTYPES[a_source_type or a_type]
-        self.c_dtype = DTYPES[c_type]
-        self._values = None if a_source_type else groups if granularity == "groups" else 1  # scales that a run gives for a row
+        self._call("create", desc, ffi.cast("void *", address(weights)), handle)
+        super().__init__(handle[0])
+
+    def _describe(self, info: Any) -> None:
+        self.n, self.k, self.groups = info.n, info.k, info.groups
+        self.a_dtype = DTYPES[TYPE_NAMES[info.a_source_type or info.a_type]]
+        self.c_dtype = DTYPES[TYPE_NAMES[info.c_type]]
+        of_groups = info.a_granularity == lib.INTACT_GRANULARITY_GROUPS
+        self._values = None if info.a_source_type else info.groups if of_groups else 1  # scales that a run gives for a row
 
     @staticmethod
     def _check_groups(argument: str, values: np.ndarray, n: int, groups: int) -> None:
@@ -143,9 +148,7 @@ class Grouped:
     @property
     def info(self) -> GroupedInfo:
         """The plan's instruction set, kernel and size."""
-        info = ffi.new("intact_grouped_info *")
-        info.struct_size = ffi.sizeof(info[0])
-        check(lib.intact_grouped_query(self.handle, info))
+        info = self._query()
         return GroupedInfo(text(lib.intact_isa_name(info.isa)), text(info.kernel), info.packed_bytes)
 
     def bind(self, a: Any, out: Any = None, *, a_scales: Any = None, a_zero_points: Any = None, threads: int = 0) -> Call:

@@ -174,6 +174,49 @@ def test_rows_bias_and_activation():
     assert np.array_equal(plan.run(wide[:, :64], a_scales=scales), np.maximum(f, 0))
 
 
+@pytest.mark.parametrize("options", [{}, {"granularity": "groups", "c_type": "f16"}, {"a_source_type": "f16", "a_type": "u8"},
+                                     {"a_source_type": None, "activation": "relu"},
+                                     {"a_source_type": None, "a_type": "u8", "granularity": "groups"}])
+@pytest.mark.parametrize("b_type,has_points", [("u4", True), ("s8", False)])
+def test_saved_plans_give_the_same_bytes(tmp_path, options, b_type, has_points):
+    weights = weights_of(b_type, 75, 21, 32, has_points=has_points)
+    weights.bias = np.linspace(-5, 5, 21).astype(np.float32)
+    weights.scales /= 64  # outputs are float16 numbers
+    plan = intact.Grouped.of(weights, **options)
+    a, given = random(0, 127, (5, 75), np.uint8), {}
+    if options.get("a_source_type", "") is None:
+        row = 3 if "granularity" in options else 1
+        given = {"a_scales": powers((5, row)), "a_zero_points": random(0, 127, (5, row), np.int32)}
+    a = a.astype(plan.a_dtype)
+    expected = plan.run(a, **given)
+    plan.save(tmp_path / "plan")
+    for isa in intact.isas():
+        loaded = intact.Grouped.load(tmp_path / "plan", max_isa=isa)
+        assert (loaded.n, loaded.k, loaded.groups, loaded.info.isa) == (21, 75, 3, plan_isa(isa))
+        assert loaded.run(a, **given).tobytes() == expected.tobytes() and loaded.c_dtype == expected.dtype
+        loaded.save(tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == (tmp_path / "plan").read_bytes()
+    (tmp_path / "plan").unlink()
+    assert np.isfinite(expected).all() and loaded.run(a, **given).tobytes() == expected.tobytes()  # the file is not needed
+
+
+def plan_isa(cap):
+    """The ISA of a plan with this cap."""
+    return intact.Grouped.of(weights_of("u4", 32, 1, 32), max_isa=cap).info.isa
+
+
+def test_files_that_are_not_plans(tmp_path):
+    intact.Gemm(random(-9, 9, (64, 4), np.int8)).save(tmp_path / "gemm")
+    intact.Grouped.of(weights_of("u4", 32, 3, 32)).save(tmp_path / "plan")
+    data = (tmp_path / "plan").read_bytes()
+    (tmp_path / "damaged").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    (tmp_path / "short").write_bytes(data[:-1])
+    for name in ("gemm", "damaged", "short", "missing"):
+        with pytest.raises(intact.Error, match=name) as error:
+            intact.Grouped.load(tmp_path / name)
+        assert error.value.status == "INVALID_ARGUMENT"
+
+
 def test_runs_of_no_rows():
     plan = intact.Grouped.of(weights_of("u4", 64, 8, 32), a_source_type=None)
     scales = np.ones(0, np.float32)
