@@ -36,6 +36,17 @@ def quantize(x):
     return np.rint(groups * factor[..., None]).astype(np.int8).reshape(x.shape), scales
 
 
+def rows_of(bits, b, scales):
+    """The rows of a Matrix. `b`: N rows of bytes: s8 numbers, or u4 numbers with the even depth in the low bits. `scales`: N×groups,
+    float16."""
+    n, groups = scales.shape
+    b = b.view(np.uint8).reshape(n, groups, -1)
+    if bits == 4:
+        depths = np.stack([b & 15, b >> 4], 3).reshape(n, groups, 32)
+        b = depths[..., :16] | depths[..., 16:] << 4
+    return np.concatenate([scales[..., None].view(np.uint8), b], 2).reshape(n, -1)
+
+
 class Matrix:
     """Constant weights in the buffer of a Q8 object `ggml`: N rows of bytes, blocks of `type`. Calls multiply float activations."""
 
