@@ -151,6 +151,7 @@ intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped
     made.isa = static_cast<int32_t>(plan.isa());
     made.kernel = plan.kernel_name().c_str();
     made.packed_bytes = plan.engine().packed_bytes();
+    made.experts = desc.experts;
     WriteStruct(made, info);
     return {};
   });

@@ -35,7 +35,7 @@ class GroupedPanelEngine final : public GroupedEngine {
   int64_t column_step() const override { return weights_->columns(); }
   int64_t row_step() const override { return 1; }
   int64_t ScratchBytes(int64_t rows) const override;
-  void Run(const GroupedRows& rows, int64_t column_begin, int64_t column_end, uint8_t* c,
+  void Run(const GroupedRows& rows, int64_t expert, int64_t column_begin, int64_t column_end, uint8_t* c,
            int64_t c_stride_bytes, uint8_t* scratch) const noexcept override;
 
  private:
@@ -49,9 +49,10 @@ class GroupedPanelEngine final : public GroupedEngine {
     std::vector<std::string> names;
     int64_t most_rows() const { return static_cast<int64_t>(of_rows.size()); }
   };
-  // Rows of A with the values that kernels read.
+  // Rows of A of one expert, with the values that kernels read.
   struct Rows {
     GroupedRows given;
+    int64_t expert;
     const GroupedRowValues* values;  // [group][row]
   };
   struct Scratch {
@@ -75,7 +76,7 @@ class GroupedPanelEngine final : public GroupedEngine {
   void RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept;
   void RunBlock(const Kernels& kernels, const Rows& rows, const Groups& groups, const uint8_t* weights,
                 float* f) const noexcept;
-  void Store(const GroupedRows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
+  void Store(const Rows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
              int64_t c_stride_bytes) const noexcept;
 
   int64_t n_ = 0, groups_ = 0, group_ = 0, last_depth_ = 0;
@@ -85,8 +86,8 @@ class GroupedPanelEngine final : public GroupedEngine {
   std::unique_ptr<const GroupedWeights> weights_;
   GroupedConstants constants_;
   EpilogueConstants epilogue_constants_;
-  AlignedBuffer<float> bias_;
-  Kernels whole_, expanded_;  // on packed weights, and on expanded weights
+  AlignedBuffer<float> bias_;  // [expert][panel][column], or empty
+  Kernels whole_, expanded_;   // on packed weights, and on expanded weights
   GroupedExpansionFunction expanding_;
   GroupedOutputFunction output_;
 };

@@ -39,10 +39,10 @@ Partition GroupedPlan::Cut(int64_t m, int parts) const {
   output.line_columns = LineColumns(problem_.n, core::BytesOf(problem_.c_type));
   output.row_bytes = problem_.k * problem_.a_bytes();
   output.column_bytes = CeilDivide(engine_->packed_bytes(), problem_.n);
-  // A share reads its columns of B once for a block of rows, which costs as much as kWeightRows more rows.
-  constexpr double kWeightRows = 8;
-  return Partition::Choose(output, parts,
-                           RowCostOf([](int64_t rows) { return static_cast<double>(rows) + kWeightRows; }));
+  // A share reads its columns of B once for a block of rows.
+  return Partition::Choose(output, parts, RowCostOf([](int64_t rows) {
+                             return static_cast<double>(rows + ItemCut::kWeightRows);
+                           }));
 }
 
 int64_t GroupedPlan::ShareBytes(int64_t m) const {
@@ -57,13 +57,16 @@ Error GroupedPlan::Prepare(const intact_grouped_args& args, intact_run_info* inf
   info->output[1] = problem_.n;
   info->output[2] = 1;
   if (args.m == 0) return {};
-  const int threads = CountThreads(Cut(args.m, Threads(args)).parts()).threads;
+  int parts = Threads(args);
+  if (problem_.experts == 1) parts = Cut(args.m, parts).parts();
+  const int threads = CountThreads(parts).threads;
   info->scratch_bytes = ScratchSize(ShareBytes(args.m) * threads);
   info->part_scratch_bytes = ScratchSize(ShareBytes(args.m));
   return {};
 }
 
-void GroupedPlan::RunShare(const intact_grouped_args& args, const Range& range, uint8_t* scratch) const {
+void GroupedPlan::RunShare(const intact_grouped_args& args, int64_t expert, const Range& range,
+                           uint8_t* scratch) const {
   if (range.Empty()) return;
   const ScopedFloatEnvironment float_environment;
   Requantization type;
@@ -74,7 +77,7 @@ void GroupedPlan::RunShare(const intact_grouped_args& args, const Range& range, 
     chunk.row_end = std::min(range.row_end, chunk.row_begin + stager_.ChunkRows());
     const int64_t count = chunk.row_end - chunk.row_begin;
     const GroupedRows rows = stager_.Stage(args, chunk.row_begin, count, scratch);
-    engine_->Run(rows, chunk.column_begin, chunk.column_end, output.C(chunk.row_begin, 0),
+    engine_->Run(rows, expert, chunk.column_begin, chunk.column_end, output.C(chunk.row_begin, 0),
                  output.c_stride_bytes, scratch + stager_.ScratchBytes(count));
     for (int64_t i = 0; problem_.IsDynamic() && i < count; ++i) {
       if (stager_.HasScale(rows, i)) continue;
@@ -84,20 +87,39 @@ void GroupedPlan::RunShare(const intact_grouped_args& args, const Range& range, 
   }
 }
 
+void GroupedPlan::RunExperts(const intact_grouped_args& args, const ItemCut& cut, int part,
+                             uint8_t* scratch) const {
+  int64_t expert = 0, first_row = 0;
+  cut.ForEach(part, [&](int64_t item, Range range) {
+    for (; expert < item; ++expert) first_row += args.expert_rows[expert];
+    range.row_begin += first_row;
+    range.row_end += first_row;
+    RunShare(args, item, range, scratch);
+  });
+}
+
 Error GroupedPlan::Run(const intact_grouped_args& args) const {
   RETURN_IF_ERROR(CheckGroupedSizes(problem_, args));
   RETURN_IF_ERROR(CheckThreads(args.threads));
   if (args.m == 0) return {};
   RETURN_IF_ERROR(CheckGroupedBuffers(problem_, args));
   const int threads = Threads(args);
-  const Partition cut = Cut(args.m, threads);
-  ThreadCount count = CountThreads(cut.parts());
-  count.threads = std::min(count.threads, threads);
   const int64_t bytes = ShareBytes(args.m);
-  ASSIGN_OR_RETURN(uint8_t* const scratch,
-                   ScratchOf(args.scratch, args.scratch_bytes, bytes, &count.threads));
-  RunParts(count, [&](int part, int thread) { RunShare(args, cut.Share(part), scratch + thread * bytes); });
-  return {};
+  const auto run = [&](int parts, const auto& run_part) -> Error {
+    ThreadCount count = CountThreads(parts);
+    count.threads = std::min(count.threads, threads);
+    ASSIGN_OR_RETURN(uint8_t* const scratch,
+                     ScratchOf(args.scratch, args.scratch_bytes, bytes, &count.threads));
+    RunParts(count, [&](int part, int thread) { run_part(part, scratch + thread * bytes); });
+    return {};
+  };
+  if (problem_.experts == 1) {
+    const Partition cut = Cut(args.m, threads);
+    return run(cut.parts(), [&](int part, uint8_t* scratch) { RunShare(args, 0, cut.Share(part), scratch); });
+  }
+  const RunItems items = {problem_.experts, 0, args.expert_rows};
+  const ItemCut cut(items, problem_.n, engine_->column_step(), threads);
+  return run(threads, [&](int part, uint8_t* scratch) { RunExperts(args, cut, part, scratch); });
 }
 
 Error GroupedPlan::RunPart(const intact_grouped_args& args, int32_t part, int32_t parts) const {
@@ -108,8 +130,13 @@ Error GroupedPlan::RunPart(const intact_grouped_args& args, int32_t part, int32_
   int threads = 1;
   ASSIGN_OR_RETURN(uint8_t* const scratch,
                    ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(args.m), &threads));
-  const Partition cut = Cut(args.m, parts);
-  if (part < cut.parts()) RunShare(args, cut.Share(part), scratch);
+  if (problem_.experts == 1) {
+    const Partition cut = Cut(args.m, parts);
+    if (part < cut.parts()) RunShare(args, 0, cut.Share(part), scratch);
+    return {};
+  }
+  const RunItems items = {problem_.experts, 0, args.expert_rows};
+  RunExperts(args, ItemCut(items, problem_.n, engine_->column_step(), parts), part, scratch);
   return {};
 }
 

@@ -1,6 +1,9 @@
 // A plan of grouped weights (include/intact/grouped.h).
 //
 //   Run: cut C ─► threads ─► shares: stage some rows of A ─► the engine computes them for the share's columns
+//
+// With one expert, a part is one share (Partition). With several experts, a part may have shares of several of
+// them (ItemCut).
 #ifndef INTACT_KERNELS_PLANS_GROUPED_PLAN_H_
 #define INTACT_KERNELS_PLANS_GROUPED_PLAN_H_
 
@@ -15,6 +18,7 @@
 #include "core/result.h"
 #include "kernels/engines/grouped.h"
 #include "kernels/plans/grouped_stager.h"
+#include "kernels/plans/item_cut.h"
 #include "kernels/problem/grouped_problem.h"
 #include "kernels/runtime/blocking.h"
 
@@ -39,11 +43,13 @@ class GroupedPlan {
  private:
   GroupedPlan(GroupedProblem problem, core::Isa isa) : problem_(std::move(problem)), isa_(isa) {}
   int Threads(const intact_grouped_args& args) const;
-  /// How C is cut for `parts` threads.
+  /// How C is cut for `parts` threads, with one expert.
   Partition Cut(int64_t m, int parts) const;
   /// Scratch of a share.
   int64_t ShareBytes(int64_t m) const;
-  void RunShare(const intact_grouped_args& args, const Range& range, uint8_t* scratch) const;
+  void RunShare(const intact_grouped_args& args, int64_t expert, const Range& range, uint8_t* scratch) const;
+  /// Computes part `part` of a run of several experts.
+  void RunExperts(const intact_grouped_args& args, const ItemCut& cut, int part, uint8_t* scratch) const;
 
   GroupedProblem problem_;
   core::Isa isa_;

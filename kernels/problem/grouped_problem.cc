@@ -13,9 +13,15 @@ static_assert(INTACT_S4 == core::kElementTypes.size(), "the types of 4 bits cont
 
 namespace {
 
-std::string At(const char* field, int64_t n, int64_t g) {
-  return std::string(field) + " of column " + std::to_string(n) + ", group " + std::to_string(g);
-}
+// A place in the weights, for messages.
+struct Place {
+  int64_t experts, expert;
+  int64_t n, g;
+  std::string Of(const char* field) const {
+    return std::string(field) + " of " + (experts == 1 ? "" : "expert " + std::to_string(expert) + ", ") +
+           "column " + std::to_string(n) + ", group " + std::to_string(g);
+  }
+};
 
 Error CheckTypes(const intact_grouped_desc& desc) {
   if (!IsOneOf(desc.group, {0, 16, 32, 64, 128, 256})) {
@@ -53,6 +59,12 @@ Error CheckShape(const intact_grouped_desc& desc) {
   shape.b_stride_k = is_packed || desc.b_stride_k == 0 ? 1 : desc.b_stride_k;
   shape.b_stride_n = is_packed || desc.b_stride_n == 0 ? desc.k : desc.b_stride_n;
   if (const auto checked = CheckGemm(shape, &desc); !checked) return checked.error();
+  constexpr int64_t kMostExperts = 1 << 16, kMostWeights = int64_t{1} << 40;
+  if (desc.experts < 1 || desc.experts > kMostExperts) {
+    return Unexpected("experts", desc.experts, "1 to " + std::to_string(kMostExperts));
+  }
+  const int64_t weights = desc.experts * desc.n * desc.k;
+  if (weights > kMostWeights) return Unexpected("experts·n·k", weights, "at most 2^40");
   if (!is_packed) return {};
   if (desc.b_stride_k != 0) {
     return Unexpected("b_stride_k", desc.b_stride_k, "0, because depths of 4-bit weights are adjacent");
@@ -70,7 +82,6 @@ intact_linear_desc LinearOf(const intact_grouped_desc& desc) {
   linear.activation = desc.activation;
   linear.clamp_min = desc.clamp_min;
   linear.clamp_max = desc.clamp_max;
-  linear.bias_f32 = desc.bias_f32;
   linear.scales = &kScale;
   linear.scale_count = 1;
   linear.a_quantization = is_dynamic ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_ROWS;
@@ -78,24 +89,57 @@ intact_linear_desc LinearOf(const intact_grouped_desc& desc) {
   return linear;
 }
 
+// Appends the bias of each expert to `bias`.
+Error ReadBias(const intact_grouped_desc& desc, std::vector<float>* bias) {
+  RETURN_IF_ERROR(CheckStride("bias_stride_expert", desc.bias_stride_expert, 0));
+  if (desc.bias_f32 == nullptr) return {};
+  const int64_t stride = desc.bias_stride_expert == 0 ? desc.n : desc.bias_stride_expert;
+  bias->reserve(static_cast<size_t>(desc.experts * desc.n));
+  for (int64_t expert = 0; expert < desc.experts; ++expert) {
+    for (int64_t n = 0; n < desc.n; ++n) {
+      const int64_t i = expert * stride + n;
+      if (!IsFinite(desc.bias_f32[i])) {
+        return UnexpectedNumber("bias_f32[" + std::to_string(i) + "]", desc.bias_f32[i], "a finite value");
+      }
+      bias->push_back(desc.bias_f32[i]);
+    }
+  }
+  return {};
+}
+
 // Checks that acc_g of a column is an int32 for all activations.
-Error CheckSum(const GroupedProblem& problem, const GroupedWeightView& weights, int64_t n, int64_t g) {
+Error CheckSum(const GroupedProblem& problem, const GroupedWeightView& weights, const Place& place) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   constexpr int64_t kWidth = 255;  // the largest |a − za|, and the largest |b − zb|
-  const int64_t depth = problem.GroupDepth(g);
+  const int64_t depth = problem.GroupDepth(place.g);
   if (depth * kWidth * kWidth <= kMost) return {};
   int64_t positive = 0;
   int64_t negative = 0;
   for (int64_t i = 0; i < depth; ++i) {
-    const int64_t weight = weights.At(g * problem.group + i, n) - weights.ZeroPoint(g, n);
+    const int64_t weight =
+        weights.At(place.g * problem.group + i, place.n) - weights.ZeroPoint(place.g, place.n);
     (weight > 0 ? positive : negative) += std::abs(weight);
   }
   // Symmetric activations have both signs. With a zero point, 255 is the distance of the two extremes.
   const int64_t most = problem.HasAZeroPoints() ? kWidth * std::max(positive, negative)
                                                 : core::HighestOf(INTACT_S8) * (positive + negative);
   if (most <= kMost) return {};
-  return {INTACT_OVERFLOW, At("the sum", n, g) + " can be " + std::to_string(most) +
+  return {INTACT_OVERFLOW, place.Of("the sum") + " can be " + std::to_string(most) +
                                "; expected at most 2147483647 for all activations"};
+}
+
+// Checks the scale, the zero point and the sum of a group.
+Error CheckGroup(const GroupedProblem& problem, const GroupedWeightView& view, const Place& place) {
+  const uint32_t infinity = core::InfinityOf(core::TraitsOf(view.scale_type));
+  if ((view.ScaleBits(place.g, place.n) & infinity) == infinity) {
+    return UnexpectedNumber(place.Of("b_scales"), view.Scale(place.g, place.n), "a finite value");
+  }
+  const int32_t zero_point = view.ZeroPoint(place.g, place.n);
+  if (zero_point < view.type.lowest() || zero_point > view.type.highest()) {
+    return Unexpected(place.Of("b_zero_points"), zero_point,
+                      std::to_string(view.type.lowest()) + " to " + std::to_string(view.type.highest()));
+  }
+  return CheckSum(problem, view, place);
 }
 
 }  // namespace
@@ -107,6 +151,7 @@ Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc) {
   RETURN_IF_ERROR(CheckClampBounds(linear));
   ASSIGN_OR_RETURN(LinearProblem checked, CheckLinear(linear, desc.n));
   GroupedProblem problem;
+  problem.experts = desc.experts;
   problem.n = desc.n;
   problem.k = desc.k;
   problem.group = desc.group == 0 ? desc.k : desc.group;
@@ -118,7 +163,7 @@ Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc) {
   problem.has_group_scales = desc.a_granularity == INTACT_GRANULARITY_GROUPS;
   problem.c_type = checked.c_type;
   problem.bounds = checked.output.bounds;
-  problem.bias_f32 = std::move(checked.bias_f32);
+  RETURN_IF_ERROR(ReadBias(desc, &problem.bias_f32));
   return problem;
 }
 
@@ -128,28 +173,31 @@ Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, c
   if (desc.b_scales == nullptr) return InvalidArgument("b_scales is NULL");
   RETURN_IF_ERROR(CheckStride("scale_stride_n", desc.scale_stride_n, 0));
   RETURN_IF_ERROR(CheckStride("scale_stride_g", desc.scale_stride_g, 0));
+  RETURN_IF_ERROR(CheckStride("b_stride_expert", desc.b_stride_expert, 0));
+  RETURN_IF_ERROR(CheckStride("scale_stride_expert", desc.scale_stride_expert, 0));
   const auto or_default = [](int64_t stride, int64_t value) { return stride == 0 ? value : stride; };
-  const GroupedWeightView view = {problem.b_type,
-                                  static_cast<const uint8_t*>(b),
-                                  or_default(desc.b_stride_n, ColumnBytes(desc)),
-                                  or_default(desc.b_stride_k, 1),
-                                  static_cast<const uint8_t*>(desc.b_scales),
-                                  problem.scale_type,
-                                  static_cast<const uint8_t*>(desc.b_zero_points),
-                                  or_default(desc.scale_stride_n, problem.groups()),
-                                  or_default(desc.scale_stride_g, 1)};
-  const uint32_t infinity = core::InfinityOf(core::TraitsOf(view.scale_type));
-  for (int64_t n = 0; n < problem.n; ++n) {
-    for (int64_t g = 0; g < problem.groups(); ++g) {
-      if ((view.ScaleBits(g, n) & infinity) == infinity) {
-        return UnexpectedNumber(At("b_scales", n, g), view.Scale(g, n), "a finite value");
+  GroupedWeightView view = {problem.b_type,
+                            static_cast<const uint8_t*>(b),
+                            or_default(desc.b_stride_n, ColumnBytes(desc)),
+                            or_default(desc.b_stride_k, 1),
+                            static_cast<const uint8_t*>(desc.b_scales),
+                            problem.scale_type,
+                            static_cast<const uint8_t*>(desc.b_zero_points),
+                            or_default(desc.scale_stride_n, problem.groups()),
+                            or_default(desc.scale_stride_g, 1)};
+  if (problem.experts > 1) {
+    const int64_t depths = view.type.bits == 8 ? problem.k * view.stride_k : 0;
+    view.stride_expert = or_default(desc.b_stride_expert, std::max(problem.n * view.stride_n, depths));
+    view.scale_stride_expert =
+        or_default(desc.scale_stride_expert,
+                   std::max(problem.n * view.scale_stride_n, problem.groups() * view.scale_stride_g));
+  }
+  for (int64_t expert = 0; expert < problem.experts; ++expert) {
+    const GroupedWeightView own = view.Expert(expert);
+    for (int64_t n = 0; n < problem.n; ++n) {
+      for (int64_t g = 0; g < problem.groups(); ++g) {
+        RETURN_IF_ERROR(CheckGroup(problem, own, {problem.experts, expert, n, g}));
       }
-      const int32_t zero_point = view.ZeroPoint(g, n);
-      if (zero_point < view.type.lowest() || zero_point > view.type.highest()) {
-        return Unexpected(At("b_zero_points", n, g), zero_point,
-                          std::to_string(view.type.lowest()) + " to " + std::to_string(view.type.highest()));
-      }
-      RETURN_IF_ERROR(CheckSum(problem, view, n, g));
     }
   }
   return view;
@@ -164,6 +212,29 @@ Error CheckGroupedSizes(const GroupedProblem& problem, const intact_grouped_args
 }
 
 namespace {
+
+// Checks the number of rows of each expert.
+Error CheckExpertRows(const GroupedProblem& problem, const intact_grouped_args& args) {
+  if (problem.experts == 1) {
+    if (args.expert_rows == nullptr) return {};
+    return InvalidArgument("expert_rows is given; expected NULL, because the plan has one expert");
+  }
+  if (args.expert_rows == nullptr) {
+    return InvalidArgument("expert_rows is NULL; expected " + std::to_string(problem.experts) +
+                           " numbers of rows, one for each expert");
+  }
+  int64_t sum = 0;
+  for (int64_t i = 0; i < problem.experts; ++i) {
+    const int64_t rows = args.expert_rows[i];
+    if (rows < 0 || rows > args.m) {
+      return Unexpected("expert_rows[" + std::to_string(i) + "]", rows,
+                        "0 to m, which is " + std::to_string(args.m));
+    }
+    sum += rows;
+  }
+  if (sum == args.m) return {};
+  return Unexpected("the sum of expert_rows", sum, "m, which is " + std::to_string(args.m));
+}
 
 Error CheckGivenValues(const GroupedProblem& problem, const intact_grouped_args& args) {
   if (problem.IsDynamic()) {
@@ -193,6 +264,7 @@ Error CheckGivenValues(const GroupedProblem& problem, const intact_grouped_args&
 Error CheckGroupedBuffers(const GroupedProblem& problem, const intact_grouped_args& args) {
   if (args.a == nullptr) return Refuse([] { return InvalidArgument("a is NULL"); });
   if (args.c == nullptr) return Refuse([] { return InvalidArgument("c is NULL"); });
+  RETURN_IF_ERROR(CheckExpertRows(problem, args));
   RETURN_IF_ERROR(CheckGivenValues(problem, args));
   const auto rows = [&](const char* name, const void* data, int64_t columns, int64_t stride, int bytes) {
     return MemoryRows{name, data, args.m, columns * bytes, (stride == 0 ? columns : stride) * bytes};

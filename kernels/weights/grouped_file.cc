@@ -13,7 +13,7 @@ namespace {
 
 struct Header {
   ImageBegin begin;
-  int64_t n, k, group;
+  int64_t n, k, group, experts;
   int32_t a_source_type, a_type, a_granularity, b_type, scale_type, c_type, activation;
   float clamp_min, clamp_max;
   uint32_t has_zero_points, has_bias;
@@ -28,6 +28,7 @@ void CopyFields(const From& from, To* to) {
   to->n = from.n;
   to->k = from.k;
   to->group = from.group;
+  to->experts = from.experts;
   to->a_source_type = from.a_source_type;
   to->a_type = from.a_type;
   to->a_granularity = from.a_granularity;
@@ -44,14 +45,14 @@ struct Layout {
   int64_t weights, scales, zero_points, bias, end;
 };
 Layout LayoutOf(const Header& header, const GroupedProblem& problem) {
-  const int64_t values = problem.n * problem.groups();
+  const int64_t columns = problem.experts * problem.n, values = columns * problem.groups();
   Layout layout = {};
   const auto next = [](int64_t offset, int64_t bytes) { return RoundUp(offset + bytes, 64); };
   layout.weights = next(0, sizeof(Header));
-  layout.scales = next(layout.weights, problem.n * problem.column_bytes());
+  layout.scales = next(layout.weights, columns * problem.column_bytes());
   layout.zero_points = next(layout.scales, values * core::BytesOf(problem.scale_type));
   layout.bias = next(layout.zero_points, header.has_zero_points != 0 ? values : 0);
-  layout.end = next(layout.bias, header.has_bias != 0 ? problem.n * int64_t{sizeof(float)} : 0);
+  layout.end = next(layout.bias, header.has_bias != 0 ? columns * int64_t{sizeof(float)} : 0);
   return layout;
 }
 
@@ -80,8 +81,7 @@ std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const Gr
   unpack({image.data() + layout.weights, image.data() + layout.scales,
           problem.has_b_zero_points ? image.data() + layout.zero_points : nullptr});
   if (!problem.bias_f32.empty()) {
-    std::memcpy(image.data() + layout.bias, problem.bias_f32.data(),
-                static_cast<size_t>(problem.n) * sizeof(float));
+    std::memcpy(image.data() + layout.bias, problem.bias_f32.data(), problem.bias_f32.size() * sizeof(float));
   }
   std::memcpy(image.data(), &header, sizeof(header));
   header.begin.checksum = ImageChecksum(image.data(), image.size());
@@ -96,7 +96,7 @@ Result<GroupedImage> ReadGroupedImage(const void* image, size_t size) {
   if (header.has_zero_points > 1 || header.has_bias > 1 || header.reserved != 0) {
     return InvalidArgument("corrupted: a flag is out of range");
   }
-  const Error mismatch = InvalidArgument("corrupted: the size does not match n and k");
+  const Error mismatch = InvalidArgument("corrupted: the size does not match n, k and experts");
   // A column has at least a byte of weights. The check of the descriptor allocates memory for n columns.
   if (header.n > static_cast<int64_t>(size)) return mismatch;
   GroupedImage read;

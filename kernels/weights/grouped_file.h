@@ -3,10 +3,11 @@
 //   offset        contents, little-endian
 //   0             the header, version 1: ImageBegin, with the magic INTACTGW, and the descriptor
 //   then, each aligned to 64 bytes and padded with zeros to 64:
-//                 weights      column after column, ⌈k/2⌉ bytes each (4 bits) or k bytes each (8 bits)
-//                 scales       of scale_type, [n][groups]
-//                 zero points  a byte each, [n][groups], if present
-//                 bias         f32[n], if present
+//                 weights      column after column of each expert, ⌈k/2⌉ bytes each (4 bits) or k bytes
+//                              each (8 bits)
+//                 scales       of scale_type, [expert][n][groups]
+//                 zero points  a byte each, [expert][n][groups], if present
+//                 bias         f32[expert][n], if present
 //
 // pack_file.h defines the checksum. The descriptor and the arrays are checked like a caller's.
 #ifndef INTACT_KERNELS_WEIGHTS_GROUPED_FILE_H_

@@ -14,13 +14,16 @@
 namespace intact::kernels {
 namespace {
 
-// The zero point that all columns and groups have; nothing if zero points differ.
+// The zero point that all columns and groups of all experts have; nothing if zero points differ.
 std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const GroupedWeightView& view) {
   const int32_t first = view.ZeroPoint(0, 0);
   if (view.zero_points == nullptr) return first;
-  for (int64_t n = 0; n < problem.n; ++n) {
-    for (int64_t g = 0; g < problem.groups(); ++g) {
-      if (view.ZeroPoint(g, n) != first) return std::nullopt;
+  for (int64_t expert = 0; expert < problem.experts; ++expert) {
+    const GroupedWeightView own = view.Expert(expert);
+    for (int64_t n = 0; n < problem.n; ++n) {
+      for (int64_t g = 0; g < problem.groups(); ++g) {
+        if (own.ZeroPoint(g, n) != first) return std::nullopt;
+      }
     }
   }
   return first;
@@ -117,6 +120,7 @@ Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const Grouped
   const core::IsaTraits& traits = core::TraitsOf(isa);
   const bool has_vnni = traits.dot_products != core::DotProducts::kNone;
   const bool is_nibble = problem.b_type.bits == 4;
+  packed->experts_ = problem.experts;
   packed->n_ = problem.n;
   packed->k_ = problem.k;
   packed->group_ = problem.group;
@@ -145,15 +149,18 @@ Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const Grouped
     return layout.GroupBytes(columns, CeilDivide(problem.GroupDepth(g), GroupedLayout::kStepDepths));
   };
   packed->panel_bytes_ = (groups - 1) * group_bytes(0) + group_bytes(groups - 1);
-  const int64_t panels = CeilDivide(problem.n, columns);
-  if (!packed->data_.Resize(static_cast<size_t>(panels * packed->panel_bytes_))) {
+  const int64_t panels = packed->expert_panels_ = CeilDivide(problem.n, columns);
+  if (!packed->data_.Resize(static_cast<size_t>(problem.experts * panels * packed->panel_bytes_))) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for the packed weights"};
   }
   std::memset(packed->data_.data(), 0, packed->data_.bytes());
-  for (int64_t panel = 0; panel < panels; ++panel) {
-    for (int64_t g = 0; g < groups; ++g) {
-      packed->PackGroup(problem, view, panel * columns, g,
-                        packed->data_.data() + panel * packed->panel_bytes_ + g * group_bytes(0));
+  uint8_t* to = packed->data_.data();
+  for (int64_t expert = 0; expert < problem.experts; ++expert) {
+    const GroupedWeightView own = view.Expert(expert);
+    for (int64_t panel = 0; panel < panels; ++panel, to += packed->panel_bytes_) {
+      for (int64_t g = 0; g < groups; ++g) {
+        packed->PackGroup(problem, own, panel * columns, g, to + g * group_bytes(0));
+      }
     }
   }
   return std::unique_ptr<const GroupedWeights>(std::move(packed));
@@ -204,12 +211,12 @@ void GroupedWeights::Unpack(const GroupedColumns& to) const noexcept {
   const int64_t groups = CeilDivide(k_, group_), column_bytes = type_.ColumnBytes(k_);
   const int scale_bytes = core::BytesOf(layout_.scale_type);
   const bool is_nibble = layout_.step == GroupedStep::kNibbles;
-  for (int64_t n = 0; n < n_; ++n) {
-    const int64_t i = n % columns_;
-    const uint8_t* group = Panel(n / columns_);
-    uint8_t* const column = to.weights + n * column_bytes;
+  for (int64_t column = 0; column < experts_ * n_; ++column) {
+    const int64_t n = column % n_, i = n % columns_;
+    const uint8_t* group = Panel(column / n_, n / columns_);
+    uint8_t* const weights = to.weights + column * column_bytes;
     for (int64_t g = 0; g < groups; ++g) {
-      const int64_t depth = std::min(group_, k_ - g * group_), place = n * groups + g;
+      const int64_t depth = std::min(group_, k_ - g * group_), place = column * groups + g;
       std::memcpy(to.scales + place * scale_bytes, group + i * scale_bytes, static_cast<size_t>(scale_bytes));
       if (to.zero_points != nullptr) {
         const bool is_uniform = layout_.zero_point_bytes == 0;
@@ -221,7 +228,7 @@ void GroupedWeights::Unpack(const GroupedColumns& to) const noexcept {
       for (int64_t j = 0; j < depth; ++j) {
         const int64_t quad = j / 4, word = is_nibble ? quad / 2 : quad;
         const int32_t byte = steps[(word * columns_ + i) * 4 + j % 4];
-        type_.Store((is_nibble ? byte >> (quad % 2 * 4) : byte) - shift_, g * group_ + j, column);
+        type_.Store((is_nibble ? byte >> (quad % 2 * 4) : byte) - shift_, g * group_ + j, weights);
       }
       group += layout_.GroupBytes(columns_, CeilDivide(depth, GroupedLayout::kStepDepths));
     }

@@ -1,6 +1,7 @@
 // Packed grouped weights (include/intact/grouped.h), as the kernels of one ISA read them.
 //
-//   panel     two vectors of columns over the whole depth; panels follow each other
+//   expert    panels of its columns; the panels of the next expert follow
+//   panel     two vectors of columns over the whole depth
 //     group   header: scales, zero points and sums of the panel's columns
 //             steps of 16 depths: four quads of each column (jit/emitters/dot.h)
 //
@@ -70,7 +71,8 @@ struct GroupedLayout {
 /// Immutable after Pack().
 class GroupedWeights {
  public:
-  /// Packs weights for the kernels of `isa`, which generates code. Errors: OUT_OF_MEMORY.
+  /// Packs the weights of all experts for the kernels of `isa`, which generates code. `view` is expert 0.
+  /// Errors: OUT_OF_MEMORY.
   static Result<std::unique_ptr<const GroupedWeights>> Pack(const GroupedProblem& problem,
                                                             const GroupedWeightView& view, core::Isa isa);
 
@@ -84,20 +86,23 @@ class GroupedWeights {
   int32_t uniform_zero_point() const { return uniform_zero_point_; }
   int64_t bytes() const { return static_cast<int64_t>(data_.size()); }
   int64_t panel_bytes() const { return panel_bytes_; }
-  const uint8_t* Panel(int64_t panel) const { return data_.data() + panel * panel_bytes_; }
+  int64_t expert_panels() const { return expert_panels_; }
+  const uint8_t* Panel(int64_t expert, int64_t panel) const {
+    return data_.data() + (expert * expert_panels_ + panel) * panel_bytes_;
+  }
 
  private:
   void PackGroup(const GroupedProblem& problem, const GroupedWeightView& view, int64_t first_column,
                  int64_t g, uint8_t* to) const;
 
-  int64_t n_ = 0, k_ = 0, group_ = 0;
+  int64_t experts_ = 0, n_ = 0, k_ = 0, group_ = 0;
   WeightType type_;  // of the weights that were packed
   GroupedLayout layout_;
   int columns_ = 0;
   bool is_signed_ = false;  // the packed weights
   int32_t shift_ = 0;       // added to weights and zero points
   int32_t uniform_zero_point_ = 0;
-  int64_t panel_bytes_ = 0;
+  int64_t expert_panels_ = 0, panel_bytes_ = 0;
   AlignedBuffer<uint8_t> data_;
 };
 

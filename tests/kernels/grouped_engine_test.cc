@@ -208,7 +208,7 @@ void ExpectDefinition(const Case& c, core::Isa isa, support::Random& random) {
     ASSERT_TRUE(scratch.Resize(static_cast<size_t>((*engine)->ScratchBytes(rows.count))));
     for (const auto& [first, last] : {std::array{int64_t{0}, column}, std::array{column, p.n}}) {
       if (first == last) continue;
-      (*engine)->Run(rows, first, last, output->data().data() + begin * stride, stride, scratch.data());
+      (*engine)->Run(rows, 0, first, last, output->data().data() + begin * stride, stride, scratch.data());
     }
   }
   EXPECT_TRUE(output->FrontIntact() && output->BackIntact());

@@ -118,7 +118,7 @@ TEST(GroupedWeightsTest, PacksTheDefinition) {
       ASSERT_TRUE(packed) << packed.error().message;
       const int columns = (*packed)->columns();
       for (int64_t panel = 0; panel * columns < c.problem.n; ++panel) {
-        const uint8_t* group = (*packed)->Panel(panel);
+        const uint8_t* group = (*packed)->Panel(0, panel);
         for (int64_t g = 0; g < c.problem.groups(); ++g) {
           ASSERT_NO_FATAL_FAILURE(ExpectGroup(c, isa, **packed, panel, g, group))
               << "case " << i << ", " << core::ToString(isa);
