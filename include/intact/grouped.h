@@ -119,7 +119,12 @@ typedef struct intact_grouped_desc {
 /** The buffers of one run, row-major. No alignment is needed. Nothing beyond the m·k elements of A and the
  * m·n elements of C is read or written. C must not overlap A.
  *
- * With m 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no memory. */
+ * A batch is `batch` items of m rows each. Item i of A begins at a + i·a_batch_stride elements; C works the
+ * same way. Items of A may share memory; items of C must not. A run compares addresses of C with addresses of A
+ * of the same item. Limit: m·batch at most 2^31 − 1.
+ *
+ * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no memory.
+ */
 typedef struct intact_grouped_args {
   size_t struct_size; /**< sizeof(intact_grouped_args) */
   int64_t m;          /**< rows, 0 to 2^31 − 1 */
@@ -128,7 +133,7 @@ typedef struct intact_grouped_args {
   void* c;            /**< m×n elements of c_type */
   int64_t c_stride;   /**< elements between rows of C, n to 2^40; 0 = n */
   /** Without a_source_type: finite values ≥ 0, one for each row, or with INTACT_GRANULARITY_GROUPS one for
-   * each group of each row, dense and row by row. With a_source_type: NULL. */
+   * each group of each row, dense, row by row and item after item. With a_source_type: NULL. */
   const float* a_scales;
   /** Without a_source_type: zero points within the range of a_type, one for each of a_scales; NULL: all are
    * 0. With a_source_type: NULL. */
@@ -141,11 +146,14 @@ typedef struct intact_grouped_args {
   /** With several experts: the number of rows of each expert, 0 or more. Their sum is m. The first rows of A
    * and C belong to expert 0, the next to expert 1. NULL with one expert. */
   const int64_t* expert_rows;
+  int64_t batch; /**< number of items, ≥ 0; 1 with several experts, and if the struct ends before */
+  int64_t a_batch_stride; /**< elements from an item of A to the next, at most 2^40; 0 = m·a_stride */
+  int64_t c_batch_stride; /**< elements from an item of C to the next, at most 2^40; 0 = m·c_stride */
 } intact_grouped_args;
 
 /** Defaults; set m and the buffers. */
 #define INTACT_GROUPED_ARGS_INIT \
-  { sizeof(intact_grouped_args), 0, NULL, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL }
+  { sizeof(intact_grouped_args), 0, NULL, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL, 1, 0, 0 }
 
 /** A plan: packed weights and kernels. See intact_grouped_create(). */
 typedef struct intact_grouped intact_grouped;

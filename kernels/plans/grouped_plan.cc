@@ -12,6 +12,36 @@
 #include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
+namespace {
+
+// The fields that describe a batch.
+intact_gemm_args GemmArgsOf(const intact_grouped_args& args) {
+  intact_gemm_args gemm = INTACT_GEMM_ARGS_INIT;
+  gemm.m = args.m;
+  gemm.a = args.a;
+  gemm.a_stride = args.a_stride;
+  gemm.c = args.c;
+  gemm.c_stride = args.c_stride;
+  gemm.batch = args.batch;
+  gemm.a_batch_stride = args.a_batch_stride;
+  gemm.c_batch_stride = args.c_batch_stride;
+  return gemm;
+}
+
+// The items that are cut: those of the batch, or the rows of experts.
+RunItems ItemsOf(const GroupedProblem& problem, const intact_grouped_args& args, const Batch& batch) {
+  if (problem.experts == 1) return {batch.items(), batch.m(), nullptr};
+  return {problem.experts, 0, args.expert_rows};
+}
+
+}  // namespace
+
+GroupedPlan::GroupedPlan(GroupedProblem problem, core::Isa isa) : problem_(std::move(problem)), isa_(isa) {
+  batch_problem_.n = problem_.n;
+  batch_problem_.a_type = problem_.a_type;
+  batch_problem_.a_source_type = problem_.a_source_type;
+  batch_problem_.output.c_type = problem_.c_type;
+}
 
 Result<std::unique_ptr<GroupedPlan>> GroupedPlan::Create(GroupedProblem problem,
                                                          const GroupedWeightView& weights, core::Isa isa) {
@@ -26,8 +56,39 @@ Result<std::unique_ptr<GroupedPlan>> GroupedPlan::Create(GroupedProblem problem,
 }
 
 int GroupedPlan::Threads(const intact_grouped_args& args) const {
-  return ThreadsOf(args.threads, static_cast<double>(args.m) * static_cast<double>(problem_.n * problem_.k),
-                   isa_);
+  const double rows = static_cast<double>(args.m) * static_cast<double>(args.batch);
+  return ThreadsOf(args.threads, rows * static_cast<double>(problem_.n * problem_.k), isa_);
+}
+
+Error GroupedPlan::CheckSizes(const intact_grouped_args& args) const {
+  RETURN_IF_ERROR(CheckGroupedSizes(problem_, args));
+  return CheckBatch(GemmArgsOf(args), batch_problem_, problem_.k);
+}
+
+Error GroupedPlan::CheckBuffers(const intact_grouped_args& args, const Batch& batch) const {
+  for (int64_t i = 0; i < batch.items(); ++i) {
+    RETURN_IF_ERROR(CheckGroupedBuffers(problem_, ItemOf(args, batch, i)));
+  }
+  return CheckGroupedValues(problem_, args, batch.rows());
+}
+
+intact_grouped_args GroupedPlan::ItemOf(const intact_grouped_args& args, const Batch& batch,
+                                        int64_t i) const {
+  const BatchItem item = batch.Item(i);
+  const int64_t values = i * batch.m() * (problem_.has_group_scales ? problem_.groups() : 1);
+  intact_grouped_args own = args;
+  own.m = batch.m();
+  own.a = item.a;
+  own.a_stride = item.a_stride;
+  own.c = item.c;
+  own.c_stride = item.c_stride;
+  if (own.a_scales != nullptr) own.a_scales += values;
+  if (own.a_zero_points != nullptr) own.a_zero_points += values;
+  return own;
+}
+
+ItemCut GroupedPlan::CutItems(const RunItems& items, int parts) const {
+  return {items, problem_.n, engine_->column_step(), parts};
 }
 
 Partition GroupedPlan::Cut(int64_t m, int parts) const {
@@ -51,17 +112,19 @@ int64_t GroupedPlan::ShareBytes(int64_t m) const {
 }
 
 Error GroupedPlan::Prepare(const intact_grouped_args& args, intact_run_info* info) const {
-  RETURN_IF_ERROR(CheckGroupedSizes(problem_, args));
+  RETURN_IF_ERROR(CheckSizes(args));
   RETURN_IF_ERROR(CheckThreads(args.threads));
   info->output[0] = args.m;
   info->output[1] = problem_.n;
   info->output[2] = 1;
-  if (args.m == 0) return {};
+  const intact_gemm_args gemm = GemmArgsOf(args);
+  if (IsEmpty(gemm)) return {};
+  const Batch batch(gemm, batch_problem_, problem_.k);
   int parts = Threads(args);
-  if (problem_.experts == 1) parts = Cut(args.m, parts).parts();
+  if (IsLone(batch)) parts = Cut(batch.m(), parts).parts();
   const int threads = CountThreads(parts).threads;
-  info->scratch_bytes = ScratchSize(ShareBytes(args.m) * threads);
-  info->part_scratch_bytes = ScratchSize(ShareBytes(args.m));
+  info->scratch_bytes = ScratchSize(ShareBytes(batch.m()) * threads);
+  info->part_scratch_bytes = ScratchSize(ShareBytes(batch.m()));
   return {};
 }
 
@@ -87,24 +150,27 @@ void GroupedPlan::RunShare(const intact_grouped_args& args, int64_t expert, cons
   }
 }
 
-void GroupedPlan::RunExperts(const intact_grouped_args& args, const ItemCut& cut, int part,
-                             uint8_t* scratch) const {
+void GroupedPlan::RunItemShares(const intact_grouped_args& args, const Batch& batch, const ItemCut& cut,
+                                int part, uint8_t* scratch) const {
   int64_t expert = 0, first_row = 0;
   cut.ForEach(part, [&](int64_t item, Range range) {
+    if (problem_.experts == 1) return RunShare(ItemOf(args, batch, item), 0, range, scratch);
     for (; expert < item; ++expert) first_row += args.expert_rows[expert];
     range.row_begin += first_row;
     range.row_end += first_row;
-    RunShare(args, item, range, scratch);
+    RunShare(args, expert, range, scratch);
   });
 }
 
 Error GroupedPlan::Run(const intact_grouped_args& args) const {
-  RETURN_IF_ERROR(CheckGroupedSizes(problem_, args));
+  RETURN_IF_ERROR(CheckSizes(args));
   RETURN_IF_ERROR(CheckThreads(args.threads));
-  if (args.m == 0) return {};
-  RETURN_IF_ERROR(CheckGroupedBuffers(problem_, args));
+  const intact_gemm_args gemm = GemmArgsOf(args);
+  if (IsEmpty(gemm)) return {};
+  const Batch batch(gemm, batch_problem_, problem_.k);
+  RETURN_IF_ERROR(CheckBuffers(args, batch));
   const int threads = Threads(args);
-  const int64_t bytes = ShareBytes(args.m);
+  const int64_t bytes = ShareBytes(batch.m());
   const auto run = [&](int parts, const auto& run_part) -> Error {
     ThreadCount count = CountThreads(parts);
     count.threads = std::min(count.threads, threads);
@@ -113,30 +179,34 @@ Error GroupedPlan::Run(const intact_grouped_args& args) const {
     RunParts(count, [&](int part, int thread) { run_part(part, scratch + thread * bytes); });
     return {};
   };
-  if (problem_.experts == 1) {
-    const Partition cut = Cut(args.m, threads);
-    return run(cut.parts(), [&](int part, uint8_t* scratch) { RunShare(args, 0, cut.Share(part), scratch); });
+  if (IsLone(batch)) {
+    const intact_grouped_args own = ItemOf(args, batch, 0);
+    const Partition cut = Cut(own.m, threads);
+    return run(cut.parts(), [&](int part, uint8_t* scratch) { RunShare(own, 0, cut.Share(part), scratch); });
   }
-  const RunItems items = {problem_.experts, 0, args.expert_rows};
-  const ItemCut cut(items, problem_.n, engine_->column_step(), threads);
-  return run(threads, [&](int part, uint8_t* scratch) { RunExperts(args, cut, part, scratch); });
+  const RunItems items = ItemsOf(problem_, args, batch);
+  const ItemCut cut = CutItems(items, threads);
+  return run(threads, [&](int part, uint8_t* scratch) { RunItemShares(args, batch, cut, part, scratch); });
 }
 
 Error GroupedPlan::RunPart(const intact_grouped_args& args, int32_t part, int32_t parts) const {
-  RETURN_IF_ERROR(CheckGroupedSizes(problem_, args));
+  RETURN_IF_ERROR(CheckSizes(args));
   RETURN_IF_ERROR(CheckPart(part, parts));
-  if (args.m == 0) return {};
-  RETURN_IF_ERROR(CheckGroupedBuffers(problem_, args));
+  const intact_gemm_args gemm = GemmArgsOf(args);
+  if (IsEmpty(gemm)) return {};
+  const Batch batch(gemm, batch_problem_, problem_.k);
+  RETURN_IF_ERROR(CheckBuffers(args, batch));
   int threads = 1;
   ASSIGN_OR_RETURN(uint8_t* const scratch,
-                   ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(args.m), &threads));
-  if (problem_.experts == 1) {
-    const Partition cut = Cut(args.m, parts);
-    if (part < cut.parts()) RunShare(args, 0, cut.Share(part), scratch);
+                   ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(batch.m()), &threads));
+  if (IsLone(batch)) {
+    const intact_grouped_args own = ItemOf(args, batch, 0);
+    const Partition cut = Cut(own.m, parts);
+    if (part < cut.parts()) RunShare(own, 0, cut.Share(part), scratch);
     return {};
   }
-  const RunItems items = {problem_.experts, 0, args.expert_rows};
-  RunExperts(args, ItemCut(items, problem_.n, engine_->column_step(), parts), part, scratch);
+  const RunItems items = ItemsOf(problem_, args, batch);
+  RunItemShares(args, batch, CutItems(items, parts), part, scratch);
   return {};
 }
 

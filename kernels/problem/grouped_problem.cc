@@ -207,8 +207,9 @@ Error CheckGroupedSizes(const GroupedProblem& problem, const intact_grouped_args
   RETURN_IF_ERROR(CheckRows(args.m, 0));
   RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, problem.k));
   RETURN_IF_ERROR(CheckStride("c_stride", args.c_stride, problem.n));
-  if (args.reserved == 0) return {};
-  return Refuse([&] { return Unexpected("reserved", args.reserved, "0"); });
+  if (args.reserved != 0) return Refuse([&] { return Unexpected("reserved", args.reserved, "0"); });
+  if (args.batch == 1 || problem.experts == 1) return {};
+  return Refuse([&] { return Unexpected("batch", args.batch, "1, because the plan has several experts"); });
 }
 
 namespace {
@@ -236,7 +237,7 @@ Error CheckExpertRows(const GroupedProblem& problem, const intact_grouped_args& 
   return Unexpected("the sum of expert_rows", sum, "m, which is " + std::to_string(args.m));
 }
 
-Error CheckGivenValues(const GroupedProblem& problem, const intact_grouped_args& args) {
+Error CheckGivenValues(const GroupedProblem& problem, const intact_grouped_args& args, int64_t rows) {
   if (problem.IsDynamic()) {
     if (args.a_scales == nullptr && args.a_zero_points == nullptr) return {};
     return InvalidArgument(
@@ -246,7 +247,7 @@ Error CheckGivenValues(const GroupedProblem& problem, const intact_grouped_args&
     return InvalidArgument(std::string("a_scales is NULL; expected a value for each ") +
                            (problem.has_group_scales ? "group of each row" : "row"));
   }
-  const int64_t values = args.m * (problem.has_group_scales ? problem.groups() : 1);
+  const int64_t values = rows * (problem.has_group_scales ? problem.groups() : 1);
   const int32_t lowest = core::LowestOf(problem.a_type), highest = core::HighestOf(problem.a_type);
   for (int64_t i = 0; i < values; ++i) {
     RETURN_IF_ERROR(CheckScale("a_scales", i, args.a_scales[i]));
@@ -261,11 +262,14 @@ Error CheckGivenValues(const GroupedProblem& problem, const intact_grouped_args&
 
 }  // namespace
 
+Error CheckGroupedValues(const GroupedProblem& problem, const intact_grouped_args& args, int64_t rows) {
+  RETURN_IF_ERROR(CheckExpertRows(problem, args));
+  return CheckGivenValues(problem, args, rows);
+}
+
 Error CheckGroupedBuffers(const GroupedProblem& problem, const intact_grouped_args& args) {
   if (args.a == nullptr) return Refuse([] { return InvalidArgument("a is NULL"); });
   if (args.c == nullptr) return Refuse([] { return InvalidArgument("c is NULL"); });
-  RETURN_IF_ERROR(CheckExpertRows(problem, args));
-  RETURN_IF_ERROR(CheckGivenValues(problem, args));
   const auto rows = [&](const char* name, const void* data, int64_t columns, int64_t stride, int bytes) {
     return MemoryRows{name, data, args.m, columns * bytes, (stride == 0 ? columns : stride) * bytes};
   };

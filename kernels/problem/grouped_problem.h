@@ -156,9 +156,12 @@ Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc);
 /// of all experts. Errors: INVALID_ARGUMENT; OVERFLOW if some activations could make a sum leave int32.
 Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, const GroupedProblem& problem,
                                               const void* b);
-/// Checks a run's sizes and strides, or, with m > 0, its buffers and given values too.
+/// Checks a run's sizes and strides, except those of batches.
 Error CheckGroupedSizes(const GroupedProblem& problem, const intact_grouped_args& args);
+/// Checks A and C of an item, with m > 0.
 Error CheckGroupedBuffers(const GroupedProblem& problem, const intact_grouped_args& args);
+/// Checks the rows of experts, and the given scales and zero points of `rows` rows.
+Error CheckGroupedValues(const GroupedProblem& problem, const intact_grouped_args& args, int64_t rows);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_PROBLEM_GROUPED_PROBLEM_H_

@@ -302,6 +302,96 @@ TEST(GroupedTest, ChecksRowsOfExperts) {
   EXPECT_TRUE(plan->Run(small.args).ok());
 }
 
+TEST(GroupedTest, ChecksBatches) {
+  struct Case {
+    std::function<void(Small*)> change;
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](Small* s) { s->args.batch = -1; }, "batch is -1; expected 0 to 2147483647"},
+      {[](Small* s) { s->args.batch = int64_t{1} << 30; },
+       "m·batch is 2147483648; expected at most 2147483647"},
+      {[](Small* s) { s->args.a_batch_stride = -1; }, "a_batch_stride is -1; expected 0 to 2^40"},
+      {[](Small* s) { s->args.c_batch_stride = 5; },
+       "c_batch_stride is 5; expected 0 or at least 6, because items of c must not overlap"},
+      {[](Small* s) {  // C of the second item begins in its A
+         s->args.c = s->a.data();
+         s->args.a = s->a.data() + 40;
+         s->args.c_batch_stride = 50;
+         s->args.m = 1;
+         s->args.a_batch_stride = 10;
+       },
+       "c overlaps a; expected separate buffers"},
+  };
+  const Small good;
+  const auto plan = Grouped::Create(good.desc, good.b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  for (const Case& test : cases) {
+    Small small;
+    small.args.batch = 2;
+    test.change(&small);
+    EXPECT_EQ(plan->Run(small.args).message, std::string("intact_grouped_run: ") + test.message);
+  }
+  Small none;
+  none.args.batch = 0;
+  none.args.a = none.args.c = nullptr;
+  EXPECT_TRUE(plan->Run(none.args).ok());
+  EXPECT_EQ(plan->Prepare(none.args)->scratch_bytes, 0);
+  Small experts;
+  experts.desc.experts = 3;
+  experts.desc.n = 1;
+  const auto several = Grouped::Create(experts.desc, experts.b.data());
+  ASSERT_TRUE(several);
+  experts.args.batch = 2;
+  EXPECT_EQ(several->Run(experts.args).message,
+            "intact_grouped_run: batch is 2; expected 1, because the plan has several experts");
+}
+
+// Items whose rows alternate in memory, and an item of A that all items share.
+TEST(GroupedTest, BatchesOfAnyStride) {
+  const reference::Grouped grouped =
+      verify::Materialize(*verify::GroupedProblem::Parse("grouped u8u4f32 m=12 n=37 k=70 zb=yes per=group"));
+  const std::vector<uint8_t> expected = reference::Outputs(grouped);
+  constexpr int64_t kItems = 4, kRows = 3;
+  for (const intact_isa isa : core::kIsaLadder) {
+    if (intact_isa_available(isa) == 0) continue;
+    const auto plan = verify::CreateGroupedPlan(grouped, {.isa = isa});
+    ASSERT_TRUE(plan) << plan.error().message;
+    const int64_t n = grouped.n, k = grouped.k;
+    std::vector<float> c(expected.size() / sizeof(float));
+    const auto row_of = [&](int64_t row) {
+      std::vector<float> values(static_cast<size_t>(n));
+      std::memcpy(values.data(), expected.data() + row * n * 4, values.size() * sizeof(float));
+      return values;
+    };
+    intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+    args.m = kRows;
+    args.batch = kItems;
+    args.a = grouped.a_source.data();
+    args.a_stride = kItems * k;  // rows of the items alternate
+    args.a_batch_stride = k;
+    args.c = c.data();
+    args.c_stride = kItems * n;
+    args.c_batch_stride = n;
+    ASSERT_TRUE(plan->Run(args).ok());
+    for (int64_t row = 0; row < grouped.m; ++row) {
+      EXPECT_EQ(std::vector<float>(c.begin() + row * n, c.begin() + (row + 1) * n), row_of(row));
+    }
+    args.m = 1;  // joined: all rows of C have the first row of A
+    args.a_batch_stride = 0;
+    args.a_stride = k;
+    std::vector<float> a(static_cast<size_t>(k * kItems));
+    for (int64_t i = 0; i < kItems; ++i) std::memcpy(a.data() + i * k, grouped.a_source.data(), k * 4);
+    args.a = a.data();
+    args.c_stride = 0;
+    args.c_batch_stride = 2 * n;
+    ASSERT_TRUE(plan->Run(args).ok());
+    for (int64_t i = 0; i < kItems; ++i) {
+      EXPECT_EQ(std::vector<float>(c.begin() + 2 * i * n, c.begin() + (2 * i + 1) * n), row_of(0));
+    }
+  }
+}
+
 TEST(GroupedTest, ChecksGivenActivations) {
   Small small;
   small.desc.a_source_type = INTACT_TYPE_NONE;

@@ -76,6 +76,8 @@ const std::vector<Field>& Fields() {
       Number("threads", &P::threads),
       Number("parts", &P::parts),
       Number("split", &P::split),
+      Number("item", &P::item),
+      Number("ipad", &P::item_pad),
       Choice("isa", &P::isa, Isas()),
   };
   return kFields;
@@ -186,6 +188,11 @@ std::optional<Error> GroupedProblem::Check() const {
   if (auto error = CheckRange("threads", threads, 0, 256)) return error;
   if (auto error = CheckRange("parts", parts, 0, 256)) return error;
   if (auto error = CheckRange("split", split, 0, kMost)) return error;
+  if (auto error = CheckRange("item", item, 0, kMost)) return error;
+  if (auto error = CheckRange("ipad", item_pad, 0, kMostPadding)) return error;
+  if (item != 0 && (m % item != 0 || split != 0 || experts != 1)) {
+    return Invalid(fmt::format("item: {} needs m to be a multiple of it, split=0 and experts=1", item));
+  }
   // 255·255·33025 is the largest sum within int32.
   if (auto error = CheckRange("k with group=0", group == 0 ? k : 1, 1, 33025)) return error;
   if (b_is_kn && (b_type == INTACT_U4 || b_type == INTACT_S4)) {
@@ -239,6 +246,10 @@ GroupedProblem GroupedProblem::Draw(support::Random* random) {
   if (random->OneIn(4) && p.m <= 40) {
     p.experts = random->Integer(2, 9);
     if (random->OneIn(2)) p.expert_pad = random->Integer(1, 70);
+  } else if (p.split == 0 && p.m > 0 && random->OneIn(3)) {
+    p.item = random->Integer(1, p.m);
+    while (p.m % p.item != 0) --p.item;
+    if (random->OneIn(2)) p.item_pad = random->Integer(1, 70);
   }
   return p;
 }

@@ -171,10 +171,13 @@ Result<std::vector<uint8_t>> RunGroupedPlan(const Grouped& plan, const reference
   const int64_t a_bytes = is_dynamic ? core::BytesOf(grouped.a_source_type) : 1;
   const int64_t c_bytes = core::BytesOf(grouped.c_type);
   const int64_t values = grouped.a_granularity == INTACT_GRANULARITY_GROUPS ? grouped.groups() : 1;
+  const int64_t item_pad = run.item == 0 ? 0 : run.item_pad;
   const std::vector<uint8_t>& given = is_dynamic ? grouped.a_source : grouped.a;
-  ASSIGN_OR_RETURN(const GuardedMatrix a,
-                   Loaded("A", given.data(), {grouped.m, grouped.k * a_bytes, run.a_pad * a_bytes}));
-  ASSIGN_OR_RETURN(const GuardedMatrix c, Matrix("C", {grouped.m, grouped.n * c_bytes, run.c_pad * c_bytes}));
+  ASSIGN_OR_RETURN(const GuardedMatrix a, Loaded("A", given.data(),
+                                                 {grouped.m, grouped.k * a_bytes, run.a_pad * a_bytes,
+                                                  run.item, item_pad * a_bytes}));
+  ASSIGN_OR_RETURN(const GuardedMatrix c, Matrix("C", {grouped.m, grouped.n * c_bytes, run.c_pad * c_bytes,
+                                                       run.item, item_pad * c_bytes}));
   const int64_t step = run.split == 0 ? std::max<int64_t>(grouped.m, 1) : run.split;
   for (int64_t m = 0; m < std::max<int64_t>(grouped.m, 1); m += step) {
     intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
@@ -186,6 +189,12 @@ Result<std::vector<uint8_t>> RunGroupedPlan(const Grouped& plan, const reference
     if (!is_dynamic && args.m > 0) {
       args.a_scales = grouped.a_scales.data() + m * values;
       args.a_zero_points = grouped.a_zero_points.data() + m * values;
+    }
+    if (run.item != 0) {
+      args.batch = args.m / run.item;
+      args.m = run.item;
+      args.a_batch_stride = item_pad == 0 ? 0 : run.item * args.a_stride + item_pad;
+      args.c_batch_stride = item_pad == 0 ? 0 : run.item * args.c_stride + item_pad;
     }
     args.threads = run.threads;
     const std::vector<int64_t> expert_rows = ExpertRows(grouped, m, args.m);
