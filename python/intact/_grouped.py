@@ -12,7 +12,7 @@ from ._gemm import type_name
 from ._grouped_weights import GroupedWeights, nbits, q4_0, q8_0
 from ._library import (DTYPES, Linear, address, array_of, check, choice, ffi, integer, invalid, isa_of, lib, numbers, text,
                        type_of)
-from ._plan import FLOAT32, INT32, Call, Plan, pointer, row_strides
+from ._plan import FLOAT32, INT32, Call, Plan, pointer
 
 
 _B_TYPES = {"u4": lib.INTACT_U4, "s4": lib.INTACT_S4, "u8": lib.INTACT_U8, "s8": lib.INTACT_S8}
@@ -181,15 +181,17 @@ class Grouped:
     def bind(self, a: Any, out: Any = None, *, a_scales: Any = None, a_zero_points: Any = None, expert_rows: Any = None,
              threads: int = 0) -> Call:
         """A `Call` with these arrays, to be called many times. Takes the arguments of run()."""
-        a = Plan._input("a", a, self.a_dtype, 2)
-        if a.shape[1] != self.k:
-            raise invalid(f"a: has {a.shape[1]} columns; expected {self.k}")
-        out = Plan._output(out, (a.shape[0], self.n), self.c_dtype)
+        a = Plan._input("a", a, self.a_dtype, (2, 3))
+        if a.shape[-1] != self.k:
+            raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")
+        out = Plan._output(out, (*a.shape[:-1], self.n), self.c_dtype)
         args = ffi.new("intact_grouped_args *")
         args.struct_size = ffi.sizeof(args[0])
-        args.m, args.threads = a.shape[0], integer("threads", threads)
-        args.a, args.c = pointer(a), pointer(out)
-        args.a_stride, args.c_stride = self._stride("a", a), self._stride("out", out)
+        args.m, args.threads = a.shape[-2], integer("threads", threads)
+        args.batch = a.shape[0] if a.ndim == 3 else 1
+        Plan._place("a", a, args)
+        Plan._place("c", out, args)
+        rows = args.m * args.batch
         kept = [a, out]
         for name, values, dtype, kind in (("a_scales", a_scales, FLOAT32, "float *"),
                                           ("a_zero_points", a_zero_points, INT32, "int32_t *")):
@@ -197,30 +199,25 @@ class Grouped:
                 continue
             if self._values is None:
                 raise invalid(f"{name}: is given; the plan quantizes A")
-            values = np.ascontiguousarray(Plan._input(name, values, dtype, (1, 2)))
-            if values.size != a.shape[0] * self._values:
-                raise invalid(f"{name}: has {values.size} values; expected {a.shape[0] * self._values}")
+            values = np.ascontiguousarray(Plan._input(name, values, dtype, (1, 2, 3)))
+            if values.size != rows * self._values:
+                raise invalid(f"{name}: has {values.size} values; expected {rows * self._values}")
             setattr(args, name, ffi.cast(kind, pointer(values)))
             kept.append(values)
         if expert_rows is not None:
             try:
-                rows = np.array([integer("expert_rows", count) for count in expert_rows], np.int64)
+                counts = np.array([integer("expert_rows", count) for count in expert_rows], np.int64)
             except TypeError:
                 raise invalid(f"expert_rows: is {expert_rows!r}; expected the number of rows of each expert") from None
-            if rows.size != self.experts:
-                raise invalid(f"expert_rows: has {rows.size} values; expected {self.experts}, one for each expert")
-            args.expert_rows = ffi.cast("int64_t *", pointer(rows))
-            kept.append(rows)
+            if counts.size != self.experts:
+                raise invalid(f"expert_rows: has {counts.size} values; expected {self.experts}, one for each expert")
+            args.expert_rows = ffi.cast("int64_t *", pointer(counts))
+            kept.append(counts)
         return Call(lib.intact_grouped_run, self, args, tuple(kept), out)
-
-    @staticmethod
-    def _stride(argument: str, array: np.ndarray) -> int:
-        """The elements from row to row; 0 if the array is dense, and so if it has no rows."""
-        return 0 if array.flags.c_contiguous else row_strides(argument, array)[0]
 
     def run(self, a: Any, out: Any = None, *, a_scales: Any = None, a_zero_points: Any = None, expert_rows: Any = None,
             threads: int = 0) -> np.ndarray:
-        """Computes A·B in a new array, or in `out`. `a` is M×K. `threads`: 0 is OpenMP's default. `a_scales` (float32) and
+        """Computes A·B in a new array, or in `out`. `a` is M×K, or items×M×K (a batch). `threads`: 0 is OpenMP's default. `a_scales` (float32) and
         `a_zero_points` (int32), only without `a_source_type`: a value for each row of `a`, or for each group of each row. `expert_rows`,
         only with several experts: the number of rows of each expert, whose sum is M."""
         return self.bind(a, out, a_scales=a_scales, a_zero_points=a_zero_points, expert_rows=expert_rows, threads=threads)()

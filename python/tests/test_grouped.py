@@ -183,6 +183,26 @@ def test_runs_of_no_rows():
 
 
 @pytest.mark.parametrize("isa", intact.isas())
+def test_batches(isa):
+    weights = weights_of("u4", 70, 20, 32, has_points=True)
+    plan = intact.Grouped.of(weights, max_isa=isa)
+    x = np.random.default_rng(7).standard_normal((3, 5, 70)).astype(np.float32)
+    expected = plan.run(x.reshape(15, 70)).reshape(3, 5, 20)
+    assert np.array_equal(plan.run(x), expected)
+    wide = np.zeros((3, 8, 90), np.float32)
+    wide[:, 2:7, 10:80] = x
+    out = np.zeros((5, 3, 24), np.float32)
+    assert np.array_equal(plan.run(wide[:, 2:7, 10:80], out.swapaxes(0, 1)[..., :20], threads=3), expected)
+    assert not out[..., 20:].any()
+    given = intact.Grouped.of(weights, granularity="groups", a_source_type=None, max_isa=isa)
+    a, scales = quantized(x.reshape(15, 70), 32)
+    expected = given.run(a, a_scales=scales).reshape(3, 5, 20)
+    spread = np.zeros((3, 7, 70), np.int8)
+    spread[:, :5] = a.reshape(3, 5, 70)
+    assert np.array_equal(given.run(spread[:, :5], a_scales=scales.reshape(3, 5, 3)), expected)
+
+
+@pytest.mark.parametrize("isa", intact.isas())
 def test_experts(isa):
     experts = [weights_of("u4", 70, 20, 32, has_points=True, seed=seed) for seed in range(5)]
     for seed, weights in enumerate(experts):
