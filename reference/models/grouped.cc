@@ -14,13 +14,13 @@ namespace intact::reference {
 namespace {
 
 constexpr std::array kModels = {
-    GroupedModel::kSeparateRounding, GroupedModel::kReversedGroups, GroupedModel::kRowScaleInside,
-    GroupedModel::kSumsInFloat,      GroupedModel::kSwappedNibbles, GroupedModel::kNibbleHalves,
-    GroupedModel::kNoZeroPoint,      GroupedModel::kNextZeroPoint,  GroupedModel::kNextColumnZeroPoint,
-    GroupedModel::kEarlyGroups,      GroupedModel::kLateGroups,     GroupedModel::kNoShortGroup,
-    GroupedModel::kNextScale,        GroupedModel::kOtherSign,      GroupedModel::kFirstExpert,
-    GroupedModel::kNextExpert,       GroupedModel::kEarlyExperts,   GroupedModel::kFirstExpertScales,
-    GroupedModel::kFirstExpertBias};
+    GroupedModel::kSeparateRounding,   GroupedModel::kReversedGroups, GroupedModel::kRowScaleInside,
+    GroupedModel::kSumsInFloat,        GroupedModel::kSwappedNibbles, GroupedModel::kNibbleHalves,
+    GroupedModel::kNoZeroPoint,        GroupedModel::kNextZeroPoint,  GroupedModel::kNextColumnZeroPoint,
+    GroupedModel::kEarlyGroups,        GroupedModel::kLateGroups,     GroupedModel::kNoShortGroup,
+    GroupedModel::kNextScale,          GroupedModel::kOtherSign,      GroupedModel::kFirstExpert,
+    GroupedModel::kFirstExpertWeights, GroupedModel::kNextExpert,     GroupedModel::kEarlyExperts,
+    GroupedModel::kFirstExpertScales,  GroupedModel::kFirstExpertBias};
 
 // One output by one model. Every index is within the tensors: what a fault reads beyond them is the last
 // element.
@@ -43,7 +43,9 @@ class Output {
     }
     if (!scales_each) f = f * AScale(0);
     if (!grouped_.bias_f32.empty()) {
-      const int64_t expert = Is(GroupedModel::kFirstExpertBias) ? 0 : expert_;
+      const int64_t expert = Is(GroupedModel::kFirstExpertBias)      ? 0
+                             : Is(GroupedModel::kFirstExpertWeights) ? grouped_.ExpertOf(m_)
+                                                                     : expert_;
       f = f + grouped_.bias_f32[static_cast<size_t>(expert * grouped_.n + n_)];
     }
     Requantization post;
@@ -55,7 +57,7 @@ class Output {
   bool Is(GroupedModel model) const { return model_ == model; }
   // The expert whose weights the row uses.
   int64_t Expert() const {
-    if (Is(GroupedModel::kFirstExpert)) return 0;
+    if (Is(GroupedModel::kFirstExpert) || Is(GroupedModel::kFirstExpertWeights)) return 0;
     const int64_t row = Is(GroupedModel::kEarlyExperts) ? std::min(m_ + 1, grouped_.m - 1) : m_;
     const int64_t expert = grouped_.ExpertOf(row);
     return Is(GroupedModel::kNextExpert) ? std::min(expert + 1, grouped_.experts - 1) : expert;
@@ -170,11 +172,13 @@ std::string_view ToString(GroupedModel model) {
     case GroupedModel::kOtherSign:
       return "weights are read with the other sign";
     case GroupedModel::kFirstExpert:
+      return "all rows are computed as rows of expert 0";
+    case GroupedModel::kFirstExpertWeights:
       return "all rows are multiplied by the weights of expert 0";
     case GroupedModel::kNextExpert:
-      return "an expert's rows are multiplied by the weights of the next expert";
+      return "an expert's rows are computed as rows of the next expert";
     case GroupedModel::kEarlyExperts:
-      return "an expert's last row is multiplied by the weights of the next expert";
+      return "an expert's last row is computed as a row of the next expert";
     case GroupedModel::kFirstExpertScales:
       return "all experts use the scales and zero points of expert 0";
     case GroupedModel::kFirstExpertBias:

@@ -30,6 +30,7 @@ enum class GroupedModel : uint8_t {
   kNextScale,            // the scale of the next group of the column
   kOtherSign,            // weights are read with the other sign
   kFirstExpert,          // all rows use the weights, scales, zero points and bias of expert 0
+  kFirstExpertWeights,   // all rows use the weights, scales and zero points of expert 0
   kNextExpert,           // an expert's rows use the weights, scales, zero points and bias of the next expert
   kEarlyExperts,       // an expert's last row uses the weights, scales, zero points and bias of the next one
   kFirstExpertScales,  // all experts use the scales and zero points of expert 0

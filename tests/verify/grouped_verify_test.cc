@@ -278,21 +278,33 @@ std::vector<Fault> Faults() {
          return Outputs(grouped);
        },
        "weights are read with the other sign"},
-      {"weights of expert 0", kExperts,
+      {"expert 0", kExperts,
        [](const reference::Grouped& grouped) { return WithExperts(grouped, [](int64_t) { return 0; }); },
+       "all rows are computed as rows of expert 0"},
+      {"weights of expert 0", kExperts,
+       [](reference::Grouped grouped) {
+         const auto repeat = [](auto* values) {
+           const size_t each = values->size() / 4;
+           for (size_t i = each; i < values->size(); ++i) (*values)[i] = (*values)[i % each];
+         };
+         repeat(&grouped.b);
+         repeat(&grouped.b_scales);
+         repeat(&grouped.b_zero_points);
+         return Outputs(grouped);
+       },
        "all rows are multiplied by the weights of expert 0"},
       {"weights of the next expert", kExperts,
        [](const reference::Grouped& grouped) {
          return WithExperts(grouped,
                             [&](int64_t m) { return std::min<int64_t>(grouped.ExpertOf(m) + 1, 3); });
        },
-       "an expert's rows are multiplied by the weights of the next expert"},
+       "an expert's rows are computed as rows of the next expert"},
       {"experts begin a row too early", kExperts,
        [](const reference::Grouped& grouped) {
          return WithExperts(grouped,
                             [&](int64_t m) { return grouped.ExpertOf(std::min<int64_t>(m + 1, 19)); });
        },
-       "an expert's last row is multiplied by the weights of the next expert"},
+       "an expert's last row is computed as a row of the next expert"},
       {"scales of expert 0", kExperts,
        [](reference::Grouped grouped) {
          for (size_t i = grouped.b_scales.size() / 4; i < grouped.b_scales.size(); ++i) {
