@@ -207,16 +207,17 @@ INTACT_API intact_status intact_grouped_run_part(const intact_grouped* grouped,
 /** Reports what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped_info* info);
 
-/** Writes the plan to `path`: descriptor, weights as the descriptor describes them, checksum. The file loads
- * on any ISA: see intact_gemm_save(). Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/** Writes the plan to `path`: descriptor, packed weights, checksum. The file loads on any ISA: see
+ * intact_gemm_save(). Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_grouped_save(const intact_grouped* grouped, const char* path);
 
 /** Writes the bytes of intact_grouped_save() to memory: see intact_gemm_save_memory(). Thread-safe. Errors:
  * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_grouped_save_memory(const intact_grouped* grouped, void* data, size_t* size);
 
-/** Creates a plan from a file that intact_grouped_save() wrote. The file is mapped, and its weights are packed
- * for this machine's ISA; the file is not needed afterwards. `max_isa`, an intact_isa, is a cap as in a
+/** Creates a plan from a file that intact_grouped_save() wrote. The file is mapped: it must not be changed while
+ * the plan exists. If the machine that saved it packs weights as this machine does, the plan uses them in the
+ * file; else they are packed again. `max_isa`, an intact_isa, is a cap as in a
  * descriptor. Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, is truncated or corrupted, or
  * holds no grouped weights; the message says which), and those of intact_grouped_create(); `*grouped` is then
  * NULL. */

@@ -3,9 +3,12 @@
 #define INTACT_KERNELS_ENGINES_GROUPED_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "core/result.h"
 #include "kernels/problem/grouped_problem.h"
+#include "kernels/weights/grouped_weights.h"
 
 namespace intact::kernels {
 
@@ -20,8 +23,8 @@ class GroupedEngine {
   virtual std::string KernelName(int64_t m) const = 0;
   /// Memory that the packed weights occupy, with scales and zero points.
   virtual int64_t packed_bytes() const = 0;
-  /// The weights, scales and zero points of all experts.
-  virtual void Unpack(const GroupedColumns& to) const noexcept = 0;
+  /// The packed weights, as generated kernels of some ISA read them. Errors: OUT_OF_MEMORY.
+  virtual Result<std::shared_ptr<const GroupedWeights>> Weights() const = 0;
   /// C is split among threads at multiples of these steps.
   virtual int64_t column_step() const = 0;
   virtual int64_t row_step() const = 0;

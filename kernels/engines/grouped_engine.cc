@@ -21,12 +21,11 @@ constexpr int64_t kChunkRows = 256;
 
 }  // namespace
 
-Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(const GroupedProblem& problem,
-                                                                        const GroupedWeightView& view,
-                                                                        core::Isa isa) {
+Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(
+    const GroupedProblem& problem, std::shared_ptr<const GroupedWeights> packed, core::Isa isa) {
   isa = VectorIsa(isa);
   std::unique_ptr<GroupedPanelEngine> engine(new GroupedPanelEngine);
-  ASSIGN_OR_RETURN(engine->weights_, GroupedWeights::Pack(problem, view, isa));
+  engine->weights_ = std::move(packed);
   const GroupedWeights& weights = *engine->weights_;
   const GroupedLayout& layout = weights.layout();
   const int columns = weights.columns();

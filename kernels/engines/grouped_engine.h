@@ -25,13 +25,14 @@ namespace intact::kernels {
 
 class GroupedPanelEngine final : public GroupedEngine {
  public:
-  /// Packs the weights for kernels of `isa`, which generates code. Errors: OUT_OF_MEMORY, CODEGEN_FAILED.
+  /// `weights` are packed for `isa`, whose vector kernels generate code. Errors: OUT_OF_MEMORY, CODEGEN_FAILED.
   static Result<std::unique_ptr<const GroupedEngine>> Create(const GroupedProblem& problem,
-                                                             const GroupedWeightView& view, core::Isa isa);
+                                                             std::shared_ptr<const GroupedWeights> weights,
+                                                             core::Isa isa);
 
   std::string KernelName(int64_t m) const override;
   int64_t packed_bytes() const override { return weights_->bytes(); }
-  void Unpack(const GroupedColumns& to) const noexcept override { weights_->Unpack(to); }
+  Result<std::shared_ptr<const GroupedWeights>> Weights() const override { return weights_; }
   int64_t column_step() const override { return weights_->columns(); }
   int64_t row_step() const override { return 1; }
   int64_t ScratchBytes(int64_t rows) const override;
@@ -83,7 +84,7 @@ class GroupedPanelEngine final : public GroupedEngine {
   int64_t expanded_group_bytes_ = 0;  // of all groups except the last
   int64_t block_groups_ = 1;          // of a block of depths
   int c_bytes_ = 4;
-  std::unique_ptr<const GroupedWeights> weights_;
+  std::shared_ptr<const GroupedWeights> weights_;
   GroupedConstants constants_;
   EpilogueConstants epilogue_constants_;
   AlignedBuffer<float> bias_;  // [expert][panel][column], or empty

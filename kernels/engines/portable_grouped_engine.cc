@@ -50,7 +50,15 @@ void PortableGroupedEngine::Pack(const GroupedWeightView& weights) {
   }
 }
 
-void PortableGroupedEngine::Unpack(const GroupedColumns& to) const noexcept {
+Result<std::shared_ptr<const GroupedWeights>> PortableGroupedEngine::Weights() const {
+  GroupedColumns columns(problem_);
+  Unpack(&columns);
+  ASSIGN_OR_RETURN(std::shared_ptr<const GroupedWeights> packed,
+                   GroupedWeights::Pack(problem_, columns.View(problem_), core::Isa::kAvx2));
+  return packed;
+}
+
+void PortableGroupedEngine::Unpack(GroupedColumns* to) const noexcept {
   const int64_t groups = problem_.groups();
   const int scale_bytes = core::BytesOf(problem_.scale_type);
   for (int64_t i = 0; i < problem_.experts * problem_.n; ++i) {
@@ -58,17 +66,19 @@ void PortableGroupedEngine::Unpack(const GroupedColumns& to) const noexcept {
     const auto column = static_cast<size_t>(n % kPanelColumns);
     for (int64_t g = 0; g < groups; ++g) {
       const auto place = static_cast<size_t>(FirstGroup(expert, n / kPanelColumns) + g);
-      core::Encode(problem_.scale_type, scales_[place][column], to.scales + (i * groups + g) * scale_bytes);
+      core::Encode(problem_.scale_type, scales_[place][column],
+                   to->scales.data() + (i * groups + g) * scale_bytes);
       int32_t zero_point = problem_.b_type.middle();
       if (problem_.has_b_zero_points) {
         const uint8_t stored = zero_points_[place][column];
         zero_point = problem_.b_type.is_signed ? int32_t{static_cast<int8_t>(stored)} : int32_t{stored};
-        to.zero_points[i * groups + g] = stored;
+        to->zero_points[static_cast<size_t>(i * groups + g)] = stored;
       }
       const Pair* const pairs = weights_.data() + static_cast<int64_t>(place) * group_pairs();
       for (int64_t j = 0; j < problem_.GroupDepth(g); ++j) {
         const int32_t weight = pairs[j / 2][column][static_cast<size_t>(j % 2)] + zero_point;
-        problem_.b_type.Store(weight, g * problem_.group + j, to.weights + i * problem_.column_bytes());
+        problem_.b_type.Store(weight, g * problem_.group + j,
+                              to->weights.data() + i * problem_.column_bytes());
       }
     }
   }

@@ -24,7 +24,7 @@ class PortableGroupedEngine final : public GroupedEngine {
   int64_t packed_bytes() const override {
     return static_cast<int64_t>(weights_.bytes() + scales_.bytes() + zero_points_.bytes());
   }
-  void Unpack(const GroupedColumns& to) const noexcept override;
+  Result<std::shared_ptr<const GroupedWeights>> Weights() const override;
   int64_t column_step() const override { return kPanelColumns; }
   int64_t row_step() const override { return 1; }
   int64_t ScratchBytes(int64_t /*rows*/) const override { return 0; }
@@ -45,6 +45,7 @@ class PortableGroupedEngine final : public GroupedEngine {
     return (expert * expert_panels() + panel) * problem_.groups();
   }
   void Pack(const GroupedWeightView& weights);
+  void Unpack(GroupedColumns* to) const noexcept;
   /// acc_g of a panel's columns. `a`: the first depth of the group.
   Panel<int32_t> GroupSums(const uint8_t* a, int32_t a_zero_point, const Pair* pairs) const noexcept;
 

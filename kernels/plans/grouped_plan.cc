@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/types.h"
+#include "kernels/codegen/dispatch.h"
 #include "kernels/engines/engine.h"
 #include "kernels/engines/grouped_engine.h"
 #include "kernels/engines/portable_grouped_engine.h"
@@ -45,14 +46,30 @@ GroupedPlan::GroupedPlan(GroupedProblem problem, core::Isa isa) : problem_(std::
 
 Result<std::unique_ptr<GroupedPlan>> GroupedPlan::Create(GroupedProblem problem,
                                                          const GroupedWeightView& weights, core::Isa isa) {
+  if (isa != core::Isa::kPortable) {
+    ASSIGN_OR_RETURN(std::shared_ptr<const GroupedWeights> packed,
+                     GroupedWeights::Pack(problem, weights, VectorIsa(isa)));
+    return Create(std::move(problem), std::move(packed), isa);
+  }
   std::unique_ptr<GroupedPlan> plan(new GroupedPlan(std::move(problem), isa));
-  RETURN_IF_ERROR(plan->stager_.MakeKernels(plan->problem_, isa));
-  ASSIGN_OR_RETURN(plan->engine_, isa == core::Isa::kPortable
-                                      ? PortableGroupedEngine::Create(plan->problem_, weights)
-                                      : GroupedPanelEngine::Create(plan->problem_, weights, isa));
-  constexpr int64_t kManyRows = 512;
-  plan->kernel_name_ = plan->engine_->KernelName(kManyRows);
+  RETURN_IF_ERROR(plan->SetEngine(PortableGroupedEngine::Create(plan->problem_, weights)));
   return plan;
+}
+
+Result<std::unique_ptr<GroupedPlan>> GroupedPlan::Create(GroupedProblem problem,
+                                                         std::shared_ptr<const GroupedWeights> weights,
+                                                         core::Isa isa) {
+  std::unique_ptr<GroupedPlan> plan(new GroupedPlan(std::move(problem), isa));
+  RETURN_IF_ERROR(plan->SetEngine(GroupedPanelEngine::Create(plan->problem_, std::move(weights), isa)));
+  return plan;
+}
+
+Error GroupedPlan::SetEngine(Result<std::unique_ptr<const GroupedEngine>> engine) {
+  if (!engine) return engine.error();
+  engine_ = std::move(*engine);
+  constexpr int64_t kManyRows = 512;
+  kernel_name_ = engine_->KernelName(kManyRows);
+  return stager_.MakeKernels(problem_, isa_);
 }
 
 int GroupedPlan::Threads(const intact_grouped_args& args) const {

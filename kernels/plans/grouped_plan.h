@@ -30,6 +30,10 @@ class GroupedPlan {
  public:
   static Result<std::unique_ptr<GroupedPlan>> Create(GroupedProblem problem, const GroupedWeightView& weights,
                                                      core::Isa isa);
+  /// `weights` are packed for the kernels of `isa`, which generates code.
+  static Result<std::unique_ptr<GroupedPlan>> Create(GroupedProblem problem,
+                                                     std::shared_ptr<const GroupedWeights> weights,
+                                                     core::Isa isa);
 
   /// `info` is all zeros.
   Error Prepare(const intact_grouped_args& args, intact_run_info* info) const;
@@ -44,6 +48,7 @@ class GroupedPlan {
 
  private:
   GroupedPlan(GroupedProblem problem, core::Isa isa);
+  Error SetEngine(Result<std::unique_ptr<const GroupedEngine>> engine);
   int Threads(const intact_grouped_args& args) const;
   Error CheckSizes(const intact_grouped_args& args) const;
   Error CheckBuffers(const intact_grouped_args& args, const Batch& batch) const;

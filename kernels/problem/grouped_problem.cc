@@ -13,15 +13,11 @@ static_assert(INTACT_S4 == core::kElementTypes.size(), "the types of 4 bits cont
 
 namespace {
 
-// A place in the weights, for messages.
-struct Place {
-  int64_t experts, expert;
-  int64_t n, g;
-  std::string Of(const char* field) const {
-    return std::string(field) + " of " + (experts == 1 ? "" : "expert " + std::to_string(expert) + ", ") +
-           "column " + std::to_string(n) + ", group " + std::to_string(g);
-  }
-};
+std::string TextOf(const char* field, const GroupedProblem& problem, const GroupPlace& place) {
+  return std::string(field) + " of " +
+         (problem.experts == 1 ? "" : "expert " + std::to_string(place.expert) + ", ") + "column " +
+         std::to_string(place.n) + ", group " + std::to_string(place.g);
+}
 
 Error CheckTypes(const intact_grouped_desc& desc) {
   if (!IsOneOf(desc.group, {0, 16, 32, 64, 128, 256})) {
@@ -107,12 +103,13 @@ Error ReadBias(const intact_grouped_desc& desc, std::vector<float>* bias) {
   return {};
 }
 
+constexpr int64_t kWidth = 255;  // the largest |a − za|, and the largest |b − zb|
+constexpr int64_t kMostSum = std::numeric_limits<int32_t>::max();
+
 // Checks that acc_g of a column is an int32 for all activations.
-Error CheckSum(const GroupedProblem& problem, const GroupedWeightView& weights, const Place& place) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  constexpr int64_t kWidth = 255;  // the largest |a − za|, and the largest |b − zb|
+Error CheckSum(const GroupedProblem& problem, const GroupedWeightView& weights, const GroupPlace& place) {
   const int64_t depth = problem.GroupDepth(place.g);
-  if (depth * kWidth * kWidth <= kMost) return {};
+  if (depth * kWidth * kWidth <= kMostSum) return {};
   int64_t positive = 0;
   int64_t negative = 0;
   for (int64_t i = 0; i < depth; ++i) {
@@ -123,23 +120,9 @@ Error CheckSum(const GroupedProblem& problem, const GroupedWeightView& weights, 
   // Symmetric activations have both signs. With a zero point, 255 is the distance of the two extremes.
   const int64_t most = problem.HasAZeroPoints() ? kWidth * std::max(positive, negative)
                                                 : core::HighestOf(INTACT_S8) * (positive + negative);
-  if (most <= kMost) return {};
-  return {INTACT_OVERFLOW, place.Of("the sum") + " can be " + std::to_string(most) +
+  if (most <= kMostSum) return {};
+  return {INTACT_OVERFLOW, TextOf("the sum", problem, place) + " can be " + std::to_string(most) +
                                "; expected at most 2147483647 for all activations"};
-}
-
-// Checks the scale, the zero point and the sum of a group.
-Error CheckGroup(const GroupedProblem& problem, const GroupedWeightView& view, const Place& place) {
-  const uint32_t infinity = core::InfinityOf(core::TraitsOf(view.scale_type));
-  if ((view.ScaleBits(place.g, place.n) & infinity) == infinity) {
-    return UnexpectedNumber(place.Of("b_scales"), view.Scale(place.g, place.n), "a finite value");
-  }
-  const int32_t zero_point = view.ZeroPoint(place.g, place.n);
-  if (zero_point < view.type.lowest() || zero_point > view.type.highest()) {
-    return Unexpected(place.Of("b_zero_points"), zero_point,
-                      std::to_string(view.type.lowest()) + " to " + std::to_string(view.type.highest()));
-  }
-  return CheckSum(problem, view, place);
 }
 
 }  // namespace
@@ -196,12 +179,53 @@ Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, c
     const GroupedWeightView own = view.Expert(expert);
     for (int64_t n = 0; n < problem.n; ++n) {
       for (int64_t g = 0; g < problem.groups(); ++g) {
-        RETURN_IF_ERROR(CheckGroup(problem, own, {problem.experts, expert, n, g}));
+        const GroupPlace place = {expert, n, g};
+        RETURN_IF_ERROR(CheckGroupValues(problem, place, own.ScaleBits(g, n), own.ZeroPoint(g, n)));
+        RETURN_IF_ERROR(CheckSum(problem, own, place));
       }
     }
   }
   return view;
 }
+
+GroupedColumns::GroupedColumns(const GroupedProblem& problem) {
+  const int64_t columns = problem.experts * problem.n, values = columns * problem.groups();
+  weights.resize(static_cast<size_t>(columns * problem.column_bytes()));
+  scales.resize(static_cast<size_t>(values * core::BytesOf(problem.scale_type)));
+  if (problem.has_b_zero_points) zero_points.resize(static_cast<size_t>(values));
+}
+
+GroupedWeightView GroupedColumns::View(const GroupedProblem& problem) const {
+  const int64_t n = problem.n, groups = problem.groups();
+  GroupedWeightView view;
+  view.type = problem.b_type;
+  view.data = weights.data();
+  view.stride_n = problem.column_bytes();
+  view.stride_k = 1;
+  view.scales = scales.data();
+  view.scale_type = problem.scale_type;
+  view.zero_points = problem.has_b_zero_points ? zero_points.data() : nullptr;
+  view.scale_stride_n = groups;
+  view.scale_stride_g = 1;
+  view.stride_expert = n * view.stride_n;
+  view.scale_stride_expert = n * groups;
+  return view;
+}
+
+Error CheckGroupValues(const GroupedProblem& problem, const GroupPlace& place, uint32_t scale_bits,
+                       int32_t zero_point) {
+  const WeightType& type = problem.b_type;
+  const uint32_t infinity = core::InfinityOf(core::TraitsOf(problem.scale_type));
+  if ((scale_bits & infinity) == infinity) {
+    const auto scale = core::Decode(problem.scale_type, reinterpret_cast<const uint8_t*>(&scale_bits));
+    return UnexpectedNumber(TextOf("b_scales", problem, place), static_cast<float>(scale), "a finite value");
+  }
+  if (zero_point >= type.lowest() && zero_point <= type.highest()) return {};
+  return Unexpected(TextOf("b_zero_points", problem, place), zero_point,
+                    std::to_string(type.lowest()) + " to " + std::to_string(type.highest()));
+}
+
+bool MayExceedInt32(const GroupedProblem& problem) { return problem.group * kWidth * kWidth > kMostSum; }
 
 Error CheckGroupedSizes(const GroupedProblem& problem, const intact_grouped_args& args) {
   RETURN_IF_ERROR(CheckRows(args.m, 0));

@@ -122,12 +122,18 @@ struct GroupedWeightView {
   }
 };
 
-/// Where Unpack() writes weights of all experts: dense, as a descriptor with strides of 0 describes them. All
-/// bytes are 0 before.
+/// A group of a column.
+struct GroupPlace {
+  int64_t expert, n, g;
+};
+
+/// The weights of all experts, dense, as a descriptor with strides of 0 describes them.
 struct GroupedColumns {
-  uint8_t* weights = nullptr;
-  uint8_t* scales = nullptr;
-  uint8_t* zero_points = nullptr;  // null: not wanted
+  std::vector<uint8_t> weights, scales, zero_points;  // zero_points: empty if the problem has none
+
+  /// All bytes are 0. Throws std::bad_alloc.
+  explicit GroupedColumns(const GroupedProblem& problem);
+  GroupedWeightView View(const GroupedProblem& problem) const;
 };
 
 /// What a row of A has for each group.
@@ -156,6 +162,11 @@ Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc);
 /// of all experts. Errors: INVALID_ARGUMENT; OVERFLOW if some activations could make a sum leave int32.
 Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, const GroupedProblem& problem,
                                               const void* b);
+/// Checks the scale, as it is stored, and the zero point of a group.
+Error CheckGroupValues(const GroupedProblem& problem, const GroupPlace& place, uint32_t scale_bits,
+                       int32_t zero_point);
+/// Whether a sum acc_g may be beyond int32 for some weights, which CheckGroupedWeights() must then read.
+bool MayExceedInt32(const GroupedProblem& problem);
 /// Checks a run's sizes and strides, except those of batches.
 Error CheckGroupedSizes(const GroupedProblem& problem, const intact_grouped_args& args);
 /// Checks A and C of an item, with m > 0.

@@ -11,6 +11,7 @@
 #include <functional>
 #include <intact/grouped.hpp>
 #include <limits>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -527,10 +528,9 @@ TEST(GroupedTest, ExpertsEqualSeparatePlans) {
   }
 }
 
-// A saved plan of every type of weights. The file does not depend on the ISA.
+// A saved plan of every type of weights. Plans that pack weights in one layout save the same bytes.
 TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
   const std::string path = TempPath();
-  int pairs = 0;
   for (const char* line :
        {"grouped s8u4f32 m=3 n=37 k=131 zb=yes bias=yes act=clamp", "grouped u8s4bf16 m=2 n=5 k=64 group=16",
         "grouped u8s8f16 m=3 n=40 k=300 group=0 zb=yes per=group gscale=f32",
@@ -538,7 +538,7 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
         "grouped s8u4f16 m=8 n=20 k=70 experts=5 zb=yes bias=yes"}) {
     const reference::Grouped grouped = verify::Materialize(*verify::GroupedProblem::Parse(line));
     const std::vector<uint8_t> expected = reference::Outputs(grouped);
-    std::vector<uint8_t> first_image;
+    std::set<std::vector<uint8_t>> images;
     for (const intact_isa saver : core::kIsaLadder) {
       if (intact_isa_available(saver) == 0) continue;
       const auto plan = verify::CreateGroupedPlan(grouped, {.isa = saver});
@@ -546,8 +546,7 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
       ASSERT_TRUE(plan->Save(path).ok());
       const auto image = plan->SaveMemory();
       ASSERT_TRUE(image) << image.error().message;
-      if (first_image.empty()) first_image = *image;
-      EXPECT_EQ(*image, first_image) << "the file depends on the ISA";
+      images.insert(*image);
       for (const intact_isa loader : core::kIsaLadder) {
         if (intact_isa_available(loader) == 0) continue;
         SCOPED_TRACE(std::string(line) + " loaded on " + intact_isa_name(loader));
@@ -557,11 +556,11 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
         const auto output = verify::RunGroupedPlan(*loaded, grouped, {});
         ASSERT_TRUE(output) << output.error().message;
         EXPECT_EQ(*output, expected);
-        ++pairs;
       }
     }
+    EXPECT_GT(images.size(), 0U);
+    EXPECT_LE(images.size(), grouped.Is4Bit() ? 2U : 4U);
   }
-  EXPECT_GT(pairs, 0);
   std::filesystem::remove(path);
 }
 
@@ -582,7 +581,7 @@ TEST(GroupedTest, RefusesFiles) {
   const std::string size = std::to_string(good.size());
   const std::string longer = "truncated: " + std::to_string(good.size() - 64) + " bytes; expected " + size;
   const Case cases[] = {
-      {[](auto* image) { image->resize(10); }, false, "truncated: 10 bytes, fewer than a header's 112"},
+      {[](auto* image) { image->resize(10); }, false, "truncated: 10 bytes, fewer than a header's 128"},
       {[](auto* image) { image->resize(image->size() - 64); }, false, longer.c_str()},
       {[](auto* image) { (*image)[0] = 'X'; }, true, "not a file of grouped weights"},
       {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 1"},
@@ -595,7 +594,9 @@ TEST(GroupedTest, RefusesFiles) {
       {store(64, int32_t{9}), true,
        "a_source_type is 9; expected INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16 or INTACT_F16"},
       {store(100, uint32_t{2}), true, "corrupted: a flag is out of range"},
-      {store(192, uint16_t{0x7c00}), true, "b_scales of column 0, group 0 is inf; expected a finite value"},
+      {store(108, int32_t{24}), true, "corrupted: the number of columns of a panel is 24; expected 16 or 32"},
+      {store(120, int32_t{9}), true, "corrupted: the zero point of all weights is wrong"},
+      {store(128, uint16_t{0x7c00}), true, "b_scales of column 0, group 0 is inf; expected a finite value"},
   };
   for (const Case& test : cases) {
     std::vector<uint8_t> image = good;
