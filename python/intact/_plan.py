@@ -195,6 +195,18 @@ class Plan(AnyPlan):
         return residual
 
     @staticmethod
+    def _place(name: str, array: np.ndarray, args: Any) -> None:
+        """Sets the pointer and the strides of an array of rows, or of items of rows, in the arguments of a run."""
+        setattr(args, name, pointer(array))
+        if array.flags.c_contiguous:
+            return  # strides of 0 mean a dense array
+        strides = row_strides(name, array)
+        if array.shape[-2] > 1:
+            setattr(args, name + "_stride", strides[-1])
+        if array.ndim == 3 and array.shape[0] > 1:
+            setattr(args, name + "_batch_stride", strides[0])
+
+    @staticmethod
     def _output(out: Any, shape: tuple, dtype: np.dtype) -> np.ndarray:
         if out is None:
             return np.empty(shape, dtype)

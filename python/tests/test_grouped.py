@@ -225,6 +225,70 @@ def test_runs_of_no_rows():
         assert plan.run(a, np.empty((0, 8), np.float32), a_scales=scales).shape == (0, 8)
 
 
+@pytest.mark.parametrize("isa", intact.isas())
+def test_batches(isa):
+    weights = weights_of("u4", 70, 20, 32, has_points=True)
+    plan = intact.Grouped.of(weights, max_isa=isa)
+    x = np.random.default_rng(7).standard_normal((3, 5, 70)).astype(np.float32)
+    expected = plan.run(x.reshape(15, 70)).reshape(3, 5, 20)
+    assert np.array_equal(plan.run(x), expected)
+    wide = np.zeros((3, 8, 90), np.float32)
+    wide[:, 2:7, 10:80] = x
+    out = np.zeros((5, 3, 24), np.float32)
+    assert np.array_equal(plan.run(wide[:, 2:7, 10:80], out.swapaxes(0, 1)[..., :20], threads=3), expected)
+    assert not out[..., 20:].any()
+    given = intact.Grouped.of(weights, granularity="groups", a_source_type=None, max_isa=isa)
+    a, scales = quantized(x.reshape(15, 70), 32)
+    expected = given.run(a, a_scales=scales).reshape(3, 5, 20)
+    spread = np.zeros((3, 7, 70), np.int8)
+    spread[:, :5] = a.reshape(3, 5, 70)
+    assert np.array_equal(given.run(spread[:, :5], a_scales=scales.reshape(3, 5, 3)), expected)
+
+
+@pytest.mark.parametrize("isa", intact.isas())
+def test_experts(isa):
+    experts = [weights_of("u4", 70, 20, 32, has_points=True, seed=seed) for seed in range(5)]
+    for seed, weights in enumerate(experts):
+        weights.bias = powers(20, seed=seed)
+    plan = intact.Grouped.of(experts, max_isa=isa)
+    assert plan.experts == 5
+    rows = [3, 0, 1, 0, 7]
+    x = np.random.default_rng(6).standard_normal((11, 70)).astype(np.float32)
+    begins = np.cumsum([0, *rows])
+    expected = np.concatenate([intact.Grouped.of(weights, max_isa=isa).run(x[begin:begin + count])
+                               for weights, begin, count in zip(experts, begins, rows)])
+    for threads in (1, 3):
+        assert np.array_equal(plan.run(x, expert_rows=rows, threads=threads), expected)
+    assert np.array_equal(plan.run(x, expert_rows=np.array(rows, np.int32)), expected)
+
+
+@pytest.mark.parametrize("rows,message", [
+    (None, "intact_grouped_run: expert_rows is NULL; expected 2 numbers of rows, one for each expert"),
+    ([1, 1], "intact_grouped_run: the sum of expert_rows is 2; expected m, which is 3"),
+    ([4, -1], "intact_grouped_run: expert_rows[0] is 4; expected 0 to m, which is 3"),
+    (3, "expert_rows: is 3; expected the number of rows of each expert"),
+    ([3], "expert_rows: has 1 values; expected 2, one for each expert"),
+    ([1.5, 1.5], "expert_rows: is 1.5; expected an integer"),
+])
+def test_refused_rows_of_experts(rows, message):
+    plan = intact.Grouped.of([weights_of("s8", 64, 8, 32)] * 2)
+    with pytest.raises(intact.Error) as error:
+        plan.run(np.ones((3, 64), np.float32), expert_rows=rows)
+    assert error.value.message == message
+
+
+@pytest.mark.parametrize("experts,message", [
+    ([], "weights: is empty; expected the weights of at least one expert"),
+    ([weights_of("s8", 64, 8, 32), weights_of("s8", 64, 9, 32)], "weights: n of expert 1 is 9; expected 8, as of expert 0"),
+    ([weights_of("u8", 64, 8, 32), weights_of("u8", 64, 8, 32, has_points=True)],
+     "weights: some experts have zero_points, others have none; expected them of all experts or of none"),
+])
+def test_refused_experts(experts, message):
+    with pytest.raises(intact.Error) as error:
+        intact.Grouped.of(experts)
+    assert error.value.message == message
+
+
 @pytest.mark.parametrize("k,message", [("64", "k: is '64'; expected an integer"), (64.5, "k: is 64.5; expected an integer")])
 def test_refused_depths(k, message):
     with pytest.raises(intact.Error) as error:

@@ -14,18 +14,20 @@ namespace intact::reference {
 namespace {
 
 constexpr std::array kModels = {
-    GroupedModel::kSeparateRounding, GroupedModel::kReversedGroups, GroupedModel::kRowScaleInside,
-    GroupedModel::kSumsInFloat,      GroupedModel::kSwappedNibbles, GroupedModel::kNibbleHalves,
-    GroupedModel::kNoZeroPoint,      GroupedModel::kNextZeroPoint,  GroupedModel::kNextColumnZeroPoint,
-    GroupedModel::kEarlyGroups,      GroupedModel::kLateGroups,     GroupedModel::kNoShortGroup,
-    GroupedModel::kNextScale,        GroupedModel::kOtherSign};
+    GroupedModel::kSeparateRounding,   GroupedModel::kReversedGroups, GroupedModel::kRowScaleInside,
+    GroupedModel::kSumsInFloat,        GroupedModel::kSwappedNibbles, GroupedModel::kNibbleHalves,
+    GroupedModel::kNoZeroPoint,        GroupedModel::kNextZeroPoint,  GroupedModel::kNextColumnZeroPoint,
+    GroupedModel::kEarlyGroups,        GroupedModel::kLateGroups,     GroupedModel::kNoShortGroup,
+    GroupedModel::kNextScale,          GroupedModel::kOtherSign,      GroupedModel::kFirstExpert,
+    GroupedModel::kFirstExpertWeights, GroupedModel::kNextExpert,     GroupedModel::kEarlyExperts,
+    GroupedModel::kFirstExpertScales,  GroupedModel::kFirstExpertBias};
 
 // One output by one model. Every index is within the tensors: what a fault reads beyond them is the last
 // element.
 class Output {
  public:
   Output(const Grouped& grouped, GroupedModel model, int64_t m, int64_t n)
-      : grouped_(grouped), model_(model), m_(m), n_(n) {}
+      : grouped_(grouped), model_(model), m_(m), n_(n), expert_(Expert()) {}
 
   float Compute() const {
     if (!HasScale()) return std::numeric_limits<float>::quiet_NaN();
@@ -40,7 +42,12 @@ class Output {
       f = Is(GroupedModel::kSeparateRounding) ? f + product : std::fma(sum, scale, f);
     }
     if (!scales_each) f = f * AScale(0);
-    if (!grouped_.bias_f32.empty()) f = f + grouped_.bias_f32[static_cast<size_t>(n_)];
+    if (!grouped_.bias_f32.empty()) {
+      const int64_t expert = Is(GroupedModel::kFirstExpertBias)      ? 0
+                             : Is(GroupedModel::kFirstExpertWeights) ? grouped_.ExpertOf(m_)
+                                                                     : expert_;
+      f = f + grouped_.bias_f32[static_cast<size_t>(expert * grouped_.n + n_)];
+    }
     Requantization post;
     post.post_ops = grouped_.post_ops;
     return AfterBias(f, post);
@@ -48,6 +55,18 @@ class Output {
 
  private:
   bool Is(GroupedModel model) const { return model_ == model; }
+  // The expert whose weights the row uses.
+  int64_t Expert() const {
+    if (Is(GroupedModel::kFirstExpert) || Is(GroupedModel::kFirstExpertWeights)) return 0;
+    const int64_t row = Is(GroupedModel::kEarlyExperts) ? std::min(m_ + 1, grouped_.m - 1) : m_;
+    const int64_t expert = grouped_.ExpertOf(row);
+    return Is(GroupedModel::kNextExpert) ? std::min(expert + 1, grouped_.experts - 1) : expert;
+  }
+  // The number of the scale and zero point of column n and group g.
+  size_t Place(int64_t n, int64_t g) const {
+    const int64_t expert = Is(GroupedModel::kFirstExpertScales) ? 0 : expert_;
+    return static_cast<size_t>((expert * grouped_.n + n) * grouped_.groups() + g);
+  }
   bool IsByGroups() const { return grouped_.a_granularity == INTACT_GRANULARITY_GROUPS; }
   size_t AValue(int64_t g) const {
     return static_cast<size_t>(IsByGroups() ? m_ * grouped_.groups() + g : m_);
@@ -62,8 +81,7 @@ class Output {
   float BScale(int64_t g) const {
     if (Is(GroupedModel::kNextScale)) g = std::min(g + 1, grouped_.groups() - 1);
     const auto bytes = static_cast<size_t>(core::BytesOf(grouped_.scale_type));
-    const auto place = static_cast<size_t>(n_ * grouped_.groups() + g) * bytes;
-    return static_cast<float>(core::Decode(grouped_.scale_type, &grouped_.b_scales[place]));
+    return static_cast<float>(core::Decode(grouped_.scale_type, &grouped_.b_scales[Place(n_, g) * bytes]));
   }
   int64_t BZeroPoint(int64_t g) const {
     if (Is(GroupedModel::kNoZeroPoint)) return 0;
@@ -71,7 +89,7 @@ class Output {
     int64_t n = n_;
     if (Is(GroupedModel::kNextZeroPoint)) g = std::min(g + 1, grouped_.groups() - 1);
     if (Is(GroupedModel::kNextColumnZeroPoint)) n = std::min(n + 1, grouped_.n - 1);
-    return grouped_.b_zero_points[static_cast<size_t>(n * grouped_.groups() + g)];
+    return grouped_.b_zero_points[Place(n, g)];
   }
   // The depth whose weight a wrong order of nibbles reads instead of `k`.
   int64_t WeightDepth(int64_t k) const {
@@ -84,7 +102,8 @@ class Output {
     return std::min(first + (i < half ? 2 * i : 2 * (i - half) + 1), grouped_.k - 1);
   }
   int64_t Weight(int64_t k) const {
-    const int64_t weight = grouped_.b[static_cast<size_t>(n_ * grouped_.k + WeightDepth(k))];
+    const int64_t column = expert_ * grouped_.n + n_;
+    const int64_t weight = grouped_.b[static_cast<size_t>(column * grouped_.k + WeightDepth(k))];
     if (!Is(GroupedModel::kOtherSign)) return weight;
     const int64_t values = grouped_.Is4Bit() ? 16 : 256;
     if (grouped_.IsSigned()) return weight < 0 ? weight + values : weight;
@@ -113,6 +132,7 @@ class Output {
   const Grouped& grouped_;
   GroupedModel model_;
   int64_t m_, n_;
+  int64_t expert_;
 };
 
 }  // namespace
@@ -151,6 +171,18 @@ std::string_view ToString(GroupedModel model) {
       return "a group uses the scale of the next group";
     case GroupedModel::kOtherSign:
       return "weights are read with the other sign";
+    case GroupedModel::kFirstExpert:
+      return "all rows are computed as rows of expert 0";
+    case GroupedModel::kFirstExpertWeights:
+      return "all rows are multiplied by the weights of expert 0";
+    case GroupedModel::kNextExpert:
+      return "an expert's rows are computed as rows of the next expert";
+    case GroupedModel::kEarlyExperts:
+      return "an expert's last row is computed as a row of the next expert";
+    case GroupedModel::kFirstExpertScales:
+      return "all experts use the scales and zero points of expert 0";
+    case GroupedModel::kFirstExpertBias:
+      return "all experts use the bias of expert 0";
   }
   return "unknown";
 }

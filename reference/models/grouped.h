@@ -29,6 +29,12 @@ enum class GroupedModel : uint8_t {
   kNoShortGroup,         // a last group that is shorter does not count
   kNextScale,            // the scale of the next group of the column
   kOtherSign,            // weights are read with the other sign
+  kFirstExpert,          // all rows use the weights, scales, zero points and bias of expert 0
+  kFirstExpertWeights,   // all rows use the weights, scales and zero points of expert 0
+  kNextExpert,           // an expert's rows use the weights, scales, zero points and bias of the next expert
+  kEarlyExperts,       // an expert's last row uses the weights, scales, zero points and bias of the next one
+  kFirstExpertScales,  // all experts use the scales and zero points of expert 0
+  kFirstExpertBias,    // all experts use the bias of expert 0
 };
 
 /// All models except the contract, the least strange first.

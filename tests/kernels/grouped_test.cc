@@ -11,6 +11,7 @@
 #include <functional>
 #include <intact/grouped.hpp>
 #include <limits>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -214,8 +215,23 @@ TEST(GroupedTest, ChecksDescriptors) {
       {[](Small* s) { s->desc.activation = 3; }, "activation is 3; expected an intact_activation"},
       {[](Small* s) { s->desc.activation = INTACT_ACTIVATION_CLAMP; },
        "clamp_min and clamp_max are 0; expected the bounds of INTACT_ACTIVATION_CLAMP"},
+      {[](Small* s) { s->desc.experts = 0; }, "experts is 0; expected 1 to 65536"},
+      {[](Small* s) {
+         s->desc.experts = 1 << 16;
+         s->desc.n = s->desc.k = 1 << 13;
+       },
+       "experts·n·k is 4398046511104; expected at most 2^40"},
+      {[](Small* s) { s->desc.b_stride_expert = -1; }, "b_stride_expert is -1; expected 0 to 2^40"},
+      {[](Small* s) { s->desc.scale_stride_expert = -1; }, "scale_stride_expert is -1; expected 0 to 2^40"},
+      {[](Small* s) { s->desc.bias_stride_expert = -1; }, "bias_stride_expert is -1; expected 0 to 2^40"},
+      {[](Small* s) {
+         s->desc.experts = 3;
+         s->desc.n = 1;
+         s->scales[5] = 0x7c00;
+       },
+       "b_scales of expert 2, column 0, group 1 is inf; expected a finite value"},
       {[](Small* s) { s->desc.struct_size = 8; },
-       "desc->struct_size is 8; expected 128 (use its INIT macro)"},
+       "desc->struct_size is 8; expected 160 (use its INIT macro)"},
   };
   for (const Case& test : cases) {
     Small small;
@@ -234,6 +250,7 @@ TEST(GroupedTest, ChecksArguments) {
     const char* message;
   };
   static constexpr float kScale = 1;
+  static constexpr int64_t kRows = 2;
   const Case cases[] = {
       {[](Small* s) { s->args.m = -1; }, "m is -1; expected 0 to 2147483647"},
       {[](Small* s) { s->args.a_stride = 39; }, "a_stride is 39; expected 0 or at least 40, at most 2^40"},
@@ -246,6 +263,8 @@ TEST(GroupedTest, ChecksArguments) {
       {[](Small* s) { s->args.a_scales = &kScale; },
        "a_scales or a_zero_points are given; expected NULL, because the plan quantizes A (a_source_type)"},
       {[](Small* s) { s->args.scratch_bytes = 100; }, "scratch_bytes is 100 and scratch is NULL; expected 0"},
+      {[](Small* s) { s->args.expert_rows = &kRows; },
+       "expert_rows is given; expected NULL, because the plan has one expert"},
   };
   const Small good;
   const auto plan = Grouped::Create(good.desc, good.b.data());
@@ -259,6 +278,119 @@ TEST(GroupedTest, ChecksArguments) {
   }
   EXPECT_EQ(plan->RunPart(good.args, 2, 2).message,
             "intact_grouped_run_part: part is 2 of 2; expected 0 to parts − 1");
+}
+
+TEST(GroupedTest, ChecksRowsOfExperts) {
+  Small small;
+  small.desc.experts = 3;
+  small.desc.n = 1;
+  const auto plan = Grouped::Create(small.desc, small.b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->Info().experts, 3);
+  EXPECT_EQ(plan->Run(small.args).message,
+            "intact_grouped_run: expert_rows is NULL; expected 3 numbers of rows, one for each expert");
+  std::vector<int64_t> rows = {1, 0, 2};
+  small.args.expert_rows = rows.data();
+  EXPECT_EQ(plan->Run(small.args).message,
+            "intact_grouped_run: the sum of expert_rows is 3; expected m, which is 2");
+  rows = {1, -1, 2};
+  EXPECT_EQ(plan->Run(small.args).message,
+            "intact_grouped_run: expert_rows[1] is -1; expected 0 to m, which is 2");
+  rows = {1, 0, int64_t{1} << 62};
+  EXPECT_EQ(plan->RunPart(small.args, 0, 2).message,
+            "intact_grouped_run_part: expert_rows[2] is 4611686018427387904; expected 0 to m, which is 2");
+  rows = {0, 2, 0};
+  EXPECT_TRUE(plan->Run(small.args).ok());
+}
+
+TEST(GroupedTest, ChecksBatches) {
+  struct Case {
+    std::function<void(Small*)> change;
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](Small* s) { s->args.batch = -1; }, "batch is -1; expected 0 to 2147483647"},
+      {[](Small* s) { s->args.batch = int64_t{1} << 30; },
+       "m·batch is 2147483648; expected at most 2147483647"},
+      {[](Small* s) { s->args.a_batch_stride = -1; }, "a_batch_stride is -1; expected 0 to 2^40"},
+      {[](Small* s) { s->args.c_batch_stride = 5; },
+       "c_batch_stride is 5; expected 0 or at least 6, because items of c must not overlap"},
+      {[](Small* s) {  // C of the second item begins in its A
+         s->args.c = s->a.data();
+         s->args.a = s->a.data() + 40;
+         s->args.c_batch_stride = 50;
+         s->args.m = 1;
+         s->args.a_batch_stride = 10;
+       },
+       "c overlaps a; expected separate buffers"},
+  };
+  const Small good;
+  const auto plan = Grouped::Create(good.desc, good.b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  for (const Case& test : cases) {
+    Small small;
+    small.args.batch = 2;
+    test.change(&small);
+    EXPECT_EQ(plan->Run(small.args).message, std::string("intact_grouped_run: ") + test.message);
+  }
+  Small none;
+  none.args.batch = 0;
+  none.args.a = none.args.c = nullptr;
+  EXPECT_TRUE(plan->Run(none.args).ok());
+  EXPECT_EQ(plan->Prepare(none.args)->scratch_bytes, 0);
+  Small experts;
+  experts.desc.experts = 3;
+  experts.desc.n = 1;
+  const auto several = Grouped::Create(experts.desc, experts.b.data());
+  ASSERT_TRUE(several);
+  experts.args.batch = 2;
+  EXPECT_EQ(several->Run(experts.args).message,
+            "intact_grouped_run: batch is 2; expected 1, because the plan has several experts");
+}
+
+// Items whose rows alternate in memory, and an item of A that all items share.
+TEST(GroupedTest, BatchesOfAnyStride) {
+  const reference::Grouped grouped =
+      verify::Materialize(*verify::GroupedProblem::Parse("grouped u8u4f32 m=12 n=37 k=70 zb=yes per=group"));
+  const std::vector<uint8_t> expected = reference::Outputs(grouped);
+  constexpr int64_t kItems = 4, kRows = 3;
+  for (const intact_isa isa : core::kIsaLadder) {
+    if (intact_isa_available(isa) == 0) continue;
+    const auto plan = verify::CreateGroupedPlan(grouped, {.isa = isa});
+    ASSERT_TRUE(plan) << plan.error().message;
+    const int64_t n = grouped.n, k = grouped.k;
+    std::vector<float> c(expected.size() / sizeof(float));
+    const auto row_of = [&](int64_t row) {
+      std::vector<float> values(static_cast<size_t>(n));
+      std::memcpy(values.data(), expected.data() + row * n * 4, values.size() * sizeof(float));
+      return values;
+    };
+    intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+    args.m = kRows;
+    args.batch = kItems;
+    args.a = grouped.a_source.data();
+    args.a_stride = kItems * k;  // rows of the items alternate
+    args.a_batch_stride = k;
+    args.c = c.data();
+    args.c_stride = kItems * n;
+    args.c_batch_stride = n;
+    ASSERT_TRUE(plan->Run(args).ok());
+    for (int64_t row = 0; row < grouped.m; ++row) {
+      EXPECT_EQ(std::vector<float>(c.begin() + row * n, c.begin() + (row + 1) * n), row_of(row));
+    }
+    args.m = 1;  // joined: all rows of C have the first row of A
+    args.a_batch_stride = 0;
+    args.a_stride = k;
+    std::vector<float> a(static_cast<size_t>(k * kItems));
+    for (int64_t i = 0; i < kItems; ++i) std::memcpy(a.data() + i * k, grouped.a_source.data(), k * 4);
+    args.a = a.data();
+    args.c_stride = 0;
+    args.c_batch_stride = 2 * n;
+    ASSERT_TRUE(plan->Run(args).ok());
+    for (int64_t i = 0; i < kItems; ++i) {
+      EXPECT_EQ(std::vector<float>(c.begin() + 2 * i * n, c.begin() + (2 * i + 1) * n), row_of(0));
+    }
+  }
 }
 
 TEST(GroupedTest, ChecksGivenActivations) {
@@ -351,17 +483,62 @@ TEST(GroupedTest, TakesStrides) {
   EXPECT_GE(info.packed_bytes, grouped.n * grouped.k);
 }
 
-// A saved plan of every type of weights. The file does not depend on the ISA.
+// The rows of each expert have the bytes of a plan of this expert alone, for every number of parts and threads.
+TEST(GroupedTest, ExpertsEqualSeparatePlans) {
+  for (const char* line : {"grouped s8u4f32 m=90 n=70 k=131 experts=7 zb=yes bias=yes act=relu per=group",
+                           "grouped u8s8f16 m=9 n=33 k=64 experts=40 src=none",
+                           "grouped s8s4bf16 m=600 n=20 k=40 experts=2 zb=yes bias=yes"}) {
+    const reference::Grouped all = verify::Materialize(*verify::GroupedProblem::Parse(line));
+    for (const intact_isa isa : core::kIsaLadder) {
+      if (intact_isa_available(isa) == 0) continue;
+      SCOPED_TRACE(std::string(line) + " on " + intact_isa_name(isa));
+      std::vector<uint8_t> expected;
+      int64_t first_row = 0;
+      for (int64_t expert = 0; expert < all.experts; ++expert) {
+        reference::Grouped one = all;
+        const auto take = [](auto* values, int64_t begin, int64_t count, int64_t of_all) {
+          const int64_t each = std::ssize(*values) / of_all;
+          *values = {values->begin() + begin * each, values->begin() + (begin + count) * each};
+        };
+        one.m = all.expert_rows[static_cast<size_t>(expert)];
+        one.experts = 1;
+        one.expert_rows.clear();
+        take(&one.a_source, first_row, one.m, all.m);
+        take(&one.a, first_row, one.m, all.m);
+        take(&one.a_scales, first_row, one.m, all.m);
+        take(&one.a_zero_points, first_row, one.m, all.m);
+        take(&one.b, expert, 1, all.experts);
+        take(&one.b_scales, expert, 1, all.experts);
+        take(&one.b_zero_points, expert, 1, all.experts);
+        take(&one.bias_f32, expert, 1, all.experts);
+        first_row += one.m;
+        const auto output = verify::IntactGroupedTarget().Run(one, {.isa = isa});
+        ASSERT_TRUE(output) << output.error().message;
+        expected.insert(expected.end(), output->begin(), output->end());
+      }
+      const auto plan = verify::CreateGroupedPlan(all, {.isa = isa});
+      ASSERT_TRUE(plan) << plan.error().message;
+      for (const int32_t parts : {0, 1, 2, 5, 64}) {
+        const verify::GroupedRun run = {.isa = isa, .threads = 3, .parts = parts, .own_scratch = true};
+        const auto output = verify::RunGroupedPlan(*plan, all, run);
+        ASSERT_TRUE(output) << output.error().message;
+        EXPECT_EQ(*output, expected) << parts << " parts";
+      }
+    }
+  }
+}
+
+// A saved plan of every type of weights. Plans that pack weights in one layout save the same bytes.
 TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
   const std::string path = TempPath();
-  int pairs = 0;
   for (const char* line :
        {"grouped s8u4f32 m=3 n=37 k=131 zb=yes bias=yes act=clamp", "grouped u8s4bf16 m=2 n=5 k=64 group=16",
         "grouped u8s8f16 m=3 n=40 k=300 group=0 zb=yes per=group gscale=f32",
-        "grouped s8u8f32 m=3 n=70 k=77 src=none act=relu gscale=bf16"}) {
+        "grouped s8u8f32 m=3 n=70 k=77 src=none act=relu gscale=bf16",
+        "grouped s8u4f16 m=8 n=20 k=70 experts=5 zb=yes bias=yes"}) {
     const reference::Grouped grouped = verify::Materialize(*verify::GroupedProblem::Parse(line));
     const std::vector<uint8_t> expected = reference::Outputs(grouped);
-    std::vector<uint8_t> first_image;
+    std::set<std::vector<uint8_t>> images;
     for (const intact_isa saver : core::kIsaLadder) {
       if (intact_isa_available(saver) == 0) continue;
       const auto plan = verify::CreateGroupedPlan(grouped, {.isa = saver});
@@ -369,8 +546,7 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
       ASSERT_TRUE(plan->Save(path).ok());
       const auto image = plan->SaveMemory();
       ASSERT_TRUE(image) << image.error().message;
-      if (first_image.empty()) first_image = *image;
-      EXPECT_EQ(*image, first_image) << "the file depends on the ISA";
+      images.insert(*image);
       for (const intact_isa loader : core::kIsaLadder) {
         if (intact_isa_available(loader) == 0) continue;
         SCOPED_TRACE(std::string(line) + " loaded on " + intact_isa_name(loader));
@@ -380,11 +556,11 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
         const auto output = verify::RunGroupedPlan(*loaded, grouped, {});
         ASSERT_TRUE(output) << output.error().message;
         EXPECT_EQ(*output, expected);
-        ++pairs;
       }
     }
+    EXPECT_GT(images.size(), 0U);
+    EXPECT_LE(images.size(), grouped.Is4Bit() ? 2U : 4U);
   }
-  EXPECT_GT(pairs, 0);
   std::filesystem::remove(path);
 }
 
@@ -405,18 +581,22 @@ TEST(GroupedTest, RefusesFiles) {
   const std::string size = std::to_string(good.size());
   const std::string longer = "truncated: " + std::to_string(good.size() - 64) + " bytes; expected " + size;
   const Case cases[] = {
-      {[](auto* image) { image->resize(10); }, false, "truncated: 10 bytes, fewer than a header's 104"},
+      {[](auto* image) { image->resize(10); }, false, "truncated: 10 bytes, fewer than a header's 128"},
       {[](auto* image) { image->resize(image->size() - 64); }, false, longer.c_str()},
       {[](auto* image) { (*image)[0] = 'X'; }, true, "not a file of grouped weights"},
       {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 1"},
       {[](auto* image) { image->back() ^= 1; }, false, "corrupted: the checksum differs"},
       {[](auto* image) { (*image)[130] ^= 1; }, false, "corrupted: the checksum differs"},
-      {store(32, int64_t{400}), true, "corrupted: the size does not match n and k"},
+      {store(32, int64_t{400}), true, "corrupted: the size does not match n, k and experts"},
       {store(40, int64_t{0}), true, "k is 0; expected 1 to 2147483647"},
-      {store(56, int32_t{9}), true,
+      {store(56, int64_t{3}), true, "corrupted: the size does not match n, k and experts"},
+      {store(56, int64_t{0}), true, "experts is 0; expected 1 to 65536"},
+      {store(64, int32_t{9}), true,
        "a_source_type is 9; expected INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16 or INTACT_F16"},
-      {store(92, uint32_t{2}), true, "corrupted: a flag is out of range"},
-      {store(192, uint16_t{0x7c00}), true, "b_scales of column 0, group 0 is inf; expected a finite value"},
+      {store(100, uint32_t{2}), true, "corrupted: a flag is out of range"},
+      {store(108, int32_t{24}), true, "corrupted: the number of columns of a panel is 24; expected 16 or 32"},
+      {store(120, int32_t{9}), true, "corrupted: the zero point of all weights is wrong"},
+      {store(128, uint16_t{0x7c00}), true, "b_scales of column 0, group 0 is inf; expected a finite value"},
   };
   for (const Case& test : cases) {
     std::vector<uint8_t> image = good;

@@ -49,6 +49,10 @@ TEST(GroupedProblemTest, RefusesLines) {
        "k with group=0: 40000 is out of range; expected 1 to 33025"},
       {"grouped s8u4f32 m=1 n=2 k=3 blayout=kn",
        "blayout: kn needs weights of 8 bits; the depths of 4-bit weights are adjacent"},
+      {"grouped s8u4f32 m=7 n=2 k=3 item=2", "item: 2 needs m to be a multiple of it, split=0 and experts=1"},
+      {"grouped s8u4f32 m=1 n=2 k=3 experts=0", "experts: 0 is out of range; expected 1 to 1024"},
+      {"grouped s8u4f32 m=1 n=4096 k=4096 experts=2",
+       "experts·n·k is beyond 16777216: experts=2 n=4096 k=4096"},
       {"grouped s8u4f32 m=1 n=2 k=3 src=none fill=nonfinite",
        "fill: nonfinite needs real numbers; expected src=f32, bf16 or f16"},
   };
@@ -158,7 +162,17 @@ struct Fault {
   const char* said;
 };
 
+// The outputs if row m belongs to expert `of(m)`.
+template <class Of>
+std::vector<uint8_t> WithExperts(reference::Grouped grouped, const Of& of) {
+  std::vector<int64_t> rows(grouped.expert_rows.size());
+  for (int64_t m = 0; m < grouped.m; ++m) ++rows[static_cast<size_t>(of(m))];
+  grouped.expert_rows = rows;
+  return Outputs(grouped);
+}
+
 std::vector<Fault> Faults() {
+  constexpr const char* kExperts = "grouped s8u4f32 m=20 n=20 k=70 experts=4 zb=yes bias=yes seed=1";
   constexpr const char* kPlain = "grouped s8u4f32 m=3 n=20 k=150";
   constexpr const char* kZeroPoints = "grouped s8u4f32 m=3 n=20 k=150 zb=yes";
   const auto usual_begin = [](const reference::Grouped& grouped) {
@@ -264,6 +278,50 @@ std::vector<Fault> Faults() {
          return Outputs(grouped);
        },
        "weights are read with the other sign"},
+      {"expert 0", kExperts,
+       [](const reference::Grouped& grouped) { return WithExperts(grouped, [](int64_t) { return 0; }); },
+       "all rows are computed as rows of expert 0"},
+      {"weights of expert 0", kExperts,
+       [](reference::Grouped grouped) {
+         const auto repeat = [](auto* values) {
+           const size_t each = values->size() / 4;
+           for (size_t i = each; i < values->size(); ++i) (*values)[i] = (*values)[i % each];
+         };
+         repeat(&grouped.b);
+         repeat(&grouped.b_scales);
+         repeat(&grouped.b_zero_points);
+         return Outputs(grouped);
+       },
+       "all rows are multiplied by the weights of expert 0"},
+      {"weights of the next expert", kExperts,
+       [](const reference::Grouped& grouped) {
+         return WithExperts(grouped,
+                            [&](int64_t m) { return std::min<int64_t>(grouped.ExpertOf(m) + 1, 3); });
+       },
+       "an expert's rows are computed as rows of the next expert"},
+      {"experts begin a row too early", kExperts,
+       [](const reference::Grouped& grouped) {
+         return WithExperts(grouped,
+                            [&](int64_t m) { return grouped.ExpertOf(std::min<int64_t>(m + 1, 19)); });
+       },
+       "an expert's last row is computed as a row of the next expert"},
+      {"scales of expert 0", kExperts,
+       [](reference::Grouped grouped) {
+         for (size_t i = grouped.b_scales.size() / 4; i < grouped.b_scales.size(); ++i) {
+           grouped.b_scales[i] = grouped.b_scales[i % (grouped.b_scales.size() / 4)];
+         }
+         for (size_t i = grouped.b_zero_points.size() / 4; i < grouped.b_zero_points.size(); ++i) {
+           grouped.b_zero_points[i] = grouped.b_zero_points[i % (grouped.b_zero_points.size() / 4)];
+         }
+         return Outputs(grouped);
+       },
+       "all experts use the scales and zero points of expert 0"},
+      {"bias of expert 0", kExperts,
+       [](reference::Grouped grouped) {
+         for (size_t i = 0; i < grouped.bias_f32.size(); ++i) grouped.bias_f32[i] = grouped.bias_f32[i % 20];
+         return Outputs(grouped);
+       },
+       "all experts use the bias of expert 0"},
       {"scales rounded to bfloat16", "grouped s8u4f32 m=3 n=20 k=150 gscale=f32",
        [](reference::Grouped grouped) {
          for (size_t i = 0; i < grouped.b_scales.size(); ++i) {

@@ -17,26 +17,43 @@ namespace {
 
 Error Failed(std::string message) { return Error{INTACT_CODEGEN_FAILED, std::move(message)}; }
 
-// `rows` rows of `bytes` bytes, with `pad_bytes` between them.
-Result<GuardedMatrix> Matrix(const char* name, int64_t rows, int64_t bytes, int64_t pad_bytes) {
-  return GuardedMatrix::Allocate(rows, bytes, bytes + pad_bytes, rows, 0, {}, name);
+// `rows` rows of `bytes` bytes, with `pad_bytes` between them. `item_pad_bytes` more bytes are between the
+// items, which have `item_rows` rows each.
+struct MatrixShape {
+  int64_t rows, bytes;
+  int64_t pad_bytes = 0;
+  int64_t item_rows = 0;  // 0: one item
+  int64_t item_pad_bytes = 0;
+};
+Result<GuardedMatrix> Matrix(const char* name, const MatrixShape& shape) {
+  const int64_t item_rows = shape.item_rows == 0 ? shape.rows : shape.item_rows;
+  return GuardedMatrix::Allocate(shape.rows, shape.bytes, shape.bytes + shape.pad_bytes, item_rows,
+                                 shape.item_pad_bytes, {}, name);
 }
-Result<GuardedMatrix> Loaded(const char* name, const void* data, int64_t rows, int64_t bytes,
-                             int64_t pad_bytes = 0) {
-  ASSIGN_OR_RETURN(GuardedMatrix matrix, Matrix(name, rows, bytes, pad_bytes));
+Result<GuardedMatrix> Loaded(const char* name, const void* data, const MatrixShape& shape) {
+  ASSIGN_OR_RETURN(GuardedMatrix matrix, Matrix(name, shape));
   matrix.Load(static_cast<const uint8_t*>(data));
   return matrix;
 }
 
-// `elements` of `bytes` bytes: `rows` × `columns` of them as columns × rows.
+// Matrices of rows × columns elements of `bytes` bytes, one for each expert, as columns × rows.
 std::vector<uint8_t> Transposed(const std::vector<uint8_t>& elements, int64_t rows, int64_t columns,
                                 int64_t bytes) {
   std::vector<uint8_t> transposed;
-  for (int64_t i = 0; i < rows * columns; ++i) {
-    const auto from = elements.begin() + (i % rows * columns + i / rows) * bytes;
+  const int64_t size = rows * columns;
+  for (int64_t i = 0; i * bytes < std::ssize(elements); ++i) {
+    const int64_t in_matrix = i % size, place = in_matrix % rows * columns + in_matrix / rows;
+    const auto from = elements.begin() + (i - in_matrix + place) * bytes;
     transposed.insert(transposed.end(), from, from + bytes);
   }
   return transposed;
+}
+
+// The rows of each expert among `count` rows from `begin` on.
+std::vector<int64_t> ExpertRows(const reference::Grouped& grouped, int64_t begin, int64_t count) {
+  std::vector<int64_t> rows(static_cast<size_t>(grouped.experts));
+  for (int64_t m = begin; m < begin + count; ++m) ++rows[static_cast<size_t>(grouped.ExpertOf(m))];
+  return rows;
 }
 
 intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& run) {
@@ -50,7 +67,7 @@ intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& 
   desc.b_type = grouped.b_type;
   desc.scale_type = grouped.scale_type;
   desc.c_type = grouped.c_type;
-  if (!grouped.bias_f32.empty()) desc.bias_f32 = grouped.bias_f32.data();
+  desc.experts = grouped.experts;
   if (grouped.post_ops.Has<core::Relu>()) desc.activation = INTACT_ACTIVATION_RELU;
   if (const auto* clamp = grouped.post_ops.Find<core::Clamp>()) {
     desc.activation = INTACT_ACTIVATION_CLAMP;
@@ -81,7 +98,7 @@ Error RunAs(const Grouped& plan, intact_grouped_args args, const GroupedRun& run
     ASSIGN_OR_RETURN(const intact_run_info info, plan.Prepare(asked));
     args.scratch_bytes = run.parts == 0 ? info.scratch_bytes : info.part_scratch_bytes;
     const auto bytes = static_cast<int64_t>(args.scratch_bytes);
-    ASSIGN_OR_RETURN(scratch, Matrix("scratch", 1, bytes, 0));
+    ASSIGN_OR_RETURN(scratch, Matrix("scratch", {.rows = 1, .bytes = bytes}));
     args.scratch = scratch->data();
   }
   if (run.parts == 0) {
@@ -103,13 +120,15 @@ Result<Grouped> CreateGroupedPlan(const reference::Grouped& grouped, const Group
   }
   intact_grouped_desc desc = DescOf(grouped, run);
   std::vector<uint8_t> bytes = reference::BytesOfB(grouped);
-  const int64_t n = grouped.n, groups = grouped.groups(), row_bytes = std::ssize(bytes) / n;
+  const int64_t n = grouped.n, groups = grouped.groups(), experts = grouped.experts, pad = run.expert_pad;
+  const int64_t column_bytes = std::ssize(bytes) / grouped.columns();
   if (run.b_is_kn) bytes = Transposed(bytes, n, grouped.k, 1);
-  ASSIGN_OR_RETURN(const GuardedMatrix b, run.b_is_kn ? Loaded("B", bytes.data(), grouped.k, n, run.b_pad)
-                                                      : Loaded("B", bytes.data(), n, row_bytes, run.b_pad));
+  const int64_t rows = run.b_is_kn ? grouped.k : n, row_bytes = run.b_is_kn ? n : column_bytes;
+  ASSIGN_OR_RETURN(const GuardedMatrix b,
+                   Loaded("B", bytes.data(), {experts * rows, row_bytes, run.b_pad, rows, pad}));
   std::vector<uint8_t> scale_bytes = grouped.b_scales;
   std::vector<uint8_t> points(grouped.b_zero_points.begin(), grouped.b_zero_points.end());
-  points.resize(static_cast<size_t>(n * groups));
+  points.resize(static_cast<size_t>(experts * n * groups));
   const int64_t scale_size = core::BytesOf(grouped.scale_type);
   if (run.scales_are_gn) {
     scale_bytes = Transposed(scale_bytes, n, groups, scale_size);
@@ -117,13 +136,25 @@ Result<Grouped> CreateGroupedPlan(const reference::Grouped& grouped, const Group
     desc.scale_stride_n = 1;
     desc.scale_stride_g = n;
   }
-  ASSIGN_OR_RETURN(const GuardedMatrix scales,
-                   Loaded("scales of B", scale_bytes.data(), 1, n * groups * scale_size));
-  ASSIGN_OR_RETURN(const GuardedMatrix zero_points, Loaded("zero points of B", points.data(), 1, n * groups));
+  ASSIGN_OR_RETURN(const GuardedMatrix scales, Loaded("scales of B", scale_bytes.data(),
+                                                      {experts, n * groups * scale_size, pad * scale_size}));
+  ASSIGN_OR_RETURN(const GuardedMatrix zero_points,
+                   Loaded("zero points of B", points.data(), {experts, n * groups, pad}));
+  std::vector<float> bias = grouped.bias_f32;
+  bias.resize(static_cast<size_t>(experts * n));
+  constexpr int64_t kFloat = sizeof(float);
+  ASSIGN_OR_RETURN(const GuardedMatrix biases,
+                   Loaded("bias", bias.data(), {experts, n * kFloat, pad * kFloat}));
   desc.b_stride_n = run.b_is_kn ? 1 : row_bytes + run.b_pad;
   desc.b_stride_k = run.b_is_kn ? n + run.b_pad : 0;
   desc.b_scales = scales.data();
   if (!grouped.b_zero_points.empty()) desc.b_zero_points = zero_points.data();
+  if (!grouped.bias_f32.empty()) desc.bias_f32 = reinterpret_cast<const float*>(biases.data());
+  if (pad != 0) {
+    desc.b_stride_expert = rows * (row_bytes + run.b_pad) + pad;
+    desc.scale_stride_expert = n * groups + pad;
+    desc.bias_stride_expert = n + pad;
+  }
   Result<Grouped> plan = Grouped::Create(desc, b.data());
   if (!plan) return plan;
   if (const intact_grouped_info info = plan->Info(); run.isa != INTACT_ISA_ANY && info.isa != run.isa) {
@@ -140,10 +171,13 @@ Result<std::vector<uint8_t>> RunGroupedPlan(const Grouped& plan, const reference
   const int64_t a_bytes = is_dynamic ? core::BytesOf(grouped.a_source_type) : 1;
   const int64_t c_bytes = core::BytesOf(grouped.c_type);
   const int64_t values = grouped.a_granularity == INTACT_GRANULARITY_GROUPS ? grouped.groups() : 1;
+  const int64_t item_pad = run.item == 0 ? 0 : run.item_pad;
   const std::vector<uint8_t>& given = is_dynamic ? grouped.a_source : grouped.a;
-  ASSIGN_OR_RETURN(const GuardedMatrix a,
-                   Loaded("A", given.data(), grouped.m, grouped.k * a_bytes, run.a_pad * a_bytes));
-  ASSIGN_OR_RETURN(const GuardedMatrix c, Matrix("C", grouped.m, grouped.n * c_bytes, run.c_pad * c_bytes));
+  ASSIGN_OR_RETURN(const GuardedMatrix a, Loaded("A", given.data(),
+                                                 {grouped.m, grouped.k * a_bytes, run.a_pad * a_bytes,
+                                                  run.item, item_pad * a_bytes}));
+  ASSIGN_OR_RETURN(const GuardedMatrix c, Matrix("C", {grouped.m, grouped.n * c_bytes, run.c_pad * c_bytes,
+                                                       run.item, item_pad * c_bytes}));
   const int64_t step = run.split == 0 ? std::max<int64_t>(grouped.m, 1) : run.split;
   for (int64_t m = 0; m < std::max<int64_t>(grouped.m, 1); m += step) {
     intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
@@ -156,7 +190,15 @@ Result<std::vector<uint8_t>> RunGroupedPlan(const Grouped& plan, const reference
       args.a_scales = grouped.a_scales.data() + m * values;
       args.a_zero_points = grouped.a_zero_points.data() + m * values;
     }
+    if (run.item != 0) {
+      args.batch = args.m / run.item;
+      args.m = run.item;
+      args.a_batch_stride = item_pad == 0 ? 0 : run.item * args.a_stride + item_pad;
+      args.c_batch_stride = item_pad == 0 ? 0 : run.item * args.c_stride + item_pad;
+    }
     args.threads = run.threads;
+    const std::vector<int64_t> expert_rows = ExpertRows(grouped, m, args.m);
+    if (grouped.experts > 1) args.expert_rows = expert_rows.data();
     if (Error error = RunAs(plan, args, run); !error.ok()) {
       return Error{error.status, fmt::format("kernel {}: {}", plan.Info().kernel, error.message)};
     }
