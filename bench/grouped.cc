@@ -404,7 +404,7 @@ std::optional<GroupedSuite> FindGroupedSuite(std::string_view name) {
   const bool is_llm = name == "llm";
   if (!is_llm && !name.empty()) return std::nullopt;
   using DepthAndColumns = std::pair<int64_t, int64_t>;  // K×N
-  std::vector<DepthAndColumns> extents = {{4096, 4096}, {4096, 14336}};
+  std::vector<DepthAndColumns> extents = {{4096, 4096}};
   GroupedSuite suite = {{}, {1, 4, 16, 128}};
   if (is_llm) {
     extents = {{4096, 4096}, {4096, 11008}, {4096, 14336}, {11008, 4096}, {8192, 8192}, {8192, 28672}};

@@ -30,7 +30,7 @@ struct GroupedSuite {
   std::vector<int64_t> rows;
 };
 
-/// 4 and 8 bits, groups of 32 and 128. "": a few shapes; "llm": the shapes of models with 8 to 70 billion
+/// 4 and 8 bits, groups of 32 and 128. "": 4096×4096; "llm": the shapes of models with 8 to 70 billion
 /// weights, and more rows. Nothing if no suite has that name.
 std::optional<GroupedSuite> FindGroupedSuite(std::string_view name);
 

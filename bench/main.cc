@@ -100,10 +100,9 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_flag("--balance", options->is_balance,
                 "measure nothing; compute how evenly runs are divided among 2 to 128 threads");
   app->add_flag("--tune", options->tune, "compare tuned plans with the choices of the cost models");
-  app->add_flag(
-      "--grouped", options->grouped,
-      "measure products with 4- and 8-bit weights in groups of depths, in the shapes of decoders: a few, "
-      "or all with --suite llm");
+  app->add_flag("--grouped", options->grouped,
+                "measure products with 4- and 8-bit weights in groups of depths: K×N 4096×4096, or with "
+                "--suite llm the shapes of decoders");
   app->add_option("--peer", options->peers,
                   fmt::format("another peer, in a separate process: {}; may be repeated", kPeerOptions))
       ->allow_extra_args(false);
