@@ -382,7 +382,8 @@ TEST(GroupedTest, BatchesOfAnyStride) {
     args.a_batch_stride = 0;
     args.a_stride = k;
     std::vector<float> a(static_cast<size_t>(k * kItems));
-    for (int64_t i = 0; i < kItems; ++i) std::memcpy(a.data() + i * k, grouped.a_source.data(), k * 4);
+    const size_t row_bytes = static_cast<size_t>(k) * sizeof(float);
+    for (int64_t i = 0; i < kItems; ++i) std::memcpy(a.data() + i * k, grouped.a_source.data(), row_bytes);
     args.a = a.data();
     args.c_stride = 0;
     args.c_batch_stride = 2 * n;
