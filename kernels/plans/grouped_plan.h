@@ -2,8 +2,8 @@
 //
 //   Run: cut C ─► threads ─► shares: stage some rows of A ─► the engine computes them for the share's columns
 //
-// A part of a lone item is one share (Partition). With several experts, or a batch of several items, a part may
-// have shares of several of them (ItemCut).
+// A part of a lone item is one share (Partition). With several experts, or a batch of several items, a part
+// may have shares of several of them (ItemCut).
 #ifndef INTACT_KERNELS_PLANS_GROUPED_PLAN_H_
 #define INTACT_KERNELS_PLANS_GROUPED_PLAN_H_
 

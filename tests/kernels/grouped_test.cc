@@ -484,7 +484,8 @@ TEST(GroupedTest, TakesStrides) {
   EXPECT_GE(info.packed_bytes, grouped.n * grouped.k);
 }
 
-// The rows of each expert have the bytes of a plan of this expert alone, for every number of parts and threads.
+// The rows of each expert have the bytes of a plan of this expert alone, for every number of parts and
+// threads.
 TEST(GroupedTest, ExpertsEqualSeparatePlans) {
   for (const char* line : {"grouped s8u4f32 m=90 n=70 k=131 experts=7 zb=yes bias=yes act=relu per=group",
                            "grouped u8s8f16 m=9 n=33 k=64 experts=40 src=none",
