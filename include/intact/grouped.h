@@ -30,9 +30,9 @@
  * float16: 0x7E00).
  *
  * ## Experts
- * A plan of `experts` > 1 has a matrix B, scales, zero points and a bias for each expert (mixture of experts).
- * The rows of A are sorted by expert: a run passes the number of rows of each expert. A row of C is the same
- * as that of a plan of its expert alone. A run reads only the weights of experts that have rows.
+ * A plan of `experts` > 1 has a matrix B, scales, zero points and a bias for each expert (mixture of
+ * experts). The rows of A are sorted by expert: a run passes the number of rows of each expert. A row of C is
+ * the same as that of a plan of its expert alone. A run reads only the weights of experts that have rows.
  *
  * ## Common formats of weights
  *   - ONNX MatMulNBits with 4 bits: b_type U4, group = block_size, b_stride_n = ⌈K/group⌉·group/2. Zero
@@ -68,8 +68,8 @@ typedef enum intact_granularity {
  * S4 and U4, two depths share a byte: b[k,n] is in byte b[n·b_stride_n + ⌊k/2⌋], in the low four bits if k is
  * even, else in the high four bits. The high bits of the last byte of a column are not read if K is odd.
  *
- * Limits: n and k at most 2^31 − 1, experts·n·k at most 2^40. A plan is refused (INTACT_OVERFLOW) if activations
- * exist for which a sum acc_g is not an int32. This needs a group of more than 33025 depths. */
+ * Limits: n and k at most 2^31 − 1, experts·n·k at most 2^40. A plan is refused (INTACT_OVERFLOW) if
+ * activations exist for which a sum acc_g is not an int32. This needs a group of more than 33025 depths. */
 typedef struct intact_grouped_desc {
   size_t struct_size;    /**< sizeof(intact_grouped_desc) */
   int64_t n;             /**< columns of B and C, ≥ 1 */
@@ -120,10 +120,11 @@ typedef struct intact_grouped_desc {
  * m·n elements of C is read or written. C must not overlap A.
  *
  * A batch is `batch` items of m rows each. Item i of A begins at a + i·a_batch_stride elements; C works the
- * same way. Items of A may share memory; items of C must not. A run compares addresses of C with addresses of A
- * of the same item. Limit: m·batch at most 2^31 − 1.
+ * same way. Items of A may share memory; items of C must not. A run compares addresses of C with addresses of
+ * A of the same item. Limit: m·batch at most 2^31 − 1.
  *
- * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no memory.
+ * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no
+ * memory.
  */
 typedef struct intact_grouped_args {
   size_t struct_size; /**< sizeof(intact_grouped_args) */
@@ -215,9 +216,9 @@ INTACT_API intact_status intact_grouped_save(const intact_grouped* grouped, cons
  * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_grouped_save_memory(const intact_grouped* grouped, void* data, size_t* size);
 
-/** Creates a plan from a file that intact_grouped_save() wrote. The file is mapped: it must not be changed while
- * the plan exists. If the machine that saved it packs weights as this machine does, the plan uses them in the
- * file; else they are packed again. `max_isa`, an intact_isa, is a cap as in a
+/** Creates a plan from a file that intact_grouped_save() wrote. The file is mapped: it must not change while
+ * the plan lives. If this machine packs weights as the machine that saved the file, the plan uses the weights
+ * in the file; else it packs them again. `max_isa`, an intact_isa, is a cap as in a
  * descriptor. Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, is truncated or corrupted, or
  * holds no grouped weights; the message says which), and those of intact_grouped_create(); `*grouped` is then
  * NULL. */

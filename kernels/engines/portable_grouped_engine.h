@@ -40,7 +40,7 @@ class PortableGroupedEngine final : public GroupedEngine {
   using Pair = Panel<std::array<int16_t, 2>>;
   int64_t group_pairs() const { return CeilDivide(problem_.group, 2); }
   int64_t expert_panels() const { return CeilDivide(problem_.n, kPanelColumns); }
-  /// The number of the group 0 of a panel of an expert.
+  /// The number of group 0 of a panel of an expert, among the groups of all panels.
   int64_t FirstGroup(int64_t expert, int64_t panel) const {
     return (expert * expert_panels() + panel) * problem_.groups();
   }

@@ -15,6 +15,8 @@
 namespace intact::kernels {
 namespace {
 
+bool HasNoRows(const intact_grouped_args& args) { return args.m == 0 || args.batch == 0; }
+
 // The fields that describe a batch.
 intact_gemm_args GemmArgsOf(const intact_grouped_args& args) {
   intact_gemm_args gemm = INTACT_GEMM_ARGS_INIT;
@@ -79,7 +81,12 @@ int GroupedPlan::Threads(const intact_grouped_args& args) const {
 
 Error GroupedPlan::CheckSizes(const intact_grouped_args& args) const {
   RETURN_IF_ERROR(CheckGroupedSizes(problem_, args));
-  return CheckBatch(GemmArgsOf(args), batch_problem_, problem_.k);
+  return IsPlain(args) ? Error() : CheckBatch(GemmArgsOf(args), batch_problem_, problem_.k);
+}
+
+Error GroupedPlan::CheckBuffers(const intact_grouped_args& args) const {
+  RETURN_IF_ERROR(CheckGroupedBuffers(problem_, args));
+  return CheckGroupedValues(problem_, args, args.m);
 }
 
 Error GroupedPlan::CheckBuffers(const intact_grouped_args& args, const Batch& batch) const {
@@ -95,6 +102,7 @@ intact_grouped_args GroupedPlan::ItemOf(const intact_grouped_args& args, const B
   const int64_t values = i * batch.m() * (problem_.has_group_scales ? problem_.groups() : 1);
   intact_grouped_args own = args;
   own.m = batch.m();
+  own.batch = 1;
   own.a = item.a;
   own.a_stride = item.a_stride;
   own.c = item.c;
@@ -134,8 +142,8 @@ Error GroupedPlan::Prepare(const intact_grouped_args& args, intact_run_info* inf
   info->output[0] = args.m;
   info->output[1] = problem_.n;
   info->output[2] = 1;
+  if (HasNoRows(args)) return {};
   const intact_gemm_args gemm = GemmArgsOf(args);
-  if (IsEmpty(gemm)) return {};
   const Batch batch(gemm, batch_problem_, problem_.k);
   int parts = Threads(args);
   if (IsLone(batch)) parts = Cut(batch.m(), parts).parts();
@@ -179,38 +187,48 @@ void GroupedPlan::RunItemShares(const intact_grouped_args& args, const Batch& ba
   });
 }
 
+// Runs parts on threads: run_share(part, scratch).
+template <class Share>
+Error GroupedPlan::RunAll(const intact_grouped_args& args, int parts, int64_t share_bytes,
+                          const Share& run_share) const {
+  ThreadCount count = CountThreads(parts);
+  count.threads = std::min(count.threads, Threads(args));
+  ASSIGN_OR_RETURN(uint8_t* const scratch,
+                   ScratchOf(args.scratch, args.scratch_bytes, share_bytes, &count.threads));
+  RunParts(count, [&](int part, int thread) { run_share(part, scratch + thread * share_bytes); });
+  return {};
+}
+
+Error GroupedPlan::RunLone(const intact_grouped_args& args) const {
+  const Partition cut = Cut(args.m, Threads(args));
+  return RunAll(args, cut.parts(), ShareBytes(args.m),
+                [&](int part, uint8_t* scratch) { RunShare(args, 0, cut.Share(part), scratch); });
+}
+
 Error GroupedPlan::Run(const intact_grouped_args& args) const {
   RETURN_IF_ERROR(CheckSizes(args));
   RETURN_IF_ERROR(CheckThreads(args.threads));
+  if (HasNoRows(args)) return {};
+  if (IsPlain(args)) {
+    RETURN_IF_ERROR(CheckBuffers(args));
+    return RunLone(args);
+  }
   const intact_gemm_args gemm = GemmArgsOf(args);
-  if (IsEmpty(gemm)) return {};
   const Batch batch(gemm, batch_problem_, problem_.k);
   RETURN_IF_ERROR(CheckBuffers(args, batch));
-  const int threads = Threads(args);
-  const int64_t bytes = ShareBytes(batch.m());
-  const auto run = [&](int parts, const auto& run_part) -> Error {
-    ThreadCount count = CountThreads(parts);
-    count.threads = std::min(count.threads, threads);
-    ASSIGN_OR_RETURN(uint8_t* const scratch,
-                     ScratchOf(args.scratch, args.scratch_bytes, bytes, &count.threads));
-    RunParts(count, [&](int part, int thread) { run_part(part, scratch + thread * bytes); });
-    return {};
-  };
-  if (IsLone(batch)) {
-    const intact_grouped_args own = ItemOf(args, batch, 0);
-    const Partition cut = Cut(own.m, threads);
-    return run(cut.parts(), [&](int part, uint8_t* scratch) { RunShare(own, 0, cut.Share(part), scratch); });
-  }
+  if (IsLone(batch)) return RunLone(ItemOf(args, batch, 0));
+  const int parts = Threads(args);
   const RunItems items = ItemsOf(problem_, args, batch);
-  const ItemCut cut = CutItems(items, threads);
-  return run(threads, [&](int part, uint8_t* scratch) { RunItemShares(args, batch, cut, part, scratch); });
+  const ItemCut cut = CutItems(items, parts);
+  return RunAll(args, parts, ShareBytes(batch.m()),
+                [&](int part, uint8_t* scratch) { RunItemShares(args, batch, cut, part, scratch); });
 }
 
 Error GroupedPlan::RunPart(const intact_grouped_args& args, int32_t part, int32_t parts) const {
   RETURN_IF_ERROR(CheckSizes(args));
   RETURN_IF_ERROR(CheckPart(part, parts));
+  if (HasNoRows(args)) return {};
   const intact_gemm_args gemm = GemmArgsOf(args);
-  if (IsEmpty(gemm)) return {};
   const Batch batch(gemm, batch_problem_, problem_.k);
   RETURN_IF_ERROR(CheckBuffers(args, batch));
   int threads = 1;

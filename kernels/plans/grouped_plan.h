@@ -2,8 +2,8 @@
 //
 //   Run: cut C ─► threads ─► shares: stage some rows of A ─► the engine computes them for the share's columns
 //
-// A part of a lone item is one share (Partition). With several experts, or a batch of several items, a part may
-// have shares of several of them (ItemCut).
+// A part of a lone item is one share (Partition). With several experts, or a batch of several items, a part
+// may have shares of several of them (ItemCut).
 #ifndef INTACT_KERNELS_PLANS_GROUPED_PLAN_H_
 #define INTACT_KERNELS_PLANS_GROUPED_PLAN_H_
 
@@ -51,7 +51,13 @@ class GroupedPlan {
   Error SetEngine(Result<std::unique_ptr<const GroupedEngine>> engine);
   int Threads(const intact_grouped_args& args) const;
   Error CheckSizes(const intact_grouped_args& args) const;
+  /// Of a plain run, or of all items.
+  Error CheckBuffers(const intact_grouped_args& args) const;
   Error CheckBuffers(const intact_grouped_args& args, const Batch& batch) const;
+  /// Whether a run has one expert, and sets no field of batches.
+  bool IsPlain(const intact_grouped_args& args) const {
+    return problem_.experts == 1 && args.batch == 1 && (args.a_batch_stride | args.c_batch_stride) == 0;
+  }
   /// The arguments of item `i` alone.
   intact_grouped_args ItemOf(const intact_grouped_args& args, const Batch& batch, int64_t i) const;
   /// Whether a run has one item and one expert.
@@ -62,6 +68,10 @@ class GroupedPlan {
   /// Scratch of a share.
   int64_t ShareBytes(int64_t m) const;
   void RunShare(const intact_grouped_args& args, int64_t expert, const Range& range, uint8_t* scratch) const;
+  template <class Share>
+  Error RunAll(const intact_grouped_args& args, int parts, int64_t share_bytes, const Share& run_share) const;
+  /// Runs the lone item `args`, which has been checked.
+  Error RunLone(const intact_grouped_args& args) const;
   /// Computes part `part` of a run of several experts or items.
   void RunItemShares(const intact_grouped_args& args, const Batch& batch, const ItemCut& cut, int part,
                      uint8_t* scratch) const;

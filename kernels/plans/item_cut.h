@@ -1,9 +1,9 @@
 // How a run of several items is cut among parts, so that all parts have about equal work however the rows are
 // distributed among the items.
 //
-// The work of all items is a line. A unit is some rows of an item times the columns of one step. Its length is
-// its cost: the rows, and kWeightRows more, because a unit reads its columns of B once. A part computes the
-// units of an equal length of the line:
+// The work of all items is a line. A unit is some rows of an item times the columns of one step. Its length
+// is its cost: the rows, and kWeightRows more, because a unit reads its columns of B once. A part computes
+// the units of an equal length of the line:
 //
 //     item 0, 1 row │ item 2, 5 rows          │ item 3, 1 row       (item 1 has no rows)
 //     u  u  u  u  u │ u    u    u    u    u   │ u  u  u  u  u

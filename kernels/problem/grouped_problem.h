@@ -158,8 +158,9 @@ struct GroupedRows {
 
 /// Checks `desc`. Errors name the field, its value and what was expected.
 Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc);
-/// The weights `b` of expert 0 of `desc`, which CheckGrouped() accepted, with checked strides, scales and zero points
-/// of all experts. Errors: INVALID_ARGUMENT; OVERFLOW if some activations could make a sum leave int32.
+/// The weights `b` of expert 0 of `desc`, which CheckGrouped() accepted. Checks strides, scales and zero
+/// points of all experts. Errors: INVALID_ARGUMENT; OVERFLOW if some activations could make a sum leave
+/// int32.
 Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, const GroupedProblem& problem,
                                               const void* b);
 /// Checks the scale, as it is stored, and the zero point of a group.

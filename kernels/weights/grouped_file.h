@@ -1,6 +1,6 @@
-// A plan of grouped weights on disk. It holds the packed weights of the machine that saved it. A machine whose
-// kernels read the same layout uses them where they are; other machines unpack and pack them again. So the file
-// loads on any machine, with any ISA.
+// A plan of grouped weights on disk. It holds the packed weights of the machine that saved it. A machine
+// whose kernels read the same layout uses them where they are; other machines unpack and pack them again. So
+// the file loads on any machine, with any ISA.
 //
 //   offset        contents, little-endian
 //   0             the header, version 1: ImageBegin, with the magic INTACTGW, the descriptor, GroupedPacking

@@ -81,7 +81,7 @@ struct GroupedPacking {
   static GroupedPacking Of(core::Isa isa, std::optional<int32_t> zero_point);
 };
 
-/// Immutable after it is packed or checked.
+/// Immutable after Pack(), Check() and Copy().
 class GroupedWeights {
  public:
   /// Packs the weights of all experts for the kernels of `isa`, which generates code. `view` is expert 0.
@@ -94,7 +94,7 @@ class GroupedWeights {
                  std::shared_ptr<const void> owner);
   /// Checks the scales, the zero points and the sums of these weights.
   Error Check(const GroupedProblem& problem) const;
-  /// Copies the panels, so that the owner's are not needed any more. Errors: OUT_OF_MEMORY.
+  /// Copies the panels. The panels of the owner are then not needed. Errors: OUT_OF_MEMORY.
   Error Copy();
 
   /// The inverse of Pack(). The bytes of `to` are 0.

@@ -55,7 +55,8 @@ class Grouped(AnyPlan):
                  clamp: tuple[float, float] | None = None, max_isa: str | None = None):
         weights = np.ascontiguousarray(array_of("weights", weights))
         if weights.ndim not in (2, 3):
-            raise invalid(f"weights: has {weights.ndim} dimensions; expected 2, a row for each column of B, or 3, experts in front")
+            raise invalid(f"weights: has {weights.ndim} dimensions; expected 2, a row for each column of B, or 3, "
+                          "experts in front")
         if b_type is None:
             b_type = "s8" if weights.dtype == np.int8 else "u4"
         dtype = np.dtype(np.int8 if b_type == "s8" else np.uint8)
@@ -219,7 +220,7 @@ class Grouped(AnyPlan):
 
     def run(self, a: Any, out: Any = None, *, a_scales: Any = None, a_zero_points: Any = None, expert_rows: Any = None,
             threads: int = 0) -> np.ndarray:
-        """Computes A·B in a new array, or in `out`. `a` is M×K, or items×M×K (a batch). `threads`: 0 is OpenMP's default. `a_scales` (float32) and
-        `a_zero_points` (int32), only without `a_source_type`: a value for each row of `a`, or for each group of each row. `expert_rows`,
-        only with several experts: the number of rows of each expert, whose sum is M."""
+        """Computes A·B in a new array, or in `out`. `a` is M×K, or items×M×K (a batch). `threads`: 0 is OpenMP's default.
+        `a_scales` (float32) and `a_zero_points` (int32), only without `a_source_type`: a value for each row of `a`, or for each
+        group of each row. `expert_rows`, only with several experts: the number of rows of each expert, whose sum is M."""
         return self.bind(a, out, a_scales=a_scales, a_zero_points=a_zero_points, expert_rows=expert_rows, threads=threads)()

@@ -157,8 +157,8 @@ TEST(Partition, NoMoreThreadsThanItTakes) {
   EXPECT_EQ(Choose({.m = 8, .n = 768, .row_step = 8, .column_step = 16}, 32).parts(), 24);
 }
 
-// The rectangles of `parts` parts cover each element of each item once. Each part has at most an equal share of
-// the work, and the work of `units` units more.
+// The rectangles of `parts` parts cover each element of each item once. Each part has at most an equal share
+// of the work, and the work of `units` units more.
 void ExpectCover(const std::vector<int64_t>& rows, int64_t n, int64_t step, int64_t parts, double units) {
   const RunItems items = {static_cast<int64_t>(rows.size()), 0, rows.data()};
   const ItemCut cut(items, n, step, parts);

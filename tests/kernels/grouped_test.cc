@@ -382,7 +382,8 @@ TEST(GroupedTest, BatchesOfAnyStride) {
     args.a_batch_stride = 0;
     args.a_stride = k;
     std::vector<float> a(static_cast<size_t>(k * kItems));
-    for (int64_t i = 0; i < kItems; ++i) std::memcpy(a.data() + i * k, grouped.a_source.data(), k * 4);
+    const size_t row_bytes = static_cast<size_t>(k) * sizeof(float);
+    for (int64_t i = 0; i < kItems; ++i) std::memcpy(a.data() + i * k, grouped.a_source.data(), row_bytes);
     args.a = a.data();
     args.c_stride = 0;
     args.c_batch_stride = 2 * n;
@@ -483,7 +484,8 @@ TEST(GroupedTest, TakesStrides) {
   EXPECT_GE(info.packed_bytes, grouped.n * grouped.k);
 }
 
-// The rows of each expert have the bytes of a plan of this expert alone, for every number of parts and threads.
+// The rows of each expert have the bytes of a plan of this expert alone, for every number of parts and
+// threads.
 TEST(GroupedTest, ExpertsEqualSeparatePlans) {
   for (const char* line : {"grouped s8u4f32 m=90 n=70 k=131 experts=7 zb=yes bias=yes act=relu per=group",
                            "grouped u8s8f16 m=9 n=33 k=64 experts=40 src=none",

@@ -5,10 +5,9 @@
 //
 // The types belong to A, B and C; src is the type of A before runs quantize it, or none. group=0: all
 // depths are one group. experts: matrices of weights; each row of A belongs to a random expert, and rows are
-// sorted by expert. per: whether A has a scale for each row, or for each group of each row. split: rows
-// of a run; 0: one run has all rows. item: rows of
-// an item; the run is a batch of all items; 0: no batch. parts: parts that a run is computed in, one after the other; 0: the run
-// is computed as a whole.
+// sorted by expert. per: whether A has a scale for each row, or for each group of each row. split: rows of a
+// run; 0: one run has all rows. item: rows of an item; the run is a batch of all items; 0: no batch. parts:
+// parts that a run is computed in, one after the other; 0: the run is computed as a whole.
 #ifndef INTACT_VERIFY_PROBLEM_GROUPED_H_
 #define INTACT_VERIFY_PROBLEM_GROUPED_H_
 
