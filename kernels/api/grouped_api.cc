@@ -10,6 +10,7 @@
 
 #include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 #include "kernels/api/guard.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/plans/grouped_plan.h"
@@ -17,6 +18,7 @@
 #include "kernels/problem/grouped_problem.h"
 #include "kernels/runtime/threads.h"
 #include "kernels/runtime/whole_file.h"
+#include "kernels/weights/grouped_certificate.h"
 #include "kernels/weights/grouped_file.h"
 #include "kernels/weights/pack_file.h"
 
@@ -63,6 +65,17 @@ std::vector<uint8_t> ImageOf(const intact_grouped& grouped) {
   const GroupedPlan& plan = *grouped.plan;
   return WriteGroupedImage(grouped.desc, plan.problem(),
                            [&](const GroupedColumns& to) { plan.engine().Unpack(to); });
+}
+
+// The weights of `grouped`, column after column.
+std::vector<uint8_t> WeightsOf(const intact_grouped& grouped) {
+  const GroupedProblem& problem = grouped.plan->problem();
+  const auto values = static_cast<size_t>(problem.n * problem.groups());
+  std::vector<uint8_t> weights(static_cast<size_t>(problem.n * problem.column_bytes()));
+  std::vector<uint8_t> scales(values * static_cast<size_t>(intact::core::BytesOf(problem.scale_type)));
+  std::vector<uint8_t> zero_points(values);
+  grouped.plan->engine().Unpack({weights.data(), scales.data(), zero_points.data()});
+  return weights;
 }
 
 // Runs `run` on arguments of this version.
@@ -152,6 +165,47 @@ intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped
     made.kernel = plan.kernel_name().c_str();
     made.packed_bytes = plan.engine().packed_bytes();
     WriteStruct(made, info);
+    return {};
+  });
+}
+
+intact_status intact_grouped_certificate(const intact_grouped* grouped,
+                                         intact_pairs_certificate* certificate) {
+  return Guard("intact_grouped_certificate", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    RETURN_IF_ERROR(CheckStructSize("certificate", certificate));
+    const std::vector<uint8_t> weights = WeightsOf(*grouped);
+    WriteStruct(GroupedPairs(grouped->plan->problem(), weights.data()).Certify(), certificate);
+    return {};
+  });
+}
+
+intact_status intact_grouped_group_certificates(const intact_grouped* grouped, int64_t first, int64_t count,
+                                                intact_group_certificate* groups) {
+  return Guard("intact_grouped_group_certificates", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    if (groups == nullptr) return NullArgument("groups");
+    const GroupedProblem& problem = grouped->plan->problem();
+    if (first < 0 || count < 0 || first > problem.n || count > problem.n - first) {
+      return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +
+                             "; there are " + std::to_string(problem.n) + " columns");
+    }
+    const std::vector<uint8_t> weights = WeightsOf(*grouped);
+    const GroupedPairs pairs(problem, weights.data());
+    for (int64_t n = first; n < first + count; ++n) {
+      for (int64_t g = 0; g < problem.groups(); ++g) *groups++ = pairs.CertifyGroup(n, g);
+    }
+    return {};
+  });
+}
+
+intact_status intact_grouped_failing_pairs(const intact_grouped* grouped, int64_t first, int64_t count,
+                                           intact_failing_pair* pairs, int64_t* written) {
+  return Guard("intact_grouped_failing_pairs", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    RETURN_IF_ERROR(CheckListing(first, count, pairs, written));
+    const std::vector<uint8_t> weights = WeightsOf(*grouped);
+    *written = GroupedPairs(grouped->plan->problem(), weights.data()).ListFailing(first, count, pairs);
     return {};
   });
 }
