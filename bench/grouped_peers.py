@@ -85,16 +85,8 @@ class Ggml:
     def __init__(self, weights, _, kind):
         import ggml_target
 
-        scales = weights.scales.astype(np.float16)[..., None].view(np.uint8)
-        if weights.b_type == "u4":
-            b = weights.b.reshape(weights.n, -1, 16)
-            low, high = b & 15, b >> 4
-            depths = np.stack([low, high], 3).reshape(*b.shape[:2], 32)
-            blocks, tensor_type = depths[..., :16] | depths[..., 16:] << 4, ggml_target.Q4_0
-        else:
-            blocks, tensor_type = (weights.b.reshape(weights.n, -1, 32) ^ 128), ggml_target.Q8_0
         g = ggml_target.Q8(kind)
-        self.matrix = ggml_target.Matrix(g, tensor_type, np.concatenate([scales, blocks], 2).reshape(weights.n, -1))
+        self.matrix = ggml_target.Matrix(g, *ggml_target.weight_blocks(weights))
         self.quantize, self.name = ggml_target.quantize, g.name.rpartition(",")[0]
 
     def quantized(self, groups):

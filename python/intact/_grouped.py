@@ -28,8 +28,8 @@ class GroupedInfo(NamedTuple):
 
 class PairsCertificate(NamedTuple):
     """Which pairs of weights could saturate in kernels of other libraries that add two products in int16, for all activations
-    from 0 to 255 as VPMADDUBSW sees them: the fields of intact_pairs_certificate. 0 failing pairs prove that no pair can saturate;
-    with activations from 0 to `safe_activation` none can."""
+    from 0 to 255 as VPMADDUBSW sees them: the fields of intact_pairs_certificate. 0 failing pairs prove that no pair can
+    saturate; with activations from 0 to `safe_activation` none can."""
 
     pairs: int
     failing_pairs: int
