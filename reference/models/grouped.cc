@@ -279,11 +279,13 @@ Bounded BoundOf(const Grouped& grouped, int64_t m, int64_t n) {
   const bool is_by_groups = grouped.a_granularity == INTACT_GRANULARITY_GROUPS;
   const auto scale_bytes = static_cast<size_t>(core::BytesOf(grouped.scale_type));
   double magnitude = 0, value = 0;
+  double factors = 0;  // that may multiply a denormal number
   for (int64_t g = 0; g < groups; ++g) {
     const auto a_value = static_cast<size_t>(is_by_groups ? m * groups + g : m);
     const auto b_value = static_cast<size_t>(n * groups + g);
-    const double scale = double{grouped.a_scales[a_value]} *
-                         core::Decode(grouped.scale_type, &grouped.b_scales[b_value * scale_bytes]);
+    const double a_scale = double{grouped.a_scales[a_value]};
+    const double b_scale = core::Decode(grouped.scale_type, &grouped.b_scales[b_value * scale_bytes]);
+    const double scale = a_scale * b_scale;
     const int64_t za = grouped.a_zero_points[a_value];
     const int64_t zb = grouped.b_zero_points.empty() ? grouped.Middle() : grouped.b_zero_points[b_value];
     int64_t sizes = 0;
@@ -294,13 +296,13 @@ Bounded BoundOf(const Grouped& grouped, int64_t m, int64_t n) {
     }
     value += static_cast<double>(GroupSum(grouped, m, n, g)) * scale;
     magnitude += static_cast<double>(sizes) * std::abs(scale);
+    factors += static_cast<double>(sizes) + a_scale + std::abs(b_scale) + 1;
   }
   const double bias = grouped.bias_f32.empty() ? 0 : double{grouped.bias_f32[static_cast<size_t>(n)]};
   // Each group is rounded at most twice in each of two sums; the other roundings are few.
   const double roundings = static_cast<double>(4 * groups + 16);
-  const double denormal = std::numeric_limits<float>::denorm_min();
-  return {value + bias,
-          roundings * (std::ldexp(magnitude + std::abs(bias), -24) + denormal * std::max(1.0, magnitude))};
+  const double denormal = 4 * std::numeric_limits<float>::denorm_min();
+  return {value + bias, roundings * std::ldexp(magnitude + std::abs(bias), -24) + denormal * factors};
 }
 
 }  // namespace
