@@ -121,9 +121,10 @@ TEST(Plugin, WithGroupedWeightsPasses) {
                                                    *(*target)->AsGrouped(), [](int64_t, int64_t) {});
   EXPECT_TRUE(sweep.Passed()) << ToText(sweep);
   const GroupedCell& cell = sweep.cells.at(0);
-  EXPECT_GT(cell.problems, 300);
+  EXPECT_GT(cell.problems, 1000);
+  EXPECT_GT(cell.changed, 500);  // scales that are not f32
   EXPECT_EQ(cell.arithmetics, (std::map<std::string, int64_t>{{"exact", cell.problems}}));
-  EXPECT_EQ(cell.refusals, (std::map<std::string, int64_t>{{"scales that are not f32", cell.skipped}}));
+  EXPECT_EQ(cell.skipped, 0);
   EXPECT_EQ((*Faulty(""))->AsGrouped(), nullptr);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "support/fnv1a.h"
@@ -120,6 +121,39 @@ GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
   return problem;
 }
 
+namespace {
+
+// `problem`, which `target` refuses, after the first changes with which the target runs it. The changes lead to
+// products that most libraries have.
+std::optional<GroupedProblem> Changed(const GroupedTarget& target, const GroupedProblem& refused) {
+  using Change = std::function<void(GroupedProblem*)>;
+  const auto round_up = [](int64_t* extent, int64_t step) { *extent += (step - *extent % step) % step; };
+  const std::vector<Change> changes = {
+      [](GroupedProblem* p) { p->source = p->source == INTACT_TYPE_NONE ? p->source : INTACT_F32; },
+      [](GroupedProblem* p) { p->scale_type = INTACT_F32; },
+      [](GroupedProblem* p) { p->scale_type = INTACT_F16; },
+      [](GroupedProblem* p) { p->group = 32; },
+      [&](GroupedProblem* p) { round_up(&p->k, 32); },
+      [&](GroupedProblem* p) { round_up(&p->n, 64); },
+  };
+  for (const intact_granularity granularity : {INTACT_GRANULARITY_GROUPS, INTACT_GRANULARITY_ROWS}) {
+    GroupedProblem tried = refused;
+    for (const Change& change : changes) {
+      GroupedProblem next = tried;
+      next.granularity = granularity;
+      change(&next);
+      next = Fitted(next, target.GroupedFeatures());
+      if (next == tried || next.Check()) continue;
+      tried = next;
+      const Result<std::vector<uint8_t>> output = target.Run(Materialize(tried), tried);
+      if (output || output.error().status != INTACT_UNSUPPORTED) return tried;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& problem) {
   using Change = std::function<void(GroupedProblem*)>;
   const GroupedProblem defaults;
@@ -182,11 +216,20 @@ GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effo
       break;
     }
     GroupedProblem problem = Fitted(drawn, target.GroupedFeatures());
-    const reference::Grouped grouped = Materialize(problem);
-    const std::vector<uint8_t> expected = reference::Outputs(grouped);
+    reference::Grouped grouped = Materialize(problem);
+    std::vector<uint8_t> expected = reference::Outputs(grouped);
     for (GroupedCell& cell : result.cells) {
       problem.isa = cell.isa;
-      const Result<std::vector<uint8_t>> output = target.Run(grouped, problem);
+      Result<std::vector<uint8_t>> output = target.Run(grouped, problem);
+      const bool is_refused = !output && output.error().status == INTACT_UNSUPPORTED;
+      const bool is_own = cell.isa != INTACT_ISA_ANY;  // our own kernels refuse an ISA
+      if (const auto changed = is_refused && !is_own ? Changed(target, problem) : std::nullopt) {
+        ++cell.changed;
+        problem = *changed;
+        grouped = Materialize(problem);
+        expected = reference::Outputs(grouped);
+        output = target.Run(grouped, problem);
+      }
       if (!output && output.error().status == INTACT_UNSUPPORTED) {
         ++cell.skipped;
         ++cell.refusals[output.error().message];
@@ -241,6 +284,7 @@ std::string CellsText(const GroupedSweepResult& result) {
     for (const auto& [arithmetic, problems] : cell.arithmetics) {
       text += fmt::format("{} problems: {}\n", problems, arithmetic);
     }
+    if (cell.changed != 0) text += fmt::format("changed {} problems that it refused\n", cell.changed);
     for (const auto& [reason, problems] : cell.refusals) {
       text += fmt::format("skipped {}: {}\n", problems, reason);
     }

@@ -20,8 +20,9 @@ struct GroupedCell {
   intact_isa isa = INTACT_ISA_ANY;
   int64_t problems = 0, skipped = 0, failed = 0;
   int64_t outputs = 0, differing = 0, unexplained = 0;
-  uint64_t digest = 0;                         // of all outputs
+  uint64_t digest = 0;                              // of all outputs
   std::map<std::string, int64_t> arithmetics = {};  // problems of each arithmetic
+  int64_t changed = 0;                              // problems that a target refused, and ran after a change
   std::map<std::string, int64_t> refusals = {};     // skipped problems of each reason
 };
 
