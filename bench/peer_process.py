@@ -294,7 +294,7 @@ class Ggml:
         b = numpy.frombuffer(memory.data, numpy.uint8, n * k * bits // 8, memory.offsets["b"])
         scales = numpy.frombuffer(memory.data, numpy.float16, n * k // 32, memory.offsets["scales"]).reshape(n, -1)
         ggml = target.Q8(case["kernels"])
-        matrix = target.Matrix(ggml, target.Q4_0 if bits == 4 else target.Q8_0, target.rows_of(bits, b, scales))
+        matrix = target.Matrix(ggml, *target.weight_blocks("u4" if bits == 4 else "s8", b, scales))
 
         def prepare(m):
             matrix.set(numpy.frombuffer(memory.data, numpy.float32, m * k, memory.offsets["a"]).reshape(m, k))

@@ -183,6 +183,46 @@ typedef struct intact_grouped_info {
 #define INTACT_GROUPED_INFO_INIT \
   { sizeof(intact_grouped_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
 
+/** Which pairs of weights could make VPMADDUBSW saturate in a kernel that adds two products in int16. The
+ * kernels of intact never saturate; the certificate is about kernels of other libraries. It holds for all
+ * activations at once, and is the same on every machine.
+ *
+ * A pair is depths (k, k+1) of a column, k even; both belong to one group. An odd last depth is alone. Let a
+ * from 0 to 255 and w be activations and weights as the instruction sees them: s8 activations shifted by
+ * +128, u8 weights by −128, weights of 4 bits as 0 to 15. The largest sum of a pair is the value of a0·w0 +
+ * a1·w1 that is farthest from 0. A pair fails if its largest sum is not an int16. Pairs of 4-bit weights never
+ * fail: their sums are at most 2·255·15 = 7650. Scales and zero points do not matter.
+ *
+ * Columns of all experts are numbered in one order: column j of expert e has the number e·n + j. A certificate
+ * is about all experts.
+ *
+ * With activations from 0 to safe_activation no pair fails. safe_activation is at least 128, whatever the
+ * weights are. So kernels of 7-bit activations are exact, and kernels that multiply |a| by the weight with
+ * a's sign too. */
+typedef struct intact_pairs_certificate {
+  size_t struct_size;                /**< sizeof(intact_pairs_certificate) */
+  int64_t pairs;                     /**< number of pairs: ⌈k/2⌉·n·experts */
+  int64_t failing_pairs;             /**< pairs that fail; 0 proves that no activations saturate */
+  int64_t failing_groups;            /**< groups of all columns that have a failing pair */
+  int64_t worst_column;              /**< column of the group with the most failing pairs */
+  int64_t worst_group;               /**< the number of this group */
+  int64_t worst_group_failing_pairs; /**< failing pairs of this group */
+  int64_t largest_sum_n;             /**< column of the pair with the largest sum */
+  int64_t largest_sum_k;             /**< first depth of this pair */
+  int32_t largest_sum;               /**< the largest sum of all pairs */
+  int32_t safe_activation;           /**< the largest a with which no pair fails, 128 to 255 */
+} intact_pairs_certificate;
+
+/** The initial value of a struct that a call fills. */
+#define INTACT_PAIRS_CERTIFICATE_INIT \
+  { sizeof(intact_pairs_certificate), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** The certificate of one group of a column. */
+typedef struct intact_group_certificate {
+  int64_t failing_pairs;   /**< pairs of this group that fail */
+  int64_t safe_activation; /**< the largest a with which no pair of this group fails, 128 to 255 */
+} intact_group_certificate;
+
 /** Packs `b` and chooses kernels. On success `*grouped` owns copies of everything that it needs; destroy it
  * with intact_grouped_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, OVERFLOW, CODEGEN_FAILED,
  * OUT_OF_MEMORY; `*grouped` is then NULL. */
@@ -207,6 +247,24 @@ INTACT_API intact_status intact_grouped_run_part(const intact_grouped* grouped,
 
 /** Reports what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped_info* info);
+
+/** Reports which pairs of weights can saturate in kernels of other libraries: see intact_pairs_certificate.
+ * Like the next two functions, it unpacks the weights. Thread-safe. Errors: INVALID_ARGUMENT,
+ * OUT_OF_MEMORY. */
+INTACT_API intact_status intact_grouped_certificate(const intact_grouped* grouped,
+                                                    intact_pairs_certificate* certificate);
+
+/** Copies the certificates of the groups of columns [first, first + count) to `groups`, column by column. It
+ * has room for `count` times the number of groups of a column. Thread-safe. Errors: INVALID_ARGUMENT,
+ * OUT_OF_MEMORY. */
+INTACT_API intact_status intact_grouped_group_certificates(const intact_grouped* grouped, int64_t first,
+                                                           int64_t count, intact_group_certificate* groups);
+
+/** Writes failing pairs to `pairs`, ordered by column, then depth: at most `count`, from number `first` on.
+ * `n` of a pair is the number of its column. `*written` is the number written. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+INTACT_API intact_status intact_grouped_failing_pairs(const intact_grouped* grouped, int64_t first,
+                                                      int64_t count, intact_failing_pair* pairs,
+                                                      int64_t* written);
 
 /** Writes the plan to `path`: descriptor, packed weights, checksum. The file loads on any ISA: see
  * intact_gemm_save(). Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */

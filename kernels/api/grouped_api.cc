@@ -17,6 +17,7 @@
 #include "kernels/problem/grouped_problem.h"
 #include "kernels/runtime/threads.h"
 #include "kernels/runtime/whole_file.h"
+#include "kernels/weights/grouped_certificate.h"
 #include "kernels/weights/grouped_file.h"
 #include "kernels/weights/pack_file.h"
 
@@ -84,6 +85,14 @@ Result<std::vector<uint8_t>> ImageOf(const intact_grouped& grouped) {
   const GroupedPlan& plan = *grouped.plan;
   ASSIGN_OR_RETURN(const std::shared_ptr<const GroupedWeights> weights, plan.engine().Weights());
   return WriteGroupedImage(grouped.desc, plan.problem(), *weights);
+}
+
+// The weights of `grouped`, dense.
+Result<std::vector<uint8_t>> WeightsOf(const intact_grouped& grouped) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const GroupedWeights> packed, grouped.plan->engine().Weights());
+  GroupedColumns columns(grouped.plan->problem());
+  packed->Unpack(&columns);
+  return std::move(columns.weights);
 }
 
 // Runs `run` on arguments of this version.
@@ -174,6 +183,48 @@ intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped
     made.packed_bytes = plan.engine().packed_bytes();
     made.experts = desc.experts;
     WriteStruct(made, info);
+    return {};
+  });
+}
+
+intact_status intact_grouped_certificate(const intact_grouped* grouped,
+                                         intact_pairs_certificate* certificate) {
+  return Guard("intact_grouped_certificate", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    RETURN_IF_ERROR(CheckStructSize("certificate", certificate));
+    ASSIGN_OR_RETURN(const std::vector<uint8_t> weights, WeightsOf(*grouped));
+    WriteStruct(GroupedPairs(grouped->plan->problem(), weights.data()).Certify(), certificate);
+    return {};
+  });
+}
+
+intact_status intact_grouped_group_certificates(const intact_grouped* grouped, int64_t first, int64_t count,
+                                                intact_group_certificate* groups) {
+  return Guard("intact_grouped_group_certificates", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    if (groups == nullptr) return NullArgument("groups");
+    const GroupedProblem& problem = grouped->plan->problem();
+    const int64_t columns = problem.columns();
+    if (first < 0 || count < 0 || first > columns || count > columns - first) {
+      return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +
+                             "; there are " + std::to_string(columns) + " columns");
+    }
+    ASSIGN_OR_RETURN(const std::vector<uint8_t> weights, WeightsOf(*grouped));
+    const GroupedPairs pairs(problem, weights.data());
+    for (int64_t n = first; n < first + count; ++n) {
+      for (int64_t g = 0; g < problem.groups(); ++g) *groups++ = pairs.CertifyGroup(n, g);
+    }
+    return {};
+  });
+}
+
+intact_status intact_grouped_failing_pairs(const intact_grouped* grouped, int64_t first, int64_t count,
+                                           intact_failing_pair* pairs, int64_t* written) {
+  return Guard("intact_grouped_failing_pairs", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    RETURN_IF_ERROR(CheckListing(first, count, pairs, written));
+    ASSIGN_OR_RETURN(const std::vector<uint8_t> weights, WeightsOf(*grouped));
+    *written = GroupedPairs(grouped->plan->problem(), weights.data()).ListFailing(first, count, pairs);
     return {};
   });
 }

@@ -30,7 +30,7 @@ void PortableGroupedEngine::Pack(const GroupedWeightView& weights) {
   const int64_t groups = problem_.groups();
   std::memset(weights_.data(), 0, weights_.bytes());
   std::memset(scales_.data(), 0, scales_.bytes());
-  for (int64_t i = 0; i < problem_.experts * problem_.n; ++i) {
+  for (int64_t i = 0; i < problem_.columns(); ++i) {
     const int64_t expert = i / problem_.n, n = i % problem_.n;
     const GroupedWeightView own = weights.Expert(expert);
     const auto column = static_cast<size_t>(n % kPanelColumns);
@@ -61,7 +61,7 @@ Result<std::shared_ptr<const GroupedWeights>> PortableGroupedEngine::Weights() c
 void PortableGroupedEngine::Unpack(GroupedColumns* to) const noexcept {
   const int64_t groups = problem_.groups();
   const int scale_bytes = core::BytesOf(problem_.scale_type);
-  for (int64_t i = 0; i < problem_.experts * problem_.n; ++i) {
+  for (int64_t i = 0; i < problem_.columns(); ++i) {
     const int64_t expert = i / problem_.n, n = i % problem_.n;
     const auto column = static_cast<size_t>(n % kPanelColumns);
     for (int64_t g = 0; g < groups; ++g) {

@@ -189,7 +189,7 @@ Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, c
 }
 
 GroupedColumns::GroupedColumns(const GroupedProblem& problem) {
-  const int64_t columns = problem.experts * problem.n, values = columns * problem.groups();
+  const int64_t columns = problem.columns(), values = columns * problem.groups();
   weights.resize(static_cast<size_t>(columns * problem.column_bytes()));
   scales.resize(static_cast<size_t>(values * core::BytesOf(problem.scale_type)));
   if (problem.has_b_zero_points) zero_points.resize(static_cast<size_t>(values));

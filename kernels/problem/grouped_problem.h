@@ -62,6 +62,8 @@ struct GroupedProblem {
   OutputBounds bounds;          // of the activation; infinite without an activation
   std::vector<float> bias_f32;  // [expert][n], or empty
 
+  /// The columns of all experts.
+  int64_t columns() const { return experts * n; }
   int64_t groups() const { return (k + group - 1) / group; }
   /// Bytes of a row of A as engines read it: whole groups and whole cache lines.
   int64_t padded_k() const { return RoundUp(groups() * group, 64); }

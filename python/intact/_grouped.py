@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._gemm import type_name
+from ._gemm import FailingPair, type_name
 from ._grouped_weights import GroupedWeights, nbits, q4_0, q8_0
 from ._library import (DTYPES, TYPE_NAMES, Linear, address, array_of, choice, ffi, integer, invalid, isa_of, lib, numbers, text,
                        type_of)
-from ._plan import FLOAT32, INT32, AnyPlan, Call, Plan, pointer
+from ._plan import FLOAT32, INT32, AnyPlan, Call, Plan, dtype_of, pointer
 
 
 _B_TYPES = {"u4": lib.INTACT_U4, "s4": lib.INTACT_S4, "u8": lib.INTACT_U8, "s8": lib.INTACT_S8}
@@ -26,6 +26,23 @@ class GroupedInfo(NamedTuple):
     isa: str
     kernel: str
     packed_bytes: int
+
+
+class PairsCertificate(NamedTuple):
+    """Which pairs of weights could saturate in kernels of other libraries that add two products in int16, for all activations
+    from 0 to 255 as VPMADDUBSW sees them: the fields of intact_pairs_certificate. 0 failing pairs prove that no pair can
+    saturate; with activations from 0 to `safe_activation` none can. Column j of expert e has the number e·N + j."""
+
+    pairs: int
+    failing_pairs: int
+    failing_groups: int
+    worst_column: int
+    worst_group: int
+    worst_group_failing_pairs: int
+    largest_sum_n: int
+    largest_sum_k: int
+    largest_sum: int
+    safe_activation: int
 
 
 class Grouped(AnyPlan):
@@ -145,7 +162,7 @@ class Grouped(AnyPlan):
         if not experts:
             raise invalid("weights: is empty; expected the weights of at least one expert")
         first = experts[0]
-        row = (first.k + 1) // 2 if first.b_type == "u4" else first.k
+        row = (first.k + 1) // 2 if first.b_type.endswith("4") else first.k
 
         def stacked(name: str) -> Any:
             values = [getattr(expert, name) for expert in experts]
@@ -180,6 +197,28 @@ class Grouped(AnyPlan):
         """The plan's instruction set, kernel and size."""
         info = self._query()
         return GroupedInfo(text(lib.intact_isa_name(info.isa)), text(info.kernel), info.packed_bytes)
+
+    def certificate(self) -> PairsCertificate:
+        """Which pairs of weights could saturate in kernels of other libraries. Pairs are depths (k, k + 1), k even."""
+        certificate = ffi.new("intact_pairs_certificate *")
+        certificate.struct_size = ffi.sizeof(certificate[0])
+        self._call("certificate", self.handle, certificate)
+        return PairsCertificate(*(getattr(certificate, field) for field in PairsCertificate._fields))
+
+    def group_certificates(self) -> np.ndarray:
+        """A structured array with a row for each column of B, of all experts one after the other: the fields `failing_pairs` and
+        `safe_activation` of each group."""
+        groups = np.empty((self.experts * self.n, self.groups), dtype_of("intact_group_certificate"))
+        self._call("group_certificates", self.handle, 0, len(groups), ffi.cast("intact_group_certificate *", address(groups)))
+        return groups
+
+    def failing_pairs(self, first: int = 0, count: int | None = None) -> list[FailingPair]:
+        """The pairs that could saturate, by column, then depth: from number `first` on, all or at most `count`."""
+        count = self.certificate().failing_pairs if count is None else integer("count", count)
+        pairs, written = np.empty(max(count, 0), dtype_of("intact_failing_pair")), ffi.new("int64_t *")
+        self._call("failing_pairs", self.handle, integer("first", first), count,
+                   ffi.cast("intact_failing_pair *", address(pairs)), written)
+        return [FailingPair(*pair) for pair in pairs[:written[0]].tolist()]
 
     def bind(self, a: Any, out: Any = None, *, a_scales: Any = None, a_zero_points: Any = None, expert_rows: Any = None,
              threads: int = 0) -> Call:

@@ -19,11 +19,11 @@ _DEEPEST = 16  # levels of nested graphs
 class GroupedWeights:
     """Weights B (K×N) of a product A·B, as intact_grouped_create() reads them (intact/grouped.h).
 
-    - `b`: N rows, one for each column of B. "s8": int8; "u8": uint8; "u4": uint8, the even depth in the low four bits of a byte.
-      A row may be longer than `k`.
+    - `b`: N rows, one for each column of B. "s8": int8; "u8": uint8; "u4" and "s4": uint8, the even depth in the low four bits of
+      a byte. A row may be longer than `k`.
     - `group`: 16, 32, 64, 128 or 256, or 0 for one group of all depths.
     - `scales`: N×groups, float32 or float16.
-    - `zero_points`: N×groups, uint8; None: 0 for "s8", 128 for "u8", 8 for "u4".
+    - `zero_points`: N×groups, int8 for signed weights, else uint8; None: 0 for signed weights, 128 for "u8", 8 for "u4".
     - `bias`: N float32 values, or None."""
 
     b: np.ndarray
@@ -38,14 +38,19 @@ class GroupedWeights:
     def n(self) -> int:
         return len(self.b)
 
-    def integers(self) -> np.ndarray:
-        """The weights minus their zero points: N×K, int16."""
+    def stored(self) -> np.ndarray:
+        """The weights: N×K, int16."""
         b = self.b
-        if self.b_type == "u4":
+        if self.b_type.endswith("4"):
             b = nibbles(b)
         b = b[:, :self.k].astype(np.int16)
+        return (b ^ 8) - 8 if self.b_type == "s4" else b
+
+    def integers(self) -> np.ndarray:
+        """The weights minus their zero points: N×K, int16."""
+        b = self.stored()
         if self.zero_points is None:
-            return b - np.int16({"s8": 0, "u8": 128, "u4": 8}[self.b_type])
+            return b - np.int16({"u8": 128, "u4": 8}.get(self.b_type, 0))
         return b - self._of_depths(self.zero_points.astype(np.int16))
 
     def values(self) -> np.ndarray:

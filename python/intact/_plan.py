@@ -93,8 +93,7 @@ class AnyPlan:
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, max_isa: str | None = None) -> Any:
-        """A plan from a file that save() wrote on any machine. The file must not change while a `Gemm` or `Conv` lives; a
-        `Grouped` does not need the file."""
+        """A plan from a file that save() wrote on any machine. The file must not change while the plan lives."""
         handle = ffi.new(f"intact_{cls._kind} **")
         cls._call("load", os.fsencode(path), isa_of(max_isa), handle)
         plan = cls.__new__(cls)

@@ -22,8 +22,7 @@ def engine(kind, bits, k, n):
     b, scales = rng.integers(0, 256, (n, k * bits // 8), dtype=np.uint8), rng.uniform(0.001, 1, (n, k // 32)).astype(np.float16)
     weights = intact.GroupedWeights(b, f"u{bits}", k, 32, scales)
     try:
-        rows = ggml_target.rows_of(bits, b if bits == 4 else b ^ 128, scales)
-        matrix = ggml_target.Matrix(ggml_target.Q8(kind), ggml_target.Q4_0 if bits == 4 else ggml_target.Q8_0, rows)
+        matrix = ggml_target.Matrix(ggml_target.Q8(kind), *ggml_target.weight_blocks(f"u{bits}", b, scales))
     except (NotImplementedError, ValueError):
         if (kind, bits) in EXPECTED:
             raise

@@ -56,6 +56,24 @@ def test_product(b_type, k, has_zero_points):
         assert plan.info.packed_bytes > 0 and plan.info.kernel
 
 
+def test_certificate():
+    weights = np.full((2, 64), 192, np.uint8)    # 64 as VPMADDUBSW sees it
+    weights[1, 34:36] = 255
+    certificate = intact.Grouped(weights, np.ones((2, 2), np.float16), b_type="u8").certificate()
+    assert certificate == intact.PairsCertificate(64, 1, 1, 1, 1, 1, 1, 34, 255 * 254, 129)
+    plan = intact.Grouped(weights, np.ones((2, 2), np.float16), b_type="u8")
+    groups = plan.group_certificates()
+    assert groups["failing_pairs"].tolist() == [[0, 0], [0, 1]] and groups["safe_activation"].tolist() == [[255, 255], [255, 129]]
+    assert plan.failing_pairs() == [(34, 1, 127, 127, 255, 255, 64770)] and plan.failing_pairs(first=1) == []
+    with pytest.raises(intact.Error, match="first is -1 and count is 2; expected 0 or more"):
+        plan.failing_pairs(-1, 2)
+    experts = intact.Grouped(weights[:, None], np.ones((2, 1, 2), np.float16), b_type="u8")
+    assert experts.certificate() == certificate and experts.failing_pairs() == plan.failing_pairs()
+    assert np.array_equal(experts.group_certificates(), groups)
+    four_bits = intact.Grouped(packed(np.full((3, 32), 15)), np.ones((3, 1), np.float16), k=32).certificate()
+    assert (four_bits.failing_pairs, four_bits.largest_sum, four_bits.safe_activation) == (0, 7650, 255)
+
+
 def test_given_activations():
     n, k, group = 9, 100, 64
     weights, scales = random(0, 15, (n, k)), powers((n, 2))

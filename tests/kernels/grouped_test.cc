@@ -1,10 +1,13 @@
 // Grouped weights: every ISA equals the reference byte for byte, however threads, parts and calls share the
 // rows, on memory between guard pages. Checks of descriptors and arguments.
 #include <gtest/gtest.h>
+#include <immintrin.h>
 #include <intact/grouped.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +17,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/isas.h"
@@ -527,6 +531,167 @@ TEST(GroupedTest, ExpertsEqualSeparatePlans) {
         EXPECT_EQ(*output, expected) << parts << " parts";
       }
     }
+  }
+}
+
+// The certificate, from the activations 0 and 255 of each pair, and the results of VPMADDUBSW. Weights are
+// those of the problem, as the instruction sees them.
+struct ExpectedGroup {
+  int64_t failing_pairs = 0, safe_activation = 255, largest_sum = 0;
+};
+[[gnu::target("ssse3")]] int32_t Clamped(int32_t a0, int32_t a1, int32_t w0, int32_t w1) {
+  const __m128i a = _mm_set1_epi16(static_cast<int16_t>(a0 | a1 << 8));
+  const __m128i w = _mm_set1_epi16(static_cast<int16_t>((w0 & 255) | (w1 & 255) << 8));
+  return static_cast<int16_t>(_mm_extract_epi16(_mm_maddubs_epi16(a, w), 0));
+}
+bool Clamps(int32_t most, int32_t w0, int32_t w1) {
+  for (const int32_t a0 : {0, most}) {
+    for (const int32_t a1 : {0, most}) {
+      if (Clamped(a0, a1, w0, w1) != a0 * w0 + a1 * w1) return true;
+    }
+  }
+  return false;
+}
+// `n`: the number of the column among the columns of all experts.
+ExpectedGroup ExpectedOf(const reference::Grouped& grouped, int64_t n, int64_t g) {
+  const int32_t shift = grouped.b_type == INTACT_U8 ? -128 : grouped.b_type == INTACT_S4 ? 8 : 0;
+  const int64_t end = std::min(grouped.k, (g + 1) * grouped.depth());
+  const auto weight = [&](int64_t k) {
+    return k < end ? grouped.b[static_cast<size_t>(n * grouped.k + k)] + shift : 0;
+  };
+  ExpectedGroup expected;
+  for (int64_t k = g * grouped.depth(); k < end; k += 2) {
+    for (const int32_t sum : {weight(k), weight(k + 1), weight(k) + weight(k + 1)}) {
+      expected.largest_sum = std::max<int64_t>(expected.largest_sum, 255 * std::abs(sum));
+    }
+    if (!Clamps(255, weight(k), weight(k + 1))) continue;
+    ++expected.failing_pairs;
+    while (Clamps(static_cast<int32_t>(expected.safe_activation), weight(k), weight(k + 1))) {
+      --expected.safe_activation;
+    }
+  }
+  return expected;
+}
+
+TEST(GroupedTest, CertificatesHoldForTheInstruction) {
+  for (const char* line :
+       {"grouped u8s8f32 m=1 n=37 k=131", "grouped s8u8f32 m=1 n=35 k=300 group=128 zb=yes",
+        "grouped u8s8f32 m=1 n=40 k=77 group=0 fill=bounds",
+        "grouped u8u8f32 m=1 n=5 k=64 group=16 fill=bounds",
+        "grouped u8u4f32 m=1 n=33 k=75 zb=yes fill=bounds", "grouped s8s4f32 m=1 n=20 k=31 group=16",
+        "grouped u8s8f32 m=1 n=7 k=70 experts=9", "grouped s8u8f32 m=1 n=33 k=40 experts=3 fill=bounds"}) {
+    const reference::Grouped grouped = verify::Materialize(*verify::GroupedProblem::Parse(line));
+    for (const intact_isa isa : core::kIsaLadder) {
+      if (intact_isa_available(isa) == 0) continue;
+      SCOPED_TRACE(std::string(line) + " isa=" + intact_isa_name(isa));
+      const auto plan = verify::CreateGroupedPlan(grouped, {.isa = isa});
+      ASSERT_TRUE(plan) << plan.error().message;
+      const auto certificate = plan->Certificate();
+      ASSERT_TRUE(certificate) << certificate.error().message;
+      std::vector<intact_group_certificate> groups(static_cast<size_t>(grouped.columns() * grouped.groups()));
+      ASSERT_EQ(intact_grouped_group_certificates(plan->handle(), 0, grouped.columns(), groups.data()),
+                INTACT_OK);
+      std::vector<intact_failing_pair> pairs(static_cast<size_t>(certificate->failing_pairs) + 1);
+      int64_t written = 0;
+      ASSERT_EQ(intact_grouped_failing_pairs(plan->handle(), 0, std::ssize(pairs), pairs.data(), &written),
+                INTACT_OK);
+      EXPECT_EQ(written, certificate->failing_pairs);
+      pairs.resize(static_cast<size_t>(written));
+      ExpectedGroup all;
+      int64_t failing_groups = 0, most = 0;
+      for (size_t i = 0; i < groups.size(); ++i) {
+        const auto number = static_cast<int64_t>(i);
+        const ExpectedGroup expected =
+            ExpectedOf(grouped, number / grouped.groups(), number % grouped.groups());
+        EXPECT_EQ(groups[i].failing_pairs, expected.failing_pairs);
+        EXPECT_EQ(groups[i].safe_activation, expected.safe_activation);
+        all.failing_pairs += expected.failing_pairs;
+        all.safe_activation = std::min(all.safe_activation, expected.safe_activation);
+        all.largest_sum = std::max(all.largest_sum, expected.largest_sum);
+        failing_groups += expected.failing_pairs != 0 ? 1 : 0;
+        most = std::max(most, expected.failing_pairs);
+      }
+      EXPECT_EQ(certificate->pairs, (grouped.k + 1) / 2 * grouped.columns());
+      EXPECT_EQ(certificate->failing_pairs, all.failing_pairs);
+      EXPECT_EQ(certificate->safe_activation, all.safe_activation);
+      EXPECT_EQ(certificate->failing_groups, failing_groups);
+      EXPECT_EQ(certificate->worst_group_failing_pairs, most);
+      const int64_t worst = certificate->worst_column * grouped.groups() + certificate->worst_group;
+      EXPECT_EQ(groups[static_cast<size_t>(worst)].failing_pairs, most);
+      EXPECT_EQ(grouped.Is4Bit(), certificate->failing_pairs == 0);
+      EXPECT_EQ(std::abs(certificate->largest_sum), all.largest_sum);
+      if (grouped.Is4Bit()) {
+        EXPECT_LE(all.largest_sum, 7650);
+      }
+      for (size_t i = 0; i < pairs.size(); ++i) {
+        const intact_failing_pair& pair = pairs[i];
+        EXPECT_EQ(pair.sum, pair.a0 * pair.w0 + pair.a1 * pair.w1);
+        EXPECT_NE(pair.sum, Clamped(pair.a0, pair.a1, pair.w0, pair.w1)) << "the witness clamps";
+        EXPECT_LE(std::abs(pair.sum), std::abs(certificate->largest_sum));
+        if (i == 0) continue;
+        EXPECT_LT(std::pair(pairs[i - 1].n, pairs[i - 1].k), std::pair(pair.n, pair.k));
+      }
+    }
+  }
+}
+
+TEST(GroupedTest, CertificatesOfOnePair) {
+  const std::array<uint16_t, 4> scales = {0x3c00, 0x3c00, 0x3c00, 0x3c00};
+  std::vector<int8_t> b(2 * 64, 64);
+  b[64 + 33] = -128;  // column 1, group 1: 64 and −128 have no sum beyond int16
+  b[34] = b[35] = 127;
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  desc.n = 2;
+  desc.k = 64;
+  desc.b_type = INTACT_S8;
+  desc.b_scales = scales.data();
+  const auto plan = Grouped::Create(desc, b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto certificate = plan->Certificate();
+  ASSERT_TRUE(certificate) << certificate.error().message;
+  EXPECT_EQ(certificate->pairs, 64);
+  EXPECT_EQ(certificate->failing_pairs, 1);
+  EXPECT_EQ(certificate->failing_groups, 1);
+  EXPECT_EQ(certificate->worst_column, 0);
+  EXPECT_EQ(certificate->worst_group, 1);
+  EXPECT_EQ(certificate->largest_sum_k, 34);
+  EXPECT_EQ(certificate->largest_sum_n, 0);
+  EXPECT_EQ(certificate->largest_sum, 255 * 254);
+  EXPECT_EQ(certificate->safe_activation, 129);
+  intact_failing_pair pair;
+  int64_t written = 7;
+  EXPECT_EQ(intact_grouped_failing_pairs(plan->handle(), 1, 1, &pair, &written), INTACT_OK);
+  EXPECT_EQ(written, 0);
+  intact_group_certificate group;
+  EXPECT_EQ(intact_grouped_group_certificates(plan->handle(), 1, 2, &group), INTACT_INVALID_ARGUMENT);
+  EXPECT_STREQ(intact_last_error(),
+               "intact_grouped_group_certificates: first is 1 and count is 2; there are 2 columns");
+  EXPECT_EQ(intact_grouped_failing_pairs(plan->handle(), -1, 1, &pair, &written), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_grouped_certificate(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
+}
+
+// The largest sum of one pair of each type.
+TEST(GroupedTest, LargestSums) {
+  struct Pair {
+    int32_t type;
+    std::vector<uint8_t> b;
+    int32_t sum;
+  };
+  for (const Pair& pair :
+       {Pair{INTACT_S8, {100, 256 - 101}, -101 * 255}, Pair{INTACT_S8, {100, 256 - 99}, 100 * 255},
+        Pair{INTACT_U8, {228, 27}, -101 * 255}, Pair{INTACT_U4, {0x2f}, 17 * 255},
+        Pair{INTACT_S4, {0x8f}, 7 * 255}}) {
+    const uint16_t scale = 0x3c00;
+    intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+    desc.n = 1;
+    desc.k = 2;
+    desc.b_type = pair.type;
+    desc.b_scales = &scale;
+    const auto plan = Grouped::Create(desc, pair.b.data());
+    ASSERT_TRUE(plan) << plan.error().message;
+    const auto certificate = plan->Certificate();
+    ASSERT_TRUE(certificate) << certificate.error().message;
+    EXPECT_EQ(certificate->largest_sum, pair.sum) << pair.type;
   }
 }
 

@@ -22,6 +22,7 @@
 
 #include "reference/contract/grouped.h"
 #include "support/random.h"
+#include "verify/problem/surroundings.h"
 
 namespace intact::verify {
 
@@ -51,6 +52,7 @@ struct GroupedRun {
                                             // or between its depths
   bool saved = false;                       // the plan was saved and loaded
   bool own_scratch = false;                 // the caller provides the scratch memory
+  Surroundings surroundings = {};           // not part of a line
   bool operator==(const GroupedRun&) const = default;
 };
 
