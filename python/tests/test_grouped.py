@@ -213,9 +213,12 @@ def test_saved_plans_give_the_same_bytes(tmp_path, options, b_type, has_points):
         assert (loaded.n, loaded.k, loaded.groups, loaded.info.isa) == (21, 75, 3, plan_isa(isa))
         assert loaded.run(a, **given).tobytes() == expected.tobytes() and loaded.c_dtype == expected.dtype
         loaded.save(tmp_path / "again")
-        assert (tmp_path / "again").read_bytes() == (tmp_path / "plan").read_bytes()
+        assert intact.Grouped.load(tmp_path / "again").run(a, **given).tobytes() == expected.tobytes()
+        if loaded.info.isa == plan.info.isa:  # other kernels may read another layout
+            assert (tmp_path / "again").read_bytes() == (tmp_path / "plan").read_bytes()
+        (tmp_path / "again").unlink()
     (tmp_path / "plan").unlink()
-    assert np.isfinite(expected).all() and loaded.run(a, **given).tobytes() == expected.tobytes()  # the file is not needed
+    assert np.isfinite(expected).all() and loaded.run(a, **given).tobytes() == expected.tobytes()  # a mapped file may be deleted
 
 
 def plan_isa(cap):
