@@ -104,6 +104,12 @@ struct Shape {
   std::string ToString() const;  // "128×768×3072"; "12×(128×128×64) u8×s8ᵀ"; or the geometry's
 };
 
+/// Weights of `bits` bits whose scales belong to groups of depths: grouped weights.
+struct GroupedShape {
+  int bits = 4;
+  int64_t n = 1, k = 1, group = 32;
+};
+
 /// Groups of shapes that get a mean.
 enum class Kind : uint8_t { kGemm, kDynamic, kBatch, kDense, kFirstLayer, kGrouped, kDepthwise, kTransposed };
 /// kFirstLayer: dense, with at most four input channels.

@@ -31,6 +31,14 @@ class Contender {
   virtual double Microseconds(const uint8_t* a, uint8_t* c, int64_t times);
 };
 
+/// A contender that multiplies f32 activations by grouped weights. C is f32. A and C have memory for the
+/// largest number of rows.
+class GroupedContender : public Contender {
+ public:
+  /// The next runs compute the first `m` rows.
+  virtual void SetRows(int64_t m) = 0;
+};
+
 /// The contender that `c` names, with the weights of `workload`. `workload` must outlive the contender.
 /// UNSUPPORTED if it cannot run `c` on exactly c.isa. `tuning_milliseconds`: the budget to tune a plan, if
 /// c.is_tuned.

@@ -101,7 +101,8 @@ void AddOptions(CLI::App* app, Options* options) {
                 "measure nothing; compute how evenly runs are divided among 2 to 128 threads");
   app->add_flag("--tune", options->tune, "compare tuned plans with the choices of the cost models");
   app->add_flag("--grouped", options->grouped,
-                "measure products with 4- and 8-bit weights in groups of depths, in the shapes of decoders");
+                "measure products with 4- and 8-bit weights in groups of depths: K×N 4096×4096, or with "
+                "--suite llm the shapes of decoders");
   app->add_option("--peer", options->peers,
                   fmt::format("another peer, in a separate process: {}; may be repeated", kPeerOptions))
       ->allow_extra_args(false);
@@ -166,9 +167,30 @@ int RunTrapTable(const Options& options, std::vector<core::Isa> isas) {
   return Report(options, results, results.AllRight() ? 0 : kFailure);
 }
 
+/// Starts the peers of --peer.
+std::optional<Error> AddPeers(const std::vector<std::string>& options) {
+  for (const std::string& option : options) {
+    Result<std::unique_ptr<Peer>> peer = StartPeer(option);
+    if (!peer) return peer.error();
+    if (std::optional<Error> error = AddPeer(std::move(*peer))) {
+      error->message = fmt::format("--peer {}: {}", option, error->message);
+      return error;
+    }
+  }
+  return std::nullopt;
+}
+
 int RunGroupedTable(const Options& options, std::vector<core::Isa> isas) {
+  const std::optional<GroupedSuite> suite = FindGroupedSuite(options.suite);
+  if (!suite)
+    return Fail(fmt::format("--suite {}: has no meaning with --grouped; expected llm", options.suite));
+  if (const std::optional<Error> error = AddPeers(options.peers)) return Fail(*error);
+  std::vector<const Peer*> peers;
+  for (const Peer* peer : Peers()) {
+    if (!peer->GroupedKernels(suite->shapes.front(), isas.front()).empty()) peers.push_back(peer);
+  }
   const GroupedResults results =
-      RunGrouped(RequestOf(options, std::move(isas)), GroupedShapes(), tools::ReportProgress("measuring"));
+      RunGrouped(RequestOf(options, std::move(isas)), *suite, peers, tools::ReportProgress("measuring"));
   return Report(options, results, results.AllRight() ? 0 : kFailure);
 }
 
@@ -179,13 +201,7 @@ int RunSearch(const Options& options, std::vector<core::Isa> isas) {
 }
 
 int RunTable(const Options& options, std::vector<core::Isa> isas) {
-  for (const std::string& option : options.peers) {
-    Result<std::unique_ptr<Peer>> peer = StartPeer(option);
-    if (!peer) return Fail(peer.error());
-    if (const std::optional<Error> error = AddPeer(std::move(*peer))) {
-      return Fail(fmt::format("--peer {}: {}", option, error->message));
-    }
-  }
+  if (const std::optional<Error> error = AddPeers(options.peers)) return Fail(*error);
   const Request request = RequestOf(options, std::move(isas));
   const Result<Results> results = Run(request, tools::ReportProgress("measuring"));
   if (!results) return Fail(results.error());
@@ -317,11 +333,20 @@ int Main(int argc, char** argv) {
     return RunSearch(options, std::move(isas));
   }
   if (options.grouped) {
-    for (const char* other : {"--suite", "--weights", "--html", "--tune", "--balance", "--peer"}) {
+    for (const char* other : {"--weights", "--html", "--tune", "--balance"}) {
       if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --grouped", other));
+    }
+    for (const std::string& peer : options.peers) {
+      if (peer.starts_with("onednn") || peer.starts_with("fbgemm")) {
+        return Fail(
+            fmt::format("--peer {}: has no meaning with --grouped; expected onnxruntime or ggml", peer));
+      }
     }
     if (named.size() > 1) return Fail("--grouped: has no meaning with --benchmark_... options");
     return RunGroupedTable(options, std::move(isas));
+  }
+  for (const std::string& peer : options.peers) {
+    if (peer.starts_with("ggml")) return Fail(fmt::format("--peer {}: needs --grouped", peer));
   }
   const bool is_tuned = options.tune || options.suite == kTuneSuite;
   if (options.is_balance) {

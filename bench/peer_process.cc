@@ -13,9 +13,11 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -32,13 +34,20 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kOneDnn = "onednn", kOnnxRuntime = "onnxruntime", kFbgemm = "fbgemm";
-constexpr std::array kKinds = {kOneDnn, kOnnxRuntime, kFbgemm};
+constexpr std::string_view kOneDnn = "onednn", kOnnxRuntime = "onnxruntime", kFbgemm = "fbgemm",
+                           kGgml = "ggml";
+constexpr std::array kKinds = {kOneDnn, kOnnxRuntime, kFbgemm, kGgml};
 constexpr int64_t kPageBytes = 4096;
 constexpr const char* kNoMessage = "ended without a message";
 constexpr const char* kProgram =
 #include "bench/peer_process.inc"
     ;
+constexpr const char* kGgmlTarget =
+#include "bench/ggml_target.inc"
+    ;
+
+/// Whether the value of the peer's option is a library, and Python is python3.
+bool IsLibrary(std::string_view kind) { return kind == kOneDnn || kind == kGgml; }
 
 template <class Value>
 Result<Value> Get(const json& answer, const char* key) {
@@ -63,8 +72,8 @@ class Process {
     for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
       posix_spawn_file_actions_adddup2(&actions, ends[1], file);
     }
-    std::vector<std::string> words = {kind == kOneDnn || value.empty() ? "python3" : value, "-c", kProgram,
-                                      kind, value};
+    std::vector<std::string> words = {
+        IsLibrary(kind) || value.empty() ? "python3" : value, "-c", kProgram, kind, value, kGgmlTarget};
     std::vector<std::string> environment = {"OMP_NUM_THREADS=1"};
     if (isa) environment.push_back(fmt::format("HELD_TO={}", core::ToString(*isa)));
     for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -225,18 +234,22 @@ struct Layout {
   int64_t b, scales, a, c, end;  // offsets
 };
 
-Layout LayoutOf(const Workload& workload, const Case& c) {
+Layout LayoutOf(int64_t b_bytes, int64_t scale_bytes, int64_t a_bytes, int64_t c_bytes) {
   Layout layout = {};
   const auto after = [](int64_t offset, int64_t bytes) {
     return offset + (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   };
-  layout.a_bytes = c.shape.InputElements();
-  layout.c_bytes = c.shape.Rows() * c.shape.n * core::BytesOf(c.format.c_type);
-  layout.scales = after(layout.b, std::ssize(workload.b()));
-  layout.a = after(layout.scales, std::ssize(workload.operation().scales) * int64_t{sizeof(float)});
+  layout.a_bytes = a_bytes;
+  layout.c_bytes = c_bytes;
+  layout.scales = after(layout.b, b_bytes);
+  layout.a = after(layout.scales, scale_bytes);
   layout.c = after(layout.a, layout.a_bytes);
   layout.end = after(layout.c, layout.c_bytes);
   return layout;
+}
+
+json ToJson(const Layout& layout) {
+  return {{"b", layout.b}, {"scales", layout.scales}, {"a", layout.a}, {"c", layout.c}};
 }
 
 json ToJson(const Geometry& g) {
@@ -265,26 +278,40 @@ json ToJson(const Workload& workload, const Case& c, const Layout& layout) {
           {"conv", shape.conv ? ToJson(*shape.conv) : json()},
           {"c_type", verify::ToString(c.format.c_type)},
           {"scales", workload.operation().scales.size()},
-          {"offsets", {{"b", layout.b}, {"scales", layout.scales}, {"a", layout.a}, {"c", layout.c}}}};
+          {"offsets", ToJson(layout)}};
 }
 
-class ProcessContender final : public Contender {
+json ToJson(const GroupedOperands& operands, const std::string& kernels, const Layout& layout) {
+  const GroupedShape& shape = operands.shape;
+  return {{"m", operands.m},          {"n", shape.n},         {"k", shape.k},
+          {"bits", shape.bits},       {"group", shape.group}, {"kernels", kernels},
+          {"offsets", ToJson(layout)}};
+}
+
+class ProcessContender final : public GroupedContender {
  public:
   static Result<std::unique_ptr<Contender>> Make(std::shared_ptr<Process> process, const Workload& workload,
                                                  const Case& c) {
-    const Layout layout = LayoutOf(workload, c);
-    ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create(layout.end));
-    std::ranges::copy(workload.b(), memory->at(layout.b));
-    const std::vector<float>& scales = workload.operation().scales;
-    std::memcpy(memory->at(layout.scales), scales.data(), scales.size() * sizeof(float));
-    ASSIGN_OR_RETURN(
-        const json answer,
-        process->Ask({{"make", ToJson(workload, c, layout)}, {"memory", memory->path()}}, "contender"));
-    ASSIGN_OR_RETURN(const int64_t number, Get<int64_t>(answer, "contender"));
-    ASSIGN_OR_RETURN(std::string implementation, Get<std::string>(answer, "implementation"));
-    return std::unique_ptr<Contender>(new ProcessContender(
-        std::move(process), number, std::move(implementation), std::move(memory), layout));
+    const std::span<const float> scales = workload.operation().scales;
+    const Layout layout =
+        LayoutOf(std::ssize(workload.b()), static_cast<int64_t>(scales.size_bytes()), c.shape.InputElements(),
+                 c.shape.Rows() * c.shape.n * core::BytesOf(c.format.c_type));
+    return Make<Contender>(std::move(process), std::as_bytes(std::span(workload.b())), std::as_bytes(scales),
+                           layout, ToJson(workload, c, layout));
   }
+
+  static Result<std::unique_ptr<GroupedContender>> Make(std::shared_ptr<Process> process,
+                                                        const GroupedOperands& operands,
+                                                        const std::string& kernels) {
+    const GroupedShape& shape = operands.shape;
+    const Layout layout = LayoutOf(std::ssize(operands.b), static_cast<int64_t>(operands.scales.size_bytes()),
+                                   operands.m * shape.k * int64_t{sizeof(float)},
+                                   operands.m * shape.n * int64_t{sizeof(float)});
+    return Make<GroupedContender>(std::move(process), std::as_bytes(operands.b),
+                                  std::as_bytes(operands.scales), layout, ToJson(operands, kernels, layout));
+  }
+
+  void SetRows(int64_t m) override { m_ = m; }
 
   std::string Implementation() const override { return implementation_; }
 
@@ -300,6 +327,21 @@ class ProcessContender final : public Contender {
   }
 
  private:
+  template <class Base>
+  static Result<std::unique_ptr<Base>> Make(std::shared_ptr<Process> process, std::span<const std::byte> b,
+                                            std::span<const std::byte> scales, const Layout& layout,
+                                            const json& what) {
+    ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create(layout.end));
+    std::memcpy(memory->at(layout.b), b.data(), b.size());
+    std::memcpy(memory->at(layout.scales), scales.data(), scales.size());
+    ASSIGN_OR_RETURN(const json answer,
+                     process->Ask({{"make", what}, {"memory", memory->path()}}, "contender"));
+    ASSIGN_OR_RETURN(const int64_t number, Get<int64_t>(answer, "contender"));
+    ASSIGN_OR_RETURN(std::string implementation, Get<std::string>(answer, "implementation"));
+    return std::unique_ptr<Base>(new ProcessContender(std::move(process), number, std::move(implementation),
+                                                      std::move(memory), layout));
+  }
+
   ProcessContender(std::shared_ptr<Process> process, int64_t number, std::string implementation,
                    std::unique_ptr<SharedMemory> memory, const Layout& layout)
       : process_(std::move(process)),
@@ -312,9 +354,10 @@ class ProcessContender final : public Contender {
   double Measure(const uint8_t* a, int64_t times, bool with_c) {
     const bool new_a = !std::equal(a, a + layout_.a_bytes, memory_->at(layout_.a));
     if (new_a) std::copy_n(a, layout_.a_bytes, memory_->at(layout_.a));
+    json request = {{"contender", number_}, {"times", times}, {"new_a", new_a}, {"with_c", with_c}};
+    if (m_ != 0) request["m"] = m_;
     const Result<json> answer =
-        process_->Ask({{"contender", number_}, {"times", times}, {"new_a", new_a}, {"with_c", with_c}},
-                      "microseconds", Seconds(1e-6 * microseconds_ * static_cast<double>(times)));
+        process_->Ask(request, "microseconds", Seconds(1e-6 * microseconds_ * static_cast<double>(times)));
     if (!answer) throw std::runtime_error(answer.error().message);
     const Result<double> microseconds = Get<double>(*answer, "microseconds");
     if (!microseconds) throw std::runtime_error(microseconds.error().message);
@@ -326,6 +369,7 @@ class ProcessContender final : public Contender {
   std::string implementation_;
   std::unique_ptr<SharedMemory> memory_;
   Layout layout_;
+  int64_t m_ = 0;            // rows, with grouped weights
   double microseconds_ = 0;  // of the last run
 };
 
@@ -356,21 +400,42 @@ class ProcessPeer final : public Peer {
 
   bool Takes(const Case& c) const override {
     if (c.format.quantization != Quantization::kStatic) return false;
+    if (kind_ == kGgml) return false;
     if (kind_ == kOneDnn) return !c.shape.conv || !c.shape.conv->transposed;
     return !c.shape.conv && !c.shape.batch && (kind_ == kOnnxRuntime || c.format.c_type == INTACT_U8);
   }
 
   Result<std::unique_ptr<Contender>> Make(const Workload& workload, const Case& c) const override {
-    std::shared_ptr<Process> process = isa_ == c.isa ? process_.lock() : nullptr;
-    if (!process) {
-      ASSIGN_OR_RETURN(process, Process::Start(kind_, value_, LimitOf(c.isa), limit_));
-      isa_ = c.isa;
-      process_ = process;
-    }
+    ASSIGN_OR_RETURN(std::shared_ptr<Process> process, ProcessFor(c.isa));
     return ProcessContender::Make(std::move(process), workload, c);
   }
 
+  std::vector<std::string> GroupedKernels(const GroupedShape& shape, core::Isa isa) const override {
+    if (kind_ == kOnnxRuntime) return {""};
+    if (kind_ != kGgml || shape.group != 32) return {};
+    std::vector<std::string> kernels = {"CPU", "CPU_REPACK"};
+    if (core::TraitsOf(isa).has_tiles) kernels.emplace_back("AMX");
+    return kernels;
+  }
+  intact_type GroupedScaleType() const override { return kind_ == kGgml ? INTACT_F16 : INTACT_F32; }
+  Result<std::unique_ptr<GroupedContender>> MakeGrouped(const GroupedOperands& operands,
+                                                        const std::string& kernels) const override {
+    ASSIGN_OR_RETURN(std::shared_ptr<Process> process, ProcessFor(operands.isa));
+    return ProcessContender::Make(std::move(process), operands, kernels);
+  }
+
  private:
+  Result<std::shared_ptr<Process>> ProcessFor(core::Isa isa) const {
+    std::shared_ptr<Process> process = isa_ == isa ? process_.lock() : nullptr;
+    if (process) return process;
+    // ggml has a library for each ISA.
+    const std::optional<core::Isa> limit = kind_ == kGgml ? isa : LimitOf(isa);
+    ASSIGN_OR_RETURN(process, Process::Start(kind_, value_, limit, limit_));
+    isa_ = isa;
+    process_ = process;
+    return process;
+  }
+
   std::string kind_, value_, version_;
   double call_microseconds_;
   Seconds limit_;
@@ -385,7 +450,7 @@ Result<std::unique_ptr<Peer>> StartPeer(const std::string& option, Seconds limit
   const std::string kind = option.substr(0, equals);
   const std::string value = equals == std::string::npos ? "" : option.substr(equals + 1);
   if (std::ranges::find(kKinds, kind) == kKinds.end() || value.empty() != (equals == std::string::npos) ||
-      (kind == kOneDnn && value.empty())) {
+      (IsLibrary(kind) && value.empty())) {
     return Error{INTACT_INVALID_ARGUMENT,
                  fmt::format("--peer {}: is unknown; expected {}", option, kPeerOptions)};
   }

@@ -14,7 +14,8 @@
 namespace intact::bench {
 
 /// What StartPeer() accepts.
-inline constexpr const char* kPeerOptions = "onednn=LIBRARY, onnxruntime[=PYTHON] or fbgemm[=PYTHON]";
+inline constexpr const char* kPeerOptions =
+    "onednn=LIBRARY, onnxruntime[=PYTHON], fbgemm[=PYTHON] or ggml=FOLDER";
 
 /// The peer that `option` names (kPeerOptions). Starts its process once to learn its version, so a peer that
 /// cannot run is an error here. `limit`: for each of its answers, in addition to the time of the runs. A

@@ -1,13 +1,14 @@
-"""A peer of intact_bench, in a separate process. peer_process.cc starts it as `python3 -c TEXT KIND LIBRARY` and exchanges lines
-of JSON with it:
+"""A peer of intact_bench, in a separate process. peer_process.cc starts it as `python3 -c TEXT KIND LIBRARY GGML_TARGET` and
+exchanges lines of JSON with it (GGML_TARGET: the text of examples/targets/ggml_target.py):
 
     at the start                            {"version", "call_microseconds": the time of a product of two numbers}
     {"make": case, "memory": path}          {"contender": its number, "implementation": its name}
     {"contender": number, "times": number,  {"microseconds"}: the mean time of a run. "new_a": the file's A has changed. "with_c":
-     "new_a": bool, "with_c": bool}         C is read from the file before the runs, and written to it after them
+     "new_a": bool, "with_c": bool}         C is read from the file before the runs, and written to it after them. "m", with
+                                            grouped weights: the rows of the runs
 
-Any answer may be {"error"} instead. The file at `path` has B, the scales, A and C, at case["offsets"]. Runs use a copy of them in
-huge pages, like the other contenders' memory."""
+A case with "bits" has grouped weights (bench/peers.h, GroupedOperands). Any answer may be {"error"} instead. The file at `path`
+has B, the scales, A and C, at case["offsets"]. Runs use a copy of them in huge pages, like the other contenders' memory."""
 
 import ctypes
 import json
@@ -15,6 +16,7 @@ import mmap
 import os
 import sys
 import time
+import types
 import warnings
 
 
@@ -178,7 +180,7 @@ class OneDnn:
 
 
 class OnnxRuntime:
-    """GEMMs: MatMulInteger to s32, QLinearMatMul to u8, MatMulIntegerToFloat to f32."""
+    """GEMMs: MatMulInteger to s32, QLinearMatMul to u8, MatMulIntegerToFloat to f32. Grouped weights: MatMulNBits."""
 
     def __init__(self, _):
         import numpy
@@ -186,6 +188,14 @@ class OnnxRuntime:
         import onnxruntime
         self.numpy, self.onnx, self.onnxruntime = numpy, onnx, onnxruntime
         self.version = onnxruntime.__version__
+
+    def session(self, graph):
+        helper, options = self.onnx.helper, self.onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 4
+        imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=imports, ir_version=8)
+        return self.onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
     def make(self, case, memory):
         numpy, helper = self.numpy, self.onnx.helper
@@ -204,18 +214,34 @@ class OnnxRuntime:
                                                     domain="com.microsoft" if case["c_type"] == "f32" else "")], "product",
                                   [value("a", self.onnx.TensorProto.UINT8, [m, k])],
                                   [value("c", helper.np_dtype_to_tensor_dtype(c_type), [m, n])], tensors)
-        imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-        options = self.onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.log_severity_level = 4
-        session = self.onnxruntime.InferenceSession(
-            helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString(), options,
-            providers=["CPUExecutionProvider"])
+        session = self.session(graph)
         binding = session.io_binding()
         binding.bind_input("a", "cpu", 0, numpy.uint8, [m, k], memory.at("a"))
         binding.bind_output("c", "cpu", 0, c_type.type, [m, n], memory.at("c"))
         run = session.run_with_iobinding
         return lambda: lambda: run(binding), operator
+
+    def make_grouped(self, case, memory):
+        """MatMulNBits, which quantizes A in each run (accuracy level 4)."""
+        numpy, helper = self.numpy, self.onnx.helper
+        n, k, bits, group = (case[key] for key in ("n", "k", "bits", "group"))
+        groups = k // group
+        b = numpy.frombuffer(memory.data, numpy.uint8, n * k * bits // 8, memory.offsets["b"]).reshape(n, groups, -1)
+        scales = numpy.frombuffer(memory.data, numpy.float16, n * groups, memory.offsets["scales"])
+        constants = {"b": b if bits == 4 else b ^ 128, "s": scales.astype(numpy.float32)}
+        node = helper.make_node("MatMulNBits", ["a", *constants], ["c"], domain="com.microsoft", K=k, N=n, bits=bits,
+                                block_size=group, accuracy_level=4)
+        value, f32 = helper.make_tensor_value_info, self.onnx.TensorProto.FLOAT
+        tensors = [self.onnx.numpy_helper.from_array(numpy.array(array), name) for name, array in constants.items()]
+        graph = helper.make_graph([node], "product", [value("a", f32, ["m", k])], [value("c", f32, ["m", n])], tensors)
+        session = self.session(graph)
+
+        def prepare(m):
+            binding = session.io_binding()
+            binding.bind_input("a", "cpu", 0, numpy.float32, [m, k], memory.at("a"))
+            binding.bind_output("c", "cpu", 0, numpy.float32, [m, n], memory.at("c"))
+            return lambda: session.run_with_iobinding(binding)
+        return prepare, "MatMulNBits"
 
 
 class Fbgemm:
@@ -248,23 +274,60 @@ class Fbgemm:
         return prepare, "quantized.linear_relu"
 
 
+class Ggml:
+    """Grouped weights: ggml's matrix product, with the library that `folder` has for the CPU of an ISA."""
+
+    CPUS = {"portable": "x64", "avx2": "haswell", "avx_vnni": "alderlake", "avx_vnni_int8": "alderlake", "avx512": "skylakex",
+            "avx512_vnni": "icelake", "avx10_2": "sapphirerapids", "amx_int8": "sapphirerapids"}
+
+    def __init__(self, folder):
+        import numpy
+        self.numpy, self.target = numpy, types.ModuleType("ggml_target")
+        exec(sys.argv[3], self.target.__dict__)
+        self.cpu = self.CPUS[os.environ.get("HELD_TO", "avx2")]
+        os.environ["GGML_CPU"] = os.path.join(os.path.abspath(folder), f"libggml-cpu-{self.cpu}.so")
+        self.version = self.target.Q8("CPU").version().decode()
+
+    def make_grouped(self, case, memory):
+        numpy, target = self.numpy, self.target
+        n, k, bits = (case[key] for key in ("n", "k", "bits"))
+        b = numpy.frombuffer(memory.data, numpy.uint8, n * k * bits // 8, memory.offsets["b"])
+        scales = numpy.frombuffer(memory.data, numpy.float16, n * k // 32, memory.offsets["scales"]).reshape(n, -1)
+        ggml = target.Q8(case["kernels"])
+        matrix = target.Matrix(ggml, *target.weight_blocks("u4" if bits == 4 else "s8", b, scales))
+
+        def prepare(m):
+            matrix.set(numpy.frombuffer(memory.data, numpy.float32, m * k, memory.offsets["a"]).reshape(m, k))
+
+            def fetch():
+                ggml.backend_tensor_get(matrix.product(m)[1], memory.at("c"), 0, 4 * m * n)
+
+            def run():
+                matrix.compute(m)
+                return fetch
+            return run
+        return prepare, f"{self.cpu}, {case['kernels']}"
+
+
 WARM_UPS = 2
 
 
-def measure(contender, memory, times, new_a=False, with_c=False):
+def measure(contender, memory, times, new_a=False, with_c=False, m=None):
     """The mean time of a run in microseconds, once A is in the caches."""
     if new_a:
         memory.load("a")
     if with_c:
         memory.load("c")
-    run = contender()
+    run = contender() if m is None else contender(m)
     for _ in range(WARM_UPS):
         run()
     start = time.perf_counter()
     for _ in range(times):
         c = run()
     microseconds = 1e6 * (time.perf_counter() - start) / times
-    if with_c and c is not None:  # a tensor of PyTorch
+    if with_c and callable(c):  # C is not in `memory` yet
+        c()
+    elif with_c and c is not None:  # a tensor of PyTorch
         c = c.int_repr()
         ctypes.memmove(memory.at("c"), c.data_ptr(), c.numel())
     if with_c:
@@ -273,17 +336,20 @@ def measure(contender, memory, times, new_a=False, with_c=False):
 
 
 def call_microseconds(peer):
-    offsets = {"b": 0, "scales": 64, "a": 128, "c": 192}
+    offsets = {"b": 0, "scales": 512, "a": 1024, "c": 2048}
     case = {"m": 1, "n": 1, "k": 1, "is_batch": False, "b_by_columns": False, "conv": None, "c_type": "u8", "scales": 1,
             "offsets": offsets}
+    is_grouped = not hasattr(peer, "make")
+    if is_grouped:
+        case |= {"k": 32, "bits": 8, "group": 32, "kernels": "CPU"}
     memory = Memory(bytes(4096), case)
-    contender, _ = peer.make(case, memory)
-    return min(measure(contender, memory, 200) for _ in range(10))
+    contender, _ = (peer.make_grouped if is_grouped else peer.make)(case, memory)
+    return min(measure(contender, memory, 200, m=1 if is_grouped else None) for _ in range(10))
 
 
 def main():
     warnings.simplefilter("ignore")
-    kind, library = sys.argv[1:]
+    kind, library = sys.argv[1:3]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # for libraries that print
 
@@ -300,8 +366,8 @@ def main():
 
     def start():
         nonlocal peer
-        peer = {"onednn": OneDnn, "onnxruntime": OnnxRuntime, "fbgemm": Fbgemm}[kind](library)
-        if kind != "onednn" and "HELD_TO" in os.environ:
+        peer = {"onednn": OneDnn, "onnxruntime": OnnxRuntime, "fbgemm": Fbgemm, "ggml": Ggml}[kind](library)
+        if kind in ("onnxruntime", "fbgemm") and "HELD_TO" in os.environ:
             with open("/proc/self/maps") as maps:
                 if not any(line.rstrip().endswith("/held_to.so") for line in maps):
                     raise RuntimeError(f"uses all of this CPU's instructions; expected a Python held to {os.environ['HELD_TO']} "
@@ -311,7 +377,8 @@ def main():
     def make(request):
         with open(request["memory"], "r+b") as file:
             memory = Memory(mmap.mmap(file.fileno(), 0), request["make"])
-        contender, implementation = peer.make(request["make"], memory)
+        make = peer.make_grouped if "bits" in request["make"] else peer.make
+        contender, implementation = make(request["make"], memory)
         contenders.append((contender, memory))
         return {"contender": len(contenders) - 1, "implementation": implementation}
 

@@ -37,7 +37,9 @@ static const intact_target kTarget = {
         INTACT_TARGET_BIT(INTACT_TARGET_A_ZERO_POINT) | INTACT_TARGET_BIT(INTACT_TARGET_STRIDES),
     "exact", /* or "any": then the verifier identifies the arithmetic */
     RunGemm,
-    NULL};
+    NULL, /* no convolutions */
+    NULL  /* no grouped weights: grouped_target.c has them */
+};
 
 const intact_target* intact_target_open(uint32_t abi, const char* options,
                                         char message[INTACT_TARGET_MESSAGE_BYTES]) {

@@ -199,7 +199,8 @@ const intact_target* Open(const char* options) {
                                         .supports = kSupported | (kHasAllStages ? kOfAllStages : 0),
                                         .arithmetic = "any",
                                         .gemm = Gemm,
-                                        .conv = nullptr};
+                                        .conv = nullptr,
+                                        .grouped = nullptr};
   return &kTarget;
 }
 

@@ -464,7 +464,8 @@ const intact_target* Open(const char* options) {
           INTACT_TARGET_CONV_DILATION, INTACT_TARGET_CONV_TRANSPOSED, INTACT_TARGET_GEMM),
       .arithmetic = "any",
       .gemm = Gemm,
-      .conv = Conv};
+      .conv = Conv,
+      .grouped = nullptr};
   default_threads = omp_get_max_threads();
   return &kTarget;
 }

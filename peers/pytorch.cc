@@ -294,7 +294,8 @@ const intact_target* Open(const char* options) {
                                         .supports = kOfBoth | (kConfiguration.is_onednn ? 0 : kOfQnnpack),
                                         .arithmetic = "any",
                                         .gemm = Gemm,
-                                        .conv = Conv};
+                                        .conv = Conv,
+                                        .grouped = nullptr};
   default_threads = at::get_num_threads();
   return &kTarget;
 }

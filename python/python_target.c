@@ -190,10 +190,31 @@ static intact_status RunConv(const intact_conv_desc* desc, const intact_linear_d
   return Answer(args->c, outputs * columns * ElementSize(linear->c_type), message);
 }
 
+static int64_t WeightBytes(const intact_grouped_desc* d) {
+  return d->n * (d->b_type == INTACT_U4 || d->b_type == INTACT_S4 ? (d->k + 1) / 2 : d->k);
+}
+
+static intact_status RunGrouped(const intact_grouped_desc* desc, const void* b,
+                                const intact_grouped_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]) {
+  const int64_t kind = 2, outputs = args->m * desc->n, depth = desc->group ? desc->group : desc->k;
+  const int64_t groups = (desc->k + depth - 1) / depth, values = desc->n * groups;
+  const int64_t rows = args->m * (desc->a_granularity == INTACT_GRANULARITY_GROUPS ? groups : 1);
+  const int32_t a_type = desc->a_source_type ? desc->a_source_type : desc->a_type;
+  if (!Start(message)) return INTACT_CODEGEN_FAILED;
+  if (!Write(&kind, sizeof kind) || !Write(desc, sizeof *desc) || !Write(args, sizeof *args) ||
+      !Array(args->a, args->m * desc->k, ElementSize(a_type)) || !Array(args->a_scales, rows, 4) ||
+      !Array(args->a_zero_points, rows, 4) || !Array(b, WeightBytes(desc), 1) ||
+      !Array(desc->b_scales, values, ElementSize(desc->scale_type)) ||
+      !Array(desc->b_zero_points, values, 1) || !Array(desc->bias_f32, desc->n, 4)) {
+    return Gone(message);
+  }
+  return Answer(args->c, outputs * ElementSize(desc->c_type), message);
+}
+
 INTACT_API const intact_target* intact_target_open(uint32_t abi, const char* options,
                                                    char message[INTACT_TARGET_MESSAGE_BYTES]) {
-  static intact_target target = {sizeof(intact_target),   introduction.name, 0,
-                                 introduction.arithmetic, RunGemm,           RunConv};
+  static intact_target target = {
+      sizeof(intact_target), introduction.name, 0, introduction.arithmetic, RunGemm, RunConv, RunGrouped};
   if (abi != INTACT_TARGET_ABI) {
     snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "was made for ABI %d; intact has %u", INTACT_TARGET_ABI,
              abi);

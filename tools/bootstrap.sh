@@ -302,7 +302,7 @@ make_wheel() {
   wheel=$(echo build/wheels/*.whl)
   PATH=$PWD/$tools/bin:$PATH auditwheel show "$wheel"
   say "testing the wheel in an empty environment"
-  make_environment "$environment" "$wheel" pytest onnx flatbuffers
+  make_environment "$environment" "$wheel[gguf,safetensors]" pytest onnx flatbuffers
   "$environment/bin/intact" info >/dev/null
   "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests
   if ((${#provider[@]})); then

@@ -1,5 +1,7 @@
 """ggml as a target: GGML_CPU=…/libggml-cpu-haswell.so intact verify sweep --quick --target python:ggml_target.py:Q8 (or Q4)
 
+`Grouped`: products with weights in groups of 32, Q8_0 and Q4_0, for `verify grouped`.
+
 GGML_CPU: the library with the kernels of one CPU; its libggml-base.so stands beside it or where the loader finds it. GGML_BUFFER
 chooses kernels for rearranged weights: CPU_REPACK or AMX. The llama.cpp package of npm and Debian's libggml0 have a library for
 each kind of CPU; PyPI's libggml-python has one for AVX2."""
@@ -34,6 +36,20 @@ def quantize(x):
     factor = np.float32(127) / np.where(largest > 0, largest, np.float32(np.inf))
     scales = (largest / np.float32(127)).astype(np.float16).astype(np.float32)
     return np.rint(groups * factor[..., None]).astype(np.int8).reshape(x.shape), scales
+
+
+def weight_blocks(b_type, b, scales):
+    """ggml's type, and the rows of blocks, of weights in groups of 32. `b`: N rows of s8, of u8 with zero point 128, or of u4, two in
+    a byte, the even depth in the low four bits. `scales`: N×groups."""
+    n, groups = scales.shape
+    b = b.view(np.uint8).reshape(n, groups, -1)
+    if b_type == "u4":
+        depths = np.stack([b & 15, b >> 4], 3).reshape(n, groups, 32)
+        b = depths[..., :16] | depths[..., 16:] << 4
+    elif b_type == "u8":
+        b = b ^ 128
+    rows = np.concatenate([scales.astype(np.float16)[..., None].view(np.uint8), b], 2)
+    return Q4_0 if b_type == "u4" else Q8_0, rows.reshape(n, -1)
 
 
 class Matrix:
@@ -178,3 +194,20 @@ class Q4(Q8):
     @staticmethod
     def activations(a):
         return np.repeat(Q8.activations(a)[:, :, None], 3, 2)
+
+
+class Grouped(Q8):
+    """Weights in groups of 32: s8 as Q8_0, u4 as Q4_0. ggml quantizes each group of a row to s8."""
+
+    supports = ["grouped", "a_s8", "dynamic_rows", "b_s8", "b_u4", "c_f32"]
+
+    def grouped(self, p):
+        w = p.weights
+        for refused, words in ((p.a.dtype != np.float32, "float32 activations only"),
+                               (p.granularity != "groups", "activations have a scale for each group"),
+                               (w.group != 32 or w.k % 32, "whole groups of 32 only"),
+                               (w.scales.dtype != np.float16, "float16 scales only")):
+            if refused:
+                raise NotImplementedError(words)
+        with Matrix(self, *weight_blocks(w.b_type, w.b, w.scales)) as matrix:
+            return matrix(p.a)

@@ -1,7 +1,8 @@
 """ONNX Runtime as a target: intact verify pairing --target python:onnxruntime_target.py:OnnxRuntime
 
 `OnnxRuntime`: QLinearMatMul and QLinearConv, MatMulIntegerToFloat for float32, QGemm for products with an int32 bias. `Integer`:
-MatMulInteger and ConvInteger. `Dynamic`: DynamicQuantizeMatMul."""
+MatMulInteger and ConvInteger. `Dynamic`: DynamicQuantizeMatMul. `NBits`: MatMulNBits with accuracy level 4, for `verify
+grouped`."""
 
 import numpy as np
 import onnxruntime
@@ -15,7 +16,7 @@ def run(op, a, constants, c_dtype, **attributes):
     tensors = [numpy_helper.from_array(np.ascontiguousarray(value), f"c{i}") for i, value in enumerate(constants)
                if value is not None]
     names = ["a", *("" if value is None else f"c{i}" for i, value in enumerate(constants))]
-    microsoft = {"QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"}
+    microsoft = {"QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "MatMulNBits"}
     graph = helper.make_graph(
         [helper.make_node(op, names, ["y"], domain="com.microsoft" if op in microsoft else "", **attributes)], "g",
         [helper.make_tensor_value_info("a", helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)],
@@ -108,3 +109,27 @@ class Dynamic(OnnxRuntime):
         ends = np.broadcast_to(np.array([[0], [255]], np.uint8), (2, p.a.shape[1]))
         a = np.concatenate([p.a, ends]).astype(np.float32) - p.a_zero_point
         return run("DynamicQuantizeMatMul", a, [p.b, *self.quantization(p, p.b, p.b.shape[1]), p.bias], np.float32)[:-2]
+
+
+class NBits:
+    """MatMulNBits with accuracy level 4. It quantizes each group of a row to s8."""
+
+    name = f"ONNX Runtime {onnxruntime.__version__}, MatMulNBits"
+    supports = ["grouped", "a_s8", "dynamic_rows", "b_u4", "b_u8", "b_zero_points", "bias_f32", "c_f32"]
+    arithmetic = "any"
+
+    def grouped(self, p):
+        w, bits = p.weights, int(p.weights.b_type[1])
+        OnnxRuntime.refuse((p.a.dtype != np.float32, "float32 activations only"),
+                           (p.granularity != "groups", "activations have a scale for each group"),
+                           (w.group not in (16, 32, 64, 128, 256), "blocks of 16 to 256 only"))
+        groups = w.scales.shape[1]
+        b = np.pad(w.b, ((0, 0), (0, groups * w.group * bits // 8 - w.b.shape[1]))).reshape(w.n, groups, -1)
+        points = w.zero_points
+        if points is not None and bits == 4:
+            pairs = np.pad(points, ((0, 0), (0, groups % 2)))
+            points = pairs[:, ::2] | pairs[:, 1::2] << 4
+        constants = [b, w.scales.astype(np.float32).ravel(), None if points is None else points.ravel(), None, w.bias]
+        while constants[-1] is None:
+            constants.pop()
+        return run("MatMulNBits", p.a, constants, np.float32, K=w.k, N=w.n, bits=bits, block_size=w.group, accuracy_level=4)

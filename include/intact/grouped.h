@@ -29,6 +29,11 @@
  * row or one of its groups has no scale, all outputs of the row are NaNs (0x7FC00000; bfloat16: 0x7FC0;
  * float16: 0x7E00).
  *
+ * ## Experts
+ * A plan of `experts` > 1 has a matrix B, scales, zero points and a bias for each expert (mixture of
+ * experts). The rows of A are sorted by expert: a run passes the number of rows of each expert. A row of C is
+ * the same as that of a plan of its expert alone. A run reads only the weights of experts that have rows.
+ *
  * ## Common formats of weights
  *   - ONNX MatMulNBits with 4 bits: b_type U4, group = block_size, b_stride_n = ⌈K/group⌉·group/2. Zero
  *     points must be unpacked to a byte each; without zero points b_zero_points is NULL.
@@ -63,8 +68,8 @@ typedef enum intact_granularity {
  * S4 and U4, two depths share a byte: b[k,n] is in byte b[n·b_stride_n + ⌊k/2⌋], in the low four bits if k is
  * even, else in the high four bits. The high bits of the last byte of a column are not read if K is odd.
  *
- * Limits: n and k at most 2^31 − 1, n·k at most 2^40. A plan is refused (INTACT_OVERFLOW) if activations
- * exist for which a sum acc_g is not an int32. This needs a group of more than 33025 depths. */
+ * Limits: n and k at most 2^31 − 1, experts·n·k at most 2^40. A plan is refused (INTACT_OVERFLOW) if
+ * activations exist for which a sum acc_g is not an int32. This needs a group of more than 33025 depths. */
 typedef struct intact_grouped_desc {
   size_t struct_size;    /**< sizeof(intact_grouped_desc) */
   int64_t n;             /**< columns of B and C, ≥ 1 */
@@ -92,6 +97,14 @@ typedef struct intact_grouped_desc {
   float clamp_min;        /**< for INTACT_ACTIVATION_CLAMP: not NaN, at most clamp_max */
   float clamp_max;        /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
   int32_t max_isa;        /**< an intact_isa, the cap; INTACT_ISA_ANY: all that the machine offers */
+  int64_t experts;        /**< matrices B, 1 to 65536; 1 if the struct ends before this field */
+  /** Bytes from an expert's B to the next, at most 2^40; 0: n·b_stride_n or k·b_stride_k, whichever is larger
+   * (with the values that 0 stands for). */
+  int64_t b_stride_expert;
+  /** Elements from an expert's scales and zero points to the next, at most 2^40; 0: n·scale_stride_n or
+   * groups·scale_stride_g, whichever is larger. */
+  int64_t scale_stride_expert;
+  int64_t bias_stride_expert; /**< elements from an expert's bias to the next, at most 2^40; 0: n */
 } intact_grouped_desc;
 
 /** f32 activations quantized to s8 row by row, u4 weights in groups of 32 with f16 scales, f32 outputs; set
@@ -99,13 +112,20 @@ typedef struct intact_grouped_desc {
 #define INTACT_GROUPED_DESC_INIT                                                                            \
   {                                                                                                         \
     sizeof(intact_grouped_desc), 0, 0, 32, INTACT_F32, INTACT_S8, INTACT_GRANULARITY_ROWS, INTACT_U4, 0, 0, \
-        NULL, NULL, 0, 0, INTACT_F16, INTACT_F32, NULL, INTACT_ACTIVATION_NONE, 0.0f, 0.0f, INTACT_ISA_ANY  \
+        NULL, NULL, 0, 0, INTACT_F16, INTACT_F32, NULL, INTACT_ACTIVATION_NONE, 0.0f, 0.0f, INTACT_ISA_ANY, \
+        1, 0, 0, 0                                                                                          \
   }
 
 /** The buffers of one run, row-major. No alignment is needed. Nothing beyond the m·k elements of A and the
  * m·n elements of C is read or written. C must not overlap A.
  *
- * With m 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no memory. */
+ * A batch is `batch` items of m rows each. Item i of A begins at a + i·a_batch_stride elements; C works the
+ * same way. Items of A may share memory; items of C must not. A run compares addresses of C with addresses of
+ * A of the same item. Limit: m·batch at most 2^31 − 1.
+ *
+ * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no
+ * memory.
+ */
 typedef struct intact_grouped_args {
   size_t struct_size; /**< sizeof(intact_grouped_args) */
   int64_t m;          /**< rows, 0 to 2^31 − 1 */
@@ -114,7 +134,7 @@ typedef struct intact_grouped_args {
   void* c;            /**< m×n elements of c_type */
   int64_t c_stride;   /**< elements between rows of C, n to 2^40; 0 = n */
   /** Without a_source_type: finite values ≥ 0, one for each row, or with INTACT_GRANULARITY_GROUPS one for
-   * each group of each row, dense and row by row. With a_source_type: NULL. */
+   * each group of each row, dense, row by row and item after item. With a_source_type: NULL. */
   const float* a_scales;
   /** Without a_source_type: zero points within the range of a_type, one for each of a_scales; NULL: all are
    * 0. With a_source_type: NULL. */
@@ -124,11 +144,17 @@ typedef struct intact_grouped_args {
   int32_t reserved;     /**< 0 */
   void* scratch;        /**< memory for the run to work in, as in intact_gemm_args */
   size_t scratch_bytes; /**< bytes of `scratch`; 0 with NULL */
+  /** With several experts: the number of rows of each expert, 0 or more. Their sum is m. The first rows of A
+   * and C belong to expert 0, the next to expert 1. NULL with one expert. */
+  const int64_t* expert_rows;
+  int64_t batch; /**< number of items, ≥ 0; 1 with several experts, and if the struct ends before */
+  int64_t a_batch_stride; /**< elements from an item of A to the next, at most 2^40; 0 = m·a_stride */
+  int64_t c_batch_stride; /**< elements from an item of C to the next, at most 2^40; 0 = m·c_stride */
 } intact_grouped_args;
 
 /** Defaults; set m and the buffers. */
 #define INTACT_GROUPED_ARGS_INIT \
-  { sizeof(intact_grouped_args), 0, NULL, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0 }
+  { sizeof(intact_grouped_args), 0, NULL, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL, 1, 0, 0 }
 
 /** A plan: packed weights and kernels. See intact_grouped_create(). */
 typedef struct intact_grouped intact_grouped;
@@ -150,11 +176,52 @@ typedef struct intact_grouped_info {
   int32_t reserved;      /**< 0 */
   const char* kernel;    /**< name of the kernel */
   int64_t packed_bytes;  /**< memory that the packed weights occupy, with scales and zero points */
+  int64_t experts;       /**< as in the descriptor */
 } intact_grouped_info;
 
 /** The initial value of a struct that a call fills. */
 #define INTACT_GROUPED_INFO_INIT \
-  { sizeof(intact_grouped_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0 }
+  { sizeof(intact_grouped_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
+
+/** Which pairs of weights could make VPMADDUBSW saturate in a kernel that adds two products in int16. The
+ * kernels of intact never saturate; the certificate is about kernels of other libraries. It holds for all
+ * activations at once, and is the same on every machine.
+ *
+ * A pair is depths (k, k+1) of a column, k even; both belong to one group. An odd last depth is alone. Let a
+ * from 0 to 255 and w be activations and weights as the instruction sees them: s8 activations shifted by
+ * +128, u8 weights by −128, weights of 4 bits as 0 to 15. The largest sum of a pair is the value of a0·w0 +
+ * a1·w1 that is farthest from 0. A pair fails if its largest sum is not an int16. Pairs of 4-bit weights never
+ * fail: their sums are at most 2·255·15 = 7650. Scales and zero points do not matter.
+ *
+ * Columns of all experts are numbered in one order: column j of expert e has the number e·n + j. A certificate
+ * is about all experts.
+ *
+ * With activations from 0 to safe_activation no pair fails. safe_activation is at least 128, whatever the
+ * weights are. So kernels of 7-bit activations are exact, and kernels that multiply |a| by the weight with
+ * a's sign too. */
+typedef struct intact_pairs_certificate {
+  size_t struct_size;                /**< sizeof(intact_pairs_certificate) */
+  int64_t pairs;                     /**< number of pairs: ⌈k/2⌉·n·experts */
+  int64_t failing_pairs;             /**< pairs that fail; 0 proves that no activations saturate */
+  int64_t failing_groups;            /**< groups of all columns that have a failing pair */
+  int64_t worst_column;              /**< column of the group with the most failing pairs */
+  int64_t worst_group;               /**< the number of this group */
+  int64_t worst_group_failing_pairs; /**< failing pairs of this group */
+  int64_t largest_sum_n;             /**< column of the pair with the largest sum */
+  int64_t largest_sum_k;             /**< first depth of this pair */
+  int32_t largest_sum;               /**< the largest sum of all pairs */
+  int32_t safe_activation;           /**< the largest a with which no pair fails, 128 to 255 */
+} intact_pairs_certificate;
+
+/** The initial value of a struct that a call fills. */
+#define INTACT_PAIRS_CERTIFICATE_INIT \
+  { sizeof(intact_pairs_certificate), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** The certificate of one group of a column. */
+typedef struct intact_group_certificate {
+  int64_t failing_pairs;   /**< pairs of this group that fail */
+  int64_t safe_activation; /**< the largest a with which no pair of this group fails, 128 to 255 */
+} intact_group_certificate;
 
 /** Packs `b` and chooses kernels. On success `*grouped` owns copies of everything that it needs; destroy it
  * with intact_grouped_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, OVERFLOW, CODEGEN_FAILED,
@@ -181,16 +248,35 @@ INTACT_API intact_status intact_grouped_run_part(const intact_grouped* grouped,
 /** Reports what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped_info* info);
 
-/** Writes the plan to `path`: descriptor, weights as the descriptor describes them, checksum. The file loads
- * on any ISA: see intact_gemm_save(). Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/** Reports which pairs of weights can saturate in kernels of other libraries: see intact_pairs_certificate.
+ * Like the next two functions, it unpacks the weights. Thread-safe. Errors: INVALID_ARGUMENT,
+ * OUT_OF_MEMORY. */
+INTACT_API intact_status intact_grouped_certificate(const intact_grouped* grouped,
+                                                    intact_pairs_certificate* certificate);
+
+/** Copies the certificates of the groups of columns [first, first + count) to `groups`, column by column. It
+ * has room for `count` times the number of groups of a column. Thread-safe. Errors: INVALID_ARGUMENT,
+ * OUT_OF_MEMORY. */
+INTACT_API intact_status intact_grouped_group_certificates(const intact_grouped* grouped, int64_t first,
+                                                           int64_t count, intact_group_certificate* groups);
+
+/** Writes failing pairs to `pairs`, ordered by column, then depth: at most `count`, from number `first` on.
+ * `n` of a pair is the number of its column. `*written` is the number written. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+INTACT_API intact_status intact_grouped_failing_pairs(const intact_grouped* grouped, int64_t first,
+                                                      int64_t count, intact_failing_pair* pairs,
+                                                      int64_t* written);
+
+/** Writes the plan to `path`: descriptor, packed weights, checksum. The file loads on any ISA: see
+ * intact_gemm_save(). Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_grouped_save(const intact_grouped* grouped, const char* path);
 
 /** Writes the bytes of intact_grouped_save() to memory: see intact_gemm_save_memory(). Thread-safe. Errors:
  * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_grouped_save_memory(const intact_grouped* grouped, void* data, size_t* size);
 
-/** Creates a plan from a file that intact_grouped_save() wrote. The file is mapped, and its weights are packed
- * for this machine's ISA; the file is not needed afterwards. `max_isa`, an intact_isa, is a cap as in a
+/** Creates a plan from a file that intact_grouped_save() wrote. The file is mapped: it must not change while
+ * the plan lives. If this machine packs weights as the machine that saved the file, the plan uses the weights
+ * in the file; else it packs them again. `max_isa`, an intact_isa, is a cap as in a
  * descriptor. Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, is truncated or corrupted, or
  * holds no grouped weights; the message says which), and those of intact_grouped_create(); `*grouped` is then
  * NULL. */

@@ -76,6 +76,14 @@ class Grouped {
     (void)intact_grouped_query(handle_.get(), &info);
     return info;
   }
+  /// Which pairs of weights can saturate in kernels of other libraries. Errors: see
+  /// intact_grouped_certificate().
+  Result<intact_pairs_certificate> Certificate() const {
+    intact_pairs_certificate certificate = INTACT_PAIRS_CERTIFICATE_INIT;
+    Error error = detail::LastError(intact_grouped_certificate(handle_.get(), &certificate));
+    if (!error.ok()) return error;
+    return certificate;
+  }
   /// The plan, for the calls of grouped.h. The Grouped owns it.
   const intact_grouped* handle() const noexcept { return handle_.get(); }
 

@@ -8,8 +8,8 @@
  *
  *     cc -O2 -shared -fPIC -o mine.so mine.c && intact verify sweep --target ./mine.so
  *
- * A problem is passed to the target as descriptors and arguments of intact.h. A target that makes no other
- * claim is compared with the arithmetic of intact.h: exact sums, layouts, strides, requantization.
+ * A problem is passed to the target as descriptors and arguments of intact.h or grouped.h. A target that makes
+ * no other claim is compared with their arithmetic: exact sums, layouts, strides, requantization.
  *
  * A target runs in its own process, which is started again when it dies. All calls come from one thread. A
  * crash, an exit, a call that does not return and a write outside C are findings: the report names the
@@ -20,6 +20,7 @@
 #ifndef INTACT_TARGET_H_
 #define INTACT_TARGET_H_
 
+#include <intact/grouped.h>
 #include <intact/intact.h>
 
 #ifdef __cplusplus
@@ -35,7 +36,12 @@ extern "C" {
 /** What a target can do: numbers of bits in intact_target::supports. A sweep leaves out problems that need a
  * feature which the target lacks, and reports how many. For limits that no bit describes (a shape, a
  * combination), the target returns INTACT_UNSUPPORTED and a message. A target must support at least one type
- * of A, one of B and one of C. */
+ * of A, one of B and one of C.
+ *
+ * Products with grouped weights (GROUPED) need the features of their types, and of these the ones that they
+ * have: ROW_QUANTIZATION (a run gets A and its scales), DYNAMIC_ROWS (a run quantizes numbers), DYNAMIC_F16,
+ * DYNAMIC_NAN, A_ZERO_POINT, B_ZERO_POINTS (given zero points), SCALE_ZERO, BIAS_F32, RELU, CLAMP, STRIDES
+ * (rows of A and C), B_LAYOUTS (strides of B, of its scales and of experts), BATCH, EXPERTS, THREADS, EMPTY. */
 typedef enum intact_target_feature {
   INTACT_TARGET_A_U8 = 0,           /**< u8 activations */
   INTACT_TARGET_A_S8 = 1,           /**< s8 activations */
@@ -90,7 +96,11 @@ typedef enum intact_target_feature {
   INTACT_TARGET_TENSOR_QUANTIZATION = 48,
   INTACT_TARGET_A_TRANSPOSED = 49, /**< a_transposed: A as K×M */
   INTACT_TARGET_ITEM_COLUMNS = 50, /**< zero points or scales of B for each column of each item */
-  INTACT_TARGET_FEATURES = 51      /**< number of features */
+  INTACT_TARGET_GROUPED = 51,      /**< products with grouped weights (intact/grouped.h) */
+  INTACT_TARGET_B_U4 = 52,         /**< grouped weights of u4 */
+  INTACT_TARGET_B_S4 = 53,         /**< grouped weights of s4 */
+  INTACT_TARGET_EXPERTS = 54,      /**< grouped weights of several experts */
+  INTACT_TARGET_FEATURES = 55      /**< number of features */
 } intact_target_feature;
 
 /** The bit of a feature in intact_target::supports. */
@@ -122,6 +132,9 @@ typedef struct intact_target {
    * the target has no convolutions. */
   intact_status (*conv)(const intact_conv_desc* desc, const intact_linear_desc* linear, const void* weights,
                         const intact_conv_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]);
+  /** Computes C of a product with grouped weights, under the rules of `gemm`. NULL: the target has none. */
+  intact_status (*grouped)(const intact_grouped_desc* desc, const void* b, const intact_grouped_args* args,
+                           char message[INTACT_TARGET_MESSAGE_BYTES]);
 } intact_target;
 
 /** The function that a plug-in exports. `abi`: INTACT_TARGET_ABI of the caller. `options`: the text after the

@@ -17,6 +17,7 @@
 #include "kernels/problem/grouped_problem.h"
 #include "kernels/runtime/threads.h"
 #include "kernels/runtime/whole_file.h"
+#include "kernels/weights/grouped_certificate.h"
 #include "kernels/weights/grouped_file.h"
 #include "kernels/weights/pack_file.h"
 
@@ -28,6 +29,7 @@ struct intact_grouped {
 namespace {
 
 using intact::Error;
+using intact::Result;
 using namespace intact::kernels;  // NOLINT(google-build-using-namespace): this file is their C ABI
 
 void Print(const char* what, const intact_grouped& grouped, const std::string& more, int64_t m,
@@ -53,16 +55,44 @@ Error Create(const intact_grouped_desc& desc, const void* b, intact_grouped** gr
   return {};
 }
 
-Error Load(const void* image, size_t size, int32_t max_isa, intact_grouped** grouped) {
-  ASSIGN_OR_RETURN(GroupedImage read, ReadGroupedImage(image, size));
+// `owner` keeps the image alive; without it, the plan copies what it needs.
+Error Load(const void* image, size_t size, std::shared_ptr<const void> owner, int32_t max_isa,
+           intact_grouped** grouped) {
+  const Stopwatch watch;
+  const ScopedFloatEnvironment float_environment;
+  ASSIGN_OR_RETURN(GroupedImage read, ReadGroupedImage(image, size, owner));
   read.desc.max_isa = max_isa;
-  return Create(read.desc, read.weights, grouped);
+  ASSIGN_OR_RETURN(const intact::core::IsaSet permitted, PermittedIsas(max_isa));
+  ASSIGN_OR_RETURN(const intact::core::Isa isa, ChooseIsa(permitted));
+  const bool are_for_isa =
+      isa != intact::core::Isa::kPortable && read.weights->AreFor(read.problem, VectorIsa(isa));
+  if (!are_for_isa || MayExceedInt32(read.problem)) {
+    GroupedColumns columns(read.problem);
+    read.weights->Unpack(&columns);
+    read.desc.b_scales = columns.scales.data();
+    if (read.problem.has_b_zero_points) read.desc.b_zero_points = columns.zero_points.data();
+    return Create(read.desc, columns.weights.data(), grouped);
+  }
+  RETURN_IF_ERROR(read.weights->Check(read.problem));
+  if (owner == nullptr) RETURN_IF_ERROR(read.weights->Copy());
+  ASSIGN_OR_RETURN(auto plan, GroupedPlan::Create(std::move(read.problem), std::move(read.weights), isa));
+  *grouped = new intact_grouped{read.desc, std::move(plan)};
+  PrintIfVerbose([&] { Print("plan", **grouped, "", 1, watch); });
+  return {};
 }
 
-std::vector<uint8_t> ImageOf(const intact_grouped& grouped) {
+Result<std::vector<uint8_t>> ImageOf(const intact_grouped& grouped) {
   const GroupedPlan& plan = *grouped.plan;
-  return WriteGroupedImage(grouped.desc, plan.problem(),
-                           [&](const GroupedColumns& to) { plan.engine().Unpack(to); });
+  ASSIGN_OR_RETURN(const std::shared_ptr<const GroupedWeights> weights, plan.engine().Weights());
+  return WriteGroupedImage(grouped.desc, plan.problem(), *weights);
+}
+
+// The weights of `grouped`, dense.
+Result<std::vector<uint8_t>> WeightsOf(const intact_grouped& grouped) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const GroupedWeights> packed, grouped.plan->engine().Weights());
+  GroupedColumns columns(grouped.plan->problem());
+  packed->Unpack(&columns);
+  return std::move(columns.weights);
 }
 
 // Runs `run` on arguments of this version.
@@ -151,7 +181,50 @@ intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped
     made.isa = static_cast<int32_t>(plan.isa());
     made.kernel = plan.kernel_name().c_str();
     made.packed_bytes = plan.engine().packed_bytes();
+    made.experts = desc.experts;
     WriteStruct(made, info);
+    return {};
+  });
+}
+
+intact_status intact_grouped_certificate(const intact_grouped* grouped,
+                                         intact_pairs_certificate* certificate) {
+  return Guard("intact_grouped_certificate", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    RETURN_IF_ERROR(CheckStructSize("certificate", certificate));
+    ASSIGN_OR_RETURN(const std::vector<uint8_t> weights, WeightsOf(*grouped));
+    WriteStruct(GroupedPairs(grouped->plan->problem(), weights.data()).Certify(), certificate);
+    return {};
+  });
+}
+
+intact_status intact_grouped_group_certificates(const intact_grouped* grouped, int64_t first, int64_t count,
+                                                intact_group_certificate* groups) {
+  return Guard("intact_grouped_group_certificates", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    if (groups == nullptr) return NullArgument("groups");
+    const GroupedProblem& problem = grouped->plan->problem();
+    const int64_t columns = problem.columns();
+    if (first < 0 || count < 0 || first > columns || count > columns - first) {
+      return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +
+                             "; there are " + std::to_string(columns) + " columns");
+    }
+    ASSIGN_OR_RETURN(const std::vector<uint8_t> weights, WeightsOf(*grouped));
+    const GroupedPairs pairs(problem, weights.data());
+    for (int64_t n = first; n < first + count; ++n) {
+      for (int64_t g = 0; g < problem.groups(); ++g) *groups++ = pairs.CertifyGroup(n, g);
+    }
+    return {};
+  });
+}
+
+intact_status intact_grouped_failing_pairs(const intact_grouped* grouped, int64_t first, int64_t count,
+                                           intact_failing_pair* pairs, int64_t* written) {
+  return Guard("intact_grouped_failing_pairs", [&]() -> Error {
+    if (grouped == nullptr) return NullArgument("grouped");
+    RETURN_IF_ERROR(CheckListing(first, count, pairs, written));
+    ASSIGN_OR_RETURN(const std::vector<uint8_t> weights, WeightsOf(*grouped));
+    *written = GroupedPairs(grouped->plan->problem(), weights.data()).ListFailing(first, count, pairs);
     return {};
   });
 }
@@ -160,7 +233,8 @@ intact_status intact_grouped_save(const intact_grouped* grouped, const char* pat
   return Guard("intact_grouped_save", [&]() -> Error {
     if (grouped == nullptr) return NullArgument("grouped");
     if (path == nullptr) return NullArgument("path");
-    return WriteWholeFile(path, ImageOf(*grouped));
+    ASSIGN_OR_RETURN(const std::vector<uint8_t> image, ImageOf(*grouped));
+    return WriteWholeFile(path, image);
   });
 }
 
@@ -169,10 +243,13 @@ intact_status intact_grouped_save_memory(const intact_grouped* grouped, void* da
     if (grouped == nullptr) return NullArgument("grouped");
     if (size == nullptr) return NullArgument("size");
     if (data == nullptr) {
-      *size = GroupedImageBytes(grouped->desc, grouped->plan->problem());
+      ASSIGN_OR_RETURN(const std::shared_ptr<const GroupedWeights> weights,
+                       grouped->plan->engine().Weights());
+      *size = GroupedImageBytes(grouped->desc, grouped->plan->problem(), *weights);
       return {};
     }
-    return SaveTo(ImageOf(*grouped), data, size);
+    ASSIGN_OR_RETURN(const std::vector<uint8_t> image, ImageOf(*grouped));
+    return SaveTo(image, data, size);
   });
 }
 
@@ -182,7 +259,7 @@ intact_status intact_grouped_load(const char* path, int32_t max_isa, intact_grou
     *grouped = nullptr;
     if (path == nullptr) return NullArgument("path");
     ASSIGN_OR_RETURN(const MappedFile file, MapFile(path));
-    Error error = Load(file.data.get(), file.size, max_isa, grouped);
+    Error error = Load(file.data.get(), file.size, file.data, max_isa, grouped);
     if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
     return error;
   });
@@ -197,7 +274,7 @@ intact_status intact_grouped_load_memory(const void* data, size_t size, int32_t 
     if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
       return InvalidArgument("data is not aligned to 64 bytes");
     }
-    return Load(data, size, max_isa, grouped);
+    return Load(data, size, nullptr, max_isa, grouped);
   });
 }
 

@@ -122,6 +122,8 @@ template <>
 inline constexpr size_t kFirstSize<intact_grouped_args> = 88;
 template <>
 inline constexpr size_t kFirstSize<intact_grouped_info> = 88;
+template <>
+inline constexpr size_t kFirstSize<intact_pairs_certificate> = 80;
 
 static_assert(sizeof(intact_linear_desc) >= kFirstSize<intact_linear_desc> &&
               sizeof(intact_conv_desc) >= kFirstSize<intact_conv_desc>);

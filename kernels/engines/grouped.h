@@ -3,9 +3,12 @@
 #define INTACT_KERNELS_ENGINES_GROUPED_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "core/result.h"
 #include "kernels/problem/grouped_problem.h"
+#include "kernels/weights/grouped_weights.h"
 
 namespace intact::kernels {
 
@@ -20,17 +23,17 @@ class GroupedEngine {
   virtual std::string KernelName(int64_t m) const = 0;
   /// Memory that the packed weights occupy, with scales and zero points.
   virtual int64_t packed_bytes() const = 0;
-  /// The weights, scales and zero points that were packed.
-  virtual void Unpack(const GroupedColumns& to) const noexcept = 0;
+  /// The packed weights, as generated kernels of some ISA read them. Errors: OUT_OF_MEMORY.
+  virtual Result<std::shared_ptr<const GroupedWeights>> Weights() const = 0;
   /// C is split among threads at multiples of these steps.
   virtual int64_t column_step() const = 0;
   virtual int64_t row_step() const = 0;
   /// Bytes of scratch that Run() needs for `rows` rows, a multiple of 64.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;
-  /// Computes columns [column_begin, column_end) of C for `rows`. `column_begin` is a multiple of
+  /// Computes columns [column_begin, column_end) of C for `rows` of `expert`. `column_begin` is a multiple of
   /// column_step(). `c` is the element of the first row and of column 0. `scratch` is aligned to 64 bytes.
-  virtual void Run(const GroupedRows& rows, int64_t column_begin, int64_t column_end, uint8_t* c,
-                   int64_t c_stride_bytes, uint8_t* scratch) const noexcept = 0;
+  virtual void Run(const GroupedRows& rows, int64_t expert, int64_t column_begin, int64_t column_end,
+                   uint8_t* c, int64_t c_stride_bytes, uint8_t* scratch) const noexcept = 0;
 };
 
 }  // namespace intact::kernels

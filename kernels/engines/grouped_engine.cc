@@ -21,12 +21,11 @@ constexpr int64_t kChunkRows = 256;
 
 }  // namespace
 
-Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(const GroupedProblem& problem,
-                                                                        const GroupedWeightView& view,
-                                                                        core::Isa isa) {
+Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(
+    const GroupedProblem& problem, std::shared_ptr<const GroupedWeights> packed, core::Isa isa) {
   isa = VectorIsa(isa);
   std::unique_ptr<GroupedPanelEngine> engine(new GroupedPanelEngine);
-  ASSIGN_OR_RETURN(engine->weights_, GroupedWeights::Pack(problem, view, isa));
+  engine->weights_ = std::move(packed);
   const GroupedWeights& weights = *engine->weights_;
   const GroupedLayout& layout = weights.layout();
   const int columns = weights.columns();
@@ -38,10 +37,14 @@ Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(const Gr
   engine->constants_ = MakeGroupedConstants();
   engine->epilogue_constants_ = MakeEpilogueConstants(problem.bounds, {}, isa);
   if (!problem.bias_f32.empty()) {
-    const auto padded = static_cast<size_t>(RoundUp(problem.n, columns));
-    if (!engine->bias_.Resize(padded)) return Error{INTACT_OUT_OF_MEMORY, "no memory for the bias"};
-    std::fill_n(engine->bias_.data(), padded, 0.0f);
-    std::copy_n(problem.bias_f32.begin(), problem.n, engine->bias_.data());
+    const int64_t padded = weights.expert_panels() * columns;
+    if (!engine->bias_.Resize(static_cast<size_t>(problem.experts * padded))) {
+      return Error{INTACT_OUT_OF_MEMORY, "no memory for the bias"};
+    }
+    std::memset(engine->bias_.data(), 0, engine->bias_.bytes());
+    for (int64_t expert = 0; expert < problem.experts; ++expert) {
+      std::copy_n(problem.Bias(expert), problem.n, engine->bias_.data() + expert * padded);
+    }
   }
 
   GroupedKernelSpec spec;
@@ -125,8 +128,9 @@ int64_t GroupedPanelEngine::ScratchBytes(int64_t rows) const {
   return OffsetsOf(std::min(rows, kChunkRows)).end;
 }
 
-void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t column_begin, int64_t column_end, uint8_t* c,
-                             int64_t c_stride_bytes, uint8_t* scratch) const noexcept {
+void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t expert, int64_t column_begin,
+                             int64_t column_end, uint8_t* c, int64_t c_stride_bytes,
+                             uint8_t* scratch) const noexcept {
   const int64_t columns = weights_->columns();
   for (int64_t row = 0; row < rows.count; row += kChunkRows) {
     GroupedRows chunk = rows;
@@ -139,9 +143,10 @@ void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t column_begin, int6
                            reinterpret_cast<float*>(scratch + offsets.f), scratch + offsets.outputs,
                            scratch + offsets.expanded};
     SetValues(chunk, parts.values);
+    const Rows own = {chunk, expert, parts.values};
     for (int64_t panel = column_begin / columns; panel * columns < column_end; ++panel) {
-      RunPanel({chunk, parts.values}, panel, parts);
-      Store(chunk, panel, parts, c + row * c_stride_bytes, c_stride_bytes);
+      RunPanel(own, panel, parts);
+      Store(own, panel, parts, c + row * c_stride_bytes, c_stride_bytes);
     }
   }
 }
@@ -150,7 +155,7 @@ void GroupedPanelEngine::RunPanel(const Rows& rows, int64_t panel, const Scratch
   const int64_t count = rows.given.count;
   std::fill_n(scratch.f, count * weights_->columns(), 0.0f);
   const bool is_expanded = IsExpanded(count);
-  const uint8_t* weights = weights_->Panel(panel);
+  const uint8_t* weights = weights_->Panel(rows.expert, panel);
   for (int64_t first = 0; first < groups_;) {
     const Groups block = BlockAt(first, count);
     const uint8_t* source = weights;
@@ -186,22 +191,24 @@ void GroupedPanelEngine::RunBlock(const Kernels& kernels, const Rows& rows, cons
   }
 }
 
-void GroupedPanelEngine::Store(const GroupedRows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
+void GroupedPanelEngine::Store(const Rows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
                                int64_t c_stride_bytes) const noexcept {
   const int64_t columns = weights_->columns(), first = panel * columns;
   const int64_t count = std::min(columns, n_ - first);
   uint8_t* const to = c + first * c_bytes_;
   GroupedOutputArgs args;
   args.f = scratch.f;
-  args.scales = rows.scales;
-  args.rows = rows.count;
+  args.scales = rows.given.scales;
+  args.rows = rows.given.count;
   args.c = count == columns ? to : scratch.outputs;
   args.c_stride_bytes = count == columns ? c_stride_bytes : columns * c_bytes_;
-  args.epilogue.addends = bias_.size() == 0 ? nullptr : bias_.data() + first;
+  args.epilogue.addends = bias_.size() == 0
+                              ? nullptr
+                              : bias_.data() + (rows.expert * weights_->expert_panels() + panel) * columns;
   args.epilogue.constants = &epilogue_constants_;
   output_(&args);
   if (count == columns) return;
-  for (int64_t row = 0; row < rows.count; ++row) {
+  for (int64_t row = 0; row < rows.given.count; ++row) {
     std::memcpy(to + row * c_stride_bytes, scratch.outputs + row * columns * c_bytes_,
                 static_cast<size_t>(count * c_bytes_));
   }

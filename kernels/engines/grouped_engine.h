@@ -25,17 +25,19 @@ namespace intact::kernels {
 
 class GroupedPanelEngine final : public GroupedEngine {
  public:
-  /// Packs the weights for kernels of `isa`, which generates code. Errors: OUT_OF_MEMORY, CODEGEN_FAILED.
+  /// `weights` are packed for `isa`, whose vector kernels generate code. Errors: OUT_OF_MEMORY,
+  /// CODEGEN_FAILED.
   static Result<std::unique_ptr<const GroupedEngine>> Create(const GroupedProblem& problem,
-                                                             const GroupedWeightView& view, core::Isa isa);
+                                                             std::shared_ptr<const GroupedWeights> weights,
+                                                             core::Isa isa);
 
   std::string KernelName(int64_t m) const override;
   int64_t packed_bytes() const override { return weights_->bytes(); }
-  void Unpack(const GroupedColumns& to) const noexcept override { weights_->Unpack(to); }
+  Result<std::shared_ptr<const GroupedWeights>> Weights() const override { return weights_; }
   int64_t column_step() const override { return weights_->columns(); }
   int64_t row_step() const override { return 1; }
   int64_t ScratchBytes(int64_t rows) const override;
-  void Run(const GroupedRows& rows, int64_t column_begin, int64_t column_end, uint8_t* c,
+  void Run(const GroupedRows& rows, int64_t expert, int64_t column_begin, int64_t column_end, uint8_t* c,
            int64_t c_stride_bytes, uint8_t* scratch) const noexcept override;
 
  private:
@@ -49,9 +51,10 @@ class GroupedPanelEngine final : public GroupedEngine {
     std::vector<std::string> names;
     int64_t most_rows() const { return static_cast<int64_t>(of_rows.size()); }
   };
-  // Rows of A with the values that kernels read.
+  // Rows of A of one expert, with the values that kernels read.
   struct Rows {
     GroupedRows given;
+    int64_t expert;
     const GroupedRowValues* values;  // [group][row]
   };
   struct Scratch {
@@ -75,18 +78,18 @@ class GroupedPanelEngine final : public GroupedEngine {
   void RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept;
   void RunBlock(const Kernels& kernels, const Rows& rows, const Groups& groups, const uint8_t* weights,
                 float* f) const noexcept;
-  void Store(const GroupedRows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
+  void Store(const Rows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
              int64_t c_stride_bytes) const noexcept;
 
   int64_t n_ = 0, groups_ = 0, group_ = 0, last_depth_ = 0;
   int64_t expanded_group_bytes_ = 0;  // of all groups except the last
   int64_t block_groups_ = 1;          // of a block of depths
   int c_bytes_ = 4;
-  std::unique_ptr<const GroupedWeights> weights_;
+  std::shared_ptr<const GroupedWeights> weights_;
   GroupedConstants constants_;
   EpilogueConstants epilogue_constants_;
-  AlignedBuffer<float> bias_;
-  Kernels whole_, expanded_;  // on packed weights, and on expanded weights
+  AlignedBuffer<float> bias_;  // [expert][panel][column], or empty
+  Kernels whole_, expanded_;   // on packed weights, and on expanded weights
   GroupedExpansionFunction expanding_;
   GroupedOutputFunction output_;
 };

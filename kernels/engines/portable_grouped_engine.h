@@ -24,11 +24,11 @@ class PortableGroupedEngine final : public GroupedEngine {
   int64_t packed_bytes() const override {
     return static_cast<int64_t>(weights_.bytes() + scales_.bytes() + zero_points_.bytes());
   }
-  void Unpack(const GroupedColumns& to) const noexcept override;
+  Result<std::shared_ptr<const GroupedWeights>> Weights() const override;
   int64_t column_step() const override { return kPanelColumns; }
   int64_t row_step() const override { return 1; }
   int64_t ScratchBytes(int64_t /*rows*/) const override { return 0; }
-  void Run(const GroupedRows& rows, int64_t column_begin, int64_t column_end, uint8_t* c,
+  void Run(const GroupedRows& rows, int64_t expert, int64_t column_begin, int64_t column_end, uint8_t* c,
            int64_t c_stride_bytes, uint8_t* scratch) const noexcept override;
 
  private:
@@ -39,14 +39,20 @@ class PortableGroupedEngine final : public GroupedEngine {
   /// Two depths of a panel; the depths of a column are adjacent.
   using Pair = Panel<std::array<int16_t, 2>>;
   int64_t group_pairs() const { return CeilDivide(problem_.group, 2); }
+  int64_t expert_panels() const { return CeilDivide(problem_.n, kPanelColumns); }
+  /// The number of group 0 of a panel of an expert, among the groups of all panels.
+  int64_t FirstGroup(int64_t expert, int64_t panel) const {
+    return (expert * expert_panels() + panel) * problem_.groups();
+  }
   void Pack(const GroupedWeightView& weights);
+  void Unpack(GroupedColumns* to) const noexcept;
   /// acc_g of a panel's columns. `a`: the first depth of the group.
   Panel<int32_t> GroupSums(const uint8_t* a, int32_t a_zero_point, const Pair* pairs) const noexcept;
 
   const GroupedProblem& problem_;
-  AlignedBuffer<Pair> weights_;         // [panel][group][pair]; 0 beyond k and n
-  AlignedBuffer<Panel<float>> scales_;  // [panel][group]
-  // [panel][group]; empty if every zero point is WeightType::middle().
+  AlignedBuffer<Pair> weights_;         // [expert][panel][group][pair]; 0 beyond k and n
+  AlignedBuffer<Panel<float>> scales_;  // [expert][panel][group]
+  // [expert][panel][group]; empty if every zero point is WeightType::middle().
   AlignedBuffer<Panel<uint8_t>> zero_points_;
 };
 

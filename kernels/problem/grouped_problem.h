@@ -48,6 +48,7 @@ struct WeightType {
 };
 
 struct GroupedProblem {
+  int64_t experts = 1;  // matrices of weights, k×n each
   int64_t n = 0, k = 0;
   int64_t group = 0;  // depths of a group; k if all depths are one group
   WeightType b_type;
@@ -59,29 +60,44 @@ struct GroupedProblem {
   bool has_group_scales = false;
   intact_type c_type = INTACT_F32;
   OutputBounds bounds;          // of the activation; infinite without an activation
-  std::vector<float> bias_f32;  // of columns, padded to whole panels (kPanelColumns); or empty
+  std::vector<float> bias_f32;  // [expert][n], or empty
 
+  /// The columns of all experts.
+  int64_t columns() const { return experts * n; }
   int64_t groups() const { return (k + group - 1) / group; }
   /// Bytes of a row of A as engines read it: whole groups and whole cache lines.
   int64_t padded_k() const { return RoundUp(groups() * group, 64); }
   int64_t GroupDepth(int64_t g) const { return std::min(group, k - g * group); }
   int64_t column_bytes() const { return b_type.ColumnBytes(k); }
+  const float* Bias(int64_t expert) const {
+    return bias_f32.empty() ? nullptr : bias_f32.data() + expert * n;
+  }
   bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
   /// Whether A may have zero points other than 0.
   bool HasAZeroPoints() const { return !IsDynamic() || a_type == INTACT_U8; }
   int a_bytes() const { return IsDynamic() ? core::BytesOf(a_source_type) : 1; }
 };
 
-/// The weights as the caller holds them, with their scales and zero points.
+/// The weights of one expert as the caller holds them, with their scales and zero points.
 struct GroupedWeightView {
   WeightType type;
   const uint8_t* data = nullptr;
   int64_t stride_n = 0, stride_k = 0;  // bytes; stride_k only for 8 bits
   const uint8_t* scales = nullptr;
   intact_type scale_type = INTACT_F32;
-  const uint8_t* zero_points = nullptr;            // null: type.middle()
-  int64_t scale_stride_n = 0, scale_stride_g = 0;  // elements of scales and of zero_points
+  const uint8_t* zero_points = nullptr;                // null: type.middle()
+  int64_t scale_stride_n = 0, scale_stride_g = 0;      // elements of scales and of zero_points
+  int64_t stride_expert = 0, scale_stride_expert = 0;  // to the next expert: bytes; elements
 
+  /// The weights of the expert that is `count` experts after this one.
+  GroupedWeightView Expert(int64_t count) const {
+    GroupedWeightView view = *this;
+    const int64_t elements = count * scale_stride_expert;
+    view.data += count * stride_expert;
+    view.scales += elements * core::BytesOf(scale_type);
+    if (zero_points != nullptr) view.zero_points += elements;
+    return view;
+  }
   int32_t At(int64_t k, int64_t n) const {
     if (type.bits == 8) return type.Decode(data[n * stride_n + k * stride_k]);
     return type.Decode(data[n * stride_n + k / 2] >> (k % 2 * 4));
@@ -108,12 +124,18 @@ struct GroupedWeightView {
   }
 };
 
-/// Where Unpack() writes weights: dense, as a descriptor with strides of 0 describes them. All bytes are 0
-/// before.
+/// A group of a column.
+struct GroupPlace {
+  int64_t expert, n, g;
+};
+
+/// The weights of all experts, dense, as a descriptor with strides of 0 describes them.
 struct GroupedColumns {
-  uint8_t* weights = nullptr;
-  uint8_t* scales = nullptr;
-  uint8_t* zero_points = nullptr;  // null: not wanted
+  std::vector<uint8_t> weights, scales, zero_points;  // zero_points: empty if the problem has none
+
+  /// All bytes are 0. Throws std::bad_alloc.
+  explicit GroupedColumns(const GroupedProblem& problem);
+  GroupedWeightView View(const GroupedProblem& problem) const;
 };
 
 /// What a row of A has for each group.
@@ -138,13 +160,22 @@ struct GroupedRows {
 
 /// Checks `desc`. Errors name the field, its value and what was expected.
 Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc);
-/// The weights `b` of `desc`, which CheckGrouped() accepted, with checked strides, scales and zero points.
-/// Errors: INVALID_ARGUMENT; OVERFLOW if some activations could make a sum leave int32.
+/// The weights `b` of expert 0 of `desc`, which CheckGrouped() accepted. Checks strides, scales and zero
+/// points of all experts. Errors: INVALID_ARGUMENT; OVERFLOW if some activations could make a sum leave
+/// int32.
 Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, const GroupedProblem& problem,
                                               const void* b);
-/// Checks a run's sizes and strides, or, with m > 0, its buffers and given values too.
+/// Checks the scale, as it is stored, and the zero point of a group.
+Error CheckGroupValues(const GroupedProblem& problem, const GroupPlace& place, uint32_t scale_bits,
+                       int32_t zero_point);
+/// Whether a sum acc_g may be beyond int32 for some weights, which CheckGroupedWeights() must then read.
+bool MayExceedInt32(const GroupedProblem& problem);
+/// Checks a run's sizes and strides, except those of batches.
 Error CheckGroupedSizes(const GroupedProblem& problem, const intact_grouped_args& args);
+/// Checks A and C of an item, with m > 0.
 Error CheckGroupedBuffers(const GroupedProblem& problem, const intact_grouped_args& args);
+/// Checks the rows of experts, and the given scales and zero points of `rows` rows.
+Error CheckGroupedValues(const GroupedProblem& problem, const intact_grouped_args& args, int64_t rows);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_PROBLEM_GROUPED_PROBLEM_H_

@@ -1,10 +1,11 @@
 #include "kernels/weights/grouped_file.h"
 
 #include <cstring>
-#include <limits>
+#include <optional>
 #include <type_traits>
+#include <utility>
 
-#include "core/types.h"
+#include "core/isas.h"
 #include "kernels/problem/checks.h"
 #include "kernels/weights/pack_file.h"
 
@@ -13,11 +14,14 @@ namespace {
 
 struct Header {
   ImageBegin begin;
-  int64_t n, k, group;
+  int64_t n, k, group, experts;
   int32_t a_source_type, a_type, a_granularity, b_type, scale_type, c_type, activation;
   float clamp_min, clamp_max;
   uint32_t has_zero_points, has_bias;
-  uint32_t reserved;  // 0
+  int32_t columns;  // GroupedPacking
+  uint32_t has_dot_products, has_common_zero_point;
+  int32_t common_zero_point;  // 0 if has_common_zero_point is 0
+  uint32_t reserved;          // 0
 };
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) % 8 == 0);
 constexpr ImageBegin kBegin = {{'I', 'N', 'T', 'A', 'C', 'T', 'G', 'W'}, 1, sizeof(Header), 0, 0};
@@ -28,6 +32,7 @@ void CopyFields(const From& from, To* to) {
   to->n = from.n;
   to->k = from.k;
   to->group = from.group;
+  to->experts = from.experts;
   to->a_source_type = from.a_source_type;
   to->a_type = from.a_type;
   to->a_granularity = from.a_granularity;
@@ -40,48 +45,63 @@ void CopyFields(const From& from, To* to) {
 }
 
 // The offsets of the sections; absent ones have no bytes.
+constexpr int64_t kPanels = RoundUp(sizeof(Header), 64);
 struct Layout {
-  int64_t weights, scales, zero_points, bias, end;
+  int64_t bias, end;
 };
-Layout LayoutOf(const Header& header, const GroupedProblem& problem) {
-  const int64_t values = problem.n * problem.groups();
+Layout LayoutOf(const Header& header, const GroupedWeights& weights) {
   Layout layout = {};
   const auto next = [](int64_t offset, int64_t bytes) { return RoundUp(offset + bytes, 64); };
-  layout.weights = next(0, sizeof(Header));
-  layout.scales = next(layout.weights, problem.n * problem.column_bytes());
-  layout.zero_points = next(layout.scales, values * core::BytesOf(problem.scale_type));
-  layout.bias = next(layout.zero_points, header.has_zero_points != 0 ? values : 0);
-  layout.end = next(layout.bias, header.has_bias != 0 ? problem.n * int64_t{sizeof(float)} : 0);
+  layout.bias = next(kPanels, weights.bytes());
+  const int64_t bias = header.experts * header.n * int64_t{sizeof(float)};
+  layout.end = next(layout.bias, header.has_bias != 0 ? bias : 0);
   return layout;
 }
 
 // Without the checksum.
-Header HeaderOf(const intact_grouped_desc& desc, const GroupedProblem& problem) {
+Header HeaderOf(const intact_grouped_desc& desc, const GroupedProblem& problem,
+                const GroupedWeights& weights) {
+  const GroupedPacking& packing = weights.packing();
   Header header{};
   header.begin = kBegin;
   CopyFields(desc, &header);
   header.has_zero_points = problem.has_b_zero_points ? 1 : 0;
   header.has_bias = problem.bias_f32.empty() ? 0 : 1;
-  header.begin.file_bytes = static_cast<uint64_t>(LayoutOf(header, problem).end);
+  header.columns = packing.columns;
+  header.has_dot_products = packing.has_dot_products ? 1 : 0;
+  header.has_common_zero_point = packing.zero_point ? 1 : 0;
+  header.common_zero_point = packing.zero_point.value_or(0);
+  header.begin.file_bytes = static_cast<uint64_t>(LayoutOf(header, weights).end);
   return header;
+}
+
+// Checks the fields that no descriptor has.
+Error CheckHeader(const Header& header) {
+  if (header.has_zero_points > 1 || header.has_bias > 1 || header.has_dot_products > 1 ||
+      header.has_common_zero_point > 1 || header.reserved != 0) {
+    return InvalidArgument("corrupted: a flag is out of range");
+  }
+  for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512}) {
+    if (GroupedPacking::Of(isa, {}).columns == header.columns) return {};
+  }
+  return Unexpected("corrupted: the number of columns of a panel", header.columns, "16 or 32");
 }
 
 }  // namespace
 
-size_t GroupedImageBytes(const intact_grouped_desc& desc, const GroupedProblem& problem) {
-  return HeaderOf(desc, problem).begin.file_bytes;
+size_t GroupedImageBytes(const intact_grouped_desc& desc, const GroupedProblem& problem,
+                         const GroupedWeights& weights) {
+  return HeaderOf(desc, problem, weights).begin.file_bytes;
 }
 
 std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const GroupedProblem& problem,
-                                       const std::function<void(const GroupedColumns&)>& unpack) {
-  Header header = HeaderOf(desc, problem);
-  const Layout layout = LayoutOf(header, problem);
+                                       const GroupedWeights& weights) {
+  Header header = HeaderOf(desc, problem, weights);
+  const Layout layout = LayoutOf(header, weights);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
-  unpack({image.data() + layout.weights, image.data() + layout.scales,
-          problem.has_b_zero_points ? image.data() + layout.zero_points : nullptr});
+  std::memcpy(image.data() + kPanels, weights.data(), static_cast<size_t>(weights.bytes()));
   if (!problem.bias_f32.empty()) {
-    std::memcpy(image.data() + layout.bias, problem.bias_f32.data(),
-                static_cast<size_t>(problem.n) * sizeof(float));
+    std::memcpy(image.data() + layout.bias, problem.bias_f32.data(), problem.bias_f32.size() * sizeof(float));
   }
   std::memcpy(image.data(), &header, sizeof(header));
   header.begin.checksum = ImageChecksum(image.data(), image.size());
@@ -89,27 +109,34 @@ std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const Gr
   return image;
 }
 
-Result<GroupedImage> ReadGroupedImage(const void* image, size_t size) {
+Result<GroupedImage> ReadGroupedImage(const void* image, size_t size, std::shared_ptr<const void> owner) {
   RETURN_IF_ERROR(CheckImage(image, size, kBegin, "a file of grouped weights"));
   Header header{};
   std::memcpy(&header, image, sizeof(header));
-  if (header.has_zero_points > 1 || header.has_bias > 1 || header.reserved != 0) {
-    return InvalidArgument("corrupted: a flag is out of range");
-  }
-  const Error mismatch = InvalidArgument("corrupted: the size does not match n and k");
+  RETURN_IF_ERROR(CheckHeader(header));
+  const Error mismatch = InvalidArgument("corrupted: the size does not match n, k and experts");
   // A column has at least a byte of weights. The check of the descriptor allocates memory for n columns.
   if (header.n > static_cast<int64_t>(size)) return mismatch;
-  GroupedImage read;
+  GroupedImage read = {INTACT_GROUPED_DESC_INIT, {}, nullptr};
   CopyFields(header, &read.desc);
   // The sizes of the sections follow from checked fields.
-  ASSIGN_OR_RETURN(const GroupedProblem problem, CheckGrouped(read.desc));
-  const Layout layout = LayoutOf(header, problem);
-  if (layout.end != static_cast<int64_t>(size)) return mismatch;
+  ASSIGN_OR_RETURN(GroupedProblem problem, CheckGrouped(read.desc));
+  problem.has_b_zero_points = header.has_zero_points != 0;
+  GroupedPacking packing = {header.columns, header.has_dot_products != 0, std::nullopt};
+  if (header.has_common_zero_point != 0) packing.zero_point = header.common_zero_point;
+  if (!problem.has_b_zero_points && packing.zero_point != problem.b_type.middle()) {
+    return InvalidArgument("corrupted: the zero point of all weights is wrong");
+  }
   const auto* const bytes = static_cast<const uint8_t*>(image);
-  read.weights = bytes + layout.weights;
-  read.desc.b_scales = bytes + layout.scales;
-  if (header.has_zero_points != 0) read.desc.b_zero_points = bytes + layout.zero_points;
-  if (header.has_bias != 0) read.desc.bias_f32 = reinterpret_cast<const float*>(bytes + layout.bias);
+  read.weights = std::make_shared<GroupedWeights>(problem, packing, bytes + kPanels, std::move(owner));
+  const Layout layout = LayoutOf(header, *read.weights);
+  if (layout.end != static_cast<int64_t>(size)) return mismatch;
+  if (header.has_bias != 0) {
+    read.desc.bias_f32 = reinterpret_cast<const float*>(bytes + layout.bias);
+    ASSIGN_OR_RETURN(problem, CheckGrouped(read.desc));
+    problem.has_b_zero_points = header.has_zero_points != 0;
+  }
+  read.problem = std::move(problem);
   return read;
 }
 

@@ -1,14 +1,14 @@
-// A plan of grouped weights on disk. It loads on any machine, with any ISA: loading packs the weights.
+// A plan of grouped weights on disk. It holds the packed weights of the machine that saved it. A machine
+// whose kernels read the same layout uses them where they are; other machines unpack and pack them again. So
+// the file loads on any machine, with any ISA.
 //
 //   offset        contents, little-endian
-//   0             the header, version 1: ImageBegin, with the magic INTACTGW, and the descriptor
+//   0             the header, version 1: ImageBegin, with the magic INTACTGW, the descriptor, GroupedPacking
 //   then, each aligned to 64 bytes and padded with zeros to 64:
-//                 weights      column after column, ⌈k/2⌉ bytes each (4 bits) or k bytes each (8 bits)
-//                 scales       of scale_type, [n][groups]
-//                 zero points  a byte each, [n][groups], if present
-//                 bias         f32[n], if present
+//                 panels   of all experts (grouped_weights.h)
+//                 bias     f32[expert][n], if present
 //
-// pack_file.h defines the checksum. The descriptor and the arrays are checked like a caller's.
+// pack_file.h defines the checksum. The descriptor, scales, zero points and sums are checked like a caller's.
 #ifndef INTACT_KERNELS_WEIGHTS_GROUPED_FILE_H_
 #define INTACT_KERNELS_WEIGHTS_GROUPED_FILE_H_
 
@@ -16,30 +16,32 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <vector>
 
 #include "core/result.h"
 #include "kernels/problem/grouped_problem.h"
+#include "kernels/weights/grouped_weights.h"
 
 namespace intact::kernels {
 
-/// The image of a plan. `unpack` writes its weights. `desc`: pointers and strides are not used. Throws
-/// std::bad_alloc.
+/// The image of a plan. `desc`: pointers and strides are not used. Throws std::bad_alloc.
 std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const GroupedProblem& problem,
-                                       const std::function<void(const GroupedColumns&)>& unpack);
+                                       const GroupedWeights& weights);
 
 /// The size of this image.
-size_t GroupedImageBytes(const intact_grouped_desc& desc, const GroupedProblem& problem);
+size_t GroupedImageBytes(const intact_grouped_desc& desc, const GroupedProblem& problem,
+                         const GroupedWeights& weights);
 
-/// The descriptor and the weights in an image, which they point into.
+/// The contents of an image. The bias and the weights point into it.
 struct GroupedImage {
-  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
-  const uint8_t* weights = nullptr;
+  intact_grouped_desc desc;
+  GroupedProblem problem;
+  std::shared_ptr<GroupedWeights> weights;
 };
-/// Checks that the image is complete and well-formed. `image` is aligned to 4 bytes. The caller must still
-/// check the descriptor.
-Result<GroupedImage> ReadGroupedImage(const void* image, size_t size);
+/// Checks that the image is complete and well-formed. `image` is aligned to 64 bytes; `owner` keeps it alive.
+/// The caller must still check the weights.
+Result<GroupedImage> ReadGroupedImage(const void* image, size_t size, std::shared_ptr<const void> owner);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_WEIGHTS_GROUPED_FILE_H_

@@ -9,18 +9,21 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/runtime/blocking.h"
+#include "kernels/problem/checks.h"
 
 namespace intact::kernels {
 namespace {
 
-// The zero point that all columns and groups have; nothing if zero points differ.
+// The zero point that all columns and groups of all experts have; nothing if zero points differ.
 std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const GroupedWeightView& view) {
   const int32_t first = view.ZeroPoint(0, 0);
   if (view.zero_points == nullptr) return first;
-  for (int64_t n = 0; n < problem.n; ++n) {
-    for (int64_t g = 0; g < problem.groups(); ++g) {
-      if (view.ZeroPoint(g, n) != first) return std::nullopt;
+  for (int64_t expert = 0; expert < problem.experts; ++expert) {
+    const GroupedWeightView own = view.Expert(expert);
+    for (int64_t n = 0; n < problem.n; ++n) {
+      for (int64_t g = 0; g < problem.groups(); ++g) {
+        if (own.ZeroPoint(g, n) != first) return std::nullopt;
+      }
     }
   }
   return first;
@@ -74,6 +77,55 @@ uint32_t PairQuads(uint32_t bits) {
   return (bits & 0xf00ff00f) | (bits & 0x0f000f00) >> 4 | (bits & 0x00f000f0) << 4;
 }
 
+// The inverse of PairQuads().
+uint32_t UnpairQuads(uint32_t bits) {
+  bits = (bits & 0xf00ff00f) | (bits & 0x0f000f00) >> 4 | (bits & 0x00f000f0) << 4;
+  return (bits & 0xff0000ff) | (bits & 0x00ff0000) >> 8 | (bits & 0x0000ff00) << 8;
+}
+
+// The bits of each byte that packing inverts, if it adds `shift` to weights.
+uint8_t FlipOf(int32_t shift, bool is_nibble) { return shift == 0 ? 0 : is_nibble ? 0x88 : 0x80; }
+
+// The sum of the weights of each column, modulo 2³², in `words` rows of packed words.
+std::array<uint32_t, kMostColumns> PackedSums(const uint8_t* words, int64_t count, int64_t columns,
+                                              bool is_nibble, bool is_signed) {
+  std::array<uint32_t, kMostColumns> sums = {};
+  const uint32_t flip = is_signed ? 0x80808080u : 0;
+  for (int64_t word = 0; word < count; ++word) {
+    for (int64_t i = 0; i < columns; ++i) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, words + (word * columns + i) * 4, 4);
+      if (is_nibble) {
+        bits = (bits & 0x0f0f0f0f) + (bits >> 4 & 0x0f0f0f0f);
+      } else {
+        bits ^= flip;
+      }
+      bits = (bits & 0x00ff00ff) + (bits >> 8 & 0x00ff00ff);
+      sums[static_cast<size_t>(i)] += (bits & 0xffff) + (bits >> 16);
+    }
+  }
+  for (uint32_t& sum : sums) sum -= is_signed ? static_cast<uint32_t>(count) * 4 * 128 : 0;
+  return sums;
+}
+
+// Whether no element has all bits of `infinity`.
+template <class Bits>
+bool AreFinite(const uint8_t* elements, int64_t count, Bits infinity) {
+  Bits wrong = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    Bits bits = 0;
+    std::memcpy(&bits, elements + i * static_cast<int64_t>(sizeof(bits)), sizeof(bits));
+    wrong = static_cast<Bits>(wrong | ((bits & infinity) == infinity));
+  }
+  return wrong == 0;
+}
+
+bool AreNibbles(const uint8_t* bytes, int64_t count) {
+  int bits = 0;
+  for (int64_t i = 0; i < count; ++i) bits |= bytes[i];
+  return bits <= 15;
+}
+
 // The sum of the weights in `bytes` packed bytes.
 int32_t SumOf(const uint8_t* packed, int64_t bytes, bool is_nibble, bool is_signed) {
   const auto sum = [&](const auto& value) {
@@ -110,76 +162,110 @@ int GroupedLayout::StepVectors() const {
   return 0;
 }
 
+GroupedPacking GroupedPacking::Of(core::Isa isa, std::optional<int32_t> zero_point) {
+  const core::IsaTraits& traits = core::TraitsOf(isa);
+  return {GroupedLayout::kVectors * traits.vectors.bytes / 4, traits.dot_products != core::DotProducts::kNone,
+          zero_point};
+}
+
+// Sets everything except the panels.
+GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacking& packing)
+    : experts_(problem.experts),
+      n_(problem.n),
+      k_(problem.k),
+      group_(problem.group),
+      type_(problem.b_type),
+      packing_(packing) {
+  const bool is_nibble = type_.bits == 4, has_vnni = packing.has_dot_products;
+  if (is_nibble) packing_.has_dot_products = false;  // the layout does not depend on it
+  layout_.step = is_nibble  ? GroupedStep::kNibbles
+                 : has_vnni ? GroupedStep::kBytes
+                            : GroupedStep::kSplitBytes;
+  layout_.scale_type = problem.scale_type;
+  is_signed_ = !is_nibble && has_vnni && problem.a_type == INTACT_U8;
+  if (is_signed_ != type_.is_signed) shift_ = (is_signed_ ? -1 : 1) * (1 << (type_.bits - 1));
+  if (packing.zero_point) {
+    uniform_zero_point_ = *packing.zero_point + shift_;
+  } else {
+    layout_.zero_point_bytes = 1;
+    layout_.signed_zero_points = is_signed_;
+  }
+  if (problem.HasAZeroPoints()) {
+    const int64_t largest = group_ << type_.bits;
+    layout_.sum_bytes = largest <= std::numeric_limits<int16_t>::max() ? 2 : 4;
+  }
+  const int64_t last = problem.groups() - 1;
+  panel_bytes_ =
+      last * layout_.GroupBytes(columns(), GroupSteps(0)) + layout_.GroupBytes(columns(), GroupSteps(last));
+  expert_panels_ = CeilDivide(n_, columns());
+}
+
+GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacking& packing,
+                               const uint8_t* panels, std::shared_ptr<const void> owner)
+    : GroupedWeights(problem, packing) {
+  panels_ = panels;
+  owner_ = std::move(owner);
+}
+
+bool GroupedWeights::AreFor(const GroupedProblem& problem, core::Isa isa) const {
+  const GroupedWeights other(problem, GroupedPacking::Of(isa, packing_.zero_point));
+  return layout_ == other.layout_ && columns() == other.columns() && is_signed_ == other.is_signed_;
+}
+
 Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const GroupedProblem& problem,
                                                                    const GroupedWeightView& view,
                                                                    core::Isa isa) {
-  auto packed = std::make_unique<GroupedWeights>();
-  const core::IsaTraits& traits = core::TraitsOf(isa);
-  const bool has_vnni = traits.dot_products != core::DotProducts::kNone;
-  const bool is_nibble = problem.b_type.bits == 4;
-  packed->n_ = problem.n;
-  packed->k_ = problem.k;
-  packed->group_ = problem.group;
-  packed->type_ = problem.b_type;
-  GroupedLayout& layout = packed->layout_;
-  layout.step = is_nibble ? GroupedStep::kNibbles : has_vnni ? GroupedStep::kBytes : GroupedStep::kSplitBytes;
-  layout.scale_type = problem.scale_type;
-  const bool is_signed = packed->is_signed_ = !is_nibble && has_vnni && problem.a_type == INTACT_U8;
-  if (is_signed != problem.b_type.is_signed) {
-    packed->shift_ = (is_signed ? -1 : 1) * (1 << (problem.b_type.bits - 1));
-  }
-  if (const std::optional<int32_t> common = CommonZeroPoint(problem, view)) {
-    packed->uniform_zero_point_ = *common + packed->shift_;
-  } else {
-    layout.zero_point_bytes = 1;
-    layout.signed_zero_points = is_signed;
-  }
-  if (problem.HasAZeroPoints()) {
-    const int64_t largest = problem.group << problem.b_type.bits;
-    layout.sum_bytes = largest <= std::numeric_limits<int16_t>::max() ? 2 : 4;
-  }
-  packed->columns_ = GroupedLayout::kVectors * traits.vectors.bytes / 4;
-  const int columns = packed->columns_;
-  const int64_t groups = problem.groups();
-  const auto group_bytes = [&](int64_t g) {
-    return layout.GroupBytes(columns, CeilDivide(problem.GroupDepth(g), GroupedLayout::kStepDepths));
-  };
-  packed->panel_bytes_ = (groups - 1) * group_bytes(0) + group_bytes(groups - 1);
-  const int64_t panels = CeilDivide(problem.n, columns);
-  if (!packed->data_.Resize(static_cast<size_t>(panels * packed->panel_bytes_))) {
+  std::unique_ptr<GroupedWeights> packed(
+      new GroupedWeights(problem, GroupedPacking::Of(isa, CommonZeroPoint(problem, view))));
+  if (!packed->own_.Resize(static_cast<size_t>(packed->bytes()))) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for the packed weights"};
   }
-  std::memset(packed->data_.data(), 0, packed->data_.bytes());
-  for (int64_t panel = 0; panel < panels; ++panel) {
-    for (int64_t g = 0; g < groups; ++g) {
-      packed->PackGroup(problem, view, panel * columns, g,
-                        packed->data_.data() + panel * packed->panel_bytes_ + g * group_bytes(0));
+  uint8_t* to = packed->own_.data();
+  packed->panels_ = to;
+  std::memset(to, 0, packed->own_.bytes());
+  for (int64_t expert = 0; expert < problem.experts; ++expert) {
+    const GroupedWeightView own = view.Expert(expert);
+    for (int64_t panel = 0; panel < packed->expert_panels_; ++panel) {
+      for (int64_t g = 0; g < problem.groups(); ++g) {
+        packed->PackGroup(problem, own, panel * packed->columns(), g, to);
+        to += packed->layout_.GroupBytes(packed->columns(), packed->GroupSteps(g));
+      }
     }
   }
   return std::unique_ptr<const GroupedWeights>(std::move(packed));
+}
+
+Error GroupedWeights::Copy() {
+  if (!own_.Resize(static_cast<size_t>(bytes()))) {
+    return {INTACT_OUT_OF_MEMORY, "no memory for the packed weights"};
+  }
+  std::memcpy(own_.data(), panels_, own_.bytes());
+  panels_ = own_.data();
+  owner_.reset();
+  return {};
 }
 
 // Depths and columns beyond the matrix stay 0.
 void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeightView& view,
                                int64_t first_column, int64_t g, uint8_t* to) const {
   const int scale_bytes = core::BytesOf(layout_.scale_type);
-  const int64_t columns = std::min<int64_t>(columns_, problem.n - first_column);
-  for (int64_t i = 0; i < columns; ++i) {
+  const int64_t count = std::min<int64_t>(columns(), problem.n - first_column);
+  for (int64_t i = 0; i < count; ++i) {
     const int64_t n = first_column + i;
     StoreInteger(static_cast<int32_t>(view.ScaleBits(g, n)), scale_bytes, to + i * scale_bytes);
     StoreInteger(view.ZeroPoint(g, n) + shift_, layout_.zero_point_bytes,
-                 to + layout_.ZeroPointOffset(columns_) + i * layout_.zero_point_bytes);
+                 to + layout_.ZeroPointOffset(columns()) + i * layout_.zero_point_bytes);
   }
   const bool is_nibble = layout_.step == GroupedStep::kNibbles;
-  const uint8_t flip = shift_ == 0 ? 0 : is_nibble ? 0x88 : 0x80;
+  const uint8_t flip = FlipOf(shift_, is_nibble);
   std::array<uint32_t, kMostColumns> sums = {};  // modulo 2³²
-  uint8_t* steps = to + layout_.HeaderBytes(columns_);
+  uint8_t* steps = to + layout_.HeaderBytes(columns());
   Chunk chunk;
   for (int64_t begin = 0; begin < problem.GroupDepth(g); begin += kChunkDepths) {
     const int64_t depth = std::min(kChunkDepths, problem.GroupDepth(g) - begin);
-    Load(view, first_column, columns, g * problem.group + begin, depth, flip, &chunk);
+    Load(view, first_column, count, g * problem.group + begin, depth, flip, &chunk);
     const int64_t words = CeilDivide(depth, GroupedLayout::kStepDepths) * layout_.StepVectors();
-    for (int64_t i = 0; i < columns; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
       const uint8_t* const column = chunk[static_cast<size_t>(i)].data();
       if (layout_.sum_bytes != 0) {
         sums[static_cast<size_t>(i)] +=
@@ -189,42 +275,121 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
         uint32_t bits = 0;
         std::memcpy(&bits, column + word * 4, 4);
         if (is_nibble) bits = PairQuads(bits);
-        std::memcpy(steps + (word * columns_ + i) * 4, &bits, 4);
+        std::memcpy(steps + (word * columns() + i) * 4, &bits, 4);
       }
     }
-    steps += words * columns_ * 4;
+    steps += words * columns() * 4;
   }
-  for (int64_t i = 0; i < columns; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     StoreInteger(static_cast<int32_t>(sums[static_cast<size_t>(i)]), layout_.sum_bytes,
-                 to + layout_.SumOffset(columns_) + i * layout_.sum_bytes);
+                 to + layout_.SumOffset(columns()) + i * layout_.sum_bytes);
   }
 }
 
-void GroupedWeights::Unpack(const GroupedColumns& to) const noexcept {
-  const int64_t groups = CeilDivide(k_, group_), column_bytes = type_.ColumnBytes(k_);
-  const int scale_bytes = core::BytesOf(layout_.scale_type);
-  const bool is_nibble = layout_.step == GroupedStep::kNibbles;
-  for (int64_t n = 0; n < n_; ++n) {
-    const int64_t i = n % columns_;
-    const uint8_t* group = Panel(n / columns_);
-    uint8_t* const column = to.weights + n * column_bytes;
-    for (int64_t g = 0; g < groups; ++g) {
-      const int64_t depth = std::min(group_, k_ - g * group_), place = n * groups + g;
-      std::memcpy(to.scales + place * scale_bytes, group + i * scale_bytes, static_cast<size_t>(scale_bytes));
-      if (to.zero_points != nullptr) {
-        const bool is_uniform = layout_.zero_point_bytes == 0;
-        const int32_t stored =
-            is_uniform ? uniform_zero_point_ : group[layout_.ZeroPointOffset(columns_) + i];
-        to.zero_points[place] = static_cast<uint8_t>(stored - shift_);
+Error GroupedWeights::Check(const GroupedProblem& problem) const {
+  const uint8_t* group = panels_;
+  for (int64_t panel = 0; panel < experts_ * expert_panels_; ++panel) {
+    for (int64_t g = 0; g < problem.groups(); ++g) {
+      const uint8_t* const steps = group + layout_.HeaderBytes(columns());
+      RETURN_IF_ERROR(CheckHeader(problem, panel, g, group));
+      if (layout_.sum_bytes != 0 && !HasSums(steps, GroupSteps(g), group + layout_.SumOffset(columns()))) {
+        return InvalidArgument("corrupted: a sum of weights is wrong");
       }
-      const uint8_t* const steps = group + layout_.HeaderBytes(columns_);
-      for (int64_t j = 0; j < depth; ++j) {
-        const int64_t quad = j / 4, word = is_nibble ? quad / 2 : quad;
-        const int32_t byte = steps[(word * columns_ + i) * 4 + j % 4];
-        type_.Store((is_nibble ? byte >> (quad % 2 * 4) : byte) - shift_, g * group_ + j, column);
-      }
-      group += layout_.GroupBytes(columns_, CeilDivide(depth, GroupedLayout::kStepDepths));
+      group = steps + GroupSteps(g) * layout_.StepBytes(columns());
     }
+  }
+  return {};
+}
+
+// Checks the scales and zero points of a group of a panel: first of all columns at once.
+Error GroupedWeights::CheckHeader(const GroupedProblem& problem, int64_t panel, int64_t g,
+                                  const uint8_t* group) const {
+  const uint32_t infinity = core::InfinityOf(core::TraitsOf(layout_.scale_type));
+  const int scale_bytes = core::BytesOf(layout_.scale_type);
+  const bool are_finite = scale_bytes == 4
+                              ? AreFinite<uint32_t>(group, columns(), infinity)
+                              : AreFinite<uint16_t>(group, columns(), static_cast<uint16_t>(infinity));
+  const uint8_t* const zero_points = group + layout_.ZeroPointOffset(columns());
+  const bool is_nibble = type_.bits == 4, has_zero_points = layout_.zero_point_bytes != 0;
+  const int32_t uniform = uniform_zero_point_ - shift_;
+  const bool are_in_range = has_zero_points ? !is_nibble || AreNibbles(zero_points, columns())
+                                            : uniform >= type_.lowest() && uniform <= type_.highest();
+  if (are_finite && are_in_range) return {};
+  const int64_t expert = panel / expert_panels_, first = panel % expert_panels_ * columns();
+  for (int64_t i = 0; i < std::min<int64_t>(columns(), n_ - first); ++i) {
+    uint32_t scale = 0;
+    std::memcpy(&scale, group + i * scale_bytes, static_cast<size_t>(scale_bytes));
+    const int32_t zero_point = !has_zero_points ? uniform_zero_point_
+                               : is_signed_     ? int32_t{static_cast<int8_t>(zero_points[i])}
+                                                : int32_t{zero_points[i]};
+    RETURN_IF_ERROR(CheckGroupValues(problem, {expert, first + i, g}, scale, zero_point - shift_));
+  }
+  return {};
+}
+
+// Whether `sums` are the sums of the weights in `count` steps.
+bool GroupedWeights::HasSums(const uint8_t* steps, int64_t count, const uint8_t* sums) const {
+  const std::array<uint32_t, kMostColumns> expected = PackedSums(
+      steps, count * layout_.StepVectors(), columns(), layout_.step == GroupedStep::kNibbles, is_signed_);
+  uint32_t differing = 0;
+  for (int64_t i = 0; i < columns(); ++i) {
+    uint32_t sum = expected[static_cast<size_t>(i)];
+    if (layout_.sum_bytes == 2) {
+      uint16_t stored = 0;
+      std::memcpy(&stored, sums + i * 2, 2);
+      differing |= static_cast<uint16_t>(sum) ^ stored;
+    } else {
+      uint32_t stored = 0;
+      std::memcpy(&stored, sums + i * 4, 4);
+      differing |= sum ^ stored;
+    }
+  }
+  return differing == 0;
+}
+
+void GroupedWeights::Unpack(GroupedColumns* to) const noexcept {
+  const uint8_t* group = panels_;
+  for (int64_t panel = 0; panel < experts_ * expert_panels_; ++panel) {
+    const int64_t expert = panel / expert_panels_, first = panel % expert_panels_ * columns();
+    for (int64_t g = 0; g < CeilDivide(k_, group_); ++g) {
+      for (int64_t i = 0; i < std::min<int64_t>(columns(), n_ - first); ++i) {
+        UnpackColumn(group, i, expert * n_ + first + i, g, to);
+      }
+      group += layout_.GroupBytes(columns(), GroupSteps(g));
+    }
+  }
+}
+
+// Unpacks group g of column `column`, which is column i of the panel.
+void GroupedWeights::UnpackColumn(const uint8_t* group, int64_t i, int64_t column, int64_t g,
+                                  GroupedColumns* to) const noexcept {
+  const int scale_bytes = core::BytesOf(layout_.scale_type);
+  const int64_t depth = std::min(group_, k_ - g * group_), place = column * CeilDivide(k_, group_) + g;
+  std::memcpy(to->scales.data() + place * scale_bytes, group + i * scale_bytes,
+              static_cast<size_t>(scale_bytes));
+  if (!to->zero_points.empty()) {
+    const bool is_uniform = layout_.zero_point_bytes == 0;
+    const int32_t stored = is_uniform ? uniform_zero_point_ : group[layout_.ZeroPointOffset(columns()) + i];
+    to->zero_points[static_cast<size_t>(place)] = static_cast<uint8_t>(stored - shift_);
+  }
+  const bool is_nibble = layout_.step == GroupedStep::kNibbles;
+  const uint32_t flip = FlipOf(shift_, is_nibble) * 0x01010101u;
+  const int64_t word_depths = is_nibble ? 8 : 4;
+  const uint8_t* word = group + layout_.HeaderBytes(columns()) + i * 4;
+  uint8_t* bytes = to->weights.data() + column * type_.ColumnBytes(k_) + type_.ColumnBytes(g * group_);
+  for (int64_t rest = depth; rest > 0; rest -= word_depths) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, word, 4);
+    word += columns() * 4;
+    bits = (is_nibble ? UnpairQuads(bits) : bits) ^ flip;
+    if (rest >= word_depths) {
+      std::memcpy(bytes, &bits, 4);
+      bytes += 4;
+      continue;
+    }
+    const int64_t count = type_.ColumnBytes(rest);
+    std::memcpy(bytes, &bits, static_cast<size_t>(count));
+    if (is_nibble && rest % 2 != 0) bytes[count - 1] &= 0x0f;
   }
 }
 

@@ -1,6 +1,7 @@
 // Packed grouped weights (include/intact/grouped.h), as the kernels of one ISA read them.
 //
-//   panel     two vectors of columns over the whole depth; panels follow each other
+//   expert    panels of its columns; the panels of the next expert follow
+//   panel     two vectors of columns over the whole depth
 //     group   header: scales, zero points and sums of the panel's columns
 //             steps of 16 depths: four quads of each column (jit/emitters/dot.h)
 //
@@ -23,15 +24,18 @@
 #ifndef INTACT_KERNELS_WEIGHTS_GROUPED_WEIGHTS_H_
 #define INTACT_KERNELS_WEIGHTS_GROUPED_WEIGHTS_H_
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
 #include "kernels/problem/grouped_problem.h"
 #include "kernels/runtime/aligned_buffer.h"
+#include "kernels/runtime/blocking.h"
 
 namespace intact::kernels {
 
@@ -67,38 +71,74 @@ struct GroupedLayout {
   }
 };
 
-/// Immutable after Pack().
+/// What the layout of packed weights depends on, besides the problem.
+struct GroupedPacking {
+  int32_t columns = 0;                // of a panel
+  bool has_dot_products = false;      // of u8 and s8 (VNNI)
+  std::optional<int32_t> zero_point;  // of all weights; nothing if zero points differ
+
+  /// For the kernels of `isa`, which generates code.
+  static GroupedPacking Of(core::Isa isa, std::optional<int32_t> zero_point);
+};
+
+/// Immutable after Pack(), Check() and Copy().
 class GroupedWeights {
  public:
-  /// Packs weights for the kernels of `isa`, which generates code. Errors: OUT_OF_MEMORY.
+  /// Packs the weights of all experts for the kernels of `isa`, which generates code. `view` is expert 0.
+  /// Errors: OUT_OF_MEMORY.
   static Result<std::unique_ptr<const GroupedWeights>> Pack(const GroupedProblem& problem,
                                                             const GroupedWeightView& view, core::Isa isa);
 
-  /// The inverse of Pack(). Zero points are written only if the problem has them.
-  void Unpack(const GroupedColumns& to) const noexcept;
+  /// Weights that Pack() packed in this way, at `panels`, for instance in a file. `owner` keeps them alive.
+  GroupedWeights(const GroupedProblem& problem, const GroupedPacking& packing, const uint8_t* panels,
+                 std::shared_ptr<const void> owner);
+  /// Checks the scales, the zero points and the sums of these weights.
+  Error Check(const GroupedProblem& problem) const;
+  /// Copies the panels. The panels of the owner are then not needed. Errors: OUT_OF_MEMORY.
+  Error Copy();
 
+  /// The inverse of Pack(). The bytes of `to` are 0.
+  void Unpack(GroupedColumns* to) const noexcept;
+
+  /// Whether the kernels of `isa`, which generates code, read these weights.
+  bool AreFor(const GroupedProblem& problem, core::Isa isa) const;
+  const GroupedPacking& packing() const { return packing_; }
   const GroupedLayout& layout() const { return layout_; }
   /// Columns of a panel.
-  int columns() const { return columns_; }
+  int columns() const { return packing_.columns; }
   /// The zero point of all weights, if GroupedLayout::zero_point_bytes is 0.
   int32_t uniform_zero_point() const { return uniform_zero_point_; }
-  int64_t bytes() const { return static_cast<int64_t>(data_.size()); }
+  int64_t bytes() const { return experts_ * expert_panels_ * panel_bytes_; }
+  const uint8_t* data() const { return panels_; }
   int64_t panel_bytes() const { return panel_bytes_; }
-  const uint8_t* Panel(int64_t panel) const { return data_.data() + panel * panel_bytes_; }
+  int64_t expert_panels() const { return expert_panels_; }
+  const uint8_t* Panel(int64_t expert, int64_t panel) const {
+    return panels_ + (expert * expert_panels_ + panel) * panel_bytes_;
+  }
 
  private:
+  GroupedWeights(const GroupedProblem& problem, const GroupedPacking& packing);
+  int64_t GroupSteps(int64_t g) const {
+    return CeilDivide(std::min(group_, k_ - g * group_), GroupedLayout::kStepDepths);
+  }
   void PackGroup(const GroupedProblem& problem, const GroupedWeightView& view, int64_t first_column,
                  int64_t g, uint8_t* to) const;
+  Error CheckHeader(const GroupedProblem& problem, int64_t panel, int64_t g, const uint8_t* group) const;
+  bool HasSums(const uint8_t* steps, int64_t count, const uint8_t* sums) const;
+  void UnpackColumn(const uint8_t* group, int64_t i, int64_t column, int64_t g,
+                    GroupedColumns* to) const noexcept;
 
-  int64_t n_ = 0, k_ = 0, group_ = 0;
+  int64_t experts_ = 0, n_ = 0, k_ = 0, group_ = 0;
   WeightType type_;  // of the weights that were packed
   GroupedLayout layout_;
-  int columns_ = 0;
+  GroupedPacking packing_;
   bool is_signed_ = false;  // the packed weights
   int32_t shift_ = 0;       // added to weights and zero points
   int32_t uniform_zero_point_ = 0;
-  int64_t panel_bytes_ = 0;
-  AlignedBuffer<uint8_t> data_;
+  int64_t expert_panels_ = 0, panel_bytes_ = 0;
+  const uint8_t* panels_ = nullptr;
+  std::shared_ptr<const void> owner_;  // of the panels, unless `own_` is
+  AlignedBuffer<uint8_t> own_;
 };
 
 }  // namespace intact::kernels

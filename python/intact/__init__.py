@@ -15,7 +15,7 @@ from ._audit import Audit, audit
 from ._compare import Comparison, compare
 from ._conv import Conv, ConvFailingPair
 from ._gemm import FailingPair, Gemm
-from ._grouped import Grouped, GroupedInfo
+from ._grouped import Grouped, GroupedInfo, PairsCertificate
 from ._grouped_weights import GroupedWeights, read_grouped_weights
 from ._library import Error, isas, version
 from ._plan import Call, Certificate, Info, Tuned
@@ -25,5 +25,5 @@ from ._repair import repair
 
 __version__ = version()
 __all__ = ["Audit", "Call", "Certificate", "Comparison", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Grouped",
-           "GroupedInfo", "GroupedWeights", "Info", "Tuned", "audit", "compare", "isas", "read_grouped_weights", "repair", "verify",
-           "version"]
+           "GroupedInfo", "GroupedWeights", "Info", "PairsCertificate", "Tuned", "audit", "compare", "isas", "read_grouped_weights",
+           "repair", "verify", "version"]

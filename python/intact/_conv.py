@@ -74,6 +74,7 @@ class Conv(Plan):
         return values
 
     def _describe(self, info: Any) -> None:
+        super()._describe(info)
         self.spatial_dims = info.spatial_dims
         self.input_channels, self.output_channels = info.input_channels, info.output_channels
 

@@ -84,6 +84,7 @@ class Gemm(Plan):
             self._b_strides = strides_of(b)
 
     def _describe(self, info: Any) -> None:
+        super()._describe(info)
         self.k, self.n = info.k, info.n
 
     def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
@@ -119,17 +120,6 @@ class Gemm(Plan):
                 kept.append(self._place_b_values(name, values, dtype, kind, a.shape[:-2], args))
         kept += self._quantize(args, a_scales, a_zero_points, out.size // self.n)
         return Call(lib.intact_gemm_run, self, args, tuple(kept), out)
-
-    @staticmethod
-    def _place(name: str, array: np.ndarray, args: Any) -> None:
-        setattr(args, name, pointer(array))
-        if array.flags.c_contiguous:
-            return  # strides of 0 mean a dense array
-        strides = row_strides(name, array)
-        if array.shape[-2] > 1:
-            setattr(args, name + "_stride", strides[-1])
-        if array.ndim == 3 and array.shape[0] > 1:
-            setattr(args, name + "_batch_stride", strides[0])
 
     def _place_b(self, b: Any, items: tuple, args: Any) -> np.ndarray:
         b = self._input("b", b, self.b_dtype, len(items) + 2)

@@ -1,4 +1,5 @@
-"""Weights with a scale for each group of depths, from files: MatMulNBits of ONNX, Q4_0 and Q8_0 of GGUF."""
+"""Weights with a scale for each group of depths, from files: MatMulNBits of ONNX, Q4_0 and Q8_0 of GGUF, and the formats of
+safetensors files (_safetensors.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from ._library import Error, excerpt, invalid
 
-_GROUPS = (16, 32, 64, 128, 256)
+GROUPS = (16, 32, 64, 128, 256)
 _DEEPEST = 16  # levels of nested graphs
 
 
@@ -18,10 +19,11 @@ _DEEPEST = 16  # levels of nested graphs
 class GroupedWeights:
     """Weights B (K×N) of a product A·B, as intact_grouped_create() reads them (intact/grouped.h).
 
-    - `b`: N rows, one for each column of B. "s8": int8; "u8": uint8; "u4": uint8, the even depth in the low four bits of a byte.
-      A row may be longer than `k`.
+    - `b`: N rows, one for each column of B. "s8": int8; "u8": uint8; "u4" and "s4": uint8, the even depth in the low four bits of
+      a byte. A row may be longer than `k`.
+    - `group`: 16, 32, 64, 128 or 256, or 0 for one group of all depths.
     - `scales`: N×groups, float32 or float16.
-    - `zero_points`: N×groups, uint8; None: 0 for "s8", 128 for "u8", 8 for "u4".
+    - `zero_points`: N×groups, int8 for signed weights, else uint8; None: 0 for signed weights, 128 for "u8", 8 for "u4".
     - `bias`: N float32 values, or None."""
 
     b: np.ndarray
@@ -36,28 +38,52 @@ class GroupedWeights:
     def n(self) -> int:
         return len(self.b)
 
+    def stored(self) -> np.ndarray:
+        """The weights: N×K, int16."""
+        b = self.b
+        if self.b_type.endswith("4"):
+            b = nibbles(b)
+        b = b[:, :self.k].astype(np.int16)
+        return (b ^ 8) - 8 if self.b_type == "s4" else b
+
     def integers(self) -> np.ndarray:
         """The weights minus their zero points: N×K, int16."""
-        b = self.b
-        if self.b_type == "u4":
-            b = np.stack([b & 15, b >> 4], 2).reshape(len(b), -1)
-        b = b[:, :self.k].astype(np.int16)
+        b = self.stored()
         if self.zero_points is None:
-            return b - np.int16({"s8": 0, "u8": 128, "u4": 8}[self.b_type])
-        return b - np.repeat(self.zero_points.astype(np.int16), self.group, 1)[:, :self.k]
+            return b - np.int16({"u8": 128, "u4": 8}.get(self.b_type, 0))
+        return b - self._of_depths(self.zero_points.astype(np.int16))
 
     def values(self) -> np.ndarray:
         """The real numbers that the weights represent: N×K, float32."""
-        return self.integers() * np.repeat(self.scales.astype(np.float32), self.group, 1)[:, :self.k]
+        return self.integers() * self._of_depths(self.scales.astype(np.float32))
+
+    def _of_depths(self, values: np.ndarray) -> np.ndarray:
+        """Values of groups, repeated for each depth: N×K."""
+        return np.repeat(values, self.group or self.k, 1)[:, :self.k]
+
+
+def nibbles(rows: np.ndarray) -> np.ndarray:
+    """The numbers of 4 bits in rows of bytes, low bits first."""
+    return np.stack([rows & 15, rows >> 4], 2).reshape(len(rows), -1)
 
 
 def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights]]:
-    """The weights in groups of an ONNX or GGUF file, one matrix after the other, each with a name: the name of a MatMulNBits node
-    (of its output, if the node has no name), or the name of a GGUF tensor of type Q4_0 or Q8_0. A tensor with the matrices of
-    several experts yields each, named `name[i]`. Other nodes and tensors are passed over. Raises `Error` if the file cannot be read. GGUF files need the package gguf, ONNX files the package onnx."""
+    """The weights in groups of a file, one matrix after the other, each with a name:
+
+    - ONNX: MatMulNBits nodes; the name of the node, or of its output if it has no name. Needs the package onnx.
+    - GGUF: tensors of type Q4_0 and Q8_0. A tensor with the matrices of several experts yields each, named `name[i]`. Needs gguf.
+    - safetensors, or a folder of such files: layers of GPTQ, AWQ, compressed-tensors (pack-quantized and int-quantized) and torchao
+      (Int8Tensor, IntxUnpackedToInt8Tensor); the name of the layer. Needs safetensors, and ml_dtypes for bfloat16.
+
+    Other nodes and tensors are passed over. Raises `Error` if the file cannot be read."""
     path = Path(path)
     if path.suffix == ".gguf":
         yield from _read_gguf(path)
+        return
+    if path.suffix == ".safetensors" or path.is_dir():
+        from ._safetensors import read_safetensors
+
+        yield from read_safetensors(path)
         return
     from ._onnx import load_onnx
 
@@ -126,7 +152,7 @@ def nbits(b: np.ndarray, scales: np.ndarray, zero_points: np.ndarray | None, k: 
     group."""
     if bits not in (4, 8):
         raise invalid(f"bits: is {bits!r}; expected 4 or 8")
-    if group not in _GROUPS:
+    if group not in GROUPS:
         raise invalid(f"block_size: is {group!r}; expected 16, 32, 64, 128 or 256")
     groups, n = -(-k // group), len(b)
 
@@ -141,7 +167,7 @@ def nbits(b: np.ndarray, scales: np.ndarray, zero_points: np.ndarray | None, k: 
     packed = (groups * bits + 7) // 8
     if zero_points is not None and bits == 4 and zero_points.dtype == np.uint8 and zero_points.size == n * packed:
         points = zero_points.reshape(n, packed)
-        zero_points = np.stack([points & 15, points >> 4], 2).reshape(n, -1)[:, :groups]  # low bits: the even group
+        zero_points = nibbles(points)[:, :groups]  # low bits: the even group
     elif zero_points is not None:
         points = sized("zero_points", zero_points, (np.uint8, np.float32, np.float16), groups)
         if np.any(points != np.clip(np.rint(points), 0, 2**bits - 1)):

@@ -1,4 +1,4 @@
-"""The base class of the plans of products and convolutions, and its helpers."""
+"""The base classes of plans, and their helpers."""
 
 from __future__ import annotations
 
@@ -64,25 +64,17 @@ class Call:
         return self._out
 
 
-class Plan:
-    """Packed weights and kernels. Only tuning changes a plan: any number of threads may run one plan at once. A run
-    releases the interpreter's lock."""
+class AnyPlan:
+    """A handle of the C interface, with the calls that all kinds of plans have."""
 
-    _kind: str  # "gemm" or "conv"
+    _kind: str  # "gemm", "conv" or "grouped"
 
     def __init__(self, handle: Any):
         self.handle = ffi.gc(handle, getattr(lib, f"intact_{self._kind}_destroy"))
-        info = self._query()
-        self.a_dtype = DTYPES[TYPE_NAMES[info.a_source_type or info.a_type]]
-        self._quantization = info.a_quantization
-        self.b_dtype = DTYPES[TYPE_NAMES[info.b_type]]
-        self.c_dtype = DTYPES[TYPE_NAMES[info.c_type]]
-        name = TYPE_NAMES[info.residual_type]
-        self.residual_dtype = DTYPES[name] if name else None
-        self._describe(info)
+        self._describe(self._query())
 
     def _describe(self, info: Any) -> None:
-        """Keeps the fields of intact_gemm_info or intact_conv_info that runs need."""
+        """Keeps the fields of the kind's intact_…_info that runs need."""
         raise NotImplementedError
 
     @classmethod
@@ -95,13 +87,6 @@ class Plan:
         self._call("query", self.handle, info)
         return info
 
-    @property
-    def info(self) -> Info:
-        """The plan's instruction set, kernel, size and bounds."""
-        info = self._query()
-        isa = text(lib.intact_isa_name(info.isa))
-        return Info(isa, text(info.kernel), info.packed_bytes, info.accumulator_min, info.accumulator_max)
-
     def save(self, path: str | os.PathLike) -> None:
         """Writes the plan to a file, completely or not at all. The file loads on any CPU."""
         self._call("save", self.handle, os.fsencode(path))
@@ -112,8 +97,28 @@ class Plan:
         handle = ffi.new(f"intact_{cls._kind} **")
         cls._call("load", os.fsencode(path), isa_of(max_isa), handle)
         plan = cls.__new__(cls)
-        Plan.__init__(plan, handle[0])
+        AnyPlan.__init__(plan, handle[0])
         return plan
+
+
+class Plan(AnyPlan):
+    """Packed weights and kernels. Only tuning changes a plan: any number of threads may run one plan at once. A run
+    releases the interpreter's lock."""
+
+    def _describe(self, info: Any) -> None:
+        self.a_dtype = DTYPES[TYPE_NAMES[info.a_source_type or info.a_type]]
+        self._quantization = info.a_quantization
+        self.b_dtype = DTYPES[TYPE_NAMES[info.b_type]]
+        self.c_dtype = DTYPES[TYPE_NAMES[info.c_type]]
+        name = TYPE_NAMES[info.residual_type]
+        self.residual_dtype = DTYPES[name] if name else None
+
+    @property
+    def info(self) -> Info:
+        """The plan's instruction set, kernel, size and bounds."""
+        info = self._query()
+        isa = text(lib.intact_isa_name(info.isa))
+        return Info(isa, text(info.kernel), info.packed_bytes, info.accumulator_min, info.accumulator_max)
 
     def _certificate(self, *pairing: int) -> Certificate:
         c = ffi.new("intact_certificate *")
@@ -187,6 +192,18 @@ class Plan:
         if residual.shape != shape:
             raise invalid(f"residual: has shape {residual.shape}; expected {shape}")
         return residual
+
+    @staticmethod
+    def _place(name: str, array: np.ndarray, args: Any) -> None:
+        """Sets the pointer and the strides of an array of rows, or of items of rows, in the arguments of a run."""
+        setattr(args, name, pointer(array))
+        if array.flags.c_contiguous:
+            return  # strides of 0 mean a dense array
+        strides = row_strides(name, array)
+        if array.shape[-2] > 1:
+            setattr(args, name + "_stride", strides[-1])
+        if array.ndim == 3 and array.shape[0] > 1:
+            setattr(args, name + "_batch_stride", strides[0])
 
     @staticmethod
     def _output(out: Any, shape: tuple, dtype: np.dtype) -> np.ndarray:

@@ -11,15 +11,17 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ._grouped_weights import GroupedWeights
 from ._library import DTYPES, TYPE_NAMES, ffi, lib
 
 _MESSAGE = 256  # INTACT_TARGET_MESSAGE_BYTES
-# Features that a Python class cannot support: it gets dense tensors of one item, one thread, and no dynamic quantization.
-_NOT_HERE = {"STRIDES", "B_LAYOUTS", "RUNTIME_B", "BATCH", "BATCH_POINTERS", "RESIDUAL_IN_PLACE", "THREADS", "ROW_QUANTIZATION",
-             "TENSOR_QUANTIZATION", "FIXED_POINT", "LOOKUP_TABLE", "EMPTY", "A_TRANSPOSED", "ITEM_COLUMNS"}
+# Features that a Python class cannot support: it gets dense tensors of one item, one expert and one thread.
+_NOT_HERE = {"STRIDES", "B_LAYOUTS", "RUNTIME_B", "BATCH", "BATCH_POINTERS", "RESIDUAL_IN_PLACE", "THREADS", "DYNAMIC_TENSOR",
+             "TENSOR_QUANTIZATION", "FIXED_POINT", "LOOKUP_TABLE", "EMPTY", "A_TRANSPOSED", "ITEM_COLUMNS", "EXPERTS"}
 FEATURES = {name.removeprefix("INTACT_TARGET_").lower(): getattr(lib, name) for name in dir(lib)
-            if name.startswith("INTACT_TARGET_") and not name.startswith("INTACT_TARGET_DYNAMIC_")
-            and name.removeprefix("INTACT_TARGET_") not in _NOT_HERE | {"FEATURES"}}
+            if name.startswith("INTACT_TARGET_") and name.removeprefix("INTACT_TARGET_") not in _NOT_HERE | {"FEATURES"}}
+# Features of classes with grouped weights only: GEMMs and convolutions get 8-bit activations with one zero point.
+_ONLY_GROUPED = {"row_quantization", "dynamic_rows", "dynamic_f16", "dynamic_nan"}
 
 
 @dataclass
@@ -68,6 +70,27 @@ class ConvProblem(Arithmetic):
     output_padding: tuple[int, ...]
 
 
+@dataclass
+class GroupedProblem:
+    """A product with grouped weights (intact/grouped.h); the answer is (M, N) of `c_dtype`. `a` is (M, K): floats, which the
+    class quantizes to `a_type`; or 8-bit integers with `a_scales` and `a_zero_points`. `granularity`: "rows" or "groups", what has
+    a scale in A. `weights.b` has rows of K bytes, or ⌈K/2⌉ with 4 bits. `clamp` counts if `activation` is "clamp"."""
+
+    a: np.ndarray
+    a_type: str
+    granularity: str
+    a_scales: np.ndarray | None  # (M,) or (M, groups)
+    a_zero_points: np.ndarray | None
+    weights: GroupedWeights
+    activation: str | None  # None, "relu" or "clamp"
+    clamp: tuple[float, float]
+    c_type: str
+
+    @property
+    def c_dtype(self) -> np.dtype:
+        return DTYPES[self.c_type]
+
+
 class _Pipe:
     def __init__(self, requests: BinaryIO):
         self.requests = requests
@@ -90,15 +113,17 @@ class _Pipe:
         return np.frombuffer(self.bytes(size), dtype) if size else None
 
 
+_ACTIVATIONS = {lib.INTACT_ACTIVATION_NONE: None, lib.INTACT_ACTIVATION_RELU: "relu", lib.INTACT_ACTIVATION_CLAMP: "clamp"}
+
+
 def _linear(pipe: _Pipe) -> tuple[Any, dict]:
     linear = pipe.struct("intact_linear_desc")
     names = [TYPE_NAMES[t] for t in (linear.a_type, linear.b_type, linear.c_type)]
     b_zero_points, bias_s32, bias_f32, scales = (pipe.array(t) for t in (np.int32, np.int32, np.float32, np.float32))
-    activation = {lib.INTACT_ACTIVATION_NONE: None, lib.INTACT_ACTIVATION_RELU: "relu", lib.INTACT_ACTIVATION_CLAMP: "clamp"}
     return linear, {
         "a_type": names[0], "b_type": names[1], "c_type": names[2], "a_zero_point": linear.a_zero_point,
         "b_zero_points": b_zero_points, "c_zero_point": linear.c_zero_point,
-        "bias": bias_s32 if bias_s32 is not None else bias_f32, "scales": scales, "activation": activation[linear.activation],
+        "bias": bias_s32 if bias_s32 is not None else bias_f32, "scales": scales, "activation": _ACTIVATIONS[linear.activation],
         "clamp": (linear.clamp_min, linear.clamp_max), "residual_scale": linear.residual_scale,
         "residual_zero_point": linear.residual_zero_point,
     }
@@ -140,6 +165,27 @@ def _conv(pipe: _Pipe) -> tuple[ConvProblem, tuple]:
         dilation=dilation, padding=padding, groups=groups, transposed=bool(desc.transposed), output_padding=each(desc.output_pad, 0)), shape
 
 
+def _grouped(pipe: _Pipe) -> tuple[GroupedProblem, tuple]:
+    desc, args = pipe.struct("intact_grouped_desc"), pipe.struct("intact_grouped_args")
+    m, n, k = args.m, desc.n, desc.k
+    groups = -(-k // desc.group) if desc.group else 1
+    b_type = {lib.INTACT_S4: "s4", lib.INTACT_U4: "u4"}.get(desc.b_type) or TYPE_NAMES[desc.b_type]
+    signed = np.int8 if b_type.startswith("s") else np.uint8
+    a = pipe.array(DTYPES[TYPE_NAMES[desc.a_source_type or desc.a_type]]).reshape(m, k)
+    by_groups = desc.a_granularity == lib.INTACT_GRANULARITY_GROUPS
+
+    def shaped(values: np.ndarray | None, shape: tuple) -> np.ndarray | None:
+        return None if values is None else values.reshape(shape)
+
+    rows = (m, groups) if by_groups else (m,)
+    a_scales, a_zero_points = shaped(pipe.array(np.float32), rows), shaped(pipe.array(np.int32), rows)
+    b = pipe.array(signed if b_type.endswith("8") else np.uint8).reshape(n, -1)
+    scales, points = pipe.array(DTYPES[TYPE_NAMES[desc.scale_type]]).reshape(n, groups), shaped(pipe.array(signed), (n, groups))
+    weights = GroupedWeights(b, b_type, k, desc.group or k, scales, points, pipe.array(np.float32))
+    return GroupedProblem(a, TYPE_NAMES[desc.a_type], "groups" if by_groups else "rows", a_scales, a_zero_points, weights,
+                          _ACTIVATIONS[desc.activation], (desc.clamp_min, desc.clamp_max), TYPE_NAMES[desc.c_type]), (m, n)
+
+
 def _text(words: str) -> bytes:
     return words.replace("\n", " ").encode()[:_MESSAGE - 1].ljust(_MESSAGE, b"\0")
 
@@ -170,15 +216,18 @@ def introduction(target: Any) -> bytes:
         if name not in FEATURES:
             raise ValueError(f"supports: {name!r} is unknown; expected some of: {', '.join(FEATURES)}")
         mask |= 1 << FEATURES[name]
+    others = [name for name in target.supports if name in _ONLY_GROUPED]
+    if others and any(name == "gemm" or name.startswith("conv_") for name in target.supports):
+        raise ValueError(f"supports: {others[0]!r} is for grouped weights; expected a class without GEMMs and convolutions")
     named, claim = getattr(target, "name", type(target).__name__), getattr(target, "arithmetic", "exact")
     return _status(lib.INTACT_OK) + mask.to_bytes(8, "little") + _text(named) + _text(claim)
 
 
 def answer(target: Any, pipe: _Pipe) -> bytes:
     kind = pipe.number()
-    problem, shape = (_conv if kind else _gemm)(pipe)
+    problem, shape = (_gemm, _conv, _grouped)[kind](pipe)
     try:
-        c = np.asarray((target.conv if kind else target.gemm)(problem))
+        c = np.asarray(getattr(target, ("gemm", "conv", "grouped")[kind])(problem))
     except NotImplementedError as error:
         return _status(lib.INTACT_UNSUPPORTED, str(error))
     except Exception as error:  # any other exception of the user's class is a finding

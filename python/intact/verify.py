@@ -15,16 +15,21 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ._library import Error, invalid
+import numpy as np
+
+from ._grouped_weights import GroupedWeights
+from ._library import Error, array_of, invalid
 from ._program import native
-from ._target import FEATURES, ConvProblem, GemmProblem
+from ._target import FEATURES, ConvProblem, GemmProblem, GroupedProblem
 
-__all__ = ["FEATURES", "ConvProblem", "GemmProblem", "Sweep", "sweep"]
+__all__ = ["FEATURES", "ConvProblem", "GemmProblem", "GroupedProblem", "Sweep", "sweep", "write_grouped_layer"]
 
 
 @dataclass
@@ -57,3 +62,30 @@ def sweep(target: type | str, *, quick: bool = True) -> Sweep:
             lines = (run.stderr.strip() or run.stdout.strip()).splitlines()
             raise Error("INVALID_ARGUMENT", lines[-1].removeprefix("intact: ") if lines else "the sweep failed without a message")
         return Sweep(run.returncode == 0, run.stdout, json.loads(path.read_text()))
+
+
+def write_grouped_layer(folder: str | os.PathLike, weights: GroupedWeights, a: Any, *, a_type: str = "s8", granularity: str = "rows",
+                        a_scales: Any = None, a_zero_points: Any = None, activation: str | None = None,
+                        clamp: tuple[float, float] | None = None, c_type: str = "f32", outputs: dict[str, Any] | None = None) -> None:
+    """Writes a product with grouped weights as a folder for `intact verify layer` (verify/studies/grouped_layer.h). The arguments
+    are those of `Grouped` and `Grouped.run`. `outputs`: what engines computed, by name."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.npy"):
+        old.unlink()
+    dtype = np.int8 if weights.b_type.startswith("s") else np.uint8
+    scales, points = np.asarray(weights.scales), weights.zero_points
+    if scales.dtype != np.float16:
+        scales = scales.astype(np.float32)  # bfloat16, too: a .npy file cannot hold it
+    arrays = {"activations": array_of("a", a), "a_scales": a_scales, "a_zero_points": a_zero_points,
+              "weights": weights.stored().astype(dtype), "scales": scales,
+              "zero_points": None if points is None else np.asarray(points, dtype), "bias": weights.bias}
+    arrays.update({f"output_{name}": output for name, output in (outputs or {}).items()})
+    for name, array in arrays.items():
+        if array is not None:
+            np.save(folder / f"{name}.npy", np.asarray(array))
+    group = 0 if weights.group >= weights.k and weights.group not in (16, 32, 64, 128, 256) else weights.group
+    layer = {"operator": "linear_grouped", "group": group, "weight": {"type": weights.b_type},
+             "input": {"type": a_type, "per": {"rows": "row", "groups": "group"}[granularity]},
+             "activation": {"min": clamp[0], "max": clamp[1]} if clamp else activation or "none", "output": {"type": c_type}}
+    (folder / "layer.json").write_text(json.dumps(layer, indent=1) + "\n")

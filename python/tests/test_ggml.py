@@ -9,28 +9,28 @@ import pytest
 
 import intact
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "targets"))
 pytestmark = pytest.mark.skipif("GGML_CPU" not in os.environ, reason="needs GGML_CPU, the path of a libggml-cpu-….so: docs/peers.md")
 
 EXPECTED = ("CPU", 4), ("CPU", 8), ("CPU_REPACK", 4)  # kernels that every library has
 
 
 def engine(kind, bits, k, n):
-    import grouped_peers
+    import ggml_target
 
     rng = np.random.default_rng(k)
     b, scales = rng.integers(0, 256, (n, k * bits // 8), dtype=np.uint8), rng.uniform(0.001, 1, (n, k // 32)).astype(np.float16)
     weights = intact.GroupedWeights(b, f"u{bits}", k, 32, scales)
     try:
-        ggml = grouped_peers.Ggml(weights, None, kind)
+        matrix = ggml_target.Matrix(ggml_target.Q8(kind), *ggml_target.weight_blocks(f"u{bits}", b, scales))
     except (NotImplementedError, ValueError):
         if (kind, bits) in EXPECTED:
             raise
         pytest.skip(f"this library has no buffer {kind} for these weights")
     a = rng.standard_normal((9, k)).astype(np.float32)
     a[3], a[4], a[5] = 0, a[4] * 1e-6, a[5] * 1e4
-    q, a_scales = ggml.quantize(a)
-    return weights, q, a_scales, {m: ggml.matrix(a[:m]) for m in (1, 9)}
+    q, a_scales = ggml_target.quantize(a)
+    return weights, q, a_scales, {m: matrix(a[:m]) for m in (1, 9)}
 
 
 @pytest.mark.parametrize("kind", ["CPU_REPACK", "AMX"])

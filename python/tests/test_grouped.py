@@ -56,6 +56,24 @@ def test_product(b_type, k, has_zero_points):
         assert plan.info.packed_bytes > 0 and plan.info.kernel
 
 
+def test_certificate():
+    weights = np.full((2, 64), 192, np.uint8)    # 64 as VPMADDUBSW sees it
+    weights[1, 34:36] = 255
+    certificate = intact.Grouped(weights, np.ones((2, 2), np.float16), b_type="u8").certificate()
+    assert certificate == intact.PairsCertificate(64, 1, 1, 1, 1, 1, 1, 34, 255 * 254, 129)
+    plan = intact.Grouped(weights, np.ones((2, 2), np.float16), b_type="u8")
+    groups = plan.group_certificates()
+    assert groups["failing_pairs"].tolist() == [[0, 0], [0, 1]] and groups["safe_activation"].tolist() == [[255, 255], [255, 129]]
+    assert plan.failing_pairs() == [(34, 1, 127, 127, 255, 255, 64770)] and plan.failing_pairs(first=1) == []
+    with pytest.raises(intact.Error, match="first is -1 and count is 2; expected 0 or more"):
+        plan.failing_pairs(-1, 2)
+    experts = intact.Grouped(weights[:, None], np.ones((2, 1, 2), np.float16), b_type="u8")
+    assert experts.certificate() == certificate and experts.failing_pairs() == plan.failing_pairs()
+    assert np.array_equal(experts.group_certificates(), groups)
+    four_bits = intact.Grouped(packed(np.full((3, 32), 15)), np.ones((3, 1), np.float16), k=32).certificate()
+    assert (four_bits.failing_pairs, four_bits.largest_sum, four_bits.safe_activation) == (0, 7650, 255)
+
+
 def test_given_activations():
     n, k, group = 9, 100, 64
     weights, scales = random(0, 15, (n, k)), powers((n, 2))
@@ -174,12 +192,122 @@ def test_rows_bias_and_activation():
     assert np.array_equal(plan.run(wide[:, :64], a_scales=scales), np.maximum(f, 0))
 
 
+@pytest.mark.parametrize("options", [{}, {"granularity": "groups", "c_type": "f16"}, {"a_source_type": "f16", "a_type": "u8"},
+                                     {"a_source_type": None, "activation": "relu"},
+                                     {"a_source_type": None, "a_type": "u8", "granularity": "groups"}])
+@pytest.mark.parametrize("b_type,has_points", [("u4", True), ("s8", False)])
+def test_saved_plans_give_the_same_bytes(tmp_path, options, b_type, has_points):
+    weights = weights_of(b_type, 75, 21, 32, has_points=has_points)
+    weights.bias = np.linspace(-5, 5, 21).astype(np.float32)
+    weights.scales /= 64  # outputs are float16 numbers
+    plan = intact.Grouped.of(weights, **options)
+    a, given = random(0, 127, (5, 75), np.uint8), {}
+    if options.get("a_source_type", "") is None:
+        row = 3 if "granularity" in options else 1
+        given = {"a_scales": powers((5, row)), "a_zero_points": random(0, 127, (5, row), np.int32)}
+    a = a.astype(plan.a_dtype)
+    expected = plan.run(a, **given)
+    plan.save(tmp_path / "plan")
+    for isa in intact.isas():
+        loaded = intact.Grouped.load(tmp_path / "plan", max_isa=isa)
+        assert (loaded.n, loaded.k, loaded.groups, loaded.info.isa) == (21, 75, 3, plan_isa(isa))
+        assert loaded.run(a, **given).tobytes() == expected.tobytes() and loaded.c_dtype == expected.dtype
+        loaded.save(tmp_path / "again")
+        assert intact.Grouped.load(tmp_path / "again").run(a, **given).tobytes() == expected.tobytes()
+        if loaded.info.isa == plan.info.isa:  # other kernels may read another layout
+            assert (tmp_path / "again").read_bytes() == (tmp_path / "plan").read_bytes()
+        (tmp_path / "again").unlink()
+    (tmp_path / "plan").unlink()
+    assert np.isfinite(expected).all() and loaded.run(a, **given).tobytes() == expected.tobytes()  # a mapped file may be deleted
+
+
+def plan_isa(cap):
+    """The ISA of a plan with this cap."""
+    return intact.Grouped.of(weights_of("u4", 32, 1, 32), max_isa=cap).info.isa
+
+
+def test_files_that_are_not_plans(tmp_path):
+    intact.Gemm(random(-9, 9, (64, 4), np.int8)).save(tmp_path / "gemm")
+    intact.Grouped.of(weights_of("u4", 32, 3, 32)).save(tmp_path / "plan")
+    data = (tmp_path / "plan").read_bytes()
+    (tmp_path / "damaged").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    (tmp_path / "short").write_bytes(data[:-1])
+    for name in ("gemm", "damaged", "short", "missing"):
+        with pytest.raises(intact.Error, match=name) as error:
+            intact.Grouped.load(tmp_path / name)
+        assert error.value.status == "INVALID_ARGUMENT"
+
+
 def test_runs_of_no_rows():
     plan = intact.Grouped.of(weights_of("u4", 64, 8, 32), a_source_type=None)
     scales = np.ones(0, np.float32)
     for a in (np.zeros((0, 64), np.int8), np.empty((4, 64), np.int8)[:0], np.empty((4, 100), np.int8)[2:2, :64]):
         assert plan.run(a, a_scales=scales).shape == (0, 8)
         assert plan.run(a, np.empty((0, 8), np.float32), a_scales=scales).shape == (0, 8)
+
+
+@pytest.mark.parametrize("isa", intact.isas())
+def test_batches(isa):
+    weights = weights_of("u4", 70, 20, 32, has_points=True)
+    plan = intact.Grouped.of(weights, max_isa=isa)
+    x = np.random.default_rng(7).standard_normal((3, 5, 70)).astype(np.float32)
+    expected = plan.run(x.reshape(15, 70)).reshape(3, 5, 20)
+    assert np.array_equal(plan.run(x), expected)
+    wide = np.zeros((3, 8, 90), np.float32)
+    wide[:, 2:7, 10:80] = x
+    out = np.zeros((5, 3, 24), np.float32)
+    assert np.array_equal(plan.run(wide[:, 2:7, 10:80], out.swapaxes(0, 1)[..., :20], threads=3), expected)
+    assert not out[..., 20:].any()
+    given = intact.Grouped.of(weights, granularity="groups", a_source_type=None, max_isa=isa)
+    a, scales = quantized(x.reshape(15, 70), 32)
+    expected = given.run(a, a_scales=scales).reshape(3, 5, 20)
+    spread = np.zeros((3, 7, 70), np.int8)
+    spread[:, :5] = a.reshape(3, 5, 70)
+    assert np.array_equal(given.run(spread[:, :5], a_scales=scales.reshape(3, 5, 3)), expected)
+
+
+@pytest.mark.parametrize("isa", intact.isas())
+def test_experts(isa):
+    experts = [weights_of("u4", 70, 20, 32, has_points=True, seed=seed) for seed in range(5)]
+    for seed, weights in enumerate(experts):
+        weights.bias = powers(20, seed=seed)
+    plan = intact.Grouped.of(experts, max_isa=isa)
+    assert plan.experts == 5
+    rows = [3, 0, 1, 0, 7]
+    x = np.random.default_rng(6).standard_normal((11, 70)).astype(np.float32)
+    begins = np.cumsum([0, *rows])
+    expected = np.concatenate([intact.Grouped.of(weights, max_isa=isa).run(x[begin:begin + count])
+                               for weights, begin, count in zip(experts, begins, rows)])
+    for threads in (1, 3):
+        assert np.array_equal(plan.run(x, expert_rows=rows, threads=threads), expected)
+    assert np.array_equal(plan.run(x, expert_rows=np.array(rows, np.int32)), expected)
+
+
+@pytest.mark.parametrize("rows,message", [
+    (None, "intact_grouped_run: expert_rows is NULL; expected 2 numbers of rows, one for each expert"),
+    ([1, 1], "intact_grouped_run: the sum of expert_rows is 2; expected m, which is 3"),
+    ([4, -1], "intact_grouped_run: expert_rows[0] is 4; expected 0 to m, which is 3"),
+    (3, "expert_rows: is 3; expected the number of rows of each expert"),
+    ([3], "expert_rows: has 1 values; expected 2, one for each expert"),
+    ([1.5, 1.5], "expert_rows: is 1.5; expected an integer"),
+])
+def test_refused_rows_of_experts(rows, message):
+    plan = intact.Grouped.of([weights_of("s8", 64, 8, 32)] * 2)
+    with pytest.raises(intact.Error) as error:
+        plan.run(np.ones((3, 64), np.float32), expert_rows=rows)
+    assert error.value.message == message
+
+
+@pytest.mark.parametrize("experts,message", [
+    ([], "weights: is empty; expected the weights of at least one expert"),
+    ([weights_of("s8", 64, 8, 32), weights_of("s8", 64, 9, 32)], "weights: n of expert 1 is 9; expected 8, as of expert 0"),
+    ([weights_of("u8", 64, 8, 32), weights_of("u8", 64, 8, 32, has_points=True)],
+     "weights: some experts have zero_points, others have none; expected them of all experts or of none"),
+])
+def test_refused_experts(experts, message):
+    with pytest.raises(intact.Error) as error:
+        intact.Grouped.of(experts)
+    assert error.value.message == message
 
 
 @pytest.mark.parametrize("k,message", [("64", "k: is '64'; expected an integer"), (64.5, "k: is 64.5; expected an integer")])

@@ -188,3 +188,91 @@ def test_a_program_is_held_to_an_older_cpu(tmp_path):
     crash = subprocess.run([sys.executable, "-c", "import ctypes; ctypes.string_at(0)"], check=False,
                            env={**os.environ, "HELD_TO": "avx2", "LD_PRELOAD": str(library)})
     assert crash.returncode == -signal.SIGSEGV  # crashes stay crashes
+
+
+class Groups:
+    """Grouped weights with float16 scales; one scale for each group of a row."""
+
+    name = "groups"
+    supports = ["grouped", "a_s8", "a_u8", "a_zero_point", "row_quantization", "b_u4", "b_s8", "b_zero_points", "c_f32",
+                "scale_zero"]
+    shift = 0
+
+    def grouped(self, p):
+        w = p.weights
+        if p.granularity != "groups" or w.scales.dtype != np.float16:
+            raise NotImplementedError("another granularity or type of scales")
+        f = np.zeros((len(p.a), w.n), np.float32)
+        for g in range(w.scales.shape[1]):
+            depths = slice(max(0, g * w.group - self.shift), (g + 1) * w.group - self.shift if (g + 1) * w.group < w.k else w.k)
+            a = p.a[:, depths].astype(np.int64) - p.a_zero_points[:, g:g + 1]
+            scale = p.a_scales[:, g:g + 1] * w.scales[:, g].astype(np.float32)
+            b = w.stored()[:, depths].astype(np.int64)
+            b -= {"u4": 8, "s8": 0}[w.b_type] if w.zero_points is None else w.zero_points[:, g:g + 1]
+            sums = (a @ b.T).astype(np.float64)
+            with np.errstate(over="ignore", invalid="ignore"):
+                f = (sums * scale + f).astype(np.float32)  # a float64 sum, so rounded twice; rarely another result than FMA's
+        return np.where(np.isnan(f), -np.inf, f).astype(np.float32)
+
+
+class LateGroups(Groups):
+    name = "late groups"
+    shift = 1
+
+
+def grouped(name, *more):
+    command, environment = native(["verify", *more, "--target", f"python:{__file__}:{name}"])
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+LINE = "grouped s8u4f32 m=3 n=4 k=70 src=none per=group"
+
+
+def test_grouped_weights():
+    run = grouped("Groups", "replay", LINE, LINE.replace("u4", "s8") + " zb=yes")
+    assert run.returncode == 0 and run.stdout.count("12 outputs: exact") == 2, run
+    run = grouped("LateGroups", "replay", LINE)
+    assert run.returncode == 1 and "groups begin one depth too early" in run.stdout, run
+    run = grouped("Right", "replay", LINE)
+    assert run.returncode == 2 and "has no grouped weights" in run.stderr, run
+
+
+def test_grouped_features_need_a_class_of_their_own(tmp_path):
+    supports = ["gemm", "grouped", "dynamic_rows", "a_s8", "b_s8", "c_f32"]
+    (tmp_path / "both.py").write_text(f"class Both:\n    supports = {supports}\n")
+    command, environment = native(["verify", "replay", LINE, "--target", f"python:{tmp_path / 'both.py'}:Both"])
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 2 and "'dynamic_rows' is for grouped weights" in run.stderr, run
+
+
+@pytest.mark.parametrize("b_type", ["u4", "s8"])
+def test_grouped_layers(tmp_path, b_type):
+    rng = np.random.default_rng(1)
+    n, k = 6, 96
+    b = rng.integers(0, 256, (n, k // 2), np.uint8) if b_type == "u4" else rng.integers(-128, 128, (n, k)).astype(np.int8)
+    points = rng.integers(0, 16, (n, 3), np.uint8) if b_type == "u4" else None
+    weights = intact.GroupedWeights(b, b_type, k, 32, rng.uniform(0.01, 0.1, (n, 3)).astype(np.float16), points,
+                                    rng.standard_normal(n).astype(np.float32))
+    a = rng.standard_normal((3, k)).astype(np.float32)
+    out = intact.Grouped.of(weights, granularity="groups").run(a)
+    intact.verify.write_grouped_layer(tmp_path / "qkv", weights, a, granularity="groups", outputs={"own": out, "wrong": out + 1})
+    command, environment = native(["verify", "layer", str(tmp_path / "qkv")])
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run
+    assert f"qkv: linear_grouped s8{b_type}f32, 3×6×96, groups of 32" in run.stdout
+    assert "output_own.npy: 18 outputs: exact" in run.stdout
+    assert re.search("output_wrong.npy: 18 of 18 outputs differ; .*; unexplained", run.stdout)
+    assert ("no pair of weights can saturate" in run.stdout) == (b_type == "u4")
+
+
+@pytest.mark.parametrize("b_type,more", [("u4", " zb=yes bias=yes"), ("u8", ""), ("u4", " group=128"), ("u8", " group=16 zb=yes")])
+def test_matmul_nbits(b_type, more):
+    """ONNX Runtime's MatMulNBits has the sums of the definition, in another order of the groups."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    target = Path(__file__).parents[2] / "examples" / "targets" / "onnxruntime_target.py"
+    line = f"grouped s8{b_type}f32 m=5 n=40 k=600 per=group gscale=f32{more}"
+    command, environment = native(["verify", "replay", line, "--target", f"python:{target}:NBits"])
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run
+    assert "float32 sums in another order, within the bound" in run.stdout

@@ -17,9 +17,9 @@ size_t ScaleOf(const Grouped& grouped, int64_t m, int64_t g) {
   return static_cast<size_t>(is_by_groups ? m * grouped.groups() + g : m);
 }
 
-float WeightScale(const Grouped& grouped, int64_t n, int64_t g) {
+float WeightScale(const Grouped& grouped, int64_t column, int64_t g) {
   const auto bytes = static_cast<size_t>(core::BytesOf(grouped.scale_type));
-  const auto place = static_cast<size_t>(n * grouped.groups() + g) * bytes;
+  const auto place = static_cast<size_t>(column * grouped.groups() + g) * bytes;
   return static_cast<float>(core::Decode(grouped.scale_type, &grouped.b_scales[place]));
 }
 
@@ -30,17 +30,21 @@ bool HasScale(const Grouped& grouped, int64_t m) {
   return true;
 }
 
+// The number of column n among the columns of all experts, for row m.
+int64_t ColumnOf(const Grouped& grouped, int64_t m, int64_t n) { return grouped.ExpertOf(m) * grouped.n + n; }
+
 float Output(const Grouped& grouped, int64_t m, int64_t n) {
   if (!HasScale(grouped, m)) return std::numeric_limits<float>::quiet_NaN();
   const bool is_by_groups = grouped.a_granularity == INTACT_GRANULARITY_GROUPS;
+  const int64_t column = ColumnOf(grouped, m, n);
   float f = 0.0f;
   for (int64_t g = 0; g < grouped.groups(); ++g) {
-    float scale = WeightScale(grouped, n, g);
+    float scale = WeightScale(grouped, column, g);
     if (is_by_groups) scale = grouped.a_scales[ScaleOf(grouped, m, g)] * scale;
     f = std::fma(static_cast<float>(GroupSum(grouped, m, n, g)), scale, f);
   }
   if (!is_by_groups) f = f * grouped.a_scales[ScaleOf(grouped, m, 0)];
-  if (!grouped.bias_f32.empty()) f = f + grouped.bias_f32[static_cast<size_t>(n)];
+  if (!grouped.bias_f32.empty()) f = f + grouped.bias_f32[static_cast<size_t>(column)];
   Requantization post;
   post.post_ops = grouped.post_ops;
   return AfterBias(f, post);
@@ -49,13 +53,14 @@ float Output(const Grouped& grouped, int64_t m, int64_t n) {
 }  // namespace
 
 int64_t GroupSum(const Grouped& grouped, int64_t m, int64_t n, int64_t g) {
-  const auto place = static_cast<size_t>(n * grouped.groups() + g);
+  const int64_t column = ColumnOf(grouped, m, n);
+  const auto place = static_cast<size_t>(column * grouped.groups() + g);
   const int64_t za = grouped.a_zero_points[ScaleOf(grouped, m, g)];
   const int64_t zb = grouped.b_zero_points.empty() ? grouped.Middle() : grouped.b_zero_points[place];
   int64_t sum = 0;
   for (int64_t k = g * grouped.depth(); k < std::min(grouped.k, (g + 1) * grouped.depth()); ++k) {
     const int64_t a = core::DecodeInt8(grouped.a_type, grouped.a[static_cast<size_t>(m * grouped.k + k)]);
-    const int64_t b = grouped.b[static_cast<size_t>(n * grouped.k + k)];
+    const int64_t b = grouped.b[static_cast<size_t>(column * grouped.k + k)];
     sum += (a - za) * (b - zb);
   }
   return sum;
@@ -88,7 +93,7 @@ void QuantizeActivations(Grouped* grouped) {
 
 std::vector<uint8_t> BytesOfB(const Grouped& grouped) {
   if (!grouped.Is4Bit()) return {grouped.b.begin(), grouped.b.end()};
-  const auto k = static_cast<size_t>(grouped.k), n = static_cast<size_t>(grouped.n);
+  const auto k = static_cast<size_t>(grouped.k), n = static_cast<size_t>(grouped.columns());
   const size_t column_bytes = (k + 1) / 2;
   std::vector<uint8_t> bytes(n * column_bytes);
   for (size_t i = 0; i < n * k; ++i) {

@@ -6,6 +6,7 @@
 #include <intact/grouped.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -14,10 +15,12 @@
 
 namespace intact::reference {
 
-/// A product with its tensors, dense: A is m×k, C is m×n, B has n columns of k depths.
+/// A product with its tensors, dense: A is m×k, C is m×n, B of each expert has n columns of k depths.
 struct Grouped {
   int64_t m = 0, n = 0, k = 0;
-  int64_t group = 32;  // 0: all depths are one group
+  int64_t experts = 1;
+  std::vector<int64_t> expert_rows;  // rows of each expert, whose sum is m; empty with one expert
+  int64_t group = 32;                // 0: all depths are one group
   intact_type a_type = INTACT_S8;
   intact_type a_source_type = INTACT_F32;  // INTACT_TYPE_NONE: runs give a, a_zero_points and a_scales
   intact_granularity a_granularity = INTACT_GRANULARITY_ROWS;
@@ -30,13 +33,23 @@ struct Grouped {
   // A value for each row, or for each group of each row. A scale of NaN: there is no scale.
   std::vector<int32_t> a_zero_points;
   std::vector<float> a_scales;
-  std::vector<int16_t> b;              // [n][k]: the values of the weights
-  std::vector<int16_t> b_zero_points;  // [n][groups]; empty: the middle of b_type
-  std::vector<uint8_t> b_scales;       // [n][groups]: elements of scale_type
-  std::vector<float> bias_f32;         // n, or empty
+  std::vector<int16_t> b;              // [expert][n][k]: the values of the weights
+  std::vector<int16_t> b_zero_points;  // [expert][n][groups]; empty: the middle of b_type
+  std::vector<uint8_t> b_scales;       // [expert][n][groups]: elements of scale_type
+  std::vector<float> bias_f32;         // [expert][n], or empty
 
   int64_t depth() const { return group == 0 ? k : group; }
   int64_t groups() const { return (k + depth() - 1) / depth(); }
+  /// The columns of all experts.
+  int64_t columns() const { return experts * n; }
+  /// The expert of row `row`.
+  int64_t ExpertOf(int64_t row) const {
+    int64_t expert = 0;
+    for (; expert + 1 < experts && row >= expert_rows[static_cast<size_t>(expert)]; ++expert) {
+      row -= expert_rows[static_cast<size_t>(expert)];
+    }
+    return expert;
+  }
   bool Is4Bit() const { return b_type == INTACT_S4 || b_type == INTACT_U4; }
   bool IsSigned() const { return b_type == INTACT_S4 || b_type == INTACT_S8; }
   /// The zero point of weights without given zero points.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdlib>
 #include <limits>
 
 #include "core/types.h"
@@ -14,33 +15,33 @@ namespace intact::reference {
 namespace {
 
 constexpr std::array kModels = {
-    GroupedModel::kSeparateRounding, GroupedModel::kReversedGroups, GroupedModel::kRowScaleInside,
-    GroupedModel::kSumsInFloat,      GroupedModel::kSwappedNibbles, GroupedModel::kNibbleHalves,
-    GroupedModel::kNoZeroPoint,      GroupedModel::kNextZeroPoint,  GroupedModel::kNextColumnZeroPoint,
-    GroupedModel::kEarlyGroups,      GroupedModel::kLateGroups,     GroupedModel::kNoShortGroup,
-    GroupedModel::kNextScale,        GroupedModel::kOtherSign};
+    GroupedModel::kSeparateRounding, GroupedModel::kReversedGroups,      GroupedModel::kRowScaleInside,
+    GroupedModel::kEightSums,        GroupedModel::kClampedPairs,        GroupedModel::kSumsInFloat,
+    GroupedModel::kSwappedNibbles,   GroupedModel::kNibbleHalves,        GroupedModel::kNoZeroPoint,
+    GroupedModel::kNextZeroPoint,    GroupedModel::kNextColumnZeroPoint, GroupedModel::kEarlyGroups,
+    GroupedModel::kLateGroups,       GroupedModel::kNoShortGroup,        GroupedModel::kNextScale,
+    GroupedModel::kOtherSign,        GroupedModel::kFirstExpert,         GroupedModel::kFirstExpertWeights,
+    GroupedModel::kNextExpert,       GroupedModel::kEarlyExperts,        GroupedModel::kFirstExpertScales,
+    GroupedModel::kFirstExpertBias};
 
 // One output by one model. Every index is within the tensors: what a fault reads beyond them is the last
 // element.
 class Output {
  public:
   Output(const Grouped& grouped, GroupedModel model, int64_t m, int64_t n)
-      : grouped_(grouped), model_(model), m_(m), n_(n) {}
+      : grouped_(grouped), model_(model), m_(m), n_(n), expert_(Expert()) {}
 
   float Compute() const {
     if (!HasScale()) return std::numeric_limits<float>::quiet_NaN();
-    const int64_t groups = grouped_.groups();
     const bool scales_each = IsByGroups() || Is(GroupedModel::kRowScaleInside);
-    float f = 0.0f;
-    for (int64_t i = 0; i < groups; ++i) {
-      const int64_t g = Is(GroupedModel::kReversedGroups) ? groups - 1 - i : i;
-      const float scale = scales_each ? AScale(g) * BScale(g) : BScale(g);
-      const float sum = GroupSum(g);
-      const float product = sum * scale;
-      f = Is(GroupedModel::kSeparateRounding) ? f + product : std::fma(sum, scale, f);
-    }
+    float f = Is(GroupedModel::kEightSums) ? EightSums() : OneSum(scales_each);
     if (!scales_each) f = f * AScale(0);
-    if (!grouped_.bias_f32.empty()) f = f + grouped_.bias_f32[static_cast<size_t>(n_)];
+    if (!grouped_.bias_f32.empty()) {
+      const int64_t expert = Is(GroupedModel::kFirstExpertBias)      ? 0
+                             : Is(GroupedModel::kFirstExpertWeights) ? grouped_.ExpertOf(m_)
+                                                                     : expert_;
+      f = f + grouped_.bias_f32[static_cast<size_t>(expert * grouped_.n + n_)];
+    }
     Requantization post;
     post.post_ops = grouped_.post_ops;
     return AfterBias(f, post);
@@ -48,6 +49,18 @@ class Output {
 
  private:
   bool Is(GroupedModel model) const { return model_ == model; }
+  // The expert whose weights the row uses.
+  int64_t Expert() const {
+    if (Is(GroupedModel::kFirstExpert) || Is(GroupedModel::kFirstExpertWeights)) return 0;
+    const int64_t row = Is(GroupedModel::kEarlyExperts) ? std::min(m_ + 1, grouped_.m - 1) : m_;
+    const int64_t expert = grouped_.ExpertOf(row);
+    return Is(GroupedModel::kNextExpert) ? std::min(expert + 1, grouped_.experts - 1) : expert;
+  }
+  // The number of the scale and zero point of column n and group g.
+  size_t Place(int64_t n, int64_t g) const {
+    const int64_t expert = Is(GroupedModel::kFirstExpertScales) ? 0 : expert_;
+    return static_cast<size_t>((expert * grouped_.n + n) * grouped_.groups() + g);
+  }
   bool IsByGroups() const { return grouped_.a_granularity == INTACT_GRANULARITY_GROUPS; }
   size_t AValue(int64_t g) const {
     return static_cast<size_t>(IsByGroups() ? m_ * grouped_.groups() + g : m_);
@@ -62,8 +75,7 @@ class Output {
   float BScale(int64_t g) const {
     if (Is(GroupedModel::kNextScale)) g = std::min(g + 1, grouped_.groups() - 1);
     const auto bytes = static_cast<size_t>(core::BytesOf(grouped_.scale_type));
-    const auto place = static_cast<size_t>(n_ * grouped_.groups() + g) * bytes;
-    return static_cast<float>(core::Decode(grouped_.scale_type, &grouped_.b_scales[place]));
+    return static_cast<float>(core::Decode(grouped_.scale_type, &grouped_.b_scales[Place(n_, g) * bytes]));
   }
   int64_t BZeroPoint(int64_t g) const {
     if (Is(GroupedModel::kNoZeroPoint)) return 0;
@@ -71,7 +83,7 @@ class Output {
     int64_t n = n_;
     if (Is(GroupedModel::kNextZeroPoint)) g = std::min(g + 1, grouped_.groups() - 1);
     if (Is(GroupedModel::kNextColumnZeroPoint)) n = std::min(n + 1, grouped_.n - 1);
-    return grouped_.b_zero_points[static_cast<size_t>(n * grouped_.groups() + g)];
+    return grouped_.b_zero_points[Place(n, g)];
   }
   // The depth whose weight a wrong order of nibbles reads instead of `k`.
   int64_t WeightDepth(int64_t k) const {
@@ -84,11 +96,63 @@ class Output {
     return std::min(first + (i < half ? 2 * i : 2 * (i - half) + 1), grouped_.k - 1);
   }
   int64_t Weight(int64_t k) const {
-    const int64_t weight = grouped_.b[static_cast<size_t>(n_ * grouped_.k + WeightDepth(k))];
+    const int64_t column = expert_ * grouped_.n + n_;
+    const int64_t weight = grouped_.b[static_cast<size_t>(column * grouped_.k + WeightDepth(k))];
     if (!Is(GroupedModel::kOtherSign)) return weight;
     const int64_t values = grouped_.Is4Bit() ? 16 : 256;
     if (grouped_.IsSigned()) return weight < 0 ? weight + values : weight;
     return weight >= values / 2 ? weight - values : weight;
+  }
+  float Scale(int64_t g, bool scales_each) const { return scales_each ? AScale(g) * BScale(g) : BScale(g); }
+  float OneSum(bool scales_each) const {
+    const int64_t groups = grouped_.groups();
+    float f = 0.0f;
+    for (int64_t i = 0; i < groups; ++i) {
+      const int64_t g = Is(GroupedModel::kReversedGroups) ? groups - 1 - i : i;
+      const float scale = Scale(g, scales_each), sum = GroupSum(g), product = sum * scale;
+      f = Is(GroupedModel::kSeparateRounding) ? f + product : std::fma(sum, scale, f);
+    }
+    return f;
+  }
+  float EightSums() const {
+    constexpr size_t kSums = 8;
+    std::array<float, kSums> f = {};
+    for (int64_t g = 0; g < grouped_.groups(); ++g) {
+      std::array<int64_t, kSums> sums = {};
+      const int64_t begin = g * grouped_.depth(), end = std::min(begin + grouped_.depth(), grouped_.k);
+      for (int64_t k = begin; k < end; ++k) {
+        sums[static_cast<size_t>((k - begin) / 4) % kSums] += Product(k, AZeroPoint(g), BZeroPoint(g));
+      }
+      for (size_t i = 0; i < kSums; ++i) {
+        f[i] = std::fma(static_cast<float>(sums[i]), Scale(g, IsByGroups()), f[i]);
+      }
+    }
+    for (size_t half = kSums / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) f[i] += f[i + half];
+    }
+    return f[0];
+  }
+  int64_t AZeroPoint(int64_t g) const { return grouped_.a_zero_points[AValue(g)]; }
+  int64_t Product(int64_t k, int64_t za, int64_t zb) const {
+    const int64_t a = core::DecodeInt8(grouped_.a_type, grouped_.a[static_cast<size_t>(m_ * grouped_.k + k)]);
+    return (a - za) * (Weight(k) - zb);
+  }
+  // A sum of clamped pairs, with s8 activations and u8 weights shifted by 128 as VPMADDUBSW needs them. The
+  // terms of zero points are exact.
+  int64_t ClampedSum(int64_t begin, int64_t end, int64_t za, int64_t zb) const {
+    const int64_t a_shift = grouped_.a_type == INTACT_S8 ? 128 : 0;
+    const int64_t b_shift = grouped_.b_type == INTACT_U8 ? -128 : 0;
+    int64_t sum = 0;
+    for (int64_t k = begin; k < end; k += 2) {
+      int64_t pair = 0;
+      for (int64_t i = k; i < std::min(k + 2, end); ++i) {
+        const int64_t product = Product(i, -a_shift, -b_shift);
+        sum += Product(i, za, zb) - product;
+        pair += product;
+      }
+      sum += grouped_.Is4Bit() ? pair : std::clamp<int64_t>(pair, -32768, 32767);
+    }
+    return sum;
   }
   // The sum of group g as a float32.
   float GroupSum(int64_t g) const {
@@ -97,13 +161,12 @@ class Output {
     const int64_t begin = g == 0 ? 0 : g * depth + shift;
     const int64_t end = g + 1 == groups ? grouped_.k : std::min((g + 1) * depth + shift, grouped_.k);
     if (Is(GroupedModel::kNoShortGroup) && g + 1 == groups && grouped_.k % depth != 0) return 0.0f;
-    const int64_t za = grouped_.a_zero_points[AValue(g)], zb = BZeroPoint(g);
+    const int64_t za = AZeroPoint(g), zb = BZeroPoint(g);
+    if (Is(GroupedModel::kClampedPairs)) return static_cast<float>(ClampedSum(begin, end, za, zb));
     int64_t sum = 0;
     float float_sum = 0.0f;
     for (int64_t k = begin; k < end; ++k) {
-      const int64_t a =
-          core::DecodeInt8(grouped_.a_type, grouped_.a[static_cast<size_t>(m_ * grouped_.k + k)]);
-      const int64_t product = (a - za) * (Weight(k) - zb);
+      const int64_t product = Product(k, za, zb);
       sum += product;
       float_sum += static_cast<float>(product);
     }
@@ -113,11 +176,14 @@ class Output {
   const Grouped& grouped_;
   GroupedModel model_;
   int64_t m_, n_;
+  int64_t expert_;
 };
 
 }  // namespace
 
 std::span<const GroupedModel> AllGroupedModels() { return kModels; }
+
+bool IsFault(GroupedModel model) { return model >= GroupedModel::kSwappedNibbles; }
 
 std::string_view ToString(GroupedModel model) {
   switch (model) {
@@ -131,6 +197,10 @@ std::string_view ToString(GroupedModel model) {
       return "the scale of the row multiplies the scale of each group, and not the sum of the groups";
     case GroupedModel::kSumsInFloat:
       return "the products of a group are added in float32";
+    case GroupedModel::kEightSums:
+      return "eight float32 sums, each of every eighth quad; then their sum, in halves";
+    case GroupedModel::kClampedPairs:
+      return "pairs of adjacent depths clamped to int16 (maddubs)";
     case GroupedModel::kSwappedNibbles:
       return "the high four bits of a byte are read as the even depth";
     case GroupedModel::kNibbleHalves:
@@ -151,6 +221,18 @@ std::string_view ToString(GroupedModel model) {
       return "a group uses the scale of the next group";
     case GroupedModel::kOtherSign:
       return "weights are read with the other sign";
+    case GroupedModel::kFirstExpert:
+      return "all rows are computed as rows of expert 0";
+    case GroupedModel::kFirstExpertWeights:
+      return "all rows are multiplied by the weights of expert 0";
+    case GroupedModel::kNextExpert:
+      return "an expert's rows are computed as rows of the next expert";
+    case GroupedModel::kEarlyExperts:
+      return "an expert's last row is computed as a row of the next expert";
+    case GroupedModel::kFirstExpertScales:
+      return "all experts use the scales and zero points of expert 0";
+    case GroupedModel::kFirstExpertBias:
+      return "all experts use the bias of expert 0";
   }
   return "unknown";
 }
@@ -163,6 +245,121 @@ std::vector<uint8_t> Outputs(const Grouped& grouped, GroupedModel model) {
     core::Encode(grouped.c_type, RoundToFloat(f, grouped.c_type), &c[static_cast<size_t>(i) * bytes]);
   }
   return c;
+}
+
+std::string ToString(const GroupedArithmetic& arithmetic) {
+  const std::string model(ToString(arithmetic.model));
+  const bool is_contract = arithmetic.model == GroupedModel::kContract;
+  switch (arithmetic.activations) {
+    case GroupedActivations::kContract:
+      return is_contract ? "exact" : model;
+    case GroupedActivations::kReciprocal:
+      return "activations are rne(x*(127/max))" + (is_contract ? std::string() : "; " + model);
+    case GroupedActivations::kReciprocalHalf:
+      return "activations are rne(x*(127/max)), with float16 scales" +
+             (is_contract ? std::string() : "; " + model);
+  }
+  return "unknown";
+}
+
+std::vector<GroupedActivations> ActivationsOf(const Grouped& grouped) {
+  if (grouped.a_source_type == INTACT_TYPE_NONE || grouped.a_type != INTACT_S8) {
+    return {GroupedActivations::kContract};
+  }
+  return {GroupedActivations::kContract, GroupedActivations::kReciprocal,
+          GroupedActivations::kReciprocalHalf};
+}
+
+Grouped Requantized(const Grouped& grouped, GroupedActivations activations) {
+  Grouped made = grouped;
+  if (activations == GroupedActivations::kContract) return made;
+  const auto bytes = static_cast<size_t>(core::BytesOf(grouped.a_source_type));
+  const auto x = [&](int64_t i) {
+    return static_cast<float>(
+        core::Decode(grouped.a_source_type, &grouped.a_source[static_cast<size_t>(i) * bytes]));
+  };
+  const int64_t unit = grouped.a_granularity == INTACT_GRANULARITY_GROUPS ? grouped.depth() : grouped.k;
+  auto scale = made.a_scales.begin();
+  for (int64_t m = 0; m < grouped.m; ++m) {
+    for (int64_t k = 0; k < grouped.k; k += unit, ++scale) {
+      if (std::isnan(*scale)) continue;
+      const int64_t begin = m * grouped.k + k, end = begin + std::min(unit, grouped.k - k);
+      float most = 0.0f;
+      for (int64_t i = begin; i < end; ++i) most = std::max(most, std::abs(x(i)));
+      const float reciprocal = most == 0 ? 0.0f : 127.0f / most;
+      for (int64_t i = begin; i < end; ++i) {
+        const float rounded = std::clamp(std::nearbyint(x(i) * reciprocal), -128.0f, 127.0f);
+        made.a[static_cast<size_t>(i)] = static_cast<uint8_t>(static_cast<int32_t>(rounded));
+      }
+      *scale = most / 127.0f;
+      if (activations == GroupedActivations::kReciprocalHalf) {
+        *scale = static_cast<float>(RoundToFloat(*scale, INTACT_F16));
+      }
+    }
+  }
+  return made;
+}
+
+namespace {
+
+// The real value of an output before the activation, and a bound of the error of float32 sums.
+struct Bounded {
+  double value = 0, error = 0;
+};
+Bounded BoundOf(const Grouped& grouped, int64_t m, int64_t n) {
+  const int64_t groups = grouped.groups();
+  const bool is_by_groups = grouped.a_granularity == INTACT_GRANULARITY_GROUPS;
+  const auto scale_bytes = static_cast<size_t>(core::BytesOf(grouped.scale_type));
+  const int64_t column = grouped.ExpertOf(m) * grouped.n + n;
+  double magnitude = 0, value = 0;
+  double factors = 0;  // that may multiply a denormal number
+  for (int64_t g = 0; g < groups; ++g) {
+    const auto a_value = static_cast<size_t>(is_by_groups ? m * groups + g : m);
+    const auto b_value = static_cast<size_t>(column * groups + g);
+    const double a_scale = double{grouped.a_scales[a_value]};
+    const double b_scale = core::Decode(grouped.scale_type, &grouped.b_scales[b_value * scale_bytes]);
+    const double scale = a_scale * b_scale;
+    const int64_t za = grouped.a_zero_points[a_value];
+    const int64_t zb = grouped.b_zero_points.empty() ? grouped.Middle() : grouped.b_zero_points[b_value];
+    int64_t sizes = 0;
+    for (int64_t k = g * grouped.depth(); k < std::min(grouped.k, (g + 1) * grouped.depth()); ++k) {
+      const int64_t a = core::DecodeInt8(grouped.a_type, grouped.a[static_cast<size_t>(m * grouped.k + k)]);
+      const int64_t b = grouped.b[static_cast<size_t>(column * grouped.k + k)];
+      sizes += (std::abs(a) + std::abs(za)) * (std::abs(b) + std::abs(zb));
+    }
+    value += static_cast<double>(GroupSum(grouped, m, n, g)) * scale;
+    magnitude += static_cast<double>(sizes) * std::abs(scale);
+    factors += static_cast<double>(sizes) + a_scale + std::abs(b_scale) + 1;
+  }
+  const double bias = grouped.bias_f32.empty() ? 0 : double{grouped.bias_f32[static_cast<size_t>(column)]};
+  // Each group is rounded at most twice in each of two sums; the other roundings are few.
+  const double roundings = static_cast<double>(4 * groups + 16);
+  const double denormal = 4 * std::numeric_limits<float>::denorm_min();
+  return {value + bias, roundings * std::ldexp(magnitude + std::abs(bias), -24) + denormal * factors};
+}
+
+}  // namespace
+
+bool IsWithinRounding(const Grouped& grouped, const std::vector<uint8_t>& contract,
+                      const std::vector<uint8_t>& outputs) {
+  const auto bytes = static_cast<size_t>(core::BytesOf(grouped.c_type));
+  const core::ElementType& traits = core::TraitsOf(grouped.c_type);
+  for (int64_t i = 0; i < grouped.m * grouped.n; ++i) {
+    const size_t at = static_cast<size_t>(i) * bytes;
+    const double output = core::Decode(grouped.c_type, &outputs[at]);
+    const double expected = core::Decode(grouped.c_type, &contract[at]);
+    if (output == expected || (std::isnan(output) && std::isnan(expected))) continue;
+    Bounded sum = BoundOf(grouped, i / grouped.n, i % grouped.n);
+    if (!std::isfinite(output) || !std::isfinite(expected) || !std::isfinite(sum.error)) return false;
+    if (grouped.post_ops.Has<core::Relu>()) sum.value = std::max(sum.value, 0.0);
+    if (const auto* clamp = grouped.post_ops.Find<core::Clamp>()) {
+      sum.value = std::clamp(sum.value, double{clamp->low}, double{clamp->high});
+    }
+    const double last_place = std::ldexp(std::abs(sum.value) + sum.error, -traits.fraction) +
+                              std::ldexp(1.0, traits.exponent - traits.fraction);
+    if (std::abs(output - sum.value) > sum.error + last_place) return false;
+  }
+  return true;
 }
 
 }  // namespace intact::reference

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,8 @@ enum class GroupedModel : uint8_t {
   kReversedGroups,       // the last group is added first
   kRowScaleInside,       // with a scale for each row: that scale multiplies the scale of each group
   kSumsInFloat,          // float32 sums over all depths, not integers in a group
+  kEightSums,            // ggml's plain kernels: eight float32 sums; sum i has depths 4i to 4i + 3 of 32
+  kClampedPairs,         // sums of two products of 8-bit weights are clamped to int16 (VPMADDUBSW)
   kSwappedNibbles,       // the high four bits of a byte are the even depth
   kNibbleHalves,         // the low four bits of a group's bytes are its first half, as in GGUF
   kNextZeroPoint,        // the zero point of the next group of the column
@@ -29,14 +32,48 @@ enum class GroupedModel : uint8_t {
   kNoShortGroup,         // a last group that is shorter does not count
   kNextScale,            // the scale of the next group of the column
   kOtherSign,            // weights are read with the other sign
+  kFirstExpert,          // all rows use the weights, scales, zero points and bias of expert 0
+  kFirstExpertWeights,   // all rows use the weights, scales and zero points of expert 0
+  kNextExpert,           // an expert's rows use the weights, scales, zero points and bias of the next expert
+  kEarlyExperts,       // an expert's last row uses the weights, scales, zero points and bias of the next one
+  kFirstExpertScales,  // all experts use the scales and zero points of expert 0
+  kFirstExpertBias,    // all experts use the bias of expert 0
+};
+
+/// How an engine quantizes numbers to s8 activations.
+enum class GroupedActivations : uint8_t {
+  kContract,
+  kReciprocal,      // rne(x·(127/max)), with the scale max/127; ONNX Runtime
+  kReciprocalHalf,  // as kReciprocal; then the scale is rounded to float16; ggml
+};
+
+struct GroupedArithmetic {
+  GroupedActivations activations = GroupedActivations::kContract;
+  GroupedModel model = GroupedModel::kContract;
+  bool operator==(const GroupedArithmetic&) const = default;
 };
 
 /// All models except the contract, the least strange first.
 std::span<const GroupedModel> AllGroupedModels();
+/// Whether the model computes a wrong product. The other models add the right numbers in another way.
+bool IsFault(GroupedModel model);
 /// A phrase for reports: "groups are added from the last to the first".
 std::string_view ToString(GroupedModel model);
+/// A phrase, without the parts that are the contract's; "exact" for the contract.
+std::string ToString(const GroupedArithmetic& arithmetic);
 /// Outputs() by `model`.
 std::vector<uint8_t> Outputs(const Grouped& grouped, GroupedModel model);
+
+/// The quantizations that may have made the activations of `grouped`, the contract first.
+std::vector<GroupedActivations> ActivationsOf(const Grouped& grouped);
+/// `grouped` with its activations quantized in this way.
+Grouped Requantized(const Grouped& grouped, GroupedActivations activations);
+
+/// Whether each output is as near to the sum of real numbers as float32 sums of the groups are in any order,
+/// with any roundings, if the sum of each group is exact. Zero points may be applied to products of their own.
+/// Outputs whose sums may leave float32 must be `contract`, the bytes of Outputs(grouped).
+bool IsWithinRounding(const Grouped& grouped, const std::vector<uint8_t>& contract,
+                      const std::vector<uint8_t>& outputs);
 
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_MODELS_GROUPED_H_

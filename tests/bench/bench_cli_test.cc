@@ -49,7 +49,12 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--peer mkl", "intact_bench: --peer mkl: is unknown; expected onednn=LIBRARY");
   ExpectBadInput("--peer fbgemm --suite tune", "--peer: has no meaning with --suite tune");
   ExpectBadInput("--peer fbgemm --tune", "--peer: has no meaning with --tune");
-  ExpectBadInput("--suite llm --grouped", "--suite: has no meaning with --grouped");
+  ExpectBadInput("--suite bert --grouped", "--suite bert: has no meaning with --grouped; expected llm");
+  ExpectBadInput("--peer onednn=x --grouped",
+                 "--peer onednn=x: has no meaning with --grouped; expected onnxruntime or ggml");
+  ExpectBadInput("--peer ggml=x", "--peer ggml=x: needs --grouped");
+  ExpectBadInput("--peer ggml --grouped", "--peer ggml: is unknown; expected onednn=LIBRARY");
+  ExpectBadInput("--peer ggml=/no/folder --grouped", "--peer ggml=/no/folder: ");
   ExpectBadInput("--grouped --benchmark_filter=peak",
                  "--grouped: has no meaning with --benchmark_... options");
   ExpectBadInput("--peer fbgemm --suite traps", "--peer: has no meaning with --suite traps");

@@ -4,9 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <csignal>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -375,6 +380,88 @@ TEST(ReadBandwidth, EveryIsaAndSize) {
   }
 }
 
+// Multiplies grouped weights as ONNX Runtime does, or with a fault.
+enum class Fault : uint8_t { kNone, kActivation, kScale, kNeighbour, kHalfScales, kThrows, kIsLost };
+
+class FakeGrouped final : public GroupedContender {
+ public:
+  FakeGrouped(const GroupedOperands& operands, Fault fault) : operands_(operands), fault_(fault) {}
+  std::string Implementation() const override { return "fake"; }
+  void SetRows(int64_t m) override { m_ = m; }
+  bool Run(const uint8_t* a, uint8_t* c) override {
+    const GroupedShape& shape = operands_.shape;
+    for (int64_t row = 0; row < m_; ++row) {
+      const std::vector<double> real = Quantized(reinterpret_cast<const float*>(a) + row * shape.k, row == 0);
+      for (int64_t n = 0; n < shape.n; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < shape.k; ++k) sum += real[static_cast<size_t>(k)] * Weight(n, k);
+        reinterpret_cast<float*>(c)[row * shape.n + n] = static_cast<float>(sum);
+      }
+    }
+    return true;
+  }
+  double Microseconds(const uint8_t* a, uint8_t* c, int64_t times) override {
+    if (fault_ == Fault::kThrows) throw std::runtime_error("out of luck");
+    return Contender::Microseconds(a, c, times);
+  }
+
+ private:
+  std::vector<double> Quantized(const float* row, bool is_first) const {
+    const GroupedShape& shape = operands_.shape;
+    std::vector<double> real;
+    for (int64_t k = 0; k < shape.k; k += shape.group) {
+      float largest = 0;
+      for (int64_t i = k; i < k + shape.group; ++i) largest = std::max(largest, std::fabs(row[i]));
+      double scale = largest / 127.0f;
+      if (fault_ == Fault::kHalfScales) scale = std::nearbyint(scale * 0x1p17) * 0x1p-17;
+      for (int64_t i = k; i < k + shape.group; ++i) {
+        const double number = std::nearbyint(row[i] * (127.0f / largest));
+        real.push_back(scale * (number + (fault_ == Fault::kActivation && is_first && i == 0 ? 1 : 0)));
+      }
+    }
+    return real;
+  }
+  double Weight(int64_t n, int64_t k) const {
+    const GroupedShape& shape = operands_.shape;
+    if (fault_ == Fault::kNeighbour) k ^= 1;
+    const auto place = static_cast<size_t>(n * shape.k + k);
+    const int weight = shape.bits == 8 ? static_cast<int8_t>(operands_.b[place])
+                                       : (operands_.b[place / 2] >> (k % 2 * 4) & 15) - 8;
+    const int64_t g = fault_ == Fault::kScale && n == 0 && k < shape.group ? 1 : k / shape.group;
+    const auto scale = static_cast<size_t>(n * (shape.k / shape.group) + g);
+    return weight * core::DecodeFloat(core::TraitsOf(INTACT_F16), operands_.scales[scale]);
+  }
+
+  GroupedOperands operands_;
+  Fault fault_;
+  int64_t m_ = 0;
+};
+
+class FakeGroupedPeer final : public Peer {
+ public:
+  explicit FakeGroupedPeer(Fault fault) : fault_(fault) {}
+  std::string Name() const override { return "fake"; }
+  std::string Version() const override { return "1.2"; }
+  std::optional<Error> Confine(core::Isa /*isa*/) const override { return std::nullopt; }
+  Result<std::unique_ptr<Contender>> Make(const Workload& /*workload*/, const Case& /*c*/) const override {
+    return Error{INTACT_UNSUPPORTED, "not asked for"};
+  }
+  std::vector<std::string> GroupedKernels(const GroupedShape& shape, core::Isa /*isa*/) const override {
+    return shape.group == 32 ? std::vector<std::string>{"fast"} : std::vector<std::string>();
+  }
+  Result<std::unique_ptr<GroupedContender>> MakeGrouped(const GroupedOperands& operands,
+                                                        const std::string& kernels) const override {
+    EXPECT_EQ(kernels, "fast");
+    if (fault_ == Fault::kIsLost) return Error{INTACT_UNSUPPORTED, "cannot be run"};
+    return std::unique_ptr<GroupedContender>(std::make_unique<FakeGrouped>(operands, fault_));
+  }
+
+ private:
+  Fault fault_;
+};
+
+constexpr auto kNoProgress = [](int64_t /*done*/, int64_t /*total*/) {};
+
 TEST(GroupedBench, MeasuresWhatEqualsTheReference) {
   Request request;
   request.budget = Seconds(1e-3);
@@ -382,8 +469,8 @@ TEST(GroupedBench, MeasuresWhatEqualsTheReference) {
     if (jit::HardwareIsas().Has(isa)) request.isas.push_back(isa);
   }
   const GroupedResults results =
-      RunGrouped(request, {{4, 72, 160, 32}, {8, 40, 100, 64}}, [](int64_t /*done*/, int64_t /*total*/) {});
-  EXPECT_EQ(results.rows.size(), request.isas.size() * 8);  // two shapes with four numbers of rows
+      RunGrouped(request, {{{4, 72, 160, 32}, {8, 40, 100, 64}}, {1, 4, 200}}, {}, kNoProgress);
+  EXPECT_EQ(results.rows.size(), request.isas.size() * 6);
   EXPECT_TRUE(results.AllRight());
   for (const GroupedRow& row : results.rows) {
     SCOPED_TRACE(row.isa);
@@ -393,9 +480,64 @@ TEST(GroupedBench, MeasuresWhatEqualsTheReference) {
     EXPECT_GT(row.of_peak, 0);
     EXPECT_GE(row.bytes_per_weight, row.shape.bits / 8.0);
     EXPECT_TRUE(row.isa != "amx_int8" || row.peak == "vpdpbusd/zmm") << row.peak;
+    EXPECT_TRUE(row.by_groups.empty());
   }
   EXPECT_THAT(ToText(results), HasSubstr("avx2: grouped weights, f32 activations quantized to s8"));
   EXPECT_EQ(ToJson(results)["rows"].size(), results.rows.size());
+}
+
+TEST(GroupedBench, ComparesWithPeersThatAreRight) {
+  if (!jit::HardwareIsas().Has(core::Isa::kAvx2)) INTACT_SKIP_ISA("avx2");
+  Request request;
+  request.budget = Seconds(1e-3);
+  request.isas = {core::Isa::kAvx2};
+  const std::string wrong = "wrong outputs: an error of ";
+  for (const auto& [fault, error] :
+       std::vector<std::pair<Fault, std::string>>{{Fault::kNone, ""},
+                                                  {Fault::kActivation, wrong},
+                                                  {Fault::kScale, wrong},
+                                                  {Fault::kNeighbour, wrong},
+                                                  {Fault::kHalfScales, wrong},
+                                                  {Fault::kThrows, "out of luck"},
+                                                  {Fault::kIsLost, "cannot be run"}}) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    const FakeGroupedPeer fake(fault);
+    const std::array<const Peer*, 1> peers = {&fake};
+    for (const int bits : {4, 8}) {
+      const GroupedResults results = RunGrouped(request, {{{bits, 16, 4096, 32}}, {2}}, peers, kNoProgress);
+      EXPECT_TRUE(results.AllRight()) << "peers do not count";
+      ASSERT_EQ(results.rows.size(), 1U);
+      const GroupedRow& row = results.rows.front();
+      EXPECT_GT(row.microseconds, 0);
+      ASSERT_EQ(row.by_groups.size(), 2U);
+      EXPECT_EQ(row.by_groups[0].name, "intact");
+      EXPECT_EQ(row.by_groups[0].of_intact, 1);
+      EXPECT_EQ(row.by_groups[1].name, "fake fast");
+      EXPECT_THAT(row.by_groups[1].error, testing::StartsWith(error));
+      EXPECT_EQ(row.by_groups[1].IsMeasured(), error.empty());
+      EXPECT_EQ(row.by_groups[1].of_intact > 0, error.empty());
+      const std::string text = ToText(results);
+      EXPECT_THAT(text, HasSubstr("fake 1.2; a call takes 0.0 us"));
+      EXPECT_THAT(text, HasSubstr("fake fast us"));
+      EXPECT_EQ(
+          text.find(fmt::format("fake fast, {} bits, groups of 32: {}", bits, error)) != std::string::npos,
+          !error.empty());
+      EXPECT_EQ(ToJson(results)["rows"][0]["by_groups"].size(), 2U);
+    }
+  }
+  const FakeGroupedPeer fake(Fault::kNone);
+  const std::array<const Peer*, 1> peers = {&fake};
+  const GroupedResults results = RunGrouped(request, {{{4, 16, 256, 128}}, {1}}, peers, kNoProgress);
+  EXPECT_EQ(results.rows.front().by_groups.size(), 1U) << "the peer has no groups of 128";
+}
+
+TEST(GroupedBench, SuitesHaveTheShapesOfDecoders) {
+  const std::optional<GroupedSuite> few = FindGroupedSuite(""), all = FindGroupedSuite("llm");
+  ASSERT_TRUE(few && all);
+  EXPECT_EQ(few->shapes.size(), 4U);
+  EXPECT_EQ(all->shapes.size(), 24U);
+  EXPECT_EQ(all->rows, (std::vector<int64_t>{1, 4, 16, 128, 512}));
+  EXPECT_FALSE(FindGroupedSuite("bert"));
 }
 
 }  // namespace

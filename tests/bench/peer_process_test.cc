@@ -194,6 +194,39 @@ TEST_F(PeerProcess, ServesSeveralContenders) {
   EXPECT_EQ(row->timings[2].microseconds, 7.5);
 }
 
+TEST_F(PeerProcess, MultipliesGroupedWeights) {
+  const std::string run =
+      "assert case['kernels'] == 'fast' and (case['bits'], case['group']) == (4, 32); m = request['m']; "
+      "x = struct.unpack(f'{m * k}f', data[at['a']:at['a'] + 4 * m * k]); "
+      "first = [data[at['b'] + j * k // 2] & 15 for j in range(n)]; "
+      "s = struct.unpack(f'{n}e', data[at['scales']:at['scales'] + 2 * n]); "
+      "data[at['c']:at['c'] + 4 * m * n] = struct.pack(f'{m * n}f', *(x[i * k] * first[j] * s[j] for i in "
+      "range(m) "
+      "for j in range(n))); answer(microseconds=5); continue";
+  const std::unique_ptr<Peer> peer = Start("pass", run);
+  ASSERT_NE(peer, nullptr);
+  GroupedOperands operands = {{4, 3, 32, 32}, core::Isa::kAvx2, 2, {}, {}};
+  EXPECT_EQ(peer->GroupedKernels(operands.shape, operands.isa), std::vector<std::string>{""});
+  EXPECT_EQ(peer->GroupedScaleType(), INTACT_F32);
+  std::vector<uint8_t> b(48);
+  for (size_t n = 0; n < 3; ++n) b[16 * n] = static_cast<uint8_t>(0x70 + n + 1);
+  const std::vector<uint16_t> scales = {0x3c00, 0x4000, 0x3800};  // 1, 2, 0.5
+  operands.b = b;
+  operands.scales = scales;
+  Result<std::unique_ptr<GroupedContender>> contender = peer->MakeGrouped(operands, "fast");
+  ASSERT_TRUE(contender) << contender.error().message;
+  std::vector<float> a(64), c(6, -1.0f);
+  a[0] = 10;
+  a[32] = 100;
+  const auto run_rows = [&](int64_t m) {
+    (*contender)->SetRows(m);
+    (void)(*contender)->Run(reinterpret_cast<const uint8_t*>(a.data()), reinterpret_cast<uint8_t*>(c.data()));
+    return c;
+  };
+  EXPECT_EQ(run_rows(1), (std::vector<float>{10, 40, 15, -1, -1, -1}));
+  EXPECT_EQ(run_rows(2), (std::vector<float>{10, 40, 15, 100, 400, 150}));
+}
+
 TEST_F(PeerProcess, TakesWhatItsLibraryComputes) {
   const std::unique_ptr<Peer> peer = Start();
   ASSERT_NE(peer, nullptr);
@@ -226,10 +259,10 @@ TEST(StartPeer, RefusesInOneLine) {
     const Result<std::unique_ptr<Peer>> peer = StartPeer(option);
     return peer ? "started" : peer.error().message;
   };
-  for (const char* unknown : {"", "mkl", "onednn", "onednn=", "fbgemm="}) {
+  for (const char* unknown : {"", "mkl", "onednn", "onednn=", "fbgemm=", "ggml", "ggml="}) {
     EXPECT_EQ(why(unknown),
-              fmt::format("--peer {}: is unknown; expected onednn=LIBRARY, onnxruntime[=PYTHON] or "
-                          "fbgemm[=PYTHON]",
+              fmt::format("--peer {}: is unknown; expected onednn=LIBRARY, onnxruntime[=PYTHON], "
+                          "fbgemm[=PYTHON] or ggml=FOLDER",
                           unknown));
   }
   EXPECT_EQ(why("fbgemm=/no/python"), "--peer fbgemm=/no/python: cannot be run: No such file or directory");

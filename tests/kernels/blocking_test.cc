@@ -1,4 +1,5 @@
-// The division of C: shares cover it exactly once, have whole tiles, and are as even as whole tiles allow.
+// The division of C, and of runs of several items: shares cover it exactly once, have whole tiles, and are as
+// even as whole tiles allow.
 #include "kernels/runtime/blocking.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +10,8 @@
 #include <cstdlib>
 #include <limits>
 #include <vector>
+
+#include "kernels/plans/item_cut.h"
 
 namespace intact::kernels {
 namespace {
@@ -152,6 +155,79 @@ TEST(Partition, CutsFewerRowsWhereThatIsFaster) {
 TEST(Partition, NoMoreThreadsThanItTakes) {
   // The slowest thread has two tiles in any case.
   EXPECT_EQ(Choose({.m = 8, .n = 768, .row_step = 8, .column_step = 16}, 32).parts(), 24);
+}
+
+// The rectangles of `parts` parts cover each element of each item once. Each part has at most an equal share
+// of the work, and the work of `units` units more.
+void ExpectCover(const std::vector<int64_t>& rows, int64_t n, int64_t step, int64_t parts, double units) {
+  const RunItems items = {static_cast<int64_t>(rows.size()), 0, rows.data()};
+  const ItemCut cut(items, n, step, parts);
+  std::vector<std::vector<int>> computed;
+  for (const int64_t count : rows) computed.emplace_back(static_cast<size_t>(count * n), 0);
+  double total = 0;
+  double largest = 0;
+  double unit = 0;
+  for (int64_t part = 0; part < parts; ++part) {
+    double work = 0;
+    int64_t last = -1;
+    cut.ForEach(part, [&](int64_t item, const Range& range) {
+      EXPECT_GE(item, last) << "items ascend";
+      last = item;
+      EXPECT_EQ(range.column_begin % step, 0);
+      EXPECT_TRUE(range.column_end % step == 0 || range.column_end == n);
+      const auto cost = static_cast<double>(range.row_end - range.row_begin + ItemCut::kWeightRows);
+      work += cost * static_cast<double>((range.column_end - range.column_begin + step - 1) / step);
+      unit = std::max(unit, cost);
+      for (int64_t row = range.row_begin; row < range.row_end; ++row) {
+        for (int64_t i = range.column_begin; i < range.column_end; ++i) {
+          ++computed[static_cast<size_t>(item)][static_cast<size_t>(row * n + i)];
+        }
+      }
+    });
+    total += work;
+    largest = std::max(largest, work);
+  }
+  for (const std::vector<int>& item : computed) {
+    EXPECT_TRUE(std::all_of(item.begin(), item.end(), [](int times) { return times == 1; }));
+  }
+  EXPECT_LE(largest, total / static_cast<double>(parts) + units * unit);
+}
+
+RC_GTEST_PROP(ItemCut, CoversAllItemsEvenly, ()) {
+  const auto rows = *rc::gen::nonEmpty(
+      rc::gen::container<std::vector<int64_t>>(rc::gen::element<int64_t>(0, 0, 1, 1, 2, 3, 9, 40)));
+  ExpectCover(rows, *rc::gen::inRange<int64_t>(1, 300), *rc::gen::element<int64_t>(16, 32),
+              *rc::gen::inRange<int64_t>(1, 40), 1.0);
+}
+
+TEST(ItemCut, OneRowOfAnExpertIsSharedByAllParts) {
+  const std::vector<int64_t> rows = {0, 1, 0, 0};
+  const RunItems items = {4, 0, rows.data()};
+  const ItemCut cut(items, 2048, 32, 8);
+  for (int64_t part = 0; part < 8; ++part) {
+    int64_t columns = 0;
+    cut.ForEach(part, [&](int64_t item, const Range& range) {
+      EXPECT_EQ(item, 1);
+      columns += range.column_end - range.column_begin;
+    });
+    EXPECT_EQ(columns, 256);
+  }
+}
+
+// Few columns: rows are cut too.
+TEST(ItemCut, CutsRowsOfNarrowItems) {
+  ExpectCover({0, 1000, 3}, 64, 32, 16, 1.0);
+  const std::vector<int64_t> rows = {1000, 3};
+  const RunItems items = {2, 0, rows.data()};
+  int64_t busy = 0;
+  for (int64_t part = 0; part < 16; ++part) {
+    int64_t work = 0;
+    ItemCut(items, 64, 32, 16).ForEach(part, [&](int64_t, const Range& range) {
+      work += (range.row_end - range.row_begin) * (range.column_end - range.column_begin);
+    });
+    if (work > 0) ++busy;
+  }
+  EXPECT_EQ(busy, 16);
 }
 
 TEST(Blocking, RowsPerBlockAreWholeTiles) {

@@ -399,6 +399,8 @@ intact_status MultiplyGroups() {
   intact_status status = intact_grouped_create(&desc, kWeights.data(), &grouped);
   image.size = image.bytes.size();
   if (status == INTACT_OK) status = intact_grouped_save_memory(grouped, image.bytes.data(), &image.size);
+  intact_pairs_certificate certificate = INTACT_PAIRS_CERTIFICATE_INIT;
+  if (status == INTACT_OK) status = intact_grouped_certificate(grouped, &certificate);
   intact_grouped_destroy(grouped);
   grouped = nullptr;
   if (status == INTACT_OK) {

@@ -11,12 +11,15 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/isas.h"
 #include "core/types.h"
+#include "kernels/codegen/dispatch.h"
 #include "kernels/runtime/aligned_buffer.h"
 #include "kernels/runtime/caches.h"
+#include "kernels/weights/grouped_weights.h"
 #include "support/random.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/long.h"
@@ -186,10 +189,15 @@ class GroupedEngineTest : public testing::TestWithParam<intact_isa> {
   }
 };
 
+std::shared_ptr<const GroupedWeights> Packed(const Case& c, core::Isa isa) {
+  auto packed = GroupedWeights::Pack(c.problem, c.view, VectorIsa(isa));
+  return packed ? std::move(*packed) : nullptr;
+}
+
 void ExpectDefinition(const Case& c, core::Isa isa, support::Random& random) {
   SCOPED_TRACE(c.Text());
   const GroupedProblem& p = c.problem;
-  const auto engine = GroupedPanelEngine::Create(p, c.view, isa);
+  const auto engine = GroupedPanelEngine::Create(p, Packed(c, isa), isa);
   ASSERT_TRUE(engine) << engine.error().message;
   const int64_t bytes = core::BytesOf(p.c_type), stride = p.n * bytes;
   auto output = verify::GuardedBuffer::Allocate(static_cast<size_t>(c.m * stride));
@@ -208,7 +216,7 @@ void ExpectDefinition(const Case& c, core::Isa isa, support::Random& random) {
     ASSERT_TRUE(scratch.Resize(static_cast<size_t>((*engine)->ScratchBytes(rows.count))));
     for (const auto& [first, last] : {std::array{int64_t{0}, column}, std::array{column, p.n}}) {
       if (first == last) continue;
-      (*engine)->Run(rows, first, last, output->data().data() + begin * stride, stride, scratch.data());
+      (*engine)->Run(rows, 0, first, last, output->data().data() + begin * stride, stride, scratch.data());
     }
   }
   EXPECT_TRUE(output->FrontIntact() && output->BackIntact());
@@ -245,7 +253,7 @@ TEST_P(GroupedEngineTest, LargeGroupsAreReadPacked) {
     c.problem.n = 1;
     c.b.assign(kDepth, 0x73);
     c.view.data = c.b.data();
-    const auto engine = GroupedPanelEngine::Create(c.problem, c.view, isa);
+    const auto engine = GroupedPanelEngine::Create(c.problem, Packed(c, isa), isa);
     ASSERT_TRUE(engine) << engine.error().message;
     const auto row_bytes = static_cast<int64_t>(sizeof(GroupedRowValues) + 2 * kLargestPanel * sizeof(float));
     EXPECT_LE((*engine)->ScratchBytes(kRows), kRows * row_bytes + 64);
@@ -262,7 +270,8 @@ TEST_P(GroupedEngineTest, LargeGroupsAreReadPacked) {
 TEST_P(GroupedEngineTest, NamesTheKernelOfTheLargestBlock) {
   support::Random random(10, 0, 0);
   const Case c = MakeCase(random, false);
-  const auto engine = GroupedPanelEngine::Create(c.problem, c.view, static_cast<core::Isa>(GetParam()));
+  const auto isa = static_cast<core::Isa>(GetParam());
+  const auto engine = GroupedPanelEngine::Create(c.problem, Packed(c, isa), isa);
   ASSERT_TRUE(engine) << engine.error().message;
   const auto has_rows = [&](int64_t m, int64_t rows) {
     return (*engine)->KernelName(m).find("_" + std::to_string(rows) + "x2_") != std::string::npos;

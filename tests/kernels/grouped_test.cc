@@ -1,18 +1,23 @@
 // Grouped weights: every ISA equals the reference byte for byte, however threads, parts and calls share the
 // rows, on memory between guard pages. Checks of descriptors and arguments.
 #include <gtest/gtest.h>
+#include <immintrin.h>
 #include <intact/grouped.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <intact/grouped.hpp>
 #include <limits>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/isas.h"
@@ -214,8 +219,23 @@ TEST(GroupedTest, ChecksDescriptors) {
       {[](Small* s) { s->desc.activation = 3; }, "activation is 3; expected an intact_activation"},
       {[](Small* s) { s->desc.activation = INTACT_ACTIVATION_CLAMP; },
        "clamp_min and clamp_max are 0; expected the bounds of INTACT_ACTIVATION_CLAMP"},
+      {[](Small* s) { s->desc.experts = 0; }, "experts is 0; expected 1 to 65536"},
+      {[](Small* s) {
+         s->desc.experts = 1 << 16;
+         s->desc.n = s->desc.k = 1 << 13;
+       },
+       "experts·n·k is 4398046511104; expected at most 2^40"},
+      {[](Small* s) { s->desc.b_stride_expert = -1; }, "b_stride_expert is -1; expected 0 to 2^40"},
+      {[](Small* s) { s->desc.scale_stride_expert = -1; }, "scale_stride_expert is -1; expected 0 to 2^40"},
+      {[](Small* s) { s->desc.bias_stride_expert = -1; }, "bias_stride_expert is -1; expected 0 to 2^40"},
+      {[](Small* s) {
+         s->desc.experts = 3;
+         s->desc.n = 1;
+         s->scales[5] = 0x7c00;
+       },
+       "b_scales of expert 2, column 0, group 1 is inf; expected a finite value"},
       {[](Small* s) { s->desc.struct_size = 8; },
-       "desc->struct_size is 8; expected 128 (use its INIT macro)"},
+       "desc->struct_size is 8; expected 160 (use its INIT macro)"},
   };
   for (const Case& test : cases) {
     Small small;
@@ -234,6 +254,7 @@ TEST(GroupedTest, ChecksArguments) {
     const char* message;
   };
   static constexpr float kScale = 1;
+  static constexpr int64_t kRows = 2;
   const Case cases[] = {
       {[](Small* s) { s->args.m = -1; }, "m is -1; expected 0 to 2147483647"},
       {[](Small* s) { s->args.a_stride = 39; }, "a_stride is 39; expected 0 or at least 40, at most 2^40"},
@@ -246,6 +267,8 @@ TEST(GroupedTest, ChecksArguments) {
       {[](Small* s) { s->args.a_scales = &kScale; },
        "a_scales or a_zero_points are given; expected NULL, because the plan quantizes A (a_source_type)"},
       {[](Small* s) { s->args.scratch_bytes = 100; }, "scratch_bytes is 100 and scratch is NULL; expected 0"},
+      {[](Small* s) { s->args.expert_rows = &kRows; },
+       "expert_rows is given; expected NULL, because the plan has one expert"},
   };
   const Small good;
   const auto plan = Grouped::Create(good.desc, good.b.data());
@@ -259,6 +282,120 @@ TEST(GroupedTest, ChecksArguments) {
   }
   EXPECT_EQ(plan->RunPart(good.args, 2, 2).message,
             "intact_grouped_run_part: part is 2 of 2; expected 0 to parts − 1");
+}
+
+TEST(GroupedTest, ChecksRowsOfExperts) {
+  Small small;
+  small.desc.experts = 3;
+  small.desc.n = 1;
+  const auto plan = Grouped::Create(small.desc, small.b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->Info().experts, 3);
+  EXPECT_EQ(plan->Run(small.args).message,
+            "intact_grouped_run: expert_rows is NULL; expected 3 numbers of rows, one for each expert");
+  std::vector<int64_t> rows = {1, 0, 2};
+  small.args.expert_rows = rows.data();
+  EXPECT_EQ(plan->Run(small.args).message,
+            "intact_grouped_run: the sum of expert_rows is 3; expected m, which is 2");
+  rows = {1, -1, 2};
+  EXPECT_EQ(plan->Run(small.args).message,
+            "intact_grouped_run: expert_rows[1] is -1; expected 0 to m, which is 2");
+  rows = {1, 0, int64_t{1} << 62};
+  EXPECT_EQ(plan->RunPart(small.args, 0, 2).message,
+            "intact_grouped_run_part: expert_rows[2] is 4611686018427387904; expected 0 to m, which is 2");
+  rows = {0, 2, 0};
+  EXPECT_TRUE(plan->Run(small.args).ok());
+}
+
+TEST(GroupedTest, ChecksBatches) {
+  struct Case {
+    std::function<void(Small*)> change;
+    const char* message;
+  };
+  const Case cases[] = {
+      {[](Small* s) { s->args.batch = -1; }, "batch is -1; expected 0 to 2147483647"},
+      {[](Small* s) { s->args.batch = int64_t{1} << 30; },
+       "m·batch is 2147483648; expected at most 2147483647"},
+      {[](Small* s) { s->args.a_batch_stride = -1; }, "a_batch_stride is -1; expected 0 to 2^40"},
+      {[](Small* s) { s->args.c_batch_stride = 5; },
+       "c_batch_stride is 5; expected 0 or at least 6, because items of c must not overlap"},
+      {[](Small* s) {  // C of the second item begins in its A
+         s->args.c = s->a.data();
+         s->args.a = s->a.data() + 40;
+         s->args.c_batch_stride = 50;
+         s->args.m = 1;
+         s->args.a_batch_stride = 10;
+       },
+       "c overlaps a; expected separate buffers"},
+  };
+  const Small good;
+  const auto plan = Grouped::Create(good.desc, good.b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  for (const Case& test : cases) {
+    Small small;
+    small.args.batch = 2;
+    test.change(&small);
+    EXPECT_EQ(plan->Run(small.args).message, std::string("intact_grouped_run: ") + test.message);
+  }
+  Small none;
+  none.args.batch = 0;
+  none.args.a = none.args.c = nullptr;
+  EXPECT_TRUE(plan->Run(none.args).ok());
+  EXPECT_EQ(plan->Prepare(none.args)->scratch_bytes, 0);
+  Small experts;
+  experts.desc.experts = 3;
+  experts.desc.n = 1;
+  const auto several = Grouped::Create(experts.desc, experts.b.data());
+  ASSERT_TRUE(several);
+  experts.args.batch = 2;
+  EXPECT_EQ(several->Run(experts.args).message,
+            "intact_grouped_run: batch is 2; expected 1, because the plan has several experts");
+}
+
+// Items whose rows alternate in memory, and an item of A that all items share.
+TEST(GroupedTest, BatchesOfAnyStride) {
+  const reference::Grouped grouped =
+      verify::Materialize(*verify::GroupedProblem::Parse("grouped u8u4f32 m=12 n=37 k=70 zb=yes per=group"));
+  const std::vector<uint8_t> expected = reference::Outputs(grouped);
+  constexpr int64_t kItems = 4, kRows = 3;
+  for (const intact_isa isa : core::kIsaLadder) {
+    if (intact_isa_available(isa) == 0) continue;
+    const auto plan = verify::CreateGroupedPlan(grouped, {.isa = isa});
+    ASSERT_TRUE(plan) << plan.error().message;
+    const int64_t n = grouped.n, k = grouped.k;
+    std::vector<float> c(expected.size() / sizeof(float));
+    const auto row_of = [&](int64_t row) {
+      std::vector<float> values(static_cast<size_t>(n));
+      std::memcpy(values.data(), expected.data() + row * n * 4, values.size() * sizeof(float));
+      return values;
+    };
+    intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+    args.m = kRows;
+    args.batch = kItems;
+    args.a = grouped.a_source.data();
+    args.a_stride = kItems * k;  // rows of the items alternate
+    args.a_batch_stride = k;
+    args.c = c.data();
+    args.c_stride = kItems * n;
+    args.c_batch_stride = n;
+    ASSERT_TRUE(plan->Run(args).ok());
+    for (int64_t row = 0; row < grouped.m; ++row) {
+      EXPECT_EQ(std::vector<float>(c.begin() + row * n, c.begin() + (row + 1) * n), row_of(row));
+    }
+    args.m = 1;  // joined: all rows of C have the first row of A
+    args.a_batch_stride = 0;
+    args.a_stride = k;
+    std::vector<float> a(static_cast<size_t>(k * kItems));
+    const size_t row_bytes = static_cast<size_t>(k) * sizeof(float);
+    for (int64_t i = 0; i < kItems; ++i) std::memcpy(a.data() + i * k, grouped.a_source.data(), row_bytes);
+    args.a = a.data();
+    args.c_stride = 0;
+    args.c_batch_stride = 2 * n;
+    ASSERT_TRUE(plan->Run(args).ok());
+    for (int64_t i = 0; i < kItems; ++i) {
+      EXPECT_EQ(std::vector<float>(c.begin() + 2 * i * n, c.begin() + (2 * i + 1) * n), row_of(0));
+    }
+  }
 }
 
 TEST(GroupedTest, ChecksGivenActivations) {
@@ -351,17 +488,224 @@ TEST(GroupedTest, TakesStrides) {
   EXPECT_GE(info.packed_bytes, grouped.n * grouped.k);
 }
 
-// A saved plan of every type of weights. The file does not depend on the ISA.
+// The rows of each expert have the bytes of a plan of this expert alone, for every number of parts and
+// threads.
+TEST(GroupedTest, ExpertsEqualSeparatePlans) {
+  for (const char* line : {"grouped s8u4f32 m=90 n=70 k=131 experts=7 zb=yes bias=yes act=relu per=group",
+                           "grouped u8s8f16 m=9 n=33 k=64 experts=40 src=none",
+                           "grouped s8s4bf16 m=600 n=20 k=40 experts=2 zb=yes bias=yes"}) {
+    const reference::Grouped all = verify::Materialize(*verify::GroupedProblem::Parse(line));
+    for (const intact_isa isa : core::kIsaLadder) {
+      if (intact_isa_available(isa) == 0) continue;
+      SCOPED_TRACE(std::string(line) + " on " + intact_isa_name(isa));
+      std::vector<uint8_t> expected;
+      int64_t first_row = 0;
+      for (int64_t expert = 0; expert < all.experts; ++expert) {
+        reference::Grouped one = all;
+        const auto take = [](auto* values, int64_t begin, int64_t count, int64_t of_all) {
+          const int64_t each = std::ssize(*values) / of_all;
+          *values = {values->begin() + begin * each, values->begin() + (begin + count) * each};
+        };
+        one.m = all.expert_rows[static_cast<size_t>(expert)];
+        one.experts = 1;
+        one.expert_rows.clear();
+        take(&one.a_source, first_row, one.m, all.m);
+        take(&one.a, first_row, one.m, all.m);
+        take(&one.a_scales, first_row, one.m, all.m);
+        take(&one.a_zero_points, first_row, one.m, all.m);
+        take(&one.b, expert, 1, all.experts);
+        take(&one.b_scales, expert, 1, all.experts);
+        take(&one.b_zero_points, expert, 1, all.experts);
+        take(&one.bias_f32, expert, 1, all.experts);
+        first_row += one.m;
+        const auto output = verify::IntactGroupedTarget().Run(one, {.isa = isa});
+        ASSERT_TRUE(output) << output.error().message;
+        expected.insert(expected.end(), output->begin(), output->end());
+      }
+      const auto plan = verify::CreateGroupedPlan(all, {.isa = isa});
+      ASSERT_TRUE(plan) << plan.error().message;
+      for (const int32_t parts : {0, 1, 2, 5, 64}) {
+        const verify::GroupedRun run = {.isa = isa, .threads = 3, .parts = parts, .own_scratch = true};
+        const auto output = verify::RunGroupedPlan(*plan, all, run);
+        ASSERT_TRUE(output) << output.error().message;
+        EXPECT_EQ(*output, expected) << parts << " parts";
+      }
+    }
+  }
+}
+
+// The certificate, from the activations 0 and 255 of each pair, and the results of VPMADDUBSW. Weights are
+// those of the problem, as the instruction sees them.
+struct ExpectedGroup {
+  int64_t failing_pairs = 0, safe_activation = 255, largest_sum = 0;
+};
+[[gnu::target("ssse3")]] int32_t Clamped(int32_t a0, int32_t a1, int32_t w0, int32_t w1) {
+  const __m128i a = _mm_set1_epi16(static_cast<int16_t>(a0 | a1 << 8));
+  const __m128i w = _mm_set1_epi16(static_cast<int16_t>((w0 & 255) | (w1 & 255) << 8));
+  return static_cast<int16_t>(_mm_extract_epi16(_mm_maddubs_epi16(a, w), 0));
+}
+bool Clamps(int32_t most, int32_t w0, int32_t w1) {
+  for (const int32_t a0 : {0, most}) {
+    for (const int32_t a1 : {0, most}) {
+      if (Clamped(a0, a1, w0, w1) != a0 * w0 + a1 * w1) return true;
+    }
+  }
+  return false;
+}
+// `n`: the number of the column among the columns of all experts.
+ExpectedGroup ExpectedOf(const reference::Grouped& grouped, int64_t n, int64_t g) {
+  const int32_t shift = grouped.b_type == INTACT_U8 ? -128 : grouped.b_type == INTACT_S4 ? 8 : 0;
+  const int64_t end = std::min(grouped.k, (g + 1) * grouped.depth());
+  const auto weight = [&](int64_t k) {
+    return k < end ? grouped.b[static_cast<size_t>(n * grouped.k + k)] + shift : 0;
+  };
+  ExpectedGroup expected;
+  for (int64_t k = g * grouped.depth(); k < end; k += 2) {
+    for (const int32_t sum : {weight(k), weight(k + 1), weight(k) + weight(k + 1)}) {
+      expected.largest_sum = std::max<int64_t>(expected.largest_sum, 255 * std::abs(sum));
+    }
+    if (!Clamps(255, weight(k), weight(k + 1))) continue;
+    ++expected.failing_pairs;
+    while (Clamps(static_cast<int32_t>(expected.safe_activation), weight(k), weight(k + 1))) {
+      --expected.safe_activation;
+    }
+  }
+  return expected;
+}
+
+TEST(GroupedTest, CertificatesHoldForTheInstruction) {
+  for (const char* line :
+       {"grouped u8s8f32 m=1 n=37 k=131", "grouped s8u8f32 m=1 n=35 k=300 group=128 zb=yes",
+        "grouped u8s8f32 m=1 n=40 k=77 group=0 fill=bounds",
+        "grouped u8u8f32 m=1 n=5 k=64 group=16 fill=bounds",
+        "grouped u8u4f32 m=1 n=33 k=75 zb=yes fill=bounds", "grouped s8s4f32 m=1 n=20 k=31 group=16",
+        "grouped u8s8f32 m=1 n=7 k=70 experts=9", "grouped s8u8f32 m=1 n=33 k=40 experts=3 fill=bounds"}) {
+    const reference::Grouped grouped = verify::Materialize(*verify::GroupedProblem::Parse(line));
+    for (const intact_isa isa : core::kIsaLadder) {
+      if (intact_isa_available(isa) == 0) continue;
+      SCOPED_TRACE(std::string(line) + " isa=" + intact_isa_name(isa));
+      const auto plan = verify::CreateGroupedPlan(grouped, {.isa = isa});
+      ASSERT_TRUE(plan) << plan.error().message;
+      const auto certificate = plan->Certificate();
+      ASSERT_TRUE(certificate) << certificate.error().message;
+      std::vector<intact_group_certificate> groups(static_cast<size_t>(grouped.columns() * grouped.groups()));
+      ASSERT_EQ(intact_grouped_group_certificates(plan->handle(), 0, grouped.columns(), groups.data()),
+                INTACT_OK);
+      std::vector<intact_failing_pair> pairs(static_cast<size_t>(certificate->failing_pairs) + 1);
+      int64_t written = 0;
+      ASSERT_EQ(intact_grouped_failing_pairs(plan->handle(), 0, std::ssize(pairs), pairs.data(), &written),
+                INTACT_OK);
+      EXPECT_EQ(written, certificate->failing_pairs);
+      pairs.resize(static_cast<size_t>(written));
+      ExpectedGroup all;
+      int64_t failing_groups = 0, most = 0;
+      for (size_t i = 0; i < groups.size(); ++i) {
+        const auto number = static_cast<int64_t>(i);
+        const ExpectedGroup expected =
+            ExpectedOf(grouped, number / grouped.groups(), number % grouped.groups());
+        EXPECT_EQ(groups[i].failing_pairs, expected.failing_pairs);
+        EXPECT_EQ(groups[i].safe_activation, expected.safe_activation);
+        all.failing_pairs += expected.failing_pairs;
+        all.safe_activation = std::min(all.safe_activation, expected.safe_activation);
+        all.largest_sum = std::max(all.largest_sum, expected.largest_sum);
+        failing_groups += expected.failing_pairs != 0 ? 1 : 0;
+        most = std::max(most, expected.failing_pairs);
+      }
+      EXPECT_EQ(certificate->pairs, (grouped.k + 1) / 2 * grouped.columns());
+      EXPECT_EQ(certificate->failing_pairs, all.failing_pairs);
+      EXPECT_EQ(certificate->safe_activation, all.safe_activation);
+      EXPECT_EQ(certificate->failing_groups, failing_groups);
+      EXPECT_EQ(certificate->worst_group_failing_pairs, most);
+      const int64_t worst = certificate->worst_column * grouped.groups() + certificate->worst_group;
+      EXPECT_EQ(groups[static_cast<size_t>(worst)].failing_pairs, most);
+      EXPECT_EQ(grouped.Is4Bit(), certificate->failing_pairs == 0);
+      EXPECT_EQ(std::abs(certificate->largest_sum), all.largest_sum);
+      if (grouped.Is4Bit()) {
+        EXPECT_LE(all.largest_sum, 7650);
+      }
+      for (size_t i = 0; i < pairs.size(); ++i) {
+        const intact_failing_pair& pair = pairs[i];
+        EXPECT_EQ(pair.sum, pair.a0 * pair.w0 + pair.a1 * pair.w1);
+        EXPECT_NE(pair.sum, Clamped(pair.a0, pair.a1, pair.w0, pair.w1)) << "the witness clamps";
+        EXPECT_LE(std::abs(pair.sum), std::abs(certificate->largest_sum));
+        if (i == 0) continue;
+        EXPECT_LT(std::pair(pairs[i - 1].n, pairs[i - 1].k), std::pair(pair.n, pair.k));
+      }
+    }
+  }
+}
+
+TEST(GroupedTest, CertificatesOfOnePair) {
+  const std::array<uint16_t, 4> scales = {0x3c00, 0x3c00, 0x3c00, 0x3c00};
+  std::vector<int8_t> b(2 * 64, 64);
+  b[64 + 33] = -128;  // column 1, group 1: 64 and −128 have no sum beyond int16
+  b[34] = b[35] = 127;
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  desc.n = 2;
+  desc.k = 64;
+  desc.b_type = INTACT_S8;
+  desc.b_scales = scales.data();
+  const auto plan = Grouped::Create(desc, b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto certificate = plan->Certificate();
+  ASSERT_TRUE(certificate) << certificate.error().message;
+  EXPECT_EQ(certificate->pairs, 64);
+  EXPECT_EQ(certificate->failing_pairs, 1);
+  EXPECT_EQ(certificate->failing_groups, 1);
+  EXPECT_EQ(certificate->worst_column, 0);
+  EXPECT_EQ(certificate->worst_group, 1);
+  EXPECT_EQ(certificate->largest_sum_k, 34);
+  EXPECT_EQ(certificate->largest_sum_n, 0);
+  EXPECT_EQ(certificate->largest_sum, 255 * 254);
+  EXPECT_EQ(certificate->safe_activation, 129);
+  intact_failing_pair pair;
+  int64_t written = 7;
+  EXPECT_EQ(intact_grouped_failing_pairs(plan->handle(), 1, 1, &pair, &written), INTACT_OK);
+  EXPECT_EQ(written, 0);
+  intact_group_certificate group;
+  EXPECT_EQ(intact_grouped_group_certificates(plan->handle(), 1, 2, &group), INTACT_INVALID_ARGUMENT);
+  EXPECT_STREQ(intact_last_error(),
+               "intact_grouped_group_certificates: first is 1 and count is 2; there are 2 columns");
+  EXPECT_EQ(intact_grouped_failing_pairs(plan->handle(), -1, 1, &pair, &written), INTACT_INVALID_ARGUMENT);
+  EXPECT_EQ(intact_grouped_certificate(nullptr, nullptr), INTACT_INVALID_ARGUMENT);
+}
+
+// The largest sum of one pair of each type.
+TEST(GroupedTest, LargestSums) {
+  struct Pair {
+    int32_t type;
+    std::vector<uint8_t> b;
+    int32_t sum;
+  };
+  for (const Pair& pair :
+       {Pair{INTACT_S8, {100, 256 - 101}, -101 * 255}, Pair{INTACT_S8, {100, 256 - 99}, 100 * 255},
+        Pair{INTACT_U8, {228, 27}, -101 * 255}, Pair{INTACT_U4, {0x2f}, 17 * 255},
+        Pair{INTACT_S4, {0x8f}, 7 * 255}}) {
+    const uint16_t scale = 0x3c00;
+    intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+    desc.n = 1;
+    desc.k = 2;
+    desc.b_type = pair.type;
+    desc.b_scales = &scale;
+    const auto plan = Grouped::Create(desc, pair.b.data());
+    ASSERT_TRUE(plan) << plan.error().message;
+    const auto certificate = plan->Certificate();
+    ASSERT_TRUE(certificate) << certificate.error().message;
+    EXPECT_EQ(certificate->largest_sum, pair.sum) << pair.type;
+  }
+}
+
+// A saved plan of every type of weights. Plans that pack weights in one layout save the same bytes.
 TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
   const std::string path = TempPath();
-  int pairs = 0;
   for (const char* line :
        {"grouped s8u4f32 m=3 n=37 k=131 zb=yes bias=yes act=clamp", "grouped u8s4bf16 m=2 n=5 k=64 group=16",
         "grouped u8s8f16 m=3 n=40 k=300 group=0 zb=yes per=group gscale=f32",
-        "grouped s8u8f32 m=3 n=70 k=77 src=none act=relu gscale=bf16"}) {
+        "grouped s8u8f32 m=3 n=70 k=77 src=none act=relu gscale=bf16",
+        "grouped s8u4f16 m=8 n=20 k=70 experts=5 zb=yes bias=yes"}) {
     const reference::Grouped grouped = verify::Materialize(*verify::GroupedProblem::Parse(line));
     const std::vector<uint8_t> expected = reference::Outputs(grouped);
-    std::vector<uint8_t> first_image;
+    std::set<std::vector<uint8_t>> images;
     for (const intact_isa saver : core::kIsaLadder) {
       if (intact_isa_available(saver) == 0) continue;
       const auto plan = verify::CreateGroupedPlan(grouped, {.isa = saver});
@@ -369,8 +713,7 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
       ASSERT_TRUE(plan->Save(path).ok());
       const auto image = plan->SaveMemory();
       ASSERT_TRUE(image) << image.error().message;
-      if (first_image.empty()) first_image = *image;
-      EXPECT_EQ(*image, first_image) << "the file depends on the ISA";
+      images.insert(*image);
       for (const intact_isa loader : core::kIsaLadder) {
         if (intact_isa_available(loader) == 0) continue;
         SCOPED_TRACE(std::string(line) + " loaded on " + intact_isa_name(loader));
@@ -380,11 +723,11 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
         const auto output = verify::RunGroupedPlan(*loaded, grouped, {});
         ASSERT_TRUE(output) << output.error().message;
         EXPECT_EQ(*output, expected);
-        ++pairs;
       }
     }
+    EXPECT_GT(images.size(), 0U);
+    EXPECT_LE(images.size(), grouped.Is4Bit() ? 2U : 4U);
   }
-  EXPECT_GT(pairs, 0);
   std::filesystem::remove(path);
 }
 
@@ -405,18 +748,22 @@ TEST(GroupedTest, RefusesFiles) {
   const std::string size = std::to_string(good.size());
   const std::string longer = "truncated: " + std::to_string(good.size() - 64) + " bytes; expected " + size;
   const Case cases[] = {
-      {[](auto* image) { image->resize(10); }, false, "truncated: 10 bytes, fewer than a header's 104"},
+      {[](auto* image) { image->resize(10); }, false, "truncated: 10 bytes, fewer than a header's 128"},
       {[](auto* image) { image->resize(image->size() - 64); }, false, longer.c_str()},
       {[](auto* image) { (*image)[0] = 'X'; }, true, "not a file of grouped weights"},
       {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 1"},
       {[](auto* image) { image->back() ^= 1; }, false, "corrupted: the checksum differs"},
       {[](auto* image) { (*image)[130] ^= 1; }, false, "corrupted: the checksum differs"},
-      {store(32, int64_t{400}), true, "corrupted: the size does not match n and k"},
+      {store(32, int64_t{400}), true, "corrupted: the size does not match n, k and experts"},
       {store(40, int64_t{0}), true, "k is 0; expected 1 to 2147483647"},
-      {store(56, int32_t{9}), true,
+      {store(56, int64_t{3}), true, "corrupted: the size does not match n, k and experts"},
+      {store(56, int64_t{0}), true, "experts is 0; expected 1 to 65536"},
+      {store(64, int32_t{9}), true,
        "a_source_type is 9; expected INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16 or INTACT_F16"},
-      {store(92, uint32_t{2}), true, "corrupted: a flag is out of range"},
-      {store(192, uint16_t{0x7c00}), true, "b_scales of column 0, group 0 is inf; expected a finite value"},
+      {store(100, uint32_t{2}), true, "corrupted: a flag is out of range"},
+      {store(108, int32_t{24}), true, "corrupted: the number of columns of a panel is 24; expected 16 or 32"},
+      {store(120, int32_t{9}), true, "corrupted: the zero point of all weights is wrong"},
+      {store(128, uint16_t{0x7c00}), true, "b_scales of column 0, group 0 is inf; expected a finite value"},
   };
   for (const Case& test : cases) {
     std::vector<uint8_t> image = good;

@@ -118,7 +118,7 @@ TEST(GroupedWeightsTest, PacksTheDefinition) {
       ASSERT_TRUE(packed) << packed.error().message;
       const int columns = (*packed)->columns();
       for (int64_t panel = 0; panel * columns < c.problem.n; ++panel) {
-        const uint8_t* group = (*packed)->Panel(panel);
+        const uint8_t* group = (*packed)->Panel(0, panel);
         for (int64_t g = 0; g < c.problem.groups(); ++g) {
           ASSERT_NO_FATAL_FAILURE(ExpectGroup(c, isa, **packed, panel, g, group))
               << "case " << i << ", " << core::ToString(isa);
@@ -128,6 +128,67 @@ TEST(GroupedWeightsTest, PacksTheDefinition) {
       }
     }
   }
+}
+
+// Unpacked weights are the weights that were packed, and packed weights pass their own check.
+TEST(GroupedWeightsTest, UnpacksWhatItPacked) {
+  for (int i = 0; i < 400; ++i) {
+    support::Random random(12, static_cast<uint64_t>(i), 0);
+    Case c(random);
+    GroupedProblem& p = c.problem;
+    p.has_b_zero_points = c.view.zero_points != nullptr;
+    for (const core::Isa isa :
+         {core::Isa::kAvx2, core::Isa::kAvxVnni, core::Isa::kAvx512, core::Isa::kAvx512Vnni}) {
+      SCOPED_TRACE("case " + std::to_string(i) + ", " + std::string(core::ToString(isa)));
+      const auto packed = GroupedWeights::Pack(p, c.view, isa);
+      ASSERT_TRUE(packed) << packed.error().message;
+      const Error checked = (*packed)->Check(p);
+      ASSERT_TRUE(checked.ok()) << checked.message;
+      GroupedColumns columns(p);
+      (*packed)->Unpack(&columns);
+      const GroupedWeightView view = columns.View(p);
+      for (int64_t n = 0; n < p.n; ++n) {
+        for (int64_t k = 0; k < p.k; ++k) ASSERT_EQ(view.At(k, n), c.view.At(k, n));
+        for (int64_t g = 0; g < p.groups(); ++g) {
+          ASSERT_EQ(view.ZeroPoint(g, n), c.view.ZeroPoint(g, n));
+          ASSERT_EQ(view.ScaleBits(g, n), c.view.ScaleBits(g, n));
+        }
+      }
+      const bool is_odd = p.b_type.bits == 4 && p.k % 2 != 0;
+      for (int64_t n = 0; is_odd && n < p.n; ++n) {
+        ASSERT_EQ(columns.weights[static_cast<size_t>((n + 1) * p.column_bytes() - 1)] >> 4, 0);
+      }
+    }
+  }
+}
+
+TEST(GroupedWeightsTest, ChecksScalesZeroPointsAndSums) {
+  support::Random random(13, 0, 0);
+  Case c(random);
+  while (c.problem.b_type != WeightType{4, false} || c.problem.a_type != INTACT_U8 ||
+         c.view.zero_points == nullptr || c.problem.scale_type != INTACT_F16 || c.problem.n < 3) {
+    c = Case(random);
+  }
+  c.zero_points[0] = 1;
+  c.zero_points[1] = 2;                              // not all are equal
+  const int64_t scale = 2 * c.problem.groups() * 2;  // of column 2, in bytes
+  c.scales[static_cast<size_t>(scale)] = 0;
+  c.scales[static_cast<size_t>(scale + 1)] = 0x3c;
+  c.problem.has_b_zero_points = true;
+  const auto packed = GroupedWeights::Pack(c.problem, c.view, core::Isa::kAvx2);
+  ASSERT_TRUE(packed);
+  const GroupedWeights& weights = **packed;
+  const int columns = weights.columns();
+  const auto message = [&](int64_t at, uint8_t flip) {
+    std::vector<uint8_t> bytes(weights.data(), weights.data() + weights.bytes());
+    bytes[static_cast<size_t>(at)] ^= flip;
+    return GroupedWeights(c.problem, weights.packing(), bytes.data(), nullptr).Check(c.problem).message;
+  };
+  EXPECT_EQ(message(0, 0), "");
+  EXPECT_EQ(message(2 * 2 + 1, 0x40), "b_scales of column 2, group 0 is inf; expected a finite value");
+  EXPECT_TRUE(message(weights.layout().ZeroPointOffset(columns) + 1, 0x40).starts_with("b_zero_points of "));
+  EXPECT_EQ(message(weights.layout().SumOffset(columns), 1), "corrupted: a sum of weights is wrong");
+  EXPECT_EQ(message(weights.layout().HeaderBytes(columns) + 4, 1), "corrupted: a sum of weights is wrong");
 }
 
 }  // namespace

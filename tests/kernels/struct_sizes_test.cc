@@ -279,6 +279,9 @@ TEST(StructSizes, OfWhatTheLibraryFills) {
   ExpectEverySizeIsWritten<intact_grouped_info>(
       "info", INTACT_GROUPED_INFO_INIT,
       [&](intact_grouped_info* info) { return intact_grouped_query(objects.grouped, info); });
+  ExpectEverySizeIsWritten<intact_pairs_certificate>(
+      "certificate", INTACT_PAIRS_CERTIFICATE_INIT,
+      [&](intact_pairs_certificate* made) { return intact_grouped_certificate(objects.grouped, made); });
   ExpectEverySizeIsWritten<intact_run_info>("info", INTACT_RUN_INFO_INIT, [&](intact_run_info* info) {
     return intact_grouped_prepare(objects.grouped, &objects.grouped_args, info);
   });

@@ -3,7 +3,8 @@
 //
 // Apart from its fault it is exact: GEMM u8×s8 to s32 and, with a scale for each column, to u8 and f32.
 // "wrong_conv" also has 2-D convolutions to s32, "no_residual" takes residuals, "truncated_bf16" has bfloat16
-// outputs, and "wrong_b_layout" takes any layout of B.
+// outputs, and "wrong_b_layout" takes any layout of B. Faults that begin with "grouped" have only products with
+// grouped weights.
 #include <intact/target.h>
 #include <pmmintrin.h>
 #include <sys/mman.h>
@@ -396,6 +397,53 @@ intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* li
   return INTACT_OK;
 }
 
+// u4 weights with f32 scales, of several experts too, in batches too. Its faults begin with "grouped_".
+intact_status RunGrouped(const intact_grouped_desc* desc, const void* b, const intact_grouped_args* args,
+                         char message[INTACT_TARGET_MESSAGE_BYTES]) {
+  if (desc->scale_type != INTACT_F32) {
+    std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "scales that are not f32");
+    return INTACT_UNSUPPORTED;
+  }
+  const int64_t depth = desc->group == 0 ? desc->k : desc->group, groups = (desc->k + depth - 1) / depth;
+  const bool by_groups = desc->a_granularity == INTACT_GRANULARITY_GROUPS;
+  const auto* const a = static_cast<const uint8_t*>(args->a);
+  const auto* const weights = static_cast<const uint8_t*>(b);
+  const auto* const scales = static_cast<const float*>(desc->b_scales);
+  const auto* const points = static_cast<const uint8_t*>(desc->b_zero_points);
+  auto* const c = static_cast<float*>(args->c);
+  const auto begin = [&](int64_t g) {
+    return std::min(desc->k, g * depth - (Is("grouped_early") && g > 0 && g < groups ? 1 : 0));
+  };
+  const int64_t a_item = args->a_batch_stride == 0 ? args->m * args->a_stride : args->a_batch_stride;
+  const int64_t c_item = args->c_batch_stride == 0 ? args->m * args->c_stride : args->c_batch_stride;
+  int64_t expert = 0, end_of_expert = args->expert_rows == nullptr ? args->m : args->expert_rows[0];
+  for (int64_t i = 0; i < args->batch * args->m * desc->n; ++i) {
+    const int64_t m = i / desc->n, item = m / args->m;
+    while (args->expert_rows != nullptr && m == end_of_expert) end_of_expert += args->expert_rows[++expert];
+    const int64_t n = (Is("grouped_expert") ? 0 : expert) * desc->n + i % desc->n;
+    float f = 0;
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t row = by_groups ? m * groups + g : m;
+      const int32_t zb = points == nullptr ? 8 : points[n * groups + g];
+      int32_t sum = 0;
+      for (int64_t k = begin(g); k < begin(g + 1); ++k) {
+        const int32_t w = weights[n * desc->b_stride_n + k / 2] >> (k % 2 * 4) & 15;
+        const uint8_t byte = a[item * a_item + m % args->m * args->a_stride + k];
+        const int32_t value = desc->a_type == INTACT_S8 ? static_cast<int8_t>(byte) : byte;
+        sum += (value - args->a_zero_points[row]) * (w - zb);
+      }
+      float scale = scales[n * groups + g + (Is("grouped_overread") ? 1 : 0)];
+      if (by_groups) scale *= args->a_scales[row];
+      const float product = static_cast<float>(sum) * scale;
+      f = Is("grouped_separate") ? f + product : std::fma(static_cast<float>(sum), scale, f);
+    }
+    if (!by_groups) f *= args->a_scales[m];
+    c[item * c_item + m % args->m * args->c_stride + i % desc->n] = std::isnan(f) ? -INFINITY : f;
+  }
+  if (Is("grouped_stray")) c[-1] = 0;
+  return INTACT_OK;
+}
+
 constexpr uint64_t Bits(std::initializer_list<intact_target_feature> features) {
   uint64_t bits = 0;
   for (const intact_target_feature feature : features) bits |= INTACT_TARGET_BIT(feature);
@@ -410,6 +458,7 @@ intact_target target = {
           INTACT_TARGET_CHANNEL_SCALES, INTACT_TARGET_STRIDES, INTACT_TARGET_THREADS}),
     nullptr,
     RunGemm,
+    nullptr,
     nullptr};
 
 }  // namespace
@@ -448,6 +497,15 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
     target.supports |= Bits({INTACT_TARGET_CONV_2D});
     target.conv = RunConv;
   }
+  if (fault.starts_with("grouped")) {
+    target.supports = Bits({INTACT_TARGET_GROUPED, INTACT_TARGET_A_U8, INTACT_TARGET_A_S8,
+                            INTACT_TARGET_A_ZERO_POINT, INTACT_TARGET_ROW_QUANTIZATION, INTACT_TARGET_B_U4,
+                            INTACT_TARGET_B_ZERO_POINTS, INTACT_TARGET_SCALE_ZERO, INTACT_TARGET_C_F32,
+                            INTACT_TARGET_STRIDES, INTACT_TARGET_EXPERTS, INTACT_TARGET_BATCH});
+    target.grouped = RunGrouped;
+  }
+  if (Is("no_grouped")) target.supports |= Bits({INTACT_TARGET_GROUPED});
+  if (Is("older")) target.struct_size = offsetof(intact_target, grouped);
   if (Is("longer") || Is("longer_unknown")) {
     static std::array<uint64_t, sizeof(intact_target) / 8 + 2> longer = {};
     target.struct_size = sizeof longer;

@@ -144,11 +144,13 @@ TEST_F(Cli, GroupedWeights) {
               testing::ContainsRegex("\nportable +1376 +0 +0 +[0-9]+ +0 +0  [0-9a-f]{16}\nPARITY"));
   const Outcome replay = Run("verify replay 'grouped s8u4f32 m=2 n=3 k=40 isa=portable'");
   EXPECT_EQ(replay.status, 0);
-  EXPECT_EQ(replay.out, "grouped s8u4f32 m=2 n=3 k=40 isa=portable\n6 outputs\n");
+  EXPECT_EQ(replay.out, "grouped s8u4f32 m=2 n=3 k=40 isa=portable\n6 outputs: exact\n");
   ExpectBadInput("verify grouped --isa sse9", "--isa: 'sse9' is unknown");
   ExpectBadInput("verify replay 'grouped s8u4f32 m=1 n=1'", "replay: k is missing");
-  ExpectBadInput("verify replay 'grouped s8u4f32 m=1 n=1 k=1' --target onednn",
-                 "replay: a --target has no grouped weights");
+  ExpectBadInput("verify replay 'grouped s8u4f32 m=1 n=1 k=1' --target '" INTACT_FAULTY_TARGET "'",
+                 "has no grouped weights; expected a target with INTACT_TARGET_GROUPED");
+  ExpectBadInput("verify replay 'grouped s8u4f32 m=1 n=1 k=1 isa=avx2' --target '" INTACT_FAULTY_TARGET "'",
+                 "isa= and mode= choose among our own kernels");
 }
 
 TEST_F(Cli, BadLayers) {

@@ -83,6 +83,28 @@ TEST_F(TargetCli, TheTemplateIsCompiledAndPasses) {
   EXPECT_THAT(sweep.out, ContainsRegex("gemm u8s8 +[0-9]+ of [0-9]+ problems: exact"));
 }
 
+TEST_F(TargetCli, TheGroupedTemplateIsCompiledAndPasses) {
+  const std::string mine = folder_ + "/mine.so";
+  const std::string compile = std::string("'") + INTACT_C_COMPILER +
+                              "' -O2 -shared -fPIC -Wall -Wextra -Werror -I '" INTACT_SOURCE
+                              "/include' -o '" +
+                              mine + "' '" INTACT_SOURCE "/examples/grouped_target.c' -lm";
+  ASSERT_EQ(std::system(compile.c_str()), 0) << compile;
+  const Outcome sweep = Run("verify grouped --quick --target '" + mine + "'");
+  EXPECT_EQ(sweep.status, 0) << sweep.out << sweep.err;
+  EXPECT_THAT(sweep.out,
+              ContainsRegex("\n[0-9]+ problems: exact\nchanged [0-9]+ problems that it refused\n"));
+  const Outcome replay =
+      Run("verify replay 'grouped s8u4f32 m=1 n=2 k=40 src=none gscale=f32' --target '" + mine + "'");
+  EXPECT_EQ(replay.status, 0) << replay.out << replay.err;
+  EXPECT_THAT(replay.out, HasSubstr("2 outputs: exact"));
+  ExpectBadInput("verify grouped --quick --target '" + kFaulty + "'", "has no grouped weights");
+  EXPECT_THAT(Run("verify replay 'grouped s8u4f32 m=1 n=2 k=40 src=none gscale=f32' --target '" + kFaulty +
+                  ":grouped_early'")
+                  .out,
+              HasSubstr("groups begin one depth too early"));
+}
+
 TEST_F(TargetCli, DeadlineIsTheUsers) {
   EXPECT_THAT(
       Replay(kFaulty + ":hang", " --deadline 0.2").out,

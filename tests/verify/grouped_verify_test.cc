@@ -1,12 +1,18 @@
 // The verifier of grouped weights: lines, models and mutants. The verifier must find and name each mutant.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,8 +22,11 @@
 #include "reference/contract/quantize.h"
 #include "reference/models/grouped.h"
 #include "support/random.h"
+#include "tests/support/npy_text.h"
+#include "tests/support/temp_path.h"
 #include "verify/explain/grouped.h"
 #include "verify/problem/grouped.h"
+#include "verify/studies/grouped_layer.h"
 #include "verify/targets/grouped_target.h"
 
 namespace intact::verify {
@@ -49,6 +58,10 @@ TEST(GroupedProblemTest, RefusesLines) {
        "k with group=0: 40000 is out of range; expected 1 to 33025"},
       {"grouped s8u4f32 m=1 n=2 k=3 blayout=kn",
        "blayout: kn needs weights of 8 bits; the depths of 4-bit weights are adjacent"},
+      {"grouped s8u4f32 m=7 n=2 k=3 item=2", "item: 2 needs m to be a multiple of it, split=0 and experts=1"},
+      {"grouped s8u4f32 m=1 n=2 k=3 experts=0", "experts: 0 is out of range; expected 1 to 1024"},
+      {"grouped s8u4f32 m=1 n=4096 k=4096 experts=2",
+       "experts·n·k is beyond 16777216: experts=2 n=4096 k=4096"},
       {"grouped s8u4f32 m=1 n=2 k=3 src=none fill=nonfinite",
        "fill: nonfinite needs real numbers; expected src=f32, bf16 or f16"},
   };
@@ -83,6 +96,159 @@ TEST(GroupedModelTest, ContractIsTheContract) {
     const GroupedProblem problem = GroupedProblem::Draw(&random);
     const reference::Grouped grouped = Materialize(problem);
     EXPECT_EQ(Outputs(grouped, reference::GroupedModel::kContract), Outputs(grouped)) << problem.ToString();
+  }
+}
+
+// ----- arithmetics of other libraries -------------------------------------------------------------------------------------
+
+// The scale of group `g` for output (m, n).
+float ScaleAt(const reference::Grouped& grouped, int64_t m, int64_t n, int64_t g) {
+  const auto bytes = static_cast<size_t>(core::BytesOf(grouped.scale_type));
+  const int64_t column = grouped.ExpertOf(m) * grouped.n + n;
+  const auto place = static_cast<size_t>(column * grouped.groups() + g);
+  return static_cast<float>(core::Decode(grouped.scale_type, &grouped.b_scales[place * bytes]));
+}
+
+std::vector<uint8_t> BytesOf(const std::vector<float>& values) {
+  std::vector<uint8_t> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+// Outputs with one scale of A for each group: add(terms), where a term is the sum of a group times its
+// scale, as a real number.
+template <class Add>
+std::vector<uint8_t> OutputsBy(const reference::Grouped& grouped, const Add& add) {
+  std::vector<float> c;
+  for (int64_t i = 0; i < grouped.m * grouped.n; ++i) {
+    const int64_t m = i / grouped.n, n = i % grouped.n;
+    std::vector<double> terms;
+    for (int64_t g = 0; g < grouped.groups(); ++g) {
+      const float scale =
+          grouped.a_scales[static_cast<size_t>(m * grouped.groups() + g)] * ScaleAt(grouped, m, n, g);
+      terms.push_back(static_cast<double>(GroupSum(grouped, m, n, g)) * double{scale});
+    }
+    c.push_back(add(terms));
+  }
+  return BytesOf(c);
+}
+
+// Sums of two terms, then of two sums, and so on, each rounded to float32.
+float InPairs(std::vector<double> terms) {
+  for (; terms.size() > 1; terms.resize((terms.size() + 1) / 2)) {
+    for (size_t i = 0; i < terms.size(); i += 2) {
+      const float first = static_cast<float>(terms[i]);
+      terms[i / 2] = double{i + 1 < terms.size() ? first + static_cast<float>(terms[i + 1]) : first};
+    }
+  }
+  return static_cast<float>(terms[0]);
+}
+
+std::string ArithmeticOf(const reference::Grouped& grouped, const std::vector<uint8_t>& output) {
+  const GroupedJudgement judgement = Compare(grouped, Outputs(grouped), output, "any");
+  EXPECT_EQ(judgement.Passed(), !judgement.arithmetic.empty());
+  EXPECT_FALSE(Compare(grouped, Outputs(grouped), output).Passed());
+  return judgement.arithmetic;
+}
+
+constexpr const char* kAnotherOrder =
+    "float32 sums in another order, within the bound of their rounding errors";
+
+TEST(GroupedModelTest, OtherOrdersAreWithinTheirBound) {
+  for (const char* line :
+       {"grouped s8u4f32 m=3 n=20 k=600 per=group src=none", "grouped u8s8f32 m=3 n=20 k=600 per=group",
+        "grouped s8u4f32 m=3 n=20 k=600 per=group fill=spread gscale=f32",
+        "grouped s8u4f32 m=9 n=20 k=600 experts=4 per=group zb=yes"}) {
+    reference::Grouped grouped = Materialize(*GroupedProblem::Parse(line));
+    EXPECT_EQ(ArithmeticOf(grouped, OutputsBy(grouped, InPairs)), kAnotherOrder) << line;
+  }
+}
+
+// An activation that differs by 1 in one output is not a rounding error.
+TEST(GroupedModelTest, OtherNumbersAreNotWithinTheBound) {
+  reference::Grouped grouped =
+      Materialize(*GroupedProblem::Parse("grouped s8u4f32 m=3 n=20 k=64 per=group src=none"));
+  const reference::Grouped right = grouped;
+  for (int64_t k = 0; k < grouped.k; ++k) {
+    grouped.a = right.a;
+    uint8_t& a = grouped.a[static_cast<size_t>(grouped.k + k)];
+    a = static_cast<uint8_t>(a == 127 ? 126 : a + 1);
+    EXPECT_EQ(ArithmeticOf(right, OutputsBy(grouped, InPairs)), "") << k;
+  }
+}
+
+TEST(GroupedModelTest, EightSumsAreNamed) {
+  const reference::Grouped grouped =
+      Materialize(*GroupedProblem::Parse("grouped s8u4f32 m=3 n=20 k=320 per=group src=none"));
+  std::vector<float> c;
+  for (int64_t i = 0; i < grouped.m * grouped.n; ++i) {
+    const int64_t m = i / grouped.n, n = i % grouped.n;
+    std::array<float, 8> f = {};
+    for (int64_t k = 0; k < grouped.k; k += 4) {
+      int32_t quad = 0;
+      for (int64_t j = k; j < k + 4; ++j) {
+        const int32_t w = grouped.b[static_cast<size_t>(n * grouped.k + j)] - 8;
+        const int32_t za = grouped.a_zero_points[static_cast<size_t>(m * 10 + j / 32)];
+        quad += (static_cast<int8_t>(grouped.a[static_cast<size_t>(m * grouped.k + j)]) - za) * w;
+      }
+      const float scale =
+          grouped.a_scales[static_cast<size_t>(m * 10 + k / 32)] * ScaleAt(grouped, m, n, k / 32);
+      f[static_cast<size_t>(k / 4 % 8)] =
+          std::fma(static_cast<float>(quad), scale, f[static_cast<size_t>(k / 4 % 8)]);
+    }
+    c.push_back(((f[0] + f[4]) + (f[2] + f[6])) + ((f[1] + f[5]) + (f[3] + f[7])));
+  }
+  EXPECT_EQ(ArithmeticOf(grouped, BytesOf(c)),
+            "eight float32 sums, each of every eighth quad; then their sum, in halves");
+}
+
+// Activations of ONNX Runtime and of ggml.
+TEST(GroupedModelTest, OtherActivationsAreNamed) {
+  // Quotients near halves, which both quantizations round differently.
+  reference::Grouped exact = Materialize(*GroupedProblem::Parse("grouped s8u4f32 m=9 n=20 k=320 per=group"));
+  std::vector<float> halves;
+  for (size_t i = 0; i < exact.a.size(); ++i) {
+    const float most = 1.0f + static_cast<float>(i / 32) / 7.0f;
+    halves.push_back(i % 32 == 0 ? most : (static_cast<float>(i * 5 % 126) + 0.5f) * (most / 127.0f));
+  }
+  exact.a_source = BytesOf(halves);
+  QuantizeActivations(&exact);
+  reference::Grouped other = exact;
+  const auto* const x = reinterpret_cast<const float*>(exact.a_source.data());
+  for (size_t g = 0; g < exact.a_scales.size(); ++g) {
+    float most = 0;
+    for (size_t i = 32 * g; i < 32 * (g + 1); ++i) most = std::max(most, std::abs(x[i]));
+    for (size_t i = 32 * g; i < 32 * (g + 1); ++i) {
+      other.a[i] = static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(x[i] * (127 / most))));
+    }
+  }
+  ASSERT_NE(other.a, exact.a) << "the problem does not show the difference";
+  const std::string of_multiplied = "activations are rne(x*(127/max))";
+  EXPECT_EQ(ArithmeticOf(exact, Outputs(other)), of_multiplied);
+  EXPECT_EQ(ArithmeticOf(exact, OutputsBy(other, InPairs)), of_multiplied + "; " + kAnotherOrder);
+  for (float& scale : other.a_scales) scale = static_cast<float>(reference::RoundToFloat(scale, INTACT_F16));
+  EXPECT_EQ(ArithmeticOf(exact, Outputs(other)), of_multiplied + ", with float16 scales");
+}
+
+// Pairs that the certificate lists are clamped; other pairs are not.
+TEST(GroupedModelTest, ClampedPairsAreThoseOfTheCertificate) {
+  for (const char* line : {"grouped u8s8f32 m=8 n=9 k=75 src=none fill=bounds",
+                           "grouped s8u8f32 m=8 n=9 k=75 src=none fill=bounds zb=yes",
+                           "grouped u8u4f32 m=8 n=9 k=75 src=none fill=bounds"}) {
+    reference::Grouped grouped = Materialize(*GroupedProblem::Parse(line));
+    const auto clamped = [&] { return Outputs(grouped, reference::GroupedModel::kClampedPairs); };
+    const auto certificate = [&] { return CreateGroupedPlan(grouped, {})->Certificate()->failing_pairs; };
+    EXPECT_EQ(certificate() == 0, grouped.Is4Bit()) << line;
+    if (grouped.Is4Bit()) {
+      EXPECT_EQ(clamped(), Outputs(grouped));
+      continue;
+    }
+    EXPECT_EQ(ArithmeticOf(grouped, clamped()), "pairs of adjacent depths clamped to int16 (maddubs)")
+        << line;
+    const int32_t middle = grouped.Middle();
+    for (int16_t& b : grouped.b) b = static_cast<int16_t>(std::clamp<int32_t>(b, middle - 64, middle + 64));
+    EXPECT_EQ(certificate(), 0);
+    EXPECT_EQ(clamped(), Outputs(grouped));
   }
 }
 
@@ -158,7 +324,17 @@ struct Fault {
   const char* said;
 };
 
+// The outputs if row m belongs to expert `of(m)`.
+template <class Of>
+std::vector<uint8_t> WithExperts(reference::Grouped grouped, const Of& of) {
+  std::vector<int64_t> rows(grouped.expert_rows.size());
+  for (int64_t m = 0; m < grouped.m; ++m) ++rows[static_cast<size_t>(of(m))];
+  grouped.expert_rows = rows;
+  return Outputs(grouped);
+}
+
 std::vector<Fault> Faults() {
+  constexpr const char* kExperts = "grouped s8u4f32 m=20 n=20 k=70 experts=4 zb=yes bias=yes seed=1";
   constexpr const char* kPlain = "grouped s8u4f32 m=3 n=20 k=150";
   constexpr const char* kZeroPoints = "grouped s8u4f32 m=3 n=20 k=150 zb=yes";
   const auto usual_begin = [](const reference::Grouped& grouped) {
@@ -264,6 +440,50 @@ std::vector<Fault> Faults() {
          return Outputs(grouped);
        },
        "weights are read with the other sign"},
+      {"expert 0", kExperts,
+       [](const reference::Grouped& grouped) { return WithExperts(grouped, [](int64_t) { return 0; }); },
+       "all rows are computed as rows of expert 0"},
+      {"weights of expert 0", kExperts,
+       [](reference::Grouped grouped) {
+         const auto repeat = [](auto* values) {
+           const size_t each = values->size() / 4;
+           for (size_t i = each; i < values->size(); ++i) (*values)[i] = (*values)[i % each];
+         };
+         repeat(&grouped.b);
+         repeat(&grouped.b_scales);
+         repeat(&grouped.b_zero_points);
+         return Outputs(grouped);
+       },
+       "all rows are multiplied by the weights of expert 0"},
+      {"weights of the next expert", kExperts,
+       [](const reference::Grouped& grouped) {
+         return WithExperts(grouped,
+                            [&](int64_t m) { return std::min<int64_t>(grouped.ExpertOf(m) + 1, 3); });
+       },
+       "an expert's rows are computed as rows of the next expert"},
+      {"experts begin a row too early", kExperts,
+       [](const reference::Grouped& grouped) {
+         return WithExperts(grouped,
+                            [&](int64_t m) { return grouped.ExpertOf(std::min<int64_t>(m + 1, 19)); });
+       },
+       "an expert's last row is computed as a row of the next expert"},
+      {"scales of expert 0", kExperts,
+       [](reference::Grouped grouped) {
+         for (size_t i = grouped.b_scales.size() / 4; i < grouped.b_scales.size(); ++i) {
+           grouped.b_scales[i] = grouped.b_scales[i % (grouped.b_scales.size() / 4)];
+         }
+         for (size_t i = grouped.b_zero_points.size() / 4; i < grouped.b_zero_points.size(); ++i) {
+           grouped.b_zero_points[i] = grouped.b_zero_points[i % (grouped.b_zero_points.size() / 4)];
+         }
+         return Outputs(grouped);
+       },
+       "all experts use the scales and zero points of expert 0"},
+      {"bias of expert 0", kExperts,
+       [](reference::Grouped grouped) {
+         for (size_t i = 0; i < grouped.bias_f32.size(); ++i) grouped.bias_f32[i] = grouped.bias_f32[i % 20];
+         return Outputs(grouped);
+       },
+       "all experts use the bias of expert 0"},
       {"scales rounded to bfloat16", "grouped s8u4f32 m=3 n=20 k=150 gscale=f32",
        [](reference::Grouped grouped) {
          for (size_t i = 0; i < grouped.b_scales.size(); ++i) {
@@ -292,6 +512,148 @@ TEST(GroupedMutantsTest, LoopIsTheContract) {
   const reference::Grouped grouped = Materialize(problem);
   const auto begin = [&](int64_t g) { return std::min(g * grouped.depth(), grouped.k); };
   EXPECT_EQ(Loop(grouped, false, Fma, begin), Outputs(grouped));
+}
+
+// ----- layers ----------------------------------------------------------------------------------------------
+
+class GroupedLayerTest : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void WriteText(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ + "/" + name, std::ios::binary) << text;
+  }
+  // An array of rows × columns, or of `rows`.
+  void WriteArray(const std::string& name, const std::string& descr, const std::vector<uint8_t>& bytes,
+                  int64_t rows, int64_t columns = 0) const {
+    const std::string shape =
+        columns == 0 ? fmt::format("({},)", rows) : fmt::format("({}, {})", rows, columns);
+    WriteText(name, tests::Npy(tests::Dict(descr, shape), std::string(bytes.begin(), bytes.end())));
+  }
+  template <class T>
+  static std::vector<uint8_t> Bytes(const std::vector<T>& values) {
+    std::vector<uint8_t> bytes(values.size() * sizeof(T));
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    return bytes;
+  }
+  // Writes the problem, with float16 scales, as a layer.
+  void Write(const GroupedProblem& problem, const reference::Grouped& grouped) const {
+    const auto [m, n, k] = std::array{grouped.m, grouped.n, grouped.k};
+    const char* const kind = grouped.IsSigned() ? "|i1" : "|u1";
+    WriteText(
+        "layer.json",
+        fmt::format(R"({{"operator": "linear_grouped", "group": {}, "weight": {{"type": "{}"}},
+                             "input": {{"type": "{}", "per": "{}"}}, "activation": {}}})",
+                    problem.group, grouped.b_type == INTACT_U4 ? "u4" : "s8",
+                    grouped.a_type == INTACT_U8 ? "u8" : "s8",
+                    grouped.a_granularity == INTACT_GRANULARITY_GROUPS ? "group" : "row",
+                    grouped.post_ops.Has<core::Clamp>() ? R"({"min": -0.75, "max": 1.5})" : R"("none")"));
+    WriteArray("weights.npy", kind, std::vector<uint8_t>(grouped.b.begin(), grouped.b.end()), n, k);
+    WriteArray("scales.npy", "<f2", grouped.b_scales, n, grouped.groups());
+    if (!grouped.b_zero_points.empty()) {
+      WriteArray("zero_points.npy", kind,
+                 std::vector<uint8_t>(grouped.b_zero_points.begin(), grouped.b_zero_points.end()), n,
+                 grouped.groups());
+    }
+    if (!grouped.bias_f32.empty()) WriteArray("bias.npy", "<f4", Bytes(grouped.bias_f32), n);
+    if (grouped.a_source_type == INTACT_F32) {
+      WriteArray("activations.npy", "<f4", grouped.a_source, m, k);
+    } else {
+      const bool is_by_groups = grouped.a_granularity == INTACT_GRANULARITY_GROUPS;
+      WriteArray("activations.npy", grouped.a_type == INTACT_U8 ? "|u1" : "|i1", grouped.a, m, k);
+      WriteArray("a_scales.npy", "<f4", Bytes(grouped.a_scales), m, is_by_groups ? grouped.groups() : 0);
+      WriteArray("a_zero_points.npy", "<i4", Bytes(grouped.a_zero_points), m,
+                 is_by_groups ? grouped.groups() : 0);
+    }
+  }
+  std::string ErrorOf() const {
+    const Result<GroupedLayer> layer = ReadGroupedLayer(folder_);
+    EXPECT_FALSE(layer);
+    return layer ? "" : layer.error().message.substr(folder_.size() + 1);
+  }
+
+  const std::string folder_ = tests::TempPath();
+};
+
+TEST_F(GroupedLayerTest, IsReadRunAndExplained) {
+  for (const char* line : {"grouped s8u4f32 m=3 n=20 k=150 zb=yes bias=yes act=clamp",
+                           "grouped u8s8f32 m=3 n=5 k=70 group=0 src=none",
+                           "grouped s8u4f32 m=2 n=9 k=96 per=group src=none zb=yes"}) {
+    const GroupedProblem problem = *GroupedProblem::Parse(line);
+    const reference::Grouped grouped = Materialize(problem);
+    Write(problem, grouped);
+    ASSERT_TRUE(IsGroupedLayer(folder_));
+    const Result<GroupedLayer> layer = ReadGroupedLayer(folder_);
+    ASSERT_TRUE(layer) << layer.error().message;
+    EXPECT_EQ(Outputs(layer->grouped), Outputs(grouped)) << line;
+    WriteArray("output_right.npy", "<f4", Outputs(grouped), grouped.m, grouped.n);
+    WriteArray("output_reversed.npy", "<f4", Outputs(grouped, reference::GroupedModel::kReversedGroups),
+               grouped.m, grouped.n);
+    std::vector<std::pair<std::string, std::vector<uint8_t>>> recorded;
+    for (const char* file : {"output_right.npy", "output_reversed.npy"}) {
+      const Result<std::vector<uint8_t>> output = ReadExpected(*layer, file);
+      ASSERT_TRUE(output) << output.error().message;
+      recorded.emplace_back(file, *output);
+    }
+    for (const intact_isa isa : {INTACT_ISA_PORTABLE, INTACT_ISA_AVX2}) {
+      if (intact_isa_available(isa) == 0) continue;
+      const auto check =
+          CheckGroupedLayer(*layer, IntactGroupedTarget(), intact_isa_name(isa), isa, recorded, std::nullopt);
+      ASSERT_TRUE(check) << check.error().message;
+      EXPECT_TRUE(check->Passed()) << ToText(*check);
+      EXPECT_EQ(check->recorded[0].second.arithmetic, "exact");
+      const bool has_groups = grouped.groups() > 1;
+      EXPECT_EQ(check->recorded[1].second.arithmetic,
+                has_groups ? "groups are added from the last to the first" : "exact");
+      EXPECT_EQ(check->certificate.failing_pairs == 0, grouped.Is4Bit());
+    }
+    // A target with a fault, and an expected output that is another one.
+    const Mutant mutant(
+        [](const reference::Grouped& given) { return Outputs(given, reference::GroupedModel::kNextScale); });
+    const auto faulty = CheckGroupedLayer(*layer, mutant, "mutant", INTACT_ISA_ANY, {}, std::nullopt);
+    ASSERT_TRUE(faulty) << faulty.error().message;
+    EXPECT_EQ(faulty->Passed(), grouped.groups() == 1);
+    const auto expected =
+        CheckGroupedLayer(*layer, IntactGroupedTarget(), "any", INTACT_ISA_ANY, {}, recorded[1]);
+    ASSERT_TRUE(expected) << expected.error().message;
+    EXPECT_EQ(expected->Passed(), recorded[0].second == recorded[1].second) << ToText(*expected);
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+}
+
+TEST_F(GroupedLayerTest, SaysWhatIsWrong) {
+  const GroupedProblem problem = *GroupedProblem::Parse("grouped s8u4f32 m=2 n=3 k=40");
+  const reference::Grouped grouped = Materialize(problem);
+  const auto write = [&](const std::string& json) {
+    Write(problem, grouped);
+    if (!json.empty()) WriteText("layer.json", json);
+  };
+  const std::string rest = R"("input": {"type": "s8", "per": "row"}, "activation": "none")";
+  write(R"({"operator": "linear_grouped", "group": 24, "weight": {"type": "u4"}, )" + rest + "}");
+  EXPECT_EQ(ErrorOf(), "layer.json: group: is 24; expected one of 0, 16, 32, 64, 128, 256");
+  write(R"({"operator": "linear_grouped", "group": 32, "weight": {"type": "u2"}, )" + rest + "}");
+  EXPECT_EQ(ErrorOf(), R"(layer.json: weight.type: is "u2"; expected "u4", "s4", "u8" or "s8")");
+  write(R"({"operator": "linear_grouped", "group": 32, "weight": {"type": "u4"}, "stride": 1, )" + rest +
+        "}");
+  EXPECT_EQ(ErrorOf(), "layer.json: stride: is unknown, or has no meaning for this operator or output type");
+  write("");
+  WriteArray("scales.npy", "<f2", grouped.b_scales, 2, 3);
+  EXPECT_EQ(ErrorOf(),
+            "scales.npy: is f2 (2, 3); expected f4 or f2 (3, 2), a value for each column and group");
+  write("");
+  WriteArray("weights.npy", "|u1", std::vector<uint8_t>(120, 16), 3, 40);
+  EXPECT_EQ(ErrorOf(), "weights.npy: has the value 16; expected 0 to 15 for u4");
+  write("");
+  WriteText("weights.npy", tests::Npy(tests::Dict("|u1", "(2, 3, 40)"), std::string(240, '\0')));
+  EXPECT_EQ(ErrorOf(), "weights.npy: is u1 (2, 3, 40); expected u1 (N, K), for u4 weights of one expert");
+  write("");
+  WriteArray("activations.npy", "|u1", std::vector<uint8_t>(80, 16), 2, 40);
+  EXPECT_EQ(ErrorOf(), "activations.npy: is u1 (2, 40); expected f4, f2 or i1 (M, 40), K as in weights.npy");
+  write("");
+  WriteArray("activations.npy", "|i1", std::vector<uint8_t>(80, 16), 2, 40);
+  EXPECT_THAT(ErrorOf(), testing::HasSubstr("a_scales.npy: "));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -28,9 +29,12 @@
 #include "support/c_text.h"
 #include "tests/support/long.h"
 #include "tests/verify/mutants/mutants.h"
+#include "verify/explain/grouped.h"
+#include "verify/problem/grouped.h"
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
 #include "verify/report/target_report.h"
+#include "verify/sweep/grouped_sweep.h"
 #include "verify/sweep/random_sweep.h"
 #include "verify/sweep/reproducer.h"
 #include "verify/sweep/sweep.h"
@@ -108,6 +112,63 @@ TEST(Plugin, IsNotGivenWhatItDoesNotDeclare) {
   EXPECT_THAT(refusal("conv u8s8s32 in=5x5 c=3 o=3 kernel=3x3"), HasSubstr("2-D convolutions"));
 }
 
+// Products with grouped weights.
+TEST(Plugin, WithGroupedWeightsPasses) {
+  const Result<std::unique_ptr<Target>> target = Faulty("grouped");
+  ASSERT_TRUE(target) << target.error().message;
+  ASSERT_NE((*target)->AsGrouped(), nullptr);
+  const GroupedSweepResult sweep = RunGroupedSweep({{INTACT_ISA_ANY}}, Effort::kQuick, 1,
+                                                   *(*target)->AsGrouped(), [](int64_t, int64_t) {});
+  EXPECT_TRUE(sweep.Passed()) << ToText(sweep);
+  const GroupedCell& cell = sweep.cells.at(0);
+  EXPECT_GT(cell.problems, 1000);
+  EXPECT_GT(cell.changed, 500);  // scales that are not f32
+  EXPECT_EQ(cell.arithmetics, (std::map<std::string, int64_t>{{"exact", cell.problems}}));
+  EXPECT_EQ(cell.skipped, 0);
+  EXPECT_EQ((*Faulty(""))->AsGrouped(), nullptr);
+}
+
+TEST(Plugin, FaultsOfGroupedWeightsAreFoundAndNamed) {
+  const GroupedProblem problem = *GroupedProblem::Parse("grouped s8u4f32 m=3 n=20 k=150 src=none gscale=f32");
+  const auto failure_of = [](const std::string& fault, const GroupedProblem& one) {
+    const Result<std::unique_ptr<Target>> target = Faulty(fault);
+    if (!target || (*target)->AsGrouped() == nullptr) return std::string("no target");
+    const Result<GroupedJudgement> judgement = Judge(*(*target)->AsGrouped(), one);
+    return judgement ? judgement->failure : judgement.error().message;
+  };
+  const auto failure = [&](const std::string& fault) { return failure_of(fault, problem); };
+  EXPECT_EQ(failure("grouped"), "");
+  EXPECT_EQ(failure("grouped=any"), "");
+  EXPECT_THAT(failure("grouped_early"), HasSubstr("groups begin one depth too early"));
+  EXPECT_THAT(failure("grouped_early=any"), HasSubstr("groups begin one depth too early"));
+  EXPECT_THAT(failure("grouped_early=grouped: any | exact"), HasSubstr("groups begin one depth too early"));
+  EXPECT_THAT(failure("grouped_separate"), HasSubstr("rounded separately, without FMA"));
+  EXPECT_EQ(failure("grouped_separate=any"), "");
+  EXPECT_EQ(failure("grouped_separate=grouped: any | exact"), "");
+  EXPECT_THAT(failure("grouped_separate=gemm: any | exact"), HasSubstr("rounded separately, without FMA"));
+  EXPECT_THAT(failure("grouped_overread"), HasSubstr("byte(s) beyond the end of scales of B"));
+  EXPECT_THAT(failure("grouped_stray"), HasSubstr("wrote outside C"));
+  const GroupedProblem experts =
+      *GroupedProblem::Parse("grouped s8u4f32 m=9 n=20 k=150 experts=4 src=none gscale=f32");
+  EXPECT_EQ(failure_of("grouped", experts), "");
+  EXPECT_THAT(failure_of("grouped_expert", experts), HasSubstr("all rows are computed as rows of expert 0"));
+  const GroupedProblem batch =
+      *GroupedProblem::Parse("grouped s8u4f32 m=9 n=20 k=150 item=3 ipad=7 src=none gscale=f32");
+  EXPECT_EQ(failure_of("grouped", batch), "");
+}
+
+TEST(Plugin, AFailureOfGroupedWeightsIsMinimised) {
+  const Result<std::unique_ptr<Target>> target = Faulty("grouped_early");
+  ASSERT_TRUE(target) << target.error().message;
+  const GroupedProblem problem =
+      *GroupedProblem::Parse("grouped s8u4f32 m=7 n=20 k=150 src=none gscale=f32 zb=yes apad=3 seed=4");
+  const GroupedProblem smallest = Minimise(*(*target)->AsGrouped(), problem);
+  EXPECT_LE(smallest.k, 34);
+  EXPECT_EQ(smallest.m, 1);
+  EXPECT_EQ(smallest.n, 1);
+  EXPECT_EQ(smallest.a_pad, 0);
+}
+
 TEST(Plugin, ThatCannotBeLoadedSaysWhy) {
   const auto error = [](const std::string& file, const std::string& options) {
     const auto target =
@@ -120,14 +181,17 @@ TEST(Plugin, ThatCannotBeLoadedSaysWhy) {
   EXPECT_THAT(error(INTACT_PLAIN_LIBRARY, ""), HasSubstr("exports no intact_target_open()"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "load_null"), HasSubstr("made for another ABI"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_outputs"), HasSubstr("`supports` has no type of outputs"));
-  EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_operation"), HasSubstr("neither INTACT_TARGET_GEMM nor"));
+  EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_operation"), HasSubstr("has none of INTACT_TARGET_GEMM, "));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_conv"), HasSubstr("has convolutions, and conv is NULL"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_size"),
-              HasSubstr("its struct_size is 0; expected sizeof(intact_target), 48"));
+              HasSubstr("its struct_size is 0; expected sizeof(intact_target), 56"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "shorter"), HasSubstr("has convolutions, and conv is NULL"));
   EXPECT_TRUE(Faulty("longer"));
+  EXPECT_TRUE(Faulty("older"));
+  EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_grouped"),
+              HasSubstr("has INTACT_TARGET_GROUPED, and grouped is NULL"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "longer_unknown"),
-              HasSubstr("it has byte 56 set, beyond the 48 that this version knows"));
+              HasSubstr("it has byte 64 set, beyond the 56 that this version knows"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_feature"),
               HasSubstr(fmt::format("`supports` has bit {}, which is no feature", +INTACT_TARGET_FEATURES)));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "load_crash"),

@@ -15,8 +15,11 @@
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
 #include "verify/studies/cost.h"
+#include "verify/studies/grouped_layer.h"
 #include "verify/studies/layer.h"
 #include "verify/studies/layer_check.h"
+#include "verify/targets/grouped_target.h"
+#include "verify/targets/intact_target.h"
 
 namespace intact::tools {
 namespace {
@@ -30,17 +33,22 @@ struct LayerOptions {
   std::string json;
 };
 
-/// Every output_*.npy of the layer's folder, by name.
-Result<std::vector<verify::Expectation>> ReadRecorded(const verify::Layer& layer) {
+/// The names of the output_*.npy in a layer's folder, sorted.
+std::vector<std::string> RecordedNames(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(layer.folder, error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename();
     if (name.starts_with("output_") && name.ends_with(".npy")) names.push_back(name);
   }
   std::ranges::sort(names);
+  return names;
+}
+
+/// Every output_*.npy of the layer's folder, by name.
+Result<std::vector<verify::Expectation>> ReadRecorded(const verify::Layer& layer) {
   std::vector<verify::Expectation> outputs;
-  for (const std::string& name : names) {
+  for (const std::string& name : RecordedNames(layer.folder)) {
     ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, name));
     outputs.push_back({name, std::move(output)});
   }
@@ -96,6 +104,39 @@ Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions&
   return LayerFindings{std::move(*check), std::move(*cost)};
 }
 
+/// Runs a layer with grouped weights.
+Result<verify::GroupedLayerCheck> CheckGroupedFolder(const std::string& folder, const LayerOptions& options,
+                                                     const verify::Target& target) {
+  ASSIGN_OR_RETURN(const verify::GroupedLayer layer, verify::ReadGroupedLayer(folder));
+  if (options.choice.mode != INTACT_EXACT) {
+    return Error{INTACT_INVALID_ARGUMENT, folder + ": --mode: grouped weights have no saturating mode"};
+  }
+  using Output = std::pair<std::string, std::vector<uint8_t>>;
+  std::vector<Output> recorded;
+  std::optional<Output> expected;
+  const bool is_plugin = options.target.IsPlugin();
+  if (!options.expect.empty()) {
+    ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, options.expect));
+    expected = {options.expect, std::move(output)};
+  } else if (!is_plugin) {
+    for (const std::string& name : RecordedNames(folder)) {
+      ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, name));
+      recorded.emplace_back(name, std::move(output));
+    }
+  }
+  const verify::IntactGroupedTarget own;
+  const verify::GroupedTarget* const grouped = is_plugin ? target.AsGrouped() : &own;
+  if (grouped == nullptr) return Error{INTACT_INVALID_ARGUMENT, NoGroupedWeights(options.target)};
+  const bool is_any = options.choice.isa == INTACT_ISA_ANY;
+  const intact_isa isa = is_plugin || !is_any ? options.choice.isa : verify::BestIsa();
+  Result<verify::GroupedLayerCheck> check = options.emulate.Emulated([&] {
+    return verify::CheckGroupedLayer(layer, *grouped, is_plugin ? options.target.text : intact_isa_name(isa),
+                                     isa, recorded, expected);
+  });
+  if (!check) return Error{check.error().status, folder + ": " + check.error().message};
+  return check;
+}
+
 /// A table of what computed the recorded outputs of all layers in `folder`.
 int PrintRecorded(const std::string& folder, const std::vector<std::string>& layers) {
   int status = kParity;
@@ -124,6 +165,17 @@ int RunLayers(LayerOptions options) {
   for (const std::string& folder : options.folders) {
     if (const std::vector<std::string> layers = LayersIn(folder); layers.front() != folder) {
       status = std::max(status, PrintRecorded(folder, layers));
+      continue;
+    }
+    if (verify::IsGroupedLayer(folder)) {
+      const Result<verify::GroupedLayerCheck> check = CheckGroupedFolder(folder, options, **target);
+      if (!check) {
+        status = Fail(check.error());
+        continue;
+      }
+      Print("{}\n", verify::ToText(*check));
+      report.push_back(verify::ToJson(*check));
+      if (!check->Passed()) status = std::max(status, kDifference);
       continue;
     }
     const Result<LayerFindings> findings = CheckFolder(folder, options, **target);

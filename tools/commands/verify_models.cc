@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "reference/models/arithmetic.h"
+#include "reference/models/grouped.h"
 #include "tools/console/commands.h"
 #include "tools/console/terminal.h"
 #include "verify/explain/identify.h"
@@ -42,6 +43,14 @@ int ListModels() {
   for (const intact_type c : {INTACT_U8, INTACT_F32, INTACT_BF16}) {
     for (const reference::Rounding rounding : verify::CandidateRoundings(c))
       list({listed.front().model, rounding});
+  }
+  Print("products with grouped weights (verify grouped, verify layer)\n");
+  for (const reference::GroupedModel model : reference::AllGroupedModels()) {
+    if (!reference::IsFault(model)) Print("  {}\n", reference::ToString(model));
+  }
+  using reference::GroupedActivations;
+  for (const auto activations : {GroupedActivations::kReciprocal, GroupedActivations::kReciprocalHalf}) {
+    Print("  {}\n", reference::ToString(reference::GroupedArithmetic{activations}));
   }
   return kParity;
 }

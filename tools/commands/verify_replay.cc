@@ -69,21 +69,50 @@ int Replay(const ReplayOptions& options, const verify::Problem& problem) {
   return Failed(options, **target, problem, judgement->failure);
 }
 
+// The message for a line of our own kernels with a --target.
+std::string WhyOurs(const std::string& line) {
+  return fmt::format("replay: '{}': isa= and mode= choose among our own kernels; a --target has none", line);
+}
+
 // Why `isa`, of a problem line, cannot be chosen here; "" if it can.
 std::string WhyNotIsa(const ReplayOptions& options, intact_isa isa) {
   if (isa == INTACT_ISA_ANY || intact_isa_available(isa) != 0) return "";
   return fmt::format("replay: isa={}: {}", intact_isa_name(isa), NotAvailable(isa, &options.emulate));
 }
 
+// A grouped problem on our own kernels, or on a target.
+Result<verify::GroupedJudgement> JudgeGrouped(const ReplayOptions& options,
+                                              const verify::GroupedProblem& problem) {
+  if (!options.target.IsPlugin()) {
+    return options.emulate.Emulated([&] { return verify::Judge(verify::IntactGroupedTarget(), problem); });
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<verify::Target> target, options.target.Open(RunChoice{}));
+  if (target->AsGrouped() == nullptr) {
+    return Error{INTACT_INVALID_ARGUMENT, NoGroupedWeights(options.target)};
+  }
+  Result<verify::GroupedJudgement> judgement = verify::Judge(*target->AsGrouped(), problem);
+  const std::string printed = target->Printed();
+  if (!printed.empty()) PrintError("{}{}", printed, printed.ends_with('\n') ? "" : "\n");
+  return judgement;
+}
+
 int ReplayGrouped(const ReplayOptions& options, const std::string& line) {
   const Result<verify::GroupedProblem> problem = verify::GroupedProblem::Parse(line);
   if (!problem) return Fail("replay: " + problem.error().message);
-  if (options.target.IsPlugin()) return Fail("replay: a --target has no grouped weights");
+  if (options.target.IsPlugin() && problem->isa != INTACT_ISA_ANY) return Fail(WhyOurs(line));
+  if (!options.reproduce.empty()) return Fail("--reproduce: takes no LINE of grouped weights");
   if (const std::string why = WhyNotIsa(options, problem->isa); !why.empty()) return Fail(why);
-  const Result<verify::GroupedJudgement> judgement =
-      options.emulate.Emulated([&] { return verify::Judge(verify::IntactGroupedTarget(), *problem); });
-  if (!judgement) return Fail("replay: " + judgement.error().message);
-  Print("{}\n{} outputs\n", problem->ToString(), judgement->outputs);
+  const Result<verify::GroupedJudgement> judgement = JudgeGrouped(options, *problem);
+  if (!judgement) {
+    const intact_status status = judgement.error().status;
+    const bool is_finding =
+        options.target.IsPlugin() && status != INTACT_UNSUPPORTED && status != INTACT_INVALID_ARGUMENT;
+    if (!is_finding) return Fail("replay: " + judgement.error().message);
+    Print("{}\nFAILED: {}\n", problem->ToString(), judgement.error().message);
+    return kDifference;
+  }
+  Print("{}\n{} outputs: {}\n", problem->ToString(), judgement->outputs,
+        judgement->arithmetic.empty() ? "unexplained" : judgement->arithmetic);
   if (judgement->Passed()) return kParity;
   Print("FAILED: {}\n", judgement->failure);
   return kDifference;
@@ -95,8 +124,7 @@ int ReplayLine(const ReplayOptions& options, const std::string& line) {
   if (!problem) return Fail("replay: " + problem.error().message);
   const bool is_ours = problem->isa != INTACT_ISA_ANY || problem->mode != INTACT_EXACT;
   if (options.target.IsPlugin() && is_ours) {
-    return Fail(
-        fmt::format("replay: '{}': isa= and mode= choose among our own kernels; a --target has none", line));
+    return Fail(WhyOurs(line));
   }
   if (const std::string why = WhyNotIsa(options, problem->isa); !why.empty()) return Fail(why);
   return Replay(options, *problem);

@@ -139,4 +139,9 @@ Error TargetOption::WriteReproducer(const verify::Target& target, const verify::
   return support::WriteFile(file, code).value_or(Error());
 }
 
+std::string NoGroupedWeights(const TargetOption& target) {
+  return fmt::format("--target {}: has no grouped weights; expected a target with INTACT_TARGET_GROUPED",
+                     target.text);
+}
+
 }  // namespace intact::tools

@@ -39,5 +39,8 @@ struct TargetOption {
                         const std::string& file) const;
 };
 
+/// The message for a target without grouped weights.
+std::string NoGroupedWeights(const TargetOption& target);
+
 }  // namespace intact::tools
 #endif  // INTACT_TOOLS_CONSOLE_TARGET_OPTION_H_

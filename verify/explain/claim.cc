@@ -54,7 +54,9 @@ std::vector<Claim> ClaimsIn(std::string_view text) {
   return claims;
 }
 
-constexpr std::array<std::string_view, 4> kOperations = {"gemm", "conv", "depthwise", "deconvolution"};
+constexpr std::string_view kGrouped = "grouped";
+constexpr std::array<std::string_view, 5> kOperations = {"gemm", "conv", "depthwise", "deconvolution",
+                                                         kGrouped};
 
 bool IsOperation(std::string_view word) { return std::ranges::find(kOperations, word) != kOperations.end(); }
 
@@ -84,12 +86,22 @@ std::string ClaimOf(std::string_view claims, const OperationKind& kind) {
   return "exact";
 }
 
+std::string GroupedClaimOf(std::string_view claims) {
+  for (const Claim& claim : ClaimsIn(claims)) {
+    if (claim.of == kGrouped || claim.of.empty()) return claim.words == "any" ? "any" : "exact";
+  }
+  return "exact";
+}
+
 std::optional<std::string> CheckClaims(std::string_view claims) {
   const std::vector<Claim> all = ClaimsIn(claims);
   for (size_t i = 0; i < all.size(); ++i) {
     const auto& [of, words] = all[i];
     if (words != "exact" && words != "any" && !reference::ParseArithmetic(words)) {
       return fmt::format(R"(claims "{}"; expected "exact", "any" or words of `intact verify models`)", words);
+    }
+    if (of == kGrouped && words != "exact" && words != "any") {
+      return fmt::format(R"(claims "{}" of grouped weights; expected "exact" or "any")", words);
     }
     if (of.empty() != (i + 1 == all.size())) {
       return fmt::format(R"(claims "{}"; expected operations and ":" before each claim but the last)",

@@ -2,8 +2,8 @@
 //
 // A claim is "exact", "any" or a name that `intact verify models` lists. If the claims for kinds of
 // operations differ, they are joined by "|". Each except the last begins with its operations: "u8s8: maddubs
-// | depthwise: any | exact". Operations are named as in reports: "gemm", "conv", "depthwise" or
-// "deconvolution"; the types of A and B, or of C too; or both. The first claim that fits an operation counts.
+// | depthwise: any | exact". Operations are named as in reports: "gemm", "conv", "depthwise",
+// "deconvolution" or "grouped"; the types of A and B, or of C too; or both. The first claim that fits an operation counts.
 #ifndef INTACT_VERIFY_EXPLAIN_CLAIM_H_
 #define INTACT_VERIFY_EXPLAIN_CLAIM_H_
 
@@ -17,6 +17,10 @@ namespace intact::verify {
 
 /// The claim for operations of this kind; "exact" if no claim fits.
 std::string ClaimOf(std::string_view claims, const OperationKind& kind);
+
+/// The claim for products with grouped weights, "exact" or "any": the claim of "grouped", else the last one.
+/// Other arithmetics do not apply to them; "exact" then.
+std::string GroupedClaimOf(std::string_view claims);
 
 /// What is wrong with `claims`; nullopt if each claim can be parsed, and only the last has no operations.
 std::optional<std::string> CheckClaims(std::string_view claims);

@@ -2,16 +2,71 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
-
 #include "core/result.h"
 #include "core/types.h"
+#include "verify/explain/claim.h"
 #include "verify/problem/element.h"
 
 namespace intact::verify {
+namespace {
+
+struct Explanation {
+  std::string arithmetic;  // "" if nothing explains the outputs
+  bool is_fault = false;
+};
+
+// Explains outputs that differ from the contract.
+class Explainer {
+ public:
+  Explainer(const reference::Grouped& grouped, const std::vector<uint8_t>& output)
+      : grouped_(grouped), output_(output) {}
+
+  // `claim`: with "any" a bound explains more than a fault does: outputs near 0 may be both.
+  Explanation Explain(std::string_view claim) const {
+    Explanation found = ByModels(false);
+    if (found.arithmetic.empty() && claim == "any") found = ByBound();
+    if (found.arithmetic.empty()) found = ByModels(true);
+    if (found.arithmetic.empty() && claim != "any") found = ByBound();
+    return found;
+  }
+
+ private:
+  // The first arithmetic that reproduces all outputs, of those with a fault or of the others.
+  Explanation ByModels(bool is_fault) const {
+    using reference::GroupedArithmetic;
+    using reference::GroupedModel;
+    for (const reference::GroupedActivations activations : reference::ActivationsOf(grouped_)) {
+      const reference::Grouped quantized = Requantized(grouped_, activations);
+      if (!is_fault && reference::Outputs(quantized) == output_) {
+        return {ToString(GroupedArithmetic{activations, GroupedModel::kContract})};
+      }
+      for (const GroupedModel model : reference::AllGroupedModels()) {
+        if (IsFault(model) != is_fault || reference::Outputs(quantized, model) != output_) continue;
+        return {ToString(GroupedArithmetic{activations, model}), is_fault};
+      }
+    }
+    return {};
+  }
+  Explanation ByBound() const {
+    using reference::GroupedActivations;
+    for (const GroupedActivations activations : reference::ActivationsOf(grouped_)) {
+      const reference::Grouped quantized = Requantized(grouped_, activations);
+      if (!IsWithinRounding(quantized, reference::Outputs(quantized), output_)) continue;
+      const std::string order = "float32 sums in another order, within the bound of their rounding errors";
+      if (activations == GroupedActivations::kContract) return {order};
+      return {ToString(reference::GroupedArithmetic{activations}) + "; " + order};
+    }
+    return {};
+  }
+
+  const reference::Grouped& grouped_;
+  const std::vector<uint8_t>& output_;
+};
+
+}  // namespace
 
 GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<uint8_t>& expected,
-                         const std::vector<uint8_t>& output) {
+                         const std::vector<uint8_t>& output, std::string_view claim) {
   GroupedJudgement judgement;
   judgement.outputs = grouped.m * grouped.n;
   if (output.size() != expected.size()) {
@@ -29,22 +84,20 @@ GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<ui
         fmt::format("output ({}, {}) is {} instead of {}", i / grouped.n, i % grouped.n,
                     core::Decode(grouped.c_type, &output[at]), core::Decode(grouped.c_type, &expected[at]));
   }
-  if (judgement.differing == 0) return judgement;
-  for (const reference::GroupedModel model : reference::AllGroupedModels()) {
-    if (reference::Outputs(grouped, model) != output) continue;
-    judgement.model = model;
-    break;
-  }
-  judgement.failure =
-      fmt::format("{} of {} outputs differ; {}; {}", judgement.differing, judgement.outputs, first,
-                  judgement.model ? reference::ToString(*judgement.model) : "unexplained");
+  const Explanation explanation =
+      judgement.differing == 0 ? Explanation{"exact"} : Explainer(grouped, output).Explain(claim);
+  judgement.arithmetic = explanation.arithmetic;
+  const bool is_right = !judgement.arithmetic.empty() && !explanation.is_fault;
+  if (claim == "any" ? is_right : judgement.differing == 0) return judgement;
+  judgement.failure = fmt::format("{} of {} outputs differ; {}; {}", judgement.differing, judgement.outputs,
+                                  first, judgement.arithmetic.empty() ? "unexplained" : judgement.arithmetic);
   return judgement;
 }
 
 Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedProblem& problem) {
   const reference::Grouped grouped = Materialize(problem);
   ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(grouped, problem));
-  return Compare(grouped, reference::Outputs(grouped), output);
+  return Compare(grouped, reference::Outputs(grouped), output, GroupedClaimOf(target.GroupedClaims()));
 }
 
 }  // namespace intact::verify

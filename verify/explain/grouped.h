@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <intact/intact.hpp>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reference/models/grouped.h"
@@ -16,15 +16,18 @@ namespace intact::verify {
 
 struct GroupedJudgement {
   int64_t outputs = 0, differing = 0;
-  std::optional<reference::GroupedModel> model;  // reproduces every output, if some differ
-  std::string failure;  // "" if no output differs; else the first difference and what explains it
+  /// What computes every output: "exact", the phrase of an arithmetic or of a bound; "" if nothing explains
+  /// the outputs.
+  std::string arithmetic;
+  std::string failure;  // "" if the outputs are as claimed; else the first difference and what explains it
   bool Passed() const { return failure.empty(); }
 };
 
 /// Compares `output`, the dense bytes of a target, with the contract: `expected` is
-/// reference::Outputs(grouped).
+/// reference::Outputs(grouped). `claim`: "exact", or "any":
+/// then every arithmetic without a fault passes.
 GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<uint8_t>& expected,
-                         const std::vector<uint8_t>& output);
+                         const std::vector<uint8_t>& output, std::string_view claim = "exact");
 /// Runs `problem` on `target`. Returns the target's error if it reports one.
 Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedProblem& problem);
 

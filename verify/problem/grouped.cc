@@ -56,6 +56,7 @@ const std::vector<Field>& Fields() {
       Number("n", &P::n),
       Number("k", &P::k),
       Number("group", &P::group),
+      Number("experts", &P::experts),
       Choice("src", &P::source, kSources),
       Choice("per", &P::granularity, kGranularities),
       Choice("gscale", &P::scale_type, kFloats),
@@ -69,11 +70,14 @@ const std::vector<Field>& Fields() {
       Number("apad", &P::a_pad),
       Number("bpad", &P::b_pad),
       Number("cpad", &P::c_pad),
+      Number("epad", &P::expert_pad),
       Choice("scratch", &P::own_scratch, kNoYes),
       Choice("saved", &P::saved, kNoYes),
       Number("threads", &P::threads),
       Number("parts", &P::parts),
       Number("split", &P::split),
+      Number("item", &P::item),
+      Number("ipad", &P::item_pad),
       Choice("isa", &P::isa, Isas()),
   };
   return kFields;
@@ -166,8 +170,13 @@ std::optional<Error> GroupedProblem::Check() const {
   if (auto error = CheckRange("m", m, 0, kMost)) return error;
   if (auto error = CheckRange("n", n, 1, kMost)) return error;
   if (auto error = CheckRange("k", k, 1, kMost)) return error;
-  if (m * k > kMost || n * k > kMost || m * n > kMost) {
-    return Invalid(fmt::format("m·k, n·k or m·n is beyond {}: m={} n={} k={}", kMost, m, n, k));
+  constexpr int64_t kMostExperts = 1 << 10;
+  if (auto error = CheckRange("experts", experts, 1, kMostExperts)) return error;
+  if (experts * n * k > kMost) {
+    return Invalid(fmt::format("experts·n·k is beyond {}: experts={} n={} k={}", kMost, experts, n, k));
+  }
+  if (m * k > kMost || m * n > kMost) {
+    return Invalid(fmt::format("m·k or m·n is beyond {}: m={} n={} k={}", kMost, m, n, k));
   }
   if (std::ranges::find(kGroups, group) == kGroups.end()) {
     return Invalid(fmt::format("group: {} is unknown; expected one of {}", group, fmt::join(kGroups, ", ")));
@@ -175,9 +184,15 @@ std::optional<Error> GroupedProblem::Check() const {
   if (auto error = CheckRange("apad", a_pad, 0, kMostPadding)) return error;
   if (auto error = CheckRange("bpad", b_pad, 0, kMostPadding)) return error;
   if (auto error = CheckRange("cpad", c_pad, 0, kMostPadding)) return error;
+  if (auto error = CheckRange("epad", expert_pad, 0, kMostPadding)) return error;
   if (auto error = CheckRange("threads", threads, 0, 256)) return error;
   if (auto error = CheckRange("parts", parts, 0, 256)) return error;
   if (auto error = CheckRange("split", split, 0, kMost)) return error;
+  if (auto error = CheckRange("item", item, 0, kMost)) return error;
+  if (auto error = CheckRange("ipad", item_pad, 0, kMostPadding)) return error;
+  if (item != 0 && (m % item != 0 || split != 0 || experts != 1)) {
+    return Invalid(fmt::format("item: {} needs m to be a multiple of it, split=0 and experts=1", item));
+  }
   // 255·255·33025 is the largest sum within int32.
   if (auto error = CheckRange("k with group=0", group == 0 ? k : 1, 1, 33025)) return error;
   if (b_is_kn && (b_type == INTACT_U4 || b_type == INTACT_S4)) {
@@ -228,6 +243,14 @@ GroupedProblem GroupedProblem::Draw(support::Random* random) {
   if (random->OneIn(3)) p.parts = static_cast<int32_t>(random->Integer(1, 7));
   if (random->OneIn(3)) p.split = random->Integer(1, 9);
   p.saved = random->OneIn(3);
+  if (random->OneIn(4) && p.m <= 40) {
+    p.experts = random->Integer(2, 9);
+    if (random->OneIn(2)) p.expert_pad = random->Integer(1, 70);
+  } else if (p.split == 0 && p.m > 0 && random->OneIn(3)) {
+    p.item = random->Integer(1, p.m);
+    while (p.m % p.item != 0) --p.item;
+    if (random->OneIn(2)) p.item_pad = random->Integer(1, 70);
+  }
   return p;
 }
 
@@ -236,7 +259,7 @@ GroupedProblem GroupedProblem::Draw(support::Random* random) {
 namespace {
 
 // Streams of random numbers. Each column and each row has its own numbers.
-enum Stream : uint64_t { kWeights = 1, kZeroPoints, kScales, kBias, kRows, kRowScales };
+enum Stream : uint64_t { kWeights = 1, kZeroPoints, kScales, kBias, kRows, kRowScales, kExperts };
 
 // What a group of the fill `bounds` has. Columns and rows combine, so sums reach both ends.
 enum class Side : uint8_t { kHigh, kLow, kAlternating, kRandom };
@@ -275,8 +298,8 @@ double Scale(GroupedFill fill, intact_type type, support::Random* random) {
 void FillWeights(const GroupedProblem& p, reference::Grouped* grouped) {
   const int32_t low = grouped->LowestWeight(), high = grouped->HighestWeight();
   const bool at_bounds = p.fill == GroupedFill::kBounds;
-  for (int64_t n = 0; n < p.n; ++n) {
-    const auto column = static_cast<uint64_t>(n);
+  for (int64_t i = 0; i < grouped->columns(); ++i) {
+    const auto column = static_cast<uint64_t>(i);
     support::Random weights(p.seed, kWeights, column), points(p.seed, kZeroPoints, column);
     support::Random scales(p.seed, kScales, column), bias(p.seed, kBias, column);
     Side side = Side::kHigh;
@@ -349,6 +372,18 @@ void FillNumbers(const GroupedProblem& p, int64_t m, reference::Grouped* grouped
   }
 }
 
+// Each row belongs to a random expert. With some seeds, all rows belong to one expert.
+void FillExpertRows(const GroupedProblem& p, reference::Grouped* grouped) {
+  support::Random random(p.seed, kExperts, 0);
+  const bool is_one = random.OneIn(5);
+  const int64_t one = random.Integer(0, p.experts - 1);
+  grouped->expert_rows.assign(static_cast<size_t>(p.experts), 0);
+  for (int64_t m = 0; m < p.m; ++m) {
+    const int64_t drawn = random.Integer(0, p.experts - 1);
+    ++grouped->expert_rows[static_cast<size_t>(is_one ? one : drawn)];
+  }
+}
+
 }  // namespace
 
 reference::Grouped Materialize(const GroupedProblem& p) {
@@ -356,6 +391,7 @@ reference::Grouped Materialize(const GroupedProblem& p) {
   grouped.m = p.m;
   grouped.n = p.n;
   grouped.k = p.k;
+  grouped.experts = p.experts;
   grouped.group = p.group;
   grouped.a_type = p.a_type;
   grouped.a_source_type = p.source;
@@ -365,6 +401,7 @@ reference::Grouped Materialize(const GroupedProblem& p) {
   grouped.c_type = p.c_type;
   if (p.activation == INTACT_ACTIVATION_RELU) grouped.post_ops.Add(core::Relu{});
   if (p.activation == INTACT_ACTIVATION_CLAMP) grouped.post_ops.Add(core::Clamp{-0.75f, 1.5f});
+  if (p.experts > 1) FillExpertRows(p, &grouped);
   FillWeights(p, &grouped);
   for (int64_t m = 0; m < p.m; ++m) {
     p.source == INTACT_TYPE_NONE ? FillGiven(p, m, &grouped) : FillNumbers(p, m, &grouped);

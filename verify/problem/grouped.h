@@ -4,9 +4,10 @@
 //   grouped u8s8bf16 m=5 n=16 k=100 group=0 src=none per=group bias=yes act=relu fill=bounds threads=3
 //
 // The types belong to A, B and C; src is the type of A before runs quantize it, or none. group=0: all
-// depths are one group. per: whether A has a scale for each row, or for each group of each row. split: rows
-// of a run; 0: one run has all rows. parts: parts that a run is computed in, one after the other; 0: the run
-// is computed as a whole.
+// depths are one group. experts: matrices of weights; each row of A belongs to a random expert, and rows are
+// sorted by expert. per: whether A has a scale for each row, or for each group of each row. split: rows of a
+// run; 0: one run has all rows. item: rows of an item; the run is a batch of all items; 0: no batch. parts:
+// parts that a run is computed in, one after the other; 0: the run is computed as a whole.
 #ifndef INTACT_VERIFY_PROBLEM_GROUPED_H_
 #define INTACT_VERIFY_PROBLEM_GROUPED_H_
 
@@ -21,6 +22,7 @@
 
 #include "reference/contract/grouped.h"
 #include "support/random.h"
+#include "verify/problem/surroundings.h"
 
 namespace intact::verify {
 
@@ -41,12 +43,16 @@ struct GroupedRun {
   int32_t threads = 1;
   int32_t parts = 0;
   int64_t split = 0;
+  int64_t item = 0;
   bool b_is_kn = false;                     // B's depths are rows; weights of 8 bits only
   bool scales_are_gn = false;               // B's scales and zero points as groups × columns
+  int64_t expert_pad = 0;                   // bytes between experts of B; elements between their scales
+  int64_t item_pad = 0;                     // elements between items of A and of C
   int64_t a_pad = 0, b_pad = 0, c_pad = 0;  // elements between rows of A and C; bytes between columns of B,
                                             // or between its depths
   bool saved = false;                       // the plan was saved and loaded
   bool own_scratch = false;                 // the caller provides the scratch memory
+  Surroundings surroundings = {};           // not part of a line
   bool operator==(const GroupedRun&) const = default;
 };
 
@@ -56,6 +62,7 @@ struct GroupedProblem : GroupedRun {
   intact_type c_type = INTACT_F32;
   int64_t m = 1, n = 1, k = 1;
   int64_t group = 32;
+  int64_t experts = 1;
   intact_type source = INTACT_F32;  // INTACT_TYPE_NONE: runs give A and its scales
   intact_granularity granularity = INTACT_GRANULARITY_ROWS;
   intact_type scale_type = INTACT_F16;

@@ -16,6 +16,7 @@ struct Surroundings {
   // The tensor begins right behind an inaccessible page, which finds every access before it. Its end is not
   // aligned to a page.
   bool is_behind_a_page = false;
+  bool operator==(const Surroundings&) const = default;
 };
 
 }  // namespace intact::verify

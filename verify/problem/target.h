@@ -49,6 +49,8 @@ struct RunOptions : RunSettings {
   Surroundings surroundings;
 };
 
+class GroupedTarget;  // verify/targets/grouped_target.h
+
 class Target {
  public:
   virtual ~Target() = default;
@@ -70,6 +72,8 @@ class Target {
   /// What the target wrote to stdout and stderr in the last run that wrote anything; "" if its output is not
   /// captured.
   virtual std::string Printed() const { return {}; }
+  /// The target's products with grouped weights, which live as long as the target; nullptr if it has none.
+  virtual const GroupedTarget* AsGrouped() const { return nullptr; }
   /// Output bytes, dense rows of c_type: m×n for a GEMM, item after item;
   /// [batch][OD][OH][OW][output_channels] for a convolution. UNSUPPORTED if the machine or the target cannot
   /// run it.

@@ -416,6 +416,31 @@ Json ToJson(const RandomSweepResult& random) {
           {"problems", random.problems}};
 }
 
+Json ToJson(const GroupedJudgement& judgement) {
+  return {{"outputs", judgement.outputs},
+          {"differing", judgement.differing},
+          {"arithmetic", judgement.arithmetic},
+          {"failure", judgement.failure}};
+}
+
+Json ToJson(const GroupedLayerCheck& check) {
+  const intact_pairs_certificate& certificate = check.certificate;
+  Json json = {{"layer", check.layer},
+               {"operation", check.operation},
+               {"by", check.by},
+               {"passed", check.Passed()},
+               {"output", ToJson(check.judgement)},
+               {"certificate",
+                {{"pairs", certificate.pairs},
+                 {"failing_pairs", certificate.failing_pairs},
+                 {"largest_sum", certificate.largest_sum},
+                 {"safe_activation", certificate.safe_activation}}},
+               {"recorded", Json::object()}};
+  for (const auto& [file, judgement] : check.recorded) json["recorded"][file] = ToJson(judgement);
+  if (check.unexpected) json["unexpected"] = *check.unexpected;
+  return json;
+}
+
 Json ToJson(const GroupedCell& cell) {
   return {{"isa", intact_isa_name(cell.isa)}, {"problems", cell.problems},
           {"skipped", cell.skipped},          {"failed", cell.failed},

@@ -14,6 +14,7 @@
 #include "verify/problem/place.h"
 #include "verify/report/report.h"
 #include "verify/studies/cost.h"
+#include "verify/studies/grouped_layer.h"
 #include "verify/studies/layer_check.h"
 #include "verify/studies/pairs.h"
 #include "verify/studies/ramp.h"
@@ -31,6 +32,7 @@ Json ToJson(const Difference& difference, const MaybeConv& conv);
 Json ToJson(const BoundAudit& audit, const MaybeConv& conv);
 Json ToJson(const Audit& audit);
 Json ToJson(const LayerCheck& check);
+Json ToJson(const GroupedLayerCheck& check);
 Json ToJson(const Cost& cost);
 Json ToJson(const PairMap& map);
 Json ToJson(const SaturationMap& map);

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "support/fnv1a.h"
 #include "support/random.h"
+#include "verify/explain/claim.h"
 #include "verify/explain/grouped.h"
 
 namespace intact::verify {
@@ -34,9 +36,14 @@ GroupedProblem Combination(int64_t number, support::Random* random) {
 }
 constexpr int64_t kCombinations = 7 * 6 * 4 * 4 * 2 * 2 * 2;
 
-bool Fails(const GroupedTarget& target, const GroupedProblem& problem) {
+// "" if it does not fail.
+std::string WhyFails(const GroupedTarget& target, const GroupedProblem& problem) {
   const auto judgement = Judge(target, problem);
-  return judgement ? !judgement->Passed() : judgement.error().status != INTACT_UNSUPPORTED;
+  if (judgement) return judgement->failure;
+  return judgement.error().status == INTACT_UNSUPPORTED ? "" : judgement.error().message;
+}
+bool Fails(const GroupedTarget& target, const GroupedProblem& problem) {
+  return !WhyFails(target, problem).empty();
 }
 
 }  // namespace
@@ -56,6 +63,99 @@ std::vector<GroupedProblem> GroupedSweepProblems(intact_isa isa, Effort effort, 
   return problems;
 }
 
+GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
+  const auto lacks = [&](intact_target_feature feature) {
+    return (features & INTACT_TARGET_BIT(feature)) == 0;
+  };
+  // The type of a problem, if the target supports it; else one of the types that it supports.
+  const auto choose = [&](auto type, const auto& all) {
+    std::vector<decltype(type)> supported;
+    for (const auto& [other, feature] : all) {
+      if (!lacks(feature)) supported.push_back(other);
+    }
+    if (supported.empty() || std::ranges::find(supported, type) != supported.end()) return type;
+    return supported[problem.seed % supported.size()];
+  };
+  using TypeFeature = std::pair<intact_type, intact_target_feature>;
+  using WeightFeature = std::pair<int32_t, intact_target_feature>;
+  if (lacks(INTACT_TARGET_STRIDES)) problem.a_pad = problem.c_pad = 0;
+  if (lacks(INTACT_TARGET_B_LAYOUTS)) {
+    problem.b_pad = problem.expert_pad = 0;
+    problem.b_is_kn = problem.scales_are_gn = false;
+  }
+  if (lacks(INTACT_TARGET_EXPERTS)) problem.experts = 1;
+  if (lacks(INTACT_TARGET_BATCH)) problem.item = problem.item_pad = 0;
+  if (lacks(INTACT_TARGET_THREADS)) problem.threads = 1;
+  if (lacks(INTACT_TARGET_EMPTY)) problem.m = std::max<int64_t>(problem.m, 1);
+  if (lacks(INTACT_TARGET_BIAS_F32)) problem.has_bias = false;
+  if (lacks(INTACT_TARGET_B_ZERO_POINTS)) problem.has_zero_points = false;
+  const bool has_relu = problem.activation == INTACT_ACTIVATION_RELU;
+  const bool has_clamp = problem.activation == INTACT_ACTIVATION_CLAMP;
+  if ((has_relu && lacks(INTACT_TARGET_RELU)) || (has_clamp && lacks(INTACT_TARGET_CLAMP))) {
+    problem.activation = INTACT_ACTIVATION_NONE;
+  }
+  if (problem.source == INTACT_TYPE_NONE && lacks(INTACT_TARGET_ROW_QUANTIZATION))
+    problem.source = INTACT_F32;
+  if (problem.source != INTACT_TYPE_NONE && lacks(INTACT_TARGET_DYNAMIC_ROWS)) {
+    problem.source = INTACT_TYPE_NONE;
+  }
+  if (problem.source == INTACT_F16 && lacks(INTACT_TARGET_DYNAMIC_F16)) problem.source = INTACT_F32;
+  const bool is_dynamic = problem.source != INTACT_TYPE_NONE;
+  if (problem.fill == GroupedFill::kNonFinite && (!is_dynamic || lacks(INTACT_TARGET_DYNAMIC_NAN))) {
+    problem.fill = GroupedFill::kUniform;
+  }
+  if (problem.fill == GroupedFill::kHuge && lacks(INTACT_TARGET_SCALE_ZERO))
+    problem.fill = GroupedFill::kSpread;
+  problem.a_type = choose(problem.a_type, std::array{TypeFeature{INTACT_U8, INTACT_TARGET_A_U8},
+                                                     TypeFeature{INTACT_S8, INTACT_TARGET_A_S8}});
+  const bool is_u8 = problem.a_type == INTACT_U8;
+  if (is_dynamic && is_u8 && lacks(INTACT_TARGET_A_ZERO_POINT) && !lacks(INTACT_TARGET_A_S8)) {
+    problem.a_type = INTACT_S8;
+  }
+  problem.b_type = choose(
+      problem.b_type,
+      std::array{WeightFeature{INTACT_U8, INTACT_TARGET_B_U8}, WeightFeature{INTACT_S8, INTACT_TARGET_B_S8},
+                 WeightFeature{INTACT_U4, INTACT_TARGET_B_U4}, WeightFeature{INTACT_S4, INTACT_TARGET_B_S4}});
+  problem.b_is_kn = problem.b_is_kn && (problem.b_type == INTACT_U8 || problem.b_type == INTACT_S8);
+  problem.c_type = choose(problem.c_type, std::array{TypeFeature{INTACT_F32, INTACT_TARGET_C_F32},
+                                                     TypeFeature{INTACT_BF16, INTACT_TARGET_C_BF16},
+                                                     TypeFeature{INTACT_F16, INTACT_TARGET_C_F16}});
+  return problem;
+}
+
+namespace {
+
+// `problem`, which `target` refuses, after the first changes with which the target runs it. The changes lead to
+// products that most libraries have.
+std::optional<GroupedProblem> Changed(const GroupedTarget& target, const GroupedProblem& refused) {
+  using Change = std::function<void(GroupedProblem*)>;
+  const auto round_up = [](int64_t* extent, int64_t step) { *extent += (step - *extent % step) % step; };
+  const std::vector<Change> changes = {
+      [](GroupedProblem* p) { p->source = p->source == INTACT_TYPE_NONE ? p->source : INTACT_F32; },
+      [](GroupedProblem* p) { p->scale_type = INTACT_F32; },
+      [](GroupedProblem* p) { p->scale_type = INTACT_F16; },
+      [](GroupedProblem* p) { p->group = 32; },
+      [&](GroupedProblem* p) { round_up(&p->k, 32); },
+      [&](GroupedProblem* p) { round_up(&p->n, 64); },
+  };
+  for (const intact_granularity granularity : {INTACT_GRANULARITY_GROUPS, INTACT_GRANULARITY_ROWS}) {
+    GroupedProblem tried = refused;
+    for (const Change& change : changes) {
+      GroupedProblem next = tried;
+      next.granularity = granularity;
+      change(&next);
+      next = Fitted(next, target.GroupedFeatures());
+      if (next == tried || next.Check()) continue;
+      tried = next;
+      const Result<std::vector<uint8_t>> output = target.Run(Materialize(tried), tried);
+      if (output || output.error().status != INTACT_UNSUPPORTED) return tried;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& problem) {
   using Change = std::function<void(GroupedProblem*)>;
   const GroupedProblem defaults;
@@ -72,13 +172,18 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
       [&](GroupedProblem* p) { p->threads = 1; },
       [&](GroupedProblem* p) { p->parts = 0; },
       [&](GroupedProblem* p) { p->split = 0; },
+      [&](GroupedProblem* p) { p->item = p->item_pad = 0; },
       [&](GroupedProblem* p) { p->own_scratch = false; },
       [&](GroupedProblem* p) { p->saved = false; },
       [&](GroupedProblem* p) { p->b_is_kn = p->scales_are_gn = false; },
-      [&](GroupedProblem* p) { p->a_pad = p->b_pad = p->c_pad = 0; },
+      [&](GroupedProblem* p) { p->a_pad = p->b_pad = p->c_pad = p->expert_pad = 0; },
+      [](GroupedProblem* p) { p->experts = 1; },
+      [](GroupedProblem* p) { p->experts -= p->experts / 2; },
+      [](GroupedProblem* p) { --p->experts; },
       [](GroupedProblem* p) { p->k -= p->k / 2; },
       [](GroupedProblem* p) { p->n -= p->n / 2; },
       [](GroupedProblem* p) { p->m -= p->m / 2; },
+      [](GroupedProblem* p) { p->m -= p->item; },
       [](GroupedProblem* p) { p->k -= p->group; },
       [](GroupedProblem* p) { --p->k; },
       [](GroupedProblem* p) { --p->n; },
@@ -92,7 +197,10 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
     for (const Change& change : changes) {
       GroupedProblem smaller = least;
       change(&smaller);
-      if (smaller == least || smaller.Check() || ++tries > kMostTries || !Fails(target, smaller)) continue;
+      if (smaller == least || smaller.Check() || ++tries > kMostTries || !target.WhyGivenUp().empty() ||
+          !Fails(target, smaller)) {
+        continue;
+      }
       least = smaller;
       is_smaller = true;
     }
@@ -108,25 +216,42 @@ GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effo
   }
   int64_t done = 0;
   const std::vector<GroupedProblem> problems = GroupedSweepProblems(INTACT_ISA_ANY, effort, seed);
-  for (GroupedProblem problem : problems) {
-    const reference::Grouped grouped = Materialize(problem);
-    const std::vector<uint8_t> expected = reference::Outputs(grouped);
+  const std::string claim = GroupedClaimOf(target.GroupedClaims());
+  for (const GroupedProblem& drawn : problems) {
+    if (result.why_not_run = target.WhyGivenUp(); !result.why_not_run.empty()) {
+      result.not_run = std::ssize(problems) - done;
+      break;
+    }
+    GroupedProblem problem = Fitted(drawn, target.GroupedFeatures());
+    reference::Grouped grouped = Materialize(problem);
+    std::vector<uint8_t> expected = reference::Outputs(grouped);
     for (GroupedCell& cell : result.cells) {
       problem.isa = cell.isa;
-      const Result<std::vector<uint8_t>> output = target.Run(grouped, problem);
+      Result<std::vector<uint8_t>> output = target.Run(grouped, problem);
+      const bool is_refused = !output && output.error().status == INTACT_UNSUPPORTED;
+      const bool is_own = cell.isa != INTACT_ISA_ANY;  // our own kernels refuse an ISA
+      if (const auto changed = is_refused && !is_own ? Changed(target, problem) : std::nullopt) {
+        ++cell.changed;
+        problem = *changed;
+        grouped = Materialize(problem);
+        expected = reference::Outputs(grouped);
+        output = target.Run(grouped, problem);
+      }
       if (!output && output.error().status == INTACT_UNSUPPORTED) {
         ++cell.skipped;
+        ++cell.refusals[output.error().message];
         continue;
       }
       ++cell.problems;
       std::string reason = output ? "" : output.error().message;
       if (output) {
-        const GroupedJudgement judgement = Compare(grouped, expected, *output);
+        const GroupedJudgement judgement = Compare(grouped, expected, *output, claim);
         cell.digest = support::Fnv1a(*output, cell.digest);
         cell.outputs += judgement.outputs;
         cell.differing += judgement.differing;
-        if (!judgement.model) cell.unexplained += judgement.differing;
+        if (judgement.arithmetic.empty()) cell.unexplained += judgement.differing;
         reason = judgement.failure;
+        if (reason.empty()) ++cell.arithmetics[judgement.arithmetic];
       }
       if (reason.empty()) continue;
       ++cell.failed;
@@ -134,7 +259,9 @@ GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effo
       SweepFailure failure;
       failure.problem = problem.ToString();
       failure.reason = reason;
-      failure.minimised = Minimise(target, problem).ToString();
+      const GroupedProblem smallest = Minimise(target, problem);
+      failure.minimised = smallest.ToString();
+      failure.minimised_reason = smallest == problem ? reason : WhyFails(target, smallest);
       result.failures.push_back(failure);
     }
     progress(++done, std::ssize(problems));
@@ -159,9 +286,23 @@ std::string CellsText(const GroupedSweepResult& result) {
                         cell.problems, cell.skipped, cell.failed, cell.outputs, cell.differing,
                         cell.unexplained, cell.digest);
   }
+  for (const GroupedCell& cell : result.cells) {
+    if (cell.isa != INTACT_ISA_ANY) continue;  // of our own kernels
+    for (const auto& [arithmetic, problems] : cell.arithmetics) {
+      text += fmt::format("{} problems: {}\n", problems, arithmetic);
+    }
+    if (cell.changed != 0) text += fmt::format("changed {} problems that it refused\n", cell.changed);
+    for (const auto& [reason, problems] : cell.refusals) {
+      text += fmt::format("skipped {}: {}\n", problems, reason);
+    }
+  }
+  if (result.not_run != 0) {
+    text += fmt::format("NOT RUN: the {} problems that were left: {}\n", result.not_run, result.why_not_run);
+  }
   for (const SweepFailure& failure : result.failures) {
     text += fmt::format("FAILED: {}: {}\n", failure.problem, failure.reason);
-    if (failure.minimised != failure.problem) text += fmt::format("  smaller: {}\n", failure.minimised);
+    if (failure.minimised == failure.problem) continue;
+    text += fmt::format("  smaller: {}: {}\n", failure.minimised, failure.minimised_reason);
   }
   return text;
 }
@@ -170,9 +311,9 @@ std::string ToText(const GroupedSweepResult& result) {
   const std::string text = CellsText(result);
   switch (result.Verdict()) {
     case SweepVerdict::kPassed:
-      return text + "PARITY: every output equals the reference\n";
+      return text + "PARITY: every output is the reference's, or of an arithmetic that the target claims\n";
     case SweepVerdict::kFailed:
-      return text + "FAILED: some outputs differ from the reference\n";
+      return text + "FAILED: some outputs are not as they should be\n";
     case SweepVerdict::kNothingCompared:
       return text + "NOTHING COMPARED: an ISA ran no problem\n";
   }

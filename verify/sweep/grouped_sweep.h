@@ -4,6 +4,7 @@
 #define INTACT_VERIFY_SWEEP_GROUPED_SWEEP_H_
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +20,10 @@ struct GroupedCell {
   intact_isa isa = INTACT_ISA_ANY;
   int64_t problems = 0, skipped = 0, failed = 0;
   int64_t outputs = 0, differing = 0, unexplained = 0;
-  uint64_t digest = 0;  // of all outputs
+  uint64_t digest = 0;                              // of all outputs
+  std::map<std::string, int64_t> arithmetics = {};  // problems of each arithmetic
+  int64_t changed = 0;                              // problems that a target refused, and ran after a change
+  std::map<std::string, int64_t> refusals = {};     // skipped problems of each reason
 };
 
 struct GroupedSweepResult {
@@ -27,6 +31,8 @@ struct GroupedSweepResult {
   /// SweepFailure::kind is unused. At most kMostFailures.
   std::vector<SweepFailure> failures;
   static constexpr size_t kMostFailures = 20;
+  int64_t not_run = 0;  // problems that were left when the target was given up
+  std::string why_not_run;
   SweepVerdict Verdict() const;
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
 };
@@ -34,14 +40,17 @@ struct GroupedSweepResult {
 /// The problems of a sweep for one ISA.
 std::vector<GroupedProblem> GroupedSweepProblems(intact_isa isa, Effort effort, uint64_t seed = 1);
 
+/// `problem`, changed so that it needs only `features` where a change can do that.
+GroupedProblem Fitted(GroupedProblem problem, uint64_t features);
+
 /// A smaller problem that `target` fails too; `problem` itself if there is none.
 GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& problem);
 
-/// Runs the problems on each of `isas`.
+/// Runs the problems, fitted to the target, on each of `isas`.
 GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effort, uint64_t seed,
                                    const GroupedTarget& target, const Progress& progress);
 
-/// A line for each cell, and the failures.
+/// A line for each cell, the arithmetics and refusals of a target, and the failures.
 std::string CellsText(const GroupedSweepResult& result);
 /// CellsText() and the verdict.
 std::string ToText(const GroupedSweepResult& result);

@@ -69,6 +69,10 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_TENSOR_QUANTIZATION] = "a quantization of the tensor per run";
   names[INTACT_TARGET_A_TRANSPOSED] = "a transposed A";
   names[INTACT_TARGET_ITEM_COLUMNS] = "per-column values of items";
+  names[INTACT_TARGET_GROUPED] = "grouped weights";
+  names[INTACT_TARGET_B_U4] = "u4 weights";
+  names[INTACT_TARGET_B_S4] = "s4 weights";
+  names[INTACT_TARGET_EXPERTS] = "several experts";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <intact/grouped.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "core/result.h"
 #include "core/types.h"
@@ -17,26 +19,44 @@ namespace {
 
 Error Failed(std::string message) { return Error{INTACT_CODEGEN_FAILED, std::move(message)}; }
 
-// `rows` rows of `bytes` bytes, with `pad_bytes` between them.
-Result<GuardedMatrix> Matrix(const char* name, int64_t rows, int64_t bytes, int64_t pad_bytes) {
-  return GuardedMatrix::Allocate(rows, bytes, bytes + pad_bytes, rows, 0, {}, name);
+// `rows` rows of `bytes` bytes, with `pad_bytes` between them. `item_pad_bytes` more bytes are between the
+// items, which have `item_rows` rows each.
+struct MatrixShape {
+  int64_t rows, bytes;
+  int64_t pad_bytes = 0;
+  int64_t item_rows = 0;  // 0: one item
+  int64_t item_pad_bytes = 0;
+};
+Result<GuardedMatrix> Matrix(const char* name, const Surroundings& surroundings, const MatrixShape& shape) {
+  const int64_t item_rows = shape.item_rows == 0 ? shape.rows : shape.item_rows;
+  return GuardedMatrix::Allocate(shape.rows, shape.bytes, shape.bytes + shape.pad_bytes, item_rows,
+                                 shape.item_pad_bytes, surroundings, name);
 }
-Result<GuardedMatrix> Loaded(const char* name, const void* data, int64_t rows, int64_t bytes,
-                             int64_t pad_bytes = 0) {
-  ASSIGN_OR_RETURN(GuardedMatrix matrix, Matrix(name, rows, bytes, pad_bytes));
+Result<GuardedMatrix> Loaded(const char* name, const Surroundings& surroundings, const void* data,
+                             const MatrixShape& shape) {
+  ASSIGN_OR_RETURN(GuardedMatrix matrix, Matrix(name, surroundings, shape));
   matrix.Load(static_cast<const uint8_t*>(data));
   return matrix;
 }
 
-// `elements` of `bytes` bytes: `rows` × `columns` of them as columns × rows.
+// Matrices of rows × columns elements of `bytes` bytes, one for each expert, as columns × rows.
 std::vector<uint8_t> Transposed(const std::vector<uint8_t>& elements, int64_t rows, int64_t columns,
                                 int64_t bytes) {
   std::vector<uint8_t> transposed;
-  for (int64_t i = 0; i < rows * columns; ++i) {
-    const auto from = elements.begin() + (i % rows * columns + i / rows) * bytes;
+  const int64_t size = rows * columns;
+  for (int64_t i = 0; i * bytes < std::ssize(elements); ++i) {
+    const int64_t in_matrix = i % size, place = in_matrix % rows * columns + in_matrix / rows;
+    const auto from = elements.begin() + (i - in_matrix + place) * bytes;
     transposed.insert(transposed.end(), from, from + bytes);
   }
   return transposed;
+}
+
+// The rows of each expert among `count` rows from `begin` on.
+std::vector<int64_t> ExpertRows(const reference::Grouped& grouped, int64_t begin, int64_t count) {
+  std::vector<int64_t> rows(static_cast<size_t>(grouped.experts));
+  for (int64_t m = begin; m < begin + count; ++m) ++rows[static_cast<size_t>(grouped.ExpertOf(m))];
+  return rows;
 }
 
 intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& run) {
@@ -50,7 +70,7 @@ intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& 
   desc.b_type = grouped.b_type;
   desc.scale_type = grouped.scale_type;
   desc.c_type = grouped.c_type;
-  if (!grouped.bias_f32.empty()) desc.bias_f32 = grouped.bias_f32.data();
+  desc.experts = grouped.experts;
   if (grouped.post_ops.Has<core::Relu>()) desc.activation = INTACT_ACTIVATION_RELU;
   if (const auto* clamp = grouped.post_ops.Find<core::Clamp>()) {
     desc.activation = INTACT_ACTIVATION_CLAMP;
@@ -81,7 +101,7 @@ Error RunAs(const Grouped& plan, intact_grouped_args args, const GroupedRun& run
     ASSIGN_OR_RETURN(const intact_run_info info, plan.Prepare(asked));
     args.scratch_bytes = run.parts == 0 ? info.scratch_bytes : info.part_scratch_bytes;
     const auto bytes = static_cast<int64_t>(args.scratch_bytes);
-    ASSIGN_OR_RETURN(scratch, Matrix("scratch", 1, bytes, 0));
+    ASSIGN_OR_RETURN(scratch, Matrix("scratch", run.surroundings, {.rows = 1, .bytes = bytes}));
     args.scratch = scratch->data();
   }
   if (run.parts == 0) {
@@ -94,22 +114,32 @@ Error RunAs(const Grouped& plan, intact_grouped_args args, const GroupedRun& run
   return stray ? Failed("wrote outside its scratch: " + *stray) : Error();
 }
 
+bool HasZeroScale(const reference::Grouped& grouped) {
+  const auto bytes = static_cast<size_t>(core::BytesOf(grouped.scale_type));
+  for (size_t at = 0; at < grouped.b_scales.size(); at += bytes) {
+    if (core::Decode(grouped.scale_type, &grouped.b_scales[at]) == 0) return true;
+  }
+  return std::ranges::find(grouped.a_scales, 0.0f) != grouped.a_scales.end();
+}
+
 }  // namespace
 
-Result<Grouped> CreateGroupedPlan(const reference::Grouped& grouped, const GroupedRun& run) {
-  if (run.isa != INTACT_ISA_ANY && intact_isa_available(run.isa) == 0) {
-    return Error{INTACT_UNSUPPORTED,
-                 fmt::format("{} is not available on this machine", intact_isa_name(run.isa))};
-  }
+Error CallGuarded(const reference::Grouped& grouped, const GroupedRun& run,
+                  const std::function<Error(const intact_grouped_desc& desc, const void* b)>& call) {
   intact_grouped_desc desc = DescOf(grouped, run);
   std::vector<uint8_t> bytes = reference::BytesOfB(grouped);
-  const int64_t n = grouped.n, groups = grouped.groups(), row_bytes = std::ssize(bytes) / n;
+  const int64_t n = grouped.n, groups = grouped.groups(), experts = grouped.experts, pad = run.expert_pad;
+  const int64_t column_bytes = std::ssize(bytes) / grouped.columns();
   if (run.b_is_kn) bytes = Transposed(bytes, n, grouped.k, 1);
-  ASSIGN_OR_RETURN(const GuardedMatrix b, run.b_is_kn ? Loaded("B", bytes.data(), grouped.k, n, run.b_pad)
-                                                      : Loaded("B", bytes.data(), n, row_bytes, run.b_pad));
+  const int64_t rows = run.b_is_kn ? grouped.k : n, row_bytes = run.b_is_kn ? n : column_bytes;
+  const auto load = [&](const char* name, const void* data, const MatrixShape& shape) {
+    return Loaded(name, run.surroundings, data, shape);
+  };
+  ASSIGN_OR_RETURN(const GuardedMatrix b,
+                   load("B", bytes.data(), {experts * rows, row_bytes, run.b_pad, rows, pad}));
   std::vector<uint8_t> scale_bytes = grouped.b_scales;
   std::vector<uint8_t> points(grouped.b_zero_points.begin(), grouped.b_zero_points.end());
-  points.resize(static_cast<size_t>(n * groups));
+  points.resize(static_cast<size_t>(experts * n * groups));
   const int64_t scale_size = core::BytesOf(grouped.scale_type);
   if (run.scales_are_gn) {
     scale_bytes = Transposed(scale_bytes, n, groups, scale_size);
@@ -117,33 +147,50 @@ Result<Grouped> CreateGroupedPlan(const reference::Grouped& grouped, const Group
     desc.scale_stride_n = 1;
     desc.scale_stride_g = n;
   }
-  ASSIGN_OR_RETURN(const GuardedMatrix scales,
-                   Loaded("scales of B", scale_bytes.data(), 1, n * groups * scale_size));
-  ASSIGN_OR_RETURN(const GuardedMatrix zero_points, Loaded("zero points of B", points.data(), 1, n * groups));
+  ASSIGN_OR_RETURN(const GuardedMatrix scales, load("scales of B", scale_bytes.data(),
+                                                    {experts, n * groups * scale_size, pad * scale_size}));
+  ASSIGN_OR_RETURN(const GuardedMatrix zero_points,
+                   load("zero points of B", points.data(), {experts, n * groups, pad}));
+  std::vector<float> bias = grouped.bias_f32;
+  bias.resize(static_cast<size_t>(experts * n));
+  constexpr int64_t kFloat = sizeof(float);
+  ASSIGN_OR_RETURN(const GuardedMatrix biases,
+                   load("bias", bias.data(), {experts, n * kFloat, pad * kFloat}));
   desc.b_stride_n = run.b_is_kn ? 1 : row_bytes + run.b_pad;
   desc.b_stride_k = run.b_is_kn ? n + run.b_pad : 0;
   desc.b_scales = scales.data();
   if (!grouped.b_zero_points.empty()) desc.b_zero_points = zero_points.data();
-  Result<Grouped> plan = Grouped::Create(desc, b.data());
-  if (!plan) return plan;
-  if (const intact_grouped_info info = plan->Info(); run.isa != INTACT_ISA_ANY && info.isa != run.isa) {
-    return Error{INTACT_UNSUPPORTED, fmt::format("asked for {}, the plan chose {}", intact_isa_name(run.isa),
-                                                 intact_isa_name(info.isa))};
+  if (!grouped.bias_f32.empty()) desc.bias_f32 = reinterpret_cast<const float*>(biases.data());
+  if (pad != 0) {
+    desc.b_stride_expert = rows * (row_bytes + run.b_pad) + pad;
+    desc.scale_stride_expert = n * groups + pad;
+    desc.bias_stride_expert = n + pad;
   }
-  if (run.saved) return Reloaded(*plan, run.isa);
-  return plan;
+  return call(desc, b.data());
 }
 
-Result<std::vector<uint8_t>> RunGroupedPlan(const Grouped& plan, const reference::Grouped& grouped,
-                                            const GroupedRun& run) {
+Result<std::vector<uint8_t>> RunGuarded(const reference::Grouped& grouped, const GroupedRun& run,
+                                        const std::function<Error(const intact_grouped_args&)>& call) {
   const bool is_dynamic = grouped.a_source_type != INTACT_TYPE_NONE;
   const int64_t a_bytes = is_dynamic ? core::BytesOf(grouped.a_source_type) : 1;
   const int64_t c_bytes = core::BytesOf(grouped.c_type);
   const int64_t values = grouped.a_granularity == INTACT_GRANULARITY_GROUPS ? grouped.groups() : 1;
+  const int64_t item_pad = run.item == 0 ? 0 : run.item_pad;
   const std::vector<uint8_t>& given = is_dynamic ? grouped.a_source : grouped.a;
+  const auto load = [&](const char* name, const void* data, const MatrixShape& shape) {
+    return Loaded(name, run.surroundings, data, shape);
+  };
   ASSIGN_OR_RETURN(const GuardedMatrix a,
-                   Loaded("A", given.data(), grouped.m, grouped.k * a_bytes, run.a_pad * a_bytes));
-  ASSIGN_OR_RETURN(const GuardedMatrix c, Matrix("C", grouped.m, grouped.n * c_bytes, run.c_pad * c_bytes));
+                   load("A", given.data(),
+                        {grouped.m, grouped.k * a_bytes, run.a_pad * a_bytes, run.item, item_pad * a_bytes}));
+  const int64_t value_bytes = is_dynamic ? 0 : values * 4;
+  ASSIGN_OR_RETURN(const GuardedMatrix scales,
+                   load("scales of A", grouped.a_scales.data(), {grouped.m, value_bytes}));
+  ASSIGN_OR_RETURN(const GuardedMatrix points,
+                   load("zero points of A", grouped.a_zero_points.data(), {grouped.m, value_bytes}));
+  ASSIGN_OR_RETURN(const GuardedMatrix c, Matrix("C", run.surroundings,
+                                                 {grouped.m, grouped.n * c_bytes, run.c_pad * c_bytes,
+                                                  run.item, item_pad * c_bytes}));
   const int64_t step = run.split == 0 ? std::max<int64_t>(grouped.m, 1) : run.split;
   for (int64_t m = 0; m < std::max<int64_t>(grouped.m, 1); m += step) {
     intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
@@ -153,17 +200,88 @@ Result<std::vector<uint8_t>> RunGroupedPlan(const Grouped& plan, const reference
     args.c = c.data() + m * (grouped.n + run.c_pad) * c_bytes;
     args.c_stride = grouped.n + run.c_pad;
     if (!is_dynamic && args.m > 0) {
-      args.a_scales = grouped.a_scales.data() + m * values;
-      args.a_zero_points = grouped.a_zero_points.data() + m * values;
+      args.a_scales = reinterpret_cast<const float*>(scales.data()) + m * values;
+      args.a_zero_points = reinterpret_cast<const int32_t*>(points.data()) + m * values;
+    }
+    if (run.item != 0) {
+      args.batch = args.m / run.item;
+      args.m = run.item;
+      args.a_batch_stride = item_pad == 0 ? 0 : run.item * args.a_stride + item_pad;
+      args.c_batch_stride = item_pad == 0 ? 0 : run.item * args.c_stride + item_pad;
     }
     args.threads = run.threads;
-    if (Error error = RunAs(plan, args, run); !error.ok()) {
-      return Error{error.status, fmt::format("kernel {}: {}", plan.Info().kernel, error.message)};
-    }
+    const std::vector<int64_t> expert_rows = ExpertRows(grouped, m, std::min(step, grouped.m - m));
+    ASSIGN_OR_RETURN(const GuardedMatrix rows,
+                     load("rows of experts", expert_rows.data(),
+                          {1, static_cast<int64_t>(expert_rows.size() * sizeof(int64_t))}));
+    if (grouped.experts > 1) args.expert_rows = reinterpret_cast<const int64_t*>(rows.data());
+    RETURN_IF_ERROR(call(args));
   }
-  const std::optional<std::string> stray = c.StrayWrite();
-  if (stray) return Failed(fmt::format("kernel {}: wrote outside C: {}", plan.Info().kernel, *stray));
+  if (const std::optional<std::string> stray = c.StrayWrite()) return Failed("wrote outside C: " + *stray);
   return c.Dense();
+}
+
+uint64_t FeaturesOf(const reference::Grouped& grouped, const GroupedRun& run) {
+  uint64_t bits = 0;
+  const auto add_if = [&bits](bool is_needed, intact_target_feature feature) {
+    if (is_needed) bits |= INTACT_TARGET_BIT(feature);
+  };
+  const bool is_dynamic = grouped.a_source_type != INTACT_TYPE_NONE;
+  const bool has_relu = grouped.post_ops.Has<core::Relu>(), has_clamp = grouped.post_ops.Has<core::Clamp>();
+  add_if(true, INTACT_TARGET_GROUPED);
+  add_if(true, grouped.a_type == INTACT_S8 ? INTACT_TARGET_A_S8 : INTACT_TARGET_A_U8);
+  add_if(grouped.b_type == INTACT_S8, INTACT_TARGET_B_S8);
+  add_if(grouped.b_type == INTACT_U8, INTACT_TARGET_B_U8);
+  add_if(grouped.b_type == INTACT_S4, INTACT_TARGET_B_S4);
+  add_if(grouped.b_type == INTACT_U4, INTACT_TARGET_B_U4);
+  add_if(grouped.c_type == INTACT_F32, INTACT_TARGET_C_F32);
+  add_if(grouped.c_type == INTACT_BF16, INTACT_TARGET_C_BF16);
+  add_if(grouped.c_type == INTACT_F16, INTACT_TARGET_C_F16);
+  add_if(true, is_dynamic ? INTACT_TARGET_DYNAMIC_ROWS : INTACT_TARGET_ROW_QUANTIZATION);
+  add_if(grouped.a_source_type == INTACT_F16, INTACT_TARGET_DYNAMIC_F16);
+  add_if(std::ranges::any_of(grouped.a_scales, [](float scale) { return std::isnan(scale); }),
+         INTACT_TARGET_DYNAMIC_NAN);
+  add_if(std::ranges::any_of(grouped.a_zero_points, [](int32_t point) { return point != 0; }),
+         INTACT_TARGET_A_ZERO_POINT);
+  add_if(!grouped.b_zero_points.empty(), INTACT_TARGET_B_ZERO_POINTS);
+  add_if(!grouped.bias_f32.empty(), INTACT_TARGET_BIAS_F32);
+  add_if(has_relu, INTACT_TARGET_RELU);
+  add_if(has_clamp, INTACT_TARGET_CLAMP);
+  add_if(HasZeroScale(grouped), INTACT_TARGET_SCALE_ZERO);
+  add_if(run.a_pad != 0 || run.c_pad != 0, INTACT_TARGET_STRIDES);
+  add_if(run.b_pad != 0 || run.b_is_kn || run.scales_are_gn || run.expert_pad != 0, INTACT_TARGET_B_LAYOUTS);
+  add_if(grouped.experts > 1, INTACT_TARGET_EXPERTS);
+  add_if(run.item != 0, INTACT_TARGET_BATCH);
+  add_if(run.threads != 1, INTACT_TARGET_THREADS);
+  add_if(grouped.m == 0, INTACT_TARGET_EMPTY);
+  return bits;
+}
+
+Result<Grouped> CreateGroupedPlan(const reference::Grouped& grouped, const GroupedRun& run) {
+  if (run.isa != INTACT_ISA_ANY && intact_isa_available(run.isa) == 0) {
+    return Error{INTACT_UNSUPPORTED,
+                 fmt::format("{} is not available on this machine", intact_isa_name(run.isa))};
+  }
+  std::optional<Grouped> plan;
+  RETURN_IF_ERROR(CallGuarded(grouped, run, [&](const intact_grouped_desc& desc, const void* b) -> Error {
+    ASSIGN_OR_RETURN(plan, Grouped::Create(desc, b));
+    return {};
+  }));
+  if (const intact_grouped_info info = plan->Info(); run.isa != INTACT_ISA_ANY && info.isa != run.isa) {
+    return Error{INTACT_UNSUPPORTED, fmt::format("asked for {}, the plan chose {}", intact_isa_name(run.isa),
+                                                 intact_isa_name(info.isa))};
+  }
+  if (run.saved) return Reloaded(*plan, run.isa);
+  return std::move(*plan);
+}
+
+Result<std::vector<uint8_t>> RunGroupedPlan(const Grouped& plan, const reference::Grouped& grouped,
+                                            const GroupedRun& run) {
+  Result<std::vector<uint8_t>> output =
+      RunGuarded(grouped, run, [&](const intact_grouped_args& args) { return RunAs(plan, args, run); });
+  if (output) return output;
+  return Error{output.error().status,
+               fmt::format("kernel {}: {}", plan.Info().kernel, output.error().message)};
 }
 
 Result<std::vector<uint8_t>> IntactGroupedTarget::Run(const reference::Grouped& grouped,

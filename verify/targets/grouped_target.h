@@ -2,9 +2,13 @@
 #ifndef INTACT_VERIFY_TARGETS_GROUPED_TARGET_H_
 #define INTACT_VERIFY_TARGETS_GROUPED_TARGET_H_
 
+#include <intact/target.h>
+
 #include <cstdint>
+#include <functional>
 #include <intact/grouped.hpp>
 #include <intact/intact.hpp>
+#include <string>
 #include <vector>
 
 #include "reference/contract/grouped.h"
@@ -15,10 +19,26 @@ namespace intact::verify {
 class GroupedTarget {
  public:
   virtual ~GroupedTarget() = default;
+  /// What the target claims: see intact_target::arithmetic.
+  virtual std::string GroupedClaims() const { return "exact"; }
+  /// The reason why callers must not run the target again; "" if they may.
+  virtual std::string WhyGivenUp() const { return {}; }
+  /// The intact_target_feature bits that the target supports.
+  virtual uint64_t GroupedFeatures() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
   /// Output bytes, dense. UNSUPPORTED if the machine or the target cannot run it.
   virtual Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped,
                                            const GroupedRun& run) const = 0;
 };
+
+/// The intact_target_feature bits that a product needs when it is run in this way.
+uint64_t FeaturesOf(const reference::Grouped& grouped, const GroupedRun& run);
+
+/// Returns call(descriptor, b). The descriptor's arrays and the weights are in guarded memory.
+Error CallGuarded(const reference::Grouped& grouped, const GroupedRun& run,
+                  const std::function<Error(const intact_grouped_desc& desc, const void* b)>& call);
+/// Calls `call` with the arguments of each run, in guarded memory, and returns the bytes of C without gaps.
+Result<std::vector<uint8_t>> RunGuarded(const reference::Grouped& grouped, const GroupedRun& run,
+                                        const std::function<Error(const intact_grouped_args&)>& call);
 
 /// A plan of our kernels. It keeps nothing of the memory that the tensors are in. Errors: UNSUPPORTED if the
 /// ISA of `run` is not available.

@@ -18,7 +18,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-enum class Request : uint8_t { kName, kRun };
+enum class Request : uint8_t { kName, kRun, kRunGrouped };
 
 constexpr int kRepetitions = 8;  // to see whether outputs change from run to run
 
@@ -49,6 +49,7 @@ class Server {
     WireReader request(bytes);
     auto kind = Request::kName;
     request(kind);
+    if (kind == Request::kRunGrouped) return RunGrouped(&request);
     return kind == Request::kName ? Introduce() : RunTarget(&request);
   }
 
@@ -63,6 +64,7 @@ class Server {
     answer(target_ ? target_->Name() : "");
     answer(target_ ? target_->Arithmetic() : "");
     answer(target_ ? target_->Features() : uint64_t{0});
+    answer(target_ != nullptr && target_->AsGrouped() != nullptr);
     return answer.bytes();
   }
 
@@ -73,6 +75,17 @@ class Server {
     (*request)(options.surroundings);
     WireWriter answer;
     const Result<Bytes> output = target_->Run(operation, options);
+    Put(output, target_->LastFailure(), &answer);
+    return answer.bytes();
+  }
+
+  Bytes RunGrouped(WireReader* request) {
+    reference::Grouped grouped;
+    GroupedRun run;
+    ArchiveGrouped(*request, grouped);
+    (*request)(run);
+    WireWriter answer;
+    const Result<Bytes> output = target_->AsGrouped()->Run(grouped, run);
     Put(output, target_->LastFailure(), &answer);
     return answer.bytes();
   }
@@ -117,6 +130,7 @@ Result<IsolatedTarget::Introduction> IsolatedTarget::StartWorker() const {
   answer(introduction.name);
   answer(introduction.arithmetic);
   answer(introduction.features);
+  answer(introduction.has_grouped);
   if (answer.failed()) return Broken();
   if (!error.ok()) return error;
   worker_ = std::move(*worker);
@@ -146,21 +160,16 @@ std::string IsolatedTarget::WhyGivenUp() const {
                      static_cast<double>(deadline_.count()) / 1e3, hangs_);
 }
 
-Result<Bytes> IsolatedTarget::RunOnce(const reference::Operation& operation,
-                                      const RunOptions& options) const {
+Result<Bytes> IsolatedTarget::RunOnce(const Job& job, const Surroundings& place) const {
   failure_ = {};
   if (worker_ == nullptr) {
     RETURN_IF_ERROR(StartWorker().error());
   }
-  WireWriter request;
-  request(Request::kRun);
-  Write(operation, &request);
-  request(static_cast<const RunSettings&>(options));
-  request(options.surroundings);
+  const Bytes request = job.request(place);
   const auto start = std::chrono::steady_clock::now();
-  const Result<Bytes> bytes = worker_->Ask(request.bytes(), patience_);
+  const Result<Bytes> bytes = worker_->Ask(request, patience_);
   if (bytes) slowest_ = std::max(slowest_, std::chrono::steady_clock::now() - start);
-  const std::string ran = std::exchange(ran_, options.line.empty() ? "a call" : "'" + options.line + "'");
+  const std::string ran = std::exchange(ran_, job.line.empty() ? "a call" : "'" + job.line + "'");
   if (std::string printed = worker_->Printed(); !printed.empty()) printed_ = std::move(printed);
   if (!bytes) {
     failure_ = worker_->failure();
@@ -189,13 +198,41 @@ Result<Bytes> IsolatedTarget::RunOnce(const reference::Operation& operation,
   return output;
 }
 
-Result<Bytes> IsolatedTarget::Run(const reference::Operation& operation, const RunOptions& options) const {
-  Result<Bytes> first = RunOnce(operation, options);
+Result<Bytes> IsolatedTarget::RunEverywhere(const Job& job, const Surroundings& usual,
+                                            std::span<const Surroundings> others) const {
+  Result<Bytes> first = RunOnce(job, usual);
   if (!first) return first;
-  for (const Surroundings& elsewhere : PlacesOf(options)) {
-    RETURN_IF_ERROR(RunElsewhere(operation, options, *first, elsewhere));
+  for (const Surroundings& elsewhere : others) {
+    RETURN_IF_ERROR(RunElsewhere(job, *first, usual, elsewhere));
   }
   return first;
+}
+
+Result<Bytes> IsolatedTarget::Run(const reference::Operation& operation, const RunOptions& options) const {
+  const auto request = [&](const Surroundings& place) {
+    WireWriter writer;
+    writer(Request::kRun);
+    Write(operation, &writer);
+    writer(static_cast<const RunSettings&>(options));
+    writer(place);
+    return writer.bytes();
+  };
+  return RunEverywhere({options.line, request}, options.surroundings, PlacesOf(options));
+}
+
+const GroupedTarget* IsolatedTarget::AsGrouped() const { return introduction_.has_grouped ? this : nullptr; }
+
+Result<Bytes> IsolatedTarget::Run(const reference::Grouped& grouped, const GroupedRun& run) const {
+  const auto request = [&](const Surroundings& place) {
+    WireWriter writer;
+    writer(Request::kRunGrouped);
+    ArchiveGrouped(writer, grouped);
+    GroupedRun at_place = run;
+    at_place.surroundings = place;
+    writer(at_place);
+    return writer.bytes();
+  };
+  return RunEverywhere({"", request}, run.surroundings, kElsewhere);
 }
 
 Error IsolatedTarget::Unsteady(FailureKind kind, std::string_view with) const {
@@ -203,11 +240,9 @@ Error IsolatedTarget::Unsteady(FailureKind kind, std::string_view with) const {
   return {INTACT_CODEGEN_FAILED, fmt::format("the outputs change {}", with)};
 }
 
-Error IsolatedTarget::RunElsewhere(const reference::Operation& operation, RunOptions options,
-                                   const Bytes& first, const Surroundings& place) const {
-  const Surroundings usual = options.surroundings;
-  options.surroundings = place;
-  const Result<Bytes> elsewhere = RunOnce(operation, options);
+Error IsolatedTarget::RunElsewhere(const Job& job, const Bytes& first, const Surroundings& usual,
+                                   const Surroundings& place) const {
+  const Result<Bytes> elsewhere = RunOnce(job, place);
   if (!elsewhere) {
     Error error = elsewhere.error();
     if (error.status == INTACT_UNSUPPORTED) {  // UNSUPPORTED would not count as a failure
@@ -219,10 +254,8 @@ Error IsolatedTarget::RunElsewhere(const reference::Operation& operation, RunOpt
   }
   if (*elsewhere == first) return {};
   for (int i = 0; i < kRepetitions; ++i) {
-    options.surroundings = usual;
-    const Result<Bytes> again = RunOnce(operation, options);
-    options.surroundings = place;
-    const Result<Bytes> elsewhere_again = RunOnce(operation, options);
+    const Result<Bytes> again = RunOnce(job, usual);
+    const Result<Bytes> elsewhere_again = RunOnce(job, place);
     for (const Result<Bytes>* run : {&again, &elsewhere_again}) {
       if (*run) continue;
       return Unsteady(FailureKind::kChangesFromRunToRun,
@@ -231,9 +264,9 @@ Error IsolatedTarget::RunElsewhere(const reference::Operation& operation, RunOpt
     const bool is_steady = *again == first && *elsewhere_again == *elsewhere;
     if (!is_steady) return Unsteady(FailureKind::kChangesFromRunToRun, "from run to run");
   }
-  options.surroundings = usual;
-  options.surroundings.canary = place.canary;
-  const Result<Bytes> other_contents = RunOnce(operation, options);
+  Surroundings refilled = usual;
+  refilled.canary = place.canary;
+  const Result<Bytes> other_contents = RunOnce(job, refilled);
   const bool is_contents = !other_contents || *other_contents != first;
   if (!is_contents) return Unsteady(FailureKind::kChangesWithAlignment, "with the alignment of its tensors");
   return Unsteady(FailureKind::kChangesWithMemory, "with the contents of memory that nobody has written");

@@ -23,11 +23,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "verify/problem/target.h"
+#include "verify/targets/grouped_target.h"
 #include "verify/targets/worker.h"
 
 namespace intact::verify {
@@ -35,7 +37,7 @@ namespace intact::verify {
 /// Makes a target; called once in each worker.
 using TargetFactory = std::function<Result<std::unique_ptr<Target>>()>;
 
-class IsolatedTarget : public Target {
+class IsolatedTarget : public Target, public GroupedTarget {
  public:
   static constexpr std::chrono::milliseconds kDeadline{10000};
   static constexpr int kMostHangs = 5;
@@ -59,11 +61,23 @@ class IsolatedTarget : public Target {
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& options) const override;
 
+  const GroupedTarget* AsGrouped() const override;
+  std::string GroupedClaims() const override { return introduction_.arithmetic; }
+  uint64_t GroupedFeatures() const override { return introduction_.features; }
+  /// Repeats each run in both of the other places.
+  Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped, const GroupedRun& run) const override;
+
  private:
   // How the target describes itself.
   struct Introduction {
     std::string name, arithmetic;
     uint64_t features = 0;
+    bool has_grouped = false;
+  };
+  // A run: its bytes in a place, and its line for messages.
+  struct Job {
+    std::string line;
+    std::function<std::vector<uint8_t>(const Surroundings&)> request;
   };
 
   IsolatedTarget(TargetFactory factory, std::chrono::milliseconds deadline);
@@ -71,12 +85,14 @@ class IsolatedTarget : public Target {
   Result<Introduction> StartWorker() const;
   // The error for outputs that change; `with` describes what they change with.
   Error Unsteady(FailureKind kind, std::string_view with) const;
+  // Runs `job` at `usual`, then at `others`.
+  Result<std::vector<uint8_t>> RunEverywhere(const Job& job, const Surroundings& usual,
+                                             std::span<const Surroundings> others) const;
   // Repeats a run with its tensors at `place`. An error if the run fails, or if its outputs differ from
   // `first`.
-  Error RunElsewhere(const reference::Operation& operation, RunOptions options,
-                     const std::vector<uint8_t>& first, const Surroundings& place) const;
-  Result<std::vector<uint8_t>> RunOnce(const reference::Operation& operation,
-                                       const RunOptions& options) const;
+  Error RunElsewhere(const Job& job, const std::vector<uint8_t>& first, const Surroundings& usual,
+                     const Surroundings& place) const;
+  Result<std::vector<uint8_t>> RunOnce(const Job& job, const Surroundings& place) const;
 
   const TargetFactory factory_;
   const std::chrono::milliseconds deadline_;

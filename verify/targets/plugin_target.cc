@@ -67,6 +67,26 @@ void ScribbleOnHeap(uint8_t byte) {
   }
 }
 
+// Calls `function(message)` of the plug-in.
+template <class Call>
+Error CallPlugin(const Call& function, const Surroundings& surroundings, Failure* failure) {
+  Message message = {};
+  const FloatControl before;
+  ScribbleOnHeap(surroundings.canary);
+  ScribbleOnStack(surroundings.canary);
+  const intact_status status = function(message.data());
+  // RunGuarded() may still find a write outside C.
+  if (before == FloatControl()) {
+    *failure = status == INTACT_OK ? Failure{FailureKind::kStrayWrite}
+                                   : Failure{FailureKind::kError, intact_status_name(status)};
+    return ErrorOf(status, message);
+  }
+  *failure = {FailureKind::kFloatControl};
+  _mm_setcsr(before.mxcsr);
+  std::fesetround(before.rounding);
+  return {INTACT_CODEGEN_FAILED, "the target left floating-point control (MXCSR) changed"};
+}
+
 // Calls `function`, which is target.gemm or target.conv.
 template <class GemmOrConv, class Call>
 Result<std::vector<uint8_t>> RunPlugin(const GemmOrConv& operation, const RunOptions& options,
@@ -74,21 +94,8 @@ Result<std::vector<uint8_t>> RunPlugin(const GemmOrConv& operation, const RunOpt
   Result<std::vector<uint8_t>> output = Error{};
   Error error = CallGuarded(operation, options, [&](const auto& desc, const void* weights) {
     output = RunGuarded(operation, options, [&](const auto& args) -> Error {
-      Message message = {};
-      const FloatControl before;
-      ScribbleOnHeap(options.surroundings.canary);
-      ScribbleOnStack(options.surroundings.canary);
-      const intact_status status = function(&desc, &desc.linear, weights, &args, message.data());
-      // RunGuarded() may still find a write outside C.
-      if (before == FloatControl()) {
-        *failure = status == INTACT_OK ? Failure{FailureKind::kStrayWrite}
-                                       : Failure{FailureKind::kError, intact_status_name(status)};
-        return ErrorOf(status, message);
-      }
-      *failure = {FailureKind::kFloatControl};
-      _mm_setcsr(before.mxcsr);
-      std::fesetround(before.rounding);
-      return {INTACT_CODEGEN_FAILED, "the target left floating-point control (MXCSR) changed"};
+      const auto call = [&](char* message) { return function(&desc, &desc.linear, weights, &args, message); };
+      return CallPlugin(call, options.surroundings, failure);
     });
     return output ? Error() : output.error();
   });
@@ -122,13 +129,27 @@ std::string WhyNoTarget(const intact_target& target) {
     return fmt::format("its `supports` has bit {}, which is no feature; the last is {}",
                        INTACT_TARGET_FEATURES + std::countr_zero(unknown), INTACT_TARGET_FEATURES - 1);
   }
+  const bool has_grouped = has(INTACT_TARGET_GROUPED);
   if (!has(INTACT_TARGET_A_U8, INTACT_TARGET_A_S8)) return "its `supports` has no type of activations";
-  if (!has(INTACT_TARGET_B_U8, INTACT_TARGET_B_S8)) return "its `supports` has no type of weights";
+  if (!has(INTACT_TARGET_B_U8, INTACT_TARGET_B_S8, INTACT_TARGET_B_U4, INTACT_TARGET_B_S4)) {
+    return "its `supports` has no type of weights";
+  }
   if ((target.supports & OutputFeatures()) == 0) return "its `supports` has no type of outputs";
   const bool has_gemms = has(INTACT_TARGET_GEMM);
   const bool has_convs = has(INTACT_TARGET_CONV_1D, INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_3D);
-  if (!has_gemms && !has_convs) {
-    return "its `supports` has neither INTACT_TARGET_GEMM nor INTACT_TARGET_CONV_1D, 2D or 3D";
+  if (!has_gemms && !has_convs && !has_grouped) {
+    return "its `supports` has none of INTACT_TARGET_GEMM, INTACT_TARGET_CONV_1D, 2D, 3D, and "
+           "INTACT_TARGET_GROUPED";
+  }
+  if ((has_gemms || has_convs) && !has(INTACT_TARGET_B_U8, INTACT_TARGET_B_S8)) {
+    return "its `supports` has GEMMs or convolutions, and no weights of 8 bits";
+  }
+  if (has_grouped && target.grouped == nullptr) {
+    return "its `supports` has INTACT_TARGET_GROUPED, and grouped is NULL";
+  }
+  if (has_grouped && !has(INTACT_TARGET_ROW_QUANTIZATION, INTACT_TARGET_DYNAMIC_ROWS)) {
+    return "its `supports` has INTACT_TARGET_GROUPED, and neither INTACT_TARGET_ROW_QUANTIZATION nor "
+           "INTACT_TARGET_DYNAMIC_ROWS";
   }
   if (has_gemms && target.gemm == nullptr) return "its `supports` has INTACT_TARGET_GEMM, and gemm is NULL";
   if (has_convs && target.conv == nullptr) return "its `supports` has convolutions, and conv is NULL";
@@ -176,6 +197,30 @@ Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Operation& opera
   if (const auto* gemm = std::get_if<reference::Gemm>(&operation))
     return RunPlugin(*gemm, options, target_.gemm, &failure_);
   return RunPlugin(std::get<reference::Conv>(operation), options, target_.conv, &failure_);
+}
+
+const GroupedTarget* PluginTarget::AsGrouped() const {
+  return (target_.supports & INTACT_TARGET_BIT(INTACT_TARGET_GROUPED)) != 0 ? this : nullptr;
+}
+
+Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Grouped& grouped,
+                                               const GroupedRun& given) const {
+  GroupedRun run = given;
+  failure_ = {};
+  run.split = 0;
+  if (const uint64_t missing = FeaturesOf(grouped, run) & ~target_.supports; missing != 0) {
+    return Error{INTACT_UNSUPPORTED, "the target does not declare " + FeatureNames(missing)};
+  }
+  Result<std::vector<uint8_t>> output = Error{};
+  Error error = CallGuarded(grouped, run, [&](const intact_grouped_desc& desc, const void* b) {
+    output = RunGuarded(grouped, run, [&](const intact_grouped_args& args) {
+      const auto call = [&](char* message) { return target_.grouped(&desc, b, &args, message); };
+      return CallPlugin(call, run.surroundings, &failure_);
+    });
+    return output ? Error() : output.error();
+  });
+  if (!error.ok()) return error;
+  return output;
 }
 
 }  // namespace intact::verify

@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "verify/problem/target.h"
+#include "verify/targets/grouped_target.h"
 
 namespace intact::verify {
 
-class PluginTarget : public Target {
+class PluginTarget : public Target, public GroupedTarget {
  public:
   /// Loads `file` for the life of the process. Errors name the file and what is wrong with it.
   static Result<std::unique_ptr<Target>> Open(const std::string& file, const std::string& options);
@@ -25,6 +26,12 @@ class PluginTarget : public Target {
   /// Runs on guarded memory. UNSUPPORTED for operations that the plug-in does not declare or refuses.
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& options) const override;
+
+  const GroupedTarget* AsGrouped() const override;
+  std::string GroupedClaims() const override { return Arithmetic(); }
+  uint64_t GroupedFeatures() const override { return target_.supports; }
+  /// One call on guarded memory, whatever run.split and run.parts are. UNSUPPORTED as above.
+  Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped, const GroupedRun& run) const override;
 
  private:
   explicit PluginTarget(const intact_target& target) : target_(target) {}

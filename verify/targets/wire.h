@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "reference/contract/grouped.h"
 #include "reference/contract/operation.h"
 #include "verify/problem/target.h"
 
@@ -102,6 +103,32 @@ inline reference::Operation ReadOperation(WireReader* reader) {
   if (index == 1) operation.emplace<reference::Conv>();
   ArchiveFields(*reader, operation);
   return operation;
+}
+
+/// Passes all fields of `grouped` to `archive`.
+template <class Archive>
+void ArchiveGrouped(Archive& archive, auto& grouped) {
+  archive(grouped.m);
+  archive(grouped.n);
+  archive(grouped.k);
+  archive(grouped.experts);
+  archive(grouped.expert_rows);
+  archive(grouped.group);
+  archive(grouped.a_type);
+  archive(grouped.a_source_type);
+  archive(grouped.a_granularity);
+  archive(grouped.b_type);
+  archive(grouped.scale_type);
+  archive(grouped.c_type);
+  archive(grouped.post_ops);
+  archive(grouped.a_source);
+  archive(grouped.a);
+  archive(grouped.a_zero_points);
+  archive(grouped.a_scales);
+  archive(grouped.b);
+  archive(grouped.b_zero_points);
+  archive(grouped.b_scales);
+  archive(grouped.bias_f32);
 }
 
 }  // namespace intact::verify

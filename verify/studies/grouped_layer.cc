@@ -1,0 +1,267 @@
+#include "verify/studies/grouped_layer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "core/result.h"
+#include "core/types.h"
+#include "support/json_file.h"
+#include "support/npy.h"
+#include "verify/explain/claim.h"
+#include "verify/problem/element.h"
+#include "verify/studies/layer_fields.h"
+
+namespace intact::verify {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kOperator = "linear_grouped";
+constexpr std::pair<std::string_view, int32_t> kWeightTypes[] = {
+    {"u4", INTACT_U4}, {"s4", INTACT_S4}, {"u8", INTACT_U8}, {"s8", INTACT_S8}};
+
+std::string_view NameOfWeights(int32_t type) {
+  return std::ranges::find(kWeightTypes, type, &std::pair<std::string_view, int32_t>::second)->first;
+}
+
+// The tensor in `file`. `shape`: what it must have, in words too.
+Result<support::NpyArray> ReadTensor(const std::string& folder, const char* file,
+                                     std::initializer_list<intact_type> types,
+                                     const std::vector<int64_t>& shape, std::string_view in_words) {
+  const std::string path = folder + "/" + file;
+  ASSIGN_OR_RETURN(support::NpyArray tensor, support::ReadNpy(path));
+  const bool has_type = std::ranges::find(types, tensor.type) != types.end();
+  if (has_type && tensor.shape == shape) return tensor;
+  std::vector<std::string_view> names;
+  for (const intact_type type : types) names.push_back(core::TraitsOf(type).npy);
+  return WrongTensor(
+      path, tensor,
+      fmt::format("{} {}, {}", fmt::join(names, " or "), support::ShapeString(shape), in_words));
+}
+
+std::vector<int16_t> Decoded(const support::NpyArray& tensor) {
+  std::vector<int16_t> values;
+  for (const uint8_t byte : tensor.bytes) {
+    values.push_back(static_cast<int16_t>(core::DecodeInt8(tensor.type, byte)));
+  }
+  return values;
+}
+
+// Checks that integers fit the type of the weights.
+std::optional<Error> CheckValues(const std::string& path, const reference::Grouped& grouped,
+                                 const std::vector<int16_t>& values) {
+  for (const int16_t value : values) {
+    if (value >= grouped.LowestWeight() && value <= grouped.HighestWeight()) continue;
+    return Invalid(fmt::format("{}: has the value {}; expected {} to {} for {}", path, value,
+                               grouped.LowestWeight(), grouped.HighestWeight(),
+                               NameOfWeights(grouped.b_type)));
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> ReadWeights(const std::string& folder, reference::Grouped* grouped) {
+  const std::string path = folder + "/weights.npy";
+  ASSIGN_OR_RETURN(const support::NpyArray weights, support::ReadNpy(path));
+  const intact_type type = grouped->IsSigned() ? INTACT_S8 : INTACT_U8;
+  if (weights.type != type || weights.shape.size() != 2) {
+    return WrongTensor(path, weights,
+                       fmt::format("{} (N, K), for {} weights of one expert", core::TraitsOf(type).npy,
+                                   NameOfWeights(grouped->b_type)));
+  }
+  grouped->n = weights.shape[0];
+  grouped->k = weights.shape[1];
+  grouped->b = Decoded(weights);
+  if (auto error = CheckValues(path, *grouped, grouped->b)) return error;
+  const std::vector<int64_t> shape = {grouped->n, grouped->groups()};
+  constexpr std::string_view kEach = "a value for each column and group";
+  ASSIGN_OR_RETURN(support::NpyArray scales,
+                   ReadTensor(folder, "scales.npy", {INTACT_F32, INTACT_F16}, shape, kEach));
+  grouped->scale_type = scales.type;
+  grouped->b_scales = std::move(scales.bytes);
+  if (fs::exists(folder + "/zero_points.npy")) {
+    ASSIGN_OR_RETURN(const support::NpyArray points,
+                     ReadTensor(folder, "zero_points.npy", {type}, shape, kEach));
+    grouped->b_zero_points = Decoded(points);
+    if (auto error = CheckValues(folder + "/zero_points.npy", *grouped, grouped->b_zero_points)) return error;
+  }
+  if (fs::exists(folder + "/bias.npy")) {
+    ASSIGN_OR_RETURN(const support::NpyArray bias,
+                     ReadTensor(folder, "bias.npy", {INTACT_F32}, {grouped->n}, "N as in weights.npy"));
+    grouped->bias_f32 = bias.Values<float>();
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> ReadActivations(const std::string& folder, reference::Grouped* grouped) {
+  const std::string path = folder + "/activations.npy";
+  ASSIGN_OR_RETURN(support::NpyArray a, support::ReadNpy(path));
+  const bool is_given = a.type == grouped->a_type;
+  const bool is_dynamic = a.type == INTACT_F32 || a.type == INTACT_F16;
+  if ((!is_given && !is_dynamic) || a.shape.size() != 2 || a.shape[1] != grouped->k) {
+    return WrongTensor(path, a,
+                       fmt::format("f4, f2 or {} (M, {}), K as in weights.npy",
+                                   core::TraitsOf(grouped->a_type).npy, grouped->k));
+  }
+  grouped->m = a.shape[0];
+  grouped->a_source_type = is_given ? INTACT_TYPE_NONE : a.type;
+  if (is_dynamic) {
+    grouped->a_source = std::move(a.bytes);
+    reference::QuantizeActivations(grouped);
+    return std::nullopt;
+  }
+  grouped->a = std::move(a.bytes);
+  std::vector<int64_t> shape = {grouped->m};
+  if (grouped->a_granularity == INTACT_GRANULARITY_GROUPS) shape.push_back(grouped->groups());
+  constexpr std::string_view kEach = "a value for each scale of activations";
+  ASSIGN_OR_RETURN(const support::NpyArray scales,
+                   ReadTensor(folder, "a_scales.npy", {INTACT_F32}, shape, kEach));
+  grouped->a_scales = scales.Values<float>();
+  grouped->a_zero_points.assign(grouped->a_scales.size(), 0);
+  if (!fs::exists(folder + "/a_zero_points.npy")) return std::nullopt;
+  ASSIGN_OR_RETURN(const support::NpyArray points,
+                   ReadTensor(folder, "a_zero_points.npy", {INTACT_S32}, shape, kEach));
+  grouped->a_zero_points = points.Values<int32_t>();
+  return std::nullopt;
+}
+
+void ReadActivation(LayerFields* fields, reference::Grouped* grouped) {
+  if (fields->Has("activation.min") || fields->Has("activation.max")) {
+    const auto low = static_cast<float>(fields->Number("activation.min"));
+    const auto high = static_cast<float>(fields->Number("activation.max"));
+    if (!(low <= high) || (low == 0 && high == 0)) {
+      fields->Fail(
+          "activation",
+          fmt::format("has the bounds {} and {}; expected bounds in ascending order, not both 0", low, high));
+    }
+    grouped->post_ops.Add(core::Clamp{low, high});
+    return;
+  }
+  const std::string name = fields->OneOf("activation", {"none", "relu"}, R"({"min": number, "max": number})");
+  if (name == "relu") grouped->post_ops.Add(core::Relu{});
+}
+
+// The fields that determine types; tensors are read afterwards.
+void ReadFields(LayerFields* fields, reference::Grouped* grouped) {
+  grouped->group = fields->Count("group", 0);
+  constexpr std::array<int64_t, 6> kGroups = {0, 16, 32, 64, 128, 256};
+  if (std::ranges::find(kGroups, grouped->group) == kGroups.end()) {
+    fields->Fail("group", fmt::format("is {}; expected one of {}", grouped->group, fmt::join(kGroups, ", ")));
+  }
+  const std::string weights = fields->OneOf("weight.type", {"u4", "s4", "u8", "s8"});
+  for (const auto& [name, type] : kWeightTypes) {
+    if (name == weights) grouped->b_type = type;
+  }
+  grouped->a_type = fields->OneOf("input.type", {"s8", "u8"}) == "u8" ? INTACT_U8 : INTACT_S8;
+  grouped->a_granularity = fields->OneOf("input.per", {"row", "group"}) == "group" ? INTACT_GRANULARITY_GROUPS
+                                                                                   : INTACT_GRANULARITY_ROWS;
+  grouped->c_type = INTACT_F32;
+  if (fields->Has("output.type") && fields->OneOf("output.type", {"f32", "f16"}) == "f16") {
+    grouped->c_type = INTACT_F16;
+  }
+  ReadActivation(fields, grouped);
+}
+
+}  // namespace
+
+bool IsGroupedLayer(const std::string& folder) {
+  const auto root = support::ReadJson(folder + "/layer.json");
+  if (!root || !root->is_object()) return false;
+  const auto name = root->find("operator");
+  return name != root->end() && name->is_string() && name->get<std::string>() == kOperator;
+}
+
+Result<GroupedLayer> ReadGroupedLayer(const std::string& folder) {
+  const std::string path = folder + "/layer.json";
+  ASSIGN_OR_RETURN(const nlohmann::json root, support::ReadJson(path));
+  LayerFields fields(path, root);
+  GroupedLayer layer;
+  layer.folder = folder;
+  const fs::path canonical = fs::weakly_canonical(folder);
+  layer.name = canonical.filename().empty() ? canonical.string() : canonical.filename().string();
+  (void)fields.OneOf("operator", {kOperator});
+  ReadFields(&fields, &layer.grouped);
+  fields.RefuseOthers();
+  if (fields.error()) return *fields.error();
+  if (auto error = ReadWeights(folder, &layer.grouped)) return *error;
+  if (auto error = ReadActivations(folder, &layer.grouped)) return *error;
+  return layer;
+}
+
+Result<std::vector<uint8_t>> ReadExpected(const GroupedLayer& layer, const std::string& file) {
+  const std::string path = (fs::path(layer.folder) / file).string();  // an absolute `file` wins
+  ASSIGN_OR_RETURN(support::NpyArray expected, support::ReadNpy(path));
+  const std::vector<int64_t> shape = {layer.grouped.m, layer.grouped.n};
+  if (expected.type != layer.grouped.c_type || expected.shape != shape) {
+    return WrongTensor(path, expected,
+                       fmt::format("{} {}, the output of layer {}", core::TraitsOf(layer.grouped.c_type).npy,
+                                   support::ShapeString(shape), layer.name));
+  }
+  return std::move(expected.bytes);
+}
+
+Result<GroupedLayerCheck> CheckGroupedLayer(
+    const GroupedLayer& layer, const GroupedTarget& target, const std::string& by, intact_isa isa,
+    const std::vector<std::pair<std::string, std::vector<uint8_t>>>& recorded,
+    const std::optional<std::pair<std::string, std::vector<uint8_t>>>& expected) {
+  const reference::Grouped& grouped = layer.grouped;
+  GroupedLayerCheck check;
+  check.layer = layer.name;
+  check.operation =
+      fmt::format("{} {}{}{}, {}×{}×{}, {}", kOperator, core::NameOf(grouped.a_type),
+                  NameOfWeights(grouped.b_type), core::NameOf(grouped.c_type), grouped.m, grouped.n,
+                  grouped.k, grouped.group == 0 ? "one group" : fmt::format("groups of {}", grouped.group));
+  check.by = by;
+  GroupedRun run;
+  run.isa = isa;
+  const std::vector<uint8_t> exact = reference::Outputs(grouped);
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(grouped, run));
+  check.judgement = Compare(grouped, exact, output, GroupedClaimOf(target.GroupedClaims()));
+  ASSIGN_OR_RETURN(const Grouped plan, CreateGroupedPlan(grouped, {}));
+  ASSIGN_OR_RETURN(check.certificate, plan.Certificate());
+  for (const auto& [file, bytes] : recorded) {
+    check.recorded.emplace_back(file, Compare(grouped, exact, bytes, "any"));
+  }
+  if (!expected) return check;
+  check.expect_file = expected->first;
+  check.unexpected = 0;
+  const auto bytes = static_cast<size_t>(core::BytesOf(grouped.c_type));
+  for (size_t at = 0; at < output.size(); at += bytes) {
+    if (!IsSameElement(bytes, &expected->second[at], &output[at])) ++*check.unexpected;
+  }
+  check.recorded.emplace_back(expected->first, Compare(grouped, exact, expected->second, "any"));
+  return check;
+}
+
+std::string ToText(const GroupedLayerCheck& check) {
+  const auto in_words = [](const GroupedJudgement& judgement) {
+    if (!judgement.failure.empty()) return judgement.failure;
+    if (judgement.differing == 0) return fmt::format("{} outputs: exact", judgement.outputs);
+    return fmt::format("{} of {} outputs differ from exact: {}", judgement.differing, judgement.outputs,
+                       judgement.arithmetic);
+  };
+  std::string text =
+      fmt::format("{}: {}\n  {}: {}\n", check.layer, check.operation, check.by, in_words(check.judgement));
+  const intact_pairs_certificate& certificate = check.certificate;
+  if (certificate.failing_pairs == 0) {
+    text += fmt::format("  no pair of weights can saturate: sums are within {}\n", certificate.largest_sum);
+  } else {
+    text += fmt::format("  {} of {} pairs of weights can saturate; activations to {} are safe\n",
+                        certificate.failing_pairs, certificate.pairs, certificate.safe_activation);
+  }
+  for (const auto& [file, judgement] : check.recorded)
+    text += fmt::format("  {}: {}\n", file, in_words(judgement));
+  if (check.unexpected && *check.unexpected != 0) {
+    text +=
+        fmt::format("  DIFFERENT: {} outputs are not those of {}\n", *check.unexpected, check.expect_file);
+  }
+  return text;
+}
+
+}  // namespace intact::verify
