@@ -38,12 +38,13 @@ class _Step:
     """A layer with the parameters of a call, which further calls share. `number`: what `intact::step` returned."""
 
     def __init__(self, call: "_Call", parameters: tuple, number: int, loaded: ctypes.CDLL):
-        self.parameters, self._number = parameters, number
+        self.parameters, self.number = parameters, number
         weakref.finalize(self, loaded.intact_pytorch_free_step, number)
-        self._is_sum, self._has_bfloat16 = call.binary == "sum", call.other is not None and call.other.dtype == torch.bfloat16
+        self.is_sum, self._has_bfloat16 = call.binary == "sum", call.other is not None and call.other.dtype == torch.bfloat16
         self.dtype, self.scale, self.zero_point = call.dtype, call.scale, call.zero_point
         is_fused = bounds_of(call.unary, call.unary_arguments) is not None
         self._unary = None if is_fused else function_of(call)
+        self.is_direct = is_fused and not self._has_bfloat16  # `intact::run_step` takes the tensors of calls, and does all
 
     def run(self, weight: torch.Tensor, x: torch.Tensor, x_scale: torch.Tensor, x_zero_point: torch.Tensor, w_scale: torch.Tensor,
             other: "torch.Tensor | None", bias: "torch.Tensor | None") -> "torch.Tensor | None":
@@ -53,14 +54,14 @@ class _Step:
             if other is None or other.dtype != torch.bfloat16:
                 return None
             residual = other.float()
-        out = torch.ops.intact.run_step.default(self._number, weight, x, x_scale, x_zero_point, w_scale, residual, bias)
+        out = torch.ops.intact.run_step.default(self.number, weight, x, x_scale, x_zero_point, w_scale, residual, bias)
         if out is None:
             return None
         if self._unary is not None:
             function, arguments = self._unary
             out = function(out, **arguments)
             out = _quantized(out, self) if self.dtype in EIGHT_BITS else out.to(self.dtype)
-        return other.copy_(out) if self._is_sum and out is not other else out
+        return other.copy_(out) if self.is_sum and out is not other else out
 
 
 class Layers:
@@ -92,7 +93,19 @@ class Layers:
 
     def _kernel(self, own: Any, adapter: "Callable[..., _Call]") -> Callable:
         """`own`: PyTorch's kernel."""
-        def kernel(keys: Any, *arguments: Any) -> torch.Tensor:
+        layers, run_step, is_binary = self._layers, torch.ops.intact.run_step.default, adapter in _BINARY
+
+        def kernel(keys: Any, x: Any, x_scale: Any, x_zero_point: Any, weight: Any, w_scale: Any, *others: Any) -> torch.Tensor:
+            layer = layers.get(id(weight))
+            # Most calls of a model end here. Each line costs time, because the model's layers evict this code from the caches.
+            if layer is not None and layer.steps and not isinstance(x_scale, float):
+                step = layer.steps[0]
+                other, bias, rest = (others[1], others[2], others[3:]) if is_binary else (None, others[1], others[2:])
+                if step.is_direct and step.parameters == (adapter, rest):
+                    out = run_step(step.number, weight, x, x_scale, x_zero_point, w_scale, other, bias)
+                    if out is not None:
+                        return other.copy_(out) if step.is_sum and out is not other else out
+            arguments = (x, x_scale, x_zero_point, weight, w_scale, *others)
             out = self._run(adapter, arguments)
             return own.call_boxed(keys, *arguments) if out is None else out
 
@@ -103,11 +116,11 @@ class Layers:
         first = 7 if adapter in _BINARY else 6  # the bias
         x, x_scale, x_zero_point, weight, w_scale = arguments[:5]
         other, bias, parameters = arguments[6] if first == 7 else None, arguments[first], (adapter, arguments[first + 1:])
+        layer = self._layers.get(id(weight))
+        steps = layer.steps if layer is not None else []
         if isinstance(x_scale, float):
             x_scale, x_zero_point = torch.tensor(x_scale, dtype=torch.float32), torch.tensor(x_zero_point)
         w_scale, bias = _floats(w_scale), None if bias is None else _floats(bias)
-        layer = self._layers.get(id(weight))
-        steps = layer.steps if layer is not None else []
         for step in steps:
             if step.parameters == parameters:
                 out = step.run(weight, x, x_scale, x_zero_point, w_scale, other, bias)

@@ -10,6 +10,7 @@ import subprocess
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, Callable
 
 import numpy as np
@@ -477,7 +478,7 @@ def test_sums_are_in_place(enabled):
         assert given is layer.other and torch.equal(given, wanted), begin
         layer.other.copy_(other)
         layer.x.copy_(x)
-        out = torch.ops.intact.run_step(steps_of(layer)[0]._number, layer.packed, layer.x, torch.tensor(layer.x_scale),
+        out = torch.ops.intact.run_step(steps_of(layer)[0].number, layer.packed, layer.x, torch.tensor(layer.x_scale),
                                         torch.tensor(layer.x_zero_point), layer.w_scale, layer.other, layer.bias)
         assert (out is layer.other) == (begin == 64) and torch.equal(out, wanted)
 
@@ -512,15 +513,21 @@ def test_each_operator(name):
     layer.pack()
     tensors, others = overload.endswith("tensor"), replace(layer, x_zero_point=300)
     own = others.run(tensors)
-    with intact.torch.enable(), pytest.MonkeyPatch.context() as patch:
-        computed = []
-        run = _torch_layers.Layers._run
-        patch.setattr(_torch_layers.Layers, "_run", lambda *given: computed.append(run(*given)) or computed[-1])
-        for calls in (1, 2):  # the second call finds the step of the first
-            check(layer, lambda layer: layer.run(tensors))
-            assert len(computed) == calls and computed[-1] is not None
-        assert torch.equal(others.run(tensors), own)
-        assert len(computed) == 3 and computed[-1] is None
+    with pytest.MonkeyPatch.context() as patch:
+        calls = []  # of PyTorch's kernel
+        get = torch.library.get_kernel
+
+        def recorded(*name):
+            kernel = get(*name)
+            return SimpleNamespace(call_boxed=lambda *given: calls.append(name) or kernel.call_boxed(*given))
+
+        patch.setattr(torch.library, "get_kernel", recorded)
+        with intact.torch.enable():
+            for _ in range(2):  # the second call finds the step of the first
+                check(layer, lambda layer: layer.run(tensors))
+                assert not calls and len(steps_of(layer)) == 1
+            assert torch.equal(others.run(tensors), own)
+            assert len(calls) == 1
 
 
 def test_stride_0(enabled):
