@@ -10,7 +10,7 @@ import ctypes
 import hashlib
 import math
 import weakref
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -64,6 +64,23 @@ class _Step:
         return other.copy_(out) if self.is_sum and out is not other else out
 
 
+class Difference(NamedTuple):
+    """What PyTorch's kernel made of a layer, compared with the exact outputs."""
+    operator: str  # of the namespace onednn
+    x: "tuple[int, ...]"  # sizes of the input
+    weight: "tuple[int, ...]"  # sizes of the weights
+    outputs: int
+    differing: int  # outputs that differ from intact's
+    largest: float  # the largest difference: steps of an 8-bit output, else a share of the largest output
+
+
+def _difference(name: str, x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, exact: torch.Tensor) -> Difference:
+    apart = (out.double() - exact.double()).abs()
+    unit = 1.0 if exact.dtype in EIGHT_BITS or exact.numel() == 0 else max(exact.abs().max().item(), _LEAST)
+    largest = apart.max().item() / unit if apart.numel() else 0.0
+    return Difference(name, tuple(x.shape), tuple(weight.shape), out.numel(), int((apart != 0).sum()), largest)
+
+
 class Layers:
     """The kernels in the place of PyTorch's, while `set(True)` is in force. `loaded`: libintact_pytorch.so."""
 
@@ -74,7 +91,8 @@ class Layers:
         self._registered: Any = None
         self._layers: "dict[int, _Layer]" = {}  # by the identity of packed weights, as long as they live
 
-    def set(self, is_enabled: bool) -> None:
+    def set(self, is_enabled: bool, found: "list[Difference] | None" = None) -> None:
+        """`found`: PyTorch's kernels stay in force, and each layer's difference from intact is added to the list."""
         if not is_enabled:
             self._registered._destroy()
             self._registered = None
@@ -83,10 +101,11 @@ class Layers:
         try:
             for name, adapter in ADAPTERS.items():
                 operator, _, overload = name.partition(".")
-                found = getattr(torch.ops.onednn, operator, None)
-                if found is not None and (overload or "default") in found.overloads():
+                packet = getattr(torch.ops.onednn, operator, None)
+                if packet is not None and (overload or "default") in packet.overloads():
                     own = torch.library.get_kernel(f"onednn::{name}", torch._C._parse_dispatch_key("MkldnnCPU"))
-                    self._registered.impl(name, self._kernel(own, adapter), with_keyset=True, allow_override=True)
+                    kernel = self._kernel(own, adapter) if found is None else self._comparison(own, adapter, name, found)
+                    self._registered.impl(name, kernel, with_keyset=True, allow_override=True)
         except BaseException:
             self.set(False)
             raise
@@ -108,6 +127,18 @@ class Layers:
             arguments = (x, x_scale, x_zero_point, weight, w_scale, *others)
             out = self._run(adapter, arguments)
             return own.call_boxed(keys, *arguments) if out is None else out
+
+        return kernel
+
+    def _comparison(self, own: Any, adapter: "Callable[..., _Call]", name: str, found: "list[Difference]") -> Callable:
+        def kernel(keys: Any, *arguments: Any) -> torch.Tensor:
+            # A sum may overwrite its second input.
+            kept = tuple(value.clone() if adapter in _BINARY and i == 6 else value for i, value in enumerate(arguments))
+            exact = self._run(adapter, kept)
+            out = own.call_boxed(keys, *arguments)
+            if exact is not None:
+                found.append(_difference(name, arguments[0], arguments[3], out, exact))
+            return out
 
         return kernel
 

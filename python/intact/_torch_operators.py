@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
 from ._library import Error, invalid
+
+if TYPE_CHECKING:
+    from ._torch_layers import Difference
 
 _library: ctypes.CDLL | None = None
 _layers: Any = None
@@ -86,6 +89,27 @@ def disable() -> None:
 def is_enabled() -> bool:
     """Whether `enable()` is in force."""
     return _is_enabled
+
+
+def compare(model: "Callable[..., Any]", *inputs: Any) -> "list[Difference]":
+    """Calls `model(*inputs)` with PyTorch's kernels, and reports where they differ from the exact outputs: a row for each call of a
+    quantized layer that intact computes, in the order of the calls. Each layer gets the inputs that PyTorch's kernels computed, so
+    a row shows what one layer does. `model`: compiled with `freezing` (docs/pytorch.md).
+
+    Call it while no other thread runs PyTorch."""
+    library()
+    found: "list[Difference]" = []
+    before = _Enabled(_is_enabled)
+    _set(False)
+    try:
+        _layers.set(True, found)
+        try:
+            model(*inputs)
+        finally:
+            _layers.set(False)
+    finally:
+        _set(before._was_enabled)
+    return found
 
 
 def embed(program: "torch.export.ExportedProgram") -> "torch.export.ExportedProgram":

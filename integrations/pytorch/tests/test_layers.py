@@ -530,6 +530,35 @@ def test_each_operator(name):
             assert len(calls) == 1
 
 
+@pytest.mark.parametrize("layer", [linear(4, 8, 16), replace(linear(4, 8, 16), **OUTPUTS[2]), conv(*CONVS[0])],
+                         ids=["float", "8 bits", "convolution"])
+def test_compare(layer, monkeypatch):
+    """Each changed output of PyTorch's kernel is found, also in a sum, which overwrites its second input."""
+    other = defined(layer)
+    layer = replace(layer, binary="sum", other=other, other_scale=layer.scale, other_zero_point=layer.zero_point).pack()
+    exact, get = defined(layer), torch.library.get_kernel
+    wrong = exact.clone()
+    unit = 1.0 if layer.dtype == torch.uint8 else exact.abs().max().item()
+    wrong[0, 0] = exact[0, 0] ^ 4 if layer.dtype == torch.uint8 else exact[0, 0] + 2
+
+    def kernel(*name):
+        return SimpleNamespace(call_boxed=lambda keys, *given: given[6].copy_(computed))
+
+    monkeypatch.setattr(torch.library, "get_kernel", kernel)
+    model = lambda: [layer.run(other=other.clone()) for _ in range(2)]  # noqa: E731
+    for computed in (exact, wrong):
+        rows = intact.torch.compare(model)
+        apart = (computed.double() - exact.double()).abs()
+        assert [row[1:5] for row in rows] == [(tuple(layer.x.shape), tuple(layer.packed.shape), exact.numel(),
+                                               int((apart > 0).sum()))] * 2
+        assert all(row.largest == apart.max().item() / unit for row in rows)
+    assert int((apart > 0).sum()) >= 1 and not intact.torch.is_enabled()
+    monkeypatch.setattr(torch.library, "get_kernel", get)
+    with intact.torch.enable():
+        intact.torch.compare(model)
+        assert intact.torch.is_enabled() and torch.equal(layer.run(other=other.clone()), exact)
+
+
 def test_stride_0(enabled):
     with pytest.raises(RuntimeError, match=r"^intact: stride is \[0, 0\]; expected numbers of at least 1$"):
         replace(conv(*CONVS[0]).pack(), window=(0, 1, 1, 1)).run()
