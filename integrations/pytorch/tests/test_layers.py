@@ -821,6 +821,7 @@ with torch.no_grad():
             wanted.append(ran(f"compiled {number}", compiled, inputs))
             with test_layers.pytest.MonkeyPatch.context() as patch:
                 patch.setattr(_torch_layers.Layers, "_run", test_layers.defined_call)
+                intact._torch_operators._layers._layers.clear()  # layers that have steps do not call _run
                 assert equal(wanted[number], compiled(*inputs))
         assert equal(own, compiled(*inputs))
         paths.append(intact.torch.package(torch.export.export(net, inputs), f"{folder}/{number}.pt2"))
