@@ -502,6 +502,16 @@ def test_steps_are_kept(enabled):
     assert steps_of(layer) == kept
 
 
+@pytest.mark.parametrize("changes", [*({"unary": unary} for unary in OTHERS), {"dtype": torch.bfloat16, "binary": "sum"}], ids=str)
+def test_second_calls(enabled, changes):
+    """Calls that find a step compute an activation that no plan has, and convert a second input in bfloat16."""
+    others = {"other": torch.randn(4, 8).bfloat16()} if "binary" in changes else {}
+    layer = replace(linear(4, 8, 16), **changes, **others).pack()
+    for _ in range(2):
+        check(layer, lambda layer: layer.run())
+    assert len(steps_of(layer)) == 1
+
+
 @pytest.mark.parametrize("name", _torch_layers.ADAPTERS)
 def test_each_operator(name):
     """intact computes a call of each operator, and PyTorch computes one that intact does not."""
