@@ -13,7 +13,8 @@ import weakref
 from typing import Any, Callable, NamedTuple
 
 import torch
-import torch.nn.functional as F
+
+from ._library import invalid
 
 EIGHT_BITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
 _LEAST, _MOST = 2.0**-126, 2.0**127  # scales are float32 numbers
@@ -38,13 +39,12 @@ class _Step:
     """A layer with the parameters of a call, which further calls share. `number`: what `intact::step` returned."""
 
     def __init__(self, call: "_Call", parameters: tuple, number: int, loaded: ctypes.CDLL):
-        self.parameters, self.number = parameters, number
+        self.parameters, self._number = parameters, number
         weakref.finalize(self, loaded.intact_pytorch_free_step, number)
-        self.is_sum, self._has_bfloat16 = call.binary == "sum", call.other is not None and call.other.dtype == torch.bfloat16
+        self._is_sum, self._has_bfloat16 = call.binary == "sum", call.other is not None and call.other.dtype == torch.bfloat16
         self.dtype, self.scale, self.zero_point = call.dtype, call.scale, call.zero_point
         is_fused = bounds_of(call.unary, call.unary_arguments) is not None
         self._unary = None if is_fused else function_of(call)
-        self.is_direct = is_fused and not self._has_bfloat16  # `intact::run_step` takes the tensors of calls, and does all
 
     def run(self, weight: torch.Tensor, x: torch.Tensor, x_scale: torch.Tensor, x_zero_point: torch.Tensor, w_scale: torch.Tensor,
             other: "torch.Tensor | None", bias: "torch.Tensor | None") -> "torch.Tensor | None":
@@ -54,31 +54,40 @@ class _Step:
             if other is None or other.dtype != torch.bfloat16:
                 return None
             residual = other.float()
-        out = torch.ops.intact.run_step.default(self.number, weight, x, x_scale, x_zero_point, w_scale, residual, bias)
+        out = torch.ops.intact.run_step.default(self._number, weight, x, x_scale, x_zero_point, w_scale, residual, bias)
         if out is None:
             return None
         if self._unary is not None:
             function, arguments = self._unary
             out = function(out, **arguments)
             out = _quantized(out, self) if self.dtype in EIGHT_BITS else out.to(self.dtype)
-        return other.copy_(out) if self.is_sum and out is not other else out
+        return other.copy_(out) if self._is_sum and out is not other else out
 
 
 class Difference(NamedTuple):
-    """What PyTorch's kernel made of a layer, compared with the exact outputs."""
+    """What PyTorch's kernel made of a call, compared with the exact outputs."""
     operator: str  # of the namespace onednn
     x: "tuple[int, ...]"  # sizes of the input
     weight: "tuple[int, ...]"  # sizes of the weights
     outputs: int
-    differing: int  # outputs that differ from intact's
-    largest: float  # the largest difference: steps of an 8-bit output, else a share of the largest output
+    differing: int  # outputs whose values differ from intact's
+    largest: float  # the largest difference: steps of an 8-bit output, else a share of the largest finite exact output
 
 
 def _difference(name: str, x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, exact: torch.Tensor) -> Difference:
-    apart = (out.double() - exact.double()).abs()
-    unit = 1.0 if exact.dtype in EIGHT_BITS or exact.numel() == 0 else max(exact.abs().max().item(), _LEAST)
-    largest = apart.max().item() / unit if apart.numel() else 0.0
-    return Difference(name, tuple(x.shape), tuple(weight.shape), out.numel(), int((apart != 0).sum()), largest)
+    """Equal infinities are no difference, and two NaNs are none. Other differences of infinities and NaNs are infinite. So is each
+    difference from float outputs that are all 0."""
+    is_8_bit, out, exact = exact.dtype in EIGHT_BITS, out.double(), exact.double()
+    equal = (out == exact) | (out.isnan() & exact.isnan())
+    largest = _largest((out - exact)[~equal].abs().nan_to_num(nan=math.inf, posinf=math.inf))
+    if largest and not is_8_bit:
+        unit = _largest(exact[exact.isfinite()].abs())
+        largest = largest / unit if unit else math.inf
+    return Difference(name, tuple(x.shape), tuple(weight.shape), out.numel(), int((~equal).sum()), largest)
+
+
+def _largest(values: torch.Tensor) -> float:
+    return values.max().item() if values.numel() else 0.0
 
 
 class Layers:
@@ -92,11 +101,14 @@ class Layers:
         self._layers: "dict[int, _Layer]" = {}  # by the identity of packed weights, as long as they live
 
     def set(self, is_enabled: bool, found: "list[Difference] | None" = None) -> None:
-        """`found`: PyTorch's kernels stay in force, and each layer's difference from intact is added to the list."""
+        """`found`: PyTorch's kernels stay in force, and the difference of each call from intact is added to the list."""
         if not is_enabled:
-            self._registered._destroy()
-            self._registered = None
+            if self._registered is not None:
+                self._registered._destroy()
+                self._registered = None
             return
+        if self._registered is not None:  # compare() runs a model
+            raise invalid("model: calls enable() or compare() while compare() runs it; expected a model that calls neither")
         self._registered = torch.library.Library("onednn", "IMPL", "MkldnnCPU")
         try:
             for name, adapter in ADAPTERS.items():
@@ -112,18 +124,18 @@ class Layers:
 
     def _kernel(self, own: Any, adapter: "Callable[..., _Call]") -> Callable:
         """`own`: PyTorch's kernel."""
-        layers, run_step, is_binary = self._layers, torch.ops.intact.run_step.default, adapter in _BINARY
+        layers, is_binary = self._layers, adapter in _BINARY
 
         def kernel(keys: Any, x: Any, x_scale: Any, x_zero_point: Any, weight: Any, w_scale: Any, *others: Any) -> torch.Tensor:
             layer = layers.get(id(weight))
-            # Most calls of a model end here. Each line costs time, because the model's layers evict this code from the caches.
+            # Most calls of a model end here.
             if layer is not None and layer.steps and not isinstance(x_scale, float):
                 step = layer.steps[0]
                 other, bias, rest = (others[1], others[2], others[3:]) if is_binary else (None, others[1], others[2:])
-                if step.is_direct and step.parameters == (adapter, rest):
-                    out = run_step(step.number, weight, x, x_scale, x_zero_point, w_scale, other, bias)
+                if step.parameters == (adapter, rest):
+                    out = step.run(weight, x, x_scale, x_zero_point, w_scale, other, bias)
                     if out is not None:
-                        return other.copy_(out) if step.is_sum and out is not other else out
+                        return out
             arguments = (x, x_scale, x_zero_point, weight, w_scale, *others)
             out = self._run(adapter, arguments)
             return own.call_boxed(keys, *arguments) if out is None else out
@@ -132,8 +144,9 @@ class Layers:
 
     def _comparison(self, own: Any, adapter: "Callable[..., _Call]", name: str, found: "list[Difference]") -> Callable:
         def kernel(keys: Any, *arguments: Any) -> torch.Tensor:
-            # A sum may overwrite its second input.
-            kept = tuple(value.clone() if adapter in _BINARY and i == 6 else value for i, value in enumerate(arguments))
+            kept = arguments
+            if adapter(*arguments).binary == "sum":  # overwrites the second input
+                kept = (*arguments[:6], arguments[6].clone(), *arguments[7:])
             exact = self._run(adapter, kept)
             out = own.call_boxed(keys, *arguments)
             if exact is not None:

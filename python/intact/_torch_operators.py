@@ -92,23 +92,26 @@ def is_enabled() -> bool:
 
 
 def compare(model: "Callable[..., Any]", *inputs: Any) -> "list[Difference]":
-    """Calls `model(*inputs)` with PyTorch's kernels, and reports where they differ from the exact outputs. The list has a row for
-    each call of a quantized layer that intact computes, in the order of the calls. A layer's input comes from PyTorch's kernels,
-    so a row shows what one layer does. `model`: compiled with `freezing` (docs/pytorch.md).
+    """Calls `model(*inputs)` with PyTorch's kernels and without gradients, and reports where they differ from the exact outputs.
+    The list has a row for each call of a quantized layer that intact computes, in the order of the calls. A layer's input comes
+    from PyTorch's kernels, so a row shows what one call does. `model`: compiled with `freezing` (docs/pytorch.md).
 
-    Call it while no other thread runs PyTorch."""
+    intact's copies of the weights stay in memory as long as the model's weights. Call it while no other thread runs PyTorch."""
     library()
     found: "list[Difference]" = []
-    before = _Enabled(_is_enabled)
+    was_enabled = _is_enabled
     _set(False)
     try:
         _layers.set(True, found)
         try:
-            model(*inputs)
+            with torch.no_grad():
+                model(*inputs)
         finally:
             _layers.set(False)
     finally:
-        _set(before._was_enabled)
+        _set(was_enabled)
+    if not found:
+        raise invalid("model: calls no quantized layer that intact computes; expected a model compiled with freezing")
     return found
 
 

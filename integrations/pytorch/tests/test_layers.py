@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import itertools
+import math
 import os
 import subprocess
 import weakref
@@ -478,7 +479,7 @@ def test_sums_are_in_place(enabled):
         assert given is layer.other and torch.equal(given, wanted), begin
         layer.other.copy_(other)
         layer.x.copy_(x)
-        out = torch.ops.intact.run_step(steps_of(layer)[0].number, layer.packed, layer.x, torch.tensor(layer.x_scale),
+        out = torch.ops.intact.run_step(steps_of(layer)[0]._number, layer.packed, layer.x, torch.tensor(layer.x_scale),
                                         torch.tensor(layer.x_zero_point), layer.w_scale, layer.other, layer.bias)
         assert (out is layer.other) == (begin == 64) and torch.equal(out, wanted)
 
@@ -502,14 +503,24 @@ def test_steps_are_kept(enabled):
     assert steps_of(layer) == kept
 
 
-@pytest.mark.parametrize("changes", [*({"unary": unary} for unary in OTHERS), {"dtype": torch.bfloat16, "binary": "sum"}], ids=str)
-def test_second_calls(enabled, changes):
-    """Calls that find a step compute an activation that no plan has, and convert a second input in bfloat16."""
-    others = {"other": torch.randn(4, 8).bfloat16()} if "binary" in changes else {}
-    layer = replace(linear(4, 8, 16), **changes, **others).pack()
-    for _ in range(2):
+SUMMED = {"binary": "sum", "other_scale": 0.03, "other_zero_point": 99}
+
+
+@pytest.mark.parametrize("changes", [{}, *({"unary": unary} for unary in OTHERS), {"dtype": torch.bfloat16, "binary": "sum"},
+                                     {**OUTPUTS[2], **SUMMED}, {"binary": "add"}], ids=str)
+def test_second_calls(enabled, monkeypatch, changes):
+    """Calls that find the newest step end without `_run`, also with an activation that no plan has, and with a second input."""
+    if "binary" in changes:
+        dtype = changes.get("dtype", torch.bfloat16)
+        changes = {**changes, "other": integers(4, 8, dtype=dtype) if dtype in LIMITS else torch.randn(4, 8).to(dtype)}
+    layer = replace(linear(4, 8, 16), **changes).pack()
+    called, run = [], _torch_layers.Layers._run
+    monkeypatch.setattr(_torch_layers.Layers, "_run", lambda *given: called.append(given) or run(*given))
+    for _ in range(3):
         check(layer, lambda layer: layer.run())
-    assert len(steps_of(layer)) == 1
+        assert len(called) == 1
+    check(layer, lambda layer: layer.run(tensors=False))
+    assert len(called) == 2 and len(steps_of(layer)) == 1
 
 
 @pytest.mark.parametrize("name", _torch_layers.ADAPTERS)
@@ -567,6 +578,56 @@ def test_compare(layer, monkeypatch):
     with intact.torch.enable():
         intact.torch.compare(model)
         assert intact.torch.is_enabled() and torch.equal(layer.run(other=other.clone()), exact)
+
+
+def test_compare_special_values():
+    """Values of PyTorch's output and of the exact one, how many differ, and the largest difference."""
+    inf, nan = math.inf, math.nan
+    layer = linear(1, 1, 1)
+    for out, exact, differing, largest in [([inf, -inf, nan, 4], [inf, -inf, nan, 4], 0, 0), ([], [], 0, 0), ([0], [0], 0, 0),
+                                           ([inf, nan, 3, 4], [inf, nan, 4, -4], 2, 2), ([inf], [-inf], 1, inf),
+                                           ([-inf, 4], [3, 4], 1, inf), ([3, 4], [nan, 4], 1, inf), ([nan], [0], 1, inf),
+                                           ([0, 2.0**-149], [0, 0], 1, inf), ([1], [inf], 1, inf)]:
+        for dtype in (torch.float32, torch.bfloat16) if 2.0**-149 not in out else (torch.float32,):
+            values = (torch.tensor(numbers, dtype=dtype) for numbers in (out, exact))
+            row = _torch_layers._difference("some", layer.x, layer.weight, *values)
+            assert row == ("some", (1, 1), (1, 1), len(out), differing, largest), (out, exact)
+    values = (torch.tensor(numbers, dtype=torch.uint8) for numbers in ([0, 9, 255], [255, 9, 254]))
+    assert _torch_layers._difference("some", layer.x, layer.weight, *values)[3:] == (3, 2, 255)
+
+
+def test_compare_without_layers():
+    """No row is an error, and leaves PyTorch as it was. compare() calls the model without gradients."""
+    before, layer, is_enabled = kernels(), linear(4, 8, 16).pack(), []
+    message = r"^model: calls no quantized layer that intact computes; expected a model compiled with freezing$"
+    for model in (lambda: None, replace(layer, x_zero_point=300).run):
+        with pytest.raises(intact.Error, match=message):
+            intact.torch.compare(model)
+    with torch.enable_grad():
+        assert len(intact.torch.compare(lambda: is_enabled.append(torch.is_grad_enabled()) or layer.run())) == 1
+        assert is_enabled == [False] and torch.is_grad_enabled()
+    assert kernels() == before
+
+
+@pytest.mark.parametrize("call", [lambda: intact.torch.enable(), lambda: intact.torch.compare(lambda: None)],
+                         ids=["enable", "compare"])
+def test_compared_model_changes_nothing(call):
+    """A compared model calls neither enable() nor compare(). disable() does nothing there, as after an earlier disable()."""
+    before, layer = kernels(), linear(4, 8, 16).pack()
+
+    def model() -> None:
+        intact.torch.disable()
+        layer.run()
+        with pytest.raises(intact.Error, match=r"^model: calls enable\(\) or compare\(\) while compare\(\) runs it; expected "
+                                               r"a model that calls neither$"):
+            call()
+        layer.run()
+
+    assert len(intact.torch.compare(model)) == 2
+    intact.torch.disable()
+    intact._torch_operators._layers.set(False)
+    assert kernels() == before and not intact.torch.is_enabled()
+    assert "operators.cc" not in torch._C._dispatch_dump("aten::_int_mm")
 
 
 def test_stride_0(enabled):
