@@ -75,8 +75,8 @@ class Difference(NamedTuple):
 
 
 def _difference(name: str, x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, exact: torch.Tensor) -> Difference:
-    """Equal infinities are no difference, and two NaNs are none. Other differences of infinities and NaNs are infinite. So is each
-    difference from float outputs that are all 0."""
+    """Equal infinities are no difference, and two NaNs are none. Other differences of infinities and NaNs are infinite. A
+    difference from float outputs that are all 0 is infinite."""
     is_8_bit, out, exact = exact.dtype in EIGHT_BITS, out.double(), exact.double()
     equal = (out == exact) | (out.isnan() & exact.isnan())
     largest = _largest((out - exact)[~equal].abs().nan_to_num(nan=math.inf, posinf=math.inf))
