@@ -26,12 +26,11 @@
 #include <utility>
 
 #include "run.h"
+#include "tensors.h"
 
 namespace intact::pytorch {
 namespace {
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
 using torch::stable::detail::StableLibrary;
 
 template <class... Words>

@@ -10,10 +10,11 @@ import ctypes
 import hashlib
 import math
 import weakref
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import torch
-import torch.nn.functional as F
+
+from ._library import invalid
 
 EIGHT_BITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
 _LEAST, _MOST = 2.0**-126, 2.0**127  # scales are float32 numbers
@@ -63,6 +64,32 @@ class _Step:
         return other.copy_(out) if self._is_sum and out is not other else out
 
 
+class Difference(NamedTuple):
+    """What PyTorch's kernel made of a call, compared with the exact outputs."""
+    operator: str  # of the namespace onednn
+    x: "tuple[int, ...]"  # sizes of the input
+    weight: "tuple[int, ...]"  # sizes of the weights
+    outputs: int
+    differing: int  # outputs whose values differ from intact's
+    largest: float  # the largest difference: steps of an 8-bit output, else a share of the largest finite exact output
+
+
+def _difference(name: str, x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, exact: torch.Tensor) -> Difference:
+    """Equal infinities are no difference, and two NaNs are none. Other differences of infinities and NaNs are infinite. A
+    difference from float outputs that are all 0 is infinite."""
+    is_8_bit, out, exact = exact.dtype in EIGHT_BITS, out.double(), exact.double()
+    equal = (out == exact) | (out.isnan() & exact.isnan())
+    largest = _largest((out - exact)[~equal].abs().nan_to_num(nan=math.inf, posinf=math.inf))
+    if largest and not is_8_bit:
+        unit = _largest(exact[exact.isfinite()].abs())
+        largest = largest / unit if unit else math.inf
+    return Difference(name, tuple(x.shape), tuple(weight.shape), out.numel(), int((~equal).sum()), largest)
+
+
+def _largest(values: torch.Tensor) -> float:
+    return values.max().item() if values.numel() else 0.0
+
+
 class Layers:
     """The kernels in the place of PyTorch's, while `set(True)` is in force. `loaded`: libintact_pytorch.so."""
 
@@ -73,28 +100,58 @@ class Layers:
         self._registered: Any = None
         self._layers: "dict[int, _Layer]" = {}  # by the identity of packed weights, as long as they live
 
-    def set(self, is_enabled: bool) -> None:
+    def set(self, is_enabled: bool, found: "list[Difference] | None" = None) -> None:
+        """`found`: PyTorch's kernels stay in force, and the difference of each call from intact is added to the list."""
         if not is_enabled:
-            self._registered._destroy()
-            self._registered = None
+            if self._registered is not None:
+                self._registered._destroy()
+                self._registered = None
             return
+        if self._registered is not None:  # compare() runs a model
+            raise invalid("model: calls enable() or compare() while compare() runs it; expected a model that calls neither")
         self._registered = torch.library.Library("onednn", "IMPL", "MkldnnCPU")
         try:
             for name, adapter in ADAPTERS.items():
                 operator, _, overload = name.partition(".")
-                found = getattr(torch.ops.onednn, operator, None)
-                if found is not None and (overload or "default") in found.overloads():
+                packet = getattr(torch.ops.onednn, operator, None)
+                if packet is not None and (overload or "default") in packet.overloads():
                     own = torch.library.get_kernel(f"onednn::{name}", torch._C._parse_dispatch_key("MkldnnCPU"))
-                    self._registered.impl(name, self._kernel(own, adapter), with_keyset=True, allow_override=True)
+                    kernel = self._kernel(own, adapter) if found is None else self._comparison(own, adapter, name, found)
+                    self._registered.impl(name, kernel, with_keyset=True, allow_override=True)
         except BaseException:
             self.set(False)
             raise
 
     def _kernel(self, own: Any, adapter: "Callable[..., _Call]") -> Callable:
         """`own`: PyTorch's kernel."""
-        def kernel(keys: Any, *arguments: Any) -> torch.Tensor:
+        layers, is_binary = self._layers, adapter in _BINARY
+
+        def kernel(keys: Any, x: Any, x_scale: Any, x_zero_point: Any, weight: Any, w_scale: Any, *others: Any) -> torch.Tensor:
+            layer = layers.get(id(weight))
+            # Most calls of a model end here.
+            if layer is not None and layer.steps and not isinstance(x_scale, float):
+                step = layer.steps[0]
+                other, bias, rest = (others[1], others[2], others[3:]) if is_binary else (None, others[1], others[2:])
+                if step.parameters == (adapter, rest):
+                    out = step.run(weight, x, x_scale, x_zero_point, w_scale, other, bias)
+                    if out is not None:
+                        return out
+            arguments = (x, x_scale, x_zero_point, weight, w_scale, *others)
             out = self._run(adapter, arguments)
             return own.call_boxed(keys, *arguments) if out is None else out
+
+        return kernel
+
+    def _comparison(self, own: Any, adapter: "Callable[..., _Call]", name: str, found: "list[Difference]") -> Callable:
+        def kernel(keys: Any, *arguments: Any) -> torch.Tensor:
+            kept = arguments
+            if adapter(*arguments).binary == "sum":  # overwrites the second input
+                kept = (*arguments[:6], arguments[6].clone(), *arguments[7:])
+            exact = self._run(adapter, kept)
+            out = own.call_boxed(keys, *arguments)
+            if exact is not None:
+                found.append(_difference(name, arguments[0], arguments[3], out, exact))
+            return out
 
         return kernel
 
@@ -103,11 +160,11 @@ class Layers:
         first = 7 if adapter in _BINARY else 6  # the bias
         x, x_scale, x_zero_point, weight, w_scale = arguments[:5]
         other, bias, parameters = arguments[6] if first == 7 else None, arguments[first], (adapter, arguments[first + 1:])
+        layer = self._layers.get(id(weight))
+        steps = layer.steps if layer is not None else []
         if isinstance(x_scale, float):
             x_scale, x_zero_point = torch.tensor(x_scale, dtype=torch.float32), torch.tensor(x_zero_point)
         w_scale, bias = _floats(w_scale), None if bias is None else _floats(bias)
-        layer = self._layers.get(id(weight))
-        steps = layer.steps if layer is not None else []
         for step in steps:
             if step.parameters == parameters:
                 out = step.run(weight, x, x_scale, x_zero_point, w_scale, other, bias)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
 from ._library import Error, invalid
+
+if TYPE_CHECKING:
+    from ._torch_layers import Difference
 
 _library: ctypes.CDLL | None = None
 _layers: Any = None
@@ -86,6 +89,30 @@ def disable() -> None:
 def is_enabled() -> bool:
     """Whether `enable()` is in force."""
     return _is_enabled
+
+
+def compare(model: "Callable[..., Any]", *inputs: Any) -> "list[Difference]":
+    """Calls `model(*inputs)` with PyTorch's kernels and without gradients, and reports where they differ from the exact outputs.
+    The list has a row for each call of a quantized layer that intact computes, in the order of the calls. A layer's input comes
+    from PyTorch's kernels, so a row shows what one call does. `model`: compiled with `freezing` (docs/pytorch.md).
+
+    intact's copies of the weights stay in memory as long as the model's weights. Call it while no other thread runs PyTorch."""
+    library()
+    found: "list[Difference]" = []
+    was_enabled = _is_enabled
+    _set(False)
+    try:
+        _layers.set(True, found)
+        try:
+            with torch.no_grad():
+                model(*inputs)
+        finally:
+            _layers.set(False)
+    finally:
+        _set(was_enabled)
+    if not found:
+        raise invalid("model: calls no quantized layer that intact computes; expected a model compiled with freezing")
+    return found
 
 
 def embed(program: "torch.export.ExportedProgram") -> "torch.export.ExportedProgram":

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import gc
 import itertools
+import math
 import os
 import subprocess
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, Callable
 
 import numpy as np
@@ -501,6 +503,26 @@ def test_steps_are_kept(enabled):
     assert steps_of(layer) == kept
 
 
+SUMMED = {"binary": "sum", "other_scale": 0.03, "other_zero_point": 99}
+
+
+@pytest.mark.parametrize("changes", [{}, *({"unary": unary} for unary in OTHERS), {"dtype": torch.bfloat16, "binary": "sum"},
+                                     {**OUTPUTS[2], **SUMMED}, {"binary": "add"}], ids=str)
+def test_second_calls(enabled, monkeypatch, changes):
+    """Calls that find the newest step end without `_run`, also with an activation that no plan has, and with a second input."""
+    if "binary" in changes:
+        dtype = changes.get("dtype", torch.bfloat16)
+        changes = {**changes, "other": integers(4, 8, dtype=dtype) if dtype in LIMITS else torch.randn(4, 8).to(dtype)}
+    layer = replace(linear(4, 8, 16), **changes).pack()
+    called, run = [], _torch_layers.Layers._run
+    monkeypatch.setattr(_torch_layers.Layers, "_run", lambda *given: called.append(given) or run(*given))
+    for _ in range(3):
+        check(layer, lambda layer: layer.run())
+        assert len(called) == 1
+    check(layer, lambda layer: layer.run(tensors=False))
+    assert len(called) == 2 and len(steps_of(layer)) == 1
+
+
 @pytest.mark.parametrize("name", _torch_layers.ADAPTERS)
 def test_each_operator(name):
     """intact computes a call of each operator, and PyTorch computes one that intact does not."""
@@ -512,15 +534,100 @@ def test_each_operator(name):
     layer.pack()
     tensors, others = overload.endswith("tensor"), replace(layer, x_zero_point=300)
     own = others.run(tensors)
-    with intact.torch.enable(), pytest.MonkeyPatch.context() as patch:
-        computed = []
-        run = _torch_layers.Layers._run
-        patch.setattr(_torch_layers.Layers, "_run", lambda *given: computed.append(run(*given)) or computed[-1])
-        for calls in (1, 2):  # the second call finds the step of the first
-            check(layer, lambda layer: layer.run(tensors))
-            assert len(computed) == calls and computed[-1] is not None
-        assert torch.equal(others.run(tensors), own)
-        assert len(computed) == 3 and computed[-1] is None
+    with pytest.MonkeyPatch.context() as patch:
+        calls = []  # of PyTorch's kernel
+        get = torch.library.get_kernel
+
+        def recorded(*name):
+            kernel = get(*name)
+            return SimpleNamespace(call_boxed=lambda *given: calls.append(name) or kernel.call_boxed(*given))
+
+        patch.setattr(torch.library, "get_kernel", recorded)
+        with intact.torch.enable():
+            for _ in range(2):  # the second call finds the step of the first
+                check(layer, lambda layer: layer.run(tensors))
+                assert not calls and len(steps_of(layer)) == 1
+            assert torch.equal(others.run(tensors), own)
+            assert len(calls) == 1
+
+
+@pytest.mark.parametrize("layer", [linear(4, 8, 16), replace(linear(4, 8, 16), **OUTPUTS[2]), conv(*CONVS[0])],
+                         ids=["float", "8 bits", "convolution"])
+def test_compare(layer, monkeypatch):
+    """Each changed output of PyTorch's kernel is found, also in a sum, which overwrites its second input."""
+    other = defined(layer)
+    layer = replace(layer, binary="sum", other=other, other_scale=layer.scale, other_zero_point=layer.zero_point).pack()
+    exact, get = defined(layer), torch.library.get_kernel
+    wrong = exact.clone()
+    unit = 1.0 if layer.dtype == torch.uint8 else exact.abs().max().item()
+    wrong[0, 0] = exact[0, 0] ^ 4 if layer.dtype == torch.uint8 else exact[0, 0] + 2
+
+    def kernel(*name):
+        return SimpleNamespace(call_boxed=lambda keys, *given: given[6].copy_(computed))
+
+    monkeypatch.setattr(torch.library, "get_kernel", kernel)
+    model = lambda: [layer.run(other=other.clone()) for _ in range(2)]  # noqa: E731
+    for computed in (exact, wrong):
+        rows = intact.torch.compare(model)
+        apart = (computed.double() - exact.double()).abs()
+        assert [row[1:5] for row in rows] == [(tuple(layer.x.shape), tuple(layer.packed.shape), exact.numel(),
+                                               int((apart > 0).sum()))] * 2
+        assert all(row.largest == apart.max().item() / unit for row in rows)
+    assert int((apart > 0).sum()) >= 1 and not intact.torch.is_enabled()
+    monkeypatch.setattr(torch.library, "get_kernel", get)
+    with intact.torch.enable():
+        intact.torch.compare(model)
+        assert intact.torch.is_enabled() and torch.equal(layer.run(other=other.clone()), exact)
+
+
+def test_compare_special_values():
+    """Values of PyTorch's output and of the exact one, how many differ, and the largest difference."""
+    inf, nan = math.inf, math.nan
+    layer = linear(1, 1, 1)
+    for out, exact, differing, largest in [([inf, -inf, nan, 4], [inf, -inf, nan, 4], 0, 0), ([], [], 0, 0), ([0], [0], 0, 0),
+                                           ([inf, nan, 3, 4], [inf, nan, 4, -4], 2, 2), ([inf], [-inf], 1, inf),
+                                           ([-inf, 4], [3, 4], 1, inf), ([3, 4], [nan, 4], 1, inf), ([nan], [0], 1, inf),
+                                           ([0, 2.0**-149], [0, 0], 1, inf), ([1], [inf], 1, inf)]:
+        for dtype in (torch.float32, torch.bfloat16) if 2.0**-149 not in out else (torch.float32,):
+            values = (torch.tensor(numbers, dtype=dtype) for numbers in (out, exact))
+            row = _torch_layers._difference("some", layer.x, layer.weight, *values)
+            assert row == ("some", (1, 1), (1, 1), len(out), differing, largest), (out, exact)
+    values = (torch.tensor(numbers, dtype=torch.uint8) for numbers in ([0, 9, 255], [255, 9, 254]))
+    assert _torch_layers._difference("some", layer.x, layer.weight, *values)[3:] == (3, 2, 255)
+
+
+def test_compare_without_layers():
+    """No row is an error, and leaves PyTorch as it was. compare() calls the model without gradients."""
+    before, layer, is_enabled = kernels(), linear(4, 8, 16).pack(), []
+    message = r"^model: calls no quantized layer that intact computes; expected a model compiled with freezing$"
+    for model in (lambda: None, replace(layer, x_zero_point=300).run):
+        with pytest.raises(intact.Error, match=message):
+            intact.torch.compare(model)
+    with torch.enable_grad():
+        assert len(intact.torch.compare(lambda: is_enabled.append(torch.is_grad_enabled()) or layer.run())) == 1
+        assert is_enabled == [False] and torch.is_grad_enabled()
+    assert kernels() == before
+
+
+@pytest.mark.parametrize("call", [lambda: intact.torch.enable(), lambda: intact.torch.compare(lambda: None)],
+                         ids=["enable", "compare"])
+def test_compared_model_changes_nothing(call):
+    """A compared model calls neither enable() nor compare(). disable() does nothing there, as after an earlier disable()."""
+    before, layer = kernels(), linear(4, 8, 16).pack()
+
+    def model() -> None:
+        intact.torch.disable()
+        layer.run()
+        with pytest.raises(intact.Error, match=r"^model: calls enable\(\) or compare\(\) while compare\(\) runs it; expected "
+                                               r"a model that calls neither$"):
+            call()
+        layer.run()
+
+    assert len(intact.torch.compare(model)) == 2
+    intact.torch.disable()
+    intact._torch_operators._layers.set(False)
+    assert kernels() == before and not intact.torch.is_enabled()
+    assert "operators.cc" not in torch._C._dispatch_dump("aten::_int_mm")
 
 
 def test_stride_0(enabled):
@@ -785,6 +892,7 @@ with torch.no_grad():
             wanted.append(ran(f"compiled {number}", compiled, inputs))
             with test_layers.pytest.MonkeyPatch.context() as patch:
                 patch.setattr(_torch_layers.Layers, "_run", test_layers.defined_call)
+                intact._torch_operators._layers._layers.clear()  # layers that have steps do not call _run
                 assert equal(wanted[number], compiled(*inputs))
         assert equal(own, compiled(*inputs))
         paths.append(intact.torch.package(torch.export.export(net, inputs), f"{folder}/{number}.pt2"))
