@@ -144,8 +144,8 @@ class Layers:
 
     def _comparison(self, own: Any, adapter: "Callable[..., _Call]", name: str, found: "list[Difference]") -> Callable:
         def kernel(keys: Any, *arguments: Any) -> torch.Tensor:
-            kept = arguments
-            if adapter(*arguments).binary == "sum":  # overwrites the second input
+            call, kept = adapter(*arguments), arguments
+            if call.binary == "sum" and call.other is not None:  # PyTorch overwrites it
                 kept = (*arguments[:6], arguments[6].clone(), *arguments[7:])
             exact = self._run(adapter, kept)
             out = own.call_boxed(keys, *arguments)
