@@ -261,7 +261,8 @@ INTACT_API intact_status intact_grouped_group_certificates(const intact_grouped*
                                                            int64_t count, intact_group_certificate* groups);
 
 /** Writes failing pairs to `pairs`, ordered by column, then depth: at most `count`, from number `first` on.
- * `n` of a pair is the number of its column. `*written` is the number written. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * `n` of a pair is the number of its column. `*written` is the number written. Thread-safe. Errors:
+ * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_grouped_failing_pairs(const intact_grouped* grouped, int64_t first,
                                                       int64_t count, intact_failing_pair* pairs,
                                                       int64_t* written);

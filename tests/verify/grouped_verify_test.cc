@@ -99,7 +99,7 @@ TEST(GroupedModelTest, ContractIsTheContract) {
   }
 }
 
-// ----- arithmetics of other libraries -------------------------------------------------------------------------------------
+// ----- arithmetics of other libraries ---------------------------------------------------------------------
 
 // The scale of group `g` for output (m, n).
 float ScaleAt(const reference::Grouped& grouped, int64_t m, int64_t n, int64_t g) {
