@@ -41,7 +41,7 @@ struct ConvApi {
   static constexpr auto Destroy = intact_conv_destroy;
 };
 
-/// Saved plans only.
+/// Only what tests of saved plans call.
 struct GroupedApi {
   using Plan = intact_grouped;
   using Info = intact_grouped_info;

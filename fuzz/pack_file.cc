@@ -1,4 +1,5 @@
 #include <intact/grouped.h>
+
 #include <algorithm>
 #include <array>
 #include <memory>

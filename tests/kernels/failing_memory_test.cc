@@ -567,8 +567,8 @@ TEST(FailingMemoryTest, TheSizeOfGroupedPlansNeedsNoMemory) {
     const bool has_failed = until_failure.exchange(kNever) < 0;
     EXPECT_EQ(status, INTACT_OK);
     EXPECT_FALSE(has_failed);
-    std::vector<uint8_t> image(saved);
-    EXPECT_EQ(intact_grouped_save_memory(grouped, image.data(), &saved), INTACT_OK);
+    std::vector<uint8_t> bytes(saved);
+    EXPECT_EQ(intact_grouped_save_memory(grouped, bytes.data(), &saved), INTACT_OK);
     EXPECT_EQ(size, saved);
     intact_grouped_destroy(grouped);
   }
