@@ -38,11 +38,12 @@ struct Destroy {
   void operator()(intact_grouped* plan) const { intact_grouped_destroy(plan); }
 };
 
-/// `count` numbers from 0 to extent − 1, evenly spaced; fewer if the extent is smaller.
+/// `count` numbers from 0 to extent − 1, evenly spaced, with both ends; fewer if the extent is smaller.
 std::vector<int64_t> Sample(int64_t extent, int64_t count) {
   std::vector<int64_t> sample(static_cast<size_t>(std::min(extent, count)));
-  for (size_t i = 0; i < sample.size(); ++i) {
-    sample[i] = static_cast<int64_t>(i) * extent / static_cast<int64_t>(sample.size());
+  const int64_t last = std::max<int64_t>(std::ssize(sample) - 1, 1);
+  for (int64_t i = 0; i < std::ssize(sample); ++i) {
+    sample[static_cast<size_t>(i)] = i * (extent - 1) / last;
   }
   return sample;
 }
@@ -67,7 +68,6 @@ class Operands {
 
   const uint8_t* a() const { return reinterpret_cast<const uint8_t*>(a_.data()); }
   int64_t m() const { return m_; }
-  int64_t OutputBytes() const { return m_ * shape_.n * int64_t{sizeof(float)}; }
 
   intact_grouped_desc Describe(core::Isa isa, intact_granularity granularity) const {
     intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
@@ -121,7 +121,8 @@ class Operands {
           magnitude += std::fabs(real[place] * weight);
         }
         const double error = std::fabs(static_cast<double>(found[i * columns_.size() + j]) - sum);
-        if (!(error <= largest)) largest = error;  // also NaN
+        if (std::isnan(error)) return "wrong outputs: not a number";
+        largest = std::max(largest, error);
       }
     }
     magnitude /= static_cast<double>(found.size());

@@ -1,7 +1,9 @@
-// GemmApi and ConvApi: the functions and types of GEMMs and of convolutions, under equal names.
+// GemmApi, ConvApi and GroupedApi: functions and types of GEMMs, of convolutions and of grouped weights, under
+// equal names.
 #ifndef INTACT_FUZZ_API_H_
 #define INTACT_FUZZ_API_H_
 
+#include <intact/grouped.h>
 #include <intact/intact.h>
 
 #include "reference/contract/conv.h"
@@ -37,6 +39,16 @@ struct ConvApi {
   static constexpr auto SaveMemory = intact_conv_save_memory;
   static constexpr auto LoadMemory = intact_conv_load_memory;
   static constexpr auto Destroy = intact_conv_destroy;
+};
+
+/// Only what tests of saved plans call.
+struct GroupedApi {
+  using Plan = intact_grouped;
+  using Info = intact_grouped_info;
+  static constexpr Info kInfo = INTACT_GROUPED_INFO_INIT;
+  static constexpr auto Query = intact_grouped_query;
+  static constexpr auto LoadMemory = intact_grouped_load_memory;
+  static constexpr auto Destroy = intact_grouped_destroy;
 };
 
 }  // namespace intact::fuzz

@@ -1,6 +1,7 @@
+#include <intact/grouped.h>
+
 #include <algorithm>
 #include <array>
-#include <intact/grouped.hpp>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "fuzz/api.h"
 #include "fuzz/call.h"
 #include "fuzz/pack_format.h"
+#include "support/random.h"
 
 namespace intact::fuzz {
 namespace {
@@ -99,6 +101,39 @@ std::string RunLoaded(const typename Api::Plan* plan, std::span<const uint8_t> i
   return c->FrontIntact() ? "" : fmt::format("{} wrote before C", info.kernel);
 }
 
+// Runs a plan of grouped weights from a forged image. `output` gets the bytes of C.
+template <>
+std::string RunLoaded<GroupedApi>(const intact_grouped* plan, std::span<const uint8_t> /*image*/,
+                                  std::vector<uint8_t>* output) {
+  intact_grouped_info info = GroupedApi::kInfo;
+  if (intact_grouped_query(plan, &info) != INTACT_OK) return intact_last_error();
+  constexpr int64_t kRows = 3;
+  if (kRows * std::max(info.n, info.k) > kMostElements) return "";
+  const bool is_dynamic = info.a_source_type != INTACT_TYPE_NONE;
+  const auto type = static_cast<intact_type>(is_dynamic ? info.a_source_type : info.a_type);
+  auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * info.k * core::BytesOf(type)));
+  auto c = verify::GuardedBuffer::Allocate(
+      static_cast<size_t>(kRows * info.n * core::BytesOf(static_cast<intact_type>(info.c_type))));
+  if (!a || !c) return "";
+  support::Random random(1, 1, 0);
+  // Finite numbers of every type.
+  for (uint8_t& byte : a->data()) byte = static_cast<uint8_t>(random.Integer(0, 63));
+  const std::vector<float> scales(static_cast<size_t>(kRows * info.groups), 0.5f);
+  std::vector<int64_t> expert_rows(static_cast<size_t>(info.experts));
+  expert_rows.front() = 1;
+  expert_rows.back() += kRows - 1;
+  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+  args.m = kRows;
+  args.a = a->data().data();
+  args.c = c->data().data();
+  if (!is_dynamic) args.a_scales = scales.data();
+  args.expert_rows = expert_rows.data();
+  args.threads = 1;
+  if (intact_grouped_run(plan, &args) != INTACT_OK) return intact_last_error();
+  output->assign(c->data().begin(), c->data().end());
+  return c->FrontIntact() ? "" : fmt::format("{} wrote before C", info.kernel);
+}
+
 template <class Api>
 std::string Load(const char* name, std::span<const uint8_t> image, const Tamper& tamper) {
   bool is_portable_plan = false;
@@ -135,37 +170,10 @@ std::string Load(const char* name, std::span<const uint8_t> image, const Tamper&
   return "";
 }
 
-// Runs a plan of grouped weights from a forged image.
-std::string RunGrouped(const Grouped& plan) {
-  const intact_grouped_info info = plan.Info();
-  constexpr int64_t kRows = 3;
-  if (kRows * std::max(info.n, info.k) > kMostElements) return "";
-  const bool is_dynamic = info.a_source_type != INTACT_TYPE_NONE;
-  const auto type = static_cast<intact_type>(is_dynamic ? info.a_source_type : info.a_type);
-  auto a = verify::GuardedBuffer::Allocate(static_cast<size_t>(kRows * info.k * core::BytesOf(type)));
-  auto c = verify::GuardedBuffer::Allocate(
-      static_cast<size_t>(kRows * info.n * core::BytesOf(static_cast<intact_type>(info.c_type))));
-  if (!a || !c) return "";
-  const std::vector<float> scales(static_cast<size_t>(kRows * info.groups), 0.5f);
-  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
-  args.m = kRows;
-  args.a = a->data().data();
-  args.c = c->data().data();
-  if (!is_dynamic) args.a_scales = scales.data();
-  args.threads = 1;
-  if (const Error error = plan.Run(args); !error.ok()) return error.message;
-  return c->FrontIntact() ? "" : fmt::format("{} wrote before C", info.kernel);
-}
-
-std::string LoadGrouped(const uint8_t* image, size_t size) {
-  const Result<Grouped> plan = Grouped::LoadMemory(image, size);
-  return plan ? RunGrouped(*plan) : WrongRefusal("intact_grouped_load_memory", plan.error().status, true);
-}
-
 std::string LoadAll(std::span<const uint8_t> image, const Tamper& tamper) {
   std::string wrong = Load<GemmApi>("intact_gemm_load_memory", image, tamper);
   if (wrong.empty()) wrong = Load<ConvApi>("intact_conv_load_memory", image, tamper);
-  return wrong.empty() ? LoadGrouped(image.data(), image.size()) : wrong;
+  return wrong.empty() ? Load<GroupedApi>("intact_grouped_load_memory", image, tamper) : wrong;
 }
 
 }  // namespace

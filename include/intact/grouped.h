@@ -145,10 +145,11 @@ typedef struct intact_grouped_args {
   void* scratch;        /**< memory for the run to work in, as in intact_gemm_args */
   size_t scratch_bytes; /**< bytes of `scratch`; 0 with NULL */
   /** With several experts: the number of rows of each expert, 0 or more. Their sum is m. The first rows of A
-   * and C belong to expert 0, the next to expert 1. NULL with one expert. */
+   * and C belong to expert 0, the next to expert 1. With one expert: NULL, or one number, which is m. */
   const int64_t* expert_rows;
   int64_t batch; /**< number of items, ≥ 0; 1 with several experts, and if the struct ends before */
-  int64_t a_batch_stride; /**< elements from an item of A to the next, at most 2^40; 0 = m·a_stride */
+  /** Elements from an item of A to the next, 1 to 2^40; 0 = m·a_stride. So items cannot all have one A. */
+  int64_t a_batch_stride;
   int64_t c_batch_stride; /**< elements from an item of C to the next, at most 2^40; 0 = m·c_stride */
 } intact_grouped_args;
 

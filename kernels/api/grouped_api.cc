@@ -243,9 +243,8 @@ intact_status intact_grouped_save_memory(const intact_grouped* grouped, void* da
     if (grouped == nullptr) return NullArgument("grouped");
     if (size == nullptr) return NullArgument("size");
     if (data == nullptr) {
-      ASSIGN_OR_RETURN(const std::shared_ptr<const GroupedWeights> weights,
-                       grouped->plan->engine().Weights());
-      *size = GroupedImageBytes(grouped->desc, grouped->plan->problem(), *weights);
+      const GroupedPlan& plan = *grouped->plan;
+      *size = GroupedImageBytes(grouped->desc, plan.problem(), plan.engine().packing());
       return {};
     }
     ASSIGN_OR_RETURN(const std::vector<uint8_t> image, ImageOf(*grouped));

@@ -25,6 +25,8 @@ class GroupedEngine {
   virtual int64_t packed_bytes() const = 0;
   /// The packed weights, as generated kernels of some ISA read them. Errors: OUT_OF_MEMORY.
   virtual Result<std::shared_ptr<const GroupedWeights>> Weights() const = 0;
+  /// The packing of Weights().
+  virtual GroupedPacking packing() const = 0;
   /// C is split among threads at multiples of these steps.
   virtual int64_t column_step() const = 0;
   virtual int64_t row_step() const = 0;

@@ -22,6 +22,7 @@ Result<std::unique_ptr<const GroupedEngine>> PortableGroupedEngine::Create(const
       !engine->scales_.Resize(static_cast<size_t>(groups))) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
   }
+  engine->zero_point_ = CommonZeroPoint(problem, weights);
   engine->Pack(weights);
   return std::unique_ptr<const GroupedEngine>(std::move(engine));
 }
@@ -54,7 +55,7 @@ Result<std::shared_ptr<const GroupedWeights>> PortableGroupedEngine::Weights() c
   GroupedColumns columns(problem_);
   Unpack(&columns);
   ASSIGN_OR_RETURN(std::shared_ptr<const GroupedWeights> packed,
-                   GroupedWeights::Pack(problem_, columns.View(problem_), core::Isa::kAvx2));
+                   GroupedWeights::Pack(problem_, columns.View(problem_), kPackingIsa));
   return packed;
 }
 

@@ -6,8 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/engines/grouped.h"
 #include "kernels/runtime/aligned_buffer.h"
@@ -25,6 +27,7 @@ class PortableGroupedEngine final : public GroupedEngine {
     return static_cast<int64_t>(weights_.bytes() + scales_.bytes() + zero_points_.bytes());
   }
   Result<std::shared_ptr<const GroupedWeights>> Weights() const override;
+  GroupedPacking packing() const override { return GroupedPacking::Of(kPackingIsa, zero_point_); }
   int64_t column_step() const override { return kPanelColumns; }
   int64_t row_step() const override { return 1; }
   int64_t ScratchBytes(int64_t /*rows*/) const override { return 0; }
@@ -32,6 +35,7 @@ class PortableGroupedEngine final : public GroupedEngine {
            int64_t c_stride_bytes, uint8_t* scratch) const noexcept override;
 
  private:
+  static constexpr core::Isa kPackingIsa = core::Isa::kAvx2;  // of Weights()
   explicit PortableGroupedEngine(const GroupedProblem& problem) : problem_(problem) {}
   /// A value for each column of a panel.
   template <class T>
@@ -50,6 +54,7 @@ class PortableGroupedEngine final : public GroupedEngine {
   Panel<int32_t> GroupSums(const uint8_t* a, int32_t a_zero_point, const Pair* pairs) const noexcept;
 
   const GroupedProblem& problem_;
+  std::optional<int32_t> zero_point_;   // CommonZeroPoint()
   AlignedBuffer<Pair> weights_;         // [expert][panel][group][pair]; 0 beyond k and n
   AlignedBuffer<Panel<float>> scales_;  // [expert][panel][group]
   // [expert][panel][group]; empty if every zero point is WeightType::middle().

@@ -1,12 +1,12 @@
 // How a run of several items is cut among parts, so that all parts have about equal work however the rows are
 // distributed among the items.
 //
-// The work of all items is a line. A unit is some rows of an item times the columns of one step. Its length
-// is its cost: the rows, and kWeightRows more, because a unit reads its columns of B once. A part computes
-// the units of an equal length of the line:
+// The rows of an item are cut into chunks. A block is a chunk times the columns of one step. Its work is its
+// rows, and kWeightRows more, because a block reads its columns of B once. The blocks of all items are in one
+// order. Each part computes the next blocks, of an equal share of the work:
 //
 //     item 0, 1 row │ item 2, 5 rows          │ item 3, 1 row       (item 1 has no rows)
-//     u  u  u  u  u │ u    u    u    u    u   │ u  u  u  u  u
+//     b  b  b  b  b │ b    b    b    b    b   │ b  b  b  b  b
 //     ───── part 0 ─────┼───── part 1 ─────┼───── part 2 ────
 #ifndef INTACT_KERNELS_PLANS_ITEM_CUT_H_
 #define INTACT_KERNELS_PLANS_ITEM_CUT_H_
@@ -38,36 +38,37 @@ class ItemCut {
   /// the item.
   template <class Visit>
   void ForEach(int64_t part, const Visit& visit) const {
-    const int64_t begin = LineAt(part), end = LineAt(part + 1);
-    int64_t line = 0;
-    for (int64_t item = 0; item < items_.count && line < end; ++item) {
-      const int64_t rows = items_.Rows(item), bands = CeilDivide(rows, band_rows_);
-      for (int64_t band = 0; band < bands; ++band) {
-        Range range = {rows * band / bands, rows * (band + 1) / bands, 0, 0};
-        const int64_t cost = range.row_end - range.row_begin + kWeightRows;
-        range.column_begin = ColumnAt(begin - line, cost);
-        range.column_end = ColumnAt(end - line, cost);
-        line += steps_ * cost;
+    const int64_t begin = WorkBefore(part), end = WorkBefore(part + 1);
+    int64_t before = 0;  // the work before the chunk
+    for (int64_t item = 0; item < items_.count && before < end; ++item) {
+      const int64_t rows = items_.Rows(item), chunks = CeilDivide(rows, chunk_rows_);
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        Range range = {rows * chunk / chunks, rows * (chunk + 1) / chunks, 0, 0};
+        const int64_t block_work = range.row_end - range.row_begin + kWeightRows;
+        range.column_begin = ColumnAt(begin - before, block_work);
+        range.column_end = ColumnAt(end - before, block_work);
+        before += steps_ * block_work;
         if (!range.Empty()) visit(item, range);
       }
     }
   }
 
  private:
-  /// Where part `part` begins.
-  int64_t LineAt(int64_t part) const { return length_ / parts_ * part + length_ % parts_ * part / parts_; }
-  /// The column where a part that begins at `line` of a band begins. `cost`: of the band's units.
-  int64_t ColumnAt(int64_t line, int64_t cost) const {
-    const int64_t steps = std::clamp<int64_t>((std::max<int64_t>(line, 0) + cost / 2) / cost, 0, steps_);
-    return std::min(n_, steps * column_step_);
+  /// The work of the parts before `part`.
+  int64_t WorkBefore(int64_t part) const { return work_ / parts_ * part + work_ % parts_ * part / parts_; }
+  /// The column of a chunk where `work` of the chunk is done, rounded to a block. `block_work`: of each block
+  /// of the chunk.
+  int64_t ColumnAt(int64_t work, int64_t block_work) const {
+    const int64_t steps = (std::max<int64_t>(work, 0) + block_work / 2) / block_work;
+    return std::min(n_, std::clamp<int64_t>(steps, 0, steps_) * column_step_);
   }
-  /// The length of the line if a band has at most `band_rows` rows.
-  int64_t Length(int64_t band_rows) const;
+  /// The work of all items if a chunk has at most `chunk_rows` rows.
+  int64_t Work(int64_t chunk_rows) const;
 
   const RunItems& items_;
   int64_t n_, column_step_, steps_, parts_;
-  int64_t band_rows_;  // the most rows of a unit
-  int64_t length_;
+  int64_t chunk_rows_;  // the most rows of a chunk
+  int64_t work_;        // of all items
 };
 
 }  // namespace intact::kernels

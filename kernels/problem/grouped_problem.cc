@@ -241,8 +241,9 @@ namespace {
 // Checks the number of rows of each expert.
 Error CheckExpertRows(const GroupedProblem& problem, const intact_grouped_args& args) {
   if (problem.experts == 1) {
-    if (args.expert_rows == nullptr) return {};
-    return InvalidArgument("expert_rows is given; expected NULL, because the plan has one expert");
+    if (args.expert_rows == nullptr || args.expert_rows[0] == args.m) return {};
+    return Unexpected("expert_rows[0]", args.expert_rows[0],
+                      "m, which is " + std::to_string(args.m) + ", because the plan has one expert");
   }
   if (args.expert_rows == nullptr) {
     return InvalidArgument("expert_rows is NULL; expected " + std::to_string(problem.experts) +

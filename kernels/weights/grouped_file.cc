@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -24,7 +25,7 @@ struct Header {
   uint32_t reserved;          // 0
 };
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) % 8 == 0);
-constexpr ImageBegin kBegin = {{'I', 'N', 'T', 'A', 'C', 'T', 'G', 'W'}, 1, sizeof(Header), 0, 0};
+constexpr ImageBegin kBegin = {{'I', 'N', 'T', 'A', 'C', 'T', 'G', 'W'}, 2, sizeof(Header), 0, 0};
 
 // Copies the fields that the header and the descriptor share.
 template <class From, class To>
@@ -90,8 +91,8 @@ Error CheckHeader(const Header& header) {
 }  // namespace
 
 size_t GroupedImageBytes(const intact_grouped_desc& desc, const GroupedProblem& problem,
-                         const GroupedWeights& weights) {
-  return HeaderOf(desc, problem, weights).begin.file_bytes;
+                         const GroupedPacking& packing) {
+  return HeaderOf(desc, problem, GroupedWeights(problem, packing, nullptr, nullptr)).begin.file_bytes;
 }
 
 std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const GroupedProblem& problem,
@@ -124,6 +125,15 @@ Result<GroupedImage> ReadGroupedImage(const void* image, size_t size, std::share
   problem.has_b_zero_points = header.has_zero_points != 0;
   GroupedPacking packing = {header.columns, header.has_dot_products != 0, std::nullopt};
   if (header.has_common_zero_point != 0) packing.zero_point = header.common_zero_point;
+  const bool is_zero_point = packing.zero_point ? header.common_zero_point >= problem.b_type.lowest() &&
+                                                      header.common_zero_point <= problem.b_type.highest()
+                                                : header.common_zero_point == 0;
+  if (!is_zero_point) {
+    return Unexpected("corrupted: the zero point of all weights", header.common_zero_point,
+                      packing.zero_point ? std::to_string(problem.b_type.lowest()) + " to " +
+                                               std::to_string(problem.b_type.highest())
+                                         : "0, because zero points differ");
+  }
   if (!problem.has_b_zero_points && packing.zero_point != problem.b_type.middle()) {
     return InvalidArgument("corrupted: the zero point of all weights is wrong");
   }

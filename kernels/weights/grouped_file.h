@@ -3,7 +3,7 @@
 // the file loads on any machine, with any ISA.
 //
 //   offset        contents, little-endian
-//   0             the header, version 1: ImageBegin, with the magic INTACTGW, the descriptor, GroupedPacking
+//   0             the header, version 2: ImageBegin, with the magic INTACTGW, the descriptor, GroupedPacking
 //   then, each aligned to 64 bytes and padded with zeros to 64:
 //                 panels   of all experts (grouped_weights.h)
 //                 bias     f32[expert][n], if present
@@ -29,9 +29,9 @@ namespace intact::kernels {
 std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const GroupedProblem& problem,
                                        const GroupedWeights& weights);
 
-/// The size of this image.
+/// The size of the image of weights with this packing.
 size_t GroupedImageBytes(const intact_grouped_desc& desc, const GroupedProblem& problem,
-                         const GroupedWeights& weights);
+                         const GroupedPacking& packing);
 
 /// The contents of an image. The bias and the weights point into it.
 struct GroupedImage {

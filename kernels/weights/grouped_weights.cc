@@ -14,21 +14,6 @@
 namespace intact::kernels {
 namespace {
 
-// The zero point that all columns and groups of all experts have; nothing if zero points differ.
-std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const GroupedWeightView& view) {
-  const int32_t first = view.ZeroPoint(0, 0);
-  if (view.zero_points == nullptr) return first;
-  for (int64_t expert = 0; expert < problem.experts; ++expert) {
-    const GroupedWeightView own = view.Expert(expert);
-    for (int64_t n = 0; n < problem.n; ++n) {
-      for (int64_t g = 0; g < problem.groups(); ++g) {
-        if (own.ZeroPoint(g, n) != first) return std::nullopt;
-      }
-    }
-  }
-  return first;
-}
-
 // Stores the low `bytes` bytes: 0, 1, 2 or 4.
 void StoreInteger(int32_t value, int bytes, uint8_t* to) {
   if (bytes == 4) std::memcpy(to, &value, 4);
@@ -86,7 +71,7 @@ uint32_t UnpairQuads(uint32_t bits) {
 // The bits of each byte that packing inverts, if it adds `shift` to weights.
 uint8_t FlipOf(int32_t shift, bool is_nibble) { return shift == 0 ? 0 : is_nibble ? 0x88 : 0x80; }
 
-// The sum of the weights of each column, modulo 2³², in `words` rows of packed words.
+// The sum of the weights of each column, modulo 2³², in `count` rows of packed words.
 std::array<uint32_t, kMostColumns> PackedSums(const uint8_t* words, int64_t count, int64_t columns,
                                               bool is_nibble, bool is_signed) {
   std::array<uint32_t, kMostColumns> sums = {};
@@ -120,6 +105,17 @@ bool AreFinite(const uint8_t* elements, int64_t count, Bits infinity) {
   return wrong == 0;
 }
 
+// Whether the weights beyond `depth` depths in the last step are 0, in all columns.
+bool IsPaddingZero(const uint8_t* steps, int64_t depth, int64_t columns, bool is_nibble) {
+  int bits = 0;
+  for (int64_t k = depth; k < RoundUp(depth, GroupedLayout::kStepDepths); ++k) {
+    const int64_t quad = k / 4, word = is_nibble ? quad / 2 : quad;
+    const int mask = !is_nibble ? 0xff : quad % 2 == 0 ? 0x0f : 0xf0;
+    for (int64_t i = 0; i < columns; ++i) bits |= steps[(word * columns + i) * 4 + k % 4] & mask;
+  }
+  return bits == 0;
+}
+
 bool AreNibbles(const uint8_t* bytes, int64_t count) {
   int bits = 0;
   for (int64_t i = 0; i < count; ++i) bits |= bytes[i];
@@ -139,6 +135,20 @@ int32_t SumOf(const uint8_t* packed, int64_t bytes, bool is_nibble, bool is_sign
 }
 
 }  // namespace
+
+std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const GroupedWeightView& view) {
+  const int32_t first = view.ZeroPoint(0, 0);
+  if (view.zero_points == nullptr) return first;
+  for (int64_t expert = 0; expert < problem.experts; ++expert) {
+    const GroupedWeightView own = view.Expert(expert);
+    for (int64_t n = 0; n < problem.n; ++n) {
+      for (int64_t g = 0; g < problem.groups(); ++g) {
+        if (own.ZeroPoint(g, n) != first) return std::nullopt;
+      }
+    }
+  }
+  return first;
+}
 
 GroupedLayout GroupedLayout::Expanded() const {
   GroupedLayout expanded = *this;
@@ -295,6 +305,9 @@ Error GroupedWeights::Check(const GroupedProblem& problem) const {
       if (layout_.sum_bytes != 0 && !HasSums(steps, GroupSteps(g), group + layout_.SumOffset(columns()))) {
         return InvalidArgument("corrupted: a sum of weights is wrong");
       }
+      if (!IsPaddingZero(steps, problem.GroupDepth(g), columns(), layout_.step == GroupedStep::kNibbles)) {
+        return InvalidArgument("corrupted: the padding of the weights is not zero");
+      }
       group = steps + GroupSteps(g) * layout_.StepBytes(columns());
     }
   }
@@ -311,9 +324,7 @@ Error GroupedWeights::CheckHeader(const GroupedProblem& problem, int64_t panel, 
                               : AreFinite<uint16_t>(group, columns(), static_cast<uint16_t>(infinity));
   const uint8_t* const zero_points = group + layout_.ZeroPointOffset(columns());
   const bool is_nibble = type_.bits == 4, has_zero_points = layout_.zero_point_bytes != 0;
-  const int32_t uniform = uniform_zero_point_ - shift_;
-  const bool are_in_range = has_zero_points ? !is_nibble || AreNibbles(zero_points, columns())
-                                            : uniform >= type_.lowest() && uniform <= type_.highest();
+  const bool are_in_range = !has_zero_points || !is_nibble || AreNibbles(zero_points, columns());
   if (are_finite && are_in_range) return {};
   const int64_t expert = panel / expert_panels_, first = panel % expert_panels_ * columns();
   for (int64_t i = 0; i < std::min<int64_t>(columns(), n_ - first); ++i) {

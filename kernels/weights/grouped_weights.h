@@ -41,6 +41,10 @@ namespace intact::kernels {
 
 enum class GroupedStep : uint8_t { kBytes, kNibbles, kSplitBytes, kHalves };
 
+/// The zero point that all columns and groups of all experts have; nothing if zero points differ. `view` is
+/// expert 0.
+std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const GroupedWeightView& view);
+
 /// How a group of a panel is laid out in memory.
 struct GroupedLayout {
   static constexpr int kVectors = 2;  // of a panel
@@ -81,7 +85,7 @@ struct GroupedPacking {
   static GroupedPacking Of(core::Isa isa, std::optional<int32_t> zero_point);
 };
 
-/// Immutable after Pack(), Check() and Copy().
+/// Immutable after Pack() or Copy().
 class GroupedWeights {
  public:
   /// Packs the weights of all experts for the kernels of `isa`, which generates code. `view` is expert 0.
@@ -92,7 +96,8 @@ class GroupedWeights {
   /// Weights that Pack() packed in this way, at `panels`, for instance in a file. `owner` keeps them alive.
   GroupedWeights(const GroupedProblem& problem, const GroupedPacking& packing, const uint8_t* panels,
                  std::shared_ptr<const void> owner);
-  /// Checks the scales, the zero points and the sums of these weights.
+  /// Checks the scales, the zero points, the sums and the padding of these weights. GroupedPacking::zero_point
+  /// is within the range of b_type.
   Error Check(const GroupedProblem& problem) const;
   /// Copies the panels. The panels of the owner are then not needed. Errors: OUT_OF_MEMORY.
   Error Copy();

@@ -92,10 +92,28 @@ def test_gptq(tmp_path, bits, n, k, group, version, minus):
     if version:
         config["checkpoint_format"] = version
     check(write(tmp_path, tensors, config), b, points, scales, group, f"u{bits}", tensors["bias"])
-    del tensors["g_idx"]  # older files
     (tmp_path / "config.json").unlink()
+    if minus and not version:  # the groups of the depths are enough
+        check(write(tmp_path, tensors), b, points, scales, group, f"u{bits}", tensors["bias"])
+    del tensors["g_idx"]  # older files
     (tmp_path / "quantize_config.json").write_text(json.dumps(config))
     check(write(tmp_path, tensors), b, points, scales, group, f"u{bits}", tensors["bias"])
+
+
+@pytest.mark.parametrize("packing,minus", [("auto_round", 0), ("auto_round:gptqmodel", 0), ("auto_round:auto_gptq", 1)])
+@pytest.mark.parametrize("method", ["auto-round", "gptq", None])
+def test_auto_round(tmp_path, packing, minus, method):
+    b, points, scales = numbers(4, 32, 64, 2, minus)
+    config = {"quant_method": method, "bits": 4, "group_size": 32, "packing_format": packing}
+    check(write(tmp_path, gptq(b, points, scales, 4, minus), config), b, points, scales, 32, "u4")
+
+
+def test_layers_of_other_groups(tmp_path):
+    """The config has sizes of single layers."""
+    b, points, scales = numbers(4, 32, 64, 2, 1)
+    for name in ("dynamic", "extra_config"):
+        config = {"group_size": 16, name: {"q_proj": {"group_size": 32}}}
+        check(write(tmp_path, gptq(b, points, scales, 4), config), b, points, scales, 32, "u4")
 
 
 def test_gptq_zero_points_of_0(tmp_path):
@@ -120,7 +138,14 @@ def test_awq(tmp_path, n, k, group, file):
     config = {"quant_method": "awq", "bits": 4, "group_size": group or -1, "version": "gemm"}
     if file:
         (tmp_path / file).write_text(json.dumps({"quantization_config": config} if file == "config.json" else config))
-    check(path, b, points, scales, group, "u4")
+    if file or not group or k % group == 0:
+        return check(path, b, points, scales, group, "u4")
+    with pytest.raises(intact.Error, match="groups: are 3 of 160 depths; expected a multiple of 64 depths, or a group_size in"):
+        read(path)
+
+
+def scheme(**weights):
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -134,7 +159,13 @@ def test_compressed_tensors_packed(tmp_path, bits, n, k, group, points_as):
     stored = {None: None, "packed": words(points.T, bits).T, "int8": (points - (1 << bits - 1)).astype(np.int8)}[points_as]
     tensors = {"weight_packed": words(b, bits), "weight_scale": scales, "weight_shape": np.array([n, k]),
                "weight_zero_point": stored}
-    check(write(tmp_path, tensors, {"quant_method": "compressed-tensors"}), b, points, scales, group, f"u{bits}")
+    if not group or k % group == 0:
+        check(write(tmp_path, tensors, {"quant_method": "compressed-tensors"}), b, points, scales, group, f"u{bits}")
+    config = scheme(num_bits=bits, group_size=group or None)
+    check(write(tmp_path, tensors, config), b, points, scales, group, f"u{bits}")
+    config["config_groups"]["group_1"] = {"weights": {"num_bits": 12 - bits, "group_size": 128}}
+    if k % 128:
+        check(write(tmp_path, tensors, config), b, points, scales, group, f"u{bits}")
 
 
 @pytest.mark.parametrize("n,k,group", [(5, 75, 0), (8, 96, 32)])
@@ -143,7 +174,8 @@ def test_compressed_tensors_int8(tmp_path, n, k, group, points_as):
     groups = -(-k // group) if group else 1
     b, points, scales = numbers(8, n, k, groups)
     b, points = b - 128, points - 128 if points_as == "int8" else np.zeros((n, groups), np.int64)
-    tensors = {"weight": b.astype(np.int8), "weight_scale": scales, "input_scale": np.ones(1, np.float32), "weight_zero_point": points.astype(np.int8) if points_as else None}
+    tensors = {"weight": b.astype(np.int8), "weight_scale": scales, "input_scale": np.ones(1, np.float32),
+               "weight_zero_point": points.astype(np.int8) if points_as else None}
     check(write(tmp_path, tensors), b, points, scales, group, "u8" if points_as == "int8" else "s8")
 
 
@@ -186,6 +218,17 @@ def test_folders(tmp_path):
         read(tmp_path / "model-00001.safetensors")
     assert error.value.message == (f"{tmp_path}/model-00001.safetensors: layer 'model.layers.0.q_proj': qzeros: is missing; expected a "
                                    "tensor (a folder may be given to read all its files)")
+
+
+def test_tensors_in_two_files(tmp_path):
+    b, points, scales = numbers(4, 32, 64, 2, 1)
+    tensors = gptq(b, points, scales, 4)
+    write(tmp_path, tensors, {}, name="a.safetensors")
+    write(tmp_path, {"scales": tensors["scales"]}, name="b.safetensors")
+    with pytest.raises(intact.Error) as error:
+        read(tmp_path)
+    assert error.value.message == (f"{tmp_path}: tensor 'model.layers.0.q_proj.scales' is in a.safetensors and in b.safetensors; "
+                                   "expected it in one file")
 
 
 def tensors_of(kind):
@@ -236,9 +279,48 @@ INTX = note("IntxUnpackedToInt8Tensor", target_dtype={"_data": "int4"})
     ("packed", {"weight_g_idx": np.arange(64)[::-1] // 32}, {},
      "weight_g_idx: is another order of the groups (act-order, desc_act); expected depth // 32"),
     ("int8", {"weight": np.zeros((2, 2, 2), np.int8)}, {}, "weight: has 3 dimensions; expected 2"),
-    ("int8", {"weight": np.zeros((32, 0), np.int8)}, {}, "groups: are 2 of 0 depths; expected at least one of each"),
+    ("int8", {"weight": np.zeros((32, 0), np.int8)}, {}, "weight: has shape (32, 0); expected at least 1 in each dimension"),
+    ("int8", {"weight": np.zeros((0, 64), np.int8), "weight_scale": np.ones((0, 2), np.float16)}, {},
+     "weight: has shape (0, 64); expected at least 1 in each dimension"),
+    ("gptq", {"qweight": np.zeros((8, 0), np.int32), "qzeros": np.zeros((2, 0), np.int32)}, {},
+     "qweight: has shape (8, 0); expected at least 1 in each dimension"),
+    ("gptq", {"qweight": np.zeros((0, 4), np.int32)}, {}, "qweight: has shape (0, 4); expected at least 1 in each dimension"),
+    ("packed", {"weight_packed": np.zeros((32, 0), np.int32)}, {},
+     "weight_packed: has shape (32, 0); expected at least 1 in each dimension"),
+    ("gptq", {}, {"quant_method": "awq"}, "quant_method: is 'awq'; expected 'gptq' or 'auto-round'"),
+    ("gptq", {}, {"quant_method": "auto-round"},
+     "packing_format: is 'None'; expected 'auto_round', 'auto_round:gptqmodel', 'auto_round:auto_gptq'"),
+    ("gptq", {}, {"packing_format": "auto_round:auto_awq"},
+     "packing_format: is 'auto_round:auto_awq'; expected 'auto_round', 'auto_round:gptqmodel', 'auto_round:auto_gptq'"),
+    ("gptq", {}, {"packing_format": "auto_round", "checkpoint_format": "gptq"},
+     "checkpoint_format: is 'gptq'; expected 'gptq_v2', because packing_format is 'auto_round'"),
+    ("gptq", {}, {"group_size": 64}, "group_size: is 64; expected 32, because 64 depths have 2 groups"),
+    ("gptq", {}, {"group_size": -1}, "group_size: is -1; expected 32, because 64 depths have 2 groups"),
+    ("gptq", {}, {"group_size": "32"}, "group_size: is '32'; expected 32, because 64 depths have 2 groups"),
+    ("gptq", {"scales": np.ones((1, 32), np.float16), "qzeros": np.zeros((1, 4), np.int32), "g_idx": np.zeros(64, np.int32)},
+     {"group_size": 32}, "group_size: is 32; expected -1, because 64 depths have 1 groups"),
+    ("gptq", {"qweight": np.zeros((12, 32), np.int32), "g_idx": None}, {"group_size": 48},
+     "group_size: is 48; expected 64, because 96 depths have 2 groups"),
+    ("gptq", {"qweight": np.zeros((12, 32), np.int32), "g_idx": None}, {},
+     "groups: are 2 of 96 depths; expected a multiple of 64 depths, or a group_size in config.json"),
+    ("gptq", {"qweight": np.zeros((96, 4), np.int32)}, {"q_group_size": 48},
+     "group_size: is 48; expected 64, because 96 depths have 2 groups"),
+    ("packed", {}, scheme(num_bits=4, group_size=16), "group_size: is 16; expected 32, because 64 depths have 2 groups"),
+    ("packed", {}, scheme(num_bits=8, group_size=32),
+     "weight_packed: has 8 words for a depth of 64; expected 8 bits for each depth"),
+    ("packed", {"weight_packed": np.zeros((32, 16), np.int32)}, scheme(num_bits=7, group_size=32),
+     "num_bits: is 7; expected 4 or 8"),
+    ("packed", {}, scheme(num_bits=[4]), "num_bits: is [4]; expected 4 or 8"),
+    ("packed", {"weight_packed": np.zeros((32, 12), np.int32), "weight_shape": np.array([32, 96])}, {},
+     "groups: are 2 of 96 depths; expected a multiple of 64 depths, or a group_size in config.json"),
+    ("int8", {"weight": np.zeros((32, 96), np.int8)}, scheme(num_bits=8, group_size=48),
+     "group_size: is 48; expected 64, because 96 depths have 2 groups"),
     ("torchao", {}, note("Int4Tensor"), "Int4Tensor: has zero points that are floats; expected IntxUnpackedToInt8Tensor or Int8Tensor"),
     ("torchao", {}, {}, "the file's metadata: describe the weight by ''; expected a class of torchao"),
+    ("torchao", {}, note("Int8Tensor", block_size=[1, 64]), "group_size: is 64; expected 32, because 64 depths have 2 groups"),
+    ("torchao", {}, note("Int8Tensor", block_size=64), "block_size: is 64; expected the columns and the depths of a group"),
+    ("torchao", {}, note("Int8Tensor", block_size=["1", "32"]),
+     "group_size: is '32'; expected 32, because 64 depths have 2 groups"),
     ("torchao", {}, INTX, "_weight_qdata: has a value outside -8 to 7"),
     ("torchao", {"_weight_act_pre_scale": np.ones(64, np.float32)}, note("Int8Tensor"),
      "_weight_act_pre_scale: is given; expected activations without scales of their own"),

@@ -19,6 +19,7 @@ namespace intact::reference {
 struct Grouped {
   int64_t m = 0, n = 0, k = 0;
   int64_t experts = 1;
+  int64_t item_rows = 0;             // rows of an item of a batch; 0: no batch. The contract needs no items
   std::vector<int64_t> expert_rows;  // rows of each expert, whose sum is m; empty with one expert
   int64_t group = 32;                // 0: all depths are one group
   intact_type a_type = INTACT_S8;

@@ -22,14 +22,14 @@ constexpr std::array kModels = {
     GroupedModel::kLateGroups,       GroupedModel::kNoShortGroup,        GroupedModel::kNextScale,
     GroupedModel::kOtherSign,        GroupedModel::kFirstExpert,         GroupedModel::kFirstExpertWeights,
     GroupedModel::kNextExpert,       GroupedModel::kEarlyExperts,        GroupedModel::kFirstExpertScales,
-    GroupedModel::kFirstExpertBias};
+    GroupedModel::kFirstExpertBias,  GroupedModel::kPreviousItem};
 
 // One output by one model. Every index is within the tensors: what a fault reads beyond them is the last
 // element.
 class Output {
  public:
   Output(const Grouped& grouped, GroupedModel model, int64_t m, int64_t n)
-      : grouped_(grouped), model_(model), m_(m), n_(n), expert_(Expert()) {}
+      : grouped_(grouped), model_(model), m_(m), n_(n), a_row_(ARow()), expert_(Expert()) {}
 
   float Compute() const {
     if (!HasScale()) return std::numeric_limits<float>::quiet_NaN();
@@ -49,6 +49,10 @@ class Output {
 
  private:
   bool Is(GroupedModel model) const { return model_ == model; }
+  // The row whose activations the row of C uses.
+  int64_t ARow() const {
+    return Is(GroupedModel::kPreviousItem) && m_ >= grouped_.item_rows ? m_ - grouped_.item_rows : m_;
+  }
   // The expert whose weights the row uses.
   int64_t Expert() const {
     if (Is(GroupedModel::kFirstExpert) || Is(GroupedModel::kFirstExpertWeights)) return 0;
@@ -63,7 +67,7 @@ class Output {
   }
   bool IsByGroups() const { return grouped_.a_granularity == INTACT_GRANULARITY_GROUPS; }
   size_t AValue(int64_t g) const {
-    return static_cast<size_t>(IsByGroups() ? m_ * grouped_.groups() + g : m_);
+    return static_cast<size_t>(IsByGroups() ? a_row_ * grouped_.groups() + g : a_row_);
   }
   float AScale(int64_t g) const { return grouped_.a_scales[AValue(g)]; }
   bool HasScale() const {
@@ -134,7 +138,7 @@ class Output {
   }
   int64_t AZeroPoint(int64_t g) const { return grouped_.a_zero_points[AValue(g)]; }
   int64_t Product(int64_t k, int64_t za, int64_t zb) const {
-    const int64_t a = core::DecodeInt8(grouped_.a_type, grouped_.a[static_cast<size_t>(m_ * grouped_.k + k)]);
+    const int64_t a = core::DecodeInt8(grouped_.a_type, grouped_.a[static_cast<size_t>(a_row_ * grouped_.k + k)]);
     return (a - za) * (Weight(k) - zb);
   }
   // A sum of clamped pairs, with s8 activations and u8 weights shifted by 128 as VPMADDUBSW needs them. The
@@ -176,6 +180,7 @@ class Output {
   const Grouped& grouped_;
   GroupedModel model_;
   int64_t m_, n_;
+  int64_t a_row_;
   int64_t expert_;
 };
 
@@ -233,6 +238,8 @@ std::string_view ToString(GroupedModel model) {
       return "all experts use the scales and zero points of expert 0";
     case GroupedModel::kFirstExpertBias:
       return "all experts use the bias of expert 0";
+    case GroupedModel::kPreviousItem:
+      return "an item of a batch is computed with the activations of the item before";
   }
   return "unknown";
 }

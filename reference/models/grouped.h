@@ -38,6 +38,7 @@ enum class GroupedModel : uint8_t {
   kEarlyExperts,       // an expert's last row uses the weights, scales, zero points and bias of the next one
   kFirstExpertScales,  // all experts use the scales and zero points of expert 0
   kFirstExpertBias,    // all experts use the bias of expert 0
+  kPreviousItem,       // an item of a batch uses the activations of the item before
 };
 
 /// How an engine quantizes numbers to s8 activations.

@@ -381,7 +381,17 @@ TEST(ReadBandwidth, EveryIsaAndSize) {
 }
 
 // Multiplies grouped weights as ONNX Runtime does, or with a fault.
-enum class Fault : uint8_t { kNone, kActivation, kScale, kNeighbour, kHalfScales, kThrows, kIsLost };
+enum class Fault : uint8_t {
+  kNone,
+  kActivation,
+  kScale,
+  kNeighbour,
+  kHalfScales,
+  kNoColumn,
+  kLastColumn,
+  kThrows,
+  kIsLost
+};
 
 class FakeGrouped final : public GroupedContender {
  public:
@@ -392,8 +402,8 @@ class FakeGrouped final : public GroupedContender {
     const GroupedShape& shape = operands_.shape;
     for (int64_t row = 0; row < m_; ++row) {
       const std::vector<double> real = Quantized(reinterpret_cast<const float*>(a) + row * shape.k, row == 0);
-      for (int64_t n = 0; n < shape.n; ++n) {
-        double sum = 0;
+      for (int64_t n = fault_ == Fault::kNoColumn ? 1 : 0; n < shape.n; ++n) {
+        double sum = fault_ == Fault::kLastColumn && n + 1 == shape.n && row + 1 == m_ ? 1 : 0;
         for (int64_t k = 0; k < shape.k; ++k) sum += real[static_cast<size_t>(k)] * Weight(n, k);
         reinterpret_cast<float*>(c)[row * shape.n + n] = static_cast<float>(sum);
       }
@@ -498,13 +508,15 @@ TEST(GroupedBench, ComparesWithPeersThatAreRight) {
                                                   {Fault::kScale, wrong},
                                                   {Fault::kNeighbour, wrong},
                                                   {Fault::kHalfScales, wrong},
+                                                  {Fault::kNoColumn, "wrong outputs: not a number"},
+                                                  {Fault::kLastColumn, wrong},
                                                   {Fault::kThrows, "out of luck"},
                                                   {Fault::kIsLost, "cannot be run"}}) {
     SCOPED_TRACE(static_cast<int>(fault));
     const FakeGroupedPeer fake(fault);
     const std::array<const Peer*, 1> peers = {&fake};
     for (const int bits : {4, 8}) {
-      const GroupedResults results = RunGrouped(request, {{{bits, 16, 4096, 32}}, {2}}, peers, kNoProgress);
+      const GroupedResults results = RunGrouped(request, {{{bits, 50, 4096, 32}}, {2}}, peers, kNoProgress);
       EXPECT_TRUE(results.AllRight()) << "peers do not count";
       ASSERT_EQ(results.rows.size(), 1U);
       const GroupedRow& row = results.rows.front();

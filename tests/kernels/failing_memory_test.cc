@@ -550,5 +550,31 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"conv_memory", KeepConvInMemory}, Case{"conv_tune", TuneConv}),
     [](const auto& tested) { return tested.param.name; });
 
+// The size of a saved plan follows from its descriptor: no weights are packed.
+TEST(FailingMemoryTest, TheSizeOfGroupedPlansNeedsNoMemory) {
+  const std::array<float, 1> scales = {1};
+  const std::array<uint8_t, 16> weights = {};
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+  desc.n = 1;
+  desc.k = 32;
+  desc.b_scales = scales.data();
+  desc.scale_type = INTACT_F32;
+  for (const intact_isa isa : {INTACT_ISA_PORTABLE, INTACT_ISA_ANY}) {
+    desc.max_isa = isa;
+    intact_grouped* grouped = nullptr;
+    ASSERT_EQ(intact_grouped_create(&desc, weights.data(), &grouped), INTACT_OK);
+    size_t size = 0, saved = size_t{1} << 20;
+    until_failure = 0;
+    const intact_status status = intact_grouped_save_memory(grouped, nullptr, &size);
+    const bool has_failed = until_failure.exchange(kNever) < 0;
+    EXPECT_EQ(status, INTACT_OK);
+    EXPECT_FALSE(has_failed);
+    std::vector<uint8_t> bytes(saved);
+    EXPECT_EQ(intact_grouped_save_memory(grouped, bytes.data(), &saved), INTACT_OK);
+    EXPECT_EQ(size, saved);
+    intact_grouped_destroy(grouped);
+  }
+}
+
 }  // namespace
 }  // namespace intact::tests

@@ -254,7 +254,7 @@ TEST(GroupedTest, ChecksArguments) {
     const char* message;
   };
   static constexpr float kScale = 1;
-  static constexpr int64_t kRows = 2;
+  static constexpr int64_t kRows = 3;
   const Case cases[] = {
       {[](Small* s) { s->args.m = -1; }, "m is -1; expected 0 to 2147483647"},
       {[](Small* s) { s->args.a_stride = 39; }, "a_stride is 39; expected 0 or at least 40, at most 2^40"},
@@ -268,7 +268,7 @@ TEST(GroupedTest, ChecksArguments) {
        "a_scales or a_zero_points are given; expected NULL, because the plan quantizes A (a_source_type)"},
       {[](Small* s) { s->args.scratch_bytes = 100; }, "scratch_bytes is 100 and scratch is NULL; expected 0"},
       {[](Small* s) { s->args.expert_rows = &kRows; },
-       "expert_rows is given; expected NULL, because the plan has one expert"},
+       "expert_rows[0] is 3; expected m, which is 2, because the plan has one expert"},
   };
   const Small good;
   const auto plan = Grouped::Create(good.desc, good.b.data());
@@ -282,6 +282,19 @@ TEST(GroupedTest, ChecksArguments) {
   }
   EXPECT_EQ(plan->RunPart(good.args, 2, 2).message,
             "intact_grouped_run_part: part is 2 of 2; expected 0 to parts − 1");
+}
+
+TEST(GroupedTest, OneExpertTakesItsNumberOfRows) {
+  Small small;
+  const auto plan = Grouped::Create(small.desc, small.b.data());
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_TRUE(plan->Run(small.args).ok());
+  const std::vector<float> expected = std::exchange(small.c, std::vector<float>(6));
+  small.args.c = small.c.data();
+  small.args.expert_rows = &small.args.m;
+  ASSERT_TRUE(plan->Run(small.args).ok());
+  EXPECT_EQ(small.c, expected);
+  EXPECT_NE(small.c, std::vector<float>(6));
 }
 
 TEST(GroupedTest, ChecksRowsOfExperts) {
@@ -352,7 +365,7 @@ TEST(GroupedTest, ChecksBatches) {
             "intact_grouped_run: batch is 2; expected 1, because the plan has several experts");
 }
 
-// Items whose rows alternate in memory, and an item of A that all items share.
+// Items whose rows alternate in memory, and items with equal A.
 TEST(GroupedTest, BatchesOfAnyStride) {
   const reference::Grouped grouped =
       verify::Materialize(*verify::GroupedProblem::Parse("grouped u8u4f32 m=12 n=37 k=70 zb=yes per=group"));
@@ -394,6 +407,41 @@ TEST(GroupedTest, BatchesOfAnyStride) {
     ASSERT_TRUE(plan->Run(args).ok());
     for (int64_t i = 0; i < kItems; ++i) {
       EXPECT_EQ(std::vector<float>(c.begin() + 2 * i * n, c.begin() + (2 * i + 1) * n), row_of(0));
+    }
+  }
+}
+
+// Items of A that share memory: an item begins in the row of the item before.
+TEST(GroupedTest, ItemsOfAMayOverlap) {
+  const reference::Grouped grouped =
+      verify::Materialize(*verify::GroupedProblem::Parse("grouped s8u4f32 m=3 n=37 k=70 zb=yes"));
+  constexpr int64_t kItems = 5, kStride = 13;
+  const int64_t n = grouped.n;
+  for (const intact_isa isa : core::kIsaLadder) {
+    if (intact_isa_available(isa) == 0) continue;
+    SCOPED_TRACE(intact_isa_name(isa));
+    const auto plan = verify::CreateGroupedPlan(grouped, {.isa = isa});
+    ASSERT_TRUE(plan) << plan.error().message;
+    const auto* const a = reinterpret_cast<const float*>(grouped.a_source.data());
+    for (const int64_t rows : {1, 2}) {
+      intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+      args.m = rows;
+      std::vector<float> expected(static_cast<size_t>(kItems * rows * n)), c(expected.size());
+      for (int64_t i = 0; i < kItems; ++i) {
+        args.a = a + i * kStride;
+        args.c = expected.data() + i * rows * n;
+        ASSERT_TRUE(plan->Run(args).ok());
+      }
+      args.batch = kItems;
+      args.a = a;
+      args.a_batch_stride = kStride;
+      args.c = c.data();
+      for (const int32_t threads : {1, 3}) {
+        args.threads = threads;
+        std::fill(c.begin(), c.end(), -1.0f);
+        ASSERT_TRUE(plan->Run(args).ok());
+        EXPECT_EQ(c, expected) << rows << " rows, " << threads << " threads";
+      }
     }
   }
 }
@@ -731,6 +779,60 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
   std::filesystem::remove(path);
 }
 
+// The plan has copied what it needs.
+TEST(GroupedTest, RunsAfterItsImageWasOverwritten) {
+  const reference::Grouped grouped = verify::Materialize(
+      *verify::GroupedProblem::Parse("grouped s8u4f32 m=3 n=37 k=131 zb=yes bias=yes act=clamp"));
+  for (const intact_isa isa : core::kIsaLadder) {
+    if (intact_isa_available(isa) == 0) continue;
+    SCOPED_TRACE(intact_isa_name(isa));
+    const auto plan = verify::CreateGroupedPlan(grouped, {.isa = isa});
+    ASSERT_TRUE(plan) << plan.error().message;
+    const std::vector<uint8_t> image = *plan->SaveMemory();
+    std::vector<uint8_t> memory(image.size() + 64);
+    uint8_t* const data = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
+    std::copy(image.begin(), image.end(), data);
+    const auto loaded = Grouped::LoadMemory(data, image.size(), isa);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    std::fill(memory.begin(), memory.end(), uint8_t{0x55});
+    const auto output = verify::RunGroupedPlan(*loaded, grouped, {});
+    ASSERT_TRUE(output) << output.error().message;
+    EXPECT_EQ(*output, reference::Outputs(grouped));
+  }
+}
+
+// The zero point of all weights is refused on every ISA, also where zero points may differ.
+TEST(GroupedTest, RefusesZeroPointsOfFiles) {
+  constexpr size_t kFlagAt = 116, kZeroPointAt = 120;
+  Small small;
+  for (const bool is_common : {false, true}) {
+    if (!is_common) small.zero_points[0] = 3;
+    small.desc.b_zero_points = small.zero_points.data();
+    const auto plan = Grouped::Create(small.desc, small.b.data());
+    ASSERT_TRUE(plan);
+    const std::vector<uint8_t> good = *plan->SaveMemory();
+    ASSERT_EQ(good[kFlagAt], is_common ? 1 : 0);
+    for (const int32_t zero_point : {264, 0x7fffffff, -1}) {
+      std::vector<uint8_t> image = good;
+      std::memcpy(&image[kZeroPointAt], &zero_point, sizeof zero_point);
+      fuzz::Seal(image);
+      std::vector<uint8_t> memory(image.size() + 64);
+      uint8_t* const data = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
+      std::copy(image.begin(), image.end(), data);
+      for (const intact_isa isa : core::kIsaLadder) {
+        if (intact_isa_available(isa) == 0) continue;
+        const auto loaded = Grouped::LoadMemory(data, image.size(), isa);
+        ASSERT_FALSE(loaded) << zero_point << " on " << intact_isa_name(isa);
+        EXPECT_EQ(loaded.error().message,
+                  "intact_grouped_load_memory: corrupted: the zero point of all weights is " +
+                      std::to_string(zero_point) +
+                      (is_common ? "; expected 0 to 15" : "; expected 0, because zero points differ"));
+      }
+    }
+    small.zero_points[0] = 15;
+  }
+}
+
 TEST(GroupedTest, RefusesFiles) {
   const Small small;
   const auto plan = Grouped::Create(small.desc, small.b.data());
@@ -751,7 +853,7 @@ TEST(GroupedTest, RefusesFiles) {
       {[](auto* image) { image->resize(10); }, false, "truncated: 10 bytes, fewer than a header's 128"},
       {[](auto* image) { image->resize(image->size() - 64); }, false, longer.c_str()},
       {[](auto* image) { (*image)[0] = 'X'; }, true, "not a file of grouped weights"},
-      {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 1"},
+      {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 2"},
       {[](auto* image) { image->back() ^= 1; }, false, "corrupted: the checksum differs"},
       {[](auto* image) { (*image)[130] ^= 1; }, false, "corrupted: the checksum differs"},
       {store(32, int64_t{400}), true, "corrupted: the size does not match n, k and experts"},

@@ -162,6 +162,73 @@ TEST(GroupedWeightsTest, UnpacksWhatItPacked) {
   }
 }
 
+// Kernels of vectors of one size read the same weights, and others do not.
+TEST(GroupedWeightsTest, AreForIsasWithTheirLayout) {
+  constexpr core::Isa kIsas[] = {core::Isa::kAvx2, core::Isa::kAvxVnni, core::Isa::kAvx512,
+                                 core::Isa::kAvx512Vnni};
+  std::array<int, 2> pairs = {};  // of ISAs: without and with one layout
+  for (int i = 0; i < 100; ++i) {
+    support::Random random(14, static_cast<uint64_t>(i), 0);
+    const Case c(random);
+    for (const core::Isa isa : kIsas) {
+      const auto packed = GroupedWeights::Pack(c.problem, c.view, isa);
+      ASSERT_TRUE(packed) << packed.error().message;
+      for (const core::Isa other : kIsas) {
+        const auto packed_for_other = GroupedWeights::Pack(c.problem, c.view, other);
+        ASSERT_TRUE(packed_for_other) << packed_for_other.error().message;
+        const bool has_one_width = core::TraitsOf(isa).vectors.bytes == core::TraitsOf(other).vectors.bytes;
+        const bool has_one_step = c.problem.b_type.bits == 4 ||
+                                  (core::TraitsOf(isa).dot_products == core::DotProducts::kNone) ==
+                                      (core::TraitsOf(other).dot_products == core::DotProducts::kNone);
+        const bool is_one = has_one_width && has_one_step;
+        EXPECT_EQ((*packed)->AreFor(c.problem, other), is_one)
+            << "case " << i << ", " << core::ToString(isa) << " for " << core::ToString(other);
+        ++pairs[is_one ? 1 : 0];
+        if (!is_one) continue;
+        ASSERT_EQ((*packed)->bytes(), (*packed_for_other)->bytes());
+        EXPECT_EQ(std::memcmp((*packed)->data(), (*packed_for_other)->data(),
+                              static_cast<size_t>((*packed)->bytes())),
+                  0);
+      }
+    }
+  }
+  EXPECT_GT(std::min(pairs[0], pairs[1]), 100);
+}
+
+// Depths beyond the last one: of nibbles in one byte with it, in its step, and in the last byte.
+TEST(GroupedWeightsTest, ChecksPadding) {
+  for (const int bits : {4, 8}) {
+    for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvxVnni, core::Isa::kAvx512Vnni}) {
+      support::Random random(15, static_cast<uint64_t>(bits), 0);
+      Case c(random);
+      while (c.problem.b_type.bits != bits || c.problem.GroupDepth(c.problem.groups() - 1) % 16 == 0 ||
+             c.problem.HasAZeroPoints()) {
+        c = Case(random);
+      }
+      c.problem.has_b_zero_points = c.view.zero_points != nullptr;
+      const auto packed = GroupedWeights::Pack(c.problem, c.view, isa);
+      ASSERT_TRUE(packed) << packed.error().message;
+      const GroupedWeights& weights = **packed;
+      const int64_t last = weights.layout().StepBytes(weights.columns());
+      int64_t refused = 0;
+      for (int64_t at = weights.panel_bytes() - last; at < weights.panel_bytes(); ++at) {
+        for (const uint8_t flip : {uint8_t{0x01}, uint8_t{0x10}}) {
+          std::vector<uint8_t> bytes(weights.data(), weights.data() + weights.bytes());
+          bytes[static_cast<size_t>(at)] ^= flip;
+          const std::string message =
+              GroupedWeights(c.problem, weights.packing(), bytes.data(), nullptr).Check(c.problem).message;
+          if (message.empty()) continue;
+          ASSERT_EQ(message, "corrupted: the padding of the weights is not zero");
+          ++refused;
+        }
+      }
+      const int64_t padding = 16 - c.problem.GroupDepth(c.problem.groups() - 1) % 16;
+      EXPECT_EQ(refused, padding * weights.columns() * (bits == 4 ? 1 : 2))
+          << bits << " bits, " << core::ToString(isa);
+    }
+  }
+}
+
 TEST(GroupedWeightsTest, ChecksScalesZeroPointsAndSums) {
   support::Random random(13, 0, 0);
   Case c(random);

@@ -484,6 +484,13 @@ std::vector<Fault> Faults() {
          return Outputs(grouped);
        },
        "all experts use the bias of expert 0"},
+      {"A of the previous item", "grouped s8u4f32 m=12 n=20 k=70 item=3 ipad=5",
+       [](reference::Grouped grouped) {
+         for (size_t i = grouped.a.size(); i-- > 3 * 70;) grouped.a[i] = grouped.a[i - 3 * 70];
+         for (size_t i = grouped.a_scales.size(); i-- > 3;) grouped.a_scales[i] = grouped.a_scales[i - 3];
+         return Outputs(grouped);
+       },
+       "an item of a batch is computed with the activations of the item before"},
       {"scales rounded to bfloat16", "grouped s8u4f32 m=3 n=20 k=150 gscale=f32",
        [](reference::Grouped grouped) {
          for (size_t i = 0; i < grouped.b_scales.size(); ++i) {

@@ -392,6 +392,7 @@ reference::Grouped Materialize(const GroupedProblem& p) {
   grouped.n = p.n;
   grouped.k = p.k;
   grouped.experts = p.experts;
+  grouped.item_rows = p.item;
   grouped.group = p.group;
   grouped.a_type = p.a_type;
   grouped.a_source_type = p.source;
