@@ -56,17 +56,10 @@ class Batch {
   /// where the next row would. Single-row items are merged at any stride that keeps them apart.
   Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k)
       : args_(args), problem_(problem), items_(args.batch), m_(args.m) {
-    first_ = {args.a,
-              StrideOfA(args, k),
-              args.c,
-              args.c_stride,
-              args.residual,
-              args.residual_stride,
-              args.b,
-              args.b_scales,
-              args.a_zero_points,
-              args.a_scales,
-              args.b_zero_points};
+    first_ = {args.a,        StrideOfA(args, k), args.c,
+              args.c_stride, args.residual,      args.residual_stride,
+              args.b,        args.b_scales,      args.a_zero_points,
+              args.a_scales, args.b_zero_points};
     if (!IsLoneItem(args)) FindItems(k);
   }
 

@@ -138,7 +138,8 @@ class Output {
   }
   int64_t AZeroPoint(int64_t g) const { return grouped_.a_zero_points[AValue(g)]; }
   int64_t Product(int64_t k, int64_t za, int64_t zb) const {
-    const int64_t a = core::DecodeInt8(grouped_.a_type, grouped_.a[static_cast<size_t>(a_row_ * grouped_.k + k)]);
+    const int64_t a =
+        core::DecodeInt8(grouped_.a_type, grouped_.a[static_cast<size_t>(a_row_ * grouped_.k + k)]);
     return (a - za) * (Weight(k) - zb);
   }
   // A sum of clamped pairs, with s8 activations and u8 weights shifted by 128 as VPMADDUBSW needs them. The
