@@ -490,6 +490,7 @@ Error AmxEngine::GenerateKernels() {
   return {};
 }
 
+// Counts blocks of 2×2 tiles, and of 1×4 tiles for a single last row tile. ChooseAmxBlocking() may choose others.
 double AmxEngine::Cost(int64_t m) const {
   const int64_t panels = data_.weights.panels();
   const int64_t steps = CeilDivide(data_.k, kTileDepth);

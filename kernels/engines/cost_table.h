@@ -140,9 +140,11 @@ struct LayoutLimits {
   int64_t least_line_rows = 0;
   // Depthwise kernels are unrolled for filters of at most this number of taps.
   int64_t most_unrolled_taps = 0;
-  // A single input channel is repeated, as for a depthwise convolution, for at most this number of outputs;
-  // the second limit holds if taps lie apart, which panels cannot join.
+  // A single input channel is repeated, as for a depthwise convolution, for at most this number of outputs.
+  // The second limit is for taps that lie apart. Panels cannot join these taps.
   int64_t most_repeats = 0, most_apart_repeats = 0;
+  // Without VNNI, for at most this number of outputs × taps, unless taps lie apart.
+  int64_t most_repeated_weights = 0;
   // A depthwise convolution that reads its input in place calls a kernel for each column of outputs at both
   // sides: the bytes that could be copied in the time of such a call, and of each of its pixels.
   int64_t column_call = 0, column_pixel = 0;
@@ -267,6 +269,7 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.most_unrolled_taps", "taps", layout.most_unrolled_taps);
   visit("layout.most_repeats", "channels", layout.most_repeats);
   visit("layout.most_apart_repeats", "channels", layout.most_apart_repeats);
+  visit("layout.most_repeated_weights", "weights", layout.most_repeated_weights);
   visit("layout.column_call", "bytes", layout.column_call);
   visit("layout.column_pixel", "bytes", layout.column_pixel);
   visit("layout.shallow_quads", "quads", layout.shallow_quads);

@@ -257,7 +257,7 @@ void DepthwiseEngine::RunRow(const DepthwiseRow& row, int64_t channel_begin,
   const bool has_all = channel_begin == 0 && channel_end == data_.n;
   if (!by_channels_.kernel) {
     RunPortably(row, channel_begin, channel_end);
-  } else if (has_all && flat_.kernel) {
+  } else if (has_all && RunsFlat(row)) {
     RunFlat(row);
   } else {
     RunByChannels(row, channel_begin, channel_end);
@@ -337,6 +337,11 @@ void DepthwiseEngine::RunByChannels(const DepthwiseRow& row, int64_t channel_beg
       RunVector(by_channels_, i, From(row, 0, start));
     }
   }
+}
+
+bool DepthwiseEngine::RunsFlat(const DepthwiseRow& row) const {
+  if (!flat_.kernel) return false;
+  return taps_.pixel_stride_bytes <= v_ || row.output.c_stride_bytes == data_.n * data_.element_bytes();
 }
 
 void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {

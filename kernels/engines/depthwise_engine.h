@@ -11,14 +11,17 @@
 //   by channels, n ≥ V:             |....V....|....V....|      vectors of each pixel; the last one ends with
 //                                           |....V....|        the pixel and computes some channels again
 //
-//   flat, where adjacent pixels     |p0 |p1 |p2 |p3 |p4 |p5 |  the row is one line of channels that repeat
-//   are adjacent in the band        |....V....|....V....|      after n; the vectors repeat after lcm(n, V)
-//   and in the output:              |<-  lcm(n, V)    ->|      channels, which the kernel treats as a pixel
+//   flat:                           |p0 |p1 |p2 |p3 |p4 |p5 |  the row is one line of channels that repeat
+//                                   |....V....|....V....|      after n; the vectors repeat after lcm(n, V)
+//                                   |<-  lcm(n, V)    ->|      channels, which the kernel treats as a pixel
 //
-// The flat cover wastes no lanes if n is no multiple of V, but neighbouring pixels share fewer inputs. It
-// stores in place if pixels are adjacent and fill a vector. With strides, it also computes the pixels between,
-// if a vector holds a pixel and the pixels up to the next one. Then the output is copied from scratch; so is a
-// row of fewer than V elements. If neither cover fits, each pixel goes through scratch.
+// The flat cover wastes no lanes if n is no multiple of V, but neighbouring pixels share fewer inputs. A row
+// of all channels is computed flat in two cases:
+//   - its pixels are adjacent in the band and in the output. The outputs are stored in place, except a row of
+//     fewer than V elements, which is copied from scratch;
+//   - a vector holds a pixel and the elements up to the next one. The pixels between are computed too, and the
+//     outputs are copied from scratch.
+// Other rows are computed by channels. If n < V, each of their pixels goes through scratch.
 //
 // Portable plans (portable_engine.h) have no kernel and no cover: compiled code computes pixel by pixel.
 #ifndef INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
@@ -142,6 +145,7 @@ class DepthwiseEngine {
   /// Computes a vector of `cover` for all pixels of `row`, which begins at the vector's first channel.
   void RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept;
   void RunByChannels(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
+  bool RunsFlat(const DepthwiseRow& row) const;
   void RunFlat(const DepthwiseRow& row) const noexcept;
   void RunLine(const DepthwiseRow& row, int64_t elements) const noexcept;
   /// Computes a vector of by_channels_, without writing the channels before `done`.

@@ -9,6 +9,7 @@
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
 #include "kernels/engines/cost_table.h"
+#include "kernels/runtime/caches.h"
 #include "kernels/weights/channel_order.h"
 
 namespace intact::kernels {
@@ -107,16 +108,33 @@ bool ConvLayout::HasOneInput() const {
   return geometry_.groups == 1 && geometry_.input_channels == 1 && problem_.mode == INTACT_EXACT;
 }
 
-// Rows of adjacent pixels then fill the vectors, whatever the number of outputs.
+// Rows of adjacent pixels then fill the vectors, whatever the number of outputs. But a band of one output line
+// must stay in L2, and threads cannot divide a line. Lines of an open width may have any length.
 bool ConvLayout::WantsDepthwise() const {
   if (!HasOneInput() || geometry_.stride[kWidth] != 1 || problem_.output.has_residual()) return false;
+  if (geometry_.is_open[kWidth]) return false;
+  const int64_t outputs = geometry_.output_channels;
+  const int64_t filter_lines = geometry_.kernel[kDepth] * geometry_.kernel[kHeight];
+  const int64_t line_bytes = geometry_.Span(kWidth, geometry_.output[kWidth]) * outputs;
+  if (filter_lines * line_bytes > Caches().BandLines()) return false;
   const LayoutLimits& limits = Costs().layout;
-  return geometry_.output_channels <= (TapsAreApart() ? limits.most_apart_repeats : limits.most_repeats);
+  const bool has_vnni = !UsesSchedule(isa_, problem_.mode);
+  // With VNNI, panels are as fast for the taps of a single line.
+  if (TapsAreApart() && (!has_vnni || filter_lines > 1 || HasCostlyTaps())) {
+    return outputs <= limits.most_apart_repeats;
+  }
+  return outputs <= limits.most_repeats &&
+         (has_vnni || outputs * geometry_.taps() <= limits.most_repeated_weights);
 }
 
 // Whether panels cannot join the taps along the width, so that each tap of few channels needs quads of its own.
 bool ConvLayout::TapsAreApart() const {
   return geometry_.kernel[kWidth] > 1 && geometry_.dilation[kWidth] > 1;
+}
+
+// If taps lie apart, sums of rows take long, and tiles copy each tap.
+bool ConvLayout::HasCostlyTaps() const {
+  return TapsAreApart() && (problem_.HasWeightZeroPoints() || UsesTiles(isa_));
 }
 
 bool ConvLayout::NeedsBand() const {
@@ -219,9 +237,7 @@ bool ConvLayout::WantsPlanarForFewOutputs() const {
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
   const int64_t inputs = geometry_.input_channels;
   if (geometry_.taps() == 1 && !ShiftsRows()) return false;
-  // If taps lie apart, sums of rows take long, and tiles copy each tap.
-  const bool are_costly = TapsAreApart() && (problem_.HasWeightZeroPoints() || UsesTiles(isa_));
-  if (inputs < Costs().layout.least_planar_inputs && !are_costly) return false;
+  if (inputs < Costs().layout.least_planar_inputs && !HasCostlyTaps()) return false;
   if (!UsesTiles(isa_)) return geometry_.output_channels * strides < lanes;
   return inputs < kTileDepth && geometry_.output_channels * strides < lanes / 2;
 }

@@ -159,6 +159,7 @@ class ConvLayout {
   bool HasOneInput() const;
   bool WantsDepthwise() const;
   bool TapsAreApart() const;
+  bool HasCostlyTaps() const;
   bool NeedsBand() const;
   bool ShiftsRows() const;
   bool WantsBand() const;

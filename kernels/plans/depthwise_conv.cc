@@ -54,7 +54,6 @@ DepthwiseConv::Inner DepthwiseConv::InnerOf(Dimension dimension) const {
 // Reading in place saves copies of the inner pixels' taps. But the columns at both sides need more calls.
 bool DepthwiseConv::ReadsInPlace() const {
   if (inner_x_.size() == 0 || inner_y_.size() == 0) return false;
-  if (!lines_.engine->ReadsOnlyTaps(inner_x_.size())) return false;
   const LayoutLimits& limits = Costs().layout;
   const int64_t columns = geometry_.output[kWidth] - inner_x_.size();
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
@@ -77,6 +76,7 @@ Error DepthwiseConv::MakeInner() {
   }
   ASSIGN_OR_RETURN(std::unique_ptr<DepthwiseEngine> engine,
                    DepthwiseEngine::Create(data_, grid, layout_.isa()));
+  if (!engine->ReadsOnlyTaps(inner_x_.size())) return {};
   inner_ = std::move(engine);
   RETURN_IF_ERROR(MakeColumns(0, inner_x_.begin, &left_));
   return MakeColumns(inner_x_.end, geometry_.output[kWidth] - inner_x_.end, &right_);

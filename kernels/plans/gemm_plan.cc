@@ -97,8 +97,8 @@ int64_t GemmPlan::SharedBytes(const Batch& batch, const Engine& engine, const Pa
   constexpr int64_t kLeastSaved = 64 << 10;  // about 2 µs
   const int64_t item_bytes = unit_->SharedBytes(engine);
   const int64_t bytes = batch.items() * item_bytes;
-  const int64_t bands = batch.m() / cut.Share(0).row_end;
-  const bool pays = bytes * (bands - 1) / parts >= kLeastSaved && bytes <= parts * Caches().RuntimeChunk();
+  const int64_t saved = bytes * (cut.bands() - 1) / parts;
+  const bool pays = saved >= kLeastSaved && bytes <= parts * Caches().RuntimeChunk();
   return pays ? item_bytes : 0;
 }
 
@@ -161,7 +161,7 @@ void GemmPlan::PackShared(const Decision& run, int threads, uint8_t* shared) con
 }
 
 void GemmPlan::RunShare(const Decision& run, int64_t share, const RowQuantization& tensor, uint8_t* scratch,
-                        uint8_t* shared) const {
+                        const uint8_t* shared) const {
   const bool is_item = run.cut.parts() == 1;  // then no division is needed
   const int64_t number = is_item ? share : share / run.cut.parts();
   const BatchItem item = run.batch.Item(number);
@@ -170,7 +170,7 @@ void GemmPlan::RunShare(const Decision& run, int64_t share, const RowQuantizatio
   RunBuffers buffers = BuffersOf(run.batch, item);
   buffers.tensor = tensor;
   if (problem().has_runtime_b) {
-    uint8_t* const packed = run.shared_bytes == 0 ? nullptr : shared + number * run.shared_bytes;
+    const uint8_t* const packed = run.shared_bytes == 0 ? nullptr : shared + number * run.shared_bytes;
     return unit_->RunShare(run.engine, RuntimeBOf(run, item), buffers, range, scratch, packed);
   }
   unit_->RunShare(run.engine, buffers, range, scratch);

@@ -103,7 +103,7 @@ class GemmPlan {
   RunBuffers BuffersOf(const Batch& batch, const BatchItem& item) const;
   /// Computes share number `share`. Shares are numbered item by item.
   void RunShare(const Decision& run, int64_t share, const RowQuantization& tensor, uint8_t* scratch,
-                uint8_t* shared) const;
+                const uint8_t* shared) const;
   RuntimeB RuntimeBOf(const Decision& run, const BatchItem& item) const;
   /// Packs the B of each item to `shared`.
   void PackShared(const Decision& run, int threads, uint8_t* shared) const;

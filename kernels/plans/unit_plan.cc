@@ -40,9 +40,9 @@ int64_t UnitPlan::ShareBytes(const Engine& engine, int64_t m, bool transposed) c
 }
 
 void UnitPlan::RunShare(const Engine& engine, const RuntimeB& b, RunBuffers buffers, const Range& range,
-                        uint8_t* scratch, uint8_t* shared) const {
+                        uint8_t* scratch, const uint8_t* shared) const {
   if (shared != nullptr) {
-    const RuntimeWeights given = PackRuntimeB(weights(), b, RuntimeForm::kPanels, 0, 0, 0, shared);
+    const RuntimeWeights given = PackedRuntimeB(weights(), b, shared);
     buffers.weights = &given;
     buffers.columns = &given;
     return RunShare(engine, buffers, range, scratch);

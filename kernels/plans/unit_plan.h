@@ -46,7 +46,7 @@ class UnitPlan {
   void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
   /// RunShare() of a plan with runtime B. `shared`: null, or the packed columns of `b`.
   void RunShare(const Engine& engine, const RuntimeB& b, RunBuffers buffers, const Range& range,
-                uint8_t* scratch, uint8_t* shared) const;
+                uint8_t* scratch, const uint8_t* shared) const;
   /// Bytes of all packed columns of a runtime B; 0 if shares on `engine` cannot share them.
   int64_t SharedBytes(const Engine& engine) const {
     const bool can_share = data_.problem.has_runtime_b && engine.runtime_form() == RuntimeForm::kPanels;

@@ -91,6 +91,8 @@ class Partition {
   }
 
   int parts() const { return static_cast<int>(bands_[0].shares() + bands_[1].shares()); }
+  /// The number of bands of rows.
+  int64_t bands() const { return bands_[0].count + bands_[1].count; }
   /// Empty if `part` is parts() or more.
   Range Share(int part) const { return part == 0 && parts() == 1 ? Range{0, m_, 0, n_} : FindShare(part); }
 

@@ -13,7 +13,6 @@ constexpr int64_t kValues = 5;  // of a column, in addition to its weights
 // are a panel's padding.
 template <class T>
 void Spread(const T* values, bool are_of_columns, int64_t first, int64_t end, int64_t last, T* to) {
-  if (first == last) return;
   if (are_of_columns) {
     std::copy(values + first, values + end, to + first);
     std::fill(to + end, to + last, values[end - 1]);
@@ -39,6 +38,26 @@ PackedWeights SizesOf(const LinearWeights& weights, int64_t columns) {
 // The most extra quads. With more, kernels for panels that are not cut are as fast.
 int64_t MostExtraQuads(const PackedWeights& sizes) { return sizes.panels() * sizes.quads() * 3 / 8; }
 
+// Where the values of columns are: arrays of the plan, or of `scratch`.
+RuntimeWeights ValuesIn(const LinearWeights& weights, const RuntimeB& b, const uint8_t* scratch) noexcept {
+  const LinearProblem& problem = weights.problem();
+  const int64_t columns = weights.packed().panels() * kPanelColumns;
+  const auto* const values = reinterpret_cast<const int32_t*>(scratch);
+  RuntimeWeights given;
+  given.b = b.data;
+  given.compensation = given.unshifted_compensation = weights.compensation().data();
+  if (NeedsColumnSums(problem)) {
+    given.compensation = values;
+    given.unshifted_compensation = values + columns;
+  }
+  given.column_sums = values + 2 * columns;
+  given.zero_points = problem.b_zero_points.empty() ? nullptr : problem.b_zero_points.data();
+  const bool needs_zero_points = given.zero_points == nullptr && problem.HasWeightZeroPoints();
+  if (b.zero_points != nullptr || needs_zero_points) given.zero_points = values + 3 * columns;
+  given.factors = b.scales != nullptr ? values + 4 * columns : problem.Factors();
+  return given;
+}
+
 // The result of PackRuntimeB() without panels.
 RuntimeWeights Place(const LinearWeights& weights, const RuntimeB& b, int64_t begin, int64_t end,
                      uint8_t* scratch) noexcept {
@@ -47,31 +66,19 @@ RuntimeWeights Place(const LinearWeights& weights, const RuntimeB& b, int64_t be
   const int64_t last = RoundUp(end, kPanelColumns);
   const int64_t columns = weights.packed().panels() * kPanelColumns;
   auto* const values = reinterpret_cast<int32_t*>(scratch);
-  RuntimeWeights given;
-  given.b = b.data;
+  RuntimeWeights given = ValuesIn(weights, b, scratch);
   given.own_compensation = values;
   given.own_unshifted_compensation = values + columns;
-  given.compensation = given.unshifted_compensation = weights.compensation().data();
-  if (NeedsColumnSums(problem)) {
-    given.compensation = given.own_compensation;
-    given.unshifted_compensation = given.own_unshifted_compensation;
-  }
-  given.column_sums = given.own_sums = values + 2 * columns;
+  given.own_sums = values + 2 * columns;
   int32_t* const zero_points = values + 3 * columns;
-  auto* const scales = reinterpret_cast<float*>(values + 4 * columns);
-  given.zero_points = problem.b_zero_points.empty() ? nullptr : problem.b_zero_points.data();
   if (b.zero_points != nullptr) {
     Spread(b.zero_points, b.has_column_zero_points, first, end, last, zero_points);
     for (int64_t n = first; n < last; ++n) zero_points[n] -= problem.b_shift();
-    given.zero_points = zero_points;
-  } else if (given.zero_points == nullptr && problem.HasWeightZeroPoints()) {
+  } else if (given.zero_points == zero_points) {
     std::fill(zero_points + first, zero_points + last, 0);
-    given.zero_points = zero_points;
   }
-  given.factors = problem.Factors();
   if (b.scales != nullptr) {
-    Spread(b.scales, b.has_column_scales, first, end, last, scales);
-    given.factors = scales;
+    Spread(b.scales, b.has_column_scales, first, end, last, reinterpret_cast<float*>(values + 4 * columns));
   }
   return given;
 }
@@ -119,7 +126,6 @@ RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, Run
   auto* const panels =
       reinterpret_cast<int8_t*>(scratch) + (panel - first / kPanelColumns) * packed.panel_stride_bytes();
   given.panels = Before(panels, panel * packed.panel_stride_bytes());
-  if (begin == end) return given;
   WeightView view = weights.layout();
   view.data = b.data + begin * view.stride_n;
   view.n = end - begin;
@@ -139,6 +145,14 @@ RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, Run
   const int amax = weights.problem().AdmissibleRange().high;
   given.is_cut = CutPanels(packed, amax, most, panels, extra);
   extra.begins = Before(extra.begins, panel);
+  return given;
+}
+
+RuntimeWeights PackedRuntimeB(const LinearWeights& weights, const RuntimeB& b,
+                              const uint8_t* scratch) noexcept {
+  RuntimeWeights given = ValuesIn(weights, b, scratch);
+  given.panels =
+      reinterpret_cast<const int8_t*>(scratch) + RuntimeWeightBytes(weights, RuntimeForm::kUnpacked, 0);
   return given;
 }
 

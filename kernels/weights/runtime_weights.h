@@ -42,10 +42,14 @@ int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64
 
 /// Packs columns [begin, end) of `b`; `begin` is a multiple of 16. `weights` come from
 /// LinearWeights::OfRuntimeB() and must outlive the result. `scratch` has the columns from `first` on: with
-/// kPanels, several calls may fill it. A call without columns returns what the other calls have packed.
-/// kUnpacked: an engine must call FinishColumns() before it reads the columns' values.
+/// kPanels, several calls may fill it. kUnpacked: an engine must call FinishColumns() before it reads the
+/// columns' values.
 RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, RuntimeForm form, int64_t first,
                             int64_t begin, int64_t end, uint8_t* scratch) noexcept;
+
+/// The packed columns of `b` in `scratch`: calls of PackRuntimeB() with kPanels and `first` = 0 have filled it.
+RuntimeWeights PackedRuntimeB(const LinearWeights& weights, const RuntimeB& b,
+                              const uint8_t* scratch) noexcept;
 
 /// Whether values of columns depend on the sums of their weights; else FinishColumns() may get any sums.
 inline bool NeedsColumnSums(const LinearProblem& problem) {

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "core/isas.h"
+#include "kernels/runtime/caches.h"
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
 #include "tests/support/conv_layers.h"
@@ -469,6 +470,33 @@ INSTANTIATE_TEST_SUITE_P(All, ScratchOnIsa,
                          testing::Combine(testing::ValuesIn(core::kIsaLadder), testing::Values(1, 2)),
                          NameOf);
 
+// With these caches, threads share a packed runtime B on any machine.
+class SharedB : public ScratchOnIsa {
+ protected:
+  static constexpr kernels::CacheSizes kSizes = {48 << 10, 2 << 20};
+
+  SharedB() { kernels::SetCachesForTesting(kSizes); }
+  ~SharedB() override { kernels::SetCachesForTesting(machine_); }
+
+ private:
+  kernels::CacheSizes machine_ = kernels::Caches();
+};
+
+TEST_P(SharedB, LiesInScratchOnce) {
+  OnGemm("gemm u8s8s32 m=37 n=50 k=6000 runtimeb=yes za=3", [](const Runs& runs) {
+    intact_run_info info = INTACT_RUN_INFO_INIT;
+    ASSERT_EQ(runs.prepare(&info), INTACT_OK) << intact_last_error();
+    ASSERT_GT(info.scratch_bytes, 2 * info.part_scratch_bytes) << "nothing is shared";
+    ExpectNoAllocations(runs);
+    ExpectLessServesFewerThreads(runs);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(WithVnni, SharedB,
+                         testing::Combine(testing::Values(INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512_VNNI),
+                                          testing::Values(2)),
+                         NameOf);
+
 // ----- C++ -------------------------------------------------------------------------------------------------
 
 // The allocations by the second of two runs. The first run makes OpenMP's threads.
@@ -687,6 +715,29 @@ TEST_F(ScratchOfSmallProblems, OfConvolutions) {
           << " to " << desc.output_channels << ", kernel " << desc.kernel[0] << "x" << desc.kernel[1]
           << ", groups " << desc.groups;
     }
+  }
+}
+
+// Depthwise kernels, which repeat the input channel for each output, would need 10 MB for the line.
+TEST(ScratchOfConvolutions, HoldsNoLongLineForEachOutput) {
+  constexpr int64_t kWidth = 160000;
+  constexpr int32_t kZeroPoint = 1;
+  for (const int64_t width : {kWidth, int64_t{INTACT_ANY_EXTENT}}) {
+    ConvDesc desc = MakeConvDesc();
+    desc.spatial_dims = 1;
+    desc.input_channels = 1;
+    desc.output_channels = 64;
+    desc.input[0] = width;
+    desc.kernel[0] = 3;
+    desc.dilation[0] = 2;
+    desc.linear.b_zero_points = &kZeroPoint;
+    desc.linear.b_zero_point_count = 1;
+    const std::vector<int8_t> weights(64 * 3, 1);
+    const Result<Conv> conv = Conv::Create(desc, weights.data());
+    ASSERT_TRUE(conv) << conv.error().message;
+    const Result<intact_run_info> info = conv->Prepare(1, {kWidth});
+    ASSERT_TRUE(info) << info.error().message;
+    EXPECT_LT(info->part_scratch_bytes, size_t{2} << 20) << "width " << width;
   }
 }
 
