@@ -195,10 +195,10 @@ typedef struct intact_grouped_info {
  *
  * Columns of all experts are numbered in one order: column j of expert e has the number e·n + j. A certificate
  * is about all experts.
- *
- * With activations from 0 to safe_activation no pair fails. safe_activation is at least 128, whatever the
- * weights are. So kernels of 7-bit activations are exact, and kernels that multiply |a| by the weight with
- * a's sign too. */
+ * With activations from 0 to safe_activation no pair fails. It is at least 128, with all weights. So kernels of
+ * 7-bit activations are exact, and kernels that multiply |a| by the weight with a's sign too, unless a weight
+ * is −128 (VPSIGNB negates −128 to −128). Kernels that multiply |w| by the activation with w's sign are exact
+ * for activations −127 … 127. */
 typedef struct intact_pairs_certificate {
   size_t struct_size;                /**< sizeof(intact_pairs_certificate) */
   int64_t pairs;                     /**< number of pairs: ⌈k/2⌉·n·experts */
@@ -261,7 +261,7 @@ INTACT_API intact_status intact_grouped_group_certificates(const intact_grouped*
                                                            int64_t count, intact_group_certificate* groups);
 
 /** Writes failing pairs to `pairs`, ordered by column, then depth: at most `count`, from number `first` on.
- * `n` of a pair is the number of its column. `*written` is the number written. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * `n`: the number of its column. Sets `*written`. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_grouped_failing_pairs(const intact_grouped* grouped, int64_t first,
                                                       int64_t count, intact_failing_pair* pairs,
                                                       int64_t* written);
