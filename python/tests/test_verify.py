@@ -264,6 +264,11 @@ def test_grouped_layers(tmp_path, b_type):
     assert "output_own.npy: 18 outputs: exact" in run.stdout
     assert re.search("output_wrong.npy: 18 of 18 outputs differ; .*; unexplained", run.stdout)
     assert ("no pair of weights can saturate" in run.stdout) == (b_type == "u4")
+    command, environment = native(["verify", "layer", str(tmp_path)])
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run
+    assert f"{tmp_path}: 1 layers\n  qkv  output_own.npy  0 of 18 not exact  exact\n" in run.stdout
+    assert "  qkv  output_wrong.npy  18 of 18 not exact  unexplained\n" in run.stdout
 
 
 def test_write_grouped_layer_keeps_other_files(tmp_path):
