@@ -28,11 +28,12 @@ static intact_status RunGrouped(const intact_grouped_desc* desc, const void* b,
       float f = 0;
       for (int64_t g = 0; g < groups; ++g) {
         const int64_t row = by_groups ? m * groups + g : m, end = (g + 1) * depth;
+        const int32_t za = args->a_zero_points ? args->a_zero_points[row] : 0;
         const int32_t zb = points ? points[n * groups + g] : 8;
         int32_t sum = 0;
         for (int64_t k = g * depth; k < (end < desc->k ? end : desc->k); ++k) {
           const int32_t w = weights[n * desc->b_stride_n + k / 2] >> (k % 2 * 4) & 15;
-          sum += (Activation(desc, args->a, m * args->a_stride + k) - args->a_zero_points[row]) * (w - zb);
+          sum += (Activation(desc, args->a, m * args->a_stride + k) - za) * (w - zb);
         }
         f = fmaf((float)sum,
                  by_groups ? args->a_scales[row] * scales[n * groups + g] : scales[n * groups + g], f);

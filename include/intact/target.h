@@ -15,8 +15,8 @@
  * crash, an exit, a call that does not return and a write outside C are findings: the report names the
  * problem, and the run goes on. Each problem runs twice. In the first run every tensor ends right before a
  * guard page. In the second run each tensor starts right after a guard page (even problems) or is misaligned
- * (odd problems). No tensor is aligned on purpose. The space between rows, and C before the call, have
- * arbitrary contents. */
+ * (odd problems). Grouped weights run three times, once in each of these ways. No tensor is aligned on
+ * purpose. The space between rows, and C before the call, have arbitrary contents. */
 #ifndef INTACT_TARGET_H_
 #define INTACT_TARGET_H_
 
@@ -116,7 +116,8 @@ typedef struct intact_target {
   /** The arithmetic that the target claims, in the words of `intact verify models`. The target fails if it
    * computes anything else. NULL: "exact", the arithmetic of intact.h. "any": no claim; the verifier finds
    * the arithmetic. A target with "any" fails if no model explains an output. It passes as MIXED if outputs
-   * of one problem have different models. Claims for different operations are joined by "|". Each claim
+   * of one problem have different models. Grouped weights have no MIXED: one model, or the bound of float32
+   * sums in any order, must explain all outputs. Claims for different operations are joined by "|". Each claim
    * except the last begins with names of operations, as in reports: "u8s8: maddubs | depthwise: any |
    * deconvolution s8s8u8: maddubs | exact". */
   const char* arithmetic;

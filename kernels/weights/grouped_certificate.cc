@@ -88,7 +88,7 @@ intact_pairs_certificate GroupedPairs::Certify() const {
 
 int64_t GroupedPairs::ListFailing(int64_t first, int64_t count, intact_failing_pair* pairs) const {
   int64_t number = 0, written = 0;
-  for (int64_t n = 0; n < problem_.columns(); ++n) {
+  for (int64_t n = 0; n < problem_.columns() && written < count; ++n) {
     for (int64_t k = 0; k < problem_.k && written < count; k += 2) {
       const intact_failing_pair pair = PairAt(k, n);
       if (Fails(pair.sum) && number++ >= first) pairs[written++] = pair;

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ._grouped_weights import GroupedWeights
+from ._grouped_weights import GROUPS, GroupedWeights
 from ._library import Error, array_of, invalid
 from ._program import native
 from ._target import FEATURES, ConvProblem, GemmProblem, GroupedProblem
@@ -68,24 +68,70 @@ def write_grouped_layer(folder: str | os.PathLike, weights: GroupedWeights, a: A
                         a_scales: Any = None, a_zero_points: Any = None, activation: str | None = None,
                         clamp: tuple[float, float] | None = None, c_type: str = "f32", outputs: dict[str, Any] | None = None) -> None:
     """Writes a product with grouped weights as a folder for `intact verify layer` (verify/studies/grouped_layer.h). The arguments
-    are those of `Grouped` and `Grouped.run`. `outputs`: what engines computed, by name."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.npy"):
-        old.unlink()
-    dtype = np.int8 if weights.b_type.startswith("s") else np.uint8
+    are those of `Grouped` and `Grouped.run`. `outputs`: what engines computed, by name. The files of a layer that was in the folder
+    are deleted; other files are kept. Nothing is written or deleted if an argument is wrong."""
+    checked = {"a_type": (a_type, ("s8", "u8")), "granularity": (granularity, ("rows", "groups")), "c_type": (c_type, ("f32", "f16")),
+               "activation": (activation, (None, "none", "relu"))}
+    for argument, (value, known) in checked.items():
+        if value not in known:
+            raise invalid(f"{argument}: is {value!r}; expected one of {', '.join(str(one) for one in known)}")
+    if clamp is not None and activation not in (None, "none"):
+        raise invalid(f"clamp: is given with activation {activation!r}; expected one of the two")
+    bounds = None if clamp is None else _bounds(clamp)
+    integers = np.dtype(np.int8 if weights.b_type.startswith("s") else np.uint8)
     scales, points = np.asarray(weights.scales), weights.zero_points
     if scales.dtype != np.float16:
         scales = scales.astype(np.float32)  # bfloat16, too: a .npy file cannot hold it
-    arrays = {"activations": array_of("a", a), "a_scales": a_scales, "a_zero_points": a_zero_points,
-              "weights": weights.stored().astype(dtype), "scales": scales,
-              "zero_points": None if points is None else np.asarray(points, dtype), "bias": weights.bias}
-    arrays.update({f"output_{name}": output for name, output in (outputs or {}).items()})
+    group = 0 if weights.group >= weights.k and weights.group not in GROUPS else weights.group
+    a = array_of("a", a)
+    given = np.dtype(np.int8 if a_type == "s8" else np.uint8)
+    if a.ndim != 2 or a.shape[1] != weights.k or a.dtype not in (np.float32, np.float16, given):
+        raise invalid(f"a: has shape {a.shape} and dtype {a.dtype}; expected (M, {weights.k}) of float32, float16 or {given}")
+    shape = (len(a),) if granularity == "rows" else (len(a), -(-weights.k // (group or weights.k)))
+    numbers = {"a_scales": (a_scales, np.float32), "a_zero_points": (a_zero_points, np.int32)}
+    arrays = {"activations": a, "weights": weights.stored().astype(integers), "scales": scales,
+              "zero_points": None if points is None else np.asarray(points, integers),
+              "bias": None if weights.bias is None else np.asarray(weights.bias, np.float32)}
+    for name, (value, dtype) in numbers.items():
+        if value is not None:
+            arrays[name] = _shaped(name, value, shape, dtype)
+            if a.dtype != given:
+                raise invalid(f"{name}: is given with {a.dtype} activations; expected None, or {given} activations")
+    if a.dtype == given and a_scales is None:
+        raise invalid(f"a_scales: is None; expected scales of the {given} activations")
+    output = np.float32 if c_type == "f32" else np.float16
+    for name, value in (outputs or {}).items():
+        if not isinstance(name, str) or not name or "/" in name:
+            raise invalid(f"outputs: has the name {name!r}; expected part of a file's name")
+        arrays[f"output_{name}"] = _shaped(f"outputs[{name!r}]", value, (len(a), weights.n), output)
+    layer = {"operator": "linear_grouped", "group": group, "weight": {"type": weights.b_type},
+             "input": {"type": a_type, "per": {"rows": "row", "groups": "group"}[granularity]},
+             "activation": bounds or activation or "none", "output": {"type": c_type}}
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = "activations", "a_scales", "a_zero_points", "weights", "scales", "zero_points", "bias", "output_*"
+    for old in [path for name in names for path in folder.glob(f"{name}.npy")]:
+        old.unlink()
     for name, array in arrays.items():
         if array is not None:
             np.save(folder / f"{name}.npy", np.asarray(array))
-    group = 0 if weights.group >= weights.k and weights.group not in (16, 32, 64, 128, 256) else weights.group
-    layer = {"operator": "linear_grouped", "group": group, "weight": {"type": weights.b_type},
-             "input": {"type": a_type, "per": {"rows": "row", "groups": "group"}[granularity]},
-             "activation": {"min": clamp[0], "max": clamp[1]} if clamp else activation or "none", "output": {"type": c_type}}
     (folder / "layer.json").write_text(json.dumps(layer, indent=1) + "\n")
+
+
+def _bounds(clamp: Any) -> dict[str, float]:
+    """The bounds of a clamp, as layer.json has them."""
+    try:
+        low, high = (float(bound) for bound in clamp)
+    except (TypeError, ValueError):
+        low = high = 0.0
+    if not (low < high or low == high != 0) or abs(low) == np.inf or abs(high) == np.inf:
+        raise invalid(f"clamp: is {clamp!r}; expected two finite numbers in ascending order, not both 0")
+    return {"min": low, "max": high}
+
+
+def _shaped(name: str, value: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    array = array_of(name, value)
+    if array.shape != shape or array.dtype != dtype:
+        raise invalid(f"{name}: has shape {array.shape} and dtype {array.dtype}; expected {shape} of {np.dtype(dtype)}")
+    return array

@@ -189,7 +189,36 @@ class Output {
 
 std::span<const GroupedModel> AllGroupedModels() { return kModels; }
 
-bool IsFault(GroupedModel model) { return model >= GroupedModel::kSwappedNibbles; }
+bool IsFault(GroupedModel model) {
+  switch (model) {
+    case GroupedModel::kContract:
+    case GroupedModel::kSeparateRounding:
+    case GroupedModel::kReversedGroups:
+    case GroupedModel::kRowScaleInside:
+    case GroupedModel::kSumsInFloat:
+    case GroupedModel::kEightSums:
+    case GroupedModel::kClampedPairs:
+      return false;
+    case GroupedModel::kSwappedNibbles:
+    case GroupedModel::kNibbleHalves:
+    case GroupedModel::kNextZeroPoint:
+    case GroupedModel::kNextColumnZeroPoint:
+    case GroupedModel::kNoZeroPoint:
+    case GroupedModel::kEarlyGroups:
+    case GroupedModel::kLateGroups:
+    case GroupedModel::kNoShortGroup:
+    case GroupedModel::kNextScale:
+    case GroupedModel::kOtherSign:
+    case GroupedModel::kFirstExpert:
+    case GroupedModel::kFirstExpertWeights:
+    case GroupedModel::kNextExpert:
+    case GroupedModel::kEarlyExperts:
+    case GroupedModel::kFirstExpertScales:
+    case GroupedModel::kFirstExpertBias:
+      return true;
+  }
+  return true;
+}
 
 std::string_view ToString(GroupedModel model) {
   switch (model) {
@@ -278,6 +307,19 @@ std::vector<GroupedActivations> ActivationsOf(const Grouped& grouped) {
           GroupedActivations::kReciprocalHalf};
 }
 
+namespace {
+
+// A number as CVTPS2DQ, PACKSSDW and PACKSSWB convert it. CVTPS2DQ makes −2^31 of a NaN (0·∞, where 127/max is
+// infinite) and of a number beyond int32, of either sign.
+int8_t PackedInt8(float value) {
+  const float rounded = std::nearbyint(value);
+  const bool is_int32 = rounded >= -0x1p31f && rounded < 0x1p31f;
+  const int32_t converted = is_int32 ? static_cast<int32_t>(rounded) : std::numeric_limits<int32_t>::min();
+  return static_cast<int8_t>(std::clamp(converted, -128, 127));
+}
+
+}  // namespace
+
 Grouped Requantized(const Grouped& grouped, GroupedActivations activations) {
   Grouped made = grouped;
   if (activations == GroupedActivations::kContract) return made;
@@ -296,8 +338,7 @@ Grouped Requantized(const Grouped& grouped, GroupedActivations activations) {
       for (int64_t i = begin; i < end; ++i) most = std::max(most, std::abs(x(i)));
       const float reciprocal = most == 0 ? 0.0f : 127.0f / most;
       for (int64_t i = begin; i < end; ++i) {
-        const float rounded = std::clamp(std::nearbyint(x(i) * reciprocal), -128.0f, 127.0f);
-        made.a[static_cast<size_t>(i)] = static_cast<uint8_t>(static_cast<int32_t>(rounded));
+        made.a[static_cast<size_t>(i)] = static_cast<uint8_t>(PackedInt8(x(i) * reciprocal));
       }
       *scale = most / 127.0f;
       if (activations == GroupedActivations::kReciprocalHalf) {
@@ -314,12 +355,22 @@ namespace {
 struct Bounded {
   double value = 0, error = 0;
 };
+// Two bounds; the larger one counts. An engine adds exact integers in float32, and the integers of a group add
+// up to the sum of the group. Each rounding has a relative error of at most 2^-24, so an integer p with the
+// scale s contributes at most r·2^-24·|p·s| to the error, where r is the number of roundings that it passes:
+// one addition for each group, and at most 40 others (its conversion, products of scales and with them, up to
+// 31 additions of lanes, the bias, the scale of a row).
+//
+// 1. The integers are sums of (a−za)·(b−zb), over any lanes. Their magnitudes are at most Σ|(a−za)·(b−zb)|.
+// 2. The zero points are applied to the sums of a group: Σa·b in any lanes, and two terms of zero points, are
+//    integers of their own, each with its own sum of groups, or combined in each group. The terms are zb·Σ(a−za)
+//    and za·Σb, or zb·Σa and za·Σ(b−zb).
 Bounded BoundOf(const Grouped& grouped, int64_t m, int64_t n) {
   const int64_t groups = grouped.groups();
   const bool is_by_groups = grouped.a_granularity == INTACT_GRANULARITY_GROUPS;
   const auto scale_bytes = static_cast<size_t>(core::BytesOf(grouped.scale_type));
   const int64_t column = grouped.ExpertOf(m) * grouped.n + n;
-  double magnitude = 0, value = 0;
+  double whole_magnitude = 0, parts_magnitude = 0, value = 0;
   double factors = 0;  // that may multiply a denormal number
   for (int64_t g = 0; g < groups; ++g) {
     const auto a_value = static_cast<size_t>(is_by_groups ? m * groups + g : m);
@@ -329,45 +380,56 @@ Bounded BoundOf(const Grouped& grouped, int64_t m, int64_t n) {
     const double scale = a_scale * b_scale;
     const int64_t za = grouped.a_zero_points[a_value];
     const int64_t zb = grouped.b_zero_points.empty() ? grouped.Middle() : grouped.b_zero_points[b_value];
-    int64_t sizes = 0;
-    for (int64_t k = g * grouped.depth(); k < std::min(grouped.k, (g + 1) * grouped.depth()); ++k) {
+    const int64_t begin = g * grouped.depth(), end = std::min(grouped.k, begin + grouped.depth());
+    int64_t whole = 0, products = 0, sum_of_a = 0, sum_of_b = 0;
+    for (int64_t k = begin; k < end; ++k) {
       const int64_t a = core::DecodeInt8(grouped.a_type, grouped.a[static_cast<size_t>(m * grouped.k + k)]);
       const int64_t b = grouped.b[static_cast<size_t>(column * grouped.k + k)];
-      sizes += (std::abs(a) + std::abs(za)) * (std::abs(b) + std::abs(zb));
+      whole += std::abs((a - za) * (b - zb));
+      products += std::abs(a * b);
+      sum_of_a += a;
+      sum_of_b += b;
     }
+    const int64_t depths = end - begin;
+    const int64_t parts =
+        products + std::max(std::abs(zb * (sum_of_a - depths * za)) + std::abs(za * sum_of_b),
+                            std::abs(zb * sum_of_a) + std::abs(za * (sum_of_b - depths * zb)));
     value += static_cast<double>(GroupSum(grouped, m, n, g)) * scale;
-    magnitude += static_cast<double>(sizes) * std::abs(scale);
-    factors += static_cast<double>(sizes) + a_scale + std::abs(b_scale) + 1;
+    whole_magnitude += static_cast<double>(whole) * std::abs(scale);
+    parts_magnitude += static_cast<double>(parts) * std::abs(scale);
+    factors += static_cast<double>(std::max(whole, parts)) + a_scale + std::abs(b_scale) + 1;
   }
   const double bias = grouped.bias_f32.empty() ? 0 : double{grouped.bias_f32[static_cast<size_t>(column)]};
-  // Each group is rounded at most twice in each of two sums; the other roundings are few.
-  const double roundings = static_cast<double>(4 * groups + 16);
+  const auto roundings = static_cast<double>(groups + 40);
+  const double magnitude = std::max(whole_magnitude, parts_magnitude) + std::abs(bias);
   const double denormal = 4 * std::numeric_limits<float>::denorm_min();
-  return {value + bias, roundings * std::ldexp(magnitude + std::abs(bias), -24) + denormal * factors};
+  return {value + bias, roundings * std::ldexp(magnitude, -24) + denormal * factors};
 }
 
 }  // namespace
 
-bool IsWithinRounding(const Grouped& grouped, const std::vector<uint8_t>& contract,
-                      const std::vector<uint8_t>& outputs) {
+std::optional<double> RoundingError(const Grouped& grouped, const std::vector<uint8_t>& contract,
+                                    const std::vector<uint8_t>& outputs) {
   const auto bytes = static_cast<size_t>(core::BytesOf(grouped.c_type));
   const core::ElementType& traits = core::TraitsOf(grouped.c_type);
+  double largest = 0;
   for (int64_t i = 0; i < grouped.m * grouped.n; ++i) {
     const size_t at = static_cast<size_t>(i) * bytes;
     const double output = core::Decode(grouped.c_type, &outputs[at]);
     const double expected = core::Decode(grouped.c_type, &contract[at]);
     if (output == expected || (std::isnan(output) && std::isnan(expected))) continue;
     Bounded sum = BoundOf(grouped, i / grouped.n, i % grouped.n);
-    if (!std::isfinite(output) || !std::isfinite(expected) || !std::isfinite(sum.error)) return false;
+    if (!std::isfinite(output) || !std::isfinite(expected) || !std::isfinite(sum.error)) return std::nullopt;
     if (grouped.post_ops.Has<core::Relu>()) sum.value = std::max(sum.value, 0.0);
     if (const auto* clamp = grouped.post_ops.Find<core::Clamp>()) {
       sum.value = std::clamp(sum.value, double{clamp->low}, double{clamp->high});
     }
     const double last_place = std::ldexp(std::abs(sum.value) + sum.error, -traits.fraction) +
                               std::ldexp(1.0, traits.exponent - traits.fraction);
-    if (std::abs(output - sum.value) > sum.error + last_place) return false;
+    largest = std::max(largest, std::abs(output - sum.value) / (sum.error + last_place));
+    if (largest > 1) return std::nullopt;
   }
-  return true;
+  return largest;
 }
 
 }  // namespace intact::reference

@@ -4,6 +4,7 @@
 #define INTACT_REFERENCE_MODELS_GROUPED_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,11 +71,11 @@ std::vector<GroupedActivations> ActivationsOf(const Grouped& grouped);
 /// `grouped` with its activations quantized in this way.
 Grouped Requantized(const Grouped& grouped, GroupedActivations activations);
 
-/// Whether each output is as near to the sum of real numbers as float32 sums of the groups are in any order,
-/// with any roundings, if the sum of each group is exact. Zero points may be applied to products of their own.
-/// Outputs whose sums may leave float32 must be `contract`, the bytes of Outputs(grouped).
-bool IsWithinRounding(const Grouped& grouped, const std::vector<uint8_t>& contract,
-                      const std::vector<uint8_t>& outputs);
+/// The largest error of an output as a share of the bound of float32 sums of the groups in any order, if the
+/// integers that are added are exact; nullopt if an output is outside. Zero points may be applied to the sums of
+/// each group. Outputs whose sums may leave float32 must be `contract`, the bytes of Outputs(grouped).
+std::optional<double> RoundingError(const Grouped& grouped, const std::vector<uint8_t>& contract,
+                                    const std::vector<uint8_t>& outputs);
 
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_MODELS_GROUPED_H_

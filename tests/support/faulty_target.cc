@@ -492,6 +492,7 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
   if (Is("no_operation")) target.supports &= ~Bits({INTACT_TARGET_GEMM});
   if (Is("no_conv")) target.supports |= Bits({INTACT_TARGET_CONV_2D});
   if (Is("no_size")) target.struct_size = 0;
+  if (Is("odd_size")) target.struct_size = offsetof(intact_target, grouped) + 4;
   if (Is("shorter")) {  // the struct ends before `conv`
     target.struct_size = offsetof(intact_target, conv);
     target.supports |= Bits({INTACT_TARGET_CONV_2D});

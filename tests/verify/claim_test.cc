@@ -46,6 +46,11 @@ TEST(CheckClaims, SaysWhatIsWrong) {
   EXPECT_THAT(error("u8x8: maddubs | exact"),
               HasSubstr(R"(something of "u8x8"; expected one of gemm, conv, depthwise, deconvolution)"));
   EXPECT_THAT(error("u8s8f: maddubs | exact"), HasSubstr(R"(something of "u8s8f")"));
+  EXPECT_THAT(error("grouped u8s8: any | exact"),
+              HasSubstr(R"(something of "grouped u8s8"; expected "grouped")"));
+  EXPECT_THAT(error("gemm grouped: any | exact"),
+              HasSubstr(R"(something of "gemm grouped"; expected "grouped")"));
+  EXPECT_EQ(CheckClaims("grouped: any | exact"), std::nullopt);
   EXPECT_THAT(error(": maddubs | exact"), HasSubstr("before each claim but the last"));
 }
 

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@
 #include "verify/explain/grouped.h"
 #include "verify/problem/grouped.h"
 #include "verify/studies/grouped_layer.h"
+#include "verify/sweep/grouped_sweep.h"
 #include "verify/targets/grouped_target.h"
 
 namespace intact::verify {
@@ -62,6 +64,7 @@ TEST(GroupedProblemTest, RefusesLines) {
       {"grouped s8u4f32 m=1 n=2 k=3 experts=0", "experts: 0 is out of range; expected 1 to 1024"},
       {"grouped s8u4f32 m=1 n=4096 k=4096 experts=2",
        "experts·n·k is beyond 16777216: experts=2 n=4096 k=4096"},
+      {"grouped s8u4f32 m=1 n=2 k=3 za=no", "za: no needs given activations; expected src=none"},
       {"grouped s8u4f32 m=1 n=2 k=3 src=none fill=nonfinite",
        "fill: nonfinite needs real numbers; expected src=f32, bf16 or f16"},
   };
@@ -175,6 +178,84 @@ TEST(GroupedModelTest, OtherNumbersAreNotWithinTheBound) {
     a = static_cast<uint8_t>(a == 127 ? 126 : a + 1);
     EXPECT_EQ(ArithmeticOf(right, OutputsBy(grouped, InPairs)), "") << k;
   }
+}
+
+// Some output differs by more than roundings if the last depth is dropped.
+TEST(GroupedModelTest, DroppedDepthsAreNotWithinTheBound) {
+  for (const char* types : {"s8u4", "u8u4"}) {
+    for (const int64_t k : {4096, 14336}) {
+      for (const char* more : {"", " zb=yes", " per=group src=none"}) {
+        const std::string line = fmt::format("grouped {}f32 m=16 n=40 k={} gscale=f32{}", types, k, more);
+        const reference::Grouped right = Materialize(*GroupedProblem::Parse(line));
+        reference::Grouped dropped = right;
+        const size_t points = right.a_zero_points.size() / static_cast<size_t>(right.m);
+        for (size_t m = 0; m < static_cast<size_t>(right.m); ++m) {
+          const int32_t point = right.a_zero_points[(m + 1) * points - 1];
+          dropped.a[(m + 1) * static_cast<size_t>(k) - 1] = static_cast<uint8_t>(point);
+        }
+        EXPECT_EQ(RoundingError(right, Outputs(right), Outputs(dropped)), std::nullopt) << line;
+      }
+    }
+  }
+}
+
+// Products, and the terms of zero points, in sums of their own.
+TEST(GroupedModelTest, SeparateZeroPointsAreWithinTheBound) {
+  for (const char* line : {"grouped u8u4f32 m=4 n=40 k=4096 per=group src=none zb=yes gscale=f32",
+                           "grouped s8u8f32 m=4 n=40 k=4096 per=group src=none gscale=f32"}) {
+    const reference::Grouped grouped = Materialize(*GroupedProblem::Parse(line));
+    std::vector<float> c;
+    for (int64_t i = 0; i < grouped.m * grouped.n; ++i) {
+      const int64_t m = i / grouped.n, n = i % grouped.n;
+      float products = 0, of_zb = 0, of_za = 0;
+      for (int64_t g = 0; g < grouped.groups(); ++g) {
+        const auto place = static_cast<size_t>(m * grouped.groups() + g);
+        const float scale = grouped.a_scales[place] * ScaleAt(grouped, m, n, g);
+        const int64_t za = grouped.a_zero_points[place];
+        const auto b_place = static_cast<size_t>(n * grouped.groups() + g);
+        const int64_t zb = grouped.b_zero_points.empty() ? 128 : grouped.b_zero_points[b_place];
+        int64_t product = 0, a_sum = 0, b_sum = 0;
+        for (int64_t k = g * 32; k < (g + 1) * 32; ++k) {
+          const auto at = static_cast<size_t>(m * grouped.k + k);
+          const int64_t a = core::DecodeInt8(grouped.a_type, grouped.a[at]);
+          const int64_t b = grouped.b[static_cast<size_t>(n * grouped.k + k)];
+          product += a * b;
+          a_sum += a;
+          b_sum += b;
+        }
+        products += static_cast<float>(product) * scale;
+        of_zb += static_cast<float>(zb * a_sum) * scale;
+        of_za += static_cast<float>(za * b_sum - za * zb * 32) * scale;
+      }
+      c.push_back(products - of_zb - of_za);
+    }
+    EXPECT_EQ(ArithmeticOf(grouped, BytesOf(c)), kAnotherOrder) << line;
+    const auto error = reference::RoundingError(grouped, Outputs(grouped), BytesOf(c));
+    EXPECT_GT(error.value_or(0), 0) << line;
+    const GroupedJudgement judgement = Compare(grouped, Outputs(grouped), BytesOf(c), "any");
+    EXPECT_EQ(judgement.error, error);
+    EXPECT_EQ(judgement.InWords(), fmt::format("{} (at most {:.2g} % of it)", kAnotherOrder, 100 * *error));
+  }
+}
+
+// 127/max is infinite for tiny numbers. CVTPS2DQ and packs make −128 of infinities and of 0·∞.
+TEST(GroupedModelTest, TinyActivationsAreConverted) {
+  reference::Grouped grouped = Materialize(*GroupedProblem::Parse("grouped s8u4f32 m=1 n=1 k=32"));
+  std::vector<float> tiny(32, 0.0f);
+  tiny[1] = 1e-40f;
+  tiny[2] = -1e-40f;
+  grouped.a_source = BytesOf(tiny);
+  QuantizeActivations(&grouped);
+  const reference::Grouped made = Requantized(grouped, reference::GroupedActivations::kReciprocal);
+  EXPECT_EQ(made.a, std::vector<uint8_t>(32, 0x80));
+  tiny[3] = 1.0f;
+  grouped.a_source = BytesOf(tiny);
+  QuantizeActivations(&grouped);
+  EXPECT_EQ(Requantized(grouped, reference::GroupedActivations::kReciprocal).a[3], 127);
+  const reference::Grouped filled =
+      Materialize(*GroupedProblem::Parse("grouped s8u4f32 m=3 n=2 k=64 per=group fill=tiny"));
+  const reference::Grouped packed = Requantized(filled, reference::GroupedActivations::kReciprocal);
+  EXPECT_NE(std::ranges::count(packed.a, uint8_t{0x80}), 0);
 }
 
 TEST(GroupedModelTest, EightSumsAreNamed) {
@@ -661,6 +742,79 @@ TEST_F(GroupedLayerTest, SaysWhatIsWrong) {
   write("");
   WriteArray("activations.npy", "|i1", std::vector<uint8_t>(80, 16), 2, 40);
   EXPECT_THAT(ErrorOf(), testing::HasSubstr("a_scales.npy: "));
+  WriteArray("a_scales.npy", "<f4", Bytes<float>({1, -1}), 2);
+  EXPECT_EQ(ErrorOf(), "a_scales.npy: has the value -1; expected finite values ≥ 0");
+  WriteArray("a_scales.npy", "<f4", Bytes<float>({1, std::numeric_limits<float>::infinity()}), 2);
+  EXPECT_EQ(ErrorOf(), "a_scales.npy: has the value inf; expected finite values ≥ 0");
+  WriteArray("a_scales.npy", "<f4", Bytes<float>({1, 0}), 2);
+  WriteArray("a_zero_points.npy", "<i4", Bytes<int32_t>({0, 128}), 2);
+  EXPECT_EQ(ErrorOf(), "a_zero_points.npy: has the value 128; expected -128 to 127 for s8 activations");
+  write("");
+  EXPECT_EQ(ErrorOf(), "a_scales.npy: belongs to i1 activations; activations.npy has f4");
+}
+
+// A plan that intact refuses is no run of the target.
+TEST_F(GroupedLayerTest, IsRefusedBeforeTheTargetRuns) {
+  const GroupedProblem problem = *GroupedProblem::Parse("grouped u8u8f32 m=1 n=1 k=33025 group=0 src=none");
+  GroupedLayer layer;
+  layer.grouped = Materialize(problem);
+  layer.grouped.k += 1;
+  layer.grouped.a.assign(static_cast<size_t>(layer.grouped.k), 255);
+  layer.grouped.b.assign(static_cast<size_t>(layer.grouped.k), 255);
+  layer.grouped.a_zero_points = {0};
+  layer.grouped.b_zero_points = {0};
+  int runs = 0;
+  const Mutant target([&runs](const reference::Grouped& given) {
+    ++runs;
+    return Outputs(given);
+  });
+  EXPECT_FALSE(CheckGroupedLayer(layer, target, "target", INTACT_ISA_ANY, {}, std::nullopt));
+  EXPECT_EQ(runs, 0);
+}
+
+// ----- sweeps ----------------------------------------------------------------------------------------------
+
+// The reference, without some features.
+class Limited : public GroupedTarget {
+ public:
+  explicit Limited(uint64_t lacking) : features_(GroupedTarget::GroupedFeatures() & ~lacking) {}
+  uint64_t GroupedFeatures() const override { return features_; }
+  Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped, const GroupedRun& run) const override {
+    if ((FeaturesOf(grouped, run) & ~features_) != 0) return Error{INTACT_UNSUPPORTED, "a feature"};
+    return Outputs(grouped);
+  }
+
+ private:
+  uint64_t features_;
+};
+
+TEST(GroupedSweepTest, TargetsWithoutZeroPointsRunAllProblems) {
+  const uint64_t no_za = INTACT_TARGET_BIT(INTACT_TARGET_A_ZERO_POINT);
+  const uint64_t dynamic = INTACT_TARGET_BIT(INTACT_TARGET_DYNAMIC_ROWS);
+  const uint64_t given = INTACT_TARGET_BIT(INTACT_TARGET_ROW_QUANTIZATION);
+  const uint64_t s8 = INTACT_TARGET_BIT(INTACT_TARGET_A_S8);
+  for (const uint64_t lacking : {no_za, no_za | dynamic, no_za | s8, no_za | dynamic | s8, no_za | given}) {
+    const Limited target(lacking);
+    int64_t problems = 0;
+    for (const GroupedProblem& drawn : GroupedSweepProblems(INTACT_ISA_ANY, Effort::kQuick)) {
+      const GroupedProblem fitted = Fitted(drawn, target.GroupedFeatures());
+      ASSERT_FALSE(fitted.Check()) << fitted.ToString();
+      EXPECT_EQ(FeaturesOf(Materialize(fitted), fitted) & lacking, 0) << fitted.ToString();
+      if (++problems == 200) break;
+    }
+  }
+}
+
+TEST(GroupedSweepTest, SkippedProblemsProveNothing) {
+  GroupedSweepResult result;
+  EXPECT_EQ(result.Verdict(), SweepVerdict::kNothingCompared);
+  result.cells.push_back({.problems = 3, .skipped = 2});
+  EXPECT_EQ(result.Verdict(), SweepVerdict::kPassed);
+  result.cells[0].skipped = 3;
+  EXPECT_EQ(result.Verdict(), SweepVerdict::kNothingCompared);
+  EXPECT_THAT(ToText(result), testing::HasSubstr("NOTHING PROVED: most problems of an ISA were skipped"));
+  result.cells[0].failed = 1;
+  EXPECT_EQ(result.Verdict(), SweepVerdict::kFailed);
 }
 
 }  // namespace

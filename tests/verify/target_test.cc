@@ -185,6 +185,8 @@ TEST(Plugin, ThatCannotBeLoadedSaysWhy) {
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_conv"), HasSubstr("has convolutions, and conv is NULL"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_size"),
               HasSubstr("its struct_size is 0; expected sizeof(intact_target), 56"));
+  EXPECT_THAT(error(INTACT_FAULTY_TARGET, "odd_size"),
+              HasSubstr("its struct_size is 52; expected sizeof(intact_target), 56"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "shorter"), HasSubstr("has convolutions, and conv is NULL"));
   EXPECT_TRUE(Faulty("longer"));
   EXPECT_TRUE(Faulty("older"));

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -9,9 +11,11 @@
 #include <vector>
 
 #include "core/result.h"
+#include "reference/contract/grouped.h"
 #include "tools/console/commands.h"
 #include "tools/console/target_option.h"
 #include "tools/console/terminal.h"
+#include "verify/explain/grouped.h"
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
 #include "verify/studies/cost.h"
@@ -51,6 +55,16 @@ Result<std::vector<verify::Expectation>> ReadRecorded(const verify::Layer& layer
   for (const std::string& name : RecordedNames(layer.folder)) {
     ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, name));
     outputs.push_back({name, std::move(output)});
+  }
+  return outputs;
+}
+
+using GroupedOutput = std::pair<std::string, std::vector<uint8_t>>;
+Result<std::vector<GroupedOutput>> ReadRecorded(const verify::GroupedLayer& layer) {
+  std::vector<GroupedOutput> outputs;
+  for (const std::string& name : RecordedNames(layer.folder)) {
+    ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, name));
+    outputs.emplace_back(name, std::move(output));
   }
   return outputs;
 }
@@ -111,18 +125,14 @@ Result<verify::GroupedLayerCheck> CheckGroupedFolder(const std::string& folder, 
   if (options.choice.mode != INTACT_EXACT) {
     return Error{INTACT_INVALID_ARGUMENT, folder + ": --mode: grouped weights have no saturating mode"};
   }
-  using Output = std::pair<std::string, std::vector<uint8_t>>;
-  std::vector<Output> recorded;
-  std::optional<Output> expected;
+  std::vector<GroupedOutput> recorded;
+  std::optional<GroupedOutput> expected;
   const bool is_plugin = options.target.IsPlugin();
   if (!options.expect.empty()) {
     ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, options.expect));
     expected = {options.expect, std::move(output)};
   } else if (!is_plugin) {
-    for (const std::string& name : RecordedNames(folder)) {
-      ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, name));
-      recorded.emplace_back(name, std::move(output));
-    }
+    ASSIGN_OR_RETURN(recorded, ReadRecorded(layer));
   }
   const verify::IntactGroupedTarget own;
   const verify::GroupedTarget* const grouped = is_plugin ? target.AsGrouped() : &own;
@@ -137,11 +147,32 @@ Result<verify::GroupedLayerCheck> CheckGroupedFolder(const std::string& folder, 
   return check;
 }
 
+/// Lines of what computed the recorded outputs of a layer with grouped weights.
+Result<std::string> GroupedRecorded(const std::string& folder) {
+  ASSIGN_OR_RETURN(const verify::GroupedLayer layer, verify::ReadGroupedLayer(folder));
+  ASSIGN_OR_RETURN(const std::vector<GroupedOutput> outputs, ReadRecorded(layer));
+  const std::vector<uint8_t> exact = reference::Outputs(layer.grouped);
+  std::string text;
+  for (const auto& [file, output] : outputs) {
+    const verify::GroupedJudgement judgement = verify::Compare(layer.grouped, exact, output, "any");
+    text += fmt::format("  {}  {}  {} of {} not exact  {}\n", layer.name, file, judgement.differing,
+                        judgement.outputs, judgement.InWords());
+  }
+  return text;
+}
+
 /// A table of what computed the recorded outputs of all layers in `folder`.
 int PrintRecorded(const std::string& folder, const std::vector<std::string>& layers) {
   int status = kParity;
   std::vector<verify::Recorded> all;
+  std::string grouped;
   for (const std::string& path : layers) {
+    if (verify::IsGroupedLayer(path)) {
+      const Result<std::string> lines = GroupedRecorded(path);
+      if (!lines) status = Fail(lines.error());
+      if (lines) grouped += *lines;
+      continue;
+    }
     const Result<verify::Layer> layer = verify::ReadLayer(path);
     const Result<std::vector<verify::Expectation>> outputs =
         layer ? ReadRecorded(*layer) : Result<std::vector<verify::Expectation>>(layer.error());
@@ -151,7 +182,7 @@ int PrintRecorded(const std::string& folder, const std::vector<std::string>& lay
     }
     std::ranges::move(verify::ExplainRecorded(*layer, *outputs), std::back_inserter(all));
   }
-  Print("{}: {} layers\n{}", folder, layers.size(), verify::RecordedTable(all));
+  Print("{}: {} layers\n{}{}", folder, layers.size(), grouped, all.empty() ? "" : verify::RecordedTable(all));
   return status;
 }
 

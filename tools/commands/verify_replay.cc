@@ -111,8 +111,7 @@ int ReplayGrouped(const ReplayOptions& options, const std::string& line) {
     Print("{}\nFAILED: {}\n", problem->ToString(), judgement.error().message);
     return kDifference;
   }
-  Print("{}\n{} outputs: {}\n", problem->ToString(), judgement->outputs,
-        judgement->arithmetic.empty() ? "unexplained" : judgement->arithmetic);
+  Print("{}\n{} outputs: {}\n", problem->ToString(), judgement->outputs, judgement->InWords());
   if (judgement->Passed()) return kParity;
   Print("FAILED: {}\n", judgement->failure);
   return kDifference;

@@ -100,6 +100,10 @@ std::optional<std::string> CheckClaims(std::string_view claims) {
     if (words != "exact" && words != "any" && !reference::ParseArithmetic(words)) {
       return fmt::format(R"(claims "{}"; expected "exact", "any" or words of `intact verify models`)", words);
     }
+    const std::vector<std::string_view> of_words = Words(of);
+    if (of_words.size() > 1 && std::ranges::find(of_words, kGrouped) != of_words.end()) {
+      return fmt::format(R"(claims something of "{}"; expected "grouped" alone: it takes no types)", of);
+    }
     if (of == kGrouped && words != "exact" && words != "any") {
       return fmt::format(R"(claims "{}" of grouped weights; expected "exact" or "any")", words);
     }
@@ -108,7 +112,7 @@ std::optional<std::string> CheckClaims(std::string_view claims) {
                          claims);
     }
     if (of.empty()) continue;
-    for (const std::string_view word : Words(of)) {
+    for (const std::string_view word : of_words) {
       if (IsOperation(word) || AreTypes(word)) continue;
       return fmt::format(R"(claims something of "{}"; expected one of {}, or types, as "u8s8" or "u8s8s32")",
                          word, fmt::join(kOperations, ", "));

@@ -13,6 +13,7 @@ namespace {
 struct Explanation {
   std::string arithmetic;  // "" if nothing explains the outputs
   bool is_fault = false;
+  std::optional<double> error = std::nullopt;  // the largest, as a share of the bound
 };
 
 // Explains outputs that differ from the contract.
@@ -51,10 +52,11 @@ class Explainer {
     using reference::GroupedActivations;
     for (const GroupedActivations activations : reference::ActivationsOf(grouped_)) {
       const reference::Grouped quantized = Requantized(grouped_, activations);
-      if (!IsWithinRounding(quantized, reference::Outputs(quantized), output_)) continue;
+      const std::optional<double> error = RoundingError(quantized, reference::Outputs(quantized), output_);
+      if (!error) continue;
       const std::string order = "float32 sums in another order, within the bound of their rounding errors";
-      if (activations == GroupedActivations::kContract) return {order};
-      return {ToString(reference::GroupedArithmetic{activations}) + "; " + order};
+      if (activations == GroupedActivations::kContract) return {order, false, error};
+      return {ToString(reference::GroupedArithmetic{activations}) + "; " + order, false, error};
     }
     return {};
   }
@@ -64,6 +66,11 @@ class Explainer {
 };
 
 }  // namespace
+
+std::string GroupedJudgement::InWords() const {
+  if (arithmetic.empty()) return "unexplained";
+  return error ? fmt::format("{} (at most {:.2g} % of it)", arithmetic, 100 * *error) : arithmetic;
+}
 
 GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<uint8_t>& expected,
                          const std::vector<uint8_t>& output, std::string_view claim) {
@@ -87,10 +94,11 @@ GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<ui
   const Explanation explanation =
       judgement.differing == 0 ? Explanation{"exact"} : Explainer(grouped, output).Explain(claim);
   judgement.arithmetic = explanation.arithmetic;
+  judgement.error = explanation.error;
   const bool is_right = !judgement.arithmetic.empty() && !explanation.is_fault;
   if (claim == "any" ? is_right : judgement.differing == 0) return judgement;
   judgement.failure = fmt::format("{} of {} outputs differ; {}; {}", judgement.differing, judgement.outputs,
-                                  first, judgement.arithmetic.empty() ? "unexplained" : judgement.arithmetic);
+                                  first, judgement.InWords());
   return judgement;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <intact/intact.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,13 +20,16 @@ struct GroupedJudgement {
   /// What computes every output: "exact", the phrase of an arithmetic or of a bound; "" if nothing explains
   /// the outputs.
   std::string arithmetic;
+  /// The largest error of an output as a share of the bound; nullopt if `arithmetic` names no bound.
+  std::optional<double> error;
   std::string failure;  // "" if the outputs are as claimed; else the first difference and what explains it
   bool Passed() const { return failure.empty(); }
+  /// The arithmetic with `error`, or "unexplained".
+  std::string InWords() const;
 };
 
 /// Compares `output`, the dense bytes of a target, with the contract: `expected` is
-/// reference::Outputs(grouped). `claim`: "exact", or "any":
-/// then every arithmetic without a fault passes.
+/// reference::Outputs(grouped). `claim`: "exact", or "any": then every arithmetic without a fault passes.
 GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<uint8_t>& expected,
                          const std::vector<uint8_t>& output, std::string_view claim = "exact");
 /// Runs `problem` on `target`. Returns the target's error if it reports one.

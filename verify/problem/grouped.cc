@@ -20,8 +20,6 @@ namespace intact::verify {
 namespace {
 
 constexpr Name<intact_type> kATypes[] = {{"u8", INTACT_U8}, {"s8", INTACT_S8}};
-constexpr Name<int32_t> kBTypes[] = {
-    {"u8", INTACT_U8}, {"s8", INTACT_S8}, {"u4", INTACT_U4}, {"s4", INTACT_S4}};
 constexpr Name<intact_type> kFloats[] = {{"f32", INTACT_F32}, {"bf16", INTACT_BF16}, {"f16", INTACT_F16}};
 constexpr Name<intact_type> kSources[] = {
     {"f32", INTACT_F32}, {"bf16", INTACT_BF16}, {"f16", INTACT_F16}, {"none", INTACT_TYPE_NONE}};
@@ -60,6 +58,7 @@ const std::vector<Field>& Fields() {
       Choice("src", &P::source, kSources),
       Choice("per", &P::granularity, kGranularities),
       Choice("gscale", &P::scale_type, kFloats),
+      Choice("za", &P::has_a_zero_points, kNoYes),
       Choice("zb", &P::has_zero_points, kNoYes),
       Choice("bias", &P::has_bias, kNoYes),
       Choice("act", &P::activation, kActivations),
@@ -120,7 +119,7 @@ bool GroupedProblem::IsLine(std::string_view line) {
 
 std::string GroupedProblem::ToString() const {
   const GroupedProblem defaults;
-  std::string line = fmt::format("{} {}{}{}", kWord, NameOf(kATypes, a_type), NameOf(kBTypes, b_type),
+  std::string line = fmt::format("{} {}{}{}", kWord, NameOf(kATypes, a_type), NameOf(kWeightTypes, b_type),
                                  NameOf(kFloats, c_type));
   const std::vector<Field>& fields = Fields();
   for (size_t i = 0; i < fields.size(); ++i) {
@@ -138,7 +137,7 @@ Result<GroupedProblem> GroupedProblem::Parse(std::string_view line) {
   }
   GroupedProblem problem;
   std::string_view types = words[1];
-  if (!TakeType(kATypes, &types, &problem.a_type) || !TakeType(kBTypes, &types, &problem.b_type) ||
+  if (!TakeType(kATypes, &types, &problem.a_type) || !TakeType(kWeightTypes, &types, &problem.b_type) ||
       !TakeType(kFloats, &types, &problem.c_type) || !types.empty()) {
     return Invalid(fmt::format("types: '{}' is not like s8u4f32: activations, weights, output", words[1]));
   }
@@ -201,6 +200,9 @@ std::optional<Error> GroupedProblem::Check() const {
   if (fill == GroupedFill::kNonFinite && source == INTACT_TYPE_NONE) {
     return Invalid("fill: nonfinite needs real numbers; expected src=f32, bf16 or f16");
   }
+  if (!has_a_zero_points && source != INTACT_TYPE_NONE) {
+    return Invalid("za: no needs given activations; expected src=none");
+  }
   return std::nullopt;
 }
 
@@ -211,7 +213,7 @@ GroupedProblem GroupedProblem::Draw(support::Random* random) {
   };
   GroupedProblem p;
   p.a_type = value_of(kATypes);
-  p.b_type = value_of(kBTypes);
+  p.b_type = value_of(kWeightTypes);
   p.c_type = value_of(kFloats);
   p.m = random->OneIn(40) ? 0 : extent(40);
   p.n = extent(100);
@@ -333,7 +335,7 @@ void FillGiven(const GroupedProblem& p, int64_t m, reference::Grouped* grouped) 
   for (int64_t i = 0; i < (by_groups ? grouped->groups() : 1); ++i) {
     const bool is_high = scales.OneIn(2);
     const auto drawn = static_cast<int32_t>(scales.Integer(low, high));
-    points.push_back(!at_bounds ? drawn : is_high ? high : low);
+    points.push_back(!p.has_a_zero_points ? 0 : !at_bounds ? drawn : is_high ? high : low);
     // As f32: with the scales of B it becomes denormal, or infinite.
     grouped->a_scales.push_back(static_cast<float>(Scale(p.fill, INTACT_F32, &scales)));
   }

@@ -3,11 +3,11 @@
 //   grouped s8u4f32 m=1 n=64 k=4096 group=128 gscale=f16 zb=yes seed=7 isa=avx2
 //   grouped u8s8bf16 m=5 n=16 k=100 group=0 src=none per=group bias=yes act=relu fill=bounds threads=3
 //
-// The types belong to A, B and C; src is the type of A before runs quantize it, or none. group=0: all
-// depths are one group. experts: matrices of weights; each row of A belongs to a random expert, and rows are
-// sorted by expert. per: whether A has a scale for each row, or for each group of each row. split: rows of a
-// run; 0: one run has all rows. item: rows of an item; the run is a batch of all items; 0: no batch. parts:
-// parts that a run is computed in, one after the other; 0: the run is computed as a whole.
+// The types belong to A, B and C; src is the type of A before runs quantize it, or none. za=no: zero points of A
+// are 0. group=0: all depths are one group. experts: matrices of weights; each row of A belongs to a random
+// expert, and rows are sorted by expert. per: whether A has a scale for each row, or for each group of each row.
+// split: rows of a run; 0: one run has all rows. item: rows of an item; the run is a batch of all items; 0: no
+// batch. parts: parts that a run is computed in, one after the other; 0: the run is computed as a whole.
 #ifndef INTACT_VERIFY_PROBLEM_GROUPED_H_
 #define INTACT_VERIFY_PROBLEM_GROUPED_H_
 
@@ -66,6 +66,7 @@ struct GroupedProblem : GroupedRun {
   intact_type source = INTACT_F32;  // INTACT_TYPE_NONE: runs give A and its scales
   intact_granularity granularity = INTACT_GRANULARITY_ROWS;
   intact_type scale_type = INTACT_F16;
+  bool has_a_zero_points = true;  // false: zero points of A are 0; only if runs give A
   bool has_zero_points = false;
   bool has_bias = false;
   intact_activation activation = INTACT_ACTIVATION_NONE;

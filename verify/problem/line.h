@@ -29,6 +29,11 @@ struct Name {
 };
 
 inline constexpr Name<bool> kNoYes[] = {{"no", false}, {"yes", true}};
+inline constexpr Name<int32_t> kWeightTypes[] = {  // of grouped weights
+    {"u8", INTACT_U8},
+    {"s8", INTACT_S8},
+    {"u4", INTACT_U4},
+    {"s4", INTACT_S4}};
 inline constexpr Name<intact_activation> kActivations[] = {
     {"none", INTACT_ACTIVATION_NONE}, {"relu", INTACT_ACTIVATION_RELU}, {"clamp", INTACT_ACTIVATION_CLAMP}};
 

@@ -420,6 +420,7 @@ Json ToJson(const GroupedJudgement& judgement) {
   return {{"outputs", judgement.outputs},
           {"differing", judgement.differing},
           {"arithmetic", judgement.arithmetic},
+          {"share_of_bound", judgement.error ? Json(*judgement.error) : Json()},
           {"failure", judgement.failure}};
 }
 

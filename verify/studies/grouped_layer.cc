@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
@@ -16,6 +18,8 @@
 #include "support/npy.h"
 #include "verify/explain/claim.h"
 #include "verify/problem/element.h"
+#include "verify/problem/grouped.h"
+#include "verify/problem/line.h"
 #include "verify/studies/layer_fields.h"
 
 namespace intact::verify {
@@ -24,12 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kOperator = "linear_grouped";
-constexpr std::pair<std::string_view, int32_t> kWeightTypes[] = {
-    {"u4", INTACT_U4}, {"s4", INTACT_S4}, {"u8", INTACT_U8}, {"s8", INTACT_S8}};
 
-std::string_view NameOfWeights(int32_t type) {
-  return std::ranges::find(kWeightTypes, type, &std::pair<std::string_view, int32_t>::second)->first;
-}
+std::string_view NameOfWeights(int32_t type) { return NameOf(kWeightTypes, type); }
 
 // The tensor in `file`. `shape`: what it must have, in words too.
 Result<support::NpyArray> ReadTensor(const std::string& folder, const char* file,
@@ -112,6 +112,11 @@ std::optional<Error> ReadActivations(const std::string& folder, reference::Group
   grouped->m = a.shape[0];
   grouped->a_source_type = is_given ? INTACT_TYPE_NONE : a.type;
   if (is_dynamic) {
+    for (const char* const stray : {"/a_scales.npy", "/a_zero_points.npy"}) {
+      if (!fs::exists(folder + stray)) continue;
+      return Invalid(fmt::format("{}: belongs to {} activations; activations.npy has {}", folder + stray,
+                                 core::TraitsOf(grouped->a_type).npy, core::TraitsOf(a.type).npy));
+    }
     grouped->a_source = std::move(a.bytes);
     reference::QuantizeActivations(grouped);
     return std::nullopt;
@@ -123,11 +128,22 @@ std::optional<Error> ReadActivations(const std::string& folder, reference::Group
   ASSIGN_OR_RETURN(const support::NpyArray scales,
                    ReadTensor(folder, "a_scales.npy", {INTACT_F32}, shape, kEach));
   grouped->a_scales = scales.Values<float>();
+  for (const float scale : grouped->a_scales) {
+    if (std::isfinite(scale) && scale >= 0) continue;
+    return Invalid(
+        fmt::format("{}/a_scales.npy: has the value {}; expected finite values ≥ 0", folder, scale));
+  }
   grouped->a_zero_points.assign(grouped->a_scales.size(), 0);
   if (!fs::exists(folder + "/a_zero_points.npy")) return std::nullopt;
   ASSIGN_OR_RETURN(const support::NpyArray points,
                    ReadTensor(folder, "a_zero_points.npy", {INTACT_S32}, shape, kEach));
   grouped->a_zero_points = points.Values<int32_t>();
+  const int32_t low = core::LowestOf(grouped->a_type), high = core::HighestOf(grouped->a_type);
+  for (const int32_t point : grouped->a_zero_points) {
+    if (point >= low && point <= high) continue;
+    return Invalid(fmt::format("{}/a_zero_points.npy: has the value {}; expected {} to {} for {} activations",
+                               folder, point, low, high, core::NameOf(grouped->a_type)));
+  }
   return std::nullopt;
 }
 
@@ -155,8 +171,8 @@ void ReadFields(LayerFields* fields, reference::Grouped* grouped) {
     fields->Fail("group", fmt::format("is {}; expected one of {}", grouped->group, fmt::join(kGroups, ", ")));
   }
   const std::string weights = fields->OneOf("weight.type", {"u4", "s4", "u8", "s8"});
-  for (const auto& [name, type] : kWeightTypes) {
-    if (name == weights) grouped->b_type = type;
+  for (const Name<int32_t>& type : kWeightTypes) {
+    if (type.text == weights) grouped->b_type = type.value;
   }
   grouped->a_type = fields->OneOf("input.type", {"s8", "u8"}) == "u8" ? INTACT_U8 : INTACT_S8;
   grouped->a_granularity = fields->OneOf("input.per", {"row", "group"}) == "group" ? INTACT_GRANULARITY_GROUPS
@@ -221,10 +237,10 @@ Result<GroupedLayerCheck> CheckGroupedLayer(
   GroupedRun run;
   run.isa = isa;
   const std::vector<uint8_t> exact = reference::Outputs(grouped);
+  ASSIGN_OR_RETURN(const Grouped plan, CreateGroupedPlan(grouped, {}));  // checks the tensors
+  ASSIGN_OR_RETURN(check.certificate, plan.Certificate());
   ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(grouped, run));
   check.judgement = Compare(grouped, exact, output, GroupedClaimOf(target.GroupedClaims()));
-  ASSIGN_OR_RETURN(const Grouped plan, CreateGroupedPlan(grouped, {}));
-  ASSIGN_OR_RETURN(check.certificate, plan.Certificate());
   for (const auto& [file, bytes] : recorded) {
     check.recorded.emplace_back(file, Compare(grouped, exact, bytes, "any"));
   }
@@ -244,13 +260,14 @@ std::string ToText(const GroupedLayerCheck& check) {
     if (!judgement.failure.empty()) return judgement.failure;
     if (judgement.differing == 0) return fmt::format("{} outputs: exact", judgement.outputs);
     return fmt::format("{} of {} outputs differ from exact: {}", judgement.differing, judgement.outputs,
-                       judgement.arithmetic);
+                       judgement.InWords());
   };
   std::string text =
       fmt::format("{}: {}\n  {}: {}\n", check.layer, check.operation, check.by, in_words(check.judgement));
   const intact_pairs_certificate& certificate = check.certificate;
   if (certificate.failing_pairs == 0) {
-    text += fmt::format("  no pair of weights can saturate: sums are within {}\n", certificate.largest_sum);
+    text += fmt::format("  no pair of weights can saturate: sums are within {}\n",
+                        std::abs(certificate.largest_sum));
   } else {
     text += fmt::format("  {} of {} pairs of weights can saturate; activations to {} are safe\n",
                         certificate.failing_pairs, certificate.pairs, certificate.safe_activation);

@@ -22,6 +22,7 @@ struct GroupedCell {
   int64_t outputs = 0, differing = 0, unexplained = 0;
   uint64_t digest = 0;                              // of all outputs
   std::map<std::string, int64_t> arithmetics = {};  // problems of each arithmetic
+  double error = 0;                                 // the largest, as a share of the bound of other orders
   int64_t changed = 0;                              // problems that a target refused, and ran after a change
   std::map<std::string, int64_t> refusals = {};     // skipped problems of each reason
 };
@@ -33,6 +34,7 @@ struct GroupedSweepResult {
   static constexpr size_t kMostFailures = 20;
   int64_t not_run = 0;  // problems that were left when the target was given up
   std::string why_not_run;
+  /// Passed only if each ISA ran more problems than it skipped.
   SweepVerdict Verdict() const;
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
 };

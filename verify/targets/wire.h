@@ -105,30 +105,15 @@ inline reference::Operation ReadOperation(WireReader* reader) {
   return operation;
 }
 
-/// Passes all fields of `grouped` to `archive`.
+/// Passes all fields of `grouped` to `archive`. The binding does not compile if a field is missing.
 template <class Archive>
 void ArchiveGrouped(Archive& archive, auto& grouped) {
-  archive(grouped.m);
-  archive(grouped.n);
-  archive(grouped.k);
-  archive(grouped.experts);
-  archive(grouped.expert_rows);
-  archive(grouped.group);
-  archive(grouped.a_type);
-  archive(grouped.a_source_type);
-  archive(grouped.a_granularity);
-  archive(grouped.b_type);
-  archive(grouped.scale_type);
-  archive(grouped.c_type);
-  archive(grouped.post_ops);
-  archive(grouped.a_source);
-  archive(grouped.a);
-  archive(grouped.a_zero_points);
-  archive(grouped.a_scales);
-  archive(grouped.b);
-  archive(grouped.b_zero_points);
-  archive(grouped.b_scales);
-  archive(grouped.bias_f32);
+  auto& [m, n, k, experts, expert_rows, group, a_type, a_source_type, a_granularity, b_type, scale_type,
+         c_type, post_ops, a_source, a, a_zero_points, a_scales, b, b_zero_points, b_scales, bias_f32] =
+      grouped;
+  const auto all = [&archive](auto&... fields) { (archive(fields), ...); };
+  all(m, n, k, experts, expert_rows, group, a_type, a_source_type, a_granularity, b_type, scale_type, c_type,
+      post_ops, a_source, a, a_zero_points, a_scales, b, b_zero_points, b_scales, bias_f32);
 }
 
 }  // namespace intact::verify
