@@ -215,6 +215,7 @@ bool IsFault(GroupedModel model) {
     case GroupedModel::kEarlyExperts:
     case GroupedModel::kFirstExpertScales:
     case GroupedModel::kFirstExpertBias:
+    case GroupedModel::kPreviousItem:
       return true;
   }
   return true;
