@@ -74,7 +74,7 @@ class Difference(NamedTuple):
     largest: float  # the largest difference: steps of an 8-bit output, else a share of the largest finite exact output
 
 
-def _difference(name: str, x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, exact: torch.Tensor) -> Difference:
+def difference(name: str, call: "_Call", out: torch.Tensor, exact: torch.Tensor) -> Difference:
     """Equal infinities are no difference, and two NaNs are none. Other differences of infinities and NaNs are infinite. A
     difference from float outputs that are all 0 is infinite."""
     is_8_bit, out, exact = exact.dtype in EIGHT_BITS, out.double(), exact.double()
@@ -83,11 +83,22 @@ def _difference(name: str, x: torch.Tensor, weight: torch.Tensor, out: torch.Ten
     if largest and not is_8_bit:
         unit = _largest(exact[exact.isfinite()].abs())
         largest = largest / unit if unit else math.inf
-    return Difference(name, tuple(x.shape), tuple(weight.shape), out.numel(), int((~equal).sum()), largest)
+    return Difference(name, tuple(call.x.shape), tuple(call.weight.shape), out.numel(), int((~equal).sum()), largest)
 
 
 def _largest(values: torch.Tensor) -> float:
     return values.max().item() if values.numel() else 0.0
+
+
+Observer = Callable[[str, "_Call", torch.Tensor, torch.Tensor], Any]  # see Layers._observed
+
+
+def _copied(adapter: "Callable[..., _Call]", arguments: tuple) -> tuple:
+    """The arguments, with copies of the inputs that a sum overwrites."""
+    call = adapter(*arguments)
+    if call.binary != "sum" or call.other is None:
+        return arguments
+    return (arguments[0].clone(), *arguments[1:6], arguments[6].clone(), *arguments[7:])
 
 
 class Layers:
@@ -100,15 +111,16 @@ class Layers:
         self._registered: Any = None
         self._layers: "dict[int, _Layer]" = {}  # by the identity of packed weights, as long as they live
 
-    def set(self, is_enabled: bool, found: "list[Difference] | None" = None) -> None:
-        """`found`: PyTorch's kernels stay in force, and the difference of each call from intact is added to the list."""
+    def set(self, is_enabled: bool, observe: "Observer | None" = None) -> None:
+        """`observe`: PyTorch's kernels stay in force. The function gets each call that intact computes, see `_observed`."""
         if not is_enabled:
             if self._registered is not None:
                 self._registered._destroy()
                 self._registered = None
             return
-        if self._registered is not None:  # compare() runs a model
-            raise invalid("model: calls enable() or compare() while compare() runs it; expected a model that calls neither")
+        if self._registered is not None:  # compare() or dump() runs a model
+            raise invalid("model: calls enable(), compare() or dump() while compare() or dump() runs it; expected a model that "
+                          "calls none of them")
         self._registered = torch.library.Library("onednn", "IMPL", "MkldnnCPU")
         try:
             for name, adapter in ADAPTERS.items():
@@ -116,7 +128,7 @@ class Layers:
                 packet = getattr(torch.ops.onednn, operator, None)
                 if packet is not None and (overload or "default") in packet.overloads():
                     own = torch.library.get_kernel(f"onednn::{name}", torch._C._parse_dispatch_key("MkldnnCPU"))
-                    kernel = self._kernel(own, adapter) if found is None else self._comparison(own, adapter, name, found)
+                    kernel = self._kernel(own, adapter) if observe is None else self._observed(own, adapter, name, observe)
                     self._registered.impl(name, kernel, with_keyset=True, allow_override=True)
         except BaseException:
             self.set(False)
@@ -142,15 +154,15 @@ class Layers:
 
         return kernel
 
-    def _comparison(self, own: Any, adapter: "Callable[..., _Call]", name: str, found: "list[Difference]") -> Callable:
+    def _observed(self, own: Any, adapter: "Callable[..., _Call]", name: str, observe: "Observer") -> Callable:
+        """PyTorch's kernel. After each call that intact computes, `observe` gets the operator's name, the call with inputs that
+        nothing overwrote, PyTorch's output and the exact one."""
         def kernel(keys: Any, *arguments: Any) -> torch.Tensor:
-            call, kept = adapter(*arguments), arguments
-            if call.binary == "sum" and call.other is not None:  # PyTorch overwrites it
-                kept = (*arguments[:6], arguments[6].clone(), *arguments[7:])
-            exact = self._run(adapter, kept)
+            call = adapter(*_copied(adapter, arguments))
+            exact = self._run(adapter, _copied(adapter, arguments))
             out = own.call_boxed(keys, *arguments)
             if exact is not None:
-                found.append(_difference(name, arguments[0], arguments[3], out, exact))
+                observe(name, call, out, exact)
             return out
 
         return kernel

@@ -12,7 +12,8 @@ import torch
 from ._library import Error, invalid
 
 if TYPE_CHECKING:
-    from ._torch_layers import Difference
+    from ._torch_dump import Record
+    from ._torch_layers import Difference, Observer
 
 _library: ctypes.CDLL | None = None
 _layers: Any = None
@@ -98,11 +99,32 @@ def compare(model: "Callable[..., Any]", *inputs: Any) -> "list[Difference]":
 
     intact's copies of the weights stay in memory as long as the model's weights. Call it while no other thread runs PyTorch."""
     library()
-    found: "list[Difference]" = []
+    from ._torch_layers import difference
+
+    return _observed(model, inputs, difference)
+
+
+def dump(model: "Callable[..., Any]", *inputs: Any, folder: "str | os.PathLike") -> "list[Record]":
+    """Calls `model(*inputs)` as `compare()` does. Writes each call of a quantized layer that intact computes, with PyTorch's
+    output, as a recorded layer in a folder of its own. `intact verify layer` then names what PyTorch's kernel computed.
+
+    - `folder`: an empty folder or a new one. It gets the folders of the calls.
+
+    Returns a row for each call, in the order of the calls. A call that the format of recorded layers cannot express is not
+    written, and its row has the reason (docs/pytorch.md)."""
+    library()
+    from ._torch_dump import recorder
+
+    return _observed(model, inputs, recorder(folder))
+
+
+def _observed(model: "Callable[..., Any]", inputs: tuple, row_of: "Observer") -> list:
+    """Calls the model with PyTorch's kernels and without gradients. Returns a row for each call that intact computes."""
+    rows: list = []
     was_enabled = _is_enabled
     _set(False)
     try:
-        _layers.set(True, found)
+        _layers.set(True, lambda *call: rows.append(row_of(*call)))
         try:
             with torch.no_grad():
                 model(*inputs)
@@ -110,9 +132,9 @@ def compare(model: "Callable[..., Any]", *inputs: Any) -> "list[Difference]":
             _layers.set(False)
     finally:
         _set(was_enabled)
-    if not found:
+    if not rows:
         raise invalid("model: calls no quantized layer that intact computes; expected a model compiled with freezing")
-    return found
+    return rows
 
 
 def embed(program: "torch.export.ExportedProgram") -> "torch.export.ExportedProgram":

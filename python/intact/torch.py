@@ -30,9 +30,9 @@ from ._repair import Repair
 from ._repair_report import to_text as _repair_text
 from ._report import to_text as _audit_text
 from ._torch_graph import ExportedProgram, Translation, constants_of, translate, write_back
-from ._torch_operators import compare, disable, embed, enable, is_enabled, library, package
+from ._torch_operators import compare, disable, dump, embed, enable, is_enabled, library, package
 
-__all__ = ["audit", "compare", "disable", "embed", "enable", "is_enabled", "library", "package", "repair", "to_text"]
+__all__ = ["audit", "compare", "disable", "dump", "embed", "enable", "is_enabled", "library", "package", "repair", "to_text"]
 
 _ENGINES = ("fbgemm", "onednn")  # of PyTorch; the engine x86 uses one of them, depending on the layer and the CPU
 

@@ -3,7 +3,6 @@ flattened window clamp to int16. With VNNI only the depthwise kernels do."""
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
@@ -14,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from test_operators import python  # noqa: E402
+from test_operators import python, without_vnni  # noqa: E402, F401
 
 LAYERS = 200
 F32 = np.float32
@@ -156,17 +155,6 @@ def equal_layers(pairs: Sums = clamped) -> "dict[str, Count]":
 
 def counted(expression: str = "equal_layers()", **environment: str) -> "dict[str, Count]":
     return eval(python(f"from test_fbgemm import *; print({expression})", **environment).stdout)
-
-
-@pytest.fixture(scope="module")
-def without_vnni(tmp_path_factory) -> "dict[str, str]":
-    """The environment of a process that runs as on a CPU without VNNI."""
-    if "cpuid_fault" not in Path("/proc/cpuinfo").read_text():
-        pytest.skip("this CPU has no CPUID faulting")
-    library = tmp_path_factory.mktemp("held") / "held_to.so"
-    source = Path(__file__).parents[3] / "examples/targets/held_to.c"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-Wl,-z,initfirst", "-o", library, source], check=True)
-    return {"HELD_TO": "avx2", "LD_PRELOAD": str(library)}
 
 
 def test_pairs_clamp_without_vnni(without_vnni):

@@ -7,10 +7,12 @@ import gc
 import itertools
 import math
 import os
+import re
 import subprocess
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable
 
@@ -22,8 +24,8 @@ torch = pytest.importorskip("torch")
 import intact  # noqa: E402
 import intact.torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from intact import _torch_layers  # noqa: E402
-from test_operators import python  # noqa: E402
+from intact import _program, _torch_layers  # noqa: E402
+from test_operators import python, without_vnni  # noqa: E402, F401
 
 ONEDNN = torch.ops.onednn
 LIMITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
@@ -590,10 +592,10 @@ def test_compare_special_values():
                                            ([0, 2.0**-149], [0, 0], 1, inf), ([1], [inf], 1, inf)]:
         for dtype in (torch.float32, torch.bfloat16) if 2.0**-149 not in out else (torch.float32,):
             values = (torch.tensor(numbers, dtype=dtype) for numbers in (out, exact))
-            row = _torch_layers._difference("some", layer.x, layer.weight, *values)
+            row = _torch_layers.difference("some", layer, *values)
             assert row == ("some", (1, 1), (1, 1), len(out), differing, largest), (out, exact)
     values = (torch.tensor(numbers, dtype=torch.uint8) for numbers in ([0, 9, 255], [255, 9, 254]))
-    assert _torch_layers._difference("some", layer.x, layer.weight, *values)[3:] == (3, 2, 255)
+    assert _torch_layers.difference("some", layer, *values)[3:] == (3, 2, 255)
 
 
 def test_compare_without_layers():
@@ -618,8 +620,8 @@ def test_compared_model_changes_nothing(call):
     def model() -> None:
         intact.torch.disable()
         layer.run()
-        with pytest.raises(intact.Error, match=r"^model: calls enable\(\) or compare\(\) while compare\(\) runs it; expected "
-                                               r"a model that calls neither$"):
+        with pytest.raises(intact.Error, match=r"^model: calls enable\(\), compare\(\) or dump\(\) while "
+                                               r"compare\(\) or dump\(\) runs it; expected a model that calls none of them$"):
             call()
         layer.run()
 
@@ -628,6 +630,128 @@ def test_compared_model_changes_nothing(call):
     intact._torch_operators._layers.set(False)
     assert kernels() == before and not intact.torch.is_enabled()
     assert "operators.cc" not in torch._C._dispatch_dump("aten::_int_mm")
+
+
+def verified(folder: Path) -> "dict[str, tuple[int, str]]":
+    """The line of each layer that `intact verify layer` prints: how many outputs are not exact, and the arithmetic."""
+    command, environment = _program.native(["verify", "layer", str(folder)])
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    lines = re.findall(r"^  (\S+) +output_pytorch.npy +(\d+) of +\d+ not exact  (.*)$", done.stdout, re.MULTILINE)
+    assert lines, done.stderr
+    return {name: (int(count), arithmetic) for name, count, arithmetic in lines}
+
+
+def change_outputs(folder: Path) -> None:
+    """Changes one output of each recorded layer by the smallest step."""
+    for path in folder.glob("*/output_pytorch.npy"):
+        values = np.load(path)
+        last = values[(-1,) * values.ndim]
+        values[(-1,) * values.ndim] = np.nextafter(last, np.float32(np.inf)) if values.dtype == np.float32 else last ^ 1
+        np.save(path, values)
+
+
+def test_dump(tmp_path, monkeypatch):
+    """Recorded layers describe the calls: the outputs of the definition are exact, and changed outputs are not."""
+    first, wide, image, grouped = (linear(9, 24, 64), linear(5, 40, 300, torch.int8), conv(*CONVS[0]), conv(*CONVS[4]))
+    u8, s8, other = OUTPUTS[2], OUTPUTS[3], {"other_scale": 0.03, "other_zero_point": 99}
+    recorded = [replace(first, **u8, unary="relu", w_scale=torch.tensor([0.004])),
+                replace(first, x=integers(2, 3, 64, dtype=torch.uint8)), wide, replace(wide, **s8),
+                replace(first, x=integers(64, 9, dtype=torch.uint8).t(), bias=None),
+                replace(first, **u8, binary="add", other=torch.randn(9, 24).bfloat16()),
+                replace(first, **u8, **other, binary="sum", other=integers(9, 24, dtype=torch.uint8)), image,
+                replace(image, **u8, unary="hardtanh"), replace(grouped, **s8, unary="relu"),
+                replace(grouped, x=grouped.x.contiguous(), unary="hardtanh")]
+    for output in (OUTPUTS[0], {**u8, **other}):
+        residual = defined(replace(image, **output))
+        recorded.append(replace(image, **output, unary="relu", binary="sum", other=residual))
+    square = conv(2, 16, 16, 6, 3, 1, 1, 1, 1)
+    recorded += [replace(square, **u8, **other, binary="sum", other=square.x), conv(*CONVS[5])]
+    skipped = {"its activation is gelu": replace(first, unary="gelu"),
+               "its outputs are bfloat16": replace(first, dtype=torch.bfloat16),
+               "it has no outputs": linear(0, 8, 16),
+               "its activation is hardtanh": replace(first, unary="hardtanh", arguments=([0, 0], "")),
+               "its activation clamps to -0.01 and 0.01, which are 0 steps of the output":
+                   replace(first, **u8, unary="hardtanh", arguments=([-0.01, 0.01], ""))}
+    calls = [*recorded, *skipped.values()]
+    outputs = [defined(layer) for layer in calls]
+
+    def model() -> None:
+        for layer in calls:
+            replace(layer).pack().run()
+
+    def kernel(*name):
+        def computed(keys, *given):
+            number = len(ran)
+            ran.append(number)
+            return given[6].copy_(outputs[number]) if calls[number].binary == "sum" else outputs[number]
+        return SimpleNamespace(call_boxed=computed)
+
+    ran: "list[int]" = []
+    monkeypatch.setattr(torch.library, "get_kernel", kernel)
+    folder = tmp_path / "new" / "layers"
+    rows = intact.torch.dump(model, folder=folder)
+    assert [row.reason for row in rows] == [""] * len(recorded) + list(skipped)
+    assert [row[1:3] for row in rows] == [(tuple(layer.x.shape), tuple(replace(layer).pack().packed.shape)) for layer in calls]
+    names = [row.folder.name for row in rows if row.folder is not None]
+    assert names[:2] == ["0000_qlinear_pointwise", "0001_qlinear_pointwise"] and len(names) == len(recorded)
+    assert verified(folder) == dict.fromkeys(names, (0, "exact"))
+    change_outputs(folder)
+    assert all(count == 1 and arithmetic != "exact" for count, arithmetic in verified(folder).values())
+
+
+def test_dump_refuses(tmp_path):
+    before, layer = kernels(), linear(4, 8, 16).pack()
+    (tmp_path / "file").write_text("some")
+    for folder, problem in [(tmp_path, "is not empty"), (tmp_path / "file", "cannot be used: File exists"),
+                            (tmp_path / "file" / "new", "cannot be used: Not a directory")]:
+        with pytest.raises(intact.Error) as error:
+            intact.torch.dump(layer.run, folder=folder)
+        assert error.value.message == f"folder: {folder} {problem}; expected an empty folder or a new one"
+    with pytest.raises(intact.Error, match="^model: calls no quantized layer that intact computes; expected a model compiled "):
+        intact.torch.dump(lambda: None, folder=tmp_path / "new")
+
+    def model() -> None:
+        (tmp_path / "new" / "0000_qlinear_pointwise").mkdir()
+        layer.run()
+
+    with pytest.raises(intact.Error, match="^folder: .*/new/0000_qlinear_pointwise cannot be written: File exists$"):
+        intact.torch.dump(model, folder=tmp_path / "new")
+    assert kernels() == before and not intact.torch.is_enabled()
+
+
+DUMPED = """
+import os, sys, torch, intact.torch, torch._inductor.config
+os.environ.pop("LD_PRELOAD", None)  # Inductor starts compilers, which are not held
+import test_layers
+nn, torch._inductor.config.freezing = torch.nn, True
+torch.manual_seed(0)
+x = torch.rand(2, 16, 8, 8).contiguous(memory_format=torch.channels_last)
+net = nn.Sequential(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU(), nn.Flatten(1),
+                    nn.Linear(32 * 36, 10, bias=False))
+rows = intact.torch.dump(torch.compile(test_layers.quantized(net, x)), x, folder=sys.argv[1])
+assert all(row.folder for row in rows)
+"""
+DUMPED_NAMES = {"0000_qconv_pointwise", "0001_qconv_pointwise", "0002_qlinear_pointwise"}
+
+
+@pytest.mark.skipif("avx512_vnni" not in intact.isas(), reason="this CPU has no AVX-512-VNNI")
+def test_dump_with_vnni(tmp_path):
+    """PyTorch's kernels of a compiled network are exact. A layer with a changed output is reported."""
+    pytest.importorskip("torchao")
+    python(DUMPED, str(tmp_path), TORCHINDUCTOR_COMPILE_THREADS="1")
+    assert verified(tmp_path) == dict.fromkeys(DUMPED_NAMES, (0, "exact"))
+    change_outputs(tmp_path)
+    assert all(count == 1 and arithmetic != "exact" for count, arithmetic in verified(tmp_path).values())
+
+
+def test_dump_without_vnni(without_vnni, tmp_path):  # noqa: F811
+    """PyTorch's kernels of a compiled network clamp sums of pairs."""
+    pytest.importorskip("torchao")
+    python(DUMPED, str(tmp_path), TORCHINDUCTOR_COMPILE_THREADS="1", **without_vnni)
+    found = verified(tmp_path)
+    assert found.keys() == DUMPED_NAMES
+    assert all(count > 0 and arithmetic.startswith("pairs of adjacent depths clamped to int16 (maddubs)")
+               for count, arithmetic in found.values()), found
 
 
 def test_stride_0(enabled):

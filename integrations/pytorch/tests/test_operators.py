@@ -175,6 +175,17 @@ def python(code: str, *arguments: str, **environment: str) -> subprocess.Complet
     return done
 
 
+@pytest.fixture(scope="module")
+def without_vnni(tmp_path_factory) -> "dict[str, str]":
+    """The environment of a process that runs as on a CPU without VNNI."""
+    if "cpuid_fault" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("this CPU has no CPUID faulting")
+    library = tmp_path_factory.mktemp("held") / "held_to.so"
+    source = Path(__file__).parents[3] / "examples/targets/held_to.c"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-Wl,-z,initfirst", "-o", library, source], check=True)
+    return {"HELD_TO": "avx2", "LD_PRELOAD": str(library)}
+
+
 # Planted faults: each check must find the fault that it is for.
 
 def into(product: Product) -> Product:
