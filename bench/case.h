@@ -104,7 +104,7 @@ struct Shape {
   std::string ToString() const;  // "128×768×3072"; "12×(128×128×64) u8×s8ᵀ"; or the geometry's
 };
 
-/// Weights of `bits` bits whose scales belong to groups of depths: grouped weights.
+/// Grouped weights of `bits` bits: each scale belongs to a group of depths.
 struct GroupedShape {
   int bits = 4;
   int64_t n = 1, k = 1, group = 32;

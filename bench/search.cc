@@ -347,7 +347,7 @@ class Searcher {
     const bool is_known = std::ranges::any_of(results_.findings, [&](const Finding& known) {
       return known.slow == finding->slow && known.fast == finding->fast;
     });
-    if (!is_known) results_.findings.push_back(std::move(*finding));
+    if (!is_known) results_.findings.push_back(*finding);
   }
 
   SearchResults Results() && {

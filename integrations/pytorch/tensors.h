@@ -30,7 +30,7 @@ int32_t TypeOf(ScalarType type);
 /// The elements of a dense float32 tensor. Refuses others. `name`: of the argument.
 std::vector<float> FloatsOf(const char* name, const Tensor& tensor);
 
-/// The tensor, or a copy of it, whose elements lie row-major, images channels-last, without gaps.
+/// The tensor, or a copy of it, without gaps: row-major, images channels-last.
 Tensor Dense(const Tensor& tensor, bool is_image);
 
 /// A tensor without gaps and without values.

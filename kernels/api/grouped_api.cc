@@ -56,7 +56,7 @@ Error Create(const intact_grouped_desc& desc, const void* b, intact_grouped** gr
 }
 
 // `owner` keeps the image alive; without it, the plan copies what it needs.
-Error Load(const void* image, size_t size, std::shared_ptr<const void> owner, int32_t max_isa,
+Error Load(const void* image, size_t size, const std::shared_ptr<const void>& owner, int32_t max_isa,
            intact_grouped** grouped) {
   const Stopwatch watch;
   const ScopedFloatEnvironment float_environment;

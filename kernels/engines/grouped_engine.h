@@ -25,7 +25,7 @@ namespace intact::kernels {
 
 class GroupedPanelEngine final : public GroupedEngine {
  public:
-  /// `weights` are packed for `isa`, whose vector kernels generate code. Errors: OUT_OF_MEMORY,
+  /// `weights` are packed for `isa`, and kernels are generated for it. Errors: OUT_OF_MEMORY,
   /// CODEGEN_FAILED.
   static Result<std::unique_ptr<const GroupedEngine>> Create(const GroupedProblem& problem,
                                                              std::shared_ptr<const GroupedWeights> weights,

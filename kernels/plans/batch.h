@@ -38,7 +38,7 @@ inline bool IsLoneItem(const intact_gemm_args& args) {
   return args.batch == 1 && !has_pointers && numbers == 0;
 }
 
-/// Whether A is transposed. A single row whose depths are adjacent is an ordinary row.
+/// Whether A is transposed. A single row of adjacent depths is an ordinary row.
 inline bool IsTransposed(const intact_gemm_args& args) {
   return args.a_transposed != 0 && (args.m != 1 || args.a_stride > 1);
 }

@@ -1,5 +1,5 @@
-// A plan of grouped weights on disk. It holds the packed weights of the machine that saved it. A machine
-// whose kernels read the same layout uses them where they are; other machines unpack and pack them again. So
+// A plan of grouped weights on disk. It holds the packed weights of the machine that saved it. If the
+// kernels of another machine read the same layout, it uses them in the file. Else it packs them again. So
 // the file loads on any machine, with any ISA.
 //
 //   offset        contents, little-endian

@@ -261,5 +261,5 @@ class Grouped(AnyPlan):
             threads: int = 0) -> np.ndarray:
         """Computes A·B in a new array, or in `out`. `a` is M×K, or items×M×K (a batch). `threads`: 0 is OpenMP's default.
         `a_scales` (float32) and `a_zero_points` (int32), only without `a_source_type`: a value for each row of `a`, or for each
-        group of each row. `expert_rows`, needed with several experts: the number of rows of each expert, whose sum is M."""
+        group of each row. `expert_rows`, needed with several experts: the number of rows of each expert, M rows in all."""
         return self.bind(a, out, a_scales=a_scales, a_zero_points=a_zero_points, expert_rows=expert_rows, threads=threads)()

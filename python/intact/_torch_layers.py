@@ -70,7 +70,7 @@ class Difference(NamedTuple):
     x: "tuple[int, ...]"  # sizes of the input
     weight: "tuple[int, ...]"  # sizes of the weights
     outputs: int
-    differing: int  # outputs whose values differ from intact's
+    differing: int  # outputs that differ from intact's
     largest: float  # the largest difference: steps of an 8-bit output, else a share of the largest finite exact output
 
 

@@ -20,7 +20,7 @@ struct Grouped {
   int64_t m = 0, n = 0, k = 0;
   int64_t experts = 1;
   int64_t item_rows = 0;             // rows of an item of a batch; 0: no batch. The contract needs no items
-  std::vector<int64_t> expert_rows;  // rows of each expert, whose sum is m; empty with one expert
+  std::vector<int64_t> expert_rows;  // rows of each expert, m in all; empty with one expert
   int64_t group = 32;                // 0: all depths are one group
   intact_type a_type = INTACT_S8;
   intact_type a_source_type = INTACT_F32;  // INTACT_TYPE_NONE: runs give a, a_zero_points and a_scales
