@@ -127,7 +127,7 @@ class Operands {
     }
     magnitude /= static_cast<double>(found.size());
     if (largest <= kLargestError * magnitude) return "";
-    return fmt::format("wrong outputs: an error of {:.1e} of the mean of Σ|a·w|; expected at most {:.0e}",
+    return fmt::format("wrong outputs: an error of {:.1e} of the mean sum of absolute products; expected at most {:.0e}",
                        largest / magnitude, kLargestError);
   }
 
