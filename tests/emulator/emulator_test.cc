@@ -463,6 +463,7 @@ class Config {
   std::array<uint8_t, 64> bytes_ = {};
 };
 
+/// The code reads `config` when it runs.
 void EmitLoadConfig(x86::Assembler& as, const Config& config) {
   as.mov(x86::rax, reinterpret_cast<uint64_t>(config.bytes().data()));
   as.ldtilecfg(x86::ptr(x86::rax));
@@ -691,9 +692,10 @@ TEST_F(EmulatedAmx, RefusesTilesThatDoNotMatch) {
   EXPECT_EQ(FaultOf([](x86::Assembler& as) { as.tilezero(x86::tmm1); }),
             "TILEZERO: #UD: no tiles are configured");
   std::array<uint8_t, 64> memory = {};
+  const Config six_bytes = Config().Tile(1, 1, 6);
   for (const bool is_load : {true, false}) {
     EXPECT_EQ(FaultOf([&](x86::Assembler& as) {
-                EmitLoadConfig(as, Config().Tile(1, 1, 6));
+                EmitLoadConfig(as, six_bytes);
                 const x86::Mem address = EmitAddress(as, {memory.data(), 64});
                 is_load ? as.tileloadd(x86::tmm1, address) : as.tilestored(address, x86::tmm1);
               }),

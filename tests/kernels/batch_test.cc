@@ -157,8 +157,8 @@ TEST_P(Items, AreDescribedWithoutTheirArrays) {
 
 // Items that are slices of the rows of one k×m matrix. They are computed as one item.
 TEST_P(Items, OfATransposedALieSideBySide) {
-  constexpr int64_t kM = 7, kItems = 3;
-  Problem problem = Parsed("gemm u8s8f32 m=21 n=18 k=65 alayout=km apad=2 quant=dynamic_tensor");
+  constexpr int64_t kM = 24, kItems = 3;
+  Problem problem = Parsed("gemm u8s8f32 m=72 n=48 k=201 alayout=km apad=2 quant=dynamic_tensor");
   problem.isa = ThisIsa();
   const reference::Gemm gemm = verify::MaterializeGemm(problem);
   const verify::RunOptions options = verify::RunOptionsOf(problem);
@@ -176,10 +176,10 @@ TEST_P(Items, OfATransposedALieSideBySide) {
 
 // Some rows are copied, not all of A.
 TEST_P(Items, ScratchOfATransposedAIsThatOfABlock) {
-  const Problem problem = Parsed("gemm u8s8f32 m=1 n=40 k=500 quant=dynamic_rows");
-  verify::RunOptions options = verify::RunOptionsOf(problem);
-  options.isa = ThisIsa();
-  const Result<Gemm> plan = verify::CreatePlan(verify::MaterializeGemm(problem), options);
+  Problem problem = Parsed("gemm u8s8f32 m=48 n=40 k=500 quant=dynamic_rows");
+  problem.isa = ThisIsa();
+  const Result<Gemm> plan =
+      verify::CreatePlan(verify::MaterializeGemm(problem), verify::RunOptionsOf(problem));
   ASSERT_TRUE(plan) << plan.error().message;
   const auto scratch_of = [&](int64_t m, bool transposed) {
     const Result<intact_run_info> info = plan->Prepare(m, {.threads = 1, .a_transposed = transposed});
@@ -189,6 +189,7 @@ TEST_P(Items, ScratchOfATransposedAIsThatOfABlock) {
   EXPECT_GT(scratch_of(9, true), scratch_of(9, false));
   EXPECT_EQ(scratch_of(10000, true), scratch_of(100000, true));
   EXPECT_LT(scratch_of(100000, true), size_t{4} << 20);
+  ExpectItsModel(problem);  // shows whether the ISA is emulated
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Items, ::testing::Combine(::testing::ValuesIn(core::kIsaLadder)),

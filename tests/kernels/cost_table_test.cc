@@ -18,6 +18,7 @@
 #include "jit/isa.h"
 #include "kernels/api/create.h"
 #include "tests/support/expect_model.h"
+#include "tests/support/scoped_costs.h"
 #include "verify/problem/problem.h"
 #include "verify/targets/intact_target.h"
 
@@ -112,18 +113,6 @@ TEST(CostTable, AWrongTextIsRefused) {
 
 // ----- bytes -----------------------------------------------------------------------------------------------
 
-/// Makes `table` the table of the process.
-class ScopedCosts {
- public:
-  explicit ScopedCosts(const CostTable& table) : own_(Costs()) { SetCosts(table); }
-  ~ScopedCosts() { SetCosts(own_); }
-  ScopedCosts(const ScopedCosts&) = delete;
-  ScopedCosts& operator=(const ScopedCosts&) = delete;
-
- private:
-  CostTable own_;
-};
-
 /// Tables of the tree, and tables whose costs are up to 16 times as large or as small.
 std::vector<CostTable> Tables() {
   std::vector<CostTable> tables;
@@ -161,7 +150,7 @@ TEST(CostTable, BytesDoNotDependOnTheTable) {
       problem.isa = static_cast<intact_isa>(isa);
       std::set<std::string> kernels;
       for (const CostTable& table : tables) {
-        const ScopedCosts scope(table);
+        const tests::ScopedCosts scope(table);
         ASSERT_NO_FATAL_FAILURE(tests::ExpectItsModel(problem));
         if (!problem.conv && !problem.runtime_b) kernels.insert(KernelOf(problem));
       }
@@ -179,7 +168,7 @@ TEST(CostTable, KernelsInPartsAreExact) {
     if (intact_isa_available(static_cast<intact_isa>(isa)) == 0) continue;
     for (const int64_t most : {0, 16, 32}) {
       table.layout.most_waiting_vectors = most;
-      const ScopedCosts scope(table);
+      const tests::ScopedCosts scope(table);
       for (const int64_t k : {1, 4, 12, 16, 20, 63, 64, 100}) {
         verify::Problem problem = tests::Parsed("gemm s8s8s32 m=61 n=112 k=1 za=3 wmax=128");
         problem.isa = static_cast<intact_isa>(isa);

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "tests/support/long.h"
 #include "tests/support/require_isas.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/scoped_costs.h"
 #include "tests/support/tiles_target.h"
 #include "verify/explain/audit.h"
 #include "verify/problem/problem.h"
@@ -27,7 +29,8 @@ namespace intact::tests {
 
 inline const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
-/// Skips ISAs that are not available. An ISA must be emulated if and only if the CPU lacks it.
+/// Skips ISAs that are not available. An ISA must be emulated if and only if the CPU lacks it. Emulated tiles have
+/// the costs of a CPU with tiles, or plans might not use them.
 template <class... Others>
 class OnEachIsa : public ::testing::TestWithParam<std::tuple<intact_isa, Others...>> {
  protected:
@@ -35,6 +38,9 @@ class OnEachIsa : public ::testing::TestWithParam<std::tuple<intact_isa, Others.
 
   void SetUp() override {
     if (intact_isa_available(ThisIsa()) == 0) INTACT_SKIP_ISA(intact_isa_name(ThisIsa()));
+    if (EmulatedIsas::Has(ThisIsa()) && kernels::UsesTiles(static_cast<core::Isa>(ThisIsa()))) {
+      costs_.emplace(CostsWithTiles());
+    }
     emulated_before_ = emulator::ScopedEmulator::Count();
   }
 
@@ -48,6 +54,7 @@ class OnEachIsa : public ::testing::TestWithParam<std::tuple<intact_isa, Others.
   }
 
  private:
+  std::optional<ScopedCosts> costs_;
   uint64_t emulated_before_ = 0;
 };
 

@@ -1,0 +1,29 @@
+// The cost table of a test.
+#ifndef INTACT_TESTS_SUPPORT_SCOPED_COSTS_H_
+#define INTACT_TESTS_SUPPORT_SCOPED_COSTS_H_
+
+#include "core/isas.h"
+#include "jit/isa.h"
+#include "kernels/engines/cost_table.h"
+
+namespace intact::tests {
+
+/// Makes `table` the table of the process.
+class ScopedCosts {
+ public:
+  explicit ScopedCosts(const kernels::CostTable& table) : own_(kernels::Costs()) { kernels::SetCosts(table); }
+  ~ScopedCosts() { kernels::SetCosts(own_); }
+  ScopedCosts(const ScopedCosts&) = delete;
+  ScopedCosts& operator=(const ScopedCosts&) = delete;
+
+ private:
+  kernels::CostTable own_;
+};
+
+/// A table that was measured on a CPU with tiles. Tables of other CPUs guess when tiles are worth their set-up.
+inline const kernels::CostTable& CostsWithTiles() {
+  return kernels::CostsFor(jit::CpuKind{}, core::CappedAt(core::Isa::kAmxInt8)).costs;
+}
+
+}  // namespace intact::tests
+#endif  // INTACT_TESTS_SUPPORT_SCOPED_COSTS_H_
