@@ -31,6 +31,7 @@
 #include "tests/support/expect_model.h"
 #include "tests/support/plan.h"
 #include "tests/support/require_isas.h"
+#include "tests/support/scoped_costs.h"
 #include "verify/explain/audit.h"
 #include "verify/targets/guarded_buffer.h"
 #include "verify/targets/intact_target.h"
@@ -470,7 +471,7 @@ INSTANTIATE_TEST_SUITE_P(All, ScratchOnIsa,
                          testing::Combine(testing::ValuesIn(core::kIsaLadder), testing::Values(1, 2)),
                          NameOf);
 
-// With these caches, threads share a packed runtime B on any machine.
+// With these caches and costs, threads share a packed runtime B on any machine.
 class SharedB : public ScratchOnIsa {
  protected:
   static constexpr kernels::CacheSizes kSizes = {48 << 10, 2 << 20};
@@ -480,6 +481,7 @@ class SharedB : public ScratchOnIsa {
 
  private:
   kernels::CacheSizes machine_ = kernels::Caches();
+  ScopedCosts costs_{CostsWithTiles()};
 };
 
 TEST_P(SharedB, LiesInScratchOnce) {

@@ -29,8 +29,8 @@ namespace intact::tests {
 
 inline const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
-/// Skips ISAs that are not available. An ISA must be emulated if and only if the CPU lacks it. Emulated tiles have
-/// the costs of a CPU with tiles, or plans might not use them.
+/// Skips ISAs that are not available. An ISA must be emulated if and only if the CPU lacks it. Emulated tiles cost
+/// nothing, or small problems would not run on them.
 template <class... Others>
 class OnEachIsa : public ::testing::TestWithParam<std::tuple<intact_isa, Others...>> {
  protected:
@@ -39,7 +39,7 @@ class OnEachIsa : public ::testing::TestWithParam<std::tuple<intact_isa, Others.
   void SetUp() override {
     if (intact_isa_available(ThisIsa()) == 0) INTACT_SKIP_ISA(intact_isa_name(ThisIsa()));
     if (EmulatedIsas::Has(ThisIsa()) && kernels::UsesTiles(static_cast<core::Isa>(ThisIsa()))) {
-      costs_.emplace(CostsWithTiles());
+      costs_.emplace(CostsOfFreeTiles());
     }
     emulated_before_ = emulator::ScopedEmulator::Count();
   }

@@ -25,5 +25,12 @@ inline const kernels::CostTable& CostsWithTiles() {
   return kernels::CostsFor(jit::CpuKind{}, core::CappedAt(core::Isa::kAmxInt8)).costs;
 }
 
+/// This CPU's table, with tiles that cost nothing: plans that may use tiles use them, however small they are.
+inline kernels::CostTable CostsOfFreeTiles() {
+  kernels::CostTable costs = kernels::Costs();
+  costs.tiles = {};
+  return costs;
+}
+
 }  // namespace intact::tests
 #endif  // INTACT_TESTS_SUPPORT_SCOPED_COSTS_H_
