@@ -153,6 +153,14 @@ bool IsEmulated(core::Isa isa) {
   return (emulated_isas.load(std::memory_order_relaxed) & (1u << static_cast<unsigned>(isa))) != 0;
 }
 
+core::IsaSet EmulatedIsas() {
+  core::IsaSet set;
+  for (const core::Isa isa : core::kAllIsas) {
+    if (IsEmulated(isa)) set.Add(isa);
+  }
+  return set;
+}
+
 // Why the operating system refuses tiles; "" if it permits them, or if `isa` does not use the CPU's tiles.
 std::string WhyTilesAreRefused(core::Isa isa) {
   return !core::TraitsOf(isa).has_tiles || IsEmulated(isa) ? std::string() : WhyTileDataIsRefused();
@@ -168,11 +176,7 @@ core::IsaSet HardwareIsas() {
     }
     return set;
   }();
-  core::IsaSet set = kHardware;
-  for (const core::Isa isa : core::kAllIsas) {
-    if (IsEmulated(isa)) set.Add(isa);
-  }
-  return set;
+  return kHardware;
 }
 
 std::string CpuKind::ToString() const {
@@ -187,7 +191,7 @@ CpuKind HostCpu() {
 Result<core::IsaSet> PermittedIsas(std::optional<core::Isa> cap) {
   const Result<core::IsaSet>& of_environment = EnvironmentCap();
   if (!of_environment) return of_environment;
-  core::IsaSet capped = HardwareIsas() & *of_environment;
+  core::IsaSet capped = (HardwareIsas() | EmulatedIsas()) & *of_environment;
   if (cap) capped = capped & core::CappedAt(*cap);
   const core::IsaSet compiled = capped & kCompiledIsas;
   if (capped == compiled || !CodeSpace::WhyRefused().empty()) return compiled;
