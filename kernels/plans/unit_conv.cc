@@ -91,8 +91,27 @@ Taps UnitConv::MakeTaps(const Band& band) const {
   if (layout_.may_skip_padding()) {
     SetLineTaps(&taps);
     SetLineEnds(band, &taps);
+    if (!PaysToSkip(taps)) {
+      taps.line_taps.clear();
+      taps.head = taps.tail = 0;
+    }
   }
   return taps;
+}
+
+// Tiles that skip padding end at lines, have kernels of their own, and are called one by one. Measured on Zen 5
+// with AVX-512-VNNI: convolutions 3×3 of 32×32 pixels and 16 channels are 1.3 times as fast if they compute
+// the padding, and their plans take half of the time to create; the speeds are equal at about kLeast products.
+bool UnitConv::PaysToSkip(const Taps& taps) const {
+  constexpr double kLeast = 48;  // skipped products of a quad and a vector, in the mean of a line's rows
+  double skipped = static_cast<double>(taps.count() * (taps.head + taps.tail)) /
+                   static_cast<double>(geometry_.output[kWidth]);
+  for (const TapRange& range : taps.line_taps) {
+    skipped += static_cast<double>((taps.count() - range.end + range.first) * taps.depth) /
+               static_cast<double>(taps.line_taps.size());
+  }
+  const int64_t lanes = jit::VectorBytes(VectorIsa(layout_.isa())) / 4;
+  return skipped / kQuad * static_cast<double>(CeilDivide(layout_.unit_outputs(), lanes)) >= kLeast;
 }
 
 // With a single line, all rows are one stride apart.
