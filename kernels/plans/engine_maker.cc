@@ -127,6 +127,7 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
     sums_ = like->sums_;
     vectors_ = like->vectors_;
   }
+  most_rows_ = usual.most;
   Engines engines;
   if (core::IsCompiled(isa_)) {
     engines.push_back(std::make_unique<PortableEngine>(data_));
@@ -209,7 +210,7 @@ Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block
       vectors_ = vectors = std::move(made);
     }
   }
-  return PanelEngine::Create(data_, block, std::move(vectors));
+  return PanelEngine::Create(data_, block, std::move(vectors), most_rows_);
 }
 
 }  // namespace intact::kernels
