@@ -141,7 +141,9 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
     return engines;
   }
   std::unique_ptr<ScheduledEngine> scheduled;
-  if (HasSchedule() && (like == nullptr || sums_ != nullptr)) {
+  // Few rows leave most lanes empty. To estimate their schedule would take longer than to pack the weights.
+  const bool fills_lanes = usual.most > jit::VectorBytes(isa_) / kQuad / 4;
+  if (HasSchedule() && fills_lanes && (like == nullptr || sums_ != nullptr)) {
     ASSIGN_OR_RETURN(scheduled, PlanScheduled());
   }
   ASSIGN_OR_RETURN(const Needed needed, NeededEngines(scheduled.get(), usual, like != nullptr));
