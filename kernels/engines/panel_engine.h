@@ -30,7 +30,7 @@ namespace intact::kernels {
 class PanelEngine final : public Engine {
  public:
   /// `data` must outlive the engine. `schedule`: null for variants other than the scheduled one. `most_rows`:
-  /// expected maximum rows per run; runs of more rows do not prefetch rows of A if this number does not need it.
+  /// the most rows that runs are expected to have. If L1 holds them, no run prefetches rows of A.
   /// A CODEGEN_FAILED error names the kernel.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block,
                                                 std::shared_ptr<const ScheduledVectors> schedule,

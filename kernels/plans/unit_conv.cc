@@ -99,9 +99,10 @@ Taps UnitConv::MakeTaps(const Band& band) const {
   return taps;
 }
 
-// Tiles that skip padding end at lines, have kernels of their own, and are called one by one. Measured on Zen 5
-// with AVX-512-VNNI: convolutions 3×3 of 32×32 pixels and 16 channels are 1.3 times as fast if they compute
-// the padding, and their plans take half of the time to create; the speeds are equal at about kLeast products.
+// Tiles that skip padding end at lines, have kernels of their own, and are called one by one. Measured on
+// Zen 5 with AVX-512-VNNI: a convolution 3×3 of 32×32 pixels and 16 channels is 1.3 times as fast if it
+// computes the padding, and its plan takes half of the time to create. The speeds are equal at about kLeast
+// products.
 bool UnitConv::PaysToSkip(const Taps& taps) const {
   constexpr double kLeast = 48;  // skipped products of a quad and a vector, in the mean of a line's rows
   double skipped = static_cast<double>(taps.count() * (taps.head + taps.tail)) /

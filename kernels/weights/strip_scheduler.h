@@ -217,8 +217,8 @@ class OpenGroups {
     while (first_chunk_ < chunks_ && closed_[first_chunk_] == kChunk) ++first_chunk_;
   }
 
-  // Subtracts `bytes` from the bytes of a group, or replaces them. Stores whole vectors, because the next item
-  // loads whole vectors, and would wait for single bytes.
+  // Subtracts `bytes` from the bytes of a group, or replaces them. Stores whole vectors, because the next
+  // item loads whole vectors, and would wait for single bytes.
   template <bool subtracts>
   [[gnu::target("avx2"), gnu::always_inline]] void Change(size_t number,
                                                           const typename Load<kColumns>::Bytes& bytes) {
