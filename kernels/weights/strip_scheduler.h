@@ -156,8 +156,7 @@ class OpenGroups {
   };
 
   /// For groups of at most `most` items, whose loads add up to at most `capacity`.
-  OpenGroups(const Load<kColumns>& capacity, size_t most)
-      : capacity_(capacity), most_(most), has_byte_rooms_(capacity.Heaviest() <= 255) {}
+  OpenGroups(const Load<kColumns>& capacity, size_t most) : capacity_(capacity), most_(most) {}
 
   /// Puts each item into the first group that has room for it; a group has room for any single item.
   /// `groups` gets order[i] for item i, whose load is loads[i].
@@ -198,45 +197,25 @@ class OpenGroups {
       }
       for (; may_fit != 0; may_fit &= may_fit - 1) {
         const size_t number = chunk * kChunk + static_cast<size_t>(std::countr_zero(may_fit));
-        if (has_byte_rooms_) {
-          Change<true>(number, lanes);
-          return number;
-        }
         if (!load.Fits(rooms_[number])) continue;  // 255 stood for a load of 256
         rooms_[number] = rooms_[number] - load;
-        Change<false>(number, rooms_[number].ToBytes());
+        SetBytes(number, rooms_[number].ToBytes());
         return number;
       }
     }
   }
 
   // Leaves no room in a group.
-  [[gnu::target("avx2")]] void Close(size_t number) {
-    Change<false>(number, {});
+  void Close(size_t number) {
+    SetBytes(number, {});
     ++closed_[number / kChunk];
     while (first_chunk_ < chunks_ && closed_[first_chunk_] == kChunk) ++first_chunk_;
   }
 
-  // Subtracts `bytes` from the bytes of a group, or replaces them. Stores whole vectors, because the next
-  // item loads whole vectors, and would wait for single bytes.
-  template <bool subtracts>
-  [[gnu::target("avx2"), gnu::always_inline]] void Change(size_t number,
-                                                          const typename Load<kColumns>::Bytes& bytes) {
-    alignas(32) static constexpr auto kOneByte = [] {
-      std::array<uint8_t, 2 * kChunk> one = {};
-      one[kChunk] = 0xff;
-      return one;
-    }();
-    const uint8_t* const one = &kOneByte[kChunk - number % kChunk];
-    const __m256i group = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(one));
-    auto* const rooms = reinterpret_cast<__m256i*>(&bytes_[number / kChunk * kLanes * kChunk]);
+  [[gnu::always_inline]] void SetBytes(size_t number, const typename Load<kColumns>::Bytes& room) {
+    uint8_t* const bytes = &bytes_[number / kChunk * kLanes * kChunk + number % kChunk];
 #pragma GCC unroll 8
-    for (size_t i = 0; i < kLanes; ++i) {
-      const __m256i own = _mm256_set1_epi8(static_cast<char>(bytes[i]));
-      const __m256i old = _mm256_loadu_si256(rooms + i);
-      _mm256_storeu_si256(rooms + i, subtracts ? _mm256_sub_epi8(old, _mm256_and_si256(own, group))
-                                               : _mm256_blendv_epi8(old, own, group));
-    }
+    for (size_t i = 0; i < kLanes; ++i) bytes[i * kChunk] = room[i];
   }
 
   void AddChunk() {
@@ -255,7 +234,6 @@ class OpenGroups {
 
   Load<kColumns> capacity_;
   size_t most_;
-  bool has_byte_rooms_;  // no room exceeds 255; rooms_ is not used
   size_t chunks_ = 0;
   size_t first_chunk_ = 0;             // the first chunk that may have an open group
   std::vector<uint8_t> bytes_;         // [chunk][lane][kChunk]: rooms
