@@ -210,8 +210,9 @@ double UnitConv::RowsCost(const ConvRun& run, int64_t rows) const {
   const Engine& engine = *run.engines.front();
   const int64_t tail = rows % run.run_rows;
   const double cost = tail == 0 ? 0 : engines.RowsCost(engine, tail);
-  if (rows < run.run_rows) return cost;
-  return cost + static_cast<double>(rows / run.run_rows) * engines.RowsCost(engine, run.run_rows);
+  const int64_t whole_runs = rows / run.run_rows;
+  if (whole_runs == 0) return cost;
+  return cost + static_cast<double>(whole_runs) * engines.RowsCost(engine, run.run_rows);
 }
 
 double UnitConv::Work(const ConvRun& run, const Range& chunk) const {
