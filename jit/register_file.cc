@@ -1,7 +1,5 @@
 #include "jit/register_file.h"
 
-#include <utility>
-
 namespace intact::jit {
 namespace {
 
@@ -15,57 +13,63 @@ constexpr std::array kGeneralOrder = {x86::Gp::kIdAx,  x86::Gp::kIdCx, x86::Gp::
 
 }  // namespace
 
-Vec RegisterFile::NewVector(std::string name) {
+Vec RegisterFile::NewVector(const char* name) {
   for (int id = 0; id < vector_count_; ++id) {
-    std::string& holder = vector_names_[static_cast<size_t>(id)];
-    if (!holder.empty()) continue;
-    holder = std::move(name);
+    const char*& holder = vector_names_[static_cast<size_t>(id)];
+    if (holder != nullptr) continue;
+    holder = name;
     const auto number = static_cast<uint32_t>(id);
     return vector_bytes_ == 64 ? Vec(x86::Zmm(number)) : Vec(x86::Ymm(number));
   }
-  if (error_.empty()) error_ = "no vector register left for '" + name + "'; held:" + Holders();
+  if (error_.empty()) error_ = "no vector register left for '" + std::string(name) + "'; held:" + Holders();
   return x86::Ymm(0);
 }
 
-Gp RegisterFile::NewGeneral(std::string name) {
+Gp RegisterFile::NewGeneral(const char* name) {
   for (const auto id : kGeneralOrder) {
-    std::string& holder = general_names_[static_cast<size_t>(id)];
-    if (!holder.empty()) continue;
-    holder = std::move(name);
+    const char*& holder = general_names_[static_cast<size_t>(id)];
+    if (holder != nullptr) continue;
+    holder = name;
     general_touched_[static_cast<size_t>(id)] = true;
     return x86::gpq(static_cast<uint32_t>(id));
   }
-  if (error_.empty()) error_ = "no general register left for '" + name + "'; held:" + Holders();
+  if (error_.empty()) error_ = "no general register left for '" + std::string(name) + "'; held:" + Holders();
   return x86::rax;
 }
 
-Tile RegisterFile::NewTile(std::string name) {
+Tile RegisterFile::NewTile(const char* name) {
   for (uint32_t id = 0; id < tile_names_.size(); ++id) {
-    if (!tile_names_[id].empty()) continue;
-    tile_names_[id] = std::move(name);
+    if (tile_names_[id] != nullptr) continue;
+    tile_names_[id] = name;
     return Tile(id);
   }
-  if (error_.empty()) error_ = "no tile left for '" + name + "'; held:" + Holders();
+  if (error_.empty()) error_ = "no tile left for '" + std::string(name) + "'; held:" + Holders();
   return Tile(0);
 }
 
 int RegisterFile::FreeVectors() const {
   int free = 0;
-  for (int id = 0; id < vector_count_; ++id) free += vector_names_[static_cast<size_t>(id)].empty() ? 1 : 0;
+  for (int id = 0; id < vector_count_; ++id)
+    free += vector_names_[static_cast<size_t>(id)] == nullptr ? 1 : 0;
   return free;
 }
 
 int RegisterFile::FreeGenerals() const {
   int free = 0;
-  for (const auto id : kGeneralOrder) free += general_names_[static_cast<size_t>(id)].empty() ? 1 : 0;
+  for (const auto id : kGeneralOrder) free += general_names_[static_cast<size_t>(id)] == nullptr ? 1 : 0;
   return free;
 }
 
 std::string RegisterFile::Holders() const {
   std::string text;
-  for (const std::string& name : vector_names_) text += name.empty() ? "" : " " + name;
-  for (const std::string& name : general_names_) text += name.empty() ? "" : " " + name;
-  for (const std::string& name : tile_names_) text += name.empty() ? "" : " " + name;
+  const auto add = [&text](const auto& names) {
+    for (const char* const name : names) {
+      if (name != nullptr) text.append(" ").append(name);
+    }
+  };
+  add(vector_names_);
+  add(general_names_);
+  add(tile_names_);
   return text;
 }
 

@@ -23,12 +23,13 @@ class RegisterFile {
   RegisterFile(int vector_bytes, int vector_count)
       : vector_bytes_(vector_bytes), vector_count_(vector_count) {}
 
-  Vec NewVector(std::string name);
-  Gp NewGeneral(std::string name);
+  /// `name` outlives the file.
+  Vec NewVector(const char* name);
+  Gp NewGeneral(const char* name);
   /// Hands out tiles in order, tmm0 first: TILECFG depends on the order.
-  Tile NewTile(std::string name);
-  void Free(const Vec& vector) { vector_names_[vector.id()].clear(); }
-  void Free(const Gp& general) { general_names_[general.id()].clear(); }
+  Tile NewTile(const char* name);
+  void Free(const Vec& vector) { vector_names_[vector.id()] = nullptr; }
+  void Free(const Gp& general) { general_names_[general.id()] = nullptr; }
   Gp Argument() const { return asmjit::x86::rdi; }
 
   int vector_bytes() const { return vector_bytes_; }
@@ -44,9 +45,9 @@ class RegisterFile {
 
   int vector_bytes_;
   int vector_count_;
-  std::array<std::string, 32> vector_names_;
-  std::array<std::string, 16> general_names_;
-  std::array<std::string, 8> tile_names_;
+  std::array<const char*, 32> vector_names_ = {};  // null: free
+  std::array<const char*, 16> general_names_ = {};
+  std::array<const char*, 8> tile_names_ = {};
   std::array<bool, 16> general_touched_ = {};
   std::string error_;
 };

@@ -46,6 +46,8 @@ DepthwiseInterleaving::DepthwiseInterleaving(FilterPattern filter, jit::DotKind 
     for (const bool across_rows : {false, true}) {
       for (const bool fills_groups : {false, true}) {
         const Layout layout{sharing, across_rows, fills_groups};
+        // Of a single row, groups of a column would have one tap each, and there is no row to continue in.
+        if (filter_.rows == 1 && (across_rows || fills_groups)) continue;
         Choose(layout);
         const Cost cost = CostOf(pixels);
         if (cost_.Sum() != 0 && cost.Sum() >= cost_.Sum()) continue;
@@ -164,9 +166,8 @@ int DepthwiseInterleaving::ShiftedColumn(int column, int first) const {
 
 std::vector<int> DepthwiseInterleaving::NumbersOf(const Places& places) const {
   std::vector<int> numbers;
-  for (const Place& place : places) {
-    numbers.push_back(place.row * filter_.columns.column_count() + place.column);
-  }
+  const int row_places = filter_.columns.column_count();
+  for (const Place& place : places) numbers.push_back(place.row * row_places + place.column);
   return numbers;
 }
 

@@ -34,6 +34,7 @@ class DepthwiseKernel {
   explicit DepthwiseKernel(const DepthwiseKernelSpec& spec)
       : spec_(spec),
         interleaving_(spec.Interleaving()),
+        column_count_(spec.taps.columns.column_count()),
         group_taps_(TapsPerGroup(spec.dot)),
         session_(spec.Name()),
         registers_(jit::MakeRegisterFile(spec.isa)),
@@ -319,10 +320,11 @@ class DepthwiseKernel {
     return other_column_.offset;
   }
 
-  int column_count() const { return spec_.taps.columns.column_count(); }
+  int column_count() const { return column_count_; }
 
   DepthwiseKernelSpec spec_;
   std::shared_ptr<const DepthwiseInterleaving> interleaving_;
+  int column_count_;
   int group_taps_;
   jit::Assembler session_;
   jit::RegisterFile registers_;

@@ -57,7 +57,7 @@ struct RunBuffers {
 /// Weights and the data that kernels need with them, on one ISA. Immutable; engines keep references to it.
 struct KernelData {
   /// `folds_zero_points`: the engine subtracts zero points of weights from the weights.
-  KernelData(std::shared_ptr<const LinearWeights> packed, core::Isa isa, bool folds_zero_points);
+  KernelData(std::shared_ptr<const LinearWeights> given, core::Isa isa, bool folds_zero_points);
   KernelData(const KernelData&) = delete;
   KernelData& operator=(const KernelData&) = delete;
 

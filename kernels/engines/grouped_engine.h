@@ -28,7 +28,7 @@ class GroupedPanelEngine final : public GroupedEngine {
   /// `weights` are packed for `isa`, and kernels are generated for it. Errors: OUT_OF_MEMORY,
   /// CODEGEN_FAILED.
   static Result<std::unique_ptr<const GroupedEngine>> Create(const GroupedProblem& problem,
-                                                             std::shared_ptr<const GroupedWeights> weights,
+                                                             std::shared_ptr<const GroupedWeights> packed,
                                                              core::Isa isa);
 
   std::string KernelName(int64_t m) const override;

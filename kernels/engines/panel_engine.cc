@@ -122,7 +122,7 @@ size_t PanelEngine::Variant::Index() const {
 }
 
 PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
-                         std::shared_ptr<const ScheduledVectors> schedule)
+                         std::shared_ptr<const ScheduledVectors> schedule, int64_t most_rows)
     : data_(data),
       block_(block),
       lanes_(Lanes(block.isa)),
@@ -130,6 +130,7 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
       is_signed_(BlockCost::IsSigned(block, data)),
       is_staged_(BlockCost::IsStaged(block, data)),
       can_stream_(lanes_ == 16 && data.element_bytes() == 4),
+      // Groups have few weights for each column, and a strip is one stream.
       can_prefetch_(data.taps().vector_step == 0 && schedule == nullptr),
       // The split variant always fetches its own weights. A line per quad suffices for one panel only.
       can_fetch_own_(nr_ == kPanelColumns && can_prefetch_ && block.dot != jit::DotKind::kVnni &&
@@ -138,11 +139,18 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
       cost_(block, data, schedule_ == nullptr ? ScheduleStatistics{} : schedule_->statistics()),
       has_lines_(!is_staged_ && !data.skipping_compensation.empty()),
       block_rows_(RowsPerBlock(is_staged_ ? StagedStride() : data.k, block.mr)),
-      chunk_columns_(ColumnsPerChunk(ColumnBytes(), nr_)) {}
+      chunk_columns_(ColumnsPerChunk(ColumnBytes(), nr_)) {
+  // The next columns are fetched if there are several chunks, the next rows if L1 does not hold all of them.
+  // The rows of a band are not at equal distances (RowMap::IsEven()).
+  const bool fetches_rows = !has_lines_ && most_rows * data.k > Caches().TileRows();
+  if (data.n <= chunk_columns_ && !fetches_rows && !can_fetch_own_) can_prefetch_ = false;
+  SetLineTiles();
+}
 
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block,
-                                                    std::shared_ptr<const ScheduledVectors> schedule) {
-  std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block, std::move(schedule)));
+                                                    std::shared_ptr<const ScheduledVectors> schedule,
+                                                    int64_t most_rows) {
+  std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block, std::move(schedule), most_rows));
   if (engine->is_signed_) RETURN_IF_ERROR(UnshiftCompensation(data, &engine->compensation_));
   RETURN_IF_ERROR(engine->GenerateKernels());
   return std::unique_ptr<Engine>(std::move(engine));
@@ -205,13 +213,23 @@ Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
 
 bool PanelEngine::IsNeeded(const Variant& variant, int rows) const {
   return (!variant.streams || can_stream_) && (!variant.prefetches || (!variant.is_edge && can_prefetch_)) &&
-         (!variant.begins_line || CanSkip(data_.taps().head, rows)) &&
-         (!variant.ends_line || CanSkip(data_.taps().tail, rows));
+         IsNeededAtLines(variant, rows);
 }
 
-// Whether tiles of `rows` rows can skip `padding` in one row.
-bool PanelEngine::CanSkip(int64_t padding, int64_t rows) const {
-  return cost_.run_rows() != 0 && padding != 0 && rows > 1;
+bool PanelEngine::IsNeededAtLines(const Variant& variant, int rows) const {
+  if (!variant.begins_line && !variant.ends_line) return true;
+  if (joins_ends_) return rows == begin_rows_ && variant.begins_line && variant.ends_line;
+  return variant.begins_line ? rows == begin_rows_ && !variant.ends_line : rows == end_rows_;
+}
+
+// Only tiles of whole runs skip padding. The tiles of a part of a run, with other heights, compute it.
+void PanelEngine::SetLineTiles() {
+  const int64_t tiles = CeilDivide(cost_.run_rows(), block_.mr);
+  if (!has_lines_ || tiles == 0) return;
+  const int64_t first = CeilDivide(cost_.run_rows(), tiles), last = cost_.run_rows() / tiles;
+  if (data_.taps().head != 0 && first > 1) begin_rows_ = first;
+  if (data_.taps().tail != 0 && last > 1) end_rows_ = last;
+  joins_ends_ = tiles == 1 && begin_rows_ != 0 && end_rows_ != 0;
 }
 
 int64_t PanelEngine::StagedTapBytes() const {
@@ -297,9 +315,9 @@ void PanelEngine::NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, Ro
   if (!data_.taps().line_taps.empty()) {
     tiles->compensation = FindCompensation(NeededTaps(data_.taps().line_taps, a, *cursor, tiles->rows));
   }
-  tiles->begins_line = CanSkip(data_.taps().head, tiles->rows) && cursor->BeginsLine();
+  tiles->begins_line = tiles->rows == begin_rows_ && cursor->BeginsLine();
   cursor->Take(tiles->rows, pointers);
-  tiles->ends_line = CanSkip(data_.taps().tail, tiles->rows) && cursor->BeginsLine();
+  tiles->ends_line = tiles->rows == end_rows_ && cursor->BeginsLine();
 }
 
 // The most tiles of a call: their rows of A stay in L1 while the columns are computed.

@@ -29,10 +29,12 @@ namespace intact::kernels {
 
 class PanelEngine final : public Engine {
  public:
-  /// `data` must outlive the engine. `schedule`: null for variants other than the scheduled one. A
-  /// CODEGEN_FAILED error names the kernel.
+  /// `data` must outlive the engine. `schedule`: null for variants other than the scheduled one. `most_rows`:
+  /// the most rows that runs are expected to have. If L1 holds them, no run prefetches rows of A.
+  /// A CODEGEN_FAILED error names the kernel.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block,
-                                                std::shared_ptr<const ScheduledVectors> schedule);
+                                                std::shared_ptr<const ScheduledVectors> schedule,
+                                                int64_t most_rows);
 
   EngineId id() const override { return {EngineId::Kind::kPanels, block_}; }
   EngineTile tile() const override { return {block_.mr, nr_, lanes_}; }
@@ -70,12 +72,13 @@ class PanelEngine final : public Engine {
   class PrefetchRegion;
 
   PanelEngine(const GemmData& data, const KernelBlock& block,
-              std::shared_ptr<const ScheduledVectors> schedule);
+              std::shared_ptr<const ScheduledVectors> schedule, int64_t most_rows);
   Error GenerateKernels();
   static bool IsInParts(const MicrokernelSpec& spec);
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
   bool IsNeeded(const Variant& variant, int rows) const;
-  bool CanSkip(int64_t padding, int64_t rows) const;
+  bool IsNeededAtLines(const Variant& variant, int rows) const;
+  void SetLineTiles();
   /// Bytes of a tap in a staged row.
   int64_t StagedTapBytes() const;
   /// Bytes from one staged row to the next.
@@ -118,12 +121,16 @@ class PanelEngine final : public Engine {
   KernelBlock block_;
   int lanes_, nr_;
   bool is_signed_, is_staged_;
-  bool can_stream_;    // whole vectors are whole cache lines of a 4-byte output
-  bool can_prefetch_;  // not for groups, whose columns have few weights, nor for a strip, which is one stream
+  bool can_stream_;     // whole vectors are whole cache lines of a 4-byte output
+  bool can_prefetch_;   // see CanPrefetch()
   bool can_fetch_own_;  // kernels may prefetch their own weights when M is small
   std::shared_ptr<const ScheduledVectors> schedule_;
   BlockCost cost_;
-  bool has_lines_;                       // tiles may skip padding, depending on their place in a line
+  bool has_lines_;  // tiles may skip padding, depending on their place in a line
+  // Rows of tiles that skip the padding where lines begin, and where they end; 0 if none. If a tile does both,
+  // all of these tiles do.
+  int64_t begin_rows_ = 0, end_rows_ = 0;
+  bool joins_ends_ = false;
   int64_t block_rows_, chunk_columns_;   // rows of A in a block, and columns of B in a chunk
   AlignedBuffer<int32_t> compensation_;  // replaces the compensation of data_ if is_signed_
   std::string kernel_name_;

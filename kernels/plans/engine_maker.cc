@@ -127,6 +127,7 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
     sums_ = like->sums_;
     vectors_ = like->vectors_;
   }
+  most_rows_ = usual.most;
   Engines engines;
   if (core::IsCompiled(isa_)) {
     engines.push_back(std::make_unique<PortableEngine>(data_));
@@ -140,7 +141,9 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
     return engines;
   }
   std::unique_ptr<ScheduledEngine> scheduled;
-  if (HasSchedule() && (like == nullptr || sums_ != nullptr)) {
+  // Few rows leave most lanes empty. To estimate their schedule would take longer than to pack the weights.
+  const bool fills_lanes = usual.most > jit::VectorBytes(isa_) / kQuad / 4;
+  if (HasSchedule() && fills_lanes && (like == nullptr || sums_ != nullptr)) {
     ASSIGN_OR_RETURN(scheduled, PlanScheduled());
   }
   ASSIGN_OR_RETURN(const Needed needed, NeededEngines(scheduled.get(), usual, like != nullptr));
@@ -209,7 +212,7 @@ Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block
       vectors_ = vectors = std::move(made);
     }
   }
-  return PanelEngine::Create(data_, block, std::move(vectors));
+  return PanelEngine::Create(data_, block, std::move(vectors), most_rows_);
 }
 
 }  // namespace intact::kernels

@@ -57,6 +57,7 @@ class EngineMaker {
 
   const GemmData& data_;
   core::Isa isa_;
+  int64_t most_rows_ = kLargeM;                    // UsualRows::most
   const ScheduledSums* sums_ = nullptr;            // sums of the usual scheduled or planar engine
   std::weak_ptr<const ScheduledVectors> vectors_;  // the schedule of panel engines
 };

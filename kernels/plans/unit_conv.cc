@@ -91,8 +91,28 @@ Taps UnitConv::MakeTaps(const Band& band) const {
   if (layout_.may_skip_padding()) {
     SetLineTaps(&taps);
     SetLineEnds(band, &taps);
+    if (!PaysToSkip(taps)) {
+      taps.line_taps.clear();
+      taps.head = taps.tail = 0;
+    }
   }
   return taps;
+}
+
+// Tiles that skip padding end at lines, have kernels of their own, and are called one by one. Measured on
+// Zen 5 with AVX-512-VNNI: a convolution 3×3 of 32×32 pixels and 16 channels is 1.3 times as fast if it
+// computes the padding, and its plan takes half of the time to create. The speeds are equal at about kLeast
+// products.
+bool UnitConv::PaysToSkip(const Taps& taps) const {
+  constexpr double kLeast = 48;  // skipped products of a quad and a vector, in the mean of a line's rows
+  double skipped = static_cast<double>(taps.count() * (taps.head + taps.tail)) /
+                   static_cast<double>(geometry_.output[kWidth]);
+  for (const TapRange& range : taps.line_taps) {
+    skipped += static_cast<double>((taps.count() - range.end + range.first) * taps.depth) /
+               static_cast<double>(taps.line_taps.size());
+  }
+  const int64_t lanes = jit::VectorBytes(VectorIsa(layout_.isa())) / 4;
+  return skipped / kQuad * static_cast<double>(CeilDivide(layout_.unit_outputs(), lanes)) >= kLeast;
 }
 
 // With a single line, all rows are one stride apart.
@@ -190,8 +210,9 @@ double UnitConv::RowsCost(const ConvRun& run, int64_t rows) const {
   const Engine& engine = *run.engines.front();
   const int64_t tail = rows % run.run_rows;
   const double cost = tail == 0 ? 0 : engines.RowsCost(engine, tail);
-  if (rows < run.run_rows) return cost;
-  return cost + static_cast<double>(rows / run.run_rows) * engines.RowsCost(engine, run.run_rows);
+  const int64_t whole_runs = rows / run.run_rows;
+  if (whole_runs == 0) return cost;
+  return cost + static_cast<double>(whole_runs) * engines.RowsCost(engine, run.run_rows);
 }
 
 double UnitConv::Work(const ConvRun& run, const Range& chunk) const {

@@ -55,6 +55,8 @@ class UnitConv final : public ConvKernels {
   void SharePixels(const Band& band, Taps* taps) const;
   void SetLineTaps(Taps* taps) const;
   void SetLineEnds(const Band& band, Taps* taps) const;
+  /// Whether the padding that `taps` skips is worth the smaller tiles.
+  bool PaysToSkip(const Taps& taps) const;
   bool HasOneUnit() const { return units_.size() == 1; }
   /// `buffers`, and the columns of `range`, are of unit `number` alone.
   void RunUnit(size_t number, const ConvRun& run, const RunBuffers& buffers, const Range& range,

@@ -14,8 +14,10 @@ namespace {
 
 constexpr int64_t kBlockBytes = int64_t{1} << 20;  // of the stream
 constexpr int64_t kUnitColumns = 4;
-// An estimate schedules about these numbers of columns and quads.
+// An estimate schedules about these numbers of columns and quads; of few columns, an eighth or a number of
+// quads. Several estimates are made before one schedule is found.
 constexpr int64_t kMostSampledColumns = 64, kLeastSampledColumns = 16, kSampledQuads = 8192;
+constexpr int64_t kSampledShare = 8, kLeastSampledQuads = 1024;
 
 // Calls function(strip_columns) with a compile-time constant.
 template <class Function>
@@ -162,8 +164,9 @@ std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
   const int64_t columns = spec.strip_columns > kUnitColumns ? weights.n : weights.panels() * kPanelColumns;
   const int64_t units = (columns + unit_columns - 1) / unit_columns;
   const int64_t sampled =
-      std::clamp(kSampledQuads / weights.quads(), kLeastSampledColumns, kMostSampledColumns);
-  const int64_t step = std::max<int64_t>(units / (sampled / unit_columns), 1);
+      std::min(std::clamp(kSampledQuads / weights.quads(), kLeastSampledColumns, kMostSampledColumns),
+               std::max(columns / kSampledShare, kLeastSampledQuads / weights.quads()));
+  const int64_t step = std::max<int64_t>(units / std::max<int64_t>(sampled / unit_columns, 1), 1);
   try {
     return WithColumns(spec.strip_columns, [&](auto width) {
       StripScheduler<width> scheduler(spec, std::min(weights.quads(), spec.window_quads));
