@@ -59,6 +59,7 @@ class EngineMaker {
   core::Isa isa_;
   const ScheduledSums* sums_ = nullptr;            // sums of the usual scheduled or planar engine
   std::weak_ptr<const ScheduledVectors> vectors_;  // the schedule of panel engines
+  std::weak_ptr<const WidePanels> wide_;           // the weights of the wide variant
 };
 
 }  // namespace intact::kernels
