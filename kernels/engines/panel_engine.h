@@ -8,7 +8,8 @@
 // A is read in place unless kernels cannot: s8 must be shifted if the ISA multiplies u8 only, a depth that is
 // no multiple of four must be padded, the wide and split variants read other bytes, and the scheduled variant
 // reads a single tap. Then rows are staged, a block at a time, with their taps joined. The wide variant stages
-// rows without gaps, and bands, all at once: as they lie, each byte as an int16. An edge within a vector goes through scratch on the stack, which holds one or more tiles.
+// rows without gaps, and bands, all at once: as they lie, each byte as an int16. An edge within a vector goes
+// through scratch on the stack, which holds one or more tiles.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
