@@ -58,16 +58,8 @@ class MaddubsVariant final : public WideningVariant {
 class WideVariant : public DotVariant {
  public:
   using DotVariant::DotVariant;
-  int steps() const override { return 2; }
-  int b_registers() const override { return 2; }
   void TakeRegisters() override { product_ = registers().NewVector("product"); }
   void Release() override { registers().Free(product_); }
-  void LoadB(const Operand& b, const Mem& from, int bytes) override {
-    emitter().LoadFirst(b[1], from, bytes);
-    code().vpsllw(b[0], b[1], 8);
-    code().vpsraw(b[0], b[0], 8);
-    code().vpsraw(b[1], b[1], 8);
-  }
   void Dot(const Vec& sum, const Vec& a, const asmjit::Operand_& b) override {
     code().emit(x86::Inst::kIdVpmaddwd, product_, a, b);
     code().vpaddd(sum, sum, product_);
@@ -80,7 +72,15 @@ class WideVariant : public DotVariant {
 class WideInPlaceVariant final : public WideVariant {
  public:
   using WideVariant::WideVariant;
+  int steps() const override { return 2; }
   bool takes_quads_apart() const override { return true; }
+  int b_registers() const override { return 2; }
+  void LoadB(const Operand& b, const Mem& from, int bytes) override {
+    emitter().LoadFirst(b[1], from, bytes);
+    code().vpsllw(b[0], b[1], 8);
+    code().vpsraw(b[0], b[0], 8);
+    code().vpsraw(b[1], b[1], 8);
+  }
   void TakeRegisters() override {
     WideVariant::TakeRegisters();
     even_ = registers().NewVector("even depths");

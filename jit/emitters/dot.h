@@ -11,9 +11,10 @@
 //   scheduled  vpmaddubsw, vpaddw, widened after each group    if pair sums of each group fit int16
 //
 // A quad takes one or more steps. Each step broadcasts one dword of A and multiplies it with the B vectors.
-// The wide variant has two steps, for even and odd depths, from an A that is staged as int16. It splits a
-// vector of B once for all rows of a tile. The inplace variant needs no staged A: it splits a broadcast quad
-// in registers, by two instructions for all vectors of a tile, which is cheaper if columns are few.
+// The wide variant reads A and B as int16, so a pair of depths takes the place of a quad: its weights are
+// widened when the plan is created, and A is staged. The inplace variant reads the panels and A as they are,
+// and has two steps, for even and odd depths. It splits a vector of B once for all rows of a tile, and a
+// broadcast quad of A by two instructions for all vectors of a tile.
 //
 // The split variant splits an activation: a = 16·h + l with h and l ≤ 15. A pair sum of h or of l is at most
 // 2·15·128 = 3840, so eight quads of any weights add up within int16 (30720). Then they are widened by
@@ -24,8 +25,8 @@
 // (kernels/weights/scheduled_vectors.h).
 //
 //   A quad   vnni, maddubs, cut, inplace: a0 a1 a2 a3 (u8)
-//            wide: a0 a2 | a1 a3 (u16)   split: l0 l1 l2 l3 | h0 h1 h2 h3
-//   B quad   b0 b1 b2 b3 (s8) for all variants; the wide ones split a loaded vector by shifts
+//            wide: a0 a1 | a2 a3 (u16)   split: l0 l1 l2 l3 | h0 h1 h2 h3
+//   B quad   wide: b0 b1 | b2 b3 (s16); b0 b1 b2 b3 (s8) for the other variants
 #ifndef INTACT_JIT_EMITTERS_DOT_H_
 #define INTACT_JIT_EMITTERS_DOT_H_
 

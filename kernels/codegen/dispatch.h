@@ -28,7 +28,7 @@ struct KernelBlock {
 inline constexpr std::array kKernels = {
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kMaddubs, 4, 2},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kCut, 4, 2},
-    KernelBlock{core::Isa::kAvx2, jit::DotKind::kWide, 5, 2},
+    KernelBlock{core::Isa::kAvx2, jit::DotKind::kWide, 6, 2},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kWideInPlace, 4, 2},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kSplit, 2, 2},
     KernelBlock{core::Isa::kAvx2, jit::DotKind::kSplit, 1, 4},

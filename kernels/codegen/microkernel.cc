@@ -71,7 +71,8 @@ class Microkernel {
   }
   // Quads in the main loop: a group's, if the variant sums groups.
   int unroll() const { return std::max(kUnroll, dot_->group_quads()); }
-  int a_bytes() const { return jit::ActivationQuadBytes(spec_.dot); }  // bytes of a row's quad
+  // Bytes of a row's quad; of the wide variant, a pair of int16 takes the place of a quad.
+  int a_bytes() const { return dot_->takes_quads_apart() ? kQuad : dot_->steps() * kQuad; }
   int panels() const { return (spec_.nr() + kPanelColumns - 1) / kPanelColumns; }
 
   // Sets of accumulators, enough to hide the latency of dot products.

@@ -46,8 +46,8 @@ class BlockCost {
   /// skipped padding, which assume the shift. Only bands have these constants, and bands hold u8.
   static bool IsSigned(const KernelBlock& block, const GemmData& data);
   /// Whether kernels of `block` cannot read A in place: s8 must be shifted for most variants, a depth that is
-  /// no multiple of four must be padded, the wide and split variants read quads split into two dwords, and
-  /// the scheduled variant reads a single tap.
+  /// no multiple of four must be padded, the wide and split variants read other bytes, and the scheduled
+  /// variant reads a single tap.
   static bool IsStaged(const KernelBlock& block, const GemmData& data);
 
  private:

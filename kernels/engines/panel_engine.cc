@@ -122,7 +122,8 @@ size_t PanelEngine::Variant::Index() const {
 }
 
 PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
-                         std::shared_ptr<const ScheduledVectors> schedule, int64_t most_rows)
+                         std::shared_ptr<const ScheduledVectors> schedule,
+                         std::shared_ptr<const WidePanels> wide, int64_t most_rows)
     : data_(data),
       block_(block),
       lanes_(Lanes(block.isa)),
@@ -136,6 +137,7 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
       can_fetch_own_(nr_ == kPanelColumns && can_prefetch_ && block.dot != jit::DotKind::kVnni &&
                      block.dot != jit::DotKind::kSplit),
       schedule_(std::move(schedule)),
+      wide_(std::move(wide)),
       cost_(block, data, schedule_ == nullptr ? ScheduleStatistics{} : schedule_->statistics()),
       has_lines_(!is_staged_ && !data.skipping_compensation.empty()),
       block_rows_(RowsPerBlock(is_staged_ ? StagedStride() : data.k, block.mr)),
@@ -145,12 +147,19 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
   const bool fetches_rows = !has_lines_ && most_rows * data.k > Caches().TileRows();
   if (data.n <= chunk_columns_ && !fetches_rows && !can_fetch_own_) can_prefetch_ = false;
   SetLineTiles();
+  if (wide_ == nullptr) return;
+  // Rows of a band share most of their taps.
+  const int64_t l1_rows = Caches().TileRows() / StagedTapBytes() / block.mr * block.mr;
+  if (l1_rows >= 8 * block.mr) block_rows_ = std::min(block_rows_, l1_rows);
+  for (const int64_t tap : data.taps().offsets) wide_taps_.push_back(2 * tap);
 }
 
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block,
                                                     std::shared_ptr<const ScheduledVectors> schedule,
+                                                    std::shared_ptr<const WidePanels> wide,
                                                     int64_t most_rows) {
-  std::unique_ptr<PanelEngine> engine(new PanelEngine(data, block, std::move(schedule), most_rows));
+  std::unique_ptr<PanelEngine> engine(
+      new PanelEngine(data, block, std::move(schedule), std::move(wide), most_rows));
   if (engine->is_signed_) RETURN_IF_ERROR(UnshiftCompensation(data, &engine->compensation_));
   RETURN_IF_ERROR(engine->GenerateKernels());
   return std::unique_ptr<Engine>(std::move(engine));
@@ -233,6 +242,7 @@ void PanelEngine::SetLineTiles() {
 }
 
 int64_t PanelEngine::StagedTapBytes() const {
+  if (wide_ != nullptr) return wide_->tap_pairs() * kQuad;
   return RoundUp(data_.taps().depth, kQuad) / kQuad * jit::ActivationQuadBytes(block_.dot);
 }
 
@@ -244,17 +254,14 @@ int64_t PanelEngine::StagedStride() const {
 }
 
 int64_t PanelEngine::ScratchBytes(int64_t rows) const {
-  return is_staged_ ? std::min(rows, block_rows_) * StagedStride() : 0;
+  return is_staged_ ? std::min(rows, block_rows_) * StagedStride() + kQuad : 0;
 }
 
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows_) {
     const int64_t block_end = std::min(range.row_end, block + block_rows_);
-    RowMap a = buffers.rows();
-    if (is_staged_) {
-      Stage(a, block, block_end, scratch);
-      a = RowMap::From(block, scratch, StagedStride());
-    }
+    Input a{buffers.rows(), data_.taps().offsets, data_.taps().depth};
+    if (is_staged_) a = Stage(a.rows, block, block_end, scratch);
     for (int64_t column = range.column_begin; column < range.column_end; column += chunk_columns_) {
       const int64_t chunk_end = std::min(range.column_end, column + chunk_columns_);
       const int64_t next_end = std::min(range.column_end, chunk_end + chunk_columns_);
@@ -263,34 +270,56 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
   }
 }
 
-void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept {
+PanelEngine::Input PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end,
+                                      uint8_t* staged) const noexcept {
+  static constexpr int64_t kOneTap = 0;
+  if (RowMap rows; Widen(a, row_begin, row_end, staged, &rows)) return {rows, wide_taps_, StagedTapBytes()};
+  const RowMap staged_rows = RowMap::From(row_begin, staged, StagedStride());
   const StageFunction stage = StageFor(block_.dot);
   const uint8_t shift = is_signed_ ? 0 : data_.a_shift();
   const int64_t tap_bytes = StagedTapBytes(), stride = StagedStride();
+  const int64_t depth = wide_ == nullptr ? data_.taps().depth : std::min(data_.taps().depth, tap_bytes / 2);
   RowCursor cursor(a, row_begin);
   for (int64_t row = row_begin; row < row_end; ++row, staged += stride) {
     const uint8_t* const from = cursor.Next();
     uint8_t* to = staged;
     for (const int64_t tap : data_.taps().offsets) {
-      stage(from + tap, data_.taps().depth, shift, to);
+      stage(from + tap, depth, shift, to);
       to += tap_bytes;
     }
   }
+  return {staged_rows, {&kOneTap, 1}, data_.taps().count() * tap_bytes};
+}
+
+// Widens all bytes from the first row to the last at once, if the rows leave no gaps: then the byte at p
+// becomes the int16 at 2·p, and rows may overlap. Lines of several taps lie in a band, which has no gaps.
+bool PanelEngine::Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,
+                        RowMap* rows) const noexcept {
+  const Taps& taps = data_.taps();
+  if (wide_ == nullptr || a.stride > taps.depth || !(a.IsEven() || taps.count() > 1)) return false;
+  const uint8_t* const first = a.At(row_begin);
+  const int64_t bytes = a.At(row_end - 1) - first + taps.offsets.back() + taps.depth;
+  if (bytes * 2 + kQuad > ScratchBytes(row_end - row_begin)) return false;
+  StageWide(first, bytes, data_.a_shift(), staged);
+  *rows = a;
+  rows->stride *= 2;
+  rows->line_stride *= 2;
+  rows->plane_stride *= 2;
+  rows->origin = reinterpret_cast<uintptr_t>(staged) - 2 * (reinterpret_cast<uintptr_t>(first) - a.origin);
+  return true;
 }
 
 // Sets the members of `call` that depend on taps.
-void PanelEngine::SetTaps(const SkippingCompensation* compensation, MicrokernelArgs* call) const {
-  static constexpr int64_t kOneTap = 0;
-  if (is_staged_) {
-    call->taps = &kOneTap;
-    call->taps_end = call->taps + 1;
-    call->tap_bytes = data_.taps().count() * StagedTapBytes();
-    return;
+void PanelEngine::SetTaps(const Input& a, const SkippingCompensation* compensation,
+                          MicrokernelArgs* call) const {
+  call->taps = a.taps.data();
+  call->taps_end = a.taps.data() + a.taps.size();
+  call->tap_bytes = a.tap_bytes;
+  if (is_staged_) return;
+  if (compensation != nullptr) {
+    call->taps_end = call->taps + compensation->taps.end;
+    call->taps += compensation->taps.first;
   }
-  const TapRange range = compensation == nullptr ? TapRange{0, data_.taps().count()} : compensation->taps;
-  call->taps = data_.taps().offsets.data() + range.first;
-  call->taps_end = data_.taps().offsets.data() + range.end;
-  call->tap_bytes = data_.taps().depth;
   call->head_end = data_.taps().head;
   call->tail_begin = data_.taps().depth - data_.taps().tail;
 }
@@ -327,19 +356,19 @@ int64_t PanelEngine::MaxTiles(int64_t columns) const {
 }
 
 // A chunk of one tile. Nothing is prefetched, because HasFewRows().
-void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const RowMap& a) const noexcept {
+void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const Input& a) const noexcept {
   std::array<const uint8_t*, kMaxRows> pointers;
   Tiles tile;
   tile.row_begin = range.row_begin;
   tile.rows = range.row_end - range.row_begin;
   tile.count = 1;
   tile.functions = &functions_[static_cast<size_t>(tile.rows - 1)];
-  RowCursor(a, tile.row_begin).Take(tile.rows, pointers.data());
+  RowCursor(a.rows, tile.row_begin).Take(tile.rows, pointers.data());
   PrefetchRegion region;
-  RunTiles(buffers, range, tile, pointers.data(), &region);
+  RunTiles(buffers, range, tile, a, pointers.data(), &region);
 }
 
-void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a,
+void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const Input& a,
                            int64_t next_end) const noexcept {
   const bool is_tile = range.row_end - range.row_begin <= block_.mr && !has_lines_ && cost_.run_rows() == 0;
   if (is_tile) return RunTile(buffers, range, a);
@@ -355,39 +384,39 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     region = {Columns(buffers, range.column_end),
               Columns(buffers, RoundUp(next_end, kPanelColumns)) - Columns(buffers, range.column_end)};
   }
-  RowCursor cursor(a, range.row_begin);
+  RowCursor cursor(a.rows, range.row_begin);
   TileCutter cutter(range.row_begin, range.row_end, block_.mr, cost_.run_rows(), data_.taps().line_rows);
   std::array<Tiles, 2> both;
   Tiles* tiles = both.data();
   Tiles* next = &both[1];
-  NextTiles(a, max_tiles, &cutter, &cursor, pointers.data(), tiles);
+  NextTiles(a.rows, max_tiles, &cutter, &cursor, pointers.data(), tiles);
   while (tiles->count != 0) {
     const uint8_t** next_pointers = &pointers[static_cast<size_t>(tiles->all_rows())];
-    NextTiles(a, max_tiles, &cutter, &cursor, next_pointers, next);
+    NextTiles(a.rows, max_tiles, &cutter, &cursor, next_pointers, next);
     while (next->count == 1 && tiles->count < max_tiles && tiles->IsLike(*next)) {
       ++tiles->count;
       next_pointers += next->rows;
-      NextTiles(a, max_tiles, &cutter, &cursor, next_pointers, next);
+      NextTiles(a.rows, max_tiles, &cutter, &cursor, next_pointers, next);
     }
-    if (!has_next && next->count != 0 && a.IsEven() && a.stride < 2 * data_.k) {
-      region = {*next_pointers, a.stride * tiles->all_rows()};
+    if (!has_next && next->count != 0 && a.rows.IsEven() && a.rows.stride < 2 * data_.k) {
+      region = {*next_pointers, a.rows.stride * tiles->all_rows()};
     }
-    RunTiles(buffers, range, *tiles, pointers.data(), &region);
+    RunTiles(buffers, range, *tiles, a, pointers.data(), &region);
     std::copy_n(next_pointers, next->all_rows(), pointers.data());
     std::swap(tiles, next);
   }
 }
 
-void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
+void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
                            const uint8_t* const* pointers, PrefetchRegion* region) const noexcept {
   MicrokernelArgs call;
-  call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
+  call.b_panel_stride_bytes = PanelStride();
   call.c_stride_bytes = buffers.output.c_stride_bytes;
   call.vector_step = data_.taps().vector_step;
   if (schedule_ != nullptr) call.windows = schedule_->windows();
   call.pixel_offsets = tiles.functions->pixel_offsets.data();
   call.compensation_stride_bytes = static_cast<int64_t>(data_.compensation.bytes());
-  SetTaps(tiles.compensation, &call);
+  SetTaps(a, tiles.compensation, &call);
   const bool streams = buffers.may_stream && can_stream_;
   const bool fetches_own = can_fetch_own_ && HasFewRows(range);
   const int64_t columns = range.column_end - range.column_begin;

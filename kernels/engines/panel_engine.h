@@ -6,15 +6,17 @@
 //            ─► tiles of mr×nr: a call for each nr columns runs several tiles, whose rows of A stay in L1
 //
 // A is read in place unless kernels cannot: s8 must be shifted if the ISA multiplies u8 only, a depth that is
-// no multiple of four must be padded, the wide and split variants read quads split into two dwords, and the
-// scheduled variant reads a single tap. Then rows are staged, a block at a time, with their taps joined. An
-// edge within a vector goes through scratch on the stack, which holds one or more tiles.
+// no multiple of four must be padded, the wide and split variants read other bytes, and the scheduled variant
+// reads a single tap. Then rows are staged, a block at a time, with their taps joined. The wide variant stages
+// rows without gaps, and bands, all at once: as they lie, each byte as an int16. An edge within a vector goes
+// through scratch on the stack, which holds one or more tiles.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,18 +31,19 @@ namespace intact::kernels {
 
 class PanelEngine final : public Engine {
  public:
-  /// `data` must outlive the engine. `schedule`: null for variants other than the scheduled one. `most_rows`:
-  /// the most rows that runs are expected to have. If L1 holds them, no run prefetches rows of A.
-  /// A CODEGEN_FAILED error names the kernel.
+  /// `data` must outlive the engine. `schedule`: null for variants other than the scheduled one. `wide`: null, or
+  /// the weights of the wide variant. `most_rows`: the most rows that runs are expected to have. If L1 holds
+  /// them, no run prefetches rows of A. A CODEGEN_FAILED error names the kernel.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block,
                                                 std::shared_ptr<const ScheduledVectors> schedule,
-                                                int64_t most_rows);
+                                                std::shared_ptr<const WidePanels> wide, int64_t most_rows);
 
   EngineId id() const override { return {EngineId::Kind::kPanels, block_}; }
   EngineTile tile() const override { return {block_.mr, nr_, lanes_}; }
   std::string KernelName() const override { return kernel_name_; }
   int64_t packed_bytes() const override {
-    return static_cast<int64_t>(compensation_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes());
+    return static_cast<int64_t>(compensation_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes()) +
+           (wide_ == nullptr ? 0 : wide_->bytes());
   }
   std::shared_ptr<const PanelSource> panel_source() const override { return schedule_; }
   ScheduleStatistics statistics() const override {
@@ -71,8 +74,16 @@ class PanelEngine final : public Engine {
   class TileCutter;
   class PrefetchRegion;
 
+  /// The rows that kernels read, and their taps.
+  struct Input {
+    RowMap rows;
+    std::span<const int64_t> taps;
+    int64_t tap_bytes = 0;
+  };
+
   PanelEngine(const GemmData& data, const KernelBlock& block,
-              std::shared_ptr<const ScheduledVectors> schedule, int64_t most_rows);
+              std::shared_ptr<const ScheduledVectors> schedule, std::shared_ptr<const WidePanels> wide,
+              int64_t most_rows);
   Error GenerateKernels();
   static bool IsInParts(const MicrokernelSpec& spec);
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
@@ -85,29 +96,35 @@ class PanelEngine final : public Engine {
   int64_t StagedStride() const;
   const uint8_t* Columns(const RunBuffers& buffers, int64_t column) const {
     if (schedule_ != nullptr) return schedule_->Strip(column);
-    const int64_t offset = column / kPanelColumns * data_.weights.panel_stride_bytes();
-    return reinterpret_cast<const uint8_t*>(data_.PanelsOf(buffers)) + offset;
+    const int64_t offset = column / kPanelColumns * PanelStride();
+    return (wide_ != nullptr ? wide_->data() : reinterpret_cast<const uint8_t*>(data_.PanelsOf(buffers))) +
+           offset;
+  }
+  int64_t PanelStride() const {
+    return wide_ != nullptr ? wide_->panel_stride_bytes() : data_.weights.panel_stride_bytes();
   }
   const int32_t* CompensationOf(const RunBuffers& buffers) const {
     return is_signed_ ? data_.UnshiftedCompensationOf(buffers, compensation_) : data_.CompensationOf(buffers);
   }
   int64_t ColumnBytes() const {
     return schedule_ != nullptr ? CeilDivide(schedule_->bytes(), data_.n)
-                                : data_.weights.panel_stride_bytes() / data_.weights.width;
+                                : PanelStride() / data_.weights.width;
   }
-  void Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
+  Input Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
+  bool Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,
+             RowMap* rows) const noexcept;
   /// Computes `range` from `a`, whose rows have the numbers of C's rows. Prefetches the columns up to
   /// `next_end`.
-  void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a,
+  void RunChunk(const RunBuffers& buffers, const Range& range, const Input& a,
                 int64_t next_end) const noexcept;
-  void RunTile(const RunBuffers& buffers, const Range& range, const RowMap& a) const noexcept;
+  void RunTile(const RunBuffers& buffers, const Range& range, const Input& a) const noexcept;
   int64_t MaxTiles(int64_t columns) const;
   void NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
                  const uint8_t** pointers, Tiles* tiles) const noexcept;
   /// Computes the columns of `range` for `tiles`, and prefetches a share of `region`.
-  void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
+  void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
                 const uint8_t* const* pointers, PrefetchRegion* region) const noexcept;
-  void SetTaps(const SkippingCompensation* compensation, MicrokernelArgs* call) const;
+  void SetTaps(const Input& a, const SkippingCompensation* compensation, MicrokernelArgs* call) const;
   void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;
   const SkippingCompensation* FindCompensation(const TapRange& range) const;
   void RunEdge(const RunBuffers& buffers, const Tiles& tiles, int64_t column, int64_t columns,
@@ -125,6 +142,8 @@ class PanelEngine final : public Engine {
   bool can_prefetch_;   // see CanPrefetch()
   bool can_fetch_own_;  // kernels may prefetch their own weights when M is small
   std::shared_ptr<const ScheduledVectors> schedule_;
+  std::shared_ptr<const WidePanels> wide_;
+  std::vector<int64_t> wide_taps_;  // Taps::offsets in int16
   BlockCost cost_;
   bool has_lines_;  // tiles may skip padding, depending on their place in a line
   // Rows of tiles that skip the padding where lines begin, and where they end; 0 if none. If a tile does both,

@@ -16,6 +16,9 @@
 namespace intact::kernels {
 namespace {
 
+// Widened weights take twice the memory of panels. Schedules are faster if the depth is not small.
+constexpr int64_t kMostWideQuads = 64;
+
 // The unique_ptr of a base class.
 template <class Made>
 Result<std::unique_ptr<Engine>> AsEngine(Result<std::unique_ptr<Made>> made) {
@@ -39,6 +42,9 @@ bool EngineMaker::CanRun(const KernelBlock& block) const {
   if (block.dot == jit::DotKind::kCut) {
     return data_.problem.has_runtime_b && data_.weights.width == kPanelColumns &&
            data_.weights.quads() >= kWindowQuads;
+  }
+  if (block.dot == jit::DotKind::kWide) {
+    return !data_.problem.has_runtime_b && data_.weights.quads() <= kMostWideQuads;
   }
   if (block.dot != jit::DotKind::kScheduled) return true;
   return !data_.problem.has_runtime_b && data_.taps().vector_step == 0 &&
@@ -126,6 +132,7 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
   if (like != nullptr) {
     sums_ = like->sums_;
     vectors_ = like->vectors_;
+    wide_ = like->wide_;
   }
   most_rows_ = usual.most;
   Engines engines;
@@ -212,7 +219,17 @@ Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block
       vectors_ = vectors = std::move(made);
     }
   }
-  return PanelEngine::Create(data_, block, std::move(vectors), most_rows_);
+  std::shared_ptr<const WidePanels> wide;
+  if (block.dot == jit::DotKind::kWide) {
+    wide = wide_.lock();
+    if (wide == nullptr) {
+      auto made = std::make_shared<WidePanels>();
+      if (!made->Widen(data_.weights, data_.taps().depth))
+        return Error{INTACT_OUT_OF_MEMORY, "no memory for widened weights"};
+      wide_ = wide = std::move(made);
+    }
+  }
+  return PanelEngine::Create(data_, block, std::move(vectors), std::move(wide), most_rows_);
 }
 
 }  // namespace intact::kernels

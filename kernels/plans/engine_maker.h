@@ -60,6 +60,7 @@ class EngineMaker {
   int64_t most_rows_ = kLargeM;                    // UsualRows::most
   const ScheduledSums* sums_ = nullptr;            // sums of the usual scheduled or planar engine
   std::weak_ptr<const ScheduledVectors> vectors_;  // the schedule of panel engines
+  std::weak_ptr<const WidePanels> wide_;           // the weights of the wide variant
 };
 
 }  // namespace intact::kernels

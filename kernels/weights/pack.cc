@@ -393,6 +393,38 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
   return true;
 }
 
+bool WidePanels::Widen(const PackedWeights& weights, int64_t tap_depth) noexcept {
+  const auto is_zero = [&](int64_t depth) {
+    for (int64_t k = depth; k < weights.k; k += tap_depth) {
+      for (int64_t n = 0; n < weights.n; ++n) {
+        if (weights.At(k, n) != 0) return false;
+      }
+    }
+    return true;
+  };
+  int64_t depths = tap_depth;
+  while (depths > 1 && is_zero(depths - 1)) --depths;
+  tap_pairs_ = (depths + 1) / 2;
+  const int64_t words = int64_t{2} * weights.width;  // of a pair of depths
+  const int64_t panel_words = weights.k / tap_depth * tap_pairs_ * words;
+  panel_stride_bytes_ = panel_words * static_cast<int64_t>(sizeof(int16_t));
+  // Kernels read whole vectors of a narrow panel.
+  constexpr int64_t kSlack = kPanelQuadBytes / sizeof(int16_t);
+  if (!words_.Resize(static_cast<size_t>(weights.panels() * panel_words + kSlack))) return false;
+  int16_t* to = words_.data();
+  for (int64_t panel = 0; panel < weights.panels(); ++panel) {
+    for (int64_t tap = 0; tap < weights.k; tap += tap_depth) {
+      for (int64_t pair = 0; pair < tap_pairs_; ++pair) {
+        const int8_t* const from =
+            weights.Panel(panel) + OffsetInPanel(tap + 2 * pair, 0, weights.quad_bytes());
+        for (int64_t word = 0; word < words; ++word) *to++ = from[word / 2 * kQuad + word % 2];
+      }
+    }
+  }
+  std::fill_n(to, kSlack, int16_t{0});
+  return true;
+}
+
 void PackPanels(const WeightView& b, const PackedWeights& sizes, int8_t* panels) noexcept {
   const int64_t end = sizes.panels() * sizes.panel_stride_bytes();
   std::memset(panels + end, 0, static_cast<size_t>(sizes.bytes() - end));
@@ -516,35 +548,58 @@ void StageRow(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexc
 
 namespace {
 
-// Writes two dwords for each quad, both under `mask`: the quad, and the quad shifted right by `kBits`.
-template <int kBits>
-void StageParts(const uint8_t* a, int64_t k, uint8_t shift, uint32_t mask, uint8_t* staged) {
-  const __m128i shift_bytes = _mm_set1_epi8(static_cast<char>(shift));
-  const __m128i masks = _mm_set1_epi32(static_cast<int>(mask));
+// The first part of StageWide(), by whole vectors. Returns the number of depths.
+[[gnu::target("avx512bw")]] int64_t WidenByAvx512(const uint8_t* a, int64_t k, uint8_t shift,
+                                                  uint8_t* staged) {
+  const __m256i shift_bytes = _mm256_set1_epi8(static_cast<char>(shift));
   int64_t depth = 0;
-  for (; depth + kVector <= k; depth += kVector, staged += 2 * kVector) {
-    const __m128i bytes =
-        _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a + depth)), shift_bytes);
-    const __m128i first = _mm_and_si128(bytes, masks);
-    const __m128i second = _mm_and_si128(_mm_srli_epi32(bytes, kBits), masks);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged), _mm_unpacklo_epi32(first, second));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(staged + kVector), _mm_unpackhi_epi32(first, second));
+  for (; depth + 2 * kVector <= k; depth += 2 * kVector) {
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + depth));
+    _mm512_storeu_si512(staged + 2 * depth, _mm512_cvtepu8_epi16(_mm256_xor_si256(bytes, shift_bytes)));
   }
-  for (; depth < k; depth += kQuad, staged += 2 * kQuad) {
-    const uint32_t quad = FirstQuad(a + depth, k - depth, shift);
-    const std::array<uint32_t, 2> parts = {quad & mask, (quad >> kBits) & mask};
-    std::memcpy(staged, parts.data(), sizeof(parts));
-  }
+  return depth;
 }
 
 }  // namespace
 
-void StageWide(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept {
-  StageParts<8>(a, k, shift, 0x00ff00ff, staged);
+[[gnu::target("avx2")]] void StageWide(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept {
+  const __m128i shift_bytes = _mm_set1_epi8(static_cast<char>(shift));
+  const auto widen = [&](int64_t depth) __attribute__((target("avx2"), always_inline)) {
+    const __m128i bytes = _mm_xor_si128(LoadVector(a + depth), shift_bytes);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(staged + 2 * depth), _mm256_cvtepu8_epi16(bytes));
+  };
+  static const bool kHasAvx512 = jit::HardwareIsas().Has(core::Isa::kAvx512);
+  int64_t depth = kHasAvx512 ? WidenByAvx512(a, k, shift, staged) : 0;
+  for (; depth + kVector <= k; depth += kVector) widen(depth);
+  if (depth == k) return;
+  if (k >= kVector && k % 2 == 0) return widen(k - kVector);
+  for (; depth < k; ++depth) {
+    const uint16_t word = static_cast<uint8_t>(a[depth] ^ shift);
+    std::memcpy(staged + 2 * depth, &word, sizeof(word));
+  }
+  if (k % 2 != 0) std::memset(staged + 2 * k, 0, sizeof(uint16_t));
 }
 
-void StageSplit(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept {
-  StageParts<4>(a, k, shift, 0x0f0f0f0f, staged);
+[[gnu::target("avx2")]] void StageSplit(const uint8_t* a, int64_t k, uint8_t shift,
+                                        uint8_t* staged) noexcept {
+  constexpr int kLowHalves = 0x0f0f0f0f;
+  const __m256i shift_bytes = _mm256_set1_epi8(static_cast<char>(shift));
+  const __m256i mask = _mm256_set1_epi32(kLowHalves);
+  int64_t depth = 0;
+  for (; depth + 2 * kVector <= k; depth += 2 * kVector, staged += 4 * kVector) {
+    const __m256i loaded = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + depth));
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_xor_si256(loaded, shift_bytes), 0xd8);
+    const __m256i low = _mm256_and_si256(bytes, mask);
+    const __m256i high = _mm256_and_si256(_mm256_srli_epi32(bytes, 4), mask);
+    auto* const to = reinterpret_cast<__m256i*>(staged);
+    _mm256_storeu_si256(to, _mm256_unpacklo_epi32(low, high));
+    _mm256_storeu_si256(to + 1, _mm256_unpackhi_epi32(low, high));
+  }
+  for (; depth < k; depth += kQuad, staged += 2 * kQuad) {
+    const uint32_t quad = FirstQuad(a + depth, k - depth, shift);
+    const std::array<uint32_t, 2> halves = {quad & kLowHalves, (quad >> 4) & kLowHalves};
+    std::memcpy(staged, halves.data(), sizeof(halves));
+  }
 }
 
 bool HasAvx2() {

@@ -71,6 +71,24 @@ struct PackedWeights {
   }
 };
 
+/// Panels of int16 for the wide dot variant. A pair of depths takes the place of a quad, and the last pairs of
+/// taps are left out if their weights are 0 in all taps and columns:
+///
+///   [n/16][taps][pairs of a tap][16][2], or [taps][pairs of a tap][w][2]
+class WidePanels {
+ public:
+  /// Taps of `tap_depth` depths follow each other in the depth. False if memory ran out.
+  [[nodiscard]] bool Widen(const PackedWeights& weights, int64_t tap_depth) noexcept;
+  int64_t tap_pairs() const { return tap_pairs_; }
+  int64_t panel_stride_bytes() const { return panel_stride_bytes_; }
+  int64_t bytes() const { return static_cast<int64_t>(words_.bytes()); }
+  const uint8_t* data() const { return reinterpret_cast<const uint8_t*>(words_.data()); }
+
+ private:
+  int64_t tap_pairs_ = 0, panel_stride_bytes_ = 0;
+  AlignedBuffer<int16_t> words_;
+};
+
 /// Weights in another layout, from which the panels can be made again.
 class PanelSource {
  public:
@@ -128,11 +146,12 @@ inline uint32_t FirstQuad(const uint8_t* a, int64_t count, uint8_t shift) noexce
 /// Copies a row of `k` activations, padded with zeros to whole quads, and shifts it like PackActivations().
 void StageRow(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
-/// StageRow(), spread to int16 for the wide dot variant: a0 a1 a2 a3 → a0 a2 | a1 a3, twice the bytes.
+/// StageRow() for the wide dot variant: each activation becomes an int16, and rows are padded to whole pairs.
+/// Needs AVX2.
 void StageWide(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
 /// StageRow(), taken apart for the split dot variant, a = 16·h + l: a0 a1 a2 a3 → l0 l1 l2 l3 | h0 h1 h2 h3,
-/// twice the bytes.
+/// twice the bytes. Needs AVX2.
 void StageSplit(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
 /// The function that stages a row for kernels of variant `dot`.

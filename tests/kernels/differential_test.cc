@@ -127,14 +127,22 @@ std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t
     kernels::StageFor(block.dot)(a.data() + m * depth, depth, 0, staged.data() + m * row_bytes);
   }
   if (block.dot == jit::DotKind::kCut) return RunCut(spec, depth, staged, panels, compensation);
-  if (block.dot != jit::DotKind::kScheduled) {
-    return RunTile(spec, staged.data(), row_bytes, panels.data(), depth * kernels::kPanelColumns,
-                   compensation);
+  kernels::PackedWeights weights(depth, std::max(spec.nr(), kernels::kPanelColumns));
+  const int64_t panel_bytes = depth * kernels::kPanelColumns;
+  std::vector<int8_t> padded(static_cast<size_t>(weights.bytes()));
+  for (int64_t panel = 0; panel < weights.panels(); ++panel) {
+    std::copy_n(panels.data() + panel * panel_bytes, panel_bytes,
+                padded.data() + panel * weights.panel_stride_bytes());
   }
-  kernels::PackedWeights weights;
-  weights.k = depth;
-  weights.n = spec.nr();
-  weights.data = panels.data();
+  weights.data = padded.data();
+  if (block.dot == jit::DotKind::kWide) {
+    kernels::WidePanels wide;
+    if (!wide.Widen(weights, depth)) return {};
+    return RunTile(spec, staged.data(), row_bytes, wide.data(), wide.panel_stride_bytes(), compensation);
+  }
+  if (block.dot != jit::DotKind::kScheduled) {
+    return RunTile(spec, staged.data(), row_bytes, panels.data(), panel_bytes, compensation);
+  }
   kernels::ScheduledVectors schedule;
   if (!schedule.Build(weights, kernels::ScheduledVectors::SpecFor(weights, spec.nr(), 255)).ok()) return {};
   spec.largest_group = schedule.largest_group();

@@ -94,6 +94,56 @@ TEST(PackWeights, GivesFewColumnsANarrowPanel) {
   }
 }
 
+// Pairs of depths as int16. The last pairs of each tap are left out if all their weights are 0.
+TEST(WidePanels, HoldEachPairThatHasWeights) {
+  struct Case {
+    int64_t taps, tap_depth, last_depth;  // depths from last_depth on have weights of 0
+  };
+  for (const auto& [taps, tap_depth, last_depth] :
+       {Case{1, 1, 1}, {1, 7, 7}, {1, 64, 64}, {3, 12, 12}, {3, 12, 9}, {2, 8, 0}}) {
+    for (const int64_t columns : {1, 3, 8, 9, 16, 17, 40}) {
+      std::vector<int8_t> b = Weights(taps * tap_depth * columns);
+      for (int64_t i = 0; i < std::ssize(b); ++i) {
+        int8_t& weight = b[static_cast<size_t>(i)];
+        weight = i / columns % tap_depth >= last_depth ? int8_t{0} : static_cast<int8_t>(weight | 1);
+      }
+      PackedWeights packed;
+      ASSERT_TRUE(PackWeights({b.data(), taps * tap_depth, columns, columns, 1, 0}, &packed));
+      WidePanels wide;
+      ASSERT_TRUE(wide.Widen(packed, tap_depth));
+      const int64_t pairs = std::max<int64_t>((last_depth + 1) / 2, 1), width = packed.width;
+      ASSERT_EQ(wide.tap_pairs(), pairs);
+      ASSERT_EQ(wide.panel_stride_bytes(), taps * pairs * width * 4);
+      ASSERT_GE(wide.bytes(), packed.panels() * wide.panel_stride_bytes() + 64);
+      const auto* const words = reinterpret_cast<const int16_t*>(wide.data());
+      for (int64_t i = 0; i < packed.panels() * taps * pairs * width * 2; ++i) {
+        const int64_t n = i / (taps * pairs * width * 2) * width + i / 2 % width;
+        const int64_t depth = i / (width * 2) % pairs * 2 + i % 2;
+        const int64_t k = i / (pairs * width * 2) % taps * tap_depth + depth;
+        const int expected = n < columns && depth < tap_depth ? b[static_cast<size_t>(k * columns + n)] : 0;
+        ASSERT_EQ(words[i], expected) << "word " << i << ", " << tap_depth << "x" << columns;
+      }
+    }
+  }
+}
+
+// Every number of depths around a vector, to the last byte.
+TEST(StageWide, WidensEachActivation) {
+  if (!HasAvx2()) GTEST_SKIP();
+  for (int64_t k = 1; k <= 100; ++k) {
+    for (const uint8_t shift : {uint8_t{0}, uint8_t{128}}) {
+      std::vector<uint8_t> a(static_cast<size_t>(k));
+      for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<uint8_t>(37 * i + 200);
+      std::vector<uint16_t> staged(a.size() + a.size() % 2 + 1, 85);
+      StageWide(a.data(), k, shift, reinterpret_cast<uint8_t*>(staged.data()));
+      EXPECT_EQ(staged.back(), 85);
+      for (size_t i = 0; i + 1 < staged.size(); ++i) {
+        ASSERT_EQ(staged[i], i < a.size() ? a[i] ^ shift : 0) << i << " of " << k;
+      }
+    }
+  }
+}
+
 // Every depth modulo a quad, a half vector and a vector, and every tail of rows. Rows are allocated apart, so
 // that reads beyond them are found by sanitizers.
 TEST(PackActivations, PadsQuadsAndFindsTheLargest) {
