@@ -230,17 +230,21 @@ bool ConvLayout::WantsPlanar() const {
   return NeedsBand() && outputs < lanes && outputs * strides < Costs().layout.planar_outputs;
 }
 
-// With VNNI: whether products take less time with pixels in the lanes than with columns. Blocks of one vector
-// of pixels take about as long as blocks of two.
+// With VNNI: whether pixels in the lanes take less time than columns. Blocks of one vector of pixels take about
+// as long as blocks of two. Of columns, the tiles of each group cost time in addition to their products.
 bool ConvLayout::FillsLanes() const {
+  constexpr int64_t kPanelRows = 8;  // about
   const int64_t lanes = jit::VectorBytes(isa_) / 4, outputs = geometry_.group_outputs();
-  const ScheduleCosts& costs = Costs().Of(isa_).schedule;
-  const bool has_columns = PlanarBand::GroupColumns(geometry_) % 4 == 0;
-  const double item = (has_columns ? costs.planar_vnni_columns : costs.planar_vnni_column).item;
+  const VectorCosts& costs = Costs().Of(isa_);
+  const bool has_strips = PlanarBand::GroupColumns(geometry_) % 4 == 0;
+  const double item =
+      (has_strips ? costs.schedule.planar_vnni_columns : costs.schedule.planar_vnni_column).item;
   const int64_t pixels =
       geometry_.IsOpen() ? kUsualPixels : geometry_.output[kDepth] * geometry_.plane_pixels();
-  return static_cast<double>(RoundUp(pixels, 2 * lanes) * outputs) * item <
-         static_cast<double>(pixels * RoundUp(outputs, lanes));
+  const int64_t quads = geometry_.taps() * CeilDivide(geometry_.group_inputs(), kQuad);
+  return static_cast<double>(quads * CeilDivide(pixels, 2 * lanes) * 2 * outputs) * item <
+         static_cast<double>(quads * pixels * CeilDivide(outputs, lanes)) +
+             static_cast<double>(CeilDivide(pixels, kPanelRows)) * costs.vnni.tile;
 }
 
 // Each pixel is transposed once, which pays if several taps read it, or if it would be copied anyway. Tiles are
