@@ -105,7 +105,10 @@ double BlockCost::Of(int64_t m) const {
   }
   const double weight_bytes = row * jit::VectorBytes(block_.isa) * (items_ == 0 ? 1 : items_);
   if (weight_bytes > static_cast<double>(Caches().StreamedWeights())) {
-    cost += weight_bytes / 64 * Costs().Of(block_.isa).far_line / HalfCycles(block_.isa);
+    const VectorCosts& costs = Costs().Of(block_.isa);
+    const double lines = weight_bytes / 64 / HalfCycles(block_.isa);
+    cost += lines * costs.far_line;
+    if (items_ != 0) cost = std::max(cost, lines * costs.scheduled_panels.far_line);
   }
   return cost / row + packing_;
 }

@@ -10,7 +10,8 @@
 //
 // Variants without VNNI have separate costs for products and for vectors of weights. The scheduled variant
 // counts the items and groups of its schedule instead of quads. Both add costs for 8-bit outputs, for kernel
-// calls and for staged rows.
+// calls, for staged rows and for weights that L2 does not hold. The scheduled variant takes at least the time
+// of loading these weights.
 #ifndef INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 #define INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 

@@ -19,6 +19,12 @@ constexpr CostTable Zen3() {
   return table;
 }
 
+constexpr CostTable Zen5() {
+  CostTable table;
+#include "kernels/engines/cost_tables/amd_26_zen_5.inc"
+  return table;
+}
+
 constexpr CostTable IntelWithoutAvx512() {
   CostTable table;
 #include "kernels/engines/cost_tables/intel_without_avx512.inc"
@@ -33,10 +39,15 @@ constexpr CostTable IntelWithAmx() {
 
 // The ISAs of a table's CPU. IntelWithoutAvx512() belongs to no model: it is only the nearest.
 constexpr core::IsaSet kAvx2Only = {Isa::kPortable, Isa::kAvx2};
+constexpr core::IsaSet kUpToVnni = {Isa::kPortable, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512,
+                                    Isa::kAvx512Vnni};
 constexpr core::IsaSet kUpToAmx = {Isa::kPortable, Isa::kAvx2,       Isa::kAvxVnni,
                                    Isa::kAvx512,   Isa::kAvx512Vnni, Isa::kAmxInt8};
+// Models 0x10 to 0x1f of family 25 are Zen 4, which has AVX-512 and no table.
 constexpr std::array kTables = {
-    CpuCosts{"Zen 3", "AMD", 25, 0x00, 0x5f, kAvx2Only, Zen3()},
+    CpuCosts{"Zen 3", "AMD", 25, 0x00, 0x0f, kAvx2Only, Zen3()},
+    CpuCosts{"Zen 3", "AMD", 25, 0x20, 0x5f, kAvx2Only, Zen3()},
+    CpuCosts{"Zen 5", "AMD", 26, 0x00, 0x1f, kUpToVnni, Zen5()},
     CpuCosts{"Intel without AVX-512", "INTEL", 6, 1, 0, kAvx2Only, IntelWithoutAvx512()},
     CpuCosts{"Intel Xeon with AMX", "INTEL", 6, 167, 167, kUpToAmx, IntelWithAmx()},
 };

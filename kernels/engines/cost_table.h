@@ -47,6 +47,8 @@ struct ScheduledPanelCosts {
   double item_row = 0;   // a row of an item
   double group_row = 0;  // a row of a group
   double item = 0;       // an item, without its rows
+  // In half cycles: the least time of 64 bytes of items, if L2 does not hold the items.
+  double far_line = 0;
   double tile = 0;
   double call = 0;         // a call of a kernel: the first tile's loop exits are mispredicted
   double output = 0;       // a row of a vector of 4-byte outputs
@@ -209,6 +211,7 @@ void ForEachCost(Table& table, const Visit& visit) {
     visit(path + ".scheduled_panels.item_row", kProducts, scheduled.item_row);
     visit(path + ".scheduled_panels.group_row", kProducts, scheduled.group_row);
     visit(path + ".scheduled_panels.item", kProducts, scheduled.item);
+    visit(path + ".scheduled_panels.far_line", "half cycles", scheduled.far_line);
     visit(path + ".scheduled_panels.tile", kProducts, scheduled.tile);
     visit(path + ".scheduled_panels.call", kProducts, scheduled.call);
     visit(path + ".scheduled_panels.output", kProducts, scheduled.output);

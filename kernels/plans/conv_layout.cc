@@ -209,13 +209,14 @@ bool ConvLayout::HasFewOutputs() const {
 // Whether rows should fill the lanes, from a planar band.
 bool ConvLayout::WantsPlanar() const {
   if (problem_.mode == INTACT_SATURATING) return false;
-  if (geometry_.groups == 1) return HasFewOutputs() && WantsPlanarForFewOutputs();
+  if (geometry_.groups == 1) return HasFewOutputs() && FillsLanes() && WantsPlanarForFewOutputs();
   const int64_t outputs = geometry_.group_outputs();
   if (UsesSchedule(isa_, problem_.mode)) {
     // Few pixels fill the lanes worse than the columns of a group do.
     const int64_t pixels = geometry_.output[kDepth] * geometry_.plane_pixels();
     return geometry_.IsOpen() || outputs < std::max<int64_t>(2 * kPanelColumns, 2 * pixels);
   }
+  if (!problem_.HasWeightZeroPoints() && !FillsLanes()) return false;
   const int64_t lanes = jit::VectorBytes(isa_) / 4;
   const bool fills_vectors =
       outputs % lanes == 0 || (lanes % outputs == 0 && geometry_.groups % (lanes / outputs) == 0);
@@ -227,6 +228,23 @@ bool ConvLayout::WantsPlanar() const {
   // vector. With a planar band, inputs and outputs are transposed.
   const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
   return NeedsBand() && outputs < lanes && outputs * strides < Costs().layout.planar_outputs;
+}
+
+// With VNNI: whether pixels in the lanes take less time than columns. Blocks of one vector of pixels take about
+// as long as blocks of two. Of columns, the tiles of each group cost time in addition to their products.
+bool ConvLayout::FillsLanes() const {
+  constexpr int64_t kPanelRows = 8;  // about
+  const int64_t lanes = jit::VectorBytes(isa_) / 4, outputs = geometry_.group_outputs();
+  const VectorCosts& costs = Costs().Of(isa_);
+  const bool has_strips = PlanarBand::GroupColumns(geometry_) % 4 == 0;
+  const double item =
+      (has_strips ? costs.schedule.planar_vnni_columns : costs.schedule.planar_vnni_column).item;
+  const int64_t pixels =
+      geometry_.IsOpen() ? kUsualPixels : geometry_.output[kDepth] * geometry_.plane_pixels();
+  const int64_t quads = geometry_.taps() * CeilDivide(geometry_.group_inputs(), kQuad);
+  return static_cast<double>(quads * CeilDivide(pixels, 2 * lanes) * 2 * outputs) * item <
+         static_cast<double>(quads * pixels * CeilDivide(outputs, lanes)) +
+             static_cast<double>(CeilDivide(pixels, kPanelRows)) * costs.vnni.tile;
 }
 
 // Each pixel is transposed once, which pays if several taps read it, or if it would be copied anyway. Tiles are
@@ -411,7 +429,7 @@ Error ConvLayout::MakeModels() {
     Access access = Taps{};
     if (IsPlanar()) {
       PlanarAccess planar;
-      planar.group_columns = geometry_.group_outputs();
+      planar.group_columns = PlanarBand::GroupColumns(geometry_);
       access = std::move(planar);
     } else {
       std::get<Taps>(access).depth = depth();

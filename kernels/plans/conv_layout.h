@@ -167,6 +167,7 @@ class ConvLayout {
   bool NeedsWindows() const;
   bool PlanesAreEven() const;
   bool HasFewOutputs() const;
+  bool FillsLanes() const;
   bool WantsPlanarForFewOutputs() const;
   bool MayBePlanar() const;
   bool WantsPlanar() const;

@@ -50,23 +50,26 @@ RowMap RowPreparer::CopyTransposed(const RowMap& a, int64_t row_begin, int64_t r
 }
 
 bool RowPreparer::AreOneRow(const RowMap& rows) const {
-  return CopiedStride() == data_.k && !rows.IsTransposed() &&
-         rows.stride == data_.k * data_.problem.a_bytes();
+  return !rows.IsTransposed() && rows.stride == data_.k * data_.problem.a_bytes();
 }
 
 RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk,
                              uint8_t* quantized, uint8_t* numbers, uint8_t* values) const noexcept {
   const bool is_by_rows = data_.problem.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
-  if (!is_by_rows && AreOneRow(source)) {
+  const RowMap rows = RowMap::From(chunk.row_begin, quantized, CopiedStride());
+  const int64_t padding = CopiedStride() - data_.k;
+  if (!is_by_rows && padding < kQuad && AreOneRow(source)) {
+    // A call for each short row takes longer than moving the quantized rows apart.
     const int64_t count = chunk.row_end - chunk.row_begin;
-    quantizer_.Quantize(source.At(chunk.row_begin), count * data_.k, tensor, quantized);
-    for (int64_t i = 0; i < count; ++i) {
+    const uint8_t* dense = quantized + count * padding;
+    quantizer_.Quantize(source.At(chunk.row_begin), count * data_.k, tensor, quantized + count * padding);
+    for (int64_t i = 0; i < count; ++i, quantized += CopiedStride(), dense += data_.k) {
+      if (padding != 0) std::memmove(quantized, dense, static_cast<size_t>(data_.k));
       At(values, i)->zero_point = tensor.zero_point;
       At(values, i)->scale = tensor.scale;
     }
-    return RowMap::From(chunk.row_begin, quantized, data_.k);
+    return rows;
   }
-  const RowMap rows = RowMap::From(chunk.row_begin, quantized, CopiedStride());
   for (int64_t row = chunk.row_begin; row < chunk.row_end;) {
     const int64_t end = source.IsTransposed() ? std::min(chunk.row_end, row + NumberRows()) : chunk.row_end;
     const RowMap x_rows =

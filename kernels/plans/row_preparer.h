@@ -102,8 +102,7 @@ class RowPreparer {
   /// with unchanged row numbers.
   RowMap CopyTransposed(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* to,
                         int64_t stride) const noexcept;
-  /// Whether rows of A are short, and adjacent as whole quads: then they can be scanned, or quantized with one
-  /// scale, as one row.
+  /// Whether rows of A are adjacent: then they can be scanned, or quantized with one scale, as one row.
   bool AreOneRow(const RowMap& rows) const;
   /// Quantizes the rows of `chunk`. Returns the quantized rows, with unchanged row numbers.
   RowMap Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk, uint8_t* quantized,

@@ -152,7 +152,7 @@ PlanarAccess PlanarBand::MakeAccess() const {
   PlanarAccess access;
   access.line_rows = width();
   access.line_positions = line_positions_;
-  access.group_columns = geometry_.group_outputs();
+  access.group_columns = GroupColumns(geometry_);
   access.group_bytes = group_quads() * quad_bytes_;
   const Spatial& kernel = geometry_.kernel;
   const Spatial& dilation = geometry_.dilation;

@@ -28,6 +28,8 @@
 #include "kernels/codegen/pixel_transpose.h"
 #include "kernels/problem/access.h"
 #include "kernels/problem/conv_geometry.h"
+#include "kernels/problem/operands.h"
+#include "kernels/runtime/blocking.h"
 #include "kernels/staging/band.h"
 
 namespace intact::kernels {
@@ -61,6 +63,12 @@ class PlanarBand {
   PlanarRows Stage(const ConvInput& input, int64_t group, int64_t row_begin, int64_t row_end,
                    uint8_t* to) const noexcept;
 
+  /// Columns that read the channels of one group: its outputs. A single group also has the columns that fill
+  /// its last panel, so that strips of several columns suit any number of outputs.
+  static int64_t GroupColumns(const ConvGeometry& geometry) {
+    const int64_t outputs = geometry.group_outputs();
+    return geometry.groups == 1 ? RoundUp(outputs, kPanelColumns) : outputs;
+  }
   /// The layout of a column's depth in the band: quads of channels, and the taps of each quad.
   PlanarAccess MakeAccess() const;
 

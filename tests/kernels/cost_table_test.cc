@@ -50,12 +50,17 @@ TEST(CostTable, AnUnknownCpuUsesTheNearestTable) {
     return std::string(CostsFor(cpu, isas).name);
   };
   EXPECT_EQ(name("AMD", kAvx2), "Zen 3");
-  EXPECT_EQ(name("AMD", kServer), "Zen 3");  // the vendor's ports come before ISAs
+  EXPECT_EQ(name("AMD", kServer), "Zen 5");
+  EXPECT_EQ(name("AMD", kTiles), "Zen 5");  // the vendor's ports come before ISAs
   EXPECT_EQ(name("INTEL", kAvx2), "Intel without AVX-512");
   EXPECT_EQ(name("INTEL", kClient), "Intel Xeon with AMX");  // the other table measured no VNNI
   EXPECT_EQ(name("INTEL", kServer), "Intel Xeon with AMX");
   EXPECT_EQ(name("INTEL", kTiles), "Intel Xeon with AMX");
-  EXPECT_EQ(name("made up", kServer), "Intel Xeon with AMX");
+  EXPECT_EQ(name("made up", kServer), "Zen 5");
+  constexpr uint32_t kZen4Server = 0x11, kZen4Desktop = 0x61;
+  for (const uint32_t model : {kZen4Server, kZen4Desktop}) {
+    EXPECT_EQ(CostsFor({"AMD", 25, model}, kServer).name, "Zen 5");
+  }
   const CpuKind another_model = {"INTEL", 6, 166};
   EXPECT_FALSE(CostsFor(another_model, kTiles).IsOf(another_model));
 }
