@@ -44,6 +44,7 @@ class PanelEngine::PrefetchRegion {
   PrefetchRegion(const void* begin, int64_t bytes)
       : next_(reinterpret_cast<uintptr_t>(begin)), remaining_bytes_(bytes) {}
   bool IsDone() const { return remaining_bytes_ <= 0; }
+  int64_t remaining_bytes() const { return remaining_bytes_; }
   const void* Take(int64_t bytes) {
     const uintptr_t share = next_;
     next_ += static_cast<uintptr_t>(bytes);
@@ -230,6 +231,7 @@ int64_t PanelEngine::ScratchBytes(int64_t rows) const {
 }
 
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
+  MicrokernelArgs call = MakeCall();
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows_) {
     const int64_t block_end = std::min(range.row_end, block + block_rows_);
     RowMap a = buffers.rows();
@@ -240,9 +242,20 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
     for (int64_t column = range.column_begin; column < range.column_end; column += chunk_columns_) {
       const int64_t chunk_end = std::min(range.column_end, column + chunk_columns_);
       const int64_t next_end = std::min(range.column_end, chunk_end + chunk_columns_);
-      RunChunk(buffers, {block, block_end, column, chunk_end}, a, next_end);
+      RunChunk(buffers, {block, block_end, column, chunk_end}, a, next_end, &call);
     }
   }
+}
+
+// The members that all tiles share. They are set once, because clearing the arguments takes as long as several
+// quads of a tile.
+MicrokernelArgs PanelEngine::MakeCall() const {
+  MicrokernelArgs call;
+  call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
+  call.vector_step = data_.taps().vector_step;
+  if (schedule_ != nullptr) call.windows = schedule_->windows();
+  call.compensation_stride_bytes = static_cast<int64_t>(data_.compensation.bytes());
+  return call;
 }
 
 void PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept {
@@ -286,10 +299,10 @@ const SkippingCompensation* PanelEngine::FindCompensation(const TapRange& range)
 
 // Sets `tiles` to the next tiles of one kind, or to a single one, and `pointers` to their rows. Members are
 // set one by one: see MicrokernelArgs.
-void PanelEngine::NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
-                            const uint8_t** pointers, Tiles* tiles) const noexcept {
+void PanelEngine::NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
+                            Tiles* tiles) const noexcept {
   tiles->row_begin = cutter->row();
-  tiles->count = cutter->Next(has_lines_ ? 1 : max, &tiles->rows);
+  tiles->count = cutter->Next(has_lines_ ? 1 : kMaxTiles, &tiles->rows);
   if (tiles->count == 0) return;
   tiles->functions = &functions_[static_cast<size_t>(tiles->rows - 1)];
   if (!has_lines_) return cursor->Take(tiles->all_rows(), pointers);
@@ -302,14 +315,9 @@ void PanelEngine::NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, Ro
   tiles->ends_line = CanSkip(data_.taps().tail, tiles->rows) && cursor->BeginsLine();
 }
 
-// The most tiles of a call: their rows of A stay in L1 while the columns are computed.
-int64_t PanelEngine::MaxTiles(int64_t columns) const {
-  if (columns <= nr_) return kMaxTiles;
-  return std::clamp<int64_t>(Caches().TileRows() / (block_.mr * data_.k), 1, kMaxTiles);
-}
-
 // A chunk of one tile. Nothing is prefetched, because HasFewRows().
-void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const RowMap& a) const noexcept {
+void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const RowMap& a,
+                          MicrokernelArgs* call) const noexcept {
   std::array<const uint8_t*, kMaxRows> pointers;
   Tiles tile;
   tile.row_begin = range.row_begin;
@@ -318,15 +326,14 @@ void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const R
   tile.functions = &functions_[static_cast<size_t>(tile.rows - 1)];
   RowCursor(a, tile.row_begin).Take(tile.rows, pointers.data());
   PrefetchRegion region;
-  RunTiles(buffers, range, tile, pointers.data(), &region);
+  RunTiles(buffers, range, tile, pointers.data(), &region, call);
 }
 
-void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a,
-                           int64_t next_end) const noexcept {
+void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
+                           MicrokernelArgs* call) const noexcept {
   const bool is_tile = range.row_end - range.row_begin <= block_.mr && !has_lines_ && cost_.run_rows() == 0;
-  if (is_tile) return RunTile(buffers, range, a);
+  if (is_tile) return RunTile(buffers, range, a, call);
   std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // rows of two groups of tiles
-  const int64_t max_tiles = MaxTiles(range.column_end - range.column_begin);
   // The next chunk is not fetched if kernels wait for their own weights, which it would delay; nor if L2 does
   // not hold both chunks, because it would evict the current one: at a depth of 11008 on Zen 5, 1.1 times as
   // fast without.
@@ -342,57 +349,61 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
   std::array<Tiles, 2> both;
   Tiles* tiles = both.data();
   Tiles* next = &both[1];
-  NextTiles(a, max_tiles, &cutter, &cursor, pointers.data(), tiles);
+  NextTiles(a, &cutter, &cursor, pointers.data(), tiles);
   while (tiles->count != 0) {
     const uint8_t** next_pointers = &pointers[static_cast<size_t>(tiles->all_rows())];
-    NextTiles(a, max_tiles, &cutter, &cursor, next_pointers, next);
-    while (next->count == 1 && tiles->count < max_tiles && tiles->IsLike(*next)) {
+    NextTiles(a, &cutter, &cursor, next_pointers, next);
+    while (next->count == 1 && tiles->count < kMaxTiles && tiles->IsLike(*next)) {
       ++tiles->count;
       next_pointers += next->rows;
-      NextTiles(a, max_tiles, &cutter, &cursor, next_pointers, next);
+      NextTiles(a, &cutter, &cursor, next_pointers, next);
     }
     if (!has_next && next->count != 0 && a.IsEven() && a.stride < 2 * data_.k) {
       region = {*next_pointers, a.stride * tiles->all_rows()};
     }
-    RunTiles(buffers, range, *tiles, pointers.data(), &region);
+    RunTiles(buffers, range, *tiles, pointers.data(), &region, call);
     std::copy_n(next_pointers, next->all_rows(), pointers.data());
     std::swap(tiles, next);
   }
 }
 
 void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
-                           const uint8_t* const* pointers, PrefetchRegion* region) const noexcept {
-  MicrokernelArgs call;
-  call.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
-  call.c_stride_bytes = buffers.output.c_stride_bytes;
-  call.vector_step = data_.taps().vector_step;
-  if (schedule_ != nullptr) call.windows = schedule_->windows();
-  call.pixel_offsets = tiles.functions->pixel_offsets.data();
-  call.compensation_stride_bytes = static_cast<int64_t>(data_.compensation.bytes());
-  SetTaps(tiles.compensation, &call);
+                           const uint8_t* const* pointers, PrefetchRegion* region,
+                           MicrokernelArgs* call) const noexcept {
+  call->pixel_offsets = tiles.functions->pixel_offsets.data();
+  SetTaps(tiles.compensation, call);
   const bool streams = buffers.may_stream && can_stream_;
   const bool fetches_own = can_fetch_own_ && HasFewRows(range);
   const int64_t columns = range.column_end - range.column_begin;
   const int64_t edge_columns = columns < nr_ ? columns : columns % nr_;
   const int64_t edge_begin = range.column_end - edge_columns;
+  const int64_t prefetched_bytes = data_.weights.quads() * PrefetchQuadBytes(block_.dot, nr_);  // by a tile
   for (int64_t column = range.column_begin; column < edge_begin; column += nr_) {
-    SetTile(buffers, tiles, column, &call);
-    call.rows = pointers;
-    call.tiles = tiles.count;
-    const bool prefetches = fetches_own || (can_prefetch_ && !region->IsDone());
+    SetTile(buffers, tiles, column, call);
+    call->rows = pointers;
+    int64_t prefetching = 0;  // tiles
     if (fetches_own) {
-      call.prefetch = Columns(buffers, column) + kOwnAhead;
-    } else if (prefetches) {
-      call.prefetch = region->Take(tiles.count * data_.weights.quads() * PrefetchQuadBytes(block_.dot, nr_));
+      prefetching = tiles.count;
+      call->prefetch = Columns(buffers, column) + kOwnAhead;
+    } else if (can_prefetch_ && !region->IsDone()) {
+      prefetching = std::min(tiles.count, CeilDivide(region->remaining_bytes(), prefetched_bytes));
+      call->prefetch = region->Take(prefetching * prefetched_bytes);
     }
-    tiles.Run({.streams = streams, .prefetches = prefetches}, &call);
+    if (prefetching != 0) {
+      call->tiles = prefetching;
+      tiles.Run({.streams = streams, .prefetches = true}, call);
+    }
+    // More prefetches would evict other data.
+    if (prefetching == tiles.count) continue;
+    call->tiles = tiles.count - prefetching;
+    tiles.Run({.streams = streams}, call);
   }
   if (edge_columns == 0) return;
   if (edge_columns % static_cast<unsigned>(lanes_) == 0) {
-    SetTile(buffers, tiles, edge_begin, &call);
-    call.rows = pointers;
-    call.tiles = tiles.count;
-    return tiles.Run({.streams = streams, .is_edge = true}, &call);
+    SetTile(buffers, tiles, edge_begin, call);
+    call->rows = pointers;
+    call->tiles = tiles.count;
+    return tiles.Run({.streams = streams, .is_edge = true}, call);
   }
   // RunEdge() runs several tiles at once, up to the room of its scratch.
   const int64_t tile_bytes = data_.ScratchTileBytes(tiles.rows, RoundUp(edge_columns, lanes_));
@@ -401,9 +412,9 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   for (; some.row_begin < tiles.row_begin + tiles.all_rows(); some.row_begin += some.all_rows()) {
     const int64_t first = some.row_begin - tiles.row_begin;
     some.count = std::min(most, tiles.count - first / tiles.rows);
-    SetTile(buffers, some, edge_begin, &call);
-    call.rows = pointers + first;
-    RunEdge(buffers, some, edge_begin, edge_columns, &call);
+    SetTile(buffers, some, edge_begin, call);
+    call->rows = pointers + first;
+    RunEdge(buffers, some, edge_begin, edge_columns, call);
   }
 }
 
@@ -418,6 +429,7 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
   call->compensation = compensation + column;
   if (call->vector_step != 0) call->a_offset = column / lanes_ * call->vector_step;
   call->c = buffers.output.C(tiles.row_begin, column);
+  call->c_stride_bytes = buffers.output.c_stride_bytes;
   call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);
   if (block_.dot != jit::DotKind::kCut) return;
   const ExtraQuads& extra = buffers.weights->extra;

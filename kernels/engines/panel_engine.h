@@ -95,15 +95,16 @@ class PanelEngine final : public Engine {
   void Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
   /// Computes `range` from `a`, whose rows have the numbers of C's rows. Prefetches the columns up to
   /// `next_end`.
-  void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a,
-                int64_t next_end) const noexcept;
-  void RunTile(const RunBuffers& buffers, const Range& range, const RowMap& a) const noexcept;
-  int64_t MaxTiles(int64_t columns) const;
-  void NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
-                 const uint8_t** pointers, Tiles* tiles) const noexcept;
+  void RunChunk(const RunBuffers& buffers, const Range& range, const RowMap& a, int64_t next_end,
+                MicrokernelArgs* call) const noexcept;
+  void RunTile(const RunBuffers& buffers, const Range& range, const RowMap& a,
+               MicrokernelArgs* call) const noexcept;
+  void NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
+                 Tiles* tiles) const noexcept;
   /// Computes the columns of `range` for `tiles`, and prefetches a share of `region`.
   void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles,
-                const uint8_t* const* pointers, PrefetchRegion* region) const noexcept;
+                const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call) const noexcept;
+  MicrokernelArgs MakeCall() const;
   void SetTaps(const SkippingCompensation* compensation, MicrokernelArgs* call) const;
   void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;
   const SkippingCompensation* FindCompensation(const TapRange& range) const;
