@@ -76,7 +76,6 @@ class Microkernel {
 
   // Sets of accumulators, enough to hide the latency of dot products.
   int Chains() const {
-    constexpr int kInFlight = 10;  // vpdpbusd: latency of 5 cycles, two per cycle
     if (spec_.dot != jit::DotKind::kVnni) return 1;
     const int tile = spec_.mr * spec_.vectors;
     const int wanted = std::min((kInFlight + tile - 1) / tile, kUnroll);

@@ -137,6 +137,9 @@ struct MicrokernelSpec {
   auto operator<=>(const MicrokernelSpec&) const = default;
 };
 
+/// Accumulators that hide the latency of vpdpbusd: 5 cycles, two products per cycle.
+inline constexpr int kInFlight = 10;
+
 /// Bytes that a prefetching kernel fetches per quad. VNNI multiplies one panel's quad faster than a line
 /// arrives from L3. So kernels of one panel fetch half a line, and two tiles fetch one panel. Measured with
 /// AVX-VNNI only, on a Xeon with AMX, over a line per quad: 1.24 times as fast at 8×4096×4096. AVX-512-VNNI

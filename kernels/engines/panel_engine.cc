@@ -57,12 +57,13 @@ class PanelEngine::PrefetchRegion {
   int64_t remaining_bytes_ = 0;
 };
 
-// Cuts rows evenly into tiles: the first tiles may have a row more. With `run_rows`, each run of so many rows
-// from the begin of a line on is cut separately.
+// Cuts rows into tiles (FirstTiles()). With `run_rows`, each run of so many rows from the begin of a line on is
+// cut separately.
 class PanelEngine::TileCutter {
  public:
-  TileCutter(int64_t row_begin, int64_t row_end, int mr, int64_t run_rows, int64_t line_rows)
-      : row_(row_begin), row_end_(row_end), mr_(mr), run_rows_(run_rows), line_rows_(line_rows) {}
+  TileCutter(const KernelBlock& block, int64_t row_begin, int64_t row_end, int64_t run_rows,
+             int64_t line_rows)
+      : block_(block), row_(row_begin), row_end_(row_end), run_rows_(run_rows), line_rows_(line_rows) {}
 
   int64_t row() const { return row_; }
   // Returns the number of the next tiles of one height, at most `max`, and sets `rows`, their height. 0 after
@@ -70,12 +71,11 @@ class PanelEngine::TileCutter {
   int64_t Next(int64_t max, int64_t* rows) {
     *rows = 0;
     if (row_ == row_end_) return 0;
-    if (tiles_ == 0) BeginRun();
-    const int64_t longer = (run_end_ - row_) % tiles_;
-    *rows = (run_end_ - row_) / tiles_ + (longer == 0 ? 0 : 1);
-    const int64_t count = std::min(max, longer == 0 ? tiles_ : longer);
-    row_ += count * *rows;
-    tiles_ -= count;
+    if (row_ == run_end_ || run_end_ == 0) BeginRun();
+    const EqualTiles tiles = FirstTiles(block_, run_end_ - row_);
+    const int64_t count = std::min(max, tiles.count);
+    *rows = tiles.rows;
+    row_ += count * tiles.rows;
     return count;
   }
 
@@ -83,11 +83,11 @@ class PanelEngine::TileCutter {
   void BeginRun() {
     run_end_ = row_end_;
     if (run_rows_ != 0) run_end_ = std::min(row_end_, row_ / line_rows_ * line_rows_ + run_rows_);
-    tiles_ = (run_end_ - row_ + mr_ - 1) / mr_;
   }
 
-  int64_t row_, row_end_, mr_, run_rows_, line_rows_;
-  int64_t run_end_ = 0, tiles_ = 0;
+  const KernelBlock& block_;
+  int64_t row_, row_end_, run_rows_, line_rows_;
+  int64_t run_end_ = 0;
 };
 
 // Tiles one below the other that one kernel runs.
@@ -345,7 +345,7 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
               Columns(buffers, RoundUp(next_end, kPanelColumns)) - Columns(buffers, range.column_end)};
   }
   RowCursor cursor(a, range.row_begin);
-  TileCutter cutter(range.row_begin, range.row_end, block_.mr, cost_.run_rows(), data_.taps().line_rows);
+  TileCutter cutter(block_, range.row_begin, range.row_end, cost_.run_rows(), data_.taps().line_rows);
   std::array<Tiles, 2> both;
   Tiles* tiles = both.data();
   Tiles* next = &both[1];
