@@ -1,7 +1,7 @@
 // GEMM with columns in the vectors' lanes and broadcast rows of A (microkernel.h), from the canonical B
 // panels or from weights scheduled by vectors (scheduled_vectors.h).
 //
-//   RunRange ─► blocks of rows (A, in a quarter of L2)
+//   RunRange ─► blocks of rows (A, in a quarter of L2, but at least 128 rows)
 //            ─► chunks of columns (B, in an eighth of L2; the next chunk is prefetched meanwhile)
 //            ─► tiles of mr×nr: a call for each nr columns runs several tiles, whose rows of A stay in L1
 //
@@ -73,6 +73,7 @@ class PanelEngine final : public Engine {
               std::shared_ptr<const ScheduledVectors> schedule);
   Error GenerateKernels();
   static bool IsInParts(const MicrokernelSpec& spec);
+  int LinesAhead() const;
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
   bool IsNeeded(const Variant& variant, int rows) const;
   bool CanSkip(int64_t padding, int64_t rows) const;
