@@ -77,7 +77,6 @@ class Microkernel {
 
   // Sets of accumulators, enough to hide the latency of dot products.
   int Chains() const {
-    constexpr int kInFlight = 10;  // vpdpbusd: latency of 5 cycles, two per cycle
     if (spec_.dot != jit::DotKind::kVnni) return 1;
     const int tile = spec_.mr * spec_.vectors;
     const int wanted = std::min((kInFlight + tile - 1) / tile, kUnroll);
@@ -297,13 +296,16 @@ class Microkernel {
     }
   }
 
-  // Whether the kernel fetches every line of its weights ahead, in each panel. Measured on a Xeon with AMX:
-  // VNNI, one row, weights that L2 does not hold: 1.05 times as fast; no difference if L2 holds them. VNNI on
-  // ymm registers, 64 to 3136 rows: 1.03 times. On zmm registers, tiles of many rows lose 2 %.
-  bool FetchesEachLine() const {
+  // The distance in bytes at which the kernel fetches every line of its weights, in each panel. 0: it fetches a
+  // line of each page. Measured on a Xeon with AMX: VNNI, one row, weights that L2 does not hold: 1.05 times as
+  // fast; no difference if L2 holds them. VNNI on ymm registers, 64 to 3136 rows: 1.03 times. On zmm registers,
+  // tiles of many rows lose 2 %.
+  int LinesAhead() const {
     constexpr int kFewRows = 2;
+    if (spec_.dot == jit::DotKind::kSplit) return kSplitAhead;
+    if (spec_.dot != jit::DotKind::kVnni || spec_.steps) return 0;
     const bool waits = spec_.mr <= kFewRows || registers_.vector_bytes() < kPanelQuadBytes;
-    return spec_.dot == jit::DotKind::kSplit || (spec_.dot == jit::DotKind::kVnni && waits && !spec_.steps);
+    return std::max(spec_.lines_ahead, waits ? kVnniAhead : 0);
   }
 
   void Prefetch(int quad) {
@@ -311,12 +313,12 @@ class Microkernel {
         spec_.prefetches && bytes % kLine == 0) {
       code().prefetcht1(x86::ptr(prefetch_, bytes));
     }
-    if (FetchesEachLine() ? quad * quad_bytes() % kLine != 0 : quad != 0) return;
     constexpr int kPage = 4096;
-    const int lines_ahead = spec_.dot == jit::DotKind::kSplit ? kSplitAhead : kVnniAhead;
+    const int lines_ahead = LinesAhead();
+    if (lines_ahead == 0 ? quad != 0 : quad * quad_bytes() % kLine != 0) return;
     for (int panel = 0; panel < panels(); ++panel) {
       Mem ahead = BAddress(panel * kPanelQuadBytes / registers_.vector_bytes(), quad);
-      ahead.addOffset(FetchesEachLine() ? lines_ahead : kPage);
+      ahead.addOffset(lines_ahead == 0 ? kPage : lines_ahead);
       code().prefetcht0(ahead);
     }
   }
@@ -621,6 +623,7 @@ std::string MicrokernelSpec::Name() const {
   if (begins_line) name += "_begin";
   if (ends_line) name += "_end";
   if (in_parts) name += "_parts";
+  if (lines_ahead != 0) name += "_ahead" + std::to_string(lines_ahead);
   name.append("_").append(jit::ToString(dot));
   if (largest_group != 0) name.append("_by").append(std::to_string(largest_group));
   return name.append("_").append(core::CompactName(isa));

@@ -35,9 +35,9 @@
 //   rows[2] ×                                     tap 0                    tap 1              tap 2
 //
 // Weights come from L2 or beyond, as one stream per panel. Hardware prefetchers stop at the end of a page, so
-// each iteration of the loop fetches a line of the next page. The split variant, VNNI kernels on ymm registers
-// and VNNI kernels of up to two rows wait for weights, so they fetch every line some distance ahead. Kernels
-// that prefetch also fetch another region for later tiles: PrefetchQuadBytes() per quad.
+// each iteration of the loop fetches a line of the next page. Kernels that would wait for weights fetch every
+// line some distance ahead. Kernels that prefetch also fetch another region for later tiles:
+// PrefetchQuadBytes() per quad.
 //
 // The scheduled variant reads its weights from a strip (scheduled_vectors.h). A group's quads may lie
 // anywhere in the rows; the strip holds their indices.
@@ -126,6 +126,9 @@ struct MicrokernelSpec {
   // The last rows of a tile are multiplied after the others, a few quads at a time. At the end of the depth,
   // accumulators of the first rows are stored while the last rows are still multiplied. Not with `steps`.
   bool in_parts = false;
+  // If not 0, a VNNI kernel fetches every line of its weights at least this number of bytes ahead. Not with
+  // `steps`.
+  int lines_ahead = 0;
   // Items of the largest group in the scheduled variant's schedule; 0 for other variants. The scheduled
   // variant has tiles one vector wide and rows of one tap, and uses no member above.
   int largest_group = 0;
@@ -136,6 +139,9 @@ struct MicrokernelSpec {
   std::string Name() const;  // "u8s8s32_gemm_8x48c4_vnni_avx512vnni"
   auto operator<=>(const MicrokernelSpec&) const = default;
 };
+
+/// Accumulators that hide the latency of vpdpbusd: 5 cycles, two products per cycle.
+inline constexpr int kInFlight = 10;
 
 /// Bytes that a prefetching kernel fetches per quad. VNNI multiplies one panel's quad faster than a line
 /// arrives from L3. So kernels of one panel fetch half a line, and two tiles fetch one panel. Measured with

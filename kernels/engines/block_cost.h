@@ -26,6 +26,13 @@ namespace intact::kernels {
 /// The most tiles, one below the other, that one kernel call runs.
 inline constexpr int kMaxTiles = 16;
 
+/// Tiles of one height, one below the other.
+struct EqualTiles {
+  int64_t count, rows;
+};
+/// The first tiles that `block` cuts `rows` rows into.
+EqualTiles FirstTiles(const KernelBlock& block, int64_t rows);
+
 /// Half cycles of vpdpbusd, or of the maddubs sequence, for a quad of 16 columns. `isa` has vectors.
 double HalfCycles(core::Isa isa);
 /// The cost of packing a runtime B, in the unit of Engine::Cost(). 0 if B is constant.

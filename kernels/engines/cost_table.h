@@ -161,6 +161,9 @@ struct LayoutLimits {
   // VNNI kernels with s32 outputs multiply a tile's rows in two parts (MicrokernelSpec::in_parts) if the tile
   // has more accumulators than this.
   int64_t most_waiting_vectors = 0;
+  // The distance in bytes at which VNNI kernels fetch each line of weights that L2 does not hold. 0: they treat
+  // these weights like weights in L2.
+  int64_t far_ahead = 0;
 };
 
 struct CostTable {
@@ -281,6 +284,7 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.learned_strips", "strips", layout.learned_strips);
   visit("layout.new_strip", "times", layout.new_strip);
   visit("layout.most_waiting_vectors", "vectors", layout.most_waiting_vectors);
+  visit("layout.far_ahead", "bytes", layout.far_ahead);
 }
 
 /// A table of the tree, and the CPU that it was measured on.

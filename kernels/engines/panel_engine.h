@@ -1,7 +1,7 @@
 // GEMM with columns in the vectors' lanes and broadcast rows of A (microkernel.h), from the canonical B
 // panels or from weights scheduled by vectors (scheduled_vectors.h).
 //
-//   RunRange ─► blocks of rows (A, in a quarter of L2)
+//   RunRange ─► blocks of rows (A, in a quarter of L2, but at least 128 rows)
 //            ─► chunks of columns (B, in an eighth of L2; the next chunk is prefetched meanwhile)
 //            ─► tiles of mr×nr: a call for each nr columns runs several tiles, whose rows of A stay in L1
 //
@@ -86,6 +86,7 @@ class PanelEngine final : public Engine {
               int64_t most_rows);
   Error GenerateKernels();
   static bool IsInParts(const MicrokernelSpec& spec);
+  int LinesAhead() const;
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
   bool IsNeeded(const Variant& variant, int rows) const;
   bool IsNeededAtLines(const Variant& variant, int rows) const;
@@ -115,15 +116,16 @@ class PanelEngine final : public Engine {
              RowMap* rows) const noexcept;
   /// Computes `range` from `a`, whose rows have the numbers of C's rows. Prefetches the columns up to
   /// `next_end`.
-  void RunChunk(const RunBuffers& buffers, const Range& range, const Input& a,
-                int64_t next_end) const noexcept;
-  void RunTile(const RunBuffers& buffers, const Range& range, const Input& a) const noexcept;
-  int64_t MaxTiles(int64_t columns) const;
-  void NextTiles(const RowMap& a, int64_t max, TileCutter* cutter, RowCursor* cursor,
-                 const uint8_t** pointers, Tiles* tiles) const noexcept;
+  void RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
+                MicrokernelArgs* call) const noexcept;
+  void RunTile(const RunBuffers& buffers, const Range& range, const Input& a,
+               MicrokernelArgs* call) const noexcept;
+  void NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
+                 Tiles* tiles) const noexcept;
   /// Computes the columns of `range` for `tiles`, and prefetches a share of `region`.
   void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
-                const uint8_t* const* pointers, PrefetchRegion* region) const noexcept;
+                const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call) const noexcept;
+  MicrokernelArgs MakeCall() const;
   void SetTaps(const Input& a, const SkippingCompensation* compensation, MicrokernelArgs* call) const;
   void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;
   const SkippingCompensation* FindCompensation(const TapRange& range) const;

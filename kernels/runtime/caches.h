@@ -16,8 +16,6 @@ struct CacheSizes {
 
   // ----- L1
 
-  /// Panel engine: rows of A that stay in L1 while columns pass them.
-  int64_t TileRows() const { return l1d_bytes / 2; }
   /// Panel engine: weights of a block of columns; a larger block is read from L2 in each pass.
   int64_t StayingWeights() const { return l1d_bytes / 2; }
   /// Convolutions: outputs that are written densely and then copied to their places.
@@ -37,15 +35,13 @@ struct CacheSizes {
   int64_t RowBlock() const { return l2_bytes / 4; }
   /// Panel engine: columns of B that stay in L2 while a block of rows passes them.
   int64_t ColumnChunk() const { return l2_bytes / 8; }
-  /// Panel engine: a chunk of columns, and the next chunk, which is prefetched.
-  int64_t TwoChunks() const { return l2_bytes; }
   /// Columns of a runtime B that are packed at a time.
   int64_t RuntimeChunk() const { return l2_bytes / 4; }
   /// Grouped weights: the expanded group of a panel; a larger group is read packed.
   int64_t ExpandedWeights() const { return l2_bytes / 2; }
   /// AMX engine: panels of B in a chunk, and the sums that wait for its next depths.
   int64_t AmxPanels() const { return l2_bytes / 2; }
-  /// AMX engine: larger weights come from beyond L2 in each run.
+  /// Larger weights come from beyond L2 in each run.
   int64_t StreamedWeights() const { return l2_bytes; }
   /// AMX engine: the rows of A that a share reads again for each chunk.
   int64_t AmxStayingRows() const { return l2_bytes / 2; }
