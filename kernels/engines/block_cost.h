@@ -23,7 +23,7 @@
 namespace intact::kernels {
 
 /// The most tiles, one below the other, that one kernel call runs.
-inline constexpr int kMaxTiles = 16;
+inline constexpr int kMaxTiles = 32;
 
 /// Half cycles of vpdpbusd, or of the maddubs sequence, for a quad of 16 columns. `isa` has vectors.
 double HalfCycles(core::Isa isa);
