@@ -73,6 +73,7 @@ class PanelEngine final : public Engine {
               std::shared_ptr<const ScheduledVectors> schedule);
   Error GenerateKernels();
   static bool IsInParts(const MicrokernelSpec& spec);
+  static int Ahead(const MicrokernelSpec& spec);
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
   bool IsNeeded(const Variant& variant, int rows) const;
   bool CanSkip(int64_t padding, int64_t rows) const;

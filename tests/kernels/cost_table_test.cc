@@ -75,6 +75,16 @@ TEST(CostTable, TheListNamesEachConstantOnce) {
   EXPECT_EQ(names.size() * sizeof(double), bytes);
 }
 
+// A table that lacks a line has the constant 0. All results are right with it, but kernels wait for memory.
+TEST(CostTable, EachTableFetchesWeights) {
+  for (const CpuCosts& table : CpuTables()) {
+    const LayoutLimits& layout = table.costs.layout;
+    EXPECT_GT(layout.fetching_rows, 0) << table.name;
+    EXPECT_GT(layout.panel_ahead, 0) << table.name;
+    EXPECT_GT(layout.strip_ahead, 0) << table.name;
+  }
+}
+
 TEST(CostTable, TextIsReadBackAsTheSameTable) {
   std::minstd_rand random;
   CostTable table = Costs();
