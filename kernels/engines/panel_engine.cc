@@ -56,12 +56,18 @@ class PanelEngine::PrefetchRegion {
   int64_t remaining_bytes_ = 0;
 };
 
-// Cuts rows evenly into tiles: the first tiles may have a row more. With `run_rows`, each run of so many rows
-// from the begin of a line on is cut separately.
+// Cuts rows evenly into tiles: the first tiles may have a row more. If tiles would have `slow_rows` rows, the
+// next tile has mr rows instead. With `run_rows`, each run of so many rows from the begin of a line on is cut
+// separately.
 class PanelEngine::TileCutter {
  public:
-  TileCutter(int64_t row_begin, int64_t row_end, int mr, int64_t run_rows, int64_t line_rows)
-      : row_(row_begin), row_end_(row_end), mr_(mr), run_rows_(run_rows), line_rows_(line_rows) {}
+  TileCutter(int64_t row_begin, int64_t row_end, int mr, int slow_rows, int64_t run_rows, int64_t line_rows)
+      : row_(row_begin),
+        row_end_(row_end),
+        mr_(mr),
+        slow_rows_(slow_rows),
+        run_rows_(run_rows),
+        line_rows_(line_rows) {}
 
   int64_t row() const { return row_; }
   // Returns the number of the next tiles of one height, at most `max`, and sets `rows`, their height. 0 after
@@ -70,9 +76,13 @@ class PanelEngine::TileCutter {
     *rows = 0;
     if (row_ == row_end_) return 0;
     if (tiles_ == 0) BeginRun();
-    const int64_t longer = (run_end_ - row_) % tiles_;
-    *rows = (run_end_ - row_) / tiles_ + (longer == 0 ? 0 : 1);
-    const int64_t count = std::min(max, longer == 0 ? tiles_ : longer);
+    const int64_t longer = (run_end_ - row_) % tiles_, least = (run_end_ - row_) / tiles_;
+    *rows = least + (longer == 0 ? 0 : 1);
+    int64_t count = std::min(max, longer == 0 ? tiles_ : longer);
+    if (tiles_ > 1 && (least == slow_rows_ || *rows == slow_rows_)) {
+      *rows = mr_;
+      count = 1;
+    }
     row_ += count * *rows;
     tiles_ -= count;
     return count;
@@ -85,7 +95,7 @@ class PanelEngine::TileCutter {
     tiles_ = (run_end_ - row_ + mr_ - 1) / mr_;
   }
 
-  int64_t row_, row_end_, mr_, run_rows_, line_rows_;
+  int64_t row_, row_end_, mr_, slow_rows_, run_rows_, line_rows_;
   int64_t run_end_ = 0, tiles_ = 0;
 };
 
@@ -352,7 +362,11 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
               Columns(buffers, RoundUp(next_end, kPanelColumns)) - Columns(buffers, range.column_end)};
   }
   RowCursor cursor(a, range.row_begin);
-  TileCutter cutter(range.row_begin, range.row_end, block_.mr, cost_.run_rows(), data_.taps().line_rows);
+  // On ymm registers, VNNI tiles of four rows have too few accumulators to hide the latency of products, and
+  // too few registers for a second set (Microkernel::Chains()).
+  const int slow_rows = block_.dot == jit::DotKind::kVnni && nr_ == kPanelColumns ? 4 : 0;
+  TileCutter cutter(range.row_begin, range.row_end, block_.mr, slow_rows, cost_.run_rows(),
+                    data_.taps().line_rows);
   std::array<Tiles, 2> both;
   Tiles* tiles = both.data();
   Tiles* next = &both[1];
