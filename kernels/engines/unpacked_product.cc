@@ -264,6 +264,10 @@ struct PairSums {
 
 #define INTACT_AVX_VNNI gnu::target("avx2,avxvnni")
 
+void StageBytes(const uint8_t* a, int64_t k, uint8_t* staged) noexcept {
+  std::memcpy(staged, a, static_cast<size_t>(k));
+}
+
 // The products of half a block's columns for kRows rows, with quads of four columns of each 128-bit lane in a
 // vector.
 template <int kRows>
@@ -303,10 +307,6 @@ template <int kRows>
 // ----- AVX-512-VNNI ----------------------------------------------------------------------------------------
 
 #define INTACT_AVX512_VNNI gnu::target("avx512f,avx512bw,avx512vl,avx512vnni")
-
-[[INTACT_AVX512_VNNI]] void StageBytes(const uint8_t* a, int64_t k, uint8_t* staged) noexcept {
-  std::memcpy(staged, a, static_cast<size_t>(k));
-}
 
 // A block's products for kRows rows, with quads of four columns of each 128-bit lane in a vector.
 template <int kRows>
@@ -394,23 +394,25 @@ template <int kRows>
   AddTotals(halves, sums);
 }
 
+#undef INTACT_AVX_VNNI
 #undef INTACT_AVX512_VNNI
 
 }  // namespace
 
 UnpackedProduct UnpackedProduct::For(core::Isa isa, const WeightView& b) {
-  const bool has_vnni = core::TraitsOf(VectorIsa(isa)).vectors.bytes == 64 &&
-                        DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni &&
-                        jit::HardwareIsas().Has(core::Isa::kAvx512Vnni);
-  const bool has_avx_vnni = core::TraitsOf(isa).vectors.bytes == 32 &&
-                            DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni &&
-                            jit::HardwareIsas().Has(core::Isa::kAvxVnni);
+  const auto has_vnni_of = [&](const core::VectorFile& vectors, core::Isa least) {
+    return core::TraitsOf(VectorIsa(isa)).vectors.bytes == vectors.bytes &&
+           DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni && jit::HardwareIsas().Has(least);
+  };
+  const bool has_vnni = has_vnni_of(core::kZmm, core::Isa::kAvx512Vnni);
+  const bool has_avx_vnni = has_vnni_of(core::kYmm, core::Isa::kAvxVnni);
   const bool has_columns = b.stride_k == 1;
   const RuntimeCosts& costs = Costs().runtime;
   if (has_vnni && has_columns)
     return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, &costs.vnni_columns, "vnni"};
   if (has_vnni) return {StageBytes, AddRows<AddBlockByVnni, 1>, 1, &costs.vnni_rows, "vnni"};
   if (has_columns) return {StageHalves, AddColumns<AddColumnsByAvx2, 2>, 2, &costs.split_columns, "split"};
+  // The split function's costs are too high, so some runs pack B although this function is faster.
   if (has_avx_vnni) return {StageBytes, AddRows<AddBlockByAvxVnni, 1>, 1, &costs.split_rows, "vnni"};
   return {StagePairs, AddRows<AddBlockByAvx2, 4>, 4, &costs.split_rows, "split"};
 }
