@@ -21,12 +21,8 @@ using jit::Gp;
 using jit::Mem;
 using jit::Vec;
 
-constexpr int kUnroll = 4;  // quads in the main loop, unless the variant sums more
-// Prefetch distances, in bytes of weights, of kernels that would wait for weights; measured on Zen 3.
-constexpr int kSplitAhead = 4096;
-constexpr int kVnniAhead = 1024;  // measured on a Xeon with AMX
-constexpr int kStripAhead = 2048;
-constexpr int kStripFarAhead = 40960;  // into L2: about the next strip, if K is large
+constexpr int kUnroll = 4;         // quads in the main loop, unless the variant sums more
+constexpr int kStripAhead = 2048;  // a prefetch distance in bytes, measured on Zen 3
 constexpr int kLine = 64;
 
 class Microkernel {
@@ -296,29 +292,16 @@ class Microkernel {
     }
   }
 
-  // The distance in bytes at which the kernel fetches every line of its weights, in each panel. 0: it fetches a
-  // line of each page. Measured on a Xeon with AMX: VNNI, one row, weights that L2 does not hold: 1.05 times as
-  // fast; no difference if L2 holds them. VNNI on ymm registers, 64 to 3136 rows: 1.03 times. On zmm registers,
-  // tiles of many rows lose 2 %.
-  int LinesAhead() const {
-    constexpr int kFewRows = 2;
-    if (spec_.dot == jit::DotKind::kSplit) return kSplitAhead;
-    if (spec_.dot != jit::DotKind::kVnni || spec_.steps) return 0;
-    const bool waits = spec_.mr <= kFewRows || registers_.vector_bytes() < kPanelQuadBytes;
-    return std::max(spec_.lines_ahead, waits ? kVnniAhead : 0);
-  }
-
   void Prefetch(int quad) {
     if (const int bytes = quad * PrefetchQuadBytes(spec_.dot, spec_.nr());
         spec_.prefetches && bytes % kLine == 0) {
       code().prefetcht1(x86::ptr(prefetch_, bytes));
     }
+    if (spec_.ahead != 0 ? quad * quad_bytes() % kLine != 0 : quad != 0) return;
     constexpr int kPage = 4096;
-    const int lines_ahead = LinesAhead();
-    if (lines_ahead == 0 ? quad != 0 : quad * quad_bytes() % kLine != 0) return;
     for (int panel = 0; panel < panels(); ++panel) {
       Mem ahead = BAddress(panel * kPanelQuadBytes / registers_.vector_bytes(), quad);
-      ahead.addOffset(lines_ahead == 0 ? kPage : lines_ahead);
+      ahead.addOffset(spec_.ahead != 0 ? spec_.ahead : kPage);
       code().prefetcht0(ahead);
     }
   }
@@ -472,7 +455,7 @@ class Microkernel {
       const int offset = quad * b_bytes();
       if (offset % kLine == 0) {
         code().prefetcht0(x86::ptr(b_, offset + kStripAhead));
-        code().prefetcht1(x86::ptr(b_, offset + kStripFarAhead));
+        if (spec_.ahead != 0) code().prefetcht1(x86::ptr(b_, offset + spec_.ahead));
       }
       asmjit::Operand b = x86::ptr(b_, offset);
       if (!b_operands_.empty()) {
@@ -623,7 +606,6 @@ std::string MicrokernelSpec::Name() const {
   if (begins_line) name += "_begin";
   if (ends_line) name += "_end";
   if (in_parts) name += "_parts";
-  if (lines_ahead != 0) name += "_ahead" + std::to_string(lines_ahead);
   name.append("_").append(jit::ToString(dot));
   if (largest_group != 0) name.append("_by").append(std::to_string(largest_group));
   return name.append("_").append(core::CompactName(isa));

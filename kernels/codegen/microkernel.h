@@ -36,8 +36,8 @@
 //
 // Weights come from L2 or beyond, as one stream per panel. Hardware prefetchers stop at the end of a page, so
 // each iteration of the loop fetches a line of the next page. Kernels that would wait for weights fetch every
-// line some distance ahead. Kernels that prefetch also fetch another region for later tiles:
-// PrefetchQuadBytes() per quad.
+// line some distance ahead (MicrokernelSpec::ahead). Kernels that prefetch also fetch another region for later
+// tiles: PrefetchQuadBytes() per quad.
 //
 // The scheduled variant reads its weights from a strip (scheduled_vectors.h). A group's quads may lie
 // anywhere in the rows; the strip holds their indices.
@@ -126,12 +126,11 @@ struct MicrokernelSpec {
   // The last rows of a tile are multiplied after the others, a few quads at a time. At the end of the depth,
   // accumulators of the first rows are stored while the last rows are still multiplied. Not with `steps`.
   bool in_parts = false;
-  // If not 0, a VNNI kernel fetches every line of its weights at least this number of bytes ahead. Not with
-  // `steps`.
-  int lines_ahead = 0;
   // Items of the largest group in the scheduled variant's schedule; 0 for other variants. The scheduled
   // variant has tiles one vector wide and rows of one tap, and uses no member above.
   int largest_group = 0;
+  // If not 0, each line of the weights is fetched this number of bytes ahead; by the scheduled variant into L2.
+  int ahead = 0;
   int width = kPanelColumns;  // columns of a packed panel; a kernel reads one vector of a narrow panel
   EpilogueSpec epilogue;
 

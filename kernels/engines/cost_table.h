@@ -161,9 +161,9 @@ struct LayoutLimits {
   // VNNI kernels with s32 outputs multiply a tile's rows in two parts (MicrokernelSpec::in_parts) if the tile
   // has more accumulators than this.
   int64_t most_waiting_vectors = 0;
-  // The distance in bytes at which VNNI kernels fetch each line of weights that L2 does not hold. 0: they treat
-  // these weights like weights in L2.
-  int64_t far_ahead = 0;
+  // VNNI kernels of up to fetching_rows rows fetch each line of a panel at a distance of panel_ahead bytes.
+  // Scheduled kernels fetch a strip into L2 at a distance of strip_ahead bytes.
+  int64_t fetching_rows = 0, panel_ahead = 0, strip_ahead = 0;
 };
 
 struct CostTable {
@@ -284,7 +284,9 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.learned_strips", "strips", layout.learned_strips);
   visit("layout.new_strip", "times", layout.new_strip);
   visit("layout.most_waiting_vectors", "vectors", layout.most_waiting_vectors);
-  visit("layout.far_ahead", "bytes", layout.far_ahead);
+  visit("layout.fetching_rows", "rows", layout.fetching_rows);
+  visit("layout.panel_ahead", "bytes", layout.panel_ahead);
+  visit("layout.strip_ahead", "bytes", layout.strip_ahead);
 }
 
 /// A table of the tree, and the CPU that it was measured on.

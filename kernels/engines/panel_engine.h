@@ -86,7 +86,7 @@ class PanelEngine final : public Engine {
               int64_t most_rows);
   Error GenerateKernels();
   static bool IsInParts(const MicrokernelSpec& spec);
-  int LinesAhead() const;
+  static int Ahead(const MicrokernelSpec& spec);
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
   bool IsNeeded(const Variant& variant, int rows) const;
   bool IsNeededAtLines(const Variant& variant, int rows) const;

@@ -120,6 +120,14 @@ void AddColumns(const WeightView& b, int64_t begin, int64_t end, const uint8_t* 
   _mm256_storeu_si256(to, _mm256_add_epi32(_mm256_loadu_si256(to), addend));
 }
 
+// Adds the sums of columns 0 to 3 and 16 to 19, 4 to 7 and 20 to 23, …
+[[gnu::target("avx2")]] inline void AddFours(const __m256i* fours, int32_t* sums) {
+  Add(sums, _mm256_permute2x128_si256(fours[0], fours[1], 0x20));
+  Add(sums + 8, _mm256_permute2x128_si256(fours[2], fours[3], 0x20));
+  Add(sums + 16, _mm256_permute2x128_si256(fours[0], fours[1], 0x31));
+  Add(sums + 24, _mm256_permute2x128_si256(fours[2], fours[3], 0x31));
+}
+
 // a0 a1 | a2 a3 | … → l0 l1 l0 l1 | h0 h1 h0 h1 | …, with a = 16·h + l: two dwords for each pair of depths.
 [[gnu::target("avx2")]] void StagePairs(const uint8_t* a, int64_t k, uint8_t* staged) noexcept {
   const __m128i low = _mm_set1_epi8(0x0f);
@@ -155,15 +163,11 @@ struct PairSums {
   const auto widen = [&](__m256i halves) __attribute__((target("avx2"))) {
     return _mm256_madd_epi16(halves, factors);
   };
-  // Columns 0 to 3 and 16 to 19, 4 to 7 and 20 to 23, …
-  const __m256i first = widen(_mm256_unpacklo_epi16(pairs.l_low, pairs.h_low));
-  const __m256i second = widen(_mm256_unpackhi_epi16(pairs.l_low, pairs.h_low));
-  const __m256i third = widen(_mm256_unpacklo_epi16(pairs.l_high, pairs.h_high));
-  const __m256i fourth = widen(_mm256_unpackhi_epi16(pairs.l_high, pairs.h_high));
-  Add(sums, _mm256_permute2x128_si256(first, second, 0x20));
-  Add(sums + 8, _mm256_permute2x128_si256(third, fourth, 0x20));
-  Add(sums + 16, _mm256_permute2x128_si256(first, second, 0x31));
-  Add(sums + 24, _mm256_permute2x128_si256(third, fourth, 0x31));
+  const __m256i fours[] = {widen(_mm256_unpacklo_epi16(pairs.l_low, pairs.h_low)),
+                           widen(_mm256_unpackhi_epi16(pairs.l_low, pairs.h_low)),
+                           widen(_mm256_unpacklo_epi16(pairs.l_high, pairs.h_high)),
+                           widen(_mm256_unpackhi_epi16(pairs.l_high, pairs.h_high))};
+  AddFours(fours, sums);
 }
 
 // A block's products for one row. A line of B is read as a whole: if rows of B lie a multiple of 4 KiB apart,
@@ -256,13 +260,53 @@ struct PairSums {
   AddTotals(total, sums);
 }
 
+// ----- AVX-VNNI --------------------------------------------------------------------------------------------
+
+#define INTACT_AVX_VNNI gnu::target("avx2,avxvnni")
+
+void StageBytes(const uint8_t* a, int64_t k, uint8_t* staged) noexcept {
+  std::memcpy(staged, a, static_cast<size_t>(k));
+}
+
+// The products of half a block's columns for kRows rows, with quads of four columns of each 128-bit lane in a
+// vector.
+template <int kRows>
+[[INTACT_AVX_VNNI]] inline void AddHalf(const int8_t* b, int64_t stride, __m256i shift, const uint8_t* staged,
+                                        int64_t staged_stride, int32_t* sums, int64_t sums_stride) {
+  __m256i sum[kRows][4] = {};
+  for (int64_t depth = 0; depth < kBlockDepths; depth += kQuad, b += kQuad * stride) {
+    const auto row = [&](int64_t i) __attribute__((target("avx2,avxvnni"))) {
+      return _mm256_xor_si256(Load(b + i * stride), shift);
+    };
+    const __m256i row0 = row(0), row1 = row(1), row2 = row(2), row3 = row(3);
+    const __m256i low01 = _mm256_unpacklo_epi8(row0, row1), low23 = _mm256_unpacklo_epi8(row2, row3);
+    const __m256i high01 = _mm256_unpackhi_epi8(row0, row1), high23 = _mm256_unpackhi_epi8(row2, row3);
+    const __m256i quads[] = {_mm256_unpacklo_epi16(low01, low23), _mm256_unpackhi_epi16(low01, low23),
+                             _mm256_unpacklo_epi16(high01, high23), _mm256_unpackhi_epi16(high01, high23)};
+#pragma GCC unroll 2
+    for (int i = 0; i < kRows; ++i) {
+      const __m256i a = _mm256_set1_epi32(DwordAt(staged + i * staged_stride + depth));
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) sum[i][j] = _mm256_dpbusd_avx_epi32(sum[i][j], a, quads[j]);
+    }
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < kRows; ++i) AddFours(sum[i], sums + i * sums_stride);
+}
+
+[[INTACT_AVX_VNNI]] void AddBlockByAvxVnni(const Block& block, const uint8_t* staged, int64_t staged_stride,
+                                           int64_t rows, int32_t* sums, int64_t sums_stride) {
+  const __m256i shift = _mm256_set1_epi8(static_cast<char>(block.shift));
+  for (int64_t row = 0; row < rows; row += 2, staged += 2 * staged_stride, sums += 2 * sums_stride) {
+    const auto add = row + 1 < rows ? AddHalf<2> : AddHalf<1>;
+    add(block.b, block.stride, shift, staged, staged_stride, sums, sums_stride);
+    add(block.b + kColumns / 2, block.stride, shift, staged, staged_stride, sums + kColumns / 2, sums_stride);
+  }
+}
+
 // ----- AVX-512-VNNI ----------------------------------------------------------------------------------------
 
 #define INTACT_AVX512_VNNI gnu::target("avx512f,avx512bw,avx512vl,avx512vnni")
-
-[[INTACT_AVX512_VNNI]] void StageBytes(const uint8_t* a, int64_t k, uint8_t* staged) noexcept {
-  std::memcpy(staged, a, static_cast<size_t>(k));
-}
 
 // A block's products for kRows rows, with quads of four columns of each 128-bit lane in a vector.
 template <int kRows>
@@ -350,20 +394,26 @@ template <int kRows>
   AddTotals(halves, sums);
 }
 
+#undef INTACT_AVX_VNNI
 #undef INTACT_AVX512_VNNI
 
 }  // namespace
 
 UnpackedProduct UnpackedProduct::For(core::Isa isa, const WeightView& b) {
-  const bool has_vnni = core::TraitsOf(VectorIsa(isa)).vectors.bytes == 64 &&
-                        DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni &&
-                        jit::HardwareIsas().Has(core::Isa::kAvx512Vnni);
+  const auto has_vnni_of = [&](const core::VectorFile& vectors, core::Isa least) {
+    return core::TraitsOf(VectorIsa(isa)).vectors.bytes == vectors.bytes &&
+           DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni && jit::HardwareIsas().Has(least);
+  };
+  const bool has_vnni = has_vnni_of(core::kZmm, core::Isa::kAvx512Vnni);
+  const bool has_avx_vnni = has_vnni_of(core::kYmm, core::Isa::kAvxVnni);
   const bool has_columns = b.stride_k == 1;
   const RuntimeCosts& costs = Costs().runtime;
   if (has_vnni && has_columns)
     return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, &costs.vnni_columns, "vnni"};
   if (has_vnni) return {StageBytes, AddRows<AddBlockByVnni, 1>, 1, &costs.vnni_rows, "vnni"};
   if (has_columns) return {StageHalves, AddColumns<AddColumnsByAvx2, 2>, 2, &costs.split_columns, "split"};
+  // The split function's costs are too high, so some runs pack B although this function is faster.
+  if (has_avx_vnni) return {StageBytes, AddRows<AddBlockByAvxVnni, 1>, 1, &costs.split_rows, "vnni"};
   return {StagePairs, AddRows<AddBlockByAvx2, 4>, 4, &costs.split_rows, "split"};
 }
 

@@ -6,8 +6,8 @@
 //   B[n][k], columns contiguous  four columns at a time; depths fill the lanes, and each sum is added up at the
 //                                end of its column
 //
-// Without VNNI, an activation is split into two halves of four bits, as by the split dot variant
-// (jit/emitters/dot.h), so that int16 sums of eight products of pairs are exact.
+// Without VNNI, and with AVX-VNNI for contiguous columns, an activation is split into two halves of four bits,
+// as by the split dot variant (jit/emitters/dot.h), so that int16 sums of eight products of pairs are exact.
 #ifndef INTACT_KERNELS_ENGINES_UNPACKED_PRODUCT_H_
 #define INTACT_KERNELS_ENGINES_UNPACKED_PRODUCT_H_
 

@@ -103,9 +103,7 @@ int64_t GemmPlan::SharedBytes(const Batch& batch, const Engine& engine, const Pa
 }
 
 ThreadCount GemmPlan::Decision::Count(int threads) const {
-  ThreadCount count = CountThreads(static_cast<int>(shares()));
-  count.threads = std::min(count.threads, threads);
-  return count;
+  return CountThreads(static_cast<int>(shares()), threads);
 }
 
 Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) const {

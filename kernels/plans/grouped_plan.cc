@@ -191,8 +191,7 @@ void GroupedPlan::RunItemShares(const intact_grouped_args& args, const Batch& ba
 template <class Share>
 Error GroupedPlan::RunAll(const intact_grouped_args& args, int parts, int64_t share_bytes,
                           const Share& run_share) const {
-  ThreadCount count = CountThreads(parts);
-  count.threads = std::min(count.threads, Threads(args));
+  ThreadCount count = CountThreads(parts, Threads(args));
   ASSIGN_OR_RETURN(uint8_t* const scratch,
                    ScratchOf(args.scratch, args.scratch_bytes, share_bytes, &count.threads));
   RunParts(count, [&](int part, int thread) { run_share(part, scratch + thread * share_bytes); });

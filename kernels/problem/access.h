@@ -148,11 +148,11 @@ class RowCursor {
   void Take(int64_t count, const uint8_t** rows) {
     while (count > 0) {
       const int64_t run = std::min(count, rows_left_);
-      const uintptr_t first = address_;
+      uintptr_t row = address_;
+      const auto stride = static_cast<uintptr_t>(map_.stride);
       Skip(run);
-      for (int64_t i = 0; i < run; ++i) {
-        rows[i] = RowMap::Pointer(first + static_cast<uintptr_t>(i * map_.stride));
-      }
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < run; ++i, row += stride) rows[i] = RowMap::Pointer(row);
       rows += run;
       count -= run;
     }

@@ -89,6 +89,9 @@ int ThreadsOf(int32_t wanted, double multiply_adds, core::Isa isa) {
 }
 
 // omp_get_num_procs() is a system call; a run on one thread makes none.
-ThreadCount CountThreads(int parts) { return {parts, parts == 1 ? 1 : std::min(parts, omp_get_num_procs())}; }
+ThreadCount CountThreads(int parts, int threads) {
+  threads = std::min(threads, parts);
+  return {parts, threads == 1 ? 1 : std::min(threads, omp_get_num_procs())};
+}
 
 }  // namespace intact::kernels

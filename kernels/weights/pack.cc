@@ -14,6 +14,8 @@ namespace intact::kernels {
 namespace {
 
 constexpr int64_t kVector = 16;  // bytes of an SSE register
+// A cache line of each row at a time is packed, so that adjacent quads are written together.
+constexpr int64_t kLine = 64;
 
 __m128i LoadHalf(const uint8_t* from) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)); }
 
@@ -187,6 +189,31 @@ template <bool kCounts>
   return _mm_max_epu8(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
 }
 
+// PackEights() for a line of sixteen rows: a vector has 16 depths of rows i, i + 4, i + 8 and i + 12.
+[[gnu::target("avx512f,avx512bw")]] void PackSixteen(const uint8_t* const* rows, int64_t offset,
+                                                     uint8_t shift, uint8_t* panel) {
+  constexpr __mmask16 kAll = 0xffff;  // GCC 12 warns about the forms without a mask
+  const __m512i shifts = _mm512_set1_epi8(static_cast<char>(shift));
+  for (int64_t k = offset; k < offset + kLine; k += kVector, panel += 4 * kPanelQuadBytes) {
+    const auto load = [&](int i) __attribute__((target("avx512f,avx512bw"))) {
+      __m512i four = _mm512_castsi128_si512(LoadVector(rows[i] + k));
+      four = _mm512_mask_broadcast_i32x4(four, 0x00f0, LoadVector(rows[i + 4] + k));
+      four = _mm512_mask_broadcast_i32x4(four, 0x0f00, LoadVector(rows[i + 8] + k));
+      four = _mm512_mask_broadcast_i32x4(four, 0xf000, LoadVector(rows[i + 12] + k));
+      return _mm512_xor_si512(four, shifts);
+    };
+    const __m512i rows0 = load(0), rows1 = load(1), rows2 = load(2), rows3 = load(3);
+    const __m512i low01 = _mm512_maskz_unpacklo_epi32(kAll, rows0, rows1);
+    const __m512i low23 = _mm512_maskz_unpacklo_epi32(kAll, rows2, rows3);
+    const __m512i high01 = _mm512_maskz_unpackhi_epi32(kAll, rows0, rows1);
+    const __m512i high23 = _mm512_maskz_unpackhi_epi32(kAll, rows2, rows3);
+    _mm512_storeu_si512(panel, _mm512_maskz_unpacklo_epi64(0xff, low01, low23));
+    _mm512_storeu_si512(panel + kPanelQuadBytes, _mm512_maskz_unpackhi_epi64(0xff, low01, low23));
+    _mm512_storeu_si512(panel + 2 * kPanelQuadBytes, _mm512_maskz_unpacklo_epi64(0xff, high01, high23));
+    _mm512_storeu_si512(panel + 3 * kPanelQuadBytes, _mm512_maskz_unpackhi_epi64(0xff, high01, high23));
+  }
+}
+
 // `columns` bytes of a row, shifted and padded with zeros to 16.
 __m128i LoadColumns(const int8_t* row, int64_t columns, uint8_t shift) {
   if (columns == kPanelColumns) {
@@ -220,18 +247,18 @@ void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t column
   _mm_storeu_si128(out + 3, _mm_unpackhi_epi16(high01, high23));
 }
 
-// A cache line of each row at a time is packed, so that adjacent quads are written together.
-constexpr int64_t kLine = 64;
-
 // Packs columns of B that are contiguous: PackActivations() packs them like rows of A.
 void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
+  static const bool has_avx512 = jit::HardwareIsas().Has(core::Isa::kAvx512);
   for (int64_t panel = 0; panel < sizes.panels(); ++panel) {
     int8_t* const to = panels + panel * sizes.panel_stride_bytes();
     const int64_t first = panel * kPanelColumns;
     const int64_t columns = std::min<int64_t>(kPanelColumns, b.n - first);
     const int64_t filled = columns == sizes.width ? sizes.quads() * sizes.quad_bytes() : 0;
-    std::memset(to + filled, 0, static_cast<size_t>(sizes.panel_stride_bytes() - filled));
-    std::array<const uint8_t*, kPanelColumns> column = {};
+    if (filled < sizes.panel_stride_bytes()) {
+      std::memset(to + filled, 0, static_cast<size_t>(sizes.panel_stride_bytes() - filled));
+    }
+    std::array<const uint8_t*, kPanelColumns> column;
     for (int64_t i = 0; i < columns; ++i) {
       column[static_cast<size_t>(i)] = reinterpret_cast<const uint8_t*>(b.data) + (first + i) * b.stride_n;
     }
@@ -244,8 +271,13 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
           const auto at = reinterpret_cast<uintptr_t>(from) + next;
           __builtin_prefetch(reinterpret_cast<const void*>(at));  // NOLINT(performance-no-int-to-ptr)
         }
-        PackEights<false>(column.data(), kPanelColumns, k, std::min(kLine, b.k - k), b.shift, kPanelQuadBytes,
-                          bytes + k * kPanelColumns);
+        uint8_t* const quads = bytes + k * kPanelColumns;
+        if (b.k - k >= kLine && has_avx512) {
+          PackSixteen(column.data(), k, b.shift, quads);
+        } else {
+          PackEights<false>(column.data(), kPanelColumns, k, std::min(kLine, b.k - k), b.shift,
+                            kPanelQuadBytes, quads);
+        }
       }
       continue;
     }
