@@ -217,8 +217,8 @@ TEST_P(ConvDifferential, Edges) {
   }
 }
 
-// Layers so deep that they skip padding (UnitConv::PaysToSkip): runs of one tile, of several lines, of tiles of
-// two heights, and parts of runs.
+// Layers so deep that they skip padding (UnitConv::PaysToSkip): runs of one tile, of several lines, of tiles
+// of two heights, and parts of runs.
 TEST_P(ConvDifferential, PaddingThatIsSkipped) {
   for (const char* line : {
            "conv u8s8s32 in=8x8 c=64 o=64 kernel=3x3 pad=1x1 za=200",
