@@ -148,8 +148,8 @@ class PanelEngine final : public Engine {
   std::vector<int64_t> wide_taps_;  // Taps::offsets in int16
   BlockCost cost_;
   bool has_lines_;  // tiles may skip padding, depending on their place in a line
-  // Rows of tiles that skip the padding where lines begin, and where they end; 0 if none. If a tile does both,
-  // all of these tiles do.
+  // Rows of tiles that skip the padding where lines begin, and where they end; 0 if none. With joins_ends_,
+  // each of these tiles skips both.
   int64_t begin_rows_ = 0, end_rows_ = 0;
   bool joins_ends_ = false;
   int64_t block_rows_, chunk_columns_;   // rows of A in a block, and columns of B in a chunk

@@ -217,6 +217,23 @@ TEST_P(ConvDifferential, Edges) {
   }
 }
 
+// Layers so deep that they skip padding (UnitConv::PaysToSkip): runs of one tile, of several lines, of tiles
+// of two heights, and parts of runs.
+TEST_P(ConvDifferential, PaddingThatIsSkipped) {
+  for (const char* line : {
+           "conv u8s8s32 in=8x8 c=64 o=64 kernel=3x3 pad=1x1 za=200",
+           "conv s8s8s8 in=8x8 c=64 o=96 kernel=3x3 pad=1x1 za=-77 zc=3 scale=channel bias=s32 threads=3",
+           "conv u8s8s32 in=5x20 c=96 o=96 kernel=3x3 pad=1x1 za=3 threads=2 batch=2",
+           "conv u8s8u8 in=4x4 c=64 o=80 kernel=3x3 pad=1x1 za=9 zc=7 act=relu threads=3",
+           "conv u8s8s32 in=7x7 c=64 o=64 kernel=3x3 pad=0x0:1x1 za=255",
+           "conv u8s8s32 in=6x6 c=64 o=64 kernel=3x3 pad=1x1:0x0 za=127 threads=5",
+           "conv s8s8s32 in=9x9 c=64 o=96 kernel=5x5 stride=2x2 pad=2x2 za=7",
+           "conv u8s8s32 in=8x8 c=64 o=64 kernel=3x3 pad=1x1 quant=tensor za=100 batch=2 threads=3",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
 // Phases of every kind of plan, with unequal taps, cropped, and without taps.
 TEST_P(ConvDifferential, Transposed) {
   for (const char* line : {
