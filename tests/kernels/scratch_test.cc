@@ -766,6 +766,7 @@ TEST(ScratchOfConvolutions, HoldsNothingOfWhatLiesBetweenTaps) {
 // A row reads B where it lies; more rows pack a chunk of it at a time.
 TEST(ScratchOfTiles, HoldsNoWaitingSumsWhereTheDepthIsWhole) {
   if (intact_isa_available(INTACT_ISA_AMX_INT8) == 0) INTACT_SKIP_ISA("amx_int8");
+  const ScopedCosts costs(CostsWithTiles());
   GemmDesc desc = MakeGemmDesc();
   desc.n = 2048;
   desc.k = 8192;
