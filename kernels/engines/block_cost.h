@@ -24,7 +24,7 @@
 namespace intact::kernels {
 
 /// The most tiles, one below the other, that one kernel call runs.
-inline constexpr int kMaxTiles = 32;
+inline constexpr int kMaxTiles = 16;
 
 /// Tiles of one height, one below the other.
 struct EqualTiles {
