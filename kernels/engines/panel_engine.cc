@@ -331,11 +331,12 @@ PanelEngine::Input PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_
 }
 
 // Widens all bytes from the first row to the last at once, if the rows leave no gaps: then the byte at p
-// becomes the int16 at 2·p, and rows may overlap. Lines of several taps lie in a band, which has no gaps.
+// becomes the int16 at 2·p, and rows may overlap. Lines of several taps lie in a band, where gaps may be read.
 bool PanelEngine::Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,
                         RowMap* rows) const noexcept {
   const Taps& taps = data_.taps();
-  if (wide_ == nullptr || a.stride > taps.depth || !(a.IsEven() || taps.count() > 1)) return false;
+  if (wide_ == nullptr || a.stride > taps.depth) return false;
+  if (!a.IsEven() && taps.count() == 1 && a.line_stride != a.line_rows * a.stride) return false;
   const uint8_t* const first = a.At(row_begin);
   const int64_t bytes = a.At(row_end - 1) - first + taps.offsets.back() + taps.depth;
   if (bytes * 2 + kQuad > ScratchBytes(row_end - row_begin)) return false;
