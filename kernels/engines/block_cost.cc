@@ -151,12 +151,14 @@ double BlockCost::OfCall() const {
   return CostsOf(block_) == nullptr ? 0 : costs.panel_call;
 }
 
-// Variants without their own constants copy rows as the in-place variant does.
+// Variants without their own constants copy rows as the in-place variant does. The wide variant widens the rows of
+// a band, which share most of their taps, at once.
 double BlockCost::OfStagedRow() const {
   if (!is_staged_ || block_.dot == jit::DotKind::kVnni) return 0;
   const PanelCosts* const own = CostsOf(block_);
   const PanelCosts& variant = own == nullptr ? Costs().Of(block_.isa).in_place : *own;
-  return variant.row * static_cast<double>(taps_) + variant.row_quad * quads_;
+  const int64_t copies = block_.dot == jit::DotKind::kWide && taps_ > 1 ? 0 : taps_;
+  return variant.row * static_cast<double>(copies) + variant.row_quad * quads_;
 }
 
 double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
