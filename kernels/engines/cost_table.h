@@ -161,6 +161,8 @@ struct LayoutLimits {
   // VNNI kernels with s32 outputs multiply a tile's rows in two parts (MicrokernelSpec::in_parts) if the tile
   // has more accumulators than this.
   int64_t most_waiting_vectors = 0;
+  // Padding is skipped if this saves at least so much time for each row, in the mean of a line's rows.
+  int64_t least_skipped = 0;
   // VNNI kernels of up to fetching_rows rows fetch each line of a panel at a distance of panel_ahead bytes.
   // Scheduled kernels fetch a strip into L2 at a distance of strip_ahead bytes.
   int64_t fetching_rows = 0, panel_ahead = 0, strip_ahead = 0;
@@ -284,6 +286,7 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.learned_strips", "strips", layout.learned_strips);
   visit("layout.new_strip", "times", layout.new_strip);
   visit("layout.most_waiting_vectors", "vectors", layout.most_waiting_vectors);
+  visit("layout.least_skipped", "half cycles", layout.least_skipped);
   visit("layout.fetching_rows", "rows", layout.fetching_rows);
   visit("layout.panel_ahead", "bytes", layout.panel_ahead);
   visit("layout.strip_ahead", "bytes", layout.strip_ahead);

@@ -141,7 +141,7 @@ class PanelEngine final : public Engine {
   int lanes_, nr_;
   bool is_signed_, is_staged_;
   bool can_stream_;     // whole vectors are whole cache lines of a 4-byte output
-  bool can_prefetch_;   // see CanPrefetch()
+  bool can_prefetch_;   // kernels may prefetch later columns or rows
   bool can_fetch_own_;  // kernels may prefetch their own weights when M is small
   std::shared_ptr<const ScheduledVectors> schedule_;
   std::shared_ptr<const WidePanels> wide_;

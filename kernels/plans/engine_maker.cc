@@ -132,7 +132,8 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
   if (like != nullptr) {
     sums_ = like->sums_;
     vectors_ = like->vectors_;
-    wide_ = like->wide_;
+    // A plan with open extents has one tap of the whole depth.
+    if (like->data_.taps().depth == data_.taps().depth) wide_ = like->wide_;
   }
   most_rows_ = usual.most;
   Engines engines;

@@ -31,7 +31,8 @@ class EngineMaker {
   EngineMaker(const GemmData& data, core::Isa isa) : data_(data), isa_(isa) {}
 
   /// The engines that the cost model chooses for any number of rows; at least one. `like`: null, or the maker
-  /// of a plan that has these weights for other extents of a convolution's input. Its schedules are shared.
+  /// of a plan that has these weights for other extents of a convolution's input. Its schedules
+  /// and widened weights are shared.
   using Engines = std::vector<std::unique_ptr<Engine>>;
   Result<Engines> MakeUsual(UsualRows usual, const EngineMaker* like);
   /// All engines that can run the plan.

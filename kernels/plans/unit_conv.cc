@@ -6,6 +6,7 @@
 
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_engine.h"
+#include "kernels/engines/block_cost.h"
 #include "kernels/engines/cost_table.h"
 
 namespace intact::kernels {
@@ -99,20 +100,19 @@ Taps UnitConv::MakeTaps(const Band& band) const {
   return taps;
 }
 
-// Tiles that skip padding end at lines, have kernels of their own, and are called one by one. Measured on
-// Zen 5 with AVX-512-VNNI: a convolution 3×3 of 32×32 pixels and 16 channels is 1.3 times as fast if it
-// computes the padding, and its plan takes half of the time to create. The speeds are equal at about kLeast
-// products.
+// Tiles that skip padding end at lines, have kernels of their own, and are called one by one. Measured on Zen 5
+// with AVX-512-VNNI: a convolution 3×3 of 32×32 pixels and 16 channels is 1.3 times as fast if it computes the
+// padding, and its plan takes half of the time to create.
 bool UnitConv::PaysToSkip(const Taps& taps) const {
-  constexpr double kLeast = 48;  // skipped products of a quad and a vector, in the mean of a line's rows
   double skipped = static_cast<double>(taps.count() * (taps.head + taps.tail)) /
                    static_cast<double>(geometry_.output[kWidth]);
   for (const TapRange& range : taps.line_taps) {
     skipped += static_cast<double>((taps.count() - range.end + range.first) * taps.depth) /
                static_cast<double>(taps.line_taps.size());
   }
-  const int64_t lanes = jit::VectorBytes(VectorIsa(layout_.isa())) / 4;
-  return skipped / kQuad * static_cast<double>(CeilDivide(layout_.unit_outputs(), lanes)) >= kLeast;
+  const double panels = static_cast<double>(CeilDivide(layout_.unit_outputs(), kPanelColumns));
+  const double half_cycles = HalfCycles(VectorIsa(layout_.isa()));
+  return skipped / kQuad * panels * half_cycles >= static_cast<double>(Costs().layout.least_skipped);
 }
 
 // With a single line, all rows are one stride apart.

@@ -158,11 +158,11 @@ void ScheduledWeights::AddTo(PackedWeights* packed) const noexcept {
 
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
                                                    const ScheduleSpec& spec) noexcept {
-  // Narrow strips: units of kUnitColumns, over whole panels. Strips that are vectors: units of a strip, over
-  // n columns.
+  // Narrow strips: units of kUnitColumns; the statistics also count the empty columns of panels. Strips that are
+  // vectors: units of a strip.
   const int64_t unit_columns = std::max<int64_t>(kUnitColumns, spec.strip_columns);
-  const int64_t columns = spec.strip_columns > kUnitColumns ? weights.n : weights.panels() * kPanelColumns;
-  const int64_t units = (columns + unit_columns - 1) / unit_columns;
+  const int64_t columns = RoundUp(weights.n, unit_columns);
+  const int64_t units = columns / unit_columns;
   const int64_t sampled =
       std::min(std::clamp(kSampledQuads / weights.quads(), kLeastSampledColumns, kMostSampledColumns),
                std::max(columns / kSampledShare, kLeastSampledQuads / weights.quads()));
@@ -177,6 +177,9 @@ std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
             scheduler.Schedule(weights, unit * unit_columns + i, window, &statistics);
           }
         }
+      }
+      if (spec.strip_columns <= kUnitColumns) {
+        statistics.quads = statistics.quads * weights.panels() * kPanelColumns / columns;
       }
       return statistics;
     });

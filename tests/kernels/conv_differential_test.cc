@@ -176,6 +176,8 @@ TEST_P(ConvDifferential, TypesAndEpilogues) {
            // Few outputs of one group.
            "conv s8s8u8 in=9x8 c=33 o=3 kernel=3x3 pad=1x1 za=-7 zc=4",
            "conv u8u8s32 in=9x11 c=16 o=5 kernel=3x2 stride=2x1 pad=1x1 za=3 zb=2 open=yes threads=2",
+           "conv u8s8s32 in=2x2 c=16 o=128 kernel=3x3 pad=1x1 za=3 open=yes",
+           "conv u8s8s32 in=5x4 c=16 o=128 kernel=3x3 pad=1x1 za=3 open=yes threads=2",
            "conv s8s8s32 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=-5 bias=s32",
            "conv s8s8u8 in=6x5 c=19 o=18 kernel=3x3 pad=1x1 za=127 zc=3 bias=f32 scale=channel act=relu",
            "conv u8s8u8 in=6x5 c=3 o=18 kernel=3x3 stride=2x2 pad=1x1 za=255 zc=128 bias=s32 scale=channel",
@@ -217,10 +219,19 @@ TEST_P(ConvDifferential, Edges) {
   }
 }
 
-// Layers so deep that they skip padding (UnitConv::PaysToSkip): runs of one tile, of several lines, of tiles
-// of two heights, and parts of runs.
+// Runs of one tile, of several lines, of tiles of two heights, and parts of runs, on CPUs where it pays to skip any
+// padding (UnitConv::PaysToSkip).
 TEST_P(ConvDifferential, PaddingThatIsSkipped) {
+  kernels::CostTable table = kernels::Costs();
+  table.layout.least_skipped = 0;
+  const ScopedCosts costs(table);
   for (const char* line : {
+           "conv u8s8s32 in=3x3 c=6 o=5 kernel=2x2 pad=4x5:2x3 za=7",
+           "conv s8s8s32 in=5x5 c=8 o=8 kernel=3x3 stride=7x9 pad=1x1 za=7",
+           "conv u8s8s32 in=4x4 c=8 o=8 kernel=3x3 dilation=5x7 pad=5x7 za=77",
+           "conv u8s8s32 in=8x8 c=64 o=70 kernel=3x3 pad=1x1 za=200",
+           "conv u8s8s32 in=4x4 c=66 o=70 kernel=3x3 pad=1x1 za=3",
+           "conv s8s8f32 in=8x8 c=64 o=70 kernel=3x3 pad=1x1 quant=dynamic_tensor x=normal",
            "conv u8s8s32 in=8x8 c=64 o=64 kernel=3x3 pad=1x1 za=200",
            "conv s8s8s8 in=8x8 c=64 o=96 kernel=3x3 pad=1x1 za=-77 zc=3 scale=channel bias=s32 threads=3",
            "conv u8s8s32 in=5x20 c=96 o=96 kernel=3x3 pad=1x1 za=3 threads=2 batch=2",

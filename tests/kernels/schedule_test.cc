@@ -431,7 +431,9 @@ TEST(Schedule, IsEstimatedFromAShareOfItsColumns) {
     double most_off;  // of items and groups
   };
   for (const Part& part : {Part{"gemm u8s8s32 m=1 n=1024 k=1024 fill=gauss", 32, 0.02},
-                           Part{"gemm u8s8s32 m=1 n=128 k=512 fill=gauss", 8, 0.05}}) {
+                           Part{"gemm u8s8s32 m=1 n=128 k=512 fill=gauss", 8, 0.05},
+                           Part{"gemm u8s8s32 m=1 n=8 k=1000 fill=gauss", 2, 0.05},
+                           Part{"gemm u8s8s32 m=1 n=4 k=1200 fill=gauss", 1, 0.001}}) {
     const PackedWeights weights = Pack(tests::Parsed(part.line));
     const ScheduleStatistics all = Schedule(weights, spec).statistics();
     const auto estimate = EstimateSchedule(weights, spec);

@@ -28,7 +28,11 @@ inline const kernels::CostTable& CostsWithTiles() {
 /// This CPU's table, with tiles that cost nothing: plans that may use tiles use them, however small they are.
 inline kernels::CostTable CostsOfFreeTiles() {
   kernels::CostTable costs = kernels::Costs();
+  const kernels::TileCosts own = costs.tiles;
   costs.tiles = {};
+  costs.tiles.copy = own.copy;  // how tiles read lines, not whether they are used
+  costs.tiles.copy_tile = own.copy_tile;
+  costs.tiles.latency = own.latency;
   return costs;
 }
 
