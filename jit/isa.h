@@ -14,8 +14,8 @@
 
 namespace intact::jit {
 
-/// The ISAs that CPU and operating system offer, before any cap. Compiled code may use these only: the emulator
-/// knows the instructions of generated code.
+/// The ISAs that CPU and operating system offer, before any cap. Compiled code may use these only: the
+/// emulator knows the instructions of generated code.
 core::IsaSet HardwareIsas();
 
 /// The kind of CPU, to distinguish measurements of speed; from CPUID, with the extended fields.
@@ -26,10 +26,10 @@ struct CpuKind {
 };
 CpuKind HostCpu();
 
-/// HardwareIsas() and emulated ISAs under `cap`, if given, and under INTACT_MAX_ISA, which is read once. Error if
-/// the variable names no ISA. Only portable if the process may have no executable memory; each call tests this,
-/// unless the caps leave only portable. Unless the caps exclude AMX, the operating system's permission for it is
-/// requested here, once for the whole process.
+/// HardwareIsas() and emulated ISAs under `cap`, if given, and under INTACT_MAX_ISA, which is read once.
+/// Error if the variable names no ISA. Only portable if the process may have no executable memory; each call
+/// tests this, unless the caps leave only portable. Unless the caps exclude AMX, the operating system's
+/// permission for it is requested here, once for the whole process.
 Result<core::IsaSet> PermittedIsas(std::optional<core::Isa> cap = std::nullopt);
 
 /// The reason why `isa` is not permitted; "" if it is.

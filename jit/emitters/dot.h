@@ -13,8 +13,8 @@
 // A quad takes one or more steps. Each step broadcasts one dword of A and multiplies it with the B vectors.
 // The wide variant reads A and B as int16, so a pair of depths takes the place of a quad: its weights are
 // widened when the plan is created, and A is staged. The inplace variant reads the panels and A as they are,
-// and has two steps, for even and odd depths. It splits a vector of B once for all rows of a tile, and a
-// broadcast quad of A by two instructions for all vectors of a tile.
+// and has two steps, for even and odd depths. The inplace variant splits a vector of B once for all rows of a
+// tile, and a broadcast quad of A by two instructions for all vectors of a tile.
 //
 // The split variant splits an activation: a = 16·h + l with h and l ≤ 15. A pair sum of h or of l is at most
 // 2·15·128 = 3840, so eight quads of any weights add up within int16 (30720). Then they are widened by

@@ -36,14 +36,14 @@
 //
 // Weights come from L2 or beyond, as one stream per panel. Hardware prefetchers stop at the end of a page, so
 // each iteration of the loop fetches a line of the next page. Kernels that would wait for weights fetch every
-// line some distance ahead (MicrokernelSpec::ahead). Kernels that prefetch also fetch another region for later
-// tiles: PrefetchQuadBytes() per quad.
+// line some distance ahead (MicrokernelSpec::ahead). Kernels that prefetch also fetch another region for
+// later tiles: PrefetchQuadBytes() per quad.
 //
 // The scheduled variant reads its weights from a strip (scheduled_vectors.h). A group's quads may lie
 // anywhere in the rows; the strip holds their indices.
 //
-// The cut variant multiplies the extra quads of a panel (cut_panels.h) after the depth. Its tiles are one panel
-// wide.
+// The cut variant multiplies the extra quads of a panel (cut_panels.h) after the depth. Its tiles are one
+// panel wide.
 //
 // A call runs several tiles, one below the other, so that the cost of a call does not dominate short tiles.
 //
@@ -129,7 +129,8 @@ struct MicrokernelSpec {
   // Items of the largest group in the scheduled variant's schedule; 0 for other variants. The scheduled
   // variant has tiles one vector wide and rows of one tap, and uses no member above.
   int largest_group = 0;
-  // If not 0, each line of the weights is fetched this number of bytes ahead; by the scheduled variant into L2.
+  // If not 0, each line of the weights is fetched this number of bytes ahead; by the scheduled variant into
+  // L2.
   int ahead = 0;
   int width = kPanelColumns;  // columns of a packed panel; a kernel reads one vector of a narrow panel
   EpilogueSpec epilogue;

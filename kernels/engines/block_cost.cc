@@ -151,8 +151,8 @@ double BlockCost::OfCall() const {
   return CostsOf(block_) == nullptr ? 0 : costs.panel_call;
 }
 
-// Variants without their own constants copy rows as the in-place variant does. The wide variant widens the rows of
-// a band, which share most of their taps, at once.
+// Variants without their own constants copy rows as the in-place variant does. The wide variant widens the
+// rows of a band, which share most of their taps, at once.
 double BlockCost::OfStagedRow() const {
   if (!is_staged_ || block_.dot == jit::DotKind::kVnni) return 0;
   const PanelCosts* const own = CostsOf(block_);

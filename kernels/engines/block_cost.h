@@ -1,6 +1,6 @@
 // The cost model of a register block: which tiles it cuts rows into, and how long they take.
 //
-//   rows of a GEMM           tile | tile | tile | …                      evenly over all rows
+//   rows of a GEMM           tile | tile | tile | …                      evenly, or whole tiles first
 //   rows of a convolution    line 0: tile | tile   line 1: tile | tile   the tiles at the ends of lines leave
 //                                                                        padding out (microkernel.h)
 //

@@ -5,9 +5,9 @@
 //   `intact_bench --suite tune`    lists choices that are wrong on this CPU
 //   `intact info`                  says which table this CPU uses
 //
-// Costs are compared within a plan only, so their unit depends on the plan's ISA: a *product* is the time that
-// the ISA's own sequence (vpdpbusd with VNNI, the maddubs sequence without) takes for a vector of columns and
-// a k-quad of a row.
+// Costs are compared within a plan only, so their unit depends on the plan's ISA: a *product* is the time
+// that the ISA's own sequence (vpdpbusd with VNNI, the maddubs sequence without) takes for a vector of
+// columns and a k-quad of a row.
 #ifndef INTACT_KERNELS_ENGINES_COST_TABLE_H_
 #define INTACT_KERNELS_ENGINES_COST_TABLE_H_
 
@@ -131,8 +131,8 @@ struct LayoutLimits {
   int64_t planar_outputs = 0;
   // With VNNI, a single group of few outputs reads a planar band if it has at least this number of inputs.
   int64_t least_planar_inputs = 0;
-  // Taps may be padded to whole tiles if all padded taps together have at most few_padded_depths depths, or if
-  // a padded tap is at most most_padded_growth times as deep.
+  // Taps may be padded to whole tiles if all padded taps together have at most few_padded_depths depths, or
+  // if a padded tap is at most most_padded_growth times as deep.
   int64_t few_padded_depths = 0, most_padded_growth = 0;
   // Kernels share the pixels of adjacent taps if lines have at least least_sharing_rows rows, and the taps,
   // which are unrolled, at most most_sharing_quads k-quads.
@@ -150,13 +150,13 @@ struct LayoutLimits {
   // A depthwise convolution that reads its input in place calls a kernel for each column of outputs at both
   // sides: the bytes that could be copied in the time of such a call, and of each of its pixels.
   int64_t column_call = 0, column_pixel = 0;
-  // Strips of up to shallow_quads quads use groups of up to shallow_group items. In these strips, mispredicted
-  // exits of the loops for each group size cost more than larger groups save.
+  // Strips of up to shallow_quads quads use groups of up to shallow_group items. In these strips,
+  // mispredicted exits of the loops for each group size cost more than larger groups save.
   int64_t shallow_quads = 0, shallow_group = 0;
   // Schedules whose rows fill the lanes cost schedule.run in addition, if C has fewer columns than this.
   int64_t run_columns = 0;
-  // The branch predictor remembers the loop exits of this number of strips from one tile to the next. With more
-  // strips, entering a strip costs new_strip times schedule.strip.
+  // The branch predictor remembers the loop exits of this number of strips from one tile to the next. With
+  // more strips, entering a strip costs new_strip times schedule.strip.
   int64_t learned_strips = 0, new_strip = 0;
   // VNNI kernels with s32 outputs multiply a tile's rows in two parts (MicrokernelSpec::in_parts) if the tile
   // has more accumulators than this.
@@ -180,8 +180,8 @@ struct CostTable {
   }
 };
 
-/// Calls visit(name, unit, value) for each constant, in the table's order: "ymm.wide.product", "products", and
-/// a reference to the double or int64_t.
+/// Calls visit(name, unit, value) for each constant, in the table's order: "ymm.wide.product", "products",
+/// and a reference to the double or int64_t.
 template <class Table, class Visit>
 void ForEachCost(Table& table, const Visit& visit) {
   const char* const kProducts = "products";
@@ -310,7 +310,8 @@ struct CpuCosts {
 std::span<const CpuCosts> CpuTables();
 
 /// The table of `cpu`, or else the nearest. Vector ports are alike within a vendor, so these rules apply in
-/// turn: a table of the vendor; the fewest ISAs of `isas` that the table's CPU lacks; the fewest further ISAs.
+/// turn: a table of the vendor; the fewest ISAs of `isas` that the table's CPU lacks; the fewest further
+/// ISAs.
 const CpuCosts& CostsFor(const jit::CpuKind& cpu, core::IsaSet isas);
 
 /// The table of this process, chosen once.

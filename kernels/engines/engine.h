@@ -207,9 +207,9 @@ class Engine {
 /// A run of fewer multiply-adds takes little scratch.
 inline constexpr double kFewMultiplyAdds = 1000;
 
-/// Whether `scratch_bytes` are too much for an engine that runs `m` rows. So a GEMM of few multiply-adds takes
-/// at most 16 KiB of scratch, if B is constant and neither usual_m nor tuning chose its engine; 6 KiB are left
-/// for the rows of A.
+/// Whether `scratch_bytes` are too much for an engine that runs `m` rows. So a GEMM of few multiply-adds
+/// takes at most 16 KiB of scratch, if B is constant and neither usual_m nor tuning chose its engine; 6 KiB
+/// are left for the rows of A.
 inline bool IsWasteful(const KernelData& data, int64_t m, int64_t scratch_bytes) {
   constexpr int64_t kLittleScratch = 10 << 10;
   return scratch_bytes > kLittleScratch &&

@@ -21,8 +21,8 @@ constexpr int64_t kEdgeBytes = ScratchTile::Bytes(32, 16, 4 + 4);
 // 1.02 times at 8 rows. Not with VNNI: it read memory at 0.9 of its bandwidth without.
 constexpr int64_t kOwnAhead = 1024;
 
-// The least rows of a block, although L2 may not hold them: each block reads all weights. Measured on Zen 5 at
-// 128×4096×11008: 1.4 times as fast as with 16 rows.
+// The least rows of a block, although L2 may not hold them: each block reads all weights. Measured on Zen 5
+// at 128×4096×11008: 1.4 times as fast as with 16 rows.
 constexpr int64_t kLeastBlockRows = 128;
 
 int Lanes(core::Isa isa) { return jit::VectorBytes(isa) / 4; }
@@ -61,8 +61,8 @@ class PanelEngine::PrefetchRegion {
   int64_t remaining_bytes_ = 0;
 };
 
-// Cuts rows into tiles (FirstTiles()). With `run_rows`, each run of so many rows from the begin of a line on is
-// cut separately.
+// Cuts rows into tiles (FirstTiles()). With `run_rows`, each run of so many rows from the begin of a line on
+// is cut separately.
 class PanelEngine::TileCutter {
  public:
   TileCutter(const KernelBlock& block, int64_t row_begin, int64_t row_end, int64_t run_rows,
@@ -146,7 +146,7 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
       cost_(block, data, schedule_ == nullptr ? ScheduleStatistics{} : schedule_->statistics()),
       has_lines_(!is_staged_ && !data.skipping_compensation.empty()),
       block_rows_(std::max(RowsPerBlock(is_staged_ ? StagedStride() : data.k, block.mr),
-                           RoundUp(kLeastBlockRows, block.mr))),
+                           RoundUp(LeastBlockRows(), block.mr))),
       chunk_columns_(ColumnsPerChunk(ColumnBytes(), nr_)) {
   // The next columns are fetched if there are several chunks, the next rows if L1 does not hold all of them.
   // The rows of a band are not at equal distances (RowMap::IsEven()).
@@ -197,16 +197,17 @@ Error PanelEngine::GenerateKernels() {
 
 // Measured on Zen 5, where the products of the next tile pause while more than half of 28 vectors wait to be
 // stored: 1.1 times as fast at a depth of 64, no gain from 512 on. On a Xeon with AMX two parts lose 5 to
-// 11 % at any depth. So the table of AMD's CPUs has a limit, and the tables of Intel's CPUs have none that tiles
-// reach. If outputs are converted, which takes longer than storing them, two parts gain nothing.
+// 11 % at any depth. So the table of AMD's CPUs has a limit, and the tables of Intel's CPUs have none that
+// tiles reach. If outputs are converted, which takes longer than storing them, two parts gain nothing.
 bool PanelEngine::IsInParts(const MicrokernelSpec& spec) {
   return spec.dot == jit::DotKind::kVnni && spec.epilogue.c_type == INTACT_S32 && !spec.steps &&
          spec.mr * spec.vectors > Costs().layout.most_waiting_vectors;
 }
 
-// VNNI kernels on ymm registers always wait for weights: fetching each line is 1.03 times as fast at 64 to 3136
-// rows on a Xeon with AMX. On zmm registers it is 1.05 times as fast there with one row and weights that L2 does
-// not hold; tiles of many rows lose 2 %. On Zen 5 many rows lose nothing, and 8×4096×4096 is 1.2 times as fast.
+// VNNI kernels on ymm registers always wait for weights: fetching each line is 1.03 times as fast at 64 to
+// 3136 rows on a Xeon with AMX. On zmm registers it is 1.05 times as fast there with one row and weights that
+// L2 does not hold; tiles of many rows lose 2 %. On Zen 5 many rows lose nothing, and 8×4096×4096 is 1.2
+// times as fast.
 int PanelEngine::Ahead(const MicrokernelSpec& spec) {
   constexpr int kSplitAhead = 4096;  // measured on Zen 3
   const LayoutLimits& limits = Costs().layout;
@@ -270,6 +271,12 @@ int64_t PanelEngine::StagedTapBytes() const {
   return RoundUp(data_.taps().depth, kQuad) / kQuad * jit::ActivationQuadBytes(block_.dot);
 }
 
+// L2 holds staged rows, or scratch would grow with the depth.
+int64_t PanelEngine::LeastBlockRows() const {
+  if (!is_staged_) return kLeastBlockRows;
+  return std::clamp<int64_t>(Caches().StreamedWeights() / StagedStride(), 1, kLeastBlockRows);
+}
+
 int64_t PanelEngine::StagedStride() const {
   const int64_t bytes = data_.taps().count() * StagedTapBytes();
   // One cache line more than the row, so that the rows of a tile map to different sets of L1. Short rows
@@ -298,8 +305,8 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
   }
 }
 
-// The members that all tiles share. They are set once, because clearing the arguments takes as long as several
-// quads of a tile.
+// The members that all tiles share. They are set once, because clearing the arguments takes as long as
+// several quads of a tile.
 MicrokernelArgs PanelEngine::MakeCall() const {
   MicrokernelArgs call;
   call.b_panel_stride_bytes = PanelStride();
@@ -331,7 +338,8 @@ PanelEngine::Input PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_
 }
 
 // Widens all bytes from the first row to the last at once, if the rows leave no gaps: then the byte at p
-// becomes the int16 at 2·p, and rows may overlap. Lines of several taps lie in a band, where gaps may be read.
+// becomes the int16 at 2·p, and rows may overlap. Lines of several taps lie in a band, where gaps may be
+// read.
 bool PanelEngine::Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,
                         RowMap* rows) const noexcept {
   const Taps& taps = data_.taps();
@@ -448,7 +456,8 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   const int64_t columns = range.column_end - range.column_begin;
   const int64_t edge_columns = columns < nr_ ? columns : columns % nr_;
   const int64_t edge_begin = range.column_end - edge_columns;
-  const int64_t prefetched_bytes = data_.weights.quads() * PrefetchQuadBytes(block_.dot, nr_);  // by a tile
+  const int64_t steps = wide_ == nullptr ? data_.weights.quads() : data_.taps().count() * wide_->tap_pairs();
+  const int64_t prefetched_bytes = steps * PrefetchQuadBytes(block_.dot, nr_);  // by a tile
   for (int64_t column = range.column_begin; column < edge_begin; column += nr_) {
     SetTile(buffers, tiles, column, call);
     call->rows = pointers;

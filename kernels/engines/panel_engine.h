@@ -3,13 +3,13 @@
 //
 //   RunRange ─► blocks of rows (A, in a quarter of L2, but at least 128 rows)
 //            ─► chunks of columns (B, in an eighth of L2; the next chunk is prefetched meanwhile)
-//            ─► tiles of mr×nr: a call for each nr columns runs several tiles, whose rows of A stay in L1
+//            ─► tiles of mr×nr: a call for each nr columns runs several tiles
 //
 // A is read in place unless kernels cannot: s8 must be shifted if the ISA multiplies u8 only, a depth that is
 // no multiple of four must be padded, the wide and split variants read other bytes, and the scheduled variant
-// reads a single tap. Then rows are staged, a block at a time, with their taps joined. The wide variant stages
-// rows without gaps, and bands, all at once: as they lie, each byte as an int16. An edge within a vector goes
-// through scratch on the stack, which holds one or more tiles.
+// reads a single tap. Then rows are staged, a block at a time, with their taps joined. The wide variant
+// stages rows without gaps, and bands, all at once: as they lie, each byte as an int16. An edge within a
+// vector goes through scratch on the stack, which holds one or more tiles.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
@@ -31,9 +31,9 @@ namespace intact::kernels {
 
 class PanelEngine final : public Engine {
  public:
-  /// `data` must outlive the engine. `schedule`: null for variants other than the scheduled one. `wide`: null, or
-  /// the weights of the wide variant. `most_rows`: the most rows that runs are expected to have. If L1 holds
-  /// them, no run prefetches rows of A. A CODEGEN_FAILED error names the kernel.
+  /// `data` must outlive the engine. `schedule`: null for variants other than the scheduled one. `wide`:
+  /// null, or the weights of the wide variant. `most_rows`: the most rows that runs are expected to have. If
+  /// L1 holds them, no run prefetches rows of A. A CODEGEN_FAILED error names the kernel.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block,
                                                 std::shared_ptr<const ScheduledVectors> schedule,
                                                 std::shared_ptr<const WidePanels> wide, int64_t most_rows);
@@ -93,6 +93,7 @@ class PanelEngine final : public Engine {
   void SetLineTiles();
   /// Bytes of a tap in a staged row.
   int64_t StagedTapBytes() const;
+  int64_t LeastBlockRows() const;
   /// Bytes from one staged row to the next.
   int64_t StagedStride() const;
   const uint8_t* Columns(const RunBuffers& buffers, int64_t column) const {

@@ -10,9 +10,9 @@ namespace intact::kernels {
 namespace {
 
 // Vectors of a planar band straddle cache lines, so each load counts twice, and several columns should share
-// it. With VNNI, a quad is one item, and registers suffice for all accumulators. A strip of one column has more
-// vectors, because each accumulator waits for its last product: on Zen 5 it is 1.03 to 1.13 times as fast as
-// with four vectors.
+// it. With VNNI, a quad is one item, and registers suffice for all accumulators. A strip of one column has
+// more vectors, because each accumulator waits for its last product: on Zen 5 it is 1.03 to 1.13 times as
+// fast as with four vectors.
 std::vector<StripVariant> VariantsOf(core::Isa isa, int64_t group_columns) {
   const bool is_zmm = jit::VectorBytes(isa) == 64;
   const ScheduleCosts& costs = Costs().Of(isa).schedule;

@@ -3,11 +3,13 @@
 //
 //   B[k][n], rows contiguous     blocks of 16 depths × 64 columns; rows are interleaved in registers, so that
 //                                columns fill the lanes
-//   B[n][k], columns contiguous  four columns at a time; depths fill the lanes, and each sum is added up at the
+//   B[n][k], columns contiguous  four columns at a time; depths fill the lanes, and each sum is added up at
+// the
 //                                end of its column
 //
-// Without VNNI, and with AVX-VNNI for contiguous columns, an activation is split into two halves of four bits,
-// as by the split dot variant (jit/emitters/dot.h), so that int16 sums of eight products of pairs are exact.
+// Without VNNI, and with AVX-VNNI for contiguous columns, an activation is split into two halves of four
+// bits, as by the split dot variant (jit/emitters/dot.h), so that int16 sums of eight products of pairs are
+// exact.
 #ifndef INTACT_KERNELS_ENGINES_UNPACKED_PRODUCT_H_
 #define INTACT_KERNELS_ENGINES_UNPACKED_PRODUCT_H_
 
@@ -35,8 +37,8 @@ struct UnpackedProduct {
   int64_t RowBytes(int64_t k) const { return RoundUp(k, kDepths) * depth_bytes; }
   /// Stages a row: `a` has RoundUp(k, kDepths) activations as kernels see them, the last are zeros.
   void (*stage)(const uint8_t* a, int64_t k, uint8_t* staged) noexcept = nullptr;
-  /// Adds to sums[row·sums_stride + n − begin] the products of `rows` staged rows with columns [begin, end) of
-  /// `b`. `begin` is a multiple of kColumns. Sums of padding columns are undefined.
+  /// Adds to sums[row·sums_stride + n − begin] the products of `rows` staged rows with columns [begin, end)
+  /// of `b`. `begin` is a multiple of kColumns. Sums of padding columns are undefined.
   void (*add)(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
               int32_t* sums, int64_t sums_stride) noexcept = nullptr;
   int64_t depth_bytes = 0;               // bytes of a depth in a staged row

@@ -108,8 +108,8 @@ bool ConvLayout::HasOneInput() const {
   return geometry_.groups == 1 && geometry_.input_channels == 1 && problem_.mode == INTACT_EXACT;
 }
 
-// Rows of adjacent pixels then fill the vectors, whatever the number of outputs. But a band of one output line
-// must stay in L2, and threads cannot divide a line. Lines of an open width may have any length.
+// Rows of adjacent pixels then fill the vectors, whatever the number of outputs. But a band of one output
+// line must stay in L2, and threads cannot divide a line. Lines of an open width may have any length.
 bool ConvLayout::WantsDepthwise() const {
   if (!HasOneInput() || geometry_.stride[kWidth] != 1 || problem_.output.has_residual()) return false;
   if (geometry_.is_open[kWidth]) return false;
@@ -127,7 +127,8 @@ bool ConvLayout::WantsDepthwise() const {
          (has_vnni || outputs * geometry_.taps() <= limits.most_repeated_weights);
 }
 
-// Whether panels cannot join the taps along the width, so that each tap of few channels needs quads of its own.
+// Whether panels cannot join the taps along the width, so that each tap of few channels needs quads of its
+// own.
 bool ConvLayout::TapsAreApart() const {
   return geometry_.kernel[kWidth] > 1 && geometry_.dilation[kWidth] > 1;
 }
@@ -158,16 +159,16 @@ bool ConvLayout::NeedsWindows() const {
          problem_.HasWeightZeroPoints();
 }
 
-// Whether vector kernels would copy rows that are read in place because s8 is shifted to u8. Schedules shift s8
-// while they pack rows.
+// Whether vector kernels would copy rows that are read in place because s8 is shifted to u8. Schedules shift
+// s8 while they pack rows.
 bool ConvLayout::ShiftsRows() const {
   return problem_.a_shift() != 0 && !UsesSchedule(isa_, problem_.mode) &&
          core::TraitsOf(VectorIsa(isa_)).dot_products != core::DotProducts::kAllSigns;
 }
 
-// Whether a band costs less than rows in place because engines would copy the rows: they are shifted, or their
-// channels do not fill the last quad. A band is copied line by line, rows one by one. Tiles copy rows fast if
-// channels fill tiles. Not in saturating mode, where the variant decides the pairs.
+// Whether a band costs less than rows in place because engines would copy the rows: they are shifted, or
+// their channels do not fill the last quad. A band is copied line by line, rows one by one. Tiles copy rows
+// fast if channels fill tiles. Not in saturating mode, where the variant decides the pairs.
 bool ConvLayout::WantsBand() const {
   const int64_t inputs = geometry_.input_channels;
   const bool copies_rows =
@@ -199,8 +200,8 @@ bool ConvLayout::MayBePlanar() const {
          PlanarBand(geometry_, problem_.a_shift()).IsSmall();
 }
 
-// Whether the output channels of a single group do not exceed a vector of columns. Schedules fill the lanes with
-// rows.
+// Whether the output channels of a single group do not exceed a vector of columns. Schedules fill the lanes
+// with rows.
 bool ConvLayout::HasFewOutputs() const {
   return geometry_.groups == 1 && geometry_.output_channels <= jit::VectorBytes(isa_) / 4 &&
          !UsesSchedule(isa_, problem_.mode);
@@ -230,8 +231,9 @@ bool ConvLayout::WantsPlanar() const {
   return NeedsBand() && outputs < lanes && outputs * strides < Costs().layout.planar_outputs;
 }
 
-// With VNNI: whether pixels in the lanes take less time than columns. Blocks of one vector of pixels take about
-// as long as blocks of two. Of columns, the tiles of each group cost time in addition to their products.
+// With VNNI: whether pixels in the lanes take less time than columns. Blocks of one vector of pixels take
+// about as long as blocks of two. Of columns, the tiles of each group cost time in addition to their
+// products.
 bool ConvLayout::FillsLanes() const {
   constexpr int64_t kPanelRows = 8;  // about
   const int64_t lanes = jit::VectorBytes(isa_) / 4, outputs = geometry_.group_outputs();
@@ -247,8 +249,8 @@ bool ConvLayout::FillsLanes() const {
              static_cast<double>(CeilDivide(pixels, kPanelRows)) * costs.vnni.tile;
 }
 
-// Each pixel is transposed once, which pays if several taps read it, or if it would be copied anyway. Tiles are
-// faster if channels fill them. A planar band takes much scratch.
+// Each pixel is transposed once, which pays if several taps read it, or if it would be copied anyway. Tiles
+// are faster if channels fill them. A planar band takes much scratch.
 bool ConvLayout::WantsPlanarForFewOutputs() const {
   if (!geometry_.IsOpen() && geometry_.MultiplyAdds(1) < kFewMultiplyAdds) return false;
   const int64_t lanes = jit::VectorBytes(isa_) / 4;

@@ -21,8 +21,8 @@ Error RowPreparer::MakeKernels(core::Isa isa) {
   return {};
 }
 
-// Whole blocks of most engines, which stay in half of L2 until the engine reads them. The values of short rows
-// must also stay in L1; if rows have less than a quad, their values take more memory than the rows.
+// Whole blocks of most engines, which stay in half of L2 until the engine reads them. The values of short
+// rows must also stay in L1; if rows have less than a quad, their values take more memory than the rows.
 int64_t RowPreparer::ChunkRows() const {
   constexpr int kUnit = 192;
   const int64_t most = data_.k < kQuad ? 2 * kUnit : 8 * kUnit;

@@ -16,7 +16,7 @@ struct CacheSizes {
 
   // ----- L1
 
-  /// Panel engine: rows of A that stay in L1.
+  /// Panel engine: rows of A that L1 holds while kernels read them; other rows are prefetched.
   int64_t TileRows() const { return l1d_bytes / 2; }
   /// Panel engine: weights of a block of columns; a larger block is read from L2 in each pass.
   int64_t StayingWeights() const { return l1d_bytes / 2; }

@@ -46,8 +46,8 @@ Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_by
 /// the run's `multiply_adds` give each thread a few microseconds of work with kernels of `isa`.
 int ThreadsOf(int32_t wanted, double multiply_adds, core::Isa isa);
 
-/// The parts of a run, and the number of threads that run them: at most `threads`, and one for each processor.
-/// The pool may supply fewer threads. This changes neither the parts nor the result.
+/// The parts of a run, and the number of threads that run them: at most `threads`, and one for each
+/// processor. The pool may supply fewer threads. This changes neither the parts nor the result.
 struct ThreadCount {
   int parts, threads;
 };

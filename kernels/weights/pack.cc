@@ -138,9 +138,9 @@ class QuadPacker {
   return _mm256_srl_epi32(_mm256_xor_si256(quads, shifts), _mm_cvtsi32_si128(missing_bits));
 }
 
-// Packs `depth` depths of row_count rows from `offset` on, eight rows at a time. Before the end of a row there
-// are at least eight depths, because the last quads are loaded with depths before them. Returns the largest
-// activation in each byte if `kCounts`.
+// Packs `depth` depths of row_count rows from `offset` on, eight rows at a time. Before the end of a row
+// there are at least eight depths, because the last quads are loaded with depths before them. Returns the
+// largest activation in each byte if `kCounts`.
 template <bool kCounts>
 [[gnu::target("avx2")]] __m128i PackEights(const uint8_t* const* rows, size_t row_count, int64_t offset,
                                            int64_t depth, uint8_t shift, int64_t quad_stride,
@@ -285,8 +285,8 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
   }
 }
 
-// PackQuad() for `quads` whole quads of 2·`pairs` panels, which lie `panel_stride` bytes apart. All lines of a
-// quad's rows are read before the next quad's: L1 may not hold the lines of many rows.
+// PackQuad() for `quads` whole quads of 2·`pairs` panels, which lie `panel_stride` bytes apart. All lines of
+// a quad's rows are read before the next quad's: L1 may not hold the lines of many rows.
 [[gnu::target("avx2")]] void PackPairs(const int8_t* from, int64_t stride, int64_t quads, int64_t pairs,
                                        uint8_t shift, int64_t panel_stride, int8_t* to) {
   const __m256i shifts = _mm256_set1_epi8(static_cast<char>(shift));

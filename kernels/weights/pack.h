@@ -71,8 +71,8 @@ struct PackedWeights {
   }
 };
 
-/// Panels of int16 for the wide dot variant. A pair of depths takes the place of a quad, and the last pairs of
-/// taps are left out if their weights are 0 in all taps and columns:
+/// Panels of int16 for the wide dot variant. A pair of depths takes the place of a quad, and the last pairs
+/// of taps are left out if their weights are 0 in all taps and columns:
 ///
 ///   [n/16][taps][pairs of a tap][16][2], or [taps][pairs of a tap][w][2]
 class WidePanels {

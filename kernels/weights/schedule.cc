@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/runtime/blocking.h"
 #include "kernels/weights/strip_scheduler.h"
 
 namespace intact::kernels {
@@ -158,8 +159,8 @@ void ScheduledWeights::AddTo(PackedWeights* packed) const noexcept {
 
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
                                                    const ScheduleSpec& spec) noexcept {
-  // Narrow strips: units of kUnitColumns; the statistics also count the empty columns of panels. Strips that are
-  // vectors: units of a strip.
+  // Narrow strips: units of kUnitColumns; the statistics also count the empty columns of panels. Strips that
+  // are vectors: units of a strip.
   const int64_t unit_columns = std::max<int64_t>(kUnitColumns, spec.strip_columns);
   const int64_t columns = RoundUp(weights.n, unit_columns);
   const int64_t units = columns / unit_columns;

@@ -11,6 +11,8 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/codegen/dispatch.h"
+#include "kernels/engines/block_cost.h"
 #include "kernels/plans/item_cut.h"
 
 namespace intact::kernels {
@@ -33,6 +35,31 @@ class TileCost final : public RowCost {
  private:
   const SharedOutput& output_;
 };
+
+// The heights of the tiles of `rows` rows, if at most `most` are taken at once.
+std::vector<int64_t> Heights(const KernelBlock& block, int64_t rows, int64_t most) {
+  std::vector<int64_t> heights;
+  while (rows > 0) {
+    const EqualTiles first = FirstTiles(block, rows);
+    const int64_t count = std::min(first.count, most);
+    heights.insert(heights.end(), static_cast<size_t>(count), first.rows);
+    rows -= count * first.rows;
+  }
+  EXPECT_EQ(rows, 0);
+  return heights;
+}
+
+TEST(FirstTiles, AreTheSameHoweverManyAreTakenAtOnce) {
+  for (const KernelBlock& block : kKernels) {
+    for (int64_t rows = 1; rows <= 200; ++rows) {
+      const std::vector<int64_t> heights = Heights(block, rows, rows);
+      ASSERT_LE(std::ranges::max(heights), block.mr) << rows;
+      ASSERT_GE(std::ranges::min(heights), 1) << rows;
+      ASSERT_EQ(heights, Heights(block, rows, 1)) << rows;
+      ASSERT_EQ(heights, Heights(block, rows, 3)) << rows;
+    }
+  }
+}
 
 SharedOutput AnyOutput(int64_t most) {
   SharedOutput output;

@@ -219,8 +219,8 @@ TEST_P(ConvDifferential, Edges) {
   }
 }
 
-// Runs of one tile, of several lines, of tiles of two heights, and parts of runs, on CPUs where it pays to skip any
-// padding (UnitConv::PaysToSkip).
+// Runs of one tile, of several lines, of tiles of two heights, and parts of runs, on CPUs where it pays to
+// skip any padding (UnitConv::PaysToSkip).
 TEST_P(ConvDifferential, PaddingThatIsSkipped) {
   kernels::CostTable table = kernels::Costs();
   table.layout.least_skipped = 0;

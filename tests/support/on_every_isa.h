@@ -29,8 +29,8 @@ namespace intact::tests {
 
 inline const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
-/// Skips ISAs that are not available. An ISA must be emulated if and only if the CPU lacks it. Emulated tiles cost
-/// nothing, or small problems would not run on them.
+/// Skips ISAs that are not available. An ISA must be emulated if and only if the CPU lacks it. Emulated tiles
+/// cost nothing, or small problems would not run on them.
 template <class... Others>
 class OnEachIsa : public ::testing::TestWithParam<std::tuple<intact_isa, Others...>> {
  protected:

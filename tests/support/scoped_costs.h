@@ -20,7 +20,8 @@ class ScopedCosts {
   kernels::CostTable own_;
 };
 
-/// A table that was measured on a CPU with tiles. Tables of other CPUs guess when tiles are worth their set-up.
+/// A table that was measured on a CPU with tiles. Tables of other CPUs guess when tiles are worth their
+/// set-up.
 inline const kernels::CostTable& CostsWithTiles() {
   return kernels::CostsFor(jit::CpuKind{}, core::CappedAt(core::Isa::kAmxInt8)).costs;
 }
