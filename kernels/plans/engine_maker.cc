@@ -132,8 +132,7 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
   if (like != nullptr) {
     sums_ = like->sums_;
     vectors_ = like->vectors_;
-    // A plan with open extents has one tap of the whole depth.
-    if (like->data_.taps().depth == data_.taps().depth) wide_ = like->wide_;
+    wide_ = like->wide_;
   }
   most_rows_ = usual.most;
   Engines engines;
@@ -223,7 +222,8 @@ Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block
   std::shared_ptr<const WidePanels> wide;
   if (block.dot == jit::DotKind::kWide) {
     wide = wide_.lock();
-    if (wide == nullptr) {
+    // A plan for any extents has one tap of the whole depth.
+    if (wide == nullptr || wide->tap_depth() != data_.taps().depth) {
       auto made = std::make_shared<WidePanels>();
       if (!made->Widen(data_.weights, data_.taps().depth))
         return Error{INTACT_OUT_OF_MEMORY, "no memory for widened weights"};

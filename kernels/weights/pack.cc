@@ -434,6 +434,7 @@ bool WidePanels::Widen(const PackedWeights& weights, int64_t tap_depth) noexcept
     }
     return true;
   };
+  tap_depth_ = tap_depth;
   int64_t depths = tap_depth;
   while (depths > 1 && is_zero(depths - 1)) --depths;
   tap_pairs_ = (depths + 1) / 2;

@@ -79,13 +79,14 @@ class WidePanels {
  public:
   /// Taps of `tap_depth` depths follow each other in the depth. False if memory ran out.
   [[nodiscard]] bool Widen(const PackedWeights& weights, int64_t tap_depth) noexcept;
+  int64_t tap_depth() const { return tap_depth_; }
   int64_t tap_pairs() const { return tap_pairs_; }
   int64_t panel_stride_bytes() const { return panel_stride_bytes_; }
   int64_t bytes() const { return static_cast<int64_t>(words_.bytes()); }
   const uint8_t* data() const { return reinterpret_cast<const uint8_t*>(words_.data()); }
 
  private:
-  int64_t tap_pairs_ = 0, panel_stride_bytes_ = 0;
+  int64_t tap_depth_ = 0, tap_pairs_ = 0, panel_stride_bytes_ = 0;
   AlignedBuffer<int16_t> words_;
 };
 

@@ -21,6 +21,7 @@
 #include "tests/support/on_every_isa.h"
 #include "tests/support/require_isas.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/scoped_costs.h"
 #include "tests/support/tiles_target.h"
 #include "verify/explain/audit.h"
 #include "verify/problem/problem.h"
@@ -224,7 +225,7 @@ TEST_P(ConvDifferential, Edges) {
 TEST_P(ConvDifferential, PaddingThatIsSkipped) {
   kernels::CostTable table = kernels::Costs();
   table.layout.least_skipped = 0;
-  const ScopedCosts costs(table);
+  const tests::ScopedCosts costs(table);
   for (const char* line : {
            "conv u8s8s32 in=3x3 c=6 o=5 kernel=2x2 pad=4x5:2x3 za=7",
            "conv s8s8s32 in=5x5 c=8 o=8 kernel=3x3 stride=7x9 pad=1x1 za=7",
