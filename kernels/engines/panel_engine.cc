@@ -321,7 +321,7 @@ PanelEngine::Input PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_
   static constexpr int64_t kOneTap = 0;
   if (RowMap rows; Widen(a, row_begin, row_end, staged, &rows)) return {rows, wide_taps_, StagedTapBytes()};
   const RowMap staged_rows = RowMap::From(row_begin, staged, StagedStride());
-  const StageFunction stage = StageFor(block_.dot);
+  const StageFunction stage = StageFor(block_.dot, block_.isa);
   const uint8_t shift = is_signed_ ? 0 : data_.a_shift();
   const int64_t tap_bytes = StagedTapBytes(), stride = StagedStride();
   const int64_t depth = wide_ == nullptr ? data_.taps().depth : std::min(data_.taps().depth, tap_bytes / 2);
@@ -348,7 +348,7 @@ bool PanelEngine::Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uin
   const uint8_t* const first = a.At(row_begin);
   const int64_t bytes = a.At(row_end - 1) - first + taps.offsets.back() + taps.depth;
   if (bytes * 2 + kQuad > ScratchBytes(row_end - row_begin)) return false;
-  StageWide(first, bytes, data_.a_shift(), staged);
+  StageFor(block_.dot, block_.isa)(first, bytes, data_.a_shift(), staged);
   *rows = a;
   rows->stride *= 2;
   rows->line_stride *= 2;

@@ -100,9 +100,9 @@ Taps UnitConv::MakeTaps(const Band& band) const {
   return taps;
 }
 
-// Tiles that skip padding end at lines, have kernels of their own, and are called one by one. Measured on Zen
-// 5 with AVX-512-VNNI: a convolution 3×3 of 32×32 pixels and 16 channels is 1.3 times as fast if it computes
-// the padding, and its plan takes half of the time to create.
+// Tiles that skip padding end at lines, have kernels of their own, and are called one by one. Measured on
+// Zen 5 with AVX-512-VNNI: a convolution 3×3 of 32×32 pixels and 16 channels is 1.3 times as fast if it
+// computes the padding, and its plan takes half of the time to create.
 bool UnitConv::PaysToSkip(const Taps& taps) const {
   double skipped = static_cast<double>(taps.count() * (taps.head + taps.tail)) /
                    static_cast<double>(geometry_.output[kWidth]);

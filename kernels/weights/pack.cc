@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/isas.h"
+#include "jit/emitters/emitter.h"
 #include "jit/isa.h"
 #include "kernels/problem/output_map.h"
 
@@ -249,7 +250,6 @@ void PackQuad(const int8_t* from, int64_t stride, int64_t depths, int64_t column
 
 // Packs columns of B that are contiguous: PackActivations() packs them like rows of A.
 void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels) {
-  static const bool has_avx512 = jit::HardwareIsas().Has(core::Isa::kAvx512);
   for (int64_t panel = 0; panel < sizes.panels(); ++panel) {
     int8_t* const to = panels + panel * sizes.panel_stride_bytes();
     const int64_t first = panel * kPanelColumns;
@@ -272,7 +272,7 @@ void PackColumns(const WeightView& b, const PackedWeights& sizes, int8_t* panels
           __builtin_prefetch(reinterpret_cast<const void*>(at));  // NOLINT(performance-no-int-to-ptr)
         }
         uint8_t* const quads = bytes + k * kPanelColumns;
-        if (b.k - k >= kLine && has_avx512) {
+        if (b.k - k >= kLine && HasAvx512()) {
           PackSixteen(column.data(), k, b.shift, quads);
         } else {
           PackEights<false>(column.data(), kPanelColumns, k, std::min(kLine, b.k - k), b.shift,
@@ -579,30 +579,13 @@ void StageRow(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexc
   CopyActivations(a, k, shift, staged);
 }
 
-namespace {
-
-// The first part of StageWide(), by whole vectors. Returns the number of depths.
-[[gnu::target("avx512bw")]] int64_t WidenByAvx512(const uint8_t* a, int64_t k, uint8_t shift,
-                                                  uint8_t* staged) {
-  const __m256i shift_bytes = _mm256_set1_epi8(static_cast<char>(shift));
-  int64_t depth = 0;
-  for (; depth + 2 * kVector <= k; depth += 2 * kVector) {
-    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + depth));
-    _mm512_storeu_si512(staged + 2 * depth, _mm512_cvtepu8_epi16(_mm256_xor_si256(bytes, shift_bytes)));
-  }
-  return depth;
-}
-
-}  // namespace
-
 [[gnu::target("avx2")]] void StageWide(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept {
   const __m128i shift_bytes = _mm_set1_epi8(static_cast<char>(shift));
   const auto widen = [&](int64_t depth) __attribute__((target("avx2"), always_inline)) {
     const __m128i bytes = _mm_xor_si128(LoadVector(a + depth), shift_bytes);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(staged + 2 * depth), _mm256_cvtepu8_epi16(bytes));
   };
-  static const bool kHasAvx512 = jit::HardwareIsas().Has(core::Isa::kAvx512);
-  int64_t depth = kHasAvx512 ? WidenByAvx512(a, k, shift, staged) : 0;
+  int64_t depth = 0;
   for (; depth + kVector <= k; depth += kVector) widen(depth);
   if (depth == k) return;
   if (k >= kVector && k % 2 == 0) return widen(k - kVector);
@@ -611,6 +594,17 @@ namespace {
     std::memcpy(staged + 2 * depth, &word, sizeof(word));
   }
   if (k % 2 != 0) std::memset(staged + 2 * k, 0, sizeof(uint16_t));
+}
+
+[[gnu::target("avx512bw")]] void StageWideByAvx512(const uint8_t* a, int64_t k, uint8_t shift,
+                                                   uint8_t* staged) noexcept {
+  const __m256i shift_bytes = _mm256_set1_epi8(static_cast<char>(shift));
+  int64_t depth = 0;
+  for (; depth + 2 * kVector <= k; depth += 2 * kVector) {
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + depth));
+    _mm512_storeu_si512(staged + 2 * depth, _mm512_cvtepu8_epi16(_mm256_xor_si256(bytes, shift_bytes)));
+  }
+  if (depth < k) StageWide(a + depth, k - depth, shift, staged + 2 * depth);
 }
 
 [[gnu::target("avx2")]] void StageSplit(const uint8_t* a, int64_t k, uint8_t shift,
@@ -635,8 +629,19 @@ namespace {
   }
 }
 
+StageFunction StageFor(jit::DotKind dot, core::Isa isa) {
+  if (dot == jit::DotKind::kSplit) return StageSplit;
+  if (dot != jit::DotKind::kWide) return StageRow;
+  return jit::VectorBytes(isa) == 64 && HasAvx512() ? StageWideByAvx512 : StageWide;
+}
+
 bool HasAvx2() {
   static const bool kHas = jit::HardwareIsas().Has(core::Isa::kAvx2);
+  return kHas;
+}
+
+bool HasAvx512() {
+  static const bool kHas = jit::HardwareIsas().Has(core::Isa::kAvx512);
   return kHas;
 }
 

@@ -21,6 +21,7 @@
 #include <span>
 #include <string>
 
+#include "core/isas.h"
 #include "jit/emitters/dot.h"
 #include "kernels/problem/operands.h"
 #include "kernels/runtime/aligned_buffer.h"
@@ -103,8 +104,10 @@ class PanelSource {
   virtual void AddTo(PackedWeights* packed) const noexcept = 0;
 };
 
-/// Whether this machine has AVX2, whatever the plan's ISA: for compiled code that prepares weights and rows.
+/// Whether this machine has AVX2 or AVX-512, whatever the plan's ISA: for compiled code that prepares weights
+/// and rows.
 bool HasAvx2();
+bool HasAvx512();
 
 /// False if memory ran out.
 [[nodiscard]] bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept;
@@ -150,16 +153,16 @@ void StageRow(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexc
 /// StageRow() for the wide dot variant: each activation becomes an int16, and rows are padded to whole pairs.
 /// Needs AVX2.
 void StageWide(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
+/// Needs AVX-512.
+void StageWideByAvx512(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
 /// StageRow(), taken apart for the split dot variant, a = 16·h + l: a0 a1 a2 a3 → l0 l1 l2 l3 | h0 h1 h2 h3,
 /// twice the bytes. Needs AVX2.
 void StageSplit(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
-/// The function that stages a row for kernels of variant `dot`.
+/// The function that stages a row for kernels of variant `dot` on `isa`. It uses AVX-512 only if `isa` does.
 using StageFunction = void (*)(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
-constexpr StageFunction StageFor(jit::DotKind dot) {
-  return dot == jit::DotKind::kWide ? StageWide : dot == jit::DotKind::kSplit ? StageSplit : StageRow;
-}
+StageFunction StageFor(jit::DotKind dot, core::Isa isa);
 
 inline int64_t ActivationPanelBytes(int64_t rows, int64_t k) { return (k + 3) / 4 * 4 * rows; }
 

@@ -49,7 +49,7 @@ class Output {
 
  private:
   bool Is(GroupedModel model) const { return model_ == model; }
-  // The row whose activations the row of C uses.
+  // The row of A that the row of C uses.
   int64_t ARow() const {
     return Is(GroupedModel::kPreviousItem) && m_ >= grouped_.item_rows ? m_ - grouped_.item_rows : m_;
   }
@@ -310,8 +310,8 @@ std::vector<GroupedActivations> ActivationsOf(const Grouped& grouped) {
 
 namespace {
 
-// A number as CVTPS2DQ, PACKSSDW and PACKSSWB convert it. CVTPS2DQ makes −2^31 of a NaN (0·∞, where 127/max is
-// infinite) and of a number beyond int32, of either sign.
+// A number as CVTPS2DQ, PACKSSDW and PACKSSWB convert it. CVTPS2DQ makes −2^31 of a NaN (0·∞, where 127/max
+// is infinite) and of a number beyond int32, of either sign.
 int8_t PackedInt8(float value) {
   const float rounded = std::nearbyint(value);
   const bool is_int32 = rounded >= -0x1p31f && rounded < 0x1p31f;
@@ -356,16 +356,16 @@ namespace {
 struct Bounded {
   double value = 0, error = 0;
 };
-// Two bounds; the larger one counts. An engine adds exact integers in float32, and the integers of a group add
-// up to the sum of the group. Each rounding has a relative error of at most 2^-24, so an integer p with the
-// scale s contributes at most r·2^-24·|p·s| to the error, where r is the number of roundings that it passes:
-// one addition for each group, and at most 40 others (its conversion, products of scales and with them, up to
-// 31 additions of lanes, the bias, the scale of a row).
+// Two bounds; the larger one counts. An engine adds exact integers in float32, and the integers of a group
+// add up to the sum of the group. Each rounding has a relative error of at most 2^-24, so an integer p with
+// the scale s contributes at most r·2^-24·|p·s| to the error, where r is the number of roundings that it
+// passes: one addition for each group, and at most 40 others (its conversion, products of scales and with
+// them, up to 31 additions of lanes, the bias, the scale of a row).
 //
 // 1. The integers are sums of (a−za)·(b−zb), over any lanes. Their magnitudes are at most Σ|(a−za)·(b−zb)|.
 // 2. The zero points are applied to the sums of a group: Σa·b in any lanes, and two terms of zero points, are
-//    integers of their own, each with its own sum of groups, or combined in each group. The terms are zb·Σ(a−za)
-//    and za·Σb, or zb·Σa and za·Σ(b−zb).
+//    integers of their own, each with its own sum of groups, or combined in each group. The terms are
+//    zb·Σ(a−za) and za·Σb, or zb·Σa and za·Σ(b−zb).
 Bounded BoundOf(const Grouped& grouped, int64_t m, int64_t n) {
   const int64_t groups = grouped.groups();
   const bool is_by_groups = grouped.a_granularity == INTACT_GRANULARITY_GROUPS;

@@ -72,8 +72,9 @@ std::vector<GroupedActivations> ActivationsOf(const Grouped& grouped);
 Grouped Requantized(const Grouped& grouped, GroupedActivations activations);
 
 /// The largest error of an output as a share of the bound of float32 sums of the groups in any order, if the
-/// integers that are added are exact; nullopt if an output is outside. Zero points may be applied to the sums of
-/// each group. Outputs whose sums may leave float32 must be `contract`, the bytes of Outputs(grouped).
+/// integers that are added are exact; nullopt if an output is outside. Zero points may be applied to the sums
+/// of each group. If the sums of an output may leave float32, it must be `contract`, the bytes of
+/// Outputs(grouped).
 std::optional<double> RoundingError(const Grouped& grouped, const std::vector<uint8_t>& contract,
                                     const std::vector<uint8_t>& outputs);
 

@@ -141,7 +141,7 @@ TEST(CodeOfPlans, GoesWithTheLastPlan) {
 
 TEST(CodeOfPlans, KnowsNoStrides) {
   const Conv depthwise = MakeConv({.inputs = 64, .outputs = 64, .groups = 64, .width = 20});
-  // Long lines have another kernel for the pixels whose taps are all inside.
+  // Long lines have another kernel for inner pixels: all their taps are inside.
   const Conv long_lines = MakeConv({.inputs = 64, .outputs = 64, .groups = 64, .width = 40});
   const Conv grouped = MakeConv({.inputs = 64, .outputs = 64, .groups = 4, .mode = INTACT_SATURATING});
   const jit::CodeUsage before = jit::GetCodeUsage();

@@ -445,7 +445,7 @@ TEST_F(AmxEngines, AreExactWhereRowsInPlaceAreCut) {
       ExpectTilesAreExact(line);
     }
   }
-  // A convolution of one tap, whose lines are apart.
+  // A convolution of one tap: its lines are apart.
   ExpectTilesAreExact(fmt::format("conv u8s8u8 in=9x33 c={} o=150 kernel=1x1 stride=2x1 za=3", 2 * held));
   SetCachesForTesting(machine);
 }

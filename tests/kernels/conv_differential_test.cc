@@ -76,7 +76,7 @@ TEST_P(ConvDifferential, Groups) {
            "conv u8s8s32 in=3 c=64 o=64 kernel=2 dilation=2 groups=64 za=9",
            "conv u8s8u8 in=26x5 c=64 o=64 kernel=1x3 dilation=1x2 groups=64",
            "conv u8s8s32 in=30 c=64 o=64 kernel=2 dilation=18 groups=64 za=9",
-           // More channels than a line of scratch holds, whose outputs are not adjacent.
+           // More channels than a line of scratch holds; their outputs are not adjacent.
            "conv u8s8s32 in=6x6 c=1056 o=1056 kernel=3x1 groups=1056 cpad=3",
            "conv u8s8u8 in=4x4 c=1040 o=1040 kernel=3x3 pad=1x1 groups=1040 cpad=1",
            "conv u8s8u8 in=5x7 c=696 o=1392 kernel=3x3 pad=1x1 groups=696 cpad=1",

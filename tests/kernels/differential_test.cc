@@ -124,7 +124,7 @@ std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t
   const int64_t row_bytes = depth / kernels::kQuad * jit::ActivationQuadBytes(block.dot);
   std::vector<uint8_t> staged(static_cast<size_t>(mr * row_bytes));
   for (int m = 0; m < mr; ++m) {
-    kernels::StageFor(block.dot)(a.data() + m * depth, depth, 0, staged.data() + m * row_bytes);
+    kernels::StageFor(block.dot, block.isa)(a.data() + m * depth, depth, 0, staged.data() + m * row_bytes);
   }
   if (block.dot == jit::DotKind::kCut) return RunCut(spec, depth, staged, panels, compensation);
   kernels::PackedWeights weights(depth, std::max(spec.nr(), kernels::kPanelColumns));

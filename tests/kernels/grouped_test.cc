@@ -365,7 +365,7 @@ TEST(GroupedTest, ChecksBatches) {
             "intact_grouped_run: batch is 2; expected 1, because the plan has several experts");
 }
 
-// Items whose rows alternate in memory, and items with equal A.
+// The rows of items alternate in memory; items have equal A.
 TEST(GroupedTest, BatchesOfAnyStride) {
   const reference::Grouped grouped =
       verify::Materialize(*verify::GroupedProblem::Parse("grouped u8u4f32 m=12 n=37 k=70 zb=yes per=group"));

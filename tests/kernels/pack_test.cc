@@ -130,15 +130,18 @@ TEST(WidePanels, HoldEachPairThatHasWeights) {
 // Every number of depths around a vector, to the last byte.
 TEST(StageWide, WidensEachActivation) {
   if (!HasAvx2()) GTEST_SKIP();
-  for (int64_t k = 1; k <= 100; ++k) {
-    for (const uint8_t shift : {uint8_t{0}, uint8_t{128}}) {
-      std::vector<uint8_t> a(static_cast<size_t>(k));
-      for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<uint8_t>(37 * i + 200);
-      std::vector<uint16_t> staged(a.size() + a.size() % 2 + 1, 85);
-      StageWide(a.data(), k, shift, reinterpret_cast<uint8_t*>(staged.data()));
-      EXPECT_EQ(staged.back(), 85);
-      for (size_t i = 0; i + 1 < staged.size(); ++i) {
-        ASSERT_EQ(staged[i], i < a.size() ? a[i] ^ shift : 0) << i << " of " << k;
+  EXPECT_EQ(StageFor(jit::DotKind::kWide, core::Isa::kAvx2), StageWide);
+  for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512}) {
+    for (int64_t k = 1; k <= 100; ++k) {
+      for (const uint8_t shift : {uint8_t{0}, uint8_t{128}}) {
+        std::vector<uint8_t> a(static_cast<size_t>(k));
+        for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<uint8_t>(37 * i + 200);
+        std::vector<uint16_t> staged(a.size() + a.size() % 2 + 1, 85);
+        StageFor(jit::DotKind::kWide, isa)(a.data(), k, shift, reinterpret_cast<uint8_t*>(staged.data()));
+        EXPECT_EQ(staged.back(), 85);
+        for (size_t i = 0; i + 1 < staged.size(); ++i) {
+          ASSERT_EQ(staged[i], i < a.size() ? a[i] ^ shift : 0) << i << " of " << k;
+        }
       }
     }
   }
