@@ -50,7 +50,7 @@ class CostFitTest : public testing::Test {
     table.ymm.wide.product *= 1.5;
     table.ymm.split.tile *= 3;
     table.ymm.scheduled_panels.item_row *= 0.7;
-    table.zmm.in_place.product *= 1.4;
+    table.zmm.wide.product *= 2;
     table.tiles.product *= 2;
     table.tiles.run *= 0.5;
     return table;

@@ -436,8 +436,9 @@ TEST(Host, HasWhatTheOperatingSystemSays) {
   EXPECT_LE(topology.usable_cores, topology.usable_cpus);
   EXPECT_NE(topology.l1d.bytes, 0);
   EXPECT_NE(topology.l2.bytes, 0);
-  EXPECT_EQ(kernels::Caches().l1d_bytes, topology.l1d.bytes);
-  EXPECT_EQ(kernels::Caches().l2_bytes, topology.l2.bytes);
+  const kernels::CacheSizes caches = kernels::CachesOf(HostFacts());
+  EXPECT_EQ(caches.l1d_bytes, topology.l1d.bytes);
+  EXPECT_EQ(caches.l2_bytes, topology.l2.bytes);
 }
 
 TEST(Host, CountsWhatMayBeUsed) {

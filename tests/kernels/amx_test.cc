@@ -21,7 +21,6 @@
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
 #include "tests/support/require_isas.h"
-#include "tests/support/scoped_costs.h"
 #include "tests/support/tiles_target.h"
 #include "verify/sweep/sweep.h"
 #include "verify/targets/guarded_matrix.h"
@@ -574,7 +573,6 @@ TEST_F(AmxEngines, PassTheSweep) {
 }
 
 TEST_F(AmxEngines, LeaveTheSmallestMToVnni) {
-  const tests::ScopedCosts costs(tests::CostsWithTiles());
   const std::vector<int8_t> b(size_t{128} * 128);
   GemmDesc desc = MakeGemmDesc();
   desc.n = desc.k = 128;

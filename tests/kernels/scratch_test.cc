@@ -31,7 +31,6 @@
 #include "tests/support/expect_model.h"
 #include "tests/support/plan.h"
 #include "tests/support/require_isas.h"
-#include "tests/support/scoped_costs.h"
 #include "verify/explain/audit.h"
 #include "verify/targets/guarded_buffer.h"
 #include "verify/targets/intact_target.h"
@@ -472,17 +471,7 @@ INSTANTIATE_TEST_SUITE_P(All, ScratchOnIsa,
                          NameOf);
 
 // With these caches and costs, threads share a packed runtime B on any machine.
-class SharedB : public ScratchOnIsa {
- protected:
-  static constexpr kernels::CacheSizes kSizes = {48 << 10, 2 << 20};
-
-  SharedB() { kernels::SetCachesForTesting(kSizes); }
-  ~SharedB() override { kernels::SetCachesForTesting(machine_); }
-
- private:
-  kernels::CacheSizes machine_ = kernels::Caches();
-  ScopedCosts costs_{CostsWithTiles()};
-};
+using SharedB = ScratchOnIsa;
 
 TEST_P(SharedB, LiesInScratchOnce) {
   OnGemm("gemm u8s8s32 m=37 n=50 k=6000 runtimeb=yes za=3", [](const Runs& runs) {
@@ -766,7 +755,6 @@ TEST(ScratchOfConvolutions, HoldsNothingOfWhatLiesBetweenTaps) {
 // A row reads B where it lies; more rows pack a chunk of it at a time.
 TEST(ScratchOfTiles, HoldsNoWaitingSumsWhereTheDepthIsWhole) {
   if (intact_isa_available(INTACT_ISA_AMX_INT8) == 0) INTACT_SKIP_ISA("amx_int8");
-  const ScopedCosts costs(CostsWithTiles());
   GemmDesc desc = MakeGemmDesc();
   desc.n = 2048;
   desc.k = 8192;

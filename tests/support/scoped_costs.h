@@ -2,8 +2,6 @@
 #ifndef INTACT_TESTS_SUPPORT_SCOPED_COSTS_H_
 #define INTACT_TESTS_SUPPORT_SCOPED_COSTS_H_
 
-#include "core/isas.h"
-#include "jit/isa.h"
 #include "kernels/engines/cost_table.h"
 
 namespace intact::tests {
@@ -20,13 +18,7 @@ class ScopedCosts {
   kernels::CostTable own_;
 };
 
-/// A table that was measured on a CPU with tiles. Tables of other CPUs guess when tiles are worth their
-/// set-up.
-inline const kernels::CostTable& CostsWithTiles() {
-  return kernels::CostsFor(jit::CpuKind{}, core::CappedAt(core::Isa::kAmxInt8)).costs;
-}
-
-/// This CPU's table, with tiles that cost nothing: plans that may use tiles use them, however small they are.
+/// The table of test programs, with tiles that cost nothing: plans that may use tiles use them, however small they are.
 inline kernels::CostTable CostsOfFreeTiles() {
   kernels::CostTable costs = kernels::Costs();
   const kernels::TileCosts own = costs.tiles;
