@@ -8,6 +8,7 @@
 
 #include "jit/isa.h"
 #include "kernels/codegen/dispatch.h"
+#include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 constexpr int64_t kColumns = UnpackedProduct::kColumns;
 constexpr int64_t kDepths = UnpackedProduct::kDepths;
 constexpr int64_t kBlockDepths = 16;    // depths of a block of rows of B
-constexpr int64_t kLineColumns = 2048;  // columns of B whose sums stay in L1
+constexpr int64_t kLineColumns = 4096;  // columns of B whose sums stay in L1
+constexpr int64_t kColumnsAhead = 512;  // columns to the block that is prefetched
 constexpr int64_t kAtOnce = 4;          // columns of B that are read together
 
 int DwordAt(const uint8_t* from) {
@@ -35,10 +37,25 @@ struct Block {
 using AddBlock = void (*)(const Block& block, const uint8_t* staged, int64_t staged_stride, int64_t rows,
                           int32_t* sums, int64_t sums_stride);
 
+// Prefetches the lines of the block that is kColumnsAhead columns after a block of `line` to `line_end`; near
+// the end of its rows, those of the next rows. CPUs do not follow as many streams as a block has rows.
+void PrefetchAhead(const WeightView& b, int64_t depth, int64_t column, int64_t line, int64_t line_end) {
+  column += kColumnsAhead;
+  if (column >= line_end) {
+    column -= line_end - line;
+    depth += kBlockDepths;
+  }
+  if (column < line || depth + kBlockDepths > b.k) return;
+  for (int64_t i = depth; i < depth + kBlockDepths; ++i) {
+    _mm_prefetch(b.data + i * b.stride_k + column, _MM_HINT_T0);
+  }
+}
+
 template <AddBlock kAdd, int64_t kDepthBytes>
 void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
              int32_t* sums, int64_t sums_stride) noexcept {
   const int64_t staged_stride = RoundUp(b.k, kDepths) * kDepthBytes;
+  const bool is_far = b.k * (end - begin) > Caches().l2_bytes;
   for (int64_t line = begin; line < end; line += kLineColumns) {
     const int64_t line_end = std::min(end, line + kLineColumns);
     for (int64_t depth = 0; depth < b.k; depth += kBlockDepths) {
@@ -60,6 +77,7 @@ void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* sta
           }
           block = {edge.data(), kColumns, b.shift};
         }
+        if (is_far) PrefetchAhead(b, depth, column, line, line_end);
         kAdd(block, staged + depth * kDepthBytes, staged_stride, rows, sums + column - begin, sums_stride);
       }
     }
@@ -184,6 +202,8 @@ struct PairSums {
       return _mm256_xor_si256(Load(b + at), shift);
     };
     AddPair(l, h, weights(0), weights(stride), &first);
+    // Sums are added to at once. GCC would compute all products first, and keep sums on the stack.
+    asm("" : "+x"(first.l_low), "+x"(first.l_high), "+x"(first.h_low), "+x"(first.h_high));
     AddPair(l, h, weights(kColumns / 2), weights(stride + kColumns / 2), &second);
   }
   AddWidened(first, sums);
@@ -304,6 +324,61 @@ template <int kRows>
   }
 }
 
+// ----- AVX-512 ---------------------------------------------------------------------------------------------
+
+#define INTACT_AVX512 gnu::target("avx512f,avx512bw,avx512vl")
+
+// Adds sums of a block's columns. Vector j has columns 4·j to 4·j + 3 of each sixteen: a transpose of 128-bit
+// lanes.
+[[INTACT_AVX512]] inline void AddFours(const __m512i* fours, int32_t* sums) {
+  constexpr __mmask16 kAll = 0xffff;  // GCC 12 warns about its forms without a mask
+  const __m512i low01 = _mm512_maskz_shuffle_i32x4(kAll, fours[0], fours[1], 0x44);
+  const __m512i high01 = _mm512_maskz_shuffle_i32x4(kAll, fours[0], fours[1], 0xee);
+  const __m512i low23 = _mm512_maskz_shuffle_i32x4(kAll, fours[2], fours[3], 0x44);
+  const __m512i high23 = _mm512_maskz_shuffle_i32x4(kAll, fours[2], fours[3], 0xee);
+  const __m512i columns[] = {_mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0x88),
+                             _mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0xdd),
+                             _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0x88),
+                             _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0xdd)};
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    int32_t* const sixteen = sums + j * 16;
+    _mm512_storeu_si512(sixteen, _mm512_add_epi32(_mm512_loadu_si512(sixteen), columns[j]));
+  }
+}
+
+// AddPairs() for all columns of a block at once.
+[[INTACT_AVX512]] inline void AddPairsOfLine(const Block& block, __m512i shift, const uint8_t* staged,
+                                             int32_t* sums) {
+  __m512i l_low = {}, l_high = {}, h_low = {}, h_high = {};
+  const int8_t* b = block.b;
+  for (int pair = 0; pair < kBlockDepths / 2; ++pair, b += 2 * block.stride) {
+    const __m512i l = _mm512_set1_epi32(DwordAt(staged + pair * 8));
+    const __m512i h = _mm512_set1_epi32(DwordAt(staged + pair * 8 + 4));
+    const __m512i even = _mm512_xor_si512(_mm512_loadu_si512(b), shift);
+    const __m512i odd = _mm512_xor_si512(_mm512_loadu_si512(b + block.stride), shift);
+    const __m512i low = _mm512_unpacklo_epi8(even, odd), high = _mm512_unpackhi_epi8(even, odd);
+    l_low = _mm512_add_epi16(l_low, _mm512_maddubs_epi16(l, low));
+    l_high = _mm512_add_epi16(l_high, _mm512_maddubs_epi16(l, high));
+    h_low = _mm512_add_epi16(h_low, _mm512_maddubs_epi16(h, low));
+    h_high = _mm512_add_epi16(h_high, _mm512_maddubs_epi16(h, high));
+  }
+  const __m512i factors = _mm512_set1_epi32(16 << 16 | 1);  // l + 16·h
+  const __m512i fours[] = {_mm512_madd_epi16(_mm512_unpacklo_epi16(l_low, h_low), factors),
+                           _mm512_madd_epi16(_mm512_unpackhi_epi16(l_low, h_low), factors),
+                           _mm512_madd_epi16(_mm512_unpacklo_epi16(l_high, h_high), factors),
+                           _mm512_madd_epi16(_mm512_unpackhi_epi16(l_high, h_high), factors)};
+  AddFours(fours, sums);
+}
+
+[[INTACT_AVX512]] void AddBlockByAvx512(const Block& block, const uint8_t* staged, int64_t staged_stride,
+                                        int64_t rows, int32_t* sums, int64_t sums_stride) {
+  const __m512i shift = _mm512_set1_epi8(static_cast<char>(block.shift));
+  for (int64_t row = 0; row < rows; ++row) {
+    AddPairsOfLine(block, shift, staged + row * staged_stride, sums + row * sums_stride);
+  }
+}
+
 // ----- AVX-512-VNNI ----------------------------------------------------------------------------------------
 
 #define INTACT_AVX512_VNNI gnu::target("avx512f,avx512bw,avx512vl,avx512vnni")
@@ -334,24 +409,7 @@ template <int kRows>
     }
   }
 #pragma GCC unroll 4
-  for (int i = 0; i < kRows; ++i) {
-    constexpr __mmask16 kAll = 0xffff;  // GCC 12 warns about its forms without a mask
-    // Vector j has columns 4·j to 4·j + 3 of each sixteen: a transpose of 128-bit lanes.
-    const __m512i low01 = _mm512_maskz_shuffle_i32x4(kAll, sum[i][0], sum[i][1], 0x44);
-    const __m512i high01 = _mm512_maskz_shuffle_i32x4(kAll, sum[i][0], sum[i][1], 0xee);
-    const __m512i low23 = _mm512_maskz_shuffle_i32x4(kAll, sum[i][2], sum[i][3], 0x44);
-    const __m512i high23 = _mm512_maskz_shuffle_i32x4(kAll, sum[i][2], sum[i][3], 0xee);
-    const __m512i columns[] = {_mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0x88),
-                               _mm512_maskz_shuffle_i32x4(kAll, low01, low23, 0xdd),
-                               _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0x88),
-                               _mm512_maskz_shuffle_i32x4(kAll, high01, high23, 0xdd)};
-    int32_t* const to = sums + i * sums_stride;
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      int32_t* const sixteen = to + j * 16;
-      _mm512_storeu_si512(sixteen, _mm512_add_epi32(_mm512_loadu_si512(sixteen), columns[j]));
-    }
-  }
+  for (int i = 0; i < kRows; ++i) AddFours(sum[i], sums + i * sums_stride);
 }
 
 [[INTACT_AVX512_VNNI]] void AddBlockByVnni(const Block& block, const uint8_t* staged, int64_t staged_stride,
@@ -395,25 +453,28 @@ template <int kRows>
 }
 
 #undef INTACT_AVX_VNNI
+#undef INTACT_AVX512
 #undef INTACT_AVX512_VNNI
 
 }  // namespace
 
 UnpackedProduct UnpackedProduct::For(core::Isa isa, const WeightView& b) {
-  const auto has_vnni_of = [&](const core::VectorFile& vectors, core::Isa least) {
-    return core::TraitsOf(VectorIsa(isa)).vectors.bytes == vectors.bytes &&
-           DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni && jit::HardwareIsas().Has(least);
+  const auto has = [&](const core::VectorFile& vectors, core::Isa least) {
+    return core::TraitsOf(VectorIsa(isa)).vectors.bytes == vectors.bytes && jit::HardwareIsas().Has(least);
   };
-  const bool has_vnni = has_vnni_of(core::kZmm, core::Isa::kAvx512Vnni);
-  const bool has_avx_vnni = has_vnni_of(core::kYmm, core::Isa::kAvxVnni);
+  const bool is_vnni = DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni;
+  const bool has_vnni = is_vnni && has(core::kZmm, core::Isa::kAvx512Vnni);
+  const bool has_avx_vnni = is_vnni && has(core::kYmm, core::Isa::kAvxVnni);
   const bool has_columns = b.stride_k == 1;
   const RuntimeCosts& costs = Costs().runtime;
   if (has_vnni && has_columns)
     return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, &costs.vnni_columns, "vnni"};
   if (has_vnni) return {StageBytes, AddRows<AddBlockByVnni, 1>, 1, &costs.vnni_rows, "vnni"};
   if (has_columns) return {StageHalves, AddColumns<AddColumnsByAvx2, 2>, 2, &costs.split_columns, "split"};
-  // The split function's costs are too high, so some runs pack B although this function is faster.
+  // AVX2's costs are too high for the others, so some runs pack B although these functions are faster.
   if (has_avx_vnni) return {StageBytes, AddRows<AddBlockByAvxVnni, 1>, 1, &costs.split_rows, "vnni"};
+  if (has(core::kZmm, core::Isa::kAvx512))
+    return {StagePairs, AddRows<AddBlockByAvx512, 4>, 4, &costs.split_rows, "split"};
   return {StagePairs, AddRows<AddBlockByAvx2, 4>, 4, &costs.split_rows, "split"};
 }
 
