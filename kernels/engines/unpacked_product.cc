@@ -288,40 +288,50 @@ void StageBytes(const uint8_t* a, int64_t k, uint8_t* staged) noexcept {
   std::memcpy(staged, a, static_cast<size_t>(k));
 }
 
-// The products of half a block's columns for kRows rows, with quads of four columns of each 128-bit lane in a
-// vector.
-template <int kRows>
-[[INTACT_AVX_VNNI]] inline void AddHalf(const int8_t* b, int64_t stride, __m256i shift, const uint8_t* staged,
-                                        int64_t staged_stride, int32_t* sums, int64_t sums_stride) {
-  __m256i sum[kRows][4] = {};
+// The products of kHalves halves of a block's columns for kRows rows, with quads of four columns of each
+// 128-bit lane in a vector.
+template <int kRows, int kHalves>
+[[INTACT_AVX_VNNI]] inline void AddHalves(const int8_t* b, int64_t stride, __m256i shift,
+                                          const uint8_t* staged, int64_t staged_stride, int32_t* sums,
+                                          int64_t sums_stride) {
+  constexpr int64_t kHalf = kColumns / 2;
+  __m256i sum[kRows][kHalves][4] = {};
   for (int64_t depth = 0; depth < kBlockDepths; depth += kQuad, b += kQuad * stride) {
-    const auto row = [&](int64_t i) __attribute__((target("avx2,avxvnni"))) {
-      return _mm256_xor_si256(Load(b + i * stride), shift);
-    };
-    const __m256i row0 = row(0), row1 = row(1), row2 = row(2), row3 = row(3);
-    const __m256i low01 = _mm256_unpacklo_epi8(row0, row1), low23 = _mm256_unpacklo_epi8(row2, row3);
-    const __m256i high01 = _mm256_unpackhi_epi8(row0, row1), high23 = _mm256_unpackhi_epi8(row2, row3);
-    const __m256i quads[] = {_mm256_unpacklo_epi16(low01, low23), _mm256_unpackhi_epi16(low01, low23),
-                             _mm256_unpacklo_epi16(high01, high23), _mm256_unpackhi_epi16(high01, high23)};
 #pragma GCC unroll 2
-    for (int i = 0; i < kRows; ++i) {
-      const __m256i a = _mm256_set1_epi32(DwordAt(staged + i * staged_stride + depth));
+    for (int half = 0; half < kHalves; ++half) {
+      const auto row = [&](int64_t i) __attribute__((target("avx2,avxvnni"))) {
+        return _mm256_xor_si256(Load(b + i * stride + half * kHalf), shift);
+      };
+      const __m256i row0 = row(0), row1 = row(1), row2 = row(2), row3 = row(3);
+      const __m256i low01 = _mm256_unpacklo_epi8(row0, row1), low23 = _mm256_unpacklo_epi8(row2, row3);
+      const __m256i high01 = _mm256_unpackhi_epi8(row0, row1), high23 = _mm256_unpackhi_epi8(row2, row3);
+      const __m256i quads[] = {_mm256_unpacklo_epi16(low01, low23), _mm256_unpackhi_epi16(low01, low23),
+                               _mm256_unpacklo_epi16(high01, high23), _mm256_unpackhi_epi16(high01, high23)};
+#pragma GCC unroll 2
+      for (int i = 0; i < kRows; ++i) {
+        const __m256i a = _mm256_set1_epi32(DwordAt(staged + i * staged_stride + depth));
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) sum[i][j] = _mm256_dpbusd_avx_epi32(sum[i][j], a, quads[j]);
+        for (int j = 0; j < 4; ++j) sum[i][half][j] = _mm256_dpbusd_avx_epi32(sum[i][half][j], a, quads[j]);
+      }
     }
   }
 #pragma GCC unroll 2
-  for (int i = 0; i < kRows; ++i) AddFours(sum[i], sums + i * sums_stride);
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int half = 0; half < kHalves; ++half) AddFours(sum[i][half], sums + i * sums_stride + half * kHalf);
+  }
 }
 
 [[INTACT_AVX_VNNI]] void AddBlockByAvxVnni(const Block& block, const uint8_t* staged, int64_t staged_stride,
                                            int64_t rows, int32_t* sums, int64_t sums_stride) {
   const __m256i shift = _mm256_set1_epi8(static_cast<char>(block.shift));
-  for (int64_t row = 0; row < rows; row += 2, staged += 2 * staged_stride, sums += 2 * sums_stride) {
-    const auto add = row + 1 < rows ? AddHalf<2> : AddHalf<1>;
-    add(block.b, block.stride, shift, staged, staged_stride, sums, sums_stride);
-    add(block.b + kColumns / 2, block.stride, shift, staged, staged_stride, sums + kColumns / 2, sums_stride);
+  const int64_t pairs = rows / 2 * 2;
+  for (int64_t row = 0; row < pairs; row += 2, staged += 2 * staged_stride, sums += 2 * sums_stride) {
+    for (const int64_t half : {int64_t{0}, kColumns / 2}) {
+      AddHalves<2, 1>(block.b + half, block.stride, shift, staged, staged_stride, sums + half, sums_stride);
+    }
   }
+  if (rows > pairs) AddHalves<1, 2>(block.b, block.stride, shift, staged, staged_stride, sums, sums_stride);
 }
 
 // ----- AVX-512 ---------------------------------------------------------------------------------------------
