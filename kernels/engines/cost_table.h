@@ -99,7 +99,7 @@ struct UnpackedCosts {
 struct RuntimeCosts {
   // Packing a quad of 16 columns: contiguous rows of B, contiguous columns; rows, if L2 does not hold B.
   double packed_rows = 0, packed_columns = 0, packed_far_rows = 0;
-  UnpackedCosts split_rows, split_columns, vnni_rows, vnni_columns;
+  UnpackedCosts split_rows, zmm_split_rows, split_columns, vnni_rows, ymm_vnni_rows, vnni_columns;
 };
 
 /// Tiles (amx_engine.h), in products of AVX-512-VNNI, because tiles compete with its kernels.
@@ -249,8 +249,10 @@ void ForEachCost(Table& table, const Visit& visit) {
     visit(path + ".outputs", kHalfCycles, costs.outputs);
   };
   unpacked("runtime.split_rows", table.runtime.split_rows);
+  unpacked("runtime.zmm_split_rows", table.runtime.zmm_split_rows);
   unpacked("runtime.split_columns", table.runtime.split_columns);
   unpacked("runtime.vnni_rows", table.runtime.vnni_rows);
+  unpacked("runtime.ymm_vnni_rows", table.runtime.ymm_vnni_rows);
   unpacked("runtime.vnni_columns", table.runtime.vnni_columns);
   visit("tiles.run", kProducts, table.tiles.run);
   visit("tiles.block", kProducts, table.tiles.block);

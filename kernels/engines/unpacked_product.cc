@@ -481,10 +481,9 @@ UnpackedProduct UnpackedProduct::For(core::Isa isa, const WeightView& b) {
     return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, &costs.vnni_columns, "vnni"};
   if (has_vnni) return {StageBytes, AddRows<AddBlockByVnni, 1>, 1, &costs.vnni_rows, "vnni"};
   if (has_columns) return {StageHalves, AddColumns<AddColumnsByAvx2, 2>, 2, &costs.split_columns, "split"};
-  // AVX2's costs are too high for the others, so some runs pack B although these functions are faster.
-  if (has_avx_vnni) return {StageBytes, AddRows<AddBlockByAvxVnni, 1>, 1, &costs.split_rows, "vnni"};
+  if (has_avx_vnni) return {StageBytes, AddRows<AddBlockByAvxVnni, 1>, 1, &costs.ymm_vnni_rows, "vnni"};
   if (has(core::kZmm, core::Isa::kAvx512))
-    return {StagePairs, AddRows<AddBlockByAvx512, 4>, 4, &costs.split_rows, "split"};
+    return {StagePairs, AddRows<AddBlockByAvx512, 4>, 4, &costs.zmm_split_rows, "split"};
   return {StagePairs, AddRows<AddBlockByAvx2, 4>, 4, &costs.split_rows, "split"};
 }
 

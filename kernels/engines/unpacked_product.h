@@ -4,8 +4,7 @@
 //   B[k][n], rows contiguous     blocks of 16 depths × 64 columns; rows are interleaved in registers, so that
 //                                columns fill the lanes
 //   B[n][k], columns contiguous  four columns at a time; depths fill the lanes, and each sum is added up at
-// the
-//                                end of its column
+//                                the end of its column
 //
 // Without VNNI, and with AVX-VNNI for contiguous columns, an activation is split into two halves of four
 // bits, as by the split dot variant (jit/emitters/dot.h), so that int16 sums of eight products of pairs are
