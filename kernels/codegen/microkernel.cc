@@ -43,7 +43,7 @@ class Microkernel {
     code().bind(tile);
     dot_->Prepare();
     Prologue();
-    IsScheduled() ? WindowLoop() : TapLoop();
+    Products();
     if (spec_.dot == jit::DotKind::kCut) ExtraLoop();
     AddChains();
     ReleaseOperands();
@@ -75,7 +75,8 @@ class Microkernel {
   int Chains() const {
     if (spec_.dot != jit::DotKind::kVnni) return 1;
     const int tile = spec_.mr * spec_.vectors;
-    const int wanted = std::min((kInFlight + tile - 1) / tile, kUnroll);
+    const int at_once = spec_.in_turn ? spec_.mr : tile;
+    const int wanted = std::min((kInFlight + at_once - 1) / at_once, kUnroll);
     return std::clamp((registers_.FreeVectors() - spec_.vectors - 1) / tile, 1, wanted);
   }
 
@@ -95,6 +96,7 @@ class Microkernel {
       windows_ = registers_.NewGeneral("windows");
     }
     chains_ = Chains();
+    vectors_ = {0, spec_.vectors};
     accumulators_.resize(static_cast<size_t>(chains_) * static_cast<size_t>(spec_.mr));
     for (std::vector<Vec>& row : accumulators_) {
       for (int j = 0; j < spec_.vectors; ++j) row.push_back(registers_.NewVector("accumulator"));
@@ -205,8 +207,9 @@ class Microkernel {
   }
 
   void Quad(int quad, const Span& rows, bool fetches) {
-    for (size_t j = 0; j < b_operands_.size(); ++j) {
-      LoadB(b_operands_[j], BAddress(static_cast<int>(j), quad));
+    const int end = std::min(vectors_.end, static_cast<int>(b_operands_.size()));
+    for (int j = vectors_.begin; j < end; ++j) {
+      LoadB(b_operands_[static_cast<size_t>(j)], BAddress(j, quad));
     }
     if (fetches) Prefetch(quad);
     const auto broadcast = [&](int row, int step) {
@@ -229,7 +232,7 @@ class Microkernel {
   }
 
   void Dots(const Vec& a, int step, int row, int quad) {
-    for (int j = 0; j < spec_.vectors; ++j) Dot(a, step, row, j, quad);
+    for (int j = vectors_.begin; j < vectors_.end; ++j) Dot(a, step, row, j, quad);
   }
 
   // Quads 0 to `quads` − 1. The first quad begins int16 sums.
@@ -297,7 +300,7 @@ class Microkernel {
         spec_.prefetches && bytes % kLine == 0) {
       code().prefetcht1(x86::ptr(prefetch_, bytes));
     }
-    if (spec_.ahead != 0 ? quad * quad_bytes() % kLine != 0 : quad != 0) return;
+    if (spec_.in_turn || (spec_.ahead != 0 ? quad * quad_bytes() % kLine != 0 : quad != 0)) return;
     constexpr int kPage = 4096;
     for (int panel = 0; panel < panels(); ++panel) {
       Mem ahead = BAddress(panel * kPanelQuadBytes / registers_.vector_bytes(), quad);
@@ -369,6 +372,19 @@ class Microkernel {
     code().add(b_, quads * quad_bytes());
     if (spec_.prefetches) code().add(prefetch_, quads * PrefetchQuadBytes(spec_.dot, spec_.nr()));
     code().add(offset_, quads * a_bytes());
+  }
+
+  void Products() {
+    if (IsScheduled()) return WindowLoop();
+    if (!spec_.in_turn) return TapLoop();
+    for (int j = 0; j < spec_.vectors; ++j) {
+      vectors_ = {j, j + 1};
+      if (j != 0) {
+        code().mov(b_, Argument(offsetof(MicrokernelArgs, b)));
+        code().mov(taps_, Argument(offsetof(MicrokernelArgs, taps)));
+      }
+      TapLoop();
+    }
   }
 
   void TapLoop() {
@@ -580,6 +596,7 @@ class Microkernel {
   std::vector<Gp> pixels_;          // offsets of pixels after the first, as registers allow
   Gp pixel_offsets_, other_pixel_;  // for pixels without a register: the table of offsets, and one of them
   int chains_ = 1;
+  Span vectors_;                                // those that a loop multiplies
   std::vector<std::vector<Vec>> accumulators_;  // [chains][mr]: a row of vectors
   std::vector<jit::DotVariant::Sums> sums_;     // [mr·vectors], if quads are summed in int16
   bool begins_group_ = false;                   // whether the next quad 0 begins int16 sums
@@ -606,6 +623,7 @@ std::string MicrokernelSpec::Name() const {
   if (begins_line) name += "_begin";
   if (ends_line) name += "_end";
   if (in_parts) name += "_parts";
+  if (in_turn) name += "_turn";
   name.append("_").append(jit::ToString(dot));
   if (largest_group != 0) name.append("_by").append(std::to_string(largest_group));
   return name.append("_").append(core::CompactName(isa));

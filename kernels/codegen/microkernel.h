@@ -126,6 +126,10 @@ struct MicrokernelSpec {
   // The last rows of a tile are multiplied after the others, a few quads at a time. At the end of the depth,
   // accumulators of the first rows are stored while the last rows are still multiplied. Not with `steps`.
   bool in_parts = false;
+  // The panels of a tile are multiplied one after the other, so that weights come as one stream: hardware
+  // prefetchers of some CPUs follow one stream from L2 better than several. Vectors are as wide as panels. Not
+  // with `steps` or `prefetches`, and without `ahead`.
+  bool in_turn = false;
   // Items of the largest group in the scheduled variant's schedule; 0 for other variants. The scheduled
   // variant has tiles one vector wide and rows of one tap, and uses no member above.
   int largest_group = 0;

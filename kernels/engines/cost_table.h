@@ -166,6 +166,8 @@ struct LayoutLimits {
   // VNNI kernels of up to fetching_rows rows fetch each line of a panel at a distance of panel_ahead bytes.
   // Scheduled kernels fetch a strip into L2 at a distance of strip_ahead bytes.
   int64_t fetching_rows = 0, panel_ahead = 0, strip_ahead = 0;
+  // VNNI kernels of up to rows_in_turn rows multiply panels in turn (MicrokernelSpec::in_turn).
+  int64_t rows_in_turn = 0;
 };
 
 struct CostTable {
@@ -292,6 +294,7 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.fetching_rows", "rows", layout.fetching_rows);
   visit("layout.panel_ahead", "bytes", layout.panel_ahead);
   visit("layout.strip_ahead", "bytes", layout.strip_ahead);
+  visit("layout.rows_in_turn", "rows", layout.rows_in_turn);
 }
 
 /// A table of the tree, and the CPU that it was measured on.

@@ -86,6 +86,7 @@ class PanelEngine final : public Engine {
               int64_t most_rows);
   Error GenerateKernels();
   static bool IsInParts(const MicrokernelSpec& spec);
+  bool IsInTurn(const MicrokernelSpec& spec) const;
   static int Ahead(const MicrokernelSpec& spec);
   Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
   bool IsNeeded(const Variant& variant, int rows) const;

@@ -45,6 +45,8 @@ struct CacheSizes {
   int64_t AmxPanels() const { return l2_bytes / 2; }
   /// Larger weights come from beyond L2 in each run.
   int64_t StreamedWeights() const { return l2_bytes; }
+  /// Panel engine: weights that stay in L2 from run to run, beside other data.
+  int64_t L2Weights() const { return l2_bytes * 3 / 4; }
   /// AMX engine: the rows of A that a share reads again for each chunk.
   int64_t AmxStayingRows() const { return l2_bytes / 2; }
   /// Scheduled engine: packed rows that each chunk of panels reads again.

@@ -143,13 +143,14 @@ TEST(CodeOfPlans, KnowsNoStrides) {
   const Conv depthwise = MakeConv({.inputs = 64, .outputs = 64, .groups = 64, .width = 20});
   // Long lines have another kernel for inner pixels: all their taps are inside.
   const Conv long_lines = MakeConv({.inputs = 64, .outputs = 64, .groups = 64, .width = 40});
-  const Conv grouped = MakeConv({.inputs = 64, .outputs = 64, .groups = 4, .mode = INTACT_SATURATING});
+  // All numbers of outputs are multiples of each kernel's columns: 48, 64 or 96.
+  const Conv grouped = MakeConv({.inputs = 192, .outputs = 192, .groups = 12, .mode = INTACT_SATURATING});
   const jit::CodeUsage before = jit::GetCodeUsage();
   for (const int64_t width : {9, 31, 57}) {
     const Conv other = MakeConv({.inputs = 128, .outputs = 128, .groups = 128, .width = width});
     EXPECT_EQ(jit::GetCodeUsage(), before) << "depthwise, width " << width;
   }
-  for (const int64_t groups : {8, 12}) {
+  for (const int64_t groups : {24, 36}) {
     const Conv other = MakeConv(
         {.inputs = 16 * groups, .outputs = 16 * groups, .groups = groups, .mode = INTACT_SATURATING});
     EXPECT_EQ(jit::GetCodeUsage(), before) << groups << " groups";
