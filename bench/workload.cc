@@ -220,7 +220,7 @@ Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRow
     SetTrainedWeights(c, &gemm);
     operation_ = std::move(gemm);
   }
-  if (shape_.batch && shape_.batch->b_by_columns) b_by_columns_ = ByColumns(gemm());
+  if (shape_.batch) runtime_b_ = ToBytes(shape_.batch->b_by_columns ? ByColumns(gemm()) : gemm().b);
   FindProbes();
   Probes probes(operation_);
   Case whose = c;
@@ -279,7 +279,10 @@ reference::Linear Workload::EpilogueOf(const Format& format) const {
   return epilogue;
 }
 
-std::span<const int8_t> Workload::b() const { return b_by_columns_.empty() ? operation().b : b_by_columns_; }
+std::span<const int8_t> Workload::b() const {
+  if (runtime_b_.size() == 0) return operation().b;
+  return {reinterpret_cast<const int8_t*>(runtime_b_.data()), runtime_b_.size()};
+}
 
 Bytes Workload::NewC(intact_type c_type) const {
   Bytes c = Allocate(shape_.Rows() * shape_.n * core::BytesOf(c_type));

@@ -60,7 +60,7 @@ class Workload {
   core::PostOps PostOpsOf(const Format& format) const;
   /// The ordinary input as a contender of `format` takes it, u8 or floats; aligned to a cache line.
   const uint8_t* a(const Format& format) const { return InputFor(format).ordinary.data(); }
-  /// B in the shape's layout.
+  /// B in the shape's layout; aligned to a cache line if runs pass B.
   std::span<const int8_t> b() const;
   /// A buffer for C, aligned to a cache line.
   Bytes NewC(intact_type c_type) const;
@@ -87,7 +87,7 @@ class Workload {
 
   Shape shape_;
   reference::Operation operation_;
-  std::vector<int8_t> b_by_columns_;  // each B as N×K, if the shape has this order
+  Bytes runtime_b_;  // each B in the shape's order, if runs pass B
   // Probes are rows of the output with known accumulators: of each ordinary input, then of its maximum.
   std::vector<int64_t> ordinary_probes_, maximum_probes_;
   std::vector<size_t> like_;     // for each row of the maximum, the probe that it equals
