@@ -596,7 +596,7 @@ class Microkernel {
   std::vector<Gp> pixels_;          // offsets of pixels after the first, as registers allow
   Gp pixel_offsets_, other_pixel_;  // for pixels without a register: the table of offsets, and one of them
   int chains_ = 1;
-  Span vectors_;                                // those that a loop multiplies
+  Span vectors_;                                // the vectors that a loop multiplies
   std::vector<std::vector<Vec>> accumulators_;  // [chains][mr]: a row of vectors
   std::vector<jit::DotVariant::Sums> sums_;     // [mr·vectors], if quads are summed in int16
   bool begins_group_ = false;                   // whether the next quad 0 begins int16 sums

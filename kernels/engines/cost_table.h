@@ -99,6 +99,7 @@ struct UnpackedCosts {
 struct RuntimeCosts {
   // Packing a quad of 16 columns: contiguous rows of B, contiguous columns; rows, if L2 does not hold B.
   double packed_rows = 0, packed_columns = 0, packed_far_rows = 0;
+  // Registers are as named, or ymm for split and zmm for VNNI.
   UnpackedCosts split_rows, zmm_split_rows, split_columns, vnni_rows, ymm_vnni_rows, vnni_columns;
 };
 

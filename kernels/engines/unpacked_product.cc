@@ -16,7 +16,6 @@ namespace {
 constexpr int64_t kColumns = UnpackedProduct::kColumns;
 constexpr int64_t kDepths = UnpackedProduct::kDepths;
 constexpr int64_t kBlockDepths = 16;    // depths of a block of rows of B
-constexpr int64_t kLineColumns = 4096;  // columns of B whose sums stay in L1
 constexpr int64_t kColumnsAhead = 512;  // columns to the block that is prefetched
 constexpr int64_t kAtOnce = 4;          // columns of B that are read together
 
@@ -37,15 +36,16 @@ struct Block {
 using AddBlock = void (*)(const Block& block, const uint8_t* staged, int64_t staged_stride, int64_t rows,
                           int32_t* sums, int64_t sums_stride);
 
-// Prefetches the lines of the block that is kColumnsAhead columns after a block of `line` to `line_end`; near
-// the end of its rows, those of the next rows. CPUs do not follow as many streams as a block has rows.
-void PrefetchAhead(const WeightView& b, int64_t depth, int64_t column, int64_t line, int64_t line_end) {
-  column += kColumnsAhead;
-  if (column >= line_end) {
-    column -= line_end - line;
-    depth += kBlockDepths;
-  }
-  if (column < line || depth + kBlockDepths > b.k) return;
+// Prefetches the block that is read kColumnsAhead columns after the block at `depth` and `column`, in the line
+// of columns [line, line_end) or, after its end, in the next rows. A block has 16 rows, and hardware
+// prefetchers follow fewer streams. Inlined, because GCC takes out calls that only prefetch.
+[[gnu::always_inline]] inline void PrefetchAhead(const WeightView& b, int64_t depth, int64_t column,
+                                                 int64_t line, int64_t line_end) {
+  const int64_t width = RoundUp(line_end - line, kColumns);
+  const int64_t ahead = column - line + kColumnsAhead;
+  column = line + ahead % width;
+  depth += ahead / width * kBlockDepths;
+  if (depth + kBlockDepths > b.k) return;
   for (int64_t i = depth; i < depth + kBlockDepths; ++i) {
     _mm_prefetch(b.data + i * b.stride_k + column, _MM_HINT_T0);
   }
@@ -55,9 +55,11 @@ template <AddBlock kAdd, int64_t kDepthBytes>
 void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
              int32_t* sums, int64_t sums_stride) noexcept {
   const int64_t staged_stride = RoundUp(b.k, kDepths) * kDepthBytes;
-  const bool is_far = b.k * (end - begin) > Caches().l2_bytes;
-  for (int64_t line = begin; line < end; line += kLineColumns) {
-    const int64_t line_end = std::min(end, line + kLineColumns);
+  const bool is_far = b.k * (end - begin) > Caches().StreamedWeights();
+  const int64_t sums_bytes = rows * int64_t{sizeof(int32_t)};  // of a column
+  const int64_t line_columns = std::max(kColumns, Caches().UnpackedSums() / sums_bytes / kColumns * kColumns);
+  for (int64_t line = begin; line < end; line += line_columns) {
+    const int64_t line_end = std::min(end, line + line_columns);
     for (int64_t depth = 0; depth < b.k; depth += kBlockDepths) {
       const int64_t depths = std::min(kBlockDepths, b.k - depth);
       for (int64_t column = line; column < line_end; column += kColumns) {
@@ -194,7 +196,7 @@ struct PairSums {
                                              const uint8_t* staged, int32_t* sums) {
   constexpr int kPairs = kBlockDepths / 2;  // their int16 sums are exact: 8 · 2 · 15 · 128 < 2¹⁵
   PairSums first = {}, second = {};
-#pragma GCC unroll 1  // GCC would add up all products at the end, from the stack
+#pragma GCC unroll 1
   for (int pair = 0; pair < kPairs; ++pair, b += 2 * stride) {
     const __m256i l = _mm256_set1_epi32(DwordAt(staged + pair * 8));
     const __m256i h = _mm256_set1_epi32(DwordAt(staged + pair * 8 + 4));
@@ -202,7 +204,7 @@ struct PairSums {
       return _mm256_xor_si256(Load(b + at), shift);
     };
     AddPair(l, h, weights(0), weights(stride), &first);
-    // Sums are added to at once. GCC would compute all products first, and keep sums on the stack.
+    // GCC would first compute all products, keep them and sums on the stack, and add them up at the end.
     asm("" : "+x"(first.l_low), "+x"(first.l_high), "+x"(first.h_low), "+x"(first.h_high));
     AddPair(l, h, weights(kColumns / 2), weights(stride + kColumns / 2), &second);
   }
@@ -325,13 +327,14 @@ template <int kRows, int kHalves>
 [[INTACT_AVX_VNNI]] void AddBlockByAvxVnni(const Block& block, const uint8_t* staged, int64_t staged_stride,
                                            int64_t rows, int32_t* sums, int64_t sums_stride) {
   const __m256i shift = _mm256_set1_epi8(static_cast<char>(block.shift));
-  const int64_t pairs = rows / 2 * 2;
-  for (int64_t row = 0; row < pairs; row += 2, staged += 2 * staged_stride, sums += 2 * sums_stride) {
+  const int64_t paired_rows = rows / 2 * 2;
+  for (int64_t row = 0; row < paired_rows; row += 2, staged += 2 * staged_stride, sums += 2 * sums_stride) {
     for (const int64_t half : {int64_t{0}, kColumns / 2}) {
       AddHalves<2, 1>(block.b + half, block.stride, shift, staged, staged_stride, sums + half, sums_stride);
     }
   }
-  if (rows > pairs) AddHalves<1, 2>(block.b, block.stride, shift, staged, staged_stride, sums, sums_stride);
+  if (rows > paired_rows)
+    AddHalves<1, 2>(block.b, block.stride, shift, staged, staged_stride, sums, sums_stride);
 }
 
 // ----- AVX-512 ---------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ struct UnpackedProduct {
   static constexpr int64_t kDepths = 64;     // rows of A are padded to a multiple of this
   static constexpr int64_t kRowsAtOnce = 4;  // rows of A that share the work on a quad of B
 
-  /// For plans on `isa`, if this CPU has the instructions; AVX2's functions otherwise. `b`: its strides.
+  /// For plans on `isa`, if this CPU has the instructions; otherwise those of the best ISA below. `b`: its strides.
   static UnpackedProduct For(core::Isa isa, const WeightView& b);
   /// Whether there are functions for the strides of `b`.
   static bool Exists(const WeightView& b) { return b.stride_k == 1 || b.stride_n == 1; }

@@ -20,6 +20,8 @@ struct CacheSizes {
   int64_t TileRows() const { return l1d_bytes / 2; }
   /// Panel engine: weights of a block of columns; a larger block is read from L2 in each pass.
   int64_t StayingWeights() const { return l1d_bytes / 2; }
+  /// Runtime B that is not packed: sums of a line of columns, for all rows.
+  int64_t UnpackedSums() const { return l1d_bytes / 2; }
   /// Convolutions: outputs that are written densely and then copied to their places.
   int64_t SpreadRows() const { return l1d_bytes / 2; }
   /// AMX engine: the block of A. B streams past it, and the sums are small.
@@ -45,7 +47,7 @@ struct CacheSizes {
   int64_t AmxPanels() const { return l2_bytes / 2; }
   /// Larger weights come from beyond L2 in each run.
   int64_t StreamedWeights() const { return l2_bytes; }
-  /// Panel engine: weights that stay in L2 from run to run, beside other data.
+  /// Panel engine, one thread: weights that stay in L2 from run to run, beside other data.
   int64_t L2Weights() const { return l2_bytes * 3 / 4; }
   /// AMX engine: the rows of A that a share reads again for each chunk.
   int64_t AmxStayingRows() const { return l2_bytes / 2; }

@@ -429,8 +429,6 @@ TEST_F(AmxEngines, AreExactAroundTheirDepthBlocks) {
 
 // Rows are cut in place at whole tiles. The last depth block has fewer tiles, and may end within a tile.
 TEST_F(AmxEngines, AreExactWhereRowsInPlaceAreCut) {
-  const CacheSizes machine = Caches();
-  SetCachesForTesting({48 << 10, 2 << 20});
   const int64_t held = Caches().l1d_bytes / 32;  // L1 holds 32 rows
   for (const char* gemm : {"gemm u8s8s32 m=64 n=130 za=1 wmax=128", "gemm s8s8f32 m=32 n=189",
                            "gemm u8u8u8 m=45 n=160 zb=131 bias=f32", "gemm s8s8s8 m=100 n=192"}) {
@@ -446,7 +444,6 @@ TEST_F(AmxEngines, AreExactWhereRowsInPlaceAreCut) {
   }
   // A convolution of one tap: its lines are apart.
   ExpectTilesAreExact(fmt::format("conv u8s8u8 in=9x33 c={} o=150 kernel=1x1 stride=2x1 za=3", 2 * held));
-  SetCachesForTesting(machine);
 }
 
 // So deep that row tiles share depth blocks: one to three chunks of rows, one or two chunks of panels.

@@ -261,6 +261,7 @@ TEST_P(AllSigns, MultiplyInAllShapes) {
       spec.signs = signs;
       spec.mr = mr;
       spec.vectors = static_cast<int>(kColumns) * 4 / jit::VectorBytes(isa);
+      spec.in_turn = mr % 2 == 1 && jit::VectorBytes(isa) == kernels::kPanelQuadBytes;
       SCOPED_TRACE(spec.Name());
       const std::vector<int32_t> c = RunTile(spec, a.data(), kDepth, b.data(), std::ssize(b), compensation);
       ASSERT_EQ(std::ssize(c), mr * kColumns);

@@ -32,8 +32,8 @@ class FewColumns : public OnEachIsa<intact_mode> {
   }
 };
 
-// Zen 5's table prefers strips of two columns, so its plans for any M keep up to 4.9 bytes for each of 1 to
-// 6 columns' weights with AVX-512.
+// With the table of test programs. Zen 5's table prefers strips of two columns: its plans for any M keep up to
+// 4.9 bytes for each of 1 to 6 columns' weights with AVX-512.
 TEST_P(FewColumns, HoldAboutTheirBytes) {
   for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 8}) {
     const Problem problem = OnThis("gemm u8s8s32 m=1 n=" + std::to_string(n) + " k=4096 fill=laplace");

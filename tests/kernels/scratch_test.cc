@@ -470,7 +470,7 @@ INSTANTIATE_TEST_SUITE_P(All, ScratchOnIsa,
                          testing::Combine(testing::ValuesIn(core::kIsaLadder), testing::Values(1, 2)),
                          NameOf);
 
-// With these caches and costs, threads share a packed runtime B on any machine.
+// With the caches and the costs of test programs (machine_of_tests.cc), threads share a packed runtime B.
 using SharedB = ScratchOnIsa;
 
 TEST_P(SharedB, LiesInScratchOnce) {

@@ -18,7 +18,8 @@ class ScopedCosts {
   kernels::CostTable own_;
 };
 
-/// The table of test programs, with tiles that cost nothing: plans that may use tiles use them, however small they are.
+/// The table of test programs, with tiles that cost nothing: plans that may use tiles use them, however small
+/// they are.
 inline kernels::CostTable CostsOfFreeTiles() {
   kernels::CostTable costs = kernels::Costs();
   const kernels::TileCosts own = costs.tiles;
