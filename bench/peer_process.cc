@@ -296,8 +296,8 @@ class ProcessContender final : public GroupedContender {
     const Layout layout =
         LayoutOf(std::ssize(workload.b()), static_cast<int64_t>(scales.size_bytes()), c.shape.InputElements(),
                  c.shape.Rows() * c.shape.n * core::BytesOf(c.format.c_type));
-    return Make<Contender>(std::move(process), std::as_bytes(std::span(workload.b())), std::as_bytes(scales),
-                           layout, ToJson(workload, c, layout));
+    return Make<Contender>(std::move(process), std::as_bytes(workload.b()), std::as_bytes(scales), layout,
+                           ToJson(workload, c, layout));
   }
 
   static Result<std::unique_ptr<GroupedContender>> Make(std::shared_ptr<Process> process,

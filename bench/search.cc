@@ -75,8 +75,9 @@ class Runner {
     a_ = ToBytes(verify::StoredInput(operation_, options));
     residual_ = ToBytes(operation_.residual);
     const reference::Extents c = reference::OutputOf(operation_);
-    c_ = ToBytes(
-        std::vector<uint8_t>(static_cast<size_t>(c.rows * c.columns * core::BytesOf(operation_.c_type))));
+    const std::vector<uint8_t> zeros(
+        static_cast<size_t>(c.rows * c.columns * core::BytesOf(operation_.c_type)));
+    c_ = ToBytes(zeros);
     args_ = verify::ArgsOf(operation_, options,
                            {a_.data(), c_.data(), operation_.HasResidual() ? residual_.data() : nullptr});
     SetRuntimeB(operation_, options, &b_, &args_);

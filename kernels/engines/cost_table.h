@@ -187,7 +187,7 @@ struct CostTable {
 /// and a reference to the double or int64_t.
 template <class Table, class Visit>
 void ForEachCost(Table& table, const Visit& visit) {
-  const char* const kProducts = "products";
+  constexpr const char* kProducts = "products";
   const auto panel = [&](const std::string& path, auto& costs) {
     visit(path + ".product", kProducts, costs.product);
     visit(path + ".vector", kProducts, costs.vector);
@@ -242,7 +242,7 @@ void ForEachCost(Table& table, const Visit& visit) {
   };
   vector("ymm", table.ymm);
   vector("zmm", table.zmm);
-  const char* const kHalfCycles = "half cycles";
+  constexpr const char* kHalfCycles = "half cycles";
   visit("runtime.packed_rows", kHalfCycles, table.runtime.packed_rows);
   visit("runtime.packed_columns", kHalfCycles, table.runtime.packed_columns);
   visit("runtime.packed_far_rows", kHalfCycles, table.runtime.packed_far_rows);
