@@ -91,6 +91,7 @@ Error AddSamples(Case c, std::span<const core::Isa> isas, std::span<const int64_
       for (size_t i = 0; i < passes.front()[row].size(); ++i) {
         const kernels::Engine* const engine = passes.front()[row][i].engine;
         std::vector<double> seconds;
+        seconds.reserve(passes.size());
         for (const auto& pass : passes) seconds.push_back(pass[row][i].times.median);
         to->samples.push_back({isa, problem,
                                fmt::format("{} {}×{}×{} {}: {}", core::ToString(isa), m, shape.n, shape.k,
@@ -339,7 +340,7 @@ class Fitter {
       return Loss(at) + kPull * pull;
     };
     double loss = pulled_loss(x);
-    for (double step = 0.2; step > 0.02; step /= 2) {
+    for (const double step : {0.2, 0.1, 0.05, 0.025}) {
       for (size_t i = 0; i < used_.size(); ++i) {
         for (const double change : {step, -step}) {
           std::vector<double> next = x;
@@ -382,14 +383,14 @@ Result<CostSamples> MeasureCosts(std::span<const core::Isa> isas, int problems,
 }
 
 CostFit FitCosts(std::span<const CostSample> samples, const CostTable& start) {
-  const CostFit fit = Fitter(samples, start, true).Fit();
+  CostFit fit = Fitter(samples, start, true).Fit();
   kernels::SetCosts(start);
   return fit;
 }
 
 CostFit FitTimes(std::span<const CostSample> samples, const CostTable& table) {
   const CostTable own = Costs();
-  const CostFit fit = Fitter(samples, table, false).Fit();
+  CostFit fit = Fitter(samples, table, false).Fit();
   kernels::SetCosts(own);
   return fit;
 }

@@ -233,7 +233,7 @@ class DepthwiseKernel {
     }
     for (int i = 0; i < group_taps_; i += 2) {
       const Vec& low = taps[static_cast<size_t>(i)];
-      const Vec& high = taps[static_cast<size_t>(i + 1)];
+      const Vec& high = taps[static_cast<size_t>(i) + 1];
       code().vpunpckhbw(operand_, low, high);
       code().vpunpcklbw(low, low, high);
       emitter_->Copy(high, operand_);

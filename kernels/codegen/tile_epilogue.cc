@@ -107,6 +107,7 @@ class TileEpilogue {
     std::vector<std::vector<Vec>> tile(rows);  // by row
     for (int column = 0; column < spec_.columns; column += lanes()) {
       std::vector<jit::Mem> columns;
+      columns.reserve(static_cast<size_t>(lanes()));
       for (int i = 0; i < lanes(); ++i) columns.push_back(Column(column + i));
       std::vector<Vec> vectors(rows);
       for (Vec& vector : vectors) vector = registers_.NewVector("accumulators");

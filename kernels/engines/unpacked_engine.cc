@@ -30,8 +30,8 @@ Result<std::unique_ptr<Engine>> UnpackedEngine::Create(const GemmData& data, cor
     spec.vectors = kStores[i] * kQuad / jit::VectorBytes(spec.isa);
     ASSIGN_OR_RETURN(engine->stores_[i], GetMicrokernel(spec));
   }
-  engine->kernel_name_ = "u8s8" + data.epilogue.Name() + "_gemm_unpacked_" + engine->product_.name + "_" +
-                         std::string(core::CompactName(isa));
+  engine->kernel_name_ = "u8s8" + data.epilogue.Name() + "_gemm_unpacked_" + engine->product_.name + "_";
+  engine->kernel_name_ += core::CompactName(isa);
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

@@ -57,7 +57,7 @@ Error Convolution::LeaveImage() {
   return error;
 }
 
-void Convolution::Fix(std::shared_ptr<const Plans> plans) {
+void Convolution::Fix(const std::shared_ptr<const Plans>& plans) {
   PreparedPointer prepared = Decide(plans, 1);  // may throw, so before panels are dropped
   // Each plan has its own layout, so no other plan reads its panels.
   for (const auto& plan : plans->plans) plan->mutable_kernels()->DropUnreadPanels();

@@ -209,7 +209,7 @@ class Convolution {
   /// Installs `plans` for inputs of their size.
   void Adopt(std::shared_ptr<const Plans> plans, std::vector<Choice> choices);
   /// Makes all runs use `plans`. No other plans are made from then on.
-  void Fix(std::shared_ptr<const Plans> plans);
+  void Fix(const std::shared_ptr<const Plans>& plans);
   PreparedPointer Decide(std::shared_ptr<const Plans> plans, int64_t batch) const;
   void PlaceShared(Prepared* prepared) const;
   /// The kept or newly made plans and decisions for the arguments' batch and extents.

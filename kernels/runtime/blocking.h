@@ -45,10 +45,8 @@ inline int64_t LineColumns(int64_t n, int64_t element_bytes) {
 /// The time to compute `rows` rows of a column, in any unit.
 class RowCost {
  public:
+  virtual ~RowCost() = default;
   virtual double Of(int64_t rows) const = 0;
-
- protected:
-  ~RowCost() = default;
 };
 
 /// The RowCost that calls `of(rows)`.

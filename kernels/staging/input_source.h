@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/problem/access.h"
@@ -64,8 +65,8 @@ class InPlaceSource final : public InputSource {
 class BandSource final : public InputSource {
  public:
   /// The band holds the channels of `groups` groups, `group_inputs` channels each.
-  BandSource(const Band& band, int64_t groups, int64_t group_inputs)
-      : band_(band), groups_(groups), group_inputs_(group_inputs) {}
+  BandSource(Band band, int64_t groups, int64_t group_inputs)
+      : band_(std::move(band)), groups_(groups), group_inputs_(group_inputs) {}
   int64_t max_rows() const override { return band_.max_rows(); }
   int64_t EndFrom(int64_t row, int64_t row_end) const override { return band_.EndFrom(row, row_end); }
   int64_t Bytes(int64_t planes) const override { return band_.Bytes(planes); }

@@ -199,6 +199,7 @@ TEST(CodeOfPlans, IsSharedByThreads) {
   WarmUp();
   const jit::CodeUsage before = jit::GetCodeUsage();
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   std::atomic<int> wrong = 0;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&wrong] {

@@ -35,11 +35,9 @@ constexpr const char* kLines[] = {
     "gemm u8s8f32 m=9 n=24 k=64 batch=2 runtimeb=yes scale=item quant=dynamic_rows x=halves",
     "gemm s8u8s32 m=20 n=33 k=65 batch=3 runtimeb=yes zb=9 zbper=item_column",
     "gemm u8u8f32 m=31 n=50 k=66 batch=3 items=pointers runtimeb=yes zb=9 zbper=item_column "
-    "scale=item_column "
-    "bias=f32",
+    "scale=item_column bias=f32",
     "gemm s8s8u8 m=9 n=17 k=64 batch=4 runtimeb=yes blayout=nk zbper=item scale=item_column quant=rows "
-    "zaper=row "
-    "zc=3",
+    "zaper=row zc=3",
     "gemm u8u8bf16 m=5 n=40 k=67 batch=3 runtimeb=yes zb=3 zbper=item_column scale=item quant=dynamic_rows",
     "gemm u8s8s32 m=70 n=33 k=130 alayout=km za=3 fill=bait",
     "gemm s8s8u8 m=1 n=65 k=70 alayout=km apad=3 zc=9 res=s8",

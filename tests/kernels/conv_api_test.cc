@@ -439,18 +439,18 @@ TEST_F(ConvRun, TheRunsQuantizationIsChecked) {
   ASSERT_TRUE(conv) << conv.error().message;
   EXPECT_EQ(conv->Info().a_quantization, INTACT_QUANTIZATION_TENSOR);
   EXPECT_EQ(conv->Info().a_source_type, INTACT_TYPE_NONE);
-  static const std::array<int32_t, 3> zero_points = {101, 4, 7};
-  static const std::array<float, 2> scales = {-1.0f, 0.5f};
-  args_.a_zero_points = &zero_points[2];
-  args_.a_scales = &scales[1];
+  static constexpr std::array<int32_t, 3> kZeroPoints = {101, 4, 7};
+  static constexpr std::array<float, 2> kScales = {-1.0f, 0.5f};
+  args_.a_zero_points = &kZeroPoints[2];
+  args_.a_scales = &kScales[1];
   EXPECT_EQ(conv->Run(args_).status, INTACT_OK) << intact_last_error();
   std::fill(c_.begin(), c_.end(), 99);
   const std::vector<std::pair<const char*, std::function<void(intact_conv_args*)>>> refusals = {
-      {"a_zero_points[0] is 101; expected 5 to 100", [](auto* a) { a->a_zero_points = zero_points.data(); }},
-      {"a_zero_points[0] is 4; expected 5 to 100", [](auto* a) { a->a_zero_points = &zero_points[1]; }},
+      {"a_zero_points[0] is 101; expected 5 to 100", [](auto* a) { a->a_zero_points = kZeroPoints.data(); }},
+      {"a_zero_points[0] is 4; expected 5 to 100", [](auto* a) { a->a_zero_points = &kZeroPoints[1]; }},
       {"a_zero_points[0] is 0; expected 5 to 100", [](auto* a) { a->a_zero_points = nullptr; }},
       {"a_scales[0] is -1; expected a finite value of at least 0",
-       [](auto* a) { a->a_scales = scales.data(); }},
+       [](auto* a) { a->a_scales = kScales.data(); }},
       {"a_scales is NULL; expected one value", [](auto* a) { a->a_scales = nullptr; }},
   };
   for (const auto& [message, spoil] : refusals) {
@@ -627,7 +627,8 @@ void ExpectListed(const Conv& conv, intact_pairing pairing, const reference::Con
     for (const intact_conv_failing_pair& pair : std::span(pairs).first(static_cast<size_t>(written))) {
       int64_t tap = 0;
       for (int i = 0; i < geometry.dims; ++i) {
-        tap = tap * geometry.axes[static_cast<size_t>(3 - geometry.dims + i)].kernel + pair.tap[i];
+        const size_t axis = geometry.axes.size() - static_cast<size_t>(geometry.dims - i);
+        tap = tap * geometry.axes[axis].kernel + pair.tap[i];
       }
       listed.push_back({pair.output_channel, tap, pair.channel, pair.w0, pair.w1});
       EXPECT_EQ(pair.sum, pair.a0 * pair.w0 + pair.a1 * pair.w1);

@@ -13,7 +13,7 @@ inline std::string WritableCodePages() {
   std::string range, rights, line, found;
   while (maps >> range >> rights && std::getline(maps, line)) {
     const bool is_both = rights.find('w') != std::string::npos && rights.find('x') != std::string::npos;
-    if (is_both) found += range + " " + rights + line + "\n";
+    if (is_both) found.append(range).append(" ").append(rights).append(line).append("\n");
   }
   return found;
 }
