@@ -36,9 +36,9 @@
 //
 // Weights come from L2 or beyond, as one stream per panel, or panel after panel (MicrokernelSpec::in_turn).
 // Hardware prefetchers stop at the end of a page, so each iteration of the loop over several streams fetches a
-// line of the next page. Kernels that would wait for weights fetch every
-// line some distance ahead (MicrokernelSpec::ahead). Kernels that prefetch also fetch another region for
-// later tiles: PrefetchQuadBytes() per quad.
+// line of the next page. Kernels that would wait for weights fetch every line some distance ahead
+// (MicrokernelSpec::ahead). Kernels that prefetch also fetch another region for later tiles:
+// PrefetchQuadBytes() per quad.
 //
 // The scheduled variant reads its weights from a strip (scheduled_vectors.h). A group's quads may lie
 // anywhere in the rows; the strip holds their indices.
@@ -128,8 +128,8 @@ struct MicrokernelSpec {
   // accumulators of the first rows are stored while the last rows are still multiplied. Not with `steps`.
   bool in_parts = false;
   // The panels of a tile are multiplied one after the other, so that weights come as one stream: hardware
-  // prefetchers of some CPUs follow one stream from L2 better than several. Nothing
-  // is fetched ahead. Vectors are as wide as panels. Not with `steps`, `prefetches` or `ahead`.
+  // prefetchers of some CPUs follow one stream from L2 better than several. The kernel fetches nothing ahead.
+  // Vectors are as wide as panels. Not with `steps`, `prefetches` or `ahead`.
   bool in_turn = false;
   // Items of the largest group in the scheduled variant's schedule; 0 for other variants. The scheduled
   // variant has tiles one vector wide and rows of one tap, and uses no member above.

@@ -36,15 +36,29 @@ struct Block {
 using AddBlock = void (*)(const Block& block, const uint8_t* staged, int64_t staged_stride, int64_t rows,
                           int32_t* sums, int64_t sums_stride);
 
-// Prefetches the block that is read kColumnsAhead columns after the block at `depth` and `column`, in the line
-// of columns [line, line_end) or, after its end, in the next rows. A block has 16 rows, and hardware
-// prefetchers follow fewer streams. Inlined, because GCC takes out calls that only prefetch.
-[[gnu::always_inline]] inline void PrefetchAhead(const WeightView& b, int64_t depth, int64_t column,
-                                                 int64_t line, int64_t line_end) {
-  const int64_t width = RoundUp(line_end - line, kColumns);
-  const int64_t ahead = column - line + kColumnsAhead;
-  column = line + ahead % width;
-  depth += ahead / width * kBlockDepths;
+// Blocks are read line after line of columns: at the end of a line, the next rows follow.
+struct Line {
+  int64_t begin, width;               // columns; `width` with padding
+  int64_t rows_ahead, columns_ahead;  // from a block to the block that is read kColumnsAhead columns later
+
+  Line(int64_t first, int64_t columns)
+      : begin(first),
+        width(RoundUp(columns, kColumns)),
+        rows_ahead(kColumnsAhead / width * kBlockDepths),
+        columns_ahead(kColumnsAhead % width) {}
+};
+
+// Prefetches the block that is read kColumnsAhead columns after the block at `depth` and `column`. A block has
+// 16 rows, and hardware prefetchers follow fewer streams. Inlined, because GCC takes out calls that only
+// prefetch.
+[[gnu::always_inline]] inline void PrefetchAhead(const WeightView& b, const Line& line, int64_t depth,
+                                                 int64_t column) {
+  depth += line.rows_ahead;
+  column += line.columns_ahead;
+  if (column >= line.begin + line.width) {
+    column -= line.width;
+    depth += kBlockDepths;
+  }
   if (depth + kBlockDepths > b.k) return;
   for (int64_t i = depth; i < depth + kBlockDepths; ++i) {
     _mm_prefetch(b.data + i * b.stride_k + column, _MM_HINT_T0);
@@ -60,6 +74,7 @@ void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* sta
   const int64_t line_columns = std::max(kColumns, Caches().UnpackedSums() / sums_bytes / kColumns * kColumns);
   for (int64_t line = begin; line < end; line += line_columns) {
     const int64_t line_end = std::min(end, line + line_columns);
+    const Line ahead(line, line_end - line);
     for (int64_t depth = 0; depth < b.k; depth += kBlockDepths) {
       const int64_t depths = std::min(kBlockDepths, b.k - depth);
       for (int64_t column = line; column < line_end; column += kColumns) {
@@ -79,7 +94,7 @@ void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* sta
           }
           block = {edge.data(), kColumns, b.shift};
         }
-        if (is_far) PrefetchAhead(b, depth, column, line, line_end);
+        if (is_far) PrefetchAhead(b, ahead, depth, column);
         kAdd(block, staged + depth * kDepthBytes, staged_stride, rows, sums + column - begin, sums_stride);
       }
     }

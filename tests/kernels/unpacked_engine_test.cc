@@ -1,10 +1,10 @@
-// A runtime B that is read where it lies, by the functions of every ISA. Costs make plans prefer them to packed
-// panels for any number of rows.
+// The functions of every ISA that read a runtime B where it lies. In these tests packing is so expensive that
+// plans choose these functions for any number of rows.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <intact/intact.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <tuple>
 
@@ -20,14 +20,6 @@ using verify::Problem;
 
 class UnpackedB : public OnEachIsa<> {
  protected:
-  UnpackedB() {
-    kernels::CostTable table = kernels::Costs();
-    kernels::RuntimeCosts& costs = table.runtime;
-    costs = {};
-    costs.packed_rows = costs.packed_columns = costs.packed_far_rows = 1e6;
-    costs_.emplace(table);
-  }
-
   void SetUp() override {
     OnEachIsa<>::SetUp();
     if (ThisIsa() == INTACT_ISA_PORTABLE) GTEST_SKIP() << "portable plans have another engine";
@@ -40,12 +32,20 @@ class UnpackedB : public OnEachIsa<> {
     const Result<Gemm> plan =
         verify::CreatePlan(verify::MaterializeGemm(problem), verify::RunOptionsOf(problem));
     ASSERT_TRUE(plan) << plan.error().message;
-    EXPECT_NE(std::string(plan->Info().kernel).find("_unpacked_"), std::string::npos) << plan->Info().kernel;
+    EXPECT_THAT(plan->Info().kernel, testing::HasSubstr("_unpacked_"));
     ASSERT_NO_FATAL_FAILURE(ExpectItsModel(problem)) << line;
   }
 
  private:
-  std::optional<ScopedCosts> costs_;
+  static kernels::CostTable CostsOfPacking() {
+    kernels::CostTable table = kernels::Costs();
+    kernels::RuntimeCosts& costs = table.runtime;
+    costs = {};
+    costs.packed_rows = costs.packed_columns = costs.packed_far_rows = 1e6;
+    return table;
+  }
+
+  const ScopedCosts costs_{CostsOfPacking()};
 };
 
 // The operands at their bounds: each int16 sum of eight pairs comes as near to its limit as it can.
@@ -69,7 +69,8 @@ TEST_P(UnpackedB, IsExactAtEveryEdge) {
   }
 }
 
-// B is cut into lines of columns whose sums L1 holds, and prefetched if L2 does not hold it.
+// The engine cuts B into lines of columns, so that L1 holds the sums of a line. It prefetches a B that is larger
+// than L2.
 TEST_P(UnpackedB, IsExactWhereLinesAreCut) {
   if (EmulatedIsas::Has(ThisIsa())) GTEST_SKIP() << "emulated: its runs take long, and times tell nothing";
   const kernels::CacheSizes caches = kernels::Caches();
