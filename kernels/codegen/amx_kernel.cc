@@ -256,10 +256,13 @@ class AmxKernel {
   }
 
   void LoadA(int row, int step) {
-    code().tileloadd(tile(ATile(row)), x86::ptr(a(row), a_stride_, 0, step * kTileDepth));
+    Load(tile(ATile(row)), x86::ptr(a(row), a_stride_, 0, step * kTileDepth), !spec_.b_stays);
   }
   void LoadB(int panel, int step) {
-    code().tileloaddt1(tile(BTile(panel)), x86::ptr(b(panel), b_stride_, 0, step * b_step_bytes()));
+    Load(tile(BTile(panel)), x86::ptr(b(panel), b_stride_, 0, step * b_step_bytes()), spec_.b_stays);
+  }
+  void Load(const Tile& to, const Mem& from, bool stays) {
+    stays ? code().tileloadd(to, from) : code().tileloaddt1(to, from);
   }
 
   // What follows a step: nothing, a step of the same segment, or the first step of the next segment.
@@ -287,7 +290,7 @@ class AmxKernel {
             LoadB(j % kOperandTiles, 1);
           }
         }
-        store_.StoreRow();
+        if (!spec_.b_stays || j < 2) store_.StoreRow();
         if (!prefetches()) continue;
         code().prefetcht1(x86::ptr(prefetch_));
         code().add(prefetch_, Argument(offsetof(AmxKernelArgs, prefetch_stride_bytes)));
@@ -391,8 +394,8 @@ std::string AmxKernelSpec::Name() const {
   const char* a = a_signed ? "s" : "u";
   const char* b = b_signed ? "s" : "u";
   return std::string(a) + "8" + b + "8" + epilogue.Name() + "_gemm_" + std::to_string(row_tiles * kTileRows) +
-         "x" + std::to_string(panels * kPanelColumns) + "c4" + NarrowName(width) + "_tdpb" + a + b + "d_" +
-         core::CompactName(kIsa);
+         "x" + std::to_string(panels * kPanelColumns) + "c4" + NarrowName(width) +
+         (b_stays ? "_b_stays" : "") + "_tdpb" + a + b + "d_" + core::CompactName(kIsa);
 }
 
 Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec) {

@@ -16,12 +16,13 @@
 // Blocks of small M or of narrow layers have 1×4 or 4×1 tiles. A dot product has a latency of 52 cycles and
 // occupies the unit for 16 cycles; four independent sums hide the latency. The eight tile registers in order:
 // four sums, two of A, two of B. Each operand tile is loaded again as soon as its last dot product is issued,
-// so that loads overlap with products. B is loaded by TILELOADDT1, which does not displace A from the
-// first-level cache.
+// so that loads overlap with products. The first-level cache keeps one operand. The other one streams past it:
+// it is loaded by TILELOADDT1, which does not displace the first. Usually A stays and B streams.
 //
 // Sums begin with zeros or with the sums of earlier depths. At the end, sums are stored to memory that stays
 // in the first-level cache. Meanwhile the kernel adds the compensation to the previous block and requantizes
-// it, one row after each dot product, because the vector units would otherwise be idle. (Tiles that load the
+// it, one row after each dot product, because the vector units would otherwise be idle. (With `b_stays`, after
+// the first two products of a step: rows of four panels are long.) (Tiles that load the
 // compensation instead of zeros cost as much as a step: the kernel is bound by tile loads.) The sums of
 // shallow blocks may be stored to C itself. They begin with the compensation, as their `seed`.
 //
@@ -99,6 +100,7 @@ struct AmxKernelSpec {
   int panels = 2;
   EpilogueSpec epilogue;
   int width = kPanelColumns;  // columns of a packed panel
+  bool b_stays = false;       // L1 keeps B, and A streams past it; else L1 keeps A
   std::string Name() const;   // "u8s8s32_gemm_32x32c4_tdpbusd_amxint8"
   auto operator<=>(const AmxKernelSpec&) const = default;
 };

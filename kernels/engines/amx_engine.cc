@@ -53,6 +53,11 @@ int64_t MaxChunkPanels(int64_t k, const CacheSizes& caches) {
 // blocks have time to store the sums of the previous block meanwhile.
 constexpr int64_t kFewSteps = 4;
 
+// Whether L1 keeps the four panels of a block of one row tile.
+bool PanelsStayInL1(int64_t k, const CacheSizes& caches) {
+  return kMaxBlockTiles * kPanelColumns * RoundUp(k, kTileDepth) <= caches.AmxBlockPanels();
+}
+
 // Whether, if the depth is cut, a chunk of the whole depth would have only a few panels. If B has more
 // panels, A would be read and staged again for each chunk. `stays`: see AmxBlocking::a_stays; then two chunks
 // must fit.
@@ -145,9 +150,12 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   // With four row tiles, B is read half as often.
   const bool is_far = panels * kPanelColumns * k > caches.StreamedWeights();
   const bool wants_four = tiles >= kMaxBlockTiles && (panels == 1 || (stays && shares_depths && is_far));
+  // L1 keeps all panels, and each tile of A is loaded once. The first rows wait for B, so it takes many rows.
+  constexpr int64_t kManyTiles = 8;
+  blocking.b_stays = panels == kMaxBlockTiles && PanelsStayInL1(k, caches) && tiles >= kManyTiles;
   // Storing the sums of the shallowest blocks takes most of their time: a row of four panels is stored faster
   // than two rows of two panels.
-  const bool wants_one = k <= 2 * kTileDepth && panels % kMaxBlockTiles == 0;
+  const bool wants_one = blocking.b_stays || (k <= 2 * kTileDepth && panels % kMaxBlockTiles == 0);
   blocking.row_tiles = wants_four ? kMaxBlockTiles : std::min<int64_t>(tiles, wants_one ? 1 : 2);
   const auto cut = [&] {
     const int64_t blocks = CeilDivide(k, MaxDepth(blocking.row_tiles * blocking.tile_rows, caches));
@@ -352,7 +360,8 @@ class AmxEngine::Region {
     if (AmxKernelPrefetches(static_cast<int>(row_tiles_), static_cast<int>(block.panels))) {
       SetPrefetch(block, depth, depth_end);
     }
-    engine_.kernels_[row_tiles()][streams_][panels](&args_);
+    (blocking_.b_stays ? engine_.staying_[streams_]
+                       : engine_.kernels_[row_tiles()][streams_][panels])(&args_);
     SetStored();
     if (depth_end == data_.k && !block.is_direct) Finish(block, sums);
   }
@@ -482,6 +491,12 @@ Error AmxEngine::GenerateKernels() {
         ASSIGN_OR_RETURN(kernels_[static_cast<size_t>(spec.row_tiles)][streams][panels], GetAmxKernel(spec));
       }
     }
+    if (data_.weights.panels() < kMaxBlockTiles || !PanelsStayInL1(data_.k, Caches())) continue;
+    spec.row_tiles = 1;
+    spec.panels = kMaxBlockTiles;
+    spec.b_stays = true;
+    ASSIGN_OR_RETURN(staying_[streams], GetAmxKernel(spec));
+    spec.b_stays = false;
   }
   spec.row_tiles = 2;
   spec.panels = std::min(most_panels, 2);

@@ -58,6 +58,7 @@ struct AmxBlocking {
   int64_t chunk_rows = 0;      // if shares_depths: rows that share it; else 1: a block of row tiles
   int64_t chunk_panels = 0;    // panels of B that stay in L2; if shares_depths, a depth block of each
   bool a_stays = false;        // A stays in L2, and kernels prefetch B's next chunk; else A's next rows
+  bool b_stays = false;        // blocks of 1×4 tiles, for which L1 keeps B: AmxKernelSpec::b_stays
 };
 
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,
@@ -113,7 +114,9 @@ class AmxEngine final : public Engine {
   std::string kernel_name_;
   TileFunctions tile_functions_;
   std::array<PerPanels<AmxKernelFunction>, kMaxBlockTiles + 1> kernels_ = {};  // [row tiles][streams][panels]
-  PerPanels<AmxStoreFunction> stores_ = {};                                    // [streams][panels]
+  std::array<AmxKernelFunction, 2> staying_ =
+      {};                                    // [streams], for AmxBlocking::b_stays; null without such blocks
+  PerPanels<AmxStoreFunction> stores_ = {};  // [streams][panels]
   bool can_stream_ = false;
 };
 

@@ -180,11 +180,14 @@ void FillWithNan(const OutputMap& output, const Range& range, intact_type c_type
   }
 }
 
-bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes) {
+bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes, int64_t operand_bytes) {
   constexpr int64_t kLine = 64;
+  // If A and B alone fill the cache, lines of C leave it before anything reads them.
+  const bool is_full = operand_bytes > Caches().FillingOperands();
+  const int64_t most = is_full ? Caches().OutputsBesideOperands() : Caches().CachedOutputs();
   // If the residual is C itself, its lines are read anyway.
-  return output.residual != output.c && row_bytes > Caches().CachedOutputs() / rows &&
-         output.c_stride_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(output.c) % kLine == 0;
+  return output.residual != output.c && row_bytes > most / rows && output.c_stride_bytes % kLine == 0 &&
+         reinterpret_cast<uintptr_t>(output.c) % kLine == 0;
 }
 
 }  // namespace intact::kernels

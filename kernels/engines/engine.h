@@ -32,7 +32,7 @@ namespace intact::kernels {
 struct RunBuffers {
   InputRows a;  // A; if a run quantizes or transposes A, the caller's rows until the plan has done so
   OutputMap output;
-  /// Whether C is larger than L2 and its rows are aligned to cache lines: see EpilogueVariant::streams.
+  /// MayStream(): whether kernels may store C past the caches, see EpilogueVariant::streams.
   bool may_stream = false;
   /// Values of the rows of A from `row_values_begin` on; null if EpilogueSpec has no row values.
   const uint8_t* row_values = nullptr;
@@ -224,7 +224,8 @@ Error UnshiftCompensation(const KernelData& data, AlignedBuffer<int32_t>* compen
 void FillWithNan(const OutputMap& output, const Range& range, intact_type c_type) noexcept;
 
 /// The value of RunBuffers::may_stream: whether non-temporal stores pay for `rows` rows of `row_bytes` bytes.
-bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes);
+/// `operand_bytes`: A and B; 0 if most of A probably lies in L2.
+bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes, int64_t operand_bytes);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_ENGINES_ENGINE_H_

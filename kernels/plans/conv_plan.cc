@@ -82,7 +82,7 @@ void ConvPlan::RunShare(const ConvInput& input, const RunColumns* columns, const
   buffers.columns = columns;
   if (run.spread_bytes == 0 && !run.is_by_line) {
     buffers.may_stream =
-        kernels_->CanStream() && MayStream(output, run.rows, geometry_.output_channels * output.c_bytes);
+        kernels_->CanStream() && MayStream(output, run.rows, geometry_.output_channels * output.c_bytes, 0);
     buffers.output = output.EveryRow(row_step_, first_pixel_);
   }
   ForEachChunk(run, range, [&](const Range& chunk) {

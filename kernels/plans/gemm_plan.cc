@@ -73,7 +73,8 @@ RunBuffers GemmPlan::BuffersOf(const Batch& batch, const BatchItem& item) const 
   buffers.given_scales = item.a_scales;
   buffers.output =
       OutputMap::Of(data.problem.output, data.n, item.c, item.c_stride, item.residual, item.residual_stride);
-  buffers.may_stream = MayStream(buffers.output, batch.m(), data.n * data.element_bytes());
+  buffers.may_stream =
+      MayStream(buffers.output, batch.m(), data.n * data.element_bytes(), (batch.m() + data.n) * data.k);
   return buffers;
 }
 

@@ -26,6 +26,8 @@ struct CacheSizes {
   int64_t SpreadRows() const { return l1d_bytes / 2; }
   /// AMX engine: the block of A. B streams past it, and the sums are small.
   int64_t AmxRows() const { return l1d_bytes * 3 / 4; }
+  /// AMX engine: the panels of a block, if A streams past them.
+  int64_t AmxBlockPanels() const { return l1d_bytes * 3 / 4; }
   /// Scheduled engine: blocks of packed rows.
   int64_t ScheduledBlocks() const { return l1d_bytes / 3; }
   /// Scheduled engine: the window of A's depths. The schedule streams through the remaining quarter.
@@ -61,6 +63,10 @@ struct CacheSizes {
   int64_t WholePlanarBand() const { return l2_bytes; }
   /// Outputs of a run; larger outputs are written past the caches.
   int64_t CachedOutputs() const { return l2_bytes; }
+  /// Larger A and B leave no room for outputs: then larger outputs than OutputsBesideOperands() are written past
+  /// the caches.
+  int64_t FillingOperands() const { return l2_bytes * 3 / 4; }
+  int64_t OutputsBesideOperands() const { return l2_bytes / 4; }
 };
 
 /// The sizes assumed if a machine does not report its own.

@@ -164,7 +164,8 @@ TEST_F(AmxKernels, MultiplyInAllSignsAndShapes) {
       for (const auto& [row_tiles, panels] :
            {std::pair{1, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 1}, {2, 2}, {4, 1}}) {
         for (const int64_t steps : {1, 2, 3}) {
-          const AmxKernelSpec spec{a_signed, b_signed, row_tiles, panels, {}};
+          AmxKernelSpec spec{a_signed, b_signed, row_tiles, panels, {}};
+          spec.b_stays = panels == kMaxBlockTiles && steps > 1;
           const int64_t tile_rows = 1 + static_cast<int64_t>(generator() % kTileRows);
           const Operands operands(row_tiles * tile_rows, panels, steps, &generator);
           SCOPED_TRACE(spec.Name() + ", " + std::to_string(operands.rows) + " rows");
@@ -246,6 +247,8 @@ TEST_F(AmxKernels, TellTheirNames) {
   spec.epilogue.c_type = INTACT_U8;
   spec.epilogue.scaling.has_addends = true;
   EXPECT_EQ(spec.Name(), "s8u8u8_bias_gemm_16x64c4_tdpbsud_amxint8");
+  spec.b_stays = true;
+  EXPECT_EQ(spec.Name(), "s8u8u8_bias_gemm_16x64c4_b_stays_tdpbsud_amxint8");
 }
 
 TEST_F(AmxKernels, ConfigureTilesForTheirRows) {
@@ -287,7 +290,8 @@ TEST(AmxBlocks, StayInTheirCaches) {
   const CacheSizes caches{48 << 10, 2 << 20};
   for (const int64_t rows : {1, 16, 17, 32, 63, 64, 1000, 100000}) {
     for (const int64_t panels : {1, 2, 4, 5, 48, 64, 1000}) {
-      for (const int64_t k : {1, 64, 65, 768, 1024, 1152, 1153, 2048, 3072, 4096, 5461, 11008, 70000}) {
+      for (const int64_t k :
+           {1, 64, 65, 576, 577, 768, 1024, 1152, 1153, 2048, 3072, 4096, 5461, 11008, 70000}) {
         for (const int64_t stride : {k, k + 1, 2 * k, int64_t{1} << 20}) {
           for (const int64_t line : {int64_t{7}, int64_t{28}, rows}) {
             SCOPED_TRACE(testing::Message() << rows << " rows, lines of " << line << ", " << panels
@@ -314,8 +318,9 @@ TEST(AmxBlocks, StayInTheirCaches) {
             EXPECT_EQ(blocking.shares_depths, k > 5440 && is_cut && blocking.stages_a);
             const int64_t tiles = CeilDivide(rows, blocking.tile_rows);
             EXPECT_EQ(blocking.row_tiles == 4, panels == 1 && tiles >= 4);
+            EXPECT_EQ(blocking.b_stays, panels == 4 && k <= 576 && tiles >= 8);
             // Two steps or less: rows of four panels.
-            if (k <= 128 && panels % 4 == 0) {
+            if (blocking.b_stays || (k <= 128 && panels % 4 == 0)) {
               EXPECT_EQ(blocking.row_tiles, 1);
             } else {
               EXPECT_EQ(blocking.row_tiles == 1, tiles == 1);
@@ -480,6 +485,24 @@ TEST_F(AmxEngines, StageShortTaps) {
   }
 }
 
+// Eight row tiles or more of four panels that L1 keeps: depths that are whole tiles or not, an edge within the last
+// panel, more rows than steps to hide their epilogue, several taps, two and more threads.
+TEST_F(AmxEngines, KeepFourPanelsInL1) {
+  const int64_t most = Caches().l1d_bytes * 3 / 4 / 64;
+  for (const int64_t k : {int64_t{65}, int64_t{192}, most - 1, most}) {
+    for (const char* gemm :
+         {"gemm u8s8s32 m=128 n=64 za=1", "gemm s8s8s8 m=150 n=61 bias=f32", "gemm u8u8f32 m=333 n=64 zb=131",
+          "gemm s8s8s32 m=1000 n=64 threads=3", "gemm u8s8u8 m=130 n=64 res=s8 threads=2 apad=3"}) {
+      ExpectTilesAreExact(fmt::format("{} k={}", gemm, k));
+    }
+  }
+  for (const char* conv : {"in=9x28 c=64 o=64 kernel=3x3", "in=12x41 c=3 o=64 kernel=7x7 stride=2x2"}) {
+    for (const char* type : {"s32", "u8"}) {
+      ExpectTilesAreExact(fmt::format("conv u8s8{} {} pad=1x1 za=3", type, conv));
+    }
+  }
+}
+
 TEST_F(AmxEngines, StageStridesThatL1CannotHold) {
   for (const char* line :
        {"gemm u8s8s32 m=40 n=97 k=100 apad=3996", "gemm s8s8u8 m=40 n=97 k=128 apad=3968 zc=9",
@@ -488,8 +511,11 @@ TEST_F(AmxEngines, StageStridesThatL1CannotHold) {
   }
 }
 
-// C is larger than L2. Lines of C are stored past the caches, the edge through them.
+// C is larger than L2, or A and B fill L2. Lines of C are stored past the caches, the edge through them.
 TEST_F(AmxEngines, StreamLargeOutputs) {
+  const int64_t rows = Caches().l2_bytes / 4 / 64 / 4 + 40;  // C has a quarter of L2
+  const int64_t depth = Caches().l2_bytes * 3 / 4 / rows + 65;
+  ExpectTilesAreExact(fmt::format("gemm u8s8s32 m={} n=64 k={}", rows, depth));
   const int64_t m = Caches().l2_bytes / 4 / 512 + 40;
   for (const char* shape : {" n=512 k=5", " n=504 k=64 cpad=8"}) {
     for (const char* types : {"gemm u8s8s32 m=", "gemm s8s8f32 m="}) {
