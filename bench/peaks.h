@@ -1,5 +1,5 @@
 // Instruction peaks: the speed of a dot variant with all operands in registers and independent accumulators.
-// Every fraction of peak in the benchmarks refers to such a peak, measured in the same run.
+// Operands are random bytes. Every fraction of peak in the benchmarks refers to such a peak, measured in the same run.
 #ifndef INTACT_BENCH_PEAKS_H_
 #define INTACT_BENCH_PEAKS_H_
 
