@@ -67,9 +67,11 @@ class QuantizedModel:
     layers: list[QuantizedLayer] = field(default_factory=list)
     passed_over: dict[str, int] = field(default_factory=dict)
     not_audited: int = 0  # number of operators left out that may add products in int16
+    float_in_onnxruntime: int = 0  # number of QDQ groups left out because ONNX Runtime runs them in float; other engines may not
     operators: int = 0
     proto: Any = None  # the file's content, if it is an ONNX model
     names: set[str] = field(default_factory=set)  # names of layers
+    fusions: Any = None  # what ONNX Runtime makes of QDQ groups (_fusion.Fusions), if the model has some
 
     def pass_over(self, reason: str, is_harmless: bool = False) -> None:
         self.not_audited += not is_harmless
