@@ -107,6 +107,12 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats, cons
     for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
     group.nodes.push_back(dequantizer);
   };
+  if (rule.float_output && !Is(ProducerOf(InputOf(node, 0)), "DequantizeLinear") &&
+      Is(ProducerOf(InputOf(node, 1)), "DequantizeLinear"))
+    throw Refusal(
+        "A: comes from no DequantizeLinear, and B does: ONNX Runtime 1.26 and newer makes a MatMulNBits of "
+        "most such nodes, "
+        "which quantizes A too; expected both");
   const auto a = DequantizerOf(node, 0, "A"), b = DequantizerOf(node, 1, "B");
   add_inputs(a);
   add_inputs(b);

@@ -21,7 +21,8 @@ from ._library import excerpt
 _MOST_BYTES = 1 << 30  # larger models are not given to ONNX Runtime, which would copy them
 _INTEGER = {"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "ConvInteger", "MatMulInteger"}
 _ROUNDING = 1e-6  # scales of a bias that differ by less are a quantizer's rounding
-WEIGHT_ONLY = "a MatMulNBits, which quantizes the activations in blocks"
+WEIGHT_ONLY = "a MatMulNBits, which quantizes the activations too"
+_BITS = {2: 8, 3: 8, 21: 4, 22: 4, 25: 2, 26: 2}  # of types of onnx.TensorProto
 
 
 @functools.cache
@@ -60,6 +61,16 @@ class Fusions:
         """Whether ONNX Runtime makes a MatMulNBits of a product of floats and quantized weights."""
         made = self.made(node)
         return "MatMulNBits" in made if made else becomes_matmul_nbits(scope, node)
+
+
+def weights_in_words(scope: Any, node: Any) -> str:
+    """The bits and the blocks of the weights of a QDQ product."""
+    from ._onnx import attributes
+
+    dequantizer = scope.dequantizer(node.input[1])
+    stored, block = scope.shape_of_constant(dequantizer.input[0]), attributes(dequantizer).get("block_size", 0)
+    bits = _BITS.get(stored[0]) if stored else None
+    return (f" of {bits} bits" if bits else "") + (f" in blocks of {block}" if block else "")
 
 
 def _nodes(graph: Any) -> Any:
@@ -109,7 +120,9 @@ def _input(node: Any, i: int) -> str:
 def _is_moved(scope: Any, quantizer: Any, dequantizer: Any) -> bool:
     """Whether ONNX Runtime moves the s8 tensor between both nodes to u8: nothing else reads it, and both have one constant zero
     point."""
-    if quantizer is None or dequantizer is None or (quantizer.op_type, dequantizer.op_type) != ("QuantizeLinear", "DequantizeLinear"):
+    if quantizer is None or dequantizer is None:
+        return False
+    if (quantizer.op_type, dequantizer.op_type) != ("QuantizeLinear", "DequantizeLinear"):
         return False
     readers = scope.consumers.get(dequantizer.output[0], [])
     if len(scope.consumers.get(quantizer.output[0], [])) != 1 or len(readers) > 1 or quantizer.output[0] in scope.outputs:
@@ -259,8 +272,8 @@ def reason_for_floats(scope: Any, node: Any) -> str:
     add, bias = _addition(scope, node)
     rule = rules()["groups"]["Gemm"] if add is not None else rule
     stored = scope.shape_of_constant(b.input[0])
-    if stored is not None and stored[0] in (21, 22, 25, 26):
-        return f"its weights have {4 if stored[0] < 25 else 2} bits"
+    if stored is not None and _BITS.get(stored[0], 8) < 8:
+        return f"its weights have {_BITS[stored[0]]} bits"
     quantizer, why = _output(scope, add or node)
     if why:
         return why
@@ -306,8 +319,8 @@ def becomes_matmul_nbits(scope: Any, node: Any) -> bool:
                                    or _input(node, 2) and values.get("beta", 1.0) != 1):
         return False
     tensor, scale = scope.shape_of_constant(dequantizer.input[0]), scope.shape_of_constant(dequantizer.input[1])
-    if tensor is None or scale is None or len(tensor[1]) != 2 or tensor[0] not in (2, 3, 21, 22, 25, 26):
-        return False  # not 8, 4 or 2 bits
+    if tensor is None or scale is None or len(tensor[1]) != 2 or tensor[0] not in _BITS:
+        return False
     (depth, columns), shape = tensor[1], scale[1]
     block, axis = attributes(dequantizer).get("block_size", 0), attributes(dequantizer).get("axis", 1)
     if block:

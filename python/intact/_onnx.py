@@ -13,7 +13,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from ._fusion import WEIGHT_ONLY, Fusions, stays_s8, wrong_bias
+from ._fusion import WEIGHT_ONLY, Fusions, stays_s8, weights_in_words, wrong_bias
 from ._library import Error, excerpt, invalid
 from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
 
@@ -89,6 +89,15 @@ class Scope:
         if tensor is None and scope.producers[name].op_type == "Constant":
             tensor = next((attribute.t for attribute in scope.producers[name].attribute if attribute.name == "value"), None)
         return None if tensor is None else (tensor.data_type, tuple(tensor.dims))
+
+    def integers_of(self, name: str) -> tuple[np.ndarray, str] | None:
+        """A stored constant of 4 or 8 bits as int8 or uint8, and its type: "u8", "s8", "u4" or "s4"."""
+        scope = self.scope_of(name)
+        tensor = scope.initializers.get(name) if scope else None
+        if tensor is None or tensor.data_type not in (21, 22):
+            value = self.constant(name)
+            return (value, type_name(value.dtype)) if value is not None and type_name(value.dtype) else None
+        return four_bits(tensor, scope.folder), "u4" if tensor.data_type == 21 else "s4"
 
     def _evaluate(self, name: str, depth: int) -> np.ndarray | None:
         if name in self.initializers:
@@ -263,6 +272,21 @@ def array_of_tensor(tensor: Any, folder: Path) -> np.ndarray | None:
     return np.array(values).astype(dtype).reshape(shape)
 
 
+def four_bits(tensor: Any, folder: Path) -> np.ndarray:
+    """The values of a tensor of type UINT4 or INT4, which holds two in a byte: uint8 or int8."""
+    from onnx import TensorProto
+
+    count = math.prod(tensor.dims)
+    packed = TensorProto()
+    packed.CopyFrom(tensor)
+    packed.data_type = TensorProto.UINT8
+    del packed.dims[:]
+    packed.dims.append((count + 1) // 2)
+    halves = array_of_tensor(packed, folder)
+    values = np.stack([halves & 15, halves >> 4], 1).reshape(-1)[:count].reshape(tuple(tensor.dims))
+    return values if tensor.data_type == 21 else ((values ^ 8) - 8).astype(np.uint8).view(np.int8)
+
+
 def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) -> np.ndarray:
     where = {entry.key: entry.value for entry in tensor.external_data}
     try:
@@ -388,6 +412,9 @@ class _Reader:
     def _qdq(self, scope: Scope, node: Any, add: Any, **options: Any) -> None:
         a, b = (scope.dequantizer(name) for name in node.input[:2])
         if a is None and b is None:
+            if self._is_dequantized_by_hand(scope, node.input[1]):
+                self.model.pass_over(f"{node.op_type}: Cast and Mul make its integer weights float, so the operator runs in float",
+                                     is_harmless=True)
             return  # a product of floats
         if a is None or b is None:
             self._half_quantized(scope, node, b is not None)
@@ -419,11 +446,26 @@ class _Reader:
             steps = ratio(*found)
         add(scope, node, node.op_type, a.input[0], weights, steps, qdq=True, **options)
 
+    @staticmethod
+    def _is_dequantized_by_hand(scope: Scope, name: str) -> bool:
+        """Whether a tensor is a Mul (of a Sub) of a Cast of constant integers of 8 bits."""
+        for _ in range(4):
+            node = scope.producer(name)
+            if node is None or node.op_type not in ("Mul", "Sub", "Cast", "Transpose", "Reshape") or not node.input:
+                return False
+            if node.op_type == "Cast":
+                stored = scope.constant(node.input[0])
+                return stored is not None and stored.dtype in (np.int8, np.uint8)
+            name = next((each for each in node.input if scope.constant(each) is None), "")
+        return False
+
     def _half_quantized(self, scope: Scope, node: Any, has_weights: bool) -> None:
         """A product of a float tensor and a dequantized one."""
         what = "one of its operands is float, so the operator runs in float"
         if has_weights and self.fusions.is_weight_only(scope, node):
-            what = f"only its weights are quantized: ONNX Runtime 1.26 and newer makes {WEIGHT_ONLY}"
+            what = f"only its weights{weights_in_words(scope, node)} are quantized: ONNX Runtime 1.26 and newer makes {WEIGHT_ONLY}"
+        elif has_weights:
+            what = f"only its weights{weights_in_words(scope, node)} are quantized, so the operator runs in float"
         self.model.pass_over(f"{node.op_type} (QDQ): {what}", is_harmless=True)
 
     @staticmethod
